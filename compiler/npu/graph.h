@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The input and the output of the NPU code generator. A Graph of quantised tensor operations with static shapes enters
+// `compile`; a Program (instructions, constants, places of the tensors in DRAM) leaves it. The structs say what an
+// operation computes and nothing about how: tiles, layouts on chip and waits are the generator's business. They are plain
+// C++ so that the generator builds and is tested without MLIR.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "isa/config.h"
+#include "isa/generated/instructions.h"
+
+namespace tessera::npu {
+
+/// Index into Graph::tensors; kNoTensor: absent.
+using TensorId = int32_t;
+inline constexpr TensorId kNoTensor = -1;
+
+/// Pixels that stand around every image in DRAM, written by whoever writes the tensor (the runtime).
+struct Border {
+  int64_t top = 0, left = 0, bottom = 0, right = 0;
+  int32_t value = 0;  // the byte, as the tensor's element type reads it: normally the zero point
+  bool empty() const { return top == 0 && left == 0 && bottom == 0 && right == 0; }
+};
+
+/// An activation in device DRAM, NHWC, c fastest. A matrix [rows, k] is n=1, h=1, w=rows, c=k. A vector per image is h=w=1.
+struct Tensor {
+  std::string name;
+  int64_t n = 1, h = 1, w = 1, c = 1;
+  bool is_unsigned = false;   // uint8 instead of int8; ignored for 4-byte elements
+  int32_t element_bytes = 1;  // 1, or 4: little-endian int32
+  Border border;              // graph inputs only
+
+  // A tensor may be a part of another one (concatenation, slice, split): the box of its own shape that starts at
+  // (view_n, view_h, view_w, view_c) of `view_of`. Same element type. Writing the view writes the parent.
+  TensorId view_of = kNoTensor;
+  int64_t view_n = 0, view_h = 0, view_w = 0, view_c = 0;
+  // Or the same bytes in another shape (equal element count): the parent has no border and is not itself a view into a
+  // wider tensor. The NHWC order of the elements is kept.
+  TensorId reshape_of = kNoTensor;
+
+  int64_t elements() const { return n * h * w * c; }
+};
+
+/// The operation with a second tensor. x = value of the first stage, y = element of `tensor` (exchanged when `swap`):
+///   add: g = fma(float(x), rx, fma(float(y), ry, f))
+///   mul: p = float((x - zx) * (y - zy));  g = fused ? fma(p, rx, f) : p * rx + f
+///   max: g = float(max(x, y)), or min when `minimum`
+///   result = RNE(clamp(g, low, high)) + zero      (low, high before the zero point, -512..511)
+/// `tensor` has the output's shape, or 1 in any of the dimensions (broadcast). 1-byte elements.
+struct SecondOperation {
+  enum class Kind { kAdd, kMul, kMax };
+  Kind kind = Kind::kAdd;
+  TensorId tensor = kNoTensor;
+  float rx = 1.0f, ry = 1.0f, f = 0.0f;
+  int32_t zx = 0, zy = 0;
+  int32_t low = -128, high = 127, zero = 0;
+  bool swap = false, fused = false, minimum = false;
+};
+
+/// 256 bytes indexed by the low 8 bits of the value.
+using Table = std::vector<uint8_t>;
+
+/// What happens to a sum, a maximum or a source element on its way to the output:
+///   raw:      v + bias as int32; the output has 4-byte elements; nothing else may be set
+///   convert:  v = RNE(clamp(float(v + bias[c]) * multiplier[c], low, high)) + out_zero
+///   neither:  v = clamp(v, low, high) + out_zero                  (bias and multiplier stay empty)
+///   then the table if any, then the second operation if any, then the second table if any; the low 8 bits are stored.
+/// low, high, out_zero: -512..511 (out_zero -256..255). bias and multiplier hold 1 element or one for each channel;
+/// an empty bias is 0.
+struct Stage {
+  bool raw = false;
+  bool convert = false;
+  std::vector<int32_t> bias;
+  std::vector<float> multiplier;
+  int32_t low = -512, high = 511, out_zero = 0;
+  std::optional<Table> table;
+  bool table_unsigned = false;  // entries of `table` are uint8 (matters to `second` only)
+  std::optional<SecondOperation> second;
+  std::optional<Table> second_table;
+};
+
+struct Padding {
+  int64_t top = 0, left = 0, bottom = 0, right = 0;
+};
+
+/// sum over (i, y, x) of (input[n, oh*stride_h - top + y*dilation_h, ..., i] - input_zero) * (w[o, i, y, x] - w_zero[o]),
+/// then `stage`. Pixels outside the image count as input_zero (contribute nothing).
+/// A 1-D convolution has kernel_h = 1 and h = 1. Any group count that divides both channel counts; depthwise included.
+struct Convolution {
+  TensorId input = kNoTensor, output = kNoTensor;
+  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  Padding pads;
+  int64_t groups = 1;
+  int32_t input_zero = 0;             // -256..255
+  std::vector<int16_t> weights;       // [oc][ic/groups][kernel_h][kernel_w]: raw 8-bit values (int8 or uint8)
+  std::vector<int32_t> weight_zero;   // 1 or oc elements; empty: 0
+  Stage stage;
+};
+
+/// Maximum, or int32 sum of raw elements, over windows; then `stage`. For an average: sum, bias = -count*zero,
+/// convert with the multiplier. Global: kernel = image. Pixels outside the image read as `pad_value`
+/// (maximum: the lowest value of the type; sum with pixels counted: the zero point).
+struct Pool {
+  enum class Kind { kMax, kSum };
+  Kind kind = Kind::kMax;
+  TensorId input = kNoTensor, output = kNoTensor;
+  int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  Padding pads;
+  int32_t pad_value = 0;
+  Stage stage;
+};
+
+/// output = stage(input): tables, requantisation, copies, and with stage.second the binary operations. Each dimension of the
+/// input (and of the second tensor) equals the output's or is 1. A 4-byte input (int32) is allowed with convert or raw.
+/// repeat_h, repeat_w: nearest-neighbour enlargement of the input by whole factors (output.h = input.h * repeat_h).
+struct Elementwise {
+  TensorId input = kNoTensor, output = kNoTensor;
+  int64_t repeat_h = 1, repeat_w = 1;
+  Stage stage;
+};
+
+struct Operation {
+  std::string name;  // of the ONNX node, for errors and reports
+  std::string kind;  // of the ONNX node, e.g. "QLinearConv"
+  int64_t macs = 0;  // of the model; 0: computed by the generator
+  std::variant<Convolution, Pool, Elementwise> what;
+};
+
+/// Operations in topological order: every tensor is a graph input or written before it is read.
+struct Graph {
+  std::vector<Tensor> tensors;
+  std::vector<Operation> operations;
+  std::vector<TensorId> inputs, outputs;
+
+  TensorId add(Tensor tensor) {
+    tensors.push_back(std::move(tensor));
+    return static_cast<TensorId>(tensors.size()) - 1;
+  }
+};
+
+/// The convolution that computes input [rows, k] (n=1, h=1, w=rows, c=k) times constant weights [k, n] row-major.
+Convolution make_matmul(TensorId input, TensorId output, int32_t input_zero, int64_t k, int64_t n,
+                        const std::vector<int16_t>& weights, std::vector<int32_t> weight_zero, Stage stage);
+
+/// Base registers of a program.
+inline constexpr uint32_t kConstantBase = 0;
+inline constexpr uint32_t kArenaBase = 1;
+
+/// Where a tensor stands: bytes from base register `base`. Element (n,h,w,c) is at
+/// offset + n*image_pitch + h*row_pitch + w*pixel_pitch + c*element_bytes; border pixels have negative h, w or h >= H, w >= W.
+struct Placement {
+  uint32_t base = kArenaBase;
+  int64_t offset = 0;
+  int64_t image_pitch = 0, row_pitch = 0, pixel_pitch = 0;
+  int64_t region_offset = 0, region_bytes = 0;  // the allocation that holds it, border included
+};
+
+/// What became of one operation.
+struct LayerInfo {
+  std::string name, kind;
+  int64_t macs = 0;         // of the model
+  int64_t padded_macs = 0;  // that the machine spends, padding of lanes and edges included
+  int64_t tiles = 0;
+  int64_t dram_read_bytes = 0, dram_write_bytes = 0;
+  int64_t estimated_cycles = 0;
+  std::string schedule;     // JSON
+};
+
+struct Program {
+  std::vector<isa::Instruction> instructions;
+  std::vector<uint32_t> layer_of_instruction;  // index into layers; FINISH and barriers belong to the layer before
+  std::vector<uint8_t> constants;              // base register 0
+  uint64_t arena_bytes = 0;                    // base register 1
+  uint64_t unshared_bytes = 0;                 // the arena if no two tensors shared memory
+  std::vector<Placement> placements;           // one for each tensor
+  std::vector<LayerInfo> layers;               // one for each operation
+};
+
+struct Options {
+  bool fold = true;            // pack small-channel windows into one pixel where the input's border allows it
+  bool reuse_memory = true;    // tensors whose lives do not overlap share DRAM
+  int64_t alignment = 64;      // of tensors and constants in DRAM, bytes
+  std::vector<std::string> schedules;  // JSON by operation index; empty string or missing: the generator's choice
+};
+
+/// Compiles a graph for a machine. The program is legal (isa::check_program), free of races and ends with FINISH.
+/// Errors: kInvalidArgument (shapes, ranges; names the operation), kDoesNotFit (a minimal tile exceeds a scratchpad).
+Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options = {});
+
+/// The border that lets a convolution's input be folded (first layers with few channels), if folding pays on this machine;
+/// empty otherwise. The caller puts it on the input tensor (value = input_zero) when it is a graph input.
+Border folding_border(const Tensor& input, const Convolution& convolution, int64_t output_channels,
+                      const isa::MachineConfig& config);
+
+}  // namespace tessera::npu
