@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads and checks configurations with toml++; one table of keys serves reading, writing and the check that all are set.
+#include "isa/config.h"
+
+#include <bit>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include <toml++/toml.h>
+
+#include "base/error.h"
+
+namespace tessera::isa {
+namespace {
+
+using M = MachineConfig;
+constexpr ConfigKey kKeys[] = {
+    {"batch", &M::batch, nullptr},
+    {"block_in", &M::block_in, nullptr},
+    {"block_out", &M::block_out, nullptr},
+    {"inp_bytes", nullptr, &M::inp_bytes},
+    {"wgt_bytes", nullptr, &M::wgt_bytes},
+    {"acc_bytes", nullptr, &M::acc_bytes},
+    {"out_bytes", nullptr, &M::out_bytes},
+    {"param_bytes", nullptr, &M::param_bytes},
+    {"table_count", &M::table_count, nullptr},
+    {"axi_bytes", &M::axi_bytes, nullptr},
+    {"load_queue", &M::load_queue, nullptr},
+    {"gemm_queue", &M::gemm_queue, nullptr},
+    {"alu_queue", &M::alu_queue, nullptr},
+    {"store_queue", &M::store_queue, nullptr},
+    {"reads_in_flight", &M::reads_in_flight, nullptr},
+    {"writes_in_flight", &M::writes_in_flight, nullptr},
+};
+
+[[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
+
+std::string shipped_names() {
+  std::string names;
+  for (const ShippedConfig& config : shipped_configs()) names += (names.empty() ? "" : ", ") + std::string(config.name);
+  return names;
+}
+
+}  // namespace
+
+void ConfigKey::set(MachineConfig& config, int64_t value) const {
+  if (as_int64 != nullptr) {
+    config.*as_int64 = value;
+    return;
+  }
+  if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
+    fail("configuration: " + std::string(name) + " = " + std::to_string(value) + " is out of range");
+  }
+  config.*as_int = static_cast<int>(value);
+}
+
+std::span<const ConfigKey> config_keys() { return kKeys; }
+
+int64_t MachineConfig::space_bytes(Space space) const {
+  switch (space) {
+    case Space::kInp: return inp_bytes;
+    case Space::kWgt: return wgt_bytes;
+    case Space::kAcc: return acc_bytes;
+    case Space::kOut: return out_bytes;
+    case Space::kParam: return param_bytes;
+    case Space::kTable: return table_bytes();
+  }
+  return 0;
+}
+
+int MachineConfig::entry_bytes(Space space) const {
+  switch (space) {
+    case Space::kInp: return inp_entry_bytes();
+    case Space::kWgt: return wgt_entry_bytes();
+    case Space::kAcc: return acc_entry_bytes();
+    case Space::kOut: return out_entry_bytes();
+    case Space::kParam: return param_entry_bytes();
+    case Space::kTable: return table_entry_bytes();
+  }
+  return 1;
+}
+
+int MachineConfig::queue_depth(Engine engine) const {
+  switch (engine) {
+    case Engine::kLoad: return load_queue;
+    case Engine::kGemm: return gemm_queue;
+    case Engine::kAlu: return alu_queue;
+    case Engine::kStore: return store_queue;
+  }
+  return 0;
+}
+
+void validate(const MachineConfig& config) {
+  const std::string where = "configuration " + (config.name.empty() ? std::string("(no name)") : config.name) + ": ";
+  const auto in_range = [&](const char* name, int64_t value, int64_t low, int64_t high) {
+    if (value < low || value > high) {
+      fail(where + name + " = " + std::to_string(value) + " must be in " + std::to_string(low) + ".." + std::to_string(high));
+    }
+  };
+  const auto power_of_two = [&](const char* name, int value, int low, int high) {
+    in_range(name, value, low, high);
+    if (!std::has_single_bit(static_cast<unsigned>(value))) {
+      fail(where + name + " = " + std::to_string(value) + " must be a power of two");
+    }
+  };
+  if (config.name.empty()) fail(where + "name must not be empty");
+  in_range("batch", config.batch, 1, 64);
+  power_of_two("block_in", config.block_in, 4, 128);
+  power_of_two("block_out", config.block_out, 4, 128);
+  in_range("table_count", config.table_count, 1, 16);
+  power_of_two("axi_bytes", config.axi_bytes, 4, 64);
+  in_range("load_queue", config.load_queue, 1, 256);
+  in_range("gemm_queue", config.gemm_queue, 1, 256);
+  in_range("alu_queue", config.alu_queue, 1, 256);
+  in_range("store_queue", config.store_queue, 1, 256);
+  in_range("reads_in_flight", config.reads_in_flight, 1, 256);
+  in_range("writes_in_flight", config.writes_in_flight, 1, 256);
+  for (Space space : {Space::kInp, Space::kWgt, Space::kAcc, Space::kOut, Space::kParam}) {
+    const std::string name = std::string(to_string(space)) + "_bytes";
+    const int64_t bytes = config.space_bytes(space);
+    const int64_t entry = config.entry_bytes(space);
+    const int64_t most = space == Space::kParam ? int64_t{1} << 10 : int64_t{1} << 14;
+    if (bytes < entry || bytes % entry != 0) {
+      fail(where + name + " = " + std::to_string(bytes) + " must be a positive multiple of its entry of " +
+           std::to_string(entry) + " bytes");
+    }
+    if (bytes / entry > most) {
+      fail(where + name + " = " + std::to_string(bytes) + " holds " + std::to_string(bytes / entry) +
+           " entries; addresses reach " + std::to_string(most));
+    }
+    in_range(name.c_str(), bytes, 1, int64_t{1} << 22);
+  }
+}
+
+MachineConfig parse_config(std::string_view text, const std::string& source) {
+  toml::table table;
+  try {
+    table = toml::parse(text, source);
+  } catch (const toml::parse_error& error) {
+    std::ostringstream where;
+    where << source << ":" << error.source().begin.line << ":" << error.source().begin.column << ": "
+          << error.description();
+    fail(where.str());
+  }
+  MachineConfig config;
+  for (const auto& [key, node] : table) {
+    const std::string_view name = key.str();
+    bool known = name == "name";
+    for (const ConfigKey& entry : kKeys) known = known || entry.name == name;
+    if (!known) fail(source + ": unknown parameter " + std::string(name));
+  }
+  const auto name = table["name"].value_exact<std::string>();
+  if (!name) fail(source + ": name is missing or not a string");
+  config.name = *name;
+  for (const ConfigKey& key : kKeys) {
+    const auto value = table[key.name].value_exact<int64_t>();
+    if (!value) fail(source + ": " + std::string(key.name) + " is missing or not an integer; a configuration sets every parameter");
+    key.set(config, *value);
+  }
+  validate(config);
+  return config;
+}
+
+MachineConfig load_config(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  if (file) text << file.rdbuf();
+  if (!file) throw Error(ErrorCode::kIo, "cannot read configuration " + path);
+  return parse_config(text.str(), path);
+}
+
+MachineConfig find_config(const std::string& name_or_path) {
+  for (const ShippedConfig& config : shipped_configs()) {
+    if (config.name == name_or_path) return parse_config(config.toml, name_or_path);
+  }
+  const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml");
+  if (!is_path) {
+    fail("unknown configuration '" + name_or_path + "'; shipped are " + shipped_names() + ", or give the path of a .toml file");
+  }
+  return load_config(name_or_path);
+}
+
+std::string to_toml(const MachineConfig& config) {
+  toml::table name{{"name", config.name}};
+  std::ostringstream out;
+  out << name << "\n";
+  for (const ConfigKey& key : kKeys) out << key.name << " = " << key.get(config) << "\n";
+  return out.str();
+}
+
+}  // namespace tessera::isa

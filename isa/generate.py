@@ -1,0 +1,63 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes everything under isa/generated/ from isa.toml, registers.toml, semantics.md and hw/configs/*.toml.
+
+    isa/generate.py           write the files
+    isa/generate.py --check   compare with the files; exit status 1 and their names when one differs
+
+The files are committed. A description that breaks a rule (bits or addresses claimed twice or not at all, values that do
+not fit) is refused with exit status 2 and nothing is written.
+"""
+import argparse
+import pathlib
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))
+sys.dont_write_bytecode = True
+
+from generator import cpp  # noqa: E402
+from generator.model import SpecError, build_isa  # noqa: E402
+
+
+def load_toml(path):
+    with open(path, "rb") as file:
+        return tomllib.load(file)
+
+
+def outputs():
+    """Name -> text of every generated file. Raises SpecError."""
+    isa = build_isa(load_toml(ROOT / "isa.toml"))
+    configs = [(path.stem, path.read_text()) for path in sorted((ROOT.parent / "hw" / "configs").glob("*.toml"))]
+    return {
+        "instructions.h": cpp.instructions_header(isa),
+        "configs.cc": cpp.configs_source(configs),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare instead of write")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "generated", help="folder of the generated files")
+    options = parser.parse_args()
+    try:
+        files = outputs()
+    except SpecError as error:
+        print(f"isa/generate.py: {error}", file=sys.stderr)
+        return 2
+    stale = []
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = options.output / name
+        if not path.exists() or path.read_text() != text:
+            stale.append(name)
+            if not options.check:
+                path.write_text(text)
+    for name in stale:
+        print(f"{'stale' if options.check else 'wrote'} {name}")
+    return 1 if options.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// The static rules, one function for each instruction. Bounds of a nest are sums of the extremes of its loops, which is exact
+// because the loops are independent of each other.
+#include "isa/verify.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tessera::isa {
+namespace {
+
+using Result = std::optional<Violation>;
+
+Violation illegal(std::string message) { return {Fault::kIllegalOperand, std::move(message)}; }
+
+std::string element(const char* name, size_t k) { return std::string(name) + "[" + std::to_string(k) + "]"; }
+
+template <size_t N, typename T>
+Result check_extents(const std::array<T, N>& extent) {
+  for (size_t k = 0; k < N; ++k) {
+    if (extent[k] == 0) return illegal(element("extent", k) + " is 0");
+  }
+  return {};
+}
+
+/// Strides of loops that belong to the reduction must be zero.
+template <size_t N, typename T>
+Result check_reduced_strides(const char* name, const std::array<T, N>& stride, int reduce) {
+  for (size_t k = N - static_cast<size_t>(reduce); k < N; ++k) {
+    if (stride[k] != 0) return illegal(element(name, k) + " is not 0 in a reduction loop");
+  }
+  return {};
+}
+
+template <typename T, size_t N>
+bool all_zero(const std::array<T, N>& values) {
+  return std::all_of(values.begin(), values.end(), [](T v) { return v == 0; });
+}
+
+Result check_zero_point(const char* name, int zero, bool is_unsigned) {
+  if (is_unsigned ? (zero < 0 || zero > 255) : (zero < -128 || zero > 127)) {
+    return illegal(std::string(name) + " = " + std::to_string(zero) + " is no " + (is_unsigned ? "uint8" : "int8"));
+  }
+  return {};
+}
+
+Result check(const Finish& i, const MachineConfig&) {
+  if (i.header.signal) return illegal("finish cannot signal");
+  return {};
+}
+
+Result check(const Fence&, const MachineConfig&) { return {}; }
+
+Result check(const Load& i, const MachineConfig&) {
+  if (auto v = check_extents(i.extent)) return v;
+  if (i.length == 0) return illegal("length is 0");
+  for (size_t k = 0; k < i.pad_before.size(); ++k) {
+    if (i.pad_before[k] + i.pad_after[k] > i.extent[k]) {
+      return illegal("pad_before + pad_after of loop " + std::to_string(k) + " exceed its extent");
+    }
+  }
+  if (i.fill) {
+    if (!all_zero(i.pad_before) || !all_zero(i.pad_after)) return illegal("a fill has no padding");
+    if (i.base != 0 || i.dram_offset != 0 || !all_zero(i.dram_stride)) return illegal("a fill has no DRAM address");
+  }
+  return {};
+}
+
+Result check(const Store& i, const MachineConfig&) {
+  if (i.space != Space::kOut && i.space != Space::kAcc) return illegal("a store reads out or acc");
+  if (auto v = check_extents(i.extent)) return v;
+  if (i.length == 0) return illegal("length is 0");
+  return {};
+}
+
+Result check(const Gemm& i, const MachineConfig& config) {
+  if (auto v = check_extents(i.extent)) return v;
+  if (i.reduce > kLoops) return illegal("reduce exceeds 6");
+  if (auto v = check_zero_point("inp_zero", i.inp_zero, i.inp_unsigned)) return v;
+  if (auto v = check_zero_point("wgt_zero", i.wgt_zero, i.wgt_unsigned)) return v;
+  if (auto v = check_reduced_strides("acc_stride", i.acc_stride, i.reduce)) return v;
+  if (i.mode == GemmMode::kDense) {
+    if (i.lane != 0) return illegal("lane is for depthwise");
+    return {};
+  }
+  if (i.reduce == 0) return illegal("depthwise needs a tap loop (reduce = 0)");
+  const int tap_loops = std::min<int>(i.reduce, 2);
+  int64_t taps = 1;
+  for (int k = kLoops - tap_loops; k < kLoops; ++k) {
+    taps *= i.extent[k];
+    if (i.wgt_stride[k] != 0) return illegal(element("wgt_stride", k) + " is not 0 in a tap loop");
+  }
+  if (taps > config.depthwise_taps()) {
+    return illegal("depthwise has " + std::to_string(taps) + " taps, an entry holds " +
+                   std::to_string(config.depthwise_taps()));
+  }
+  if (i.lane >= std::max(config.block_in, config.block_out) / config.lanes()) return illegal("lane is beyond the block");
+  return {};
+}
+
+Result check(const Alu& i, const MachineConfig& config) {
+  if (auto v = check_extents(i.extent)) return v;
+  if (i.reduce > kLoops) return illegal("reduce exceeds 6");
+  if (auto v = check_reduced_strides("dst_stride", i.dst_stride, i.reduce)) return v;
+  if (auto v = check_reduced_strides("second_stride", i.second_stride, i.reduce)) return v;
+  if (i.reduce == 0 && i.reduce_op != ReduceOp::kSum) return illegal("reduce_op without a reduction");
+  const bool no_loop = i.param_loop == 7;
+  if (!no_loop && i.param_loop >= kLoops - i.reduce) return illegal("param_loop is no outer loop");
+  if ((i.src == AluSpace::kInp || i.dst == AluSpace::kInp) && config.block_in != config.block_out) {
+    return illegal("the ALU reaches inp only when block_in = block_out");
+  }
+  if (i.src == AluSpace::kAcc && i.src_unsigned) return illegal("src_unsigned with src acc");
+  if (i.dst == AluSpace::kAcc && (i.table_enable || i.second_op != SecondOp::kNone || i.second_table_enable)) {
+    return illegal("dst acc takes no table and no second operation");
+  }
+  if (i.low > i.high) return illegal("low exceeds high");
+  if (!i.convert) {
+    if (i.param_addr != 0 || !no_loop) return illegal("param_addr or param_loop without convert");
+    if (i.dst == AluSpace::kAcc && (i.low != 0 || i.high != 0 || i.out_zero != 0)) {
+      return illegal("clamp or zero point with dst acc and no convert");
+    }
+  }
+  if (!i.table_enable && (i.table != 0 || i.table_unsigned)) return illegal("table without table_enable");
+  if (!i.second_table_enable && i.second_table != 0) return illegal("second_table without second_table_enable");
+  if (i.second_op == SecondOp::kNone && (i.second_addr != 0 || !all_zero(i.second_stride) || i.second_unsigned ||
+                                         i.second_swap || i.constant_addr != 0)) {
+    return illegal("fields of the second operation without second_op");
+  }
+  return {};
+}
+
+struct Bounds {
+  int64_t lowest;
+  int64_t highest;
+};
+
+/// Bounds of first + sum(i_k * stride_k) over the outer `loops` loops.
+template <size_t N, typename Extent, typename Stride>
+Bounds bounds(int64_t first, const std::array<Extent, N>& extent, const std::array<Stride, N>& stride, int loops = N) {
+  Bounds b{first, first};
+  for (int k = 0; k < loops; ++k) {
+    const int64_t span = (static_cast<int64_t>(extent[k]) - 1) * stride[k];
+    (span < 0 ? b.lowest : b.highest) += span;
+  }
+  return b;
+}
+
+class Ranges {
+ public:
+  explicit Ranges(const MachineConfig& config) : config_(config) {}
+  void entries(Space space, const char* field, Bounds b, bool write) {
+    ranges_.push_back({space, field, b.lowest, b.highest, config_.depth(space), write});
+  }
+  void bytes(Space space, const char* field, Bounds b, int64_t length, bool write) {
+    ranges_.push_back({space, field, b.lowest, b.highest + length - 1, config_.space_bytes(space), write});
+  }
+  std::vector<AddressRange> take() { return std::move(ranges_); }
+
+ private:
+  const MachineConfig& config_;
+  std::vector<AddressRange> ranges_;
+};
+
+void collect(const Finish&, Ranges&) {}
+void collect(const Fence&, Ranges&) {}
+
+void collect(const Load& i, Ranges& out) {
+  out.bytes(i.space, "sp_addr", bounds(i.sp_addr, i.extent, i.sp_stride), i.length, true);
+}
+
+void collect(const Store& i, Ranges& out) {
+  out.bytes(i.space, "sp_addr", bounds(i.sp_addr, i.extent, i.sp_stride), i.length, false);
+}
+
+void collect(const Gemm& i, Ranges& out) {
+  out.entries(Space::kInp, "inp_addr", bounds(i.inp_addr, i.extent, i.inp_stride), false);
+  out.entries(Space::kWgt, "wgt_addr", bounds(i.wgt_addr, i.extent, i.wgt_stride), false);
+  out.entries(Space::kAcc, "acc_addr", bounds(i.acc_addr, i.extent, i.acc_stride, kLoops - i.reduce), true);
+}
+
+Space space_of(AluSpace space) {
+  switch (space) {
+    case AluSpace::kAcc: return Space::kAcc;
+    case AluSpace::kOut: return Space::kOut;
+    case AluSpace::kInp: return Space::kInp;
+  }
+  return Space::kAcc;
+}
+
+void collect(const Alu& i, Ranges& out) {
+  const int outer = kLoops - i.reduce;
+  out.entries(space_of(i.src), "src_addr", bounds(i.src_addr, i.extent, i.src_stride), false);
+  out.entries(space_of(i.dst), "dst_addr", bounds(i.dst_addr, i.extent, i.dst_stride, outer), true);
+  if (i.second_op != SecondOp::kNone) {
+    out.entries(Space::kOut, "second_addr", bounds(i.second_addr, i.extent, i.second_stride, outer), false);
+    out.entries(Space::kParam, "constant_addr", {i.constant_addr, i.constant_addr}, false);
+  }
+  if (i.convert) {
+    const int64_t last = i.param_addr + (i.param_loop == 7 ? 0 : i.extent[i.param_loop] - 1);
+    out.entries(Space::kParam, "param_addr", {i.param_addr, last}, false);
+  }
+  if (i.table_enable) out.entries(Space::kTable, "table", {i.table, i.table}, false);
+  if (i.second_table_enable) out.entries(Space::kTable, "second_table", {i.second_table, i.second_table}, false);
+}
+
+[[noreturn]] void refuse(size_t index, const Instruction& instruction, const std::string& message) {
+  throw Error(ErrorCode::kInvalidProgram,
+              "instruction " + std::to_string(index) + " (" + std::string(info_of(instruction).name) + "): " + message);
+}
+
+/// How many instructions of one engine may stand behind a waiting one before FETCH stalls: its queue, one that FETCH holds.
+int instructions_behind(const MachineConfig& config, Engine engine) { return config.queue_depth(engine) + 1; }
+
+}  // namespace
+
+std::optional<Violation> check_operands(const Instruction& instruction, const MachineConfig& config) {
+  return std::visit([&](const auto& i) { return check(i, config); }, instruction);
+}
+
+std::vector<AddressRange> scratchpad_ranges(const Instruction& instruction, const MachineConfig& config) {
+  Ranges ranges(config);
+  std::visit([&](const auto& i) { collect(i, ranges); }, instruction);
+  return ranges.take();
+}
+
+std::optional<DramRange> dram_range(const Instruction& instruction) {
+  if (const auto* load = std::get_if<Load>(&instruction)) {
+    if (load->fill) return {};
+    std::array<int64_t, kTransferLoops> extent{};
+    for (size_t k = 0; k < extent.size(); ++k) {
+      extent[k] = load->extent[k];
+      if (k < load->pad_before.size()) extent[k] -= load->pad_before[k] + load->pad_after[k];
+      if (extent[k] <= 0) return {};
+    }
+    const Bounds b = bounds(static_cast<int64_t>(load->dram_offset), extent, load->dram_stride);
+    return DramRange{load->base, b.lowest, b.highest + load->length - 1, false};
+  }
+  if (const auto* store = std::get_if<Store>(&instruction)) {
+    const Bounds b = bounds(static_cast<int64_t>(store->dram_offset), store->extent, store->dram_stride);
+    return DramRange{store->base, b.lowest, b.highest + store->length - 1, true};
+  }
+  return {};
+}
+
+std::optional<Violation> check_ranges(const Instruction& instruction, const MachineConfig& config) {
+  for (const AddressRange& r : scratchpad_ranges(instruction, config)) {
+    if (r.ok()) continue;
+    return Violation{Fault::kScratchpadRange, std::string(r.field) + ": " + std::to_string(r.lowest) + ".." +
+                                                  std::to_string(r.highest) + " leaves " + std::string(to_string(r.space)) +
+                                                  " (0.." + std::to_string(r.limit - 1) + ")"};
+  }
+  return {};
+}
+
+ProgramSummary check_program(std::span<const Instruction> program, const MachineConfig& config) {
+  if (program.empty()) throw Error(ErrorCode::kInvalidProgram, "the program is empty; it must end with finish");
+  constexpr int kStale = 32767;
+  // Signals of each engine before every instruction, to tell "too late" from "never" and to bound overtaking.
+  std::vector<std::array<uint32_t, kEngines>> before(program.size() + 1);
+  std::array<std::vector<size_t>, kEngines> queue;  // instruction numbers by engine
+  std::vector<size_t> place(program.size(), 0);
+  for (size_t n = 0; n < program.size(); ++n) {
+    const Instruction& instruction = program[n];
+    if (auto v = check_operands(instruction, config)) refuse(n, instruction, v->message);
+    if (auto v = check_ranges(instruction, config)) refuse(n, instruction, v->message);
+    const bool finish = std::holds_alternative<Finish>(instruction);
+    if (finish != (n + 1 == program.size())) {
+      refuse(n, instruction, finish ? "finish must be the last instruction" : "the program does not end with finish");
+    }
+    before[n + 1] = before[n];
+    if (const auto engine = engine_of(instruction)) {
+      const auto e = static_cast<size_t>(*engine);
+      place[n] = queue[e].size();
+      queue[e].push_back(n);
+      if (header_of(instruction).signal) ++before[n + 1][e];
+    }
+  }
+  for (size_t n = 0; n < program.size(); ++n) {
+    const Instruction& instruction = program[n];
+    // Position in the stream that FETCH cannot have passed while instruction n has not started.
+    size_t horizon = n;
+    if (const auto engine = engine_of(instruction)) {
+      const std::vector<size_t>& same = queue[static_cast<size_t>(*engine)];
+      const size_t last = place[n] + static_cast<size_t>(instructions_behind(config, *engine)) + 1;
+      horizon = last < same.size() ? same[last] : program.size();
+    }
+    for (int k = 0; k < kWaits; ++k) {
+      const Wait& wait = header_of(instruction).waits[k];
+      if (!wait.enable) continue;
+      const auto e = static_cast<size_t>(wait.engine);
+      const std::string condition = "condition " + std::to_string(k) + " (" + std::string(to_string(wait.engine)) + ":" +
+                                    std::to_string(wait.count) + ")";
+      const auto holds = [&](size_t at) { return static_cast<int16_t>(before[at][e] - wait.count) >= 0; };
+      if (!holds(n)) {
+        size_t later = n + 1;
+        while (later <= program.size() && !holds(later)) ++later;
+        if (later > program.size()) {
+          refuse(n, instruction, condition + " never holds: the engine signals " + std::to_string(before.back()[e]) +
+                                     " times in the whole program");
+        }
+        refuse(n, instruction, condition + " needs instruction " + std::to_string(later - 1) +
+                                   ", which stands later: the stream must be in an order that could run one by one");
+      }
+      const uint32_t ahead = static_cast<uint16_t>(before[n][e] - wait.count);
+      if (ahead + (before[horizon][e] - before[n][e]) > kStale) {
+        refuse(n, instruction, condition + " can be overtaken: the timeline may be more than 32767 signals ahead of it");
+      }
+    }
+  }
+  ProgramSummary summary;
+  summary.instructions = program.size();
+  for (size_t e = 0; e < kEngines; ++e) summary.signals[e] = before.back()[e];
+  return summary;
+}
+
+}  // namespace tessera::isa

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The static rules of isa/semantics.md. Enters: instructions and a configuration. Leaves: the first broken rule, or nothing.
+// Simulators, assembler and compiler share these functions, so that one rule has one home; the RTL is tested against them.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isa/config.h"
+#include "isa/generated/instructions.h"
+
+namespace tessera::isa {
+
+struct Violation {
+  Fault fault;
+  std::string message;  // names the field and the rule
+};
+
+/// The illegal_operand rules that concern one instruction, beyond what decode() refuses. Address ranges are not looked at.
+std::optional<Violation> check_operands(const Instruction& instruction, const MachineConfig& config);
+
+/// What one operand touches. Entries for GEMM and ALU, bytes for LOAD and STORE; bounds inclusive, and exact: every loop nest
+/// attains them. Signed sums, so that lowest may be negative.
+struct AddressRange {
+  Space space;
+  const char* field;  // the address field, e.g. "inp_addr"
+  int64_t lowest;
+  int64_t highest;
+  int64_t limit;  // entries (or bytes) the memory has
+  bool write;
+  bool ok() const { return 0 <= lowest && highest < limit; }
+};
+
+/// The scratchpad operands of an instruction in the order of the table in isa/semantics.md. Needs check_operands() to hold.
+std::vector<AddressRange> scratchpad_ranges(const Instruction& instruction, const MachineConfig& config);
+
+/// DRAM bytes relative to the base register, inclusive; nothing when the instruction touches none.
+struct DramRange {
+  int base;
+  int64_t lowest;
+  int64_t highest;
+  bool write;
+};
+std::optional<DramRange> dram_range(const Instruction& instruction);
+
+/// scratchpad_range when an operand leaves its memory. Needs check_operands() to hold.
+std::optional<Violation> check_ranges(const Instruction& instruction, const MachineConfig& config);
+
+/// What check_program found out on the way.
+struct ProgramSummary {
+  size_t instructions = 0;
+  std::array<uint64_t, kEngines> signals{};
+};
+
+/// Checks a whole program: operands, scratchpad ranges, FINISH last and only last, and the wait rule: the stream is a
+/// topological order (every condition holds when instructions run one at a time in stream order), no condition waits for
+/// signals that never come, and none can be overtaken by more than 32767 signals while it is queued.
+/// Throws Error kInvalidProgram; the message starts with "instruction N (name):".
+ProgramSummary check_program(std::span<const Instruction> program, const MachineConfig& config);
+
+}  // namespace tessera::isa
