@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# LLVM and MLIR 19.1 for the rooms that need them, and two helpers: one library with MLIR's includes and flags, one TableGen step.
+# Included by compiler/CMakeLists.txt only when TESSERA_COMPILER is on.
+
+find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/llvm)
+find_package(MLIR REQUIRED CONFIG HINTS ${LLVM_DIR}/../mlir /usr/lib/llvm-19/lib/cmake/mlir)
+list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
+include(TableGen)
+include(AddLLVM)
+include(AddMLIR)
+separate_arguments(TESSERA_LLVM_DEFINITIONS NATIVE_COMMAND "${LLVM_DEFINITIONS}")
+
+# What every target with an MLIR translation unit gets. LLVM's headers are system headers (no warnings from them) and its
+# compile time is template instantiation, not our loops: -O1 without debug information.
+function(tessera_mlir_target name)
+  target_include_directories(${name} SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
+  target_compile_definitions(${name} PUBLIC ${TESSERA_LLVM_DEFINITIONS})
+  if(NOT TESSERA_SANITIZE)
+    target_compile_options(${name} PRIVATE -O1 -g0)
+  endif()
+  target_link_libraries(${name} PUBLIC MLIR LLVM)
+endfunction()
+
+# tessera_mlir_library(NAME SOURCES... [LINK libs...] [DEPENDS tablegen-targets...])
+function(tessera_mlir_library name)
+  cmake_parse_arguments(ARG "" "" "LINK;DEPENDS" ${ARGN})
+  tessera_library(${name} ${ARG_UNPARSED_ARGUMENTS} LINK ${ARG_LINK})
+  tessera_mlir_target(${name})
+  if(ARG_DEPENDS)
+    add_dependencies(${name} ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+# tessera_mlir_tablegen(TARGET file.td [OUTPUTS out1 "-gen-x;-y" ...]): runs mlir-tblgen for pairs of output file and options.
+function(tessera_mlir_tablegen target td)
+  set(LLVM_TARGET_DEFINITIONS ${td})
+  set(rest ${ARGN})
+  while(rest)
+    list(POP_FRONT rest output options)
+    separate_arguments(options UNIX_COMMAND "${options}")
+    mlir_tablegen(${output} ${options} -I ${PROJECT_SOURCE_DIR} EXTRA_INCLUDES ${MLIR_INCLUDE_DIRS})
+  endwhile()
+  add_public_tablegen_target(${target})
+  set(TABLEGEN_OUTPUT ${TABLEGEN_OUTPUT} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// C++ face of the `nn` dialect (nn_dialect.td). A module holds one func.func @main whose arguments and results carry `nn.name`
+// (string) and, where the model names its dynamic dimensions, `nn.dim_names` (array of strings, "" for an unnamed dimension).
+#pragma once
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "compiler/nn/nn_dialect.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "compiler/nn/nn_dialect_types.h.inc"
+
+#define GET_OP_CLASSES
+#include "compiler/nn/nn_dialect_ops.h.inc"
+
+namespace tessera::nn {
+
+inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
+inline constexpr llvm::StringLiteral kDimNamesAttr = "nn.dim_names";
+inline constexpr llvm::StringLiteral kMicrosoftDomain = "com.microsoft";
+
+}  // namespace tessera::nn
