@@ -17,8 +17,12 @@ ROOT = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 sys.dont_write_bytecode = True
 
-from generator import cpp  # noqa: E402
+from generator import cpp, manual, python, sv  # noqa: E402
 from generator.model import SpecError, build_isa  # noqa: E402
+from generator.registers import build_map  # noqa: E402
+
+# Chapters of the manual after the encodings, in order; those that other rooms write may be absent.
+CHAPTERS = ("semantics.md", "ports.md", "timing.md")
 
 
 def load_toml(path):
@@ -29,10 +33,20 @@ def load_toml(path):
 def outputs():
     """Name -> text of every generated file. Raises SpecError."""
     isa = build_isa(load_toml(ROOT / "isa.toml"))
-    configs = [(path.stem, path.read_text()) for path in sorted((ROOT.parent / "hw" / "configs").glob("*.toml"))]
+    paths = sorted((ROOT.parent / "hw" / "configs").glob("*.toml"))
+    configs = [(path.stem, load_toml(path)) for path in paths]
+    for name, config in configs:
+        if config.get("name") != name or set(config) != set(configs[0][1]):
+            raise SpecError(f"configuration {name}: the name is not the file's, or its parameters are not those of {configs[0][0]}")
+    registers = build_map(load_toml(ROOT / "registers.toml"), [key for key in configs[0][1] if key != "name"])
+    chapters = [(ROOT / name).read_text() for name in CHAPTERS if (ROOT / name).exists()]
     return {
         "instructions.h": cpp.instructions_header(isa),
-        "configs.cc": cpp.configs_source(configs),
+        "registers.h": cpp.registers_header(registers),
+        "configs.cc": cpp.configs_source([(path.stem, path.read_text()) for path in paths]),
+        "tsr_isa_pkg.sv": sv.package(isa, registers),
+        "tessera_isa.py": python.module(isa, registers),
+        "isa.md": manual.manual(isa, registers, configs, chapters),
     }
 
 

@@ -195,3 +195,33 @@ def configs_source(configs):
         out.append(f'      {{{quote(name)}, R"toml({text})toml"}},')
     out += ["  };", "  return kConfigs;", "}\n", "}  // namespace tessera::isa"]
     return "\n".join(out) + "\n"
+
+
+def registers_header(register_map):
+    out = [NOTICE + "The AXI4-Lite register map: byte offsets, bit masks, and a\n"
+           "// table for dumps and tests. A register of 64 bits is two words, low word first.\n#pragma once\n",
+           "#include <array>\n#include <cstdint>\n#include <string_view>\n", "namespace tessera::isa::reg {\n",
+           f"inline constexpr int kAddressBits = {register_map.address_bits};\n"]
+    for r in register_map.registers:
+        name = constant(r.name)
+        out.append(f"/// {r.doc}")
+        if r.count:
+            out.append(f"inline constexpr int {name}Count = {r.count};")
+            out.append(f"constexpr uint32_t {r.name}(int k) {{ return {r.offset:#05x}u + {r.stride}u * static_cast<uint32_t>(k); }}")
+        else:
+            out.append(f"inline constexpr uint32_t {name} = {r.offset:#05x};")
+        for field in r.fields:
+            mask = ((1 << field.width) - 1) << field.lsb
+            out.append(f"inline constexpr uint32_t {name}{pascal(field.name)}Lsb = {field.lsb};")
+            out.append(f"inline constexpr uint32_t {name}{pascal(field.name)}Mask = {mask:#010x};  // {field.doc}")
+        if r.reset:
+            out.append(f"inline constexpr uint64_t {name}Reset = {r.reset:#x};")
+        out.append("")
+    out.append("/// count = 0: a single register. parameter: the configuration parameter it reports, or empty.\n"
+               "struct Register {\n  std::string_view name;\n  uint32_t offset;\n  int width;\n  std::string_view access;\n"
+               "  int count;\n  int stride;\n  uint64_t reset;\n  std::string_view parameter;\n  std::string_view doc;\n};\n")
+    entries = [f"    {{{quote(r.name)}, {r.offset:#05x}, {r.width}, {quote(r.access)}, {r.count}, {r.stride}, {r.reset:#x}u, "
+               f"{quote(r.parameter)},\n     {quote(r.doc)}}}," for r in register_map.registers]
+    out.append(table_text("kRegisters", "Register", entries))
+    out.append("}  // namespace tessera::isa::reg")
+    return "\n".join(out) + "\n"

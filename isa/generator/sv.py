@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the SystemVerilog package.
+
+Enters: the Isa and the register Map. Leaves: tsr_isa_pkg.sv, in the subset that Verilator 5.006 and Yosys 0.23 both take:
+enumerations, packed structs whose layout is the word's (an instruction is decoded by assigning the word to a struct), array
+fields as one packed vector (`extent[12 * k +: 12]`), functions without return statements.
+"""
+from .cpp import pascal
+
+
+KEYWORDS = {"table"}  # field names that are keywords of SystemVerilog; their members end in an underscore
+
+
+def _member(name):
+    return name + "_" if name in KEYWORDS else name
+
+
+def _enum(isa, enum):
+    name = pascal(enum.name)
+    fields = [f for group in (isa.header, *(i.fields for i in isa.instructions)) for f in group]
+    width = max([enum.width] + [f.width for f in fields if f.enum == enum])
+    values = ",\n".join(f"    {name}{pascal(n)} = {width}'d{v}" for n, v in enum.values.items())
+    doc = f"  // {enum.doc}\n" if enum.doc else ""
+    return f"{doc}  typedef enum logic [{width - 1}:0] {{\n{values}\n  }} {enum.name}_e;\n"
+
+
+def _range(width):
+    return "" if width == 1 else f"[{width - 1}:0] "
+
+
+def _struct(name, doc, parts, bits):
+    """parts: (lsb, width, member name, comment), to be laid out from the highest bit down."""
+    lines = [f"  // {doc}", "  typedef struct packed {"]
+    expect = bits
+    for lsb, width, member, comment in sorted(parts, reverse=True):
+        assert lsb + width == expect, (name, member)
+        expect = lsb
+        lines.append(f"    logic {_range(width)}{member};" + (f"  // {comment}" if comment else ""))
+    assert expect == 0, name
+    lines.append(f"  }} {name};\n")
+    return "\n".join(lines)
+
+
+def _parts(isa, instruction):
+    parts = [(0, 64, "header", "header_t")]
+    for f in instruction.fields:
+        assert f.stride == f.width or not f.array, f"{instruction.name}.{f.name}: elements must be side by side"
+        comment = f"{f.array} elements of {f.width} bits" if f.array else ("signed" if f.kind == "signed" else "")
+        if f.array and f.kind == "signed":
+            comment += ", signed"
+        if f.enum:
+            comment = f"{f.enum.name}_e"
+        parts.append((f.lsb, f.count * f.width, _member(f.name), comment))
+    parts += [(lsb, width, f"reserved_{lsb}", "must be 0") for lsb, width in instruction.reserved]
+    return parts
+
+
+def _constants(instruction):
+    lines = []
+    for f in instruction.fields:
+        stem = f"{pascal(instruction.name)}{pascal(f.name)}"
+        lines.append(f"  localparam int unsigned {stem}Lsb = {f.lsb};")
+        lines.append(f"  localparam int unsigned {stem}Width = {f.width};")
+        if f.array:
+            lines.append(f"  localparam int unsigned {stem}Count = {f.array};")
+    return "\n".join(lines) + ("\n" if lines else "")
+
+
+def _legality(isa):
+    """The part of decoding that concerns one word: opcode, reserved bits, enumeration values."""
+    lines = ["  // FaultNone, FaultIllegalOpcode, or FaultIllegalOperand for non-zero reserved bits and undefined enumeration values.",
+             "  function automatic fault_e encoding_fault(input logic [InstructionBits-1:0] word);",
+             "    fault_e fault;", "    fault = FaultNone;", "    case (word[5:0])"]
+    for i in isa.instructions:
+        bad = [f"word[{lsb + width - 1}:{lsb}] != {width}'d0" for lsb, width in i.reserved]
+        for f in i.fields:
+            if f.enum:
+                missing = [v for v in range(1 << f.width) if v not in f.enum.values.values()]
+                bad += [f"word[{f.lsb + f.width - 1}:{f.lsb}] == {f.width}'d{v}" for v in missing]
+        lines.append(f"      6'd{i.opcode}: begin  // {i.name}")
+        if bad:
+            lines.append("        if (" + " ||\n            ".join(bad) + ") fault = FaultIllegalOperand;")
+        lines.append("      end")
+    lines += ["      default: fault = FaultIllegalOpcode;", "    endcase", "    encoding_fault = fault;", "  endfunction\n"]
+    return "\n".join(lines)
+
+
+def _registers(register_map):
+    lines = ["  // AXI4-Lite registers: byte offsets; arrays have Count elements Stride bytes apart.",
+             f"  localparam int unsigned RegAddressBits = {register_map.address_bits};"]
+    bits = register_map.address_bits
+    for r in register_map.registers:
+        stem = f"Reg{pascal(r.name)}"
+        lines.append(f"  localparam logic [{bits - 1}:0] {stem} = {bits}'h{r.offset:03x};  // {r.doc}")
+        if r.count:
+            lines.append(f"  localparam int unsigned {stem}Count = {r.count};")
+            lines.append(f"  localparam int unsigned {stem}Stride = {r.stride};")
+        for f in r.fields:
+            lines.append(f"  localparam int unsigned {stem}{pascal(f.name)}Bit = {f.lsb};")
+        if r.reset:
+            lines.append(f"  localparam logic [{r.width - 1}:0] {stem}Reset = {r.width}'h{r.reset:x};")
+    return "\n".join(lines) + "\n"
+
+
+def package(isa, register_map):
+    opcode = isa.header_field("opcode")
+    assert (opcode.lsb, opcode.width) == (0, 6)
+    waits = [isa.header_field(n) for n in ("wait_enable", "wait_engine", "wait_count")]
+    enable, engine, count = waits
+    assert all(w.stride == enable.stride for w in waits) and engine.lsb == enable.lsb + 1 and count.lsb == engine.lsb + engine.width
+    wait_bits = enable.width + engine.width + count.width
+    assert enable.stride == wait_bits
+    out = ["// SPDX-License-Identifier: Apache-2.0\n"
+           "// Generated by isa/generate.py; do not edit. The instruction set and the register map: enumerations, packed structs laid over\n"
+           "// the instruction word (assign the word to a struct to decode it), positions of fields, legality of an encoding.\n"
+           "/* verilator lint_off UNUSEDPARAM */\n/* verilator lint_off UNUSEDSIGNAL */\n"
+           "package tsr_isa_pkg;\n",
+           f"  localparam int unsigned IsaVersion = {isa.version};\n"
+           f"  localparam int unsigned InstructionBits = {isa.bits};\n"
+           f"  localparam int unsigned InstructionBytes = {isa.bits // 8};\n"
+           f"  localparam int unsigned Loops = {isa.loops};\n"
+           f"  localparam int unsigned TransferLoops = {isa.transfer_loops};\n"
+           f"  localparam int unsigned Waits = {enable.array};\n"
+           f"  localparam int unsigned WaitBits = {wait_bits};\n"
+           f"  localparam int unsigned TimelineBits = {count.width};\n"
+           f"  localparam int unsigned Engines = {len(isa.enums['engine'].values)};\n"]
+    values = ",\n".join(f"    Opcode{pascal(i.name)} = {opcode.width}'d{i.opcode}" for i in isa.instructions)
+    out.append(f"  typedef enum logic [{opcode.width - 1}:0] {{\n{values}\n  }} opcode_e;\n")
+    out += [_enum(isa, e) for e in isa.enums.values()]
+    out.append(_struct("wait_t", "One wait condition.", [(0, enable.width, "enable", ""), (enable.width, engine.width, "engine", "engine_e"),
+                                                         (enable.width + engine.width, count.width, "count", "")], wait_bits))
+    out.append(_struct("header_t", "The first 64 bits of every instruction; condition k is waits[WaitBits * k +: WaitBits].",
+                       [(0, 6, "opcode", "opcode_e"), (isa.header_field("signal").lsb, 1, "signal", ""),
+                        (enable.lsb, enable.array * wait_bits, "waits", f"{enable.array} elements of wait_t")], 64))
+    for i in isa.instructions:
+        out.append(_struct(f"{i.name}_t", i.doc, _parts(isa, i), isa.bits))
+        text = _constants(i)
+        if text:
+            out.append(text)
+    out.append(_legality(isa))
+    out.append(_registers(register_map))
+    out.append("endpackage\n/* verilator lint_on UNUSEDSIGNAL */\n/* verilator lint_on UNUSEDPARAM */")
+    return "\n".join(out) + "\n"
