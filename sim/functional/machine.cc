@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// FETCH, the four queues and the dispatch to the engines. FETCH decodes and checks one instruction after another into queues
+// of the configured depth; after each, everything that can run does, oldest first. When nothing can, the program has ended,
+// or the record is no_progress at the oldest instruction that waits. A fault ends dispatch; older instructions that can still
+// run have run by then, so that the record is the earliest in program order.
+#include "sim/functional/machine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/error.h"
+#include "isa/verify.h"
+#include "sim/functional/alu.h"
+#include "sim/functional/gemm.h"
+#include "sim/functional/transfer.h"
+
+namespace tessera::sim {
+namespace {
+
+isa::Unit unit_of(isa::Engine engine) { return static_cast<isa::Unit>(engine); }
+
+struct Queued {
+  uint32_t pc;
+  isa::Instruction instruction;
+};
+
+}  // namespace
+
+struct Machine::State {
+  State(const isa::MachineConfig& machine_config, Kernels kernel_set)
+      : config(machine_config), kernels(kernel_set), scratchpads(config), gemm(config, scratchpads, kernels) {}
+
+  isa::MachineConfig config;
+  Kernels kernels;
+  Scratchpads scratchpads;
+  GemmUnit gemm;
+};
+
+namespace {
+
+/// One run of one program.
+template <typename MachineState>
+class Runner {
+ public:
+  Runner(MachineState& machine, const RunRequest& request) : machine_(machine), request_(request) {
+    for (size_t e = 0; e < queues_.size(); ++e) {
+      queue_depth_[e] = static_cast<size_t>(machine.config.queue_depth(static_cast<isa::Engine>(e)));
+    }
+  }
+
+  RunResult run() {
+    const size_t count =
+        request_.program.empty() ? request_.instructions.size() : request_.program.size() / isa::kInstructionBytes;
+    for (;;) {
+      drain();
+      if (fault_) break;
+      if (pc_ == count) {
+        fault_ = isa::FaultRecord{isa::Fault::kMissingFinish, isa::Unit::kFetch, pc_};
+        break;
+      }
+      const std::optional<isa::Instruction> instruction = fetch();
+      if (!instruction) break;
+      const std::optional<isa::Engine> engine = isa::engine_of(*instruction);
+      if (!engine) {  // FINISH
+        if (queues_empty() && holds(isa::header_of(*instruction))) {
+          complete(pc_, isa::Unit::kFetch, Work{});
+          result_.counters.fetch_bytes += isa::kInstructionBytes;
+          return std::move(result_);
+        }
+        fault_ = isa::FaultRecord{isa::Fault::kNoProgress, isa::Unit::kFetch, pc_};
+        break;
+      }
+      auto& queue = queues_[static_cast<size_t>(*engine)];
+      if (queue.size() >= queue_depth_[static_cast<size_t>(*engine)]) {  // and drain() has not helped
+        fault_ = isa::FaultRecord{isa::Fault::kNoProgress, isa::Unit::kFetch, pc_};
+        break;
+      }
+      queue.push_back({pc_, *instruction});
+      result_.counters.fetch_bytes += isa::kInstructionBytes;
+      ++pc_;
+    }
+    result_.fault = earliest();
+    return std::move(result_);
+  }
+
+ private:
+  /// The instruction at pc_, or a fault.
+  std::optional<isa::Instruction> fetch() {
+    isa::Fault fault = isa::Fault::kNone;
+    std::optional<isa::Instruction> instruction;
+    if (request_.program.empty()) {
+      instruction = request_.instructions[pc_];
+    } else {
+      isa::Word word;
+      std::memcpy(word.data(), request_.program.data() + size_t{pc_} * isa::kInstructionBytes, word.size());
+      const isa::Decoded decoded = isa::decode(word);
+      instruction = decoded.instruction;
+      fault = decoded.fault;
+    }
+    if (instruction) {
+      if (const auto violation = isa::check_operands(*instruction, machine_.config)) fault = violation->fault;
+    }
+    if (fault == isa::Fault::kNone) return instruction;
+    fault_ = isa::FaultRecord{fault, isa::Unit::kFetch, pc_};
+    return {};
+  }
+
+  bool queues_empty() const {
+    return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.empty(); });
+  }
+
+  bool holds(const isa::Header& header) const {
+    return std::all_of(header.waits.begin(), header.waits.end(), [&](const isa::Wait& wait) {
+      return !wait.enable || static_cast<int16_t>(timeline_[static_cast<size_t>(wait.engine)] - wait.count) >= 0;
+    });
+  }
+
+  /// Runs queue heads, always the oldest whose conditions hold, until none does or one faults.
+  void drain() {
+    while (!fault_) {
+      std::deque<Queued>* oldest = nullptr;
+      size_t engine = 0;
+      for (size_t e = 0; e < queues_.size(); ++e) {
+        auto& queue = queues_[e];
+        if (queue.empty() || !holds(isa::header_of(queue.front().instruction))) continue;
+        if (oldest == nullptr || queue.front().pc < oldest->front().pc) {
+          oldest = &queue;
+          engine = e;
+        }
+      }
+      if (oldest == nullptr) return;
+      execute_head(*oldest, static_cast<isa::Engine>(engine));
+    }
+  }
+
+  void execute_head(std::deque<Queued>& queue, isa::Engine engine) {
+    const Queued& head = queue.front();
+    if (const auto violation = isa::check_ranges(head.instruction, machine_.config)) {
+      fault_ = isa::FaultRecord{violation->fault, unit_of(engine), head.pc};
+      return;
+    }
+    Work work;
+    const isa::Fault fault =
+        std::visit([&](const auto& instruction) { return execute(instruction, work); }, head.instruction);
+    if (fault != isa::Fault::kNone) {
+      fault_ = isa::FaultRecord{fault, unit_of(engine), head.pc};
+      return;
+    }
+    if (isa::header_of(head.instruction).signal) ++timeline_[static_cast<size_t>(engine)];
+    complete(head.pc, unit_of(engine), work);
+    queue.pop_front();
+  }
+
+  void complete(uint32_t pc, isa::Unit unit, Work work) {
+    work.pc = pc;
+    work.unit = unit;
+    result_.counters.add(work);
+    if (request_.observer) request_.observer(work);
+  }
+
+  // One overload for each instruction; a new instruction without one does not compile.
+
+  isa::Fault execute(const isa::Finish&, Work&) {
+    invariant_failed("finish is queued", __FILE__, __LINE__, "FETCH executes FINISH itself");
+  }
+
+  isa::Fault execute(const isa::Fence&, Work&) { return isa::Fault::kNone; }
+
+  isa::Fault execute(const isa::Load& load, Work& work) {
+    const uint8_t* dram = nullptr;
+    if (const auto range = isa::dram_range(load)) {
+      const uint8_t* lowest = host_memory(*range);
+      if (lowest == nullptr) return isa::Fault::kDramRange;
+      dram = lowest + (static_cast<int64_t>(load.dram_offset) - range->lowest);
+    }
+    run_load(load, machine_.scratchpads.bytes(load.space).data(), dram);
+    if (load.space == isa::Space::kWgt) weights_written(load);
+    const LoadBytes bytes = load_bytes(load);
+    work.dram_read_bytes = bytes.read;
+    work.fill_bytes = bytes.written - bytes.read;
+    return isa::Fault::kNone;
+  }
+
+  isa::Fault execute(const isa::Store& store, Work& work) {
+    const isa::DramRange range = *isa::dram_range(store);
+    uint8_t* lowest = host_memory(range);
+    if (lowest == nullptr) return isa::Fault::kDramRange;
+    run_store(store, machine_.scratchpads.bytes(store.space).data(),
+              lowest + (static_cast<int64_t>(store.dram_offset) - range.lowest));
+    work.dram_write_bytes = store_bytes(store);
+    return isa::Fault::kNone;
+  }
+
+  isa::Fault execute(const isa::Gemm& gemm, Work& work) {
+    machine_.gemm.run(gemm);
+    work.tiles = 1;
+    for (const uint16_t extent : gemm.extent) work.tiles *= extent;
+    const isa::MachineConfig& c = machine_.config;
+    work.macs = work.tiles * static_cast<uint64_t>(gemm.mode == isa::GemmMode::kDense ? c.peak_macs()
+                                                                                      : int64_t{c.batch} * c.lanes());
+    return isa::Fault::kNone;
+  }
+
+  isa::Fault execute(const isa::Alu& alu, Work& work) {
+    run_alu(alu, machine_.config, machine_.scratchpads, machine_.kernels);
+    work.vectors = 1;
+    for (const uint16_t extent : alu.extent) work.vectors *= extent;
+    return isa::Fault::kNone;
+  }
+
+  /// Host memory of the lowest byte of a DRAM range, or null when the range is not valid memory.
+  uint8_t* host_memory(const isa::DramRange& range) const {
+    const uint64_t address = request_.bases[static_cast<size_t>(range.base)] + static_cast<uint64_t>(range.lowest);
+    return find_dram(request_.dram, address, static_cast<uint64_t>(range.highest - range.lowest) + 1);
+  }
+
+  void weights_written(const isa::Load& load) {
+    const isa::AddressRange range = isa::scratchpad_ranges(load, machine_.config).front();
+    machine_.gemm.weights_written(static_cast<size_t>(range.lowest), static_cast<size_t>(range.highest - range.lowest) + 1);
+  }
+
+  /// The fault, or no_progress at an older instruction that still waits.
+  isa::FaultRecord earliest() const {
+    isa::FaultRecord record = *fault_;
+    for (size_t e = 0; e < queues_.size(); ++e) {
+      if (queues_[e].empty() || queues_[e].front().pc >= record.pc) continue;
+      record = {isa::Fault::kNoProgress, unit_of(static_cast<isa::Engine>(e)), queues_[e].front().pc};
+    }
+    return record;
+  }
+
+  MachineState& machine_;
+  const RunRequest& request_;
+  RunResult result_;
+  uint32_t pc_ = 0;  // the next instruction to fetch
+  std::array<std::deque<Queued>, isa::kEngines> queues_;
+  std::array<size_t, isa::kEngines> queue_depth_{};
+  std::array<uint16_t, isa::kEngines> timeline_{};
+  std::optional<isa::FaultRecord> fault_;
+};
+
+}  // namespace
+
+Machine::Machine(const isa::MachineConfig& config) : Machine(config, default_kernels()) {}
+
+Machine::Machine(const isa::MachineConfig& config, Kernels kernels) {
+  isa::validate(config);
+  if (!supported(kernels)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "kernels " + std::string(to_string(kernels)) + ": this processor lacks the instructions");
+  }
+  state_ = std::make_unique<State>(config, kernels);
+}
+
+Machine::~Machine() = default;
+Machine::Machine(Machine&&) noexcept = default;
+Machine& Machine::operator=(Machine&&) noexcept = default;
+
+const isa::MachineConfig& Machine::config() const { return state_->config; }
+Kernels Machine::kernels() const { return state_->kernels; }
+
+RunResult Machine::run(const RunRequest& request) {
+  if (request.program.size() % isa::kInstructionBytes != 0) {
+    throw Error(ErrorCode::kInvalidArgument, "program of " + std::to_string(request.program.size()) +
+                                                 " bytes is no whole number of 64-byte instructions");
+  }
+  return Runner<State>(*state_, request).run();
+}
+
+std::span<const uint8_t> Machine::scratchpad(isa::Space space) const {
+  return std::as_const(state_->scratchpads).bytes(space);
+}
+
+void Machine::write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes) {
+  const std::span<uint8_t> memory = state_->scratchpads.bytes(space);
+  if (offset > memory.size() || bytes.size() > memory.size() - offset) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "write of " + std::to_string(bytes.size()) + " bytes at " + std::to_string(offset) + " leaves " +
+                    std::string(isa::to_string(space)) + " of " + std::to_string(memory.size()) + " bytes");
+  }
+  std::copy(bytes.begin(), bytes.end(), memory.begin() + static_cast<std::ptrdiff_t>(offset));
+  if (space == isa::Space::kWgt) state_->gemm.weights_written(offset, bytes.size());
+}
+
+void Machine::poison(uint64_t seed) {
+  state_->scratchpads.poison(seed);
+  state_->gemm.weights_written(0, state_->scratchpads.size_bytes(isa::Space::kWgt));
+}
+
+}  // namespace tessera::sim

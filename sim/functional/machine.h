@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functional simulator of the NPU. Enters: a configuration, a program, base registers and DRAM. Leaves: the memories as
+// isa/semantics.md defines them, a fault record and counters; no time. Instructions run one at a time: the oldest one whose
+// queue and conditions allow it, which is stream order for every legal program. That makes a run deterministic and fast;
+// what real concurrency could break is found by the race check, not by the order chosen here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "isa/config.h"
+#include "isa/generated/instructions.h"
+#include "sim/functional/dram.h"
+#include "sim/functional/race_checker.h"
+#include "sim/functional/scratchpads.h"
+#include "sim/functional/work.h"
+
+namespace tessera::sim {
+
+/// What to run. Memory that the spans and regions name stays the caller's and must outlive the run.
+struct RunRequest {
+  /// The program: 64 bytes for each instruction, or (when empty) decoded instructions.
+  std::span<const uint8_t> program;
+  std::span<const isa::Instruction> instructions;
+  /// Where the program stands in DRAM, so that the race check can see a STORE that overwrites it; 0: not in DRAM.
+  uint64_t program_address = 0;
+  std::array<uint64_t, 16> bases{};
+  std::span<const DramRegion> dram;
+  bool check_races = false;
+  /// The race check stops adding reports at this number.
+  size_t max_races = 32;
+  /// Called after each completed instruction, in the order of execution.
+  std::function<void(const Work&)> observer;
+};
+
+struct RunResult {
+  isa::FaultRecord fault;  // code kNone: the program has reached FINISH
+  Counters counters;
+  std::vector<Race> races;  // of check_races; empty when there are none
+  bool ok() const { return fault.code == isa::Fault::kNone; }
+};
+
+/// One NPU. Scratchpads keep their contents from run to run. Not thread-safe: one run or access at a time; separate machines
+/// are independent.
+class Machine {
+ public:
+  /// Throws Error kInvalidArgument when the configuration is not valid, or TESSERA_KERNELS names an unknown kernel set or one
+  /// that this host cannot run.
+  explicit Machine(const isa::MachineConfig& config);
+  Machine(const isa::MachineConfig& config, Kernels kernels);
+  ~Machine();
+  Machine(Machine&&) noexcept;
+  Machine& operator=(Machine&&) noexcept;
+
+  const isa::MachineConfig& config() const;
+  Kernels kernels() const;
+
+  /// Runs a program until FINISH or a fault. A program that the ISA forbids is a fault in the result, never an exception.
+  /// Throws Error kInvalidArgument when `program` is no whole number of instructions.
+  RunResult run(const RunRequest& request);
+
+  std::span<const uint8_t> scratchpad(isa::Space space) const;
+  /// Overwrites bytes of a scratchpad. Throws Error kInvalidArgument when they leave it.
+  void write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes);
+  /// Fills all scratchpads with pseudo-random bytes, so that a program cannot lean on what they held before.
+  void poison(uint64_t seed);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera::sim

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random legal programs for any configuration. Enters: a seed and limits. Leaves: instructions whose operands and ranges are
+// legal and whose waits order every pair of conflicting accesses, a DRAM image, and initial contents for PARAM. Engines are
+// left free to overlap where they do not conflict, so that the same programs exercise machines with real concurrency.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "isa/config.h"
+#include "isa/generated/instructions.h"
+#include "isa/verify.h"
+
+namespace tessera::sim::testing {
+
+struct RandomProgram {
+  std::vector<isa::Instruction> instructions;  // ends with FINISH
+  std::vector<uint8_t> dram;
+  uint64_t dram_address = 0;
+  std::array<uint64_t, 16> bases{};
+  std::vector<uint8_t> param;  // initial contents: scales and constants that make sense more often than noise does
+};
+
+struct RandomLimits {
+  int instructions = 40;
+  int64_t iterations = 200;       // of one GEMM or ALU nest
+  int64_t transfer_bytes = 4096;  // of one LOAD or STORE
+  size_t dram_bytes = 1 << 16;
+};
+
+class RandomProgramMaker {
+ public:
+  RandomProgramMaker(const isa::MachineConfig& config, uint64_t seed, RandomLimits limits = {})
+      : config_(config), random_(seed), limits_(limits) {}
+
+  RandomProgram make() {
+    RandomProgram program;
+    program.dram_address = uint64_t{1} << pick(12, 40);
+    program.dram.resize(limits_.dram_bytes);
+    for (uint8_t& byte : program.dram) byte = static_cast<uint8_t>(random_());
+    dram_address_ = program.dram_address;
+    for (uint64_t& base : program.bases) base = program.dram_address + pick(0, static_cast<int64_t>(limits_.dram_bytes) - 1);
+    bases_ = program.bases;
+    program.param = make_param();
+    for (int n = 0; n < limits_.instructions; ++n) program.instructions.push_back(make_instruction());
+    synchronise(program.instructions);
+    return program;
+  }
+
+  isa::Instruction make_instruction() {
+    for (;;) {
+      isa::Instruction instruction;
+      switch (pick(0, 12)) {
+        case 0: instruction = make_fence(); break;
+        case 1: case 2: case 3: instruction = make_load(); break;
+        case 4: case 5: instruction = make_store(); break;
+        case 6: case 7: case 8: instruction = make_gemm(); break;
+        default: instruction = make_alu(); break;
+      }
+      if (!isa::check_operands(instruction, config_) && !isa::check_ranges(instruction, config_)) return instruction;
+    }
+  }
+
+  isa::Instruction make_gemm() {
+    isa::Gemm i;
+    i.reduce = static_cast<uint8_t>(pick(0, 6));
+    i.mode = chance(3) ? isa::GemmMode::kDepthwise : isa::GemmMode::kDense;
+    i.accumulate = chance(2);
+    i.inp_unsigned = chance(2);
+    i.wgt_unsigned = chance(2);
+    i.inp_zero = static_cast<int16_t>(chance(3) ? 0 : byte_zero(i.inp_unsigned));
+    i.wgt_zero = static_cast<int16_t>(chance(3) ? 0 : byte_zero(i.wgt_unsigned));
+    const int outer = isa::kLoops - i.reduce;
+    if (i.mode == isa::GemmMode::kDepthwise) {
+      i.reduce = static_cast<uint8_t>(pick(1, 6));
+      i.lane = static_cast<uint8_t>(pick(0, std::max(config_.block_in, config_.block_out) / config_.lanes() - 1));
+    }
+    make_extents(i.extent, limits_.iterations);
+    if (i.mode == isa::GemmMode::kDepthwise) {
+      i.extent[5] = static_cast<uint16_t>(pick(1, std::min(5, config_.depthwise_taps())));
+      if (i.reduce >= 2) i.extent[4] = static_cast<uint16_t>(pick(1, config_.depthwise_taps() / i.extent[5]));
+    }
+    i.inp_addr = place(isa::Space::kInp, i.extent, i.inp_stride, isa::kLoops);
+    i.wgt_addr = place(isa::Space::kWgt, i.extent, i.wgt_stride,
+                       isa::kLoops - (i.mode == isa::GemmMode::kDepthwise ? std::min<int>(i.reduce, 2) : 0));
+    i.acc_addr = place(isa::Space::kAcc, i.extent, i.acc_stride,
+                       i.mode == isa::GemmMode::kDepthwise ? isa::kLoops - i.reduce : outer);
+    return i;
+  }
+
+  isa::Instruction make_alu() {
+    isa::Alu i;
+    const bool square = config_.block_in == config_.block_out;
+    i.src = static_cast<isa::AluSpace>(pick(0, square ? 2 : 1));
+    i.dst = static_cast<isa::AluSpace>(pick(0, square ? 2 : 1));
+    i.reduce = static_cast<uint8_t>(chance(2) ? 0 : pick(0, 6));
+    i.reduce_op = i.reduce > 0 && chance(2) ? isa::ReduceOp::kMax : isa::ReduceOp::kSum;
+    i.src_unsigned = i.src != isa::AluSpace::kAcc && chance(2);
+    const int outer = isa::kLoops - i.reduce;
+    make_extents(i.extent, limits_.iterations);
+    i.src_addr = place(space_of(i.src), i.extent, i.src_stride, isa::kLoops);
+    i.dst_addr = place(space_of(i.dst), i.extent, i.dst_stride, outer);
+    const bool to_acc = i.dst == isa::AluSpace::kAcc;
+    i.convert = chance(2);
+    if (i.convert || !to_acc) {
+      i.low = static_cast<int16_t>(chance(2) ? pick(-256, 0) : pick(-512, 511));
+      i.high = static_cast<int16_t>(chance(2) ? pick(std::max<int>(i.low, 0), 511) : pick(i.low, 511));
+      i.out_zero = static_cast<int16_t>(chance(2) ? 0 : pick(-256, 255));
+    }
+    if (i.convert) {
+      if (outer > 0 && chance(2)) i.param_loop = static_cast<uint8_t>(pick(0, outer - 1));
+      const int64_t used = i.param_loop == 7 ? 1 : i.extent[i.param_loop];
+      if (used > config_.param_depth()) return i;  // refused by check_ranges, and made anew
+      i.param_addr = static_cast<uint16_t>(pick(0, config_.param_depth() - used));
+    }
+    if (!to_acc) {
+      i.table_enable = chance(3);
+      if (i.table_enable) {
+        i.table = static_cast<uint8_t>(pick(0, config_.table_count - 1));
+        i.table_unsigned = chance(2);
+      }
+      i.second_op = static_cast<isa::SecondOp>(chance(2) ? 0 : pick(1, 3));
+      if (i.second_op != isa::SecondOp::kNone) {
+        i.second_swap = chance(2);
+        i.second_unsigned = chance(2);
+        i.second_addr = place(isa::Space::kOut, i.extent, i.second_stride, outer);
+        i.constant_addr = static_cast<uint16_t>(pick(0, config_.param_depth() - 1));
+      }
+      i.second_table_enable = chance(4);
+      if (i.second_table_enable) i.second_table = static_cast<uint8_t>(pick(0, config_.table_count - 1));
+    }
+    return i;
+  }
+
+  isa::Instruction make_load() {
+    isa::Load i;
+    i.space = static_cast<isa::Space>(chance(8) ? pick(0, 5) : pick(0, 3));
+    transfer_shape(i.length, i.extent);
+    i.pad_value = static_cast<uint8_t>(random_());
+    i.fill = chance(6);
+    if (!i.fill) {
+      for (int k = 0; k < 2; ++k) {
+        if (chance(2)) continue;
+        i.pad_before[k] = static_cast<uint16_t>(pick(0, std::min<int>(i.extent[k], 2)));
+        i.pad_after[k] = static_cast<uint16_t>(pick(0, std::min<int>(i.extent[k] - i.pad_before[k], 2)));
+      }
+      std::array<int64_t, 4> read{};
+      for (int k = 0; k < 4; ++k) read[k] = i.extent[k] - (k < 2 ? i.pad_before[k] + i.pad_after[k] : 0);
+      place_dram(i, read);
+    }
+    place_bytes(i);
+    return i;
+  }
+
+  isa::Instruction make_store() {
+    isa::Store i;
+    i.space = chance(2) ? isa::Space::kOut : isa::Space::kAcc;
+    transfer_shape(i.length, i.extent);
+    std::array<int64_t, 4> written{};
+    for (int k = 0; k < 4; ++k) written[k] = i.extent[k];
+    place_dram(i, written);
+    place_bytes(i);
+    return i;
+  }
+
+  isa::Instruction make_fence() {
+    isa::Fence i;
+    i.engine = static_cast<isa::Engine>(pick(0, isa::kEngines - 1));
+    return i;
+  }
+
+  /// Adds signals, waits and FINISH: every instruction waits for the last conflicting one of each other engine.
+  void synchronise(std::vector<isa::Instruction>& program) {
+    struct Access {
+      int64_t lowest, highest;
+      int space;  // isa::kSpaces: DRAM
+      bool write;
+    };
+    struct Done {
+      std::vector<Access> accesses;
+      uint16_t signals;  // of its engine, once it has completed
+    };
+    std::array<std::vector<Done>, isa::kEngines> done;
+    for (isa::Instruction& instruction : program) {
+      const auto engine = static_cast<size_t>(*isa::engine_of(instruction));
+      std::vector<Access> accesses;
+      for (const isa::AddressRange& r : isa::scratchpad_ranges(instruction, config_)) {
+        const int64_t unit = std::holds_alternative<isa::Gemm>(instruction) || std::holds_alternative<isa::Alu>(instruction)
+                                 ? config_.entry_bytes(r.space)
+                                 : 1;
+        // GEMM lists ACC as written; it may read it too, which any conflict with a write covers.
+        accesses.push_back({r.lowest * unit, (r.highest + 1) * unit - 1, static_cast<int>(r.space), r.write});
+      }
+      if (const auto* alu = std::get_if<isa::Alu>(&instruction); alu && alu->second_op != isa::SecondOp::kNone) {
+        // The constants are 32 bytes, whatever an entry has.
+        const int64_t first = int64_t{alu->constant_addr} * config_.param_entry_bytes();
+        accesses.push_back({first, first + 31, static_cast<int>(isa::Space::kParam), false});
+      }
+      if (const auto d = isa::dram_range(instruction)) {
+        const auto base = static_cast<int64_t>(bases_[d->base]);
+        accesses.push_back({base + d->lowest, base + d->highest, isa::kSpaces, d->write});
+      }
+      isa::Header& header = isa::header_of(instruction);
+      header = {};
+      size_t waits = 0;
+      for (size_t e = 0; e < done.size(); ++e) {
+        if (e == engine) continue;
+        for (size_t n = done[e].size(); n-- > 0;) {
+          if (!conflicts(done[e][n].accesses, accesses)) continue;
+          header.waits[waits++] = {true, static_cast<isa::Engine>(e), done[e][n].signals};
+          break;
+        }
+      }
+      header.signal = true;
+      done[engine].push_back({std::move(accesses), static_cast<uint16_t>(done[engine].size() + 1)});
+    }
+    program.push_back(isa::Finish{});
+  }
+
+  int64_t pick(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random_() % (static_cast<uint64_t>(high - low) + 1));
+  }
+  bool chance(int one_in) { return random_() % static_cast<uint64_t>(one_in) == 0; }
+
+ private:
+  template <typename Accesses>
+  static bool conflicts(const Accesses& a, const Accesses& b) {
+    for (const auto& x : a) {
+      for (const auto& y : b) {
+        if (x.space == y.space && (x.write || y.write) && x.lowest <= y.highest && y.lowest <= x.highest) return true;
+      }
+    }
+    return false;
+  }
+
+  static isa::Space space_of(isa::AluSpace space) {
+    return space == isa::AluSpace::kAcc ? isa::Space::kAcc
+                                        : (space == isa::AluSpace::kOut ? isa::Space::kOut : isa::Space::kInp);
+  }
+
+  int byte_zero(bool is_unsigned) { return static_cast<int>(is_unsigned ? pick(0, 255) : pick(-128, 127)); }
+
+  void make_extents(std::array<uint16_t, isa::kLoops>& extent, int64_t limit) {
+    extent.fill(1);
+    for (int tries = 0; tries < 4; ++tries) {
+      const auto k = static_cast<size_t>(pick(0, isa::kLoops - 1));
+      if (extent[k] != 1) continue;
+      const int64_t e = pick(1, chance(4) ? limit : std::min<int64_t>(limit, 9));
+      extent[k] = static_cast<uint16_t>(e);
+      limit /= e;
+      if (limit < 2) break;
+    }
+  }
+
+  /// Random strides for the first `loops` loops and an address that keeps the nest inside the memory.
+  uint16_t place(isa::Space space, const std::array<uint16_t, isa::kLoops>& extent, std::array<int16_t, isa::kLoops>& stride,
+                 int loops) {
+    const int64_t depth = config_.depth(space);
+    int64_t low = 0;
+    int64_t high = 0;
+    stride.fill(0);
+    std::array<int, isa::kLoops> order{0, 1, 2, 3, 4, 5};
+    std::shuffle(order.begin(), order.end(), random_);
+    for (const int k : order) {
+      if (k >= loops) continue;
+      const int64_t room = depth - 1 - (high - low);
+      const int64_t largest = extent[k] > 1 ? room / (extent[k] - 1) : 8191;
+      int64_t s = 0;
+      switch (pick(0, 3)) {
+        case 0: break;
+        case 1: s = 1; break;
+        case 2: s = pick(-4, 8); break;
+        default: s = pick(-largest, largest); break;
+      }
+      s = std::clamp<int64_t>(s, std::max<int64_t>(-largest, -8192), std::min<int64_t>(largest, 8191));
+      stride[k] = static_cast<int16_t>(s);
+      (s < 0 ? low : high) += s * (extent[k] - 1);
+    }
+    return static_cast<uint16_t>(pick(-low, depth - 1 - high));
+  }
+
+  void transfer_shape(uint16_t& length, std::array<uint16_t, 4>& extent) {
+    int64_t limit = limits_.transfer_bytes;
+    length = static_cast<uint16_t>(pick(1, chance(3) ? limit : 70));
+    limit /= length;
+    for (int k = 3; k >= 0; --k) {
+      const int64_t e = pick(1, std::clamp<int64_t>(limit, 1, chance(4) ? limit + 1 : 6));
+      extent[k] = static_cast<uint16_t>(e);
+      limit /= e;
+    }
+  }
+
+  /// Strides over `extent` within `room` bytes for runs of `length`: lowest and highest start relative to the first.
+  std::array<int64_t, 2> spread(std::array<int32_t, 4>& stride, const std::array<int64_t, 4>& extent, int64_t length,
+                                int64_t room, int64_t limit) {
+    int64_t low = 0;
+    int64_t high = 0;
+    int64_t packed = length;  // the stride that continues the run
+    for (int k = 3; k >= 0; --k) {
+      const int64_t left = room - length - (high - low);
+      const int64_t largest = std::min(limit, extent[k] > 1 ? left / (extent[k] - 1) : limit);
+      int64_t s = chance(3) ? pick(-largest, largest) : (chance(2) ? packed : packed + pick(0, 32));
+      s = std::clamp(s, -largest, largest);
+      stride[k] = static_cast<int32_t>(s);
+      packed = s * extent[k];
+      (s < 0 ? low : high) += s * (std::max<int64_t>(extent[k], 1) - 1);
+    }
+    return {low, high};
+  }
+
+  template <typename Transfer>
+  void place_dram(Transfer& i, const std::array<int64_t, 4>& extent) {
+    const auto bytes = static_cast<int64_t>(limits_.dram_bytes);
+    const auto [low, high] = spread(i.dram_stride, extent, i.length, bytes, INT32_MAX);
+    // Base registers point anywhere into DRAM; the offset, unsigned, goes up from one.
+    const int64_t first = pick(-low, bytes - i.length - high);
+    std::vector<int> usable;
+    for (int b = 0; b < 16; ++b) {
+      if (bases_[b] <= dram_address_ + static_cast<uint64_t>(first)) usable.push_back(b);
+    }
+    if (usable.empty()) {
+      i.length = 0;  // refused by check_operands, and made anew
+      return;
+    }
+    i.base = static_cast<uint8_t>(usable[static_cast<size_t>(pick(0, static_cast<int64_t>(usable.size()) - 1))]);
+    i.dram_offset = dram_address_ + static_cast<uint64_t>(first) - bases_[i.base];
+  }
+
+  template <typename Transfer>
+  void place_bytes(Transfer& i) {
+    if (i.length == 0) return;
+    std::array<int64_t, 4> extent{};
+    for (int k = 0; k < 4; ++k) extent[k] = i.extent[k];
+    const int64_t bytes = config_.space_bytes(i.space);
+    if (i.length > bytes) {
+      i.length = 0;
+      return;
+    }
+    const auto [low, high] = spread(i.sp_stride, extent, i.length, bytes, (1 << 21) - 1);
+    i.sp_addr = static_cast<uint32_t>(pick(-low, bytes - i.length - high));
+  }
+
+  std::vector<uint8_t> make_param() {
+    std::vector<uint8_t> bytes(static_cast<size_t>(config_.param_bytes));
+    for (size_t at = 0; at + 4 <= bytes.size(); at += 4) {
+      const auto word = static_cast<uint32_t>(random_());
+      float scale = std::ldexp(static_cast<float>(pick(1, 1 << 24)), static_cast<int>(pick(-46, -18)));
+      switch (pick(0, 5)) {
+        case 0: std::memcpy(&bytes[at], &word, 4); break;  // any bits: NaN, infinity, subnormals
+        case 1: scale = -scale; [[fallthrough]];
+        case 2: case 3: std::memcpy(&bytes[at], &scale, 4); break;
+        default: {
+          const auto small = static_cast<int32_t>(pick(-(1 << 20), 1 << 20));
+          std::memcpy(&bytes[at], &small, 4);
+        }
+      }
+    }
+    // Half of the entries are constants of a second operation.
+    const auto entry = static_cast<size_t>(config_.param_entry_bytes());
+    for (size_t at = 0; at + 32 <= bytes.size(); at += 2 * entry) {
+      const std::array<float, 3> f{static_cast<float>(pick(1, 4000)) / 1024, static_cast<float>(pick(1, 4000)) / 1024,
+                                   static_cast<float>(pick(-80000, 80000)) / 512};
+      const std::array<int16_t, 6> s{static_cast<int16_t>(pick(-300, 0)),  static_cast<int16_t>(pick(0, 300)),
+                                     static_cast<int16_t>(pick(-128, 255)), static_cast<int16_t>(pick(-128, 255)),
+                                     static_cast<int16_t>(pick(-128, 255)), static_cast<int16_t>(pick(0, 3))};
+      std::memcpy(&bytes[at], f.data(), 12);
+      std::memcpy(&bytes[at + 12], s.data(), 12);
+    }
+    return bytes;
+  }
+
+  isa::MachineConfig config_;
+  std::mt19937_64 random_;
+  RandomLimits limits_;
+  uint64_t dram_address_ = 0;
+  std::array<uint64_t, 16> bases_{};
+};
+
+}  // namespace tessera::sim::testing
