@@ -349,39 +349,40 @@ package tsr_isa_pkg;
   localparam int unsigned AluSecondTableLsb = 503;
   localparam int unsigned AluSecondTableWidth = 4;
 
-  // FaultNone, FaultIllegalOpcode, or FaultIllegalOperand for non-zero reserved bits and undefined enumeration values.
-  function automatic fault_e encoding_fault(input logic [InstructionBits-1:0] word);
-    fault_e fault;
-    fault = FaultNone;
+  // The code of FaultNone, FaultIllegalOpcode, or FaultIllegalOperand for non-zero reserved bits and undefined values of
+  // enumerations.
+  function automatic logic [2:0] encoding_fault(input logic [511:0] word);
+    logic [2:0] fault;
+    fault = 3'd0;
     case (word[5:0])
       6'd1: begin  // finish
-        if (word[511:64] != 448'd0) fault = FaultIllegalOperand;
+        if (word[511:64] != 448'd0) fault = 3'd2;
       end
       6'd2: begin  // fence
-        if (word[511:66] != 446'd0) fault = FaultIllegalOperand;
+        if (word[511:66] != 446'd0) fault = 3'd2;
       end
       6'd3: begin  // load
         if (word[511:482] != 30'd0 ||
             word[66:64] == 3'd6 ||
-            word[66:64] == 3'd7) fault = FaultIllegalOperand;
+            word[66:64] == 3'd7) fault = 3'd2;
       end
       6'd4: begin  // store
         if (word[67:67] != 1'd0 ||
             word[511:426] != 86'd0 ||
             word[66:64] == 3'd6 ||
-            word[66:64] == 3'd7) fault = FaultIllegalOperand;
+            word[66:64] == 3'd7) fault = 3'd2;
       end
       6'd5: begin  // gemm
         if (word[511:461] != 51'd0 ||
             word[455:454] == 2'd2 ||
-            word[455:454] == 2'd3) fault = FaultIllegalOperand;
+            word[455:454] == 2'd3) fault = 3'd2;
       end
       6'd6: begin  // alu
         if (word[511:507] != 5'd0 ||
             word[454:453] == 2'd3 ||
-            word[456:455] == 2'd3) fault = FaultIllegalOperand;
+            word[456:455] == 2'd3) fault = 3'd2;
       end
-      default: fault = FaultIllegalOpcode;
+      default: fault = 3'd1;
     endcase
     encoding_fault = fault;
   endfunction

@@ -68,9 +68,13 @@ def _constants(instruction):
 
 def _legality(isa):
     """The part of decoding that concerns one word: opcode, reserved bits, enumeration values."""
-    lines = ["  // FaultNone, FaultIllegalOpcode, or FaultIllegalOperand for non-zero reserved bits and undefined enumeration values.",
-             "  function automatic fault_e encoding_fault(input logic [InstructionBits-1:0] word);",
-             "    fault_e fault;", "    fault = FaultNone;", "    case (word[5:0])"]
+    width = isa.enums["fault"].width
+    code = {name: f"{width}'d{value}" for name, value in isa.enums["fault"].values.items()}
+    # Literals, since Yosys 0.23 does not see a package's enumeration inside the package's functions.
+    lines = ["  // The code of FaultNone, FaultIllegalOpcode, or FaultIllegalOperand for non-zero reserved bits and undefined values of",
+             "  // enumerations.",
+             f"  function automatic logic [{width - 1}:0] encoding_fault(input logic [{isa.bits - 1}:0] word);",
+             f"    logic [{width - 1}:0] fault;", f"    fault = {code['none']};", "    case (word[5:0])"]
     for i in isa.instructions:
         bad = [f"word[{lsb + width - 1}:{lsb}] != {width}'d0" for lsb, width in i.reserved]
         for f in i.fields:
@@ -79,9 +83,9 @@ def _legality(isa):
                 bad += [f"word[{f.lsb + f.width - 1}:{f.lsb}] == {f.width}'d{v}" for v in missing]
         lines.append(f"      6'd{i.opcode}: begin  // {i.name}")
         if bad:
-            lines.append("        if (" + " ||\n            ".join(bad) + ") fault = FaultIllegalOperand;")
+            lines.append("        if (" + " ||\n            ".join(bad) + ") fault = " + code["illegal_operand"] + ";")
         lines.append("      end")
-    lines += ["      default: fault = FaultIllegalOpcode;", "    endcase", "    encoding_fault = fault;", "  endfunction\n"]
+    lines += [f"      default: fault = {code['illegal_opcode']};", "    endcase", "    encoding_fault = fault;", "  endfunction\n"]
     return "\n".join(lines)
 
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shipped configurations have the sizes their files name; broken ones are refused with the parameter's name.
+#include "isa/config.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "isa/generated/registers.h"
+
+namespace tessera::isa {
+namespace {
+
+TEST(Config, ShippedSizes) {
+  const MachineConfig c = find_config("npu256");
+  EXPECT_EQ(c.name, "npu256");
+  EXPECT_EQ(c.peak_macs(), 256);
+  EXPECT_EQ(c.axi_bytes, 8);
+  EXPECT_EQ(c.inp_depth(), 2048);
+  EXPECT_EQ(c.wgt_depth(), 1024);
+  EXPECT_EQ(c.acc_depth(), 2048);
+  EXPECT_EQ(c.out_depth(), 2048);
+  EXPECT_EQ(c.param_depth(), 128);
+  EXPECT_EQ(c.table_bytes(), 4096);
+  EXPECT_EQ(c.lanes(), 16);
+  EXPECT_EQ(c.depthwise_taps(), 16);
+  EXPECT_EQ(find_config("npu64").depthwise_taps(), 8);
+  EXPECT_EQ(find_config("npu1024").wgt_depth(), 512);
+  EXPECT_EQ(find_config("npu256w").axi_bytes, 16);
+  EXPECT_EQ(shipped_configs().size(), 4u);
+}
+
+TEST(Config, FilesAndNamesAgree) {
+  for (const ShippedConfig& shipped : shipped_configs()) {
+    const std::string name(shipped.name);
+    EXPECT_EQ(find_config(name), find_config("hw/configs/" + name + ".toml"));
+    EXPECT_EQ(parse_config(to_toml(find_config(name)), "text"), find_config(name));
+  }
+}
+
+TEST(Config, EveryParameterHasACapabilityRegister) {
+  for (const ConfigKey& key : config_keys()) {
+    int found = 0;
+    for (const reg::Register& r : reg::kRegisters) found += r.parameter == key.name;
+    EXPECT_EQ(found, 1) << key.name;
+  }
+}
+
+std::string replaced(const std::string& from, const std::string& to) {
+  std::string text = to_toml(find_config("npu64"));
+  text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
+std::string message(const std::string& toml) {
+  try {
+    parse_config(toml, "c.toml");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Config, Refusals) {
+  EXPECT_EQ(message(replaced("block_in = 8", "block_in = 12")), "configuration npu64: block_in = 12 must be a power of two");
+  EXPECT_EQ(message(replaced("batch = 1", "batch = 0")), "configuration npu64: batch = 0 must be in 1..64");
+  EXPECT_EQ(message(replaced("batch = 1", "")),
+            "c.toml: batch is missing or not an integer; a configuration sets every parameter");
+  EXPECT_EQ(message(replaced("batch = 1", "batch = \"1\"")),
+            "c.toml: batch is missing or not an integer; a configuration sets every parameter");
+  EXPECT_EQ(message(replaced("batch = 1", "batch = 99999999999")), "configuration: batch = 99999999999 is out of range");
+}
+
+TEST(Config, RefusesSizes) {
+  EXPECT_EQ(message(replaced("inp_bytes = 16384", "inp_bytes = 16383")),
+            "configuration npu64: inp_bytes = 16383 must be a positive multiple of its entry of 8 bytes");
+  EXPECT_EQ(message(replaced("inp_bytes = 16384", "inp_bytes = 262144")),
+            "configuration npu64: inp_bytes = 262144 holds 32768 entries; addresses reach 16384");
+  EXPECT_EQ(message(replaced("param_bytes = 8192", "param_bytes = 131072")),
+            "configuration npu64: param_bytes = 131072 holds 2048 entries; addresses reach 1024");
+  EXPECT_EQ(message(replaced("table_count = 16", "table_count = 17")),
+            "configuration npu64: table_count = 17 must be in 1..16");
+}
+
+TEST(Config, UnknownParametersNamesAndFiles) {
+  EXPECT_EQ(message(to_toml(find_config("npu64")) + "clusters = 2\n"), "c.toml: unknown parameter clusters");
+  EXPECT_EQ(message("batch = = 1").substr(0, 11), "c.toml:1:9:");
+  try {
+    find_config("npu65");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "unknown configuration 'npu65'; shipped are npu1024, npu256, npu256w, npu64, or give the path of a .toml file");
+  }
+  try {
+    find_config("no/such.toml");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::isa

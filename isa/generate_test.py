@@ -1,0 +1,258 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the generator: committed files are fresh, broken descriptions are refused with the cause, the Python encoder agrees
+with bit positions written by hand, and the golden words that the C++ tests read are the Python encoder's.
+
+    isa/generate_test.py            run
+    isa/generate_test.py --update   write isa/testdata/words.txt anew
+"""
+import copy
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(ROOT), str(ROOT / "generated")]
+sys.dont_write_bytecode = True
+
+import generate  # noqa: E402
+import tessera_isa  # noqa: E402
+from generator.model import SpecError, build_isa  # noqa: E402
+from generator.registers import build_map  # noqa: E402
+
+WORDS = ROOT / "testdata" / "words.txt"
+
+
+def assembly(instruction):
+    """The text form, written from the manual and apart from the C++ disassembler: every field, none left out."""
+    parts = [instruction["name"]]
+    for key, value in instruction.items():
+        if key in ("name", "signal", "waits"):
+            continue
+        if isinstance(value, list):
+            text = ",".join(str(int(v)) if isinstance(v, bool) else str(v) for v in value)
+        else:
+            text = str(int(value)) if isinstance(value, bool) else str(value)
+        parts.append(f"{key}={text}")
+    if any(instruction["waits"]):
+        parts.append("wait=" + ",".join("-" if w is None else f"{w[0]}:{w[1]}" for w in instruction["waits"]))
+    if instruction["signal"]:
+        parts.append("signal")
+    return " ".join(parts)
+
+
+def random_element(rng, field):
+    _, width, _, _, kind, default = field
+    if kind.startswith("enum:"):
+        return rng.choice(list(tessera_isa.ENUMS[kind[5:]]))
+    if kind == "bool":
+        return rng.random() < 0.5
+    low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if kind == "signed" else (0, (1 << width) - 1)
+    return rng.choice([low, high, default, rng.randint(low, high), rng.randint(low, high)])
+
+
+def random_instruction(rng, name):
+    _, _, fields, _ = tessera_isa.INSTRUCTIONS[name]
+    out = {"name": name, "signal": rng.random() < 0.5, "waits": []}
+    for _ in range(3):
+        engine = rng.choice(list(tessera_isa.ENUMS["engine"]))
+        out["waits"].append((engine, rng.choice([0, 65535, rng.randrange(65536)])) if rng.random() < 0.5 else None)
+    for key, field in fields.items():
+        values = [random_element(rng, field) for _ in range(max(1, field[2]))]
+        out[key] = values if field[2] else values[0]
+    return out
+
+
+def golden_words():
+    rng = random.Random(7)
+    lines = ["# Random instructions as assembly, each followed by its word in hexadecimal, first byte first. Written by",
+             "# isa/generate_test.py --update with the Python encoder; read by the C++ tests."]
+    for name in tessera_isa.INSTRUCTIONS:
+        for _ in range(12):
+            instruction = random_instruction(rng, name)
+            lines += [assembly(instruction), tessera_isa.encode(instruction).hex()]
+    return "\n".join(lines) + "\n"
+
+
+class Generated(unittest.TestCase):
+    def test_committed_files_are_fresh(self):
+        files = generate.outputs()
+        committed = {p.name for p in (ROOT / "generated").iterdir() if p.is_file()}
+        self.assertEqual(committed, set(files))
+        for name, text in files.items():
+            self.assertEqual((ROOT / "generated" / name).read_text(), text, f"{name} is stale: run isa/generate.py")
+
+    def test_check_finds_a_stale_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, str(ROOT / "generate.py"), "--output", folder]
+            self.assertEqual(subprocess.run(command, capture_output=True).returncode, 0)
+            self.assertEqual(subprocess.run(command + ["--check"], capture_output=True).returncode, 0)
+            with open(pathlib.Path(folder) / "isa.md", "a") as file:
+                file.write("x")
+            result = subprocess.run(command + ["--check"], capture_output=True, text=True)
+            self.assertEqual((result.returncode, result.stdout), (1, "stale isa.md\n"))
+
+    def test_golden_words(self):
+        self.assertEqual(WORDS.read_text(), golden_words(), "run isa/generate_test.py --update")
+
+
+class IsaRefusals(unittest.TestCase):
+    def setUp(self):
+        self.spec = copy.deepcopy(generate.load_toml(ROOT / "isa.toml"))
+
+    def instruction(self, name):
+        return next(i for i in self.spec["instruction"] if i["name"] == name)
+
+    def field(self, instruction, name):
+        return next(f for f in self.instruction(instruction)["fields"] if f["name"] == name)
+
+    def refused(self, message):
+        with self.assertRaises(SpecError) as caught:
+            build_isa(self.spec)
+        self.assertIn(message, str(caught.exception))
+
+    def test_the_description_itself_is_accepted(self):
+        self.assertEqual([i.name for i in build_isa(self.spec).instructions], ["finish", "fence", "load", "store", "gemm", "alu"])
+
+    def test_bit_claimed_twice(self):
+        self.field("gemm", "wgt_addr")["lsb"] = 149
+        self.refused("gemm: bit 149 is claimed by inp_addr and by wgt_addr")
+
+    def test_bit_of_the_header_claimed(self):
+        self.field("fence", "engine")["lsb"] = 63
+        self.refused("fence: bit 63 is claimed by wait_count and by engine")
+
+    def test_forgotten_bit(self):
+        self.instruction("gemm")["reserved"] = [{"lsb": 462, "width": 50}]
+        self.refused("gemm: bit 461 is neither a field nor reserved (1 such bits)")
+
+    def test_reserved_over_a_field(self):
+        self.instruction("alu")["reserved"] = [{"lsb": 506, "width": 6}]
+        self.refused("alu: bit 506 is claimed by second_table and by reserved")
+
+    def test_beyond_the_word(self):
+        self.field("alu", "second_table")["width"] = 10
+        self.refused("alu.second_table: beyond bit 511")
+
+    def test_elements_overlap(self):
+        self.field("gemm", "extent")["stride"] = 11
+        self.refused("gemm.extent: elements overlap")
+
+    def test_forgotten_header_bit(self):
+        self.spec["header"] = [f for f in self.spec["header"] if f["name"] != "signal"]
+        self.refused("header: bit 6 is neither a field nor reserved")
+
+    def test_opcode_twice_or_zero(self):
+        self.instruction("load")["opcode"] = 5
+        self.refused("gemm: opcode 5 is taken by load")
+        self.instruction("load")["opcode"] = 0
+        self.refused("load: opcode 0 is out of range or 0")
+
+    def test_enum_wider_than_its_field(self):
+        self.spec["enums"]["gemm_mode"]["values"]["sparse"] = 4
+        self.refused("gemm.mode: 2 bits cannot hold enum gemm_mode")
+
+    def test_enum_values_twice(self):
+        self.spec["enums"]["space"]["values"]["wgt"] = 0
+        self.refused("enum space: two names share a value")
+
+    def test_unknown_kind_key_and_default(self):
+        self.field("load", "length")["kind"] = "float"
+        self.refused("load.length: unknown kind float")
+        self.field("load", "length")["kind"] = "unsigned"
+        self.field("load", "length")["default"] = 65536
+        self.refused("load.length: default 65536 does not fit")
+        self.field("load", "length")["defualt"] = 1
+        self.refused("load: unknown key defualt")
+
+
+class RegisterRefusals(unittest.TestCase):
+    def setUp(self):
+        self.spec = copy.deepcopy(generate.load_toml(ROOT / "registers.toml"))
+        config = generate.load_toml(ROOT.parent / "hw" / "configs" / "npu64.toml")
+        self.parameters = [key for key in config if key != "name"]
+
+    def register(self, name):
+        return next(r for r in self.spec["register"] if r["name"] == name)
+
+    def refused(self, message):
+        with self.assertRaises(SpecError) as caught:
+            build_map(self.spec, self.parameters)
+        self.assertIn(message, str(caught.exception))
+
+    def test_control_registers_stand_where_ap_ctrl_hs_has_them(self):
+        registers = build_map(self.spec, self.parameters)
+        self.assertEqual([registers.register(n).offset for n in ("ap_ctrl", "gie", "ier", "isr")], [0, 4, 8, 12])
+        bits = {f.name: f.lsb for f in registers.register("ap_ctrl").fields}
+        self.assertEqual(bits, {"ap_start": 0, "ap_done": 1, "ap_idle": 2, "ap_ready": 3, "auto_restart": 7})
+
+    def test_address_claimed_twice(self):
+        self.register("instruction_count")["offset"] = 0x14
+        self.refused("instruction_count: address 0x14 is claimed by program_address")
+
+    def test_arrays_that_overlap(self):
+        self.register("base")["count"] = 17
+        self.refused("window_first: address 0xa0 is claimed by base")
+
+    def test_bits(self):
+        self.register("fault")["fields"][1]["lsb"] = 3
+        self.refused("fault: bit 3 is claimed by code and by unit")
+        self.register("fault")["fields"][1]["lsb"] = 8
+        self.register("fault")["reserved"] = [{"lsb": 4, "width": 4}]
+        self.refused("fault: bit 11 is neither a field nor reserved")
+
+    def test_parameter_without_a_register(self):
+        self.parameters.append("clusters")
+        self.refused("configuration parameter clusters has 0 registers, must have one")
+
+    def test_outside_the_map(self):
+        self.register("executed")["offset"] = 0x1000
+        self.refused("executed: address 0x1000 is outside the map")
+
+    def test_access_and_alignment(self):
+        self.register("gie")["offset"] = 0x6
+        self.refused("gie: offset and stride are multiples of 4")
+        self.register("gie")["access"] = "maybe"
+        self.register("gie")["offset"] = 0x4
+        self.refused("gie: unknown access maybe")
+
+
+class PythonEncoder(unittest.TestCase):
+    def test_by_hand(self):
+        word = tessera_isa.encode({"name": "gemm", "signal": True, "waits": [None, ("alu", 0xBEEF)], "extent": [1, 2, 3, 4, 5, 6],
+                                   "inp_addr": 5, "acc_stride": [0, 0, 0, 0, 0, -1], "mode": "depthwise"})
+        expected = 5 | 1 << 6 | 1 << 26 | 2 << 27 | 0xBEEF << 29
+        for k in range(6):
+            expected |= (k + 1) << (64 + 12 * k)
+        expected |= 5 << 136 | 0x3FFF << (346 + 70) | 1 << 454
+        self.assertEqual(int.from_bytes(word, "little"), expected)
+
+    def test_round_trip(self):
+        rng = random.Random(3)
+        for name in tessera_isa.INSTRUCTIONS:
+            for _ in range(500):
+                instruction = random_instruction(rng, name)
+                self.assertEqual(tessera_isa.decode(tessera_isa.encode(instruction)), instruction)
+
+    def test_refusals(self):
+        with self.assertRaisesRegex(tessera_isa.EncodingError, r"gemm.inp_zero = 256 does not fit its field of 9 bits"):
+            tessera_isa.encode({"name": "gemm", "inp_zero": 256})
+        with self.assertRaisesRegex(tessera_isa.EncodingError, "load: no field extend"):
+            tessera_isa.encode({"name": "load", "extend": [1]})
+        with self.assertRaises(tessera_isa.EncodingError) as caught:
+            tessera_isa.decode(bytes(64))
+        self.assertEqual(caught.exception.fault, "illegal_opcode")
+        with self.assertRaises(tessera_isa.EncodingError) as caught:
+            tessera_isa.decode(bytes([1]) + bytes(62) + bytes([1]))
+        self.assertEqual(caught.exception.fault, "illegal_operand")
+
+
+if __name__ == "__main__":
+    if "--update" in sys.argv:
+        WORDS.write_text(golden_words())
+        print(f"wrote {WORDS}")
+    else:
+        unittest.main()
