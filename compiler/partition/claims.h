@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which operations of an `nn` graph the NPU can compute, and as what. Enters: one nn.op with static shapes. Leaves: a Claim that
+// says the machine operation with all its constants, the run-time operands, and the nodes it stands for; or nothing, and the
+// operation stays on the CPU. A claim is exact by construction (the integer formula of the operator) or exact by proof (a table
+// of all 256 values, computed by the operator library).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/nn/bridge.h"
+#include "compiler/npu/graph.h"
+
+namespace tessera::partition {
+
+/// A convolution, matmul or gemm with constant weights. `what.input/output` are unset.
+struct ConvolutionClaim {
+  npu::Convolution what;
+  bool matrix = false;  // operand [.., rows, k]; else [n, c, (h,) w]
+};
+struct PoolClaim {
+  npu::Pool what;
+  bool channels_last = false;
+};
+/// output = table[input], element by element.
+struct TableClaim {
+  npu::Table table;
+};
+/// Two tensors of one shape or broadcast; x is operand 0.
+struct BinaryClaim {
+  npu::SecondOperation second;  // `tensor` unset
+  int32_t low = 0, high = 0;
+};
+/// Operands side by side along an axis of the value, each through its own table (empty: copied).
+struct ConcatClaim {
+  int64_t axis = 0;
+  std::vector<npu::Table> tables;
+};
+/// The same elements in the same order of memory: reshape, or a transpose that only renames axes.
+struct AliasClaim {
+  std::vector<int64_t> permutation;  // of a transpose; empty: a reshape
+};
+
+struct Claim {
+  nn::NodeOp root;
+  std::string name, kind;
+  int64_t macs = 0;
+  std::vector<mlir::Value> operands;         // at run time, on the device
+  std::vector<mlir::Operation*> covered;     // operations the claim stands for, root included
+  std::variant<ConvolutionClaim, PoolClaim, TableClaim, BinaryClaim, ConcatClaim, AliasClaim> what;
+};
+
+/// Errors: none; an operation that does not match is left to the CPU.
+std::optional<Claim> claim(nn::NodeOp op);
+
+/// Multiply-accumulates of an operation of the model (convolutions, matrix products); 0 for others or unknown shapes.
+int64_t model_macs(nn::NodeOp op);
+
+}  // namespace tessera::partition

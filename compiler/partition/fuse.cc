@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusion on the operation graph: an elementwise operation becomes part of the output stage of the operation that makes its input,
+// when nobody else reads that tensor and the stage has room. The producer moves down to the elementwise operation's place, where
+// the second tensor is there.
+#include <algorithm>
+
+#include "compiler/partition/region.h"
+
+namespace tessera::partition {
+namespace {
+
+npu::Stage& stage_of(npu::Operation& operation) {
+  return std::visit([](auto& what) -> npu::Stage& { return what.stage; }, operation.what);
+}
+npu::TensorId output_of(const npu::Operation& operation) {
+  return std::visit([](const auto& what) { return what.output; }, operation.what);
+}
+
+/// Reads of a tensor, counting views, reshapes and graph outputs as reads.
+size_t reads(const npu::Graph& graph, npu::TensorId id) {
+  size_t count = static_cast<size_t>(std::count(graph.outputs.begin(), graph.outputs.end(), id));
+  for (const npu::Tensor& t : graph.tensors) count += (t.view_of == id) + (t.reshape_of == id);
+  for (const npu::Operation& operation : graph.operations)
+    std::visit([&](const auto& what) { count += (what.input == id) + (what.stage.second && what.stage.second->tensor == id); },
+               operation.what);
+  return count;
+}
+
+bool same_box(const npu::Tensor& a, const npu::Tensor& b) { return a.n == b.n && a.h == b.h && a.w == b.w && a.c == b.c; }
+
+bool passes_through(const npu::Stage& stage) {
+  return !stage.convert && !stage.raw && stage.low <= -128 && stage.high >= 255 && stage.out_zero == 0;
+}
+
+npu::Table compose(const npu::Table& first, const npu::Table& then) {
+  npu::Table out(256);
+  for (size_t i = 0; i < 256; ++i) out[i] = then[first[i]];
+  return out;
+}
+
+/// `to` followed by `then`; false when the stage has no room.
+bool append(npu::Stage& to, const npu::Stage& then, bool value_unsigned) {
+  if (to.raw) return false;
+  if (!then.table && !then.second && !then.second_table) return true;
+  if (to.second || to.second_table) {
+    if (then.second || then.second_table) return false;
+    if (!then.table) return false;
+    to.second_table = to.second_table ? compose(*to.second_table, *then.table) : *then.table;
+    return true;
+  }
+  if (then.table) {
+    to.table = to.table ? compose(*to.table, *then.table) : *then.table;
+    to.table_unsigned = then.table_unsigned;
+  } else if (to.table) {
+    to.table_unsigned = value_unsigned;
+  }
+  to.second = then.second;
+  to.second_table = then.second_table;
+  return true;
+}
+
+}  // namespace
+
+void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) {
+  const auto tensor = [&](npu::TensorId id) -> const npu::Tensor& { return graph.tensors[static_cast<size_t>(id)]; };
+  const auto producer = [&](npu::TensorId id) {
+    for (size_t i = 0; i < graph.operations.size(); ++i)
+      if (output_of(graph.operations[i]) == id) return static_cast<int64_t>(i);
+    return int64_t{-1};
+  };
+  for (size_t at = 0; at < graph.operations.size(); ++at) {
+    const auto* found = std::get_if<npu::Elementwise>(&graph.operations[at].what);
+    if (!found || found->repeat_h != 1 || found->repeat_w != 1 || !passes_through(found->stage)) continue;
+    const npu::Elementwise e = *found;
+    if (!e.stage.table && !e.stage.second && tensor(e.output).view_of == npu::kNoTensor) continue;
+
+    struct Candidate {
+      int64_t index;
+      npu::Stage stage;
+      npu::TensorId through;
+    };
+    std::vector<Candidate> candidates;
+    candidates.push_back({producer(e.input), e.stage, e.input});
+    if (e.stage.second && !e.stage.table && e.stage.second->tensor != e.input) {
+      npu::Stage swapped = e.stage;  // the second tensor's producer takes the first's place
+      swapped.second->tensor = e.input;
+      swapped.second->swap = !swapped.second->swap;
+      candidates.push_back({producer(e.stage.second->tensor), swapped, e.stage.second->tensor});
+    }
+    // The later producer first: the other operand is there anyway.
+    std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.index > b.index; });
+    for (Candidate& c : candidates) {
+      if (c.index < 0 || !same_box(tensor(c.through), tensor(e.output)) || reads(graph, c.through) != 1) continue;
+      if (tensor(c.through).view_of != npu::kNoTensor || tensor(c.through).reshape_of != npu::kNoTensor) continue;
+      npu::Operation merged = graph.operations[static_cast<size_t>(c.index)];
+      if (!append(stage_of(merged), c.stage, tensor(c.through).is_unsigned)) continue;
+      std::visit([&](auto& what) { what.output = e.output; }, merged.what);
+      merged.kind += "+" + graph.operations[at].kind;
+      std::vector<std::string> names = nodes[static_cast<size_t>(c.index)];
+      names.insert(names.end(), nodes[at].begin(), nodes[at].end());
+      graph.operations[at] = std::move(merged);
+      nodes[at] = std::move(names);
+      graph.operations.erase(graph.operations.begin() + c.index);
+      nodes.erase(nodes.begin() + c.index);
+      --at;  // the place of the operation that follows
+      break;
+    }
+  }
+}
+
+}  // namespace tessera::partition
