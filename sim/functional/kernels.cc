@@ -35,17 +35,22 @@ bool supported(Kernels kernels) {
 #endif
 }
 
+namespace {
+constexpr Kernels kFastestFirst[] = {Kernels::kAvx512, Kernels::kAvx2, Kernels::kPortable};
+}
+
+Kernels parse_kernels(std::string_view name) {
+  for (const Kernels kernels : kFastestFirst) {
+    if (to_string(kernels) != name) continue;
+    if (supported(kernels)) return kernels;
+    throw Error(ErrorCode::kInvalidArgument, "kernels " + std::string(name) + ": this processor lacks the instructions");
+  }
+  throw Error(ErrorCode::kInvalidArgument, "unknown kernels '" + std::string(name) + "'; known: portable, avx2, avx512");
+}
+
 Kernels default_kernels() {
-  constexpr Kernels kFastestFirst[] = {Kernels::kAvx512, Kernels::kAvx2, Kernels::kPortable};
   if (const char* forced = std::getenv("TESSERA_KERNELS"); forced != nullptr && *forced != '\0') {
-    for (const Kernels kernels : kFastestFirst) {
-      if (to_string(kernels) != forced) continue;
-      if (supported(kernels)) return kernels;
-      throw Error(ErrorCode::kInvalidArgument,
-                  std::string("TESSERA_KERNELS=") + forced + ": this processor lacks the instructions");
-    }
-    throw Error(ErrorCode::kInvalidArgument,
-                std::string("TESSERA_KERNELS=") + forced + " is unknown; known: portable, avx2, avx512");
+    return parse_kernels(forced);
   }
   for (const Kernels kernels : kFastestFirst) {
     if (supported(kernels)) return kernels;

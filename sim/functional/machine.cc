@@ -54,8 +54,9 @@ class Runner {
   }
 
   RunResult run() {
-    const size_t count =
-        request_.program.empty() ? request_.instructions.size() : request_.program.size() / isa::kInstructionBytes;
+    const size_t count = !request_.program.empty()        ? request_.program.size() / isa::kInstructionBytes
+                         : !request_.instructions.empty() ? request_.instructions.size()
+                                                          : request_.instruction_count;
     for (;;) {
       drain();
       if (fault_) break;
@@ -93,14 +94,22 @@ class Runner {
   std::optional<isa::Instruction> fetch() {
     isa::Fault fault = isa::Fault::kNone;
     std::optional<isa::Instruction> instruction;
-    if (request_.program.empty()) {
+    if (request_.program.empty() && !request_.instructions.empty()) {
       instruction = request_.instructions[pc_];
     } else {
-      isa::Word word;
-      std::memcpy(word.data(), request_.program.data() + size_t{pc_} * isa::kInstructionBytes, word.size());
-      const isa::Decoded decoded = isa::decode(word);
-      instruction = decoded.instruction;
-      fault = decoded.fault;
+      const size_t offset = size_t{pc_} * isa::kInstructionBytes;
+      const uint8_t* bytes = request_.program.empty()
+                                 ? find_dram(request_.dram, request_.program_address + offset, isa::kInstructionBytes)
+                                 : request_.program.data() + offset;
+      if (bytes == nullptr) {
+        fault = isa::Fault::kDramRange;
+      } else {
+        isa::Word word;
+        std::memcpy(word.data(), bytes, word.size());
+        const isa::Decoded decoded = isa::decode(word);
+        instruction = decoded.instruction;
+        fault = decoded.fault;
+      }
     }
     if (instruction) {
       if (const auto violation = isa::check_operands(*instruction, machine_.config)) fault = violation->fault;

@@ -23,11 +23,12 @@ namespace tessera::sim {
 
 /// What to run. Memory that the spans and regions name stays the caller's and must outlive the run.
 struct RunRequest {
-  /// The program: 64 bytes for each instruction, or (when empty) decoded instructions.
+  /// The program, in one of three forms: 64 bytes for each instruction; else decoded instructions; else, when both are empty,
+  /// `instruction_count` instructions that FETCH reads from DRAM at `program_address`.
   std::span<const uint8_t> program;
   std::span<const isa::Instruction> instructions;
-  /// Where the program stands in DRAM, so that the race check can see a STORE that overwrites it; 0: not in DRAM.
   uint64_t program_address = 0;
+  uint32_t instruction_count = 0;
   std::array<uint64_t, 16> bases{};
   std::span<const DramRegion> dram;
   bool check_races = false;

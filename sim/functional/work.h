@@ -49,11 +49,13 @@ enum class Kernels { kPortable, kAvx2, kAvx512 };
 
 std::string_view to_string(Kernels kernels);
 
+/// The set of that name (portable, avx2, avx512). Throws Error kInvalidArgument when it is unknown or this host cannot run it.
+Kernels parse_kernels(std::string_view name);
+
 /// Whether this host can run them.
 bool supported(Kernels kernels);
 
-/// The set named by the environment variable TESSERA_KERNELS (portable, avx2, avx512), else the fastest supported one.
-/// Throws Error kInvalidArgument for an unknown or unsupported name.
+/// The set named by the environment variable TESSERA_KERNELS, else the fastest supported one. Throws as parse_kernels.
 Kernels default_kernels();
 
 }  // namespace tessera::sim

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The opening function of each backend, for the registry only. A backend exists when its machine was built: CMake then defines
+// TESSERA_BACKEND_<NAME> and links it.
+#pragma once
+
+#include <memory>
+
+#include "driver/registry.h"
+
+namespace tessera::driver {
+
+std::unique_ptr<Device> open_fsim(const isa::MachineConfig& config, const DeviceOptions& options);
+std::unique_ptr<Device> open_rtl(const isa::MachineConfig& config, const DeviceOptions& options);
+std::unique_ptr<Device> open_sysc(const isa::MachineConfig& config, const DeviceOptions& options);
+std::unique_ptr<Device> open_xrt(const isa::MachineConfig& config, const DeviceOptions& options);
+
+}  // namespace tessera::driver

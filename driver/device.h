@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one interface to every machine: functional simulator, SystemC model, RTL, FPGA. Device memory is addressed by 64-bit
+// device addresses that allocate() hands out; host code never holds a pointer into it. A program is run to its end or to a
+// fault; a fault is data in the report, because it says something about the program and not about the caller.
+//
+// Ownership: a Device owns its memory and its machine; both end with it. Allocations are released by free() or with the Device.
+// Threads: all functions may be called from any thread; calls on one Device happen one after another (run() blocks the others).
+// Different Devices are independent.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isa/config.h"
+#include "isa/generated/instructions.h"
+
+namespace tessera::driver {
+
+inline constexpr uint64_t kDefaultAlignment = 4096;
+inline constexpr size_t kUnits = isa::kEngines + 1;  // by isa::Unit
+
+struct RunRequest {
+  uint64_t program_address = 0;  // of the first instruction, a multiple of 64
+  uint32_t instruction_count = 0;
+  std::array<uint64_t, 16> bases{};
+
+  // What a simulator can do beside running; a device that cannot throws Error kUnsupported.
+  bool check_races = false;        // report accesses that no chain of signals orders
+  bool check_allocations = false;  // an access outside a single live allocation is dram_range, not only one outside the heap
+  std::optional<uint64_t> poison;  // fill the scratchpads from this seed first
+  bool profile = false;            // one entry for each instruction in RunReport::profile
+};
+
+/// What one unit did. Cycles are absent (0) in reports without RunReport::cycles.
+struct UnitCounters {
+  uint64_t executed = 0;                            // instructions completed
+  uint64_t busy_cycles = 0;                         // issue cycles without fill
+  std::array<uint64_t, isa::kEngines> wait_cycles{};  // the head of the queue waited on this engine's timeline
+  uint64_t stall_memory_cycles = 0;
+  uint64_t stall_port_cycles = 0;
+};
+
+/// Sums over a run. macs are those issued, padding of blocks included.
+struct Counters {
+  uint64_t instructions = 0;   // dispatched or executed by FETCH
+  uint64_t bytes_read = 0;     // of DRAM, instructions included
+  uint64_t bytes_written = 0;  // of DRAM
+  uint64_t macs = 0;
+  std::array<UnitCounters, kUnits> units{};
+};
+
+/// One completed instruction.
+struct InstructionProfile {
+  uint32_t pc = 0;
+  isa::Unit unit = isa::Unit::kFetch;
+  uint64_t macs = 0;           // GEMM
+  uint64_t vectors = 0;        // ALU: source entries read
+  uint64_t bytes_read = 0;     // LOAD, from DRAM
+  uint64_t bytes_written = 0;  // STORE
+  // Only of devices that know time, else 0: when it started and when its writes became visible.
+  uint64_t start_cycle = 0;
+  uint64_t end_cycle = 0;
+};
+
+/// Two accesses, one of them a write, that no chain of signals orders.
+struct RaceReport {
+  uint32_t first_pc = 0;  // earlier in the stream
+  isa::Unit first_unit = isa::Unit::kFetch;
+  bool first_writes = false;
+  uint32_t second_pc = 0;
+  isa::Unit second_unit = isa::Unit::kFetch;
+  bool second_writes = false;
+  bool dram = false;
+  isa::Space space = isa::Space::kInp;  // when not in DRAM
+  uint64_t begin = 0;                   // bytes [begin, end) of the scratchpad, or device addresses
+  uint64_t end = 0;
+};
+
+/// One line, e.g. "race on acc[0, 1024): instruction 3 (gemm, write) and 7 (alu, read)".
+std::string describe(const RaceReport& race);
+
+/// One line, e.g. "dram_range at instruction 12 (load)"; "none" without a fault.
+std::string describe(const isa::FaultRecord& fault);
+
+struct RunReport {
+  isa::FaultRecord fault;  // code kNone: FINISH was reached
+  Counters counters;
+  std::optional<uint64_t> cycles;  // nothing from devices without time
+  std::vector<InstructionProfile> profile;
+  std::vector<RaceReport> races;
+  bool ok() const { return fault.code == isa::Fault::kNone; }
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const isa::MachineConfig& config() const = 0;
+
+  /// Reserves device memory. Units: bytes; `alignment` a power of two of at least 64. A size of 0 is a size of 1.
+  /// Errors: kDoesNotFit when no hole is large enough (the message says what is free), kInvalidArgument for the alignment.
+  virtual uint64_t allocate(uint64_t size_bytes, uint64_t alignment = kDefaultAlignment) = 0;
+
+  /// Releases what allocate() returned. Errors: kInvalidArgument for any other address.
+  virtual void free(uint64_t address) = 0;
+
+  /// Copies to device memory. The range must lie inside one allocation, else Error kInvalidArgument.
+  virtual void write(uint64_t address, std::span<const uint8_t> bytes) = 0;
+
+  /// Copies from device memory. The range must lie inside one allocation, else Error kInvalidArgument.
+  virtual void read(uint64_t address, std::span<uint8_t> bytes) = 0;
+
+  /// Runs a program to FINISH or to a fault and returns when the machine is idle.
+  /// Errors: kInvalidArgument for a program address that is no multiple of 64, kUnsupported for a check the device lacks.
+  virtual RunReport run(const RunRequest& request) = 0;
+
+ protected:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+};
+
+}  // namespace tessera::driver

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of backends. An explicit table, not self-registration: a static library would drop objects nobody names.
+#include "driver/registry.h"
+
+#include "base/error.h"
+#include "driver/backends.h"
+
+namespace tessera::driver {
+namespace {
+
+struct Backend {
+  const char* name;
+  const char* description;
+  std::unique_ptr<Device> (*open)(const isa::MachineConfig&, const DeviceOptions&);
+};
+
+constexpr Backend kBackends[] = {
+    {"fsim", "functional simulator: exact results and race check, no time", open_fsim},
+#ifdef TESSERA_BACKEND_RTL
+    {"rtl", "Verilated RTL: exact results, exact cycles", open_rtl},
+#endif
+#ifdef TESSERA_BACKEND_SYSC
+    {"sysc", "SystemC model: exact results, cycles within one per cent", open_sysc},
+#endif
+#ifdef TESSERA_BACKEND_XRT
+    {"xrt", "FPGA through XRT", open_xrt},
+#endif
+};
+
+}  // namespace
+
+std::vector<BackendInfo> backends() {
+  std::vector<BackendInfo> all;
+  for (const Backend& backend : kBackends) all.push_back({backend.name, backend.description});
+  return all;
+}
+
+std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineConfig& config, const DeviceOptions& options) {
+  std::string known;
+  for (const Backend& backend : kBackends) {
+    if (name == backend.name) return backend.open(config, options);
+    if (!known.empty()) known += ", ";
+    known += backend.name;
+  }
+  throw Error(ErrorCode::kInvalidArgument, "unknown device '" + std::string(name) + "'; known: " + known);
+}
+
+}  // namespace tessera::driver

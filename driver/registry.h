@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices by name. Enters: a backend's name, a machine configuration, options. Leaves: an open Device.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/device.h"
+#include "isa/config.h"
+
+namespace tessera::driver {
+
+struct DeviceOptions {
+  /// First address of device memory, a multiple of 64, and its size; backends with real memory may refuse other values.
+  uint64_t heap_base = uint64_t{1} << 32;
+  uint64_t heap_bytes = uint64_t{1} << 32;
+  /// Simulators fill every new allocation with pseudo-random bytes from this seed.
+  std::optional<uint64_t> poison_allocations;
+  /// Settings of one backend, by name; a backend throws Error kInvalidArgument for those it does not know.
+  std::map<std::string, std::string> backend;
+};
+
+struct BackendInfo {
+  std::string name;
+  std::string description;
+};
+
+/// The backends of this build, in alphabetical order.
+std::vector<BackendInfo> backends();
+
+/// Opens a device. Errors: kInvalidArgument for an unknown name (the message lists the known ones), a configuration that is
+/// not valid, or a wrong option; kDoesNotFit when the host cannot provide the memory.
+std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineConfig& config,
+                                    const DeviceOptions& options = {});
+
+}  // namespace tessera::driver
