@@ -8,6 +8,7 @@ nothing but dtypes. Integers, strings, booleans and, unless a tolerance is given
 """
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper

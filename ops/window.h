@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The geometry of a window that slides over the spatial dimensions of [N, C, D1, D2, ...]: convolution, pooling and their
+// transposes, any number of dimensions. One place resolves strides, dilations, pads, auto_pad and ceil_mode into extents, and one
+// helper turns (output position, kernel position) into the offset of an input element or -1 for padding.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/operator.h"
+
+namespace tessera::ops {
+
+/// Extents count elements; an unknown input extent is -1 and makes the output extent -1.
+struct Window {
+  Shape input;
+  Shape kernel;
+  std::vector<int64_t> strides;
+  std::vector<int64_t> dilations;
+  std::vector<int64_t> pads_begin;
+  std::vector<int64_t> pads_end;
+  Shape output;
+
+  size_t rank() const { return input.size(); }
+  int64_t kernel_size() const { return element_count(kernel); }
+  /// Elements the dilated kernel spans along an axis.
+  int64_t span(size_t axis) const { return dilations[axis] * (kernel[axis] - 1) + 1; }
+};
+
+/// Window of a convolution or pooling node from its attributes strides, dilations, pads, auto_pad.
+/// `input`: spatial extents (-1 unknown); `kernel`: its extents (-1 unknown, then the output is unknown where it matters).
+/// ceil_mode rounds the output extent up, but no window starts behind input and leading padding.
+/// Throws Error kInvalidModel on wrong counts, values out of range, or a kernel larger than the padded input.
+Window sliding_window(const Node& node, const Shape& input, const Shape& kernel, bool ceil_mode);
+
+/// Window of a transposed convolution, seen from its result: `input` is the result's extent, `output` the extent of the operand,
+/// so that patch_offsets() tells where an operand's element is added. Reads also output_padding and output_shape.
+Window transposed_window(const Node& node, const Shape& operand, const Shape& kernel);
+
+/// offsets[k * count + j]: offset in a plane of the input extents that kernel position k reads for output position first + j, or
+/// -1 when it lies in the padding. Positions and kernel positions count row-major.
+void patch_offsets(const Window& window, int64_t first, int64_t count, std::vector<int64_t>& offsets);
+
+/// The attribute kernel_shape, required and checked against the number of spatial dimensions (-1: unknown).
+Shape kernel_attribute(const Node& node, int64_t spatial_rank);
+
+/// Spatial extents of a [N, C, ...] shape; fails when the rank is below 3 (2 with `allow_flat`).
+Shape spatial_extents(const Node& node, const Shape& shape, size_t minimum_rank = 3);
+
+}  // namespace tessera::ops
