@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the project's root on the import path, so that `tests.oracle` and the rooms' helpers are importable from every test."""
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
