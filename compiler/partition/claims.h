@@ -50,6 +50,8 @@ struct Claim {
   std::vector<mlir::Value> operands;         // at run time, on the device
   std::vector<mlir::Operation*> covered;     // operations the claim stands for, root included
   std::variant<ConvolutionClaim, PoolClaim, TableClaim, BinaryClaim, ConcatClaim, AliasClaim> what;
+
+  mlir::Value result() const { return nn::NodeOp(root).getResult(0); }
 };
 
 /// Errors: none; an operation that does not match is left to the CPU.

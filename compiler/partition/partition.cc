@@ -118,7 +118,7 @@ class Assembler {
     }
     if (layer.op.size() > 80) layer.op = layer.op.substr(0, 77) + "...";
     layer.nodes = covered_nodes(operations);
-    layer.name = layer.nodes.empty() ? ops[0].getOpType().str() : layer.nodes[0];
+    layer.name = layer.nodes.empty() ? NodeOp(ops[0]).getOpType().str() : layer.nodes[0];
     nodes_cpu_ += static_cast<int64_t>(ops.size());
     artifact_.cpu_layers.push_back(std::move(layer));
     return static_cast<int64_t>(artifact_.cpu_layers.size()) - 1;

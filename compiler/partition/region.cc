@@ -130,7 +130,7 @@ bool Region::try_add(const Claim& claim) {
 }
 
 bool Region::add_convolution(const Claim& claim, const ConvolutionClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.root.getResult(0);
+  mlir::Value x = claim.operands[0], y = claim.result();
   const ops::Shape in = *nn::shape_of(x), out = *nn::shape_of(y);
   Dims from, to;
   Order in_order, out_order;
@@ -155,7 +155,7 @@ bool Region::add_convolution(const Claim& claim, const ConvolutionClaim& what) {
 }
 
 bool Region::add_pool(const Claim& claim, const PoolClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.root.getResult(0);
+  mlir::Value x = claim.operands[0], y = claim.result();
   const ops::Shape in = *nn::shape_of(x), out = *nn::shape_of(y);
   const Order order = what.channels_last ? identity(in.size()) : channels_last(in.size());
   const auto dims = [&](const ops::Shape& s) {
@@ -172,7 +172,7 @@ bool Region::add_pool(const Claim& claim, const PoolClaim& what) {
 }
 
 bool Region::add_table(const Claim& claim, const TableClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.root.getResult(0);
+  mlir::Value x = claim.operands[0], y = claim.result();
   const ops::Shape shape = *nn::shape_of(y);
   const Order order = order_of(x).value_or(channels_last(shape.size()));
   const Dims dims = collapse(shape, order);
@@ -188,7 +188,7 @@ bool Region::add_table(const Claim& claim, const TableClaim& what) {
 }
 
 bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
-  mlir::Value y = claim.root.getResult(0);
+  mlir::Value y = claim.result();
   const ops::Shape out = *nn::shape_of(y);
   const size_t rank = out.size();
   // The order of an operand that is already here; a broadcast operand takes the other's.
@@ -252,7 +252,7 @@ bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
 }
 
 bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
-  mlir::Value y = claim.root.getResult(0);
+  mlir::Value y = claim.result();
   const ops::Shape out = *nn::shape_of(y);
   Order order = channels_last(out.size());
   for (mlir::Value v : claim.operands)
@@ -298,7 +298,7 @@ bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
 }
 
 bool Region::add_alias(const Claim& claim, const AliasClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.root.getResult(0);
+  mlir::Value x = claim.operands[0], y = claim.result();
   const auto found = produced_.find(x);
   if (found == produced_.end()) return false;  // on the host it is a copy of its own
   const Device from = found->second;

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// LLVM's JITLink through ORC: an object is linked into this process; bitcode is compiled for the host when the object was made for
+// another CPU. The math library and the kernels' C entry points of this process are what the code may call.
+#include "runtime/cpu_code.h"
+
+#include <llvm/ExecutionEngine/Orc/CompileUtils.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IRReader/IRReader.h>
+#include <llvm/Support/SourceMgr.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/TargetParser/Host.h>
+
+#include <mutex>
+
+#include "base/error.h"
+
+namespace tessera::runtime {
+namespace {
+
+std::string text(llvm::Error error) { return llvm::toString(std::move(error)); }
+
+/// True if every feature the object uses is one of this host's.
+bool host_runs(const program::CpuModule& module) {
+  if (llvm::Triple(module.triple).getArch() != llvm::Triple(llvm::sys::getProcessTriple()).getArch()) return false;
+  const auto host = llvm::sys::getHostCPUFeatures();
+  llvm::SmallVector<llvm::StringRef, 32> wanted;
+  llvm::StringRef(module.features).split(wanted, ',', -1, false);
+  for (llvm::StringRef feature : wanted)
+    if (feature.consume_front("+") && !host.lookup(feature)) return false;
+  return true;
+}
+
+}  // namespace
+
+struct CpuCode::State {
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+};
+
+CpuCode::CpuCode(const program::CpuModule& module) : state_(std::make_unique<State>()) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  const auto refuse = [&](const std::string& why) -> Error {
+    return Error(ErrorCode::kInvalidArtifact, "the artifact's CPU code (" + module.triple + ", " + module.cpu + ") cannot be loaded: " + why);
+  };
+  auto jit = llvm::orc::LLJITBuilder().create();
+  if (!jit) throw refuse(text(jit.takeError()));
+  state_->jit = std::move(*jit);
+  if (!module.object.empty() && host_runs(module)) {
+    auto buffer = llvm::MemoryBuffer::getMemBufferCopy(
+        llvm::StringRef(reinterpret_cast<const char*>(module.object.data()), module.object.size()), "tessera-cpu-code");
+    if (auto error = state_->jit->addObjectFile(std::move(buffer))) throw refuse(text(std::move(error)));
+    return;
+  }
+  if (module.bitcode.empty()) throw refuse("it was made for another processor and carries no bitcode");
+  auto context = std::make_unique<llvm::LLVMContext>();
+  llvm::SMDiagnostic diagnostic;
+  auto ir = llvm::parseIR(llvm::MemoryBufferRef(llvm::StringRef(reinterpret_cast<const char*>(module.bitcode.data()), module.bitcode.size()),
+                                                "tessera-cpu-code"),
+                          diagnostic, *context);
+  if (!ir) throw refuse(diagnostic.getMessage().str());
+  ir->setTargetTriple(llvm::sys::getProcessTriple());
+  ir->setDataLayout(state_->jit->getDataLayout());
+  for (llvm::Function& function : *ir) {
+    function.removeFnAttr("target-cpu");
+    function.removeFnAttr("target-features");
+  }
+  if (auto error = state_->jit->addIRModule(llvm::orc::ThreadSafeModule(std::move(ir), std::move(context)))) throw refuse(text(std::move(error)));
+}
+
+CpuCode::~CpuCode() = default;
+
+CpuCode::Function CpuCode::find(const std::string& symbol) const {
+  auto address = state_->jit->lookup(symbol);
+  if (!address) throw Error(ErrorCode::kInvalidArtifact, "the CPU code has no function '" + symbol + "': " + text(address.takeError()));
+  return address->toPtr<Function>();
+}
+
+}  // namespace tessera::runtime

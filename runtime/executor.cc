@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// One table of values for the whole artifact; plans of control flow get a frame of their own that falls back on the caller's for
+// captured values.
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "runtime/cpu_code.h"
+#include "runtime/layout.h"
+
+namespace tessera::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+ops::Tensor constant_tensor(const program::Artifact& artifact, std::shared_ptr<const program::Artifact> owner, int64_t index) {
+  const program::ConstantInfo& info = artifact.constants[static_cast<size_t>(index)];
+  const auto dtype = static_cast<ops::DType>(info.dtype);
+  if (dtype == ops::DType::kString) {
+    ops::Tensor tensor(dtype, info.shape);
+    tensor.mutable_strings() = info.strings;
+    return tensor;
+  }
+  const auto* data = reinterpret_cast<const std::byte*>(artifact.constant_blob.data() + info.offset);
+  if (program::dtype_bits(info.dtype) == 4) {
+    ops::Tensor tensor(dtype, info.shape);
+    for (int64_t i = 0; i < tensor.size(); ++i) {
+      const int nibble = static_cast<int>(data[i / 2]) >> (i % 2 * 4) & 15;
+      tensor.mutable_data()[i] = static_cast<std::byte>(dtype == ops::DType::kInt4 && nibble > 7 ? nibble - 16 : nibble);
+    }
+    return tensor;
+  }
+  return ops::Tensor::view(dtype, info.shape, std::move(owner), data);
+}
+
+/// 64-byte aligned memory for compiled code.
+class Aligned {
+ public:
+  explicit Aligned(size_t bytes) : data_(static_cast<std::byte*>(std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64))) {
+    if (!data_) throw Error(ErrorCode::kDoesNotFit, "the host has no memory for " + std::to_string(bytes) + " bytes");
+  }
+  ~Aligned() { std::free(data_); }
+  Aligned(const Aligned&) = delete;
+  Aligned& operator=(const Aligned&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_;
+};
+
+}  // namespace
+
+std::string describe(const program::ValueInfo& info) {
+  const auto dtype = std::string(ops::to_string(static_cast<ops::DType>(info.dtype)));
+  if (!info.ranked) return dtype + " of any shape";
+  std::string text = dtype + " [";
+  for (size_t i = 0; i < info.shape.size(); ++i) {
+    if (i) text += ",";
+    const bool named = i < info.dim_names.size() && !info.dim_names[i].empty();
+    text += info.shape[i] >= 0 ? std::to_string(info.shape[i]) : named ? info.dim_names[i] : "?";
+  }
+  return text + "]";
+}
+
+std::string describe(const ops::Value& value) {
+  if (value.kind == ops::Value::Kind::kNone) return "nothing";
+  if (value.kind == ops::Value::Kind::kSequence) return "a sequence of " + std::to_string(value.sequence.size());
+  return std::string(ops::to_string(value.tensor.dtype())) + " " + ops::to_string(value.tensor.shape());
+}
+
+void check_input(const program::ValueInfo& info, const ops::Value& value) {
+  const auto refuse = [&](const std::string& hint) {
+    throw Error(ErrorCode::kInvalidArgument, "input '" + info.name + "': the model takes " + describe(info) + ", got " + describe(value) + hint);
+  };
+  if (info.kind != program::ValueKind::kTensor) {
+    if (info.kind == program::ValueKind::kSequence && value.kind != ops::Value::Kind::kSequence) refuse("");
+    return;
+  }
+  if (value.kind != ops::Value::Kind::kTensor) refuse("");
+  const ops::Tensor& t = value.tensor;
+  if (static_cast<int>(t.dtype()) != static_cast<int>(info.dtype))
+    refuse("; convert the array, for example with astype('" + std::string(ops::to_string(static_cast<ops::DType>(info.dtype))) + "')");
+  if (!info.ranked) return;
+  bool fits = t.shape().size() == info.shape.size();
+  for (size_t i = 0; fits && i < info.shape.size(); ++i) fits = info.shape[i] < 0 || info.shape[i] == t.shape()[i];
+  if (!fits) refuse("");
+}
+
+struct Executor::State {
+  std::shared_ptr<const program::Artifact> artifact;
+  std::shared_ptr<driver::Device> device;
+  std::unique_ptr<CpuCode> code;
+  std::vector<ops::Value> constants;  // by value id, none where it is no constant
+  struct Loaded {
+    uint64_t program = 0, constants = 0, arena = 0;
+    uint32_t instructions = 0;
+    std::vector<uint8_t> host_arena;  // staging
+  };
+  std::vector<Loaded> programs;
+  std::vector<uint64_t> allocations;
+  std::unordered_map<const void*, ops::Node> nodes;  // of kernel steps
+  std::unordered_map<const void*, CpuCode::Function> functions;
+  Report report;
+  RunOptions options;
+
+  ~State() {
+    for (uint64_t address : allocations) {
+      try {
+        device->free(address);
+      } catch (const Error&) {
+      }
+    }
+  }
+
+  /// Values of one running plan.
+  struct Frame {
+    std::unordered_map<int64_t, ops::Value> values;
+    const Frame* outer = nullptr;
+  };
+
+  const ops::Value& value(const Frame& frame, int64_t id) const {
+    for (const Frame* f = &frame; f; f = f->outer) {
+      const auto found = f->values.find(id);
+      if (found != f->values.end()) return found->second;
+    }
+    const ops::Value& constant = constants[static_cast<size_t>(id)];
+    if (constant.is_none() && artifact->values[static_cast<size_t>(id)].constant < 0)
+      throw Error(ErrorCode::kInternal, "value '" + artifact->values[static_cast<size_t>(id)].name + "' is read before it is computed");
+    return constant;
+  }
+
+  struct Body : ops::Subgraph {
+    State* state;
+    const program::Plan* plan;
+    const Frame* frame;
+    Body(State* s, const program::Plan* p, const Frame* f) : state(s), plan(p), frame(f) {}
+    size_t input_count() const override { return plan->inputs.size(); }
+    size_t output_count() const override { return plan->outputs.size(); }
+    std::vector<ops::Value> run(const std::vector<ops::Value>& inputs) const override { return state->run_plan(*plan, inputs, frame); }
+    std::vector<ops::TypeInfo> infer(const std::vector<ops::TypeInfo>&) const override {
+      std::vector<ops::TypeInfo> types;
+      for (int64_t id : plan->outputs) {
+        const program::ValueInfo& info = state->artifact->values[static_cast<size_t>(id)];
+        ops::TypeInfo type;
+        type.dtype = static_cast<ops::DType>(info.dtype);
+        type.ranked = info.ranked;
+        type.shape = info.shape;
+        types.push_back(std::move(type));
+      }
+      return types;
+    }
+  };
+
+  ops::Node make_node(const program::KernelStep& step) const {
+    ops::Node node;
+    node.domain = step.domain;
+    node.op_type = step.op_type;
+    node.version = step.version;
+    node.name = step.node_name;
+    node.output_count = step.outputs.size();
+    for (const program::Attribute& a : step.attributes) {
+      ops::Attribute& to = node.attributes[a.name];
+      switch (a.kind) {
+        case program::Attribute::kInt: to = a.i; break;
+        case program::Attribute::kFloat: to = a.f; break;
+        case program::Attribute::kString: to = a.s; break;
+        case program::Attribute::kInts: to = a.ints; break;
+        case program::Attribute::kFloats: to = a.floats; break;
+        case program::Attribute::kStrings: to = a.strings; break;
+        case program::Attribute::kTensor: to = constant_tensor(*artifact, artifact, a.tensor); break;
+        case program::Attribute::kPlan: break;  // bound to a frame when it runs
+      }
+    }
+    return node;
+  }
+
+  void run_kernel(const program::KernelStep& step, Frame& frame) {
+    const auto start = Clock::now();
+    std::vector<ops::Value> inputs;
+    for (int64_t id : step.inputs) inputs.push_back(id < 0 ? ops::Value() : value(frame, id));
+    auto known = nodes.find(&step);
+    if (known == nodes.end()) known = nodes.emplace(&step, make_node(step)).first;
+    ops::Node* node = &known->second;
+    ops::Node bound;
+    for (const program::Attribute& a : step.attributes)
+      if (a.kind == program::Attribute::kPlan) {
+        if (node == &known->second) {
+          bound = known->second;
+          node = &bound;
+        }
+        node->attributes[a.name] =
+            std::shared_ptr<const ops::Subgraph>(std::make_shared<Body>(this, &artifact->plans[static_cast<size_t>(a.plan)], &frame));
+      }
+    std::vector<ops::Value> outputs = ops::evaluate(*node, inputs);
+    for (size_t i = 0; i < step.outputs.size() && i < outputs.size(); ++i)
+      if (step.outputs[i] >= 0) frame.values[step.outputs[i]] = std::move(outputs[i]);
+    if (!frame.outer) report.cpu.push_back({step.node_name, step.op_type, step.layer, seconds_since(start)});
+  }
+
+  void run_code(const program::CodeStep& step, Frame& frame) {
+    const auto start = Clock::now();
+    auto known = functions.find(&step);
+    if (known == functions.end()) {
+      if (!code) throw Error(ErrorCode::kInvalidArtifact, "the artifact has no CPU code for '" + step.symbol + "'");
+      known = functions.emplace(&step, code->find(step.symbol)).first;
+    }
+    std::vector<void*> buffers;
+    std::vector<std::unique_ptr<Aligned>> copies;  // inputs that are not aligned as compiled code expects
+    for (int64_t id : step.inputs) {
+      const ops::Tensor& t = value(frame, id).tensor;
+      auto* data = const_cast<std::byte*>(t.data());
+      if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
+        copies.push_back(std::make_unique<Aligned>(static_cast<size_t>(t.bytes())));
+        std::memcpy(copies.back()->data(), data, static_cast<size_t>(t.bytes()));
+        data = copies.back()->data();
+      }
+      buffers.push_back(data);
+    }
+    std::vector<std::shared_ptr<Aligned>> results;
+    for (int64_t id : step.outputs) {
+      const program::ValueInfo& info = artifact->values[static_cast<size_t>(id)];
+      results.push_back(std::make_shared<Aligned>(static_cast<size_t>(ops::element_count(info.shape) * ops::element_bytes(static_cast<ops::DType>(info.dtype)))));
+      buffers.push_back(results.back()->data());
+    }
+    std::unique_ptr<Aligned> scratch;
+    if (step.scratch_bytes != 0) {
+      scratch = std::make_unique<Aligned>(step.scratch_bytes);
+      buffers.push_back(scratch->data());
+    }
+    known->second(buffers.data());
+    for (size_t i = 0; i < step.outputs.size(); ++i) {
+      const program::ValueInfo& info = artifact->values[static_cast<size_t>(step.outputs[i])];
+      const std::byte* data = results[i]->data();
+      frame.values[step.outputs[i]] = ops::Tensor::view(static_cast<ops::DType>(info.dtype), info.shape, results[i], data);
+    }
+    report.cpu.push_back({step.node_name, step.symbol, step.layer, seconds_since(start)});
+  }
+
+  void run_npu(const program::NpuStep& step, Frame& frame) {
+    Loaded& loaded = programs[static_cast<size_t>(step.program)];
+    const program::NpuProgram& npu = artifact->npu_programs[static_cast<size_t>(step.program)];
+    auto start = Clock::now();
+    for (const program::DeviceTensor& d : step.inputs) {
+      const ops::Value& v = value(frame, d.value);
+      const Extent e = extent(d);
+      pack(v.tensor, d, loaded.host_arena);
+      device->write(loaded.arena + e.offset, std::span(loaded.host_arena).subspan(e.offset, e.bytes));
+    }
+    report.transfer_seconds += seconds_since(start);
+    driver::RunRequest request;
+    request.program_address = loaded.program;
+    request.instruction_count = loaded.instructions;
+    request.bases[program::kConstantsBase] = loaded.constants;
+    request.bases[program::kArenaBase] = loaded.arena;
+    request.check_races = options.check_races;
+    request.poison = options.poison;
+    request.profile = options.profile;
+    driver::RunReport result = device->run(request);
+    const auto where = [&](uint32_t pc) {
+      if (pc >= npu.layer_of_instruction.size()) return std::string();
+      const uint32_t layer = npu.layer_of_instruction[pc];
+      return layer < npu.layers.size() ? ", node '" + npu.layers[layer].name + "'" : std::string();
+    };
+    if (!result.ok()) throw Error(ErrorCode::kDeviceFault, "the NPU stopped: " + driver::describe(result.fault) + where(result.fault.pc));
+    if (!result.races.empty())
+      throw Error(ErrorCode::kDeviceFault, driver::describe(result.races[0]) + where(result.races[0].second_pc) + " (" +
+                                               std::to_string(result.races.size()) + " reported)");
+    report.programs.push_back({step.program, std::move(result)});
+    start = Clock::now();
+    for (const program::DeviceTensor& d : step.outputs) {
+      const Extent e = extent(d);
+      device->read(loaded.arena + e.offset, std::span(loaded.host_arena).subspan(e.offset, e.bytes));
+      frame.values[d.value] = unpack(d, artifact->values[static_cast<size_t>(d.value)].shape, loaded.host_arena);
+    }
+    report.transfer_seconds += seconds_since(start);
+  }
+
+  std::vector<ops::Value> run_plan(const program::Plan& plan, const std::vector<ops::Value>& inputs, const Frame* outer) {
+    Frame frame;
+    frame.outer = outer;
+    if (inputs.size() != plan.inputs.size())
+      throw Error(ErrorCode::kInvalidModel, "a body takes " + std::to_string(plan.inputs.size()) + " values, got " + std::to_string(inputs.size()));
+    for (size_t i = 0; i < inputs.size(); ++i) frame.values[plan.inputs[i]] = inputs[i];
+    // Last reads, so that memory follows the live values.
+    std::unordered_map<int64_t, size_t> last;
+    const auto each_read = [](const program::Step& step, const auto& f) {
+      if (const auto* kernel = std::get_if<program::KernelStep>(&step)) {
+        for (int64_t id : kernel->inputs) f(id);
+      } else if (const auto* compiled = std::get_if<program::CodeStep>(&step)) {
+        for (int64_t id : compiled->inputs) f(id);
+      } else {
+        for (const program::DeviceTensor& d : std::get<program::NpuStep>(step).inputs) f(d.value);
+      }
+    };
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      each_read(plan.steps[i], [&](int64_t id) { last[id] = i; });
+      if (const auto* kernel = std::get_if<program::KernelStep>(&plan.steps[i]))
+        for (const program::Attribute& a : kernel->attributes)
+          if (a.kind == program::Attribute::kPlan)
+            for (int64_t id : artifact->plans[static_cast<size_t>(a.plan)].captured) last[id] = i;
+    }
+    for (int64_t id : plan.outputs) last[id] = plan.steps.size();
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      const program::Step& step = plan.steps[i];
+      if (const auto* kernel = std::get_if<program::KernelStep>(&step))
+        run_kernel(*kernel, frame);
+      else if (const auto* compiled = std::get_if<program::CodeStep>(&step))
+        run_code(*compiled, frame);
+      else
+        run_npu(std::get<program::NpuStep>(step), frame);
+      each_read(step, [&](int64_t id) {
+        const auto at = last.find(id);
+        if (at != last.end() && at->second == i) frame.values.erase(id);
+      });
+    }
+    std::vector<ops::Value> outputs;
+    for (int64_t id : plan.outputs) outputs.push_back(value(frame, id));
+    return outputs;
+  }
+};
+
+Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::shared_ptr<driver::Device> device)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.artifact = std::move(artifact);
+  s.device = std::move(device);
+  const program::Artifact& a = *s.artifact;
+  s.constants.resize(a.values.size());
+  for (size_t i = 0; i < a.values.size(); ++i)
+    if (a.values[i].constant >= 0) s.constants[i] = constant_tensor(a, s.artifact, a.values[i].constant);
+  if (!a.cpu.object.empty() || !a.cpu.bitcode.empty()) s.code = std::make_unique<CpuCode>(a.cpu);
+  if (a.npu_programs.empty()) return;
+  isa::MachineConfig have = s.device->config();
+  isa::MachineConfig want = a.config;
+  have.name = want.name = "";
+  if (!(have == want))
+    throw Error(ErrorCode::kInvalidArgument, "the program was compiled for configuration '" + a.config.name + "', the device is '" +
+                                                 s.device->config().name + "'; compile with --config " + s.device->config().name);
+  const auto place = [&](uint64_t bytes) {
+    const uint64_t address = s.device->allocate(std::max<uint64_t>(bytes, 64));
+    s.allocations.push_back(address);
+    return address;
+  };
+  uint64_t arena = 0;
+  for (const program::NpuProgram& p : a.npu_programs) arena = std::max(arena, p.arena_bytes);
+  const uint64_t shared_arena = place(arena);  // programs run one after the other
+  for (const program::NpuProgram& p : a.npu_programs) {
+    State::Loaded loaded;
+    loaded.instructions = static_cast<uint32_t>(p.instructions.size() / 64);
+    loaded.program = place(p.instructions.size());
+    s.device->write(loaded.program, p.instructions);
+    loaded.constants = place(p.constant_bytes);
+    if (p.constant_bytes != 0)
+      s.device->write(loaded.constants, std::span(a.device_constants).subspan(p.constant_offset, p.constant_bytes));
+    loaded.arena = shared_arena;
+    loaded.host_arena.resize(p.arena_bytes);
+    s.programs.push_back(std::move(loaded));
+  }
+}
+
+Executor::~Executor() = default;
+
+std::vector<ops::Value> Executor::run(const std::vector<ops::Value>& inputs, const RunOptions& options) {
+  State& s = *state_;
+  const program::Plan& plan = s.artifact->plans[0];
+  if (inputs.size() != plan.inputs.size())
+    throw Error(ErrorCode::kInvalidArgument, "the model takes " + std::to_string(plan.inputs.size()) + " inputs, got " + std::to_string(inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) check_input(s.artifact->values[static_cast<size_t>(plan.inputs[i])], inputs[i]);
+  s.report = {};
+  s.options = options;
+  const auto start = Clock::now();
+  auto outputs = s.run_plan(plan, inputs, nullptr);
+  s.report.seconds = seconds_since(start);
+  return outputs;
+}
+
+const Report& Executor::report() const { return state_->report; }
+const program::Artifact& Executor::artifact() const { return *state_->artifact; }
+
+}  // namespace tessera::runtime

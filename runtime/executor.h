@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs an artifact: enters an artifact and a device, tensors in the order of the model's inputs; leave the results and a report. NPU
+// steps are packed, submitted and unpacked; compiled CPU code is linked once at load (cpu_code.h); library kernels are called
+// through ops::evaluate. Values are freed after their last use.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/device.h"
+#include "isa/program/artifact.h"
+#include "ops/operator.h"
+
+namespace tessera::runtime {
+
+struct RunOptions {
+  bool check_races = false;         // Error kDeviceFault names the first race
+  std::optional<uint64_t> poison;   // seed for the scratchpads before each program
+  bool profile = true;              // keep figures of each instruction
+};
+
+/// What one NPU program did in the last run.
+struct ProgramReport {
+  int64_t program = 0;  // index in Artifact::npu_programs
+  driver::RunReport device;
+};
+
+/// What one CPU step did in the last run.
+struct CpuReport {
+  std::string name, op;
+  int64_t layer = -1;
+  double seconds = 0;
+};
+
+struct Report {
+  std::vector<ProgramReport> programs;
+  std::vector<CpuReport> cpu;
+  double seconds = 0, transfer_seconds = 0;
+};
+
+/// Not thread-safe: one run at a time (Session serialises).
+class Executor {
+ public:
+  /// Places device constants and links CPU code. Errors: kInvalidArtifact, kUnsupported, kDoesNotFit (device memory).
+  Executor(std::shared_ptr<const program::Artifact> artifact, std::shared_ptr<driver::Device> device);
+  ~Executor();
+
+  /// Inputs in the order of plans[0].inputs. Errors: kInvalidArgument (an input's shape or type, both named), kDeviceFault (with the
+  /// fault record and the model's node), what kernels throw.
+  std::vector<ops::Value> run(const std::vector<ops::Value>& inputs, const RunOptions& options = {});
+
+  const Report& report() const;
+  const program::Artifact& artifact() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// "float32 [1,3,224,224]" of a declared value and of a tensor, for messages.
+std::string describe(const program::ValueInfo& info);
+std::string describe(const ops::Value& value);
+
+/// Throws Error kInvalidArgument naming both sides unless the value fits the declaration.
+void check_input(const program::ValueInfo& info, const ops::Value& value);
+
+}  // namespace tessera::runtime
