@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The outer frame of a .tsr file: a preamble of 64 bytes and three sections, each at a multiple of 64 and padded with zeros.
+// Enters: sections or a file's bytes. Leaves: the other. All corruption that a checksum can find is found here, before the
+// metadata is looked at.
+//
+//   0  magic, 8 bytes                 32  bytes of the device constants
+//   8  version, u32                   40  checksum of everything after the preamble
+//  12  bytes of the preamble, u32     48  0
+//  16  bytes of the metadata          56  checksum of bytes 0..55
+//  24  bytes of the constant blob
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tessera::program {
+
+inline constexpr uint32_t kContainerVersion = 1;
+inline constexpr size_t kPreambleBytes = 64;
+
+struct Sections {
+  std::span<const uint8_t> metadata;  // a FlatBuffer of program.fbs
+  std::span<const uint8_t> constant_blob;
+  std::span<const uint8_t> device_constants;
+};
+
+std::vector<uint8_t> frame(const Sections& sections);
+
+/// Views into `bytes`. Throws Error kInvalidArtifact when the file is foreign, truncated, damaged or of another version.
+Sections unframe(std::span<const uint8_t> bytes);
+
+/// 64-bit hash by multiplication over little-endian words. Each step is a bijection of the state, so that a change within any
+/// one word always changes the result.
+uint64_t checksum(std::span<const uint8_t> bytes);
+
+}  // namespace tessera::program
