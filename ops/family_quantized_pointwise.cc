@@ -333,8 +333,9 @@ void evaluate_softmax(EvalContext& context) {
     for (int64_t k = 0; k < length; ++k) sum += table[static_cast<size_t>(255 - largest + in[static_cast<size_t>(start + k * inner)])];
     for (int64_t k = 0; k < length; ++k) {
       const float e = table[static_cast<size_t>(255 - largest + in[static_cast<size_t>(start + k * inner)])];
-      const int32_t q = round_to_int32((e * steps) / sum) + zero;
-      out[static_cast<size_t>(start + k * inner)] = saturate(q, range);
+      const int32_t q = std::min(round_to_int32((e * steps) / sum) + zero, 255);
+      // The oracle bounds by 255 for int8 too and keeps the low byte, so a value above 127 wraps.
+      out[static_cast<size_t>(start + k * inner)] = dtype == DType::kInt8 ? static_cast<int8_t>(q) : q;
     }
   }
   context.outputs[0] = from_int32s(dtype, x.shape(), out);
