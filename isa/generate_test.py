@@ -9,6 +9,8 @@ with bit positions written by hand, and the golden words that the C++ tests read
 import copy
 import pathlib
 import random
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -248,6 +250,66 @@ class PythonEncoder(unittest.TestCase):
         with self.assertRaises(tessera_isa.EncodingError) as caught:
             tessera_isa.decode(bytes([1]) + bytes(62) + bytes([1]))
         self.assertEqual(caught.exception.fault, "illegal_operand")
+
+
+class SystemVerilog(unittest.TestCase):
+    PACKAGE = ROOT / "generated" / "tsr_isa_pkg.sv"
+
+    @unittest.skipUnless(shutil.which("verilator"), "verilator is not installed")
+    def test_verilator_takes_the_package_without_a_warning(self):
+        result = subprocess.run(["verilator", "--lint-only", "-Wall", str(self.PACKAGE)], capture_output=True, text=True)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    @unittest.skipUnless(shutil.which("yosys"), "yosys is not installed")
+    def test_structs_decode_what_python_encodes(self):
+        """Every member of every struct and the legality function, evaluated by Yosys on random and on broken words."""
+        rng = random.Random(9)
+        ports, body, cases = ["input logic [511:0] word_i", "output logic [2:0] fault_o"], [], []
+        for name, (_, _, fields, _) in tessera_isa.INSTRUCTIONS.items():
+            body.append(f"  tsr_isa_pkg::{name}_t u_{name};\n  assign u_{name} = word_i;")
+            for key, field in fields.items():
+                bits = field[1] * max(1, field[2])
+                member = key + "_" if key == "table" else key
+                ports.append(f"output logic [{bits - 1}:0] {name}_{key}_o")
+                body.append(f"  assign {name}_{key}_o = u_{name}.{member};")
+            for _ in range(3):
+                instruction = random_instruction(rng, name)
+                cases.append((instruction, tessera_isa.encode(instruction)))
+            broken = bytearray(cases[-1][1])
+            broken[63] |= 0x80  # reserved everywhere
+            cases.append((None, bytes(broken)))
+        cases.append((None, bytes(64)))
+        module = "module isa_check (" + ", ".join(ports) + ");\n" + "\n".join(body)
+        module += "\n  assign fault_o = tsr_isa_pkg::encoding_fault(word_i);\nendmodule\n"
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder) / "isa_check.sv"
+            source.write_text(module)
+            script = [f"read_verilog -sv {self.PACKAGE} {source}", "hierarchy -top isa_check", "proc", "flatten", "opt"]
+            for instruction, word in cases:
+                shown = [f"{instruction['name']}_{key}_o" for key in tessera_isa.INSTRUCTIONS[instruction["name"]][2]] if instruction else []
+                script.append(f"eval -set word_i 512'h{int.from_bytes(word, 'little'):x} " +
+                              " ".join(f"-show {port}" for port in shown + ["fault_o"]))
+            path = pathlib.Path(folder) / "check.ys"
+            path.write_text("\n".join(script) + "\n")
+            result = subprocess.run(["yosys", str(path)], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertNotIn("Warning", result.stdout + result.stderr)
+        values = iter(re.findall(r"Eval result: \\(\w+) = \d+'([01]+)\.", result.stdout))
+        for instruction, word in cases:
+            number = int.from_bytes(word, "little")
+            if instruction:
+                for key, field in tessera_isa.INSTRUCTIONS[instruction["name"]][2].items():
+                    bits = field[1] * max(1, field[2])
+                    self.assertEqual(next(values), (f"{instruction['name']}_{key}_o", format(number >> field[0] & ((1 << bits) - 1), f"0{bits}b")))
+                fault = "none"
+            else:
+                try:
+                    tessera_isa.decode(word)
+                    self.fail("a broken word decodes")
+                except tessera_isa.EncodingError as error:
+                    fault = error.fault
+            self.assertEqual(next(values), ("fault_o", format(tessera_isa.ENUMS["fault"][fault], "03b")))
+        self.assertIsNone(next(values, None))
 
 
 if __name__ == "__main__":

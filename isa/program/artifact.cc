@@ -185,7 +185,9 @@ class Reader {
     if (v == nullptr) return {};
     charge(uint64_t{v->size()} * sizeof(T));
     std::vector<T> out(v->size());
-    for (flatbuffers::uoffset_t k = 0; k < v->size(); ++k) out[k] = v->Get(k);
+    // The verifier checks that elements lie inside the buffer, not that they are aligned: copy, do not dereference.
+    if (!out.empty()) std::memcpy(out.data(), v->Data(), out.size() * sizeof(T));
+    for (T& element : out) element = flatbuffers::EndianScalar(element);
     return out;
   }
 
