@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The function pass and the rewrite driver of pass_util.h, over MLIR's greedy driver.
+#include "compiler/nn/pass_util.h"
+
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace tessera::nn {
+namespace {
+
+class FunctionPass : public mlir::OperationPass<mlir::func::FuncOp> {
+ public:
+  using Body = std::function<mlir::LogicalResult(mlir::func::FuncOp)>;
+  FunctionPass(llvm::StringRef argument, llvm::StringRef description, Body body)
+      : OperationPass(mlir::TypeID::get<FunctionPass>()), argument_(argument), description_(description), body_(std::move(body)) {}
+  FunctionPass(const FunctionPass&) = default;
+
+  llvm::StringRef getName() const override { return argument_; }
+  llvm::StringRef getArgument() const override { return argument_; }
+  llvm::StringRef getDescription() const override { return description_; }
+  void getDependentDialects(mlir::DialectRegistry& registry) const override { registry.insert<NNDialect>(); }
+  void runOnOperation() override {
+    mlir::func::FuncOp func = getOperation();
+    if (func.isExternal()) return;
+    mlir::LogicalResult result = mlir::failure();
+    mlir::LogicalResult caught = guarded(func, [&] { result = body_(func); });
+    if (mlir::failed(caught) || mlir::failed(result)) signalPassFailure();
+  }
+  std::unique_ptr<mlir::Pass> clonePass() const override { return std::make_unique<FunctionPass>(*this); }
+
+ private:
+  llvm::StringRef argument_, description_;    // literals
+  Body body_;
+};
+
+class RewritePattern : public mlir::OpRewritePattern<NodeOp> {
+ public:
+  RewritePattern(mlir::MLIRContext* context, const Rewrite& rewrite) : OpRewritePattern(context), rewrite_(rewrite) {}
+  mlir::LogicalResult matchAndRewrite(NodeOp op, mlir::PatternRewriter& rewriter) const override {
+    try {
+      return mlir::success(rewrite_(op, rewriter));
+    } catch (const Error&) {
+      return mlir::failure();
+    }
+  }
+
+ private:
+  const Rewrite& rewrite_;
+};
+
+}  // namespace
+
+std::unique_ptr<mlir::Pass> make_function_pass(llvm::StringRef argument, llvm::StringRef description,
+                                               std::function<mlir::LogicalResult(mlir::func::FuncOp)> body) {
+  return std::make_unique<FunctionPass>(argument, description, std::move(body));
+}
+
+mlir::LogicalResult apply_rewrites(mlir::func::FuncOp func, const std::vector<Rewrite>& rewrites) {
+  mlir::RewritePatternSet patterns(func.getContext());
+  for (const Rewrite& rewrite : rewrites) patterns.add<RewritePattern>(func.getContext(), rewrite);
+  mlir::GreedyRewriteConfig config;
+  config.useTopDownTraversal = true;
+  config.maxIterations = mlir::GreedyRewriteConfig::kNoLimit;
+  config.enableRegionSimplification = mlir::GreedySimplifyRegionLevel::Disabled;
+  return mlir::applyPatternsAndFoldGreedily(func, std::move(patterns), config);
+}
+
+NodeOp create_like(mlir::PatternRewriter& rewriter, NodeOp model, llvm::StringRef op_type, mlir::ValueRange operands,
+                   const std::map<std::string, ops::Attribute>& attributes) {
+  return create_op(rewriter, model.getLoc(), op_type, "", static_cast<int>(model.getVersion()), operands, attributes);
+}
+
+}  // namespace tessera::nn

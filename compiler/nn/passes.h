@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes over functions of nn operations, and the pipeline that makes of an imported model what partitioning wants. All preserve the
+// meaning of every operator; where floating-point results change in rounding (batch-norm folding) it says so.
+#pragma once
+
+#include <memory>
+
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace tessera::nn {
+
+/// nn-infer-types: result types of every operation from the operator library.
+std::unique_ptr<mlir::Pass> create_infer_types_pass();
+/// nn-fold-constants: what is known at compile time becomes nn.constant, results of at most `limit_bytes`. QuantizeLinear and
+/// DequantizeLinear of constants stay until `quantisation` is set (nn-fold-all-constants): nn-fold-qdq needs to see them.
+std::unique_ptr<mlir::Pass> create_fold_constants_pass(int64_t limit_bytes = int64_t{64} << 20, bool quantisation = false);
+/// nn-remove-identities: operations that return their input as it is.
+std::unique_ptr<mlir::Pass> create_remove_identities_pass();
+/// nn-simplify: algebraic simplification that keeps every bit.
+std::unique_ptr<mlir::Pass> create_simplify_pass();
+/// nn-fold-batch-norm: BatchNormalization and per-channel scale and shift into a preceding float Conv or Gemm. Rounding changes.
+std::unique_ptr<mlir::Pass> create_fold_batch_norm_pass();
+/// nn-fold-padding: constant Pad into Conv, AveragePool and MaxPool where the result keeps every bit.
+std::unique_ptr<mlir::Pass> create_fold_padding_pass();
+/// nn-sink-transposes: transposes move down through element-wise operations until they meet and cancel.
+std::unique_ptr<mlir::Pass> create_sink_transposes_pass();
+/// nn-fold-qdq: QuantizeLinear and DequantizeLinear around float operators become integer operators, as ONNX Runtime fuses them.
+std::unique_ptr<mlir::Pass> create_qdq_folding_pass();
+
+struct PipelineOptions {
+  bool fold_qdq = true;
+  bool fold_batch_norm = true;
+};
+void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& options = {});
+
+/// Registers the passes and the pipeline `nn-pipeline` for tessera-opt.
+void register_nn_passes();
+
+}  // namespace tessera::nn

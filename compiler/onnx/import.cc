@@ -1,0 +1,729 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the protobuf graph to nn operations. A graph is imported in two steps: structure first (sorted nodes, constants, regions,
+// inlined functions) with placeholder types, then inference over the whole function sets the types. Errors name node and cause.
+#include "compiler/onnx/import.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+
+#include "compiler/nn/inference.h"
+#include "compiler/onnx/tensor_decode.h"
+
+namespace tessera::onnx {
+namespace {
+
+using google::protobuf::RepeatedPtrField;
+using onnx_proto::AttributeProto;
+using onnx_proto::FunctionProto;
+using onnx_proto::GraphProto;
+using onnx_proto::NodeProto;
+using onnx_proto::TypeProto;
+
+constexpr int kOldestOpset = 7;
+constexpr int kNewestOpset = 24;
+/// Nesting of subgraphs and functions; beyond it a model is refused before the stack is.
+constexpr int kMaxDepth = 64;
+
+[[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidModel, message); }
+
+std::string canonical_domain(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
+
+/// "node 'name' (Op)": an unnamed node is called after its first output.
+std::string display_name(const NodeProto& node) {
+  if (!node.name().empty()) return node.name();
+  for (const std::string& output : node.output()) {
+    if (!output.empty()) return output;
+  }
+  return node.op_type();
+}
+std::string describe(const NodeProto& node) { return "node '" + display_name(node) + "' (" + node.op_type() + ")"; }
+
+/// Up to three of `names` that share the longest part with `name`, for "did you mean".
+std::string nearest(const std::string& name, const std::vector<std::string>& names) {
+  std::vector<std::pair<int, std::string>> ranked;
+  for (const std::string& other : names) {
+    size_t same = 0;
+    while (same < name.size() && same < other.size() && name[same] == other[same]) ++same;
+    if (same * 2 >= name.size()) ranked.emplace_back(-static_cast<int>(same), other);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::string text;
+  for (size_t i = 0; i < ranked.size() && i < 3; ++i) text += (i == 0 ? "'" : ", '") + ranked[i].second + "'";
+  return text;
+}
+
+/// Names that a node uses, those that its subgraphs take from outside included.
+void collect_uses(const NodeProto& node, std::set<std::string>& uses, int depth) {
+  if (depth > kMaxDepth) fail(describe(node) + ": subgraphs nest deeper than " + std::to_string(kMaxDepth));
+  for (const std::string& input : node.input()) {
+    if (!input.empty()) uses.insert(input);
+  }
+  auto add_graph = [&](const GraphProto& graph) {
+    std::set<std::string> inner;
+    for (const NodeProto& n : graph.node()) collect_uses(n, inner, depth + 1);
+    for (const auto& output : graph.output()) inner.insert(output.name());
+    for (const auto& input : graph.input()) inner.erase(input.name());
+    for (const auto& tensor : graph.initializer()) inner.erase(tensor.name());
+    for (const auto& tensor : graph.sparse_initializer()) inner.erase(tensor.values().name());
+    for (const NodeProto& n : graph.node()) {
+      for (const std::string& output : n.output()) inner.erase(output);
+    }
+    uses.insert(inner.begin(), inner.end());
+  };
+  for (const AttributeProto& attribute : node.attribute()) {
+    if (attribute.has_g()) add_graph(attribute.g());
+    for (const GraphProto& graph : attribute.graphs()) add_graph(graph);
+  }
+}
+
+/// Indices of nodes such that producers precede consumers, as near to the file's order as possible. Refuses cycles and values
+/// produced twice.
+std::vector<int> sort_nodes(const RepeatedPtrField<NodeProto>& nodes, const std::string& where) {
+  std::unordered_map<std::string, int> producer;
+  for (int i = 0; i < nodes.size(); ++i) {
+    for (const std::string& output : nodes[i].output()) {
+      if (output.empty()) continue;
+      auto [it, inserted] = producer.emplace(output, i);
+      if (!inserted) {
+        fail(describe(nodes[i]) + ": produces '" + output + "', which " + describe(nodes[it->second]) + " produces already; each value of " +
+             where + " must have one producer");
+      }
+    }
+  }
+  std::vector<std::vector<int>> consumers(static_cast<size_t>(nodes.size()));
+  std::vector<std::vector<int>> producers(static_cast<size_t>(nodes.size()));
+  std::vector<int> missing(static_cast<size_t>(nodes.size()), 0);
+  for (int i = 0; i < nodes.size(); ++i) {
+    std::set<std::string> uses;
+    collect_uses(nodes[i], uses, 0);
+    for (const std::string& use : uses) {
+      auto it = producer.find(use);
+      if (it == producer.end()) continue;
+      consumers[static_cast<size_t>(it->second)].push_back(i);
+      producers[static_cast<size_t>(i)].push_back(it->second);
+      ++missing[static_cast<size_t>(i)];
+    }
+  }
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (int i = 0; i < nodes.size(); ++i) {
+    if (missing[static_cast<size_t>(i)] == 0) ready.push(i);
+  }
+  std::vector<int> order;
+  while (!ready.empty()) {
+    int i = ready.top();
+    ready.pop();
+    order.push_back(i);
+    for (int consumer : consumers[static_cast<size_t>(i)]) {
+      if (--missing[static_cast<size_t>(consumer)] == 0) ready.push(consumer);
+    }
+  }
+  if (static_cast<int>(order.size()) == nodes.size()) return order;
+  // Walk backwards along unsatisfied producers until a node repeats: that is a cycle.
+  int at = static_cast<int>(std::find_if(missing.begin(), missing.end(), [](int m) { return m > 0; }) - missing.begin());
+  std::vector<int> path;
+  while (std::find(path.begin(), path.end(), at) == path.end()) {
+    path.push_back(at);
+    for (int p : producers[static_cast<size_t>(at)]) {
+      if (missing[static_cast<size_t>(p)] > 0) {
+        at = p;
+        break;
+      }
+    }
+  }
+  std::string text;
+  auto start = std::find(path.begin(), path.end(), at);
+  for (auto it = path.rbegin(); it != std::make_reverse_iterator(start); ++it) text += "'" + display_name(nodes[*it]) + "' -> ";
+  fail(where + " has a cycle: " + text + "'" + display_name(nodes[path.back()]) + "'; an ONNX graph must be acyclic");
+}
+
+/// Text of a type in ONNX's notation, as the attribute `type` of Optional and SequenceEmpty-like operators carries it.
+std::string type_text(const TypeProto& type, const std::string& what, int depth = 0) {
+  if (depth > 4) fail(what + ": type nests too deeply");
+  if (type.has_tensor_type()) return "tensor(" + std::string(ops::to_string(to_dtype(type.tensor_type().elem_type(), what))) + ")";
+  if (type.has_sequence_type()) return "seq(" + type_text(type.sequence_type().elem_type(), what, depth + 1) + ")";
+  if (type.has_optional_type()) return "optional(" + type_text(type.optional_type().elem_type(), what, depth + 1) + ")";
+  throw Error(ErrorCode::kUnsupported, what + ": maps, sparse tensors and opaque types are not supported");
+}
+
+using AttributeMap = std::unordered_map<std::string, const AttributeProto*>;
+
+class Importer {
+ public:
+  Importer(mlir::MLIRContext& context, ModelFile file, const ImportOptions& options)
+      : context_(context), builder_(&context), file_(std::move(file)), options_(options) {}
+
+  mlir::OwningOpRef<mlir::ModuleOp> run();
+
+ private:
+  /// Names visible at a point. A subgraph sees its parent; a function body does not.
+  struct Scope {
+    const Scope* parent = nullptr;
+    std::unordered_map<std::string, mlir::Value> values;
+    const std::map<std::string, int>* opsets = nullptr;
+    const AttributeMap* arguments = nullptr;     // attributes of a function's call
+    std::string prefix;                          // of node names inside an inlined function
+    int depth = 0;
+  };
+
+  std::map<std::string, int> read_opsets(const RepeatedPtrField<onnx_proto::OperatorSetIdProto>& imports, const std::string& where);
+  void read_functions();
+  mlir::Type argument_type(const onnx_proto::ValueInfoProto& input, llvm::SmallVectorImpl<mlir::Attribute>& dim_names);
+  ops::TypeInfo type_info(const TypeProto& type, const std::string& what, int depth = 0);
+  void bind_dims(const GraphProto& graph);
+  void check_declared_types(const RepeatedPtrField<onnx_proto::ValueInfoProto>& declared);
+
+  void define(Scope& scope, const std::string& name, mlir::Value value, const std::string& what);
+  mlir::Value find(const Scope& scope, const std::string& name) const;
+  mlir::Value require(const Scope& scope, const std::string& name, const std::string& user) const;
+  void import_initializers(GraphProto& graph, Scope& scope, const std::string& where);
+  void import_nodes(RepeatedPtrField<NodeProto>& nodes, Scope& scope, const std::string& where);
+  void import_node(NodeProto& node, Scope& scope);
+  void import_constant(NodeProto& node, Scope& scope);
+  void import_body(GraphProto& graph, mlir::Region& region, const Scope& outer, const std::string& what);
+  void inline_function(const FunctionProto& function, NodeProto& node, Scope& scope);
+  ops::Attribute convert_attribute(AttributeProto& attribute, const std::string& what);
+  mlir::Value constant(const ops::Tensor& tensor, const std::string& name);
+
+  mlir::MLIRContext& context_;
+  mlir::OpBuilder builder_;
+  ModelFile file_;
+  const ImportOptions& options_;
+  std::map<std::string, int64_t> bound_dims_;
+  std::unordered_map<std::string, mlir::Value> values_;    // of the main graph, by ONNX name
+  std::map<std::pair<std::string, std::string>, const FunctionProto*> functions_;
+  std::vector<const FunctionProto*> call_stack_;
+};
+
+std::map<std::string, int> Importer::read_opsets(const RepeatedPtrField<onnx_proto::OperatorSetIdProto>& imports, const std::string& where) {
+  std::map<std::string, int> opsets;
+  for (const auto& import : imports) {
+    std::string domain = canonical_domain(import.domain());
+    if (import.version() < 1 || import.version() > 1000000) {
+      fail(where + " imports version " + std::to_string(import.version()) + " of operator set '" + domain + "', which cannot exist");
+    }
+    int version = static_cast<int>(import.version());
+    auto [it, inserted] = opsets.emplace(domain, version);
+    if (!inserted && it->second != version) fail(where + " imports operator set '" + domain + "' in two versions");
+    if (!domain.empty()) continue;
+    if (version < kOldestOpset || version > kNewestOpset) {
+      throw Error(ErrorCode::kUnsupported, where + " uses opset " + std::to_string(version) + "; opsets " + std::to_string(kOldestOpset) + " to " +
+                                               std::to_string(kNewestOpset) + " are supported. Convert it with onnx.version_converter");
+    }
+  }
+  return opsets;
+}
+
+void Importer::read_functions() {
+  for (const FunctionProto& function : file_.proto->functions()) {
+    auto key = std::make_pair(canonical_domain(function.domain()), function.name());
+    if (function.name().empty()) fail("a model-local function has no name");
+    if (!functions_.emplace(key, &function).second) fail("function '" + key.first + "::" + key.second + "' is defined twice");
+  }
+}
+
+ops::TypeInfo Importer::type_info(const TypeProto& type, const std::string& what, int depth) {
+  if (depth > 4) fail(what + ": type nests too deeply");
+  if (type.has_sequence_type()) {
+    ops::TypeInfo info = type_info(type.sequence_type().elem_type(), what, depth + 1);
+    info.kind = ops::TypeInfo::Kind::kSequence;
+    return info;
+  }
+  if (type.has_optional_type()) {
+    ops::TypeInfo info = type_info(type.optional_type().elem_type(), what, depth + 1);
+    if (info.kind == ops::TypeInfo::Kind::kTensor) info.kind = ops::TypeInfo::Kind::kOptional;
+    return info;
+  }
+  if (!type.has_tensor_type()) {
+    bool none = type.value_case() == TypeProto::VALUE_NOT_SET;
+    throw Error(none ? ErrorCode::kInvalidModel : ErrorCode::kUnsupported,
+                what + (none ? " has no type" : " is a map, a sparse tensor or an opaque value, which are not supported"));
+  }
+  ops::TypeInfo info = ops::TypeInfo::unranked(to_dtype(type.tensor_type().elem_type(), what));
+  if (!type.tensor_type().has_shape()) return info;
+  info.ranked = true;
+  for (const auto& dim : type.tensor_type().shape().dim()) {
+    int64_t value = -1;
+    if (dim.has_dim_value()) {
+      value = dim.dim_value();
+      if (value < -1) fail(what + " has a dimension of " + std::to_string(value));
+    } else if (dim.has_dim_param()) {
+      auto bound = bound_dims_.find(dim.dim_param());
+      if (bound != bound_dims_.end()) value = bound->second;
+    }
+    info.shape.push_back(value);
+  }
+  return info;
+}
+
+/// Values of symbolic dimensions: those given, and those that a given shape of an input implies.
+void Importer::bind_dims(const GraphProto& graph) {
+  std::set<std::string> symbols;
+  std::map<std::string, const TypeProto*> inputs;
+  for (const auto& input : graph.input()) {
+    inputs[input.name()] = &input.type();
+    if (!input.type().has_tensor_type()) continue;
+    for (const auto& dim : input.type().tensor_type().shape().dim()) {
+      if (dim.has_dim_param()) symbols.insert(dim.dim_param());
+    }
+  }
+  auto bind = [&](const std::string& name, int64_t value, const std::string& what) {
+    if (value < 0) throw Error(ErrorCode::kInvalidArgument, what + ": dimension " + std::to_string(value) + " is negative");
+    auto [it, inserted] = bound_dims_.emplace(name, value);
+    if (!inserted && it->second != value) {
+      throw Error(ErrorCode::kInvalidArgument, what + ": dimension '" + name + "' is given as " + std::to_string(it->second) + " and as " +
+                                                   std::to_string(value));
+    }
+  };
+  auto join = [](const auto& names) {
+    std::string text;
+    for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text.empty() ? std::string("none") : text;
+  };
+  std::vector<std::string> names;
+  for (const auto& [name, type] : inputs) names.push_back(name);
+  auto bind_symbol = [&](const std::string& name, int64_t value) {
+    if (symbols.count(name)) return bind(name, value, "shape option");
+    throw Error(ErrorCode::kInvalidArgument, "shape option: the model has no input and no dimension '" + name + "'; inputs: " + join(names) +
+                                                 "; symbolic dimensions: " + join(symbols));
+  };
+  for (const auto& [name, value] : options_.dims) bind_symbol(name, value);
+  for (const auto& [name, shape] : options_.shapes) {
+    auto it = inputs.find(name);
+    if (it == inputs.end()) {
+      // "batch=4" reads as a shape of one dimension: it may mean a symbol.
+      if (shape.size() == 1 && symbols.count(name)) {
+        bind(name, shape[0], "shape option");
+        continue;
+      }
+      bind_symbol(name, 0);
+    }
+    if (!it->second->has_tensor_type() || !it->second->tensor_type().has_shape()) continue;
+    const auto& dims = it->second->tensor_type().shape();
+    if (dims.dim_size() != static_cast<int>(shape.size())) {
+      throw Error(ErrorCode::kInvalidArgument, "shape option: input '" + name + "' has " + std::to_string(dims.dim_size()) + " dimensions, " +
+                                                   std::to_string(shape.size()) + " were given");
+    }
+    for (int i = 0; i < dims.dim_size(); ++i) {
+      if (dims.dim(i).has_dim_param() && !dims.dim(i).dim_param().empty()) {
+        bind(dims.dim(i).dim_param(), shape[static_cast<size_t>(i)], "shape option for '" + name + "'");
+      }
+    }
+  }
+}
+
+mlir::Type Importer::argument_type(const onnx_proto::ValueInfoProto& input, llvm::SmallVectorImpl<mlir::Attribute>& dim_names) {
+  std::string what = "input '" + input.name() + "'";
+  if (!input.has_type()) fail(what + " has no type");
+  ops::TypeInfo info = type_info(input.type(), what);
+  if (auto given = options_.shapes.find(input.name()); given != options_.shapes.end() && info.kind == ops::TypeInfo::Kind::kTensor) {
+    if (!info.ranked) {
+      info.ranked = true;
+      info.shape.assign(given->second.size(), -1);
+    }
+    for (size_t i = 0; i < info.shape.size(); ++i) {
+      int64_t value = given->second[i];
+      if (value < 0) throw Error(ErrorCode::kInvalidArgument, "shape option: a dimension of " + what + " is negative");
+      if (info.shape[i] >= 0 && info.shape[i] != value) {
+        throw Error(ErrorCode::kInvalidArgument, "shape option: dimension " + std::to_string(i) + " of " + what + " is fixed at " +
+                                                     std::to_string(info.shape[i]) + ", " + std::to_string(value) + " was given");
+      }
+      info.shape[i] = value;
+    }
+  }
+  nn::check_size(info, what);
+  if (input.type().has_tensor_type()) {
+    for (const auto& dim : input.type().tensor_type().shape().dim()) dim_names.push_back(builder_.getStringAttr(dim.dim_param()));
+  }
+  return nn::to_type(&context_, info);
+}
+
+void Importer::define(Scope& scope, const std::string& name, mlir::Value value, const std::string& what) {
+  if (!scope.values.emplace(name, value).second) fail(what + ": '" + name + "' is defined already; each value has one definition");
+  if (scope.depth == 0) values_[name] = value;
+}
+
+mlir::Value Importer::find(const Scope& scope, const std::string& name) const {
+  for (const Scope* s = &scope; s; s = s->parent) {
+    auto it = s->values.find(name);
+    if (it != s->values.end()) return it->second;
+  }
+  return {};
+}
+
+mlir::Value Importer::require(const Scope& scope, const std::string& name, const std::string& user) const {
+  if (mlir::Value value = find(scope, name)) return value;
+  std::vector<std::string> names;
+  for (const Scope* s = &scope; s; s = s->parent) {
+    for (const auto& [other, value] : s->values) names.push_back(other);
+  }
+  std::string near = nearest(name, names);
+  fail(user + " '" + name + "' is no input, no initializer and no output of any node" + (near.empty() ? "" : "; did you mean " + near));
+}
+
+mlir::Value Importer::constant(const ops::Tensor& tensor, const std::string& name) {
+  return nn::create_constant(builder_, nn::make_location(&context_, name, {name}), tensor);
+}
+
+void Importer::import_initializers(GraphProto& graph, Scope& scope, const std::string& where) {
+  for (auto& tensor : *graph.mutable_initializer()) {
+    std::string what = "initializer '" + tensor.name() + "'";
+    if (tensor.name().empty()) fail("an initializer of " + where + " has no name");
+    define(scope, tensor.name(), constant(decode_tensor(tensor, file_.directory, what), tensor.name()), what);
+  }
+  for (auto& tensor : *graph.mutable_sparse_initializer()) {
+    std::string name = tensor.values().name();
+    if (name.empty()) fail("a sparse initializer of " + where + " has no name");
+    std::string what = "sparse initializer '" + name + "'";
+    define(scope, name, constant(decode_sparse_tensor(tensor, file_.directory, what), name), what);
+  }
+}
+
+ops::Attribute Importer::convert_attribute(AttributeProto& attribute, const std::string& what) {
+  auto type = attribute.type();
+  if (type == AttributeProto::UNDEFINED) {
+    // IR versions before 2 have no discriminator.
+    if (attribute.has_f()) type = AttributeProto::FLOAT;
+    else if (attribute.has_i()) type = AttributeProto::INT;
+    else if (attribute.has_s()) type = AttributeProto::STRING;
+    else if (attribute.has_t()) type = AttributeProto::TENSOR;
+    else if (attribute.floats_size() > 0) type = AttributeProto::FLOATS;
+    else if (attribute.ints_size() > 0) type = AttributeProto::INTS;
+    else if (attribute.strings_size() > 0) type = AttributeProto::STRINGS;
+    else fail(what + " has no type and no value");
+  }
+  auto need = [&](bool present) {
+    if (!present) fail(what + " has no value of its type");
+  };
+  switch (type) {
+    case AttributeProto::FLOAT: return attribute.f();
+    case AttributeProto::INT: return static_cast<int64_t>(attribute.i());
+    case AttributeProto::STRING: return attribute.s();
+    case AttributeProto::TENSOR:
+      need(attribute.has_t());
+      return decode_tensor(*attribute.mutable_t(), file_.directory, what);
+    case AttributeProto::SPARSE_TENSOR:
+      need(attribute.has_sparse_tensor());
+      return decode_sparse_tensor(*attribute.mutable_sparse_tensor(), file_.directory, what);
+    case AttributeProto::FLOATS: return std::vector<float>(attribute.floats().begin(), attribute.floats().end());
+    case AttributeProto::INTS: return std::vector<int64_t>(attribute.ints().begin(), attribute.ints().end());
+    case AttributeProto::STRINGS: return std::vector<std::string>(attribute.strings().begin(), attribute.strings().end());
+    case AttributeProto::TYPE_PROTO:
+      need(attribute.has_tp());
+      return type_text(attribute.tp(), what);
+    default:
+      throw Error(ErrorCode::kUnsupported, what + " is a list of tensors, graphs or types, which no ONNX operator has");
+  }
+}
+
+void Importer::import_constant(NodeProto& node, Scope& scope) {
+  std::string what = describe(node);
+  if (node.input_size() != 0 || node.output_size() != 1 || node.output(0).empty()) fail(what + ": a Constant has no inputs and one output");
+  if (node.attribute_size() != 1) fail(what + ": a Constant has exactly one attribute");
+  AttributeProto& proto = *node.mutable_attribute(0);
+  ops::Attribute value = convert_attribute(proto, what + ": attribute '" + proto.name() + "'");
+  ops::Tensor tensor;
+  const std::string& kind = proto.name();
+  if (auto* t = std::get_if<ops::Tensor>(&value); t && (kind == "value" || kind == "sparse_value")) {
+    tensor = *t;
+  } else if (auto* f = std::get_if<float>(&value); f && kind == "value_float") {
+    tensor = ops::Tensor::scalar_f32(*f);
+  } else if (auto* i = std::get_if<int64_t>(&value); i && kind == "value_int") {
+    tensor = ops::Tensor::scalar_i64(*i);
+  } else if (auto* s = std::get_if<std::string>(&value); s && kind == "value_string") {
+    tensor = ops::Tensor(ops::DType::kString, {});
+    tensor.mutable_strings()[0] = *s;
+  } else if (auto* fs = std::get_if<std::vector<float>>(&value); fs && kind == "value_floats") {
+    tensor = ops::Tensor::of(ops::DType::kFloat, {static_cast<int64_t>(fs->size())}, *fs);
+  } else if (auto* is = std::get_if<std::vector<int64_t>>(&value); is && kind == "value_ints") {
+    tensor = ops::Tensor::vector_i64(*is);
+  } else if (auto* ss = std::get_if<std::vector<std::string>>(&value); ss && kind == "value_strings") {
+    tensor = ops::Tensor(ops::DType::kString, {static_cast<int64_t>(ss->size())});
+    tensor.mutable_strings() = *ss;
+  } else {
+    fail(what + ": attribute '" + kind + "' is none of value, value_float(s), value_int(s), value_string(s), sparse_value, or has another type");
+  }
+  mlir::Location location = nn::make_location(&context_, display_name(node), {node.output(0)});
+  define(scope, node.output(0), nn::create_constant(builder_, location, tensor), what);
+}
+
+void Importer::import_body(GraphProto& graph, mlir::Region& region, const Scope& outer, const std::string& what) {
+  mlir::OpBuilder::InsertionGuard guard(builder_);
+  mlir::Block* block = builder_.createBlock(&region);
+  Scope scope;
+  scope.parent = &outer;
+  scope.opsets = outer.opsets;
+  scope.arguments = outer.arguments;
+  scope.prefix = outer.prefix;
+  scope.depth = outer.depth + 1;
+  if (scope.depth > kMaxDepth) fail(what + ": subgraphs nest deeper than " + std::to_string(kMaxDepth));
+  import_initializers(graph, scope, what);
+  mlir::Type placeholder = mlir::UnrankedTensorType::get(builder_.getF32Type());
+  for (const auto& input : graph.input()) {
+    if (scope.values.count(input.name())) continue;
+    mlir::Type type = placeholder;
+    if (input.has_type() && input.type().value_case() != TypeProto::VALUE_NOT_SET) {
+      type = nn::to_type(&context_, type_info(input.type(), what + ": input '" + input.name() + "'"));
+    }
+    define(scope, input.name(), block->addArgument(type, nn::make_location(&context_, input.name(), {})), what);
+  }
+  import_nodes(*graph.mutable_node(), scope, what);
+  llvm::SmallVector<mlir::Value> results;
+  for (const auto& output : graph.output()) results.push_back(require(scope, output.name(), what + ": output"));
+  builder_.create<nn::ReturnOp>(builder_.getUnknownLoc(), results);
+}
+
+void Importer::inline_function(const FunctionProto& function, NodeProto& node, Scope& scope) {
+  std::string what = describe(node);
+  std::string title = "function '" + canonical_domain(function.domain()) + "::" + function.name() + "'";
+  if (std::find(call_stack_.begin(), call_stack_.end(), &function) != call_stack_.end()) fail(what + ": " + title + " calls itself");
+  if (scope.depth + 1 > kMaxDepth) fail(what + ": functions nest deeper than " + std::to_string(kMaxDepth));
+  if (node.input_size() > function.input_size()) {
+    fail(what + ": has " + std::to_string(node.input_size()) + " inputs, " + title + " takes " + std::to_string(function.input_size()));
+  }
+  if (node.output_size() > function.output_size()) {
+    fail(what + ": has " + std::to_string(node.output_size()) + " outputs, " + title + " gives " + std::to_string(function.output_size()));
+  }
+  std::map<std::string, int> opsets = read_opsets(function.opset_import(), title);
+  AttributeMap arguments;
+  for (const AttributeProto& fallback : function.attribute_proto()) arguments[fallback.name()] = &fallback;
+  for (const AttributeProto& given : node.attribute()) arguments[given.name()] = &given;
+  Scope inner;
+  inner.opsets = &opsets;
+  inner.arguments = &arguments;
+  inner.prefix = scope.prefix + display_name(node) + "/";
+  inner.depth = scope.depth + 1;
+  for (int i = 0; i < function.input_size(); ++i) {
+    bool given = i < node.input_size() && !node.input(i).empty();
+    mlir::Value value = given ? require(scope, node.input(i), what + ": input " + std::to_string(i))
+                              : nn::create_none(builder_, nn::make_location(&context_, inner.prefix + function.input(i), {}));
+    define(inner, function.input(i), value, title);
+  }
+  call_stack_.push_back(&function);
+  RepeatedPtrField<NodeProto> nodes = function.node();
+  import_nodes(nodes, inner, title);
+  call_stack_.pop_back();
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty()) continue;
+    define(scope, node.output(i), require(inner, function.output(i), title + ": output"), what);
+  }
+}
+
+void Importer::import_node(NodeProto& node, Scope& scope) {
+  std::string what = describe(node);
+  if (node.op_type().empty()) fail("node '" + display_name(node) + "' has no operator");
+  std::string domain = canonical_domain(node.domain());
+
+  // Attributes that refer to the enclosing function's are replaced by what the call gives, or dropped.
+  std::set<std::string> seen;
+  for (int i = node.attribute_size() - 1; i >= 0; --i) {
+    AttributeProto* attribute = node.mutable_attribute(i);
+    if (!seen.insert(attribute->name()).second) fail(what + ": attribute '" + attribute->name() + "' is given twice");
+    if (attribute->name().empty()) fail(what + ": an attribute has no name");
+    if (attribute->ref_attr_name().empty()) continue;
+    if (!scope.arguments) fail(what + ": attribute '" + attribute->name() + "' refers to a function's attribute outside of a function");
+    auto it = scope.arguments->find(attribute->ref_attr_name());
+    if (it == scope.arguments->end()) {
+      node.mutable_attribute()->DeleteSubrange(i, 1);
+      continue;
+    }
+    std::string name = attribute->name();
+    *attribute = AttributeProto(*it->second);
+    attribute->set_name(name);
+  }
+
+  if (auto it = functions_.find({domain, node.op_type()}); it != functions_.end()) return inline_function(*it->second, node, scope);
+
+  auto opset = scope.opsets->find(domain);
+  int version = 1;
+  if (opset != scope.opsets->end()) {
+    version = opset->second;
+  } else if (domain.empty()) {
+    fail(what + ": the model does not import the operator set of ONNX");
+  }
+  if (!ops::registry().find(domain, node.op_type(), version)) {
+    std::string message = what + ": operator '" + (domain.empty() ? "" : domain + "::") + node.op_type() + "' of opset " + std::to_string(version) +
+                          " is not known";
+    std::string near;
+    for (const std::string& name : ops::registry().similar(node.op_type())) near += (near.empty() ? "" : ", ") + name;
+    if (!near.empty()) message += "; similar: " + near;
+    message += domain.empty() ? ". Export the model with operators of opsets 7 to 24"
+                              : ". Replace it by standard operators, or define it as a model-local function";
+    throw Error(ErrorCode::kUnsupported, message);
+  }
+  if (domain.empty() && node.op_type() == "Constant") return import_constant(node, scope);
+
+  llvm::SmallVector<mlir::Value> operands;
+  for (int i = 0; i < node.input_size(); ++i) {
+    operands.push_back(node.input(i).empty() ? mlir::Value() : require(scope, node.input(i), what + ": input " + std::to_string(i)));
+  }
+  std::map<std::string, ops::Attribute> attributes;
+  llvm::SmallVector<mlir::Attribute> body_names;
+  std::vector<GraphProto*> bodies;
+  for (AttributeProto& attribute : *node.mutable_attribute()) {
+    if (attribute.type() == AttributeProto::GRAPH || (attribute.type() == AttributeProto::UNDEFINED && attribute.has_g())) {
+      if (!attribute.has_g()) fail(what + ": attribute '" + attribute.name() + "' has no graph");
+      body_names.push_back(builder_.getStringAttr(attribute.name()));
+      bodies.push_back(attribute.mutable_g());
+    } else {
+      attributes[attribute.name()] = convert_attribute(attribute, what + ": attribute '" + attribute.name() + "'");
+    }
+  }
+  int outputs = node.output_size();
+  while (outputs > 0 && node.output(outputs - 1).empty()) --outputs;
+  if (outputs == 0) fail(what + ": has no outputs");
+  std::vector<std::string> output_names;
+  for (int i = 0; i < outputs; ++i) {
+    output_names.push_back(node.output(i).empty() ? std::string() : scope.prefix + node.output(i));
+  }
+  mlir::Location location = nn::make_location(&context_, scope.prefix + display_name(node), output_names);
+  while (!operands.empty() && (!operands.back() || nn::is_none(operands.back()))) operands.pop_back();
+  for (mlir::Value& operand : operands) {
+    if (!operand) operand = nn::create_none(builder_, location);
+  }
+  llvm::SmallVector<mlir::Type> types(static_cast<size_t>(outputs), mlir::UnrankedTensorType::get(builder_.getF32Type()));
+  auto op = builder_.create<nn::NodeOp>(location, types, operands, builder_.getStringAttr(node.op_type()), builder_.getStringAttr(domain),
+                                        builder_.getI64IntegerAttr(version), nn::to_dictionary(&context_, attributes),
+                                        builder_.getArrayAttr(body_names), static_cast<unsigned>(bodies.size()));
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    std::string name = llvm::cast<mlir::StringAttr>(body_names[i]).getValue().str();
+    import_body(*bodies[i], op.getBodies()[i], scope, what + ", " + name);
+  }
+  for (int i = 0; i < outputs; ++i) {
+    if (!node.output(i).empty()) define(scope, node.output(i), op->getResult(static_cast<unsigned>(i)), what);
+  }
+}
+
+void Importer::import_nodes(RepeatedPtrField<NodeProto>& nodes, Scope& scope, const std::string& where) {
+  for (int index : sort_nodes(nodes, where)) import_node(nodes[index], scope);
+}
+
+/// The element types that the model declares must be those that the operators give.
+void Importer::check_declared_types(const RepeatedPtrField<onnx_proto::ValueInfoProto>& declared) {
+  for (const auto& info : declared) {
+    auto it = values_.find(info.name());
+    if (it == values_.end() || !info.type().has_tensor_type() || info.type().tensor_type().elem_type() == 0) continue;
+    ops::DType want = to_dtype(info.type().tensor_type().elem_type(), "value '" + info.name() + "'");
+    ops::DType have = nn::dtype_of(it->second);
+    if (have == want) continue;
+    fail("value '" + info.name() + "' is declared as " + std::string(ops::to_string(want)) + ", but " +
+         (have == ops::DType::kUndefined ? "no tensor" : std::string(ops::to_string(have))) + " is what its producer gives");
+  }
+}
+
+mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
+  onnx_proto::ModelProto& model = *file_.proto;
+  GraphProto& graph = *model.mutable_graph();
+  std::map<std::string, int> opsets = read_opsets(model.opset_import(), "the model");
+  if (opsets.empty()) {
+    fail("the model imports no operator set: it is truncated, or older than IR version 3; convert it with a current onnx package");
+  }
+  read_functions();
+  bind_dims(graph);
+  if (graph.output_size() == 0) fail("the graph has no outputs: there is nothing to compute");
+
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(builder_.getUnknownLoc());
+  builder_.setInsertionPointToEnd(module->getBody());
+  auto func = builder_.create<mlir::func::FuncOp>(builder_.getUnknownLoc(), "main", builder_.getFunctionType({}, {}));
+  mlir::Block* block = func.addEntryBlock();
+  builder_.setInsertionPointToEnd(block);
+
+  Scope scope;
+  scope.opsets = &opsets;
+  std::string where = "the graph";
+  import_initializers(graph, scope, where);
+  std::set<std::string> inputs;
+  llvm::SmallVector<mlir::DictionaryAttr> argument_attributes;
+  auto describe_value = [&](const std::string& name, llvm::ArrayRef<mlir::Attribute> dim_names) {
+    llvm::SmallVector<mlir::NamedAttribute> named{builder_.getNamedAttr(nn::kNameAttr, builder_.getStringAttr(name))};
+    bool any = llvm::any_of(dim_names, [](mlir::Attribute dim) { return !llvm::cast<mlir::StringAttr>(dim).getValue().empty(); });
+    if (any) named.push_back(builder_.getNamedAttr(nn::kDimNamesAttr, builder_.getArrayAttr(dim_names)));
+    return builder_.getDictionaryAttr(named);
+  };
+  for (const auto& input : graph.input()) {
+    if (input.name().empty()) fail("an input of the graph has no name");
+    if (!inputs.insert(input.name()).second) fail("input '" + input.name() + "' is declared twice");
+    if (scope.values.count(input.name())) continue;     // an initializer that is listed as an input: a constant
+    llvm::SmallVector<mlir::Attribute> dim_names;
+    mlir::Type type = argument_type(input, dim_names);
+    define(scope, input.name(), block->addArgument(type, nn::make_location(&context_, input.name(), {input.name()})), "input");
+    argument_attributes.push_back(describe_value(input.name(), dim_names));
+  }
+  import_nodes(*graph.mutable_node(), scope, where);
+
+  llvm::SmallVector<mlir::Value> results;
+  llvm::SmallVector<mlir::DictionaryAttr> result_attributes;
+  std::set<std::string> outputs;
+  for (const auto& output : graph.output()) {
+    if (!outputs.insert(output.name()).second) fail("output '" + output.name() + "' is declared twice");
+    results.push_back(require(scope, output.name(), "graph output"));
+    llvm::SmallVector<mlir::Attribute> dim_names;
+    if (output.type().has_tensor_type()) {
+      for (const auto& dim : output.type().tensor_type().shape().dim()) dim_names.push_back(builder_.getStringAttr(dim.dim_param()));
+    }
+    result_attributes.push_back(describe_value(output.name(), dim_names));
+  }
+  builder_.create<mlir::func::ReturnOp>(builder_.getUnknownLoc(), results);
+
+  nn::TypeInference().run(func);
+  func.setAllArgAttrs(argument_attributes);
+  func.setAllResultAttrs(result_attributes);
+  check_declared_types(graph.output());
+  check_declared_types(graph.value_info());
+
+  std::string messages;
+  mlir::ScopedDiagnosticHandler handler(&context_, [&](mlir::Diagnostic& diagnostic) {
+    messages += (messages.empty() ? "" : "; ") + diagnostic.str();
+    return mlir::success();
+  });
+  if (mlir::failed(mlir::verify(*module))) fail("the model breaks a rule of its operators: " + messages);
+  return module;
+}
+
+mlir::OwningOpRef<mlir::ModuleOp> import_model(mlir::MLIRContext& context, ModelFile file, const ImportOptions& options) {
+  context.getOrLoadDialect<nn::NNDialect>();
+  context.getOrLoadDialect<mlir::func::FuncDialect>();
+  try {
+    return Importer(context, std::move(file), options).run();
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::kDoesNotFit, "the model does not fit in the memory of this machine");
+  }
+}
+
+}  // namespace
+
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, const std::string& path, const ImportOptions& options) {
+  return import_model(context, load_model(path), options);
+}
+
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes, const ImportOptions& options) {
+  return import_model(context, parse_model(bytes, options.directory), options);
+}
+
+void parse_shape_option(std::string_view text, ImportOptions& options) {
+  auto refuse = [&] {
+    throw Error(ErrorCode::kInvalidArgument, "shape option '" + std::string(text) + "' is not NAME=D0,D1,... with dimensions of at least 0");
+  };
+  size_t equals = text.rfind('=');
+  if (equals == std::string_view::npos || equals == 0) refuse();
+  std::vector<int64_t> dims;
+  std::string_view rest = text.substr(equals + 1);
+  while (!rest.empty()) {
+    size_t comma = rest.find(',');
+    std::string_view number = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    if (number.empty() || number.size() > 12 || number.find_first_not_of("0123456789") != std::string_view::npos) refuse();
+    dims.push_back(std::stoll(std::string(number)));
+    if (comma != std::string_view::npos && rest.empty()) refuse();
+  }
+  options.shapes[std::string(text.substr(0, equals))] = dims;
+}
+
+}  // namespace tessera::onnx

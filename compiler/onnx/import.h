@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Enters: an ONNX model (opsets 7 to 24, any IR version). Leaves: a module with one func.func @main of nn operations whose types are
+// inferred. Method: the protobuf graph is sorted and turned into SSA, model-local functions are inlined, subgraphs become regions
+// that capture outer values, then the operator library infers types, evaluating shape arithmetic on the way.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace tessera::onnx {
+
+struct ImportOptions {
+  /// Dimensions of inputs by name; they fix dynamic dimensions and must agree with fixed ones.
+  std::map<std::string, std::vector<int64_t>> shapes;
+  /// Values of symbolic dimensions ("batch", "height") by name.
+  std::map<std::string, int64_t> dims;
+  /// Where external data lies when a model is given as bytes; "" refuses external data.
+  std::string directory;
+};
+
+/// Errors (tessera::Error): kIo, kInvalidModel, kUnsupported, each naming the node or tensor and the cause; kInvalidArgument for an
+/// override of an input or dimension that the model does not have.
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, const std::string& path, const ImportOptions& options = {});
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes, const ImportOptions& options = {});
+
+/// Parses "name=1,3,224,224" into options.shapes and "name=4", where it is not a list, too; the importer decides whether the name is
+/// an input or a symbolic dimension. Throws Error kInvalidArgument.
+void parse_shape_option(std::string_view text, ImportOptions& options);
+
+}  // namespace tessera::onnx

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Protobuf parsing with limits on size and nesting, and external data confined to the model's folder.
+#include "compiler/onnx/model_file.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace tessera::onnx {
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Messages of a subgraph nest three deep (node, attribute, graph), so this allows some sixty nested subgraphs.
+constexpr int kRecursionLimit = 200;
+
+std::string read_file(const std::string& path) {
+  std::error_code code;
+  if (fs::is_directory(path, code)) throw Error(ErrorCode::kIo, "'" + path + "' is a directory; give an ONNX file");
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) throw Error(ErrorCode::kIo, "cannot read '" + path + "'; check that the file exists and is readable");
+  std::streamoff size = file.tellg();
+  if (size < 0) throw Error(ErrorCode::kIo, "cannot read '" + path + "': its size is unknown");
+  std::string bytes(static_cast<size_t>(size), '\0');
+  file.seekg(0);
+  if (!file.read(bytes.data(), size)) throw Error(ErrorCode::kIo, "cannot read '" + path + "' to its end");
+  return bytes;
+}
+
+}  // namespace
+
+ModelFile parse_model(std::string_view bytes, const std::string& directory) {
+  if (bytes.empty()) throw Error(ErrorCode::kInvalidModel, "the model is empty");
+  if (bytes.size() > static_cast<size_t>(INT32_MAX)) {
+    throw Error(ErrorCode::kInvalidModel, "the model exceeds 2 GiB, the limit of protobuf; store its tensors as external data");
+  }
+  ModelFile file;
+  file.directory = directory;
+  file.proto = std::make_unique<onnx_proto::ModelProto>();
+  google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream stream(&array);
+  stream.SetTotalBytesLimit(INT32_MAX);
+  stream.SetRecursionLimit(kRecursionLimit);
+  bool parsed = file.proto->ParsePartialFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+  if (!parsed) {
+    throw Error(ErrorCode::kInvalidModel, "not an ONNX model: the protobuf message is truncated, damaged, nested too deeply or of another kind");
+  }
+  if (!file.proto->has_graph()) throw Error(ErrorCode::kInvalidModel, "not an ONNX model, or a truncated one: it has no graph");
+  return file;
+}
+
+ModelFile load_model(const std::string& path) {
+  std::string bytes = read_file(path);
+  std::string directory = fs::path(path).parent_path().string();
+  try {
+    return parse_model(bytes, directory.empty() ? "." : directory);
+  } catch (const Error& error) {
+    throw Error(error.code(), "'" + path + "': " + error.what());
+  }
+}
+
+std::vector<std::byte> read_external(const std::string& directory, const std::string& location, int64_t offset, int64_t length,
+                                     const std::string& what) {
+  auto fail = [&](const std::string& cause) {
+    throw Error(ErrorCode::kInvalidModel, what + ": external data '" + location + "' " + cause);
+  };
+  if (directory.empty()) fail("cannot be read because the model was given as bytes; load it from its file");
+  if (location.empty() || location.find('\0') != std::string::npos) fail("is no file name");
+  fs::path relative(location);
+  if (relative.is_absolute()) fail("is an absolute path; only files in the model's folder are read");
+  for (const fs::path& part : relative) {
+    if (part == "..") fail("leaves the model's folder; only files inside it are read");
+  }
+  std::error_code code;
+  fs::path root = fs::canonical(directory, code);
+  if (code) fail("cannot be read: the model's folder does not exist");
+  fs::path file = fs::canonical(root / relative, code);
+  if (code) fail("does not exist");
+  auto [root_end, file_at] = std::mismatch(root.begin(), root.end(), file.begin(), file.end());
+  if (root_end != root.end()) fail("leaves the model's folder through a symbolic link; only files inside it are read");
+  if (!fs::is_regular_file(file, code)) fail("is no regular file");
+  int64_t size = static_cast<int64_t>(fs::file_size(file, code));
+  if (code) fail("has no size");
+  if (offset < 0 || offset > size) fail("has " + std::to_string(size) + " bytes, offset " + std::to_string(offset) + " lies outside");
+  if (length < 0) length = size - offset;
+  if (length > size - offset) {
+    fail("has " + std::to_string(size) + " bytes, too few for " + std::to_string(length) + " at offset " + std::to_string(offset));
+  }
+  std::ifstream stream(file, std::ios::binary);
+  std::vector<std::byte> bytes(static_cast<size_t>(length));
+  stream.seekg(offset);
+  if (!stream || (length > 0 && !stream.read(reinterpret_cast<char*>(bytes.data()), length))) fail("cannot be read");
+  return bytes;
+}
+
+int64_t memory_limit_bytes() {
+  static const int64_t limit = [] {
+    int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? pages * page : int64_t{1} << 40;
+  }();
+  return limit;
+}
+
+}  // namespace tessera::onnx
