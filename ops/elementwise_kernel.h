@@ -343,8 +343,9 @@ inline TypeInfo type_of(const Value& value) {
 
 /// Adds an operator whose evaluation is `kernel` after `infer` has accepted the actual inputs.
 inline void add(Registry& registry, const char* name, int since_version, Arity inputs, InferFunction infer, Kernel kernel,
-                std::set<std::string> attributes = {}, Arity outputs = kOne) {
+                std::set<std::string> attributes = {}, Arity outputs = kOne, const char* domain = "") {
   OperatorDef def;
+  def.domain = domain;
   def.name = name;
   def.since_version = since_version;
   def.min_inputs = inputs.min;
