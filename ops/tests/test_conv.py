@@ -49,6 +49,14 @@ def test_conv_auto_pad(mode, extent, kernel, stride):
     check("Conv", inputs, attributes=dict(auto_pad=mode, strides=[stride, stride]), **FLOAT)
 
 
+@pytest.mark.parametrize("mode,pads", [("SAME_UPPER", [1, 2, 2, 2]), ("SAME_LOWER", [2, 2, 1, 2])])
+def test_conv_auto_pad_of_dilated_kernels(mode, pads):
+    # The oracle refuses SAME with dilation, so it is given the pads.
+    inputs = [floats(rng(2), 1, 2, 10, 9), floats(rng(3), 3, 2, 3, 3)]
+    common = dict(strides=[2, 2], dilations=[2, 2])
+    check("Conv", inputs, attributes=dict(common, auto_pad=mode), expected=run_ort("Conv", inputs, attributes=dict(common, pads=pads)), **FLOAT)
+
+
 def test_conv_defaults_and_depthwise():
     random = rng(3)
     check("Conv", [floats(random, 2, 3, 9, 9), floats(random, 5, 3, 3, 3), floats(random, 5)], **FLOAT)
