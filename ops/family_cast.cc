@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions between element types and the operators that make constants: Cast, CastLike, BitCast, Constant, ConstantOfShape,
+// EyeLike, Range, Shape, Size. Floats to integers truncate; a value outside the target, which ONNX leaves undefined, gives what the
+// conversion instructions of x86-64 give, as ONNX Runtime does. Narrow floats are reached through fp32, rounded half to even; 4-bit
+// integers round half away from zero and keep the low four bits. Strings print with eight significant digits.
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "ops/elementwise_kernel.h"
+
+namespace tessera::ops {
+
+namespace {
+
+using namespace kernel;
+
+// ------------------------------------------------------------------------------------------------- numbers
+
+/// Truncation to int32 or int64; NaN and values outside give the smallest integer.
+template <typename I> I truncate(double value) {
+  const double limit = std::ldexp(1.0, 8 * sizeof(I) - 1);
+  if (!(value > -limit - 1) || !(value < limit)) return std::numeric_limits<I>::min();
+  return static_cast<I>(value);
+}
+
+template <typename D, typename S> D convert(S value) {
+  if constexpr (std::is_floating_point_v<S> && std::is_integral_v<D>) {
+    const double wide = static_cast<double>(value);
+    if constexpr (std::is_same_v<D, uint64_t> || std::is_same_v<D, uint32_t>) {
+      // Through the signed type, the upper half moved down and its sign bit set again.
+      using I = std::make_signed_t<D>;
+      const double half = std::ldexp(1.0, 8 * sizeof(D) - 1);
+      if (wide >= half) return static_cast<D>(truncate<I>(wide - half)) ^ (D{1} << (8 * sizeof(D) - 1));
+      return static_cast<D>(truncate<I>(wide));
+    } else if constexpr (std::is_same_v<D, int64_t>) {
+      return truncate<int64_t>(wide);
+    } else {
+      return static_cast<D>(truncate<int32_t>(wide));
+    }
+  } else {
+    return static_cast<D>(value);
+  }
+}
+
+/// The low four bits as the stored byte of int4 (sign-extended) or uint4.
+uint8_t nibble(int64_t value, bool is_signed) {
+  const uint8_t low = static_cast<uint8_t>(value & 15);
+  return is_signed && low > 7 ? static_cast<uint8_t>(low | 0xf0) : low;
+}
+
+/// Nearest value of float4e2m1 (ties to the even code), saturating; NaN gives the largest magnitude.
+uint8_t float_to_float4(float value) {
+  const uint8_t sign = std::signbit(value) && !std::isnan(value) ? 8 : 0;
+  const float m = std::fabs(value);
+  if (std::isnan(value) || m > 5.0f) return sign | 7;
+  // Midpoints between neighbours; a tie goes to the code whose last bit is 0.
+  if (m <= 0.25f) return sign | 0;
+  if (m < 0.75f) return sign | 1;
+  if (m <= 1.25f) return sign | 2;
+  if (m < 1.75f) return sign | 3;
+  if (m <= 2.5f) return sign | 4;
+  if (m < 3.5f) return sign | 5;
+  return sign | 6;
+}
+
+// ------------------------------------------------------------------------------------------------- strings
+
+std::string print_number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "INF" : "-INF";
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.8g", value);
+  return text;
+}
+
+template <typename D> D parse(const Node& node, const std::string& text) {
+  char* end = nullptr;
+  errno = 0;
+  D value;
+  if constexpr (std::is_same_v<D, float>) value = std::strtof(text.c_str(), &end);
+  else if constexpr (std::is_same_v<D, double>) value = std::strtod(text.c_str(), &end);
+  else if constexpr (std::is_unsigned_v<D>) value = static_cast<D>(std::strtoull(text.c_str(), &end, 10));
+  else value = static_cast<D>(std::strtoll(text.c_str(), &end, 10));
+  const bool overflow = std::is_integral_v<D> && errno == ERANGE;
+  if (end == text.c_str() || overflow) node.fail(ErrorCode::kInvalidArgument, "string '" + text + "' is no number of the asked type");
+  return value;
+}
+
+// --------------------------------------------------------------------------------------------------- cast
+
+/// Elements as D, an arithmetic type, whatever the (non-narrow) element type of `in`.
+template <typename D> Tensor to_arithmetic(const Node& node, const Tensor& in, DType result) {
+  Tensor out(result, in.shape());
+  D* y = mutable_elements<D>(out);
+  const auto from = [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    const S* x = elements<S>(in);
+    for (int64_t i = 0; i < in.size(); ++i) y[i] = convert<D>(x[i]);
+  };
+  switch (in.dtype()) {
+    case DType::kString:
+      for (int64_t i = 0; i < in.size(); ++i) y[i] = parse<D>(node, in.strings()[static_cast<size_t>(i)]);
+      return out;
+    case DType::kBool: {
+      const uint8_t* x = elements<uint8_t>(in);
+      for (int64_t i = 0; i < in.size(); ++i) y[i] = static_cast<D>(x[i] != 0);
+      return out;
+    }
+    case DType::kInt4: from(Tag<int8_t>{}); return out;
+    case DType::kUint4: from(Tag<uint8_t>{}); return out;
+    default: break;
+  }
+  if (!visit_arithmetic(in.dtype(), from)) unsupported_type(node, in.dtype());
+  return out;
+}
+
+Tensor to_strings(const Node& node, const Tensor& in) {
+  Tensor out(DType::kString, in.shape());
+  std::vector<std::string>& y = out.mutable_strings();
+  for (int64_t i = 0; i < in.size(); ++i) {
+    std::string& text = y[static_cast<size_t>(i)];
+    if (is_floating(in.dtype())) text = print_number(in.at_double(i));
+    else if (in.dtype() == DType::kUint64) text = std::to_string(elements<uint64_t>(in)[i]);
+    else text = std::to_string(in.at_int64(i));
+  }
+  return out;
+}
+
+Tensor to_bool(const Node& node, const Tensor& in) {
+  Tensor out(DType::kBool, in.shape());
+  uint8_t* y = mutable_elements<uint8_t>(out);
+  if (in.dtype() == DType::kString) {
+    for (int64_t i = 0; i < in.size(); ++i) y[i] = parse<int64_t>(node, in.strings()[static_cast<size_t>(i)]) != 0;
+  } else {
+    for (int64_t i = 0; i < in.size(); ++i) y[i] = in.at_double(i) != 0;
+  }
+  return out;
+}
+
+Tensor to_four_bits(const Node& node, const Tensor& in, DType to) {
+  Tensor out(to, in.shape());
+  uint8_t* y = mutable_elements<uint8_t>(out);
+  const Tensor source = in.dtype() == DType::kString ? to_arithmetic<double>(node, in, DType::kDouble) : in;
+  for (int64_t i = 0; i < in.size(); ++i) {
+    if (to == DType::kFloat4E2M1) y[i] = float_to_float4(static_cast<float>(source.at_double(i)));
+    else if (is_floating(source.dtype())) y[i] = nibble(truncate<int32_t>(std::round(source.at_double(i))), to == DType::kInt4);
+    else y[i] = nibble(source.at_int64(i), to == DType::kInt4);
+  }
+  return out;
+}
+
+Tensor cast(const Node& node, const Tensor& given, DType to) {
+  if (given.dtype() == to) return given;
+  if (to == DType::kString) return to_strings(node, given);
+  if (to == DType::kBool) return to_bool(node, given);
+  if (element_bytes(to) == 1 && (to == DType::kInt4 || to == DType::kUint4 || to == DType::kFloat4E2M1)) return to_four_bits(node, given, to);
+  const Tensor in = widen(given);
+  if (!is_narrow_float(to)) {
+    Tensor out;
+    if (!visit_arithmetic(to, [&](auto tag) { out = to_arithmetic<typename decltype(tag)::type>(node, in, to); })) unsupported_type(node, to);
+    return out;
+  }
+  const Tensor wide = in.dtype() == DType::kFloat ? in : to_arithmetic<float>(node, in, DType::kFloat);
+  if (to == DType::kFloat16 || to == DType::kBfloat16) return narrow(wide, to);
+  const bool saturate = node.get_int("saturate", 1) != 0;
+  Tensor out(to, in.shape());
+  uint8_t* y = mutable_elements<uint8_t>(out);
+  const float* x = elements<float>(wide);
+  for (int64_t i = 0; i < wide.size(); ++i) y[i] = float_to_float8(to, x[i], saturate);
+  return out;
+}
+
+constexpr TypeSet kCastable = kNumeric | kFloat8s | kBoolSet | set_of({DType::kString, DType::kInt4, DType::kUint4, DType::kFloat4E2M1});
+
+/// Attribute `name` as an element type; throws Error kInvalidModel for a number that names none.
+DType type_attribute(const Node& node, const char* name, int64_t fallback) {
+  const int64_t to = node.get_int(name, fallback);
+  if (to <= 0 || to > static_cast<int64_t>(DType::kFloat4E2M1))
+    node.fail(ErrorCode::kInvalidModel, "attribute '" + std::string(name) + "' = " + std::to_string(to) + " is no element type");
+  return static_cast<DType>(to);
+}
+
+void infer_to(InferContext& c, DType to) {
+  const DType from = c.input(0).dtype;
+  if (from != to) {
+    require_type(c.node, from, kCastable, "input");
+    require_type(c.node, to, kCastable, "result");
+  }
+  c.outputs[0] = without_constant(c.input(0), to);
+}
+
+void infer_bit_cast(InferContext& c) {
+  const DType from = c.input(0).dtype, to = type_attribute(c.node, "to", 0);
+  if (from == DType::kString || to == DType::kString || (from != DType::kUndefined && element_bytes(from) != element_bytes(to)))
+    c.node.fail(ErrorCode::kInvalidModel, std::string(to_string(from)) + " and " + std::string(to_string(to)) + " differ in width");
+  c.outputs[0] = without_constant(c.input(0), to);
+}
+
+void register_casts(Registry& r) {
+  const auto evaluate = [](EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = cast(c.node, c.input(0), types[0].dtype); };
+  const InferFunction infer_cast = [](InferContext& c) { infer_to(c, type_attribute(c.node, "to", 0)); };
+  const InferFunction infer_like = [](InferContext& c) { infer_to(c, c.input(1).dtype); };
+  for (int version : {6, 9, 13}) add(r, "Cast", version, kOne, infer_cast, evaluate, {"to"});
+  for (int version : {19, 21, 23}) add(r, "Cast", version, kOne, infer_cast, evaluate, {"to", "saturate"});
+  add(r, "Cast", 24, kOne, infer_cast, evaluate, {"to", "saturate", "round_mode"});
+  add(r, "CastLike", 15, kTwo, infer_like, evaluate);
+  for (int version : {19, 21, 23}) add(r, "CastLike", version, kTwo, infer_like, evaluate, {"saturate"});
+  add(r, "CastLike", 24, kTwo, infer_like, evaluate, {"saturate", "round_mode"});
+  add(r, "BitCast", 26, kOne, infer_bit_cast, [](EvalContext& c, const std::vector<TypeInfo>& types) {
+    c.outputs[0] = c.input(0).bitcast(types[0].dtype);
+  }, {"to"});
+}
+
+// ----------------------------------------------------------------------------------------------- constants
+
+Tensor constant_of(const Node& node) {
+  if (const Tensor* value = node.get_tensor("value")) return *value;
+  if (const Tensor* value = node.get_tensor("sparse_value")) return *value;   // dense by the time it is an attribute
+  if (node.has("value_float")) return Tensor::scalar_f32(node.get_float("value_float", 0));
+  if (node.has("value_int")) return Tensor::scalar_i64(node.get_int("value_int", 0));
+  if (node.has("value_ints")) return Tensor::vector_i64(node.get_ints("value_ints"));
+  if (node.has("value_floats")) {
+    const std::vector<float> values = node.get_floats("value_floats");
+    return Tensor::of<float>(DType::kFloat, {static_cast<int64_t>(values.size())}, values);
+  }
+  if (node.has("value_string") || node.has("value_strings")) {
+    const bool scalar = node.has("value_string");
+    std::vector<std::string> values = scalar ? std::vector<std::string>{node.get_string("value_string", "")} : node.get_strings("value_strings");
+    Tensor out(DType::kString, scalar ? Shape{} : Shape{static_cast<int64_t>(values.size())});
+    out.mutable_strings() = std::move(values);
+    return out;
+  }
+  node.fail(ErrorCode::kInvalidModel, "none of the attributes value, value_float(s), value_int(s), value_string(s) is given");
+}
+
+Tensor filler(const Node& node) {
+  const Tensor* value = node.get_tensor("value");
+  if (value == nullptr) return Tensor::scalar_f32(0);
+  if (value->size() != 1) node.fail(ErrorCode::kInvalidModel, "attribute 'value' must hold one element, not shape " + to_string(value->shape()));
+  return *value;
+}
+
+void infer_constant_of_shape(InferContext& c) {
+  const DType dtype = filler(c.node).dtype();
+  require_type(c.node, c.input(0).dtype, kInt64Set, "shape");
+  require_rank(c.node, c.input(0), 1, "shape");
+  if (const auto dims = known_ints(c, 0)) {
+    for (int64_t d : *dims) if (d < 0) c.node.fail(ErrorCode::kInvalidModel, "negative dimension in shape " + to_string(*dims));
+    c.outputs[0] = TypeInfo::tensor(dtype, *dims);
+  } else {
+    const int64_t rank = known_length(c, 0);
+    c.outputs[0] = rank < 0 ? TypeInfo::unranked(dtype) : of_rank(dtype, rank);
+  }
+}
+
+void evaluate_constant_of_shape(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Tensor value = filler(c.node);
+  c.outputs[0] = gather_strided(value, types[0].shape, 0, std::vector<int64_t>(types[0].shape.size(), 0));
+}
+
+void infer_eye_like(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  require_rank(c.node, in, 2, "input");
+  const DType dtype = c.node.has("dtype") ? type_attribute(c.node, "dtype", 1) : in.dtype;
+  require_type(c.node, dtype, kNumeric | kBoolSet, "result");
+  c.outputs[0] = in.ranked ? without_constant(in, dtype) : of_rank(dtype, 2);
+}
+
+void evaluate_eye_like(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Shape& shape = types[0].shape;
+  Tensor out(types[0].dtype, shape);
+  const Tensor one = cast(c.node, Tensor::scalar_f32(1), types[0].dtype);
+  const int64_t k = c.node.get_int("k", 0);
+  visit_storage(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* y = mutable_elements<T>(out);
+    for (int64_t row = 0; row < shape[0]; ++row)
+      if (row + k >= 0 && row + k < shape[1]) y[row * shape[1] + row + k] = elements<T>(one)[0];
+  });
+  c.outputs[0] = std::move(out);
+}
+
+/// Number of elements of Range. Throws for a zero step.
+int64_t range_count(const Node& node, const Tensor& start, const Tensor& limit, const Tensor& delta) {
+  for (const Tensor* t : {&start, &limit, &delta})
+    if (t->size() != 1) node.fail(ErrorCode::kInvalidModel, "start, limit and delta must be scalars, not shape " + to_string(t->shape()));
+  if (delta.at_double(0) == 0) node.fail(ErrorCode::kInvalidArgument, "delta is 0");
+  if (is_floating(start.dtype())) {
+    const double count = std::ceil((limit.at_double(0) - start.at_double(0)) / delta.at_double(0));
+    if (std::isnan(count) || count > 1e12) node.fail(ErrorCode::kInvalidArgument, "the range has no finite number of elements");
+    return count > 0 ? static_cast<int64_t>(count) : 0;
+  }
+  const __int128 step = delta.at_int64(0), span = static_cast<__int128>(limit.at_int64(0)) - start.at_int64(0);
+  if ((span > 0) != (step > 0) || span == 0) return 0;
+  const __int128 count = (span + step - (step > 0 ? 1 : -1)) / step;
+  if (count > (__int128{1} << 40)) node.fail(ErrorCode::kDoesNotFit, "the range has too many elements");
+  return static_cast<int64_t>(count);
+}
+
+void infer_range(InferContext& c) {
+  require_type(c.node, c.input(0).dtype, kNumeric, "start");
+  require_same_type(c.node, c.input(0), c.input(1));
+  require_same_type(c.node, c.input(0), c.input(2));
+  int64_t count = -1;
+  if (c.input(0).constant && c.input(1).constant && c.input(2).constant)
+    count = range_count(c.node, *c.input(0).constant, *c.input(1).constant, *c.input(2).constant);
+  c.outputs[0] = TypeInfo::tensor(c.input(0).dtype, {count});
+}
+
+void evaluate_range(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Tensor start = widen(c.input(0)), delta = widen(c.input(2));
+  Tensor out(start.dtype(), types[0].shape);
+  if (!visit_arithmetic(start.dtype(), [&](auto tag) {
+        using T = typename decltype(tag)::type;
+        const T first = elements<T>(start)[0], step = elements<T>(delta)[0];
+        T* y = mutable_elements<T>(out);
+        for (int64_t i = 0; i < out.size(); ++i) y[i] = wrap_add<T>(first, wrap_mul<T>(static_cast<T>(i), step));
+      })) unsupported_type(c.node, start.dtype());
+  c.outputs[0] = narrow(std::move(out), types[0].dtype);
+}
+
+// ------------------------------------------------------------------------------------------- Shape and Size
+
+void infer_shape(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  if (!in.ranked) {
+    c.outputs[0] = TypeInfo::tensor(DType::kInt64, {-1});
+    return;
+  }
+  const int64_t rank = static_cast<int64_t>(in.shape.size());
+  const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+  const int64_t start = clamp(c.node.get_int("start", 0)), end = std::max(start, clamp(c.node.get_int("end", rank)));
+  const std::vector<int64_t> dims(in.shape.begin() + start, in.shape.begin() + end);
+  if (std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d >= 0; })) c.outputs[0] = TypeInfo::of(Tensor::vector_i64(dims));
+  else c.outputs[0] = TypeInfo::tensor(DType::kInt64, {end - start});
+}
+
+void infer_size(InferContext& c) {
+  const int64_t count = c.input(0).ranked ? product(c.input(0).shape) : -1;
+  c.outputs[0] = count >= 0 ? TypeInfo::of(Tensor::scalar_i64(count)) : TypeInfo::tensor(DType::kInt64, {});
+}
+
+}  // namespace
+
+void register_cast(Registry& r) {
+  register_casts(r);
+  const Kernel inferred = [](EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = *types[0].constant; };
+  const InferFunction infer_constant = [](InferContext& c) { c.outputs[0] = TypeInfo::of(constant_of(c.node)); };
+  for (int version : {1, 9}) add(r, "Constant", version, {0, 0}, infer_constant, inferred, {"value"});
+  add(r, "Constant", 11, {0, 0}, infer_constant, inferred, {"value", "sparse_value"});
+  for (int version : {12, 13, 19, 21, 23, 24})
+    add(r, "Constant", version, {0, 0}, infer_constant, inferred,
+        {"value", "sparse_value", "value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings"});
+  for (int version : {9, 20, 21, 23, 24}) add(r, "ConstantOfShape", version, kOne, infer_constant_of_shape, evaluate_constant_of_shape, {"value"});
+  for (int version : {9, 22}) add(r, "EyeLike", version, kOne, infer_eye_like, evaluate_eye_like, {"dtype", "k"});
+  add(r, "Range", 11, {3, 3}, infer_range, evaluate_range);
+  for (int version : {1, 13}) add(r, "Shape", version, kOne, infer_shape, inferred);
+  for (int version : {15, 19, 21, 23, 24}) add(r, "Shape", version, kOne, infer_shape, inferred, {"start", "end"});
+  for (int version : {1, 13, 19, 21, 23, 24}) add(r, "Size", version, kOne, infer_size, inferred);
+}
+
+}  // namespace tessera::ops
