@@ -73,6 +73,8 @@ Tensor tensor_from_python(const py::handle& object) {
   const std::string_view view = raw;
   TESSERA_INVARIANT(static_cast<int64_t>(view.size()) == tensor.bytes(), "numpy's byte count differs");
   if (!view.empty()) std::memcpy(tensor.mutable_data(), view.data(), view.size());
+  if (tensor.dtype() == DType::kInt4)   // numpy leaves the upper four bits open; a Tensor holds the sign there
+    for (int8_t& v : tensor.as_mutable<int8_t>()) v = static_cast<int8_t>((v & 7) - (v & 8));
   return tensor;
 }
 
