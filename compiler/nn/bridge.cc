@@ -379,6 +379,14 @@ mlir::Location fuse_locations(mlir::Operation* primary, llvm::ArrayRef<mlir::Ope
   return mlir::FusedLoc::get(primary->getContext(), locations);
 }
 
+mlir::Location location_for(mlir::Operation* node, llvm::ArrayRef<mlir::Value> results, llvm::ArrayRef<mlir::Operation*> others) {
+  std::vector<std::string> names;
+  for (mlir::Value result : results) names.push_back(result ? value_name(result) : std::string());
+  llvm::SmallVector<mlir::Location> locations{make_location(node->getContext(), node_name(node), names)};
+  for (mlir::Operation* other : others) locations.push_back(other->getLoc());
+  return mlir::FusedLoc::get(node->getContext(), locations);
+}
+
 namespace {
 
 void collect_names(mlir::Location location, std::vector<mlir::NameLoc>& names) {

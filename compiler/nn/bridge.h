@@ -85,6 +85,9 @@ mlir::Value create_none(mlir::OpBuilder& builder, mlir::Location location);
 mlir::Location make_location(mlir::MLIRContext* context, llvm::StringRef node_name, llvm::ArrayRef<std::string> output_names);
 /// Location of an operation that replaces several: it takes node name and output names of `primary`, the others follow.
 mlir::Location fuse_locations(mlir::Operation* primary, llvm::ArrayRef<mlir::Operation*> others);
+/// Location of a new operation that does the work of node `node` and whose results are, value for value, those named `results`
+/// (a null Value: a result that the model does not have); the names of `others` follow.
+mlir::Location location_for(mlir::Operation* node, llvm::ArrayRef<mlir::Value> results, llvm::ArrayRef<mlir::Operation*> others = {});
 /// ONNX name of the node (the first one of a fused location); "" if unknown.
 std::string node_name(mlir::Location location);
 std::string node_name(mlir::Operation* op);

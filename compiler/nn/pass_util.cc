@@ -23,7 +23,10 @@ class FunctionPass : public mlir::OperationPass<mlir::func::FuncOp> {
     if (func.isExternal()) return;
     mlir::LogicalResult result = mlir::failure();
     mlir::LogicalResult caught = guarded(func, [&] { result = body_(func); });
-    if (mlir::failed(caught) || mlir::failed(result)) signalPassFailure();
+    if (mlir::failed(caught) || mlir::failed(result)) return signalPassFailure();
+    // A value that replaced a result may be known more exactly.
+    llvm::SmallVector<mlir::Type> results(func.front().getTerminator()->getOperandTypes());
+    func.setType(mlir::FunctionType::get(&getContext(), func.front().getArgumentTypes(), results));
   }
   std::unique_ptr<mlir::Pass> clonePass() const override { return std::make_unique<FunctionPass>(*this); }
 
@@ -64,9 +67,30 @@ mlir::LogicalResult apply_rewrites(mlir::func::FuncOp func, const std::vector<Re
   return mlir::applyPatternsAndFoldGreedily(func, std::move(patterns), config);
 }
 
-NodeOp create_like(mlir::PatternRewriter& rewriter, NodeOp model, llvm::StringRef op_type, mlir::ValueRange operands,
-                   const std::map<std::string, ops::Attribute>& attributes) {
-  return create_op(rewriter, model.getLoc(), op_type, "", static_cast<int>(model.getVersion()), operands, attributes);
+bool same_static_shape(mlir::Value a, mlir::Value b) {
+  auto type_a = llvm::dyn_cast<mlir::RankedTensorType>(a.getType());
+  auto type_b = llvm::dyn_cast<mlir::RankedTensorType>(b.getType());
+  return type_a && type_b && type_a.hasStaticShape() && type_a.getShape() == type_b.getShape();
+}
+
+std::optional<std::vector<int64_t>> constant_ints(NodeOp op, unsigned input, const std::string& attribute) {
+  if (auto array = op.getOnnxAttributes().getAs<mlir::DenseI64ArrayAttr>(attribute)) {
+    return std::vector<int64_t>(array.asArrayRef().begin(), array.asArrayRef().end());
+  }
+  auto tensor = constant_value(input_or_null(op, input));
+  if (!tensor) return std::nullopt;
+  return tensor->to_int64s();
+}
+
+bool only_first_result_used(NodeOp op) {
+  return llvm::all_of(op->getResults().drop_front(), [](mlir::Value result) { return result.use_empty(); });
+}
+
+NodeOp replace_with(mlir::PatternRewriter& rewriter, NodeOp op, llvm::StringRef op_type, mlir::ValueRange operands,
+                    const std::map<std::string, ops::Attribute>& attributes) {
+  NodeOp replacement = create_op(rewriter, op.getLoc(), op_type, "", static_cast<int>(op.getVersion()), operands, attributes);
+  rewriter.replaceOp(op, replacement->getResults());
+  return replacement;
 }
 
 }  // namespace tessera::nn

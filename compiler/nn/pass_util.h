@@ -24,8 +24,14 @@ using Rewrite = std::function<bool(NodeOp, mlir::PatternRewriter&)>;
 /// Applies `rewrites` to the operations of `func`, bodies included, until none matches.
 mlir::LogicalResult apply_rewrites(mlir::func::FuncOp func, const std::vector<Rewrite>& rewrites);
 
-/// An nn.op with inferred result types at the rewriter's insertion point.
-NodeOp create_like(mlir::PatternRewriter& rewriter, NodeOp model, llvm::StringRef op_type, mlir::ValueRange operands,
-                   const std::map<std::string, ops::Attribute>& attributes);
+/// True if both are ranked, static and of one shape.
+bool same_static_shape(mlir::Value a, mlir::Value b);
+/// Integers of a constant value, or of attribute `attribute` where the operator has it (older opsets); nullopt if neither is known.
+std::optional<std::vector<int64_t>> constant_ints(NodeOp op, unsigned input, const std::string& attribute);
+/// True if every result but the first is unused.
+bool only_first_result_used(NodeOp op);
+/// Replaces `op` by an operator of ai.onnx under the same opset and location, with inferred types.
+NodeOp replace_with(mlir::PatternRewriter& rewriter, NodeOp op, llvm::StringRef op_type, mlir::ValueRange operands,
+                    const std::map<std::string, ops::Attribute>& attributes = {});
 
 }  // namespace tessera::nn

@@ -23,7 +23,8 @@ std::unique_ptr<mlir::Pass> create_simplify_pass();
 std::unique_ptr<mlir::Pass> create_fold_batch_norm_pass();
 /// nn-fold-padding: constant Pad into Conv, AveragePool and MaxPool where the result keeps every bit.
 std::unique_ptr<mlir::Pass> create_fold_padding_pass();
-/// nn-sink-transposes: transposes move down through element-wise operations until they meet and cancel.
+/// nn-sink-transposes: transposes move down through element-wise operations until they meet and cancel; those that only move unit
+/// dimensions become reshapes.
 std::unique_ptr<mlir::Pass> create_sink_transposes_pass();
 /// nn-fold-qdq: QuantizeLinear and DequantizeLinear around float operators become integer operators, as ONNX Runtime fuses them.
 std::unique_ptr<mlir::Pass> create_qdq_folding_pass();

@@ -221,7 +221,13 @@ class Assembler {
 
   program::NpuStep npu_step(Region::Result region) {
     const isa::MachineConfig& config = artifact_.config;
-    npu::Program compiled = npu::compile(region.graph, config, options_.npu);
+    npu::Options npu_options = options_.npu;
+    npu_options.schedules.assign(region.graph.operations.size(), "");
+    for (size_t i = 0; i < region.graph.operations.size(); ++i) {
+      const auto given = options_.schedules.find(region.graph.operations[i].name);
+      if (given != options_.schedules.end()) npu_options.schedules[i] = given->second;
+    }
+    npu::Program compiled = npu::compile(region.graph, config, npu_options);
     program::NpuProgram target;
     target.instructions = program::instruction_bytes(compiled.instructions);
     target.layer_of_instruction = compiled.layer_of_instruction;

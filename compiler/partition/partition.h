@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ class CpuCodegen {
 struct Options {
   npu::Options npu;
   bool use_npu = true;              // false: everything on the CPU
+  std::map<std::string, std::string> schedules;  // JSON by node name, overriding the generator's
   CpuCodegen* cpu = nullptr;        // nullptr: every CPU operation is a library kernel
   std::function<void(const std::string& what, int64_t done, int64_t total)> progress;
 };

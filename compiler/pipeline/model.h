@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// One imported model, from ONNX to what can run. Enters: an ONNX file or its bytes and the shapes of its inputs. Leaves: the interface
+// (ports), results of the reference interpreter, or the program container. MLIR stays behind this header.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isa/config.h"
+#include "isa/program/artifact.h"
+#include "ops/operator.h"
+
+namespace tessera::compiler {
+
+/// An input or an output of a model; -1 in `shape` is a dynamic dimension, named in `dim_names` where the model names it.
+struct Port {
+  std::string name;
+  program::ValueKind kind = program::ValueKind::kTensor;
+  ops::DType dtype = ops::DType::kUndefined;
+  bool ranked = false;
+  ops::Shape shape;
+  std::vector<std::string> dim_names;
+};
+
+struct ImportOptions {
+  std::map<std::string, ops::Shape> shapes;  // of inputs by name: fixes dynamic dimensions
+  std::map<std::string, int64_t> dims;       // of symbolic dimensions by name
+  std::string directory;                     // of external data when the model is given as bytes
+};
+
+/// Called with what is being done and how far it is.
+using Progress = std::function<void(const std::string& what, int64_t done, int64_t total)>;
+
+struct CompileOptions {
+  bool use_npu = true;                           // false: everything on the CPU
+  bool cpu_codegen = true;                       // false: CPU operators are library kernels
+  std::map<std::string, std::string> schedules;  // JSON by node name, overriding the generator's
+  Progress progress;
+};
+
+class Model {
+ public:
+  /// Errors: kIo, kInvalidModel, kUnsupported, kInvalidArgument (an override the model has no use for).
+  static Model from_file(const std::string& path, const ImportOptions& options = {});
+  static Model from_bytes(std::string_view bytes, const ImportOptions& options = {});
+  ~Model();
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+
+  const std::vector<Port>& inputs() const;
+  const std::vector<Port>& outputs() const;
+
+  /// Runs the graph passes once; what follows uses the result. Errors: kInvalidModel, kUnsupported with the node's name.
+  void optimise();
+  /// The reference interpreter on the optimised graph. `observer`, if given, sees every node's name, operator and results.
+  using Observer = std::function<void(const std::string& node, const std::string& op_type, const std::vector<std::string>& names,
+                                      const std::vector<ops::Value>& results)>;
+  std::vector<ops::Value> interpret(const std::vector<ops::Value>& inputs, const Observer& observer = {});
+  /// Errors: kUnsupported when an input has a dynamic dimension (the message says how to fix it), kDoesNotFit.
+  program::Artifact compile(const isa::MachineConfig& config, const CompileOptions& options = {});
+  /// The graph as text.
+  std::string print() const;
+
+ private:
+  struct State;
+  explicit Model(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// Parses "name=1,3,224,224" or "dimension=4" into `options`. Errors: kInvalidArgument.
+void parse_shape(std::string_view text, ImportOptions& options);
+
+}  // namespace tessera::compiler

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface over Session: exceptions become a status and a thread-local message.
+#include "tessera/tessera.h"
+
+#include <cstring>
+#include <new>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "tessera/session.h"
+
+struct tessera_session {
+  tessera::Session session;
+  std::vector<tessera::ops::Value> results;
+  std::string stats;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+tessera_status to_status(tessera::ErrorCode code) {
+  using tessera::ErrorCode;
+  switch (code) {
+    case ErrorCode::kInvalidArgument: return TESSERA_INVALID_ARGUMENT;
+    case ErrorCode::kInvalidModel: return TESSERA_INVALID_MODEL;
+    case ErrorCode::kUnsupported: return TESSERA_UNSUPPORTED;
+    case ErrorCode::kInvalidArtifact: return TESSERA_INVALID_ARTIFACT;
+    case ErrorCode::kInvalidProgram: return TESSERA_INVALID_PROGRAM;
+    case ErrorCode::kDoesNotFit: return TESSERA_DOES_NOT_FIT;
+    case ErrorCode::kDeviceFault: return TESSERA_DEVICE_FAULT;
+    case ErrorCode::kIo: return TESSERA_IO;
+    case ErrorCode::kInternal: return TESSERA_INTERNAL;
+  }
+  return TESSERA_INTERNAL;
+}
+
+template <typename F>
+tessera_status guarded(F&& body) {
+  try {
+    body();
+    return TESSERA_OK;
+  } catch (const tessera::Error& e) {
+    last_error = e.what();
+    return to_status(e.code());
+  } catch (const std::bad_alloc&) {
+    last_error = "the host has not enough memory";
+    return TESSERA_DOES_NOT_FIT;
+  } catch (const std::exception& e) {
+    last_error = e.what();
+    return TESSERA_INTERNAL;
+  }
+}
+
+void need(const void* pointer, const char* what) {
+  if (!pointer) throw tessera::Error(tessera::ErrorCode::kInvalidArgument, std::string(what) + " is NULL");
+}
+
+tessera_status port_at(const std::vector<tessera::Port>& ports, size_t index, tessera_port* port) {
+  return guarded([&] {
+    need(port, "port");
+    if (index >= ports.size()) throw tessera::Error(tessera::ErrorCode::kInvalidArgument, "port " + std::to_string(index) + " of " + std::to_string(ports.size()));
+    const tessera::Port& p = ports[index];
+    *port = {p.name.c_str(), static_cast<int32_t>(p.dtype), p.ranked ? p.shape.size() : SIZE_MAX, p.shape.data()};
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* tessera_last_error(void) { return last_error.c_str(); }
+const char* tessera_version(void) { return "0.1.0"; }
+
+tessera_status tessera_compile(const char* onnx_path, const char* config, const char* const* shapes, size_t shape_count, const char* artifact_path) {
+  return guarded([&] {
+    need(onnx_path, "onnx_path");
+    need(artifact_path, "artifact_path");
+    tessera::compiler::ImportOptions import;
+    for (size_t i = 0; i < shape_count; ++i) tessera::compiler::parse_shape(shapes[i], import);
+    auto model = tessera::compiler::Model::from_file(onnx_path, import);
+    tessera::program::save(model.compile(tessera::isa::find_config(config ? config : "npu256")), artifact_path);
+  });
+}
+
+tessera_status tessera_session_open(const char* path, const char* device, const char* config, tessera_session** session) {
+  return guarded([&] {
+    need(path, "path");
+    need(session, "session");
+    *session = nullptr;
+    tessera::SessionOptions options;
+    if (device) options.device = device;
+    if (config) options.config = config;
+    *session = new tessera_session{tessera::Session(path, std::move(options)), {}, {}};
+  });
+}
+
+void tessera_session_close(tessera_session* session) { delete session; }
+
+size_t tessera_input_count(const tessera_session* session) { return session ? session->session.inputs().size() : 0; }
+size_t tessera_output_count(const tessera_session* session) { return session ? session->session.outputs().size() : 0; }
+
+tessera_status tessera_input(const tessera_session* session, size_t index, tessera_port* port) {
+  if (!session) return guarded([&] { need(session, "session"); });
+  return port_at(session->session.inputs(), index, port);
+}
+tessera_status tessera_output(const tessera_session* session, size_t index, tessera_port* port) {
+  if (!session) return guarded([&] { need(session, "session"); });
+  return port_at(session->session.outputs(), index, port);
+}
+
+tessera_status tessera_run(tessera_session* session, const char* const* names, const tessera_tensor* inputs, size_t input_count, tessera_tensor* outputs) {
+  return guarded([&] {
+    using namespace tessera;
+    need(session, "session");
+    need(outputs, "outputs");
+    NamedValues feeds;
+    for (size_t i = 0; i < input_count; ++i) {
+      need(names ? names[i] : nullptr, "a name");
+      const tessera_tensor& in = inputs[i];
+      const auto dtype = static_cast<ops::DType>(in.dtype);
+      ops::Tensor tensor(dtype, ops::Shape(in.shape, in.shape + in.rank));
+      if (dtype == ops::DType::kString || static_cast<size_t>(tensor.bytes()) != in.bytes)
+        throw Error(ErrorCode::kInvalidArgument, "input '" + std::string(names[i]) + "': " + std::to_string(in.bytes) + " bytes given, " +
+                                                     std::string(ops::to_string(dtype)) + " " + ops::to_string(tensor.shape()) + " has " +
+                                                     std::to_string(tensor.bytes()));
+      if (in.bytes) std::memcpy(tensor.mutable_data(), in.data, in.bytes);
+      feeds.emplace_back(names[i], std::move(tensor));
+    }
+    session->results = session->session.run(feeds);
+    for (size_t i = 0; i < session->results.size(); ++i) {
+      const ops::Value& v = session->results[i];
+      if (v.kind != ops::Value::Kind::kTensor || v.tensor.dtype() == ops::DType::kString) {
+        outputs[i] = {0, 0, nullptr, nullptr, 0};
+        continue;
+      }
+      outputs[i] = {static_cast<int32_t>(v.tensor.dtype()), v.tensor.shape().size(), v.tensor.shape().data(), v.tensor.data(),
+                    static_cast<size_t>(v.tensor.bytes())};
+    }
+  });
+}
+
+tessera_status tessera_stats(tessera_session* session, const char** json) {
+  return guarded([&] {
+    need(session, "session");
+    need(json, "json");
+    session->stats = session->session.stats().dump();
+    *json = session->stats.c_str();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C interface from outside: the bundled digits network opens, runs and reports; failures are statuses with messages.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tessera/tessera.h"
+
+namespace {
+
+constexpr const char* kModel = "examples/digits/digits.onnx";
+
+TEST(CApi, RunsTheDigitsNetworkOnTheSimulatorAsOnTheReference) {
+  std::vector<float> image(64);
+  for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i % 17) / 16.0f;
+  std::vector<float> logits[2];
+  const char* devices[2] = {"reference", "fsim"};
+  for (int d = 0; d < 2; ++d) {
+    tessera_session* session = nullptr;
+    ASSERT_EQ(tessera_session_open(kModel, devices[d], "npu64", &session), TESSERA_OK) << tessera_last_error();
+    ASSERT_EQ(tessera_input_count(session), 1u);
+    tessera_port port;
+    ASSERT_EQ(tessera_input(session, 0, &port), TESSERA_OK);
+    EXPECT_STREQ(port.name, "image");
+    EXPECT_EQ(port.dtype, 1);
+    ASSERT_EQ(port.rank, 4u);
+    EXPECT_EQ(port.shape[0], -1);
+    const int64_t shape[4] = {1, 1, 8, 8};
+    const tessera_tensor input = {1, 4, shape, image.data(), image.size() * 4};
+    tessera_tensor output;
+    ASSERT_EQ(tessera_run(session, &port.name, &input, 1, &output), TESSERA_OK) << tessera_last_error();
+    ASSERT_EQ(output.bytes, 40u);
+    logits[d].resize(10);
+    std::memcpy(logits[d].data(), output.data, output.bytes);
+    const char* json = nullptr;
+    ASSERT_EQ(tessera_stats(session, &json), TESSERA_OK);
+    EXPECT_NE(std::string(json).find(devices[d]), std::string::npos);
+    tessera_session_close(session);
+  }
+  EXPECT_EQ(logits[0], logits[1]);
+}
+
+TEST(CApi, FailuresAreStatusesWithMessages) {
+  tessera_session* session = nullptr;
+  EXPECT_EQ(tessera_session_open("no/such/file.onnx", nullptr, nullptr, &session), TESSERA_IO);
+  EXPECT_EQ(session, nullptr);
+  EXPECT_NE(std::string(tessera_last_error()).find("no/such/file.onnx"), std::string::npos);
+  EXPECT_EQ(tessera_session_open(kModel, "abacus", nullptr, &session), TESSERA_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(tessera_last_error()).find("fsim"), std::string::npos);
+  ASSERT_EQ(tessera_session_open(kModel, nullptr, nullptr, &session), TESSERA_OK) << tessera_last_error();
+  const char* name = "image";
+  const int64_t shape[3] = {1, 8, 8};
+  std::vector<float> image(64);
+  const tessera_tensor input = {1, 3, shape, image.data(), 256};
+  tessera_tensor output;
+  EXPECT_EQ(tessera_run(session, &name, &input, 1, &output), TESSERA_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(tessera_last_error()).find("[1,8,8]"), std::string::npos) << tessera_last_error();
+  EXPECT_EQ(tessera_input(nullptr, 0, nullptr), TESSERA_INVALID_ARGUMENT);
+  tessera_session_close(session);
+}
+
+}  // namespace

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `tessera` command: compile, run, asm, disasm, info. Every error is one line on standard error that names the node or file, the
+// cause and the way out; the exit status is then 1 (2 for a wrong command line).
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <new>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "driver/registry.h"
+#include "isa/assembler.h"
+#include "isa/verify.h"
+#include "runtime/npy.h"
+#include "tessera/session.h"
+
+namespace {
+
+using namespace tessera;
+using nlohmann::json;
+
+struct Arguments {
+  std::string model, output, config, device = "fsim", stats, trace, layout_default, source;
+  std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
+  bool quiet = false, no_npu = false, no_codegen = false, check_races = false, as_json = false, print_ir = false;
+  int64_t poison = -1, random_seed = -1;
+  std::string base_address;
+};
+
+[[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
+
+compiler::Progress progress(const Arguments& a) {
+  if (a.quiet || !isatty(STDERR_FILENO)) return {};
+  return [](const std::string& what, int64_t done, int64_t total) {
+    std::fprintf(stderr, "\r\033[Ktessera: %s (%lld of %lld)%s", what.c_str(), static_cast<long long>(done), static_cast<long long>(total),
+                 done + 1 >= total ? "\r\033[K" : "");
+    std::fflush(stderr);
+  };
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  if (path.empty() || path == "-") {
+    std::cout << text;
+    return;
+  }
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) throw Error(ErrorCode::kIo, "cannot write '" + path + "'");
+}
+
+compiler::CompileOptions compile_options(const Arguments& a) {
+  compiler::CompileOptions options;
+  options.use_npu = !a.no_npu;
+  options.cpu_codegen = !a.no_codegen;
+  options.progress = progress(a);
+  for (const std::string& file : a.schedules) {
+    json all;
+    try {
+      all = json::parse(read_text(file));
+    } catch (const json::exception& e) {
+      refuse("schedule file '" + file + "' is not JSON: " + e.what());
+    }
+    if (!all.is_object()) refuse("schedule file '" + file + "': expected an object from node names to schedules");
+    for (const auto& [node, schedule] : all.items()) options.schedules[node] = schedule.dump();
+  }
+  return options;
+}
+
+compiler::ImportOptions import_options(const Arguments& a) {
+  compiler::ImportOptions options;
+  for (const std::string& text : a.shapes) compiler::parse_shape(text, options);
+  return options;
+}
+
+SessionOptions session_options(const Arguments& a) {
+  SessionOptions options;
+  options.device = a.device;
+  options.config = a.config;
+  options.import = import_options(a);
+  options.compile = compile_options(a);
+  options.check_races = a.check_races;
+  if (a.poison >= 0) options.poison = static_cast<uint64_t>(a.poison);
+  if (!a.base_address.empty()) {
+    size_t used = 0;
+    try {
+      options.heap_base = std::stoull(a.base_address, &used, 0);
+    } catch (const std::exception&) {
+    }
+    if (used != a.base_address.size()) refuse("--base-address takes a number, got '" + a.base_address + "'");
+  }
+  for (const std::string& text : a.device_options) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) refuse("--device-option takes NAME=VALUE, got '" + text + "'");
+    options.device_options[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return options;
+}
+
+/// NHWC (or N..C of any rank) to NCHW.
+ops::Tensor to_channels_first(const ops::Tensor& tensor, const std::string& name) {
+  if (tensor.rank() < 3) refuse("input '" + name + "': layout NHWC needs at least three dimensions, got " + ops::to_string(tensor.shape()));
+  const auto rank = static_cast<size_t>(tensor.rank());
+  ops::Shape shape = {tensor.shape()[0], tensor.shape()[rank - 1]};
+  shape.insert(shape.end(), tensor.shape().begin() + 1, tensor.shape().end() - 1);
+  ops::Tensor out(tensor.dtype(), shape);
+  const int64_t width = ops::element_bytes(tensor.dtype()), images = shape[0], channels = shape[1];
+  int64_t pixels = 1;
+  for (size_t i = 2; i < rank; ++i) pixels *= shape[i];
+  const std::byte* from = tensor.data();
+  std::byte* to = out.mutable_data();
+  for (int64_t n = 0; n < images; ++n)
+    for (int64_t p = 0; p < pixels; ++p)
+      for (int64_t c = 0; c < channels; ++c)
+        std::copy_n(from + ((n * pixels + p) * channels + c) * width, width, to + ((n * channels + c) * pixels + p) * width);
+  return out;
+}
+
+std::string port_list(const std::vector<Port>& ports) {
+  std::string text;
+  for (const Port& port : ports) text += (text.empty() ? "'" : ", '") + port.name + "'";
+  return text;
+}
+
+ops::Tensor random_tensor(const Port& port, uint64_t seed) {
+  ops::Shape shape = port.shape;
+  for (int64_t& dim : shape)
+    if (dim < 0) dim = 1;
+  ops::Tensor tensor(port.dtype, shape);
+  uint64_t state = seed * 0x9e3779b97f4a7c15ULL + 1;
+  const auto next = [&] {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return state;
+  };
+  const int64_t width = ops::element_bytes(port.dtype);
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    const uint64_t r = next() >> 20;
+    switch (port.dtype) {
+      case ops::DType::kFloat: tensor.as_mutable<float>()[static_cast<size_t>(i)] = static_cast<float>(r % 65536) / 32768.0f - 1.0f; break;
+      case ops::DType::kDouble: tensor.as_mutable<double>()[static_cast<size_t>(i)] = static_cast<double>(r % 65536) / 32768.0 - 1.0; break;
+      case ops::DType::kFloat16: tensor.as_mutable<uint16_t>()[static_cast<size_t>(i)] = ops::float_to_half(static_cast<float>(r % 65536) / 32768.0f - 1.0f); break;
+      case ops::DType::kBool: tensor.as_mutable<uint8_t>()[static_cast<size_t>(i)] = r & 1; break;
+      case ops::DType::kUint8: case ops::DType::kInt8: tensor.as_mutable<uint8_t>()[static_cast<size_t>(i)] = static_cast<uint8_t>(r); break;
+      case ops::DType::kInt32: tensor.as_mutable<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(r % 8); break;
+      case ops::DType::kInt64: tensor.as_mutable<int64_t>()[static_cast<size_t>(i)] = static_cast<int64_t>(r % 8); break;
+      default: refuse("input '" + port.name + "': --random-inputs has no values of type " + std::string(ops::to_string(port.dtype)) + "; give a file");
+    }
+  }
+  (void)width;
+  return tensor;
+}
+
+NamedValues read_feeds(const Arguments& a, const std::vector<Port>& ports) {
+  NamedValues feeds;
+  const auto add = [&](const std::string& name, ops::Tensor tensor) {
+    std::string layout = a.layout_default;
+    for (const std::string& text : a.layouts) {
+      const size_t equals = text.find('=');
+      if (equals == std::string::npos) layout = text;
+      else if (text.substr(0, equals) == name) layout = text.substr(equals + 1);
+    }
+    if (layout == "NHWC") tensor = to_channels_first(tensor, name);
+    else if (!layout.empty() && layout != "NCHW") refuse("--input-layout takes NCHW or NHWC, got '" + layout + "'");
+    feeds.emplace_back(name, std::move(tensor));
+  };
+  for (const std::string& text : a.inputs) {
+    std::string name, file = text;
+    const size_t equals = text.find('=');
+    if (equals != std::string::npos && std::any_of(ports.begin(), ports.end(), [&](const Port& p) { return p.name == text.substr(0, equals); })) {
+      name = text.substr(0, equals);
+      file = text.substr(equals + 1);
+    } else if (equals != std::string::npos && !std::ifstream(text)) {
+      refuse("the model has no input '" + text.substr(0, equals) + "'; it takes " + port_list(ports));
+    }
+    if (file.ends_with(".npz")) {
+      auto arrays = runtime::load_npz(file);
+      if (!name.empty() || (arrays.size() == 1 && ports.size() == 1)) {
+        const auto same = std::find_if(arrays.begin(), arrays.end(), [&](const auto& e) { return e.first == name; });
+        if (arrays.size() != 1 && same == arrays.end()) refuse("'" + file + "' holds several arrays and none is named '" + name + "'");
+        add(name.empty() ? ports[0].name : name, std::move(same == arrays.end() ? arrays[0].second : same->second));
+      } else {
+        size_t used = 0;
+        for (auto& [array, tensor] : arrays)
+          if (std::any_of(ports.begin(), ports.end(), [&, n = array](const Port& p) { return p.name == n; })) {
+            add(array, std::move(tensor));
+            ++used;
+          }
+        if (used == 0) refuse("'" + file + "' has no array named like an input; the model takes " + port_list(ports));
+      }
+    } else {
+      if (name.empty()) {
+        if (ports.size() != 1) refuse("the model has several inputs (" + port_list(ports) + "); give --input NAME=FILE for each");
+        name = ports[0].name;
+      }
+      add(name, runtime::load_npy(file));
+    }
+  }
+  if (a.random_seed >= 0) {
+    uint64_t seed = static_cast<uint64_t>(a.random_seed);
+    for (const Port& port : ports)
+      if (std::none_of(feeds.begin(), feeds.end(), [&](const auto& f) { return f.first == port.name; }))
+        feeds.emplace_back(port.name, random_tensor(port, ++seed));
+  }
+  return feeds;
+}
+
+int compile_command(const Arguments& a) {
+  const auto config = isa::find_config(a.config.empty() ? "npu256" : a.config);
+  compiler::ImportOptions import = import_options(a);
+  compiler::Model model = compiler::Model::from_file(a.model, import);
+  if (a.print_ir) {
+    model.optimise();
+    write_text(a.output, model.print());
+    return 0;
+  }
+  // A dynamic batch is 1 unless said otherwise; any other dynamic dimension must be given.
+  bool again = false;
+  for (const Port& port : model.inputs())
+    if (port.ranked && !port.shape.empty() && port.shape[0] < 0 && std::none_of(port.shape.begin() + 1, port.shape.end(), [](int64_t d) { return d < 0; })) {
+      ops::Shape shape = port.shape;
+      shape[0] = 1;
+      import.shapes[port.name] = shape;
+      again = true;
+      if (!a.quiet)
+        std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n", port.name.c_str(), ops::to_string(shape).c_str());
+    }
+  if (again) model = compiler::Model::from_file(a.model, import);
+  const program::Artifact artifact = model.compile(config, compile_options(a));
+  const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
+  program::save(artifact, output);
+  if (!a.quiet) {
+    const json info = describe_artifact(artifact);
+    std::printf("%s: %s, %lld instructions, %lld of %lld nodes on the NPU\n", output.c_str(), config.name.c_str(), info["instructions"].get<long long>(),
+                info["nodes_npu"].get<long long>(), info["nodes_npu"].get<long long>() + info["nodes_cpu"].get<long long>());
+  }
+  return 0;
+}
+
+int run_command(const Arguments& a) {
+  Session session(a.model, session_options(a));
+  const NamedValues feeds = read_feeds(a, session.inputs());
+  const auto results = session.run(feeds, a.outputs);
+  runtime::NamedTensors named;
+  std::vector<std::string> names = a.outputs;
+  if (names.empty())
+    for (const Port& port : session.outputs()) names.push_back(port.name);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].kind == ops::Value::Kind::kTensor) {
+      named.emplace_back(names[i], results[i].tensor);
+    } else if (results[i].kind == ops::Value::Kind::kSequence) {
+      for (size_t k = 0; k < results[i].sequence.size(); ++k) named.emplace_back(names[i] + "." + std::to_string(k), results[i].sequence[k].tensor);
+    }
+  }
+  if (!a.output.empty()) {
+    if (a.output.ends_with(".npy")) {
+      if (named.size() != 1) refuse("the model gives " + std::to_string(named.size()) + " tensors; write them to an .npz file or choose one with --outputs");
+      runtime::save_npy(a.output, named[0].second);
+    } else {
+      runtime::save_npz(a.output, named);
+    }
+  }
+  const json stats = session.stats();
+  if (!a.stats.empty()) write_text(a.stats, stats.dump(2) + "\n");
+  if (!a.trace.empty()) write_text(a.trace, session.trace().dump() + "\n");
+  if (!a.quiet) {
+    for (const auto& [name, tensor] : named)
+      std::printf("%s: %s %s\n", name.c_str(), std::string(ops::to_string(tensor.dtype())).c_str(), ops::to_string(tensor.shape()).c_str());
+    if (stats.contains("instructions"))
+      std::printf("%s on %s: %lld instructions, %lld MACs, %lld bytes read, %lld written%s\n", a.device.c_str(), stats["config"].get<std::string>().c_str(),
+                  stats["instructions"].get<long long>(), stats["macs"].get<long long>(), stats["dram_read_bytes"].get<long long>(),
+                  stats["dram_write_bytes"].get<long long>(),
+                  stats["cycles"].is_null() ? "" : (", " + std::to_string(stats["cycles"].get<long long>()) + " cycles").c_str());
+  }
+  return 0;
+}
+
+int asm_command(const Arguments& a) {
+  const auto program = isa::assemble(read_text(a.model), a.model);
+  isa::check_program(program, isa::find_config(a.config.empty() ? "npu256" : a.config));
+  std::string bytes;
+  for (const isa::Instruction& instruction : program) {
+    const isa::Word word = isa::encode(instruction);
+    bytes.append(reinterpret_cast<const char*>(word.data()), word.size());
+  }
+  write_text(a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".bin" : a.output, bytes);
+  return 0;
+}
+
+int disasm_command(const Arguments& a) {
+  const std::string bytes = read_text(a.model);
+  std::string text;
+  if (is_artifact(bytes) || a.model.ends_with(".tsr")) {
+    const program::Artifact artifact = program::load(a.model);
+    for (size_t p = 0; p < artifact.npu_programs.size(); ++p) {
+      const program::NpuProgram& npu = artifact.npu_programs[p];
+      std::vector<std::string> notes;
+      for (uint32_t layer : npu.layer_of_instruction)
+        notes.push_back(layer < npu.layers.size() ? npu.layers[layer].name + " (" + npu.layers[layer].op + ")" : "");
+      text += "# program " + std::to_string(p) + " for " + artifact.config.name + "\n" + isa::listing(program::instructions_of(npu), notes);
+    }
+  } else {
+    if (bytes.size() % 64 != 0) throw Error(ErrorCode::kInvalidProgram, "'" + a.model + "' is no artifact and no whole number of 64-byte instructions");
+    program::NpuProgram raw;
+    raw.instructions.assign(bytes.begin(), bytes.end());
+    text = isa::listing(program::instructions_of(raw));
+  }
+  write_text(a.output, text);
+  return 0;
+}
+
+int info_command(const Arguments& a) {
+  json info;
+  const std::string bytes = read_text(a.model);
+  if (is_artifact(bytes) || a.model.ends_with(".tsr")) {
+    info = describe_artifact(program::load(a.model));
+  } else {
+    compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
+    info = describe_artifact(model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a)));
+  }
+  if (a.as_json) {
+    std::cout << info.dump(2) << "\n";
+    return 0;
+  }
+  std::printf("configuration   %s\n", info["config"].get<std::string>().c_str());
+  for (const char* side : {"inputs", "outputs"})
+    for (const json& port : info.value(side, json::array()))
+      std::printf("%-15s %s: %s\n", side, port["name"].get<std::string>().c_str(), port["type"].get<std::string>().c_str());
+  std::printf("nodes           %lld on the NPU, %lld on the CPU (%.1f%% NPU)\n", info["nodes_npu"].get<long long>(), info["nodes_cpu"].get<long long>(),
+              100 * info["nodes_npu_share"].get<double>());
+  std::printf("MACs            %lld on the NPU, %lld on the CPU (%.1f%% NPU); %lld issued with padding\n", info["macs_npu"].get<long long>(),
+              info["macs_cpu"].get<long long>(), 100 * info["macs_npu_share"].get<double>(), info["issued_macs"].get<long long>());
+  std::printf("instructions    %lld in %lld programs\n", info["instructions"].get<long long>(), info["programs"].get<long long>());
+  std::printf("device memory   %lld bytes of constants, %lld of activations (%lld without reuse)\n", info["device_constant_bytes"].get<long long>(),
+              info["arena_bytes"].get<long long>(), info["arena_bytes_without_reuse"].get<long long>());
+  std::printf("CPU             %lld bytes of constants, %lld of code %s\n", info["constant_bytes"].get<long long>(), info["cpu_code_bytes"].get<long long>(),
+              info["cpu_triple"].get<std::string>().c_str());
+  for (const json& layer : info.value("layers", json::array()))
+    std::printf("  %-4s %-12lld %-40s %s\n", layer["placement"].get<std::string>().c_str(), layer["macs"].get<long long>(),
+                layer["op"].get<std::string>().c_str(), layer["name"].get<std::string>().c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Tessera: ONNX models on an open NPU", "tessera"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "tessera 0.1.0");
+  Arguments a;
+  const auto common = [&](CLI::App* command) {
+    command->add_option("--config", a.config, "configuration: npu64, npu256, npu256w, npu1024, or a .toml file");
+    command->add_flag("-q,--quiet", a.quiet, "print nothing but errors");
+  };
+  const auto compiling = [&](CLI::App* command) {
+    command->add_option("--shape", a.shapes, "NAME=D0,D1,...: shape of an input; DIMENSION=N: a symbolic dimension")->allow_extra_args(false);
+    command->add_option("--schedule", a.schedules, "JSON file from node names to schedules")->allow_extra_args(false);
+    command->add_flag("--no-npu", a.no_npu, "everything on the CPU");
+    command->add_flag("--no-cpu-codegen", a.no_codegen, "CPU operators as library kernels");
+  };
+
+  auto* compile = app.add_subcommand("compile", "compile an ONNX model to an artifact (.tsr)");
+  compile->add_option("model", a.model, "ONNX file")->required();
+  compile->add_option("-o,--output", a.output, "artifact to write");
+  compile->add_flag("--print-ir", a.print_ir, "print the graph after the passes instead");
+  common(compile);
+  compiling(compile);
+
+  auto* run = app.add_subcommand("run", "run a model (.onnx) or an artifact (.tsr)");
+  run->add_option("model", a.model, "ONNX file or artifact")->required();
+  std::string devices = "reference";
+  for (const auto& backend : driver::backends()) devices += ", " + backend.name;
+  run->add_option("--device", a.device, "where: " + devices);
+  run->add_option("--input", a.inputs, "FILE, or NAME=FILE where there are several inputs (.npy, .npz)")->allow_extra_args(false);
+  run->add_option("--input-layout", a.layouts, "NHWC, or NAME=NHWC: the file's layout where the model takes NCHW")->allow_extra_args(false);
+  run->add_option("--random-inputs", a.random_seed, "fill inputs without a file from this seed");
+  run->add_option("-o,--output", a.output, "results (.npz, or .npy for one)");
+  run->add_option("--outputs", a.outputs, "names of the results wanted")->delimiter(',');
+  run->add_option("--stats", a.stats, "statistics as JSON (- prints them)");
+  run->add_option("--trace", a.trace, "trace in the Chrome format, for Perfetto");
+  run->add_flag("--check-races", a.check_races, "report accesses that no chain of signals orders");
+  run->add_option("--poison", a.poison, "fill scratchpads and fresh device memory from this seed");
+  run->add_option("--base-address", a.base_address, "first address of device memory");
+  run->add_option("--device-option", a.device_options, "NAME=VALUE for the device")->allow_extra_args(false);
+  common(run);
+  compiling(run);
+
+  auto* assemble = app.add_subcommand("asm", "assemble instructions");
+  assemble->add_option("source", a.model, "assembly")->required();
+  assemble->add_option("-o,--output", a.output, "instructions to write, 64 bytes each");
+  common(assemble);
+
+  auto* disassemble = app.add_subcommand("disasm", "print the instructions of an artifact or of assembled instructions");
+  disassemble->add_option("file", a.model, "artifact (.tsr) or instructions (.bin)")->required();
+  disassemble->add_option("-o,--output", a.output, "file to write instead of standard output");
+
+  auto* info = app.add_subcommand("info", "what an artifact or a model consists of and where it runs");
+  info->add_option("model", a.model, "artifact or ONNX file")->required();
+  info->add_flag("--json", a.as_json, "as JSON");
+  common(info);
+  compiling(info);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int status = app.exit(e);
+    return status == 0 ? 0 : 2;
+  }
+  try {
+    if (*compile) return compile_command(a);
+    if (*run) return run_command(a);
+    if (*assemble) return asm_command(a);
+    if (*disassemble) return disasm_command(a);
+    return info_command(a);
+  } catch (const Error& e) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "tessera: error (%s): %s\n", std::string(to_string(e.code())).c_str(), e.what());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "tessera: error (does_not_fit): the host has not enough memory for this model\n");
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "tessera: error (internal): %s\n", e.what());
+  }
+  return 1;
+}

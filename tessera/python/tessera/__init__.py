@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tessera: compile ONNX models and run them on an open NPU.
+
+    import tessera
+    session = tessera.Session("model.onnx", device="fsim", config="npu256")
+    outputs = session.run(None, {"input": x})
+    session.stats().cycles
+
+Session has the shape of onnxruntime.InferenceSession: run, get_inputs, get_outputs. Errors are tessera.Error with a `code`
+("invalid_model", "invalid_argument", ...) and a message that names the node or input, the cause and what to do.
+"""
+import json
+
+import _tessera
+
+Error = _tessera.Error
+backends = _tessera.backends
+__version__ = "0.1.0"
+__all__ = ["Session", "NodeArg", "Stats", "Layer", "Error", "backends", "compile"]
+
+
+class NodeArg:
+    """Name, ONNX Runtime type string such as "tensor(float)", and shape of an input or output; names or None for dynamic dimensions."""
+
+    _TYPES = {"float32": "float", "float64": "double"}
+
+    def __init__(self, port):
+        self.name = port["name"]
+        self.shape = port["shape"]
+        element = self._TYPES.get(port["dtype"], port["dtype"])
+        self.type = f"tensor({element})" if port["kind"] == "tensor" else f"{port['kind']}(tensor({element}))"
+
+    def __repr__(self):
+        return f"NodeArg(name={self.name!r}, type={self.type!r}, shape={self.shape!r})"
+
+
+class Layer(dict):
+    """One row of the statistics; keys are also attributes."""
+
+    def __getattr__(self, key):
+        try:
+            return self[key]
+        except KeyError:
+            raise AttributeError(key) from None
+
+
+class Stats(Layer):
+    """Statistics of a run: cycles (None on devices without time), macs, utilization, roofline_cycles, dram_read_bytes,
+    dram_write_bytes, nodes_npu, nodes_cpu, instructions, layers."""
+
+    def __init__(self, values):
+        super().__init__(values)
+        if "layers" in self:
+            self["layers"] = [Layer(row) for row in self["layers"]]
+
+
+class Session:
+    """A model on a device.
+
+    model: path of an ONNX file or an artifact (.tsr), or the bytes of either.
+    device: "fsim" (functional simulator), "reference" (interpreter) or another of tessera.backends().
+    config: npu64, npu256, npu256w, npu1024 or a .toml file; default: the artifact's own, or npu256.
+    shapes: {input: shape} for dynamic dimensions; without it a model is compiled for the shapes that come and kept.
+    """
+
+    def __init__(self, model, device="fsim", config="", *, shapes=None, device_options=None, schedules=None, check_races=False,
+                 poison=None, base_address=None, use_npu=True, cpu_codegen=True):
+        self._session = _tessera.Session(
+            model, device, config, dict(shapes or {}), {k: str(v) for k, v in (device_options or {}).items()},
+            {k: v if isinstance(v, str) else json.dumps(v) for k, v in (schedules or {}).items()}, check_races, poison, base_address,
+            use_npu, cpu_codegen)
+
+    def run(self, output_names, input_feed, run_options=None):
+        """Results as a list of arrays, those named in output_names or all for None. run_options is accepted and not used."""
+        return self._session.run(list(output_names or []), dict(input_feed))
+
+    def get_inputs(self):
+        return [NodeArg(port) for port in self._session.inputs()]
+
+    def get_outputs(self):
+        return [NodeArg(port) for port in self._session.outputs()]
+
+    def stats(self):
+        """Statistics of the last run."""
+        return Stats(json.loads(self._session.stats_json()))
+
+    def trace(self):
+        """Chrome trace of the last run as a dict."""
+        return json.loads(self._session.trace_json())
+
+    def info(self):
+        """What the compiled artifact consists of and where it runs."""
+        return Layer(json.loads(self._session.info_json()))
+
+    def save(self, path):
+        """Writes the compiled artifact."""
+        self._session.save(str(path))
+
+
+def compile(model, output, config="npu256", *, shapes=None, **options):
+    """Compiles an ONNX model into the artifact `output` and returns its description."""
+    session = Session(model, "fsim", config, shapes=shapes, **options)
+    session.save(output)
+    return session.info()

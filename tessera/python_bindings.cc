@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Python module _tessera: Session over NumPy arrays. The package `tessera` (tessera/python) wraps it in the shape of
+// onnxruntime.InferenceSession.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "driver/registry.h"
+#include "ops/python_tensor.h"
+#include "tessera/session.h"
+
+namespace py = pybind11;
+using namespace tessera;
+
+namespace {
+
+py::dict to_python(const Port& port) {
+  py::dict out;
+  out["name"] = port.name;
+  out["dtype"] = std::string(ops::to_string(port.dtype));
+  out["kind"] = port.kind == program::ValueKind::kSequence ? "sequence" : port.kind == program::ValueKind::kOptional ? "optional" : "tensor";
+  if (!port.ranked) {
+    out["shape"] = py::none();
+    return out;
+  }
+  py::list shape;
+  for (size_t i = 0; i < port.shape.size(); ++i) {
+    if (port.shape[i] >= 0)
+      shape.append(port.shape[i]);
+    else if (i < port.dim_names.size() && !port.dim_names[i].empty())
+      shape.append(port.dim_names[i]);
+    else
+      shape.append(py::none());
+  }
+  out["shape"] = shape;
+  return out;
+}
+
+py::list to_python(const std::vector<Port>& ports) {
+  py::list out;
+  for (const Port& port : ports) out.append(to_python(port));
+  return out;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_tessera, m) {
+  static py::exception<Error> error(m, "Error", PyExc_RuntimeError);
+  py::register_exception_translator([](std::exception_ptr p) {
+    try {
+      if (p) std::rethrow_exception(p);
+    } catch (const Error& e) {
+      py::object instance = py::reinterpret_borrow<py::object>(error)(py::str(e.what()));
+      instance.attr("code") = std::string(to_string(e.code()));
+      PyErr_SetObject(error.ptr(), instance.ptr());
+    }
+  });
+
+  py::class_<Session>(m, "Session")
+      .def(py::init([](py::object model, const std::string& device, const std::string& config, const std::map<std::string, ops::Shape>& shapes,
+                       const std::map<std::string, std::string>& device_options, const std::map<std::string, std::string>& schedules, bool check_races,
+                       std::optional<uint64_t> poison, std::optional<uint64_t> base_address, bool use_npu, bool cpu_codegen) {
+             SessionOptions options;
+             options.device = device;
+             options.config = config;
+             options.import.shapes = shapes;
+             options.device_options = device_options;
+             options.compile.schedules = schedules;
+             options.compile.use_npu = use_npu;
+             options.compile.cpu_codegen = cpu_codegen;
+             options.check_races = check_races;
+             options.poison = poison;
+             options.heap_base = base_address;
+             if (py::isinstance<py::bytes>(model)) {
+               const auto bytes = model.cast<std::string>();
+               py::gil_scoped_release release;
+               return std::make_unique<Session>(Session::from_bytes(bytes, std::move(options)));
+             }
+             const auto path = py::module_::import("os").attr("fspath")(model).cast<std::string>();
+             py::gil_scoped_release release;
+             return std::make_unique<Session>(path, std::move(options));
+           }),
+           py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"), py::arg("schedules"),
+           py::arg("check_races"), py::arg("poison"), py::arg("base_address"), py::arg("use_npu"), py::arg("cpu_codegen"))
+      .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
+      .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
+      .def("run",
+           [](Session& s, const std::vector<std::string>& outputs, const py::dict& feeds) {
+             NamedValues values;
+             for (const auto& [name, value] : feeds) values.emplace_back(name.cast<std::string>(), ops::value_from_python(py::reinterpret_borrow<py::object>(value)));
+             std::vector<ops::Value> results;
+             {
+               py::gil_scoped_release release;
+               results = s.run(values, outputs);
+             }
+             py::list out;
+             for (const ops::Value& result : results) out.append(ops::value_to_python(result));
+             return out;
+           })
+      .def("stats_json", [](const Session& s) { return s.stats().dump(); })
+      .def("trace_json", [](const Session& s) { return s.trace().dump(); })
+      .def("info_json", [](Session& s) { return describe_artifact(s.artifact()).dump(); })
+      .def("save", [](Session& s, const std::string& path) { program::save(s.artifact(), path); });
+
+  m.def("backends", [] {
+    py::list names;
+    names.append("reference");
+    for (const auto& backend : driver::backends()) names.append(backend.name);
+    return names;
+  });
+}

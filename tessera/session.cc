@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executables are kept by the shapes they were compiled for; the device is opened once and shared by them.
+#include "tessera/session.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "driver/registry.h"
+#include "runtime/executor.h"
+
+namespace tessera {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr size_t kKeptExecutables = 8;
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::string known_names(const std::vector<Port>& ports) {
+  std::string text;
+  for (const Port& port : ports) text += (text.empty() ? "'" : ", '") + port.name + "'";
+  return text.empty() ? "none" : text;
+}
+
+program::ValueInfo to_info(const Port& port) {
+  program::ValueInfo info;
+  info.name = port.name;
+  info.kind = port.kind;
+  info.dtype = static_cast<program::DType>(port.dtype);
+  info.ranked = port.ranked;
+  info.shape = port.shape;
+  info.dim_names = port.dim_names;
+  return info;
+}
+
+Port to_port(const program::ValueInfo& info) {
+  Port port;
+  port.name = info.name;
+  port.kind = info.kind;
+  port.dtype = static_cast<ops::DType>(info.dtype);
+  port.ranked = info.ranked;
+  port.shape = info.shape;
+  port.dim_names = info.dim_names;
+  return port;
+}
+
+bool is_dynamic(const Port& port) {
+  return port.kind == program::ValueKind::kTensor && port.ranked && std::any_of(port.shape.begin(), port.shape.end(), [](int64_t d) { return d < 0; });
+}
+
+}  // namespace
+
+bool is_artifact(std::string_view bytes) { return bytes.substr(0, 4) == "TSR\x9a"; }
+
+struct Session::State {
+  SessionOptions options;
+  std::string path, bytes;  // of the ONNX model; `bytes` when it has no path
+  std::vector<Port> inputs, outputs;
+  isa::MachineConfig config;
+  std::shared_ptr<driver::Device> device;
+  std::shared_ptr<const program::Artifact> loaded;  // when opened from an artifact
+  struct Entry {
+    std::map<std::string, ops::Shape> shapes;
+    std::unique_ptr<compiler::Model> model;      // reference device
+    std::unique_ptr<runtime::Executor> executor;
+  };
+  std::vector<std::unique_ptr<Entry>> entries;  // most recently used last
+  const Entry* last = nullptr;
+  double last_seconds = 0;
+  std::mutex mutex;
+
+  bool reference() const { return options.device == "reference"; }
+
+  compiler::Model import(const std::map<std::string, ops::Shape>& shapes) const {
+    compiler::ImportOptions import = options.import;
+    for (const auto& [name, shape] : shapes) import.shapes[name] = shape;
+    return path.empty() ? compiler::Model::from_bytes(bytes, import) : compiler::Model::from_file(path, import);
+  }
+
+  void open_device() {
+    if (device || reference()) return;
+    driver::DeviceOptions to;
+    if (options.heap_base) to.heap_base = *options.heap_base;
+    to.poison_allocations = options.poison;
+    to.backend = options.device_options;
+    device = driver::open_device(options.device, config, to);
+  }
+
+  void open(std::string content, bool from_file) {
+    if (is_artifact(content) || (from_file && path.ends_with(".tsr"))) {
+      if (reference())
+        throw Error(ErrorCode::kInvalidArgument, "the reference device interprets ONNX models; an artifact runs on a machine, for example --device fsim");
+      loaded = std::make_shared<program::Artifact>(
+          program::parse(std::span(reinterpret_cast<const uint8_t*>(content.data()), content.size())));
+      config = options.config.empty() ? loaded->config : isa::find_config(options.config);
+      const program::Plan& plan = loaded->plans[0];
+      for (int64_t id : plan.inputs) inputs.push_back(to_port(loaded->values[static_cast<size_t>(id)]));
+      for (size_t i = 0; i < plan.outputs.size(); ++i) {
+        Port port = to_port(loaded->values[static_cast<size_t>(plan.outputs[i])]);
+        const auto name = loaded->metadata.find("output." + std::to_string(i));
+        if (name != loaded->metadata.end()) port.name = name->second;
+        outputs.push_back(std::move(port));
+      }
+      open_device();
+      return;
+    }
+    if (!from_file) bytes = std::move(content);
+    config = isa::find_config(options.config.empty() ? "npu256" : options.config);
+    open_device();  // a wrong device name fails before the model is read
+    auto model = std::make_unique<compiler::Model>(import({}));
+    inputs = model->inputs();
+    outputs = model->outputs();
+    if (std::none_of(inputs.begin(), inputs.end(), is_dynamic)) prepare({}, std::move(model));
+  }
+
+  Entry& prepare(const std::map<std::string, ops::Shape>& shapes, std::unique_ptr<compiler::Model> model) {
+    if (!model) model = std::make_unique<compiler::Model>(import(shapes));
+    auto entry = std::make_unique<Entry>();
+    entry->shapes = shapes;
+    if (reference()) {
+      model->optimise();
+      entry->model = std::move(model);
+    } else {
+      auto artifact = std::make_shared<program::Artifact>(model->compile(config, options.compile));
+      entry->executor = std::make_unique<runtime::Executor>(std::move(artifact), device);
+    }
+    if (entries.size() >= kKeptExecutables) {
+      if (last == entries.front().get()) last = nullptr;
+      entries.erase(entries.begin());
+    }
+    entries.push_back(std::move(entry));
+    return *entries.back();
+  }
+
+  Entry& find(const std::vector<ops::Value>& values) {
+    std::map<std::string, ops::Shape> shapes;
+    if (!loaded)
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (is_dynamic(inputs[i]) || (!inputs[i].ranked && values[i].kind == ops::Value::Kind::kTensor)) shapes[inputs[i].name] = values[i].tensor.shape();
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i]->shapes != shapes) continue;
+      std::rotate(entries.begin() + static_cast<int64_t>(i), entries.begin() + static_cast<int64_t>(i) + 1, entries.end());
+      return *entries.back();
+    }
+    if (loaded) {
+      auto entry = std::make_unique<Entry>();
+      entry->executor = std::make_unique<runtime::Executor>(loaded, device);
+      entries.push_back(std::move(entry));
+      return *entries.back();
+    }
+    return prepare(shapes, nullptr);
+  }
+};
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Session::Session(const std::string& path, SessionOptions options) : state_(std::make_unique<State>()) {
+  state_->options = std::move(options);
+  state_->path = path;
+  state_->open(read_file(path), true);
+}
+
+Session Session::from_bytes(std::string_view bytes, SessionOptions options) {
+  auto state = std::make_unique<State>();
+  state->options = std::move(options);
+  state->open(std::string(bytes), false);
+  return Session(std::move(state));
+}
+
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+const std::vector<Port>& Session::inputs() const { return state_->inputs; }
+const std::vector<Port>& Session::outputs() const { return state_->outputs; }
+
+std::vector<ops::Value> Session::run(const NamedValues& feeds, const std::vector<std::string>& names) {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  std::vector<ops::Value> values;
+  for (const Port& port : s.inputs) {
+    const auto found = std::find_if(feeds.begin(), feeds.end(), [&](const auto& feed) { return feed.first == port.name; });
+    if (found == feeds.end()) throw Error(ErrorCode::kInvalidArgument, "input '" + port.name + "' is missing; the model takes " + known_names(s.inputs));
+    runtime::check_input(to_info(port), found->second);
+    values.push_back(found->second);
+  }
+  for (const auto& feed : feeds)
+    if (std::none_of(s.inputs.begin(), s.inputs.end(), [&](const Port& port) { return port.name == feed.first; }))
+      throw Error(ErrorCode::kInvalidArgument, "the model has no input '" + feed.first + "'; it takes " + known_names(s.inputs));
+  std::vector<size_t> chosen;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(s.outputs.begin(), s.outputs.end(), [&](const Port& port) { return port.name == name; });
+    if (found == s.outputs.end()) throw Error(ErrorCode::kInvalidArgument, "the model has no output '" + name + "'; it gives " + known_names(s.outputs));
+    chosen.push_back(static_cast<size_t>(found - s.outputs.begin()));
+  }
+  State::Entry& entry = s.find(values);
+  std::vector<ops::Value> results;
+  if (entry.model) {
+    results = entry.model->interpret(values);
+  } else {
+    runtime::RunOptions run;
+    run.check_races = s.options.check_races;
+    run.poison = s.options.poison;
+    results = entry.executor->run(values, run);
+  }
+  s.last = &entry;
+  if (chosen.empty()) return results;
+  std::vector<ops::Value> out;
+  for (size_t i : chosen) out.push_back(results[i]);
+  return out;
+}
+
+const program::Artifact& Session::artifact() {
+  State& s = *state_;
+  if (s.reference()) throw Error(ErrorCode::kUnsupported, "the reference device interprets the model and has no artifact");
+  if (s.last) return s.last->executor->artifact();
+  if (s.loaded) return *s.loaded;
+  if (s.entries.empty()) throw Error(ErrorCode::kInvalidArgument, "the model has dynamic dimensions; give their sizes or run it once");
+  return s.entries.back()->executor->artifact();
+}
+
+namespace {
+
+uint64_t metadata_number(const program::Artifact& artifact, const std::string& key) {
+  const auto found = artifact.metadata.find(key);
+  return found == artifact.metadata.end() ? 0 : std::strtoull(found->second.c_str(), nullptr, 10);
+}
+
+std::string unit_name(isa::Unit unit) { return std::string(isa::to_string(unit)); }
+
+}  // namespace
+
+json Session::stats() const {
+  const State& s = *state_;
+  if (!s.last) throw Error(ErrorCode::kInvalidArgument, "statistics exist after a run");
+  json out;
+  out["device"] = s.options.device;
+  if (s.last->model) return out;
+  const runtime::Report& report = s.last->executor->report();
+  const program::Artifact& artifact = s.last->executor->artifact();
+  out["config"] = artifact.config.name;
+  out["nodes_npu"] = metadata_number(artifact, "nodes_npu");
+  out["nodes_cpu"] = metadata_number(artifact, "nodes_cpu");
+  const auto peak = static_cast<double>(artifact.config.peak_macs());
+  uint64_t cycles = 0, macs = 0, instructions = 0, read = 0, written = 0, bound = 0, issued = 0;
+  bool timed = !report.programs.empty();
+  json layers = json::array();
+  for (const runtime::ProgramReport& p : report.programs) {
+    const program::NpuProgram& npu = artifact.npu_programs[static_cast<size_t>(p.program)];
+    const driver::RunReport& run = p.device;
+    timed = timed && run.cycles.has_value();
+    cycles += run.cycles.value_or(0);
+    instructions += run.counters.instructions;
+    read += run.counters.bytes_read;
+    written += run.counters.bytes_written;
+    issued += run.counters.macs;
+    struct Sum {
+      uint64_t instructions = 0, macs = 0, read = 0, written = 0, begin = UINT64_MAX, end = 0;
+    };
+    std::vector<Sum> sums(npu.layers.size());
+    for (const driver::InstructionProfile& one : run.profile) {
+      if (one.pc >= npu.layer_of_instruction.size() || npu.layer_of_instruction[one.pc] >= sums.size()) continue;
+      Sum& sum = sums[npu.layer_of_instruction[one.pc]];
+      ++sum.instructions;
+      sum.macs += one.macs;
+      sum.read += one.bytes_read;
+      sum.written += one.bytes_written;
+      sum.begin = std::min(sum.begin, one.start_cycle);
+      sum.end = std::max(sum.end, one.end_cycle);
+    }
+    for (size_t i = 0; i < npu.layers.size(); ++i) {
+      const program::Layer& layer = npu.layers[i];
+      macs += layer.macs;
+      bound += layer.bound_cycles;
+      json row;
+      row["name"] = layer.name;
+      row["op"] = layer.op;
+      row["placement"] = "npu";
+      row["macs"] = layer.macs;
+      row["issued_macs"] = sums[i].macs;
+      row["instructions"] = sums[i].instructions;
+      row["dram_read_bytes"] = sums[i].read;
+      row["dram_write_bytes"] = sums[i].written;
+      row["bound_cycles"] = layer.bound_cycles;
+      row["predicted_cycles"] = layer.predicted_cycles;
+      row["utilization"] = nullptr;
+      row["cycles"] = nullptr;
+      if (run.cycles && sums[i].end > 0) {
+        const uint64_t span = sums[i].end - sums[i].begin;
+        row["cycles"] = span;
+        row["utilization"] = span ? static_cast<double>(layer.macs) / (static_cast<double>(span) * peak) : 0.0;
+      }
+      if (!layer.schedule_json.empty()) row["schedule"] = json::parse(layer.schedule_json, nullptr, false);
+      row["nodes"] = layer.nodes;
+      layers.push_back(std::move(row));
+    }
+  }
+  for (const runtime::CpuReport& c : report.cpu) {
+    json row;
+    const program::Layer* layer = c.layer >= 0 ? &artifact.cpu_layers[static_cast<size_t>(c.layer)] : nullptr;
+    row["name"] = layer ? layer->name : c.name;
+    row["op"] = layer ? layer->op : c.op;
+    row["placement"] = "cpu";
+    row["macs"] = layer ? layer->macs : 0;
+    row["cycles"] = nullptr;
+    row["utilization"] = nullptr;
+    row["seconds"] = c.seconds;
+    if (layer) row["nodes"] = layer->nodes;
+    layers.push_back(std::move(row));
+  }
+  out["cycles"] = timed ? json(cycles) : json(nullptr);
+  out["macs"] = macs;
+  out["issued_macs"] = issued;
+  out["macs_cpu"] = metadata_number(artifact, "macs_cpu");
+  out["utilization"] = timed && cycles ? json(static_cast<double>(macs) / (static_cast<double>(cycles) * peak)) : json(nullptr);
+  out["roofline_cycles"] = bound;
+  out["dram_read_bytes"] = read;
+  out["dram_write_bytes"] = written;
+  out["instructions"] = instructions;
+  out["seconds"] = report.seconds;
+  out["transfer_seconds"] = report.transfer_seconds;
+  out["layers"] = std::move(layers);
+  return out;
+}
+
+json Session::trace() const {
+  const State& s = *state_;
+  if (!s.last || !s.last->executor) throw Error(ErrorCode::kInvalidArgument, "a trace exists after a run on a machine");
+  const runtime::Report& report = s.last->executor->report();
+  const program::Artifact& artifact = s.last->executor->artifact();
+  json events = json::array();
+  double base = 0;
+  for (size_t u = 0; u < driver::kUnits; ++u)
+    events.push_back({{"ph", "M"}, {"pid", 0}, {"tid", u}, {"name", "thread_name"}, {"args", {{"name", unit_name(static_cast<isa::Unit>(u))}}}});
+  for (const runtime::ProgramReport& p : report.programs) {
+    const program::NpuProgram& npu = artifact.npu_programs[static_cast<size_t>(p.program)];
+    double end = base, order = 0;
+    for (const driver::InstructionProfile& one : p.device.profile) {
+      const bool timed = p.device.cycles.has_value();
+      const double start = base + (timed ? static_cast<double>(one.start_cycle) : order);
+      const double length = timed ? static_cast<double>(one.end_cycle - one.start_cycle) : 1.0;
+      order += 1;
+      end = std::max(end, start + length);
+      const uint32_t layer = one.pc < npu.layer_of_instruction.size() ? npu.layer_of_instruction[one.pc] : program::kNoLayer;
+      json event = {{"ph", "X"}, {"pid", 0}, {"tid", static_cast<int>(one.unit)}, {"ts", start}, {"dur", length},
+                    {"name", layer < npu.layers.size() ? npu.layers[layer].name : unit_name(one.unit)}};
+      event["args"] = {{"pc", one.pc}, {"macs", one.macs}, {"vectors", one.vectors}, {"bytes_read", one.bytes_read}, {"bytes_written", one.bytes_written}};
+      events.push_back(std::move(event));
+    }
+    base = end;
+  }
+  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}};
+}
+
+json describe_artifact(const program::Artifact& artifact) {
+  json out;
+  out["producer"] = artifact.producer;
+  out["config"] = artifact.config.name;
+  const program::Plan& plan = artifact.plans[0];
+  const auto port = [&](int64_t id, const std::string& name) {
+    const program::ValueInfo& info = artifact.values[static_cast<size_t>(id)];
+    return json{{"name", name.empty() ? info.name : name}, {"type", runtime::describe(info)}};
+  };
+  for (int64_t id : plan.inputs) out["inputs"].push_back(port(id, ""));
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    const auto name = artifact.metadata.find("output." + std::to_string(i));
+    out["outputs"].push_back(port(plan.outputs[i], name == artifact.metadata.end() ? "" : name->second));
+  }
+  // Counted from the instructions: each runs exactly once, so this is what is executed.
+  uint64_t instructions = 0, issued = 0, arena = 0, gemm_layers = 0;
+  for (const program::NpuProgram& npu : artifact.npu_programs) {
+    const auto decoded = program::instructions_of(npu);
+    instructions += decoded.size();
+    arena = std::max(arena, npu.arena_bytes);
+    std::vector<bool> computes(npu.layers.size(), false);
+    for (size_t i = 0; i < decoded.size(); ++i)
+      if (const auto* gemm = std::get_if<isa::Gemm>(&decoded[i])) {
+        uint64_t tiles = 1;
+        for (uint16_t extent : gemm->extent) tiles *= extent;
+        const isa::MachineConfig& c = artifact.config;
+        issued += tiles * (gemm->mode == isa::GemmMode::kDense ? static_cast<uint64_t>(c.peak_macs()) : static_cast<uint64_t>(c.batch * c.lanes()));
+        if (i < npu.layer_of_instruction.size() && npu.layer_of_instruction[i] < computes.size()) computes[npu.layer_of_instruction[i]] = true;
+      }
+    gemm_layers += static_cast<uint64_t>(std::count(computes.begin(), computes.end(), true));
+  }
+  const uint64_t on_npu = metadata_number(artifact, "nodes_npu"), on_cpu = metadata_number(artifact, "nodes_cpu");
+  const uint64_t macs_npu = metadata_number(artifact, "macs_npu"), macs_cpu = metadata_number(artifact, "macs_cpu");
+  const auto share = [](uint64_t a, uint64_t b) { return a + b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(a + b); };
+  out["nodes_npu"] = on_npu;
+  out["nodes_cpu"] = on_cpu;
+  out["nodes_npu_share"] = share(on_npu, on_cpu);
+  out["macs_npu"] = macs_npu;
+  out["macs_cpu"] = macs_cpu;
+  out["macs_npu_share"] = share(macs_npu, macs_cpu);
+  out["issued_macs"] = issued;
+  out["instructions"] = instructions;
+  out["programs"] = artifact.npu_programs.size();
+  out["layers_with_gemm"] = gemm_layers;
+  out["device_constant_bytes"] = artifact.device_constants.size();
+  out["arena_bytes"] = arena;
+  out["arena_bytes_without_reuse"] = metadata_number(artifact, "unshared_bytes");
+  out["constant_bytes"] = artifact.constant_blob.size();
+  out["cpu_code_bytes"] = artifact.cpu.object.size();
+  out["cpu_triple"] = artifact.cpu.triple;
+  for (const program::NpuProgram& npu : artifact.npu_programs)
+    for (const program::Layer& layer : npu.layers)
+      out["layers"].push_back({{"name", layer.name}, {"op", layer.op}, {"placement", "npu"}, {"macs", layer.macs}});
+  for (const program::Layer& layer : artifact.cpu_layers)
+    out["layers"].push_back({{"name", layer.name}, {"op", layer.op}, {"placement", "cpu"}, {"macs", layer.macs}});
+  return out;
+}
+
+}  // namespace tessera
