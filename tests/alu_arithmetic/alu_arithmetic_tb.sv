@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lanes of the ALU's arithmetic units side by side, behind one uniform port for the C++ harness: eight 32-bit operands and one 32-bit
+// result a lane; unit_i says which unit takes part, the others stay idle. Operands by unit (harness: units.h):
+//   0 int_to_fp32   value                               5 requantise  value, bias, scale, {high, low}, {convert, zero}
+//   1 fp32_mul      x, y                                6 second_op   x, y, rx, ry, f, {high, low}, {zx, zero},
+//   2 fp32_fma      x, y, z                                           {minimum, fused, operation, zy}
+//   3 fp32_add      x, y                                7 x * y + z with two roundings (mul, then add)
+//   4 round_clamp   value, {high, low}                  8 int_to_fp32 with Width = 17
+//
+// Registers gives every unit the low bits of one mask (unit 7 has none of them). Rounding and FlushSubnormals go to the units.
+module alu_arithmetic_tb #(
+  parameter int unsigned Lanes           = 16,
+  parameter logic [17:0] Registers       = 18'd0,
+  parameter int unsigned Rounding        = 0,
+  parameter int unsigned FlushSubnormals = 0
+) (
+  input  logic                 clk_i,
+  input  logic                 rst_ni,
+  input  logic                 enable_i,
+  input  logic [3:0]           unit_i,
+  input  logic                 valid_i,
+  input  logic [Lanes*256-1:0] operands_i,
+  output logic [Lanes-1:0]     valid_o,
+  output logic [Lanes*32-1:0]  results_o
+);
+
+  for (genvar lane = 0; lane < Lanes; lane++) begin : gen_lane
+    logic [31:0] a, b, c, d, e, f, g, h;
+    assign {h, g, f, e, d, c, b, a} = operands_i[lane*256+:256];
+
+    logic valid_0, valid_1, valid_2, valid_3, valid_4, valid_5, valid_6, valid_7, valid_8, product_valid, unused;
+    assign unused = &{1'b0, product_valid, h[31:20]};
+    logic [31:0] result_0, result_1, result_2, result_3, product_7, result_7, result_8;
+    logic signed [15:0] result_4;
+    logic signed [16:0] result_5, result_6;
+
+    tsr_int_to_fp32 #(.Registers(Registers[1:0]), .Rounding(Rounding)) u_int_to_fp32 (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd0), .value_i(a), .valid_o(valid_0), .result_o(result_0)
+    );
+    tsr_fp32_mul #(.Registers(Registers[2:0]), .Rounding(Rounding), .FlushSubnormals(FlushSubnormals)) u_mul (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd1), .x_i(a), .y_i(b), .valid_o(valid_1), .result_o(result_1)
+    );
+    tsr_fp32_fma #(.Registers(Registers[5:0]), .Rounding(Rounding), .FlushSubnormals(FlushSubnormals)) u_fma (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd2), .x_i(a), .y_i(b), .z_i(c),
+      .valid_o(valid_2), .result_o(result_2)
+    );
+    tsr_fp32_add #(.Registers(Registers[5:0]), .Rounding(Rounding), .FlushSubnormals(FlushSubnormals)) u_add (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd3), .x_i(a), .y_i(b), .valid_o(valid_3), .result_o(result_3)
+    );
+    tsr_fp32_round_clamp #(.Registers(Registers[1:0]), .Rounding(Rounding)) u_round_clamp (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd4), .value_i(a), .low_i(b[15:0]), .high_i(b[31:16]),
+      .valid_o(valid_4), .result_o(result_4)
+    );
+    tsr_requantise #(.Registers(Registers[8:0]), .Rounding(Rounding)) u_requantise (
+      .clk_i, .rst_ni, .enable_i, .convert_i(e[16]), .low_i(d[15:0]), .high_i(d[31:16]), .zero_i(e[15:0]),
+      .valid_i(valid_i && unit_i == 4'd5), .value_i(a), .bias_i(b), .scale_i(c), .valid_o(valid_5), .value_o(result_5)
+    );
+    tsr_second_op #(.Registers(Registers), .Rounding(Rounding)) u_second_op (
+      .clk_i, .rst_ni, .enable_i, .operation_i(h[17:16]), .fused_i(h[18]), .minimum_i(h[19]), .rx_i(c), .ry_i(d), .f_i(e),
+      .low_i(f[15:0]), .high_i(f[31:16]), .zero_i(g[15:0]), .zx_i(g[31:16]), .zy_i(h[15:0]),
+      .valid_i(valid_i && unit_i == 4'd6), .x_i(a[16:0]), .y_i(b[16:0]), .valid_o(valid_6), .value_o(result_6)
+    );
+    tsr_fp32_mul u_unfused_mul (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd7), .x_i(a), .y_i(b), .valid_o(product_valid), .result_o(product_7)
+    );
+    tsr_fp32_add u_unfused_add (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd7), .x_i(product_7), .y_i(c),
+      .valid_o(valid_7), .result_o(result_7)
+    );
+    tsr_int_to_fp32 #(.Width(17), .Registers(Registers[1:0]), .Rounding(Rounding)) u_int17_to_fp32 (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd8), .value_i(a[16:0]), .valid_o(valid_8), .result_o(result_8)
+    );
+
+    assign valid_o[lane] = valid_0 | valid_1 | valid_2 | valid_3 | valid_4 | valid_5 | valid_6 | valid_7 | valid_8;
+    always_comb begin
+      results_o[lane*32+:32] = 32'd0;
+      if (valid_0) results_o[lane*32+:32] = result_0;
+      if (valid_1) results_o[lane*32+:32] = result_1;
+      if (valid_2) results_o[lane*32+:32] = result_2;
+      if (valid_3) results_o[lane*32+:32] = result_3;
+      if (valid_4) results_o[lane*32+:32] = 32'(result_4);
+      if (valid_5) results_o[lane*32+:32] = 32'(result_5);
+      if (valid_6) results_o[lane*32+:32] = 32'(result_6);
+      if (valid_7) results_o[lane*32+:32] = result_7;
+      if (valid_8) results_o[lane*32+:32] = result_8;
+    end
+  end
+
+endmodule
