@@ -17,6 +17,9 @@ namespace {
 
 constexpr size_t kChunk = 16;  // lanes that go through the stages together
 
+// A loop over lanes. Not unrolled, because the compiler vectorises loops and not what it has unrolled before.
+#define TESSERA_FOR_LANES(l, n) _Pragma("GCC unroll 1") for (size_t l = 0; l < (n); ++l)
+
 /// The PARAM entry named by constant_addr.
 struct SecondConstants {
   float rx = 0;
@@ -79,10 +82,10 @@ TESSERA_ALWAYS_INLINE void read_lanes(int32_t* v, const Job& job, int32_t entry,
     std::memcpy(v, job.src + 4 * first, 4 * n);
   } else if (job.alu.src_unsigned) {
     const uint8_t* p = job.src + first;
-    for (size_t l = 0; l < n; ++l) v[l] = p[l];
+    TESSERA_FOR_LANES(l, n) v[l] = p[l];
   } else {
     const auto* p = reinterpret_cast<const int8_t*>(job.src + first);
-    for (size_t l = 0; l < n; ++l) v[l] = p[l];
+    TESSERA_FOR_LANES(l, n) v[l] = p[l];
   }
 }
 
@@ -92,14 +95,14 @@ TESSERA_ALWAYS_INLINE void reduce_lanes(int32_t* v, const Job& job, int32_t entr
     uint32_t sum[kChunk] = {};
     for_each_iteration(job.inner, {entry}, [&](const std::array<int32_t, 1>& at) __attribute__((always_inline)) {
       read_lanes(next, job, at[0], lane, n);
-      for (size_t l = 0; l < n; ++l) sum[l] += static_cast<uint32_t>(next[l]);
+      TESSERA_FOR_LANES(l, n) sum[l] += static_cast<uint32_t>(next[l]);
     });
-    for (size_t l = 0; l < n; ++l) v[l] = static_cast<int32_t>(sum[l]);
+    TESSERA_FOR_LANES(l, n) v[l] = static_cast<int32_t>(sum[l]);
   } else {
-    for (size_t l = 0; l < n; ++l) v[l] = INT32_MIN;
+    TESSERA_FOR_LANES(l, n) v[l] = INT32_MIN;
     for_each_iteration(job.inner, {entry}, [&](const std::array<int32_t, 1>& at) __attribute__((always_inline)) {
       read_lanes(next, job, at[0], lane, n);
-      for (size_t l = 0; l < n; ++l) v[l] = v[l] > next[l] ? v[l] : next[l];
+      TESSERA_FOR_LANES(l, n) v[l] = v[l] > next[l] ? v[l] : next[l];
     });
   }
 }
@@ -113,7 +116,7 @@ TESSERA_ALWAYS_INLINE void convert_lanes(int32_t* v, const Job& job, int32_t ent
   const auto low = static_cast<float>(job.alu.low);
   const auto high = static_cast<float>(job.alu.high);
   const int32_t zero = job.alu.out_zero;
-  for (size_t l = 0; l < n; ++l) {
+  TESSERA_FOR_LANES(l, n) {
     const auto sum = static_cast<int32_t>(static_cast<uint32_t>(v[l]) + static_cast<uint32_t>(bias[l]));
     v[l] = round_half_even(clamp(static_cast<float>(sum) * scale[l], low, high)) + zero;
   }
@@ -123,7 +126,7 @@ TESSERA_ALWAYS_INLINE void clamp_lanes(int32_t* v, const Job& job, size_t n) {
   const int32_t low = job.alu.low;
   const int32_t high = job.alu.high;
   const int32_t zero = job.alu.out_zero;
-  for (size_t l = 0; l < n; ++l) {
+  TESSERA_FOR_LANES(l, n) {
     const int32_t at_least = v[l] > low ? v[l] : low;
     v[l] = (at_least < high ? at_least : high) + zero;
   }
@@ -133,9 +136,9 @@ TESSERA_ALWAYS_INLINE void second_lanes(int32_t* v, const Job& job, int32_t entr
   const uint8_t* bytes = job.second + static_cast<size_t>(entry) * job.batch * job.block_out + lane;
   int32_t q[kChunk];
   if (job.alu.second_unsigned) {
-    for (size_t l = 0; l < n; ++l) q[l] = bytes[l];
+    TESSERA_FOR_LANES(l, n) q[l] = bytes[l];
   } else {
-    for (size_t l = 0; l < n; ++l) q[l] = static_cast<int8_t>(bytes[l]);
+    TESSERA_FOR_LANES(l, n) q[l] = static_cast<int8_t>(bytes[l]);
   }
   const SecondConstants& c = job.constants;
   const int32_t* x = job.alu.second_swap ? q : v;
@@ -144,30 +147,30 @@ TESSERA_ALWAYS_INLINE void second_lanes(int32_t* v, const Job& job, int32_t entr
   switch (job.alu.second_op) {
     case isa::SecondOp::kNone: return;
     case isa::SecondOp::kAdd:
-      for (size_t l = 0; l < n; ++l) {
+      TESSERA_FOR_LANES(l, n) {
         g[l] = __builtin_fmaf(static_cast<float>(x[l]), c.rx, __builtin_fmaf(static_cast<float>(y[l]), c.ry, c.f));
       }
       break;
     case isa::SecondOp::kMul:
       if (c.fused()) {
-        for (size_t l = 0; l < n; ++l) {
+        TESSERA_FOR_LANES(l, n) {
           g[l] = __builtin_fmaf(static_cast<float>((x[l] - c.zx) * (y[l] - c.zy)), c.rx, c.f);
         }
       } else {
-        for (size_t l = 0; l < n; ++l) g[l] = static_cast<float>((x[l] - c.zx) * (y[l] - c.zy)) * c.rx + c.f;
+        TESSERA_FOR_LANES(l, n) g[l] = static_cast<float>((x[l] - c.zx) * (y[l] - c.zy)) * c.rx + c.f;
       }
       break;
     case isa::SecondOp::kMax:
       if (c.minimum()) {
-        for (size_t l = 0; l < n; ++l) g[l] = static_cast<float>(x[l] < y[l] ? x[l] : y[l]);
+        TESSERA_FOR_LANES(l, n) g[l] = static_cast<float>(x[l] < y[l] ? x[l] : y[l]);
       } else {
-        for (size_t l = 0; l < n; ++l) g[l] = static_cast<float>(x[l] > y[l] ? x[l] : y[l]);
+        TESSERA_FOR_LANES(l, n) g[l] = static_cast<float>(x[l] > y[l] ? x[l] : y[l]);
       }
       break;
   }
   const auto low = static_cast<float>(c.low);
   const auto high = static_cast<float>(c.high);
-  for (size_t l = 0; l < n; ++l) {
+  TESSERA_FOR_LANES(l, n) {
     // Bounds come from memory, so that low may exceed high: a NaN becomes low also then.
     const float clamped = clamp(g[l], low, high);
     v[l] = round_half_even(g[l] != g[l] ? low : clamped) + c.zero;
@@ -203,7 +206,7 @@ TESSERA_ALWAYS_INLINE void run_lanes(const Job& job, const std::array<int32_t, 4
     std::memcpy(job.dst + 4 * first, v, 4 * n);
   } else {
     uint8_t* to = job.dst + first;
-    for (size_t l = 0; l < n; ++l) to[l] = static_cast<uint8_t>(v[l]);
+    TESSERA_FOR_LANES(l, n) to[l] = static_cast<uint8_t>(v[l]);
   }
 }
 

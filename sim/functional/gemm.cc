@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "isa/verify.h"
+#include "sim/functional/aligned.h"
 #include "sim/functional/gemm_kernels.h"
 #include "sim/functional/nest.h"
 
@@ -66,17 +67,17 @@ struct GemmUnit::State {
 
   // Layout of a packed WGT entry: [lane group][broadcast group][lane][element].
   size_t panel_lanes = 0, lane_groups = 0, group_elements = 0, broadcast_groups = 0, panel_bytes = 0, entry_bytes = 0;
-  std::vector<uint8_t> panels;
-  std::vector<int32_t> panel_sums;  // [entry][lane group][lane]: sum of W over BLOCK_IN
+  AlignedVector<uint8_t> panels;
+  AlignedVector<int32_t> panel_sums;  // [entry][lane group][lane]: sum of W over BLOCK_IN
   std::vector<Packed> packed;
 
   // Reused from call to call.
-  std::vector<uint8_t> stored_inp;  // X of the INP range an instruction touches
+  AlignedVector<uint8_t> stored_inp;  // X of the INP range an instruction touches
   std::vector<int32_t> inp_sums;    // [entry in range][row]: sum of X over BLOCK_IN
-  std::vector<int16_t> wide_inp;    // depthwise: x - zx
+  AlignedVector<uint32_t> inp_pairs;  // depthwise: x - zx of an entry and of the next tap's
   std::vector<uint32_t> row_x, row_acc, step_x, step_w;
   std::vector<int32_t> row_correction, step_wgt, row_inp, step_inp, tap_step;
-  std::vector<int16_t> tap_weights;
+  AlignedVector<uint32_t> tap_weights;
   std::vector<uint64_t> seen;
 
   void pack(size_t entry, bool is_unsigned);
@@ -312,59 +313,97 @@ bool GemmUnit::State::run_depthwise(const isa::Gemm& g) {
   const auto taps = static_cast<size_t>(tap_nest.iterations());
   if (groups > kMaxSteps / taps) return false;
 
+  // Two taps that follow each other in loop 5 are one step: pairs[e] holds entries e and e + the stride of loop 5. An odd last
+  // tap has a zero weight beside it.
+  const size_t tap_columns = g.extent[isa::kLoops - 1];
+  const size_t column_pairs = (tap_columns + 1) / 2;
+  const size_t tap_rows = taps / tap_columns;
+  const int64_t second = tap_columns > 1 ? g.inp_stride[isa::kLoops - 1] : 0;
   const isa::AddressRange inp_range = isa::scratchpad_ranges(g, config).front();
   const auto first_inp = static_cast<size_t>(inp_range.lowest);
-  const size_t inp_values = (static_cast<size_t>(inp_range.highest - inp_range.lowest) + 1) * batch * block_in;
-  const uint8_t* inp = scratchpads.bytes(isa::Space::kInp).data() + first_inp * batch * block_in;
-  wide_inp.resize(inp_values);
-  if (g.inp_unsigned) {
-    for (size_t k = 0; k < inp_values; ++k) wide_inp[k] = static_cast<int16_t>(inp[k] - g.inp_zero);
+  const auto inp_count = static_cast<size_t>(inp_range.highest - inp_range.lowest) + 1;
+  const size_t entry_values = batch * block_in;
+  const uint8_t* inp = scratchpads.bytes(isa::Space::kInp).data() + first_inp * entry_values;
+  inp_pairs.resize(inp_count * entry_values + 16);  // kernels may read a vector past the last lane
+  const auto pairs = [&](size_t from, size_t end, int64_t distance) {  // entries relative to first_inp
+    if (from >= end) return;
+    const uint8_t* x = inp + from * entry_values;
+    make_pairs(kernels, {x, x + distance * static_cast<int64_t>(entry_values), g.inp_unsigned, g.inp_zero,
+                         (end - from) * entry_values, inp_pairs.data() + from * entry_values});
+  };
+  // Entries whose partner lies outside the range are never the first of a pair; their partner's weight is 0.
+  const auto reach = std::min(static_cast<size_t>(second < 0 ? -second : second), inp_count);
+  if (second >= 0) {
+    pairs(0, inp_count - reach, second);
+    pairs(inp_count - reach, inp_count, 0);
   } else {
-    for (size_t k = 0; k < inp_values; ++k) wide_inp[k] = static_cast<int16_t>(static_cast<int8_t>(inp[k]) - g.inp_zero);
+    pairs(0, reach, 0);
+    pairs(reach, inp_count, second);
   }
+
   const auto lanes = static_cast<size_t>(config.lanes());
   const size_t lane_out = block_out > block_in ? g.lane * lanes : 0;
   const size_t lane_in = block_in > block_out ? g.lane * lanes : 0;
-  const size_t steps = static_cast<size_t>(groups) * taps;
-  const auto inp_entry = static_cast<int32_t>(batch * block_in);
+  const size_t steps = static_cast<size_t>(groups) * tap_rows * column_pairs;
+  const auto inp_entry = static_cast<int32_t>(entry_values);
   tap_step.clear();
   step_wgt.clear();
   for_each_iteration(group_nest, {0, 0}, [&](const std::array<int32_t, 2>& group) {
     step_wgt.push_back(group[1]);
-    for_each_iteration(tap_nest, {group[0]}, [&](const std::array<int32_t, 1>& tap) {
-      tap_step.push_back(tap[0] * inp_entry);
+    size_t tap = 0;
+    for_each_iteration(tap_nest, {group[0]}, [&](const std::array<int32_t, 1>& at) {
+      if (tap++ % tap_columns % 2 == 0) tap_step.push_back(at[0] * inp_entry);
     });
   });
-  tap_weights.resize(steps * lanes);
+  tap_weights.resize(steps * lanes + 16);
   int32_t weights_valid_for = INT32_MIN;
   const uint8_t* wgt = scratchpads.bytes(isa::Space::kWgt).data();
-  uint8_t* acc = scratchpads.bytes(isa::Space::kAcc).data();
+  const auto weight = [&](uint8_t byte) {
+    return (g.wgt_unsigned ? int32_t{byte} : int32_t{static_cast<int8_t>(byte)}) - g.wgt_zero;
+  };
   DepthwiseCall call;
+  call.x = inp_pairs.data();
   call.step_x = tap_step.data();
   call.w = tap_weights.data();
   call.steps = steps;
-  call.lanes = static_cast<int>(lanes);
+  call.lanes = lanes;
+  call.acc = scratchpads.bytes(isa::Space::kAcc).data();
   call.accumulate = g.accumulate;
+  const size_t most_rows = static_cast<size_t>(std::min(outer_nest.iterations(), kMaxRowsListed)) * batch;
+  row_inp.resize(most_rows);
+  row_acc.resize(most_rows);
+  size_t rows = 0;
+  const auto flush = [&] {  // runs the rows listed since the weights changed
+    call.rows = rows;
+    call.row_x = row_inp.data();
+    call.row_acc = row_acc.data();
+    depthwise(call);
+    rows = 0;
+  };
   for_each_iteration(outer_nest, {g.inp_addr, g.wgt_addr, g.acc_addr}, [&](const std::array<int32_t, 3>& at) {
-    if (at[1] != weights_valid_for) {
+    if (at[1] != weights_valid_for || rows == most_rows) {
+      flush();
       weights_valid_for = at[1];
-      for (size_t group = 0; group < step_wgt.size(); ++group) {
-        const uint8_t* entry = wgt + (static_cast<size_t>(at[1] + step_wgt[group]) * block_out + lane_out) * block_in;
-        for (size_t tap = 0; tap < taps; ++tap) {
-          int16_t* to = tap_weights.data() + (group * taps + tap) * lanes;
-          for (size_t c = 0; c < lanes; ++c) {
-            const uint8_t byte = entry[c * block_in + tap];
-            to[c] = static_cast<int16_t>((g.wgt_unsigned ? int{byte} : int{static_cast<int8_t>(byte)}) - g.wgt_zero);
+      uint32_t* to = tap_weights.data();
+      for (const int32_t group : step_wgt) {
+        const uint8_t* entry = wgt + (static_cast<size_t>(at[1] + group) * block_out + lane_out) * block_in;
+        for (size_t row = 0; row < tap_rows; ++row) {
+          for (size_t column = 0; column < tap_columns; column += 2, to += lanes) {
+            const uint8_t* tap = entry + row * tap_columns + column;
+            const bool two = column + 1 < tap_columns;
+            for (size_t c = 0; c < lanes; ++c) {
+              to[c] = make_pair(weight(tap[c * block_in]), two ? weight(tap[c * block_in + 1]) : 0);
+            }
           }
         }
       }
     }
-    for (size_t b = 0; b < batch; ++b) {
-      call.x = wide_inp.data() + (static_cast<size_t>(at[0]) - first_inp) * batch * block_in + b * block_in + lane_in;
-      call.acc = acc + ((static_cast<size_t>(at[2]) * batch + b) * block_out + lane_out) * 4;
-      depthwise(call);
+    for (size_t b = 0; b < batch; ++b, ++rows) {
+      row_inp[rows] = (at[0] - static_cast<int32_t>(first_inp)) * inp_entry + static_cast<int32_t>(b * block_in + lane_in);
+      row_acc[rows] = static_cast<uint32_t>(((static_cast<size_t>(at[2]) * batch + b) * block_out + lane_out) * 4);
     }
   });
+  flush();
   return true;
 }
 

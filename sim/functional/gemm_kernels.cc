@@ -193,36 +193,98 @@ struct Avx2Ymm {
 
 #endif  // __x86_64__
 
-/// Lanes in chunks of a constant size, so that the loops vectorise.
-template <int Lanes>
-TESSERA_ALWAYS_INLINE void depthwise_chunk(const DepthwiseCall& c, int first) {
-  int32_t sum[Lanes] = {};
-  for (size_t t = 0; t < c.steps; ++t) {
-    const int16_t* x = c.x + c.step_x[t] + first;
-    const int16_t* w = c.w + t * static_cast<size_t>(c.lanes) + first;
-    for (int l = 0; l < Lanes; ++l) sum[l] += int32_t{x[l]} * int32_t{w[l]};
+void depthwise_baseline(const DepthwiseCall& c) {
+  for (size_t r = 0; r < c.rows; ++r) {
+    for (size_t l = 0; l < c.lanes; ++l) {
+      uint32_t sum = 0;
+      uint8_t* to = c.acc + c.row_acc[r] + 4 * l;
+      if (c.accumulate) std::memcpy(&sum, to, 4);
+      const uint32_t* x = c.x + c.row_x[r] + l;
+      for (size_t t = 0; t < c.steps; ++t) {
+        const uint32_t x_pair = x[c.step_x[t]];
+        const uint32_t w_pair = c.w[t * c.lanes + l];
+        sum += static_cast<uint32_t>(int32_t{static_cast<int16_t>(x_pair)} * static_cast<int16_t>(w_pair) +
+                                     int32_t{static_cast<int16_t>(x_pair >> 16)} * static_cast<int16_t>(w_pair >> 16));
+      }
+      std::memcpy(to, &sum, 4);
+    }
   }
-  uint32_t value[Lanes] = {};
-  uint8_t* to = c.acc + 4 * first;
-  if (c.accumulate) std::memcpy(value, to, sizeof value);
-  for (int l = 0; l < Lanes; ++l) value[l] += static_cast<uint32_t>(sum[l]);
-  std::memcpy(to, value, sizeof value);
 }
 
-TESSERA_ALWAYS_INLINE void depthwise(const DepthwiseCall& c) {
-  int first = 0;
-  for (; first + 16 <= c.lanes; first += 16) depthwise_chunk<16>(c, first);
-  for (; first + 8 <= c.lanes; first += 8) depthwise_chunk<8>(c, first);
-  for (; first + 4 <= c.lanes; first += 4) depthwise_chunk<4>(c, first);
+TESSERA_ALWAYS_INLINE void pairs_body(const PairCall& c) {
+  if (c.is_unsigned) {
+    for (size_t k = 0; k < c.count; ++k) c.pairs[k] = make_pair(c.first[k] - c.zero, c.second[k] - c.zero);
+  } else {
+    const auto* first = reinterpret_cast<const int8_t*>(c.first);
+    const auto* second = reinterpret_cast<const int8_t*>(c.second);
+    for (size_t k = 0; k < c.count; ++k) c.pairs[k] = make_pair(first[k] - c.zero, second[k] - c.zero);
+  }
 }
 
-void depthwise_baseline(const DepthwiseCall& c) { depthwise(c); }
+void pairs_baseline(const PairCall& c) { pairs_body(c); }
+
 #if defined(__x86_64__)
-TESSERA_AVX2 void depthwise_avx2(const DepthwiseCall& c) { depthwise(c); }
-__attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512"))) void depthwise_avx512(
-    const DepthwiseCall& c) {
-  depthwise(c);
+
+TESSERA_AVX2 void pairs_avx2(const PairCall& c) { pairs_body(c); }
+
+TESSERA_AVX512 void depthwise_avx512(const DepthwiseCall& c) {
+  for (size_t first = 0; first < c.lanes; first += 16) {
+    const size_t lanes = c.lanes - first < 16 ? c.lanes - first : 16;
+    const auto mask = static_cast<__mmask16>((1u << lanes) - 1);
+    const uint32_t* w = c.w + first;
+    // Two rows at a time: their chains hide each other's latency and share the weights. A row may read what the one before it
+    // wrote when both have the same ACC entry, so that ACC is read and written row by row.
+    size_t r = 0;
+    const auto finish = [&](size_t row, __m512i sum) TESSERA_AVX512 __attribute__((always_inline)) {
+      uint8_t* to = c.acc + c.row_acc[row] + 4 * first;
+      if (c.accumulate) sum = _mm512_add_epi32(sum, _mm512_maskz_loadu_epi32(mask, to));
+      _mm512_mask_storeu_epi32(to, mask, sum);
+    };
+    for (; r + 2 <= c.rows; r += 2) {
+      const uint32_t* x0 = c.x + c.row_x[r] + first;
+      const uint32_t* x1 = c.x + c.row_x[r + 1] + first;
+      __m512i sum0 = _mm512_setzero_si512();
+      __m512i sum1 = _mm512_setzero_si512();
+      for (size_t t = 0; t < c.steps; ++t) {
+        const __m512i weights = _mm512_loadu_si512(w + t * c.lanes);
+        sum0 = _mm512_dpwssd_epi32(sum0, _mm512_loadu_si512(x0 + c.step_x[t]), weights);
+        sum1 = _mm512_dpwssd_epi32(sum1, _mm512_loadu_si512(x1 + c.step_x[t]), weights);
+      }
+      finish(r, sum0);
+      finish(r + 1, sum1);
+    }
+    for (; r < c.rows; ++r) {
+      const uint32_t* x0 = c.x + c.row_x[r] + first;
+      __m512i sum = _mm512_setzero_si512();
+      for (size_t t = 0; t < c.steps; ++t) {
+        sum = _mm512_dpwssd_epi32(sum, _mm512_loadu_si512(x0 + c.step_x[t]), _mm512_loadu_si512(w + t * c.lanes));
+      }
+      finish(r, sum);
+    }
+  }
 }
+
+TESSERA_AVX2 void depthwise_avx2(const DepthwiseCall& c) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  for (size_t first = 0; first < c.lanes; first += 8) {
+    const size_t lanes = c.lanes - first < 8 ? c.lanes - first : 8;
+    const __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(lanes)), lane);
+    const uint32_t* w = c.w + first;
+    for (size_t r = 0; r < c.rows; ++r) {
+      const uint32_t* x = c.x + c.row_x[r] + first;
+      __m256i sum = _mm256_setzero_si256();
+      for (size_t t = 0; t < c.steps; ++t) {
+        const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + c.step_x[t]));
+        const __m256i weights = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + t * c.lanes));
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, weights));
+      }
+      auto* to = reinterpret_cast<int*>(c.acc + c.row_acc[r] + 4 * first);
+      if (c.accumulate) sum = _mm256_add_epi32(sum, _mm256_maskload_epi32(to, mask));
+      _mm256_maskstore_epi32(to, mask, sum);
+    }
+  }
+}
+
 #endif
 
 }  // namespace
@@ -251,6 +313,13 @@ DepthwiseKernel depthwise_kernel(Kernels kernels) {
   if (kernels == Kernels::kAvx2) return depthwise_avx2;
 #endif
   return depthwise_baseline;
+}
+
+void make_pairs(Kernels kernels, const PairCall& call) {
+#if defined(__x86_64__)
+  if (kernels != Kernels::kPortable) return pairs_avx2(call);
+#endif
+  pairs_baseline(call);
 }
 
 }  // namespace tessera::sim

@@ -46,17 +46,38 @@ struct DenseKernels {
 /// For a block shape; run is null where the set has no kernel.
 DenseKernels dense_kernels(Kernels kernels, int block_in, int block_out);
 
-/// One output entry row of the depthwise nest: sums over taps of x (int16) * w (int16) for `lanes` lanes.
+/// Two multiplicands of int16, the first in the low half.
+constexpr uint32_t make_pair(int32_t first, int32_t second) {
+  return static_cast<uint16_t>(first) | static_cast<uint32_t>(static_cast<uint16_t>(second)) << 16;
+}
+
+/// One call of a depthwise kernel: for each row r in order and lane l,
+///   ACC[row_acc[r]][l] = (accumulate ? the entry : 0) + sum over t of dot(x[row_x[r] + step_x[t] + l], w[t][l])
+/// where x and w are pairs of true multiplicands: two taps in one step.
 struct DepthwiseCall {
-  const int16_t* x = nullptr;       // first lane of the first step
-  const int32_t* step_x = nullptr;  // element offsets of the steps
-  const int16_t* w = nullptr;       // [steps][lanes]
+  const uint32_t* x = nullptr;
+  const int32_t* row_x = nullptr;     // offsets of pairs
+  const int32_t* step_x = nullptr;    // offsets of pairs, added to the row's
+  const uint32_t* w = nullptr;        // [steps][lanes]
+  size_t rows = 0;
   size_t steps = 0;
-  int lanes = 0;
-  uint8_t* acc = nullptr;  // first lane of the entry row
+  size_t lanes = 0;                   // a power of two of at least 4
+  uint8_t* acc = nullptr;
+  const uint32_t* row_acc = nullptr;  // byte offsets
   bool accumulate = false;
 };
 using DepthwiseKernel = void (*)(const DepthwiseCall& call);
 DepthwiseKernel depthwise_kernel(Kernels kernels);
+
+/// What the kernels need of INP: pairs[k] = (first[k] - zero, second[k] - zero) for k in 0..count.
+struct PairCall {
+  const uint8_t* first = nullptr;
+  const uint8_t* second = nullptr;
+  bool is_unsigned = false;
+  int32_t zero = 0;
+  size_t count = 0;
+  uint32_t* pairs = nullptr;
+};
+void make_pairs(Kernels kernels, const PairCall& call);
 
 }  // namespace tessera::sim
