@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of graph.h, one after the other.
+#include "compiler/npu/check.h"
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "compiler/npu/plan.h"
+
+namespace tessera::npu {
+
+namespace {
+
+std::string shape_of(const Tensor& t) {
+  return std::to_string(t.n) + "x" + std::to_string(t.h) + "x" + std::to_string(t.w) + "x" + std::to_string(t.c);
+}
+
+class Checker {
+ public:
+  explicit Checker(const Graph& graph) : graph_(graph) {}
+
+  void run() {
+    for (const Tensor& tensor : graph_.tensors) check_tensor(tensor);
+    std::vector<bool> written(graph_.tensors.size(), false);
+    for (const TensorId id : graph_.inputs) {
+      where_ = "graph input";
+      (void)tensor(id, "input");
+      written[static_cast<size_t>(root_of(graph_, id))] = true;
+    }
+    for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+      const Tensor& t = graph_.tensors[i];
+      where_ = "tensor '" + t.name + "'";
+      require(t.border.empty() || is_input(static_cast<TensorId>(i)), "only a graph input may have a border");
+    }
+    for (const Operation& operation : graph_.operations) {
+      where_ = "node '" + operation.name + "' (" + operation.kind + ")";
+      std::visit([&](const auto& op) { check(op); }, operation.what);
+      const Uses uses = uses_of(operation);
+      for (const TensorId id : uses.read) {
+        require(written[static_cast<size_t>(root_of(graph_, id))], "reads tensor '" + tensor(id, "operand").name + "' before it is written");
+      }
+      require(!is_input(root_of(graph_, uses.written)), "writes a graph input");
+      written[static_cast<size_t>(root_of(graph_, uses.written))] = true;
+    }
+    for (const TensorId id : graph_.outputs) {
+      where_ = "graph output";
+      require(written[static_cast<size_t>(root_of(graph_, (tensor(id, "output"), id)))], "'" + tensor(id, "output").name + "' is never written");
+    }
+  }
+
+ private:
+  void require(bool condition, const std::string& message) const {
+    if (!condition) throw Error(ErrorCode::kInvalidArgument, where_ + ": " + message);
+  }
+
+  bool is_input(TensorId id) const {
+    for (const TensorId input : graph_.inputs) {
+      if (input == id) return true;
+    }
+    return false;
+  }
+
+  const Tensor& tensor(TensorId id, const char* role) const {
+    require(id >= 0 && static_cast<size_t>(id) < graph_.tensors.size(), std::string(role) + " is no tensor of the graph");
+    return graph_.tensors[static_cast<size_t>(id)];
+  }
+
+  void check_tensor(const Tensor& t) {
+    where_ = "tensor '" + t.name + "'";
+    require(t.n >= 1 && t.h >= 1 && t.w >= 1 && t.c >= 1, "dimensions must be positive, not " + shape_of(t));
+    const int64_t most = int64_t{1} << 31;
+    require(t.n < most && t.h < most && t.w < most && t.c < most && t.n * t.h < most && t.n * t.h * t.w < (most << 4) &&
+                t.elements() * t.element_bytes < (int64_t{1} << 35),
+            "more than 32 GiB: " + shape_of(t));
+    require(t.element_bytes == 1 || t.element_bytes == 4, "elements have 1 or 4 bytes");
+    const Border& b = t.border;
+    require(b.top >= 0 && b.left >= 0 && b.bottom >= 0 && b.right >= 0, "negative border");
+    require(t.view_of == kNoTensor || t.reshape_of == kNoTensor, "both a view and a reshape");
+    if (t.view_of != kNoTensor) {
+      const Tensor& p = tensor(t.view_of, "view_of");
+      require(t.element_bytes == p.element_bytes && t.is_unsigned == p.is_unsigned, "a view has its parent's element type");
+      require(t.view_n >= 0 && t.view_h >= 0 && t.view_w >= 0 && t.view_c >= 0 && t.view_n + t.n <= p.n && t.view_h + t.h <= p.h &&
+                  t.view_w + t.w <= p.w && t.view_c + t.c <= p.c,
+              "the view " + shape_of(t) + " leaves its parent " + shape_of(p));
+    }
+    if (t.reshape_of != kNoTensor) {
+      const Tensor& p = tensor(t.reshape_of, "reshape_of");
+      require(t.elements() == p.elements() && t.element_bytes == p.element_bytes && p.border.empty() && p.view_of == kNoTensor,
+              "a reshape has as many elements as its parent, which has no border and is no view");
+    }
+    root_of(graph_, static_cast<TensorId>(&t - graph_.tensors.data()));
+  }
+
+  void check_table(const std::optional<Table>& table) const {
+    require(!table || table->size() == 256, "a table has 256 bytes");
+  }
+
+  void check_stage(const Stage& stage, const Tensor& output, bool bias_allowed) const {
+    if (stage.raw) {
+      require(output.element_bytes == 4, "a raw result needs 4-byte elements");
+      require(!stage.convert && !stage.table && !stage.second && !stage.second_table && stage.multiplier.empty(),
+              "a raw result takes no further stage");
+      require(bias_allowed || stage.bias.empty(), "a raw result has a bias after convolutions only");
+    } else {
+      require(output.element_bytes == 1, "the result has 1-byte elements");
+      require(stage.convert || (stage.bias.empty() && stage.multiplier.empty()), "bias and multiplier need convert");
+      require(!stage.convert || !stage.multiplier.empty(), "convert needs a multiplier");
+    }
+    const auto sized = [&](size_t size) { return size <= 1 || size == static_cast<size_t>(output.c); };
+    require(sized(stage.bias.size()) && sized(stage.multiplier.size()), "bias and multiplier hold 1 element or one for each channel");
+    require(stage.low >= -512 && stage.high <= 511 && stage.low <= stage.high, "bounds outside -512..511 or crossed");
+    require(stage.out_zero >= -256 && stage.out_zero <= 255, "zero point outside -256..255");
+    check_table(stage.table);
+    check_table(stage.second_table);
+    if (stage.second) {
+      const SecondOperation& second = *stage.second;
+      const Tensor& t = tensor(second.tensor, "second operand");
+      require(t.element_bytes == 1, "the second operand has 1-byte elements");
+      check_broadcast(t, output, "second operand");
+      const auto int16 = [](int32_t v) { return v >= -32768 && v <= 32767; };
+      require(int16(second.low) && int16(second.high) && second.low <= second.high && int16(second.zero) && int16(second.zx) &&
+                  int16(second.zy),
+              "bounds or zero points of the second operation outside int16, or crossed");
+    }
+  }
+
+  void check_broadcast(const Tensor& t, const Tensor& output, const char* role) const {
+    const auto match = [](int64_t a, int64_t b) { return a == b || a == 1; };
+    require(match(t.n, output.n) && match(t.h, output.h) && match(t.w, output.w) && match(t.c, output.c),
+            std::string(role) + " " + shape_of(t) + " does not broadcast to " + shape_of(output));
+  }
+
+  template <typename Window>
+  void check_window(const Window& op, const Tensor& input, const Tensor& output) const {
+    require(op.kernel_h >= 1 && op.kernel_w >= 1 && op.stride_h >= 1 && op.stride_w >= 1 && op.dilation_h >= 1 && op.dilation_w >= 1,
+            "kernel, strides and dilations must be positive");
+    require(op.pads.top >= 0 && op.pads.left >= 0 && op.pads.bottom >= 0 && op.pads.right >= 0, "pads must not be negative");
+    const int64_t most = int64_t{1} << 20;
+    require(op.kernel_h < most && op.kernel_w < most && op.stride_h < most && op.stride_w < most && op.dilation_h < most &&
+                op.dilation_w < most && op.pads.top < most && op.pads.left < most,
+            "kernel, strides, dilations or pads beyond 2^20");
+    require(input.n == output.n, "images differ: " + shape_of(input) + ", " + shape_of(output));
+    require(input.element_bytes == 1, "the input has 1-byte elements");
+  }
+
+  void check(const Convolution& op) const {
+    const Tensor& input = tensor(op.input, "input");
+    const Tensor& output = tensor(op.output, "output");
+    check_window(op, input, output);
+    const auto size = [](int64_t in, int64_t before, int64_t after, int64_t kernel, int64_t stride, int64_t dilation) {
+      const int64_t room = in + before + after - dilation * (kernel - 1) - 1;
+      return room < 0 ? 0 : room / stride + 1;
+    };
+    const int64_t h = size(input.h, op.pads.top, op.pads.bottom, op.kernel_h, op.stride_h, op.dilation_h);
+    const int64_t w = size(input.w, op.pads.left, op.pads.right, op.kernel_w, op.stride_w, op.dilation_w);
+    require(h == output.h && w == output.w, "the output is " + shape_of(output) + ", the window gives " + std::to_string(h) + "x" + std::to_string(w));
+    require(op.groups >= 1 && input.c % op.groups == 0 && output.c % op.groups == 0, "groups do not divide the channels");
+    const int64_t count = output.c * (input.c / op.groups) * op.kernel_h * op.kernel_w;
+    require(static_cast<int64_t>(op.weights.size()) == count,
+            "holds " + std::to_string(op.weights.size()) + " weights, the shape needs " + std::to_string(count));
+    const size_t zeros = op.weight_zero.size();
+    require(zeros <= 1 || zeros == static_cast<size_t>(output.c), "weight_zero holds 1 element or one for each output channel");
+    for (const int32_t zero : op.weight_zero) require(zero >= -128 && zero <= 255, "a weight zero point is no 8-bit value");
+    for (size_t i = 0; i < op.weights.size(); ++i) {
+      const int32_t zero = zeros == 0 ? 0 : op.weight_zero[zeros == 1 ? 0 : i / (op.weights.size() / static_cast<size_t>(output.c))];
+      const int32_t value = op.weights[i] - zero;
+      require(value >= -255 && value <= 255, "a weight minus its zero point is " + std::to_string(value));
+    }
+    require(input.is_unsigned ? op.input_zero >= 0 && op.input_zero <= 255 : op.input_zero >= -128 && op.input_zero <= 127,
+            "input zero point " + std::to_string(op.input_zero) + " is outside the input's type");
+    check_stage(op.stage, output, true);
+  }
+
+  void check(const Pool& op) const {
+    const Tensor& input = tensor(op.input, "input");
+    const Tensor& output = tensor(op.output, "output");
+    check_window(op, input, output);
+    require(input.c == output.c, "channels differ: " + shape_of(input) + ", " + shape_of(output));
+    require(op.pad_value >= -128 && op.pad_value <= 255, "pad_value is no 8-bit value");
+    check_stage(op.stage, output, false);
+  }
+
+  void check(const Elementwise& op) const {
+    const Tensor& input = tensor(op.input, "input");
+    const Tensor& output = tensor(op.output, "output");
+    require(op.repeat_h >= 1 && op.repeat_w >= 1, "repeats must be positive");
+    if (op.repeat_h > 1 || op.repeat_w > 1) {
+      require(input.n == output.n && input.c == output.c && input.h * op.repeat_h == output.h && input.w * op.repeat_w == output.w,
+              "the output " + shape_of(output) + " is not " + shape_of(input) + " repeated");
+    } else {
+      check_broadcast(input, output, "input");
+    }
+    require(input.element_bytes == 1 || op.stage.convert || op.stage.raw, "a 4-byte input needs convert or raw");
+    check_stage(op.stage, output, false);
+  }
+
+  const Graph& graph_;
+  std::string where_;
+};
+
+}  // namespace
+
+void check_graph(const Graph& graph) { Checker(graph).run(); }
+
+}  // namespace tessera::npu

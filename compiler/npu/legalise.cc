@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// Merging and splitting of loop nests at the limits of the instruction's fields.
+#include "compiler/npu/legalise.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "base/error.h"
+
+namespace tessera::npu {
+
+namespace {
+
+constexpr int64_t kRunLimit = 65535;        // LOAD and STORE: bytes of a run
+constexpr int64_t kTransferLimit = 65535;   // iterations of a transfer loop
+constexpr int64_t kPadLimit = 4095;
+constexpr int64_t kLoopLimit = 4095;        // iterations of a GEMM or ALU loop
+constexpr int64_t kStrideLimit = 8191;      // entries
+constexpr int64_t kDramStrideLimit = (int64_t{1} << 31) - 1;
+constexpr int64_t kSpStrideLimit = (int64_t{1} << 21) - 1;
+// A padded loop over contiguous runs is cut into padding and one long run when its runs are shorter than this.
+constexpr int64_t kShortRun = 128;
+
+bool padded(const TransferLoop& loop) { return loop.pad_before > 0 || loop.pad_after > 0; }
+
+/// The same transfer over iterations [begin, begin + count) of loop k, none of which is padding of that loop.
+Transfer slice(const Transfer& transfer, size_t k, int64_t begin, int64_t count) {
+  Transfer part = transfer;
+  TransferLoop& loop = part.loops[k];
+  const int64_t valid = begin - loop.pad_before;
+  part.dram_offset += valid * loop.dram_stride;
+  part.sp_addr += begin * loop.sp_stride;
+  loop.extent = count;
+  loop.pad_before = loop.pad_after = 0;
+  return part;
+}
+
+/// The padding iterations [begin, begin + count) of loop k as a fill.
+Transfer padding(const Transfer& transfer, size_t k, int64_t begin, int64_t count) {
+  Transfer part = transfer;
+  TransferLoop& loop = part.loops[k];
+  part.sp_addr += begin * loop.sp_stride;
+  loop.extent = count;
+  loop.pad_before = count;
+  loop.pad_after = 0;
+  return part;
+}
+
+void emit_transfer(const Transfer& transfer, std::vector<isa::Instruction>& out) {
+  if (transfer.store) {
+    isa::Store store;
+    store.space = transfer.space;
+    store.base = static_cast<uint8_t>(transfer.base);
+    store.dram_offset = static_cast<uint64_t>(transfer.dram_offset);
+    store.length = static_cast<uint16_t>(transfer.length);
+    store.sp_addr = static_cast<uint32_t>(transfer.sp_addr);
+    const size_t first = isa::kTransferLoops - transfer.loops.size();
+    for (size_t k = 0; k < transfer.loops.size(); ++k) {
+      store.extent[first + k] = static_cast<uint16_t>(transfer.loops[k].extent);
+      store.dram_stride[first + k] = static_cast<int32_t>(transfer.loops[k].dram_stride);
+      store.sp_stride[first + k] = static_cast<int32_t>(transfer.loops[k].sp_stride);
+    }
+    out.push_back(store);
+    return;
+  }
+  isa::Load load;
+  load.space = transfer.space;
+  load.fill = transfer.fill;
+  load.length = static_cast<uint16_t>(transfer.length);
+  load.sp_addr = static_cast<uint32_t>(transfer.sp_addr);
+  load.pad_value = transfer.pad_value;
+  if (!transfer.fill) {
+    load.base = static_cast<uint8_t>(transfer.base);
+    load.dram_offset = static_cast<uint64_t>(transfer.dram_offset);
+  }
+  // Padded loops go to the front, where the pad fields are; the others to the back.
+  std::vector<TransferLoop> front, back;
+  for (const TransferLoop& loop : transfer.loops) (padded(loop) ? front : back).push_back(loop);
+  TESSERA_INVARIANT(front.size() <= 2 && front.size() + back.size() <= isa::kTransferLoops, "a transfer nest is too deep");
+  const auto put = [&](size_t slot, const TransferLoop& loop) {
+    load.extent[slot] = static_cast<uint16_t>(loop.extent);
+    load.dram_stride[slot] = transfer.fill ? 0 : static_cast<int32_t>(loop.dram_stride);
+    load.sp_stride[slot] = static_cast<int32_t>(loop.sp_stride);
+    if (slot < 2) {
+      load.pad_before[slot] = static_cast<uint16_t>(loop.pad_before);
+      load.pad_after[slot] = static_cast<uint16_t>(loop.pad_after);
+    }
+  };
+  for (size_t k = 0; k < front.size(); ++k) put(k, front[k]);
+  for (size_t k = 0; k < back.size(); ++k) put(isa::kTransferLoops - back.size() + k, back[k]);
+  if (front.empty() && !transfer.fill) load.pad_value = 0;
+  out.push_back(load);
+}
+
+}  // namespace
+
+void append_transfer(Transfer transfer, std::vector<isa::Instruction>& out) {
+  if (transfer.length <= 0) return;
+  for (const TransferLoop& loop : transfer.loops) {
+    if (loop.extent <= 0) return;
+    TESSERA_INVARIANT(loop.pad_before + loop.pad_after <= loop.extent, "more padding than iterations");
+    if (loop.pad_before + loop.pad_after == loop.extent) transfer.fill = true;
+  }
+  TESSERA_INVARIANT(!(transfer.store && transfer.fill), "a store has no padding");
+  if (transfer.fill) {
+    transfer.dram_offset = 0;
+    for (TransferLoop& loop : transfer.loops) loop.pad_before = loop.pad_after = loop.dram_stride = 0;
+  }
+  auto& loops = transfer.loops;
+  std::erase_if(loops, [](const TransferLoop& loop) { return loop.extent == 1; });
+
+  // Padding counts have twelve bits: what exceeds them is filled by its own instructions.
+  for (size_t k = 0; k < loops.size(); ++k) {
+    const TransferLoop loop = loops[k];
+    if (loop.pad_before <= kPadLimit && loop.pad_after <= kPadLimit) continue;
+    append_transfer(padding(transfer, k, 0, loop.pad_before), out);
+    append_transfer(slice(transfer, k, loop.pad_before, loop.extent - loop.pad_before - loop.pad_after), out);
+    append_transfer(padding(transfer, k, loop.extent - loop.pad_after, loop.pad_after), out);
+    return;
+  }
+
+  // Merge neighbours, outer into inner, until nothing changes; then the innermost into the run.
+  const auto contiguous = [&](const TransferLoop& loop) {
+    return loop.sp_stride == transfer.length && (transfer.fill || loop.dram_stride == transfer.length);
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t k = 0; k + 1 < loops.size(); ++k) {
+      const TransferLoop& a = loops[k];
+      const TransferLoop& b = loops[k + 1];
+      if (padded(a) || padded(b)) continue;
+      if (a.sp_stride != b.extent * b.sp_stride || (!transfer.fill && a.dram_stride != b.extent * b.dram_stride)) continue;
+      loops[k + 1].extent *= a.extent;
+      loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(k));
+      changed = true;
+      break;
+    }
+    if (!changed && !loops.empty() && !padded(loops.back()) && contiguous(loops.back()) &&
+        loops.back().extent * transfer.length <= kRunLimit) {
+      transfer.length *= loops.back().extent;
+      loops.pop_back();
+      changed = true;
+    }
+  }
+  // Short contiguous runs inside a padded loop: padding apart, then one long run.
+  if (!loops.empty() && padded(loops.back()) && contiguous(loops.back()) && transfer.length < kShortRun &&
+      loops.back().extent - loops.back().pad_before - loops.back().pad_after > 1) {
+    const size_t k = loops.size() - 1;
+    const TransferLoop loop = loops[k];
+    append_transfer(padding(transfer, k, 0, loop.pad_before), out);
+    append_transfer(slice(transfer, k, loop.pad_before, loop.extent - loop.pad_before - loop.pad_after), out);
+    append_transfer(padding(transfer, k, loop.extent - loop.pad_after, loop.pad_after), out);
+    return;
+  }
+  // A contiguous loop too long for one run: whole runs of as many iterations as fit, and the rest.
+  if (!loops.empty() && !padded(loops.back()) && contiguous(loops.back()) && transfer.length * 2 <= kRunLimit) {
+    const size_t k = loops.size() - 1;
+    const int64_t chunk = kRunLimit / transfer.length, whole = loops[k].extent / chunk, rest = loops[k].extent % chunk;
+    Transfer main = slice(transfer, k, 0, chunk);
+    main.loops.insert(main.loops.begin() + static_cast<std::ptrdiff_t>(k),
+                      {whole, transfer.fill ? 0 : chunk * transfer.length, chunk * transfer.length});
+    main.length *= chunk;
+    main.loops.pop_back();
+    append_transfer(main, out);
+    if (rest > 0) append_transfer(slice(transfer, k, whole * chunk, rest), out);
+    return;
+  }
+  // A run beyond the field.
+  if (transfer.length > kRunLimit) {
+    Transfer head = transfer;
+    head.length = kRunLimit;
+    Transfer tail = transfer;
+    tail.length -= kRunLimit;
+    if (!transfer.fill) tail.dram_offset += kRunLimit;
+    tail.sp_addr += kRunLimit;
+    append_transfer(head, out);
+    append_transfer(tail, out);
+    return;
+  }
+  // Extents and strides beyond their fields, or too many loops: unroll.
+  size_t unroll = loops.size();
+  for (size_t k = 0; k < loops.size(); ++k) {
+    if (std::abs(loops[k].dram_stride) > kDramStrideLimit || std::abs(loops[k].sp_stride) > kSpStrideLimit) unroll = k;
+  }
+  if (unroll == loops.size() && loops.size() > isa::kTransferLoops) {
+    for (size_t k = 0; k < loops.size(); ++k) {
+      if (!padded(loops[k]) && (unroll == loops.size() || loops[k].extent < loops[unroll].extent)) unroll = k;
+    }
+  }
+  if (unroll < loops.size()) {
+    const TransferLoop loop = loops[unroll];
+    for (int64_t i = 0; i < loop.extent; ++i) {
+      const bool pad = i < loop.pad_before || i >= loop.extent - loop.pad_after;
+      append_transfer(pad ? padding(transfer, unroll, i, 1) : slice(transfer, unroll, i, 1), out);
+    }
+    return;
+  }
+  for (size_t k = 0; k < loops.size(); ++k) {
+    if (loops[k].extent <= kTransferLimit) continue;
+    const TransferLoop loop = loops[k];
+    const int64_t valid = loop.extent - loop.pad_before - loop.pad_after;
+    append_transfer(padding(transfer, k, 0, loop.pad_before), out);
+    for (int64_t begin = 0; begin < valid; begin += kTransferLimit) {
+      append_transfer(slice(transfer, k, loop.pad_before + begin, std::min(kTransferLimit, valid - begin)), out);
+    }
+    append_transfer(padding(transfer, k, loop.extent - loop.pad_after, loop.pad_after), out);
+    return;
+  }
+  emit_transfer(transfer, out);
+}
+
+namespace {
+
+using Band = std::vector<NestLoop>;
+
+/// Drops unit loops and merges neighbours whose strides agree.
+Band simplify(const Band& band) {
+  Band result;
+  for (const NestLoop& loop : band) {
+    if (loop.extent == 1) continue;
+    if (!result.empty()) {
+      NestLoop& outer = result.back();
+      bool merge = outer.extent * loop.extent <= kLoopLimit;
+      for (size_t i = 0; i < loop.stride.size(); ++i) merge = merge && outer.stride[i] == loop.extent * loop.stride[i];
+      if (merge) {
+        outer.extent *= loop.extent;
+        outer.stride = loop.stride;
+        continue;
+      }
+    }
+    result.push_back(loop);
+  }
+  return result;
+}
+
+bool encodable(const NestLoop& loop) {
+  if (loop.extent > kLoopLimit) return false;
+  return std::all_of(loop.stride.begin(), loop.stride.end(), [](int64_t s) { return std::abs(s) <= kStrideLimit; });
+}
+
+/// Calls `use(address offsets, band)` for parts of a band that have at most `most` loops, all encodable, in order.
+void for_each_part(const Band& band, size_t most, const std::array<int64_t, 4>& offset,
+                   const std::function<void(const std::array<int64_t, 4>&, const Band&)>& use) {
+  const auto at = [&](const NestLoop& loop, int64_t i) {
+    std::array<int64_t, 4> result = offset;
+    for (size_t k = 0; k < result.size(); ++k) result[k] += i * loop.stride[k];
+    return result;
+  };
+  for (size_t k = 0; k < band.size(); ++k) {
+    const NestLoop& loop = band[k];
+    if (encodable(loop)) continue;
+    NestLoop strides_only = loop;
+    strides_only.extent = 1;
+    const int64_t step = encodable(strides_only) ? kLoopLimit : 1;
+    for (int64_t i = 0; i < loop.extent; i += step) {
+      Band part = band;
+      part[k].extent = std::min(step, loop.extent - i);
+      if (part[k].extent == 1) part.erase(part.begin() + static_cast<std::ptrdiff_t>(k));
+      for_each_part(part, most, at(loop, i), use);
+    }
+    return;
+  }
+  if (band.size() <= most) {
+    use(offset, band);
+    return;
+  }
+  size_t k = 0;
+  for (size_t i = 1; i < band.size(); ++i) {
+    if (band[i].extent < band[k].extent) k = i;
+  }
+  Band rest = band;
+  rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(k));
+  for (int64_t i = 0; i < band[k].extent; ++i) for_each_part(rest, most, at(band[k], i), use);
+}
+
+}  // namespace
+
+void append_gemm(const isa::Gemm& head, const ComputeNest& nest, std::vector<isa::Instruction>& out) {
+  const auto emit = [&](const std::array<int64_t, 4>& address, const Band& outer, const Band& reduction, bool accumulate) {
+    isa::Gemm gemm = head;
+    gemm.inp_addr = static_cast<uint16_t>(address[0]);
+    gemm.wgt_addr = static_cast<uint16_t>(address[1]);
+    gemm.acc_addr = static_cast<uint16_t>(address[2]);
+    gemm.reduce = static_cast<uint8_t>(reduction.size());
+    gemm.accumulate = accumulate;
+    const auto put = [&](size_t slot, const NestLoop& loop) {
+      gemm.extent[slot] = static_cast<uint16_t>(loop.extent);
+      gemm.inp_stride[slot] = static_cast<int16_t>(loop.stride[0]);
+      gemm.wgt_stride[slot] = static_cast<int16_t>(loop.stride[1]);
+      gemm.acc_stride[slot] = static_cast<int16_t>(loop.stride[2]);
+    };
+    for (size_t k = 0; k < outer.size(); ++k) put(isa::kLoops - reduction.size() - outer.size() + k, outer[k]);
+    for (size_t k = 0; k < reduction.size(); ++k) put(isa::kLoops - reduction.size() + k, reduction[k]);
+    out.push_back(gemm);
+  };
+  const Band outer = simplify(nest.outer);
+  if (head.mode == isa::GemmMode::kDepthwise) {
+    TESSERA_INVARIANT(nest.reduction.size() == 2, "depthwise needs two tap loops");
+    for_each_part(outer, isa::kLoops - 2, nest.address, [&](const std::array<int64_t, 4>& address, const Band& part) {
+      emit(address, part, nest.reduction, head.accumulate);
+    });
+    return;
+  }
+  bool first = true;
+  const Band reduction = simplify(nest.reduction);
+  const size_t most = std::min<size_t>(reduction.size(), 3);
+  for_each_part(reduction, most, nest.address, [&](const std::array<int64_t, 4>& start, const Band& reduction_part) {
+    for_each_part(outer, isa::kLoops - reduction_part.size(), start, [&](const std::array<int64_t, 4>& address, const Band& part) {
+      emit(address, part, reduction_part, head.accumulate || !first);
+    });
+    first = false;
+  });
+}
+
+void append_alu(const isa::Alu& head, const ComputeNest& nest, std::vector<isa::Instruction>& out) {
+  const Band outer = simplify(nest.outer);
+  const Band reduction = simplify(nest.reduction);
+  for (const NestLoop& loop : reduction) TESSERA_INVARIANT(encodable(loop), "an ALU reduction exceeds an instruction");
+  TESSERA_INVARIANT(reduction.size() < isa::kLoops, "an ALU reduction has too many loops");
+  const auto emit = [&](const std::array<int64_t, 4>& address, const Band& part) {
+    isa::Alu alu = head;
+    alu.src_addr = static_cast<uint16_t>(address[0]);
+    alu.dst_addr = static_cast<uint16_t>(address[1]);
+    const bool second = head.second_op != isa::SecondOp::kNone;
+    if (second) alu.second_addr = static_cast<uint16_t>(address[2]);
+    if (head.convert) alu.param_addr = static_cast<uint16_t>(address[3]);
+    alu.param_loop = 7;
+    alu.reduce = static_cast<uint8_t>(reduction.size());
+    if (reduction.empty()) alu.reduce_op = isa::ReduceOp::kSum;
+    const auto put = [&](size_t slot, const NestLoop& loop) {
+      alu.extent[slot] = static_cast<uint16_t>(loop.extent);
+      alu.src_stride[slot] = static_cast<int16_t>(loop.stride[0]);
+      alu.dst_stride[slot] = static_cast<int16_t>(loop.stride[1]);
+      if (second) alu.second_stride[slot] = static_cast<int16_t>(loop.stride[2]);
+      if (head.convert && loop.stride[3] != 0) {
+        TESSERA_INVARIANT(loop.stride[3] == 1 && alu.param_loop == 7, "PARAM is walked by one loop");
+        alu.param_loop = static_cast<uint8_t>(slot);
+      }
+    };
+    for (size_t k = 0; k < part.size(); ++k) put(isa::kLoops - reduction.size() - part.size() + k, part[k]);
+    for (size_t k = 0; k < reduction.size(); ++k) put(isa::kLoops - reduction.size() + k, reduction[k]);
+    out.push_back(alu);
+  };
+  for_each_part(outer, isa::kLoops - reduction.size(), nest.address, emit);
+}
+
+}  // namespace tessera::npu

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The generator from end to end: random operations and networks, compiled for shipped and odd machines, run on the functional
+// simulator with races checked and memories poisoned, compared element by element with plain loops. A failure prints its seed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "compiler/npu/test/random_graph.h"
+#include "compiler/npu/test/reference.h"
+#include "isa/config.h"
+
+namespace tessera::npu {
+namespace {
+
+using test::Random;
+
+isa::MachineConfig odd_config(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt, int64_t acc, int64_t outs,
+                              int64_t params) {
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.name = name;
+  config.batch = batch;
+  config.block_in = in;
+  config.block_out = out;
+  config.inp_bytes = inp * config.inp_entry_bytes();
+  config.wgt_bytes = wgt * config.wgt_entry_bytes();
+  config.acc_bytes = acc * config.acc_entry_bytes();
+  config.out_bytes = outs * config.out_entry_bytes();
+  config.param_bytes = params * config.param_entry_bytes();
+  isa::validate(config);
+  return config;
+}
+
+std::vector<isa::MachineConfig> machines() {
+  return {isa::find_config("npu64"),
+          isa::find_config("npu256"),
+          isa::find_config("npu1024"),
+          odd_config("batch2", 2, 16, 16, 512, 256, 512, 256, 32),
+          odd_config("8x32", 1, 8, 32, 300, 100, 200, 100, 20),
+          odd_config("4x32x8", 4, 32, 8, 256, 128, 256, 128, 64),
+          odd_config("tiny", 1, 16, 16, 40, 20, 24, 16, 4),
+          odd_config("tiny_batch3", 3, 8, 8, 24, 12, 12, 10, 3),
+          odd_config("one_entry", 1, 4, 4, 4, 3, 3, 4, 2)};
+}
+
+class OnMachine : public testing::TestWithParam<isa::MachineConfig> {
+ protected:
+  /// TESSERA_NPU_TESTS multiplies the number of random cases, TESSERA_NPU_SEED replaces the first seed.
+  void repeat(int count, uint64_t first, const std::function<Graph(Random&)>& make) {
+    const char* factor = std::getenv("TESSERA_NPU_TESTS");
+    const char* start = std::getenv("TESSERA_NPU_SEED");
+    if (factor != nullptr) count *= std::atoi(factor);
+    if (start != nullptr) first = std::strtoull(start, nullptr, 10);
+    for (int i = 0; i < count; ++i) {
+      const uint64_t seed = first + static_cast<uint64_t>(i);
+      Random random(seed);
+      const Graph graph = make(random);
+      try {
+        Program program;
+        ASSERT_EQ(test::compare(graph, GetParam(), seed, {}, &program), "") << GetParam().name << ", TESSERA_NPU_SEED=" << seed;
+        if (std::getenv("TESSERA_NPU_VERBOSE") != nullptr) {
+          for (const LayerInfo& layer : program.layers) {
+            std::printf("%lu %s %s: %ld macs, %ld padded, %ld tiles, %zu instructions, %s\n", seed, layer.name.c_str(), layer.kind.c_str(), layer.macs, layer.padded_macs, layer.tiles, program.instructions.size(), layer.schedule.c_str());
+          }
+        }
+      } catch (const Error& error) {
+        FAIL() << error.what() << " on " << GetParam().name << ", TESSERA_NPU_SEED=" << seed;
+      }
+    }
+  }
+};
+
+TEST_P(OnMachine, RandomConvolutions) {
+  const bool small = GetParam().inp_depth() < 64;
+  repeat(small ? 25 : 40, 1000, [&](Random& random) { return test::random_convolution(random, small ? 70 : 257, small ? 120 : 2000); });
+}
+
+TEST_P(OnMachine, RandomPools) {
+  const bool small = GetParam().inp_depth() < 64;
+  repeat(20, 2000, [&](Random& random) { return test::random_pool(random, small ? 40 : 257, small ? 200 : 2000); });
+}
+
+TEST_P(OnMachine, RandomElementwise) {
+  const bool small = GetParam().inp_depth() < 64;
+  repeat(30, 3000, [&](Random& random) { return test::random_elementwise(random, small ? 40 : 257, small ? 300 : 3000); });
+}
+
+TEST_P(OnMachine, RandomNetworks) {
+  repeat(4, 4000, [&](Random& random) { return test::random_network(random); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, OnMachine, testing::ValuesIn(machines()), [](const auto& info) {
+  std::string name = info.param.name;
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+});
+
+}  // namespace
+}  // namespace tessera::npu

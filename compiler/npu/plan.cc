@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lives of tensors and greedy placement by size.
+#include "compiler/npu/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace tessera::npu {
+
+namespace {
+
+struct Life {
+  int64_t begin = std::numeric_limits<int64_t>::max();
+  int64_t end = -1;
+  bool used = false;
+};
+
+int64_t region_bytes(const Tensor& t) {
+  return t.n * (t.h + t.border.top + t.border.bottom) * (t.w + t.border.left + t.border.right) * t.c * t.element_bytes;
+}
+
+Placement dense_placement(const Tensor& t, int64_t region_offset) {
+  Placement place;
+  place.pixel_pitch = t.c * t.element_bytes;
+  place.row_pitch = (t.w + t.border.left + t.border.right) * place.pixel_pitch;
+  place.image_pitch = (t.h + t.border.top + t.border.bottom) * place.row_pitch;
+  place.region_offset = region_offset;
+  place.region_bytes = region_bytes(t);
+  place.offset = region_offset + t.border.top * place.row_pitch + t.border.left * place.pixel_pitch;
+  return place;
+}
+
+}  // namespace
+
+TensorId root_of(const Graph& graph, TensorId tensor) {
+  for (size_t steps = 0; steps <= graph.tensors.size(); ++steps) {
+    const Tensor& t = graph.tensors[static_cast<size_t>(tensor)];
+    if (t.view_of != kNoTensor) tensor = t.view_of;
+    else if (t.reshape_of != kNoTensor) tensor = t.reshape_of;
+    else return tensor;
+  }
+  throw Error(ErrorCode::kInvalidArgument, "tensor '" + graph.tensors[static_cast<size_t>(tensor)].name + "' is a view of itself");
+}
+
+Uses uses_of(const Operation& operation) {
+  Uses uses;
+  std::visit(
+      [&](const auto& op) {
+        uses.read.push_back(op.input);
+        if (op.stage.second) uses.read.push_back(op.stage.second->tensor);
+        uses.written = op.output;
+      },
+      operation.what);
+  return uses;
+}
+
+MemoryPlan plan_memory(const Graph& graph, const Options& options) {
+  const size_t count = graph.tensors.size();
+  MemoryPlan plan;
+  plan.placements.resize(count);
+  std::vector<Life> lives(count);
+  const auto touch = [&](TensorId id, int64_t time) {
+    Life& life = lives[static_cast<size_t>(root_of(graph, id))];
+    life.used = true;
+    life.begin = std::min(life.begin, time);
+    life.end = std::max(life.end, time);
+  };
+  const auto steps = static_cast<int64_t>(graph.operations.size());
+  for (int64_t i = 0; i < steps; ++i) {
+    const Uses uses = uses_of(graph.operations[static_cast<size_t>(i)]);
+    for (const TensorId id : uses.read) touch(id, i);
+    touch(uses.written, i);
+  }
+  for (const std::vector<TensorId>* list : {&graph.inputs, &graph.outputs}) {
+    for (const TensorId id : *list) {
+      touch(id, -1);
+      touch(id, steps);
+    }
+  }
+
+  std::vector<size_t> order;
+  for (size_t i = 0; i < count; ++i) {
+    if (lives[i].used) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return region_bytes(graph.tensors[a]) > region_bytes(graph.tensors[b]);
+  });
+  const int64_t alignment = std::max<int64_t>(options.alignment, 1);
+  const auto aligned = [&](int64_t value) { return (value + alignment - 1) / alignment * alignment; };
+  struct Block {
+    int64_t begin, end;
+    Life life;
+  };
+  std::vector<Block> placed;  // by begin
+  for (const size_t i : order) {
+    const int64_t size = aligned(region_bytes(graph.tensors[i]));
+    plan.unshared_bytes += static_cast<uint64_t>(size);
+    int64_t offset = 0;
+    for (const Block& block : placed) {
+      const bool together = !options.reuse_memory || (block.life.begin <= lives[i].end && lives[i].begin <= block.life.end);
+      if (!together || block.end <= offset) continue;
+      if (block.begin >= offset + size) break;
+      offset = block.end;
+    }
+    const Block block{offset, offset + size, lives[i]};
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), block, [](const Block& a, const Block& b) { return a.begin < b.begin; }),
+                  block);
+    plan.placements[i] = dense_placement(graph.tensors[i], offset);
+    plan.arena_bytes = std::max(plan.arena_bytes, static_cast<uint64_t>(block.end));
+  }
+
+  for (size_t i = 0; i < count; ++i) {
+    const Tensor& t = graph.tensors[i];
+    if (t.view_of == kNoTensor && t.reshape_of == kNoTensor) continue;
+    // From the root down the chain, so that a view of a reshape of a view would resolve in order.
+    std::vector<size_t> chain{i};
+    for (const Tensor* at = &t; at->view_of != kNoTensor || at->reshape_of != kNoTensor; at = &graph.tensors[chain.back()]) {
+      chain.push_back(static_cast<size_t>(at->view_of != kNoTensor ? at->view_of : at->reshape_of));
+    }
+    Placement place = plan.placements[chain.back()];
+    for (size_t k = chain.size() - 1; k-- > 0;) {
+      const Tensor& step = graph.tensors[chain[k]];
+      if (step.view_of != kNoTensor) {
+        place.offset += step.view_n * place.image_pitch + step.view_h * place.row_pitch + step.view_w * place.pixel_pitch +
+                        step.view_c * step.element_bytes;
+      } else {
+        const Placement dense = dense_placement(step, place.offset);
+        place.offset = dense.offset;
+        place.image_pitch = dense.image_pitch;
+        place.row_pitch = dense.row_pitch;
+        place.pixel_pitch = dense.pixel_pitch;
+      }
+    }
+    plan.placements[i] = place;
+  }
+  return plan;
+}
+
+}  // namespace tessera::npu

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Static placement of tensors in device DRAM. A checked graph enters; a Placement for each tensor and the arena's size leave.
+// A tensor lives from the operation that first writes it to the one that last reads it; tensors whose lives do not overlap may
+// share bytes. Graph inputs and outputs have places of their own. Views and reshapes lie inside their parent.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/npu/graph.h"
+
+namespace tessera::npu {
+
+struct MemoryPlan {
+  std::vector<Placement> placements;
+  uint64_t arena_bytes = 0;
+  uint64_t unshared_bytes = 0;
+};
+
+/// Greedy by size: each allocation, largest first, takes the lowest offset free during its whole life.
+MemoryPlan plan_memory(const Graph& graph, const Options& options);
+
+/// The tensor whose allocation holds `tensor`.
+TensorId root_of(const Graph& graph, TensorId tensor);
+
+/// Tensors an operation reads, the output last in `written`.
+struct Uses {
+  std::vector<TensorId> read;
+  TensorId written = kNoTensor;
+};
+Uses uses_of(const Operation& operation);
+
+}  // namespace tessera::npu

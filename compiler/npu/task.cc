@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators to nests: accesses, chunks of channels, collapsed pixels, weight planes, folded layouts.
+#include "compiler/npu/task.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tessera::npu {
+
+namespace {
+
+using schedule::Access;
+using schedule::ChannelMap;
+using schedule::Dim;
+using schedule::Intrinsic;
+using schedule::Nest;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+Access access_of(const Tensor& t, const Placement& place) {
+  Access access;
+  access.present = true;
+  access.base = place.base;
+  access.offset = place.offset;
+  access.pitch_n = place.image_pitch;
+  access.pitch_h = place.row_pitch;
+  access.pitch_w = place.pixel_pitch;
+  access.element_bytes = t.element_bytes;
+  access.is_unsigned = t.is_unsigned;
+  access.row_end = t.h;
+  access.col_end = t.w;
+  return access;
+}
+
+/// Marks the dimensions in which `t` is 1 and the output is not.
+void mark_broadcasts(Access& access, const Tensor& t, const Tensor& output) {
+  access.broadcast_n = t.n == 1 && output.n > 1;
+  access.broadcast_h = t.h == 1 && output.h > 1;
+  access.broadcast_w = t.w == 1 && output.w > 1;
+  access.broadcast_c = t.c == 1 && output.c > 1;
+  if (access.broadcast_n) access.pitch_n = 0;
+  if (access.broadcast_h) access.pitch_h = 0;
+  if (access.broadcast_w) access.pitch_w = 0;
+}
+
+/// Lets a window read the tensor's border where it holds the byte that padding would be.
+void admit_border(Access& access, const Tensor& t, int32_t pad_value) {
+  if (t.border.empty() || t.border.value != pad_value) return;
+  access.row_begin = -t.border.top;
+  access.row_end = t.h + t.border.bottom;
+  access.col_begin = -t.border.left;
+  access.col_end = t.w + t.border.right;
+}
+
+/// Turns the inner of two dimensions and the outer one into a single dimension, if every operand allows it.
+struct Collapse {
+  int64_t Access::* outer_pitch;
+  int64_t Access::* inner_pitch;
+  bool Access::* outer_broadcast;
+  bool Access::* inner_broadcast;
+};
+constexpr Collapse kRowsIntoColumns{&Access::pitch_h, &Access::pitch_w, &Access::broadcast_h, &Access::broadcast_w};
+constexpr Collapse kImagesIntoColumns{&Access::pitch_n, &Access::pitch_w, &Access::broadcast_n, &Access::broadcast_w};
+
+bool collapse(Nest& nest, const Collapse& how, int64_t outer, int64_t inner) {
+  if (outer == 1) return true;
+  Access* const operands[] = {&nest.input, &nest.second, &nest.output};
+  for (const Access* a : operands) {
+    if (!a->present || inner == 1) continue;
+    const bool both = a->*how.outer_broadcast && a->*how.inner_broadcast;
+    const bool neither = !(a->*how.outer_broadcast) && !(a->*how.inner_broadcast) && a->*how.outer_pitch == inner * (a->*how.inner_pitch);
+    if (!both && !neither) return false;
+  }
+  if (inner == 1) {
+    for (Access* a : operands) {
+      a->*how.inner_pitch = a->*how.outer_pitch;
+      a->*how.inner_broadcast = a->*how.outer_broadcast;
+    }
+  }
+  for (Access* a : operands) {
+    a->*how.outer_pitch = 0;
+    a->*how.outer_broadcast = false;
+  }
+  return true;
+}
+
+/// Pointwise nests: pixels become one row; with BATCH > 1 the pixels become the images of an entry.
+void collapse_pixels(Nest& nest, const isa::MachineConfig& config) {
+  const bool pointwise = nest.extent[Dim::kKh] == 1 && nest.extent[Dim::kKw] == 1 && nest.stride_h == 1 && nest.stride_w == 1 &&
+                         nest.pad_top == 0 && nest.pad_left == 0;
+  if (!pointwise) return;
+  int64_t& h = nest.extent[Dim::kOh];
+  int64_t& w = nest.extent[Dim::kOw];
+  if (collapse(nest, kRowsIntoColumns, h, w)) {
+    w *= h;
+    h = 1;
+    if (collapse(nest, kImagesIntoColumns, nest.images, w)) {
+      w *= nest.images;
+      nest.images = 1;
+    }
+  }
+  if (config.batch > 1 && nest.images == 1) {
+    for (Access* a : {&nest.input, &nest.second, &nest.output}) {
+      a->pitch_n = a->pitch_w;
+      a->broadcast_n = a->broadcast_w;
+      a->pitch_w = 0;
+      a->broadcast_w = false;
+    }
+    nest.images = w;
+    w = 1;
+  }
+  nest.input.row_begin = nest.input.col_begin = 0;
+  nest.input.row_end = h;
+  nest.input.col_end = w;
+}
+
+/// The parts of a nest that every operation has: output, stage, second operand.
+Nest start_nest(const Graph& graph, const Tensor& output, const Placement& place, const Stage& stage,
+                const std::vector<Placement>& placements) {
+  Nest nest;
+  nest.images = output.n;
+  nest.extent[Dim::kOh] = output.h;
+  nest.extent[Dim::kOw] = output.w;
+  nest.output = access_of(output, place);
+  nest.raw = stage.raw;
+  nest.convert = stage.convert;
+  const auto varied = [](const auto& values) {
+    return std::any_of(values.begin(), values.end(), [&](const auto& v) { return !(v == values.front()); });
+  };
+  nest.per_channel = varied(stage.bias) || varied(stage.multiplier);
+  nest.bias_preload = stage.raw && std::any_of(stage.bias.begin(), stage.bias.end(), [](int32_t v) { return v != 0; });
+  if (stage.second) {
+    const auto id = static_cast<size_t>(stage.second->tensor);
+    nest.second = access_of(graph.tensors[id], placements[id]);
+    mark_broadcasts(nest.second, graph.tensors[id], output);
+  }
+  return nest;
+}
+
+void finish_nest(Nest& nest, const isa::MachineConfig& config) {
+  collapse_pixels(nest, config);
+  nest.extent[Dim::kN] = ceil_div(nest.images, config.batch);
+  nest.extent[Dim::kG] = nest.out_channels.chunks();
+  nest.extent[Dim::kOc] = nest.out_channels.blocks();
+  nest.extent[Dim::kIc] = nest.intrinsic == Intrinsic::kDense ? nest.in_channels.blocks() : 1;
+  for (Access* a : {&nest.second, &nest.output}) {
+    a->row_end = nest.extent[Dim::kOh];
+    a->col_end = nest.extent[Dim::kOw];
+  }
+  for (Access* a : {&nest.input, &nest.second, &nest.output}) {
+    if (a->present && a->segment_channels == 0) {
+      a->segment_channels = a == &nest.input ? nest.in_channels.total : nest.out_channels.total;
+      a->segment_pitch = a->segment_channels * a->element_bytes;
+    }
+  }
+}
+
+/// Channel-wise nests put one block of lanes in a chunk.
+void channelwise(Nest& nest, int64_t channels, int64_t chunk, int64_t in_lanes, int64_t out_lanes) {
+  nest.in_channels = {channels, chunk, in_lanes};
+  nest.out_channels = {channels, chunk, out_lanes};
+}
+
+std::shared_ptr<WeightSource> weight_source(const Convolution& op, int64_t ic, int64_t oc) {
+  auto source = std::make_shared<WeightSource>();
+  source->groups = op.groups;
+  source->oc_per_group = oc / op.groups;
+  source->ic_per_group = ic / op.groups;
+  source->kernel_h = op.kernel_h;
+  source->kernel_w = op.kernel_w;
+  source->value = op.weights;
+  if (!op.weight_zero.empty()) {
+    const size_t each = source->value.size() / static_cast<size_t>(oc);
+    for (size_t i = 0; i < source->value.size(); ++i) {
+      source->value[i] = static_cast<int16_t>(source->value[i] - op.weight_zero[op.weight_zero.size() == 1 ? 0 : i / each]);
+    }
+  }
+  // Idle lanes hold 0, so 0 must be in range.
+  int32_t low = 0, high = 0;
+  for (const int16_t v : source->value) {
+    low = std::min<int32_t>(low, v);
+    high = std::max<int32_t>(high, v);
+  }
+  if (low >= -128 && high <= 127) {
+    source->planes = {{false, 0}};
+  } else if (high - low <= 255) {
+    source->planes = {{true, -low}};
+  } else {
+    source->planes = {{false, 0}, {true, 127}};  // what fits int8, and the rest: -127..128
+  }
+  return source;
+}
+
+/// Groups that share an entry: as many as make the fewest block products, whole input entries preferred.
+int64_t pack_groups(const WeightSource& source, const isa::MachineConfig& config) {
+  int64_t best = 1, best_cost = -1;
+  bool best_whole = false;
+  const int64_t most = std::min<int64_t>(source.groups, 2 * std::max(config.block_in, config.block_out));
+  for (int64_t p = 1; p <= most; ++p) {
+    const int64_t cost = ceil_div(source.groups, p) * ceil_div(p * source.ic_per_group, config.block_in) *
+                         ceil_div(p * source.oc_per_group, config.block_out);
+    const bool whole = p * source.ic_per_group % config.block_in == 0 && p * source.oc_per_group % config.block_out == 0;
+    if (best_cost < 0 || cost < best_cost || (cost == best_cost && whole && !best_whole)) {
+      best = p;
+      best_cost = cost;
+      best_whole = whole;
+    }
+  }
+  return best;
+}
+
+/// The window's columns (and rows) as channels of one packed pixel, if all positions that are read exist in DRAM.
+bool fold(Nest& nest, bool rows, int64_t channels, const isa::MachineConfig& config) {
+  const int64_t kh = nest.extent[Dim::kKh], kw = nest.extent[Dim::kKw];
+  Access& in = nest.input;
+  const bool dense_window = nest.dilation_w == 1 && in.pitch_w == channels;
+  if (config.batch != 1 || (!dense_window && rows) || (rows ? kh * kw : kw) == 1) return false;
+  const int64_t last_col = (nest.extent[Dim::kOw] - 1) * nest.stride_w - nest.pad_left + (kw - 1) * nest.dilation_w;
+  if (-nest.pad_left < in.col_begin || last_col >= in.col_end) return false;
+  const int64_t last_row = (nest.extent[Dim::kOh] - 1) * nest.stride_h - nest.pad_top + (kh - 1) * nest.dilation_h;
+  if (rows && (-nest.pad_top < in.row_begin || last_row >= in.row_end)) return false;
+  // Columns: pixel `ow` starts at ow*stride - pad; its channels are kw segments, or one run when they are adjacent.
+  in.offset -= nest.pad_left * in.pitch_w;
+  if (dense_window) {
+    in.segment_channels = kw * channels;
+    in.segment_pitch = nest.dilation_h * in.pitch_h;
+  } else {
+    in.segment_channels = channels;
+    in.segment_pitch = nest.dilation_w * in.pitch_w;
+  }
+  in.pitch_w *= nest.stride_w;
+  in.col_begin = 0;
+  in.col_end = nest.extent[Dim::kOw];
+  nest.extent[Dim::kKw] = 1;
+  nest.stride_w = nest.dilation_w = 1;
+  nest.pad_left = 0;
+  int64_t packed = kw * channels;
+  if (rows) {
+    in.offset -= nest.pad_top * in.pitch_h;
+    in.pitch_h *= nest.stride_h;
+    in.row_begin = 0;
+    in.row_end = nest.extent[Dim::kOh];
+    nest.extent[Dim::kKh] = 1;
+    nest.stride_h = nest.dilation_h = 1;
+    nest.pad_top = 0;
+    packed *= kh;
+  }
+  nest.in_channels = {packed, packed, config.block_in};
+  nest.layout = rows ? "fold(kh,kw)" : "fold(kw)";
+  return true;
+}
+
+template <typename Window>
+void set_window(Nest& nest, const Window& op) {
+  nest.extent[Dim::kKh] = op.kernel_h;
+  nest.extent[Dim::kKw] = op.kernel_w;
+  nest.stride_h = op.stride_h;
+  nest.stride_w = op.stride_w;
+  nest.dilation_h = op.dilation_h;
+  nest.dilation_w = op.dilation_w;
+  nest.pad_top = op.pads.top;
+  nest.pad_left = op.pads.left;
+}
+
+}  // namespace
+
+int32_t WeightSource::part(int32_t weight, size_t plane) const {
+  if (planes.size() == 1) return weight;
+  const int32_t first = std::clamp(weight, -128, 127);
+  return plane == 0 ? first : weight - first;
+}
+
+int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64_t o, int64_t i, int64_t kh, int64_t kw) {
+  if (nest.intrinsic == Intrinsic::kDepthwise) {
+    const int64_t channel = g * nest.out_channels.chunk + o;
+    if (o >= nest.out_channels.chunk || channel >= nest.out_channels.total || kh >= source.kernel_h || kw >= source.kernel_w) return 0;
+    return source.value[static_cast<size_t>((channel * source.kernel_h + kh) * source.kernel_w + kw)];
+  }
+  if (o >= nest.out_channels.chunk || i >= nest.in_channels.chunk) return 0;
+  if (nest.layout != "nhwc") {
+    // A packed pixel counts (kh,) kw, channel.
+    kw = i / source.ic_per_group % source.kernel_w;
+    if (nest.layout == "fold(kh,kw)") kh = i / (source.ic_per_group * source.kernel_w);
+    i %= source.ic_per_group;
+  }
+  const int64_t group = g * source.groups_per_chunk + o / source.oc_per_group;
+  if (group >= source.groups || group != g * source.groups_per_chunk + i / source.ic_per_group) return 0;
+  const int64_t oc = group * source.oc_per_group + o % source.oc_per_group;
+  const int64_t row = (oc * source.ic_per_group + i % source.ic_per_group) * source.kernel_h + kh;
+  return source.value[static_cast<size_t>(row * source.kernel_w + kw)];
+}
+
+namespace {
+
+void make(const Convolution& op, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config,
+          const Options& options, std::vector<Task>& tasks) {
+  const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
+  const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
+  Nest nest = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
+  nest.input = access_of(input, placements[static_cast<size_t>(op.input)]);
+  admit_border(nest.input, input, op.input_zero);
+  set_window(nest, op);
+  nest.pad_value = static_cast<uint8_t>(op.input_zero);
+  Task task;
+  task.stage = &op.stage;
+  task.input_zero = op.input_zero;
+  const auto source = weight_source(op, input.c, output.c);
+  nest.planes = static_cast<int>(source->planes.size());
+  if (op.groups == input.c && op.groups == output.c && op.groups > 1) {
+    nest.intrinsic = Intrinsic::kDepthwise;
+    source->groups_per_chunk = config.lanes();
+    channelwise(nest, input.c, config.lanes(), config.block_in, config.block_out);
+    // A weight entry holds the taps of a part of the window; the datapath's window is 3 rows of 5.
+    const int64_t taps = config.depthwise_taps();
+    nest.tap_w = std::min<int64_t>({op.kernel_w, 5, taps});
+    nest.tap_h = std::max<int64_t>(1, std::min<int64_t>({op.kernel_h, 3, taps / nest.tap_w}));
+    task.alternatives.push_back(nest);
+  } else {
+    nest.intrinsic = Intrinsic::kDense;
+    source->groups_per_chunk = op.groups == 1 ? 1 : pack_groups(*source, config);
+    nest.in_channels = {input.c, source->groups_per_chunk * source->ic_per_group, config.block_in};
+    nest.out_channels = {output.c, source->groups_per_chunk * source->oc_per_group, config.block_out};
+    task.alternatives.push_back(nest);
+    if (options.fold && op.groups == 1) {
+      for (const bool rows : {false, true}) {
+        Nest folded = nest;
+        if (fold(folded, rows, input.c, config)) task.alternatives.push_back(folded);
+      }
+    }
+  }
+  for (Nest& alternative : task.alternatives) finish_nest(alternative, config);
+  task.weights = source;
+  tasks.push_back(std::move(task));
+}
+
+/// ALU nests read INP when an INP entry has the ALU's lanes, else OUT.
+void set_alu_input(Nest& nest, const isa::MachineConfig& config) {
+  nest.input_space = nest.input.element_bytes == 4                 ? isa::Space::kAcc
+                     : config.block_in == config.block_out ? isa::Space::kInp
+                                                           : isa::Space::kOut;
+}
+
+void make(const Pool& op, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config,
+          const Options&, std::vector<Task>& tasks) {
+  const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
+  const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
+  Nest nest = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
+  nest.input = access_of(input, placements[static_cast<size_t>(op.input)]);
+  admit_border(nest.input, input, op.pad_value);
+  set_window(nest, op);
+  nest.pad_value = static_cast<uint8_t>(op.pad_value);
+  nest.intrinsic = Intrinsic::kReduce;
+  set_alu_input(nest, config);
+  channelwise(nest, output.c, config.block_out, config.block_out, config.block_out);
+  Task task;
+  task.stage = &op.stage;
+  task.sum = op.kind == Pool::Kind::kSum;
+  finish_nest(nest, config);
+  task.alternatives.push_back(nest);
+  tasks.push_back(std::move(task));
+}
+
+void make(const Elementwise& op, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config,
+          const Options&, std::vector<Task>& tasks) {
+  const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
+  const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
+  for (int64_t y = 0; y < op.repeat_h; ++y) {
+    for (int64_t x = 0; x < op.repeat_w; ++x) {
+      Nest nest = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
+      nest.input = access_of(input, placements[static_cast<size_t>(op.input)]);
+      if (op.repeat_h > 1 || op.repeat_w > 1) {
+        // One phase: every repeat-th pixel of output and second operand.
+        nest.extent[Dim::kOh] = input.h;
+        nest.extent[Dim::kOw] = input.w;
+        for (Access* a : {&nest.output, &nest.second}) {
+          a->offset += y * a->pitch_h + x * a->pitch_w;
+          a->pitch_h *= op.repeat_h;
+          a->pitch_w *= op.repeat_w;
+        }
+      } else {
+        mark_broadcasts(nest.input, input, output);
+      }
+      nest.intrinsic = Intrinsic::kMap;
+      set_alu_input(nest, config);
+      channelwise(nest, output.c, config.block_out, config.block_out, config.block_out);
+      Task task;
+      task.stage = &op.stage;
+      finish_nest(nest, config);
+      task.alternatives.push_back(nest);
+      tasks.push_back(std::move(task));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Task> make_tasks(const Graph& graph, size_t operation, const std::vector<Placement>& placements,
+                             const isa::MachineConfig& config, const Options& options) {
+  std::vector<Task> tasks;
+  std::visit([&](const auto& op) { make(op, graph, placements, config, options, tasks); }, graph.operations[operation].what);
+  for (Task& task : tasks) task.operation = operation;
+  return tasks;
+}
+
+}  // namespace tessera::npu

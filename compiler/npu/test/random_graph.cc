@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws shapes, parameters and constants.
+#include "compiler/npu/test/random_graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::npu::test {
+
+namespace {
+
+Tensor make_tensor(std::string name, int64_t n, int64_t h, int64_t w, int64_t c, bool is_unsigned) {
+  Tensor t;
+  t.name = std::move(name);
+  t.n = n;
+  t.h = h;
+  t.w = w;
+  t.c = c;
+  t.is_unsigned = is_unsigned;
+  return t;
+}
+
+int32_t zero_for(Random& random, bool is_unsigned) {
+  if (is_unsigned) return static_cast<int32_t>(random.one_of<int64_t>({0, 128, 255, 113, random.between(0, 255)}));
+  return static_cast<int32_t>(random.one_of<int64_t>({0, -128, 127, -13, random.between(-128, 127)}));
+}
+
+int64_t channels(Random& random, int64_t most) {
+  return std::min<int64_t>(most, random.one_of<int64_t>({1, 2, 3, 5, 8, 16, 17, 31, 32, 48, 64, 65, 128, 257, random.between(1, most)}));
+}
+
+int64_t out_size(int64_t in, int64_t before, int64_t after, int64_t kernel, int64_t stride, int64_t dilation) {
+  const int64_t room = in + before + after - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+}  // namespace
+
+Table random_table(Random& random) {
+  Table table(256);
+  for (uint8_t& byte : table) byte = static_cast<uint8_t>(random.between(0, 255));
+  return table;
+}
+
+Stage random_stage(Random& random, const Tensor& output, double magnitude, bool per_channel) {
+  Stage stage;
+  stage.convert = true;
+  const auto count = static_cast<size_t>(per_channel ? output.c : 1);
+  for (size_t i = 0; i < count; ++i) {
+    stage.bias.push_back(static_cast<int32_t>(random.between(-1000, 1000)));
+    const double scale = 100.0 / std::max(magnitude, 1.0) * static_cast<double>(random.between(500, 1500)) / 1000.0;
+    stage.multiplier.push_back(random.chance(20) ? std::ldexp(1.0f, static_cast<int>(std::lround(std::log2(scale)))) : static_cast<float>(scale));
+  }
+  if (per_channel && random.chance(20)) stage.bias.clear();
+  stage.out_zero = zero_for(random, output.is_unsigned);
+  stage.low = (output.is_unsigned ? 0 : -128) - stage.out_zero;
+  stage.high = (output.is_unsigned ? 255 : 127) - stage.out_zero;
+  if (random.chance(20)) stage.table = random_table(random);
+  if (stage.table) stage.table_unsigned = random.chance(50);
+  if (random.chance(10)) stage.second_table = random_table(random);
+  return stage;
+}
+
+void add_second(Random& random, Graph& graph, Stage& stage, const Tensor& output) {
+  SecondOperation second;
+  second.kind = random.one_of({SecondOperation::Kind::kAdd, SecondOperation::Kind::kMul, SecondOperation::Kind::kMax});
+  Tensor t = make_tensor("second", output.n, output.h, output.w, output.c, random.chance(50));
+  if (random.chance(50)) {
+    if (random.chance(40)) t.n = 1;
+    if (random.chance(50)) t.h = 1;
+    if (random.chance(50)) t.w = 1;
+    if (random.chance(30)) t.c = 1;
+  }
+  second.tensor = graph.add(t);
+  graph.inputs.push_back(second.tensor);
+  second.rx = static_cast<float>(random.between(-3000, 3000)) / 1777.0f;
+  second.ry = static_cast<float>(random.between(-3000, 3000)) / 1777.0f;
+  second.f = static_cast<float>(random.between(-300, 300)) / 7.0f;
+  if (second.kind == SecondOperation::Kind::kMul) second.rx /= 100.0f;
+  second.zx = static_cast<int32_t>(random.between(-128, 255));
+  second.zy = static_cast<int32_t>(random.between(-128, 255));
+  const bool zero_first = random.chance(50);  // zero point before rounding: none after
+  second.zero = zero_first ? 0 : zero_for(random, output.is_unsigned);
+  second.low = (output.is_unsigned ? 0 : -128) - second.zero;
+  second.high = (output.is_unsigned ? 255 : 127) - second.zero;
+  second.swap = random.chance(50);
+  second.fused = random.chance(50);
+  second.minimum = second.kind == SecondOperation::Kind::kMax && random.chance(50);
+  stage.second = second;
+}
+
+Graph random_convolution(Random& random, int64_t most_channels, int64_t most_pixels) {
+  Graph graph;
+  Convolution op;
+  Tensor in, out;
+  for (;;) {
+    op = {};
+    in = make_tensor("in", random.one_of<int64_t>({1, 1, 2, 3, 5}), random.between(1, 19), random.between(1, 23), channels(random, most_channels),
+                     random.chance(50));
+    int64_t oc = channels(random, most_channels);
+    const int64_t style = random.between(1, 10);
+    if (style <= 3) {  // depthwise
+      oc = in.c;
+      op.groups = in.c;
+    } else if (style <= 5) {  // groups of any size
+      op.groups = random.one_of<int64_t>({2, 3, 4, 7, 16});
+      in.c = op.groups * random.one_of<int64_t>({1, 2, 3, 4, 8, 11});
+      oc = op.groups * random.one_of<int64_t>({1, 2, 3, 5, 8, 16});
+    }
+    if (random.chance(30)) {
+      in.h = 1;
+    } else if (random.chance(10)) {
+      in.w = random.between(1, 300);
+    }
+    if (!random.chance(25)) {
+      op.kernel_h = in.h == 1 && random.chance(80) ? 1 : random.one_of<int64_t>({1, 2, 3, 3, 5, 7});
+      op.kernel_w = random.one_of<int64_t>({1, 2, 3, 3, 5, 7, 9});
+    }
+    op.stride_h = random.one_of<int64_t>({1, 1, 1, 2, 3, 5});
+    op.stride_w = random.one_of<int64_t>({1, 1, 1, 2, 3, 4});
+    if (random.chance(25)) {
+      op.dilation_h = random.one_of<int64_t>({1, 2, 3});
+      op.dilation_w = random.one_of<int64_t>({1, 2, 4});
+    }
+    if (random.chance(70)) op.pads = {random.between(0, 3), random.between(0, 4), random.between(0, 3), random.between(0, 4)};
+    out = make_tensor("out", in.n, out_size(in.h, op.pads.top, op.pads.bottom, op.kernel_h, op.stride_h, op.dilation_h),
+                      out_size(in.w, op.pads.left, op.pads.right, op.kernel_w, op.stride_w, op.dilation_w), oc, random.chance(50));
+    if (out.h < 1 || out.w < 1) continue;
+    if (in.n * in.h * in.w > most_pixels || out.n * out.h * out.w > most_pixels) continue;
+    if (out.elements() * (in.c / op.groups) * op.kernel_h * op.kernel_w > 3000000) continue;
+    break;
+  }
+  op.input_zero = zero_for(random, in.is_unsigned);
+  if (random.chance(20)) in.border = {op.pads.top + random.between(0, 1), op.pads.left, op.pads.bottom + 5, op.pads.right + 4, op.input_zero};
+  if (random.chance(5)) in.border.value = op.input_zero ^ 1;
+  op.input = graph.add(in);
+  graph.inputs.push_back(op.input);
+  const bool weights_unsigned = random.chance(50);
+  op.weights.resize(static_cast<size_t>(out.c * (in.c / op.groups) * op.kernel_h * op.kernel_w));
+  for (int16_t& w : op.weights) w = static_cast<int16_t>(weights_unsigned ? random.between(0, 255) : random.between(-128, 127));
+  switch (random.between(0, 3)) {
+    case 0: break;
+    case 1: op.weight_zero = {zero_for(random, weights_unsigned)}; break;
+    case 2:
+      for (int64_t i = 0; i < out.c; ++i) op.weight_zero.push_back((weights_unsigned ? 128 : 0) + static_cast<int32_t>(random.between(-3, 3)));
+      break;
+    case 3:  // differences of nine bits
+      for (int64_t i = 0; i < out.c; ++i) op.weight_zero.push_back(zero_for(random, weights_unsigned));
+      break;
+  }
+  if (random.chance(10)) {
+    out.element_bytes = 4;
+    op.stage.raw = true;
+    if (random.chance(50)) {
+      for (int64_t i = 0; i < out.c; ++i) op.stage.bias.push_back(static_cast<int32_t>(random.between(-100000, 100000)));
+    }
+  } else {
+    const double magnitude = 74.0 * 74.0 * std::sqrt(static_cast<double>(in.c / op.groups * op.kernel_h * op.kernel_w));
+    op.stage = random_stage(random, out, magnitude, random.chance(60));
+    if (random.chance(40)) add_second(random, graph, op.stage, out);
+  }
+  op.output = graph.add(out);
+  graph.outputs.push_back(op.output);
+  graph.operations.push_back({"conv", "QLinearConv", 0, op});
+  return graph;
+}
+
+Graph random_pool(Random& random, int64_t most_channels, int64_t most_pixels) {
+  Graph graph;
+  Pool op;
+  Tensor in, out;
+  for (;;) {
+    op = {};
+    in = make_tensor("in", random.between(1, 3), random.between(1, 21), random.between(1, 21), channels(random, most_channels), random.chance(50));
+    op.kind = random.chance(50) ? Pool::Kind::kMax : Pool::Kind::kSum;
+    if (random.chance(25)) {  // global
+      op.kernel_h = in.h;
+      op.kernel_w = in.w;
+    } else {
+      op.kernel_h = random.one_of<int64_t>({1, 2, 3, 5, 13});
+      op.kernel_w = random.one_of<int64_t>({1, 2, 3, 4, 11});
+      op.stride_h = random.between(1, 4);
+      op.stride_w = random.between(1, 3);
+      if (random.chance(20)) op.dilation_h = 2;
+      if (random.chance(20)) op.dilation_w = 3;
+      if (random.chance(60)) op.pads = {random.between(0, 2), random.between(0, 2), random.between(0, 3), random.between(0, 3)};
+    }
+    out = make_tensor("out", in.n, out_size(in.h, op.pads.top, op.pads.bottom, op.kernel_h, op.stride_h, op.dilation_h),
+                      out_size(in.w, op.pads.left, op.pads.right, op.kernel_w, op.stride_w, op.dilation_w), in.c, in.is_unsigned);
+    if (out.h < 1 || out.w < 1) continue;
+    if (in.n * in.h * in.w > most_pixels || out.elements() * op.kernel_h * op.kernel_w > 2000000) continue;
+    break;
+  }
+  op.input = graph.add(in);
+  graph.inputs.push_back(op.input);
+  if (op.kind == Pool::Kind::kMax) {
+    op.pad_value = in.is_unsigned ? 0 : -128;
+    if (random.chance(60)) {
+      op.stage.low = in.is_unsigned ? 0 : -128;
+      op.stage.high = in.is_unsigned ? 255 : 127;
+    } else {
+      op.stage = random_stage(random, out, 100, random.chance(50));
+    }
+  } else {
+    op.pad_value = zero_for(random, in.is_unsigned);
+    if (random.chance(10)) {
+      op.stage.raw = true;
+      out.element_bytes = 4;
+    } else {
+      op.stage = random_stage(random, out, 128.0 * static_cast<double>(op.kernel_h * op.kernel_w), random.chance(50));
+    }
+  }
+  if (!op.stage.raw && random.chance(20)) add_second(random, graph, op.stage, out);
+  op.output = graph.add(out);
+  graph.outputs.push_back(op.output);
+  graph.operations.push_back({"pool", op.kind == Pool::Kind::kMax ? "MaxPool" : "AveragePool", 0, op});
+  return graph;
+}
+
+Graph random_elementwise(Random& random, int64_t most_channels, int64_t most_pixels) {
+  Graph graph;
+  Elementwise op;
+  Tensor out = make_tensor("out", random.between(1, 4), random.between(1, 17), random.between(1, 17), channels(random, most_channels), random.chance(50));
+  if (random.chance(10)) out.w = random.between(1, 4000);
+  while (out.n * out.h * out.w > most_pixels) (out.w > out.h ? out.w : out.h) = std::max<int64_t>(1, std::max(out.w, out.h) / 2);
+  Tensor in = out;
+  in.name = "in";
+  in.is_unsigned = random.chance(50);
+  if (random.chance(15)) {
+    op.repeat_h = random.between(1, 3);
+    op.repeat_w = random.between(1, 3);
+    out.h *= op.repeat_h;
+    out.w *= op.repeat_w;
+  } else if (random.chance(30)) {
+    if (random.chance(40)) in.n = 1;
+    if (random.chance(40)) in.h = 1;
+    if (random.chance(40)) in.w = 1;
+    if (random.chance(40)) in.c = 1;
+  }
+  if (random.chance(15)) in.element_bytes = 4;
+  if (random.chance(10)) {
+    op.stage.raw = true;
+    out.element_bytes = 4;
+  } else if (in.element_bytes == 4 || random.chance(50)) {
+    op.stage = random_stage(random, out, in.element_bytes == 4 ? 1000000 : 128, random.chance(50));
+  } else if (random.chance(40)) {
+    op.stage.low = out.is_unsigned ? 0 : -128;
+    op.stage.high = out.is_unsigned ? 255 : 127;
+    if (random.chance(50)) op.stage.table = random_table(random);
+  }
+  op.input = graph.add(in);
+  graph.inputs.push_back(op.input);
+  if (!op.stage.raw && random.chance(60)) add_second(random, graph, op.stage, out);
+  op.output = graph.add(out);
+  graph.outputs.push_back(op.output);
+  graph.operations.push_back({"map", "Elementwise", 0, op});
+  return graph;
+}
+
+Graph random_network(Random& random) {
+  Graph graph;
+  const int64_t n = random.between(1, 2), size = random.between(6, 20), c0 = random.one_of<int64_t>({1, 3, 4}), c = random.one_of<int64_t>({8, 12, 16, 24, 33});
+  const bool is_unsigned = random.chance(50);
+  const auto conv = [&](TensorId input, int64_t oc, int64_t kernel, int64_t stride, int64_t groups, TensorId residual) {
+    const Tensor in = graph.tensors[static_cast<size_t>(input)];
+    Convolution op;
+    op.input = input;
+    op.kernel_h = op.kernel_w = kernel;
+    op.stride_h = op.stride_w = stride;
+    op.groups = groups;
+    const int64_t p = (kernel - 1) / 2;
+    op.pads = {p, p, p, p};
+    op.input_zero = zero_for(random, in.is_unsigned);
+    op.weights.resize(static_cast<size_t>(oc * (in.c / groups) * kernel * kernel));
+    for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
+    Tensor out = make_tensor("t" + std::to_string(graph.tensors.size()), in.n, out_size(in.h, p, p, kernel, stride, 1),
+                             out_size(in.w, p, p, kernel, stride, 1), oc, is_unsigned);
+    op.stage = random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(in.c / groups * kernel * kernel)), true);
+    if (residual != kNoTensor) {
+      SecondOperation second;
+      second.tensor = residual;
+      second.rx = 0.7f;
+      second.ry = 0.4f;
+      second.f = 3.0f;
+      second.low = is_unsigned ? 0 : -128;
+      second.high = is_unsigned ? 255 : 127;
+      op.stage.second = second;
+    }
+    op.output = graph.add(out);
+    graph.operations.push_back({"conv" + std::to_string(graph.operations.size()), "QLinearConv", 0, op});
+    return op.output;
+  };
+  const TensorId input = graph.add(make_tensor("input", n, size, size, c0, is_unsigned));
+  graph.inputs.push_back(input);
+  TensorId x = conv(input, c, 3, random.between(1, 2), 1, kNoTensor);
+  const TensorId expanded = conv(x, c * 2, 1, 1, 1, kNoTensor);
+  const TensorId depthwise = conv(expanded, c * 2, 3, 1, c * 2, kNoTensor);
+  x = conv(depthwise, c, 1, 1, 1, x);
+  // Two branches into one tensor by views of its channels.
+  const Tensor shape = graph.tensors[static_cast<size_t>(x)];
+  const TensorId joined = graph.add(make_tensor("joined", n, shape.h, shape.w, c + 7, is_unsigned));
+  const auto into_view = [&](TensorId tensor, int64_t at) {
+    graph.tensors[static_cast<size_t>(tensor)].view_of = joined;
+    graph.tensors[static_cast<size_t>(tensor)].view_c = at;
+  };
+  into_view(conv(x, c, 3, 1, 1, kNoTensor), 0);
+  into_view(conv(x, 7, 1, 1, 1, kNoTensor), c);
+  x = conv(joined, c, 1, 1, 1, kNoTensor);
+  Pool pool;
+  pool.kind = Pool::Kind::kSum;
+  pool.input = x;
+  const Tensor before = graph.tensors[static_cast<size_t>(x)];
+  pool.kernel_h = before.h;
+  pool.kernel_w = before.w;
+  Tensor pooled = make_tensor("pooled", n, 1, 1, c, is_unsigned);
+  pool.stage = random_stage(random, pooled, 128.0 * static_cast<double>(before.h * before.w), false);
+  pool.output = graph.add(pooled);
+  graph.operations.push_back({"pool", "GlobalAveragePool", 0, pool});
+  Tensor flat = make_tensor("flat", 1, 1, n, c, is_unsigned);
+  flat.reshape_of = pool.output;
+  const TensorId flat_id = graph.add(flat);
+  Tensor logits = make_tensor("logits", 1, 1, n, 10, is_unsigned);
+  std::vector<int16_t> weights(static_cast<size_t>(c * 10));
+  for (int16_t& w : weights) w = static_cast<int16_t>(random.between(-128, 127));
+  Stage stage = random_stage(random, logits, 74.0 * 74.0 * std::sqrt(static_cast<double>(c)), true);
+  const TensorId logits_id = graph.add(logits);
+  graph.operations.push_back({"fc", "QGemm", 0, make_matmul(flat_id, logits_id, 3, c, 10, weights, {}, stage)});
+  graph.outputs = {logits_id, joined};
+  return graph;
+}
+
+}  // namespace tessera::npu::test

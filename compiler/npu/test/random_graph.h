@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: random operations and small networks over the shapes that break tilings, from a seed.
+#pragma once
+
+#include <random>
+#include <vector>
+
+#include "compiler/npu/graph.h"
+
+namespace tessera::npu::test {
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(engine_() % static_cast<uint64_t>(high - low + 1)); }
+  bool chance(int percent) { return between(1, 100) <= percent; }
+  template <typename T>
+  T one_of(std::initializer_list<T> values) {
+    return *(values.begin() + between(0, static_cast<int64_t>(values.size()) - 1));
+  }
+  std::mt19937_64& engine() { return engine_; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// A requantisation of sums of about the given magnitude into a tensor, sometimes with tables; no second operation.
+Stage random_stage(Random& random, const Tensor& output, double magnitude, bool per_channel);
+
+/// Adds a second operation with a tensor of the output's shape or a broadcast one (a new graph input).
+void add_second(Random& random, Graph& graph, Stage& stage, const Tensor& output);
+
+Table random_table(Random& random);
+
+/// A graph of one convolution: any kernel, stride, dilation, pads, groups, types, zero points and stage. `most_channels` and
+/// `most_pixels` bound the shape.
+Graph random_convolution(Random& random, int64_t most_channels, int64_t most_pixels);
+Graph random_pool(Random& random, int64_t most_channels, int64_t most_pixels);
+Graph random_elementwise(Random& random, int64_t most_channels, int64_t most_pixels);
+/// A chain with residuals, a concatenation by views, pooling and a classifier.
+Graph random_network(Random& random);
+
+}  // namespace tessera::npu::test

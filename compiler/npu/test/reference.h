@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: what a Graph means, in plain loops over plain arrays, and a run of its compiled program on the functional
+// simulator. The loops share nothing with the generator but the structs of graph.h. A run poisons scratchpads and arena, checks
+// races, and places constants and arena at two different addresses.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "compiler/npu/graph.h"
+
+namespace tessera::npu::test {
+
+/// Elements of a tensor in NHWC order.
+using Values = std::vector<int32_t>;
+
+/// Values of every tensor of the graph after all operations, from those of its inputs (in the order of graph.inputs).
+std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inputs);
+
+/// Compiles and runs the graph, compares every graph output with evaluate(). Returns what went wrong, or "".
+/// `program`: receives the program when not null.
+std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options = {},
+                    Program* program = nullptr);
+
+/// Random values of a tensor's type, from a seed; inputs of compare().
+Values random_values(const Tensor& tensor, std::mt19937_64& random);
+
+}  // namespace tessera::npu::test

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Footprints of tiles: projections of the nest's affine accesses onto each operand.
+#include "compiler/schedule/nest.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tessera::schedule {
+
+Span input_span(int64_t out_begin, int64_t out_count, int64_t tap_begin, int64_t tap_count, int64_t stride, int64_t dilation,
+                int64_t pad) {
+  Span span;
+  span.begin = out_begin * stride - pad + tap_begin * dilation;
+  span.step = std::gcd(out_count > 1 ? stride : 0, tap_count > 1 ? dilation : 0);
+  if (span.step == 0) span.step = 1;
+  span.stride = out_count > 1 ? stride / span.step : 0;
+  span.dilation = tap_count > 1 ? dilation / span.step : 0;
+  span.count = (out_count - 1) * span.stride + (tap_count - 1) * span.dilation + 1;
+  return span;
+}
+
+int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw) {
+  return ((kh + nest.tap_h - 1) / nest.tap_h) * ((kw + nest.tap_w - 1) / nest.tap_w);
+}
+
+Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineConfig& config) {
+  Footprint result;
+  const int64_t n = tile[Dim::kN], g = tile[Dim::kG], oc = tile[Dim::kOc], ic = tile[Dim::kIc];
+  const Span rows = input_span(0, nest.input.broadcast_h ? 1 : tile[Dim::kOh], 0, tile[Dim::kKh], nest.stride_h, nest.dilation_h, 0);
+  const Span cols = input_span(0, nest.input.broadcast_w ? 1 : tile[Dim::kOw], 0, tile[Dim::kKw], nest.stride_w, nest.dilation_w, 0);
+  const int64_t pixels = n * tile[Dim::kOh] * tile[Dim::kOw];
+  result.input = (nest.input.broadcast_n ? 1 : n) * rows.count * cols.count * (nest.input.broadcast_c ? 1 : g * ic);
+  const int64_t results = pixels * g * oc;
+  switch (nest.intrinsic) {
+    case Intrinsic::kDense:
+      result.weights = nest.planes * g * oc * ic * tile[Dim::kKh] * tile[Dim::kKw];
+      result.sums = results;
+      break;
+    case Intrinsic::kDepthwise:
+      result.weights = nest.planes * g * depthwise_passes(nest, tile[Dim::kKh], tile[Dim::kKw]);
+      result.sums = results;
+      break;
+    case Intrinsic::kReduce: {
+      const bool partial = tile[Dim::kKh] < nest.extent[Dim::kKh] || tile[Dim::kKw] < nest.extent[Dim::kKw];
+      result.sums = partial ? 2 * results : nest.raw ? results : 0;
+      break;
+    }
+    case Intrinsic::kMap:
+      result.sums = nest.raw && (nest.input_space != isa::Space::kAcc || nest.input.broadcasts()) ? results : 0;
+      break;
+  }
+  result.output = nest.raw ? 0 : results;
+  if (nest.second.present) {
+    result.constants = 1;
+    result.second_in_place = !nest.second.broadcasts();
+    if (!result.second_in_place) {
+      result.second = (nest.second.broadcast_n ? 1 : n) * (nest.second.broadcast_h ? 1 : tile[Dim::kOh]) *
+                      (nest.second.broadcast_w ? 1 : tile[Dim::kOw]) * (nest.second.broadcast_c ? 1 : g * oc);
+    }
+  }
+  result.params = nest.convert ? (nest.per_channel ? g * oc : 1) : 0;
+  return result;
+}
+
+}  // namespace tessera::schedule

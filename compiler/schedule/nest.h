@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// One tensor operation as a loop nest over the eight dimensions (n, g, oc, oh, ow, ic, kh, kw), with the access of every
+// operand to DRAM. This is what schedules are about: enters from an operation of the graph (compiler/npu/normalise), leaves as
+// footprints of a tile (here), a schedule (search) and tile operations (compiler/npu/lower). Convolution, depthwise
+// convolution, pooling and element-wise operations are the same nest with another inner intrinsic, so that tiling, halos,
+// padding and channel tails are written once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "isa/config.h"
+
+namespace tessera::schedule {
+
+/// n: groups of BATCH images; g: chunks of channels that take part together (groups of a convolution, blocks of a channel-wise
+/// operation); oc, ic: blocks of BLOCK_OUT, BLOCK_IN channels inside a chunk; oh, ow: output pixels; kh, kw: window.
+enum class Dim : uint8_t { kN, kG, kOc, kOh, kOw, kIc, kKh, kKw };
+inline constexpr int kDims = 8;
+inline constexpr std::array<std::string_view, kDims> kDimNames = {"n", "g", "oc", "oh", "ow", "ic", "kh", "kw"};
+inline constexpr bool is_reduction(Dim dim) { return dim == Dim::kIc || dim == Dim::kKh || dim == Dim::kKw; }
+
+/// One number for each dimension.
+struct Extents {
+  std::array<int64_t, kDims> value{1, 1, 1, 1, 1, 1, 1, 1};
+  int64_t& operator[](Dim dim) { return value[static_cast<size_t>(dim)]; }
+  int64_t operator[](Dim dim) const { return value[static_cast<size_t>(dim)]; }
+  bool operator==(const Extents&) const = default;
+  auto operator<=>(const Extents&) const = default;
+};
+
+/// How channels lie in the entries of a scratchpad: chunks of `chunk` channels, each starting a new block of `lanes`.
+struct ChannelMap {
+  int64_t total = 1;  // channels
+  int64_t chunk = 1;  // channels of a chunk; the last chunk may have fewer
+  int64_t lanes = 1;  // channels of an entry
+
+  int64_t chunks() const { return (total + chunk - 1) / chunk; }
+  int64_t blocks() const { return (chunk + lanes - 1) / lanes; }  // of one chunk
+};
+
+/// An operand in DRAM as the nest sees it: element (n, h, w, c) at
+///   offset + n*pitch_n + h*pitch_h + w*pitch_w + (c / segment_channels)*segment_pitch + (c % segment_channels)*element_bytes.
+/// A broadcast dimension has pitch 0. Rows [row_begin, row_end) and columns [col_begin, col_end) are readable, the rest is padding.
+struct Access {
+  bool present = false;
+  uint32_t base = 0;
+  int64_t offset = 0;
+  int64_t pitch_n = 0, pitch_h = 0, pitch_w = 0;
+  int64_t segment_channels = 0, segment_pitch = 0;
+  int element_bytes = 1;
+  bool is_unsigned = false;
+  int64_t row_begin = 0, row_end = 0, col_begin = 0, col_end = 0;
+  bool broadcast_n = false, broadcast_h = false, broadcast_w = false, broadcast_c = false;
+
+  bool broadcasts() const { return broadcast_n || broadcast_h || broadcast_w || broadcast_c; }
+};
+
+/// The inner band.
+enum class Intrinsic : uint8_t {
+  kDense,      // GEMM: sum over ic, kh, kw of input times weights
+  kDepthwise,  // GEMM: one channel a lane, taps inside a weight entry
+  kReduce,     // ALU: sum or maximum over kh, kw
+  kMap,        // ALU: element-wise
+};
+inline constexpr std::array<std::string_view, 4> kIntrinsicNames = {"dense", "depthwise", "reduce", "map"};
+
+struct Nest {
+  Intrinsic intrinsic = Intrinsic::kMap;
+  int64_t images = 1;
+  Extents extent;
+  ChannelMap in_channels, out_channels;
+  int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
+  uint8_t pad_value = 0;
+  Access input, second, output;
+  isa::Space input_space = isa::Space::kInp;
+  int planes = 1;                // weight planes: 2 when a weight minus its zero point needs nine bits and more
+  int64_t tap_h = 1, tap_w = 1;  // depthwise: taps of one instruction
+  bool raw = false;              // int32 output from ACC
+  bool convert = false;          // bias and scale from PARAM
+  bool per_channel = false;      // they differ between channels
+  bool bias_preload = false;     // raw output with bias: ACC starts from it
+  std::string layout = "nhwc";   // of the input: "nhwc", "fold(kw)", "fold(kh,kw)"
+};
+
+/// Rows (or columns) of the input that an interval of outputs reads through an interval of the window.
+struct Span {
+  int64_t begin = 0;   // first position in the image; negative: padding
+  int64_t step = 1;    // positions from one to the next
+  int64_t count = 1;   // of them
+  int64_t stride = 1;  // from one output to the next, in counted positions
+  int64_t dilation = 1;  // from one tap to the next, in counted positions
+};
+
+/// Positions o*stride - pad + k*dilation for o in [out_begin, +out_count), k in [tap_begin, +tap_count), thinned to their
+/// greatest common step.
+Span input_span(int64_t out_begin, int64_t out_count, int64_t tap_begin, int64_t tap_count, int64_t stride, int64_t dilation,
+                int64_t pad);
+
+/// Entries a tile of the given extents occupies.
+struct Footprint {
+  int64_t input = 0;     // in nest.input_space
+  int64_t weights = 0;   // WGT
+  int64_t sums = 0;      // ACC
+  int64_t second = 0;    // OUT, beside the result; 0 when the second operand is updated in place
+  int64_t output = 0;    // OUT
+  int64_t params = 0;    // PARAM, the entry of constants not counted
+  int64_t constants = 0; // PARAM: 1 with a second operation
+  bool second_in_place = false;
+};
+Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineConfig& config);
+
+/// Instructions' worth of depthwise taps: passes over a window of kh x kw.
+int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw);
+
+}  // namespace tessera::schedule

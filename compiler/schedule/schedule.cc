@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Schedule's own derivations and its JSON form.
+#include "compiler/schedule/schedule.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace tessera::schedule {
+
+Extents Schedule::tile() const {
+  Extents tile;
+  for (const Level& level : levels) {
+    if (level.kind == LevelKind::kHwloop) tile[level.dim] *= level.factor;
+  }
+  return tile;
+}
+
+int Schedule::copies(Operand operand) const {
+  for (const OperandPlan& plan : operands) {
+    if (plan.operand == operand) return plan.copies;
+  }
+  return 0;
+}
+
+bool indexes(const Nest& nest, Operand operand, Dim dim) {
+  const bool weighted = nest.intrinsic == Intrinsic::kDense || nest.intrinsic == Intrinsic::kDepthwise;
+  const auto broadcast = [&](const Access& access) {
+    switch (dim) {
+      case Dim::kN: return access.broadcast_n;
+      case Dim::kOh: return access.broadcast_h;
+      case Dim::kOw: return access.broadcast_w;
+      case Dim::kG: case Dim::kOc: return access.broadcast_c;
+      default: return false;
+    }
+  };
+  switch (operand) {
+    case Operand::kInput: return dim != Dim::kOc && !broadcast(nest.input);
+    case Operand::kWeights: return weighted && dim != Dim::kN && dim != Dim::kOh && dim != Dim::kOw;
+    case Operand::kSums: case Operand::kOutput: return !is_reduction(dim);
+    case Operand::kSecond: return nest.second.present && !is_reduction(dim) && !broadcast(nest.second);
+    case Operand::kParams: return nest.per_channel && (dim == Dim::kG || dim == Dim::kOc);
+  }
+  return false;
+}
+
+namespace {
+
+template <size_t N>
+int index_of(const std::array<std::string_view, N>& names, const nlohmann::json& value, const char* key) {
+  if (value.is_string()) {
+    for (size_t i = 0; i < N; ++i) {
+      if (names[i] == value.get<std::string>()) return static_cast<int>(i);
+    }
+  }
+  std::string known;
+  for (const std::string_view name : names) known += (known.empty() ? "" : ", ") + std::string(name);
+  throw Error(ErrorCode::kInvalidArgument, std::string("schedule: '") + key + "' is " + value.dump() + "; known: " + known);
+}
+
+const nlohmann::json& member(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) throw Error(ErrorCode::kInvalidArgument, std::string("schedule: '") + key + "' is missing");
+  return *found;
+}
+
+int64_t positive(const nlohmann::json& object, const char* key, int64_t lowest) {
+  const nlohmann::json& value = member(object, key);
+  if (!value.is_number_integer() || value.get<int64_t>() < lowest || value.get<int64_t>() > (int64_t{1} << 31)) {
+    throw Error(ErrorCode::kInvalidArgument, std::string("schedule: '") + key + "' must be an integer of at least " +
+                                                 std::to_string(lowest) + ", not " + value.dump());
+  }
+  return value.get<int64_t>();
+}
+
+constexpr std::array<std::string_view, isa::kSpaces> kSpaceNameArray = {"inp", "wgt", "acc", "out", "param", "table"};
+
+}  // namespace
+
+std::string to_json(const Schedule& schedule) {
+  nlohmann::ordered_json root;
+  root["input_layout"] = schedule.input_layout;
+  root["levels"] = nlohmann::ordered_json::array();
+  for (const Level& level : schedule.levels) {
+    nlohmann::ordered_json entry;
+    entry["dim"] = kDimNames[static_cast<size_t>(level.dim)];
+    entry["factor"] = level.factor;
+    entry["kind"] = kLevelKindNames[static_cast<size_t>(level.kind)];
+    root["levels"].push_back(entry);
+  }
+  root["operands"] = nlohmann::ordered_json::array();
+  for (const OperandPlan& plan : schedule.operands) {
+    nlohmann::ordered_json entry;
+    entry["operand"] = kOperandNames[static_cast<size_t>(plan.operand)];
+    entry["scope"] = kSpaceNameArray[static_cast<size_t>(plan.scope)];
+    entry["attach"] = plan.attach;
+    entry["copies"] = plan.copies;
+    entry["halo"] = kHaloNames[static_cast<size_t>(plan.halo)];
+    entry["layout"] = plan.layout;
+    root["operands"].push_back(entry);
+  }
+  return root.dump();
+}
+
+Schedule from_json(const std::string& text) {
+  nlohmann::json root;
+  try {
+    root = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw Error(ErrorCode::kInvalidArgument, std::string("schedule: no JSON: ") + error.what());
+  }
+  if (!root.is_object()) throw Error(ErrorCode::kInvalidArgument, "schedule: the top is not an object");
+  Schedule schedule;
+  if (root.contains("input_layout")) {
+    if (!root["input_layout"].is_string()) throw Error(ErrorCode::kInvalidArgument, "schedule: 'input_layout' is no string");
+    schedule.input_layout = root["input_layout"].get<std::string>();
+  }
+  const nlohmann::json& levels = member(root, "levels");
+  if (!levels.is_array()) throw Error(ErrorCode::kInvalidArgument, "schedule: 'levels' is no list");
+  for (const nlohmann::json& entry : levels) {
+    if (!entry.is_object()) throw Error(ErrorCode::kInvalidArgument, "schedule: a level is no object");
+    schedule.levels.push_back({static_cast<Dim>(index_of(kDimNames, member(entry, "dim"), "dim")), positive(entry, "factor", 1),
+                               static_cast<LevelKind>(index_of(kLevelKindNames, member(entry, "kind"), "kind"))});
+  }
+  const nlohmann::json& operands = member(root, "operands");
+  if (!operands.is_array()) throw Error(ErrorCode::kInvalidArgument, "schedule: 'operands' is no list");
+  for (const nlohmann::json& entry : operands) {
+    if (!entry.is_object()) throw Error(ErrorCode::kInvalidArgument, "schedule: an operand is no object");
+    OperandPlan plan;
+    plan.operand = static_cast<Operand>(index_of(kOperandNames, member(entry, "operand"), "operand"));
+    plan.scope = static_cast<isa::Space>(index_of(kSpaceNameArray, member(entry, "scope"), "scope"));
+    plan.attach = static_cast<int>(positive(entry, "attach", 0));
+    plan.copies = static_cast<int>(positive(entry, "copies", 1));
+    if (entry.contains("halo")) plan.halo = static_cast<Halo>(index_of(kHaloNames, entry["halo"], "halo"));
+    if (entry.contains("layout") && entry["layout"].is_string()) plan.layout = entry["layout"].get<std::string>();
+    schedule.operands.push_back(plan);
+  }
+  return schedule;
+}
+
+}  // namespace tessera::schedule

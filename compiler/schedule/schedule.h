@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Schedule of one loop nest: an ordered list of levels over its dimensions and, for each operand, where it lives, at which
+// level it is fetched and in how many copies. Everything else (tile extents, footprints, legality, DRAM traffic, an estimate
+// of cycles) is derived here from the nest's accesses, so that a generator, a file given by the user and a tuner are judged by
+// the same rules. JSON is the outside form.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/schedule/nest.h"
+#include "isa/config.h"
+
+namespace tessera::schedule {
+
+/// temporal: iterations one after the other, each its own tile operations. vthread: the same, and neighbouring iterations
+/// overlap in separate copies of every operand they index. hwloop: iterations inside an instruction. lane: inside an entry.
+enum class LevelKind : uint8_t { kTemporal, kVthread, kHwloop, kLane };
+inline constexpr std::array<std::string_view, 4> kLevelKindNames = {"temporal", "vthread", "hwloop", "lane"};
+
+struct Level {
+  Dim dim = Dim::kN;
+  int64_t factor = 1;
+  LevelKind kind = LevelKind::kTemporal;
+  bool operator==(const Level&) const = default;
+};
+
+/// What happens to rows that two neighbouring tiles share.
+enum class Halo : uint8_t { kReload };
+inline constexpr std::array<std::string_view, 1> kHaloNames = {"reload"};
+
+enum class Operand : uint8_t { kInput, kWeights, kSums, kSecond, kOutput, kParams };
+inline constexpr int kOperands = 6;
+inline constexpr std::array<std::string_view, kOperands> kOperandNames = {"input", "weights", "sums", "second", "output", "params"};
+
+struct OperandPlan {
+  Operand operand = Operand::kInput;
+  isa::Space scope = isa::Space::kInp;
+  int attach = 0;   // number of outer levels inside which the operand is fetched
+  int copies = 1;   // tiles of it that live at once
+  Halo halo = Halo::kReload;
+  std::string layout;  // order of the dimensions inside the scope, slowest first
+  bool operator==(const OperandPlan&) const = default;
+};
+
+struct Schedule {
+  std::vector<Level> levels;          // outermost first: temporal and vthread, then hwloop, then lane
+  std::vector<OperandPlan> operands;  // those the nest has
+  std::string input_layout = "nhwc";  // which of the layouts of the input it is for (first-layer folding)
+
+  /// Extents of one tile: products of the hwloop factors.
+  Extents tile() const;
+  int copies(Operand operand) const;  // 0 when the nest has no such operand
+  bool operator==(const Schedule&) const = default;
+};
+
+/// JSON text of a schedule, and back. Errors of from_json: kInvalidArgument naming the key.
+std::string to_json(const Schedule& schedule);
+Schedule from_json(const std::string& text);
+
+/// What a schedule costs. legal = false: `reason` says which capacity or rule it breaks.
+struct Evaluation {
+  bool legal = false;
+  std::string reason;
+  Footprint footprint;
+  int64_t tiles = 0;             // output tiles times reduction tiles
+  int64_t read_bytes = 0, write_bytes = 0;
+  int64_t gemm_cycles = 0, alu_cycles = 0, load_cycles = 0, store_cycles = 0;
+  int64_t cycles = 0;            // estimate of the whole nest
+};
+
+/// The operand dimensions: whether a tile of the operand depends on a dimension.
+bool indexes(const Nest& nest, Operand operand, Dim dim);
+
+/// Derives the plan of operands of a list of levels with the given number of copies (clipped to what fits when `fit`).
+/// Order inside: see OperandPlan.
+Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const std::vector<Dim>& order);
+
+/// Judges a schedule for a nest: rules, capacities, traffic, estimate.
+Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config);
+
+/// The generator: the legal schedule of least estimated cycles over tile extents and loop orders; deterministic.
+/// Errors: kDoesNotFit when not even single entries fit.
+Schedule generate(const Nest& nest, const isa::MachineConfig& config);
+
+}  // namespace tessera::schedule
