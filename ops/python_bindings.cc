@@ -1,115 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Python module _tessera_ops: evaluates and infers one operator application on numpy arrays, so that tests can put every
-// operator beside another implementation. Arrays cross as bytes with a numpy dtype name through Python calls, which works with any
-// numpy; bfloat16, fp8 and 4-bit types use ml_dtypes. Errors become _tessera_ops.TesseraError with attribute `code`.
+// operator beside another implementation. Errors become _tessera_ops.TesseraError with attribute `code`.
 #include <pybind11/functional.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
 
-#include <cstring>
-
-#include "ops/operator.h"
+#include "ops/python_tensor.h"
 
 namespace py = pybind11;
 
 namespace tessera::ops {
 
 namespace {
-
-struct NumpyName {
-  DType dtype;
-  const char* name;
-  bool extended;      // a type of ml_dtypes
-};
-
-constexpr NumpyName kNumpyNames[] = {
-    {DType::kFloat, "float32", false},          {DType::kUint8, "uint8", false},
-    {DType::kInt8, "int8", false},              {DType::kUint16, "uint16", false},
-    {DType::kInt16, "int16", false},            {DType::kInt32, "int32", false},
-    {DType::kInt64, "int64", false},            {DType::kBool, "bool", false},
-    {DType::kFloat16, "float16", false},        {DType::kDouble, "float64", false},
-    {DType::kUint32, "uint32", false},          {DType::kUint64, "uint64", false},
-    {DType::kComplex64, "complex64", false},    {DType::kComplex128, "complex128", false},
-    {DType::kBfloat16, "bfloat16", true},       {DType::kFloat8E4M3FN, "float8_e4m3fn", true},
-    {DType::kFloat8E4M3FNUZ, "float8_e4m3fnuz", true}, {DType::kFloat8E5M2, "float8_e5m2", true},
-    {DType::kFloat8E5M2FNUZ, "float8_e5m2fnuz", true}, {DType::kUint4, "uint4", true},
-    {DType::kInt4, "int4", true},               {DType::kFloat4E2M1, "float4_e2m1fn", true},
-};
-
-DType dtype_from_numpy(const std::string& name) {
-  for (const NumpyName& entry : kNumpyNames)
-    if (name == entry.name) return entry.dtype;
-  throw Error(ErrorCode::kInvalidArgument, "numpy type " + name + " has no ONNX type");
-}
-
-py::object numpy_dtype(DType dtype) {
-  for (const NumpyName& entry : kNumpyNames) {
-    if (entry.dtype != dtype) continue;
-    if (!entry.extended) return py::module_::import("numpy").attr("dtype")(entry.name);
-    return py::module_::import("numpy").attr("dtype")(py::module_::import("ml_dtypes").attr(entry.name));
-  }
-  throw Error(ErrorCode::kUnsupported, std::string(to_string(dtype)) + " has no numpy type");
-}
-
-Tensor tensor_from_python(const py::handle& object) {
-  const py::module_ numpy = py::module_::import("numpy");
-  const py::object array = numpy.attr("asarray")(object);
-  Shape shape;
-  for (const py::handle& dim : array.attr("shape")) shape.push_back(dim.cast<int64_t>());
-  const std::string kind = array.attr("dtype").attr("kind").cast<std::string>();
-  if (kind == "U" || kind == "O" || kind == "S") {
-    Tensor tensor(DType::kString, shape);
-    auto& strings = tensor.mutable_strings();
-    size_t i = 0;
-    for (const py::handle& text : array.attr("ravel")().attr("tolist")()) {
-      if (!py::isinstance<py::str>(text) && !py::isinstance<py::bytes>(text))
-        throw Error(ErrorCode::kInvalidArgument, "an array of objects must hold strings");
-      strings[i++] = text.cast<std::string>();
-    }
-    return tensor;
-  }
-  Tensor tensor(dtype_from_numpy(array.attr("dtype").attr("name").cast<std::string>()), shape);
-  const py::bytes raw = array.attr("tobytes")();
-  const std::string_view view = raw;
-  TESSERA_INVARIANT(static_cast<int64_t>(view.size()) == tensor.bytes(), "numpy's byte count differs");
-  if (!view.empty()) std::memcpy(tensor.mutable_data(), view.data(), view.size());
-  if (tensor.dtype() == DType::kInt4)   // numpy leaves the upper four bits open; a Tensor holds the sign there
-    for (int8_t& v : tensor.as_mutable<int8_t>()) v = static_cast<int8_t>((v & 7) - (v & 8));
-  return tensor;
-}
-
-py::object tensor_to_python(const Tensor& tensor) {
-  const py::module_ numpy = py::module_::import("numpy");
-  const py::tuple shape = py::cast(tensor.shape());
-  if (tensor.dtype() == DType::kString) {
-    py::list items;
-    for (const std::string& text : tensor.strings()) items.append(py::reinterpret_steal<py::object>(
-        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape")));
-    const py::object array = numpy.attr("empty")(py::make_tuple(items.size()), "object");
-    array[py::slice(py::none(), py::none(), py::none())] = items;
-    return array.attr("reshape")(shape);
-  }
-  const py::bytearray raw(reinterpret_cast<const char*>(tensor.data()), static_cast<size_t>(tensor.bytes()));
-  return numpy.attr("frombuffer")(raw, numpy_dtype(tensor.dtype())).attr("reshape")(shape);
-}
-
-Value value_from_python(const py::handle& object) {
-  if (object.is_none()) return {};
-  if (py::isinstance<py::list>(object)) {
-    std::vector<Value> elements;
-    for (const py::handle& item : object) elements.push_back(value_from_python(item));
-    return Value::make_sequence(std::move(elements));
-  }
-  return tensor_from_python(object);
-}
-
-py::object value_to_python(const Value& value) {
-  if (value.kind == Value::Kind::kNone) return py::none();
-  if (value.kind == Value::Kind::kTensor) return tensor_to_python(value.tensor);
-  py::list items;
-  for (const Value& item : value.sequence) items.append(value_to_python(item));
-  return items;
-}
 
 /// A body made of two Python callables: run(list) -> list and infer(list of (dtype, shape)) -> the same.
 struct PythonSubgraph : Subgraph {
