@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that rename or move elements without looking at them: Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Concat, Split,
+// Slice, Tile, Expand. Shapes come from attributes in old opsets and from inputs in new ones; a known input gives an exact shape, an
+// unknown one at least the rank where that follows. Movement is one strided copy; a change of shape alone shares storage.
+#include "ops/elementwise_kernel.h"
+
+namespace tessera::ops {
+
+namespace {
+
+using namespace kernel;
+
+/// Renames the shape to the inferred one.
+void evaluate_reshaped(EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = c.input(0).reshaped(types[0].shape); }
+
+// ------------------------------------------------------------------------------------------------- Reshape
+
+void infer_reshape(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  require_type(c.node, c.input(1).dtype, kInt64Set, "shape");
+  require_rank(c.node, c.input(1), 1, "shape");
+  const auto wanted = known_ints(c, 1);
+  if (!wanted) {
+    const int64_t rank = known_length(c, 1);
+    c.outputs[0] = rank < 0 ? TypeInfo::unranked(in.dtype) : of_rank(in.dtype, rank);
+    return;
+  }
+  const bool zero_copies = c.node.get_int("allowzero", 0) == 0;
+  const auto bad = [&](const std::string& why) {
+    c.node.fail(ErrorCode::kInvalidModel, "shape " + (in.ranked ? to_string(in.shape) : "?") + " cannot become " + [&] {
+      std::string text = "[";
+      for (size_t i = 0; i < wanted->size(); ++i) text += (i ? "," : "") + std::to_string((*wanted)[i]);
+      return text + "]: ";
+    }() + why);
+  };
+  Shape out;
+  std::vector<bool> cancelled(in.shape.size(), false);   // unknown input dimensions that the result repeats
+  int64_t open = -1;
+  for (size_t i = 0; i < wanted->size(); ++i) {
+    const int64_t dim = (*wanted)[i];
+    if (dim == -1) {
+      if (open >= 0) bad("more than one -1");
+      open = static_cast<int64_t>(i);
+      out.push_back(-1);
+    } else if (dim == 0 && zero_copies) {
+      if (in.ranked && i >= in.shape.size()) bad("0 copies a dimension that the input does not have");
+      out.push_back(in.ranked ? in.shape[i] : -1);
+      if (in.ranked && in.shape[i] < 0) cancelled[i] = true;
+    } else if (dim < 0) {
+      bad("negative dimension");
+    } else {
+      out.push_back(dim);
+    }
+  }
+  if (open >= 0 && !zero_copies && std::find(wanted->begin(), wanted->end(), 0) != wanted->end()) bad("0 and -1 together with allowzero");
+  if (in.ranked) {
+    // Dimensions that are unknown on both sides cancel; the rest must be known to say more.
+    int64_t have = 1, made = 1;
+    bool known = true, in_zero = false;
+    for (size_t i = 0; i < in.shape.size(); ++i) {
+      if (in.shape[i] == 0) in_zero = true;
+      if (in.shape[i] >= 0) have *= in.shape[i];
+      else if (!cancelled[i]) known = false;
+    }
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (static_cast<int64_t>(i) == open) continue;
+      if (out[i] >= 0) made *= out[i];
+    }
+    if (known || in_zero) {
+      if (open >= 0) {
+        if (made == 0) {
+          if (have == 0) out[static_cast<size_t>(open)] = 0;
+          else bad("the element counts differ");
+        } else {
+          if (have % made != 0) bad("the element counts differ");
+          out[static_cast<size_t>(open)] = have / made;
+        }
+      } else if (have != made) {
+        bad("the element counts differ");
+      }
+    }
+  }
+  c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(out));
+}
+
+void infer_flatten(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  if (!in.ranked) {
+    c.outputs[0] = of_rank(in.dtype, 2);
+    return;
+  }
+  const int64_t rank = static_cast<int64_t>(in.shape.size());
+  int64_t axis = c.node.get_int("axis", 1);
+  if (axis < -rank || axis > rank) c.node.fail(ErrorCode::kInvalidModel, "axis " + std::to_string(axis) + " is outside " + to_string(in.shape));
+  if (axis < 0) axis += rank;
+  const size_t split = static_cast<size_t>(axis);
+  c.outputs[0] = TypeInfo::tensor(in.dtype, {product(in.shape, 0, split), product(in.shape, split, in.shape.size())});
+}
+
+// ------------------------------------------------------------------------------------- Squeeze and Unsqueeze
+
+/// Axes from the attribute or input 1: nullopt when unknown; `given` tells whether there are any.
+std::optional<std::vector<int64_t>> axes_of(const InferContext& c, bool& given) {
+  if (c.node.version < 13) {
+    given = c.node.has("axes");
+    return c.node.get_ints("axes");
+  }
+  given = c.has(1);
+  if (!given) return std::vector<int64_t>{};
+  require_type(c.node, c.input(1).dtype, kIndex, "axes");
+  return known_ints(c, 1);
+}
+
+void infer_squeeze(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  bool given = false;
+  const auto axes = axes_of(c, given);
+  c.outputs[0] = TypeInfo::unranked(in.dtype);
+  if (!in.ranked) return;
+  const int64_t rank = static_cast<int64_t>(in.shape.size());
+  if (!axes) {
+    const int64_t count = known_length(c, 1);
+    if (count >= 0 && count <= rank) c.outputs[0] = of_rank(in.dtype, rank - count);
+    return;
+  }
+  Shape shape;
+  if (!given) {
+    for (int64_t d : in.shape) {
+      if (d < 0) return;   // may or may not be 1
+      if (d != 1) shape.push_back(d);
+    }
+  } else {
+    std::vector<bool> drop(in.shape.size(), false);
+    for (int64_t axis : normalise_axes(c.node, *axes, rank)) {
+      if (in.shape[static_cast<size_t>(axis)] > 1 || in.shape[static_cast<size_t>(axis)] == 0)
+        c.node.fail(ErrorCode::kInvalidModel, "axis " + std::to_string(axis) + " of shape " + to_string(in.shape) + " is not 1");
+      drop[static_cast<size_t>(axis)] = true;
+    }
+    for (size_t i = 0; i < drop.size(); ++i) if (!drop[i]) shape.push_back(in.shape[i]);
+  }
+  c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
+}
+
+void infer_unsqueeze(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  bool given = false;
+  const auto axes = axes_of(c, given);
+  if (!given) c.node.fail(ErrorCode::kInvalidModel, "axes are missing");
+  c.outputs[0] = TypeInfo::unranked(in.dtype);
+  if (!in.ranked) return;
+  const int64_t rank = static_cast<int64_t>(in.shape.size());
+  if (!axes) {
+    const int64_t count = known_length(c, 1);
+    if (count >= 0) c.outputs[0] = of_rank(in.dtype, rank + count);
+    return;
+  }
+  Shape shape(in.shape.size() + axes->size(), -2);
+  for (int64_t axis : normalise_axes(c.node, *axes, static_cast<int64_t>(shape.size()))) shape[static_cast<size_t>(axis)] = 1;
+  size_t next = 0;
+  for (int64_t& d : shape) if (d == -2) d = in.shape[next++];
+  c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
+}
+
+// ------------------------------------------------------------------------------------------------ Transpose
+
+std::vector<int64_t> permutation(const Node& node, int64_t rank) {
+  std::vector<int64_t> perm = node.get_ints("perm");
+  if (!node.has("perm")) for (int64_t i = rank; i-- > 0;) perm.push_back(i);
+  if (static_cast<int64_t>(perm.size()) != rank)
+    node.fail(ErrorCode::kInvalidModel, "perm has " + std::to_string(perm.size()) + " entries for a tensor of rank " + std::to_string(rank));
+  return normalise_axes(node, perm, rank);
+}
+
+void infer_transpose(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  if (!in.ranked) {
+    c.outputs[0] = c.node.has("perm") ? of_rank(in.dtype, static_cast<int64_t>(c.node.get_ints("perm").size())) : TypeInfo::unranked(in.dtype);
+    return;
+  }
+  Shape shape;
+  for (int64_t axis : permutation(c.node, static_cast<int64_t>(in.shape.size()))) shape.push_back(in.shape[static_cast<size_t>(axis)]);
+  c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
+}
+
+void evaluate_transpose(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Tensor& in = c.input(0);
+  const std::vector<int64_t> from = row_strides(in.shape());
+  std::vector<int64_t> strides;
+  for (int64_t axis : permutation(c.node, in.rank())) strides.push_back(from[static_cast<size_t>(axis)]);
+  c.outputs[0] = gather_strided(in, types[0].shape, 0, strides);
+}
+
+// ----------------------------------------------------------------------------------------- Concat and Split
+
+void infer_concat(InferContext& c) {
+  if (!c.node.has("axis")) c.node.fail(ErrorCode::kInvalidModel, "attribute 'axis' is missing");
+  int64_t rank = -1;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    require_same_type(c.node, c.input(0), c.input(i));
+    if (!c.input(i).ranked) continue;
+    const int64_t own = static_cast<int64_t>(c.input(i).shape.size());
+    if (rank >= 0 && own != rank)
+      c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " of shape " + to_string(c.input(i).shape) + " has another rank than the inputs before");
+    rank = own;
+  }
+  if (rank < 0) {
+    c.outputs[0] = TypeInfo::unranked(c.input(0).dtype);
+    return;
+  }
+  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), rank));
+  Shape shape(static_cast<size_t>(rank), -1);
+  int64_t total = 0;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    const TypeInfo& in = c.input(i);
+    if (!in.ranked || in.shape[axis] < 0) total = -1;
+    else if (total >= 0) total += in.shape[axis];
+    if (!in.ranked) continue;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (d == axis || in.shape[d] < 0) continue;
+      if (shape[d] >= 0 && shape[d] != in.shape[d])
+        c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " of shape " + to_string(in.shape) + " differs from " + to_string(shape) +
+                                                  " outside axis " + std::to_string(axis));
+      shape[d] = in.shape[d];
+    }
+  }
+  shape[axis] = total;
+  c.outputs[0] = TypeInfo::tensor(c.input(0).dtype, std::move(shape));
+}
+
+void evaluate_concat(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Shape& shape = types[0].shape;
+  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(shape.size())));
+  const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size()), row = shape[axis] * inner;
+  Tensor out(types[0].dtype, shape);
+  visit_storage(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* y = mutable_elements<T>(out);
+    int64_t at = 0;
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      const int64_t length = c.input(i).shape()[axis] * inner;
+      const T* x = elements<T>(c.input(i));
+      for (int64_t o = 0; o < outer; ++o) std::copy(x + o * length, x + (o + 1) * length, y + o * row + at);
+      at += length;
+    }
+  });
+  c.outputs[0] = std::move(out);
+}
+
+/// Sizes of the parts along the axis; empty when unknown.
+std::vector<int64_t> split_sizes(const InferContext& c, int64_t dim) {
+  const size_t count = c.outputs.size();
+  std::optional<std::vector<int64_t>> sizes;
+  if (c.node.version < 13) {
+    if (c.node.has("split")) sizes = c.node.get_ints("split");
+  } else if (c.has(1)) {
+    require_type(c.node, c.input(1).dtype, kInt64Set, "split");
+    if (c.node.has("num_outputs")) c.node.fail(ErrorCode::kInvalidModel, "both input 'split' and attribute 'num_outputs' are given");
+    sizes = known_ints(c, 1);
+    if (!sizes) return {};
+  }
+  if (sizes) {
+    if (sizes->size() != count)
+      c.node.fail(ErrorCode::kInvalidModel, "split has " + std::to_string(sizes->size()) + " entries for " + std::to_string(count) + " outputs");
+    int64_t total = 0;
+    for (int64_t size : *sizes) {
+      if (size < 0) c.node.fail(ErrorCode::kInvalidModel, "negative size in split");
+      total += size;
+    }
+    if (dim >= 0 && total != dim)
+      c.node.fail(ErrorCode::kInvalidModel, "split adds up to " + std::to_string(total) + ", the axis has " + std::to_string(dim));
+    return *sizes;
+  }
+  const int64_t parts = c.node.get_int("num_outputs", static_cast<int64_t>(count));
+  if (parts != static_cast<int64_t>(count))
+    c.node.fail(ErrorCode::kInvalidModel, "num_outputs is " + std::to_string(parts) + ", the node has " + std::to_string(count) + " outputs");
+  if (dim < 0) return {};
+  if (c.node.version < 18 && dim % parts != 0)
+    c.node.fail(ErrorCode::kInvalidModel, std::to_string(dim) + " elements do not split into " + std::to_string(parts) + " equal parts");
+  const int64_t part = (dim + parts - 1) / parts;
+  std::vector<int64_t> result;
+  for (int64_t i = 0; i < parts; ++i) result.push_back(std::clamp<int64_t>(dim - i * part, 0, part));
+  return result;
+}
+
+void infer_split(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  if (!in.ranked) {
+    split_sizes(c, -1);
+    for (TypeInfo& out : c.outputs) out = TypeInfo::unranked(in.dtype);
+    return;
+  }
+  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())));
+  const std::vector<int64_t> sizes = split_sizes(c, in.shape[axis]);
+  for (size_t i = 0; i < c.outputs.size(); ++i) {
+    c.outputs[i] = without_constant(in);
+    c.outputs[i].shape[axis] = sizes.empty() ? -1 : sizes[i];
+  }
+}
+
+void evaluate_split(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Tensor& in = c.input(0);
+  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), in.rank()));
+  const std::vector<int64_t> strides = row_strides(in.shape());
+  int64_t at = 0;
+  for (size_t i = 0; i < c.outputs.size(); ++i) {
+    c.outputs[i] = gather_strided(in, types[i].shape, at * strides[axis], strides);
+    at += types[i].shape[axis];
+  }
+}
+
+// --------------------------------------------------------------------------------------------------- Slice
+
+struct SliceRange { int64_t start, step, count; };
+
+/// The elements that start:end:step takes of `dim`, clamped as the standard says.
+SliceRange slice_range(const Node& node, int64_t dim, int64_t start, int64_t end, int64_t step) {
+  if (step == 0) node.fail(ErrorCode::kInvalidModel, "step 0");
+  if (dim == 0) return {0, 1, 0};
+  const auto bounded = [dim](int64_t at, int64_t low, int64_t high) {
+    if (at < 0) at = at < -dim ? low : at + dim;
+    return std::clamp(at, low, high);
+  };
+  if (step > 0) {
+    start = bounded(start, 0, dim);
+    end = bounded(end, 0, dim);
+    return {start, step, end > start ? 1 + (end - start - 1) / step : 0};
+  }
+  start = bounded(start, 0, dim - 1);
+  end = bounded(end, -1, dim - 1);
+  const uint64_t stride = ~static_cast<uint64_t>(step) + 1;   // -step, also for the smallest integer
+  return {start, step, start > end ? 1 + static_cast<int64_t>(static_cast<uint64_t>(start - end - 1) / stride) : 0};
+}
+
+/// What is known of one operand of Slice.
+struct SliceOperands {
+  std::optional<std::vector<int64_t>> starts, ends, axes, steps;
+  int64_t count = -1;   // number of sliced axes
+};
+
+SliceOperands slice_operands(const InferContext& c) {
+  SliceOperands s;
+  if (c.node.version < 10) {
+    s.starts = c.node.get_ints("starts");
+    s.ends = c.node.get_ints("ends");
+    if (c.node.has("axes")) s.axes = c.node.get_ints("axes");
+    s.count = static_cast<int64_t>(s.starts->size());
+    s.steps = std::vector<int64_t>(s.starts->size(), 1);
+  } else {
+    for (size_t i = 1; i < 5; ++i) if (c.has(i)) require_type(c.node, c.input(i).dtype, kIndex, "starts, ends, axes or steps");
+    s.starts = known_ints(c, 1);
+    s.ends = known_ints(c, 2);
+    for (size_t i = 1; i < 5 && s.count < 0; ++i) s.count = known_length(c, i);
+    s.axes = known_ints(c, 3);
+    if (c.has(4)) s.steps = known_ints(c, 4);
+    else if (s.count >= 0) s.steps = std::vector<int64_t>(static_cast<size_t>(s.count), 1);
+  }
+  for (const auto* list : {&s.starts, &s.ends, &s.axes, &s.steps})
+    if (*list && s.count >= 0 && static_cast<int64_t>((*list)->size()) != s.count)
+      c.node.fail(ErrorCode::kInvalidModel, "starts, ends, axes and steps differ in length");
+  const bool axes_given = c.node.version < 10 ? c.node.has("axes") : c.has(3);
+  if (!axes_given && s.count >= 0) {
+    s.axes = std::vector<int64_t>{};
+    for (int64_t i = 0; i < s.count; ++i) s.axes->push_back(i);
+  }
+  return s;
+}
+
+void infer_slice(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  const SliceOperands s = slice_operands(c);
+  if (!in.ranked) {
+    c.outputs[0] = TypeInfo::unranked(in.dtype);
+    return;
+  }
+  const int64_t rank = static_cast<int64_t>(in.shape.size());
+  if (!s.axes) {
+    c.outputs[0] = of_rank(in.dtype, rank);
+    return;
+  }
+  Shape shape = in.shape;
+  const std::vector<int64_t> axes = normalise_axes(c.node, *s.axes, rank);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int64_t& dim = shape[static_cast<size_t>(axes[i])];
+    if (s.steps && (*s.steps)[i] == 0) c.node.fail(ErrorCode::kInvalidModel, "step 0");
+    if (dim > 0 && !(s.starts && s.ends && s.steps)) dim = -1;
+    else if (dim > 0) dim = slice_range(c.node, dim, (*s.starts)[i], (*s.ends)[i], (*s.steps)[i]).count;
+  }
+  c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
+}
+
+void evaluate_slice(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Tensor& in = c.input(0);
+  const auto list = [&](size_t input, const char* attribute) {
+    if (c.node.version < 10) return c.node.get_ints(attribute);
+    return c.has(input) ? c.input(input).to_int64s() : std::vector<int64_t>{};
+  };
+  const std::vector<int64_t> starts = list(1, "starts"), ends = list(2, "ends"), steps = c.node.version < 10 ? std::vector<int64_t>{} : list(4, "");
+  std::vector<int64_t> axes = list(3, "axes");
+  const bool axes_given = c.node.version < 10 ? c.node.has("axes") : c.has(3);
+  if (!axes_given) for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  std::vector<int64_t> strides = row_strides(in.shape());
+  int64_t offset = 0;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const size_t axis = static_cast<size_t>(normalise_axis(c.node, axes[i], in.rank()));
+    const SliceRange range = slice_range(c.node, in.shape()[axis], starts[i], ends[i], steps.empty() ? 1 : steps[i]);
+    offset += range.start * strides[axis];
+    strides[axis] = range.count > 1 ? strides[axis] * range.step : 0;   // a step may be huge where one element is taken
+  }
+  c.outputs[0] = gather_strided(in, types[0].shape, offset, strides);
+}
+
+// ---------------------------------------------------------------------------------------- Tile and Expand
+
+void infer_tile(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  require_type(c.node, c.input(1).dtype, kInt64Set, "repeats");
+  require_rank(c.node, c.input(1), 1, "repeats");
+  const auto repeats = known_ints(c, 1);
+  const int64_t length = known_length(c, 1);
+  if (in.ranked && length >= 0 && length != static_cast<int64_t>(in.shape.size()))
+    c.node.fail(ErrorCode::kInvalidModel, "repeats has " + std::to_string(length) + " entries for shape " + to_string(in.shape));
+  if (!in.ranked) {
+    c.outputs[0] = length < 0 ? TypeInfo::unranked(in.dtype) : of_rank(in.dtype, length);
+    return;
+  }
+  if (!repeats) {
+    c.outputs[0] = of_rank(in.dtype, static_cast<int64_t>(in.shape.size()));
+    return;
+  }
+  Shape shape = in.shape;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const int64_t times = (*repeats)[i];
+    if (times < 0) c.node.fail(ErrorCode::kInvalidModel, "negative repeat " + std::to_string(times));
+    if (shape[i] >= 0 && __builtin_mul_overflow(shape[i], times, &shape[i])) c.node.fail(ErrorCode::kDoesNotFit, "the result is too large");
+    else if (times == 0) shape[i] = 0;
+  }
+  c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
+}
+
+void evaluate_tile(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Tensor& in = c.input(0);
+  const std::vector<int64_t> from = row_strides(in.shape()), repeats = c.input(1).to_int64s();
+  Shape shape;
+  std::vector<int64_t> strides;
+  for (size_t i = 0; i < in.shape().size(); ++i) {   // every axis as (repeats, dimension), the repeats with stride 0
+    shape.insert(shape.end(), {repeats[i], in.shape()[i]});
+    strides.insert(strides.end(), {0, from[i]});
+  }
+  c.outputs[0] = gather_strided(in, shape, 0, strides).reshaped(types[0].shape);
+}
+
+void infer_expand(InferContext& c) {
+  const TypeInfo& in = c.input(0);
+  require_type(c.node, c.input(1).dtype, kInt64Set, "shape");
+  require_rank(c.node, c.input(1), 1, "shape");
+  if (const auto wanted = known_ints(c, 1)) {
+    for (int64_t d : *wanted) if (d < 0) c.node.fail(ErrorCode::kInvalidModel, "negative dimension " + std::to_string(d) + " in shape");
+    const TypeInfo target = TypeInfo::tensor(in.dtype, *wanted);
+    c.outputs[0] = broadcast_types(c.node, in.dtype, {&in, &target});
+    return;
+  }
+  const int64_t length = known_length(c, 1);
+  if (!in.ranked || length < 0) {
+    c.outputs[0] = TypeInfo::unranked(in.dtype);
+    return;
+  }
+  const TypeInfo target = of_rank(in.dtype, length);
+  c.outputs[0] = broadcast_types(c.node, in.dtype, {&in, &target});
+}
+
+void evaluate_expand(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Tensor& in = c.input(0);
+  c.outputs[0] = gather_strided(in, types[0].shape, 0, broadcast_strides(in.shape(), types[0].shape));
+}
+
+}  // namespace
+
+void register_shape(Registry& r) {
+  for (int version : {5, 13}) add(r, "Reshape", version, kTwo, infer_reshape, evaluate_reshaped);
+  for (int version : {14, 19, 21, 23, 24}) add(r, "Reshape", version, kTwo, infer_reshape, evaluate_reshaped, {"allowzero"});
+  for (int version : {1, 9, 11, 13, 21, 23, 24}) add(r, "Flatten", version, kOne, infer_flatten, evaluate_reshaped, {"axis"});
+  for (int version : {1, 11}) {
+    add(r, "Squeeze", version, kOne, infer_squeeze, evaluate_reshaped, {"axes"});
+    add(r, "Unsqueeze", version, kOne, infer_unsqueeze, evaluate_reshaped, {"axes"});
+  }
+  for (int version : {13, 21, 23, 24}) {
+    add(r, "Squeeze", version, {1, 2}, infer_squeeze, evaluate_reshaped);
+    add(r, "Unsqueeze", version, kTwo, infer_unsqueeze, evaluate_reshaped);
+  }
+  for (int version : {1, 13, 21, 23, 24}) add(r, "Transpose", version, kOne, infer_transpose, evaluate_transpose, {"perm"});
+  for (int version : {4, 11, 13}) add(r, "Concat", version, {1, -1}, infer_concat, evaluate_concat, {"axis"});
+  for (int version : {2, 11}) add(r, "Split", version, kOne, infer_split, evaluate_split, {"axis", "split"}, {1, -1});
+  add(r, "Split", 13, {1, 2}, infer_split, evaluate_split, {"axis"}, {1, -1});
+  add(r, "Split", 18, {1, 2}, infer_split, evaluate_split, {"axis", "num_outputs"}, {1, -1});
+  add(r, "Slice", 1, kOne, infer_slice, evaluate_slice, {"starts", "ends", "axes"});
+  for (int version : {10, 11, 13}) add(r, "Slice", version, {3, 5}, infer_slice, evaluate_slice);
+  for (int version : {6, 13}) add(r, "Tile", version, kTwo, infer_tile, evaluate_tile);
+  for (int version : {8, 13}) add(r, "Expand", version, kTwo, infer_expand, evaluate_expand);
+}
+
+}  // namespace tessera::ops
