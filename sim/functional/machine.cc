@@ -51,6 +51,13 @@ class Runner {
     for (size_t e = 0; e < queues_.size(); ++e) {
       queue_depth_[e] = static_cast<size_t>(machine.config.queue_depth(static_cast<isa::Engine>(e)));
     }
+    if (!request.check_races) return;
+    Interval program;
+    if (request.program.empty() && request.instructions.empty()) {
+      program = {request.program_address,
+                 request.program_address + uint64_t{request.instruction_count} * isa::kInstructionBytes};
+    }
+    races_.emplace(machine.config, request.bases, program, request.max_races);
   }
 
   RunResult run() {
@@ -71,7 +78,7 @@ class Runner {
         if (queues_empty() && holds(isa::header_of(*instruction))) {
           complete(pc_, isa::Unit::kFetch, Work{});
           result_.counters.fetch_bytes += isa::kInstructionBytes;
-          return std::move(result_);
+          return finish();
         }
         fault_ = isa::FaultRecord{isa::Fault::kNoProgress, isa::Unit::kFetch, pc_};
         break;
@@ -86,10 +93,15 @@ class Runner {
       ++pc_;
     }
     result_.fault = earliest();
-    return std::move(result_);
+    return finish();
   }
 
  private:
+  RunResult finish() {
+    if (races_) result_.races = races_->take();
+    return std::move(result_);
+  }
+
   /// The instruction at pc_, or a fault.
   std::optional<isa::Instruction> fetch() {
     isa::Fault fault = isa::Fault::kNone;
@@ -160,6 +172,7 @@ class Runner {
       fault_ = isa::FaultRecord{fault, unit_of(engine), head.pc};
       return;
     }
+    if (races_) races_->instruction(head.pc, head.instruction, timeline_);
     if (isa::header_of(head.instruction).signal) ++timeline_[static_cast<size_t>(engine)];
     complete(head.pc, unit_of(engine), work);
     queue.pop_front();
@@ -251,6 +264,7 @@ class Runner {
   std::array<size_t, isa::kEngines> queue_depth_{};
   std::array<uint16_t, isa::kEngines> timeline_{};
   std::optional<isa::FaultRecord> fault_;
+  std::optional<RaceChecker> races_;
 };
 
 }  // namespace
