@@ -73,18 +73,19 @@ void max_pool(const Window& window, const Tensor& x, bool columns, Tensor& y, Te
   const T* in = elements<T>(x);
   T* out = mutable_elements<T>(y);
   int64_t* chosen = indices ? mutable_elements<int64_t>(*indices) : nullptr;
+  const bool any_nan = std::any_of(in, in + x.size(), [](T value) { return value != value; });
   std::vector<int64_t> best;
   for_each_run(window, [&](int64_t first, int64_t count, const std::vector<int64_t>& offsets) {
     for (int64_t p = 0; p < planes; ++p) {
       const T* plane = in + p * in_plane;
       T* row = out + p * out_plane + first;
       std::fill_n(row, count, kLowest);
-      if (chosen == nullptr) {
+      if (chosen == nullptr && !any_nan) {
         for (int64_t k = 0; k < taps; ++k) {
           const int64_t* offset = offsets.data() + k * count;
           for (int64_t j = 0; j < count; ++j) {
             const T value = offset[j] >= 0 ? plane[offset[j]] : kLowest;
-            row[j] = value > row[j] || value != value ? value : row[j];
+            row[j] = row[j] >= value ? row[j] : value;
           }
         }
         continue;
@@ -101,7 +102,7 @@ void max_pool(const Window& window, const Tensor& x, bool columns, Tensor& y, Te
           }
         }
       }
-      for (int64_t j = 0; j < count; ++j) {
+      for (int64_t j = 0; chosen != nullptr && j < count; ++j) {
         const int64_t at = best[static_cast<size_t>(j)];
         chosen[p * out_plane + first + j] = at < 0 ? -1 : p * in_plane + (columns ? column_major(at, window.input) : at);
       }

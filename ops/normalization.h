@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statistics and scaling that the normalisation operators and ONNX Runtime's fused forms of them share, over runs of contiguous
+// elements. Means are plain sums in ascending order; variances are taken about the mean in a second pass.
+#pragma once
+
+#include <cmath>
+#include <span>
+
+#include "ops/elementwise_kernel.h"
+
+namespace tessera::ops {
+
+template <typename T>
+struct Moments {
+  T mean = 0;
+  T variance = 0;       // of the population
+};
+
+template <typename T>
+Moments<T> moments(std::span<const T> values) {
+  Moments<T> result;
+  for (T value : values) result.mean += value;
+  result.mean /= static_cast<T>(values.size());
+  for (T value : values) result.variance += (value - result.mean) * (value - result.mean);
+  result.variance /= static_cast<T>(values.size());
+  return result;
+}
+
+/// Mean of squares.
+template <typename T>
+T mean_square(std::span<const T> values) {
+  T sum = 0;
+  for (T value : values) sum += value * value;
+  return sum / static_cast<T>(values.size());
+}
+
+/// Results of a layer normalisation; mean and inverse standard deviation have one element for each row.
+struct LayerNormalized {
+  Tensor y;
+  Tensor mean;
+  Tensor inverse_deviation;
+};
+
+/// Normalises over dimensions axis.. of x (float32 or float64), then scales and shifts by tensors that broadcast to x (nullptr:
+/// none). With `centred` false nothing is subtracted (RMS normalisation) and mean stays zero.
+LayerNormalized layer_normalize(const Tensor& x, int64_t axis, double epsilon, bool centred, const Tensor* scale, const Tensor* shift);
+
+}  // namespace tessera::ops
