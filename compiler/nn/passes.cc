@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nn pipeline and the registration of its passes.
+// The nn pipeline and the registration of its passes. Before nn-fold-qdq stand only passes that change nothing about what ONNX Runtime
+// would fuse: quantised results are its results to the bit. What rounds differently or needs dequantised weights comes where it can
+// only meet float operators.
 #include "compiler/nn/passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -7,10 +9,32 @@
 #include "mlir/Transforms/Passes.h"
 
 namespace tessera::nn {
+namespace {
+
+constexpr int64_t kFoldLimitBytes = int64_t{64} << 20;
+
+}  // namespace
 
 void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& options) {
   mlir::OpPassManager& functions = manager.nest<mlir::func::FuncOp>();
-  functions.addPass(create_fold_constants_pass());
+  // A branch that was taken may make further shapes known, and so further branches.
+  for (int round = 0; round < 2; ++round) {
+    functions.addPass(create_fold_constants_pass(kFoldLimitBytes));
+    functions.addPass(create_remove_identities_pass());
+  }
+  functions.addPass(mlir::createCSEPass());
+  if (options.fold_batch_norm) functions.addPass(create_fold_batch_norm_pass());
+  functions.addPass(create_fold_padding_pass());
+#ifdef TESSERA_HAVE_QDQ_FOLDING
+  if (options.fold_qdq) functions.addPass(create_qdq_folding_pass());
+#endif
+  functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
+  functions.addPass(create_simplify_pass());
+  functions.addPass(create_sink_transposes_pass());
+  functions.addPass(create_remove_identities_pass());
+  functions.addPass(create_simplify_pass());
+  functions.addPass(create_fold_padding_pass());
+  functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
   functions.addPass(mlir::createCSEPass());
   functions.addPass(mlir::createCanonicalizerPass());
   functions.addPass(create_infer_types_pass());
@@ -19,8 +43,16 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
 void register_nn_passes() {
   static const bool once = [] {
     mlir::registerPass([] { return create_infer_types_pass(); });
-    mlir::registerPass([] { return create_fold_constants_pass(); });
-    mlir::registerPass([] { return create_fold_constants_pass(int64_t{64} << 20, true); });
+    mlir::registerPass([] { return create_fold_constants_pass(kFoldLimitBytes); });
+    mlir::registerPass([] { return create_fold_constants_pass(kFoldLimitBytes, true); });
+    mlir::registerPass([] { return create_remove_identities_pass(); });
+    mlir::registerPass([] { return create_simplify_pass(); });
+    mlir::registerPass([] { return create_fold_batch_norm_pass(); });
+    mlir::registerPass([] { return create_fold_padding_pass(); });
+    mlir::registerPass([] { return create_sink_transposes_pass(); });
+#ifdef TESSERA_HAVE_QDQ_FOLDING
+    mlir::registerPass([] { return create_qdq_folding_pass(); });
+#endif
     mlir::PassPipelineRegistration<>("nn-pipeline", "the passes between import and partitioning",
                                      [](mlir::OpPassManager& manager) { build_nn_pipeline(manager); });
     return true;

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folds BatchNormalization, and Mul and Add by a constant for each channel, into the constant weights and bias of a preceding float
+// Conv, ConvTranspose, Gemm or MatMul. The weights are rounded once more, so results change in the last bits: only float operators with
+// constant weights, in the arithmetic in which ONNX Runtime fuses them; never integer operators or weights behind DequantizeLinear.
+#include <array>
+#include <cmath>
+
+#include "compiler/nn/pass_util.h"
+#include "compiler/nn/passes.h"
+
+namespace tessera::nn {
+namespace {
+
+using ops::DType;
+
+ops::Tensor from_floats(DType dtype, const ops::Shape& shape, const std::vector<float>& values) {
+  ops::Tensor tensor(dtype, shape);
+  if (dtype == DType::kFloat) {
+    std::copy(values.begin(), values.end(), tensor.as_mutable<float>().begin());
+  } else {
+    auto out = tensor.as_mutable<uint16_t>();
+    for (size_t i = 0; i < out.size(); ++i) out[i] = ops::float_to_half(values[i]);
+  }
+  return tensor;
+}
+
+/// An operator whose output channels have weights and a bias of their own.
+struct Linear {
+  NodeOp op;
+  ops::Tensor weights;
+  std::vector<float> bias;              // empty: none
+  int64_t channels = 0;
+  int64_t rank = 0;                     // of the result
+  std::function<int64_t(int64_t)> channel_of;    // of a weight's flat index
+};
+
+std::optional<Linear> match_linear(mlir::Value value) {
+  NodeOp op = defining_op(value);
+  if (!op || !op.getDomain().empty() || !value.hasOneUse()) return std::nullopt;
+  DType dtype = dtype_of(value);
+  if (dtype != DType::kFloat && dtype != DType::kFloat16) return std::nullopt;
+  bool conv = op.is("Conv"), transposed = op.is("ConvTranspose"), gemm = op.is("Gemm"), matmul = op.is("MatMul");
+  if (!conv && !transposed && !gemm && !matmul) return std::nullopt;
+  auto weights = constant_value(input_or_null(op, 1));
+  auto result_shape = shape_of(value);
+  if (!weights || !result_shape || weights->size() == 0) return std::nullopt;
+  Linear linear{op, *weights, {}, 0, static_cast<int64_t>(result_shape->size()), {}};
+  ops::Node node = to_node(op);
+  const ops::Shape& shape = weights->shape();
+  if (conv) {
+    linear.channels = shape.at(0);
+    int64_t inner = weights->size() / shape[0];
+    linear.channel_of = [=](int64_t i) { return i / inner; };
+  } else if (transposed) {
+    int64_t group = node.get_int("group", 1), per_group = shape.at(1), inner = weights->size() / (shape[0] * shape[1]);
+    int64_t inputs_per_group = shape[0] / std::max<int64_t>(1, group);
+    linear.channels = per_group * group;
+    linear.channel_of = [=](int64_t i) { return i / inner / per_group / inputs_per_group * per_group + i / inner % per_group; };
+  } else {
+    if (shape.size() != 2 || linear.rank != 2) return std::nullopt;
+    if (gemm && (node.get_float("alpha", 1) != 1 || node.get_float("beta", 1) != 1)) return std::nullopt;
+    bool rows = gemm && node.get_int("transB", 0) != 0;
+    linear.channels = shape[rows ? 0 : 1];
+    int64_t width = shape[1];
+    linear.channel_of = [=](int64_t i) { return rows ? i / width : i % width; };
+  }
+  if (mlir::Value bias = input_or_null(op, 2)) {
+    auto values = constant_value(bias);
+    if (!values) return std::nullopt;
+    bool vector = values->rank() >= 1 && values->shape().back() == values->size();
+    if (values->size() == 1) {
+      linear.bias.assign(static_cast<size_t>(linear.channels), values->to_floats()[0]);
+    } else if (vector && values->size() == linear.channels) {
+      linear.bias = values->to_floats();
+    } else {
+      return std::nullopt;
+    }
+  }
+  return linear;
+}
+
+/// Replaces `last` by the linear operator with weights multiplied by `scale` (none if empty) and the given bias.
+void rebuild(mlir::PatternRewriter& rewriter, NodeOp last, const Linear& linear, const std::vector<float>& scale, const std::vector<float>& bias) {
+  NodeOp op = linear.op;
+  mlir::Location location = location_for(op, {last->getResult(0)}, {last});
+  mlir::Value weights = op->getOperand(1);
+  if (!scale.empty()) {
+    std::vector<float> values = linear.weights.to_floats();
+    for (size_t i = 0; i < values.size(); ++i) values[i] *= scale[static_cast<size_t>(linear.channel_of(static_cast<int64_t>(i)))];
+    weights = create_constant(rewriter, weights.getLoc(), from_floats(linear.weights.dtype(), linear.weights.shape(), values));
+  }
+  mlir::Value bias_value;
+  if (!bias.empty()) {
+    bias_value = create_constant(rewriter, make_location(op.getContext(), node_name(op) + ".bias", {}),
+                                 from_floats(linear.weights.dtype(), {linear.channels}, bias));
+  }
+  llvm::StringRef type = op.is("MatMul") && bias_value ? llvm::StringRef("Gemm") : op.getOpType();
+  NodeOp folded = create_op(rewriter, location, type, "", static_cast<int>(op.getVersion()), {op->getOperand(0), weights, bias_value},
+                            to_attributes(op.getOnnxAttributes()));
+  rewriter.replaceOp(last, folded->getResults());
+}
+
+bool fold_batch_norm(NodeOp op, mlir::PatternRewriter& rewriter) {
+  if (!op.is("BatchNormalization") || !only_first_result_used(op) || op->getNumOperands() != 5) return false;
+  ops::Node node = to_node(op);
+  if (node.get_int("training_mode", 0) != 0 || node.get_int("spatial", 1) != 1) return false;
+  auto linear = match_linear(op->getOperand(0));
+  if (!linear) return false;
+  std::array<std::vector<float>, 4> parameters;
+  for (unsigned i = 0; i < 4; ++i) {
+    auto tensor = constant_value(op->getOperand(i + 1));
+    if (!tensor || tensor->size() != linear->channels) return false;
+    parameters[i] = tensor->to_floats();
+  }
+  auto& [scale, shift, mean, variance] = parameters;
+  float epsilon = node.get_float("epsilon", 1e-5f);
+  std::vector<float> bias(scale.size());
+  for (size_t c = 0; c < scale.size(); ++c) {
+    scale[c] = scale[c] / std::sqrt(variance[c] + epsilon);
+    bias[c] = linear->bias.empty() ? shift[c] - mean[c] * scale[c] : (linear->bias[c] - mean[c]) * scale[c] + shift[c];
+  }
+  rebuild(rewriter, op, *linear, scale, bias);
+  return true;
+}
+
+/// Values for each channel of a constant that is broadcast over a result [N, C, ...]; nothing if it varies elsewhere.
+std::optional<std::vector<float>> channel_values(mlir::Value value, const Linear& linear) {
+  auto tensor = constant_value(value);
+  if (!tensor || tensor->rank() > linear.rank) return std::nullopt;
+  if (tensor->size() == 1) return std::vector<float>(static_cast<size_t>(linear.channels), tensor->to_floats()[0]);
+  if (tensor->size() != linear.channels) return std::nullopt;
+  int64_t axis = 1 - (linear.rank - tensor->rank());    // where the channels must stand
+  if (axis < 0 || tensor->shape()[static_cast<size_t>(axis)] != linear.channels) return std::nullopt;
+  return tensor->to_floats();
+}
+
+bool fold_scale_or_shift(NodeOp op, mlir::PatternRewriter& rewriter) {
+  bool mul = op.is("Mul"), add = op.is("Add");
+  if (!mul && !add) return false;
+  for (unsigned i = 0; i < 2; ++i) {
+    auto linear = match_linear(op->getOperand(i));
+    if (!linear || linear->op.is("MatMul") || linear->op.is("Gemm")) continue;
+    auto values = channel_values(op->getOperand(1 - i), *linear);
+    if (!values) continue;
+    std::vector<float> bias = linear->bias;
+    if (mul) {
+      for (size_t c = 0; c < bias.size(); ++c) bias[c] *= (*values)[c];
+      rebuild(rewriter, op, *linear, *values, bias);
+    } else {
+      if (bias.empty()) bias.assign(values->size(), 0.0f);
+      for (size_t c = 0; c < bias.size(); ++c) bias[c] += (*values)[c];
+      rebuild(rewriter, op, *linear, {}, bias);
+    }
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<mlir::Pass> create_fold_batch_norm_pass() {
+  return make_function_pass("nn-fold-batch-norm", "fold batch normalisation and channel-wise constants into convolutions and matmuls",
+                            [](mlir::func::FuncOp func) { return apply_rewrites(func, {fold_batch_norm, fold_scale_or_shift}); });
+}
+
+}  // namespace tessera::nn
