@@ -27,14 +27,12 @@ void infer_reshape(InferContext& c) {
   }
   const bool zero_copies = c.node.get_int("allowzero", 0) == 0;
   const auto bad = [&](const std::string& why) {
-    c.node.fail(ErrorCode::kInvalidModel, "shape " + (in.ranked ? to_string(in.shape) : "?") + " cannot become " + [&] {
-      std::string text = "[";
-      for (size_t i = 0; i < wanted->size(); ++i) text += (i ? "," : "") + std::to_string((*wanted)[i]);
-      return text + "]: ";
-    }() + why);
+    std::string text = "shape " + (in.ranked ? to_string(in.shape) : std::string("?")) + " cannot become (";
+    for (int64_t dim : *wanted) text.append(" ").append(std::to_string(dim));
+    c.node.fail(ErrorCode::kInvalidModel, text.append(" ): ").append(why));
   };
   Shape out;
-  std::vector<bool> cancelled(in.shape.size(), false);   // unknown input dimensions that the result repeats
+  std::vector<bool> cancelled(in.shape.size(), false);   // unknown or zero input dimensions that the result repeats
   int64_t open = -1;
   for (size_t i = 0; i < wanted->size(); ++i) {
     const int64_t dim = (*wanted)[i];
@@ -45,7 +43,7 @@ void infer_reshape(InferContext& c) {
     } else if (dim == 0 && zero_copies) {
       if (in.ranked && i >= in.shape.size()) bad("0 copies a dimension that the input does not have");
       out.push_back(in.ranked ? in.shape[i] : -1);
-      if (in.ranked && in.shape[i] < 0) cancelled[i] = true;
+      if (in.ranked && in.shape[i] <= 0) cancelled[i] = true;
     } else if (dim < 0) {
       bad("negative dimension");
     } else {
@@ -54,16 +52,21 @@ void infer_reshape(InferContext& c) {
   }
   if (open >= 0 && !zero_copies && std::find(wanted->begin(), wanted->end(), 0) != wanted->end()) bad("0 and -1 together with allowzero");
   if (in.ranked) {
-    // Dimensions that are unknown on both sides cancel; the rest must be known to say more.
+    // Copied dimensions that are unknown or zero cancel, so that an empty batch gives what any batch gives; the rest must be
+    // known to say more.
     int64_t have = 1, made = 1;
-    bool known = true, in_zero = false;
+    bool known = true, in_zero = false, both_zero = false;
     for (size_t i = 0; i < in.shape.size(); ++i) {
+      if (cancelled[i]) {
+        both_zero = both_zero || in.shape[i] == 0;
+        continue;
+      }
       if (in.shape[i] == 0) in_zero = true;
       if (in.shape[i] >= 0) have *= in.shape[i];
-      else if (!cancelled[i]) known = false;
+      else known = false;
     }
     for (size_t i = 0; i < out.size(); ++i) {
-      if (static_cast<int64_t>(i) == open) continue;
+      if (static_cast<int64_t>(i) == open || (i < cancelled.size() && cancelled[i])) continue;
       if (out[i] >= 0) made *= out[i];
     }
     if (known || in_zero) {
@@ -75,7 +78,7 @@ void infer_reshape(InferContext& c) {
           if (have % made != 0) bad("the element counts differ");
           out[static_cast<size_t>(open)] = have / made;
         }
-      } else if (have != made) {
+      } else if (have != made && !both_zero) {
         bad("the element counts differ");
       }
     }

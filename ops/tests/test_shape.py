@@ -42,6 +42,7 @@ def test_reshape_inference():
     assert shape(None, [0, -1, 5]) == [-1, -1, 5]
     assert shape([-1, 3], [6, 2]) == [6, 2]
     assert shape([0, -1], [3, -1]) == [3, 0]
+    assert shape([0, 3], [0, -1]) == [0, 3]   # as for every other batch; ONNX Runtime refuses
     assert infer("Reshape", [("float32", [2, 3]), ("int64", [4])], opset=13)[0][1] == [-1] * 4
     for t, to, why in [((2, 3), (4,), "counts"), ((2, 3), (4, -1), "counts"), ((2, 3), (-1, -1), "-1"), ((2,), (2, 0), "copies"), ((2,), (-2,), "negative")]:
         check_rejected("Reshape", [data(t), np.array(to, np.int64)], opset=13, match=why)
