@@ -10,6 +10,11 @@
 #include "compiler/npu/test/reference.h"
 #include "isa/config.h"
 
+namespace tessera::isa {
+/// Failures name the machine.
+void PrintTo(const MachineConfig& config, std::ostream* out) { *out << config.name; }
+}  // namespace tessera::isa
+
 namespace tessera::npu {
 namespace {
 

@@ -88,7 +88,9 @@ bool collapse(Nest& nest, const Collapse& how, int64_t outer, int64_t inner) {
 /// Pointwise nests: pixels become one row; with BATCH > 1 the pixels become the images of an entry.
 void collapse_pixels(Nest& nest, const isa::MachineConfig& config) {
   const bool pointwise = nest.extent[Dim::kKh] == 1 && nest.extent[Dim::kKw] == 1 && nest.stride_h == 1 && nest.stride_w == 1 &&
-                         nest.pad_top == 0 && nest.pad_left == 0;
+                         nest.pad_top == 0 && nest.pad_left == 0 &&
+                         (nest.input.broadcast_h || nest.extent[Dim::kOh] <= nest.input.row_end) &&
+                         (nest.input.broadcast_w || nest.extent[Dim::kOw] <= nest.input.col_end);
   if (!pointwise) return;
   int64_t& h = nest.extent[Dim::kOh];
   int64_t& w = nest.extent[Dim::kOw];
