@@ -525,7 +525,7 @@ class BlockFolder {
   }
 
   /// Replaces the result that `last` (a Q or the operator itself) gives by that of a new operator, and drops what nobody reads any more.
-  bool replace(const Group& group, NodeOp last, llvm::StringRef op_type, llvm::StringRef domain, mlir::ValueRange operands, const Attributes& attributes) {
+  bool replace(Group& group, NodeOp last, llvm::StringRef op_type, llvm::StringRef domain, mlir::ValueRange operands, const Attributes& attributes) {
     llvm::SmallVector<mlir::Operation*> others;
     if (last != group.op) others.push_back(group.op);
     for (NodeOp dq : group.dq) others.push_back(dq);
@@ -540,7 +540,7 @@ class BlockFolder {
   }
 
   /// The builder stands where the new operator goes: before the last operation of the group.
-  void place(const Group& group) { rewriter_.setInsertionPoint(group.q.empty() ? group.op : group.q.front()); }
+  void place(Group& group) { rewriter_.setInsertionPoint(group.q.empty() ? group.op : group.q.front()); }
 
   bool fuse_group(NodeOp op) {
     if (!op.getDomain().empty()) return false;
@@ -559,7 +559,7 @@ class BlockFolder {
     return drop_around(*group);
   }
 
-  bool fuse_conv(const Group& group) {
+  bool fuse_conv(Group& group) {
     if (!group.closed || group.dq.size() != group.operands || group.operands < 2) return false;
     NodeOp x = group.dq[0], w = group.dq[1], q = group.q[0];
     const DType x_type = quantised_type(x), w_type = quantised_type(w);
@@ -576,7 +576,7 @@ class BlockFolder {
     return replace(group, q, "QLinearConv", "", operands, to_attributes(group.op.getOnnxAttributes()));
   }
 
-  bool fuse_matmul(const Group& group) {
+  bool fuse_matmul(Group& group) {
     if (group.dq.size() != 2) return false;
     NodeOp a = group.dq[0], b = group.dq[1];
     const DType a_type = quantised_type(a), b_type = quantised_type(b);
@@ -599,7 +599,7 @@ class BlockFolder {
     return replace(group, q, "QLinearMatMul", "", operands, {});
   }
 
-  bool fuse_gemm(const Group& group) {
+  bool fuse_gemm(Group& group) {
     if (group.dq.size() != group.operands || group.operands < 2 || (!group.q.empty() && !group.closed)) return false;
     NodeOp a = group.dq[0], b = group.dq[1];
     const DType a_type = quantised_type(a), b_type = quantised_type(b);
@@ -620,7 +620,7 @@ class BlockFolder {
     return replace(group, q ? q : group.op, "QGemm", kMicrosoftDomain, operands, attributes);
   }
 
-  bool fuse_unary(const Group& group) {
+  bool fuse_unary(Group& group) {
     if (!group.closed || group.dq.size() != 1 || group.operands != 1) return false;
     NodeOp x = group.dq[0], q = group.q[0], op = group.op;
     if (!is_8bit(quantised_type(x)) || quantised_type(q) != quantised_type(x) || !tensor_parameters(x) || !tensor_parameters(q)) return false;
@@ -639,7 +639,7 @@ class BlockFolder {
     return replace(group, q, ("QLinear" + op.getOpType()).str(), kMicrosoftDomain, operands, attributes);
   }
 
-  bool fuse_binary(const Group& group) {
+  bool fuse_binary(Group& group) {
     if (!group.closed || group.dq.size() != 2 || group.operands != 2) return false;
     NodeOp a = group.dq[0], b = group.dq[1], q = group.q[0];
     const DType type = quantised_type(a);
@@ -653,7 +653,7 @@ class BlockFolder {
     return replace(group, q, ("QLinear" + group.op.getOpType()).str(), kMicrosoftDomain, operands, {});
   }
 
-  bool fuse_concat(const Group& group) {
+  bool fuse_concat(Group& group) {
     if (!group.closed || group.dq.size() != group.operands) return false;
     NodeOp q = group.q[0];
     const DType type = quantised_type(q);
@@ -666,7 +666,7 @@ class BlockFolder {
     return replace(group, q, "QLinearConcat", kMicrosoftDomain, operands, to_attributes(group.op.getOnnxAttributes()));
   }
 
-  bool fuse_where(const Group& group) {
+  bool fuse_where(Group& group) {
     if (!group.closed || group.dq.size() != 2 || group.operands != 3) return false;
     NodeOp x = dq_of(group.op.getInputs()[1]), y = dq_of(group.op.getInputs()[2]), q = group.q[0];
     if (!x || !y) return false;
@@ -683,7 +683,7 @@ class BlockFolder {
 
   // --- operators that only move elements: Q and DQ go when their parameters agree --------------------------------------------------
 
-  bool drop_around(const Group& group) {
+  bool drop_around(Group& group) {
     NodeOp op = group.op;
     const int64_t version = op.getVersion();
     const bool ordered = (op.is("MaxPool") && version >= 12) || (is_onnx(op, {"ReduceMax", "ReduceMin"}) && version >= 12);
@@ -723,7 +723,7 @@ class BlockFolder {
     return true;
   }
 
-  bool drop_around_split(const Group& group) {
+  bool drop_around_split(Group& group) {
     if (!group.closed || group.dq.size() != 1 || dq_of(data_of(group.op)) != group.dq[0]) return false;
     NodeOp op = group.op, dq = group.dq[0];
     const DType type = quantised_type(dq);
@@ -758,7 +758,7 @@ class BlockFolder {
     return make_location(rewriter_.getContext(), node_name(op), names);
   }
 
-  bool drop_before_arg_max(const Group& group) {
+  bool drop_before_arg_max(Group& group) {
     NodeOp op = group.op, dq = group.dq[0];
     if (group.dq.size() != 1 || !is_8bit(quantised_type(dq)) || !zero_of(dq) || !has_constant_scalars(dq) || !(scale_value(dq) > 0)) return false;
     if (op.getVersion() < 13) return false;
