@@ -185,10 +185,14 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
       }
       push(meet);
       ++signals[0];
-      for (size_t e = 1; e < signals.size(); ++e) {
-        isa::Fence leave = make_fence(static_cast<isa::Engine>(e), false);
-        wait_on(leave.header, 0, signals[0]);
+      // As many fences as a queue holds: FETCH cannot pass while an engine still has something from before the barrier, which
+      // bounds how far any timeline can run ahead of a condition that is still queued.
+      for (size_t e = 0; e < signals.size(); ++e) {
+        const auto engine = static_cast<isa::Engine>(e);
+        isa::Fence leave = make_fence(engine, false);
+        if (e != 0) wait_on(leave.header, 0, signals[0]);
         push(leave);
+        for (int i = 0; i < config.queue_depth(engine) + 1; ++i) push(make_fence(engine, false));
       }
       at_barrier = signals;
       passed = issued;

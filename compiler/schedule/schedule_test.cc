@@ -1,1 +1,189 @@
 // SPDX-License-Identifier: Apache-2.0
+// Spans, footprints, legality and its reasons, the JSON form, and the generator over many nests and machines.
+#include "compiler/schedule/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+
+namespace tessera::schedule {
+namespace {
+
+isa::MachineConfig npu256() { return isa::find_config("npu256"); }
+
+/// 64 -> 128 channels, 3x3, stride 1, pad 1, on 28x28.
+Nest convolution() {
+  Nest nest;
+  nest.intrinsic = Intrinsic::kDense;
+  nest.extent[Dim::kOh] = nest.extent[Dim::kOw] = 28;
+  nest.extent[Dim::kKh] = nest.extent[Dim::kKw] = 3;
+  nest.extent[Dim::kOc] = 8;
+  nest.extent[Dim::kIc] = 4;
+  nest.pad_top = nest.pad_left = 1;
+  nest.in_channels = {64, 64, 16};
+  nest.out_channels = {128, 128, 16};
+  nest.convert = nest.per_channel = true;
+  for (Access* a : {&nest.input, &nest.output}) {
+    a->present = true;
+    a->pitch_w = a == &nest.input ? 64 : 128;
+    a->pitch_h = 28 * a->pitch_w;
+    a->pitch_n = 28 * a->pitch_h;
+    a->segment_channels = a->pitch_w;
+    a->row_end = a->col_end = 28;
+  }
+  return nest;
+}
+
+TEST(Span, ThinsToTheCommonStep) {
+  // Outputs 2..5, all of a 3-tap window, stride 1, pad 1: positions 1..6.
+  Span span = input_span(2, 4, 0, 3, 1, 1, 1);
+  EXPECT_EQ(span.begin, 1);
+  EXPECT_EQ(span.count, 6);
+  EXPECT_EQ(span.step, 1);
+  // One tap at stride 2: every second position.
+  span = input_span(0, 5, 0, 1, 2, 1, 0);
+  EXPECT_EQ(span.step, 2);
+  EXPECT_EQ(span.count, 5);
+  EXPECT_EQ(span.stride, 1);
+  // One output, dilation 3: every third.
+  span = input_span(4, 1, 1, 3, 1, 3, 2);
+  EXPECT_EQ(span.begin, 5);
+  EXPECT_EQ(span.step, 3);
+  EXPECT_EQ(span.count, 3);
+  EXPECT_EQ(span.dilation, 1);
+  // Stride 4 and dilation 6 meet at step 2.
+  span = input_span(0, 3, 0, 2, 4, 6, 0);
+  EXPECT_EQ(span.step, 2);
+  EXPECT_EQ(span.count, 2 * 2 + 1 * 3 + 1);
+}
+
+TEST(Footprint, OfATile) {
+  const Nest nest = convolution();
+  Extents tile;
+  tile[Dim::kOh] = 4;
+  tile[Dim::kOw] = 28;
+  tile[Dim::kOc] = 2;
+  tile[Dim::kIc] = 4;
+  tile[Dim::kKh] = tile[Dim::kKw] = 3;
+  const Footprint f = footprint(nest, tile, npu256());
+  EXPECT_EQ(f.input, 6 * 30 * 4);
+  EXPECT_EQ(f.weights, 2 * 9 * 4);
+  EXPECT_EQ(f.sums, 4 * 28 * 2);
+  EXPECT_EQ(f.output, 4 * 28 * 2);
+  EXPECT_EQ(f.params, 2);
+  EXPECT_EQ(f.second, 0);
+}
+
+TEST(Schedule, JsonRoundTrip) {
+  const Nest nest = convolution();
+  const Schedule schedule = generate(nest, npu256());
+  const Schedule again = from_json(to_json(schedule));
+  EXPECT_EQ(again, schedule);
+  EXPECT_TRUE(evaluate(nest, again, npu256()).legal);
+}
+
+TEST(Schedule, JsonErrorsNameTheKey) {
+  const auto message = [](const std::string& text) -> std::string {
+    try {
+      from_json(text);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message("{").find("no JSON"), std::string::npos);
+  EXPECT_NE(message("[]").find("not an object"), std::string::npos);
+  EXPECT_NE(message("{}").find("'levels' is missing"), std::string::npos);
+  EXPECT_NE(message(R"({"levels":[{"dim":"x","factor":1,"kind":"temporal"}],"operands":[]})").find("known: n, g, oc"), std::string::npos);
+  EXPECT_NE(message(R"({"levels":[{"dim":"n","factor":0,"kind":"temporal"}],"operands":[]})").find("'factor'"), std::string::npos);
+}
+
+TEST(Schedule, IllegalOnesHaveAReason) {
+  const Nest nest = convolution();
+  const isa::MachineConfig config = npu256();
+  const Schedule good = generate(nest, config);
+  const auto reason = [&](const Schedule& schedule) {
+    const Evaluation evaluation = evaluate(nest, schedule, config);
+    EXPECT_FALSE(evaluation.legal);
+    return evaluation.reason;
+  };
+  Schedule bad = good;
+  for (OperandPlan& plan : bad.operands) {
+    if (plan.operand == Operand::kInput) plan.copies = 1000;
+  }
+  EXPECT_NE(reason(bad).find("inp needs"), std::string::npos);
+  bad = good;
+  std::erase_if(bad.operands, [](const OperandPlan& plan) { return plan.operand == Operand::kWeights; });
+  EXPECT_EQ(reason(bad), "operand weights is missing");
+  bad = good;
+  bad.levels.clear();
+  EXPECT_NE(reason(bad).find("cover"), std::string::npos);
+  bad = good;
+  bad.levels.insert(bad.levels.begin(), {Dim::kIc, 2, LevelKind::kTemporal});
+  bad.levels.insert(bad.levels.begin() + 1, {Dim::kOh, 2, LevelKind::kTemporal});
+  EXPECT_EQ(reason(bad), "temporal reduction levels must be the innermost ones");
+  bad = good;
+  bad.levels.insert(bad.levels.begin(), {Dim::kOh, 7, LevelKind::kVthread});
+  for (OperandPlan& plan : bad.operands) {
+    if (plan.operand == Operand::kOutput) plan.copies = 1;
+  }
+  EXPECT_NE(reason(bad).find("a vthread level of 7 needs as many copies"), std::string::npos);
+}
+
+TEST(Schedule, GeneratorIsLegalAndDeterministic) {
+  std::mt19937 random(5);
+  const auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+  isa::MachineConfig tiny = npu256();
+  tiny.inp_bytes = 64 * 16;
+  tiny.wgt_bytes = 16 * 256;
+  tiny.acc_bytes = 16 * 64;
+  tiny.out_bytes = 16 * 16;
+  for (int i = 0; i < 60; ++i) {
+    Nest nest = convolution();
+    nest.extent[Dim::kOh] = pick(1, 60);
+    nest.extent[Dim::kOw] = pick(1, 200);
+    nest.extent[Dim::kKh] = pick(1, 7);
+    nest.extent[Dim::kKw] = pick(1, 7);
+    nest.stride_h = pick(1, 3);
+    nest.stride_w = pick(1, 3);
+    nest.extent[Dim::kOc] = pick(1, 40);
+    nest.extent[Dim::kIc] = pick(1, 140);
+    nest.in_channels.total = nest.in_channels.chunk = 16 * nest.extent[Dim::kIc];
+    nest.out_channels.total = nest.out_channels.chunk = 16 * nest.extent[Dim::kOc];
+    for (const isa::MachineConfig& config : {npu256(), tiny}) {
+      const Schedule schedule = generate(nest, config);
+      const Evaluation evaluation = evaluate(nest, schedule, config);
+      EXPECT_TRUE(evaluation.legal) << evaluation.reason;
+      EXPECT_EQ(generate(nest, config), schedule);
+      const int64_t macs = nest.extent[Dim::kOh] * nest.extent[Dim::kOw] * nest.extent[Dim::kKh] * nest.extent[Dim::kKw] *
+                           nest.extent[Dim::kOc] * nest.extent[Dim::kIc];
+      EXPECT_GE(evaluation.cycles, macs);  // one block product a cycle
+    }
+  }
+}
+
+TEST(Schedule, WellKnownConvolutionIsComputeBound) {
+  const Nest nest = convolution();
+  const Evaluation evaluation = evaluate(nest, generate(nest, npu256()), npu256());
+  EXPECT_LT(evaluation.cycles, 28 * 28 * 9 * 4 * 8 * 12 / 10);
+}
+
+TEST(Schedule, DoesNotFitSaysWhat) {
+  isa::MachineConfig config = npu256();
+  config.param_bytes = config.param_entry_bytes();
+  Nest nest = convolution();
+  nest.second = nest.output;  // needs an entry of constants beside the parameters
+  try {
+    generate(nest, config);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDoesNotFit);
+    EXPECT_NE(std::string(error.what()).find("param needs 2 entries of 1"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tessera::schedule

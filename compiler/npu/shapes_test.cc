@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chosen shapes that sit on a limit: fields of instructions, sizes of scratchpads, windows and images of unequal size; folding,
+// given schedules, memory planning, errors. Every program runs on the simulator beside the plain loops.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "compiler/npu/test/random_graph.h"
+#include "compiler/npu/test/reference.h"
+#include "compiler/schedule/schedule.h"
+#include "isa/config.h"
+#include "sim/functional/machine.h"
+
+namespace tessera::npu {
+namespace {
+
+using test::Random;
+
+struct Shape {
+  int64_t n = 1, h = 1, w = 1, ic = 1, oc = 1;
+  int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
+  Padding pads;
+  int64_t groups = 1;
+};
+
+Graph convolution(const Shape& s, uint64_t seed = 1) {
+  Random random(seed);
+  Graph graph;
+  Tensor in, out;
+  in.name = "in";
+  in.n = out.n = s.n;
+  in.h = s.h;
+  in.w = s.w;
+  in.c = s.ic;
+  in.is_unsigned = true;
+  out.name = "out";
+  out.c = s.oc;
+  out.h = (s.h + s.pads.top + s.pads.bottom - s.dh * (s.kh - 1) - 1) / s.sh + 1;
+  out.w = (s.w + s.pads.left + s.pads.right - s.dw * (s.kw - 1) - 1) / s.sw + 1;
+  Convolution op;
+  op.kernel_h = s.kh;
+  op.kernel_w = s.kw;
+  op.stride_h = s.sh;
+  op.stride_w = s.sw;
+  op.dilation_h = s.dh;
+  op.dilation_w = s.dw;
+  op.pads = s.pads;
+  op.groups = s.groups;
+  op.input_zero = 117;
+  op.weights.resize(static_cast<size_t>(s.oc * (s.ic / s.groups) * s.kh * s.kw));
+  for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
+  op.stage = test::random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(s.ic / s.groups * s.kh * s.kw)), true);
+  op.input = graph.add(in);
+  op.output = graph.add(out);
+  graph.inputs = {op.input};
+  graph.outputs = {op.output};
+  graph.operations.push_back({"conv_node", "QLinearConv", 0, op});
+  return graph;
+}
+
+isa::MachineConfig small_machine() {
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.name = "small";
+  config.inp_bytes = 64 * 16;
+  config.wgt_bytes = 32 * 256;
+  config.acc_bytes = 48 * 64;
+  config.out_bytes = 32 * 16;
+  config.param_bytes = 4 * 128;
+  return config;
+}
+
+TEST(Shapes, KernelLargerThanInput) {
+  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 2, .ic = 20, .oc = 9, .kh = 7, .kw = 9, .pads = {3, 4, 3, 4}}), isa::find_config("npu256"), 1), "");
+  EXPECT_EQ(test::compare(convolution({.h = 1, .w = 1, .ic = 5, .oc = 3, .kh = 5, .kw = 5, .pads = {4, 2, 2, 4}}), isa::find_config("npu64"), 2), "");
+}
+
+TEST(Shapes, StrideLargerThanKernel) {
+  EXPECT_EQ(test::compare(convolution({.h = 23, .w = 29, .ic = 17, .oc = 31, .kh = 2, .kw = 1, .sh = 5, .sw = 7, .pads = {1, 3, 0, 2}}), isa::find_config("npu256"), 3), "");
+}
+
+TEST(Shapes, ImageLargerThanTheScratchpad) {
+  EXPECT_EQ(test::compare(convolution({.h = 150, .w = 161, .ic = 3, .oc = 5, .kh = 7, .kw = 7, .sh = 2, .sw = 2, .pads = {3, 3, 2, 3}}), isa::find_config("npu256"), 4), "");
+}
+
+TEST(Shapes, RowLargerThanTheScratchpad) {
+  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 700, .ic = 40, .oc = 20, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}}), small_machine(), 5), "");
+}
+
+TEST(Shapes, ReductionLargerThanTheWeightMemory) {
+  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 3, .ic = 700, .oc = 33, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}}), small_machine(), 6), "");
+  EXPECT_EQ(test::compare(convolution({.h = 2, .w = 2, .ic = 40, .oc = 17, .kh = 9, .kw = 11, .pads = {4, 5, 4, 5}}), small_machine(), 7), "");
+}
+
+TEST(Shapes, ClassifierLargerThanTheWeightMemory) {
+  EXPECT_EQ(test::compare(convolution({.ic = 1000, .oc = 1001}), isa::find_config("npu256"), 8), "");
+}
+
+TEST(Shapes, ExtentsBeyondALoop) {
+  EXPECT_EQ(test::compare(convolution({.w = 9001, .ic = 3, .oc = 3}), isa::find_config("npu256"), 9), "");
+  EXPECT_EQ(test::compare(convolution({.n = 4500, .ic = 7, .oc = 2}), isa::find_config("npu64"), 10), "");
+}
+
+TEST(Shapes, PaddingBeyondItsField) {
+  EXPECT_EQ(test::compare(convolution({.h = 1, .w = 3, .ic = 4, .oc = 4, .kw = 2, .pads = {0, 5000, 0, 4800}}), isa::find_config("npu256"), 11), "");
+  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 1, .ic = 4, .oc = 4, .kh = 3, .pads = {4200, 0, 4300, 0}}), small_machine(), 12), "");
+}
+
+TEST(Shapes, LongOneDimensionalWindows) {
+  EXPECT_EQ(test::compare(convolution({.w = 500, .ic = 6, .oc = 8, .kw = 64, .dw = 3, .pads = {0, 90, 0, 99}}), isa::find_config("npu256"), 13), "");
+  EXPECT_EQ(test::compare(convolution({.w = 500, .ic = 6, .oc = 6, .kw = 31, .pads = {0, 15, 0, 15}, .groups = 6}), isa::find_config("npu256"), 14), "");
+}
+
+TEST(Shapes, DepthwiseWindows) {
+  for (const int64_t kernel : {1, 2, 3, 4, 5, 7, 9}) {
+    for (const int64_t stride : {1, 2}) {
+      const Shape shape{.n = 2, .h = 14, .w = 13, .ic = 40, .oc = 40, .kh = kernel, .kw = kernel, .sh = stride, .sw = stride,
+                        .pads = {kernel / 2, kernel / 2, kernel / 2, kernel / 2}, .groups = 40};
+      EXPECT_EQ(test::compare(convolution(shape), isa::find_config("npu256"), 15), "") << kernel << " " << stride;
+      EXPECT_EQ(test::compare(convolution(shape), isa::find_config("npu64"), 16), "") << kernel << " " << stride;
+    }
+  }
+}
+
+TEST(Shapes, ChannelMultiplierAndWideGroups) {
+  EXPECT_EQ(test::compare(convolution({.h = 9, .w = 8, .ic = 18, .oc = 54, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}, .groups = 18}), isa::find_config("npu256"), 17), "");
+  EXPECT_EQ(test::compare(convolution({.h = 7, .w = 7, .ic = 128, .oc = 128, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}, .groups = 32}), isa::find_config("npu256"), 18), "");
+  EXPECT_EQ(test::compare(convolution({.h = 5, .w = 5, .ic = 60, .oc = 90, .kh = 3, .kw = 3, .groups = 3}), isa::find_config("npu1024"), 19), "");
+}
+
+TEST(Shapes, GlobalPoolLargerThanTheScratchpad) {
+  for (const Pool::Kind kind : {Pool::Kind::kSum, Pool::Kind::kMax}) {
+    Random random(20);
+    Graph graph;
+    Tensor in, out;
+    in.h = 41;
+    in.w = 37;
+    in.c = out.c = 50;
+    Pool op;
+    op.kind = kind;
+    op.kernel_h = in.h;
+    op.kernel_w = in.w;
+    op.stage = test::random_stage(random, out, kind == Pool::Kind::kSum ? 128.0 * 41 * 37 : 128.0, true);
+    op.input = graph.add(in);
+    op.output = graph.add(out);
+    graph.inputs = {op.input};
+    graph.outputs = {op.output};
+    graph.operations.push_back({"pool", "GlobalPool", 0, op});
+    EXPECT_EQ(test::compare(graph, small_machine(), 20), "");
+  }
+}
+
+TEST(Folding, FirstLayerPacksItsWindow) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  Graph graph = convolution({.h = 56, .w = 60, .ic = 3, .oc = 64, .kh = 7, .kw = 7, .sh = 2, .sw = 2, .pads = {3, 3, 3, 3}});
+  Program plain;
+  EXPECT_EQ(test::compare(graph, config, 21, {}, &plain), "");
+  EXPECT_NE(plain.layers[0].schedule.find("nhwc"), std::string::npos);
+  Convolution& op = std::get<Convolution>(graph.operations[0].what);
+  const Border border = folding_border(graph.tensors[static_cast<size_t>(op.input)], op, 64, config);
+  EXPECT_EQ(border.top, 3);
+  EXPECT_EQ(border.left, 3);
+  EXPECT_EQ(border.bottom, 2);  // the last window ends one row before the padding does
+  EXPECT_EQ(border.right, 2);
+  EXPECT_EQ(border.value, 117);
+  graph.tensors[static_cast<size_t>(op.input)].border = border;
+  Program folded;
+  EXPECT_EQ(test::compare(graph, config, 22, {}, &folded), "");
+  EXPECT_NE(folded.layers[0].schedule.find("fold(kh,kw)"), std::string::npos) << folded.layers[0].schedule;
+  EXPECT_EQ(folded.layers[0].padded_macs, 28 * 30 * 160 * 64);  // 147 channels in 10 entries
+  EXPECT_LT(folded.layers[0].padded_macs * 4, plain.layers[0].padded_macs);
+}
+
+TEST(Folding, PatchesNeedNoBorder) {
+  Program program;
+  EXPECT_EQ(test::compare(convolution({.h = 32, .w = 48, .ic = 3, .oc = 24, .kh = 8, .kw = 8, .sh = 8, .sw = 8}), isa::find_config("npu256"), 23, {}, &program), "");
+  EXPECT_NE(program.layers[0].schedule.find("fold"), std::string::npos);
+}
+
+TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
+  using schedule::Dim;
+  using schedule::LevelKind;
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const Graph graph = convolution({.h = 13, .w = 11, .ic = 70, .oc = 50, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}});
+  Random random(24);
+  int legal = 0;
+  for (int i = 0; i < 60; ++i) {
+    // Tiles of random extents, temporal levels in random order, a vthread level, one or two copies.
+    schedule::Schedule s;
+    const int64_t extents[] = {1, 1, 4, 13, 11, 5, 3, 3};
+    std::vector<schedule::Level> outer, reduction, hardware;
+    for (int d = 0; d < schedule::kDims; ++d) {
+      const auto dim = static_cast<Dim>(d);
+      const int64_t tile = random.between(1, extents[d]);
+      int64_t trips = (extents[d] + tile - 1) / tile;
+      if (tile > 1) hardware.push_back({dim, tile, LevelKind::kHwloop});
+      if (trips == 1) continue;
+      auto& list = schedule::is_reduction(dim) ? reduction : outer;
+      if (trips > 2 && random.chance(40)) {  // two levels of one dimension
+        list.push_back({dim, 2, LevelKind::kTemporal});
+        trips = (trips + 1) / 2;
+      }
+      list.push_back({dim, trips, trips == 2 && !schedule::is_reduction(dim) ? LevelKind::kVthread : LevelKind::kTemporal});
+    }
+    std::shuffle(outer.begin(), outer.end(), random.engine());
+    for (const auto& list : {outer, reduction, hardware}) s.levels.insert(s.levels.end(), list.begin(), list.end());
+    for (const auto operand : {schedule::Operand::kInput, schedule::Operand::kWeights, schedule::Operand::kSums, schedule::Operand::kOutput, schedule::Operand::kParams}) {
+      schedule::OperandPlan plan;
+      plan.operand = operand;
+      plan.copies = 2;
+      s.operands.push_back(plan);
+    }
+    Options options;
+    options.fold = false;
+    options.schedules = {schedule::to_json(s)};
+    try {
+      Program program;
+      EXPECT_EQ(test::compare(graph, config, 24, options, &program), "") << options.schedules[0];
+      EXPECT_EQ(schedule::from_json(program.layers[0].schedule), s);
+      ++legal;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find("the given schedule is illegal: "), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_GT(legal, 20);
+}
+
+TEST(Memory, TensorsShareDramWhenTheirLivesDoNotOverlap) {
+  Random random(25);
+  Graph graph;
+  Tensor t;
+  t.h = t.w = 8;
+  t.c = 16;
+  TensorId x = graph.add(t);
+  graph.inputs = {x};
+  for (int i = 0; i < 6; ++i) {
+    Elementwise op;
+    op.input = x;
+    op.output = x = graph.add(t);
+    op.stage.table = test::random_table(random);
+    graph.operations.push_back({"map" + std::to_string(i), "Relu", 0, op});
+  }
+  graph.outputs = {x};
+  Program program;
+  EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 25, {}, &program), "");
+  EXPECT_EQ(program.unshared_bytes, 7u * 1024);
+  EXPECT_EQ(program.arena_bytes, 4u * 1024);  // input, output, and two in turn
+  EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 25, {.reuse_memory = false}, &program), "");
+  EXPECT_EQ(program.arena_bytes, 7u * 1024);
+}
+
+TEST(Waits, EveryOneIsNeeded) {
+  const isa::MachineConfig config = small_machine();
+  Random random(26);
+  const Graph graph = test::random_network(random);
+  const Program program = compile(graph, config);
+  sim::Machine machine(config);
+  std::vector<uint8_t> constants = program.constants, arena(program.arena_bytes);
+  const auto races = [&](const std::vector<isa::Instruction>& instructions) {
+    sim::RunRequest request;
+    request.instructions = instructions;
+    request.bases[kConstantBase] = 0x10000000;
+    const sim::DramRegion regions[] = {{0x10000000, constants.data(), constants.size()}, {0, arena.data(), arena.size()}};
+    request.dram = regions;
+    request.check_races = true;
+    request.max_races = 1;
+    const sim::RunResult result = machine.run(request);
+    return result.races.size();
+  };
+  EXPECT_EQ(races(program.instructions), 0u);
+  int tried = 0, found = 0;
+  std::vector<isa::Instruction> mutant = program.instructions;
+  for (size_t i = 0; i < mutant.size(); ++i) {
+    for (isa::Wait& wait : isa::header_of(mutant[i]).waits) {
+      if (!wait.enable || ++tried % 7 != 0) continue;
+      wait.enable = false;
+      found += races(mutant) > 0;
+      wait.enable = true;
+    }
+  }
+  // Intervals are wider than what strided transfers touch: a few conditions guard bytes nobody shares.
+  EXPECT_GE(found * 100, tried / 7 * 95) << found << " of " << tried / 7;
+}
+
+std::string error_of(const Graph& graph, const isa::MachineConfig& config, ErrorCode code) {
+  try {
+    compile(graph, config);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Errors, NameTheNodeAndTheCause) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const auto broken = [&](auto&& change) {
+    Graph graph = convolution({.h = 4, .w = 4, .ic = 8, .oc = 8, .kh = 3, .kw = 3});
+    change(graph, std::get<Convolution>(graph.operations[0].what));
+    const std::string message = error_of(graph, config, ErrorCode::kInvalidArgument);
+    EXPECT_NE(message.find("conv_node"), std::string::npos) << message;
+    return message;
+  };
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.weights.pop_back(); }).find("575 weights, the shape needs 576"), std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.groups = 3; }).find("groups"), std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.input_zero = 256; }).find("input zero point 256"), std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.stride_h = 0; }).find("positive"), std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.pads.top = 1; }).find("the window gives 3x2"), std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.input = 9; }).find("no tensor"), std::string::npos);
+  EXPECT_NE(broken([](Graph& graph, Convolution&) { graph.inputs.clear(); }).find("before it is written"), std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.stage.multiplier.resize(3); }).find("one for each channel"), std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.stage.table = Table(5); }).find("256 bytes"), std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.weights[0] = 300; }).find("is 300"), std::string::npos);
+}
+
+TEST(Errors, DoesNotFitNamesNodeAndMemory) {
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.table_count = 1;
+  Graph graph = convolution({.h = 4, .w = 4, .ic = 8, .oc = 8});
+  Random random(1);
+  Stage& stage = std::get<Convolution>(graph.operations[0].what).stage;
+  stage.table = test::random_table(random);
+  stage.second_table = test::random_table(random);
+  const std::string message = error_of(graph, config, ErrorCode::kDoesNotFit);
+  EXPECT_NE(message.find("conv_node"), std::string::npos) << message;
+  EXPECT_NE(message.find("two tables"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace tessera::npu
