@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Yosys reads, elaborates and checks every cell, with default parameters and with all pipeline registers; problems that `check`
-# finds (several drivers, loops, undriven wires) are errors, and so are inferred latches. Memory is limited to 8 GB.
-# With the argument --area it maps the arithmetic units to Xilinx primitives instead and prints what they take.
+# Yosys reads, elaborates and checks every cell, with default parameters and with all pipeline registers; problems that
+# `check` finds (several drivers, loops, undriven wires) are errors, and so are inferred latches. Memory is limited to 8
+# GB. With the argument --area it maps the arithmetic units to Xilinx primitives instead and prints what they take.
 set -e
 cd "$(dirname "$0")"
 if ! command -v yosys > /dev/null; then

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Verilator's lint with all warnings over every cell: with default parameters, and with all pipeline registers where it has any.
+# Verilator's lint with all warnings over every cell: with default parameters, and with all pipeline registers where it
+# has any.
 set -e
 cd "$(dirname "$0")"
 for file in tsr_*.sv; do

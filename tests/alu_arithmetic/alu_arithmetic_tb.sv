@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes of the ALU's arithmetic units side by side, behind one uniform port for the C++ harness: eight 32-bit operands and one 32-bit
-// result a lane; unit_i says which unit takes part, the others stay idle. Operands by unit (harness: units.h):
+// Lanes of the ALU's arithmetic units side by side, behind one uniform port for the C++ harness: eight 32-bit operands
+// and one 32-bit result a lane; unit_i says which unit takes part, the others stay idle. Operands by unit (harness:
+// units.h):
 //   0 int_to_fp32   value                               5 requantise  value, bias, scale, {high, low}, {convert, zero}
 //   1 fp32_mul      x, y                                6 second_op   x, y, rx, ry, f, {high, low}, {zx, zero},
 //   2 fp32_fma      x, y, z                                           {minimum, fused, operation, zy}
 //   3 fp32_add      x, y                                7 x * y + z with two roundings (mul, then add)
 //   4 round_clamp   value, {high, low}                  8 int_to_fp32 with Width = 17
 //
-// Registers gives every unit the low bits of one mask (unit 7 has none of them). Rounding and FlushSubnormals go to the units.
+// Registers gives every unit the low bits of one mask (unit 7 has none of them). Rounding and FlushSubnormals go to the
+// units.
 module alu_arithmetic_tb #(
   parameter int unsigned Lanes           = 16,
   parameter logic [17:0] Registers       = 18'd0,
@@ -35,17 +37,20 @@ module alu_arithmetic_tb #(
     logic signed [16:0] result_5, result_6;
 
     tsr_int_to_fp32 #(.Registers(Registers[1:0]), .Rounding(Rounding)) u_int_to_fp32 (
-      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd0), .value_i(a), .valid_o(valid_0), .result_o(result_0)
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd0), .value_i(a),
+      .valid_o(valid_0), .result_o(result_0)
     );
     tsr_fp32_mul #(.Registers(Registers[2:0]), .Rounding(Rounding), .FlushSubnormals(FlushSubnormals)) u_mul (
-      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd1), .x_i(a), .y_i(b), .valid_o(valid_1), .result_o(result_1)
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd1), .x_i(a), .y_i(b),
+      .valid_o(valid_1), .result_o(result_1)
     );
     tsr_fp32_fma #(.Registers(Registers[5:0]), .Rounding(Rounding), .FlushSubnormals(FlushSubnormals)) u_fma (
       .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd2), .x_i(a), .y_i(b), .z_i(c),
       .valid_o(valid_2), .result_o(result_2)
     );
     tsr_fp32_add #(.Registers(Registers[5:0]), .Rounding(Rounding), .FlushSubnormals(FlushSubnormals)) u_add (
-      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd3), .x_i(a), .y_i(b), .valid_o(valid_3), .result_o(result_3)
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd3), .x_i(a), .y_i(b),
+      .valid_o(valid_3), .result_o(result_3)
     );
     tsr_fp32_round_clamp #(.Registers(Registers[1:0]), .Rounding(Rounding)) u_round_clamp (
       .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd4), .value_i(a), .low_i(b[15:0]), .high_i(b[31:16]),
@@ -56,19 +61,22 @@ module alu_arithmetic_tb #(
       .valid_i(valid_i && unit_i == 4'd5), .value_i(a), .bias_i(b), .scale_i(c), .valid_o(valid_5), .value_o(result_5)
     );
     tsr_second_op #(.Registers(Registers), .Rounding(Rounding)) u_second_op (
-      .clk_i, .rst_ni, .enable_i, .operation_i(h[17:16]), .fused_i(h[18]), .minimum_i(h[19]), .rx_i(c), .ry_i(d), .f_i(e),
+      .clk_i, .rst_ni, .enable_i, .operation_i(h[17:16]), .fused_i(h[18]), .minimum_i(h[19]), .rx_i(c),
+      .ry_i(d), .f_i(e),
       .low_i(f[15:0]), .high_i(f[31:16]), .zero_i(g[15:0]), .zx_i(g[31:16]), .zy_i(h[15:0]),
       .valid_i(valid_i && unit_i == 4'd6), .x_i(a[16:0]), .y_i(b[16:0]), .valid_o(valid_6), .value_o(result_6)
     );
     tsr_fp32_mul u_unfused_mul (
-      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd7), .x_i(a), .y_i(b), .valid_o(product_valid), .result_o(product_7)
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd7), .x_i(a), .y_i(b),
+      .valid_o(product_valid), .result_o(product_7)
     );
     tsr_fp32_add u_unfused_add (
       .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd7), .x_i(product_7), .y_i(c),
       .valid_o(valid_7), .result_o(result_7)
     );
     tsr_int_to_fp32 #(.Width(17), .Registers(Registers[1:0]), .Rounding(Rounding)) u_int17_to_fp32 (
-      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd8), .value_i(a[16:0]), .valid_o(valid_8), .result_o(result_8)
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd8), .value_i(a[16:0]),
+      .valid_o(valid_8), .result_o(result_8)
     );
 
     assign valid_o[lane] = valid_0 | valid_1 | valid_2 | valid_3 | valid_4 | valid_5 | valid_6 | valid_7 | valid_8;

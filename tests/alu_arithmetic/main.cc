@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the verilated arithmetic units of the ALU with the host's floating-point unit, bit for bit. Each unit goes through the
-// cross product of its special operands, through random operands, and, built with pipeline registers, through random stalls
-// and bubbles in which latency, order and holding are checked. A mutant (another rounding, flushed subnormals, two roundings)
-// must show mismatches: that is what makes the comparison worth something. Prints one line a unit and pass; exit status 0 if all is as
-// it must be.
+// Compares the verilated arithmetic units of the ALU with the host's floating-point unit, bit for bit. Each unit goes
+// through the cross product of its special operands, through random operands, and, built with pipeline registers,
+// through random stalls and bubbles in which latency, order and holding are checked. A mutant (another rounding,
+// flushed subnormals, two roundings) must show mismatches: that is what makes the comparison worth something. Prints
+// one line a unit and pass; exit status 0 if all is as it must be.
 #include <algorithm>
 #include <cfenv>
 #include <chrono>
@@ -126,7 +126,8 @@ void print_line(const Unit& unit, const char* pass, const Tally& tally, double s
 
 /// One pass over a unit. `feed` hands operands to its argument. Returns the number of mismatches.
 template <class Model, class Feed>
-uint64_t compare(Model& model, const Unit& unit, uint32_t (*reference)(const Operands&), const char* pass, bool quiet, Feed feed) {
+uint64_t compare(Model& model, const Unit& unit, uint32_t (*reference)(const Operands&), const char* pass, bool quiet,
+                 Feed feed) {
   const Stopwatch watch;
   Comparison<Model> comparison(model, unit, reference, quiet);
   feed([&](const Operands& operands) { comparison.add(operands); });
@@ -136,8 +137,8 @@ uint64_t compare(Model& model, const Unit& unit, uint32_t (*reference)(const Ope
 }
 
 template <class Model>
-uint64_t compare_cross_and_random(Model& model, const Unit& unit, uint32_t (*reference)(const Operands&), const Options& options,
-                                  bool quiet) {
+uint64_t compare_cross_and_random(Model& model, const Unit& unit, uint32_t (*reference)(const Operands&),
+                                  const Options& options, bool quiet) {
   uint64_t mismatches = 0;
   if (options.mode == "all" || options.mode == "cross") {
     mismatches += compare(model, unit, reference, "cross", quiet, [&](auto add) { unit.cross(add); });
@@ -177,8 +178,8 @@ uint64_t compare_exhaustively(Valu_comb& model, const Unit& unit) {
   return 0;
 }
 
-/// Drives a registered model with random stalls and bubbles: results must come in order after exactly `latency` enabled cycles,
-/// outputs must hold while stalled, and a reset must empty the pipeline.
+/// Drives a registered model with random stalls and bubbles: results must come in order after exactly `latency` enabled
+/// cycles, outputs must hold while stalled, and a reset must empty the pipeline.
 template <class Model>
 uint64_t check_pipeline(const Unit& unit, uint32_t mask, const char* pass, uint64_t cycles, uint64_t seed) {
   constexpr size_t kLanes = Comparison<Model>::kLanes;
@@ -242,8 +243,9 @@ uint64_t check_pipeline(const Unit& unit, uint32_t mask, const char* pass, uint6
       const bool valid = model.valid_o >> lane & 1;
       if (valid != out.valid || (valid && model.results_o[lane] != out.expected[lane])) {
         if (++tally.mismatches <= 5) {
-          std::printf("  %s, cycle %llu lane %zu: valid %d result %08x, expected valid %d result %08x\n", unit.name.c_str(),
-                      static_cast<unsigned long long>(cycle), lane, valid, model.results_o[lane], out.valid, out.expected[lane]);
+          std::printf("  %s, cycle %llu lane %zu: valid %d result %08x, expected valid %d result %08x\n",
+                      unit.name.c_str(), static_cast<unsigned long long>(cycle), lane, valid, model.results_o[lane],
+                      out.valid, out.expected[lane]);
         }
       }
       tally.count += out.valid;
@@ -301,12 +303,18 @@ Options parse(int argc, char** argv) {
     }
     if (i + 1 == argc) throw std::invalid_argument("unknown option, or no value: " + argument);
     const std::string value = argv[++i];
-    if (argument == "--unit") options.unit = value;
-    else if (argument == "--mode") options.mode = value;
-    else if (argument == "--mutant") options.mutant = value;
-    else if (argument == "--count") options.count = std::strtoull(value.c_str(), nullptr, 0);
-    else if (argument == "--seed") options.seed = std::strtoull(value.c_str(), nullptr, 0);
-    else throw std::invalid_argument("unknown option " + argument);
+    if (argument == "--unit")
+      options.unit = value;
+    else if (argument == "--mode")
+      options.mode = value;
+    else if (argument == "--mutant")
+      options.mutant = value;
+    else if (argument == "--count")
+      options.count = std::strtoull(value.c_str(), nullptr, 0);
+    else if (argument == "--seed")
+      options.seed = std::strtoull(value.c_str(), nullptr, 0);
+    else
+      throw std::invalid_argument("unknown option " + argument);
   }
   for (const char* mode : {"all", "cross", "random", "pipeline", "exhaustive"}) {
     if (options.mode == mode) return options;
@@ -322,7 +330,8 @@ int run(int argc, char** argv) {
 #else
   const char* fma = "library";
 #endif
-  std::printf("oracle: host floating point, std::fmaf in %s; seed %llu\n", fma, static_cast<unsigned long long>(options.seed));
+  std::printf("oracle: host floating point, std::fmaf in %s; seed %llu\n", fma,
+              static_cast<unsigned long long>(options.seed));
   bool found = false, good = true;
   for (const Unit& unit : units()) {
     if (options.unit != "all" && options.unit != unit.name) continue;
@@ -346,8 +355,11 @@ int main(int argc, char** argv) {
   try {
     return tessera::alu_arithmetic::run(argc, argv);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "alu_arithmetic: %s\n  options: --unit NAME|all  --mode all|cross|random|pipeline|exhaustive  --count N  "
-                 "--long  --seed S  --mutant truncate|half_away|flush|unfused\n", error.what());
+    std::fprintf(
+        stderr,
+        "alu_arithmetic: %s\n  options: --unit NAME|all  --mode all|cross|random|pipeline|exhaustive  --count N  "
+        "--long  --seed S  --mutant truncate|half_away|flush|unfused\n",
+        error.what());
     return 2;
   }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oracles and operand generators of the ALU's arithmetic units. The oracles are the host's own conversions, multiplications and
-// std::fmaf under round-half-even, written from isa/semantics.md; NaN results compare as 0x7fc00000. Random operands come from a
-// mixture: uniform bits; exponents that meet (alignment, cancellation); short significands (ties); the borders of the format;
-// special operands among random ones.
+// Oracles and operand generators of the ALU's arithmetic units. The oracles are the host's own conversions,
+// multiplications and std::fmaf under round-half-even, written from isa/semantics.md; NaN results compare as
+// 0x7fc00000. Random operands come from a mixture: uniform bits; exponents that meet (alignment, cancellation); short
+// significands (ties); the borders of the format; special operands among random ones.
 #include "tests/alu_arithmetic/units.h"
 
 #include <bit>
@@ -15,7 +15,9 @@ float as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 uint32_t as_bits(float value) { return value != value ? 0x7fc00000u : std::bit_cast<uint32_t>(value); }
 int16_t low_half(uint32_t word) { return static_cast<int16_t>(word & 0xffff); }
 int16_t high_half(uint32_t word) { return static_cast<int16_t>(word >> 16); }
-uint32_t halves(int32_t high, int32_t low) { return static_cast<uint32_t>(high) << 16 | (static_cast<uint32_t>(low) & 0xffff); }
+uint32_t halves(int32_t high, int32_t low) {
+  return static_cast<uint32_t>(high) << 16 | (static_cast<uint32_t>(low) & 0xffff);
+}
 int32_t sign_extend_17(uint32_t word) { return static_cast<int32_t>(word << 15) >> 15; }
 
 // ---- oracles ----
@@ -60,7 +62,8 @@ uint32_t second_op_reference(const Operands& w) {
   switch (w[7] >> 16 & 3) {
     case 1: g = std::fmaf(static_cast<float>(x), rx, std::fmaf(static_cast<float>(y), ry, f)); break;
     case 2: {
-      const auto p = static_cast<float>(static_cast<int32_t>(static_cast<uint32_t>(x - zx) * static_cast<uint32_t>(y - zy)));
+      const auto p =
+          static_cast<float>(static_cast<int32_t>(static_cast<uint32_t>(x - zx) * static_cast<uint32_t>(y - zy)));
       const float product = p * rx;
       g = fused ? std::fmaf(p, rx, f) : product + f;
       break;
@@ -94,10 +97,12 @@ uint32_t random_near(Random& random, int32_t exponent_low, int32_t exponent_high
   return make_float(random.bits() & 1, random.between(exponent_low, exponent_high), random_fraction(random));
 }
 
-/// An odd integer of at most `bits` bits times a power of two: `exponent` is the field of its top bit; may come out subnormal.
+/// An odd integer of at most `bits` bits times a power of two: `exponent` is the field of its top bit; may come out
+/// subnormal.
 uint32_t random_short(Random& random, int32_t bits, int32_t exponent_low, int32_t exponent_high) {
   const uint32_t integer = random.below(1u << bits) | 1;
-  const float magnitude = std::ldexp(static_cast<float>(integer), random.between(exponent_low, exponent_high) - 127 - bits);
+  const float magnitude =
+      std::ldexp(static_cast<float>(integer), random.between(exponent_low, exponent_high) - 127 - bits);
   return std::bit_cast<uint32_t>(random.bits() & 1 ? -magnitude : magnitude);
 }
 
@@ -111,7 +116,10 @@ int32_t exponent_of(uint32_t word) { return static_cast<int32_t>(word >> 23 & 0x
 /// A pair whose product falls where rounding is hard.
 void random_pair(Random& random, uint32_t& x, uint32_t& y) {
   switch (random.below(8)) {
-    case 0: x = random.bits(); y = random.bits(); break;
+    case 0:
+      x = random.bits();
+      y = random.bits();
+      break;
     case 1:  // results around the smallest normal number and below
       x = random_near(random, 1, 140);
       y = random_near(random, 100 - exponent_of(x), 130 - exponent_of(x));
@@ -120,10 +128,22 @@ void random_pair(Random& random, uint32_t& x, uint32_t& y) {
       x = random_near(random, 130, 254);
       y = random_near(random, 379 - exponent_of(x), 383 - exponent_of(x));
       break;
-    case 3: x = random_short(random, 13, 100, 154); y = random_short(random, 12, 100, 154); break;
-    case 4: x = random_near(random, 0, 0); y = random_near(random, 90, 254); break;
-    case 5: x = random_special(random); y = random.bits(); break;
-    case 6: x = random_near(random, 110, 144); y = random_near(random, 110, 144); break;
+    case 3:
+      x = random_short(random, 13, 100, 154);
+      y = random_short(random, 12, 100, 154);
+      break;
+    case 4:
+      x = random_near(random, 0, 0);
+      y = random_near(random, 90, 254);
+      break;
+    case 5:
+      x = random_special(random);
+      y = random.bits();
+      break;
+    case 6:
+      x = random_near(random, 110, 144);
+      y = random_near(random, 110, 144);
+      break;
     default:  // ties among subnormal results
       x = random_short(random, 8, 20, 120);
       y = random_short(random, 7, 98 - exponent_of(x), 132 - exponent_of(x));
@@ -153,15 +173,30 @@ void random_mul(Random& random, Operands& w) { random_pair(random, w[0], w[1]); 
 
 void random_add(Random& random, Operands& w) {
   switch (random.below(6)) {
-    case 0: w[0] = random.bits(); w[1] = random.bits(); break;
+    case 0:
+      w[0] = random.bits();
+      w[1] = random.bits();
+      break;
     case 1:
       w[0] = random_near(random, 1, 254);
       w[1] = random_near(random, exponent_of(w[0]) - 27, exponent_of(w[0]) + 27);
       break;
-    case 2: w[0] = random.bits(); w[1] = (w[0] ^ 0x80000000u) + static_cast<uint32_t>(random.between(-4, 4)); break;
-    case 3: w[0] = random_short(random, 12, 110, 140); w[1] = random_short(random, 12, 90, 160); break;
-    case 4: w[0] = random_near(random, 0, 3); w[1] = random_near(random, 0, 27); break;
-    default: w[0] = random_special(random); w[1] = random.bits(); break;
+    case 2:
+      w[0] = random.bits();
+      w[1] = (w[0] ^ 0x80000000u) + static_cast<uint32_t>(random.between(-4, 4));
+      break;
+    case 3:
+      w[0] = random_short(random, 12, 110, 140);
+      w[1] = random_short(random, 12, 90, 160);
+      break;
+    case 4:
+      w[0] = random_near(random, 0, 3);
+      w[1] = random_near(random, 0, 27);
+      break;
+    default:
+      w[0] = random_special(random);
+      w[1] = random.bits();
+      break;
   }
 }
 
@@ -227,7 +262,8 @@ uint32_t random_scale(Random& random) {
 }
 
 void random_requantise(Random& random, Operands& w) {
-  w[0] = random.below(4) == 0 ? random.bits() : static_cast<uint32_t>(static_cast<int32_t>(random.bits()) >> random.below(31));
+  w[0] = random.below(4) == 0 ? random.bits()
+                              : static_cast<uint32_t>(static_cast<int32_t>(random.bits()) >> random.below(31));
   w[1] = random.below(8) == 0 ? random.bits() : static_cast<uint32_t>(random.between(-40000, 40000));
   w[2] = random_scale(random);
   w[3] = random_bounds(random);
@@ -240,7 +276,8 @@ void random_second_op(Random& random, Operands& w) {
   w[1] = static_cast<uint32_t>(random.between(-range - 1, range));
   w[2] = random_scale(random);
   w[3] = random_scale(random);
-  w[4] = random.below(2) ? random_scale(random) : std::bit_cast<uint32_t>(static_cast<float>(random.between(-600, 600)) * 0.5f);
+  w[4] = random.below(2) ? random_scale(random)
+                         : std::bit_cast<uint32_t>(static_cast<float>(random.between(-600, 600)) * 0.5f);
   w[5] = random_bounds(random);
   w[6] = halves(random.between(-256, 255), random.between(-256, 255));
   if (random.below(8) == 0) w[6] = random.bits();
@@ -295,8 +332,10 @@ void cross_round_clamp(const std::function<void(const Operands&)>& emit) {
   }
 }
 
-constexpr std::array<int32_t, 17> kIntegers = {0, 1, -1, 2, 3, -3, 127, -128, 255, 16777215, 16777216, 16777217, -16777217,
-                                               33554434, 2147483647, -2147483647 - 1, 2147483584};
+constexpr std::array<int32_t, 17> kIntegers = {
+    0,         1,        -1,       2,        3,         -3,       127,        -128,
+    255,       16777215, 16777216, 16777217, -16777217, 33554434, 2147483647, -2147483647 - 1,
+    2147483584};
 
 void cross_requantise(const std::function<void(const Operands&)>& emit) {
   for (const int32_t value : kIntegers) {
@@ -314,9 +353,9 @@ void cross_requantise(const std::function<void(const Operands&)>& emit) {
 }
 
 void cross_second_op(const std::function<void(const Operands&)>& emit) {
-  static constexpr std::array<uint32_t, 16> kScales = {0x00000000, 0x80000000, 0x00000001, 0x807fffff, 0x00800000, 0x3f000000,
-                                                       0xbf800000, 0x3f800001, 0x40200000, 0x3dcccccd, 0x7f7fffff, 0x4b800001,
-                                                       0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001};
+  static constexpr std::array<uint32_t, 16> kScales = {
+      0x00000000, 0x80000000, 0x00000001, 0x807fffff, 0x00800000, 0x3f000000, 0xbf800000, 0x3f800001,
+      0x40200000, 0x3dcccccd, 0x7f7fffff, 0x4b800001, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001};
   static constexpr std::array<int32_t, 7> kValues = {0, 1, -1, 127, -128, 255, 1022};
   for (uint32_t mode = 4; mode < 16; ++mode) {  // operation 1 to 3, with both flags
     const uint32_t flags = mode / 4 | (mode % 4) << 2;
