@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Constants stored once, tables loaded once, slots placed one nest after the other.
+#include "compiler/npu/emitter.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "compiler/npu/legalise.h"
+
+namespace tessera::npu {
+
+namespace {
+
+uint64_t hash_of(const std::vector<uint8_t>& bytes) {
+  uint64_t hash = 1469598103934665603ull;
+  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 1099511628211ull;
+  return hash;
+}
+
+}  // namespace
+
+int64_t ConstantPool::add(std::vector<uint8_t> bytes) {
+  const uint64_t hash = hash_of(bytes);
+  const auto size = static_cast<int64_t>(bytes.size());
+  const auto [first, last] = known_.equal_range(hash);
+  for (auto it = first; it != last; ++it) {
+    const auto [offset, length] = it->second;
+    if (length == size && std::equal(bytes.begin(), bytes.end(), bytes_.begin() + offset)) return offset;
+  }
+  bytes_.resize(static_cast<size_t>((static_cast<int64_t>(bytes_.size()) + alignment_ - 1) / alignment_ * alignment_), 0);
+  const auto offset = static_cast<int64_t>(bytes_.size());
+  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  known_.emplace(hash, std::pair{offset, size});
+  return offset;
+}
+
+int64_t Emitter::reserve(isa::Space space, int64_t total) {
+  int64_t& cursor = cursor_[space];
+  const int64_t depth = config.depth(space);
+  TESSERA_INVARIANT(total <= depth, "a schedule reserves more than a scratchpad");
+  if (cursor + total > depth) cursor = 0;
+  const int64_t base = cursor;
+  cursor += total;
+  return base;
+}
+
+int Emitter::table(const Table& bytes, int keep) {
+  tables_.resize(static_cast<size_t>(config.table_count));
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    if (tables_[i] == bytes) return static_cast<int>(i);
+  }
+  if (next_table_ == keep) next_table_ = (next_table_ + 1) % config.table_count;
+  if (next_table_ == keep) throw Error(ErrorCode::kDoesNotFit, "needs two tables, the machine has " + std::to_string(config.table_count));
+  const int slot = next_table_;
+  next_table_ = (next_table_ + 1) % config.table_count;
+  tables_[static_cast<size_t>(slot)] = bytes;
+  Transfer transfer;
+  transfer.space = isa::Space::kTable;
+  transfer.base = kConstantBase;
+  transfer.dram_offset = constants.add(bytes);
+  transfer.sp_addr = int64_t{256} * slot;
+  transfer.length = 256;
+  std::vector<isa::Instruction> loads;
+  append_transfer(transfer, loads);
+  for (auto& load : loads) push(std::move(load));
+  return slot;
+}
+
+}  // namespace tessera::npu
