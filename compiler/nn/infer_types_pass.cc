@@ -52,8 +52,13 @@ void fold(mlir::func::FuncOp func, int64_t limit_bytes, bool quantisation) {
   std::vector<NodeOp> nodes;
   func.walk<mlir::WalkOrder::PreOrder>([&](NodeOp op) { nodes.push_back(op); });
   // Constants found inside a body hold for every execution of it, as only its outer values and its own constants make them.
+  llvm::DenseSet<mlir::Operation*> dequantised;    // operations that compute with dequantised values: they belong to a group or to its operands
   for (NodeOp op : nodes) {
-    if (is_quantisation(op) && !quantisation) continue;
+    if (!quantisation) {
+      const bool reads = llvm::any_of(op->getOperands(), [&](mlir::Value operand) { return dequantised.contains(operand.getDefiningOp()); });
+      if (op.is("DequantizeLinear") || (reads && !op.is("Shape") && !op.is("Size"))) dequantised.insert(op);
+      if (is_quantisation(op) || dequantised.contains(op)) continue;
+    }
     if (!op.getBodies().empty() || !op.is_deterministic()) continue;
     std::vector<std::optional<ops::Tensor>> results(op->getNumResults());
     bool any = false, all = true;

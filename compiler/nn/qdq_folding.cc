@@ -148,7 +148,9 @@ class BlockFolder {
   }
 
   void remove_dead() {
-    for (NodeOp op : llvm::make_early_inc_range(llvm::reverse(block_.getOps<NodeOp>())))
+    std::vector<NodeOp> list;
+    for (NodeOp op : block_.getOps<NodeOp>()) list.push_back(op);
+    for (NodeOp op : llvm::reverse(list))
       if (op->use_empty() && (is_q(op) || is_dq(op))) op->erase();
   }
 
@@ -527,9 +529,10 @@ class BlockFolder {
   /// Replaces the result that `last` (a Q or the operator itself) gives by that of a new operator, and drops what nobody reads any more.
   bool replace(Group& group, NodeOp last, llvm::StringRef op_type, llvm::StringRef domain, mlir::ValueRange operands, const Attributes& attributes) {
     llvm::SmallVector<mlir::Operation*> others;
-    if (last != group.op) others.push_back(group.op);
+    if (last != group.op) others.push_back(last);
     for (NodeOp dq : group.dq) others.push_back(dq);
-    NodeOp result = create(fuse_locations(last, others), op_type, domain, domain.empty() ? static_cast<int64_t>(group.op.getVersion()) : 1,
+    // The operator gives the node's name, its quantisation the value's.
+    NodeOp result = create(location_for(group.op, {last->getResult(0)}, others), op_type, domain, domain.empty() ? static_cast<int64_t>(group.op.getVersion()) : 1,
                            operands, attributes, last->getResultTypes());
     last->getResult(0).replaceAllUsesWith(result->getResult(0));
     llvm::SmallVector<NodeOp> dqs = group.dq;
