@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person gets wrong: files, names, shapes, types, options. Each ends in one line that names the thing and the way out; the exit
+status is 1 (2 for the command line itself) and nothing is left half-written."""
+import numpy as np
+import pytest
+
+import tessera
+from tests.system.conftest import ROOT
+
+MODEL = ROOT / "examples" / "digits" / "digits.onnx"
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    path = tmp_path_factory.mktemp("artifact") / "d.tsr"
+    tessera.compile(MODEL, path, "npu64", shapes={"image": [1, 1, 8, 8]})
+    return path
+
+
+def expect(done, status, *words):
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert lines, "no message"
+    if status == 1:
+        assert len(lines) == 1 and lines[0].startswith("tessera: error ("), done.stderr
+    for word in words:
+        assert word in done.stderr, f"'{word}' not in: {done.stderr}"
+
+
+def test_files(command, tmp_path):
+    expect(command("run", tmp_path / "none.onnx"), 1, "none.onnx")
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    expect(command("run", tmp_path / "empty.onnx"), 1, "empty.onnx")
+    (tmp_path / "text.onnx").write_text("this is no model\n" * 50)
+    expect(command("run", tmp_path / "text.onnx"), 1, "text.onnx")
+    expect(command("compile", tmp_path), 1)
+    expect(command("compile", MODEL, "--shape", "image=1,1,8,8", "-o", tmp_path / "no" / "such" / "folder.tsr"), 1, "folder.tsr")
+
+
+def test_options(command, tmp_path):
+    expect(command("run", MODEL, "--device", "abacus"), 1, "abacus", "fsim")
+    expect(command("run", MODEL, "--config", "npu3"), 1, "npu3", "npu256")
+    (tmp_path / "bad.toml").write_text("name = 'x'\nbatch = 1\n")
+    expect(command("run", MODEL, "--config", tmp_path / "bad.toml"), 1, "block_in")
+    expect(command("compile", MODEL, "--shape", "image=1,2,8,8"), 1, "image")
+    expect(command("compile", MODEL, "--shape", "picture=1,1,8,8"), 1, "picture")
+    expect(command("compile", MODEL, "--shape", "image=1,one,8,8"), 1, "image")
+    expect(command("fly", MODEL), 2)
+    expect(command("run"), 2)
+
+
+def test_inputs(command, tmp_path):
+    expect(command("run", MODEL), 1, "image", "missing")
+    np.save(tmp_path / "x.npy", np.zeros((1, 1, 8, 8), np.float64))
+    expect(command("run", MODEL, "--input", tmp_path / "x.npy"), 1, "image", "float32", "float64")
+    np.save(tmp_path / "y.npy", np.zeros((1, 8, 8), np.float32))
+    expect(command("run", MODEL, "--input", tmp_path / "y.npy"), 1, "image", "[1,8,8]", "[N,1,8,8]")
+    expect(command("run", MODEL, "--input", f"picture={tmp_path / 'y.npy'}"), 1, "picture", "image")
+    np.savez(tmp_path / "z.npz", picture=np.zeros(3), other=np.zeros(3))
+    expect(command("run", MODEL, "--input", tmp_path / "z.npz"), 1, "z.npz", "image")
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:100])
+    expect(command("run", MODEL, "--input", tmp_path / "cut.npy"), 1, "cut.npy")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "z.npz").read_bytes()[:-30])
+    expect(command("run", MODEL, "--input", tmp_path / "cut.npz"), 1, "cut.npz")
+    np.save(tmp_path / "objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    expect(command("run", MODEL, "--input", tmp_path / "objects.npy"), 1, "objects.npy")
+    np.save(tmp_path / "g.npy", np.zeros((1, 1, 8, 8), np.float32))
+    expect(command("run", MODEL, "--input", tmp_path / "g.npy", "--outputs", "probabilities"), 1, "probabilities", "logits")
+    expect(command("run", MODEL, "--input", tmp_path / "g.npy", "--output", tmp_path / "no" / "y.npz"), 1, "y.npz")
+    expect(command("run", MODEL, "--input", tmp_path / "g.npy", "--input-layout", "CHWN"), 1, "CHWN")
+
+
+def test_corrupt_artifacts(command, artifact, tmp_path):
+    data = artifact.read_bytes()
+    rng = np.random.default_rng(3)
+    cases = [data[:n] for n in (4, 8, 63, 64, 200, len(data) // 2, len(data) - 1)]
+    for _ in range(10):
+        broken = bytearray(data)
+        broken[int(rng.integers(0, len(data)))] ^= int(rng.integers(1, 256))
+        cases.append(bytes(broken))
+    for broken in cases:
+        (tmp_path / "broken.tsr").write_bytes(broken)
+        expect(command("info", tmp_path / "broken.tsr"), 1, "invalid_artifact", "broken.tsr")
+    expect(command("run", artifact, "--device", "reference"), 1, "reference")
+    expect(command("run", artifact, "--config", "npu256", "--random-inputs", "1"), 1, "npu64", "npu256")
+    expect(command("run", artifact, "--random-inputs", "1", "--shape", "image=2,1,8,8", "--input", artifact), 1)
+
+
+def test_assembly(command, tmp_path):
+    (tmp_path / "a.asm").write_text("load space=inp length=8\nfly me\nfinish\n")
+    expect(command("asm", tmp_path / "a.asm"), 1, "a.asm:2", "fly")
+    (tmp_path / "b.asm").write_text("fence engine=alu wait=load:1\nfinish\n")
+    expect(command("asm", tmp_path / "b.asm"), 1, "instruction 0")
+    (tmp_path / "c.bin").write_bytes(b"\0" * 65)
+    expect(command("disasm", tmp_path / "c.bin"), 1, "c.bin")
+
+
+def test_python_errors_have_codes():
+    with pytest.raises(tessera.Error) as caught:
+        tessera.Session(b"not a model")
+    assert caught.value.code == "invalid_model"
+    session = tessera.Session(MODEL)
+    with pytest.raises(tessera.Error) as caught:
+        session.run(None, {"image": np.zeros((1, 1, 9, 8), np.float32)})
+    assert caught.value.code == "invalid_argument" and "[1,1,9,8]" in str(caught.value)
+    with pytest.raises(tessera.Error):
+        session.run(None, {})
+    with pytest.raises(tessera.Error):
+        session.stats()
+    assert issubclass(tessera.Error, RuntimeError)
