@@ -22,12 +22,13 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
     functions.addPass(create_fold_constants_pass(kFoldLimitBytes));
     functions.addPass(create_remove_identities_pass());
   }
-  functions.addPass(mlir::createCSEPass());
   if (options.fold_batch_norm) functions.addPass(create_fold_batch_norm_pass());
   functions.addPass(create_fold_padding_pass());
 #ifdef TESSERA_HAVE_QDQ_FOLDING
   if (options.fold_qdq) functions.addPass(create_qdq_folding_pass());
 #endif
+  // Not before: two Q of one value whose parameters are equal constants keep ONNX Runtime from fusing.
+  functions.addPass(mlir::createCSEPass());
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
   functions.addPass(create_simplify_pass());
   functions.addPass(create_sink_transposes_pass());

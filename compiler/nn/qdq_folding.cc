@@ -110,6 +110,7 @@ class BlockFolder {
 
   void run() {
     remove_identities();
+    merge_equal();
     fold_constant_quantisation();
     bool changed = true;
     while (changed) {
@@ -165,6 +166,32 @@ class BlockFolder {
     for_each_op([&](NodeOp op) {
       if (!op.is("Identity") || op->getResult(0).getType() != data_of(op).getType()) return false;
       op->getResult(0).replaceAllUsesWith(data_of(op));
+      erase(op);
+      return true;
+    });
+  }
+
+  /// Operations with the same operands and attributes become one. Constants are not compared: equal values given twice stay two, as they
+  /// do in ONNX Runtime, and two Q that differ only in that keep a convolution from being fused.
+  void merge_equal() {
+    struct Info : llvm::DenseMapInfo<mlir::Operation*> {
+      static unsigned getHashValue(const mlir::Operation* op) {
+        return mlir::OperationEquivalence::computeHash(const_cast<mlir::Operation*>(op), mlir::OperationEquivalence::directHashValue,
+                                                       mlir::OperationEquivalence::ignoreHashValue, mlir::OperationEquivalence::IgnoreLocations);
+      }
+      static bool isEqual(const mlir::Operation* a, const mlir::Operation* b) {
+        if (a == b) return true;
+        if (a == getTombstoneKey() || a == getEmptyKey() || b == getTombstoneKey() || b == getEmptyKey()) return false;
+        return mlir::OperationEquivalence::isEquivalentTo(const_cast<mlir::Operation*>(a), const_cast<mlir::Operation*>(b),
+                                                          mlir::OperationEquivalence::IgnoreLocations);
+      }
+    };
+    llvm::DenseSet<mlir::Operation*, Info> seen;
+    for_each_op([&](NodeOp op) {
+      if (!op.getBodies().empty() || !op.is_deterministic()) return false;
+      auto [first, inserted] = seen.insert(op);
+      if (inserted) return false;
+      op->replaceAllUsesWith(*first);
       erase(op);
       return true;
     });

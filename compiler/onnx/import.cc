@@ -602,6 +602,13 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
 }
 
 void Importer::import_nodes(RepeatedPtrField<NodeProto>& nodes, Scope& scope, const std::string& where) {
+  for (const NodeProto& node : nodes) {
+    for (const std::string& output : node.output()) {
+      if (!output.empty() && scope.values.count(output)) {
+        fail(describe(node) + ": its output '" + output + "' has the name of an input or initializer of " + where + "; each value has one definition");
+      }
+    }
+  }
   for (int index : sort_nodes(nodes, where)) import_node(nodes[index], scope);
 }
 
