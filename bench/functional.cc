@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of the functional simulator on one core: an int8 matrix product of 512 x 1024 x 1024 as a program for npu256. Enters:
-// nothing, or --config NAME. Leaves: one JSON object on standard output. gemm_gmacs counts 10^9 multiply-accumulates a second
-// over the LOAD and GEMM instructions of the whole product; matmul_gmacs adds requantisation and STORE; others say what the
-// other kernel sets reach and how fast single engines are. Results are compared with plain loops before anything is printed.
+// Speed of the functional simulator on one core: an int8 matrix product of 512 x 1024 x 1024 as a program for npu256.
+// Enters: nothing, or --config NAME. Leaves: one JSON object on standard output. gemm_gmacs counts 10^9
+// multiply-accumulates a second over the LOAD and GEMM instructions of the whole product; matmul_gmacs adds
+// requantisation and STORE; others say what the other kernel sets reach and how fast single engines are. Results are
+// compared with plain loops before anything is printed.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -39,8 +40,8 @@ double seconds(const std::function<void()>& body) {
   return best;
 }
 
-/// The product in tiles that fill INP, WGT and ACC: for each block of columns its weights once, for each block of rows all of K.
-/// `tail`: requantise and store too.
+/// The product in tiles that fill INP, WGT and ACC: for each block of columns its weights once, for each block of rows
+/// all of K. `tail`: requantise and store too.
 std::vector<isa::Instruction> matmul(const isa::MachineConfig& c, bool tail) {
   const int kb = kK / c.block_in;
   const int nb = kN / c.block_out;
@@ -160,8 +161,9 @@ void run(sim::Machine& machine, Data& data, const std::vector<isa::Instruction>&
   request.dram = data.regions;
   const sim::RunResult result = machine.run(request);
   if (!result.ok()) {
-    throw Error(ErrorCode::kInternal, "the benchmark's program stopped with " + std::string(to_string(result.fault.code)) +
-                                          " at instruction " + std::to_string(result.fault.pc));
+    throw Error(ErrorCode::kInternal, "the benchmark's program stopped with " +
+                                          std::string(to_string(result.fault.code)) + " at instruction " +
+                                          std::to_string(result.fault.pc));
   }
 }
 
@@ -182,7 +184,8 @@ void check(const isa::MachineConfig& c, const Data& d) {
     std::memcpy(&scale, &d.p[(static_cast<size_t>(nb) * 2 * c.block_out + c.block_out + o) * 4], 4);
     const float v = std::nearbyint(std::clamp(static_cast<float>(sum + bias) * scale, -128.0f, 127.0f));
     if (static_cast<int8_t>(d.c[index]) != static_cast<int8_t>(v)) {
-      throw Error(ErrorCode::kInternal, "the product differs at row " + std::to_string(m) + ", column " + std::to_string(n));
+      throw Error(ErrorCode::kInternal,
+                  "the product differs at row " + std::to_string(m) + ", column " + std::to_string(n));
     }
   }
 }
@@ -225,7 +228,8 @@ int main(int argc, char** argv) {
       if (std::string(argv[k]) == "--config" && k + 1 < argc) {
         config_name = argv[++k];
       } else if (std::string(argv[k]) != "--json") {
-        throw Error(ErrorCode::kInvalidArgument, std::string("usage: functional [--json] [--config NAME]; not '") + argv[k] + "'");
+        throw Error(ErrorCode::kInvalidArgument,
+                    std::string("usage: functional [--json] [--config NAME]; not '") + argv[k] + "'");
       }
     }
     const isa::MachineConfig config = isa::find_config(config_name);
@@ -248,8 +252,9 @@ int main(int argc, char** argv) {
     if (sim::supported(sim::Kernels::kAvx2)) {
       std::printf("\"avx2_gmacs\": %.1f, ", measure(sim::Kernels::kAvx2, gemm_only));
     }
-    std::printf("\"portable_gmacs\": %.2f, \"ratio_to_portable\": %.1f, \"depthwise_gmacs\": %.1f, \"alu_mvectors\": %.1f}\n",
-                portable, fast / portable, depthwise_gmacs(machine, data), alu_mvectors(machine, data));
+    std::printf(
+        "\"portable_gmacs\": %.2f, \"ratio_to_portable\": %.1f, \"depthwise_gmacs\": %.1f, \"alu_mvectors\": %.1f}\n",
+        portable, fast / portable, depthwise_gmacs(machine, data), alu_mvectors(machine, data));
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "functional: %s\n", error.what());

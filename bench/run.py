@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks: `./dev bench NAME [--json]`.
+
+functional  GEMM rate of the functional simulator on one core, and its ratio to the portable kernels in the same run
+compile     time and peak memory of compiling MobileNetV2 (each in a process of its own)
+networks    the benchmark networks on the functional simulator: exactness, instructions, DRAM bytes, roofline bound
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def functional(build):
+    done = subprocess.run([str(build / "bin" / "bench_functional")], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def compile_one(build, name, config, folder):
+    """Runs `tessera compile` and reads the child's own peak memory."""
+    import networks
+
+    data, _ = networks.build(name)
+    source, target = folder / f"{name}.onnx", folder / f"{name}.tsr"
+    source.write_bytes(data)
+    start = time.monotonic()
+    pid = os.posix_spawn(str(build / "bin" / "tessera"), ["tessera", "compile", str(source), "-o", str(target), "--config", config, "-q"], os.environ)
+    _, status, usage = os.wait4(pid, 0)
+    seconds = time.monotonic() - start
+    if status != 0:
+        raise SystemExit(f"compiling {name} failed")
+    return {"network": name, "config": config, "seconds": round(seconds, 2), "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2),
+            "peak_megabytes": round(usage.ru_maxrss / 1024), "artifact_bytes": target.stat().st_size}
+
+
+def compile_bench(build, names):
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [compile_one(build, name, "npu256", pathlib.Path(folder)) for name in names or ["mobilenetv2"]]
+    return {"compile": rows}
+
+
+def networks_bench(build, names):
+    import numpy as np
+    import tessera
+    import networks
+    from tests.oracle import oracle
+
+    rows = []
+    for name in names or list(networks.NETWORKS):
+        data, feeds = networks.build(name)
+        expected = list(oracle.run(data, feeds, intermediates=False).outputs.values())
+        session = tessera.Session(data, "fsim", "npu256")
+        got = session.run(None, feeds)
+        stats = session.stats()
+        rows.append({"network": name, "config": "npu256", "rtl_cycles": None, "systemc_cycles": None,
+                     "predicted_cycles": sum(layer.get("predicted_cycles", 0) for layer in stats.layers), "bound_cycles": stats.roofline_cycles,
+                     "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes, "instructions": stats.instructions, "macs": stats.macs,
+                     "issued_macs": stats.issued_macs, "macs_cpu": stats.macs_cpu, "nodes_npu": stats.nodes_npu, "nodes_cpu": stats.nodes_cpu,
+                     "equal_to_oracle": all(np.array_equal(a, b) for a, b in zip(got, expected)), "functional_seconds": round(stats.seconds, 3)})
+        print(f"{name}: done", file=sys.stderr)
+    return {"networks": rows}
+
+
+def table(rows):
+    keys = list(rows[0])
+    widths = [max(len(k), *(len(str(r.get(k))) for r in rows)) for k in keys]
+    lines = ["  ".join(k.rjust(w) for k, w in zip(keys, widths))]
+    return "\n".join(lines + ["  ".join(str(r.get(k)).rjust(w) for k, w in zip(keys, widths)) for r in rows])
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=["functional", "compile", "networks"])
+    parser.add_argument("networks", nargs="*", help="networks to take; all by default")
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    options = parser.parse_args()
+    build = (ROOT / options.build).resolve()
+    for path in (ROOT, ROOT / "bench", ROOT / "tessera" / "python", build / "lib"):
+        sys.path.insert(0, str(path))
+    if options.name == "functional":
+        result = functional(build)
+    elif options.name == "compile":
+        result = compile_bench(build, options.networks)
+    else:
+        result = networks_bench(build, options.networks)
+    if options.json:
+        print(json.dumps(result))
+    else:
+        rows = next((v for v in result.values() if isinstance(v, list)), None)
+        print(table(rows) if rows else json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
