@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The opening function of each backend, for the registry only. A backend exists when its machine was built: CMake then defines
-// TESSERA_BACKEND_<NAME> and links it.
+// The opening function of each backend, for the registry only. A backend exists when its machine was built: CMake then
+// defines TESSERA_BACKEND_<NAME> and links it.
 #pragma once
 
 #include <memory>

@@ -8,8 +8,9 @@ std::string describe(const RaceReport& race) {
   const auto access = [](uint32_t pc, isa::Unit unit, bool writes) {
     return std::to_string(pc) + " (" + std::string(isa::to_string(unit)) + (writes ? ", write)" : ", read)");
   };
-  return "race on " + std::string(race.dram ? "dram" : isa::to_string(race.space)) + "[" + std::to_string(race.begin) + ", " +
-         std::to_string(race.end) + "): instruction " + access(race.first_pc, race.first_unit, race.first_writes) + " and " +
+  return "race on " + std::string(race.dram ? "dram" : isa::to_string(race.space)) + "[" + std::to_string(race.begin) +
+         ", " + std::to_string(race.end) + "): instruction " +
+         access(race.first_pc, race.first_unit, race.first_writes) + " and " +
          access(race.second_pc, race.second_unit, race.second_writes);
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one interface to every machine: functional simulator, SystemC model, RTL, FPGA. Device memory is addressed by 64-bit
-// device addresses that allocate() hands out; host code never holds a pointer into it. A program is run to its end or to a
-// fault; a fault is data in the report, because it says something about the program and not about the caller.
+// The one interface to every machine: functional simulator, SystemC model, RTL, FPGA. Device memory is addressed by
+// 64-bit device addresses that allocate() hands out; host code never holds a pointer into it. A program is run to its
+// end or to a fault; a fault is data in the report, because it says something about the program and not about the
+// caller.
 //
-// Ownership: a Device owns its memory and its machine; both end with it. Allocations are released by free() or with the Device.
-// Threads: all functions may be called from any thread; calls on one Device happen one after another (run() blocks the others).
-// Different Devices are independent.
+// Ownership: a Device owns its memory and its machine; both end with it. Allocations are released by free() or with the
+// Device. Threads: all functions may be called from any thread; calls on one Device happen one after another (run()
+// blocks the others). Different Devices are independent.
 #pragma once
 
 #include <array>
@@ -30,16 +31,17 @@ struct RunRequest {
   std::array<uint64_t, 16> bases{};
 
   // What a simulator can do beside running; a device that cannot throws Error kUnsupported.
-  bool check_races = false;        // report accesses that no chain of signals orders
-  bool check_allocations = false;  // an access outside a single live allocation is dram_range, not only one outside the heap
+  bool check_races = false;  // report accesses that no chain of signals orders
+  bool check_allocations =
+      false;  // an access outside a single live allocation is dram_range, not only one outside the heap
   std::optional<uint64_t> poison;  // fill the scratchpads from this seed first
   bool profile = false;            // one entry for each instruction in RunReport::profile
 };
 
 /// What one unit did. Cycles are absent (0) in reports without RunReport::cycles.
 struct UnitCounters {
-  uint64_t executed = 0;                            // instructions completed
-  uint64_t busy_cycles = 0;                         // issue cycles without fill
+  uint64_t executed = 0;                              // instructions completed
+  uint64_t busy_cycles = 0;                           // issue cycles without fill
   std::array<uint64_t, isa::kEngines> wait_cycles{};  // the head of the queue waited on this engine's timeline
   uint64_t stall_memory_cycles = 0;
   uint64_t stall_port_cycles = 0;
@@ -103,7 +105,8 @@ class Device {
   virtual const isa::MachineConfig& config() const = 0;
 
   /// Reserves device memory. Units: bytes; `alignment` a power of two of at least 64. A size of 0 is a size of 1.
-  /// Errors: kDoesNotFit when no hole is large enough (the message says what is free), kInvalidArgument for the alignment.
+  /// Errors: kDoesNotFit when no hole is large enough (the message says what is free), kInvalidArgument for the
+  /// alignment.
   virtual uint64_t allocate(uint64_t size_bytes, uint64_t alignment = kDefaultAlignment) = 0;
 
   /// Releases what allocate() returned. Errors: kInvalidArgument for any other address.
@@ -116,7 +119,8 @@ class Device {
   virtual void read(uint64_t address, std::span<uint8_t> bytes) = 0;
 
   /// Runs a program to FINISH or to a fault and returns when the machine is idle.
-  /// Errors: kInvalidArgument for a program address that is no multiple of 64, kUnsupported for a check the device lacks.
+  /// Errors: kInvalidArgument for a program address that is no multiple of 64, kUnsupported for a check the device
+  /// lacks.
   virtual RunReport run(const RunRequest& request) = 0;
 
  protected:

@@ -75,7 +75,9 @@ TEST(Heap, RandomUseKeepsItsInvariants) {
   Heap heap(uint64_t{1} << 40, 1 << 16);
   std::vector<std::pair<uint64_t, uint64_t>> live;
   uint64_t state = 7;
-  const auto random = [&](uint64_t n) { return ((state = state * 6364136223846793005u + 1442695040888963407u) >> 33) % n; };
+  const auto random = [&](uint64_t n) {
+    return ((state = state * 6364136223846793005u + 1442695040888963407u) >> 33) % n;
+  };
   int refused = 0;
   for (int step = 0; step < 5000; ++step) {
     if (!live.empty() && random(3) == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functional simulator as a Device. Device memory is one anonymous mapping of the host, so that a large heap costs only
-// the pages that are touched.
+// The functional simulator as a Device. Device memory is one anonymous mapping of the host, so that a large heap costs
+// only the pages that are touched.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -21,7 +21,8 @@ class HostMemory {
   explicit HostMemory(uint64_t size_bytes) : size_bytes_(size_bytes) {
     void* data = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED) {
-      throw Error(ErrorCode::kDoesNotFit, "the host does not provide " + std::to_string(size_bytes) + " bytes of device memory");
+      throw Error(ErrorCode::kDoesNotFit,
+                  "the host does not provide " + std::to_string(size_bytes) + " bytes of device memory");
     }
     data_ = static_cast<uint8_t*>(data);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Best fit with joining. The cost of an allocation is linear in the number of holes, which stays small: a session allocates
-// programs, constants and arenas, not tensors.
+// Best fit with joining. The cost of an allocation is linear in the number of holes, which stays small: a session
+// allocates programs, constants and arenas, not tensors.
 #include "driver/heap.h"
 
 #include <algorithm>
@@ -24,16 +24,16 @@ Heap::Heap(uint64_t base, uint64_t size_bytes) : base_(base), size_bytes_(size_b
     throw Error(ErrorCode::kInvalidArgument, "heap base " + std::to_string(base) + " is no multiple of 64");
   }
   if (size_bytes_ == 0 || base > UINT64_MAX - size_bytes_) {
-    throw Error(ErrorCode::kInvalidArgument, "heap of " + std::to_string(size_bytes) + " bytes at " + std::to_string(base) +
-                                                 " is empty or leaves the 64-bit address space");
+    throw Error(ErrorCode::kInvalidArgument, "heap of " + std::to_string(size_bytes) + " bytes at " +
+                                                 std::to_string(base) + " is empty or leaves the 64-bit address space");
   }
   holes_[base_] = size_bytes_;
 }
 
 uint64_t Heap::allocate(uint64_t size_bytes, uint64_t alignment) {
   if (alignment < kGranule || !std::has_single_bit(alignment)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "alignment " + std::to_string(alignment) + " is no power of two of at least " + std::to_string(kGranule));
+    throw Error(ErrorCode::kInvalidArgument, "alignment " + std::to_string(alignment) +
+                                                 " is no power of two of at least " + std::to_string(kGranule));
   }
   const uint64_t asked = std::max<uint64_t>(size_bytes, 1);
   auto best = holes_.end();
@@ -58,7 +58,8 @@ uint64_t Heap::allocate(uint64_t size_bytes, uint64_t alignment) {
   const auto [hole_start, hole_size] = *best;
   holes_.erase(best);
   if (best_start > hole_start) holes_[hole_start] = best_start - hole_start;
-  if (best_start + size < hole_start + hole_size) holes_[best_start + size] = hole_start + hole_size - best_start - size;
+  if (best_start + size < hole_start + hole_size)
+    holes_[best_start + size] = hole_start + hole_size - best_start - size;
   blocks_[best_start] = asked;
   return best_start;
 }
@@ -66,8 +67,8 @@ uint64_t Heap::allocate(uint64_t size_bytes, uint64_t alignment) {
 void Heap::free(uint64_t address) {
   const auto block = blocks_.find(address);
   if (block == blocks_.end()) {
-    throw Error(ErrorCode::kInvalidArgument, "free of device address " + std::to_string(address) +
-                                                 ", where no allocation starts (released twice?)");
+    throw Error(ErrorCode::kInvalidArgument,
+                "free of device address " + std::to_string(address) + ", where no allocation starts (released twice?)");
   }
   uint64_t start = address;
   uint64_t size = round_up(block->second, kGranule);

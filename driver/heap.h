@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which device addresses are in use. Enters: sizes and alignments. Leaves: addresses of disjoint blocks of one range. Best fit
-// over an ordered map of holes, neighbours joined on release; the memory itself lies elsewhere. Not thread-safe.
+// Which device addresses are in use. Enters: sizes and alignments. Leaves: addresses of disjoint blocks of one range.
+// Best fit over an ordered map of holes, neighbours joined on release; the memory itself lies elsewhere. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>

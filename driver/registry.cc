@@ -35,7 +35,8 @@ std::vector<BackendInfo> backends() {
   return all;
 }
 
-std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineConfig& config, const DeviceOptions& options) {
+std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineConfig& config,
+                                    const DeviceOptions& options) {
   std::string known;
   for (const Backend& backend : kBackends) {
     if (name == backend.name) return backend.open(config, options);

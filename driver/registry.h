@@ -33,8 +33,8 @@ struct BackendInfo {
 /// The backends of this build, in alphabetical order.
 std::vector<BackendInfo> backends();
 
-/// Opens a device. Errors: kInvalidArgument for an unknown name (the message lists the known ones), a configuration that is
-/// not valid, or a wrong option; kDoesNotFit when the host cannot provide the memory.
+/// Opens a device. Errors: kInvalidArgument for an unknown name (the message lists the known ones), a configuration
+/// that is not valid, or a wrong option; kDoesNotFit when the host cannot provide the memory.
 std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineConfig& config,
                                     const DeviceOptions& options = {});
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ALU as one always-inlined source that is compiled for each instruction set: up to 16 lanes of an entry go through all
-// stages in plain loops that the compiler vectorises. Iterations stay in program order, because a later one may read what an
-// earlier one wrote. Floating point is IEEE binary32 in every build: no contraction, fma is a real fused multiply-add, and
-// round-half-even is the addition of 1.5 * 2^23, exact for the clamped values that reach it (below 2^22).
+// The ALU as one always-inlined source that is compiled for each instruction set: up to 16 lanes of an entry go through
+// all stages in plain loops that the compiler vectorises. Iterations stay in program order, because a later one may
+// read what an earlier one wrote. Floating point is IEEE binary32 in every build: no contraction, fma is a real fused
+// multiply-add, and round-half-even is the addition of 1.5 * 2^23, exact for the clamped values that reach it (below
+// 2^22).
 #include "sim/functional/alu.h"
 
 #include <array>
@@ -153,9 +154,7 @@ TESSERA_ALWAYS_INLINE void second_lanes(int32_t* v, const Job& job, int32_t entr
       break;
     case isa::SecondOp::kMul:
       if (c.fused()) {
-        TESSERA_FOR_LANES(l, n) {
-          g[l] = __builtin_fmaf(static_cast<float>((x[l] - c.zx) * (y[l] - c.zy)), c.rx, c.f);
-        }
+        TESSERA_FOR_LANES(l, n) { g[l] = __builtin_fmaf(static_cast<float>((x[l] - c.zx) * (y[l] - c.zy)), c.rx, c.f); }
       } else {
         TESSERA_FOR_LANES(l, n) g[l] = static_cast<float>((x[l] - c.zx) * (y[l] - c.zy)) * c.rx + c.f;
       }

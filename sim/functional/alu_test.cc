@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ALU's numbers by hand: ties, saturation, NaN, infinities, subnormals, wrap-around, fused multiply-add, order of
-// iterations. Expected values are written down or computed in exact integer or double arithmetic, not in the simulator's way.
+// iterations. Expected values are written down or computed in exact integer or double arithmetic, not in the
+// simulator's way.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -89,15 +90,15 @@ TEST_P(AluTest, ClampComesBeforeRoundingAndZeroPointAfter) {
   put<int32_t>(Space::kAcc, 0, {255, 256, 257, 1000000, -1, -255, -256, -257, -1000000, 0, 127, 128, 254, 253, 1, 2});
   param(std::vector<int32_t>(16, 0), std::vector<float>(16, 0.5f));
   run(conversion(-128, 127, 5));
-  EXPECT_EQ(get<int32_t>(Space::kAcc, 64, 16), (std::vector<int32_t>{132, 132, 132, 132, 5, -123, -123, -123, -123, 5, 69, 69,
-                                                                      132, 131, 5, 6}));
+  EXPECT_EQ(get<int32_t>(Space::kAcc, 64, 16),
+            (std::vector<int32_t>{132, 132, 132, 132, 5, -123, -123, -123, -123, 5, 69, 69, 132, 131, 5, 6}));
 }
 
 TEST_P(AluTest, NotANumberInfinityAndTinyScales) {
   const float tiny = std::numeric_limits<float>::denorm_min();
   put<int32_t>(Space::kAcc, 0, {1, 1, -1, 0, 0, 1, -1, 1, 1 << 30, 1 << 30, 1 << 30, 3, -3, 1, -1, 7});
-  param(std::vector<int32_t>(16, 0), {kNan, kInf, kInf, kInf, kNan, -kNan, -kInf, 3e38f, std::ldexp(tiny, 20), std::ldexp(tiny, 119),
-                                      std::ldexp(tiny, 118), 1e38f, 1e38f, tiny, -tiny, -0.0f});
+  param(std::vector<int32_t>(16, 0), {kNan, kInf, kInf, kInf, kNan, -kNan, -kInf, 3e38f, std::ldexp(tiny, 20),
+                                      std::ldexp(tiny, 119), std::ldexp(tiny, 118), 1e38f, 1e38f, tiny, -tiny, -0.0f});
   run(conversion(-100, 100));
   // 0 * infinity is NaN. 2^30 * 2^-129 is 0, 2^30 * 2^-30 is 1, 2^30 * 2^-31 rounds to 0.
   EXPECT_EQ(get<int32_t>(Space::kAcc, 64, 16),
@@ -105,9 +106,11 @@ TEST_P(AluTest, NotANumberInfinityAndTinyScales) {
 }
 
 TEST_P(AluTest, RoundingOfTheSumIsVisibleAtATie) {
-  // Sum 2^25 + 2 rounds to 2^25 (even), 2^25 + 6 to 2^25 + 8. Scale so that 2^25 is exactly 100.5: a value above would give 101.
+  // Sum 2^25 + 2 rounds to 2^25 (even), 2^25 + 6 to 2^25 + 8. Scale so that 2^25 is exactly 100.5: a value above would
+  // give 101.
   const float scale = 100.5f / 33554432.0f;  // exact: a power of two
-  put<int32_t>(Space::kAcc, 0, {33554432, 33554434, 33554438, 33554430, 33554433, 33554435, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+  put<int32_t>(Space::kAcc, 0,
+               {33554432, 33554434, 33554438, 33554430, 33554433, 33554435, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
   param(std::vector<int32_t>(16, 0), std::vector<float>(16, scale));
   run(conversion());
   EXPECT_EQ(get<int32_t>(Space::kAcc, 64, 6), (std::vector<int32_t>{100, 100, 101, 100, 100, 101}));
@@ -207,12 +210,14 @@ TEST_P(AluTest, AddIsFusedTwice) {
 }
 
 TEST_P(AluTest, MultiplyRoundsOnceOrTwice) {
-  // A product just above 64.5 that rounds to 64.5, less 64: rounded twice it is a tie and becomes 0, rounded once it becomes 1.
+  // A product just above 64.5 that rounds to 64.5, less 64: rounded twice it is a tie and becomes 0, rounded once it
+  // becomes 1.
   int p = 127;
   float rx = 0;
   for (; p > 0; --p) {
     rx = static_cast<float>(64.5L / p);
-    if (static_cast<long double>(p) * rx > 64.5L && static_cast<float>(static_cast<long double>(p) * rx) == 64.5f) break;
+    if (static_cast<long double>(p) * rx > 64.5L && static_cast<float>(static_cast<long double>(p) * rx) == 64.5f)
+      break;
   }
   ASSERT_GT(p, 0);
   put<uint8_t>(Space::kInp, 0, std::vector<uint8_t>(16, static_cast<uint8_t>(p)));
@@ -235,7 +240,8 @@ TEST_P(AluTest, MultiplyRoundsOnceOrTwice) {
   // Zero points of both operands, subtracted before the product; the zero point of the result after.
   constants(0.0625f, 0, 0, -1000, 1000, 7, 10, -20, 0);
   run(alu);
-  EXPECT_EQ(get<int8_t>(Space::kOut, 16, 1)[0], static_cast<int8_t>(std::lrintf(static_cast<float>((p - 10) * (1 + 20)) * 0.0625f) + 7));
+  EXPECT_EQ(get<int8_t>(Space::kOut, 16, 1)[0],
+            static_cast<int8_t>(std::lrintf(static_cast<float>((p - 10) * (1 + 20)) * 0.0625f) + 7));
 }
 
 TEST_P(AluTest, MaximumMinimumAndTheirClamp) {
@@ -294,7 +300,8 @@ TEST_P(AluTest, TablesTakeTheLowByteAndTheirSign) {
   alu.second_table = 2;
   run(alu);
   std::vector<uint8_t> expected;
-  for (const int v : {0, 1, -1, 127, -128, 255, 256, 300, 5, 6, 7, 8, 9, 10, 11, 12}) expected.push_back(static_cast<uint8_t>(v * v));
+  for (const int v : {0, 1, -1, 127, -128, 255, 256, 300, 5, 6, 7, 8, 9, 10, 11, 12})
+    expected.push_back(static_cast<uint8_t>(v * v));
   EXPECT_EQ(get<uint8_t>(Space::kOut, 0, 16), expected);
   // The sign of a table's entries is seen by the second operation.
   alu.second_table_enable = false;
@@ -306,7 +313,8 @@ TEST_P(AluTest, TablesTakeTheLowByteAndTheirSign) {
   put<int8_t>(Space::kOut, 16, std::vector<int8_t>(16, 10));
   constants(0, 0, 0, -1000, 1000, 0, 0, 0, 0);
   run(alu);
-  EXPECT_EQ(get<uint8_t>(Space::kOut, 32, 3), (std::vector<uint8_t>{10, 10, 10}));  // max(0, 10), max(-1, 10), max(1, 10)
+  EXPECT_EQ(get<uint8_t>(Space::kOut, 32, 3),
+            (std::vector<uint8_t>{10, 10, 10}));  // max(0, 10), max(-1, 10), max(1, 10)
   alu.table_unsigned = true;
   run(alu);
   EXPECT_EQ(get<uint8_t>(Space::kOut, 32, 3), (std::vector<uint8_t>{10, 255, 10}));
@@ -329,7 +337,8 @@ TEST_P(AluTest, ParametersFollowTheirLoop) {
   put<int32_t>(Space::kAcc, 0, std::vector<int32_t>(6 * 16, 10));
   for (int entry = 0; entry < 3; ++entry) {
     put(Space::kParam, static_cast<size_t>(128 * (4 + entry)), std::vector<int32_t>(16, entry));
-    put(Space::kParam, static_cast<size_t>(128 * (4 + entry) + 64), std::vector<float>(16, static_cast<float>(1 + entry)));
+    put(Space::kParam, static_cast<size_t>(128 * (4 + entry) + 64),
+        std::vector<float>(16, static_cast<float>(1 + entry)));
   }
   isa::Alu alu = conversion();
   alu.dst_addr = 6;

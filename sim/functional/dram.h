@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DRAM as the functional simulator sees it: address ranges that are backed by host memory. An access must lie inside one
-// range as a whole; everything else is the fault dram_range.
+// DRAM as the functional simulator sees it: address ranges that are backed by host memory. An access must lie inside
+// one range as a whole; everything else is the fault dram_range.
 #pragma once
 
 #include <cstdint>

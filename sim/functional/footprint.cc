@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets of strided runs. A set does not depend on the order of its loops, so negative strides are turned round, loops are sorted
-// by stride and joined where that loses nothing: a stride within the run lengthens the run; a stride that is a multiple m of
-// the one below and not beyond its end (m <= extent) lengthens that loop. Overlapping windows of convolutions, tiles and
-// dense blocks all collapse this way; what is left is listed, sorted and merged.
+// Sets of strided runs. A set does not depend on the order of its loops, so negative strides are turned round, loops
+// are sorted by stride and joined where that loses nothing: a stride within the run lengthens the run; a stride that is
+// a multiple m of the one below and not beyond its end (m <= extent) lengthens that loop. Overlapping windows of
+// convolutions, tiles and dense blocks all collapse this way; what is left is listed, sorted and merged.
 #include "sim/functional/footprint.h"
 
 #include <algorithm>
@@ -84,13 +84,15 @@ class Collector {
   void collect(const isa::Alu& i) {
     const int outer = isa::kLoops - i.reduce;
     const auto space = [](isa::AluSpace s) {
-      return s == isa::AluSpace::kAcc ? isa::Space::kAcc : (s == isa::AluSpace::kOut ? isa::Space::kOut : isa::Space::kInp);
+      return s == isa::AluSpace::kAcc ? isa::Space::kAcc
+                                      : (s == isa::AluSpace::kOut ? isa::Space::kOut : isa::Space::kInp);
     };
     entries(space(i.src), false, i.src_addr, i.extent, i.src_stride, isa::kLoops);
     const int64_t param = config_.param_entry_bytes();
     if (i.convert) {
       const int64_t used = i.param_loop < isa::kLoops ? i.extent[i.param_loop] : 1;
-      add(isa::Space::kParam, false, static_cast<uint64_t>(i.param_addr * param), static_cast<uint64_t>(used * param), {});
+      add(isa::Space::kParam, false, static_cast<uint64_t>(i.param_addr * param), static_cast<uint64_t>(used * param),
+          {});
     }
     if (i.table_enable) add(isa::Space::kTable, false, uint64_t{i.table} * 256, 256, {});
     if (i.second_op != isa::SecondOp::kNone) {

@@ -24,7 +24,8 @@ void add_nest(std::set<uint64_t>& to, int64_t base, std::vector<std::pair<int64_
 }
 
 /// Everything an instruction touches, one byte at a time.
-Bytes enumerate(const isa::Instruction& instruction, const isa::MachineConfig& c, const std::array<uint64_t, 16>& bases) {
+Bytes enumerate(const isa::Instruction& instruction, const isa::MachineConfig& c,
+                const std::array<uint64_t, 16>& bases) {
   Bytes bytes;
   const auto at = [&](isa::Space space, bool write) -> std::set<uint64_t>& {
     return bytes[{false, static_cast<int>(space), write}];
@@ -35,8 +36,9 @@ Bytes enumerate(const isa::Instruction& instruction, const isa::MachineConfig& c
         for (int64_t i2 = 0; i2 < i->extent[2]; ++i2)
           for (int64_t i3 = 0; i3 < i->extent[3]; ++i3)
             for (int64_t n = 0; n < i->length; ++n) {
-              at(i->space, true).insert(static_cast<uint64_t>(i->sp_addr + i0 * i->sp_stride[0] + i1 * i->sp_stride[1] +
-                                                              i2 * i->sp_stride[2] + i3 * i->sp_stride[3] + n));
+              at(i->space, true)
+                  .insert(static_cast<uint64_t>(i->sp_addr + i0 * i->sp_stride[0] + i1 * i->sp_stride[1] +
+                                                i2 * i->sp_stride[2] + i3 * i->sp_stride[3] + n));
               if (i->fill || i0 < i->pad_before[0] || i0 >= i->extent[0] - i->pad_after[0] || i1 < i->pad_before[1] ||
                   i1 >= i->extent[1] - i->pad_after[1]) {
                 continue;
@@ -44,7 +46,8 @@ Bytes enumerate(const isa::Instruction& instruction, const isa::MachineConfig& c
               bytes[{true, 0, false}].insert(bases[i->base] + i->dram_offset +
                                              static_cast<uint64_t>((i0 - i->pad_before[0]) * i->dram_stride[0] +
                                                                    (i1 - i->pad_before[1]) * i->dram_stride[1] +
-                                                                   i2 * i->dram_stride[2] + i3 * i->dram_stride[3] + n));
+                                                                   i2 * i->dram_stride[2] + i3 * i->dram_stride[3] +
+                                                                   n));
             }
   } else if (const auto* i = std::get_if<isa::Store>(&instruction)) {
     std::vector<std::pair<int64_t, int64_t>> sp, dram;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM by blocks. The outer loops are split into those that move WGT and those that do not; for each position of the former, the
-// latter are the rows of a small matrix product whose inner dimension is the reduction nest. Weights are packed into panels
-// once and kept until LOAD overwrites them. Stored multiplicands differ from the true ones by constants (a vector instruction
-// wants X unsigned and W signed), so that with x = X + ax, w = W + aw, and zero points relative to those, zx' = zx - ax and zw' = zw - aw,
+// GEMM by blocks. The outer loops are split into those that move WGT and those that do not; for each position of the
+// former, the latter are the rows of a small matrix product whose inner dimension is the reduction nest. Weights are
+// packed into panels once and kept until LOAD overwrites them. Stored multiplicands differ from the true ones by
+// constants (a vector instruction wants X unsigned and W signed), so that with x = X + ax, w = W + aw, and zero points
+// relative to those, zx' = zx - ax and zw' = zw - aw,
 //   sum (x - zx)(w - zw) = sum X W - zw' sum X - zx' sum W + n zx' zw'
-// holds modulo 2^32: three cheap sums correct the fast one exactly. Reordering outer iterations is allowed when no ACC entry is
-// written twice, or when all of them add to it; everything else takes the portable nest.
+// holds modulo 2^32: three cheap sums correct the fast one exactly. Reordering outer iterations is allowed when no ACC
+// entry is written twice, or when all of them add to it; everything else takes the portable nest.
 #include "sim/functional/gemm.h"
 
 #include <algorithm>
@@ -73,7 +74,7 @@ struct GemmUnit::State {
 
   // Reused from call to call.
   AlignedVector<uint8_t> stored_inp;  // X of the INP range an instruction touches
-  std::vector<int32_t> inp_sums;    // [entry in range][row]: sum of X over BLOCK_IN
+  std::vector<int32_t> inp_sums;      // [entry in range][row]: sum of X over BLOCK_IN
   AlignedVector<uint32_t> inp_pairs;  // depthwise: x - zx of an entry and of the next tap's
   std::vector<uint32_t> row_x, row_acc, step_x, step_w;
   std::vector<int32_t> row_correction, step_wgt, row_inp, step_inp, tap_step;
@@ -189,8 +190,8 @@ bool GemmUnit::State::run_dense(const isa::Gemm& g) {
   const isa::AddressRange inp_range = isa::scratchpad_ranges(g, config).front();
   const auto first_inp = static_cast<size_t>(inp_range.lowest);
   const size_t inp_count = static_cast<size_t>(inp_range.highest - inp_range.lowest) + 1;
-  const Absorbed absorbed = dense.bytes ? Absorbed{g.inp_unsigned ? 0 : -128, g.wgt_unsigned ? 128 : 0}
-                                        : Absorbed{g.inp_zero, 0};
+  const Absorbed absorbed =
+      dense.bytes ? Absorbed{g.inp_unsigned ? 0 : -128, g.wgt_unsigned ? 128 : 0} : Absorbed{g.inp_zero, 0};
   const auto zx = static_cast<uint32_t>(g.inp_zero - absorbed.ax);
   const auto zw = static_cast<uint32_t>(g.wgt_zero - absorbed.aw);
   const uint8_t* x = store_inp(g, first_inp, inp_count, absorbed.ax);
@@ -198,8 +199,8 @@ bool GemmUnit::State::run_dense(const isa::Gemm& g) {
   const size_t inp_entry_bytes = batch * row_bytes;
   const size_t acc_entry_bytes = batch * block_out * 4;
 
-  // Entry offsets may be negative relative to the first; offsets in bytes wrap modulo 2^32 and cancel in their sums, which
-  // are kept below 2^32: they address X relative to the lowest entry touched.
+  // Entry offsets may be negative relative to the first; offsets in bytes wrap modulo 2^32 and cancel in their sums,
+  // which are kept below 2^32: they address X relative to the lowest entry touched.
   step_inp.clear();
   step_wgt.clear();
   int32_t lowest_step = 0;
@@ -313,8 +314,8 @@ bool GemmUnit::State::run_depthwise(const isa::Gemm& g) {
   const auto taps = static_cast<size_t>(tap_nest.iterations());
   if (groups > kMaxSteps / taps) return false;
 
-  // Two taps that follow each other in loop 5 are one step: pairs[e] holds entries e and e + the stride of loop 5. An odd last
-  // tap has a zero weight beside it.
+  // Two taps that follow each other in loop 5 are one step: pairs[e] holds entries e and e + the stride of loop 5. An
+  // odd last tap has a zero weight beside it.
   const size_t tap_columns = g.extent[isa::kLoops - 1];
   const size_t column_pairs = (tap_columns + 1) / 2;
   const size_t tap_rows = taps / tap_columns;
@@ -324,7 +325,7 @@ bool GemmUnit::State::run_depthwise(const isa::Gemm& g) {
   const auto inp_count = static_cast<size_t>(inp_range.highest - inp_range.lowest) + 1;
   const size_t entry_values = batch * block_in;
   const uint8_t* inp = scratchpads.bytes(isa::Space::kInp).data() + first_inp * entry_values;
-  inp_pairs.resize(inp_count * entry_values + 16);  // kernels may read a vector past the last lane
+  inp_pairs.resize(inp_count * entry_values + 16);                     // kernels may read a vector past the last lane
   const auto pairs = [&](size_t from, size_t end, int64_t distance) {  // entries relative to first_inp
     if (from >= end) return;
     const uint8_t* x = inp + from * entry_values;
@@ -399,7 +400,8 @@ bool GemmUnit::State::run_depthwise(const isa::Gemm& g) {
       }
     }
     for (size_t b = 0; b < batch; ++b, ++rows) {
-      row_inp[rows] = (at[0] - static_cast<int32_t>(first_inp)) * inp_entry + static_cast<int32_t>(b * block_in + lane_in);
+      row_inp[rows] =
+          (at[0] - static_cast<int32_t>(first_inp)) * inp_entry + static_cast<int32_t>(b * block_in + lane_in);
       row_acc[rows] = static_cast<uint32_t>(((static_cast<size_t>(at[2]) * batch + b) * block_out + lane_out) * 4);
     }
   });

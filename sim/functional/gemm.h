@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM engine. Enters: a checked instruction and the scratchpads. Leaves: ACC. One class with three implementations of the
-// dense and the depthwise nest that agree to the bit; it owns what they cache between instructions.
+// The GEMM engine. Enters: a checked instruction and the scratchpads. Leaves: ACC. One class with three implementations
+// of the dense and the depthwise nest that agree to the bit; it owns what they cache between instructions.
 #pragma once
 
 #include <cstddef>

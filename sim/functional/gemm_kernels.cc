@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// AVX-512 VNNI and AVX2 kernels by function multiversioning: each function names its instruction set, the rest of the project
-// is compiled for the baseline. Dense: a weight panel holds, for each step and group, one vector of lanes; a row's group of
-// multiplicands is broadcast against it. VNNI multiplies 4 unsigned by 4 signed bytes a lane without saturation; AVX2 uses
-// vpmaddwd on int16 pairs, exact for 9-bit values. Sums wrap modulo 2^32 as the machine's do.
+// AVX-512 VNNI and AVX2 kernels by function multiversioning: each function names its instruction set, the rest of the
+// project is compiled for the baseline. Dense: a weight panel holds, for each step and group, one vector of lanes; a
+// row's group of multiplicands is broadcast against it. VNNI multiplies 4 unsigned by 4 signed bytes a lane without
+// saturation; AVX2 uses vpmaddwd on int16 pairs, exact for 9-bit values. Sums wrap modulo 2^32 as the machine's do.
 #include "sim/functional/gemm_kernels.h"
 
 #include <cstring>
@@ -232,8 +232,8 @@ TESSERA_AVX512 void depthwise_avx512(const DepthwiseCall& c) {
     const size_t lanes = c.lanes - first < 16 ? c.lanes - first : 16;
     const auto mask = static_cast<__mmask16>((1u << lanes) - 1);
     const uint32_t* w = c.w + first;
-    // Two rows at a time: their chains hide each other's latency and share the weights. A row may read what the one before it
-    // wrote when both have the same ACC entry, so that ACC is read and written row by row.
+    // Two rows at a time: their chains hide each other's latency and share the weights. A row may read what the one
+    // before it wrote when both have the same ACC entry, so that ACC is read and written row by row.
     size_t r = 0;
     const auto finish = [&](size_t row, __m512i sum) TESSERA_AVX512 __attribute__((always_inline)) {
       uint8_t* to = c.acc + c.row_acc[row] + 4 * first;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM in the order of isa/semantics.md, for any BATCH, BLOCK_IN, BLOCK_OUT, stride and overlap of ACC entries. Sums are
-// unsigned, so that they wrap as the machine's do.
+// GEMM in the order of isa/semantics.md, for any BATCH, BLOCK_IN, BLOCK_OUT, stride and overlap of ACC entries. Sums
+// are unsigned, so that they wrap as the machine's do.
 #include <cstring>
 #include <vector>
 
@@ -37,7 +37,8 @@ void run_dense(const isa::Gemm& g, const isa::MachineConfig& config, Scratchpads
     for_each_iteration(inner_nest, {at[0], at[1]}, [&](const std::array<int32_t, 2>& tile) {
       const uint8_t* xs = inp + static_cast<size_t>(tile[0]) * x.size();
       const uint8_t* ws = wgt + static_cast<size_t>(tile[1]) * block_out * block_in;
-      for (size_t k = 0; k < x.size(); ++k) x[k] = static_cast<int16_t>(multiplicand(xs[k], g.inp_unsigned, g.inp_zero));
+      for (size_t k = 0; k < x.size(); ++k)
+        x[k] = static_cast<int16_t>(multiplicand(xs[k], g.inp_unsigned, g.inp_zero));
       for (size_t o = 0; o < block_out; ++o) {
         for (size_t k = 0; k < block_in; ++k) {
           w[k] = static_cast<int16_t>(multiplicand(ws[o * block_in + k], g.wgt_unsigned, g.wgt_zero));

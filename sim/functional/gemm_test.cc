@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM where random programs do not look: extreme operands, wrap-around, every signedness and zero point, remainders of row
-// blocks, nests that must keep their order, weights that change under the cache. Every kernel set against the plain loops.
+// GEMM where random programs do not look: extreme operands, wrap-around, every signedness and zero point, remainders of
+// row blocks, nests that must keep their order, weights that change under the cache. Every kernel set against the plain
+// loops.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -43,9 +43,11 @@ Kernels parse_kernels(std::string_view name) {
   for (const Kernels kernels : kFastestFirst) {
     if (to_string(kernels) != name) continue;
     if (supported(kernels)) return kernels;
-    throw Error(ErrorCode::kInvalidArgument, "kernels " + std::string(name) + ": this processor lacks the instructions");
+    throw Error(ErrorCode::kInvalidArgument,
+                "kernels " + std::string(name) + ": this processor lacks the instructions");
   }
-  throw Error(ErrorCode::kInvalidArgument, "unknown kernels '" + std::string(name) + "'; known: portable, avx2, avx512");
+  throw Error(ErrorCode::kInvalidArgument,
+              "unknown kernels '" + std::string(name) + "'; known: portable, avx2, avx512");
 }
 
 Kernels default_kernels() {

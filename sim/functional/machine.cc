@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// FETCH, the four queues and the dispatch to the engines. FETCH decodes and checks one instruction after another into queues
-// of the configured depth; after each, everything that can run does, oldest first. When nothing can, the program has ended,
-// or the record is no_progress at the oldest instruction that waits. A fault ends dispatch; older instructions that can still
-// run have run by then, so that the record is the earliest in program order.
+// FETCH, the four queues and the dispatch to the engines. FETCH decodes and checks one instruction after another into
+// queues of the configured depth; after each, everything that can run does, oldest first. When nothing can, the program
+// has ended, or the record is no_progress at the oldest instruction that waits. A fault ends dispatch; older
+// instructions that can still run have run by then, so that the record is the earliest in program order.
 #include "sim/functional/machine.h"
 
 #include <algorithm>
@@ -243,7 +243,8 @@ class Runner {
 
   void weights_written(const isa::Load& load) {
     const isa::AddressRange range = isa::scratchpad_ranges(load, machine_.config).front();
-    machine_.gemm.weights_written(static_cast<size_t>(range.lowest), static_cast<size_t>(range.highest - range.lowest) + 1);
+    machine_.gemm.weights_written(static_cast<size_t>(range.lowest),
+                                  static_cast<size_t>(range.highest - range.lowest) + 1);
   }
 
   /// The fault, or no_progress at an older instruction that still waits.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functional simulator of the NPU. Enters: a configuration, a program, base registers and DRAM. Leaves: the memories as
-// isa/semantics.md defines them, a fault record and counters; no time. Instructions run one at a time: the oldest one whose
-// queue and conditions allow it, which is stream order for every legal program. That makes a run deterministic and fast;
-// what real concurrency could break is found by the race check, not by the order chosen here.
+// The functional simulator of the NPU. Enters: a configuration, a program, base registers and DRAM. Leaves: the
+// memories as isa/semantics.md defines them, a fault record and counters; no time. Instructions run one at a time: the
+// oldest one whose queue and conditions allow it, which is stream order for every legal program. That makes a run
+// deterministic and fast; what real concurrency could break is found by the race check, not by the order chosen here.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ namespace tessera::sim {
 
 /// What to run. Memory that the spans and regions name stays the caller's and must outlive the run.
 struct RunRequest {
-  /// The program, in one of three forms: 64 bytes for each instruction; else decoded instructions; else, when both are empty,
-  /// `instruction_count` instructions that FETCH reads from DRAM at `program_address`.
+  /// The program, in one of three forms: 64 bytes for each instruction; else decoded instructions; else, when both are
+  /// empty, `instruction_count` instructions that FETCH reads from DRAM at `program_address`.
   std::span<const uint8_t> program;
   std::span<const isa::Instruction> instructions;
   uint64_t program_address = 0;
@@ -45,12 +45,12 @@ struct RunResult {
   bool ok() const { return fault.code == isa::Fault::kNone; }
 };
 
-/// One NPU. Scratchpads keep their contents from run to run. Not thread-safe: one run or access at a time; separate machines
-/// are independent.
+/// One NPU. Scratchpads keep their contents from run to run. Not thread-safe: one run or access at a time; separate
+/// machines are independent.
 class Machine {
  public:
-  /// Throws Error kInvalidArgument when the configuration is not valid, or TESSERA_KERNELS names an unknown kernel set or one
-  /// that this host cannot run.
+  /// Throws Error kInvalidArgument when the configuration is not valid, or TESSERA_KERNELS names an unknown kernel set
+  /// or one that this host cannot run.
   explicit Machine(const isa::MachineConfig& config);
   Machine(const isa::MachineConfig& config, Kernels kernels);
   ~Machine();
@@ -60,8 +60,8 @@ class Machine {
   const isa::MachineConfig& config() const;
   Kernels kernels() const;
 
-  /// Runs a program until FINISH or a fault. A program that the ISA forbids is a fault in the result, never an exception.
-  /// Throws Error kInvalidArgument when `program` is no whole number of instructions.
+  /// Runs a program until FINISH or a fault. A program that the ISA forbids is a fault in the result, never an
+  /// exception. Throws Error kInvalidArgument when `program` is no whole number of instructions.
   RunResult run(const RunRequest& request);
 
   std::span<const uint8_t> scratchpad(isa::Space space) const;

@@ -73,9 +73,10 @@ class MachineTest : public ::testing::Test {
 using Order = std::vector<uint32_t>;
 
 TEST_F(MachineTest, LegalProgramsRunInStreamOrder) {
-  const auto outcome = run({fence(Engine::kLoad), fence(Engine::kStore), fence(Engine::kGemm, {after(Engine::kLoad, 1)}),
-                            fence(Engine::kAlu, {after(Engine::kGemm, 1), after(Engine::kStore, 1)}),
-                            with(isa::Finish{}, {after(Engine::kAlu, 1)}, false)});
+  const auto outcome =
+      run({fence(Engine::kLoad), fence(Engine::kStore), fence(Engine::kGemm, {after(Engine::kLoad, 1)}),
+           fence(Engine::kAlu, {after(Engine::kGemm, 1), after(Engine::kStore, 1)}),
+           with(isa::Finish{}, {after(Engine::kAlu, 1)}, false)});
   EXPECT_TRUE(outcome.result.ok());
   EXPECT_EQ(outcome.order, (Order{0, 1, 2, 3, 4}));
   EXPECT_EQ(outcome.result.counters.instructions, (std::array<uint64_t, 5>{1, 1, 1, 1, 1}));
@@ -138,9 +139,10 @@ TEST_F(MachineTest, MissingFinish) {
 }
 
 TEST_F(MachineTest, OldestOfSeveralThatWait) {
-  expect_fault({fence(Engine::kStore), fence(Engine::kAlu, {after(Engine::kLoad, 7)}),
-                fence(Engine::kGemm, {after(Engine::kAlu, 1)}), fence(Engine::kLoad, {after(Engine::kGemm, 1)}), isa::Finish{}},
-               Fault::kNoProgress, Unit::kAlu, 1);
+  expect_fault(
+      {fence(Engine::kStore), fence(Engine::kAlu, {after(Engine::kLoad, 7)}),
+       fence(Engine::kGemm, {after(Engine::kAlu, 1)}), fence(Engine::kLoad, {after(Engine::kGemm, 1)}), isa::Finish{}},
+      Fault::kNoProgress, Unit::kAlu, 1);
 }
 
 TEST_F(MachineTest, IllegalWords) {
@@ -215,7 +217,8 @@ TEST_F(MachineTest, IllegalOperandsOfEachInstruction) {
 
 TEST_F(MachineTest, ScratchpadRanges) {
   const auto range = [&](const isa::Instruction& instruction, Unit unit) {
-    const std::vector<uint8_t> before(machine.scratchpad(isa::Space::kAcc).begin(), machine.scratchpad(isa::Space::kAcc).end());
+    const std::vector<uint8_t> before(machine.scratchpad(isa::Space::kAcc).begin(),
+                                      machine.scratchpad(isa::Space::kAcc).end());
     expect_fault({fence(Engine::kLoad), instruction, isa::Finish{}}, Fault::kScratchpadRange, unit, 1);
     const auto now = machine.scratchpad(isa::Space::kAcc);
     EXPECT_TRUE(std::equal(now.begin(), now.end(), before.begin())) << "a faulting instruction writes nothing";
@@ -321,11 +324,13 @@ TEST_F(MachineTest, TheEarliestFaultWins) {
   // FETCH meets the illegal word while LOAD's fault stands before it.
   expect_fault({fence(Engine::kAlu), out_of_dram, illegal, isa::Finish{}}, Fault::kDramRange, Unit::kLoad, 1);
   // An instruction that waits for ever stands before both.
-  expect_fault({fence(Engine::kAlu, {after(Engine::kGemm, 1)}), out_of_dram, illegal, isa::Finish{}}, Fault::kNoProgress,
-               Unit::kAlu, 0);
-  expect_fault({fence(Engine::kAlu, {after(Engine::kGemm, 1)}), illegal, isa::Finish{}}, Fault::kNoProgress, Unit::kAlu, 0);
+  expect_fault({fence(Engine::kAlu, {after(Engine::kGemm, 1)}), out_of_dram, illegal, isa::Finish{}},
+               Fault::kNoProgress, Unit::kAlu, 0);
+  expect_fault({fence(Engine::kAlu, {after(Engine::kGemm, 1)}), illegal, isa::Finish{}}, Fault::kNoProgress, Unit::kAlu,
+               0);
   // One that would have run later does not.
-  expect_fault({out_of_dram, fence(Engine::kAlu, {after(Engine::kGemm, 1)}), isa::Finish{}}, Fault::kDramRange, Unit::kLoad, 0);
+  expect_fault({out_of_dram, fence(Engine::kAlu, {after(Engine::kGemm, 1)}), isa::Finish{}}, Fault::kDramRange,
+               Unit::kLoad, 0);
 }
 
 TEST_F(MachineTest, ProgramInDram) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loop nests of GEMM and ALU. Enters: extents and the strides of K operands. Leaves: one call for each iteration, in program
-// order, with the entry offset of each operand. Always inlined, so that the loop takes the instruction set of its caller
-// (functions compiled for AVX-512 call the same source).
+// Loop nests of GEMM and ALU. Enters: extents and the strides of K operands. Leaves: one call for each iteration, in
+// program order, with the entry offset of each operand. Always inlined, so that the loop takes the instruction set of
+// its caller (functions compiled for AVX-512 call the same source).
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace tessera::sim {
 
-/// Loops [first, first + count) of a six-loop nest for K operands, aligned to the innermost end: absent outer loops have
-/// extent 1 and stride 0.
+/// Loops [first, first + count) of a six-loop nest for K operands, aligned to the innermost end: absent outer loops
+/// have extent 1 and stride 0.
 template <size_t K>
 struct Nest {
   std::array<uint32_t, isa::kLoops> extent{1, 1, 1, 1, 1, 1};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector clocks. Each engine is a thread, an instruction with the signal bit releases its engine's clock, a condition acquires
-// the clock of the very signal it names (not of later ones that happen to have come). For every byte the shadow keeps the last
-// write and the last read of each engine: an access that is ordered after those is ordered after all before them, or a race
-// among those has been reported already. Bytes with the same history share a cell of an ordered map.
+// Vector clocks. Each engine is a thread, an instruction with the signal bit releases its engine's clock, a condition
+// acquires the clock of the very signal it names (not of later ones that happen to have come). For every byte the
+// shadow keeps the last write and the last read of each engine: an access that is ordered after those is ordered after
+// all before them, or a race among those has been reported already. Bytes with the same history share a cell of an
+// ordered map.
 #include "sim/functional/race_checker.h"
 
 #include <algorithm>
@@ -150,7 +151,8 @@ void RaceChecker::check_program(const Touched& touched, size_t engine, uint32_t 
 void RaceChecker::report(const Race& race) {
   for (size_t k = instruction_races_; k < races_.size(); ++k) {
     Race& known = races_[k];
-    if (known.first != race.first || known.second != race.second || known.dram != race.dram || known.space != race.space) {
+    if (known.first != race.first || known.second != race.second || known.dram != race.dram ||
+        known.space != race.space) {
       continue;
     }
     known.begin = std::min(known.begin, race.begin);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds accesses that no chain of signals orders. Enters: instructions in the order the simulator runs them. Leaves: pairs of
-// accesses to the same bytes, one of them a write, that a machine with real concurrency could perform in either order. The
-// verdict depends on waits and signals only, not on the order seen here, so that one run finds every missing wait between the
-// last accesses to a byte.
+// Finds accesses that no chain of signals orders. Enters: instructions in the order the simulator runs them. Leaves:
+// pairs of accesses to the same bytes, one of them a write, that a machine with real concurrency could perform in
+// either order. The verdict depends on waits and signals only, not on the order seen here, so that one run finds every
+// missing wait between the last accesses to a byte.
 #pragma once
 
 #include <array>
@@ -39,11 +39,13 @@ struct Race {
 class RaceChecker {
  public:
   /// `program`: device addresses of the program's bytes, empty when it is not in DRAM.
-  RaceChecker(const isa::MachineConfig& config, const std::array<uint64_t, 16>& bases, Interval program, size_t max_races);
+  RaceChecker(const isa::MachineConfig& config, const std::array<uint64_t, 16>& bases, Interval program,
+              size_t max_races);
 
   /// One instruction of an engine's queue runs. `timeline`: signals of each engine so far, modulo 65536, at its start.
   /// The instruction has been checked for operands and ranges.
-  void instruction(uint32_t pc, const isa::Instruction& instruction, const std::array<uint16_t, isa::kEngines>& timeline);
+  void instruction(uint32_t pc, const isa::Instruction& instruction,
+                   const std::array<uint16_t, isa::kEngines>& timeline);
 
   std::vector<Race> take() { return std::move(races_); }
 

@@ -112,9 +112,11 @@ TEST_F(RaceTest, TwoReadersDoNotRaceAndBothAreRemembered) {
   // ALU and STORE read OUT; a LOAD that waits for one of them only races with the other.
   const auto reader = copy(isa::AluSpace::kOut, 0, isa::AluSpace::kAcc, 0);
   expect_none({reader, store(Space::kOut, 0, 8, 4096)});
-  expect_one({with(reader, {}), with(store(Space::kOut, 0, 8, 4096), {}), with(fill(Space::kOut, 0, 8), {after(Engine::kAlu, 1)})},
+  expect_one({with(reader, {}), with(store(Space::kOut, 0, 8, 4096), {}),
+              with(fill(Space::kOut, 0, 8), {after(Engine::kAlu, 1)})},
              {{1, Unit::kStore, false}, {2, Unit::kLoad, true}, false, Space::kOut, 0, 8});
-  expect_one({with(reader, {}), with(store(Space::kOut, 0, 8, 4096), {}), with(fill(Space::kOut, 0, 8), {after(Engine::kStore, 1)})},
+  expect_one({with(reader, {}), with(store(Space::kOut, 0, 8, 4096), {}),
+              with(fill(Space::kOut, 0, 8), {after(Engine::kStore, 1)})},
              {{0, Unit::kAlu, false}, {2, Unit::kLoad, true}, false, Space::kOut, 0, 8});
 }
 
@@ -125,12 +127,14 @@ TEST_F(RaceTest, WriteAfterWrite) {
 
 TEST_F(RaceTest, ChainsOverSeveralEnginesOrder) {
   expect_none({with(load(Space::kOut, 0, 8), {}), fence(Engine::kGemm, {after(Engine::kLoad, 1)}),
-               fence(Engine::kAlu, {after(Engine::kGemm, 1)}), with(store(Space::kOut, 0, 8, 4096), {after(Engine::kAlu, 1)})});
+               fence(Engine::kAlu, {after(Engine::kGemm, 1)}),
+               with(store(Space::kOut, 0, 8, 4096), {after(Engine::kAlu, 1)})});
   // Program order of one engine is part of a chain.
-  expect_none({with(load(Space::kOut, 0, 8), {}), fence(Engine::kGemm, {after(Engine::kLoad, 1)}), fence(Engine::kGemm, {}),
-               with(store(Space::kOut, 0, 8, 4096), {after(Engine::kGemm, 2)})});
+  expect_none({with(load(Space::kOut, 0, 8), {}), fence(Engine::kGemm, {after(Engine::kLoad, 1)}),
+               fence(Engine::kGemm, {}), with(store(Space::kOut, 0, 8, 4096), {after(Engine::kGemm, 2)})});
   // A chain that begins before the write does not order it.
-  expect_one({fence(Engine::kGemm, {}), with(load(Space::kOut, 0, 8), {}), with(store(Space::kOut, 0, 8, 4096), {after(Engine::kGemm, 1)})},
+  expect_one({fence(Engine::kGemm, {}), with(load(Space::kOut, 0, 8), {}),
+              with(store(Space::kOut, 0, 8, 4096), {after(Engine::kGemm, 1)})},
              {{1, Unit::kLoad, true}, {2, Unit::kStore, false}, false, Space::kOut, 0, 8});
 }
 
@@ -181,7 +185,8 @@ TEST_F(RaceTest, GemmReadsAccOnlyToContinueASum) {
   // ALU reads the entry that GEMM wrote before: no race when ALU waits, and none with a GEMM on another entry.
   isa::Gemm next;
   next.acc_addr = 1;
-  expect_none({with(gemm, {}), with(copy(isa::AluSpace::kAcc, 0, isa::AluSpace::kOut, 0), {after(Engine::kGemm, 1)}), next});
+  expect_none(
+      {with(gemm, {}), with(copy(isa::AluSpace::kAcc, 0, isa::AluSpace::kOut, 0), {after(Engine::kGemm, 1)}), next});
   // STORE reads an entry that accumulates: only the write of GEMM conflicts.
   gemm.accumulate = true;
   auto found = races({store(Space::kAcc, 0, 32, 4096), gemm});
@@ -228,18 +233,18 @@ TEST_F(RaceTest, AluOperands) {
   alu.second_table_enable = true;
   alu.second_table = 4;
   const auto touches = [&](const isa::Instruction& other) { return !races({other, alu}).empty(); };
-  EXPECT_TRUE(touches(fill(Space::kParam, 4 * 64 + 63, 1)));   // the second PARAM entry
+  EXPECT_TRUE(touches(fill(Space::kParam, 4 * 64 + 63, 1)));  // the second PARAM entry
   EXPECT_FALSE(touches(fill(Space::kParam, 5 * 64, 1)));
   EXPECT_FALSE(touches(fill(Space::kParam, 2 * 64, 64)));
-  EXPECT_TRUE(touches(fill(Space::kParam, 7 * 64 + 31, 1)));   // constants: 32 bytes
+  EXPECT_TRUE(touches(fill(Space::kParam, 7 * 64 + 31, 1)));  // constants: 32 bytes
   EXPECT_FALSE(touches(fill(Space::kParam, 7 * 64 + 32, 1)));
   EXPECT_TRUE(touches(fill(Space::kTable, 2 * 256 + 255, 1)));
   EXPECT_TRUE(touches(fill(Space::kTable, 4 * 256, 1)));
   EXPECT_FALSE(touches(fill(Space::kTable, 3 * 256, 256)));
-  EXPECT_TRUE(touches(fill(Space::kOut, 9 * 8, 1)));           // second operand
-  EXPECT_TRUE(touches(fill(Space::kOut, 5 * 8 + 7, 1)));       // destination
+  EXPECT_TRUE(touches(fill(Space::kOut, 9 * 8, 1)));      // second operand
+  EXPECT_TRUE(touches(fill(Space::kOut, 5 * 8 + 7, 1)));  // destination
   EXPECT_FALSE(touches(fill(Space::kOut, 6 * 8, 24)));
-  EXPECT_TRUE(touches(fill(Space::kAcc, 31, 1)));              // source
+  EXPECT_TRUE(touches(fill(Space::kAcc, 31, 1)));  // source
   EXPECT_FALSE(touches(fill(Space::kAcc, 32, 1)));
 }
 
@@ -324,8 +329,9 @@ bool ordered(const std::vector<isa::Instruction>& program, size_t from, size_t t
 }
 
 TEST(RaceMutation, EveryDroppedWaitThatMattersIsFound) {
-  // Random programs wait only where footprint hulls conflict. Drop one condition: the check must report exactly when bytes that
-  // the hulls' owners really share are no longer ordered. The oracle looks at pairs and paths, not at clocks.
+  // Random programs wait only where footprint hulls conflict. Drop one condition: the check must report exactly when
+  // bytes that the hulls' owners really share are no longer ordered. The oracle looks at pairs and paths, not at
+  // clocks.
   int found = 0;
   int harmless = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -337,7 +343,8 @@ TEST(RaceMutation, EveryDroppedWaitThatMattersIsFound) {
     limits.dram_bytes = 8192;
     const testing::RandomProgram random = testing::RandomProgramMaker(config, seed, limits).make();
     std::vector<std::vector<Touched>> footprints;
-    for (const auto& instruction : random.instructions) footprints.push_back(footprint(instruction, config, random.bases));
+    for (const auto& instruction : random.instructions)
+      footprints.push_back(footprint(instruction, config, random.bases));
     const auto conflict = [&](size_t a, size_t b) {
       for (const Touched& x : footprints[a]) {
         for (const Touched& y : footprints[b]) {
@@ -360,7 +367,8 @@ TEST(RaceMutation, EveryDroppedWaitThatMattersIsFound) {
         bool expected = false;
         for (size_t b = 0; b < mutant.size() && !expected; ++b) {
           for (size_t a = 0; a < b && !expected; ++a) {
-            expected = isa::engine_of(mutant[a]) != isa::engine_of(mutant[b]) && conflict(a, b) && !ordered(mutant, a, b);
+            expected =
+                isa::engine_of(mutant[a]) != isa::engine_of(mutant[b]) && conflict(a, b) && !ordered(mutant, a, b);
           }
         }
         std::vector<uint8_t> dram = random.dram;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs over the whole ISA: the simulator with each kernel set against the plain loops of the reference machine, for
-// every shipped configuration and some that are not shipped. Compared are all scratchpads and DRAM, byte for byte.
+// Random programs over the whole ISA: the simulator with each kernel set against the plain loops of the reference
+// machine, for every shipped configuration and some that are not shipped. Compared are all scratchpads and DRAM, byte
+// for byte.
 #include <gtest/gtest.h>
 
 #include "sim/functional/machine.h"

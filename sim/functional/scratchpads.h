@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The on-chip memories of one machine: six byte arrays with the entry sizes and depths of a configuration. Every array has
-// slack behind its last byte, so that a vector kernel may read (never write) up to kSlackBytes past the end of an entry.
+// The on-chip memories of one machine: six byte arrays with the entry sizes and depths of a configuration. Every array
+// has slack behind its last byte, so that a vector kernel may read (never write) up to kSlackBytes past the end of an
+// entry.
 #pragma once
 
 #include <array>
@@ -22,7 +23,9 @@ class Scratchpads {
 
   /// The memory's bytes without the slack.
   std::span<uint8_t> bytes(isa::Space space) { return {memory(space).data.get(), memory(space).size_bytes}; }
-  std::span<const uint8_t> bytes(isa::Space space) const { return {memory(space).data.get(), memory(space).size_bytes}; }
+  std::span<const uint8_t> bytes(isa::Space space) const {
+    return {memory(space).data.get(), memory(space).size_bytes};
+  }
 
   size_t size_bytes(isa::Space space) const { return memory(space).size_bytes; }
   size_t entry_bytes(isa::Space space) const { return memory(space).entry_bytes; }

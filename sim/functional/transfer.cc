@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers as nests of runs. Loops whose strides continue a run on both sides are merged into it, so that a contiguous block
-// is one memcpy. Padding splits loops 0 and 1 into leading, middle and trailing parts, executed in program order, because
-// later runs may overwrite earlier ones.
+// Transfers as nests of runs. Loops whose strides continue a run on both sides are merged into it, so that a contiguous
+// block is one memcpy. Padding splits loops 0 and 1 into leading, middle and trailing parts, executed in program order,
+// because later runs may overwrite earlier ones.
 #include "sim/functional/transfer.h"
 
 #include <array>

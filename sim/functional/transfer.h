@@ -8,8 +8,8 @@
 
 namespace tessera::sim {
 
-/// Runs a LOAD. `scratchpad` is byte 0 of the destination; `dram` is the host memory of device byte dram_offset, or null when
-/// the instruction reads none. Ranges must have been checked.
+/// Runs a LOAD. `scratchpad` is byte 0 of the destination; `dram` is the host memory of device byte dram_offset, or
+/// null when the instruction reads none. Ranges must have been checked.
 void run_load(const isa::Load& load, uint8_t* scratchpad, const uint8_t* dram);
 
 /// Runs a STORE. `dram` is the host memory of device byte dram_offset. Ranges must have been checked.

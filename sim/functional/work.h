@@ -28,10 +28,10 @@ struct Counters {
   uint64_t gemm_tiles = 0;
   uint64_t macs = 0;
   uint64_t alu_vectors = 0;
-  uint64_t dram_read_bytes = 0;   // without instruction fetch
+  uint64_t dram_read_bytes = 0;  // without instruction fetch
   uint64_t dram_write_bytes = 0;
   uint64_t fill_bytes = 0;
-  uint64_t fetch_bytes = 0;       // of instructions decoded
+  uint64_t fetch_bytes = 0;  // of instructions decoded
 
   void add(const Work& work) {
     ++instructions[static_cast<size_t>(work.unit)];
@@ -49,7 +49,8 @@ enum class Kernels { kPortable, kAvx2, kAvx512 };
 
 std::string_view to_string(Kernels kernels);
 
-/// The set of that name (portable, avx2, avx512). Throws Error kInvalidArgument when it is unknown or this host cannot run it.
+/// The set of that name (portable, avx2, avx512). Throws Error kInvalidArgument when it is unknown or this host cannot
+/// run it.
 Kernels parse_kernels(std::string_view name);
 
 /// Whether this host can run them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machines that tests run on: all shipped configurations, and others whose blocks are not square, whose BATCH is not 1,
-// and whose memories are small, so that code cannot lean on the shipped sizes.
+// The machines that tests run on: all shipped configurations, and others whose blocks are not square, whose BATCH is
+// not 1, and whose memories are small, so that code cannot lean on the shipped sizes.
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random legal programs for any configuration. Enters: a seed and limits. Leaves: instructions whose operands and ranges are
-// legal and whose waits order every pair of conflicting accesses, a DRAM image, and initial contents for PARAM. Engines are
-// left free to overlap where they do not conflict, so that the same programs exercise machines with real concurrency.
+// Random legal programs for any configuration. Enters: a seed and limits. Leaves: instructions whose operands and
+// ranges are legal and whose waits order every pair of conflicting accesses, a DRAM image, and initial contents for
+// PARAM. Engines are left free to overlap where they do not conflict, so that the same programs exercise machines with
+// real concurrency.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +44,8 @@ class RandomProgramMaker {
     program.dram.resize(limits_.dram_bytes);
     for (uint8_t& byte : program.dram) byte = static_cast<uint8_t>(random_());
     dram_address_ = program.dram_address;
-    for (uint64_t& base : program.bases) base = program.dram_address + pick(0, static_cast<int64_t>(limits_.dram_bytes) - 1);
+    for (uint64_t& base : program.bases)
+      base = program.dram_address + pick(0, static_cast<int64_t>(limits_.dram_bytes) - 1);
     bases_ = program.bases;
     program.param = make_param();
     for (int n = 0; n < limits_.instructions; ++n) program.instructions.push_back(make_instruction());
@@ -56,9 +58,14 @@ class RandomProgramMaker {
       isa::Instruction instruction;
       switch (pick(0, 12)) {
         case 0: instruction = make_fence(); break;
-        case 1: case 2: case 3: instruction = make_load(); break;
-        case 4: case 5: instruction = make_store(); break;
-        case 6: case 7: case 8: instruction = make_gemm(); break;
+        case 1:
+        case 2:
+        case 3: instruction = make_load(); break;
+        case 4:
+        case 5: instruction = make_store(); break;
+        case 6:
+        case 7:
+        case 8: instruction = make_gemm(); break;
         default: instruction = make_alu(); break;
       }
       if (!isa::check_operands(instruction, config_) && !isa::check_ranges(instruction, config_)) return instruction;
@@ -189,9 +196,10 @@ class RandomProgramMaker {
       const auto engine = static_cast<size_t>(*isa::engine_of(instruction));
       std::vector<Access> accesses;
       for (const isa::AddressRange& r : isa::scratchpad_ranges(instruction, config_)) {
-        const int64_t unit = std::holds_alternative<isa::Gemm>(instruction) || std::holds_alternative<isa::Alu>(instruction)
-                                 ? config_.entry_bytes(r.space)
-                                 : 1;
+        const int64_t unit =
+            std::holds_alternative<isa::Gemm>(instruction) || std::holds_alternative<isa::Alu>(instruction)
+                ? config_.entry_bytes(r.space)
+                : 1;
         // GEMM lists ACC as written; it may read it too, which any conflict with a write covers.
         accesses.push_back({r.lowest * unit, (r.highest + 1) * unit - 1, static_cast<int>(r.space), r.write});
       }
@@ -257,8 +265,8 @@ class RandomProgramMaker {
   }
 
   /// Random strides for the first `loops` loops and an address that keeps the nest inside the memory.
-  uint16_t place(isa::Space space, const std::array<uint16_t, isa::kLoops>& extent, std::array<int16_t, isa::kLoops>& stride,
-                 int loops) {
+  uint16_t place(isa::Space space, const std::array<uint16_t, isa::kLoops>& extent,
+                 std::array<int16_t, isa::kLoops>& stride, int loops) {
     const int64_t depth = config_.depth(space);
     int64_t low = 0;
     int64_t high = 0;
@@ -352,7 +360,8 @@ class RandomProgramMaker {
       switch (pick(0, 5)) {
         case 0: std::memcpy(&bytes[at], &word, 4); break;  // any bits: NaN, infinity, subnormals
         case 1: scale = -scale; [[fallthrough]];
-        case 2: case 3: std::memcpy(&bytes[at], &scale, 4); break;
+        case 2:
+        case 3: std::memcpy(&bytes[at], &scale, 4); break;
         default: {
           const auto small = static_cast<int32_t>(pick(-(1 << 20), 1 << 20));
           std::memcpy(&bytes[at], &small, 4);
@@ -364,7 +373,7 @@ class RandomProgramMaker {
     for (size_t at = 0; at + 32 <= bytes.size(); at += 2 * entry) {
       const std::array<float, 3> f{static_cast<float>(pick(1, 4000)) / 1024, static_cast<float>(pick(1, 4000)) / 1024,
                                    static_cast<float>(pick(-80000, 80000)) / 512};
-      const std::array<int16_t, 6> s{static_cast<int16_t>(pick(-300, 0)),  static_cast<int16_t>(pick(0, 300)),
+      const std::array<int16_t, 6> s{static_cast<int16_t>(pick(-300, 0)),   static_cast<int16_t>(pick(0, 300)),
                                      static_cast<int16_t>(pick(-128, 255)), static_cast<int16_t>(pick(-128, 255)),
                                      static_cast<int16_t>(pick(-128, 255)), static_cast<int16_t>(pick(0, 3))};
       std::memcpy(&bytes[at], f.data(), 12);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second machine for tests: isa/semantics.md written down as plain loops over byte vectors, one element at a time, sharing no
-// code with the simulator beyond the instruction structs. It runs instructions in stream order and knows no synchronisation.
+// A second machine for tests: isa/semantics.md written down as plain loops over byte vectors, one element at a time,
+// sharing no code with the simulator beyond the instruction structs. It runs instructions in stream order and knows no
+// synchronisation.
 #pragma once
 
 #include <cmath>
@@ -31,7 +32,8 @@ struct Memories {
 inline int byte_value(uint8_t byte, bool is_unsigned) { return is_unsigned ? byte : (byte < 128 ? byte : byte - 256); }
 
 inline int32_t read_i32(const std::vector<uint8_t>& memory, int64_t at) {
-  const uint32_t value = memory.at(at) | memory.at(at + 1) << 8 | memory.at(at + 2) << 16 | uint32_t{memory.at(at + 3)} << 24;
+  const uint32_t value =
+      memory.at(at) | memory.at(at + 1) << 8 | memory.at(at + 2) << 16 | uint32_t{memory.at(at + 3)} << 24;
   return static_cast<int32_t>(value);
 }
 
