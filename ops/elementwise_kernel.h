@@ -353,6 +353,7 @@ inline void add(Registry& registry, const char* name, int since_version, Arity i
   def.min_outputs = outputs.min;
   def.max_outputs = outputs.max;
   def.attributes = std::move(attributes);
+  def.checks_itself = true;
   def.infer = infer;
   def.evaluate = [infer = std::move(infer), kernel = std::move(kernel)](EvalContext& c) {
     std::vector<TypeInfo> in, out(c.outputs.size());
