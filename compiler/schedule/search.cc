@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kRunOverhead = 2;           // cycles of LOAD and STORE for one run beside its bytes
 constexpr int64_t kInstructionOverhead = 16;  // cycles an engine spends on an instruction beside its work
 constexpr int64_t kDramLatency = 100;
+constexpr int64_t kInstructionsPerTile = 5;   // they are fetched through the same port
 constexpr int64_t kLoopLimit = 4095;
 constexpr int64_t kStrideLimit = 8191;
 constexpr int kMostCopies = 4;                // of an operand that does not become resident
@@ -232,7 +233,8 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   if (weighted && f.sums > 0 && single(Operand::kSums)) { first += alu; alu = first; }
   if (f.output > 0 && single(Operand::kOutput)) { (weighted ? alu : first) += store; store = weighted ? alu : first; }
   if (weighted && f.sums > 0 && single(Operand::kSums)) first = std::max(first, alu);
-  const int64_t steady = std::max({cost.load + cost.store, first, alu, store});
+  const int64_t fetch = cost.tiles * kInstructionsPerTile * ceil_div(isa::kInstructionBytes, config.axi_bytes);
+  const int64_t steady = std::max({cost.load + cost.store + fetch, first, alu, store});
   // The first tile's fetch and the last tile's way out overlap with nothing.
   const int64_t tiles = std::max<int64_t>(cost.tiles, 1);
   cost.total = steady + cost.load / tiles + (alu + cost.store) / std::max<int64_t>(output_tiles, 1) + 2 * kDramLatency;
