@@ -38,7 +38,10 @@ Term parse_term(const Node& node, const std::string& text) {
     } else if (std::isalpha(static_cast<unsigned char>(text[i]))) {
       term.letters.push_back(text[i]);
     } else {
-      node.fail(ErrorCode::kInvalidModel, std::string("the character '") + text[i] + "' has no meaning in an equation");
+      const bool printable = std::isprint(static_cast<unsigned char>(text[i])) != 0;
+      node.fail(ErrorCode::kInvalidModel, "the character " + (printable ? std::string("'") + text[i] + "'"
+                                                                        : "with code " + std::to_string(static_cast<unsigned char>(text[i]))) +
+                                              " has no meaning in an equation");
     }
   }
   return term;

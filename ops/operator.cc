@@ -31,11 +31,25 @@ void check_results(const Node& node, const OperatorDef& def, size_t filled) {
                                         std::to_string(node.output_count));
 }
 
+bool has_graph(const Node& node) {
+  for (const auto& [name, attribute] : node.attributes)
+    if (std::holds_alternative<std::shared_ptr<const Subgraph>>(attribute)) return true;
+  return false;
+}
+
+/// Type of a run-time value, content included.
+TypeInfo type_of(const Value& value) {
+  if (value.kind == Value::Kind::kTensor) return TypeInfo::of(value.tensor);
+  if (value.kind == Value::Kind::kNone) return TypeInfo::absent();
+  TypeInfo type;
+  type.kind = TypeInfo::Kind::kSequence;
+  type.dtype = value.sequence.empty() ? value.sequence_dtype : value.sequence[0].tensor.dtype();
+  return type;
+}
+
 bool foldable(const Node& node, const OperatorDef& def, const std::vector<TypeInfo>& inputs,
               const std::vector<TypeInfo>& outputs) {
-  if (!def.deterministic || !def.evaluate) return false;
-  for (const auto& [name, attribute] : node.attributes)
-    if (std::holds_alternative<std::shared_ptr<const Subgraph>>(attribute)) return false;
+  if (!def.deterministic || !def.evaluate || has_graph(node)) return false;
   for (const TypeInfo& input : inputs) {
     if (!input.present) continue;
     if (input.kind != TypeInfo::Kind::kTensor || !input.constant || input.constant->size() > kFoldLimit) return false;
@@ -159,6 +173,12 @@ std::vector<Value> evaluate(const Node& node, const std::vector<Value>& inputs) 
   std::vector<Value> outputs(node.output_count);
   EvalContext context{node, inputs, outputs};
   try {
+    if (!def.checks_itself && def.infer && !has_graph(node)) {
+      std::vector<TypeInfo> types, results(node.output_count);
+      for (const Value& input : inputs) types.push_back(type_of(input));
+      InferContext checks{node, types, results};
+      def.infer(checks);
+    }
     def.evaluate(context);
   } catch (const Error& error) {
     if (std::string_view(error.what()).starts_with("node '")) throw;

@@ -88,6 +88,7 @@ struct OperatorDef {
   InferFunction infer;
   EvalFunction evaluate;
   std::set<std::string> attributes = {};  // known attribute names; empty: not checked
+  bool checks_itself = false;             // evaluate runs infer on its operands; otherwise the library does so first
 };
 
 class Registry {
