@@ -86,17 +86,17 @@ void run_load(const isa::Load& load, uint8_t* scratchpad, const uint8_t* dram) {
     fill(runs, to, load.pad_value);
     return;
   }
-  // Rows [first, first + count) of a loop, the source standing `source` strides behind its start.
+  // A nest with `count` iterations of a loop.
   const auto part = [](Runs r, int loop, int64_t count) {
     r.extent[loop] = count;
     return r;
   };
   // Loop 1 of a nest whose loop 0 is not padding.
-  const auto padded_rows = [&](const Runs& r, uint8_t* row, const uint8_t* source) {
+  const auto padded_rows = [&](const Runs& r, uint8_t* row, int64_t source) {
     const int64_t before = load.pad_before[1];
     const int64_t inside = middle(load, 1);
     if (before > 0) fill(part(r, 1, before), row, load.pad_value);
-    if (inside > 0) copy(part(r, 1, inside), row + before * r.to_stride[1], source);
+    if (inside > 0) copy(part(r, 1, inside), row + before * r.to_stride[1], dram + source);
     if (load.pad_after[1] > 0) {
       fill(part(r, 1, load.pad_after[1]), row + (before + inside) * r.to_stride[1], load.pad_value);
     }
@@ -109,7 +109,7 @@ void run_load(const isa::Load& load, uint8_t* scratchpad, const uint8_t* dram) {
   } else {
     const Runs row = part(runs, 0, 1);
     for (int64_t i = 0; i < inside; ++i) {
-      padded_rows(row, to + (before + i) * runs.to_stride[0], dram + i * runs.from_stride[0]);
+      padded_rows(row, to + (before + i) * runs.to_stride[0], i * runs.from_stride[0]);
     }
   }
   if (load.pad_after[0] > 0) {
