@@ -50,11 +50,12 @@ uint8_t nibble(int64_t value, bool is_signed) {
   return is_signed && low > 7 ? static_cast<uint8_t>(low | 0xf0) : low;
 }
 
-/// Nearest value of float4e2m1 (ties to the even code), saturating; NaN gives the largest magnitude.
+/// Nearest value of float4e2m1 (ties to the even code), saturating; NaN, which the format lacks, gives -0.
 uint8_t float_to_float4(float value) {
-  const uint8_t sign = std::signbit(value) && !std::isnan(value) ? 8 : 0;
+  if (std::isnan(value)) return 8;
+  const uint8_t sign = std::signbit(value) ? 8 : 0;
   const float m = std::fabs(value);
-  if (std::isnan(value) || m > 5.0f) return sign | 7;
+  if (m > 5.0f) return sign | 7;
   // Midpoints between neighbours; a tie goes to the code whose last bit is 0.
   if (m <= 0.25f) return sign | 0;
   if (m < 0.75f) return sign | 1;
