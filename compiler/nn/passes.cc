@@ -17,6 +17,12 @@ constexpr int64_t kFoldLimitBytes = int64_t{64} << 20;
 
 void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& options) {
   mlir::OpPassManager& functions = manager.nest<mlir::func::FuncOp>();
+  functions.addPass(create_fold_constants_pass(kFoldLimitBytes));
+#ifdef TESSERA_HAVE_QDQ_FOLDING
+  // Before every pass that merges equal constants, as MLIR's greedy driver does: two Q of one value whose parameters are equal constants
+  // are two consumers, and keep ONNX Runtime from fusing the producer.
+  if (options.fold_qdq) functions.addPass(create_qdq_folding_pass());
+#endif
   // A branch that was taken may make further shapes known, and so further branches.
   for (int round = 0; round < 2; ++round) {
     functions.addPass(create_fold_constants_pass(kFoldLimitBytes));
@@ -24,10 +30,6 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   }
   if (options.fold_batch_norm) functions.addPass(create_fold_batch_norm_pass());
   functions.addPass(create_fold_padding_pass());
-#ifdef TESSERA_HAVE_QDQ_FOLDING
-  if (options.fold_qdq) functions.addPass(create_qdq_folding_pass());
-#endif
-  // Not before: two Q of one value whose parameters are equal constants keep ONNX Runtime from fusing.
   functions.addPass(mlir::createCSEPass());
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
   functions.addPass(create_simplify_pass());

@@ -115,7 +115,8 @@ class BlockFolder {
     bool changed = true;
     while (changed) {
       make_dqs_unique();
-      changed = for_each_op([&](NodeOp op) { return fuse_matmul_add(op); });
+      changed = for_each_op([&](NodeOp op) { return fuse_pad(op); });
+      changed |= for_each_op([&](NodeOp op) { return fuse_matmul_add(op); });
       changed |= for_each_op([&](NodeOp op) { return is_dq(op) && propagate_forward(op); });
       changed |= for_each_op([&](NodeOp op) { return is_q(op) && propagate_backward(op); });
       changed |= for_each_op([&](NodeOp op) { return is_dq(op) && transpose_constant(op); });
@@ -164,7 +165,7 @@ class BlockFolder {
 
   void remove_identities() {
     for_each_op([&](NodeOp op) {
-      if (!op.is("Identity") || op->getResult(0).getType() != data_of(op).getType()) return false;
+      if (!is_onnx(op, {"Identity", "Cast"}) || op->getResult(0).getType() != data_of(op).getType()) return false;
       op->getResult(0).replaceAllUsesWith(data_of(op));
       erase(op);
       return true;
@@ -237,6 +238,39 @@ class BlockFolder {
   }
 
   // --- preparation ---------------------------------------------------------------------------------------------------------------
+
+  /// A Pad of 0 on the spatial axes between a DQ and a Conv moves into the Conv's pads.
+  bool fuse_pad(NodeOp conv) {
+    if (!conv.is("Conv") || conv.getVersion() >= 22) return false;
+    NodeOp pad = defining_op(data_of(conv), "Pad");
+    if (!pad || pad.getVersion() >= 21 || !dq_of(data_of(pad)) || !single_edge(pad->getResult(0)) || input_or_null(pad, 3)) return false;
+    const ops::Node node = to_node(pad), target = to_node(conv);
+    if (node.get_string("mode", "constant") != "constant" || target.get_string("auto_pad", "NOTSET") != "NOTSET") return false;
+    std::vector<int64_t> pads = node.get_ints("pads");
+    if (pad.getVersion() >= 11) {
+      auto given = constant_value(pad.getInputs()[1]);
+      if (!given) return false;
+      pads = given->to_int64s();
+      if (mlir::Value value = input_or_null(pad, 2); value && constant_scalar(value) != 0.0) return false;
+    } else if (node.get_float("value", 0.0f) != 0.0f) {
+      return false;
+    }
+    const size_t rank = pads.size() / 2;
+    if (rank < 3) return false;
+    std::vector<int64_t> own = target.get_ints("pads");
+    own.resize(2 * (rank - 2), 0);
+    for (size_t i = 0; i < pads.size(); ++i) {
+      const size_t axis = i % rank;
+      if (pads[i] < 0 || (axis < 2 && pads[i] != 0)) return false;
+      if (axis >= 2) own[(i / rank) * (rank - 2) + axis - 2] += pads[i];
+    }
+    Attributes attributes = to_attributes(conv.getOnnxAttributes());
+    attributes["pads"] = own;
+    conv.setOnnxAttributesAttr(to_dictionary(rewriter_.getContext(), attributes));
+    conv->setOperand(0, data_of(pad));
+    erase(pad);
+    return true;
+  }
 
   /// MatMul of two DQ, read only by an Add of a bias that Gemm can take, becomes Gemm (with reshapes around it for other ranks than 2).
   bool fuse_matmul_add(NodeOp matmul) {
