@@ -50,6 +50,18 @@ class AluTest : public ::testing::TestWithParam<Kernels> {
     ASSERT_TRUE(result.ok()) << to_string(result.fault.code);
   }
 
+  /// An integer and a scale whose product lies just above 64.5 and rounds to 64.5. Less 64 it is a tie, which becomes
+  /// 0, when the product was rounded, and becomes 1 when it was not.
+  static std::pair<int, float> almost_tie() {
+    for (int p = 127; p > 0; --p) {
+      const auto scale = static_cast<float>(64.5L / p);
+      const long double product = static_cast<long double>(p) * scale;
+      if (product > 64.5L && static_cast<float>(product) == 64.5f) return {p, scale};
+    }
+    ADD_FAILURE() << "there is none";
+    return {1, 1.0f};
+  }
+
   /// A conversion to OUT with the full range of the clamp.
   static isa::Alu conversion(int low = -512, int high = 511, int zero = 0) {
     isa::Alu alu;
@@ -209,17 +221,27 @@ TEST_P(AluTest, AddIsFusedTwice) {
   }
 }
 
+TEST_P(AluTest, AddRoundsEachProductTogetherWithItsAddend) {
+  const auto [p, scale] = almost_tie();
+  put<uint8_t>(Space::kInp, 0, std::vector<uint8_t>(16, static_cast<uint8_t>(p)));
+  put<uint8_t>(Space::kOut, 0, std::vector<uint8_t>(16, static_cast<uint8_t>(p)));
+  isa::Alu alu;
+  alu.src = AluSpace::kInp;
+  alu.dst = AluSpace::kOut;
+  alu.dst_addr = 1;
+  alu.high = 127;
+  alu.second_op = isa::SecondOp::kAdd;
+  alu.constant_addr = 1;
+  constants(scale, 0, -64, -128, 127, 0, 0, 0, 0);  // the outer one
+  run(alu);
+  EXPECT_EQ(get<int8_t>(Space::kOut, 16, 16), std::vector<int8_t>(16, 1));
+  constants(0, scale, -64, -128, 127, 0, 0, 0, 0);  // the inner one
+  run(alu);
+  EXPECT_EQ(get<int8_t>(Space::kOut, 16, 16), std::vector<int8_t>(16, 1));
+}
+
 TEST_P(AluTest, MultiplyRoundsOnceOrTwice) {
-  // A product just above 64.5 that rounds to 64.5, less 64: rounded twice it is a tie and becomes 0, rounded once it
-  // becomes 1.
-  int p = 127;
-  float rx = 0;
-  for (; p > 0; --p) {
-    rx = static_cast<float>(64.5L / p);
-    if (static_cast<long double>(p) * rx > 64.5L && static_cast<float>(static_cast<long double>(p) * rx) == 64.5f)
-      break;
-  }
-  ASSERT_GT(p, 0);
+  const auto [p, rx] = almost_tie();
   put<uint8_t>(Space::kInp, 0, std::vector<uint8_t>(16, static_cast<uint8_t>(p)));
   put<uint8_t>(Space::kOut, 0, std::vector<uint8_t>(16, 1));
   isa::Alu alu;
