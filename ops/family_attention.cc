@@ -59,7 +59,7 @@ void infer_attention(InferContext& c) {
   if (differ(query.width, key.width) || differ(key.length, value.length) || differ(key.heads, value.heads) || differ(query.batch, key.batch) ||
       differ(query.batch, value.batch))
     node.fail(ErrorCode::kInvalidModel, "Q " + to_string(q.shape) + ", K " + to_string(k.shape) + " and V " + to_string(v.shape) + " do not fit");
-  if (query.heads >= 0 && key.heads > 0 && query.heads % key.heads != 0)
+  if (query.heads >= 0 && key.heads >= 0 && (key.heads == 0 ? query.heads != 0 : query.heads % key.heads != 0))
     node.fail(ErrorCode::kInvalidModel, std::to_string(query.heads) + " query heads do not divide among " + std::to_string(key.heads) + " key heads");
   if (c.has(4) != c.has(5)) node.fail(ErrorCode::kInvalidModel, "past_key and past_value go together");
   const int64_t total = total_length(c, key, 4);
@@ -224,6 +224,7 @@ RotaryLayout rotary_layout(const Node& node) {
 Heads rotary_heads(const InferContext& c) {
   const TypeInfo& x = c.input(0);
   const TypeInfo& cosine = c.input(rotary_layout(c.node).cosine);
+  if (cosine.ranked && cosine.shape.empty()) c.node.fail(ErrorCode::kInvalidModel, "the tables are scalars");
   if (c.node.domain == "com.microsoft" && x.ranked && x.shape.size() == 3 && c.node.get_int("num_heads", 0) == 0) {
     const int64_t width = cosine.ranked && cosine.shape.back() > 0 ? 2 * cosine.shape.back() : -1;
     if (x.shape[2] >= 0 && width > 0 && x.shape[2] % width != 0) c.node.fail(ErrorCode::kInvalidModel, "the tables do not fit " + to_string(x.shape));

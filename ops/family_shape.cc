@@ -349,7 +349,11 @@ SliceOperands slice_operands(const InferContext& c) {
     s.count = static_cast<int64_t>(s.starts->size());
     s.steps = std::vector<int64_t>(s.starts->size(), 1);
   } else {
-    for (size_t i = 1; i < 5; ++i) if (c.has(i)) require_type(c.node, c.input(i).dtype, kIndex, "starts, ends, axes or steps");
+    for (size_t i = 1; i < 5; ++i) {
+      if (!c.has(i)) continue;
+      require_type(c.node, c.input(i).dtype, kIndex, "starts, ends, axes or steps");
+      if (c.input(i).ranked && c.input(i).shape.size() > 1) c.node.fail(ErrorCode::kInvalidModel, "starts, ends, axes and steps must have rank 1");
+    }
     s.starts = known_ints(c, 1);
     s.ends = known_ints(c, 2);
     for (size_t i = 1; i < 5 && s.count < 0; ++i) s.count = known_length(c, i);
