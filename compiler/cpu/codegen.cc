@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run of operators becomes one function: expressions (linalg.generic on tensors), fusion of neighbouring element-wise operations,
+// buffers (one-shot bufferisation, results written into the caller's memory), a scratch plan, loops. finish() makes machine code of all.
+#include "compiler/cpu/codegen.h"
+
+#include "compiler/cpu/loops.h"
+#include "compiler/cpu/lowering.h"
+#include "compiler/cpu/machine_code.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
+#include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Linalg/Transforms/SubsetInsertionOpInterfaceImpl.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/IR/TensorInferTypeOpInterfaceImpl.h"
+#include "mlir/Dialect/Tensor/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Tensor/Transforms/SubsetInsertionOpInterfaceImpl.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace tessera::cpu {
+
+namespace {
+
+using mlir::Value;
+
+const Lowerings& lowerings() {
+  static const Lowerings table = [] {
+    Lowerings t;
+    add_elementwise(t);
+    add_shape(t);
+    add_reduce(t);
+    add_product(t);
+    add_quantized(t);
+    return t;
+  }();
+  return table;
+}
+
+/// Shape and element type of a value; declines what is dynamic, empty, no tensor, or of a type that is not compiled.
+Tensor describe(Value value) {
+  const auto shape = nn::shape_of(value);
+  require(shape.has_value() && nn::is_static(value));
+  require(ops::element_count(*shape) > 0);
+  const DType dtype = nn::dtype_of(value);
+  storage_type(value.getContext(), dtype);
+  return {Value(), dtype, *shape};
+}
+
+/// Element-wise work moves into its only reader unless that would repeat it.
+bool worth_fusing(mlir::OpOperand* operand) {
+  mlir::Operation* producer = operand->get().getDefiningOp();
+  auto consumer = mlir::dyn_cast<mlir::linalg::GenericOp>(operand->getOwner());
+  auto from = mlir::dyn_cast_or_null<mlir::linalg::GenericOp>(producer);
+  if (!from || !consumer || !operand->get().hasOneUse()) return false;
+  const auto points = [](mlir::linalg::GenericOp op) {
+    int64_t count = 1;
+    for (int64_t extent : op.getStaticLoopRanges()) count *= extent;
+    return count;
+  };
+  // A constant has no cost; neither has a plain move.
+  const size_t work = from.getBody()->getOperations().size();
+  if (from.getNumDpsInputs() == 0 && work <= 2) return consumer.getNumReductionLoops() == 0;
+  if (consumer->getNumOperands() + from->getNumOperands() > 32) return false;
+  if (work == 1 && consumer.getNumReductionLoops() == 0) return true;
+  return points(consumer) <= points(from);
+}
+
+class Codegen : public partition::CpuCodegen {
+ public:
+  explicit Codegen(mlir::MLIRContext& context) : context_(context) {
+    mlir::DialectRegistry registry;
+    mlir::arith::registerBufferizableOpInterfaceExternalModels(registry);
+    mlir::linalg::registerBufferizableOpInterfaceExternalModels(registry);
+    mlir::linalg::registerSubsetOpInterfaceExternalModels(registry);
+    mlir::tensor::registerBufferizableOpInterfaceExternalModels(registry);
+    mlir::tensor::registerInferTypeOpInterfaceExternalModels(registry);
+    mlir::tensor::registerSubsetOpInterfaceExternalModels(registry);
+    mlir::registerBuiltinDialectTranslation(registry);
+    mlir::registerLLVMDialectTranslation(registry);
+    context_.appendDialectRegistry(registry);
+    context_.loadDialect<mlir::arith::ArithDialect, mlir::bufferization::BufferizationDialect, mlir::cf::ControlFlowDialect, mlir::func::FuncDialect,
+                         mlir::linalg::LinalgDialect, mlir::math::MathDialect, mlir::memref::MemRefDialect, mlir::scf::SCFDialect,
+                         mlir::tensor::TensorDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
+    module_ = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
+  }
+
+  bool supports(nn::NodeOp op) override {
+    const Lowering* lowering = lowerings().find(op.getDomain().str(), op.getOpType().str());
+    if (!lowering || op.getBodies().size() != 0) return false;
+    // Written once into a module that is thrown away: a case is supported exactly if it can be written.
+    mlir::OwningOpRef<mlir::ModuleOp> trial = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
+    std::vector<Value> inputs;
+    for (Value v : op.getInputs())
+      if (!nn::is_none(v) && std::find(inputs.begin(), inputs.end(), v) == inputs.end()) inputs.push_back(v);
+    std::vector<Value> outputs(op.getOutputs().begin(), op.getOutputs().end());
+    return write(*trial, "trial", {op}, inputs, outputs) != nullptr;
+  }
+
+  std::optional<program::CodeStep> add(const std::vector<nn::NodeOp>& ops, const std::vector<Value>& inputs,
+                                       const std::vector<Value>& outputs) override {
+    const std::string symbol = "tessera_cpu_" + std::to_string(entry_points_.size());
+    mlir::func::FuncOp function = write(*module_, symbol + "_body", ops, inputs, outputs);
+    if (!function) return std::nullopt;
+    program::CodeStep step;
+    step.symbol = symbol;
+    step.node_name = nn::node_name(nn::NodeOp(ops.front()).getOperation());
+    const bool dump = getenv("TESSERA_CPU_DUMP") != nullptr;
+    if (dump) function.dump();
+    if (mlir::failed(lower(function, dump))) {
+      function.erase();
+      return std::nullopt;
+    }
+    const auto arguments = function.getNumArguments();
+    step.scratch_bytes = arguments == inputs.size() + outputs.size()
+                             ? 0
+                             : static_cast<uint64_t>(mlir::cast<mlir::MemRefType>(function.getArgumentTypes().back()).getNumElements());
+    entry_points_.push_back({symbol, function.getName().str(), arguments});
+    return step;
+  }
+
+  program::CpuModule finish() override {
+    if (entry_points_.empty()) return {};
+    program::CpuModule out = emit_machine_code(*module_, entry_points_);
+    module_ = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
+    entry_points_.clear();
+    return out;
+  }
+
+ private:
+  mlir::MemRefType buffer_type(const Tensor& t) { return mlir::MemRefType::get(t.shape, storage_type(&context_, t.dtype)); }
+
+  /// The function on tensors: arguments are the buffers of inputs and outputs. nullptr if an operator declines.
+  mlir::func::FuncOp write(mlir::ModuleOp module, const std::string& name, const std::vector<nn::NodeOp>& ops, const std::vector<Value>& inputs,
+                           const std::vector<Value>& outputs) {
+    mlir::func::FuncOp function;
+    try {
+      std::vector<Tensor> described;
+      llvm::SmallVector<mlir::Type> types;
+      const auto describe_buffer = [&](Value v) {
+        described.push_back(describe(v));
+        types.push_back(buffer_type(described.back()));
+      };
+      for (Value v : inputs) describe_buffer(v);
+      for (Value v : outputs) describe_buffer(v);
+      const mlir::Location location = mlir::UnknownLoc::get(&context_);
+      mlir::OpBuilder builder = mlir::OpBuilder::atBlockEnd(module.getBody());
+      function = builder.create<mlir::func::FuncOp>(location, name, builder.getFunctionType(types, {}));
+      mlir::Block* block = function.addEntryBlock();
+      builder.setInsertionPointToStart(block);
+      builder.create<mlir::func::ReturnOp>(location);
+      builder.setInsertionPoint(block->getTerminator());
+      llvm::DenseMap<Value, Tensor> values;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        described[i].value = builder.create<mlir::bufferization::ToTensorOp>(location, block->getArgument(static_cast<unsigned>(i)), /*restrict=*/true);
+        values[inputs[i]] = described[i];
+      }
+      Graph graph(builder, location);
+      for (nn::NodeOp op : ops) {
+        const Lowering* lowering = lowerings().find(op.getDomain().str(), op.getOpType().str());
+        require(lowering != nullptr);
+        Operator o{graph, op, nn::to_node(op), {}, {}};
+        for (Value v : op.getInputs()) {
+          if (nn::is_none(v)) o.inputs.emplace_back();
+          else o.inputs.emplace_back(values.at(v));
+        }
+        (*lowering)(o);
+        require(o.results.size() == op.getNumResults());
+        for (unsigned i = 0; i < op.getNumResults(); ++i) values[op.getOutputs()[i]] = o.results[i];
+      }
+      builder.setInsertionPoint(block->getTerminator());
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        Value to = block->getArgument(static_cast<unsigned>(inputs.size() + i));
+        builder.create<mlir::bufferization::MaterializeInDestinationOp>(location, mlir::TypeRange{}, values.at(outputs[i]).value, to,
+                                                                        /*restrict=*/true, /*writable=*/true);
+      }
+      return function;
+    } catch (const Declined&) {
+    } catch (const Error&) {   // attributes that the library would refuse at run time
+    }
+    if (function) function.erase();
+    return nullptr;
+  }
+
+  mlir::LogicalResult lower(mlir::func::FuncOp function, bool dump) {
+    mlir::RewritePatternSet patterns(&context_);
+    mlir::linalg::populateElementwiseOpsFusionPatterns(patterns, worth_fusing);
+    mlir::GreedyRewriteConfig config;
+    config.enableRegionSimplification = mlir::GreedySimplifyRegionLevel::Disabled;
+    if (mlir::failed(mlir::applyPatternsAndFoldGreedily(function, std::move(patterns), config))) return mlir::failure();
+    mlir::IRRewriter rewriter(&context_);
+    if (mlir::failed(mlir::bufferization::eliminateEmptyTensors(rewriter, function))) return mlir::failure();
+    if (dump) function.dump();
+    mlir::bufferization::OneShotBufferizationOptions options;
+    if (mlir::failed(mlir::bufferization::runOneShotBufferize(function, options))) return mlir::failure();
+    if (dump) function.dump();
+    plan_scratch(function);
+    if (mlir::failed(make_loops(function, vector_bytes_))) return mlir::failure();
+    if (dump) function.dump();
+    return mlir::success();
+  }
+
+  mlir::MLIRContext& context_;
+  mlir::OwningOpRef<mlir::ModuleOp> module_;
+  std::vector<EntryPoint> entry_points_;
+  const int64_t vector_bytes_ = host_vector_bytes();
+};
+
+}  // namespace
+
+std::unique_ptr<partition::CpuCodegen> create_codegen(mlir::MLIRContext& context) { return std::make_unique<Codegen>(context); }
+
+}  // namespace tessera::cpu

@@ -1,0 +1,765 @@
+// SPDX-License-Identifier: Apache-2.0
+// Enters: linalg.generic on memrefs of static shape and strides. Leaves: scf.for nests over vector loads, element operations and stores.
+// One parallel loop is cut into vectors; in a reduction a second one (or several vectors) is kept in registers, so that an operand is
+// read once for many sums. Reduced loops are innermost and sequential: each element's sum has the order of the source, whatever is
+// vectorised, and the result is that of the scalar loops bit for bit. A remainder becomes a nest of its own with a shorter vector. Each
+// value of the body is computed in the outermost loop that knows its operands. Addresses are linear in the loops, so that loops which
+// walk every operand without a gap are merged first.
+#include "compiler/cpu/loops.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Utils/Utils.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace tessera::cpu {
+
+using namespace mlir;
+
+namespace {
+
+int64_t align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+int64_t element_bytes(Type type) { return type.isIndex() ? 8 : (type.getIntOrFloatBitWidth() + 7) / 8; }
+
+/// The allocation or argument that a chain of views starts at.
+Value root_of(Value v) {
+  while (auto view = v.getDefiningOp<ViewLikeOpInterface>()) {
+    if (isa<memref::ViewOp>(view.getOperation())) break;   // a place in the scratch area
+    v = view.getViewSource();
+  }
+  return v;
+}
+
+bool is_view(Operation* op) { return isa<ViewLikeOpInterface>(op); }
+
+}  // namespace
+
+int64_t plan_scratch(func::FuncOp function) {
+  Block& block = function.getBody().front();
+  std::map<Operation*, int64_t> order;
+  int64_t next = 0;
+  for (Operation& op : block) order[&op] = next++;
+  struct Place {
+    memref::AllocOp op;
+    int64_t bytes, first, last, offset;
+  };
+  std::vector<Place> places;
+  for (auto alloc : block.getOps<memref::AllocOp>()) {
+    Place place{alloc, align64(alloc.getType().getNumElements() * element_bytes(alloc.getType().getElementType())), next, -1, 0};
+    std::vector<Value> aliases{alloc.getResult()};
+    while (!aliases.empty()) {
+      Value v = aliases.back();
+      aliases.pop_back();
+      for (Operation* user : v.getUsers()) {
+        if (is_view(user)) {
+          aliases.push_back(user->getResult(0));
+          continue;
+        }
+        const int64_t at = order.at(block.findAncestorOpInBlock(*user));
+        place.first = std::min(place.first, at);
+        place.last = std::max(place.last, at);
+      }
+    }
+    places.push_back(place);
+  }
+  // Large buffers first, each at the lowest offset that no buffer alive at the same time covers.
+  std::vector<size_t> by_size(places.size());
+  for (size_t i = 0; i < places.size(); ++i) by_size[i] = i;
+  std::stable_sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) { return places[a].bytes > places[b].bytes; });
+  int64_t total = 0;
+  std::vector<const Place*> placed;
+  for (size_t i : by_size) {
+    Place& place = places[i];
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (const Place* other : placed)
+      if (other->first <= place.last && place.first <= other->last) taken.emplace_back(other->offset, other->offset + other->bytes);
+    std::sort(taken.begin(), taken.end());
+    for (const auto& [begin, end] : taken) {
+      if (place.offset + place.bytes <= begin) break;
+      place.offset = std::max(place.offset, end);
+    }
+    total = std::max(total, place.offset + place.bytes);
+    placed.push_back(&place);
+  }
+  if (places.empty() || total == 0) return 0;
+  OpBuilder builder(function.getContext());
+  const Location location = function.getLoc();
+  const auto type = MemRefType::get({total}, builder.getI8Type());
+  function.insertArgument(function.getNumArguments(), type, {}, location);
+  Value scratch = function.getArguments().back();
+  for (Place& place : places) {
+    builder.setInsertionPoint(place.op);
+    Value offset = builder.create<arith::ConstantIndexOp>(location, place.offset);
+    Value view = builder.create<memref::ViewOp>(location, place.op.getType(), scratch, offset, ValueRange{});
+    place.op.getResult().replaceAllUsesWith(view);
+    place.op.erase();
+  }
+  return total;
+}
+
+namespace {
+
+/// Every buffer as a flat row of elements.
+class FlatBuffers {
+ public:
+  Value operator()(Value root) {
+    Value& flat = flat_[root.getAsOpaquePointer()];
+    if (!flat) {
+      auto type = cast<MemRefType>(root.getType());
+      OpBuilder builder(root.getContext());
+      builder.setInsertionPointAfterValue(root);
+      flat = builder.create<memref::ReinterpretCastOp>(root.getLoc(), MemRefType::get({type.getNumElements()}, type.getElementType()), root,
+                                                       0, ArrayRef<int64_t>{type.getNumElements()}, ArrayRef<int64_t>{1});
+    }
+    return flat;
+  }
+
+ private:
+  std::map<const void*, Value> flat_;
+};
+
+/// A linear function of the loops: offset + sum coefficient * loop.
+struct Linear {
+  int64_t offset = 0;
+  std::vector<int64_t> coefficients;
+};
+
+void add_expression(AffineExpr e, int64_t factor, Linear& to) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(e)) {
+    to.offset += factor * constant.getValue();
+  } else if (auto dim = dyn_cast<AffineDimExpr>(e)) {
+    to.coefficients[dim.getPosition()] += factor;
+  } else {
+    auto pair = cast<AffineBinaryOpExpr>(e);
+    if (e.getKind() == AffineExprKind::Add) {
+      add_expression(pair.getLHS(), factor, to);
+      add_expression(pair.getRHS(), factor, to);
+    } else {
+      TESSERA_INVARIANT(e.getKind() == AffineExprKind::Mul && isa<AffineConstantExpr>(pair.getRHS()), "operands are read at linear indices");
+      add_expression(pair.getLHS(), factor * cast<AffineConstantExpr>(pair.getRHS()).getValue(), to);
+    }
+  }
+}
+
+/// Name of the C library's function for an operation that no instruction computes; "" for all others.
+std::string library_function(Operation* op) {
+  static const std::map<std::string, std::string> names = {
+      {"math.exp", "exp"},     {"math.expm1", "expm1"}, {"math.log", "log"},     {"math.log1p", "log1p"}, {"math.tanh", "tanh"},
+      {"math.erf", "erf"},     {"math.sin", "sin"},     {"math.cos", "cos"},     {"math.tan", "tan"},     {"math.asin", "asin"},
+      {"math.acos", "acos"},   {"math.atan", "atan"},   {"math.sinh", "sinh"},   {"math.cosh", "cosh"},   {"math.asinh", "asinh"},
+      {"math.acosh", "acosh"}, {"math.atanh", "atanh"}, {"math.powf", "pow"}};
+  const auto found = names.find(op->getName().getStringRef().str());
+  if (found != names.end()) return found->second + (op->getResult(0).getType().isF32() ? "f" : "");
+  if (isa<arith::RemFOp>(op)) return op->getResult(0).getType().isF32() ? "fmodf" : "fmod";
+  return "";
+}
+
+struct Loop {
+  int64_t extent = 1;
+  bool reduction = false;
+  int dim = -1;   // of the operation, where its value is read; -1 otherwise
+};
+
+/// Iterations [start, start + count * step) of a loop, `step` elements at a time.
+struct Segment {
+  int64_t start = 0, count = 1, step = 1;
+};
+
+constexpr int64_t kRegisterTile = 8;
+
+class Nest {
+ public:
+  Nest(linalg::GenericOp op, int64_t vector_bytes, FlatBuffers& buffers)
+      : op_(op), vector_bytes_(vector_bytes), buffers_(buffers), builder_(op), location_(op.getLoc()) {}
+
+  void lower() {
+    read_loops();
+    read_start_values();
+    choose();
+    for (const Segment& vectors : vector_segments())
+      for (const Segment& tile : tile_segments()) emit(vectors, tile);
+    for (Operation* dead : erased_) dead->erase();
+    op_.erase();
+  }
+
+ private:
+  // --- what the operation reads ------------------------------------------------------------------------------------------------
+
+  void read_loops() {
+    body_ = op_.getBody();
+    inputs_ = static_cast<size_t>(op_.getNumDpsInputs());
+    outputs_ = static_cast<size_t>(op_.getNumDpsInits());
+    const auto ranges = op_.getStaticLoopRanges();
+    std::set<unsigned> observed;
+    body_->walk([&](linalg::IndexOp index) { observed.insert(static_cast<unsigned>(index.getDim())); });
+    std::vector<Linear> operands;
+    for (OpOperand& operand : op_->getOpOperands()) {
+      Linear address;
+      address.coefficients.assign(ranges.size(), 0);
+      auto type = cast<MemRefType>(operand.get().getType());
+      SmallVector<int64_t> strides;
+      int64_t offset = 0;
+      const auto known = getStridesAndOffset(type, strides, offset);
+      TESSERA_INVARIANT(succeeded(known) && !ShapedType::isDynamic(offset), "buffers have static strides");
+      address.offset = offset;
+      AffineMap map = op_.getMatchingIndexingMap(&operand);
+      for (unsigned d = 0; d < map.getNumResults(); ++d) add_expression(map.getResult(d), strides[d], address);
+      operands.push_back(std::move(address));
+    }
+    // Loops that remain: no extent of 1, neighbours merged where every operand continues.
+    const auto iterators = op_.getIteratorTypesArray();
+    std::vector<std::vector<int64_t>> kept(operands.size());
+    for (unsigned d = 0; d < ranges.size(); ++d) {
+      const bool seen = observed.count(d) != 0;
+      if (ranges[d] == 1 && !seen) continue;
+      const bool reduction = iterators[d] == utils::IteratorType::reduction;
+      bool merge = !loops_.empty() && !seen && loops_.back().dim < 0 && loops_.back().reduction == reduction;
+      for (size_t k = 0; merge && k < operands.size(); ++k) merge = kept[k].back() == operands[k].coefficients[d] * ranges[d];
+      if (merge) {
+        loops_.back().extent *= ranges[d];
+      } else {
+        loops_.push_back({ranges[d], reduction, seen ? static_cast<int>(d) : -1});
+      }
+      for (size_t k = 0; k < operands.size(); ++k) {
+        if (merge) kept[k].back() = operands[k].coefficients[d];
+        else kept[k].push_back(operands[k].coefficients[d]);
+      }
+    }
+    for (size_t k = 0; k < operands.size(); ++k) {
+      operands[k].coefficients = std::move(kept[k]);
+      addresses_.push_back(std::move(operands[k]));
+    }
+    reduces_ = std::any_of(loops_.begin(), loops_.end(), [](const Loop& loop) { return loop.reduction; });
+    // Which loops each value of the body depends on.
+    for (BlockArgument argument : body_->getArguments()) {
+      std::set<size_t> loops;
+      const auto& c = addresses_[argument.getArgNumber()].coefficients;
+      const bool accumulator = reduces_ && argument.getArgNumber() >= inputs();
+      for (size_t l = 0; l < loops_.size(); ++l)
+        if (c[l] != 0 || (accumulator && loops_[l].reduction)) loops.insert(l);
+      depends_[argument.getAsOpaquePointer()] = std::move(loops);
+    }
+    for (Operation& op : body_->without_terminator()) {
+      std::set<size_t> loops;
+      if (auto index = dyn_cast<linalg::IndexOp>(op)) {
+        for (size_t l = 0; l < loops_.size(); ++l)
+          if (loops_[l].dim == static_cast<int>(index.getDim())) loops.insert(l);
+      }
+      for (Value operand : op.getOperands()) {
+        const auto found = depends_.find(operand.getAsOpaquePointer());
+        if (found != depends_.end()) loops.insert(found->second.begin(), found->second.end());
+      }
+      for (Value result : op.getResults()) depends_[result.getAsOpaquePointer()] = loops;
+    }
+  }
+
+  /// Sums that the operation just before has set to a constant start from that constant.
+  void read_start_values() {
+    starts_.assign(outputs(), Attribute());
+    if (!reduces_) return;
+    std::set<const void*> open;
+    for (size_t k = 0; k < outputs(); ++k) open.insert(output(k).getAsOpaquePointer());
+    for (Operation* before = op_->getPrevNode(); before && !open.empty(); before = before->getPrevNode()) {
+      if (is_view(before) || isa<arith::ConstantOp, memref::AllocOp>(before)) continue;
+      auto fill = dyn_cast<linalg::GenericOp>(before);
+      if (!fill || fill.getNumDpsInputs() != 0 || fill.getNumDpsInits() != 1 || !open.count(fill.getDpsInits()[0].getAsOpaquePointer())) return;
+      Attribute value;
+      if (!matchPattern(cast<linalg::YieldOp>(fill.getBody()->getTerminator()).getOperand(0), m_Constant(&value))) return;
+      for (size_t k = 0; k < outputs(); ++k)
+        if (output(k) == fill.getDpsInits()[0]) starts_[k] = value;
+      open.erase(fill.getDpsInits()[0].getAsOpaquePointer());
+      erased_.push_back(fill);
+    }
+  }
+
+  // --- the choice of loops -----------------------------------------------------------------------------------------------------
+
+  bool depends(Value v, int loop) const {
+    const auto found = depends_.find(v.getAsOpaquePointer());
+    return loop >= 0 && found != depends_.end() && found->second.count(static_cast<size_t>(loop)) != 0;
+  }
+
+  /// Elements of a vector along `loop`, bounded by the widest type that varies along it.
+  int64_t lanes_along(int loop) const {
+    int64_t widest = 1;
+    bool calls = false;
+    const auto see = [&](Value v) {
+      if (depends(v, loop)) widest = std::max(widest, element_bytes(v.getType()));
+    };
+    for (BlockArgument argument : body_->getArguments())
+      if (!argument.use_empty()) see(argument);
+    for (Operation& op : body_->without_terminator()) {
+      for (Value result : op.getResults())
+        if (!result.getType().isInteger(1)) see(result);
+      calls = calls || !library_function(&op).empty() || isa<memref::LoadOp>(op);
+    }
+    const int64_t lanes = std::max<int64_t>(vector_bytes_ / widest, 1);
+    return calls ? std::min<int64_t>(lanes, 8) : lanes;
+  }
+
+  void choose() {
+    // The vector loop: the least work an element, where a strided access costs one step a lane.
+    double best = 0;
+    for (size_t l = 0; l < loops_.size(); ++l) {
+      if (loops_[l].reduction || loops_[l].extent == 1) continue;
+      const int loop = static_cast<int>(l);
+      const auto lanes = static_cast<double>(std::min(lanes_along(loop), loops_[l].extent));
+      double work = 0;
+      for (size_t k = 0; k < addresses_.size(); ++k) {
+        if (body_->getArgument(static_cast<unsigned>(k)).use_empty() && k < inputs()) continue;
+        const int64_t c = addresses_[k].coefficients[l];
+        work += c == 0 || c == 1 ? 1 : lanes;
+      }
+      for (Operation& op : body_->without_terminator()) work += !library_function(&op).empty() ? 4 * lanes : isa<memref::LoadOp>(op) ? lanes : 1;
+      const double cost = work / lanes;
+      if (vector_ < 0 || cost <= best) {
+        vector_ = loop;
+        best = cost;
+      }
+    }
+    if (vector_ >= 0) lanes_ = std::min(lanes_along(vector_), loops_[static_cast<size_t>(vector_)].extent);
+    if (!reduces_ || vector_ < 0) return;
+    const bool calls = std::any_of(body_->begin(), body_->end(), [](Operation& op) { return isa<memref::LoadOp>(op) || !library_function(&op).empty(); });
+    if (calls) return;
+    // The loop kept in registers: the one along which most operands stand still.
+    int most = 0;
+    for (size_t l = 0; l < loops_.size(); ++l) {
+      if (loops_[l].reduction || static_cast<int>(l) == vector_ || loops_[l].extent == 1) continue;
+      int still = 0;
+      for (size_t k = 0; k < inputs(); ++k)
+        if (!body_->getArgument(static_cast<unsigned>(k)).use_empty() && addresses_[k].coefficients[l] == 0) ++still;
+      if (still > most || (still == most && tile_loop_ >= 0 && still > 0 && loops_[l].extent > loops_[static_cast<size_t>(tile_loop_)].extent)) {
+        tile_loop_ = static_cast<int>(l);
+        most = still;
+      }
+    }
+    if (tile_loop_ >= 0) tile_ = std::min(kRegisterTile, loops_[static_cast<size_t>(tile_loop_)].extent);
+    const bool strided = std::any_of(addresses_.begin(), addresses_.end(), [&](const Linear& address) {
+      const int64_t c = address.coefficients[static_cast<size_t>(vector_)];
+      return c != 0 && c != 1;
+    });
+    const int64_t extent = loops_[static_cast<size_t>(vector_)].extent;
+    while (!strided && tile_ * unroll_ * 2 <= kRegisterTile && lanes_ * unroll_ * 2 <= extent) unroll_ *= 2;
+  }
+
+  std::vector<Segment> vector_segments() const {
+    if (vector_ < 0) return {{}};
+    const int64_t extent = loops_[static_cast<size_t>(vector_)].extent;
+    std::vector<Segment> segments;
+    int64_t at = 0;
+    for (int64_t step : {lanes_ * unroll_, lanes_}) {
+      const int64_t count = (extent - at) / step;
+      if (count > 0) segments.push_back({at, count, step});
+      at += count * step;
+    }
+    if (at < extent) segments.push_back({at, 1, extent - at});
+    return segments;
+  }
+
+  std::vector<Segment> tile_segments() const {
+    if (tile_loop_ < 0) return {{}};
+    const int64_t extent = loops_[static_cast<size_t>(tile_loop_)].extent;
+    std::vector<Segment> segments{{0, extent / tile_, tile_}};
+    if (extent % tile_ != 0) segments.push_back({extent - extent % tile_, 1, extent % tile_});
+    return segments;
+  }
+
+  // --- one nest ----------------------------------------------------------------------------------------------------------------
+
+  /// Copy number (row of the register tile, vector of the unrolled loop) of a value.
+  using Copy = std::pair<int64_t, int64_t>;
+  using Key = std::tuple<const void*, int64_t, int64_t>;
+
+  Key key(Value v, Copy copy) const {
+    return {v.getAsOpaquePointer(), depends(v, tile_loop_) ? copy.first : 0, depends(v, vector_) ? copy.second : 0};
+  }
+
+  void emit(const Segment& vectors, const Segment& tile) {
+    values_.clear();
+    sums_.clear();
+    positions_.clear();
+    ivs_.assign(loops_.size(), Value());
+    shift_.assign(loops_.size(), 0);
+    lanes_now_ = std::min(vectors.step, lanes_);
+    rows_ = tile_loop_ < 0 ? 1 : tile.step;
+    copies_ = vector_ < 0 ? 1 : vectors.step / lanes_now_;
+    for (size_t l = 0; l < loops_.size(); ++l)
+      if (!loops_[l].reduction && static_cast<int>(l) != vector_ && static_cast<int>(l) != tile_loop_) positions_.push_back(l);
+    if (vector_ >= 0) positions_.push_back(static_cast<size_t>(vector_));
+    if (tile_loop_ >= 0) positions_.push_back(static_cast<size_t>(tile_loop_));
+    const size_t parallel = positions_.size();
+    for (size_t l = 0; l < loops_.size(); ++l)
+      if (loops_[l].reduction) positions_.push_back(l);
+    anchors_.assign(positions_.size() + 1, op_.getOperation());
+
+    for (size_t p = 0; p < parallel; ++p) {
+      const size_t l = positions_[p];
+      Segment segment{0, loops_[l].extent, 1};
+      if (static_cast<int>(l) == vector_) segment = vectors;
+      if (static_cast<int>(l) == tile_loop_) segment = tile;
+      if (segment.count == 1) {
+        shift_[l] = segment.start;
+        continue;
+      }
+      builder_.setInsertionPoint(anchors_[p]);
+      auto loop = builder_.create<scf::ForOp>(location_, constant(segment.start), constant(segment.start + segment.count * segment.step), constant(segment.step));
+      ivs_[l] = loop.getInductionVar();
+      open(p, loop);
+      for (size_t q = p + 1; q < anchors_.size(); ++q) anchors_[q] = loop.getBody()->getTerminator();
+    }
+    if (reduces_) reduce(parallel);
+    else store_results(parallel, [&](size_t k, Copy copy) { return get(yielded(k), copy); });
+  }
+
+  /// The loops over reduced indices with all sums of the tile as loop-carried values, and the stores behind them.
+  void reduce(size_t parallel) {
+    std::vector<Value> current;
+    each_copy([&](size_t k, Copy copy) { current.push_back(start_value(k, copy, parallel)); });
+    Operation* after = anchors_[parallel];
+    std::vector<scf::ForOp> loops;
+    for (size_t p = parallel; p < positions_.size(); ++p) {
+      const size_t l = positions_[p];
+      if (loops.empty()) builder_.setInsertionPoint(anchors_[p]);
+      else builder_.setInsertionPointToEnd(loops.back().getBody());
+      auto loop = builder_.create<scf::ForOp>(location_, constant(0), constant(loops_[l].extent), constant(1), current);
+      ivs_[l] = loop.getInductionVar();
+      current.assign(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
+      if (loops.empty()) open(p, loop);
+      else anchors_[p] = loop;
+      loops.push_back(loop);
+    }
+    builder_.setInsertionPointToEnd(loops.back().getBody());
+    auto yield = builder_.create<scf::YieldOp>(location_, current);
+    anchors_.back() = yield;
+    size_t n = 0;
+    each_copy([&](size_t k, Copy copy) { values_[key(accumulator(k), copy)] = current[n++]; });
+    std::vector<Value> next;
+    each_copy([&](size_t k, Copy copy) { next.push_back(widened(get(yielded(k), copy), current[next.size()].getType(), positions_.size())); });
+    yield->setOperands(next);
+    for (size_t i = loops.size() - 1; i-- > 0;) {
+      builder_.setInsertionPointToEnd(loops[i].getBody());
+      builder_.create<scf::YieldOp>(location_, loops[i + 1].getResults());
+    }
+    after_ = after;
+    n = 0;
+    store_results(parallel, [&](size_t, Copy) { return loops[0].getResult(static_cast<unsigned>(n++)); });
+    after_ = nullptr;
+  }
+
+  template <typename F>
+  void each_copy(F&& f) {
+    for (size_t k = 0; k < outputs(); ++k)
+      for (int64_t r = 0; r < rows_; ++r)
+        for (int64_t u = 0; u < copies_; ++u) f(k, Copy{r, u});
+  }
+
+  /// anchors_[p]: code that knows the loops before position p goes before this operation. `loop` opens at p.
+  void open(size_t p, Operation* loop) {
+    Operation* old = anchors_[p];
+    for (size_t q = 0; q <= p; ++q)
+      if (anchors_[q] == old) anchors_[q] = loop;
+  }
+
+  Value constant(int64_t value) {
+    Value& known = constants_[value];
+    if (!known) {
+      OpBuilder::InsertionGuard guard(builder_);
+      builder_.setInsertionPointToStart(&op_->getParentOfType<func::FuncOp>().getBody().front());
+      known = builder_.create<arith::ConstantIndexOp>(location_, value);
+    }
+    return known;
+  }
+
+  /// Position behind the innermost loop in `loops`.
+  size_t level(const std::set<size_t>& loops) const {
+    size_t level = 0;
+    for (size_t p = 0; p < positions_.size(); ++p)
+      if (loops.count(positions_[p])) level = p + 1;
+    return level;
+  }
+  void at_level(size_t p) { builder_.setInsertionPoint(after_ ? after_ : anchors_[p]); }
+
+  // --- addresses ---------------------------------------------------------------------------------------------------------------
+
+  /// Element offset of an operand for a copy, at position `limit` or wherever it is known.
+  Value address(size_t operand, Copy copy, size_t limit) {
+    const Linear& linear = addresses_[operand];
+    int64_t offset = linear.offset;
+    Value sum;
+    for (size_t p = 0; p < positions_.size(); ++p) {
+      const size_t l = positions_[p];
+      const int64_t c = linear.coefficients[l];
+      if (c == 0) continue;
+      if (static_cast<int>(l) == tile_loop_) offset += c * copy.first;
+      if (static_cast<int>(l) == vector_) offset += c * copy.second * lanes_now_;
+      if (!ivs_[l]) {
+        offset += c * shift_[l];
+        continue;
+      }
+      Value& part = sums_[{operand, p}];
+      if (!part) {
+        at_level(std::min(p + 1, limit));
+        Value term = c == 1 ? ivs_[l] : builder_.create<arith::MulIOp>(location_, ivs_[l], constant(c)).getResult();
+        part = sum ? builder_.create<arith::AddIOp>(location_, sum, term).getResult() : term;
+      }
+      sum = part;
+    }
+    at_level(limit);
+    if (!sum) return constant(offset);
+    return offset == 0 ? sum : builder_.create<arith::AddIOp>(location_, sum, constant(offset)).getResult();
+  }
+
+  int64_t vector_stride(size_t operand) const { return vector_ < 0 ? 0 : addresses_[operand].coefficients[static_cast<size_t>(vector_)]; }
+
+  Value load(size_t operand, Copy copy, size_t limit) {
+    Value buffer = buffers_(root_of(op_->getOperand(static_cast<unsigned>(operand))));
+    Value at = address(operand, copy, limit);
+    at_level(limit);
+    const int64_t stride = vector_stride(operand);
+    if (stride == 0 || lanes_now_ == 1) return builder_.create<memref::LoadOp>(location_, buffer, at);
+    auto type = VectorType::get({lanes_now_}, cast<MemRefType>(buffer.getType()).getElementType());
+    if (stride == 1) return builder_.create<vector::LoadOp>(location_, type, buffer, at);
+    return lanes(type, [&](int64_t i) -> Value {
+      Value lane = i == 0 ? at : builder_.create<arith::AddIOp>(location_, at, constant(i * stride)).getResult();
+      return builder_.create<memref::LoadOp>(location_, buffer, lane);
+    });
+  }
+
+  template <typename F>
+  Value lanes(VectorType type, F&& f) {
+    Value v;
+    for (int64_t i = 0; i < type.getDimSize(0); ++i) {
+      Value lane = f(i);
+      v = i == 0 ? builder_.create<vector::SplatOp>(location_, type, lane).getResult()
+                 : builder_.create<vector::InsertOp>(location_, lane, v, ArrayRef<int64_t>{i}).getResult();
+    }
+    return v;
+  }
+
+  template <typename F>
+  void store_results(size_t parallel, F&& value) {
+    each_copy([&](size_t k, Copy copy) {
+      Value v = value(k, copy);
+      const size_t operand = inputs() + k;
+      Value buffer = buffers_(root_of(output(k)));
+      Value at = address(operand, copy, parallel);
+      at_level(parallel);
+      const int64_t stride = vector_stride(operand);
+      const bool is_vector = isa<VectorType>(v.getType());
+      if (lanes_now_ == 1 || stride == 0) {
+        TESSERA_INVARIANT(!is_vector, "an output varies along the vector loop");
+        builder_.create<memref::StoreOp>(location_, v, buffer, at);
+      } else if (stride == 1) {
+        v = widened(v, vector_type(v.getType()), parallel);
+        builder_.create<vector::StoreOp>(location_, v, buffer, at);
+      } else {
+        for (int64_t i = 0; i < lanes_now_; ++i) {
+          Value lane = i == 0 ? at : builder_.create<arith::AddIOp>(location_, at, constant(i * stride)).getResult();
+          Value element = lane_of(v, i);
+          builder_.create<memref::StoreOp>(location_, element, buffer, lane);
+        }
+      }
+    });
+  }
+
+  // --- values ------------------------------------------------------------------------------------------------------------------
+
+  size_t inputs() const { return inputs_; }
+  size_t outputs() const { return outputs_; }
+  Value output(size_t k) { return op_.getDpsInits()[static_cast<unsigned>(k)]; }
+  Value yielded(size_t k) { return body_->getTerminator()->getOperand(static_cast<unsigned>(k)); }
+
+  Value accumulator(size_t k) const { return body_->getArgument(static_cast<unsigned>(inputs() + k)); }
+
+  Type vector_type(Type type) const {
+    if (lanes_now_ == 1 || isa<VectorType>(type)) return type;
+    return VectorType::get({lanes_now_}, type);
+  }
+
+  /// `v` as `type`: a scalar becomes a vector of equal lanes.
+  Value widened(Value v, Type type, size_t limit) {
+    if (v.getType() == type || !isa<VectorType>(type)) return v;
+    at_level(limit);
+    return builder_.create<vector::SplatOp>(location_, type, v);
+  }
+
+  Value start_value(size_t k, Copy copy, size_t parallel) {
+    Type element = getElementTypeOrSelf(output(k).getType());
+    const bool varies = vector_stride(inputs() + k) != 0;
+    Type type = varies ? vector_type(element) : element;
+    if (!starts_[k]) return widened(load(inputs() + k, copy, parallel), type, parallel);
+    at_level(parallel);
+    Value v = builder_.create<arith::ConstantOp>(location_, cast<TypedAttr>(starts_[k]));
+    return widened(v, type, parallel);
+  }
+
+  /// A value of the body for a copy: a vector if it varies along the vector loop, else a scalar.
+  Value get(Value v, Copy copy) {
+    const auto known = depends_.find(v.getAsOpaquePointer());
+    if (known == depends_.end()) return v;   // defined outside
+    Value& made = values_[key(v, copy)];
+    if (made) return made;
+    const size_t limit = level(known->second);
+    if (auto argument = dyn_cast<BlockArgument>(v)) {
+      Value loaded = load(argument.getArgNumber(), copy, limit);
+      return values_[key(v, copy)] = loaded;
+    }
+    Operation* op = v.getDefiningOp();
+    const bool varies = depends(v, vector_) && lanes_now_ > 1;
+    if (auto index = dyn_cast<linalg::IndexOp>(op)) return values_[key(v, copy)] = loop_value(index, copy, limit, varies);
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      if (isa<MemRefType>(operand.getType())) operands.push_back(operand);
+      else operands.push_back(get(operand, copy));
+    }
+    at_level(limit);
+    Value result;
+    if (isa<memref::LoadOp>(op)) result = indirect_load(cast<memref::LoadOp>(op), operands, limit, varies);
+    else if (const std::string function = library_function(op); !function.empty()) result = call(function, operands, v.getType(), varies);
+    else result = clone(op, operands, v, varies, limit);
+    return values_[key(v, copy)] = result;
+  }
+
+  Value clone(Operation* op, ArrayRef<Value> operands, Value v, bool varies, size_t limit) {
+    IRMapping mapping;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      Value operand = operands[i];
+      if (varies) operand = widened(operand, vector_type(operand.getType()), limit);
+      mapping.map(op->getOperand(static_cast<unsigned>(i)), operand);
+    }
+    at_level(limit);
+    Operation* copy = builder_.clone(*op, mapping);
+    if (varies) copy->getResult(0).setType(vector_type(v.getType()));
+    return copy->getResult(0);
+  }
+
+  Value loop_value(linalg::IndexOp index, Copy copy, size_t limit, bool varies) {
+    size_t l = 0;
+    while (loops_[l].dim != static_cast<int>(index.getDim())) ++l;
+    int64_t offset = shift_[l];
+    if (static_cast<int>(l) == tile_loop_) offset += copy.first;
+    if (static_cast<int>(l) == vector_) offset += copy.second * lanes_now_;
+    at_level(limit);
+    Value scalar = ivs_[l] && offset != 0 ? builder_.create<arith::AddIOp>(location_, ivs_[l], constant(offset)).getResult()
+                   : ivs_[l] ? ivs_[l] : constant(offset);
+    if (!varies) return scalar;
+    SmallVector<int64_t> steps;
+    for (int64_t i = 0; i < lanes_now_; ++i) steps.push_back(i);
+    Value ramp = builder_.create<arith::ConstantOp>(location_, builder_.getIndexVectorAttr(steps));
+    return builder_.create<arith::AddIOp>(location_, widened(scalar, ramp.getType(), limit), ramp);
+  }
+
+  Value lane_of(Value v, int64_t i) {
+    return isa<VectorType>(v.getType()) ? builder_.create<vector::ExtractOp>(location_, v, i).getResult() : v;
+  }
+
+  Value indirect_load(memref::LoadOp op, ArrayRef<Value> operands, size_t limit, bool varies) {
+    auto type = cast<MemRefType>(op.getMemRef().getType());
+    SmallVector<int64_t> strides;
+    int64_t offset = 0;
+    const auto known = getStridesAndOffset(type, strides, offset);
+    TESSERA_INVARIANT(succeeded(known) && !ShapedType::isDynamic(offset), "buffers have static strides");
+    Value buffer = buffers_(root_of(op.getMemRef()));
+    const auto element = [&](int64_t lane) -> Value {
+      Value at = constant(offset);
+      for (size_t d = 0; d < strides.size(); ++d) {
+        Value term = builder_.create<arith::MulIOp>(location_, lane_of(operands[d + 1], lane), constant(strides[d]));
+        at = builder_.create<arith::AddIOp>(location_, at, term);
+      }
+      return builder_.create<memref::LoadOp>(location_, buffer, at);
+    };
+    at_level(limit);
+    return varies ? lanes(VectorType::get({lanes_now_}, type.getElementType()), element) : element(0);
+  }
+
+  Value call(const std::string& name, ArrayRef<Value> operands, Type type, bool varies) {
+    auto module = op_->getParentOfType<ModuleOp>();
+    auto function = module.lookupSymbol<func::FuncOp>(name);
+    if (!function) {
+      OpBuilder::InsertionGuard guard(builder_);
+      builder_.setInsertionPointToStart(module.getBody());
+      SmallVector<Type> inputs(operands.size(), type);
+      function = builder_.create<func::FuncOp>(location_, name, builder_.getFunctionType(inputs, {type}));
+      function.setPrivate();
+    }
+    const auto one = [&](int64_t lane) -> Value {
+      SmallVector<Value> arguments;
+      for (Value operand : operands) arguments.push_back(lane_of(operand, lane));
+      return builder_.create<func::CallOp>(location_, function, arguments).getResult(0);
+    };
+    return varies ? lanes(VectorType::get({lanes_now_}, type), one) : one(0);
+  }
+
+  linalg::GenericOp op_;
+  int64_t vector_bytes_;
+  FlatBuffers& buffers_;
+  OpBuilder builder_;
+  Location location_;
+  Block* body_ = nullptr;
+  size_t inputs_ = 0, outputs_ = 0;
+  std::vector<Loop> loops_;
+  std::vector<Linear> addresses_;                          // of each operand
+  std::map<const void*, std::set<size_t>> depends_;        // loops behind each value of the body
+  std::vector<Attribute> starts_;                          // of each output: a constant start, or none
+  std::vector<Operation*> erased_;
+  bool reduces_ = false;
+  int vector_ = -1, tile_loop_ = -1;
+  int64_t lanes_ = 1, tile_ = 1, unroll_ = 1;
+
+  // Of the nest being written.
+  int64_t lanes_now_ = 1, rows_ = 1, copies_ = 1;
+  std::vector<size_t> positions_;                          // loops from the outermost in
+  std::vector<Operation*> anchors_;
+  Operation* after_ = nullptr;
+  std::vector<Value> ivs_;
+  std::vector<int64_t> shift_;                             // of loops that run once
+  std::map<Key, Value> values_;
+  std::map<std::pair<size_t, size_t>, Value> sums_;        // partial addresses by (operand, position)
+  std::map<int64_t, Value> constants_;
+};
+
+}  // namespace
+
+LogicalResult make_loops(func::FuncOp function, int64_t vector_bytes) {
+  SmallVector<memref::CopyOp> copies(function.getOps<memref::CopyOp>());
+  OpBuilder builder(function.getContext());
+  for (memref::CopyOp copy : copies) {
+    builder.setInsertionPoint(copy);
+    linalg::makeMemRefCopyOp(builder, copy.getLoc(), copy.getSource(), copy.getTarget());
+    copy.erase();
+  }
+  FlatBuffers buffers;
+  // Last first: a sum takes over the start values that the operation before it stores.
+  for (;;) {
+    auto operations = function.getOps<linalg::GenericOp>();
+    if (operations.empty()) break;
+    linalg::GenericOp last;
+    for (linalg::GenericOp op : operations) last = op;
+    Nest(last, vector_bytes, buffers).lower();
+  }
+  // Views have been folded into addresses.
+  for (bool again = true; again;) {
+    again = false;
+    SmallVector<Operation*> dead;
+    for (Operation& op : function.getBody().front())
+      if (is_view(&op) && op.use_empty()) dead.push_back(&op);
+    for (Operation* op : dead) {
+      op->erase();
+      again = true;
+    }
+  }
+  return success();
+}
+
+}  // namespace tessera::cpu

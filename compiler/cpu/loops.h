@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// From linalg.generic on memrefs to loops over vectors, and from allocations to one scratch area.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace tessera::cpu {
+
+/// Replaces the static allocations of a function by places in a scratch area, which becomes its last argument (memref<Nxi8>) if any is
+/// needed. Buffers whose uses do not overlap in time share bytes; each place is 64-byte aligned. Returns N.
+int64_t plan_scratch(mlir::func::FuncOp function);
+
+/// Replaces every linalg.generic and memref.copy by loop nests. `vector_bytes`: width of the processor's vectors.
+mlir::LogicalResult make_loops(mlir::func::FuncOp function, int64_t vector_bytes);
+
+}  // namespace tessera::cpu

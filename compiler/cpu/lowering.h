@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of compiled operators: for each (domain, name) a function that writes the operator's results as expressions, or throws
+// Declined for a case it does not cover. Whether an operator is supported is found by writing it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "compiler/cpu/expression.h"
+#include "compiler/nn/bridge.h"
+
+namespace tessera::cpu {
+
+/// One operator while it is lowered.
+struct Operator {
+  Graph& graph;
+  mutable nn::NodeOp op;   // MLIR's accessors are not const
+  ops::Node node;
+  std::vector<std::optional<Tensor>> inputs;
+  std::vector<Tensor> results;   // to be filled, one for each output
+
+  bool has(size_t i) const { return i < inputs.size() && inputs[i].has_value(); }
+  /// Declines when input i is absent.
+  const Tensor& in(size_t i) const {
+    require(has(i));
+    return *inputs[i];
+  }
+  /// Content of a constant input; declines when it is computed at run time.
+  ops::Tensor constant(size_t i) const {
+    auto value = nn::constant_value(nn::input_or_null(op, static_cast<unsigned>(i)));
+    require(value.has_value());
+    return *value;
+  }
+  /// Element type and static shape of output i.
+  DType dtype(size_t i = 0) const { return nn::dtype_of(op->getResult(static_cast<unsigned>(i))); }
+  Shape shape(size_t i = 0) const {
+    const auto shape = nn::shape_of(op->getResult(static_cast<unsigned>(i)));
+    require(shape.has_value());
+    return *shape;
+  }
+  void yield(Tensor tensor) {
+    require(tensor.dtype == dtype(results.size()) && tensor.shape == shape(results.size()));
+    results.push_back(std::move(tensor));
+  }
+};
+
+using Lowering = std::function<void(Operator&)>;
+
+class Lowerings {
+ public:
+  void add(const std::string& name, Lowering lowering, const std::string& domain = "") { table_[{domain, name}] = std::move(lowering); }
+  /// nullptr if the operator is not in the table.
+  const Lowering* find(const std::string& domain, const std::string& name) const {
+    const auto found = table_.find({domain, name});
+    return found == table_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::map<std::pair<std::string, std::string>, Lowering> table_;
+};
+
+/// Minimum and maximum; a NaN wins.
+Scalar nan_min(Scalar a, Scalar b);
+Scalar nan_max(Scalar a, Scalar b);
+
+void add_elementwise(Lowerings& table);
+void add_shape(Lowerings& table);
+void add_reduce(Lowerings& table);
+void add_product(Lowerings& table);
+void add_quantized(Lowerings& table);
+
+}  // namespace tessera::cpu

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// One dialect conversion to LLVM, translation, the O2 pipeline without its vectorisers (vectors are made before), and the host's code
+// generator. Buffers never alias (each step's inputs, outputs and scratch are separate), which the functions' arguments say. Floating
+// point is strict: no contraction, and calls of the C library are not replaced by other expressions.
+#include "compiler/cpu/machine_code.h"
+
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
+#include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/DialectConversion.h"
+
+namespace tessera::cpu {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInternal, "CPU code generation: " + what); }
+
+mlir::LogicalResult to_llvm_dialect(mlir::ModuleOp module, const llvm::DataLayout& layout) {
+  mlir::MLIRContext* context = module.getContext();
+  mlir::LowerToLLVMOptions options(context);
+  options.useBarePtrCallConv = true;
+  options.dataLayout = layout;
+  mlir::LLVMTypeConverter types(context, options);
+  mlir::RewritePatternSet patterns(context);
+  mlir::populateSCFToControlFlowConversionPatterns(patterns);
+  mlir::cf::populateControlFlowToLLVMConversionPatterns(types, patterns);
+  mlir::arith::populateArithToLLVMConversionPatterns(types, patterns);
+  mlir::populateMathToLLVMConversionPatterns(types, patterns);
+  mlir::populateVectorToLLVMConversionPatterns(types, patterns);
+  mlir::populateFinalizeMemRefToLLVMConversionPatterns(types, patterns);
+  mlir::populateFuncToLLVMConversionPatterns(types, patterns);
+  mlir::LLVMConversionTarget target(*context);
+  target.addLegalOp<mlir::ModuleOp>();
+  if (mlir::failed(mlir::applyFullConversion(module, target, std::move(patterns)))) return mlir::failure();
+  // Pairs of casts between a type and its LLVM form cancel.
+  llvm::SmallVector<mlir::UnrealizedConversionCastOp> casts;
+  module.walk([&](mlir::UnrealizedConversionCastOp cast) { casts.push_back(cast); });
+  for (auto cast : casts) {
+    if (cast.getNumOperands() != 1 || cast.getNumResults() != 1) return mlir::failure();
+    auto before = cast.getOperand(0).getDefiningOp<mlir::UnrealizedConversionCastOp>();
+    if (before && before.getOperand(0).getType() == cast.getResult(0).getType()) cast.getResult(0).replaceAllUsesWith(before.getOperand(0));
+  }
+  for (auto cast : llvm::reverse(casts))
+    if (cast->use_empty()) cast.erase();
+  return mlir::success();
+}
+
+/// What the calls of the code are: functions of their arguments that LLVM must not replace.
+void mark_library_calls(llvm::Module& module) {
+  for (llvm::Function& function : module) {
+    if (!function.isDeclaration() || function.isIntrinsic()) continue;
+    function.setDoesNotThrow();
+    function.setWillReturn();
+    function.setDoesNotAccessMemory();
+  }
+  for (llvm::Function& function : module)
+    for (llvm::BasicBlock& block : function)
+      for (llvm::Instruction& instruction : block)
+        if (auto* call = llvm::dyn_cast<llvm::CallInst>(&instruction))
+          if (!call->getIntrinsicID() && call->getCalledFunction() && call->getCalledFunction()->isDeclaration())
+            call->addFnAttr(llvm::Attribute::NoBuiltin);
+}
+
+void add_entry_point(llvm::Module& module, const EntryPoint& entry) {
+  llvm::LLVMContext& context = module.getContext();
+  llvm::Function* function = module.getFunction(entry.function);
+  TESSERA_INVARIANT(function && function->arg_size() == entry.buffers, "one pointer for each buffer");
+  function->setLinkage(llvm::GlobalValue::InternalLinkage);
+  function->addFnAttr(llvm::Attribute::NoInline);
+  function->setDoesNotThrow();
+  auto* pointer = llvm::PointerType::get(context, 0);
+  for (llvm::Argument& argument : function->args()) {
+    argument.addAttr(llvm::Attribute::NoAlias);
+    argument.addAttr(llvm::Attribute::NoCapture);
+    argument.addAttr(llvm::Attribute::getWithAlignment(context, llvm::Align(64)));
+  }
+  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), {pointer}, false);
+  auto* outer = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, entry.symbol, module);
+  llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "entry", outer));
+  std::vector<llvm::Value*> arguments;
+  for (size_t i = 0; i < entry.buffers; ++i)
+    arguments.push_back(builder.CreateLoad(pointer, builder.CreateConstGEP1_64(pointer, outer->getArg(0), i)));
+  builder.CreateCall(function, arguments);
+  builder.CreateRetVoid();
+}
+
+std::unique_ptr<llvm::TargetMachine> host_machine(program::CpuModule& about) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  about.triple = llvm::sys::getProcessTriple();
+  about.cpu = llvm::sys::getHostCPUName().str();
+  std::map<std::string, bool> features;
+  for (const auto& feature : llvm::sys::getHostCPUFeatures()) features[feature.getKey().str()] = feature.getValue();
+  for (const auto& [name, present] : features) about.features += (about.features.empty() ? "" : ",") + ((present ? "+" : "-") + name);
+  std::string error;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(about.triple, error);
+  if (!target) refuse(error);
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(about.triple, about.cpu, about.features, options, llvm::Reloc::PIC_,
+                                                                           std::nullopt, llvm::CodeGenOptLevel::Default));
+  if (!machine) refuse("no code generator for " + about.triple);
+  return machine;
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+}  // namespace
+
+int64_t host_vector_bytes() {
+  const auto features = llvm::sys::getHostCPUFeatures();
+  if (features.lookup("avx512f") && features.lookup("avx512bw") && features.lookup("avx512vl")) return 64;
+  if (features.lookup("avx2")) return 32;
+  return 16;
+}
+
+program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<EntryPoint>& entry_points) {
+  program::CpuModule out;
+  auto machine = host_machine(out);
+  if (mlir::failed(to_llvm_dialect(module, machine->createDataLayout()))) refuse("an operation has no form in LLVM's dialect");
+  llvm::LLVMContext context;
+  auto code = mlir::translateModuleToLLVMIR(module, context, "tessera");
+  if (!code) refuse("the module does not translate to LLVM");
+  code->setTargetTriple(out.triple);
+  code->setDataLayout(machine->createDataLayout());
+  for (const EntryPoint& entry : entry_points) add_entry_point(*code, entry);
+  mark_library_calls(*code);
+  if (getenv("TESSERA_CPU_DUMP")) code->print(llvm::errs(), nullptr);
+  std::string problem;
+  llvm::raw_string_ostream stream(problem);
+  if (llvm::verifyModule(*code, &stream)) refuse(problem);
+  optimise(*code, *machine);
+
+  llvm::SmallVector<char, 0> bytes;
+  {
+    llvm::raw_svector_ostream to(bytes);
+    llvm::WriteBitcodeToFile(*code, to);
+  }
+  out.bitcode.assign(bytes.begin(), bytes.end());
+  bytes.clear();
+  llvm::raw_svector_ostream to(bytes);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, to, nullptr, llvm::CodeGenFileType::ObjectFile)) refuse("the target writes no objects");
+  passes.run(*code);
+  out.object.assign(bytes.begin(), bytes.end());
+  return out;
+}
+
+}  // namespace tessera::cpu
