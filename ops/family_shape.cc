@@ -350,7 +350,7 @@ SliceOperands slice_operands(const InferContext& c) {
     s.steps = std::vector<int64_t>(s.starts->size(), 1);
   } else {
     for (size_t i = 1; i < 5; ++i) {
-      if (!c.has(i)) continue;
+      if (i > 2 && !c.has(i)) continue;
       require_type(c.node, c.input(i).dtype, kIndex, "starts, ends, axes or steps");
       if (c.input(i).ranked && c.input(i).shape.size() > 1) c.node.fail(ErrorCode::kInvalidModel, "starts, ends, axes and steps must have rank 1");
     }
