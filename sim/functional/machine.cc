@@ -209,11 +209,12 @@ class Runner {
   }
 
   isa::Fault execute(const isa::Store& store, Work& work) {
-    const isa::DramRange range = *isa::dram_range(store);
-    uint8_t* lowest = host_memory(range);
+    const auto range = isa::dram_range(store);
+    TESSERA_INVARIANT(range.has_value(), "a STORE always writes DRAM");
+    uint8_t* lowest = host_memory(*range);
     if (lowest == nullptr) return isa::Fault::kDramRange;
     run_store(store, machine_.scratchpads.bytes(store.space).data(),
-              lowest + (static_cast<int64_t>(store.dram_offset) - range.lowest));
+              lowest + (static_cast<int64_t>(store.dram_offset) - range->lowest));
     work.dram_write_bytes = store_bytes(store);
     return isa::Fault::kNone;
   }
@@ -249,7 +250,7 @@ class Runner {
 
   /// The fault, or no_progress at an older instruction that still waits.
   isa::FaultRecord earliest() const {
-    isa::FaultRecord record = *fault_;
+    isa::FaultRecord record = fault_.value_or(isa::FaultRecord{});
     for (size_t e = 0; e < queues_.size(); ++e) {
       if (queues_[e].empty() || queues_[e].front().pc >= record.pc) continue;
       record = {isa::Fault::kNoProgress, unit_of(static_cast<isa::Engine>(e)), queues_[e].front().pc};
