@@ -233,7 +233,11 @@ bool cancel_transposes(NodeOp op, mlir::PatternRewriter& rewriter) {
   for (int64_t i = 0; i < outer_perm.size(); ++i) {
     if (inner_perm[outer_perm[i]] != i) return false;
   }
-  rewriter.replaceOp(op, inner->getOperand(0));
+  // An operation that moved lost the name of its result; the value it now stands for has one.
+  mlir::Value kept = inner->getOperand(0);
+  NodeOp producer = defining_op(kept);
+  if (producer && producer->getNumResults() == 1 && value_name(kept).empty()) producer->setLoc(location_for(producer, {op->getResult(0)}));
+  rewriter.replaceOp(op, kept);
   return true;
 }
 
