@@ -78,7 +78,7 @@ class Builder:
 
     def output(self, name) -> None:
         if name not in [value.name for value in self.outputs]:
-            self.outputs.append(onnx.ValueInfoProto(name=name))
+            self.outputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
 
     def build(self, name="graph") -> Case:
         graph = helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.initializers)
