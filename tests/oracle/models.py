@@ -76,9 +76,9 @@ class Builder:
         self.feeds[name] = array
         return name
 
-    def output(self, name) -> None:
+    def output(self, name, shape) -> None:
         if name not in [value.name for value in self.outputs]:
-            self.outputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+            self.outputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
 
     def build(self, name="graph") -> Case:
         graph = helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.initializers)
@@ -120,7 +120,7 @@ class Builder:
         return self.quantize(self.input(x), q)
 
     def result(self, q: Quantized) -> None:
-        self.output(self.dequantize(q))
+        self.output(self.dequantize(q), q.shape)
 
     def int_weights(self, shape, dtype, *, per_channel_axis=None, zero=0):
         """An integer constant with parameters, as (name, scale name, zero name, scales)."""
@@ -503,7 +503,7 @@ def random_graph(seed, steps=8, form="qdq", dtype=None, opset=None, disorder=Tru
             parts = b.int_weights((4, c, 1, 1), np.int8)
             y = b.node("Conv", [b.dequantize(x), b.weights_dq(parts, 0)])
             if rng.random() < 0.5:
-                b.output(y)
+                b.output(y, (n, 4, h, w))
             out = b.choose((n, 4, h, w), span=2 * (x.highest - x.lowest) * float(parts[3]) * 74 * np.sqrt(c))
             pool.append(b.quantize(y, out))
     read = {name for node in b.nodes for name in node.input}
