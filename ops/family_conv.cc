@@ -179,6 +179,7 @@ void infer_deform_conv(InferContext& c) {
   require_float_operands(c, 5);
   const Node& node = c.node;
   const TypeInfo type = infer_convolution(c, c.input(0).dtype, 3);
+  c.input(2);      // the offsets are required
   const int64_t offset_groups = node.get_int("offset_group", 1);
   if (offset_groups < 1) node.fail(ErrorCode::kInvalidModel, "offset_group is " + std::to_string(offset_groups));
   const TypeInfo& x = c.input(0);

@@ -4,6 +4,8 @@
 #include "ops/operator.h"
 
 #include <algorithm>
+#include <new>
+#include <stdexcept>
 
 namespace tessera::ops {
 
@@ -35,6 +37,23 @@ bool has_graph(const Node& node) {
   for (const auto& [name, attribute] : node.attributes)
     if (std::holds_alternative<std::shared_ptr<const Subgraph>>(attribute)) return true;
   return false;
+}
+
+/// Runs one function of a family; what it throws names the node. Shared helpers do not know the node they work for.
+template <typename F>
+void guarded(const Node& node, F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).starts_with("node '")) throw;
+    node.fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    node.fail(ErrorCode::kDoesNotFit, "a result does not fit in memory");
+  } catch (const std::length_error&) {
+    node.fail(ErrorCode::kDoesNotFit, "a result does not fit in memory");
+  } catch (const std::out_of_range& error) {
+    node.fail(ErrorCode::kInternal, std::string("an operand was read outside its bounds: ") + error.what());
+  }
 }
 
 /// Type of a run-time value, content included.
@@ -143,13 +162,7 @@ std::vector<TypeInfo> infer(const Node& node, const std::vector<TypeInfo>& input
   std::vector<TypeInfo> outputs(node.output_count);
   if (def.infer) {
     InferContext context{node, inputs, outputs};
-    try {
-      def.infer(context);
-    } catch (const Error& error) {
-      // Shared helpers do not know the node: give their messages its name.
-      if (std::string_view(error.what()).starts_with("node '")) throw;
-      node.fail(error.code(), error.what());
-    }
+    guarded(node, [&] { def.infer(context); });
     check_results(node, def, outputs.size());
   }
   if (fold && foldable(node, def, inputs, outputs)) {
@@ -172,7 +185,7 @@ std::vector<Value> evaluate(const Node& node, const std::vector<Value>& inputs) 
   if (!def.evaluate) node.fail(ErrorCode::kUnsupported, "the operator has no evaluation");
   std::vector<Value> outputs(node.output_count);
   EvalContext context{node, inputs, outputs};
-  try {
+  guarded(node, [&] {
     if (!def.checks_itself && def.infer && !has_graph(node)) {
       std::vector<TypeInfo> types, results(node.output_count);
       for (const Value& input : inputs) types.push_back(type_of(input));
@@ -180,12 +193,7 @@ std::vector<Value> evaluate(const Node& node, const std::vector<Value>& inputs) 
       def.infer(checks);
     }
     def.evaluate(context);
-  } catch (const Error& error) {
-    if (std::string_view(error.what()).starts_with("node '")) throw;
-    node.fail(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    node.fail(ErrorCode::kDoesNotFit, "a result does not fit in memory");
-  }
+  });
   check_results(node, def, outputs.size());
   return outputs;
 }
