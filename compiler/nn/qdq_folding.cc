@@ -753,7 +753,7 @@ class BlockFolder {
     const bool ordered = (op.is("MaxPool") && version >= 12) || (is_onnx(op, {"ReduceMax", "ReduceMin"}) && version >= 12);
     const bool moves = is_onnx(op, {"DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Reshape", "Slice", "SpaceToDepth", "Squeeze",
                                     "Tile", "Transpose", "Unsqueeze"});
-    const bool resize = op.is("Resize") && version >= 10;
+    const bool resize = op.is("Resize") && version >= 10 && to_node(op).get_string("mode", "nearest") != "cubic";
     const bool pad = op.is("Pad") && version >= 13;
     if (!ordered && !moves && !resize && !pad) return false;
     if (!group.closed || group.q.size() != 1 || group.dq.size() != 1 || dq_of(data_of(op)) != group.dq[0]) return false;

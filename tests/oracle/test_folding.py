@@ -67,6 +67,13 @@ def test_random_graph(nn, ops, seed):
     check(nn, case, pipeline="")
 
 
+@pytest.mark.parametrize("seed", range(SEED, SEED + GRAPHS // 2))
+def test_random_dense_graph(nn, ops, seed):
+    case = random_models.random_dense_graph(seed)
+    check(nn, case)
+    check(nn, case, pipeline="")
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_random_operator_graph(nn, ops, seed):
     check(nn, random_models.random_graph(seed, form="qop"))
