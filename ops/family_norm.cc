@@ -199,7 +199,8 @@ void evaluate_group_norm(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 /// Type of the statistics: fp32 unless stash_type asks for another; float64 for a float64 input.
 DType stash_type(const Node& node, DType x) {
-  const auto dtype = static_cast<DType>(node.get_int("stash_type", 1));
+  const int64_t number = node.get_int("stash_type", 1);
+  const auto dtype = number >= 0 && number < 32 ? static_cast<DType>(number) : DType::kUndefined;
   if (!kernel::contains(kernel::kFloats, dtype)) node.fail(ErrorCode::kInvalidModel, "stash_type is no float type");
   return x == DType::kDouble ? x : dtype;
 }
