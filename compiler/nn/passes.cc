@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nn pipeline and the registration of its passes. Before nn-fold-qdq stand only passes that change nothing about what ONNX Runtime
-// would fuse: quantised results are its results to the bit. What rounds differently or needs dequantised weights comes where it can
-// only meet float operators.
+// The nn pipeline and the registration of its passes. Before nn-fold-qdq stand only passes that change nothing about
+// what ONNX Runtime would fuse: quantised results are its results to the bit. What rounds differently or needs
+// dequantised weights comes where it can only meet float operators.
 #include "compiler/nn/passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -19,8 +19,8 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   mlir::OpPassManager& functions = manager.nest<mlir::func::FuncOp>();
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes));
 #ifdef TESSERA_HAVE_QDQ_FOLDING
-  // Before every pass that merges equal constants, as MLIR's greedy driver does: two Q of one value whose parameters are equal constants
-  // are two consumers, and keep ONNX Runtime from fusing the producer.
+  // Before every pass that merges equal constants, as MLIR's greedy driver does: two Q of one value whose parameters
+  // are equal constants are two consumers, and keep ONNX Runtime from fusing the producer.
   if (options.fold_qdq) functions.addPass(create_qdq_folding_pass());
 #endif
   // A branch that was taken may make further shapes known, and so further branches.
@@ -38,6 +38,7 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   functions.addPass(create_simplify_pass());
   functions.addPass(create_fold_padding_pass());
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
+  functions.addPass(create_prove_integer_pass());
   functions.addPass(mlir::createCSEPass());
   functions.addPass(mlir::createCanonicalizerPass());
   functions.addPass(create_infer_types_pass());
@@ -53,6 +54,7 @@ void register_nn_passes() {
     mlir::registerPass([] { return create_fold_batch_norm_pass(); });
     mlir::registerPass([] { return create_fold_padding_pass(); });
     mlir::registerPass([] { return create_sink_transposes_pass(); });
+    mlir::registerPass([] { return create_prove_integer_pass(); });
 #ifdef TESSERA_HAVE_QDQ_FOLDING
     mlir::registerPass([] { return create_qdq_folding_pass(); });
 #endif

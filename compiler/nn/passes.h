@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes over functions of nn operations, and the pipeline that makes of an imported model what partitioning wants. All preserve the
-// meaning of every operator; where floating-point results change in rounding (batch-norm folding) it says so.
+// Passes over functions of nn operations, and the pipeline that makes of an imported model what partitioning wants. All
+// preserve the meaning of every operator; where floating-point results change in rounding (batch-norm folding) it says
+// so.
 #pragma once
 
 #include <memory>
@@ -12,22 +13,31 @@ namespace tessera::nn {
 
 /// nn-infer-types: result types of every operation from the operator library.
 std::unique_ptr<mlir::Pass> create_infer_types_pass();
-/// nn-fold-constants: what is known at compile time becomes nn.constant, results of at most `limit_bytes`. QuantizeLinear and
-/// DequantizeLinear of constants stay until `quantisation` is set (nn-fold-all-constants): nn-fold-qdq needs to see them.
-std::unique_ptr<mlir::Pass> create_fold_constants_pass(int64_t limit_bytes = int64_t{64} << 20, bool quantisation = false);
+/// nn-fold-constants: what is known at compile time becomes nn.constant, results of at most `limit_bytes`.
+/// QuantizeLinear and DequantizeLinear of constants stay until `quantisation` is set (nn-fold-all-constants):
+/// nn-fold-qdq needs to see them.
+std::unique_ptr<mlir::Pass> create_fold_constants_pass(int64_t limit_bytes = int64_t{64} << 20,
+                                                       bool quantisation = false);
 /// nn-remove-identities: operations that return their input as it is.
 std::unique_ptr<mlir::Pass> create_remove_identities_pass();
-/// nn-simplify: algebraic simplification that keeps every bit.
+/// nn-simplify: algebraic simplification that keeps every bit (excepted: the sign of a zero under x + 0, squares
+/// instead of pow).
 std::unique_ptr<mlir::Pass> create_simplify_pass();
-/// nn-fold-batch-norm: BatchNormalization and per-channel scale and shift into a preceding float Conv or Gemm. Rounding changes.
+/// nn-fold-batch-norm: BatchNormalization and per-channel scale and shift into a preceding float Conv or Gemm. Rounding
+/// changes.
 std::unique_ptr<mlir::Pass> create_fold_batch_norm_pass();
 /// nn-fold-padding: constant Pad into Conv, AveragePool and MaxPool where the result keeps every bit.
 std::unique_ptr<mlir::Pass> create_fold_padding_pass();
-/// nn-sink-transposes: transposes move down through element-wise operations until they meet and cancel; those that only move unit
-/// dimensions become reshapes.
+/// nn-sink-transposes: transposes move down through element-wise operations until they meet and cancel; those that only
+/// move unit dimensions become reshapes.
 std::unique_ptr<mlir::Pass> create_sink_transposes_pass();
-/// nn-fold-qdq: QuantizeLinear and DequantizeLinear around float operators become integer operators, as ONNX Runtime fuses them.
+/// nn-fold-qdq: QuantizeLinear and DequantizeLinear around float operators become integer operators, as ONNX Runtime
+/// fuses them.
 std::unique_ptr<mlir::Pass> create_qdq_folding_pass();
+
+/// nn-prove-integer: fp32 Conv, MatMul and Gemm of dequantised tensors with power-of-two scales become integer products
+/// followed by DequantizeLinear, where every sum is proven to be exact in fp32.
+std::unique_ptr<mlir::Pass> create_prove_integer_pass();
 
 struct PipelineOptions {
   bool fold_qdq = true;

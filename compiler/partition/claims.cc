@@ -288,6 +288,115 @@ std::optional<Claim> claim_qgemm(NodeOp op) {
   return matrix_claim(op, a, *b, transposed, qa->z(), qb->zero, requantise(std::move(multiplier), *bias, *qy));
 }
 
+/// Add of an integer product and a constant for each channel: the product's bias.
+std::optional<Claim> claim_integer_bias(NodeOp op) {
+  if (nn::dtype_of(op.getResult(0)) != DType::kInt32) return std::nullopt;
+  for (unsigned i = 0; i < 2; ++i) {
+    NodeOp product = nn::defining_op(op.getInputs()[i]);
+    const auto bias = nn::constant_value(op.getInputs()[1 - i]);
+    if (!product || !bias || bias->dtype() != DType::kInt32 || !product->hasOneUse()) continue;
+    const bool convolution = product.is("ConvInteger");
+    if (!convolution && !product.is("MatMulInteger")) continue;
+    auto c = convolution ? claim_conv_integer(product) : claim_matmul_integer(product);
+    const Shape out = *nn::shape_of(op.getResult(0));
+    if (!c || nn::shape_of(product.getResult(0)) != out) continue;
+    // Only the channel axis of the bias may be longer than 1.
+    const auto rank = static_cast<int64_t>(out.size());
+    const int64_t axis = convolution ? 1 : rank - 1, missing = rank - bias->rank();
+    if (missing < 0) continue;
+    bool fits = bias->size() == 1;
+    if (!fits) {
+      fits = axis >= missing && bias->size() == out[static_cast<size_t>(axis)] && bias->shape()[static_cast<size_t>(axis - missing)] == bias->size();
+    }
+    if (!fits) continue;
+    auto& what = std::get<ConvolutionClaim>(c->what).what;
+    for (int64_t b : bias->to_int64s()) what.stage.bias.push_back(static_cast<int32_t>(b));
+    c->root = op;
+    c->covered.push_back(op.getOperation());
+    return c;
+  }
+  return std::nullopt;
+}
+
+bool is_power_of_two(float value) {
+  int exponent = 0;
+  return std::isfinite(value) && value > 0 && std::frexp(value, &exponent) == 0.5f && exponent > -60 && exponent < 60;
+}
+
+/// QuantizeLinear(activation(DequantizeLinear(int32))) with power-of-two scales. float(sum) * scale / scale' is then one rounding, that of
+/// float(sum), as on the machine. An activation that rises monotonically commutes with rounding and clamping: ReLU and Clip become
+/// bounds, a leaky ReLU the larger of two conversions.
+std::optional<Claim> claim_requantise(NodeOp op) {
+  const auto qy = quantisation(op, 1, 2, DType::kUint8);
+  if (!qy || !qy->scalar() || !is_power_of_two(qy->s())) return std::nullopt;
+  const Range range = range_of(qy->dtype);
+  npu::Stage stage;
+  stage.convert = true;
+  stage.out_zero = qy->z();
+  stage.low = range.low - qy->z();
+  stage.high = range.high - qy->z();
+  const auto bound = [&](double value) {  // Q(value) without zero point
+    return static_cast<int32_t>(std::nearbyint(std::clamp(value / static_cast<double>(qy->s()), -1024.0, 1024.0)));
+  };
+  std::vector<mlir::Operation*> covered{op.getOperation()};
+  std::optional<float> slope;
+  mlir::Value value = op.getInputs()[0];
+  NodeOp inner = nn::defining_op(value);
+  if (!inner || !inner.getDomain().empty()) return std::nullopt;
+  if (!inner.is("DequantizeLinear")) {
+    const ops::Node node = nn::to_node(inner);
+    if (inner.is("Relu")) {
+      stage.low = std::max(stage.low, 0);
+    } else if (inner.is("LeakyRelu")) {
+      slope = node.get_float("alpha", 0.01f);
+      if (!(*slope > 0 && *slope <= 1)) return std::nullopt;
+    } else if (inner.is("Clip")) {
+      std::optional<double> limits[2];
+      for (unsigned i = 0; i < 2; ++i) {
+        if (mlir::Value v = nn::input_or_null(inner, i + 1)) {
+          limits[i] = nn::constant_scalar(v);
+          if (!limits[i] || std::isnan(*limits[i])) return std::nullopt;
+        } else if (const char* name = i ? "max" : "min"; node.has(name)) {
+          limits[i] = node.get_float(name, 0);
+        }
+      }
+      if (limits[0] && limits[1] && *limits[0] > *limits[1]) return std::nullopt;
+      if (limits[0]) stage.low = std::min(std::max(stage.low, bound(*limits[0])), stage.high);
+      if (limits[1]) stage.high = std::max(std::min(stage.high, bound(*limits[1])), stage.low);
+    } else {
+      return std::nullopt;
+    }
+    covered.push_back(inner.getOperation());
+    inner = nn::defining_op(inner.getInputs()[0], "DequantizeLinear");
+    if (!inner) return std::nullopt;
+  }
+  mlir::Value sums = inner.getInputs()[0];
+  if (nn::dtype_of(sums) != DType::kInt32 || nn::constant_value(sums) || nn::input_or_null(inner, 2)) return std::nullopt;
+  const auto scale = nn::constant_value(inner.getInputs()[1]);
+  if (!scale || scale->dtype() != DType::kFloat || scale->rank() > 1) return std::nullopt;
+  covered.push_back(inner.getOperation());
+  RequantiseClaim what;
+  for (float s : scale->to_floats()) {
+    if (!is_power_of_two(s)) return std::nullopt;
+    stage.multiplier.push_back(s / qy->s());
+  }
+  if (stage.multiplier.size() > 1) {
+    const auto rank = static_cast<int64_t>(nn::shape_of(sums)->size());
+    what.channel_axis = nn::to_node(inner).get_int("axis", 1);
+    if (what.channel_axis < 0) what.channel_axis += rank;
+    if (what.channel_axis >= rank || (*nn::shape_of(sums))[static_cast<size_t>(what.channel_axis)] != static_cast<int64_t>(stage.multiplier.size())) return std::nullopt;
+  }
+  what.stage = stage;
+  if (slope) {
+    for (float& m : stage.multiplier) m *= *slope;
+    what.other = stage;
+  }
+  Claim c = base_claim(op, {sums});
+  c.covered = std::move(covered);
+  c.what = std::move(what);
+  return c;
+}
+
 std::optional<Claim> claim_max_pool(NodeOp op) {
   mlir::Value x = nn::input_or_null(op, 0);
   const DType dtype = nn::dtype_of(x);
@@ -542,6 +651,8 @@ constexpr Entry kMatchers[] = {
     {"", "QLinearMatMul", claim_qlinear_matmul},
     {"", "MatMulInteger", claim_matmul_integer},
     {"com.microsoft", "QGemm", claim_qgemm},
+    {"", "Add", claim_integer_bias},
+    {"", "QuantizeLinear", claim_requantise},
     {"", "MaxPool", claim_max_pool},
     {"com.microsoft", "QLinearGlobalAveragePool", claim_global_average_pool},
     {"com.microsoft", "QLinearAdd", claim_binary},

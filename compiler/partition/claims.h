@@ -33,6 +33,12 @@ struct BinaryClaim {
   npu::SecondOperation second;  // `tensor` unset
   int32_t low = 0, high = 0;
 };
+/// int32 sums to bytes by power-of-two scales, exact by proof: output = convert(input), or the larger of two conversions (leaky ReLU).
+struct RequantiseClaim {
+  npu::Stage stage;
+  std::optional<npu::Stage> other;
+  int64_t channel_axis = -1;  // of the value, when the multiplier varies; else -1
+};
 /// Operands side by side along an axis of the value, each through its own table (empty: copied).
 struct ConcatClaim {
   int64_t axis = 0;
@@ -49,7 +55,7 @@ struct Claim {
   int64_t macs = 0;
   std::vector<mlir::Value> operands;         // at run time, on the device
   std::vector<mlir::Operation*> covered;     // operations the claim stands for, root included
-  std::variant<ConvolutionClaim, PoolClaim, TableClaim, BinaryClaim, ConcatClaim, AliasClaim> what;
+  std::variant<ConvolutionClaim, PoolClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, AliasClaim> what;
 
   mlir::Value result() const { return nn::NodeOp(root).getResult(0); }
 };

@@ -40,7 +40,15 @@ npu::Table compose(const npu::Table& first, const npu::Table& then) {
 
 /// `to` followed by `then`; false when the stage has no room.
 bool append(npu::Stage& to, const npu::Stage& then, bool value_unsigned) {
-  if (to.raw) return false;
+  if (to.raw) {
+    // int32 sums that are converted at once.
+    if (!then.convert || !then.bias.empty()) return false;
+    std::vector<int32_t> bias = std::move(to.bias);
+    to = then;
+    to.bias = std::move(bias);
+    return true;
+  }
+  if (then.convert) return false;
   if (!then.table && !then.second && !then.second_table) return true;
   if (to.second || to.second_table) {
     if (then.second || then.second_table) return false;
@@ -70,9 +78,9 @@ void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) {
   };
   for (size_t at = 0; at < graph.operations.size(); ++at) {
     const auto* found = std::get_if<npu::Elementwise>(&graph.operations[at].what);
-    if (!found || found->repeat_h != 1 || found->repeat_w != 1 || !passes_through(found->stage)) continue;
+    if (!found || found->repeat_h != 1 || found->repeat_w != 1 || !(passes_through(found->stage) || found->stage.convert)) continue;
     const npu::Elementwise e = *found;
-    if (!e.stage.table && !e.stage.second && tensor(e.output).view_of == npu::kNoTensor) continue;
+    if (!e.stage.convert && !e.stage.table && !e.stage.second && tensor(e.output).view_of == npu::kNoTensor) continue;
 
     struct Candidate {
       int64_t index;
@@ -81,7 +89,7 @@ void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) {
     };
     std::vector<Candidate> candidates;
     candidates.push_back({producer(e.input), e.stage, e.input});
-    if (e.stage.second && !e.stage.table && e.stage.second->tensor != e.input) {
+    if (e.stage.second && !e.stage.table && !e.stage.convert && e.stage.second->tensor != e.input) {
       npu::Stage swapped = e.stage;  // the second tensor's producer takes the first's place
       swapped.second->tensor = e.input;
       swapped.second->swap = !swapped.second->swap;

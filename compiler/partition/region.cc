@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/error.h"
+
 namespace tessera::partition {
 namespace {
 
@@ -125,6 +127,7 @@ bool Region::try_add(const Claim& claim) {
   if (const auto* what = std::get_if<PoolClaim>(&claim.what)) return add_pool(claim, *what);
   if (const auto* what = std::get_if<TableClaim>(&claim.what)) return add_table(claim, *what);
   if (const auto* what = std::get_if<BinaryClaim>(&claim.what)) return add_binary(claim, *what);
+  if (const auto* what = std::get_if<RequantiseClaim>(&claim.what)) return add_requantise(claim, *what);
   if (const auto* what = std::get_if<ConcatClaim>(&claim.what)) return add_concat(claim, *what);
   return add_alias(claim, std::get<AliasClaim>(claim.what));
 }
@@ -251,6 +254,45 @@ bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
   return true;
 }
 
+bool Region::add_requantise(const Claim& claim, const RequantiseClaim& what) {
+  mlir::Value x = claim.operands[0], y = claim.result();
+  const ops::Shape shape = *nn::shape_of(y);
+  const bool last = what.channel_axis + 1 == static_cast<int64_t>(shape.size());
+  const Order order = order_of(x).value_or(last ? identity(shape.size()) : channels_last(shape.size()));
+  if (what.channel_axis >= 0 && order.back() != what.channel_axis) return false;
+  const Dims dims = collapse(shape, order);
+  const auto source = operand(x, order, dims);
+  if (!source) return false;
+  npu::TensorId smaller = npu::kNoTensor;
+  if (what.other) {
+    npu::Tensor tensor;
+    tensor.name = nn::value_name(y) + ".leaky";
+    tensor.n = dims.n, tensor.h = dims.h, tensor.w = dims.w, tensor.c = dims.c;
+    tensor.is_unsigned = is_unsigned(y);
+    smaller = graph_.add(std::move(tensor));
+    npu::Elementwise e;
+    e.input = *source;
+    e.output = smaller;
+    e.stage = *what.other;
+    push(claim, std::move(e), 0);
+    nodes_.back().clear();  // the node counts once
+  }
+  npu::Elementwise e;
+  e.input = *source;
+  e.stage = what.stage;
+  if (what.other) {
+    npu::SecondOperation larger;
+    larger.kind = npu::SecondOperation::Kind::kMax;
+    larger.tensor = smaller;
+    larger.low = is_unsigned(y) ? 0 : -128;
+    larger.high = is_unsigned(y) ? 255 : 127;
+    e.stage.second = larger;
+  }
+  e.output = result(y, order, dims);
+  push(claim, std::move(e), 0);
+  return true;
+}
+
 bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
   mlir::Value y = claim.result();
   const ops::Shape out = *nn::shape_of(y);
@@ -319,11 +361,10 @@ bool Region::add_alias(const Claim& claim, const AliasClaim& what) {
 
 Region::Result Region::finish(const std::vector<mlir::Value>& outputs) && {
   Result r;
-  // Device axes of a value: walks its axes from the fastest and fills c, w, h, n.
-  const auto bind = [&](mlir::Value value, const Device& device) {
-    const npu::Tensor& t = graph_.tensors[static_cast<size_t>(device.tensor)];
-    const int64_t extents[4] = {t.n, t.h, t.w, t.c};
-    Binding b{value, device.tensor, std::vector<int64_t>(device.shape.size(), 0)};
+  // Device axes of a value: walks its axes from the fastest and fills c, w, h, n. Nothing when an axis would span two of them.
+  const auto axes_of = [&](const Device& device, const Dims& dims) -> std::optional<std::vector<int64_t>> {
+    const int64_t extents[4] = {dims.n, dims.h, dims.w, dims.c};
+    std::vector<int64_t> axes(device.shape.size(), 0);
     int64_t filled = 1;
     size_t d = 3;
     for (size_t i = device.order.size(); i-- > 0;) {
@@ -332,10 +373,23 @@ Region::Result Region::finish(const std::vector<mlir::Value>& outputs) && {
         --d;
         filled = 1;
       }
-      b.axes[axis] = static_cast<int64_t>(d);
+      axes[axis] = static_cast<int64_t>(d);
       filled *= device.shape[axis];
+      if (filled > extents[d]) return std::nullopt;
     }
-    return b;
+    if (filled != extents[d]) return std::nullopt;
+    for (size_t rest = 0; rest < d; ++rest)
+      if (extents[rest] != 1) return std::nullopt;
+    return axes;
+  };
+  const auto bind = [&](mlir::Value value, const Device& device) {
+    const npu::Tensor& t = graph_.tensors[static_cast<size_t>(device.tensor)];
+    if (auto axes = axes_of(device, {t.n, t.h, t.w, t.c})) return Binding{value, device.tensor, std::move(*axes)};
+    // A reshape that cuts the axes elsewhere: the same bytes in the value's own extents.
+    const Dims own = collapse(device.shape, device.order);
+    auto axes = axes_of(device, own);
+    TESSERA_INVARIANT(axes.has_value(), "a value's own extents hold it");
+    return Binding{value, reshaped(device.tensor, own), std::move(*axes)};
   };
   for (const auto& [value, device] : packed_) r.inputs.push_back(bind(value, device));
   for (mlir::Value value : outputs) {

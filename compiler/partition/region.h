@@ -70,6 +70,7 @@ class Region {
   bool add_pool(const Claim& claim, const PoolClaim& what);
   bool add_table(const Claim& claim, const TableClaim& what);
   bool add_binary(const Claim& claim, const BinaryClaim& what);
+  bool add_requantise(const Claim& claim, const RequantiseClaim& what);
   bool add_concat(const Claim& claim, const ConcatClaim& what);
   bool add_alias(const Claim& claim, const AliasClaim& what);
 
