@@ -189,7 +189,7 @@ void add_activations(Lowerings& t) {
       Scalar y = body.load(x, i);
       const auto limit = [&](size_t input, const char* name, double fallback) -> std::optional<Scalar> {
         if (attributes) return y.same(o.node.has(name) ? o.node.get_float(name, 0) : fallback);
-        if (o.has(input)) return body.load(o.in(input), Indices(o.in(input).rank(), mlir::getAffineConstantExpr(0, body.builder().getContext())));
+        if (o.has(input)) return body.load(o.in(input), only_element(body, o.in(input)));
         if (!is_real(x.dtype)) return std::nullopt;
         return y.same(fallback);
       };

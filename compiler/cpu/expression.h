@@ -105,6 +105,7 @@ class Body {
   Scalar integer(DType dtype, int64_t value);
 
   mlir::OpBuilder& builder() { return builder_; }
+  mlir::MLIRContext* context() const { return builder_.getContext(); }
   mlir::Location location() const { return location_; }
 
  private:

@@ -8,6 +8,7 @@
 
 #include "compiler/cpu/expression.h"
 #include "compiler/nn/bridge.h"
+#include "ops/window.h"
 
 namespace tessera::cpu {
 
@@ -58,6 +59,13 @@ class Lowerings {
  private:
   std::map<std::pair<std::string, std::string>, Lowering> table_;
 };
+
+/// `x` [N, C, ...] padded with `value` so far that a window at every output position reads inside: element at * stride + tap * dilation.
+Tensor padded_for(Graph& graph, const Tensor& x, const ops::Window& window, const Start& value);
+/// Indices of padded_for() at output position `at` and tap `tap`, one for each spatial axis.
+Indices window_indices(const ops::Window& window, llvm::ArrayRef<Index> at, llvm::ArrayRef<Index> tap);
+/// Indices of a tensor of one element.
+Indices only_element(const Body& body, const Tensor& tensor);
 
 /// Minimum and maximum; a NaN wins.
 Scalar nan_min(Scalar a, Scalar b);

@@ -1,5 +1,441 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reductions, softmax, normalisations and pooling, with the formulas and the order of summation of ops/family_reduce.cc, normalization.h,
+// family_norm.cc, family_activation.cc and family_pool.cc: reductions over axes of floats accumulate in float64, all else in the
+// element type, always in row-major order from a zero.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "compiler/cpu/lowering.h"
+
 namespace tessera::cpu {
-void add_reduce(Lowerings&) {}
+
+Tensor padded_for(Graph& graph, const Tensor& x, const ops::Window& window, const Start& value) {
+  Shape shape = x.shape, inside = x.shape;
+  std::vector<int64_t> low(x.rank(), 0);
+  bool covered = true;
+  for (size_t d = 0; d < window.rank(); ++d) {
+    require(window.pads_begin[d] >= 0 && window.pads_end[d] >= 0);
+    const int64_t extent = (window.output[d] - 1) * window.strides[d] + window.span(d);
+    low[d + 2] = window.pads_begin[d];
+    covered = covered && low[d + 2] == 0 && extent <= x.shape[d + 2];
+    shape[d + 2] = extent;
+    inside[d + 2] = std::min(x.shape[d + 2], extent - low[d + 2]);   // what no window reaches is left out
+    require(inside[d + 2] > 0);
+  }
+  if (covered) return x;
+  Tensor part = x;
+  if (inside != x.shape) part = graph.slice(x, std::vector<int64_t>(x.rank(), 0), std::vector<int64_t>(x.rank(), 1), inside);
+  return graph.pad(part, low, shape, value);
+}
+
+Indices window_indices(const ops::Window& window, llvm::ArrayRef<Index> at, llvm::ArrayRef<Index> tap) {
+  Indices result;
+  for (size_t d = 0; d < window.rank(); ++d) result.push_back(at[d] * window.strides[d] + tap[d] * window.dilations[d]);
+  return result;
+}
+
+Indices only_element(const Body& body, const Tensor& tensor) {
+  require(tensor.size() == 1);
+  return Indices(tensor.rank(), mlir::getAffineConstantExpr(0, body.context()));
+}
+
+namespace {
+
+bool is_real(DType dtype) { return dtype == DType::kFloat || dtype == DType::kDouble; }
+
+Start zero(DType dtype) {
+  return [dtype](Body& body) { return body.number(dtype, 0); };
+}
+
+// --- reductions over axes ------------------------------------------------------------------------------------------------------
+
+/// Which axes are kept and which reduced.
+struct Axes {
+  std::vector<size_t> kept, reduced;
+  Shape kept_shape, extents;
+  int64_t count = 1;
+
+  Axes(const Shape& shape, const std::vector<bool>& is_reduced) {
+    for (size_t d = 0; d < shape.size(); ++d) {
+      (is_reduced[d] ? reduced : kept).push_back(d);
+      (is_reduced[d] ? extents : kept_shape).push_back(shape[d]);
+      if (is_reduced[d]) count *= shape[d];
+    }
+  }
+  Indices merge(const Indices& i, const Indices& k) const {
+    Indices at(kept.size() + reduced.size());
+    for (size_t d = 0; d < kept.size(); ++d) at[kept[d]] = i[d];
+    for (size_t d = 0; d < k.size(); ++d) at[reduced[d]] = k[d];
+    return at;
+  }
+};
+
+Tensor fold(Operator& o, const Tensor& x, const Axes& axes, DType dtype, const Start& start, const std::function<Scalar(Scalar sum, Scalar x)>& f) {
+  return o.graph.reduce(dtype, axes.kept_shape, axes.extents, start,
+                        [&](Body& body, const Indices& i, const Indices& k, Scalar sum) { return f(sum, body.load(x, axes.merge(i, k))); });
+}
+
+/// Yields f of every element of `sums` in the result's type and shape.
+void finish(Operator& o, const Tensor& sums, const std::function<Scalar(Scalar)>& f) {
+  const Tensor y = o.graph.compute(o.dtype(), sums.shape, [&](Body& body, const Indices& i) { return f(body.load(sums, i)); });
+  o.yield(o.graph.reshape(y, o.shape()));
+}
+
+enum class Kind { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
+
+Lowering reduction(Kind kind, int axes_input_since) {
+  return [kind, axes_input_since](Operator& o) {
+    const Tensor x = o.in(0);
+    const bool by_input = o.node.version >= axes_input_since;
+    std::vector<int64_t> given = by_input ? (o.has(1) ? o.constant(1).to_int64s() : std::vector<int64_t>{}) : o.node.get_ints("axes");
+    if (given.empty() && by_input && o.node.get_int("noop_with_empty_axes", 0) != 0) {
+      o.yield(x);
+      return;
+    }
+    std::vector<bool> reduced(x.rank(), given.empty());
+    for (int64_t axis : given) reduced[static_cast<size_t>(ops::normalise_axis(o.node, axis, static_cast<int64_t>(x.rank())))] = true;
+    const Axes axes(x.shape, reduced);
+    const bool real = is_real(x.dtype);
+    const DType sum_type = real ? DType::kDouble : x.dtype;
+    const auto plain = [&](Scalar s) { return cast(s, x.dtype); };
+    const auto magnitude = [&](Scalar v) { return !real && !ops::is_signed_integer(x.dtype) ? v : select(v < v.same(0), -v, v); };
+    switch (kind) {
+      case Kind::kMax:
+      case Kind::kMin: {
+        const bool top = kind == Kind::kMax;
+        if (x.dtype == DType::kBool) {
+          finish(o, fold(o, x, axes, DType::kBool, [&](Body& body) { return body.integer(DType::kBool, top ? 0 : 1); },
+                         [&](Scalar s, Scalar v) { return top ? s | v : s & v; }), [](Scalar s) { return s; });
+          return;
+        }
+        const Start limit = [&](Body& body) {
+          if (real) return body.number(x.dtype, top ? -INFINITY : INFINITY);
+          const int bits = static_cast<int>(8 * ops::element_bytes(x.dtype));
+          if (ops::is_signed_integer(x.dtype)) {
+            const int64_t lowest = bits == 64 ? std::numeric_limits<int64_t>::min() : -(int64_t{1} << (bits - 1));
+            return body.integer(x.dtype, top ? lowest : ~lowest);
+          }
+          return body.integer(x.dtype, top ? 0 : -1);
+        };
+        finish(o, fold(o, x, axes, x.dtype, limit, [&](Scalar s, Scalar v) { return top ? nan_max(s, v) : nan_min(s, v); }), [](Scalar s) { return s; });
+        return;
+      }
+      case Kind::kSum:
+        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type); }), plain);
+        return;
+      case Kind::kLogSum:
+        require(real);
+        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type); }),
+               [&](Scalar s) { return plain(math("log", {s})); });
+        return;
+      case Kind::kMean:
+        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type); }), [&](Scalar s) {
+          if (real) return plain(s / s.same(static_cast<double>(axes.count)));
+          const DType wide = ops::is_signed_integer(x.dtype) ? DType::kInt64 : DType::kUint64;
+          return cast(cast(s, wide) / s.body().integer(wide, axes.count), x.dtype);
+        });
+        return;
+      case Kind::kProd:
+        finish(o, fold(o, x, axes, sum_type, [&](Body& body) { return body.number(sum_type, 1); },
+                       [&](Scalar s, Scalar v) { return s * cast(v, sum_type); }), plain);
+        return;
+      case Kind::kL1:
+        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(magnitude(v), sum_type); }), plain);
+        return;
+      case Kind::kL2:
+      case Kind::kSumSquare:
+        require(real || kind == Kind::kSumSquare);
+        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type) * cast(v, sum_type); }),
+               [&](Scalar s) { return plain(kind == Kind::kL2 ? math("sqrt", {s}) : s); });
+        return;
+      case Kind::kLogSumExp: {
+        // An infinite maximum is not subtracted.
+        require(real);
+        const Tensor top = fold(o, x, axes, sum_type, [&](Body& body) { return body.number(sum_type, -INFINITY); },
+                                [&](Scalar s, Scalar v) { return nan_max(s, cast(v, sum_type)); });
+        const auto finite = [](Scalar m) { return select(math("absf", {m}) < m.same(INFINITY), m, m.same(0)); };
+        const Tensor sum = o.graph.reduce(sum_type, axes.kept_shape, axes.extents, zero(sum_type),
+                                          [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+          return s + math("exp", {cast(body.load(x, axes.merge(i, k)), sum_type) - finite(body.load(top, i))});
+        });
+        const Tensor y = o.graph.compute(o.dtype(), axes.kept_shape, [&](Body& body, const Indices& i) {
+          return plain(finite(body.load(top, i)) + math("log", {body.load(sum, i)}));
+        });
+        o.yield(o.graph.reshape(y, o.shape()));
+        return;
+      }
+    }
+  };
+}
+
+Lowering arg(bool maximum) {
+  return [maximum](Operator& o) {
+    const Tensor x = o.in(0);
+    const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+    const bool last = o.node.get_int("select_last_index", 0) != 0;
+    std::vector<bool> reduced(x.rank(), false);
+    reduced[axis] = true;
+    const Axes axes(x.shape, reduced);
+    const Tensor best = o.graph.reduce(DType::kInt64, axes.kept_shape, axes.extents, zero(DType::kInt64),
+                                       [&](Body& body, const Indices& i, const Indices& k, Scalar at) {
+      std::vector<Scalar> place;
+      const Indices here = axes.merge(i, k);
+      for (size_t d = 0; d < x.rank(); ++d) place.push_back(d == axis ? at : body.index(here[d]));
+      const Scalar a = body.load(x, here), b = body.extract(x, place);
+      Scalar better = maximum ? a > b : a < b;
+      if (last) better = better | (a == b);
+      return select(better, body.index(k[0]), at);
+    });
+    o.yield(o.graph.reshape(best, o.shape()));
+  };
+}
+
+// --- softmax -------------------------------------------------------------------------------------------------------------------
+
+void softmax(Operator& o, bool logarithm) {
+  require(is_real(o.in(0).dtype));
+  const Shape shape = o.in(0).shape;
+  const bool flatten = o.node.version < 13;
+  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", flatten ? 1 : -1), static_cast<int64_t>(shape.size())));
+  Shape lines = {1, 1, 1};   // outer, length, inner
+  for (size_t d = 0; d < shape.size(); ++d) lines[d < axis ? 0 : d == axis || flatten ? 1 : 2] *= shape[d];
+  const Tensor x = o.graph.reshape(o.in(0), lines);
+  const DType dtype = x.dtype;
+  const auto along = [&](const Start& start, const std::function<Scalar(Body&, const Indices& at, const Indices& line, Scalar sum)>& f) {
+    return o.graph.reduce(dtype, {lines[0], lines[2]}, {lines[1]}, start,
+                          [&](Body& body, const Indices& i, const Indices& k, Scalar sum) { return f(body, {i[0], k[0], i[1]}, i, sum); });
+  };
+  const Tensor top = along([&](Body& body) { return body.number(dtype, -INFINITY); },
+                           [&](Body& body, const Indices& at, const Indices&, Scalar best) {
+    const Scalar v = body.load(x, at);
+    return select(v > best, v, best);
+  });
+  const Tensor exponentials = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
+    return math("exp", {body.load(x, i) - body.load(top, {i[0], i[2]})});
+  });
+  const Tensor sum = along(zero(dtype), [&](Body& body, const Indices& at, const Indices&, Scalar s) { return s + body.load(exponentials, at); });
+  const Tensor y = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
+    const Indices line = {i[0], i[2]};
+    if (!logarithm) return body.load(exponentials, i) / body.load(sum, line);
+    return (body.load(x, i) - body.load(top, line)) - math("log", {body.load(sum, line)});
+  });
+  o.yield(o.graph.reshape(y, shape));
+}
+
+// --- normalisations ------------------------------------------------------------------------------------------------------------
+
+/// Mean and 1 / sqrt(variance + epsilon) of each row of x [rows, width]; the mean is absent where nothing is subtracted.
+struct Moments {
+  std::optional<Tensor> mean;
+  Tensor inverse;
+};
+
+Moments moments(Graph& graph, const Tensor& x, float epsilon, bool centred) {
+  Moments result;
+  const Shape rows = {x.shape[0]}, width = {x.shape[1]};
+  const auto divided = [&](const Tensor& sum) {
+    return graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
+      const Scalar s = body.load(sum, i);
+      return s / s.same(static_cast<double>(x.shape[1]));
+    });
+  };
+  if (centred)
+    result.mean = divided(graph.reduce(x.dtype, rows, width, zero(x.dtype),
+                                       [&](Body& body, const Indices& i, const Indices& k, Scalar s) { return s + body.load(x, {i[0], k[0]}); }));
+  const Tensor squares = graph.reduce(x.dtype, rows, width, zero(x.dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+    Scalar v = body.load(x, {i[0], k[0]});
+    if (centred) v = v - body.load(*result.mean, i);
+    return s + v * v;
+  });
+  result.inverse = graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
+    const Scalar s = body.load(squares, i);
+    return s.same(1) / math("sqrt", {s / s.same(static_cast<double>(x.shape[1])) + s.same(epsilon)});
+  });
+  return result;
+}
+
+void layer_norm(Operator& o, bool centred) {
+  const Tensor given = o.in(0);
+  require(is_real(given.dtype));
+  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", -1), static_cast<int64_t>(given.rank())));
+  Shape flat = {1, 1};
+  for (size_t d = 0; d < given.rank(); ++d) flat[d < axis ? 0 : 1] *= given.shape[d];
+  const Tensor x = o.graph.reshape(given, flat);
+  const Moments m = moments(o.graph, x, o.node.get_float("epsilon", 1e-5f), centred);
+  const Tensor normal = o.graph.reshape(o.graph.compute(x.dtype, flat, [&](Body& body, const Indices& i) {
+    Scalar v = body.load(x, i);
+    if (centred) v = v - body.load(*m.mean, {i[0]});
+    return v * body.load(m.inverse, {i[0]});
+  }), given.shape);
+  o.yield(o.graph.compute(x.dtype, given.shape, [&](Body& body, const Indices& i) {
+    Scalar y = body.load(normal, i) * body.broadcast(o.in(1), i);
+    if (o.has(2)) y = y + body.broadcast(o.in(2), i);
+    return y;
+  }));
+  if (o.op->getNumResults() > 1 && centred) o.yield(o.graph.reshape(*m.mean, o.shape(1)));
+  if (o.op->getNumResults() > o.results.size()) o.yield(o.graph.reshape(m.inverse, o.shape(o.results.size())));
+}
+
+/// Instance and group normalisation: rows are runs of channels.
+void group_norm(Operator& o, int64_t groups) {
+  const Tensor given = o.in(0);
+  require(is_real(given.dtype) && groups > 0);
+  const int64_t batch = given.shape[0], channels = given.shape[1], members = channels / groups, plane = given.size() / (batch * channels);
+  const Shape shape = {batch, groups, members, plane};
+  const Tensor rows = o.graph.reshape(given, {batch * groups, members * plane}), x = o.graph.reshape(given, shape);
+  const Moments m = moments(o.graph, rows, o.node.get_float("epsilon", 1e-5f), true);
+  const auto parameter = [&](const Tensor& p) { return o.graph.reshape(p, p.size() == channels ? Shape{groups, members} : Shape{groups, 1}); };
+  const Tensor mean = o.graph.reshape(*m.mean, {batch, groups}), inverse = o.graph.reshape(m.inverse, {batch, groups});
+  const Tensor scale = parameter(o.in(1)), bias = parameter(o.in(2));
+  const Tensor y = o.graph.compute(x.dtype, shape, [&](Body& body, const Indices& i) {
+    const Indices row = {i[0], i[1]}, channel = {i[1], i[2]};
+    return (body.load(x, i) - body.load(mean, row)) * body.load(inverse, row) * body.broadcast(scale, channel) + body.broadcast(bias, channel);
+  });
+  o.yield(o.graph.reshape(y, given.shape));
+}
+
+void batch_norm(Operator& o) {
+  const Tensor x = o.in(0);
+  require(is_real(x.dtype) && x.rank() >= 2 && o.op->getNumResults() == 1);
+  require(o.node.version >= 9 || o.node.get_int("spatial", 1) != 0);
+  require(o.node.version < 14 || o.node.get_int("training_mode", 0) == 0);
+  for (size_t i = 1; i < 5; ++i) require(o.in(i).dtype == x.dtype);
+  const Shape channels = {x.shape[1]};
+  // One factor and one addend for a channel.
+  const Tensor factor = o.graph.compute(x.dtype, channels, [&](Body& body, const Indices& c) {
+    const Scalar variance = body.load(o.in(4), c);
+    return body.load(o.in(1), c) * (variance.same(1) / math("sqrt", {variance + variance.same(o.node.get_float("epsilon", 1e-5f))}));
+  });
+  const Tensor addend = o.graph.compute(x.dtype, channels, [&](Body& body, const Indices& c) {
+    return body.load(o.in(2), c) - body.load(o.in(3), c) * body.load(factor, c);
+  });
+  o.yield(o.graph.compute(x.dtype, x.shape, [&](Body& body, const Indices& i) {
+    return body.load(x, i) * body.load(factor, {i[1]}) + body.load(addend, {i[1]});
+  }));
+}
+
+void local_response_norm(Operator& o) {
+  const Tensor x = o.in(0);
+  require(is_real(x.dtype));
+  const int64_t size = o.node.get_int("size", 1);
+  // Channels beyond the ends are zero and add nothing to a sum of squares.
+  std::vector<int64_t> low(x.rank(), 0);
+  low[1] = (size - 1) / 2;
+  Shape shape = x.shape;
+  shape[1] += size - 1;
+  const Tensor padded = o.graph.pad(x, low, shape, zero(x.dtype));
+  const Tensor sums = o.graph.reduce(x.dtype, x.shape, {size}, zero(x.dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+    Indices at = i;
+    at[1] = i[1] + k[0];
+    const Scalar v = body.load(padded, at);
+    return s + v * v;
+  });
+  o.yield(o.graph.compute(x.dtype, x.shape, [&](Body& body, const Indices& i) {
+    const Scalar s = body.load(sums, i);
+    const Scalar factor = s.same(o.node.get_float("alpha", 1e-4f)) / s.same(static_cast<double>(size));
+    return body.load(x, i) / math("powf", {s.same(o.node.get_float("bias", 1.0f)) + factor * s, s.same(o.node.get_float("beta", 0.75f))});
+  }));
+}
+
+// --- pooling -------------------------------------------------------------------------------------------------------------------
+
+ops::Window pooling_window(const Operator& o) {
+  const Shape spatial = ops::spatial_extents(o.node, o.in(0).shape);
+  return ops::sliding_window(o.node, spatial, ops::kernel_attribute(o.node, static_cast<int64_t>(spatial.size())), o.node.get_int("ceil_mode", 0) != 0);
+}
+
+Tensor pooled(Operator& o, const ops::Window& window, const Start& start, const Start& padding, const std::function<Scalar(Scalar, Scalar)>& f) {
+  const Tensor x = padded_for(o.graph, o.in(0), window, padding);
+  return o.graph.reduce(x.dtype, o.shape(), window.kernel, start, [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+    Indices at = {i[0], i[1]};
+    const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(2), k);
+    at.insert(at.end(), inside.begin(), inside.end());
+    return f(s, body.load(x, at));
+  });
+}
+
+void max_pool(Operator& o) {
+  require(o.op->getNumResults() == 1);
+  const DType dtype = o.in(0).dtype;
+  require(is_real(dtype) || dtype == DType::kInt8 || dtype == DType::kUint8);
+  const Start lowest = [dtype](Body& body) { return body.number(dtype, is_real(dtype) ? -INFINITY : dtype == DType::kInt8 ? -128 : 0); };
+  // The first of equal elements wins; a NaN wins over numbers.
+  o.yield(pooled(o, pooling_window(o), lowest, lowest, [&](Scalar best, Scalar v) {
+    return select(is_real(dtype) ? (best >= v) | (best != best) : best >= v, best, v);
+  }));
+}
+
+void average_pool(Operator& o) {
+  const DType dtype = o.in(0).dtype;
+  require(is_real(dtype));
+  const ops::Window window = pooling_window(o);
+  const Tensor sums = pooled(o, window, zero(dtype), zero(dtype), [](Scalar s, Scalar v) { return s + v; });
+  const bool padding = o.node.get_int("count_include_pad", 0) != 0;
+  if (padding && o.node.version < 19) {   // positions that ceil_mode adds count too
+    o.yield(o.graph.compute(dtype, sums.shape, [&](Body& body, const Indices& i) {
+      const Scalar s = body.load(sums, i);
+      return s / s.same(static_cast<double>(window.kernel_size()));
+    }));
+    return;
+  }
+  // Taps inside along each axis.
+  std::vector<Tensor> counts;
+  for (size_t d = 0; d < window.rank(); ++d)
+    counts.push_back(o.graph.reduce(DType::kInt64, {window.output[d]}, {window.kernel[d]}, zero(DType::kInt64),
+                                    [&](Body& body, const Indices& i, const Indices& k, Scalar n) {
+      const Scalar at = body.index(i[0] * window.strides[d] + k[0] * window.dilations[d] - window.pads_begin[d]);
+      const Scalar before_end = at < body.integer(DType::kInt64, window.input[d] + (padding ? window.pads_end[d] : 0));
+      return n + cast(padding ? before_end : before_end & (at >= at.same(0)), DType::kInt64);
+    }));
+  o.yield(o.graph.compute(dtype, sums.shape, [&](Body& body, const Indices& i) {
+    Scalar count = body.integer(DType::kInt64, 1);
+    for (size_t d = 0; d < window.rank(); ++d) count = count * body.load(counts[d], {i[d + 2]});
+    const Scalar s = body.load(sums, i);
+    return select(count == count.same(0), s.same(0), s / cast(count, dtype));
+  }));
+}
+
+void global_pool(Operator& o, bool average) {
+  const Tensor given = o.in(0);
+  require(is_real(given.dtype));
+  const Tensor x = o.graph.reshape(given, {given.shape[0], given.shape[1], given.size() / (given.shape[0] * given.shape[1])});
+  const Start start = [&](Body& body) { return body.number(x.dtype, average ? 0 : -INFINITY); };
+  const Tensor sums = o.graph.reduce(x.dtype, {x.shape[0], x.shape[1]}, {x.shape[2]}, start, [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+    const Scalar v = body.load(x, {i[0], i[1], k[0]});
+    return average ? s + v : nan_max(s, v);
+  });
+  finish(o, sums, [&](Scalar s) { return average ? s / s.same(static_cast<double>(x.shape[2])) : s; });
+}
+
+}  // namespace
+
+void add_reduce(Lowerings& t) {
+  t.add("ReduceSum", reduction(Kind::kSum, 13));
+  t.add("ReduceMean", reduction(Kind::kMean, 18));
+  t.add("ReduceMax", reduction(Kind::kMax, 18));
+  t.add("ReduceMin", reduction(Kind::kMin, 18));
+  t.add("ReduceProd", reduction(Kind::kProd, 18));
+  t.add("ReduceL1", reduction(Kind::kL1, 18));
+  t.add("ReduceL2", reduction(Kind::kL2, 18));
+  t.add("ReduceLogSum", reduction(Kind::kLogSum, 18));
+  t.add("ReduceLogSumExp", reduction(Kind::kLogSumExp, 18));
+  t.add("ReduceSumSquare", reduction(Kind::kSumSquare, 18));
+  t.add("ArgMax", arg(true));
+  t.add("ArgMin", arg(false));
+  t.add("Softmax", [](Operator& o) { softmax(o, false); });
+  t.add("LogSoftmax", [](Operator& o) { softmax(o, true); });
+  t.add("LayerNormalization", [](Operator& o) { layer_norm(o, true); });
+  t.add("SimplifiedLayerNormalization", [](Operator& o) { layer_norm(o, false); });
+  t.add("RMSNormalization", [](Operator& o) { layer_norm(o, false); });
+  t.add("InstanceNormalization", [](Operator& o) { group_norm(o, o.in(0).shape[1]); });
+  t.add("GroupNormalization", [](Operator& o) { group_norm(o, o.node.get_int("num_groups", 1)); });
+  t.add("BatchNormalization", batch_norm);
+  t.add("LRN", local_response_norm);
+  t.add("MaxPool", max_pool);
+  t.add("AveragePool", average_pool);
+  t.add("GlobalAveragePool", [](Operator& o) { global_pool(o, true); });
+  t.add("GlobalMaxPool", [](Operator& o) { global_pool(o, false); });
+}
+
 }  // namespace tessera::cpu

@@ -1,5 +1,246 @@
 // SPDX-License-Identifier: Apache-2.0
+// Operators that move elements. What only renames the shape is a view; slices, concatenations and pads are copies between views; the
+// rest reads at affine indices, or at computed ones (Gather). Positions must be known at compile time, except gathered indices.
+#include <algorithm>
+#include <numeric>
+
 #include "compiler/cpu/lowering.h"
+
 namespace tessera::cpu {
-void add_shape(Lowerings&) {}
+
+namespace {
+
+/// Reshape and its kin: a view.
+void rename(Operator& o) { o.yield(o.graph.reshape(o.in(0), o.shape())); }
+
+void transpose(Operator& o) {
+  const Tensor x = o.in(0);
+  std::vector<int64_t> permutation = o.node.get_ints("perm");
+  if (!o.node.has("perm"))
+    for (size_t d = x.rank(); d-- > 0;) permutation.push_back(static_cast<int64_t>(d));
+  for (int64_t& axis : permutation) axis = ops::normalise_axis(o.node, axis, static_cast<int64_t>(x.rank()));
+  o.yield(o.graph.transpose(x, permutation));
+}
+
+void concat(Operator& o) {
+  const Shape shape = o.shape();
+  std::vector<Tensor> parts;
+  for (size_t i = 0; i < o.inputs.size(); ++i) parts.push_back(o.in(i));
+  o.yield(o.graph.concat(parts, static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(shape.size()))), shape));
+}
+
+void split(Operator& o) {
+  const Tensor x = o.in(0);
+  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+  std::vector<int64_t> start(x.rank(), 0);
+  const std::vector<int64_t> step(x.rank(), 1);
+  for (unsigned i = 0; i < o.op->getNumResults(); ++i) {
+    const Shape shape = o.shape(i);
+    o.yield(o.graph.slice(x, start, step, shape));
+    start[axis] += shape[axis];
+  }
+}
+
+void slice(Operator& o) {
+  const Tensor x = o.in(0);
+  const Shape shape = o.shape();
+  const bool attributes = o.node.version < 10;
+  const auto list = [&](size_t input, const char* attribute) -> std::vector<int64_t> {
+    if (attributes) return o.node.get_ints(attribute);
+    return o.has(input) ? o.constant(input).to_int64s() : std::vector<int64_t>{};
+  };
+  const std::vector<int64_t> starts = list(1, "starts"), given = attributes ? std::vector<int64_t>{} : list(4, "");
+  std::vector<int64_t> axes = list(3, "axes");
+  if (attributes ? !o.node.has("axes") : !o.has(3)) {
+    axes.resize(starts.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  std::vector<int64_t> start(x.rank(), 0), step(x.rank(), 1);
+  bool forwards = true;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto d = static_cast<size_t>(ops::normalise_axis(o.node, axes[i], static_cast<int64_t>(x.rank())));
+    const int64_t dim = x.shape[d];
+    step[d] = given.empty() ? 1 : given[i];
+    require(step[d] != 0);
+    const int64_t low = 0, high = step[d] > 0 ? dim : dim - 1;
+    start[d] = std::clamp(starts[i] < -dim ? low : starts[i] < 0 ? starts[i] + dim : starts[i], low, high);
+    if (shape[d] == 1) step[d] = 1;   // one element: the step does not matter, and may be huge
+    forwards = forwards && step[d] > 0;
+  }
+  if (forwards) {
+    o.yield(o.graph.slice(x, start, step, shape));
+    return;
+  }
+  // Axes walked forwards are cut out first, the others read backwards.
+  std::vector<int64_t> first = start, stride = step;
+  Shape cut = shape;
+  for (size_t d = 0; d < cut.size(); ++d)
+    if (step[d] < 0) {
+      first[d] = 0;
+      stride[d] = 1;
+      cut[d] = x.shape[d];
+    }
+  const Tensor part = o.graph.slice(x, first, stride, cut);
+  o.yield(o.graph.compute(x.dtype, shape, [&](Body& body, const Indices& i) {
+    Indices at;
+    for (size_t d = 0; d < i.size(); ++d) at.push_back(step[d] < 0 ? i[d] * step[d] + start[d] : i[d]);
+    return body.load(part, at);
+  }));
+}
+
+void pad(Operator& o) {
+  const Tensor x = o.in(0);
+  const bool attributes = o.node.version < 11;
+  const std::string mode = o.node.get_string("mode", "constant");
+  const std::vector<int64_t> pads = attributes ? o.node.get_ints("pads") : o.constant(1).to_int64s();
+  std::vector<int64_t> axes(x.rank());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (o.has(3)) axes = o.constant(3).to_int64s();
+  require(pads.size() == 2 * axes.size());
+  std::vector<int64_t> low(x.rank(), 0), high(x.rank(), 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto d = static_cast<size_t>(ops::normalise_axis(o.node, axes[i], static_cast<int64_t>(x.rank())));
+    low[d] = pads[i];
+    high[d] = pads[i + axes.size()];
+  }
+  // Negative amounts crop first.
+  Tensor inside = x;
+  Shape cropped = x.shape;
+  std::vector<int64_t> start(x.rank(), 0);
+  for (size_t d = 0; d < x.rank(); ++d) {
+    cropped[d] += std::min<int64_t>(low[d], 0) + std::min<int64_t>(high[d], 0);
+    start[d] = std::max<int64_t>(-low[d], 0);
+    low[d] = std::max<int64_t>(low[d], 0);
+    require(cropped[d] > 0);
+  }
+  if (cropped != x.shape) inside = o.graph.slice(x, start, std::vector<int64_t>(x.rank(), 1), cropped);
+  const Shape shape = o.shape();
+  if (mode == "constant") {
+    o.yield(o.graph.pad(inside, low, shape, [&](Body& body) {
+      if (!attributes && o.has(2)) return body.load(o.in(2), only_element(body, o.in(2)));
+      return body.number(x.dtype, attributes && ops::is_floating(x.dtype) ? o.node.get_float("value", 0) : 0);
+    }));
+    return;
+  }
+  o.yield(o.graph.compute(x.dtype, shape, [&](Body& body, const Indices& i) {
+    std::vector<Scalar> at;
+    for (size_t d = 0; d < i.size(); ++d) {
+      const int64_t length = cropped[d];
+      Scalar n = body.index(i[d] - low[d]);
+      const auto number = [&](int64_t v) { return body.integer(DType::kInt64, v); };
+      if (mode == "edge") {
+        n = larger(smaller(n, number(length - 1)), number(0));
+      } else {   // periodic; reflection runs back in the second half of a period
+        const int64_t period = mode == "wrap" ? length : std::max<int64_t>(1, 2 * (length - 1));
+        const Scalar r = n % number(period);
+        n = select(r < number(0), r + number(period), r);
+        n = select(n >= number(length), number(period) - n, n);
+      }
+      at.push_back(n);
+    }
+    return body.extract(inside, at);
+  }));
+}
+
+void expand(Operator& o) {
+  const Tensor x = o.in(0);
+  o.yield(o.graph.compute(x.dtype, o.shape(), [&](Body& body, const Indices& i) { return body.broadcast(x, i); }));
+}
+
+void tile(Operator& o) {
+  // Every axis as (repeats, dimension).
+  const Tensor x = o.in(0);
+  const Shape result = o.shape();
+  Shape shape;
+  for (size_t d = 0; d < x.rank(); ++d) shape.insert(shape.end(), {result[d] / x.shape[d], x.shape[d]});
+  o.yield(o.graph.reshape(o.graph.compute(x.dtype, shape, [&](Body& body, const Indices& i) {
+    Indices at;
+    for (size_t d = 0; d < x.rank(); ++d) at.push_back(i[2 * d + 1]);
+    return body.load(x, at);
+  }), result));
+}
+
+/// Indices must be constant and inside: compiled code cannot report one that is not.
+void check_indices(const Operator& o, size_t input, int64_t dim) {
+  for (int64_t index : o.constant(input).to_int64s()) require(index >= -dim && index < dim);
+}
+
+Scalar wrapped(Scalar index, int64_t dim) {
+  const Scalar i = cast(index, DType::kInt64);
+  return select(i < i.same(0), i + i.same(static_cast<double>(dim)), i);
+}
+
+void gather(Operator& o) {
+  const Tensor x = o.in(0), indices = o.in(1);
+  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+  check_indices(o, 1, x.shape[axis]);
+  o.yield(o.graph.compute(x.dtype, o.shape(), [&](Body& body, const Indices& i) {
+    const auto first = i.begin() + static_cast<int64_t>(axis), last = first + static_cast<int64_t>(indices.rank());
+    std::vector<Scalar> at;
+    for (auto d = i.begin(); d != first; ++d) at.push_back(body.index(*d));
+    at.push_back(wrapped(body.load(indices, Indices(first, last)), x.shape[axis]));
+    for (auto d = last; d != i.end(); ++d) at.push_back(body.index(*d));
+    return body.extract(x, at);
+  }));
+}
+
+void gather_elements(Operator& o) {
+  const Tensor x = o.in(0), indices = o.in(1);
+  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+  check_indices(o, 1, x.shape[axis]);
+  o.yield(o.graph.compute(x.dtype, o.shape(), [&](Body& body, const Indices& i) {
+    std::vector<Scalar> at;
+    for (size_t d = 0; d < i.size(); ++d) at.push_back(d == axis ? wrapped(body.load(indices, i), x.shape[d]) : body.index(i[d]));
+    return body.extract(x, at);
+  }));
+}
+
+/// A reshape, a permutation and a reshape.
+void rearrange(Operator& o, const Shape& shape, const std::vector<int64_t>& permutation) {
+  o.yield(o.graph.reshape(o.graph.transpose(o.graph.reshape(o.in(0), shape), permutation), o.shape()));
+}
+
+void depth_to_space(Operator& o) {
+  const Shape s = o.in(0).shape;
+  const int64_t b = o.node.get_int("blocksize", 0), depth = s[1] / (b * b);
+  if (o.node.get_string("mode", "DCR") == "DCR") rearrange(o, {s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2});
+  else rearrange(o, {s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3});
+}
+
+void space_to_depth(Operator& o) {
+  const Shape s = o.in(0).shape;
+  const int64_t b = o.node.get_int("blocksize", 0);
+  rearrange(o, {s[0], s[1], s[2] / b, b, s[3] / b, b}, {0, 3, 5, 1, 2, 4});
+}
+
+void trilu(Operator& o) {
+  const Tensor x = o.in(0);
+  const bool upper = o.node.get_int("upper", 1) != 0;
+  const int64_t k = o.has(1) ? o.constant(1).at_int64(0) : 0;
+  require(k > -(int64_t{1} << 40) && k < (int64_t{1} << 40));
+  o.yield(o.graph.compute(x.dtype, x.shape, [&](Body& body, const Indices& i) {
+    const size_t r = i.size();
+    const Scalar distance = body.index(i[r - 1]) - body.index(i[r - 2]), limit = body.integer(DType::kInt64, k);
+    return select(upper ? distance >= limit : distance <= limit, body.load(x, i), body.number(x.dtype, 0));
+  }));
+}
+
+}  // namespace
+
+void add_shape(Lowerings& t) {
+  for (const char* name : {"Reshape", "Flatten", "Squeeze", "Unsqueeze"}) t.add(name, rename);
+  t.add("Transpose", transpose);
+  t.add("Concat", concat);
+  t.add("Split", split);
+  t.add("Slice", slice);
+  t.add("Pad", pad);
+  t.add("Expand", expand);
+  t.add("Tile", tile);
+  t.add("Gather", gather);
+  t.add("GatherElements", gather_elements);
+  t.add("DepthToSpace", depth_to_space);
+  t.add("SpaceToDepth", space_to_depth);
+  t.add("Trilu", trilu);
+}
+
 }  // namespace tessera::cpu
