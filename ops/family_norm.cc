@@ -369,9 +369,8 @@ void evaluate_dropout(EvalContext& c, const std::vector<TypeInfo>& types) {
     if (mask.dtype() == DType::kBool) mutable_elements<uint8_t>(mask)[i] = 1;
   };
   if (!train || ratio == 0.0) {
-    if (mask.dtype() == DType::kBool) for (int64_t i = 0; i < mask.size(); ++i) keep(i);
-    else if (c.outputs.size() > 1)
-      mask = converted(Tensor::of<float>(DType::kFloat, x.shape(), std::vector<float>(static_cast<size_t>(x.size()), 1.0f)), types[1].dtype);
+    // Nothing is dropped: all true from opset 12 on, zeros before, as ONNX Runtime reads the mask there.
+    if (c.node.version >= 12) for (int64_t i = 0; i < mask.size(); ++i) keep(i);
     c.outputs[0] = x;
   } else {
     if (!(ratio >= 0.0 && ratio < 1.0)) c.node.fail(ErrorCode::kInvalidModel, "the ratio " + std::to_string(ratio) + " is not in [0, 1)");

@@ -157,8 +157,9 @@ def test_mean_variance_normalization(axes, opset):
 def test_dropout_inference(opset, dtype):
     x = floats(0, 3, 4, dtype=dtype)
     check("Dropout", [x], opset=opset, expected=[x])
-    mask = np.ones_like(x) if opset < 10 else np.ones(x.shape, bool)
+    mask = np.zeros_like(x) if opset < 10 else np.full(x.shape, opset >= 12)
     check("Dropout", [x], opset=opset, outputs=2, expected=[x, mask])
+    check("Dropout", [x], opset=opset, outputs=2)
     if opset >= 12:
         check("Dropout", [x, np.array(0.3, np.float32), np.array(False)], opset=opset, outputs=2, expected=[x, mask])
 
