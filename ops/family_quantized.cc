@@ -35,6 +35,11 @@ class ParameterIndex {
     inner_axes_ = axis != rank - 1;
     for (size_t i = a + 1; i < shape.size(); ++i) inner_ *= shape[i];
     if (block == 0) {
+      // A vector kept as a row whose axis attribute names the axis of extent 1, as quantisers write biases: there is one reading.
+      if (scale.size() == 1 && scale[0] != extent_ && element_count(shape) == scale[0]) {
+        extent_ = scale[0];
+        inner_ = 1;
+      }
       if (scale.size() != 1 || scale[0] != extent_) {
         node.fail(ErrorCode::kInvalidModel, "the scale has shape " + to_string(scale) + "; along axis " + std::to_string(axis) +
                   " of " + to_string(shape) + " it must have " + std::to_string(extent_) + " elements");
