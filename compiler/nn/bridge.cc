@@ -11,13 +11,14 @@
 
 namespace tessera::nn {
 
-// --- types ---------------------------------------------------------------------------------------------------------------------
+// --- types -------------------------------------------------------------------------------------------------
 
 mlir::Type to_element_type(mlir::MLIRContext* context, ops::DType dtype) {
   using ops::DType;
   mlir::Builder b(context);
   auto integer = [&](unsigned width, bool is_unsigned = false) -> mlir::Type {
-    return mlir::IntegerType::get(context, width, is_unsigned ? mlir::IntegerType::Unsigned : mlir::IntegerType::Signless);
+    return mlir::IntegerType::get(context, width,
+                                  is_unsigned ? mlir::IntegerType::Unsigned : mlir::IntegerType::Signless);
   };
   switch (dtype) {
     case DType::kFloat: return b.getF32Type();
@@ -45,7 +46,8 @@ mlir::Type to_element_type(mlir::MLIRContext* context, ops::DType dtype) {
     case DType::kFloat4E2M1: return Float4E2M1Type::get(context);
     case DType::kUndefined: break;
   }
-  throw Error(ErrorCode::kInvalidModel, "a tensor has an unknown element type (" + std::to_string(static_cast<int>(dtype)) + ")");
+  throw Error(ErrorCode::kInvalidModel,
+              "a tensor has an unknown element type (" + std::to_string(static_cast<int>(dtype)) + ")");
 }
 
 ops::DType to_dtype(mlir::Type type) {
@@ -145,7 +147,7 @@ bool is_static(mlir::Value value) {
   return tensor && tensor.hasStaticShape();
 }
 
-// --- tensors -------------------------------------------------------------------------------------------------------------------
+// --- tensors -----------------------------------------------------------------------------------------------
 
 mlir::ElementsAttr to_attribute(mlir::MLIRContext* context, const ops::Tensor& tensor) {
   auto type = mlir::RankedTensorType::get(tensor.shape(), to_element_type(context, tensor.dtype()));
@@ -172,13 +174,15 @@ mlir::ElementsAttr to_attribute(mlir::MLIRContext* context, const ops::Tensor& t
 ops::Tensor to_tensor(mlir::ElementsAttr attribute) {
   mlir::ShapedType type = attribute.getShapedType();
   ops::DType dtype = to_dtype(type.getElementType());
-  if (dtype == ops::DType::kUndefined) throw Error(ErrorCode::kInternal, "a constant has an element type that no ONNX tensor has");
+  if (dtype == ops::DType::kUndefined)
+    throw Error(ErrorCode::kInternal, "a constant has an element type that no ONNX tensor has");
   ops::Shape shape(type.getShape().begin(), type.getShape().end());
   if (auto resource = llvm::dyn_cast<mlir::DenseResourceElementsAttr>(attribute)) {
     mlir::AsmResourceBlob* blob = resource.getRawHandle().getBlob();
     int64_t bytes = ops::element_count(shape) * ops::element_bytes(dtype);
     if (!blob || static_cast<int64_t>(blob->getData().size()) != bytes) {
-      throw Error(ErrorCode::kInternal, "resource '" + resource.getRawHandle().getKey().str() + "' does not have the size of its type");
+      throw Error(ErrorCode::kInternal,
+                  "resource '" + resource.getRawHandle().getKey().str() + "' does not have the size of its type");
     }
     return ops::Tensor::view(dtype, shape, nullptr, reinterpret_cast<const std::byte*>(blob->getData().data()));
   }
@@ -231,9 +235,10 @@ std::optional<double> constant_scalar(mlir::Value value) {
 
 bool is_none(mlir::Value value) { return value && llvm::isa<mlir::NoneType>(value.getType()); }
 
-// --- nodes ---------------------------------------------------------------------------------------------------------------------
+// --- nodes -------------------------------------------------------------------------------------------------
 
-mlir::DictionaryAttr to_dictionary(mlir::MLIRContext* context, const std::map<std::string, ops::Attribute>& attributes) {
+mlir::DictionaryAttr to_dictionary(mlir::MLIRContext* context,
+                                   const std::map<std::string, ops::Attribute>& attributes) {
   mlir::Builder b(context);
   llvm::SmallVector<mlir::NamedAttribute> named;
   for (const auto& [name, attribute] : attributes) {
@@ -281,7 +286,8 @@ std::map<std::string, ops::Attribute> to_attributes(mlir::DictionaryAttr diction
       std::vector<std::string> strings;
       for (mlir::Attribute s : ss) {
         auto text = llvm::dyn_cast<mlir::StringAttr>(s);
-        if (!text) throw Error(ErrorCode::kInvalidModel, "attribute '" + name + "' is an array of something that is no string");
+        if (!text)
+          throw Error(ErrorCode::kInvalidModel, "attribute '" + name + "' is an array of something that is no string");
         strings.push_back(text.getValue().str());
       }
       attributes[name] = strings;
@@ -319,11 +325,12 @@ NodeOp defining_op(mlir::Value value, llvm::StringRef op_type, llvm::StringRef d
   return op && op.is(op_type, domain) ? op : NodeOp();
 }
 
-// --- builders ------------------------------------------------------------------------------------------------------------------
+// --- builders ----------------------------------------------------------------------------------------------
 
 namespace {
 
-llvm::SmallVector<mlir::Value> complete_operands(mlir::OpBuilder& builder, mlir::Location location, mlir::ValueRange operands) {
+llvm::SmallVector<mlir::Value> complete_operands(mlir::OpBuilder& builder, mlir::Location location,
+                                                 mlir::ValueRange operands) {
   llvm::SmallVector<mlir::Value> values(operands.begin(), operands.end());
   while (!values.empty() && (!values.back() || is_none(values.back()))) values.pop_back();
   for (mlir::Value& value : values) {
@@ -334,16 +341,19 @@ llvm::SmallVector<mlir::Value> complete_operands(mlir::OpBuilder& builder, mlir:
 
 }  // namespace
 
-NodeOp create_op(mlir::OpBuilder& builder, mlir::Location location, llvm::StringRef op_type, llvm::StringRef domain, int version,
-                 mlir::ValueRange operands, const std::map<std::string, ops::Attribute>& attributes, mlir::TypeRange result_types) {
+NodeOp create_op(mlir::OpBuilder& builder, mlir::Location location, llvm::StringRef op_type, llvm::StringRef domain,
+                 int version, mlir::ValueRange operands, const std::map<std::string, ops::Attribute>& attributes,
+                 mlir::TypeRange result_types) {
   auto values = complete_operands(builder, location, operands);
-  return builder.create<NodeOp>(location, result_types, values, builder.getStringAttr(op_type), builder.getStringAttr(domain),
-                                builder.getI64IntegerAttr(version), to_dictionary(builder.getContext(), attributes),
-                                builder.getStrArrayAttr({}), /*bodiesCount=*/0);
+  return builder.create<NodeOp>(location, result_types, values, builder.getStringAttr(op_type),
+                                builder.getStringAttr(domain), builder.getI64IntegerAttr(version),
+                                to_dictionary(builder.getContext(), attributes), builder.getStrArrayAttr({}),
+                                /*bodiesCount=*/0);
 }
 
-NodeOp create_op(mlir::OpBuilder& builder, mlir::Location location, llvm::StringRef op_type, llvm::StringRef domain, int version,
-                 mlir::ValueRange operands, const std::map<std::string, ops::Attribute>& attributes, size_t result_count) {
+NodeOp create_op(mlir::OpBuilder& builder, mlir::Location location, llvm::StringRef op_type, llvm::StringRef domain,
+                 int version, mlir::ValueRange operands, const std::map<std::string, ops::Attribute>& attributes,
+                 size_t result_count) {
   auto values = complete_operands(builder, location, operands);
   ops::Node node{domain.str(), op_type.str(), version, node_name(location), attributes, result_count};
   std::vector<ops::TypeInfo> inputs;
@@ -362,9 +372,10 @@ mlir::Value create_none(mlir::OpBuilder& builder, mlir::Location location) {
   return builder.create<NoneOp>(location, builder.getNoneType());
 }
 
-// --- names ---------------------------------------------------------------------------------------------------------------------
+// --- names -------------------------------------------------------------------------------------------------
 
-mlir::Location make_location(mlir::MLIRContext* context, llvm::StringRef name, llvm::ArrayRef<std::string> output_names) {
+mlir::Location make_location(mlir::MLIRContext* context, llvm::StringRef name,
+                             llvm::ArrayRef<std::string> output_names) {
   mlir::Builder b(context);
   llvm::SmallVector<mlir::Attribute> names;
   for (const std::string& output : output_names) names.push_back(b.getStringAttr(output));
@@ -379,7 +390,8 @@ mlir::Location fuse_locations(mlir::Operation* primary, llvm::ArrayRef<mlir::Ope
   return mlir::FusedLoc::get(primary->getContext(), locations);
 }
 
-mlir::Location location_for(mlir::Operation* node, llvm::ArrayRef<mlir::Value> results, llvm::ArrayRef<mlir::Operation*> others) {
+mlir::Location location_for(mlir::Operation* node, llvm::ArrayRef<mlir::Value> results,
+                            llvm::ArrayRef<mlir::Operation*> others) {
   std::vector<std::string> names;
   for (mlir::Value result : results) names.push_back(result ? value_name(result) : std::string());
   llvm::SmallVector<mlir::Location> locations{make_location(node->getContext(), node_name(node), names)};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds BatchNormalization, and Mul and Add by a constant for each channel, into the constant weights and bias of a preceding float
-// Conv, ConvTranspose, Gemm or MatMul. The weights are rounded once more, so results change in the last bits: only float operators with
-// constant weights, in the arithmetic in which ONNX Runtime fuses them; never integer operators or weights behind DequantizeLinear.
+// Folds BatchNormalization, and Mul and Add by a constant for each channel, into the constant weights and bias of a
+// preceding float Conv, ConvTranspose, Gemm or MatMul. The weights are rounded once more, so results change in the last
+// bits: only float operators with constant weights, in the arithmetic in which ONNX Runtime fuses them; never integer
+// operators or weights behind DequantizeLinear.
 #include <array>
 #include <cmath>
 
@@ -28,10 +29,10 @@ ops::Tensor from_floats(DType dtype, const ops::Shape& shape, const std::vector<
 struct Linear {
   NodeOp op;
   ops::Tensor weights;
-  std::vector<float> bias;              // empty: none
+  std::vector<float> bias;  // empty: none
   int64_t channels = 0;
-  int64_t rank = 0;                     // of the result
-  std::function<int64_t(int64_t)> channel_of;    // of a weight's flat index
+  int64_t rank = 0;                            // of the result
+  std::function<int64_t(int64_t)> channel_of;  // of a weight's flat index
 };
 
 std::optional<Linear> match_linear(mlir::Value value) {
@@ -55,7 +56,9 @@ std::optional<Linear> match_linear(mlir::Value value) {
     int64_t group = node.get_int("group", 1), per_group = shape.at(1), inner = weights->size() / (shape[0] * shape[1]);
     int64_t inputs_per_group = shape[0] / std::max<int64_t>(1, group);
     linear.channels = per_group * group;
-    linear.channel_of = [=](int64_t i) { return i / inner / per_group / inputs_per_group * per_group + i / inner % per_group; };
+    linear.channel_of = [=](int64_t i) {
+      return i / inner / per_group / inputs_per_group * per_group + i / inner % per_group;
+    };
   } else {
     if (shape.size() != 2 || linear.rank != 2) return std::nullopt;
     if (gemm && (node.get_float("alpha", 1) != 1 || node.get_float("beta", 1) != 1)) return std::nullopt;
@@ -80,14 +83,17 @@ std::optional<Linear> match_linear(mlir::Value value) {
 }
 
 /// Replaces `last` by the linear operator with weights multiplied by `scale` (none if empty) and the given bias.
-void rebuild(mlir::PatternRewriter& rewriter, NodeOp last, const Linear& linear, const std::vector<float>& scale, const std::vector<float>& bias) {
+void rebuild(mlir::PatternRewriter& rewriter, NodeOp last, const Linear& linear, const std::vector<float>& scale,
+             const std::vector<float>& bias) {
   NodeOp op = linear.op;
   mlir::Location location = location_for(op, {last->getResult(0)}, {last});
   mlir::Value weights = op->getOperand(1);
   if (!scale.empty()) {
     std::vector<float> values = linear.weights.to_floats();
-    for (size_t i = 0; i < values.size(); ++i) values[i] *= scale[static_cast<size_t>(linear.channel_of(static_cast<int64_t>(i)))];
-    weights = create_constant(rewriter, weights.getLoc(), from_floats(linear.weights.dtype(), linear.weights.shape(), values));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] *= scale[static_cast<size_t>(linear.channel_of(static_cast<int64_t>(i)))];
+    weights = create_constant(rewriter, weights.getLoc(),
+                              from_floats(linear.weights.dtype(), linear.weights.shape(), values));
   }
   mlir::Value bias_value;
   if (!bias.empty()) {
@@ -95,8 +101,8 @@ void rebuild(mlir::PatternRewriter& rewriter, NodeOp last, const Linear& linear,
                                  from_floats(linear.weights.dtype(), {linear.channels}, bias));
   }
   llvm::StringRef type = op.is("MatMul") && bias_value ? llvm::StringRef("Gemm") : op.getOpType();
-  NodeOp folded = create_op(rewriter, location, type, "", static_cast<int>(op.getVersion()), {op->getOperand(0), weights, bias_value},
-                            to_attributes(op.getOnnxAttributes()));
+  NodeOp folded = create_op(rewriter, location, type, "", static_cast<int>(op.getVersion()),
+                            {op->getOperand(0), weights, bias_value}, to_attributes(op.getOnnxAttributes()));
   rewriter.replaceOp(last, folded->getResults());
 }
 
@@ -129,7 +135,7 @@ std::optional<std::vector<float>> channel_values(mlir::Value value, const Linear
   if (!tensor || tensor->rank() > linear.rank) return std::nullopt;
   if (tensor->size() == 1) return std::vector<float>(static_cast<size_t>(linear.channels), tensor->to_floats()[0]);
   if (tensor->size() != linear.channels) return std::nullopt;
-  int64_t axis = 1 - (linear.rank - tensor->rank());    // where the channels must stand
+  int64_t axis = 1 - (linear.rank - tensor->rank());  // where the channels must stand
   if (axis < 0 || tensor->shape()[static_cast<size_t>(axis)] != linear.channels) return std::nullopt;
   return tensor->to_floats();
 }
@@ -159,8 +165,9 @@ bool fold_scale_or_shift(NodeOp op, mlir::PatternRewriter& rewriter) {
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_fold_batch_norm_pass() {
-  return make_function_pass("nn-fold-batch-norm", "fold batch normalisation and channel-wise constants into convolutions and matmuls",
-                            [](mlir::func::FuncOp func) { return apply_rewrites(func, {fold_batch_norm, fold_scale_or_shift}); });
+  return make_function_pass(
+      "nn-fold-batch-norm", "fold batch normalisation and channel-wise constants into convolutions and matmuls",
+      [](mlir::func::FuncOp func) { return apply_rewrites(func, {fold_batch_norm, fold_scale_or_shift}); });
 }
 
 }  // namespace tessera::nn

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds a constant Pad of spatial dimensions into the pads of the operator that reads it, where the operator pads with the same value:
-// Conv with 0, integer convolutions with the zero point, AveragePool that counts its padding with 0, MaxPool with the lowest value.
+// Folds a constant Pad of spatial dimensions into the pads of the operator that reads it, where the operator pads with
+// the same value: Conv with 0, integer convolutions with the zero point, AveragePool that counts its padding with 0,
+// MaxPool with the lowest value.
 #include <limits>
 
 #include "compiler/nn/pass_util.h"
@@ -89,7 +90,7 @@ bool fold_padding(NodeOp op, mlir::PatternRewriter& rewriter) {
     if (node.get_int("ceil_mode", 0) != 0) return false;
     std::vector<int64_t> kernel = node.get_ints("kernel_shape");
     for (size_t i = 0; i < own.size(); ++i) {
-      if (own[i] >= kernel.at(i % spatial)) return false;     // a window of padding alone is not allowed
+      if (own[i] >= kernel.at(i % spatial)) return false;  // a window of padding alone is not allowed
     }
     if (op.is("MaxPool") && op->getNumResults() > 1) return false;
   }

@@ -8,7 +8,9 @@ namespace tessera::nn {
 namespace {
 
 /// Quantisation boundaries stay for the pass that folds them into integer operators.
-bool is_quantisation(NodeOp op) { return op.is("QuantizeLinear") || op.is("DequantizeLinear") || op.is("DynamicQuantizeLinear"); }
+bool is_quantisation(NodeOp op) {
+  return op.is("QuantizeLinear") || op.is("DequantizeLinear") || op.is("DynamicQuantizeLinear");
+}
 
 /// Evaluates an operation whose operands are all constants; nothing if it cannot be or is too large.
 std::optional<std::vector<ops::Value>> evaluate_constants(NodeOp op, int64_t limit_bytes) {
@@ -16,7 +18,9 @@ std::optional<std::vector<ops::Value>> evaluate_constants(NodeOp op, int64_t lim
   for (mlir::Type type : op->getResultTypes()) {
     ops::TypeInfo info = to_type_info(type);
     if (info.kind != ops::TypeInfo::Kind::kTensor) return std::nullopt;
-    if (info.is_static() && ops::element_count(info.shape) * std::max<int64_t>(1, ops::element_bytes(info.dtype)) > limit_bytes) return std::nullopt;
+    if (info.is_static() &&
+        ops::element_count(info.shape) * std::max<int64_t>(1, ops::element_bytes(info.dtype)) > limit_bytes)
+      return std::nullopt;
   }
   std::vector<ops::Value> inputs;
   for (mlir::Value operand : op->getOperands()) {
@@ -31,7 +35,7 @@ std::optional<std::vector<ops::Value>> evaluate_constants(NodeOp op, int64_t lim
   try {
     return ops::evaluate(to_node(op), inputs);
   } catch (const Error&) {
-    return std::nullopt;    // it may stand where it is never run; if it runs it fails there
+    return std::nullopt;  // it may stand where it is never run; if it runs it fails there
   }
 }
 
@@ -41,7 +45,7 @@ void replace_by_constants(NodeOp op, const std::vector<std::optional<ops::Tensor
     if (!tensor || result.use_empty()) continue;
     // The value keeps its own name, so that it can be observed under it.
     mlir::Location location = make_location(op.getContext(), node_name(op), {value_name(result)});
-    result.replaceAllUsesWith(create_constant(builder, location, copy_of(*tensor)));
+    result.replaceAllUsesWith(create_constant(builder, location, *tensor));
   }
   if (mlir::isOpTriviallyDead(op)) op.erase();
 }
@@ -51,11 +55,14 @@ void fold(mlir::func::FuncOp func, int64_t limit_bytes, bool quantisation) {
   inference.run(func);
   std::vector<NodeOp> nodes;
   func.walk<mlir::WalkOrder::PreOrder>([&](NodeOp op) { nodes.push_back(op); });
-  // Constants found inside a body hold for every execution of it, as only its outer values and its own constants make them.
-  llvm::DenseSet<mlir::Operation*> dequantised;    // operations that compute with dequantised values: they belong to a group or to its operands
+  // Constants found inside a body hold for every execution of it, as only its outer values and its own constants make
+  // them.
+  llvm::DenseSet<mlir::Operation*>
+      dequantised;  // operations that compute with dequantised values: they belong to a group or to its operands
   for (NodeOp op : nodes) {
     if (!quantisation) {
-      const bool reads = llvm::any_of(op->getOperands(), [&](mlir::Value operand) { return dequantised.contains(operand.getDefiningOp()); });
+      const bool reads = llvm::any_of(
+          op->getOperands(), [&](mlir::Value operand) { return dequantised.contains(operand.getDefiningOp()); });
       if (op.is("DequantizeLinear") || (reads && !op.is("Shape") && !op.is("Size"))) dequantised.insert(op);
       if (is_quantisation(op) || dequantised.contains(op)) continue;
     }
@@ -82,13 +89,15 @@ void fold(mlir::func::FuncOp func, int64_t limit_bytes, bool quantisation) {
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_infer_types_pass() {
-  return make_function_pass("nn-infer-types", "infer result types of nn operations", [](mlir::func::FuncOp func) { return infer_types(func); });
+  return make_function_pass("nn-infer-types", "infer result types of nn operations",
+                            [](mlir::func::FuncOp func) { return infer_types(func); });
 }
 
 std::unique_ptr<mlir::Pass> create_fold_constants_pass(int64_t limit_bytes, bool quantisation) {
   return make_function_pass(quantisation ? "nn-fold-all-constants" : "nn-fold-constants",
-                            quantisation ? "evaluate what is known at compile time, quantisation included"
-                                         : "evaluate what is known at compile time, except QuantizeLinear and DequantizeLinear",
+                            quantisation
+                                ? "evaluate what is known at compile time, quantisation included"
+                                : "evaluate what is known at compile time, except QuantizeLinear and DequantizeLinear",
                             [=](mlir::func::FuncOp func) {
                               fold(func, limit_bytes, quantisation);
                               return mlir::success();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference in program order. A body is inferred whenever the operator library asks for its result types; loops ask until the types
-// of the carried values do not change, and the last asking leaves its types in the body.
+// Inference in program order. A body is inferred whenever the operator library asks for its result types; loops ask
+// until the types of the carried values do not change, and the last asking leaves its types in the body.
 #include "compiler/nn/inference.h"
 
-#include <unistd.h>
+#include "compiler/nn/limits.h"
 
 namespace tessera::nn {
 
@@ -19,12 +19,12 @@ class InferredBody : public ops::Subgraph {
   std::vector<ops::TypeInfo> infer(const std::vector<ops::TypeInfo>& inputs) const override {
     mlir::Block& block = region_.front();
     if (inputs.size() != block.getNumArguments()) {
-      throw Error(ErrorCode::kInvalidModel, "the subgraph has " + std::to_string(block.getNumArguments()) + " inputs, the operator gives it " +
-                                                std::to_string(inputs.size()));
+      throw Error(ErrorCode::kInvalidModel, "the subgraph has " + std::to_string(block.getNumArguments()) +
+                                                " inputs, the operator gives it " + std::to_string(inputs.size()));
     }
     for (auto [argument, info] : llvm::zip(block.getArguments(), inputs)) {
       ops::TypeInfo type = info;
-      type.constant.reset();    // another iteration may bring another value
+      type.constant.reset();  // another iteration may bring another value
       inference_.set(argument, type);
     }
     std::vector<ops::TypeInfo> results = inference_.visit_block(block);
@@ -40,13 +40,10 @@ class InferredBody : public ops::Subgraph {
 };
 
 void check_size(const ops::TypeInfo& info, const std::string& what) {
-  static const int64_t limit = [] {
-    int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page > 0 ? pages * page : int64_t{1} << 40;
-  }();
   if (!info.present || info.kind != ops::TypeInfo::Kind::kTensor || !info.is_static()) return;
   auto refuse = [&] {
-    throw Error(ErrorCode::kDoesNotFit, what + " has shape " + ops::to_string(info.shape) + ", which needs more than the memory of this machine");
+    throw Error(ErrorCode::kDoesNotFit, what + " has shape " + ops::to_string(info.shape) +
+                                            ", which needs more than the memory of this machine");
   };
   int64_t count = 0;
   try {
@@ -54,7 +51,7 @@ void check_size(const ops::TypeInfo& info, const std::string& what) {
   } catch (const Error&) {
     refuse();
   }
-  if (count > limit / std::max<int64_t>(1, ops::element_bytes(info.dtype))) refuse();
+  if (count > memory_limit_bytes() / std::max<int64_t>(1, ops::element_bytes(info.dtype))) refuse();
 }
 
 ops::TypeInfo TypeInference::info(mlir::Value value) const {
@@ -78,9 +75,11 @@ void TypeInference::visit(NodeOp op) {
   std::vector<ops::TypeInfo> outputs = ops::infer(node, inputs, /*fold=*/true);
   for (auto [result, type] : llvm::zip(op->getResults(), outputs)) {
     if (type.dtype == ops::DType::kUndefined && type.present) {
-      node.fail(ErrorCode::kInvalidModel, "the element type of output " + std::to_string(result.getResultNumber()) + " cannot be inferred");
+      node.fail(ErrorCode::kInvalidModel,
+                "the element type of output " + std::to_string(result.getResultNumber()) + " cannot be inferred");
     }
-    check_size(type, "output " + std::to_string(result.getResultNumber()) + " of node '" + node.name + "' (" + node.op_type + ")");
+    check_size(type, "output " + std::to_string(result.getResultNumber()) + " of node '" + node.name + "' (" +
+                         node.op_type + ")");
     set(result, type);
   }
 }

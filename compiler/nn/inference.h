@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Type and shape inference over a function of nn operations through the operator library, bodies included. Values that shape
-// arithmetic makes known (Shape, Gather, Concat, ... of static shapes) are propagated without changing the graph.
+// Type and shape inference over a function of nn operations through the operator library, bodies included. Values that
+// shape arithmetic makes known (Shape, Gather, Concat, ... of static shapes) are propagated without changing the graph.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace tessera::nn {
 
 class TypeInference {
  public:
-  /// Infers every operation of `func` in order, sets result types, block argument types and the function's result types.
-  /// Throws Error (kInvalidModel, kDoesNotFit) naming the node.
+  /// Infers every operation of `func` in order, sets result types, block argument types and the function's result
+  /// types. Throws Error (kInvalidModel, kDoesNotFit) naming the node.
   void run(mlir::func::FuncOp func);
   /// Infers one operation, its bodies included, and sets its result types.
   void visit(NodeOp op);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation in program order over frames of values, one frame for each execution of a block; bodies see the enclosing frames.
+// Evaluation in program order over frames of values, one frame for each execution of a block; bodies see the enclosing
+// frames.
 #include "compiler/nn/interpreter.h"
 
 #include <unordered_map>
@@ -84,8 +85,8 @@ class InterpretedBody : public ops::Subgraph {
   size_t output_count() const override { return region_.front().getTerminator()->getNumOperands(); }
   std::vector<ops::Value> run(const std::vector<ops::Value>& inputs) const override {
     if (inputs.size() != input_count()) {
-      throw Error(ErrorCode::kInvalidModel, "the subgraph has " + std::to_string(input_count()) + " inputs, the operator gives it " +
-                                                std::to_string(inputs.size()));
+      throw Error(ErrorCode::kInvalidModel, "the subgraph has " + std::to_string(input_count()) +
+                                                " inputs, the operator gives it " + std::to_string(inputs.size()));
     }
     return interpreter_.run_block(region_.front(), inputs, &frame_);
   }
@@ -112,11 +113,13 @@ void Interpreter::run_op(mlir::Operation& op, Frame& frame) {
   }
   auto node_op = llvm::dyn_cast<NodeOp>(op);
   if (!node_op) {
-    throw Error(ErrorCode::kUnsupported, "the reference interpreter runs nn operations only, not " + op.getName().getStringRef().str());
+    throw Error(ErrorCode::kUnsupported,
+                "the reference interpreter runs nn operations only, not " + op.getName().getStringRef().str());
   }
   BodyMap bodies;
   for (auto [name, region] : llvm::zip(node_op.getBodyNames(), node_op.getBodies())) {
-    bodies[llvm::cast<mlir::StringAttr>(name).getValue().str()] = std::make_shared<InterpretedBody>(*this, region, frame);
+    bodies[llvm::cast<mlir::StringAttr>(name).getValue().str()] =
+        std::make_shared<InterpretedBody>(*this, region, frame);
   }
   std::vector<ops::Value> inputs;
   for (mlir::Value operand : op.getOperands()) inputs.push_back(lookup(operand, frame));
@@ -128,7 +131,9 @@ void Interpreter::run_op(mlir::Operation& op, Frame& frame) {
 /// Refuses an input whose kind, element type or shape contradicts the argument's type.
 void check_input(const ops::Value& value, mlir::Type type, const std::string& name) {
   ops::TypeInfo info = to_type_info(type);
-  auto refuse = [&](const std::string& cause) { throw Error(ErrorCode::kInvalidArgument, "input '" + name + "' " + cause); };
+  auto refuse = [&](const std::string& cause) {
+    throw Error(ErrorCode::kInvalidArgument, "input '" + name + "' " + cause);
+  };
   if (info.kind == ops::TypeInfo::Kind::kOptional) return;
   bool wants_sequence = info.kind == ops::TypeInfo::Kind::kSequence;
   if (value.is_none() || (value.kind == ops::Value::Kind::kSequence) != wants_sequence) {
@@ -137,7 +142,8 @@ void check_input(const ops::Value& value, mlir::Type type, const std::string& na
   if (wants_sequence) return;
   const ops::Tensor& tensor = value.tensor;
   if (tensor.dtype() != info.dtype) {
-    refuse("has type " + std::string(ops::to_string(tensor.dtype())) + ", the model wants " + std::string(ops::to_string(info.dtype)));
+    refuse("has type " + std::string(ops::to_string(tensor.dtype())) + ", the model wants " +
+           std::string(ops::to_string(info.dtype)));
   }
   if (!info.ranked) return;
   bool fits = tensor.shape().size() == info.shape.size();
@@ -147,10 +153,11 @@ void check_input(const ops::Value& value, mlir::Type type, const std::string& na
 
 }  // namespace
 
-std::vector<ops::Value> interpret(mlir::func::FuncOp func, const std::vector<ops::Value>& inputs, const Observer& observer) {
+std::vector<ops::Value> interpret(mlir::func::FuncOp func, const std::vector<ops::Value>& inputs,
+                                  const Observer& observer) {
   if (inputs.size() != func.getNumArguments()) {
-    throw Error(ErrorCode::kInvalidArgument, "the model has " + std::to_string(func.getNumArguments()) + " inputs, but " +
-                                                 std::to_string(inputs.size()) + " were given");
+    throw Error(ErrorCode::kInvalidArgument, "the model has " + std::to_string(func.getNumArguments()) +
+                                                 " inputs, but " + std::to_string(inputs.size()) + " were given");
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_input(inputs[i], func.getArgumentTypes()[i], value_name(func.getArgument(static_cast<unsigned>(i))));

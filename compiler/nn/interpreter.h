@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference interpreter: runs a function of nn operations, one operator after another, by the operator library's evaluation. It is
-// the oracle inside the project, so it does nothing clever.
+// The reference interpreter: runs a function of nn operations, one operator after another, by the operator library's
+// evaluation. It is the oracle inside the project, so it does nothing clever.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,7 @@ using Observer = std::function<void(NodeOp, const std::vector<ops::Value>&)>;
 
 /// Results of `func` for `inputs`, in the order of its arguments. Values are freed after their last use.
 /// Errors: kInvalidArgument if an input does not fit its argument; what evaluation throws otherwise, naming the node.
-std::vector<ops::Value> interpret(mlir::func::FuncOp func, const std::vector<ops::Value>& inputs, const Observer& observer = {});
+std::vector<ops::Value> interpret(mlir::func::FuncOp func, const std::vector<ops::Value>& inputs,
+                                  const Observer& observer = {});
 
 }  // namespace tessera::nn

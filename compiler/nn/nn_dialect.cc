@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registration, verification, effects and folding of the `nn` dialect. What an operator accepts is asked from the operator library.
+// Registration, verification, effects and folding of the `nn` dialect. What an operator accepts is asked from the
+// operator library.
 #include "compiler/nn/nn_dialect.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -70,18 +71,21 @@ mlir::Region* NodeOp::body(llvm::StringRef name) {
 
 bool NodeOp::is_deterministic() {
   auto known = [](NodeOp op) {
-    const ops::OperatorDef* def = ops::registry().find(op.getDomain().str(), op.getOpType().str(), static_cast<int>(op.getVersion()));
+    const ops::OperatorDef* def =
+        ops::registry().find(op.getDomain().str(), op.getOpType().str(), static_cast<int>(op.getVersion()));
     return def && def->deterministic;
   };
   if (!known(*this)) return false;
   for (mlir::Region& region : getBodies()) {
-    auto walk = region.walk([&](NodeOp inner) { return known(inner) ? mlir::WalkResult::advance() : mlir::WalkResult::interrupt(); });
+    auto walk = region.walk(
+        [&](NodeOp inner) { return known(inner) ? mlir::WalkResult::advance() : mlir::WalkResult::interrupt(); });
     if (walk.wasInterrupted()) return false;
   }
   return true;
 }
 
-void NodeOp::getEffects(llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>>& effects) {
+void NodeOp::getEffects(
+    llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>>& effects) {
   // A random generator writes the state of its generator: it is neither merged with its like nor folded.
   if (!is_deterministic()) effects.emplace_back(mlir::MemoryEffects::Write::get());
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// C++ face of the `nn` dialect (nn_dialect.td). A module holds one func.func @main whose arguments and results carry `nn.name`
-// (string) and, where the model names its dynamic dimensions, `nn.dim_names` (array of strings, "" for an unnamed dimension).
+// C++ face of the `nn` dialect (nn_dialect.td). A module holds one func.func @main whose arguments and results carry
+// `nn.name` (string) and, where the model names its dynamic dimensions, `nn.dim_names` (array of strings, "" for an
+// unnamed dimension).
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"

@@ -11,7 +11,10 @@ class FunctionPass : public mlir::OperationPass<mlir::func::FuncOp> {
  public:
   using Body = std::function<mlir::LogicalResult(mlir::func::FuncOp)>;
   FunctionPass(llvm::StringRef argument, llvm::StringRef description, Body body)
-      : OperationPass(mlir::TypeID::get<FunctionPass>()), argument_(argument), description_(description), body_(std::move(body)) {}
+      : OperationPass(mlir::TypeID::get<FunctionPass>()),
+        argument_(argument),
+        description_(description),
+        body_(std::move(body)) {}
   FunctionPass(const FunctionPass&) = default;
 
   llvm::StringRef getName() const override { return argument_; }
@@ -31,7 +34,7 @@ class FunctionPass : public mlir::OperationPass<mlir::func::FuncOp> {
   std::unique_ptr<mlir::Pass> clonePass() const override { return std::make_unique<FunctionPass>(*this); }
 
  private:
-  llvm::StringRef argument_, description_;    // literals
+  llvm::StringRef argument_, description_;  // literals
   Body body_;
 };
 
@@ -82,13 +85,32 @@ std::optional<std::vector<int64_t>> constant_ints(NodeOp op, unsigned input, con
   return tensor->to_int64s();
 }
 
+std::vector<int64_t> permutation_of(NodeOp transpose) {
+  auto shape = shape_of(transpose->getOperand(0));
+  if (!shape) return {};
+  int64_t rank = static_cast<int64_t>(shape->size());
+  std::vector<int64_t> result;
+  if (auto perm = transpose.getOnnxAttributes().getAs<mlir::DenseI64ArrayAttr>("perm")) {
+    for (int64_t p : perm.asArrayRef()) result.push_back(p < 0 ? p + rank : p);
+  } else {
+    for (int64_t i = rank; i-- > 0;) result.push_back(i);
+  }
+  std::vector<bool> seen(shape->size(), false);
+  for (int64_t p : result) {
+    if (p < 0 || p >= rank || seen[static_cast<size_t>(p)]) return {};
+    seen[static_cast<size_t>(p)] = true;
+  }
+  return static_cast<int64_t>(result.size()) == rank ? result : std::vector<int64_t>();
+}
+
 bool only_first_result_used(NodeOp op) {
   return llvm::all_of(op->getResults().drop_front(), [](mlir::Value result) { return result.use_empty(); });
 }
 
 NodeOp replace_with(mlir::PatternRewriter& rewriter, NodeOp op, llvm::StringRef op_type, mlir::ValueRange operands,
                     const std::map<std::string, ops::Attribute>& attributes) {
-  NodeOp replacement = create_op(rewriter, op.getLoc(), op_type, "", static_cast<int>(op.getVersion()), operands, attributes);
+  NodeOp replacement =
+      create_op(rewriter, op.getLoc(), op_type, "", static_cast<int>(op.getVersion()), operands, attributes);
   rewriter.replaceOp(op, replacement->getResults());
   return replacement;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the passes of this room share: a pass over func.func without TableGen, and a driver that applies one rewrite to every nn.op
-// until nothing changes, errors of the operator library being no match.
+// What the passes of this room share: a pass over func.func without TableGen, and a driver that applies one rewrite to
+// every nn.op until nothing changes, errors of the operator library being no match.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@ namespace tessera::nn {
 std::unique_ptr<mlir::Pass> make_function_pass(llvm::StringRef argument, llvm::StringRef description,
                                                std::function<mlir::LogicalResult(mlir::func::FuncOp)> body);
 
-/// A rewrite of one operation. Returns true if it changed the graph. It may throw tessera::Error before its first change, which counts
-/// as no match.
+/// A rewrite of one operation. Returns true if it changed the graph. It may throw tessera::Error before its first
+/// change, which counts as no match.
 using Rewrite = std::function<bool(NodeOp, mlir::PatternRewriter&)>;
 
 /// Applies `rewrites` to the operations of `func`, bodies included, until none matches.
@@ -26,8 +26,12 @@ mlir::LogicalResult apply_rewrites(mlir::func::FuncOp func, const std::vector<Re
 
 /// True if both are ranked, static and of one shape.
 bool same_static_shape(mlir::Value a, mlir::Value b);
-/// Integers of a constant value, or of attribute `attribute` where the operator has it (older opsets); nullopt if neither is known.
+/// Integers of a constant value, or of attribute `attribute` where the operator has it (older opsets); nullopt if
+/// neither is known.
 std::optional<std::vector<int64_t>> constant_ints(NodeOp op, unsigned input, const std::string& attribute);
+/// The permutation of a Transpose of known rank, negative entries resolved, the default (reversal) written out; empty
+/// if it is none.
+std::vector<int64_t> permutation_of(NodeOp transpose);
 /// True if every result but the first is unused.
 bool only_first_result_used(NodeOp op);
 /// Replaces `op` by an operator of ai.onnx under the same opset and location, with inferred types.

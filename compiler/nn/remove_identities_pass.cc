@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes operations whose result is, bit for bit, one of their operands (Identity, Dropout at inference, shape changes to the same
-// shape, pads and slices of nothing, ...), operands of Concat without elements, operations whose results have no
-// elements, and If with a known condition.
+// Removes operations whose result is, bit for bit, one of their operands (Identity, Dropout at inference, shape changes
+// to the same shape, pads and slices of nothing, ...), operands of Concat without elements, operations whose results
+// have no elements, and If with a known condition.
 #include "compiler/nn/pass_util.h"
 #include "compiler/nn/passes.h"
 
@@ -14,12 +14,9 @@ bool all_equal(const std::optional<std::vector<int64_t>>& values, int64_t wanted
 
 bool is_identity_permutation(NodeOp op) {
   auto shape = shape_of(op->getOperand(0));
-  auto perm = op.getOnnxAttributes().getAs<mlir::DenseI64ArrayAttr>("perm");
-  if (!perm) return shape && shape->size() <= 1;     // the default reverses the dimensions
-  for (auto [i, p] : llvm::enumerate(perm.asArrayRef())) {
-    if (p != static_cast<int64_t>(i)) return false;
-  }
-  return true;
+  std::vector<int64_t> perm = permutation_of(op);
+  if (!shape || perm.size() != shape->size()) return false;
+  return std::is_sorted(perm.begin(), perm.end());
 }
 
 bool is_inference_dropout(NodeOp op) {
@@ -35,7 +32,8 @@ bool is_open_bound(NodeOp op, unsigned input, const char* attribute, double infi
   auto bound = op.getOnnxAttributes().getAs<mlir::FloatAttr>(attribute);
   if (!bound) return true;
   double limit = infinity < 0 ? -3.4028234663852886e38 : 3.4028234663852886e38;
-  return bound.getValueAsDouble() == infinity || (dtype_of(op->getOperand(0)) == ops::DType::kFloat16 && bound.getValueAsDouble() == limit);
+  return bound.getValueAsDouble() == infinity ||
+         (dtype_of(op->getOperand(0)) == ops::DType::kFloat16 && bound.getValueAsDouble() == limit);
 }
 
 /// The operand that result 0 of `op` equals, or null.
@@ -47,9 +45,11 @@ mlir::Value identity_of(NodeOp op) {
   bool same = input.getType() == result.getType() && same_static_shape(input, result);
   if (type == "Identity") return input;
   if (type == "Dropout") return is_inference_dropout(op) ? input : mlir::Value();
-  if (type == "Cast" || type == "CastLike") return dtype_of(input) != ops::DType::kUndefined && dtype_of(input) == dtype_of(result) ? input : mlir::Value();
+  if (type == "Cast" || type == "CastLike")
+    return dtype_of(input) != ops::DType::kUndefined && dtype_of(input) == dtype_of(result) ? input : mlir::Value();
   if (type == "Transpose") return is_identity_permutation(op) ? input : mlir::Value();
-  if (type == "Reshape" || type == "Flatten" || type == "Squeeze" || type == "Unsqueeze" || type == "Expand" || type == "Tile") {
+  if (type == "Reshape" || type == "Flatten" || type == "Squeeze" || type == "Unsqueeze" || type == "Expand" ||
+      type == "Tile") {
     return same ? input : mlir::Value();
   }
   if (type == "Pad") return all_equal(constant_ints(op, 1, "pads"), 0) ? input : mlir::Value();
@@ -70,7 +70,8 @@ mlir::Value identity_of(NodeOp op) {
   }
   if (type == "Clip") {
     double infinity = std::numeric_limits<double>::infinity();
-    bool open = ops::is_floating(dtype_of(input)) && is_open_bound(op, 1, "min", -infinity) && is_open_bound(op, 2, "max", infinity);
+    bool open = ops::is_floating(dtype_of(input)) && is_open_bound(op, 1, "min", -infinity) &&
+                is_open_bound(op, 2, "max", infinity);
     return open ? input : mlir::Value();
   }
   return {};
@@ -79,7 +80,7 @@ mlir::Value identity_of(NodeOp op) {
 bool remove_identity(NodeOp op, mlir::PatternRewriter& rewriter) {
   mlir::Value value = identity_of(op);
   if (!value) return false;
-  llvm::SmallVector<mlir::Value> results(op->getNumResults(), value);    // the others have no uses
+  llvm::SmallVector<mlir::Value> results(op->getNumResults(), value);  // the others have no uses
   rewriter.replaceOp(op, results);
   return true;
 }
@@ -132,10 +133,11 @@ bool inline_branch(NodeOp op, mlir::PatternRewriter& rewriter) {
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_remove_identities_pass() {
-  return make_function_pass("nn-remove-identities", "remove operations that return an operand as it is or nothing at all",
-                            [](mlir::func::FuncOp func) {
-                              return apply_rewrites(func, {remove_identity, remove_empty, remove_empty_concat_operands, inline_branch});
-                            });
+  return make_function_pass(
+      "nn-remove-identities", "remove operations that return an operand as it is or nothing at all",
+      [](mlir::func::FuncOp func) {
+        return apply_rewrites(func, {remove_identity, remove_empty, remove_empty_concat_operands, inline_branch});
+      });
 }
 
 }  // namespace tessera::nn

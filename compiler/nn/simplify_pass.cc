@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algebraic simplification and strength reduction that keep every bit of the result (the sign of a zero under x + 0 excepted):
-// neutral elements, compositions of transposes, reshapes and casts, idempotent functions, division by powers of two, squares.
+// Algebraic simplification and strength reduction that keep every bit of the result (excepted the sign of a zero under
+// x + 0, and squares): neutral elements, compositions of transposes, reshapes and casts, idempotent functions, division
+// by powers of two, squares.
 #include <cmath>
 #include <limits>
 
@@ -39,20 +40,26 @@ bool remove_neutral_element(NodeOp op, mlir::PatternRewriter& rewriter) {
   llvm::StringRef type = op.getOpType();
   double neutral = 0;
   bool commutes = true;
-  if (type == "Mul") neutral = 1;
-  else if (type == "Div" || type == "Pow") neutral = 1, commutes = false;
-  else if (type == "Sub") commutes = false;
-  else if (type != "Add") return false;
+  if (type == "Mul")
+    neutral = 1;
+  else if (type == "Div" || type == "Pow")
+    neutral = 1, commutes = false;
+  else if (type == "Sub")
+    commutes = false;
+  else if (type != "Add")
+    return false;
   for (unsigned i = commutes ? 0 : 1; i < 2; ++i) {
     mlir::Value constant = op->getOperand(i), kept = op->getOperand(1 - i);
-    if (dtype_of(kept) != dtype_of(op->getResult(0)) || !keeps_shape(op, kept, constant) || uniform_value(constant) != neutral) continue;
+    if (dtype_of(kept) != dtype_of(op->getResult(0)) || !keeps_shape(op, kept, constant) ||
+        uniform_value(constant) != neutral)
+      continue;
     rewriter.replaceOp(op, kept);
     return true;
   }
   return false;
 }
 
-/// Pow(x, 2) = x * x, which pow rounds to as well.
+/// Pow(x, 2) = x * x, rounded once, as ONNX Runtime computes it; a library's pow may be one unit in the last place off.
 bool expand_square(NodeOp op, mlir::PatternRewriter& rewriter) {
   if (!op.is("Pow") || uniform_value(op->getOperand(1)) != 2.0) return false;
   mlir::Value x = op->getOperand(0);
@@ -69,31 +76,22 @@ bool divide_by_power_of_two(NodeOp op, mlir::PatternRewriter& rewriter) {
   std::vector<float> reciprocals;
   for (float d : divisor->to_floats()) {
     int exponent = 0;
-    if (d == 0 || !std::isfinite(d) || std::abs(std::frexp(d, &exponent)) != 0.5f || !std::isnormal(1.0f / d)) return false;
+    if (d == 0 || !std::isfinite(d) || std::abs(std::frexp(d, &exponent)) != 0.5f || !std::isnormal(1.0f / d))
+      return false;
     reciprocals.push_back(1.0f / d);
   }
-  mlir::Value factor = create_constant(rewriter, op.getLoc(), ops::Tensor::of(DType::kFloat, divisor->shape(), reciprocals));
+  mlir::Value factor =
+      create_constant(rewriter, op.getLoc(), ops::Tensor::of(DType::kFloat, divisor->shape(), reciprocals));
   replace_with(rewriter, op, "Mul", {op->getOperand(0), factor});
   return true;
-}
-
-std::vector<int64_t> permutation(NodeOp transpose) {
-  if (auto perm = transpose.getOnnxAttributes().getAs<mlir::DenseI64ArrayAttr>("perm")) {
-    return std::vector<int64_t>(perm.asArrayRef().begin(), perm.asArrayRef().end());
-  }
-  std::vector<int64_t> reversed;
-  if (auto shape = shape_of(transpose->getOperand(0))) {
-    for (size_t i = shape->size(); i-- > 0;) reversed.push_back(static_cast<int64_t>(i));
-  }
-  return reversed;
 }
 
 bool compose_transposes(NodeOp op, mlir::PatternRewriter& rewriter) {
   if (!op.is("Transpose")) return false;
   NodeOp inner = defining_op(op->getOperand(0), "Transpose");
   if (!inner) return false;
-  std::vector<int64_t> first = permutation(inner), second = permutation(op), both;
-  if (first.size() != second.size()) return false;
+  std::vector<int64_t> first = permutation_of(inner), second = permutation_of(op), both;
+  if (first.empty() || first.size() != second.size()) return false;
   bool identity = true;
   for (size_t i = 0; i < second.size(); ++i) {
     both.push_back(first.at(static_cast<size_t>(second[i])));
@@ -107,7 +105,9 @@ bool compose_transposes(NodeOp op, mlir::PatternRewriter& rewriter) {
   return true;
 }
 
-bool is_reshaping(NodeOp op) { return op && (op.is("Reshape") || op.is("Flatten") || op.is("Squeeze") || op.is("Unsqueeze")); }
+bool is_reshaping(NodeOp op) {
+  return op && (op.is("Reshape") || op.is("Flatten") || op.is("Squeeze") || op.is("Unsqueeze"));
+}
 
 /// Two changes of shape in a row are one, when the final shape is known.
 bool compose_reshapes(NodeOp op, mlir::PatternRewriter& rewriter) {
@@ -115,7 +115,7 @@ bool compose_reshapes(NodeOp op, mlir::PatternRewriter& rewriter) {
   NodeOp inner = defining_op(op->getOperand(0));
   auto shape = shape_of(op->getResult(0));
   if (!is_reshaping(inner) || !shape || !is_static(op->getResult(0))) return false;
-  if (std::find(shape->begin(), shape->end(), 0) != shape->end()) return false;    // 0 means "copy" to Reshape
+  if (std::find(shape->begin(), shape->end(), 0) != shape->end()) return false;  // 0 means "copy" to Reshape
   mlir::Value target = create_constant(rewriter, op.getLoc(), ops::Tensor::vector_i64(*shape));
   replace_with(rewriter, op, "Reshape", {inner->getOperand(0), target});
   return true;
@@ -193,10 +193,11 @@ bool sum_to_add(NodeOp op, mlir::PatternRewriter& rewriter) {
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_simplify_pass() {
-  return make_function_pass("nn-simplify", "algebraic simplification that keeps every bit", [](mlir::func::FuncOp func) {
-    return apply_rewrites(func, {remove_neutral_element, expand_square, divide_by_power_of_two, compose_transposes, compose_reshapes,
-                                 compose_casts, remove_repetition, choose_where, sum_to_add});
-  });
+  return make_function_pass(
+      "nn-simplify", "algebraic simplification that keeps every bit", [](mlir::func::FuncOp func) {
+        return apply_rewrites(func, {remove_neutral_element, expand_square, divide_by_power_of_two, compose_transposes,
+                                     compose_reshapes, compose_casts, remove_repetition, choose_where, sum_to_add});
+      });
 }
 
 }  // namespace tessera::nn

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves transposes down through operations that work on each element, concatenate, split, pad, reduce or normalise along an axis,
-// where nothing else reads the transposed value, so that a transpose meets its inverse and both vanish. No arithmetic changes. A
-// transpose that only moves dimensions of extent one becomes a reshape.
+// Moves transposes down through operations that work on each element, concatenate, split, pad, reduce or normalise
+// along an axis, where nothing else reads the transposed value, so that a transpose meets its inverse and both vanish.
+// No arithmetic changes. A transpose that only moves dimensions of extent one becomes a reshape.
 #include "llvm/ADT/StringSet.h"
 
 #include "compiler/nn/pass_util.h"
@@ -19,14 +19,7 @@ Permutation sinkable(mlir::Value value, mlir::Operation* user) {
   for (mlir::Operation* other : value.getUsers()) {
     if (other != user) return {};
   }
-  auto shape = shape_of(value);
-  if (!shape || shape->empty()) return {};
-  if (auto perm = transpose.getOnnxAttributes().getAs<mlir::DenseI64ArrayAttr>("perm")) {
-    return Permutation(perm.asArrayRef().begin(), perm.asArrayRef().end());
-  }
-  Permutation reversed;
-  for (size_t i = shape->size(); i-- > 0;) reversed.push_back(static_cast<int64_t>(i));
-  return reversed;
+  return permutation_of(transpose);
 }
 
 Permutation inverse(const Permutation& perm) {
@@ -52,17 +45,19 @@ std::optional<mlir::Value> untranspose(mlir::PatternRewriter& rewriter, mlir::Va
 }
 
 /// Replaces `op` by itself on other operands, each used result transposed behind it.
-bool rebuild(NodeOp op, mlir::PatternRewriter& rewriter, mlir::ValueRange operands, std::map<std::string, ops::Attribute> attributes,
-             const Permutation& perm) {
+bool rebuild(NodeOp op, mlir::PatternRewriter& rewriter, mlir::ValueRange operands,
+             std::map<std::string, ops::Attribute> attributes, const Permutation& perm) {
   rewriter.setInsertionPoint(op);
   llvm::SmallVector<mlir::Value> unnamed(op->getNumResults());
-  NodeOp moved = create_op(rewriter, location_for(op, unnamed), op.getOpType(), op.getDomain(), static_cast<int>(op.getVersion()), operands,
-                           attributes, op->getNumResults());
+  NodeOp moved = create_op(rewriter, location_for(op, unnamed), op.getOpType(), op.getDomain(),
+                           static_cast<int>(op.getVersion()), operands, attributes, op->getNumResults());
   llvm::SmallVector<mlir::Value> results;
   for (auto [before, after] : llvm::zip(op->getResults(), moved->getResults())) {
     mlir::Location location = make_location(op.getContext(), node_name(op) + ".transpose", {value_name(before)});
-    results.push_back(create_op(rewriter, location, "Transpose", "", static_cast<int>(op.getDomain().empty() ? op.getVersion() : 13), {after},
-                                {{"perm", perm}})->getResult(0));
+    results.push_back(create_op(rewriter, location, "Transpose", "",
+                                static_cast<int>(op.getDomain().empty() ? op.getVersion() : 13), {after},
+                                {{"perm", perm}})
+                          ->getResult(0));
   }
   rewriter.replaceOp(op, results);
   return true;
@@ -70,24 +65,28 @@ bool rebuild(NodeOp op, mlir::PatternRewriter& rewriter, mlir::ValueRange operan
 
 const llvm::StringSet<>& unary_operators() {
   static const llvm::StringSet<> names = {
-      "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Cast", "Ceil", "Celu", "Cos", "Cosh", "Elu", "Erf", "Exp", "Floor",
-      "Gelu", "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round",
-      "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu"};
+      "Abs",         "Acos",       "Acosh",    "Asin",  "Asinh", "Atan",      "Atanh",   "BitwiseNot",     "Cast",
+      "Ceil",        "Celu",       "Cos",      "Cosh",  "Elu",   "Erf",       "Exp",     "Floor",          "Gelu",
+      "HardSigmoid", "HardSwish",  "Identity", "IsInf", "IsNaN", "LeakyRelu", "Log",     "Mish",           "Neg",
+      "Not",         "Reciprocal", "Relu",     "Round", "Selu",  "Shrink",    "Sigmoid", "Sign",           "Sin",
+      "Sinh",        "Softplus",   "Softsign", "Sqrt",  "Swish", "Tan",       "Tanh",    "ThresholdedRelu"};
   return names;
 }
 const llvm::StringSet<>& broadcasting_operators() {
-  static const llvm::StringSet<> names = {"Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater",
-                                          "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow",
-                                          "Sub", "Sum", "Where", "Xor"};
+  static const llvm::StringSet<> names = {"Add",        "And",         "BitShift", "BitwiseAnd", "BitwiseOr",
+                                          "BitwiseXor", "Div",         "Equal",    "Greater",    "GreaterOrEqual",
+                                          "Less",       "LessOrEqual", "Max",      "Mean",       "Min",
+                                          "Mod",        "Mul",         "Or",       "PRelu",      "Pow",
+                                          "Sub",        "Sum",         "Where",    "Xor"};
   return names;
 }
 
 /// Operators on one tensor whose other operands are scalars or absent: the leading operand moves.
 bool sink_through_unary(NodeOp op, mlir::PatternRewriter& rewriter) {
   bool plain = op.getDomain().empty() && unary_operators().contains(op.getOpType());
-  bool scalars = op.is("Clip") || op.is("QuantizeLinear") || op.is("DequantizeLinear") || op.is("QuantizeLinear", kMicrosoftDomain) ||
-                 op.is("DequantizeLinear", kMicrosoftDomain) || op.is("QLinearLeakyRelu", kMicrosoftDomain) ||
-                 op.is("QLinearSigmoid", kMicrosoftDomain);
+  bool scalars = op.is("Clip") || op.is("QuantizeLinear") || op.is("DequantizeLinear") ||
+                 op.is("QuantizeLinear", kMicrosoftDomain) || op.is("DequantizeLinear", kMicrosoftDomain) ||
+                 op.is("QLinearLeakyRelu", kMicrosoftDomain) || op.is("QLinearSigmoid", kMicrosoftDomain);
   if (!plain && !scalars) return false;
   Permutation perm = sinkable(op->getOperand(0), op);
   if (perm.empty()) return false;
@@ -152,7 +151,8 @@ bool sink_through_concat(NodeOp op, mlir::PatternRewriter& rewriter) {
   return rebuild(op, rewriter, operands, node.attributes, perm);
 }
 
-/// Operators with one axis attribute along which they work: Split, Softmax, LogSoftmax, Hardmax, CumSum-like ones are left.
+/// Operators with one axis attribute along which they work: Split, Softmax, LogSoftmax, Hardmax, CumSum-like ones are
+/// left.
 bool sink_through_axis(NodeOp op, mlir::PatternRewriter& rewriter) {
   bool split = op.is("Split");
   bool softmax = (op.is("Softmax") || op.is("LogSoftmax") || op.is("Hardmax")) && op.getVersion() >= 13;
@@ -188,7 +188,8 @@ bool sink_through_pad(NodeOp op, mlir::PatternRewriter& rewriter) {
   return rebuild(op, rewriter, operands, attributes, perm);
 }
 
-/// Reductions with known axes that keep their dimensions, if the order in which they add does not matter (integers, max, min).
+/// Reductions with known axes that keep their dimensions, if the order in which they add does not matter (integers,
+/// max, min).
 bool sink_through_reduction(NodeOp op, mlir::PatternRewriter& rewriter) {
   if (!op.getDomain().empty() || !op.getOpType().starts_with("Reduce")) return false;
   bool exact = op.is("ReduceMax") || op.is("ReduceMin") || ops::is_integer(dtype_of(op->getResult(0)));
@@ -196,7 +197,8 @@ bool sink_through_reduction(NodeOp op, mlir::PatternRewriter& rewriter) {
   auto axes = constant_ints(op, 1, "axes");
   ops::Node node = to_node(op);
   if (!exact || perm.empty() || !axes || axes->empty() || node.get_int("keepdims", 1) == 0) return false;
-  for (int64_t& axis : *axes) axis = perm[static_cast<size_t>(ops::normalise_axis(node, axis, static_cast<int64_t>(perm.size())))];
+  for (int64_t& axis : *axes)
+    axis = perm[static_cast<size_t>(ops::normalise_axis(node, axis, static_cast<int64_t>(perm.size())))];
   llvm::SmallVector<mlir::Value> operands(op->getOperands());
   operands[0] = source(operands[0]);
   if (node.attributes.count("axes")) {
@@ -211,10 +213,10 @@ bool sink_through_reduction(NodeOp op, mlir::PatternRewriter& rewriter) {
 bool transpose_to_reshape(NodeOp op, mlir::PatternRewriter& rewriter) {
   if (!op.is("Transpose") || !is_static(op->getResult(0))) return false;
   auto input = shape_of(op->getOperand(0)), output = shape_of(op->getResult(0));
-  auto perm = op.getOnnxAttributes().getAs<mlir::DenseI64ArrayAttr>("perm");
-  if (!input || !output || !perm) return false;
+  Permutation perm = permutation_of(op);
+  if (!input || !output || perm.empty()) return false;
   int64_t last = -1;
-  for (int64_t p : perm.asArrayRef()) {
+  for (int64_t p : perm) {
     if ((*input)[static_cast<size_t>(p)] == 1) continue;
     if ((*input)[static_cast<size_t>(p)] == 0 || p < last) return false;
     last = p;
@@ -226,17 +228,17 @@ bool transpose_to_reshape(NodeOp op, mlir::PatternRewriter& rewriter) {
 
 bool cancel_transposes(NodeOp op, mlir::PatternRewriter& rewriter) {
   NodeOp inner = op.is("Transpose") ? defining_op(op->getOperand(0), "Transpose") : NodeOp();
-  auto outer_perm = op.getOnnxAttributes().getAs<mlir::DenseI64ArrayAttr>("perm");
-  if (!inner || !outer_perm) return false;
-  auto inner_perm = inner.getOnnxAttributes().getAs<mlir::DenseI64ArrayAttr>("perm");
-  if (!inner_perm || inner_perm.size() != outer_perm.size()) return false;
-  for (int64_t i = 0; i < outer_perm.size(); ++i) {
-    if (inner_perm[outer_perm[i]] != i) return false;
+  if (!inner) return false;
+  Permutation outer_perm = permutation_of(op), inner_perm = permutation_of(inner);
+  if (outer_perm.empty() || inner_perm.size() != outer_perm.size()) return false;
+  for (size_t i = 0; i < outer_perm.size(); ++i) {
+    if (inner_perm[static_cast<size_t>(outer_perm[i])] != static_cast<int64_t>(i)) return false;
   }
   // An operation that moved lost the name of its result; the value it now stands for has one.
   mlir::Value kept = inner->getOperand(0);
   NodeOp producer = defining_op(kept);
-  if (producer && producer->getNumResults() == 1 && value_name(kept).empty()) producer->setLoc(location_for(producer, {op->getResult(0)}));
+  if (producer && producer->getNumResults() == 1 && value_name(kept).empty())
+    producer->setLoc(location_for(producer, {op->getResult(0)}));
   rewriter.replaceOp(op, kept);
   return true;
 }
@@ -244,12 +246,13 @@ bool cancel_transposes(NodeOp op, mlir::PatternRewriter& rewriter) {
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_sink_transposes_pass() {
-  return make_function_pass("nn-sink-transposes", "move transposes down until they cancel", [](mlir::func::FuncOp func) {
-    std::vector<Rewrite> sink = {cancel_transposes, sink_through_unary, sink_through_broadcast, sink_through_concat,
-                                 sink_through_axis, sink_through_pad,   sink_through_reduction};
-    if (mlir::failed(apply_rewrites(func, sink))) return mlir::failure();
-    return apply_rewrites(func, {transpose_to_reshape});
-  });
+  return make_function_pass(
+      "nn-sink-transposes", "move transposes down until they cancel", [](mlir::func::FuncOp func) {
+        std::vector<Rewrite> sink = {cancel_transposes, sink_through_unary, sink_through_broadcast, sink_through_concat,
+                                     sink_through_axis, sink_through_pad,   sink_through_reduction};
+        if (mlir::failed(apply_rewrites(func, sink))) return mlir::failure();
+        return apply_rewrites(func, {transpose_to_reshape});
+      });
 }
 
 }  // namespace tessera::nn

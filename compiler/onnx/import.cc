@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the protobuf graph to nn operations. A graph is imported in two steps: structure first (sorted nodes, constants, regions,
-// inlined functions) with placeholder types, then inference over the whole function sets the types. Errors name node and cause.
+// From the protobuf graph to nn operations. A graph is imported in two steps: structure first (sorted nodes, constants,
+// regions, inlined functions) with placeholder types, then inference over the whole function sets the types. Errors
+// name node and cause.
 #include "compiler/onnx/import.h"
 
 #include <algorithm>
@@ -84,8 +85,8 @@ void collect_uses(const NodeProto& node, std::set<std::string>& uses, int depth)
   }
 }
 
-/// Indices of nodes such that producers precede consumers, as near to the file's order as possible. Refuses cycles and values
-/// produced twice.
+/// Indices of nodes such that producers precede consumers, as near to the file's order as possible. Refuses cycles and
+/// values produced twice.
 std::vector<int> sort_nodes(const RepeatedPtrField<NodeProto>& nodes, const std::string& where) {
   std::unordered_map<std::string, int> producer;
   for (int i = 0; i < nodes.size(); ++i) {
@@ -93,8 +94,8 @@ std::vector<int> sort_nodes(const RepeatedPtrField<NodeProto>& nodes, const std:
       if (output.empty()) continue;
       auto [it, inserted] = producer.emplace(output, i);
       if (!inserted) {
-        fail(describe(nodes[i]) + ": produces '" + output + "', which " + describe(nodes[it->second]) + " produces already; each value of " +
-             where + " must have one producer");
+        fail(describe(nodes[i]) + ": produces '" + output + "', which " + describe(nodes[it->second]) +
+             " produces already; each value of " + where + " must have one producer");
       }
     }
   }
@@ -127,7 +128,8 @@ std::vector<int> sort_nodes(const RepeatedPtrField<NodeProto>& nodes, const std:
   }
   if (static_cast<int>(order.size()) == nodes.size()) return order;
   // Walk backwards along unsatisfied producers until a node repeats: that is a cycle.
-  int at = static_cast<int>(std::find_if(missing.begin(), missing.end(), [](int m) { return m > 0; }) - missing.begin());
+  int at =
+      static_cast<int>(std::find_if(missing.begin(), missing.end(), [](int m) { return m > 0; }) - missing.begin());
   std::vector<int> path;
   while (std::find(path.begin(), path.end(), at) == path.end()) {
     path.push_back(at);
@@ -140,14 +142,16 @@ std::vector<int> sort_nodes(const RepeatedPtrField<NodeProto>& nodes, const std:
   }
   std::string text;
   auto start = std::find(path.begin(), path.end(), at);
-  for (auto it = path.rbegin(); it != std::make_reverse_iterator(start); ++it) text += "'" + display_name(nodes[*it]) + "' -> ";
+  for (auto it = path.rbegin(); it != std::make_reverse_iterator(start); ++it)
+    text += "'" + display_name(nodes[*it]) + "' -> ";
   fail(where + " has a cycle: " + text + "'" + display_name(nodes[path.back()]) + "'; an ONNX graph must be acyclic");
 }
 
 /// Text of a type in ONNX's notation, as the attribute `type` of Optional and SequenceEmpty-like operators carries it.
 std::string type_text(const TypeProto& type, const std::string& what, int depth = 0) {
   if (depth > 4) fail(what + ": type nests too deeply");
-  if (type.has_tensor_type()) return "tensor(" + std::string(ops::to_string(to_dtype(type.tensor_type().elem_type(), what))) + ")";
+  if (type.has_tensor_type())
+    return "tensor(" + std::string(ops::to_string(to_dtype(type.tensor_type().elem_type(), what))) + ")";
   if (type.has_sequence_type()) return "seq(" + type_text(type.sequence_type().elem_type(), what, depth + 1) + ")";
   if (type.has_optional_type()) return "optional(" + type_text(type.optional_type().elem_type(), what, depth + 1) + ")";
   throw Error(ErrorCode::kUnsupported, what + ": maps, sparse tensors and opaque types are not supported");
@@ -168,12 +172,13 @@ class Importer {
     const Scope* parent = nullptr;
     std::unordered_map<std::string, mlir::Value> values;
     const std::map<std::string, int>* opsets = nullptr;
-    const AttributeMap* arguments = nullptr;     // attributes of a function's call
-    std::string prefix;                          // of node names inside an inlined function
+    const AttributeMap* arguments = nullptr;  // attributes of a function's call
+    std::string prefix;                       // of node names inside an inlined function
     int depth = 0;
   };
 
-  std::map<std::string, int> read_opsets(const RepeatedPtrField<onnx_proto::OperatorSetIdProto>& imports, const std::string& where);
+  std::map<std::string, int> read_opsets(const RepeatedPtrField<onnx_proto::OperatorSetIdProto>& imports,
+                                         const std::string& where);
   void read_functions();
   mlir::Type argument_type(const onnx_proto::ValueInfoProto& input, llvm::SmallVectorImpl<mlir::Attribute>& dim_names);
   ops::TypeInfo type_info(const TypeProto& type, const std::string& what, int depth = 0);
@@ -197,25 +202,28 @@ class Importer {
   ModelFile file_;
   const ImportOptions& options_;
   std::map<std::string, int64_t> bound_dims_;
-  std::unordered_map<std::string, mlir::Value> values_;    // of the main graph, by ONNX name
+  std::unordered_map<std::string, mlir::Value> values_;  // of the main graph, by ONNX name
   std::map<std::pair<std::string, std::string>, const FunctionProto*> functions_;
   std::vector<const FunctionProto*> call_stack_;
 };
 
-std::map<std::string, int> Importer::read_opsets(const RepeatedPtrField<onnx_proto::OperatorSetIdProto>& imports, const std::string& where) {
+std::map<std::string, int> Importer::read_opsets(const RepeatedPtrField<onnx_proto::OperatorSetIdProto>& imports,
+                                                 const std::string& where) {
   std::map<std::string, int> opsets;
   for (const auto& import : imports) {
     std::string domain = canonical_domain(import.domain());
     if (import.version() < 1 || import.version() > 1000000) {
-      fail(where + " imports version " + std::to_string(import.version()) + " of operator set '" + domain + "', which cannot exist");
+      fail(where + " imports version " + std::to_string(import.version()) + " of operator set '" + domain +
+           "', which cannot exist");
     }
     int version = static_cast<int>(import.version());
     auto [it, inserted] = opsets.emplace(domain, version);
     if (!inserted && it->second != version) fail(where + " imports operator set '" + domain + "' in two versions");
     if (!domain.empty()) continue;
     if (version < kOldestOpset || version > kNewestOpset) {
-      throw Error(ErrorCode::kUnsupported, where + " uses opset " + std::to_string(version) + "; opsets " + std::to_string(kOldestOpset) + " to " +
-                                               std::to_string(kNewestOpset) + " are supported. Convert it with onnx.version_converter");
+      throw Error(ErrorCode::kUnsupported, where + " uses opset " + std::to_string(version) + "; opsets " +
+                                               std::to_string(kOldestOpset) + " to " + std::to_string(kNewestOpset) +
+                                               " are supported. Convert it with onnx.version_converter");
     }
   }
   return opsets;
@@ -225,7 +233,8 @@ void Importer::read_functions() {
   for (const FunctionProto& function : file_.proto->functions()) {
     auto key = std::make_pair(canonical_domain(function.domain()), function.name());
     if (function.name().empty()) fail("a model-local function has no name");
-    if (!functions_.emplace(key, &function).second) fail("function '" + key.first + "::" + key.second + "' is defined twice");
+    if (!functions_.emplace(key, &function).second)
+      fail("function '" + key.first + "::" + key.second + "' is defined twice");
   }
 }
 
@@ -243,8 +252,9 @@ ops::TypeInfo Importer::type_info(const TypeProto& type, const std::string& what
   }
   if (!type.has_tensor_type()) {
     bool none = type.value_case() == TypeProto::VALUE_NOT_SET;
-    throw Error(none ? ErrorCode::kInvalidModel : ErrorCode::kUnsupported,
-                what + (none ? " has no type" : " is a map, a sparse tensor or an opaque value, which are not supported"));
+    throw Error(
+        none ? ErrorCode::kInvalidModel : ErrorCode::kUnsupported,
+        what + (none ? " has no type" : " is a map, a sparse tensor or an opaque value, which are not supported"));
   }
   ops::TypeInfo info = ops::TypeInfo::unranked(to_dtype(type.tensor_type().elem_type(), what));
   if (!type.tensor_type().has_shape()) return info;
@@ -275,11 +285,12 @@ void Importer::bind_dims(const GraphProto& graph) {
     }
   }
   auto bind = [&](const std::string& name, int64_t value, const std::string& what) {
-    if (value < 0) throw Error(ErrorCode::kInvalidArgument, what + ": dimension " + std::to_string(value) + " is negative");
+    if (value < 0)
+      throw Error(ErrorCode::kInvalidArgument, what + ": dimension " + std::to_string(value) + " is negative");
     auto [it, inserted] = bound_dims_.emplace(name, value);
     if (!inserted && it->second != value) {
-      throw Error(ErrorCode::kInvalidArgument, what + ": dimension '" + name + "' is given as " + std::to_string(it->second) + " and as " +
-                                                   std::to_string(value));
+      throw Error(ErrorCode::kInvalidArgument, what + ": dimension '" + name + "' is given as " +
+                                                   std::to_string(it->second) + " and as " + std::to_string(value));
     }
   };
   auto join = [](const auto& names) {
@@ -291,7 +302,8 @@ void Importer::bind_dims(const GraphProto& graph) {
   for (const auto& [name, type] : inputs) names.push_back(name);
   auto bind_symbol = [&](const std::string& name, int64_t value) {
     if (symbols.count(name)) return bind(name, value, "shape option");
-    throw Error(ErrorCode::kInvalidArgument, "shape option: the model has no input and no dimension '" + name + "'; inputs: " + join(names) +
+    throw Error(ErrorCode::kInvalidArgument, "shape option: the model has no input and no dimension '" + name +
+                                                 "'; inputs: " + join(names) +
                                                  "; symbolic dimensions: " + join(symbols));
   };
   for (const auto& [name, value] : options_.dims) bind_symbol(name, value);
@@ -308,7 +320,8 @@ void Importer::bind_dims(const GraphProto& graph) {
     if (!it->second->has_tensor_type() || !it->second->tensor_type().has_shape()) continue;
     const auto& dims = it->second->tensor_type().shape();
     if (dims.dim_size() != static_cast<int>(shape.size())) {
-      throw Error(ErrorCode::kInvalidArgument, "shape option: input '" + name + "' has " + std::to_string(dims.dim_size()) + " dimensions, " +
+      throw Error(ErrorCode::kInvalidArgument, "shape option: input '" + name + "' has " +
+                                                   std::to_string(dims.dim_size()) + " dimensions, " +
                                                    std::to_string(shape.size()) + " were given");
     }
     for (int i = 0; i < dims.dim_size(); ++i) {
@@ -319,11 +332,13 @@ void Importer::bind_dims(const GraphProto& graph) {
   }
 }
 
-mlir::Type Importer::argument_type(const onnx_proto::ValueInfoProto& input, llvm::SmallVectorImpl<mlir::Attribute>& dim_names) {
+mlir::Type Importer::argument_type(const onnx_proto::ValueInfoProto& input,
+                                   llvm::SmallVectorImpl<mlir::Attribute>& dim_names) {
   std::string what = "input '" + input.name() + "'";
   if (!input.has_type()) fail(what + " has no type");
   ops::TypeInfo info = type_info(input.type(), what);
-  if (auto given = options_.shapes.find(input.name()); given != options_.shapes.end() && info.kind == ops::TypeInfo::Kind::kTensor) {
+  if (auto given = options_.shapes.find(input.name());
+      given != options_.shapes.end() && info.kind == ops::TypeInfo::Kind::kTensor) {
     if (!info.ranked) {
       info.ranked = true;
       info.shape.assign(given->second.size(), -1);
@@ -332,21 +347,24 @@ mlir::Type Importer::argument_type(const onnx_proto::ValueInfoProto& input, llvm
       int64_t value = given->second[i];
       if (value < 0) throw Error(ErrorCode::kInvalidArgument, "shape option: a dimension of " + what + " is negative");
       if (info.shape[i] >= 0 && info.shape[i] != value) {
-        throw Error(ErrorCode::kInvalidArgument, "shape option: dimension " + std::to_string(i) + " of " + what + " is fixed at " +
-                                                     std::to_string(info.shape[i]) + ", " + std::to_string(value) + " was given");
+        throw Error(ErrorCode::kInvalidArgument, "shape option: dimension " + std::to_string(i) + " of " + what +
+                                                     " is fixed at " + std::to_string(info.shape[i]) + ", " +
+                                                     std::to_string(value) + " was given");
       }
       info.shape[i] = value;
     }
   }
   nn::check_size(info, what);
   if (input.type().has_tensor_type()) {
-    for (const auto& dim : input.type().tensor_type().shape().dim()) dim_names.push_back(builder_.getStringAttr(dim.dim_param()));
+    for (const auto& dim : input.type().tensor_type().shape().dim())
+      dim_names.push_back(builder_.getStringAttr(dim.dim_param()));
   }
   return nn::to_type(&context_, info);
 }
 
 void Importer::define(Scope& scope, const std::string& name, mlir::Value value, const std::string& what) {
-  if (!scope.values.emplace(name, value).second) fail(what + ": '" + name + "' is defined already; each value has one definition");
+  if (!scope.values.emplace(name, value).second)
+    fail(what + ": '" + name + "' is defined already; each value has one definition");
   if (scope.depth == 0) values_[name] = value;
 }
 
@@ -365,7 +383,8 @@ mlir::Value Importer::require(const Scope& scope, const std::string& name, const
     for (const auto& [other, value] : s->values) names.push_back(other);
   }
   std::string near = nearest(name, names);
-  fail(user + " '" + name + "' is no input, no initializer and no output of any node" + (near.empty() ? "" : "; did you mean " + near));
+  fail(user + " '" + name + "' is no input, no initializer and no output of any node" +
+       (near.empty() ? "" : "; did you mean " + near));
 }
 
 mlir::Value Importer::constant(const ops::Tensor& tensor, const std::string& name) {
@@ -390,14 +409,22 @@ ops::Attribute Importer::convert_attribute(AttributeProto& attribute, const std:
   auto type = attribute.type();
   if (type == AttributeProto::UNDEFINED) {
     // IR versions before 2 have no discriminator.
-    if (attribute.has_f()) type = AttributeProto::FLOAT;
-    else if (attribute.has_i()) type = AttributeProto::INT;
-    else if (attribute.has_s()) type = AttributeProto::STRING;
-    else if (attribute.has_t()) type = AttributeProto::TENSOR;
-    else if (attribute.floats_size() > 0) type = AttributeProto::FLOATS;
-    else if (attribute.ints_size() > 0) type = AttributeProto::INTS;
-    else if (attribute.strings_size() > 0) type = AttributeProto::STRINGS;
-    else fail(what + " has no type and no value");
+    if (attribute.has_f())
+      type = AttributeProto::FLOAT;
+    else if (attribute.has_i())
+      type = AttributeProto::INT;
+    else if (attribute.has_s())
+      type = AttributeProto::STRING;
+    else if (attribute.has_t())
+      type = AttributeProto::TENSOR;
+    else if (attribute.floats_size() > 0)
+      type = AttributeProto::FLOATS;
+    else if (attribute.ints_size() > 0)
+      type = AttributeProto::INTS;
+    else if (attribute.strings_size() > 0)
+      type = AttributeProto::STRINGS;
+    else
+      fail(what + " has no type and no value");
   }
   auto need = [&](bool present) {
     if (!present) fail(what + " has no value of its type");
@@ -414,10 +441,9 @@ ops::Attribute Importer::convert_attribute(AttributeProto& attribute, const std:
       return decode_sparse_tensor(*attribute.mutable_sparse_tensor(), file_.directory, what);
     case AttributeProto::FLOATS: return std::vector<float>(attribute.floats().begin(), attribute.floats().end());
     case AttributeProto::INTS: return std::vector<int64_t>(attribute.ints().begin(), attribute.ints().end());
-    case AttributeProto::STRINGS: return std::vector<std::string>(attribute.strings().begin(), attribute.strings().end());
-    case AttributeProto::TYPE_PROTO:
-      need(attribute.has_tp());
-      return type_text(attribute.tp(), what);
+    case AttributeProto::STRINGS:
+      return std::vector<std::string>(attribute.strings().begin(), attribute.strings().end());
+    case AttributeProto::TYPE_PROTO: need(attribute.has_tp()); return type_text(attribute.tp(), what);
     default:
       throw Error(ErrorCode::kUnsupported, what + " is a list of tensors, graphs or types, which no ONNX operator has");
   }
@@ -425,7 +451,8 @@ ops::Attribute Importer::convert_attribute(AttributeProto& attribute, const std:
 
 void Importer::import_constant(NodeProto& node, Scope& scope) {
   std::string what = describe(node);
-  if (node.input_size() != 0 || node.output_size() != 1 || node.output(0).empty()) fail(what + ": a Constant has no inputs and one output");
+  if (node.input_size() != 0 || node.output_size() != 1 || node.output(0).empty())
+    fail(what + ": a Constant has no inputs and one output");
   if (node.attribute_size() != 1) fail(what + ": a Constant has exactly one attribute");
   AttributeProto& proto = *node.mutable_attribute(0);
   ops::Attribute value = convert_attribute(proto, what + ": attribute '" + proto.name() + "'");
@@ -448,7 +475,8 @@ void Importer::import_constant(NodeProto& node, Scope& scope) {
     tensor = ops::Tensor(ops::DType::kString, {static_cast<int64_t>(ss->size())});
     tensor.mutable_strings() = *ss;
   } else {
-    fail(what + ": attribute '" + kind + "' is none of value, value_float(s), value_int(s), value_string(s), sparse_value, or has another type");
+    fail(what + ": attribute '" + kind +
+         "' is none of value, value_float(s), value_int(s), value_string(s), sparse_value, or has another type");
   }
   mlir::Location location = nn::make_location(&context_, display_name(node), {node.output(0)});
   define(scope, node.output(0), nn::create_constant(builder_, location, tensor), what);
@@ -483,13 +511,16 @@ void Importer::import_body(GraphProto& graph, mlir::Region& region, const Scope&
 void Importer::inline_function(const FunctionProto& function, NodeProto& node, Scope& scope) {
   std::string what = describe(node);
   std::string title = "function '" + canonical_domain(function.domain()) + "::" + function.name() + "'";
-  if (std::find(call_stack_.begin(), call_stack_.end(), &function) != call_stack_.end()) fail(what + ": " + title + " calls itself");
+  if (std::find(call_stack_.begin(), call_stack_.end(), &function) != call_stack_.end())
+    fail(what + ": " + title + " calls itself");
   if (scope.depth + 1 > kMaxDepth) fail(what + ": functions nest deeper than " + std::to_string(kMaxDepth));
   if (node.input_size() > function.input_size()) {
-    fail(what + ": has " + std::to_string(node.input_size()) + " inputs, " + title + " takes " + std::to_string(function.input_size()));
+    fail(what + ": has " + std::to_string(node.input_size()) + " inputs, " + title + " takes " +
+         std::to_string(function.input_size()));
   }
   if (node.output_size() > function.output_size()) {
-    fail(what + ": has " + std::to_string(node.output_size()) + " outputs, " + title + " gives " + std::to_string(function.output_size()));
+    fail(what + ": has " + std::to_string(node.output_size()) + " outputs, " + title + " gives " +
+         std::to_string(function.output_size()));
   }
   std::map<std::string, int> opsets = read_opsets(function.opset_import(), title);
   AttributeMap arguments;
@@ -502,8 +533,9 @@ void Importer::inline_function(const FunctionProto& function, NodeProto& node, S
   inner.depth = scope.depth + 1;
   for (int i = 0; i < function.input_size(); ++i) {
     bool given = i < node.input_size() && !node.input(i).empty();
-    mlir::Value value = given ? require(scope, node.input(i), what + ": input " + std::to_string(i))
-                              : nn::create_none(builder_, nn::make_location(&context_, inner.prefix + function.input(i), {}));
+    mlir::Value value =
+        given ? require(scope, node.input(i), what + ": input " + std::to_string(i))
+              : nn::create_none(builder_, nn::make_location(&context_, inner.prefix + function.input(i), {}));
     define(inner, function.input(i), value, title);
   }
   call_stack_.push_back(&function);
@@ -528,7 +560,8 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
     if (!seen.insert(attribute->name()).second) fail(what + ": attribute '" + attribute->name() + "' is given twice");
     if (attribute->name().empty()) fail(what + ": an attribute has no name");
     if (attribute->ref_attr_name().empty()) continue;
-    if (!scope.arguments) fail(what + ": attribute '" + attribute->name() + "' refers to a function's attribute outside of a function");
+    if (!scope.arguments)
+      fail(what + ": attribute '" + attribute->name() + "' refers to a function's attribute outside of a function");
     auto it = scope.arguments->find(attribute->ref_attr_name());
     if (it == scope.arguments->end()) {
       node.mutable_attribute()->DeleteSubrange(i, 1);
@@ -539,7 +572,8 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
     attribute->set_name(name);
   }
 
-  if (auto it = functions_.find({domain, node.op_type()}); it != functions_.end()) return inline_function(*it->second, node, scope);
+  if (auto it = functions_.find({domain, node.op_type()}); it != functions_.end())
+    return inline_function(*it->second, node, scope);
 
   auto opset = scope.opsets->find(domain);
   int version = 1;
@@ -549,8 +583,8 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
     fail(what + ": the model does not import the operator set of ONNX");
   }
   if (!ops::registry().find(domain, node.op_type(), version)) {
-    std::string message = what + ": operator '" + (domain.empty() ? "" : domain + "::") + node.op_type() + "' of opset " + std::to_string(version) +
-                          " is not known";
+    std::string message = what + ": operator '" + (domain.empty() ? "" : domain + "::") + node.op_type() +
+                          "' of opset " + std::to_string(version) + " is not known";
     std::string near;
     for (const std::string& name : ops::registry().similar(node.op_type())) near += (near.empty() ? "" : ", ") + name;
     if (!near.empty()) message += "; similar: " + near;
@@ -562,13 +596,15 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
 
   llvm::SmallVector<mlir::Value> operands;
   for (int i = 0; i < node.input_size(); ++i) {
-    operands.push_back(node.input(i).empty() ? mlir::Value() : require(scope, node.input(i), what + ": input " + std::to_string(i)));
+    operands.push_back(node.input(i).empty() ? mlir::Value()
+                                             : require(scope, node.input(i), what + ": input " + std::to_string(i)));
   }
   std::map<std::string, ops::Attribute> attributes;
   llvm::SmallVector<mlir::Attribute> body_names;
   std::vector<GraphProto*> bodies;
   for (AttributeProto& attribute : *node.mutable_attribute()) {
-    if (attribute.type() == AttributeProto::GRAPH || (attribute.type() == AttributeProto::UNDEFINED && attribute.has_g())) {
+    if (attribute.type() == AttributeProto::GRAPH ||
+        (attribute.type() == AttributeProto::UNDEFINED && attribute.has_g())) {
       if (!attribute.has_g()) fail(what + ": attribute '" + attribute.name() + "' has no graph");
       body_names.push_back(builder_.getStringAttr(attribute.name()));
       bodies.push_back(attribute.mutable_g());
@@ -588,10 +624,12 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
   for (mlir::Value& operand : operands) {
     if (!operand) operand = nn::create_none(builder_, location);
   }
-  llvm::SmallVector<mlir::Type> types(static_cast<size_t>(outputs), mlir::UnrankedTensorType::get(builder_.getF32Type()));
-  auto op = builder_.create<nn::NodeOp>(location, types, operands, builder_.getStringAttr(node.op_type()), builder_.getStringAttr(domain),
-                                        builder_.getI64IntegerAttr(version), nn::to_dictionary(&context_, attributes),
-                                        builder_.getArrayAttr(body_names), static_cast<unsigned>(bodies.size()));
+  llvm::SmallVector<mlir::Type> types(static_cast<size_t>(outputs),
+                                      mlir::UnrankedTensorType::get(builder_.getF32Type()));
+  auto op = builder_.create<nn::NodeOp>(location, types, operands, builder_.getStringAttr(node.op_type()),
+                                        builder_.getStringAttr(domain), builder_.getI64IntegerAttr(version),
+                                        nn::to_dictionary(&context_, attributes), builder_.getArrayAttr(body_names),
+                                        static_cast<unsigned>(bodies.size()));
   for (size_t i = 0; i < bodies.size(); ++i) {
     std::string name = llvm::cast<mlir::StringAttr>(body_names[i]).getValue().str();
     import_body(*bodies[i], op.getBodies()[i], scope, what + ", " + name);
@@ -605,7 +643,8 @@ void Importer::import_nodes(RepeatedPtrField<NodeProto>& nodes, Scope& scope, co
   for (const NodeProto& node : nodes) {
     for (const std::string& output : node.output()) {
       if (!output.empty() && scope.values.count(output)) {
-        fail(describe(node) + ": its output '" + output + "' has the name of an input or initializer of " + where + "; each value has one definition");
+        fail(describe(node) + ": its output '" + output + "' has the name of an input or initializer of " + where +
+             "; each value has one definition");
       }
     }
   }
@@ -621,7 +660,8 @@ void Importer::check_declared_types(const RepeatedPtrField<onnx_proto::ValueInfo
     ops::DType have = nn::dtype_of(it->second);
     if (have == want) continue;
     fail("value '" + info.name() + "' is declared as " + std::string(ops::to_string(want)) + ", but " +
-         (have == ops::DType::kUndefined ? "no tensor" : std::string(ops::to_string(have))) + " is what its producer gives");
+         (have == ops::DType::kUndefined ? "no tensor" : std::string(ops::to_string(have))) +
+         " is what its producer gives");
   }
 }
 
@@ -630,7 +670,9 @@ mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
   GraphProto& graph = *model.mutable_graph();
   std::map<std::string, int> opsets = read_opsets(model.opset_import(), "the model");
   if (opsets.empty()) {
-    fail("the model imports no operator set: it is truncated, or older than IR version 3; convert it with a current onnx package");
+    fail(
+        "the model imports no operator set: it is truncated, or older than IR version 3; convert it with a current "
+        "onnx package");
   }
   read_functions();
   bind_dims(graph);
@@ -650,17 +692,19 @@ mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
   llvm::SmallVector<mlir::DictionaryAttr> argument_attributes;
   auto describe_value = [&](const std::string& name, llvm::ArrayRef<mlir::Attribute> dim_names) {
     llvm::SmallVector<mlir::NamedAttribute> named{builder_.getNamedAttr(nn::kNameAttr, builder_.getStringAttr(name))};
-    bool any = llvm::any_of(dim_names, [](mlir::Attribute dim) { return !llvm::cast<mlir::StringAttr>(dim).getValue().empty(); });
+    bool any = llvm::any_of(dim_names,
+                            [](mlir::Attribute dim) { return !llvm::cast<mlir::StringAttr>(dim).getValue().empty(); });
     if (any) named.push_back(builder_.getNamedAttr(nn::kDimNamesAttr, builder_.getArrayAttr(dim_names)));
     return builder_.getDictionaryAttr(named);
   };
   for (const auto& input : graph.input()) {
     if (input.name().empty()) fail("an input of the graph has no name");
     if (!inputs.insert(input.name()).second) fail("input '" + input.name() + "' is declared twice");
-    if (scope.values.count(input.name())) continue;     // an initializer that is listed as an input: a constant
+    if (scope.values.count(input.name())) continue;  // an initializer that is listed as an input: a constant
     llvm::SmallVector<mlir::Attribute> dim_names;
     mlir::Type type = argument_type(input, dim_names);
-    define(scope, input.name(), block->addArgument(type, nn::make_location(&context_, input.name(), {input.name()})), "input");
+    define(scope, input.name(), block->addArgument(type, nn::make_location(&context_, input.name(), {input.name()})),
+           "input");
     argument_attributes.push_back(describe_value(input.name(), dim_names));
   }
   import_nodes(*graph.mutable_node(), scope, where);
@@ -673,7 +717,8 @@ mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
     results.push_back(require(scope, output.name(), "graph output"));
     llvm::SmallVector<mlir::Attribute> dim_names;
     if (output.type().has_tensor_type()) {
-      for (const auto& dim : output.type().tensor_type().shape().dim()) dim_names.push_back(builder_.getStringAttr(dim.dim_param()));
+      for (const auto& dim : output.type().tensor_type().shape().dim())
+        dim_names.push_back(builder_.getStringAttr(dim.dim_param()));
     }
     result_attributes.push_back(describe_value(output.name(), dim_names));
   }
@@ -694,7 +739,8 @@ mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
   return module;
 }
 
-mlir::OwningOpRef<mlir::ModuleOp> import_model(mlir::MLIRContext& context, ModelFile file, const ImportOptions& options) {
+mlir::OwningOpRef<mlir::ModuleOp> import_model(mlir::MLIRContext& context, ModelFile file,
+                                               const ImportOptions& options) {
   context.getOrLoadDialect<nn::NNDialect>();
   context.getOrLoadDialect<mlir::func::FuncDialect>();
   try {
@@ -706,17 +752,20 @@ mlir::OwningOpRef<mlir::ModuleOp> import_model(mlir::MLIRContext& context, Model
 
 }  // namespace
 
-mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, const std::string& path, const ImportOptions& options) {
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, const std::string& path,
+                                                   const ImportOptions& options) {
   return import_model(context, load_model(path), options);
 }
 
-mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes, const ImportOptions& options) {
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes,
+                                                    const ImportOptions& options) {
   return import_model(context, parse_model(bytes, options.directory), options);
 }
 
 void parse_shape_option(std::string_view text, ImportOptions& options) {
   auto refuse = [&] {
-    throw Error(ErrorCode::kInvalidArgument, "shape option '" + std::string(text) + "' is not NAME=D0,D1,... with dimensions of at least 0");
+    throw Error(ErrorCode::kInvalidArgument,
+                "shape option '" + std::string(text) + "' is not NAME=D0,D1,... with dimensions of at least 0");
   };
   size_t equals = text.rfind('=');
   if (equals == std::string_view::npos || equals == 0) refuse();
@@ -726,7 +775,8 @@ void parse_shape_option(std::string_view text, ImportOptions& options) {
     size_t comma = rest.find(',');
     std::string_view number = rest.substr(0, comma);
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
-    if (number.empty() || number.size() > 12 || number.find_first_not_of("0123456789") != std::string_view::npos) refuse();
+    if (number.empty() || number.size() > 12 || number.find_first_not_of("0123456789") != std::string_view::npos)
+      refuse();
     dims.push_back(std::stoll(std::string(number)));
     if (comma != std::string_view::npos && rest.empty()) refuse();
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enters: an ONNX model (opsets 7 to 24, any IR version). Leaves: a module with one func.func @main of nn operations whose types are
-// inferred. Method: the protobuf graph is sorted and turned into SSA, model-local functions are inlined, subgraphs become regions
-// that capture outer values, then the operator library infers types, evaluating shape arithmetic on the way.
+// Enters: an ONNX model (opsets 7 to 24, any IR version). Leaves: a module with one func.func @main of nn operations
+// whose types are inferred. Method: the protobuf graph is sorted and turned into SSA, model-local functions are
+// inlined, subgraphs become regions that capture outer values, then the operator library infers types, evaluating shape
+// arithmetic on the way.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,15 @@ struct ImportOptions {
   std::string directory;
 };
 
-/// Errors (tessera::Error): kIo, kInvalidModel, kUnsupported, each naming the node or tensor and the cause; kInvalidArgument for an
-/// override of an input or dimension that the model does not have.
-mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, const std::string& path, const ImportOptions& options = {});
-mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes, const ImportOptions& options = {});
+/// Errors (tessera::Error): kIo, kInvalidModel, kUnsupported, each naming the node or tensor and the cause;
+/// kInvalidArgument for an override of an input or dimension that the model does not have.
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, const std::string& path,
+                                                   const ImportOptions& options = {});
+mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes,
+                                                    const ImportOptions& options = {});
 
-/// Parses "name=1,3,224,224" into options.shapes and "name=4", where it is not a list, too; the importer decides whether the name is
-/// an input or a symbolic dimension. Throws Error kInvalidArgument.
+/// Parses "name=1,3,224,224" into options.shapes and "name=4", where it is not a list, too; the importer decides
+/// whether the name is an input or a symbolic dimension. Throws Error kInvalidArgument.
 void parse_shape_option(std::string_view text, ImportOptions& options);
 
 }  // namespace tessera::onnx

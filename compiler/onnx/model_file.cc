@@ -4,7 +4,6 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -37,7 +36,8 @@ std::string read_file(const std::string& path) {
 ModelFile parse_model(std::string_view bytes, const std::string& directory) {
   if (bytes.empty()) throw Error(ErrorCode::kInvalidModel, "the model is empty");
   if (bytes.size() > static_cast<size_t>(INT32_MAX)) {
-    throw Error(ErrorCode::kInvalidModel, "the model exceeds 2 GiB, the limit of protobuf; store its tensors as external data");
+    throw Error(ErrorCode::kInvalidModel,
+                "the model exceeds 2 GiB, the limit of protobuf; store its tensors as external data");
   }
   ModelFile file;
   file.directory = directory;
@@ -48,9 +48,11 @@ ModelFile parse_model(std::string_view bytes, const std::string& directory) {
   stream.SetRecursionLimit(kRecursionLimit);
   bool parsed = file.proto->ParsePartialFromCodedStream(&stream) && stream.ConsumedEntireMessage();
   if (!parsed) {
-    throw Error(ErrorCode::kInvalidModel, "not an ONNX model: the protobuf message is truncated, damaged, nested too deeply or of another kind");
+    throw Error(ErrorCode::kInvalidModel,
+                "not an ONNX model: the protobuf message is truncated, damaged, nested too deeply or of another kind");
   }
-  if (!file.proto->has_graph()) throw Error(ErrorCode::kInvalidModel, "not an ONNX model, or a truncated one: it has no graph");
+  if (!file.proto->has_graph())
+    throw Error(ErrorCode::kInvalidModel, "not an ONNX model, or a truncated one: it has no graph");
   return file;
 }
 
@@ -64,8 +66,8 @@ ModelFile load_model(const std::string& path) {
   }
 }
 
-std::vector<std::byte> read_external(const std::string& directory, const std::string& location, int64_t offset, int64_t length,
-                                     const std::string& what) {
+std::vector<std::byte> read_external(const std::string& directory, const std::string& location, int64_t offset,
+                                     int64_t length, const std::string& what) {
   auto fail = [&](const std::string& cause) {
     throw Error(ErrorCode::kInvalidModel, what + ": external data '" + location + "' " + cause);
   };
@@ -86,24 +88,18 @@ std::vector<std::byte> read_external(const std::string& directory, const std::st
   if (!fs::is_regular_file(file, code)) fail("is no regular file");
   int64_t size = static_cast<int64_t>(fs::file_size(file, code));
   if (code) fail("has no size");
-  if (offset < 0 || offset > size) fail("has " + std::to_string(size) + " bytes, offset " + std::to_string(offset) + " lies outside");
+  if (offset < 0 || offset > size)
+    fail("has " + std::to_string(size) + " bytes, offset " + std::to_string(offset) + " lies outside");
   if (length < 0) length = size - offset;
   if (length > size - offset) {
-    fail("has " + std::to_string(size) + " bytes, too few for " + std::to_string(length) + " at offset " + std::to_string(offset));
+    fail("has " + std::to_string(size) + " bytes, too few for " + std::to_string(length) + " at offset " +
+         std::to_string(offset));
   }
   std::ifstream stream(file, std::ios::binary);
   std::vector<std::byte> bytes(static_cast<size_t>(length));
   stream.seekg(offset);
   if (!stream || (length > 0 && !stream.read(reinterpret_cast<char*>(bytes.data()), length))) fail("cannot be read");
   return bytes;
-}
-
-int64_t memory_limit_bytes() {
-  static const int64_t limit = [] {
-    int64_t pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page > 0 ? pages * page : int64_t{1} << 40;
-  }();
-  return limit;
 }
 
 }  // namespace tessera::onnx

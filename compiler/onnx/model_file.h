@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading an ONNX file into its protobuf message, and the files of external tensor data that may stand beside it. A file that is no
-// ONNX model, is truncated or nests too deeply gives one clear Error.
+// Reading an ONNX file into its protobuf message, and the files of external tensor data that may stand beside it. A
+// file that is no ONNX model, is truncated or nests too deeply gives one clear Error.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tessera::onnx {
 
 struct ModelFile {
   std::unique_ptr<onnx_proto::ModelProto> proto;
-  std::string directory;    // where external data may lie; "" when the model came from memory without one
+  std::string directory;  // where external data may lie; "" when the model came from memory without one
 };
 
 /// Errors: kIo if the file cannot be read, kInvalidModel if its content is no ONNX model.
@@ -23,12 +23,9 @@ ModelFile load_model(const std::string& path);
 /// The same for bytes in memory; `directory` "" refuses external data.
 ModelFile parse_model(std::string_view bytes, const std::string& directory);
 
-/// Reads `length` bytes (-1: to the end) at `offset` of a file inside `directory`. The location must be relative, without ".." and,
-/// symbolic links resolved, inside the directory. Errors: kInvalidModel naming `what`.
-std::vector<std::byte> read_external(const std::string& directory, const std::string& location, int64_t offset, int64_t length,
-                                     const std::string& what);
-
-/// Bytes that one tensor may have at most: the memory of this machine.
-int64_t memory_limit_bytes();
+/// Reads `length` bytes (-1: to the end) at `offset` of a file inside `directory`. The location must be relative,
+/// without ".." and, symbolic links resolved, inside the directory. Errors: kInvalidModel naming `what`.
+std::vector<std::byte> read_external(const std::string& directory, const std::string& location, int64_t offset,
+                                     int64_t length, const std::string& what);
 
 }  // namespace tessera::onnx

@@ -6,14 +6,17 @@
 #include <limits>
 
 #include "base/error.h"
+#include "compiler/nn/limits.h"
 
 namespace tessera::onnx {
 namespace {
 
-using ops::DType;
 using onnx_proto::TensorProto;
+using ops::DType;
 
-[[noreturn]] void fail(const std::string& what, const std::string& cause) { throw Error(ErrorCode::kInvalidModel, what + ": " + cause); }
+[[noreturn]] void fail(const std::string& what, const std::string& cause) {
+  throw Error(ErrorCode::kInvalidModel, what + ": " + cause);
+}
 
 template <typename Dims>
 ops::Shape decode_dims(const Dims& dims, DType dtype, const std::string& what) {
@@ -28,7 +31,8 @@ ops::Shape decode_dims(const Dims& dims, DType dtype, const std::string& what) {
     fail(what, "shape " + ops::to_string(shape) + " is absurdly large");
   }
   int64_t width = std::max<int64_t>(1, ops::element_bytes(dtype));
-  if (count > memory_limit_bytes() / width) fail(what, "shape " + ops::to_string(shape) + " needs more than the memory of this machine");
+  if (count > nn::memory_limit_bytes() / width)
+    fail(what, "shape " + ops::to_string(shape) + " needs more than the memory of this machine");
   return shape;
 }
 
@@ -39,7 +43,9 @@ uint8_t expand_nibble(DType dtype, uint8_t nibble) {
 }
 
 /// Bytes of raw_data for a tensor.
-int64_t packed_bytes(DType dtype, int64_t count) { return is_four_bit(dtype) ? (count + 1) / 2 : count * ops::element_bytes(dtype); }
+int64_t packed_bytes(DType dtype, int64_t count) {
+  return is_four_bit(dtype) ? (count + 1) / 2 : count * ops::element_bytes(dtype);
+}
 
 void check_bools(const ops::Tensor& tensor, const std::string& what) {
   for (uint8_t value : tensor.as<uint8_t>()) {
@@ -47,13 +53,13 @@ void check_bools(const ops::Tensor& tensor, const std::string& what) {
   }
 }
 
-ops::Tensor from_packed(DType dtype, const ops::Shape& shape, std::shared_ptr<const void> owner, const std::byte* data, size_t size,
-                        const std::string& what) {
+ops::Tensor from_packed(DType dtype, const ops::Shape& shape, std::shared_ptr<const void> owner, const std::byte* data,
+                        size_t size, const std::string& what) {
   int64_t count = ops::element_count(shape);
   int64_t needed = packed_bytes(dtype, count);
   if (static_cast<int64_t>(size) != needed) {
-    fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " + std::to_string(needed) +
-                   " bytes, but there are " + std::to_string(size));
+    fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " +
+                   std::to_string(needed) + " bytes, but there are " + std::to_string(size));
   }
   if (is_four_bit(dtype)) {
     ops::Tensor tensor(dtype, shape);
@@ -92,10 +98,13 @@ void copy_checked(ops::Tensor& tensor, const Field& field, const std::string& wh
 /// Elements of the typed field that `dtype` uses.
 int64_t typed_count(const TensorProto& tensor, DType dtype) {
   switch (dtype) {
-    case DType::kFloat: case DType::kComplex64: return tensor.float_data_size();
-    case DType::kDouble: case DType::kComplex128: return tensor.double_data_size();
+    case DType::kFloat:
+    case DType::kComplex64: return tensor.float_data_size();
+    case DType::kDouble:
+    case DType::kComplex128: return tensor.double_data_size();
     case DType::kInt64: return tensor.int64_data_size();
-    case DType::kUint32: case DType::kUint64: return tensor.uint64_data_size();
+    case DType::kUint32:
+    case DType::kUint64: return tensor.uint64_data_size();
     default: return tensor.int32_data_size();
   }
 }
@@ -107,33 +116,39 @@ ops::Tensor from_typed(const TensorProto& proto, DType dtype, const ops::Shape& 
   if (is_four_bit(dtype)) needed = (count + 1) / 2;
   int64_t have = typed_count(proto, dtype);
   if (have != needed) {
-    fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " + std::to_string(needed) +
-                   " elements of data, but there are " + std::to_string(have));
+    fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " +
+                   std::to_string(needed) + " elements of data, but there are " + std::to_string(have));
   }
   ops::Tensor tensor(dtype, shape);
   switch (dtype) {
     case DType::kFloat:
     case DType::kComplex64:
-      if (have > 0) std::memcpy(tensor.mutable_data(), proto.float_data().data(), static_cast<size_t>(have) * sizeof(float));
+      if (have > 0)
+        std::memcpy(tensor.mutable_data(), proto.float_data().data(), static_cast<size_t>(have) * sizeof(float));
       break;
     case DType::kDouble:
     case DType::kComplex128:
-      if (have > 0) std::memcpy(tensor.mutable_data(), proto.double_data().data(), static_cast<size_t>(have) * sizeof(double));
+      if (have > 0)
+        std::memcpy(tensor.mutable_data(), proto.double_data().data(), static_cast<size_t>(have) * sizeof(double));
       break;
     case DType::kInt64:
-      if (have > 0) std::memcpy(tensor.mutable_data(), proto.int64_data().data(), static_cast<size_t>(have) * sizeof(int64_t));
+      if (have > 0)
+        std::memcpy(tensor.mutable_data(), proto.int64_data().data(), static_cast<size_t>(have) * sizeof(int64_t));
       break;
     case DType::kUint64:
-      if (have > 0) std::memcpy(tensor.mutable_data(), proto.uint64_data().data(), static_cast<size_t>(have) * sizeof(uint64_t));
+      if (have > 0)
+        std::memcpy(tensor.mutable_data(), proto.uint64_data().data(), static_cast<size_t>(have) * sizeof(uint64_t));
       break;
     case DType::kUint32: copy_checked<uint32_t>(tensor, proto.uint64_data(), what); break;
     case DType::kInt32: copy_checked<int32_t>(tensor, proto.int32_data(), what); break;
     case DType::kInt16: copy_checked<int16_t>(tensor, proto.int32_data(), what); break;
     case DType::kInt8: copy_checked<int8_t>(tensor, proto.int32_data(), what); break;
-    case DType::kUint16: case DType::kFloat16: case DType::kBfloat16:
-      copy_checked<uint16_t>(tensor, proto.int32_data(), what);
-      break;
-    case DType::kUint4: case DType::kInt4: case DType::kFloat4E2M1: {
+    case DType::kUint16:
+    case DType::kFloat16:
+    case DType::kBfloat16: copy_checked<uint16_t>(tensor, proto.int32_data(), what); break;
+    case DType::kUint4:
+    case DType::kInt4:
+    case DType::kFloat4E2M1: {
       auto out = tensor.as_mutable<uint8_t>();
       for (size_t i = 0; i < out.size(); ++i) {
         uint32_t byte = static_cast<uint32_t>(proto.int32_data(static_cast<int>(i / 2)));
@@ -141,7 +156,7 @@ ops::Tensor from_typed(const TensorProto& proto, DType dtype, const ops::Shape& 
       }
       break;
     }
-    default:    // uint8, bool and the 8-bit floats
+    default:  // uint8, bool and the 8-bit floats
       copy_checked<uint8_t>(tensor, proto.int32_data(), what);
       if (dtype == DType::kBool) check_bools(tensor, what);
       break;
@@ -171,8 +186,8 @@ ops::Tensor from_external(const TensorProto& proto, DType dtype, const ops::Shap
   if (dtype == DType::kString) fail(what, "strings cannot be external data");
   int64_t needed = packed_bytes(dtype, ops::element_count(shape));
   if (length >= 0 && length != needed) {
-    fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " + std::to_string(needed) +
-                   " bytes, but external data gives " + std::to_string(length));
+    fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " +
+                   std::to_string(needed) + " bytes, but external data gives " + std::to_string(length));
   }
   auto bytes = std::make_shared<std::vector<std::byte>>(read_external(directory, location, offset, needed, what));
   const std::byte* data = bytes->data();
@@ -185,14 +200,17 @@ ops::DType to_dtype(int32_t data_type, const std::string& what) {
   if (data_type <= 0 || data_type > static_cast<int32_t>(DType::kFloat4E2M1)) {
     throw Error(data_type == TensorProto::FLOAT8E8M0 ? ErrorCode::kUnsupported : ErrorCode::kInvalidModel,
                 what + ": element type " + std::to_string(data_type) + " is " +
-                    (data_type == 0 ? "undefined" : data_type == TensorProto::FLOAT8E8M0 ? "float8e8m0, which is not supported" : "unknown"));
+                    (data_type == 0                         ? "undefined"
+                     : data_type == TensorProto::FLOAT8E8M0 ? "float8e8m0, which is not supported"
+                                                            : "unknown"));
   }
   return static_cast<DType>(data_type);
 }
 
 ops::Tensor decode_tensor(TensorProto& proto, const std::string& directory, const std::string& what) {
   DType dtype = to_dtype(proto.data_type(), what);
-  if (proto.has_segment()) throw Error(ErrorCode::kUnsupported, what + ": is stored in segments, which no ONNX tool writes");
+  if (proto.has_segment())
+    throw Error(ErrorCode::kUnsupported, what + ": is stored in segments, which no ONNX tool writes");
   ops::Shape shape = decode_dims(proto.dims(), dtype, what);
   if (proto.data_location() == TensorProto::EXTERNAL) return from_external(proto, dtype, shape, directory, what);
   if (dtype == DType::kString) {
@@ -215,7 +233,8 @@ ops::Tensor decode_tensor(TensorProto& proto, const std::string& directory, cons
   return from_typed(proto, dtype, shape, what);
 }
 
-ops::Tensor decode_sparse_tensor(onnx_proto::SparseTensorProto& proto, const std::string& directory, const std::string& what) {
+ops::Tensor decode_sparse_tensor(onnx_proto::SparseTensorProto& proto, const std::string& directory,
+                                 const std::string& what) {
   if (!proto.has_values() || !proto.has_indices()) fail(what, "a sparse tensor without values or indices");
   ops::Tensor values = decode_tensor(*proto.mutable_values(), directory, what + " (values)");
   ops::Tensor indices = decode_tensor(*proto.mutable_indices(), directory, what + " (indices)");
@@ -225,9 +244,10 @@ ops::Tensor decode_sparse_tensor(onnx_proto::SparseTensorProto& proto, const std
   if (indices.dtype() != DType::kInt64) fail(what, "indices of a sparse tensor must be int64");
   if (values.rank() != 1) fail(what, "values of a sparse tensor must be a vector");
   bool linear = indices.rank() == 1;
-  if (indices.rank() < 1 || indices.rank() > 2 || indices.shape()[0] != values.size() || (!linear && indices.shape()[1] != rank)) {
-    fail(what, "indices of shape " + ops::to_string(indices.shape()) + " do not match " + std::to_string(values.size()) +
-                   " values of a tensor " + ops::to_string(shape));
+  if (indices.rank() < 1 || indices.rank() > 2 || indices.shape()[0] != values.size() ||
+      (!linear && indices.shape()[1] != rank)) {
+    fail(what, "indices of shape " + ops::to_string(indices.shape()) + " do not match " +
+                   std::to_string(values.size()) + " values of a tensor " + ops::to_string(shape));
   }
   ops::Tensor dense(values.dtype(), shape);
   auto index = indices.as<int64_t>();
@@ -243,7 +263,8 @@ ops::Tensor decode_sparse_tensor(onnx_proto::SparseTensorProto& proto, const std
       int64_t coordinate = index[static_cast<size_t>(i * rank + d)];
       int64_t extent = shape[static_cast<size_t>(d)];
       if (coordinate < 0 || coordinate >= extent) {
-        fail(what, "index " + std::to_string(coordinate) + " lies outside dimension " + std::to_string(d) + " of " + ops::to_string(shape));
+        fail(what, "index " + std::to_string(coordinate) + " lies outside dimension " + std::to_string(d) + " of " +
+                       ops::to_string(shape));
       }
       at = at * extent + coordinate;
     }

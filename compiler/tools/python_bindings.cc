@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python module _tessera_nn: imports ONNX models, runs the nn passes and the reference interpreter, prints IR. Arrays cross as
-// bytes with numpy dtype names through Python calls, which works with any numpy. Errors become TesseraError with attribute `code`.
+// The Python module _tessera_nn: imports ONNX models, runs the nn passes and the reference interpreter, prints IR.
+// Arrays cross as bytes with numpy dtype names through Python calls, which works with any numpy. Errors become
+// TesseraError with attribute `code`.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -23,21 +24,38 @@ using ops::DType;
 struct NumpyName {
   DType dtype;
   const char* name;
-  bool extended;    // a type of ml_dtypes
+  bool extended;  // a type of ml_dtypes
 };
 constexpr NumpyName kNumpyNames[] = {
-    {DType::kFloat, "float32", false},           {DType::kUint8, "uint8", false},
-    {DType::kInt8, "int8", false},               {DType::kUint16, "uint16", false},
-    {DType::kInt16, "int16", false},             {DType::kInt32, "int32", false},
-    {DType::kInt64, "int64", false},             {DType::kBool, "bool", false},
-    {DType::kFloat16, "float16", false},         {DType::kDouble, "float64", false},
-    {DType::kUint32, "uint32", false},           {DType::kUint64, "uint64", false},
-    {DType::kComplex64, "complex64", false},     {DType::kComplex128, "complex128", false},
-    {DType::kBfloat16, "bfloat16", true},        {DType::kFloat8E4M3FN, "float8_e4m3fn", true},
-    {DType::kFloat8E4M3FNUZ, "float8_e4m3fnuz", true}, {DType::kFloat8E5M2, "float8_e5m2", true},
-    {DType::kFloat8E5M2FNUZ, "float8_e5m2fnuz", true}, {DType::kUint4, "uint4", true},
-    {DType::kInt4, "int4", true},                {DType::kFloat4E2M1, "float4_e2m1fn", true},
+    {DType::kFloat, "float32", false},
+    {DType::kUint8, "uint8", false},
+    {DType::kInt8, "int8", false},
+    {DType::kUint16, "uint16", false},
+    {DType::kInt16, "int16", false},
+    {DType::kInt32, "int32", false},
+    {DType::kInt64, "int64", false},
+    {DType::kBool, "bool", false},
+    {DType::kFloat16, "float16", false},
+    {DType::kDouble, "float64", false},
+    {DType::kUint32, "uint32", false},
+    {DType::kUint64, "uint64", false},
+    {DType::kComplex64, "complex64", false},
+    {DType::kComplex128, "complex128", false},
+    {DType::kBfloat16, "bfloat16", true},
+    {DType::kFloat8E4M3FN, "float8_e4m3fn", true},
+    {DType::kFloat8E4M3FNUZ, "float8_e4m3fnuz", true},
+    {DType::kFloat8E5M2, "float8_e5m2", true},
+    {DType::kFloat8E5M2FNUZ, "float8_e5m2fnuz", true},
+    {DType::kUint4, "uint4", true},
+    {DType::kInt4, "int4", true},
+    {DType::kFloat4E2M1, "float4_e2m1fn", true},
 };
+
+/// Names and strings of a model need not be UTF-8; what is not is replaced.
+py::str to_str(const std::string& text) {
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
 
 ops::Tensor tensor_from_python(py::handle object) {
   py::object array = py::module_::import("numpy").attr("asarray")(object);
@@ -66,12 +84,13 @@ py::object tensor_to_python(const ops::Tensor& tensor) {
   py::tuple shape = py::cast(tensor.shape());
   if (tensor.dtype() == DType::kString) {
     py::object array = numpy.attr("empty")(py::make_tuple(tensor.size()), "object");
-    for (int64_t i = 0; i < tensor.size(); ++i) array[py::int_(i)] = py::str(tensor.strings()[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < tensor.size(); ++i) array[py::int_(i)] = to_str(tensor.strings()[static_cast<size_t>(i)]);
     return array.attr("reshape")(shape);
   }
   for (const NumpyName& entry : kNumpyNames) {
     if (entry.dtype != tensor.dtype()) continue;
-    py::object type = entry.extended ? py::module_::import("ml_dtypes").attr(entry.name) : py::object(py::str(entry.name));
+    py::object type =
+        entry.extended ? py::module_::import("ml_dtypes").attr(entry.name) : py::object(py::str(entry.name));
     py::bytearray raw(reinterpret_cast<const char*>(tensor.data()), static_cast<size_t>(tensor.bytes()));
     return numpy.attr("frombuffer")(raw, numpy.attr("dtype")(type)).attr("reshape")(shape);
   }
@@ -97,7 +116,8 @@ py::object value_to_python(const ops::Value& value) {
 /// A model in memory, as the passes see it.
 class Model {
  public:
-  Model(const py::object& source, const std::map<std::string, std::vector<int64_t>>& shapes, const std::string& directory) {
+  Model(const py::object& source, const std::map<std::string, std::vector<int64_t>>& shapes,
+        const std::string& directory) {
     context_ = std::make_unique<mlir::MLIRContext>(mlir::MLIRContext::Threading::DISABLED);
     onnx::ImportOptions options;
     options.shapes = shapes;
@@ -118,23 +138,25 @@ class Model {
       nn::build_nn_pipeline(manager, options);
     } else {
       nn::register_nn_passes();
-      if (mlir::failed(mlir::parsePassPipeline(pipeline, manager))) throw Error(ErrorCode::kInvalidArgument, "no pipeline: " + pipeline);
+      if (mlir::failed(mlir::parsePassPipeline(pipeline, manager)))
+        throw Error(ErrorCode::kInvalidArgument, "no pipeline: " + pipeline);
     }
     std::string messages;
     mlir::ScopedDiagnosticHandler handler(context_.get(), [&](mlir::Diagnostic& diagnostic) {
-      if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error) messages += (messages.empty() ? "" : "; ") + diagnostic.str();
+      if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
+        messages += (messages.empty() ? "" : "; ") + diagnostic.str();
       return mlir::success();
     });
     if (mlir::failed(manager.run(*module_))) throw Error(ErrorCode::kInvalidModel, messages);
   }
 
-  std::string text() {
+  py::str text() {
     std::string result;
     llvm::raw_string_ostream stream(result);
     mlir::OpPrintingFlags flags;
     flags.elideLargeElementsAttrs(32).elideLargeResourceString(64);
     module_->print(stream, flags);
-    return result;
+    return to_str(result);
   }
 
   py::list node_list() {
@@ -143,10 +165,11 @@ class Model {
       py::list outputs;
       for (mlir::Value result : op->getResults()) {
         auto info = nn::to_type_info(result.getType());
-        outputs.append(py::make_tuple(nn::value_name(result), std::string(ops::to_string(info.dtype)),
+        outputs.append(py::make_tuple(to_str(nn::value_name(result)), std::string(ops::to_string(info.dtype)),
                                       info.ranked ? py::object(py::cast(info.shape)) : py::object(py::none())));
       }
-      list.append(py::make_tuple(nn::node_name(op), op.getDomain().str(), op.getOpType().str(), outputs));
+      list.append(py::make_tuple(to_str(nn::node_name(op)), to_str(op.getDomain().str()), to_str(op.getOpType().str()),
+                                 outputs));
     });
     return list;
   }
@@ -157,24 +180,25 @@ class Model {
     std::vector<ops::Value> inputs;
     for (mlir::BlockArgument argument : func.getArguments()) {
       std::string name = nn::value_name(argument);
-      if (!feeds.contains(name.c_str())) throw Error(ErrorCode::kInvalidArgument, "input '" + name + "' is missing");
-      inputs.push_back(value_from_python(feeds[name.c_str()]));
+      if (!feeds.contains(to_str(name))) throw Error(ErrorCode::kInvalidArgument, "input '" + name + "' is missing");
+      inputs.push_back(value_from_python(feeds[to_str(name)]));
     }
-    if (feeds.size() > inputs.size()) throw Error(ErrorCode::kInvalidArgument, "a value was given for an input that the model does not have");
+    if (feeds.size() > inputs.size())
+      throw Error(ErrorCode::kInvalidArgument, "a value was given for an input that the model does not have");
     py::dict values;
     nn::Observer observer;
     if (observe) {
       observer = [&](nn::NodeOp op, const std::vector<ops::Value>& outputs) {
         for (auto [result, value] : llvm::zip(op->getResults(), outputs)) {
           std::string name = nn::value_name(result);
-          if (!name.empty()) values[py::str(name)] = value_to_python(value);
+          if (!name.empty()) values[to_str(name)] = value_to_python(value);
         }
       };
     }
     std::vector<ops::Value> outputs = nn::interpret(func, inputs, observer);
     for (size_t i = 0; i < outputs.size(); ++i) {
       auto name = func.getResultAttrOfType<mlir::StringAttr>(static_cast<unsigned>(i), nn::kNameAttr);
-      values[py::str(name.getValue().str())] = value_to_python(outputs[i]);
+      values[to_str(name.getValue().str())] = value_to_python(outputs[i]);
     }
     return values;
   }
@@ -190,9 +214,10 @@ class Model {
     py::list list;
     auto types = arguments ? func.getArgumentTypes() : func.getResultTypes();
     for (unsigned i = 0; i < types.size(); ++i) {
-      auto name = arguments ? func.getArgAttrOfType<mlir::StringAttr>(i, nn::kNameAttr) : func.getResultAttrOfType<mlir::StringAttr>(i, nn::kNameAttr);
+      auto name = arguments ? func.getArgAttrOfType<mlir::StringAttr>(i, nn::kNameAttr)
+                            : func.getResultAttrOfType<mlir::StringAttr>(i, nn::kNameAttr);
       ops::TypeInfo info = nn::to_type_info(types[i]);
-      list.append(py::make_tuple(name.getValue().str(), std::string(ops::to_string(info.dtype)),
+      list.append(py::make_tuple(to_str(name.getValue().str()), std::string(ops::to_string(info.dtype)),
                                  info.ranked ? py::object(py::cast(info.shape)) : py::object(py::none())));
     }
     return list;
@@ -213,16 +238,15 @@ PYBIND11_MODULE(_tessera_nn, m) {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const tessera::Error& error) {
-      // Names in a damaged model need not be UTF-8.
-      py::object text = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(error.what(), static_cast<Py_ssize_t>(strlen(error.what())), "replace"));
-      py::object exception = py::handle(error_class)(text);
+      py::object exception = py::handle(error_class)(tessera::to_str(error.what()));
       exception.attr("code") = std::string(tessera::to_string(error.code()));
       PyErr_SetObject(error_class, exception.ptr());
     }
   });
   py::class_<Model>(m, "Model")
-      .def(py::init<const py::object&, const std::map<std::string, std::vector<int64_t>>&, const std::string&>(), py::arg("source"),
-           py::arg("shapes") = std::map<std::string, std::vector<int64_t>>{}, py::arg("directory") = "")
+      .def(py::init<const py::object&, const std::map<std::string, std::vector<int64_t>>&, const std::string&>(),
+           py::arg("source"), py::arg("shapes") = std::map<std::string, std::vector<int64_t>>{},
+           py::arg("directory") = "")
       .def("optimise", &Model::optimise, py::arg("qdq") = true, py::arg("pipeline") = "")
       .def("run", &Model::run, py::arg("feeds"), py::arg("observe") = false)
       .def("text", &Model::text)
@@ -231,12 +255,12 @@ PYBIND11_MODULE(_tessera_nn, m) {
       .def_property_readonly("outputs", &Model::outputs);
   m.def(
       "run_reference",
-      [](const py::object& source, const py::dict& feeds, const std::map<std::string, std::vector<int64_t>>& shapes, bool qdq, bool optimise,
-         bool observe) {
+      [](const py::object& source, const py::dict& feeds, const std::map<std::string, std::vector<int64_t>>& shapes,
+         bool qdq, bool optimise, bool observe) {
         Model model(source, shapes, "");
         if (optimise) model.optimise(qdq, "");
         return model.run(feeds, observe);
       },
-      py::arg("source"), py::arg("feeds"), py::arg("shapes") = std::map<std::string, std::vector<int64_t>>{}, py::arg("qdq") = true,
-      py::arg("optimise") = true, py::arg("observe") = false);
+      py::arg("source"), py::arg("feeds"), py::arg("shapes") = std::map<std::string, std::vector<int64_t>>{},
+      py::arg("qdq") = true, py::arg("optimise") = true, py::arg("observe") = false);
 }

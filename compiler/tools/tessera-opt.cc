@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs passes over textual IR: tessera-opt file.mlir --nn-canonicalize. Registers the project's dialects and passes and the upstream
-// ones that its pipelines use, and nothing else.
+// Runs passes over textual IR: tessera-opt file.mlir --nn-canonicalize. Registers the project's dialects and passes and
+// the upstream ones that its pipelines use, and nothing else.
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the module _tessera_nn in the build (TESSERA_MODULE_DIR, else build/*/lib) and the folder of public models beside the project."""
+"""Finds the module _tessera_nn in the build: TESSERA_MODULE_DIR, else build/*/lib."""
+
 import glob
 import os
 import pathlib

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of the format on generated models: tensor encodings, opsets, functions, subgraphs, dynamic shapes. Expected values come from
-numpy or ONNX Runtime."""
+"""Features of the format on generated models: tensor encodings, opsets, functions, subgraphs, dynamic shapes. Expected
+values come from numpy or ONNX Runtime."""
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -28,7 +29,12 @@ def ort_run(model, feeds):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return dict(zip([o.name for o in session.get_outputs()], session.run(None, {name: np.asarray(feed) for name, feed in feeds.items()})))
+    return dict(
+        zip(
+            [o.name for o in session.get_outputs()],
+            session.run(None, {name: np.asarray(feed) for name, feed in feeds.items()}),
+        )
+    )
 
 
 def same(actual, expected, tolerance=0.0):
@@ -59,7 +65,7 @@ def check(nn, model, feeds, tolerance=1e-6, shapes=None):
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2.5
 
-# --- tensors -------------------------------------------------------------------------------------------------------------------
+# --- tensors ------------------------------------------------------------------------------------------------
 
 DTYPES = {
     "float32": (TensorProto.FLOAT, np.array([0.0, -1.5, 3e38, np.inf, 1e-45], np.float32)),
@@ -74,9 +80,9 @@ DTYPES = {
     "uint8": (TensorProto.UINT8, np.array([0, 255, 128], np.uint8)),
     "int16": (TensorProto.INT16, np.array([-32768, 32767, -1], np.int16)),
     "uint16": (TensorProto.UINT16, np.array([0, 65535], np.uint16)),
-    "int32": (TensorProto.INT32, np.array([-2**31, 2**31 - 1], np.int32)),
+    "int32": (TensorProto.INT32, np.array([-(2**31), 2**31 - 1], np.int32)),
     "uint32": (TensorProto.UINT32, np.array([0, 2**32 - 1], np.uint32)),
-    "int64": (TensorProto.INT64, np.array([-2**63, 2**63 - 1], np.int64)),
+    "int64": (TensorProto.INT64, np.array([-(2**63), 2**63 - 1], np.int64)),
     "uint64": (TensorProto.UINT64, np.array([0, 2**64 - 1], np.uint64)),
     "bool": (TensorProto.BOOL, np.array([True, False, True])),
     "complex64": (TensorProto.COMPLEX64, np.array([1 + 2j, -3j], np.complex64)),
@@ -120,7 +126,9 @@ def typed_tensor(name, dtype, array):
 
 def raw_tensor(name, dtype, array):
     packed = dtype in (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1)
-    return TensorProto(name=name, data_type=dtype, dims=array.shape, raw_data=(nibbles(array) if packed else array).tobytes())
+    return TensorProto(
+        name=name, data_type=dtype, dims=array.shape, raw_data=(nibbles(array) if packed else array).tobytes()
+    )
 
 
 @pytest.mark.parametrize("encoding", [typed_tensor, raw_tensor])
@@ -139,13 +147,19 @@ def test_tensor_encodings(nn, name, encoding):
             assert list(actual) == list(content)
         else:
             assert actual.dtype == content.dtype
-            if name == "int4":      # numpy's form leaves the upper four bits undefined
+            if name == "int4":  # numpy's form leaves the upper four bits undefined
                 actual, content = actual.astype(np.int8), content.astype(np.int8)
             assert actual.tobytes() == content.tobytes()
 
 
 def test_scalar_and_empty(nn):
-    model = model_of([], [], [value("s", ()), value("e", (0, 3))], [typed_tensor("s", FLOAT, np.array(2.5, np.float32).reshape(1))], ir_version=8)
+    model = model_of(
+        [],
+        [],
+        [value("s", ()), value("e", (0, 3))],
+        [typed_tensor("s", FLOAT, np.array(2.5, np.float32).reshape(1))],
+        ir_version=8,
+    )
     model.graph.initializer[0].dims[:] = []
     model.graph.initializer.append(TensorProto(name="e", data_type=FLOAT, dims=[0, 3]))
     out = nn.Model(model.SerializeToString()).run({})
@@ -169,7 +183,9 @@ def test_external_data(nn, tmp_path, offset):
 def test_sparse_tensors(nn):
     values = helper.make_tensor("w", FLOAT, [2], [5.0, -1.0])
     linear = helper.make_sparse_tensor(values, helper.make_tensor("i", INT64, [2], [1, 5]), [2, 3])
-    coordinates = helper.make_sparse_tensor(helper.make_tensor("v", FLOAT, [2], [2.0, 3.0]), helper.make_tensor("i", INT64, [2, 2], [0, 0, 1, 1]), [2, 3])
+    coordinates = helper.make_sparse_tensor(
+        helper.make_tensor("v", FLOAT, [2], [2.0, 3.0]), helper.make_tensor("i", INT64, [2, 2], [0, 0, 1, 1]), [2, 3]
+    )
     node = helper.make_node("Constant", [], ["c"], sparse_value=coordinates)
     model = model_of([node, helper.make_node("Add", ["w", "c"], ["y"])], [], [value("y", (2, 3))])
     model.graph.sparse_initializer.append(linear)
@@ -177,31 +193,57 @@ def test_sparse_tensors(nn):
 
 
 def test_constants_of_every_kind(nn):
-    nodes = [helper.make_node("Constant", [], ["a"], value_float=1.5), helper.make_node("Constant", [], ["b"], value_floats=[1.0, 2.0]),
-             helper.make_node("Constant", [], ["c"], value_int=-3), helper.make_node("Constant", [], ["d"], value_ints=[4, 5]),
-             helper.make_node("Constant", [], ["e"], value_string="x"), helper.make_node("Constant", [], ["f"], value_strings=["y", "z"]),
-             helper.make_node("Constant", [], ["g"], value=numpy_helper.from_array(np.array([[7]], np.int8)))]
-    outputs = [value("a", ()), value("b", (2,)), value("c", (), INT64), value("d", (2,), INT64), value("e", (), TensorProto.STRING),
-               value("f", (2,), TensorProto.STRING), value("g", (1, 1), TensorProto.INT8)]
+    nodes = [
+        helper.make_node("Constant", [], ["a"], value_float=1.5),
+        helper.make_node("Constant", [], ["b"], value_floats=[1.0, 2.0]),
+        helper.make_node("Constant", [], ["c"], value_int=-3),
+        helper.make_node("Constant", [], ["d"], value_ints=[4, 5]),
+        helper.make_node("Constant", [], ["e"], value_string="x"),
+        helper.make_node("Constant", [], ["f"], value_strings=["y", "z"]),
+        helper.make_node("Constant", [], ["g"], value=numpy_helper.from_array(np.array([[7]], np.int8))),
+    ]
+    outputs = [
+        value("a", ()),
+        value("b", (2,)),
+        value("c", (), INT64),
+        value("d", (2,), INT64),
+        value("e", (), TensorProto.STRING),
+        value("f", (2,), TensorProto.STRING),
+        value("g", (1, 1), TensorProto.INT8),
+    ]
     out = nn.Model(model_of(nodes, [], outputs).SerializeToString()).run({})
     assert out["a"] == 1.5 and list(out["b"]) == [1.0, 2.0] and out["c"] == -3 and list(out["d"]) == [4, 5]
     assert out["e"] == "x" and list(out["f"]) == ["y", "z"] and out["g"].tolist() == [[7]] and out["g"].dtype == np.int8
 
 
-# --- graphs --------------------------------------------------------------------------------------------------------------------
+# --- graphs -------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("opset", range(7, 25))
 def test_opsets(nn, opset):
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["r"]),
-             helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]), helper.make_node("Flatten", ["p"], ["f"]),
-             helper.make_node("Gemm", ["f", "g", "h"], ["q"]), helper.make_node("Softmax", ["q"], ["y"])]
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "g", "h"], ["q"]),
+        helper.make_node("Softmax", ["q"], ["y"]),
+    ]
     rng = np.random.default_rng(opset)
     tensors = {"w": (4, 3, 3, 3), "b": (4,), "g": (36, 5), "h": (5,)}
-    model = model_of(nodes, [value("x", (2, 3, 6, 6))], [value("y")],
-                     [numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name) for name, shape in tensors.items()], opset)
+    model = model_of(
+        nodes,
+        [value("x", (2, 3, 6, 6))],
+        [value("y")],
+        [
+            numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name)
+            for name, shape in tensors.items()
+        ],
+        opset,
+    )
     x = rng.standard_normal((2, 3, 6, 6)).astype(np.float32)
     expected_model = model
-    if opset > 23:    # newer than the pinned ONNX Runtime; these operators did not change
+    if opset > 23:  # newer than the pinned ONNX Runtime; these operators did not change
         expected_model = onnx.ModelProto()
         expected_model.CopyFrom(model)
         expected_model.opset_import[0].version = 23
@@ -211,15 +253,25 @@ def test_opsets(nn, opset):
 
 @pytest.mark.parametrize("ir_version", [3, 4, 8])
 def test_initializers_listed_as_inputs(nn, ir_version):
-    model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", (2, 3)), value("w", (3,))], [value("y")],
-                     [numpy_helper.from_array(np.array([1, 2, 3], np.float32), "w")], opset=9, ir_version=ir_version)
+    model = model_of(
+        [helper.make_node("Add", ["x", "w"], ["y"])],
+        [value("x", (2, 3)), value("w", (3,))],
+        [value("y")],
+        [numpy_helper.from_array(np.array([1, 2, 3], np.float32), "w")],
+        opset=9,
+        ir_version=ir_version,
+    )
     imported = nn.Model(model.SerializeToString())
     assert [name for name, _, _ in imported.inputs] == ["x"]
     same(imported.run({"x": X})["y"], X + np.array([1, 2, 3], np.float32))
 
 
 def test_nodes_in_any_order(nn):
-    nodes = [helper.make_node("Add", ["a", "b"], ["y"]), helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["b"])]
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["y"]),
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Neg", ["a"], ["b"]),
+    ]
     model = model_of(nodes, [value("x", (2, 3))], [value("y")])
     same(nn.Model(model.SerializeToString()).run({"x": X})["y"], np.maximum(X, 0) + -np.maximum(X, 0))
 
@@ -236,7 +288,9 @@ def test_skipped_outputs_and_inputs(nn):
     shapes = {"x": (3, 1, 4), "w": (1, 8, 4), "r": (1, 8, 2)}
     nodes = [helper.make_node("LSTM", ["x", "w", "r", "", "", "", "c"], ["", "h"], hidden_size=2)]
     inputs = [value(name, shape) for name, shape in shapes.items()] + [value("c", (1, 1, 2))]
-    feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()} | {"c": np.ones((1, 1, 2), np.float32)}
+    feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()} | {
+        "c": np.ones((1, 1, 2), np.float32)
+    }
     check(nn, model_of(nodes, inputs, [value("h")]), feeds, 1e-5)
 
 
@@ -247,17 +301,28 @@ def test_training_information_is_ignored(nn):
 
 
 def test_names_need_not_be_utf8(nn):
-    data = model_of([helper.make_node("Relu", ["x"], ["yy"], name="NODE")], [value("x", (2, 3))], [value("yy")]).SerializeToString()
+    data = model_of(
+        [helper.make_node("Relu", ["x"], ["yy"], name="NODE")], [value("x", (2, 3))], [value("yy")]
+    ).SerializeToString()
     with pytest.raises(nn.TesseraError) as caught:
         nn.Model(data.replace(b"Relu", b"R\xff\xfeu").replace(b"NODE", b"N\xf0DE"))
     assert "is not known" in str(caught.value)
 
 
-# --- functions -----------------------------------------------------------------------------------------------------------------
+# --- functions ----------------------------------------------------------------------------------------------
+
 
 def function(name, inputs, outputs, nodes, attributes=(), defaults=()):
-    return helper.make_function("custom", name, inputs, outputs, nodes, [helper.make_opsetid("", 17), helper.make_opsetid("custom", 1)],
-                                list(attributes), list(defaults))
+    return helper.make_function(
+        "custom",
+        name,
+        inputs,
+        outputs,
+        nodes,
+        [helper.make_opsetid("", 17), helper.make_opsetid("custom", 1)],
+        list(attributes),
+        list(defaults),
+    )
 
 
 def referring(node, name, refers_to, kind=onnx.AttributeProto.FLOAT):
@@ -266,26 +331,58 @@ def referring(node, name, refers_to, kind=onnx.AttributeProto.FLOAT):
 
 
 def test_functions(nn):
-    leaky = function("Leak", ["a"], ["b"], [referring(helper.make_node("LeakyRelu", ["a"], ["b"]), "alpha", "slope")],
-                     defaults=[helper.make_attribute("slope", 0.25)])
-    bare = function("Bare", ["a"], ["b"], [referring(helper.make_node("LeakyRelu", ["a"], ["b"]), "alpha", "slope")], attributes=["slope"])
-    twice = function("Twice", ["a", "k"], ["b", "t"], [helper.make_node("Leak", ["a"], ["t"], domain="custom", slope=0.5),
-                                                       helper.make_node("Leak", ["t"], ["u"], domain="custom"),
-                                                       helper.make_node("Clip", ["u", "k"], ["b"])])
-    nodes = [helper.make_node("Twice", ["x"], ["p", "q"], domain="custom"), helper.make_node("Twice", ["x", "m"], ["r"], domain="custom"),
-             helper.make_node("Bare", ["x"], ["s"], domain="custom")]
-    model = model_of(nodes, [value("x", (2, 3)), value("m", ())], [value(n) for n in "pqrs"], functions=[leaky, bare, twice],
-                     opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("custom", 1)])
+    leaky = function(
+        "Leak",
+        ["a"],
+        ["b"],
+        [referring(helper.make_node("LeakyRelu", ["a"], ["b"]), "alpha", "slope")],
+        defaults=[helper.make_attribute("slope", 0.25)],
+    )
+    bare = function(
+        "Bare",
+        ["a"],
+        ["b"],
+        [referring(helper.make_node("LeakyRelu", ["a"], ["b"]), "alpha", "slope")],
+        attributes=["slope"],
+    )
+    twice = function(
+        "Twice",
+        ["a", "k"],
+        ["b", "t"],
+        [
+            helper.make_node("Leak", ["a"], ["t"], domain="custom", slope=0.5),
+            helper.make_node("Leak", ["t"], ["u"], domain="custom"),
+            helper.make_node("Clip", ["u", "k"], ["b"]),
+        ],
+    )
+    nodes = [
+        helper.make_node("Twice", ["x"], ["p", "q"], domain="custom"),
+        helper.make_node("Twice", ["x", "m"], ["r"], domain="custom"),
+        helper.make_node("Bare", ["x"], ["s"], domain="custom"),
+    ]
+    model = model_of(
+        nodes,
+        [value("x", (2, 3)), value("m", ())],
+        [value(n) for n in "pqrs"],
+        functions=[leaky, bare, twice],
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("custom", 1)],
+    )
     leak = lambda a, slope: np.where(a < 0, a * np.float32(slope), a)
     inner = leak(X, 0.5)
-    expected = {"p": leak(inner, 0.25), "q": inner, "r": np.maximum(leak(inner, 0.25), np.float32(-0.1)), "s": leak(X, 0.01)}
+    expected = {
+        "p": leak(inner, 0.25),
+        "q": inner,
+        "r": np.maximum(leak(inner, 0.25), np.float32(-0.1)),
+        "s": leak(X, 0.01),
+    }
     for optimise in (False, True):
         actual = nn.run_reference(model.SerializeToString(), {"x": X, "m": np.float32(-0.1)}, optimise=optimise)
         for name in expected:
             same(actual[name], expected[name])
 
 
-# --- subgraphs -----------------------------------------------------------------------------------------------------------------
+# --- subgraphs ----------------------------------------------------------------------------------------------
+
 
 def body(nodes, inputs, outputs, initializers=()):
     return helper.make_graph(nodes, "body", list(inputs), list(outputs), list(initializers))
@@ -293,12 +390,22 @@ def body(nodes, inputs, outputs, initializers=()):
 
 @pytest.mark.parametrize("condition", [True, False])
 def test_if_captures(nn, condition):
-    inner = helper.make_node("If", ["c2"], ["t"], then_branch=body([helper.make_node("Add", ["x", "k"], ["i"])], [], [value("i")]),
-                             else_branch=body([helper.make_node("Sub", ["x", "k"], ["j"])], [], [value("j")]))
+    inner = helper.make_node(
+        "If",
+        ["c2"],
+        ["t"],
+        then_branch=body([helper.make_node("Add", ["x", "k"], ["i"])], [], [value("i")]),
+        else_branch=body([helper.make_node("Sub", ["x", "k"], ["j"])], [], [value("j")]),
+    )
     then = body([helper.make_node("Constant", [], ["k"], value_float=2.0), inner], [], [value("t")])
-    otherwise = body([helper.make_node("Mul", ["x", "h"], ["e"])], [], [value("e")], [numpy_helper.from_array(np.float32(3), "h")])
-    model = model_of([helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)],
-                     [value("x", (2, 3)), value("c", (), BOOL), value("c2", (), BOOL)], [value("y")])
+    otherwise = body(
+        [helper.make_node("Mul", ["x", "h"], ["e"])], [], [value("e")], [numpy_helper.from_array(np.float32(3), "h")]
+    )
+    model = model_of(
+        [helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)],
+        [value("x", (2, 3)), value("c", (), BOOL), value("c2", (), BOOL)],
+        [value("y")],
+    )
     for second in (True, False):
         check(nn, model, {"x": X, "c": np.array(condition), "c2": np.array(second)})
 
@@ -306,24 +413,46 @@ def test_if_captures(nn, condition):
 def test_if_with_branches_of_different_shapes(nn):
     then = body([helper.make_node("Identity", ["x"], ["t"])], [], [value("t")])
     otherwise = body([helper.make_node("Concat", ["x", "x"], ["e"], axis=0)], [], [value("e")])
-    model = model_of([helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)], [value("x", (2, 3)), value("c", (), BOOL)], [value("y")])
+    model = model_of(
+        [helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=otherwise)],
+        [value("x", (2, 3)), value("c", (), BOOL)],
+        [value("y")],
+    )
     assert nn.Model(model.SerializeToString()).outputs == [("y", "float32", [-1, 3])]
     check(nn, model, {"x": X, "c": np.array(True)})
     check(nn, model, {"x": X, "c": np.array(False)})
 
 
 def loop_body(state_shape=(2, 3), growing=False):
-    nodes = [helper.make_node("Add", ["s", "outer"], ["s1"]), helper.make_node("Cast", ["i"], ["f"], to=FLOAT), helper.make_node("Mul", ["s1", "f"], ["scan"]),
-             helper.make_node("ReduceSum", ["s1"], ["total"], keepdims=0), helper.make_node("Less", ["total", "limit"], ["go"]),
-             helper.make_node("Concat", ["s1", "outer"], ["s2"], axis=0) if growing else helper.make_node("Identity", ["s1"], ["s2"])]
-    return body(nodes, [value("i", (), INT64), value("k", (), BOOL), value("s", state_shape)],
-                [value("go", (), BOOL), value("s2"), value("scan")])
+    nodes = [
+        helper.make_node("Add", ["s", "outer"], ["s1"]),
+        helper.make_node("Cast", ["i"], ["f"], to=FLOAT),
+        helper.make_node("Mul", ["s1", "f"], ["scan"]),
+        helper.make_node("ReduceSum", ["s1"], ["total"], keepdims=0),
+        helper.make_node("Less", ["total", "limit"], ["go"]),
+        (
+            helper.make_node("Concat", ["s1", "outer"], ["s2"], axis=0)
+            if growing
+            else helper.make_node("Identity", ["s1"], ["s2"])
+        ),
+    ]
+    return body(
+        nodes,
+        [value("i", (), INT64), value("k", (), BOOL), value("s", state_shape)],
+        [value("go", (), BOOL), value("s2"), value("scan")],
+    )
 
 
 @pytest.mark.parametrize("count,limit", [(4, 1e9), (10, 30.0), (0, 1e9)])
 def test_loop(nn, count, limit):
-    model = model_of([helper.make_node("Abs", ["x"], ["outer"]), helper.make_node("Loop", ["n", "", "x"], ["y", "z"], body=loop_body())],
-                     [value("x", (2, 3)), value("n", (), INT64), value("limit", ())], [value("y"), value("z")])
+    model = model_of(
+        [
+            helper.make_node("Abs", ["x"], ["outer"]),
+            helper.make_node("Loop", ["n", "", "x"], ["y", "z"], body=loop_body()),
+        ],
+        [value("x", (2, 3)), value("n", (), INT64), value("limit", ())],
+        [value("y"), value("z")],
+    )
     feeds = {"x": X, "n": np.int64(count), "limit": np.float32(limit)}
     if count:
         check(nn, model, feeds)
@@ -334,62 +463,151 @@ def test_loop(nn, count, limit):
 
 
 def test_loop_whose_state_grows(nn):
-    model = model_of([helper.make_node("Identity", ["x"], ["outer"]), helper.make_node("Loop", ["n", "c", "x"], ["y"], body=body(
-        [helper.make_node("Concat", ["s", "outer"], ["s2"], axis=0), helper.make_node("Identity", ["k"], ["k2"])],
-        [value("i", (), INT64), value("k", (), BOOL), value("s", (None, 3))], [value("k2", (), BOOL), value("s2", (None, 3))]))],
-        [value("x", (2, 3)), value("n", (), INT64), value("c", (), BOOL)], [value("y")])
+    model = model_of(
+        [
+            helper.make_node("Identity", ["x"], ["outer"]),
+            helper.make_node(
+                "Loop",
+                ["n", "c", "x"],
+                ["y"],
+                body=body(
+                    [
+                        helper.make_node("Concat", ["s", "outer"], ["s2"], axis=0),
+                        helper.make_node("Identity", ["k"], ["k2"]),
+                    ],
+                    [value("i", (), INT64), value("k", (), BOOL), value("s", (None, 3))],
+                    [value("k2", (), BOOL), value("s2", (None, 3))],
+                ),
+            ),
+        ],
+        [value("x", (2, 3)), value("n", (), INT64), value("c", (), BOOL)],
+        [value("y")],
+    )
     assert nn.Model(model.SerializeToString()).outputs == [("y", "float32", [-1, 3])]
     check(nn, model, {"x": X, "n": np.int64(3), "c": np.array(True)})
     check(nn, model, {"x": X, "n": np.int64(3), "c": np.array(False)})
 
 
 def test_loop_inside_if_inside_loop(nn):
-    inner = helper.make_node("Loop", ["three", "", "s"], ["t"], body=body(
-        [helper.make_node("Add", ["a", "x"], ["a2"]), helper.make_node("Identity", ["kk"], ["kk2"])],
-        [value("j", (), INT64), value("kk", (), BOOL), value("a", (2, 3))], [value("kk2", (), BOOL), value("a2", (2, 3))]))
-    branch = helper.make_node("If", ["even"], ["s2"], then_branch=body([inner], [], [value("t")]),
-                              else_branch=body([helper.make_node("Neg", ["s"], ["u"])], [], [value("u")]))
-    nodes = [helper.make_node("Mod", ["i", "two"], ["m"]), helper.make_node("Equal", ["m", "zero"], ["even"]), branch,
-             helper.make_node("Identity", ["k"], ["k2"])]
-    outer = body(nodes, [value("i", (), INT64), value("k", (), BOOL), value("s", (2, 3))], [value("k2", (), BOOL), value("s2", (2, 3))])
+    inner = helper.make_node(
+        "Loop",
+        ["three", "", "s"],
+        ["t"],
+        body=body(
+            [helper.make_node("Add", ["a", "x"], ["a2"]), helper.make_node("Identity", ["kk"], ["kk2"])],
+            [value("j", (), INT64), value("kk", (), BOOL), value("a", (2, 3))],
+            [value("kk2", (), BOOL), value("a2", (2, 3))],
+        ),
+    )
+    branch = helper.make_node(
+        "If",
+        ["even"],
+        ["s2"],
+        then_branch=body([inner], [], [value("t")]),
+        else_branch=body([helper.make_node("Neg", ["s"], ["u"])], [], [value("u")]),
+    )
+    nodes = [
+        helper.make_node("Mod", ["i", "two"], ["m"]),
+        helper.make_node("Equal", ["m", "zero"], ["even"]),
+        branch,
+        helper.make_node("Identity", ["k"], ["k2"]),
+    ]
+    outer = body(
+        nodes,
+        [value("i", (), INT64), value("k", (), BOOL), value("s", (2, 3))],
+        [value("k2", (), BOOL), value("s2", (2, 3))],
+    )
     constants = [numpy_helper.from_array(np.array(v, np.int64), n) for n, v in (("zero", 0), ("two", 2), ("three", 3))]
-    model = model_of([helper.make_node("Loop", ["n", "", "x"], ["y"], body=outer)], [value("x", (2, 3)), value("n", (), INT64)], [value("y")], constants)
+    model = model_of(
+        [helper.make_node("Loop", ["n", "", "x"], ["y"], body=outer)],
+        [value("x", (2, 3)), value("n", (), INT64)],
+        [value("y")],
+        constants,
+    )
     check(nn, model, {"x": X, "n": np.int64(5)})
 
 
 def test_scan(nn):
-    scan = helper.make_node("Scan", ["x", "a", "b"], ["y", "z"], num_scan_inputs=2, scan_input_axes=[0, 1], scan_output_axes=[1], scan_input_directions=[0, 1],
-                            body=body([helper.make_node("Add", ["s", "p"], ["t"]), helper.make_node("Mul", ["t", "q"], ["t2"]), helper.make_node("Sub", ["t2", "w"], ["o"])],
-                                      [value("s", (3,)), value("p", (3,)), value("q", (3,))], [value("t2", (3,)), value("o", (3,))]))
+    scan = helper.make_node(
+        "Scan",
+        ["x", "a", "b"],
+        ["y", "z"],
+        num_scan_inputs=2,
+        scan_input_axes=[0, 1],
+        scan_output_axes=[1],
+        scan_input_directions=[0, 1],
+        body=body(
+            [
+                helper.make_node("Add", ["s", "p"], ["t"]),
+                helper.make_node("Mul", ["t", "q"], ["t2"]),
+                helper.make_node("Sub", ["t2", "w"], ["o"]),
+            ],
+            [value("s", (3,)), value("p", (3,)), value("q", (3,))],
+            [value("t2", (3,)), value("o", (3,))],
+        ),
+    )
     rng = np.random.default_rng(3)
-    model = model_of([scan], [value("x", (3,)), value("a", (4, 3)), value("b", (3, 4)), value("w", (3,))], [value("y"), value("z")])
-    feeds = {n: rng.standard_normal(s).astype(np.float32) for n, s in (("x", (3,)), ("a", (4, 3)), ("b", (3, 4)), ("w", (3,)))}
+    model = model_of(
+        [scan], [value("x", (3,)), value("a", (4, 3)), value("b", (3, 4)), value("w", (3,))], [value("y"), value("z")]
+    )
+    feeds = {
+        n: rng.standard_normal(s).astype(np.float32)
+        for n, s in (("x", (3,)), ("a", (4, 3)), ("b", (3, 4)), ("w", (3,)))
+    }
     check(nn, model, feeds)
 
 
 def test_sequences(nn):
-    nodes = [helper.make_node("SequenceConstruct", ["x", "x"], ["s0"]), helper.make_node("Neg", ["x"], ["n"]), helper.make_node("SequenceInsert", ["s0", "n"], ["s1"]),
-             helper.make_node("SequenceLength", ["s1"], ["length"]), helper.make_node("SequenceAt", ["s1", "two"], ["at"]),
-             helper.make_node("ConcatFromSequence", ["s1"], ["all"], axis=1), helper.make_node("SplitToSequence", ["x", "parts"], ["s2"], axis=1)]
-    constants = [numpy_helper.from_array(np.array(2, np.int64), "two"), numpy_helper.from_array(np.array([1, 2], np.int64), "parts")]
-    outputs = [value("length", (), INT64), value("at"), value("all"), helper.make_tensor_sequence_value_info("s2", FLOAT, None)]
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x"], ["s0"]),
+        helper.make_node("Neg", ["x"], ["n"]),
+        helper.make_node("SequenceInsert", ["s0", "n"], ["s1"]),
+        helper.make_node("SequenceLength", ["s1"], ["length"]),
+        helper.make_node("SequenceAt", ["s1", "two"], ["at"]),
+        helper.make_node("ConcatFromSequence", ["s1"], ["all"], axis=1),
+        helper.make_node("SplitToSequence", ["x", "parts"], ["s2"], axis=1),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array(2, np.int64), "two"),
+        numpy_helper.from_array(np.array([1, 2], np.int64), "parts"),
+    ]
+    outputs = [
+        value("length", (), INT64),
+        value("at"),
+        value("all"),
+        helper.make_tensor_sequence_value_info("s2", FLOAT, None),
+    ]
     check(nn, model_of(nodes, [value("x", (2, 3))], outputs, constants), {"x": X})
 
 
 def test_loop_that_collects_a_sequence(nn):
-    collect = body([helper.make_node("Cast", ["i"], ["f"], to=FLOAT), helper.make_node("Mul", ["x", "f"], ["p"]), helper.make_node("SequenceInsert", ["s", "p"], ["s2"]),
-                    helper.make_node("Identity", ["k"], ["k2"])],
-                   [value("i", (), INT64), value("k", (), BOOL), helper.make_tensor_sequence_value_info("s", FLOAT, None)],
-                   [value("k2", (), BOOL), helper.make_tensor_sequence_value_info("s2", FLOAT, None)])
-    nodes = [helper.make_node("SequenceEmpty", [], ["e"]), helper.make_node("Loop", ["n", "", "e"], ["q"], body=collect),
-             helper.make_node("ConcatFromSequence", ["q"], ["y"], axis=0)]
+    collect = body(
+        [
+            helper.make_node("Cast", ["i"], ["f"], to=FLOAT),
+            helper.make_node("Mul", ["x", "f"], ["p"]),
+            helper.make_node("SequenceInsert", ["s", "p"], ["s2"]),
+            helper.make_node("Identity", ["k"], ["k2"]),
+        ],
+        [value("i", (), INT64), value("k", (), BOOL), helper.make_tensor_sequence_value_info("s", FLOAT, None)],
+        [value("k2", (), BOOL), helper.make_tensor_sequence_value_info("s2", FLOAT, None)],
+    )
+    nodes = [
+        helper.make_node("SequenceEmpty", [], ["e"]),
+        helper.make_node("Loop", ["n", "", "e"], ["q"], body=collect),
+        helper.make_node("ConcatFromSequence", ["q"], ["y"], axis=0),
+    ]
     check(nn, model_of(nodes, [value("x", (2, 3)), value("n", (), INT64)], [value("y")]), {"x": X, "n": np.int64(3)})
 
 
 def test_optionals(nn):
     kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, [2, 3]))
-    nodes = [helper.make_node("Optional", ["x"], ["o"]), helper.make_node("OptionalHasElement", ["o"], ["has"]), helper.make_node("OptionalGetElement", ["o"], ["y"]),
-             helper.make_node("Optional", [], ["none"], type=helper.make_tensor_type_proto(FLOAT, [2, 3])), helper.make_node("OptionalHasElement", ["none"], ["no"])]
+    nodes = [
+        helper.make_node("Optional", ["x"], ["o"]),
+        helper.make_node("OptionalHasElement", ["o"], ["has"]),
+        helper.make_node("OptionalGetElement", ["o"], ["y"]),
+        helper.make_node("Optional", [], ["none"], type=helper.make_tensor_type_proto(FLOAT, [2, 3])),
+        helper.make_node("OptionalHasElement", ["none"], ["no"]),
+    ]
     del kind
     model = model_of(nodes, [value("x", (2, 3))], [value("has", (), BOOL), value("y"), value("no", (), BOOL)], opset=18)
     out = nn.run_reference(model.SerializeToString(), {"x": X})
@@ -397,13 +615,24 @@ def test_optionals(nn):
     same(out["y"], X)
 
 
-# --- shapes --------------------------------------------------------------------------------------------------------------------
+# --- shapes -------------------------------------------------------------------------------------------------
+
 
 def dynamic_model():
-    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Gather", ["s", "zero"], ["n"]), helper.make_node("Concat", ["n", "rest"], ["t"], axis=0),
-             helper.make_node("Reshape", ["x", "t"], ["y"]), helper.make_node("Add", ["x", "z"], ["w"])]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+        helper.make_node("Add", ["x", "z"], ["w"]),
+    ]
     constants = [numpy_helper.from_array(np.array([0]), "zero"), numpy_helper.from_array(np.array([-1]), "rest")]
-    return model_of(nodes, [value("x", ("batch", 2, "width")), value("z", ("batch", 1, 1))], [value("y"), value("w", ("batch", 2, "width"))], constants)
+    return model_of(
+        nodes,
+        [value("x", ("batch", 2, "width")), value("z", ("batch", 1, 1))],
+        [value("y"), value("w", ("batch", 2, "width"))],
+        constants,
+    )
 
 
 def test_dynamic_dimensions(nn):
@@ -428,10 +657,20 @@ def test_observed_values_keep_their_names(nn):
     rng = np.random.default_rng(9)
     tensors = {"w": (4, 3, 3, 3), "scale": (4,), "shift": (4,), "mean": (4,)}
     initializers = [numpy_helper.from_array(rng.standard_normal(s).astype(np.float32), n) for n, s in tensors.items()]
-    initializers += [numpy_helper.from_array(np.array([1, 2, 3, 4], np.float32), "var"), numpy_helper.from_array(np.array([0, 0, 1, 1, 0, 0, 1, 1]), "pads")]
-    nodes = [helper.make_node("Pad", ["x", "pads"], ["p"]), helper.make_node("Conv", ["p", "w"], ["c"]), helper.make_node("BatchNormalization", ["c", "scale", "shift", "mean", "var"], ["b"]),
-             helper.make_node("Relu", ["b"], ["r"]), helper.make_node("Transpose", ["r"], ["t"], perm=[0, 2, 3, 1]), helper.make_node("Abs", ["t"], ["a"]),
-             helper.make_node("Transpose", ["a"], ["u"], perm=[0, 3, 1, 2]), helper.make_node("Div", ["u", "two"], ["y"])]
+    initializers += [
+        numpy_helper.from_array(np.array([1, 2, 3, 4], np.float32), "var"),
+        numpy_helper.from_array(np.array([0, 0, 1, 1, 0, 0, 1, 1]), "pads"),
+    ]
+    nodes = [
+        helper.make_node("Pad", ["x", "pads"], ["p"]),
+        helper.make_node("Conv", ["p", "w"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", "scale", "shift", "mean", "var"], ["b"]),
+        helper.make_node("Relu", ["b"], ["r"]),
+        helper.make_node("Transpose", ["r"], ["t"], perm=[0, 2, 3, 1]),
+        helper.make_node("Abs", ["t"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["u"], perm=[0, 3, 1, 2]),
+        helper.make_node("Div", ["u", "two"], ["y"]),
+    ]
     initializers.append(numpy_helper.from_array(np.float32(2), "two"))
     model = model_of(nodes, [value("x", (1, 3, 5, 5))], [value("y")], initializers)
     x = rng.standard_normal((1, 3, 5, 5)).astype(np.float32)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random graphs full of what the passes remove, merge and move: the optimised graph gives every bit of the original, and both agree with
-ONNX Runtime. Each graph is made from its seed."""
+"""Random graphs full of what the passes remove, merge and move: the optimised graph gives every bit of the original, and
+both agree with ONNX Runtime. Each graph is made from its seed."""
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -39,8 +40,33 @@ class Builder:
         return str(self.rng.choice(recent if self.rng.random() < 0.7 else names))
 
     def grow(self):
-        kinds = ["unary", "unary", "transpose", "transpose", "transpose", "reshape", "neutral", "binary", "binary", "channel", "identity", "concat",
-                 "slice", "pad", "softmax", "reduce", "power", "divide", "cast", "flatten", "shape", "split", "conv", "pool", "where"]
+        kinds = [
+            "unary",
+            "unary",
+            "transpose",
+            "transpose",
+            "transpose",
+            "reshape",
+            "neutral",
+            "binary",
+            "binary",
+            "channel",
+            "identity",
+            "concat",
+            "slice",
+            "pad",
+            "softmax",
+            "reduce",
+            "power",
+            "divide",
+            "cast",
+            "flatten",
+            "shape",
+            "split",
+            "conv",
+            "pool",
+            "where",
+        ]
         getattr(self, str(self.rng.choice(kinds)))()
 
     def unary(self):
@@ -50,12 +76,21 @@ class Builder:
 
     def transpose(self):
         x = self.pick()
-        perm = [int(p) for p in (self.rng.permutation(4) if self.rng.random() < 0.5 else [[0, 2, 3, 1], [0, 3, 1, 2]][int(self.rng.integers(2))])]
+        perm = [
+            int(p)
+            for p in (
+                self.rng.permutation(4)
+                if self.rng.random() < 0.5
+                else [[0, 2, 3, 1], [0, 3, 1, 2]][int(self.rng.integers(2))]
+            )
+        ]
         self.add("Transpose", [x], [self.shapes[x][p] for p in perm], perm=perm)
 
     def reshape(self):
         x = self.pick()
-        shape = [self.shapes[x][i] for i in self.rng.permutation(4)] if self.rng.random() < 0.7 else list(self.shapes[x])
+        shape = (
+            [self.shapes[x][i] for i in self.rng.permutation(4)] if self.rng.random() < 0.7 else list(self.shapes[x])
+        )
         target = list(shape)
         if self.rng.random() < 0.5:
             target[int(self.rng.integers(4))] = -1
@@ -82,7 +117,9 @@ class Builder:
 
     def binary(self):
         a = self.pick()
-        self.add(str(self.rng.choice(["Add", "Sub", "Mul", "Max", "Min"])), [a, self.pick(self.shapes[a])], self.shapes[a])
+        self.add(
+            str(self.rng.choice(["Add", "Sub", "Mul", "Max", "Min"])), [a, self.pick(self.shapes[a])], self.shapes[a]
+        )
 
     def channel(self):
         x = self.pick()
@@ -90,7 +127,9 @@ class Builder:
         if self.rng.random() < 0.3:
             shape = shape[1:]
         k = self.constant(self.rng.integers(-3, 4, shape).astype(np.float32))
-        self.add(str(self.rng.choice(["Add", "Mul", "Max"])), [x, k] if self.rng.random() < 0.5 else [k, x], self.shapes[x])
+        self.add(
+            str(self.rng.choice(["Add", "Mul", "Max"])), [x, k] if self.rng.random() < 0.5 else [k, x], self.shapes[x]
+        )
 
     def identity(self):
         x = self.pick()
@@ -165,8 +204,14 @@ class Builder:
     def cast(self):
         x = self.pick()
         shape = self.shapes[x]
-        x = self.add("Floor", [self.add("Clip", [x, self.constant(np.float32(-100)), self.constant(np.float32(100))], shape)], shape)
-        through = self.rng.choice([TensorProto.INT8, TensorProto.INT32, TensorProto.DOUBLE, TensorProto.FLOAT16], size=2)
+        x = self.add(
+            "Floor",
+            [self.add("Clip", [x, self.constant(np.float32(-100)), self.constant(np.float32(100))], shape)],
+            shape,
+        )
+        through = self.rng.choice(
+            [TensorProto.INT8, TensorProto.INT32, TensorProto.DOUBLE, TensorProto.FLOAT16], size=2
+        )
         for dtype in through:
             x = self.add("Cast", [x], shape, to=int(dtype))
             del self.shapes[x]
@@ -228,10 +273,14 @@ def test_random_graphs(nn, first):
         assert original.outputs == optimised.outputs
         for name, other in zip([o.name for o in model.graph.output], oracle):
             assert expected[name].shape == other.shape, (seed, name)
-            np.testing.assert_allclose(expected[name], other, rtol=1e-4, atol=1e-5, err_msg=f"seed {seed}, {name}, against ONNX Runtime")
+            np.testing.assert_allclose(
+                expected[name], other, rtol=1e-4, atol=1e-5, err_msg=f"seed {seed}, {name}, against ONNX Runtime"
+            )
             # + 0 makes the two zeros alike: x + 0 is removed although it turns -0 into 0.
             same = (actual[name] + 0).tobytes() == (expected[name] + 0).tobytes()
-            assert same or np.array_equal(actual[name], expected[name], equal_nan=True), f"seed {seed}, {name}: the passes changed the result"
+            assert same or np.array_equal(
+                actual[name], expected[name], equal_nan=True
+            ), f"seed {seed}, {name}: the passes changed the result"
         assert len(optimised.nodes()) <= len(original.nodes()), seed
         fewer += len(original.nodes()) - len(optimised.nodes())
     assert fewer > 50
@@ -244,13 +293,25 @@ def test_batch_norm_folding_is_close(nn):
         op = "ConvTranspose" if transposed else "Conv"
         weights = (4, 3, 3, 3) if transposed else (6, 2, 3, 3)
         channels = 6
-        nodes = [helper.make_node(op, ["x", "w", "b"], ["c"], group=2), helper.make_node("BatchNormalization", ["c", "s", "t", "m", "v"], ["n"], epsilon=1e-3),
-                 helper.make_node("Mul", ["n", "k"], ["p"]), helper.make_node("Add", ["l", "p"], ["y"])]
+        nodes = [
+            helper.make_node(op, ["x", "w", "b"], ["c"], group=2),
+            helper.make_node("BatchNormalization", ["c", "s", "t", "m", "v"], ["n"], epsilon=1e-3),
+            helper.make_node("Mul", ["n", "k"], ["p"]),
+            helper.make_node("Add", ["l", "p"], ["y"]),
+        ]
         tensors = {"w": weights, "b": (6,), "s": (6,), "t": (6,), "m": (6,), "k": (1, 6, 1, 1), "l": (6, 1, 1)}
-        initializers = [numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name) for name, shape in tensors.items()]
+        initializers = [
+            numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name)
+            for name, shape in tensors.items()
+        ]
         initializers.append(numpy_helper.from_array(rng.random(channels).astype(np.float32) + 0.5, "v"))
-        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4, 7, 7])],
-                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], initializers)
+        graph = helper.make_graph(
+            nodes,
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4, 7, 7])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            initializers,
+        )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
         model.ir_version = 8
         feeds = {"x": rng.standard_normal((2, 4, 7, 7)).astype(np.float32)}

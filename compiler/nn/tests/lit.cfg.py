@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """lit configuration: lit compiler/nn/tests -Dtessera_bin=build/release/bin [-Dfilecheck=FileCheck-19] [-Dlit_out=folder]."""
+
 import os
 import tempfile
 
@@ -10,6 +11,8 @@ config.test_format = lit.formats.ShTest(True)
 config.suffixes = [".mlir"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = lit_config.params.get("lit_out") or tempfile.mkdtemp(prefix="tessera-lit-")
-binaries = lit_config.params.get("tessera_bin") or os.path.join(config.test_source_root, "..", "..", "..", "build", "release", "bin")
+binaries = lit_config.params.get("tessera_bin") or os.path.join(
+    config.test_source_root, "..", "..", "..", "build", "release", "bin"
+)
 config.substitutions.append(("tessera-opt", os.path.join(os.path.abspath(binaries), "tessera-opt")))
 config.substitutions.append(("FileCheck", lit_config.params.get("filecheck") or "FileCheck-19"))
