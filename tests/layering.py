@@ -22,7 +22,7 @@ TABLE = {
     "tests": None,
 }
 # Tests inside a room may use the machine to check what the room makes.
-TEST_EXTRA = {"compiler": {"sim", "driver"}}
+TEST_EXTRA = {"compiler": {"sim", "driver", "runtime"}}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/')
 
 
