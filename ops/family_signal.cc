@@ -43,6 +43,13 @@ int64_t known_int(const InferContext& c, size_t i, const char* what, int64_t lea
 
 using Complex = std::complex<double>;
 
+/// Points of a transform; the time grows with their square.
+constexpr int64_t kMaxPoints = 1 << 24;
+
+void limit_points(const Node& node, int64_t length) {
+  if (length > kMaxPoints) node.fail(ErrorCode::kDoesNotFit, "a transform of " + std::to_string(length) + " points exceeds " + std::to_string(kMaxPoints));
+}
+
 /// Roots of unity exp(-2 pi i k / n), or their conjugates.
 std::vector<Complex> roots(int64_t n, bool inverse) {
   std::vector<Complex> w(static_cast<size_t>(n));
@@ -88,6 +95,7 @@ void infer_dft(InferContext& c) {
   const bool onesided = c.node.get_int("onesided", 0) != 0, inverse = c.node.get_int("inverse", 0) != 0;
   if (onesided && inverse) c.node.fail(ErrorCode::kInvalidModel, "inverse and onesided cannot be set together");
   const int64_t length = known_int(c, 1, "dft_length", 1);
+  limit_points(c.node, length);
   if (c.has(2)) require_type(c.node, c.inputs[2].dtype, kIndex, "axis");
   c.outputs[0] = TypeInfo::unranked(in.dtype);
   if (!in.ranked) return;
@@ -216,6 +224,7 @@ Kernel evaluate_window(double a0, double a1, double a2) {
 
 void infer_mel(InferContext& c) {
   const int64_t bins = known_int(c, 0, "num_mel_bins", 0), length = known_int(c, 1, "dft_length", 0);
+  limit_points(c.node, length);
   known_int(c, 2, "sample_rate", 1);
   for (size_t i : {3, 4}) require_type(c.node, c.input(i).dtype, kFloats, "a frequency");
   c.outputs[0] = TypeInfo::tensor(asked_type(c.node), {bin_count(length, true), bins});

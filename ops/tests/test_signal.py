@@ -46,6 +46,7 @@ def test_dft_errors():
     check_rejected("DFT", [np.zeros((1, 4, 3), np.float32)], opset=17, match="last axis")
     check_rejected("DFT", [x], opset=17, attributes={"axis": 2}, match="last axis")
     check_rejected("DFT", [x, np.array(0, np.int64)], opset=17, match="below 1")
+    check_rejected("DFT", [x, np.array(2 ** 61, np.int64)], opset=17, match="exceeds")
     assert infer("DFT", [("float32", [2, -1, 1]), ("int64", [])], opset=20)[0][1] == [2, -1, 2]
     assert infer("DFT", [("float32", [2, 4, 1]), None, ("int64", [])], opset=20)[0][1] == [-1, -1, 2]
 

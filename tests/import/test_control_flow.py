@@ -120,6 +120,22 @@ def test_model(nn, name, opset, optimise):
             compare(expected, result[output], f"{name}.{output}", 1e-6)
 
 
+def test_branch_that_makes_no_sense(nn):
+    """A condition known after inference picks the branch; the other one may not fit the shapes at hand."""
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float[M, N] y) {
+        s = Shape (x)
+        zero = Constant <value = int64 {0}> ()
+        d = Gather (s, zero)
+        one = Constant <value = int64 {1}> ()
+        c = Equal (d, one)
+        axis = Constant <value = int64[1] {0}> ()
+        y = If (c) <then_branch = t () => (float[K] a) { a = Squeeze (x, axis) }, else_branch = e () => (float[K, L] b) { b = Neg (x) }>
+    }""")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for optimise in (False, True):
+        np.testing.assert_array_equal(nn.run_reference(model.SerializeToString(), {"x": x}, optimise=optimise)["y"], -x)
+
+
 def load(path, kind):
     data = Path(path).read_bytes()
     if kind == "optional_type":
