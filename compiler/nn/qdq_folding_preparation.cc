@@ -123,8 +123,9 @@ class Preparation : public BlockEditor {
     } else if (node.get_float("value", 0.0f) != 0.0f) {
       return false;
     }
+    const auto shape = shape_of(data_of(pad));
     const size_t rank = pads.size() / 2;
-    if (rank < 3) return false;
+    if (!shape || shape->size() != rank || pads.size() != 2 * rank || rank < 3) return false;
     std::vector<int64_t> own = target.get_ints("pads");
     own.resize(2 * (rank - 2), 0);
     for (size_t i = 0; i < pads.size(); ++i) {
@@ -148,7 +149,7 @@ class Preparation : public BlockEditor {
     if (!is_onnx(add, {"Add"})) return false;
     const mlir::Value a = matmul.getInputs()[0], b = matmul.getInputs()[1], bias = add.getInputs()[1 - edge->getOperandNumber()];
     const auto a_shape = shape_of(a), b_shape = shape_of(b), bias_shape = shape_of(bias);
-    if (!a_shape || !b_shape || !bias_shape || b_shape->size() != 2 || dtype_of(a) != dtype_of(bias)) return false;
+    if (!a_shape || a_shape->empty() || !b_shape || !bias_shape || b_shape->size() != 2 || dtype_of(a) != dtype_of(bias)) return false;
     const int64_t n = (*b_shape)[1];
     const bool reshapes = a_shape->size() != 2;
     if (reshapes && (!is_static(a) || !is_static(b))) return false;
