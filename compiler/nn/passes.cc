@@ -39,6 +39,7 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   functions.addPass(create_fold_padding_pass());
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
   functions.addPass(create_prove_integer_pass());
+  functions.addPass(create_split_zero_points_pass());
   functions.addPass(mlir::createCSEPass());
   functions.addPass(mlir::createCanonicalizerPass());
   functions.addPass(create_infer_types_pass());
@@ -55,6 +56,7 @@ void register_nn_passes() {
     mlir::registerPass([] { return create_fold_padding_pass(); });
     mlir::registerPass([] { return create_sink_transposes_pass(); });
     mlir::registerPass([] { return create_prove_integer_pass(); });
+    mlir::registerPass([] { return create_split_zero_points_pass(); });
 #ifdef TESSERA_HAVE_QDQ_FOLDING
     mlir::registerPass([] { return create_qdq_folding_pass(); });
 #endif

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dynamic quantisation: the input's zero point z is computed at run time, and the machine's instructions hold theirs as
+// constants. Enters: MatMulInteger or ConvInteger of an 8-bit tensor, constant weights and a run-time scalar z. Leaves:
+// the same operator without z, and behind it an int32 subtraction of z * t, where t is the sum of (w - w_zero) over the
+// elements inside the image. int32 arithmetic is modulo 2^32, in which sum((x - z) * w) = sum(x * w) - z * sum(w)
+// always holds, so every bit is kept. Without padding t has one element for each output channel; with padding it
+// differs where the window leaves the image, and is a map of the size of one result image.
+#include <algorithm>
+
+#include "compiler/nn/pass_util.h"
+#include "compiler/nn/passes.h"
+
+namespace tessera::nn {
+namespace {
+
+using ops::DType;
+using ops::Shape;
+using ops::Tensor;
+
+/// The largest map of border sums that is worth its memory, bytes.
+constexpr int64_t kLargestMapBytes = int64_t{64} << 20;
+
+bool is_byte(DType dtype) { return dtype == DType::kUint8 || dtype == DType::kInt8; }
+
+/// Constant weights minus their zero point, which has 1 element or one for each of `channels` (index: channel_of(i)).
+template <typename ChannelOf>
+std::optional<std::vector<int64_t>> centred_weights(NodeOp op, int64_t channels, const ChannelOf& channel_of) {
+  const auto w = constant_value(op->getOperand(1));
+  std::vector<int64_t> out = w->to_int64s();
+  mlir::Value value = input_or_null(op, 3);
+  if (!value) return out;
+  const auto zero = constant_value(value);
+  if (!zero || (zero->size() != 1 && zero->size() != channels)) return std::nullopt;
+  const std::vector<int64_t> z = zero->to_int64s();
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] -= z.size() == 1 ? z[0] : z[static_cast<size_t>(channel_of(static_cast<int64_t>(i)))];
+  return out;
+}
+
+/// t of a matrix product by w [k, n]: [n].
+std::optional<Tensor> column_sums(NodeOp op) {
+  const auto w = constant_value(op->getOperand(1));
+  if (w->rank() != 2) return std::nullopt;
+  const int64_t n = w->shape()[1];
+  const auto centred = centred_weights(op, n, [n](int64_t i) { return i % n; });
+  if (!centred) return std::nullopt;
+  Tensor t(DType::kInt32, {n});
+  auto sums = t.as_mutable<int32_t>();
+  std::fill(sums.begin(), sums.end(), 0);
+  for (size_t i = 0; i < centred->size(); ++i) sums[i % static_cast<size_t>(n)] += static_cast<int32_t>((*centred)[i]);
+  return t;
+}
+
+/// t of a convolution: [oc, 1, ..], or [oc, spatial extents of the result..] where windows leave the image.
+std::optional<Tensor> window_sums(NodeOp op) {
+  const auto w = constant_value(op->getOperand(1));
+  const auto in = shape_of(op->getOperand(0)), out = shape_of(op->getResult(0));
+  if (w->rank() < 3 || !in || !out || in->size() != out->size() || static_cast<int64_t>(in->size()) != w->rank())
+    return std::nullopt;
+  const size_t dims = in->size() - 2;
+  const int64_t channels = w->shape()[0];
+  const auto centred = centred_weights(op, channels, [&](int64_t i) { return i / (w->size() / channels); });
+  if (!centred) return std::nullopt;
+  // Sums over the input channels: [oc][taps].
+  const Shape kernel(w->shape().begin() + 2, w->shape().end());
+  const int64_t taps = ops::element_count(kernel), depth = w->shape()[1];
+  std::vector<int32_t> sums(static_cast<size_t>(channels * taps), 0);
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t i = 0; i < depth * taps; ++i)
+      sums[static_cast<size_t>(c * taps + i % taps)] +=
+          static_cast<int32_t>((*centred)[static_cast<size_t>(c * depth * taps + i)]);
+
+  const ops::Node node = to_node(op);
+  const Shape pads = node.get_ints("pads", Shape(2 * dims, 0));
+  const std::string automatic = node.get_string("auto_pad", "NOTSET");
+  const bool padded = automatic == "SAME_UPPER" || automatic == "SAME_LOWER" ||
+                      (automatic != "VALID" && std::any_of(pads.begin(), pads.end(), [](int64_t p) { return p != 0; }));
+  if (!padded) {
+    Shape shape(dims + 1, 1);
+    shape[0] = channels;
+    Tensor t(DType::kInt32, shape);
+    auto to = t.as_mutable<int32_t>();
+    for (int64_t c = 0; c < channels; ++c) {
+      to[static_cast<size_t>(c)] = 0;
+      for (int64_t i = 0; i < taps; ++i) to[static_cast<size_t>(c)] += sums[static_cast<size_t>(c * taps + i)];
+    }
+    return t;
+  }
+  const Shape strides = node.get_ints("strides", Shape(dims, 1)),
+              dilations = node.get_ints("dilations", Shape(dims, 1));
+  if (pads.size() != 2 * dims || strides.size() != dims || dilations.size() != dims) return std::nullopt;
+  Shape shape{channels};
+  Shape before(dims);
+  for (size_t d = 0; d < dims; ++d) {
+    const int64_t extent = (*in)[d + 2], result = (*out)[d + 2];
+    if (extent <= 0 || result <= 0) return std::nullopt;
+    shape.push_back(result);
+    const int64_t total = std::max<int64_t>(0, (result - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 - extent);
+    before[d] = automatic == "SAME_UPPER" ? total / 2 : automatic == "SAME_LOWER" ? total - total / 2 : pads[d];
+  }
+  if (ops::element_count(shape) * 4 > kLargestMapBytes) return std::nullopt;
+  Tensor t(DType::kInt32, shape);
+  auto to = t.as_mutable<int32_t>();
+  std::fill(to.begin(), to.end(), 0);
+  const int64_t pixels = ops::element_count(shape) / std::max<int64_t>(1, channels);
+  for (int64_t pixel = 0; pixel < pixels; ++pixel)
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      bool inside = true;
+      int64_t p = pixel, k = tap;
+      for (size_t d = dims; d-- > 0 && inside;) {
+        const int64_t at = p % shape[d + 1] * strides[d] - before[d] + k % kernel[d] * dilations[d];
+        inside = at >= 0 && at < (*in)[d + 2];
+        p /= shape[d + 1];
+        k /= kernel[d];
+      }
+      if (!inside) continue;
+      for (int64_t c = 0; c < channels; ++c)
+        to[static_cast<size_t>(c * pixels + pixel)] += sums[static_cast<size_t>(c * taps + tap)];
+    }
+  return t;
+}
+
+bool split_zero_point(NodeOp op, mlir::PatternRewriter& rewriter) {
+  const bool product = op.is("MatMulInteger");
+  if (!product && !op.is("ConvInteger")) return false;
+  mlir::Value zero = input_or_null(op, 2);
+  const auto w = constant_value(op->getOperand(1));
+  if (!zero || constant_value(zero) || !w || w->size() == 0 || !is_byte(w->dtype()) ||
+      !is_byte(dtype_of(op->getOperand(0))))
+    return false;
+  const auto shape = shape_of(zero);
+  if (!shape || shape->size() > 1 || (shape->size() == 1 && (*shape)[0] != 1)) return false;
+  const auto t = product ? column_sums(op) : window_sums(op);
+  if (!t) return false;
+  const int version = std::max(13, static_cast<int>(op.getVersion()));
+  const mlir::Location location = op.getLoc();
+  const auto make = [&](llvm::StringRef type, std::initializer_list<mlir::Value> operands,
+                        const std::map<std::string, ops::Attribute>& attributes = {}) {
+    return create_op(rewriter, location, type, "", version, mlir::ValueRange(operands), attributes)->getResult(0);
+  };
+  mlir::Value raw = create_op(rewriter, location, op.getOpType(), "", static_cast<int>(op.getVersion()),
+                              {op->getOperand(0), op->getOperand(1), mlir::Value(), input_or_null(op, 3)},
+                              to_attributes(op.getOnnxAttributes()))
+                        ->getResult(0);
+  const mlir::Value wide = make("Cast", {zero}, {{"to", static_cast<int64_t>(DType::kInt32)}});
+  const mlir::Value part = make("Mul", {wide, create_constant(rewriter, location, *t)});
+  mlir::Value result = make("Sub", {raw, part});
+  rewriter.replaceOp(op, result);
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<mlir::Pass> create_split_zero_points_pass() {
+  return make_function_pass("nn-split-zero-points",
+                            "take run-time zero points out of integer products with constant weights",
+                            [](mlir::func::FuncOp func) { return apply_rewrites(func, {split_zero_point}); });
+}
+
+}  // namespace tessera::nn
