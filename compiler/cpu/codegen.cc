@@ -137,6 +137,7 @@ class Codegen : public partition::CpuCodegen {
     program::CpuModule out = emit_machine_code(*module_, entry_points_);
     module_ = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
     entry_points_.clear();
+    nests_.clear();
     return out;
   }
 
@@ -208,7 +209,7 @@ class Codegen : public partition::CpuCodegen {
     if (mlir::failed(mlir::bufferization::runOneShotBufferize(function, options))) return mlir::failure();
     if (dump) function.dump();
     plan_scratch(function);
-    if (mlir::failed(make_loops(function, vector_bytes_))) return mlir::failure();
+    for (mlir::func::FuncOp nest : outline(function, nests_)) make_loops(nest, vector_bytes_);
     if (dump) function.dump();
     return mlir::success();
   }
@@ -216,6 +217,7 @@ class Codegen : public partition::CpuCodegen {
   mlir::MLIRContext& context_;
   mlir::OwningOpRef<mlir::ModuleOp> module_;
   std::vector<EntryPoint> entry_points_;
+  std::map<std::string, mlir::func::FuncOp> nests_;   // by content
   const int64_t vector_bytes_ = host_vector_bytes();
 };
 

@@ -8,7 +8,7 @@
 #include "compiler/cpu/loops.h"
 
 #include <algorithm>
-#include <map>
+#include <functional>
 #include <set>
 
 #include "base/error.h"
@@ -42,6 +42,34 @@ Value root_of(Value v) {
 }
 
 bool is_view(Operation* op) { return isa<ViewLikeOpInterface>(op); }
+
+/// Views have been folded into addresses, or belong to operations that are gone.
+void erase_dead_views(func::FuncOp function) {
+  for (bool again = true; again;) {
+    again = false;
+    for (Operation& op : llvm::make_early_inc_range(function.getBody().front()))
+      if (is_view(&op) && op.use_empty()) {
+        op.erase();
+        again = true;
+      }
+  }
+}
+
+/// Operations that only set an output of the reduction `op` to a constant, just before it.
+std::vector<linalg::GenericOp> fills_before(linalg::GenericOp op) {
+  std::vector<linalg::GenericOp> fills;
+  std::set<const void*> open;
+  for (Value init : op.getDpsInits()) open.insert(init.getAsOpaquePointer());
+  if (op.getNumReductionLoops() == 0) return fills;
+  for (Operation* before = op->getPrevNode(); before && !open.empty(); before = before->getPrevNode()) {
+    if (is_view(before) || isa<arith::ConstantOp>(before)) continue;
+    auto fill = dyn_cast<linalg::GenericOp>(before);
+    if (!fill || fill.getNumDpsInputs() != 0 || fill.getNumDpsInits() != 1 || !open.erase(fill.getDpsInits()[0].getAsOpaquePointer())) break;
+    fills.push_back(fill);
+  }
+  std::reverse(fills.begin(), fills.end());
+  return fills;
+}
 
 }  // namespace
 
@@ -268,17 +296,11 @@ class Nest {
   void read_start_values() {
     starts_.assign(outputs(), Attribute());
     if (!reduces_) return;
-    std::set<const void*> open;
-    for (size_t k = 0; k < outputs(); ++k) open.insert(output(k).getAsOpaquePointer());
-    for (Operation* before = op_->getPrevNode(); before && !open.empty(); before = before->getPrevNode()) {
-      if (is_view(before) || isa<arith::ConstantOp, memref::AllocOp>(before)) continue;
-      auto fill = dyn_cast<linalg::GenericOp>(before);
-      if (!fill || fill.getNumDpsInputs() != 0 || fill.getNumDpsInits() != 1 || !open.count(fill.getDpsInits()[0].getAsOpaquePointer())) return;
+    for (linalg::GenericOp fill : fills_before(op_)) {
       Attribute value;
-      if (!matchPattern(cast<linalg::YieldOp>(fill.getBody()->getTerminator()).getOperand(0), m_Constant(&value))) return;
+      if (!matchPattern(cast<linalg::YieldOp>(fill.getBody()->getTerminator()).getOperand(0), m_Constant(&value))) continue;
       for (size_t k = 0; k < outputs(); ++k)
         if (output(k) == fill.getDpsInits()[0]) starts_[k] = value;
-      open.erase(fill.getDpsInits()[0].getAsOpaquePointer());
       erased_.push_back(fill);
     }
   }
@@ -332,16 +354,25 @@ class Nest {
     if (!reduces_ || vector_ < 0) return;
     const bool calls = std::any_of(body_->begin(), body_->end(), [](Operation& op) { return isa<memref::LoadOp>(op) || !library_function(&op).empty(); });
     if (calls) return;
-    // The loop kept in registers: the one along which most operands stand still.
-    int most = 0;
+    // The loop kept in registers: the one with the fewest reads for a tile. An operand that stands still along it is read once; one
+    // that varies along the vectors too costs most.
+    const int64_t registers = vector_bytes_ >= 64 ? 2 * kRegisterTile : kRegisterTile;
+    int64_t least = 0;
     for (size_t l = 0; l < loops_.size(); ++l) {
       if (loops_[l].reduction || static_cast<int>(l) == vector_ || loops_[l].extent == 1) continue;
-      int still = 0;
-      for (size_t k = 0; k < inputs(); ++k)
-        if (!body_->getArgument(static_cast<unsigned>(k)).use_empty() && addresses_[k].coefficients[l] == 0) ++still;
-      if (still > most || (still == most && tile_loop_ >= 0 && still > 0 && loops_[l].extent > loops_[static_cast<size_t>(tile_loop_)].extent)) {
+      const int64_t rows = std::min(kRegisterTile, loops_[l].extent);
+      int64_t reads = 0, separate = 0;
+      for (size_t k = 0; k < inputs(); ++k) {
+        if (body_->getArgument(static_cast<unsigned>(k)).use_empty()) continue;
+        const int64_t along = addresses_[k].coefficients[static_cast<size_t>(vector_)];
+        const int64_t cost = 2 * (along == 0 ? 1 : along == 1 ? 2 : lanes_);
+        reads += addresses_[k].coefficients[l] == 0 ? cost / rows : cost;
+        separate += cost;
+      }
+      if (reads < (tile_loop_ < 0 ? separate : least) ||
+          (reads == least && tile_loop_ >= 0 && loops_[l].extent > loops_[static_cast<size_t>(tile_loop_)].extent)) {
         tile_loop_ = static_cast<int>(l);
-        most = still;
+        least = reads;
       }
     }
     if (tile_loop_ >= 0) tile_ = std::min(kRegisterTile, loops_[static_cast<size_t>(tile_loop_)].extent);
@@ -350,7 +381,7 @@ class Nest {
       return c != 0 && c != 1;
     });
     const int64_t extent = loops_[static_cast<size_t>(vector_)].extent;
-    while (!strided && tile_ * unroll_ * 2 <= kRegisterTile && lanes_ * unroll_ * 2 <= extent) unroll_ *= 2;
+    while (!strided && tile_ * unroll_ * 2 <= registers && lanes_ * unroll_ * 2 <= extent) unroll_ *= 2;
   }
 
   std::vector<Segment> vector_segments() const {
@@ -731,35 +762,86 @@ class Nest {
 
 }  // namespace
 
-LogicalResult make_loops(func::FuncOp function, int64_t vector_bytes) {
-  SmallVector<memref::CopyOp> copies(function.getOps<memref::CopyOp>());
+std::vector<func::FuncOp> outline(func::FuncOp function, std::map<std::string, func::FuncOp>& known) {
+  std::vector<func::FuncOp> made;
   OpBuilder builder(function.getContext());
-  for (memref::CopyOp copy : copies) {
+  auto module = function->getParentOfType<ModuleOp>();
+  const Location location = function.getLoc();
+  for (memref::CopyOp copy : llvm::make_early_inc_range(function.getOps<memref::CopyOp>())) {
     builder.setInsertionPoint(copy);
-    linalg::makeMemRefCopyOp(builder, copy.getLoc(), copy.getSource(), copy.getTarget());
+    linalg::makeMemRefCopyOp(builder, location, copy.getSource(), copy.getTarget());
     copy.erase();
   }
+  SmallVector<linalg::GenericOp> operations(function.getOps<linalg::GenericOp>());
+  while (!operations.empty()) {
+    linalg::GenericOp last = operations.pop_back_val();
+    std::vector<linalg::GenericOp> members = fills_before(last);
+    operations.truncate(operations.size() - members.size());
+    members.push_back(last);
+
+    // Buffers and constants that the operations use, in the order of their use.
+    std::vector<Value> outside;
+    std::set<const void*> seen;
+    for (linalg::GenericOp member : members)
+      member->walk([&](Operation* op) {
+        for (Value v : op->getOperands())
+          if (!member->isAncestor(v.getParentBlock()->getParentOp()) && seen.insert(v.getAsOpaquePointer()).second) outside.push_back(v);
+      });
+    SmallVector<Value> roots;
+    SmallVector<Type> types;
+    for (Value v : outside) {
+      if (!isa<MemRefType>(v.getType())) continue;
+      Value root = root_of(v);
+      if (llvm::is_contained(roots, root)) continue;
+      roots.push_back(root);
+      types.push_back(root.getType());
+    }
+    builder.setInsertionPointToEnd(module.getBody());
+    auto nest = builder.create<func::FuncOp>(location, "nest", builder.getFunctionType(types, {}));
+    nest.setPrivate();
+    Block* body = nest.addEntryBlock();
+    builder.setInsertionPointToStart(body);
+    IRMapping mapping;
+    for (size_t i = 0; i < roots.size(); ++i) mapping.map(roots[i], body->getArgument(static_cast<unsigned>(i)));
+    const std::function<void(Value)> bring = [&](Value v) {
+      if (mapping.contains(v)) return;
+      Operation* def = v.getDefiningOp();
+      TESSERA_INVARIANT(def && (is_view(def) || isa<arith::ConstantOp>(def)), "an operation works on buffers and constants");
+      for (Value operand : def->getOperands()) bring(operand);
+      builder.clone(*def, mapping);
+    };
+    for (Value v : outside) bring(v);
+    for (linalg::GenericOp member : members) builder.clone(*member, mapping);
+    builder.create<func::ReturnOp>(location);
+
+    std::string content;
+    llvm::raw_string_ostream stream(content);
+    nest.print(stream, OpPrintingFlags().useLocalScope().assumeVerified());
+    const auto [found, fresh] = known.try_emplace(stream.str(), nest);
+    if (fresh) {
+      nest.setName("nest_" + std::to_string(known.size()));
+      made.push_back(nest);
+    } else {
+      nest.erase();
+    }
+    builder.setInsertionPoint(last);
+    builder.create<func::CallOp>(location, found->second, roots);
+    for (linalg::GenericOp member : llvm::reverse(members)) member.erase();
+  }
+  erase_dead_views(function);
+  return made;
+}
+
+void make_loops(func::FuncOp function, int64_t vector_bytes) {
   FlatBuffers buffers;
   // Last first: a sum takes over the start values that the operation before it stores.
   for (;;) {
-    auto operations = function.getOps<linalg::GenericOp>();
-    if (operations.empty()) break;
     linalg::GenericOp last;
-    for (linalg::GenericOp op : operations) last = op;
+    for (linalg::GenericOp op : function.getOps<linalg::GenericOp>()) last = op;
+    if (!last) break;
     Nest(last, vector_bytes, buffers).lower();
   }
-  // Views have been folded into addresses.
-  for (bool again = true; again;) {
-    again = false;
-    SmallVector<Operation*> dead;
-    for (Operation& op : function.getBody().front())
-      if (is_view(&op) && op.use_empty()) dead.push_back(&op);
-    for (Operation* op : dead) {
-      op->erase();
-      again = true;
-    }
-  }
-  return success();
+  erase_dead_views(function);
 }
 
 }  // namespace tessera::cpu

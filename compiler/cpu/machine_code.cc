@@ -85,19 +85,26 @@ void mark_library_calls(llvm::Module& module) {
             call->addFnAttr(llvm::Attribute::NoBuiltin);
 }
 
+/// Functions on buffers: each buffer is one argument, 64-byte aligned, and no two overlap.
+void mark_functions(llvm::Module& module) {
+  for (llvm::Function& function : module) {
+    if (function.isDeclaration()) continue;
+    function.setLinkage(llvm::GlobalValue::InternalLinkage);
+    function.addFnAttr(llvm::Attribute::NoInline);
+    function.setDoesNotThrow();
+    for (llvm::Argument& argument : function.args()) {
+      argument.addAttr(llvm::Attribute::NoAlias);
+      argument.addAttr(llvm::Attribute::NoCapture);
+      argument.addAttr(llvm::Attribute::getWithAlignment(module.getContext(), llvm::Align(64)));
+    }
+  }
+}
+
 void add_entry_point(llvm::Module& module, const EntryPoint& entry) {
   llvm::LLVMContext& context = module.getContext();
   llvm::Function* function = module.getFunction(entry.function);
   TESSERA_INVARIANT(function && function->arg_size() == entry.buffers, "one pointer for each buffer");
-  function->setLinkage(llvm::GlobalValue::InternalLinkage);
-  function->addFnAttr(llvm::Attribute::NoInline);
-  function->setDoesNotThrow();
   auto* pointer = llvm::PointerType::get(context, 0);
-  for (llvm::Argument& argument : function->args()) {
-    argument.addAttr(llvm::Attribute::NoAlias);
-    argument.addAttr(llvm::Attribute::NoCapture);
-    argument.addAttr(llvm::Attribute::getWithAlignment(context, llvm::Align(64)));
-  }
   auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), {pointer}, false);
   auto* outer = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, entry.symbol, module);
   llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "entry", outer));
@@ -165,6 +172,7 @@ program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<En
   if (!code) refuse("the module does not translate to LLVM");
   code->setTargetTriple(out.triple);
   code->setDataLayout(machine->createDataLayout());
+  mark_functions(*code);
   for (const EntryPoint& entry : entry_points) add_entry_point(*code, entry);
   mark_library_calls(*code);
   if (getenv("TESSERA_CPU_DUMP")) code->print(llvm::errs(), nullptr);
