@@ -133,18 +133,19 @@ bool split_zero_point(NodeOp op, mlir::PatternRewriter& rewriter) {
   const auto t = product ? column_sums(op) : window_sums(op);
   if (!t) return false;
   const int version = std::max(13, static_cast<int>(op.getVersion()));
-  const mlir::Location location = op.getLoc();
-  const auto make = [&](llvm::StringRef type, std::initializer_list<mlir::Value> operands,
-                        const std::map<std::string, ops::Attribute>& attributes = {}) {
-    return create_op(rewriter, location, type, "", version, mlir::ValueRange(operands), attributes)->getResult(0);
-  };
-  mlir::Value raw = create_op(rewriter, location, op.getOpType(), "", static_cast<int>(op.getVersion()),
+  // What is subtracted from and what is subtracted are no values of the model; the difference is.
+  const mlir::Location inner = location_for(op.getOperation(), {mlir::Value()});
+  const mlir::Location outer = location_for(op.getOperation(), {op->getResult(0)});
+  mlir::Value raw = create_op(rewriter, inner, op.getOpType(), "", static_cast<int>(op.getVersion()),
                               {op->getOperand(0), op->getOperand(1), mlir::Value(), input_or_null(op, 3)},
                               to_attributes(op.getOnnxAttributes()))
                         ->getResult(0);
-  const mlir::Value wide = make("Cast", {zero}, {{"to", static_cast<int64_t>(DType::kInt32)}});
-  const mlir::Value part = make("Mul", {wide, create_constant(rewriter, location, *t)});
-  mlir::Value result = make("Sub", {raw, part});
+  mlir::Value wide =
+      create_op(rewriter, inner, "Cast", "", version, {zero}, {{"to", static_cast<int64_t>(DType::kInt32)}})
+          ->getResult(0);
+  mlir::Value part =
+      create_op(rewriter, inner, "Mul", "", version, {wide, create_constant(rewriter, inner, *t)})->getResult(0);
+  mlir::Value result = create_op(rewriter, outer, "Sub", "", version, {raw, part})->getResult(0);
   rewriter.replaceOp(op, result);
   return true;
 }
