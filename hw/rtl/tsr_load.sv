@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// The LOAD engine. Enters: LOAD and FENCE instructions. Leaves: read bursts, and byte groups written to a scratchpad. Two
+// sides with a queue of runs between them: the address side walks the nest and sends bursts as far ahead as bursts in
+// flight and the queue allow, also of later instructions; the data side realigns what comes back and writes it.
+//
+// Latency: taken in cycle t, first burst at the arbiter in t + 7; a group is written two cycles after its beat has
+// entered the machine; complete_o in the cycle after the last write. Throughput: one group of AxiBytes a cycle, padding
+// included. Back-pressure: port grants, absent beats. Reset: synchronous, active low; bursts in flight must have
+// drained. Legal: AxiBytes divides every entry.
+module tsr_load #(
+  parameter int unsigned AxiBytes      = 8,
+  parameter int unsigned ReadsInFlight = 16,
+  parameter int unsigned InpBytes      = 64,
+  parameter int unsigned WgtBytes      = 64,
+  parameter int unsigned AccBytes      = 64,
+  parameter int unsigned OutBytes      = 64,
+  parameter int unsigned ParamBytes    = 64,
+  parameter int unsigned TableBytes    = 64,
+  localparam int unsigned OffsetBits = $clog2(AxiBytes),
+  localparam int unsigned GroupBits = 22 - OffsetBits
+) (
+  input  logic                  clk_i,
+  input  logic                  rst_ni,
+  input  logic                  instr_valid_i,
+  input  logic [511:0]          instr_i,
+  input  logic [31:0]           instr_pc_i,
+  output logic                  instr_ready_o,
+  output logic                  busy_o,
+  output logic                  complete_o,
+  output logic                  complete_signal_o,
+  output logic                  complete_fault_o,
+  output logic [2:0]            complete_code_o,
+  output logic [31:0]           complete_pc_o,
+  input  logic [1023:0]         base_i,
+  input  logic [63:0]           window_first_i,
+  input  logic [63:0]           window_last_i,
+  output logic                  ar_valid_o,
+  input  logic                  ar_ready_i,
+  output logic [63:0]           ar_addr_o,
+  output logic [7:0]            ar_len_o,
+  input  logic                  r_valid_i,
+  output logic                  r_ready_o,
+  input  logic [8*AxiBytes-1:0] r_data_i,
+  input  logic                  r_error_i,
+  output logic                  sp_we_o,
+  output logic [2:0]            sp_space_o,
+  output logic [GroupBits-1:0]  sp_group_o,
+  output logic [8*AxiBytes-1:0] sp_wdata_o,
+  output logic [AxiBytes-1:0]   sp_wbe_o,
+  input  logic                  sp_gnt_i,
+  output logic                  issue_o,         // a group is written
+  output logic                  stall_memory_o,  // a beat is needed and absent
+  output logic                  stall_port_o,    // a group waits for its port
+  output logic [21:0]           bytes_o          // bytes of a run whose bursts begin in this cycle, else 0
+);
+
+  logic runs_busy, run_valid, run_ready, run_pad, run_last, run_signal, run_none, run_reads;
+  logic [63:0] run_dram;
+  logic [21:0] run_sp, run_bytes;
+  logic [2:0] run_space, run_fault;
+  logic [7:0] run_pad_value;
+  logic [31:0] run_pc;
+
+  tsr_runs #(
+    .JoinBytes(128 * AxiBytes), .InpBytes(InpBytes), .WgtBytes(WgtBytes), .AccBytes(AccBytes), .OutBytes(OutBytes),
+    .ParamBytes(ParamBytes), .TableBytes(TableBytes)
+  ) u_runs (
+    .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_i,
+    .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ready_i(run_ready), .run_dram_o(run_dram),
+    .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_space_o(run_space), .run_pad_o(run_pad),
+    .run_pad_value_o(run_pad_value), .run_last_o(run_last), .run_signal_o(run_signal), .run_fault_o(run_fault),
+    .run_pc_o(run_pc)
+  );
+
+  logic bursts_ready, bursts_busy, queue_ready, burst_last_unused;
+  assign run_none = run_bytes == '0;
+  assign run_reads = !run_none && !run_pad;
+  assign run_ready = queue_ready && (bursts_ready || !run_reads);
+  assign bytes_o = run_valid && run_ready && run_reads ? run_bytes : '0;
+
+  tsr_bursts #(.AxiBytes(AxiBytes)) u_bursts (
+    .clk_i, .rst_ni, .run_valid_i(run_valid && run_reads && queue_ready), .run_ready_o(bursts_ready),
+    .run_dram_i(run_dram), .run_bytes_i(run_bytes), .burst_valid_o(ar_valid_o), .burst_ready_i(ar_ready_i),
+    .burst_addr_o(ar_addr_o), .burst_len_o(ar_len_o), .burst_last_o(burst_last_unused), .busy_o(bursts_busy)
+  );
+
+  // Runs between the two sides.
+  localparam int unsigned ItemBits = 1 + 8 + OffsetBits + 22 + 22 + 3 + 1 + 1 + 3 + 32;
+  logic item_valid, item_ready, item_pad, item_last, item_signal, item_none;
+  logic [7:0] item_pad_value;
+  logic [OffsetBits-1:0] item_from;
+  logic [21:0] item_sp, item_bytes;
+  logic [2:0] item_space, item_fault;
+  logic [31:0] item_pc;
+  tsr_queue #(.Width(ItemBits), .Depth(2 * ReadsInFlight)) u_items (
+    .clk_i, .rst_ni, .valid_i(run_valid && (bursts_ready || !run_reads)),
+    .data_i({run_pad, run_pad_value, run_dram[OffsetBits-1:0], run_sp, run_bytes, run_space, run_last, run_signal,
+             run_fault, run_pc}),
+    .ready_o(queue_ready), .valid_o(item_valid),
+    .data_o({item_pad, item_pad_value, item_from, item_sp, item_bytes, item_space, item_last, item_signal, item_fault,
+             item_pc}),
+    .ready_i(item_ready)
+  );
+
+  logic align_ready, align_busy, align_take, group_valid, group_last, group_fire, none_take;
+  assign item_none = item_bytes == '0;
+  assign align_take = item_valid && !item_none && align_ready;
+  assign none_take = item_valid && item_none && !align_busy;
+  assign item_ready = item_none ? !align_busy : align_ready;
+
+  tsr_realign #(.AxiBytes(AxiBytes)) u_realign (
+    .clk_i, .rst_ni, .run_valid_i(item_valid && !item_none), .run_ready_o(align_ready), .run_from_i(item_from),
+    .run_to_i(item_sp[OffsetBits-1:0]), .run_bytes_i(item_bytes), .run_pad_i(item_pad),
+    .run_pad_value_i(item_pad_value), .beat_valid_i(r_valid_i), .beat_ready_o(r_ready_o), .beat_data_i(r_data_i),
+    .group_valid_o(group_valid), .group_ready_i(sp_gnt_i), .group_data_o(sp_wdata_o), .group_be_o(sp_wbe_o),
+    .group_last_o(group_last), .busy_o(align_busy), .starved_o(stall_memory_o)
+  );
+
+  // The run inside u_realign.
+  logic last_q, signal_q, error_q, error;
+  logic [2:0] space_q;
+  logic [GroupBits-1:0] group_q;
+  logic [31:0] pc_q;
+  assign error = error_q || (r_valid_i && r_ready_o && r_error_i);
+  assign sp_we_o = group_valid;
+  assign sp_space_o = space_q;
+  assign sp_group_o = group_q;
+  assign group_fire = group_valid && sp_gnt_i;
+  assign issue_o = group_fire;
+  assign stall_port_o = group_valid && !sp_gnt_i;
+
+  logic done, complete_q, complete_signal_q;
+  logic [2:0] complete_code_q;
+  logic [31:0] complete_pc_q;
+  assign done = group_fire && group_last && last_q;
+
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      last_q <= 1'b0;
+      signal_q <= 1'b0;
+      error_q <= 1'b0;
+      space_q <= '0;
+      group_q <= '0;
+      pc_q <= '0;
+      complete_q <= 1'b0;
+      complete_signal_q <= 1'b0;
+      complete_code_q <= '0;
+      complete_pc_q <= '0;
+    end else begin
+      error_q <= error && !done;
+      if (group_fire) group_q <= group_q + 1'b1;
+      if (align_take) begin
+        last_q <= item_last;
+        signal_q <= item_signal;
+        space_q <= item_space;
+        group_q <= item_sp[21:OffsetBits];
+        pc_q <= item_pc;
+      end
+      complete_q <= done || none_take;
+      if (none_take) begin
+        complete_signal_q <= item_signal;
+        complete_code_q <= item_fault;
+        complete_pc_q <= item_pc;
+      end else if (done) begin
+        complete_signal_q <= signal_q;
+        complete_code_q <= error ? 3'(tsr_isa_pkg::FaultAxiError) : 3'(tsr_isa_pkg::FaultNone);
+        complete_pc_q <= pc_q;
+      end
+    end
+  end
+
+  assign complete_o = complete_q;
+  assign complete_fault_o = complete_code_q != 3'(tsr_isa_pkg::FaultNone);
+  assign complete_signal_o = complete_signal_q && !complete_fault_o;
+  assign complete_code_o = complete_code_q;
+  assign complete_pc_o = complete_pc_q;
+  assign busy_o = runs_busy || bursts_busy || item_valid || align_busy || complete_q;
+
+  logic unused;
+  assign unused = burst_last_unused;
+
+endmodule

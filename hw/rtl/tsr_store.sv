@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// The STORE engine. Enters: STORE and FENCE instructions. Leaves: reads of OUT and ACC, write bursts with their data.
+// A run goes three ways at once: its bursts to the address channel, its groups to the read port, its offsets to the
+// realigner; a queue of expected responses, in which FENCE stands as an entry without one, says what completes.
+//
+// Latency: taken in cycle t, first burst and first read in t + 7, first data at the bus in t + 10; complete_o in the
+// cycle after the last response. Throughput: one beat a cycle. Back-pressure: port grants, the bus, WritesInFlight.
+// Reset: synchronous, active low; bursts in flight must have drained. Legal: AxiBytes divides every entry.
+module tsr_store #(
+  parameter int unsigned AxiBytes       = 8,
+  parameter int unsigned WritesInFlight = 8,
+  parameter int unsigned AccBytes       = 64,
+  parameter int unsigned OutBytes       = 64,
+  localparam int unsigned OffsetBits = $clog2(AxiBytes),
+  localparam int unsigned GroupBits = 22 - OffsetBits
+) (
+  input  logic                  clk_i,
+  input  logic                  rst_ni,
+  input  logic                  instr_valid_i,
+  input  logic [511:0]          instr_i,
+  input  logic [31:0]           instr_pc_i,
+  output logic                  instr_ready_o,
+  output logic                  busy_o,
+  output logic                  complete_o,
+  output logic                  complete_signal_o,
+  output logic                  complete_fault_o,
+  output logic [2:0]            complete_code_o,
+  output logic [31:0]           complete_pc_o,
+  input  logic [1023:0]         base_i,
+  input  logic [63:0]           window_first_i,
+  input  logic [63:0]           window_last_i,
+  output logic                  sp_req_o,
+  output logic                  sp_acc_o,        // ACC, else OUT
+  output logic [GroupBits-1:0]  sp_group_o,
+  input  logic                  sp_gnt_i,
+  input  logic [8*AxiBytes-1:0] sp_rdata_i,
+  output logic                  burst_valid_o,
+  input  logic                  burst_ready_i,
+  output logic [63:0]           burst_addr_o,
+  output logic [7:0]            burst_len_o,
+  output logic                  w_valid_o,
+  input  logic                  w_ready_i,
+  output logic [8*AxiBytes-1:0] w_data_o,
+  output logic [AxiBytes-1:0]   w_strb_o,
+  input  logic                  b_valid_i,
+  output logic                  b_ready_o,
+  input  logic                  b_error_i,
+  output logic                  issue_o,         // a beat goes to the bus
+  output logic                  stall_memory_o,  // a beat waits for the bus, or only responses are missing
+  output logic                  stall_port_o,    // a read waits for its port
+  output logic [21:0]           bytes_o          // bytes of a run that begins in this cycle, else 0
+);
+
+  logic runs_busy, run_valid, run_ready, run_pad_unused, run_last, run_signal, run_none;
+  logic [63:0] run_dram;
+  logic [21:0] run_sp, run_bytes;
+  logic [2:0] run_space, run_fault;
+  logic [7:0] run_pad_value_unused;
+  logic [31:0] run_pc;
+
+  tsr_runs #(
+    .JoinBytes(128 * AxiBytes), .AccBytes(AccBytes), .OutBytes(OutBytes)
+  ) u_runs (
+    .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_i,
+    .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ready_i(run_ready), .run_dram_o(run_dram),
+    .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_space_o(run_space), .run_pad_o(run_pad_unused),
+    .run_pad_value_o(run_pad_value_unused), .run_last_o(run_last), .run_signal_o(run_signal),
+    .run_fault_o(run_fault), .run_pc_o(run_pc)
+  );
+
+  // A run is taken by all three ways in the same cycle; an empty one by the queue of responses alone.
+  logic bursts_ready, bursts_busy, bursts_valid, burst_last, reads_ready, offsets_ready, expect_ready, run_take;
+  logic none_take;
+  assign run_none = run_bytes == '0;
+  assign none_take = run_valid && run_none && !bursts_busy && expect_ready;
+  assign run_take = run_valid && !run_none && bursts_ready && reads_ready && offsets_ready;
+  assign run_ready = run_none ? !bursts_busy && expect_ready : bursts_ready && reads_ready && offsets_ready;
+  assign bytes_o = run_take ? run_bytes : '0;
+
+  tsr_bursts #(.AxiBytes(AxiBytes)) u_bursts (
+    .clk_i, .rst_ni, .run_valid_i(run_valid && !run_none && reads_ready && offsets_ready), .run_ready_o(bursts_ready),
+    .run_dram_i(run_dram), .run_bytes_i(run_bytes), .burst_valid_o(bursts_valid),
+    .burst_ready_i(burst_ready_i && expect_ready), .burst_addr_o, .burst_len_o, .burst_last_o(burst_last),
+    .busy_o(bursts_busy)
+  );
+  assign burst_valid_o = bursts_valid && expect_ready;
+
+  // The run inside u_bursts, and the responses to come.
+  logic last_q, signal_q;
+  logic [31:0] pc_q;
+  logic expect_valid, expect_burst, expect_last, expect_signal, expect_take, burst_fire;
+  logic [2:0] expect_fault;
+  logic [31:0] expect_pc;
+  assign burst_fire = burst_valid_o && burst_ready_i;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      last_q <= 1'b0;
+      signal_q <= 1'b0;
+      pc_q <= '0;
+    end else if (run_take) begin
+      last_q <= run_last;
+      signal_q <= run_signal;
+      pc_q <= run_pc;
+    end
+  end
+  tsr_queue #(.Width(38), .Depth(WritesInFlight)) u_expected (
+    .clk_i, .rst_ni, .valid_i(burst_fire || none_take),
+    .data_i(bursts_busy ? {1'b1, burst_last && last_q, signal_q, 3'(tsr_isa_pkg::FaultNone), pc_q}
+                        : {1'b0, 1'b1, run_signal, run_fault, run_pc}),
+    .ready_o(expect_ready), .valid_o(expect_valid),
+    .data_o({expect_burst, expect_last, expect_signal, expect_fault, expect_pc}), .ready_i(expect_take)
+  );
+  assign b_ready_o = expect_valid && expect_burst;
+  assign expect_take = expect_valid && (b_valid_i || !expect_burst);
+
+  // Reads: one group a cycle while the queue of beats has room for what is on its way.
+  localparam int unsigned Beats = 4;
+  logic reads_acc_q, arriving_q, beat_valid, beat_ready, beat_pop, beats_ready_unused, read_fire;
+  logic [GroupBits-1:0] reads_group_q;
+  logic [22:0] reads_left_q, reads_span;
+  logic [2:0] room_q;
+  logic [8*AxiBytes-1:0] beat_data;
+  assign sp_req_o = reads_left_q != '0 && room_q != '0;
+  assign sp_acc_o = reads_acc_q;
+  assign sp_group_o = reads_group_q;
+  assign read_fire = sp_req_o && sp_gnt_i;
+  assign stall_port_o = sp_req_o && !sp_gnt_i;
+  assign reads_ready = reads_left_q == '0 || (reads_left_q == 23'd1 && read_fire);
+  assign reads_span = {1'b0, run_bytes} + 23'(run_sp[OffsetBits-1:0]) + 23'(AxiBytes - 1);
+  assign beat_pop = beat_valid && beat_ready;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      reads_acc_q <= 1'b0;
+      reads_group_q <= '0;
+      reads_left_q <= '0;
+      arriving_q <= 1'b0;
+      room_q <= 3'(Beats);
+    end else begin
+      arriving_q <= read_fire;
+      room_q <= room_q + 3'(beat_pop) - 3'(read_fire);
+      if (read_fire) begin
+        reads_group_q <= reads_group_q + 1'b1;
+        reads_left_q <= reads_left_q - 23'd1;
+      end
+      if (run_take) begin
+        reads_acc_q <= run_space == 3'(tsr_isa_pkg::SpaceAcc);
+        reads_group_q <= run_sp[21:OffsetBits];
+        reads_left_q <= reads_span >> OffsetBits;
+      end
+    end
+  end
+  tsr_queue #(.Width(8 * AxiBytes), .Depth(Beats)) u_beats (
+    .clk_i, .rst_ni, .valid_i(arriving_q), .data_i(sp_rdata_i), .ready_o(beats_ready_unused), .valid_o(beat_valid),
+    .data_o(beat_data), .ready_i(beat_ready)
+  );
+
+  // Realignment.
+  logic offsets_valid, align_ready, align_busy, align_starved_unused, align_last_unused;
+  logic [OffsetBits-1:0] align_from, align_to;
+  logic [21:0] align_bytes;
+  tsr_queue #(.Width(2 * OffsetBits + 22), .Depth(4)) u_offsets (
+    .clk_i, .rst_ni, .valid_i(run_take), .data_i({run_sp[OffsetBits-1:0], run_dram[OffsetBits-1:0], run_bytes}),
+    .ready_o(offsets_ready), .valid_o(offsets_valid), .data_o({align_from, align_to, align_bytes}),
+    .ready_i(align_ready)
+  );
+  tsr_realign #(.AxiBytes(AxiBytes)) u_realign (
+    .clk_i, .rst_ni, .run_valid_i(offsets_valid), .run_ready_o(align_ready), .run_from_i(align_from),
+    .run_to_i(align_to), .run_bytes_i(align_bytes), .run_pad_i(1'b0), .run_pad_value_i(8'd0),
+    .beat_valid_i(beat_valid), .beat_ready_o(beat_ready), .beat_data_i(beat_data), .group_valid_o(w_valid_o),
+    .group_ready_i(w_ready_i), .group_data_o(w_data_o), .group_be_o(w_strb_o), .group_last_o(align_last_unused),
+    .busy_o(align_busy), .starved_o(align_starved_unused)
+  );
+  assign issue_o = w_valid_o && w_ready_i;
+
+  logic error_q, error, done, complete_q, complete_signal_q;
+  logic [2:0] complete_code_q;
+  logic [31:0] complete_pc_q;
+  assign error = error_q || (b_valid_i && b_ready_o && b_error_i);
+  assign done = expect_take && expect_last;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      error_q <= 1'b0;
+      complete_q <= 1'b0;
+      complete_signal_q <= 1'b0;
+      complete_code_q <= '0;
+      complete_pc_q <= '0;
+    end else begin
+      error_q <= error && !done;
+      complete_q <= done;
+      if (done) begin
+        complete_signal_q <= expect_signal;
+        complete_code_q <= error ? 3'(tsr_isa_pkg::FaultAxiError) : expect_fault;
+        complete_pc_q <= expect_pc;
+      end
+    end
+  end
+
+  logic sending;
+  assign sending = runs_busy || bursts_busy || reads_left_q != '0 || offsets_valid || align_busy;
+  assign busy_o = sending || expect_valid || complete_q;
+  assign stall_memory_o = (w_valid_o && !w_ready_i) || (!sending && expect_valid);
+  assign complete_o = complete_q;
+  assign complete_fault_o = complete_code_q != 3'(tsr_isa_pkg::FaultNone);
+  assign complete_signal_o = complete_signal_q && !complete_fault_o;
+  assign complete_code_o = complete_code_q;
+  assign complete_pc_o = complete_pc_q;
+
+  logic unused;
+  assign unused = &{1'b0, run_pad_unused, run_pad_value_unused, beats_ready_unused, align_starved_unused,
+                    align_last_unused};
+
+endmodule

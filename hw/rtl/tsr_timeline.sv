@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The signal counters of the four engines, and which of five instructions (four queue heads and FINISH) may go on.
+// Enters: signals of completed instructions and the conditions of the five. Leaves: for each, whether all hold, and the
+// engine of its first condition that does not.
+//
+// Latency: a signal counts from the next cycle on; holds_o is combinational. Reset: synchronous, active low, to 0.
+module tsr_timeline (
+  input  logic         clk_i,
+  input  logic         rst_ni,
+  input  logic [3:0]   signal_i,     // by engine
+  input  logic [284:0] waits_i,      // five times the conditions of a header, 57 bits each
+  output logic [4:0]   holds_o,
+  output logic [19:0]  waiting_on_o  // five times one bit an engine; 0 when all conditions hold
+);
+
+  logic [63:0] count_q;  // four counters
+
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      count_q <= '0;
+    end else if (signal_i != '0) begin
+      for (int unsigned e = 0; e < 4; e++) begin
+        if (signal_i[e]) count_q[16*e+:16] <= count_q[16*e+:16] + 16'd1;
+      end
+    end
+  end
+
+  always_comb begin
+    logic [1:0] engine;
+    int unsigned at;
+    for (int unsigned h = 0; h < 5; h++) begin
+      holds_o[h] = 1'b1;
+      waiting_on_o[4*h+:4] = '0;
+      for (int unsigned k = 0; k < tsr_isa_pkg::Waits; k++) begin
+        at = 57 * h + tsr_isa_pkg::WaitBits * k;
+        engine = waits_i[at+1+:2];
+        // Not reached: the difference modulo 2^16 is negative.
+        if (waits_i[at] && 16'(count_q[16*engine+:16] - waits_i[at+3+:16]) >= 16'h8000 && holds_o[h]) begin
+          holds_o[h] = 1'b0;
+          waiting_on_o[4*h+:4] = 4'd1 << engine;
+        end
+      end
+    end
+  end
+
+endmodule

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NPU. Enters: register accesses through an AXI4-Lite slave. Leaves: programs run against memory behind an AXI4
+// master (one identifier, incrementing bursts), an interrupt.
+//
+// Latency and throughput: those of the modules inside; every output of the master depends on state only. Reset:
+// synchronous, active low, held until bursts in flight have drained. Legal: AxiBytes a power of two, 4 to 64, that
+// divides the bytes of every entry; depths and queues at least 1.
+module tsr_top #(
+  parameter int unsigned Batch          = 1,
+  parameter int unsigned BlockIn        = 8,
+  parameter int unsigned BlockOut       = 8,
+  parameter int unsigned InpDepth       = 2048,
+  parameter int unsigned WgtDepth       = 1024,
+  parameter int unsigned AccDepth       = 2048,
+  parameter int unsigned OutDepth       = 2048,
+  parameter int unsigned ParamDepth     = 128,
+  parameter int unsigned TableCount     = 16,
+  parameter int unsigned AxiBytes       = 8,
+  parameter int unsigned LoadQueue      = 16,
+  parameter int unsigned GemmQueue      = 16,
+  parameter int unsigned AluQueue       = 16,
+  parameter int unsigned StoreQueue     = 16,
+  parameter int unsigned ReadsInFlight  = 16,
+  parameter int unsigned WritesInFlight = 8
+) (
+  input  logic                  clk_i,
+  input  logic                  rst_ni,
+  output logic                  interrupt_o,
+  // AXI4-Lite slave.
+  input  logic                  s_awvalid_i,
+  output logic                  s_awready_o,
+  input  logic [11:0]           s_awaddr_i,
+  input  logic                  s_wvalid_i,
+  output logic                  s_wready_o,
+  input  logic [31:0]           s_wdata_i,
+  input  logic [3:0]            s_wstrb_i,
+  output logic                  s_bvalid_o,
+  input  logic                  s_bready_i,
+  output logic [1:0]            s_bresp_o,
+  input  logic                  s_arvalid_i,
+  output logic                  s_arready_o,
+  input  logic [11:0]           s_araddr_i,
+  output logic                  s_rvalid_o,
+  input  logic                  s_rready_i,
+  output logic [31:0]           s_rdata_o,
+  output logic [1:0]            s_rresp_o,
+  // AXI4 master.
+  output logic                  m_arvalid_o,
+  input  logic                  m_arready_i,
+  output logic [63:0]           m_araddr_o,
+  output logic [7:0]            m_arlen_o,
+  input  logic                  m_rvalid_i,
+  output logic                  m_rready_o,
+  input  logic [8*AxiBytes-1:0] m_rdata_i,
+  input  logic [1:0]            m_rresp_i,
+  input  logic                  m_rlast_i,
+  output logic                  m_awvalid_o,
+  input  logic                  m_awready_i,
+  output logic [63:0]           m_awaddr_o,
+  output logic [7:0]            m_awlen_o,
+  output logic                  m_wvalid_o,
+  input  logic                  m_wready_i,
+  output logic [8*AxiBytes-1:0] m_wdata_o,
+  output logic [AxiBytes-1:0]   m_wstrb_o,
+  output logic                  m_wlast_o,
+  input  logic                  m_bvalid_i,
+  output logic                  m_bready_o,
+  input  logic [1:0]            m_bresp_i
+);
+
+  localparam int unsigned InpEntry = Batch * BlockIn;
+  localparam int unsigned WgtEntry = BlockIn * BlockOut;
+  localparam int unsigned AccEntry = 4 * Batch * BlockOut;
+  localparam int unsigned OutEntry = Batch * BlockOut;
+  localparam int unsigned ParamEntry = 8 * BlockOut;
+  localparam int unsigned GroupBits = 22 - $clog2(AxiBytes);
+
+  // Control. A start clears everything but memories and registers.
+  logic start, run, stop, program_rst_n;
+  logic [63:0] program_address, window_first, window_last, counter_value;
+  logic [31:0] instruction_count;
+  logic [1023:0] base;
+  logic [5:0] counter_select;
+  logic fault;
+  logic [2:0] fault_code, fault_unit;
+  logic [31:0] fault_pc;
+  assign program_rst_n = rst_ni && !start;
+
+  tsr_control #(
+    .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpBytes(InpEntry * InpDepth),
+    .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
+    .ParamBytes(ParamEntry * ParamDepth), .TableCount(TableCount), .AxiBytes(AxiBytes), .LoadQueue(LoadQueue),
+    .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue), .ReadsInFlight(ReadsInFlight),
+    .WritesInFlight(WritesInFlight)
+  ) u_control (
+    .clk_i, .rst_ni, .s_awvalid_i, .s_awready_o, .s_awaddr_i, .s_wvalid_i, .s_wready_o, .s_wdata_i, .s_wstrb_i,
+    .s_bvalid_o, .s_bready_i, .s_bresp_o, .s_arvalid_i, .s_arready_o, .s_araddr_i, .s_rvalid_o, .s_rready_i,
+    .s_rdata_o, .s_rresp_o, .interrupt_o, .start_o(start), .run_o(run), .stop_i(stop), .fault_i(fault),
+    .fault_code_i(fault_code), .fault_unit_i(fault_unit), .fault_pc_i(fault_pc), .program_address_o(program_address),
+    .instruction_count_o(instruction_count), .base_o(base), .window_first_o(window_first),
+    .window_last_o(window_last), .counter_select_o(counter_select), .counter_value_i(counter_value)
+  );
+
+  // Instruction stream.
+  logic fetch_ar_valid, fetch_ar_ready, fetch_r_valid, fetch_r_ready, r_error, read_busy;
+  logic [63:0] fetch_ar_addr;
+  logic [7:0] fetch_ar_len;
+  logic [8*AxiBytes-1:0] r_data;
+  logic [3:0] push_valid, push_ready, head_valid, head_pop, instr_valid, instr_ready;
+  logic [511:0] fetch_word;
+  logic [31:0] fetch_pc;
+  logic fetch_held, fetch_finish, finish_take, fetch_fault, fetch_issue, fetch_stall;
+  logic [2:0] fetch_code;
+
+  tsr_fetch #(.AxiBytes(AxiBytes), .BlockIn(BlockIn), .BlockOut(BlockOut), .WordsAhead(16)) u_fetch (
+    .clk_i, .rst_ni(program_rst_n), .run_i(run && !fault), .program_address_i(program_address),
+    .instruction_count_i(instruction_count), .window_first_i(window_first), .window_last_i(window_last),
+    .ar_valid_o(fetch_ar_valid), .ar_ready_i(fetch_ar_ready), .ar_addr_o(fetch_ar_addr), .ar_len_o(fetch_ar_len),
+    .r_valid_i(fetch_r_valid), .r_ready_o(fetch_r_ready), .r_data_i(r_data), .r_error_i(r_error),
+    .push_valid_o(push_valid), .push_ready_i(push_ready), .word_o(fetch_word), .pc_o(fetch_pc),
+    .held_o(fetch_held), .finish_o(fetch_finish), .finish_take_i(finish_take), .fault_o(fetch_fault),
+    .fault_code_o(fetch_code), .issue_o(fetch_issue), .stall_memory_o(fetch_stall)
+  );
+
+  logic [4*512-1:0] head_word;
+  logic [127:0] head_pc;
+  tsr_queue #(.Width(544), .Depth(LoadQueue)) u_load_queue (
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[0]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[0]),
+    .valid_o(head_valid[0]), .data_o({head_pc[31:0], head_word[511:0]}), .ready_i(head_pop[0])
+  );
+  tsr_queue #(.Width(544), .Depth(GemmQueue)) u_gemm_queue (
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[1]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[1]),
+    .valid_o(head_valid[1]), .data_o({head_pc[63:32], head_word[1023:512]}), .ready_i(head_pop[1])
+  );
+  tsr_queue #(.Width(544), .Depth(AluQueue)) u_alu_queue (
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[2]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[2]),
+    .valid_o(head_valid[2]), .data_o({head_pc[95:64], head_word[1535:1024]}), .ready_i(head_pop[2])
+  );
+  tsr_queue #(.Width(544), .Depth(StoreQueue)) u_store_queue (
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[3]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[3]),
+    .valid_o(head_valid[3]), .data_o({head_pc[127:96], head_word[2047:1536]}), .ready_i(head_pop[3])
+  );
+  assign head_pop = instr_valid & instr_ready;
+
+  // Completion and conditions.
+  logic [3:0] busy, complete, complete_signal, complete_fault, counted;
+  logic [11:0] complete_code;
+  logic [127:0] complete_pc;
+  logic [4:0] holds;
+  logic [19:0] waiting_on, waiting_now;
+  logic any_busy;
+
+  // What completes behind a known fault is not counted: nothing older may depend on it.
+  always_comb begin
+    for (int unsigned e = 0; e < 4; e++) begin
+      counted[e] = complete[e] && !complete_fault[e] && (!fault || complete_pc[32*e+:32] < fault_pc);
+    end
+    for (int unsigned h = 0; h < 4; h++) waiting_now[4*h+:4] = head_valid[h] ? waiting_on[4*h+:4] : '0;
+    waiting_now[19:16] = fetch_finish ? waiting_on[19:16] : '0;
+  end
+  tsr_timeline u_timeline (
+    .clk_i, .rst_ni(program_rst_n), .signal_i(counted & complete_signal),
+    .waits_i({fetch_word[63:7], head_word[3*512+7+:57], head_word[2*512+7+:57], head_word[512+7+:57],
+              head_word[7+:57]}),
+    .holds_o(holds), .waiting_on_o(waiting_on)
+  );
+
+  assign any_busy = busy != '0 || complete != '0 || read_busy;
+  tsr_fault u_fault (
+    .clk_i, .rst_ni(program_rst_n), .run_i(run), .engine_fault_i(complete & complete_fault),
+    .engine_code_i(complete_code), .engine_pc_i(complete_pc), .fetch_fault_i(fetch_fault), .fetch_code_i(fetch_code),
+    .fetch_pc_i(fetch_pc), .fetch_held_i(fetch_held), .head_valid_i(head_valid), .head_pc_i(head_pc),
+    .head_holds_i(holds[3:0]), .busy_i(any_busy), .moving_i(fetch_issue), .finish_i(fetch_finish),
+    .finish_holds_i(holds[4]), .start_o(instr_valid), .finish_take_o(finish_take), .stop_o(stop), .fault_o(fault),
+    .code_o(fault_code), .unit_o(fault_unit), .pc_o(fault_pc)
+  );
+
+  // Engines.
+  logic load_ar_valid, load_ar_ready, load_r_valid, load_r_ready, load_we, load_gnt, table_we;
+  logic [63:0] load_ar_addr;
+  logic [7:0] load_ar_len;
+  logic [2:0] load_space;
+  logic [GroupBits-1:0] load_group, store_group;
+  logic [8*AxiBytes-1:0] load_wdata, store_rdata;
+  logic [AxiBytes-1:0] load_wbe;
+  logic [21:0] load_bytes, store_bytes;
+  logic [3:0] issue, stall_memory, stall_port;
+
+  tsr_load #(
+    .AxiBytes(AxiBytes), .ReadsInFlight(ReadsInFlight), .InpBytes(InpEntry * InpDepth),
+    .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
+    .ParamBytes(ParamEntry * ParamDepth), .TableBytes(256 * TableCount)
+  ) u_load (
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[0]), .instr_i(head_word[511:0]),
+    .instr_pc_i(head_pc[31:0]), .instr_ready_o(instr_ready[0]), .busy_o(busy[0]), .complete_o(complete[0]),
+    .complete_signal_o(complete_signal[0]), .complete_fault_o(complete_fault[0]),
+    .complete_code_o(complete_code[2:0]), .complete_pc_o(complete_pc[31:0]), .base_i(base),
+    .window_first_i(window_first), .window_last_i(window_last), .ar_valid_o(load_ar_valid),
+    .ar_ready_i(load_ar_ready), .ar_addr_o(load_ar_addr), .ar_len_o(load_ar_len), .r_valid_i(load_r_valid),
+    .r_ready_o(load_r_ready), .r_data_i(r_data), .r_error_i(r_error), .sp_we_o(load_we), .sp_space_o(load_space),
+    .sp_group_o(load_group), .sp_wdata_o(load_wdata), .sp_wbe_o(load_wbe), .sp_gnt_i(load_gnt), .issue_o(issue[0]),
+    .stall_memory_o(stall_memory[0]), .stall_port_o(stall_port[0]), .bytes_o(load_bytes)
+  );
+
+  logic store_req, store_acc, store_gnt, burst_valid, burst_ready, w_valid, w_ready, b_valid, b_ready, b_error;
+  logic [63:0] burst_addr;
+  logic [7:0] burst_len;
+  logic [8*AxiBytes-1:0] w_data;
+  logic [AxiBytes-1:0] w_strb;
+  tsr_store #(
+    .AxiBytes(AxiBytes), .WritesInFlight(WritesInFlight), .AccBytes(AccEntry * AccDepth),
+    .OutBytes(OutEntry * OutDepth)
+  ) u_store (
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[3]), .instr_i(head_word[2047:1536]),
+    .instr_pc_i(head_pc[127:96]), .instr_ready_o(instr_ready[3]), .busy_o(busy[3]), .complete_o(complete[3]),
+    .complete_signal_o(complete_signal[3]), .complete_fault_o(complete_fault[3]),
+    .complete_code_o(complete_code[11:9]), .complete_pc_o(complete_pc[127:96]), .base_i(base),
+    .window_first_i(window_first), .window_last_i(window_last), .sp_req_o(store_req), .sp_acc_o(store_acc),
+    .sp_group_o(store_group), .sp_gnt_i(store_gnt), .sp_rdata_i(store_rdata), .burst_valid_o(burst_valid),
+    .burst_ready_i(burst_ready), .burst_addr_o(burst_addr), .burst_len_o(burst_len), .w_valid_o(w_valid),
+    .w_ready_i(w_ready), .w_data_o(w_data), .w_strb_o(w_strb), .b_valid_i(b_valid), .b_ready_o(b_ready), .b_error_i(b_error),
+    .issue_o(issue[3]), .stall_memory_o(stall_memory[3]), .stall_port_o(stall_port[3]), .bytes_o(store_bytes)
+  );
+
+  logic gemm_inp_req, gemm_wgt_req, gemm_acc_req, gemm_acc_we;
+  logic [13:0] gemm_inp_addr, gemm_wgt_addr, gemm_acc_addr, gemm_acc_waddr;
+  logic [8*InpEntry-1:0] gemm_inp_rdata, alu_inp_rdata, alu_inp_wdata;
+  logic [8*WgtEntry-1:0] gemm_wgt_rdata;
+  logic [8*AccEntry-1:0] acc_rdata, gemm_acc_wdata, alu_acc_wdata;
+  logic [AccEntry-1:0] gemm_acc_wbe;
+  logic alu_acc_req, alu_acc_gnt, alu_acc_we, alu_acc_wgnt, alu_out_req, alu_out_gnt, alu_out_we;
+  logic alu_inp_req, alu_inp_we, alu_inp_gnt, alu_param_req;
+  logic [13:0] alu_acc_addr, alu_acc_waddr, alu_out_addr, alu_out_waddr, alu_inp_addr;
+  logic [9:0] alu_param_addr;
+  logic [8*OutEntry-1:0] out_rdata, alu_out_wdata;
+  logic [8*ParamEntry-1:0] alu_param_rdata;
+  assign {alu_acc_wdata, alu_inp_wdata} = '0;
+  assign {alu_acc_req, alu_acc_we, alu_out_req, alu_out_we, alu_inp_req, alu_inp_we, alu_param_req} = '0;
+  assign {alu_acc_addr, alu_acc_waddr, alu_out_addr, alu_out_waddr, alu_inp_addr, alu_param_addr} = '0;
+  assign alu_out_wdata = '0;
+  assign instr_ready[2] = '0;
+  assign {busy[2], complete[2], complete_signal[2], complete_fault[2], issue[2]} = '0;
+  assign {stall_memory[2], stall_port[2], complete_code[8:6], complete_pc[95:64]} = '0;
+  // A sum that waits for an older write of ACC is neither memory nor port.
+  logic gemm_stall_unused;
+  assign {stall_memory[1], stall_port[1]} = '0;
+  tsr_gemm #(
+    .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
+    .AccDepth(AccDepth)
+  ) u_gemm (
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[1]), .instr_i(head_word[1023:512]),
+    .instr_pc_i(head_pc[63:32]), .instr_ready_o(instr_ready[1]), .busy_o(busy[1]), .complete_o(complete[1]),
+    .complete_signal_o(complete_signal[1]), .complete_fault_o(complete_fault[1]),
+    .complete_code_o(complete_code[5:3]), .complete_pc_o(complete_pc[63:32]), .inp_req_o(gemm_inp_req),
+    .inp_addr_o(gemm_inp_addr), .inp_rdata_i(gemm_inp_rdata), .wgt_req_o(gemm_wgt_req), .wgt_addr_o(gemm_wgt_addr),
+    .wgt_rdata_i(gemm_wgt_rdata), .acc_req_o(gemm_acc_req), .acc_addr_o(gemm_acc_addr), .acc_rdata_i(acc_rdata),
+    .acc_we_o(gemm_acc_we), .acc_waddr_o(gemm_acc_waddr), .acc_wdata_o(gemm_acc_wdata), .acc_wbe_o(gemm_acc_wbe),
+    .issue_o(issue[1]), .stall_o(gemm_stall_unused)
+  );
+  logic unused_compute;
+  assign unused_compute = &{1'b0, gemm_stall_unused, head_word, table_we, alu_inp_rdata, acc_rdata, out_rdata,
+                            alu_param_rdata, alu_acc_gnt, alu_acc_wgnt, alu_out_gnt, alu_inp_gnt};
+
+  tsr_scratchpads #(
+    .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
+    .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .AxiBytes(AxiBytes)
+  ) u_scratchpads (
+    .clk_i, .gemm_inp_req_i(gemm_inp_req), .gemm_inp_addr_i(gemm_inp_addr), .gemm_inp_rdata_o(gemm_inp_rdata),
+    .gemm_wgt_req_i(gemm_wgt_req), .gemm_wgt_addr_i(gemm_wgt_addr), .gemm_wgt_rdata_o(gemm_wgt_rdata),
+    .gemm_acc_req_i(gemm_acc_req), .gemm_acc_addr_i(gemm_acc_addr), .gemm_acc_we_i(gemm_acc_we),
+    .gemm_acc_waddr_i(gemm_acc_waddr), .gemm_acc_wdata_i(gemm_acc_wdata), .gemm_acc_wbe_i(gemm_acc_wbe),
+    .acc_rdata_o(acc_rdata), .alu_acc_req_i(alu_acc_req), .alu_acc_addr_i(alu_acc_addr), .alu_acc_gnt_o(alu_acc_gnt),
+    .alu_acc_we_i(alu_acc_we), .alu_acc_waddr_i(alu_acc_waddr), .alu_acc_wdata_i(alu_acc_wdata),
+    .alu_acc_wgnt_o(alu_acc_wgnt), .alu_out_req_i(alu_out_req), .alu_out_addr_i(alu_out_addr),
+    .alu_out_gnt_o(alu_out_gnt), .out_rdata_o(out_rdata), .alu_out_we_i(alu_out_we),
+    .alu_out_waddr_i(alu_out_waddr), .alu_out_wdata_i(alu_out_wdata), .alu_inp_req_i(alu_inp_req),
+    .alu_inp_we_i(alu_inp_we), .alu_inp_addr_i(alu_inp_addr), .alu_inp_wdata_i(alu_inp_wdata),
+    .alu_inp_gnt_o(alu_inp_gnt), .alu_inp_rdata_o(alu_inp_rdata), .alu_param_req_i(alu_param_req),
+    .alu_param_addr_i(alu_param_addr), .alu_param_rdata_o(alu_param_rdata), .load_we_i(load_we),
+    .load_space_i(load_space), .load_group_i(load_group), .load_wdata_i(load_wdata), .load_wbe_i(load_wbe),
+    .load_gnt_o(load_gnt), .table_we_o(table_we), .store_req_i(store_req), .store_acc_i(store_acc),
+    .store_group_i(store_group), .store_gnt_o(store_gnt), .store_rdata_o(store_rdata)
+  );
+
+  // The bus. Reads drain before a program ends, so that its reset may be the program's.
+  tsr_axi_read #(.AxiBytes(AxiBytes), .ReadsInFlight(ReadsInFlight)) u_axi_read (
+    .clk_i, .rst_ni, .fetch_ar_valid_i(fetch_ar_valid), .fetch_ar_ready_o(fetch_ar_ready),
+    .fetch_ar_addr_i(fetch_ar_addr), .fetch_ar_len_i(fetch_ar_len), .fetch_r_valid_o(fetch_r_valid),
+    .fetch_r_ready_i(fetch_r_ready), .load_ar_valid_i(load_ar_valid), .load_ar_ready_o(load_ar_ready),
+    .load_ar_addr_i(load_ar_addr), .load_ar_len_i(load_ar_len), .load_r_valid_o(load_r_valid),
+    .load_r_ready_i(load_r_ready), .r_data_o(r_data), .r_error_o(r_error), .busy_o(read_busy), .m_arvalid_o,
+    .m_arready_i, .m_araddr_o, .m_arlen_o, .m_rvalid_i, .m_rready_o, .m_rdata_i, .m_rresp_i, .m_rlast_i
+  );
+  tsr_axi_write #(.AxiBytes(AxiBytes), .WritesInFlight(WritesInFlight)) u_axi_write (
+    .clk_i, .rst_ni, .burst_valid_i(burst_valid), .burst_ready_o(burst_ready), .burst_addr_i(burst_addr),
+    .burst_len_i(burst_len), .w_valid_i(w_valid), .w_ready_o(w_ready), .w_data_i(w_data), .w_strb_i(w_strb),
+    .b_valid_o(b_valid), .b_ready_i(b_ready), .b_error_o(b_error), .m_awvalid_o, .m_awready_i, .m_awaddr_o, .m_awlen_o, .m_wvalid_o,
+    .m_wready_i, .m_wdata_o, .m_wstrb_o, .m_wlast_o, .m_bvalid_i, .m_bready_o, .m_bresp_i
+  );
+
+  tsr_counters u_counters (
+    .clk_i, .rst_ni(program_rst_n), .run_i(run), .instruction_i(fetch_issue), .load_bytes_i(load_bytes),
+    .fetch_word_i(fetch_issue), .store_bytes_i(store_bytes), .busy_i({fetch_issue, issue}),
+    .waiting_on_i(waiting_now), .stall_memory_i({fetch_stall, stall_memory}), .stall_port_i({1'b0, stall_port}),
+    .executed_i({finish_take, complete & ~complete_fault}), .select_i(counter_select), .value_o(counter_value)
+  );
+
+endmodule

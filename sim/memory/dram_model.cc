@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call is one cycle: first what the memory offers, then the slot of the data bus, then the transfers.
+#include "sim/memory/dram_model.h"
+
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace tessera::sim {
+
+DramModel::DramModel(const DramOptions& options, uint64_t address, uint8_t* data, uint64_t size_bytes)
+    : options_(options), address_(address), data_(data), size_bytes_(size_bytes), random_(options.seed) {
+  const int bytes = options.beat_bytes;
+  if (bytes < 1 || bytes > 64 || (bytes & (bytes - 1)) != 0) {
+    throw Error(ErrorCode::kInvalidArgument, "a beat of " + std::to_string(bytes) + " bytes is no power of two up to 64");
+  }
+  if (options.latency_cycles < 1 || options.reads_in_flight < 1 || options.writes_in_flight < 1 ||
+      options.pressure_percent < 0 || options.pressure_percent > 99) {
+    throw Error(ErrorCode::kInvalidArgument, "latency and bursts in flight are at least 1, pressure is 0 to 99 per cent");
+  }
+}
+
+bool DramModel::refused() {
+  return options_.pressure_percent > 0 && static_cast<int>(random_() % 100) < options_.pressure_percent;
+}
+
+uint8_t* DramModel::host(uint64_t address) const {
+  const uint64_t offset = address - address_;
+  const auto bytes = static_cast<uint64_t>(options_.beat_bytes);
+  return address >= address_ && size_bytes_ >= bytes && offset <= size_bytes_ - bytes ? data_ + offset : nullptr;
+}
+
+bool DramModel::fails(const std::vector<Range>& errors, uint64_t address) const {
+  for (const Range& range : errors) {
+    if (address <= range.last && address + static_cast<uint64_t>(options_.beat_bytes) - 1 >= range.first) return true;
+  }
+  return false;
+}
+
+const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
+  DramOutputs& out = outputs_;
+  out.ar_ready = reads_.size() < static_cast<size_t>(options_.reads_in_flight) && !refused();
+  out.aw_ready =
+      writes_.size() + responses_.size() < static_cast<size_t>(options_.writes_in_flight) && !refused();
+
+  const bool can_write = inputs.w_valid && !writes_.empty() && !refused();
+  const bool can_read = r_offered_ || (!reads_.empty() && reads_.front().ready_cycle <= now_ && !refused());
+  // A beat that was offered stays; else reads and writes take turns where both want the bus.
+  const bool read = can_read && (r_offered_ || !can_write || read_turn_);
+  const bool write = can_write && !read;
+  if (read && !r_offered_) {
+    const Burst& burst = reads_.front();
+    const uint8_t* from = fails(read_errors_, burst.address) ? nullptr : host(burst.address);
+    out.r_error = from == nullptr;
+    out.r_last = burst.beats == 1;
+    if (from != nullptr) {
+      std::memcpy(out.r_data.data(), from, static_cast<size_t>(options_.beat_bytes));
+    } else {
+      out.r_data.fill(0);
+    }
+    r_offered_ = true;
+  }
+  out.r_valid = read;
+  out.w_ready = write;
+  if (!b_offered_) b_offered_ = !responses_.empty() && responses_.front().ready_cycle <= now_ && !refused();
+  out.b_valid = b_offered_;
+  out.b_error = b_offered_ && responses_.front().error;
+
+  if (out.b_valid && inputs.b_ready) {
+    responses_.pop_front();
+    b_offered_ = false;
+  }
+  if (write) {
+    Burst& burst = writes_.front();
+    uint8_t* to = fails(write_errors_, burst.address) ? nullptr : host(burst.address);
+    if (to == nullptr) {
+      burst.error = true;
+    } else {
+      for (int n = 0; n < options_.beat_bytes; ++n) {
+        if (inputs.w_strobe >> n & 1) to[n] = inputs.w_data[n];
+      }
+    }
+    burst.address += static_cast<uint64_t>(options_.beat_bytes);
+    ++write_beats_;
+    read_turn_ = true;
+    if (--burst.beats == 0) {
+      responses_.push_back({burst.address, 0, now_ + static_cast<uint64_t>(options_.latency_cycles), burst.error});
+      writes_.pop_front();
+    }
+  }
+  if (read && inputs.r_ready) {
+    Burst& burst = reads_.front();
+    burst.address += static_cast<uint64_t>(options_.beat_bytes);
+    ++read_beats_;
+    read_turn_ = false;
+    r_offered_ = false;
+    if (--burst.beats == 0) reads_.pop_front();
+  }
+  const uint64_t ready = now_ + static_cast<uint64_t>(options_.latency_cycles);
+  if (inputs.ar_valid && out.ar_ready) reads_.push_back({inputs.ar_address, inputs.ar_beats, ready, false});
+  if (inputs.aw_valid && out.aw_ready) writes_.push_back({inputs.aw_address, inputs.aw_beats, ready, false});
+  ++now_;
+  return out;
+}
+
+}  // namespace tessera::sim

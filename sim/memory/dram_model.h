@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// DRAM behind an AXI4 port, one cycle at a time; the one model of memory time that the SystemC model and the Verilated
+// RTL share. Enters: what the machine drives in a cycle. Leaves: what the memory answers in the same cycle.
+//
+// Rules. One beat of beat_bytes, read or write, moves in a cycle; where both could, they alternate. A read burst that is
+// accepted in cycle c has its first beat in cycle c + latency or later; beats come in the order of the bursts. The
+// response of a write burst comes latency cycles after its last beat or later. A write is visible to every beat that is
+// read in a later cycle. What has been offered (r, b) stays until it is taken. With pressure_percent, each new offer and
+// each readiness is refused with that probability, from `seed`. Outside the storage, and in the ranges of
+// fail_reads() and fail_writes(), the answer is an error: reads give zeros, writes change nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <vector>
+
+namespace tessera::sim {
+
+struct DramOptions {
+  int beat_bytes = 8;  // a power of two, at most 64
+  int latency_cycles = 100;
+  int reads_in_flight = 64;  // bursts the memory accepts before it answers
+  int writes_in_flight = 64;
+  int pressure_percent = 0;
+  uint64_t seed = 0;
+};
+
+/// What the machine drives in one cycle. Addresses of bursts are multiples of beat_bytes.
+struct DramInputs {
+  bool ar_valid = false;
+  uint64_t ar_address = 0;
+  int ar_beats = 1;
+  bool r_ready = false;
+  bool aw_valid = false;
+  uint64_t aw_address = 0;
+  int aw_beats = 1;
+  bool w_valid = false;
+  const uint8_t* w_data = nullptr;  // beat_bytes, with w_valid
+  uint64_t w_strobe = 0;            // bit k: byte k is written
+  bool b_ready = false;
+};
+
+/// What the memory drives in the same cycle.
+struct DramOutputs {
+  bool ar_ready = false;
+  bool r_valid = false;
+  bool r_error = false;
+  bool r_last = false;
+  std::array<uint8_t, 64> r_data{};
+  bool aw_ready = false;
+  bool w_ready = false;
+  bool b_valid = false;
+  bool b_error = false;
+};
+
+class DramModel {
+ public:
+  /// Device addresses [address, address + size_bytes) are data[0, size_bytes), which stays the caller's.
+  /// Errors: kInvalidArgument for options out of range.
+  DramModel(const DramOptions& options, uint64_t address, uint8_t* data, uint64_t size_bytes);
+
+  /// One cycle: answers and moves everything that is both offered and taken.
+  const DramOutputs& cycle(const DramInputs& inputs);
+
+  /// Reads (writes) that touch [first, last] are answered with an error.
+  void fail_reads(uint64_t first, uint64_t last) { read_errors_.push_back({first, last}); }
+  void fail_writes(uint64_t first, uint64_t last) { write_errors_.push_back({first, last}); }
+
+  uint64_t now() const { return now_; }
+  uint64_t read_beats() const { return read_beats_; }
+  uint64_t write_beats() const { return write_beats_; }
+  bool idle() const { return reads_.empty() && writes_.empty() && responses_.empty(); }
+
+ private:
+  struct Range {
+    uint64_t first;
+    uint64_t last;
+  };
+  struct Burst {
+    uint64_t address;
+    int beats;
+    uint64_t ready_cycle;
+    bool error;
+  };
+  bool refused();
+  bool fails(const std::vector<Range>& errors, uint64_t address) const;
+  uint8_t* host(uint64_t address) const;
+
+  DramOptions options_;
+  uint64_t address_;
+  uint8_t* data_;
+  uint64_t size_bytes_;
+  std::mt19937_64 random_;
+  std::vector<Range> read_errors_;
+  std::vector<Range> write_errors_;
+  std::deque<Burst> reads_;
+  std::deque<Burst> writes_;     // bursts whose data have not all come
+  std::deque<Burst> responses_;  // finished writes
+  DramOutputs outputs_;
+  bool r_offered_ = false;
+  bool b_offered_ = false;
+  bool read_turn_ = true;
+  uint64_t now_ = 0;
+  uint64_t read_beats_ = 0;
+  uint64_t write_beats_ = 0;
+};
+
+}  // namespace tessera::sim
