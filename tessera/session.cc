@@ -397,7 +397,7 @@ json describe_artifact(const program::Artifact& artifact) {
   }
   const uint64_t on_npu = metadata_number(artifact, "nodes_npu"), on_cpu = metadata_number(artifact, "nodes_cpu");
   const uint64_t macs_npu = metadata_number(artifact, "macs_npu"), macs_cpu = metadata_number(artifact, "macs_cpu");
-  const auto share = [](uint64_t a, uint64_t b) { return a + b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(a + b); };
+  const auto share = [](uint64_t a, uint64_t b) { return a + b == 0 ? 1.0 : static_cast<double>(a) / static_cast<double>(a + b); };
   out["nodes_npu"] = on_npu;
   out["nodes_cpu"] = on_cpu;
   out["nodes_npu_share"] = share(on_npu, on_cpu);
