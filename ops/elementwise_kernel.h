@@ -88,6 +88,9 @@ inline int64_t known_length(const InferContext& c, size_t i) {
   return shape.size() == 1 ? shape[0] : -1;
 }
 
+/// Sizes and offsets beyond this are refused where sums of them could overflow.
+inline constexpr int64_t kSizeLimit = int64_t{1} << 40;
+
 /// Product of dims[first, last): -1 if a dimension is unknown (0 wins over unknown).
 inline int64_t product(const Shape& shape, size_t first, size_t last) {
   int64_t count = 1;
@@ -102,13 +105,13 @@ inline int64_t product(const Shape& shape, size_t first, size_t last) {
 }
 inline int64_t product(const Shape& shape) { return product(shape, 0, shape.size()); }
 
-/// Row-major element strides.
+/// Row-major element strides. Those of a shape without elements may wrap; nothing is read through them.
 inline std::vector<int64_t> row_strides(const Shape& shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t stride = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = stride;
-    stride *= shape[i];
+    stride = static_cast<int64_t>(static_cast<uint64_t>(stride) * static_cast<uint64_t>(shape[i]));
   }
   return strides;
 }

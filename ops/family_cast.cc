@@ -273,7 +273,7 @@ void evaluate_eye_like(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Shape& shape = types[0].shape;
   Tensor out(types[0].dtype, shape);
   const Tensor one = cast(c.node, Tensor::scalar_f32(1), types[0].dtype);
-  const int64_t k = c.node.get_int("k", 0);
+  const int64_t k = std::clamp(c.node.get_int("k", 0), -kSizeLimit, kSizeLimit);
   visit_storage(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* y = mutable_elements<T>(out);

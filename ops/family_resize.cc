@@ -121,7 +121,9 @@ std::vector<Axis> plan(const Node& node, const Options& options, const Operands&
       axis.scale = (*operands.scales)[i];
       if (!(axis.scale > 0) || !std::isfinite(axis.scale)) node.fail(ErrorCode::kInvalidModel, "scale " + std::to_string(axis.scale) + " is not positive");
       // The region does not enter: the standard's text multiplies by it, its reference and ONNX Runtime do not.
-      axis.out = axis.in < 0 ? -1 : static_cast<int64_t>(std::floor(static_cast<float>(axis.in) * axis.scale));
+      const float length = std::floor(static_cast<float>(axis.in) * axis.scale);
+      if (length > static_cast<float>(kSizeLimit)) node.fail(ErrorCode::kDoesNotFit, "scale " + std::to_string(axis.scale) + " makes axis " + std::to_string(axes[i]) + " too long");
+      axis.out = axis.in < 0 ? -1 : static_cast<int64_t>(length);
     }
     return result;
   }
@@ -132,7 +134,7 @@ std::vector<Axis> plan(const Node& node, const Options& options, const Operands&
     for (size_t i = 0; i < axes.size(); ++i) {
       Axis& axis = result[static_cast<size_t>(axes[i])];
       axis.out = (*operands.sizes)[i];
-      if (axis.out < 0) node.fail(ErrorCode::kInvalidModel, "negative size " + std::to_string(axis.out));
+      if (axis.out < 0 || axis.out > kSizeLimit) node.fail(ErrorCode::kInvalidModel, std::to_string(axis.out) + " in sizes is no possible size");
       known = known && axis.in >= 0;
       axis.scale = static_cast<float>(axis.out) / static_cast<float>(axis.in);
       if (i == 0) common = axis.scale;
@@ -142,7 +144,9 @@ std::vector<Axis> plan(const Node& node, const Options& options, const Operands&
       for (int64_t a : axes) {
         Axis& axis = result[static_cast<size_t>(a)];
         axis.scale = common;
-        axis.out = known ? static_cast<int64_t>(std::floor(common * static_cast<float>(axis.in) + 0.5f)) : -1;
+        const float length = std::floor(common * static_cast<float>(axis.in) + 0.5f);   // NaN for an axis without elements
+        if (length > static_cast<float>(kSizeLimit)) node.fail(ErrorCode::kDoesNotFit, "axis " + std::to_string(a) + " becomes too long");
+        axis.out = !known ? -1 : length > 0 ? static_cast<int64_t>(length) : 0;
       }
     return result;
   }
@@ -174,8 +178,8 @@ void infer_resize(InferContext& c) {
 
 // ---------------------------------------------------------------------------------------------- coordinates
 
-/// Position in the input of output `o`, in fp32.
-float original(const Options& options, const Axis& axis, int64_t o) {
+/// Position in the input of output `o` by the formula of the transformation, in fp32.
+float transformed(const Options& options, const Axis& axis, int64_t o) {
   const float x = static_cast<float>(o), in = static_cast<float>(axis.in), out = static_cast<float>(axis.out);
   switch (options.transform) {
     case Transform::kHalfPixel: return (x + 0.5f) / axis.scale - 0.5f;
@@ -191,6 +195,13 @@ float original(const Options& options, const Axis& axis, int64_t o) {
       return axis.out > 1 ? axis.start * (in - 1) + (x * (axis.end - axis.start) * (in - 1)) / (out - 1) : 0.5f * (axis.start + axis.end) * (in - 1);
   }
   return 0;
+}
+
+/// The same, bounded so that it can be made an integer: far outside is outside, and so is NaN.
+float original(const Options& options, const Axis& axis, int64_t o) {
+  constexpr float kFar = 1e9f;
+  const float x = transformed(options, axis, o);
+  return x > -kFar ? std::min(x, kFar) : -kFar;
 }
 
 int64_t nearest_index(const Options& options, const Axis& axis, float x) {

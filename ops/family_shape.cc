@@ -62,12 +62,12 @@ void infer_reshape(InferContext& c) {
         continue;
       }
       if (in.shape[i] == 0) in_zero = true;
-      if (in.shape[i] >= 0) have *= in.shape[i];
-      else known = false;
+      if (in.shape[i] < 0) known = false;
+      else if (__builtin_mul_overflow(have, in.shape[i], &have)) bad("too many elements");
     }
     for (size_t i = 0; i < out.size(); ++i) {
       if (static_cast<int64_t>(i) == open || (i < cancelled.size() && cancelled[i])) continue;
-      if (out[i] >= 0) made *= out[i];
+      if (out[i] >= 0 && __builtin_mul_overflow(made, out[i], &made)) bad("too many elements");
     }
     if (known || in_zero) {
       if (open >= 0) {
@@ -266,7 +266,7 @@ std::vector<int64_t> split_sizes(const InferContext& c, int64_t dim) {
       c.node.fail(ErrorCode::kInvalidModel, "split has " + std::to_string(sizes->size()) + " entries for " + std::to_string(count) + " outputs");
     int64_t total = 0;
     for (int64_t size : *sizes) {
-      if (size < 0) c.node.fail(ErrorCode::kInvalidModel, "negative size in split");
+      if (size < 0 || size > kSizeLimit) c.node.fail(ErrorCode::kInvalidModel, std::to_string(size) + " in split is no possible size");
       total += size;
     }
     if (dim >= 0 && total != dim)

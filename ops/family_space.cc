@@ -55,6 +55,8 @@ std::vector<std::pair<int64_t, int64_t>> amounts(const Node& node, const std::ve
   else for (int64_t i = 0; i < rank; ++i) which.push_back(i);
   if (pads.size() != 2 * which.size())
     node.fail(ErrorCode::kInvalidModel, "pads has " + std::to_string(pads.size()) + " entries for " + std::to_string(which.size()) + " axes");
+  for (int64_t pad : pads)
+    if (pad < -kSizeLimit || pad > kSizeLimit) node.fail(ErrorCode::kInvalidModel, std::to_string(pad) + " in pads is no possible size");
   std::vector<std::pair<int64_t, int64_t>> result(static_cast<size_t>(rank), {0, 0});
   for (size_t i = 0; i < which.size(); ++i) result[static_cast<size_t>(which[i])] = {pads[i], pads[i + which.size()]};
   return result;
@@ -169,7 +171,7 @@ Tensor rearranged(const Tensor& in, const Shape& shape, const std::vector<size_t
 
 int64_t block_size(const Node& node) {
   const int64_t b = node.get_int("blocksize", 0);
-  if (b <= 0) node.fail(ErrorCode::kInvalidModel, "attribute 'blocksize' must be positive, is " + std::to_string(b));
+  if (b <= 0 || b > (1 << 20)) node.fail(ErrorCode::kInvalidModel, "attribute 'blocksize' = " + std::to_string(b) + " is not a possible size");
   return b;
 }
 
@@ -183,7 +185,7 @@ void infer_depth_to_space(InferContext& c) {
   if (!in.ranked) return;
   if (in.shape[1] >= 0 && in.shape[1] % (b * b) != 0)
     c.node.fail(ErrorCode::kInvalidModel, std::to_string(in.shape[1]) + " channels do not divide by blocksize squared");
-  const auto times = [&](int64_t d) { return d < 0 ? -1 : d * b; };
+  const auto times = [&](int64_t d) { return product(Shape{d, b}); };
   c.outputs[0].shape = {in.shape[0], in.shape[1] < 0 ? -1 : in.shape[1] / (b * b), times(in.shape[2]), times(in.shape[3])};
 }
 
@@ -204,7 +206,7 @@ void infer_space_to_depth(InferContext& c) {
   for (size_t d : {2, 3})
     if (in.shape[d] >= 0 && in.shape[d] % b != 0) c.node.fail(ErrorCode::kInvalidModel, "shape " + to_string(in.shape) + " does not divide by blocksize");
   const auto divided = [&](int64_t d) { return d < 0 ? -1 : d / b; };
-  c.outputs[0].shape = {in.shape[0], in.shape[1] < 0 ? -1 : in.shape[1] * b * b, divided(in.shape[2]), divided(in.shape[3])};
+  c.outputs[0].shape = {in.shape[0], product(Shape{in.shape[1], b, b}), divided(in.shape[2]), divided(in.shape[3])};
 }
 
 void evaluate_space_to_depth(EvalContext& c, const std::vector<TypeInfo>& types) {
@@ -346,6 +348,10 @@ Windows windows(const Node& node, size_t n) {
 Shape window_counts(const Node& node, const Windows& w, const std::vector<int64_t>& image, const std::vector<int64_t>& block) {
   const size_t n = image.size();
   Shape counts;
+  const int64_t limit = int64_t{1} << 31;   // keeps the sums below from overflowing
+  for (const auto* list : {&w.dilations, &w.pads, &w.strides, &image, &block})
+    for (int64_t v : *list)
+      if (v < -limit || v > limit) node.fail(ErrorCode::kInvalidModel, std::to_string(v) + " is no possible size");
   for (size_t i = 0; i < n; ++i) {
     const int64_t free = image[i] + w.pads[i] + w.pads[n + i] - w.dilations[i] * (block[i] - 1) - 1;
     if (free < 0 || block[i] < 1) node.fail(ErrorCode::kInvalidModel, "the block is larger than the padded image");
