@@ -40,15 +40,19 @@ using mlir::Value;
 const Lowerings& lowerings() {
   static const Lowerings table = [] {
     Lowerings t;
+    t.widen(true);
     add_elementwise(t);
-    add_shape(t);
     add_reduce(t);
     add_product(t);
+    t.widen(false);
+    add_shape(t);
     add_quantized(t);
     return t;
   }();
   return table;
 }
+
+bool is_narrow_float(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBfloat16; }
 
 /// Shape and element type of a value; declines what is dynamic, empty, no tensor, or of a type that is not compiled.
 Tensor describe(Value value) {
@@ -99,8 +103,7 @@ class Codegen : public partition::CpuCodegen {
   }
 
   bool supports(nn::NodeOp op) override {
-    const Lowering* lowering = lowerings().find(op.getDomain().str(), op.getOpType().str());
-    if (!lowering || op.getBodies().size() != 0) return false;
+    if (!lowerings().find(op.getDomain().str(), op.getOpType().str()) || op.getBodies().size() != 0) return false;
     // Written once into a module that is thrown away: a case is supported exactly if it can be written.
     mlir::OwningOpRef<mlir::ModuleOp> trial = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
     std::vector<Value> inputs;
@@ -171,16 +174,26 @@ class Codegen : public partition::CpuCodegen {
       }
       Graph graph(builder, location);
       for (nn::NodeOp op : ops) {
-        const Lowering* lowering = lowerings().find(op.getDomain().str(), op.getOpType().str());
-        require(lowering != nullptr);
-        Operator o{graph, op, nn::to_node(op), {}, {}};
+        const Lowerings::Entry* entry = lowerings().find(op.getDomain().str(), op.getOpType().str());
+        require(entry != nullptr);
+        const auto convert = [&](const Tensor& x, DType dtype) {
+          return graph.compute(dtype, x.shape, [&](Body& body, const Indices& i) { return cast(body.load(x, i), dtype); });
+        };
+        Operator o{graph, op, nn::to_node(op), {}, entry->widens};
         for (Value v : op.getInputs()) {
-          if (nn::is_none(v)) o.inputs.emplace_back();
-          else o.inputs.emplace_back(values.at(v));
+          if (nn::is_none(v)) {
+            o.inputs.emplace_back();
+          } else {
+            const Tensor& x = values.at(v);
+            o.inputs.emplace_back(entry->widens && is_narrow_float(x.dtype) ? convert(x, DType::kFloat) : x);
+          }
         }
-        (*lowering)(o);
+        entry->lowering(o);
         require(o.results.size() == op.getNumResults());
-        for (unsigned i = 0; i < op.getNumResults(); ++i) values[op.getOutputs()[i]] = o.results[i];
+        for (unsigned i = 0; i < op.getNumResults(); ++i) {
+          const DType dtype = nn::dtype_of(op->getResult(i));
+          values[op->getResult(i)] = dtype == o.results[i].dtype ? o.results[i] : convert(o.results[i], dtype);
+        }
       }
       builder.setInsertionPoint(block->getTerminator());
       for (size_t i = 0; i < outputs.size(); ++i) {

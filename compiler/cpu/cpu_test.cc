@@ -32,7 +32,8 @@ struct Step {
   int version = 13;
 };
 
-void check(const std::vector<ops::Tensor>& inputs, const std::vector<Step>& steps) {
+/// `from_bitcode`: as on a host that the object was not made for.
+void check(const std::vector<ops::Tensor>& inputs, const std::vector<Step>& steps, bool from_bitcode = false) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<nn::NNDialect, mlir::func::FuncDialect>();
   auto location = mlir::UnknownLoc::get(&context);
@@ -62,7 +63,10 @@ void check(const std::vector<ops::Tensor>& inputs, const std::vector<Step>& step
   SCOPED_TRACE(steps.back().op);
   auto step = codegen->add(nodes, arguments, {values.back()});
   ASSERT_TRUE(step.has_value());
-  const program::CpuModule code = codegen->finish();
+  program::CpuModule code = codegen->finish();
+  EXPECT_FALSE(code.triple.empty());
+  EXPECT_FALSE(code.object.empty());
+  if (from_bitcode) code.object.clear();
   runtime::CpuCode loaded(code);
   auto run = loaded.find(step->symbol);
   std::vector<std::vector<std::byte>> memory;
@@ -96,6 +100,64 @@ TEST(Cpu, ElementWise) {
     check({random_floats({5, 33}, 5), random_floats({5, 1}, 6)}, {{op, {0, 1}, {}, 16}});
   for (DType to : {DType::kInt32, DType::kInt64, DType::kUint8, DType::kInt8, DType::kDouble, DType::kBool, DType::kUint32, DType::kUint64, DType::kInt16})
     check({random_floats({129}, 7)}, {{"Mul", {0, 0}}, {"Mul", {1, 1}}, {"Cast", {2}, {{"to", static_cast<int64_t>(to)}}}, {"Cast", {3}, {{"to", int64_t{1}}}}});
+}
+
+TEST(Cpu, RunsFromBitcode) {
+  check({random_floats({3, 65}, 8), random_floats({65, 37}, 9)}, {{"MatMul", {0, 1}}, {"Softmax", {2}}}, true);
+  check({random_floats({1, 4, 9, 9}, 8), random_floats({6, 4, 3, 3}, 9)}, {{"Conv", {0, 1}, {{"strides", std::vector<int64_t>{2, 2}}}}, {"Sigmoid", {2}}}, true);
+}
+
+/// Equal operations share code, buffers of one after the other share scratch memory.
+TEST(Cpu, SharesCodeAndMemory) {
+  const auto compile = [](size_t repeats) {
+    mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+    context.loadDialect<nn::NNDialect, mlir::func::FuncDialect>();
+    auto location = mlir::UnknownLoc::get(&context);
+    mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(location);
+    mlir::OpBuilder builder = mlir::OpBuilder::atBlockEnd(module->getBody());
+    const mlir::Type type = nn::to_type(&context, ops::TypeInfo::tensor(DType::kFloat, {32, 32}));
+    auto function = builder.create<mlir::func::FuncOp>(location, "main", builder.getFunctionType({type, type}, {}));
+    builder.setInsertionPointToStart(function.addEntryBlock());
+    std::vector<nn::NodeOp> nodes;
+    mlir::Value x = function.getArgument(0);
+    for (size_t i = 0; i < repeats; ++i) {
+      nodes.push_back(nn::create_op(builder, location, "MatMul", "", 13, {x, function.getArgument(1)}));
+      x = nodes.back().getOutputs()[0];
+    }
+    auto codegen = create_codegen(context);
+    auto step = codegen->add(nodes, {function.getArgument(0), function.getArgument(1)}, {x});
+    return std::pair(step->scratch_bytes, codegen->finish().object.size());
+  };
+  const auto [few_scratch, few_code] = compile(3);
+  const auto [many_scratch, many_code] = compile(9);
+  EXPECT_EQ(few_scratch, 2 * 32 * 32 * sizeof(float));   // all but the last result, two alive at a time
+  EXPECT_EQ(many_scratch, few_scratch);
+  EXPECT_LT(many_code, few_code + few_code / 4);
+}
+
+TEST(Cpu, DeclinesWhatItCannotCompile) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  context.loadDialect<nn::NNDialect, mlir::func::FuncDialect>();
+  auto location = mlir::UnknownLoc::get(&context);
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(location);
+  mlir::OpBuilder builder = mlir::OpBuilder::atBlockEnd(module->getBody());
+  const auto type = [&](DType dtype, const Shape& shape) { return nn::to_type(&context, ops::TypeInfo::tensor(dtype, shape)); };
+  auto function = builder.create<mlir::func::FuncOp>(
+      location, "main", builder.getFunctionType({type(DType::kFloat, {-1, 3}), type(DType::kFloat, {0, 3}), type(DType::kInt32, {3}), type(DType::kFloat, {4, 3})}, {}));
+  builder.setInsertionPointToStart(function.addEntryBlock());
+  auto codegen = create_codegen(context);
+  const auto supported = [&](const char* op, std::vector<unsigned> arguments) {
+    llvm::SmallVector<mlir::Value> operands;
+    for (unsigned i : arguments) operands.push_back(function.getArgument(i));
+    return codegen->supports(nn::create_op(builder, location, op, "", 13, operands));
+  };
+  EXPECT_FALSE(supported("Relu", {0}));       // a dynamic dimension
+  EXPECT_FALSE(supported("Relu", {1}));       // no elements
+  EXPECT_FALSE(supported("Div", {2, 2}));     // a divisor that may be 0
+  EXPECT_FALSE(supported("NonZero", {3}));    // a shape that depends on data
+  EXPECT_FALSE(supported("Gather", {3, 2}));  // indices that may be out of range
+  EXPECT_TRUE(supported("Relu", {3}));
+  EXPECT_EQ(codegen->finish().object.size(), 0u);
 }
 
 }  // namespace

@@ -193,8 +193,10 @@ void add_activations(Lowerings& t) {
         if (!is_real(x.dtype)) return std::nullopt;
         return y.same(fallback);
       };
-      // The default limits of floats are their finite range: they bound infinities.
-      const double largest = x.dtype == DType::kDouble ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+      // The default limits of floats are the finite range of the stored type: they bound infinities.
+      const DType stored = nn::dtype_of(o.op->getOperand(0));
+      const double largest = stored == DType::kDouble ? std::numeric_limits<double>::max() : stored == DType::kFloat16 ? 65504.0
+                             : stored == DType::kBfloat16 ? 0x1.fep127 : std::numeric_limits<float>::max();
       if (const auto low = limit(1, "min", -largest)) y = select(y < *low, *low, y);
       if (const auto high = limit(2, "max", largest)) y = select(y > *high, *high, y);
       return y;
@@ -245,26 +247,6 @@ void add_logic(Lowerings& t) {
       return found;
     });
   });
-  t.add("Where", [](Operator& o) {
-    const Tensor condition = o.in(0), a = o.in(1), b = o.in(2);
-    o.yield(o.graph.compute(o.dtype(), o.shape(), [&](Body& body, const Indices& i) {
-      return select(body.broadcast(condition, i), body.broadcast(a, i), body.broadcast(b, i));
-    }));
-  });
-  t.add("Identity", [](Operator& o) { o.yield(o.in(0)); });
-  t.add("Dropout", [](Operator& o) {   // nothing in inference; the mask is left to the library
-    require(o.op->getNumResults() == 1 && !o.has(2));
-    o.yield(o.in(0));
-  });
-  for (const char* name : {"Cast", "CastLike"})
-    t.add(name, [](Operator& o) {
-      const Tensor x = o.in(0);
-      if (x.dtype == o.dtype()) {
-        o.yield(x);
-        return;
-      }
-      o.yield(o.graph.compute(o.dtype(), o.shape(), [&](Body& body, const Indices& i) { return cast(body.load(x, i), o.dtype()); }));
-    });
 }
 
 }  // namespace

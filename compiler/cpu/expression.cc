@@ -156,8 +156,45 @@ Scalar resize(Scalar a, DType dtype) {
 
 }  // namespace
 
+namespace {
+
+bool is_narrow(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBfloat16; }
+
+/// The bits of a value as another type of its width.
+Scalar bits_as(Scalar a, DType dtype, mlir::Type type) {
+  return Scalar(&a.body(), a.body().builder().create<mlir::arith::BitcastOp>(a.body().location(), type, a.value()), dtype);
+}
+
+Scalar from_narrow(Scalar a) {
+  Body& body = a.body();
+  mlir::OpBuilder& builder = body.builder();
+  if (a.dtype() == DType::kFloat16) {
+    const Scalar half = bits_as(a, DType::kFloat16, builder.getF16Type());
+    return Scalar(&body, builder.create<mlir::arith::ExtFOp>(body.location(), builder.getF32Type(), half.value()), DType::kFloat);
+  }
+  const Scalar wide = resize(Scalar(&body, a.value(), DType::kUint16), DType::kUint32);
+  return bits_as(shift_left(wide, wide.same(16)), DType::kFloat, builder.getF32Type());
+}
+
+Scalar to_narrow(Scalar a, DType dtype) {
+  Body& body = a.body();
+  mlir::OpBuilder& builder = body.builder();
+  if (dtype == DType::kFloat16) {
+    const Scalar half(&body, builder.create<mlir::arith::TruncFOp>(body.location(), builder.getF16Type(), a.value()), DType::kFloat16);
+    return bits_as(half, DType::kFloat16, builder.getI16Type());
+  }
+  // Half to even in integers; a NaN keeps its upper bits and becomes quiet.
+  const Scalar bits = bits_as(a, DType::kUint32, builder.getI32Type()), upper = shift_right(bits, bits.same(16));
+  const Scalar rounded = shift_right(bits + bits.same(0x7fff) + (upper & bits.same(1)), bits.same(16));
+  return Scalar(&body, resize(select(a != a, upper | bits.same(0x40), rounded), DType::kUint16).value(), dtype);
+}
+
+}  // namespace
+
 Scalar cast(Scalar a, DType dtype) {
   if (a.dtype() == dtype) return a;
+  if (is_narrow(a.dtype())) return cast(from_narrow(a), dtype);
+  if (is_narrow(dtype)) return to_narrow(cast(a, DType::kFloat), dtype);
   Body& body = a.body();
   mlir::OpBuilder& builder = body.builder();
   if (dtype == DType::kBool) return a != a.same(0);

@@ -83,7 +83,8 @@ Scalar shift_right(Scalar a, Scalar count);
 /// b < a ? b : a and a < b ? b : a.
 Scalar smaller(Scalar a, Scalar b);
 Scalar larger(Scalar a, Scalar b);
-/// Conversion as ops/family_cast.cc does it, out-of-range floats included.
+/// Conversion as ops/family_cast.cc does it, out-of-range floats included. float16 and bfloat16 convert through float32 and can only
+/// be converted and moved.
 Scalar cast(Scalar a, DType dtype);
 /// Truncation of a float known to fit int32 (clamped before), without the checks of cast().
 Scalar to_int32_unchecked(Scalar a);

@@ -12,13 +12,15 @@
 
 namespace tessera::cpu {
 
-/// One operator while it is lowered.
+/// One operator while it is lowered. Where `widens` is set, inputs of float16 and bfloat16 appear as float32, and float32 results are
+/// rounded once to the narrow type of the operator's results.
 struct Operator {
   Graph& graph;
   mutable nn::NodeOp op;   // MLIR's accessors are not const
   ops::Node node;
   std::vector<std::optional<Tensor>> inputs;
-  std::vector<Tensor> results;   // to be filled, one for each output
+  bool widens = false;
+  std::vector<Tensor> results = {};   // to be filled, one for each output
 
   bool has(size_t i) const { return i < inputs.size() && inputs[i].has_value(); }
   /// Declines when input i is absent.
@@ -33,7 +35,10 @@ struct Operator {
     return *value;
   }
   /// Element type and static shape of output i.
-  DType dtype(size_t i = 0) const { return nn::dtype_of(op->getResult(static_cast<unsigned>(i))); }
+  DType dtype(size_t i = 0) const {
+    const DType own = nn::dtype_of(op->getResult(static_cast<unsigned>(i)));
+    return widens && (own == DType::kFloat16 || own == DType::kBfloat16) ? DType::kFloat : own;
+  }
   Shape shape(size_t i = 0) const {
     const auto shape = nn::shape_of(op->getResult(static_cast<unsigned>(i)));
     require(shape.has_value());
@@ -49,15 +54,22 @@ using Lowering = std::function<void(Operator&)>;
 
 class Lowerings {
  public:
-  void add(const std::string& name, Lowering lowering, const std::string& domain = "") { table_[{domain, name}] = std::move(lowering); }
+  struct Entry {
+    Lowering lowering;
+    bool widens;
+  };
+  void add(const std::string& name, Lowering lowering, const std::string& domain = "") { table_[{domain, name}] = {std::move(lowering), widens_}; }
+  /// Whether the operators added from here on compute narrow floats in float32.
+  void widen(bool widens) { widens_ = widens; }
   /// nullptr if the operator is not in the table.
-  const Lowering* find(const std::string& domain, const std::string& name) const {
+  const Entry* find(const std::string& domain, const std::string& name) const {
     const auto found = table_.find({domain, name});
     return found == table_.end() ? nullptr : &found->second;
   }
 
  private:
-  std::map<std::pair<std::string, std::string>, Lowering> table_;
+  bool widens_ = false;
+  std::map<std::pair<std::string, std::string>, Entry> table_;
 };
 
 /// `x` [N, C, ...] padded with `value` so far that a window at every output position reads inside: element at * stride + tap * dilation.

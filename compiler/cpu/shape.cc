@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move elements. What only renames the shape is a view; slices, concatenations and pads are copies between views; the
+// Operators that move, choose or convert elements. What only renames the shape is a view; slices, concatenations and pads are copies between views; the
 // rest reads at affine indices, or at computed ones (Gather). Positions must be known at compile time, except gathered indices.
 #include <algorithm>
 #include <numeric>
@@ -241,6 +241,26 @@ void add_shape(Lowerings& t) {
   t.add("DepthToSpace", depth_to_space);
   t.add("SpaceToDepth", space_to_depth);
   t.add("Trilu", trilu);
+  t.add("Where", [](Operator& o) {
+    const Tensor condition = o.in(0), a = o.in(1), b = o.in(2);
+    o.yield(o.graph.compute(o.dtype(), o.shape(), [&](Body& body, const Indices& i) {
+      return select(body.broadcast(condition, i), body.broadcast(a, i), body.broadcast(b, i));
+    }));
+  });
+  t.add("Identity", [](Operator& o) { o.yield(o.in(0)); });
+  t.add("Dropout", [](Operator& o) {   // nothing in inference; the mask is left to the library
+    require(o.op->getNumResults() == 1 && !o.has(2));
+    o.yield(o.in(0));
+  });
+  for (const char* name : {"Cast", "CastLike"})
+    t.add(name, [](Operator& o) {
+      const Tensor x = o.in(0);
+      if (x.dtype == o.dtype()) {
+        o.yield(x);
+        return;
+      }
+      o.yield(o.graph.compute(o.dtype(), o.shape(), [&](Body& body, const Indices& i) { return cast(body.load(x, i), o.dtype()); }));
+    });
 }
 
 }  // namespace tessera::cpu

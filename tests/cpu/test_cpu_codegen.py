@@ -175,6 +175,34 @@ def test_cast(source):
             one("Cast", [x], to=helper.np_dtype_to_tensor_dtype(np.dtype(target)), oracle=False)
 
 
+HALF = np.concatenate([HARD[np.abs(HARD) < 7e4], floats(40), floats(40, scale=1e-6), [np.inf, -np.inf, np.nan, 65504.0, 2049.0, 2051.0]]).astype(np.float16)
+
+
+def test_float16_is_computed_in_float32():
+    x, y = floats(2, 5, 33, dtype=np.float16), floats(33, seed=1, dtype=np.float16)
+    for op in ("Add", "Mul", "Div", "Less", "Max"):
+        one(op, [x, y], oracle=False)
+    one("Mul", [np.repeat(HALF, 20), np.resize(HALF, 20 * len(HALF))], oracle=False)
+    for op in ("Relu", "Sigmoid", "Exp", "Sqrt", "Softmax", "ReduceMean", "ReduceSum"):
+        one(op, [x], oracle=False)
+    one("Clip", [HALF, None, np.float16(2)], constants=[2], oracle=False)
+    for target in (np.float32, np.float64, np.int32, np.uint8, np.bool_):
+        one("Cast", [HALF], to=helper.np_dtype_to_tensor_dtype(np.dtype(target)), oracle=False)
+    for source in (HARD, HARD.astype(np.float64), ints(50, dtype=np.int64, low=-10**9, high=10**9)):
+        one("Cast", [source], to=onnx.TensorProto.FLOAT16, oracle=False)
+    one("Conv", [floats(1, 3, 9, 9, dtype=np.float16), floats(4, 3, 3, 3, dtype=np.float16, seed=1), floats(4, dtype=np.float16, seed=2)], constants=[1, 2], oracle=False)
+    one("MatMul", [floats(5, 9, dtype=np.float16), floats(9, 7, dtype=np.float16, seed=1)], rtol=1e-2, atol=1e-2)
+    one("LayerNormalization", [x, y, y], oracle=False, results=3)
+    one("MaxPool", [floats(1, 2, 9, 9, dtype=np.float16)], kernel_shape=[3, 3], oracle=False)
+
+
+def test_bfloat16_between_casts():
+    for x in (HARD, floats(100)):
+        m = Model()
+        wide = m.node("Cast", [m.node("Mul", [m.node("Cast", [m.input(x)], to=onnx.TensorProto.BFLOAT16)] * 2)], to=onnx.TensorProto.FLOAT)
+        check(m, wide, oracle=False)
+
+
 def test_chain_is_one_function():
     m = Model()
     x, y = m.input(floats(2, 8, 33)), m.input(floats(33, seed=1))
