@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// tsr_alu against sim::Machine: batches of random ALU instructions (all sources, destinations, reductions, conversions,
+// tables, second operations, overlaps inside an instruction, signals, fences, ranges that fault) run on the verilated
+// engine over memories of plain bytes. Grants of shared ports are refused at random and read data last one cycle. ACC,
+// OUT, INP and the completions must agree byte for byte. Tables enter through the engine's write port.
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "Valu_1x16x16.h"
+#include "Valu_1x8x8.h"
+#include "Valu_2x8x32.h"
+#include "isa/verify.h"
+#include "sim/testing/configs.h"
+#include "sim/testing/random_program.h"
+#include "tests/rtl_engines/bench.h"
+
+namespace tessera::testing {
+namespace {
+
+constexpr int kEntries = 64;
+constexpr size_t kAxiBytes = 4;
+
+struct Memories {
+  Memory acc, out, inp, param;
+
+  void load(const sim::Machine& machine, const isa::MachineConfig& config) {
+    acc.load(machine, isa::Space::kAcc, config.acc_entry_bytes());
+    out.load(machine, isa::Space::kOut, config.out_entry_bytes());
+    inp.load(machine, isa::Space::kInp, config.inp_entry_bytes());
+    param.load(machine, isa::Space::kParam, config.param_entry_bytes());
+  }
+};
+
+void scribble(void* port, size_t bytes, std::mt19937_64& random) { std::memset(port, static_cast<int>(random()), bytes); }
+
+/// One cycle with grants refused one time in `refuse` (0: never).
+template <typename Model>
+bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, unsigned refuse) {
+  feeder.drive(model);
+  const auto grant = [&] { return refuse == 0 || random() % refuse != 0; };
+  model.acc_gnt_i = grant();
+  model.acc_wgnt_i = grant();
+  model.out_gnt_i = grant();
+  model.inp_gnt_i = grant();
+  model.clk_i = 0;
+  model.eval();
+  feeder.observe(model);
+  const bool acc = model.acc_req_o && model.acc_gnt_i, out = model.out_req_o && model.out_gnt_i;
+  const bool inp = model.inp_req_o && model.inp_gnt_i && !model.inp_we_o, param = model.param_req_o;
+  const uint32_t acc_addr = model.acc_addr_o, out_addr = model.out_addr_o, inp_addr = model.inp_addr_o;
+  const uint32_t param_addr = model.param_addr_o;
+  // A read in the cycle of a write sees the old entry, so reads come first; data appear after the edge.
+  Model* const p = &model;
+  std::vector<uint8_t> acc_data(m.acc.entry), out_data(m.out.entry), inp_data(m.inp.entry), param_data(m.param.entry);
+  bool ok = true;
+  if (acc) ok = m.acc.read(acc_addr, acc_data.data()) && ok;
+  if (out) ok = m.out.read(out_addr, out_data.data()) && ok;
+  if (inp) ok = m.inp.read(inp_addr, inp_data.data()) && ok;
+  if (param) ok = m.param.read(param_addr, param_data.data()) && ok;
+  if (p->acc_we_o && p->acc_wgnt_i) ok = m.acc.write(p->acc_waddr_o, &p->acc_wdata_o) && ok;
+  if (p->out_we_o) ok = m.out.write(p->out_waddr_o, &p->out_wdata_o) && ok;
+  if (p->inp_req_o && p->inp_we_o && p->inp_gnt_i) ok = m.inp.write(p->inp_addr_o, &p->inp_wdata_o) && ok;
+  model.clk_i = 1;
+  model.eval();
+  scribble(&model.acc_rdata_i, m.acc.entry, random);
+  scribble(&model.out_rdata_i, m.out.entry, random);
+  scribble(&model.inp_rdata_i, m.inp.entry, random);
+  if (acc) std::memcpy(&model.acc_rdata_i, acc_data.data(), m.acc.entry);
+  if (out) std::memcpy(&model.out_rdata_i, out_data.data(), m.out.entry);
+  if (inp) std::memcpy(&model.inp_rdata_i, inp_data.data(), m.inp.entry);
+  if (param) std::memcpy(&model.param_rdata_i, param_data.data(), m.param.entry);
+  return ok;
+}
+
+template <typename Model>
+void write_tables(Model& model, const sim::Machine& machine) {
+  const auto bytes = machine.scratchpad(isa::Space::kTable);
+  for (size_t at = 0; at < bytes.size(); at += kAxiBytes) {
+    for (int half = 0; half < 2; ++half) {  // byte enables: two bytes at a time, the others noise
+      uint32_t word;
+      std::memcpy(&word, &bytes[at], sizeof(word));
+      model.tbl_we_i = 1;
+      model.tbl_waddr_i = static_cast<uint32_t>(at / kAxiBytes);
+      model.tbl_wbe_i = half == 0 ? 5 : 10;
+      model.tbl_wdata_i = half == 0 ? word ^ 0xff00ff00 : word ^ 0x00ff00ff;
+      model.clk_i = 0;
+      model.eval();
+      model.clk_i = 1;
+      model.eval();
+    }
+  }
+  model.tbl_we_i = 0;
+}
+
+template <typename Model>
+bool run(int batch, int block_in, int block_out, int batches, uint64_t seed) {
+  const isa::MachineConfig config = sim::testing::odd_config(batch, block_in, block_out, kEntries);
+  auto context = std::make_unique<VerilatedContext>();
+  auto model = std::make_unique<Model>(context.get());
+  std::mt19937_64 random(seed);
+  reset(*model);
+  size_t instructions = 0, faults = 0;
+  int64_t cycles = 0;
+  for (int n = 0; n < batches; ++n) {
+    sim::testing::RandomProgramMaker maker(config, random(), {.iterations = 60});
+    const std::vector<uint8_t> param = maker.make().param;
+    std::vector<isa::Instruction> program;
+    while (program.size() < 12) {
+      isa::Instruction next = maker.make_alu();
+      if (random() % 8 == 0) {
+        isa::Fence fence;
+        fence.engine = isa::Engine::kAlu;
+        next = fence;
+      }
+      if (auto* alu = std::get_if<isa::Alu>(&next)) {
+        // In-place and shifted instructions meet their own writes.
+        if (random() % 4 == 0 && alu->src == alu->dst && alu->reduce == 0) {
+          alu->src_stride = alu->dst_stride;
+          alu->src_addr = static_cast<uint16_t>(alu->dst_addr + random() % 3);
+        }
+        if (random() % 32 == 0) {
+          const auto wild = static_cast<uint16_t>(random() % 128);
+          switch (random() % 5) {
+            case 0: alu->src_addr = wild; break;
+            case 1: alu->dst_addr = wild; break;
+            case 2: if (alu->convert) alu->param_addr = wild; break;
+            case 3: if (alu->table_enable) alu->table = wild % 16; break;
+            default:
+              if (alu->second_op != isa::SecondOp::kNone) (wild % 2 ? alu->second_addr : alu->constant_addr) = wild;
+          }
+        }
+      }
+      isa::header_of(next).signal = random() % 2;
+      if (!isa::check_operands(next, config) && (random() % 2 == 0 || !isa::check_ranges(next, config))) {
+        program.push_back(next);
+      }
+    }
+    sim::Machine machine(config, sim::Kernels::kPortable);
+    machine.poison(random());
+    machine.write_scratchpad(isa::Space::kParam, 0, param);
+    Memories memories;
+    memories.load(machine, config);
+    write_tables(*model, machine);
+    Feeder feeder(program, static_cast<uint32_t>(1000 * n), random());
+    bool ok = true;
+    int spent = 0;
+    const auto refuse = static_cast<unsigned>(n % 3 == 0 ? 0 : n % 3 == 1 ? 2 : 6);
+    do {
+      ok = cycle(*model, memories, feeder, random, refuse) && ok;
+    } while (!feeder.done() && ++spent < kWatchdogCycles);
+    program.push_back(isa::Finish{});
+    const sim::RunResult expected = machine.run({.instructions = program});
+    program.pop_back();
+    ok = feeder.check(expected.fault) && same(memories.acc, machine, isa::Space::kAcc) &&
+         same(memories.out, machine, isa::Space::kOut) && same(memories.inp, machine, isa::Space::kInp) && ok;
+    if (!ok) {
+      std::printf("alu %dx%dx%d: batch %d of seed %llu fails\n", batch, block_in, block_out, n,
+                  static_cast<unsigned long long>(seed));
+      return false;
+    }
+    instructions += program.size();
+    faults += !expected.ok();
+    cycles += spent;
+  }
+  std::printf("alu %dx%dx%d: %zu instructions, %zu faults, %lld cycles\n", batch, block_in, block_out, instructions,
+              faults, static_cast<long long>(cycles));
+  return true;
+}
+
+/// Cycles of four instructions of 1024 vectors each, nothing refused: requantise, add in place, copy of int32.
+template <typename Model>
+void measure(int batch, int block_in, int block_out) {
+  const isa::MachineConfig config = sim::testing::odd_config(batch, block_in, block_out, kEntries);
+  auto context = std::make_unique<VerilatedContext>();
+  auto model = std::make_unique<Model>(context.get());
+  std::mt19937_64 random(1);
+  reset(*model);
+  for (const char* what : {"convert acc to out", "add acc and out", "add out and out", "copy acc", "sum 4 x 4"}) {
+    isa::Alu alu;
+    alu.extent = {1, 1, 16, 64, 1, 1};
+    alu.src_stride = {0, 0, 0, 1, 0, 0};
+    alu.dst_stride = alu.src_stride;
+    const std::string name = what;
+    if (name != "copy acc") {
+      alu.dst = isa::AluSpace::kOut;
+      alu.convert = true;
+      alu.low = -128;
+      alu.high = 127;
+    }
+    if (name.starts_with("add")) {
+      alu.second_op = isa::SecondOp::kAdd;
+      alu.second_stride = alu.src_stride;
+    }
+    if (name == "add out and out") alu.src = isa::AluSpace::kOut;
+    if (name == "sum 4 x 4") {
+      alu.extent = {1, 1, 8, 8, 4, 4};
+      alu.src_stride = {0, 0, 4, 4, 1, 1};
+      alu.reduce = 2;
+    }
+    const std::vector<isa::Instruction> program(4, alu);
+    sim::Machine machine(config, sim::Kernels::kPortable);
+    Memories memories;
+    memories.load(machine, config);
+    Feeder feeder(program, 0, 1);
+    int spent = 0;
+    do cycle(*model, memories, feeder, random, 0);
+    while (!feeder.done() && ++spent < kWatchdogCycles);
+    std::printf("alu %dx%dx%d %s: 4096 source vectors in %d cycles\n", batch, block_in, block_out, what, spent);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing
+
+int main(int argc, char** argv) {
+  using namespace tessera::testing;
+  const int batches = argc > 1 ? std::atoi(argv[1]) : 40;
+  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+  measure<Valu_1x8x8>(1, 8, 8);
+  return run<Valu_1x8x8>(1, 8, 8, batches, seed) && run<Valu_1x16x16>(1, 16, 16, batches, seed) &&
+                 run<Valu_2x8x32>(2, 8, 32, batches, seed)
+             ? 0
+             : 1;
+}
