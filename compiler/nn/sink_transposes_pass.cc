@@ -151,14 +151,18 @@ bool sink_through_concat(NodeOp op, mlir::PatternRewriter& rewriter) {
   return rebuild(op, rewriter, operands, node.attributes, perm);
 }
 
-/// Operators with one axis attribute along which they work: Split, Softmax, LogSoftmax, Hardmax, CumSum-like ones are
-/// left.
+/// Operators with one axis attribute along which they work. Split makes several transposes of one: only where each meets
+/// another.
 bool sink_through_axis(NodeOp op, mlir::PatternRewriter& rewriter) {
   bool split = op.is("Split");
   bool softmax = (op.is("Softmax") || op.is("LogSoftmax") || op.is("Hardmax")) && op.getVersion() >= 13;
   if (!split && !softmax) return false;
   Permutation perm = sinkable(op->getOperand(0), op);
   if (perm.empty()) return false;
+  for (mlir::Operation* user : op->getUsers()) {
+    NodeOp next = llvm::dyn_cast<NodeOp>(user);
+    if (split && !(next && next.is("Transpose"))) return false;
+  }
   ops::Node node = to_node(op);
   int64_t axis = ops::normalise_axis(node, node.get_int("axis", split ? 0 : -1), static_cast<int64_t>(perm.size()));
   node.attributes["axis"] = perm[static_cast<size_t>(axis)];
