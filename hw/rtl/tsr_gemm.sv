@@ -185,31 +185,44 @@ module tsr_gemm #(
     end
   end
 
+  // Signed bytes are offset by 128: with the top bit flipped all bytes are unsigned and 128 joins the zero point.
+  logic signed [9:0] inp_offset, wgt_offset;
+  logic [8*Batch*BlockIn-1:0] inputs;
+  logic [8*BlockIn*BlockOut-1:0] weights;
   logic [32*AccLanes-1:0] dense, depthwise;
+
+  assign inp_offset = 10'(inp_zero_1_q) + (inp_unsigned_1_q ? 10'sd0 : 10'sd128);
+  assign wgt_offset = 10'(wgt_zero_1_q) + (wgt_unsigned_1_q ? 10'sd0 : 10'sd128);
+
+  always_comb begin
+    inputs = 'x;
+    weights = 'x;
+    if (go_1) begin
+      inputs = inp_rdata_i ^ {Batch * BlockIn{!inp_unsigned_1_q, 7'd0}};
+      weights = wgt_rdata_i ^ {BlockIn * BlockOut{!wgt_unsigned_1_q, 7'd0}};
+    end
+  end
 
   // Dense: the differences of a row once, then a dot product for each output.
   always_comb begin
-    logic signed [8:0] weight;
     logic signed [31:0] row, dot;
-    logic [9*Batch*BlockIn-1:0] difference;
+    logic [32*BlockIn-1:0] difference;
     dense = 'x;
     difference = 'x;
-    weight = 'x;
     row = 'x;
     dot = 'x;
     if (go_1 && !depthwise_1_q) begin
-      for (int unsigned n = 0; n < Batch * BlockIn; n++) begin
-        difference[9*n+:9] = {!inp_unsigned_1_q && inp_rdata_i[8*n+7], inp_rdata_i[8*n+:8]} - inp_zero_1_q;
-      end
       for (int unsigned b = 0; b < Batch; b++) begin
         row = '0;
-        for (int unsigned k = 0; k < BlockIn; k++) row = row + 32'($signed(difference[9*(b*BlockIn+k)+:9]));
-        row = row * 32'(wgt_zero_1_q);
+        for (int unsigned k = 0; k < BlockIn; k++) begin
+          difference[32*k+:32] = 32'(inputs[8*(b*BlockIn+k)+:8]) - 32'(inp_offset);
+          row = row + 32'($signed(difference[32*k+:9]));
+        end
+        row = row * 32'(wgt_offset);
         for (int unsigned o = 0; o < BlockOut; o++) begin
           dot = -row;
           for (int unsigned k = 0; k < BlockIn; k++) begin
-            weight = $signed({!wgt_unsigned_1_q && wgt_rdata_i[8*(o*BlockIn+k)+7], wgt_rdata_i[8*(o*BlockIn+k)+:8]});
-            dot = dot + 32'($signed(difference[9*(b*BlockIn+k)+:9])) * 32'(weight);
+            dot = dot + 32'($signed(difference[32*k+:9])) * $signed({24'd0, weights[8*(o*BlockIn+k)+:8]});
           end
           dense[32*(b*BlockOut+o)+:32] = dot;
         end
@@ -219,24 +232,19 @@ module tsr_gemm #(
 
   // Depthwise: one tap of every lane. Output o of the block meets input o modulo Lanes of the group.
   always_comb begin
-    logic signed [9:0] input_difference, weight_difference;
-    logic [7:0] input_byte, weight_byte;
+    logic signed [8:0] input_difference, weight_difference;
     logic [8*BlockIn-1:0] row;
     depthwise = 'x;
     input_difference = 'x;
     weight_difference = 'x;
-    input_byte = 'x;
-    weight_byte = 'x;
     row = 'x;
     if (go_1 && depthwise_1_q) begin
       for (int unsigned b = 0; b < Batch; b++) begin
-        row = inp_rdata_i[8*b*BlockIn+:8*BlockIn];
+        row = inputs[8*b*BlockIn+:8*BlockIn];
         if (BlockIn > BlockOut) row = row >> (8 * Lanes * 32'(lane_1_q));
         for (int unsigned o = 0; o < BlockOut; o++) begin
-          input_byte = row[8*(o%Lanes)+:8];
-          weight_byte = 8'(wgt_rdata_i[8*o*BlockIn+:8*BlockIn] >> {tap_1_q, 3'd0});
-          input_difference = $signed({{2{!inp_unsigned_1_q && input_byte[7]}}, input_byte}) - 10'(inp_zero_1_q);
-          weight_difference = $signed({{2{!wgt_unsigned_1_q && weight_byte[7]}}, weight_byte}) - 10'(wgt_zero_1_q);
+          input_difference = 9'(10'(row[8*(o%Lanes)+:8]) - inp_offset);
+          weight_difference = 9'(10'(8'(weights[8*o*BlockIn+:8*BlockIn] >> {tap_1_q, 3'd0})) - wgt_offset);
           depthwise[32*(b*BlockOut+o)+:32] = 32'(input_difference) * 32'(weight_difference);
         end
       end
