@@ -3,9 +3,9 @@
 // STORE address groups of AxiBytes, of which an entry is a whole number. Writes of LOAD to TABLE pass through to the
 // ALU, which keeps the tables.
 //
-// Latency: read data in the cycle after a granted read. Throughput: one access a port and cycle. Grants depend on
-// requests only. Reset: none, the content is data. Legal: AxiBytes divides the bytes of every entry; with a BATCH that
-// is no power of two the group's entry is a division by a constant.
+// Latency: read data in the cycle after a granted read. Throughput: one access a port and cycle. A grant depends on the
+// requests of others only and means nothing without an own one. Reset: none, the content is data. Legal: AxiBytes
+// divides the bytes of every entry; with a BATCH that is no power of two the group's entry is a division by a constant.
 module tsr_scratchpads #(
   parameter int unsigned Batch      = 1,
   parameter int unsigned BlockIn    = 8,
@@ -110,7 +110,7 @@ module tsr_scratchpads #(
   logic [8*InpBytes-1:0] inp_b_wdata;
   logic [InpBytes-1:0] inp_b_wbe;
   assign inp_b_alu_we = alu_inp_req_i && alu_inp_we_i;
-  assign alu_inp_gnt_o = alu_inp_req_i && (alu_inp_we_i || !load_inp);
+  assign alu_inp_gnt_o = alu_inp_we_i || !load_inp;
   assign inp_b_we = inp_b_alu_we || load_inp;
   always_comb begin
     inp_b_addr = InpBits'(alu_inp_addr_i);
@@ -149,8 +149,8 @@ module tsr_scratchpads #(
   logic [8*AccBytes-1:0] acc_wdata;
   logic [AccBytes-1:0] acc_wbe;
   logic store_acc_gnt;
-  assign alu_acc_gnt_o = alu_acc_req_i && !gemm_acc_req_i;
-  assign alu_acc_wgnt_o = alu_acc_we_i && !gemm_acc_we_i;
+  assign alu_acc_gnt_o = !gemm_acc_req_i;
+  assign alu_acc_wgnt_o = !gemm_acc_we_i;
   assign store_acc_gnt = store_req_i && store_acc_i && !gemm_acc_req_i && !alu_acc_req_i;
   always_comb begin
     acc_raddr = AccBits'(store_group_i / GroupBits'(AccGroups));
@@ -183,7 +183,7 @@ module tsr_scratchpads #(
   logic [8*OutBytes-1:0] out_wdata;
   logic [OutBytes-1:0] out_wbe;
   logic store_out_gnt;
-  assign alu_out_gnt_o = alu_out_req_i;
+  assign alu_out_gnt_o = 1'b1;
   assign store_out_gnt = store_req_i && !store_acc_i && !alu_out_req_i;
   always_comb begin
     out_raddr = alu_out_req_i ? OutBits'(alu_out_addr_i) : OutBits'(store_group_i / GroupBits'(OutGroups));

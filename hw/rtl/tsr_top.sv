@@ -234,13 +234,6 @@ module tsr_top #(
   logic [9:0] alu_param_addr;
   logic [8*OutEntry-1:0] out_rdata, alu_out_wdata;
   logic [8*ParamEntry-1:0] alu_param_rdata;
-  assign {alu_acc_wdata, alu_inp_wdata} = '0;
-  assign {alu_acc_req, alu_acc_we, alu_out_req, alu_out_we, alu_inp_req, alu_inp_we, alu_param_req} = '0;
-  assign {alu_acc_addr, alu_acc_waddr, alu_out_addr, alu_out_waddr, alu_inp_addr, alu_param_addr} = '0;
-  assign alu_out_wdata = '0;
-  assign instr_ready[2] = '0;
-  assign {busy[2], complete[2], complete_signal[2], complete_fault[2], issue[2]} = '0;
-  assign {stall_memory[2], stall_port[2], complete_code[8:6], complete_pc[95:64]} = '0;
   // A sum that waits for an older write of ACC is neither memory nor port.
   logic gemm_stall_unused;
   assign {stall_memory[1], stall_port[1]} = '0;
@@ -257,9 +250,25 @@ module tsr_top #(
     .acc_we_o(gemm_acc_we), .acc_waddr_o(gemm_acc_waddr), .acc_wdata_o(gemm_acc_wdata), .acc_wbe_o(gemm_acc_wbe),
     .issue_o(issue[1]), .stall_o(gemm_stall_unused)
   );
-  logic unused_compute;
-  assign unused_compute = &{1'b0, gemm_stall_unused, head_word, table_we, alu_inp_rdata, acc_rdata, out_rdata,
-                            alu_param_rdata, alu_acc_gnt, alu_acc_wgnt, alu_out_gnt, alu_inp_gnt};
+  tsr_alu #(
+    .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .AccDepth(AccDepth),
+    .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .AxiBytes(AxiBytes)
+  ) u_alu (
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[2]), .instr_i(head_word[1535:1024]),
+    .instr_pc_i(head_pc[95:64]), .instr_ready_o(instr_ready[2]), .busy_o(busy[2]), .complete_o(complete[2]),
+    .complete_signal_o(complete_signal[2]), .complete_fault_o(complete_fault[2]),
+    .complete_code_o(complete_code[8:6]), .complete_pc_o(complete_pc[95:64]), .acc_req_o(alu_acc_req),
+    .acc_addr_o(alu_acc_addr), .acc_gnt_i(alu_acc_gnt), .acc_rdata_i(acc_rdata), .acc_we_o(alu_acc_we),
+    .acc_waddr_o(alu_acc_waddr), .acc_wdata_o(alu_acc_wdata), .acc_wgnt_i(alu_acc_wgnt), .out_req_o(alu_out_req),
+    .out_addr_o(alu_out_addr), .out_gnt_i(alu_out_gnt), .out_rdata_i(out_rdata), .out_we_o(alu_out_we),
+    .out_waddr_o(alu_out_waddr), .out_wdata_o(alu_out_wdata), .inp_req_o(alu_inp_req), .inp_we_o(alu_inp_we),
+    .inp_addr_o(alu_inp_addr), .inp_wdata_o(alu_inp_wdata), .inp_gnt_i(alu_inp_gnt), .inp_rdata_i(alu_inp_rdata),
+    .param_req_o(alu_param_req), .param_addr_o(alu_param_addr), .param_rdata_i(alu_param_rdata),
+    .tbl_we_i(table_we), .tbl_waddr_i(load_group), .tbl_wdata_i(load_wdata), .tbl_wbe_i(load_wbe),
+    .issue_o(issue[2]), .stall_mem_o(stall_memory[2]), .stall_port_o(stall_port[2])
+  );
+  logic unused;
+  assign unused = gemm_stall_unused;
 
   tsr_scratchpads #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),

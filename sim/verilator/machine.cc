@@ -34,9 +34,7 @@ uint32_t RtlMachine::read_register(uint32_t offset, DramModel& dram) {
 }
 
 std::vector<uint8_t> RtlMachine::scratchpad(isa::Space space) {
-  const std::vector<Memory> copies = memory(space);
-  if (copies.empty()) return {};
-  const Memory from = copies.front();
+  const Memory from = memory(space).front();
   std::vector<uint8_t> bytes(from.entry_bytes * from.entries);
   for (size_t n = 0; n < from.entries; ++n) {
     std::memcpy(&bytes[n * from.entry_bytes], from.data + n * from.stride_bytes, from.entry_bytes);

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device rtl through the driver's interface: the same memory as the device fsim after the same program, counters,
+// cycles, faults as data, and errors of the caller.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/error.h"
+#include "driver/registry.h"
+
+namespace tessera::driver {
+namespace {
+
+struct Outcome {
+  RunReport report;
+  std::vector<uint8_t> bytes;
+};
+
+/// 1000 bytes go from an odd address to OUT and in pieces of 10, turned around, to another buffer.
+Outcome run(std::string_view name, uint32_t first_byte) {
+  const auto device = open_device(name, isa::find_config("npu64"));
+  const uint64_t program = device->allocate(3 * 64);
+  const uint64_t from = device->allocate(2048);
+  const uint64_t to = device->allocate(2048);
+  std::vector<uint8_t> bytes(2048);
+  std::iota(bytes.begin(), bytes.end(), 1);
+  device->write(from, bytes);
+  device->write(to, std::vector<uint8_t>(2048));
+
+  isa::Load load;
+  load.space = isa::Space::kOut;
+  load.base = 1;
+  load.dram_offset = 13;
+  load.length = 1000;
+  load.sp_addr = first_byte;
+  load.header.signal = true;
+  isa::Store store;
+  store.space = isa::Space::kOut;
+  store.base = 2;
+  store.dram_offset = 1500;
+  store.length = 10;
+  store.sp_addr = first_byte;
+  store.extent[3] = 100;
+  store.sp_stride[3] = 10;
+  store.dram_stride[3] = -11;
+  store.header.waits[0] = {true, isa::Engine::kLoad, 1};
+  std::vector<uint8_t> words;
+  for (const isa::Instruction& i : {isa::Instruction(load), isa::Instruction(store), isa::Instruction(isa::Finish{})}) {
+    const isa::Word word = isa::encode(i);
+    words.insert(words.end(), word.begin(), word.end());
+  }
+  device->write(program, words);
+  RunRequest request;
+  request.program_address = program;
+  request.instruction_count = 3;
+  request.bases[1] = from;
+  request.bases[2] = to;
+  Outcome outcome{device->run(request), std::vector<uint8_t>(2048)};
+  device->read(to, outcome.bytes);
+  return outcome;
+}
+
+TEST(RtlDevice, EqualsTheFunctionalSimulator) {
+  const Outcome wanted = run("fsim", 3);
+  const Outcome actual = run("rtl", 3);
+  ASSERT_TRUE(wanted.report.ok());
+  ASSERT_TRUE(actual.report.ok()) << describe(actual.report.fault);
+  EXPECT_EQ(actual.bytes, wanted.bytes);
+  EXPECT_EQ(actual.report.counters.instructions, 3U);
+  EXPECT_EQ(actual.report.counters.bytes_read, wanted.report.counters.bytes_read);
+  EXPECT_EQ(actual.report.counters.bytes_written, wanted.report.counters.bytes_written);
+  ASSERT_TRUE(actual.report.cycles.has_value());
+  // 100 bursts of one or two beats, eight at a time, each with a latency of 100 and some; before them FETCH and LOAD.
+  EXPECT_GT(*actual.report.cycles, 100U / 8 * 100 + 126 + 200);
+  EXPECT_LT(*actual.report.cycles, 100U / 8 * 110 + 126 + 400);
+}
+
+TEST(RtlDevice, FaultsAreData) {
+  const Outcome wanted = run("fsim", 16384);
+  const Outcome actual = run("rtl", 16384);
+  EXPECT_EQ(actual.report.fault, wanted.report.fault);
+  EXPECT_EQ(actual.report.fault, (isa::FaultRecord{isa::Fault::kScratchpadRange, isa::Unit::kLoad, 0}));
+}
+
+TEST(RtlDevice, RefusesWhatItCannotDo) {
+  const auto config = isa::find_config("npu64");
+  auto other = config;
+  other.acc_bytes /= 2;
+  EXPECT_THROW(open_device("rtl", other), Error);
+  DeviceOptions options;
+  options.backend["speed"] = "9";
+  EXPECT_THROW(open_device("rtl", config, options), Error);
+  const auto device = open_device("rtl", config);
+  RunRequest request;
+  request.check_races = true;
+  EXPECT_THROW(device->run(request), Error);
+  request.check_races = false;
+  request.program_address = 8;
+  EXPECT_THROW(device->run(request), Error);
+}
+
+}  // namespace
+}  // namespace tessera::driver
