@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operator families of this library share: sets of element types and their checks, dispatch from an element type to
-// a C++ type, loop nests over strided operands, and registration. A kernel receives tensors and the inferred result types and
-// writes results: evaluation runs the operator's own inference on the actual inputs first, so that every check and every result
-// shape stands once, in inference. Narrow floats (fp16, bfloat16) are widened to fp32, computed there and rounded once.
+// What the operator families of this library share: sets of element types and their checks, dispatch from an element
+// type to a C++ type, loop nests over strided operands, and registration. A kernel receives tensors and the inferred
+// result types and writes results: evaluation runs the operator's own inference on the actual inputs first, so that
+// every check and every result shape stands once, in inference. Narrow floats (fp16, bfloat16) are widened to fp32,
+// computed there and rounded once.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,8 @@ constexpr TypeSet set_of(std::initializer_list<DType> dtypes) {
   return set;
 }
 inline constexpr TypeSet kFloats = set_of({DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBfloat16});
-inline constexpr TypeSet kFloat8s = set_of({DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2, DType::kFloat8E5M2FNUZ});
+inline constexpr TypeSet kFloat8s =
+    set_of({DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2, DType::kFloat8E5M2FNUZ});
 inline constexpr TypeSet kSigned = set_of({DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64});
 inline constexpr TypeSet kUnsigned = set_of({DType::kUint8, DType::kUint16, DType::kUint32, DType::kUint64});
 inline constexpr TypeSet kInts = kSigned | kUnsigned;
@@ -58,7 +60,8 @@ inline void require_same_type(const Node& node, const TypeInfo& a, const TypeInf
 /// Throws Error kInvalidModel when a ranked operand has another rank.
 inline void require_rank(const Node& node, const TypeInfo& t, int64_t rank, const char* what) {
   if (!t.ranked || static_cast<int64_t>(t.shape.size()) == rank) return;
-  node.fail(ErrorCode::kInvalidModel, std::string(what) + " must have rank " + std::to_string(rank) + ", not shape " + to_string(t.shape));
+  node.fail(ErrorCode::kInvalidModel,
+            std::string(what) + " must have rank " + std::to_string(rank) + ", not shape " + to_string(t.shape));
 }
 
 /// The type without its content.
@@ -72,7 +75,9 @@ inline TypeInfo without_constant(const TypeInfo& t, DType dtype = DType::kUndefi
 }
 
 /// A ranked type whose dimensions are all unknown.
-inline TypeInfo of_rank(DType dtype, int64_t rank) { return TypeInfo::tensor(dtype, Shape(static_cast<size_t>(rank), -1)); }
+inline TypeInfo of_rank(DType dtype, int64_t rank) {
+  return TypeInfo::tensor(dtype, Shape(static_cast<size_t>(rank), -1));
+}
 
 /// Content of an integer input when it is known; empty optional otherwise (also when the input is absent).
 inline std::optional<std::vector<int64_t>> known_ints(const InferContext& c, size_t i) {
@@ -97,7 +102,8 @@ inline int64_t product(const Shape& shape, size_t first, size_t last) {
   bool unknown = false;
   for (size_t i = first; i < last; ++i) {
     if (shape[i] == 0) return 0;
-    if (shape[i] < 0) unknown = true;
+    if (shape[i] < 0)
+      unknown = true;
     else if (__builtin_mul_overflow(count, shape[i], &count))
       throw Error(ErrorCode::kInvalidModel, "shape " + to_string(shape) + " has too many elements");
   }
@@ -121,7 +127,8 @@ inline std::vector<int64_t> normalise_axes(const Node& node, std::vector<int64_t
   std::vector<bool> seen(static_cast<size_t>(rank), false);
   for (int64_t& axis : axes) {
     axis = normalise_axis(node, axis, rank);
-    if (seen[static_cast<size_t>(axis)]) node.fail(ErrorCode::kInvalidModel, "axis " + std::to_string(axis) + " is given twice");
+    if (seen[static_cast<size_t>(axis)])
+      node.fail(ErrorCode::kInvalidModel, "axis " + std::to_string(axis) + " is given twice");
     seen[static_cast<size_t>(axis)] = true;
   }
   return axes;
@@ -129,11 +136,17 @@ inline std::vector<int64_t> normalise_axes(const Node& node, std::vector<int64_t
 
 // ------------------------------------------------------------------------------------------------------- dispatch
 
-template <typename T> struct Tag { using type = T; };
-struct Bytes16 { uint64_t words[2]; };
+template <typename T>
+struct Tag {
+  using type = T;
+};
+struct Bytes16 {
+  uint64_t words[2];
+};
 
 /// Calls f(Tag<T>) for the element types that compute natively; false for all others.
-template <typename F> bool visit_arithmetic(DType dtype, F&& f) {
+template <typename F>
+bool visit_arithmetic(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kFloat: f(Tag<float>{}); return true;
     case DType::kDouble: f(Tag<double>{}); return true;
@@ -150,15 +163,26 @@ template <typename F> bool visit_arithmetic(DType dtype, F&& f) {
 }
 
 /// Calls f(Tag<T>) with float or double; false for all others.
-template <typename F> bool visit_float(DType dtype, F&& f) {
-  if (dtype == DType::kFloat) { f(Tag<float>{}); return true; }
-  if (dtype == DType::kDouble) { f(Tag<double>{}); return true; }
+template <typename F>
+bool visit_float(DType dtype, F&& f) {
+  if (dtype == DType::kFloat) {
+    f(Tag<float>{});
+    return true;
+  }
+  if (dtype == DType::kDouble) {
+    f(Tag<double>{});
+    return true;
+  }
   return false;
 }
 
 /// Calls f(Tag<T>) with a type that holds one element of any element type, for operators that only move elements.
-template <typename F> void visit_storage(DType dtype, F&& f) {
-  if (dtype == DType::kString) { f(Tag<std::string>{}); return; }
+template <typename F>
+void visit_storage(DType dtype, F&& f) {
+  if (dtype == DType::kString) {
+    f(Tag<std::string>{});
+    return;
+  }
   switch (element_bytes(dtype)) {
     case 1: f(Tag<uint8_t>{}); return;
     case 2: f(Tag<uint16_t>{}); return;
@@ -169,17 +193,25 @@ template <typename F> void visit_storage(DType dtype, F&& f) {
   }
 }
 
-template <typename T> const T* elements(const Tensor& t) {
-  if constexpr (std::is_same_v<T, std::string>) return t.strings().data();
-  else return reinterpret_cast<const T*>(t.data());
+template <typename T>
+const T* elements(const Tensor& t) {
+  if constexpr (std::is_same_v<T, std::string>)
+    return t.strings().data();
+  else
+    return reinterpret_cast<const T*>(t.data());
 }
-template <typename T> T* mutable_elements(Tensor& t) {
-  if constexpr (std::is_same_v<T, std::string>) return t.mutable_strings().data();
-  else return reinterpret_cast<T*>(t.mutable_data());
+template <typename T>
+T* mutable_elements(Tensor& t) {
+  if constexpr (std::is_same_v<T, std::string>)
+    return t.mutable_strings().data();
+  else
+    return reinterpret_cast<T*>(t.mutable_data());
 }
 
 /// True for the float formats that are computed in fp32.
-inline bool is_narrow_float(DType dtype) { return is_floating(dtype) && dtype != DType::kFloat && dtype != DType::kDouble; }
+inline bool is_narrow_float(DType dtype) {
+  return is_floating(dtype) && dtype != DType::kFloat && dtype != DType::kDouble;
+}
 
 /// fp16, bfloat16 and smaller floats as fp32; other tensors unchanged (sharing storage).
 inline Tensor widen(const Tensor& t) {
@@ -197,7 +229,8 @@ inline Tensor narrow(Tensor t, DType dtype) {
   const float* in = elements<float>(t);
   if (dtype == DType::kFloat16 || dtype == DType::kBfloat16) {
     uint16_t* o = mutable_elements<uint16_t>(out);
-    for (int64_t i = 0; i < t.size(); ++i) o[i] = dtype == DType::kFloat16 ? float_to_half(in[i]) : float_to_bfloat16(in[i]);
+    for (int64_t i = 0; i < t.size(); ++i)
+      o[i] = dtype == DType::kFloat16 ? float_to_half(in[i]) : float_to_bfloat16(in[i]);
   } else {
     uint8_t* o = mutable_elements<uint8_t>(out);
     for (int64_t i = 0; i < t.size(); ++i) o[i] = float_to_float8(dtype, in[i], true);
@@ -210,34 +243,55 @@ inline Tensor narrow(Tensor t, DType dtype) {
 }
 
 // Integer arithmetic that wraps; floats as they are.
-template <typename T> T wrap_add(T a, T b) {
-  if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  else return a + b;
+template <typename T>
+T wrap_add(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
 }
-template <typename T> T wrap_sub(T a, T b) {
-  if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-  else return a - b;
+template <typename T>
+T wrap_sub(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+  else
+    return a - b;
 }
-template <typename T> T wrap_mul(T a, T b) {
-  if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  else return a * b;
+template <typename T>
+T wrap_mul(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
 }
-template <typename T> T wrap_neg(T a) { return wrap_sub<T>(T{0}, a); }
+template <typename T>
+T wrap_neg(T a) {
+  return wrap_sub<T>(T{0}, a);
+}
 /// Minimum and maximum; a NaN wins.
-template <typename T> T nan_min(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) { if (a != a) return a; if (b != b) return b; }
+template <typename T>
+T nan_min(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (a != a) return a;
+    if (b != b) return b;
+  }
   return b < a ? b : a;
 }
-template <typename T> T nan_max(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) { if (a != a) return a; if (b != b) return b; }
+template <typename T>
+T nan_max(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (a != a) return a;
+    if (b != b) return b;
+  }
   return a < b ? b : a;
 }
 
 // ------------------------------------------------------------------------------------------------------ loop nests
 
-/// A loop nest over N strided operands. Unit dimensions are dropped and neighbours that every operand walks without a gap are
-/// merged, so that the innermost loop is as long as possible.
-template <size_t N> struct LoopNest {
+/// A loop nest over N strided operands. Unit dimensions are dropped and neighbours that every operand walks without a
+/// gap are merged, so that the innermost loop is as long as possible.
+template <size_t N>
+struct LoopNest {
   Shape dims;
   std::array<std::vector<int64_t>, N> strides;
 
@@ -246,11 +300,15 @@ template <size_t N> struct LoopNest {
       if (shape[d] == 1) continue;
       bool merge = !dims.empty();
       for (size_t k = 0; merge && k < N; ++k) merge = strides[k].back() == operand_strides[k][d] * shape[d];
-      if (merge) dims.back() *= shape[d];
-      else dims.push_back(shape[d]);
+      if (merge)
+        dims.back() *= shape[d];
+      else
+        dims.push_back(shape[d]);
       for (size_t k = 0; k < N; ++k) {
-        if (merge) strides[k].back() = operand_strides[k][d];
-        else strides[k].push_back(operand_strides[k][d]);
+        if (merge)
+          strides[k].back() = operand_strides[k][d];
+        else
+          strides[k].push_back(operand_strides[k][d]);
       }
     }
     if (dims.empty()) {
@@ -264,8 +322,10 @@ template <size_t N> struct LoopNest {
     return s;
   }
   /// Calls f(offsets, count) for every innermost row in row-major order; the operands advance by inner() inside a row.
-  template <typename F> void for_each_row(F&& f) const {
-    for (int64_t d : dims) if (d == 0) return;
+  template <typename F>
+  void for_each_row(F&& f) const {
+    for (int64_t d : dims)
+      if (d == 0) return;
     std::array<int64_t, N> offsets{};
     const size_t outer = dims.size() - 1;
     std::vector<int64_t> index(outer, 0);
@@ -286,36 +346,46 @@ template <size_t N> struct LoopNest {
 
 /// out[i] = op(a[i], b[i]) over a broadcast shape. `out` is contiguous.
 template <typename T, typename U, typename R, typename Op>
-void binary_loop(const Shape& out_shape, const Shape& a_shape, const Shape& b_shape, const T* a, const U* b, R* out, Op op) {
+void binary_loop(const Shape& out_shape, const Shape& a_shape, const Shape& b_shape, const T* a, const U* b, R* out,
+                 Op op) {
   const LoopNest<2> nest(out_shape, {broadcast_strides(a_shape, out_shape), broadcast_strides(b_shape, out_shape)});
   const auto [sa, sb] = nest.inner();
   nest.for_each_row([&, sa = sa, sb = sb](const std::array<int64_t, 2>& at, int64_t count) {
     const T* x = a + at[0];
     const U* y = b + at[1];
-    if (sa == 1 && sb == 1) for (int64_t i = 0; i < count; ++i) out[i] = op(x[i], y[i]);
-    else if (sa == 1 && sb == 0) for (int64_t i = 0; i < count; ++i) out[i] = op(x[i], *y);
-    else if (sa == 0 && sb == 1) for (int64_t i = 0; i < count; ++i) out[i] = op(*x, y[i]);
-    else for (int64_t i = 0; i < count; ++i) out[i] = op(x[i * sa], y[i * sb]);
+    if (sa == 1 && sb == 1)
+      for (int64_t i = 0; i < count; ++i) out[i] = op(x[i], y[i]);
+    else if (sa == 1 && sb == 0)
+      for (int64_t i = 0; i < count; ++i) out[i] = op(x[i], *y);
+    else if (sa == 0 && sb == 1)
+      for (int64_t i = 0; i < count; ++i) out[i] = op(*x, y[i]);
+    else
+      for (int64_t i = 0; i < count; ++i) out[i] = op(x[i * sa], y[i * sb]);
     out += count;
   });
 }
 
 /// Copies elements between two strided views of one shape; `in` and `out` point at the first element of each.
 template <typename T>
-void strided_copy(const Shape& shape, const T* in, const std::vector<int64_t>& in_strides, T* out, const std::vector<int64_t>& out_strides) {
+void strided_copy(const Shape& shape, const T* in, const std::vector<int64_t>& in_strides, T* out,
+                  const std::vector<int64_t>& out_strides) {
   const LoopNest<2> nest(shape, {in_strides, out_strides});
   const auto [si, so] = nest.inner();
   nest.for_each_row([&, si = si, so = so](const std::array<int64_t, 2>& at, int64_t count) {
     const T* x = in + at[0];
     T* y = out + at[1];
-    if (si == 1 && so == 1) std::copy(x, x + count, y);
-    else if (so == 1) for (int64_t i = 0; i < count; ++i) y[i] = x[i * si];
-    else for (int64_t i = 0; i < count; ++i) y[i * so] = x[i * si];
+    if (si == 1 && so == 1)
+      std::copy(x, x + count, y);
+    else if (so == 1)
+      for (int64_t i = 0; i < count; ++i) y[i] = x[i * si];
+    else
+      for (int64_t i = 0; i < count; ++i) y[i * so] = x[i * si];
   });
 }
 
 /// The tensor that reads `in` from `offset` with `in_strides`, as a contiguous tensor of `shape`.
-inline Tensor gather_strided(const Tensor& in, const Shape& shape, int64_t offset, const std::vector<int64_t>& in_strides) {
+inline Tensor gather_strided(const Tensor& in, const Shape& shape, int64_t offset,
+                             const std::vector<int64_t>& in_strides) {
   Tensor out(in.dtype(), shape);
   if (out.size() == 0) return out;
   visit_storage(in.dtype(), [&](auto tag) {
@@ -330,7 +400,9 @@ inline Tensor gather_strided(const Tensor& in, const Shape& shape, int64_t offse
 /// Evaluation with the inferred types of the results.
 using Kernel = std::function<void(EvalContext&, const std::vector<TypeInfo>&)>;
 
-struct Arity { int min, max; };
+struct Arity {
+  int min, max;
+};
 inline constexpr Arity kOne{1, 1};
 inline constexpr Arity kTwo{2, 2};
 
@@ -345,8 +417,8 @@ inline TypeInfo type_of(const Value& value) {
 }
 
 /// Adds an operator whose evaluation is `kernel` after `infer` has accepted the actual inputs.
-inline void add(Registry& registry, const char* name, int since_version, Arity inputs, InferFunction infer, Kernel kernel,
-                std::set<std::string> attributes = {}, Arity outputs = kOne, const char* domain = "") {
+inline void add(Registry& registry, const char* name, int since_version, Arity inputs, InferFunction infer,
+                Kernel kernel, std::set<std::string> attributes = {}, Arity outputs = kOne, const char* domain = "") {
   OperatorDef def;
   def.domain = domain;
   def.name = name;
@@ -394,7 +466,8 @@ inline InferFunction broadcast_same(TypeSet set, DType result = DType::kUndefine
 }
 
 /// Kernel of a unary function on floats: op(T) -> T for float and double.
-template <typename Op> Kernel float_unary(Op op) {
+template <typename Op>
+Kernel float_unary(Op op) {
   return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor in = widen(c.input(0));
     Tensor out(in.dtype(), in.shape());
@@ -403,13 +476,15 @@ template <typename Op> Kernel float_unary(Op op) {
           const T* x = elements<T>(in);
           T* y = mutable_elements<T>(out);
           for (int64_t i = 0; i < in.size(); ++i) y[i] = op(x[i]);
-        })) unsupported_type(c.node, in.dtype());
+        }))
+      unsupported_type(c.node, in.dtype());
     c.outputs[0] = narrow(std::move(out), types[0].dtype);
   };
 }
 
 /// Kernel of a unary function on every arithmetic type: op(T) -> T.
-template <typename Op> Kernel numeric_unary(Op op) {
+template <typename Op>
+Kernel numeric_unary(Op op) {
   return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor in = widen(c.input(0));
     Tensor out(in.dtype(), in.shape());
@@ -418,13 +493,15 @@ template <typename Op> Kernel numeric_unary(Op op) {
           const T* x = elements<T>(in);
           T* y = mutable_elements<T>(out);
           for (int64_t i = 0; i < in.size(); ++i) y[i] = op(x[i]);
-        })) unsupported_type(c.node, in.dtype());
+        }))
+      unsupported_type(c.node, in.dtype());
     c.outputs[0] = narrow(std::move(out), types[0].dtype);
   };
 }
 
 /// Kernel of a binary function on every arithmetic type, broadcast: op(const Node&, T, T) -> T.
-template <typename Op> Kernel numeric_binary(Op op) {
+template <typename Op>
+Kernel numeric_binary(Op op) {
   return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor a = widen(c.input(0)), b = widen(c.input(1));
     Tensor out(a.dtype(), types[0].shape);
@@ -432,7 +509,8 @@ template <typename Op> Kernel numeric_binary(Op op) {
           using T = typename decltype(tag)::type;
           binary_loop(out.shape(), a.shape(), b.shape(), elements<T>(a), elements<T>(b), mutable_elements<T>(out),
                       [&](T x, T y) -> T { return op(c.node, x, y); });
-        })) unsupported_type(c.node, a.dtype());
+        }))
+      unsupported_type(c.node, a.dtype());
     c.outputs[0] = narrow(std::move(out), types[0].dtype);
   };
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between element types and the operators that make constants: Cast, CastLike, BitCast, Constant, ConstantOfShape,
-// EyeLike, Range, Shape, Size. Floats to integers truncate; a value outside the target, which ONNX leaves undefined, gives what the
-// conversion instructions of x86-64 give, as ONNX Runtime does. Narrow floats are reached through fp32, rounded half to even; 4-bit
-// integers round half away from zero and keep the low four bits. Strings print with eight significant digits.
+// Conversions between element types and the operators that make constants: Cast, CastLike, BitCast, Constant,
+// ConstantOfShape, EyeLike, Range, Shape, Size. Floats to integers truncate; a value outside the target, which ONNX
+// leaves undefined, gives what the conversion instructions of x86-64 give, as ONNX Runtime does. Narrow floats are
+// reached through fp32, rounded half to even; 4-bit integers round half away from zero and keep the low four bits.
+// Strings print with eight significant digits.
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -19,13 +20,15 @@ using namespace kernel;
 // ------------------------------------------------------------------------------------------------- numbers
 
 /// Truncation to int32 or int64; NaN and values outside give the smallest integer.
-template <typename I> I truncate(double value) {
+template <typename I>
+I truncate(double value) {
   const double limit = std::ldexp(1.0, 8 * sizeof(I) - 1);
   if (!(value > -limit - 1) || !(value < limit)) return std::numeric_limits<I>::min();
   return static_cast<I>(value);
 }
 
-template <typename D, typename S> D convert(S value) {
+template <typename D, typename S>
+D convert(S value) {
   if constexpr (std::is_floating_point_v<S> && std::is_integral_v<D>) {
     const double wide = static_cast<double>(value);
     if constexpr (std::is_same_v<D, uint64_t> || std::is_same_v<D, uint32_t>) {
@@ -76,23 +79,30 @@ std::string print_number(double value) {
   return text;
 }
 
-template <typename D> D parse(const Node& node, const std::string& text) {
+template <typename D>
+D parse(const Node& node, const std::string& text) {
   char* end = nullptr;
   errno = 0;
   D value;
-  if constexpr (std::is_same_v<D, float>) value = std::strtof(text.c_str(), &end);
-  else if constexpr (std::is_same_v<D, double>) value = std::strtod(text.c_str(), &end);
-  else if constexpr (std::is_unsigned_v<D>) value = static_cast<D>(std::strtoull(text.c_str(), &end, 10));
-  else value = static_cast<D>(std::strtoll(text.c_str(), &end, 10));
+  if constexpr (std::is_same_v<D, float>)
+    value = std::strtof(text.c_str(), &end);
+  else if constexpr (std::is_same_v<D, double>)
+    value = std::strtod(text.c_str(), &end);
+  else if constexpr (std::is_unsigned_v<D>)
+    value = static_cast<D>(std::strtoull(text.c_str(), &end, 10));
+  else
+    value = static_cast<D>(std::strtoll(text.c_str(), &end, 10));
   const bool overflow = std::is_integral_v<D> && errno == ERANGE;
-  if (end == text.c_str() || overflow) node.fail(ErrorCode::kInvalidArgument, "string '" + text + "' is no number of the asked type");
+  if (end == text.c_str() || overflow)
+    node.fail(ErrorCode::kInvalidArgument, "string '" + text + "' is no number of the asked type");
   return value;
 }
 
 // --------------------------------------------------------------------------------------------------- cast
 
 /// Elements as D, an arithmetic type, whatever the (non-narrow) element type of `in`.
-template <typename D> Tensor to_arithmetic(const Node& node, const Tensor& in, DType result) {
+template <typename D>
+Tensor to_arithmetic(const Node& node, const Tensor& in, DType result) {
   Tensor out(result, in.shape());
   D* y = mutable_elements<D>(out);
   const auto from = [&](auto tag) {
@@ -122,9 +132,12 @@ Tensor to_strings(const Node& node, const Tensor& in) {
   std::vector<std::string>& y = out.mutable_strings();
   for (int64_t i = 0; i < in.size(); ++i) {
     std::string& text = y[static_cast<size_t>(i)];
-    if (is_floating(in.dtype())) text = print_number(in.at_double(i));
-    else if (in.dtype() == DType::kUint64) text = std::to_string(elements<uint64_t>(in)[i]);
-    else text = std::to_string(in.at_int64(i));
+    if (is_floating(in.dtype()))
+      text = print_number(in.at_double(i));
+    else if (in.dtype() == DType::kUint64)
+      text = std::to_string(elements<uint64_t>(in)[i]);
+    else
+      text = std::to_string(in.at_int64(i));
   }
   return out;
 }
@@ -145,9 +158,12 @@ Tensor to_four_bits(const Node& node, const Tensor& in, DType to) {
   uint8_t* y = mutable_elements<uint8_t>(out);
   const Tensor source = in.dtype() == DType::kString ? to_arithmetic<double>(node, in, DType::kDouble) : in;
   for (int64_t i = 0; i < in.size(); ++i) {
-    if (to == DType::kFloat4E2M1) y[i] = float_to_float4(static_cast<float>(source.at_double(i)));
-    else if (is_floating(source.dtype())) y[i] = nibble(truncate<int32_t>(std::round(source.at_double(i))), to == DType::kInt4);
-    else y[i] = nibble(source.at_int64(i), to == DType::kInt4);
+    if (to == DType::kFloat4E2M1)
+      y[i] = float_to_float4(static_cast<float>(source.at_double(i)));
+    else if (is_floating(source.dtype()))
+      y[i] = nibble(truncate<int32_t>(std::round(source.at_double(i))), to == DType::kInt4);
+    else
+      y[i] = nibble(source.at_int64(i), to == DType::kInt4);
   }
   return out;
 }
@@ -156,11 +172,13 @@ Tensor cast(const Node& node, const Tensor& given, DType to) {
   if (given.dtype() == to) return given;
   if (to == DType::kString) return to_strings(node, given);
   if (to == DType::kBool) return to_bool(node, given);
-  if (element_bytes(to) == 1 && (to == DType::kInt4 || to == DType::kUint4 || to == DType::kFloat4E2M1)) return to_four_bits(node, given, to);
+  if (element_bytes(to) == 1 && (to == DType::kInt4 || to == DType::kUint4 || to == DType::kFloat4E2M1))
+    return to_four_bits(node, given, to);
   const Tensor in = widen(given);
   if (!is_narrow_float(to)) {
     Tensor out;
-    if (!visit_arithmetic(to, [&](auto tag) { out = to_arithmetic<typename decltype(tag)::type>(node, in, to); })) unsupported_type(node, to);
+    if (!visit_arithmetic(to, [&](auto tag) { out = to_arithmetic<typename decltype(tag)::type>(node, in, to); }))
+      unsupported_type(node, to);
     return out;
   }
   const Tensor wide = in.dtype() == DType::kFloat ? in : to_arithmetic<float>(node, in, DType::kFloat);
@@ -173,13 +191,15 @@ Tensor cast(const Node& node, const Tensor& given, DType to) {
   return out;
 }
 
-constexpr TypeSet kCastable = kNumeric | kFloat8s | kBoolSet | set_of({DType::kString, DType::kInt4, DType::kUint4, DType::kFloat4E2M1});
+constexpr TypeSet kCastable =
+    kNumeric | kFloat8s | kBoolSet | set_of({DType::kString, DType::kInt4, DType::kUint4, DType::kFloat4E2M1});
 
 /// Attribute `name` as an element type; throws Error kInvalidModel for a number that names none.
 DType type_attribute(const Node& node, const char* name, int64_t fallback) {
   const int64_t to = node.get_int(name, fallback);
   if (to <= 0 || to > static_cast<int64_t>(DType::kFloat4E2M1))
-    node.fail(ErrorCode::kInvalidModel, "attribute '" + std::string(name) + "' = " + std::to_string(to) + " is no element type");
+    node.fail(ErrorCode::kInvalidModel,
+              "attribute '" + std::string(name) + "' = " + std::to_string(to) + " is no element type");
   return static_cast<DType>(to);
 }
 
@@ -194,13 +214,17 @@ void infer_to(InferContext& c, DType to) {
 
 void infer_bit_cast(InferContext& c) {
   const DType from = c.input(0).dtype, to = type_attribute(c.node, "to", 0);
-  if (from == DType::kString || to == DType::kString || (from != DType::kUndefined && element_bytes(from) != element_bytes(to)))
-    c.node.fail(ErrorCode::kInvalidModel, std::string(to_string(from)) + " and " + std::string(to_string(to)) + " differ in width");
+  if (from == DType::kString || to == DType::kString ||
+      (from != DType::kUndefined && element_bytes(from) != element_bytes(to)))
+    c.node.fail(ErrorCode::kInvalidModel,
+                std::string(to_string(from)) + " and " + std::string(to_string(to)) + " differ in width");
   c.outputs[0] = without_constant(c.input(0), to);
 }
 
 void register_casts(Registry& r) {
-  const auto evaluate = [](EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = cast(c.node, c.input(0), types[0].dtype); };
+  const auto evaluate = [](EvalContext& c, const std::vector<TypeInfo>& types) {
+    c.outputs[0] = cast(c.node, c.input(0), types[0].dtype);
+  };
   const InferFunction infer_cast = [](InferContext& c) { infer_to(c, type_attribute(c.node, "to", 0)); };
   const InferFunction infer_like = [](InferContext& c) { infer_to(c, c.input(1).dtype); };
   for (int version : {6, 9, 13}) add(r, "Cast", version, kOne, infer_cast, evaluate, {"to"});
@@ -209,16 +233,16 @@ void register_casts(Registry& r) {
   add(r, "CastLike", 15, kTwo, infer_like, evaluate);
   for (int version : {19, 21, 23}) add(r, "CastLike", version, kTwo, infer_like, evaluate, {"saturate"});
   add(r, "CastLike", 24, kTwo, infer_like, evaluate, {"saturate", "round_mode"});
-  add(r, "BitCast", 26, kOne, infer_bit_cast, [](EvalContext& c, const std::vector<TypeInfo>& types) {
-    c.outputs[0] = c.input(0).bitcast(types[0].dtype);
-  }, {"to"});
+  add(r, "BitCast", 26, kOne, infer_bit_cast,
+      [](EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = c.input(0).bitcast(types[0].dtype); },
+      {"to"});
 }
 
 // ----------------------------------------------------------------------------------------------- constants
 
 Tensor constant_of(const Node& node) {
   if (const Tensor* value = node.get_tensor("value")) return *value;
-  if (const Tensor* value = node.get_tensor("sparse_value")) return *value;   // dense by the time it is an attribute
+  if (const Tensor* value = node.get_tensor("sparse_value")) return *value;  // dense by the time it is an attribute
   if (node.has("value_float")) return Tensor::scalar_f32(node.get_float("value_float", 0));
   if (node.has("value_int")) return Tensor::scalar_i64(node.get_int("value_int", 0));
   if (node.has("value_ints")) return Tensor::vector_i64(node.get_ints("value_ints"));
@@ -228,18 +252,22 @@ Tensor constant_of(const Node& node) {
   }
   if (node.has("value_string") || node.has("value_strings")) {
     const bool scalar = node.has("value_string");
-    std::vector<std::string> values = scalar ? std::vector<std::string>{node.get_string("value_string", "")} : node.get_strings("value_strings");
+    std::vector<std::string> values =
+        scalar ? std::vector<std::string>{node.get_string("value_string", "")} : node.get_strings("value_strings");
     Tensor out(DType::kString, scalar ? Shape{} : Shape{static_cast<int64_t>(values.size())});
     out.mutable_strings() = std::move(values);
     return out;
   }
-  node.fail(ErrorCode::kInvalidModel, "none of the attributes value, value_float(s), value_int(s), value_string(s) is given");
+  node.fail(ErrorCode::kInvalidModel,
+            "none of the attributes value, value_float(s), value_int(s), value_string(s) is given");
 }
 
 Tensor filler(const Node& node) {
   const Tensor* value = node.get_tensor("value");
   if (value == nullptr) return Tensor::scalar_f32(0);
-  if (value->size() != 1) node.fail(ErrorCode::kInvalidModel, "attribute 'value' must hold one element, not shape " + to_string(value->shape()));
+  if (value->size() != 1)
+    node.fail(ErrorCode::kInvalidModel,
+              "attribute 'value' must hold one element, not shape " + to_string(value->shape()));
   return *value;
 }
 
@@ -248,7 +276,8 @@ void infer_constant_of_shape(InferContext& c) {
   require_type(c.node, c.input(0).dtype, kInt64Set, "shape");
   require_rank(c.node, c.input(0), 1, "shape");
   if (const auto dims = known_ints(c, 0)) {
-    for (int64_t d : *dims) if (d < 0) c.node.fail(ErrorCode::kInvalidModel, "negative dimension in shape " + to_string(*dims));
+    for (int64_t d : *dims)
+      if (d < 0) c.node.fail(ErrorCode::kInvalidModel, "negative dimension in shape " + to_string(*dims));
     c.outputs[0] = TypeInfo::tensor(dtype, *dims);
   } else {
     const int64_t rank = known_length(c, 0);
@@ -286,11 +315,13 @@ void evaluate_eye_like(EvalContext& c, const std::vector<TypeInfo>& types) {
 /// Number of elements of Range. Throws for a zero step.
 int64_t range_count(const Node& node, const Tensor& start, const Tensor& limit, const Tensor& delta) {
   for (const Tensor* t : {&start, &limit, &delta})
-    if (t->size() != 1) node.fail(ErrorCode::kInvalidModel, "start, limit and delta must be scalars, not shape " + to_string(t->shape()));
+    if (t->size() != 1)
+      node.fail(ErrorCode::kInvalidModel, "start, limit and delta must be scalars, not shape " + to_string(t->shape()));
   if (delta.at_double(0) == 0) node.fail(ErrorCode::kInvalidArgument, "delta is 0");
   if (is_floating(start.dtype())) {
     const double count = std::ceil((limit.at_double(0) - start.at_double(0)) / delta.at_double(0));
-    if (std::isnan(count) || count > 1e12) node.fail(ErrorCode::kInvalidArgument, "the range has no finite number of elements");
+    if (std::isnan(count) || count > 1e12)
+      node.fail(ErrorCode::kInvalidArgument, "the range has no finite number of elements");
     return count > 0 ? static_cast<int64_t>(count) : 0;
   }
   const __int128 step = delta.at_int64(0), span = static_cast<__int128>(limit.at_int64(0)) - start.at_int64(0);
@@ -318,7 +349,8 @@ void evaluate_range(EvalContext& c, const std::vector<TypeInfo>& types) {
         const T first = elements<T>(start)[0], step = elements<T>(delta)[0];
         T* y = mutable_elements<T>(out);
         for (int64_t i = 0; i < out.size(); ++i) y[i] = wrap_add<T>(first, wrap_mul<T>(static_cast<T>(i), step));
-      })) unsupported_type(c.node, start.dtype());
+      }))
+    unsupported_type(c.node, start.dtype());
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
@@ -334,8 +366,10 @@ void infer_shape(InferContext& c) {
   const auto clamp = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
   const int64_t start = clamp(c.node.get_int("start", 0)), end = std::max(start, clamp(c.node.get_int("end", rank)));
   const std::vector<int64_t> dims(in.shape.begin() + start, in.shape.begin() + end);
-  if (std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d >= 0; })) c.outputs[0] = TypeInfo::of(Tensor::vector_i64(dims));
-  else c.outputs[0] = TypeInfo::tensor(DType::kInt64, {end - start});
+  if (std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d >= 0; }))
+    c.outputs[0] = TypeInfo::of(Tensor::vector_i64(dims));
+  else
+    c.outputs[0] = TypeInfo::tensor(DType::kInt64, {end - start});
 }
 
 void infer_size(InferContext& c) {
@@ -353,8 +387,10 @@ void register_cast(Registry& r) {
   add(r, "Constant", 11, {0, 0}, infer_constant, inferred, {"value", "sparse_value"});
   for (int version : {12, 13, 19, 21, 23, 24})
     add(r, "Constant", version, {0, 0}, infer_constant, inferred,
-        {"value", "sparse_value", "value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings"});
-  for (int version : {9, 20, 21, 23, 24}) add(r, "ConstantOfShape", version, kOne, infer_constant_of_shape, evaluate_constant_of_shape, {"value"});
+        {"value", "sparse_value", "value_float", "value_floats", "value_int", "value_ints", "value_string",
+         "value_strings"});
+  for (int version : {9, 20, 21, 23, 24})
+    add(r, "ConstantOfShape", version, kOne, infer_constant_of_shape, evaluate_constant_of_shape, {"value"});
   for (int version : {9, 22}) add(r, "EyeLike", version, kOne, infer_eye_like, evaluate_eye_like, {"dtype", "k"});
   add(r, "Range", 11, {3, 3}, infer_range, evaluate_range);
   for (int version : {1, 13}) add(r, "Shape", version, kOne, infer_shape, inferred);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic element by element: Add to Pow, the unary functions, the n-ary Min/Max/Sum/Mean, Clip and CumSum. Operands come
-// broadcast, results leave contiguous. Integers wrap around; integer division truncates and a zero divisor is an error, never a
-// trap. fp16 and bfloat16 compute in fp32 and round once; transcendental functions are those of the C++ library.
+// Arithmetic element by element: Add to Pow, the unary functions, the n-ary Min/Max/Sum/Mean, Clip and CumSum. Operands
+// come broadcast, results leave contiguous. Integers wrap around; integer division truncates and a zero divisor is an
+// error, never a trap. fp16 and bfloat16 compute in fp32 and round once; transcendental functions are those of the C++
+// library.
 #include <cmath>
 
 #include "ops/elementwise_kernel.h"
@@ -14,11 +15,12 @@ using namespace kernel;
 
 // ------------------------------------------------------------------------------------------------------ binary
 
-template <typename T> T divide(const Node& node, T a, T b) {
+template <typename T>
+T divide(const Node& node, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     if (b == 0) node.fail(ErrorCode::kInvalidArgument, "integer division by zero");
     if constexpr (std::is_signed_v<T>)
-      if (b == T{-1}) return wrap_neg(a);   // the smallest value has no positive counterpart: wraps
+      if (b == T{-1}) return wrap_neg(a);  // the smallest value has no positive counterpart: wraps
     return static_cast<T>(a / b);
   } else {
     return a / b;
@@ -26,7 +28,8 @@ template <typename T> T divide(const Node& node, T a, T b) {
 }
 
 /// Remainder with the sign of the divisor (Python), or of the dividend when `truncated` (C, fmod).
-template <typename T> T remainder_of(const Node& node, T a, T b, bool truncated) {
+template <typename T>
+T remainder_of(const Node& node, T a, T b, bool truncated) {
   if constexpr (std::is_integral_v<T>) {
     if (b == 0) node.fail(ErrorCode::kInvalidArgument, "integer remainder of a division by zero");
     if constexpr (std::is_signed_v<T>) {
@@ -41,7 +44,8 @@ template <typename T> T remainder_of(const Node& node, T a, T b, bool truncated)
 }
 
 /// a^b by squaring, wrapping; for a negative exponent the true value truncated (0 or +-1; 0^-n gives 0).
-template <typename T> T integer_power(T base, int64_t exponent) {
+template <typename T>
+T integer_power(T base, int64_t exponent) {
   if (exponent < 0) {
     if (base == 1) return 1;
     if constexpr (std::is_signed_v<T>)
@@ -56,7 +60,8 @@ template <typename T> T integer_power(T base, int64_t exponent) {
   return result;
 }
 
-template <typename T, typename U> T power(T a, U b) {
+template <typename T, typename U>
+T power(T a, U b) {
   if constexpr (std::is_integral_v<T> && std::is_integral_v<U>) {
     return integer_power(a, static_cast<int64_t>(b));
   } else if constexpr (std::is_integral_v<T>) {
@@ -104,22 +109,30 @@ void infer_mod(InferContext& c) {
 
 void register_binary(Registry& r) {
   for (int version : {7, 13, 14}) {
-    add(r, "Add", version, kTwo, broadcast_same(kNumeric), numeric_binary([](const Node&, auto a, auto b) { return wrap_add(a, b); }));
-    add(r, "Sub", version, kTwo, broadcast_same(kNumeric), numeric_binary([](const Node&, auto a, auto b) { return wrap_sub(a, b); }));
-    add(r, "Mul", version, kTwo, broadcast_same(kNumeric), numeric_binary([](const Node&, auto a, auto b) { return wrap_mul(a, b); }));
-    add(r, "Div", version, kTwo, broadcast_same(kNumeric), numeric_binary([](const Node& n, auto a, auto b) { return divide(n, a, b); }));
+    add(r, "Add", version, kTwo, broadcast_same(kNumeric),
+        numeric_binary([](const Node&, auto a, auto b) { return wrap_add(a, b); }));
+    add(r, "Sub", version, kTwo, broadcast_same(kNumeric),
+        numeric_binary([](const Node&, auto a, auto b) { return wrap_sub(a, b); }));
+    add(r, "Mul", version, kTwo, broadcast_same(kNumeric),
+        numeric_binary([](const Node&, auto a, auto b) { return wrap_mul(a, b); }));
+    add(r, "Div", version, kTwo, broadcast_same(kNumeric),
+        numeric_binary([](const Node& n, auto a, auto b) { return divide(n, a, b); }));
   }
   for (int version : {7, 12, 13, 15}) add(r, "Pow", version, kTwo, infer_pow, evaluate_pow);
   for (int version : {10, 13})
-    add(r, "Mod", version, kTwo, infer_mod, [](EvalContext& c, const std::vector<TypeInfo>& types) {
-      const bool truncated = c.node.get_int("fmod", 0) != 0;
-      numeric_binary([truncated](const Node& n, auto a, auto b) { return remainder_of(n, a, b, truncated); })(c, types);
-    }, {"fmod"});
+    add(r, "Mod", version, kTwo, infer_mod,
+        [](EvalContext& c, const std::vector<TypeInfo>& types) {
+          const bool truncated = c.node.get_int("fmod", 0) != 0;
+          numeric_binary([truncated](const Node& n, auto a, auto b) { return remainder_of(n, a, b, truncated); })(
+              c, types);
+        },
+        {"fmod"});
 }
 
 // ------------------------------------------------------------------------------------------------------- unary
 
-template <typename T> T sign_of(T x) {
+template <typename T>
+T sign_of(T x) {
   if constexpr (std::is_floating_point_v<T>) {
     if (x != x) return x;
     return x > 0 ? T{1} : x < 0 ? T{-1} : T{0};
@@ -130,17 +143,23 @@ template <typename T> T sign_of(T x) {
   }
 }
 
-template <typename T> T magnitude(T x) {
-  if constexpr (std::is_floating_point_v<T>) return std::fabs(x);
-  else if constexpr (std::is_signed_v<T>) return x < 0 ? wrap_neg(x) : x;
-  else return x;
+template <typename T>
+T magnitude(T x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::fabs(x);
+  else if constexpr (std::is_signed_v<T>)
+    return x < 0 ? wrap_neg(x) : x;
+  else
+    return x;
 }
 
 void register_unary(Registry& r) {
   for (int version : {6, 13}) {
     add(r, "Neg", version, kOne, same_as_first(kFloats | kSigned), numeric_unary([](auto x) {
-          if constexpr (std::is_floating_point_v<decltype(x)>) return -x;
-          else return wrap_neg(x);
+          if constexpr (std::is_floating_point_v<decltype(x)>)
+            return -x;
+          else
+            return wrap_neg(x);
         }));
     add(r, "Abs", version, kOne, same_as_first(kNumeric), numeric_unary([](auto x) { return magnitude(x); }));
     add(r, "Sqrt", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::sqrt(x); }));
@@ -155,11 +174,13 @@ void register_unary(Registry& r) {
     add(r, "Sign", version, kOne, same_as_first(kNumeric), numeric_unary([](auto x) { return sign_of(x); }));
     add(r, "Erf", version, kOne, same_as_first(kNumeric), numeric_unary([](auto x) {
           using T = decltype(x);
-          if constexpr (std::is_floating_point_v<T>) return std::erf(x);
-          else return static_cast<T>(std::erf(static_cast<double>(x)));
+          if constexpr (std::is_floating_point_v<T>)
+            return std::erf(x);
+          else
+            return static_cast<T>(std::erf(static_cast<double>(x)));
         }));
   }
-  for (int version : {11, 22})   // the default rounding mode is half to even
+  for (int version : {11, 22})  // the default rounding mode is half to even
     add(r, "Round", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::nearbyint(x); }));
   for (int version : {7, 22}) {
     add(r, "Sin", version, kOne, same_as_first(kFloats), float_unary([](auto x) { return std::sin(x); }));
@@ -181,7 +202,8 @@ void register_unary(Registry& r) {
 // ------------------------------------------------------------------------------------------------------- n-ary
 
 /// Folds the operands from the left with op, each broadcast to the result; then `last` on every element.
-template <typename Op, typename Last> Kernel nary(Op op, Last last) {
+template <typename Op, typename Last>
+Kernel nary(Op op, Last last) {
   return [op, last](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor first = widen(c.input(0));
     Tensor sum = gather_strided(first, types[0].shape, 0, broadcast_strides(first.shape(), types[0].shape));
@@ -190,14 +212,17 @@ template <typename Op, typename Last> Kernel nary(Op op, Last last) {
       if (!visit_arithmetic(sum.dtype(), [&](auto tag) {
             using T = typename decltype(tag)::type;
             T* s = mutable_elements<T>(sum);
-            binary_loop(sum.shape(), sum.shape(), next.shape(), s, elements<T>(next), s, [&](T a, T b) -> T { return op(a, b); });
-          })) unsupported_type(c.node, sum.dtype());
+            binary_loop(sum.shape(), sum.shape(), next.shape(), s, elements<T>(next), s,
+                        [&](T a, T b) -> T { return op(a, b); });
+          }))
+        unsupported_type(c.node, sum.dtype());
     }
     if (!visit_arithmetic(sum.dtype(), [&](auto tag) {
           using T = typename decltype(tag)::type;
           T* s = mutable_elements<T>(sum);
           for (int64_t i = 0; i < sum.size(); ++i) s[i] = last(s[i], c.inputs.size());
-        })) unsupported_type(c.node, sum.dtype());
+        }))
+      unsupported_type(c.node, sum.dtype());
     c.outputs[0] = narrow(std::move(sum), types[0].dtype);
   };
 }
@@ -211,34 +236,40 @@ void register_nary(Registry& r) {
   }
   for (int version : {6, 8, 13}) {
     add(r, "Sum", version, any, broadcast_same(kNumeric), nary([](auto a, auto b) { return wrap_add(a, b); }, keep));
-    add(r, "Mean", version, any, broadcast_same(kFloats), nary([](auto a, auto b) { return wrap_add(a, b); },
-        [](auto x, size_t n) { return static_cast<decltype(x)>(x / static_cast<decltype(x)>(n)); }));
+    add(r, "Mean", version, any, broadcast_same(kFloats),
+        nary([](auto a, auto b) { return wrap_add(a, b); },
+             [](auto x, size_t n) { return static_cast<decltype(x)>(x / static_cast<decltype(x)>(n)); }));
   }
 }
 
 // ------------------------------------------------------------------------------------------------ Clip and CumSum
 
 /// Limits with the defaults of the operator: the finite range of the element type.
-template <typename T> void clip(const Tensor& in, T low, T high, Tensor& out) {
+template <typename T>
+void clip(const Tensor& in, T low, T high, Tensor& out) {
   const T* x = elements<T>(in);
   T* y = mutable_elements<T>(out);
   for (int64_t i = 0; i < in.size(); ++i) {
-    const T raised = x[i] < low ? low : x[i];      // a NaN stays
-    y[i] = raised > high ? high : raised;          // low > high gives high
+    const T raised = x[i] < low ? low : x[i];  // a NaN stays
+    y[i] = raised > high ? high : raised;      // low > high gives high
   }
 }
 
 /// Largest finite value of the stored type as a value of the computing type T.
-template <typename T> T largest(DType dtype) {
+template <typename T>
+T largest(DType dtype) {
   if constexpr (std::is_same_v<T, float>) {
     if (dtype == DType::kFloat16) return 65504.0f;
     if (dtype == DType::kBfloat16) return bfloat16_to_float(0x7f7f);
   }
   return std::numeric_limits<T>::max();
 }
-template <typename T> T smallest(DType dtype) {
-  if constexpr (std::is_integral_v<T>) return std::numeric_limits<T>::min();
-  else return -largest<T>(dtype);
+template <typename T>
+T smallest(DType dtype) {
+  if constexpr (std::is_integral_v<T>)
+    return std::numeric_limits<T>::min();
+  else
+    return -largest<T>(dtype);
 }
 
 void infer_clip(InferContext& c) {
@@ -266,7 +297,8 @@ void evaluate_clip(EvalContext& c, const std::vector<TypeInfo>& types) {
           if (c.has(2)) high = elements<T>(widen(c.input(2)))[0];
         }
         clip<T>(in, low, high, out);
-      })) unsupported_type(c.node, in.dtype());
+      }))
+    unsupported_type(c.node, in.dtype());
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
@@ -301,7 +333,8 @@ void evaluate_cumsum(EvalContext& c, const std::vector<TypeInfo>& types) {
               sum = next;
             }
           }
-      })) unsupported_type(c.node, in.dtype());
+      }))
+    unsupported_type(c.node, in.dtype());
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 

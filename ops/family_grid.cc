@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling at computed positions: GridSample reads an image of any number of spatial dimensions at normalised coordinates, AffineGrid
-// makes such coordinates from affine matrices. The last coordinate of a grid entry belongs to the first spatial dimension. Positions
-// outside are clamped or reflected first; taps that still lie outside are zero, the border, or reflected.
+// Sampling at computed positions: GridSample reads an image of any number of spatial dimensions at normalised
+// coordinates, AffineGrid makes such coordinates from affine matrices. The last coordinate of a grid entry belongs to
+// the first spatial dimension. Positions outside are clamped or reflected first; taps that still lie outside are zero,
+// the border, or reflected.
 #include <cmath>
 
 #include "ops/elementwise_kernel.h"
@@ -37,7 +38,8 @@ void infer_grid_sample(InferContext& c) {
   padding_of(c.node);
   require_type(c.node, x.dtype, kNumeric, "X");
   require_type(c.node, grid.dtype, kFloats, "grid");
-  if (x.ranked && x.shape.size() < 3) c.node.fail(ErrorCode::kInvalidModel, "X needs a spatial dimension, has shape " + to_string(x.shape));
+  if (x.ranked && x.shape.size() < 3)
+    c.node.fail(ErrorCode::kInvalidModel, "X needs a spatial dimension, has shape " + to_string(x.shape));
   if (x.ranked) require_rank(c.node, grid, static_cast<int64_t>(x.shape.size()), "grid");
   if (!x.ranked && !grid.ranked) {
     c.outputs[0] = TypeInfo::unranked(x.dtype);
@@ -45,7 +47,8 @@ void infer_grid_sample(InferContext& c) {
   }
   const size_t rank = x.ranked ? x.shape.size() : grid.shape.size();
   if (grid.ranked && grid.shape.back() >= 0 && grid.shape.back() != static_cast<int64_t>(rank) - 2)
-    c.node.fail(ErrorCode::kInvalidModel, "the last dimension of grid " + to_string(grid.shape) + " must be " + std::to_string(rank - 2));
+    c.node.fail(ErrorCode::kInvalidModel,
+                "the last dimension of grid " + to_string(grid.shape) + " must be " + std::to_string(rank - 2));
   if (x.ranked && grid.ranked && x.shape[0] >= 0 && grid.shape[0] >= 0 && x.shape[0] != grid.shape[0])
     c.node.fail(ErrorCode::kInvalidModel, "X and grid differ in batch");
   c.outputs[0] = of_rank(x.dtype, static_cast<int64_t>(rank));
@@ -58,7 +61,8 @@ void infer_grid_sample(InferContext& c) {
 }
 
 /// Mirrors x into [low, high], as often as needed.
-template <typename R> R reflect(R x, R low, R high) {
+template <typename R>
+R reflect(R x, R low, R high) {
   const R range = high - low;
   if (range <= 0) return low;
   const R distance = x < low ? low - x : x > high ? x - high : R{0};
@@ -69,17 +73,25 @@ template <typename R> R reflect(R x, R low, R high) {
 }
 
 /// One spatial dimension at one position: up to four taps, index -1 for a zero.
-template <typename R> struct AxisTaps { int count = 0; std::array<int64_t, 4> index{}; std::array<R, 4> weight{}; };
+template <typename R>
+struct AxisTaps {
+  int count = 0;
+  std::array<int64_t, 4> index{};
+  std::array<R, 4> weight{};
+};
 
-template <typename R> AxisTaps<R> axis_taps(R x, int64_t length, Sample sample, Padding padding, bool align) {
+template <typename R>
+AxisTaps<R> axis_taps(R x, int64_t length, Sample sample, Padding padding, bool align) {
   const R size = static_cast<R>(length), low = align ? R{0} : R{-0.5}, high = align ? size - 1 : size - R{0.5};
   x = align ? (x + 1) / 2 * (size - 1) : ((x + 1) * size - 1) / 2;
   if (sample == Sample::kNearest) x = std::nearbyint(x);
-  if (!std::isfinite(x)) x = R{-1e9};   // far outside
+  if (!std::isfinite(x)) x = R{-1e9};  // far outside
   if (x < low || x > high) {
     // Cubic keeps its position: its taps are clamped one by one.
-    if (padding == Padding::kBorder && sample != Sample::kCubic) x = std::clamp<R>(x, 0, size - 1);
-    else if (padding == Padding::kReflection) x = reflect(x, low, high);
+    if (padding == Padding::kBorder && sample != Sample::kCubic)
+      x = std::clamp<R>(x, 0, size - 1);
+    else if (padding == Padding::kReflection)
+      x = reflect(x, low, high);
   }
   x = std::clamp<R>(x, R{-1e9}, R{1e9});
   const auto place = [&](int64_t i) -> int64_t {
@@ -104,7 +116,7 @@ template <typename R> AxisTaps<R> axis_taps(R x, int64_t length, Sample sample, 
     add_tap(left + 1, t);
     return taps;
   }
-  const R a = R{-0.75};   // Catmull-Rom-like coefficient of the operator
+  const R a = R{-0.75};  // Catmull-Rom-like coefficient of the operator
   const auto near = [&](R d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
   const auto far = [&](R d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
   add_tap(left - 1, far(t + 1));
@@ -121,7 +133,8 @@ R gather_taps(const T* plane, const std::vector<AxisTaps<R>>& taps, const std::v
   R sum = 0;
   for (int k = 0; k < taps[d].count; ++k) {
     const int64_t index = taps[d].index[static_cast<size_t>(k)];
-    if (index >= 0) sum += taps[d].weight[static_cast<size_t>(k)] * gather_taps(plane + index * strides[d], taps, strides, d + 1);
+    if (index >= 0)
+      sum += taps[d].weight[static_cast<size_t>(k)] * gather_taps(plane + index * strides[d], taps, strides, d + 1);
   }
   return sum;
 }
@@ -136,26 +149,31 @@ void evaluate_grid_sample(EvalContext& c, const std::vector<TypeInfo>& types) {
   const std::vector<int64_t> all = row_strides(shape), strides(all.begin() + 2, all.end());
   const int64_t plane = product(shape, 2, shape.size()), positions = product(types[0].shape, 2, types[0].shape.size());
   Tensor out(x.dtype(), types[0].shape);
-  if (out.size() != 0 && plane == 0) c.node.fail(ErrorCode::kInvalidArgument, "an image without elements cannot be sampled");
+  if (out.size() != 0 && plane == 0)
+    c.node.fail(ErrorCode::kInvalidArgument, "an image without elements cannot be sampled");
   if (out.size() != 0 && !visit_arithmetic(x.dtype(), [&](auto tag) {
         using T = typename decltype(tag)::type;
         using R = std::conditional_t<std::is_same_v<T, double>, double, float>;
         std::vector<R> grid;
-        if constexpr (std::is_same_v<R, double>) grid = c.input(1).to_doubles();
-        else grid = c.input(1).to_floats();
+        if constexpr (std::is_same_v<R, double>)
+          grid = c.input(1).to_doubles();
+        else
+          grid = c.input(1).to_floats();
         const T* data = elements<T>(x);
         T* y = mutable_elements<T>(out);
         std::vector<AxisTaps<R>> taps(spatial);
         for (int64_t n = 0; n < shape[0]; ++n)
           for (int64_t p = 0; p < positions; ++p) {
             const R* at = grid.data() + static_cast<size_t>(n * positions + p) * spatial;
-            for (size_t d = 0; d < spatial; ++d) taps[d] = axis_taps(at[spatial - 1 - d], shape[d + 2], sample, padding, align);
+            for (size_t d = 0; d < spatial; ++d)
+              taps[d] = axis_taps(at[spatial - 1 - d], shape[d + 2], sample, padding, align);
             for (int64_t ch = 0; ch < shape[1]; ++ch) {
               const R value = gather_taps<T, R>(data + (n * shape[1] + ch) * plane, taps, strides, 0);
               y[(n * shape[1] + ch) * positions + p] = static_cast<T>(value);
             }
           }
-      })) unsupported_type(c.node, x.dtype());
+      }))
+    unsupported_type(c.node, x.dtype());
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
@@ -173,16 +191,20 @@ void infer_affine_grid(InferContext& c) {
     c.outputs[0] = TypeInfo::unranked(theta.dtype);
     return;
   }
-  if (rank != 4 && rank != 5) c.node.fail(ErrorCode::kInvalidModel, "size must hold 4 or 5 entries, not " + std::to_string(rank));
+  if (rank != 4 && rank != 5)
+    c.node.fail(ErrorCode::kInvalidModel, "size must hold 4 or 5 entries, not " + std::to_string(rank));
   const int64_t spatial = rank - 2;
-  if (theta.ranked && ((theta.shape[1] >= 0 && theta.shape[1] != spatial) || (theta.shape[2] >= 0 && theta.shape[2] != spatial + 1)))
-    c.node.fail(ErrorCode::kInvalidModel, "theta of shape " + to_string(theta.shape) + " does not fit " + std::to_string(spatial) + " spatial dimensions");
+  if (theta.ranked &&
+      ((theta.shape[1] >= 0 && theta.shape[1] != spatial) || (theta.shape[2] >= 0 && theta.shape[2] != spatial + 1)))
+    c.node.fail(ErrorCode::kInvalidModel, "theta of shape " + to_string(theta.shape) + " does not fit " +
+                                              std::to_string(spatial) + " spatial dimensions");
   c.outputs[0] = of_rank(theta.dtype, rank);
   Shape& shape = c.outputs[0].shape;
   shape[0] = theta.ranked ? theta.shape[0] : -1;
   shape.back() = spatial;
   if (const auto dims = known_ints(c, 1)) {
-    if (theta.ranked && theta.shape[0] >= 0 && theta.shape[0] != (*dims)[0]) c.node.fail(ErrorCode::kInvalidModel, "theta and size differ in batch");
+    if (theta.ranked && theta.shape[0] >= 0 && theta.shape[0] != (*dims)[0])
+      c.node.fail(ErrorCode::kInvalidModel, "theta and size differ in batch");
     shape[0] = (*dims)[0];
     for (int64_t d = 0; d < spatial; ++d) {
       if ((*dims)[static_cast<size_t>(d + 2)] < 0) c.node.fail(ErrorCode::kInvalidModel, "negative size");
@@ -203,7 +225,7 @@ void evaluate_affine_grid(EvalContext& c, const std::vector<TypeInfo>& types) {
         T* y = mutable_elements<T>(out);
         Shape points(shape.begin(), shape.end() - 1);
         for_each_index(points, [&](int64_t flat, const std::vector<int64_t>& index) {
-          std::array<T, 4> v{};   // (x, y[, z], 1): the last spatial dimension first
+          std::array<T, 4> v{};  // (x, y[, z], 1): the last spatial dimension first
           for (size_t d = 0; d < spatial; ++d) {
             const T i = static_cast<T>(index[spatial - d]), length = static_cast<T>(shape[spatial - d]);
             v[d] = align ? (length > 1 ? -1 + i * (T{2} / (length - 1)) : T{-1}) : (2 * i + 1) / length - 1;
@@ -216,14 +238,17 @@ void evaluate_affine_grid(EvalContext& c, const std::vector<TypeInfo>& types) {
             y[static_cast<size_t>(flat) * spatial + row] = sum;
           }
         });
-      })) unsupported_type(c.node, theta.dtype());
+      }))
+    unsupported_type(c.node, theta.dtype());
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
 }  // namespace
 
 void register_grid(Registry& r) {
-  for (int version : {16, 20, 22}) add(r, "GridSample", version, kTwo, infer_grid_sample, evaluate_grid_sample, {"align_corners", "mode", "padding_mode"});
+  for (int version : {16, 20, 22})
+    add(r, "GridSample", version, kTwo, infer_grid_sample, evaluate_grid_sample,
+        {"align_corners", "mode", "padding_mode"});
   add(r, "AffineGrid", 20, kTwo, infer_affine_grid, evaluate_affine_grid, {"align_corners"});
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing elements by index: Gather, GatherElements, GatherND, ScatterElements, ScatterND, Scatter, TensorScatter.
-// Indices are int32 or int64; a negative one counts from the end, one outside the axis is an error. Writes happen in the order of
-// the updates, so that of two writes to one place the later wins; reductions combine with what is there.
+// Reading and writing elements by index: Gather, GatherElements, GatherND, ScatterElements, ScatterND, Scatter,
+// TensorScatter. Indices are int32 or int64; a negative one counts from the end, one outside the axis is an error.
+// Writes happen in the order of the updates, so that of two writes to one place the later wins; reductions combine with
+// what is there.
 #include "ops/elementwise_kernel.h"
 
 namespace tessera::ops {
@@ -13,11 +14,14 @@ using namespace kernel;
 /// Indices as int64 in [0, dim): negative ones count from the end. Throws Error kInvalidArgument for one outside.
 int64_t checked_index(const Node& node, int64_t index, int64_t dim) {
   if (index < -dim || index >= dim)
-    node.fail(ErrorCode::kInvalidArgument, "index " + std::to_string(index) + " is outside an axis of " + std::to_string(dim));
+    node.fail(ErrorCode::kInvalidArgument,
+              "index " + std::to_string(index) + " is outside an axis of " + std::to_string(dim));
   return index < 0 ? index + dim : index;
 }
 
-size_t axis_of(const Node& node, int64_t rank) { return static_cast<size_t>(normalise_axis(node, node.get_int("axis", 0), rank)); }
+size_t axis_of(const Node& node, int64_t rank) {
+  return static_cast<size_t>(normalise_axis(node, node.get_int("axis", 0), rank));
+}
 
 // -------------------------------------------------------------------------------------------------- Gather
 
@@ -37,7 +41,8 @@ void infer_gather(InferContext& c) {
 void evaluate_gather(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor& data = c.input(0);
   const size_t axis = axis_of(c.node, data.rank());
-  const int64_t outer = product(data.shape(), 0, axis), dim = data.shape()[axis], inner = product(data.shape(), axis + 1, data.shape().size());
+  const int64_t outer = product(data.shape(), 0, axis), dim = data.shape()[axis],
+                inner = product(data.shape(), axis + 1, data.shape().size());
   std::vector<int64_t> indices = c.input(1).to_int64s();
   for (int64_t& index : indices) index = checked_index(c.node, index, dim);
   Tensor out(data.dtype(), types[0].shape);
@@ -60,29 +65,34 @@ void evaluate_gather(EvalContext& c, const std::vector<TypeInfo>& types) {
 void require_inside(const Node& node, const TypeInfo& data, const TypeInfo& indices) {
   if (!data.ranked || !indices.ranked) return;
   if (data.shape.size() != indices.shape.size())
-    node.fail(ErrorCode::kInvalidModel, "indices of shape " + to_string(indices.shape) + " and data of shape " + to_string(data.shape) + " differ in rank");
+    node.fail(ErrorCode::kInvalidModel, "indices of shape " + to_string(indices.shape) + " and data of shape " +
+                                            to_string(data.shape) + " differ in rank");
   const size_t axis = axis_of(node, static_cast<int64_t>(data.shape.size()));
   for (size_t d = 0; d < data.shape.size(); ++d)
     if (d != axis && data.shape[d] >= 0 && indices.shape[d] > data.shape[d])
-      node.fail(ErrorCode::kInvalidModel, "indices of shape " + to_string(indices.shape) + " exceed data of shape " + to_string(data.shape));
+      node.fail(ErrorCode::kInvalidModel,
+                "indices of shape " + to_string(indices.shape) + " exceed data of shape " + to_string(data.shape));
 }
 
 void infer_gather_elements(InferContext& c) {
   require_type(c.node, c.input(1).dtype, kIndex, "indices");
   require_inside(c.node, c.input(0), c.input(1));
   c.outputs[0] = without_constant(c.input(1), c.input(0).dtype);
-  if (!c.input(1).ranked && c.input(0).ranked) c.outputs[0] = of_rank(c.input(0).dtype, static_cast<int64_t>(c.input(0).shape.size()));
+  if (!c.input(1).ranked && c.input(0).ranked)
+    c.outputs[0] = of_rank(c.input(0).dtype, static_cast<int64_t>(c.input(0).shape.size()));
 }
 
 /// Calls f(position in data, position in indices) for every index, in row-major order of the indices.
-template <typename F> void for_each_element_index(const Node& node, const Shape& data, const Tensor& indices, size_t axis, F f) {
+template <typename F>
+void for_each_element_index(const Node& node, const Shape& data, const Tensor& indices, size_t axis, F f) {
   const std::vector<int64_t> strides = row_strides(data), values = indices.to_int64s();
   const Shape& shape = indices.shape();
   if (values.empty()) return;
   std::vector<int64_t> index(shape.size(), 0);
   for (int64_t flat = 0; flat < static_cast<int64_t>(values.size()); ++flat) {
     int64_t at = checked_index(node, values[static_cast<size_t>(flat)], data[axis]) * strides[axis];
-    for (size_t d = 0; d < shape.size(); ++d) if (d != axis) at += index[d] * strides[d];
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (d != axis) at += index[d] * strides[d];
     f(at, flat);
     for (size_t d = shape.size(); d-- > 0;) {
       if (++index[d] < shape[d]) break;
@@ -116,7 +126,8 @@ Combine combine_of(const Node& node) {
   node.fail(ErrorCode::kInvalidModel, "reduction '" + name + "' is not known in opset " + std::to_string(node.version));
 }
 
-template <typename T> T combine(Combine how, T a, T b) {
+template <typename T>
+T combine(Combine how, T a, T b) {
   switch (how) {
     case Combine::kAdd: return wrap_add(a, b);
     case Combine::kMul: return wrap_mul(a, b);
@@ -127,8 +138,10 @@ template <typename T> T combine(Combine how, T a, T b) {
   return b;
 }
 
-/// Writes updates into a copy of data: walk(f) calls f(position in data, position in updates, count of consecutive elements).
-template <typename Walk> Tensor scatter(const Node& node, const Tensor& data, const Tensor& updates, Combine how, Walk walk) {
+/// Writes updates into a copy of data: walk(f) calls f(position in data, position in updates, count of consecutive
+/// elements).
+template <typename Walk>
+Tensor scatter(const Node& node, const Tensor& data, const Tensor& updates, Combine how, Walk walk) {
   if (how == Combine::kNone) {
     Tensor out = data;
     visit_storage(data.dtype(), [&](auto tag) {
@@ -139,7 +152,7 @@ template <typename Walk> Tensor scatter(const Node& node, const Tensor& data, co
     });
     return out;
   }
-  const bool boolean = data.dtype() == DType::kBool;   // add and max are "or", mul and min are "and"
+  const bool boolean = data.dtype() == DType::kBool;  // add and max are "or", mul and min are "and"
   Tensor out = boolean ? data.bitcast(DType::kUint8) : widen(data);
   const Tensor wide = boolean ? updates.bitcast(DType::kUint8) : widen(updates);
   if (boolean) how = how == Combine::kAdd ? Combine::kMax : how == Combine::kMul ? Combine::kMin : how;
@@ -150,18 +163,21 @@ template <typename Walk> Tensor scatter(const Node& node, const Tensor& data, co
         walk([&](int64_t at, int64_t from, int64_t count) {
           for (int64_t i = 0; i < count; ++i) y[at + i] = combine(how, y[at + i], u[from + i]);
         });
-      })) unsupported_type(node, data.dtype());
+      }))
+    unsupported_type(node, data.dtype());
   return boolean ? out.bitcast(DType::kBool) : narrow(std::move(out), data.dtype());
 }
 
 void infer_scatter_elements(InferContext& c) {
   require_type(c.node, c.input(1).dtype, kIndex, "indices");
   require_same_type(c.node, c.input(0), c.input(2));
-  if (combine_of(c.node) != Combine::kNone) require_type(c.node, c.input(0).dtype, kNumeric | kBoolSet, "data of a reduction");
+  if (combine_of(c.node) != Combine::kNone)
+    require_type(c.node, c.input(0).dtype, kNumeric | kBoolSet, "data of a reduction");
   require_inside(c.node, c.input(0), c.input(1));
   const TypeInfo &indices = c.input(1), &updates = c.input(2);
   if (indices.is_static() && updates.is_static() && indices.shape != updates.shape)
-    c.node.fail(ErrorCode::kInvalidModel, "indices of shape " + to_string(indices.shape) + " and updates of shape " + to_string(updates.shape) + " differ");
+    c.node.fail(ErrorCode::kInvalidModel, "indices of shape " + to_string(indices.shape) + " and updates of shape " +
+                                              to_string(updates.shape) + " differ");
   c.outputs[0] = without_constant(c.input(0));
 }
 
@@ -176,11 +192,13 @@ void evaluate_scatter_elements(EvalContext& c, const std::vector<TypeInfo>&) {
 // ---------------------------------------------------------------------------------- GatherND and ScatterND
 
 /// Calls f(position in data, number of the tuple) for every index tuple; the tuple indexes data from dimension `batch`.
-template <typename F> void for_each_tuple(const Node& node, const Shape& data, const Tensor& indices, size_t batch, F f) {
+template <typename F>
+void for_each_tuple(const Node& node, const Shape& data, const Tensor& indices, size_t batch, F f) {
   const Shape& shape = indices.shape();
   const size_t length = static_cast<size_t>(shape.back());
   const std::vector<int64_t> strides = row_strides(data), values = indices.to_int64s();
-  const int64_t tuples = product(shape, 0, shape.size() - 1), batches = product(shape, 0, batch), per_batch = batches == 0 ? 0 : tuples / batches;
+  const int64_t tuples = product(shape, 0, shape.size() - 1), batches = product(shape, 0, batch),
+                per_batch = batches == 0 ? 0 : tuples / batches;
   const int64_t batch_size = product(data, batch, data.size());
   for (int64_t t = 0; t < tuples; ++t) {
     int64_t at = (t / per_batch) * batch_size;
@@ -201,10 +219,13 @@ void infer_gather_nd(InferContext& c) {
     c.node.fail(ErrorCode::kInvalidModel, "batch_dims " + std::to_string(batch) + " does not fit the ranks");
   for (size_t d = 0; d < static_cast<size_t>(batch); ++d)
     if (data.shape[d] >= 0 && indices.shape[d] >= 0 && data.shape[d] != indices.shape[d])
-      c.node.fail(ErrorCode::kInvalidModel, "batch dimensions of " + to_string(data.shape) + " and " + to_string(indices.shape) + " differ");
+      c.node.fail(ErrorCode::kInvalidModel,
+                  "batch dimensions of " + to_string(data.shape) + " and " + to_string(indices.shape) + " differ");
   const int64_t length = indices.shape.back();
   if (length < 0) return;
-  if (batch + length > rank) c.node.fail(ErrorCode::kInvalidModel, "index tuples of " + std::to_string(length) + " exceed the rank of data " + to_string(data.shape));
+  if (batch + length > rank)
+    c.node.fail(ErrorCode::kInvalidModel,
+                "index tuples of " + std::to_string(length) + " exceed the rank of data " + to_string(data.shape));
   Shape shape(indices.shape.begin(), indices.shape.end() - 1);
   shape.insert(shape.end(), data.shape.begin() + batch + length, data.shape.end());
   c.outputs[0] = TypeInfo::tensor(data.dtype, std::move(shape));
@@ -219,7 +240,8 @@ void evaluate_gather_nd(EvalContext& c, const std::vector<TypeInfo>& types) {
     using T = typename decltype(tag)::type;
     const T* x = elements<T>(data);
     T* y = mutable_elements<T>(out);
-    for_each_tuple(c.node, data.shape(), indices, batch, [&](int64_t at, int64_t t) { std::copy(x + at, x + at + inner, y + t * inner); });
+    for_each_tuple(c.node, data.shape(), indices, batch,
+                   [&](int64_t at, int64_t t) { std::copy(x + at, x + at + inner, y + t * inner); });
   });
   c.outputs[0] = std::move(out);
 }
@@ -228,20 +250,26 @@ void infer_scatter_nd(InferContext& c) {
   const TypeInfo &data = c.input(0), &indices = c.input(1), &updates = c.input(2);
   require_type(c.node, indices.dtype, kInt64Set, "indices");
   require_same_type(c.node, data, updates);
-  if (combine_of(c.node) != Combine::kNone) require_type(c.node, data.dtype, kNumeric | kBoolSet, "data of a reduction");
+  if (combine_of(c.node) != Combine::kNone)
+    require_type(c.node, data.dtype, kNumeric | kBoolSet, "data of a reduction");
   c.outputs[0] = without_constant(data);
   if (!data.ranked || !indices.ranked) return;
-  if (data.shape.empty() || indices.shape.empty()) c.node.fail(ErrorCode::kInvalidModel, "data and indices need rank 1 at least");
+  if (data.shape.empty() || indices.shape.empty())
+    c.node.fail(ErrorCode::kInvalidModel, "data and indices need rank 1 at least");
   const int64_t length = indices.shape.back();
   if (length < 0) return;
   if (length > static_cast<int64_t>(data.shape.size()))
-    c.node.fail(ErrorCode::kInvalidModel, "index tuples of " + std::to_string(length) + " exceed the rank of data " + to_string(data.shape));
+    c.node.fail(ErrorCode::kInvalidModel,
+                "index tuples of " + std::to_string(length) + " exceed the rank of data " + to_string(data.shape));
   Shape expected(indices.shape.begin(), indices.shape.end() - 1);
   expected.insert(expected.end(), data.shape.begin() + length, data.shape.end());
   if (!updates.ranked) return;
   bool fits = updates.shape.size() == expected.size();
-  for (size_t d = 0; fits && d < expected.size(); ++d) fits = expected[d] < 0 || updates.shape[d] < 0 || expected[d] == updates.shape[d];
-  if (!fits) c.node.fail(ErrorCode::kInvalidModel, "updates have shape " + to_string(updates.shape) + " where indices and data ask for " + to_string(expected));
+  for (size_t d = 0; fits && d < expected.size(); ++d)
+    fits = expected[d] < 0 || updates.shape[d] < 0 || expected[d] == updates.shape[d];
+  if (!fits)
+    c.node.fail(ErrorCode::kInvalidModel, "updates have shape " + to_string(updates.shape) +
+                                              " where indices and data ask for " + to_string(expected));
 }
 
 void evaluate_scatter_nd(EvalContext& c, const std::vector<TypeInfo>&) {
@@ -258,7 +286,8 @@ void infer_tensor_scatter(InferContext& c) {
   const TypeInfo &cache = c.input(0), &update = c.input(1);
   require_same_type(c.node, cache, update);
   const std::string mode = c.node.get_string("mode", "linear");
-  if (mode != "linear" && mode != "circular") c.node.fail(ErrorCode::kInvalidModel, "mode '" + mode + "' is not linear or circular");
+  if (mode != "linear" && mode != "circular")
+    c.node.fail(ErrorCode::kInvalidModel, "mode '" + mode + "' is not linear or circular");
   if (c.has(2)) {
     require_type(c.node, c.input(2).dtype, kInt64Set, "write_indices");
     require_rank(c.node, c.input(2), 1, "write_indices");
@@ -270,12 +299,14 @@ void infer_tensor_scatter(InferContext& c) {
   if (axis == 0) c.node.fail(ErrorCode::kInvalidModel, "axis 0 is the batch");
   require_rank(c.node, update, rank, "update");
   if (c.has(2) && known_length(c, 2) >= 0 && cache.shape[0] >= 0 && known_length(c, 2) != cache.shape[0])
-    c.node.fail(ErrorCode::kInvalidModel, "write_indices has " + std::to_string(known_length(c, 2)) + " entries for a batch of " + std::to_string(cache.shape[0]));
+    c.node.fail(ErrorCode::kInvalidModel, "write_indices has " + std::to_string(known_length(c, 2)) +
+                                              " entries for a batch of " + std::to_string(cache.shape[0]));
   if (!update.ranked) return;
   for (int64_t d = 0; d < rank; ++d) {
     const int64_t have = cache.shape[static_cast<size_t>(d)], got = update.shape[static_cast<size_t>(d)];
     if (have >= 0 && got >= 0 && (d == axis ? got > have : got != have))
-      c.node.fail(ErrorCode::kInvalidModel, "update of shape " + to_string(update.shape) + " does not fit the cache " + to_string(cache.shape));
+      c.node.fail(ErrorCode::kInvalidModel,
+                  "update of shape " + to_string(update.shape) + " does not fit the cache " + to_string(cache.shape));
   }
 }
 
@@ -286,13 +317,16 @@ void evaluate_tensor_scatter(EvalContext& c, const std::vector<TypeInfo>&) {
   const bool circular = c.node.get_string("mode", "linear") == "circular";
   const int64_t outer = product(shape, 0, axis), length = shape[axis], inner = product(shape, axis + 1, shape.size());
   const int64_t steps = update.shape()[axis], per_batch = product(shape, 1, axis);
-  const std::vector<int64_t> starts = c.has(2) ? c.input(2).to_int64s() : std::vector<int64_t>(static_cast<size_t>(shape[0]), 0);
+  const std::vector<int64_t> starts =
+      c.has(2) ? c.input(2).to_int64s() : std::vector<int64_t>(static_cast<size_t>(shape[0]), 0);
   c.outputs[0] = scatter(c.node, cache, update, Combine::kNone, [&](auto f) {
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t s = 0; s < steps; ++s) {
         int64_t at = starts[static_cast<size_t>(o / per_batch)] + s;
         if (circular && at >= 0) at %= length;
-        if (at < 0 || at >= length) c.node.fail(ErrorCode::kInvalidArgument, "position " + std::to_string(at) + " is outside the cache of " + std::to_string(length));
+        if (at < 0 || at >= length)
+          c.node.fail(ErrorCode::kInvalidArgument,
+                      "position " + std::to_string(at) + " is outside the cache of " + std::to_string(length));
         f((o * length + at) * inner, (o * steps + s) * inner, inner);
       }
   });
@@ -302,16 +336,19 @@ void evaluate_tensor_scatter(EvalContext& c, const std::vector<TypeInfo>&) {
 
 void register_index(Registry& r) {
   for (int version : {1, 11, 13}) add(r, "Gather", version, kTwo, infer_gather, evaluate_gather, {"axis"});
-  for (int version : {11, 13}) add(r, "GatherElements", version, kTwo, infer_gather_elements, evaluate_gather_elements, {"axis"});
+  for (int version : {11, 13})
+    add(r, "GatherElements", version, kTwo, infer_gather_elements, evaluate_gather_elements, {"axis"});
   add(r, "GatherND", 11, kTwo, infer_gather_nd, evaluate_gather_nd);
   for (int version : {12, 13}) add(r, "GatherND", version, kTwo, infer_gather_nd, evaluate_gather_nd, {"batch_dims"});
-  for (int version : {9, 11}) add(r, "Scatter", version, {3, 3}, infer_scatter_elements, evaluate_scatter_elements, {"axis"});
+  for (int version : {9, 11})
+    add(r, "Scatter", version, {3, 3}, infer_scatter_elements, evaluate_scatter_elements, {"axis"});
   for (int version : {11, 13}) {
     add(r, "ScatterElements", version, {3, 3}, infer_scatter_elements, evaluate_scatter_elements, {"axis"});
     add(r, "ScatterND", version, {3, 3}, infer_scatter_nd, evaluate_scatter_nd);
   }
   for (int version : {16, 18}) {
-    add(r, "ScatterElements", version, {3, 3}, infer_scatter_elements, evaluate_scatter_elements, {"axis", "reduction"});
+    add(r, "ScatterElements", version, {3, 3}, infer_scatter_elements, evaluate_scatter_elements,
+        {"axis", "reduction"});
     add(r, "ScatterND", version, {3, 3}, infer_scatter_nd, evaluate_scatter_nd, {"reduction"});
   }
   add(r, "TensorScatter", 24, {2, 3}, infer_tensor_scatter, evaluate_tensor_scatter, {"axis", "mode"});

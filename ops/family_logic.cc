@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparisons, boolean and bitwise logic, selection and predicates: Equal to Where, BitShift, IsNaN, IsInf, Identity. Booleans
-// are one byte each, 0 or 1. Results of comparisons with NaN are false. Where and Identity only move elements.
+// Comparisons, boolean and bitwise logic, selection and predicates: Equal to Where, BitShift, IsNaN, IsInf, Identity.
+// Booleans are one byte each, 0 or 1. Results of comparisons with NaN are false. Where and Identity only move elements.
 #include <cmath>
 
 #include "ops/elementwise_kernel.h"
@@ -12,7 +12,8 @@ namespace {
 using namespace kernel;
 
 /// Kernel of a comparison: op(T, T) -> bool on the arithmetic types.
-template <typename Op> Kernel comparison(Op op) {
+template <typename Op>
+Kernel comparison(Op op) {
   return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor a = widen(c.input(0)), b = widen(c.input(1));
     Tensor out(DType::kBool, types[0].shape);
@@ -22,25 +23,31 @@ template <typename Op> Kernel comparison(Op op) {
       binary_loop(out.shape(), a.shape(), b.shape(), elements<T>(a), elements<T>(b), o,
                   [&](const T& x, const T& y) -> uint8_t { return op(x, y); });
     };
-    if (a.dtype() == DType::kBool) compare(Tag<uint8_t>{});
-    else if (a.dtype() == DType::kString) compare(Tag<std::string>{});
-    else if (!visit_arithmetic(a.dtype(), compare)) unsupported_type(c.node, a.dtype());
+    if (a.dtype() == DType::kBool)
+      compare(Tag<uint8_t>{});
+    else if (a.dtype() == DType::kString)
+      compare(Tag<std::string>{});
+    else if (!visit_arithmetic(a.dtype(), compare))
+      unsupported_type(c.node, a.dtype());
     c.outputs[0] = std::move(out);
   };
 }
 
 /// Kernel of a binary function on booleans.
-template <typename Op> Kernel boolean(Op op) {
+template <typename Op>
+Kernel boolean(Op op) {
   return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
     Tensor out(DType::kBool, types[0].shape);
-    binary_loop(out.shape(), c.input(0).shape(), c.input(1).shape(), elements<uint8_t>(c.input(0)), elements<uint8_t>(c.input(1)),
-                mutable_elements<uint8_t>(out), [&](uint8_t x, uint8_t y) -> uint8_t { return op(x != 0, y != 0); });
+    binary_loop(out.shape(), c.input(0).shape(), c.input(1).shape(), elements<uint8_t>(c.input(0)),
+                elements<uint8_t>(c.input(1)), mutable_elements<uint8_t>(out),
+                [&](uint8_t x, uint8_t y) -> uint8_t { return op(x != 0, y != 0); });
     c.outputs[0] = std::move(out);
   };
 }
 
 /// Kernel of a binary function on unsigned words: bitwise operators are the same for signed and unsigned.
-template <typename Op> Kernel bitwise(Op op) {
+template <typename Op>
+Kernel bitwise(Op op) {
   return [op](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor &a = c.input(0), &b = c.input(1);
     Tensor out(a.dtype(), types[0].shape);
@@ -65,13 +72,14 @@ void evaluate_bit_shift(EvalContext& c, const std::vector<TypeInfo>& types) {
   const bool left = c.node.get_string("direction", "") == "LEFT";
   bitwise([left](auto x, auto y) {
     using T = decltype(x);
-    if (y >= static_cast<T>(8 * sizeof(T))) return T{0};   // every bit has left
+    if (y >= static_cast<T>(8 * sizeof(T))) return T{0};  // every bit has left
     return static_cast<T>(left ? static_cast<uint64_t>(x) << y : static_cast<uint64_t>(x) >> y);
   })(c, types);
 }
 
 /// Kernel of a predicate on floats.
-template <typename Op> void predicate(EvalContext& c, Op op) {
+template <typename Op>
+void predicate(EvalContext& c, Op op) {
   const Tensor in = widen(c.input(0));
   Tensor out(DType::kBool, in.shape());
   uint8_t* o = mutable_elements<uint8_t>(out);
@@ -79,7 +87,8 @@ template <typename Op> void predicate(EvalContext& c, Op op) {
         using T = typename decltype(tag)::type;
         const T* x = elements<T>(in);
         for (int64_t i = 0; i < in.size(); ++i) o[i] = op(x[i]);
-      })) unsupported_type(c.node, in.dtype());
+      }))
+    unsupported_type(c.node, in.dtype());
   c.outputs[0] = std::move(out);
 }
 
@@ -99,8 +108,9 @@ void infer_where(InferContext& c) {
 void evaluate_where(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor &condition = c.input(0), &a = c.input(1), &b = c.input(2);
   Tensor out(a.dtype(), types[0].shape);
-  const LoopNest<3> nest(out.shape(), {broadcast_strides(condition.shape(), out.shape()), broadcast_strides(a.shape(), out.shape()),
-                                       broadcast_strides(b.shape(), out.shape())});
+  const LoopNest<3> nest(out.shape(),
+                         {broadcast_strides(condition.shape(), out.shape()), broadcast_strides(a.shape(), out.shape()),
+                          broadcast_strides(b.shape(), out.shape())});
   const auto s = nest.inner();
   visit_storage(a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -121,14 +131,19 @@ void evaluate_where(EvalContext& c, const std::vector<TypeInfo>& types) {
 void register_logic(Registry& r) {
   const TypeSet equal_types = kNumeric | kBoolSet | set_of({DType::kString});
   for (int version : {7, 11, 13, 19})
-    add(r, "Equal", version, kTwo, broadcast_same(equal_types, DType::kBool), comparison([](const auto& a, const auto& b) { return a == b; }));
+    add(r, "Equal", version, kTwo, broadcast_same(equal_types, DType::kBool),
+        comparison([](const auto& a, const auto& b) { return a == b; }));
   for (int version : {7, 9, 13}) {
-    add(r, "Less", version, kTwo, broadcast_same(kNumeric, DType::kBool), comparison([](const auto& a, const auto& b) { return a < b; }));
-    add(r, "Greater", version, kTwo, broadcast_same(kNumeric, DType::kBool), comparison([](const auto& a, const auto& b) { return a > b; }));
+    add(r, "Less", version, kTwo, broadcast_same(kNumeric, DType::kBool),
+        comparison([](const auto& a, const auto& b) { return a < b; }));
+    add(r, "Greater", version, kTwo, broadcast_same(kNumeric, DType::kBool),
+        comparison([](const auto& a, const auto& b) { return a > b; }));
   }
   for (int version : {12, 16}) {
-    add(r, "LessOrEqual", version, kTwo, broadcast_same(kNumeric, DType::kBool), comparison([](const auto& a, const auto& b) { return a <= b; }));
-    add(r, "GreaterOrEqual", version, kTwo, broadcast_same(kNumeric, DType::kBool), comparison([](const auto& a, const auto& b) { return a >= b; }));
+    add(r, "LessOrEqual", version, kTwo, broadcast_same(kNumeric, DType::kBool),
+        comparison([](const auto& a, const auto& b) { return a <= b; }));
+    add(r, "GreaterOrEqual", version, kTwo, broadcast_same(kNumeric, DType::kBool),
+        comparison([](const auto& a, const auto& b) { return a >= b; }));
   }
   add(r, "And", 7, kTwo, broadcast_same(kBoolSet), boolean([](bool a, bool b) { return a && b; }));
   add(r, "Or", 7, kTwo, broadcast_same(kBoolSet), boolean([](bool a, bool b) { return a || b; }));
@@ -144,21 +159,27 @@ void register_logic(Registry& r) {
   add(r, "BitwiseOr", 18, kTwo, broadcast_same(kInts), bitwise([](auto a, auto b) { return a | b; }));
   add(r, "BitwiseXor", 18, kTwo, broadcast_same(kInts), bitwise([](auto a, auto b) { return a ^ b; }));
   add(r, "BitwiseNot", 18, kOne, same_as_first(kInts), numeric_unary([](auto x) {
-    if constexpr (std::is_integral_v<decltype(x)>) return static_cast<decltype(x)>(~static_cast<uint64_t>(x));
-    else return x;   // inference accepts integers only
-  }));
+        if constexpr (std::is_integral_v<decltype(x)>)
+          return static_cast<decltype(x)>(~static_cast<uint64_t>(x));
+        else
+          return x;  // inference accepts integers only
+      }));
   add(r, "BitShift", 11, kTwo, infer_bit_shift, evaluate_bit_shift, {"direction"});
   for (int version : {9, 13, 20})
     add(r, "IsNaN", version, kOne, bool_like_first(kFloats | kFloat8s),
         [](EvalContext& c, const std::vector<TypeInfo>&) { predicate(c, [](auto x) { return std::isnan(x); }); });
   for (int version : {10, 20})
-    add(r, "IsInf", version, kOne, bool_like_first(kFloats | kFloat8s), [](EvalContext& c, const std::vector<TypeInfo>&) {
-      const bool positive = c.node.get_int("detect_positive", 1) != 0, negative = c.node.get_int("detect_negative", 1) != 0;
-      predicate(c, [=](auto x) { return std::isinf(x) && (x > 0 ? positive : negative); });
-    }, {"detect_positive", "detect_negative"});
+    add(r, "IsInf", version, kOne, bool_like_first(kFloats | kFloat8s),
+        [](EvalContext& c, const std::vector<TypeInfo>&) {
+          const bool positive = c.node.get_int("detect_positive", 1) != 0,
+                     negative = c.node.get_int("detect_negative", 1) != 0;
+          predicate(c, [=](auto x) { return std::isinf(x) && (x > 0 ? positive : negative); });
+        },
+        {"detect_positive", "detect_negative"});
   for (int version : {9, 16}) add(r, "Where", version, {3, 3}, infer_where, evaluate_where);
   for (int version : {1, 13, 14, 16, 19, 21, 23, 24})
-    add(r, "Identity", version, kOne, [](InferContext& c) { c.outputs[0] = c.inputs.at(0); },
+    add(
+        r, "Identity", version, kOne, [](InferContext& c) { c.outputs[0] = c.inputs.at(0); },
         [](EvalContext& c, const std::vector<TypeInfo>&) { c.outputs[0] = c.inputs.at(0); });
 }
 

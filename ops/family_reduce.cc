@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over axes: ten arithmetic ones, ArgMax and ArgMin. Axes are an attribute or, from opset 13 (sum) or 18 (the others),
-// an input. The input is walked once in memory order while each element updates the accumulator of its result. Integers accumulate
-// in their own type and wrap; floats accumulate in double and round once, so that a result does not depend on the order of a long sum.
+// Reductions over axes: ten arithmetic ones, ArgMax and ArgMin. Axes are an attribute or, from opset 13 (sum) or 18
+// (the others), an input. The input is walked once in memory order while each element updates the accumulator of its
+// result. Integers accumulate in their own type and wrap; floats accumulate in double and round once, so that a result
+// does not depend on the order of a long sum.
 #include <cmath>
 
 #include "ops/elementwise_kernel.h"
@@ -14,7 +15,12 @@ using namespace kernel;
 
 enum class Reduction { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
 
-struct ReductionName { const char* name; Reduction kind; int axes_input_since; TypeSet types; };
+struct ReductionName {
+  const char* name;
+  Reduction kind;
+  int axes_input_since;
+  TypeSet types;
+};
 
 constexpr TypeSet kWide = kFloats | set_of({DType::kInt32, DType::kInt64, DType::kUint32, DType::kUint64});
 
@@ -61,24 +67,30 @@ InferFunction infer_reduction(TypeSet set, bool axes_input) {
     const int64_t rank = static_cast<int64_t>(in.shape.size());
     if (!axes) {
       const int64_t count = known_length(c, 1);
-      if (keep) out = of_rank(in.dtype, rank);
-      else if (count > 0 && count <= rank) out = of_rank(in.dtype, rank - count);
-      else out = TypeInfo::unranked(in.dtype);
+      if (keep)
+        out = of_rank(in.dtype, rank);
+      else if (count > 0 && count <= rank)
+        out = of_rank(in.dtype, rank - count);
+      else
+        out = TypeInfo::unranked(in.dtype);
       return;
     }
     std::vector<bool> reduced(in.shape.size(), axes->empty());
     for (int64_t axis : *axes) reduced[static_cast<size_t>(normalise_axis(c.node, axis, rank))] = true;
     Shape shape;
     for (size_t d = 0; d < reduced.size(); ++d) {
-      if (!reduced[d]) shape.push_back(in.shape[d]);
-      else if (keep) shape.push_back(1);
+      if (!reduced[d])
+        shape.push_back(in.shape[d]);
+      else if (keep)
+        shape.push_back(1);
     }
     out = TypeInfo::tensor(in.dtype, std::move(shape));
   };
 }
 
 /// Accumulator type: double for floats, the element type for integers.
-template <typename T> using Accumulator = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+template <typename T>
+using Accumulator = std::conditional_t<std::is_floating_point_v<T>, double, T>;
 
 /// Walks `in` with the strides of the accumulators (0 on reduced axes): f(accumulator, element).
 template <typename T, typename A, typename F>
@@ -99,17 +111,24 @@ void accumulate(const Tensor& in, const std::vector<int64_t>& out_strides, std::
   });
 }
 
-template <typename T> constexpr T lowest() {
-  if constexpr (std::is_floating_point_v<T>) return -std::numeric_limits<T>::infinity();
-  else return std::numeric_limits<T>::min();
+template <typename T>
+constexpr T lowest() {
+  if constexpr (std::is_floating_point_v<T>)
+    return -std::numeric_limits<T>::infinity();
+  else
+    return std::numeric_limits<T>::min();
 }
-template <typename T> constexpr T highest() {
-  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::infinity();
-  else return std::numeric_limits<T>::max();
+template <typename T>
+constexpr T highest() {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::numeric_limits<T>::infinity();
+  else
+    return std::numeric_limits<T>::max();
 }
 
 /// A real result in T: floats round, integers truncate and saturate (NaN gives 0).
-template <typename T> T from_real(double value) {
+template <typename T>
+T from_real(double value) {
   if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value);
   if (std::isnan(value)) return 0;
   if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
@@ -124,19 +143,27 @@ void reduce(Reduction kind, const Tensor& in, const std::vector<int64_t>& out_st
   const size_t n = static_cast<size_t>(out.size());
   T* y = mutable_elements<T>(out);
   std::vector<A> sums(n, A{0});
-  const auto store = [&](auto f) { for (size_t i = 0; i < n; ++i) y[i] = f(sums[i]); };
+  const auto store = [&](auto f) {
+    for (size_t i = 0; i < n; ++i) y[i] = f(sums[i]);
+  };
   switch (kind) {
     case Reduction::kSum:
     case Reduction::kMean:
     case Reduction::kLogSum:
       accumulate<T>(in, out_strides, sums, [](A& s, T x) { s = wrap_add<A>(s, x); });
-      if (kind == Reduction::kSum) store([](A s) { return static_cast<T>(s); });
-      else if (kind == Reduction::kLogSum) store([](A s) { return from_real<T>(std::log(static_cast<double>(s))); });
-      else store([&](A s) {
-        if constexpr (std::is_floating_point_v<T>) return static_cast<T>(s / static_cast<double>(count));
-        else if constexpr (std::is_signed_v<T>) return count == 0 ? T{0} : static_cast<T>(static_cast<int64_t>(s) / count);
-        else return count == 0 ? T{0} : static_cast<T>(static_cast<uint64_t>(s) / static_cast<uint64_t>(count));
-      });
+      if (kind == Reduction::kSum)
+        store([](A s) { return static_cast<T>(s); });
+      else if (kind == Reduction::kLogSum)
+        store([](A s) { return from_real<T>(std::log(static_cast<double>(s))); });
+      else
+        store([&](A s) {
+          if constexpr (std::is_floating_point_v<T>)
+            return static_cast<T>(s / static_cast<double>(count));
+          else if constexpr (std::is_signed_v<T>)
+            return count == 0 ? T{0} : static_cast<T>(static_cast<int64_t>(s) / count);
+          else
+            return count == 0 ? T{0} : static_cast<T>(static_cast<uint64_t>(s) / static_cast<uint64_t>(count));
+        });
       return;
     case Reduction::kMax:
       std::fill(sums.begin(), sums.end(), lowest<A>());
@@ -160,17 +187,21 @@ void reduce(Reduction kind, const Tensor& in, const std::vector<int64_t>& out_st
     case Reduction::kL2:
     case Reduction::kSumSquare:
       accumulate<T>(in, out_strides, sums, [](A& s, T x) { s = wrap_add<A>(s, wrap_mul<A>(x, x)); });
-      if (kind == Reduction::kSumSquare) store([](A s) { return static_cast<T>(s); });
-      else store([](A s) { return from_real<T>(std::sqrt(static_cast<double>(s))); });
+      if (kind == Reduction::kSumSquare)
+        store([](A s) { return static_cast<T>(s); });
+      else
+        store([](A s) { return from_real<T>(std::sqrt(static_cast<double>(s))); });
       return;
     case Reduction::kLogSumExp: {
       // log(sum(exp(x))) = m + log(sum(exp(x - m))); an infinite maximum is not subtracted.
       std::vector<double> maxima(n, lowest<double>()), exponentials(n, 0.0);
       accumulate<T>(in, out_strides, maxima, [](double& s, T x) { s = nan_max(s, static_cast<double>(x)); });
-      for (double& m : maxima) if (!std::isfinite(m)) m = 0;
-      std::vector<std::pair<double, double>> pairs(n);   // (maximum, sum of exponentials)
+      for (double& m : maxima)
+        if (!std::isfinite(m)) m = 0;
+      std::vector<std::pair<double, double>> pairs(n);  // (maximum, sum of exponentials)
       for (size_t i = 0; i < n; ++i) pairs[i] = {maxima[i], 0.0};
-      accumulate<T>(in, out_strides, pairs, [](std::pair<double, double>& s, T x) { s.second += std::exp(static_cast<double>(x) - s.first); });
+      accumulate<T>(in, out_strides, pairs,
+                    [](std::pair<double, double>& s, T x) { s.second += std::exp(static_cast<double>(x) - s.first); });
       for (size_t i = 0; i < n; ++i) y[i] = from_real<T>(pairs[i].first + std::log(pairs[i].second));
       return;
     }
@@ -180,7 +211,8 @@ void reduce(Reduction kind, const Tensor& in, const std::vector<int64_t>& out_st
 Kernel reduction(Reduction kind, bool axes_input) {
   return [kind, axes_input](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor& given = c.input(0);
-    std::vector<int64_t> axes = axes_input ? (c.has(1) ? c.input(1).to_int64s() : std::vector<int64_t>{}) : c.node.get_ints("axes");
+    std::vector<int64_t> axes =
+        axes_input ? (c.has(1) ? c.input(1).to_int64s() : std::vector<int64_t>{}) : c.node.get_ints("axes");
     const bool empty = axes.empty();
     if (empty && axes_input && c.node.get_int("noop_with_empty_axes", 0) != 0) {
       c.outputs[0] = given;
@@ -197,9 +229,11 @@ Kernel reduction(Reduction kind, bool axes_input) {
         kept[d] = 1;
       }
     std::vector<int64_t> strides = row_strides(kept);
-    for (size_t d = 0; d < reduced.size(); ++d) if (reduced[d]) strides[d] = 0;
+    for (size_t d = 0; d < reduced.size(); ++d)
+      if (reduced[d]) strides[d] = 0;
     Tensor out(in.dtype(), types[0].shape);
-    if (!visit_arithmetic(in.dtype(), [&](auto tag) { reduce<typename decltype(tag)::type>(kind, in, strides, count, out); }))
+    if (!visit_arithmetic(in.dtype(),
+                          [&](auto tag) { reduce<typename decltype(tag)::type>(kind, in, strides, count, out); }))
       unsupported_type(c.node, in.dtype());
     if (given.dtype() == DType::kBool) {
       // An empty maximum of booleans is false, an empty minimum true.
@@ -221,9 +255,12 @@ void infer_arg(InferContext& c) {
   }
   const int64_t axis = normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size()));
   Shape shape = in.shape;
-  if (shape[static_cast<size_t>(axis)] == 0) c.node.fail(ErrorCode::kInvalidModel, "no element to choose: shape " + to_string(shape));
-  if (c.node.get_int("keepdims", 1) != 0) shape[static_cast<size_t>(axis)] = 1;
-  else shape.erase(shape.begin() + axis);
+  if (shape[static_cast<size_t>(axis)] == 0)
+    c.node.fail(ErrorCode::kInvalidModel, "no element to choose: shape " + to_string(shape));
+  if (c.node.get_int("keepdims", 1) != 0)
+    shape[static_cast<size_t>(axis)] = 1;
+  else
+    shape.erase(shape.begin() + axis);
   c.outputs[0] = TypeInfo::tensor(DType::kInt64, std::move(shape));
 }
 
@@ -245,12 +282,15 @@ Kernel arg(bool maximum) {
               int64_t best = 0;
               for (int64_t n = 1; n < length; ++n) {
                 const T a = line[n * inner], b = line[best * inner];
-                if (maximum ? a > b : a < b) best = n;
-                else if (last && a == b) best = n;
+                if (maximum ? a > b : a < b)
+                  best = n;
+                else if (last && a == b)
+                  best = n;
               }
               y[o * inner + i] = best;
             }
-        })) unsupported_type(c.node, in.dtype());
+        }))
+      unsupported_type(c.node, in.dtype());
     c.outputs[0] = std::move(out);
   };
 }
@@ -263,7 +303,8 @@ void register_reduce(Registry& r) {
       if (version >= op.axes_input_since) continue;
       add(r, op.name, version, kOne, infer_reduction(op.types, false), reduction(op.kind, false), {"axes", "keepdims"});
     }
-    add(r, op.name, op.axes_input_since, {1, 2}, infer_reduction(op.types, true), reduction(op.kind, true), {"keepdims", "noop_with_empty_axes"});
+    add(r, op.name, op.axes_input_since, {1, 2}, infer_reduction(op.types, true), reduction(op.kind, true),
+        {"keepdims", "noop_with_empty_axes"});
   }
   for (int version : {1, 11}) {
     add(r, "ArgMax", version, kOne, infer_arg, arg(true), {"axis", "keepdims"});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resize (all versions) and Upsample. For every axis that changes, the positions of its outputs in the input come from the coordinate
-// transformation in fp32, as ONNX Runtime computes them; from them follow either one source index (nearest) or a few taps with weights.
-// Nearest moves elements of any type. Linear sums the products over all corners at once, fp32 for narrow types, and truncates for
-// integers. Cubic and antialiased filters run axis by axis in fp32 or fp64.
+// Resize (all versions) and Upsample. For every axis that changes, the positions of its outputs in the input come from
+// the coordinate transformation in fp32, as ONNX Runtime computes them; from them follow either one source index
+// (nearest) or a few taps with weights. Nearest moves elements of any type. Linear sums the products over all corners
+// at once, fp32 for narrow types, and truncates for integers. Cubic and antialiased filters run axis by axis in fp32 or
+// fp64.
 #include <cmath>
 
 #include "ops/elementwise_kernel.h"
@@ -13,9 +14,23 @@ namespace {
 
 using namespace kernel;
 
-enum class Transform { kHalfPixel, kHalfPixelSymmetric, kPytorchHalfPixel, kAlignCorners, kAsymmetric, kTfHalfPixel, kTfCrop };
+enum class Transform {
+  kHalfPixel,
+  kHalfPixelSymmetric,
+  kPytorchHalfPixel,
+  kAlignCorners,
+  kAsymmetric,
+  kTfHalfPixel,
+  kTfCrop
+};
 enum class Filter { kNearest, kLinear, kCubic };
-enum class Nearest { kRoundPreferFloor, kRoundPreferCeil, kFloor, kCeil, kSimple };   // simple: floor, or ceil when shrinking (opset 10)
+enum class Nearest {
+  kRoundPreferFloor,
+  kRoundPreferCeil,
+  kFloor,
+  kCeil,
+  kSimple
+};  // simple: floor, or ceil when shrinking (opset 10)
 enum class Aspect { kStretch, kNotLarger, kNotSmaller };
 
 struct Options {
@@ -28,31 +43,45 @@ struct Options {
 };
 
 /// The value that belongs to a name, or an error that tells attribute and name.
-template <typename E> E choose(const Node& node, const char* attribute, const std::string& name, std::initializer_list<std::pair<const char*, E>> choices) {
-  for (const auto& [key, value] : choices) if (name == key) return value;
-  node.fail(ErrorCode::kInvalidModel, "attribute '" + std::string(attribute) + "' is '" + name + "', which opset " + std::to_string(node.version) + " does not know");
+template <typename E>
+E choose(const Node& node, const char* attribute, const std::string& name,
+         std::initializer_list<std::pair<const char*, E>> choices) {
+  for (const auto& [key, value] : choices)
+    if (name == key) return value;
+  node.fail(ErrorCode::kInvalidModel, "attribute '" + std::string(attribute) + "' is '" + name + "', which opset " +
+                                          std::to_string(node.version) + " does not know");
 }
 
 Options options_of(const Node& node) {
   Options o;
   o.filter = choose<Filter>(node, "mode", node.get_string("mode", "nearest"),
-                            {{"nearest", Filter::kNearest}, {"linear", Filter::kLinear}, {"bilinear", Filter::kLinear}, {"cubic", Filter::kCubic}});
+                            {{"nearest", Filter::kNearest},
+                             {"linear", Filter::kLinear},
+                             {"bilinear", Filter::kLinear},
+                             {"cubic", Filter::kCubic}});
   if (node.op_type == "Upsample" || node.version < 11) {
     o.transform = Transform::kAsymmetric;
     o.nearest = Nearest::kSimple;
     if (o.filter == Filter::kCubic) node.fail(ErrorCode::kInvalidModel, "mode cubic needs Resize of opset 11 or later");
     return o;
   }
-  o.transform = choose<Transform>(node, "coordinate_transformation_mode", node.get_string("coordinate_transformation_mode", "half_pixel"),
-                                  {{"half_pixel", Transform::kHalfPixel}, {"half_pixel_symmetric", Transform::kHalfPixelSymmetric},
-                                   {"pytorch_half_pixel", Transform::kPytorchHalfPixel}, {"align_corners", Transform::kAlignCorners},
-                                   {"asymmetric", Transform::kAsymmetric}, {"tf_half_pixel_for_nn", Transform::kTfHalfPixel},
+  o.transform = choose<Transform>(node, "coordinate_transformation_mode",
+                                  node.get_string("coordinate_transformation_mode", "half_pixel"),
+                                  {{"half_pixel", Transform::kHalfPixel},
+                                   {"half_pixel_symmetric", Transform::kHalfPixelSymmetric},
+                                   {"pytorch_half_pixel", Transform::kPytorchHalfPixel},
+                                   {"align_corners", Transform::kAlignCorners},
+                                   {"asymmetric", Transform::kAsymmetric},
+                                   {"tf_half_pixel_for_nn", Transform::kTfHalfPixel},
                                    {"tf_crop_and_resize", Transform::kTfCrop}});
   o.nearest = choose<Nearest>(node, "nearest_mode", node.get_string("nearest_mode", "round_prefer_floor"),
-                              {{"round_prefer_floor", Nearest::kRoundPreferFloor}, {"round_prefer_ceil", Nearest::kRoundPreferCeil},
-                               {"floor", Nearest::kFloor}, {"ceil", Nearest::kCeil}});
-  o.aspect = choose<Aspect>(node, "keep_aspect_ratio_policy", node.get_string("keep_aspect_ratio_policy", "stretch"),
-                            {{"stretch", Aspect::kStretch}, {"not_larger", Aspect::kNotLarger}, {"not_smaller", Aspect::kNotSmaller}});
+                              {{"round_prefer_floor", Nearest::kRoundPreferFloor},
+                               {"round_prefer_ceil", Nearest::kRoundPreferCeil},
+                               {"floor", Nearest::kFloor},
+                               {"ceil", Nearest::kCeil}});
+  o.aspect = choose<Aspect>(
+      node, "keep_aspect_ratio_policy", node.get_string("keep_aspect_ratio_policy", "stretch"),
+      {{"stretch", Aspect::kStretch}, {"not_larger", Aspect::kNotLarger}, {"not_smaller", Aspect::kNotSmaller}});
   o.exclude_outside = node.get_int("exclude_outside", 0) != 0;
   o.antialias = node.get_int("antialias", 0) != 0;
   o.cubic_a = node.get_float("cubic_coeff_a", -0.75f);
@@ -63,10 +92,14 @@ Options options_of(const Node& node) {
 // ------------------------------------------------------------------------------------------------- operands
 
 /// Scales, sizes and region as given; nullopt when they are inputs of unknown content, empty when absent.
-struct Operands { std::optional<std::vector<float>> scales, roi; std::optional<std::vector<int64_t>> sizes; };
+struct Operands {
+  std::optional<std::vector<float>> scales, roi;
+  std::optional<std::vector<int64_t>> sizes;
+};
 
 /// value(i): the content of input i, nullptr if absent or unknown; known(i): false if present and unknown.
-template <typename Value, typename Known> Operands operands_of(const Node& node, Value value, Known known) {
+template <typename Value, typename Known>
+Operands operands_of(const Node& node, Value value, Known known) {
   Operands o{std::vector<float>{}, std::vector<float>{}, std::vector<int64_t>{}};
   const auto floats = [&](size_t i) -> std::optional<std::vector<float>> {
     if (!known(i)) return std::nullopt;
@@ -80,8 +113,10 @@ template <typename Value, typename Known> Operands operands_of(const Node& node,
   } else {
     o.roi = floats(1);
     o.scales = floats(2);
-    if (!known(3)) o.sizes = std::nullopt;
-    else if (value(3)) o.sizes = value(3)->to_int64s();
+    if (!known(3))
+      o.sizes = std::nullopt;
+    else if (value(3))
+      o.sizes = value(3)->to_int64s();
   }
   return o;
 }
@@ -89,23 +124,31 @@ template <typename Value, typename Known> Operands operands_of(const Node& node,
 /// The axes that scales, sizes and roi speak of.
 std::vector<int64_t> axes_of(const Node& node, int64_t rank) {
   std::vector<int64_t> axes = node.get_ints("axes");
-  if (!node.has("axes")) for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
+  if (!node.has("axes"))
+    for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
   return normalise_axes(node, axes, rank);
 }
 
 /// One axis: lengths, scale, region; in = -1 or out = -1 where unknown.
-struct Axis { int64_t in = 0, out = 0; float scale = 1, start = 0, end = 1; };
+struct Axis {
+  int64_t in = 0, out = 0;
+  float scale = 1, start = 0, end = 1;
+};
 
 std::vector<Axis> plan(const Node& node, const Options& options, const Operands& operands, const Shape& shape) {
   const std::vector<int64_t> axes = axes_of(node, static_cast<int64_t>(shape.size()));
   const auto check = [&](size_t length, size_t wanted, const char* what) {
-    if (length != wanted) node.fail(ErrorCode::kInvalidModel, std::string(what) + " has " + std::to_string(length) + " entries where " + std::to_string(wanted) + " are needed");
+    if (length != wanted)
+      node.fail(ErrorCode::kInvalidModel, std::string(what) + " has " + std::to_string(length) + " entries where " +
+                                              std::to_string(wanted) + " are needed");
   };
   std::vector<Axis> result;
   for (int64_t d : shape) result.push_back({d, d});
-  const bool has_scales = !operands.scales || !operands.scales->empty(), has_sizes = !operands.sizes || !operands.sizes->empty();
+  const bool has_scales = !operands.scales || !operands.scales->empty(),
+             has_sizes = !operands.sizes || !operands.sizes->empty();
   if (operands.scales && operands.sizes && has_scales == has_sizes)
-    node.fail(ErrorCode::kInvalidModel, has_scales ? "both scales and sizes are given" : "neither scales nor sizes are given");
+    node.fail(ErrorCode::kInvalidModel,
+              has_scales ? "both scales and sizes are given" : "neither scales nor sizes are given");
   const bool crop = options.transform == Transform::kTfCrop;
   if (crop && operands.roi) {
     check(operands.roi->size(), 2 * axes.size(), "roi");
@@ -119,10 +162,13 @@ std::vector<Axis> plan(const Node& node, const Options& options, const Operands&
     for (size_t i = 0; i < axes.size(); ++i) {
       Axis& axis = result[static_cast<size_t>(axes[i])];
       axis.scale = (*operands.scales)[i];
-      if (!(axis.scale > 0) || !std::isfinite(axis.scale)) node.fail(ErrorCode::kInvalidModel, "scale " + std::to_string(axis.scale) + " is not positive");
+      if (!(axis.scale > 0) || !std::isfinite(axis.scale))
+        node.fail(ErrorCode::kInvalidModel, "scale " + std::to_string(axis.scale) + " is not positive");
       // The region does not enter: the standard's text multiplies by it, its reference and ONNX Runtime do not.
       const float length = std::floor(static_cast<float>(axis.in) * axis.scale);
-      if (length > static_cast<float>(kSizeLimit)) node.fail(ErrorCode::kDoesNotFit, "scale " + std::to_string(axis.scale) + " makes axis " + std::to_string(axes[i]) + " too long");
+      if (length > static_cast<float>(kSizeLimit))
+        node.fail(ErrorCode::kDoesNotFit,
+                  "scale " + std::to_string(axis.scale) + " makes axis " + std::to_string(axes[i]) + " too long");
       axis.out = axis.in < 0 ? -1 : static_cast<int64_t>(length);
     }
     return result;
@@ -134,7 +180,8 @@ std::vector<Axis> plan(const Node& node, const Options& options, const Operands&
     for (size_t i = 0; i < axes.size(); ++i) {
       Axis& axis = result[static_cast<size_t>(axes[i])];
       axis.out = (*operands.sizes)[i];
-      if (axis.out < 0 || axis.out > kSizeLimit) node.fail(ErrorCode::kInvalidModel, std::to_string(axis.out) + " in sizes is no possible size");
+      if (axis.out < 0 || axis.out > kSizeLimit)
+        node.fail(ErrorCode::kInvalidModel, std::to_string(axis.out) + " in sizes is no possible size");
       known = known && axis.in >= 0;
       axis.scale = static_cast<float>(axis.out) / static_cast<float>(axis.in);
       if (i == 0) common = axis.scale;
@@ -144,8 +191,10 @@ std::vector<Axis> plan(const Node& node, const Options& options, const Operands&
       for (int64_t a : axes) {
         Axis& axis = result[static_cast<size_t>(a)];
         axis.scale = common;
-        const float length = std::floor(common * static_cast<float>(axis.in) + 0.5f);   // NaN for an axis without elements
-        if (length > static_cast<float>(kSizeLimit)) node.fail(ErrorCode::kDoesNotFit, "axis " + std::to_string(a) + " becomes too long");
+        const float length =
+            std::floor(common * static_cast<float>(axis.in) + 0.5f);  // NaN for an axis without elements
+        if (length > static_cast<float>(kSizeLimit))
+          node.fail(ErrorCode::kDoesNotFit, "axis " + std::to_string(a) + " becomes too long");
         axis.out = !known ? -1 : length > 0 ? static_cast<int64_t>(length) : 0;
       }
     return result;
@@ -162,12 +211,14 @@ void infer_resize(InferContext& c) {
       c.node, [&](size_t i) { return c.has(i) && c.inputs[i].constant ? &*c.inputs[i].constant : nullptr; },
       [&](size_t i) {
         if (!c.has(i) || c.inputs[i].constant) return true;
-        return c.inputs[i].is_static() && element_count(c.inputs[i].shape) == 0;   // an empty tensor stands for an absent one
+        return c.inputs[i].is_static() &&
+               element_count(c.inputs[i].shape) == 0;  // an empty tensor stands for an absent one
       });
   if (!in.ranked) {
     int64_t rank = -1;
     if (!c.node.has("axes"))
-      rank = std::max({operands.scales ? static_cast<int64_t>(operands.scales->size()) : -1, operands.sizes ? static_cast<int64_t>(operands.sizes->size()) : -1});
+      rank = std::max({operands.scales ? static_cast<int64_t>(operands.scales->size()) : -1,
+                       operands.sizes ? static_cast<int64_t>(operands.sizes->size()) : -1});
     c.outputs[0] = rank > 0 ? of_rank(in.dtype, rank) : TypeInfo::unranked(in.dtype);
     return;
   }
@@ -192,7 +243,8 @@ float transformed(const Options& options, const Axis& axis, int64_t o) {
     case Transform::kAsymmetric: return x / axis.scale;
     case Transform::kTfHalfPixel: return (x + 0.5f) / axis.scale;
     case Transform::kTfCrop:
-      return axis.out > 1 ? axis.start * (in - 1) + (x * (axis.end - axis.start) * (in - 1)) / (out - 1) : 0.5f * (axis.start + axis.end) * (in - 1);
+      return axis.out > 1 ? axis.start * (in - 1) + (x * (axis.end - axis.start) * (in - 1)) / (out - 1)
+                          : 0.5f * (axis.start + axis.end) * (in - 1);
   }
   return 0;
 }
@@ -217,7 +269,10 @@ int64_t nearest_index(const Options& options, const Axis& axis, float x) {
 }
 
 /// Taps of one output: indices inside the input and their weights.
-struct Taps { std::vector<int64_t> index; std::vector<float> weight; };
+struct Taps {
+  std::vector<int64_t> index;
+  std::vector<float> weight;
+};
 
 float cubic_kernel(float x, float a) {
   x = std::fabs(x);
@@ -226,17 +281,20 @@ float cubic_kernel(float x, float a) {
   return 0;
 }
 
-/// Weights of a filter around `x`; `stretch` >= 1 widens it (antialiasing when shrinking). Taps outside the input repeat the border or,
-/// with exclude_outside, count nothing; the weights of a widened or clipped filter are scaled to sum 1.
+/// Weights of a filter around `x`; `stretch` >= 1 widens it (antialiasing when shrinking). Taps outside the input
+/// repeat the border or, with exclude_outside, count nothing; the weights of a widened or clipped filter are scaled to
+/// sum 1.
 Taps filter_taps(const Options& options, const Axis& axis, float x) {
   const float stretch = options.antialias && axis.scale < 1 ? 1 / axis.scale : 1;
   const float support = (options.filter == Filter::kCubic ? 2.0f : 1.0f) * stretch;
-  const int64_t first = static_cast<int64_t>(std::floor(x - support)) + 1, last = static_cast<int64_t>(std::ceil(x + support)) - 1;
+  const int64_t first = static_cast<int64_t>(std::floor(x - support)) + 1,
+                last = static_cast<int64_t>(std::ceil(x + support)) - 1;
   Taps taps;
   float sum = 0;
   for (int64_t i = first; i <= last; ++i) {
     const float distance = (static_cast<float>(i) - x) / stretch;
-    float weight = options.filter == Filter::kCubic ? cubic_kernel(distance, options.cubic_a) : std::max(0.0f, 1 - std::fabs(distance));
+    float weight = options.filter == Filter::kCubic ? cubic_kernel(distance, options.cubic_a)
+                                                    : std::max(0.0f, 1 - std::fabs(distance));
     if (options.exclude_outside && (i < 0 || i >= axis.in)) weight = 0;
     taps.index.push_back(std::clamp<int64_t>(i, 0, axis.in - 1));
     taps.weight.push_back(weight);
@@ -259,7 +317,8 @@ Taps linear_taps(const Axis& axis, float x) {
 
 /// True where the axis maps every output to the input of the same position.
 bool is_identity(const Options& options, const Axis& axis) {
-  return axis.in == axis.out && axis.scale == 1 && (options.transform != Transform::kTfCrop || (axis.start == 0 && axis.end == 1));
+  return axis.in == axis.out && axis.scale == 1 &&
+         (options.transform != Transform::kTfCrop || (axis.start == 0 && axis.end == 1));
 }
 
 Tensor resize_nearest(const Options& options, const std::vector<Axis>& axes, const Tensor& in, const Shape& shape) {
@@ -270,14 +329,16 @@ Tensor resize_nearest(const Options& options, const std::vector<Axis>& axes, con
     next[d] = shape[d];
     const int64_t outer = product(next, 0, d), inner = product(next, d + 1, next.size());
     std::vector<int64_t> from;
-    for (int64_t o = 0; o < axes[d].out; ++o) from.push_back(nearest_index(options, axes[d], original(options, axes[d], o)));
+    for (int64_t o = 0; o < axes[d].out; ++o)
+      from.push_back(nearest_index(options, axes[d], original(options, axes[d], o)));
     Tensor out(in.dtype(), next);
     visit_storage(in.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const T* x = elements<T>(current);
       T* y = mutable_elements<T>(out);
       for (int64_t o = 0; o < outer; ++o)
-        for (int64_t index : from) y = std::copy(x + (o * axes[d].in + index) * inner, x + (o * axes[d].in + index + 1) * inner, y);
+        for (int64_t index : from)
+          y = std::copy(x + (o * axes[d].in + index) * inner, x + (o * axes[d].in + index + 1) * inner, y);
     });
     current = std::move(out);
   }
@@ -285,7 +346,8 @@ Tensor resize_nearest(const Options& options, const std::vector<Axis>& axes, con
 }
 
 /// Real value to T: integers truncate or round, and saturate.
-template <typename T, typename R> T store(R value, bool round) {
+template <typename T, typename R>
+T store(R value, bool round) {
   if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value);
   if (round) value = std::floor(value + R{0.5});
   if (std::isnan(value)) return 0;
@@ -294,26 +356,29 @@ template <typename T, typename R> T store(R value, bool round) {
   return static_cast<T>(value);
 }
 
-/// The axes that a linear resize blends. A spatial axis that keeps its length takes part beside one that does not, as in ONNX Runtime:
-/// at its last position two halves are added, which a truncating integer result can see.
+/// The axes that a linear resize blends. A spatial axis that keeps its length takes part beside one that does not, as
+/// in ONNX Runtime: at its last position two halves are added, which a truncating integer result can see.
 std::vector<bool> blended_axes(const Options& options, const std::vector<Axis>& axes) {
   std::vector<bool> blended;
   for (const Axis& axis : axes) blended.push_back(!is_identity(options, axis));
   const size_t rank = axes.size();
-  const size_t outer = rank >= 4 ? 2 : 0;   // [N, C, spatial...] or spatial only
+  const size_t outer = rank >= 4 ? 2 : 0;  // [N, C, spatial...] or spatial only
   const bool channels_last = rank == 4 && blended[1] && !blended[3];
-  if (channels_last) blended[2] = true;
+  if (channels_last)
+    blended[2] = true;
   else if (std::none_of(blended.begin(), blended.begin() + static_cast<int64_t>(outer), [](bool b) { return b; }))
     std::fill(blended.begin() + static_cast<int64_t>(outer), blended.end(), true);
   return blended;
 }
 
 /// All corners at once: weights multiply from the last axis on, the corner of the last axis changes first.
-template <typename T> void resize_linear(const Options& options, const std::vector<Axis>& axes, const Tensor& in, Tensor& out) {
+template <typename T>
+void resize_linear(const Options& options, const std::vector<Axis>& axes, const Tensor& in, Tensor& out) {
   using R = std::conditional_t<std::is_same_v<T, double>, double, float>;
   std::vector<size_t> active;
   const std::vector<bool> blended = blended_axes(options, axes);
-  for (size_t d = axes.size(); d-- > 0;) if (blended[d]) active.push_back(d);   // last axis first
+  for (size_t d = axes.size(); d-- > 0;)
+    if (blended[d]) active.push_back(d);  // last axis first
   std::vector<std::vector<Taps>> taps(axes.size());
   for (size_t d : active)
     for (int64_t o = 0; o < axes[d].out; ++o) taps[d].push_back(linear_taps(axes[d], original(options, axes[d], o)));
@@ -324,7 +389,8 @@ template <typename T> void resize_linear(const Options& options, const std::vect
   const size_t corners = size_t{1} << active.size();
   for (int64_t flat = 0; flat < out.size(); ++flat) {
     int64_t base = 0;
-    for (size_t d = 0; d < axes.size(); ++d) if (taps[d].empty()) base += index[d] * strides[d];
+    for (size_t d = 0; d < axes.size(); ++d)
+      if (taps[d].empty()) base += index[d] * strides[d];
     R sum = 0;
     for (size_t corner = 0; corner < corners; ++corner) {
       R weight = 1;
@@ -345,9 +411,11 @@ template <typename T> void resize_linear(const Options& options, const std::vect
   }
 }
 
-/// Axis by axis, from the last, in R between the passes. Antialiased integers round after every pass; those of 8 bits have weights of
-/// 22 fractional bits, so that their sums are exact in double (as image libraries and ONNX Runtime do in integers).
-template <typename T> void resize_filtered(const Options& options, const std::vector<Axis>& axes, const Tensor& in, Tensor& out) {
+/// Axis by axis, from the last, in R between the passes. Antialiased integers round after every pass; those of 8 bits
+/// have weights of 22 fractional bits, so that their sums are exact in double (as image libraries and ONNX Runtime do
+/// in integers).
+template <typename T>
+void resize_filtered(const Options& options, const std::vector<Axis>& axes, const Tensor& in, Tensor& out) {
   constexpr bool kBytes = sizeof(T) == 1;
   using R = std::conditional_t<std::is_same_v<T, double> || kBytes, double, float>;
   const T* x = elements<T>(in);
@@ -360,7 +428,8 @@ template <typename T> void resize_filtered(const Options& options, const std::ve
     for (int64_t o = 0; o < axes[d].out; ++o) {
       const Taps taps = filter_taps(options, axes[d], original(options, axes[d], o));
       std::vector<R> weights(taps.weight.begin(), taps.weight.end());
-      if (kBytes && options.antialias) for (R& w : weights) w = std::round(w * R{1 << 22}) / R{1 << 22};
+      if (kBytes && options.antialias)
+        for (R& w : weights) w = std::round(w * R{1 << 22}) / R{1 << 22};
       for (int64_t a = 0; a < outer; ++a) {
         R* y = next.data() + (a * axes[d].out + o) * inner;
         for (size_t t = 0; t < taps.index.size(); ++t) {
@@ -379,7 +448,8 @@ template <typename T> void resize_filtered(const Options& options, const std::ve
 }
 
 /// tf_crop_and_resize: outputs whose position lies outside the input on any axis take the extrapolation value.
-template <typename T> void extrapolate(const Options& options, const std::vector<Axis>& axes, Tensor& out) {
+template <typename T>
+void extrapolate(const Options& options, const std::vector<Axis>& axes, Tensor& out) {
   std::vector<std::vector<bool>> outside;
   for (const Axis& axis : axes) {
     std::vector<bool> flags;
@@ -401,7 +471,8 @@ template <typename T> void extrapolate(const Options& options, const std::vector
 
 void evaluate_resize(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Options options = options_of(c.node);
-  const Operands operands = operands_of(c.node, [&](size_t i) { return c.has(i) ? &c.input(i) : nullptr; }, [](size_t) { return true; });
+  const Operands operands =
+      operands_of(c.node, [&](size_t i) { return c.has(i) ? &c.input(i) : nullptr; }, [](size_t) { return true; });
   const std::vector<Axis> axes = plan(c.node, options, operands, c.input(0).shape());
   const Shape& shape = types[0].shape;
   if (product(shape) == 0) {
@@ -419,10 +490,13 @@ void evaluate_resize(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor out = nearest ? resize_nearest(options, axes, in, shape) : Tensor(in.dtype(), shape);
   if (!visit_arithmetic(in.dtype(), [&](auto tag) {
         using T = typename decltype(tag)::type;
-        if (options.filter == Filter::kCubic || (options.filter == Filter::kLinear && options.antialias)) resize_filtered<T>(options, axes, in, out);
-        else if (!nearest) resize_linear<T>(options, axes, in, out);
+        if (options.filter == Filter::kCubic || (options.filter == Filter::kLinear && options.antialias))
+          resize_filtered<T>(options, axes, in, out);
+        else if (!nearest)
+          resize_linear<T>(options, axes, in, out);
         if (options.transform == Transform::kTfCrop) extrapolate<T>(options, axes, out);
-      })) unsupported_type(c.node, in.dtype());
+      }))
+    unsupported_type(c.node, in.dtype());
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
@@ -432,8 +506,14 @@ void register_resize(Registry& r) {
   add(r, "Upsample", 7, kOne, infer_resize, evaluate_resize, {"mode", "scales"});
   for (int version : {9, 10}) add(r, "Upsample", version, kTwo, infer_resize, evaluate_resize, {"mode"});
   add(r, "Resize", 10, kTwo, infer_resize, evaluate_resize, {"mode"});
-  std::set<std::string> attributes = {"coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value", "mode", "nearest_mode"};
-  for (int version : {11, 13}) add(r, "Resize", version, {version == 11 ? 3 : 1, 4}, infer_resize, evaluate_resize, attributes);
+  std::set<std::string> attributes = {"coordinate_transformation_mode",
+                                      "cubic_coeff_a",
+                                      "exclude_outside",
+                                      "extrapolation_value",
+                                      "mode",
+                                      "nearest_mode"};
+  for (int version : {11, 13})
+    add(r, "Resize", version, {version == 11 ? 3 : 1, 4}, infer_resize, evaluate_resize, attributes);
   attributes.insert({"antialias", "axes", "keep_aspect_ratio_policy"});
   for (int version : {18, 19}) add(r, "Resize", version, {1, 4}, infer_resize, evaluate_resize, attributes);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing and marking elements: OneHot, TopK, NonZero, Unique, Compress. Orders are total and stable: equal elements keep the order
-// of their positions, a NaN is greater than every number. Sizes of NonZero, Unique and Compress follow from the data, so inference
-// leaves them unknown unless the content is known.
+// Choosing and marking elements: OneHot, TopK, NonZero, Unique, Compress. Orders are total and stable: equal elements
+// keep the order of their positions, a NaN is greater than every number. Sizes of NonZero, Unique and Compress follow
+// from the data, so inference leaves them unknown unless the content is known.
 #include <cmath>
 #include <numeric>
 
@@ -14,8 +14,10 @@ namespace {
 using namespace kernel;
 
 /// a < b with NaN above everything.
-template <typename T> bool before(const T& a, const T& b) {
-  if constexpr (std::is_floating_point_v<T>) if (a != a || b != b) return b != b && a == a;
+template <typename T>
+bool before(const T& a, const T& b) {
+  if constexpr (std::is_floating_point_v<T>)
+    if (a != a || b != b) return b != b && a == a;
   return a < b;
 }
 
@@ -33,7 +35,8 @@ void infer_one_hot(InferContext& c) {
   require_type(c.node, indices.dtype, kNumeric, "indices");
   require_type(c.node, depth.dtype, kNumeric, "depth");
   require_rank(c.node, values, 1, "values");
-  if (known_length(c, 2) >= 0 && known_length(c, 2) != 2) c.node.fail(ErrorCode::kInvalidModel, "values must hold two elements, off and on");
+  if (known_length(c, 2) >= 0 && known_length(c, 2) != 2)
+    c.node.fail(ErrorCode::kInvalidModel, "values must hold two elements, off and on");
   c.outputs[0] = TypeInfo::unranked(values.dtype);
   if (!indices.ranked) return;
   Shape shape = indices.shape;
@@ -47,7 +50,8 @@ void evaluate_one_hot(EvalContext& c, const std::vector<TypeInfo>& types) {
   const std::vector<int64_t> indices = c.input(0).to_int64s();
   const int64_t depth = depth_of(c.node, c.input(1));
   const Shape& shape = types[0].shape;
-  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(shape.size())));
+  const size_t axis =
+      static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(shape.size())));
   const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size());
   Tensor out(values.dtype(), shape);
   visit_storage(values.dtype(), [&](auto tag) {
@@ -58,7 +62,8 @@ void evaluate_one_hot(EvalContext& c, const std::vector<TypeInfo>& types) {
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t i = 0; i < inner; ++i) {
         const int64_t index = indices[static_cast<size_t>(o * inner + i)];
-        if (index >= -depth && index < depth) y[(o * depth + (index < 0 ? index + depth : index)) * inner + i] = on;   // others: all off
+        if (index >= -depth && index < depth)
+          y[(o * depth + (index < 0 ? index + depth : index)) * inner + i] = on;  // others: all off
       }
   });
   c.outputs[0] = std::move(out);
@@ -90,9 +95,11 @@ void infer_top_k(InferContext& c) {
   const int64_t k = k_of(c.node, c.has(1) && c.inputs[1].constant ? &*c.inputs[1].constant : nullptr);
   TypeInfo out = without_constant(in);
   if (in.ranked) {
-    const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(in.shape.size())));
+    const size_t axis =
+        static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(in.shape.size())));
     if (in.shape[axis] >= 0 && k > in.shape[axis])
-      c.node.fail(ErrorCode::kInvalidArgument, "K = " + std::to_string(k) + " exceeds the axis of " + std::to_string(in.shape[axis]));
+      c.node.fail(ErrorCode::kInvalidArgument,
+                  "K = " + std::to_string(k) + " exceeds the axis of " + std::to_string(in.shape[axis]));
     out.shape[axis] = k;
   }
   c.outputs[0] = out;
@@ -104,7 +111,8 @@ void evaluate_top_k(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Shape& shape = in.shape();
   const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", -1), in.rank()));
   const bool largest = c.node.get_int("largest", 1) != 0;
-  const int64_t k = types[0].shape[axis], outer = product(shape, 0, axis), length = shape[axis], inner = product(shape, axis + 1, shape.size());
+  const int64_t k = types[0].shape[axis], outer = product(shape, 0, axis), length = shape[axis],
+                inner = product(shape, axis + 1, shape.size());
   Tensor out(in.dtype(), types[0].shape), indices(DType::kInt64, types[0].shape);
   int64_t* z = mutable_elements<int64_t>(indices);
   if (!visit_arithmetic(in.dtype(), [&](auto tag) {
@@ -128,7 +136,8 @@ void evaluate_top_k(EvalContext& c, const std::vector<TypeInfo>& types) {
               z[at] = order[static_cast<size_t>(n)];
             }
           }
-      })) unsupported_type(c.node, in.dtype());
+      }))
+    unsupported_type(c.node, in.dtype());
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
   if (c.outputs.size() > 1) c.outputs[1] = std::move(indices);
 }
@@ -148,18 +157,22 @@ void evaluate_non_zero(EvalContext& c, const std::vector<TypeInfo>&) {
   const auto search = [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* x = elements<T>(in);
-    for (int64_t i = 0; i < in.size(); ++i) if (x[i] != 0) found.push_back(i);
+    for (int64_t i = 0; i < in.size(); ++i)
+      if (x[i] != 0) found.push_back(i);
   };
-  if (in.dtype() == DType::kBool) search(Tag<uint8_t>{});
-  else if (!visit_arithmetic(in.dtype(), search)) unsupported_type(c.node, in.dtype());
+  if (in.dtype() == DType::kBool)
+    search(Tag<uint8_t>{});
+  else if (!visit_arithmetic(in.dtype(), search))
+    unsupported_type(c.node, in.dtype());
   Shape shape = in.shape();
-  if (shape.empty()) shape = {1};   // a scalar counts as one element of an axis
+  if (shape.empty()) shape = {1};  // a scalar counts as one element of an axis
   const int64_t count = static_cast<int64_t>(found.size());
   Tensor out(DType::kInt64, {static_cast<int64_t>(shape.size()), count});
   int64_t* y = mutable_elements<int64_t>(out);
   const std::vector<int64_t> strides = row_strides(shape);
   for (size_t d = 0; d < shape.size(); ++d)
-    for (int64_t i = 0; i < count; ++i) y[static_cast<int64_t>(d) * count + i] = found[static_cast<size_t>(i)] / strides[d] % shape[d];
+    for (int64_t i = 0; i < count; ++i)
+      y[static_cast<int64_t>(d) * count + i] = found[static_cast<size_t>(i)] / strides[d] % shape[d];
   c.outputs[0] = std::move(out);
 }
 
@@ -170,17 +183,24 @@ void infer_unique(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(in.dtype, {-1});
   if (c.node.has("axis")) {
     c.outputs[0] = without_constant(in);
-    if (in.ranked) c.outputs[0].shape[static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())))] = -1;
+    if (in.ranked)
+      c.outputs[0].shape[static_cast<size_t>(
+          normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())))] = -1;
   }
   for (size_t i = 1; i < c.outputs.size(); ++i) c.outputs[i] = TypeInfo::tensor(DType::kInt64, {-1});
-  if (c.outputs.size() > 2 && in.ranked) {   // one inverse index for every slice of the input
-    if (!c.node.has("axis")) c.outputs[2].shape[0] = product(in.shape);
-    else c.outputs[2].shape[0] = in.shape[static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())))];
+  if (c.outputs.size() > 2 && in.ranked) {  // one inverse index for every slice of the input
+    if (!c.node.has("axis"))
+      c.outputs[2].shape[0] = product(in.shape);
+    else
+      c.outputs[2].shape[0] = in.shape[static_cast<size_t>(
+          normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())))];
   }
 }
 
 /// The slices of `in` ([outer, length, inner], compared in row-major order of outer and inner) without repetitions.
-template <typename T> void unique_slices(EvalContext& c, const Tensor& in, int64_t outer, int64_t length, int64_t inner, Shape shape, size_t axis, DType result) {
+template <typename T>
+void unique_slices(EvalContext& c, const Tensor& in, int64_t outer, int64_t length, int64_t inner, Shape shape,
+                   size_t axis, DType result) {
   const T* x = elements<T>(in);
   const auto compare = [&](int64_t a, int64_t b) {
     for (int64_t o = 0; o < outer; ++o)
@@ -194,7 +214,7 @@ template <typename T> void unique_slices(EvalContext& c, const Tensor& in, int64
   std::vector<int64_t> order(static_cast<size_t>(length));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return compare(a, b) < 0; });
-  std::vector<int64_t> first, counts, group(static_cast<size_t>(length));   // per distinct slice; group of each slice
+  std::vector<int64_t> first, counts, group(static_cast<size_t>(length));  // per distinct slice; group of each slice
   for (size_t n = 0; n < order.size(); ++n) {
     if (n == 0 || compare(order[n - 1], order[n]) != 0) {
       first.push_back(order[n]);
@@ -203,11 +223,12 @@ template <typename T> void unique_slices(EvalContext& c, const Tensor& in, int64
     ++counts.back();
     group[static_cast<size_t>(order[n])] = static_cast<int64_t>(first.size()) - 1;
   }
-  std::vector<int64_t> rank(first.size());   // group -> position in the result
+  std::vector<int64_t> rank(first.size());  // group -> position in the result
   std::iota(rank.begin(), rank.end(), 0);
   if (c.node.get_int("sorted", 1) == 0) {
     std::vector<int64_t> by_first(rank);
-    std::sort(by_first.begin(), by_first.end(), [&](int64_t a, int64_t b) { return first[static_cast<size_t>(a)] < first[static_cast<size_t>(b)]; });
+    std::sort(by_first.begin(), by_first.end(),
+              [&](int64_t a, int64_t b) { return first[static_cast<size_t>(a)] < first[static_cast<size_t>(b)]; });
     for (size_t n = 0; n < by_first.size(); ++n) rank[static_cast<size_t>(by_first[n])] = static_cast<int64_t>(n);
   }
   const int64_t count = static_cast<int64_t>(first.size());
@@ -237,9 +258,12 @@ void evaluate_unique(EvalContext& c, const std::vector<TypeInfo>& types) {
   const auto run = [&](auto tag) {
     unique_slices<typename decltype(tag)::type>(c, in, outer, shape[axis], inner, shape, axis, types[0].dtype);
   };
-  if (in.dtype() == DType::kString) run(Tag<std::string>{});
-  else if (in.dtype() == DType::kBool) run(Tag<uint8_t>{});
-  else if (!visit_arithmetic(in.dtype(), run)) unsupported_type(c.node, in.dtype());
+  if (in.dtype() == DType::kString)
+    run(Tag<std::string>{});
+  else if (in.dtype() == DType::kBool)
+    run(Tag<uint8_t>{});
+  else if (!visit_arithmetic(in.dtype(), run))
+    unsupported_type(c.node, in.dtype());
 }
 
 // ------------------------------------------------------------------------------------------------ Compress
@@ -248,7 +272,8 @@ void evaluate_unique(EvalContext& c, const std::vector<TypeInfo>& types) {
 std::vector<int64_t> selected(const Tensor& condition, int64_t dim) {
   std::vector<int64_t> result;
   const uint8_t* p = elements<uint8_t>(condition);
-  for (int64_t i = 0; i < std::min(condition.size(), dim); ++i) if (p[i]) result.push_back(i);
+  for (int64_t i = 0; i < std::min(condition.size(), dim); ++i)
+    if (p[i]) result.push_back(i);
   return result;
 }
 
@@ -264,7 +289,9 @@ void infer_compress(InferContext& c) {
     shape = in.shape;
     axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(shape.size())));
   }
-  shape[axis] = condition.constant && shape[axis] >= 0 ? static_cast<int64_t>(selected(*condition.constant, shape[axis]).size()) : -1;
+  shape[axis] = condition.constant && shape[axis] >= 0
+                    ? static_cast<int64_t>(selected(*condition.constant, shape[axis]).size())
+                    : -1;
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
 
@@ -281,7 +308,8 @@ void evaluate_compress(EvalContext& c, const std::vector<TypeInfo>& types) {
     const T* x = elements<T>(in);
     T* y = mutable_elements<T>(out);
     for (int64_t o = 0; o < outer; ++o)
-      for (int64_t at : positions) y = std::copy(x + (o * shape[axis] + at) * inner, x + (o * shape[axis] + at + 1) * inner, y);
+      for (int64_t at : positions)
+        y = std::copy(x + (o * shape[axis] + at) * inner, x + (o * shape[axis] + at + 1) * inner, y);
   });
   c.outputs[0] = std::move(out);
 }
@@ -292,7 +320,8 @@ void register_select(Registry& r) {
   for (int version : {9, 11}) add(r, "OneHot", version, {3, 3}, infer_one_hot, evaluate_one_hot, {"axis"});
   add(r, "TopK", 1, kOne, infer_top_k, evaluate_top_k, {"axis", "k"}, {1, 2});
   add(r, "TopK", 10, kTwo, infer_top_k, evaluate_top_k, {"axis"}, {1, 2});
-  for (int version : {11, 24}) add(r, "TopK", version, kTwo, infer_top_k, evaluate_top_k, {"axis", "largest", "sorted"}, {1, 2});
+  for (int version : {11, 24})
+    add(r, "TopK", version, kTwo, infer_top_k, evaluate_top_k, {"axis", "largest", "sorted"}, {1, 2});
   for (int version : {9, 13}) add(r, "NonZero", version, kOne, infer_non_zero, evaluate_non_zero);
   add(r, "Unique", 11, kOne, infer_unique, evaluate_unique, {"axis", "sorted"}, {1, 4});
   for (int version : {9, 11}) add(r, "Compress", version, kTwo, infer_compress, evaluate_compress, {"axis"});

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that rename or move elements without looking at them: Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Concat, Split,
-// Slice, Tile, Expand. Shapes come from attributes in old opsets and from inputs in new ones; a known input gives an exact shape, an
-// unknown one at least the rank where that follows. Movement is one strided copy; a change of shape alone shares storage.
+// Operators that rename or move elements without looking at them: Reshape, Flatten, Squeeze, Unsqueeze, Transpose,
+// Concat, Split, Slice, Tile, Expand. Shapes come from attributes in old opsets and from inputs in new ones; a known
+// input gives an exact shape, an unknown one at least the rank where that follows. Movement is one strided copy; a
+// change of shape alone shares storage.
 #include "ops/elementwise_kernel.h"
 
 namespace tessera::ops {
@@ -11,7 +12,9 @@ namespace {
 using namespace kernel;
 
 /// Renames the shape to the inferred one.
-void evaluate_reshaped(EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = c.input(0).reshaped(types[0].shape); }
+void evaluate_reshaped(EvalContext& c, const std::vector<TypeInfo>& types) {
+  c.outputs[0] = c.input(0).reshaped(types[0].shape);
+}
 
 // ------------------------------------------------------------------------------------------------- Reshape
 
@@ -32,7 +35,7 @@ void infer_reshape(InferContext& c) {
     c.node.fail(ErrorCode::kInvalidModel, text.append(" ): ").append(why));
   };
   Shape out;
-  std::vector<bool> cancelled(in.shape.size(), false);   // unknown or zero input dimensions that the result repeats
+  std::vector<bool> cancelled(in.shape.size(), false);  // unknown or zero input dimensions that the result repeats
   int64_t open = -1;
   for (size_t i = 0; i < wanted->size(); ++i) {
     const int64_t dim = (*wanted)[i];
@@ -50,10 +53,11 @@ void infer_reshape(InferContext& c) {
       out.push_back(dim);
     }
   }
-  if (open >= 0 && !zero_copies && std::find(wanted->begin(), wanted->end(), 0) != wanted->end()) bad("0 and -1 together with allowzero");
+  if (open >= 0 && !zero_copies && std::find(wanted->begin(), wanted->end(), 0) != wanted->end())
+    bad("0 and -1 together with allowzero");
   if (in.ranked) {
-    // Copied dimensions that are unknown or zero cancel, so that an empty batch gives what any batch gives; the rest must be
-    // known to say more.
+    // Copied dimensions that are unknown or zero cancel, so that an empty batch gives what any batch gives; the rest
+    // must be known to say more.
     int64_t have = 1, made = 1;
     bool known = true, in_zero = false, both_zero = false;
     for (size_t i = 0; i < in.shape.size(); ++i) {
@@ -62,8 +66,10 @@ void infer_reshape(InferContext& c) {
         continue;
       }
       if (in.shape[i] == 0) in_zero = true;
-      if (in.shape[i] < 0) known = false;
-      else if (__builtin_mul_overflow(have, in.shape[i], &have)) bad("too many elements");
+      if (in.shape[i] < 0)
+        known = false;
+      else if (__builtin_mul_overflow(have, in.shape[i], &have))
+        bad("too many elements");
     }
     for (size_t i = 0; i < out.size(); ++i) {
       if (static_cast<int64_t>(i) == open || (i < cancelled.size() && cancelled[i])) continue;
@@ -72,8 +78,10 @@ void infer_reshape(InferContext& c) {
     if (known || in_zero) {
       if (open >= 0) {
         if (made == 0) {
-          if (have == 0) out[static_cast<size_t>(open)] = 0;
-          else bad("the element counts differ");
+          if (have == 0)
+            out[static_cast<size_t>(open)] = 0;
+          else
+            bad("the element counts differ");
         } else {
           if (have % made != 0) bad("the element counts differ");
           out[static_cast<size_t>(open)] = have / made;
@@ -94,7 +102,8 @@ void infer_flatten(InferContext& c) {
   }
   const int64_t rank = static_cast<int64_t>(in.shape.size());
   int64_t axis = c.node.get_int("axis", 1);
-  if (axis < -rank || axis > rank) c.node.fail(ErrorCode::kInvalidModel, "axis " + std::to_string(axis) + " is outside " + to_string(in.shape));
+  if (axis < -rank || axis > rank)
+    c.node.fail(ErrorCode::kInvalidModel, "axis " + std::to_string(axis) + " is outside " + to_string(in.shape));
   if (axis < 0) axis += rank;
   const size_t split = static_cast<size_t>(axis);
   c.outputs[0] = TypeInfo::tensor(in.dtype, {product(in.shape, 0, split), product(in.shape, split, in.shape.size())});
@@ -129,17 +138,19 @@ void infer_squeeze(InferContext& c) {
   Shape shape;
   if (!given) {
     for (int64_t d : in.shape) {
-      if (d < 0) return;   // may or may not be 1
+      if (d < 0) return;  // may or may not be 1
       if (d != 1) shape.push_back(d);
     }
   } else {
     std::vector<bool> drop(in.shape.size(), false);
     for (int64_t axis : normalise_axes(c.node, *axes, rank)) {
       if (in.shape[static_cast<size_t>(axis)] > 1 || in.shape[static_cast<size_t>(axis)] == 0)
-        c.node.fail(ErrorCode::kInvalidModel, "axis " + std::to_string(axis) + " of shape " + to_string(in.shape) + " is not 1");
+        c.node.fail(ErrorCode::kInvalidModel,
+                    "axis " + std::to_string(axis) + " of shape " + to_string(in.shape) + " is not 1");
       drop[static_cast<size_t>(axis)] = true;
     }
-    for (size_t i = 0; i < drop.size(); ++i) if (!drop[i]) shape.push_back(in.shape[i]);
+    for (size_t i = 0; i < drop.size(); ++i)
+      if (!drop[i]) shape.push_back(in.shape[i]);
   }
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
@@ -158,9 +169,11 @@ void infer_unsqueeze(InferContext& c) {
     return;
   }
   Shape shape(in.shape.size() + axes->size(), -2);
-  for (int64_t axis : normalise_axes(c.node, *axes, static_cast<int64_t>(shape.size()))) shape[static_cast<size_t>(axis)] = 1;
+  for (int64_t axis : normalise_axes(c.node, *axes, static_cast<int64_t>(shape.size())))
+    shape[static_cast<size_t>(axis)] = 1;
   size_t next = 0;
-  for (int64_t& d : shape) if (d == -2) d = in.shape[next++];
+  for (int64_t& d : shape)
+    if (d == -2) d = in.shape[next++];
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
 
@@ -168,20 +181,24 @@ void infer_unsqueeze(InferContext& c) {
 
 std::vector<int64_t> permutation(const Node& node, int64_t rank) {
   std::vector<int64_t> perm = node.get_ints("perm");
-  if (!node.has("perm")) for (int64_t i = rank; i-- > 0;) perm.push_back(i);
+  if (!node.has("perm"))
+    for (int64_t i = rank; i-- > 0;) perm.push_back(i);
   if (static_cast<int64_t>(perm.size()) != rank)
-    node.fail(ErrorCode::kInvalidModel, "perm has " + std::to_string(perm.size()) + " entries for a tensor of rank " + std::to_string(rank));
+    node.fail(ErrorCode::kInvalidModel,
+              "perm has " + std::to_string(perm.size()) + " entries for a tensor of rank " + std::to_string(rank));
   return normalise_axes(node, perm, rank);
 }
 
 void infer_transpose(InferContext& c) {
   const TypeInfo& in = c.input(0);
   if (!in.ranked) {
-    c.outputs[0] = c.node.has("perm") ? of_rank(in.dtype, static_cast<int64_t>(c.node.get_ints("perm").size())) : TypeInfo::unranked(in.dtype);
+    c.outputs[0] = c.node.has("perm") ? of_rank(in.dtype, static_cast<int64_t>(c.node.get_ints("perm").size()))
+                                      : TypeInfo::unranked(in.dtype);
     return;
   }
   Shape shape;
-  for (int64_t axis : permutation(c.node, static_cast<int64_t>(in.shape.size()))) shape.push_back(in.shape[static_cast<size_t>(axis)]);
+  for (int64_t axis : permutation(c.node, static_cast<int64_t>(in.shape.size())))
+    shape.push_back(in.shape[static_cast<size_t>(axis)]);
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
 
@@ -203,7 +220,8 @@ void infer_concat(InferContext& c) {
     if (!c.input(i).ranked) continue;
     const int64_t own = static_cast<int64_t>(c.input(i).shape.size());
     if (rank >= 0 && own != rank)
-      c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " of shape " + to_string(c.input(i).shape) + " has another rank than the inputs before");
+      c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " of shape " + to_string(c.input(i).shape) +
+                                                " has another rank than the inputs before");
     rank = own;
   }
   if (rank < 0) {
@@ -215,14 +233,17 @@ void infer_concat(InferContext& c) {
   int64_t total = 0;
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     const TypeInfo& in = c.input(i);
-    if (!in.ranked || in.shape[axis] < 0) total = -1;
-    else if (total >= 0) total += in.shape[axis];
+    if (!in.ranked || in.shape[axis] < 0)
+      total = -1;
+    else if (total >= 0)
+      total += in.shape[axis];
     if (!in.ranked) continue;
     for (size_t d = 0; d < shape.size(); ++d) {
       if (d == axis || in.shape[d] < 0) continue;
       if (shape[d] >= 0 && shape[d] != in.shape[d])
-        c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " of shape " + to_string(in.shape) + " differs from " + to_string(shape) +
-                                                  " outside axis " + std::to_string(axis));
+        c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " of shape " + to_string(in.shape) +
+                                                  " differs from " + to_string(shape) + " outside axis " +
+                                                  std::to_string(axis));
       shape[d] = in.shape[d];
     }
   }
@@ -232,8 +253,10 @@ void infer_concat(InferContext& c) {
 
 void evaluate_concat(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Shape& shape = types[0].shape;
-  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(shape.size())));
-  const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size()), row = shape[axis] * inner;
+  const size_t axis =
+      static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(shape.size())));
+  const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size()),
+                row = shape[axis] * inner;
   Tensor out(types[0].dtype, shape);
   visit_storage(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -257,28 +280,34 @@ std::vector<int64_t> split_sizes(const InferContext& c, int64_t dim) {
     if (c.node.has("split")) sizes = c.node.get_ints("split");
   } else if (c.has(1)) {
     require_type(c.node, c.input(1).dtype, kInt64Set, "split");
-    if (c.node.has("num_outputs")) c.node.fail(ErrorCode::kInvalidModel, "both input 'split' and attribute 'num_outputs' are given");
+    if (c.node.has("num_outputs"))
+      c.node.fail(ErrorCode::kInvalidModel, "both input 'split' and attribute 'num_outputs' are given");
     sizes = known_ints(c, 1);
     if (!sizes) return {};
   }
   if (sizes) {
     if (sizes->size() != count)
-      c.node.fail(ErrorCode::kInvalidModel, "split has " + std::to_string(sizes->size()) + " entries for " + std::to_string(count) + " outputs");
+      c.node.fail(ErrorCode::kInvalidModel,
+                  "split has " + std::to_string(sizes->size()) + " entries for " + std::to_string(count) + " outputs");
     int64_t total = 0;
     for (int64_t size : *sizes) {
-      if (size < 0 || size > kSizeLimit) c.node.fail(ErrorCode::kInvalidModel, std::to_string(size) + " in split is no possible size");
+      if (size < 0 || size > kSizeLimit)
+        c.node.fail(ErrorCode::kInvalidModel, std::to_string(size) + " in split is no possible size");
       total += size;
     }
     if (dim >= 0 && total != dim)
-      c.node.fail(ErrorCode::kInvalidModel, "split adds up to " + std::to_string(total) + ", the axis has " + std::to_string(dim));
+      c.node.fail(ErrorCode::kInvalidModel,
+                  "split adds up to " + std::to_string(total) + ", the axis has " + std::to_string(dim));
     return *sizes;
   }
   const int64_t parts = c.node.get_int("num_outputs", static_cast<int64_t>(count));
   if (parts != static_cast<int64_t>(count))
-    c.node.fail(ErrorCode::kInvalidModel, "num_outputs is " + std::to_string(parts) + ", the node has " + std::to_string(count) + " outputs");
+    c.node.fail(ErrorCode::kInvalidModel,
+                "num_outputs is " + std::to_string(parts) + ", the node has " + std::to_string(count) + " outputs");
   if (dim < 0) return {};
   if (c.node.version < 18 && dim % parts != 0)
-    c.node.fail(ErrorCode::kInvalidModel, std::to_string(dim) + " elements do not split into " + std::to_string(parts) + " equal parts");
+    c.node.fail(ErrorCode::kInvalidModel,
+                std::to_string(dim) + " elements do not split into " + std::to_string(parts) + " equal parts");
   const int64_t part = (dim + parts - 1) / parts;
   std::vector<int64_t> result;
   for (int64_t i = 0; i < parts; ++i) result.push_back(std::clamp<int64_t>(dim - i * part, 0, part));
@@ -292,7 +321,8 @@ void infer_split(InferContext& c) {
     for (TypeInfo& out : c.outputs) out = TypeInfo::unranked(in.dtype);
     return;
   }
-  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())));
+  const size_t axis =
+      static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())));
   const std::vector<int64_t> sizes = split_sizes(c, in.shape[axis]);
   for (size_t i = 0; i < c.outputs.size(); ++i) {
     c.outputs[i] = without_constant(in);
@@ -313,7 +343,9 @@ void evaluate_split(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 // --------------------------------------------------------------------------------------------------- Slice
 
-struct SliceRange { int64_t start, step, count; };
+struct SliceRange {
+  int64_t start, step, count;
+};
 
 /// The elements that start:end:step takes of `dim`, clamped as the standard says.
 SliceRange slice_range(const Node& node, int64_t dim, int64_t start, int64_t end, int64_t step) {
@@ -330,14 +362,14 @@ SliceRange slice_range(const Node& node, int64_t dim, int64_t start, int64_t end
   }
   start = bounded(start, 0, dim - 1);
   end = bounded(end, -1, dim - 1);
-  const uint64_t stride = ~static_cast<uint64_t>(step) + 1;   // -step, also for the smallest integer
+  const uint64_t stride = ~static_cast<uint64_t>(step) + 1;  // -step, also for the smallest integer
   return {start, step, start > end ? 1 + static_cast<int64_t>(static_cast<uint64_t>(start - end - 1) / stride) : 0};
 }
 
 /// What is known of one operand of Slice.
 struct SliceOperands {
   std::optional<std::vector<int64_t>> starts, ends, axes, steps;
-  int64_t count = -1;   // number of sliced axes
+  int64_t count = -1;  // number of sliced axes
 };
 
 SliceOperands slice_operands(const InferContext& c) {
@@ -352,14 +384,17 @@ SliceOperands slice_operands(const InferContext& c) {
     for (size_t i = 1; i < 5; ++i) {
       if (i > 2 && !c.has(i)) continue;
       require_type(c.node, c.input(i).dtype, kIndex, "starts, ends, axes or steps");
-      if (c.input(i).ranked && c.input(i).shape.size() > 1) c.node.fail(ErrorCode::kInvalidModel, "starts, ends, axes and steps must have rank 1");
+      if (c.input(i).ranked && c.input(i).shape.size() > 1)
+        c.node.fail(ErrorCode::kInvalidModel, "starts, ends, axes and steps must have rank 1");
     }
     s.starts = known_ints(c, 1);
     s.ends = known_ints(c, 2);
     for (size_t i = 1; i < 5 && s.count < 0; ++i) s.count = known_length(c, i);
     s.axes = known_ints(c, 3);
-    if (c.has(4)) s.steps = known_ints(c, 4);
-    else if (s.count >= 0) s.steps = std::vector<int64_t>(static_cast<size_t>(s.count), 1);
+    if (c.has(4))
+      s.steps = known_ints(c, 4);
+    else if (s.count >= 0)
+      s.steps = std::vector<int64_t>(static_cast<size_t>(s.count), 1);
   }
   for (const auto* list : {&s.starts, &s.ends, &s.axes, &s.steps})
     if (*list && s.count >= 0 && static_cast<int64_t>((*list)->size()) != s.count)
@@ -389,8 +424,10 @@ void infer_slice(InferContext& c) {
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t& dim = shape[static_cast<size_t>(axes[i])];
     if (s.steps && (*s.steps)[i] == 0) c.node.fail(ErrorCode::kInvalidModel, "step 0");
-    if (dim > 0 && !(s.starts && s.ends && s.steps)) dim = -1;
-    else if (dim > 0) dim = slice_range(c.node, dim, (*s.starts)[i], (*s.ends)[i], (*s.steps)[i]).count;
+    if (dim > 0 && !(s.starts && s.ends && s.steps))
+      dim = -1;
+    else if (dim > 0)
+      dim = slice_range(c.node, dim, (*s.starts)[i], (*s.ends)[i], (*s.steps)[i]).count;
   }
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
@@ -401,17 +438,19 @@ void evaluate_slice(EvalContext& c, const std::vector<TypeInfo>& types) {
     if (c.node.version < 10) return c.node.get_ints(attribute);
     return c.has(input) ? c.input(input).to_int64s() : std::vector<int64_t>{};
   };
-  const std::vector<int64_t> starts = list(1, "starts"), ends = list(2, "ends"), steps = c.node.version < 10 ? std::vector<int64_t>{} : list(4, "");
+  const std::vector<int64_t> starts = list(1, "starts"), ends = list(2, "ends"),
+                             steps = c.node.version < 10 ? std::vector<int64_t>{} : list(4, "");
   std::vector<int64_t> axes = list(3, "axes");
   const bool axes_given = c.node.version < 10 ? c.node.has("axes") : c.has(3);
-  if (!axes_given) for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  if (!axes_given)
+    for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   std::vector<int64_t> strides = row_strides(in.shape());
   int64_t offset = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
     const size_t axis = static_cast<size_t>(normalise_axis(c.node, axes[i], in.rank()));
     const SliceRange range = slice_range(c.node, in.shape()[axis], starts[i], ends[i], steps.empty() ? 1 : steps[i]);
     offset += range.start * strides[axis];
-    strides[axis] = range.count > 1 ? strides[axis] * range.step : 0;   // a step may be huge where one element is taken
+    strides[axis] = range.count > 1 ? strides[axis] * range.step : 0;  // a step may be huge where one element is taken
   }
   c.outputs[0] = gather_strided(in, types[0].shape, offset, strides);
 }
@@ -425,7 +464,8 @@ void infer_tile(InferContext& c) {
   const auto repeats = known_ints(c, 1);
   const int64_t length = known_length(c, 1);
   if (in.ranked && length >= 0 && length != static_cast<int64_t>(in.shape.size()))
-    c.node.fail(ErrorCode::kInvalidModel, "repeats has " + std::to_string(length) + " entries for shape " + to_string(in.shape));
+    c.node.fail(ErrorCode::kInvalidModel,
+                "repeats has " + std::to_string(length) + " entries for shape " + to_string(in.shape));
   if (!in.ranked) {
     c.outputs[0] = length < 0 ? TypeInfo::unranked(in.dtype) : of_rank(in.dtype, length);
     return;
@@ -438,8 +478,10 @@ void infer_tile(InferContext& c) {
   for (size_t i = 0; i < shape.size(); ++i) {
     const int64_t times = (*repeats)[i];
     if (times < 0) c.node.fail(ErrorCode::kInvalidModel, "negative repeat " + std::to_string(times));
-    if (shape[i] >= 0 && __builtin_mul_overflow(shape[i], times, &shape[i])) c.node.fail(ErrorCode::kDoesNotFit, "the result is too large");
-    else if (times == 0) shape[i] = 0;
+    if (shape[i] >= 0 && __builtin_mul_overflow(shape[i], times, &shape[i]))
+      c.node.fail(ErrorCode::kDoesNotFit, "the result is too large");
+    else if (times == 0)
+      shape[i] = 0;
   }
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
@@ -449,7 +491,7 @@ void evaluate_tile(EvalContext& c, const std::vector<TypeInfo>& types) {
   const std::vector<int64_t> from = row_strides(in.shape()), repeats = c.input(1).to_int64s();
   Shape shape;
   std::vector<int64_t> strides;
-  for (size_t i = 0; i < in.shape().size(); ++i) {   // every axis as (repeats, dimension), the repeats with stride 0
+  for (size_t i = 0; i < in.shape().size(); ++i) {  // every axis as (repeats, dimension), the repeats with stride 0
     shape.insert(shape.end(), {repeats[i], in.shape()[i]});
     strides.insert(strides.end(), {0, from[i]});
   }
@@ -461,7 +503,8 @@ void infer_expand(InferContext& c) {
   require_type(c.node, c.input(1).dtype, kInt64Set, "shape");
   require_rank(c.node, c.input(1), 1, "shape");
   if (const auto wanted = known_ints(c, 1)) {
-    for (int64_t d : *wanted) if (d < 0) c.node.fail(ErrorCode::kInvalidModel, "negative dimension " + std::to_string(d) + " in shape");
+    for (int64_t d : *wanted)
+      if (d < 0) c.node.fail(ErrorCode::kInvalidModel, "negative dimension " + std::to_string(d) + " in shape");
     const TypeInfo target = TypeInfo::tensor(in.dtype, *wanted);
     c.outputs[0] = broadcast_types(c.node, in.dtype, {&in, &target});
     return;
@@ -484,8 +527,10 @@ void evaluate_expand(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 void register_shape(Registry& r) {
   for (int version : {5, 13}) add(r, "Reshape", version, kTwo, infer_reshape, evaluate_reshaped);
-  for (int version : {14, 19, 21, 23, 24}) add(r, "Reshape", version, kTwo, infer_reshape, evaluate_reshaped, {"allowzero"});
-  for (int version : {1, 9, 11, 13, 21, 23, 24}) add(r, "Flatten", version, kOne, infer_flatten, evaluate_reshaped, {"axis"});
+  for (int version : {14, 19, 21, 23, 24})
+    add(r, "Reshape", version, kTwo, infer_reshape, evaluate_reshaped, {"allowzero"});
+  for (int version : {1, 9, 11, 13, 21, 23, 24})
+    add(r, "Flatten", version, kOne, infer_flatten, evaluate_reshaped, {"axis"});
   for (int version : {1, 11}) {
     add(r, "Squeeze", version, kOne, infer_squeeze, evaluate_reshaped, {"axes"});
     add(r, "Unsqueeze", version, kOne, infer_unsqueeze, evaluate_reshaped, {"axes"});
@@ -494,7 +539,8 @@ void register_shape(Registry& r) {
     add(r, "Squeeze", version, {1, 2}, infer_squeeze, evaluate_reshaped);
     add(r, "Unsqueeze", version, kTwo, infer_unsqueeze, evaluate_reshaped);
   }
-  for (int version : {1, 13, 21, 23, 24}) add(r, "Transpose", version, kOne, infer_transpose, evaluate_transpose, {"perm"});
+  for (int version : {1, 13, 21, 23, 24})
+    add(r, "Transpose", version, kOne, infer_transpose, evaluate_transpose, {"perm"});
   for (int version : {4, 11, 13}) add(r, "Concat", version, {1, -1}, infer_concat, evaluate_concat, {"axis"});
   for (int version : {2, 11}) add(r, "Split", version, kOne, infer_split, evaluate_split, {"axis", "split"}, {1, -1});
   add(r, "Split", 13, {1, 2}, infer_split, evaluate_split, {"axis"}, {1, -1});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Movement that knows about positions: Pad, DepthToSpace, SpaceToDepth, ReverseSequence, Trilu, CenterCropPad, Col2Im. Pad builds one
-// table per axis that says where an output position comes from (or that it is filled), so that all modes share one copy loop; the two
-// depth/space operators are a reshape, a strided copy and a reshape.
+// Movement that knows about positions: Pad, DepthToSpace, SpaceToDepth, ReverseSequence, Trilu, CenterCropPad, Col2Im.
+// Pad builds one table per axis that says where an output position comes from (or that it is filled), so that all modes
+// share one copy loop; the two depth/space operators are a reshape, a strided copy and a reshape.
 #include "ops/elementwise_kernel.h"
 
 namespace tessera::ops {
@@ -13,7 +13,8 @@ using namespace kernel;
 // ----------------------------------------------------------------------------------------------------- Pad
 
 /// Copies `in` to `shape`; maps[axis][position] is the source position, or -1 for `fill` (one element).
-Tensor mapped_copy(const Tensor& in, const Shape& shape, const std::vector<std::vector<int64_t>>& maps, const Tensor& fill) {
+Tensor mapped_copy(const Tensor& in, const Shape& shape, const std::vector<std::vector<int64_t>>& maps,
+                   const Tensor& fill) {
   Tensor out(in.dtype(), shape);
   if (out.size() == 0) return out;
   const std::vector<int64_t> strides = row_strides(in.shape());
@@ -34,11 +35,16 @@ Tensor mapped_copy(const Tensor& in, const Shape& shape, const std::vector<std::
       bool filled = false;
       for (size_t d = 0; d < last; ++d) {
         const int64_t from = maps[d][static_cast<size_t>(index[d])];
-        if (from < 0) filled = true;
-        else base += from * strides[d];
+        if (from < 0)
+          filled = true;
+        else
+          base += from * strides[d];
       }
-      if (filled) std::fill(y, y + shape[last], value);
-      else for (int64_t i = 0; i < shape[last]; ++i) y[i] = row[static_cast<size_t>(i)] < 0 ? value : x[base + row[static_cast<size_t>(i)]];
+      if (filled)
+        std::fill(y, y + shape[last], value);
+      else
+        for (int64_t i = 0; i < shape[last]; ++i)
+          y[i] = row[static_cast<size_t>(i)] < 0 ? value : x[base + row[static_cast<size_t>(i)]];
       y += shape[last];
       size_t d = last;
       while (d > 0 && ++index[d - 1] == shape[d - 1]) index[--d] = 0;
@@ -49,14 +55,19 @@ Tensor mapped_copy(const Tensor& in, const Shape& shape, const std::vector<std::
 }
 
 /// Begin and end amounts for every axis from the given pads; axes default to all. Unknown rank must not come here.
-std::vector<std::pair<int64_t, int64_t>> amounts(const Node& node, const std::vector<int64_t>& pads, const std::optional<std::vector<int64_t>>& axes, int64_t rank) {
+std::vector<std::pair<int64_t, int64_t>> amounts(const Node& node, const std::vector<int64_t>& pads,
+                                                 const std::optional<std::vector<int64_t>>& axes, int64_t rank) {
   std::vector<int64_t> which;
-  if (axes) which = normalise_axes(node, *axes, rank);
-  else for (int64_t i = 0; i < rank; ++i) which.push_back(i);
+  if (axes)
+    which = normalise_axes(node, *axes, rank);
+  else
+    for (int64_t i = 0; i < rank; ++i) which.push_back(i);
   if (pads.size() != 2 * which.size())
-    node.fail(ErrorCode::kInvalidModel, "pads has " + std::to_string(pads.size()) + " entries for " + std::to_string(which.size()) + " axes");
+    node.fail(ErrorCode::kInvalidModel,
+              "pads has " + std::to_string(pads.size()) + " entries for " + std::to_string(which.size()) + " axes");
   for (int64_t pad : pads)
-    if (pad < -kSizeLimit || pad > kSizeLimit) node.fail(ErrorCode::kInvalidModel, std::to_string(pad) + " in pads is no possible size");
+    if (pad < -kSizeLimit || pad > kSizeLimit)
+      node.fail(ErrorCode::kInvalidModel, std::to_string(pad) + " in pads is no possible size");
   std::vector<std::pair<int64_t, int64_t>> result(static_cast<size_t>(rank), {0, 0});
   for (size_t i = 0; i < which.size(); ++i) result[static_cast<size_t>(which[i])] = {pads[i], pads[i + which.size()]};
   return result;
@@ -66,13 +77,15 @@ void infer_pad(InferContext& c) {
   const TypeInfo& in = c.input(0);
   const std::string mode = c.node.get_string("mode", "constant");
   if (mode != "constant" && mode != "reflect" && mode != "edge" && !(mode == "wrap" && c.node.version >= 19))
-    c.node.fail(ErrorCode::kInvalidModel, "mode '" + mode + "' is not known in opset " + std::to_string(c.node.version));
+    c.node.fail(ErrorCode::kInvalidModel,
+                "mode '" + mode + "' is not known in opset " + std::to_string(c.node.version));
   const bool attributes = c.node.version < 11;
   if (!attributes) {
     require_type(c.node, c.input(1).dtype, kInt64Set, "pads");
     if (c.has(2)) {
       require_same_type(c.node, in, c.input(2));
-      if (c.input(2).is_static() && element_count(c.input(2).shape) != 1) c.node.fail(ErrorCode::kInvalidModel, "constant_value must be a scalar");
+      if (c.input(2).is_static() && element_count(c.input(2).shape) != 1)
+        c.node.fail(ErrorCode::kInvalidModel, "constant_value must be a scalar");
     }
     if (c.has(3)) require_type(c.node, c.input(3).dtype, kIndex, "axes");
   } else if (!c.node.has("pads")) {
@@ -89,7 +102,7 @@ void infer_pad(InferContext& c) {
   const auto axes = known_ints(c, 3);
   if (!pads || (c.has(3) && !axes)) {
     c.outputs[0] = of_rank(in.dtype, rank);
-    if (axes && !pads) {   // only the named axes change
+    if (axes && !pads) {  // only the named axes change
       c.outputs[0].shape = in.shape;
       for (int64_t axis : normalise_axes(c.node, *axes, rank)) c.outputs[0].shape[static_cast<size_t>(axis)] = -1;
     }
@@ -105,9 +118,11 @@ void infer_pad(InferContext& c) {
     const int64_t cropped = shape[d] + std::min<int64_t>(begin, 0) + std::min<int64_t>(end, 0);
     shape[d] += begin + end;
     if (shape[d] < 0 || (cropped < 0 && shape[d] > 0))
-      c.node.fail(ErrorCode::kInvalidModel, "pads remove more of axis " + std::to_string(d) + " than shape " + to_string(in.shape) + " has");
+      c.node.fail(ErrorCode::kInvalidModel,
+                  "pads remove more of axis " + std::to_string(d) + " than shape " + to_string(in.shape) + " has");
     if (cropped <= 0 && mode != "constant" && shape[d] > 0)
-      c.node.fail(ErrorCode::kInvalidModel, "mode '" + mode + "' cannot pad axis " + std::to_string(d) + ", which has no element");
+      c.node.fail(ErrorCode::kInvalidModel,
+                  "mode '" + mode + "' cannot pad axis " + std::to_string(d) + ", which has no element");
   }
   for (size_t d = 0; d < shape.size(); ++d)
     if (in.shape[d] < 0) shape[d] = each[d].first == 0 && each[d].second == 0 ? in.shape[d] : -1;
@@ -122,7 +137,8 @@ void evaluate_pad(EvalContext& c, const std::vector<TypeInfo>& types) {
   if (c.has(3)) axes = c.input(3).to_int64s();
   const auto each = amounts(c.node, attributes ? c.node.get_ints("pads") : c.input(1).to_int64s(), axes, in.rank());
   Tensor fill(in.dtype(), {});
-  if (!attributes && c.has(2)) fill = c.input(2);
+  if (!attributes && c.has(2))
+    fill = c.input(2);
   else if (attributes && is_floating(in.dtype()))
     fill = in.dtype() == DType::kDouble ? Tensor::of<double>(DType::kDouble, {}, {c.node.get_float("value", 0)})
                                         : narrow(Tensor::scalar_f32(c.node.get_float("value", 0)), in.dtype());
@@ -171,7 +187,8 @@ Tensor rearranged(const Tensor& in, const Shape& shape, const std::vector<size_t
 
 int64_t block_size(const Node& node) {
   const int64_t b = node.get_int("blocksize", 0);
-  if (b <= 0 || b > (1 << 20)) node.fail(ErrorCode::kInvalidModel, "attribute 'blocksize' = " + std::to_string(b) + " is not a possible size");
+  if (b <= 0 || b > (1 << 20))
+    node.fail(ErrorCode::kInvalidModel, "attribute 'blocksize' = " + std::to_string(b) + " is not a possible size");
   return b;
 }
 
@@ -186,15 +203,18 @@ void infer_depth_to_space(InferContext& c) {
   if (in.shape[1] >= 0 && in.shape[1] % (b * b) != 0)
     c.node.fail(ErrorCode::kInvalidModel, std::to_string(in.shape[1]) + " channels do not divide by blocksize squared");
   const auto times = [&](int64_t d) { return product(Shape{d, b}); };
-  c.outputs[0].shape = {in.shape[0], in.shape[1] < 0 ? -1 : in.shape[1] / (b * b), times(in.shape[2]), times(in.shape[3])};
+  c.outputs[0].shape = {in.shape[0], in.shape[1] < 0 ? -1 : in.shape[1] / (b * b), times(in.shape[2]),
+                        times(in.shape[3])};
 }
 
 void evaluate_depth_to_space(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor& in = c.input(0);
   const Shape& s = in.shape();
   const int64_t b = block_size(c.node), depth = types[0].shape[1];
-  if (c.node.get_string("mode", "DCR") == "DCR") c.outputs[0] = rearranged(in, {s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2}, types[0].shape);
-  else c.outputs[0] = rearranged(in, {s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3}, types[0].shape);
+  if (c.node.get_string("mode", "DCR") == "DCR")
+    c.outputs[0] = rearranged(in, {s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2}, types[0].shape);
+  else
+    c.outputs[0] = rearranged(in, {s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3}, types[0].shape);
 }
 
 void infer_space_to_depth(InferContext& c) {
@@ -204,7 +224,8 @@ void infer_space_to_depth(InferContext& c) {
   c.outputs[0] = of_rank(in.dtype, 4);
   if (!in.ranked) return;
   for (size_t d : {2, 3})
-    if (in.shape[d] >= 0 && in.shape[d] % b != 0) c.node.fail(ErrorCode::kInvalidModel, "shape " + to_string(in.shape) + " does not divide by blocksize");
+    if (in.shape[d] >= 0 && in.shape[d] % b != 0)
+      c.node.fail(ErrorCode::kInvalidModel, "shape " + to_string(in.shape) + " does not divide by blocksize");
   const auto divided = [&](int64_t d) { return d < 0 ? -1 : d / b; };
   c.outputs[0].shape = {in.shape[0], product(Shape{in.shape[1], b, b}), divided(in.shape[2]), divided(in.shape[3])};
 }
@@ -224,14 +245,18 @@ void infer_reverse_sequence(InferContext& c) {
     c.node.fail(ErrorCode::kInvalidModel, "time_axis and batch_axis must be 0 and 1 in some order");
   require_type(c.node, lengths.dtype, kInt64Set, "sequence_lens");
   require_rank(c.node, lengths, 1, "sequence_lens");
-  if (in.ranked && in.shape.size() < 2) c.node.fail(ErrorCode::kInvalidModel, "input needs rank 2 at least, has shape " + to_string(in.shape));
+  if (in.ranked && in.shape.size() < 2)
+    c.node.fail(ErrorCode::kInvalidModel, "input needs rank 2 at least, has shape " + to_string(in.shape));
   if (in.ranked) {
     const int64_t n = in.shape[static_cast<size_t>(batch)], steps = in.shape[static_cast<size_t>(time)];
     if (n >= 0 && known_length(c, 1) >= 0 && known_length(c, 1) != n)
-      c.node.fail(ErrorCode::kInvalidModel, "sequence_lens has " + std::to_string(known_length(c, 1)) + " entries for a batch of " + std::to_string(n));
+      c.node.fail(ErrorCode::kInvalidModel, "sequence_lens has " + std::to_string(known_length(c, 1)) +
+                                                " entries for a batch of " + std::to_string(n));
     if (const auto values = known_ints(c, 1))
       for (int64_t v : *values)
-        if (v < 0 || (steps >= 0 && v > steps)) c.node.fail(ErrorCode::kInvalidArgument, "sequence length " + std::to_string(v) + " is outside the time axis");
+        if (v < 0 || (steps >= 0 && v > steps))
+          c.node.fail(ErrorCode::kInvalidArgument,
+                      "sequence length " + std::to_string(v) + " is outside the time axis");
   }
   c.outputs[0] = without_constant(in);
 }
@@ -261,10 +286,12 @@ void evaluate_reverse_sequence(EvalContext& c, const std::vector<TypeInfo>& type
 
 void infer_trilu(InferContext& c) {
   const TypeInfo& in = c.input(0);
-  if (in.ranked && in.shape.size() < 2) c.node.fail(ErrorCode::kInvalidModel, "input needs rank 2 at least, has shape " + to_string(in.shape));
+  if (in.ranked && in.shape.size() < 2)
+    c.node.fail(ErrorCode::kInvalidModel, "input needs rank 2 at least, has shape " + to_string(in.shape));
   if (c.has(1)) {
     require_type(c.node, c.input(1).dtype, kInt64Set, "k");
-    if (c.input(1).is_static() && element_count(c.input(1).shape) != 1) c.node.fail(ErrorCode::kInvalidModel, "k must be a scalar");
+    if (c.input(1).is_static() && element_count(c.input(1).shape) != 1)
+      c.node.fail(ErrorCode::kInvalidModel, "k must be a scalar");
   }
   c.outputs[0] = without_constant(in);
 }
@@ -283,7 +310,8 @@ void evaluate_trilu(EvalContext& c, const std::vector<TypeInfo>& types) {
     T* y = mutable_elements<T>(out);
     for (int64_t m = 0; m < matrices; ++m)
       for (int64_t i = 0; i < rows; ++i, x += columns, y += columns)
-        for (int64_t j = 0; j < columns; ++j) if (upper ? j - i >= k : j - i <= k) y[j] = x[j];
+        for (int64_t j = 0; j < columns; ++j)
+          if (upper ? j - i >= k : j - i <= k) y[j] = x[j];
   });
   c.outputs[0] = std::move(out);
 }
@@ -292,7 +320,8 @@ void evaluate_trilu(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 std::vector<int64_t> crop_axes(const Node& node, int64_t rank) {
   std::vector<int64_t> axes = node.get_ints("axes");
-  if (!node.has("axes")) for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
+  if (!node.has("axes"))
+    for (int64_t i = 0; i < rank; ++i) axes.push_back(i);
   return normalise_axes(node, axes, rank);
 }
 
@@ -308,7 +337,8 @@ void infer_center_crop_pad(InferContext& c) {
   const auto wanted = known_ints(c, 1);
   const int64_t length = known_length(c, 1);
   if (length >= 0 && length != static_cast<int64_t>(axes.size()))
-    c.node.fail(ErrorCode::kInvalidModel, "shape has " + std::to_string(length) + " entries for " + std::to_string(axes.size()) + " axes");
+    c.node.fail(ErrorCode::kInvalidModel,
+                "shape has " + std::to_string(length) + " entries for " + std::to_string(axes.size()) + " axes");
   c.outputs[0] = without_constant(in);
   for (size_t i = 0; i < axes.size(); ++i) {
     if (wanted && (*wanted)[i] < 0) c.node.fail(ErrorCode::kInvalidModel, "negative dimension in shape");
@@ -321,9 +351,10 @@ void evaluate_center_crop_pad(EvalContext& c, const std::vector<TypeInfo>& types
   std::vector<std::vector<int64_t>> maps;
   for (size_t d = 0; d < in.shape().size(); ++d) {
     const int64_t have = in.shape()[d], want = types[0].shape[d];
-    const int64_t shift = want < have ? (have - want) / 2 : -((want - have) / 2);   // source position of output 0
+    const int64_t shift = want < have ? (have - want) / 2 : -((want - have) / 2);  // source position of output 0
     std::vector<int64_t> map(static_cast<size_t>(want));
-    for (int64_t o = 0; o < want; ++o) map[static_cast<size_t>(o)] = o + shift < 0 || o + shift >= have ? -1 : o + shift;
+    for (int64_t o = 0; o < want; ++o)
+      map[static_cast<size_t>(o)] = o + shift < 0 || o + shift >= have ? -1 : o + shift;
     maps.push_back(std::move(map));
   }
   c.outputs[0] = mapped_copy(in, types[0].shape, maps, Tensor(in.dtype(), {}));
@@ -332,23 +363,29 @@ void evaluate_center_crop_pad(EvalContext& c, const std::vector<TypeInfo>& types
 // --------------------------------------------------------------------------------------------------- Col2Im
 
 /// Attributes of a sliding window over n spatial dimensions.
-struct Windows { std::vector<int64_t> dilations, pads, strides; };
+struct Windows {
+  std::vector<int64_t> dilations, pads, strides;
+};
 
 Windows windows(const Node& node, size_t n) {
-  Windows w{node.get_ints("dilations", std::vector<int64_t>(n, 1)), node.get_ints("pads", std::vector<int64_t>(2 * n, 0)),
+  Windows w{node.get_ints("dilations", std::vector<int64_t>(n, 1)),
+            node.get_ints("pads", std::vector<int64_t>(2 * n, 0)),
             node.get_ints("strides", std::vector<int64_t>(n, 1))};
   if (w.dilations.size() != n || w.pads.size() != 2 * n || w.strides.size() != n)
-    node.fail(ErrorCode::kInvalidModel, "dilations, pads and strides do not fit " + std::to_string(n) + " spatial dimensions");
+    node.fail(ErrorCode::kInvalidModel,
+              "dilations, pads and strides do not fit " + std::to_string(n) + " spatial dimensions");
   for (size_t i = 0; i < n; ++i)
-    if (w.dilations[i] < 1 || w.strides[i] < 1) node.fail(ErrorCode::kInvalidModel, "dilations and strides must be positive");
+    if (w.dilations[i] < 1 || w.strides[i] < 1)
+      node.fail(ErrorCode::kInvalidModel, "dilations and strides must be positive");
   return w;
 }
 
 /// Positions of the window along each spatial dimension.
-Shape window_counts(const Node& node, const Windows& w, const std::vector<int64_t>& image, const std::vector<int64_t>& block) {
+Shape window_counts(const Node& node, const Windows& w, const std::vector<int64_t>& image,
+                    const std::vector<int64_t>& block) {
   const size_t n = image.size();
   Shape counts;
-  const int64_t limit = int64_t{1} << 31;   // keeps the sums below from overflowing
+  const int64_t limit = int64_t{1} << 31;  // keeps the sums below from overflowing
   for (const auto* list : {&w.dilations, &w.pads, &w.strides, &image, &block})
     for (int64_t v : *list)
       if (v < -limit || v > limit) node.fail(ErrorCode::kInvalidModel, std::to_string(v) + " is no possible size");
@@ -376,16 +413,19 @@ void infer_col2im(InferContext& c) {
   }
   const Windows w = windows(c.node, static_cast<size_t>(n));
   if (image && block) {
-    if (image->size() != block->size()) c.node.fail(ErrorCode::kInvalidModel, "image_shape and block_shape differ in length");
+    if (image->size() != block->size())
+      c.node.fail(ErrorCode::kInvalidModel, "image_shape and block_shape differ in length");
     const int64_t positions = product(window_counts(c.node, w, *image, *block));
     if (in.ranked && in.shape[2] >= 0 && in.shape[2] != positions)
-      c.node.fail(ErrorCode::kInvalidModel, "input has " + std::to_string(in.shape[2]) + " columns, the window takes " + std::to_string(positions) + " positions");
+      c.node.fail(ErrorCode::kInvalidModel, "input has " + std::to_string(in.shape[2]) + " columns, the window takes " +
+                                                std::to_string(positions) + " positions");
   }
   c.outputs[0] = of_rank(in.dtype, n + 2);
   if (in.ranked) c.outputs[0].shape[0] = in.shape[0];
   if (in.ranked && block && in.shape[1] >= 0) {
     const int64_t size = product(*block);
-    if (size <= 0 || in.shape[1] % size != 0) c.node.fail(ErrorCode::kInvalidModel, "rows of the input do not divide by the block's size");
+    if (size <= 0 || in.shape[1] % size != 0)
+      c.node.fail(ErrorCode::kInvalidModel, "rows of the input do not divide by the block's size");
     c.outputs[0].shape[1] = in.shape[1] / size;
   }
   if (image) std::copy(image->begin(), image->end(), c.outputs[0].shape.begin() + 2);
@@ -397,7 +437,8 @@ void evaluate_col2im(EvalContext& c, const std::vector<TypeInfo>& types) {
   const size_t n = image.size();
   const Windows w = windows(c.node, n);
   const Shape counts = window_counts(c.node, w, image, block);
-  const int64_t planes = in.shape()[0] * types[0].shape[1], block_size = product(block), positions = product(counts), plane = product(image);
+  const int64_t planes = in.shape()[0] * types[0].shape[1], block_size = product(block), positions = product(counts),
+                plane = product(image);
   Tensor out(in.dtype(), types[0].shape);
   if (!visit_arithmetic(in.dtype(), [&](auto tag) {
         using T = typename decltype(tag)::type;
@@ -416,9 +457,11 @@ void evaluate_col2im(EvalContext& c, const std::vector<TypeInfo>& types) {
                 kk /= block[d];
                 ll /= counts[d];
               }
-              if (inside) y[p * plane + offset] = wrap_add(y[p * plane + offset], x[(p * block_size + k) * positions + l]);
+              if (inside)
+                y[p * plane + offset] = wrap_add(y[p * plane + offset], x[(p * block_size + k) * positions + l]);
             }
-      })) unsupported_type(c.node, in.dtype());
+      }))
+    unsupported_type(c.node, in.dtype());
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 
@@ -429,8 +472,10 @@ void register_space(Registry& r) {
   for (int version : {11, 13}) add(r, "Pad", version, {2, 3}, infer_pad, evaluate_pad, {"mode"});
   for (int version : {18, 19, 21, 23, 24}) add(r, "Pad", version, {2, 4}, infer_pad, evaluate_pad, {"mode"});
   add(r, "DepthToSpace", 1, kOne, infer_depth_to_space, evaluate_depth_to_space, {"blocksize"});
-  for (int version : {11, 13}) add(r, "DepthToSpace", version, kOne, infer_depth_to_space, evaluate_depth_to_space, {"blocksize", "mode"});
-  for (int version : {1, 13}) add(r, "SpaceToDepth", version, kOne, infer_space_to_depth, evaluate_space_to_depth, {"blocksize"});
+  for (int version : {11, 13})
+    add(r, "DepthToSpace", version, kOne, infer_depth_to_space, evaluate_depth_to_space, {"blocksize", "mode"});
+  for (int version : {1, 13})
+    add(r, "SpaceToDepth", version, kOne, infer_space_to_depth, evaluate_space_to_depth, {"blocksize"});
   add(r, "ReverseSequence", 10, kTwo, infer_reverse_sequence, evaluate_reverse_sequence, {"batch_axis", "time_axis"});
   add(r, "Trilu", 14, {1, 2}, infer_trilu, evaluate_trilu, {"upper"});
   add(r, "CenterCropPad", 18, kTwo, infer_center_crop_pad, evaluate_center_crop_pad, {"axes"});

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_either(): ONNX Runtime as the oracle, or the onnx reference evaluator where ONNX Runtime has no kernel for the element type
-or version (NOT_IMPLEMENTED, or a schema that its build does not know). Which of the two served is returned, so that a test can insist.
+"""check_either(): ONNX Runtime as the oracle, or the onnx reference evaluator where ONNX Runtime has no kernel for
+the element type or version (NOT_IMPLEMENTED, or a schema that its build does not know). Which of the two served
+is returned, so that a test can insist.
 """
+
 import numpy as np
 import onnx.reference  # noqa: F401  (ort_compare.run_reference uses it)
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Activations and the normalised exponentials beside ONNX Runtime (the reference evaluator where it has no kernel)."""
+
 import numpy as np
 import pytest
 from either_oracle import FLOATS, TOLERANCE, check_either, values
@@ -8,11 +9,19 @@ from ort_compare import check, check_rejected
 SHAPES = [(3, 7), (), (0, 2), (2, 3, 4, 5)]
 # (operator, versions, attribute sets)
 ACTIVATIONS = [
-    ("Relu", [7, 13, 14], [{}]), ("LeakyRelu", [7, 16], [{}, {"alpha": 0.3}]), ("Elu", [7, 22], [{}, {"alpha": 0.7}]),
-    ("Celu", [12], [{}, {"alpha": 2.5}]), ("Selu", [7, 22], [{}, {"alpha": 1.2, "gamma": 2.0}]),
-    ("ThresholdedRelu", [10, 22], [{}, {"alpha": 2.0}]), ("Sigmoid", [7, 13], [{}]),
-    ("HardSigmoid", [7, 22], [{}, {"alpha": 0.4, "beta": 0.1}]), ("HardSwish", [14, 22], [{}]), ("Mish", [18, 22], [{}]),
-    ("Softplus", [7, 22], [{}]), ("Softsign", [7, 22], [{}]), ("Gelu", [20], [{}, {"approximate": "tanh"}]),
+    ("Relu", [7, 13, 14], [{}]),
+    ("LeakyRelu", [7, 16], [{}, {"alpha": 0.3}]),
+    ("Elu", [7, 22], [{}, {"alpha": 0.7}]),
+    ("Celu", [12], [{}, {"alpha": 2.5}]),
+    ("Selu", [7, 22], [{}, {"alpha": 1.2, "gamma": 2.0}]),
+    ("ThresholdedRelu", [10, 22], [{}, {"alpha": 2.0}]),
+    ("Sigmoid", [7, 13], [{}]),
+    ("HardSigmoid", [7, 22], [{}, {"alpha": 0.4, "beta": 0.1}]),
+    ("HardSwish", [14, 22], [{}]),
+    ("Mish", [18, 22], [{}]),
+    ("Softplus", [7, 22], [{}]),
+    ("Softsign", [7, 22], [{}]),
+    ("Gelu", [20], [{}, {"approximate": "tanh"}]),
     ("Shrink", [9], [{}, {"bias": 0.5, "lambd": 1.5}]),
 ]
 
@@ -25,16 +34,33 @@ def test_activation(op, versions, attribute_sets, dtype):
         for attributes in attribute_sets:
             for shape in SHAPES:
                 x = values(rng, shape, dtype, -5, 5)
-                if op == "Celu" and dtype != "float32":   # the standard's Celu is float32; both oracles agree with the formula
+                if (
+                    op == "Celu" and dtype != "float32"
+                ):  # the standard's Celu is float32; both oracles agree with the formula
                     a = attributes.get("alpha", 1.0)
                     wide = x.astype(np.float64)
                     expected = (np.maximum(0, wide) + np.minimum(0, a * np.expm1(wide / a))).astype(dtype)
-                    check(op, [x], opset=opset, attributes=attributes, expected=[expected], rtol=TOLERANCE[dtype], atol=1e-4)
+                    check(
+                        op,
+                        [x],
+                        opset=opset,
+                        attributes=attributes,
+                        expected=[expected],
+                        rtol=TOLERANCE[dtype],
+                        atol=1e-4,
+                    )
                     continue
-                if op == "Softsign" and dtype != "float32":   # the reference evaluator has no scalar Softsign
+                if op == "Softsign" and dtype != "float32":  # the reference evaluator has no scalar Softsign
                     check(op, [x], opset=opset, expected=[(x / (1 + np.abs(x))).astype(dtype)], rtol=TOLERANCE[dtype])
                     continue
-                check_either(op, [x], opset=opset, attributes=attributes, rtol=max(TOLERANCE[dtype], 1e-6), atol=max(TOLERANCE[dtype], 1e-6))
+                check_either(
+                    op,
+                    [x],
+                    opset=opset,
+                    attributes=attributes,
+                    rtol=max(TOLERANCE[dtype], 1e-6),
+                    atol=max(TOLERANCE[dtype], 1e-6),
+                )
 
 
 def test_large_arguments():
@@ -58,8 +84,15 @@ def test_swish():
             x = values(rng, (3, 5), dtype)
             a = attributes.get("alpha", 1.0)
             wide = x.astype(np.float64)
-            check("Swish", [x], opset=24, attributes=attributes, expected=[(wide / (1 + np.exp(-a * wide))).astype(dtype)],
-                  rtol=TOLERANCE[dtype], atol=1e-6)
+            check(
+                "Swish",
+                [x],
+                opset=24,
+                attributes=attributes,
+                expected=[(wide / (1 + np.exp(-a * wide))).astype(dtype)],
+                rtol=TOLERANCE[dtype],
+                atol=1e-6,
+            )
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
@@ -76,9 +109,18 @@ def test_shrink_integers(dtype):
 @pytest.mark.parametrize("dtype", FLOATS + ["int32", "int64", "uint32", "uint64"])
 def test_prelu(dtype):
     rng = np.random.default_rng(5)
-    for x, slope in [((2, 3, 4), (3, 1)), ((2, 3), (2, 3)), ((4,), ()), ((2, 3), (1,)), ((2, 3, 4, 5), (3, 1, 1)), ((0, 3), (3,))]:
+    for x, slope in [
+        ((2, 3, 4), (3, 1)),
+        ((2, 3), (2, 3)),
+        ((4,), ()),
+        ((2, 3), (1,)),
+        ((2, 3, 4, 5), (3, 1, 1)),
+        ((0, 3), (3,)),
+    ]:
         for opset in [7, 9, 16]:
-            check_either("PRelu", [values(rng, x, dtype), values(rng, slope, dtype)], opset=opset, rtol=TOLERANCE.get(dtype, 0))
+            check_either(
+                "PRelu", [values(rng, x, dtype), values(rng, slope, dtype)], opset=opset, rtol=TOLERANCE.get(dtype, 0)
+            )
     check_rejected("PRelu", [np.zeros((3,), np.float32), np.zeros((2, 3), np.float32)], match="slope", opset=16)
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Casts between all element types and the constant makers beside ONNX Runtime, the reference evaluator or numpy."""
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from onnx import TensorProto as T
 from ort_compare import EXOTIC, check, check_rejected, infer, run_tessera
 
 CODE = {"float32": T.FLOAT, "float64": T.DOUBLE, "float16": T.FLOAT16, "bool": T.BOOL, "string": T.STRING} | {
-    name: getattr(T, name.upper()) for name in INTS}
+    name: getattr(T, name.upper()) for name in INTS
+}
 FLOAT8 = [T.FLOAT8E4M3FN, T.FLOAT8E4M3FNUZ, T.FLOAT8E5M2, T.FLOAT8E5M2FNUZ]
 BFLOAT = np.dtype(ml_dtypes.bfloat16)
 
@@ -28,8 +30,11 @@ def test_cast(source, target):
 @pytest.mark.parametrize("source", ["float32", "float64"])
 @pytest.mark.parametrize("target", INTS + ["bool"])
 def test_out_of_range(source, target):
-    x = np.array([300.7, -300.7, 1e10, -1e10, np.nan, np.inf, -np.inf, 3e9, 1e20, -1e20, 128.5, -0.9, 2.0**63, -2.0**63], source)
-    if target == "uint32":   # ONNX Runtime converts the last elements, outside its vectors, otherwise
+    x = np.array(
+        [300.7, -300.7, 1e10, -1e10, np.nan, np.inf, -np.inf, 3e9, 1e20, -1e20, 128.5, -0.9, 2.0**63, -(2.0**63)],
+        source,
+    )
+    if target == "uint32":  # ONNX Runtime converts the last elements, outside its vectors, otherwise
         x = x[:8]
     check("Cast", [x], opset=13, attributes={"to": CODE[target]})
 
@@ -68,20 +73,39 @@ def test_from_string():
 @pytest.mark.parametrize("saturate", [0, 1])
 def test_float8(target, saturate):
     rng = np.random.default_rng(2)
-    x = np.concatenate([np.array([1e6, -1e6, np.inf, -np.inf, np.nan, 500, 448, 464, 465, -0.0, 1e-9, 240, 248, 57344, 61440, 61441],
-                                 np.float32), rng.uniform(-500, 500, 400).astype(np.float32), rng.uniform(-0.1, 0.1, 400).astype(np.float32)])
-    # Without saturation ONNX Runtime rounds a few values beyond the largest into it; ml_dtypes overflows as the standard says.
+    x = np.concatenate(
+        [
+            np.array(
+                [1e6, -1e6, np.inf, -np.inf, np.nan, 500, 448, 464, 465, -0.0, 1e-9, 240, 248, 57344, 61440, 61441],
+                np.float32,
+            ),
+            rng.uniform(-500, 500, 400).astype(np.float32),
+            rng.uniform(-0.1, 0.1, 400).astype(np.float32),
+        ]
+    )
+    # Without saturation ONNX Runtime rounds a few values beyond the largest into it; ml_dtypes overflows as
+    # the standard says.
     kind = {code: dtype for dtype, code in EXOTIC.items()}[target]
     with np.errstate(over="ignore"):
         half = x.astype(np.float16)
     for v in (x, half):
-        check("Cast", [v], opset=19, attributes={"to": target, "saturate": saturate}, expected=None if saturate else [v.astype(kind)])
+        check(
+            "Cast",
+            [v],
+            opset=19,
+            attributes={"to": target, "saturate": saturate},
+            expected=None if saturate else [v.astype(kind)],
+        )
 
 
 @pytest.mark.parametrize("target", FLOAT8 + [T.BFLOAT16])
 def test_from_exotic(target):
     kind = {code: dtype for dtype, code in EXOTIC.items()}[target]
-    x = (np.arange(256, dtype=np.uint16) * (257 if target == T.BFLOAT16 else 1)).astype(np.uint16 if target == T.BFLOAT16 else np.uint8).view(kind)
+    x = (
+        (np.arange(256, dtype=np.uint16) * (257 if target == T.BFLOAT16 else 1))
+        .astype(np.uint16 if target == T.BFLOAT16 else np.uint8)
+        .view(kind)
+    )
     for to in [T.FLOAT, T.FLOAT16] if target != T.BFLOAT16 else [T.FLOAT]:
         check("Cast", [x], opset=19, attributes={"to": to})
 
@@ -101,14 +125,23 @@ def test_four_bits(target):
     kind = {code: dtype for dtype, code in EXOTIC.items()}[target]
     codes = np.arange(-8, 8).astype(kind) if target == T.INT4 else np.arange(16).astype(kind)
     for to in [T.FLOAT, T.INT8, T.INT32, T.INT64]:
-        check("Cast", [codes], opset=21, attributes={"to": to}, expected=[codes.astype({T.FLOAT: np.float32, T.INT8: np.int8, T.INT32: np.int32,
-                                                                                         T.INT64: np.int64}[to])])
+        check(
+            "Cast",
+            [codes],
+            opset=21,
+            attributes={"to": to},
+            expected=[codes.astype({T.FLOAT: np.float32, T.INT8: np.int8, T.INT32: np.int32, T.INT64: np.int64}[to])],
+        )
 
 
 def test_float4():
     rng = np.random.default_rng(4)
-    x = np.concatenate([np.array([0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 7, 100, np.inf, -np.inf, -0.25, -5, 0.2501], np.float32),
-                        rng.uniform(-7, 7, 200).astype(np.float32)])
+    x = np.concatenate(
+        [
+            np.array([0, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 7, 100, np.inf, -np.inf, -0.25, -5, 0.2501], np.float32),
+            rng.uniform(-7, 7, 200).astype(np.float32),
+        ]
+    )
     expected = x.astype(ml_dtypes.float4_e2m1fn)
     check("Cast", [x], opset=23, attributes={"to": T.FLOAT4E2M1}, expected=[expected])
     check("Cast", [expected], opset=23, attributes={"to": T.FLOAT}, expected=[expected.astype(np.float32)])
@@ -116,7 +149,13 @@ def test_float4():
 
 def test_cast_like():
     x = np.array([[1.5, -2.5], [0, 300]], np.float32)
-    for like in [np.zeros(1, np.int32), np.zeros((2, 0), np.float64), np.zeros((), bool), np.zeros(1, np.float16), np.array(["a"], object)]:
+    for like in [
+        np.zeros(1, np.int32),
+        np.zeros((2, 0), np.float64),
+        np.zeros((), bool),
+        np.zeros(1, np.float16),
+        np.array(["a"], object),
+    ]:
         for opset in [15, 19, 21]:
             check("CastLike", [x, like], opset=opset)
     check("CastLike", [x, np.zeros(1, ml_dtypes.float8_e5m2)], opset=19, attributes={"saturate": 0})
@@ -140,9 +179,14 @@ def test_constant():
         for opset in [7, 9, 11, 12, 13, 19, 21]:
             actual = check_either("Constant", [], opset=opset, attributes={"value": x})[0]
             assert actual[0].shape == (2, 3)
-    cases = [("value_float", 1.5, np.float32(1.5)), ("value_int", -7, np.int64(-7)), ("value_ints", [1, 2, 3], np.array([1, 2, 3])),
-             ("value_floats", [0.5, 2.0], np.array([0.5, 2], np.float32)), ("value_string", "abc", np.array("abc", object)),
-             ("value_strings", ["a", "b"], np.array(["a", "b"], object))]
+    cases = [
+        ("value_float", 1.5, np.float32(1.5)),
+        ("value_int", -7, np.int64(-7)),
+        ("value_ints", [1, 2, 3], np.array([1, 2, 3])),
+        ("value_floats", [0.5, 2.0], np.array([0.5, 2], np.float32)),
+        ("value_string", "abc", np.array("abc", object)),
+        ("value_strings", ["a", "b"], np.array(["a", "b"], object)),
+    ]
     for name, value, expected in cases:
         check("Constant", [], opset=13, attributes={name: value}, expected=[expected])
     check_rejected("Constant", [], opset=13, match="none of the attributes")
@@ -154,7 +198,13 @@ def test_constant_of_shape(dtype):
         check("ConstantOfShape", [np.array(shape, np.int64)], opset=9, attributes={"value": np.array([1], dtype)})
     check("ConstantOfShape", [np.array([2, 2], np.int64)], opset=20)
     check_rejected("ConstantOfShape", [np.array([-1], np.int64)], opset=9, match="negative")
-    check_rejected("ConstantOfShape", [np.array([1], np.int64)], opset=9, attributes={"value": np.zeros(2, dtype)}, match="one element")
+    check_rejected(
+        "ConstantOfShape",
+        [np.array([1], np.int64)],
+        opset=9,
+        attributes={"value": np.zeros(2, dtype)},
+        match="one element",
+    )
     assert infer("ConstantOfShape", [("int64", [3])], opset=9)[0][1] == [-1, -1, -1]
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic element by element beside ONNX Runtime: types, versions, broadcasts, zero sizes, and the edges of integer arithmetic."""
+"""Arithmetic element by element beside ONNX Runtime: types, versions, broadcasts, zero sizes, and the edges of
+integer arithmetic.
+"""
+
 import math
 
 import numpy as np
@@ -7,8 +10,18 @@ import pytest
 from either_oracle import FLOATS, INTS, TOLERANCE, check_either, values
 from ort_compare import check, check_rejected, run_tessera
 
-PAIRS = [((3, 4), (3, 4)), ((2, 3, 4), (4,)), ((2, 1, 4), (3, 1)), ((), (2, 3)), ((5,), ()), ((), ()), ((0, 3), (1, 3)),
-         ((2, 3, 4, 5), (1, 3, 1, 5)), ((1, 1), (0,)), ((2, 3, 4), (2, 1, 1))]
+PAIRS = [
+    ((3, 4), (3, 4)),
+    ((2, 3, 4), (4,)),
+    ((2, 1, 4), (3, 1)),
+    ((), (2, 3)),
+    ((5,), ()),
+    ((), ()),
+    ((0, 3), (1, 3)),
+    ((2, 3, 4, 5), (1, 3, 1, 5)),
+    ((1, 1), (0,)),
+    ((2, 3, 4), (2, 1, 1)),
+]
 
 
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
@@ -33,7 +46,9 @@ def test_div(dtype):
     for a, b in PAIRS:
         divisor = values(rng, b, dtype)
         divisor = np.where(divisor == 0, np.ones_like(divisor), divisor).astype(dtype)
-        check_either("Div", [values(rng, a, dtype, -100, 100), divisor], opset=14, rtol=1e-3 if dtype == "float16" else 0)
+        check_either(
+            "Div", [values(rng, a, dtype, -100, 100), divisor], opset=14, rtol=1e-3 if dtype == "float16" else 0
+        )
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
@@ -95,13 +110,47 @@ def test_pow_integer_cases():
     assert run_tessera("Pow", [base, exponent], opset=15)[0].tolist() == [1024, -8, 1, 1, -1, 0, 1, 10**18]
 
 
-UNARY = [("Neg", 13, -4, 4), ("Abs", 13, -4, 4), ("Sign", 13, -4, 4), ("Sqrt", 13, 0, 9), ("Reciprocal", 13, 0.5, 4),
-         ("Exp", 13, -4, 4), ("Log", 13, 0.1, 5), ("Floor", 13, -9, 9), ("Ceil", 13, -9, 9), ("Round", 22, -9, 9),
-         ("Sin", 22, -9, 9), ("Cos", 22, -9, 9), ("Tan", 22, -1.4, 1.4), ("Asin", 22, -1, 1), ("Acos", 22, -1, 1),
-         ("Atan", 22, -9, 9), ("Sinh", 22, -4, 4), ("Cosh", 22, -4, 4), ("Tanh", 13, -4, 4), ("Asinh", 22, -9, 9),
-         ("Acosh", 22, 1, 9), ("Atanh", 22, -0.95, 0.95), ("Erf", 13, -3, 3)]
-FIRST = {"Sign": 9, "Erf": 9, "Round": 11, "Sin": 7, "Cos": 7, "Tan": 7, "Asin": 7, "Acos": 7, "Atan": 7, "Sinh": 9, "Cosh": 9,
-         "Asinh": 9, "Acosh": 9, "Atanh": 9}
+UNARY = [
+    ("Neg", 13, -4, 4),
+    ("Abs", 13, -4, 4),
+    ("Sign", 13, -4, 4),
+    ("Sqrt", 13, 0, 9),
+    ("Reciprocal", 13, 0.5, 4),
+    ("Exp", 13, -4, 4),
+    ("Log", 13, 0.1, 5),
+    ("Floor", 13, -9, 9),
+    ("Ceil", 13, -9, 9),
+    ("Round", 22, -9, 9),
+    ("Sin", 22, -9, 9),
+    ("Cos", 22, -9, 9),
+    ("Tan", 22, -1.4, 1.4),
+    ("Asin", 22, -1, 1),
+    ("Acos", 22, -1, 1),
+    ("Atan", 22, -9, 9),
+    ("Sinh", 22, -4, 4),
+    ("Cosh", 22, -4, 4),
+    ("Tanh", 13, -4, 4),
+    ("Asinh", 22, -9, 9),
+    ("Acosh", 22, 1, 9),
+    ("Atanh", 22, -0.95, 0.95),
+    ("Erf", 13, -3, 3),
+]
+FIRST = {
+    "Sign": 9,
+    "Erf": 9,
+    "Round": 11,
+    "Sin": 7,
+    "Cos": 7,
+    "Tan": 7,
+    "Asin": 7,
+    "Acos": 7,
+    "Atan": 7,
+    "Sinh": 9,
+    "Cosh": 9,
+    "Asinh": 9,
+    "Acosh": 9,
+    "Atanh": 9,
+}
 EXACT = {"Neg", "Abs", "Sign", "Sqrt", "Floor", "Ceil", "Round"}
 
 
@@ -111,7 +160,7 @@ def test_unary_floats(op, version, low, high, dtype):
     rng = np.random.default_rng(7)
     tolerance = 0 if op in EXACT else TOLERANCE[dtype]
     if op == "Erf" and dtype == "float64":
-        tolerance = 1e-7   # neither oracle computes it in double; test_erf_double does
+        tolerance = 1e-7  # neither oracle computes it in double; test_erf_double does
     for shape in [(3, 7), (), (0, 2), (2, 3, 4, 5)]:
         x = values(rng, shape, dtype, low, high)
         for opset in sorted({FIRST.get(op, 7), version, 24}):
@@ -131,17 +180,20 @@ def test_unary_integers(op, dtype):
 def test_erf_double():
     x = np.linspace(-3, 3, 21)
     check("Erf", [x], opset=13, expected=[np.array([math.erf(v) for v in x])], rtol=1e-15)
-    assert np.isnan(run_tessera("Erf", [np.array([np.nan], np.float32)], opset=13)[0][0])   # ONNX Runtime gives 1
+    assert np.isnan(run_tessera("Erf", [np.array([np.nan], np.float32)], opset=13)[0][0])  # ONNX Runtime gives 1
 
 
 def test_special_values():
-    x = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3.4e38, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5], np.float32)
+    x = np.array(
+        [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3.4e38, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5], np.float32
+    )
     for op in ["Neg", "Abs", "Sqrt", "Floor", "Ceil", "Round", "Reciprocal", "Exp", "Log", "Tanh", "Atan"]:
         check_either(op, [x], opset=13, rtol=0 if op in EXACT else 4e-6, atol=0 if op in EXACT else 1e-7)
 
 
 def test_bfloat16():
     import ml_dtypes
+
     rng = np.random.default_rng(9)
     a = rng.uniform(-4, 4, (3, 5)).astype(ml_dtypes.bfloat16)
     b = rng.uniform(1, 4, (5,)).astype(ml_dtypes.bfloat16)
@@ -159,7 +211,9 @@ def test_min_max(op, dtype):
     for opset in [8, 12, 13]:
         check_either(op, [values(rng, (2, 3, 4), dtype)], opset=opset)
         check_either(op, [values(rng, (2, 3, 4), dtype), values(rng, (4,), dtype)], opset=opset)
-        check_either(op, [values(rng, (2, 1, 4), dtype), values(rng, (3, 1), dtype), values(rng, (), dtype)], opset=opset)
+        check_either(
+            op, [values(rng, (2, 1, 4), dtype), values(rng, (3, 1), dtype), values(rng, (), dtype)], opset=opset
+        )
     check_either(op, [values(rng, (2, 3), dtype), values(rng, (2, 3), dtype)], opset=7)
 
 
@@ -178,9 +232,19 @@ def test_sum_mean(op, dtype):
     for opset in [8, 13]:
         check_either(op, [values(rng, (2, 3, 4), dtype)], opset=opset, rtol=TOLERANCE[dtype])
         inputs = [values(rng, (2, 1, 4), dtype), values(rng, (3, 1), dtype), values(rng, (), dtype)]
-        expected = None if dtype == "float32" else [((inputs[0] + inputs[1] + inputs[2]) / (3 if op == "Mean" else 1)).astype(dtype)]
+        expected = (
+            None
+            if dtype == "float32"
+            else [((inputs[0] + inputs[1] + inputs[2]) / (3 if op == "Mean" else 1)).astype(dtype)]
+        )
         check(op, inputs, opset=opset, expected=expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
-    check_either(op, [values(rng, (2, 3), dtype), values(rng, (2, 3), dtype)], opset=7, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    check_either(
+        op,
+        [values(rng, (2, 3), dtype), values(rng, (2, 3), dtype)],
+        opset=7,
+        rtol=TOLERANCE[dtype],
+        atol=TOLERANCE[dtype],
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS + INTS)
@@ -212,8 +276,14 @@ def test_cumsum(dtype, exclusive, reverse):
     for opset in [11, 14]:
         for axis in [0, 1, 2, -1, -3]:
             for axis_type in [np.int32, np.int64]:
-                check("CumSum", [x, np.array(axis, axis_type)], opset=opset, attributes={"exclusive": exclusive, "reverse": reverse},
-                      rtol=1e-5, atol=1e-6)
+                check(
+                    "CumSum",
+                    [x, np.array(axis, axis_type)],
+                    opset=opset,
+                    attributes={"exclusive": exclusive, "reverse": reverse},
+                    rtol=1e-5,
+                    atol=1e-6,
+                )
 
 
 def test_cumsum_edges():

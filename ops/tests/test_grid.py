@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """GridSample and AffineGrid beside ONNX Runtime."""
+
 import numpy as np
 import pytest
 from either_oracle import check_either, values
@@ -18,10 +19,24 @@ def test_grid_sample(mode, align, padding):
         grid = rng.uniform(-reach, reach, (2, 4, 7, 2)).astype(np.float32)
         for opset in [16, 20, 22]:
             name = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode) if opset < 20 else mode
-            check("GridSample", [x, grid], opset=opset, attributes={"mode": name, "align_corners": align, "padding_mode": padding}, **TOLERANCE)
+            check(
+                "GridSample",
+                [x, grid],
+                opset=opset,
+                attributes={"mode": name, "align_corners": align, "padding_mode": padding},
+                **TOLERANCE
+            )
     if mode != "cubic":
-        volume, grid = values(rng, (1, 2, 3, 4, 5), "float32"), rng.uniform(-1.4, 1.4, (1, 2, 3, 4, 3)).astype(np.float32)
-        check("GridSample", [volume, grid], opset=20, attributes={"mode": mode, "align_corners": align, "padding_mode": padding}, **TOLERANCE)
+        volume, grid = values(rng, (1, 2, 3, 4, 5), "float32"), rng.uniform(-1.4, 1.4, (1, 2, 3, 4, 3)).astype(
+            np.float32
+        )
+        check(
+            "GridSample",
+            [volume, grid],
+            opset=20,
+            attributes={"mode": mode, "align_corners": align, "padding_mode": padding},
+            **TOLERANCE
+        )
 
 
 def test_grid_sample_defaults_and_types():
@@ -29,11 +44,20 @@ def test_grid_sample_defaults_and_types():
     x, grid = values(rng, (1, 1, 4, 4), "float64"), rng.uniform(-1.2, 1.2, (1, 3, 3, 2))
     check_either("GridSample", [x, grid], opset=20, rtol=1e-9, atol=1e-9)
     check("GridSample", [x.astype(np.float32), grid.astype(np.float32)], opset=16, **TOLERANCE)
-    check("GridSample", [np.zeros((0, 1, 4, 4), np.float32), np.zeros((0, 2, 2, 2), np.float32)], opset=16,
-          expected=[np.zeros((0, 1, 2, 2), np.float32)])
+    check(
+        "GridSample",
+        [np.zeros((0, 1, 4, 4), np.float32), np.zeros((0, 2, 2, 2), np.float32)],
+        opset=16,
+        expected=[np.zeros((0, 1, 2, 2), np.float32)],
+    )
     check_rejected("GridSample", [x, grid[..., :1]], opset=16, match="last dimension")
     check_rejected("GridSample", [x, grid], opset=16, attributes={"mode": "linear"}, match="linear")
-    assert infer("GridSample", [("float32", [-1, 3, 4, 5]), ("float32", [2, 6, -1, 2])], opset=16)[0][1] == [2, 3, 6, -1]
+    assert infer("GridSample", [("float32", [-1, 3, 4, 5]), ("float32", [2, 6, -1, 2])], opset=16)[0][1] == [
+        2,
+        3,
+        6,
+        -1,
+    ]
 
 
 @pytest.mark.parametrize("align", [0, 1])
@@ -43,6 +67,13 @@ def test_affine_grid(align, dtype):
     for size in [(2, 3, 4, 5), (1, 1, 2, 7), (2, 3, 3, 4, 5)]:
         n = len(size) - 2
         theta = values(rng, (size[0], n, n + 1), dtype, -1, 1)
-        check_either("AffineGrid", [theta, np.array(size, np.int64)], opset=20, attributes={"align_corners": align}, rtol=1e-5, atol=1e-6)
+        check_either(
+            "AffineGrid",
+            [theta, np.array(size, np.int64)],
+            opset=20,
+            attributes={"align_corners": align},
+            rtol=1e-5,
+            atol=1e-6,
+        )
     check_rejected("AffineGrid", [theta, np.array([2, 3, 4, 5], np.int64)], opset=20, match="theta")
     assert infer("AffineGrid", [("float32", [-1, 2, 3]), ("int64", [4])], opset=20)[0][1] == [-1, -1, -1, 2]

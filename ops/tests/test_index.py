@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathering and scattering beside ONNX Runtime (the reference evaluator where it has no kernel)."""
+
 import numpy as np
 import pytest
 from either_oracle import check_either, values
@@ -49,7 +50,12 @@ def test_gather_elements(dtype):
             for length in [1, 7, 0]:
                 shape = [3, 4, 5]
                 shape[axis] = length
-                check_either("GatherElements", [x, indices(shape, x.shape[axis], np.int32 if axis else np.int64)], opset=opset, attributes={"axis": axis})
+                check_either(
+                    "GatherElements",
+                    [x, indices(shape, x.shape[axis], np.int32 if axis else np.int64)],
+                    opset=opset,
+                    attributes={"axis": axis},
+                )
         check_either("GatherElements", [x, indices((2, 3, 4), 3)], opset=opset)
     check_rejected("GatherElements", [x, indices((3, 5, 5), 3)], match="exceed")
     check_rejected("GatherElements", [x, indices((3, 5), 3)], match="rank")
@@ -58,11 +64,28 @@ def test_gather_elements(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gather_nd(dtype):
     x = data((2, 3, 4), dtype)
-    cases = [((2, 1), 0), ((2, 2), 0), ((3, 3), 0), ((2, 3, 2), 0), ((1,), 0), ((3,), 0), ((2, 5, 1), 1), ((2, 2), 1), ((2, 3, 1), 2), ((0, 2), 0)]
+    cases = [
+        ((2, 1), 0),
+        ((2, 2), 0),
+        ((3, 3), 0),
+        ((2, 3, 2), 0),
+        ((1,), 0),
+        ((3,), 0),
+        ((2, 5, 1), 1),
+        ((2, 2), 1),
+        ((2, 3, 1), 2),
+        ((0, 2), 0),
+    ]
     for shape, batch in cases:
-        i = np.stack([indices(shape[:-1], x.shape[batch + d], seed=d) for d in range(shape[-1])], -1) if shape[-1] else np.zeros(shape, np.int64)
+        i = (
+            np.stack([indices(shape[:-1], x.shape[batch + d], seed=d) for d in range(shape[-1])], -1)
+            if shape[-1]
+            else np.zeros(shape, np.int64)
+        )
         for opset in ([11, 12, 13] if batch == 0 else [12, 13]):
-            check_either("GatherND", [x, i.reshape(shape)], opset=opset, attributes={"batch_dims": batch} if opset >= 12 else {})
+            check_either(
+                "GatherND", [x, i.reshape(shape)], opset=opset, attributes={"batch_dims": batch} if opset >= 12 else {}
+            )
     check_rejected("GatherND", [x, np.zeros((2, 4), np.int64)], opset=13, match="exceed")
     with pytest.raises(Exception, match="index 3"):
         run_tessera("GatherND", [x, np.array([[0, 3]], np.int64)])
@@ -94,11 +117,13 @@ def test_scatter_reductions(reduction, dtype):
     tolerance = {"float16": 1e-2}.get(dtype, 1e-6 if dtype == "float32" else 0)
     for opset in [16, 18]:
         if opset == 16 and reduction in ("min", "max"):
-            check_rejected("ScatterElements", [x, i, u], opset=16, attributes={"reduction": reduction}, match="reduction")
+            check_rejected(
+                "ScatterElements", [x, i, u], opset=16, attributes={"reduction": reduction}, match="reduction"
+            )
             continue
         j, v = indices((3, 1), 4), data((3, 5), dtype, seed=6)
         elements = rows = None
-        if dtype == "float16":   # ONNX Runtime has no reductions of fp16
+        if dtype == "float16":  # ONNX Runtime has no reductions of fp16
             function = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}[reduction]
             elements, rows = [x.astype(np.float32)], [x.astype(np.float32)]
             function.at(elements[0], (i, np.arange(5)[None, :]), u.astype(np.float32))
@@ -118,9 +143,15 @@ def test_scatter_duplicates_last_wins():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_scatter_nd(dtype):
     x = data((4, 5, 6), dtype)
-    for i in [np.array([[0], [-1], [2]]), np.array([[0, 1], [3, 2]]), np.array([[[0, 1, 2]], [[3, 4, 5]]]), np.array([2]), np.zeros((0, 2), np.int64)]:
+    for i in [
+        np.array([[0], [-1], [2]]),
+        np.array([[0, 1], [3, 2]]),
+        np.array([[[0, 1, 2]], [[3, 4, 5]]]),
+        np.array([2]),
+        np.zeros((0, 2), np.int64),
+    ]:
         i = i.astype(np.int64)
-        u = data(i.shape[:-1] + x.shape[i.shape[-1]:], dtype, seed=7)
+        u = data(i.shape[:-1] + x.shape[i.shape[-1] :], dtype, seed=7)
         for opset in [11, 13, 16, 18]:
             check_either("ScatterND", [x, i, u], opset=opset)
     check_rejected("ScatterND", [x, np.zeros((2, 1), np.int64), data((2, 5, 5), dtype)], match="updates")
@@ -129,7 +160,13 @@ def test_scatter_nd(dtype):
 
 def test_tensor_scatter():
     cache = data((2, 3, 8, 4))
-    for steps, starts, mode in [(2, [0, 3], "linear"), (1, [7, 7], "linear"), (8, None, "linear"), (3, [6, 1], "circular"), (5, [15, 7], "circular")]:
+    for steps, starts, mode in [
+        (2, [0, 3], "linear"),
+        (1, [7, 7], "linear"),
+        (8, None, "linear"),
+        (3, [6, 1], "circular"),
+        (5, [15, 7], "circular"),
+    ]:
         update = data((2, 3, steps, 4), seed=8)
         expected = cache.copy()
         for b in range(2):
@@ -140,8 +177,13 @@ def test_tensor_scatter():
         if starts:
             check("TensorScatter", inputs, opset=24, attributes={"mode": mode}, oracle="reference")
     flat = data((2, 8, 4))
-    check("TensorScatter", [flat, data((2, 8, 2), seed=9), np.array([1, 2], np.int64)], opset=24, attributes={"axis": 2},
-          oracle="reference")
+    check(
+        "TensorScatter",
+        [flat, data((2, 8, 2), seed=9), np.array([1, 2], np.int64)],
+        opset=24,
+        attributes={"axis": 2},
+        oracle="reference",
+    )
     with pytest.raises(Exception, match="outside"):
         run_tessera("TensorScatter", [cache, data((2, 3, 2, 4)), np.array([7, 0], np.int64)], opset=24)
     check_rejected("TensorScatter", [cache, data((2, 3, 9, 4))], opset=24, match="does not fit")

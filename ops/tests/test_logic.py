@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparisons, booleans, bits, Where, predicates and Identity beside ONNX Runtime."""
+
 import numpy as np
 import pytest
 from either_oracle import FLOATS, INTS, check_either, values
@@ -15,8 +16,16 @@ def test_compare(op, dtype):
         check_either(op, [values(rng, a, dtype, -2, 2).round(), values(rng, b, dtype, -2, 2).round()], opset=16)
 
 
-@pytest.mark.parametrize("op,versions", [("Equal", [7, 11, 13, 19]), ("Less", [7, 9, 13]), ("Greater", [7, 9, 13]),
-                                         ("LessOrEqual", [12, 16]), ("GreaterOrEqual", [12, 16])])
+@pytest.mark.parametrize(
+    "op,versions",
+    [
+        ("Equal", [7, 11, 13, 19]),
+        ("Less", [7, 9, 13]),
+        ("Greater", [7, 9, 13]),
+        ("LessOrEqual", [12, 16]),
+        ("GreaterOrEqual", [12, 16]),
+    ],
+)
 def test_compare_versions(op, versions):
     a = np.array([np.nan, 1, 2, np.inf, -0.0], np.float32)
     b = np.array([[np.nan], [1], [np.inf], [0.0]], np.float32)
@@ -65,7 +74,10 @@ def test_bit_shift(dtype, direction):
     x = values(rng, (4, 5), dtype, 0, 255)
     check_either("BitShift", [x, values(rng, (5,), dtype, 0, 7)], opset=11, attributes={"direction": direction})
     width = np.dtype(dtype).itemsize * 8
-    assert run_tessera("BitShift", [x, np.array([width], dtype)], attributes={"direction": direction})[0].tolist() == np.zeros((4, 5)).tolist()
+    assert (
+        run_tessera("BitShift", [x, np.array([width], dtype)], attributes={"direction": direction})[0].tolist()
+        == np.zeros((4, 5)).tolist()
+    )
     check_rejected("BitShift", [x, x], attributes={"direction": "UP"}, match="direction")
 
 
@@ -76,21 +88,31 @@ def test_predicates(dtype):
         check_either("IsNaN", [x], opset=opset)
         for positive in [0, 1]:
             for negative in [0, 1]:
-                check_either("IsInf", [x], opset=opset, attributes={"detect_positive": positive, "detect_negative": negative})
+                check_either(
+                    "IsInf", [x], opset=opset, attributes={"detect_positive": positive, "detect_negative": negative}
+                )
 
 
 @pytest.mark.parametrize("dtype", FLOATS + INTS + ["bool", "string", "complex64"])
 def test_where(dtype):
     rng = np.random.default_rng(7)
-    for shapes in [((2, 3), (2, 3), (2, 3)), ((2, 3), (3,), ()), ((1,), (2, 1, 3), (4, 1)), ((), (), ()), ((0, 2), (1,), (2,)),
-                   ((2, 1, 1), (1, 3, 1), (1, 1, 4))]:
+    for shapes in [
+        ((2, 3), (2, 3), (2, 3)),
+        ((2, 3), (3,), ()),
+        ((1,), (2, 1, 3), (4, 1)),
+        ((), (), ()),
+        ((0, 2), (1,), (2,)),
+        ((2, 1, 1), (1, 3, 1), (1, 1, 4)),
+    ]:
         inputs = [values(rng, shapes[0], "bool"), values(rng, shapes[1], dtype), values(rng, shapes[2], dtype)]
         if dtype == "complex64":
             check("Where", inputs, opset=16, expected=[np.where(*inputs)])
         else:
             check_either("Where", inputs, opset=16)
     check_rejected("Where", [np.zeros(2, bool), np.zeros(2, np.float32), np.zeros(2, np.int32)], match="type")
-    check_rejected("Where", [np.zeros(2, np.float32), np.zeros(2, np.float32), np.zeros(2, np.float32)], match="condition")
+    check_rejected(
+        "Where", [np.zeros(2, np.float32), np.zeros(2, np.float32), np.zeros(2, np.float32)], match="condition"
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS + INTS + ["bool", "string"])

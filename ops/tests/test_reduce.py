@@ -1,12 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions beside ONNX Runtime: axes as attribute and as input, keepdims, noop_with_empty_axes, empty sets; ArgMax and ArgMin."""
+"""Reductions beside ONNX Runtime: axes as attribute and as input, keepdims, noop_with_empty_axes, empty sets;
+ArgMax and ArgMin.
+"""
+
 import numpy as np
 import pytest
 from either_oracle import FLOATS, INTS, check_either, values
 from ort_compare import check, check_rejected, infer, run_tessera
 
-OPS = ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
-       "ReduceLogSumExp", "ReduceSumSquare"]
+OPS = [
+    "ReduceSum",
+    "ReduceMean",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceSumSquare",
+]
 INPUT_SINCE = {op: 18 for op in OPS} | {"ReduceSum": 13}
 AXES = [None, [0], [1], [-1], [0, 2], [1, 2], [0, 1, 2], [-3, -1]]
 RTOL = {"float32": 1e-5, "float64": 1e-12, "float16": 5e-3}
@@ -43,7 +56,7 @@ def test_axes(op, opset):
 
 
 def test_log_sum_exp_integers():
-    x = np.array([[1, 2, 5], [3, 3, 3]], np.int32)   # ONNX Runtime truncates every exponential
+    x = np.array([[1, 2, 5], [3, 3, 3]], np.int32)  # ONNX Runtime truncates every exponential
     for opset in [13, 18]:
         axes = {"axes": [1]} if opset == 13 else {}
         inputs = [x] if opset == 13 else [x, np.array([1], np.int64)]
@@ -54,7 +67,7 @@ def test_log_sum_exp_integers():
 @pytest.mark.parametrize("dtype", ["float64", "int32", "int64"])
 def test_types(op, dtype):
     if op == "ReduceLogSumExp" and dtype != "float64":
-        return   # test_log_sum_exp_integers
+        return  # test_log_sum_exp_integers
     rng = np.random.default_rng(2)
     for axes in [None, [1], [0, 2]]:
         for opset in [11, 18]:
@@ -84,10 +97,18 @@ def test_half_against_numpy(op, dtype):
     rng = np.random.default_rng(4)
     x = data(op, rng, (3, 4, 5), dtype)
     wide = x.astype(np.float64)
-    function = {"ReduceSum": np.sum, "ReduceMean": np.mean, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceProd": np.prod,
-                "ReduceL1": lambda v, axis: np.abs(v).sum(axis), "ReduceL2": lambda v, axis: np.sqrt((v * v).sum(axis)),
-                "ReduceLogSum": lambda v, axis: np.log(v.sum(axis)), "ReduceLogSumExp": lambda v, axis: np.log(np.exp(v).sum(axis)),
-                "ReduceSumSquare": lambda v, axis: (v * v).sum(axis)}[op]
+    function = {
+        "ReduceSum": np.sum,
+        "ReduceMean": np.mean,
+        "ReduceMax": np.max,
+        "ReduceMin": np.min,
+        "ReduceProd": np.prod,
+        "ReduceL1": lambda v, axis: np.abs(v).sum(axis),
+        "ReduceL2": lambda v, axis: np.sqrt((v * v).sum(axis)),
+        "ReduceLogSum": lambda v, axis: np.log(v.sum(axis)),
+        "ReduceLogSumExp": lambda v, axis: np.log(np.exp(v).sum(axis)),
+        "ReduceSumSquare": lambda v, axis: (v * v).sum(axis),
+    }[op]
     for axes in [(0,), (1,), (0, 2), (0, 1, 2)]:
         expected = np.asarray(function(wide, axis=axes)).astype(dtype)
         check(op, [x, np.array(axes, np.int64)], opset=18, attributes={"keepdims": 0}, expected=[expected])
@@ -110,8 +131,20 @@ def test_noop(op):
     run(op, x, [], 1, 18, noop=0)
 
 
-@pytest.mark.parametrize("op,empty", [("ReduceSum", 0), ("ReduceProd", 1), ("ReduceMax", -np.inf), ("ReduceMin", np.inf), ("ReduceL1", 0),
-                                      ("ReduceL2", 0), ("ReduceSumSquare", 0), ("ReduceLogSum", -np.inf), ("ReduceLogSumExp", -np.inf)])
+@pytest.mark.parametrize(
+    "op,empty",
+    [
+        ("ReduceSum", 0),
+        ("ReduceProd", 1),
+        ("ReduceMax", -np.inf),
+        ("ReduceMin", np.inf),
+        ("ReduceL1", 0),
+        ("ReduceL2", 0),
+        ("ReduceSumSquare", 0),
+        ("ReduceLogSum", -np.inf),
+        ("ReduceLogSumExp", -np.inf),
+    ],
+)
 def test_empty_set(op, empty):
     x = np.zeros((2, 0, 3), np.float32)
     check(op, [x, np.array([1], np.int64)], opset=20, expected=[np.full((2, 1, 3), empty, np.float32)])
@@ -127,15 +160,20 @@ def test_empty_mean_and_integers():
 def test_special_values():
     x = np.array([[np.inf, 1, 2], [-np.inf, -np.inf, -np.inf], [np.inf, -np.inf, 0], [1e4, 1e4, -1e4]], np.float32)
     with np.errstate(all="ignore"):
-        check("ReduceLogSumExp", [x, np.array([1], np.int64)], opset=18, expected=[
-            np.array([[np.inf], [-np.inf], [np.inf], [1e4 + np.log(2)]], np.float32)], rtol=1e-6)
+        check(
+            "ReduceLogSumExp",
+            [x, np.array([1], np.int64)],
+            opset=18,
+            expected=[np.array([[np.inf], [-np.inf], [np.inf], [1e4 + np.log(2)]], np.float32)],
+            rtol=1e-6,
+        )
     nan = np.array([[1, np.nan, 2], [3, 2, 1]], np.float32)
     check("ReduceMax", [nan, np.array([1], np.int64)], opset=18, expected=[np.array([[np.nan], [3]], np.float32)])
 
 
 def test_integer_wrap():
     x = np.array([2**31 - 1, 1], np.int32)
-    assert run_tessera("ReduceSum", [x], opset=13)[0].tolist() == [-2**31]
+    assert run_tessera("ReduceSum", [x], opset=13)[0].tolist() == [-(2**31)]
 
 
 def test_inference_unknown_axes():
@@ -150,11 +188,13 @@ def test_inference_unknown_axes():
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8", "uint8", "float16"])
 def test_arg(op, dtype):
     rng = np.random.default_rng(6)
-    x = values(rng, (3, 4, 5), dtype, -2, 2).round().astype(dtype)   # rounded: many equal elements
+    x = values(rng, (3, 4, 5), dtype, -2, 2).round().astype(dtype)  # rounded: many equal elements
     for opset in [7, 11, 12, 13]:
         for axis in [0, 1, 2] + ([-1, -3] if opset >= 11 else []):
             for keepdims in [0, 1]:
                 for last in [0, 1] if opset >= 12 else [None]:
-                    check_either(op, [x], opset=opset, attributes={"axis": axis, "keepdims": keepdims, "select_last_index": last})
+                    check_either(
+                        op, [x], opset=opset, attributes={"axis": axis, "keepdims": keepdims, "select_last_index": last}
+                    )
     check_either(op, [x], opset=13)
     check_rejected(op, [np.zeros((2, 0), np.float32)], opset=13, attributes={"axis": 1}, match="no element")

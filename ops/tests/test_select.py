@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """OneHot, TopK, NonZero, Unique and Compress beside ONNX Runtime (the reference evaluator where it has no kernel)."""
+
 import numpy as np
 import pytest
 from either_oracle import check_either, values
@@ -18,16 +19,29 @@ def test_one_hot(index_type, value_type):
         i = data(shape, "int64", low=-7, high=7).astype(index_type)
         for axis in range(-len(shape) - 1, len(shape) + 1):
             for depth in [np.array(6, index_type), np.array([4], index_type)]:
-                # The reference evaluator wraps indices outside [-depth, depth); the standard and ONNX Runtime leave them off.
+                # The reference evaluator wraps indices outside [-depth, depth); the standard
+                # and ONNX Runtime leave them off.
                 d, whole = int(depth.ravel()[0]), np.asarray(i).astype(np.int64)
                 place = axis if axis >= 0 else axis + len(shape) + 1
-                hit = (np.expand_dims(np.where(whole < 0, whole + d, whole), place) ==
-                       np.arange(d).reshape([-1 if k == place else 1 for k in range(len(shape) + 1)]))
+                hit = np.expand_dims(np.where(whole < 0, whole + d, whole), place) == np.arange(d).reshape(
+                    [-1 if k == place else 1 for k in range(len(shape) + 1)]
+                )
                 for opset in [9, 11]:
-                    check("OneHot", [i, depth, on_off], opset=opset, attributes={"axis": axis}, expected=[np.where(hit, on_off[1], on_off[0])])
-                    if index_type == "int64" and value_type != "int32" and shape:   # all that ONNX Runtime serves
+                    check(
+                        "OneHot",
+                        [i, depth, on_off],
+                        opset=opset,
+                        attributes={"axis": axis},
+                        expected=[np.where(hit, on_off[1], on_off[0])],
+                    )
+                    if index_type == "int64" and value_type != "int32" and shape:  # all that ONNX Runtime serves
                         check("OneHot", [i, depth, on_off], opset=opset, attributes={"axis": axis})
-    check("OneHot", [np.array([0, 2], np.int64), np.int64(3), np.array([False, True])], opset=11, expected=[np.eye(3, dtype=bool)[[0, 2]]])
+    check(
+        "OneHot",
+        [np.array([0, 2], np.int64), np.int64(3), np.array([False, True])],
+        opset=11,
+        expected=[np.eye(3, dtype=bool)[[0, 2]]],
+    )
     check_rejected("OneHot", [np.array([0], np.int64), np.array(0, np.int64), on_off], match="depth")
     check_rejected("OneHot", [np.array([0], np.int64), np.array(2, np.int64), np.zeros(3, value_type)], match="two")
     assert infer("OneHot", [("int64", [2, -1]), ("int64", []), ("float32", [2])])[0][1] == [2, -1, -1]
@@ -36,13 +50,19 @@ def test_one_hot(index_type, value_type):
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "float16", "int8", "uint8"])
 def test_top_k(dtype):
     for shape in [(3, 7), (2, 5, 4), (6,)]:
-        x = np.round(data(shape, dtype)).astype(dtype)   # many ties
+        x = np.round(data(shape, dtype)).astype(dtype)  # many ties
         for axis in range(-len(shape), len(shape)):
             for k in [0, 1, 3, shape[axis]]:
                 if k > shape[axis]:
                     continue
                 for largest in [0, 1]:
-                    check_either("TopK", [x, np.array([k], np.int64)], opset=11, attributes={"axis": axis, "largest": largest}, outputs=2)
+                    check_either(
+                        "TopK",
+                        [x, np.array([k], np.int64)],
+                        opset=11,
+                        attributes={"axis": axis, "largest": largest},
+                        outputs=2,
+                    )
         if dtype in ("float32", "float64"):
             check("TopK", [x, np.array([2], np.int64)], opset=10, outputs=2)
             check("TopK", [x], opset=9, attributes={"k": 2}, outputs=2)
@@ -55,7 +75,9 @@ def test_top_k_unsorted_and_nan():
     x = np.array([3, np.nan, 1, np.inf], np.float32)
     top, where = run_tessera("TopK", [x, np.array([2], np.int64)], opset=11, outputs=2)
     assert where.tolist() == [1, 3]
-    top, where = run_tessera("TopK", [x, np.array([2], np.int64)], opset=11, attributes={"largest": 0, "sorted": 0}, outputs=2)
+    top, where = run_tessera(
+        "TopK", [x, np.array([2], np.int64)], opset=11, attributes={"largest": 0, "sorted": 0}, outputs=2
+    )
     assert sorted(where.tolist()) == [0, 2]
 
 
@@ -79,11 +101,30 @@ def test_unique(dtype, ordered):
         x = x if dtype in ("string", "bool") else np.round(x).astype(dtype)
         for axis in [None] + list(range(-len(shape), len(shape))):
             expected = None
-            if dtype in ("bool", "uint8", "float16"):   # no kernel in ONNX Runtime; unsorted has none in the reference evaluator
-                y, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+            if dtype in (
+                "bool",
+                "uint8",
+                "float16",
+            ):  # no kernel in ONNX Runtime; unsorted has none in the reference evaluator
+                y, first, inverse, counts = np.unique(
+                    x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+                )
                 order = np.argsort(first) if not ordered else np.arange(len(first))
-                expected = [np.take(y, order, axis or 0), first[order], np.argsort(order)[inverse.ravel()], counts[order]]
-            check("Unique", [x], opset=11, attributes={"axis": axis, "sorted": ordered}, outputs=4, static=False, expected=expected)
+                expected = [
+                    np.take(y, order, axis or 0),
+                    first[order],
+                    np.argsort(order)[inverse.ravel()],
+                    counts[order],
+                ]
+            check(
+                "Unique",
+                [x],
+                opset=11,
+                attributes={"axis": axis, "sorted": ordered},
+                outputs=4,
+                static=False,
+                expected=expected,
+            )
 
 
 def test_unique_optional_outputs_and_nan():

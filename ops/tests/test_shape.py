@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reshaping and movement beside ONNX Runtime: every element width, every version, edges of clamping, and what inference knows."""
+"""Reshaping and movement beside ONNX Runtime: every element width, every version, edges of clamping, and what
+inference knows.
+"""
+
 import numpy as np
 import pytest
 from either_oracle import check_either, values
@@ -18,8 +21,17 @@ def data(shape, dtype="float32"):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reshape(dtype):
-    for shape, to in [((2, 3, 4), (4, 6)), ((2, 3, 4), (-1,)), ((2, 3, 4), (0, -1)), ((2, 3, 4), (0, 0, 2, 2)), ((2, 3, 4), (2, -1, 0)),
-                      ((), (1, 1)), ((1,), ()), ((0, 3), (0, 5)), ((6,), (2, 3))]:
+    for shape, to in [
+        ((2, 3, 4), (4, 6)),
+        ((2, 3, 4), (-1,)),
+        ((2, 3, 4), (0, -1)),
+        ((2, 3, 4), (0, 0, 2, 2)),
+        ((2, 3, 4), (2, -1, 0)),
+        ((), (1, 1)),
+        ((1,), ()),
+        ((0, 3), (0, 5)),
+        ((6,), (2, 3)),
+    ]:
         for opset in [7, 13, 14, 19, 21]:
             check_either("Reshape", [data(shape, dtype), np.array(to, np.int64)], opset=opset)
 
@@ -34,6 +46,7 @@ def test_reshape_allowzero():
 def test_reshape_inference():
     def shape(t, to):
         return infer("Reshape", [("float32", t), np.array(to, np.int64)], opset=13, constants=True)[0][1]
+
     assert shape([2, -1, 4], [0, -1]) == [2, -1]
     assert shape([-1, 3, 4], [0, -1]) == [-1, 12]
     assert shape([-1, 3, 4], [0, 2, -1]) == [-1, 2, 6]
@@ -42,9 +55,15 @@ def test_reshape_inference():
     assert shape(None, [0, -1, 5]) == [-1, -1, 5]
     assert shape([-1, 3], [6, 2]) == [6, 2]
     assert shape([0, -1], [3, -1]) == [3, 0]
-    assert shape([0, 3], [0, -1]) == [0, 3]   # as for every other batch; ONNX Runtime refuses
+    assert shape([0, 3], [0, -1]) == [0, 3]  # as for every other batch; ONNX Runtime refuses
     assert infer("Reshape", [("float32", [2, 3]), ("int64", [4])], opset=13)[0][1] == [-1] * 4
-    for t, to, why in [((2, 3), (4,), "counts"), ((2, 3), (4, -1), "counts"), ((2, 3), (-1, -1), "-1"), ((2,), (2, 0), "copies"), ((2,), (-2,), "negative")]:
+    for t, to, why in [
+        ((2, 3), (4,), "counts"),
+        ((2, 3), (4, -1), "counts"),
+        ((2, 3), (-1, -1), "-1"),
+        ((2,), (2, 0), "copies"),
+        ((2,), (-2,), "negative"),
+    ]:
         check_rejected("Reshape", [data(t), np.array(to, np.int64)], opset=13, match=why)
 
 
@@ -66,17 +85,27 @@ def test_squeeze_unsqueeze(opset):
             check(op, [x], opset=opset, attributes={"axes": axes})
         else:
             check(op, [x] + ([np.array(axes, np.int64)] if axes is not None else []), opset=opset)
+
     negative = opset >= 11
-    for shape, axes in [((1, 3, 1, 5), [0]), ((1, 3, 1, 5), [2, 0]), ((1, 3, 1, 5), None), ((1, 1), None), ((1, 0, 1), [2])] + (
-            [((1, 3, 1, 5), [-2]), ((1, 3, 1, 5), [-4, 2])] if negative else []):
+    for shape, axes in [
+        ((1, 3, 1, 5), [0]),
+        ((1, 3, 1, 5), [2, 0]),
+        ((1, 3, 1, 5), None),
+        ((1, 1), None),
+        ((1, 0, 1), [2]),
+    ] + ([((1, 3, 1, 5), [-2]), ((1, 3, 1, 5), [-4, 2])] if negative else []):
         run("Squeeze", data(shape), axes)
-    for shape, axes in [((3, 5), [0]), ((3, 5), [1, 2]), ((), [0]), ((3, 5), [0, 3]), ((0,), [0, 2])] + ([((3, 5), [-1]), ((3, 5), [-1, 0, -3])] if negative else []):
+    for shape, axes in [((3, 5), [0]), ((3, 5), [1, 2]), ((), [0]), ((3, 5), [0, 3]), ((0,), [0, 2])] + (
+        [((3, 5), [-1]), ((3, 5), [-1, 0, -3])] if negative else []
+    ):
         run("Unsqueeze", data(shape), axes)
     wrong = {"attributes": {"axes": [1]}} if opset < 13 else {}
     extra = [] if opset < 13 else [ints(1)]
     check_rejected("Squeeze", [data((1, 3))] + extra, opset=opset, match="not 1", **wrong)
     twice = {"attributes": {"axes": [1, 1]}} if opset < 13 else {}
-    check_rejected("Unsqueeze", [data((1, 3))] + ([] if opset < 13 else [ints(1, 1)]), opset=opset, match="twice", **twice)
+    check_rejected(
+        "Unsqueeze", [data((1, 3))] + ([] if opset < 13 else [ints(1, 1)]), opset=opset, match="twice", **twice
+    )
 
 
 def test_squeeze_inference():
@@ -89,6 +118,7 @@ def test_squeeze_inference():
 @pytest.mark.parametrize("dtype", DTYPES + ["complex64", "complex128"])
 def test_transpose(dtype):
     import itertools
+
     for opset in [7, 13, 21]:
         for shape in [(2, 3, 4), (5,), (), (2, 0, 3)]:
             x = data(shape, dtype)
@@ -117,7 +147,9 @@ def test_concat(dtype):
 def test_concat_inference():
     t = infer("Concat", [("float32", [2, -1]), ("float32", [-1, 3])], opset=13, attributes={"axis": 0})[0]
     assert t[1] == [-1, 3]
-    t = infer("Concat", [("float32", [2, -1]), ("float32", [4, 3]), ("float32", None)], opset=13, attributes={"axis": 0})[0]
+    t = infer(
+        "Concat", [("float32", [2, -1]), ("float32", [4, 3]), ("float32", None)], opset=13, attributes={"axis": 0}
+    )[0]
     assert t[1] == [-1, 3]
     folded = infer("Concat", [ints(2, 3), ints(-1)], opset=13, attributes={"axis": 0}, constants=True, fold=True)[0]
     assert folded[2].tolist() == [2, 3, -1]
@@ -138,23 +170,46 @@ def test_split(dtype):
         check("Split", [x, ints(1, 3, 0)], opset=opset, attributes={"axis": -1}, outputs=3)
     check("Split", [x], opset=13, attributes={"axis": -2}, outputs=3)
     for parts in [1, 2, 4, 5]:
-        check("Split", [x], opset=18, attributes={"axis": 1, "num_outputs": parts}, outputs=parts) if parts not in (4, 5) else None
+        (
+            check("Split", [x], opset=18, attributes={"axis": 1, "num_outputs": parts}, outputs=parts)
+            if parts not in (4, 5)
+            else None
+        )
     uneven = data((7, 3), dtype)
     check("Split", [uneven], opset=18, attributes={"num_outputs": 3}, outputs=3)
     check("Split", [uneven], opset=18, attributes={"num_outputs": 4}, outputs=4)
     check_rejected("Split", [uneven], opset=13, outputs=2, match="equal parts")
     check_rejected("Split", [uneven, ints(3, 3)], opset=13, outputs=2, match="adds up")
     check_rejected("Split", [uneven], opset=18, outputs=2, attributes={"num_outputs": 3}, match="num_outputs")
-    assert [t[1] for t in infer("Split", [("float32", [7, -1]), ints(3, 4)], opset=13, outputs=2, constants=True)] == [[3, -1], [4, -1]]
-    assert [t[1] for t in infer("Split", [("float32", [7, 2]), ("int64", [2])], opset=13, outputs=2)] == [[-1, 2], [-1, 2]]
+    assert [t[1] for t in infer("Split", [("float32", [7, -1]), ints(3, 4)], opset=13, outputs=2, constants=True)] == [
+        [3, -1],
+        [4, -1],
+    ]
+    assert [t[1] for t in infer("Split", [("float32", [7, 2]), ("int64", [2])], opset=13, outputs=2)] == [
+        [-1, 2],
+        [-1, 2],
+    ]
 
 
 BIG = 2**63 - 1
 SLICES = [  # starts, ends, axes, steps
-    ([1, 0], [3, 2], None, None), ([0], [BIG], [1], [2]), ([-1], [-BIG], [1], [-1]), ([-1], [-BIG - 1], [0], [-2]), ([3], [1], [1], [-1]),
-    ([100], [-100], [1], [-1]), ([-100], [100], [1], [3]), ([2], [2], [0], None), ([3], [1], [0], None), ([1, -3], [BIG, -1], [-1, 0], [1, 1]),
-    ([0, 4, 1], [4, 0, 2], [0, 1, 2], [3, -2, 5]), ([-2], [BIG], [2], [BIG]), ([-1], [-BIG], [2], [-BIG]), ([1000], [BIG], [0], [1]),
-    ([-100], [-101], [1], [-1]), ([-100], [-BIG], [1], [-1]), ([], [], [], []),
+    ([1, 0], [3, 2], None, None),
+    ([0], [BIG], [1], [2]),
+    ([-1], [-BIG], [1], [-1]),
+    ([-1], [-BIG - 1], [0], [-2]),
+    ([3], [1], [1], [-1]),
+    ([100], [-100], [1], [-1]),
+    ([-100], [100], [1], [3]),
+    ([2], [2], [0], None),
+    ([3], [1], [0], None),
+    ([1, -3], [BIG, -1], [-1, 0], [1, 1]),
+    ([0, 4, 1], [4, 0, 2], [0, 1, 2], [3, -2, 5]),
+    ([-2], [BIG], [2], [BIG]),
+    ([-1], [-BIG], [2], [-BIG]),
+    ([1000], [BIG], [0], [1]),
+    ([-100], [-101], [1], [-1]),
+    ([-100], [-BIG], [1], [-1]),
+    ([], [], [], []),
 ]
 
 
@@ -175,13 +230,20 @@ def test_slice(dtype):
 
 def test_slice_attributes():
     x = data((4, 5, 6))
-    for starts, ends, axes in [([1, 0], [3, 2], None), ([0], [BIG], [1]), ([-2], [-1], [2]), ([-100], [100], [1]), ([3], [1], [0])]:
+    for starts, ends, axes in [
+        ([1, 0], [3, 2], None),
+        ([0], [BIG], [1]),
+        ([-2], [-1], [2]),
+        ([-100], [100], [1]),
+        ([3], [1], [0]),
+    ]:
         check("Slice", [x], opset=9, attributes={"starts": starts, "ends": ends, "axes": axes})
 
 
 def test_slice_inference():
     def shape(t, *operands):
         return infer("Slice", [("float32", t)] + list(operands), opset=13, constants=True)[0][1]
+
     assert shape([4, -1, 6], ints(1), ints(3), ints(0)) == [2, -1, 6]
     assert shape([4, -1, 6], ints(1), ints(3), ints(1)) == [4, -1, 6]
     assert shape([4, 5], ("int64", [1]), ("int64", [1]), ints(1)) == [4, -1]
@@ -194,14 +256,25 @@ def test_slice_inference():
 
 
 def test_slice_zero_dimension():
-    for operands in [(ints(0), ints(3), ints(0), ints(1)), (ints(-1), ints(-9), ints(0), ints(-1)), (ints(1), ints(2), ints(1), ints(1))]:
+    for operands in [
+        (ints(0), ints(3), ints(0), ints(1)),
+        (ints(-1), ints(-9), ints(0), ints(-1)),
+        (ints(1), ints(2), ints(1), ints(1)),
+    ]:
         check("Slice", [data((0, 3)), *operands], opset=13)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tile(dtype):
     for opset in [7, 13]:
-        for shape, repeats in [((2, 3), (2, 2)), ((2, 3), (1, 1)), ((3,), (4,)), ((2, 1, 3), (1, 3, 2)), ((2, 3), (0, 2)), ((2, 3, 2), (3, 1, 1))]:
+        for shape, repeats in [
+            ((2, 3), (2, 2)),
+            ((2, 3), (1, 1)),
+            ((3,), (4,)),
+            ((2, 1, 3), (1, 3, 2)),
+            ((2, 3), (0, 2)),
+            ((2, 3, 2), (3, 1, 1)),
+        ]:
             check_either("Tile", [data(shape, dtype), np.array(repeats, np.int64)], opset=opset)
     check_rejected("Tile", [data((2, 3), dtype), ints(2)], match="repeats")
     check_rejected("Tile", [data((2,), dtype), ints(-1)], match="negative")
@@ -211,7 +284,15 @@ def test_tile(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_expand(dtype):
     for opset in [8, 13]:
-        for shape, to in [((3, 1), (2, 1, 6)), ((3, 1), (3, 4)), ((), (2, 2)), ((2, 3), (1, 1)), ((3,), (2, 3)), ((1, 3), (0, 3)), ((2, 3), (3,))]:
+        for shape, to in [
+            ((3, 1), (2, 1, 6)),
+            ((3, 1), (3, 4)),
+            ((), (2, 2)),
+            ((2, 3), (1, 1)),
+            ((3,), (2, 3)),
+            ((1, 3), (0, 3)),
+            ((2, 3), (3,)),
+        ]:
             check_either("Expand", [data(shape, dtype), np.array(to, np.int64)], opset=opset)
     check_rejected("Expand", [data((2, 3), dtype), ints(2, 4)], match="broadcast")
     assert infer("Expand", [("float32", [3, 1]), ("int64", [3])])[0][1] == [-1, 3, -1]

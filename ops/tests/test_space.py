@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pad and the operators that know positions beside ONNX Runtime (the reference evaluator where it has no kernel)."""
+
 import numpy as np
 import pytest
 from either_oracle import FLOATS, INTS, check_either, values
@@ -33,7 +34,12 @@ def test_pad_axes_and_wrap(mode):
     x = data((3, 4, 5))
     for axes, pads in [((1,), (2, 1)), ((-1, 0), (1, 2, 3, 0)), ((2, 1), (1, 0, 0, 3))]:
         for axis_type in [np.int32, np.int64]:
-            check("Pad", [x, np.array(pads, np.int64), None, np.array(axes, axis_type)], opset=19, attributes={"mode": mode})
+            check(
+                "Pad",
+                [x, np.array(pads, np.int64), None, np.array(axes, axis_type)],
+                opset=19,
+                attributes={"mode": mode},
+            )
     if mode == "wrap":
         check("Pad", [x, ints(3, 4, 5, 3, 4, 5)], opset=19, attributes={"mode": mode})
         check_rejected("Pad", [x, ints(0, 0, 0, 0, 0, 0)], opset=18, attributes={"mode": mode}, match="wrap")
@@ -42,8 +48,20 @@ def test_pad_axes_and_wrap(mode):
 def test_pad_far():
     x = data((2, 3))
     for mode in ["reflect", "wrap"]:
-        check("Pad", [x, ints(5, 7, 4, 6)], opset=19, attributes={"mode": mode}, expected=[np.pad(x, ((5, 4), (7, 6)), mode)])
-    check("Pad", [data((1,)), ints(2, 2)], opset=19, attributes={"mode": "reflect"}, expected=[np.pad(data((1,)), 2, "reflect")])
+        check(
+            "Pad",
+            [x, ints(5, 7, 4, 6)],
+            opset=19,
+            attributes={"mode": mode},
+            expected=[np.pad(x, ((5, 4), (7, 6)), mode)],
+        )
+    check(
+        "Pad",
+        [data((1,)), ints(2, 2)],
+        opset=19,
+        attributes={"mode": "reflect"},
+        expected=[np.pad(data((1,)), 2, "reflect")],
+    )
 
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
@@ -56,7 +74,13 @@ def test_pad_negative(mode):
 
 def test_pad_zero_and_scalars():
     check("Pad", [np.zeros((0, 3), np.float32), ints(1, 0, 1, 1), np.float32(2)], opset=13)
-    check_rejected("Pad", [np.zeros((0, 3), np.float32), ints(1, 0, 1, 1)], opset=13, attributes={"mode": "edge"}, match="no element")
+    check_rejected(
+        "Pad",
+        [np.zeros((0, 3), np.float32), ints(1, 0, 1, 1)],
+        opset=13,
+        attributes={"mode": "edge"},
+        match="no element",
+    )
     check_rejected("Pad", [data((2, 3)), ints(1, 1)], opset=13, match="pads")
     check_rejected("Pad", [data((2, 3)), ints(1, 1, 1, 1), np.float64(1)], opset=13, match="type")
     assert run_tessera("Pad", [data((2, 2), "string"), ints(0, 1, 0, 0)], opset=13)[0][0, 0] == ""
@@ -83,7 +107,12 @@ def test_depth_space(dtype):
 def test_reverse_sequence(dtype):
     for shape in [(4, 3), (4, 3, 2), (4, 3, 2, 2)]:
         check("ReverseSequence", [data(shape, dtype), ints(4, 1, 2)], opset=10)
-        check("ReverseSequence", [data(shape, dtype), ints(3, 1, 2, 1)], opset=10, attributes={"time_axis": 1, "batch_axis": 0})
+        check(
+            "ReverseSequence",
+            [data(shape, dtype), ints(3, 1, 2, 1)],
+            opset=10,
+            attributes={"time_axis": 1, "batch_axis": 0},
+        )
     check_rejected("ReverseSequence", [data((4, 3)), ints(5, 1, 1)], match="length")
     check_rejected("ReverseSequence", [data((4, 3)), ints(1, 1)], match="entries")
 
@@ -111,10 +140,20 @@ def test_center_crop_pad(dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_col2im(dtype):
-    for image, block, attributes in [((5, 5), (1, 5), {}), ((5, 5), (3, 3), {"pads": [1, 0, 1, 2]}), ((6, 7), (2, 3), {"strides": [2, 1]}),
-                                     ((6, 7), (2, 2), {"dilations": [2, 3]}), ((4, 5, 3), (2, 2, 3), {}), ((9,), (3,), {"strides": [2]})]:
+    for image, block, attributes in [
+        ((5, 5), (1, 5), {}),
+        ((5, 5), (3, 3), {"pads": [1, 0, 1, 2]}),
+        ((6, 7), (2, 3), {"strides": [2, 1]}),
+        ((6, 7), (2, 2), {"dilations": [2, 3]}),
+        ((4, 5, 3), (2, 2, 3), {}),
+        ((9,), (3,), {"strides": [2]}),
+    ]:
         n = len(image)
-        pads, strides, dilations = attributes.get("pads", [0] * 2 * n), attributes.get("strides", [1] * n), attributes.get("dilations", [1] * n)
+        pads, strides, dilations = (
+            attributes.get("pads", [0] * 2 * n),
+            attributes.get("strides", [1] * n),
+            attributes.get("dilations", [1] * n),
+        )
         count = 1
         for i in range(n):
             count *= (image[i] + pads[i] + pads[n + i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node cases that the onnx package carries: every model of one node whose operator is registered must give the standard's own
-results. Cases of random generators and those listed with a reason are left out; a model whose function body stands expanded counts as
-several nodes and is left out too.
+"""The node cases that the onnx package carries: every model of one node whose operator is registered must give the
+standard's own results. Cases of random generators and those listed with a reason are left out; a model whose
+function body stands expanded counts as several nodes and is left out too.
 """
+
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +15,30 @@ import _tessera_ops
 from ort_compare import assert_same, check_inference, dtype_name
 
 ROOT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "node"
-# Results that the standard leaves to chance, or where its case and ONNX Runtime part and the library follows ONNX Runtime.
+# Results that the standard leaves to chance, or where its case and ONNX Runtime part and the library follows
+# ONNX Runtime.
 SCALE = "the reference divides by a fractional output length, ONNX Runtime and the library by the real one"
 SATURATION = "the reference wraps where ONNX Runtime and the library saturate"
-LEFT_OUT = {
-    "test_resize_downsample_scales_cubic_align_corners": SCALE,
-    "test_resize_downsample_scales_linear_align_corners": SCALE,
-    "test_qlinearmatmul_2D_int8_float32": SATURATION,
-    "test_qlinearmatmul_3D_int8_float32": SATURATION,
-    "test_l2normalization_axis_0": "0/0: the case wants NaN, ONNX Runtime and the library give 0",
-    "test_maxunpool_export_with_output_shape": "ONNX Runtime and the library read the indices in the input's shape",
-} | {f"test_qlinearmatmul_{d}D_{kind}_float16": "float16 scales of QLinearMatMul are not served" for d in (2, 3) for kind in ("int8", "uint8")} | {
-    f"test_{op}linear_float4e2m1": "float4e2m1 is served by Cast only" for op in ("quantize", "dequantize")} | {
-    f"test_cast_e8m0_{pair}": "float8e8m0 is not an element type of the library" for pair in (
-        "FLOAT16_to_FLOAT8E8M0", "FLOAT_to_FLOAT8E8M0", "FLOAT8E8M0_to_FLOAT", "FLOAT8E8M0_to_FLOAT16")}
+LEFT_OUT = (
+    {
+        "test_resize_downsample_scales_cubic_align_corners": SCALE,
+        "test_resize_downsample_scales_linear_align_corners": SCALE,
+        "test_qlinearmatmul_2D_int8_float32": SATURATION,
+        "test_qlinearmatmul_3D_int8_float32": SATURATION,
+        "test_l2normalization_axis_0": "0/0: the case wants NaN, ONNX Runtime and the library give 0",
+        "test_maxunpool_export_with_output_shape": "ONNX Runtime and the library read the indices in the input's shape",
+    }
+    | {
+        f"test_qlinearmatmul_{d}D_{kind}_float16": "float16 scales of QLinearMatMul are not served"
+        for d in (2, 3)
+        for kind in ("int8", "uint8")
+    }
+    | {f"test_{op}linear_float4e2m1": "float4e2m1 is served by Cast only" for op in ("quantize", "dequantize")}
+    | {
+        f"test_cast_e8m0_{pair}": "float8e8m0 is not an element type of the library"
+        for pair in ("FLOAT16_to_FLOAT8E8M0", "FLOAT_to_FLOAT8E8M0", "FLOAT8E8M0_to_FLOAT", "FLOAT8E8M0_to_FLOAT16")
+    }
+)
 RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
 
 
@@ -73,7 +84,9 @@ def test_case(folder, model, version):
     attributes = {a.name: attribute_value(a) for a in node.attribute}
     for data in sorted(folder.glob("test_data_set_*")):
         fed = [load(p) for p in sorted(data.glob("input_*.pb"), key=lambda p: int(p.stem.split("_")[1]))]
-        given = dict(zip([i.name for i in model.graph.input], fed)) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+        given = dict(zip([i.name for i in model.graph.input], fed)) | {
+            t.name: numpy_helper.to_array(t) for t in model.graph.initializer
+        }
         inputs = [given[name] if name else None for name in node.input]
         expected = [load(p) for p in sorted(data.glob("output_*.pb"), key=lambda p: int(p.stem.split("_")[1]))]
         actual = _tessera_ops.run_node(node.op_type, node.domain, version, attributes, inputs, len(node.output))
@@ -83,9 +96,19 @@ def test_case(folder, model, version):
             wide = left.astype(np.float32) if left.dtype.kind == "V" and floating else left
             assert dtype_name(right) == dtype_name(left), f"{folder.name} output {i}"
             tolerance = dict(rtol=1e-3, atol=1e-5) if floating and left.dtype.itemsize > 1 else {}
-            assert_same(wide, right.astype(np.float32) if wide is not left else right, f"{folder.name} output {i}", **tolerance)
-        check_inference(node.op_type, inputs, actual, static=False, opset=version, domain=node.domain, attributes=attributes,
-                        outputs=len(node.output))
+            assert_same(
+                wide, right.astype(np.float32) if wide is not left else right, f"{folder.name} output {i}", **tolerance
+            )
+        check_inference(
+            node.op_type,
+            inputs,
+            actual,
+            static=False,
+            opset=version,
+            domain=node.domain,
+            attributes=attributes,
+            outputs=len(node.output),
+        )
 
 
 def test_there_are_cases():
