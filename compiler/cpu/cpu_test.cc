@@ -69,12 +69,16 @@ void check(const std::vector<ops::Tensor>& inputs, const std::vector<Step>& step
   if (from_bitcode) code.object.clear();
   runtime::CpuCode loaded(code);
   auto run = loaded.find(step->symbol);
+  // Memory that nobody has written holds a pattern, and so does what follows each buffer.
+  constexpr std::byte kPattern{0xa5};
   std::vector<std::vector<std::byte>> memory;
   std::vector<void*> buffers;
+  std::vector<size_t> sizes;
   const auto buffer = [&](size_t bytes) {
-    memory.emplace_back(bytes + 64);
+    memory.emplace_back(bytes + 256, kPattern);
     auto address = reinterpret_cast<uintptr_t>(memory.back().data());
     buffers.push_back(reinterpret_cast<void*>((address + 63) / 64 * 64));
+    sizes.push_back(bytes);
     return buffers.back();
   };
   for (const auto& t : inputs) std::memcpy(buffer(static_cast<size_t>(t.bytes())), t.data(), static_cast<size_t>(t.bytes()));
@@ -82,6 +86,8 @@ void check(const std::vector<ops::Tensor>& inputs, const std::vector<Step>& step
   void* out = buffer(static_cast<size_t>(want.bytes()));
   if (step->scratch_bytes) buffer(step->scratch_bytes);
   run(buffers.data());
+  for (size_t i = 0; i < buffers.size(); ++i)
+    for (size_t k = 0; k < 128; ++k) ASSERT_EQ(static_cast<std::byte*>(buffers[i])[sizes[i] + k], kPattern) << "written behind buffer " << i;
   EXPECT_EQ(0, std::memcmp(out, want.data(), static_cast<size_t>(want.bytes())));
 }
 

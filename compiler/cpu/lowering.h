@@ -76,6 +76,10 @@ class Lowerings {
 Tensor padded_for(Graph& graph, const Tensor& x, const ops::Window& window, const Start& value);
 /// Indices of padded_for() at output position `at` and tap `tap`, one for each spatial axis.
 Indices window_indices(const ops::Window& window, llvm::ArrayRef<Index> at, llvm::ArrayRef<Index> tap);
+/// For each spatial axis the number of taps inside the input (or inside input and pads) at every output position, int64; and the
+/// number of taps at a position.
+std::vector<Tensor> tap_counts(Graph& graph, const ops::Window& window, bool padding);
+Scalar tap_count(Body& body, const std::vector<Tensor>& counts, llvm::ArrayRef<Index> at);
 /// Indices of a tensor of one element.
 Indices only_element(const Body& body, const Tensor& tensor);
 

@@ -451,9 +451,32 @@ void qlinear_average_pool(Operator& o) {
   const std::vector<int64_t> pads = o.node.get_ints("pads");
   const std::string mode = o.node.get_string("auto_pad", "NOTSET");
   const bool no_pads = std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; }) || (mode != "NOTSET" && !mode.empty());
-  // A window over the whole image is an integer average; others sum in fp32 and stay with the library.
-  require(kernel == extents && no_pads);
-  average(o, spatial);
+  if (kernel == extents && no_pads) {   // a window over the whole image is an integer average
+    average(o, spatial);
+    return;
+  }
+  // Others sum dequantised elements in fp32; padding with the zero point adds nothing.
+  const std::vector<int64_t> dilations = o.node.get_ints("dilations");
+  require(o.node.get_int("channels_last", 0) == 0 && std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; }));
+  const ops::Window window = ops::sliding_window(o.node, extents, kernel, o.node.get_int("ceil_mode", 0) != 0);
+  const DType dtype = o.in(0).dtype;
+  const Tensor x = padded_for(o.graph, o.in(0), window, [&](Body& body) { return cast(zero_point(o, body, 2), dtype); });
+  const Tensor sums = o.graph.reduce(DType::kFloat, o.shape(), window.kernel, [](Body& body) { return body.number(DType::kFloat, 0); },
+                                     [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+    Indices at = {i[0], i[1]};
+    const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(2), k);
+    at.insert(at.end(), inside.begin(), inside.end());
+    return sum + dequantize(body.load(x, at), scale(o, body, 1), zero_point(o, body, 2));
+  });
+  const bool include_pad = o.node.get_int("count_include_pad", 0) != 0;
+  std::vector<Tensor> counts;
+  if (!include_pad) counts = tap_counts(o.graph, window, false);
+  o.yield(o.graph.compute(dtype, o.shape(), [&](Body& body, const Indices& i) {
+    const Scalar count = include_pad ? body.number(DType::kFloat, static_cast<double>(window.kernel_size()))
+                                     : as_float(tap_count(body, counts, llvm::ArrayRef(i).drop_front(2)));
+    const Scalar mean = body.load(sums, i) / count;
+    return saturate(round_to_int32(mean / scale(o, body, 3) + as_float(zero_point(o, body, 4))), dtype);
+  }));
 }
 
 void qlinear_reduce_mean(Operator& o) {

@@ -35,6 +35,24 @@ Indices window_indices(const ops::Window& window, llvm::ArrayRef<Index> at, llvm
   return result;
 }
 
+std::vector<Tensor> tap_counts(Graph& graph, const ops::Window& window, bool padding) {
+  std::vector<Tensor> counts;
+  for (size_t d = 0; d < window.rank(); ++d)
+    counts.push_back(graph.reduce(DType::kInt64, {window.output[d]}, {window.kernel[d]}, [](Body& body) { return body.integer(DType::kInt64, 0); },
+                                  [&](Body& body, const Indices& i, const Indices& k, Scalar n) {
+      const Scalar at = body.index(i[0] * window.strides[d] + k[0] * window.dilations[d] - window.pads_begin[d]);
+      const Scalar before_end = at < body.integer(DType::kInt64, window.input[d] + (padding ? window.pads_end[d] : 0));
+      return n + cast(padding ? before_end : before_end & (at >= at.same(0)), DType::kInt64);
+    }));
+  return counts;
+}
+
+Scalar tap_count(Body& body, const std::vector<Tensor>& counts, llvm::ArrayRef<Index> at) {
+  Scalar count = body.integer(DType::kInt64, 1);
+  for (size_t d = 0; d < counts.size(); ++d) count = count * body.load(counts[d], {at[d]});
+  return count;
+}
+
 Indices only_element(const Body& body, const Tensor& tensor) {
   require(tensor.size() == 1);
   return Indices(tensor.rank(), mlir::getAffineConstantExpr(0, body.context()));
@@ -255,26 +273,54 @@ Moments moments(Graph& graph, const Tensor& x, float epsilon, bool centred) {
   return result;
 }
 
-void layer_norm(Operator& o, bool centred) {
-  const Tensor given = o.in(0);
+/// Layer normalisation of `given` over its axes from `axis` on, times `scale`, plus `shift`.
+struct LayerNormalized {
+  Tensor y;
+  Moments moments;   // of the rows
+};
+
+LayerNormalized layer_normalize(Graph& graph, const Tensor& given, size_t axis, float epsilon, bool centred, const Tensor& scale,
+                                const std::optional<Tensor>& shift) {
   require(is_real(given.dtype));
-  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", -1), static_cast<int64_t>(given.rank())));
   Shape flat = {1, 1};
   for (size_t d = 0; d < given.rank(); ++d) flat[d < axis ? 0 : 1] *= given.shape[d];
-  const Tensor x = o.graph.reshape(given, flat);
-  const Moments m = moments(o.graph, x, o.node.get_float("epsilon", 1e-5f), centred);
-  const Tensor normal = o.graph.reshape(o.graph.compute(x.dtype, flat, [&](Body& body, const Indices& i) {
+  const Tensor x = graph.reshape(given, flat);
+  const Moments m = moments(graph, x, epsilon, centred);
+  const Tensor normal = graph.reshape(graph.compute(x.dtype, flat, [&](Body& body, const Indices& i) {
     Scalar v = body.load(x, i);
     if (centred) v = v - body.load(*m.mean, {i[0]});
     return v * body.load(m.inverse, {i[0]});
   }), given.shape);
-  o.yield(o.graph.compute(x.dtype, given.shape, [&](Body& body, const Indices& i) {
-    Scalar y = body.load(normal, i) * body.broadcast(o.in(1), i);
-    if (o.has(2)) y = y + body.broadcast(o.in(2), i);
-    return y;
-  }));
-  if (o.op->getNumResults() > 1 && centred) o.yield(o.graph.reshape(*m.mean, o.shape(1)));
-  if (o.op->getNumResults() > o.results.size()) o.yield(o.graph.reshape(m.inverse, o.shape(o.results.size())));
+  const Tensor y = graph.compute(x.dtype, given.shape, [&](Body& body, const Indices& i) {
+    const Scalar v = body.load(normal, i) * body.broadcast(scale, i);
+    return shift ? v + body.broadcast(*shift, i) : v;
+  });
+  return {y, m};
+}
+
+std::optional<Tensor> optional_input(const Operator& o, size_t i) { return o.has(i) ? std::optional(o.in(i)) : std::nullopt; }
+
+void layer_norm(Operator& o, bool centred) {
+  const Tensor x = o.in(0);
+  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", -1), static_cast<int64_t>(x.rank())));
+  const LayerNormalized r = layer_normalize(o.graph, x, axis, o.node.get_float("epsilon", 1e-5f), centred, o.in(1), optional_input(o, 2));
+  o.yield(r.y);
+  if (o.op->getNumResults() > 1 && centred) o.yield(o.graph.reshape(*r.moments.mean, o.shape(1)));
+  if (o.op->getNumResults() > o.results.size()) o.yield(o.graph.reshape(r.moments.inverse, o.shape(o.results.size())));
+}
+
+/// Layer normalisation of x (+ bias) + skip.
+void skip_layer_norm(Operator& o, bool centred) {
+  require(o.op->getNumResults() == 1);
+  const size_t bias = centred ? 4 : 3;
+  const Tensor x = o.in(0);
+  const Tensor sum = o.graph.compute(x.dtype, x.shape, [&](Body& body, const Indices& i) {
+    Scalar v = body.load(x, i);
+    if (o.has(bias)) v = v + body.broadcast(o.in(bias), i);
+    return v + body.broadcast(o.in(1), i);
+  });
+  o.yield(layer_normalize(o.graph, sum, x.rank() - 1, o.node.get_float("epsilon", 1e-12f), centred, o.in(2),
+                          centred ? optional_input(o, 3) : std::nullopt).y);
 }
 
 /// Instance and group normalisation: rows are runs of channels.
@@ -379,19 +425,9 @@ void average_pool(Operator& o) {
     }));
     return;
   }
-  // Taps inside along each axis.
-  std::vector<Tensor> counts;
-  for (size_t d = 0; d < window.rank(); ++d)
-    counts.push_back(o.graph.reduce(DType::kInt64, {window.output[d]}, {window.kernel[d]}, zero(DType::kInt64),
-                                    [&](Body& body, const Indices& i, const Indices& k, Scalar n) {
-      const Scalar at = body.index(i[0] * window.strides[d] + k[0] * window.dilations[d] - window.pads_begin[d]);
-      const Scalar before_end = at < body.integer(DType::kInt64, window.input[d] + (padding ? window.pads_end[d] : 0));
-      return n + cast(padding ? before_end : before_end & (at >= at.same(0)), DType::kInt64);
-    }));
+  const std::vector<Tensor> counts = tap_counts(o.graph, window, padding);
   o.yield(o.graph.compute(dtype, sums.shape, [&](Body& body, const Indices& i) {
-    Scalar count = body.integer(DType::kInt64, 1);
-    for (size_t d = 0; d < window.rank(); ++d) count = count * body.load(counts[d], {i[d + 2]});
-    const Scalar s = body.load(sums, i);
+    const Scalar s = body.load(sums, i), count = tap_count(body, counts, llvm::ArrayRef(i).drop_front(2));
     return select(count == count.same(0), s.same(0), s / cast(count, dtype));
   }));
 }
@@ -427,6 +463,8 @@ void add_reduce(Lowerings& t) {
   t.add("LogSoftmax", [](Operator& o) { softmax(o, true); });
   t.add("LayerNormalization", [](Operator& o) { layer_norm(o, true); });
   t.add("SimplifiedLayerNormalization", [](Operator& o) { layer_norm(o, false); });
+  t.add("SkipLayerNormalization", [](Operator& o) { skip_layer_norm(o, true); }, nn::kMicrosoftDomain.str());
+  t.add("SkipSimplifiedLayerNormalization", [](Operator& o) { skip_layer_norm(o, false); }, nn::kMicrosoftDomain.str());
   t.add("RMSNormalization", [](Operator& o) { layer_norm(o, false); });
   t.add("InstanceNormalization", [](Operator& o) { group_norm(o, o.in(0).shape[1]); });
   t.add("GroupNormalization", [](Operator& o) { group_norm(o, o.node.get_int("num_groups", 1)); });

@@ -288,6 +288,10 @@ def test_normalisations():
     one("BatchNormalization", [x, *parameters], rtol=1e-4)
     one("LayerNormalization", [x, floats(7, seed=1), floats(7, seed=2)], rtol=1e-4)
     one("LayerNormalization", [x, floats(5, 7, seed=1)], axis=-2, results=3, rtol=1e-4)
+    one("SkipLayerNormalization", [x[0], x[1], floats(7, seed=1), floats(7, seed=2), floats(7, seed=3)], domain=MS, oracle=False)
+    one("SkipSimplifiedLayerNormalization", [x[0], x[1], floats(7, seed=1)], domain=MS, epsilon=1e-5, oracle=False)
+    one("SimplifiedLayerNormalization", [x, floats(7, seed=1)], oracle=False)
+    one("RMSNormalization", [x, floats(7, seed=1)], opset=23, oracle=False)
     one("InstanceNormalization", [x, floats(6, seed=1), floats(6, seed=2)], rtol=1e-4, atol=1e-4)
     one("GroupNormalization", [x, floats(6, seed=1), floats(6, seed=2)], num_groups=3, opset=21, rtol=1e-4, atol=1e-4)
     one("LRN", [np.abs(x)], size=3, rtol=1e-4)
@@ -412,6 +416,9 @@ def test_quantised_pointwise(dtype):
     one("QLinearSoftmax", [a, s, dtype(3), np.float32(1 / 256), dtype(info.min)], constants=[1, 2, 3, 4], domain=MS, axis=-1, opset=13, oracle=False)
     x = ints(2, 3, 7, 7, dtype=dtype)
     one("QLinearGlobalAveragePool", [x, s, dtype(3), t, dtype(5)], constants=[1, 2, 3, 4], domain=MS)
+    for attributes in (dict(kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]), dict(kernel_shape=[2, 2], count_include_pad=1, pads=[1, 1, 0, 0]), dict(kernel_shape=[7, 7])):
+        one("QLinearAveragePool", [x, s, dtype(3), t, dtype(5)], constants=[1, 2, 3, 4], domain=MS, oracle=False, **attributes)
+    one("QLinearReduceMean", [x, s, dtype(3), t, dtype(5)], constants=[1, 2, 3, 4], domain=MS, axes=[1, 3], keepdims=0, oracle=False)
     one("QLinearWhere", [a > 0, a, s, dtype(3), b, t, dtype(9), s, dtype(3)], constants=[2, 3, 5, 6, 7, 8], domain=MS, oracle=False)
 
 
@@ -427,3 +434,66 @@ def test_quantised_products(dtype):
     one("QGemm", [a, s, np.uint8(100), np.ascontiguousarray(b.T), np.abs(floats(20)) / 30, ints(20, dtype=dtype), ints(20, low=-3000, high=3000)],
         constants=range(1, 7), domain=MS, transB=1, alpha=0.7, oracle=False)
     one("MatMulIntegerToFloat", [a, b, s, np.abs(floats(20)), np.uint8(7), ints(20, dtype=dtype), floats(20)], constants=range(1, 7), domain=MS, rtol=1e-4)
+
+
+# --- graphs --------------------------------------------------------------------------------------------------------------------
+
+def random_graph(rng):
+    """Up to 40 operators on a pool of tensors [a, b, c], with values used several times, views of views, and intermediate outputs."""
+    m = Model()
+    shape = tuple(int(v) for v in rng.choice([1, 2, 3, 5, 8, 17, 33], 3))
+    pool = [(m.input(floats(*shape, seed=int(rng.integers(1000)))), shape) for _ in range(2)]
+    for _ in range(int(rng.integers(3, 40))):
+        x, s = pool[int(rng.integers(len(pool)))]
+        same = [v for v, t in pool if t == s]
+        other = same[int(rng.integers(len(same)))]
+        kind = int(rng.integers(12))
+        if kind == 0:
+            y, t = m.node(str(rng.choice(["Add", "Sub", "Mul", "Max"])), [x, other]), s
+        elif kind == 1:
+            y, t = m.node(str(rng.choice(["Relu", "Sigmoid", "Tanh", "Neg", "Abs"])), [x]), s
+        elif kind == 2:
+            perm = [int(v) for v in rng.permutation(3)]
+            y, t = m.node("Transpose", [x], perm=perm), tuple(s[p] for p in perm)
+        elif kind == 3:
+            axis = int(rng.integers(3))
+            y, t = m.node("Concat", [x, other], axis=axis), tuple(2 * d if i == axis else d for i, d in enumerate(s))
+        elif kind == 4 and max(s) > 1:
+            axis = int(np.argmax(s))
+            cut = int(rng.integers(1, s[axis]))
+            parts = m.node("Split", [x, m.constant(np.array([cut, s[axis] - cut]))], 2, axis=axis)
+            for part, size in zip(parts, (cut, s[axis] - cut)):
+                pool.append((part, tuple(size if i == axis else d for i, d in enumerate(s))))
+            continue
+        elif kind == 5:
+            axis, step = int(rng.integers(3)), int(rng.choice([1, 2, -1]))
+            first, last = (0, 1 << 40) if step > 0 else (-1, -(1 << 40))
+            y = m.node("Slice", [x, *(m.constant(np.array([v])) for v in (first, last, axis, step))])
+            t = tuple(-(-d // abs(step)) if i == axis else d for i, d in enumerate(s))
+        elif kind == 6:
+            y, t = m.node("Pad", [x, m.constant(np.array([0, 1, 0, 1, 0, 2]))]), (s[0] + 1, s[1] + 1, s[2] + 2)
+        elif kind == 7:
+            y, t = m.node("Softmax", [x], axis=int(rng.integers(3))), s
+        elif kind == 8:
+            axis = int(rng.integers(3))
+            r = m.node("ReduceSum", [x, m.constant(np.array([axis]))], keepdims=1)
+            y, t = m.node("Sub", [x, r]), s
+        elif kind == 9:
+            y, t = m.node("Reshape", [x, m.constant(np.array([s[2], s[0], s[1]]))]), (s[2], s[0], s[1])
+        elif kind == 10:
+            y, t = m.node("MatMul", [x, m.node("Transpose", [other], perm=[0, 2, 1])]), (s[0], s[1], s[1])
+        else:
+            y, t = m.node("Add", [x, m.constant(floats(s[2], seed=3))]), s
+        if np.prod(t) < 100_000:
+            pool.append((y, t))
+    made = [v for v, _ in pool[2:]]
+    if not made:
+        return random_graph(rng)
+    chosen = {made[-1], *(made[int(i)] for i in rng.integers(len(made), size=2))}
+    return m, [v for v in made if v in chosen]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_graph(seed):
+    m, outputs = random_graph(np.random.default_rng(seed))
+    check(m, outputs, oracle=False)
