@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operator library: for each ONNX operator (and the ONNX Runtime operators of domain com.microsoft that quantised models
-// become) what it accepts, the type and shape of its results, and a scalar evaluation that is obviously right. Families live in
-// one file each and register themselves through register_<family>(Registry&), called from registry.cc.
+// The operator library: for each ONNX operator (and the ONNX Runtime operators of domain com.microsoft that quantised
+// models become) what it accepts, the type and shape of its results, and a scalar evaluation that is obviously right.
+// Families live in one file each and register themselves through register_<family>(Registry&), called from registry.cc.
 #pragma once
 
 #include <functional>
@@ -28,52 +28,53 @@ struct Subgraph {
   virtual std::vector<TypeInfo> infer(const std::vector<TypeInfo>& inputs) const = 0;
 };
 
-using Attribute = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, std::vector<std::string>,
-                               Tensor, std::shared_ptr<const Subgraph>>;
+using Attribute = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
+                               std::vector<std::string>, Tensor, std::shared_ptr<const Subgraph>>;
 
 /// One operator application without its operands.
 struct Node {
-  std::string domain;       // "" for ai.onnx
+  std::string domain;  // "" for ai.onnx
   std::string op_type;
-  int version = 0;          // opset of the domain in the model
-  std::string name;         // for messages
+  int version = 0;   // opset of the domain in the model
+  std::string name;  // for messages
   std::map<std::string, Attribute> attributes;
   size_t output_count = 1;
 
   bool has(const std::string& attribute) const { return attributes.count(attribute) != 0; }
-  /// Value of an attribute or the default; a value of another type throws Error kInvalidModel naming node and attribute.
+  /// Value of an attribute or the default; a value of another type throws Error kInvalidModel naming node and
+  /// attribute.
   int64_t get_int(const std::string& attribute, int64_t fallback) const;
   float get_float(const std::string& attribute, float fallback) const;
   std::string get_string(const std::string& attribute, const std::string& fallback) const;
   std::vector<int64_t> get_ints(const std::string& attribute, const std::vector<int64_t>& fallback = {}) const;
   std::vector<float> get_floats(const std::string& attribute, const std::vector<float>& fallback = {}) const;
   std::vector<std::string> get_strings(const std::string& attribute) const;
-  const Tensor* get_tensor(const std::string& attribute) const;                       // nullptr if absent
-  std::shared_ptr<const Subgraph> get_subgraph(const std::string& attribute) const;   // throws if absent
+  const Tensor* get_tensor(const std::string& attribute) const;                      // nullptr if absent
+  std::shared_ptr<const Subgraph> get_subgraph(const std::string& attribute) const;  // throws if absent
   /// Throws Error{code, "node 'name' (Op): message"}.
   [[noreturn]] void fail(ErrorCode code, const std::string& message) const;
 };
 
 struct InferContext {
   const Node& node;
-  const std::vector<TypeInfo>& inputs;     // trailing absent inputs may be missing: use input()
-  std::vector<TypeInfo>& outputs;          // sized node.output_count; fill
+  const std::vector<TypeInfo>& inputs;  // trailing absent inputs may be missing: use input()
+  std::vector<TypeInfo>& outputs;       // sized node.output_count; fill
 
   bool has(size_t i) const { return i < inputs.size() && inputs[i].present; }
-  const TypeInfo& input(size_t i) const;   // throws Error kInvalidModel when absent
+  const TypeInfo& input(size_t i) const;  // throws Error kInvalidModel when absent
 };
 
 struct EvalContext {
   const Node& node;
   const std::vector<Value>& inputs;
-  std::vector<Value>& outputs;             // sized node.output_count; fill
+  std::vector<Value>& outputs;  // sized node.output_count; fill
 
   bool has(size_t i) const { return i < inputs.size() && !inputs[i].is_none(); }
-  const Tensor& input(size_t i) const;     // throws Error kInvalidModel when absent or no tensor
+  const Tensor& input(size_t i) const;  // throws Error kInvalidModel when absent or no tensor
 };
 
-/// Inference must accept unknown ranks and dimensions (then its results are as unknown as needed) and must check what it can:
-/// counts, element types, ranks, broadcast, axes; a violation throws Error kInvalidModel through node.fail().
+/// Inference must accept unknown ranks and dimensions (then its results are as unknown as needed) and must check what
+/// it can: counts, element types, ranks, broadcast, axes; a violation throws Error kInvalidModel through node.fail().
 using InferFunction = std::function<void(InferContext&)>;
 /// Evaluation: the plain meaning, scalar loops, fp32 rounded once for each operation, no reordering.
 using EvalFunction = std::function<void(EvalContext&)>;
@@ -81,10 +82,10 @@ using EvalFunction = std::function<void(EvalContext&)>;
 struct OperatorDef {
   std::string domain;
   std::string name;
-  int since_version = 1;      // first opset this entry serves; the entry with the greatest since_version <= opset is used
-  int min_inputs = 0, max_inputs = 0;     // max -1: any number
-  int min_outputs = 1, max_outputs = 1;   // max -1: any number
-  bool deterministic = true;  // false: random generators; never folded or merged
+  int since_version = 1;  // first opset this entry serves; the entry with the greatest since_version <= opset is used
+  int min_inputs = 0, max_inputs = 0;    // max -1: any number
+  int min_outputs = 1, max_outputs = 1;  // max -1: any number
+  bool deterministic = true;             // false: random generators; never folded or merged
   InferFunction infer;
   EvalFunction evaluate;
   std::set<std::string> attributes = {};  // known attribute names; empty: not checked
@@ -98,7 +99,7 @@ class Registry {
   const OperatorDef* find(const std::string& domain, const std::string& name, int version) const;
   /// Names close to `name`, for messages.
   std::vector<std::string> similar(const std::string& name) const;
-  std::vector<std::string> names() const;   // "domain::Name" sorted
+  std::vector<std::string> names() const;  // "domain::Name" sorted
 
  private:
   std::map<std::pair<std::string, std::string>, std::vector<OperatorDef>> defs_;
@@ -109,7 +110,8 @@ const Registry& registry();
 
 /// Finds the definition, checks operand counts and attributes. Throws Error kUnsupported for an unknown operator.
 const OperatorDef& lookup(const Node& node, size_t input_count);
-/// Shape and type inference; when all inputs are constants and small enough the results carry `constant` too if `fold` is set.
+/// Shape and type inference; when all inputs are constants and small enough the results carry `constant` too if `fold`
+/// is set.
 std::vector<TypeInfo> infer(const Node& node, const std::vector<TypeInfo>& inputs, bool fold = false);
 std::vector<Value> evaluate(const Node& node, const std::vector<Value>& inputs);
 

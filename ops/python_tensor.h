@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy arrays to tensors and back, for the Python modules. Arrays cross as bytes with a numpy dtype name through Python calls, which
-// works with any numpy; bfloat16, fp8 and 4-bit types use ml_dtypes. Errors: kInvalidArgument for a type ONNX does not have.
+// NumPy arrays to tensors and back, for the Python modules. Arrays cross as bytes with a numpy dtype name through
+// Python calls, which works with any numpy; bfloat16, fp8 and 4-bit types use ml_dtypes. Errors: kInvalidArgument for a
+// type ONNX does not have.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -17,21 +18,32 @@ namespace py = pybind11;
 struct NumpyName {
   DType dtype;
   const char* name;
-  bool extended;      // a type of ml_dtypes
+  bool extended;  // a type of ml_dtypes
 };
 
 inline constexpr NumpyName kNumpyNames[] = {
-    {DType::kFloat, "float32", false},          {DType::kUint8, "uint8", false},
-    {DType::kInt8, "int8", false},              {DType::kUint16, "uint16", false},
-    {DType::kInt16, "int16", false},            {DType::kInt32, "int32", false},
-    {DType::kInt64, "int64", false},            {DType::kBool, "bool", false},
-    {DType::kFloat16, "float16", false},        {DType::kDouble, "float64", false},
-    {DType::kUint32, "uint32", false},          {DType::kUint64, "uint64", false},
-    {DType::kComplex64, "complex64", false},    {DType::kComplex128, "complex128", false},
-    {DType::kBfloat16, "bfloat16", true},       {DType::kFloat8E4M3FN, "float8_e4m3fn", true},
-    {DType::kFloat8E4M3FNUZ, "float8_e4m3fnuz", true}, {DType::kFloat8E5M2, "float8_e5m2", true},
-    {DType::kFloat8E5M2FNUZ, "float8_e5m2fnuz", true}, {DType::kUint4, "uint4", true},
-    {DType::kInt4, "int4", true},               {DType::kFloat4E2M1, "float4_e2m1fn", true},
+    {DType::kFloat, "float32", false},
+    {DType::kUint8, "uint8", false},
+    {DType::kInt8, "int8", false},
+    {DType::kUint16, "uint16", false},
+    {DType::kInt16, "int16", false},
+    {DType::kInt32, "int32", false},
+    {DType::kInt64, "int64", false},
+    {DType::kBool, "bool", false},
+    {DType::kFloat16, "float16", false},
+    {DType::kDouble, "float64", false},
+    {DType::kUint32, "uint32", false},
+    {DType::kUint64, "uint64", false},
+    {DType::kComplex64, "complex64", false},
+    {DType::kComplex128, "complex128", false},
+    {DType::kBfloat16, "bfloat16", true},
+    {DType::kFloat8E4M3FN, "float8_e4m3fn", true},
+    {DType::kFloat8E4M3FNUZ, "float8_e4m3fnuz", true},
+    {DType::kFloat8E5M2, "float8_e5m2", true},
+    {DType::kFloat8E5M2FNUZ, "float8_e5m2fnuz", true},
+    {DType::kUint4, "uint4", true},
+    {DType::kInt4, "int4", true},
+    {DType::kFloat4E2M1, "float4_e2m1fn", true},
 };
 
 inline DType dtype_from_numpy(const std::string& name) {
@@ -71,7 +83,7 @@ inline Tensor tensor_from_python(const py::handle& object) {
   const std::string_view view = raw;
   TESSERA_INVARIANT(static_cast<int64_t>(view.size()) == tensor.bytes(), "numpy's byte count differs");
   if (!view.empty()) std::memcpy(tensor.mutable_data(), view.data(), view.size());
-  if (tensor.dtype() == DType::kInt4)   // numpy leaves the upper four bits open; a Tensor holds the sign there
+  if (tensor.dtype() == DType::kInt4)  // numpy leaves the upper four bits open; a Tensor holds the sign there
     for (int8_t& v : tensor.as_mutable<int8_t>()) v = static_cast<int8_t>((v & 7) - (v & 8));
   return tensor;
 }
@@ -81,8 +93,9 @@ inline py::object tensor_to_python(const Tensor& tensor) {
   const py::tuple shape = py::cast(tensor.shape());
   if (tensor.dtype() == DType::kString) {
     py::list items;
-    for (const std::string& text : tensor.strings()) items.append(py::reinterpret_steal<py::object>(
-        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape")));
+    for (const std::string& text : tensor.strings())
+      items.append(py::reinterpret_steal<py::object>(
+          PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape")));
     const py::object array = numpy.attr("empty")(py::make_tuple(items.size()), "object");
     array[py::slice(py::none(), py::none(), py::none())] = items;
     return array.attr("reshape")(shape);

@@ -17,18 +17,38 @@ namespace tessera::ops {
 
 /// Element types with the numbers of ONNX TensorProto.DataType.
 enum class DType : uint8_t {
-  kUndefined = 0, kFloat = 1, kUint8 = 2, kInt8 = 3, kUint16 = 4, kInt16 = 5, kInt32 = 6, kInt64 = 7, kString = 8,
-  kBool = 9, kFloat16 = 10, kDouble = 11, kUint32 = 12, kUint64 = 13, kComplex64 = 14, kComplex128 = 15,
-  kBfloat16 = 16, kFloat8E4M3FN = 17, kFloat8E4M3FNUZ = 18, kFloat8E5M2 = 19, kFloat8E5M2FNUZ = 20, kUint4 = 21,
-  kInt4 = 22, kFloat4E2M1 = 23,
+  kUndefined = 0,
+  kFloat = 1,
+  kUint8 = 2,
+  kInt8 = 3,
+  kUint16 = 4,
+  kInt16 = 5,
+  kInt32 = 6,
+  kInt64 = 7,
+  kString = 8,
+  kBool = 9,
+  kFloat16 = 10,
+  kDouble = 11,
+  kUint32 = 12,
+  kUint64 = 13,
+  kComplex64 = 14,
+  kComplex128 = 15,
+  kBfloat16 = 16,
+  kFloat8E4M3FN = 17,
+  kFloat8E4M3FNUZ = 18,
+  kFloat8E5M2 = 19,
+  kFloat8E5M2FNUZ = 20,
+  kUint4 = 21,
+  kInt4 = 22,
+  kFloat4E2M1 = 23,
 };
 
 /// "float32", "uint8", ...
 std::string_view to_string(DType dtype);
 /// Bytes of one element in a Tensor: 4-bit types take one byte each; strings have 0.
 int64_t element_bytes(DType dtype);
-bool is_floating(DType dtype);   // all float formats
-bool is_integer(DType dtype);    // signed and unsigned integers, not bool
+bool is_floating(DType dtype);  // all float formats
+bool is_integer(DType dtype);   // signed and unsigned integers, not bool
 bool is_signed_integer(DType dtype);
 
 using Shape = std::vector<int64_t>;
@@ -52,7 +72,7 @@ class Tensor {
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   int64_t rank() const { return static_cast<int64_t>(shape_.size()); }
-  int64_t size() const { return size_; }                    // elements
+  int64_t size() const { return size_; }  // elements
   int64_t bytes() const { return size_ * element_bytes(dtype_); }
   /// Same storage under another shape of the same element count.
   Tensor reshaped(Shape shape) const;
@@ -61,8 +81,14 @@ class Tensor {
 
   const std::byte* data() const;
   std::byte* mutable_data();
-  template <typename T> std::span<const T> as() const { return {reinterpret_cast<const T*>(data()), static_cast<size_t>(size_)}; }
-  template <typename T> std::span<T> as_mutable() { return {reinterpret_cast<T*>(mutable_data()), static_cast<size_t>(size_)}; }
+  template <typename T>
+  std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(data()), static_cast<size_t>(size_)};
+  }
+  template <typename T>
+  std::span<T> as_mutable() {
+    return {reinterpret_cast<T*>(mutable_data()), static_cast<size_t>(size_)};
+  }
   const std::vector<std::string>& strings() const;
   std::vector<std::string>& mutable_strings();
 
@@ -91,7 +117,7 @@ struct Value {
   enum class Kind : uint8_t { kNone, kTensor, kSequence } kind = Kind::kNone;
   Tensor tensor;
   std::vector<Value> sequence;
-  DType sequence_dtype = DType::kUndefined;   // element type of an empty sequence
+  DType sequence_dtype = DType::kUndefined;  // element type of an empty sequence
 
   Value() = default;
   Value(Tensor t) : kind(Kind::kTensor), tensor(std::move(t)) {}  // NOLINT: implicit on purpose
@@ -106,13 +132,31 @@ struct TypeInfo {
   bool ranked = false;
   Shape shape;
   std::optional<Tensor> constant;
-  bool present = true;      // false: an omitted optional input
+  bool present = true;  // false: an omitted optional input
 
-  static TypeInfo tensor(DType dtype, Shape shape) { TypeInfo t; t.dtype = dtype; t.ranked = true; t.shape = std::move(shape); return t; }
-  static TypeInfo unranked(DType dtype) { TypeInfo t; t.dtype = dtype; return t; }
-  static TypeInfo of(const Tensor& value) { TypeInfo t = tensor(value.dtype(), value.shape()); t.constant = value; return t; }
-  static TypeInfo absent() { TypeInfo t; t.present = false; return t; }
-  bool is_static() const;   // ranked and every dimension known
+  static TypeInfo tensor(DType dtype, Shape shape) {
+    TypeInfo t;
+    t.dtype = dtype;
+    t.ranked = true;
+    t.shape = std::move(shape);
+    return t;
+  }
+  static TypeInfo unranked(DType dtype) {
+    TypeInfo t;
+    t.dtype = dtype;
+    return t;
+  }
+  static TypeInfo of(const Tensor& value) {
+    TypeInfo t = tensor(value.dtype(), value.shape());
+    t.constant = value;
+    return t;
+  }
+  static TypeInfo absent() {
+    TypeInfo t;
+    t.present = false;
+    return t;
+  }
+  bool is_static() const;  // ranked and every dimension known
 };
 
 // fp16, bfloat16 and fp8 conversions, all round half to even.

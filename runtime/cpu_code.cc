@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LLVM's JITLink through ORC: an object is linked into this process; bitcode is compiled for the host when the object was made for
-// another CPU. The math library and the kernels' C entry points of this process are what the code may call.
+// LLVM's JITLink through ORC: an object is linked into this process; bitcode is compiled for the host when the object
+// was made for another CPU. The math library and the kernels' C entry points of this process are what the code may
+// call.
 #include "runtime/cpu_code.h"
 
 #include <llvm/ExecutionEngine/Orc/CompileUtils.h>
@@ -45,7 +46,8 @@ CpuCode::CpuCode(const program::CpuModule& module) : state_(std::make_unique<Sta
     llvm::InitializeNativeTargetAsmPrinter();
   });
   const auto refuse = [&](const std::string& why) -> Error {
-    return Error(ErrorCode::kInvalidArtifact, "the artifact's CPU code (" + module.triple + ", " + module.cpu + ") cannot be loaded: " + why);
+    return Error(ErrorCode::kInvalidArtifact,
+                 "the artifact's CPU code (" + module.triple + ", " + module.cpu + ") cannot be loaded: " + why);
   };
   auto jit = llvm::orc::LLJITBuilder().create();
   if (!jit) throw refuse(text(jit.takeError()));
@@ -59,7 +61,8 @@ CpuCode::CpuCode(const program::CpuModule& module) : state_(std::make_unique<Sta
   if (module.bitcode.empty()) throw refuse("it was made for another processor and carries no bitcode");
   auto context = std::make_unique<llvm::LLVMContext>();
   llvm::SMDiagnostic diagnostic;
-  auto ir = llvm::parseIR(llvm::MemoryBufferRef(llvm::StringRef(reinterpret_cast<const char*>(module.bitcode.data()), module.bitcode.size()),
+  auto ir = llvm::parseIR(llvm::MemoryBufferRef(llvm::StringRef(reinterpret_cast<const char*>(module.bitcode.data()),
+                                                                module.bitcode.size()),
                                                 "tessera-cpu-code"),
                           diagnostic, *context);
   if (!ir) throw refuse(diagnostic.getMessage().str());
@@ -69,14 +72,17 @@ CpuCode::CpuCode(const program::CpuModule& module) : state_(std::make_unique<Sta
     function.removeFnAttr("target-cpu");
     function.removeFnAttr("target-features");
   }
-  if (auto error = state_->jit->addIRModule(llvm::orc::ThreadSafeModule(std::move(ir), std::move(context)))) throw refuse(text(std::move(error)));
+  if (auto error = state_->jit->addIRModule(llvm::orc::ThreadSafeModule(std::move(ir), std::move(context))))
+    throw refuse(text(std::move(error)));
 }
 
 CpuCode::~CpuCode() = default;
 
 CpuCode::Function CpuCode::find(const std::string& symbol) const {
   auto address = state_->jit->lookup(symbol);
-  if (!address) throw Error(ErrorCode::kInvalidArtifact, "the CPU code has no function '" + symbol + "': " + text(address.takeError()));
+  if (!address)
+    throw Error(ErrorCode::kInvalidArtifact,
+                "the CPU code has no function '" + symbol + "': " + text(address.takeError()));
   return address->toPtr<Function>();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the compiled CPU code of an artifact. When this host is what the object was made for, the object is linked as it is; otherwise
-// the bitcode is compiled for this host first.
+// Loads the compiled CPU code of an artifact. When this host is what the object was made for, the object is linked as
+// it is; otherwise the bitcode is compiled for this host first.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table of values for the whole artifact; plans of control flow get a frame of their own that falls back on the caller's for
-// captured values.
+// One table of values for the whole artifact; plans of control flow get a frame of their own that falls back on the
+// caller's for captured values.
 #include "runtime/executor.h"
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-ops::Tensor constant_tensor(const program::Artifact& artifact, std::shared_ptr<const program::Artifact> owner, int64_t index) {
+ops::Tensor constant_tensor(const program::Artifact& artifact, std::shared_ptr<const program::Artifact> owner,
+                            int64_t index) {
   const program::ConstantInfo& info = artifact.constants[static_cast<size_t>(index)];
   const auto dtype = static_cast<ops::DType>(info.dtype);
   if (dtype == ops::DType::kString) {
@@ -31,7 +32,8 @@ ops::Tensor constant_tensor(const program::Artifact& artifact, std::shared_ptr<c
     ops::Tensor tensor(dtype, info.shape);
     for (int64_t i = 0; i < tensor.size(); ++i) {
       const int nibble = static_cast<int>(data[i / 2]) >> (i % 2 * 4) & 15;
-      tensor.mutable_data()[i] = static_cast<std::byte>(dtype == ops::DType::kInt4 && nibble > 7 ? nibble - 16 : nibble);
+      tensor.mutable_data()[i] =
+          static_cast<std::byte>(dtype == ops::DType::kInt4 && nibble > 7 ? nibble - 16 : nibble);
     }
     return tensor;
   }
@@ -41,7 +43,8 @@ ops::Tensor constant_tensor(const program::Artifact& artifact, std::shared_ptr<c
 /// 64-byte aligned memory for compiled code.
 class Aligned {
  public:
-  explicit Aligned(size_t bytes) : data_(static_cast<std::byte*>(std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64))) {
+  explicit Aligned(size_t bytes)
+      : data_(static_cast<std::byte*>(std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64))) {
     if (!data_) throw Error(ErrorCode::kDoesNotFit, "the host has no memory for " + std::to_string(bytes) + " bytes");
   }
   ~Aligned() { std::free(data_); }
@@ -75,7 +78,8 @@ std::string describe(const ops::Value& value) {
 
 void check_input(const program::ValueInfo& info, const ops::Value& value) {
   const auto refuse = [&](const std::string& hint) {
-    throw Error(ErrorCode::kInvalidArgument, "input '" + info.name + "': the model takes " + describe(info) + ", got " + describe(value) + hint);
+    throw Error(ErrorCode::kInvalidArgument,
+                "input '" + info.name + "': the model takes " + describe(info) + ", got " + describe(value) + hint);
   };
   if (info.kind != program::ValueKind::kTensor) {
     if (info.kind == program::ValueKind::kSequence && value.kind != ops::Value::Kind::kSequence) refuse("");
@@ -84,7 +88,8 @@ void check_input(const program::ValueInfo& info, const ops::Value& value) {
   if (value.kind != ops::Value::Kind::kTensor) refuse("");
   const ops::Tensor& t = value.tensor;
   if (static_cast<int>(t.dtype()) != static_cast<int>(info.dtype))
-    refuse("; convert the array, for example with astype('" + std::string(ops::to_string(static_cast<ops::DType>(info.dtype))) + "')");
+    refuse("; convert the array, for example with astype('" +
+           std::string(ops::to_string(static_cast<ops::DType>(info.dtype))) + "')");
   if (!info.ranked) return;
   bool fits = t.shape().size() == info.shape.size();
   for (size_t i = 0; fits && i < info.shape.size(); ++i) fits = info.shape[i] < 0 || info.shape[i] == t.shape()[i];
@@ -130,7 +135,8 @@ struct Executor::State {
     }
     const ops::Value& constant = constants[static_cast<size_t>(id)];
     if (constant.is_none() && artifact->values[static_cast<size_t>(id)].constant < 0)
-      throw Error(ErrorCode::kInternal, "value '" + artifact->values[static_cast<size_t>(id)].name + "' is read before it is computed");
+      throw Error(ErrorCode::kInternal,
+                  "value '" + artifact->values[static_cast<size_t>(id)].name + "' is read before it is computed");
     return constant;
   }
 
@@ -141,7 +147,9 @@ struct Executor::State {
     Body(State* s, const program::Plan* p, const Frame* f) : state(s), plan(p), frame(f) {}
     size_t input_count() const override { return plan->inputs.size(); }
     size_t output_count() const override { return plan->outputs.size(); }
-    std::vector<ops::Value> run(const std::vector<ops::Value>& inputs) const override { return state->run_plan(*plan, inputs, frame); }
+    std::vector<ops::Value> run(const std::vector<ops::Value>& inputs) const override {
+      return state->run_plan(*plan, inputs, frame);
+    }
     std::vector<ops::TypeInfo> infer(const std::vector<ops::TypeInfo>&) const override {
       std::vector<ops::TypeInfo> types;
       for (int64_t id : plan->outputs) {
@@ -193,8 +201,8 @@ struct Executor::State {
           bound = known->second;
           node = &bound;
         }
-        node->attributes[a.name] =
-            std::shared_ptr<const ops::Subgraph>(std::make_shared<Body>(this, &artifact->plans[static_cast<size_t>(a.plan)], &frame));
+        node->attributes[a.name] = std::shared_ptr<const ops::Subgraph>(
+            std::make_shared<Body>(this, &artifact->plans[static_cast<size_t>(a.plan)], &frame));
       }
     std::vector<ops::Value> outputs = ops::evaluate(*node, inputs);
     for (size_t i = 0; i < step.outputs.size() && i < outputs.size(); ++i)
@@ -224,7 +232,8 @@ struct Executor::State {
     std::vector<std::shared_ptr<Aligned>> results;
     for (int64_t id : step.outputs) {
       const program::ValueInfo& info = artifact->values[static_cast<size_t>(id)];
-      results.push_back(std::make_shared<Aligned>(static_cast<size_t>(ops::element_count(info.shape) * ops::element_bytes(static_cast<ops::DType>(info.dtype)))));
+      results.push_back(std::make_shared<Aligned>(static_cast<size_t>(
+          ops::element_count(info.shape) * ops::element_bytes(static_cast<ops::DType>(info.dtype)))));
       buffers.push_back(results.back()->data());
     }
     std::unique_ptr<Aligned> scratch;
@@ -236,7 +245,8 @@ struct Executor::State {
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       const program::ValueInfo& info = artifact->values[static_cast<size_t>(step.outputs[i])];
       const std::byte* data = results[i]->data();
-      frame.values[step.outputs[i]] = ops::Tensor::view(static_cast<ops::DType>(info.dtype), info.shape, results[i], data);
+      frame.values[step.outputs[i]] =
+          ops::Tensor::view(static_cast<ops::DType>(info.dtype), info.shape, results[i], data);
     }
     report.cpu.push_back({step.node_name, step.symbol, step.layer, seconds_since(start)});
   }
@@ -266,7 +276,9 @@ struct Executor::State {
       const uint32_t layer = npu.layer_of_instruction[pc];
       return layer < npu.layers.size() ? ", node '" + npu.layers[layer].name + "'" : std::string();
     };
-    if (!result.ok()) throw Error(ErrorCode::kDeviceFault, "the NPU stopped: " + driver::describe(result.fault) + where(result.fault.pc));
+    if (!result.ok())
+      throw Error(ErrorCode::kDeviceFault,
+                  "the NPU stopped: " + driver::describe(result.fault) + where(result.fault.pc));
     if (!result.races.empty())
       throw Error(ErrorCode::kDeviceFault, driver::describe(result.races[0]) + where(result.races[0].second_pc) + " (" +
                                                std::to_string(result.races.size()) + " reported)");
@@ -280,11 +292,13 @@ struct Executor::State {
     report.transfer_seconds += seconds_since(start);
   }
 
-  std::vector<ops::Value> run_plan(const program::Plan& plan, const std::vector<ops::Value>& inputs, const Frame* outer) {
+  std::vector<ops::Value> run_plan(const program::Plan& plan, const std::vector<ops::Value>& inputs,
+                                   const Frame* outer) {
     Frame frame;
     frame.outer = outer;
     if (inputs.size() != plan.inputs.size())
-      throw Error(ErrorCode::kInvalidModel, "a body takes " + std::to_string(plan.inputs.size()) + " values, got " + std::to_string(inputs.size()));
+      throw Error(ErrorCode::kInvalidModel, "a body takes " + std::to_string(plan.inputs.size()) + " values, got " +
+                                                std::to_string(inputs.size()));
     for (size_t i = 0; i < inputs.size(); ++i) frame.values[plan.inputs[i]] = inputs[i];
     // Last reads, so that memory follows the live values.
     std::unordered_map<int64_t, size_t> last;
@@ -339,8 +353,9 @@ Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::share
   isa::MachineConfig want = a.config;
   have.name = want.name = "";
   if (!(have == want))
-    throw Error(ErrorCode::kInvalidArgument, "the program was compiled for configuration '" + a.config.name + "', the device is '" +
-                                                 s.device->config().name + "'; compile with --config " + s.device->config().name);
+    throw Error(ErrorCode::kInvalidArgument, "the program was compiled for configuration '" + a.config.name +
+                                                 "', the device is '" + s.device->config().name +
+                                                 "'; compile with --config " + s.device->config().name);
   const auto place = [&](uint64_t bytes) {
     const uint64_t address = s.device->allocate(std::max<uint64_t>(bytes, 64));
     s.allocations.push_back(address);
@@ -369,8 +384,10 @@ std::vector<ops::Value> Executor::run(const std::vector<ops::Value>& inputs, con
   State& s = *state_;
   const program::Plan& plan = s.artifact->plans[0];
   if (inputs.size() != plan.inputs.size())
-    throw Error(ErrorCode::kInvalidArgument, "the model takes " + std::to_string(plan.inputs.size()) + " inputs, got " + std::to_string(inputs.size()));
-  for (size_t i = 0; i < inputs.size(); ++i) check_input(s.artifact->values[static_cast<size_t>(plan.inputs[i])], inputs[i]);
+    throw Error(ErrorCode::kInvalidArgument, "the model takes " + std::to_string(plan.inputs.size()) + " inputs, got " +
+                                                 std::to_string(inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    check_input(s.artifact->values[static_cast<size_t>(plan.inputs[i])], inputs[i]);
   s.report = {};
   s.options = options;
   const auto start = Clock::now();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs an artifact: enters an artifact and a device, tensors in the order of the model's inputs; leave the results and a report. NPU
-// steps are packed, submitted and unpacked; compiled CPU code is linked once at load (cpu_code.h); library kernels are called
-// through ops::evaluate. Values are freed after their last use.
+// Runs an artifact: enters an artifact and a device, tensors in the order of the model's inputs; leave the results and
+// a report. NPU steps are packed, submitted and unpacked; compiled CPU code is linked once at load (cpu_code.h);
+// library kernels are called through ops::evaluate. Values are freed after their last use.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 namespace tessera::runtime {
 
 struct RunOptions {
-  bool check_races = false;         // Error kDeviceFault names the first race
-  std::optional<uint64_t> poison;   // seed for the scratchpads before each program
-  bool profile = true;              // keep figures of each instruction
+  bool check_races = false;        // Error kDeviceFault names the first race
+  std::optional<uint64_t> poison;  // seed for the scratchpads before each program
+  bool profile = true;             // keep figures of each instruction
 };
 
 /// What one NPU program did in the last run.
@@ -49,8 +49,8 @@ class Executor {
   Executor(std::shared_ptr<const program::Artifact> artifact, std::shared_ptr<driver::Device> device);
   ~Executor();
 
-  /// Inputs in the order of plans[0].inputs. Errors: kInvalidArgument (an input's shape or type, both named), kDeviceFault (with the
-  /// fault record and the model's node), what kernels throw.
+  /// Inputs in the order of plans[0].inputs. Errors: kInvalidArgument (an input's shape or type, both named),
+  /// kDeviceFault (with the fault record and the model's node), what kernels throw.
   std::vector<ops::Value> run(const std::vector<ops::Value>& inputs, const RunOptions& options = {});
 
   const Report& report() const;

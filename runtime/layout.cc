@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For each device axis one table maps its index to an offset in the host tensor; an element's host offset is the sum of four.
+// For each device axis one table maps its index to an offset in the host tensor; an element's host offset is the sum of
+// four.
 #include "runtime/layout.h"
 
 #include <algorithm>
@@ -20,7 +21,8 @@ struct Map {
 
 Map make_map(const program::DeviceTensor& device, const ops::Shape& shape, int64_t width) {
   const std::array<int64_t, 4> extents = {device.n, device.h, device.w, device.c};
-  if (device.axes.size() != shape.size()) throw Error(ErrorCode::kInternal, "a device tensor and its value differ in rank");
+  if (device.axes.size() != shape.size())
+    throw Error(ErrorCode::kInternal, "a device tensor and its value differ in rank");
   std::vector<int64_t> stride(shape.size());
   int64_t step = 1;
   for (size_t i = shape.size(); i-- > 0;) {
@@ -41,7 +43,8 @@ Map make_map(const program::DeviceTensor& device, const ops::Shape& shape, int64
       table = std::move(next);
     }
     if (static_cast<int64_t>(table.size()) != extents[d])
-      throw Error(ErrorCode::kInvalidArgument, "a tensor of shape " + ops::to_string(shape) + " does not fit its place on the device");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a tensor of shape " + ops::to_string(shape) + " does not fit its place on the device");
   }
   const auto& c = map.offset[3];
   for (size_t i = 0; i < c.size(); ++i) map.dense_channels = map.dense_channels && c[i] == static_cast<int64_t>(i);
@@ -54,12 +57,15 @@ void copy_plain(const Map& map, const program::DeviceTensor& device, auto* host,
     for (int64_t h = 0; h < device.h; ++h)
       for (int64_t w = 0; w < device.w; ++w) {
         auto* pixel = arena + n * device.image_pitch + h * device.row_pitch + w * device.pixel_pitch;
-        const int64_t from = map.offset[0][static_cast<size_t>(n)] + map.offset[1][static_cast<size_t>(h)] + map.offset[2][static_cast<size_t>(w)];
+        const int64_t from = map.offset[0][static_cast<size_t>(n)] + map.offset[1][static_cast<size_t>(h)] +
+                             map.offset[2][static_cast<size_t>(w)];
         if (map.dense_channels) {
           if constexpr (kPack)
-            std::memcpy(pixel, host + from * static_cast<int64_t>(sizeof(T)), static_cast<size_t>(device.c) * sizeof(T));
+            std::memcpy(pixel, host + from * static_cast<int64_t>(sizeof(T)),
+                        static_cast<size_t>(device.c) * sizeof(T));
           else
-            std::memcpy(host + from * static_cast<int64_t>(sizeof(T)), pixel, static_cast<size_t>(device.c) * sizeof(T));
+            std::memcpy(host + from * static_cast<int64_t>(sizeof(T)), pixel,
+                        static_cast<size_t>(device.c) * sizeof(T));
           continue;
         }
         const int64_t* channel = map.offset[3].data();
@@ -88,16 +94,19 @@ void copy(const Map& map, const program::DeviceTensor& device, auto* host, auto*
 
 Extent extent(const program::DeviceTensor& device) {
   const int64_t width = std::max<int64_t>(1, program::dtype_bits(device.dtype) / 8);
-  const int64_t first = static_cast<int64_t>(device.offset) - device.border_top * device.row_pitch - device.border_left * device.pixel_pitch;
+  const int64_t first = static_cast<int64_t>(device.offset) - device.border_top * device.row_pitch -
+                        device.border_left * device.pixel_pitch;
   const int64_t last = static_cast<int64_t>(device.offset) + (device.n - 1) * device.image_pitch +
-                       (device.h - 1 + device.border_bottom) * device.row_pitch + (device.w - 1 + device.border_right) * device.pixel_pitch +
+                       (device.h - 1 + device.border_bottom) * device.row_pitch +
+                       (device.w - 1 + device.border_right) * device.pixel_pitch +
                        std::max(device.c, device.padded_c) * width;
   return {static_cast<uint64_t>(first), static_cast<uint64_t>(last - first)};
 }
 
 void pack(const ops::Tensor& tensor, const program::DeviceTensor& device, std::span<uint8_t> arena) {
   if (static_cast<int>(tensor.dtype()) != static_cast<int>(device.dtype))
-    throw Error(ErrorCode::kInvalidArgument, "a tensor of " + std::string(ops::to_string(tensor.dtype())) + " where the device takes " +
+    throw Error(ErrorCode::kInvalidArgument, "a tensor of " + std::string(ops::to_string(tensor.dtype())) +
+                                                 " where the device takes " +
                                                  std::string(program::dtype_name(device.dtype)));
   const Map map = make_map(device, tensor.shape(), ops::element_bytes(tensor.dtype()));
   uint8_t* const origin = arena.data() + device.offset;
@@ -109,7 +118,8 @@ void pack(const ops::Tensor& tensor, const program::DeviceTensor& device, std::s
         for (int64_t w = -device.border_left; w < device.w + device.border_right; ++w) {
           uint8_t* pixel = origin + n * device.image_pitch + h * device.row_pitch + w * device.pixel_pitch;
           const bool inside = h >= 0 && h < device.h && w >= 0 && w < device.w;
-          std::memset(pixel + (inside ? begin : 0), device.border_value, static_cast<size_t>(end - (inside ? begin : 0)));
+          std::memset(pixel + (inside ? begin : 0), device.border_value,
+                      static_cast<size_t>(end - (inside ? begin : 0)));
         }
   }
   copy<true>(map, device, reinterpret_cast<const uint8_t*>(tensor.data()), origin);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves a host tensor into the device's layout and back: a row-major tensor of any rank against NHWC bytes with pitches, border and
-// merged axes, as program::DeviceTensor describes.
+// Moves a host tensor into the device's layout and back: a row-major tensor of any rank against NHWC bytes with
+// pitches, border and merged axes, as program::DeviceTensor describes.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The .npy header is a Python dictionary literal of three known keys, so it is read by looking for those keys; the .npz archive
-// is a zip file, read through its central directory. Element types NumPy lacks (bfloat16, float8, 4-bit) are written as the
-// unsigned integers that hold their bits.
+// The .npy header is a Python dictionary literal of three known keys, so it is read by looking for those keys; the .npz
+// archive is a zip file, read through its central directory. Element types NumPy lacks (bfloat16, float8, 4-bit) are
+// written as the unsigned integers that hold their bits.
 #include "runtime/npy.h"
 
 #include <zlib.h>
@@ -26,9 +26,10 @@ struct NpyType {
   const char* code;  // without byte order
 };
 constexpr NpyType kTypes[] = {
-    {ops::DType::kFloat, "f4"},   {ops::DType::kDouble, "f8"}, {ops::DType::kFloat16, "f2"}, {ops::DType::kUint8, "u1"},
-    {ops::DType::kInt8, "i1"},    {ops::DType::kUint16, "u2"}, {ops::DType::kInt16, "i2"},   {ops::DType::kUint32, "u4"},
-    {ops::DType::kInt32, "i4"},   {ops::DType::kUint64, "u8"}, {ops::DType::kInt64, "i8"},   {ops::DType::kBool, "b1"},
+    {ops::DType::kFloat, "f4"},     {ops::DType::kDouble, "f8"},      {ops::DType::kFloat16, "f2"},
+    {ops::DType::kUint8, "u1"},     {ops::DType::kInt8, "i1"},        {ops::DType::kUint16, "u2"},
+    {ops::DType::kInt16, "i2"},     {ops::DType::kUint32, "u4"},      {ops::DType::kInt32, "i4"},
+    {ops::DType::kUint64, "u8"},    {ops::DType::kInt64, "i8"},       {ops::DType::kBool, "b1"},
     {ops::DType::kComplex64, "c8"}, {ops::DType::kComplex128, "c16"},
 };
 
@@ -70,7 +71,8 @@ void append_little(std::string& bytes, T value) {
 std::string field(const std::string& header, const std::string& key, const std::string& what) {
   size_t at = header.find("'" + key + "'");
   if (at != std::string::npos) at = header.find(':', at);
-  if (at == std::string::npos) throw Error(ErrorCode::kInvalidArgument, what + ": the .npy header has no '" + key + "'");
+  if (at == std::string::npos)
+    throw Error(ErrorCode::kInvalidArgument, what + ": the .npy header has no '" + key + "'");
   ++at;
   while (at < header.size() && header[at] == ' ') ++at;
   return header.substr(at);
@@ -151,9 +153,11 @@ ops::Tensor decode_npy(const std::string& bytes, const std::string& what) {
     throw Error(ErrorCode::kInvalidArgument, what + ": structured arrays are not supported; save a plain array");
   const std::string type = descr.substr(1, close - 1);
   const std::string code = type.substr(1);
-  const auto* known = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const NpyType& t) { return code == t.code; });
+  const auto* known =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const NpyType& t) { return code == t.code; });
   if (known == std::end(kTypes))
-    throw Error(ErrorCode::kInvalidArgument, what + ": element type '" + type + "' is not supported; convert the array with astype()");
+    throw Error(ErrorCode::kInvalidArgument,
+                what + ": element type '" + type + "' is not supported; convert the array with astype()");
   const bool fortran = field(header, "fortran_order", what).rfind("True", 0) == 0;
 
   std::string dims = field(header, "shape", what);
@@ -179,7 +183,8 @@ ops::Tensor decode_npy(const std::string& bytes, const std::string& what) {
   const int64_t count = ops::element_count(shape);
   const int64_t width = ops::element_bytes(known->dtype);
   if (count > static_cast<int64_t>((bytes.size() - start) / static_cast<size_t>(width)))
-    throw Error(ErrorCode::kInvalidArgument, what + ": the file is shorter than its shape " + ops::to_string(shape) + " says");
+    throw Error(ErrorCode::kInvalidArgument,
+                what + ": the file is shorter than its shape " + ops::to_string(shape) + " says");
   ops::Tensor tensor(known->dtype, shape);
   std::memcpy(tensor.mutable_data(), bytes.data() + start, static_cast<size_t>(tensor.bytes()));
   if (type[0] == '>' && width > 1) {
@@ -192,10 +197,12 @@ ops::Tensor decode_npy(const std::string& bytes, const std::string& what) {
 
 std::string encode_npy(const ops::Tensor& tensor) {
   if (tensor.dtype() == ops::DType::kString)
-    throw Error(ErrorCode::kUnsupported, "string tensors cannot be written as .npy; leave this output out with --outputs");
+    throw Error(ErrorCode::kUnsupported,
+                "string tensors cannot be written as .npy; leave this output out with --outputs");
   std::ostringstream header;
   const std::string code = code_of(tensor.dtype());
-  header << "{'descr': '" << (ops::element_bytes(tensor.dtype()) > 1 ? '<' : '|') << code << "', 'fortran_order': False, 'shape': (";
+  header << "{'descr': '" << (ops::element_bytes(tensor.dtype()) > 1 ? '<' : '|') << code
+         << "', 'fortran_order': False, 'shape': (";
   for (int64_t dim : tensor.shape()) header << dim << ",";
   header << "), }";
   std::string text = header.str();
@@ -252,17 +259,21 @@ NamedTensors load_npz(const std::string& path) {
       }
       e += 4 + size;
     }
-    const uint64_t data = local + 30 + read_little<uint16_t>(zip, local + 26, path) + read_little<uint16_t>(zip, local + 28, path);
-    if (data > zip.size() || packed > zip.size() - data) throw Error(ErrorCode::kInvalidArgument, path + ": the archive is truncated");
+    const uint64_t data =
+        local + 30 + read_little<uint16_t>(zip, local + 26, path) + read_little<uint16_t>(zip, local + 28, path);
+    if (data > zip.size() || packed > zip.size() - data)
+      throw Error(ErrorCode::kInvalidArgument, path + ": the archive is truncated");
     if (full > (uint64_t{1} << 31) && method != 0)
-      throw Error(ErrorCode::kUnsupported, path + ": array '" + name + "' is larger than 2 GiB; save it uncompressed with numpy.savez");
+      throw Error(ErrorCode::kUnsupported,
+                  path + ": array '" + name + "' is larger than 2 GiB; save it uncompressed with numpy.savez");
     std::string content;
     if (method == 0)
       content = zip.substr(data, packed);
     else if (method == 8)
       content = inflate_raw(zip.data() + data, packed, full, path + ": array '" + name + "'");
     else
-      throw Error(ErrorCode::kUnsupported, path + ": compression method " + std::to_string(method) + " is not supported");
+      throw Error(ErrorCode::kUnsupported,
+                  path + ": compression method " + std::to_string(method) + " is not supported");
     if (name.size() > 4 && name.ends_with(".npy")) name.resize(name.size() - 4);
     ops::Tensor tensor = decode_npy(content, path + ": array '" + name + "'");
     out.emplace_back(std::move(name), std::move(tensor));
@@ -275,9 +286,11 @@ void save_npz(const std::string& path, const NamedTensors& tensors) {
   std::string zip, directory;
   for (const auto& [name, tensor] : tensors) {
     const std::string file = name + ".npy", content = encode_npy(tensor);
-    if (content.size() >= 0xffffffffULL) throw Error(ErrorCode::kUnsupported, path + ": array '" + name + "' is larger than 4 GiB");
+    if (content.size() >= 0xffffffffULL)
+      throw Error(ErrorCode::kUnsupported, path + ": array '" + name + "' is larger than 4 GiB");
     const std::string packed = deflate_raw(content);
-    const auto crc = static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(content.data()), static_cast<uInt>(content.size())));
+    const auto crc = static_cast<uint32_t>(
+        crc32(0, reinterpret_cast<const Bytef*>(content.data()), static_cast<uInt>(content.size())));
     const size_t local = zip.size();
     std::string common;  // version, flags, method, time, date, crc, sizes, name length, extra length
     append_little<uint16_t>(common, 20);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes NumPy's .npy and .npz files. Arrays enter and leave as ops::Tensor, row-major; Fortran order is transposed on
-// reading. Archives may be stored or deflated; archives are written deflated, so that numpy.load reads them.
+// Reads and writes NumPy's .npy and .npz files. Arrays enter and leave as ops::Tensor, row-major; Fortran order is
+// transposed on reading. Archives may be stored or deflated; archives are written deflated, so that numpy.load reads
+// them.
 #pragma once
 
 #include <string>

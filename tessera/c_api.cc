@@ -60,7 +60,9 @@ void need(const void* pointer, const char* what) {
 tessera_status port_at(const std::vector<tessera::Port>& ports, size_t index, tessera_port* port) {
   return guarded([&] {
     need(port, "port");
-    if (index >= ports.size()) throw tessera::Error(tessera::ErrorCode::kInvalidArgument, "port " + std::to_string(index) + " of " + std::to_string(ports.size()));
+    if (index >= ports.size())
+      throw tessera::Error(tessera::ErrorCode::kInvalidArgument,
+                           "port " + std::to_string(index) + " of " + std::to_string(ports.size()));
     const tessera::Port& p = ports[index];
     *port = {p.name.c_str(), static_cast<int32_t>(p.dtype), p.ranked ? p.shape.size() : SIZE_MAX, p.shape.data()};
   });
@@ -73,7 +75,8 @@ extern "C" {
 const char* tessera_last_error(void) { return last_error.c_str(); }
 const char* tessera_version(void) { return "0.1.0"; }
 
-tessera_status tessera_compile(const char* onnx_path, const char* config, const char* const* shapes, size_t shape_count, const char* artifact_path) {
+tessera_status tessera_compile(const char* onnx_path, const char* config, const char* const* shapes, size_t shape_count,
+                               const char* artifact_path) {
   return guarded([&] {
     need(onnx_path, "onnx_path");
     need(artifact_path, "artifact_path");
@@ -84,7 +87,8 @@ tessera_status tessera_compile(const char* onnx_path, const char* config, const 
   });
 }
 
-tessera_status tessera_session_open(const char* path, const char* device, const char* config, tessera_session** session) {
+tessera_status tessera_session_open(const char* path, const char* device, const char* config,
+                                    tessera_session** session) {
   return guarded([&] {
     need(path, "path");
     need(session, "session");
@@ -110,7 +114,8 @@ tessera_status tessera_output(const tessera_session* session, size_t index, tess
   return port_at(session->session.outputs(), index, port);
 }
 
-tessera_status tessera_run(tessera_session* session, const char* const* names, const tessera_tensor* inputs, size_t input_count, tessera_tensor* outputs) {
+tessera_status tessera_run(tessera_session* session, const char* const* names, const tessera_tensor* inputs,
+                           size_t input_count, tessera_tensor* outputs) {
   return guarded([&] {
     using namespace tessera;
     need(session, "session");
@@ -122,8 +127,9 @@ tessera_status tessera_run(tessera_session* session, const char* const* names, c
       const auto dtype = static_cast<ops::DType>(in.dtype);
       ops::Tensor tensor(dtype, ops::Shape(in.shape, in.shape + in.rank));
       if (dtype == ops::DType::kString || static_cast<size_t>(tensor.bytes()) != in.bytes)
-        throw Error(ErrorCode::kInvalidArgument, "input '" + std::string(names[i]) + "': " + std::to_string(in.bytes) + " bytes given, " +
-                                                     std::string(ops::to_string(dtype)) + " " + ops::to_string(tensor.shape()) + " has " +
+        throw Error(ErrorCode::kInvalidArgument, "input '" + std::string(names[i]) + "': " + std::to_string(in.bytes) +
+                                                     " bytes given, " + std::string(ops::to_string(dtype)) + " " +
+                                                     ops::to_string(tensor.shape()) + " has " +
                                                      std::to_string(tensor.bytes()));
       if (in.bytes) std::memcpy(tensor.mutable_data(), in.data, in.bytes);
       feeds.emplace_back(names[i], std::move(tensor));
@@ -135,8 +141,8 @@ tessera_status tessera_run(tessera_session* session, const char* const* names, c
         outputs[i] = {0, 0, nullptr, nullptr, 0};
         continue;
       }
-      outputs[i] = {static_cast<int32_t>(v.tensor.dtype()), v.tensor.shape().size(), v.tensor.shape().data(), v.tensor.data(),
-                    static_cast<size_t>(v.tensor.bytes())};
+      outputs[i] = {static_cast<int32_t>(v.tensor.dtype()), v.tensor.shape().size(), v.tensor.shape().data(),
+                    v.tensor.data(), static_cast<size_t>(v.tensor.bytes())};
     }
   });
 }

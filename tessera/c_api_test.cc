@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface from outside: the bundled digits network opens, runs and reports; failures are statuses with messages.
+// The C interface from outside: the bundled digits network opens, runs and reports; failures are statuses with
+// messages.
 #include <gtest/gtest.h>
 
 #include <cstring>

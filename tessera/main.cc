@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, asm, disasm, info. Every error is one line on standard error that names the node or file, the
-// cause and the way out; the exit status is then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, asm, disasm, info. Every error is one line on standard error that names the node
+// or file, the cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ struct Arguments {
 compiler::Progress progress(const Arguments& a) {
   if (a.quiet || !isatty(STDERR_FILENO)) return {};
   return [](const std::string& what, int64_t done, int64_t total) {
-    std::fprintf(stderr, "\r\033[Ktessera: %s (%lld of %lld)%s", what.c_str(), static_cast<long long>(done), static_cast<long long>(total),
-                 done + 1 >= total ? "\r\033[K" : "");
+    std::fprintf(stderr, "\r\033[Ktessera: %s (%lld of %lld)%s", what.c_str(), static_cast<long long>(done),
+                 static_cast<long long>(total), done + 1 >= total ? "\r\033[K" : "");
     std::fflush(stderr);
   };
 }
@@ -111,7 +111,8 @@ SessionOptions session_options(const Arguments& a) {
 
 /// NHWC (or N..C of any rank) to NCHW.
 ops::Tensor to_channels_first(const ops::Tensor& tensor, const std::string& name) {
-  if (tensor.rank() < 3) refuse("input '" + name + "': layout NHWC needs at least three dimensions, got " + ops::to_string(tensor.shape()));
+  if (tensor.rank() < 3)
+    refuse("input '" + name + "': layout NHWC needs at least three dimensions, got " + ops::to_string(tensor.shape()));
   const auto rank = static_cast<size_t>(tensor.rank());
   ops::Shape shape = {tensor.shape()[0], tensor.shape()[rank - 1]};
   shape.insert(shape.end(), tensor.shape().begin() + 1, tensor.shape().end() - 1);
@@ -124,7 +125,8 @@ ops::Tensor to_channels_first(const ops::Tensor& tensor, const std::string& name
   for (int64_t n = 0; n < images; ++n)
     for (int64_t p = 0; p < pixels; ++p)
       for (int64_t c = 0; c < channels; ++c)
-        std::copy_n(from + ((n * pixels + p) * channels + c) * width, width, to + ((n * channels + c) * pixels + p) * width);
+        std::copy_n(from + ((n * pixels + p) * channels + c) * width, width,
+                    to + ((n * channels + c) * pixels + p) * width);
   return out;
 }
 
@@ -148,14 +150,28 @@ ops::Tensor random_tensor(const Port& port, uint64_t seed) {
   for (int64_t i = 0; i < tensor.size(); ++i) {
     const uint64_t r = next() >> 20;
     switch (port.dtype) {
-      case ops::DType::kFloat: tensor.as_mutable<float>()[static_cast<size_t>(i)] = static_cast<float>(r % 65536) / 32768.0f - 1.0f; break;
-      case ops::DType::kDouble: tensor.as_mutable<double>()[static_cast<size_t>(i)] = static_cast<double>(r % 65536) / 32768.0 - 1.0; break;
-      case ops::DType::kFloat16: tensor.as_mutable<uint16_t>()[static_cast<size_t>(i)] = ops::float_to_half(static_cast<float>(r % 65536) / 32768.0f - 1.0f); break;
+      case ops::DType::kFloat:
+        tensor.as_mutable<float>()[static_cast<size_t>(i)] = static_cast<float>(r % 65536) / 32768.0f - 1.0f;
+        break;
+      case ops::DType::kDouble:
+        tensor.as_mutable<double>()[static_cast<size_t>(i)] = static_cast<double>(r % 65536) / 32768.0 - 1.0;
+        break;
+      case ops::DType::kFloat16:
+        tensor.as_mutable<uint16_t>()[static_cast<size_t>(i)] =
+            ops::float_to_half(static_cast<float>(r % 65536) / 32768.0f - 1.0f);
+        break;
       case ops::DType::kBool: tensor.as_mutable<uint8_t>()[static_cast<size_t>(i)] = r & 1; break;
-      case ops::DType::kUint8: case ops::DType::kInt8: tensor.as_mutable<uint8_t>()[static_cast<size_t>(i)] = static_cast<uint8_t>(r); break;
-      case ops::DType::kInt32: tensor.as_mutable<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(r % 8); break;
-      case ops::DType::kInt64: tensor.as_mutable<int64_t>()[static_cast<size_t>(i)] = static_cast<int64_t>(r % 8); break;
-      default: refuse("input '" + port.name + "': --random-inputs has no values of type " + std::string(ops::to_string(port.dtype)) + "; give a file");
+      case ops::DType::kUint8:
+      case ops::DType::kInt8: tensor.as_mutable<uint8_t>()[static_cast<size_t>(i)] = static_cast<uint8_t>(r); break;
+      case ops::DType::kInt32:
+        tensor.as_mutable<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(r % 8);
+        break;
+      case ops::DType::kInt64:
+        tensor.as_mutable<int64_t>()[static_cast<size_t>(i)] = static_cast<int64_t>(r % 8);
+        break;
+      default:
+        refuse("input '" + port.name + "': --random-inputs has no values of type " +
+               std::string(ops::to_string(port.dtype)) + "; give a file");
     }
   }
   (void)width;
@@ -168,17 +184,22 @@ NamedValues read_feeds(const Arguments& a, const std::vector<Port>& ports) {
     std::string layout = a.layout_default;
     for (const std::string& text : a.layouts) {
       const size_t equals = text.find('=');
-      if (equals == std::string::npos) layout = text;
-      else if (text.substr(0, equals) == name) layout = text.substr(equals + 1);
+      if (equals == std::string::npos)
+        layout = text;
+      else if (text.substr(0, equals) == name)
+        layout = text.substr(equals + 1);
     }
-    if (layout == "NHWC") tensor = to_channels_first(tensor, name);
-    else if (!layout.empty() && layout != "NCHW") refuse("--input-layout takes NCHW or NHWC, got '" + layout + "'");
+    if (layout == "NHWC")
+      tensor = to_channels_first(tensor, name);
+    else if (!layout.empty() && layout != "NCHW")
+      refuse("--input-layout takes NCHW or NHWC, got '" + layout + "'");
     feeds.emplace_back(name, std::move(tensor));
   };
   for (const std::string& text : a.inputs) {
     std::string name, file = text;
     const size_t equals = text.find('=');
-    if (equals != std::string::npos && std::any_of(ports.begin(), ports.end(), [&](const Port& p) { return p.name == text.substr(0, equals); })) {
+    if (equals != std::string::npos &&
+        std::any_of(ports.begin(), ports.end(), [&](const Port& p) { return p.name == text.substr(0, equals); })) {
       name = text.substr(0, equals);
       file = text.substr(equals + 1);
     } else if (equals != std::string::npos && !std::ifstream(text)) {
@@ -188,7 +209,8 @@ NamedValues read_feeds(const Arguments& a, const std::vector<Port>& ports) {
       auto arrays = runtime::load_npz(file);
       if (!name.empty() || (arrays.size() == 1 && ports.size() == 1)) {
         const auto same = std::find_if(arrays.begin(), arrays.end(), [&](const auto& e) { return e.first == name; });
-        if (arrays.size() != 1 && same == arrays.end()) refuse("'" + file + "' holds several arrays and none is named '" + name + "'");
+        if (arrays.size() != 1 && same == arrays.end())
+          refuse("'" + file + "' holds several arrays and none is named '" + name + "'");
         add(name.empty() ? ports[0].name : name, std::move(same == arrays.end() ? arrays[0].second : same->second));
       } else {
         size_t used = 0;
@@ -201,7 +223,8 @@ NamedValues read_feeds(const Arguments& a, const std::vector<Port>& ports) {
       }
     } else {
       if (name.empty()) {
-        if (ports.size() != 1) refuse("the model has several inputs (" + port_list(ports) + "); give --input NAME=FILE for each");
+        if (ports.size() != 1)
+          refuse("the model has several inputs (" + port_list(ports) + "); give --input NAME=FILE for each");
         name = ports[0].name;
       }
       add(name, runtime::load_npy(file));
@@ -228,13 +251,15 @@ int compile_command(const Arguments& a) {
   // A dynamic batch is 1 unless said otherwise; any other dynamic dimension must be given.
   bool again = false;
   for (const Port& port : model.inputs())
-    if (port.ranked && !port.shape.empty() && port.shape[0] < 0 && std::none_of(port.shape.begin() + 1, port.shape.end(), [](int64_t d) { return d < 0; })) {
+    if (port.ranked && !port.shape.empty() && port.shape[0] < 0 &&
+        std::none_of(port.shape.begin() + 1, port.shape.end(), [](int64_t d) { return d < 0; })) {
       ops::Shape shape = port.shape;
       shape[0] = 1;
       import.shapes[port.name] = shape;
       again = true;
       if (!a.quiet)
-        std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n", port.name.c_str(), ops::to_string(shape).c_str());
+        std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n",
+                     port.name.c_str(), ops::to_string(shape).c_str());
     }
   if (again) model = compiler::Model::from_file(a.model, import);
   const program::Artifact artifact = model.compile(config, compile_options(a));
@@ -242,8 +267,9 @@ int compile_command(const Arguments& a) {
   program::save(artifact, output);
   if (!a.quiet) {
     const json info = describe_artifact(artifact);
-    std::printf("%s: %s, %lld instructions, %lld of %lld nodes on the NPU\n", output.c_str(), config.name.c_str(), info["instructions"].get<long long>(),
-                info["nodes_npu"].get<long long>(), info["nodes_npu"].get<long long>() + info["nodes_cpu"].get<long long>());
+    std::printf("%s: %s, %lld instructions, %lld of %lld nodes on the NPU\n", output.c_str(), config.name.c_str(),
+                info["instructions"].get<long long>(), info["nodes_npu"].get<long long>(),
+                info["nodes_npu"].get<long long>() + info["nodes_cpu"].get<long long>());
   }
   return 0;
 }
@@ -260,12 +286,15 @@ int run_command(const Arguments& a) {
     if (results[i].kind == ops::Value::Kind::kTensor) {
       named.emplace_back(names[i], results[i].tensor);
     } else if (results[i].kind == ops::Value::Kind::kSequence) {
-      for (size_t k = 0; k < results[i].sequence.size(); ++k) named.emplace_back(names[i] + "." + std::to_string(k), results[i].sequence[k].tensor);
+      for (size_t k = 0; k < results[i].sequence.size(); ++k)
+        named.emplace_back(names[i] + "." + std::to_string(k), results[i].sequence[k].tensor);
     }
   }
   if (!a.output.empty()) {
     if (a.output.ends_with(".npy")) {
-      if (named.size() != 1) refuse("the model gives " + std::to_string(named.size()) + " tensors; write them to an .npz file or choose one with --outputs");
+      if (named.size() != 1)
+        refuse("the model gives " + std::to_string(named.size()) +
+               " tensors; write them to an .npz file or choose one with --outputs");
       runtime::save_npy(a.output, named[0].second);
     } else {
       runtime::save_npz(a.output, named);
@@ -276,12 +305,16 @@ int run_command(const Arguments& a) {
   if (!a.trace.empty()) write_text(a.trace, session.trace().dump() + "\n");
   if (!a.quiet) {
     for (const auto& [name, tensor] : named)
-      std::printf("%s: %s %s\n", name.c_str(), std::string(ops::to_string(tensor.dtype())).c_str(), ops::to_string(tensor.shape()).c_str());
+      std::printf("%s: %s %s\n", name.c_str(), std::string(ops::to_string(tensor.dtype())).c_str(),
+                  ops::to_string(tensor.shape()).c_str());
     if (stats.contains("instructions"))
-      std::printf("%s on %s: %lld instructions, %lld MACs, %lld bytes read, %lld written%s\n", a.device.c_str(), stats["config"].get<std::string>().c_str(),
-                  stats["instructions"].get<long long>(), stats["macs"].get<long long>(), stats["dram_read_bytes"].get<long long>(),
+      std::printf("%s on %s: %lld instructions, %lld MACs, %lld bytes read, %lld written%s\n", a.device.c_str(),
+                  stats["config"].get<std::string>().c_str(), stats["instructions"].get<long long>(),
+                  stats["macs"].get<long long>(), stats["dram_read_bytes"].get<long long>(),
                   stats["dram_write_bytes"].get<long long>(),
-                  stats["cycles"].is_null() ? "" : (", " + std::to_string(stats["cycles"].get<long long>()) + " cycles").c_str());
+                  stats["cycles"].is_null()
+                      ? ""
+                      : (", " + std::to_string(stats["cycles"].get<long long>()) + " cycles").c_str());
   }
   return 0;
 }
@@ -308,10 +341,13 @@ int disasm_command(const Arguments& a) {
       std::vector<std::string> notes;
       for (uint32_t layer : npu.layer_of_instruction)
         notes.push_back(layer < npu.layers.size() ? npu.layers[layer].name + " (" + npu.layers[layer].op + ")" : "");
-      text += "# program " + std::to_string(p) + " for " + artifact.config.name + "\n" + isa::listing(program::instructions_of(npu), notes);
+      text += "# program " + std::to_string(p) + " for " + artifact.config.name + "\n" +
+              isa::listing(program::instructions_of(npu), notes);
     }
   } else {
-    if (bytes.size() % 64 != 0) throw Error(ErrorCode::kInvalidProgram, "'" + a.model + "' is no artifact and no whole number of 64-byte instructions");
+    if (bytes.size() % 64 != 0)
+      throw Error(ErrorCode::kInvalidProgram,
+                  "'" + a.model + "' is no artifact and no whole number of 64-byte instructions");
     program::NpuProgram raw;
     raw.instructions.assign(bytes.begin(), bytes.end());
     text = isa::listing(program::instructions_of(raw));
@@ -327,7 +363,8 @@ int info_command(const Arguments& a) {
     info = describe_artifact(program::load(a.model));
   } else {
     compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
-    info = describe_artifact(model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a)));
+    info =
+        describe_artifact(model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a)));
   }
   if (a.as_json) {
     std::cout << info.dump(2) << "\n";
@@ -336,19 +373,24 @@ int info_command(const Arguments& a) {
   std::printf("configuration   %s\n", info["config"].get<std::string>().c_str());
   for (const char* side : {"inputs", "outputs"})
     for (const json& port : info.value(side, json::array()))
-      std::printf("%-15s %s: %s\n", side, port["name"].get<std::string>().c_str(), port["type"].get<std::string>().c_str());
-  std::printf("nodes           %lld on the NPU, %lld on the CPU (%.1f%% NPU)\n", info["nodes_npu"].get<long long>(), info["nodes_cpu"].get<long long>(),
-              100 * info["nodes_npu_share"].get<double>());
-  std::printf("MACs            %lld on the NPU, %lld on the CPU (%.1f%% NPU); %lld issued with padding\n", info["macs_npu"].get<long long>(),
-              info["macs_cpu"].get<long long>(), 100 * info["macs_npu_share"].get<double>(), info["issued_macs"].get<long long>());
-  std::printf("instructions    %lld in %lld programs\n", info["instructions"].get<long long>(), info["programs"].get<long long>());
-  std::printf("device memory   %lld bytes of constants, %lld of activations (%lld without reuse)\n", info["device_constant_bytes"].get<long long>(),
-              info["arena_bytes"].get<long long>(), info["arena_bytes_without_reuse"].get<long long>());
-  std::printf("CPU             %lld bytes of constants, %lld of code %s\n", info["constant_bytes"].get<long long>(), info["cpu_code_bytes"].get<long long>(),
-              info["cpu_triple"].get<std::string>().c_str());
+      std::printf("%-15s %s: %s\n", side, port["name"].get<std::string>().c_str(),
+                  port["type"].get<std::string>().c_str());
+  std::printf("nodes           %lld on the NPU, %lld on the CPU (%.1f%% NPU)\n", info["nodes_npu"].get<long long>(),
+              info["nodes_cpu"].get<long long>(), 100 * info["nodes_npu_share"].get<double>());
+  std::printf("MACs            %lld on the NPU, %lld on the CPU (%.1f%% NPU); %lld issued with padding\n",
+              info["macs_npu"].get<long long>(), info["macs_cpu"].get<long long>(),
+              100 * info["macs_npu_share"].get<double>(), info["issued_macs"].get<long long>());
+  std::printf("instructions    %lld in %lld programs\n", info["instructions"].get<long long>(),
+              info["programs"].get<long long>());
+  std::printf("device memory   %lld bytes of constants, %lld of activations (%lld without reuse)\n",
+              info["device_constant_bytes"].get<long long>(), info["arena_bytes"].get<long long>(),
+              info["arena_bytes_without_reuse"].get<long long>());
+  std::printf("CPU             %lld bytes of constants, %lld of code %s\n", info["constant_bytes"].get<long long>(),
+              info["cpu_code_bytes"].get<long long>(), info["cpu_triple"].get<std::string>().c_str());
   for (const json& layer : info.value("layers", json::array()))
-    std::printf("  %-4s %-12lld %-40s %s\n", layer["placement"].get<std::string>().c_str(), layer["macs"].get<long long>(),
-                layer["op"].get<std::string>().c_str(), layer["name"].get<std::string>().c_str());
+    std::printf("  %-4s %-12lld %-40s %s\n", layer["placement"].get<std::string>().c_str(),
+                layer["macs"].get<long long>(), layer["op"].get<std::string>().c_str(),
+                layer["name"].get<std::string>().c_str());
   return 0;
 }
 
@@ -364,7 +406,8 @@ int main(int argc, char** argv) {
     command->add_flag("-q,--quiet", a.quiet, "print nothing but errors");
   };
   const auto compiling = [&](CLI::App* command) {
-    command->add_option("--shape", a.shapes, "NAME=D0,D1,...: shape of an input; DIMENSION=N: a symbolic dimension")->allow_extra_args(false);
+    command->add_option("--shape", a.shapes, "NAME=D0,D1,...: shape of an input; DIMENSION=N: a symbolic dimension")
+        ->allow_extra_args(false);
     command->add_option("--schedule", a.schedules, "JSON file from node names to schedules")->allow_extra_args(false);
     command->add_flag("--no-npu", a.no_npu, "everything on the CPU");
     command->add_flag("--no-cpu-codegen", a.no_codegen, "CPU operators as library kernels");
@@ -382,8 +425,10 @@ int main(int argc, char** argv) {
   std::string devices = "reference";
   for (const auto& backend : driver::backends()) devices += ", " + backend.name;
   run->add_option("--device", a.device, "where: " + devices);
-  run->add_option("--input", a.inputs, "FILE, or NAME=FILE where there are several inputs (.npy, .npz)")->allow_extra_args(false);
-  run->add_option("--input-layout", a.layouts, "NHWC, or NAME=NHWC: the file's layout where the model takes NCHW")->allow_extra_args(false);
+  run->add_option("--input", a.inputs, "FILE, or NAME=FILE where there are several inputs (.npy, .npz)")
+      ->allow_extra_args(false);
+  run->add_option("--input-layout", a.layouts, "NHWC, or NAME=NHWC: the file's layout where the model takes NCHW")
+      ->allow_extra_args(false);
   run->add_option("--random-inputs", a.random_seed, "fill inputs without a file from this seed");
   run->add_option("-o,--output", a.output, "results (.npz, or .npy for one)");
   run->add_option("--outputs", a.outputs, "names of the results wanted")->delimiter(',');
@@ -401,7 +446,8 @@ int main(int argc, char** argv) {
   assemble->add_option("-o,--output", a.output, "instructions to write, 64 bytes each");
   common(assemble);
 
-  auto* disassemble = app.add_subcommand("disasm", "print the instructions of an artifact or of assembled instructions");
+  auto* disassemble =
+      app.add_subcommand("disasm", "print the instructions of an artifact or of assembled instructions");
   disassemble->add_option("file", a.model, "artifact (.tsr) or instructions (.bin)")->required();
   disassemble->add_option("-o,--output", a.output, "file to write instead of standard output");
 

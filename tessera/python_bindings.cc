@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python module _tessera: Session over NumPy arrays. The package `tessera` (tessera/python) wraps it in the shape of
-// onnxruntime.InferenceSession.
+// The Python module _tessera: Session over NumPy arrays. The package `tessera` (tessera/python) wraps it in the shape
+// of onnxruntime.InferenceSession.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -20,7 +20,9 @@ py::dict to_python(const Port& port) {
   py::dict out;
   out["name"] = port.name;
   out["dtype"] = std::string(ops::to_string(port.dtype));
-  out["kind"] = port.kind == program::ValueKind::kSequence ? "sequence" : port.kind == program::ValueKind::kOptional ? "optional" : "tensor";
+  out["kind"] = port.kind == program::ValueKind::kSequence   ? "sequence"
+                : port.kind == program::ValueKind::kOptional ? "optional"
+                                                             : "tensor";
   if (!port.ranked) {
     out["shape"] = py::none();
     return out;
@@ -59,9 +61,12 @@ PYBIND11_MODULE(_tessera, m) {
   });
 
   py::class_<Session>(m, "Session")
-      .def(py::init([](py::object model, const std::string& device, const std::string& config, const std::map<std::string, ops::Shape>& shapes,
-                       const std::map<std::string, std::string>& device_options, const std::map<std::string, std::string>& schedules, bool check_races,
-                       std::optional<uint64_t> poison, std::optional<uint64_t> base_address, bool use_npu, bool cpu_codegen) {
+      .def(py::init([](py::object model, const std::string& device, const std::string& config,
+                       const std::map<std::string, ops::Shape>& shapes,
+                       const std::map<std::string, std::string>& device_options,
+                       const std::map<std::string, std::string>& schedules, bool check_races,
+                       std::optional<uint64_t> poison, std::optional<uint64_t> base_address, bool use_npu,
+                       bool cpu_codegen) {
              SessionOptions options;
              options.device = device;
              options.config = config;
@@ -82,14 +87,17 @@ PYBIND11_MODULE(_tessera, m) {
              py::gil_scoped_release release;
              return std::make_unique<Session>(path, std::move(options));
            }),
-           py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"), py::arg("schedules"),
-           py::arg("check_races"), py::arg("poison"), py::arg("base_address"), py::arg("use_npu"), py::arg("cpu_codegen"))
+           py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"),
+           py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"), py::arg("use_npu"),
+           py::arg("cpu_codegen"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("run",
            [](Session& s, const std::vector<std::string>& outputs, const py::dict& feeds) {
              NamedValues values;
-             for (const auto& [name, value] : feeds) values.emplace_back(name.cast<std::string>(), ops::value_from_python(py::reinterpret_borrow<py::object>(value)));
+             for (const auto& [name, value] : feeds)
+               values.emplace_back(name.cast<std::string>(),
+                                   ops::value_from_python(py::reinterpret_borrow<py::object>(value)));
              std::vector<ops::Value> results;
              {
                py::gil_scoped_release release;

@@ -57,7 +57,8 @@ Port to_port(const program::ValueInfo& info) {
 }
 
 bool is_dynamic(const Port& port) {
-  return port.kind == program::ValueKind::kTensor && port.ranked && std::any_of(port.shape.begin(), port.shape.end(), [](int64_t d) { return d < 0; });
+  return port.kind == program::ValueKind::kTensor && port.ranked &&
+         std::any_of(port.shape.begin(), port.shape.end(), [](int64_t d) { return d < 0; });
 }
 
 }  // namespace
@@ -73,7 +74,7 @@ struct Session::State {
   std::shared_ptr<const program::Artifact> loaded;  // when opened from an artifact
   struct Entry {
     std::map<std::string, ops::Shape> shapes;
-    std::unique_ptr<compiler::Model> model;      // reference device
+    std::unique_ptr<compiler::Model> model;  // reference device
     std::unique_ptr<runtime::Executor> executor;
   };
   std::vector<std::unique_ptr<Entry>> entries;  // most recently used last
@@ -101,7 +102,9 @@ struct Session::State {
   void open(std::string content, bool from_file) {
     if (is_artifact(content) || (from_file && path.ends_with(".tsr"))) {
       if (reference())
-        throw Error(ErrorCode::kInvalidArgument, "the reference device interprets ONNX models; an artifact runs on a machine, for example --device fsim");
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            "the reference device interprets ONNX models; an artifact runs on a machine, for example --device fsim");
       loaded = std::make_shared<program::Artifact>(
           program::parse(std::span(reinterpret_cast<const uint8_t*>(content.data()), content.size())));
       config = options.config.empty() ? loaded->config : isa::find_config(options.config);
@@ -148,10 +151,12 @@ struct Session::State {
     std::map<std::string, ops::Shape> shapes;
     if (!loaded)
       for (size_t i = 0; i < inputs.size(); ++i)
-        if (is_dynamic(inputs[i]) || (!inputs[i].ranked && values[i].kind == ops::Value::Kind::kTensor)) shapes[inputs[i].name] = values[i].tensor.shape();
+        if (is_dynamic(inputs[i]) || (!inputs[i].ranked && values[i].kind == ops::Value::Kind::kTensor))
+          shapes[inputs[i].name] = values[i].tensor.shape();
     for (size_t i = 0; i < entries.size(); ++i) {
       if (entries[i]->shapes != shapes) continue;
-      std::rotate(entries.begin() + static_cast<int64_t>(i), entries.begin() + static_cast<int64_t>(i) + 1, entries.end());
+      std::rotate(entries.begin() + static_cast<int64_t>(i), entries.begin() + static_cast<int64_t>(i) + 1,
+                  entries.end());
       return *entries.back();
     }
     if (loaded) {
@@ -191,18 +196,25 @@ std::vector<ops::Value> Session::run(const NamedValues& feeds, const std::vector
   const std::lock_guard lock(s.mutex);
   std::vector<ops::Value> values;
   for (const Port& port : s.inputs) {
-    const auto found = std::find_if(feeds.begin(), feeds.end(), [&](const auto& feed) { return feed.first == port.name; });
-    if (found == feeds.end()) throw Error(ErrorCode::kInvalidArgument, "input '" + port.name + "' is missing; the model takes " + known_names(s.inputs));
+    const auto found =
+        std::find_if(feeds.begin(), feeds.end(), [&](const auto& feed) { return feed.first == port.name; });
+    if (found == feeds.end())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "input '" + port.name + "' is missing; the model takes " + known_names(s.inputs));
     runtime::check_input(to_info(port), found->second);
     values.push_back(found->second);
   }
   for (const auto& feed : feeds)
     if (std::none_of(s.inputs.begin(), s.inputs.end(), [&](const Port& port) { return port.name == feed.first; }))
-      throw Error(ErrorCode::kInvalidArgument, "the model has no input '" + feed.first + "'; it takes " + known_names(s.inputs));
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the model has no input '" + feed.first + "'; it takes " + known_names(s.inputs));
   std::vector<size_t> chosen;
   for (const std::string& name : names) {
-    const auto found = std::find_if(s.outputs.begin(), s.outputs.end(), [&](const Port& port) { return port.name == name; });
-    if (found == s.outputs.end()) throw Error(ErrorCode::kInvalidArgument, "the model has no output '" + name + "'; it gives " + known_names(s.outputs));
+    const auto found =
+        std::find_if(s.outputs.begin(), s.outputs.end(), [&](const Port& port) { return port.name == name; });
+    if (found == s.outputs.end())
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the model has no output '" + name + "'; it gives " + known_names(s.outputs));
     chosen.push_back(static_cast<size_t>(found - s.outputs.begin()));
   }
   State::Entry& entry = s.find(values);
@@ -224,10 +236,12 @@ std::vector<ops::Value> Session::run(const NamedValues& feeds, const std::vector
 
 const program::Artifact& Session::artifact() {
   State& s = *state_;
-  if (s.reference()) throw Error(ErrorCode::kUnsupported, "the reference device interprets the model and has no artifact");
+  if (s.reference())
+    throw Error(ErrorCode::kUnsupported, "the reference device interprets the model and has no artifact");
   if (s.last) return s.last->executor->artifact();
   if (s.loaded) return *s.loaded;
-  if (s.entries.empty()) throw Error(ErrorCode::kInvalidArgument, "the model has dynamic dimensions; give their sizes or run it once");
+  if (s.entries.empty())
+    throw Error(ErrorCode::kInvalidArgument, "the model has dynamic dimensions; give their sizes or run it once");
   return s.entries.back()->executor->artifact();
 }
 
@@ -324,7 +338,8 @@ json Session::stats() const {
   out["macs"] = macs;
   out["issued_macs"] = issued;
   out["macs_cpu"] = metadata_number(artifact, "macs_cpu");
-  out["utilization"] = timed && cycles ? json(static_cast<double>(macs) / (static_cast<double>(cycles) * peak)) : json(nullptr);
+  out["utilization"] =
+      timed && cycles ? json(static_cast<double>(macs) / (static_cast<double>(cycles) * peak)) : json(nullptr);
   out["roofline_cycles"] = bound;
   out["dram_read_bytes"] = read;
   out["dram_write_bytes"] = written;
@@ -343,7 +358,11 @@ json Session::trace() const {
   json events = json::array();
   double base = 0;
   for (size_t u = 0; u < driver::kUnits; ++u)
-    events.push_back({{"ph", "M"}, {"pid", 0}, {"tid", u}, {"name", "thread_name"}, {"args", {{"name", unit_name(static_cast<isa::Unit>(u))}}}});
+    events.push_back({{"ph", "M"},
+                      {"pid", 0},
+                      {"tid", u},
+                      {"name", "thread_name"},
+                      {"args", {{"name", unit_name(static_cast<isa::Unit>(u))}}}});
   for (const runtime::ProgramReport& p : report.programs) {
     const program::NpuProgram& npu = artifact.npu_programs[static_cast<size_t>(p.program)];
     double end = base, order = 0;
@@ -353,10 +372,19 @@ json Session::trace() const {
       const double length = timed ? static_cast<double>(one.end_cycle - one.start_cycle) : 1.0;
       order += 1;
       end = std::max(end, start + length);
-      const uint32_t layer = one.pc < npu.layer_of_instruction.size() ? npu.layer_of_instruction[one.pc] : program::kNoLayer;
-      json event = {{"ph", "X"}, {"pid", 0}, {"tid", static_cast<int>(one.unit)}, {"ts", start}, {"dur", length},
+      const uint32_t layer =
+          one.pc < npu.layer_of_instruction.size() ? npu.layer_of_instruction[one.pc] : program::kNoLayer;
+      json event = {{"ph", "X"},
+                    {"pid", 0},
+                    {"tid", static_cast<int>(one.unit)},
+                    {"ts", start},
+                    {"dur", length},
                     {"name", layer < npu.layers.size() ? npu.layers[layer].name : unit_name(one.unit)}};
-      event["args"] = {{"pc", one.pc}, {"macs", one.macs}, {"vectors", one.vectors}, {"bytes_read", one.bytes_read}, {"bytes_written", one.bytes_written}};
+      event["args"] = {{"pc", one.pc},
+                       {"macs", one.macs},
+                       {"vectors", one.vectors},
+                       {"bytes_read", one.bytes_read},
+                       {"bytes_written", one.bytes_written}};
       events.push_back(std::move(event));
     }
     base = end;
@@ -390,14 +418,18 @@ json describe_artifact(const program::Artifact& artifact) {
         uint64_t tiles = 1;
         for (uint16_t extent : gemm->extent) tiles *= extent;
         const isa::MachineConfig& c = artifact.config;
-        issued += tiles * (gemm->mode == isa::GemmMode::kDense ? static_cast<uint64_t>(c.peak_macs()) : static_cast<uint64_t>(c.batch * c.lanes()));
-        if (i < npu.layer_of_instruction.size() && npu.layer_of_instruction[i] < computes.size()) computes[npu.layer_of_instruction[i]] = true;
+        issued += tiles * (gemm->mode == isa::GemmMode::kDense ? static_cast<uint64_t>(c.peak_macs())
+                                                               : static_cast<uint64_t>(c.batch * c.lanes()));
+        if (i < npu.layer_of_instruction.size() && npu.layer_of_instruction[i] < computes.size())
+          computes[npu.layer_of_instruction[i]] = true;
       }
     gemm_layers += static_cast<uint64_t>(std::count(computes.begin(), computes.end(), true));
   }
   const uint64_t on_npu = metadata_number(artifact, "nodes_npu"), on_cpu = metadata_number(artifact, "nodes_cpu");
   const uint64_t macs_npu = metadata_number(artifact, "macs_npu"), macs_cpu = metadata_number(artifact, "macs_cpu");
-  const auto share = [](uint64_t a, uint64_t b) { return a + b == 0 ? 1.0 : static_cast<double>(a) / static_cast<double>(a + b); };
+  const auto share = [](uint64_t a, uint64_t b) {
+    return a + b == 0 ? 1.0 : static_cast<double>(a) / static_cast<double>(a + b);
+  };
   out["nodes_npu"] = on_npu;
   out["nodes_cpu"] = on_cpu;
   out["nodes_npu_share"] = share(on_npu, on_cpu);

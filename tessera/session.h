@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compile and run together: the C++ interface behind the command line, the C API and the Python package. Enters: an ONNX model or an
-// artifact and named tensors. Leaves: named tensors and statistics.
+// Compile and run together: the C++ interface behind the command line, the C API and the Python package. Enters: an
+// ONNX model or an artifact and named tensors. Leaves: named tensors and statistics.
 #pragma once
 
 #include <functional>
@@ -24,14 +24,14 @@ using Port = compiler::Port;
 using NamedValues = std::vector<std::pair<std::string, ops::Value>>;
 
 struct SessionOptions {
-  std::string device = "fsim";    // a backend of driver/registry.h, or "reference": the interpreter
-  std::string config;             // name or .toml path; empty: the artifact's own, or npu256
-  compiler::ImportOptions import; // shapes of dynamic inputs
+  std::string device = "fsim";     // a backend of driver/registry.h, or "reference": the interpreter
+  std::string config;              // name or .toml path; empty: the artifact's own, or npu256
+  compiler::ImportOptions import;  // shapes of dynamic inputs
   compiler::CompileOptions compile;
   std::map<std::string, std::string> device_options;
   bool check_races = false;
-  std::optional<uint64_t> poison;          // fills scratchpads and fresh device memory from this seed
-  std::optional<uint64_t> heap_base;       // first address of device memory
+  std::optional<uint64_t> poison;     // fills scratchpads and fresh device memory from this seed
+  std::optional<uint64_t> heap_base;  // first address of device memory
 };
 
 /// A model on a device. Thread-safe: runs of one session happen one after another.
@@ -48,9 +48,9 @@ class Session {
   const std::vector<Port>& inputs() const;
   const std::vector<Port>& outputs() const;
 
-  /// Results named in `outputs` (all when empty), in that order. A model with dynamic dimensions is compiled for the shapes that come
-  /// and the result is kept for the next call. Errors: kInvalidArgument (unknown or missing names; shape or type, both sides named),
-  /// kDeviceFault, compilation errors.
+  /// Results named in `outputs` (all when empty), in that order. A model with dynamic dimensions is compiled for the
+  /// shapes that come and the result is kept for the next call. Errors: kInvalidArgument (unknown or missing names;
+  /// shape or type, both sides named), kDeviceFault, compilation errors.
   std::vector<ops::Value> run(const NamedValues& feeds, const std::vector<std::string>& outputs = {});
 
   /// Statistics of the last run, with the keys of docs/stats.md. Errors: kInvalidArgument before the first run.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C interface of Tessera: compile ONNX models and run them on an NPU device. Every function returns a status; no exception
- * leaves the library. After a failure tessera_last_error() says what happened, for the calling thread. Strings are UTF-8. */
+/* The C interface of Tessera: compile ONNX models and run them on an NPU device. Every function returns a status; no
+ * exception leaves the library. After a failure tessera_last_error() says what happened, for the calling thread.
+ * Strings are UTF-8. */
 #ifndef TESSERA_H
 #define TESSERA_H
 
@@ -36,7 +37,8 @@ TESSERA_API const char* tessera_version(void);
 
 typedef struct tessera_session tessera_session;
 
-/* A tensor: element type as in ONNX TensorProto.DataType (1 float32, 2 uint8, 3 int8, 6 int32, 7 int64, ...), row-major. */
+/* A tensor: element type as in ONNX TensorProto.DataType (1 float32, 2 uint8, 3 int8, 6 int32, 7 int64, ...),
+ * row-major. */
 typedef struct {
   int32_t dtype;
   size_t rank;
@@ -54,11 +56,12 @@ typedef struct {
 } tessera_port;
 
 /* Compiles an ONNX file into an artifact. `shapes`: "name=1,3,224,224" for dynamic inputs, `shape_count` of them. */
-TESSERA_API tessera_status tessera_compile(const char* onnx_path, const char* config, const char* const* shapes, size_t shape_count,
-                                           const char* artifact_path);
+TESSERA_API tessera_status tessera_compile(const char* onnx_path, const char* config, const char* const* shapes,
+                                           size_t shape_count, const char* artifact_path);
 
 /* Opens a model (.onnx) or an artifact (.tsr). `device` NULL: "fsim"; `config` NULL: the artifact's, or npu256. */
-TESSERA_API tessera_status tessera_session_open(const char* path, const char* device, const char* config, tessera_session** session);
+TESSERA_API tessera_status tessera_session_open(const char* path, const char* device, const char* config,
+                                                tessera_session** session);
 TESSERA_API void tessera_session_close(tessera_session* session);
 
 TESSERA_API size_t tessera_input_count(const tessera_session* session);
@@ -66,8 +69,8 @@ TESSERA_API size_t tessera_output_count(const tessera_session* session);
 TESSERA_API tessera_status tessera_input(const tessera_session* session, size_t index, tessera_port* port);
 TESSERA_API tessera_status tessera_output(const tessera_session* session, size_t index, tessera_port* port);
 
-/* Runs. `names` and `inputs` have `input_count` entries in any order. `outputs` receives tessera_output_count() tensors in the
- * model's order; they belong to the session and stay valid until its next run or its end. */
+/* Runs. `names` and `inputs` have `input_count` entries in any order. `outputs` receives tessera_output_count() tensors
+ * in the model's order; they belong to the session and stay valid until its next run or its end. */
 TESSERA_API tessera_status tessera_run(tessera_session* session, const char* const* names, const tessera_tensor* inputs,
                                        size_t input_count, tessera_tensor* outputs);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deliberate mistakes in compiled programs and in the arithmetic must be seen by the checks that the other tests rely on: a dropped wait
-// by the race checker, a wrong halo or padding byte by comparison with the reference interpreter, another rounding or swapped operands by
-// the inputs the tests use.
+// Deliberate mistakes in compiled programs and in the arithmetic must be seen by the checks that the other tests rely
+// on: a dropped wait by the race checker, a wrong halo or padding byte by comparison with the reference interpreter,
+// another rounding or swapped operands by the inputs the tests use.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,7 +41,8 @@ const Compiled& compiled() {
 }
 
 /// Runs the digits network with its instructions changed; nothing when the machine or the race checker refuses.
-std::optional<std::vector<float>> run_changed(const std::function<void(std::vector<isa::Instruction>&)>& change, std::string* message = nullptr) {
+std::optional<std::vector<float>> run_changed(const std::function<void(std::vector<isa::Instruction>&)>& change,
+                                              std::string* message = nullptr) {
   auto artifact = std::make_shared<program::Artifact>(compiled().artifact);
   auto instructions = program::instructions_of(artifact->npu_programs[0]);
   change(instructions);
@@ -76,8 +77,10 @@ TEST(Mutation, EveryDroppedWaitIsARace) {
       if (!enabled) continue;
       ++dropped;
       std::string message;
-      const auto out = run_changed([&](auto& p) { std::visit([&](auto& x) { x.header.waits[w].enable = false; }, p[i]); }, &message);
-      EXPECT_FALSE(out.has_value()) << "instruction " << i << ", wait " << w << " is not needed or its loss is not seen";
+      const auto out =
+          run_changed([&](auto& p) { std::visit([&](auto& x) { x.header.waits[w].enable = false; }, p[i]); }, &message);
+      EXPECT_FALSE(out.has_value()) << "instruction " << i << ", wait " << w
+                                    << " is not needed or its loss is not seen";
       EXPECT_NE(message.find("race"), std::string::npos) << message;
     }
   }
@@ -118,7 +121,8 @@ TEST(Mutation, AHaloOffByOneIsSeen) {
   size_t changed = 0;
   const auto out = run_changed([&](auto& p) {
     for (auto& instruction : p)
-      if (auto* load = std::get_if<isa::Load>(&instruction); load && load->space == isa::Space::kInp && load->pad_before[0] == 1 && load->pad_after[0] == 1) {
+      if (auto* load = std::get_if<isa::Load>(&instruction);
+          load && load->space == isa::Space::kInp && load->pad_before[0] == 1 && load->pad_after[0] == 1) {
         load->pad_before[0] = 0;  // one row too early: the image moves against its padding
         load->pad_after[0] = 2;
         ++changed;
@@ -129,7 +133,8 @@ TEST(Mutation, AHaloOffByOneIsSeen) {
   EXPECT_NE(*out, compiled().expected[0].tensor.to_floats());
 }
 
-// --- arithmetic: the values the random tests draw tell these mistakes apart ------------------------------------------------------
+// --- arithmetic: the values the random tests draw tell these mistakes apart
+// ------------------------------------------------------
 
 ops::Value f32(float v) { return ops::Tensor::scalar_f32(v); }
 ops::Value u8(int v) { return ops::Tensor::of<uint8_t>(ops::DType::kUint8, {}, {static_cast<uint8_t>(v)}); }
@@ -163,8 +168,10 @@ TEST(Mutation, SwappedOperandsOfAddAreSeen) {
   std::uniform_real_distribution<float> exponent(-6.0f, -2.0f);
   size_t differing = 0;
   for (int set = 0; set < 300; ++set) {
-    const ops::Value sa = f32(std::exp2(exponent(random))), sb = f32(std::exp2(exponent(random))), sc = f32(std::exp2(exponent(random)));
-    const ops::Value za = u8(static_cast<int>(random() % 256)), zb = u8(static_cast<int>(random() % 256)), zc = u8(static_cast<int>(random() % 256));
+    const ops::Value sa = f32(std::exp2(exponent(random))), sb = f32(std::exp2(exponent(random))),
+                     sc = f32(std::exp2(exponent(random)));
+    const ops::Value za = u8(static_cast<int>(random() % 256)), zb = u8(static_cast<int>(random() % 256)),
+                     zc = u8(static_cast<int>(random() % 256));
     const auto right = ops::evaluate(node, {a, sa, za, b, sb, zb, sc, zc})[0].tensor;
     const auto swapped = ops::evaluate(node, {b, sb, zb, a, sa, za, sc, zc})[0].tensor;
     differing += std::memcmp(right.data(), swapped.data(), 65536) != 0;

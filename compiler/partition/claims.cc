@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One matcher for each kind of operation the machine computes. A matcher reads shapes and constants through compiler/nn/bridge.h and
-// writes the machine's constants by the formulas of docs/numerics.md: a requantisation's multiplier is rounded once for each
-// operation, as ONNX Runtime does.
+// One matcher for each kind of operation the machine computes. A matcher reads shapes and constants through
+// compiler/nn/bridge.h and writes the machine's constants by the formulas of docs/numerics.md: a requantisation's
+// multiplier is rounded once for each operation, as ONNX Runtime does.
 #include "compiler/partition/claims.h"
 
 #include <algorithm>
@@ -63,7 +63,8 @@ std::optional<std::vector<int16_t>> byte_values(const ops::Tensor& tensor) {
   if (!is_byte(tensor.dtype())) return std::nullopt;
   std::vector<int16_t> out(static_cast<size_t>(tensor.size()));
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = tensor.dtype() == DType::kUint8 ? static_cast<int16_t>(tensor.as<uint8_t>()[i]) : static_cast<int16_t>(tensor.as<int8_t>()[i]);
+    out[i] = tensor.dtype() == DType::kUint8 ? static_cast<int16_t>(tensor.as<uint8_t>()[i])
+                                             : static_cast<int16_t>(tensor.as<int8_t>()[i]);
   return out;
 }
 
@@ -71,8 +72,8 @@ struct Window {
   int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1}, before[2] = {0, 0}, after[2] = {0, 0};
 };
 
-/// Window attributes of a 1-D or 2-D convolution or pool; index 0 is rows. `spatial` holds input extents, `out` output extents.
-/// The padding behind is what the output extents need, so that ceil_mode and auto_pad need no further case.
+/// Window attributes of a 1-D or 2-D convolution or pool; index 0 is rows. `spatial` holds input extents, `out` output
+/// extents. The padding behind is what the output extents need, so that ceil_mode and auto_pad need no further case.
 std::optional<Window> window(const ops::Node& node, const Shape& kernel, const Shape& spatial, const Shape& out) {
   const size_t dims = spatial.size();
   if (dims < 1 || dims > 2 || kernel.size() != dims || out.size() != dims) return std::nullopt;
@@ -131,7 +132,8 @@ std::optional<std::vector<int32_t>> bias_values(NodeOp op, unsigned index, int64
   mlir::Value value = nn::input_or_null(op, index);
   if (!value) return std::vector<int32_t>{};
   const auto tensor = nn::constant_value(value);
-  if (!tensor || tensor->dtype() != DType::kInt32 || (tensor->size() != channels && tensor->size() != 1)) return std::nullopt;
+  if (!tensor || tensor->dtype() != DType::kInt32 || (tensor->size() != channels && tensor->size() != 1))
+    return std::nullopt;
   // Only the last axis may vary.
   if (tensor->size() != 1 && (tensor->rank() == 0 || tensor->shape().back() != channels)) return std::nullopt;
   std::vector<int32_t> out;
@@ -154,12 +156,16 @@ Claim base_claim(NodeOp op, std::vector<mlir::Value> operands) {
 std::optional<npu::Convolution> convolution_body(NodeOp op, mlir::Value x, const ops::Tensor& w, int32_t x_zero,
                                                  const std::vector<int32_t>& w_zero) {
   const Shape in = *nn::shape_of(x), out = *nn::shape_of(op.getResult(0));
-  if (in.size() < 3 || in.size() > 4 || w.rank() != static_cast<int64_t>(in.size()) || out.size() != in.size()) return std::nullopt;
+  if (in.size() < 3 || in.size() > 4 || w.rank() != static_cast<int64_t>(in.size()) || out.size() != in.size())
+    return std::nullopt;
   const ops::Node node = nn::to_node(op);
   npu::Convolution conv;
   conv.groups = node.get_int("group", 1);
-  const auto win = window(node, Shape(w.shape().begin() + 2, w.shape().end()), Shape(in.begin() + 2, in.end()), Shape(out.begin() + 2, out.end()));
-  if (!win || conv.groups < 1 || in[1] % conv.groups || w.shape()[0] % conv.groups || w.shape()[1] * conv.groups != in[1]) return std::nullopt;
+  const auto win = window(node, Shape(w.shape().begin() + 2, w.shape().end()), Shape(in.begin() + 2, in.end()),
+                          Shape(out.begin() + 2, out.end()));
+  if (!win || conv.groups < 1 || in[1] % conv.groups || w.shape()[0] % conv.groups ||
+      w.shape()[1] * conv.groups != in[1])
+    return std::nullopt;
   apply(*win, conv);
   auto weights = byte_values(w);
   if (!weights) return std::nullopt;
@@ -185,13 +191,15 @@ bool has_elements(mlir::Value value) {
 
 std::optional<Claim> claim_qlinear_conv(NodeOp op) {
   mlir::Value x = nn::input_or_null(op, 0), w_value = nn::input_or_null(op, 3);
-  const auto qx = quantisation(op, 1, 2, DType::kUint8), qw = quantisation(op, 4, 5, DType::kUint8), qy = quantisation(op, 6, 7, DType::kUint8);
+  const auto qx = quantisation(op, 1, 2, DType::kUint8), qw = quantisation(op, 4, 5, DType::kUint8),
+             qy = quantisation(op, 6, 7, DType::kUint8);
   if (!x || !w_value || !qx || !qw || !qy || !qx->scalar() || !qy->scalar()) return std::nullopt;
   const auto w = nn::constant_value(w_value);
   if (!w) return std::nullopt;
   auto conv = convolution_body(op, x, *w, qx->z(), qw->zero);
   const auto bias = bias_values(op, 8, w->shape()[0]);
-  if (!conv || !bias || (qw->scale.size() != 1 && static_cast<int64_t>(qw->scale.size()) != w->shape()[0])) return std::nullopt;
+  if (!conv || !bias || (qw->scale.size() != 1 && static_cast<int64_t>(qw->scale.size()) != w->shape()[0]))
+    return std::nullopt;
   conv->stage = requantise(requantisation_multipliers(qx->s(), qw->scale, qy->s()), *bias, *qy);
   Claim c = base_claim(op, {x});
   c.what = ConvolutionClaim{std::move(*conv), false};
@@ -231,7 +239,8 @@ std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b
   const int64_t first = b.shape()[static_cast<size_t>(b.rank() - 2)], last = b.shape().back();
   const int64_t k = transposed_b ? last : first, n = transposed_b ? first : last;
   auto weights = byte_values(b);
-  if (!weights || shape.back() != k || (b_zero.size() != 1 && static_cast<int64_t>(b_zero.size()) != n)) return std::nullopt;
+  if (!weights || shape.back() != k || (b_zero.size() != 1 && static_cast<int64_t>(b_zero.size()) != n))
+    return std::nullopt;
   if (transposed_b) {
     std::vector<int16_t> kn(weights->size());
     for (int64_t i = 0; i < n; ++i)
@@ -239,19 +248,22 @@ std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b
     *weights = std::move(kn);
   }
   Claim c = base_claim(op, {a});
-  c.what = ConvolutionClaim{npu::make_matmul(npu::kNoTensor, npu::kNoTensor, a_zero, k, n, *weights, b_zero, std::move(stage)), true};
+  c.what = ConvolutionClaim{
+      npu::make_matmul(npu::kNoTensor, npu::kNoTensor, a_zero, k, n, *weights, b_zero, std::move(stage)), true};
   return c;
 }
 
 std::optional<Claim> claim_qlinear_matmul(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b_value = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8), qy = quantisation(op, 6, 7, DType::kUint8);
+  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
+             qy = quantisation(op, 6, 7, DType::kUint8);
   if (!a || !b_value || !qa || !qb || !qy || !qa->scalar() || !qy->scalar()) return std::nullopt;
   const auto b = nn::constant_value(b_value);
   if (!b || b->rank() < 2) return std::nullopt;
   const auto columns = static_cast<size_t>(b->shape().back());
   if (qb->scale.size() != 1 && qb->scale.size() != columns) return std::nullopt;
-  return matrix_claim(op, a, *b, false, qa->z(), qb->zero, requantise(requantisation_multipliers(qa->s(), qb->scale, qy->s()), {}, *qy));
+  return matrix_claim(op, a, *b, false, qa->z(), qb->zero,
+                      requantise(requantisation_multipliers(qa->s(), qb->scale, qy->s()), {}, *qy));
 }
 
 std::optional<Claim> claim_matmul_integer(NodeOp op) {
@@ -274,9 +286,11 @@ std::optional<Claim> claim_matmul_integer(NodeOp op) {
 /// com.microsoft QGemm: A, a_scale, a_zero, B, b_scale, b_zero, C?, y_scale?, y_zero?.
 std::optional<Claim> claim_qgemm(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b_value = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8), qy = quantisation(op, 7, 8, DType::kUint8);
+  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
+             qy = quantisation(op, 7, 8, DType::kUint8);
   const ops::Node node = nn::to_node(op);
-  if (!a || !b_value || !qa || !qb || !qy || !qa->scalar() || !qy->scalar() || !nn::input_or_null(op, 8)) return std::nullopt;
+  if (!a || !b_value || !qa || !qb || !qy || !qa->scalar() || !qy->scalar() || !nn::input_or_null(op, 8))
+    return std::nullopt;
   const bool transposed = node.get_int("transB", 0) != 0;
   const auto b = nn::constant_value(b_value);
   if (node.get_int("transA", 0) != 0 || !b || b->rank() != 2) return std::nullopt;
@@ -306,7 +320,8 @@ std::optional<Claim> claim_integer_bias(NodeOp op) {
     if (missing < 0) continue;
     bool fits = bias->size() == 1;
     if (!fits) {
-      fits = axis >= missing && bias->size() == out[static_cast<size_t>(axis)] && bias->shape()[static_cast<size_t>(axis - missing)] == bias->size();
+      fits = axis >= missing && bias->size() == out[static_cast<size_t>(axis)] &&
+             bias->shape()[static_cast<size_t>(axis - missing)] == bias->size();
     }
     if (!fits) continue;
     auto& what = std::get<ConvolutionClaim>(c->what).what;
@@ -323,9 +338,9 @@ bool is_power_of_two(float value) {
   return std::isfinite(value) && value > 0 && std::frexp(value, &exponent) == 0.5f && exponent > -60 && exponent < 60;
 }
 
-/// QuantizeLinear(activation(DequantizeLinear(int32))) with power-of-two scales. float(sum) * scale / scale' is then one rounding, that of
-/// float(sum), as on the machine. An activation that rises monotonically commutes with rounding and clamping: ReLU and Clip become
-/// bounds, a leaky ReLU the larger of two conversions.
+/// QuantizeLinear(activation(DequantizeLinear(int32))) with power-of-two scales. float(sum) * scale / scale' is then
+/// one rounding, that of float(sum), as on the machine. An activation that rises monotonically commutes with rounding
+/// and clamping: ReLU and Clip become bounds, a leaky ReLU the larger of two conversions.
 std::optional<Claim> claim_requantise(NodeOp op) {
   const auto qy = quantisation(op, 1, 2, DType::kUint8);
   if (!qy || !qy->scalar() || !is_power_of_two(qy->s())) return std::nullopt;
@@ -371,7 +386,8 @@ std::optional<Claim> claim_requantise(NodeOp op) {
     if (!inner) return std::nullopt;
   }
   mlir::Value sums = inner.getInputs()[0];
-  if (nn::dtype_of(sums) != DType::kInt32 || nn::constant_value(sums) || nn::input_or_null(inner, 2)) return std::nullopt;
+  if (nn::dtype_of(sums) != DType::kInt32 || nn::constant_value(sums) || nn::input_or_null(inner, 2))
+    return std::nullopt;
   const auto scale = nn::constant_value(inner.getInputs()[1]);
   if (!scale || scale->dtype() != DType::kFloat || scale->rank() > 1) return std::nullopt;
   covered.push_back(inner.getOperation());
@@ -384,7 +400,9 @@ std::optional<Claim> claim_requantise(NodeOp op) {
     const auto rank = static_cast<int64_t>(nn::shape_of(sums)->size());
     what.channel_axis = nn::to_node(inner).get_int("axis", 1);
     if (what.channel_axis < 0) what.channel_axis += rank;
-    if (what.channel_axis >= rank || (*nn::shape_of(sums))[static_cast<size_t>(what.channel_axis)] != static_cast<int64_t>(stage.multiplier.size())) return std::nullopt;
+    if (what.channel_axis >= rank ||
+        (*nn::shape_of(sums))[static_cast<size_t>(what.channel_axis)] != static_cast<int64_t>(stage.multiplier.size()))
+      return std::nullopt;
   }
   what.stage = stage;
   if (slope) {
@@ -404,7 +422,8 @@ std::optional<Claim> claim_max_pool(NodeOp op) {
   const Shape in = *nn::shape_of(x), out = *nn::shape_of(op.getResult(0));
   if (in.size() < 3) return std::nullopt;
   const ops::Node node = nn::to_node(op);
-  const auto win = window(node, node.get_ints("kernel_shape"), Shape(in.begin() + 2, in.end()), Shape(out.begin() + 2, out.end()));
+  const auto win =
+      window(node, node.get_ints("kernel_shape"), Shape(in.begin() + 2, in.end()), Shape(out.begin() + 2, out.end()));
   if (!win) return std::nullopt;
   PoolClaim pool;
   apply(*win, pool.what);
@@ -434,13 +453,15 @@ std::optional<Claim> claim_global_average_pool(NodeOp op) {
   const int64_t count = pool.what.kernel_h * pool.what.kernel_w;
   // The sum of |x - zero| must stay exact in int32, as the operator's own sum does.
   if (count > (int64_t{1} << 22)) return std::nullopt;
-  pool.what.stage = requantise({average_multiplier(qx->s(), qy->s(), count)}, {static_cast<int32_t>(-count * qx->z())}, *qy);
+  pool.what.stage =
+      requantise({average_multiplier(qx->s(), qy->s(), count)}, {static_cast<int32_t>(-count * qx->z())}, *qy);
   Claim c = base_claim(op, {x});
   c.what = std::move(pool);
   return c;
 }
 
-/// True if `a` is the broadcast operand in the innermost run of elements in which the shapes do not agree on both being 1.
+/// True if `a` is the broadcast operand in the innermost run of elements in which the shapes do not agree on both
+/// being 1.
 bool is_innermost_scalar(const Shape& a, const Shape& b) {
   const size_t shared = std::min(a.size(), b.size());
   if (shared == 0) return a.empty() || a.back() <= 1;
@@ -454,10 +475,13 @@ bool is_innermost_scalar(const Shape& a, const Shape& b) {
 /// com.microsoft QLinearAdd and QLinearMul: A, a_scale, a_zero, B, b_scale, b_zero, c_scale, c_zero.
 std::optional<Claim> claim_binary(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8), qc = quantisation(op, 6, 7, DType::kUint8);
+  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
+             qc = quantisation(op, 6, 7, DType::kUint8);
   if (!a || !b || !qa || !qb || !qc || !qa->scalar() || !qb->scalar() || !qc->scalar()) return std::nullopt;
   if (!is_byte(nn::dtype_of(a)) || nn::dtype_of(a) != nn::dtype_of(b)) return std::nullopt;
-  const auto constant_scalar = [](mlir::Value v) { return ops::element_count(*nn::shape_of(v)) == 1 && nn::constant_value(v); };
+  const auto constant_scalar = [](mlir::Value v) {
+    return ops::element_count(*nn::shape_of(v)) == 1 && nn::constant_value(v);
+  };
   if (constant_scalar(a) || constant_scalar(b)) return std::nullopt;  // a table
   const Range range = range_of(qc->dtype);
   BinaryClaim binary;
@@ -487,15 +511,63 @@ std::optional<Claim> claim_binary(NodeOp op) {
 
 /// Operators whose result element depends on the element of one operand alone when all other operands are scalars.
 bool is_elementwise(NodeOp op) {
-  static const std::set<std::string> kOnnx = {
-      "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil", "Celu", "Clip", "Cos", "Cosh", "DequantizeLinear",
-      "Div", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Log", "Max", "Min", "Mish", "Mul",
-      "Neg", "PRelu", "Pow", "QuantizeLinear", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus",
-      "Softsign", "Sqrt", "Sub", "Swish", "Tan", "Tanh", "ThresholdedRelu"};
-  static const std::set<std::string> kMicrosoft = {"QLinearLeakyRelu", "QLinearSigmoid", "Gelu", "QuickGelu", "FastGelu",
-                                                   "QuantizeLinear", "DequantizeLinear", "QLinearAdd", "QLinearMul"};
-  return op.getOutputs().size() == 1 &&
-         (op.getDomain().empty() ? kOnnx : op.getDomain() == nn::kMicrosoftDomain ? kMicrosoft : std::set<std::string>{}).count(op.getOpType().str()) != 0;
+  static const std::set<std::string> kOnnx = {"Abs",
+                                              "Acos",
+                                              "Acosh",
+                                              "Add",
+                                              "Asin",
+                                              "Asinh",
+                                              "Atan",
+                                              "Atanh",
+                                              "Cast",
+                                              "Ceil",
+                                              "Celu",
+                                              "Clip",
+                                              "Cos",
+                                              "Cosh",
+                                              "DequantizeLinear",
+                                              "Div",
+                                              "Elu",
+                                              "Erf",
+                                              "Exp",
+                                              "Floor",
+                                              "Gelu",
+                                              "HardSigmoid",
+                                              "HardSwish",
+                                              "Identity",
+                                              "LeakyRelu",
+                                              "Log",
+                                              "Max",
+                                              "Min",
+                                              "Mish",
+                                              "Mul",
+                                              "Neg",
+                                              "PRelu",
+                                              "Pow",
+                                              "QuantizeLinear",
+                                              "Reciprocal",
+                                              "Relu",
+                                              "Round",
+                                              "Selu",
+                                              "Sigmoid",
+                                              "Sign",
+                                              "Sin",
+                                              "Sinh",
+                                              "Softplus",
+                                              "Softsign",
+                                              "Sqrt",
+                                              "Sub",
+                                              "Swish",
+                                              "Tan",
+                                              "Tanh",
+                                              "ThresholdedRelu"};
+  static const std::set<std::string> kMicrosoft = {"QLinearLeakyRelu", "QLinearSigmoid", "Gelu",
+                                                   "QuickGelu",        "FastGelu",       "QuantizeLinear",
+                                                   "DequantizeLinear", "QLinearAdd",     "QLinearMul"};
+  return op.getOutputs().size() == 1 && (op.getDomain().empty()                   ? kOnnx
+                                         : op.getDomain() == nn::kMicrosoftDomain ? kMicrosoft
+                                                                                  : std::set<std::string>{})
+                                                .count(op.getOpType().str()) != 0;
 }
 
 bool is_scalar_constant(mlir::Value value) {
@@ -503,8 +575,10 @@ bool is_scalar_constant(mlir::Value value) {
   return shape && ops::element_count(*shape) == 1 && nn::constant_value(value).has_value();
 }
 
-/// Collects the elementwise operations between `value` and one 8-bit source, in an order in which they can be evaluated.
-bool collect_unary(mlir::Value value, const Shape& shape, mlir::Value& source, std::vector<NodeOp>& order, std::set<mlir::Operation*>& seen) {
+/// Collects the elementwise operations between `value` and one 8-bit source, in an order in which they can be
+/// evaluated.
+bool collect_unary(mlir::Value value, const Shape& shape, mlir::Value& source, std::vector<NodeOp>& order,
+                   std::set<mlir::Operation*>& seen) {
   if (is_scalar_constant(value)) return true;
   if (nn::shape_of(value) != shape) return false;
   if (value == source) return true;
@@ -559,7 +633,8 @@ std::optional<Claim> claim_table(NodeOp op) {
     if (!ops::lookup(node, inputs.size()).deterministic) return std::nullopt;
     node.attributes.erase("axis");  // per tensor parameters: the axis has no meaning
     auto outputs = ops::evaluate(node, inputs);
-    if (outputs.size() != 1 || outputs[0].kind != ops::Value::Kind::kTensor || outputs[0].tensor.size() != 256) return std::nullopt;
+    if (outputs.size() != 1 || outputs[0].kind != ops::Value::Kind::kTensor || outputs[0].tensor.size() != 256)
+      return std::nullopt;
     values[step.getResult(0)] = outputs[0];
   }
   const ops::Tensor table = values[result].tensor;
@@ -606,7 +681,8 @@ std::optional<Claim> claim_concat(NodeOp op) {
         ops::Tensor all(nn::dtype_of(v), {256});
         for (int b = 0; b < 256; ++b) all.as_mutable<uint8_t>()[static_cast<size_t>(b)] = static_cast<uint8_t>(b);
         const auto constant = [&](unsigned at) { return ops::Value(*nn::constant_value(op.getInputs()[at])); };
-        const auto result = ops::evaluate(one, {constant(0), constant(1), ops::Value(all), constant(i + 1), constant(i + 2)});
+        const auto result =
+            ops::evaluate(one, {constant(0), constant(1), ops::Value(all), constant(i + 1), constant(i + 2)});
         table.resize(256);
         std::memcpy(table.data(), result[0].tensor.data(), 256);
       }
@@ -664,7 +740,8 @@ constexpr Entry kMatchers[] = {
 }  // namespace
 
 std::optional<Claim> claim(NodeOp op) {
-  if (op.getInputs().empty() || op.getOutputs().empty() || !all_static(op) || !op.getBodies().empty()) return std::nullopt;
+  if (op.getInputs().empty() || op.getOutputs().empty() || !all_static(op) || !op.getBodies().empty())
+    return std::nullopt;
   for (mlir::Value v : op.getOutputs())
     if (!has_elements(v)) return std::nullopt;
   try {
@@ -699,8 +776,8 @@ int64_t model_macs(NodeOp op) {
     if (!shape || shape->empty() || (*shape)[0] <= 0) return 0;
     return elements(op.getInputs()[0]) * (elements(w) / (*shape)[0]);
   }
-  if (type == "MatMul" || type == "FusedMatMul" || type == "MatMulInteger" || type == "QLinearMatMul" || type == "Gemm" || type == "QGemm" ||
-      type == "MatMulIntegerToFloat" || type == "DynamicQuantizeMatMul") {
+  if (type == "MatMul" || type == "FusedMatMul" || type == "MatMulInteger" || type == "QLinearMatMul" ||
+      type == "Gemm" || type == "QGemm" || type == "MatMulIntegerToFloat" || type == "DynamicQuantizeMatMul") {
     const auto a = nn::shape_of(op.getInputs()[0]);
     if (!a || a->empty()) return 0;
     const bool transposed = (type == "Gemm" || type == "QGemm") && nn::to_node(op).get_int("transA", 0) != 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which operations of an `nn` graph the NPU can compute, and as what. Enters: one nn.op with static shapes. Leaves: a Claim that
-// says the machine operation with all its constants, the run-time operands, and the nodes it stands for; or nothing, and the
-// operation stays on the CPU. A claim is exact by construction (the integer formula of the operator) or exact by proof (a table
-// of all 256 values, computed by the operator library).
+// Which operations of an `nn` graph the NPU can compute, and as what. Enters: one nn.op with static shapes. Leaves: a
+// Claim that says the machine operation with all its constants, the run-time operands, and the nodes it stands for; or
+// nothing, and the operation stays on the CPU. A claim is exact by construction (the integer formula of the operator)
+// or exact by proof (a table of all 256 values, computed by the operator library).
 #pragma once
 
 #include <optional>
@@ -33,7 +33,8 @@ struct BinaryClaim {
   npu::SecondOperation second;  // `tensor` unset
   int32_t low = 0, high = 0;
 };
-/// int32 sums to bytes by power-of-two scales, exact by proof: output = convert(input), or the larger of two conversions (leaky ReLU).
+/// int32 sums to bytes by power-of-two scales, exact by proof: output = convert(input), or the larger of two
+/// conversions (leaky ReLU).
 struct RequantiseClaim {
   npu::Stage stage;
   std::optional<npu::Stage> other;
@@ -53,8 +54,8 @@ struct Claim {
   nn::NodeOp root;
   std::string name, kind;
   int64_t macs = 0;
-  std::vector<mlir::Value> operands;         // at run time, on the device
-  std::vector<mlir::Operation*> covered;     // operations the claim stands for, root included
+  std::vector<mlir::Value> operands;      // at run time, on the device
+  std::vector<mlir::Operation*> covered;  // operations the claim stands for, root included
   std::variant<ConvolutionClaim, PoolClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, AliasClaim> what;
 
   mlir::Value result() const { return nn::NodeOp(root).getResult(0); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fusion on the operation graph: an elementwise operation becomes part of the output stage of the operation that makes its input,
-// when nobody else reads that tensor and the stage has room. The producer moves down to the elementwise operation's place, where
-// the second tensor is there.
+// Fusion on the operation graph: an elementwise operation becomes part of the output stage of the operation that makes
+// its input, when nobody else reads that tensor and the stage has room. The producer moves down to the elementwise
+// operation's place, where the second tensor is there.
 #include <algorithm>
 
 #include "compiler/partition/region.h"
@@ -21,12 +21,15 @@ size_t reads(const npu::Graph& graph, npu::TensorId id) {
   size_t count = static_cast<size_t>(std::count(graph.outputs.begin(), graph.outputs.end(), id));
   for (const npu::Tensor& t : graph.tensors) count += (t.view_of == id) + (t.reshape_of == id);
   for (const npu::Operation& operation : graph.operations)
-    std::visit([&](const auto& what) { count += (what.input == id) + (what.stage.second && what.stage.second->tensor == id); },
-               operation.what);
+    std::visit(
+        [&](const auto& what) { count += (what.input == id) + (what.stage.second && what.stage.second->tensor == id); },
+        operation.what);
   return count;
 }
 
-bool same_box(const npu::Tensor& a, const npu::Tensor& b) { return a.n == b.n && a.h == b.h && a.w == b.w && a.c == b.c; }
+bool same_box(const npu::Tensor& a, const npu::Tensor& b) {
+  return a.n == b.n && a.h == b.h && a.w == b.w && a.c == b.c;
+}
 
 bool passes_through(const npu::Stage& stage) {
   return !stage.convert && !stage.raw && stage.low <= -128 && stage.high >= 255 && stage.out_zero == 0;
@@ -78,7 +81,9 @@ void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) {
   };
   for (size_t at = 0; at < graph.operations.size(); ++at) {
     const auto* found = std::get_if<npu::Elementwise>(&graph.operations[at].what);
-    if (!found || found->repeat_h != 1 || found->repeat_w != 1 || !(passes_through(found->stage) || found->stage.convert)) continue;
+    if (!found || found->repeat_h != 1 || found->repeat_w != 1 ||
+        !(passes_through(found->stage) || found->stage.convert))
+      continue;
     const npu::Elementwise e = *found;
     if (!e.stage.convert && !e.stage.table && !e.stage.second && tensor(e.output).view_of == npu::kNoTensor) continue;
 
@@ -96,7 +101,8 @@ void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) {
       candidates.push_back({producer(e.stage.second->tensor), swapped, e.stage.second->tensor});
     }
     // The later producer first: the other operand is there anyway.
-    std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.index > b.index; });
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const auto& a, const auto& b) { return a.index > b.index; });
     for (Candidate& c : candidates) {
       if (c.index < 0 || !same_box(tensor(c.through), tensor(e.output)) || reads(graph, c.through) != 1) continue;
       if (tensor(c.through).view_of != npu::kNoTensor || tensor(c.through).reshape_of != npu::kNoTensor) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From scales and zero points to the constants of the machine's arithmetic, by the formulas of docs/numerics.md. Every fp32 operation
-// is rounded once and in the order written there, because the constants are part of the result. Written apart from the operator
-// library on purpose: the two are compared by the tests.
+// From scales and zero points to the constants of the machine's arithmetic, by the formulas of docs/numerics.md. Every
+// fp32 operation is rounded once and in the order written there, because the constants are part of the result. Written
+// apart from the operator library on purpose: the two are compared by the tests.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scheduling of claims and CPU operations, and assembly of the artifact. Only what the results need is scheduled: an operation that a
-// claim stands for disappears unless somebody else reads its value. NPU regions grow as far as they can; then the CPU operations that
-// are ready run; and so on until all is placed.
+// Scheduling of claims and CPU operations, and assembly of the artifact. Only what the results need is scheduled: an
+// operation that a claim stands for disappears unless somebody else reads its value. NPU regions grow as far as they
+// can; then the CPU operations that are ready run; and so on until all is placed.
 #include "compiler/partition/partition.h"
 
 #include <algorithm>
@@ -35,7 +35,8 @@ class Assembler {
     for (unsigned i = 0; i < block.getNumArguments(); ++i) {
       const int64_t id = value_id(block.getArgument(i));
       if (auto names = function.getArgAttrOfType<mlir::ArrayAttr>(i, nn::kDimNamesAttr))
-        for (mlir::Attribute name : names) artifact_.values[static_cast<size_t>(id)].dim_names.push_back(mlir::cast<mlir::StringAttr>(name).str());
+        for (mlir::Attribute name : names)
+          artifact_.values[static_cast<size_t>(id)].dim_names.push_back(mlir::cast<mlir::StringAttr>(name).str());
     }
     program::Plan plan = main_plan(function);
     artifact_.plans[0] = std::move(plan);
@@ -49,7 +50,8 @@ class Assembler {
   }
 
  private:
-  // --- values and constants ----------------------------------------------------------------------------------------------------
+  // --- values and constants
+  // ----------------------------------------------------------------------------------------------------
 
   int64_t constant_id(const ops::Tensor& tensor) {
     program::ConstantInfo info;
@@ -102,7 +104,8 @@ class Assembler {
     return names;
   }
 
-  // --- CPU steps ---------------------------------------------------------------------------------------------------------------
+  // --- CPU steps
+  // ---------------------------------------------------------------------------------------------------------------
 
   int64_t cpu_layer(const std::vector<NodeOp>& ops) {
     program::Layer layer;
@@ -217,7 +220,8 @@ class Assembler {
     return values;
   }
 
-  // --- NPU steps ---------------------------------------------------------------------------------------------------------------
+  // --- NPU steps
+  // ---------------------------------------------------------------------------------------------------------------
 
   program::NpuStep npu_step(Region::Result region) {
     const isa::MachineConfig& config = artifact_.config;
@@ -234,7 +238,8 @@ class Assembler {
     target.constant_offset = align64(artifact_.device_constants.size());
     target.constant_bytes = compiled.constants.size();
     artifact_.device_constants.resize(target.constant_offset);
-    artifact_.device_constants.insert(artifact_.device_constants.end(), compiled.constants.begin(), compiled.constants.end());
+    artifact_.device_constants.insert(artifact_.device_constants.end(), compiled.constants.begin(),
+                                      compiled.constants.end());
     target.arena_bytes = compiled.arena_bytes;
     unshared_bytes_ += compiled.unshared_bytes;
     for (size_t i = 0; i < compiled.layers.size(); ++i) {
@@ -250,7 +255,8 @@ class Assembler {
       layer.dram_read_bytes = static_cast<uint64_t>(info.dram_read_bytes);
       layer.dram_write_bytes = static_cast<uint64_t>(info.dram_write_bytes);
       const auto peak = static_cast<uint64_t>(config.peak_macs()), width = static_cast<uint64_t>(config.axi_bytes);
-      layer.bound_cycles = std::max((layer.macs + peak - 1) / peak, (layer.dram_read_bytes + layer.dram_write_bytes + width - 1) / width);
+      layer.bound_cycles = std::max((layer.macs + peak - 1) / peak,
+                                    (layer.dram_read_bytes + layer.dram_write_bytes + width - 1) / width);
       macs_npu_ += layer.macs;
       nodes_npu_ += static_cast<int64_t>(layer.nodes.size());
       target.layers.push_back(std::move(layer));
@@ -280,7 +286,8 @@ class Assembler {
     return step;
   }
 
-  // --- the main plan -----------------------------------------------------------------------------------------------------------
+  // --- the main plan
+  // -----------------------------------------------------------------------------------------------------------
 
   program::Plan main_plan(mlir::func::FuncOp function) {
     mlir::Block& block = function.getBody().front();
@@ -331,12 +338,13 @@ class Assembler {
   /// One turn of the NPU or of the CPU.
   struct Slot {
     std::unique_ptr<Region> region;
-    std::vector<mlir::Operation*> claims;   // roots in the region
-    std::vector<mlir::Value> outputs;       // of the region, needed elsewhere
+    std::vector<mlir::Operation*> claims;  // roots in the region
+    std::vector<mlir::Value> outputs;      // of the region, needed elsewhere
     std::vector<NodeOp> cpu;
   };
 
-  void schedule(mlir::Block& block, const std::vector<NodeOp>& operations, const std::unordered_map<mlir::Operation*, Claim>& claims) {
+  void schedule(mlir::Block& block, const std::vector<NodeOp>& operations,
+                const std::unordered_map<mlir::Operation*, Claim>& claims) {
     slots_.clear();
     // What is needed, from the results backwards.
     std::set<mlir::Operation*> needed;
@@ -347,7 +355,8 @@ class Assembler {
       auto op = mlir::dyn_cast_or_null<NodeOp>(v.getDefiningOp());
       if (!op || op->getBlock() != &block || !needed.insert(op.getOperation()).second) continue;
       const auto found = claims.find(op.getOperation());
-      for (mlir::Value read : found != claims.end() ? found->second.operands : reads(op.getOperation())) wanted.push_back(read);
+      for (mlir::Value read : found != claims.end() ? found->second.operands : reads(op.getOperation()))
+        wanted.push_back(read);
     }
     std::vector<NodeOp> pending;
     for (NodeOp op : operations)
@@ -385,7 +394,8 @@ class Assembler {
           continue;
         }
         const Claim& c = found->second;
-        const bool here = std::all_of(c.operands.begin(), c.operands.end(), [&](mlir::Value v) { return on_host(v) || npu.region->produces(v); });
+        const bool here = std::all_of(c.operands.begin(), c.operands.end(),
+                                      [&](mlir::Value v) { return on_host(v) || npu.region->produces(v); });
         if (here && npu.region->add(c)) {
           npu.claims.push_back(op.getOperation());
         } else {
@@ -398,7 +408,9 @@ class Assembler {
       if (!refused_.empty()) return;
       pending = std::move(rest);
       if (npu.region->empty() && npu.claims.empty()) {
-        if (pending.size() == before) throw Error(ErrorCode::kInternal, "the graph cannot be put in order at node '" + nn::node_name(pending[0].getOperation()) + "'");
+        if (pending.size() == before)
+          throw Error(ErrorCode::kInternal,
+                      "the graph cannot be put in order at node '" + nn::node_name(pending[0].getOperation()) + "'");
         continue;
       }
       // Results that somebody outside reads.
@@ -406,7 +418,8 @@ class Assembler {
       std::set<const void*> read_outside;
       for (NodeOp op : pending) {
         const auto found = claims.find(op.getOperation());
-        for (mlir::Value v : found != claims.end() ? found->second.operands : reads(op.getOperation())) read_outside.insert(v.getAsOpaquePointer());
+        for (mlir::Value v : found != claims.end() ? found->second.operands : reads(op.getOperation()))
+          read_outside.insert(v.getAsOpaquePointer());
       }
       for (mlir::Value v : block.getTerminator()->getOperands()) read_outside.insert(v.getAsOpaquePointer());
       for (mlir::Operation* op : npu.claims)
@@ -452,7 +465,8 @@ class Assembler {
       }
       for (mlir::Value v : op.getOutputs()) {
         // Needed outside by anyone, also by a claim that stands for its readers.
-        const bool outside = std::any_of(v.getUsers().begin(), v.getUsers().end(), [&](mlir::Operation* user) { return !inside.count(user); });
+        const bool outside = std::any_of(v.getUsers().begin(), v.getUsers().end(),
+                                         [&](mlir::Operation* user) { return !inside.count(user); });
         if (outside) outputs.push_back(v);
       }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a module of `nn` operations to the program container: what the NPU computes becomes NPU programs, the rest CPU steps, and a
-// plan orders them. Enters: a module whose integer operators are folded. Leaves: an artifact that validates.
+// From a module of `nn` operations to the program container: what the NPU computes becomes NPU programs, the rest CPU
+// steps, and a plan orders them. Enters: a module whose integer operators are folded. Leaves: an artifact that
+// validates.
 #pragma once
 
 #include <functional>
@@ -17,24 +18,27 @@
 
 namespace tessera::partition {
 
-/// Turns groups of CPU operations into machine code. The partitioner offers runs of operations that can execute together.
+/// Turns groups of CPU operations into machine code. The partitioner offers runs of operations that can execute
+/// together.
 class CpuCodegen {
  public:
   virtual ~CpuCodegen() = default;
   /// True if `op` can be compiled: static shapes, a lowering exists, no subgraphs.
   virtual bool supports(nn::NodeOp op) = 0;
-  /// Compiles `ops` (topological order) into one function. `inputs` are the run-time values they read, `outputs` those that are
-  /// needed outside. Constants are inputs too. Returns the step without value ids; nothing if it declines after all.
-  virtual std::optional<program::CodeStep> add(const std::vector<nn::NodeOp>& ops, const std::vector<mlir::Value>& inputs,
+  /// Compiles `ops` (topological order) into one function. `inputs` are the run-time values they read, `outputs` those
+  /// that are needed outside. Constants are inputs too. Returns the step without value ids; nothing if it declines
+  /// after all.
+  virtual std::optional<program::CodeStep> add(const std::vector<nn::NodeOp>& ops,
+                                               const std::vector<mlir::Value>& inputs,
                                                const std::vector<mlir::Value>& outputs) = 0;
   virtual program::CpuModule finish() = 0;
 };
 
 struct Options {
   npu::Options npu;
-  bool use_npu = true;              // false: everything on the CPU
+  bool use_npu = true;                           // false: everything on the CPU
   std::map<std::string, std::string> schedules;  // JSON by node name, overriding the generator's
-  CpuCodegen* cpu = nullptr;        // nullptr: every CPU operation is a library kernel
+  CpuCodegen* cpu = nullptr;                     // nullptr: every CPU operation is a library kernel
   std::function<void(const std::string& what, int64_t done, int64_t total)> progress;
 };
 

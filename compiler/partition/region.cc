@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory orders and shapes of values on the device; see region.h. Every add_* first finds its operands (which may create packed
-// inputs and aliases) and returns false before it pushes an operation, so that undoing is a matter of truncation.
+// Memory orders and shapes of values on the device; see region.h. Every add_* first finds its operands (which may
+// create packed inputs and aliases) and returns false before it pushes an operation, so that undoing is a matter of
+// truncation.
 #include "compiler/partition/region.h"
 
 #include <algorithm>
@@ -77,7 +78,8 @@ std::optional<npu::TensorId> Region::operand(mlir::Value value, const Order& ord
     return reshaped(found->second.tensor, dims);
   }
   for (const auto& [host, device] : packed_)
-    if (host == value && significant(shape, device.order) == significant(shape, order)) return reshaped(device.tensor, dims);
+    if (host == value && significant(shape, device.order) == significant(shape, order))
+      return reshaped(device.tensor, dims);
   npu::Tensor tensor;
   tensor.name = nn::value_name(value);
   tensor.n = dims.n, tensor.h = dims.h, tensor.w = dims.w, tensor.c = dims.c;
@@ -300,7 +302,8 @@ bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
   for (mlir::Value v : claim.operands)
     if (const auto known = order_of(v)) order = *known;
   const size_t place = static_cast<size_t>(std::find(order.begin(), order.end(), what.axis) - order.begin());
-  // Axes before the concatenated one form n, those behind it c (or h of a tensor that is concatenated along its fastest axis).
+  // Axes before the concatenated one form n, those behind it c (or h of a tensor that is concatenated along its fastest
+  // axis).
   const auto dims = [&](const ops::Shape& s) {
     int64_t before = 1, behind = 1;
     for (size_t i = 0; i < place; ++i) before *= s[static_cast<size_t>(order[i])];
@@ -352,7 +355,8 @@ bool Region::add_alias(const Claim& claim, const AliasClaim& what) {
   } else {
     // Axis j of the result is axis permutation[j] of the source: memory stays as it is.
     std::vector<int64_t> inverse(what.permutation.size());
-    for (size_t j = 0; j < inverse.size(); ++j) inverse[static_cast<size_t>(what.permutation[j])] = static_cast<int64_t>(j);
+    for (size_t j = 0; j < inverse.size(); ++j)
+      inverse[static_cast<size_t>(what.permutation[j])] = static_cast<int64_t>(j);
     for (int64_t axis : from.order) order.push_back(inverse[static_cast<size_t>(axis)]);
   }
   produced_[y] = Device{from.tensor, *nn::shape_of(y), order};
@@ -361,7 +365,8 @@ bool Region::add_alias(const Claim& claim, const AliasClaim& what) {
 
 Region::Result Region::finish(const std::vector<mlir::Value>& outputs) && {
   Result r;
-  // Device axes of a value: walks its axes from the fastest and fills c, w, h, n. Nothing when an axis would span two of them.
+  // Device axes of a value: walks its axes from the fastest and fills c, w, h, n. Nothing when an axis would span two
+  // of them.
   const auto axes_of = [&](const Device& device, const Dims& dims) -> std::optional<std::vector<int64_t>> {
     const int64_t extents[4] = {dims.n, dims.h, dims.w, dims.c};
     std::vector<int64_t> axes(device.shape.size(), 0);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A region is a set of claims that become one NPU program. Enters: claims in topological order. Leaves: an npu::Graph and, for each
-// value that crosses the region's edge, how the host's tensor maps to the device's bytes.
+// A region is a set of claims that become one NPU program. Enters: claims in topological order. Leaves: an npu::Graph
+// and, for each value that crosses the region's edge, how the host's tensor maps to the device's bytes.
 //
-// A value keeps the shape it has in the model; on the device it has a memory order: the order of its axes from slowest to
-// fastest. Convolutions want channels last, matrices the model's own order. Two orders are the same when they agree on all axes
-// longer than 1, so that a flatten behind a global pool costs nothing; where they differ the claim does not join the region.
+// A value keeps the shape it has in the model; on the device it has a memory order: the order of its axes from slowest
+// to fastest. Convolutions want channels last, matrices the model's own order. Two orders are the same when they agree
+// on all axes longer than 1, so that a flatten behind a global pool costs nothing; where they differ the claim does not
+// join the region.
 #pragma once
 
 #include <map>
@@ -31,7 +32,8 @@ class Region {
   bool empty() const { return graph_.operations.empty(); }
   /// True if the value is produced here.
   bool produces(mlir::Value value) const { return produced_.count(value) != 0; }
-  /// Joins a claim whose operands are on the host or produced here. False, and nothing changed, when memory orders do not fit.
+  /// Joins a claim whose operands are on the host or produced here. False, and nothing changed, when memory orders do
+  /// not fit.
   bool add(const Claim& claim);
 
   struct Result {
@@ -81,8 +83,8 @@ class Region {
   std::vector<std::pair<mlir::Value, Device>> packed_;  // host values, once for each order
 };
 
-/// Fuses elementwise operations into the operation that produces their input: tables, binary operations with a second tensor,
-/// tables behind those. Keeps the graph's meaning; `nodes` is kept parallel to the operations.
+/// Fuses elementwise operations into the operation that produces their input: tables, binary operations with a second
+/// tensor, tables behind those. Keeps the graph's meaning; `nodes` is kept parallel to the operations.
 void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes);
 
 }  // namespace tessera::partition

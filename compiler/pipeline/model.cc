@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sequence of rooms: onnx -> nn passes -> partition. Diagnostics of MLIR become one tessera::Error whose message begins with the
-// node's name, taken from the operation's location.
+// The sequence of rooms: onnx -> nn passes -> partition. Diagnostics of MLIR become one tessera::Error whose message
+// begins with the node's name, taken from the operation's location.
 #include "compiler/pipeline/model.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -57,9 +57,7 @@ struct Model::State {
   std::vector<Port> inputs, outputs;
   bool optimised = false;
 
-  State() {
-    context.loadDialect<nn::NNDialect, mlir::func::FuncDialect>();
-  }
+  State() { context.loadDialect<nn::NNDialect, mlir::func::FuncDialect>(); }
   mlir::func::FuncOp main() {
     auto function = module->lookupSymbol<mlir::func::FuncOp>("main");
     TESSERA_INVARIANT(function, "an imported module has a main function");
@@ -129,10 +127,13 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
     for (size_t i = 0; i < port.shape.size(); ++i) {
       if (port.shape[i] >= 0) continue;
       std::string example = "--shape " + port.name + "=";
-      for (size_t k = 0; k < port.shape.size(); ++k) example += (k ? "," : "") + (port.shape[k] >= 0 ? std::to_string(port.shape[k]) : std::string("1"));
-      const std::string dim = i < port.dim_names.size() && !port.dim_names[i].empty() ? " ('" + port.dim_names[i] + "')" : "";
-      throw Error(ErrorCode::kUnsupported, "input '" + port.name + "': dimension " + std::to_string(i) + dim +
-                                               " is dynamic, and a program is compiled for one shape; fix it, for example with " + example);
+      for (size_t k = 0; k < port.shape.size(); ++k)
+        example += (k ? "," : "") + (port.shape[k] >= 0 ? std::to_string(port.shape[k]) : std::string("1"));
+      const std::string dim =
+          i < port.dim_names.size() && !port.dim_names[i].empty() ? " ('" + port.dim_names[i] + "')" : "";
+      throw Error(ErrorCode::kUnsupported,
+                  "input '" + port.name + "': dimension " + std::to_string(i) + dim +
+                      " is dynamic, and a program is compiled for one shape; fix it, for example with " + example);
     }
   }
   if (options.progress) options.progress("graph passes", 0, 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One imported model, from ONNX to what can run. Enters: an ONNX file or its bytes and the shapes of its inputs. Leaves: the interface
-// (ports), results of the reference interpreter, or the program container. MLIR stays behind this header.
+// One imported model, from ONNX to what can run. Enters: an ONNX file or its bytes and the shapes of its inputs.
+// Leaves: the interface (ports), results of the reference interpreter, or the program container. MLIR stays behind this
+// header.
 #pragma once
 
 #include <functional>
@@ -16,7 +17,8 @@
 
 namespace tessera::compiler {
 
-/// An input or an output of a model; -1 in `shape` is a dynamic dimension, named in `dim_names` where the model names it.
+/// An input or an output of a model; -1 in `shape` is a dynamic dimension, named in `dim_names` where the model names
+/// it.
 struct Port {
   std::string name;
   program::ValueKind kind = program::ValueKind::kTensor;
@@ -54,11 +56,13 @@ class Model {
   const std::vector<Port>& inputs() const;
   const std::vector<Port>& outputs() const;
 
-  /// Runs the graph passes once; what follows uses the result. Errors: kInvalidModel, kUnsupported with the node's name.
+  /// Runs the graph passes once; what follows uses the result. Errors: kInvalidModel, kUnsupported with the node's
+  /// name.
   void optimise();
-  /// The reference interpreter on the optimised graph. `observer`, if given, sees every node's name, operator and results.
-  using Observer = std::function<void(const std::string& node, const std::string& op_type, const std::vector<std::string>& names,
-                                      const std::vector<ops::Value>& results)>;
+  /// The reference interpreter on the optimised graph. `observer`, if given, sees every node's name, operator and
+  /// results.
+  using Observer = std::function<void(const std::string& node, const std::string& op_type,
+                                      const std::vector<std::string>& names, const std::vector<ops::Value>& results)>;
   std::vector<ops::Value> interpret(const std::vector<ops::Value>& inputs, const Observer& observer = {});
   /// Errors: kUnsupported when an input has a dynamic dimension (the message says how to fix it), kDoesNotFit.
   program::Artifact compile(const isa::MachineConfig& config, const CompileOptions& options = {});
