@@ -104,6 +104,9 @@ class Device {
 
   virtual const isa::MachineConfig& config() const = 0;
 
+  /// Whether run() can fill RunReport::profile.
+  virtual bool can_profile() const { return false; }
+
   /// Reserves device memory. Units: bytes; `alignment` a power of two of at least 64. A size of 0 is a size of 1.
   /// Errors: kDoesNotFit when no hole is large enough (the message says what is free), kInvalidArgument for the
   /// alignment.

@@ -56,6 +56,7 @@ class FunctionalDevice final : public Device {
         memory_(heap_.size_bytes()) {}
 
   const isa::MachineConfig& config() const override { return machine_.config(); }
+  bool can_profile() const override { return true; }
 
   uint64_t allocate(uint64_t size_bytes, uint64_t alignment) override {
     const std::lock_guard lock(mutex_);

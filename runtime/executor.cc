@@ -269,7 +269,7 @@ struct Executor::State {
     request.bases[program::kArenaBase] = loaded.arena;
     request.check_races = options.check_races;
     request.poison = options.poison;
-    request.profile = options.profile;
+    request.profile = options.profile && device->can_profile();
     driver::RunReport result = device->run(request);
     const auto where = [&](uint32_t pc) {
       if (pc >= npu.layer_of_instruction.size()) return std::string();

@@ -294,6 +294,14 @@ json Session::stats() const {
       sum.begin = std::min(sum.begin, one.start_cycle);
       sum.end = std::max(sum.end, one.end_cycle);
     }
+    if (run.profile.empty()) {  // a device that does not profile: every instruction runs once, traffic as planned
+      for (const uint32_t layer : npu.layer_of_instruction)
+        if (layer < sums.size()) ++sums[layer].instructions;
+      for (size_t i = 0; i < sums.size(); ++i) {
+        sums[i].read = npu.layers[i].dram_read_bytes;
+        sums[i].written = npu.layers[i].dram_write_bytes;
+      }
+    }
     for (size_t i = 0; i < npu.layers.size(); ++i) {
       const program::Layer& layer = npu.layers[i];
       macs += layer.macs;

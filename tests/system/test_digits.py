@@ -34,6 +34,17 @@ def test_equal_to_onnx_runtime_on_all_configurations(digits, configs, batch):
         assert info.macs_npu_share == 1.0 and info.nodes_cpu == 2  # quantise the image, dequantise the logits
 
 
+def test_equal_on_the_rtl_with_cycles(digits):
+    if "rtl" not in tessera.backends():
+        pytest.skip("this build has no verilated machine")
+    images, _, expected = digits
+    session = tessera.Session(MODEL, "rtl", "npu64")
+    for batch in (1, 3):
+        assert np.array_equal(session.run(None, {"image": images[:batch]})[0], expected[:batch])
+        stats = session.stats()
+        assert stats.cycles >= stats.macs / 64 and 0 < stats.utilization < 1
+
+
 def test_an_artifact_runs_at_two_addresses_with_poisoned_memory(digits, tmp_path):
     images, _, expected = digits
     tessera.compile(MODEL, tmp_path / "digits.tsr", "npu64", shapes={"image": [5, 1, 8, 8]})
