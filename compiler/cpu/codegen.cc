@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of operators becomes one function: expressions (linalg.generic on tensors), fusion of neighbouring element-wise operations,
-// buffers (one-shot bufferisation, results written into the caller's memory), a scratch plan, loops. finish() makes machine code of all.
+// A run of operators becomes one function: expressions (linalg.generic on tensors), fusion of neighbouring element-wise
+// operations, buffers (one-shot bufferisation, results written into the caller's memory), a scratch plan, loops.
+// finish() makes machine code of all.
 #include "compiler/cpu/codegen.h"
 
+#include "compiler/cpu/buffers.h"
 #include "compiler/cpu/loops.h"
 #include "compiler/cpu/lowering.h"
 #include "compiler/cpu/machine_code.h"
@@ -96,8 +98,9 @@ class Codegen : public partition::CpuCodegen {
     mlir::registerBuiltinDialectTranslation(registry);
     mlir::registerLLVMDialectTranslation(registry);
     context_.appendDialectRegistry(registry);
-    context_.loadDialect<mlir::arith::ArithDialect, mlir::bufferization::BufferizationDialect, mlir::cf::ControlFlowDialect, mlir::func::FuncDialect,
-                         mlir::linalg::LinalgDialect, mlir::math::MathDialect, mlir::memref::MemRefDialect, mlir::scf::SCFDialect,
+    context_.loadDialect<mlir::arith::ArithDialect, mlir::bufferization::BufferizationDialect,
+                         mlir::cf::ControlFlowDialect, mlir::func::FuncDialect, mlir::linalg::LinalgDialect,
+                         mlir::math::MathDialect, mlir::memref::MemRefDialect, mlir::scf::SCFDialect,
                          mlir::tensor::TensorDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
     module_ = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
   }
@@ -128,9 +131,10 @@ class Codegen : public partition::CpuCodegen {
       return std::nullopt;
     }
     const auto arguments = function.getNumArguments();
-    step.scratch_bytes = arguments == inputs.size() + outputs.size()
-                             ? 0
-                             : static_cast<uint64_t>(mlir::cast<mlir::MemRefType>(function.getArgumentTypes().back()).getNumElements());
+    step.scratch_bytes =
+        arguments == inputs.size() + outputs.size()
+            ? 0
+            : static_cast<uint64_t>(mlir::cast<mlir::MemRefType>(function.getArgumentTypes().back()).getNumElements());
     entry_points_.push_back({symbol, function.getName().str(), arguments});
     return step;
   }
@@ -145,11 +149,13 @@ class Codegen : public partition::CpuCodegen {
   }
 
  private:
-  mlir::MemRefType buffer_type(const Tensor& t) { return mlir::MemRefType::get(t.shape, storage_type(&context_, t.dtype)); }
+  mlir::MemRefType buffer_type(const Tensor& t) {
+    return mlir::MemRefType::get(t.shape, storage_type(&context_, t.dtype));
+  }
 
   /// The function on tensors: arguments are the buffers of inputs and outputs. nullptr if an operator declines.
-  mlir::func::FuncOp write(mlir::ModuleOp module, const std::string& name, const std::vector<nn::NodeOp>& ops, const std::vector<Value>& inputs,
-                           const std::vector<Value>& outputs) {
+  mlir::func::FuncOp write(mlir::ModuleOp module, const std::string& name, const std::vector<nn::NodeOp>& ops,
+                           const std::vector<Value>& inputs, const std::vector<Value>& outputs) {
     mlir::func::FuncOp function;
     try {
       std::vector<Tensor> described;
@@ -169,7 +175,8 @@ class Codegen : public partition::CpuCodegen {
       builder.setInsertionPoint(block->getTerminator());
       llvm::DenseMap<Value, Tensor> values;
       for (size_t i = 0; i < inputs.size(); ++i) {
-        described[i].value = builder.create<mlir::bufferization::ToTensorOp>(location, block->getArgument(static_cast<unsigned>(i)), /*restrict=*/true);
+        described[i].value = builder.create<mlir::bufferization::ToTensorOp>(
+            location, block->getArgument(static_cast<unsigned>(i)), /*restrict=*/true);
         values[inputs[i]] = described[i];
       }
       Graph graph(builder, location);
@@ -177,7 +184,8 @@ class Codegen : public partition::CpuCodegen {
         const Lowerings::Entry* entry = lowerings().find(op.getDomain().str(), op.getOpType().str());
         require(entry != nullptr);
         const auto convert = [&](const Tensor& x, DType dtype) {
-          return graph.compute(dtype, x.shape, [&](Body& body, const Indices& i) { return cast(body.load(x, i), dtype); });
+          return graph.compute(dtype, x.shape,
+                               [&](Body& body, const Indices& i) { return cast(body.load(x, i), dtype); });
         };
         Operator o{graph, op, nn::to_node(op), {}, entry->widens};
         for (Value v : op.getInputs()) {
@@ -198,12 +206,13 @@ class Codegen : public partition::CpuCodegen {
       builder.setInsertionPoint(block->getTerminator());
       for (size_t i = 0; i < outputs.size(); ++i) {
         Value to = block->getArgument(static_cast<unsigned>(inputs.size() + i));
-        builder.create<mlir::bufferization::MaterializeInDestinationOp>(location, mlir::TypeRange{}, values.at(outputs[i]).value, to,
+        builder.create<mlir::bufferization::MaterializeInDestinationOp>(location, mlir::TypeRange{},
+                                                                        values.at(outputs[i]).value, to,
                                                                         /*restrict=*/true, /*writable=*/true);
       }
       return function;
     } catch (const Declined&) {
-    } catch (const Error&) {   // attributes that the library would refuse at run time
+    } catch (const Error&) {  // attributes that the library would refuse at run time
     }
     if (function) function.erase();
     return nullptr;
@@ -230,12 +239,14 @@ class Codegen : public partition::CpuCodegen {
   mlir::MLIRContext& context_;
   mlir::OwningOpRef<mlir::ModuleOp> module_;
   std::vector<EntryPoint> entry_points_;
-  std::map<std::string, mlir::func::FuncOp> nests_;   // by content
+  std::map<std::string, mlir::func::FuncOp> nests_;  // by content
   const int64_t vector_bytes_ = host_vector_bytes();
 };
 
 }  // namespace
 
-std::unique_ptr<partition::CpuCodegen> create_codegen(mlir::MLIRContext& context) { return std::make_unique<Codegen>(context); }
+std::unique_ptr<partition::CpuCodegen> create_codegen(mlir::MLIRContext& context) {
+  return std::make_unique<Codegen>(context);
+}
 
 }  // namespace tessera::cpu

@@ -81,13 +81,15 @@ void check(const std::vector<ops::Tensor>& inputs, const std::vector<Step>& step
     sizes.push_back(bytes);
     return buffers.back();
   };
-  for (const auto& t : inputs) std::memcpy(buffer(static_cast<size_t>(t.bytes())), t.data(), static_cast<size_t>(t.bytes()));
+  for (const auto& t : inputs)
+    std::memcpy(buffer(static_cast<size_t>(t.bytes())), t.data(), static_cast<size_t>(t.bytes()));
   const ops::Tensor& want = expected.back().tensor;
   void* out = buffer(static_cast<size_t>(want.bytes()));
   if (step->scratch_bytes) buffer(step->scratch_bytes);
   run(buffers.data());
   for (size_t i = 0; i < buffers.size(); ++i)
-    for (size_t k = 0; k < 128; ++k) ASSERT_EQ(static_cast<std::byte*>(buffers[i])[sizes[i] + k], kPattern) << "written behind buffer " << i;
+    for (size_t k = 0; k < 128; ++k)
+      ASSERT_EQ(static_cast<std::byte*>(buffers[i])[sizes[i] + k], kPattern) << "written behind buffer " << i;
   EXPECT_EQ(0, std::memcmp(out, want.data(), static_cast<size_t>(want.bytes())));
 }
 
@@ -98,19 +100,28 @@ TEST(Cpu, BroadcastsAndFuses) {
 }
 
 TEST(Cpu, ElementWise) {
-  for (const char* op : {"Neg", "Abs", "Sign", "Reciprocal", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Round", "Tanh", "Erf", "Sin", "Cos", "Relu", "LeakyRelu",
-                         "Elu", "Celu", "Selu", "ThresholdedRelu", "Sigmoid", "HardSigmoid", "HardSwish", "Mish", "Softplus", "Softsign", "IsNaN", "IsInf"})
+  for (const char* op : {"Neg",       "Abs",         "Sign",      "Reciprocal", "Sqrt",
+                         "Exp",       "Log",         "Floor",     "Ceil",       "Round",
+                         "Tanh",      "Erf",         "Sin",       "Cos",        "Relu",
+                         "LeakyRelu", "Elu",         "Celu",      "Selu",       "ThresholdedRelu",
+                         "Sigmoid",   "HardSigmoid", "HardSwish", "Mish",       "Softplus",
+                         "Softsign",  "IsNaN",       "IsInf"})
     for (const Shape& shape : {Shape{2, 3, 35}, Shape{1}}) check({random_floats(shape, 3)}, {{op, {0}, {}, 22}});
   check({random_floats({37}, 4)}, {{"Gelu", {0}, {}, 20}, {"Gelu", {1}, {{"approximate", std::string("tanh")}}, 20}});
   for (const char* op : {"Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "PRelu", "Less", "Equal", "GreaterOrEqual"})
     check({random_floats({5, 33}, 5), random_floats({5, 1}, 6)}, {{op, {0, 1}, {}, 16}});
-  for (DType to : {DType::kInt32, DType::kInt64, DType::kUint8, DType::kInt8, DType::kDouble, DType::kBool, DType::kUint32, DType::kUint64, DType::kInt16})
-    check({random_floats({129}, 7)}, {{"Mul", {0, 0}}, {"Mul", {1, 1}}, {"Cast", {2}, {{"to", static_cast<int64_t>(to)}}}, {"Cast", {3}, {{"to", int64_t{1}}}}});
+  for (DType to : {DType::kInt32, DType::kInt64, DType::kUint8, DType::kInt8, DType::kDouble, DType::kBool,
+                   DType::kUint32, DType::kUint64, DType::kInt16})
+    check({random_floats({129}, 7)}, {{"Mul", {0, 0}},
+                                      {"Mul", {1, 1}},
+                                      {"Cast", {2}, {{"to", static_cast<int64_t>(to)}}},
+                                      {"Cast", {3}, {{"to", int64_t{1}}}}});
 }
 
 TEST(Cpu, RunsFromBitcode) {
   check({random_floats({3, 65}, 8), random_floats({65, 37}, 9)}, {{"MatMul", {0, 1}}, {"Softmax", {2}}}, true);
-  check({random_floats({1, 4, 9, 9}, 8), random_floats({6, 4, 3, 3}, 9)}, {{"Conv", {0, 1}, {{"strides", std::vector<int64_t>{2, 2}}}}, {"Sigmoid", {2}}}, true);
+  check({random_floats({1, 4, 9, 9}, 8), random_floats({6, 4, 3, 3}, 9)},
+        {{"Conv", {0, 1}, {{"strides", std::vector<int64_t>{2, 2}}}}, {"Sigmoid", {2}}}, true);
 }
 
 /// Equal operations share code, buffers of one after the other share scratch memory.
@@ -136,7 +147,7 @@ TEST(Cpu, SharesCodeAndMemory) {
   };
   const auto [few_scratch, few_code] = compile(3);
   const auto [many_scratch, many_code] = compile(9);
-  EXPECT_EQ(few_scratch, 2 * 32 * 32 * sizeof(float));   // all but the last result, two alive at a time
+  EXPECT_EQ(few_scratch, 2 * 32 * 32 * sizeof(float));  // all but the last result, two alive at a time
   EXPECT_EQ(many_scratch, few_scratch);
   EXPECT_LT(many_code, few_code + few_code / 4);
 }
@@ -147,9 +158,14 @@ TEST(Cpu, DeclinesWhatItCannotCompile) {
   auto location = mlir::UnknownLoc::get(&context);
   mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(location);
   mlir::OpBuilder builder = mlir::OpBuilder::atBlockEnd(module->getBody());
-  const auto type = [&](DType dtype, const Shape& shape) { return nn::to_type(&context, ops::TypeInfo::tensor(dtype, shape)); };
+  const auto type = [&](DType dtype, const Shape& shape) {
+    return nn::to_type(&context, ops::TypeInfo::tensor(dtype, shape));
+  };
   auto function = builder.create<mlir::func::FuncOp>(
-      location, "main", builder.getFunctionType({type(DType::kFloat, {-1, 3}), type(DType::kFloat, {0, 3}), type(DType::kInt32, {3}), type(DType::kFloat, {4, 3})}, {}));
+      location, "main",
+      builder.getFunctionType({type(DType::kFloat, {-1, 3}), type(DType::kFloat, {0, 3}), type(DType::kInt32, {3}),
+                               type(DType::kFloat, {4, 3})},
+                              {}));
   builder.setInsertionPointToStart(function.addEntryBlock());
   auto codegen = create_codegen(context);
   const auto supported = [&](const char* op, std::vector<unsigned> arguments) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise operators: arithmetic, comparisons, activations, conversions. Each formula is that of ops/family_elementwise.cc,
-// family_activation.cc, family_logic.cc, family_cast.cc and family_fused.cc, in the same order of operations.
+// Element-wise operators: arithmetic, comparisons, activations, conversions. Each formula is that of
+// ops/family_elementwise.cc, family_activation.cc, family_logic.cc, family_cast.cc and family_fused.cc, in the same
+// order of operations.
 #include <cmath>
 #include <limits>
 
@@ -29,7 +30,8 @@ void map(Operator& o, const Unary& f) {
 
 void zip(Operator& o, const Binary& f) {
   const Tensor a = o.in(0), b = o.in(1);
-  o.yield(o.graph.compute(o.dtype(), o.shape(), [&](Body& body, const Indices& i) { return f(body.broadcast(a, i), body.broadcast(b, i)); }));
+  o.yield(o.graph.compute(o.dtype(), o.shape(),
+                          [&](Body& body, const Indices& i) { return f(body.broadcast(a, i), body.broadcast(b, i)); }));
 }
 
 Lowering unary(Unary f) {
@@ -46,9 +48,11 @@ Lowering binary(Binary f) {
   return [f](Operator& o) { zip(o, f); };
 }
 
-// --- integer division ----------------------------------------------------------------------------------------------------------
+// --- integer division
+// ----------------------------------------------------------------------------------------------------------
 
-/// Integers divide by constants only: a divisor of 0 is an error, which compiled code cannot report. True if some divisor is -1.
+/// Integers divide by constants only: a divisor of 0 is an error, which compiled code cannot report. True if some
+/// divisor is -1.
 bool check_divisor(const Operator& o) {
   if (is_real(o.in(1).dtype)) return false;
   bool minus_one = false;
@@ -63,7 +67,7 @@ void divide(Operator& o) {
   const bool guard = check_divisor(o);
   zip(o, [&](Scalar a, Scalar b) {
     if (!guard) return a / b;
-    const Scalar minus = b == b.same(-1);   // the smallest integer has no positive counterpart: its negation wraps
+    const Scalar minus = b == b.same(-1);  // the smallest integer has no positive counterpart: its negation wraps
     return select(minus, -a, a / select(minus, b.same(1), b));
   });
 }
@@ -112,24 +116,40 @@ void add_arithmetic(Lowerings& t) {
 void add_functions(Lowerings& t) {
   t.add("Neg", unary([](Scalar x) { return -x; }));
   t.add("Abs", unary([](Scalar x) {
-    if (is_real(x.dtype())) return math("absf", {x});
-    return ops::is_signed_integer(x.dtype()) ? select(x < x.same(0), -x, x) : x;
-  }));
+          if (is_real(x.dtype())) return math("absf", {x});
+          return ops::is_signed_integer(x.dtype()) ? select(x < x.same(0), -x, x) : x;
+        }));
   t.add("Sign", unary([](Scalar x) {
-    const Scalar zero = x.same(0);
-    if (!is_real(x.dtype()) && !ops::is_signed_integer(x.dtype())) return select(x > zero, x.same(1), zero);
-    const Scalar sign = select(x > zero, x.same(1), select(x < zero, x.same(-1), zero));
-    return is_real(x.dtype()) ? select(x != x, x, sign) : sign;
-  }));
+          const Scalar zero = x.same(0);
+          if (!is_real(x.dtype()) && !ops::is_signed_integer(x.dtype())) return select(x > zero, x.same(1), zero);
+          const Scalar sign = select(x > zero, x.same(1), select(x < zero, x.same(-1), zero));
+          return is_real(x.dtype()) ? select(x != x, x, sign) : sign;
+        }));
   t.add("Reciprocal", real([](Scalar x) { return x.same(1) / x; }));
-  for (const auto& [name, function] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"Sqrt", "sqrt"}, {"Exp", "exp"},   {"Log", "log"},   {"Floor", "floor"}, {"Ceil", "ceil"},   {"Round", "roundeven"}, {"Tanh", "tanh"},
-           {"Erf", "erf"},   {"Sin", "sin"},   {"Cos", "cos"},   {"Tan", "tan"},     {"Asin", "asin"},   {"Acos", "acos"},       {"Atan", "atan"},
-           {"Sinh", "sinh"}, {"Cosh", "cosh"}, {"Asinh", "asinh"}, {"Acosh", "acosh"}, {"Atanh", "atanh"}})
+  for (const auto& [name, function] : std::initializer_list<std::pair<const char*, const char*>>{{"Sqrt", "sqrt"},
+                                                                                                 {"Exp", "exp"},
+                                                                                                 {"Log", "log"},
+                                                                                                 {"Floor", "floor"},
+                                                                                                 {"Ceil", "ceil"},
+                                                                                                 {"Round", "roundeven"},
+                                                                                                 {"Tanh", "tanh"},
+                                                                                                 {"Erf", "erf"},
+                                                                                                 {"Sin", "sin"},
+                                                                                                 {"Cos", "cos"},
+                                                                                                 {"Tan", "tan"},
+                                                                                                 {"Asin", "asin"},
+                                                                                                 {"Acos", "acos"},
+                                                                                                 {"Atan", "atan"},
+                                                                                                 {"Sinh", "sinh"},
+                                                                                                 {"Cosh", "cosh"},
+                                                                                                 {"Asinh", "asinh"},
+                                                                                                 {"Acosh", "acosh"},
+                                                                                                 {"Atanh", "atanh"}})
     t.add(name, real([f = function](Scalar x) { return math(f, {x}); }));
 }
 
-// --- activations ---------------------------------------------------------------------------------------------------------------
+// --- activations
+// ---------------------------------------------------------------------------------------------------------------
 
 /// 1 / (1 + exp(-x)) for x >= 0, exp(x) / (1 + exp(x)) below, in one exponential.
 Scalar sigmoid(Scalar x) {
@@ -140,11 +160,13 @@ Scalar softplus(Scalar x) { return larger(x, x.same(0)) + math("log1p", {math("e
 Scalar unit_clamp(Scalar x) { return nan_max(x.same(0), nan_min(x.same(1), x)); }
 Scalar gelu_erf(Scalar x) { return x.same(0.5) * x * (x.same(1) + math("erf", {x * x.same(0.7071067811865476)})); }
 Scalar gelu_tanh(Scalar x) {
-  return x.same(0.5) * x * (x.same(1) + math("tanh", {x.same(0.7978845608028654) * (x + x.same(0.044715) * x * x * x)}));
+  return x.same(0.5) * x *
+         (x.same(1) + math("tanh", {x.same(0.7978845608028654) * (x + x.same(0.044715) * x * x * x)}));
 }
 
 /// An activation with float attributes: f(x, values), the values rounded to float32 and then to the element type.
-Lowering activation(std::vector<std::pair<std::string, float>> attributes, std::function<Scalar(Scalar, const std::vector<Scalar>&)> f) {
+Lowering activation(std::vector<std::pair<std::string, float>> attributes,
+                    std::function<Scalar(Scalar, const std::vector<Scalar>&)> f) {
   return [attributes = std::move(attributes), f = std::move(f)](Operator& o) {
     require(is_real(o.in(0).dtype));
     map(o, [&](Scalar x) {
@@ -158,17 +180,22 @@ Lowering activation(std::vector<std::pair<std::string, float>> attributes, std::
 void add_activations(Lowerings& t) {
   using Values = const std::vector<Scalar>&;
   t.add("Relu", unary([](Scalar x) { return select(x < x.same(0), x.same(0), x); }));
-  t.add("LeakyRelu", activation({{"alpha", 0.01f}}, [](Scalar x, Values v) { return select(x < x.same(0), v[0] * x, x); }));
-  t.add("Elu", activation({{"alpha", 1.0f}}, [](Scalar x, Values v) { return select(x < x.same(0), v[0] * math("expm1", {x}), x); }));
+  t.add("LeakyRelu",
+        activation({{"alpha", 0.01f}}, [](Scalar x, Values v) { return select(x < x.same(0), v[0] * x, x); }));
+  t.add("Elu", activation({{"alpha", 1.0f}},
+                          [](Scalar x, Values v) { return select(x < x.same(0), v[0] * math("expm1", {x}), x); }));
   t.add("Celu", activation({{"alpha", 1.0f}}, [](Scalar x, Values v) {
-    return larger(x.same(0), x) + smaller(x.same(0), v[0] * math("expm1", {x / v[0]}));
-  }));
-  t.add("Selu", activation({{"alpha", 1.67326319217681884765625f}, {"gamma", 1.05070102214813232421875f}}, [](Scalar x, Values v) {
-    return select(x > x.same(0), v[1] * x, v[1] * (v[0] * math("expm1", {x})));
-  }));
-  t.add("ThresholdedRelu", activation({{"alpha", 1.0f}}, [](Scalar x, Values v) { return select(x > v[0], x, x.same(0)); }));
+          return larger(x.same(0), x) + smaller(x.same(0), v[0] * math("expm1", {x / v[0]}));
+        }));
+  t.add("Selu", activation({{"alpha", 1.67326319217681884765625f}, {"gamma", 1.05070102214813232421875f}},
+                           [](Scalar x, Values v) {
+                             return select(x > x.same(0), v[1] * x, v[1] * (v[0] * math("expm1", {x})));
+                           }));
+  t.add("ThresholdedRelu",
+        activation({{"alpha", 1.0f}}, [](Scalar x, Values v) { return select(x > v[0], x, x.same(0)); }));
   t.add("Sigmoid", real(sigmoid));
-  t.add("HardSigmoid", activation({{"alpha", 0.2f}, {"beta", 0.5f}}, [](Scalar x, Values v) { return unit_clamp(v[0] * x + v[1]); }));
+  t.add("HardSigmoid",
+        activation({{"alpha", 0.2f}, {"beta", 0.5f}}, [](Scalar x, Values v) { return unit_clamp(v[0] * x + v[1]); }));
   t.add("HardSwish", real([](Scalar x) { return x * unit_clamp(x.same(1.0f / 6.0f) * x + x.same(0.5)); }));
   t.add("Swish", activation({{"alpha", 1.0f}}, [](Scalar x, Values v) { return x * sigmoid(v[0] * x); }));
   t.add("Mish", real([](Scalar x) { return x * math("tanh", {softplus(x)}); }));
@@ -179,8 +206,8 @@ void add_activations(Lowerings& t) {
   t.add("Softplus", real(softplus));
   t.add("Softsign", real([](Scalar x) { return x / (x.same(1) + math("absf", {x})); }));
   t.add("Shrink", activation({{"bias", 0.0f}, {"lambd", 0.5f}}, [](Scalar x, Values v) {
-    return select(x < -v[1], x + v[0], select(x > v[1], x - v[0], x.same(0)));
-  }));
+          return select(x < -v[1], x + v[0], select(x > v[1], x - v[0], x.same(0)));
+        }));
   t.add("PRelu", binary([](Scalar x, Scalar slope) { return select(x < x.same(0), x * slope, x); }));
   t.add("Clip", [](Operator& o) {
     const Tensor x = o.in(0);
@@ -195,8 +222,10 @@ void add_activations(Lowerings& t) {
       };
       // The default limits of floats are the finite range of the stored type: they bound infinities.
       const DType stored = nn::dtype_of(o.op->getOperand(0));
-      const double largest = stored == DType::kDouble ? std::numeric_limits<double>::max() : stored == DType::kFloat16 ? 65504.0
-                             : stored == DType::kBfloat16 ? 0x1.fep127 : std::numeric_limits<float>::max();
+      const double largest = stored == DType::kDouble     ? std::numeric_limits<double>::max()
+                             : stored == DType::kFloat16  ? 65504.0
+                             : stored == DType::kBfloat16 ? 0x1.fep127
+                                                          : std::numeric_limits<float>::max();
       if (const auto low = limit(1, "min", -largest)) y = select(y < *low, *low, y);
       if (const auto high = limit(2, "max", largest)) y = select(y > *high, *high, y);
       return y;
@@ -206,15 +235,20 @@ void add_activations(Lowerings& t) {
   const auto biased = [](Unary f) -> Lowering {
     return [f](Operator& o) {
       require(is_real(o.in(0).dtype));
-      if (o.has(1)) zip(o, [&](Scalar x, Scalar bias) { return f(x + bias); });
-      else map(o, f);
+      if (o.has(1))
+        zip(o, [&](Scalar x, Scalar bias) { return f(x + bias); });
+      else
+        map(o, f);
     };
   };
   const std::string microsoft = nn::kMicrosoftDomain.str();
   t.add("Gelu", biased(gelu_erf), microsoft);
   t.add("BiasGelu", biased(gelu_erf), microsoft);
   t.add("FastGelu", biased(gelu_tanh), microsoft);
-  t.add("QuickGelu", activation({{"alpha", 1.702f}}, [](Scalar x, Values v) { return x / (x.same(1) + math("exp", {-(x * v[0])})); }), microsoft);
+  t.add(
+      "QuickGelu",
+      activation({{"alpha", 1.702f}}, [](Scalar x, Values v) { return x / (x.same(1) + math("exp", {-(x * v[0])})); }),
+      microsoft);
 }
 
 void add_logic(Lowerings& t) {
@@ -232,14 +266,15 @@ void add_logic(Lowerings& t) {
     const int64_t bits = 8 * ops::element_bytes(o.in(0).dtype);
     zip(o, [&](Scalar a, Scalar b) {
       const Scalar all = b.body().integer(b.dtype(), bits);
-      const Scalar inside = select(b < all, b, b.same(0));   // every bit has left otherwise
+      const Scalar inside = select(b < all, b, b.same(0));  // every bit has left otherwise
       return select(b < all, left ? shift_left(a, inside) : shift_right(a, inside), a.same(0));
     });
   });
   t.add("IsNaN", real([](Scalar x) { return x != x; }));
   t.add("IsInf", [](Operator& o) {
     require(is_real(o.in(0).dtype));
-    const bool positive = o.node.get_int("detect_positive", 1) != 0, negative = o.node.get_int("detect_negative", 1) != 0;
+    const bool positive = o.node.get_int("detect_positive", 1) != 0,
+               negative = o.node.get_int("detect_negative", 1) != 0;
     map(o, [&](Scalar x) {
       Scalar found = x.body().integer(DType::kBool, 0);
       if (positive) found = found | (x == x.same(INFINITY));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies are written into a detached block while their reads are collected; then the linalg.generic is made around the block. The
-// arguments of the block are the reads, each (tensor, indices) once, followed by the accumulator.
+// Bodies are written into a detached block while their reads are collected; then the linalg.generic is made around the
+// block. The arguments of the block are the reads, each (tensor, indices) once, followed by the accumulator.
 #include "compiler/cpu/expression.h"
 
 #include <cmath>
@@ -55,7 +55,8 @@ Scalar compare(Scalar a, Scalar b, CmpFPredicate for_float, CmpIPredicate for_si
     result = builder.create<mlir::arith::CmpFOp>(a.body().location(), for_float, a.value(), b.value());
   } else {
     const bool low = is_unsigned(a.dtype()) || a.dtype() == DType::kBool;
-    result = builder.create<mlir::arith::CmpIOp>(a.body().location(), low ? for_unsigned : for_signed, a.value(), b.value());
+    result =
+        builder.create<mlir::arith::CmpIOp>(a.body().location(), low ? for_unsigned : for_signed, a.value(), b.value());
   }
   return Scalar(&a.body(), result, DType::kBool);
 }
@@ -68,10 +69,17 @@ mlir::Type storage_type(mlir::MLIRContext* context, DType dtype) {
   switch (dtype) {
     case DType::kFloat: return mlir::FloatType::getF32(context);
     case DType::kDouble: return mlir::FloatType::getF64(context);
-    case DType::kBool: case DType::kInt8: case DType::kUint8: return mlir::IntegerType::get(context, 8);
-    case DType::kFloat16: case DType::kBfloat16: case DType::kInt16: case DType::kUint16: return mlir::IntegerType::get(context, 16);
-    case DType::kInt32: case DType::kUint32: return mlir::IntegerType::get(context, 32);
-    case DType::kInt64: case DType::kUint64: return mlir::IntegerType::get(context, 64);
+    case DType::kBool:
+    case DType::kInt8:
+    case DType::kUint8: return mlir::IntegerType::get(context, 8);
+    case DType::kFloat16:
+    case DType::kBfloat16:
+    case DType::kInt16:
+    case DType::kUint16: return mlir::IntegerType::get(context, 16);
+    case DType::kInt32:
+    case DType::kUint32: return mlir::IntegerType::get(context, 32);
+    case DType::kInt64:
+    case DType::kUint64: return mlir::IntegerType::get(context, 64);
     default: throw Declined();
   }
 }
@@ -82,21 +90,36 @@ Scalar operator+(Scalar a, Scalar b) { return binary<mlir::arith::AddFOp, mlir::
 Scalar operator-(Scalar a, Scalar b) { return binary<mlir::arith::SubFOp, mlir::arith::SubIOp>(a, b); }
 Scalar operator*(Scalar a, Scalar b) { return binary<mlir::arith::MulFOp, mlir::arith::MulIOp>(a, b); }
 Scalar operator/(Scalar a, Scalar b) {
-  return is_unsigned(a.dtype()) ? bits<mlir::arith::DivUIOp>(a, b) : binary<mlir::arith::DivFOp, mlir::arith::DivSIOp>(a, b);
+  return is_unsigned(a.dtype()) ? bits<mlir::arith::DivUIOp>(a, b)
+                                : binary<mlir::arith::DivFOp, mlir::arith::DivSIOp>(a, b);
 }
 Scalar operator%(Scalar a, Scalar b) {
-  return is_unsigned(a.dtype()) ? bits<mlir::arith::RemUIOp>(a, b) : binary<mlir::arith::RemFOp, mlir::arith::RemSIOp>(a, b);
+  return is_unsigned(a.dtype()) ? bits<mlir::arith::RemUIOp>(a, b)
+                                : binary<mlir::arith::RemFOp, mlir::arith::RemSIOp>(a, b);
 }
 Scalar operator-(Scalar a) {
-  if (is_float(a.dtype())) return make(a, a.body().builder().create<mlir::arith::NegFOp>(a.body().location(), a.value()));
+  if (is_float(a.dtype()))
+    return make(a, a.body().builder().create<mlir::arith::NegFOp>(a.body().location(), a.value()));
   return a.same(0) - a;
 }
-Scalar operator<(Scalar a, Scalar b) { return compare(a, b, CmpFPredicate::OLT, CmpIPredicate::slt, CmpIPredicate::ult); }
-Scalar operator>(Scalar a, Scalar b) { return compare(a, b, CmpFPredicate::OGT, CmpIPredicate::sgt, CmpIPredicate::ugt); }
-Scalar operator<=(Scalar a, Scalar b) { return compare(a, b, CmpFPredicate::OLE, CmpIPredicate::sle, CmpIPredicate::ule); }
-Scalar operator>=(Scalar a, Scalar b) { return compare(a, b, CmpFPredicate::OGE, CmpIPredicate::sge, CmpIPredicate::uge); }
-Scalar operator==(Scalar a, Scalar b) { return compare(a, b, CmpFPredicate::OEQ, CmpIPredicate::eq, CmpIPredicate::eq); }
-Scalar operator!=(Scalar a, Scalar b) { return compare(a, b, CmpFPredicate::UNE, CmpIPredicate::ne, CmpIPredicate::ne); }
+Scalar operator<(Scalar a, Scalar b) {
+  return compare(a, b, CmpFPredicate::OLT, CmpIPredicate::slt, CmpIPredicate::ult);
+}
+Scalar operator>(Scalar a, Scalar b) {
+  return compare(a, b, CmpFPredicate::OGT, CmpIPredicate::sgt, CmpIPredicate::ugt);
+}
+Scalar operator<=(Scalar a, Scalar b) {
+  return compare(a, b, CmpFPredicate::OLE, CmpIPredicate::sle, CmpIPredicate::ule);
+}
+Scalar operator>=(Scalar a, Scalar b) {
+  return compare(a, b, CmpFPredicate::OGE, CmpIPredicate::sge, CmpIPredicate::uge);
+}
+Scalar operator==(Scalar a, Scalar b) {
+  return compare(a, b, CmpFPredicate::OEQ, CmpIPredicate::eq, CmpIPredicate::eq);
+}
+Scalar operator!=(Scalar a, Scalar b) {
+  return compare(a, b, CmpFPredicate::UNE, CmpIPredicate::ne, CmpIPredicate::ne);
+}
 Scalar operator&(Scalar a, Scalar b) { return bits<mlir::arith::AndIOp>(a, b); }
 Scalar operator|(Scalar a, Scalar b) { return bits<mlir::arith::OrIOp>(a, b); }
 Scalar operator^(Scalar a, Scalar b) { return bits<mlir::arith::XOrIOp>(a, b); }
@@ -108,7 +131,8 @@ Scalar shift_right(Scalar a, Scalar count) {
 
 Scalar select(Scalar condition, Scalar yes, Scalar no) {
   TESSERA_INVARIANT(condition.dtype() == DType::kBool && yes.dtype() == no.dtype(), "operands of select");
-  return make(yes, yes.body().builder().create<mlir::arith::SelectOp>(yes.body().location(), condition.value(), yes.value(), no.value()));
+  return make(yes, yes.body().builder().create<mlir::arith::SelectOp>(yes.body().location(), condition.value(),
+                                                                      yes.value(), no.value()));
 }
 Scalar smaller(Scalar a, Scalar b) { return select(b < a, b, a); }
 Scalar larger(Scalar a, Scalar b) { return select(a < b, b, a); }
@@ -134,12 +158,17 @@ namespace {
 Scalar truncate(Scalar a, DType dtype) {
   Body& body = a.body();
   const double limit = std::ldexp(1.0, bit_width(dtype) - 1);
-  // In float32 the open lower bound -limit - 1 is -limit itself for both widths; the value there is the smallest integer either way.
-  const Scalar fits = (a > a.same(dtype == DType::kInt32 && a.dtype() == DType::kDouble ? -limit - 1 : -limit)) & (a < a.same(limit));
+  // In float32 the open lower bound -limit - 1 is -limit itself for both widths; the value there is the smallest
+  // integer either way.
+  const Scalar fits =
+      (a > a.same(dtype == DType::kInt32 && a.dtype() == DType::kDouble ? -limit - 1 : -limit)) & (a < a.same(limit));
   const Scalar inside = select(fits, a, a.same(0));
   const auto type = storage_type(body.builder().getContext(), dtype);
-  const Scalar converted(&body, body.builder().create<mlir::arith::FPToSIOp>(body.location(), type, inside.value()), dtype);
-  return select(fits, converted, body.integer(dtype, dtype == DType::kInt32 ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min()));
+  const Scalar converted(&body, body.builder().create<mlir::arith::FPToSIOp>(body.location(), type, inside.value()),
+                         dtype);
+  return select(fits, converted,
+                body.integer(dtype, dtype == DType::kInt32 ? std::numeric_limits<int32_t>::min()
+                                                           : std::numeric_limits<int64_t>::min()));
 }
 
 Scalar resize(Scalar a, DType dtype) {
@@ -148,9 +177,12 @@ Scalar resize(Scalar a, DType dtype) {
   const auto type = scalar_type(builder.getContext(), dtype);
   const int from = bit_width(a.dtype()), to = bit_width(dtype);
   mlir::Value v = a.value();
-  if (to < from) v = builder.create<mlir::arith::TruncIOp>(body.location(), type, v);
-  else if (to > from && (is_unsigned(a.dtype()) || a.dtype() == DType::kBool)) v = builder.create<mlir::arith::ExtUIOp>(body.location(), type, v);
-  else if (to > from) v = builder.create<mlir::arith::ExtSIOp>(body.location(), type, v);
+  if (to < from)
+    v = builder.create<mlir::arith::TruncIOp>(body.location(), type, v);
+  else if (to > from && (is_unsigned(a.dtype()) || a.dtype() == DType::kBool))
+    v = builder.create<mlir::arith::ExtUIOp>(body.location(), type, v);
+  else if (to > from)
+    v = builder.create<mlir::arith::ExtSIOp>(body.location(), type, v);
   return Scalar(&body, v, dtype);
 }
 
@@ -162,7 +194,8 @@ bool is_narrow(DType dtype) { return dtype == DType::kFloat16 || dtype == DType:
 
 /// The bits of a value as another type of its width.
 Scalar bits_as(Scalar a, DType dtype, mlir::Type type) {
-  return Scalar(&a.body(), a.body().builder().create<mlir::arith::BitcastOp>(a.body().location(), type, a.value()), dtype);
+  return Scalar(&a.body(), a.body().builder().create<mlir::arith::BitcastOp>(a.body().location(), type, a.value()),
+                dtype);
 }
 
 Scalar from_narrow(Scalar a) {
@@ -170,7 +203,8 @@ Scalar from_narrow(Scalar a) {
   mlir::OpBuilder& builder = body.builder();
   if (a.dtype() == DType::kFloat16) {
     const Scalar half = bits_as(a, DType::kFloat16, builder.getF16Type());
-    return Scalar(&body, builder.create<mlir::arith::ExtFOp>(body.location(), builder.getF32Type(), half.value()), DType::kFloat);
+    return Scalar(&body, builder.create<mlir::arith::ExtFOp>(body.location(), builder.getF32Type(), half.value()),
+                  DType::kFloat);
   }
   const Scalar wide = resize(Scalar(&body, a.value(), DType::kUint16), DType::kUint32);
   return bits_as(shift_left(wide, wide.same(16)), DType::kFloat, builder.getF32Type());
@@ -180,7 +214,8 @@ Scalar to_narrow(Scalar a, DType dtype) {
   Body& body = a.body();
   mlir::OpBuilder& builder = body.builder();
   if (dtype == DType::kFloat16) {
-    const Scalar half(&body, builder.create<mlir::arith::TruncFOp>(body.location(), builder.getF16Type(), a.value()), DType::kFloat16);
+    const Scalar half(&body, builder.create<mlir::arith::TruncFOp>(body.location(), builder.getF16Type(), a.value()),
+                      DType::kFloat16);
     return bits_as(half, DType::kFloat16, builder.getI16Type());
   }
   // Half to even in integers; a NaN keeps its upper bits and becomes quiet.
@@ -202,8 +237,9 @@ Scalar cast(Scalar a, DType dtype) {
   require(known_from && (is_float(dtype) || is_int(dtype)));
   const auto type = scalar_type(builder.getContext(), dtype);
   if (is_float(a.dtype()) && is_float(dtype)) {
-    mlir::Value v = dtype == DType::kDouble ? builder.create<mlir::arith::ExtFOp>(body.location(), type, a.value()).getResult()
-                                            : builder.create<mlir::arith::TruncFOp>(body.location(), type, a.value()).getResult();
+    mlir::Value v = dtype == DType::kDouble
+                        ? builder.create<mlir::arith::ExtFOp>(body.location(), type, a.value()).getResult()
+                        : builder.create<mlir::arith::TruncFOp>(body.location(), type, a.value()).getResult();
     return Scalar(&body, v, dtype);
   }
   if (is_float(dtype)) {
@@ -218,26 +254,34 @@ Scalar cast(Scalar a, DType dtype) {
     const DType via = dtype == DType::kUint32 ? DType::kInt32 : DType::kInt64;
     const Scalar wide = cast(a, DType::kDouble);
     const Scalar half = wide.same(std::ldexp(1.0, bit_width(dtype) - 1));
-    const Scalar high = truncate(wide - half, via) ^ body.integer(via, dtype == DType::kUint32 ? std::numeric_limits<int32_t>::min() : std::numeric_limits<int64_t>::min());
+    const Scalar high =
+        truncate(wide - half, via) ^ body.integer(via, dtype == DType::kUint32 ? std::numeric_limits<int32_t>::min()
+                                                                               : std::numeric_limits<int64_t>::min());
     return Scalar(&body, select(wide >= half, high, truncate(wide, via)).value(), dtype);
   }
   if (dtype == DType::kInt64) return truncate(a, DType::kInt64);
   return resize(truncate(a, DType::kInt32), dtype);
 }
 
-// --- bodies --------------------------------------------------------------------------------------------------------------------
+// --- bodies
+// --------------------------------------------------------------------------------------------------------------------
 
 Scalar Body::number(DType dtype, double value) {
-  require(is_float(dtype) || is_int(dtype) || dtype == DType::kBool || value == 0);   // the bits of 0 are 0 in every type
+  require(is_float(dtype) || is_int(dtype) || dtype == DType::kBool ||
+          value == 0);  // the bits of 0 are 0 in every type
   if (!is_float(dtype)) return integer(dtype, static_cast<int64_t>(value));
   const auto type = mlir::cast<mlir::FloatType>(storage_type(builder_.getContext(), dtype));
   if (dtype == DType::kFloat)
-    return Scalar(this, builder_.create<mlir::arith::ConstantFloatOp>(location_, llvm::APFloat(static_cast<float>(value)), type), dtype);
+    return Scalar(
+        this, builder_.create<mlir::arith::ConstantFloatOp>(location_, llvm::APFloat(static_cast<float>(value)), type),
+        dtype);
   return Scalar(this, builder_.create<mlir::arith::ConstantFloatOp>(location_, llvm::APFloat(value), type), dtype);
 }
 
 Scalar Body::integer(DType dtype, int64_t value) {
-  return Scalar(this, builder_.create<mlir::arith::ConstantIntOp>(location_, value, scalar_type(builder_.getContext(), dtype)), dtype);
+  return Scalar(
+      this, builder_.create<mlir::arith::ConstantIntOp>(location_, value, scalar_type(builder_.getContext(), dtype)),
+      dtype);
 }
 
 Scalar Body::from_storage(mlir::Value value, DType dtype) {
@@ -259,7 +303,8 @@ Scalar Body::load(const Tensor& tensor, const Indices& at) {
   for (const Input& input : inputs_)
     if (input.tensor == tensor.value && input.at == at) return from_storage(input.argument, tensor.dtype);
   // The accumulator stays the last argument.
-  auto argument = block_->insertArgument(static_cast<unsigned>(inputs_.size()), storage_type(builder_.getContext(), tensor.dtype), location_);
+  auto argument = block_->insertArgument(static_cast<unsigned>(inputs_.size()),
+                                         storage_type(builder_.getContext(), tensor.dtype), location_);
   inputs_.push_back({tensor.value, at, argument, tensor.dtype});
   return from_storage(argument, tensor.dtype);
 }
@@ -295,14 +340,16 @@ mlir::Value Body::index_value(Index expression) {
   }
   auto pair = mlir::cast<mlir::AffineBinaryOpExpr>(expression);
   mlir::Value left = index_value(pair.getLHS()), right = index_value(pair.getRHS());
-  if (expression.getKind() == mlir::AffineExprKind::Add) return builder_.create<mlir::arith::AddIOp>(location_, left, right);
+  if (expression.getKind() == mlir::AffineExprKind::Add)
+    return builder_.create<mlir::arith::AddIOp>(location_, left, right);
   TESSERA_INVARIANT(expression.getKind() == mlir::AffineExprKind::Mul, "indices are linear");
   return builder_.create<mlir::arith::MulIOp>(location_, left, right);
 }
 
 Scalar Body::index(Index expression) { return Scalar(this, index_value(expression), DType::kInt64); }
 
-// --- graphs --------------------------------------------------------------------------------------------------------------------
+// --- graphs
+// --------------------------------------------------------------------------------------------------------------------
 
 mlir::Value Graph::empty(DType dtype, const Shape& shape) {
   return builder_.create<mlir::tensor::EmptyOp>(location_, shape, storage_type(builder_.getContext(), dtype));
@@ -326,7 +373,7 @@ Tensor Graph::build(DType dtype, const Shape& shape, const Shape& extents, mlir:
 
   llvm::SmallVector<mlir::Value> inputs;
   llvm::SmallVector<mlir::AffineMap> maps;
-  std::vector<bool> bound(dims, false);   // a reduced index must be a whole axis of some operand
+  std::vector<bool> bound(dims, false);  // a reduced index must be a whole axis of some operand
   const auto add = [&](const Indices& indices) {
     maps.push_back(mlir::AffineMap::get(static_cast<unsigned>(dims), 0, indices, context));
     for (Index index : indices)
@@ -343,7 +390,7 @@ Tensor Graph::build(DType dtype, const Shape& shape, const Shape& extents, mlir:
       open.push_back(at[d]);
       open_extents.push_back(extents[d - shape.size()]);
     }
-  if (!open.empty()) {   // an operand that is never read says how far they go
+  if (!open.empty()) {  // an operand that is never read says how far they go
     inputs.push_back(builder_.create<mlir::tensor::EmptyOp>(location_, open_extents, builder_.getI8Type()));
     add(open);
     block->insertArgument(static_cast<unsigned>(inputs.size() - 1), builder_.getI8Type(), location_);
@@ -351,16 +398,19 @@ Tensor Graph::build(DType dtype, const Shape& shape, const Shape& extents, mlir:
   add(Indices(at.begin(), at.begin() + static_cast<int64_t>(shape.size())));
   llvm::SmallVector<mlir::utils::IteratorType> iterators(shape.size(), mlir::utils::IteratorType::parallel);
   iterators.resize(dims, mlir::utils::IteratorType::reduction);
-  auto generic = builder_.create<mlir::linalg::GenericOp>(location_, mlir::TypeRange{init.getType()}, inputs, mlir::ValueRange{init}, maps, iterators);
+  auto generic = builder_.create<mlir::linalg::GenericOp>(location_, mlir::TypeRange{init.getType()}, inputs,
+                                                          mlir::ValueRange{init}, maps, iterators);
   generic.getRegion().push_back(block.release());
   return {generic.getResult(0), dtype, shape};
 }
 
 Tensor Graph::compute(DType dtype, const Shape& shape, const Element& element) {
-  return build(dtype, shape, {}, empty(dtype, shape), [&](Body& body, const Indices& at, Scalar) { return element(body, at); });
+  return build(dtype, shape, {}, empty(dtype, shape),
+               [&](Body& body, const Indices& at, Scalar) { return element(body, at); });
 }
 
-Tensor Graph::reduce(DType dtype, const Shape& shape, const Shape& extents, const Start& start, const Combine& combine) {
+Tensor Graph::reduce(DType dtype, const Shape& shape, const Shape& extents, const Start& start,
+                     const Combine& combine) {
   const Tensor init = compute(dtype, shape, [&](Body& body, const Indices&) { return start(body); });
   if (extents.empty()) {
     return compute(dtype, shape, [&](Body& body, const Indices& i) { return combine(body, i, {}, start(body)); });
@@ -395,7 +445,8 @@ Tensor Graph::reshape(const Tensor& x, const Shape& shape) {
   return {v, x.dtype, shape};
 }
 
-Tensor Graph::slice(const Tensor& x, const std::vector<int64_t>& start, const std::vector<int64_t>& step, const Shape& shape) {
+Tensor Graph::slice(const Tensor& x, const std::vector<int64_t>& start, const std::vector<int64_t>& step,
+                    const Shape& shape) {
   llvm::SmallVector<mlir::OpFoldResult> offsets, sizes, strides;
   for (size_t d = 0; d < shape.size(); ++d) {
     offsets.push_back(builder_.getIndexAttr(start[d]));
@@ -408,7 +459,8 @@ Tensor Graph::slice(const Tensor& x, const std::vector<int64_t>& start, const st
 
 namespace {
 
-mlir::Value insert(mlir::OpBuilder& builder, mlir::Location location, const Tensor& part, mlir::Value into, const std::vector<int64_t>& at) {
+mlir::Value insert(mlir::OpBuilder& builder, mlir::Location location, const Tensor& part, mlir::Value into,
+                   const std::vector<int64_t>& at) {
   llvm::SmallVector<mlir::OpFoldResult> offsets, sizes, strides;
   for (size_t d = 0; d < part.rank(); ++d) {
     offsets.push_back(builder.getIndexAttr(at[d]));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a CPU operator is written: its result is a tensor whose element at given indices is a scalar expression (compute), or such an
-// expression combined over further indices in row-major order (reduce). Enters: tensors and lambdas over symbolic indices. Leaves:
-// linalg.generic operations on tensors, whose operands are affine reads; a read at an index that is itself computed becomes a
-// tensor.extract inside. Arithmetic means what C++ means with -ffp-contract=off: every operation is rounded once, in the order written;
-// integers wrap. A construct that cannot be expressed throws Declined, and the operator stays with the library of kernels.
+// How a CPU operator is written: its result is a tensor whose element at given indices is a scalar expression
+// (compute), or such an expression combined over further indices in row-major order (reduce). Enters: tensors and
+// lambdas over symbolic indices. Leaves: linalg.generic operations on tensors, whose operands are affine reads; a read
+// at an index that is itself computed becomes a tensor.extract inside. Arithmetic means what C++ means with
+// -ffp-contract=off: every operation is rounded once, in the order written; integers wrap. A construct that cannot be
+// expressed throws Declined, and the operator stays with the library of kernels.
 #pragma once
 
 #include <functional>
@@ -83,12 +84,13 @@ Scalar shift_right(Scalar a, Scalar count);
 /// b < a ? b : a and a < b ? b : a.
 Scalar smaller(Scalar a, Scalar b);
 Scalar larger(Scalar a, Scalar b);
-/// Conversion as ops/family_cast.cc does it, out-of-range floats included. float16 and bfloat16 convert through float32 and can only
-/// be converted and moved.
+/// Conversion as ops/family_cast.cc does it, out-of-range floats included. float16 and bfloat16 convert through float32
+/// and can only be converted and moved.
 Scalar cast(Scalar a, DType dtype);
 /// Truncation of a float known to fit int32 (clamped before), without the checks of cast().
 Scalar to_int32_unchecked(Scalar a);
-/// An operation of MLIR's `math` dialect on floats: "exp", "fma", "roundeven", "absf"... Transcendental ones call the C library.
+/// An operation of MLIR's `math` dialect on floats: "exp", "fma", "roundeven", "absf"... Transcendental ones call the C
+/// library.
 Scalar math(const char* name, std::initializer_list<Scalar> arguments);
 
 /// The body of one compute or reduce while it is written.
@@ -149,7 +151,8 @@ class Graph {
   /// The same elements in the same order under another shape.
   Tensor reshape(const Tensor& x, const Shape& shape);
   /// x[start + i * step], steps > 0.
-  Tensor slice(const Tensor& x, const std::vector<int64_t>& start, const std::vector<int64_t>& step, const Shape& shape);
+  Tensor slice(const Tensor& x, const std::vector<int64_t>& start, const std::vector<int64_t>& step,
+               const Shape& shape);
   /// A tensor of `shape` that holds `x` from `low` on and `value` around it.
   Tensor pad(const Tensor& x, const std::vector<int64_t>& low, const Shape& shape, const Start& value);
   Tensor concat(const std::vector<Tensor>& parts, size_t axis, const Shape& shape);
@@ -159,7 +162,8 @@ class Graph {
   mlir::Location location() const { return location_; }
 
  private:
-  Tensor build(DType dtype, const Shape& shape, const Shape& extents, mlir::Value init, const std::function<Scalar(Body&, const Indices&, Scalar)>& f);
+  Tensor build(DType dtype, const Shape& shape, const Shape& extents, mlir::Value init,
+               const std::function<Scalar(Body&, const Indices&, Scalar)>& f);
   mlir::Value empty(DType dtype, const Shape& shape);
 
   mlir::OpBuilder builder_;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enters: linalg.generic on memrefs of static shape and strides. Leaves: scf.for nests over vector loads, element operations and stores.
-// One parallel loop is cut into vectors; in a reduction a second one (or several vectors) is kept in registers, so that an operand is
-// read once for many sums. Reduced loops are innermost and sequential: each element's sum has the order of the source, whatever is
-// vectorised, and the result is that of the scalar loops bit for bit. A remainder becomes a nest of its own with a shorter vector. Each
-// value of the body is computed in the outermost loop that knows its operands. Addresses are linear in the loops, so that loops which
-// walk every operand without a gap are merged first.
+// Enters: linalg.generic on memrefs of static shape and strides. Leaves: scf.for nests over vector loads, element
+// operations and stores. One parallel loop is cut into vectors; in a reduction a second one (or several vectors) is
+// kept in registers, so that an operand is read once for many sums. Reduced loops are innermost and sequential: each
+// element's sum has the order of the source, whatever is vectorised, and the result is that of the scalar loops bit for
+// bit. A remainder becomes a nest of its own with a shorter vector. Each value of the body is computed in the outermost
+// loop that knows its operands. Addresses are linear in the loops, so that loops which walk every operand without a gap
+// are merged first.
 #include "compiler/cpu/loops.h"
 
 #include <algorithm>
-#include <functional>
+#include <map>
 #include <set>
 
 #include "base/error.h"
+#include "compiler/cpu/buffers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -28,116 +29,6 @@ using namespace mlir;
 
 namespace {
 
-int64_t align64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-int64_t element_bytes(Type type) { return type.isIndex() ? 8 : (type.getIntOrFloatBitWidth() + 7) / 8; }
-
-/// The allocation or argument that a chain of views starts at.
-Value root_of(Value v) {
-  while (auto view = v.getDefiningOp<ViewLikeOpInterface>()) {
-    if (isa<memref::ViewOp>(view.getOperation())) break;   // a place in the scratch area
-    v = view.getViewSource();
-  }
-  return v;
-}
-
-bool is_view(Operation* op) { return isa<ViewLikeOpInterface>(op); }
-
-/// Views have been folded into addresses, or belong to operations that are gone.
-void erase_dead_views(func::FuncOp function) {
-  for (bool again = true; again;) {
-    again = false;
-    for (Operation& op : llvm::make_early_inc_range(function.getBody().front()))
-      if (is_view(&op) && op.use_empty()) {
-        op.erase();
-        again = true;
-      }
-  }
-}
-
-/// Operations that only set an output of the reduction `op` to a constant, just before it.
-std::vector<linalg::GenericOp> fills_before(linalg::GenericOp op) {
-  std::vector<linalg::GenericOp> fills;
-  std::set<const void*> open;
-  for (Value init : op.getDpsInits()) open.insert(init.getAsOpaquePointer());
-  if (op.getNumReductionLoops() == 0) return fills;
-  for (Operation* before = op->getPrevNode(); before && !open.empty(); before = before->getPrevNode()) {
-    if (is_view(before) || isa<arith::ConstantOp>(before)) continue;
-    auto fill = dyn_cast<linalg::GenericOp>(before);
-    if (!fill || fill.getNumDpsInputs() != 0 || fill.getNumDpsInits() != 1 || !open.erase(fill.getDpsInits()[0].getAsOpaquePointer())) break;
-    fills.push_back(fill);
-  }
-  std::reverse(fills.begin(), fills.end());
-  return fills;
-}
-
-}  // namespace
-
-int64_t plan_scratch(func::FuncOp function) {
-  Block& block = function.getBody().front();
-  std::map<Operation*, int64_t> order;
-  int64_t next = 0;
-  for (Operation& op : block) order[&op] = next++;
-  struct Place {
-    memref::AllocOp op;
-    int64_t bytes, first, last, offset;
-  };
-  std::vector<Place> places;
-  for (auto alloc : block.getOps<memref::AllocOp>()) {
-    Place place{alloc, align64(alloc.getType().getNumElements() * element_bytes(alloc.getType().getElementType())), next, -1, 0};
-    std::vector<Value> aliases{alloc.getResult()};
-    while (!aliases.empty()) {
-      Value v = aliases.back();
-      aliases.pop_back();
-      for (Operation* user : v.getUsers()) {
-        if (is_view(user)) {
-          aliases.push_back(user->getResult(0));
-          continue;
-        }
-        const int64_t at = order.at(block.findAncestorOpInBlock(*user));
-        place.first = std::min(place.first, at);
-        place.last = std::max(place.last, at);
-      }
-    }
-    places.push_back(place);
-  }
-  // Large buffers first, each at the lowest offset that no buffer alive at the same time covers.
-  std::vector<size_t> by_size(places.size());
-  for (size_t i = 0; i < places.size(); ++i) by_size[i] = i;
-  std::stable_sort(by_size.begin(), by_size.end(), [&](size_t a, size_t b) { return places[a].bytes > places[b].bytes; });
-  int64_t total = 0;
-  std::vector<const Place*> placed;
-  for (size_t i : by_size) {
-    Place& place = places[i];
-    std::vector<std::pair<int64_t, int64_t>> taken;
-    for (const Place* other : placed)
-      if (other->first <= place.last && place.first <= other->last) taken.emplace_back(other->offset, other->offset + other->bytes);
-    std::sort(taken.begin(), taken.end());
-    for (const auto& [begin, end] : taken) {
-      if (place.offset + place.bytes <= begin) break;
-      place.offset = std::max(place.offset, end);
-    }
-    total = std::max(total, place.offset + place.bytes);
-    placed.push_back(&place);
-  }
-  if (places.empty() || total == 0) return 0;
-  OpBuilder builder(function.getContext());
-  const Location location = function.getLoc();
-  const auto type = MemRefType::get({total}, builder.getI8Type());
-  function.insertArgument(function.getNumArguments(), type, {}, location);
-  Value scratch = function.getArguments().back();
-  for (Place& place : places) {
-    builder.setInsertionPoint(place.op);
-    Value offset = builder.create<arith::ConstantIndexOp>(location, place.offset);
-    Value view = builder.create<memref::ViewOp>(location, place.op.getType(), scratch, offset, ValueRange{});
-    place.op.getResult().replaceAllUsesWith(view);
-    place.op.erase();
-  }
-  return total;
-}
-
-namespace {
-
 /// Every buffer as a flat row of elements.
 class FlatBuffers {
  public:
@@ -147,8 +38,9 @@ class FlatBuffers {
       auto type = cast<MemRefType>(root.getType());
       OpBuilder builder(root.getContext());
       builder.setInsertionPointAfterValue(root);
-      flat = builder.create<memref::ReinterpretCastOp>(root.getLoc(), MemRefType::get({type.getNumElements()}, type.getElementType()), root,
-                                                       0, ArrayRef<int64_t>{type.getNumElements()}, ArrayRef<int64_t>{1});
+      flat = builder.create<memref::ReinterpretCastOp>(
+          root.getLoc(), MemRefType::get({type.getNumElements()}, type.getElementType()), root, 0,
+          ArrayRef<int64_t>{type.getNumElements()}, ArrayRef<int64_t>{1});
     }
     return flat;
   }
@@ -174,7 +66,8 @@ void add_expression(AffineExpr e, int64_t factor, Linear& to) {
       add_expression(pair.getLHS(), factor, to);
       add_expression(pair.getRHS(), factor, to);
     } else {
-      TESSERA_INVARIANT(e.getKind() == AffineExprKind::Mul && isa<AffineConstantExpr>(pair.getRHS()), "operands are read at linear indices");
+      TESSERA_INVARIANT(e.getKind() == AffineExprKind::Mul && isa<AffineConstantExpr>(pair.getRHS()),
+                        "operands are read at linear indices");
       add_expression(pair.getLHS(), factor * cast<AffineConstantExpr>(pair.getRHS()).getValue(), to);
     }
   }
@@ -183,10 +76,11 @@ void add_expression(AffineExpr e, int64_t factor, Linear& to) {
 /// Name of the C library's function for an operation that no instruction computes; "" for all others.
 std::string library_function(Operation* op) {
   static const std::map<std::string, std::string> names = {
-      {"math.exp", "exp"},     {"math.expm1", "expm1"}, {"math.log", "log"},     {"math.log1p", "log1p"}, {"math.tanh", "tanh"},
-      {"math.erf", "erf"},     {"math.sin", "sin"},     {"math.cos", "cos"},     {"math.tan", "tan"},     {"math.asin", "asin"},
-      {"math.acos", "acos"},   {"math.atan", "atan"},   {"math.sinh", "sinh"},   {"math.cosh", "cosh"},   {"math.asinh", "asinh"},
-      {"math.acosh", "acosh"}, {"math.atanh", "atanh"}, {"math.powf", "pow"}};
+      {"math.exp", "exp"},     {"math.expm1", "expm1"}, {"math.log", "log"},     {"math.log1p", "log1p"},
+      {"math.tanh", "tanh"},   {"math.erf", "erf"},     {"math.sin", "sin"},     {"math.cos", "cos"},
+      {"math.tan", "tan"},     {"math.asin", "asin"},   {"math.acos", "acos"},   {"math.atan", "atan"},
+      {"math.sinh", "sinh"},   {"math.cosh", "cosh"},   {"math.asinh", "asinh"}, {"math.acosh", "acosh"},
+      {"math.atanh", "atanh"}, {"math.powf", "pow"}};
   const auto found = names.find(op->getName().getStringRef().str());
   if (found != names.end()) return found->second + (op->getResult(0).getType().isF32() ? "f" : "");
   if (isa<arith::RemFOp>(op)) return op->getResult(0).getType().isF32() ? "fmodf" : "fmod";
@@ -196,7 +90,7 @@ std::string library_function(Operation* op) {
 struct Loop {
   int64_t extent = 1;
   bool reduction = false;
-  int dim = -1;   // of the operation, where its value is read; -1 otherwise
+  int dim = -1;  // of the operation, where its value is read; -1 otherwise
 };
 
 /// Iterations [start, start + count * step) of a loop, `step` elements at a time.
@@ -222,7 +116,8 @@ class Nest {
   }
 
  private:
-  // --- what the operation reads ------------------------------------------------------------------------------------------------
+  // --- what the operation reads
+  // ------------------------------------------------------------------------------------------------
 
   void read_loops() {
     body_ = op_.getBody();
@@ -253,15 +148,18 @@ class Nest {
       if (ranges[d] == 1 && !seen) continue;
       const bool reduction = iterators[d] == utils::IteratorType::reduction;
       bool merge = !loops_.empty() && !seen && loops_.back().dim < 0 && loops_.back().reduction == reduction;
-      for (size_t k = 0; merge && k < operands.size(); ++k) merge = kept[k].back() == operands[k].coefficients[d] * ranges[d];
+      for (size_t k = 0; merge && k < operands.size(); ++k)
+        merge = kept[k].back() == operands[k].coefficients[d] * ranges[d];
       if (merge) {
         loops_.back().extent *= ranges[d];
       } else {
         loops_.push_back({ranges[d], reduction, seen ? static_cast<int>(d) : -1});
       }
       for (size_t k = 0; k < operands.size(); ++k) {
-        if (merge) kept[k].back() = operands[k].coefficients[d];
-        else kept[k].push_back(operands[k].coefficients[d]);
+        if (merge)
+          kept[k].back() = operands[k].coefficients[d];
+        else
+          kept[k].push_back(operands[k].coefficients[d]);
       }
     }
     for (size_t k = 0; k < operands.size(); ++k) {
@@ -298,14 +196,16 @@ class Nest {
     if (!reduces_) return;
     for (linalg::GenericOp fill : fills_before(op_)) {
       Attribute value;
-      if (!matchPattern(cast<linalg::YieldOp>(fill.getBody()->getTerminator()).getOperand(0), m_Constant(&value))) continue;
+      if (!matchPattern(cast<linalg::YieldOp>(fill.getBody()->getTerminator()).getOperand(0), m_Constant(&value)))
+        continue;
       for (size_t k = 0; k < outputs(); ++k)
         if (output(k) == fill.getDpsInits()[0]) starts_[k] = value;
       erased_.push_back(fill);
     }
   }
 
-  // --- the choice of loops -----------------------------------------------------------------------------------------------------
+  // --- the choice of loops
+  // -----------------------------------------------------------------------------------------------------
 
   bool depends(Value v, int loop) const {
     const auto found = depends_.find(v.getAsOpaquePointer());
@@ -343,7 +243,8 @@ class Nest {
         const int64_t c = addresses_[k].coefficients[l];
         work += c == 0 || c == 1 ? 1 : lanes;
       }
-      for (Operation& op : body_->without_terminator()) work += !library_function(&op).empty() ? 4 * lanes : isa<memref::LoadOp>(op) ? lanes : 1;
+      for (Operation& op : body_->without_terminator())
+        work += !library_function(&op).empty() ? 4 * lanes : isa<memref::LoadOp>(op) ? lanes : 1;
       const double cost = work / lanes;
       if (vector_ < 0 || cost <= best) {
         vector_ = loop;
@@ -352,10 +253,12 @@ class Nest {
     }
     if (vector_ >= 0) lanes_ = std::min(lanes_along(vector_), loops_[static_cast<size_t>(vector_)].extent);
     if (!reduces_ || vector_ < 0) return;
-    const bool calls = std::any_of(body_->begin(), body_->end(), [](Operation& op) { return isa<memref::LoadOp>(op) || !library_function(&op).empty(); });
+    const bool calls = std::any_of(body_->begin(), body_->end(), [](Operation& op) {
+      return isa<memref::LoadOp>(op) || !library_function(&op).empty();
+    });
     if (calls) return;
-    // The loop kept in registers: the one with the fewest reads for a tile. An operand that stands still along it is read once; one
-    // that varies along the vectors too costs most.
+    // The loop kept in registers: the one with the fewest reads for a tile. An operand that stands still along it is
+    // read once; one that varies along the vectors too costs most.
     const int64_t registers = vector_bytes_ >= 64 ? 2 * kRegisterTile : kRegisterTile;
     int64_t least = 0;
     for (size_t l = 0; l < loops_.size(); ++l) {
@@ -406,7 +309,8 @@ class Nest {
     return segments;
   }
 
-  // --- one nest ----------------------------------------------------------------------------------------------------------------
+  // --- one nest
+  // ----------------------------------------------------------------------------------------------------------------
 
   /// Copy number (row of the register tile, vector of the unrolled loop) of a value.
   using Copy = std::pair<int64_t, int64_t>;
@@ -426,7 +330,8 @@ class Nest {
     rows_ = tile_loop_ < 0 ? 1 : tile.step;
     copies_ = vector_ < 0 ? 1 : vectors.step / lanes_now_;
     for (size_t l = 0; l < loops_.size(); ++l)
-      if (!loops_[l].reduction && static_cast<int>(l) != vector_ && static_cast<int>(l) != tile_loop_) positions_.push_back(l);
+      if (!loops_[l].reduction && static_cast<int>(l) != vector_ && static_cast<int>(l) != tile_loop_)
+        positions_.push_back(l);
     if (vector_ >= 0) positions_.push_back(static_cast<size_t>(vector_));
     if (tile_loop_ >= 0) positions_.push_back(static_cast<size_t>(tile_loop_));
     const size_t parallel = positions_.size();
@@ -444,13 +349,17 @@ class Nest {
         continue;
       }
       builder_.setInsertionPoint(anchors_[p]);
-      auto loop = builder_.create<scf::ForOp>(location_, constant(segment.start), constant(segment.start + segment.count * segment.step), constant(segment.step));
+      auto loop =
+          builder_.create<scf::ForOp>(location_, constant(segment.start),
+                                      constant(segment.start + segment.count * segment.step), constant(segment.step));
       ivs_[l] = loop.getInductionVar();
       open(p, loop);
       for (size_t q = p + 1; q < anchors_.size(); ++q) anchors_[q] = loop.getBody()->getTerminator();
     }
-    if (reduces_) reduce(parallel);
-    else store_results(parallel, [&](size_t k, Copy copy) { return get(yielded(k), copy); });
+    if (reduces_)
+      reduce(parallel);
+    else
+      store_results(parallel, [&](size_t k, Copy copy) { return get(yielded(k), copy); });
   }
 
   /// The loops over reduced indices with all sums of the tile as loop-carried values, and the stores behind them.
@@ -461,13 +370,17 @@ class Nest {
     std::vector<scf::ForOp> loops;
     for (size_t p = parallel; p < positions_.size(); ++p) {
       const size_t l = positions_[p];
-      if (loops.empty()) builder_.setInsertionPoint(anchors_[p]);
-      else builder_.setInsertionPointToEnd(loops.back().getBody());
+      if (loops.empty())
+        builder_.setInsertionPoint(anchors_[p]);
+      else
+        builder_.setInsertionPointToEnd(loops.back().getBody());
       auto loop = builder_.create<scf::ForOp>(location_, constant(0), constant(loops_[l].extent), constant(1), current);
       ivs_[l] = loop.getInductionVar();
       current.assign(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
-      if (loops.empty()) open(p, loop);
-      else anchors_[p] = loop;
+      if (loops.empty())
+        open(p, loop);
+      else
+        anchors_[p] = loop;
       loops.push_back(loop);
     }
     builder_.setInsertionPointToEnd(loops.back().getBody());
@@ -476,7 +389,9 @@ class Nest {
     size_t n = 0;
     each_copy([&](size_t k, Copy copy) { values_[key(accumulator(k), copy)] = current[n++]; });
     std::vector<Value> next;
-    each_copy([&](size_t k, Copy copy) { next.push_back(widened(get(yielded(k), copy), current[next.size()].getType(), positions_.size())); });
+    each_copy([&](size_t k, Copy copy) {
+      next.push_back(widened(get(yielded(k), copy), current[next.size()].getType(), positions_.size()));
+    });
     yield->setOperands(next);
     for (size_t i = loops.size() - 1; i-- > 0;) {
       builder_.setInsertionPointToEnd(loops[i].getBody());
@@ -521,7 +436,8 @@ class Nest {
   }
   void at_level(size_t p) { builder_.setInsertionPoint(after_ ? after_ : anchors_[p]); }
 
-  // --- addresses ---------------------------------------------------------------------------------------------------------------
+  // --- addresses
+  // ---------------------------------------------------------------------------------------------------------------
 
   /// Element offset of an operand for a copy, at position `limit` or wherever it is known.
   Value address(size_t operand, Copy copy, size_t limit) {
@@ -551,7 +467,9 @@ class Nest {
     return offset == 0 ? sum : builder_.create<arith::AddIOp>(location_, sum, constant(offset)).getResult();
   }
 
-  int64_t vector_stride(size_t operand) const { return vector_ < 0 ? 0 : addresses_[operand].coefficients[static_cast<size_t>(vector_)]; }
+  int64_t vector_stride(size_t operand) const {
+    return vector_ < 0 ? 0 : addresses_[operand].coefficients[static_cast<size_t>(vector_)];
+  }
 
   Value load(size_t operand, Copy copy, size_t limit) {
     Value buffer = buffers_(root_of(op_->getOperand(static_cast<unsigned>(operand))));
@@ -604,7 +522,8 @@ class Nest {
     });
   }
 
-  // --- values ------------------------------------------------------------------------------------------------------------------
+  // --- values
+  // ------------------------------------------------------------------------------------------------------------------
 
   size_t inputs() const { return inputs_; }
   size_t outputs() const { return outputs_; }
@@ -638,7 +557,7 @@ class Nest {
   /// A value of the body for a copy: a vector if it varies along the vector loop, else a scalar.
   Value get(Value v, Copy copy) {
     const auto known = depends_.find(v.getAsOpaquePointer());
-    if (known == depends_.end()) return v;   // defined outside
+    if (known == depends_.end()) return v;  // defined outside
     Value& made = values_[key(v, copy)];
     if (made) return made;
     const size_t limit = level(known->second);
@@ -648,17 +567,23 @@ class Nest {
     }
     Operation* op = v.getDefiningOp();
     const bool varies = depends(v, vector_) && lanes_now_ > 1;
-    if (auto index = dyn_cast<linalg::IndexOp>(op)) return values_[key(v, copy)] = loop_value(index, copy, limit, varies);
+    if (auto index = dyn_cast<linalg::IndexOp>(op))
+      return values_[key(v, copy)] = loop_value(index, copy, limit, varies);
     SmallVector<Value> operands;
     for (Value operand : op->getOperands()) {
-      if (isa<MemRefType>(operand.getType())) operands.push_back(operand);
-      else operands.push_back(get(operand, copy));
+      if (isa<MemRefType>(operand.getType()))
+        operands.push_back(operand);
+      else
+        operands.push_back(get(operand, copy));
     }
     at_level(limit);
     Value result;
-    if (isa<memref::LoadOp>(op)) result = indirect_load(cast<memref::LoadOp>(op), operands, limit, varies);
-    else if (const std::string function = library_function(op); !function.empty()) result = call(function, operands, v.getType(), varies);
-    else result = clone(op, operands, v, varies, limit);
+    if (isa<memref::LoadOp>(op))
+      result = indirect_load(cast<memref::LoadOp>(op), operands, limit, varies);
+    else if (const std::string function = library_function(op); !function.empty())
+      result = call(function, operands, v.getType(), varies);
+    else
+      result = clone(op, operands, v, varies, limit);
     return values_[key(v, copy)] = result;
   }
 
@@ -682,8 +607,10 @@ class Nest {
     if (static_cast<int>(l) == tile_loop_) offset += copy.first;
     if (static_cast<int>(l) == vector_) offset += copy.second * lanes_now_;
     at_level(limit);
-    Value scalar = ivs_[l] && offset != 0 ? builder_.create<arith::AddIOp>(location_, ivs_[l], constant(offset)).getResult()
-                   : ivs_[l] ? ivs_[l] : constant(offset);
+    Value scalar = ivs_[l] && offset != 0
+                       ? builder_.create<arith::AddIOp>(location_, ivs_[l], constant(offset)).getResult()
+                   : ivs_[l] ? ivs_[l]
+                             : constant(offset);
     if (!varies) return scalar;
     SmallVector<int64_t> steps;
     for (int64_t i = 0; i < lanes_now_; ++i) steps.push_back(i);
@@ -740,9 +667,9 @@ class Nest {
   Block* body_ = nullptr;
   size_t inputs_ = 0, outputs_ = 0;
   std::vector<Loop> loops_;
-  std::vector<Linear> addresses_;                          // of each operand
-  std::map<const void*, std::set<size_t>> depends_;        // loops behind each value of the body
-  std::vector<Attribute> starts_;                          // of each output: a constant start, or none
+  std::vector<Linear> addresses_;                    // of each operand
+  std::map<const void*, std::set<size_t>> depends_;  // loops behind each value of the body
+  std::vector<Attribute> starts_;                    // of each output: a constant start, or none
   std::vector<Operation*> erased_;
   bool reduces_ = false;
   int vector_ = -1, tile_loop_ = -1;
@@ -750,87 +677,17 @@ class Nest {
 
   // Of the nest being written.
   int64_t lanes_now_ = 1, rows_ = 1, copies_ = 1;
-  std::vector<size_t> positions_;                          // loops from the outermost in
+  std::vector<size_t> positions_;  // loops from the outermost in
   std::vector<Operation*> anchors_;
   Operation* after_ = nullptr;
   std::vector<Value> ivs_;
-  std::vector<int64_t> shift_;                             // of loops that run once
+  std::vector<int64_t> shift_;  // of loops that run once
   std::map<Key, Value> values_;
-  std::map<std::pair<size_t, size_t>, Value> sums_;        // partial addresses by (operand, position)
+  std::map<std::pair<size_t, size_t>, Value> sums_;  // partial addresses by (operand, position)
   std::map<int64_t, Value> constants_;
 };
 
 }  // namespace
-
-std::vector<func::FuncOp> outline(func::FuncOp function, std::map<std::string, func::FuncOp>& known) {
-  std::vector<func::FuncOp> made;
-  OpBuilder builder(function.getContext());
-  auto module = function->getParentOfType<ModuleOp>();
-  const Location location = function.getLoc();
-  for (memref::CopyOp copy : llvm::make_early_inc_range(function.getOps<memref::CopyOp>())) {
-    builder.setInsertionPoint(copy);
-    linalg::makeMemRefCopyOp(builder, location, copy.getSource(), copy.getTarget());
-    copy.erase();
-  }
-  SmallVector<linalg::GenericOp> operations(function.getOps<linalg::GenericOp>());
-  while (!operations.empty()) {
-    linalg::GenericOp last = operations.pop_back_val();
-    std::vector<linalg::GenericOp> members = fills_before(last);
-    operations.truncate(operations.size() - members.size());
-    members.push_back(last);
-
-    // Buffers and constants that the operations use, in the order of their use.
-    std::vector<Value> outside;
-    std::set<const void*> seen;
-    for (linalg::GenericOp member : members)
-      member->walk([&](Operation* op) {
-        for (Value v : op->getOperands())
-          if (!member->isAncestor(v.getParentBlock()->getParentOp()) && seen.insert(v.getAsOpaquePointer()).second) outside.push_back(v);
-      });
-    SmallVector<Value> roots;
-    SmallVector<Type> types;
-    for (Value v : outside) {
-      if (!isa<MemRefType>(v.getType())) continue;
-      Value root = root_of(v);
-      if (llvm::is_contained(roots, root)) continue;
-      roots.push_back(root);
-      types.push_back(root.getType());
-    }
-    builder.setInsertionPointToEnd(module.getBody());
-    auto nest = builder.create<func::FuncOp>(location, "nest", builder.getFunctionType(types, {}));
-    nest.setPrivate();
-    Block* body = nest.addEntryBlock();
-    builder.setInsertionPointToStart(body);
-    IRMapping mapping;
-    for (size_t i = 0; i < roots.size(); ++i) mapping.map(roots[i], body->getArgument(static_cast<unsigned>(i)));
-    const std::function<void(Value)> bring = [&](Value v) {
-      if (mapping.contains(v)) return;
-      Operation* def = v.getDefiningOp();
-      TESSERA_INVARIANT(def && (is_view(def) || isa<arith::ConstantOp>(def)), "an operation works on buffers and constants");
-      for (Value operand : def->getOperands()) bring(operand);
-      builder.clone(*def, mapping);
-    };
-    for (Value v : outside) bring(v);
-    for (linalg::GenericOp member : members) builder.clone(*member, mapping);
-    builder.create<func::ReturnOp>(location);
-
-    std::string content;
-    llvm::raw_string_ostream stream(content);
-    nest.print(stream, OpPrintingFlags().useLocalScope().assumeVerified());
-    const auto [found, fresh] = known.try_emplace(stream.str(), nest);
-    if (fresh) {
-      nest.setName("nest_" + std::to_string(known.size()));
-      made.push_back(nest);
-    } else {
-      nest.erase();
-    }
-    builder.setInsertionPoint(last);
-    builder.create<func::CallOp>(location, found->second, roots);
-    for (linalg::GenericOp member : llvm::reverse(members)) member.erase();
-  }
-  erase_dead_views(function);
-  return made;
-}
 
 void make_loops(func::FuncOp function, int64_t vector_bytes) {
   FlatBuffers buffers;

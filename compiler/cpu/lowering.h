@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of compiled operators: for each (domain, name) a function that writes the operator's results as expressions, or throws
-// Declined for a case it does not cover. Whether an operator is supported is found by writing it.
+// The table of compiled operators: for each (domain, name) a function that writes the operator's results as
+// expressions, or throws Declined for a case it does not cover. Whether an operator is supported is found by writing
+// it.
 #pragma once
 
 #include <map>
@@ -12,15 +13,15 @@
 
 namespace tessera::cpu {
 
-/// One operator while it is lowered. Where `widens` is set, inputs of float16 and bfloat16 appear as float32, and float32 results are
-/// rounded once to the narrow type of the operator's results.
+/// One operator while it is lowered. Where `widens` is set, inputs of float16 and bfloat16 appear as float32, and
+/// float32 results are rounded once to the narrow type of the operator's results.
 struct Operator {
   Graph& graph;
-  mutable nn::NodeOp op;   // MLIR's accessors are not const
+  mutable nn::NodeOp op;  // MLIR's accessors are not const
   ops::Node node;
   std::vector<std::optional<Tensor>> inputs;
   bool widens = false;
-  std::vector<Tensor> results = {};   // to be filled, one for each output
+  std::vector<Tensor> results = {};  // to be filled, one for each output
 
   bool has(size_t i) const { return i < inputs.size() && inputs[i].has_value(); }
   /// Declines when input i is absent.
@@ -58,7 +59,9 @@ class Lowerings {
     Lowering lowering;
     bool widens;
   };
-  void add(const std::string& name, Lowering lowering, const std::string& domain = "") { table_[{domain, name}] = {std::move(lowering), widens_}; }
+  void add(const std::string& name, Lowering lowering, const std::string& domain = "") {
+    table_[{domain, name}] = {std::move(lowering), widens_};
+  }
   /// Whether the operators added from here on compute narrow floats in float32.
   void widen(bool widens) { widens_ = widens; }
   /// nullptr if the operator is not in the table.
@@ -72,12 +75,13 @@ class Lowerings {
   std::map<std::pair<std::string, std::string>, Entry> table_;
 };
 
-/// `x` [N, C, ...] padded with `value` so far that a window at every output position reads inside: element at * stride + tap * dilation.
+/// `x` [N, C, ...] padded with `value` so far that a window at every output position reads inside: element at * stride
+/// + tap * dilation.
 Tensor padded_for(Graph& graph, const Tensor& x, const ops::Window& window, const Start& value);
 /// Indices of padded_for() at output position `at` and tap `tap`, one for each spatial axis.
 Indices window_indices(const ops::Window& window, llvm::ArrayRef<Index> at, llvm::ArrayRef<Index> tap);
-/// For each spatial axis the number of taps inside the input (or inside input and pads) at every output position, int64; and the
-/// number of taps at a position.
+/// For each spatial axis the number of taps inside the input (or inside input and pads) at every output position,
+/// int64; and the number of taps at a position.
 std::vector<Tensor> tap_counts(Graph& graph, const ops::Window& window, bool padding);
 Scalar tap_count(Body& body, const std::vector<Tensor>& counts, llvm::ArrayRef<Index> at);
 /// Indices of a tensor of one element.

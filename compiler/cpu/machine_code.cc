@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One dialect conversion to LLVM, translation, the O2 pipeline without its vectorisers (vectors are made before), and the host's code
-// generator. Buffers never alias (each step's inputs, outputs and scratch are separate), which the functions' arguments say. Floating
-// point is strict: no contraction, and calls of the C library are not replaced by other expressions.
+// One dialect conversion to LLVM, translation, the O2 pipeline without its vectorisers (vectors are made before), and
+// the host's code generator. Buffers never alias (each step's inputs, outputs and scratch are separate), which the
+// functions' arguments say. Floating point is strict: no contraction, and calls of the C library are not replaced by
+// other expressions.
 #include "compiler/cpu/machine_code.h"
 
 #include <map>
@@ -62,7 +63,8 @@ mlir::LogicalResult to_llvm_dialect(mlir::ModuleOp module, const llvm::DataLayou
   for (auto cast : casts) {
     if (cast.getNumOperands() != 1 || cast.getNumResults() != 1) return mlir::failure();
     auto before = cast.getOperand(0).getDefiningOp<mlir::UnrealizedConversionCastOp>();
-    if (before && before.getOperand(0).getType() == cast.getResult(0).getType()) cast.getResult(0).replaceAllUsesWith(before.getOperand(0));
+    if (before && before.getOperand(0).getType() == cast.getResult(0).getType())
+      cast.getResult(0).replaceAllUsesWith(before.getOperand(0));
   }
   for (auto cast : llvm::reverse(casts))
     if (cast->use_empty()) cast.erase();
@@ -125,14 +127,16 @@ std::unique_ptr<llvm::TargetMachine> host_machine(program::CpuModule& about) {
   about.cpu = llvm::sys::getHostCPUName().str();
   std::map<std::string, bool> features;
   for (const auto& feature : llvm::sys::getHostCPUFeatures()) features[feature.getKey().str()] = feature.getValue();
-  for (const auto& [name, present] : features) about.features += (about.features.empty() ? "" : ",") + ((present ? "+" : "-") + name);
+  for (const auto& [name, present] : features)
+    about.features += (about.features.empty() ? "" : ",") + ((present ? "+" : "-") + name);
   std::string error;
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(about.triple, error);
   if (!target) refuse(error);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(about.triple, about.cpu, about.features, options, llvm::Reloc::PIC_,
-                                                                           std::nullopt, llvm::CodeGenOptLevel::Default));
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(about.triple, about.cpu, about.features,
+                                                                           options, llvm::Reloc::PIC_, std::nullopt,
+                                                                           llvm::CodeGenOptLevel::Default));
   if (!machine) refuse("no code generator for " + about.triple);
   return machine;
 }
@@ -166,7 +170,8 @@ int64_t host_vector_bytes() {
 program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<EntryPoint>& entry_points) {
   program::CpuModule out;
   auto machine = host_machine(out);
-  if (mlir::failed(to_llvm_dialect(module, machine->createDataLayout()))) refuse("an operation has no form in LLVM's dialect");
+  if (mlir::failed(to_llvm_dialect(module, machine->createDataLayout())))
+    refuse("an operation has no form in LLVM's dialect");
   llvm::LLVMContext context;
   auto code = mlir::translateModuleToLLVMIR(module, context, "tessera");
   if (!code) refuse("the module does not translate to LLVM");
@@ -190,7 +195,8 @@ program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<En
   bytes.clear();
   llvm::raw_svector_ostream to(bytes);
   llvm::legacy::PassManager passes;
-  if (machine->addPassesToEmitFile(passes, to, nullptr, llvm::CodeGenFileType::ObjectFile)) refuse("the target writes no objects");
+  if (machine->addPassesToEmitFile(passes, to, nullptr, llvm::CodeGenFileType::ObjectFile))
+    refuse("the target writes no objects");
   passes.run(*code);
   out.object.assign(bytes.begin(), bytes.end());
   return out;

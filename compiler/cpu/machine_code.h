@@ -11,8 +11,8 @@
 namespace tessera::cpu {
 
 struct EntryPoint {
-  std::string symbol;   // void symbol(void** buffers)
-  std::string function; // in the module: one memref argument for each buffer
+  std::string symbol;    // void symbol(void** buffers)
+  std::string function;  // in the module: one memref argument for each buffer
   size_t buffers = 0;
 };
 

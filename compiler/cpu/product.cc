@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products and convolutions on floats: sums over ascending k, or ascending (channel, kernel position), from zero, each product
-// and each sum rounded once; then the bias. See ops/product.cc, convolution.cc and family_fused.cc.
+// Matrix products and convolutions on floats: sums over ascending k, or ascending (channel, kernel position), from
+// zero, each product and each sum rounded once; then the bias. See ops/product.cc, convolution.cc and family_fused.cc.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -23,7 +23,9 @@ Matrices::Matrices(Graph& graph, const Tensor& left, const Tensor& right) {
   b = graph.reshape(right, b_shape);
   batch = std::max(a_shape.size(), b_shape.size()) - 2;
   for (size_t d = 0; d < batch; ++d) {
-    const auto dim = [&](const Shape& s) { return d + s.size() < batch + 2 ? int64_t{1} : s[d + s.size() - batch - 2]; };
+    const auto dim = [&](const Shape& s) {
+      return d + s.size() < batch + 2 ? int64_t{1} : s[d + s.size() - batch - 2];
+    };
     full.push_back(dim(a_shape) == 1 ? dim(b_shape) : dim(a_shape));
   }
   full.push_back(m);
@@ -45,16 +47,18 @@ Indices Matrices::element(const Tensor& t, const Indices& i, Index row, Index co
 namespace {
 
 bool is_product_type(DType dtype) {
-  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kInt32 || dtype == DType::kUint32 || dtype == DType::kInt64 || dtype == DType::kUint64;
+  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kInt32 || dtype == DType::kUint32 ||
+         dtype == DType::kInt64 || dtype == DType::kUint64;
 }
 
 Tensor multiply(Graph& graph, const Matrices& p) {
   const DType dtype = p.a.dtype;
   require(is_product_type(dtype) && p.b.dtype == dtype);
-  return graph.reduce(dtype, p.full, {p.k}, [&](Body& body) { return body.number(dtype, 0); },
-                      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-    return sum + body.load(p.a, p.left(i, k[0])) * body.load(p.b, p.right(i, k[0]));
-  });
+  return graph.reduce(
+      dtype, p.full, {p.k}, [&](Body& body) { return body.number(dtype, 0); },
+      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+        return sum + body.load(p.a, p.left(i, k[0])) * body.load(p.b, p.right(i, k[0]));
+      });
 }
 
 void matmul(Operator& o) {
@@ -75,10 +79,11 @@ void fused_matmul(Operator& o) {
   }
   const float alpha = o.node.get_float("alpha", 1.0f);
   Tensor y = o.graph.reshape(multiply(o.graph, Matrices(o.graph, operands[0], operands[1])), o.shape());
-  if (alpha != 1.0f) y = o.graph.compute(y.dtype, y.shape, [&](Body& body, const Indices& i) {
-    const Scalar v = body.load(y, i);
-    return v * v.same(alpha);
-  });
+  if (alpha != 1.0f)
+    y = o.graph.compute(y.dtype, y.shape, [&](Body& body, const Indices& i) {
+      const Scalar v = body.load(y, i);
+      return v * v.same(alpha);
+    });
   o.yield(y);
 }
 
@@ -87,19 +92,24 @@ using Finish = std::function<Scalar(Scalar)>;
 /// The activation a fused operator names. `parameters` in the order of the ONNX operator's attributes.
 Finish activation(const ops::Node& node, const std::vector<float>& parameters) {
   const std::string name = node.get_string("activation", "");
-  const auto parameter = [parameters](size_t i, float fallback) { return i < parameters.size() ? parameters[i] : fallback; };
+  const auto parameter = [parameters](size_t i, float fallback) {
+    return i < parameters.size() ? parameters[i] : fallback;
+  };
   if (name.empty()) return [](Scalar v) { return v; };
   if (name == "Relu") return [](Scalar v) { return select(v < v.same(0), v.same(0), v); };
   if (name == "Tanh") return [](Scalar v) { return math("tanh", {v}); };
   if (name == "Sigmoid") return [](Scalar v) { return v.same(1) / (v.same(1) + math("exp", {-v})); };
-  if (name == "LeakyRelu") return [alpha = parameter(0, 0.01f)](Scalar v) { return select(v < v.same(0), v.same(alpha) * v, v); };
+  if (name == "LeakyRelu")
+    return [alpha = parameter(0, 0.01f)](Scalar v) { return select(v < v.same(0), v.same(alpha) * v, v); };
   if (name == "Clip")
     return [low = parameter(0, -INFINITY), high = parameter(1, INFINITY)](Scalar v) {
       return select(v < v.same(low), v.same(low), select(v > v.same(high), v.same(high), v));
     };
   const auto unit = [](Scalar v) { return larger(v.same(0), smaller(v.same(1), v)); };
   if (name == "HardSigmoid")
-    return [=, alpha = parameter(0, 0.2f), beta = parameter(1, 0.5f)](Scalar v) { return unit(v.same(alpha) * v + v.same(beta)); };
+    return [=, alpha = parameter(0, 0.2f), beta = parameter(1, 0.5f)](Scalar v) {
+      return unit(v.same(alpha) * v + v.same(beta));
+    };
   if (name == "HardSwish") return [=](Scalar v) { return v * unit(v / v.same(6) + v.same(0.5)); };
   throw Declined();
 }
@@ -115,14 +125,16 @@ void gemm(Operator& o, const Finish& last) {
   const Shape shape = o.shape();
   const int64_t k = a.shape[trans_a ? 0 : 1];
   Tensor b = o.in(1);
-  if (trans_b && shape[0] >= 4) {   // columns are read as vectors: worth a copy when several rows use them
+  if (trans_b && shape[0] >= 4) {  // columns are read as vectors: worth a copy when several rows use them
     b = o.graph.transpose(b, {1, 0});
     trans_b = false;
   }
-  const Tensor sums = o.graph.reduce(dtype, shape, {k}, [&](Body& body) { return body.number(dtype, 0); },
-                                     [&](Body& body, const Indices& i, const Indices& at, Scalar sum) {
-    return sum + body.load(a, trans_a ? Indices{at[0], i[0]} : Indices{i[0], at[0]}) * body.load(b, trans_b ? Indices{i[1], at[0]} : Indices{at[0], i[1]});
-  });
+  const Tensor sums = o.graph.reduce(
+      dtype, shape, {k}, [&](Body& body) { return body.number(dtype, 0); },
+      [&](Body& body, const Indices& i, const Indices& at, Scalar sum) {
+        return sum + body.load(a, trans_a ? Indices{at[0], i[0]} : Indices{i[0], at[0]}) *
+                         body.load(b, trans_b ? Indices{i[1], at[0]} : Indices{at[0], i[1]});
+      });
   o.yield(o.graph.compute(dtype, shape, [&](Body& body, const Indices& i) {
     Scalar v = body.load(sums, i);
     if (alpha != 1.0f) v = v * v.same(alpha);
@@ -135,10 +147,11 @@ void conv(Operator& o, const Finish& last) {
   const DType dtype = o.in(0).dtype;
   require((dtype == DType::kFloat || dtype == DType::kDouble) && o.in(1).dtype == dtype);
   const Convolution c(o.graph, o.node, o.in(0), o.in(1), [&](Body& body) { return body.number(dtype, 0); });
-  const Tensor sums = o.graph.reduce(dtype, c.result, c.extents, [&](Body& body) { return body.number(dtype, 0); },
-                                     [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-    return sum + body.load(c.x, c.input(i, k)) * body.load(c.w, c.weight(i, k));
-  });
+  const Tensor sums = o.graph.reduce(
+      dtype, c.result, c.extents, [&](Body& body) { return body.number(dtype, 0); },
+      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+        return sum + body.load(c.x, c.input(i, k)) * body.load(c.w, c.weight(i, k));
+      });
   const Shape shape = o.shape();
   const Tensor y = o.graph.reshape(sums, shape);
   o.yield(o.graph.compute(dtype, shape, [&](Body& body, const Indices& i) {
@@ -151,7 +164,8 @@ void conv(Operator& o, const Finish& last) {
 
 }  // namespace
 
-Convolution::Convolution(Graph& graph, const ops::Node& node, const Tensor& x_given, const Tensor& w_given, const Start& padding) {
+Convolution::Convolution(Graph& graph, const ops::Node& node, const Tensor& x_given, const Tensor& w_given,
+                         const Start& padding) {
   groups = node.get_int("group", 1);
   const Shape kernel(w_given.shape.begin() + 2, w_given.shape.end());
   window = ops::sliding_window(node, ops::spatial_extents(node, x_given.shape), kernel, false);
@@ -187,17 +201,22 @@ void add_product(Lowerings& t) {
   t.add("MatMul", matmul);
   for (const char* name : {"FusedMatMul", "TransposeMatMul"}) t.add(name, fused_matmul, microsoft);
   t.add("Gemm", [=](Operator& o) { gemm(o, nothing); });
-  t.add("FusedGemm", [](Operator& o) {
-    std::vector<float> parameters;
-    for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"}) {
-      if (!o.node.has(name)) break;
-      parameters.push_back(o.node.get_float(name, 0.0f));
-    }
-    if (parameters.empty() && o.node.has("leaky_relu_alpha")) parameters.push_back(o.node.get_float("leaky_relu_alpha", 0.0f));
-    gemm(o, activation(o.node, parameters));
-  }, microsoft);
+  t.add(
+      "FusedGemm",
+      [](Operator& o) {
+        std::vector<float> parameters;
+        for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"}) {
+          if (!o.node.has(name)) break;
+          parameters.push_back(o.node.get_float(name, 0.0f));
+        }
+        if (parameters.empty() && o.node.has("leaky_relu_alpha"))
+          parameters.push_back(o.node.get_float("leaky_relu_alpha", 0.0f));
+        gemm(o, activation(o.node, parameters));
+      },
+      microsoft);
   t.add("Conv", [=](Operator& o) { conv(o, nothing); });
-  t.add("FusedConv", [](Operator& o) { conv(o, activation(o.node, o.node.get_floats("activation_params"))); }, microsoft);
+  t.add(
+      "FusedConv", [](Operator& o) { conv(o, activation(o.node, o.node.get_floats("activation_params"))); }, microsoft);
 }
 
 }  // namespace tessera::cpu

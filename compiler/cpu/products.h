@@ -6,7 +6,8 @@
 
 namespace tessera::cpu {
 
-/// Operands of a batched product as a [batch..., m, k] and b [batch..., k, n]; 1-D operands get a unit axis, batches broadcast.
+/// Operands of a batched product as a [batch..., m, k] and b [batch..., k, n]; 1-D operands get a unit axis, batches
+/// broadcast.
 struct Matrices {
   Tensor a, b;
   Shape full;        // [batch..., m, n]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantised operators on the CPU: integers minus zero points as int32, sums that wrap, and the fp32 formulas of docs/numerics.md in the
-// order of ops/quantized_math.cc and family_quantized*.cc. Scales and zero points are read at run time, one element or one for each
-// channel; their factor is computed once for a channel.
+// Quantised operators on the CPU: integers minus zero points as int32, sums that wrap, and the fp32 formulas of
+// docs/numerics.md in the order of ops/quantized_math.cc and family_quantized*.cc. Scales and zero points are read at
+// run time, one element or one for each channel; their factor is computed once for a channel.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -53,12 +53,15 @@ Scalar per_channel(Body& body, const Tensor& parameter, int64_t count, Index cha
 Scalar clamp_round(Scalar v, Scalar zero, DType dtype) {
   const Range range = range_of(dtype);
   Body& body = v.body();
-  const Scalar low = as_float(body.integer(DType::kInt32, range.low) - zero), high = as_float(body.integer(DType::kInt32, range.high) - zero);
+  const Scalar low = as_float(body.integer(DType::kInt32, range.low) - zero),
+               high = as_float(body.integer(DType::kInt32, range.high) - zero);
   Scalar clamped = select(v > low, v, low);
   clamped = select(clamped < high, clamped, high);
   return cast(to_int32_unchecked(math("roundeven", {clamped})) + zero, dtype);
 }
-Scalar requantize(Scalar sum, Scalar multiplier, Scalar zero, DType dtype) { return clamp_round(as_float(sum) * multiplier, zero, dtype); }
+Scalar requantize(Scalar sum, Scalar multiplier, Scalar zero, DType dtype) {
+  return clamp_round(as_float(sum) * multiplier, zero, dtype);
+}
 Scalar quantize(Scalar x, Scalar scale, Scalar zero, DType dtype) { return clamp_round(x / scale, zero, dtype); }
 Scalar dequantize(Scalar x, Scalar scale, Scalar zero) { return scale * as_float(as_int(x) - zero); }
 
@@ -70,14 +73,17 @@ Scalar round_to_int32(Scalar v) {
 }
 Scalar saturate(Scalar v, DType dtype) {
   const Range range = range_of(dtype);
-  return cast(smaller(larger(v, v.body().integer(DType::kInt32, range.low)), v.body().integer(DType::kInt32, range.high)), dtype);
+  return cast(
+      smaller(larger(v, v.body().integer(DType::kInt32, range.low)), v.body().integer(DType::kInt32, range.high)),
+      dtype);
 }
 
 Start int_zero() {
   return [](Body& body) { return body.integer(DType::kInt32, 0); };
 }
 
-// --- QuantizeLinear, DequantizeLinear ------------------------------------------------------------------------------------------
+// --- QuantizeLinear, DequantizeLinear
+// ------------------------------------------------------------------------------------------
 
 /// Reads scale (input 1) and zero point (input 2, or 0) of the element at i: per tensor or per axis.
 struct Parameters {
@@ -89,7 +95,8 @@ struct Parameters {
     require(s.dtype == DType::kFloat);
     whole = s.size() == 1 && s.rank() <= 1;
     if (whole) return;
-    axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 1), static_cast<int64_t>(o.in(0).rank())));
+    axis = static_cast<size_t>(
+        ops::normalise_axis(o.node, o.node.get_int("axis", 1), static_cast<int64_t>(o.in(0).rank())));
     require(s.rank() == 1 && s.size() == o.in(0).shape[axis]);
   }
   Scalar operator()(Body& body, const Tensor& t, const Indices& i) const {
@@ -126,17 +133,20 @@ std::pair<Tensor, Tensor> dynamic_parameters(Graph& graph, const Tensor& x) {
   require(x.dtype == DType::kFloat);
   const Tensor flat = graph.reshape(x, {x.size()});
   const auto extreme = [&](bool top) {
-    const auto fold = [&](const Tensor& t, const Shape& shape, const Shape& extents, const std::function<Indices(const Indices&, const Indices&)>& at) {
-      return graph.reduce(DType::kFloat, shape, extents, [](Body& body) { return body.number(DType::kFloat, 0); },
-                          [&](Body& body, const Indices& i, const Indices& k, Scalar best) {
-        const Scalar v = body.load(t, at(i, k));
-        return top ? larger(best, v) : smaller(best, v);
-      });
+    const auto fold = [&](const Tensor& t, const Shape& shape, const Shape& extents,
+                          const std::function<Indices(const Indices&, const Indices&)>& at) {
+      return graph.reduce(
+          DType::kFloat, shape, extents, [](Body& body) { return body.number(DType::kFloat, 0); },
+          [&](Body& body, const Indices& i, const Indices& k, Scalar best) {
+            const Scalar v = body.load(t, at(i, k));
+            return top ? larger(best, v) : smaller(best, v);
+          });
     };
-    int64_t lanes = 64;   // an extreme does not depend on the order: lanes first
+    int64_t lanes = 64;  // an extreme does not depend on the order: lanes first
     while (x.size() % lanes != 0) lanes /= 2;
     const Tensor rows = graph.reshape(flat, {x.size() / lanes, lanes});
-    const Tensor partial = fold(rows, {lanes}, {x.size() / lanes}, [](const Indices& i, const Indices& k) { return Indices{k[0], i[0]}; });
+    const Tensor partial =
+        fold(rows, {lanes}, {x.size() / lanes}, [](const Indices& i, const Indices& k) { return Indices{k[0], i[0]}; });
     return fold(partial, {}, {lanes}, [](const Indices&, const Indices& k) { return k; });
   };
   const Tensor low = extreme(false), high = extreme(true);
@@ -163,11 +173,12 @@ void dynamic_quantize(Operator& o) {
   if (o.op->getNumResults() > 2) o.yield(z);
 }
 
-// --- products ------------------------------------------------------------------------------------------------------------------
+// --- products
+// ------------------------------------------------------------------------------------------------------------------
 
 /// int32 sums of (x - x_zero) * (w - w_zero), padded with x's zero point; [batch, channels, spatial...].
-Tensor convolution_sums(Operator& o, const Tensor& x, const Tensor& w, const std::optional<Tensor>& x_zero, const std::optional<Tensor>& w_zero,
-                        const Shape& shape) {
+Tensor convolution_sums(Operator& o, const Tensor& x, const Tensor& w, const std::optional<Tensor>& x_zero,
+                        const std::optional<Tensor>& w_zero, const Shape& shape) {
   require(is_8bit(x.dtype) && is_8bit(w.dtype));
   const Convolution c(o.graph, o.node, x, w, [&](Body& body) {
     return x_zero ? body.load(*x_zero, only_element(body, *x_zero)) : body.number(x.dtype, 0);
@@ -178,17 +189,22 @@ Tensor convolution_sums(Operator& o, const Tensor& x, const Tensor& w, const std
     require(w_zero->rank() == 1 && w_zero->size() == filters);
     zeros = o.graph.reshape(*w_zero, {c.groups, filters / c.groups});
   }
-  const Tensor sums = o.graph.reduce(DType::kInt32, c.result, c.extents, int_zero(), [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-    Scalar a = as_int(body.load(c.x, c.input(i, k))), b = as_int(body.load(c.w, c.weight(i, k)));
-    if (x_zero) a = a - as_int(body.load(*x_zero, only_element(body, *x_zero)));
-    if (zeros) b = b - as_int(body.load(*zeros, {i[1], i[2]}));
-    else if (w_zero) b = b - as_int(body.load(*w_zero, only_element(body, *w_zero)));
-    return sum + a * b;
-  });
+  const Tensor sums = o.graph.reduce(
+      DType::kInt32, c.result, c.extents, int_zero(), [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+        Scalar a = as_int(body.load(c.x, c.input(i, k))), b = as_int(body.load(c.w, c.weight(i, k)));
+        if (x_zero) a = a - as_int(body.load(*x_zero, only_element(body, *x_zero)));
+        if (zeros)
+          b = b - as_int(body.load(*zeros, {i[1], i[2]}));
+        else if (w_zero)
+          b = b - as_int(body.load(*w_zero, only_element(body, *w_zero)));
+        return sum + a * b;
+      });
   return o.graph.reshape(sums, shape);
 }
 
-std::optional<Tensor> optional_input(const Operator& o, size_t i) { return o.has(i) ? std::optional(o.in(i)) : std::nullopt; }
+std::optional<Tensor> optional_input(const Operator& o, size_t i) {
+  return o.has(i) ? std::optional(o.in(i)) : std::nullopt;
+}
 
 void qlinear_conv(Operator& o) {
   const Shape shape = o.shape();
@@ -211,17 +227,21 @@ void conv_integer(Operator& o) {
 }
 
 /// A parameter of a matrix operand: one element, or one for each row of a (column of b).
-Scalar matrix_parameter(Body& body, const Tensor& t, int64_t count, Index index) { return per_channel(body, t, count, index); }
+Scalar matrix_parameter(Body& body, const Tensor& t, int64_t count, Index index) {
+  return per_channel(body, t, count, index);
+}
 
 /// int32 sums [batch..., m, n] of (a - a_zero) * (b - b_zero).
-Tensor matrix_sums(Graph& graph, const Matrices& p, const std::optional<Tensor>& a_zero, const std::optional<Tensor>& b_zero) {
+Tensor matrix_sums(Graph& graph, const Matrices& p, const std::optional<Tensor>& a_zero,
+                   const std::optional<Tensor>& b_zero) {
   require(is_8bit(p.a.dtype) && is_8bit(p.b.dtype));
-  return graph.reduce(DType::kInt32, p.full, {p.k}, int_zero(), [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-    Scalar a = as_int(body.load(p.a, p.left(i, k[0]))), b = as_int(body.load(p.b, p.right(i, k[0])));
-    if (a_zero) a = a - as_int(matrix_parameter(body, *a_zero, p.m, i[p.batch]));
-    if (b_zero) b = b - as_int(matrix_parameter(body, *b_zero, p.n, i[p.batch + 1]));
-    return sum + a * b;
-  });
+  return graph.reduce(
+      DType::kInt32, p.full, {p.k}, int_zero(), [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+        Scalar a = as_int(body.load(p.a, p.left(i, k[0]))), b = as_int(body.load(p.b, p.right(i, k[0])));
+        if (a_zero) a = a - as_int(matrix_parameter(body, *a_zero, p.m, i[p.batch]));
+        if (b_zero) b = b - as_int(matrix_parameter(body, *b_zero, p.n, i[p.batch + 1]));
+        return sum + a * b;
+      });
 }
 
 void qlinear_matmul(Operator& o) {
@@ -230,7 +250,8 @@ void qlinear_matmul(Operator& o) {
   const Tensor sums = matrix_sums(o.graph, p, o.in(2), o.in(5));
   const Tensor y = o.graph.compute(o.dtype(), p.full, [&](Body& body, const Indices& i) {
     const Index row = i[p.batch], column = i[p.batch + 1];
-    const Scalar multiplier = matrix_parameter(body, o.in(1), p.m, row) * matrix_parameter(body, o.in(4), p.n, column) / matrix_parameter(body, o.in(6), p.m, row);
+    const Scalar multiplier = matrix_parameter(body, o.in(1), p.m, row) * matrix_parameter(body, o.in(4), p.n, column) /
+                              matrix_parameter(body, o.in(6), p.m, row);
     return requantize(body.load(sums, i), multiplier, as_int(matrix_parameter(body, o.in(7), p.m, row)), o.dtype());
   });
   o.yield(o.graph.reshape(y, o.shape()));
@@ -238,7 +259,9 @@ void qlinear_matmul(Operator& o) {
 
 void matmul_integer(Operator& o) {
   for (size_t i : {2u, 3u}) require(!o.has(i) || o.in(i).rank() <= 1);
-  o.yield(o.graph.reshape(matrix_sums(o.graph, Matrices(o.graph, o.in(0), o.in(1)), optional_input(o, 2), optional_input(o, 3)), o.shape()));
+  o.yield(o.graph.reshape(
+      matrix_sums(o.graph, Matrices(o.graph, o.in(0), o.in(1)), optional_input(o, 2), optional_input(o, 3)),
+      o.shape()));
 }
 
 void qgemm(Operator& o) {
@@ -277,9 +300,11 @@ void matmul_to_float(Operator& o) {
   o.yield(o.graph.reshape(y, o.shape()));
 }
 
-// --- element-wise --------------------------------------------------------------------------------------------------------------
+// --- element-wise
+// --------------------------------------------------------------------------------------------------------------
 
-/// True when the innermost run of the oracle's broadcast sees `a` as one scalar: along the last shared axis whose extent is not 1.
+/// True when the innermost run of the oracle's broadcast sees `a` as one scalar: along the last shared axis whose
+/// extent is not 1.
 bool first_is_scalar(const Shape& a, const Shape& b) {
   const size_t shared = std::min(a.size(), b.size());
   if (shared == 0) return a.empty() || a.back() <= 1;
@@ -298,9 +323,11 @@ void qlinear_add(Operator& o) {
   const size_t first = swapped ? 3 : 0, second = swapped ? 0 : 3;
   o.yield(o.graph.compute(o.dtype(), o.shape(), [&](Body& body, const Indices& i) {
     const Scalar c = scale(o, body, 6), r1 = scale(o, body, first + 1) / c, r2 = scale(o, body, second + 1) / c;
-    const Scalar zeros = math("fma", {r1, as_float(zero_point(o, body, first + 2)), r2 * as_float(zero_point(o, body, second + 2))});
+    const Scalar zeros =
+        math("fma", {r1, as_float(zero_point(o, body, first + 2)), r2 * as_float(zero_point(o, body, second + 2))});
     const Scalar fixed = as_float(zero_point(o, body, 7)) - zeros;
-    const Scalar x = as_float(as_int(body.broadcast(o.in(first), i))), y = as_float(as_int(body.broadcast(o.in(second), i)));
+    const Scalar x = as_float(as_int(body.broadcast(o.in(first), i))),
+                 y = as_float(as_int(body.broadcast(o.in(second), i)));
     return saturate(round_to_int32(math("fma", {x, r1, math("fma", {y, r2, fixed})})), o.dtype());
   }));
 }
@@ -309,7 +336,8 @@ void qlinear_mul(Operator& o) {
   require(is_8bit(o.dtype()) && o.in(0).dtype == o.dtype() && o.in(3).dtype == o.dtype());
   o.yield(o.graph.compute(o.dtype(), o.shape(), [&](Body& body, const Indices& i) {
     const Scalar multiplier = scale(o, body, 1) * scale(o, body, 4) / scale(o, body, 6);
-    const Scalar x = as_int(body.broadcast(o.in(0), i)) - zero_point(o, body, 2), y = as_int(body.broadcast(o.in(3), i)) - zero_point(o, body, 5);
+    const Scalar x = as_int(body.broadcast(o.in(0), i)) - zero_point(o, body, 2),
+                 y = as_int(body.broadcast(o.in(3), i)) - zero_point(o, body, 5);
     return saturate(round_to_int32(as_float(x * y) * multiplier + as_float(zero_point(o, body, 7))), o.dtype());
   }));
 }
@@ -320,7 +348,8 @@ Lowering through_float(std::function<Scalar(Operator&, Scalar)> f) {
     const Tensor x = o.in(0);
     require(is_8bit(x.dtype));
     o.yield(o.graph.compute(x.dtype, x.shape, [&](Body& body, const Indices& i) {
-      return quantize(f(o, dequantize(body.load(x, i), scale(o, body, 1), zero_point(o, body, 2))), scale(o, body, 3), zero_point(o, body, 4), x.dtype);
+      return quantize(f(o, dequantize(body.load(x, i), scale(o, body, 1), zero_point(o, body, 2))), scale(o, body, 3),
+                      zero_point(o, body, 4), x.dtype);
     }));
   };
 }
@@ -335,17 +364,20 @@ Scalar logistic(Scalar x) {
   for (float c : {6.08574864600143e-05f, 8.51377133304701e-03f, 2.48287947061529e-01f}) p = step(p, c);
   p = p * v;
   Scalar q = math("fma", {s, s.same(6.10247389755681e-13f), s.same(5.76102136993427e-09f)});
-  for (float c : {6.29106785017040e-06f, 1.70198817374094e-03f, 1.16817656904453e-01f, 9.93151921023180e-01f}) q = step(q, c);
+  for (float c : {6.29106785017040e-06f, 1.70198817374094e-03f, 1.16817656904453e-01f, 9.93151921023180e-01f})
+    q = step(q, c);
   const Scalar y = p / q + s.same(0.5);
   return smaller(larger(y, y.same(0)), y.same(1));
 }
 
 /// An operand of a concatenation or selection in the result's scale. Whether both agree must be known.
-std::function<Scalar(Body&, Scalar)> to_result_scale(Operator& o, size_t x_scale, size_t x_zero, size_t y_scale, size_t y_zero) {
+std::function<Scalar(Body&, Scalar)> to_result_scale(Operator& o, size_t x_scale, size_t x_zero, size_t y_scale,
+                                                     size_t y_zero) {
   const auto number = [&](size_t i) { return o.has(i) ? o.constant(i).at_double(0) : 0.0; };
   if (number(x_scale) == number(y_scale) && number(x_zero) == number(y_zero)) return [](Body&, Scalar v) { return v; };
   return [&o, x_scale, x_zero, y_scale, y_zero](Body& body, Scalar v) {
-    return quantize(dequantize(v, scale(o, body, x_scale), zero_point(o, body, x_zero)), scale(o, body, y_scale), zero_point(o, body, y_zero), v.dtype());
+    return quantize(dequantize(v, scale(o, body, x_scale), zero_point(o, body, x_zero)), scale(o, body, y_scale),
+                    zero_point(o, body, y_zero), v.dtype());
   };
 }
 
@@ -356,9 +388,13 @@ void qlinear_concat(Operator& o) {
   for (size_t i = 2; i < o.inputs.size(); i += 3) {
     const Tensor x = o.in(i);
     const auto convert = to_result_scale(o, i + 1, i + 2, 0, 1);
-    parts.push_back(o.graph.compute(x.dtype, x.shape, [&](Body& body, const Indices& at) { return convert(body, body.load(x, at)); }));
+    parts.push_back(o.graph.compute(x.dtype, x.shape,
+                                    [&](Body& body, const Indices& at) { return convert(body, body.load(x, at)); }));
   }
-  o.yield(o.graph.concat(parts, static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(shape.size()))), shape));
+  o.yield(o.graph.concat(
+      parts,
+      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(shape.size()))),
+      shape));
 }
 
 void qlinear_where(Operator& o) {
@@ -374,8 +410,9 @@ void qlinear_softmax(Operator& o) {
   const DType dtype = o.in(0).dtype;
   require(is_8bit(dtype));
   const bool flattens = o.node.get_int("opset", 13) < 13;
-  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", flattens ? 1 : -1), static_cast<int64_t>(shape.size())));
-  Shape lines = {1, 1, 1};   // outer, length, inner
+  const auto axis = static_cast<size_t>(
+      ops::normalise_axis(o.node, o.node.get_int("axis", flattens ? 1 : -1), static_cast<int64_t>(shape.size())));
+  Shape lines = {1, 1, 1};  // outer, length, inner
   for (size_t d = 0; d < shape.size(); ++d) lines[d < axis ? 0 : d == axis || flattens ? 1 : 2] *= shape[d];
   const Tensor x = o.graph.reshape(o.in(0), lines);
   // exp over the 256 distances from the maximum, scaled up so far that the sum of a line still fits a float.
@@ -386,29 +423,35 @@ void qlinear_softmax(Operator& o) {
     return cast(math("exp", {((n - n.same(255)) + n.same(above) / s) * s}), DType::kFloat);
   });
   const Range range = range_of(dtype);
-  const auto fold = [&](DType type, const Start& start, const std::function<Scalar(Body&, Scalar x, const Indices& line, Scalar sum)>& f) {
-    return o.graph.reduce(type, {lines[0], lines[2]}, {lines[1]}, start, [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-      return f(body, as_int(body.load(x, {i[0], k[0], i[1]})), i, sum);
-    });
+  const auto fold = [&](DType type, const Start& start,
+                        const std::function<Scalar(Body&, Scalar x, const Indices& line, Scalar sum)>& f) {
+    return o.graph.reduce(type, {lines[0], lines[2]}, {lines[1]}, start,
+                          [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+                            return f(body, as_int(body.load(x, {i[0], k[0], i[1]})), i, sum);
+                          });
   };
-  const Tensor largest = fold(DType::kInt32, [&](Body& body) { return body.integer(DType::kInt32, range.low); },
-                              [](Body&, Scalar v, const Indices&, Scalar best) { return larger(best, v); });
+  const Tensor largest = fold(
+      DType::kInt32, [&](Body& body) { return body.integer(DType::kInt32, range.low); },
+      [](Body&, Scalar v, const Indices&, Scalar best) { return larger(best, v); });
   const auto entry = [&](Body& body, Scalar v, const Indices& line) {
     return body.extract(table, {cast(body.integer(DType::kInt32, 255) - body.load(largest, line) + v, DType::kInt64)});
   };
-  const Tensor sum = fold(DType::kFloat, [](Body& body) { return body.number(DType::kFloat, 0); },
-                          [&](Body& body, Scalar v, const Indices& line, Scalar s) { return s + entry(body, v, line); });
+  const Tensor sum = fold(
+      DType::kFloat, [](Body& body) { return body.number(DType::kFloat, 0); },
+      [&](Body& body, Scalar v, const Indices& line, Scalar s) { return s + entry(body, v, line); });
   const Tensor y = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
     const Indices line = {i[0], i[2]};
     const Scalar e = entry(body, as_int(body.load(x, i)), line), s = scale(o, body, 3);
-    const Scalar q = round_to_int32((e * math("floor", {s.same(1) / s})) / body.load(sum, line)) + zero_point(o, body, 4);
+    const Scalar q =
+        round_to_int32((e * math("floor", {s.same(1) / s})) / body.load(sum, line)) + zero_point(o, body, 4);
     // Bounded by 255 for int8 too, of which the low byte is kept.
     return cast(smaller(q, body.integer(DType::kInt32, 255)), dtype);
   });
   o.yield(o.graph.reshape(y, shape));
 }
 
-// --- averages ------------------------------------------------------------------------------------------------------------------
+// --- averages
+// ------------------------------------------------------------------------------------------------------------------
 
 /// int32 sum of x - zero over the reduced axes, times x_scale / (y_scale * float(count)).
 void average(Operator& o, const std::vector<bool>& reduced) {
@@ -420,14 +463,17 @@ void average(Operator& o, const std::vector<bool>& reduced) {
     (reduced[d] ? extents : kept).push_back(x.shape[d]);
     if (reduced[d]) count *= x.shape[d];
   }
-  const Tensor sums = o.graph.reduce(DType::kInt32, kept, extents, int_zero(), [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-    Indices at;
-    size_t next_kept = 0, next_reduced = 0;
-    for (size_t d = 0; d < x.rank(); ++d) at.push_back(reduced[d] ? k[next_reduced++] : i[next_kept++]);
-    return sum + (as_int(body.load(x, at)) - zero_point(o, body, 2));
-  });
+  const Tensor sums = o.graph.reduce(DType::kInt32, kept, extents, int_zero(),
+                                     [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+                                       Indices at;
+                                       size_t next_kept = 0, next_reduced = 0;
+                                       for (size_t d = 0; d < x.rank(); ++d)
+                                         at.push_back(reduced[d] ? k[next_reduced++] : i[next_kept++]);
+                                       return sum + (as_int(body.load(x, at)) - zero_point(o, body, 2));
+                                     });
   const Tensor y = o.graph.compute(x.dtype, kept, [&](Body& body, const Indices& i) {
-    const Scalar s = scale(o, body, 3), multiplier = scale(o, body, 1) / (s * s.same(static_cast<double>(static_cast<float>(count))));
+    const Scalar s = scale(o, body, 3),
+                 multiplier = scale(o, body, 1) / (s * s.same(static_cast<double>(static_cast<float>(count))));
     return requantize(body.load(sums, i), multiplier, zero_point(o, body, 4), x.dtype);
   });
   o.yield(o.graph.reshape(y, o.shape()));
@@ -450,24 +496,28 @@ void qlinear_average_pool(Operator& o) {
     if (spatial[d]) extents.push_back(o.in(0).shape[d]);
   const std::vector<int64_t> pads = o.node.get_ints("pads");
   const std::string mode = o.node.get_string("auto_pad", "NOTSET");
-  const bool no_pads = std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; }) || (mode != "NOTSET" && !mode.empty());
-  if (kernel == extents && no_pads) {   // a window over the whole image is an integer average
+  const bool no_pads =
+      std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; }) || (mode != "NOTSET" && !mode.empty());
+  if (kernel == extents && no_pads) {  // a window over the whole image is an integer average
     average(o, spatial);
     return;
   }
   // Others sum dequantised elements in fp32; padding with the zero point adds nothing.
   const std::vector<int64_t> dilations = o.node.get_ints("dilations");
-  require(o.node.get_int("channels_last", 0) == 0 && std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; }));
+  require(o.node.get_int("channels_last", 0) == 0 &&
+          std::all_of(dilations.begin(), dilations.end(), [](int64_t d) { return d == 1; }));
   const ops::Window window = ops::sliding_window(o.node, extents, kernel, o.node.get_int("ceil_mode", 0) != 0);
   const DType dtype = o.in(0).dtype;
-  const Tensor x = padded_for(o.graph, o.in(0), window, [&](Body& body) { return cast(zero_point(o, body, 2), dtype); });
-  const Tensor sums = o.graph.reduce(DType::kFloat, o.shape(), window.kernel, [](Body& body) { return body.number(DType::kFloat, 0); },
-                                     [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-    Indices at = {i[0], i[1]};
-    const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(2), k);
-    at.insert(at.end(), inside.begin(), inside.end());
-    return sum + dequantize(body.load(x, at), scale(o, body, 1), zero_point(o, body, 2));
-  });
+  const Tensor x =
+      padded_for(o.graph, o.in(0), window, [&](Body& body) { return cast(zero_point(o, body, 2), dtype); });
+  const Tensor sums = o.graph.reduce(
+      DType::kFloat, o.shape(), window.kernel, [](Body& body) { return body.number(DType::kFloat, 0); },
+      [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+        Indices at = {i[0], i[1]};
+        const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(2), k);
+        at.insert(at.end(), inside.begin(), inside.end());
+        return sum + dequantize(body.load(x, at), scale(o, body, 1), zero_point(o, body, 2));
+      });
   const bool include_pad = o.node.get_int("count_include_pad", 0) != 0;
   std::vector<Tensor> counts;
   if (!include_pad) counts = tap_counts(o.graph, window, false);
@@ -482,7 +532,8 @@ void qlinear_average_pool(Operator& o) {
 void qlinear_reduce_mean(Operator& o) {
   const std::vector<int64_t> axes = o.node.get_ints("axes");
   std::vector<bool> reduced(o.in(0).rank(), axes.empty());
-  for (int64_t axis : axes) reduced[static_cast<size_t>(ops::normalise_axis(o.node, axis, static_cast<int64_t>(reduced.size())))] = true;
+  for (int64_t axis : axes)
+    reduced[static_cast<size_t>(ops::normalise_axis(o.node, axis, static_cast<int64_t>(reduced.size())))] = true;
   average(o, reduced);
 }
 
@@ -504,8 +555,9 @@ void add_quantized(Lowerings& t) {
   t.add("QLinearAdd", qlinear_add, microsoft);
   t.add("QLinearMul", qlinear_mul, microsoft);
   t.add("QLinearLeakyRelu", through_float([](Operator& o, Scalar v) {
-    return select(v >= v.same(0), v, v.same(o.node.get_float("alpha", 0.01f)) * v);
-  }), microsoft);
+          return select(v >= v.same(0), v, v.same(o.node.get_float("alpha", 0.01f)) * v);
+        }),
+        microsoft);
   t.add("QLinearSigmoid", through_float([](Operator&, Scalar v) { return logistic(v); }), microsoft);
   t.add("QLinearConcat", qlinear_concat, microsoft);
   t.add("QLinearWhere", qlinear_where, microsoft);

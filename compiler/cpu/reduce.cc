@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions, softmax, normalisations and pooling, with the formulas and the order of summation of ops/family_reduce.cc, normalization.h,
-// family_norm.cc, family_activation.cc and family_pool.cc: reductions over axes of floats accumulate in float64, all else in the
-// element type, always in row-major order from a zero.
+// Reductions, softmax, normalisations and pooling, with the formulas and the order of summation of
+// ops/family_reduce.cc, normalization.h, family_norm.cc, family_activation.cc and family_pool.cc: reductions over axes
+// of floats accumulate in float64, all else in the element type, always in row-major order from a zero.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,12 +20,13 @@ Tensor padded_for(Graph& graph, const Tensor& x, const ops::Window& window, cons
     low[d + 2] = window.pads_begin[d];
     covered = covered && low[d + 2] == 0 && extent <= x.shape[d + 2];
     shape[d + 2] = extent;
-    inside[d + 2] = std::min(x.shape[d + 2], extent - low[d + 2]);   // what no window reaches is left out
+    inside[d + 2] = std::min(x.shape[d + 2], extent - low[d + 2]);  // what no window reaches is left out
     require(inside[d + 2] > 0);
   }
   if (covered) return x;
   Tensor part = x;
-  if (inside != x.shape) part = graph.slice(x, std::vector<int64_t>(x.rank(), 0), std::vector<int64_t>(x.rank(), 1), inside);
+  if (inside != x.shape)
+    part = graph.slice(x, std::vector<int64_t>(x.rank(), 0), std::vector<int64_t>(x.rank(), 1), inside);
   return graph.pad(part, low, shape, value);
 }
 
@@ -38,12 +39,15 @@ Indices window_indices(const ops::Window& window, llvm::ArrayRef<Index> at, llvm
 std::vector<Tensor> tap_counts(Graph& graph, const ops::Window& window, bool padding) {
   std::vector<Tensor> counts;
   for (size_t d = 0; d < window.rank(); ++d)
-    counts.push_back(graph.reduce(DType::kInt64, {window.output[d]}, {window.kernel[d]}, [](Body& body) { return body.integer(DType::kInt64, 0); },
-                                  [&](Body& body, const Indices& i, const Indices& k, Scalar n) {
-      const Scalar at = body.index(i[0] * window.strides[d] + k[0] * window.dilations[d] - window.pads_begin[d]);
-      const Scalar before_end = at < body.integer(DType::kInt64, window.input[d] + (padding ? window.pads_end[d] : 0));
-      return n + cast(padding ? before_end : before_end & (at >= at.same(0)), DType::kInt64);
-    }));
+    counts.push_back(graph.reduce(
+        DType::kInt64, {window.output[d]}, {window.kernel[d]},
+        [](Body& body) { return body.integer(DType::kInt64, 0); },
+        [&](Body& body, const Indices& i, const Indices& k, Scalar n) {
+          const Scalar at = body.index(i[0] * window.strides[d] + k[0] * window.dilations[d] - window.pads_begin[d]);
+          const Scalar before_end =
+              at < body.integer(DType::kInt64, window.input[d] + (padding ? window.pads_end[d] : 0));
+          return n + cast(padding ? before_end : before_end & (at >= at.same(0)), DType::kInt64);
+        }));
   return counts;
 }
 
@@ -66,7 +70,8 @@ Start zero(DType dtype) {
   return [dtype](Body& body) { return body.number(dtype, 0); };
 }
 
-// --- reductions over axes ------------------------------------------------------------------------------------------------------
+// --- reductions over axes
+// ------------------------------------------------------------------------------------------------------
 
 /// Which axes are kept and which reduced.
 struct Axes {
@@ -89,14 +94,18 @@ struct Axes {
   }
 };
 
-Tensor fold(Operator& o, const Tensor& x, const Axes& axes, DType dtype, const Start& start, const std::function<Scalar(Scalar sum, Scalar x)>& f) {
+Tensor fold(Operator& o, const Tensor& x, const Axes& axes, DType dtype, const Start& start,
+            const std::function<Scalar(Scalar sum, Scalar x)>& f) {
   return o.graph.reduce(dtype, axes.kept_shape, axes.extents, start,
-                        [&](Body& body, const Indices& i, const Indices& k, Scalar sum) { return f(sum, body.load(x, axes.merge(i, k))); });
+                        [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+                          return f(sum, body.load(x, axes.merge(i, k)));
+                        });
 }
 
 /// Yields f of every element of `sums` in the result's type and shape.
 void finish(Operator& o, const Tensor& sums, const std::function<Scalar(Scalar)>& f) {
-  const Tensor y = o.graph.compute(o.dtype(), sums.shape, [&](Body& body, const Indices& i) { return f(body.load(sums, i)); });
+  const Tensor y =
+      o.graph.compute(o.dtype(), sums.shape, [&](Body& body, const Indices& i) { return f(body.load(sums, i)); });
   o.yield(o.graph.reshape(y, o.shape()));
 }
 
@@ -106,25 +115,32 @@ Lowering reduction(Kind kind, int axes_input_since) {
   return [kind, axes_input_since](Operator& o) {
     const Tensor x = o.in(0);
     const bool by_input = o.node.version >= axes_input_since;
-    std::vector<int64_t> given = by_input ? (o.has(1) ? o.constant(1).to_int64s() : std::vector<int64_t>{}) : o.node.get_ints("axes");
+    std::vector<int64_t> given =
+        by_input ? (o.has(1) ? o.constant(1).to_int64s() : std::vector<int64_t>{}) : o.node.get_ints("axes");
     if (given.empty() && by_input && o.node.get_int("noop_with_empty_axes", 0) != 0) {
       o.yield(x);
       return;
     }
     std::vector<bool> reduced(x.rank(), given.empty());
-    for (int64_t axis : given) reduced[static_cast<size_t>(ops::normalise_axis(o.node, axis, static_cast<int64_t>(x.rank())))] = true;
+    for (int64_t axis : given)
+      reduced[static_cast<size_t>(ops::normalise_axis(o.node, axis, static_cast<int64_t>(x.rank())))] = true;
     const Axes axes(x.shape, reduced);
     const bool real = is_real(x.dtype);
     const DType sum_type = real ? DType::kDouble : x.dtype;
     const auto plain = [&](Scalar s) { return cast(s, x.dtype); };
-    const auto magnitude = [&](Scalar v) { return !real && !ops::is_signed_integer(x.dtype) ? v : select(v < v.same(0), -v, v); };
+    const auto magnitude = [&](Scalar v) {
+      return !real && !ops::is_signed_integer(x.dtype) ? v : select(v < v.same(0), -v, v);
+    };
     switch (kind) {
       case Kind::kMax:
       case Kind::kMin: {
         const bool top = kind == Kind::kMax;
         if (x.dtype == DType::kBool) {
-          finish(o, fold(o, x, axes, DType::kBool, [&](Body& body) { return body.integer(DType::kBool, top ? 0 : 1); },
-                         [&](Scalar s, Scalar v) { return top ? s | v : s & v; }), [](Scalar s) { return s; });
+          finish(o,
+                 fold(
+                     o, x, axes, DType::kBool, [&](Body& body) { return body.integer(DType::kBool, top ? 0 : 1); },
+                     [&](Scalar s, Scalar v) { return top ? s | v : s & v; }),
+                 [](Scalar s) { return s; });
           return;
         }
         const Start limit = [&](Body& body) {
@@ -136,11 +152,15 @@ Lowering reduction(Kind kind, int axes_input_since) {
           }
           return body.integer(x.dtype, top ? 0 : -1);
         };
-        finish(o, fold(o, x, axes, x.dtype, limit, [&](Scalar s, Scalar v) { return top ? nan_max(s, v) : nan_min(s, v); }), [](Scalar s) { return s; });
+        finish(
+            o,
+            fold(o, x, axes, x.dtype, limit, [&](Scalar s, Scalar v) { return top ? nan_max(s, v) : nan_min(s, v); }),
+            [](Scalar s) { return s; });
         return;
       }
       case Kind::kSum:
-        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type); }), plain);
+        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type); }),
+               plain);
         return;
       case Kind::kLogSum:
         require(real);
@@ -148,35 +168,46 @@ Lowering reduction(Kind kind, int axes_input_since) {
                [&](Scalar s) { return plain(math("log", {s})); });
         return;
       case Kind::kMean:
-        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type); }), [&](Scalar s) {
-          if (real) return plain(s / s.same(static_cast<double>(axes.count)));
-          const DType wide = ops::is_signed_integer(x.dtype) ? DType::kInt64 : DType::kUint64;
-          return cast(cast(s, wide) / s.body().integer(wide, axes.count), x.dtype);
-        });
+        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type); }),
+               [&](Scalar s) {
+                 if (real) return plain(s / s.same(static_cast<double>(axes.count)));
+                 const DType wide = ops::is_signed_integer(x.dtype) ? DType::kInt64 : DType::kUint64;
+                 return cast(cast(s, wide) / s.body().integer(wide, axes.count), x.dtype);
+               });
         return;
       case Kind::kProd:
-        finish(o, fold(o, x, axes, sum_type, [&](Body& body) { return body.number(sum_type, 1); },
-                       [&](Scalar s, Scalar v) { return s * cast(v, sum_type); }), plain);
+        finish(o,
+               fold(
+                   o, x, axes, sum_type, [&](Body& body) { return body.number(sum_type, 1); },
+                   [&](Scalar s, Scalar v) { return s * cast(v, sum_type); }),
+               plain);
         return;
       case Kind::kL1:
-        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(magnitude(v), sum_type); }), plain);
+        finish(o,
+               fold(o, x, axes, sum_type, zero(sum_type),
+                    [&](Scalar s, Scalar v) { return s + cast(magnitude(v), sum_type); }),
+               plain);
         return;
       case Kind::kL2:
       case Kind::kSumSquare:
         require(real || kind == Kind::kSumSquare);
-        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type) * cast(v, sum_type); }),
+        finish(o,
+               fold(o, x, axes, sum_type, zero(sum_type),
+                    [&](Scalar s, Scalar v) { return s + cast(v, sum_type) * cast(v, sum_type); }),
                [&](Scalar s) { return plain(kind == Kind::kL2 ? math("sqrt", {s}) : s); });
         return;
       case Kind::kLogSumExp: {
         // An infinite maximum is not subtracted.
         require(real);
-        const Tensor top = fold(o, x, axes, sum_type, [&](Body& body) { return body.number(sum_type, -INFINITY); },
-                                [&](Scalar s, Scalar v) { return nan_max(s, cast(v, sum_type)); });
+        const Tensor top = fold(
+            o, x, axes, sum_type, [&](Body& body) { return body.number(sum_type, -INFINITY); },
+            [&](Scalar s, Scalar v) { return nan_max(s, cast(v, sum_type)); });
         const auto finite = [](Scalar m) { return select(math("absf", {m}) < m.same(INFINITY), m, m.same(0)); };
-        const Tensor sum = o.graph.reduce(sum_type, axes.kept_shape, axes.extents, zero(sum_type),
-                                          [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-          return s + math("exp", {cast(body.load(x, axes.merge(i, k)), sum_type) - finite(body.load(top, i))});
-        });
+        const Tensor sum = o.graph.reduce(
+            sum_type, axes.kept_shape, axes.extents, zero(sum_type),
+            [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+              return s + math("exp", {cast(body.load(x, axes.merge(i, k)), sum_type) - finite(body.load(top, i))});
+            });
         const Tensor y = o.graph.compute(o.dtype(), axes.kept_shape, [&](Body& body, const Indices& i) {
           return plain(finite(body.load(top, i)) + math("log", {body.load(sum, i)}));
         });
@@ -190,49 +221,58 @@ Lowering reduction(Kind kind, int axes_input_since) {
 Lowering arg(bool maximum) {
   return [maximum](Operator& o) {
     const Tensor x = o.in(0);
-    const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+    const auto axis =
+        static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
     const bool last = o.node.get_int("select_last_index", 0) != 0;
     std::vector<bool> reduced(x.rank(), false);
     reduced[axis] = true;
     const Axes axes(x.shape, reduced);
     const Tensor best = o.graph.reduce(DType::kInt64, axes.kept_shape, axes.extents, zero(DType::kInt64),
                                        [&](Body& body, const Indices& i, const Indices& k, Scalar at) {
-      std::vector<Scalar> place;
-      const Indices here = axes.merge(i, k);
-      for (size_t d = 0; d < x.rank(); ++d) place.push_back(d == axis ? at : body.index(here[d]));
-      const Scalar a = body.load(x, here), b = body.extract(x, place);
-      Scalar better = maximum ? a > b : a < b;
-      if (last) better = better | (a == b);
-      return select(better, body.index(k[0]), at);
-    });
+                                         std::vector<Scalar> place;
+                                         const Indices here = axes.merge(i, k);
+                                         for (size_t d = 0; d < x.rank(); ++d)
+                                           place.push_back(d == axis ? at : body.index(here[d]));
+                                         const Scalar a = body.load(x, here), b = body.extract(x, place);
+                                         Scalar better = maximum ? a > b : a < b;
+                                         if (last) better = better | (a == b);
+                                         return select(better, body.index(k[0]), at);
+                                       });
     o.yield(o.graph.reshape(best, o.shape()));
   };
 }
 
-// --- softmax -------------------------------------------------------------------------------------------------------------------
+// --- softmax
+// -------------------------------------------------------------------------------------------------------------------
 
 void softmax(Operator& o, bool logarithm) {
   require(is_real(o.in(0).dtype));
   const Shape shape = o.in(0).shape;
   const bool flatten = o.node.version < 13;
-  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", flatten ? 1 : -1), static_cast<int64_t>(shape.size())));
-  Shape lines = {1, 1, 1};   // outer, length, inner
+  const auto axis = static_cast<size_t>(
+      ops::normalise_axis(o.node, o.node.get_int("axis", flatten ? 1 : -1), static_cast<int64_t>(shape.size())));
+  Shape lines = {1, 1, 1};  // outer, length, inner
   for (size_t d = 0; d < shape.size(); ++d) lines[d < axis ? 0 : d == axis || flatten ? 1 : 2] *= shape[d];
   const Tensor x = o.graph.reshape(o.in(0), lines);
   const DType dtype = x.dtype;
-  const auto along = [&](const Start& start, const std::function<Scalar(Body&, const Indices& at, const Indices& line, Scalar sum)>& f) {
+  const auto along = [&](const Start& start,
+                         const std::function<Scalar(Body&, const Indices& at, const Indices& line, Scalar sum)>& f) {
     return o.graph.reduce(dtype, {lines[0], lines[2]}, {lines[1]}, start,
-                          [&](Body& body, const Indices& i, const Indices& k, Scalar sum) { return f(body, {i[0], k[0], i[1]}, i, sum); });
+                          [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
+                            return f(body, {i[0], k[0], i[1]}, i, sum);
+                          });
   };
   const Tensor top = along([&](Body& body) { return body.number(dtype, -INFINITY); },
                            [&](Body& body, const Indices& at, const Indices&, Scalar best) {
-    const Scalar v = body.load(x, at);
-    return select(v > best, v, best);
-  });
+                             const Scalar v = body.load(x, at);
+                             return select(v > best, v, best);
+                           });
   const Tensor exponentials = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
     return math("exp", {body.load(x, i) - body.load(top, {i[0], i[2]})});
   });
-  const Tensor sum = along(zero(dtype), [&](Body& body, const Indices& at, const Indices&, Scalar s) { return s + body.load(exponentials, at); });
+  const Tensor sum = along(zero(dtype), [&](Body& body, const Indices& at, const Indices&, Scalar s) {
+    return s + body.load(exponentials, at);
+  });
   const Tensor y = o.graph.compute(dtype, lines, [&](Body& body, const Indices& i) {
     const Indices line = {i[0], i[2]};
     if (!logarithm) return body.load(exponentials, i) / body.load(sum, line);
@@ -241,9 +281,11 @@ void softmax(Operator& o, bool logarithm) {
   o.yield(o.graph.reshape(y, shape));
 }
 
-// --- normalisations ------------------------------------------------------------------------------------------------------------
+// --- normalisations
+// ------------------------------------------------------------------------------------------------------------
 
-/// Mean and 1 / sqrt(variance + epsilon) of each row of x [rows, width]; the mean is absent where nothing is subtracted.
+/// Mean and 1 / sqrt(variance + epsilon) of each row of x [rows, width]; the mean is absent where nothing is
+/// subtracted.
 struct Moments {
   std::optional<Tensor> mean;
   Tensor inverse;
@@ -259,13 +301,15 @@ Moments moments(Graph& graph, const Tensor& x, float epsilon, bool centred) {
     });
   };
   if (centred)
-    result.mean = divided(graph.reduce(x.dtype, rows, width, zero(x.dtype),
-                                       [&](Body& body, const Indices& i, const Indices& k, Scalar s) { return s + body.load(x, {i[0], k[0]}); }));
-  const Tensor squares = graph.reduce(x.dtype, rows, width, zero(x.dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-    Scalar v = body.load(x, {i[0], k[0]});
-    if (centred) v = v - body.load(*result.mean, i);
-    return s + v * v;
-  });
+    result.mean = divided(graph.reduce(
+        x.dtype, rows, width, zero(x.dtype),
+        [&](Body& body, const Indices& i, const Indices& k, Scalar s) { return s + body.load(x, {i[0], k[0]}); }));
+  const Tensor squares =
+      graph.reduce(x.dtype, rows, width, zero(x.dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+        Scalar v = body.load(x, {i[0], k[0]});
+        if (centred) v = v - body.load(*result.mean, i);
+        return s + v * v;
+      });
   result.inverse = graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
     const Scalar s = body.load(squares, i);
     return s.same(1) / math("sqrt", {s / s.same(static_cast<double>(x.shape[1])) + s.same(epsilon)});
@@ -276,21 +320,23 @@ Moments moments(Graph& graph, const Tensor& x, float epsilon, bool centred) {
 /// Layer normalisation of `given` over its axes from `axis` on, times `scale`, plus `shift`.
 struct LayerNormalized {
   Tensor y;
-  Moments moments;   // of the rows
+  Moments moments;  // of the rows
 };
 
-LayerNormalized layer_normalize(Graph& graph, const Tensor& given, size_t axis, float epsilon, bool centred, const Tensor& scale,
-                                const std::optional<Tensor>& shift) {
+LayerNormalized layer_normalize(Graph& graph, const Tensor& given, size_t axis, float epsilon, bool centred,
+                                const Tensor& scale, const std::optional<Tensor>& shift) {
   require(is_real(given.dtype));
   Shape flat = {1, 1};
   for (size_t d = 0; d < given.rank(); ++d) flat[d < axis ? 0 : 1] *= given.shape[d];
   const Tensor x = graph.reshape(given, flat);
   const Moments m = moments(graph, x, epsilon, centred);
-  const Tensor normal = graph.reshape(graph.compute(x.dtype, flat, [&](Body& body, const Indices& i) {
-    Scalar v = body.load(x, i);
-    if (centred) v = v - body.load(*m.mean, {i[0]});
-    return v * body.load(m.inverse, {i[0]});
-  }), given.shape);
+  const Tensor normal = graph.reshape(graph.compute(x.dtype, flat,
+                                                    [&](Body& body, const Indices& i) {
+                                                      Scalar v = body.load(x, i);
+                                                      if (centred) v = v - body.load(*m.mean, {i[0]});
+                                                      return v * body.load(m.inverse, {i[0]});
+                                                    }),
+                                      given.shape);
   const Tensor y = graph.compute(x.dtype, given.shape, [&](Body& body, const Indices& i) {
     const Scalar v = body.load(normal, i) * body.broadcast(scale, i);
     return shift ? v + body.broadcast(*shift, i) : v;
@@ -298,12 +344,16 @@ LayerNormalized layer_normalize(Graph& graph, const Tensor& given, size_t axis, 
   return {y, m};
 }
 
-std::optional<Tensor> optional_input(const Operator& o, size_t i) { return o.has(i) ? std::optional(o.in(i)) : std::nullopt; }
+std::optional<Tensor> optional_input(const Operator& o, size_t i) {
+  return o.has(i) ? std::optional(o.in(i)) : std::nullopt;
+}
 
 void layer_norm(Operator& o, bool centred) {
   const Tensor x = o.in(0);
-  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", -1), static_cast<int64_t>(x.rank())));
-  const LayerNormalized r = layer_normalize(o.graph, x, axis, o.node.get_float("epsilon", 1e-5f), centred, o.in(1), optional_input(o, 2));
+  const auto axis =
+      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", -1), static_cast<int64_t>(x.rank())));
+  const LayerNormalized r =
+      layer_normalize(o.graph, x, axis, o.node.get_float("epsilon", 1e-5f), centred, o.in(1), optional_input(o, 2));
   o.yield(r.y);
   if (o.op->getNumResults() > 1 && centred) o.yield(o.graph.reshape(*r.moments.mean, o.shape(1)));
   if (o.op->getNumResults() > o.results.size()) o.yield(o.graph.reshape(r.moments.inverse, o.shape(o.results.size())));
@@ -320,23 +370,28 @@ void skip_layer_norm(Operator& o, bool centred) {
     return v + body.broadcast(o.in(1), i);
   });
   o.yield(layer_normalize(o.graph, sum, x.rank() - 1, o.node.get_float("epsilon", 1e-12f), centred, o.in(2),
-                          centred ? optional_input(o, 3) : std::nullopt).y);
+                          centred ? optional_input(o, 3) : std::nullopt)
+              .y);
 }
 
 /// Instance and group normalisation: rows are runs of channels.
 void group_norm(Operator& o, int64_t groups) {
   const Tensor given = o.in(0);
   require(is_real(given.dtype) && groups > 0);
-  const int64_t batch = given.shape[0], channels = given.shape[1], members = channels / groups, plane = given.size() / (batch * channels);
+  const int64_t batch = given.shape[0], channels = given.shape[1], members = channels / groups,
+                plane = given.size() / (batch * channels);
   const Shape shape = {batch, groups, members, plane};
   const Tensor rows = o.graph.reshape(given, {batch * groups, members * plane}), x = o.graph.reshape(given, shape);
   const Moments m = moments(o.graph, rows, o.node.get_float("epsilon", 1e-5f), true);
-  const auto parameter = [&](const Tensor& p) { return o.graph.reshape(p, p.size() == channels ? Shape{groups, members} : Shape{groups, 1}); };
+  const auto parameter = [&](const Tensor& p) {
+    return o.graph.reshape(p, p.size() == channels ? Shape{groups, members} : Shape{groups, 1});
+  };
   const Tensor mean = o.graph.reshape(*m.mean, {batch, groups}), inverse = o.graph.reshape(m.inverse, {batch, groups});
   const Tensor scale = parameter(o.in(1)), bias = parameter(o.in(2));
   const Tensor y = o.graph.compute(x.dtype, shape, [&](Body& body, const Indices& i) {
     const Indices row = {i[0], i[1]}, channel = {i[1], i[2]};
-    return (body.load(x, i) - body.load(mean, row)) * body.load(inverse, row) * body.broadcast(scale, channel) + body.broadcast(bias, channel);
+    return (body.load(x, i) - body.load(mean, row)) * body.load(inverse, row) * body.broadcast(scale, channel) +
+           body.broadcast(bias, channel);
   });
   o.yield(o.graph.reshape(y, given.shape));
 }
@@ -351,7 +406,8 @@ void batch_norm(Operator& o) {
   // One factor and one addend for a channel.
   const Tensor factor = o.graph.compute(x.dtype, channels, [&](Body& body, const Indices& c) {
     const Scalar variance = body.load(o.in(4), c);
-    return body.load(o.in(1), c) * (variance.same(1) / math("sqrt", {variance + variance.same(o.node.get_float("epsilon", 1e-5f))}));
+    return body.load(o.in(1), c) *
+           (variance.same(1) / math("sqrt", {variance + variance.same(o.node.get_float("epsilon", 1e-5f))}));
   });
   const Tensor addend = o.graph.compute(x.dtype, channels, [&](Body& body, const Indices& c) {
     return body.load(o.in(2), c) - body.load(o.in(3), c) * body.load(factor, c);
@@ -371,41 +427,49 @@ void local_response_norm(Operator& o) {
   Shape shape = x.shape;
   shape[1] += size - 1;
   const Tensor padded = o.graph.pad(x, low, shape, zero(x.dtype));
-  const Tensor sums = o.graph.reduce(x.dtype, x.shape, {size}, zero(x.dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-    Indices at = i;
-    at[1] = i[1] + k[0];
-    const Scalar v = body.load(padded, at);
-    return s + v * v;
-  });
+  const Tensor sums = o.graph.reduce(x.dtype, x.shape, {size}, zero(x.dtype),
+                                     [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                                       Indices at = i;
+                                       at[1] = i[1] + k[0];
+                                       const Scalar v = body.load(padded, at);
+                                       return s + v * v;
+                                     });
   o.yield(o.graph.compute(x.dtype, x.shape, [&](Body& body, const Indices& i) {
     const Scalar s = body.load(sums, i);
     const Scalar factor = s.same(o.node.get_float("alpha", 1e-4f)) / s.same(static_cast<double>(size));
-    return body.load(x, i) / math("powf", {s.same(o.node.get_float("bias", 1.0f)) + factor * s, s.same(o.node.get_float("beta", 0.75f))});
+    return body.load(x, i) /
+           math("powf", {s.same(o.node.get_float("bias", 1.0f)) + factor * s, s.same(o.node.get_float("beta", 0.75f))});
   }));
 }
 
-// --- pooling -------------------------------------------------------------------------------------------------------------------
+// --- pooling
+// -------------------------------------------------------------------------------------------------------------------
 
 ops::Window pooling_window(const Operator& o) {
   const Shape spatial = ops::spatial_extents(o.node, o.in(0).shape);
-  return ops::sliding_window(o.node, spatial, ops::kernel_attribute(o.node, static_cast<int64_t>(spatial.size())), o.node.get_int("ceil_mode", 0) != 0);
+  return ops::sliding_window(o.node, spatial, ops::kernel_attribute(o.node, static_cast<int64_t>(spatial.size())),
+                             o.node.get_int("ceil_mode", 0) != 0);
 }
 
-Tensor pooled(Operator& o, const ops::Window& window, const Start& start, const Start& padding, const std::function<Scalar(Scalar, Scalar)>& f) {
+Tensor pooled(Operator& o, const ops::Window& window, const Start& start, const Start& padding,
+              const std::function<Scalar(Scalar, Scalar)>& f) {
   const Tensor x = padded_for(o.graph, o.in(0), window, padding);
-  return o.graph.reduce(x.dtype, o.shape(), window.kernel, start, [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-    Indices at = {i[0], i[1]};
-    const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(2), k);
-    at.insert(at.end(), inside.begin(), inside.end());
-    return f(s, body.load(x, at));
-  });
+  return o.graph.reduce(x.dtype, o.shape(), window.kernel, start,
+                        [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                          Indices at = {i[0], i[1]};
+                          const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(2), k);
+                          at.insert(at.end(), inside.begin(), inside.end());
+                          return f(s, body.load(x, at));
+                        });
 }
 
 void max_pool(Operator& o) {
   require(o.op->getNumResults() == 1);
   const DType dtype = o.in(0).dtype;
   require(is_real(dtype) || dtype == DType::kInt8 || dtype == DType::kUint8);
-  const Start lowest = [dtype](Body& body) { return body.number(dtype, is_real(dtype) ? -INFINITY : dtype == DType::kInt8 ? -128 : 0); };
+  const Start lowest = [dtype](Body& body) {
+    return body.number(dtype, is_real(dtype) ? -INFINITY : dtype == DType::kInt8 ? -128 : 0);
+  };
   // The first of equal elements wins; a NaN wins over numbers.
   o.yield(pooled(o, pooling_window(o), lowest, lowest, [&](Scalar best, Scalar v) {
     return select(is_real(dtype) ? (best >= v) | (best != best) : best >= v, best, v);
@@ -418,7 +482,7 @@ void average_pool(Operator& o) {
   const ops::Window window = pooling_window(o);
   const Tensor sums = pooled(o, window, zero(dtype), zero(dtype), [](Scalar s, Scalar v) { return s + v; });
   const bool padding = o.node.get_int("count_include_pad", 0) != 0;
-  if (padding && o.node.version < 19) {   // positions that ceil_mode adds count too
+  if (padding && o.node.version < 19) {  // positions that ceil_mode adds count too
     o.yield(o.graph.compute(dtype, sums.shape, [&](Body& body, const Indices& i) {
       const Scalar s = body.load(sums, i);
       return s / s.same(static_cast<double>(window.kernel_size()));
@@ -435,12 +499,14 @@ void average_pool(Operator& o) {
 void global_pool(Operator& o, bool average) {
   const Tensor given = o.in(0);
   require(is_real(given.dtype));
-  const Tensor x = o.graph.reshape(given, {given.shape[0], given.shape[1], given.size() / (given.shape[0] * given.shape[1])});
+  const Tensor x =
+      o.graph.reshape(given, {given.shape[0], given.shape[1], given.size() / (given.shape[0] * given.shape[1])});
   const Start start = [&](Body& body) { return body.number(x.dtype, average ? 0 : -INFINITY); };
-  const Tensor sums = o.graph.reduce(x.dtype, {x.shape[0], x.shape[1]}, {x.shape[2]}, start, [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-    const Scalar v = body.load(x, {i[0], i[1], k[0]});
-    return average ? s + v : nan_max(s, v);
-  });
+  const Tensor sums = o.graph.reduce(x.dtype, {x.shape[0], x.shape[1]}, {x.shape[2]}, start,
+                                     [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                                       const Scalar v = body.load(x, {i[0], i[1], k[0]});
+                                       return average ? s + v : nan_max(s, v);
+                                     });
   finish(o, sums, [&](Scalar s) { return average ? s / s.same(static_cast<double>(x.shape[2])) : s; });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move, choose or convert elements. What only renames the shape is a view; slices, concatenations and pads are copies between views; the
-// rest reads at affine indices, or at computed ones (Gather). Positions must be known at compile time, except gathered indices.
+// Operators that move, choose or convert elements. What only renames the shape is a view; slices, concatenations and
+// pads are copies between views; the rest reads at affine indices, or at computed ones (Gather). Positions must be
+// known at compile time, except gathered indices.
 #include <algorithm>
 #include <numeric>
 
@@ -26,12 +27,16 @@ void concat(Operator& o) {
   const Shape shape = o.shape();
   std::vector<Tensor> parts;
   for (size_t i = 0; i < o.inputs.size(); ++i) parts.push_back(o.in(i));
-  o.yield(o.graph.concat(parts, static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(shape.size()))), shape));
+  o.yield(o.graph.concat(
+      parts,
+      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(shape.size()))),
+      shape));
 }
 
 void split(Operator& o) {
   const Tensor x = o.in(0);
-  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+  const auto axis =
+      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
   std::vector<int64_t> start(x.rank(), 0);
   const std::vector<int64_t> step(x.rank(), 1);
   for (unsigned i = 0; i < o.op->getNumResults(); ++i) {
@@ -64,7 +69,7 @@ void slice(Operator& o) {
     require(step[d] != 0);
     const int64_t low = 0, high = step[d] > 0 ? dim : dim - 1;
     start[d] = std::clamp(starts[i] < -dim ? low : starts[i] < 0 ? starts[i] + dim : starts[i], low, high);
-    if (shape[d] == 1) step[d] = 1;   // one element: the step does not matter, and may be huge
+    if (shape[d] == 1) step[d] = 1;  // one element: the step does not matter, and may be huge
     forwards = forwards && step[d] > 0;
   }
   if (forwards) {
@@ -130,7 +135,7 @@ void pad(Operator& o) {
       const auto number = [&](int64_t v) { return body.integer(DType::kInt64, v); };
       if (mode == "edge") {
         n = larger(smaller(n, number(length - 1)), number(0));
-      } else {   // periodic; reflection runs back in the second half of a period
+      } else {  // periodic; reflection runs back in the second half of a period
         const int64_t period = mode == "wrap" ? length : std::max<int64_t>(1, 2 * (length - 1));
         const Scalar r = n % number(period);
         n = select(r < number(0), r + number(period), r);
@@ -153,11 +158,13 @@ void tile(Operator& o) {
   const Shape result = o.shape();
   Shape shape;
   for (size_t d = 0; d < x.rank(); ++d) shape.insert(shape.end(), {result[d] / x.shape[d], x.shape[d]});
-  o.yield(o.graph.reshape(o.graph.compute(x.dtype, shape, [&](Body& body, const Indices& i) {
-    Indices at;
-    for (size_t d = 0; d < x.rank(); ++d) at.push_back(i[2 * d + 1]);
-    return body.load(x, at);
-  }), result));
+  o.yield(o.graph.reshape(o.graph.compute(x.dtype, shape,
+                                          [&](Body& body, const Indices& i) {
+                                            Indices at;
+                                            for (size_t d = 0; d < x.rank(); ++d) at.push_back(i[2 * d + 1]);
+                                            return body.load(x, at);
+                                          }),
+                          result));
 }
 
 /// Indices must be constant and inside: compiled code cannot report one that is not.
@@ -172,7 +179,8 @@ Scalar wrapped(Scalar index, int64_t dim) {
 
 void gather(Operator& o) {
   const Tensor x = o.in(0), indices = o.in(1);
-  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+  const auto axis =
+      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
   check_indices(o, 1, x.shape[axis]);
   o.yield(o.graph.compute(x.dtype, o.shape(), [&](Body& body, const Indices& i) {
     const auto first = i.begin() + static_cast<int64_t>(axis), last = first + static_cast<int64_t>(indices.rank());
@@ -186,11 +194,13 @@ void gather(Operator& o) {
 
 void gather_elements(Operator& o) {
   const Tensor x = o.in(0), indices = o.in(1);
-  const auto axis = static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
+  const auto axis =
+      static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", 0), static_cast<int64_t>(x.rank())));
   check_indices(o, 1, x.shape[axis]);
   o.yield(o.graph.compute(x.dtype, o.shape(), [&](Body& body, const Indices& i) {
     std::vector<Scalar> at;
-    for (size_t d = 0; d < i.size(); ++d) at.push_back(d == axis ? wrapped(body.load(indices, i), x.shape[d]) : body.index(i[d]));
+    for (size_t d = 0; d < i.size(); ++d)
+      at.push_back(d == axis ? wrapped(body.load(indices, i), x.shape[d]) : body.index(i[d]));
     return body.extract(x, at);
   }));
 }
@@ -203,8 +213,10 @@ void rearrange(Operator& o, const Shape& shape, const std::vector<int64_t>& perm
 void depth_to_space(Operator& o) {
   const Shape s = o.in(0).shape;
   const int64_t b = o.node.get_int("blocksize", 0), depth = s[1] / (b * b);
-  if (o.node.get_string("mode", "DCR") == "DCR") rearrange(o, {s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2});
-  else rearrange(o, {s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3});
+  if (o.node.get_string("mode", "DCR") == "DCR")
+    rearrange(o, {s[0], b, b, depth, s[2], s[3]}, {0, 3, 4, 1, 5, 2});
+  else
+    rearrange(o, {s[0], depth, b, b, s[2], s[3]}, {0, 1, 4, 2, 5, 3});
 }
 
 void space_to_depth(Operator& o) {
@@ -248,7 +260,7 @@ void add_shape(Lowerings& t) {
     }));
   });
   t.add("Identity", [](Operator& o) { o.yield(o.in(0)); });
-  t.add("Dropout", [](Operator& o) {   // nothing in inference; the mask is left to the library
+  t.add("Dropout", [](Operator& o) {  // nothing in inference; the mask is left to the library
     require(o.op->getNumResults() == 1 && !o.has(2));
     o.yield(o.in(0));
   });
@@ -259,7 +271,8 @@ void add_shape(Lowerings& t) {
         o.yield(x);
         return;
       }
-      o.yield(o.graph.compute(o.dtype(), o.shape(), [&](Body& body, const Indices& i) { return cast(body.load(x, i), o.dtype()); }));
+      o.yield(o.graph.compute(o.dtype(), o.shape(),
+                              [&](Body& body, const Indices& i) { return cast(body.load(x, i), o.dtype()); }));
     });
 }
 
