@@ -368,6 +368,7 @@ struct Windows {
 };
 
 Windows windows(const Node& node, size_t n) {
+  if (n > 4096) node.fail(ErrorCode::kInvalidModel, std::to_string(n) + " spatial dimensions are absurd");
   Windows w{node.get_ints("dilations", std::vector<int64_t>(n, 1)),
             node.get_ints("pads", std::vector<int64_t>(2 * n, 0)),
             node.get_ints("strides", std::vector<int64_t>(n, 1))};

@@ -9,11 +9,16 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODULE_DIRS = [os.environ.get("TESSERA_MODULE_DIR", "")] + sorted(glob.glob(str(ROOT / "build" / "*" / "lib")))
-sys.path[:0] = [d for d in MODULE_DIRS if d and glob.glob(os.path.join(d, "_tessera_nn*.so"))][:1]
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+CANDIDATES = [os.environ.get("TESSERA_MODULE_DIR", "")] + sorted(glob.glob(str(ROOT / "build" / "*" / "lib")))
+FOUND = [folder for folder in CANDIDATES if folder and glob.glob(os.path.join(folder, "_tessera_nn*.so"))]
+sys.path[:0] = FOUND[:1]
 
 
 @pytest.fixture(scope="session")
 def nn():
-    return pytest.importorskip("_tessera_nn", reason="the module _tessera_nn is not built")
+    """The module; a build without it skips, a module that cannot be loaded fails."""
+    if not FOUND:
+        pytest.skip("the module _tessera_nn is not built")
+    import _tessera_nn
+
+    return _tessera_nn
