@@ -120,7 +120,7 @@ def typed_tensor(name, dtype, array):
     elif array.dtype.name.startswith("float8"):
         tensor.int32_data.extend(array.view(np.uint8))
     else:
-        tensor.int32_data.extend(array.tolist())
+        tensor.int32_data.extend(array.astype(np.int64).tolist())
     return tensor
 
 
