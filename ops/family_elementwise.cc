@@ -78,6 +78,16 @@ T power(T a, U b) {
   }
 }
 
+/// a^b for a single exponent of the whole tensor. ONNX Runtime multiplies for 2 and 3, which rounds otherwise than pow.
+template <typename T, typename U>
+T power_of_scalar(T a, U b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (b == U{2}) return a * a;
+    if (b == U{3}) return a * a * a;
+  }
+  return power(a, b);
+}
+
 void infer_pow(InferContext& c) {
   require_type(c.node, c.input(0).dtype, kNumeric, "base");
   require_type(c.node, c.input(1).dtype, kNumeric, "exponent");
@@ -93,8 +103,14 @@ void evaluate_pow(EvalContext& c, const std::vector<TypeInfo>& types) {
     using T = typename decltype(tag_a)::type;
     known = visit_arithmetic(b.dtype(), [&](auto tag_b) {
       using U = typename decltype(tag_b)::type;
-      binary_loop(out.shape(), a.shape(), b.shape(), elements<T>(a), elements<U>(b), mutable_elements<T>(out),
-                  [](T x, U y) { return power(x, y); });
+      const auto apply = [&](auto function) {
+        binary_loop(out.shape(), a.shape(), b.shape(), elements<T>(a), elements<U>(b), mutable_elements<T>(out),
+                    function);
+      };
+      if (element_count(b.shape()) == 1)
+        apply([](T x, U y) { return power_of_scalar(x, y); });
+      else
+        apply([](T x, U y) { return power(x, y); });
     });
   });
   if (!known) unsupported_type(c.node, a.dtype());

@@ -18,6 +18,23 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+/// 64-byte aligned memory for compiled code.
+class Aligned {
+ public:
+  explicit Aligned(size_t bytes)
+      : data_(static_cast<std::byte*>(std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64))) {
+    if (!data_) throw Error(ErrorCode::kDoesNotFit, "the host has no memory for " + std::to_string(bytes) + " bytes");
+  }
+  ~Aligned() { std::free(data_); }
+  Aligned(const Aligned&) = delete;
+  Aligned& operator=(const Aligned&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_;
+};
+
+/// The constant `index` of the artifact: a view of it where compiled code can read it in place, else a copy.
 ops::Tensor constant_tensor(const program::Artifact& artifact, std::shared_ptr<const program::Artifact> owner,
                             int64_t index) {
   const program::ConstantInfo& info = artifact.constants[static_cast<size_t>(index)];
@@ -37,24 +54,15 @@ ops::Tensor constant_tensor(const program::Artifact& artifact, std::shared_ptr<c
     }
     return tensor;
   }
+  if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
+    const auto bytes = static_cast<size_t>(ops::element_count(info.shape) * ops::element_bytes(dtype));
+    auto copy = std::make_shared<Aligned>(bytes);
+    std::memcpy(copy->data(), data, bytes);
+    const std::byte* moved = copy->data();
+    return ops::Tensor::view(dtype, info.shape, std::move(copy), moved);
+  }
   return ops::Tensor::view(dtype, info.shape, std::move(owner), data);
 }
-
-/// 64-byte aligned memory for compiled code.
-class Aligned {
- public:
-  explicit Aligned(size_t bytes)
-      : data_(static_cast<std::byte*>(std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64))) {
-    if (!data_) throw Error(ErrorCode::kDoesNotFit, "the host has no memory for " + std::to_string(bytes) + " bytes");
-  }
-  ~Aligned() { std::free(data_); }
-  Aligned(const Aligned&) = delete;
-  Aligned& operator=(const Aligned&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte* data_;
-};
 
 }  // namespace
 

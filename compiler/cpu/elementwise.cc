@@ -83,11 +83,23 @@ void remainder(Operator& o) {
   });
 }
 
+/// A single exponent of 2 or 3 multiplies, as in ONNX Runtime: pow rounds otherwise.
 void power(Operator& o) {
   require(is_real(o.in(0).dtype));
-  zip(o, [](Scalar a, Scalar b) {
+  const auto general = [](Scalar a, Scalar b) {
     if (a.dtype() == b.dtype()) return math("powf", {a, b});
     return cast(math("powf", {cast(a, DType::kDouble), cast(b, DType::kDouble)}), a.dtype());
+  };
+  if (ops::element_count(o.in(1).shape) != 1) return zip(o, general);
+  const auto known = nn::constant_value(nn::input_or_null(o.op, 1));
+  if (known.has_value()) {
+    const double exponent = known->to_doubles()[0];
+    if (exponent == 2) return map(o, [](Scalar a) { return a * a; });
+    if (exponent == 3) return map(o, [](Scalar a) { return a * a * a; });
+    return zip(o, general);
+  }
+  zip(o, [&](Scalar a, Scalar b) {
+    return select(b == b.same(2), a * a, select(b == b.same(3), a * a * a, general(a, b)));
   });
 }
 

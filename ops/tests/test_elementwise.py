@@ -104,6 +104,13 @@ def test_pow(base, exponent):
         check_either("Pow", [a, b], opset=7, rtol=tolerance)
 
 
+@pytest.mark.parametrize("exponent", [2, 3])
+def test_pow_of_a_small_integer_multiplies(exponent):
+    a = values(np.random.default_rng(7), (1000,), "float32", -3, 3)
+    check_either("Pow", [a, np.float32(exponent)], opset=15, rtol=0)
+    check_either("Pow", [a, np.array([exponent], np.float32)], opset=15, rtol=0)
+
+
 def test_pow_integer_cases():
     base = np.array([2, -2, 0, 1, -1, 5, -1, 10], np.int64)
     exponent = np.array([10, 3, 0, -5, -3, -1, -2, 18], np.int64)

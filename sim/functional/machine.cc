@@ -113,8 +113,12 @@ class Runner {
       const uint8_t* bytes = request_.program.empty()
                                  ? find_dram(request_.dram, request_.program_address + offset, isa::kInstructionBytes)
                                  : request_.program.data() + offset;
+      const uint64_t first = request_.program_address + offset;
       if (bytes == nullptr) {
         fault = isa::Fault::kDramRange;
+      } else if (request_.program.empty() &&
+                 meets(request_.failing_reads, {first, first + isa::kInstructionBytes})) {
+        fault = isa::Fault::kAxiError;
       } else {
         isa::Word word;
         std::memcpy(word.data(), bytes, word.size());
@@ -166,8 +170,9 @@ class Runner {
       return;
     }
     Work work;
-    const isa::Fault fault =
+    isa::Fault fault =
         std::visit([&](const auto& instruction) { return execute(instruction, work); }, head.instruction);
+    if (fault == isa::Fault::kNone && refused(head.instruction)) fault = isa::Fault::kAxiError;
     if (fault != isa::Fault::kNone) {
       fault_ = isa::FaultRecord{fault, unit_of(engine), head.pc};
       return;
@@ -176,6 +181,24 @@ class Runner {
     if (isa::header_of(head.instruction).signal) ++timeline_[static_cast<size_t>(engine)];
     complete(head.pc, unit_of(engine), work);
     queue.pop_front();
+  }
+
+  static bool meets(std::span<const Interval> failing, const Interval& bytes) {
+    return std::any_of(failing.begin(), failing.end(),
+                       [&](const Interval& f) { return f.begin < bytes.end && bytes.begin < f.end; });
+  }
+
+  /// Whether the memory answers one of the instruction's bursts with an error.
+  bool refused(const isa::Instruction& instruction) const {
+    if (request_.failing_reads.empty() && request_.failing_writes.empty()) return false;
+    for (const Touched& touched : footprint(instruction, machine_.config, request_.bases)) {
+      if (!touched.dram) continue;
+      const auto failing = touched.write ? request_.failing_writes : request_.failing_reads;
+      for (const Interval& bytes : touched.bytes) {
+        if (meets(failing, bytes)) return true;
+      }
+    }
+    return false;
   }
 
   void complete(uint32_t pc, isa::Unit unit, Work work) {

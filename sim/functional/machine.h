@@ -15,6 +15,7 @@
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 #include "sim/functional/dram.h"
+#include "sim/functional/footprint.h"
 #include "sim/functional/race_checker.h"
 #include "sim/functional/scratchpads.h"
 #include "sim/functional/work.h"
@@ -31,6 +32,10 @@ struct RunRequest {
   uint32_t instruction_count = 0;
   std::array<uint64_t, 16> bases{};
   std::span<const DramRegion> dram;
+  /// Device addresses that the memory refuses to read or to write: the instruction that touches them is an axi_error.
+  /// What a refused LOAD or STORE leaves in its destination is not defined.
+  std::span<const Interval> failing_reads;
+  std::span<const Interval> failing_writes;
   bool check_races = false;
   /// The race check stops adding reports at this number.
   size_t max_races = 32;

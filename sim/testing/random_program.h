@@ -87,6 +87,7 @@ class RandomProgramMaker {
       i.lane = static_cast<uint8_t>(pick(0, std::max(config_.block_in, config_.block_out) / config_.lanes() - 1));
     }
     make_extents(i.extent, limits_.iterations);
+    if (i.mode == isa::GemmMode::kDepthwise && chance(2) && make_raster(i)) return i;
     if (i.mode == isa::GemmMode::kDepthwise) {
       i.extent[5] = static_cast<uint16_t>(pick(1, std::min(5, config_.depthwise_taps())));
       if (i.reduce >= 2) i.extent[4] = static_cast<uint16_t>(pick(1, config_.depthwise_taps() / i.extent[5]));
@@ -97,6 +98,39 @@ class RandomProgramMaker {
     i.acc_addr = place(isa::Space::kAcc, i.extent, i.acc_stride,
                        i.mode == isa::GemmMode::kDepthwise ? isa::kLoops - i.reduce : outer);
     return i;
+  }
+
+  /// A depthwise convolution of one image: rows, columns and taps as loops, INP strides of a row and a pixel, sometimes
+  /// off by a little. False when it does not fit.
+  bool make_raster(isa::Gemm& i) {
+    i.reduce = 2;
+    i.extent.fill(1);
+    const int64_t stride = chance(3) ? 2 : 1;
+    i.extent[5] = static_cast<uint16_t>(pick(1, 5));
+    i.extent[4] = static_cast<uint16_t>(pick(1, 3));
+    if (i.extent[4] * i.extent[5] > config_.depthwise_taps()) return false;
+    i.extent[3] = static_cast<uint16_t>(pick(1, 20));
+    i.extent[2] = static_cast<uint16_t>(pick(1, std::max<int64_t>(1, limits_.iterations / i.extent[3] / 8)));
+    const int64_t width = (i.extent[3] - 1) * stride + i.extent[5];
+    const int64_t row = width + (chance(2) ? 0 : pick(0, 3));
+    const int64_t pixel = chance(8) ? 2 : 1;  // of every channel block
+    const int64_t blocks = chance(2) ? 1 : pick(1, 3);
+    i.extent[1] = static_cast<uint16_t>(blocks);
+    const int64_t height = (i.extent[2] - 1) * stride + i.extent[4];
+    const int64_t plane = height * row * pixel;
+    if (plane * blocks + 8 > config_.inp_depth() || blocks > config_.wgt_depth()) return false;
+    const auto outputs = static_cast<int64_t>(i.extent[2]) * i.extent[3];
+    if (outputs * blocks > config_.acc_depth()) return false;
+    i.inp_stride = {0, static_cast<int16_t>(plane), static_cast<int16_t>(stride * row * pixel),
+                    static_cast<int16_t>(stride * pixel), static_cast<int16_t>(row * pixel),
+                    static_cast<int16_t>(pixel)};
+    i.acc_stride = {0, static_cast<int16_t>(outputs), static_cast<int16_t>(i.extent[3]), 1, 0, 0};
+    i.wgt_stride = {0, 1, 0, 0, 0, 0};
+    if (chance(10)) ++i.inp_stride[static_cast<size_t>(pick(2, 4))];
+    i.inp_addr = static_cast<uint16_t>(pick(0, 7));
+    i.wgt_addr = static_cast<uint16_t>(pick(0, config_.wgt_depth() - blocks));
+    i.acc_addr = static_cast<uint16_t>(pick(0, config_.acc_depth() - outputs * blocks));
+    return true;
   }
 
   isa::Instruction make_alu() {
@@ -180,18 +214,18 @@ class RandomProgramMaker {
     return i;
   }
 
-  /// Adds signals, waits and FINISH: every instruction waits for the last conflicting one of each other engine.
+  /// Adds signals, waits and FINISH. Each instruction waits, for every other engine, for the last instruction there that
+  /// it conflicts with, or sometimes for a younger one, and now and then for one it has no need of. Instructions that
+  /// nobody waits for signal or not.
   void synchronise(std::vector<isa::Instruction>& program) {
     struct Access {
       int64_t lowest, highest;
       int space;  // isa::kSpaces: DRAM
       bool write;
     };
-    struct Done {
-      std::vector<Access> accesses;
-      uint16_t signals;  // of its engine, once it has completed
-    };
-    std::array<std::vector<Done>, isa::kEngines> done;
+    std::array<std::vector<std::vector<Access>>, isa::kEngines> done;      // by engine and number in it
+    std::vector<std::array<size_t, isa::kEngines>> awaited;                // 1 + number in the engine, or 0
+    std::array<std::vector<bool>, isa::kEngines> signals;
     for (isa::Instruction& instruction : program) {
       const auto engine = static_cast<size_t>(*isa::engine_of(instruction));
       std::vector<Access> accesses;
@@ -212,19 +246,36 @@ class RandomProgramMaker {
         const auto base = static_cast<int64_t>(bases_[d->base]);
         accesses.push_back({base + d->lowest, base + d->highest, isa::kSpaces, d->write});
       }
-      isa::Header& header = isa::header_of(instruction);
-      header = {};
-      size_t waits = 0;
+      std::array<size_t, isa::kEngines> waits{};
       for (size_t e = 0; e < done.size(); ++e) {
-        if (e == engine) continue;
+        if (e == engine || done[e].empty()) continue;
+        const auto count = static_cast<int64_t>(done[e].size());
         for (size_t n = done[e].size(); n-- > 0;) {
-          if (!conflicts(done[e][n].accesses, accesses)) continue;
-          header.waits[waits++] = {true, static_cast<isa::Engine>(e), done[e][n].signals};
+          if (!conflicts(done[e][n], accesses)) continue;
+          waits[e] = n + 1;
           break;
         }
+        if (waits[e] != 0 && chance(8)) waits[e] = static_cast<size_t>(pick(static_cast<int64_t>(waits[e]), count));
+        if (waits[e] == 0 && chance(24)) waits[e] = static_cast<size_t>(pick(1, count));
+        if (waits[e] != 0) signals[e][waits[e] - 1] = true;
       }
-      header.signal = true;
-      done[engine].push_back({std::move(accesses), static_cast<uint16_t>(done[engine].size() + 1)});
+      awaited.push_back(waits);
+      done[engine].push_back(std::move(accesses));
+      signals[engine].push_back(false);
+    }
+    std::array<std::vector<uint16_t>, isa::kEngines> counts;  // signals up to and with each instruction
+    for (size_t n = 0; n < program.size(); ++n) {
+      const auto engine = static_cast<size_t>(*isa::engine_of(program[n]));
+      isa::Header& header = isa::header_of(program[n]);
+      header = {};
+      size_t used = 0;
+      for (size_t e = 0; e < counts.size(); ++e) {
+        if (awaited[n][e] == 0) continue;
+        header.waits[used++] = {true, static_cast<isa::Engine>(e), counts[e][awaited[n][e] - 1]};
+      }
+      header.signal = signals[engine][counts[engine].size()] || chance(3);
+      const uint16_t before = counts[engine].empty() ? 0 : counts[engine].back();
+      counts[engine].push_back(static_cast<uint16_t>(before + (header.signal ? 1 : 0)));
     }
     program.push_back(isa::Finish{});
   }
@@ -254,6 +305,7 @@ class RandomProgramMaker {
 
   void make_extents(std::array<uint16_t, isa::kLoops>& extent, int64_t limit) {
     extent.fill(1);
+    if (chance(32)) return;
     for (int tries = 0; tries < 4; ++tries) {
       const auto k = static_cast<size_t>(pick(0, isa::kLoops - 1));
       if (extent[k] != 1) continue;

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bins: everything allowed starts at zero, so that what was never hit shows.
+#include "tests/random_programs/coverage.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace tessera::proof {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names numbers(int low, int high) {
+  Names names;
+  for (int n = low; n <= high; ++n) names.push_back(std::to_string(n));
+  return names;
+}
+
+Names cross(const Names& a, const Names& b) {
+  Names names;
+  for (const std::string& x : a) {
+    for (const std::string& y : b) {
+      std::string name = x;
+      name += ' ';
+      name += y;
+      names.push_back(std::move(name));
+    }
+  }
+  return names;
+}
+
+template <typename Extents>
+std::string depth_of(const Extents& extent) {
+  return std::to_string(std::count_if(extent.begin(), extent.end(), [](auto e) { return e > 1; }));
+}
+
+template <typename Strides>
+std::string sign_of(const Strides& stride) {
+  const bool negative = std::any_of(stride.begin(), stride.end(), [](auto s) { return s < 0; });
+  return negative ? "negative" : "positive";
+}
+
+std::string on(bool flag, const char* name) { return flag ? name : std::string("no ") + name; }
+
+template <typename E>
+std::string text(E value) {
+  return std::string(isa::to_string(value));
+}
+
+Names on_off(const char* name) { return {on(false, name), on(true, name)}; }
+
+}  // namespace
+
+Coverage::Coverage(const isa::MachineConfig& config) {
+  Names spaces, alu_spaces{"acc", "out"}, engines;
+  for (int s = 0; s < isa::kSpaces; ++s) spaces.push_back(text(static_cast<isa::Space>(s)));
+  for (int e = 0; e < isa::kEngines; ++e) engines.push_back(text(static_cast<isa::Engine>(e)));
+  if (config.block_in == config.block_out) alu_spaces.emplace_back("inp");
+  allow("opcode", {"load", "store", "gemm", "alu", "fence", "finish"});
+  allow("load space", cross(spaces, {"data", "fill", "padded"}));
+  allow("load loops", numbers(0, 4));
+  allow("load strides", {"positive", "negative"});
+  allow("store space", {"acc", "out"});
+  allow("store loops", numbers(0, 4));
+  allow("store strides", {"positive", "negative"});
+  allow("gemm mode", cross({"dense", "depthwise"}, on_off("accumulate")));
+  allow("gemm dense reduce", numbers(0, 6));
+  allow("gemm depthwise reduce", numbers(1, 6));
+  allow("gemm loops", numbers(0, 4));
+  allow("gemm types", cross(on_off("inp unsigned"), on_off("wgt unsigned")));
+  allow("gemm zeros", cross(on_off("inp zero"), on_off("wgt zero")));
+  allow("gemm raster", on_off("raster"));
+  allow("alu spaces", cross(alu_spaces, alu_spaces));
+  allow("alu reduce", cross({"sum", "max"}, numbers(1, 6)));
+  allow("alu loops", numbers(0, 4));
+  allow("alu convert", cross(on_off("convert"), {"none", "add", "mul", "max"}));
+  allow("alu tables", cross(on_off("table"), on_off("second table")));
+  allow("alu second", cross(on_off("swap"), on_off("unsigned")));
+  allow("alu param loop", {"0", "1", "2", "3", "4", "5", "7"});
+  allow("waits", numbers(0, 3));
+  allow("signal", on_off("signal"));
+  for (const std::string& a : engines) {
+    for (const std::string& b : engines) {
+      if (a != b) allow("wait of", {a + " for " + b});
+    }
+  }
+}
+
+void Coverage::allow(const std::string& group, const std::vector<std::string>& bins) {
+  for (const std::string& bin : bins) bins_[group][bin];
+}
+
+void Coverage::add(const std::vector<isa::Instruction>& program) {
+  for (const isa::Instruction& instruction : program) {
+    if (const auto engine = isa::engine_of(instruction)) add(isa::header_of(instruction), *engine);
+    std::visit([&](const auto& i) { add_operands(i); }, instruction);
+  }
+}
+
+void Coverage::add(const isa::Header& header, isa::Engine engine) {
+  int waits = 0;
+  for (const isa::Wait& wait : header.waits) {
+    if (!wait.enable) continue;
+    ++waits;
+    hit("wait of", text(engine) + " for " + text(wait.engine));
+  }
+  hit("waits", std::to_string(waits));
+  hit("signal", on(header.signal, "signal"));
+}
+
+void Coverage::add_operands(const isa::Finish&) { hit("opcode", "finish"); }
+void Coverage::add_operands(const isa::Fence&) { hit("opcode", "fence"); }
+
+void Coverage::add_operands(const isa::Load& i) {
+  hit("opcode", "load");
+  const bool padded = i.pad_before[0] + i.pad_after[0] + i.pad_before[1] + i.pad_after[1] != 0;
+  hit("load space", text(i.space) + (i.fill ? " fill" : padded ? " padded" : " data"));
+  hit("load loops", depth_of(i.extent));
+  hit("load strides", sign_of(i.sp_stride));
+}
+
+void Coverage::add_operands(const isa::Store& i) {
+  hit("opcode", "store");
+  hit("store space", text(i.space));
+  hit("store loops", depth_of(i.extent));
+  hit("store strides", sign_of(i.dram_stride));
+}
+
+void Coverage::add_operands(const isa::Gemm& i) {
+  hit("opcode", "gemm");
+  const bool depthwise = i.mode == isa::GemmMode::kDepthwise;
+  hit("gemm mode", std::string(depthwise ? "depthwise " : "dense ") + on(i.accumulate, "accumulate"));
+  hit(depthwise ? "gemm depthwise reduce" : "gemm dense reduce", std::to_string(i.reduce));
+  hit("gemm loops", depth_of(i.extent));
+  hit("gemm types", on(i.inp_unsigned, "inp unsigned") + " " + on(i.wgt_unsigned, "wgt unsigned"));
+  hit("gemm zeros", on(i.inp_zero != 0, "inp zero") + " " + on(i.wgt_zero != 0, "wgt zero"));
+  if (depthwise) {
+    const bool raster = i.reduce == 2 && i.extent[3] > 1 && i.extent[5] > 1 && i.inp_stride[5] != 0 &&
+                        i.inp_stride[3] % i.inp_stride[5] == 0 && i.inp_stride[4] != 0 &&
+                        i.inp_stride[2] % i.inp_stride[4] == 0;
+    hit("gemm raster", on(raster, "raster"));
+  }
+}
+
+void Coverage::add_operands(const isa::Alu& i) {
+  hit("opcode", "alu");
+  hit("alu spaces", text(i.src) + " " + text(i.dst));
+  if (i.reduce > 0) hit("alu reduce", text(i.reduce_op) + " " + std::to_string(i.reduce));
+  hit("alu loops", depth_of(i.extent));
+  if (i.dst != isa::AluSpace::kAcc || i.convert) {
+    hit("alu convert", on(i.convert, "convert") + " " + text(i.second_op));
+    hit("alu tables", on(i.table_enable, "table") + " " + on(i.second_table_enable, "second table"));
+  }
+  if (i.second_op != isa::SecondOp::kNone) {
+    hit("alu second", on(i.second_swap, "swap") + " " + on(i.second_unsigned, "unsigned"));
+  }
+  if (i.convert) hit("alu param loop", std::to_string(i.param_loop));
+}
+
+std::vector<std::string> Coverage::missing() const {
+  std::vector<std::string> names;
+  for (const auto& [group, bins] : bins_) {
+    for (const auto& [bin, count] : bins) {
+      if (count == 0) names.push_back(group + ": " + bin);
+    }
+  }
+  return names;
+}
+
+std::string Coverage::report() const {
+  std::ostringstream text;
+  for (const auto& [group, bins] : bins_) {
+    const auto hits = std::count_if(bins.begin(), bins.end(), [](const auto& bin) { return bin.second > 0; });
+    text << "  " << group << " " << hits << "/" << bins.size() << ":";
+    const char* separator = " ";
+    for (const auto& [bin, count] : bins) {
+      text << separator << bin << " " << count;
+      separator = ", ";
+    }
+    text << "\n";
+  }
+  return text.str();
+}
+
+}  // namespace tessera::proof
