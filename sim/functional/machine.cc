@@ -60,6 +60,10 @@ class Runner {
     races_.emplace(machine.config, request.bases, program, request.max_races);
   }
 
+  isa::Fault execute_one(const isa::Instruction& instruction, Work& work) {
+    return std::visit([&](const auto& i) { return execute(i, work); }, instruction);
+  }
+
   RunResult run() {
     const size_t count = !request_.program.empty()        ? request_.program.size() / isa::kInstructionBytes
                          : !request_.instructions.empty() ? request_.instructions.size()
@@ -318,6 +322,10 @@ RunResult Machine::run(const RunRequest& request) {
                                                  " bytes is no whole number of 64-byte instructions");
   }
   return Runner<State>(*state_, request).run();
+}
+
+isa::Fault Machine::execute(const isa::Instruction& instruction, const RunRequest& context, Work& work) {
+  return Runner<State>(*state_, context).execute_one(instruction, work);
 }
 
 std::span<const uint8_t> Machine::scratchpad(isa::Space space) const {

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The timing model against the RTL on compiled programs. Enters: .tsr files and DRAM's latency. Leaves: one line of JSON
+// for each: cycles and seconds of both machines, the worst layer. Arenas hold pseudo-random bytes: time does not depend on
+// data. `--no-rtl` runs the timing model alone.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "isa/program/artifact.h"
+#include "sim/systemc/machine.h"
+#ifdef TESSERA_BENCH_RTL
+#include "sim/verilator/machine.h"
+#endif
+
+namespace {
+
+using namespace tessera;
+using Seconds = std::chrono::duration<double>;
+
+struct Image {
+  std::vector<uint8_t> bytes;
+  uint64_t address = 0;
+  uint64_t program = 0, constants = 0, arena = 0;
+};
+
+uint64_t page(uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+Image image_of(const program::Artifact& artifact, const program::NpuProgram& npu) {
+  Image image;
+  image.address = uint64_t{1} << 32;
+  image.program = image.address;
+  image.constants = image.program + page(npu.instructions.size());
+  image.arena = image.constants + page(npu.constant_bytes);
+  image.bytes.resize(image.arena - image.address + page(npu.arena_bytes));
+  std::memcpy(image.bytes.data(), npu.instructions.data(), npu.instructions.size());
+  std::memcpy(&image.bytes[image.constants - image.address], artifact.device_constants.data() + npu.constant_offset,
+              npu.constant_bytes);
+  std::mt19937_64 random(1);
+  for (uint64_t n = image.arena - image.address; n + 8 <= image.bytes.size(); n += 8) {
+    const uint64_t value = random();
+    std::memcpy(&image.bytes[n], &value, 8);
+  }
+  return image;
+}
+
+struct Totals {
+  uint64_t rtl = 0, systemc = 0;
+  double rtl_seconds = 0, systemc_seconds = 0;
+  double worst = 0;
+  std::string worst_layer;
+  uint64_t worst_cycles = 0;
+  bool equal = true;
+};
+
+/// Cycles of each layer: from the last completion of the one before to its own.
+std::map<uint32_t, uint64_t> layers_of(const program::NpuProgram& npu, const sim::Trace& trace) {
+  std::map<uint32_t, uint64_t> last;
+  for (const sim::InstructionTrace& i : trace.instructions) {
+    if (i.pc >= npu.layer_of_instruction.size()) continue;
+    uint64_t& cycle = last[npu.layer_of_instruction[i.pc]];
+    cycle = std::max(cycle, i.retired_cycle);
+  }
+  uint64_t before = 0;
+  for (auto& [layer, cycle] : last) {
+    const uint64_t end = cycle;
+    cycle = end > before ? end - before : 0;
+    before = std::max(before, end);
+  }
+  return last;
+}
+
+void run(const program::Artifact& artifact, const program::NpuProgram& npu, int latency, bool with_rtl, bool details,
+         Totals& totals) {
+  const auto count = static_cast<uint32_t>(npu.instructions.size() / isa::kInstructionBytes);
+  Image image = image_of(artifact, npu);
+  Image other = with_rtl ? image : Image{};
+  sim::systemc::TimedMachine machine(artifact.config);
+  const sim::DramRegion region{image.address, image.bytes.data(), image.bytes.size()};
+  sim::systemc::TimedRequest request;
+  request.program_address = image.program;
+  request.instruction_count = count;
+  request.bases[program::kConstantsBase] = image.constants;
+  request.bases[program::kArenaBase] = image.arena;
+  request.window_first = image.address;
+  request.window_last = image.address + image.bytes.size() - 1;
+  request.dram = {&region, 1};
+  request.timing.beat_bytes = artifact.config.axi_bytes;
+  request.timing.latency_cycles = latency;
+  const auto begin = std::chrono::steady_clock::now();
+  const sim::systemc::TimedResult timed = machine.run(request);
+  totals.systemc_seconds += Seconds(std::chrono::steady_clock::now() - begin).count();
+  totals.systemc += timed.cycles;
+  if (timed.fault.code != isa::Fault::kNone) {
+    throw Error(ErrorCode::kInternal, "the program faults: " + std::string(to_string(timed.fault.code)) + " at " +
+                                          std::to_string(timed.fault.pc));
+  }
+#ifdef TESSERA_BENCH_RTL
+  if (!with_rtl) return;
+  auto rtl = sim::make_rtl(artifact.config);
+  sim::DramModel dram(request.timing, other.address, other.bytes.data(), other.bytes.size());
+  sim::RtlRequest inner;
+  inner.program_address = request.program_address;
+  inner.instruction_count = count;
+  inner.bases = request.bases;
+  inner.window_first = request.window_first;
+  inner.window_last = request.window_last;
+  const auto rtl_begin = std::chrono::steady_clock::now();
+  const sim::RtlResult actual = rtl->run(inner, dram);
+  totals.rtl_seconds += Seconds(std::chrono::steady_clock::now() - rtl_begin).count();
+  totals.rtl += actual.cycles;
+  totals.equal = totals.equal && image.bytes == other.bytes && actual.fault == timed.fault;
+  if (details) {
+    for (size_t u = 0; u < 5; ++u) {
+      const auto& s = timed.units[u];
+      const auto& r = actual.units[u];
+      std::fprintf(stderr,
+                   "%-6s busy %9lu/%9lu wait %8lu/%8lu %8lu/%8lu %8lu/%8lu %8lu/%8lu mem %9lu/%9lu port %8lu/%8lu\n",
+                   std::string(to_string(static_cast<isa::Unit>(u))).c_str(), s.busy, r.busy, s.wait[0], r.wait[0],
+                   s.wait[1], r.wait[1], s.wait[2], r.wait[2], s.wait[3], r.wait[3], s.stall_memory, r.stall_memory,
+                   s.stall_port, r.stall_port);
+    }
+  }
+#endif
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int latency = 100;
+  bool with_rtl = true, details = false;
+  std::vector<std::string> files;
+  for (int n = 1; n < argc; ++n) {
+    const std::string word = argv[n];
+    if (word == "--latency" && n + 1 < argc) {
+      latency = std::atoi(argv[++n]);
+    } else if (word == "--no-rtl") {
+      with_rtl = false;
+    } else if (word == "--details") {
+      details = true;
+    } else {
+      files.push_back(word);
+    }
+  }
+  try {
+    for (const std::string& file : files) {
+      const program::Artifact artifact = program::load(file);
+      Totals totals;
+      for (const program::NpuProgram& npu : artifact.npu_programs) {
+        run(artifact, npu, latency, with_rtl, details, totals);
+      }
+      const double error = totals.rtl == 0 ? 0 : 100.0 * (static_cast<double>(totals.systemc) / static_cast<double>(totals.rtl) - 1);
+      std::printf("{\"file\": \"%s\", \"config\": \"%s\", \"latency\": %d, \"rtl_cycles\": %lu, \"systemc_cycles\": %lu, "
+                  "\"error_percent\": %.3f, \"rtl_seconds\": %.3f, \"systemc_seconds\": %.4f, \"equal\": %s}\n",
+                  file.c_str(), artifact.config.name.c_str(), latency, totals.rtl, totals.systemc, error,
+                  totals.rtl_seconds, totals.systemc_seconds, totals.equal ? "true" : "false");
+      std::fflush(stdout);
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_systemc: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

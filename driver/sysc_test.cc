@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device sysc through the driver's interface: the same memory as the device fsim after the same program, counters,
+// cycles, faults as data, and errors of the caller.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/error.h"
+#include "driver/registry.h"
+
+namespace tessera::driver {
+namespace {
+
+struct Outcome {
+  RunReport report;
+  std::vector<uint8_t> bytes;
+};
+
+/// 1000 bytes go from an odd address to OUT and in pieces of 10, turned around, to another buffer.
+Outcome run(std::string_view name, uint32_t first_byte) {
+  const auto device = open_device(name, isa::find_config("npu64"));
+  const uint64_t program = device->allocate(3 * 64);
+  const uint64_t from = device->allocate(2048);
+  const uint64_t to = device->allocate(2048);
+  std::vector<uint8_t> bytes(2048);
+  std::iota(bytes.begin(), bytes.end(), 1);
+  device->write(from, bytes);
+  device->write(to, std::vector<uint8_t>(2048));
+
+  isa::Load load;
+  load.space = isa::Space::kOut;
+  load.base = 1;
+  load.dram_offset = 13;
+  load.length = 1000;
+  load.sp_addr = first_byte;
+  load.header.signal = true;
+  isa::Store store;
+  store.space = isa::Space::kOut;
+  store.base = 2;
+  store.dram_offset = 1500;
+  store.length = 10;
+  store.sp_addr = first_byte;
+  store.extent[3] = 100;
+  store.sp_stride[3] = 10;
+  store.dram_stride[3] = -11;
+  store.header.waits[0] = {true, isa::Engine::kLoad, 1};
+  std::vector<uint8_t> words;
+  for (const isa::Instruction& i : {isa::Instruction(load), isa::Instruction(store), isa::Instruction(isa::Finish{})}) {
+    const isa::Word word = isa::encode(i);
+    words.insert(words.end(), word.begin(), word.end());
+  }
+  device->write(program, words);
+  RunRequest request;
+  request.program_address = program;
+  request.instruction_count = 3;
+  request.bases[1] = from;
+  request.bases[2] = to;
+  Outcome outcome{device->run(request), std::vector<uint8_t>(2048)};
+  device->read(to, outcome.bytes);
+  return outcome;
+}
+
+TEST(SystemcDevice, EqualsTheFunctionalSimulator) {
+  const Outcome wanted = run("fsim", 3);
+  const Outcome actual = run("sysc", 3);
+  ASSERT_TRUE(wanted.report.ok());
+  ASSERT_TRUE(actual.report.ok()) << describe(actual.report.fault);
+  EXPECT_EQ(actual.bytes, wanted.bytes);
+  EXPECT_EQ(actual.report.counters.instructions, 3U);
+  EXPECT_EQ(actual.report.counters.bytes_read, wanted.report.counters.bytes_read);
+  EXPECT_EQ(actual.report.counters.bytes_written, wanted.report.counters.bytes_written);
+  ASSERT_TRUE(actual.report.cycles.has_value());
+  // 100 bursts of one or two beats, eight at a time, each with a latency of 100 and some; before them FETCH and LOAD.
+  EXPECT_GT(*actual.report.cycles, 100U / 8 * 100 + 126 + 200);
+  EXPECT_LT(*actual.report.cycles, 100U / 8 * 110 + 126 + 400);
+}
+
+TEST(SystemcDevice, FaultsAreData) {
+  const Outcome wanted = run("fsim", 16384);
+  const Outcome actual = run("sysc", 16384);
+  EXPECT_EQ(actual.report.fault, wanted.report.fault);
+  EXPECT_EQ(actual.report.fault, (isa::FaultRecord{isa::Fault::kScratchpadRange, isa::Unit::kLoad, 0}));
+}
+
+TEST(SystemcDevice, ProfilesInstructions) {
+  const auto device = open_device("sysc", isa::find_config("npu256"));
+  EXPECT_TRUE(device->can_profile());
+  const uint64_t program = device->allocate(2 * 64);
+  const uint64_t from = device->allocate(4096);
+  isa::Load load;
+  load.length = 2048;
+  std::vector<uint8_t> words;
+  for (const isa::Instruction& i : {isa::Instruction(load), isa::Instruction(isa::Finish{})}) {
+    const isa::Word word = isa::encode(i);
+    words.insert(words.end(), word.begin(), word.end());
+  }
+  device->write(program, words);
+  RunRequest request;
+  request.program_address = program;
+  request.instruction_count = 2;
+  request.bases[0] = from;
+  request.profile = true;
+  const RunReport report = device->run(request);
+  ASSERT_TRUE(report.ok());
+  ASSERT_EQ(report.profile.size(), 2U);
+  EXPECT_EQ(report.profile[0].bytes_read, 2048U);
+  EXPECT_LT(report.profile[0].start_cycle + 100 + 2048 / 8, report.profile[0].end_cycle);
+  EXPECT_LE(report.profile[0].end_cycle, *report.cycles);
+  EXPECT_EQ(report.profile[1].unit, isa::Unit::kFetch);
+}
+
+TEST(SystemcDevice, TakesTheLatencyOfDram) {
+  const auto cycles = [](const std::string& latency) {
+    DeviceOptions options;
+    options.backend["latency"] = latency;
+    const auto device = open_device("sysc", isa::find_config("npu64"), options);
+    const uint64_t program = device->allocate(64);
+    const isa::Word word = isa::encode(isa::Instruction(isa::Finish{}));
+    device->write(program, word);
+    RunRequest request;
+    request.program_address = program;
+    request.instruction_count = 1;
+    return *device->run(request).cycles;
+  };
+  EXPECT_EQ(cycles("500") - cycles("20"), 480U);
+}
+
+TEST(SystemcDevice, RefusesWhatItCannotDo) {
+  const auto config = isa::find_config("npu64");
+  DeviceOptions options;
+  options.backend["speed"] = "9";
+  EXPECT_THROW(open_device("sysc", config, options), Error);
+  options.backend = {{"latency", "0"}};
+  EXPECT_THROW(open_device("sysc", config, options), Error);
+  const auto device = open_device("sysc", config);
+  RunRequest request;
+  request.check_races = true;
+  EXPECT_THROW(device->run(request), Error);
+  request.check_races = false;
+  request.program_address = 8;
+  EXPECT_THROW(device->run(request), Error);
+}
+
+}  // namespace
+}  // namespace tessera::driver

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What LOAD, GEMM, ALU and STORE have in common: a command queue, conditions on timelines, range checks, completion in
+// order. Enters: instructions from FETCH. Leaves: signals and faults to the machine. An engine is one SystemC method that
+// runs when something may change for it: its head becomes visible, a timeline it waits for counts, a moment it has
+// planned itself.
+#pragma once
+
+#include <systemc>
+
+#include <deque>
+
+#include "sim/systemc/context.h"
+
+namespace tessera::sim::systemc {
+
+class Npu;
+
+/// One instruction on its way through an engine.
+struct Item {
+  uint32_t pc = 0;
+  isa::Instruction instruction;
+  Cycle visible = 0;  // at the queue's head at the earliest
+  isa::Fault fault = isa::Fault::kNone;
+  InstructionTrace trace;
+};
+
+class Engine : public sc_core::sc_module {
+ public:
+  SC_HAS_PROCESS(Engine);
+  Engine(sc_core::sc_module_name name, isa::Engine engine, Context& context, Npu& npu);
+
+  isa::Engine engine() const { return engine_; }
+  virtual void reset();
+  /// Whether FETCH may not push in this cycle; a head that leaves makes room from the next cycle on.
+  bool full() const { return queue_.size() + (popped_at_ == context_.clock.now() ? 1 : 0) >= depth_; }
+  void push(uint32_t pc, const isa::Instruction& instruction);
+  bool queue_empty() const { return queue_.empty(); }
+  const Item& head() const { return queue_.front(); }
+  /// Nothing inside, and the last completion lies in the past.
+  bool idle() const { return inside_ == 0; }
+  /// Whether the head's conditions hold.
+  bool head_holds() const;
+  /// A timeline has counted.
+  void timeline_counted(isa::Engine engine);
+  void wake() { wake_.notify(sc_core::SC_ZERO_TIME); }
+  /// Cycles of waiting up to the end of the run.
+  void close_wait();
+
+ protected:
+  /// The engine's own work in this cycle; calls take() when it can take an instruction.
+  virtual void work(Cycle now) = 0;
+
+  /// The head, when it may be taken in this cycle: visible, its conditions hold, no older fault. Range faults are found
+  /// and legal instructions executed here. Null when there is none.
+  Item* take(Cycle now);
+  /// The oldest instruction inside completes in cycle `at` (its signal counts from at + 1). In order.
+  void complete(Item item, Cycle at);
+  void wake_at(Cycle at) { notify_at(wake_, context_.clock, at); }
+  UnitCounters& counters() { return context_.counters(static_cast<isa::Unit>(engine_)); }
+
+  Context& context_;
+  Npu& npu_;
+
+ private:
+  void step();
+  void watch_head(Cycle now);
+
+  struct Completion {
+    Item item;
+    Cycle at;
+  };
+  isa::Engine engine_;
+  sc_core::sc_event wake_;
+  size_t depth_ = 1;
+  size_t inside_ = 0;
+  std::deque<Item> queue_;
+  std::deque<Completion> completions_;
+  Item taken_;
+  Cycle popped_at_ = kNever;
+  bool halted_ = false;  // a fault has been found: nothing more is taken
+  int waiting_on_ = -1;
+  Cycle waiting_since_ = 0;
+};
+
+}  // namespace tessera::sim::systemc

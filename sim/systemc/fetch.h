@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// FETCH of isa/timing.md: reads words ahead, checks them, dispatches one after another. Enters: the program in DRAM.
+// Leaves: instructions to the queues, FINISH, FETCH's own faults.
+#pragma once
+
+#include <systemc>
+#include <tlm>
+#include <tlm_utils/simple_initiator_socket.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "sim/systemc/context.h"
+#include "sim/systemc/memory.h"
+
+namespace tessera::sim::systemc {
+
+class Npu;
+
+class Fetch : public sc_core::sc_module, public BeatSide {
+ public:
+  SC_HAS_PROCESS(Fetch);
+  Fetch(sc_core::sc_module_name name, Context& context, Npu& npu);
+  tlm_utils::simple_initiator_socket<Fetch> socket;
+
+  void reset();
+  void start();
+  void wake_at(Cycle at) { notify_at(wake_, context_.clock, at); }
+  /// FINISH stands in the checked register.
+  bool finish_held() const;
+  const isa::Header& finish_header() const { return isa::header_of(instruction_); }
+  bool held() const { return held_ && !stopped_; }
+  uint32_t pc() const { return pc_; }
+  void finish_taken();
+  void timeline_counted(isa::Engine engine);
+  void close(Cycle end);
+
+  Cycle first_beat(const Burst&) override { return 0; }
+
+ private:
+  static constexpr int kWordsAhead = 16;
+  struct Word {
+    Cycle arrived;  // its last beat
+    bool error;
+  };
+  tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
+  void step();
+  void take_word(Cycle now);
+  void offer(Cycle at);
+  bool in_window(uint32_t word) const;
+  uint64_t address(uint32_t word) const { return context_.request->program_address + uint64_t{word} * 64; }
+  void watch_finish(Cycle now);
+
+  Context& context_;
+  Npu& npu_;
+  sc_core::sc_event wake_;
+  std::vector<std::unique_ptr<BurstTransaction>> transactions_;  // one for each word ahead, used in turn
+  size_t next_transaction_ = 0;
+  bool offering_ = false;
+  std::deque<Cycle> room_;  // since when each free place for a word has been free
+  std::deque<Word> words_;
+  uint32_t requested_ = 0;
+  uint32_t next_ = 0;  // word to be taken next
+  bool held_ = false;
+  bool stopped_ = false;
+  Cycle held_from_ = 0;
+  Cycle free_from_ = 0;  // the checked register can take a word in this cycle
+  uint32_t pc_ = 0;
+  isa::Instruction instruction_;
+  isa::Fault code_ = isa::Fault::kNone;
+  Cycle empty_since_ = 0;
+  int waiting_on_ = -1;
+  Cycle waiting_since_ = 0;
+};
+
+}  // namespace tessera::sim::systemc

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// GEMM of isa/timing.md: every instruction's cycles are known when it is taken.
+#pragma once
+
+#include "sim/systemc/engine.h"
+
+namespace tessera::sim::systemc {
+
+class Gemm : public Engine {
+ public:
+  Gemm(sc_core::sc_module_name name, Context& context, Npu& npu) : Engine(name, isa::Engine::kGemm, context, npu) {}
+  void reset() override;
+
+ protected:
+  void work(Cycle now) override;
+
+ private:
+  /// When an instruction's use of ACC begins and ends.
+  struct Use {
+    Cycle from;
+    Cycle to;
+    double read;
+    double write;
+  };
+  void use_ports(Cycle now);
+
+  Cycle free_ = 0;       // boundary of the last tile
+  Cycle next_take_ = 0;  // the preparation register is free
+  std::deque<Use> uses_;
+  bool using_ = false;
+};
+
+}  // namespace tessera::sim::systemc

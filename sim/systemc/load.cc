@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/systemc/load.h"
+
+#include <cmath>
+#include <utility>
+
+#include "sim/systemc/npu.h"
+
+namespace tessera::sim::systemc {
+
+Port load_port(isa::Space space) {
+  switch (space) {
+    case isa::Space::kInp: return Port::kInpB;
+    case isa::Space::kAcc: return Port::kAccWrite;
+    case isa::Space::kOut: return Port::kOutWrite;
+    default: return Port::kNone;
+  }
+}
+
+void Load::reset() {
+  Transfer::reset();
+  pieces_.clear();
+  free_ = 0;
+  blocked_ = 0;
+  error_ = draining_ = false;
+}
+
+Cycle Load::emit_from(const Run& run, Cycle ready) {
+  const auto items = 2 * static_cast<size_t>(context_.config.reads_in_flight);
+  if (pieces_.size() > items) return kNever;
+  if (pieces_.size() == items) ready = std::max(ready, free_);
+  if (run.pad || run.bytes == 0) return ready;
+  const Cycle bursts = bursts_free();
+  return bursts == kNever ? kNever : std::max(ready, bursts);
+}
+
+void Load::emitted(const Run& run, Cycle at, bool moves) {
+  const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
+  Piece piece{};
+  piece.emitted = at;
+  piece.none = run.bytes == 0;
+  piece.pad = !moves;
+  piece.last = run.last;
+  piece.port = load_port(run_item_.space);
+  if (!piece.none) piece.groups = groups_of(run.sp, run.bytes, width);
+  if (moves) {
+    const auto from = static_cast<uint32_t>(run.dram & (width - 1));
+    const uint32_t to = run.sp & (width - 1);
+    piece.beats = groups_of(run.dram, run.bytes, width);
+    piece.tail = (from > to ? 1 : 0) + piece.groups - piece.beats;
+  }
+  counters().busy += piece.groups;
+  pieces_.push_back(piece);
+  drain(context_.clock.now());
+}
+
+void Load::finish_instruction(Cycle at, bool error) {
+  Item item = std::move(instructions_.front());
+  instructions_.pop_front();
+  if (error && item.fault == isa::Fault::kNone) item.fault = isa::Fault::kAxiError;
+  complete(std::move(item), at);
+}
+
+void Load::drain(Cycle now) {
+  if (draining_) return;
+  draining_ = true;
+  while (!pieces_.empty() && pieces_.front().pad) {
+    const Piece& piece = pieces_.front();
+    Cycle done = 0;
+    if (piece.none) {
+      done = std::max(piece.emitted + 1, free_) + 1;
+    } else {
+      const double left = context_.ports.left(piece.port, PortShares::kLoad);
+      if (left < 0.01) break;  // until the port is free
+      Cycle first = std::max(piece.emitted + 2, free_);
+      if (left < 1 && first < now) first = now;
+      const auto cycles = static_cast<Cycle>(std::ceil(piece.groups / left));
+      counters().stall_port += cycles - piece.groups;
+      free_ = first + cycles;
+      done = free_;
+    }
+    const bool last = piece.last;
+    pieces_.pop_front();
+    if (last) {
+      finish_instruction(done, error_);
+      error_ = false;
+    }
+  }
+  draining_ = false;
+}
+
+Cycle Load::first_beat(const Burst& burst) {
+  if (!burst.run_first) return 0;
+  if (pieces_.empty() || pieces_.front().pad) return kNever;
+  return std::max(pieces_.front().emitted + 2, free_) - 1;
+}
+
+Port Load::port(const Burst&) const { return pieces_.empty() ? Port::kNone : pieces_.front().port; }
+
+void Load::moved(Burst& burst, bool error, Cycle at) {
+  error_ = error_ || error;
+  blocked_ += burst.blocked;
+  if (!burst.run_last) return;
+  const Piece piece = pieces_.front();
+  const Cycle from = std::max(piece.emitted + 2, free_);
+  free_ = at + 1 + piece.tail;
+  const Cycle work = piece.beats + piece.tail;
+  const auto blocked = static_cast<Cycle>(std::lround(blocked_));
+  blocked_ = 0;
+  counters().stall_port += blocked;
+  if (free_ > from + work + blocked) counters().stall_memory += free_ - from - work - blocked;
+  pieces_.pop_front();
+  if (piece.last) {
+    finish_instruction(free_, error_);
+    error_ = false;
+  }
+  drain(at);
+}
+
+void Load::work(Cycle now) {
+  drain(now);
+  Transfer::work(now);
+}
+
+}  // namespace tessera::sim::systemc

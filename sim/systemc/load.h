@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// LOAD of isa/timing.md: the data side behind the walk. Runs wait in a queue; padding writes groups by itself, other runs
+// with their beats.
+#pragma once
+
+#include "sim/systemc/transfer.h"
+
+namespace tessera::sim::systemc {
+
+class Load : public Transfer {
+ public:
+  Load(sc_core::sc_module_name name, Context& context, Npu& npu)
+      : Transfer(name, isa::Engine::kLoad, context, npu) {}
+  void reset() override;
+
+  Cycle first_beat(const Burst& burst) override;
+  Port port(const Burst& burst) const override;
+
+ protected:
+  void work(Cycle now) override;
+  Cycle emit_from(const Run& run, Cycle ready) override;
+  void emitted(const Run& run, Cycle at, bool moves) override;
+  void moved(Burst& burst, bool error, Cycle at) override;
+
+ private:
+  struct Piece {
+    uint32_t groups;
+    uint32_t beats;
+    uint32_t tail;  // cycles behind the last beat
+    Cycle emitted;
+    Port port;
+    bool pad;
+    bool none;
+    bool last;
+  };
+  void drain(Cycle now);
+  void finish_instruction(Cycle at, bool error);
+
+  std::deque<Piece> pieces_;
+  Cycle free_ = 0;       // boundary of the last group
+  double blocked_ = 0;   // cycles that the port has cost the run in hand
+  bool error_ = false;
+  bool draining_ = false;
+};
+
+Port load_port(isa::Space space);
+
+}  // namespace tessera::sim::systemc

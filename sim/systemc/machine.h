@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The timing model of the NPU. Enters: a configuration, DRAM and its timing, a program. Leaves: the same bytes and the
+// same fault record as the functional simulator, whose executor computes them, and the cycles, counters and trace that
+// isa/timing.md derives for the RTL. Method: SystemC processes that move by whole instructions and bursts and never by
+// cycles; engines and memory talk TLM-2.0 (approximately timed). There is one elaborated machine in a process, which
+// takes a configuration at the start of each run as hardware takes a reset; runs of several objects exclude one another.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "isa/config.h"
+#include "sim/functional/machine.h"
+#include "sim/memory/dram_model.h"
+#include "sim/systemc/types.h"
+#include "sim/trace.h"
+
+namespace tessera::sim::systemc {
+
+/// Memory that the spans name stays the caller's and must outlive the run.
+struct TimedRequest {
+  uint64_t program_address = 0;  // a multiple of 64
+  uint32_t instruction_count = 0;
+  std::array<uint64_t, 16> bases{};
+  uint64_t window_first = 0;
+  uint64_t window_last = UINT64_MAX;
+  /// The memory behind the bus; accesses outside are axi_error.
+  std::span<const DramRegion> dram;
+  /// Device addresses that the memory refuses to read or to write.
+  std::span<const Interval> failing_reads;
+  std::span<const Interval> failing_writes;
+  DramOptions timing;  // pressure and seed do not concern this model
+  Trace* trace = nullptr;
+  /// Called for each instruction as it is executed, with its work.
+  std::function<void(const Work&)> observer;
+};
+
+struct TimedResult {
+  isa::FaultRecord fault;
+  uint64_t cycles = 0;
+  uint64_t instructions = 0;
+  uint64_t bytes_read = 0;
+  uint64_t bytes_written = 0;
+  uint64_t macs = 0;
+  std::array<UnitCounters, isa::kEngines + 1> units{};  // by isa::Unit
+};
+
+/// One NPU. Scratchpads keep their contents from run to run. Any thread may run any machine; runs wait for one another.
+class TimedMachine {
+ public:
+  /// Throws Error kInvalidArgument when the configuration is not valid.
+  explicit TimedMachine(const isa::MachineConfig& config);
+  ~TimedMachine();
+
+  const isa::MachineConfig& config() const { return functional_.config(); }
+  /// Runs a program until FINISH or a fault. Faults are data in the result.
+  TimedResult run(const TimedRequest& request);
+  /// Scratchpads and their contents.
+  Machine& functional() { return functional_; }
+
+ private:
+  Machine functional_;
+};
+
+}  // namespace tessera::sim::systemc

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every cycle named here is a cycle of the bus; an engine sees a beat one cycle later.
+#include "sim/systemc/memory.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace tessera::sim::systemc {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr double kSmall = 1e-6;
+
+}  // namespace
+
+Memory::Memory(sc_core::sc_module_name name, Context& context) : sc_module(name), socket("socket"), context_(context) {
+  socket.register_nb_transport_fw(this, &Memory::nb_transport_fw);
+  socket.register_transport_dbg(this, &Memory::transport_dbg);
+  SC_METHOD(step);
+  sensitive << step_event_;
+  dont_initialize();
+}
+
+void Memory::reset() {
+  step_event_.cancel();
+  offers_ = {};
+  reads_.clear();
+  writes_.clear();
+  read_ = {};
+  write_ = {};
+  read_slots_.assign(static_cast<size_t>(context_.config.reads_in_flight), 0);
+  write_slots_.assign(static_cast<size_t>(context_.config.writes_in_flight), 0);
+  next_read_grant_ = next_write_grant_ = 0;
+  reads_idle_from_ = 0;
+  last_response_ = 0;
+}
+
+tlm::tlm_sync_enum Memory::nb_transport_fw(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                           sc_core::sc_time& delay) {
+  TESSERA_INVARIANT(phase == tlm::BEGIN_REQ && offers_[static_cast<size_t>(id)] == nullptr, "one offer at a time");
+  Burst& burst = burst_of(payload);
+  burst.offered = context_.clock.now() + delay.value();
+  offers_[static_cast<size_t>(id)] = &payload;
+  if (!stepping_) notify_at(step_event_, context_.clock, 0);
+  return tlm::TLM_ACCEPTED;
+}
+
+void Memory::respond(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase phase, Cycle at) {
+  const Cycle now = context_.clock.now();
+  sc_core::sc_time delay = Clock::cycles(at > now ? at - now : 0);
+  socket[id]->nb_transport_bw(payload, phase, delay);
+}
+
+bool Memory::refused(const Burst& burst) const {
+  const uint64_t first = burst.address;
+  const uint64_t size = uint64_t{burst.beats} * static_cast<uint64_t>(context_.config.axi_bytes);
+  const TimedRequest& request = *context_.request;
+  for (const Interval& failing : burst.write ? request.failing_writes : request.failing_reads) {
+    if (failing.begin < first + size && first < failing.end) return true;
+  }
+  return find_dram(request.dram, first, size) == nullptr;
+}
+
+void Memory::grant(Cycle now) {
+  for (;;) {
+    const int fetch = 0, load = 1;
+    if ((!offers_[fetch] && !offers_[load]) || read_slots_.empty()) break;
+    const Cycle free = std::max(next_read_grant_, read_slots_.front());
+    const Cycle fetch_at = offers_[fetch] ? std::max(free, burst_of(*offers_[fetch]).offered) : kNever;
+    const Cycle load_at = offers_[load] ? std::max(free, burst_of(*offers_[load]).offered) : kNever;
+    const int id = fetch_at <= load_at ? fetch : load;
+    const Cycle at = std::min(fetch_at, load_at);
+    if (at > now + kLookahead) {
+      notify_at(step_event_, context_.clock, at);
+      break;
+    }
+    tlm::tlm_generic_payload& payload = *offers_[static_cast<size_t>(id)];
+    offers_[static_cast<size_t>(id)] = nullptr;
+    Burst& burst = burst_of(payload);
+    burst.granted = at;
+    next_read_grant_ = at + 1;
+    read_slots_.pop_front();
+    reads_.push_back(&payload);
+    respond(id, payload, tlm::END_REQ, at);
+  }
+  while (offers_[2] && !write_slots_.empty()) {
+    tlm::tlm_generic_payload& payload = *offers_[2];
+    Burst& burst = burst_of(payload);
+    const Cycle at = std::max({next_write_grant_, write_slots_.front(), burst.offered});
+    if (at > now + kLookahead) {
+      notify_at(step_event_, context_.clock, at);
+      break;
+    }
+    offers_[2] = nullptr;
+    burst.granted = at;
+    next_write_grant_ = at + 1;
+    write_slots_.pop_front();
+    writes_.push_back(&payload);
+    respond(2, payload, tlm::END_REQ, at);
+  }
+}
+
+void Memory::settle(Cycle now) {
+  for (Server* server : {&read_, &write_}) {
+    if (server->active) {
+      const double cycles = static_cast<double>(now - server->since);
+      Burst& burst = burst_of(*(server == &read_ ? reads_ : writes_).front());
+      server->left -= cycles * server->rate;
+      burst.blocked += cycles * (1 - std::min(1.0, server->port));
+    }
+    server->since = now;
+  }
+}
+
+double Memory::cycles_per_beat(const Burst& burst) const {
+  const PortShares::Who who = burst.write ? PortShares::kStore : PortShares::kLoad;
+  const double left = context_.ports.left(burst.side->port(burst), who);
+  return left < kSmall ? kInfinite : 1 / left;
+}
+
+void Memory::finish_read(Cycle now) {
+  tlm::tlm_generic_payload& payload = *reads_.front();
+  reads_.pop_front();
+  Burst& burst = burst_of(payload);
+  read_.active = false;
+  read_.free = burst.boundary = now;
+  read_slots_.push_back(now + 1);
+  reads_idle_from_ = now + 1;
+  payload.set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
+  respond(burst.unit == isa::Unit::kFetch ? 0 : 1, payload, tlm::BEGIN_RESP, now);
+}
+
+void Memory::finish_write(Cycle now) {
+  tlm::tlm_generic_payload& payload = *writes_.front();
+  writes_.pop_front();
+  Burst& burst = burst_of(payload);
+  write_.active = false;
+  write_.free = burst.boundary = now;
+  burst.response = std::max(now - 1 + static_cast<Cycle>(context_.request->timing.latency_cycles), last_response_ + 1);
+  last_response_ = burst.response;
+  write_slots_.push_back(burst.response + 1);
+  payload.set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
+  respond(2, payload, tlm::BEGIN_RESP, burst.response);
+}
+
+void Memory::plan(Cycle now) {
+  const auto latency = static_cast<Cycle>(context_.request->timing.latency_cycles);
+  // Fronts that may begin now. What begins while the other side moves has the first slot.
+  Cycle next = kNever;
+  if (!read_.active && !reads_.empty()) {
+    Burst& burst = burst_of(*reads_.front());
+    const Cycle start = std::max({burst.granted + 1 + latency, read_.free, burst.side->first_beat(burst)});
+    if (start <= now) {
+      const double carry = read_.free == now ? read_.left : 0;
+      read_ = {true, burst.beats + carry, 0, now, read_.free};
+      burst.first = now;
+      if (write_.active) {
+        read_.left -= 0.5;
+        write_.left += 0.5;
+      }
+    } else {
+      next = std::min(next, start);
+    }
+  }
+  if (!write_.active && !writes_.empty()) {
+    Burst& burst = burst_of(*writes_.front());
+    const Cycle start = std::max({burst.granted + 2, write_.free, burst.side->first_beat(burst)});
+    if (start <= now) {
+      const double carry = write_.free == now ? write_.left : 0;
+      const bool follows = write_.free == now;
+      write_ = {true, burst.beats + carry, 0, now, write_.free};
+      burst.first = now;
+      if (read_.active && !follows) {
+        write_.left -= 0.5;
+        read_.left += 0.5;
+      }
+    } else {
+      next = std::min(next, start);
+    }
+  }
+  // Rates.
+  const double slot = 1;
+  double read_cycles = read_.active ? std::max(slot, cycles_per_beat(burst_of(*reads_.front()))) : kInfinite;
+  double write_cycles = write_.active ? std::max(slot, cycles_per_beat(burst_of(*writes_.front()))) : kInfinite;
+  if (read_.active && write_.active) {
+    if (read_cycles <= 2 * slot && write_cycles <= 2 * slot) {
+      read_cycles = write_cycles = 2 * slot;
+    } else if (read_cycles > 2 * slot) {  // a beat that waits for LOAD holds the bus
+      write_cycles = std::max(write_cycles, read_cycles);
+    } else {
+      read_cycles = std::max(read_cycles, slot / (1 - slot / write_cycles));
+    }
+  }
+  read_.port = read_.active ? 1 / cycles_per_beat(burst_of(*reads_.front())) : 1;
+  write_.port = write_.active ? 1 / cycles_per_beat(burst_of(*writes_.front())) : 1;
+  read_.rate = 1 / read_cycles;
+  write_.rate = 1 / write_cycles;
+  for (Server* server : {&read_, &write_}) {
+    if (!server->active || server->rate == 0) continue;
+    const double cycles = std::max(0.0, std::ceil(server->left / server->rate - kSmall));
+    next = std::min(next, now + static_cast<Cycle>(cycles));
+  }
+  if (next != kNever) notify_at(step_event_, context_.clock, next);
+}
+
+void Memory::step() {
+  const Cycle now = context_.clock.now();
+  stepping_ = true;
+  settle(now);
+  // A burst may end and the next begin in the same cycle; beats of length 0 do not exist, so this ends.
+  for (bool again = true; again;) {
+    again = false;
+    if (read_.active && read_.left <= kSmall) {
+      finish_read(now);
+      again = true;
+    }
+    if (write_.active && write_.left <= kSmall) {
+      finish_write(now);
+      again = true;
+    }
+    grant(now);
+    plan(now);
+    again = again && ((read_.active && read_.left <= kSmall) || (write_.active && write_.left <= kSmall));
+  }
+  stepping_ = false;
+}
+
+void Memory::ports_changed() {
+  if (stepping_ || (!read_.active && !write_.active)) return;
+  const Cycle now = context_.clock.now();
+  stepping_ = true;
+  settle(now);
+  plan(now);
+  stepping_ = false;
+}
+
+}  // namespace tessera::sim::systemc

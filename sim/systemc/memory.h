@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bus and DRAM of isa/timing.md. Enters: bursts of FETCH, LOAD (reads) and STORE (writes) through TLM-2.0 sockets.
+// Leaves: for each burst the cycle in which the arbiter took it (END_REQ) and in which its last beat came, or its
+// response (BEGIN_RESP). Method: reads and writes are two servers that share the data bus; a server's current burst has a
+// rate that holds until something changes (a burst begins or ends on the other side, a port gets busy), then what has been
+// done is settled and the rest planned anew.
+#pragma once
+
+#include <systemc>
+#include <tlm>
+#include <tlm_utils/multi_passthrough_target_socket.h>
+
+#include <deque>
+
+#include "sim/systemc/context.h"
+
+namespace tessera::sim::systemc {
+
+struct Burst;
+
+/// The engine's end of a burst: when it can take or give beats.
+class BeatSide {
+ public:
+  virtual ~BeatSide() = default;
+  /// The earliest bus cycle of the burst's first beat, as far as the engine is concerned.
+  virtual Cycle first_beat(const Burst& burst) = 0;
+  /// The port through which the engine moves the burst's beats.
+  virtual Port port(const Burst&) const { return Port::kNone; }
+};
+
+/// What a transaction carries beside address and length. Data do not travel: the functional executor moves them.
+struct Burst : tlm::tlm_extension<Burst> {
+  isa::Unit unit = isa::Unit::kFetch;
+  bool write = false;
+  uint64_t address = 0;
+  uint32_t beats = 1;
+  bool run_first = false;  // of its run
+  bool run_last = false;
+  uint64_t tag = 0;        // the initiator's
+  BeatSide* side = nullptr;
+  Cycle offered = 0;   // at the arbiter from this cycle on
+  Cycle granted = 0;   // taken by the arbiter
+  Cycle first = 0;     // first beat on the bus
+  Cycle boundary = 0;  // after the last beat on the bus
+  Cycle response = 0;  // of writes
+  double blocked = 0;  // cycles that the engine's port has cost
+
+  tlm_extension_base* clone() const override { return new Burst(*this); }
+  void copy_from(const tlm_extension_base& other) override { *this = static_cast<const Burst&>(other); }
+};
+
+/// A transaction with its extension; initiators keep theirs in a pool.
+struct BurstTransaction {
+  tlm::tlm_generic_payload payload;
+  Burst burst;
+  BurstTransaction() { payload.set_extension(&burst); }
+  ~BurstTransaction() { payload.clear_extension(&burst); }
+};
+
+class Memory : public sc_core::sc_module {
+ public:
+  SC_HAS_PROCESS(Memory);
+  Memory(sc_core::sc_module_name name, Context& context);
+
+  /// Bound in the order FETCH, LOAD, STORE.
+  tlm_utils::multi_passthrough_target_socket<Memory> socket;
+
+  void reset();
+  /// Shares of ports have changed.
+  void ports_changed();
+  /// All reads have been taken by their owners; from the cycle reads_idle_from() on.
+  bool reads_idle() const { return reads_.empty() && !offers_[0] && !offers_[1]; }
+  Cycle reads_idle_from() const { return reads_idle_from_; }
+
+ private:
+  tlm::tlm_sync_enum nb_transport_fw(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                     sc_core::sc_time& delay);
+  unsigned int transport_dbg(int, tlm::tlm_generic_payload&) { return 0; }
+  void step();
+
+  struct Server {
+    bool active = false;  // beats move
+    double left = 0;      // beats of the current burst
+    double rate = 0;      // beats a cycle
+    Cycle since = 0;      // settled up to here
+    Cycle free = 0;       // boundary of the previous burst
+    double port = 1;      // share of cycles in which the engine's port is free
+  };
+
+  void grant(Cycle now);
+  void settle(Cycle now);
+  void plan(Cycle now);
+  void finish_read(Cycle now);
+  void finish_write(Cycle now);
+  void respond(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase phase, Cycle at);
+  bool refused(const Burst& burst) const;
+  double cycles_per_beat(const Burst& burst) const;
+
+  static constexpr Cycle kLookahead = 8;  // bursts are granted this far ahead of their time
+
+  Context& context_;
+  sc_core::sc_event step_event_;
+  std::array<tlm::tlm_generic_payload*, 3> offers_{};
+  std::deque<tlm::tlm_generic_payload*> reads_;   // granted
+  std::deque<tlm::tlm_generic_payload*> writes_;  // granted
+  Server read_, write_;
+  std::deque<Cycle> read_slots_;   // when a slot of ReadsInFlight became free, oldest first
+  std::deque<Cycle> write_slots_;
+  Cycle next_read_grant_ = 0;
+  Cycle next_write_grant_ = 0;
+  Cycle reads_idle_from_ = 0;
+  Cycle last_response_ = 0;
+  bool stepping_ = false;
+};
+
+inline Burst& burst_of(tlm::tlm_generic_payload& payload) { return *payload.get_extension<Burst>(); }
+
+}  // namespace tessera::sim::systemc

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/systemc/npu.h"
+
+#include "base/error.h"
+
+namespace tessera::sim::systemc {
+namespace {
+
+constexpr Cycle kIdleCycles = 64;  // without progress before the machine gives up
+
+}  // namespace
+
+Npu::Npu(sc_core::sc_module_name name)
+    : sc_module(name),
+      fetch_("fetch", context_, *this),
+      load_("load", context_, *this),
+      gemm_("gemm", context_, *this),
+      alu_("alu", context_, *this),
+      store_("store", context_, *this),
+      memory_("memory", context_),
+      engines_{&load_, &gemm_, &alu_, &store_} {
+  fetch_.socket.bind(memory_.socket);
+  load_.socket.bind(memory_.socket);
+  store_.socket.bind(memory_.socket);
+}
+
+TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
+  TimedResult result;
+  context_.clock.origin = sc_core::sc_time_stamp().value();
+  context_.request = &request;
+  context_.result = &result;
+  context_.functional = &functional;
+  context_.config = functional.config();
+  context_.ports.clear();
+  timeline_ = {};
+  fault_ = {};
+  memory_.reset();
+  fetch_.reset();
+  for (Engine* engine : engines_) engine->reset();
+  running_ = true;
+  fetch_.start();
+  sc_core::sc_start();
+  if (running_) {  // nothing can happen any more
+    fault_ = stuck();
+    stop(context_.clock.now() + kIdleCycles);
+  }
+  result.fault = fault_;
+  return result;
+}
+
+const isa::Wait* Npu::unmet(const isa::Header& header) const {
+  for (const isa::Wait& wait : header.waits) {
+    if (!holds(wait)) return &wait;
+  }
+  return nullptr;
+}
+
+void Npu::report(isa::FaultRecord record) {
+  if (!faulted() || record.pc < fault_.pc) fault_ = record;
+  check_end();
+}
+
+void Npu::completed(isa::Engine engine, const Item& item, bool signal) {
+  if (context_.request->trace != nullptr) context_.request->trace->instructions.push_back(item.trace);
+  if (item.fault != isa::Fault::kNone) {
+    report({item.fault, static_cast<isa::Unit>(engine), item.pc});
+    return;
+  }
+  ++context_.counters(static_cast<isa::Unit>(engine)).executed;
+  if (!signal || barred(item.pc)) return;
+  ++timeline_[static_cast<size_t>(engine)];
+  for (Engine* other : engines_) other->timeline_counted(engine);
+  fetch_.timeline_counted(engine);
+}
+
+void Npu::check_end() {
+  if (!running_) return;
+  for (Engine* engine : engines_) {
+    if (!engine->idle()) return;
+    if (!engine->queue_empty() && (!faulted() || engine->head().pc < fault_.pc)) return;
+  }
+  if (!memory_.reads_idle() && !faulted()) return;
+  if (faulted()) {
+    stop(context_.clock.now());
+    return;
+  }
+  if (!fetch_.finish_held() || unmet(fetch_.finish_header()) != nullptr) return;
+  fetch_.finish_taken();
+  stop(context_.clock.now());
+}
+
+void Npu::stop(Cycle at) {
+  if (!running_) return;
+  running_ = false;
+  for (Engine* engine : engines_) engine->close_wait();
+  fetch_.close(at);
+  context_.result->cycles = at + 1;
+  if (sc_core::sc_is_running() && sc_core::sc_get_status() == sc_core::SC_RUNNING) sc_core::sc_pause();
+}
+
+void Npu::room(isa::Engine) { fetch_.wake_at(context_.clock.now() + 1); }
+
+void Npu::ports_changed() {
+  memory_.ports_changed();
+  alu_.ports_changed();
+  load_.wake();
+}
+
+isa::Fault Npu::execute(uint32_t pc, const isa::Instruction& instruction) {
+  Work work;
+  RunRequest request;
+  request.bases = context_.request->bases;
+  request.dram = context_.request->dram;
+  const isa::Fault fault = context_.functional->execute(instruction, request, work);
+  TESSERA_INVARIANT(fault == isa::Fault::kNone, "ranges have been checked");
+  work.pc = pc;
+  context_.result->macs += work.macs;
+  if (context_.request->observer) context_.request->observer(work);
+  return fault;
+}
+
+isa::FaultRecord Npu::stuck() const {
+  isa::FaultRecord record = fault_;
+  if (!faulted() && fetch_.held()) record = {isa::Fault::kNoProgress, isa::Unit::kFetch, fetch_.pc()};
+  for (const Engine* engine : engines_) {
+    if (engine->queue_empty() || (record.code != isa::Fault::kNone && engine->head().pc >= record.pc)) continue;
+    record = {isa::Fault::kNoProgress, static_cast<isa::Unit>(engine->engine()), engine->head().pc};
+  }
+  TESSERA_INVARIANT(record.code != isa::Fault::kNone, "the timing model has lost an event");
+  return record;
+}
+
+}  // namespace tessera::sim::systemc

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The elaborated machine: engines, memory, the four timelines, the fault record and the end of a program. Enters: a
+// request. Leaves: its result. One object in a process; see machine.h.
+#pragma once
+
+#include <systemc>
+
+#include "sim/systemc/alu.h"
+#include "sim/systemc/fetch.h"
+#include "sim/systemc/gemm.h"
+#include "sim/systemc/load.h"
+#include "sim/systemc/memory.h"
+#include "sim/systemc/store.h"
+
+namespace tessera::sim::systemc {
+
+class Npu : public sc_core::sc_module {
+ public:
+  explicit Npu(sc_core::sc_module_name name);
+
+  /// Runs one program. Not to be called from a SystemC process.
+  TimedResult run(Machine& functional, const TimedRequest& request);
+
+  // For the modules.
+  Engine& engine(isa::Engine engine) { return *engines_[static_cast<size_t>(engine)]; }
+  bool holds(const isa::Wait& wait) const {
+    return !wait.enable || static_cast<int16_t>(timeline_[static_cast<size_t>(wait.engine)] - wait.count) >= 0;
+  }
+  /// The first condition that does not hold, or null.
+  const isa::Wait* unmet(const isa::Header& header) const;
+  /// Faults bar younger instructions.
+  bool barred(uint32_t pc) const { return fault_.code != isa::Fault::kNone && pc >= fault_.pc; }
+  bool faulted() const { return fault_.code != isa::Fault::kNone; }
+  void report(isa::FaultRecord record);
+  /// An instruction of `engine` has completed in the previous cycle.
+  void completed(isa::Engine engine, const Item& item, bool signal);
+  /// Something that the end of the program waits for has happened.
+  void check_end();
+  void room(isa::Engine engine);  // its queue has lost its head in this cycle
+  void ports_changed();
+  /// The functional executor runs an instruction whose ranges have been checked.
+  isa::Fault execute(uint32_t pc, const isa::Instruction& instruction);
+  bool running() const { return running_; }
+
+ private:
+  void stop(Cycle at);
+  isa::FaultRecord stuck() const;
+
+  Context context_;
+  Fetch fetch_;
+  Load load_;
+  Gemm gemm_;
+  Alu alu_;
+  Store store_;
+  Memory memory_;
+  std::array<Engine*, isa::kEngines> engines_;
+  std::array<uint16_t, isa::kEngines> timeline_{};
+  isa::FaultRecord fault_;
+  bool running_ = false;
+};
+
+}  // namespace tessera::sim::systemc

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/systemc/store.h"
+
+#include <cmath>
+#include <utility>
+
+#include "sim/systemc/npu.h"
+
+namespace tessera::sim::systemc {
+
+void Store::reset() {
+  Transfer::reset();
+  pieces_.clear();
+  reads_ahead_ = 0;
+  reads_free_ = beats_free_ = responded_ = 0;
+  blocked_ = 0;
+  error_ = false;
+}
+
+Cycle Store::emit_from(const Run& run, Cycle ready) {
+  const Cycle bursts = bursts_free();
+  if (bursts == kNever) return kNever;
+  if (run.bytes == 0) return pieces_.empty() ? std::max(ready, bursts + 1) : kNever;
+  if (reads_ahead_ > kAhead || pieces_.size() >= 5) return kNever;
+  return std::max({ready, bursts, reads_free_});
+}
+
+void Store::emitted(const Run& run, Cycle at, bool moves) {
+  if (!moves) {
+    Item item = std::move(instructions_.front());
+    instructions_.pop_front();
+    responded_ = std::max(at + 1, responded_ + 1);
+    complete(std::move(item), responded_ + 1);
+    return;
+  }
+  const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
+  const uint32_t from = run.sp & (width - 1);
+  const auto to = static_cast<uint32_t>(run.dram & (width - 1));
+  Piece piece{};
+  piece.reads = groups_of(run.sp, run.bytes, width);
+  piece.beats = groups_of(run.dram, run.bytes, width);
+  piece.prime = from > to ? 1 : 0;
+  piece.emitted = at;
+  piece.port = run_item_.space == isa::Space::kAcc ? Port::kAccRead : Port::kOutRead;
+  piece.last = run.last;
+  counters().busy += piece.beats;
+  reads_ahead_ += piece.reads;
+  reads_free_ = std::max(reads_free_, at) + piece.reads;
+  pieces_.push_back(piece);
+}
+
+Cycle Store::first_beat(const Burst& burst) {
+  if (!burst.run_first) return 0;
+  const Piece& piece = pieces_.front();
+  return std::max(piece.emitted + 4, beats_free_) + piece.prime;
+}
+
+Port Store::port(const Burst&) const { return pieces_.empty() ? Port::kNone : pieces_.front().port; }
+
+void Store::moved(Burst& burst, bool error, Cycle at) {
+  error_ = error_ || error;
+  blocked_ += burst.blocked;
+  responded_ = at;
+  if (!burst.run_last) return;
+  const Piece piece = pieces_.front();
+  pieces_.pop_front();
+  reads_ahead_ -= piece.reads;
+  reads_free_ = std::min(reads_free_, burst.boundary);
+  if (piece.reads > kAhead) reads_free_ = std::max(reads_free_, burst.boundary > 5 ? burst.boundary - 5 : 0);
+  const auto blocked = static_cast<Cycle>(std::lround(blocked_));
+  blocked_ = 0;
+  counters().stall_port += blocked;
+  const Cycle from = std::max(piece.emitted + 4, beats_free_) + piece.prime;
+  if (burst.boundary > from + piece.beats + blocked) {
+    counters().stall_memory += burst.boundary - from - piece.beats - blocked;
+  }
+  beats_free_ = burst.boundary;
+  if (!piece.last) return;
+  Item item = std::move(instructions_.front());
+  instructions_.pop_front();
+  if (error_ && item.fault == isa::Fault::kNone) item.fault = isa::Fault::kAxiError;
+  error_ = false;
+  complete(std::move(item), at + 1);
+}
+
+}  // namespace tessera::sim::systemc

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/systemc/transfer.h"
+
+#include <utility>
+
+#include "sim/systemc/npu.h"
+
+namespace tessera::sim::systemc {
+
+Transfer::Transfer(sc_core::sc_module_name name, isa::Engine engine, Context& context, Npu& npu)
+    : Engine(name, engine, context, npu), socket("socket") {
+  socket.register_nb_transport_bw(this, &Transfer::nb_transport_bw);
+}
+
+void Transfer::reset() {
+  Engine::reset();
+  instructions_.clear();
+  has_prepared_ = has_run_ = bursting_ = advancing_ = false;
+  walk_from_ = walk_over_ = last_emit_ = bursts_free_ = 0;
+  walk_ = Walk();
+  free_transactions_.clear();
+  for (const auto& transaction : pool_) free_transactions_.push_back(transaction.get());
+}
+
+BurstTransaction& Transfer::fresh() {
+  if (free_transactions_.empty()) {
+    pool_.push_back(std::make_unique<BurstTransaction>());
+    free_transactions_.push_back(pool_.back().get());
+  }
+  BurstTransaction& transaction = *free_transactions_.back();
+  free_transactions_.pop_back();
+  return transaction;
+}
+
+void Transfer::offer(Cycle at) {
+  const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
+  const auto to_page = static_cast<uint32_t>((4096 - (burst_address_ & 4095)) / width);
+  const uint32_t beats = std::min({burst_beats_left_, to_page, uint32_t{256}});
+  BurstTransaction& transaction = fresh();
+  Burst& burst = transaction.burst;
+  burst.unit = static_cast<isa::Unit>(engine());
+  burst.write = engine() == isa::Engine::kStore;
+  burst.address = burst_address_;
+  burst.beats = beats;
+  burst.run_first = burst_first_;
+  burst.run_last = beats == burst_beats_left_;
+  burst.side = this;
+  burst.tag = reinterpret_cast<uintptr_t>(&transaction);
+  burst.blocked = 0;
+  burst_first_ = false;
+  burst_address_ += uint64_t{beats} * width;
+  burst_beats_left_ -= beats;
+  transaction.payload.set_command(burst.write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+  transaction.payload.set_address(burst.address);
+  transaction.payload.set_data_length(beats * width);
+  tlm::tlm_phase phase = tlm::BEGIN_REQ;
+  const Cycle now = context_.clock.now();
+  sc_core::sc_time delay = Clock::cycles(at > now ? at - now : 0);
+  socket->nb_transport_fw(transaction.payload, phase, delay);
+}
+
+tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
+                                             sc_core::sc_time& delay) {
+  const Cycle now = context_.clock.now();
+  const Cycle at = now + delay.value();
+  if (phase == tlm::END_REQ) {
+    if (burst_beats_left_ > 0) {
+      offer(at + 1);
+    } else {
+      bursting_ = false;
+      bursts_free_ = at;
+      advance(now);
+    }
+    return tlm::TLM_ACCEPTED;
+  }
+  Burst& burst = burst_of(payload);
+  if (context_.request->trace != nullptr) {
+    context_.request->trace->bursts.push_back({burst.unit, burst.write, burst.address, payload.get_data_length(),
+                                               burst.granted + 1, burst.first,
+                                               burst.write ? at : burst.boundary - 1});
+  }
+  moved(burst, payload.is_response_error(), at);
+  free_transactions_.push_back(reinterpret_cast<BurstTransaction*>(burst.tag));
+  wake();
+  return tlm::TLM_COMPLETED;
+}
+
+void Transfer::advance(Cycle now) {
+  if (advancing_) return;
+  advancing_ = true;
+  for (;;) {
+    if (has_run_) {
+      Cycle at = emit_from(run_, std::max(run_ready_, last_emit_ + 1));
+      if (at == kNever) break;
+      if (at > now + kLookahead) {
+        wake_at(at);
+        break;
+      }
+      has_run_ = false;
+      last_emit_ = at;
+      const bool moves = run_.bytes > 0 && !run_.pad;
+      emitted(run_, at, moves);
+      if (moves) {
+        const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
+        bursting_ = burst_first_ = true;
+        burst_address_ = run_.dram & ~uint64_t{width - 1};
+        burst_beats_left_ = groups_of(run_.dram, run_.bytes, width);
+        (engine() == isa::Engine::kStore ? context_.result->bytes_written : context_.result->bytes_read) += run_.bytes;
+        offer(at + 1);
+      }
+      continue;
+    }
+    if (!walk_.done()) {
+      run_ = walk_.next();
+      run_item_ = walk_item_;
+      has_run_ = true;
+      const Cycle from = std::max(last_emit_, walk_from_);
+      run_ready_ = from + run_.steps;
+      if (run_.last) walk_over_ = run_ready_ - 1;
+      continue;
+    }
+    break;
+  }
+  advancing_ = false;
+}
+
+void Transfer::work(Cycle now) {
+  advance(now);
+  for (;;) {
+    if (has_prepared_ && walk_.done()) {
+      const Cycle from = std::max(prepared_.done, walk_over_);
+      if (from > now) {
+        wake_at(from);
+        return;
+      }
+      walk_ = std::move(prepared_.walk);
+      walk_item_ = prepared_.item;
+      walk_from_ = from + 1;
+      has_prepared_ = false;
+      advance(now);
+      continue;
+    }
+    if (has_prepared_) return;
+    Item* item = take(now);
+    if (item == nullptr) return;
+    const auto join = static_cast<uint32_t>(128 * context_.config.axi_bytes);
+    const TimedRequest& request = *context_.request;
+    prepared_.item = {isa::Space::kOut, item->fault};
+    prepared_.done = now + kPrepare;
+    if (item->fault != isa::Fault::kNone) {
+      prepared_.walk = Walk::none();
+    } else if (const auto* load = std::get_if<isa::Load>(&item->instruction)) {
+      prepared_.walk = Walk(*load, request.bases[load->base], join);
+      prepared_.item.space = load->space;
+    } else if (const auto* store = std::get_if<isa::Store>(&item->instruction)) {
+      prepared_.walk = Walk(*store, request.bases[store->base], join);
+      prepared_.item.space = store->space;
+    } else {
+      prepared_.walk = Walk::none();
+      prepared_.done = now + 1;
+    }
+    has_prepared_ = true;
+    instructions_.push_back(std::move(*item));
+  }
+}
+
+}  // namespace tessera::sim::systemc

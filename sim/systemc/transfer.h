@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What LOAD and STORE have in common: the preparation register, the walk over the nest, the runs it emits and the bursts of
+// a run (isa/timing.md, "Runs" and "Bursts"). Enters: instructions. Leaves: runs with the cycle in which they are emitted,
+// and bursts offered to the bus. Times may lie a few cycles ahead of now.
+#pragma once
+
+#include <systemc>
+#include <tlm>
+#include <tlm_utils/simple_initiator_socket.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "sim/systemc/engine.h"
+#include "sim/systemc/memory.h"
+#include "sim/systemc/walk.h"
+
+namespace tessera::sim::systemc {
+
+class Transfer : public Engine, public BeatSide {
+ public:
+  Transfer(sc_core::sc_module_name name, isa::Engine engine, Context& context, Npu& npu);
+  tlm_utils::simple_initiator_socket<Transfer> socket;
+  void reset() override;
+
+ protected:
+  void work(Cycle now) override;
+
+  /// The earliest cycle in which the run may leave, given that the walk has it ready in `ready`; kNever: not before a later wake().
+  virtual Cycle emit_from(const Run& run, Cycle ready) = 0;
+  /// A run has left in cycle `at`. `moves`: bursts of it follow, the first of which carries run_first.
+  virtual void emitted(const Run& run, Cycle at, bool moves) = 0;
+  /// The beats of one burst have moved; of writes: the response comes at `at`.
+  virtual void moved(Burst& burst, bool error, Cycle at) = 0;
+
+  /// Instructions inside, oldest first; runs with `last` belong to them in order.
+  std::deque<Item> instructions_;
+  /// Boundary up to which the burst unit works on earlier runs; kNever while a burst of one has not been granted.
+  Cycle bursts_free() const { return bursting_ ? kNever : bursts_free_; }
+
+  struct Current {
+    isa::Space space = isa::Space::kOut;
+    isa::Fault fault = isa::Fault::kNone;
+  };
+  Current run_item_;  // of the run that leaves
+
+ private:
+  static constexpr Cycle kLookahead = 8;
+  static constexpr Cycle kPrepare = 5;  // from taking to the end of the range check
+  tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
+  void advance(Cycle now);
+  void offer(Cycle at);
+  BurstTransaction& fresh();
+
+  struct Prepared {
+    Walk walk;
+    Current item;
+    Cycle done;  // of the range check
+  };
+  bool has_prepared_ = false;
+  Prepared prepared_;
+  Walk walk_;
+  Current walk_item_;
+  Cycle walk_from_ = 0;  // the walk's instruction can step from this cycle on
+  Cycle walk_over_ = 0;  // the last step of the walk before
+  bool has_run_ = false;
+  Run run_;
+  Cycle run_ready_ = 0;
+  Cycle last_emit_ = 0;
+  // The run in the burst unit.
+  bool bursting_ = false;
+  uint64_t burst_address_ = 0;
+  uint32_t burst_beats_left_ = 0;
+  bool burst_first_ = false;
+  Cycle bursts_free_ = 0;
+  bool advancing_ = false;
+  std::vector<std::unique_ptr<BurstTransaction>> pool_;
+  std::vector<BurstTransaction*> free_transactions_;
+};
+
+/// Groups of the bus's width that [from, from + bytes) touches.
+inline uint32_t groups_of(uint64_t from, uint32_t bytes, uint32_t width) {
+  const auto offset = static_cast<uint32_t>(from & (width - 1));
+  return (offset + bytes + width - 1) / width;
+}
+
+}  // namespace tessera::sim::systemc

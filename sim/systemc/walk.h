@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The front of LOAD and STORE as data: the nest of a transfer cut into runs of contiguous bytes, neighbours that continue
+// each other on both sides joined (isa/timing.md, "Runs"). Enters: one instruction. Leaves: its runs in order, each with
+// the steps of the nest it took, one step a cycle. No time is kept here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "isa/generated/instructions.h"
+
+namespace tessera::sim::systemc {
+
+struct Run {
+  uint64_t dram = 0;   // device address of the first byte
+  uint32_t sp = 0;     // first byte in the scratchpad
+  uint32_t bytes = 0;  // 0: nothing moves (FENCE)
+  uint32_t steps = 1;
+  bool pad = false;
+  bool last = false;  // of its instruction
+};
+
+class Walk {
+ public:
+  Walk() = default;
+  /// `base` is the content of the instruction's base register; a run of `join_bytes` or more is not joined further.
+  Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes);
+  Walk(const isa::Store& store, uint64_t base, uint32_t join_bytes);
+  /// A FENCE: one empty run.
+  static Walk none();
+
+  bool done() const { return done_; }
+  /// The next run. Needs !done().
+  Run next();
+
+ private:
+  bool padding() const;
+  void advance();
+
+  std::array<uint32_t, 4> extent_{1, 1, 1, 1};
+  std::array<uint32_t, 4> index_{};
+  std::array<int64_t, 4> dram_stride_{};
+  std::array<int64_t, 4> sp_stride_{};
+  std::array<uint64_t, 4> dram_{};  // where loop k's current iteration began
+  std::array<int64_t, 4> sp_{};
+  std::array<uint32_t, 2> before_{};
+  std::array<uint32_t, 2> after_{};
+  uint32_t length_ = 0;
+  uint32_t join_bytes_ = 0;
+  bool fill_ = false;
+  bool done_ = true;
+};
+
+}  // namespace tessera::sim::systemc
