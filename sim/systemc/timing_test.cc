@@ -16,7 +16,7 @@ TEST(Walk, JoinsWhatContinues) {
   Walk walk(load, 64, 1024);
   std::vector<uint32_t> bytes, steps;
   while (!walk.done()) {
-    const Run run = walk.next();
+    const auto run = walk.next();
     bytes.push_back(run.bytes);
     steps.push_back(run.steps);
     EXPECT_EQ(run.last, walk.done());
