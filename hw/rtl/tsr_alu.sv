@@ -377,16 +377,20 @@ module tsr_alu #(
     .clk_i, .enable_i(enable && has_second), .data_i(second_2_q), .data_o(second_b)
   );
 
-  // Tables: words of one group. The first one is read here, the second one before the write.
+  // Tables: words of one group. The first one is read here, the second one before the write. In hardware each reader has
+  // a copy of its own, since a block RAM has one read port; the simulator needs one.
   localparam int unsigned TableWords = TableCount * 256 / AxiBytes;
   localparam int unsigned WordBits = TableWords > 1 ? $clog2(TableWords) : 1;
   localparam int unsigned ByteBits = $clog2(AxiBytes);
+  logic [8*AxiBytes*Lanes-1:0] words_b_q, words_w_q;
+  logic [17*Lanes-1:0] stage_b_q, value_w;
+  logic valid_b_q, valid_w, read_b, read_w;
+  assign read_b = enable && valid_a[0] && alu.table_enable;
+  assign read_w = enable && valid_w && !raw && alu.second_table_enable;
+
+`ifdef VERILATOR
   logic [8*AxiBytes-1:0] table_mem[TableWords]  /* verilator public_flat_rw */;
   logic [8*AxiBytes-1:0] table_merged;
-  logic [8*AxiBytes*Lanes-1:0] words_b, words_b_q, words_w, words_w_q;
-  logic [17*Lanes-1:0] stage_b_q;
-  logic valid_b_q;
-
   always_comb begin
     table_merged = '0;
     if (tbl_we_i) begin
@@ -399,21 +403,37 @@ module tsr_alu #(
   always_ff @(posedge clk_i) begin
     if (tbl_we_i) table_mem[WordBits'(tbl_waddr_i)] <= table_merged;
   end
-
-  always_comb begin
-    words_b = 'x;
-    if (valid_a[0] && alu.table_enable) begin
+  always_ff @(posedge clk_i) begin
+    if (read_b) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        words_b[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({alu.table_, value_a[17*l+:8]} >> ByteBits)];
+        words_b_q[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'({alu.table_, value_a[17*l+:8]} >> ByteBits)];
       end
     end
   end
+  always_ff @(posedge clk_i) begin
+    if (read_w) begin
+      for (int unsigned l = 0; l < Lanes; l++) begin
+        words_w_q[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'({alu.second_table, value_w[17*l+:8]} >> ByteBits)];
+      end
+    end
+  end
+`else
+  for (genvar l = 0; l < Lanes; l++) begin : gen_table
+    tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(TableWords)) u_first (
+      .clk_i, .re_i(read_b), .raddr_i(WordBits'({alu.table_, value_a[17*l+:8]} >> ByteBits)),
+      .rdata_o(words_b_q[8*AxiBytes*l+:8*AxiBytes]), .we_i(tbl_we_i), .waddr_i(WordBits'(tbl_waddr_i)),
+      .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
+    );
+    tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(TableWords)) u_second (
+      .clk_i, .re_i(read_w), .raddr_i(WordBits'({alu.second_table, value_w[17*l+:8]} >> ByteBits)),
+      .rdata_o(words_w_q[8*AxiBytes*l+:8*AxiBytes]), .we_i(tbl_we_i), .waddr_i(WordBits'(tbl_waddr_i)),
+      .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
+    );
+  end
+`endif
 
   always_ff @(posedge clk_i) begin
-    if (enable && valid_a[0]) begin
-      stage_b_q <= value_a;
-      if (alu.table_enable) words_b_q <= words_b;
-    end
+    if (enable && valid_a[0]) stage_b_q <= value_a;
   end
 
   always_comb begin
@@ -447,8 +467,7 @@ module tsr_alu #(
   end
 
   // The write.
-  logic write_q, valid_w;
-  logic [17*Lanes-1:0] value_w;
+  logic write_q;
   logic [32*Lanes-1:0] write_data_d, write_data_q;
   logic [8*Lanes-1:0] write_bytes;
 
@@ -456,7 +475,6 @@ module tsr_alu #(
   always_comb begin
     value_w = 'x;
     write_data_d = 'x;
-    words_w = 'x;
     if (valid_w) begin
       if (raw) begin
         write_data_d = reduced_q;
@@ -464,11 +482,6 @@ module tsr_alu #(
         value_w = has_second ? value_c : value_b;
         for (int unsigned l = 0; l < Lanes; l++) begin
           write_data_d[32*l+:32] = {{15{value_w[17*l+16]}}, value_w[17*l+:17]};
-        end
-        if (alu.second_table_enable) begin
-          for (int unsigned l = 0; l < Lanes; l++) begin
-            words_w[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({alu.second_table, value_w[17*l+:8]} >> ByteBits)];
-          end
         end
       end
     end
@@ -484,10 +497,7 @@ module tsr_alu #(
     end
   end
   always_ff @(posedge clk_i) begin
-    if (enable && valid_w) begin
-      write_data_q <= write_data_d;
-      if (alu.second_table_enable) words_w_q <= words_w;
-    end
+    if (enable && valid_w) write_data_q <= write_data_d;
   end
 
   always_comb begin

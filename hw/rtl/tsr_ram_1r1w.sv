@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memory with one read and one write port and byte enables, written so that synthesis infers block RAM: the write
-// merges bytes into the old word, which tools turn into write enables, and simulators copy one word.
+// A memory with one read and one write port and byte enables, written so that synthesis infers block RAM. The simulator
+// gets the same writes in a form that copies one word.
 //
 // Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A read of the word that is
 // written in the same cycle returns the old word. Reset: none, the content is data. Legal: Width a multiple of 8.
@@ -26,6 +26,7 @@ module tsr_ram_1r1w #(
     if (re_i) rdata_q <= mem[raddr_i];
   end
 
+`ifdef VERILATOR
   logic [Width-1:0] merged;
   always_comb begin
     merged = '0;
@@ -40,6 +41,15 @@ module tsr_ram_1r1w #(
   always_ff @(posedge clk_i) begin
     if (we_i) mem[waddr_i] <= merged;
   end
+`else
+  always_ff @(posedge clk_i) begin
+    if (we_i) begin
+      for (int unsigned b = 0; b < Width / 8; b++) begin
+        if (wbe_i[b]) mem[waddr_i][8*b+:8] <= wdata_i[8*b+:8];
+      end
+    end
+  end
+`endif
 
   assign rdata_o = rdata_q;
 

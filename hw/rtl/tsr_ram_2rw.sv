@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A memory with two ports, A for reading and B for either, with byte enables on B, written so that synthesis infers
-// true dual-port block RAM.
+// true dual-port block RAM. The simulator gets the same writes in a form that copies one word.
 //
 // Latency: a_rdata_o and b_rdata_o in the cycle after a read. Throughput: one access a port and cycle. A read through A
-// of the word that B writes in the same cycle returns the old word. Reset: none, the content is data. Legal: Width a
+// of the word that B writes in the same cycle returns the old word, and so does B itself: that is block RAM's read-first
+// mode, the only one in which the other port's read is defined. Reset: none, the content is data. Legal: Width a
 // multiple of 8.
 module tsr_ram_2rw #(
   parameter int unsigned Width = 64,
@@ -29,6 +30,11 @@ module tsr_ram_2rw #(
     if (a_req_i) a_rdata_q <= mem[a_addr_i];
   end
 
+  always_ff @(posedge clk_i) begin
+    if (b_req_i) b_rdata_q <= mem[b_addr_i];
+  end
+
+`ifdef VERILATOR
   logic [Width-1:0] merged;
   always_comb begin
     merged = '0;
@@ -39,13 +45,18 @@ module tsr_ram_2rw #(
       end
     end
   end
-
   always_ff @(posedge clk_i) begin
-    if (b_req_i) begin
-      if (b_we_i) mem[b_addr_i] <= merged;
-      else b_rdata_q <= mem[b_addr_i];
+    if (b_req_i && b_we_i) mem[b_addr_i] <= merged;
+  end
+`else
+  always_ff @(posedge clk_i) begin
+    if (b_req_i && b_we_i) begin
+      for (int unsigned b = 0; b < Width / 8; b++) begin
+        if (b_wbe_i[b]) mem[b_addr_i][8*b+:8] <= b_wdata_i[8*b+:8];
+      end
     end
   end
+`endif
 
   assign a_rdata_o = a_rdata_q;
   assign b_rdata_o = b_rdata_q;
