@@ -56,6 +56,7 @@ void Fetch::offer(Cycle at) {
   burst.address = address(requested_);
   burst.beats = static_cast<uint32_t>(64 / context_.config.axi_bytes);
   burst.side = this;
+  burst.offered = at;
   transaction.payload.set_command(tlm::TLM_READ_COMMAND);
   transaction.payload.set_address(burst.address);
   transaction.payload.set_data_length(64);
@@ -72,7 +73,7 @@ tlm::tlm_sync_enum Fetch::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm
   const Cycle at = context_.clock.now() + delay.value();
   if (phase == tlm::END_REQ) {
     offering_ = false;
-    offer(at + 1);
+    offer(burst_of(payload).granted + 1);
     return tlm::TLM_ACCEPTED;
   }
   const Burst& burst = burst_of(payload);

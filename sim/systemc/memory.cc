@@ -40,8 +40,6 @@ void Memory::reset() {
 tlm::tlm_sync_enum Memory::nb_transport_fw(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                            sc_core::sc_time& delay) {
   TESSERA_INVARIANT(phase == tlm::BEGIN_REQ && offers_[static_cast<size_t>(id)] == nullptr, "one offer at a time");
-  Burst& burst = burst_of(payload);
-  burst.offered = context_.clock.now() + delay.value();
   offers_[static_cast<size_t>(id)] = &payload;
   if (!stepping_) notify_at(step_event_, context_.clock, 0);
   return tlm::TLM_ACCEPTED;

@@ -38,7 +38,7 @@ struct Burst : tlm::tlm_extension<Burst> {
   bool run_last = false;
   uint64_t tag = 0;        // the initiator's
   BeatSide* side = nullptr;
-  Cycle offered = 0;   // at the arbiter from this cycle on
+  Cycle offered = 0;   // at the arbiter from this cycle on; it may have passed when that shows only now
   Cycle granted = 0;   // taken by the arbiter
   Cycle first = 0;     // first beat on the bus
   Cycle boundary = 0;  // after the last beat on the bus

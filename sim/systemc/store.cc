@@ -11,8 +11,9 @@ namespace tessera::sim::systemc {
 void Store::reset() {
   Transfer::reset();
   pieces_.clear();
-  reads_ahead_ = 0;
-  reads_free_ = beats_free_ = responded_ = 0;
+  moved_.clear();
+  reads_ = last_reads_ = 0;
+  last_emitted_ = offsets_free_ = beats_free_ = responded_ = 0;
   blocked_ = 0;
   error_ = false;
 }
@@ -21,8 +22,20 @@ Cycle Store::emit_from(const Run& run, Cycle ready) {
   const Cycle bursts = bursts_free();
   if (bursts == kNever) return kNever;
   if (run.bytes == 0) return pieces_.empty() ? std::max(ready, bursts + 1) : kNever;
-  if (reads_ahead_ > kAhead || pieces_.size() >= 5) return kNever;
-  return std::max({ready, bursts, reads_free_});
+  const Cycle reads = reads_free();
+  if (reads == kNever || pieces_.size() > kOffsets) return kNever;
+  return std::max({ready, bursts, reads, offsets_free_});
+}
+
+/// The cycle of the last read of the runs emitted so far: one read a cycle, at most kAhead before the groups that have
+/// left; kNever while it is open when those leave.
+Cycle Store::reads_free() const {
+  const Cycle straight = last_emitted_ + last_reads_;
+  if (reads_ <= kAhead) return straight;
+  for (const Moved& moved : moved_) {
+    if (moved.end >= reads_ - kAhead) return std::max(straight, moved.consumed - (moved.end - (reads_ - kAhead)) + 1);
+  }
+  return kNever;
 }
 
 void Store::emitted(const Run& run, Cycle at, bool moves) {
@@ -44,8 +57,11 @@ void Store::emitted(const Run& run, Cycle at, bool moves) {
   piece.port = run_item_.space == isa::Space::kAcc ? Port::kAccRead : Port::kOutRead;
   piece.last = run.last;
   counters().busy += piece.beats;
-  reads_ahead_ += piece.reads;
-  reads_free_ = std::max(reads_free_, at) + piece.reads;
+  reads_ += piece.reads;
+  piece.end = reads_;
+  last_emitted_ = at;
+  last_reads_ = piece.reads;
+  while (!moved_.empty() && moved_.front().end + kAhead < reads_) moved_.pop_front();
   pieces_.push_back(piece);
 }
 
@@ -64,9 +80,9 @@ void Store::moved(Burst& burst, bool error, Cycle at) {
   if (!burst.run_last) return;
   const Piece piece = pieces_.front();
   pieces_.pop_front();
-  reads_ahead_ -= piece.reads;
-  reads_free_ = std::min(reads_free_, burst.boundary);
-  if (piece.reads > kAhead) reads_free_ = std::max(reads_free_, burst.boundary > 5 ? burst.boundary - 5 : 0);
+  const uint32_t tail = piece.prime + piece.beats - piece.reads;
+  moved_.push_back({piece.end, burst.boundary - 2 - tail});
+  if (pieces_.size() == kOffsets) offsets_free_ = burst.boundary - 1;
   const auto blocked = static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
   counters().stall_port += blocked;

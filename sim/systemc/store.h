@@ -21,11 +21,15 @@ class Store : public Transfer {
   void moved(Burst& burst, bool error, Cycle at) override;
 
  private:
+  Cycle reads_free() const;
+
   static constexpr uint32_t kAhead = 4;  // groups read and not yet on their way to the bus
+  static constexpr size_t kOffsets = 4;   // runs that wait for the realigner
   struct Piece {
     uint32_t reads;
     uint32_t beats;
     uint32_t prime;
+    uint64_t end;  // groups read up to and with this run
     Cycle emitted;
     Port port;
     bool last;
@@ -33,8 +37,16 @@ class Store : public Transfer {
   };
 
   std::deque<Piece> pieces_;  // runs whose beats have not all moved
-  uint32_t reads_ahead_ = 0;  // of pieces_
-  Cycle reads_free_ = 0;      // last read of the run before
+  /// Runs whose beats have moved and may still say when a read ahead of them was possible.
+  struct Moved {
+    uint64_t end;      // groups read up to and with this run
+    Cycle consumed;    // the last of them left the queue
+  };
+  std::deque<Moved> moved_;
+  uint64_t reads_ = 0;     // groups of all runs emitted
+  Cycle last_emitted_ = 0;
+  uint32_t last_reads_ = 0;
+  Cycle offsets_free_ = 0;
   Cycle beats_free_ = 0;      // boundary of the last beat on the bus
   Cycle responded_ = 0;       // last response
   double blocked_ = 0;

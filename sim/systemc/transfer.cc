@@ -45,6 +45,7 @@ void Transfer::offer(Cycle at) {
   burst.run_first = burst_first_;
   burst.run_last = beats == burst_beats_left_;
   burst.side = this;
+  burst.offered = at;
   burst.tag = reinterpret_cast<uintptr_t>(&transaction);
   burst.blocked = 0;
   burst_first_ = false;
@@ -64,11 +65,12 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
   const Cycle now = context_.clock.now();
   const Cycle at = now + delay.value();
   if (phase == tlm::END_REQ) {
+    const Cycle granted = burst_of(payload).granted;
     if (burst_beats_left_ > 0) {
-      offer(at + 1);
+      offer(granted + 1);
     } else {
       bursting_ = false;
-      bursts_free_ = at;
+      bursts_free_ = granted;
       advance(now);
     }
     return tlm::TLM_ACCEPTED;

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// The timing model against the RTL. Micro-programs of one engine: the cycles are equal, whatever DRAM's latency.
+// Programs of several engines: within the stated share. Random programs: the same memories, faults and counts.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <random>
+
+#include "isa/assembler.h"
+#include "sim/systemc/machine.h"
+#include "sim/testing/random_program.h"
+#include "sim/verilator/machine.h"
+
+namespace tessera::sim::systemc {
+namespace {
+
+using Program = std::vector<isa::Instruction>;
+
+constexpr uint64_t kBase = 1 << 20;
+constexpr uint64_t kProgram = kBase + (1 << 19);
+constexpr size_t kDramBytes = 1 << 20;
+
+struct Cycles {
+  RtlResult rtl;
+  TimedResult timed;
+};
+
+class Bench {
+ public:
+  explicit Bench(const isa::MachineConfig& machine) : config(machine), timed_(machine), rtl_(make_rtl(machine)) {}
+
+  Cycles run(const Program& program, int latency) {
+    std::vector<uint8_t> dram(kDramBytes);
+    for (size_t n = 0; n < program.size(); ++n) {
+      const isa::Word word = isa::encode(program[n]);
+      std::copy(word.begin(), word.end(), dram.begin() + static_cast<std::ptrdiff_t>(kProgram - kBase + n * 64));
+    }
+    std::vector<uint8_t> other = dram;
+    const DramRegion region{kBase, dram.data(), dram.size()};
+    TimedRequest request;
+    request.program_address = kProgram;
+    request.instruction_count = static_cast<uint32_t>(program.size());
+    request.bases.fill(kBase);
+    request.window_first = kBase;
+    request.window_last = kBase + kDramBytes - 1;
+    request.dram = {&region, 1};
+    request.timing = {.beat_bytes = config.axi_bytes, .latency_cycles = latency};
+    Cycles cycles;
+    cycles.timed = timed_.run(request);
+    DramModel model(request.timing, kBase, other.data(), other.size());
+    RtlRequest inner;
+    inner.program_address = kProgram;
+    inner.instruction_count = request.instruction_count;
+    inner.bases = request.bases;
+    inner.window_first = request.window_first;
+    inner.window_last = request.window_last;
+    inner.max_cycles = 4000000;
+    cycles.rtl = rtl_->run(inner, model);
+    EXPECT_EQ(cycles.timed.fault, cycles.rtl.fault);
+    return cycles;
+  }
+
+  isa::MachineConfig config;
+
+ private:
+  TimedMachine timed_;
+  std::unique_ptr<RtlMachine> rtl_;
+};
+
+/// Every program that `make` gives for a random state has equal cycles on both machines, up to a share of them.
+void expect_equal(const std::function<Program(std::mt19937_64&, const isa::MachineConfig&)>& make, int programs,
+                  double share = 0) {
+  Bench bench(rtl_configs().front());
+  int different = 0;
+  for (int seed = 0; seed < programs; ++seed) {
+    for (const int latency : {20, 100, 500}) {
+      std::mt19937_64 random(static_cast<uint64_t>(seed));
+      Program program = make(random, bench.config);
+      program.push_back(isa::Finish{});
+      const Cycles cycles = bench.run(program, latency);
+      EXPECT_NEAR(static_cast<double>(cycles.timed.cycles), static_cast<double>(cycles.rtl.cycles),
+                  share * static_cast<double>(cycles.rtl.cycles))
+          << "seed " << seed << ", latency " << latency;
+      if (std::getenv("TESSERA_TIMING_SHOW") != nullptr && cycles.timed.cycles != cycles.rtl.cycles) {
+        for (const isa::Instruction& i : program) std::printf("%s\n", isa::disassemble(i).c_str());
+        std::printf("seed %d latency %d: %lu, RTL %lu\n", seed, latency, cycles.timed.cycles, cycles.rtl.cycles);
+      }
+      different += cycles.timed.cycles != cycles.rtl.cycles ? 1 : 0;
+      for (size_t u = 0; u < 5; ++u) {
+        const UnitCounters& a = cycles.timed.units[u];
+        const RtlUnitCounters& b = cycles.rtl.units[u];
+        EXPECT_EQ(a.busy, b.busy) << u;
+        EXPECT_EQ(a.executed, b.executed) << u;
+        if (std::getenv("TESSERA_TIMING_STALLS") == nullptr) continue;
+        EXPECT_EQ(a.wait, b.wait) << u << " seed " << seed << ", latency " << latency;
+        EXPECT_EQ(a.stall_memory, b.stall_memory) << u << " seed " << seed << ", latency " << latency;
+        EXPECT_EQ(a.stall_port, b.stall_port) << u << " seed " << seed << ", latency " << latency;
+      }
+      EXPECT_EQ(cycles.timed.bytes_read, cycles.rtl.bytes_read);
+      EXPECT_EQ(cycles.timed.bytes_written, cycles.rtl.bytes_written);
+    }
+  }
+  ::testing::Test::RecordProperty("different", different);
+  if (different > 0) std::printf("%d of %d differ\n", different, 3 * programs);
+}
+
+int pick(std::mt19937_64& random, int low, int high) {
+  return low + static_cast<int>(random() % static_cast<uint64_t>(high - low + 1));
+}
+
+/// One of the values, mostly the first.
+int one_of(std::mt19937_64& random, std::initializer_list<int> values) {
+  return *(values.begin() + pick(random, 0, static_cast<int>(values.size()) - 1));
+}
+
+isa::Load any_load(std::mt19937_64& random, const isa::MachineConfig& config) {
+  isa::Load i;
+  i.space = static_cast<isa::Space>(pick(random, 0, 4));
+  i.length = static_cast<uint16_t>(one_of(random, {8, 16, 21, 64, 100, 3, 1, 500, 2048}));
+  const auto limit = static_cast<int>(std::min<int64_t>(config.space_bytes(i.space), 16384));
+  i.extent[3] = static_cast<uint16_t>(std::min(pick(random, 1, 40), limit / (2 * i.length)));
+  if (i.extent[3] == 0) i.extent[3] = 1;
+  i.extent[2] = static_cast<uint16_t>(std::min(pick(random, 1, 5), std::max(1, limit / (2 * i.length * i.extent[3]))));
+  if (i.length > limit / 2) i.length = static_cast<uint16_t>(limit / 2);
+  i.sp_stride[3] = i.length;
+  i.sp_stride[2] = i.length * i.extent[3];
+  i.sp_addr = static_cast<uint32_t>(pick(random, 0, 8));
+  i.dram_stride[3] = i.length + one_of(random, {0, 8, 13, 100, 3000});
+  i.dram_stride[2] = one_of(random, {i.dram_stride[3] * i.extent[3], 4096, 777});
+  i.dram_offset = static_cast<uint64_t>(pick(random, 0, 5000));
+  if (pick(random, 0, 3) == 0) {
+    i.extent[1] = static_cast<uint16_t>(pick(random, 1, 3));
+    i.pad_before[1] = static_cast<uint16_t>(pick(random, 0, 1));
+    i.pad_after[1] = static_cast<uint16_t>(pick(random, 0, i.extent[1] - i.pad_before[1]));
+  }
+  i.header.signal = true;
+  return i;
+}
+
+isa::Store any_store(std::mt19937_64& random) {
+  isa::Store i;
+  i.space = pick(random, 0, 3) == 0 ? isa::Space::kAcc : isa::Space::kOut;
+  i.length = static_cast<uint16_t>(one_of(random, {8, 16, 21, 64, 100, 3, 1, 500, 1024}));
+  i.extent[3] = static_cast<uint16_t>(std::max(1, std::min(pick(random, 1, 40), 4000 / i.length)));
+  i.extent[2] = static_cast<uint16_t>(std::max(1, std::min(pick(random, 1, 5), 4000 / (i.length * i.extent[3]))));
+  i.sp_stride[3] = i.length;
+  i.sp_stride[2] = i.length * i.extent[3];
+  i.sp_addr = static_cast<uint32_t>(pick(random, 0, 8));
+  i.dram_stride[3] = i.length + one_of(random, {0, 8, 13, 100, 3000});
+  i.dram_stride[2] = one_of(random, {i.dram_stride[3] * i.extent[3], 4096, 777});
+  i.dram_offset = static_cast<uint64_t>(pick(random, 0, 5000)) + (1 << 17);
+  i.header.signal = true;
+  return i;
+}
+
+TEST(SystemcMicro, Fetch) {
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig&) {
+        Program program;
+        std::array<uint16_t, 4> signals{};
+        for (int n = pick(random, 0, 60); n > 0; --n) {
+          isa::Fence fence;
+          fence.engine = static_cast<isa::Engine>(pick(random, 0, 3));
+          const auto other = static_cast<size_t>(pick(random, 0, 3));
+          if (pick(random, 0, 2) == 0) {
+            fence.header.waits[1] = {true, static_cast<isa::Engine>(other), signals[other]};
+          }
+          fence.header.signal = true;
+          ++signals[static_cast<size_t>(fence.engine)];
+          program.push_back(fence);
+        }
+        return program;
+      },
+      40);
+}
+
+TEST(SystemcMicro, OneLoad) {
+  expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
+    return Program{any_load(random, config)};
+  }, 100);
+}
+
+TEST(SystemcMicro, Loads) {
+  expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
+    Program program;
+    for (int n = pick(random, 2, 12); n > 0; --n) program.push_back(any_load(random, config));
+    return program;
+  }, 60);
+}
+
+TEST(SystemcMicro, OneStore) {
+  expect_equal([](std::mt19937_64& random, const isa::MachineConfig&) { return Program{any_store(random)}; }, 100);
+}
+
+TEST(SystemcMicro, Stores) {
+  expect_equal([](std::mt19937_64& random, const isa::MachineConfig&) {
+    Program program;
+    for (int n = pick(random, 2, 12); n > 0; --n) program.push_back(any_store(random));
+    return program;
+  }, 60, 0.01);
+}
+
+}  // namespace
+}  // namespace tessera::sim::systemc
