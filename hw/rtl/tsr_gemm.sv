@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The matrix engine: multiply-accumulate over a nest of six loops (isa/semantics.md, GEMM). Enters: instructions, INP
 // and WGT entries, ACC entries when sums accumulate. Leaves: ACC entries, completions. Method: a preparation register
-// in which the ranges are checked while the previous instruction runs; then a pipeline of four stages: 0 counts and
-// asks for INP and WGT, 1 multiplies and adds over the block and asks for ACC, 2 adds to the sum, 3 writes. The weight
-// zero point is taken out once a row, sum (x - zx)(w - zw) = sum (x - zx) w - zw sum (x - zx). Depthwise takes one
-// tap a cycle: byte `tap` of each weight row times the lane's own input.
+// in which the ranges are checked and the form is found while the previous instruction runs; then a pipeline of four
+// stages: 0 counts and asks for INP and WGT, 1 multiplies and adds over the block and asks for ACC, 2 adds to the sum,
+// 3 writes. Every multiplier has a weight of its own, byte k of row o, and takes the input k of the row (dense) or the
+// input of lane o that meets tap k (depthwise, tsr_window). A depthwise nest in raster form reads each input vector
+// once and makes a result whenever it completes a window; any other takes one tap a cycle.
 //
-// Latency: 7 cycles from acceptance to the first tile when idle, 3 from a tile to its write. Throughput: one tile (dense)
-// or tap (depthwise) a cycle, no bubble between prepared instructions. Back-pressure: none on the memories, which always
-// grant; a sum that starts from an ACC entry still on its way to be written waits for it (stall_o). Reset: synchronous,
-// active low. Legal: Batch >= 1, BlockIn and BlockOut powers of two.
+// Latency: 7 cycles from acceptance to the first tile when idle, 3 from a tile to its write. Throughput: one tile
+// (dense), tap or vector of the raster (depthwise) a cycle, no bubble between prepared instructions. Back-pressure:
+// none on the memories, which always grant; a sum that starts from an ACC entry still on its way to be written waits
+// for it (stall_o). Reset: synchronous, active low. Legal: Batch >= 1, BlockIn and BlockOut powers of two from 4 on.
 module tsr_gemm #(
   parameter int unsigned Batch    = 1,
   parameter int unsigned BlockIn  = 8,
@@ -52,6 +53,9 @@ module tsr_gemm #(
 
   localparam int unsigned Lanes = BlockIn < BlockOut ? BlockIn : BlockOut;
   localparam int unsigned AccLanes = Batch * BlockOut;
+  localparam int unsigned Taps = BlockIn < 16 ? BlockIn : 16;
+  localparam int unsigned LineDepth = 512;
+  localparam int unsigned LineBits = $clog2(LineDepth);
   localparam int unsigned RangeBits = 14 + 1 + 12 + 3 + 1;
 
   // Preparation: the instruction whose ranges are being found.
@@ -82,13 +86,34 @@ module tsr_gemm #(
       inp_highest >= RangeBits'(InpDepth) || wgt_highest >= RangeBits'(WgtDepth) ||
       acc_highest >= RangeBits'(AccDepth);
 
-  // The instruction that issues tiles.
+  // The form of a depthwise nest, found meanwhile.
+  logic form_raster, form_row_skip, form_col_skip;
+  logic [2:0] form_outer;
+  logic [11:0] form_rows, form_cols;
+  logic [13:0] form_row_stride, form_col_stride, form_acc_row_stride, form_acc_col_stride;
+  logic [1:0] form_rows_before;
+  logic [3:0] form_cols_before;
+  logic [15:0] form_enter, form_line_0, form_line_1, form_shift;
+
+  tsr_window_form #(.LineDepth(LineDepth)) u_form (
+    .clk_i, .rst_ni, .start_i(prep_start_q), .depthwise_i(prep.mode == 2'(tsr_isa_pkg::GemmModeDepthwise)),
+    .reduce_i(prep.reduce), .extent_i(prep.extent), .inp_stride_i(prep.inp_stride), .wgt_stride_i(prep.wgt_stride),
+    .acc_stride_i(prep.acc_stride), .raster_o(form_raster), .outer_o(form_outer), .rows_o(form_rows),
+    .cols_o(form_cols), .row_stride_o(form_row_stride), .col_stride_o(form_col_stride),
+    .rows_before_o(form_rows_before), .cols_before_o(form_cols_before), .row_skip_o(form_row_skip),
+    .col_skip_o(form_col_skip), .acc_row_stride_o(form_acc_row_stride), .acc_col_stride_o(form_acc_col_stride),
+    .enter_o(form_enter), .line_0_o(form_line_0), .line_1_o(form_line_1), .shift_o(form_shift)
+  );
+
+  // The instruction that issues tiles, and the nest of its reads.
   logic active_q, advance, stall, last, sum_first, sum_last;
   logic [511:0] word_q;
   logic [31:0] pc_q;
   tsr_isa_pkg::gemm_t gemm;
+  logic [71:0] extent_q, index;
+  logic [83:0] inp_stride_q, wgt_stride_q, acc_stride_q;
+  logic [2:0] reduce_q;
   logic [41:0] address;
-  logic [71:0] unused_index;
   logic [5:0] inner_last;
   logic [3:0] tap_q;
 
@@ -99,8 +124,8 @@ module tsr_gemm #(
 
   tsr_nest #(.Operands(3)) u_nest (
     .clk_i, .rst_ni, .load_i(prep_move), .advance_i(advance), .addr_i({prep.acc_addr, prep.wgt_addr, prep.inp_addr}),
-    .extent_i(gemm.extent), .stride_i({gemm.acc_stride, gemm.wgt_stride, gemm.inp_stride}), .reduce_i(gemm.reduce),
-    .addr_o(address), .index_o(unused_index), .inner_last_o(inner_last), .sum_first_o(sum_first), .sum_last_o(sum_last),
+    .extent_i(extent_q), .stride_i({acc_stride_q, wgt_stride_q, inp_stride_q}), .reduce_i(reduce_q),
+    .addr_o(address), .index_o(index), .inner_last_o(inner_last), .sum_first_o(sum_first), .sum_last_o(sum_last),
     .last_o(last)
   );
   assign advance = active_q && !stall;
@@ -115,6 +140,11 @@ module tsr_gemm #(
       word_q <= '0;
       pc_q <= '0;
       tap_q <= '0;
+      extent_q <= '0;
+      inp_stride_q <= '0;
+      wgt_stride_q <= '0;
+      acc_stride_q <= '0;
+      reduce_q <= '0;
     end else begin
       prep_start_q <= 1'b0;
       if (instr_valid_i && instr_ready_o) begin
@@ -130,6 +160,22 @@ module tsr_gemm #(
         word_q <= prep_word_q;
         pc_q <= prep_pc_q;
         tap_q <= '0;
+        extent_q <= prep.extent;
+        inp_stride_q <= prep.inp_stride;
+        wgt_stride_q <= prep.wgt_stride;
+        acc_stride_q <= prep.acc_stride;
+        reduce_q <= prep.reduce;
+        if (form_raster) begin
+          // The raster: the loops kept, then rows and columns. Nothing but INP moves inside.
+          for (int unsigned k = 0; k < 4; k++) begin
+            if (3'(k) >= form_outer) extent_q[12*k+:12] <= 12'd1;
+          end
+          extent_q[48+:24] <= {form_cols, form_rows};
+          inp_stride_q[56+:28] <= {form_col_stride, form_row_stride};
+          wgt_stride_q[56+:28] <= '0;
+          acc_stride_q[56+:28] <= '0;
+          reduce_q <= 3'd2;
+        end
       end else if (advance) begin
         if (last) active_q <= 1'b0;
         tap_q <= (gemm.reduce >= 3'd2 ? inner_last[4] : inner_last[5]) ? 4'd0 : tap_q + 4'd1;
@@ -137,19 +183,90 @@ module tsr_gemm #(
     end
   end
 
+  // In the raster: whether the vector read now completes a window, and where that result goes. `wait` counts the rows
+  // and columns that are still missing.
+  logic raster_q, row_skip_q, col_skip_q, result;
+  logic [1:0] rows_before_q, row_wait_q, row_wait;
+  logic [3:0] cols_before_q, col_wait_q;
+  logic [13:0] acc_row_stride_q, acc_col_stride_q, acc_row_q, acc_col_q, acc_row, acc_col;
+  logic [15:0] enter_q, line_0_q, line_1_q, shift_q;
+
+  assign row_wait = sum_first ? rows_before_q : row_wait_q;
+  assign acc_row = sum_first ? address[41:28] : acc_row_q;
+  assign acc_col = sum_first ? address[41:28] : acc_col_q;
+  assign result = row_wait == 2'd0 && col_wait_q == 4'd0;
+
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      raster_q <= 1'b0;
+      row_skip_q <= 1'b0;
+      col_skip_q <= 1'b0;
+      rows_before_q <= '0;
+      cols_before_q <= '0;
+      row_wait_q <= '0;
+      col_wait_q <= '0;
+      acc_row_stride_q <= '0;
+      acc_col_stride_q <= '0;
+      acc_row_q <= '0;
+      acc_col_q <= '0;
+      enter_q <= '0;
+      line_0_q <= '0;
+      line_1_q <= '0;
+      shift_q <= '0;
+    end else if (prep_move) begin
+      raster_q <= form_raster;
+      if (form_raster) begin
+        row_skip_q <= form_row_skip;
+        col_skip_q <= form_col_skip;
+        rows_before_q <= form_rows_before;
+        cols_before_q <= form_cols_before;
+        col_wait_q <= form_cols_before;
+        acc_row_stride_q <= form_acc_row_stride;
+        acc_col_stride_q <= form_acc_col_stride;
+        enter_q <= form_enter;
+        line_0_q <= form_line_0;
+        line_1_q <= form_line_1;
+        shift_q <= form_shift;
+      end
+    end else if (advance && raster_q) begin
+      row_wait_q <= row_wait;
+      acc_row_q <= acc_row;
+      acc_col_q <= acc_col;
+      if (inner_last[5]) begin
+        col_wait_q <= cols_before_q;
+        if (row_wait == 2'd0) begin
+          row_wait_q <= {1'b0, row_skip_q};
+          acc_row_q <= acc_row + acc_row_stride_q;
+          acc_col_q <= acc_row + acc_row_stride_q;
+        end else begin
+          row_wait_q <= row_wait - 2'd1;
+        end
+      end else if (col_wait_q != 4'd0) begin
+        col_wait_q <= col_wait_q - 4'd1;
+      end else begin
+        col_wait_q <= {3'd0, col_skip_q};
+        if (row_wait == 2'd0) acc_col_q <= acc_col + acc_col_stride_q;
+      end
+    end
+  end
+
   // Stage 1: the block's products. What belongs to the instruction travels with the tile.
-  logic valid_1_q, first_1_q, last_1_q, end_1_q, signal_1_q, accumulate_1_q, depthwise_1_q;
+  logic valid_1_q, result_1_q, first_1_q, last_1_q, end_1_q, signal_1_q, accumulate_1_q, depthwise_1_q, raster_1_q;
   logic inp_unsigned_1_q, wgt_unsigned_1_q;
   logic signed [8:0] inp_zero_1_q, wgt_zero_1_q;
   logic [4:0] lane_1_q;
-  logic [3:0] tap_1_q;
+  logic [15:0] enter_1_q;
   logic [13:0] acc_1_q;
   logic [31:0] pc_1_q;
-  logic go_1;
+  logic [15:0] line_0_1_q, line_1_1_q, shift_1_q;
+  logic go_1, step;
+  logic [32*AccLanes-1:0] product;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       valid_1_q <= 1'b0;
+      result_1_q <= 1'b0;
+      raster_1_q <= 1'b0;
       first_1_q <= 1'b0;
       last_1_q <= 1'b0;
       end_1_q <= 1'b0;
@@ -161,14 +278,19 @@ module tsr_gemm #(
       inp_zero_1_q <= '0;
       wgt_zero_1_q <= '0;
       lane_1_q <= '0;
-      tap_1_q <= '0;
+      enter_1_q <= '0;
+      line_0_1_q <= '0;
+      line_1_1_q <= '0;
+      shift_1_q <= '0;
       acc_1_q <= '0;
       pc_1_q <= '0;
     end else if (!stall) begin
       valid_1_q <= active_q;
       if (active_q) begin
-        first_1_q <= sum_first;
-        last_1_q <= sum_last;
+        result_1_q <= !raster_q || result;
+        raster_1_q <= raster_q;
+        first_1_q <= raster_q || sum_first;
+        last_1_q <= raster_q || sum_last;
         end_1_q <= last;
         signal_1_q <= gemm.header[6];
         accumulate_1_q <= gemm.accumulate;
@@ -178,74 +300,71 @@ module tsr_gemm #(
         inp_zero_1_q <= gemm.inp_zero;
         wgt_zero_1_q <= gemm.wgt_zero;
         lane_1_q <= gemm.lane;
-        tap_1_q <= tap_q;
-        acc_1_q <= address[41:28];
+        enter_1_q <= raster_q ? enter_q : 16'd1 << tap_q;
+        line_0_1_q <= line_0_q;
+        line_1_1_q <= line_1_q;
+        shift_1_q <= shift_q;
+        acc_1_q <= raster_q ? acc_col : address[41:28];
         pc_1_q <= pc_q;
       end
     end
   end
 
-  // Signed bytes are offset by 128: with the top bit flipped all bytes are unsigned and 128 joins the zero point.
-  logic signed [9:0] inp_offset, wgt_offset;
-  logic [8*Batch*BlockIn-1:0] inputs;
-  logic [8*BlockIn*BlockOut-1:0] weights;
-  logic [32*AccLanes-1:0] dense, depthwise;
-
-  assign inp_offset = 10'(inp_zero_1_q) + (inp_unsigned_1_q ? 10'sd0 : 10'sd128);
-  assign wgt_offset = 10'(wgt_zero_1_q) + (wgt_unsigned_1_q ? 10'sd0 : 10'sd128);
+  // Depthwise: output lane o of the block meets input lane o modulo Lanes of the group.
+  logic [8*Batch*Lanes-1:0] vector;
+  logic [32*Batch*Lanes*Taps-1:0] window;
 
   always_comb begin
-    inputs = 'x;
-    weights = 'x;
-    if (go_1) begin
-      inputs = inp_rdata_i ^ {Batch * BlockIn{!inp_unsigned_1_q, 7'd0}};
-      weights = wgt_rdata_i ^ {BlockIn * BlockOut{!wgt_unsigned_1_q, 7'd0}};
-    end
-  end
-
-  // Dense: the differences of a row once, then a dot product for each output.
-  always_comb begin
-    logic signed [31:0] row, dot;
-    logic [32*BlockIn-1:0] difference;
-    dense = 'x;
-    difference = 'x;
-    row = 'x;
-    dot = 'x;
-    if (go_1 && !depthwise_1_q) begin
+    vector = 'x;
+    if (step) begin
       for (int unsigned b = 0; b < Batch; b++) begin
-        row = '0;
-        for (int unsigned k = 0; k < BlockIn; k++) begin
-          difference[32*k+:32] = 32'(inputs[8*(b*BlockIn+k)+:8]) - 32'(inp_offset);
-          row = row + 32'($signed(difference[32*k+:9]));
-        end
-        row = row * 32'(wgt_offset);
-        for (int unsigned o = 0; o < BlockOut; o++) begin
-          dot = -row;
-          for (int unsigned k = 0; k < BlockIn; k++) begin
-            dot = dot + 32'($signed(difference[32*k+:9])) * $signed({24'd0, weights[8*(o*BlockIn+k)+:8]});
-          end
-          dense[32*(b*BlockOut+o)+:32] = dot;
-        end
+        vector[8*b*Lanes+:8*Lanes] =
+            (8 * Lanes)'(inp_rdata_i[8*b*BlockIn+:8*BlockIn] >> (BlockIn > BlockOut ? 8 * Lanes * 32'(lane_1_q) : 0));
       end
     end
   end
 
-  // Depthwise: one tap of every lane. Output o of the block meets input o modulo Lanes of the group.
+  tsr_window #(.Batch(Batch), .Lanes(Lanes), .Taps(Taps), .LineDepth(LineDepth)) u_window (
+    .clk_i, .read_i(advance && raster_q), .col_i(index[60+:LineBits]), .step_i(step), .write_i(raster_1_q),
+    .vector_i(vector), .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .enter_i(enter_1_q),
+    .line_0_i(raster_1_q ? line_0_1_q : 16'd0), .line_1_i(raster_1_q ? line_1_1_q : 16'd0),
+    .shift_i(raster_1_q ? shift_1_q : 16'd0), .operands_o(window)
+  );
+
+  // The operands of all multipliers: of output o the differences of the row, or those of its lane's taps. Then a dot
+  // product with the differences of its weights.
   always_comb begin
-    logic signed [8:0] input_difference, weight_difference;
     logic [8*BlockIn-1:0] row;
-    depthwise = 'x;
-    input_difference = 'x;
-    weight_difference = 'x;
+    logic [9*BlockIn-1:0] difference;
+    logic signed [8:0] operand, weight;
+    logic [31:0] dot;
+    product = 'x;
     row = 'x;
-    if (go_1 && depthwise_1_q) begin
+    difference = 'x;
+    operand = 'x;
+    weight = 'x;
+    dot = 'x;
+    if (go_1) begin
       for (int unsigned b = 0; b < Batch; b++) begin
-        row = inputs[8*b*BlockIn+:8*BlockIn];
-        if (BlockIn > BlockOut) row = row >> (8 * Lanes * 32'(lane_1_q));
+        row = inp_rdata_i[8*b*BlockIn+:8*BlockIn];
+        for (int unsigned k = 0; k < BlockIn; k++) begin
+          difference[9*k+:9] = {!inp_unsigned_1_q && row[8*k+7], row[8*k+:8]} - inp_zero_1_q;
+        end
         for (int unsigned o = 0; o < BlockOut; o++) begin
-          input_difference = 9'(10'(row[8*(o%Lanes)+:8]) - inp_offset);
-          weight_difference = 9'(10'(8'(weights[8*o*BlockIn+:8*BlockIn] >> {tap_1_q, 3'd0})) - wgt_offset);
-          depthwise[32*(b*BlockOut+o)+:32] = 32'(input_difference) * 32'(weight_difference);
+          dot = '0;
+          for (int unsigned k = 0; k < BlockIn; k++) begin
+            operand = difference[9*k+:9];
+            if (depthwise_1_q) begin
+              operand = '0;
+              if (k < Taps) begin
+                operand = window[32*(((k%4*Batch+b)*Lanes+o%Lanes)*Taps/4+k%Taps/4)+:9];
+              end
+            end
+            weight = {!wgt_unsigned_1_q && wgt_rdata_i[8*(o*BlockIn+k)+7], wgt_rdata_i[8*(o*BlockIn+k)+:8]} -
+                wgt_zero_1_q;
+            dot = dot + 32'(operand) * 32'(weight);
+          end
+          product[32*(b*BlockOut+o)+:32] = dot;
         end
       end
     end
@@ -287,7 +406,7 @@ module tsr_gemm #(
   end
 
   always_ff @(posedge clk_i) begin
-    if (go_1) product_q <= depthwise_1_q ? depthwise : dense;
+    if (go_1) product_q <= product;
   end
 
   always_comb begin
@@ -337,13 +456,14 @@ module tsr_gemm #(
 
   // A sum that starts from ACC must not pass a write of its entry: at the read only stages 2 and 3 can hold one.
   logic reads_acc;
-  assign reads_acc = valid_1_q && first_1_q && accumulate_1_q;
+  assign reads_acc = valid_1_q && result_1_q && first_1_q && accumulate_1_q;
   assign stall = reads_acc && ((valid_2_q && last_2_q && acc_2_q == acc_1_q) || (write_q && acc_3_q == acc_1_q));
-  assign go_1 = valid_1_q && !stall;
+  assign go_1 = valid_1_q && result_1_q && !stall;
+  assign step = valid_1_q && depthwise_1_q && !stall;
 
   assign inp_req_o = advance;
   assign inp_addr_o = address[13:0];
-  assign wgt_req_o = advance;
+  assign wgt_req_o = advance && (!raster_q || sum_first);
   assign wgt_addr_o = address[27:14];
   assign acc_req_o = reads_acc && !stall;
   assign acc_addr_o = acc_1_q;
@@ -371,6 +491,6 @@ module tsr_gemm #(
   assign stall_o = stall && active_q;
 
   logic unused;
-  assign unused = &{1'b0, unused_index, prep, gemm, inner_last};
+  assign unused = &{1'b0, index, prep, gemm, inner_last};
 
 endmodule

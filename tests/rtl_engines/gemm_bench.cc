@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tsr_gemm against sim::Machine: batches of random GEMM instructions (all modes, strides, reductions, signals, fences,
 // ranges that fault) run on the verilated engine over memories of plain bytes; ACC and the completions must agree byte
-// for byte. Random gaps between instructions; every other batch has none. `--cycles` prints the cycles of steady nests.
+// for byte. A third of the instructions are depthwise nests in raster form as the compiler makes them, or nearly so.
+// Random gaps between instructions. First the cycles of some nests are printed, with the multiply-accumulates of a
+// cycle.
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -18,13 +20,106 @@
 namespace tessera::testing {
 namespace {
 
-constexpr int kEntries = 64;
+constexpr int kEntries = 1000;
 
 struct Memories {
   Memory inp, wgt, acc;
 };
 
-/// One cycle. The memories answer in the next one; a port that was not asked keeps its data only where nobody shares it.
+/// A depthwise tile as the compiler lowers it: images, groups, rows and columns of results around rows of taps,
+/// one-sized loops left out at random.
+struct DepthwiseTile {
+  int images = 1, groups = 1, out_h = 1, out_w = 1, kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
+
+  isa::Gemm gemm(bool keep_unit_loops) const {
+    const int cols = (out_w - 1) * stride_w + kernel_w, rows = (out_h - 1) * stride_h + kernel_h;
+    const int row = cols * groups;
+    isa::Gemm g;
+    g.mode = isa::GemmMode::kDepthwise;
+    g.reduce = 2;
+    const std::array<std::array<int, 4>, 4> outer{{{images, rows * row, 0, out_h * out_w * groups},
+                                                   {groups, 1, 1, 1},
+                                                   {out_h, stride_h * row, 0, out_w * groups},
+                                                   {out_w, stride_w * groups, 0, groups}}};
+    int slot = 3;
+    for (int k = 3; k >= 0; --k) {
+      if (outer[k][0] == 1 && !keep_unit_loops) continue;
+      set(g, slot--, outer[k]);
+    }
+    set(g, 4, {kernel_h, row, 0, 0});
+    set(g, 5, {kernel_w, groups, 0, 0});
+    if (kernel_h == 1 && !keep_unit_loops) {  // a single reduction loop
+      g.reduce = 1;
+      for (int k = 4; k > 0; --k) move(g, k - 1, k);
+      set(g, 0, {1, 0, 0, 0});
+    }
+    return g;
+  }
+
+ private:
+  static void set(isa::Gemm& g, int slot, const std::array<int, 4>& loop) {
+    g.extent[slot] = static_cast<uint16_t>(loop[0]);
+    g.inp_stride[slot] = static_cast<int16_t>(loop[1]);
+    g.wgt_stride[slot] = static_cast<int16_t>(loop[2]);
+    g.acc_stride[slot] = static_cast<int16_t>(loop[3]);
+  }
+  static void move(isa::Gemm& g, int from, int to) {
+    g.extent[to] = g.extent[from];
+    g.inp_stride[to] = g.inp_stride[from];
+    g.wgt_stride[to] = g.wgt_stride[from];
+    g.acc_stride[to] = g.acc_stride[from];
+  }
+};
+
+/// A nest in raster form, or one that is nearly so; refused by the checks at times.
+isa::Gemm make_raster(const isa::MachineConfig& config, std::mt19937_64& random) {
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  const auto one_in = [&](int n) { return random() % static_cast<uint64_t>(n) == 0; };
+  DepthwiseTile tile;
+  tile.kernel_w = pick(1, one_in(4) ? config.depthwise_taps() : 5);
+  tile.kernel_h = pick(1, std::clamp(config.depthwise_taps() / tile.kernel_w, 1, one_in(8) ? 16 : 3));
+  tile.stride_w = one_in(8) ? 3 : pick(1, 2);
+  tile.stride_h = one_in(8) ? 3 : pick(1, 2);
+  tile.images = one_in(3) ? 2 : 1;
+  tile.groups = pick(1, 3);
+  tile.out_w = pick(1, 6);
+  tile.out_h = pick(1, 5);
+  isa::Gemm g = tile.gemm(one_in(4));
+  if (one_in(12)) {  // rows as long as the line buffers and longer
+    g = DepthwiseTile{.out_h = 2, .out_w = pick(505, 520), .kernel_h = pick(1, 2), .kernel_w = pick(1, 4)}.gemm(false);
+    g.inp_stride = {};
+    g.acc_stride = {};
+  }
+  g.inp_unsigned = one_in(2);
+  g.wgt_unsigned = one_in(2);
+  g.inp_zero = static_cast<int16_t>(g.inp_unsigned ? pick(0, 255) : pick(-128, 127));
+  g.wgt_zero = static_cast<int16_t>(g.wgt_unsigned ? pick(0, 255) : pick(-128, 127));
+  g.accumulate = one_in(2);
+  g.lane = static_cast<uint8_t>(pick(0, std::max(config.block_in, config.block_out) / config.lanes() - 1));
+  g.inp_addr = static_cast<uint16_t>(pick(0, 20));
+  g.wgt_addr = static_cast<uint16_t>(pick(0, 20));
+  g.acc_addr = static_cast<uint16_t>(pick(0, 20));
+  const auto k = static_cast<size_t>(pick(0, 5));
+  switch (pick(0, 11)) {
+    case 0: g.inp_stride[k] = static_cast<int16_t>(g.inp_stride[k] + pick(-1, 1)); break;
+    case 1: g.inp_stride[k] = static_cast<int16_t>(-g.inp_stride[k]); g.inp_addr = 150; break;
+    case 2: g.wgt_stride[k] = static_cast<int16_t>(pick(-1, 2)); break;
+    case 3: g.acc_stride[k] = static_cast<int16_t>(pick(-1, 1)); break;
+    case 4: g.extent[k] = static_cast<uint16_t>(pick(1, 4)); break;
+    case 5:  // all backwards
+      for (auto& stride : g.inp_stride) stride = static_cast<int16_t>(-stride);
+      g.inp_addr = 300;
+      break;
+    case 6: g.reduce = static_cast<uint8_t>(pick(1, 3)); break;
+    default: break;
+  }
+  return g;
+}
+
+/// One cycle. The memories answer in the next one; a port that was not asked keeps its data only where nobody shares
+/// it.
 template <typename Model>
 bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random) {
   feeder.drive(model);
@@ -74,6 +169,10 @@ bool run(int batch, int block_in, int block_out, int batches, uint64_t seed) {
     std::vector<isa::Instruction> program;
     while (program.size() < 12) {
       isa::Instruction next = maker.make_gemm();
+      if (random() % 3 == 0) {
+        next = make_raster(config, random);
+        if (isa::check_operands(next, config) || isa::check_ranges(next, config)) continue;
+      }
       if (random() % 8 == 0) {
         isa::Fence fence;
         fence.engine = isa::Engine::kGemm;
@@ -116,36 +215,56 @@ bool run(int batch, int block_in, int block_out, int batches, uint64_t seed) {
   return true;
 }
 
-/// Cycles from the first instruction's acceptance to the last completion: four dense nests of 8 x 8 x 8 tiles.
+/// Prints the cycles of one instruction's issue in a steady sequence of four, and its multiply-accumulates a cycle.
 template <typename Model>
-void measure(int batch, int block_in, int block_out) {
-  const isa::MachineConfig config = sim::testing::odd_config(batch, block_in, block_out, kEntries);
+void measure(const char* name, const isa::Gemm& gemm, int batch, int block_in, int block_out) {
+  isa::MachineConfig config = sim::testing::odd_config(batch, block_in, block_out, kEntries);
   auto context = std::make_unique<VerilatedContext>();
   auto model = std::make_unique<Model>(context.get());
   std::mt19937_64 random(1);
   reset(*model);
-  for (const isa::GemmMode mode : {isa::GemmMode::kDense, isa::GemmMode::kDepthwise}) {
-    isa::Gemm gemm;
-    gemm.mode = mode;
-    gemm.extent = {1, 1, 8, 8, 1, 8};
-    gemm.acc_stride = {0, 0, 8, 1, 0, 0};
-    gemm.inp_stride = {0, 0, 1, 0, 0, 8};
-    gemm.wgt_stride = {0, 0, 0, 1, 0, mode == isa::GemmMode::kDense ? int16_t{8} : int16_t{0}};
-    gemm.reduce = 2;
-    gemm.accumulate = true;
-    const std::vector<isa::Instruction> program(4, gemm);
-    sim::Machine machine(config, sim::Kernels::kPortable);
-    Memories memories;
-    memories.inp.load(machine, isa::Space::kInp, config.inp_entry_bytes());
-    memories.wgt.load(machine, isa::Space::kWgt, config.wgt_entry_bytes());
-    memories.acc.load(machine, isa::Space::kAcc, config.acc_entry_bytes());
-    Feeder feeder(program, 0, 1);
-    int spent = 0;
-    do cycle(*model, memories, feeder, random);
-    while (!feeder.done() && ++spent < kWatchdogCycles);
-    std::printf("gemm %dx%dx%d %s: 2048 tiles in %d cycles\n", batch, block_in, block_out,
-                std::string(isa::to_string(mode)).c_str(), spent);
-  }
+  constexpr int kCopies = 4;
+  const std::vector<isa::Instruction> program(kCopies, gemm);
+  sim::Machine machine(config, sim::Kernels::kPortable);
+  Memories memories;
+  memories.inp.load(machine, isa::Space::kInp, config.inp_entry_bytes());
+  memories.wgt.load(machine, isa::Space::kWgt, config.wgt_entry_bytes());
+  memories.acc.load(machine, isa::Space::kAcc, config.acc_entry_bytes());
+  Feeder feeder(program, 0, 1);
+  int spent = 0, issued = 0;
+  do {
+    cycle(*model, memories, feeder, random);
+    issued += model->issue_o;
+  } while (!feeder.done() && ++spent < kWatchdogCycles);
+  int64_t steps = 1;
+  for (const uint16_t extent : gemm.extent) steps *= extent;
+  const int64_t macs = steps * batch * block_out * (gemm.mode == isa::GemmMode::kDense ? block_in : 1);
+  std::printf("%-28s %dx%dx%d: %d cycles an instruction, %.1f multiply-accumulates a cycle; %d cycles for all\n", name,
+              batch, block_in, block_out, issued / kCopies, static_cast<double>(macs) * kCopies / issued, spent);
+}
+
+template <typename Model>
+void measure_all(int batch, int block_in, int block_out) {
+  isa::Gemm dense;
+  dense.extent = {1, 1, 8, 8, 1, 8};
+  dense.acc_stride = {0, 0, 8, 1, 0, 0};
+  dense.inp_stride = {0, 0, 1, 0, 0, 8};
+  dense.wgt_stride = {0, 0, 0, 1, 0, 8};
+  dense.reduce = 2;
+  dense.accumulate = true;
+  measure<Model>("dense", dense, batch, block_in, block_out);
+  const auto tile = [&](const char* name, const DepthwiseTile& t) {
+    measure<Model>(name, t.gemm(false), batch, block_in, block_out);
+  };
+  tile("3x3 on padded 14x14", {.out_h = 14, .out_w = 14, .kernel_h = 3, .kernel_w = 3});
+  tile("3x3, stride 2, 14x14 results",
+       {.out_h = 14, .out_w = 14, .kernel_h = 3, .kernel_w = 3, .stride_h = 2, .stride_w = 2});
+  tile("5x5, first pass", {.out_h = 14, .out_w = 14, .kernel_h = 3, .kernel_w = 5});
+  tile("5x5, second pass", {.out_h = 14, .out_w = 14, .kernel_h = 2, .kernel_w = 5});
+  tile("3x3, one row of results", {.groups = 4, .out_w = 28, .kernel_h = 3, .kernel_w = 3});
+  tile("3x3, one column of results", {.groups = 4, .out_h = 28, .kernel_h = 3, .kernel_w = 3});
+  tile("1x3", {.out_h = 14, .out_w = 14, .kernel_w = 3});
+  tile("3x1", {.out_h = 14, .out_w = 14, .kernel_h = 3});
 }
 
 }  // namespace
@@ -155,7 +274,7 @@ int main(int argc, char** argv) {
   using namespace tessera::testing;
   const int batches = argc > 1 ? std::atoi(argv[1]) : 40;
   const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
-  measure<Vgemm_1x16x16>(1, 16, 16);
+  measure_all<Vgemm_1x16x16>(1, 16, 16);
   return run<Vgemm_1x8x8>(1, 8, 8, batches, seed) && run<Vgemm_1x16x16>(1, 16, 16, batches, seed) &&
                  run<Vgemm_2x8x32>(2, 8, 32, batches, seed) && run<Vgemm_2x32x8>(2, 32, 8, batches, seed)
              ? 0
