@@ -16,6 +16,7 @@
 #include "sim/testing/configs.h"
 #include "sim/testing/random_program.h"
 #include "tests/rtl_engines/bench.h"
+#include "tests/rtl_engines/gemm_timing.h"
 
 namespace tessera::testing {
 namespace {
@@ -24,6 +25,12 @@ constexpr int kEntries = 1000;
 
 struct Memories {
   Memory inp, wgt, acc;
+};
+
+/// When the engine took and completed instructions, and how many steps it took.
+struct Moments {
+  int64_t now = 0, steps = 0;
+  std::vector<int64_t> taken, completed;
 };
 
 /// A depthwise tile as the compiler lowers it: images, groups, rows and columns of results around rows of taps,
@@ -121,10 +128,14 @@ isa::Gemm make_raster(const isa::MachineConfig& config, std::mt19937_64& random)
 /// One cycle. The memories answer in the next one; a port that was not asked keeps its data only where nobody shares
 /// it.
 template <typename Model>
-bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random) {
+bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, Moments& moments) {
   feeder.drive(model);
   model.clk_i = 0;
   model.eval();
+  if (model.instr_valid_i && model.instr_ready_o) moments.taken.push_back(moments.now);
+  if (model.complete_o) moments.completed.push_back(moments.now);
+  moments.steps += model.issue_o;
+  ++moments.now;
   feeder.observe(model);
   const bool inp = model.inp_req_o, wgt = model.wgt_req_o, acc = model.acc_req_o, we = model.acc_we_o;
   const uint32_t inp_addr = model.inp_addr_o, wgt_addr = model.wgt_addr_o, acc_addr = model.acc_addr_o;
@@ -153,6 +164,25 @@ bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random) {
     ok = m.acc.write(waddr, merged.data()) && ok;
   }
   return ok;
+}
+
+/// The cycles of isa/timing.md. Prints the first that differs.
+bool on_time(const std::vector<isa::Instruction>& program, const isa::FaultRecord& fault, const Moments& moments) {
+  GemmTiming timing;
+  int64_t steps = 0;
+  for (size_t n = 0; n < moments.completed.size(); ++n) {
+    const bool faults = fault.code != isa::Fault::kNone && n == fault.pc;
+    const int64_t expected = timing.complete(program[n], faults, moments.taken[n]);
+    if (!faults && std::holds_alternative<isa::Gemm>(program[n])) steps += timing.steps();
+    if (moments.completed[n] == expected) continue;
+    std::printf("instruction %zu, taken in %lld, completes in %lld, expected %lld\n", n,
+                static_cast<long long>(moments.taken[n]), static_cast<long long>(moments.completed[n]),
+                static_cast<long long>(expected));
+    return false;
+  }
+  if (steps == moments.steps) return true;
+  std::printf("%lld steps, expected %lld\n", static_cast<long long>(moments.steps), static_cast<long long>(steps));
+  return false;
 }
 
 template <typename Model>
@@ -194,13 +224,15 @@ bool run(int batch, int block_in, int block_out, int batches, uint64_t seed) {
     Feeder feeder(program, static_cast<uint32_t>(1000 * n), random());
     bool ok = true;
     int spent = 0;
+    Moments moments;
     do {
-      ok = cycle(*model, memories, feeder, random) && ok;
+      ok = cycle(*model, memories, feeder, random, moments) && ok;
     } while (!feeder.done() && ++spent < kWatchdogCycles);
     program.push_back(isa::Finish{});
     const sim::RunResult expected = machine.run({.instructions = program});
     program.pop_back();
-    ok = feeder.check(expected.fault) && same(memories.acc, machine, isa::Space::kAcc) && ok;
+    ok = feeder.check(expected.fault) && on_time(program, expected.fault, moments) &&
+         same(memories.acc, machine, isa::Space::kAcc) && ok;
     if (!ok) {
       std::printf("gemm %dx%dx%d: batch %d of seed %llu fails\n", batch, block_in, block_out, n,
                   static_cast<unsigned long long>(seed));
@@ -231,16 +263,18 @@ void measure(const char* name, const isa::Gemm& gemm, int batch, int block_in, i
   memories.wgt.load(machine, isa::Space::kWgt, config.wgt_entry_bytes());
   memories.acc.load(machine, isa::Space::kAcc, config.acc_entry_bytes());
   Feeder feeder(program, 0, 1);
-  int spent = 0, issued = 0;
+  int spent = 0;
+  Moments moments;
   do {
-    cycle(*model, memories, feeder, random);
-    issued += model->issue_o;
+    cycle(*model, memories, feeder, random, moments);
   } while (!feeder.done() && ++spent < kWatchdogCycles);
+  const int64_t issued = moments.steps;
   int64_t steps = 1;
   for (const uint16_t extent : gemm.extent) steps *= extent;
   const int64_t macs = steps * batch * block_out * (gemm.mode == isa::GemmMode::kDense ? block_in : 1);
-  std::printf("%-28s %dx%dx%d: %d cycles an instruction, %.1f multiply-accumulates a cycle; %d cycles for all\n", name,
-              batch, block_in, block_out, issued / kCopies, static_cast<double>(macs) * kCopies / issued, spent);
+  std::printf("%-28s %dx%dx%d: %lld cycles an instruction, %.1f multiply-accumulates a cycle; %d cycles for all\n",
+              name, batch, block_in, block_out, static_cast<long long>(issued / kCopies),
+              static_cast<double>(macs * kCopies) / static_cast<double>(issued), spent);
 }
 
 template <typename Model>
