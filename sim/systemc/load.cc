@@ -22,7 +22,7 @@ void Load::reset() {
   pieces_.clear();
   free_ = 0;
   blocked_ = 0;
-  error_ = draining_ = false;
+  error_ = draining_ = held_up_ = false;
 }
 
 Cycle Load::emit_from(const Run& run, Cycle ready) {
@@ -71,7 +71,12 @@ void Load::drain(Cycle now) {
       done = std::max(piece.emitted + 1, free_) + 1;
     } else {
       const double left = context_.ports.left(piece.port, PortShares::kLoad);
-      if (left < 0.01) break;  // until the port is free
+      if (left < 0.01) {  // until the port is free
+        held_up_ = true;
+        break;
+      }
+      if (held_up_) npu_.poke_memory();
+      held_up_ = false;
       Cycle first = std::max(piece.emitted + 2, free_);
       if (left < 1 && first < now) first = now;
       const auto cycles = static_cast<Cycle>(std::ceil(piece.groups / left));

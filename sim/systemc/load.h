@@ -41,6 +41,7 @@ class Load : public Transfer {
   double blocked_ = 0;   // cycles that the port has cost the run in hand
   bool error_ = false;
   bool draining_ = false;
+  bool held_up_ = false;  // padding waits for a port that is wholly taken
 };
 
 Port load_port(isa::Space space);

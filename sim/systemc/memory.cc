@@ -124,6 +124,7 @@ void Memory::finish_read(Cycle now) {
   Burst& burst = burst_of(payload);
   read_.active = false;
   read_.free = burst.boundary = now;
+  burst.first = std::min(burst.first, now - 1);
   read_slots_.push_back(now + 1);
   reads_idle_from_ = now + 1;
   payload.set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
@@ -136,6 +137,7 @@ void Memory::finish_write(Cycle now) {
   Burst& burst = burst_of(payload);
   write_.active = false;
   write_.free = burst.boundary = now;
+  burst.first = std::min(burst.first, now - 1);
   burst.response = std::max(now - 1 + static_cast<Cycle>(context_.request->timing.latency_cycles), last_response_ + 1);
   last_response_ = burst.response;
   write_slots_.push_back(burst.response + 1);
@@ -149,16 +151,19 @@ void Memory::plan(Cycle now) {
   Cycle next = kNever;
   if (!read_.active && !reads_.empty()) {
     Burst& burst = burst_of(*reads_.front());
-    const Cycle start = std::max({burst.granted + 1 + latency, read_.free, burst.side->first_beat(burst)});
-    if (start <= now) {
+    const Cycle start = std::max(burst.granted + 1 + latency, read_.free);
+    const Cycle taken = start <= now ? burst.side->first_beat(burst) : kNever;
+    if (taken != kNever) {
+      // Beats that the engine does not take yet hold the bus: its delay is spread over them.
       const double carry = read_.free == now ? read_.left : 0;
       read_ = {true, burst.beats + carry, 0, now, read_.free};
-      burst.first = now;
+      read_.delay = taken > now ? static_cast<double>(taken - now) / burst.beats : 0;
+      burst.first = std::max(now, taken);
       if (write_.active) {
         read_.left -= 0.5;
         write_.left += 0.5;
       }
-    } else {
+    } else if (start > now) {
       next = std::min(next, start);
     }
   }
@@ -180,7 +185,7 @@ void Memory::plan(Cycle now) {
   }
   // Rates.
   const double slot = 1;
-  double read_cycles = read_.active ? std::max(slot, cycles_per_beat(burst_of(*reads_.front()))) : kInfinite;
+  double read_cycles = read_.active ? std::max(slot, read_.delay + cycles_per_beat(burst_of(*reads_.front()))) : kInfinite;
   double write_cycles = write_.active ? std::max(slot, cycles_per_beat(burst_of(*writes_.front()))) : kInfinite;
   if (read_.active && write_.active) {
     if (read_cycles <= 2 * slot && write_cycles <= 2 * slot) {
@@ -226,7 +231,7 @@ void Memory::step() {
 }
 
 void Memory::ports_changed() {
-  if (stepping_ || (!read_.active && !write_.active)) return;
+  if (stepping_ || (!read_.active && !write_.active)) return;  // engines poke() when they can go on
   const Cycle now = context_.clock.now();
   stepping_ = true;
   settle(now);

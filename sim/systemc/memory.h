@@ -68,6 +68,8 @@ class Memory : public sc_core::sc_module {
   void reset();
   /// Shares of ports have changed.
   void ports_changed();
+  /// An engine whose first_beat() was kNever can go on.
+  void poke() { step_event_.notify(sc_core::SC_ZERO_TIME); }
   /// All reads have been taken by their owners; from the cycle reads_idle_from() on.
   bool reads_idle() const { return reads_.empty() && !offers_[0] && !offers_[1]; }
   Cycle reads_idle_from() const { return reads_idle_from_; }
@@ -84,6 +86,7 @@ class Memory : public sc_core::sc_module {
     double rate = 0;      // beats a cycle
     Cycle since = 0;      // settled up to here
     Cycle free = 0;       // boundary of the previous burst
+    double delay = 0;     // cycles a beat for which the engine is not ready
     double port = 1;      // share of cycles in which the engine's port is free
   };
 

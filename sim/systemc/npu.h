@@ -38,6 +38,7 @@ class Npu : public sc_core::sc_module {
   void check_end();
   void room(isa::Engine engine);  // its queue has lost its head in this cycle
   void ports_changed();
+  void poke_memory() { memory_.poke(); }
   /// The functional executor runs an instruction whose ranges have been checked.
   isa::Fault execute(uint32_t pc, const isa::Instruction& instruction);
   bool running() const { return running_; }

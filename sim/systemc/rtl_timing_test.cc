@@ -202,5 +202,19 @@ TEST(SystemcMicro, Stores) {
   }, 60, 0.01);
 }
 
+// LOAD and STORE share the bus; the model knows rates, not beats.
+TEST(SystemcMicro, LoadsBesideStores) {
+  expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
+    Program program;
+    for (int n = pick(random, 4, 16); n > 0; --n) {
+      isa::Load load = any_load(random, config);
+      if (load.space == isa::Space::kOut || load.space == isa::Space::kAcc) load.space = isa::Space::kInp;
+      program.push_back(load);
+      program.push_back(any_store(random));
+    }
+    return program;
+  }, 40, 0.02);
+}
+
 }  // namespace
 }  // namespace tessera::sim::systemc

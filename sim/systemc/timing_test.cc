@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts of transfers into runs, against a walk in plain loops.
+// Without the RTL: cuts of transfers into runs; random programs leave what the functional simulator leaves, and end;
+// programs that break a rule have its fault record; one elaborated machine serves several objects and threads.
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "sim/systemc/machine.h"
 #include "sim/systemc/walk.h"
+#include "sim/testing/configs.h"
+#include "sim/testing/random_program.h"
 
 namespace tessera::sim::systemc {
 namespace {
+
+constexpr uint64_t kProgramOffset = 1 << 16;
 
 TEST(Walk, JoinsWhatContinues) {
   isa::Load load;
@@ -23,6 +31,177 @@ TEST(Walk, JoinsWhatContinues) {
   }
   EXPECT_EQ(bytes, (std::vector<uint32_t>{1100, 900, 1100, 900, 1100, 900}));
   EXPECT_EQ(steps, (std::vector<uint32_t>{11, 9, 11, 9, 11, 9}));
+}
+
+TEST(Walk, PaddingIsARunOfItsOwn) {
+  isa::Load load;
+  load.length = 8;
+  load.extent = {4, 3, 1, 2};
+  load.pad_before = {1, 1};
+  load.pad_after = {1, 0};
+  load.dram_stride = {100, 16, 0, 8};
+  load.sp_stride = {48, 16, 0, 8};
+  Walk walk(load, 1000, 1024);
+  std::vector<uint64_t> read;  // address, bytes
+  std::vector<uint32_t> padded;
+  while (!walk.done()) {
+    const auto run = walk.next();
+    if (run.pad) {
+      padded.push_back(run.bytes);
+    } else {
+      read.push_back(run.dram);
+      read.push_back(run.bytes);
+    }
+  }
+  EXPECT_EQ(padded, (std::vector<uint32_t>{64, 16, 48}));
+  EXPECT_EQ(read, (std::vector<uint64_t>{1000, 32, 1100, 32}));
+}
+
+/// What is left when one program has run on both machines.
+class Comparison {
+ public:
+  explicit Comparison(const isa::MachineConfig& config) : config_(config), timed_(config), functional_(config) {}
+
+  TimedResult run(const testing::RandomProgram& program, uint64_t seed, int latency) {
+    SCOPED_TRACE("config " + config_.name + ", seed " + std::to_string(seed));
+    for (Machine* machine : {&functional_, &timed_.functional()}) {
+      machine->poison(seed);
+      machine->write_scratchpad(isa::Space::kParam, 0, program.param);
+    }
+    std::vector<uint8_t> dram = program.dram;
+    dram.resize(kProgramOffset);
+    for (const isa::Instruction& instruction : program.instructions) {
+      const isa::Word word = isa::encode(instruction);
+      dram.insert(dram.end(), word.begin(), word.end());
+    }
+    std::vector<uint8_t> other = dram;
+    const DramRegion region{program.dram_address, dram.data(), dram.size()};
+    RunRequest expected;
+    expected.program_address = program.dram_address + kProgramOffset;
+    expected.instruction_count = static_cast<uint32_t>(program.instructions.size());
+    expected.bases = program.bases;
+    expected.dram = {&region, 1};
+    const RunResult wanted = functional_.run(expected);
+    const DramRegion other_region{program.dram_address, other.data(), other.size()};
+    Trace trace;
+    TimedRequest request;
+    request.program_address = expected.program_address;
+    request.instruction_count = expected.instruction_count;
+    request.bases = program.bases;
+    request.window_first = program.dram_address;
+    request.window_last = program.dram_address + dram.size() - 1;
+    request.dram = {&other_region, 1};
+    request.timing = {.beat_bytes = config_.axi_bytes, .latency_cycles = latency};
+    request.trace = &trace;
+    const TimedResult actual = timed_.run(request);
+    EXPECT_EQ(actual.fault, wanted.fault);
+    if (!wanted.ok()) return actual;
+    for (int s = 0; s < isa::kSpaces; ++s) {
+      const auto space = static_cast<isa::Space>(s);
+      const auto a = functional_.scratchpad(space), b = timed_.functional().scratchpad(space);
+      EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin())) << to_string(space);
+    }
+    EXPECT_EQ(dram, other);
+    EXPECT_EQ(actual.instructions * 64, wanted.counters.fetch_bytes);
+    EXPECT_EQ(actual.bytes_read, wanted.counters.dram_read_bytes + wanted.counters.fetch_bytes);
+    EXPECT_EQ(actual.bytes_written, wanted.counters.dram_write_bytes);
+    EXPECT_EQ(actual.macs, wanted.counters.macs);
+    for (size_t u = 0; u < actual.units.size(); ++u) {
+      EXPECT_EQ(actual.units[u].executed, wanted.counters.instructions[u]) << u;
+    }
+    EXPECT_EQ(trace.instructions.size() + 1, program.instructions.size());
+    for (const InstructionTrace& i : trace.instructions) {
+      EXPECT_LT(i.queued_cycle, i.issued_cycle);
+      EXPECT_LE(i.issued_cycle, i.first_cycle);
+      EXPECT_LE(i.first_cycle, i.last_cycle);
+      EXPECT_LT(i.last_cycle, i.retired_cycle);
+      EXPECT_LT(i.retired_cycle, actual.cycles);
+    }
+    uint64_t bytes = 0;
+    for (const BurstTrace& b : trace.bursts) {
+      EXPECT_LE(b.address_cycle + (b.write ? 0 : static_cast<uint64_t>(latency)), b.first_cycle);
+      EXPECT_LE(b.first_cycle, b.last_cycle);
+      bytes += b.bytes;
+    }
+    EXPECT_GE(bytes, actual.bytes_read + actual.bytes_written);
+    return actual;
+  }
+
+ private:
+  isa::MachineConfig config_;
+  TimedMachine timed_;
+  Machine functional_;
+};
+
+TEST(SystemcProgram, RandomPrograms) {
+  for (const isa::MachineConfig& config : testing::all_configs()) {
+    Comparison comparison(config);
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+      testing::RandomLimits limits;
+      limits.instructions = 60;
+      testing::RandomProgramMaker maker(config, seed, limits);
+      comparison.run(maker.make(), seed, static_cast<int>(1 + seed * 37 % 300));
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(SystemcProgram, CyclesGrowWithLatency) {
+  const isa::MachineConfig config = isa::find_config("npu64");
+  Comparison comparison(config);
+  testing::RandomProgramMaker maker(config, 5, {});
+  const testing::RandomProgram program = maker.make();
+  const uint64_t near = comparison.run(program, 5, 20).cycles;
+  EXPECT_EQ(comparison.run(program, 5, 20).cycles, near);
+  EXPECT_GT(comparison.run(program, 5, 500).cycles, near + 480);
+}
+
+/// Random words: mostly illegal, and mostly out of range. The first fault in program order is the record.
+TEST(SystemcProgram, FaultsOfRandomPrograms) {
+  const isa::MachineConfig config = isa::find_config("npu64");
+  Comparison comparison(config);
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    testing::RandomLimits limits;
+    limits.instructions = 20;
+    testing::RandomProgramMaker maker(config, seed, limits);
+    testing::RandomProgram program = maker.make();
+    std::mt19937_64 random(seed);
+    isa::Instruction& broken = program.instructions[random() % program.instructions.size()];
+    switch (random() % 5) {
+      case 0:
+        if (auto* load = std::get_if<isa::Load>(&broken)) load->sp_addr = (1 << 22) - 1;
+        if (auto* gemm = std::get_if<isa::Gemm>(&broken)) gemm->acc_addr = 16383;
+        if (auto* alu = std::get_if<isa::Alu>(&broken)) alu->dst_addr = 16383;
+        break;
+      case 1:
+        if (auto* load = std::get_if<isa::Load>(&broken)) load->length = 0;
+        if (auto* gemm = std::get_if<isa::Gemm>(&broken)) gemm->reduce = 7;
+        break;
+      case 2:
+        if (auto* store = std::get_if<isa::Store>(&broken)) store->dram_offset = (uint64_t{1} << 36) - 1;
+        if (auto* load = std::get_if<isa::Load>(&broken)) load->dram_offset = load->fill ? 0 : (uint64_t{1} << 36) - 1;
+        break;
+      case 3: program.instructions.pop_back(); break;
+      default:
+        std::visit([](auto& i) { i.header.waits[2] = {true, isa::Engine::kAlu, 30000}; }, broken);
+        break;
+    }
+    comparison.run(program, seed, 50);
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+  }
+}
+
+TEST(SystemcProgram, ThreadsTakeTurns) {
+  const isa::MachineConfig config = isa::find_config("npu64");
+  testing::RandomProgramMaker maker(config, 9, {});
+  const testing::RandomProgram program = maker.make();
+  std::array<uint64_t, 4> cycles{};
+  std::vector<std::thread> threads;
+  for (uint64_t& c : cycles) {
+    threads.emplace_back([&] { c = Comparison(config).run(program, 9, 100).cycles; });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const uint64_t c : cycles) EXPECT_EQ(c, cycles[0]);
 }
 
 }  // namespace
