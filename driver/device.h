@@ -35,7 +35,7 @@ struct RunRequest {
   bool check_allocations =
       false;  // an access outside a single live allocation is dram_range, not only one outside the heap
   std::optional<uint64_t> poison;  // fill the scratchpads from this seed first
-  bool profile = false;            // one entry for each instruction in RunReport::profile
+  bool profile = false;            // one entry for each instruction in RunReport::profile; simulators get slower
 };
 
 /// What one unit did. Cycles are absent (0) in reports without RunReport::cycles.
@@ -64,9 +64,26 @@ struct InstructionProfile {
   uint64_t vectors = 0;        // ALU: source entries read
   uint64_t bytes_read = 0;     // LOAD, from DRAM
   uint64_t bytes_written = 0;  // STORE
-  // Only of devices that know time, else 0: when it started and when its writes became visible.
-  uint64_t start_cycle = 0;
-  uint64_t end_cycle = 0;
+  // Only of devices that know time, else 0. Cycles count from the start of the program.
+  uint64_t queued_cycle = 0;      // FETCH put it into its engine's queue
+  uint64_t start_cycle = 0;       // the engine took it
+  uint64_t first_busy_cycle = 0;  // first tile, vector or beat; start_cycle when it has none
+  uint64_t last_busy_cycle = 0;
+  uint64_t end_cycle = 0;                             // completed: its writes are visible, its signal counts
+  std::array<uint64_t, isa::kEngines> wait_cycles{};  // at the queue's head, by the engine waited for
+  uint64_t stall_memory_cycles = 0;                   // while it was the oldest inside its engine
+  uint64_t stall_port_cycles = 0;
+};
+
+/// One burst on the memory bus.
+struct BurstProfile {
+  isa::Unit unit = isa::Unit::kFetch;  // FETCH, LOAD or STORE
+  bool write = false;
+  uint64_t address = 0;
+  uint32_t bytes = 0;
+  uint64_t address_cycle = 0;  // the address was accepted
+  uint64_t first_cycle = 0;    // first beat
+  uint64_t last_cycle = 0;     // last beat; of writes the response
 };
 
 /// Two accesses, one of them a write, that no chain of signals orders.
@@ -93,7 +110,8 @@ struct RunReport {
   isa::FaultRecord fault;  // code kNone: FINISH was reached
   Counters counters;
   std::optional<uint64_t> cycles;  // nothing from devices without time
-  std::vector<InstructionProfile> profile;
+  std::vector<InstructionProfile> profile;  // in the order of completion
+  std::vector<BurstProfile> bursts;         // with `profile`, of devices that know time
   std::vector<RaceReport> races;
   bool ok() const { return fault.code == isa::Fault::kNone; }
 };

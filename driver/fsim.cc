@@ -114,7 +114,7 @@ class FunctionalDevice final : public Device {
     if (request.profile) {
       inner.observer = [&](const sim::Work& work) {
         report.profile.push_back(
-            {work.pc, work.unit, work.macs, work.vectors, work.dram_read_bytes, work.dram_write_bytes, 0, 0});
+            {work.pc, work.unit, work.macs, work.vectors, work.dram_read_bytes, work.dram_write_bytes});
       };
     }
     const sim::RunResult result = machine_.run(inner);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Verilated RTL as a Device: exact results and exact cycles of one configuration that this build has verilated.
-// Device memory is one anonymous mapping of the host behind the model of DRAM. Options: latency (cycles of DRAM, default
-// 100), pressure (per cent of moments at which DRAM refuses, default 0), seed (of pressure).
+// The Verilated RTL as a Device: exact results and exact cycles. A configuration that this build has not verilated is
+// made when the device is opened (sim/verilator/build.h). Device memory is one anonymous mapping of the host behind the
+// model of DRAM. Options: latency (cycles of DRAM, default 100), bandwidth (bytes a cycle, default the width of the bus),
+// pressure (per cent of moments at which DRAM refuses, default 0), seed (of pressure), waves (an FST file).
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <mutex>
@@ -13,6 +15,7 @@
 #include "base/error.h"
 #include "driver/backends.h"
 #include "driver/heap.h"
+#include "driver/profile.h"
 #include "sim/memory/dram_model.h"
 #include "sim/verilator/machine.h"
 
@@ -54,28 +57,43 @@ sim::DramOptions chosen_dram(const isa::MachineConfig& config, const DeviceOptio
   for (const auto& [name, value] : options.backend) {
     if (name == "latency") {
       dram.latency_cycles = number(name, value);
+    } else if (name == "bandwidth") {
+      dram.bandwidth_bytes = number(name, value);
+      if (dram.bandwidth_bytes < 1 || dram.bandwidth_bytes > config.axi_bytes) {
+        throw Error(ErrorCode::kInvalidArgument, "bandwidth is 1 to " + std::to_string(config.axi_bytes) +
+                                                     " bytes a cycle, the width of the bus of '" + config.name +
+                                                     "', not " + value);
+      }
     } else if (name == "pressure") {
       dram.pressure_percent = number(name, value);
     } else if (name == "seed") {
       dram.seed = static_cast<uint64_t>(number(name, value));
-    } else {
+    } else if (name != "waves") {
       throw Error(ErrorCode::kInvalidArgument,
-                  "device rtl has no option '" + name + "'; known: latency, pressure, seed");
+                  "device rtl has no option '" + name + "'; known: latency, bandwidth, pressure, seed, waves");
     }
   }
   return dram;
+}
+
+sim::RtlOptions chosen_rtl(const DeviceOptions& options) {
+  sim::RtlOptions rtl;
+  const auto waves = options.backend.find("waves");
+  if (waves != options.backend.end()) rtl.waves = waves->second;
+  return rtl;
 }
 
 class RtlDevice final : public Device {
  public:
   RtlDevice(const isa::MachineConfig& config, const DeviceOptions& options)
       : options_(options),
-        machine_(sim::make_rtl(config)),
         heap_(options.heap_base, options.heap_bytes),
         memory_(heap_.size_bytes()),
-        dram_(chosen_dram(config, options), heap_.base(), memory_.data(), heap_.size_bytes()) {}
+        dram_(chosen_dram(config, options), heap_.base(), memory_.data(), heap_.size_bytes()),
+        machine_(sim::make_rtl(config, chosen_rtl(options))) {}  // last: it may take a minute
 
   const isa::MachineConfig& config() const override { return machine_->config(); }
+  bool can_profile() const override { return true; }
 
   uint64_t allocate(uint64_t size_bytes, uint64_t alignment) override {
     const std::lock_guard lock(mutex_);
@@ -116,9 +134,8 @@ class RtlDevice final : public Device {
       throw Error(ErrorCode::kInvalidArgument,
                   "program address " + std::to_string(request.program_address) + " is no multiple of 64");
     }
-    if (request.check_races || request.check_allocations || request.profile) {
-      throw Error(ErrorCode::kUnsupported,
-                  "device rtl checks neither races nor allocations and profiles no instructions; device fsim does");
+    if (request.check_races || request.check_allocations) {
+      throw Error(ErrorCode::kUnsupported, "device rtl checks neither races nor allocations; device fsim does");
     }
     if (request.poison) {
       std::mt19937_64 random(*request.poison);
@@ -135,16 +152,18 @@ class RtlDevice final : public Device {
     inner.bases = request.bases;
     inner.window_first = heap_.base();
     inner.window_last = heap_.base() + heap_.size_bytes() - 1;
+    const std::vector<isa::Instruction> program = program_of(request);
+    if (request.profile) inner.trace_program = program;
     const sim::RtlResult result = machine_->run(inner, dram_);
     RunReport report;
+    if (request.profile) fill_profile(report, result.trace, program, config());
     report.fault = result.fault;
     report.cycles = result.cycles;
     report.counters.instructions = result.instructions;
     report.counters.bytes_read = result.bytes_read;
     report.counters.bytes_written = result.bytes_written;
-    // A busy cycle of GEMM is a tile; a dense one has the peak's multiply-accumulates. Depthwise ones count as many.
-    report.counters.macs = result.units[static_cast<size_t>(isa::Unit::kGemm)].busy *
-                           static_cast<uint64_t>(config().peak_macs());
+    report.counters.macs =
+        executed_macs(program, result.units[static_cast<size_t>(isa::Unit::kGemm)].executed, config());
     for (size_t u = 0; u < kUnits; ++u) {
       const sim::RtlUnitCounters& from = result.units[u];
       report.counters.units[u] = {from.executed, from.busy, from.wait, from.stall_memory, from.stall_port};
@@ -155,6 +174,15 @@ class RtlDevice final : public Device {
  private:
   uint8_t* host(uint64_t address) const { return memory_.data() + (address - heap_.base()); }
 
+  /// The program's words as far as they lie in memory.
+  std::vector<isa::Instruction> program_of(const RunRequest& request) const {
+    const uint64_t offset = request.program_address - heap_.base();
+    if (request.program_address < heap_.base() || offset >= heap_.size_bytes()) return {};
+    const uint64_t bytes =
+        std::min(uint64_t{request.instruction_count} * isa::kInstructionBytes, heap_.size_bytes() - offset);
+    return decode_program({memory_.data() + offset, bytes});
+  }
+
   void require_allocated(const char* what, uint64_t address, uint64_t size_bytes) const {
     if (heap_.contains(address, size_bytes)) return;
     throw Error(ErrorCode::kInvalidArgument, std::string(what) + " of " + std::to_string(size_bytes) +
@@ -164,10 +192,10 @@ class RtlDevice final : public Device {
 
   std::mutex mutex_;
   DeviceOptions options_;
-  std::unique_ptr<sim::RtlMachine> machine_;
   Heap heap_;
   HostMapping memory_;
   sim::DramModel dram_;
+  std::unique_ptr<sim::RtlMachine> machine_;
   uint64_t allocations_ = 0;
 };
 

@@ -17,8 +17,8 @@ struct Outcome {
 };
 
 /// 1000 bytes go from an odd address to OUT and in pieces of 10, turned around, to another buffer.
-Outcome run(std::string_view name, uint32_t first_byte) {
-  const auto device = open_device(name, isa::find_config("npu64"));
+Outcome run(std::string_view name, uint32_t first_byte, bool profile = false, const DeviceOptions& options = {}) {
+  const auto device = open_device(name, isa::find_config("npu64"), options);
   const uint64_t program = device->allocate(3 * 64);
   const uint64_t from = device->allocate(2048);
   const uint64_t to = device->allocate(2048);
@@ -53,6 +53,7 @@ Outcome run(std::string_view name, uint32_t first_byte) {
   RunRequest request;
   request.program_address = program;
   request.instruction_count = 3;
+  request.profile = profile;
   request.bases[1] = from;
   request.bases[2] = to;
   Outcome outcome{device->run(request), std::vector<uint8_t>(2048)};
@@ -82,11 +83,65 @@ TEST(RtlDevice, FaultsAreData) {
   EXPECT_EQ(actual.report.fault, (isa::FaultRecord{isa::Fault::kScratchpadRange, isa::Unit::kLoad, 0}));
 }
 
+TEST(RtlDevice, ProfilesInstructions) {
+  const Outcome wanted = run("fsim", 3, true);
+  const Outcome actual = run("rtl", 3, true);
+  ASSERT_TRUE(actual.report.ok());
+  EXPECT_EQ(actual.bytes, wanted.bytes);
+  ASSERT_EQ(actual.report.profile.size(), 3U);  // LOAD, STORE, FINISH
+  const InstructionProfile &load = actual.report.profile[0], &store = actual.report.profile[1];
+  EXPECT_EQ(load.unit, isa::Unit::kLoad);
+  EXPECT_EQ(load.bytes_read, 1000U);
+  EXPECT_EQ(store.unit, isa::Unit::kStore);
+  EXPECT_EQ(store.bytes_written, 1000U);
+  EXPECT_EQ(actual.report.profile[2].unit, isa::Unit::kFetch);
+  for (const InstructionProfile& one : {load, store}) {
+    EXPECT_LT(one.queued_cycle, one.start_cycle);
+    EXPECT_LT(one.start_cycle, one.first_busy_cycle);
+    EXPECT_LT(one.first_busy_cycle, one.last_busy_cycle);
+    EXPECT_LT(one.last_busy_cycle, one.end_cycle);
+  }
+  EXPECT_EQ(load.last_busy_cycle - load.first_busy_cycle + 1, 126U);  // groups of 8 bytes, the first and last in part
+  EXPECT_EQ(load.end_cycle, load.last_busy_cycle + 1);
+  EXPECT_EQ(store.start_cycle, load.end_cycle + 1);  // it waited for LOAD's signal
+  // It stood at the head from the cycle after it was queued until LOAD's signal counted.
+  EXPECT_EQ(store.wait_cycles[0], load.end_cycle - store.queued_cycle);
+  EXPECT_LT(actual.report.profile[2].end_cycle, *actual.report.cycles);
+
+  // FETCH reads three words, LOAD 1000 bytes in one burst, STORE writes 100 runs of 10 bytes.
+  uint64_t fetch = 0, loaded = 0, stored = 0;
+  for (const BurstProfile& burst : actual.report.bursts) {
+    EXPECT_LE(burst.address_cycle, burst.first_cycle);
+    EXPECT_LE(burst.first_cycle, burst.last_cycle);
+    EXPECT_EQ(burst.write, burst.unit == isa::Unit::kStore);
+    (burst.unit == isa::Unit::kFetch ? fetch : burst.unit == isa::Unit::kLoad ? loaded : stored) += 1;
+    if (burst.unit == isa::Unit::kLoad) {
+      EXPECT_EQ(burst.bytes, 126U * 8);  // 13 bytes past a multiple of 8
+      EXPECT_EQ(burst.first_cycle, burst.address_cycle + 100);
+      EXPECT_EQ(burst.last_cycle, burst.first_cycle + 125);
+    }
+  }
+  EXPECT_EQ(fetch, 3U);
+  EXPECT_EQ(loaded, 1U);
+  EXPECT_EQ(stored, 100U);
+  // Tracing does not change time.
+  EXPECT_EQ(actual.report.cycles, run("rtl", 3).report.cycles);
+}
+
+TEST(RtlDevice, BandwidthAndLatency) {
+  DeviceOptions slow;
+  slow.backend["bandwidth"] = "2";
+  DeviceOptions far;
+  far.backend["latency"] = "400";
+  const uint64_t base = *run("rtl", 3).report.cycles;
+  EXPECT_GE(*run("rtl", 3, false, slow).report.cycles, base + 3 * (126 + 24));  // four cycles a beat of LOAD, FETCH
+  EXPECT_GT(*run("rtl", 3, false, far).report.cycles, base + 300 * (1 + 1 + 100 / 8));
+  slow.backend["bandwidth"] = "9";
+  EXPECT_THROW(run("rtl", 3, false, slow), Error);
+}
+
 TEST(RtlDevice, RefusesWhatItCannotDo) {
   const auto config = isa::find_config("npu64");
-  auto other = config;
-  other.acc_bytes /= 2;
-  EXPECT_THROW(open_device("rtl", other), Error);
   DeviceOptions options;
   options.backend["speed"] = "9";
   EXPECT_THROW(open_device("rtl", config, options), Error);

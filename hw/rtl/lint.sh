@@ -1,13 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Verilator's lint with all warnings over the whole machine: npu64, and a configuration whose blocks are not square with
-# rows of two and a wider bus.
+# Verilator's lint with all warnings over the whole machine: npu64; the shipped bus widths; blocks that are not square with
+# rows of two and of three; entries narrower than the bus; everything as small as it may be. WIDTHCONCAT is about size
+# alone: wide entries are meant.
 set -e
 cd "$(dirname "$0")"
 lint() {
-  verilator --lint-only -Wall ../../isa/generated/tsr_isa_pkg.sv -y . -y ../prim --top-module tsr_top "$@" tsr_top.sv
+  verilator --lint-only -Wall -Wno-WIDTHCONCAT ../../isa/generated/tsr_isa_pkg.sv -y . -y ../prim --top-module tsr_top \
+    "$@" tsr_top.sv
 }
 lint
+lint -GBlockIn=16 -GBlockOut=16 -GAxiBytes=16 -GInpDepth=2048 -GWgtDepth=1024 -GAccDepth=2048 -GOutDepth=2048
+lint -GBlockIn=64 -GBlockOut=64 -GAxiBytes=64
 lint -GBatch=2 -GBlockIn=8 -GBlockOut=32 -GAxiBytes=16 -GInpDepth=40 -GWgtDepth=40 -GAccDepth=40 -GOutDepth=40 \
   -GParamDepth=40 -GTableCount=3 -GAluQueue=1
+lint -GBatch=3 -GBlockIn=16 -GBlockOut=16 -GAxiBytes=32
+lint -GBlockIn=4 -GBlockOut=4 -GAxiBytes=64 -GInpDepth=1 -GWgtDepth=1 -GAccDepth=1 -GOutDepth=1 -GParamDepth=1 \
+  -GTableCount=1 -GLoadQueue=1 -GReadsInFlight=1 -GWritesInFlight=1
 echo "tsr_top passes"

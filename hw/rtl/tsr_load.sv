@@ -6,7 +6,7 @@
 // Latency: taken in cycle t, first burst at the arbiter in t + 7; a group is written two cycles after its beat has
 // entered the machine; complete_o in the cycle after the last write. Throughput: one group of AxiBytes a cycle, padding
 // included. Back-pressure: port grants, absent beats. Reset: synchronous, active low; bursts in flight must have
-// drained. Legal: AxiBytes divides every entry.
+// drained. Legal: AxiBytes a power of two, 4 to 64.
 module tsr_load #(
   parameter int unsigned AxiBytes      = 8,
   parameter int unsigned ReadsInFlight = 16,

@@ -5,7 +5,7 @@
 //
 // Latency: taken in cycle t, first burst and first read in t + 7, first data at the bus in t + 10; complete_o in the
 // cycle after the last response. Throughput: one beat a cycle. Back-pressure: port grants, the bus, WritesInFlight.
-// Reset: synchronous, active low; bursts in flight must have drained. Legal: AxiBytes divides every entry.
+// Reset: synchronous, active low; bursts in flight must have drained. Legal: AxiBytes a power of two, 4 to 64.
 module tsr_store #(
   parameter int unsigned AxiBytes       = 8,
   parameter int unsigned WritesInFlight = 8,
@@ -38,6 +38,7 @@ module tsr_store #(
   input  logic                  burst_ready_i,
   output logic [63:0]           burst_addr_o,
   output logic [7:0]            burst_len_o,
+  output logic [31:0]           burst_pc_o,      // its instruction
   output logic                  w_valid_o,
   input  logic                  w_ready_i,
   output logic [8*AxiBytes-1:0] w_data_o,
@@ -92,6 +93,7 @@ module tsr_store #(
   logic [2:0] expect_fault;
   logic [31:0] expect_pc;
   assign burst_fire = burst_valid_o && burst_ready_i;
+  assign burst_pc_o = pc_q;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       last_q <= 1'b0;

@@ -3,8 +3,8 @@
 // master (one identifier, incrementing bursts), an interrupt.
 //
 // Latency and throughput: those of the modules inside; every output of the master depends on state only. Reset:
-// synchronous, active low, held until bursts in flight have drained. Legal: AxiBytes a power of two, 4 to 64, that
-// divides the bytes of every entry; depths and queues at least 1.
+// synchronous, active low, held until bursts in flight have drained. Legal: AxiBytes a power of two, 4 to 64; depths
+// and queues at least 1.
 module tsr_top #(
   parameter int unsigned Batch          = 1,
   parameter int unsigned BlockIn        = 8,
@@ -175,6 +175,26 @@ module tsr_top #(
     .code_o(fault_code), .unit_o(fault_unit), .pc_o(fault_pc)
   );
 
+  // What a simulator may look at, engines in bits 0 to 3, FETCH in bit 4; nothing reads it in hardware.
+  logic [3:0] probe_queued  /* verilator public_flat_rd */;
+  logic [3:0] probe_issued  /* verilator public_flat_rd */;
+  logic [3:0] probe_completed  /* verilator public_flat_rd */;
+  logic [3:0] probe_faulted  /* verilator public_flat_rd */;
+  logic [4:0] probe_busy  /* verilator public_flat_rd */;
+  logic [19:0] probe_waiting  /* verilator public_flat_rd */;
+  logic [4:0] probe_stall_memory  /* verilator public_flat_rd */;
+  logic [4:0] probe_stall_port  /* verilator public_flat_rd */;
+  logic probe_finished  /* verilator public_flat_rd */;
+  logic probe_read_granted  /* verilator public_flat_rd */;
+  logic probe_read_fetch  /* verilator public_flat_rd */;
+  logic probe_store_granted  /* verilator public_flat_rd */;
+  logic [7:0] probe_store_length  /* verilator public_flat_rd */;
+  logic [31:0] probe_store_pc  /* verilator public_flat_rd */;
+  logic [31:0] probe_queued_pc  /* verilator public_flat_rd */;
+  logic [127:0] probe_head_pc  /* verilator public_flat_rd */;
+  logic [127:0] probe_completed_pc  /* verilator public_flat_rd */;
+  logic probe_run  /* verilator public_flat_rd */;
+
   // Engines.
   logic load_ar_valid, load_ar_ready, load_r_valid, load_r_ready, load_we, load_gnt, table_we;
   logic [63:0] load_ar_addr;
@@ -217,8 +237,9 @@ module tsr_top #(
     .complete_code_o(complete_code[11:9]), .complete_pc_o(complete_pc[127:96]), .base_i(base),
     .window_first_i(window_first), .window_last_i(window_last), .sp_req_o(store_req), .sp_acc_o(store_acc),
     .sp_group_o(store_group), .sp_gnt_i(store_gnt), .sp_rdata_i(store_rdata), .burst_valid_o(burst_valid),
-    .burst_ready_i(burst_ready), .burst_addr_o(burst_addr), .burst_len_o(burst_len), .w_valid_o(w_valid),
-    .w_ready_i(w_ready), .w_data_o(w_data), .w_strb_o(w_strb), .b_valid_i(b_valid), .b_ready_o(b_ready), .b_error_i(b_error),
+    .burst_ready_i(burst_ready), .burst_addr_o(burst_addr), .burst_len_o(burst_len), .burst_pc_o(probe_store_pc),
+    .w_valid_o(w_valid), .w_ready_i(w_ready), .w_data_o(w_data), .w_strb_o(w_strb), .b_valid_i(b_valid),
+    .b_ready_o(b_ready), .b_error_i(b_error),
     .issue_o(issue[3]), .stall_memory_o(stall_memory[3]), .stall_port_o(stall_port[3]), .bytes_o(store_bytes)
   );
 
@@ -234,9 +255,7 @@ module tsr_top #(
   logic [9:0] alu_param_addr;
   logic [8*OutEntry-1:0] out_rdata, alu_out_wdata;
   logic [8*ParamEntry-1:0] alu_param_rdata;
-  // A sum that waits for an older write of ACC is neither memory nor port.
-  logic gemm_stall_unused;
-  assign {stall_memory[1], stall_port[1]} = '0;
+  assign stall_memory[1] = 1'b0;
   tsr_gemm #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
     .AccDepth(AccDepth)
@@ -248,7 +267,7 @@ module tsr_top #(
     .inp_addr_o(gemm_inp_addr), .inp_rdata_i(gemm_inp_rdata), .wgt_req_o(gemm_wgt_req), .wgt_addr_o(gemm_wgt_addr),
     .wgt_rdata_i(gemm_wgt_rdata), .acc_req_o(gemm_acc_req), .acc_addr_o(gemm_acc_addr), .acc_rdata_i(acc_rdata),
     .acc_we_o(gemm_acc_we), .acc_waddr_o(gemm_acc_waddr), .acc_wdata_o(gemm_acc_wdata), .acc_wbe_o(gemm_acc_wbe),
-    .issue_o(issue[1]), .stall_o(gemm_stall_unused)
+    .issue_o(issue[1]), .stall_o(stall_port[1])
   );
   tsr_alu #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .AccDepth(AccDepth),
@@ -267,9 +286,6 @@ module tsr_top #(
     .tbl_we_i(table_we), .tbl_waddr_i(load_group), .tbl_wdata_i(load_wdata), .tbl_wbe_i(load_wbe),
     .issue_o(issue[2]), .stall_mem_o(stall_memory[2]), .stall_port_o(stall_port[2])
   );
-  logic unused;
-  assign unused = gemm_stall_unused;
-
   tsr_scratchpads #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
     .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .AxiBytes(AxiBytes)
@@ -313,5 +329,29 @@ module tsr_top #(
     .waiting_on_i(waiting_now), .stall_memory_i({fetch_stall, stall_memory}), .stall_port_i({1'b0, stall_port}),
     .executed_i({finish_take, complete & ~complete_fault}), .select_i(counter_select), .value_o(counter_value)
   );
+
+  assign probe_run = run;
+  assign probe_queued = push_valid & push_ready;
+  assign probe_issued = head_pop;
+  assign probe_completed = complete;
+  assign probe_faulted = complete & complete_fault;
+  assign probe_busy = {fetch_issue, issue};
+  assign probe_waiting = waiting_now;
+  assign probe_stall_memory = {fetch_stall, stall_memory};
+  assign probe_stall_port = {1'b0, stall_port};
+  assign probe_finished = finish_take;
+  assign probe_read_granted = (fetch_ar_valid && fetch_ar_ready) || (load_ar_valid && load_ar_ready);
+  assign probe_read_fetch = fetch_ar_valid;
+  assign probe_store_granted = burst_valid && burst_ready;
+  assign probe_store_length = burst_len;
+  assign probe_queued_pc = fetch_pc;
+  assign probe_head_pc = head_pc;
+  assign probe_completed_pc = complete_pc;
+
+  logic unused;
+  assign unused = &{1'b0, probe_queued, probe_issued, probe_completed, probe_faulted, probe_busy, probe_waiting,
+                    probe_stall_memory, probe_stall_port, probe_finished, probe_read_granted, probe_read_fetch,
+                    probe_store_granted, probe_store_length, probe_store_pc, probe_queued_pc, probe_head_pc,
+                    probe_completed_pc, probe_run};
 
 endmodule

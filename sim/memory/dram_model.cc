@@ -2,6 +2,7 @@
 // One call is one cycle: first what the memory offers, then the slot of the data bus, then the transfers.
 #include "sim/memory/dram_model.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -19,6 +20,10 @@ DramModel::DramModel(const DramOptions& options, uint64_t address, uint8_t* data
       options.pressure_percent < 0 || options.pressure_percent > 99) {
     throw Error(ErrorCode::kInvalidArgument, "latency and bursts in flight are at least 1, pressure is 0 to 99 per cent");
   }
+  if (options.bandwidth_bytes < 0 || options.bandwidth_bytes > bytes) {
+    throw Error(ErrorCode::kInvalidArgument, "bandwidth is 1 to " + std::to_string(bytes) + " bytes a cycle, a beat");
+  }
+  bandwidth_ = options.bandwidth_bytes == 0 ? bytes : options.bandwidth_bytes;
 }
 
 bool DramModel::refused() {
@@ -38,14 +43,25 @@ bool DramModel::fails(const std::vector<Range>& errors, uint64_t address) const 
   return false;
 }
 
+void DramModel::reset() {
+  reads_.clear();
+  writes_.clear();
+  responses_.clear();
+  r_offered_ = false;
+  b_offered_ = false;
+}
+
 const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
   DramOutputs& out = outputs_;
   out.ar_ready = reads_.size() < static_cast<size_t>(options_.reads_in_flight) && !refused();
   out.aw_ready =
       writes_.size() + responses_.size() < static_cast<size_t>(options_.writes_in_flight) && !refused();
 
-  const bool can_write = inputs.w_valid && !writes_.empty() && !refused();
-  const bool can_read = r_offered_ || (!reads_.empty() && reads_.front().ready_cycle <= now_ && !refused());
+  budget_ = std::min(budget_ + bandwidth_, options_.beat_bytes + bandwidth_ - 1);
+  const bool may_move = budget_ >= options_.beat_bytes;
+  const bool can_write = inputs.w_valid && !writes_.empty() && may_move && !refused();
+  const bool can_read =
+      r_offered_ || (!reads_.empty() && reads_.front().ready_cycle <= now_ && may_move && !refused());
   // A beat that was offered stays; else reads and writes take turns where both want the bus.
   const bool read = can_read && (r_offered_ || !can_write || read_turn_);
   const bool write = can_write && !read;
@@ -82,6 +98,7 @@ const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
       }
     }
     burst.address += static_cast<uint64_t>(options_.beat_bytes);
+    budget_ -= options_.beat_bytes;
     ++write_beats_;
     read_turn_ = true;
     if (--burst.beats == 0) {
@@ -92,6 +109,7 @@ const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
   if (read && inputs.r_ready) {
     Burst& burst = reads_.front();
     burst.address += static_cast<uint64_t>(options_.beat_bytes);
+    budget_ -= options_.beat_bytes;
     ++read_beats_;
     read_turn_ = false;
     r_offered_ = false;

@@ -2,7 +2,10 @@
 // DRAM behind an AXI4 port, one cycle at a time; the one model of memory time that the SystemC model and the Verilated
 // RTL share. Enters: what the machine drives in a cycle. Leaves: what the memory answers in the same cycle.
 //
-// Rules. One beat of beat_bytes, read or write, moves in a cycle; where both could, they alternate. A read burst that is
+// Rules. One beat of beat_bytes, read or write, moves in a cycle; where both could, they alternate. With a bandwidth b
+// below beat_bytes, a budget grows by b a cycle up to beat_bytes + b - 1, a beat is offered (a write taken) only when the
+// budget holds beat_bytes, and takes them when it moves: n beats in a row take n * beat_bytes / b cycles, rounded up, and
+// idle cycles are not saved for later. A read burst that is
 // accepted in cycle c has its first beat in cycle c + latency or later; beats come in the order of the bursts. The
 // response of a write burst comes latency cycles after its last beat or later. A write is visible to every beat that is
 // read in a later cycle. What has been offered (r, b) stays until it is taken. With pressure_percent, each new offer and
@@ -21,6 +24,7 @@ namespace tessera::sim {
 struct DramOptions {
   int beat_bytes = 8;  // a power of two, at most 64
   int latency_cycles = 100;
+  int bandwidth_bytes = 0;   // a cycle, reads and writes together, 1 to beat_bytes; 0 is beat_bytes
   int reads_in_flight = 64;  // bursts the memory accepts before it answers
   int writes_in_flight = 64;
   int pressure_percent = 0;
@@ -64,6 +68,9 @@ class DramModel {
   /// One cycle: answers and moves everything that is both offered and taken.
   const DramOutputs& cycle(const DramInputs& inputs);
 
+  /// Forgets the bursts in flight, as a reset of the bus does; storage keeps what has been written.
+  void reset();
+
   /// Reads (writes) that touch [first, last] are answered with an error.
   void fail_reads(uint64_t first, uint64_t last) { read_errors_.push_back({first, last}); }
   void fail_writes(uint64_t first, uint64_t last) { write_errors_.push_back({first, last}); }
@@ -102,6 +109,8 @@ class DramModel {
   bool r_offered_ = false;
   bool b_offered_ = false;
   bool read_turn_ = true;
+  int bandwidth_ = 0;  // bytes a cycle
+  int budget_ = 0;     // bytes that may move now
   uint64_t now_ = 0;
   uint64_t read_beats_ = 0;
   uint64_t write_beats_ = 0;

@@ -2,69 +2,125 @@
 // Programs through the registers, as a driver of the hardware would run them, and the memories behind the ports.
 #include "sim/verilator/machine.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.h"
 #include "isa/generated/registers.h"
+#include "sim/verilator/tracer.h"
 
 namespace tessera::sim {
 
+RtlMachine::RtlMachine(isa::MachineConfig config, const TesseraRtlApi& api)
+    : config_(std::move(config)), api_(api), model_(api.create()) {}
+
+RtlMachine::~RtlMachine() { api_.destroy(model_); }
+
+void RtlMachine::clock(DramModel& dram, TesseraRtlProbe* probe) {
+  TesseraRtlPins& p = pins_;
+  DramInputs in;
+  in.ar_valid = p.ar_valid;
+  in.ar_address = p.ar_address;
+  in.ar_beats = p.ar_length + 1;
+  in.r_ready = p.r_ready;
+  in.aw_valid = p.aw_valid;
+  in.aw_address = p.aw_address;
+  in.aw_beats = p.aw_length + 1;
+  in.w_valid = p.w_valid;
+  in.w_data = p.w_data;
+  in.w_strobe = p.w_strobe;
+  in.b_ready = p.b_ready;
+  const DramOutputs& out = dram.cycle(in);
+  p.ar_ready = out.ar_ready;
+  p.r_valid = out.r_valid;
+  p.r_error = out.r_error;
+  p.r_last = out.r_last;
+  p.r_data = out.r_data.data();
+  p.aw_ready = out.aw_ready;
+  p.w_ready = out.w_ready;
+  p.b_valid = out.b_valid;
+  p.b_error = out.b_error;
+  if (probe == nullptr) {
+    api_.cycle(model_, &p);
+  } else {
+    api_.cycle_probed(model_, &p, probe);
+  }
+}
+
+void RtlMachine::reset(DramModel& dram) {
+  dram.reset();
+  pins_ = {};
+  pins_.reset = 1;
+  for (int cycle = 0; cycle < 4; ++cycle) clock(dram);
+  pins_.reset = 0;
+  clock(dram);
+}
+
 void RtlMachine::write_register(uint32_t offset, uint32_t value, DramModel& dram) {
-  Slave slave;
-  slave.write = true;
-  slave.write_address = offset;
-  slave.write_data = value;
-  clock(slave, dram);
-  slave.write = false;
-  do {
-    clock(slave, dram);
-  } while (!slave.written);
+  pins_.s_write = 1;
+  pins_.s_write_address = offset;
+  pins_.s_write_data = value;
+  clock(dram);
+  pins_.s_write = 0;
+  while (!pins_.s_written) clock(dram);
+  clock(dram);  // the response is taken
 }
 
 uint32_t RtlMachine::read_register(uint32_t offset, DramModel& dram) {
-  Slave slave;
-  slave.read = true;
-  slave.read_address = offset;
-  clock(slave, dram);
-  slave.read = false;
-  do {
-    clock(slave, dram);
-  } while (!slave.read_valid);
-  return slave.read_data;
+  pins_.s_read = 1;
+  pins_.s_read_address = offset;
+  clock(dram);
+  pins_.s_read = 0;
+  while (!pins_.s_read_valid) clock(dram);
+  const uint32_t value = pins_.s_read_data;
+  clock(dram);  // the response is taken
+  return value;
+}
+
+/// Calls body(host bytes, offset, count) for pieces that are contiguous in the model. A word is the least common
+/// multiple of an entry and a beat; tables are kept in beats.
+template <typename F>
+void RtlMachine::for_each_piece(isa::Space space, size_t offset, size_t count, F&& body) {
+  const auto size = static_cast<size_t>(config_.space_bytes(space));
+  if (offset > size || count > size - offset) {
+    throw Error(ErrorCode::kInvalidArgument, "access to " + std::to_string(count) + " bytes at " +
+                                                 std::to_string(offset) + " leaves " +
+                                                 std::string(isa::to_string(space)));
+  }
+  const auto beat = static_cast<size_t>(config_.axi_bytes);
+  const size_t word =
+      space == isa::Space::kTable ? beat : std::lcm(static_cast<size_t>(config_.entry_bytes(space)), beat);
+  const TesseraRtlMemory memory = api_.memory(model_, static_cast<int>(space));
+  for (size_t done = 0; done < count;) {
+    const size_t at = offset + done;
+    const size_t piece = std::min(count - done, word - at % word);
+    body(memory.data + at / word * memory.stride_bytes + at % word, done, piece);
+    done += piece;
+  }
 }
 
 std::vector<uint8_t> RtlMachine::scratchpad(isa::Space space) {
-  const Memory from = memory(space).front();
-  std::vector<uint8_t> bytes(from.entry_bytes * from.entries);
-  for (size_t n = 0; n < from.entries; ++n) {
-    std::memcpy(&bytes[n * from.entry_bytes], from.data + n * from.stride_bytes, from.entry_bytes);
-  }
+  std::vector<uint8_t> bytes(static_cast<size_t>(config_.space_bytes(space)));
+  for_each_piece(space, 0, bytes.size(),
+                 [&](const uint8_t* from, size_t at, size_t count) { std::memcpy(&bytes[at], from, count); });
   return bytes;
 }
 
 void RtlMachine::write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes) {
-  for (const Memory& to : memory(space)) {
-    const size_t size = to.entry_bytes * to.entries;
-    if (offset > size || bytes.size() > size - offset) {
-      throw Error(ErrorCode::kInvalidArgument, "write of " + std::to_string(bytes.size()) + " bytes at " +
-                                                   std::to_string(offset) + " leaves " +
-                                                   std::string(isa::to_string(space)));
-    }
-    for (size_t n = 0; n < bytes.size(); ++n) {
-      const size_t at = offset + n;
-      to.data[at / to.entry_bytes * to.stride_bytes + at % to.entry_bytes] = bytes[n];
-    }
-  }
+  for_each_piece(space, offset, bytes.size(),
+                 [&](uint8_t* to, size_t at, size_t count) { std::memcpy(to, &bytes[at], count); });
 }
 
-RtlResult RtlMachine::run(const RtlRequest& request, DramModel& dram) {
+void RtlMachine::open_waves(const std::string& path) {
+  if (api_.traces == 0) throw Error(ErrorCode::kUnsupported, "this model was verilated without waveforms");
+  api_.open_waves(model_, path.c_str());
+}
+
+void RtlMachine::start(const RtlRequest& request, DramModel& dram) {
   const auto write64 = [&](uint32_t offset, uint64_t value) {
     write_register(offset, static_cast<uint32_t>(value), dram);
     write_register(offset + 4, static_cast<uint32_t>(value >> 32), dram);
-  };
-  const auto read64 = [&](uint32_t offset) {
-    const uint64_t low = read_register(offset, dram);
-    return low | uint64_t{read_register(offset + 4, dram)} << 32;
   };
   write64(isa::reg::kProgramAddress, request.program_address);
   write_register(isa::reg::kInstructionCount, request.instruction_count, dram);
@@ -76,19 +132,42 @@ RtlResult RtlMachine::run(const RtlRequest& request, DramModel& dram) {
   write_register(isa::reg::kGie, isa::reg::kGieEnableMask, dram);
   write_register(isa::reg::kIer, isa::reg::kIerDoneMask, dram);
   write_register(isa::reg::kApCtrl, isa::reg::kApCtrlApStartMask, dram);
-  Slave idle;
-  const uint64_t begin = dram.now();
-  while (!interrupt_) {
-    clock(idle, dram);
-    if (dram.now() - begin > request.max_cycles) {
-      throw Error(ErrorCode::kInternal, "the machine has not stopped after " + std::to_string(request.max_cycles) +
-                                            " cycles");
+}
+
+bool RtlMachine::advance(uint64_t limit, DramModel& dram) {
+  for (uint64_t cycle = 0; cycle < limit && !interrupt(); ++cycle) clock(dram);
+  return interrupt();
+}
+
+RtlResult RtlMachine::run(const RtlRequest& request, DramModel& dram) {
+  RtlResult result;
+  if (request.trace_program.empty()) {
+    start(request, dram);
+    if (!advance(request.max_cycles, dram)) {
+      throw Error(ErrorCode::kInternal,
+                  "the machine has not stopped after " + std::to_string(request.max_cycles) + " cycles");
     }
+  } else {
+    Tracer tracer(config_, request.trace_program);
+    start(request, dram);
+    TesseraRtlProbe probe{};
+    for (uint64_t cycle = 0; !interrupt(); ++cycle) {
+      if (cycle == request.max_cycles) {
+        throw Error(ErrorCode::kInternal, "the machine has not stopped after " + std::to_string(cycle) + " cycles");
+      }
+      const TesseraRtlPins before = pins_;  // what the machine drives in this cycle
+      clock(dram, &probe);
+      tracer.cycle(probe, before, pins_);
+    }
+    result.trace = tracer.take();
   }
+  const auto read64 = [&](uint32_t offset) {
+    const uint64_t low = read_register(offset, dram);
+    return low | uint64_t{read_register(offset + 4, dram)} << 32;
+  };
   write_register(isa::reg::kIsr, read_register(isa::reg::kIsr, dram), dram);  // writing 1 clears
   read_register(isa::reg::kApCtrl, dram);                                     // clears ap_done
 
-  RtlResult result;
   const uint32_t fault = read_register(isa::reg::kFault, dram);
   result.fault.code = static_cast<isa::Fault>((fault & isa::reg::kFaultCodeMask) >> isa::reg::kFaultCodeLsb);
   if (result.fault.code != isa::Fault::kNone) {

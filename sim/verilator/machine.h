@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Verilated NPU as a C++ object. Enters: a configuration that was verilated, DRAM, a program. Leaves: the memories,
-// the fault record, counters and cycles, exactly as the RTL has them. One call of the model is one clock; the memory
-// model answers in the same cycle, because every output of the machine's bus depends on state only. Deterministic.
+// The Verilated NPU as a C++ object. Enters: a configuration, DRAM, a program. Leaves: the memories, the fault record,
+// counters and cycles, exactly as the RTL has them, and on request what happened when. A configuration that this build
+// has verilated is linked in; any other is verilated, compiled and loaded when it is first asked for (build.h). One call
+// of the model is one clock; the memory model answers in the same cycle, because every output of the machine's bus
+// depends on state only. Deterministic.
 #pragma once
 
 #include <array>
@@ -14,6 +16,8 @@
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 #include "sim/memory/dram_model.h"
+#include "sim/trace.h"
+#include "sim/verilator/model_api.h"
 
 namespace tessera::sim {
 
@@ -25,6 +29,8 @@ struct RtlRequest {
   uint64_t window_last = UINT64_MAX;
   /// Cycles after which a run that has not ended is a broken invariant of the machine: Error kInternal.
   uint64_t max_cycles = UINT64_MAX;
+  /// The program's instructions, for RtlResult::trace; without them nothing is traced.
+  std::span<const isa::Instruction> trace_program;
 };
 
 struct RtlUnitCounters {
@@ -42,60 +48,69 @@ struct RtlResult {
   uint64_t bytes_read = 0;
   uint64_t bytes_written = 0;
   std::array<RtlUnitCounters, isa::kEngines + 1> units{};  // by isa::Unit
+  Trace trace;
 };
 
-/// One NPU in RTL. Scratchpads keep their contents from run to run. Not thread-safe; separate machines are independent.
+struct RtlOptions {
+  /// Waveforms of every cycle go to this file (FST); such a machine is verilated a second time, with tracing.
+  std::string waves;
+  /// Verilate what this build does not have; else Error kUnsupported.
+  bool build = true;
+};
+
+/// One NPU in RTL. Scratchpads keep their contents from run to run and through reset(). Not thread-safe; separate
+/// machines are independent.
 class RtlMachine {
  public:
-  virtual ~RtlMachine() = default;
+  /// A machine after reset; memories are zero. `api` stays valid.
+  RtlMachine(isa::MachineConfig config, const TesseraRtlApi& api);
+  ~RtlMachine();
+  RtlMachine(const RtlMachine&) = delete;
+  RtlMachine& operator=(const RtlMachine&) = delete;
+
   const isa::MachineConfig& config() const { return config_; }
 
   /// Runs a program until FINISH or a fault, against `dram`. Faults are data in the result.
   RtlResult run(const RtlRequest& request, DramModel& dram);
 
+  /// The first half of run(): registers are written and the program is started.
+  void start(const RtlRequest& request, DramModel& dram);
+
+  /// Lets cycles pass until the interrupt, at most `limit`; true when it has come.
+  bool advance(uint64_t limit, DramModel& dram);
+
+  /// Resets the machine and the bus in the middle of whatever they do: bursts in flight are dropped, what has been
+  /// written stays written.
+  void reset(DramModel& dram);
+
   /// One access through the AXI4-Lite slave; `dram` sees the cycles that pass.
   void write_register(uint32_t offset, uint32_t value, DramModel& dram);
   uint32_t read_register(uint32_t offset, DramModel& dram);
-  bool interrupt() const { return interrupt_; }
+  bool interrupt() const { return pins_.interrupt != 0; }
 
   /// A scratchpad's bytes, past the ports. Errors: kInvalidArgument when they leave it.
   std::vector<uint8_t> scratchpad(isa::Space space);
   void write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes);
 
- protected:
-  /// The slave's pins in one cycle.
-  struct Slave {
-    bool write = false;  // address and data together
-    uint32_t write_address = 0;
-    uint32_t write_data = 0;
-    bool read = false;
-    uint32_t read_address = 0;
-    // Answers.
-    bool written = false;
-    bool read_valid = false;
-    uint32_t read_data = 0;
-  };
-  /// Where the model keeps a memory: entry n begins at data + n * stride_bytes.
-  struct Memory {
-    uint8_t* data = nullptr;
-    size_t stride_bytes = 0;
-    size_t entry_bytes = 0;
-    size_t entries = 0;
-  };
+  /// Waveforms from here on. Errors: kUnsupported when the model has none.
+  void open_waves(const std::string& path);
 
-  explicit RtlMachine(isa::MachineConfig config) : config_(std::move(config)) {}
-  virtual void clock(Slave& slave, DramModel& dram) = 0;
-  virtual std::vector<Memory> memory(isa::Space space) = 0;  // copies of the same contents
+ private:
+  void clock(DramModel& dram, TesseraRtlProbe* probe = nullptr);
+  template <typename F>
+  void for_each_piece(isa::Space space, size_t offset, size_t count, F&& body);
 
   isa::MachineConfig config_;
-  bool interrupt_ = false;
+  const TesseraRtlApi& api_;
+  void* model_;
+  TesseraRtlPins pins_{};
 };
 
 /// The configurations that this build has verilated.
 std::vector<isa::MachineConfig> rtl_configs();
 
-/// A machine after reset; memories are zero. Errors: kUnsupported when no verilated configuration has these parameters
-/// (the name does not matter); the message lists those that exist.
-std::unique_ptr<RtlMachine> make_rtl(const isa::MachineConfig& config);
+/// A machine with these parameters (the name does not matter). Errors: kUnsupported when it is not in this build and
+/// cannot be verilated here (the message says what is missing), kIo when the cache directory cannot be written.
+std::unique_ptr<RtlMachine> make_rtl(const isa::MachineConfig& config, const RtlOptions& options = {});
 
 }  // namespace tessera::sim

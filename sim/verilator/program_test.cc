@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <sstream>
 
 #include "sim/functional/machine.h"
 #include "sim/testing/random_program.h"
@@ -92,6 +93,27 @@ class Comparison {
     cycles_ += actual.cycles;
   }
 
+  /// Starts a program and resets the machine after some cycles.
+  void interrupt(const testing::RandomProgram& program, uint64_t seed, uint64_t cycles) {
+    std::vector<uint8_t> dram = program.dram;
+    dram.resize(kProgramOffset);
+    for (const isa::Instruction& instruction : program.instructions) {
+      const isa::Word word = isa::encode(instruction);
+      dram.insert(dram.end(), word.begin(), word.end());
+    }
+    DramModel model({.beat_bytes = config_.axi_bytes, .pressure_percent = seed % 2 == 0 ? 30 : 0, .seed = seed},
+                    program.dram_address, dram.data(), dram.size());
+    RtlRequest request;
+    request.program_address = program.dram_address + kProgramOffset;
+    request.instruction_count = static_cast<uint32_t>(program.instructions.size());
+    request.bases = program.bases;
+    rtl_->start(request, model);
+    rtl_->advance(cycles, model);
+    rtl_->reset(model);
+    EXPECT_TRUE(model.idle());
+    EXPECT_FALSE(rtl_->interrupt());
+  }
+
   uint64_t cycles() const { return cycles_; }
 
  private:
@@ -116,8 +138,18 @@ uint64_t programs(uint64_t few) {
   return text == nullptr ? few : std::strtoull(text, nullptr, 10);
 }
 
+/// Those of this build; TESSERA_RTL_TEST=a.toml,b.toml names others, which are verilated first.
+std::vector<isa::MachineConfig> configs() {
+  const char* text = std::getenv("TESSERA_RTL_TEST");
+  if (text == nullptr) return rtl_configs();
+  std::vector<isa::MachineConfig> named;
+  std::stringstream names(text);
+  for (std::string name; std::getline(names, name, ',');) named.push_back(isa::find_config(name));
+  return named;
+}
+
 void run_programs(uint64_t count, bool (*wanted)(const isa::Instruction&)) {
-  for (const isa::MachineConfig& config : rtl_configs()) {
+  for (const isa::MachineConfig& config : configs()) {
     Comparison comparison(config);
     for (uint64_t seed = 1; seed <= programs(count); ++seed) {
       testing::RandomLimits limits;
@@ -135,6 +167,30 @@ TEST(RtlProgram, WithoutAlu) { run_programs(30, no_alu); }
 
 TEST(RtlProgram, AllInstructions) {
   run_programs(60, [](const isa::Instruction&) { return true; });
+}
+
+TEST(RtlProgram, BackToBack) {
+  // A hundred programs on one machine, which keeps nothing but its memories from one to the next.
+  Comparison comparison(rtl_configs().front());
+  for (uint64_t seed = 1000; seed < 1100 && !HasFailure(); ++seed) {
+    testing::RandomLimits limits;
+    limits.instructions = 8;
+    comparison.run(make_program(rtl_configs().front(), seed, limits, [](const isa::Instruction&) { return true; }),
+                   seed, 0);
+  }
+}
+
+TEST(RtlProgram, ResetInTheMiddle) {
+  // Wherever a program is interrupted, the next one runs as on a new machine.
+  const isa::MachineConfig config = rtl_configs().front();
+  Comparison comparison(config);
+  testing::RandomLimits limits;
+  limits.instructions = 20;
+  const auto every = [](const isa::Instruction&) { return true; };
+  for (uint64_t seed = 1; seed <= 40 && !HasFailure(); ++seed) {
+    comparison.interrupt(make_program(config, seed, limits, every), seed, 20 + 97 * seed);
+    comparison.run(make_program(config, seed + 1, limits, every), seed + 1, 0);
+  }
 }
 
 }  // namespace

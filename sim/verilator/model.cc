@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pins of one verilated configuration. Enters, as macros: TESSERA_RTL_MODEL, the class that Verilator made, and
+// TESSERA_RTL_ENTRY, the name of the function that leaves. A cycle needs one evaluation: the falling edge changes
+// nothing in this machine, so the model is told that it has seen it. Compiled once for each configuration.
+#define TESSERA_STRING_(x) #x
+#define TESSERA_STRING(x) TESSERA_STRING_(x)
+#define TESSERA_CONCAT_(a, b) a##b
+#define TESSERA_CONCAT(a, b) TESSERA_CONCAT_(a, b)
+#define TESSERA_RTL_ROOT TESSERA_CONCAT(TESSERA_RTL_MODEL, ___024root)
+
+#include TESSERA_STRING(TESSERA_RTL_MODEL.h)
+#include TESSERA_STRING(TESSERA_RTL_ROOT.h)
+
+#include <cstring>
+#include <memory>
+
+#include "model_api.h"
+#include "verilated.h"
+#ifdef TESSERA_RTL_WAVES
+#include "verilated_fst_c.h"
+#endif
+
+namespace {
+
+class Model {
+ public:
+  Model() {
+#ifdef TESSERA_RTL_WAVES
+    context_.traceEverOn(true);
+#endif
+    model_ = std::make_unique<TESSERA_RTL_MODEL>(&context_, "top");
+    model_->clk_i = 0;
+    model_->rst_ni = 0;
+    model_->s_wstrb_i = 15;
+    model_->s_bready_i = 1;
+    model_->s_rready_i = 1;
+    for (int edge = 0; edge < 8; ++edge) {
+      model_->eval();
+      model_->clk_i = !model_->clk_i;
+    }
+    model_->rst_ni = 1;
+    model_->eval();
+  }
+
+  ~Model() {
+#ifdef TESSERA_RTL_WAVES
+    if (waves_) waves_->close();
+#endif
+    model_->final();
+  }
+
+  void cycle(TesseraRtlPins& pins) {
+    drive(pins);
+    edge();
+    sample(pins);
+  }
+
+  void cycle_probed(TesseraRtlPins& pins, TesseraRtlProbe& probe) {
+    drive(pins);
+    model_->clk_i = 0;
+    model_->eval();
+    observe(probe);
+    edge();
+    sample(pins);
+  }
+
+  TesseraRtlMemory memory(int space) {
+    auto* root = model_->rootp;
+    switch (space) {
+      case 0: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_inp__DOT__mem);
+      case 1: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_wgt__DOT__mem);
+      case 2: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_acc__DOT__mem);
+      case 3: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_out__DOT__mem);
+      case 4: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_param__DOT__mem);
+      default: return whole(root->tsr_top__DOT__u_alu__DOT__table_mem);
+    }
+  }
+
+  void open_waves(const char* path) {
+#ifdef TESSERA_RTL_WAVES
+    waves_ = std::make_unique<VerilatedFstC>();
+    model_->trace(waves_.get(), 99);
+    waves_->open(path);
+#else
+    (void)path;
+#endif
+  }
+
+ private:
+  void drive(const TesseraRtlPins& pins) {
+    auto& m = *model_;
+    m.rst_ni = !pins.reset;
+    m.m_arready_i = pins.ar_ready;
+    m.m_rvalid_i = pins.r_valid;
+    if (pins.r_valid) {
+      std::memcpy(&m.m_rdata_i, pins.r_data, sizeof(m.m_rdata_i));
+      m.m_rresp_i = pins.r_error ? 2 : 0;
+      m.m_rlast_i = pins.r_last;
+    }
+    m.m_awready_i = pins.aw_ready;
+    m.m_wready_i = pins.w_ready;
+    m.m_bvalid_i = pins.b_valid;
+    m.m_bresp_i = pins.b_error ? 2 : 0;
+    m.s_awvalid_i = pins.s_write;
+    m.s_wvalid_i = pins.s_write;
+    m.s_awaddr_i = pins.s_write_address;
+    m.s_wdata_i = pins.s_write_data;
+    m.s_arvalid_i = pins.s_read;
+    m.s_araddr_i = pins.s_read_address;
+  }
+
+  void edge() {
+#ifdef TESSERA_RTL_WAVES
+    if (waves_) {
+      model_->clk_i = 0;
+      model_->eval();
+      waves_->dump(2 * now_);
+    }
+#endif
+    model_->clk_i = 1;
+    model_->rootp->__Vtrigrprev__TOP__clk_i = 0;
+    model_->eval();
+#ifdef TESSERA_RTL_WAVES
+    if (waves_) waves_->dump(2 * now_ + 1);
+    ++now_;
+#endif
+  }
+
+  void sample(TesseraRtlPins& pins) {
+    auto& m = *model_;
+    pins.ar_valid = m.m_arvalid_o;
+    pins.ar_address = m.m_araddr_o;
+    pins.ar_length = m.m_arlen_o;
+    pins.r_ready = m.m_rready_o;
+    pins.aw_valid = m.m_awvalid_o;
+    pins.aw_address = m.m_awaddr_o;
+    pins.aw_length = m.m_awlen_o;
+    pins.w_valid = m.m_wvalid_o;
+    pins.w_data = reinterpret_cast<const uint8_t*>(&m.m_wdata_o);
+    pins.w_strobe = m.m_wstrb_o;
+    pins.b_ready = m.m_bready_o;
+    pins.s_written = m.s_bvalid_o;
+    pins.s_read_valid = m.s_rvalid_o;
+    pins.s_read_data = m.s_rdata_o;
+    pins.interrupt = m.interrupt_o;
+  }
+
+  void observe(TesseraRtlProbe& probe) {
+    const auto& root = *model_->rootp;
+    probe.run = root.tsr_top__DOT__probe_run;
+    probe.queued = root.tsr_top__DOT__probe_queued;
+    probe.issued = root.tsr_top__DOT__probe_issued;
+    probe.completed = root.tsr_top__DOT__probe_completed;
+    probe.faulted = root.tsr_top__DOT__probe_faulted;
+    probe.busy = root.tsr_top__DOT__probe_busy;
+    for (int u = 0; u < 5; ++u) probe.waiting[u] = root.tsr_top__DOT__probe_waiting >> (4 * u) & 15;
+    probe.stall_memory = root.tsr_top__DOT__probe_stall_memory;
+    probe.stall_port = root.tsr_top__DOT__probe_stall_port;
+    probe.finished = root.tsr_top__DOT__probe_finished;
+    probe.read_granted = root.tsr_top__DOT__probe_read_granted;
+    probe.read_fetch = root.tsr_top__DOT__probe_read_fetch;
+    probe.store_granted = root.tsr_top__DOT__probe_store_granted;
+    probe.store_length = root.tsr_top__DOT__probe_store_length;
+    probe.queued_pc = root.tsr_top__DOT__probe_queued_pc;
+    for (int e = 0; e < 4; ++e) {
+      probe.head_pc[e] = root.tsr_top__DOT__probe_head_pc[e];
+      probe.completed_pc[e] = root.tsr_top__DOT__probe_completed_pc[e];
+    }
+    probe.store_pc = root.tsr_top__DOT__probe_store_pc;
+  }
+
+  template <typename Words>
+  static TesseraRtlMemory whole(Words& words) {
+    return {reinterpret_cast<uint8_t*>(&words[0]), sizeof(words[0]), sizeof(words) / sizeof(words[0])};
+  }
+
+  VerilatedContext context_;
+  std::unique_ptr<TESSERA_RTL_MODEL> model_;
+#ifdef TESSERA_RTL_WAVES
+  std::unique_ptr<VerilatedFstC> waves_;
+  uint64_t now_ = 0;
+#endif
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const TesseraRtlApi* TESSERA_RTL_ENTRY() {
+  static const TesseraRtlApi api = {
+      kTesseraRtlApiVersion,
+#ifdef TESSERA_RTL_WAVES
+      1,
+#else
+      0,
+#endif
+      []() -> void* { return new Model; },
+      [](void* model) { delete static_cast<Model*>(model); },
+      [](void* model, TesseraRtlPins* pins) { static_cast<Model*>(model)->cycle(*pins); },
+      [](void* model, TesseraRtlPins* pins, TesseraRtlProbe* probe) {
+        static_cast<Model*>(model)->cycle_probed(*pins, *probe);
+      },
+      [](void* model, int space) { return static_cast<Model*>(model)->memory(space); },
+      [](void* model, const char* path) { static_cast<Model*>(model)->open_waves(path); },
+  };
+  return &api;
+}
