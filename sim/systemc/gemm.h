@@ -23,8 +23,15 @@ class Gemm : public Engine {
     double write;
   };
   void use_ports(Cycle now);
+  struct Sum {
+    uint32_t entry = UINT32_MAX;
+    Cycle end = 0;
+  };
+  Cycle wait_for(uint32_t entry, Cycle start) const;
 
-  Cycle free_ = 0;       // boundary of the last tile
+  Cycle free_ = 0;        // boundary of the last step
+  Cycle unprepared_ = 0;  // stall of that step, during which the next instruction may be taken
+  std::array<Sum, 2> last_{};
   Cycle next_take_ = 0;  // the preparation register is free
   std::deque<Use> uses_;
   bool using_ = false;

@@ -202,6 +202,36 @@ TEST(SystemcMicro, Stores) {
   }, 60, 0.01);
 }
 
+/// A legal GEMM, of which all entries stay in range.
+isa::Gemm any_gemm(std::mt19937_64& random, const isa::MachineConfig& config) {
+  testing::RandomLimits limits;
+  limits.iterations = 400;
+  testing::RandomProgramMaker maker(config, random(), limits);
+  for (;;) {
+    isa::Gemm i = std::get<isa::Gemm>(maker.make_gemm());
+    if (isa::check_operands(i, config) || isa::check_ranges(i, config)) continue;
+    i.header.signal = true;
+    return i;
+  }
+}
+
+TEST(SystemcMicro, OneGemm) {
+  expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
+    return Program{any_gemm(random, config)};
+  }, 300);
+}
+
+TEST(SystemcMicro, Gemms) {
+  expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
+    Program program;
+    for (int n = pick(random, 2, 20); n > 0; --n) {
+      program.push_back(any_gemm(random, config));
+      if (pick(random, 0, 5) == 0) program.push_back(isa::Fence{.header = {}, .engine = isa::Engine::kGemm});
+    }
+    return program;
+  }, 100);
+}
+
 // LOAD and STORE share the bus; the model knows rates, not beats.
 TEST(SystemcMicro, LoadsBesideStores) {
   expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
