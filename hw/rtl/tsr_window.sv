@@ -53,26 +53,23 @@ module tsr_window #(
   always_comb begin
     logic [7:0] value;
     logic [8:0] difference;
-    int unsigned at, next;
     operands = 'x;
     value = 'x;
     difference = 'x;
-    at = 0;
-    next = 0;
     if (step_i) begin
       for (int unsigned b = 0; b < Batch; b++) begin
         for (int unsigned l = 0; l < Lanes; l++) begin
           for (int unsigned t = 0; t < Taps; t++) begin
-            at = ((t % 4 * Batch + b) * Lanes + l) * Words + t / 4;
-            next = (((t + 1) % 4 * Batch + b) * Lanes + l) * Words + (t + 1) % Taps / 4;
             if (shift_i[t] && t + 1 < Taps) begin
-              operands[32*at+:32] = operands_q[32*next+:32];
+              operands[32*(((t%4*Batch+b)*Lanes+l)*Words+t/4)+:32] =
+                  operands_q[32*((((t+1)%4*Batch+b)*Lanes+l)*Words+(t+1)%Taps/4)+:32];
             end else begin
               value = vector_i[8*(b*Lanes+l)+:8];
               if (line_0_i[t]) value = line_q[8*(b*Lanes+l)+:8];
               if (line_1_i[t]) value = line_q[Width+8*(b*Lanes+l)+:8];
               difference = {!unsigned_i && value[7], value} - zero_i;
-              operands[32*at+:32] = enter_i[t] || line_0_i[t] || line_1_i[t] ? {23'd0, difference} : 32'd0;
+              operands[32*(((t%4*Batch+b)*Lanes+l)*Words+t/4)+:32] =
+                  enter_i[t] || line_0_i[t] || line_1_i[t] ? {23'd0, difference} : 32'd0;
             end
           end
         end
