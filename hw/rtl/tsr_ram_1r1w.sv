@@ -19,7 +19,7 @@ module tsr_ram_1r1w #(
   input  logic [Width/8-1:0]     wbe_i
 );
 
-  logic [Width-1:0] mem[Depth]  /* verilator public_flat_rw */;
+  (* ram_style = "block" *) logic [Width-1:0] mem[Depth]  /* verilator public_flat_rw */;
   logic [Width-1:0] rdata_q;
 
   always_ff @(posedge clk_i) begin

@@ -23,7 +23,7 @@ module tsr_ram_2rw #(
   output logic [Width-1:0]       b_rdata_o
 );
 
-  logic [Width-1:0] mem[Depth]  /* verilator public_flat_rw */;
+  (* ram_style = "block" *) logic [Width-1:0] mem[Depth]  /* verilator public_flat_rw */;
   logic [Width-1:0] a_rdata_q, b_rdata_q;
 
   always_ff @(posedge clk_i) begin

@@ -37,7 +37,7 @@ module tsr_window #(
   localparam int unsigned Words = Taps / 4;
 
   // The rows before: the newer one in the lower half.
-  logic [2*Width-1:0] line_mem[LineDepth];
+  (* ram_style = "block" *) logic [2*Width-1:0] line_mem[LineDepth];
   logic [2*Width-1:0] line_q;
   logic [LineBits-1:0] col_q;
 
