@@ -8,199 +8,211 @@
 //
 // Registers: bit 0 after the multiplier, 1 after the product's normaliser, 2 after alignment, 3 after the adder, 4
 // after normalising the sum, 5 after rounding. Latency: the number of ones, in enabled cycles; 0 is combinational.
-// Throughput: one result a cycle. Back-pressure: a pure pipeline, enable_i = 0 holds every register. Reset: rst_ni,
-// synchronous, clears the valid bits. result_o is unspecified where valid_o = 0; idle stages are not evaluated in
-// simulation. Legal: Rounding = 0 and FlushSubnormals = 0; other values are for tests (tsr_fp32_pack).
+// Throughput: one result a lane and cycle. Back-pressure: a pure pipeline, enable_i = 0 holds every register. Reset:
+// rst_ni, synchronous, clears the valid bits. result_o is unspecified where valid_o = 0; idle stages are not evaluated
+// in simulation. Legal: Rounding = 0 and FlushSubnormals = 0; other values are for tests (tsr_fp32_pack).
 module tsr_fp32_fma #(
+  parameter int unsigned Lanes           = 1,
   parameter logic [5:0]  Registers       = 6'b000000,
   parameter int unsigned Rounding        = 0,
   parameter int unsigned FlushSubnormals = 0
 ) (
-  input  logic        clk_i,
-  input  logic        rst_ni,
-  input  logic        enable_i,
-  input  logic        valid_i,
-  input  logic [31:0] x_i,
-  input  logic [31:0] y_i,
-  input  logic [31:0] z_i,
-  output logic        valid_o,
-  output logic [31:0] result_o
+  input  logic                clk_i,
+  input  logic                rst_ni,
+  input  logic                enable_i,
+  input  logic                valid_i,
+  input  logic [32*Lanes-1:0] x_i,
+  input  logic [32*Lanes-1:0] y_i,
+  input  logic [32*Lanes-1:0] z_i,
+  output logic                valid_o,
+  output logic [32*Lanes-1:0] result_o
 );
 
   // Stages 0 and 1: the product; z travels beside it.
-  logic valid_2, product_sign_2, product_nan_2, product_infinite_2;
-  logic signed [9:0] product_exponent_2;
-  logic [47:0] product_2;
-  logic [31:0] z_2;
+  logic valid_2;
+  logic [64*Lanes-1:0] product_2;
+  logic [32*Lanes-1:0] z_2;
 
-  tsr_fp32_product #(.Registers(Registers[1:0]), .FlushSubnormals(FlushSubnormals)) u_product (
-    .clk_i, .rst_ni, .enable_i, .valid_i, .x_i, .y_i,
-    .valid_o(valid_2), .sign_o(product_sign_2), .nan_o(product_nan_2), .infinite_o(product_infinite_2),
-    .exponent_o(product_exponent_2), .significand_o(product_2)
+  tsr_fp32_product #(.Lanes(Lanes), .Registers(Registers[1:0]), .FlushSubnormals(FlushSubnormals)) u_product (
+    .clk_i, .rst_ni, .enable_i, .valid_i, .x_i, .y_i, .valid_o(valid_2), .product_o(product_2)
   );
-  tsr_delay #(.Width(32), .Stages(32'(Registers[0]) + 32'(Registers[1]))) u_z (
-    .clk_i, .enable_i, .data_i(z_i), .data_o(z_2)
+  tsr_delay #(.Width(32 * Lanes), .Stages(32'(Registers[0]) + 32'(Registers[1]))) u_z (
+    .clk_i, .rst_ni, .enable_i, .valid_i, .data_i(z_i), .data_o(z_2)
   );
 
-  // Stage 2: special cases, alignment. `large` has the larger exponent, the other one becomes `small`.
-  logic [23:0] z_significand;
-  logic [9:0]  z_exponent;
-  logic        z_special, z_nan, product_leads;
-  logic signed [10:0] difference;
-  logic [5:0]  distance;
-  logic [49:0] to_align;
-  logic        nan_2d, infinite_2d, infinite_sign_2d, subtract_2d, zero_sign_2d, large_sign_2d;
-  logic [8:0]  exponent_2d;
-  logic [49:0] large_2d, small_2d;
+  // Stage 2: special cases, alignment. The number with the larger exponent stays, the other one becomes `small`. (Masks,
+  // not choices between words: simulators would branch on those.) large:
+  // [49:0] significand, [58:50] exponent, [59] sign, [60] NaN, [61] infinite, [62] sign of infinity, [63] subtract.
+  // small: [49:0] significand, [50] sign of zero.
+  logic [64*Lanes-1:0] large_2d, to_align, aligned, small_2d;
+  logic [8*Lanes-1:0] distance;
 
   always_comb begin
+    logic [31:0] z;
+    logic        z_normal, z_special, product_sign, product_infinite, is_nan, z_leads;
+    logic [23:0] z_significand;
+    logic [9:0]  z_exponent;
+    logic [10:0] difference;
+    logic [59:0] product, addend, swap;  // sign, exponent, significand
+    large_2d         = 'x;
+    to_align         = 'x;
+    distance         = 'x;
+    z                = 'x;
+    z_normal         = 1'bx;
+    z_special        = 1'bx;
+    product_sign     = 1'bx;
+    product_infinite = 1'bx;
+    is_nan           = 1'bx;
+    z_leads          = 1'bx;
     z_significand    = 'x;
     z_exponent       = 'x;
-    z_special        = 1'bx;
-    z_nan            = 1'bx;
-    product_leads    = 1'bx;
     difference       = 'x;
-    distance         = 'x;
-    to_align         = 'x;
-    nan_2d           = 1'bx;
-    infinite_2d      = 1'bx;
-    infinite_sign_2d = 1'bx;
-    subtract_2d      = 1'bx;
-    zero_sign_2d     = 1'bx;
-    large_sign_2d    = 1'bx;
-    exponent_2d      = 'x;
-    large_2d         = 'x;
+    product          = 'x;
+    addend           = 'x;
+    swap             = 'x;
     if (valid_2) begin
-      z_significand = {z_2[30:23] != 8'd0, z_2[22:0]};
-      if (FlushSubnormals != 0 && !z_significand[23]) z_significand = 24'd0;
-      z_exponent       = {2'b00, z_2[30:23]} + {9'd0, z_2[30:23] == 8'd0};
-      z_special        = z_2[30:23] == 8'hff;
-      z_nan            = z_special && z_2[22:0] != 23'd0;
-      nan_2d           = product_nan_2 || z_nan || (product_infinite_2 && z_special && product_sign_2 != z_2[31]);
-      infinite_2d      = product_infinite_2 || z_special;
-      infinite_sign_2d = product_infinite_2 ? product_sign_2 : z_2[31];
-      subtract_2d      = product_sign_2 ^ z_2[31];
-      zero_sign_2d     = product_sign_2 & z_2[31];
-      difference       = 11'(product_exponent_2) - $signed({1'b0, z_exponent});
-      product_leads    = difference >= 11'sd0;
-      if (product_leads) begin
-        distance      = difference > 11'sd63 ? 6'd63 : difference[5:0];
-        exponent_2d   = product_exponent_2[8:0];
-        large_sign_2d = product_sign_2;
-        large_2d      = {product_2, 2'b00};
-        to_align      = {z_significand, 26'd0};
-      end else begin
-        distance      = difference < -11'sd63 ? 6'd63 : 6'(-difference);
-        exponent_2d   = z_exponent[8:0];
-        large_sign_2d = z_2[31];
-        large_2d      = {z_significand, 26'd0};
-        to_align      = {product_2, 2'b00};
+      for (int unsigned l = 0; l < Lanes; l++) begin
+        z = z_2[32*l+:32];
+        z_normal = z[30:23] != 8'd0;
+        z_special = z[30:23] == 8'hff;
+        z_significand = {z_normal, z[22:0]};
+        if (FlushSubnormals != 0 && !z_normal) z_significand = 24'd0;
+        z_exponent = {2'b00, z[30:23]} + {9'd0, !z_normal};
+        product_sign = product_2[64*l+58];
+        product_infinite = product_2[64*l+60];
+        is_nan = product_2[64*l+59] | (z_special & (z[22:0] != 23'd0)) |
+            (product_infinite & z_special & (product_sign != z[31]));
+        difference = 11'($signed(product_2[64*l+48+:10])) - $signed({1'b0, z_exponent});
+        z_leads = difference[10];
+        difference = (difference ^ {11{z_leads}}) + 11'(z_leads);
+        distance[8*l+:8] = difference > 11'd63 ? 8'd63 : difference[7:0];
+        product = {product_sign, product_2[64*l+48+:9], product_2[64*l+:48], 2'b00};
+        addend = {z[31], z_exponent[8:0], z_significand, 26'd0};
+        swap = (product ^ addend) & {60{z_leads}};
+        large_2d[64*l+:64] = {product_sign ^ z[31], product_infinite ? product_sign : z[31],
+                              product_infinite | z_special, is_nan, product ^ swap};
+        to_align[64*l+:64] = {13'd0, product_sign & z[31], 50'(addend ^ swap)};
       end
     end
   end
 
-  tsr_shift_sticky #(.Width(50)) u_align (
-    .valid_i(valid_2), .data_i(to_align), .distance_i(distance), .data_o(small_2d)
+  tsr_shift_sticky #(.Lanes(Lanes), .Width(50)) u_align (
+    .valid_i(valid_2), .data_i(to_align), .distance_i(distance), .data_o(aligned)
   );
 
-  logic valid_3, nan_3, infinite_3, infinite_sign_3, subtract_3, zero_sign_3, large_sign_3;
-  logic [8:0]  exponent_3;
-  logic [49:0] large_3, small_3;
+  always_comb begin
+    small_2d = 'x;
+    if (valid_2) begin
+      for (int unsigned l = 0; l < Lanes; l++) small_2d[64*l+:64] = {13'd0, to_align[64*l+50], aligned[64*l+:50]};
+    end
+  end
+
+  logic valid_3;
+  logic [64*Lanes-1:0] large_3, small_3;
 
   tsr_pipe_valid #(.Enabled(32'(Registers[2]))) u_valid_2 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_2), .valid_o(valid_3)
   );
-  tsr_pipe #(.Width(15), .Enabled(32'(Registers[2]))) u_flags_2 (
-    .clk_i, .enable_i(enable_i & valid_2),
-    .data_i({nan_2d, infinite_2d, infinite_sign_2d, subtract_2d, zero_sign_2d, large_sign_2d, exponent_2d}),
-    .data_o({nan_3, infinite_3, infinite_sign_3, subtract_3, zero_sign_3, large_sign_3, exponent_3})
-  );
-  tsr_pipe #(.Width(50), .Enabled(32'(Registers[2]))) u_large_2 (
+  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[2]))) u_large_2 (
     .clk_i, .enable_i(enable_i & valid_2), .data_i(large_2d), .data_o(large_3)
   );
-  tsr_pipe #(.Width(50), .Enabled(32'(Registers[2]))) u_small_2 (
+  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[2]))) u_small_2 (
     .clk_i, .enable_i(enable_i & valid_2), .data_i(small_2d), .data_o(small_3)
   );
 
-  // Stage 3: add or subtract; a negative difference changes the sign.
-  logic [50:0] sum_3, magnitude_3d;
-  logic        sign_3d;
+  // Stage 3: add or subtract; a negative difference changes the sign. sum: [50:0] magnitude, [59:51] exponent, [60]
+  // sign, [61] NaN, [62] infinite.
+  logic [64*Lanes-1:0] sum_3d;
 
   always_comb begin
-    sum_3        = 'x;
-    magnitude_3d = 'x;
-    sign_3d      = 1'bx;
+    logic [50:0] leading, trailing, sum;
+    logic        subtract, negate, sign;
+    sum_3d   = 'x;
+    leading  = 'x;
+    trailing = 'x;
+    sum      = 'x;
+    subtract = 1'bx;
+    negate   = 1'bx;
+    sign     = 1'bx;
     if (valid_3) begin
-      sum_3        = subtract_3 ? {1'b0, large_3} - {1'b0, small_3} : {1'b0, large_3} + {1'b0, small_3};
-      magnitude_3d = subtract_3 && sum_3[50] ? -sum_3 : sum_3;
-      sign_3d      = nan_3 ? 1'b0 : infinite_3 ? infinite_sign_3 : sum_3 == 51'd0 ? zero_sign_3
-                   : large_sign_3 ^ (subtract_3 & sum_3[50]);
+      for (int unsigned l = 0; l < Lanes; l++) begin
+        subtract = large_3[64*l+63];
+        leading = {1'b0, large_3[64*l+:50]};
+        trailing = {1'b0, small_3[64*l+:50]};
+        sum = leading + (trailing ^ {51{subtract}}) + 51'(subtract);
+        negate = subtract & sum[50];
+        sign = large_3[64*l+59] ^ negate;
+        sign = sum == 51'd0 ? small_3[64*l+50] : sign;
+        sign = large_3[64*l+61] ? large_3[64*l+62] : sign;
+        sum = (sum ^ {51{negate}}) + 51'(negate);
+        sum_3d[64*l+:64] = {1'b0, large_3[64*l+61], large_3[64*l+60], sign, large_3[64*l+50+:9], sum};
+      end
     end
   end
 
-  logic valid_4, nan_4, infinite_4, sign_4;
-  logic [8:0]  exponent_4;
-  logic [50:0] magnitude_4;
+  logic valid_4;
+  logic [64*Lanes-1:0] sum_4;
 
   tsr_pipe_valid #(.Enabled(32'(Registers[3]))) u_valid_3 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_3), .valid_o(valid_4)
   );
-  tsr_pipe #(.Width(12), .Enabled(32'(Registers[3]))) u_flags_3 (
-    .clk_i, .enable_i(enable_i & valid_3),
-    .data_i({nan_3, infinite_3, sign_3d, exponent_3}), .data_o({nan_4, infinite_4, sign_4, exponent_4})
-  );
-  tsr_pipe #(.Width(51), .Enabled(32'(Registers[3]))) u_magnitude_3 (
-    .clk_i, .enable_i(enable_i & valid_3), .data_i(magnitude_3d), .data_o(magnitude_4)
+  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[3]))) u_sum_3 (
+    .clk_i, .enable_i(enable_i & valid_3), .data_i(sum_3d), .data_o(sum_4)
   );
 
-  // Stage 4: normalise. The top bit is the carry, one binade above exponent_4.
-  logic [5:0]  limit_4, shift_4;
-  logic [50:0] normalised_4;
-  logic [8:0]  exponent_4d;
-  logic [25:0] significand_4d;
+  // Stage 4: normalise. The top bit is the carry, one binade above the exponent.
+  logic [8*Lanes-1:0] limit_4, shift_4;
+  logic [64*Lanes-1:0] normalised_4, unrounded_4d;
 
   always_comb begin
-    limit_4        = 'x;
-    exponent_4d    = 'x;
-    significand_4d = 'x;
+    limit_4 = 'x;
     if (valid_4) begin
-      limit_4        = exponent_4 > 9'd63 ? 6'd63 : exponent_4[5:0];
-      exponent_4d    = exponent_4 + 9'd1 - {3'd0, shift_4};
-      significand_4d = {normalised_4[50:26], normalised_4[25:0] != 26'd0};
+      for (int unsigned l = 0; l < Lanes; l++) begin
+        limit_4[8*l+:8] = sum_4[64*l+57+:3] != 3'd0 ? 8'd63 : {2'd0, sum_4[64*l+51+:6]};
+      end
     end
   end
 
-  tsr_normalise #(.Width(51)) u_normalise (
-    .valid_i(valid_4), .significand_i(magnitude_4), .limit_i(limit_4), .significand_o(normalised_4), .shift_o(shift_4)
+  tsr_normalise #(.Lanes(Lanes), .Width(51)) u_normalise (
+    .valid_i(valid_4), .significand_i(sum_4), .limit_i(limit_4), .significand_o(normalised_4), .shift_o(shift_4)
   );
 
-  logic valid_5, nan_5, infinite_5, sign_5;
-  logic [8:0]  exponent_5;
-  logic [25:0] significand_5;
+  always_comb begin
+    unrounded_4d = 'x;
+    if (valid_4) begin
+      for (int unsigned l = 0; l < Lanes; l++) begin
+        unrounded_4d[64*l+:64] = {26'd0, sum_4[64*l+62], sum_4[64*l+61], sum_4[64*l+60],
+                                  sum_4[64*l+51+:9] + 9'd1 - {1'b0, shift_4[8*l+:8]}, normalised_4[64*l+26+:25],
+                                  normalised_4[64*l+:26] != 26'd0};
+      end
+    end
+  end
+
+  logic valid_5;
+  logic [64*Lanes-1:0] unrounded_5;
 
   tsr_pipe_valid #(.Enabled(32'(Registers[4]))) u_valid_4 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_4), .valid_o(valid_5)
   );
-  tsr_pipe #(.Width(38), .Enabled(32'(Registers[4]))) u_data_4 (
-    .clk_i, .enable_i(enable_i & valid_4),
-    .data_i({nan_4, infinite_4, sign_4, exponent_4d, significand_4d}),
-    .data_o({nan_5, infinite_5, sign_5, exponent_5, significand_5})
+  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[4]))) u_data_4 (
+    .clk_i, .enable_i(enable_i & valid_4), .data_i(unrounded_4d), .data_o(unrounded_5)
   );
 
   // Stage 5: round and pack.
-  logic [31:0] result_5d;
+  logic [32*Lanes-1:0] result_5d;
 
-  tsr_fp32_pack #(.Rounding(Rounding), .FlushSubnormals(FlushSubnormals)) u_pack (
-    .valid_i(valid_5), .sign_i(sign_5), .exponent_i(exponent_5), .significand_i(significand_5),
-    .special_i(nan_5 | infinite_5), .special_value_i(nan_5 ? 32'h7fc00000 : {sign_5, 31'h7f800000}),
-    .result_o(result_5d)
+  tsr_fp32_pack #(.Lanes(Lanes), .Rounding(Rounding), .FlushSubnormals(FlushSubnormals)) u_pack (
+    .valid_i(valid_5), .unrounded_i(unrounded_5), .result_o(result_5d)
   );
 
   tsr_pipe_valid #(.Enabled(32'(Registers[5]))) u_valid_5 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_5), .valid_o
   );
-  tsr_pipe #(.Width(32), .Enabled(32'(Registers[5]))) u_result_5 (
+  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[5]))) u_result_5 (
     .clk_i, .enable_i(enable_i & valid_5), .data_i(result_5d), .data_o(result_o)
   );
+
+  logic unused;
+  assign unused = &{1'b0, product_2, aligned, small_3, sum_4, normalised_4};
 
 endmodule

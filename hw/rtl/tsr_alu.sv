@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vector engine (isa/semantics.md, ALU). Enters: instructions, source vectors from ACC, OUT or INP, second operands
 // from OUT, bias, scale and constants from PARAM, tables written by LOAD. Leaves: vectors to ACC, OUT or INP,
-// completions. Method: a preparation register in which the ranges are checked while the previous instruction runs; an
-// issue stage that reads one source vector a cycle; a reduction register; then one pipeline of lanes: tsr_requantise, a
-// table, tsr_second_op, a table, the write. The bare int32 path to ACC leaves after the reduction, instructions without
-// a second operation skip it. Destinations under way are kept in a ring; a read of one of them waits for its write.
+// completions. Method: a preparation register in which ranges are checked and constants read while the previous
+// instruction runs; an issue stage that reads one source vector a cycle; a reduction register; then one pipeline of
+// lanes: tsr_requantise, a table, tsr_second_op, a table, the write. The bare int32 path to ACC leaves after the
+// reduction, instructions without a second operation skip it. What a stage needs of the instruction enters with each
+// vector and travels beside it, so that instructions follow one another without a gap. Destinations under way are kept
+// in a ring, of all instructions; a read of one of them waits for its write. Writes stay in program order: a vector of
+// a shorter path is issued no earlier than so that it is written after the older ones.
 //
-// Latency: without a second operation 3 + ones of RequantiseRegisters + 1 cycles from a read to its write, else also
-// the ones of SecondRegisters. Throughput: one source vector a cycle; two cycles a vector where source and second
-// operand are both in OUT. The pipeline drains between instructions, whose constants all stages read. Back-pressure: a
+// Latency from the last read of a vector to its write: 3 cycles for int32 to ACC, 4 + ones of RequantiseRegisters
+// without a second operation, else also the ones of SecondRegisters. Throughput: one source vector a cycle; two cycles
+// a vector where source and second operand are both in OUT. All of it in closed form: isa/timing.md. Back-pressure: a
 // refused write holds the whole pipeline, a refused read the issue stage. Reset: synchronous, active low. Legal:
-// AxiBytes a power of two up to 64; the stages (registers of both units and five) at most 33.
+// AxiBytes a power of two up to 64; the registers of both units at most 28.
 module tsr_alu #(
   parameter int unsigned Batch      = 1,
   parameter int unsigned BlockIn    = 8,
@@ -76,18 +79,21 @@ module tsr_alu #(
   localparam int unsigned Lanes = Batch * BlockOut;
   localparam int unsigned RangeBits = 14 + 1 + 12 + 3 + 1;
   localparam int unsigned RequantiseLatency = $countones(RequantiseRegisters);
+  localparam int unsigned SecondLatency = $countones(SecondRegisters);
   localparam int unsigned RingDepth = 32;
-  localparam logic [2:0] Idle = 3'd0, Ask = 3'd1, Capture = 3'd2, Run = 3'd3, Drain = 3'd4;
+  localparam logic [5:0] RawLatency = 6'd3;  // from the last read to the write
+  localparam logic [5:0] FirstLatency = 6'(RequantiseLatency + 4);
+  localparam logic [5:0] LongLatency = 6'(RequantiseLatency + SecondLatency + 4);
   localparam logic [1:0] SpaceAcc = 2'(tsr_isa_pkg::AluSpaceAcc), SpaceOut = 2'(tsr_isa_pkg::AluSpaceOut);
-  localparam logic [1:0] SpaceInp = 2'(tsr_isa_pkg::AluSpaceInp);
+  localparam logic [1:0] SpaceInp = 2'(tsr_isa_pkg::AluSpaceInp), SpaceNone = 2'd3;
 
-  // Preparation: the instruction whose ranges are being found.
-  logic prep_valid_q, prep_start_q, prep_move, prep_drop;
+  // Preparation: the instruction whose ranges are being found and whose constants are read.
+  logic prep_valid_q, prep_start_q, prep_move, prep_drop, constant_want_q, constant_back_q, constant_read;
   logic [511:0] prep_word_q;
   logic [31:0] prep_pc_q;
-  logic [2:0] state_q;
+  logic [191:0] prep_constants_q;
   tsr_isa_pkg::alu_t prep;
-  logic prep_fence, prep_second, prep_done, prep_fault, src_done, dst_done, second_done;
+  logic prep_fence, prep_second, prep_done, prep_fault, src_done, dst_done, second_done, empty;
   logic signed [RangeBits-1:0] src_lowest, src_highest, dst_lowest, dst_highest, second_lowest, second_highest;
   logic signed [RangeBits-1:0] src_limit, dst_limit;
   logic [12:0] param_highest;
@@ -109,7 +115,8 @@ module tsr_alu #(
     .stride_i(prep.second_stride), .loops_i(3'd6 - prep.reduce), .done_o(second_done), .lowest_o(second_lowest),
     .highest_o(second_highest)
   );
-  assign prep_done = prep_valid_q && !prep_fence && !prep_start_q && src_done && dst_done && second_done;
+  assign prep_done = prep_valid_q && !prep_fence && !prep_start_q && src_done && dst_done && second_done &&
+      !constant_want_q && !constant_back_q;
 
   always_comb begin
     src_limit = RangeBits'(OutDepth);
@@ -131,12 +138,13 @@ module tsr_alu #(
     if (prep.second_table_enable && 32'(prep.second_table) >= TableCount) prep_fault = 1'b1;
   end
 
-  // The instruction that runs.
+  // The instruction that issues.
+  logic running_q;
   logic [511:0] word_q;
   logic [31:0] pc_q;
-  logic [255:0] constants_q;
+  logic [191:0] constants_q;
   tsr_isa_pkg::alu_t alu;
-  logic has_second, raw, overlap_src_q, overlap_second_q, enable, issue, advance, retire, finish;
+  logic has_second, raw, enable, issue, advance, retire;
   logic [41:0] address;
   logic [71:0] index;
   logic [5:0] unused_inner_last;
@@ -146,9 +154,11 @@ module tsr_alu #(
   assign alu = word_q;
   assign has_second = alu.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   assign raw = !alu.convert && alu.dst == SpaceAcc;
-  assign prep_move = prep_done && !prep_fault && (state_q == Idle || finish);
-  assign prep_drop = prep_valid_q && state_q == Idle && (prep_fence || (prep_done && prep_fault));
-  assign instr_ready_o = !prep_valid_q || prep_move;
+  assign prep_move = prep_done && !prep_fault && (!running_q || (advance && last));
+  assign prep_drop = prep_valid_q && !running_q && empty && (prep_fence || (prep_done && prep_fault));
+  assign instr_ready_o = !prep_valid_q || prep_move || (prep_drop && prep_fence);
+  // What a held first stage still has to take from PARAM's read port must not be overwritten there.
+  assign constant_read = constant_want_q && enable;
 
   tsr_nest #(.Operands(3)) u_nest (
     .clk_i, .rst_ni, .load_i(prep_move), .advance_i(advance), .addr_i({prep.second_addr, prep.dst_addr, prep.src_addr}),
@@ -162,94 +172,113 @@ module tsr_alu #(
     if (!rst_ni) begin
       prep_valid_q <= 1'b0;
       prep_start_q <= 1'b0;
+      constant_want_q <= 1'b0;
+      constant_back_q <= 1'b0;
+      running_q <= 1'b0;
+    end else begin
+      prep_start_q <= instr_valid_i && instr_ready_o;
+      if (instr_valid_i && instr_ready_o) prep_valid_q <= 1'b1;
+      else if (prep_move || prep_drop) prep_valid_q <= 1'b0;
+      // An address out of range is not read: the instruction will fault.
+      if (prep_start_q) constant_want_q <= !prep_fence && prep_second && 32'(prep.constant_addr) < ParamDepth;
+      else if (constant_read) constant_want_q <= 1'b0;
+      constant_back_q <= constant_read;
+      if (prep_move) running_q <= 1'b1;
+      else if (advance && last) running_q <= 1'b0;
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
       prep_word_q <= '0;
       prep_pc_q <= '0;
-      state_q <= Idle;
+    end else if (instr_valid_i && instr_ready_o) begin
+      prep_word_q <= instr_i;
+      prep_pc_q <= instr_pc_i;
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (constant_back_q) prep_constants_q <= param_rdata_i[191:0];
+  end
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
       word_q <= '0;
       pc_q <= '0;
       constants_q <= '0;
-      overlap_src_q <= 1'b0;
-      overlap_second_q <= 1'b0;
-    end else begin
-      prep_start_q <= 1'b0;
-      if (instr_valid_i && instr_ready_o) begin
-        prep_valid_q <= 1'b1;
-        prep_start_q <= 1'b1;
-        prep_word_q <= instr_i;
-        prep_pc_q <= instr_pc_i;
-      end else if (prep_move || prep_drop) begin
-        prep_valid_q <= 1'b0;
-      end
-      if (prep_move) begin
-        word_q <= prep_word_q;
-        pc_q <= prep_pc_q;
-        state_q <= prep_second ? Ask : Run;
-        overlap_src_q <= prep.src == prep.dst && src_lowest <= dst_highest && dst_lowest <= src_highest;
-        overlap_second_q <= prep_second && prep.dst == SpaceOut && second_lowest <= dst_highest &&
-            dst_lowest <= second_highest;
-      end else if (finish) begin
-        state_q <= Idle;
-      end else if (state_q == Ask) begin
-        state_q <= Capture;
-      end else if (state_q == Capture) begin
-        constants_q <= param_rdata_i[255:0];
-        state_q <= Run;
-      end else if (advance && last) begin
-        state_q <= Drain;
-      end
+    end else if (prep_move) begin
+      word_q <= prep_word_q;
+      pc_q <= prep_pc_q;
+      constants_q <= prep_constants_q;
     end
   end
 
-  // Destinations under way, oldest at pop_q.
-  logic [14*RingDepth-1:0] ring_q;
-  logic [RingDepth-1:0] ring_valid_q;
+  // Destinations under way, {space, entry}, oldest at pop_q; SpaceNone where there is none. Beside them what a completion
+  // needs: {last of its instruction, signal, pc}. slack_q: cycles until the newest of them is written.
+  logic [16*RingDepth-1:0] ring_q;
+  logic [33:0] ring_info[RingDepth];
+  logic [33:0] pop_info;
+  logic [15:0] pop_entry;
   logic [4:0] push_q, pop_q;
+  logic [17:0] under_way_q;  // three counters, by space
+  logic [5:0] slack_q, latency;
   logic push, hazard_src, hazard_second;
+
+  assign latency = raw ? RawLatency : has_second ? LongLatency : FirstLatency;
+  assign pop_entry = ring_q[16*pop_q+:16];
+  assign pop_info = ring_info[pop_q];
+  assign empty = under_way_q == '0;
 
   always_comb begin
     hazard_src = 1'b0;
     hazard_second = 1'b0;
-    if (state_q == Run && overlap_src_q) begin
-      for (int unsigned e = 0; e < RingDepth; e++) begin
-        if (ring_valid_q[e] && ring_q[14*e+:14] == src_address) hazard_src = 1'b1;
-      end
+    if (running_q && under_way_q[6*alu.src+:6] != 6'd0) begin
+      for (int unsigned e = 0; e < RingDepth; e++) hazard_src = hazard_src | (ring_q[16*e+:16] == {alu.src, src_address});
     end
-    if (state_q == Run && overlap_second_q) begin
+    if (running_q && has_second && under_way_q[6*SpaceOut+:6] != 6'd0) begin
       for (int unsigned e = 0; e < RingDepth; e++) begin
-        if (ring_valid_q[e] && ring_q[14*e+:14] == second_address) hazard_second = 1'b1;
+        hazard_second = hazard_second | (ring_q[16*e+:16] == {SpaceOut, second_address});
       end
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      ring_q <= '0;
-      ring_valid_q <= '0;
+      ring_q <= '1;
       push_q <= '0;
       pop_q <= '0;
+      under_way_q <= '0;
+      slack_q <= '0;
     end else begin
-      if (push) begin
-        ring_q[14*push_q+:14] <= dst_address;
-        ring_valid_q[push_q] <= 1'b1;
-        push_q <= push_q + 5'd1;
-      end
       if (retire) begin
-        ring_valid_q[pop_q] <= 1'b0;
+        ring_q[16*pop_q+:16] <= {SpaceNone, 14'h3fff};
         pop_q <= pop_q + 5'd1;
       end
+      if (push) begin
+        ring_q[16*push_q+:16] <= {alu.dst, dst_address};
+        push_q <= push_q + 5'd1;
+      end
+      for (int unsigned space = 0; space < 3; space++) begin
+        under_way_q[6*space+:6] <= under_way_q[6*space+:6] + 6'(push && alu.dst == 2'(space)) -
+            6'(retire && pop_entry[15:14] == 2'(space));
+      end
+      if (push) slack_q <= latency - 6'd1;
+      else if (enable && slack_q != 6'd0) slack_q <= slack_q - 6'd1;
     end
   end
-  assign finish = state_q == Drain && retire && pop_q + 5'd1 == push_q;
+  always_ff @(posedge clk_i) begin
+    if (push) ring_info[push_q] <= {last, word_q[6], pc_q};
+  end
 
   // Issue: one read of the source; the second operand with the vector's last source, or after it when both are in OUT.
-  logic second_phase_q, split, take_src, completing, take_second, want, granted, loaded_q, param_fetch;
+  logic second_phase_q, split, take_src, completing, take_second, want, granted, loaded_q, param_need, param_fetch;
   logic [9:0] param_address, loaded_address_q;
 
   assign split = has_second && alu.src == SpaceOut;
   assign take_src = !second_phase_q;
   assign completing = second_phase_q || (sum_last && !split);
   assign take_second = has_second && completing;
-  assign want = state_q == Run && enable && !(take_src && hazard_src) && !(take_second && hazard_second);
+  assign param_need = completing && alu.convert && !(loaded_q && loaded_address_q == param_address);
+  assign want = running_q && enable && !(take_src && hazard_src) && !(take_second && hazard_second) &&
+      !(completing && latency <= slack_q) && !(param_need && constant_read);
   assign granted = (!acc_req_o || acc_gnt_i) && (!out_req_o || out_gnt_i) &&
       (!(take_src && alu.src == SpaceInp) || (!inp_we_o && inp_gnt_i));
   assign issue = want && granted;
@@ -267,16 +296,20 @@ module tsr_alu #(
       if (alu.param_loop == 3'(k)) param_address = alu.param_addr + index[12*k+:10];
     end
   end
-  assign param_fetch = push && alu.convert && !(loaded_q && loaded_address_q == param_address);
-  assign param_req_o = state_q == Ask || param_fetch;
-  assign param_addr_o = state_q == Ask ? alu.constant_addr : param_address;
+  assign param_fetch = push && param_need;
+  assign param_req_o = constant_read || param_fetch;
+  assign param_addr_o = constant_read ? prep.constant_addr : param_address;
 
   // Stage 1: data are back. What a refused write holds here is kept, because other engines share the read ports.
-  logic valid_1_q, fresh_1_q, src_1_q, first_1_q, second_1_q, done_1_q, param_1_q;
+  // first: what tsr_requantise needs of the instruction; after: {table_enable, table, table_unsigned, second_op,
+  // second_unsigned, second_swap, second_table_enable, second_table}, for the stages behind it.
+  logic valid_1_q, fresh_1_q, src_1_q, first_1_q, second_1_q, done_1_q, param_1_q, max_1_q, unsigned_1_q, raw_1_q;
+  logic [1:0] space_1_q;
+  logic [29:0] bounds_1_q, bounds_2_q;  // {convert, low, high, out_zero}
   logic [32*Lanes-1:0] source, held_source_q, reduced, reduced_q;
   logic [8*Lanes-1:0] held_second_q, second_2_q, source_bytes;
   logic [64*BlockOut-1:0] param_q;
-  logic valid_2_q;
+  logic valid_2_q, raw_2_q;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -285,11 +318,6 @@ module tsr_alu #(
       loaded_address_q <= '0;
       valid_1_q <= 1'b0;
       fresh_1_q <= 1'b0;
-      src_1_q <= 1'b0;
-      first_1_q <= 1'b0;
-      second_1_q <= 1'b0;
-      done_1_q <= 1'b0;
-      param_1_q <= 1'b0;
       valid_2_q <= 1'b0;
     end else begin
       if (issue) second_phase_q <= split && sum_last && !second_phase_q;
@@ -299,18 +327,25 @@ module tsr_alu #(
         loaded_q <= 1'b1;
         loaded_address_q <= param_address;
       end
+      fresh_1_q <= issue;
       if (enable) begin
         valid_1_q <= issue;
-        fresh_1_q <= issue;
-        src_1_q <= take_src;
-        first_1_q <= sum_first;
-        second_1_q <= take_second;
-        done_1_q <= completing;
-        param_1_q <= param_fetch;
         valid_2_q <= valid_1_q && done_1_q;
-      end else begin
-        fresh_1_q <= 1'b0;
       end
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (issue) begin
+      src_1_q <= take_src;
+      first_1_q <= sum_first;
+      second_1_q <= take_second;
+      done_1_q <= completing;
+      param_1_q <= param_fetch;
+      max_1_q <= alu.reduce_op != 1'(tsr_isa_pkg::ReduceOpSum);
+      unsigned_1_q <= alu.src_unsigned;
+      space_1_q <= alu.src;
+      raw_1_q <= raw;
+      bounds_1_q <= {alu.convert, alu.low, alu.high, alu.out_zero};
     end
   end
 
@@ -320,12 +355,12 @@ module tsr_alu #(
     if (valid_1_q && src_1_q) begin
       if (!fresh_1_q) begin
         source = held_source_q;
-      end else if (alu.src == SpaceAcc) begin
+      end else if (space_1_q == SpaceAcc) begin
         source = acc_rdata_i;
       end else begin
-        source_bytes = alu.src == SpaceOut ? out_rdata_i : (8 * Lanes)'(inp_rdata_i);
+        source_bytes = space_1_q == SpaceOut ? out_rdata_i : (8 * Lanes)'(inp_rdata_i);
         for (int unsigned l = 0; l < Lanes; l++) begin
-          source[32*l+:32] = {{24{!alu.src_unsigned && source_bytes[8*l+7]}}, source_bytes[8*l+:8]};
+          source[32*l+:32] = {{24{!unsigned_1_q && source_bytes[8*l+7]}}, source_bytes[8*l+:8]};
         end
       end
     end
@@ -336,7 +371,7 @@ module tsr_alu #(
     if (valid_1_q && src_1_q) begin
       if (first_1_q) begin
         reduced = source;
-      end else if (alu.reduce_op == 1'(tsr_isa_pkg::ReduceOpSum)) begin
+      end else if (!max_1_q) begin
         for (int unsigned l = 0; l < Lanes; l++) reduced[32*l+:32] = reduced_q[32*l+:32] + source[32*l+:32];
       end else begin
         for (int unsigned l = 0; l < Lanes; l++) begin
@@ -353,6 +388,8 @@ module tsr_alu #(
         if (src_1_q) reduced_q <= reduced;
         if (second_1_q) second_2_q <= fresh_1_q ? out_rdata_i : held_second_q;
         if (param_1_q) param_q <= param_rdata_i;
+        raw_2_q <= raw_1_q;
+        bounds_2_q <= bounds_1_q;
       end else if (fresh_1_q) begin
         held_source_q <= source;
         held_second_q <= out_rdata_i;
@@ -360,21 +397,30 @@ module tsr_alu #(
     end
   end
 
-  // Bias, scale, clamp, zero point.
+  // Bias, scale, clamp, zero point. What later stages need of the instruction: to stage a after tsr_requantise and to
+  // stage b, where the second operation begins.
   logic [17*Lanes-1:0] value_a, value_b, value_c;
-  logic [Lanes-1:0] valid_a, valid_c;
+  logic valid_a, valid_c, second_on_b;
   logic [8*Lanes-1:0] second_b;
+  logic [14:0] after_a, after_b_q;  // {table_enable, table, table_unsigned, second_*, second_table_enable, second_table}
+  logic [191:0] constants_b;
 
-  for (genvar l = 0; l < Lanes; l++) begin : gen_requantise
-    tsr_requantise #(.Registers(RequantiseRegisters)) u_requantise (
-      .clk_i, .rst_ni, .enable_i(enable), .convert_i(alu.convert), .low_i(16'($signed(alu.low))),
-      .high_i(16'($signed(alu.high))), .zero_i(16'($signed(alu.out_zero))), .valid_i(valid_2_q && !raw),
-      .value_i(reduced_q[32*l+:32]), .bias_i(param_q[32*(l%BlockOut)+:32]),
-      .scale_i(param_q[32*(BlockOut+l%BlockOut)+:32]), .valid_o(valid_a[l]), .value_o(value_a[17*l+:17])
-    );
-  end
+  tsr_requantise #(.Lanes(Lanes), .Registers(RequantiseRegisters)) u_requantise (
+    .clk_i, .rst_ni, .enable_i(enable), .convert_i(bounds_2_q[29]), .low_i(16'($signed(bounds_2_q[28:19]))),
+    .high_i(16'($signed(bounds_2_q[18:9]))), .zero_i(16'($signed(bounds_2_q[8:0]))), .valid_i(valid_2_q && !raw_2_q),
+    .value_i(reduced_q), .bias_i({Batch{param_q[32*BlockOut-1:0]}}), .scale_i({Batch{param_q[64*BlockOut-1:32*BlockOut]}}),
+    .valid_o(valid_a), .value_o(value_a)
+  );
   tsr_delay #(.Width(8 * Lanes), .Stages(RequantiseLatency + 1)) u_second (
-    .clk_i, .enable_i(enable && has_second), .data_i(second_2_q), .data_o(second_b)
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(valid_2_q), .data_i(second_2_q), .data_o(second_b)
+  );
+  tsr_delay #(.Width(15), .Stages(RequantiseLatency + 2)) u_after (
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(push),
+    .data_i({alu.table_enable, alu.table_, alu.table_unsigned, alu.second_op, alu.second_unsigned, alu.second_swap,
+             alu.second_table_enable, alu.second_table}), .data_o(after_a)
+  );
+  tsr_delay #(.Width(192), .Stages(RequantiseLatency + 3)) u_constants (
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(push && has_second), .data_i(constants_q), .data_o(constants_b)
   );
 
   // Tables: words of one group. The first one is read here, the second one before the write. In hardware each reader has
@@ -384,9 +430,10 @@ module tsr_alu #(
   localparam int unsigned ByteBits = $clog2(AxiBytes);
   logic [8*AxiBytes*Lanes-1:0] words_b_q, words_w_q;
   logic [17*Lanes-1:0] stage_b_q, value_w;
-  logic valid_b_q, valid_w, read_b, read_w;
-  assign read_b = enable && valid_a[0] && alu.table_enable;
-  assign read_w = enable && valid_w && !raw && alu.second_table_enable;
+  logic valid_b_q, valid_w, look_w, read_b, read_w;
+  logic [3:0] table_w;
+  assign read_b = enable && valid_a && after_a[14];
+  assign read_w = enable && valid_w && look_w;
 
 `ifdef VERILATOR
   logic [8*AxiBytes-1:0] table_mem[TableWords]  /* verilator public_flat_rw */;
@@ -406,26 +453,26 @@ module tsr_alu #(
   always_ff @(posedge clk_i) begin
     if (read_b) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        words_b_q[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'({alu.table_, value_a[17*l+:8]} >> ByteBits)];
+        words_b_q[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'({after_a[13:10], value_a[17*l+:8]} >> ByteBits)];
       end
     end
   end
   always_ff @(posedge clk_i) begin
     if (read_w) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        words_w_q[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'({alu.second_table, value_w[17*l+:8]} >> ByteBits)];
+        words_w_q[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'({table_w, value_w[17*l+:8]} >> ByteBits)];
       end
     end
   end
 `else
   for (genvar l = 0; l < Lanes; l++) begin : gen_table
     tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(TableWords)) u_first (
-      .clk_i, .re_i(read_b), .raddr_i(WordBits'({alu.table_, value_a[17*l+:8]} >> ByteBits)),
+      .clk_i, .re_i(read_b), .raddr_i(WordBits'({after_a[13:10], value_a[17*l+:8]} >> ByteBits)),
       .rdata_o(words_b_q[8*AxiBytes*l+:8*AxiBytes]), .we_i(tbl_we_i), .waddr_i(WordBits'(tbl_waddr_i)),
       .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
     );
     tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(TableWords)) u_second (
-      .clk_i, .re_i(read_w), .raddr_i(WordBits'({alu.second_table, value_w[17*l+:8]} >> ByteBits)),
+      .clk_i, .re_i(read_w), .raddr_i(WordBits'({table_w, value_w[17*l+:8]} >> ByteBits)),
       .rdata_o(words_w_q[8*AxiBytes*l+:8*AxiBytes]), .we_i(tbl_we_i), .waddr_i(WordBits'(tbl_waddr_i)),
       .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
     );
@@ -433,7 +480,10 @@ module tsr_alu #(
 `endif
 
   always_ff @(posedge clk_i) begin
-    if (enable && valid_a[0]) stage_b_q <= value_a;
+    if (enable && valid_a) begin
+      stage_b_q <= value_a;
+      after_b_q <= after_a;
+    end
   end
 
   always_comb begin
@@ -442,44 +492,59 @@ module tsr_alu #(
     entry = 'x;
     if (valid_b_q) begin
       value_b = stage_b_q;
-      if (alu.table_enable) begin
+      if (after_b_q[14]) begin
         for (int unsigned l = 0; l < Lanes; l++) begin
           entry = 8'(words_b_q[8*AxiBytes*l+:8*AxiBytes] >> {stage_b_q[17*l+:ByteBits], 3'd0});
-          value_b[17*l+:17] = {{9{!alu.table_unsigned && entry[7]}}, entry};
+          value_b[17*l+:17] = {{9{!after_b_q[9] && entry[7]}}, entry};
         end
       end
     end
   end
 
   // The second operation.
-  for (genvar l = 0; l < Lanes; l++) begin : gen_second
-    logic [16:0] second, x, y;
-    assign second = {{9{!alu.second_unsigned && second_b[8*l+7]}}, second_b[8*l+:8]};
-    assign x = alu.second_swap ? second : value_b[17*l+:17];
-    assign y = alu.second_swap ? value_b[17*l+:17] : second;
-    tsr_second_op #(.Registers(SecondRegisters)) u_second_op (
-      .clk_i, .rst_ni, .enable_i(enable), .operation_i(alu.second_op), .fused_i(constants_q[176]),
-      .minimum_i(constants_q[177]), .rx_i(constants_q[31:0]), .ry_i(constants_q[63:32]), .f_i(constants_q[95:64]),
-      .low_i(constants_q[111:96]), .high_i(constants_q[127:112]), .zero_i(constants_q[143:128]),
-      .zx_i(constants_q[159:144]), .zy_i(constants_q[175:160]), .valid_i(valid_b_q && has_second), .x_i(x), .y_i(y),
-      .valid_o(valid_c[l]), .value_o(value_c[17*l+:17])
-    );
-  end
+  logic [17*Lanes-1:0] x, y;
+  logic [4:0] after_c;
 
-  // The write.
-  logic write_q;
+  assign second_on_b = valid_b_q && after_b_q[8:7] != 2'(tsr_isa_pkg::SecondOpNone);
+  always_comb begin
+    logic [16:0] second;
+    x = 'x;
+    y = 'x;
+    second = 'x;
+    if (second_on_b) begin
+      for (int unsigned l = 0; l < Lanes; l++) begin
+        second = {{9{!after_b_q[6] && second_b[8*l+7]}}, second_b[8*l+:8]};
+        x[17*l+:17] = after_b_q[5] ? second : value_b[17*l+:17];
+        y[17*l+:17] = after_b_q[5] ? value_b[17*l+:17] : second;
+      end
+    end
+  end
+  tsr_second_op #(.Lanes(Lanes), .Registers(SecondRegisters)) u_second_op (
+    .clk_i, .rst_ni, .enable_i(enable), .operation_i(after_b_q[8:7]), .fused_i(constants_b[176]),
+    .minimum_i(constants_b[177]), .rx_i(constants_b[31:0]), .ry_i(constants_b[63:32]), .f_i(constants_b[95:64]),
+    .low_i(constants_b[111:96]), .high_i(constants_b[127:112]), .zero_i(constants_b[143:128]),
+    .zx_i(constants_b[159:144]), .zy_i(constants_b[175:160]), .valid_i(second_on_b), .x_i(x), .y_i(y),
+    .valid_o(valid_c), .value_o(value_c)
+  );
+  tsr_delay #(.Width(5), .Stages(SecondLatency)) u_after_c (
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(second_on_b), .data_i(after_b_q[4:0]), .data_o(after_c)
+  );
+
+  // The write. At most one of the three paths has a vector.
+  logic write_q, look_w_q;
   logic [32*Lanes-1:0] write_data_d, write_data_q;
   logic [8*Lanes-1:0] write_bytes;
 
-  assign valid_w = raw ? valid_2_q : has_second ? valid_c[0] : valid_b_q;
+  assign valid_w = (valid_2_q && raw_2_q) || (valid_b_q && !second_on_b) || valid_c;
+  assign {look_w, table_w} = valid_c ? after_c : valid_b_q && !second_on_b ? after_b_q[4:0] : 5'd0;
   always_comb begin
     value_w = 'x;
     write_data_d = 'x;
     if (valid_w) begin
-      if (raw) begin
+      if (valid_2_q && raw_2_q) begin
         write_data_d = reduced_q;
       end else begin
-        value_w = has_second ? value_c : value_b;
+        value_w = valid_c ? value_c : value_b;
         for (int unsigned l = 0; l < Lanes; l++) begin
           write_data_d[32*l+:32] = {{15{value_w[17*l+16]}}, value_w[17*l+:17]};
         end
@@ -492,51 +557,55 @@ module tsr_alu #(
       valid_b_q <= 1'b0;
       write_q <= 1'b0;
     end else if (enable) begin
-      valid_b_q <= valid_a[0];
+      valid_b_q <= valid_a;
       write_q <= valid_w;
     end
   end
   always_ff @(posedge clk_i) begin
-    if (enable && valid_w) write_data_q <= write_data_d;
+    if (enable && valid_w) begin
+      write_data_q <= write_data_d;
+      look_w_q <= look_w;
+    end
   end
 
   always_comb begin
     write_bytes = 'x;
     if (write_q) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        write_bytes[8*l+:8] = alu.second_table_enable
-            ? 8'(words_w_q[8*AxiBytes*l+:8*AxiBytes] >> {write_data_q[32*l+:ByteBits], 3'd0})
-            : write_data_q[32*l+:8];
+        write_bytes[8*l+:8] = look_w_q ? 8'(words_w_q[8*AxiBytes*l+:8*AxiBytes] >> {write_data_q[32*l+:ByteBits], 3'd0})
+                                       : write_data_q[32*l+:8];
       end
     end
   end
 
   logic [13:0] write_address;
-  assign write_address = ring_q[14*pop_q+:14];
-  assign acc_we_o = write_q && alu.dst == SpaceAcc;
+  logic [1:0] write_space;
+  assign {write_space, write_address} = pop_entry;
+  assign acc_we_o = write_q && write_space == SpaceAcc;
   assign acc_waddr_o = write_address;
   assign acc_wdata_o = write_data_q;
-  assign out_we_o = write_q && alu.dst == SpaceOut;
+  assign out_we_o = write_q && write_space == SpaceOut;
   assign out_waddr_o = write_address;
   assign out_wdata_o = write_bytes;
-  assign inp_we_o = write_q && alu.dst == SpaceInp;
+  assign inp_we_o = write_q && write_space == SpaceInp;
   assign inp_req_o = inp_we_o || (want && take_src && alu.src == SpaceInp);
   assign inp_addr_o = inp_we_o ? write_address : src_address;
   assign inp_wdata_o = (8 * Batch * BlockIn)'(write_bytes);
   assign enable = !((acc_we_o && !acc_wgnt_i) || (inp_we_o && !inp_gnt_i));
   assign retire = write_q && enable;
 
-  assign busy_o = prep_valid_q || state_q != Idle;
-  assign complete_o = finish || prep_drop;
-  assign complete_signal_o = prep_drop ? prep_fence && prep_word_q[6] : word_q[6];
+  assign busy_o = prep_valid_q || running_q || !empty;
+  assign complete_o = (retire && pop_info[33]) || prep_drop;
+  assign complete_signal_o = prep_drop ? prep_fence && prep_word_q[6] : pop_info[32];
   assign complete_fault_o = prep_drop && !prep_fence;
   assign complete_code_o = complete_fault_o ? 3'(tsr_isa_pkg::FaultScratchpadRange) : 3'(tsr_isa_pkg::FaultNone);
-  assign complete_pc_o = prep_drop ? prep_pc_q : pc_q;
+  assign complete_pc_o = prep_drop ? prep_pc_q : pop_info[31:0];
   assign issue_o = issue;
   assign stall_mem_o = 1'b0;
   assign stall_port_o = !enable || (want && !granted);
 
   logic unused;
-  assign unused = &{1'b0, unused_inner_last, alu, prep, valid_a, valid_c, constants_q, param_rdata_i, index, tbl_waddr_i, inp_rdata_i};
+  assign unused = &{1'b0, unused_inner_last, alu, prep, constants_b, after_b_q, param_rdata_i, index, tbl_waddr_i,
+                    inp_rdata_i};
 
 endmodule

@@ -2,12 +2,16 @@
 // tsr_alu against sim::Machine: batches of random ALU instructions (all sources, destinations, reductions, conversions,
 // tables, second operations, overlaps inside an instruction, signals, fences, ranges that fault) run on the verilated
 // engine over memories of plain bytes. Grants of shared ports are refused at random and read data last one cycle. ACC,
-// OUT, INP and the completions must agree byte for byte. Tables enter through the engine's write port.
+// OUT, INP and the completions must agree byte for byte. Tables enter through the engine's write port. Where nothing is
+// refused, the cycles in which instructions are taken and complete must be those of isa/timing.md.
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
 #include <string>
 
 #include "Valu_1x16x16.h"
+#include "Valu_1x16x8.h"
 #include "Valu_1x8x8.h"
 #include "Valu_2x8x32.h"
 #include "isa/verify.h"
@@ -34,9 +38,132 @@ struct Memories {
 
 void scribble(void* port, size_t bytes, std::mt19937_64& random) { std::memset(port, static_cast<int>(random()), bytes); }
 
+/// The cycles in which each instruction was first offered, was taken, and completed.
+struct Timeline {
+  int64_t now = 0;
+  bool waiting = false;
+  std::vector<int64_t> offered, taken, completed;
+};
+
+/// Section ALU of isa/timing.md, nothing refused, for a program offered at the cycles given; the last instruction may
+/// fault. Fills `taken` and `completed`.
+class Prediction {
+ public:
+  Prediction(const isa::MachineConfig& config, const std::vector<isa::Instruction>& program,
+             const std::vector<int64_t>& offered, bool last_faults) {
+    const size_t n = offered.size();
+    int64_t free = 0;  // the next instruction may be taken
+    // An instruction is taken before its predecessor's last issues, which it may disturb: look one ahead.
+    for (size_t k = 0; k < n; ++k) {
+      taken.push_back(std::max(offered[k], free));
+      const auto* alu = std::get_if<isa::Alu>(&program[k]);
+      const int64_t t = taken[k], done = completed.empty() ? -1 : completed.back();
+      const bool constants = reads_constants(alu, config);
+      const int64_t prepared = std::max(t + 7, constants ? t + 4 : 0);
+      if (alu == nullptr) {
+        completed.push_back(std::max(t + 1, done + 1));
+        free = completed.back();
+      } else if (last_faults && k + 1 == n) {
+        completed.push_back(std::max(prepared, done + 1));
+      } else {
+        const int64_t start = std::max(prepared, issue_);
+        free = start;
+        issue_ = start;
+        int64_t constants_of_next = -1;
+        if (k + 1 < n && reads_constants(std::get_if<isa::Alu>(&program[k + 1]), config)) {
+          constants_of_next = std::max(offered[k + 1], free) + 2;
+        }
+        run(*alu, constants_of_next);
+        completed.push_back(newest_);
+      }
+    }
+  }
+
+  std::vector<int64_t> taken, completed;
+
+ private:
+  struct Write {
+    isa::AluSpace space;
+    int entry;
+    int64_t cycle;
+  };
+
+  static bool reads_constants(const isa::Alu* alu, const isa::MachineConfig& config) {
+    return alu != nullptr && alu->second_op != isa::SecondOp::kNone &&
+           (alu->constant_addr + size_t{1}) * config.param_entry_bytes() <= config.param_bytes;
+  }
+
+  bool pending(isa::AluSpace space, int entry, int64_t cycle) const {
+    return std::any_of(writes_.begin(), writes_.end(), [&](const Write& w) {
+      return w.space == space && w.entry == entry && w.cycle >= cycle;
+    });
+  }
+
+  void run(const isa::Alu& alu, int64_t constants_of_next) {
+    const bool second = alu.second_op != isa::SecondOp::kNone;
+    const bool split = second && alu.src == isa::AluSpace::kOut;
+    const int64_t latency = !alu.convert && alu.dst == isa::AluSpace::kAcc ? 3 : second ? 31 : 13;
+    const auto outer = static_cast<size_t>(isa::kLoops - alu.reduce);
+    int loaded = -1;
+    std::array<int, isa::kLoops> at = {};
+    const auto entry = [&](int first, const auto& stride) {
+      for (size_t k = 0; k < isa::kLoops; ++k) first += at[k] * stride[k];
+      return first;
+    };
+    for (bool more = true; more;) {
+      const int src = entry(alu.src_addr, alu.src_stride), other = entry(alu.second_addr, alu.second_stride);
+      bool last_source = true;
+      for (size_t k = outer; k < isa::kLoops; ++k) last_source = last_source && at[k] + 1 == alu.extent[k];
+      const int param = alu.param_addr + (alu.param_loop < isa::kLoops ? at[alu.param_loop] : 0);
+      for (int phase = 0; phase < (split && last_source ? 2 : 1); ++phase) {
+        const bool end = last_source && phase == (split ? 1 : 0);
+        const bool reads_param = end && alu.convert && param != loaded;
+        for (++issue_;; ++issue_) {
+          if (phase == 0 && pending(alu.src, src, issue_)) continue;
+          if (phase == 0 && alu.src == isa::AluSpace::kInp &&
+              std::any_of(writes_.begin(), writes_.end(), [&](const Write& w) {
+                return w.space == isa::AluSpace::kInp && w.cycle == issue_;
+              })) {
+            continue;
+          }
+          if (end && second && pending(isa::AluSpace::kOut, other, issue_)) continue;
+          if (end && issue_ + latency <= newest_) continue;
+          if (reads_param && issue_ == constants_of_next) continue;
+          break;
+        }
+        if (reads_param) loaded = param;
+        if (end) {
+          newest_ = issue_ + latency;
+          std::erase_if(writes_, [&](const Write& w) { return w.cycle < issue_; });
+          writes_.push_back({alu.dst, entry(alu.dst_addr, alu.dst_stride), newest_});
+        }
+      }
+      more = false;
+      for (size_t k = isa::kLoops; k-- > 0 && !more;) {
+        more = ++at[k] < alu.extent[k];
+        if (!more) at[k] = 0;
+      }
+    }
+  }
+
+  int64_t issue_ = -1, newest_ = -1;  // the last issue, the newest write
+  std::vector<Write> writes_;
+};
+
+bool same_times(const Timeline& timeline, const Prediction& expected) {
+  for (size_t k = 0; k < timeline.taken.size(); ++k) {
+    if (timeline.taken[k] == expected.taken[k] && timeline.completed[k] == expected.completed[k]) continue;
+    std::printf("instruction %zu taken in %lld, expected %lld; completed in %lld, expected %lld\n", k,
+                static_cast<long long>(timeline.taken[k]), static_cast<long long>(expected.taken[k]),
+                static_cast<long long>(timeline.completed[k]), static_cast<long long>(expected.completed[k]));
+    return false;
+  }
+  return true;
+}
+
 /// One cycle with grants refused one time in `refuse` (0: never).
 template <typename Model>
-bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, unsigned refuse) {
+bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, unsigned refuse, Timeline& timeline) {
   feeder.drive(model);
   const auto grant = [&] { return refuse == 0 || random() % refuse != 0; };
   model.acc_gnt_i = grant();
@@ -46,6 +173,11 @@ bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, u
   model.clk_i = 0;
   model.eval();
   feeder.observe(model);
+  if (model.instr_valid_i && !timeline.waiting) timeline.offered.push_back(timeline.now);
+  if (model.instr_valid_i && model.instr_ready_o) timeline.taken.push_back(timeline.now);
+  timeline.waiting = model.instr_valid_i && !model.instr_ready_o;
+  if (model.complete_o) timeline.completed.push_back(timeline.now);
+  ++timeline.now;
   const bool acc = model.acc_req_o && model.acc_gnt_i, out = model.out_req_o && model.out_gnt_i;
   const bool inp = model.inp_req_o && model.inp_gnt_i && !model.inp_we_o, param = model.param_req_o;
   const uint32_t acc_addr = model.acc_addr_o, out_addr = model.out_addr_o, inp_addr = model.inp_addr_o;
@@ -145,15 +277,21 @@ bool run(int batch, int block_in, int block_out, int batches, uint64_t seed) {
     Feeder feeder(program, static_cast<uint32_t>(1000 * n), random());
     bool ok = true;
     int spent = 0;
+    Timeline timeline;
     const auto refuse = static_cast<unsigned>(n % 3 == 0 ? 0 : n % 3 == 1 ? 2 : 6);
     do {
-      ok = cycle(*model, memories, feeder, random, refuse) && ok;
+      ok = cycle(*model, memories, feeder, random, refuse, timeline) && ok;
     } while (!feeder.done() && ++spent < kWatchdogCycles);
     program.push_back(isa::Finish{});
     const sim::RunResult expected = machine.run({.instructions = program});
     program.pop_back();
     ok = feeder.check(expected.fault) && same(memories.acc, machine, isa::Space::kAcc) &&
          same(memories.out, machine, isa::Space::kOut) && same(memories.inp, machine, isa::Space::kInp) && ok;
+    if (ok && refuse == 0) {
+      timeline.offered.resize(timeline.completed.size());  // a fault leaves the next one untaken
+      timeline.taken.resize(timeline.completed.size());
+      ok = same_times(timeline, Prediction(config, program, timeline.offered, !expected.ok()));
+    }
     if (!ok) {
       std::printf("alu %dx%dx%d: batch %d of seed %llu fails\n", batch, block_in, block_out, n,
                   static_cast<unsigned long long>(seed));
@@ -203,8 +341,9 @@ void measure(int batch, int block_in, int block_out) {
     Memories memories;
     memories.load(machine, config);
     Feeder feeder(program, 0, 1);
+    Timeline timeline;
     int spent = 0;
-    do cycle(*model, memories, feeder, random, 0);
+    do cycle(*model, memories, feeder, random, 0, timeline);
     while (!feeder.done() && ++spent < kWatchdogCycles);
     std::printf("alu %dx%dx%d %s: 4096 source vectors in %d cycles\n", batch, block_in, block_out, what, spent);
   }
@@ -219,7 +358,7 @@ int main(int argc, char** argv) {
   const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   measure<Valu_1x8x8>(1, 8, 8);
   return run<Valu_1x8x8>(1, 8, 8, batches, seed) && run<Valu_1x16x16>(1, 16, 16, batches, seed) &&
-                 run<Valu_2x8x32>(2, 8, 32, batches, seed)
+                 run<Valu_2x8x32>(2, 8, 32, batches, seed) && run<Valu_1x16x8>(1, 16, 8, batches, seed)
              ? 0
              : 1;
 }
