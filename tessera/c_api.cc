@@ -87,17 +87,31 @@ tessera_status tessera_compile(const char* onnx_path, const char* config, const 
   });
 }
 
-tessera_status tessera_session_open(const char* path, const char* device, const char* config,
-                                    tessera_session** session) {
+tessera_status tessera_session_open_with(const char* path, const char* device, const char* config,
+                                         const char* const* options, size_t option_count, tessera_session** session) {
   return guarded([&] {
     need(path, "path");
     need(session, "session");
+    if (option_count > 0) need(options, "options");
     *session = nullptr;
-    tessera::SessionOptions options;
-    if (device) options.device = device;
-    if (config) options.config = config;
-    *session = new tessera_session{tessera::Session(path, std::move(options)), {}, {}};
+    tessera::SessionOptions to;
+    if (device) to.device = device;
+    if (config) to.config = config;
+    for (size_t i = 0; i < option_count; ++i) {
+      need(options[i], "an option");
+      const std::string text = options[i];
+      const size_t equals = text.find('=');
+      if (equals == std::string::npos)
+        throw tessera::Error(tessera::ErrorCode::kInvalidArgument, "an option is NAME=VALUE, got '" + text + "'");
+      to.device_options[text.substr(0, equals)] = text.substr(equals + 1);
+    }
+    *session = new tessera_session{tessera::Session(path, std::move(to)), {}, {}};
   });
+}
+
+tessera_status tessera_session_open(const char* path, const char* device, const char* config,
+                                    tessera_session** session) {
+  return tessera_session_open_with(path, device, config, nullptr, 0, session);
 }
 
 void tessera_session_close(tessera_session* session) { delete session; }

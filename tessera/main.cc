@@ -26,10 +26,10 @@ using namespace tessera;
 using nlohmann::json;
 
 struct Arguments {
-  std::string model, output, config, device = "fsim", stats, trace, layout_default, source;
+  std::string model, output, config, device = "fsim", stats, trace, layout_default, source, wave;
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
   bool quiet = false, no_npu = false, no_codegen = false, check_races = false, as_json = false, print_ir = false;
-  int64_t poison = -1, random_seed = -1;
+  int64_t poison = -1, random_seed = -1, dram_latency = 0, dram_bandwidth = 0;
   std::string base_address;
 };
 
@@ -106,6 +106,10 @@ SessionOptions session_options(const Arguments& a) {
     if (equals == std::string::npos) refuse("--device-option takes NAME=VALUE, got '" + text + "'");
     options.device_options[text.substr(0, equals)] = text.substr(equals + 1);
   }
+  if (a.dram_latency > 0) options.device_options["latency"] = std::to_string(a.dram_latency);
+  if (a.dram_bandwidth > 0) options.device_options["bandwidth"] = std::to_string(a.dram_bandwidth);
+  if (!a.wave.empty()) options.device_options["waves"] = a.wave;
+  options.profile = !a.stats.empty() || !a.trace.empty();
   return options;
 }
 
@@ -437,6 +441,12 @@ int main(int argc, char** argv) {
   run->add_flag("--check-races", a.check_races, "report accesses that no chain of signals orders");
   run->add_option("--poison", a.poison, "fill scratchpads and fresh device memory from this seed");
   run->add_option("--base-address", a.base_address, "first address of device memory");
+  run->add_option("--dram-latency", a.dram_latency, "cycles from a request to its first data; devices rtl, sysc")
+      ->check(CLI::PositiveNumber);
+  run->add_option("--dram-bandwidth", a.dram_bandwidth,
+                  "bytes a cycle, reads and writes together, at most the bus's width; devices rtl, sysc")
+      ->check(CLI::PositiveNumber);
+  run->add_option("--wave", a.wave, "waveforms of every cycle (FST); device rtl");
   run->add_option("--device-option", a.device_options, "NAME=VALUE for the device")->allow_extra_args(false);
   common(run);
   compiling(run);

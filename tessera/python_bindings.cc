@@ -66,7 +66,7 @@ PYBIND11_MODULE(_tessera, m) {
                        const std::map<std::string, std::string>& device_options,
                        const std::map<std::string, std::string>& schedules, bool check_races,
                        std::optional<uint64_t> poison, std::optional<uint64_t> base_address, bool use_npu,
-                       bool cpu_codegen) {
+                       bool cpu_codegen, bool profile) {
              SessionOptions options;
              options.device = device;
              options.config = config;
@@ -78,6 +78,7 @@ PYBIND11_MODULE(_tessera, m) {
              options.check_races = check_races;
              options.poison = poison;
              options.heap_base = base_address;
+             options.profile = profile;
              if (py::isinstance<py::bytes>(model)) {
                const auto bytes = model.cast<std::string>();
                py::gil_scoped_release release;
@@ -89,7 +90,7 @@ PYBIND11_MODULE(_tessera, m) {
            }),
            py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"),
            py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"), py::arg("use_npu"),
-           py::arg("cpu_codegen"))
+           py::arg("cpu_codegen"), py::arg("profile"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("run",

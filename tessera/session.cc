@@ -3,6 +3,7 @@
 #include "tessera/session.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "driver/registry.h"
+#include "runtime/attribution.h"
 #include "runtime/executor.h"
 
 namespace tessera {
@@ -225,6 +227,7 @@ std::vector<ops::Value> Session::run(const NamedValues& feeds, const std::vector
     runtime::RunOptions run;
     run.check_races = s.options.check_races;
     run.poison = s.options.poison;
+    run.profile = s.options.profile;
     results = entry.executor->run(values, run);
   }
   s.last = &entry;
@@ -270,6 +273,8 @@ json Session::stats() const {
   const auto peak = static_cast<double>(artifact.config.peak_macs());
   uint64_t cycles = 0, macs = 0, instructions = 0, read = 0, written = 0, bound = 0, issued = 0;
   bool timed = !report.programs.empty();
+  std::array<uint64_t, runtime::kCauses> causes{};
+  bool attributed = false;
   json layers = json::array();
   for (const runtime::ProgramReport& p : report.programs) {
     const program::NpuProgram& npu = artifact.npu_programs[static_cast<size_t>(p.program)];
@@ -281,7 +286,7 @@ json Session::stats() const {
     written += run.counters.bytes_written;
     issued += run.counters.macs;
     struct Sum {
-      uint64_t instructions = 0, macs = 0, read = 0, written = 0, begin = UINT64_MAX, end = 0;
+      uint64_t instructions = 0, macs = 0, read = 0, written = 0;
     };
     std::vector<Sum> sums(npu.layers.size());
     for (const driver::InstructionProfile& one : run.profile) {
@@ -291,9 +296,10 @@ json Session::stats() const {
       sum.macs += one.macs;
       sum.read += one.bytes_read;
       sum.written += one.bytes_written;
-      sum.begin = std::min(sum.begin, one.start_cycle);
-      sum.end = std::max(sum.end, one.end_cycle);
     }
+    std::vector<runtime::LayerCycles> where;
+    if (run.cycles)
+      where = runtime::attribute_cycles(run.profile, npu.layer_of_instruction, npu.layers.size(), *run.cycles);
     if (run.profile.empty()) {  // a device that does not profile: every instruction runs once, traffic as planned
       for (const uint32_t layer : npu.layer_of_instruction)
         if (layer < sums.size()) ++sums[layer].instructions;
@@ -319,10 +325,15 @@ json Session::stats() const {
       row["predicted_cycles"] = layer.predicted_cycles;
       row["utilization"] = nullptr;
       row["cycles"] = nullptr;
-      if (run.cycles && sums[i].end > 0) {
-        const uint64_t span = sums[i].end - sums[i].begin;
+      if (!where.empty()) {
+        const uint64_t span = where[i].cycles;
         row["cycles"] = span;
         row["utilization"] = span ? static_cast<double>(layer.macs) / (static_cast<double>(span) * peak) : 0.0;
+        for (size_t c = 0; c < runtime::kCauses; ++c) {
+          row["cycles_" + std::string(runtime::to_string(static_cast<runtime::Cause>(c)))] = where[i].causes[c];
+          causes[c] += where[i].causes[c];
+        }
+        attributed = true;
       }
       if (!layer.schedule_json.empty()) row["schedule"] = json::parse(layer.schedule_json, nullptr, false);
       row["nodes"] = layer.nodes;
@@ -343,6 +354,9 @@ json Session::stats() const {
     layers.push_back(std::move(row));
   }
   out["cycles"] = timed ? json(cycles) : json(nullptr);
+  if (attributed)
+    for (size_t c = 0; c < runtime::kCauses; ++c)
+      out["cycles_" + std::string(runtime::to_string(static_cast<runtime::Cause>(c)))] = causes[c];
   out["macs"] = macs;
   out["issued_macs"] = issued;
   out["macs_cpu"] = metadata_number(artifact, "macs_cpu");
@@ -363,39 +377,79 @@ json Session::trace() const {
   if (!s.last || !s.last->executor) throw Error(ErrorCode::kInvalidArgument, "a trace exists after a run on a machine");
   const runtime::Report& report = s.last->executor->report();
   const program::Artifact& artifact = s.last->executor->artifact();
+  // Tracks: one for each engine's work, one for what the head of its queue waits for, two for the bus. A microsecond of
+  // the trace is a cycle; on devices without time every instruction is one.
   json events = json::array();
-  double base = 0;
-  for (size_t u = 0; u < driver::kUnits; ++u)
-    events.push_back({{"ph", "M"},
+  constexpr size_t kWaits = driver::kUnits, kReads = 2 * driver::kUnits, kWrites = kReads + 1;
+  const auto name_track = [&](size_t track, const std::string& name) {
+    events.push_back({{"ph", "M"}, {"pid", 0}, {"tid", track}, {"name", "thread_name"}, {"args", {{"name", name}}}});
+    events.push_back(
+        {{"ph", "M"}, {"pid", 0}, {"tid", track}, {"name", "thread_sort_index"}, {"args", {{"sort_index", track}}}});
+  };
+  const auto slice = [&](size_t track, uint64_t begin, uint64_t end, const std::string& name, json args) {
+    events.push_back({{"ph", "X"},
                       {"pid", 0},
-                      {"tid", u},
-                      {"name", "thread_name"},
-                      {"args", {{"name", unit_name(static_cast<isa::Unit>(u))}}}});
+                      {"tid", track},
+                      {"ts", begin},
+                      {"dur", end - begin},
+                      {"name", name},
+                      {"args", std::move(args)}});
+  };
+  const bool any_timed = std::any_of(report.programs.begin(), report.programs.end(),
+                                     [](const runtime::ProgramReport& p) { return p.device.cycles.has_value(); });
+  for (size_t u = 0; u < driver::kUnits; ++u) {
+    name_track(u, unit_name(static_cast<isa::Unit>(u)));
+    if (any_timed && u < isa::kEngines) name_track(kWaits + u, unit_name(static_cast<isa::Unit>(u)) + " queue");
+  }
+  if (any_timed) {
+    name_track(kReads, "bus reads");
+    name_track(kWrites, "bus writes");
+  }
+  uint64_t base = 0;
   for (const runtime::ProgramReport& p : report.programs) {
     const program::NpuProgram& npu = artifact.npu_programs[static_cast<size_t>(p.program)];
-    double end = base, order = 0;
+    const bool timed = p.device.cycles.has_value();
+    uint64_t order = 0;
     for (const driver::InstructionProfile& one : p.device.profile) {
-      const bool timed = p.device.cycles.has_value();
-      const double start = base + (timed ? static_cast<double>(one.start_cycle) : order);
-      const double length = timed ? static_cast<double>(one.end_cycle - one.start_cycle) : 1.0;
-      order += 1;
-      end = std::max(end, start + length);
+      const auto unit = static_cast<size_t>(one.unit);
       const uint32_t layer =
           one.pc < npu.layer_of_instruction.size() ? npu.layer_of_instruction[one.pc] : program::kNoLayer;
-      json event = {{"ph", "X"},
-                    {"pid", 0},
-                    {"tid", static_cast<int>(one.unit)},
-                    {"ts", start},
-                    {"dur", length},
-                    {"name", layer < npu.layers.size() ? npu.layers[layer].name : unit_name(one.unit)}};
-      event["args"] = {{"pc", one.pc},
-                       {"macs", one.macs},
-                       {"vectors", one.vectors},
-                       {"bytes_read", one.bytes_read},
-                       {"bytes_written", one.bytes_written}};
-      events.push_back(std::move(event));
+      const std::string name = layer < npu.layers.size() ? npu.layers[layer].name : unit_name(one.unit);
+      json args = {{"pc", one.pc},
+                   {"macs", one.macs},
+                   {"vectors", one.vectors},
+                   {"bytes_read", one.bytes_read},
+                   {"bytes_written", one.bytes_written}};
+      if (!timed) {
+        slice(unit, base + order, base + order + 1, name, std::move(args));
+        ++order;
+        continue;
+      }
+      uint64_t waited = 0;
+      for (size_t e = 0; e < isa::kEngines; ++e) {
+        if (one.wait_cycles[e] == 0) continue;
+        args["wait_" + unit_name(static_cast<isa::Unit>(e))] = one.wait_cycles[e];
+        waited += one.wait_cycles[e];
+      }
+      args["queued"] = base + one.queued_cycle;
+      args["taken"] = base + one.start_cycle;
+      args["completed"] = base + one.end_cycle;
+      args["stall_memory"] = one.stall_memory_cycles;
+      args["stall_port"] = one.stall_port_cycles;
+      if (waited > 0) {
+        const auto most = std::max_element(one.wait_cycles.begin(), one.wait_cycles.end()) - one.wait_cycles.begin();
+        const uint64_t from = one.start_cycle >= waited ? one.start_cycle - waited : 0;
+        slice(kWaits + unit, base + from, base + one.start_cycle,
+              "waits for " + unit_name(static_cast<isa::Unit>(most)), {{"pc", one.pc}, {"node", name}});
+      }
+      slice(unit, base + one.first_busy_cycle, base + one.last_busy_cycle + 1, name, std::move(args));
     }
-    base = end;
+    for (const driver::BurstProfile& burst : p.device.bursts)
+      slice(burst.write ? kWrites : kReads, base + burst.first_cycle,
+            base + (burst.write ? std::max(burst.first_cycle, burst.last_cycle) : burst.last_cycle) + 1,
+            unit_name(burst.unit),
+            {{"address", burst.address}, {"bytes", burst.bytes}, {"requested", base + burst.address_cycle}});
+    base += timed ? *p.device.cycles : order;
   }
   return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}};
 }

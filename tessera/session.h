@@ -32,6 +32,7 @@ struct SessionOptions {
   bool check_races = false;
   std::optional<uint64_t> poison;     // fills scratchpads and fresh device memory from this seed
   std::optional<uint64_t> heap_base;  // first address of device memory
+  bool profile = true;                // keep figures of each instruction, for stats and trace; makes `rtl` slower
 };
 
 /// A model on a device. Thread-safe: runs of one session happen one after another.

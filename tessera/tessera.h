@@ -62,6 +62,10 @@ TESSERA_API tessera_status tessera_compile(const char* onnx_path, const char* co
 /* Opens a model (.onnx) or an artifact (.tsr). `device` NULL: "fsim"; `config` NULL: the artifact's, or npu256. */
 TESSERA_API tessera_status tessera_session_open(const char* path, const char* device, const char* config,
                                                 tessera_session** session);
+/* The same with options of the device, "name=value": latency, bandwidth, waves and others of its backend. */
+TESSERA_API tessera_status tessera_session_open_with(const char* path, const char* device, const char* config,
+                                                     const char* const* options, size_t option_count,
+                                                     tessera_session** session);
 TESSERA_API void tessera_session_close(tessera_session* session);
 
 TESSERA_API size_t tessera_input_count(const tessera_session* session);

@@ -61,14 +61,21 @@ class Session:
     device: "fsim" (functional simulator), "reference" (interpreter) or another of tessera.backends().
     config: npu64, npu256, npu256w, npu1024 or a .toml file; default: the artifact's own, or npu256.
     shapes: {input: shape} for dynamic dimensions; without it a model is compiled for the shapes that come and kept.
+    dram_latency (cycles), dram_bandwidth (bytes a cycle): the memory of devices with time. wave: an FST file of device "rtl".
+    profile: keep figures of each instruction, for layers' cycles and trace(); without it device "rtl" is faster.
     """
 
     def __init__(self, model, device="fsim", config="", *, shapes=None, device_options=None, schedules=None, check_races=False,
-                 poison=None, base_address=None, use_npu=True, cpu_codegen=True):
+                 poison=None, base_address=None, use_npu=True, cpu_codegen=True, dram_latency=None, dram_bandwidth=None, wave=None,
+                 profile=True):
+        device_options = dict(device_options or {})
+        for name, value in (("latency", dram_latency), ("bandwidth", dram_bandwidth), ("waves", wave)):
+            if value is not None:
+                device_options[name] = value
         self._session = _tessera.Session(
-            model, device, config, dict(shapes or {}), {k: str(v) for k, v in (device_options or {}).items()},
+            model, device, config, dict(shapes or {}), {k: str(v) for k, v in device_options.items()},
             {k: v if isinstance(v, str) else json.dumps(v) for k, v in (schedules or {}).items()}, check_races, poison, base_address,
-            use_npu, cpu_codegen)
+            use_npu, cpu_codegen, profile)
 
     def run(self, output_names, input_feed, run_options=None):
         """Results as a list of arrays, those named in output_names or all for None. run_options is accepted and not used."""

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a program's cycles went. Enters: the profile of a run on a device that knows time, and which layer each
+// instruction belongs to. Leaves: cycles by layer and cause. The rule is in docs/profiling.md; it is applied here, once
+// for all devices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "driver/device.h"
+
+namespace tessera::runtime {
+
+enum class Cause { kCompute, kAlu, kLoad, kStore, kSync };
+inline constexpr size_t kCauses = 5;
+
+/// "compute", "alu", "load", "store", "sync".
+std::string_view to_string(Cause cause);
+
+struct LayerCycles {
+  uint64_t cycles = 0;                       // the sum of `causes`
+  std::array<uint64_t, kCauses> causes{};    // by Cause
+};
+
+/// One entry for each of `layers`; they sum to `cycles`. `layer_of_instruction` may name no layer (any number from
+/// `layers` on). Empty without layers or profile.
+std::vector<LayerCycles> attribute_cycles(std::span<const driver::InstructionProfile> profile,
+                                          std::span<const uint32_t> layer_of_instruction, size_t layers,
+                                          uint64_t cycles);
+
+}  // namespace tessera::runtime
