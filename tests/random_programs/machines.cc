@@ -2,12 +2,10 @@
 // The functional simulator, the reference loops, the SystemC model and the RTL as proof::Machine.
 #include "tests/random_programs/machines.h"
 
-#include <functional>
 #include <random>
 
 #include "base/error.h"
 #include "sim/functional/machine.h"
-#include "sim/memory/dram_model.h"
 #include "sim/testing/reference.h"
 #ifdef TESSERA_PROOF_RTL
 #include "sim/verilator/machine.h"
@@ -84,45 +82,33 @@ class Reference final : public Machine {
   }
 };
 
-/// Machines with time share their request and result.
-template <typename Inner, typename Request>
-class Timed final : public Machine {
+#ifdef TESSERA_PROOF_SYSTEMC
+class Systemc final : public Machine {
  public:
-  using Factory = std::function<std::unique_ptr<Inner>()>;
-  Timed(std::string name, const isa::MachineConfig& config, Factory factory)
-      : Machine(std::move(name), config), factory_(std::move(factory)), inner_(factory_()) {}
+  explicit Systemc(const isa::MachineConfig& config) : Machine("systemc", config), machine_(config) {}
 
   Outcome run(const Case& test) override {
     const auto initial = initial_scratchpads(test);
-    for (int s = 0; s < isa::kSpaces; ++s) inner_->write_scratchpad(static_cast<isa::Space>(s), 0, initial[s]);
+    sim::Machine& state = machine_.functional();
+    for (int s = 0; s < isa::kSpaces; ++s) state.write_scratchpad(static_cast<isa::Space>(s), 0, initial[s]);
     Outcome outcome;
     outcome.dram = memory_of(test);
-    sim::DramOptions options;
-    options.beat_bytes = config_.axi_bytes;
-    options.latency_cycles = test.dram_latency;
-    options.pressure_percent = test.pressure_percent;
-    options.seed = test.seed;
-    sim::DramModel dram(options, test.dram_address, outcome.dram.data(), outcome.dram.size());
-    for (const sim::Interval& i : test.failing_reads) dram.fail_reads(i.begin, i.end - 1);
-    for (const sim::Interval& i : test.failing_writes) dram.fail_writes(i.begin, i.end - 1);
-    Request request;
+    const sim::DramRegion region{test.dram_address, outcome.dram.data(), outcome.dram.size()};
+    sim::systemc::TimedRequest request;
     request.program_address = test.dram_address + kProgramOffset;
     request.instruction_count = static_cast<uint32_t>(test.words.size());
     request.bases = test.bases;
     request.window_first = test.dram_address;
     request.window_last = test.dram_address + outcome.dram.size() - 1;
-    request.max_cycles = 8000000;
-    const auto result = [&] {
-      try {
-        return inner_->run(request, dram);
-      } catch (...) {
-        inner_ = factory_();  // it hangs, or is in no known state
-        throw;
-      }
-    }();
+    request.dram = {&region, 1};
+    request.failing_reads = test.failing_reads;
+    request.failing_writes = test.failing_writes;
+    request.timing.beat_bytes = config_.axi_bytes;
+    request.timing.latency_cycles = test.dram_latency;
+    const sim::systemc::TimedResult result = machine_.run(request);
     outcome.fault = result.fault;
     for (int s = 0; s < isa::kSpaces; ++s) {
-      const auto bytes = inner_->scratchpad(static_cast<isa::Space>(s));
+      const auto bytes = state.scratchpad(static_cast<isa::Space>(s));
       outcome.scratchpads[s].assign(bytes.begin(), bytes.end());
     }
     for (size_t u = 0; u < outcome.executed.size(); ++u) outcome.executed[u] = result.units[u].executed;
@@ -133,9 +119,56 @@ class Timed final : public Machine {
   }
 
  private:
-  Factory factory_;
-  std::unique_ptr<Inner> inner_;
+  sim::systemc::TimedMachine machine_;
 };
+#endif
+
+#ifdef TESSERA_PROOF_RTL
+class Rtl final : public Machine {
+ public:
+  explicit Rtl(const isa::MachineConfig& config) : Machine("rtl", config), machine_(sim::make_rtl(config)) {}
+
+  Outcome run(const Case& test) override {
+    const auto initial = initial_scratchpads(test);
+    for (int s = 0; s < isa::kSpaces; ++s) machine_->write_scratchpad(static_cast<isa::Space>(s), 0, initial[s]);
+    Outcome outcome;
+    outcome.dram = memory_of(test);
+    sim::DramOptions options;
+    options.beat_bytes = config_.axi_bytes;
+    options.latency_cycles = test.dram_latency;
+    options.pressure_percent = test.pressure_percent;
+    options.seed = test.seed;
+    sim::DramModel dram(options, test.dram_address, outcome.dram.data(), outcome.dram.size());
+    for (const sim::Interval& i : test.failing_reads) dram.fail_reads(i.begin, i.end - 1);
+    for (const sim::Interval& i : test.failing_writes) dram.fail_writes(i.begin, i.end - 1);
+    sim::RtlRequest request;
+    request.program_address = test.dram_address + kProgramOffset;
+    request.instruction_count = static_cast<uint32_t>(test.words.size());
+    request.bases = test.bases;
+    request.window_first = test.dram_address;
+    request.window_last = test.dram_address + outcome.dram.size() - 1;
+    request.max_cycles = 8000000;
+    const sim::RtlResult result = [&] {
+      try {
+        return machine_->run(request, dram);
+      } catch (...) {
+        machine_ = sim::make_rtl(config_);  // it hangs, or is in no known state
+        throw;
+      }
+    }();
+    outcome.fault = result.fault;
+    for (int s = 0; s < isa::kSpaces; ++s) outcome.scratchpads[s] = machine_->scratchpad(static_cast<isa::Space>(s));
+    for (size_t u = 0; u < outcome.executed.size(); ++u) outcome.executed[u] = result.units[u].executed;
+    outcome.bytes_read = result.bytes_read;
+    outcome.bytes_written = result.bytes_written;
+    outcome.cycles = result.cycles;
+    return outcome;
+  }
+
+ private:
+  std::unique_ptr<sim::RtlMachine> machine_;
+};
+#endif
 
 }  // namespace
 
@@ -165,16 +198,10 @@ std::unique_ptr<Machine> make_machine(std::string_view name, const isa::MachineC
   if (name == "functional") return std::make_unique<Functional>(config);
   if (name == "reference") return std::make_unique<Reference>(config);
 #ifdef TESSERA_PROOF_SYSTEMC
-  if (name == "systemc") {
-    return std::make_unique<Timed<sim::SystemcMachine, sim::SystemcRequest>>(
-        "systemc", config, [config] { return std::make_unique<sim::SystemcMachine>(config); });
-  }
+  if (name == "systemc") return std::make_unique<Systemc>(config);
 #endif
 #ifdef TESSERA_PROOF_RTL
-  if (name == "rtl") {
-    return std::make_unique<Timed<sim::RtlMachine, sim::RtlRequest>>("rtl", config,
-                                                                     [config] { return sim::make_rtl(config); });
-  }
+  if (name == "rtl") return std::make_unique<Rtl>(config);
 #endif
   std::string known;
   for (const std::string& machine : machine_names()) known += (known.empty() ? "" : ", ") + machine;
