@@ -65,7 +65,7 @@ module tsr_fetch #(
   assign r_ready_o = 1'b1;  // room has been reserved
   always_comb begin
     part = part_q;
-    part[8*AxiBytes*beat_q+:8*AxiBytes] = r_data_i;
+    if (r_valid_i) part[8*AxiBytes*beat_q+:8*AxiBytes] = r_data_i;
   end
   assign part_error = r_error_i || (part_error_q && beat_q != '0);
   assign word_full = r_valid_i && beat_q == BeatBits'(WordBeats - 1);
@@ -82,7 +82,9 @@ module tsr_fetch #(
   logic [511:0] word_q;
   logic [2:0] code_q, legal_code;
   logic [31:0] next_q, pc_q;  // numbers of the next word and of the checked one
-  tsr_legal #(.BlockIn(BlockIn), .BlockOut(BlockOut)) u_legal (.word_i(word), .fault_o(legal_code));
+  tsr_legal #(.BlockIn(BlockIn), .BlockOut(BlockOut)) u_legal (
+    .check_i(take), .word_i(word), .fault_o(legal_code)
+  );
 
   assign end_of_program = next_q == instruction_count_i;
   assign outside = next_q == request_q && !end_of_program && !in_window;

@@ -2,11 +2,12 @@
 // The rules of isa/semantics.md that concern one instruction and no memory: illegal_opcode and illegal_operand. The
 // generated package knows reserved bits and enumerations; here stand the rules between fields.
 //
-// Latency: combinational.
+// Latency: combinational. Without check_i the answer means nothing, and nothing is computed.
 module tsr_legal #(
   parameter int unsigned BlockIn  = 8,
   parameter int unsigned BlockOut = 8
 ) (
+  input  logic         check_i,
   input  logic [511:0] word_i,
   output logic [2:0]   fault_o
 );
@@ -27,91 +28,112 @@ module tsr_legal #(
 
   // LOAD and STORE share the places of length and extents.
   always_comb begin
-    transfer_bad = load.length == '0;
-    for (int unsigned k = 0; k < 4; k++) begin
-      if (load.extent[16*k+:16] == '0) transfer_bad = 1'b1;
-    end
-    load_bad = transfer_bad;
-    for (int unsigned k = 0; k < 2; k++) begin
-      if ({4'd0, {1'b0, load.pad_before[12*k+:12]} + {1'b0, load.pad_after[12*k+:12]}} > {1'b0, load.extent[16*k+:16]})
+    transfer_bad = 1'b0;
+    load_bad = 1'b0;
+    store_bad = 1'b0;
+    if (check_i) begin
+      transfer_bad = load.length == '0;
+      for (int unsigned k = 0; k < 4; k++) begin
+        if (load.extent[16*k+:16] == '0) transfer_bad = 1'b1;
+      end
+      load_bad = transfer_bad;
+      for (int unsigned k = 0; k < 2; k++) begin
+        if ({4'd0, {1'b0, load.pad_before[12*k+:12]} + {1'b0, load.pad_after[12*k+:12]}} > {1'b0, load.extent[16*k+:16]})
+          load_bad = 1'b1;
+      end
+      if (load.fill && (load.pad_before != '0 || load.pad_after != '0 || load.base != '0 || load.dram_offset != '0 ||
+                        load.dram_stride != '0))
         load_bad = 1'b1;
+      store_bad = transfer_bad || (store.space != tsr_isa_pkg::SpaceOut && store.space != tsr_isa_pkg::SpaceAcc);
     end
-    if (load.fill && (load.pad_before != '0 || load.pad_after != '0 || load.base != '0 || load.dram_offset != '0 ||
-                      load.dram_stride != '0))
-      load_bad = 1'b1;
-    store_bad = transfer_bad || (store.space != tsr_isa_pkg::SpaceOut && store.space != tsr_isa_pkg::SpaceAcc);
   end
 
   // GEMM and ALU share the place of the extents.
   always_comb begin
     extents_bad = 1'b0;
-    for (int unsigned k = 0; k < 6; k++) begin
-      if (gemm.extent[12*k+:12] == '0) extents_bad = 1'b1;
+    if (check_i) begin
+      for (int unsigned k = 0; k < 6; k++) begin
+        if (gemm.extent[12*k+:12] == '0) extents_bad = 1'b1;
+      end
     end
   end
 
   logic [11:0] taps_outer, taps_inner;
   logic [9:0] taps;
   always_comb begin
-    taps_inner = gemm.extent[60+:12];
-    taps_outer = gemm.reduce >= 3'd2 ? gemm.extent[48+:12] : 12'd1;
-    taps = {5'd0, taps_inner[4:0]} * {5'd0, taps_outer[4:0]};
-    gemm_bad = extents_bad || gemm.reduce > 3'd6;
-    // A zero point of its byte type: unsigned needs bit 8 clear, signed needs bits 8 and 7 equal.
-    if (gemm.inp_unsigned ? gemm.inp_zero[8] : gemm.inp_zero[8] != gemm.inp_zero[7]) gemm_bad = 1'b1;
-    if (gemm.wgt_unsigned ? gemm.wgt_zero[8] : gemm.wgt_zero[8] != gemm.wgt_zero[7]) gemm_bad = 1'b1;
-    for (int unsigned k = 0; k < 6; k++) begin
-      if (3'(6 - k) <= gemm.reduce && gemm.acc_stride[14*k+:14] != '0) gemm_bad = 1'b1;
-    end
-    if (gemm.mode == 2'(tsr_isa_pkg::GemmModeDense)) begin
-      if (gemm.lane != '0) gemm_bad = 1'b1;
-    end else begin
-      if (gemm.reduce == '0 || gemm.wgt_stride[70+:14] != '0) gemm_bad = 1'b1;
-      if (gemm.reduce >= 3'd2 && gemm.wgt_stride[56+:14] != '0) gemm_bad = 1'b1;
-      if (taps_inner > 12'(MaxTaps) || taps_outer > 12'(MaxTaps) || taps > 10'(MaxTaps)) gemm_bad = 1'b1;
-      if ({1'b0, gemm.lane} >= 6'(LaneGroups)) gemm_bad = 1'b1;
+    taps_inner = '0;
+    taps_outer = '0;
+    taps = '0;
+    gemm_bad = 1'b0;
+    if (check_i) begin
+      taps_inner = gemm.extent[60+:12];
+      taps_outer = gemm.reduce >= 3'd2 ? gemm.extent[48+:12] : 12'd1;
+      taps = {5'd0, taps_inner[4:0]} * {5'd0, taps_outer[4:0]};
+      gemm_bad = extents_bad || gemm.reduce > 3'd6;
+      // A zero point of its byte type: unsigned needs bit 8 clear, signed needs bits 8 and 7 equal.
+      if (gemm.inp_unsigned ? gemm.inp_zero[8] : gemm.inp_zero[8] != gemm.inp_zero[7]) gemm_bad = 1'b1;
+      if (gemm.wgt_unsigned ? gemm.wgt_zero[8] : gemm.wgt_zero[8] != gemm.wgt_zero[7]) gemm_bad = 1'b1;
+      for (int unsigned k = 0; k < 6; k++) begin
+        if (3'(6 - k) <= gemm.reduce && gemm.acc_stride[14*k+:14] != '0) gemm_bad = 1'b1;
+      end
+      if (gemm.mode == 2'(tsr_isa_pkg::GemmModeDense)) begin
+        if (gemm.lane != '0) gemm_bad = 1'b1;
+      end else begin
+        if (gemm.reduce == '0 || gemm.wgt_stride[70+:14] != '0) gemm_bad = 1'b1;
+        if (gemm.reduce >= 3'd2 && gemm.wgt_stride[56+:14] != '0) gemm_bad = 1'b1;
+        if (taps_inner > 12'(MaxTaps) || taps_outer > 12'(MaxTaps) || taps > 10'(MaxTaps)) gemm_bad = 1'b1;
+        if ({1'b0, gemm.lane} >= 6'(LaneGroups)) gemm_bad = 1'b1;
+      end
     end
   end
 
   logic to_acc, has_second;
   always_comb begin
-    to_acc = alu.dst == 2'(tsr_isa_pkg::AluSpaceAcc);
-    has_second = alu.second_op != 2'(tsr_isa_pkg::SecondOpNone);
-    alu_bad = extents_bad || alu.reduce > 3'd6;
-    for (int unsigned k = 0; k < 6; k++) begin
-      if (3'(6 - k) <= alu.reduce && (alu.dst_stride[14*k+:14] != '0 || alu.second_stride[14*k+:14] != '0))
+    to_acc = 1'b0;
+    has_second = 1'b0;
+    alu_bad = 1'b0;
+    if (check_i) begin
+      to_acc = alu.dst == 2'(tsr_isa_pkg::AluSpaceAcc);
+      has_second = alu.second_op != 2'(tsr_isa_pkg::SecondOpNone);
+      alu_bad = extents_bad || alu.reduce > 3'd6;
+      for (int unsigned k = 0; k < 6; k++) begin
+        if (3'(6 - k) <= alu.reduce && (alu.dst_stride[14*k+:14] != '0 || alu.second_stride[14*k+:14] != '0))
+          alu_bad = 1'b1;
+      end
+      if (alu.reduce == '0 && alu.reduce_op != 1'(tsr_isa_pkg::ReduceOpSum)) alu_bad = 1'b1;
+      if (alu.param_loop != 3'd7 && {1'b0, alu.param_loop} + {1'b0, alu.reduce} >= 4'd6) alu_bad = 1'b1;
+      if (BlockIn != BlockOut &&
+          (alu.src == 2'(tsr_isa_pkg::AluSpaceInp) || alu.dst == 2'(tsr_isa_pkg::AluSpaceInp)))
+        alu_bad = 1'b1;
+      if (alu.src == 2'(tsr_isa_pkg::AluSpaceAcc) && alu.src_unsigned) alu_bad = 1'b1;
+      if (to_acc && (alu.table_enable || has_second || alu.second_table_enable)) alu_bad = 1'b1;
+      if ($signed(alu.low) > $signed(alu.high)) alu_bad = 1'b1;
+      if (!alu.convert) begin
+        if (alu.param_addr != '0 || alu.param_loop != 3'd7) alu_bad = 1'b1;
+        if (to_acc && (alu.low != '0 || alu.high != '0 || alu.out_zero != '0)) alu_bad = 1'b1;
+      end
+      if (!alu.table_enable && (alu.table_ != '0 || alu.table_unsigned)) alu_bad = 1'b1;
+      if (!alu.second_table_enable && alu.second_table != '0) alu_bad = 1'b1;
+      if (!has_second && (alu.second_addr != '0 || alu.second_stride != '0 || alu.second_unsigned || alu.second_swap ||
+                          alu.constant_addr != '0))
         alu_bad = 1'b1;
     end
-    if (alu.reduce == '0 && alu.reduce_op != 1'(tsr_isa_pkg::ReduceOpSum)) alu_bad = 1'b1;
-    if (alu.param_loop != 3'd7 && {1'b0, alu.param_loop} + {1'b0, alu.reduce} >= 4'd6) alu_bad = 1'b1;
-    if (BlockIn != BlockOut &&
-        (alu.src == 2'(tsr_isa_pkg::AluSpaceInp) || alu.dst == 2'(tsr_isa_pkg::AluSpaceInp)))
-      alu_bad = 1'b1;
-    if (alu.src == 2'(tsr_isa_pkg::AluSpaceAcc) && alu.src_unsigned) alu_bad = 1'b1;
-    if (to_acc && (alu.table_enable || has_second || alu.second_table_enable)) alu_bad = 1'b1;
-    if ($signed(alu.low) > $signed(alu.high)) alu_bad = 1'b1;
-    if (!alu.convert) begin
-      if (alu.param_addr != '0 || alu.param_loop != 3'd7) alu_bad = 1'b1;
-      if (to_acc && (alu.low != '0 || alu.high != '0 || alu.out_zero != '0)) alu_bad = 1'b1;
-    end
-    if (!alu.table_enable && (alu.table_ != '0 || alu.table_unsigned)) alu_bad = 1'b1;
-    if (!alu.second_table_enable && alu.second_table != '0) alu_bad = 1'b1;
-    if (!has_second && (alu.second_addr != '0 || alu.second_stride != '0 || alu.second_unsigned || alu.second_swap ||
-                        alu.constant_addr != '0))
-      alu_bad = 1'b1;
   end
 
   always_comb begin
-    fault_o = tsr_isa_pkg::encoding_fault(word_i);
-    if (fault_o == 3'(tsr_isa_pkg::FaultNone)) begin
-      case (word_i[5:0])
-        6'(tsr_isa_pkg::OpcodeFinish): if (word_i[6]) fault_o = 3'(tsr_isa_pkg::FaultIllegalOperand);
-        6'(tsr_isa_pkg::OpcodeLoad): if (load_bad) fault_o = 3'(tsr_isa_pkg::FaultIllegalOperand);
-        6'(tsr_isa_pkg::OpcodeStore): if (store_bad) fault_o = 3'(tsr_isa_pkg::FaultIllegalOperand);
-        6'(tsr_isa_pkg::OpcodeGemm): if (gemm_bad) fault_o = 3'(tsr_isa_pkg::FaultIllegalOperand);
-        6'(tsr_isa_pkg::OpcodeAlu): if (alu_bad) fault_o = 3'(tsr_isa_pkg::FaultIllegalOperand);
-        default: ;
-      endcase
+    fault_o = 3'(tsr_isa_pkg::FaultNone);
+    if (check_i) begin
+      fault_o = tsr_isa_pkg::encoding_fault(word_i);
+      if (fault_o == 3'(tsr_isa_pkg::FaultNone)) begin
+        case (word_i[5:0])
+          6'(tsr_isa_pkg::OpcodeFinish): if (word_i[6]) fault_o = 3'(tsr_isa_pkg::FaultIllegalOperand);
+          6'(tsr_isa_pkg::OpcodeLoad): if (load_bad) fault_o = 3'(tsr_isa_pkg::FaultIllegalOperand);
+          6'(tsr_isa_pkg::OpcodeStore): if (store_bad) fault_o = 3'(tsr_isa_pkg::FaultIllegalOperand);
+          6'(tsr_isa_pkg::OpcodeGemm): if (gemm_bad) fault_o = 3'(tsr_isa_pkg::FaultIllegalOperand);
+          6'(tsr_isa_pkg::OpcodeAlu): if (alu_bad) fault_o = 3'(tsr_isa_pkg::FaultIllegalOperand);
+          default: ;
+        endcase
+      end
     end
   end
 

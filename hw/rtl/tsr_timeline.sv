@@ -8,7 +8,12 @@ module tsr_timeline (
   input  logic         clk_i,
   input  logic         rst_ni,
   input  logic [3:0]   signal_i,     // by engine
-  input  logic [284:0] waits_i,      // five times the conditions of a header, 57 bits each
+  input  logic [4:0]   valid_i,      // there is an instruction; else its conditions hold
+  input  logic [56:0]  load_waits_i,   // the conditions of a header
+  input  logic [56:0]  gemm_waits_i,
+  input  logic [56:0]  alu_waits_i,
+  input  logic [56:0]  store_waits_i,
+  input  logic [56:0]  finish_waits_i,
   output logic [4:0]   holds_o,
   output logic [19:0]  waiting_on_o  // five times one bit an engine; 0 when all conditions hold
 );
@@ -26,18 +31,26 @@ module tsr_timeline (
   end
 
   always_comb begin
+    logic [56:0] waits;
     logic [1:0] engine;
     int unsigned at;
+    waits = '0;
+    engine = '0;
+    at = 0;
     for (int unsigned h = 0; h < 5; h++) begin
       holds_o[h] = 1'b1;
       waiting_on_o[4*h+:4] = '0;
-      for (int unsigned k = 0; k < tsr_isa_pkg::Waits; k++) begin
-        at = 57 * h + tsr_isa_pkg::WaitBits * k;
-        engine = waits_i[at+1+:2];
-        // Not reached: the difference modulo 2^16 is negative.
-        if (waits_i[at] && 16'(count_q[16*engine+:16] - waits_i[at+3+:16]) >= 16'h8000 && holds_o[h]) begin
-          holds_o[h] = 1'b0;
-          waiting_on_o[4*h+:4] = 4'd1 << engine;
+      if (valid_i[h]) begin
+        waits = h == 0 ? load_waits_i : h == 1 ? gemm_waits_i : h == 2 ? alu_waits_i : h == 3 ? store_waits_i
+                                                                                             : finish_waits_i;
+        for (int unsigned k = 0; k < tsr_isa_pkg::Waits; k++) begin
+          at = tsr_isa_pkg::WaitBits * k;
+          engine = waits[at+1+:2];
+          // Not reached: the difference modulo 2^16 is negative.
+          if (waits[at] && 16'(count_q[16*engine+:16] - waits[at+3+:16]) >= 16'h8000 && holds_o[h]) begin
+            holds_o[h] = 1'b0;
+            waiting_on_o[4*h+:4] = 4'd1 << engine;
+          end
         end
       end
     end

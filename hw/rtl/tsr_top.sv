@@ -122,23 +122,25 @@ module tsr_top #(
     .fault_code_o(fetch_code), .issue_o(fetch_issue), .stall_memory_o(fetch_stall)
   );
 
-  logic [4*512-1:0] head_word;
+  logic [511:0] load_word, gemm_word, alu_word, store_word;
+  logic [4*512-1:0] head_word;  // the four, for assertions
+  assign head_word = {store_word, alu_word, gemm_word, load_word};
   logic [127:0] head_pc;
   tsr_queue #(.Width(544), .Depth(LoadQueue)) u_load_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[0]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[0]),
-    .valid_o(head_valid[0]), .data_o({head_pc[31:0], head_word[511:0]}), .ready_i(head_pop[0])
+    .valid_o(head_valid[0]), .data_o({head_pc[31:0], load_word}), .ready_i(head_pop[0])
   );
   tsr_queue #(.Width(544), .Depth(GemmQueue)) u_gemm_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[1]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[1]),
-    .valid_o(head_valid[1]), .data_o({head_pc[63:32], head_word[1023:512]}), .ready_i(head_pop[1])
+    .valid_o(head_valid[1]), .data_o({head_pc[63:32], gemm_word}), .ready_i(head_pop[1])
   );
   tsr_queue #(.Width(544), .Depth(AluQueue)) u_alu_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[2]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[2]),
-    .valid_o(head_valid[2]), .data_o({head_pc[95:64], head_word[1535:1024]}), .ready_i(head_pop[2])
+    .valid_o(head_valid[2]), .data_o({head_pc[95:64], alu_word}), .ready_i(head_pop[2])
   );
   tsr_queue #(.Width(544), .Depth(StoreQueue)) u_store_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[3]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[3]),
-    .valid_o(head_valid[3]), .data_o({head_pc[127:96], head_word[2047:1536]}), .ready_i(head_pop[3])
+    .valid_o(head_valid[3]), .data_o({head_pc[127:96], store_word}), .ready_i(head_pop[3])
   );
   assign head_pop = instr_valid & instr_ready;
 
@@ -147,7 +149,7 @@ module tsr_top #(
   logic [11:0] complete_code;
   logic [127:0] complete_pc;
   logic [4:0] holds;
-  logic [19:0] waiting_on, waiting_now;
+  logic [19:0] waiting_on;
   logic any_busy;
 
   // What completes behind a known fault is not counted: nothing older may depend on it.
@@ -155,13 +157,11 @@ module tsr_top #(
     for (int unsigned e = 0; e < 4; e++) begin
       counted[e] = complete[e] && !complete_fault[e] && (!fault || complete_pc[32*e+:32] < fault_pc);
     end
-    for (int unsigned h = 0; h < 4; h++) waiting_now[4*h+:4] = head_valid[h] ? waiting_on[4*h+:4] : '0;
-    waiting_now[19:16] = fetch_finish ? waiting_on[19:16] : '0;
   end
   tsr_timeline u_timeline (
     .clk_i, .rst_ni(program_rst_n), .signal_i(counted & complete_signal),
-    .waits_i({fetch_word[63:7], head_word[3*512+7+:57], head_word[2*512+7+:57], head_word[512+7+:57],
-              head_word[7+:57]}),
+    .valid_i({fetch_finish, head_valid}), .load_waits_i(load_word[7+:57]), .gemm_waits_i(gemm_word[7+:57]),
+    .alu_waits_i(alu_word[7+:57]), .store_waits_i(store_word[7+:57]), .finish_waits_i(fetch_word[7+:57]),
     .holds_o(holds), .waiting_on_o(waiting_on)
   );
 
@@ -211,7 +211,7 @@ module tsr_top #(
     .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
     .ParamBytes(ParamEntry * ParamDepth), .TableBytes(256 * TableCount)
   ) u_load (
-    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[0]), .instr_i(head_word[511:0]),
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[0]), .instr_i(load_word),
     .instr_pc_i(head_pc[31:0]), .instr_ready_o(instr_ready[0]), .busy_o(busy[0]), .complete_o(complete[0]),
     .complete_signal_o(complete_signal[0]), .complete_fault_o(complete_fault[0]),
     .complete_code_o(complete_code[2:0]), .complete_pc_o(complete_pc[31:0]), .base_i(base),
@@ -231,7 +231,7 @@ module tsr_top #(
     .AxiBytes(AxiBytes), .WritesInFlight(WritesInFlight), .AccBytes(AccEntry * AccDepth),
     .OutBytes(OutEntry * OutDepth)
   ) u_store (
-    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[3]), .instr_i(head_word[2047:1536]),
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[3]), .instr_i(store_word),
     .instr_pc_i(head_pc[127:96]), .instr_ready_o(instr_ready[3]), .busy_o(busy[3]), .complete_o(complete[3]),
     .complete_signal_o(complete_signal[3]), .complete_fault_o(complete_fault[3]),
     .complete_code_o(complete_code[11:9]), .complete_pc_o(complete_pc[127:96]), .base_i(base),
@@ -260,7 +260,7 @@ module tsr_top #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
     .AccDepth(AccDepth)
   ) u_gemm (
-    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[1]), .instr_i(head_word[1023:512]),
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[1]), .instr_i(gemm_word),
     .instr_pc_i(head_pc[63:32]), .instr_ready_o(instr_ready[1]), .busy_o(busy[1]), .complete_o(complete[1]),
     .complete_signal_o(complete_signal[1]), .complete_fault_o(complete_fault[1]),
     .complete_code_o(complete_code[5:3]), .complete_pc_o(complete_pc[63:32]), .inp_req_o(gemm_inp_req),
@@ -273,7 +273,7 @@ module tsr_top #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .AccDepth(AccDepth),
     .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .AxiBytes(AxiBytes)
   ) u_alu (
-    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[2]), .instr_i(head_word[1535:1024]),
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[2]), .instr_i(alu_word),
     .instr_pc_i(head_pc[95:64]), .instr_ready_o(instr_ready[2]), .busy_o(busy[2]), .complete_o(complete[2]),
     .complete_signal_o(complete_signal[2]), .complete_fault_o(complete_fault[2]),
     .complete_code_o(complete_code[8:6]), .complete_pc_o(complete_pc[95:64]), .acc_req_o(alu_acc_req),
@@ -326,7 +326,7 @@ module tsr_top #(
   tsr_counters u_counters (
     .clk_i, .rst_ni(program_rst_n), .run_i(run), .instruction_i(fetch_issue), .load_bytes_i(load_bytes),
     .fetch_word_i(fetch_issue), .store_bytes_i(store_bytes), .busy_i({fetch_issue, issue}),
-    .waiting_on_i(waiting_now), .stall_memory_i({fetch_stall, stall_memory}), .stall_port_i({1'b0, stall_port}),
+    .waiting_on_i(waiting_on), .stall_memory_i({fetch_stall, stall_memory}), .stall_port_i({1'b0, stall_port}),
     .executed_i({finish_take, complete & ~complete_fault}), .select_i(counter_select), .value_o(counter_value)
   );
 
@@ -336,7 +336,7 @@ module tsr_top #(
   assign probe_completed = complete;
   assign probe_faulted = complete & complete_fault;
   assign probe_busy = {fetch_issue, issue};
-  assign probe_waiting = waiting_now;
+  assign probe_waiting = waiting_on;
   assign probe_stall_memory = {fetch_stall, stall_memory};
   assign probe_stall_port = {1'b0, stall_port};
   assign probe_finished = finish_take;
@@ -352,6 +352,6 @@ module tsr_top #(
   assign unused = &{1'b0, probe_queued, probe_issued, probe_completed, probe_faulted, probe_busy, probe_waiting,
                     probe_stall_memory, probe_stall_port, probe_finished, probe_read_granted, probe_read_fetch,
                     probe_store_granted, probe_store_length, probe_store_pc, probe_queued_pc, probe_head_pc,
-                    probe_completed_pc, probe_run};
+                    probe_completed_pc, probe_run, head_word};
 
 endmodule
