@@ -10,6 +10,15 @@ namespace {
 constexpr size_t kStore = static_cast<size_t>(isa::Engine::kStore);
 constexpr size_t kGemm = static_cast<size_t>(isa::Engine::kGemm);
 
+constexpr uint64_t kGemmPipeline = 3;
+
+template <typename Extents>
+uint64_t product(const Extents& extents, size_t count) {
+  uint64_t all = 1;
+  for (size_t k = 0; k < count; ++k) all *= extents[k];
+  return all;
+}
+
 void extend(InstructionTrace& trace, uint64_t cycle) {
   if (trace.first_cycle == UINT64_MAX) trace.first_cycle = cycle;
   trace.last_cycle = cycle;
@@ -18,15 +27,20 @@ void extend(InstructionTrace& trace, uint64_t cycle) {
 }  // namespace
 
 Tracer::Tracer(const isa::MachineConfig& config, std::span<const isa::Instruction> program)
-    : beat_bytes_(static_cast<uint32_t>(config.axi_bytes)), program_(program) {}
+    : beat_bytes_(static_cast<uint32_t>(config.axi_bytes)), program_(program) {
+  engines_[kGemm].pipeline = kGemmPipeline;
+}
 
 uint64_t Tracer::needs(uint32_t pc) const {
   if (pc >= program_.size()) return 0;
-  const auto* gemm = std::get_if<isa::Gemm>(&program_[pc]);
-  if (gemm == nullptr || gemm->mode != isa::GemmMode::kDense) return 0;
-  uint64_t tiles = 1;
-  for (const auto extent : gemm->extent) tiles *= extent;
-  return tiles;
+  if (const auto* gemm = std::get_if<isa::Gemm>(&program_[pc])) {
+    return gemm->mode == isa::GemmMode::kDense ? product(gemm->extent, gemm->extent.size()) : 0;
+  }
+  const auto* alu = std::get_if<isa::Alu>(&program_[pc]);
+  if (alu == nullptr) return 0;
+  const bool twice = alu->second_op != isa::SecondOp::kNone && alu->src == isa::AluSpace::kOut;
+  return product(alu->extent, alu->extent.size()) +
+         (twice ? product(alu->extent, alu->extent.size() - alu->reduce) : 0);
 }
 
 void Tracer::complete(size_t e, uint32_t pc) {
@@ -36,17 +50,12 @@ void Tracer::complete(size_t e, uint32_t pc) {
   engine.inside.pop_front();
   one.retired_cycle = now_;
   if (e != kStore) {
-    const uint64_t count = e == kGemm ? needs(pc) : 0;
+    const uint64_t count = needs(pc);
     for (uint64_t taken = 0; !engine.busy.empty() && (count > 0 ? taken < count
                                                                 : engine.busy.front() + engine.pipeline <= now_);
          ++taken) {
       extend(one, engine.busy.front());
       engine.busy.pop_front();
-    }
-    if (count > 0 && one.first_cycle != UINT64_MAX) {
-      const uint64_t length = now_ - one.last_cycle;
-      engine.pipeline = engine.measured ? std::min(engine.pipeline, length) : length;
-      engine.measured = true;
     }
   }
   if (one.first_cycle == UINT64_MAX) one.first_cycle = one.last_cycle = one.issued_cycle;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From probes to a trace. Enters: what happens inside the machine in each cycle. Leaves: sim::Trace. Whose busy cycles
 // are whose follows from order: an engine works on its instructions one after another, so that a tile belongs to the
-// oldest instruction that still needs some. How many a dense GEMM needs stands in its word; other instructions have
-// what came before they completed, less the length of the engine's pipeline.
+// oldest instruction that still needs some. How many a dense GEMM or an ALU instruction needs stands in its word; others have
+// what came before they completed, less the length of the engine's pipeline (isa/timing.md). STORE's beats follow its
+// bursts, whose instruction is known.
 #pragma once
 
 #include <array>
@@ -32,8 +33,7 @@ class Tracer {
     std::deque<InstructionTrace> queued;
     std::deque<InstructionTrace> inside;
     std::deque<uint64_t> busy;  // cycles that no completed instruction has claimed
-    uint64_t pipeline = 1;      // from the last busy cycle to completion
-    bool measured = false;
+    uint64_t pipeline = 1;      // from the last busy cycle to completion, for instructions with unknown needs
   };
   void complete(size_t e, uint32_t pc);
   uint64_t needs(uint32_t pc) const;  // 0: unknown
