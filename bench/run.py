@@ -3,6 +3,7 @@
 
 functional  GEMM rate of the functional simulator on one core, and its ratio to the portable kernels in the same run
 compile     time and peak memory of compiling MobileNetV2 (each in a process of its own)
+systemc     the timing model against the RTL on networks: cycles, errors, speed (takes an hour: the RTL is slow)
 networks    the benchmark networks on the functional simulator: exactness, instructions, DRAM bytes, roofline bound
 """
 import argparse
@@ -77,7 +78,7 @@ def table(rows):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=["functional", "compile", "networks"])
+    parser.add_argument("name", choices=["functional", "compile", "networks", "systemc"])
     parser.add_argument("networks", nargs="*", help="networks to take; all by default")
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -89,6 +90,10 @@ def main():
         result = functional(build)
     elif options.name == "compile":
         result = compile_bench(build, options.networks)
+    elif options.name == "systemc":
+        import systemc
+
+        result = systemc.bench(build, options.networks)
     else:
         result = networks_bench(build, options.networks)
     if options.json:

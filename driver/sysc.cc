@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SystemC timing model as a Device: the functional simulator's results with the cycles that isa/timing.md derives for
-// the RTL. Device memory is one anonymous mapping of the host. Options: latency (cycles of DRAM, default 100).
+// The SystemC timing model as a Device: the functional simulator's results with the cycles that isa/timing.md derives
+// for the RTL. Device memory is one anonymous mapping of the host. Options: latency (cycles of DRAM, default 100),
+// bandwidth (bytes a cycle, default the width of the bus).
 #include <sys/mman.h>
 
 #include <charconv>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <random>
 #include <string>
@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "driver/backends.h"
 #include "driver/heap.h"
+#include "driver/profile.h"
 #include "sim/systemc/machine.h"
 
 namespace tessera::driver {
@@ -42,8 +43,8 @@ int number(const std::string& name, const std::string& text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < 1) {
-    throw Error(ErrorCode::kInvalidArgument, "option " + name + " of device sysc takes a positive number, not '" + text +
-                                                 "'");
+    throw Error(ErrorCode::kInvalidArgument,
+                "option " + name + " of device sysc takes a positive number, not '" + text + "'");
   }
   return value;
 }
@@ -54,8 +55,15 @@ sim::DramOptions chosen_dram(const isa::MachineConfig& config, const DeviceOptio
   for (const auto& [name, value] : options.backend) {
     if (name == "latency") {
       dram.latency_cycles = number(name, value);
+    } else if (name == "bandwidth") {
+      dram.bandwidth_bytes = number(name, value);
+      if (dram.bandwidth_bytes > config.axi_bytes) {
+        throw Error(ErrorCode::kInvalidArgument, "bandwidth is 1 to " + std::to_string(config.axi_bytes) +
+                                                     " bytes a cycle, the width of the bus of '" + config.name +
+                                                     "', not " + value);
+      }
     } else {
-      throw Error(ErrorCode::kInvalidArgument, "device sysc has no option '" + name + "'; known: latency");
+      throw Error(ErrorCode::kInvalidArgument, "device sysc has no option '" + name + "'; known: latency, bandwidth");
     }
   }
   return dram;
@@ -118,7 +126,6 @@ class SystemcDevice final : public Device {
     if (request.poison) machine_.functional().poison(*request.poison);
     const sim::DramRegion region{heap_.base(), memory_.data(), heap_.size_bytes()};
     sim::Trace trace;
-    std::map<uint32_t, sim::Work> work;
     sim::systemc::TimedRequest inner;
     inner.program_address = request.program_address;
     inner.instruction_count = request.instruction_count;
@@ -127,10 +134,7 @@ class SystemcDevice final : public Device {
     inner.window_last = heap_.base() + heap_.size_bytes() - 1;
     inner.dram = {&region, 1};
     inner.timing = dram_;
-    if (request.profile) {
-      inner.trace = &trace;
-      inner.observer = [&](const sim::Work& done) { work[done.pc] = done; };
-    }
+    if (request.profile) inner.trace = &trace;
     const sim::systemc::TimedResult result = machine_.run(inner);
     RunReport report;
     report.fault = result.fault;
@@ -143,15 +147,10 @@ class SystemcDevice final : public Device {
       const sim::systemc::UnitCounters& from = result.units[u];
       report.counters.units[u] = {from.executed, from.busy, from.wait, from.stall_memory, from.stall_port};
     }
-    for (const sim::InstructionTrace& i : trace.instructions) {
-      const sim::Work& done = work[i.pc];
-      report.profile.push_back({i.pc, i.unit, done.macs, done.vectors, done.dram_read_bytes, done.dram_write_bytes,
-                                i.issued_cycle, i.retired_cycle});
-    }
-    if (request.profile && report.ok()) {  // FINISH
-      const uint64_t last = result.cycles - 1;
-      report.profile.push_back(
-          {static_cast<uint32_t>(result.instructions - 1), isa::Unit::kFetch, 0, 0, 0, 0, last, last});
+    if (request.profile && result.instructions > 0) {
+      const uint64_t offset = request.program_address - heap_.base();  // FETCH has read it: it lies inside
+      const uint64_t bytes = result.instructions * isa::kInstructionBytes;
+      fill_profile(report, trace, decode_program({memory_.data() + offset, bytes}), config());
     }
     return report;
   }

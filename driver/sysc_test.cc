@@ -17,8 +17,8 @@ struct Outcome {
 };
 
 /// 1000 bytes go from an odd address to OUT and in pieces of 10, turned around, to another buffer.
-Outcome run(std::string_view name, uint32_t first_byte) {
-  const auto device = open_device(name, isa::find_config("npu64"));
+Outcome run(std::string_view name, uint32_t first_byte, bool profile = false, const DeviceOptions& options = {}) {
+  const auto device = open_device(name, isa::find_config("npu64"), options);
   const uint64_t program = device->allocate(3 * 64);
   const uint64_t from = device->allocate(2048);
   const uint64_t to = device->allocate(2048);
@@ -53,6 +53,7 @@ Outcome run(std::string_view name, uint32_t first_byte) {
   RunRequest request;
   request.program_address = program;
   request.instruction_count = 3;
+  request.profile = profile;
   request.bases[1] = from;
   request.bases[2] = to;
   Outcome outcome{device->run(request), std::vector<uint8_t>(2048)};
@@ -83,30 +84,48 @@ TEST(SystemcDevice, FaultsAreData) {
 }
 
 TEST(SystemcDevice, ProfilesInstructions) {
-  const auto device = open_device("sysc", isa::find_config("npu256"));
-  EXPECT_TRUE(device->can_profile());
-  const uint64_t program = device->allocate(2 * 64);
-  const uint64_t from = device->allocate(4096);
-  isa::Load load;
-  load.length = 2048;
-  std::vector<uint8_t> words;
-  for (const isa::Instruction& i : {isa::Instruction(load), isa::Instruction(isa::Finish{})}) {
-    const isa::Word word = isa::encode(i);
-    words.insert(words.end(), word.begin(), word.end());
+  const Outcome wanted = run("fsim", 3, true);
+  const Outcome actual = run("sysc", 3, true);
+  ASSERT_TRUE(actual.report.ok());
+  EXPECT_EQ(actual.bytes, wanted.bytes);
+  ASSERT_EQ(actual.report.profile.size(), 3U);  // LOAD, STORE, FINISH
+  const InstructionProfile &load = actual.report.profile[0], &store = actual.report.profile[1];
+  EXPECT_EQ(load.unit, isa::Unit::kLoad);
+  EXPECT_EQ(load.bytes_read, 1000U);
+  EXPECT_EQ(store.unit, isa::Unit::kStore);
+  EXPECT_EQ(store.bytes_written, 1000U);
+  EXPECT_EQ(actual.report.profile[2].unit, isa::Unit::kFetch);
+  for (const InstructionProfile& one : {load, store}) {
+    EXPECT_LT(one.queued_cycle, one.start_cycle);
+    EXPECT_LT(one.start_cycle, one.first_busy_cycle);
+    EXPECT_LT(one.first_busy_cycle, one.last_busy_cycle);
+    EXPECT_LT(one.last_busy_cycle, one.end_cycle);
   }
-  device->write(program, words);
-  RunRequest request;
-  request.program_address = program;
-  request.instruction_count = 2;
-  request.bases[0] = from;
-  request.profile = true;
-  const RunReport report = device->run(request);
-  ASSERT_TRUE(report.ok());
-  ASSERT_EQ(report.profile.size(), 2U);
-  EXPECT_EQ(report.profile[0].bytes_read, 2048U);
-  EXPECT_LT(report.profile[0].start_cycle + 100 + 2048 / 8, report.profile[0].end_cycle);
-  EXPECT_LE(report.profile[0].end_cycle, *report.cycles);
-  EXPECT_EQ(report.profile[1].unit, isa::Unit::kFetch);
+  EXPECT_EQ(load.last_busy_cycle - load.first_busy_cycle + 1, 126U);  // groups of 8 bytes, the first and last in part
+  EXPECT_EQ(load.end_cycle, load.last_busy_cycle + 1);
+  EXPECT_EQ(store.start_cycle, load.end_cycle + 1);  // it waited for LOAD's signal
+  // It stood at the head from the cycle after it was queued until LOAD's signal counted.
+  EXPECT_EQ(store.wait_cycles[0], load.end_cycle - store.queued_cycle);
+  EXPECT_LT(actual.report.profile[2].end_cycle, *actual.report.cycles);
+
+  // FETCH reads three words, LOAD 1000 bytes in one burst, STORE writes 100 runs of 10 bytes.
+  uint64_t fetch = 0, loaded = 0, stored = 0;
+  for (const BurstProfile& burst : actual.report.bursts) {
+    EXPECT_LE(burst.address_cycle, burst.first_cycle);
+    EXPECT_LE(burst.first_cycle, burst.last_cycle);
+    EXPECT_EQ(burst.write, burst.unit == isa::Unit::kStore);
+    (burst.unit == isa::Unit::kFetch ? fetch : burst.unit == isa::Unit::kLoad ? loaded : stored) += 1;
+    if (burst.unit == isa::Unit::kLoad) {
+      EXPECT_EQ(burst.bytes, 126U * 8);  // 13 bytes past a multiple of 8
+      EXPECT_EQ(burst.first_cycle, burst.address_cycle + 100);
+      EXPECT_EQ(burst.last_cycle, burst.first_cycle + 125);
+    }
+  }
+  EXPECT_EQ(fetch, 3U);
+  EXPECT_EQ(loaded, 1U);
+  EXPECT_EQ(stored, 100U);
+  // Tracing does not change time.
+  EXPECT_EQ(actual.report.cycles, run("sysc", 3).report.cycles);
 }
 
 TEST(SystemcDevice, TakesTheLatencyOfDram) {

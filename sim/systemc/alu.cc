@@ -9,12 +9,7 @@
 namespace tessera::sim::systemc {
 namespace {
 
-constexpr Cycle kPrepare = 7;    // from taking to the end of the range check
-constexpr Cycle kConstants = 2;  // the constants of the second operation
-constexpr Cycle kRawLatency = 3;
-constexpr Cycle kLatency = 13;
-constexpr Cycle kSecondLatency = 31;
-constexpr bool kDrains = true;
+constexpr Cycle kPrepare = 7;  // from taking to the end of the range check
 
 Port port_of(isa::AluSpace space, bool write) {
   switch (space) {
@@ -34,7 +29,9 @@ void Alu::reset() {
   next_take_ = active_from_ = 0;
   issue_free_ = write_free_ = 0;
   uses_.clear();
-  writing_ = 0;
+  writing_ = false;
+  history_.reset();
+  context_.alu_reads_inp = false;
 }
 
 Alu::Job Alu::describe(const Item& item, Cycle now) const {
@@ -44,36 +41,23 @@ Alu::Job Alu::describe(const Item& item, Cycle now) const {
   job.moves = alu != nullptr && item.fault == isa::Fault::kNone;
   job.prepared = now + (alu == nullptr ? 1 : kPrepare);
   if (!job.moves) return job;
-  uint64_t sources = 1, outputs = 1;
-  for (int k = 0; k < isa::kLoops; ++k) {
-    sources *= alu->extent[static_cast<size_t>(k)];
-    if (k < isa::kLoops - alu->reduce) outputs *= alu->extent[static_cast<size_t>(k)];
-  }
-  const bool second = alu->second_op != isa::SecondOp::kNone;
-  const bool split = second && alu->src == isa::AluSpace::kOut;
-  job.issues = static_cast<double>(sources + (split ? outputs : 0));
-  job.outputs = static_cast<double>(outputs);
-  job.fill = 1 + (second ? kConstants : 0);
-  const bool raw = !alu->convert && alu->dst == isa::AluSpace::kAcc;
-  job.latency = raw ? kRawLatency : second ? kSecondLatency : kLatency;
+  job.form = form_of(*alu);
   job.source = port_of(alu->src, false);
   job.destination = port_of(alu->dst, true);
-  if (alu->src == isa::AluSpace::kOut) {
-    job.out_reads = 1;
-  } else if (second) {
-    job.out_reads = job.outputs / job.issues;
-  }
+  job.writes = 1.0 / static_cast<double>(job.form.vector_issues);
+  job.out_reads = alu->src == isa::AluSpace::kOut ? 1 : job.form.second ? job.writes : 0;
   return job;
 }
 
 double Alu::rate() const {
   double rate = 1;
-  if (active_->source == Port::kAccRead) rate = std::min(rate, context_.ports.left(Port::kAccRead, PortShares::kAlu));
+  const PortShares& ports = context_.ports;
+  if (active_->source == Port::kAccRead) rate = std::min(rate, ports.left(Port::kAccRead, PortShares::kAlu));
+  if (active_->source == Port::kInpB) rate = std::min(rate, 1 - ports.get(Port::kInpB, PortShares::kLoad));
   if (active_->destination == Port::kAccWrite) {
-    const double left = context_.ports.left(Port::kAccWrite, PortShares::kAlu);
-    rate = std::min(rate, left * active_->issues / active_->outputs);
+    rate = std::min(rate, ports.left(Port::kAccWrite, PortShares::kAlu) / active_->writes);
   }
-  return rate;
+  return std::max(0.0, rate);
 }
 
 void Alu::settle(Cycle now) {
@@ -91,11 +75,14 @@ void Alu::ports_changed() {
 void Alu::begin(Cycle now) {
   Job& job = *active_;
   begun_ = true;
-  left_ = job.issues;
+  const auto& alu = std::get<isa::Alu>(job.item.instruction);
+  left_ = static_cast<double>(history_.last_issue(alu, job.form, now) + 1 - now);
+  counters().stall_port += history_.port_stalls();
   since_ = now;
   job.item.trace.first_cycle = now;
-  counters().busy += static_cast<uint64_t>(job.issues);
-  if (job.source != Port::kNone && job.source != Port::kOutRead) context_.ports.set(job.source, PortShares::kAlu, 1);
+  counters().busy += job.form.issues;
+  if (job.source == Port::kAccRead) context_.ports.set(Port::kAccRead, PortShares::kAlu, 1);
+  context_.alu_reads_inp = job.source == Port::kInpB;
   if (job.out_reads > 0) context_.ports.set(Port::kOutRead, PortShares::kAlu, job.out_reads);
   npu_.ports_changed();
 }
@@ -104,12 +91,14 @@ void Alu::begin(Cycle now) {
 void Alu::end(Cycle now) {
   Job& job = *active_;
   issue_free_ = now + 1;
-  const Cycle written = now + job.latency;
-  uses_.push_back({active_from_ + job.latency, written + 1, job.destination, job.outputs / job.issues});
+  const Cycle written = now + job.form.latency;
+  uses_.push_back({std::max(active_from_ + job.form.latency, write_free_), written + 1, job.destination, job.writes});
   write_free_ = written + 1;
+  history_.issued(std::get<isa::Alu>(job.item.instruction), job.form, now);
   job.item.trace.last_cycle = now;
   complete(std::move(job.item), written);
-  if (job.source != Port::kNone && job.source != Port::kOutRead) context_.ports.set(job.source, PortShares::kAlu, 0);
+  if (job.source == Port::kAccRead) context_.ports.set(Port::kAccRead, PortShares::kAlu, 0);
+  context_.alu_reads_inp = false;
   if (job.out_reads > 0) context_.ports.set(Port::kOutRead, PortShares::kAlu, 0);
   active_.reset();
   npu_.ports_changed();
@@ -118,20 +107,20 @@ void Alu::end(Cycle now) {
 void Alu::use_ports(Cycle now) {
   bool changed = false;
   while (!uses_.empty() && uses_.front().to <= now) {
-    if (writing_ > 0) {
+    if (writing_) {
       context_.ports.set(uses_.front().port, PortShares::kAlu, 0);
       changed = true;
     }
-    writing_ = 0;
+    writing_ = false;
     uses_.pop_front();
   }
-  if (!uses_.empty() && uses_.front().from <= now && writing_ == 0) {
-    writing_ = 1;
+  if (!uses_.empty() && uses_.front().from <= now && !writing_) {
+    writing_ = true;
     context_.ports.set(uses_.front().port, PortShares::kAlu, uses_.front().share);
     changed = true;
   }
   if (changed) npu_.ports_changed();
-  if (!uses_.empty()) wake_at(writing_ > 0 ? uses_.front().to : uses_.front().from);
+  if (!uses_.empty()) wake_at(writing_ ? uses_.front().to : uses_.front().from);
 }
 
 void Alu::work(Cycle now) {
@@ -153,8 +142,8 @@ void Alu::work(Cycle now) {
       wake_at(active_from_);
     }
     if (prepared_ && !active_) {
-      const Cycle free = issue_free_ == 0 ? 0 : kDrains || !prepared_->moves ? write_free_ - 1 : issue_free_ - 1;
-      const Cycle from = std::max(prepared_->prepared, prepared_->moves ? free : write_free_);
+      const Cycle free = prepared_->moves ? (issue_free_ == 0 ? 0 : issue_free_ - 1) : write_free_;
+      const Cycle from = std::max(prepared_->prepared, free);
       if (from > now) {
         wake_at(from);
         return;
@@ -162,9 +151,9 @@ void Alu::work(Cycle now) {
       if (!prepared_->moves) {
         complete(std::move(prepared_->item), from);
         prepared_.reset();
-        next_take_ = from + 1;
+        next_take_ = from;
       } else {
-        active_from_ = from + prepared_->fill;
+        active_from_ = from + 1;
         begun_ = false;
         active_ = std::move(prepared_);
         prepared_.reset();

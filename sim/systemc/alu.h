@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "sim/systemc/alu_form.h"
 #include "sim/systemc/engine.h"
 
 namespace tessera::sim::systemc {
@@ -13,7 +14,7 @@ class Alu : public Engine {
  public:
   Alu(sc_core::sc_module_name name, Context& context, Npu& npu) : Engine(name, isa::Engine::kAlu, context, npu) {}
   void reset() override;
-  /// GEMM's shares have changed.
+  /// GEMM's or LOAD's shares have changed.
   void ports_changed();
 
  protected:
@@ -22,15 +23,13 @@ class Alu : public Engine {
  private:
   struct Job {
     Item item;
-    Cycle prepared = 0;     // its ranges are known
-    bool moves = true;      // else FENCE or a fault
-    double issues = 0;      // cycles of issue when no port is refused
-    double outputs = 0;     // vectors written
-    Cycle fill = 0;         // between the end of preparation and the first issue
-    Cycle latency = 0;      // from an issue to its write
+    AluForm form;
+    Cycle prepared = 0;  // its ranges are known
+    bool moves = true;   // else FENCE or a fault
     Port source = Port::kNone;
     Port destination = Port::kNone;
-    double out_reads = 0;   // share of issue cycles that read OUT
+    double writes = 0;     // share of issue cycles that lead to a write
+    double out_reads = 0;  // share of issue cycles that read OUT
   };
   struct Use {
     Cycle from;
@@ -56,7 +55,8 @@ class Alu : public Engine {
   Cycle issue_free_ = 0;  // boundary of the last issue
   Cycle write_free_ = 0;  // boundary of the last write
   std::deque<Use> uses_;  // writes to come
-  int writing_ = 0;
+  bool writing_ = false;
+  AluHistory history_;
 };
 
 }  // namespace tessera::sim::systemc

@@ -54,6 +54,7 @@ struct Context {
   Machine* functional = nullptr;
   isa::MachineConfig config;
   PortShares ports;
+  bool alu_reads_inp = false;  // in its turn behind LOAD's writes
 
   UnitCounters& counters(isa::Unit unit) { return result->units[static_cast<size_t>(unit)]; }
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What LOAD, GEMM, ALU and STORE have in common: a command queue, conditions on timelines, range checks, completion in
-// order. Enters: instructions from FETCH. Leaves: signals and faults to the machine. An engine is one SystemC method that
-// runs when something may change for it: its head becomes visible, a timeline it waits for counts, a moment it has
+// order. Enters: instructions from FETCH. Leaves: signals and faults to the machine. An engine is one SystemC method
+// that runs when something may change for it: its head becomes visible, a timeline it waits for counts, a moment it has
 // planned itself.
 #pragma once
 

@@ -145,6 +145,13 @@ void Fetch::finish_taken() {
   const Cycle now = context_.clock.now();
   watch_finish(now);
   stopped_ = true;
+  if (context_.request->trace != nullptr) {
+    InstructionTrace trace;
+    trace.pc = pc_;
+    trace.unit = isa::Unit::kFetch;
+    trace.queued_cycle = trace.issued_cycle = trace.first_cycle = trace.last_cycle = trace.retired_cycle = now;
+    context_.request->trace->instructions.push_back(trace);
+  }
   UnitCounters& counters = context_.counters(isa::Unit::kFetch);
   ++counters.busy;
   ++counters.executed;

@@ -3,9 +3,9 @@
 // Leaves: instructions to the queues, FINISH, FETCH's own faults.
 #pragma once
 
+#include <tlm_utils/simple_initiator_socket.h>
 #include <systemc>
 #include <tlm>
-#include <tlm_utils/simple_initiator_socket.h>
 
 #include <deque>
 #include <memory>

@@ -61,6 +61,13 @@ void Load::finish_instruction(Cycle at, bool error) {
   complete(std::move(item), at);
 }
 
+/// Groups up to a boundary belong to the oldest instruction inside.
+void Load::written(uint32_t groups, Cycle boundary) {
+  InstructionTrace& trace = instructions_.front().trace;
+  if (trace.first_cycle == trace.issued_cycle) trace.first_cycle = boundary - groups;
+  trace.last_cycle = boundary - 1;
+}
+
 void Load::drain(Cycle now) {
   if (draining_) return;
   draining_ = true;
@@ -81,7 +88,9 @@ void Load::drain(Cycle now) {
       if (left < 1 && first < now) first = now;
       const auto cycles = static_cast<Cycle>(std::ceil(piece.groups / left));
       counters().stall_port += cycles - piece.groups;
+      instructions_.front().trace.stall_port_cycles += cycles - piece.groups;
       free_ = first + cycles;
+      written(piece.groups, free_);
       done = free_;
     }
     const bool last = piece.last;
@@ -112,8 +121,13 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   const Cycle work = piece.beats + piece.tail;
   const auto blocked = static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
+  const Cycle starved = free_ > from + work + blocked ? free_ - from - work - blocked : 0;
   counters().stall_port += blocked;
-  if (free_ > from + work + blocked) counters().stall_memory += free_ - from - work - blocked;
+  counters().stall_memory += starved;
+  InstructionTrace& trace = instructions_.front().trace;
+  trace.stall_port_cycles += blocked;
+  trace.stall_memory_cycles += starved;
+  written(piece.groups, free_);
   pieces_.pop_front();
   if (piece.last) {
     finish_instruction(free_, error_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LOAD of isa/timing.md: the data side behind the walk. Runs wait in a queue; padding writes groups by itself, other runs
-// with their beats.
+// LOAD of isa/timing.md: the data side behind the walk. Runs wait in a queue; padding writes groups by itself, other
+// runs with their beats.
 #pragma once
 
 #include "sim/systemc/transfer.h"
@@ -9,8 +9,7 @@ namespace tessera::sim::systemc {
 
 class Load : public Transfer {
  public:
-  Load(sc_core::sc_module_name name, Context& context, Npu& npu)
-      : Transfer(name, isa::Engine::kLoad, context, npu) {}
+  Load(sc_core::sc_module_name name, Context& context, Npu& npu) : Transfer(name, isa::Engine::kLoad, context, npu) {}
   void reset() override;
 
   Cycle first_beat(const Burst& burst) override;
@@ -34,11 +33,12 @@ class Load : public Transfer {
     bool last;
   };
   void drain(Cycle now);
+  void written(uint32_t groups, Cycle boundary);
   void finish_instruction(Cycle at, bool error);
 
   std::deque<Piece> pieces_;
-  Cycle free_ = 0;       // boundary of the last group
-  double blocked_ = 0;   // cycles that the port has cost the run in hand
+  Cycle free_ = 0;      // boundary of the last group
+  double blocked_ = 0;  // cycles that the port has cost the run in hand
   bool error_ = false;
   bool draining_ = false;
   bool held_up_ = false;  // padding waits for a port that is wholly taken

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <string>
 #include <systemc>
 
 #include "base/error.h"
@@ -39,6 +40,10 @@ TimedMachine::~TimedMachine() = default;
 
 TimedResult TimedMachine::run(const TimedRequest& request) {
   if (request.timing.latency_cycles < 1) throw Error(ErrorCode::kInvalidArgument, "DRAM's latency is at least 1 cycle");
+  if (request.timing.bandwidth_bytes < 0 || request.timing.bandwidth_bytes > config().axi_bytes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "DRAM's bandwidth is 1 to " + std::to_string(config().axi_bytes) + " bytes a cycle, the bus's width");
+  }
   const std::lock_guard lock(kernel_mutex());
   return the_npu().run(functional_, request);
 }

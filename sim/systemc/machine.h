@@ -3,7 +3,8 @@
 // same fault record as the functional simulator, whose executor computes them, and the cycles, counters and trace that
 // isa/timing.md derives for the RTL. Method: SystemC processes that move by whole instructions and bursts and never by
 // cycles; engines and memory talk TLM-2.0 (approximately timed). There is one elaborated machine in a process, which
-// takes a configuration at the start of each run as hardware takes a reset; runs of several objects exclude one another.
+// takes a configuration at the start of each run as hardware takes a reset; runs of several objects exclude one
+// another.
 #pragma once
 
 #include <array>

@@ -25,6 +25,9 @@ Memory::Memory(sc_core::sc_module_name name, Context& context) : sc_module(name)
 
 void Memory::reset() {
   step_event_.cancel();
+  const DramOptions& timing = context_.request->timing;
+  slot_ = timing.bandwidth_bytes > 0 ? static_cast<double>(context_.config.axi_bytes) / timing.bandwidth_bytes : 1;
+  bus_free_ = 0;
   offers_ = {};
   reads_.clear();
   writes_.clear();
@@ -118,6 +121,9 @@ double Memory::cycles_per_beat(const Burst& burst) const {
   return left < kSmall ? kInfinite : 1 / left;
 }
 
+/// What an idle bus has saved of the next beat's time.
+double Memory::idle_beats(Cycle now) const { return std::min(static_cast<double>(now - bus_free_), slot_ - 1) / slot_; }
+
 void Memory::finish_read(Cycle now) {
   tlm::tlm_generic_payload& payload = *reads_.front();
   reads_.pop_front();
@@ -125,6 +131,7 @@ void Memory::finish_read(Cycle now) {
   read_.active = false;
   read_.free = burst.boundary = now;
   burst.first = std::min(burst.first, now - 1);
+  bus_free_ = now;
   read_slots_.push_back(now + 1);
   reads_idle_from_ = now + 1;
   payload.set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
@@ -138,6 +145,7 @@ void Memory::finish_write(Cycle now) {
   write_.active = false;
   write_.free = burst.boundary = now;
   burst.first = std::min(burst.first, now - 1);
+  bus_free_ = now;
   burst.response = std::max(now - 1 + static_cast<Cycle>(context_.request->timing.latency_cycles), last_response_ + 1);
   last_response_ = burst.response;
   write_slots_.push_back(burst.response + 1);
@@ -157,6 +165,7 @@ void Memory::plan(Cycle now) {
       // Beats that the engine does not take yet hold the bus: its delay is spread over them.
       const double carry = read_.free == now ? read_.left : 0;
       read_ = {true, burst.beats + carry, 0, now, read_.free};
+      if (!write_.active) read_.left -= idle_beats(now);
       read_.delay = taken > now ? static_cast<double>(taken - now) / burst.beats : 0;
       burst.first = std::max(now, taken);
       if (write_.active) {
@@ -175,6 +184,7 @@ void Memory::plan(Cycle now) {
       const bool follows = write_.free == now;
       write_ = {true, burst.beats + carry, 0, now, write_.free};
       burst.first = now;
+      if (!read_.active) write_.left -= idle_beats(now);
       if (read_.active && !follows) {
         write_.left -= 0.5;
         read_.left += 0.5;
@@ -184,8 +194,9 @@ void Memory::plan(Cycle now) {
     }
   }
   // Rates.
-  const double slot = 1;
-  double read_cycles = read_.active ? std::max(slot, read_.delay + cycles_per_beat(burst_of(*reads_.front()))) : kInfinite;
+  const double slot = slot_;
+  double read_cycles =
+      read_.active ? std::max(slot, read_.delay + cycles_per_beat(burst_of(*reads_.front()))) : kInfinite;
   double write_cycles = write_.active ? std::max(slot, cycles_per_beat(burst_of(*writes_.front()))) : kInfinite;
   if (read_.active && write_.active) {
     if (read_cycles <= 2 * slot && write_cycles <= 2 * slot) {
@@ -199,6 +210,12 @@ void Memory::plan(Cycle now) {
   read_.port = read_.active ? 1 / cycles_per_beat(burst_of(*reads_.front())) : 1;
   write_.port = write_.active ? 1 / cycles_per_beat(burst_of(*writes_.front())) : 1;
   read_.rate = 1 / read_cycles;
+  const bool inp = read_.active && burst_of(*reads_.front()).side->port(burst_of(*reads_.front())) == Port::kInpB;
+  const double share = inp ? read_.rate : 0;
+  if (share != context_.ports.get(Port::kInpB, PortShares::kLoad)) {
+    context_.ports.set(Port::kInpB, PortShares::kLoad, share);
+    if (context_.alu_reads_inp && load_share_changed) load_share_changed();
+  }
   write_.rate = 1 / write_cycles;
   for (Server* server : {&read_, &write_}) {
     if (!server->active || server->rate == 0) continue;

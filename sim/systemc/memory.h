@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bus and DRAM of isa/timing.md. Enters: bursts of FETCH, LOAD (reads) and STORE (writes) through TLM-2.0 sockets.
 // Leaves: for each burst the cycle in which the arbiter took it (END_REQ) and in which its last beat came, or its
-// response (BEGIN_RESP). Method: reads and writes are two servers that share the data bus; a server's current burst has a
-// rate that holds until something changes (a burst begins or ends on the other side, a port gets busy), then what has been
-// done is settled and the rest planned anew.
+// response (BEGIN_RESP). Method: reads and writes are two servers that share the data bus; a server's current burst has
+// a rate that holds until something changes (a burst begins or ends on the other side, a port gets busy), then what has
+// been done is settled and the rest planned anew.
 #pragma once
 
+#include <tlm_utils/multi_passthrough_target_socket.h>
 #include <systemc>
 #include <tlm>
-#include <tlm_utils/multi_passthrough_target_socket.h>
 
 #include <deque>
+#include <functional>
 
 #include "sim/systemc/context.h"
 
@@ -36,7 +37,7 @@ struct Burst : tlm::tlm_extension<Burst> {
   uint32_t beats = 1;
   bool run_first = false;  // of its run
   bool run_last = false;
-  uint64_t tag = 0;        // the initiator's
+  uint64_t tag = 0;  // the initiator's
   BeatSide* side = nullptr;
   Cycle offered = 0;   // at the arbiter from this cycle on; it may have passed when that shows only now
   Cycle granted = 0;   // taken by the arbiter
@@ -64,6 +65,9 @@ class Memory : public sc_core::sc_module {
 
   /// Bound in the order FETCH, LOAD, STORE.
   tlm_utils::multi_passthrough_target_socket<Memory> socket;
+
+  /// Called when LOAD takes another share of INP's port and the ALU reads INP.
+  std::function<void()> load_share_changed;
 
   void reset();
   /// Shares of ports have changed.
@@ -98,6 +102,7 @@ class Memory : public sc_core::sc_module {
   void respond(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase phase, Cycle at);
   bool refused(const Burst& burst) const;
   double cycles_per_beat(const Burst& burst) const;
+  double idle_beats(Cycle now) const;
 
   static constexpr Cycle kLookahead = 8;  // bursts are granted this far ahead of their time
 
@@ -107,12 +112,14 @@ class Memory : public sc_core::sc_module {
   std::deque<tlm::tlm_generic_payload*> reads_;   // granted
   std::deque<tlm::tlm_generic_payload*> writes_;  // granted
   Server read_, write_;
-  std::deque<Cycle> read_slots_;   // when a slot of ReadsInFlight became free, oldest first
+  std::deque<Cycle> read_slots_;  // when a slot of ReadsInFlight became free, oldest first
   std::deque<Cycle> write_slots_;
   Cycle next_read_grant_ = 0;
   Cycle next_write_grant_ = 0;
   Cycle reads_idle_from_ = 0;
   Cycle last_response_ = 0;
+  double slot_ = 1;     // cycles a beat that DRAM's bandwidth allows
+  Cycle bus_free_ = 0;  // boundary of the last burst of either side
   bool stepping_ = false;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/systemc/npu.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace tessera::sim::systemc {
@@ -22,6 +24,7 @@ Npu::Npu(sc_core::sc_module_name name)
   fetch_.socket.bind(memory_.socket);
   load_.socket.bind(memory_.socket);
   store_.socket.bind(memory_.socket);
+  memory_.load_share_changed = [this] { alu_.ports_changed(); };
 }
 
 TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
@@ -45,6 +48,10 @@ TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
     stop(context_.clock.now() + kIdleCycles);
   }
   result.fault = fault_;
+  if (request.trace != nullptr) {  // in the order of addresses
+    std::stable_sort(request.trace->bursts.begin(), request.trace->bursts.end(),
+                     [](const BurstTrace& a, const BurstTrace& b) { return a.address_cycle < b.address_cycle; });
+  }
   return result;
 }
 

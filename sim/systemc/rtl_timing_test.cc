@@ -177,17 +177,18 @@ TEST(SystemcMicro, Fetch) {
 }
 
 TEST(SystemcMicro, OneLoad) {
-  expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
-    return Program{any_load(random, config)};
-  }, 100);
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) { return Program{any_load(random, config)}; }, 100);
 }
 
 TEST(SystemcMicro, Loads) {
-  expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
-    Program program;
-    for (int n = pick(random, 2, 12); n > 0; --n) program.push_back(any_load(random, config));
-    return program;
-  }, 60);
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) {
+        Program program;
+        for (int n = pick(random, 2, 12); n > 0; --n) program.push_back(any_load(random, config));
+        return program;
+      },
+      60);
 }
 
 TEST(SystemcMicro, OneStore) {
@@ -195,11 +196,13 @@ TEST(SystemcMicro, OneStore) {
 }
 
 TEST(SystemcMicro, Stores) {
-  expect_equal([](std::mt19937_64& random, const isa::MachineConfig&) {
-    Program program;
-    for (int n = pick(random, 2, 12); n > 0; --n) program.push_back(any_store(random));
-    return program;
-  }, 60, 0.01);
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig&) {
+        Program program;
+        for (int n = pick(random, 2, 12); n > 0; --n) program.push_back(any_store(random));
+        return program;
+      },
+      60, 0.01);
 }
 
 /// A legal GEMM, of which all entries stay in range.
@@ -216,34 +219,68 @@ isa::Gemm any_gemm(std::mt19937_64& random, const isa::MachineConfig& config) {
 }
 
 TEST(SystemcMicro, OneGemm) {
-  expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
-    return Program{any_gemm(random, config)};
-  }, 300);
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) { return Program{any_gemm(random, config)}; }, 300);
 }
 
 TEST(SystemcMicro, Gemms) {
-  expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
-    Program program;
-    for (int n = pick(random, 2, 20); n > 0; --n) {
-      program.push_back(any_gemm(random, config));
-      if (pick(random, 0, 5) == 0) program.push_back(isa::Fence{.header = {}, .engine = isa::Engine::kGemm});
-    }
-    return program;
-  }, 100);
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) {
+        Program program;
+        for (int n = pick(random, 2, 20); n > 0; --n) {
+          program.push_back(any_gemm(random, config));
+          if (pick(random, 0, 5) == 0) program.push_back(isa::Fence{.header = {}, .engine = isa::Engine::kGemm});
+        }
+        return program;
+      },
+      100);
+}
+
+isa::Alu any_alu(std::mt19937_64& random, const isa::MachineConfig& config) {
+  testing::RandomLimits limits;
+  limits.iterations = 400;
+  testing::RandomProgramMaker maker(config, random(), limits);
+  for (;;) {
+    const isa::Instruction made = maker.make_alu();
+    if (isa::check_operands(made, config) || isa::check_ranges(made, config)) continue;
+    isa::Alu i = std::get<isa::Alu>(made);
+    i.header.signal = true;
+    return i;
+  }
+}
+
+TEST(SystemcMicro, OneAlu) {
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) { return Program{any_alu(random, config)}; }, 300);
+}
+
+TEST(SystemcMicro, Alus) {
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) {
+        Program program;
+        for (int n = pick(random, 2, 20); n > 0; --n) {
+          program.push_back(any_alu(random, config));
+          if (pick(random, 0, 5) == 0) program.push_back(isa::Fence{.header = {}, .engine = isa::Engine::kAlu});
+        }
+        return program;
+      },
+      100, 0.01);
 }
 
 // LOAD and STORE share the bus; the model knows rates, not beats.
 TEST(SystemcMicro, LoadsBesideStores) {
-  expect_equal([](std::mt19937_64& random, const isa::MachineConfig& config) {
-    Program program;
-    for (int n = pick(random, 4, 16); n > 0; --n) {
-      isa::Load load = any_load(random, config);
-      if (load.space == isa::Space::kOut || load.space == isa::Space::kAcc) load.space = isa::Space::kInp;
-      program.push_back(load);
-      program.push_back(any_store(random));
-    }
-    return program;
-  }, 40, 0.02);
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) {
+        Program program;
+        for (int n = pick(random, 4, 16); n > 0; --n) {
+          isa::Load load = any_load(random, config);
+          if (load.space == isa::Space::kOut || load.space == isa::Space::kAcc) load.space = isa::Space::kInp;
+          program.push_back(load);
+          program.push_back(any_store(random));
+        }
+        return program;
+      },
+      40, 0.02);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ void Store::reset() {
   pieces_.clear();
   moved_.clear();
   reads_ = last_reads_ = 0;
-  last_emitted_ = offsets_free_ = beats_free_ = responded_ = 0;
+  last_emitted_ = offsets_free_ = beats_free_ = responded_ = answered_ = 0;
   blocked_ = 0;
   error_ = false;
 }
@@ -73,6 +73,11 @@ Cycle Store::first_beat(const Burst& burst) {
 
 Port Store::port(const Burst&) const { return pieces_.empty() ? Port::kNone : pieces_.front().port; }
 
+void Store::took(Cycle now) {
+  if (answered_ > now + 1) counters().stall_memory -= answered_ - now - 1;
+  answered_ = 0;
+}
+
 void Store::moved(Burst& burst, bool error, Cycle at) {
   error_ = error_ || error;
   blocked_ += burst.blocked;
@@ -87,11 +92,23 @@ void Store::moved(Burst& burst, bool error, Cycle at) {
   blocked_ = 0;
   counters().stall_port += blocked;
   const Cycle from = std::max(piece.emitted + 4, beats_free_) + piece.prime;
-  if (burst.boundary > from + piece.beats + blocked) {
-    counters().stall_memory += burst.boundary - from - piece.beats - blocked;
-  }
+  const Cycle waited =
+      burst.boundary > from + piece.beats + blocked ? burst.boundary - from - piece.beats - blocked : 0;
+  counters().stall_memory += waited;
   beats_free_ = burst.boundary;
+  // Beats leave the realigner a cycle before they are on the bus.
+  InstructionTrace& trace = instructions_.front().trace;
+  if (trace.first_cycle == trace.issued_cycle) trace.first_cycle = burst.boundary - piece.beats - 1;
+  trace.last_cycle = burst.boundary - 2;
+  trace.stall_port_cycles += blocked;
+  trace.stall_memory_cycles += waited;
   if (!piece.last) return;
+  if (pieces_.empty() && sent()) {
+    const Cycle answer = at + 2 - burst.boundary;
+    answered_ = at + 1;
+    counters().stall_memory += answer;
+    trace.stall_memory_cycles += answer;
+  }
   Item item = std::move(instructions_.front());
   instructions_.pop_front();
   if (error_ && item.fault == isa::Fault::kNone) item.fault = isa::Fault::kAxiError;

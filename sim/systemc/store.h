@@ -8,8 +8,7 @@ namespace tessera::sim::systemc {
 
 class Store : public Transfer {
  public:
-  Store(sc_core::sc_module_name name, Context& context, Npu& npu)
-      : Transfer(name, isa::Engine::kStore, context, npu) {}
+  Store(sc_core::sc_module_name name, Context& context, Npu& npu) : Transfer(name, isa::Engine::kStore, context, npu) {}
   void reset() override;
 
   Cycle first_beat(const Burst& burst) override;
@@ -19,12 +18,13 @@ class Store : public Transfer {
   Cycle emit_from(const Run& run, Cycle ready) override;
   void emitted(const Run& run, Cycle at, bool moves) override;
   void moved(Burst& burst, bool error, Cycle at) override;
+  void took(Cycle now) override;
 
  private:
   Cycle reads_free() const;
 
   static constexpr uint32_t kAhead = 4;  // groups read and not yet on their way to the bus
-  static constexpr size_t kOffsets = 4;   // runs that wait for the realigner
+  static constexpr size_t kOffsets = 4;  // runs that wait for the realigner
   struct Piece {
     uint32_t reads;
     uint32_t beats;
@@ -33,23 +33,23 @@ class Store : public Transfer {
     Cycle emitted;
     Port port;
     bool last;
-
   };
 
   std::deque<Piece> pieces_;  // runs whose beats have not all moved
   /// Runs whose beats have moved and may still say when a read ahead of them was possible.
   struct Moved {
-    uint64_t end;      // groups read up to and with this run
-    Cycle consumed;    // the last of them left the queue
+    uint64_t end;    // groups read up to and with this run
+    Cycle consumed;  // the last of them left the queue
   };
   std::deque<Moved> moved_;
-  uint64_t reads_ = 0;     // groups of all runs emitted
+  uint64_t reads_ = 0;  // groups of all runs emitted
   Cycle last_emitted_ = 0;
   uint32_t last_reads_ = 0;
   Cycle offsets_free_ = 0;
-  Cycle beats_free_ = 0;      // boundary of the last beat on the bus
-  Cycle responded_ = 0;       // last response
+  Cycle beats_free_ = 0;  // boundary of the last beat on the bus
+  Cycle responded_ = 0;   // last response
   double blocked_ = 0;
+  Cycle answered_ = 0;  // up to here only responses are missing, unless something is taken before
   bool error_ = false;
 };
 

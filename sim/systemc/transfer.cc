@@ -78,8 +78,7 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
   Burst& burst = burst_of(payload);
   if (context_.request->trace != nullptr) {
     context_.request->trace->bursts.push_back({burst.unit, burst.write, burst.address, payload.get_data_length(),
-                                               burst.granted + 1, burst.first,
-                                               burst.write ? at : burst.boundary - 1});
+                                               burst.granted + 1, burst.first, burst.write ? at : burst.boundary - 1});
   }
   moved(burst, payload.is_response_error(), at);
   free_transactions_.push_back(reinterpret_cast<BurstTransaction*>(burst.tag));
@@ -145,6 +144,7 @@ void Transfer::work(Cycle now) {
     if (has_prepared_) return;
     Item* item = take(now);
     if (item == nullptr) return;
+    took(now);
     const auto join = static_cast<uint32_t>(128 * context_.config.axi_bytes);
     const TimedRequest& request = *context_.request;
     prepared_.item = {isa::Space::kOut, item->fault};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What LOAD and STORE have in common: the preparation register, the walk over the nest, the runs it emits and the bursts of
-// a run (isa/timing.md, "Runs" and "Bursts"). Enters: instructions. Leaves: runs with the cycle in which they are emitted,
-// and bursts offered to the bus. Times may lie a few cycles ahead of now.
+// What LOAD and STORE have in common: the preparation register, the walk over the nest, the runs it emits and the
+// bursts of a run (isa/timing.md, "Runs" and "Bursts"). Enters: instructions. Leaves: runs with the cycle in which they
+// are emitted, and bursts offered to the bus. Times may lie a few cycles ahead of now.
 #pragma once
 
+#include <tlm_utils/simple_initiator_socket.h>
 #include <systemc>
 #include <tlm>
-#include <tlm_utils/simple_initiator_socket.h>
 
 #include <deque>
 #include <memory>
@@ -27,15 +27,21 @@ class Transfer : public Engine, public BeatSide {
  protected:
   void work(Cycle now) override;
 
-  /// The earliest cycle in which the run may leave, given that the walk has it ready in `ready`; kNever: not before a later wake().
+  /// The earliest cycle in which the run may leave, given that the walk has it ready in `ready`; kNever: not before a
+  /// later wake().
   virtual Cycle emit_from(const Run& run, Cycle ready) = 0;
   /// A run has left in cycle `at`. `moves`: bursts of it follow, the first of which carries run_first.
   virtual void emitted(const Run& run, Cycle at, bool moves) = 0;
   /// The beats of one burst have moved; of writes: the response comes at `at`.
   virtual void moved(Burst& burst, bool error, Cycle at) = 0;
 
+  /// An instruction has been taken in this cycle.
+  virtual void took(Cycle) {}
+
   /// Instructions inside, oldest first; runs with `last` belong to them in order.
   std::deque<Item> instructions_;
+  /// Nothing is left to be sent but what the engine itself holds.
+  bool sent() const { return !has_prepared_ && !has_run_ && walk_.done() && !bursting_; }
   /// Boundary up to which the burst unit works on earlier runs; kNever while a burst of one has not been granted.
   Cycle bursts_free() const { return bursting_ ? kNever : bursts_free_; }
 

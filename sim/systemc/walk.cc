@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address sums follow hw/rtl/tsr_runs.sv step by step; only steps of the innermost loop that all join are taken at once.
+// The address sums follow hw/rtl/tsr_runs.sv step by step; only steps of the innermost loop that all join are taken at
+// once.
 #include "sim/systemc/walk.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The front of LOAD and STORE as data: the nest of a transfer cut into runs of contiguous bytes, neighbours that continue
-// each other on both sides joined (isa/timing.md, "Runs"). Enters: one instruction. Leaves: its runs in order, each with
-// the steps of the nest it took, one step a cycle. No time is kept here.
+// The front of LOAD and STORE as data: the nest of a transfer cut into runs of contiguous bytes, neighbours that
+// continue each other on both sides joined (isa/timing.md, "Runs"). Enters: one instruction. Leaves: its runs in order,
+// each with the steps of the nest it took, one step a cycle. No time is kept here.
 #pragma once
 
 #include <array>
