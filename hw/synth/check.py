@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Structural checks of the machine, by Yosys, in a minute. Enters: the sources. Leaves: exit status 0, or what is wrong.
+
+- Every shipped configuration elaborates from the same sources.
+- No latch, no wire with several drivers or none, no combinational loop, within modules and, flattened, across them.
+- Every memory is mapped to block RAM or to LUT RAM, as the table MEMORIES says, for both families; none becomes
+  flip-flops.
+- No combinational path from a ready input to a valid output or payload of the same side of a stream, in any module with
+  streams; no combinational path at all through the AXI master (paths.py).
+- The block RAM templates describe the same thing to the simulator and to synthesis (a proof).
+
+Without Yosys the script says so and succeeds.
+"""
+
+import argparse
+import pathlib
+import re
+import tempfile
+
+import machine
+import paths
+from machine import Failure
+
+# What each memory of the machine becomes: the module, the memory inside it, the kinds of Yosys' cells.
+MEMORIES = {
+    "tsr_ram_1r1w.mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
+    "tsr_ram_2rw.mem": ("BLOCKRAM_TDP",),
+    "tsr_window.line_mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
+    "tsr_queue.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+}
+# Memories that become flip-flops, with what bounds them. None.
+FLIP_FLOPS = {}
+LATCHES = "t:$dlatch t:$adlatch t:$dlatchsr t:$_DLATCH*"
+
+
+def memory_kinds(log):
+    """How Yosys maps the memories: {module.memory: {kind: number}}. Errors: Failure where the table wants otherwise."""
+    kinds = {}
+    for line in log.splitlines():
+        found = re.match(r"(?:mapping memory (\S.*) via \$__XILINX_(\S+?)_?|using FF mapping for memory (\S.*))$", line)
+        if not found:
+            continue
+        memory = found[1] or found[3]
+        key = re.findall(r"tsr_\w+\.\w+", memory)
+        key = key[-1] if key else memory
+        kind = found[2] or "flip-flops"
+        expected = MEMORIES.get(key, ()) if found[2] else FLIP_FLOPS.get(key, ())
+        if kind not in expected:
+            wanted = " or ".join(MEMORIES.get(key, ("nothing: it is not in the table",)))
+            raise Failure(f"memory {memory} becomes {kind}, wanted {wanted}; see MEMORIES in hw/synth/check.py")
+        kinds.setdefault(key, {}).setdefault(kind, 0)
+        kinds[key][kind] += 1
+    return kinds
+
+
+def check_elaboration(folder, configs):
+    for config in configs:
+        run = machine.yosys(machine.read_commands("tsr_top", machine.parameters(config)), folder / f"elaborate_{config}.log")
+        print(f"{config}: elaborates ({run.seconds:.1f} s)")
+
+
+def check_structure(folder, config):
+    """Latches, drivers, loops, memories of one configuration."""
+    commands = machine.read_commands("tsr_top", machine.parameters(config))
+    with_memories = {key.split(".")[0] for key in MEMORIES}
+    others = " ".join(f"*{path.stem}" for path in machine.sources() if path.stem not in with_memories)
+    commands += ["proc", "opt_expr", "opt_clean", "check -assert", f"select -assert-none {LATCHES}", "design -save read",
+                 f"delete {others}", "opt_dff", "opt_clean", "memory -nomap"]
+    for family in ("xcup", "xc7"):
+        commands += ["design -save memories", f"synth_xilinx -family {family} -run map_memory:map_ffram",
+                     "design -load memories"]
+    commands += ["design -load read", "flatten", "opt_clean", "check -assert"]
+    run = machine.yosys(commands, folder / f"structure_{config}.log")
+    kinds = memory_kinds(run.log)
+    missing = set(MEMORIES) - set(kinds)
+    if missing:
+        raise Failure(f"no such memory: {', '.join(sorted(missing))}; see MEMORIES in hw/synth/check.py")
+    print(f"{config}: no latch, no loop, all wires have one driver; memories {kinds} ({run.seconds:.1f} s)")
+
+
+def check_templates(folder):
+    """The simulator's form of each block RAM (macro VERILATOR) and the one for synthesis are equal: a proof over all
+    inputs of five cycles, which is more than a word needs to be written twice and read."""
+    files = " ".join(str(path) for path in sorted((machine.ROOT / "hw/rtl").glob("tsr_ram_*.sv")))
+    for module, chosen in (("tsr_ram_1r1w", "-chparam Width 16 -chparam Depth 2"),
+                           ("tsr_ram_2rw", "-chparam Width 16 -chparam Depth 2"),
+                           ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2")):
+        commands = []
+        for form, macro in (("simulated", "-DVERILATOR"), ("made", "")):
+            commands += ["design -reset", f"read_verilog -sv {macro} {files}", f"hierarchy -check -top {module} {chosen}",
+                         "proc", "flatten", "memory -nordff", "opt -full", f"rename -top {form}", f"design -stash {form}"]
+        commands += ["design -reset", "design -copy-from simulated simulated", "design -copy-from made made",
+                     "miter -equiv -flatten -make_outputs simulated made miter", "hierarchy -top miter", "opt_clean",
+                     "sat -verify -seq 5 -prove trigger 0 -set-init-zero miter"]
+        run = machine.yosys(commands, folder / f"template_{module}.log")
+        if "SAT proof finished - no model found: SUCCESS!" not in run.log:
+            raise Failure(f"{module}: the proof of equality did not run, see {folder}")
+        print(f"{module}: both forms are equal ({run.seconds:.1f} s)")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Structural checks by Yosys")
+    parser.add_argument("--config", action="append", help="configurations to elaborate (default: all shipped ones)")
+    parser.add_argument("--structure", default="npu64", help="configuration whose structure is checked")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for logs")
+    options = parser.parse_args()
+    if not machine.have_yosys():
+        print("yosys not found: skipped")
+        return 0
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or pathlib.Path(scratch)
+        check_templates(folder)
+        check_structure(folder, options.structure)
+        paths.check(folder, options.structure)
+        check_elaboration(folder, options.config or machine.shipped())
+    return 0
+
+
+if __name__ == "__main__":
+    machine.main(main)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scripts of this folder share. Enters: a configuration's name. Leaves: the parameters of tsr_top, the Yosys
+commands that read the machine, and one way to run Yosys: niced, with a bound on memory and time, its log in a file."""
+
+import dataclasses
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).absolute().parents[2]
+MEMORY_BYTES = 8 << 30
+
+
+class Failure(Exception):
+    """A check that does not hold, or a tool that refuses."""
+
+
+def shipped():
+    """Names of the configurations under hw/configs."""
+    return sorted(path.stem for path in (ROOT / "hw/configs").glob("*.toml"))
+
+
+def parameters(name):
+    """Parameters of tsr_top of a configuration: a name under hw/configs, sim/verilator/configs or hw/synth/configs."""
+    for folder in ("hw/configs", "sim/verilator/configs", "hw/synth/configs"):
+        path = ROOT / folder / f"{name}.toml"
+        if path.exists():
+            break
+    else:
+        raise Failure(f"no configuration '{name}'; there are {', '.join(shipped())}")
+    with open(path, "rb") as file:
+        c = tomllib.load(file)
+    batch, block_in, block_out = c["batch"], c["block_in"], c["block_out"]
+    return {
+        "Batch": batch, "BlockIn": block_in, "BlockOut": block_out,
+        "InpDepth": c["inp_bytes"] // (batch * block_in), "WgtDepth": c["wgt_bytes"] // (block_in * block_out),
+        "AccDepth": c["acc_bytes"] // (4 * batch * block_out), "OutDepth": c["out_bytes"] // (batch * block_out),
+        "ParamDepth": c["param_bytes"] // (8 * block_out), "TableCount": c["table_count"], "AxiBytes": c["axi_bytes"],
+        "LoadQueue": c["load_queue"], "GemmQueue": c["gemm_queue"], "AluQueue": c["alu_queue"],
+        "StoreQueue": c["store_queue"], "ReadsInFlight": c["reads_in_flight"], "WritesInFlight": c["writes_in_flight"],
+    }
+
+
+def sources():
+    return [ROOT / "isa/generated/tsr_isa_pkg.sv", *sorted((ROOT / "hw/prim").glob("*.sv")),
+            *sorted((ROOT / "hw/rtl").glob("*.sv"))]
+
+
+def read_commands(top="tsr_top", chosen=None):
+    """Yosys commands that read all sources and elaborate `top`."""
+    files = " ".join(str(path) for path in sources())
+    given = "".join(f" -chparam {key} {value}" for key, value in (chosen or {}).items())
+    return [f"read_verilog -sv {files}", f"hierarchy -check -top {top}{given}"]
+
+
+@dataclasses.dataclass
+class Run:
+    seconds: float      # of the processor
+    peak_megabytes: float
+    log: str
+
+
+def have_yosys():
+    return shutil.which("yosys") is not None
+
+
+def yosys(commands, log, minutes=15):
+    """Runs Yosys commands. Errors: Failure with Yosys' own message, or with what bound was met."""
+    log = pathlib.Path(log)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    script = log.with_suffix(".ys")
+    script.write_text("\n".join(commands) + "\n")
+
+    def bounds():
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        # Bounds processor time, so that a busy machine changes no verdict.
+        resource.setrlimit(resource.RLIMIT_CPU, (60 * minutes, 60 * minutes))
+        os.nice(10)
+
+    done = subprocess.run(["yosys", "-q", "-l", str(log), str(script)], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, preexec_fn=bounds)
+    text = log.read_text(errors="replace")
+    if done.returncode != 0:
+        errors = [line for line in text.splitlines() if "ERROR" in line]
+        reason = errors[-1] if errors else f"killed ({done.returncode}): more than {minutes} minutes or 8 GB"
+        raise Failure(f"yosys: {reason}\n  log: {log}")
+    used = re.search(r"CPU: user ([\d.]+)s system ([\d.]+)s, MEM: ([\d.]+) MB", text)
+    seconds, megabytes = (float(used[1]) + float(used[2]), float(used[3])) if used else (0.0, 0.0)
+    return Run(seconds, megabytes, text)
+
+
+def main(function):
+    """Runs a script's body; a Failure becomes a message and exit status 1."""
+    try:
+        sys.exit(function())
+    except Failure as failure:
+        print(f"{pathlib.Path(sys.argv[0]).name}: {failure}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    # Verilator's flags for a configuration's parameters.
+    print(" ".join(f"-G{key}={value}" for key, value in parameters(sys.argv[1]).items()))

