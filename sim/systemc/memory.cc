@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kSmall = 1e-6;
+constexpr Cycle kBuffered = 2;  // beats that wait for their owner before the bus is held
 
 }  // namespace
 
@@ -73,7 +74,7 @@ void Memory::grant(Cycle now) {
     const Cycle load_at = offers_[load] ? std::max(free, burst_of(*offers_[load]).offered) : kNever;
     const int id = fetch_at <= load_at ? fetch : load;
     const Cycle at = std::min(fetch_at, load_at);
-    if (at > now + kLookahead) {
+    if (at > now) {
       notify_at(step_event_, context_.clock, at);
       break;
     }
@@ -157,23 +158,26 @@ void Memory::plan(Cycle now) {
   const auto latency = static_cast<Cycle>(context_.request->timing.latency_cycles);
   // Fronts that may begin now. What begins while the other side moves has the first slot.
   Cycle next = kNever;
+  bool held = false;
   if (!read_.active && !reads_.empty()) {
     Burst& burst = burst_of(*reads_.front());
     const Cycle start = std::max(burst.granted + 1 + latency, read_.free);
     const Cycle taken = start <= now ? burst.side->first_beat(burst) : kNever;
-    if (taken != kNever) {
-      // Beats that the engine does not take yet hold the bus: its delay is spread over them.
-      const double carry = read_.free == now ? read_.left : 0;
-      read_ = {true, burst.beats + carry, 0, now, read_.free};
+    if (start > now) {
+      next = std::min(next, start);
+    } else if (taken > now + kBuffered) {  // it holds the bus until the engine is ready
+      held = true;
+      if (taken != kNever) next = std::min(next, taken - kBuffered);
+    } else {
+      const bool follows = read_.free == now;
+      read_ = {true, burst.beats + (follows ? read_.left : 0), 0, now, read_.free};
       if (!write_.active) read_.left -= idle_beats(now);
       read_.delay = taken > now ? static_cast<double>(taken - now) / burst.beats : 0;
       burst.first = std::max(now, taken);
-      if (write_.active) {
+      if (write_.active && !follows) {
         read_.left -= 0.5;
         write_.left += 0.5;
       }
-    } else if (start > now) {
-      next = std::min(next, start);
     }
   }
   if (!write_.active && !writes_.empty()) {
@@ -207,6 +211,7 @@ void Memory::plan(Cycle now) {
       read_cycles = std::max(read_cycles, slot / (1 - slot / write_cycles));
     }
   }
+  if (held) write_cycles = kInfinite;
   read_.port = read_.active ? 1 / cycles_per_beat(burst_of(*reads_.front())) : 1;
   write_.port = write_.active ? 1 / cycles_per_beat(burst_of(*writes_.front())) : 1;
   read_.rate = 1 / read_cycles;
