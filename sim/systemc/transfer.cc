@@ -72,6 +72,7 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
       bursting_ = false;
       bursts_free_ = granted;
       advance(now);
+      if (walk_.done()) wake();  // the next instruction may begin
     }
     return tlm::TLM_ACCEPTED;
   }
