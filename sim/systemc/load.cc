@@ -23,12 +23,18 @@ void Load::reset() {
   free_ = 0;
   blocked_ = 0;
   error_ = draining_ = held_up_ = false;
+  taken_.clear();
+  emitted_ = first_taken_ = 0;
 }
 
 Cycle Load::emit_from(const Run& run, Cycle ready) {
-  const auto items = 2 * static_cast<size_t>(context_.config.reads_in_flight);
-  if (pieces_.size() > items) return kNever;
-  if (pieces_.size() == items) ready = std::max(ready, free_);
+  // A place in the queue of runs is free from the cycle after one has been taken out of it.
+  const auto items = 2 * static_cast<uint64_t>(context_.config.reads_in_flight);
+  if (emitted_ >= items) {
+    const uint64_t before = emitted_ - items;
+    if (before >= first_taken_ + taken_.size()) return kNever;
+    ready = std::max(ready, taken_[before - first_taken_] + 1);
+  }
   if (run.pad || run.bytes == 0) return ready;
   const Cycle bursts = bursts_free();
   return bursts == kNever ? kNever : std::max(ready, bursts);
@@ -51,6 +57,12 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   }
   counters().busy += piece.groups;
   pieces_.push_back(piece);
+  ++emitted_;
+  const auto items = 2 * static_cast<uint64_t>(context_.config.reads_in_flight);
+  while (!taken_.empty() && first_taken_ + items < emitted_) {
+    taken_.pop_front();
+    ++first_taken_;
+  }
   drain(context_.clock.now());
 }
 
@@ -76,6 +88,7 @@ void Load::drain(Cycle now) {
     Cycle done = 0;
     if (piece.none) {
       done = std::max(piece.emitted + 1, free_) + 1;
+      taken_.push_back(done - 1);
     } else {
       const double left = context_.ports.left(piece.port, PortShares::kLoad);
       if (left < 0.01) {  // until the port is free
@@ -89,6 +102,7 @@ void Load::drain(Cycle now) {
       const auto cycles = static_cast<Cycle>(std::ceil(piece.groups / left));
       counters().stall_port += cycles - piece.groups;
       instructions_.front().trace.stall_port_cycles += cycles - piece.groups;
+      taken_.push_back(first - 1);
       free_ = first + cycles;
       written(piece.groups, free_);
       done = free_;
@@ -99,6 +113,10 @@ void Load::drain(Cycle now) {
       finish_instruction(done, error_);
       error_ = false;
     }
+  }
+  if (!pieces_.empty() && !pieces_.front().pad && !pieces_.front().taken) {
+    pieces_.front().taken = true;
+    taken_.push_back(std::max(pieces_.front().emitted + 1, free_ == 0 ? 0 : free_ - 1));
   }
   draining_ = false;
 }
