@@ -82,6 +82,7 @@ void Alu::begin(Cycle now) {
   job.item.trace.first_cycle = now;
   counters().busy += job.form.issues;
   if (job.source == Port::kAccRead) context_.ports.set(Port::kAccRead, PortShares::kAlu, 1);
+  uses_.push_back({std::max(now + job.form.latency, write_free_), kNever, job.destination, job.writes});
   context_.alu_reads_inp = job.source == Port::kInpB;
   if (job.out_reads > 0) context_.ports.set(Port::kOutRead, PortShares::kAlu, job.out_reads);
   npu_.ports_changed();
@@ -92,7 +93,7 @@ void Alu::end(Cycle now) {
   Job& job = *active_;
   issue_free_ = now + 1;
   const Cycle written = now + job.form.latency;
-  uses_.push_back({std::max(active_from_ + job.form.latency, write_free_), written + 1, job.destination, job.writes});
+  uses_.back().to = written + 1;
   write_free_ = written + 1;
   history_.issued(std::get<isa::Alu>(job.item.instruction), job.form, now);
   job.item.trace.last_cycle = now;
@@ -120,7 +121,9 @@ void Alu::use_ports(Cycle now) {
     changed = true;
   }
   if (changed) npu_.ports_changed();
-  if (!uses_.empty()) wake_at(writing_ ? uses_.front().to : uses_.front().from);
+  if (uses_.empty()) return;
+  const Cycle next = writing_ ? uses_.front().to : uses_.front().from;
+  if (next != kNever) wake_at(next);
 }
 
 void Alu::work(Cycle now) {

@@ -38,8 +38,8 @@ class Load : public Transfer {
   void finish_instruction(Cycle at, bool error);
 
   std::deque<Piece> pieces_;
-  uint64_t emitted_ = 0;      // runs so far
-  std::deque<Cycle> taken_;   // when runs left the queue, from run first_taken_ on
+  uint64_t emitted_ = 0;     // runs so far
+  std::deque<Cycle> taken_;  // when runs left the queue, from run first_taken_ on
   uint64_t first_taken_ = 0;
   Cycle free_ = 0;      // boundary of the last group
   double blocked_ = 0;  // cycles that the port has cost the run in hand
