@@ -102,7 +102,7 @@ def check_templates(folder):
 def main():
     parser = argparse.ArgumentParser(description="Structural checks by Yosys")
     parser.add_argument("--config", action="append", help="configurations to elaborate (default: all shipped ones)")
-    parser.add_argument("--structure", default="npu64", help="configuration whose structure is checked")
+    parser.add_argument("--structure", default="npu16", help="configuration whose structure is checked")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for logs")
     options = parser.parse_args()
     if not machine.have_yosys():

@@ -80,7 +80,7 @@ def yosys(commands, log, minutes=15):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         # Bounds processor time, so that a busy machine changes no verdict.
         resource.setrlimit(resource.RLIMIT_CPU, (60 * minutes, 60 * minutes))
-        os.nice(10)
+        os.setpriority(os.PRIO_PROCESS, 0, max(10, os.getpriority(os.PRIO_PROCESS, 0)))
 
     done = subprocess.run(["yosys", "-q", "-l", str(log), str(script)], stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, preexec_fn=bounds)
