@@ -45,7 +45,7 @@ tlm::tlm_sync_enum Memory::nb_transport_fw(int id, tlm::tlm_generic_payload& pay
                                            sc_core::sc_time& delay) {
   TESSERA_INVARIANT(phase == tlm::BEGIN_REQ && offers_[static_cast<size_t>(id)] == nullptr, "one offer at a time");
   offers_[static_cast<size_t>(id)] = &payload;
-  if (!stepping_) notify_at(step_event_, context_.clock, 0);
+  if (!stepping_) notify_at(step_event_, context_.clock, burst_of(payload).offered);
   return tlm::TLM_ACCEPTED;
 }
 

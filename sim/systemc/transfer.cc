@@ -83,7 +83,8 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
   }
   moved(burst, payload.is_response_error(), at);
   free_transactions_.push_back(reinterpret_cast<BurstTransaction*>(burst.tag));
-  wake();
+  if (has_run_) advance(now);
+  if (walk_.done()) wake();
   return tlm::TLM_COMPLETED;
 }
 
