@@ -27,20 +27,18 @@ module tsr_ram_1r1w #(
   end
 
 `ifdef VERILATOR
-  logic [Width-1:0] merged;
-  always_comb begin
-    merged = '0;
+  logic [Width-1:0] merged;  // read by nothing but the statement after it
+  /* verilator lint_off BLKSEQ */
+  always_ff @(posedge clk_i) begin
     if (we_i) begin
       merged = mem[waddr_i];
       for (int unsigned b = 0; b < Width / 8; b++) begin
         if (wbe_i[b]) merged[8*b+:8] = wdata_i[8*b+:8];
       end
+      mem[waddr_i] <= merged;
     end
   end
-
-  always_ff @(posedge clk_i) begin
-    if (we_i) mem[waddr_i] <= merged;
-  end
+  /* verilator lint_on BLKSEQ */
 `else
   always_ff @(posedge clk_i) begin
     if (we_i) begin

@@ -35,19 +35,18 @@ module tsr_ram_2rw #(
   end
 
 `ifdef VERILATOR
-  logic [Width-1:0] merged;
-  always_comb begin
-    merged = '0;
+  logic [Width-1:0] merged;  // read by nothing but the statement after it
+  /* verilator lint_off BLKSEQ */
+  always_ff @(posedge clk_i) begin
     if (b_req_i && b_we_i) begin
       merged = mem[b_addr_i];
       for (int unsigned b = 0; b < Width / 8; b++) begin
         if (b_wbe_i[b]) merged[8*b+:8] = b_wdata_i[8*b+:8];
       end
+      mem[b_addr_i] <= merged;
     end
   end
-  always_ff @(posedge clk_i) begin
-    if (b_req_i && b_we_i) mem[b_addr_i] <= merged;
-  end
+  /* verilator lint_on BLKSEQ */
 `else
   always_ff @(posedge clk_i) begin
     if (b_req_i && b_we_i) begin

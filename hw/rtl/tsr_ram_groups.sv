@@ -24,15 +24,14 @@ module tsr_ram_groups #(
 `ifdef VERILATOR
   logic [Group*Groups-1:0] mem[Depth]  /* verilator public_flat_rw */;
   logic [Group*Groups-1:0] rdata_q;
+  logic [Group*Groups-1:0] merged;  // read by nothing but the statement after it
 
   always_ff @(posedge clk_i) begin
     if (re_i) rdata_q <= mem[raddr_i];
   end
 
-`ifdef VERILATOR
-  logic [Group*Groups-1:0] merged;
-  always_comb begin
-    merged = '0;
+  /* verilator lint_off BLKSEQ */
+  always_ff @(posedge clk_i) begin
     if (we_i) begin
       merged = mem[waddr_i];
       for (int unsigned g = 0; g < Groups; g++) begin
@@ -42,21 +41,10 @@ module tsr_ram_groups #(
           end
         end
       end
+      mem[waddr_i] <= merged;
     end
   end
-
-  always_ff @(posedge clk_i) begin
-    if (we_i) mem[waddr_i] <= merged;
-  end
-`else
-  always_ff @(posedge clk_i) begin
-    for (int unsigned g = 0; g < Groups; g++) begin
-      for (int unsigned b = 0; b < Group / 8; b++) begin
-        if (we_i && wgroup_i == 16'(g) && wbe_i[b]) mem[waddr_i][Group*g+8*b+:8] <= wdata_i[8*b+:8];
-      end
-    end
-  end
-`endif
+  /* verilator lint_on BLKSEQ */
 
   assign rdata_o = rdata_q;
 `else

@@ -55,12 +55,16 @@ module tsr_runs #(
 
   // What STORE does not have reads as reserved zeros: fill, pads.
   always_comb begin
-    dram_extent = prep_q.extent;
-    for (int unsigned k = 0; k < 2; k++) begin
-      dram_extent[16*k+:16] = prep_q.extent[16*k+:16] - {4'd0, prep_q.pad_before[12*k+:12]} -
-          {4'd0, prep_q.pad_after[12*k+:12]};
+    dram_extent = '0;
+    prep_reads = 1'b0;
+    if (prep_valid_q) begin
+      dram_extent = prep_q.extent;
+      for (int unsigned k = 0; k < 2; k++) begin
+        dram_extent[16*k+:16] = prep_q.extent[16*k+:16] - {4'd0, prep_q.pad_before[12*k+:12]} -
+            {4'd0, prep_q.pad_after[12*k+:12]};
+      end
+      prep_reads = !prep_q.fill && dram_extent[15:0] != '0 && dram_extent[31:16] != '0;
     end
-    prep_reads = !prep_q.fill && dram_extent[15:0] != '0 && dram_extent[31:16] != '0;
   end
 
   assign start = prep_valid_q && !prep_started_q && !prep_fence;
@@ -156,24 +160,29 @@ module tsr_runs #(
   always_comb begin
     step_last = 1'b1;
     inner = 2'd0;
-    for (int unsigned k = 0; k < 4; k++) begin
-      if (index_q[16*k+:16] + 16'd1 != extent_q[16*k+:16]) begin
-        step_last = 1'b0;
-        inner = 2'(k);
+    step_pad = 1'b0;
+    dram_next = '0;
+    sp_next = '0;
+    if (walk_q) begin
+      for (int unsigned k = 0; k < 4; k++) begin
+        if (index_q[16*k+:16] + 16'd1 != extent_q[16*k+:16]) begin
+          step_last = 1'b0;
+          inner = 2'(k);
+        end
       end
+      if (walk_none_q) step_last = 1'b1;
+      step_pad = walk_fill_q;
+      for (int unsigned k = 0; k < 2; k++) begin
+        if (index_q[16*k+:16] < {4'd0, before_q[12*k+:12]}) step_pad = 1'b1;
+        if ({1'b0, index_q[16*k+:16]} + {5'd0, after_q[12*k+:12]} >= {1'b0, extent_q[16*k+:16]}) step_pad = 1'b1;
+      end
+      dram_next = dram_q[64*inner+:64];
+      // Leading padding does not advance the DRAM address.
+      if (!(inner == 2'd0 && index_q[15:0] < {4'd0, before_q[11:0]}) &&
+          !(inner == 2'd1 && index_q[31:16] < {4'd0, before_q[23:12]}))
+        dram_next = dram_next + 64'($signed(dram_stride_q[32*inner+:32]));
+      sp_next = sp_q[22*inner+:22] + sp_stride_q[22*inner+:22];
     end
-    if (walk_none_q) step_last = 1'b1;
-    step_pad = walk_fill_q;
-    for (int unsigned k = 0; k < 2; k++) begin
-      if (index_q[16*k+:16] < {4'd0, before_q[12*k+:12]}) step_pad = 1'b1;
-      if ({1'b0, index_q[16*k+:16]} + {5'd0, after_q[12*k+:12]} >= {1'b0, extent_q[16*k+:16]}) step_pad = 1'b1;
-    end
-    dram_next = dram_q[64*inner+:64];
-    // Leading padding does not advance the DRAM address.
-    if (!(inner == 2'd0 && index_q[15:0] < {4'd0, before_q[11:0]}) &&
-        !(inner == 2'd1 && index_q[31:16] < {4'd0, before_q[23:12]}))
-      dram_next = dram_next + 64'($signed(dram_stride_q[32*inner+:32]));
-    sp_next = sp_q[22*inner+:22] + sp_stride_q[22*inner+:22];
   end
 
   // The run that may still grow.
