@@ -333,7 +333,9 @@ void evaluate_softmax(EvalContext& context) {
     for (int64_t k = 0; k < length; ++k) sum += table[static_cast<size_t>(255 - largest + in[static_cast<size_t>(start + k * inner)])];
     for (int64_t k = 0; k < length; ++k) {
       const float e = table[static_cast<size_t>(255 - largest + in[static_cast<size_t>(start + k * inner)])];
-      const int32_t q = std::min(round_to_int32((e * steps) / sum) + zero, 255);
+      // An infinite quotient rounds to the smallest int32, and the oracle's sum with the zero point wraps.
+      const auto wrapped = static_cast<uint32_t>(round_to_int32((e * steps) / sum)) + static_cast<uint32_t>(zero);
+      const int32_t q = std::min(static_cast<int32_t>(wrapped), 255);
       // The oracle bounds by 255 for int8 too and keeps the low byte, so a value above 127 wraps.
       out[static_cast<size_t>(start + k * inner)] = dtype == DType::kInt8 ? static_cast<int8_t>(q) : q;
     }
