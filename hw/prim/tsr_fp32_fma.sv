@@ -10,7 +10,16 @@
 // after normalising the sum, 5 after rounding. Latency: the number of ones, in enabled cycles; 0 is combinational.
 // Throughput: one result a lane and cycle. Back-pressure: a pure pipeline, enable_i = 0 holds every register. Reset:
 // rst_ni, synchronous, clears the valid bits. result_o is unspecified where valid_o = 0; idle stages are not evaluated
-// in simulation. Legal: Rounding = 0 and FlushSubnormals = 0; other values are for tests (tsr_fp32_pack).
+// in simulation. Legal: Rounding = 0 and FlushSubnormals = 0; other values are for tests (tsr_fp32_mul).
+
+// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
+`ifdef VERILATOR
+`define TSR_UNSPECIFIED(signal)
+/* verilator lint_off LATCH */
+`else
+`define TSR_UNSPECIFIED(signal) signal = 'x;
+`endif
+
 module tsr_fp32_fma #(
   parameter int unsigned Lanes           = 1,
   parameter logic [5:0]  Registers       = 6'b000000,
@@ -40,179 +49,179 @@ module tsr_fp32_fma #(
     .clk_i, .rst_ni, .enable_i, .valid_i, .data_i(z_i), .data_o(z_2)
   );
 
-  // Stage 2: special cases, alignment. The number with the larger exponent stays, the other one becomes `small`. (Masks,
-  // not choices between words: simulators would branch on those.) large:
-  // [49:0] significand, [58:50] exponent, [59] sign, [60] NaN, [61] infinite, [62] sign of infinity, [63] subtract.
-  // small: [49:0] significand, [50] sign of zero.
-  logic [64*Lanes-1:0] large_2d, to_align, aligned, small_2d;
-  logic [8*Lanes-1:0] distance;
-
-  always_comb begin
-    logic [31:0] z;
-    logic        z_normal, z_special, product_sign, product_infinite, is_nan, z_leads;
-    logic [23:0] z_significand;
-    logic [9:0]  z_exponent;
-    logic [10:0] difference;
-    logic [59:0] product, addend, swap;  // sign, exponent, significand
-    large_2d         = 'x;
-    to_align         = 'x;
-    distance         = 'x;
-    z                = 'x;
-    z_normal         = 1'bx;
-    z_special        = 1'bx;
-    product_sign     = 1'bx;
-    product_infinite = 1'bx;
-    is_nan           = 1'bx;
-    z_leads          = 1'bx;
-    z_significand    = 'x;
-    z_exponent       = 'x;
-    difference       = 'x;
-    product          = 'x;
-    addend           = 'x;
-    swap             = 'x;
-    if (valid_2) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        z = z_2[32*l+:32];
-        z_normal = z[30:23] != 8'd0;
-        z_special = z[30:23] == 8'hff;
-        z_significand = {z_normal, z[22:0]};
-        if (FlushSubnormals != 0 && !z_normal) z_significand = 24'd0;
-        z_exponent = {2'b00, z[30:23]} + {9'd0, !z_normal};
-        product_sign = product_2[64*l+58];
-        product_infinite = product_2[64*l+60];
-        is_nan = product_2[64*l+59] | (z_special & (z[22:0] != 23'd0)) |
-            (product_infinite & z_special & (product_sign != z[31]));
-        difference = 11'($signed(product_2[64*l+48+:10])) - $signed({1'b0, z_exponent});
-        z_leads = difference[10];
-        difference = (difference ^ {11{z_leads}}) + 11'(z_leads);
-        distance[8*l+:8] = difference > 11'd63 ? 8'd63 : difference[7:0];
-        product = {product_sign, product_2[64*l+48+:9], product_2[64*l+:48], 2'b00};
-        addend = {z[31], z_exponent[8:0], z_significand, 26'd0};
-        swap = (product ^ addend) & {60{z_leads}};
-        large_2d[64*l+:64] = {product_sign ^ z[31], product_infinite ? product_sign : z[31],
-                              product_infinite | z_special, is_nan, product ^ swap};
-        to_align[64*l+:64] = {13'd0, product_sign & z[31], 50'(addend ^ swap)};
-      end
-    end
-  end
-
-  tsr_shift_sticky #(.Lanes(Lanes), .Width(50)) u_align (
-    .valid_i(valid_2), .data_i(to_align), .distance_i(distance), .data_o(aligned)
-  );
-
-  always_comb begin
-    small_2d = 'x;
-    if (valid_2) begin
-      for (int unsigned l = 0; l < Lanes; l++) small_2d[64*l+:64] = {13'd0, to_align[64*l+50], aligned[64*l+:50]};
-    end
-  end
-
-  logic valid_3;
-  logic [64*Lanes-1:0] large_3, small_3;
+  logic valid_3, valid_4, valid_5;
+  logic [64*Lanes-1:0] leading_3, trailing_3, sum_4, unrounded_5;
 
   tsr_pipe_valid #(.Enabled(32'(Registers[2]))) u_valid_2 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_2), .valid_o(valid_3)
   );
-  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[2]))) u_large_2 (
-    .clk_i, .enable_i(enable_i & valid_2), .data_i(large_2d), .data_o(large_3)
-  );
-  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[2]))) u_small_2 (
-    .clk_i, .enable_i(enable_i & valid_2), .data_i(small_2d), .data_o(small_3)
-  );
 
-  // Stage 3: add or subtract; a negative difference changes the sign. sum: [50:0] magnitude, [59:51] exponent, [60]
-  // sign, [61] NaN, [62] infinite.
-  logic [64*Lanes-1:0] sum_3d;
+  // Stage 2: special cases, alignment. The number with the larger exponent leads, the other one is shifted right; what
+  // it loses is ORed into its last bit. (Masks, not choices between words: simulators would branch on those.) Leaves of
+  // the leading one [49:0] significand, [58:50] exponent, [59] sign, [60] NaN, [61] infinite, [62] sign of infinity,
+  // [63] subtract; of the other one [49:0] significand, [50] sign of zero.
+  task automatic align(input logic [60:0] scaled, input logic [31:0] z, output logic [63:0] leading,
+                       output logic [50:0] trailing);
+    /* verilator no_inline_task */
+    logic        z_normal, z_special, product_sign, product_infinite, is_nan, z_leads;
+    logic [23:0] z_significand;
+    logic [9:0]  z_exponent;
+    logic [10:0] difference;
+    logic [5:0]  distance;
+    logic [59:0] product, addend, swap;  // sign, exponent, significand
+    logic [49:0] other, kept;
+    z_normal = z[30:23] != 8'd0;
+    z_special = z[30:23] == 8'hff;
+    z_significand = {z_normal, z[22:0]};
+    if (FlushSubnormals != 0 && !z_normal) z_significand = 24'd0;
+    z_exponent = {2'b00, z[30:23]} + {9'd0, !z_normal};
+    product_sign = scaled[58];
+    product_infinite = scaled[60];
+    is_nan = scaled[59] | (z_special & (z[22:0] != 23'd0)) |
+        (product_infinite & z_special & (product_sign != z[31]));
+    difference = 11'($signed(scaled[57:48])) - $signed({1'b0, z_exponent});
+    z_leads = difference[10];
+    difference = (difference ^ {11{z_leads}}) + 11'(z_leads);
+    distance = difference > 11'd63 ? 6'd63 : difference[5:0];
+    product = {product_sign, scaled[56:48], scaled[47:0], 2'b00};
+    addend = {z[31], z_exponent[8:0], z_significand, 26'd0};
+    swap = (product ^ addend) & {60{z_leads}};
+    other = 50'(addend ^ swap);
+    kept = other & ({50{1'b1}} << distance);
+    other = (other >> distance) | 50'(kept != other);
+    leading = {product_sign ^ z[31], product_infinite ? product_sign : z[31], product_infinite | z_special, is_nan,
+               product ^ swap};
+    trailing = {product_sign & z[31], other};
+  endtask
+
+  logic [64*Lanes-1:0] leading_3_d, trailing_3_d;
 
   always_comb begin
-    logic [50:0] leading, trailing, sum;
-    logic        subtract, negate, sign;
-    sum_3d   = 'x;
+    logic [63:0] leading;
+    logic [50:0] trailing;
+    `TSR_UNSPECIFIED(leading_3_d)
+    `TSR_UNSPECIFIED(trailing_3_d)
     leading  = 'x;
     trailing = 'x;
-    sum      = 'x;
-    subtract = 1'bx;
-    negate   = 1'bx;
-    sign     = 1'bx;
-    if (valid_3) begin
+    if (valid_2) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        subtract = large_3[64*l+63];
-        leading = {1'b0, large_3[64*l+:50]};
-        trailing = {1'b0, small_3[64*l+:50]};
-        sum = leading + (trailing ^ {51{subtract}}) + 51'(subtract);
-        negate = subtract & sum[50];
-        sign = large_3[64*l+59] ^ negate;
-        sign = sum == 51'd0 ? small_3[64*l+50] : sign;
-        sign = large_3[64*l+61] ? large_3[64*l+62] : sign;
-        sum = (sum ^ {51{negate}}) + 51'(negate);
-        sum_3d[64*l+:64] = {1'b0, large_3[64*l+61], large_3[64*l+60], sign, large_3[64*l+50+:9], sum};
+        align(product_2[64*l+:61], z_2[32*l+:32], leading, trailing);
+        leading_3_d[64*l+:64] = leading;
+        trailing_3_d[64*l+:64] = {13'd0, trailing};
       end
     end
   end
-
-  logic valid_4;
-  logic [64*Lanes-1:0] sum_4;
+  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[2]))) u_leading_3 (
+    .clk_i, .enable_i(enable_i & valid_2), .data_i(leading_3_d), .data_o(leading_3)
+  );
+  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[2]))) u_trailing_3 (
+    .clk_i, .enable_i(enable_i & valid_2), .data_i(trailing_3_d), .data_o(trailing_3)
+  );
 
   tsr_pipe_valid #(.Enabled(32'(Registers[3]))) u_valid_3 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_3), .valid_o(valid_4)
   );
-  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[3]))) u_sum_3 (
-    .clk_i, .enable_i(enable_i & valid_3), .data_i(sum_3d), .data_o(sum_4)
-  );
 
-  // Stage 4: normalise. The top bit is the carry, one binade above the exponent.
-  logic [8*Lanes-1:0] limit_4, shift_4;
-  logic [64*Lanes-1:0] normalised_4, unrounded_4d;
+  // Stage 3: add or subtract; a negative difference changes the sign. Leaves [50:0] magnitude, [59:51] exponent, [60]
+  // sign, [61] NaN, [62] infinite.
+  function automatic logic [63:0] add(input logic [63:0] leading, input logic [50:0] trailing);
+    /* verilator no_inline_task */
+    logic [50:0] sum;
+    logic        subtract, negate, sign;
+    subtract = leading[63];
+    sum = {1'b0, leading[49:0]} + ({1'b0, trailing[49:0]} ^ {51{subtract}}) + 51'(subtract);
+    negate = subtract & sum[50];
+    sign = leading[59] ^ negate;
+    sign = sum == 51'd0 ? trailing[50] : sign;
+    sign = leading[61] ? leading[62] : sign;
+    sum = (sum ^ {51{negate}}) + 51'(negate);
+    add = {1'b0, leading[61], leading[60], sign, leading[58:50], sum};
+  endfunction
 
-  always_comb begin
-    limit_4 = 'x;
-    if (valid_4) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        limit_4[8*l+:8] = sum_4[64*l+57+:3] != 3'd0 ? 8'd63 : {2'd0, sum_4[64*l+51+:6]};
-      end
-    end
-  end
-
-  tsr_normalise #(.Lanes(Lanes), .Width(51)) u_normalise (
-    .valid_i(valid_4), .significand_i(sum_4), .limit_i(limit_4), .significand_o(normalised_4), .shift_o(shift_4)
-  );
+  logic [64*Lanes-1:0] sum_4_d;
 
   always_comb begin
-    unrounded_4d = 'x;
-    if (valid_4) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        unrounded_4d[64*l+:64] = {26'd0, sum_4[64*l+62], sum_4[64*l+61], sum_4[64*l+60],
-                                  sum_4[64*l+51+:9] + 9'd1 - {1'b0, shift_4[8*l+:8]}, normalised_4[64*l+26+:25],
-                                  normalised_4[64*l+:26] != 26'd0};
-      end
+    `TSR_UNSPECIFIED(sum_4_d)
+    if (valid_3) begin
+      for (int unsigned l = 0; l < Lanes; l++) sum_4_d[64*l+:64] = add(leading_3[64*l+:64], trailing_3[64*l+:51]);
     end
   end
-
-  logic valid_5;
-  logic [64*Lanes-1:0] unrounded_5;
+  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[3]))) u_sum_4 (
+    .clk_i, .enable_i(enable_i & valid_3), .data_i(sum_4_d), .data_o(sum_4)
+  );
 
   tsr_pipe_valid #(.Enabled(32'(Registers[4]))) u_valid_4 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_4), .valid_o(valid_5)
   );
-  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[4]))) u_data_4 (
-    .clk_i, .enable_i(enable_i & valid_4), .data_i(unrounded_4d), .data_o(unrounded_5)
-  );
 
-  // Stage 5: round and pack.
-  logic [32*Lanes-1:0] result_5d;
+  // Stage 4: normalise as tsr_fp32_product does. The top bit is the carry, one binade above the exponent. Leaves what
+  // rounding takes, see tsr_fp32_mul.
+  function automatic logic [63:0] normalise(input logic [62:0] magnitude);
+    /* verilator no_inline_task */
+    logic [50:0] significand;
+    logic [5:0]  room, limit, amount;
+    logic        take;
+    significand = magnitude[50:0];
+    limit = magnitude[59:57] != 3'd0 ? 6'd63 : magnitude[56:51];
+    room = limit;
+    if (significand[50:49] == 2'd0) begin
+      for (int unsigned k = 0; k < 5; k++) begin
+        take = ((significand >> (51 - (32 >> k))) == '0) & (room >= 6'(32 >> k));
+        amount = {take, 5'd0} >> k;
+        significand = significand << amount;
+        room = room - amount;
+      end
+    end
+    amount = {5'd0, !significand[50] & (room != 6'd0)};
+    significand = significand << amount;
+    room = room - amount;
+    normalise = {26'd0, magnitude[62], magnitude[61], magnitude[60],
+                 magnitude[59:51] + 9'd1 - {3'd0, limit - room}, significand[50:26], significand[25:0] != 26'd0};
+  endfunction
 
-  tsr_fp32_pack #(.Lanes(Lanes), .Rounding(Rounding), .FlushSubnormals(FlushSubnormals)) u_pack (
-    .valid_i(valid_5), .unrounded_i(unrounded_5), .result_o(result_5d)
+  logic [64*Lanes-1:0] unrounded_5_d;
+
+  always_comb begin
+    `TSR_UNSPECIFIED(unrounded_5_d)
+    if (valid_4) begin
+      for (int unsigned l = 0; l < Lanes; l++) unrounded_5_d[64*l+:64] = normalise(sum_4[64*l+:63]);
+    end
+  end
+  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[4]))) u_unrounded_5 (
+    .clk_i, .enable_i(enable_i & valid_4), .data_i(unrounded_5_d), .data_o(unrounded_5)
   );
 
   tsr_pipe_valid #(.Enabled(32'(Registers[5]))) u_valid_5 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_5), .valid_o
   );
-  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[5]))) u_result_5 (
-    .clk_i, .enable_i(enable_i & valid_5), .data_i(result_5d), .data_o(result_o)
-  );
 
-  logic unused;
-  assign unused = &{1'b0, product_2, aligned, small_3, sum_4, normalised_4};
+  // Stage 5: round and pack.
+  function automatic logic [31:0] round(input logic [37:0] unrounded);
+    /* verilator no_inline_task */
+    logic [25:0] significand;
+    logic        round_up, is_infinite;
+    logic [31:0] magnitude;  // exponent field of 9 bits and fraction
+    significand = unrounded[25:0];
+    round_up = significand[1] & (significand[0] | significand[2]);
+    if (Rounding == 1) round_up = 1'b0;
+    if (Rounding == 2) round_up = significand[1];
+    magnitude = {significand[25] ? unrounded[34:26] : 9'd0, significand[24:2]} + 32'(round_up);
+    if (FlushSubnormals != 0 && magnitude[31:23] == 9'd0) magnitude = 32'd0;
+    is_infinite = unrounded[37] | (magnitude[31:23] >= 9'd255);
+    magnitude = {unrounded[35], is_infinite ? 31'h7f800000 : magnitude[30:0]};
+    round = unrounded[36] ? 32'h7fc00000 : magnitude;
+  endfunction
+
+  logic [32*Lanes-1:0] result_d;
+
+  always_comb begin
+    `TSR_UNSPECIFIED(result_d)
+    if (valid_5) begin
+      for (int unsigned l = 0; l < Lanes; l++) result_d[32*l+:32] = round(unrounded_5[64*l+:38]);
+    end
+  end
+  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[5]))) u_result (
+    .clk_i, .enable_i(enable_i & valid_5), .data_i(result_d), .data_o(result_o)
+  );
 
 endmodule

@@ -8,7 +8,17 @@
 // enabled cycles; 0 is combinational. Throughput: one result a lane and cycle. Back-pressure: a pure pipeline, enable_i
 // = 0 holds every register. Reset: rst_ni, synchronous, clears the valid bits. result_o is unspecified where valid_o =
 // 0; idle stages are not evaluated in simulation.
-// Legal: Rounding = 0 and FlushSubnormals = 0; other values are for tests (tsr_fp32_pack).
+// Legal: Rounding = 0 and FlushSubnormals = 0. Rounding 1 (truncate), 2 (half away from zero) and FlushSubnormals 1
+// (operands and results) exist so that tests can show that they would be noticed.
+
+// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
+`ifdef VERILATOR
+`define TSR_UNSPECIFIED(signal)
+/* verilator lint_off LATCH */
+`else
+`define TSR_UNSPECIFIED(signal) signal = 'x;
+`endif
+
 module tsr_fp32_mul #(
   parameter int unsigned Lanes           = 1,
   parameter logic [2:0]  Registers       = 3'b000,
@@ -32,65 +42,77 @@ module tsr_fp32_mul #(
     .clk_i, .rst_ni, .enable_i, .valid_i, .x_i, .y_i, .valid_o(valid_1), .product_o(product_1)
   );
 
-  // Stage 1: bring exponents below 1 up to 1.
-  logic [8*Lanes-1:0] distance_1;
-  logic [64*Lanes-1:0] shifted_1, unrounded_1d;
-
-  always_comb begin
-    logic signed [9:0] exponent;
-    distance_1 = 'x;
-    exponent   = 'x;
-    if (valid_1) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        exponent = product_1[64*l+48+:10];
-        distance_1[8*l+:8] = exponent >= 10'sd1 ? 8'd0 : exponent < -10'sd62 ? 8'd63 : 8'(10'sd1 - exponent);
-      end
-    end
-  end
-
-  tsr_shift_sticky #(.Lanes(Lanes), .Width(48)) u_denormalise (
-    .valid_i(valid_1), .data_i(product_1), .distance_i(distance_1), .data_o(shifted_1)
-  );
-
-  always_comb begin
-    logic signed [9:0] exponent;
-    unrounded_1d = 'x;
-    exponent     = 'x;
-    if (valid_1) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        exponent = product_1[64*l+48+:10];
-        exponent = exponent >= 10'sd1 ? exponent : 10'sd1;
-        unrounded_1d[64*l+:64] = {26'd0, product_1[64*l+60], product_1[64*l+59], product_1[64*l+58], exponent[8:0],
-                                  shifted_1[64*l+23+:25], shifted_1[64*l+:23] != 23'd0};
-      end
-    end
-  end
-
   logic valid_2;
   logic [64*Lanes-1:0] unrounded_2;
 
   tsr_pipe_valid #(.Enabled(32'(Registers[1]))) u_valid_1 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_1), .valid_o(valid_2)
   );
-  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[1]))) u_data_1 (
-    .clk_i, .enable_i(enable_i & valid_1), .data_i(unrounded_1d), .data_o(unrounded_2)
-  );
 
-  // Stage 2: round and pack.
-  logic [32*Lanes-1:0] result_2d;
+  // Stage 1: bring exponents below 1 up to 1. Leaves, 64 bits a lane: [25:0] the significand (24 bits, a guard and a
+  // sticky bit), [34:26] the biased exponent of its top bit (at least 1; a zero top bit is then a subnormal number or
+  // zero), [35] the sign, [36] NaN, [37] infinite.
+  function automatic logic [63:0] denormalise(input logic [60:0] product);
+    /* verilator no_inline_task */
+    logic signed [9:0] exponent;
+    logic [47:0] significand, kept;
+    logic [5:0]  distance;
+    significand = product[47:0];
+    exponent = product[57:48];
+    if (exponent < 10'sd1) begin
+      distance = exponent < -10'sd62 ? 6'd63 : 6'(10'sd1 - exponent);
+      kept = significand & ({48{1'b1}} << distance);
+      significand = (significand >> distance) | 48'(kept != significand);
+      exponent = 10'sd1;
+    end
+    denormalise = {26'd0, product[60], product[59], product[58], exponent[8:0],
+                   significand[47:23], significand[22:0] != 23'd0};
+  endfunction
 
-  tsr_fp32_pack #(.Lanes(Lanes), .Rounding(Rounding), .FlushSubnormals(FlushSubnormals)) u_pack (
-    .valid_i(valid_2), .unrounded_i(unrounded_2), .result_o(result_2d)
+  logic [64*Lanes-1:0] unrounded_2_d;
+
+  always_comb begin
+    `TSR_UNSPECIFIED(unrounded_2_d)
+    if (valid_1) begin
+      for (int unsigned l = 0; l < Lanes; l++) unrounded_2_d[64*l+:64] = denormalise(product_1[64*l+:61]);
+    end
+  end
+  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[1]))) u_unrounded_2 (
+    .clk_i, .enable_i(enable_i & valid_1), .data_i(unrounded_2_d), .data_o(unrounded_2)
   );
 
   tsr_pipe_valid #(.Enabled(32'(Registers[2]))) u_valid_2 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_2), .valid_o
   );
-  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[2]))) u_result_2 (
-    .clk_i, .enable_i(enable_i & valid_2), .data_i(result_2d), .data_o(result_o)
-  );
 
-  logic unused;
-  assign unused = &{1'b0, product_1, shifted_1};
+  // Stage 2: round and pack. The increment runs through fraction and exponent field together, so that a carry makes the
+  // next binade, the first normal number or infinity by itself.
+  function automatic logic [31:0] round(input logic [37:0] unrounded);
+    /* verilator no_inline_task */
+    logic [25:0] significand;
+    logic        round_up, is_infinite;
+    logic [31:0] magnitude;  // exponent field of 9 bits and fraction
+    significand = unrounded[25:0];
+    round_up = significand[1] & (significand[0] | significand[2]);
+    if (Rounding == 1) round_up = 1'b0;
+    if (Rounding == 2) round_up = significand[1];
+    magnitude = {significand[25] ? unrounded[34:26] : 9'd0, significand[24:2]} + 32'(round_up);
+    if (FlushSubnormals != 0 && magnitude[31:23] == 9'd0) magnitude = 32'd0;
+    is_infinite = unrounded[37] | (magnitude[31:23] >= 9'd255);
+    magnitude = {unrounded[35], is_infinite ? 31'h7f800000 : magnitude[30:0]};
+    round = unrounded[36] ? 32'h7fc00000 : magnitude;
+  endfunction
+
+  logic [32*Lanes-1:0] result_d;
+
+  always_comb begin
+    `TSR_UNSPECIFIED(result_d)
+    if (valid_2) begin
+      for (int unsigned l = 0; l < Lanes; l++) result_d[32*l+:32] = round(unrounded_2[64*l+:38]);
+    end
+  end
+  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[2]))) u_result (
+    .clk_i, .enable_i(enable_i & valid_2), .data_i(result_d), .data_o(result_o)
+  );
 
 endmodule

@@ -9,6 +9,15 @@
 // cycle. Back-pressure: a pure pipeline, enable_i = 0 holds every register. Reset: rst_ni, synchronous, clears the
 // valid bits. result_o is unspecified where valid_o = 0; idle stages are not evaluated in simulation. Legal: Rounding =
 // 0; 1 (truncate) and 2 (half away from zero) are for tests. Bounds in the wrong order give high_i, NaN still low_i.
+
+// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
+`ifdef VERILATOR
+`define TSR_UNSPECIFIED(signal)
+/* verilator lint_off LATCH */
+`else
+`define TSR_UNSPECIFIED(signal) signal = 'x;
+`endif
+
 module tsr_fp32_round_clamp #(
   parameter int unsigned Lanes     = 1,
   parameter logic [1:0]  Registers = 2'b00,
@@ -25,97 +34,73 @@ module tsr_fp32_round_clamp #(
   output logic [16*Lanes-1:0] result_o
 );
 
-  // Stage 0: 16 integer bits, a guard and a sticky bit in [17:0]; [18] huge, [19] NaN, [20] the sign. Exponent 142 is
-  // 2^15 and shifts by 0.
-  logic [32*Lanes-1:0] significand_0, shifted_0, fixed_0d;
-  logic [8*Lanes-1:0] distance_0;
-
-  always_comb begin
-    logic [7:0] exponent;
-    significand_0 = 'x;
-    distance_0    = 'x;
-    exponent      = 'x;
-    if (valid_i) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        exponent = value_i[32*l+23+:8];
-        distance_0[8*l+:8] = exponent < 8'd110 ? 8'd32 : {2'd0, 6'(8'd142 - exponent)};
-        significand_0[32*l+:32] = {8'd0, exponent != 8'd0, value_i[32*l+:23]};
-      end
-    end
-  end
-
-  tsr_shift_sticky #(.Lanes(Lanes), .Width(24)) u_shift (
-    .valid_i, .data_i(significand_0), .distance_i(distance_0), .data_o(shifted_0)
-  );
-
-  always_comb begin
-    fixed_0d = 'x;
-    if (valid_i) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        fixed_0d[32*l+:32] = {11'd0, value_i[32*l+31], (value_i[32*l+23+:8] == 8'hff) & (value_i[32*l+:23] != 23'd0),
-                              value_i[32*l+23+:8] > 8'd142, shifted_0[32*l+7+:17], shifted_0[32*l+:7] != 7'd0};
-      end
-    end
-  end
-
   logic valid_1;
   logic [32*Lanes-1:0] fixed_1;
   logic signed [15:0] low_1, high_1;
 
-  tsr_pipe_valid #(.Enabled(32'(Registers[0]))) u_valid_0 (
-    .clk_i, .rst_ni, .enable_i, .valid_i(valid_i), .valid_o(valid_1)
-  );
-  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[0]))) u_data_0 (
-    .clk_i, .enable_i(enable_i & valid_i), .data_i(fixed_0d), .data_o(fixed_1)
-  );
   tsr_pipe #(.Width(32), .Enabled(32'(Registers[0]))) u_bounds_0 (
     .clk_i, .enable_i(enable_i & valid_i), .data_i({low_i, high_i}), .data_o({low_1, high_1})
   );
-
-  // Stage 1: round, sign, clamp.
-  logic [32*Lanes-1:0] integer_1;
-  logic [16*Lanes-1:0] clamped_1, result_1d;
-
-  always_comb begin
-    logic [17:0] fixed, magnitude;
-    logic        round_up;
-    integer_1 = 'x;
-    fixed     = 'x;
-    magnitude = 'x;
-    round_up  = 1'bx;
-    if (valid_1) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        fixed = fixed_1[32*l+:18];
-        round_up = fixed[1] & (fixed[0] | fixed[2]);
-        if (Rounding == 1) round_up = 1'b0;
-        if (Rounding == 2) round_up = fixed[1];
-        magnitude = fixed_1[32*l+18] ? 18'h10000 : {2'b00, fixed[17:2]} + {17'd0, round_up};
-        integer_1[32*l+:32] = {14'd0, fixed_1[32*l+20] ? -magnitude : magnitude};
-      end
-    end
-  end
-
-  tsr_saturate #(.Lanes(Lanes), .Width(18)) u_saturate (
-    .valid_i(valid_1), .value_i(integer_1), .low_i(low_1), .high_i(high_1), .result_o(clamped_1)
+  tsr_pipe_valid #(.Enabled(32'(Registers[0]))) u_valid_0 (
+    .clk_i, .rst_ni, .enable_i, .valid_i(valid_i), .valid_o(valid_1)
   );
 
+  // Stage 0: 16 integer bits, a guard and a sticky bit in [17:0]; [18] huge, [19] NaN, [20] the sign. Exponent 142 is
+  // 2^15 and shifts by 0.
+  function automatic logic [31:0] fix(input logic [31:0] value);
+    /* verilator no_inline_task */
+    logic [23:0] significand, kept;
+    logic [5:0]  distance;
+    distance = value[30:23] < 8'd110 ? 6'd32 : 6'(8'd142 - value[30:23]);
+    significand = {value[30:23] != 8'd0, value[22:0]};
+    kept = significand & ({24{1'b1}} << distance);
+    significand = (significand >> distance) | 24'(kept != significand);
+    fix = {11'd0, value[31], (value[30:23] == 8'hff) & (value[22:0] != 23'd0), value[30:23] > 8'd142,
+           significand[23:7], significand[6:0] != 7'd0};
+  endfunction
+
+  logic [32*Lanes-1:0] fixed_1_d;
+
   always_comb begin
-    result_1d = 'x;
-    if (valid_1) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        result_1d[16*l+:16] = fixed_1[32*l+19] ? low_1 : clamped_1[16*l+:16];
-      end
+    `TSR_UNSPECIFIED(fixed_1_d)
+    if (valid_i) begin
+      for (int unsigned l = 0; l < Lanes; l++) fixed_1_d[32*l+:32] = fix(value_i[32*l+:32]);
     end
   end
+  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[0]))) u_fixed_1 (
+    .clk_i, .enable_i(enable_i & valid_i), .data_i(fixed_1_d), .data_o(fixed_1)
+  );
 
   tsr_pipe_valid #(.Enabled(32'(Registers[1]))) u_valid_1 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_1), .valid_o
   );
-  tsr_pipe #(.Width(16 * Lanes), .Enabled(32'(Registers[1]))) u_result_1 (
-    .clk_i, .enable_i(enable_i & valid_1), .data_i(result_1d), .data_o(result_o)
-  );
 
-  logic unused;
-  assign unused = &{1'b0, shifted_0, fixed_1};
+  // Stage 1: round, sign, clamp.
+  function automatic logic [15:0] clamp(input logic [20:0] fixed, input logic signed [15:0] low,
+                                        input logic signed [15:0] high);
+    /* verilator no_inline_task */
+    logic        round_up;
+    logic signed [17:0] value;
+    round_up = fixed[1] & (fixed[0] | fixed[2]);
+    if (Rounding == 1) round_up = 1'b0;
+    if (Rounding == 2) round_up = fixed[1];
+    value = fixed[18] ? 18'h10000 : {2'b00, fixed[17:2]} + {17'd0, round_up};
+    value = (value ^ {18{fixed[20]}}) + 18'(fixed[20]);
+    value = value < 18'(low) ? 18'(low) : value;
+    value = value > 18'(high) ? 18'(high) : value;
+    clamp = fixed[19] ? low : value[15:0];
+  endfunction
+
+  logic [16*Lanes-1:0] result_d;
+
+  always_comb begin
+    `TSR_UNSPECIFIED(result_d)
+    if (valid_1) begin
+      for (int unsigned l = 0; l < Lanes; l++) result_d[16*l+:16] = clamp(fixed_1[32*l+:21], low_1, high_1);
+    end
+  end
+  tsr_pipe #(.Width(16 * Lanes), .Enabled(32'(Registers[1]))) u_result (
+    .clk_i, .enable_i(enable_i & valid_1), .data_i(result_d), .data_o(result_o)
+  );
 
 endmodule

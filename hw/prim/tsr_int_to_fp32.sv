@@ -5,7 +5,16 @@
 // Registers: bit 0 after normalising, bit 1 after rounding. Latency: the number of ones, in enabled cycles; 0 is
 // combinational. Throughput: one result a lane and cycle. Back-pressure: a pure pipeline, enable_i = 0 holds every
 // register. Reset: rst_ni, synchronous, clears the valid bits. result_o is unspecified where valid_o = 0; idle stages
-// are not evaluated in simulation. Legal: 2 <= Width <= 64; Rounding = 0, other values are for tests (tsr_fp32_pack).
+// are not evaluated in simulation. Legal: 2 <= Width <= 64; Rounding = 0, other values are for tests (tsr_fp32_mul).
+
+// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
+`ifdef VERILATOR
+`define TSR_UNSPECIFIED(signal)
+/* verilator lint_off LATCH */
+`else
+`define TSR_UNSPECIFIED(signal) signal = 'x;
+`endif
+
 module tsr_int_to_fp32 #(
   parameter int unsigned Lanes     = 1,
   parameter int unsigned Width     = 32,
@@ -21,43 +30,9 @@ module tsr_int_to_fp32 #(
   output logic [32*Lanes-1:0]    result_o
 );
 
-  // Stage 0: magnitude with room for a guard and a sticky bit, normalised.
+  // Stage 0: magnitude with room for a guard and a sticky bit, normalised (the steps of tsr_fp32_product, without a
+  // limit). Leaves what rounding takes, 64 bits a lane: see tsr_fp32_mul.
   localparam int unsigned Room = Width < 27 ? 27 : Width;
-  localparam int unsigned Stride = Room > 32 ? 64 : 32;
-
-  logic [Stride*Lanes-1:0] magnitude_0, normalised_0;
-  logic [8*Lanes-1:0] shift_0;
-  logic [64*Lanes-1:0] unrounded_0d;
-
-  always_comb begin
-    logic [Width-1:0] value;
-    magnitude_0 = 'x;
-    value       = 'x;
-    if (valid_i) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        value = value_i[Width*l+:Width];
-        value = value[Width-1] ? -value : value;
-        magnitude_0[Stride*l+:Stride] = Stride'(value) << (Room - Width);
-      end
-    end
-  end
-
-  tsr_normalise #(.Lanes(Lanes), .Width(Room), .Limited(0)) u_normalise (
-    .valid_i, .significand_i(magnitude_0), .limit_i({Lanes{8'd63}}), .significand_o(normalised_0), .shift_o(shift_0)
-  );
-
-  always_comb begin
-    logic [Room-1:0] normalised;
-    unrounded_0d = 'x;
-    normalised   = 'x;
-    if (valid_i) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        normalised = normalised_0[Stride*l+:Room];
-        unrounded_0d[64*l+:64] = {28'd0, value_i[Width*l+Width-1], 9'(127 + Width - 1) - {1'b0, shift_0[8*l+:8]},
-                                  normalised[Room-1-:25], normalised[Room-26:0] != '0};
-      end
-    end
-  end
 
   logic valid_1;
   logic [64*Lanes-1:0] unrounded_1;
@@ -65,22 +40,68 @@ module tsr_int_to_fp32 #(
   tsr_pipe_valid #(.Enabled(32'(Registers[0]))) u_valid_0 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_i), .valid_o(valid_1)
   );
-  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[0]))) u_data_0 (
-    .clk_i, .enable_i(enable_i & valid_i), .data_i(unrounded_0d), .data_o(unrounded_1)
-  );
 
-  // Stage 1: round and pack.
-  logic [32*Lanes-1:0] result_1d;
+  function automatic logic [63:0] normalise(input logic [Width-1:0] signed_value);
+    /* verilator no_inline_task */
+    logic [Width-1:0] value;
+    logic [Room-1:0]  significand;
+    logic [5:0]       shift, amount;
+    value = (signed_value ^ {Width{signed_value[Width-1]}}) + Width'(signed_value[Width-1]);
+    significand = Room'(value) << (Room - Width);
+    shift = 6'd0;
+    for (int unsigned k = 0; k < 6; k++) begin
+      if ((32 >> k) < Room) begin
+        amount = {(significand >> (Room - (32 >> k))) == '0, 5'd0} >> k;
+        significand = significand << amount;
+        shift = shift | amount;
+      end
+    end
+    normalise = {28'd0, signed_value[Width-1], 9'(127 + Width - 1) - {3'd0, shift},
+                 significand[Room-1-:25], significand[Room-26:0] != '0};
+  endfunction
 
-  tsr_fp32_pack #(.Lanes(Lanes), .Rounding(Rounding)) u_pack (
-    .valid_i(valid_1), .unrounded_i(unrounded_1), .result_o(result_1d)
+  logic [64*Lanes-1:0] unrounded_1_d;
+
+  always_comb begin
+    `TSR_UNSPECIFIED(unrounded_1_d)
+    if (valid_i) begin
+      for (int unsigned l = 0; l < Lanes; l++) unrounded_1_d[64*l+:64] = normalise(value_i[Width*l+:Width]);
+    end
+  end
+  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[0]))) u_unrounded_1 (
+    .clk_i, .enable_i(enable_i & valid_i), .data_i(unrounded_1_d), .data_o(unrounded_1)
   );
 
   tsr_pipe_valid #(.Enabled(32'(Registers[1]))) u_valid_1 (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_1), .valid_o
   );
-  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[1]))) u_result_1 (
-    .clk_i, .enable_i(enable_i & valid_1), .data_i(result_1d), .data_o(result_o)
+
+  // Stage 1: round and pack.
+  function automatic logic [31:0] round(input logic [37:0] unrounded);
+    /* verilator no_inline_task */
+    logic [25:0] significand;
+    logic        round_up, is_infinite;
+    logic [31:0] magnitude;  // exponent field of 9 bits and fraction
+    significand = unrounded[25:0];
+    round_up = significand[1] & (significand[0] | significand[2]);
+    if (Rounding == 1) round_up = 1'b0;
+    if (Rounding == 2) round_up = significand[1];
+    magnitude = {significand[25] ? unrounded[34:26] : 9'd0, significand[24:2]} + 32'(round_up);
+    is_infinite = unrounded[37] | (magnitude[31:23] >= 9'd255);
+    magnitude = {unrounded[35], is_infinite ? 31'h7f800000 : magnitude[30:0]};
+    round = unrounded[36] ? 32'h7fc00000 : magnitude;
+  endfunction
+
+  logic [32*Lanes-1:0] result_d;
+
+  always_comb begin
+    `TSR_UNSPECIFIED(result_d)
+    if (valid_1) begin
+      for (int unsigned l = 0; l < Lanes; l++) result_d[32*l+:32] = round(unrounded_1[64*l+:38]);
+    end
+  end
+  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[1]))) u_result (
+    .clk_i, .enable_i(enable_i & valid_1), .data_i(result_d), .data_o(result_o)
   );
 
 endmodule

@@ -2,7 +2,8 @@
 // First stage of the ALU for a vector of lanes. convert_i = 1: int32 value + int32 bias (wraps) -> fp32 -> times
 // scale_i -> clamp to [low_i, high_i], NaN to low_i -> round half to even -> + zero_i; each step rounded once.
 // convert_i = 0: integer clamp of value_i, then + zero_i; bias and scale are ignored. value_o is the exact 17-bit sum.
-// Method: tsr_int_to_fp32, tsr_fp32_mul and tsr_fp32_round_clamp in a row, tsr_saturate and a delay line beside them.
+// Method: tsr_int_to_fp32, tsr_fp32_mul and tsr_fp32_round_clamp in a row, an integer clamp and a delay line beside
+// them.
 //
 // Everything enters with the vector and travels with it: value_i, bias_i and scale_i of each lane; convert_i, low_i,
 // high_i and zero_i, common to all lanes; so vectors of different instructions may follow one another in any cycle.
@@ -12,6 +13,15 @@
 // 0 holds every register. Reset: rst_ni, synchronous, clears the valid bits. value_o is unspecified where valid_o = 0;
 // idle stages are not evaluated in simulation.
 // Legal: Rounding = 0, other values are for tests. low_i > high_i gives high_i (tsr_fp32_round_clamp).
+
+// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
+`ifdef VERILATOR
+`define TSR_UNSPECIFIED(signal)
+/* verilator lint_off LATCH */
+`else
+`define TSR_UNSPECIFIED(signal) signal = 'x;
+`endif
+
 module tsr_requantise #(
   parameter int unsigned Lanes     = 1,
   parameter logic [8:0]  Registers = 9'd0,
@@ -37,34 +47,41 @@ module tsr_requantise #(
   localparam int unsigned ToZero  = ToRound + 32'(Registers[6]) + 32'(Registers[7]);
 
   // Stage 0: bias; the integer path clamps at once and waits.
-  logic                convert_valid_0, clamp_valid_0;
-  logic [32*Lanes-1:0] biased_0d;
-  logic [16*Lanes-1:0] clamped_0d;
+  logic convert_valid_0, clamp_valid_0, valid_1, valid_2, valid_3, rounded_valid, zero_valid;
+  logic [32*Lanes-1:0] biased_1, number_2, scale_2, product_3;
+  logic [16*Lanes-1:0] clamped_0d, clamped, rounded;
+  logic signed [15:0] low_3, high_3, zero;
 
   assign convert_valid_0 = valid_i & convert_i;
   assign clamp_valid_0 = valid_i & ~convert_i;
-
   always_comb begin
-    biased_0d = 'x;
-    if (convert_valid_0) begin
-      for (int unsigned l = 0; l < Lanes; l++) biased_0d[32*l+:32] = value_i[32*l+:32] + bias_i[32*l+:32];
+    logic signed [31:0] value;
+    `TSR_UNSPECIFIED(clamped_0d)
+    value = 'x;
+    if (clamp_valid_0) begin
+      for (int unsigned l = 0; l < Lanes; l++) begin
+        value = value_i[32*l+:32];
+        value = value < 32'(low_i) ? 32'(low_i) : value;
+        value = value > 32'(high_i) ? 32'(high_i) : value;
+        clamped_0d[16*l+:16] = value[15:0];
+      end
     end
   end
-
-  tsr_saturate #(.Lanes(Lanes), .Width(32)) u_saturate (
-    .valid_i(clamp_valid_0), .value_i, .low_i, .high_i, .result_o(clamped_0d)
-  );
-
-  logic valid_1, valid_2, valid_3, rounded_valid;
-  logic [32*Lanes-1:0] biased_1, number_2, scale_2, product_3;
-  logic [16*Lanes-1:0] clamped, rounded;
-  logic signed [15:0] low_3, high_3, zero;
 
   tsr_pipe_valid #(.Enabled(32'(Registers[0]))) u_valid_0 (
     .clk_i, .rst_ni, .enable_i, .valid_i(convert_valid_0), .valid_o(valid_1)
   );
-  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[0]))) u_biased_0 (
-    .clk_i, .enable_i(enable_i & convert_valid_0), .data_i(biased_0d), .data_o(biased_1)
+
+  logic [32*Lanes-1:0] biased_1_d;
+
+  always_comb begin
+    `TSR_UNSPECIFIED(biased_1_d)
+    if (convert_valid_0) begin
+      for (int unsigned l = 0; l < Lanes; l++) biased_1_d[32*l+:32] = value_i[32*l+:32] + bias_i[32*l+:32];
+    end
+  end
+  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[0]))) u_biased_1 (
+    .clk_i, .enable_i(enable_i & convert_valid_0), .data_i(biased_1_d), .data_o(biased_1)
   );
   tsr_delay #(.Width(32 * Lanes), .Stages(ToScale)) u_scale (
     .clk_i, .rst_ni, .enable_i, .valid_i(convert_valid_0), .data_i(scale_i), .data_o(scale_2)
@@ -92,13 +109,19 @@ module tsr_requantise #(
   );
 
   // The zero point. valid_o follows every vector, converted or not.
-  logic zero_valid;
+  tsr_delay_valid #(.Stages(ToZero)) u_valid (
+    .clk_i, .rst_ni, .enable_i, .valid_i(valid_i), .valid_o(zero_valid)
+  );
+  tsr_pipe_valid #(.Enabled(32'(Registers[8]))) u_valid_8 (
+    .clk_i, .rst_ni, .enable_i, .valid_i(zero_valid), .valid_o
+  );
+
   logic [17*Lanes-1:0] value_d;
 
   always_comb begin
     logic signed [15:0] value;
-    value_d = 'x;
-    value   = 'x;
+    `TSR_UNSPECIFIED(value_d)
+    value = 'x;
     if (zero_valid) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
         value = rounded_valid ? rounded[16*l+:16] : clamped[16*l+:16];
@@ -106,14 +129,7 @@ module tsr_requantise #(
       end
     end
   end
-
-  tsr_delay_valid #(.Stages(ToZero)) u_valid (
-    .clk_i, .rst_ni, .enable_i, .valid_i(valid_i), .valid_o(zero_valid)
-  );
-  tsr_pipe_valid #(.Enabled(32'(Registers[8]))) u_valid_8 (
-    .clk_i, .rst_ni, .enable_i, .valid_i(zero_valid), .valid_o
-  );
-  tsr_pipe #(.Width(17 * Lanes), .Enabled(32'(Registers[8]))) u_value_8 (
+  tsr_pipe #(.Width(17 * Lanes), .Enabled(32'(Registers[8]))) u_value (
     .clk_i, .enable_i(enable_i & zero_valid), .data_i(value_d), .data_o(value_o)
   );
 

@@ -18,6 +18,15 @@
 // pipeline, enable_i = 0 holds every register. Reset: rst_ni, synchronous, clears the valid bits. value_o is
 // unspecified where valid_o = 0; idle stages are not evaluated in simulation. Legal: Rounding = 0, other values are for
 // tests. low_i > high_i gives high_i (tsr_fp32_round_clamp).
+
+// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
+`ifdef VERILATOR
+`define TSR_UNSPECIFIED(signal)
+/* verilator lint_off LATCH */
+`else
+`define TSR_UNSPECIFIED(signal) signal = 'x;
+`endif
+
 module tsr_second_op #(
   parameter int unsigned Lanes     = 1,
   parameter logic [17:0] Registers = 18'd0,
@@ -53,13 +62,21 @@ module tsr_second_op #(
   localparam logic [1:0] Add = 2'd1, Mul = 2'd2;
   localparam logic [31:0] One = 32'h3f800000, MinusZero = 32'h80000000;
 
+  logic valid_1, valid_2, add_1, unused_y_valid;
+  logic [32*Lanes-1:0] main_1, main_2, y_number_2;
+  logic [17*Lanes-1:0] y_1;
+
+  tsr_pipe_valid #(.Enabled(32'(Registers[0]))) u_valid_0 (
+    .clk_i, .rst_ni, .enable_i, .valid_i(valid_i), .valid_o(valid_1)
+  );
+
   // Stage 0: the integer that feeds the first converter (x, the product, or the larger one).
-  logic [32*Lanes-1:0] main_0d;
+  logic [32*Lanes-1:0] main_1_d;
 
   always_comb begin
     logic signed [16:0] x, y;
     logic signed [17:0] x_difference, y_difference;
-    main_0d      = 'x;
+    `TSR_UNSPECIFIED(main_1_d)
     x            = 'x;
     y            = 'x;
     x_difference = 'x;
@@ -70,22 +87,14 @@ module tsr_second_op #(
         y = y_i[17*l+:17];
         x_difference = 18'(x) - 18'(zx_i);
         y_difference = 18'(y) - 18'(zy_i);
-        if (operation_i == Mul) main_0d[32*l+:32] = 32'(x_difference) * 32'(y_difference);
-        else if (operation_i == Add) main_0d[32*l+:32] = 32'(x);
-        else main_0d[32*l+:32] = (x < y) == minimum_i ? 32'(x) : 32'(y);
+        if (operation_i == Mul) main_1_d[32*l+:32] = 32'(x_difference) * 32'(y_difference);
+        else if (operation_i == Add) main_1_d[32*l+:32] = 32'(x);
+        else main_1_d[32*l+:32] = (x < y) == minimum_i ? 32'(x) : 32'(y);
       end
     end
   end
-
-  logic valid_1, valid_2, add_1, unused_y_valid;
-  logic [32*Lanes-1:0] main_1, main_2, y_number_2;
-  logic [17*Lanes-1:0] y_1;
-
-  tsr_pipe_valid #(.Enabled(32'(Registers[0]))) u_valid_0 (
-    .clk_i, .rst_ni, .enable_i, .valid_i(valid_i), .valid_o(valid_1)
-  );
-  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[0]))) u_main_0 (
-    .clk_i, .enable_i(enable_i & valid_i), .data_i(main_0d), .data_o(main_1)
+  tsr_pipe #(.Width(32 * Lanes), .Enabled(32'(Registers[0]))) u_main_1 (
+    .clk_i, .enable_i(enable_i & valid_i), .data_i(main_1_d), .data_o(main_1)
   );
   tsr_pipe #(.Width(17 * Lanes + 1), .Enabled(32'(Registers[0]))) u_y_0 (
     .clk_i, .enable_i(enable_i & valid_i), .data_i({operation_i == Add, y_i}), .data_o({add_1, y_1})
@@ -164,7 +173,6 @@ module tsr_second_op #(
   logic valid_5;
   logic signed [15:0] low_4, high_4, zero_5;
   logic [16*Lanes-1:0] rounded_5;
-  logic [17*Lanes-1:0] value_d;
 
   tsr_delay #(.Width(32), .Stages(ToRound)) u_bounds (
     .clk_i, .rst_ni, .enable_i, .valid_i, .data_i({low_i, high_i}), .data_o({low_4, high_4})
@@ -177,19 +185,21 @@ module tsr_second_op #(
     .valid_o(valid_5), .result_o(rounded_5)
   );
 
+  tsr_pipe_valid #(.Enabled(32'(Registers[17]))) u_valid_17 (
+    .clk_i, .rst_ni, .enable_i, .valid_i(valid_5), .valid_o
+  );
+
+  logic [17*Lanes-1:0] value_d;
+
   always_comb begin
-    value_d = 'x;
+    `TSR_UNSPECIFIED(value_d)
     if (valid_5) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
         value_d[17*l+:17] = {rounded_5[16*l+15], rounded_5[16*l+:16]} + 17'(zero_5);
       end
     end
   end
-
-  tsr_pipe_valid #(.Enabled(32'(Registers[17]))) u_valid_17 (
-    .clk_i, .rst_ni, .enable_i, .valid_i(valid_5), .valid_o
-  );
-  tsr_pipe #(.Width(17 * Lanes), .Enabled(32'(Registers[17]))) u_value_17 (
+  tsr_pipe #(.Width(17 * Lanes), .Enabled(32'(Registers[17]))) u_value (
     .clk_i, .enable_i(enable_i & valid_5), .data_i(value_d), .data_o(value_o)
   );
 

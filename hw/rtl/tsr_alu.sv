@@ -14,6 +14,15 @@
 // a vector where source and second operand are both in OUT. All of it in closed form: isa/timing.md. Back-pressure: a
 // refused write holds the whole pipeline, a refused read the issue stage. Reset: synchronous, active low. Legal:
 // AxiBytes a power of two up to 64; the registers of both units at most 28.
+
+// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
+`ifdef VERILATOR
+`define TSR_UNSPECIFIED(signal)
+/* verilator lint_off LATCH */
+`else
+`define TSR_UNSPECIFIED(signal) signal = 'x;
+`endif
+
 module tsr_alu #(
   parameter int unsigned Batch      = 1,
   parameter int unsigned BlockIn    = 8,
@@ -211,8 +220,8 @@ module tsr_alu #(
     end
   end
 
-  // Destinations under way, {space, entry}, oldest at pop_q; SpaceNone where there is none. Beside them what a completion
-  // needs: {last of its instruction, signal, pc}. slack_q: cycles until the newest of them is written.
+  // Destinations under way, {space, entry}, oldest at pop_q; SpaceNone where there is none. Beside them what a
+  // completion needs: {last of its instruction, signal, pc}. slack_q: cycles until the newest of them is written.
   logic [16*RingDepth-1:0] ring_q;
   logic [33:0] ring_info[RingDepth];
   logic [33:0] pop_info;
@@ -231,7 +240,9 @@ module tsr_alu #(
     hazard_src = 1'b0;
     hazard_second = 1'b0;
     if (running_q && under_way_q[6*alu.src+:6] != 6'd0) begin
-      for (int unsigned e = 0; e < RingDepth; e++) hazard_src = hazard_src | (ring_q[16*e+:16] == {alu.src, src_address});
+      for (int unsigned e = 0; e < RingDepth; e++) begin
+        hazard_src = hazard_src | (ring_q[16*e+:16] == {alu.src, src_address});
+      end
     end
     if (running_q && has_second && under_way_q[6*SpaceOut+:6] != 6'd0) begin
       for (int unsigned e = 0; e < RingDepth; e++) begin
@@ -301,13 +312,12 @@ module tsr_alu #(
   assign param_addr_o = constant_read ? prep.constant_addr : param_address;
 
   // Stage 1: data are back. What a refused write holds here is kept, because other engines share the read ports.
-  // first: what tsr_requantise needs of the instruction; after: {table_enable, table, table_unsigned, second_op,
-  // second_unsigned, second_swap, second_table_enable, second_table}, for the stages behind it.
+  // bounds: what tsr_requantise needs of the instruction.
   logic valid_1_q, fresh_1_q, src_1_q, first_1_q, second_1_q, done_1_q, param_1_q, max_1_q, unsigned_1_q, raw_1_q;
   logic [1:0] space_1_q;
   logic [29:0] bounds_1_q, bounds_2_q;  // {convert, low, high, out_zero}
   logic [32*Lanes-1:0] source, held_source_q, reduced, reduced_q;
-  logic [8*Lanes-1:0] held_second_q, second_2_q, source_bytes;
+  logic [8*Lanes-1:0] held_second_q, second_2_q, inp_bytes;
   logic [64*BlockOut-1:0] param_q;
   logic valid_2_q, raw_2_q;
 
@@ -349,25 +359,27 @@ module tsr_alu #(
     end
   end
 
+  assign inp_bytes = (8 * Lanes)'(inp_rdata_i);
   always_comb begin
-    source = 'x;
-    source_bytes = 'x;
+    logic [7:0] entry;
+    `TSR_UNSPECIFIED(source)
+    entry = 'x;
     if (valid_1_q && src_1_q) begin
       if (!fresh_1_q) begin
         source = held_source_q;
       end else if (space_1_q == SpaceAcc) begin
         source = acc_rdata_i;
       end else begin
-        source_bytes = space_1_q == SpaceOut ? out_rdata_i : (8 * Lanes)'(inp_rdata_i);
         for (int unsigned l = 0; l < Lanes; l++) begin
-          source[32*l+:32] = {{24{!unsigned_1_q && source_bytes[8*l+7]}}, source_bytes[8*l+:8]};
+          entry = space_1_q == SpaceOut ? out_rdata_i[8*l+:8] : inp_bytes[8*l+:8];
+          source[32*l+:32] = {{24{!unsigned_1_q && entry[7]}}, entry};
         end
       end
     end
   end
 
   always_comb begin
-    reduced = 'x;
+    `TSR_UNSPECIFIED(reduced)
     if (valid_1_q && src_1_q) begin
       if (first_1_q) begin
         reduced = source;
@@ -397,18 +409,20 @@ module tsr_alu #(
     end
   end
 
-  // Bias, scale, clamp, zero point. What later stages need of the instruction: to stage a after tsr_requantise and to
-  // stage b, where the second operation begins.
+  // Bias, scale, clamp, zero point. after: what the stages behind it need of the instruction, {table_enable, table,
+  // table_unsigned, second_op, second_unsigned, second_swap, second_table_enable, second_table}, at stage a behind
+  // tsr_requantise and at stage b, where the second operation begins.
   logic [17*Lanes-1:0] value_a, value_b, value_c;
   logic valid_a, valid_c, second_on_b;
   logic [8*Lanes-1:0] second_b;
-  logic [14:0] after_a, after_b_q;  // {table_enable, table, table_unsigned, second_*, second_table_enable, second_table}
+  logic [14:0] after_a, after_b_q;
   logic [191:0] constants_b;
 
   tsr_requantise #(.Lanes(Lanes), .Registers(RequantiseRegisters)) u_requantise (
     .clk_i, .rst_ni, .enable_i(enable), .convert_i(bounds_2_q[29]), .low_i(16'($signed(bounds_2_q[28:19]))),
     .high_i(16'($signed(bounds_2_q[18:9]))), .zero_i(16'($signed(bounds_2_q[8:0]))), .valid_i(valid_2_q && !raw_2_q),
-    .value_i(reduced_q), .bias_i({Batch{param_q[32*BlockOut-1:0]}}), .scale_i({Batch{param_q[64*BlockOut-1:32*BlockOut]}}),
+    .value_i(reduced_q), .bias_i({Batch{param_q[32*BlockOut-1:0]}}),
+    .scale_i({Batch{param_q[64*BlockOut-1:32*BlockOut]}}),
     .valid_o(valid_a), .value_o(value_a)
   );
   tsr_delay #(.Width(8 * Lanes), .Stages(RequantiseLatency + 1)) u_second (
@@ -423,8 +437,8 @@ module tsr_alu #(
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(push && has_second), .data_i(constants_q), .data_o(constants_b)
   );
 
-  // Tables: words of one group. The first one is read here, the second one before the write. In hardware each reader has
-  // a copy of its own, since a block RAM has one read port; the simulator needs one.
+  // Tables: words of one group. The first one is read here, the second one before the write. In hardware each reader
+  // has a copy of its own, since a block RAM has one read port; the simulator needs one.
   localparam int unsigned TableWords = TableCount * 256 / AxiBytes;
   localparam int unsigned WordBits = TableWords > 1 ? $clog2(TableWords) : 1;
   localparam int unsigned ByteBits = $clog2(AxiBytes);
@@ -450,19 +464,24 @@ module tsr_alu #(
   always_ff @(posedge clk_i) begin
     if (tbl_we_i) table_mem[WordBits'(tbl_waddr_i)] <= table_merged;
   end
-  always_ff @(posedge clk_i) begin
+  logic [8*AxiBytes*Lanes-1:0] words_b, words_w;
+  always_comb begin
     if (read_b) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        words_b_q[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'({after_a[13:10], value_a[17*l+:8]} >> ByteBits)];
+        words_b[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({after_a[13:10], value_a[17*l+:8]} >> ByteBits)];
+      end
+    end
+  end
+  always_comb begin
+    if (read_w) begin
+      for (int unsigned l = 0; l < Lanes; l++) begin
+        words_w[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({table_w, value_w[17*l+:8]} >> ByteBits)];
       end
     end
   end
   always_ff @(posedge clk_i) begin
-    if (read_w) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        words_w_q[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'({table_w, value_w[17*l+:8]} >> ByteBits)];
-      end
-    end
+    if (read_b) words_b_q <= words_b;
+    if (read_w) words_w_q <= words_w;
   end
 `else
   for (genvar l = 0; l < Lanes; l++) begin : gen_table
@@ -488,7 +507,7 @@ module tsr_alu #(
 
   always_comb begin
     logic [7:0] entry;
-    value_b = 'x;
+    `TSR_UNSPECIFIED(value_b)
     entry = 'x;
     if (valid_b_q) begin
       value_b = stage_b_q;
@@ -508,8 +527,8 @@ module tsr_alu #(
   assign second_on_b = valid_b_q && after_b_q[8:7] != 2'(tsr_isa_pkg::SecondOpNone);
   always_comb begin
     logic [16:0] second;
-    x = 'x;
-    y = 'x;
+    `TSR_UNSPECIFIED(x)
+    `TSR_UNSPECIFIED(y)
     second = 'x;
     if (second_on_b) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
@@ -538,16 +557,17 @@ module tsr_alu #(
   assign valid_w = (valid_2_q && raw_2_q) || (valid_b_q && !second_on_b) || valid_c;
   assign {look_w, table_w} = valid_c ? after_c : valid_b_q && !second_on_b ? after_b_q[4:0] : 5'd0;
   always_comb begin
-    value_w = 'x;
-    write_data_d = 'x;
+    `TSR_UNSPECIFIED(value_w)
+    if (valid_w) value_w = valid_c ? value_c : value_b;
+  end
+
+  always_comb begin
+    `TSR_UNSPECIFIED(write_data_d)
     if (valid_w) begin
       if (valid_2_q && raw_2_q) begin
         write_data_d = reduced_q;
       end else begin
-        value_w = valid_c ? value_c : value_b;
-        for (int unsigned l = 0; l < Lanes; l++) begin
-          write_data_d[32*l+:32] = {{15{value_w[17*l+16]}}, value_w[17*l+:17]};
-        end
+        for (int unsigned l = 0; l < Lanes; l++) write_data_d[32*l+:32] = {{15{value_w[17*l+16]}}, value_w[17*l+:17]};
       end
     end
   end
@@ -569,7 +589,7 @@ module tsr_alu #(
   end
 
   always_comb begin
-    write_bytes = 'x;
+    `TSR_UNSPECIFIED(write_bytes)
     if (write_q) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
         write_bytes[8*l+:8] = look_w_q ? 8'(words_w_q[8*AxiBytes*l+:8*AxiBytes] >> {write_data_q[32*l+:ByteBits], 3'd0})

@@ -36,7 +36,9 @@ struct Memories {
   }
 };
 
-void scribble(void* port, size_t bytes, std::mt19937_64& random) { std::memset(port, static_cast<int>(random()), bytes); }
+void scribble(void* port, size_t bytes, std::mt19937_64& random) {
+  std::memset(port, static_cast<int>(random()), bytes);
+}
 
 /// The cycles in which each instruction was first offered, was taken, and completed.
 struct Timeline {
