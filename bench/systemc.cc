@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timing model against the RTL on compiled programs. Enters: .tsr files and DRAM's latency. Leaves: one line of
 // JSON for each: cycles and processor seconds of both machines, the worst layer. Arenas hold pseudo-random bytes: time
-// does not depend on data. `--no-rtl` runs the timing model alone.
+// does not depend on data. `--no-rtl` runs the timing model alone, `--trace` prints
+// what both did.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -55,6 +56,7 @@ struct Options {
   bool rtl = true;
   bool layers = false;
   bool details = false;
+  bool trace = false;
 };
 
 struct Totals {
@@ -94,8 +96,26 @@ std::map<uint32_t, uint64_t> layers_of(const program::NpuProgram& npu, const sim
   return last;
 }
 
+/// To find where two machines part: every instruction and burst in one line.
+void print(const sim::Trace& trace, const char* machine) {
+  for (const sim::InstructionTrace& i : trace.instructions) {
+    std::fprintf(stderr, "%s instruction %u %s queued %lu issued %lu first %lu last %lu retired %lu\n", machine, i.pc,
+                 std::string(to_string(i.unit)).c_str(), i.queued_cycle, i.issued_cycle, i.first_cycle, i.last_cycle,
+                 i.retired_cycle);
+  }
+  for (const sim::BurstTrace& b : trace.bursts) {
+    std::fprintf(stderr, "%s burst %s %s %lx %u address %lu first %lu last %lu\n", machine,
+                 std::string(to_string(b.unit)).c_str(), b.write ? "write" : "read", b.address, b.bytes,
+                 b.address_cycle, b.first_cycle, b.last_cycle);
+  }
+}
+
 void compare_layers(const program::NpuProgram& npu, const sim::Trace& timed, const sim::Trace& actual,
                     const Options& options, Totals& totals) {
+  if (options.trace) {
+    print(timed, "model");
+    print(actual, "RTL");
+  }
   auto wanted = layers_of(npu, actual);
   auto got = layers_of(npu, timed);
   for (const auto& [layer, cycles] : wanted) {
@@ -196,6 +216,8 @@ int main(int argc, char** argv) {
       options.rtl = false;
     } else if (word == "--layers") {
       options.layers = true;
+    } else if (word == "--trace") {
+      options.trace = options.layers = true;
     } else if (word == "--details") {
       options.details = true;
     } else {

@@ -156,7 +156,7 @@ void Memory::finish_write(Cycle now) {
 
 void Memory::plan(Cycle now) {
   const auto latency = static_cast<Cycle>(context_.request->timing.latency_cycles);
-  // Fronts that may begin now. What begins while the other side moves has the first slot.
+  // Fronts that may begin now. What begins while the other side moves without a gap has the first slot.
   Cycle next = kNever;
   bool held = false;
   if (!read_.active && !reads_.empty()) {
@@ -174,7 +174,7 @@ void Memory::plan(Cycle now) {
       if (!write_.active) read_.left -= idle_beats(now);
       read_.delay = taken > now ? static_cast<double>(taken - now) / burst.beats : 0;
       burst.first = std::max(now, taken);
-      if (write_.active && !follows) {
+      if (write_.active && !follows && read_.delay == 0) {
         read_.left -= 0.5;
         write_.left += 0.5;
       }
@@ -189,7 +189,7 @@ void Memory::plan(Cycle now) {
       write_ = {true, burst.beats + carry, 0, now, write_.free};
       burst.first = now;
       if (!read_.active) write_.left -= idle_beats(now);
-      if (read_.active && !follows) {
+      if (read_.active && !follows && read_.delay == 0) {
         write_.left -= 0.5;
         read_.left += 0.5;
       }
