@@ -44,15 +44,16 @@ void Memory::reset() {
 tlm::tlm_sync_enum Memory::nb_transport_fw(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                            sc_core::sc_time& delay) {
   TESSERA_INVARIANT(phase == tlm::BEGIN_REQ && offers_[static_cast<size_t>(id)] == nullptr, "one offer at a time");
-  offers_[static_cast<size_t>(id)] = &payload;
-  if (!stepping_) notify_at(step_event_, context_.clock, burst_of(payload).offered);
+  Burst& burst = burst_of(payload);
+  offers_[static_cast<size_t>(id)] = &burst;
+  if (!stepping_) notify_at(step_event_, context_.clock, burst.offered);
   return tlm::TLM_ACCEPTED;
 }
 
-void Memory::respond(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase phase, Cycle at) {
+void Memory::respond(int id, Burst& burst, tlm::tlm_phase phase, Cycle at) {
   const Cycle now = context_.clock.now();
   sc_core::sc_time delay = Clock::cycles(at > now ? at - now : 0);
-  socket[id]->nb_transport_bw(payload, phase, delay);
+  socket[id]->nb_transport_bw(*burst.payload, phase, delay);
 }
 
 bool Memory::refused(const Burst& burst) const {
@@ -70,26 +71,24 @@ void Memory::grant(Cycle now) {
     const int fetch = 0, load = 1;
     if ((!offers_[fetch] && !offers_[load]) || read_slots_.empty()) break;
     const Cycle free = std::max(next_read_grant_, read_slots_.front());
-    const Cycle fetch_at = offers_[fetch] ? std::max(free, burst_of(*offers_[fetch]).offered) : kNever;
-    const Cycle load_at = offers_[load] ? std::max(free, burst_of(*offers_[load]).offered) : kNever;
+    const Cycle fetch_at = offers_[fetch] ? std::max(free, offers_[fetch]->offered) : kNever;
+    const Cycle load_at = offers_[load] ? std::max(free, offers_[load]->offered) : kNever;
     const int id = fetch_at <= load_at ? fetch : load;
     const Cycle at = std::min(fetch_at, load_at);
     if (at > now) {
       notify_at(step_event_, context_.clock, at);
       break;
     }
-    tlm::tlm_generic_payload& payload = *offers_[static_cast<size_t>(id)];
+    Burst& burst = *offers_[static_cast<size_t>(id)];
     offers_[static_cast<size_t>(id)] = nullptr;
-    Burst& burst = burst_of(payload);
     burst.granted = at;
     next_read_grant_ = at + 1;
     read_slots_.pop_front();
-    reads_.push_back(&payload);
-    respond(id, payload, tlm::END_REQ, at);
+    reads_.push_back(&burst);
+    respond(id, burst, tlm::END_REQ, at);
   }
   while (offers_[2] && !write_slots_.empty()) {
-    tlm::tlm_generic_payload& payload = *offers_[2];
-    Burst& burst = burst_of(payload);
+    Burst& burst = *offers_[2];
     const Cycle at = std::max({next_write_grant_, write_slots_.front(), burst.offered});
     if (at > now + kLookahead) {
       notify_at(step_event_, context_.clock, at);
@@ -99,8 +98,8 @@ void Memory::grant(Cycle now) {
     burst.granted = at;
     next_write_grant_ = at + 1;
     write_slots_.pop_front();
-    writes_.push_back(&payload);
-    respond(2, payload, tlm::END_REQ, at);
+    writes_.push_back(&burst);
+    respond(2, burst, tlm::END_REQ, at);
   }
 }
 
@@ -108,7 +107,7 @@ void Memory::settle(Cycle now) {
   for (Server* server : {&read_, &write_}) {
     if (server->active) {
       const double cycles = static_cast<double>(now - server->since);
-      Burst& burst = burst_of(*(server == &read_ ? reads_ : writes_).front());
+      Burst& burst = *(server == &read_ ? reads_ : writes_).front();
       server->left -= cycles * server->rate;
       burst.blocked += cycles * (1 - std::min(1.0, server->port));
     }
@@ -122,27 +121,25 @@ double Memory::cycles_per_beat(const Burst& burst) const {
   return left < kSmall ? kInfinite : 1 / left;
 }
 
-/// What an idle bus has saved of the next beat's time.
+/// What an idle bus has saved for the next burst, in beats: of a limited bandwidth, less than one.
 double Memory::idle_beats(Cycle now) const { return std::min(static_cast<double>(now - bus_free_), slot_ - 1) / slot_; }
 
 void Memory::finish_read(Cycle now) {
-  tlm::tlm_generic_payload& payload = *reads_.front();
+  Burst& burst = *reads_.front();
   reads_.pop_front();
-  Burst& burst = burst_of(payload);
   read_.active = false;
   read_.free = burst.boundary = now;
   burst.first = std::min(burst.first, now - 1);
   bus_free_ = now;
   read_slots_.push_back(now + 1);
   reads_idle_from_ = now + 1;
-  payload.set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
-  respond(burst.unit == isa::Unit::kFetch ? 0 : 1, payload, tlm::BEGIN_RESP, now);
+  burst.payload->set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
+  respond(burst.unit == isa::Unit::kFetch ? 0 : 1, burst, tlm::BEGIN_RESP, now);
 }
 
 void Memory::finish_write(Cycle now) {
-  tlm::tlm_generic_payload& payload = *writes_.front();
+  Burst& burst = *writes_.front();
   writes_.pop_front();
-  Burst& burst = burst_of(payload);
   write_.active = false;
   write_.free = burst.boundary = now;
   burst.first = std::min(burst.first, now - 1);
@@ -150,8 +147,8 @@ void Memory::finish_write(Cycle now) {
   burst.response = std::max(now - 1 + static_cast<Cycle>(context_.request->timing.latency_cycles), last_response_ + 1);
   last_response_ = burst.response;
   write_slots_.push_back(burst.response + 1);
-  payload.set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
-  respond(2, payload, tlm::BEGIN_RESP, burst.response);
+  burst.payload->set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
+  respond(2, burst, tlm::BEGIN_RESP, burst.response);
 }
 
 void Memory::plan(Cycle now) {
@@ -160,7 +157,7 @@ void Memory::plan(Cycle now) {
   Cycle next = kNever;
   bool held = false;
   if (!read_.active && !reads_.empty()) {
-    Burst& burst = burst_of(*reads_.front());
+    Burst& burst = *reads_.front();
     const Cycle start = std::max(burst.granted + 1 + latency, read_.free);
     const Cycle taken = start <= now ? burst.side->first_beat(burst) : kNever;
     if (start > now) {
@@ -181,7 +178,7 @@ void Memory::plan(Cycle now) {
     }
   }
   if (!write_.active && !writes_.empty()) {
-    Burst& burst = burst_of(*writes_.front());
+    Burst& burst = *writes_.front();
     const Cycle start = std::max({burst.granted + 2, write_.free, burst.side->first_beat(burst)});
     if (start <= now) {
       const double carry = write_.free == now ? write_.left : 0;
@@ -199,9 +196,10 @@ void Memory::plan(Cycle now) {
   }
   // Rates.
   const double slot = slot_;
-  double read_cycles =
-      read_.active ? std::max(slot, read_.delay + cycles_per_beat(burst_of(*reads_.front()))) : kInfinite;
-  double write_cycles = write_.active ? std::max(slot, cycles_per_beat(burst_of(*writes_.front()))) : kInfinite;
+  const double read_port = read_.active ? cycles_per_beat(*reads_.front()) : 1;
+  const double write_port = write_.active ? cycles_per_beat(*writes_.front()) : 1;
+  double read_cycles = read_.active ? std::max(slot, read_.delay + read_port) : kInfinite;
+  double write_cycles = write_.active ? std::max(slot, write_port) : kInfinite;
   if (read_.active && write_.active) {
     if (read_cycles <= 2 * slot && write_cycles <= 2 * slot) {
       read_cycles = write_cycles = 2 * slot;
@@ -212,10 +210,10 @@ void Memory::plan(Cycle now) {
     }
   }
   if (held) write_cycles = kInfinite;
-  read_.port = read_.active ? 1 / cycles_per_beat(burst_of(*reads_.front())) : 1;
-  write_.port = write_.active ? 1 / cycles_per_beat(burst_of(*writes_.front())) : 1;
+  read_.port = 1 / read_port;
+  write_.port = 1 / write_port;
   read_.rate = 1 / read_cycles;
-  const bool inp = read_.active && burst_of(*reads_.front()).side->port(burst_of(*reads_.front())) == Port::kInpB;
+  const bool inp = read_.active && reads_.front()->side->port(*reads_.front()) == Port::kInpB;
   const double share = inp ? read_.rate : 0;
   if (share != context_.ports.get(Port::kInpB, PortShares::kLoad)) {
     context_.ports.set(Port::kInpB, PortShares::kLoad, share);

@@ -39,6 +39,7 @@ struct Burst : tlm::tlm_extension<Burst> {
   bool run_last = false;
   uint64_t tag = 0;  // the initiator's
   BeatSide* side = nullptr;
+  tlm::tlm_generic_payload* payload = nullptr;  // that carries it
   Cycle offered = 0;   // at the arbiter from this cycle on; it may have passed when that shows only now
   Cycle granted = 0;   // taken by the arbiter
   Cycle first = 0;     // first beat on the bus
@@ -54,7 +55,10 @@ struct Burst : tlm::tlm_extension<Burst> {
 struct BurstTransaction {
   tlm::tlm_generic_payload payload;
   Burst burst;
-  BurstTransaction() { payload.set_extension(&burst); }
+  BurstTransaction() {
+    payload.set_extension(&burst);
+    burst.payload = &payload;
+  }
   ~BurstTransaction() { payload.clear_extension(&burst); }
 };
 
@@ -99,7 +103,7 @@ class Memory : public sc_core::sc_module {
   void plan(Cycle now);
   void finish_read(Cycle now);
   void finish_write(Cycle now);
-  void respond(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase phase, Cycle at);
+  void respond(int id, Burst& burst, tlm::tlm_phase phase, Cycle at);
   bool refused(const Burst& burst) const;
   double cycles_per_beat(const Burst& burst) const;
   double idle_beats(Cycle now) const;
@@ -108,9 +112,9 @@ class Memory : public sc_core::sc_module {
 
   Context& context_;
   sc_core::sc_event step_event_;
-  std::array<tlm::tlm_generic_payload*, 3> offers_{};
-  std::deque<tlm::tlm_generic_payload*> reads_;   // granted
-  std::deque<tlm::tlm_generic_payload*> writes_;  // granted
+  std::array<Burst*, 3> offers_{};
+  std::deque<Burst*> reads_;   // granted
+  std::deque<Burst*> writes_;  // granted
   Server read_, write_;
   std::deque<Cycle> read_slots_;  // when a slot of ReadsInFlight became free, oldest first
   std::deque<Cycle> write_slots_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timing model against the RTL. Micro-programs of one engine: the cycles are equal, whatever DRAM's latency.
-// Programs of several engines: within the stated share. Random programs: the same memories, faults and counts.
+// Programs of several engines: within the stated share. TESSERA_TIMING=N runs N times as many programs,
+// TESSERA_TIMING_SHOW=1 prints those that differ, TESSERA_TIMING_STALLS=1 compares waits and stalls too.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,9 +30,11 @@ struct Cycles {
 
 class Bench {
  public:
-  explicit Bench(const isa::MachineConfig& machine) : config(machine), timed_(machine), rtl_(make_rtl(machine)) {}
+  explicit Bench(const isa::MachineConfig& machine) : config(machine), timed_(machine), rtl_(make_rtl(machine)) {
+    bases.fill(kBase);
+  }
 
-  Cycles run(const Program& program, int latency) {
+  Cycles run(const Program& program, int latency, int bandwidth = 0) {
     std::vector<uint8_t> dram(kDramBytes);
     for (size_t n = 0; n < program.size(); ++n) {
       const isa::Word word = isa::encode(program[n]);
@@ -42,11 +45,11 @@ class Bench {
     TimedRequest request;
     request.program_address = kProgram;
     request.instruction_count = static_cast<uint32_t>(program.size());
-    request.bases.fill(kBase);
+    request.bases = bases;
     request.window_first = kBase;
     request.window_last = kBase + kDramBytes - 1;
     request.dram = {&region, 1};
-    request.timing = {.beat_bytes = config.axi_bytes, .latency_cycles = latency};
+    request.timing = {.beat_bytes = config.axi_bytes, .latency_cycles = latency, .bandwidth_bytes = bandwidth};
     Cycles cycles;
     cycles.timed = timed_.run(request);
     DramModel model(request.timing, kBase, other.data(), other.size());
@@ -63,6 +66,7 @@ class Bench {
   }
 
   isa::MachineConfig config;
+  std::array<uint64_t, 16> bases{};
 
  private:
   TimedMachine timed_;
@@ -71,7 +75,8 @@ class Bench {
 
 /// Every program that `make` gives for a random state has equal cycles on both machines, up to a share of them.
 void expect_equal(const std::function<Program(std::mt19937_64&, const isa::MachineConfig&)>& make, int programs,
-                  double share = 0) {
+                  double share = 0, int bandwidth = 0) {
+  if (const char* text = std::getenv("TESSERA_TIMING")) programs *= std::atoi(text);
   Bench bench(rtl_configs().front());
   int different = 0;
   for (int seed = 0; seed < programs; ++seed) {
@@ -79,7 +84,7 @@ void expect_equal(const std::function<Program(std::mt19937_64&, const isa::Machi
       std::mt19937_64 random(static_cast<uint64_t>(seed));
       Program program = make(random, bench.config);
       program.push_back(isa::Finish{});
-      const Cycles cycles = bench.run(program, latency);
+      const Cycles cycles = bench.run(program, latency, bandwidth);
       EXPECT_NEAR(static_cast<double>(cycles.timed.cycles), static_cast<double>(cycles.rtl.cycles),
                   share * static_cast<double>(cycles.rtl.cycles))
           << "seed " << seed << ", latency " << latency;
@@ -173,12 +178,12 @@ TEST(SystemcMicro, Fetch) {
         }
         return program;
       },
-      40);
+      20);
 }
 
 TEST(SystemcMicro, OneLoad) {
   expect_equal(
-      [](std::mt19937_64& random, const isa::MachineConfig& config) { return Program{any_load(random, config)}; }, 100);
+      [](std::mt19937_64& random, const isa::MachineConfig& config) { return Program{any_load(random, config)}; }, 25);
 }
 
 TEST(SystemcMicro, Loads) {
@@ -192,7 +197,7 @@ TEST(SystemcMicro, Loads) {
 }
 
 TEST(SystemcMicro, OneStore) {
-  expect_equal([](std::mt19937_64& random, const isa::MachineConfig&) { return Program{any_store(random)}; }, 100);
+  expect_equal([](std::mt19937_64& random, const isa::MachineConfig&) { return Program{any_store(random)}; }, 25);
 }
 
 TEST(SystemcMicro, Stores) {
@@ -220,7 +225,7 @@ isa::Gemm any_gemm(std::mt19937_64& random, const isa::MachineConfig& config) {
 
 TEST(SystemcMicro, OneGemm) {
   expect_equal(
-      [](std::mt19937_64& random, const isa::MachineConfig& config) { return Program{any_gemm(random, config)}; }, 300);
+      [](std::mt19937_64& random, const isa::MachineConfig& config) { return Program{any_gemm(random, config)}; }, 60);
 }
 
 TEST(SystemcMicro, Gemms) {
@@ -251,7 +256,7 @@ isa::Alu any_alu(std::mt19937_64& random, const isa::MachineConfig& config) {
 
 TEST(SystemcMicro, OneAlu) {
   expect_equal(
-      [](std::mt19937_64& random, const isa::MachineConfig& config) { return Program{any_alu(random, config)}; }, 300);
+      [](std::mt19937_64& random, const isa::MachineConfig& config) { return Program{any_alu(random, config)}; }, 60);
 }
 
 TEST(SystemcMicro, Alus) {
@@ -281,6 +286,46 @@ TEST(SystemcMicro, LoadsBesideStores) {
         return program;
       },
       40, 0.02);
+}
+
+// Less bandwidth than the bus has: a budget in whole bytes, of which the model knows the rate.
+TEST(SystemcMicro, Bandwidth) {
+  for (const int bandwidth : {1, 3, 4}) {
+    SCOPED_TRACE(bandwidth);
+    expect_equal(
+        [](std::mt19937_64& random, const isa::MachineConfig& config) {
+          Program program;
+          for (int n = pick(random, 1, 6); n > 0; --n) {
+            program.push_back(any_load(random, config));
+            if (pick(random, 0, 1) == 0) program.push_back(any_store(random));
+          }
+          return program;
+        },
+        5, 0.05, bandwidth);
+  }
+}
+
+// Everything at once, in programs without any rest: far denser in hazards and shared ports than compiled ones.
+TEST(SystemcProgram, RandomPrograms) {
+  Bench bench(rtl_configs().front());
+  uint64_t timed = 0, rtl = 0;
+  double worst = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    testing::RandomLimits limits;
+    limits.instructions = 60;
+    testing::RandomProgramMaker maker(bench.config, seed, limits);
+    const testing::RandomProgram program = maker.make();
+    for (size_t k = 0; k < bench.bases.size(); ++k) bench.bases[k] = kBase + program.bases[k] - program.dram_address;
+    const Cycles cycles = bench.run(program.instructions, seed % 3 == 0 ? 20 : 100);
+    ASSERT_EQ(cycles.rtl.fault.code, isa::Fault::kNone) << "seed " << seed;
+    const auto wanted = static_cast<double>(cycles.rtl.cycles);
+    EXPECT_NEAR(static_cast<double>(cycles.timed.cycles), wanted, 0.1 * wanted) << "seed " << seed;
+    worst = std::max(worst, std::abs(static_cast<double>(cycles.timed.cycles) / wanted - 1));
+    timed += cycles.timed.cycles;
+    rtl += cycles.rtl.cycles;
+  }
+  std::printf("sum %.4f, worst %.4f\n", static_cast<double>(timed) / static_cast<double>(rtl) - 1, worst);
+  EXPECT_NEAR(static_cast<double>(timed), static_cast<double>(rtl), 0.01 * static_cast<double>(rtl));
 }
 
 }  // namespace
