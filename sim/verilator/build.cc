@@ -123,9 +123,9 @@ Tools find_tools(const std::string& name) {
   std::string missing = tools.verilator.empty() ? "verilator" : "";
   if (tools.compiler.empty()) missing += missing.empty() ? "a C++ compiler" : " and a C++ compiler";
   if (!missing.empty()) {
-    throw Error(ErrorCode::kUnsupported, "configuration '" + name + "' is not among those verilated in this build, and " +
-                                             missing + " to make it is not installed; install it (Debian: verilator, " +
-                                             "g++) or choose a configuration of this build");
+    throw Error(ErrorCode::kUnsupported, "configuration '" + name + "' is not among those verilated in this build, and to make it, " +
+                                             missing + " is needed and not found in PATH; install it (Debian: " +
+                                             "verilator, g++) or choose a configuration of this build");
   }
   return tools;
 }
