@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The matrix engine: multiply-accumulate over a nest of six loops (isa/semantics.md, GEMM). Enters: instructions, INP
 // and WGT entries, ACC entries when sums accumulate. Leaves: ACC entries, completions. Method: a preparation register
-// in which the ranges are checked and the form is found while the previous instruction runs; then a pipeline of four
-// stages: 0 counts and asks for INP and WGT, 1 multiplies and adds over the block and asks for ACC, 2 adds to the sum,
-// 3 writes. Every multiplier has a weight of its own, byte k of row o, and takes the input k of the row (dense) or the
-// input of lane o that meets tap k (depthwise, tsr_window). A depthwise nest in raster form reads each input vector
-// once and makes a result whenever it completes a window; any other takes one tap a cycle.
+// in which the ranges are checked and the form is found while the previous instruction runs; then a pipeline of five
+// stages: 0 counts and asks for INP, 1 makes the operands (tsr_window) and asks for WGT, 2 multiplies, adds groups of
+// four products and asks for ACC, 3 adds them to the sum, 4 writes. Every multiplier has a weight of its own, byte k of
+// row o, and takes the input k of the row (dense) or the input of lane o that meets tap k (depthwise). A depthwise nest
+// in raster form reads each input vector once and makes a result whenever it completes a window; any other takes one
+// tap a cycle.
 //
-// Latency: 7 cycles from acceptance to the first tile when idle, 3 from a tile to its write. Throughput: one tile
+// Latency: 8 cycles from acceptance to the first tile when idle, 4 from a tile to its write. Throughput: one tile
 // (dense), tap or vector of the raster (depthwise) a cycle, no bubble between prepared instructions. Back-pressure:
-// none on the memories, which always grant; a sum that starts from an ACC entry still on its way to be written waits
-// for it (stall_o). Reset: synchronous, active low. Legal: Batch >= 1, BlockIn and BlockOut powers of two from 4 on.
+// none on the memories, which always grant and must keep the data of INP and WGT until the next read; a sum that starts
+// from an ACC entry still on its way to be written waits for it (stall_o). Reset: synchronous, active low. Legal: Batch
+// >= 1, BlockIn and BlockOut powers of two from 4 on.
 module tsr_gemm #(
   parameter int unsigned Batch    = 1,
   parameter int unsigned BlockIn  = 8,
@@ -53,7 +55,7 @@ module tsr_gemm #(
 
   localparam int unsigned Lanes = BlockIn < BlockOut ? BlockIn : BlockOut;
   localparam int unsigned AccLanes = Batch * BlockOut;
-  localparam int unsigned Taps = BlockIn < 16 ? BlockIn : 16;
+  localparam int unsigned Words = BlockIn / 4;
   localparam int unsigned LineDepth = 512;
   localparam int unsigned LineBits = $clog2(LineDepth);
   localparam int unsigned RangeBits = 14 + 1 + 12 + 3 + 1;
@@ -93,7 +95,7 @@ module tsr_gemm #(
   logic [13:0] form_row_stride, form_col_stride, form_acc_row_stride, form_acc_col_stride;
   logic [1:0] form_rows_before;
   logic [3:0] form_cols_before;
-  logic [15:0] form_enter, form_line_0, form_line_1, form_shift;
+  logic [15:0] form_enter, form_line_0, form_line_1;
 
   tsr_window_form #(.LineDepth(LineDepth)) u_form (
     .clk_i, .rst_ni, .start_i(prep_start_q), .depthwise_i(prep.mode == 2'(tsr_isa_pkg::GemmModeDepthwise)),
@@ -102,7 +104,7 @@ module tsr_gemm #(
     .cols_o(form_cols), .row_stride_o(form_row_stride), .col_stride_o(form_col_stride),
     .rows_before_o(form_rows_before), .cols_before_o(form_cols_before), .row_skip_o(form_row_skip),
     .col_skip_o(form_col_skip), .acc_row_stride_o(form_acc_row_stride), .acc_col_stride_o(form_acc_col_stride),
-    .enter_o(form_enter), .line_0_o(form_line_0), .line_1_o(form_line_1), .shift_o(form_shift)
+    .enter_o(form_enter), .line_0_o(form_line_0), .line_1_o(form_line_1)
   );
 
   // The instruction that issues tiles, and the nest of its reads.
@@ -189,7 +191,7 @@ module tsr_gemm #(
   logic [1:0] rows_before_q, row_wait_q, row_wait;
   logic [3:0] cols_before_q, col_wait_q;
   logic [13:0] acc_row_stride_q, acc_col_stride_q, acc_row_q, acc_col_q, acc_row, acc_col;
-  logic [15:0] enter_q, line_0_q, line_1_q, shift_q;
+  logic [15:0] enter_q, line_0_q, line_1_q;
 
   assign row_wait = sum_first ? rows_before_q : row_wait_q;
   assign acc_row = sum_first ? address[41:28] : acc_row_q;
@@ -212,7 +214,6 @@ module tsr_gemm #(
       enter_q <= '0;
       line_0_q <= '0;
       line_1_q <= '0;
-      shift_q <= '0;
     end else if (prep_move) begin
       raster_q <= form_raster;
       if (form_raster) begin
@@ -226,7 +227,6 @@ module tsr_gemm #(
         enter_q <= form_enter;
         line_0_q <= form_line_0;
         line_1_q <= form_line_1;
-        shift_q <= form_shift;
       end
     end else if (advance && raster_q) begin
       row_wait_q <= row_wait;
@@ -250,247 +250,207 @@ module tsr_gemm #(
     end
   end
 
-  // Stage 1: the block's products. What belongs to the instruction travels with the tile.
-  logic valid_1_q, result_1_q, first_1_q, last_1_q, end_1_q, signal_1_q, accumulate_1_q, depthwise_1_q, raster_1_q;
-  logic inp_unsigned_1_q, wgt_unsigned_1_q;
-  logic signed [8:0] inp_zero_1_q, wgt_zero_1_q;
-  logic [4:0] lane_1_q;
-  logic [15:0] enter_1_q;
-  logic [13:0] acc_1_q;
-  logic [31:0] pc_1_q;
-  logic [15:0] line_0_1_q, line_1_1_q, shift_1_q;
-  logic go_1, step;
-  logic [32*AccLanes-1:0] product;
+  // What travels with a tile.
+  typedef struct packed {
+    logic first;  // of its sum
+    logic last;
+    logic finish;  // of its instruction
+    logic signal;
+    logic accumulate;
+    logic depthwise;
+    logic [4:0] lane;
+    logic [13:0] acc;
+    logic [31:0] pc;
+  } tile_t;
+  tile_t tile_0, tile_1_q, tile_2_q, tile_3_q, tile_4_q;
+  logic valid_1_q, valid_2_q, valid_3_q, write_q;
+
+  always_comb begin
+    tile_0.first = raster_q || sum_first;
+    tile_0.last = raster_q || sum_last;
+    tile_0.finish = last;
+    tile_0.signal = gemm.header[6];
+    tile_0.accumulate = gemm.accumulate;
+    tile_0.depthwise = gemm.mode == 2'(tsr_isa_pkg::GemmModeDepthwise);
+    tile_0.lane = gemm.lane;
+    tile_0.acc = raster_q ? acc_col : address[41:28];
+    tile_0.pc = pc_q;
+  end
+
+  // Stage 1: the operands; WGT is asked. In the raster a vector need not make a result, and the weights stay.
+  logic result_1_q, raster_1_q, keep_1_q, wgt_read_1_q, inp_unsigned_1_q, wgt_unsigned_1_q;
+  logic [8:0] inp_zero_1_q, wgt_zero_1_q;
+  logic [15:0] enter_1_q, line_0_1_q, line_1_1_q;
+  logic [13:0] wgt_addr_1_q;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       valid_1_q <= 1'b0;
+      tile_1_q <= '0;
       result_1_q <= 1'b0;
       raster_1_q <= 1'b0;
-      first_1_q <= 1'b0;
-      last_1_q <= 1'b0;
-      end_1_q <= 1'b0;
-      signal_1_q <= 1'b0;
-      accumulate_1_q <= 1'b0;
-      depthwise_1_q <= 1'b0;
+      keep_1_q <= 1'b0;
+      wgt_read_1_q <= 1'b0;
       inp_unsigned_1_q <= 1'b0;
       wgt_unsigned_1_q <= 1'b0;
       inp_zero_1_q <= '0;
       wgt_zero_1_q <= '0;
-      lane_1_q <= '0;
       enter_1_q <= '0;
       line_0_1_q <= '0;
       line_1_1_q <= '0;
-      shift_1_q <= '0;
-      acc_1_q <= '0;
-      pc_1_q <= '0;
+      wgt_addr_1_q <= '0;
     end else if (!stall) begin
       valid_1_q <= active_q;
       if (active_q) begin
+        tile_1_q <= tile_0;
         result_1_q <= !raster_q || result;
         raster_1_q <= raster_q;
-        first_1_q <= raster_q || sum_first;
-        last_1_q <= raster_q || sum_last;
-        end_1_q <= last;
-        signal_1_q <= gemm.header[6];
-        accumulate_1_q <= gemm.accumulate;
-        depthwise_1_q <= gemm.mode == 2'(tsr_isa_pkg::GemmModeDepthwise);
+        keep_1_q <= raster_q && !sum_first;
+        wgt_read_1_q <= !raster_q || sum_first;
         inp_unsigned_1_q <= gemm.inp_unsigned;
         wgt_unsigned_1_q <= gemm.wgt_unsigned;
         inp_zero_1_q <= gemm.inp_zero;
         wgt_zero_1_q <= gemm.wgt_zero;
-        lane_1_q <= gemm.lane;
         enter_1_q <= raster_q ? enter_q : 16'd1 << tap_q;
-        line_0_1_q <= line_0_q;
-        line_1_1_q <= line_1_q;
-        shift_1_q <= shift_q;
-        acc_1_q <= raster_q ? acc_col : address[41:28];
-        pc_1_q <= pc_q;
+        line_0_1_q <= raster_q ? line_0_q : 16'd0;
+        line_1_1_q <= raster_q ? line_1_q : 16'd0;
+        wgt_addr_1_q <= address[27:14];
       end
     end
   end
 
-  // Depthwise: output lane o of the block meets input lane o modulo Lanes of the group.
-  logic [8*Batch*Lanes-1:0] vector;
-  logic [32*Batch*Lanes*Taps-1:0] window;
+  // A sum that starts from ACC must not pass a write of its entry: when it asks, the entry's last sum must be in stage
+  // 4 no more.
+  logic step, go_1;
+  assign stall = valid_1_q && result_1_q && tile_1_q.first && tile_1_q.accumulate &&
+      ((valid_2_q && tile_2_q.last && tile_2_q.acc == tile_1_q.acc) ||
+       (valid_3_q && tile_3_q.last && tile_3_q.acc == tile_1_q.acc));
+  assign step = valid_1_q && !stall;
+  assign go_1 = step && result_1_q;
 
-  always_comb begin
-    vector = 'x;
-    if (step) begin
-      for (int unsigned b = 0; b < Batch; b++) begin
-        vector[8*b*Lanes+:8*Lanes] =
-            (8 * Lanes)'(inp_rdata_i[8*b*BlockIn+:8*BlockIn] >> (BlockIn > BlockOut ? 8 * Lanes * 32'(lane_1_q) : 0));
-      end
-    end
-  end
+  // Stage 2: operands times weights; ACC is asked.
+  logic [32*AccLanes*BlockIn-1:0] operands_2;
+  logic wgt_unsigned_2_q;
+  logic signed [8:0] wgt_zero_2_q;
 
-  tsr_window #(.Batch(Batch), .Lanes(Lanes), .Taps(Taps), .LineDepth(LineDepth)) u_window (
-    .clk_i, .read_i(advance && raster_q), .col_i(index[60+:LineBits]), .step_i(step), .write_i(raster_1_q),
-    .vector_i(vector), .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .enter_i(enter_1_q),
-    .line_0_i(raster_1_q ? line_0_1_q : 16'd0), .line_1_i(raster_1_q ? line_1_1_q : 16'd0),
-    .shift_i(raster_1_q ? shift_1_q : 16'd0), .operands_o(window)
+  tsr_window #(.Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .LineDepth(LineDepth)) u_window (
+    .clk_i, .read_i(advance && raster_q), .col_i(index[60+:LineBits]), .step_i(step),
+    .depthwise_i(tile_1_q.depthwise), .write_i(raster_1_q), .keep_i(keep_1_q), .lane_i(tile_1_q.lane),
+    .vector_i(inp_rdata_i), .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .enter_i(enter_1_q),
+    .line_0_i(line_0_1_q), .line_1_i(line_1_1_q), .operands_o(operands_2)
   );
-
-  // The operands of all multipliers: of output o the differences of the row, or those of its lane's taps. Then a dot
-  // product with the differences of its weights.
-  always_comb begin
-    logic [8*BlockIn-1:0] row;
-    logic [9*BlockIn-1:0] difference;
-    logic signed [8:0] operand, weight;
-    logic [31:0] dot;
-    product = 'x;
-    row = 'x;
-    difference = 'x;
-    operand = 'x;
-    weight = 'x;
-    dot = 'x;
-    if (go_1) begin
-      for (int unsigned b = 0; b < Batch; b++) begin
-        row = inp_rdata_i[8*b*BlockIn+:8*BlockIn];
-        for (int unsigned k = 0; k < BlockIn; k++) begin
-          difference[9*k+:9] = {!inp_unsigned_1_q && row[8*k+7], row[8*k+:8]} - inp_zero_1_q;
-        end
-        for (int unsigned o = 0; o < BlockOut; o++) begin
-          dot = '0;
-          for (int unsigned k = 0; k < BlockIn; k++) begin
-            operand = difference[9*k+:9];
-            if (depthwise_1_q) begin
-              operand = '0;
-              if (k < Taps) begin
-                operand = window[32*(((k%4*Batch+b)*Lanes+o%Lanes)*Taps/4+k%Taps/4)+:9];
-              end
-            end
-            weight = {!wgt_unsigned_1_q && wgt_rdata_i[8*(o*BlockIn+k)+7], wgt_rdata_i[8*(o*BlockIn+k)+:8]} -
-                wgt_zero_1_q;
-            dot = dot + 32'(operand) * 32'(weight);
-          end
-          product[32*(b*BlockOut+o)+:32] = dot;
-        end
-      end
-    end
-  end
-
-  // Stage 2: the sum.
-  logic valid_2_q, first_2_q, last_2_q, end_2_q, signal_2_q, accumulate_2_q, depthwise_2_q;
-  logic [4:0] lane_2_q;
-  logic [13:0] acc_2_q;
-  logic [31:0] pc_2_q;
-  logic [32*AccLanes-1:0] product_q, sum_q, sum_d;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       valid_2_q <= 1'b0;
-      first_2_q <= 1'b0;
-      last_2_q <= 1'b0;
-      end_2_q <= 1'b0;
-      signal_2_q <= 1'b0;
-      accumulate_2_q <= 1'b0;
-      depthwise_2_q <= 1'b0;
-      lane_2_q <= '0;
-      acc_2_q <= '0;
-      pc_2_q <= '0;
+      tile_2_q <= '0;
+      wgt_unsigned_2_q <= 1'b0;
+      wgt_zero_2_q <= '0;
     end else begin
       valid_2_q <= go_1;
       if (go_1) begin
-        first_2_q <= first_1_q;
-        last_2_q <= last_1_q;
-        end_2_q <= end_1_q;
-        signal_2_q <= signal_1_q;
-        accumulate_2_q <= accumulate_1_q;
-        depthwise_2_q <= depthwise_1_q;
-        lane_2_q <= lane_1_q;
-        acc_2_q <= acc_1_q;
-        pc_2_q <= pc_1_q;
+        tile_2_q <= tile_1_q;
+        wgt_unsigned_2_q <= wgt_unsigned_1_q;
+        wgt_zero_2_q <= wgt_zero_1_q;
       end
     end
   end
 
+  // Weight (o, k) meets the operand of the same place. Products of four neighbours in WGT are added here. Signed
+  // weights are offset by 128: with the top bit flipped all bytes are unsigned and 128 joins the zero point.
+  logic [32*AccLanes*Words-1:0] partial_q;
   always_ff @(posedge clk_i) begin
-    if (go_1) product_q <= product;
-  end
-
-  always_comb begin
-    sum_d = 'x;
+    logic [8*BlockIn*BlockOut-1:0] weights;
+    logic [32*AccLanes*Words-1:0] partial;
+    logic signed [31:0] operand, weight, zero, product;
     if (valid_2_q) begin
-      if (!first_2_q) begin
-        for (int unsigned l = 0; l < AccLanes; l++) sum_d[32*l+:32] = sum_q[32*l+:32] + product_q[32*l+:32];
-      end else if (accumulate_2_q) begin
-        for (int unsigned l = 0; l < AccLanes; l++) sum_d[32*l+:32] = acc_rdata_i[32*l+:32] + product_q[32*l+:32];
-      end else begin
-        sum_d = product_q;
+      weights = wgt_rdata_i ^ {BlockIn * BlockOut{!wgt_unsigned_2_q, 7'd0}};
+      zero = 32'(wgt_zero_2_q) + (wgt_unsigned_2_q ? 32'sd0 : 32'sd128);
+      for (int unsigned b = 0; b < Batch; b++) begin
+        for (int unsigned j = 0; j < 4; j++) begin
+          for (int unsigned n = 0; n < BlockOut * Words; n++) begin
+            operand = $signed({operands_2[32*((j*Batch+b)*BlockOut*Words+n)+:9], 23'd0}) >>> 23;
+            weight = $signed({24'd0, weights[32*n+8*j+:8]}) - zero;
+            product = operand * weight;
+            if (j != 0) product = product + $signed(partial[32*(b*BlockOut*Words+n)+:32]);
+            partial[32*(b*BlockOut*Words+n)+:32] = product;
+          end
+        end
       end
+      partial_q <= partial;
     end
   end
 
-  // Stage 3: the write.
-  logic write_q, end_3_q, signal_3_q, depthwise_3_q;
-  logic [4:0] lane_3_q;
-  logic [13:0] acc_3_q;
-  logic [31:0] pc_3_q;
-
-  always_ff @(posedge clk_i) begin
-    if (valid_2_q) sum_q <= sum_d;
-  end
+  // Stage 3: the sum.
+  logic [32*AccLanes-1:0] sum_q;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      write_q <= 1'b0;
-      end_3_q <= 1'b0;
-      signal_3_q <= 1'b0;
-      depthwise_3_q <= 1'b0;
-      lane_3_q <= '0;
-      acc_3_q <= '0;
-      pc_3_q <= '0;
+      valid_3_q <= 1'b0;
+      tile_3_q <= '0;
     end else begin
-      write_q <= valid_2_q && last_2_q;
-      if (valid_2_q && last_2_q) begin
-        end_3_q <= end_2_q;
-        signal_3_q <= signal_2_q;
-        depthwise_3_q <= depthwise_2_q;
-        lane_3_q <= lane_2_q;
-        acc_3_q <= acc_2_q;
-        pc_3_q <= pc_2_q;
-      end
+      valid_3_q <= valid_2_q;
+      if (valid_2_q) tile_3_q <= tile_2_q;
     end
   end
 
-  // A sum that starts from ACC must not pass a write of its entry: at the read only stages 2 and 3 can hold one.
-  logic reads_acc;
-  assign reads_acc = valid_1_q && result_1_q && first_1_q && accumulate_1_q;
-  assign stall = reads_acc && ((valid_2_q && last_2_q && acc_2_q == acc_1_q) || (write_q && acc_3_q == acc_1_q));
-  assign go_1 = valid_1_q && result_1_q && !stall;
-  assign step = valid_1_q && depthwise_1_q && !stall;
+  always_ff @(posedge clk_i) begin
+    logic [32*AccLanes-1:0] sum;
+    logic signed [31:0] dot;
+    if (valid_3_q) begin
+      if (!tile_3_q.first) sum = sum_q;
+      else if (tile_3_q.accumulate) sum = acc_rdata_i;
+      else sum = '0;
+      for (int unsigned l = 0; l < AccLanes; l++) begin
+        dot = '0;
+        for (int unsigned w = 0; w < Words; w++) dot = dot + $signed(partial_q[32*(l*Words+w)+:32]);
+        sum[32*l+:32] = sum[32*l+:32] + dot;
+      end
+      sum_q <= sum;
+    end
+  end
+
+  // Stage 4: the write.
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      write_q <= 1'b0;
+      tile_4_q <= '0;
+    end else begin
+      write_q <= valid_3_q && tile_3_q.last;
+      if (valid_3_q && tile_3_q.last) tile_4_q <= tile_3_q;
+    end
+  end
 
   assign inp_req_o = advance;
   assign inp_addr_o = address[13:0];
-  assign wgt_req_o = advance && (!raster_q || sum_first);
-  assign wgt_addr_o = address[27:14];
-  assign acc_req_o = reads_acc && !stall;
-  assign acc_addr_o = acc_1_q;
+  assign wgt_req_o = step && wgt_read_1_q;
+  assign wgt_addr_o = wgt_addr_1_q;
+  assign acc_req_o = valid_2_q && tile_2_q.first && tile_2_q.accumulate;
+  assign acc_addr_o = tile_2_q.acc;
   assign acc_we_o = write_q;
-  assign acc_waddr_o = acc_3_q;
+  assign acc_waddr_o = tile_4_q.acc;
   assign acc_wdata_o = sum_q;
 
   always_comb begin
     acc_wbe_o = '1;
-    if (depthwise_3_q && BlockOut > BlockIn) begin
+    if (tile_4_q.depthwise && BlockOut > BlockIn) begin
       for (int unsigned l = 0; l < AccLanes; l++) begin
-        acc_wbe_o[4*l+:4] = {4{32'(lane_3_q) == (l % BlockOut) / Lanes}};
+        acc_wbe_o[4*l+:4] = {4{32'(tile_4_q.lane) == (l % BlockOut) / Lanes}};
       end
     end
   end
 
-  assign drained = !active_q && !valid_1_q && !valid_2_q && !write_q;
+  assign drained = !active_q && !valid_1_q && !valid_2_q && !valid_3_q && !write_q;
   assign busy_o = prep_valid_q || !drained;
-  assign complete_o = (write_q && end_3_q) || prep_drop;
-  assign complete_signal_o = prep_drop ? prep_fence && prep_word_q[6] : signal_3_q;
+  assign complete_o = (write_q && tile_4_q.finish) || prep_drop;
+  assign complete_signal_o = prep_drop ? prep_fence && prep_word_q[6] : tile_4_q.signal;
   assign complete_fault_o = prep_drop && !prep_fence;
   assign complete_code_o = complete_fault_o ? 3'(tsr_isa_pkg::FaultScratchpadRange) : 3'(tsr_isa_pkg::FaultNone);
-  assign complete_pc_o = prep_drop ? prep_pc_q : pc_3_q;
+  assign complete_pc_o = prep_drop ? prep_pc_q : tile_4_q.pc;
   assign issue_o = advance;
   assign stall_o = stall && active_q;
 
   logic unused;
-  assign unused = &{1'b0, index, prep, gemm, inner_last};
+  assign unused = &{1'b0, index, tile_4_q, prep, gemm, inner_last};
 
 endmodule

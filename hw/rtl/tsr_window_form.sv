@@ -38,8 +38,7 @@ module tsr_window_form #(
   output logic [13:0] acc_col_stride_o,
   output logic [15:0] enter_o,  // the tap of the newest vector, of the row before, and of that before, as bits
   output logic [15:0] line_0_o,
-  output logic [15:0] line_1_o,
-  output logic [15:0] shift_o   // taps that take what the next one held
+  output logic [15:0] line_1_o
 );
 
   logic candidate, x_fixed, y_fixed, col_one, col_two, x_row_one, x_row_two, y_row_one, y_row_two, along, both, fits;
@@ -138,10 +137,6 @@ module tsr_window_form #(
   end
 
   always_ff @(posedge clk_i) begin
-    logic [15:0] enter, line_0, line_1;
-    enter = '0;
-    line_0 = '0;
-    line_1 = '0;
     if (!rst_ni) begin
       raster_o <= 1'b0;
     end else if (start_i) begin
@@ -157,13 +152,9 @@ module tsr_window_form #(
       col_skip_o <= along && !col_one;
       acc_col_stride_o <= x_acc_stride;
       acc_row_stride_o <= along ? y_acc_stride : x_acc_stride;
-      enter = 16'd1 << (tap_rows == 12'd1 ? last_0 : tap_rows == 12'd2 ? last_1 : last_2);
-      if (tap_rows != 12'd1) line_0 = 16'd1 << (tap_rows == 12'd2 ? last_0 : last_1);
-      if (tap_rows == 12'd3) line_1 = 16'd1 << last_0;
-      enter_o <= enter;
-      line_0_o <= line_0;
-      line_1_o <= line_1;
-      shift_o <= (enter - 16'd1) & ~(line_0 | line_1);
+      enter_o <= 16'd1 << (tap_rows == 12'd1 ? last_0 : tap_rows == 12'd2 ? last_1 : last_2);
+      line_0_o <= tap_rows == 12'd1 ? 16'd0 : 16'd1 << (tap_rows == 12'd2 ? last_0 : last_1);
+      line_1_o <= tap_rows == 12'd3 ? 16'd1 << last_0 : 16'd0;
     end
   end
 

@@ -8,7 +8,7 @@ namespace tessera::sim::systemc {
 namespace {
 
 constexpr Cycle kPrepare = 7;  // from taking to the end of the range check
-constexpr Cycle kWrite = 3;    // from the end of a sum to its write
+constexpr Cycle kWrite = 4;    // from the end of a sum to its write
 
 }  // namespace
 
@@ -82,7 +82,7 @@ void Gemm::work(Cycle now) {
   item->trace.first_cycle = first;
   item->trace.last_cycle = free_ - 1;
   const double share = static_cast<double>(form.sums) / static_cast<double>(form.steps);
-  uses_.push_back({first + 2, free_ + 2, gemm->accumulate ? share : 0, share});
+  uses_.push_back({first + 3, free_ + 3, gemm->accumulate ? share : 0, share});
   complete(*item, free_ - 1 + kWrite);
   use_ports(now);
   wake_at(std::max(next_take_, now + 1));

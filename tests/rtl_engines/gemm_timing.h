@@ -69,12 +69,12 @@ class GemmTiming {
   /// The cycle in which an instruction completes that was taken in cycle `taken`. `faults`: its ranges do.
   int64_t complete(const isa::Instruction& instruction, bool faults, int64_t taken) {
     const auto* gemm = std::get_if<isa::Gemm>(&instruction);
-    if (gemm == nullptr) return std::max(taken + 1, last_ + 4);
-    if (faults) return std::max(taken + 7, last_ + 4);
+    if (gemm == nullptr) return std::max(taken + 1, last_ + 5);
+    if (faults) return std::max(taken + 7, last_ + 5);
     next_ = std::max(taken + 8, last_ + 1);
     steps_ = 0;
     walk(*gemm, 0, gemm->acc_addr);
-    return last_ + 3;
+    return last_ + 4;
   }
   /// Steps of the instruction just passed.
   int64_t steps() const { return steps_; }
