@@ -71,8 +71,7 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
     } else {
       bursting_ = false;
       bursts_free_ = granted;
-      advance(now);
-      if (walk_.done()) wake();  // the next instruction may begin
+      advance_and_wake(now);
     }
     return tlm::TLM_ACCEPTED;
   }
@@ -83,9 +82,15 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
   }
   moved(burst, payload.is_response_error(), at);
   free_transactions_.push_back(reinterpret_cast<BurstTransaction*>(burst.tag));
-  if (has_run_) advance(now);
-  if (walk_.done()) wake();
+  if (has_run_) advance_and_wake(now);
   return tlm::TLM_COMPLETED;
+}
+
+/// As advance(); when that ends the walk, the next instruction may begin.
+void Transfer::advance_and_wake(Cycle now) {
+  const bool walking = !walk_.done();
+  advance(now);
+  if (walking && walk_.done()) wake();
 }
 
 void Transfer::advance(Cycle now) {

@@ -56,6 +56,7 @@ class Transfer : public Engine, public BeatSide {
   static constexpr Cycle kPrepare = 5;  // from taking to the end of the range check
   tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   void advance(Cycle now);
+  void advance_and_wake(Cycle now);
   void offer(Cycle at);
   BurstTransaction& fresh();
 
