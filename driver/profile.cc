@@ -51,8 +51,7 @@ uint64_t macs_of(const isa::Instruction& instruction, const isa::MachineConfig& 
                                                            : int64_t{config.batch} * config.lanes());
 }
 
-uint64_t executed_macs(std::span<const isa::Instruction> program, uint64_t executed,
-                       const isa::MachineConfig& config) {
+uint64_t executed_macs(std::span<const isa::Instruction> program, uint64_t executed, const isa::MachineConfig& config) {
   uint64_t macs = 0;
   for (const isa::Instruction& instruction : program) {
     if (executed == 0) break;

@@ -21,8 +21,8 @@ inline constexpr size_t kCauses = 5;
 std::string_view to_string(Cause cause);
 
 struct LayerCycles {
-  uint64_t cycles = 0;                       // the sum of `causes`
-  std::array<uint64_t, kCauses> causes{};    // by Cause
+  uint64_t cycles = 0;                     // the sum of `causes`
+  std::array<uint64_t, kCauses> causes{};  // by Cause
 };
 
 /// One entry for each of `layers`; they sum to `cycles`. `layer_of_instruction` may name no layer (any number from

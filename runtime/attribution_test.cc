@@ -24,10 +24,11 @@ driver::InstructionProfile one(uint32_t pc, isa::Unit unit, uint64_t start, uint
 using Causes = std::array<uint64_t, kCauses>;
 
 TEST(Attribution, EveryCycleHasOneCause) {
-  // Layer 0: LOAD 10..29, GEMM busy 32..51. Layer 1: its LOAD 20..45 is hidden but for 30 and 31; ALU 50..59; STORE 60..79.
+  // Layer 0: LOAD 10..29, GEMM busy 32..51. Layer 1: its LOAD 20..45 is hidden but for 30 and 31; ALU 50..59;
+  // STORE 60..79.
   const std::vector<driver::InstructionProfile> profile = {
-      one(0, isa::Unit::kLoad, 10, 12, 28, 29), one(1, isa::Unit::kLoad, 20, 30, 44, 45),
-      one(2, isa::Unit::kGemm, 31, 32, 51, 54), one(3, isa::Unit::kAlu, 48, 50, 59, 61),
+      one(0, isa::Unit::kLoad, 10, 12, 28, 29),  one(1, isa::Unit::kLoad, 20, 30, 44, 45),
+      one(2, isa::Unit::kGemm, 31, 32, 51, 54),  one(3, isa::Unit::kAlu, 48, 50, 59, 61),
       one(4, isa::Unit::kStore, 60, 62, 70, 79), one(5, isa::Unit::kFetch, 82, 82, 82, 82)};
   const std::vector<uint32_t> layers = {0, 1, 0, 1, 1, 99};
   const auto result = attribute_cycles(profile, layers, 2, 84);

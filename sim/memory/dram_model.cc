@@ -14,11 +14,13 @@ DramModel::DramModel(const DramOptions& options, uint64_t address, uint8_t* data
     : options_(options), address_(address), data_(data), size_bytes_(size_bytes), random_(options.seed) {
   const int bytes = options.beat_bytes;
   if (bytes < 1 || bytes > 64 || (bytes & (bytes - 1)) != 0) {
-    throw Error(ErrorCode::kInvalidArgument, "a beat of " + std::to_string(bytes) + " bytes is no power of two up to 64");
+    throw Error(ErrorCode::kInvalidArgument,
+                "a beat of " + std::to_string(bytes) + " bytes is no power of two up to 64");
   }
   if (options.latency_cycles < 1 || options.reads_in_flight < 1 || options.writes_in_flight < 1 ||
       options.pressure_percent < 0 || options.pressure_percent > 99) {
-    throw Error(ErrorCode::kInvalidArgument, "latency and bursts in flight are at least 1, pressure is 0 to 99 per cent");
+    throw Error(ErrorCode::kInvalidArgument,
+                "latency and bursts in flight are at least 1, pressure is 0 to 99 per cent");
   }
   if (options.bandwidth_bytes < 0 || options.bandwidth_bytes > bytes) {
     throw Error(ErrorCode::kInvalidArgument, "bandwidth is 1 to " + std::to_string(bytes) + " bytes a cycle, a beat");
@@ -54,14 +56,12 @@ void DramModel::reset() {
 const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
   DramOutputs& out = outputs_;
   out.ar_ready = reads_.size() < static_cast<size_t>(options_.reads_in_flight) && !refused();
-  out.aw_ready =
-      writes_.size() + responses_.size() < static_cast<size_t>(options_.writes_in_flight) && !refused();
+  out.aw_ready = writes_.size() + responses_.size() < static_cast<size_t>(options_.writes_in_flight) && !refused();
 
   budget_ = std::min(budget_ + bandwidth_, options_.beat_bytes + bandwidth_ - 1);
   const bool may_move = budget_ >= options_.beat_bytes;
   const bool can_write = inputs.w_valid && !writes_.empty() && may_move && !refused();
-  const bool can_read =
-      r_offered_ || (!reads_.empty() && reads_.front().ready_cycle <= now_ && may_move && !refused());
+  const bool can_read = r_offered_ || (!reads_.empty() && reads_.front().ready_cycle <= now_ && may_move && !refused());
   // A beat that was offered stays; else reads and writes take turns where both want the bus.
   const bool read = can_read && (r_offered_ || !can_write || read_turn_);
   const bool write = can_write && !read;

@@ -3,14 +3,14 @@
 // RTL share. Enters: what the machine drives in a cycle. Leaves: what the memory answers in the same cycle.
 //
 // Rules. One beat of beat_bytes, read or write, moves in a cycle; where both could, they alternate. With a bandwidth b
-// below beat_bytes, a budget grows by b a cycle up to beat_bytes + b - 1, a beat is offered (a write taken) only when the
-// budget holds beat_bytes, and takes them when it moves: n beats in a row take n * beat_bytes / b cycles, rounded up, and
-// idle cycles are not saved for later. A read burst that is
-// accepted in cycle c has its first beat in cycle c + latency or later; beats come in the order of the bursts. The
-// response of a write burst comes latency cycles after its last beat or later. A write is visible to every beat that is
-// read in a later cycle. What has been offered (r, b) stays until it is taken. With pressure_percent, each new offer and
-// each readiness is refused with that probability, from `seed`. Outside the storage, and in the ranges of
-// fail_reads() and fail_writes(), the answer is an error: reads give zeros, writes change nothing.
+// below beat_bytes, a budget grows by b a cycle up to beat_bytes + b - 1, a beat is offered (a write taken) only when
+// the budget holds beat_bytes, and takes them when it moves: n beats in a row take n * beat_bytes / b cycles, rounded
+// up, and idle cycles are not saved for later. A read burst that is accepted in cycle c has its first beat in cycle c +
+// latency or later; beats come in the order of the bursts. The response of a write burst comes latency cycles after its
+// last beat or later. A write is visible to every beat that is read in a later cycle. What has been offered (r, b)
+// stays until it is taken. With pressure_percent, each new offer and each readiness is refused with that probability,
+// from `seed`. Outside the storage, and in the ranges of fail_reads() and fail_writes(), the answer is an error: reads
+// give zeros, writes change nothing.
 #pragma once
 
 #include <array>

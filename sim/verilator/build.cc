@@ -116,14 +116,15 @@ struct Tools {
 Tools find_tools(const std::string& name) {
   Tools tools;
   tools.verilator = find_program("verilator");
-  for (const std::string& candidate : {environment("CXX"), std::string("c++"), std::string("g++"),
-                                       std::string("clang++")}) {
+  for (const std::string& candidate :
+       {environment("CXX"), std::string("c++"), std::string("g++"), std::string("clang++")}) {
     if (tools.compiler.empty() && !candidate.empty()) tools.compiler = find_program(candidate);
   }
   std::string missing = tools.verilator.empty() ? "verilator" : "";
   if (tools.compiler.empty()) missing += missing.empty() ? "a C++ compiler" : " and a C++ compiler";
   if (!missing.empty()) {
-    throw Error(ErrorCode::kUnsupported, "configuration '" + name + "' is not among those verilated in this build, and to make it, " +
+    throw Error(ErrorCode::kUnsupported, "configuration '" + name +
+                                             "' is not among those verilated in this build, and to make it, " +
                                              missing + " is needed and not found in PATH; install it (Debian: " +
                                              "verilator, g++) or choose a configuration of this build");
   }
@@ -132,9 +133,24 @@ Tools find_tools(const std::string& name) {
 
 /// Parameters of tsr_top; the linter's rules are a matter of the sources and not of a user's configuration.
 std::vector<std::string> verilator_flags(const isa::MachineConfig& c, bool waves) {
-  std::vector<std::string> flags = {"--cc", "--top-module", "tsr_top", "--prefix", kPrefix, "-Wno-fatal", "-Wno-lint",
-                                    "-Wno-WIDTHCONCAT", "-O3", "--x-assign", "fast", "--x-initial", "fast",
-                                    "--noassert", "--unroll-stmts", "10000000", "--unroll-count", "4096"};
+  std::vector<std::string> flags = {"--cc",
+                                    "--top-module",
+                                    "tsr_top",
+                                    "--prefix",
+                                    kPrefix,
+                                    "-Wno-fatal",
+                                    "-Wno-lint",
+                                    "-Wno-WIDTHCONCAT",
+                                    "-O3",
+                                    "--x-assign",
+                                    "fast",
+                                    "--x-initial",
+                                    "fast",
+                                    "--noassert",
+                                    "--unroll-stmts",
+                                    "10000000",
+                                    "--unroll-count",
+                                    "4096"};
   if (waves) flags.insert(flags.end(), {"--trace-fst", "--trace-max-width", "1024"});
   const auto set = [&](const char* parameter, int64_t value) {
     flags.push_back("-G" + std::string(parameter) + "=" + std::to_string(value));
@@ -159,8 +175,15 @@ std::vector<std::string> verilator_flags(const isa::MachineConfig& c, bool waves
 }
 
 std::vector<std::string> compiler_flags(bool waves) {
-  std::vector<std::string> flags = {"-std=gnu++17", "-fPIC", "-w", "-march=native", "-fvisibility=hidden",
-                                    "-DVERILATOR=1", "-DVM_COVERAGE=0", "-DVM_SC=0", "-DVM_TRACE_VCD=0",
+  std::vector<std::string> flags = {"-std=gnu++17",
+                                    "-fPIC",
+                                    "-w",
+                                    "-march=native",
+                                    "-fvisibility=hidden",
+                                    "-DVERILATOR=1",
+                                    "-DVM_COVERAGE=0",
+                                    "-DVM_SC=0",
+                                    "-DVM_TRACE_VCD=0",
                                     "-DTESSERA_RTL_MODEL=" + std::string(kPrefix),
                                     "-DTESSERA_RTL_ENTRY=" + std::string(kEntry)};
   for (const char* flag : {"-DVM_TRACE", "-DVM_TRACE_FST"}) flags.push_back(flag + std::string(waves ? "=1" : "=0"));
@@ -212,7 +235,8 @@ std::vector<fs::path> rtl_sources(const fs::path& home) {
 
 class FileLock {
  public:
-  FileLock(const fs::path& path, const std::string& name) : fd_(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644)) {
+  FileLock(const fs::path& path, const std::string& name)
+      : fd_(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644)) {
     if (fd_ < 0) throw Error(ErrorCode::kIo, "cannot create '" + path.string() + "'; XDG_CACHE_HOME moves the cache");
     if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
     std::fprintf(stderr, "tessera: another process makes the machine '%s'; waiting for it\n", name.c_str());

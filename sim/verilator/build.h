@@ -12,16 +12,16 @@
 
 namespace tessera::sim {
 
-/// The folder with hw/rtl, hw/prim, isa/generated and sim/verilator: TESSERA_RTL_HOME, or share/tessera beside the folder
-/// of this program or library, or the source tree of this build. Errors: kUnsupported when none has the sources.
+/// The folder with hw/rtl, hw/prim, isa/generated and sim/verilator: TESSERA_RTL_HOME, or share/tessera beside the
+/// folder of this program or library, or the source tree of this build. Errors: kUnsupported when none has the sources.
 std::string rtl_home();
 
 /// $XDG_CACHE_HOME/tessera/rtl, or ~/.cache/tessera/rtl.
 std::string rtl_cache();
 
-/// The model of this configuration, whose name does not matter; with waveforms when `waves`. Says on standard error what
-/// takes long. Errors: kUnsupported when verilator or a compiler is missing, kIo for the cache, kInternal when a tool
-/// fails (the message names its log).
+/// The model of this configuration, whose name does not matter; with waveforms when `waves`. Says on standard error
+/// what takes long. Errors: kUnsupported when verilator or a compiler is missing, kIo for the cache, kInternal when a
+/// tool fails (the message names its log).
 const TesseraRtlApi& build_rtl(const isa::MachineConfig& config, bool waves);
 
 }  // namespace tessera::sim

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Verilated NPU as a C++ object. Enters: a configuration, DRAM, a program. Leaves: the memories, the fault record,
 // counters and cycles, exactly as the RTL has them, and on request what happened when. A configuration that this build
-// has verilated is linked in; any other is verilated, compiled and loaded when it is first asked for (build.h). One call
-// of the model is one clock; the memory model answers in the same cycle, because every output of the machine's bus
+// has verilated is linked in; any other is verilated, compiled and loaded when it is first asked for (build.h). One
+// call of the model is one clock; the memory model answers in the same cycle, because every output of the machine's bus
 // depends on state only. Deterministic.
 #pragma once
 

@@ -32,20 +32,20 @@ struct TesseraRtlPins {
 
 /// What happens inside in one cycle; bit e of a mask is engine e, bit 4 FETCH.
 struct TesseraRtlProbe {
-  uint8_t run;             // a program runs in this cycle
-  uint8_t queued;          // FETCH puts instruction queued_pc into this queue
-  uint8_t issued;          // the head of this queue is taken
-  uint8_t completed;       // the oldest instruction inside completes
-  uint8_t faulted;         // with a fault
-  uint8_t busy;            // a tile, vector or beat
-  uint8_t waiting[5];      // the head's first condition that does not hold is on this engine
+  uint8_t run;         // a program runs in this cycle
+  uint8_t queued;      // FETCH puts instruction queued_pc into this queue
+  uint8_t issued;      // the head of this queue is taken
+  uint8_t completed;   // the oldest instruction inside completes
+  uint8_t faulted;     // with a fault
+  uint8_t busy;        // a tile, vector or beat
+  uint8_t waiting[5];  // the head's first condition that does not hold is on this engine
   uint8_t stall_memory;
   uint8_t stall_port;
-  uint8_t finished;        // FINISH is executed
-  uint8_t read_granted;    // the arbiter takes a read burst
-  uint8_t read_fetch;      // of FETCH, else of LOAD
-  uint8_t store_granted;   // STORE sends a burst
-  uint8_t store_length;    // of so many beats, less 1
+  uint8_t finished;       // FINISH is executed
+  uint8_t read_granted;   // the arbiter takes a read burst
+  uint8_t read_fetch;     // of FETCH, else of LOAD
+  uint8_t store_granted;  // STORE sends a burst
+  uint8_t store_length;   // of so many beats, less 1
   uint32_t queued_pc;
   uint32_t head_pc[4];
   uint32_t completed_pc[4];

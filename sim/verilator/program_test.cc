@@ -33,7 +33,8 @@ testing::RandomProgram make_program(const isa::MachineConfig& config, uint64_t s
 
 class Comparison {
  public:
-  explicit Comparison(const isa::MachineConfig& config) : config_(config), rtl_(make_rtl(config)), functional_(config) {}
+  explicit Comparison(const isa::MachineConfig& config)
+      : config_(config), rtl_(make_rtl(config)), functional_(config) {}
 
   void run(const testing::RandomProgram& program, uint64_t seed, int pressure_percent) {
     SCOPED_TRACE("config " + config_.name + ", seed " + std::to_string(seed));
@@ -61,8 +62,10 @@ class Comparison {
     const RunResult expected = functional_.run(expected_request);
     ASSERT_TRUE(expected.ok()) << to_string(expected.fault.code);
 
-    DramModel model({.beat_bytes = config_.axi_bytes, .latency_cycles = 20 + static_cast<int>(seed % 100),
-                     .pressure_percent = pressure_percent, .seed = seed},
+    DramModel model({.beat_bytes = config_.axi_bytes,
+                     .latency_cycles = 20 + static_cast<int>(seed % 100),
+                     .pressure_percent = pressure_percent,
+                     .seed = seed},
                     program.dram_address, rtl_dram.data(), rtl_dram.size());
     RtlRequest request;
     request.program_address = expected_request.program_address;

@@ -51,9 +51,8 @@ void Tracer::complete(size_t e, uint32_t pc) {
   one.retired_cycle = now_;
   if (e != kStore) {
     const uint64_t count = needs(pc);
-    for (uint64_t taken = 0; !engine.busy.empty() && (count > 0 ? taken < count
-                                                                : engine.busy.front() + engine.pipeline <= now_);
-         ++taken) {
+    for (uint64_t taken = 0;
+         !engine.busy.empty() && (count > 0 ? taken < count : engine.busy.front() + engine.pipeline <= now_); ++taken) {
       extend(one, engine.busy.front());
       engine.busy.pop_front();
     }

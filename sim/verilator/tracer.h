@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From probes to a trace. Enters: what happens inside the machine in each cycle. Leaves: sim::Trace. Whose busy cycles
 // are whose follows from order: an engine works on its instructions one after another, so that a tile belongs to the
-// oldest instruction that still needs some. How many a dense GEMM or an ALU instruction needs stands in its word; others have
-// what came before they completed, less the length of the engine's pipeline (isa/timing.md). STORE's beats follow its
-// bursts, whose instruction is known.
+// oldest instruction that still needs some. How many a dense GEMM or an ALU instruction needs stands in its word;
+// others have what came before they completed, less the length of the engine's pipeline (isa/timing.md). STORE's beats
+// follow its bursts, whose instruction is known.
 #pragma once
 
 #include <array>
@@ -46,10 +46,10 @@ class Tracer {
     uint32_t pc;
     int beats;
   };
-  std::deque<StoreBurst> store_bursts_;   // whose beats have not all gone out of STORE
-  std::deque<bool> read_owners_;          // FETCH or LOAD, of bursts not yet on the bus
-  std::deque<size_t> reads_;              // in Trace::bursts
-  std::deque<size_t> writes_;             // data to come
+  std::deque<StoreBurst> store_bursts_;  // whose beats have not all gone out of STORE
+  std::deque<bool> read_owners_;         // FETCH or LOAD, of bursts not yet on the bus
+  std::deque<size_t> reads_;             // in Trace::bursts
+  std::deque<size_t> writes_;            // data to come
   std::deque<size_t> responses_;
   std::deque<int> read_beats_, write_beats_;  // left
   uint64_t now_ = 0;
