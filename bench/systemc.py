@@ -12,7 +12,7 @@ import networks
 CONFIGS = ("npu64", "npu256")
 LATENCIES = (20, 100, 500)
 # The model was tuned on these; the others say how good it is elsewhere.
-TUNED = ("digits", "resnet8", "ds_cnn")
+TUNED = ("digits", "resnet8", "ds_cnn", "vww")
 NAMES = ("digits", "resnet8", "ds_cnn", "autoencoder", "vww", "mobilenetv2", "resnet18")
 
 
