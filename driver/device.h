@@ -109,7 +109,7 @@ std::string describe(const isa::FaultRecord& fault);
 struct RunReport {
   isa::FaultRecord fault;  // code kNone: FINISH was reached
   Counters counters;
-  std::optional<uint64_t> cycles;  // nothing from devices without time
+  std::optional<uint64_t> cycles;           // nothing from devices without time
   std::vector<InstructionProfile> profile;  // in the order of completion
   std::vector<BurstProfile> bursts;         // with `profile`, of devices that know time
   std::vector<RaceReport> races;
