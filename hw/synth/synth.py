@@ -97,6 +97,13 @@ def short(name):
     return re.findall(r"tsr_\w+", name)[0]
 
 
+def read_modules(text):
+    """The modules of `stat -json`. Behind them Yosys 0.23 prints the hierarchy as plain text, so that the whole is no
+    JSON."""
+    key = '"modules":'
+    return json.JSONDecoder().raw_decode(text, text.index("{", text.index(key)))[0]
+
+
 def synthesise(config, family, folder, minutes):
     """Errors: Failure as the module's head says."""
     chosen = machine.parameters(config)
@@ -107,7 +114,7 @@ def synthesise(config, family, folder, minutes):
                  "check -assert", f"select -assert-none {check.LATCHES}", f"tee -q -o {stats} stat -json"]
     run = machine.yosys(commands, folder / f"synth_{config}_{family}.log", minutes)
     kinds = check.memory_kinds(run.log)
-    area = Area(json.loads(stats.read_text())["modules"])
+    area = Area(read_modules(stats.read_text()))
     name = next(name for name in area.cells if short(name) == "tsr_top")
     return {"config": config, "family": family, "total": area.total(name),
             "parts": [{"module": module, "instances": n, **counts} for module, n, counts in area.parts(name)],
