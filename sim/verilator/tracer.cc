@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kStore = static_cast<size_t>(isa::Engine::kStore);
 constexpr size_t kGemm = static_cast<size_t>(isa::Engine::kGemm);
 
-constexpr uint64_t kGemmPipeline = 3;
+constexpr uint64_t kGemmPipeline = 4;
 
 template <typename Extents>
 uint64_t product(const Extents& extents, size_t count) {
