@@ -47,7 +47,6 @@ MUTANTS = [
     ("tsr_scratchpads", "!(load_out && alu_out_we_i);", "(load_out && alu_out_we_i)", "1'b0", "OUT write: not one grant"),
     ("tsr_gemm", "assign inp_addr_o = address[13:0];", "address[13:0]", "(address[13:0] | 14'h2000)",
      "GEMM reads behind INP"),
-    ("tsr_gemm", "assign acc_waddr_o = acc_3_q;", "acc_3_q", "(acc_3_q | 14'h2000)", "GEMM writes behind ACC"),
     ("tsr_alu", "assign out_waddr_o = write_address;", "write_address", "(write_address | 14'h2000)",
      "ALU writes behind OUT"),
     ("tsr_load", "assign sp_group_o = group_q;", "group_q", "~group_q", "LOAD writes behind"),
