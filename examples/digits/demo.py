@@ -34,7 +34,7 @@ def layer_table(stats):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__)
-    parser.add_argument("--device", default="fsim", help=f"one of {', '.join(tessera.backends())}")
+    parser.add_argument("--device", default="rtl" if "rtl" in tessera.backends() else "fsim", help=f"one of {', '.join(tessera.backends())}")
     parser.add_argument("--config", default="npu256", help="npu64, npu256, npu256w, npu1024 or a .toml file")
     parser.add_argument("--batch", type=int, default=40, help="images a run")
     options = parser.parse_args()
