@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the protobuf graph to nn operations. A graph is imported in two steps: structure first (sorted nodes, constants,
-// regions, inlined functions) with placeholder types, then inference over the whole function sets the types. Errors
+// regions, inlined functions) with types yet unknown, then inference over the whole function sets the types. Errors
 // name node and cause.
 #include "compiler/onnx/import.h"
 
@@ -493,10 +493,10 @@ void Importer::import_body(GraphProto& graph, mlir::Region& region, const Scope&
   scope.depth = outer.depth + 1;
   if (scope.depth > kMaxDepth) fail(what + ": subgraphs nest deeper than " + std::to_string(kMaxDepth));
   import_initializers(graph, scope, what);
-  mlir::Type placeholder = mlir::UnrankedTensorType::get(builder_.getF32Type());
+  const mlir::Type unknown = mlir::UnrankedTensorType::get(builder_.getF32Type());
   for (const auto& input : graph.input()) {
     if (scope.values.count(input.name())) continue;
-    mlir::Type type = placeholder;
+    mlir::Type type = unknown;
     if (input.has_type() && input.type().value_case() != TypeProto::VALUE_NOT_SET) {
       type = nn::to_type(&context_, type_info(input.type(), what + ": input '" + input.name() + "'"));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device sysc through the driver's interface: the same memory as the device fsim after the same program, counters,
+// The devices with time, rtl and sysc, through the driver's interface: the same memory as the device fsim after the same program, counters,
 // cycles, faults as data, and errors of the caller.
 #include <gtest/gtest.h>
 
@@ -61,9 +61,11 @@ Outcome run(std::string_view name, uint32_t first_byte, bool profile = false, co
   return outcome;
 }
 
-TEST(SystemcDevice, EqualsTheFunctionalSimulator) {
+class TimedDevice : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TimedDevice, EqualsTheFunctionalSimulator) {
   const Outcome wanted = run("fsim", 3);
-  const Outcome actual = run("sysc", 3);
+  const Outcome actual = run(GetParam(), 3);
   ASSERT_TRUE(wanted.report.ok());
   ASSERT_TRUE(actual.report.ok()) << describe(actual.report.fault);
   EXPECT_EQ(actual.bytes, wanted.bytes);
@@ -76,16 +78,16 @@ TEST(SystemcDevice, EqualsTheFunctionalSimulator) {
   EXPECT_LT(*actual.report.cycles, 100U / 8 * 110 + 126 + 400);
 }
 
-TEST(SystemcDevice, FaultsAreData) {
+TEST_P(TimedDevice, FaultsAreData) {
   const Outcome wanted = run("fsim", 16384);
-  const Outcome actual = run("sysc", 16384);
+  const Outcome actual = run(GetParam(), 16384);
   EXPECT_EQ(actual.report.fault, wanted.report.fault);
   EXPECT_EQ(actual.report.fault, (isa::FaultRecord{isa::Fault::kScratchpadRange, isa::Unit::kLoad, 0}));
 }
 
-TEST(SystemcDevice, ProfilesInstructions) {
+TEST_P(TimedDevice, ProfilesInstructions) {
   const Outcome wanted = run("fsim", 3, true);
-  const Outcome actual = run("sysc", 3, true);
+  const Outcome actual = run(GetParam(), 3, true);
   ASSERT_TRUE(actual.report.ok());
   EXPECT_EQ(actual.bytes, wanted.bytes);
   ASSERT_EQ(actual.report.profile.size(), 3U);  // LOAD, STORE, FINISH
@@ -125,14 +127,14 @@ TEST(SystemcDevice, ProfilesInstructions) {
   EXPECT_EQ(loaded, 1U);
   EXPECT_EQ(stored, 100U);
   // Tracing does not change time.
-  EXPECT_EQ(actual.report.cycles, run("sysc", 3).report.cycles);
+  EXPECT_EQ(actual.report.cycles, run(GetParam(), 3).report.cycles);
 }
 
-TEST(SystemcDevice, TakesTheLatencyOfDram) {
+TEST_P(TimedDevice, TakesTheLatencyOfDram) {
   const auto cycles = [](const std::string& latency) {
     DeviceOptions options;
     options.backend["latency"] = latency;
-    const auto device = open_device("sysc", isa::find_config("npu64"), options);
+    const auto device = open_device(GetParam(), isa::find_config("npu64"), options);
     const uint64_t program = device->allocate(64);
     const isa::Word word = isa::encode(isa::Instruction(isa::Finish{}));
     device->write(program, word);
@@ -144,14 +146,26 @@ TEST(SystemcDevice, TakesTheLatencyOfDram) {
   EXPECT_EQ(cycles("500") - cycles("20"), 480U);
 }
 
-TEST(SystemcDevice, RefusesWhatItCannotDo) {
+TEST_P(TimedDevice, BandwidthAndLatency) {
+  DeviceOptions slow;
+  slow.backend["bandwidth"] = "2";
+  DeviceOptions far;
+  far.backend["latency"] = "400";
+  const uint64_t base = *run(GetParam(), 3).report.cycles;
+  EXPECT_GE(*run(GetParam(), 3, false, slow).report.cycles, base + 3 * (126 + 24));  // four cycles a beat of LOAD, FETCH
+  EXPECT_GT(*run(GetParam(), 3, false, far).report.cycles, base + 300 * (1 + 1 + 100 / 8));
+  slow.backend["bandwidth"] = "9";
+  EXPECT_THROW(run(GetParam(), 3, false, slow), Error);
+}
+
+TEST_P(TimedDevice, RefusesWhatItCannotDo) {
   const auto config = isa::find_config("npu64");
   DeviceOptions options;
   options.backend["speed"] = "9";
-  EXPECT_THROW(open_device("sysc", config, options), Error);
+  EXPECT_THROW(open_device(GetParam(), config, options), Error);
   options.backend = {{"latency", "0"}};
-  EXPECT_THROW(open_device("sysc", config, options), Error);
-  const auto device = open_device("sysc", config);
+  EXPECT_THROW(open_device(GetParam(), config, options), Error);
+  const auto device = open_device(GetParam(), config);
   RunRequest request;
   request.check_races = true;
   EXPECT_THROW(device->run(request), Error);
@@ -159,6 +173,17 @@ TEST(SystemcDevice, RefusesWhatItCannotDo) {
   request.program_address = 8;
   EXPECT_THROW(device->run(request), Error);
 }
+
+std::vector<std::string> timed_devices() {
+  std::vector<std::string> names;
+  for (const BackendInfo& backend : backends()) {
+    if (backend.name == "rtl" || backend.name == "sysc") names.push_back(backend.name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, TimedDevice, ::testing::ValuesIn(timed_devices()),
+                         [](const auto& param) { return param.param; });
 
 }  // namespace
 }  // namespace tessera::driver
