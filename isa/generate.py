@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 sys.dont_write_bytecode = True
 
-from generator import cpp, manual, python, sv  # noqa: E402
+from generator import cpp, kernel, manual, python, sv  # noqa: E402
 from generator.model import SpecError, build_isa  # noqa: E402
 from generator.registers import build_map  # noqa: E402
 
@@ -40,14 +40,21 @@ def outputs():
             raise SpecError(f"configuration {name}: the name is not the file's, or its parameters are not those of {configs[0][0]}")
     registers = build_map(load_toml(ROOT / "registers.toml"), [key for key in configs[0][1] if key != "name"])
     chapters = [(ROOT / name).read_text() for name in CHAPTERS if (ROOT / name).exists()]
-    return {
+    files = {
         "instructions.h": cpp.instructions_header(isa),
         "registers.h": cpp.registers_header(registers),
         "configs.cc": cpp.configs_source([(path.stem, path.read_text()) for path in paths]),
         "tsr_isa_pkg.sv": sv.package(isa, registers),
         "tessera_isa.py": python.module(isa, registers),
         "isa.md": manual.manual(isa, registers, configs, chapters),
+        "kernel_arguments.h": kernel.header(registers),
+        "kernel_arguments.tcl": kernel.tcl(registers),
+        "xclbin.json": kernel.xclbin(registers),
     }
+    for name, config in configs:
+        files[f"kernel_{name}.xml"] = kernel.kernel_xml(registers, config["axi_bytes"])
+        files[f"xclbin_{name}.xml"] = kernel.xclbin_xml(registers, config["axi_bytes"])
+    return files
 
 
 def main():

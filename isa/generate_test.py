@@ -7,6 +7,7 @@ with bit positions written by hand, and the golden words that the C++ tests read
     isa/generate_test.py --update   write isa/testdata/words.txt anew
 """
 import copy
+import json
 import pathlib
 import random
 import re
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(ROOT), str(ROOT / "generated")]
@@ -220,6 +222,69 @@ class RegisterRefusals(unittest.TestCase):
         self.register("gie")["access"] = "maybe"
         self.register("gie")["offset"] = 0x4
         self.refused("gie: unknown access maybe")
+
+
+    def test_arguments(self):
+        self.register("window_first")["argument"] = "array"
+        self.refused("window_first: an argument is a pointer or a scalar, not array")
+        self.register("window_first")["argument"] = "scalar"
+        self.register("gie")["argument"] = "scalar"
+        self.refused("gie: the first 16 bytes are block control and no argument")
+        del self.register("gie")["argument"]
+        self.register("fault")["argument"] = "scalar"
+        self.refused("fault: an argument is rw")
+        del self.register("fault")["argument"]
+        self.register("instruction_count")["argument"] = "pointer"
+        self.refused("instruction_count: a pointer has 64 bits")
+        self.register("instruction_count")["argument"] = "scalar"
+        self.spec["kernel"]["memory"] = "m axi"
+        self.refused("kernel.memory: 'm axi' is no name")
+        del self.spec["kernel"]["memory"]
+        self.refused("kernel: wants the keys")
+
+
+class KernelDescriptions(unittest.TestCase):
+    """The generated files, read back by readers that are not the generator."""
+    NAMES = ["program_address", "instruction_count", *(f"base_{k}" for k in range(16)), "window_first", "window_last"]
+    OFFSETS = [0x10, 0x18, *range(0x20, 0xA0, 8), 0xA0, 0xA8]
+
+    def read(self, name):
+        return (ROOT / "generated" / name).read_text()
+
+    def test_xml(self):
+        for config in ("npu64", "npu256", "npu256w", "npu1024"):
+            width = str(8 * generate.load_toml(ROOT.parent / "hw" / "configs" / f"{config}.toml")["axi_bytes"])
+            for name in (f"kernel_{config}.xml", f"xclbin_{config}.xml"):
+                root = ElementTree.fromstring(self.read(name).encode())
+                found = list(root.iter("kernel"))
+                self.assertEqual([k.get("name") for k in found], ["tsr_kernel"])
+                self.assertEqual(found[0].get("hwControlProtocol"), "ap_ctrl_hs")
+                ports = {p.get("name"): p.attrib for p in root.iter("port")}
+                self.assertEqual({n: (p["mode"], p["dataWidth"]) for n, p in ports.items()},
+                                 {"s_axi_control": ("slave", "32"), "m_axi_gmem": ("master", width)})
+                arguments = list(root.iter("arg"))
+                self.assertEqual([a.get("name") for a in arguments], self.NAMES)
+                self.assertEqual([int(a.get("offset"), 0) for a in arguments], self.OFFSETS)
+                self.assertEqual([int(a.get("id")) for a in arguments], list(range(20)))
+                for a in arguments:
+                    pointer = a.get("name") == "program_address" or a.get("name").startswith("base_")
+                    self.assertEqual((a.get("addressQualifier"), a.get("port")), ("1", "m_axi_gmem") if pointer else ("0", "s_axi_control"))
+                    size = 4 if a.get("name") == "instruction_count" else 8
+                    self.assertEqual((int(a.get("size"), 0), int(a.get("hostSize"), 0)), (size, size))
+
+    def test_header(self):
+        rows = re.findall(r'\{"(\w+)", (\d+), (0x\w+), (\d), 0, (\d), ([01]), (\w+), "([\w*]+)"', self.read("kernel_arguments.h"))
+        self.assertEqual([(r[0], int(r[1]), int(r[2], 0)) for r in rows], list(zip(self.NAMES, range(20), self.OFFSETS)))
+        self.assertIn("kArgumentBase = 2;", self.read("kernel_arguments.h"))
+        self.assertIn("kArgumentWindowLast = 19;", self.read("kernel_arguments.h"))
+
+    def test_xclbin(self):
+        sections = json.loads(self.read("xclbin.json"))
+        self.assertEqual(sections["ip_layout"]["m_ip_data"][0]["m_name"], "tsr_kernel:tsr_kernel_1")
+        self.assertEqual([int(c["arg_index"]) for c in sections["connectivity"]["m_connection"]], [0, *range(2, 18)])
+        for name in ("ip_layout", "connectivity", "mem_topology"):
+            lists = [value for value in sections[name].values() if isinstance(value, list)]
+            self.assertEqual(int(sections[name]["m_count"]), len(lists[0]))
 
 
 class PythonEncoder(unittest.TestCase):

@@ -4,11 +4,14 @@
 Enters: registers.toml as a dictionary and the names of the configuration parameters. Leaves: a Map in which no two registers
 share an address, every bit of a register with fields has one owner, and every parameter can be read back.
 """
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, fields
 
 from .model import SpecError
 
 ACCESS = ("rw", "ro", "rc", "sc", "wt")
+# The block control of AP_CTRL_HS: control, global interrupt enable, interrupt enables, interrupt status.
+CONTROL_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Register:
     parameter: str
     doc: str
     fields: tuple
+    argument: str = ""  # "pointer" or "scalar": an argument of the FPGA kernel
 
     def addresses(self):
         """Byte offsets of every word of every element."""
@@ -41,9 +45,49 @@ class Register:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """Names that the FPGA tools and XRT know the machine by."""
+    name: str
+    vendor: str
+    library: str
+    version: str
+    control: str
+    memory: str
+    clock: str
+    reset: str
+    interrupt: str
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of the kernel: a register, or an element of an array."""
+    name: str
+    id: int
+    offset: int
+    size: int  # bytes
+    pointer: bool
+    doc: str
+
+
+@dataclass(frozen=True)
 class Map:
     address_bits: int
     registers: tuple
+    kernel: Kernel
+
+    def arguments(self):
+        """The kernel's arguments in the order of their addresses."""
+        found = []
+        for r in sorted((r for r in self.registers if r.argument), key=lambda r: r.offset):
+            for k in range(max(1, r.count)):
+                name = f"{r.name}_{k}" if r.count else r.name
+                doc = f"{r.doc.rstrip('.')}: number {k}." if r.count else r.doc
+                found.append(Argument(name, len(found), r.offset + k * r.stride, r.width // 8, r.argument == "pointer", doc))
+        return tuple(found)
+
+    def controls(self):
+        """The registers of the AP_CTRL_HS handshake: the words before the first argument."""
+        return tuple(r for r in self.registers if r.offset < CONTROL_BYTES)
 
     def register(self, name):
         return next(r for r in self.registers if r.name == name)
@@ -78,16 +122,33 @@ def _bit_fields(table, where, width):
     return tuple(fields)
 
 
+def _kernel(table):
+    names = {field.name for field in fields(Kernel)}
+    _require(set(table) == names, f"kernel: wants the keys {', '.join(sorted(names))}")
+    for key, value in table.items():
+        _require(re.fullmatch(r"[0-9.]+" if key == "version" else r"[a-z][a-z0-9_]*", value), f"kernel.{key}: '{value}' is no name")
+    return Kernel(**table)
+
+
+def _require_argument(register):
+    where = register.name
+    _require(register.argument in ("pointer", "scalar"), f"{where}: an argument is a pointer or a scalar, not {register.argument}")
+    _require(register.access == "rw", f"{where}: an argument is rw")
+    _require(register.offset >= CONTROL_BYTES, f"{where}: the first {CONTROL_BYTES} bytes are block control and no argument")
+    _require(register.argument == "scalar" or register.width == 64, f"{where}: a pointer has 64 bits")
+    _require(not register.count or register.stride == register.width // 8, f"{where}: elements of an argument are side by side")
+
+
 def build_map(spec, parameters):
     """Builds and checks the map. Raises SpecError."""
-    unknown = set(spec) - {"map", "register"}
+    unknown = set(spec) - {"map", "kernel", "register"}
     _require(not unknown, f"registers.toml: unknown key {', '.join(sorted(unknown))}")
     address_bits = spec["map"]["address_bits"]
     owners, names, registers = {}, set(), []
     for table in spec["register"]:
         where = table["name"]
-        unknown = set(table) - {"name", "offset", "width", "access", "count", "stride", "reset", "parameter", "doc", "fields",
-                                "reserved"}
+        unknown = set(table) - {"name", "offset", "width", "access", "count", "stride", "reset", "parameter", "argument", "doc",
+                                "fields", "reserved"}
         _require(not unknown, f"{where}: unknown key {', '.join(sorted(unknown))}")
         _require(where not in names, f"{where}: declared twice")
         names.add(where)
@@ -103,7 +164,9 @@ def build_map(spec, parameters):
         parameter = table.get("parameter", "")
         _require(not parameter or parameter in parameters, f"{where}: no configuration has a parameter {parameter}")
         register = Register(where, table["offset"], width, table["access"], count, stride, reset, parameter, table["doc"],
-                            _bit_fields(table, where, width))
+                            _bit_fields(table, where, width), table.get("argument", ""))
+        if "argument" in table:
+            _require_argument(register)
         for address in register.addresses():
             _require(address < 1 << address_bits, f"{where}: address {address:#x} is outside the map")
             _require(address not in owners, f"{where}: address {address:#x} is claimed by {owners.get(address)}")
@@ -112,4 +175,4 @@ def build_map(spec, parameters):
     reported = [r.parameter for r in registers if r.parameter]
     for parameter in parameters:
         _require(reported.count(parameter) == 1, f"configuration parameter {parameter} has {reported.count(parameter)} registers, must have one")
-    return Map(address_bits, tuple(registers))
+    return Map(address_bits, tuple(registers), _kernel(spec["kernel"]))
