@@ -136,6 +136,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     }
     program.layers.push_back(std::move(info));
   }
+  emitter.assemble(options.prefetch_weights);
   emit::synchronise(emitter.instructions, emitter.layer_of_instruction, config);
   program.instructions = std::move(emitter.instructions);
   program.layer_of_instruction = std::move(emitter.layer_of_instruction);

@@ -30,13 +30,27 @@ class Emitter {
  public:
   Emitter(const isa::MachineConfig& config, const Options& options) : config(config), constants(options.alignment) {}
 
+  /// Begins a step: one iteration of a tile loop. What is pushed next belongs to it.
+  void begin_step() { steps_.emplace_back(); }
+
   void push(isa::Instruction instruction) {
-    instructions.push_back(std::move(instruction));
-    layer_of_instruction.push_back(layer);
+    if (steps_.empty()) begin_step();
+    steps_.back().instructions.push_back(std::move(instruction));
+    steps_.back().layers.push_back(layer);
+  }
+
+  /// Entries of WGT that this step needs from the constants; they may be fetched in earlier steps.
+  void fetch_weights(int64_t entry, int64_t entries, int64_t constant_offset) {
+    if (steps_.empty()) begin_step();
+    steps_.back().weights.push_back({entry, entries, constant_offset, layer});
   }
 
   /// Reserves `total` entries of a space for a nest: after the previous nest's, so that its first fetches need not wait, or from 0.
   int64_t reserve(isa::Space space, int64_t total);
+
+  /// The whole stream, in order of execution one at a time. Weights are fetched in pieces as soon as their place is free and the bus
+  /// has time beside the steps before (`prefetch`), or else in their own step. Ends the collection.
+  void assemble(bool prefetch);
 
   /// The TABLE slot that holds a table, loaded when it is not there. `keep`: a slot that must stay; -1: none.
   int table(const Table& bytes, int keep);
@@ -48,6 +62,19 @@ class Emitter {
   uint32_t layer = 0;
 
  private:
+  struct WeightFetch {
+    int64_t entry = 0, entries = 0, constant_offset = 0;
+    uint32_t layer = 0;
+  };
+  struct Step {
+    std::vector<isa::Instruction> instructions;
+    std::vector<uint32_t> layers;
+    std::vector<WeightFetch> weights;
+  };
+  void place_weights(std::vector<std::vector<WeightFetch>>& before, std::vector<std::vector<WeightFetch>>& behind) const;
+  void append_fetch(const WeightFetch& fetch);
+
+  std::vector<Step> steps_;
   std::map<isa::Space, int64_t> cursor_;
   std::vector<std::vector<uint8_t>> tables_;
   int next_table_ = 0;

@@ -183,6 +183,7 @@ struct Program {
 
 struct Options {
   bool fold = true;            // pack small-channel windows into one pixel where the input's border allows it
+  bool prefetch_weights = true;  // fetched while earlier tiles compute
   bool reuse_memory = true;    // tensors whose lives do not overlap share DRAM
   int64_t alignment = 64;      // of tensors and constants in DRAM, bytes
   std::vector<std::string> schedules;  // JSON by operation index; empty string or missing: the generator's choice

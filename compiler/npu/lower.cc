@@ -422,6 +422,7 @@ class Lowering {
 
   void lower_tile(const Tile& tile) {
     ++info_.tiles;
+    emitter_.begin_step();
     const Extents& b = tile.begin;
     const Extents& c = tile.count;
     const bool first = b[Dim::kIc] == 0 && b[Dim::kKh] == 0 && b[Dim::kKw] == 0;
@@ -479,7 +480,7 @@ class Lowering {
     const size_t slot = weights_.take(key);
     auto blob = weight_blobs_.find(key);
     if (blob == weight_blobs_.end()) blob = weight_blobs_.emplace(key, add_blob(pack_weights(tile))).first;
-    load_blob(isa::Space::kWgt, weights_.address(slot), blob->second);
+    emitter_.fetch_weights(weights_.address(slot), blob->second.bytes / config_.wgt_entry_bytes(), blob->second.offset);
     return slot;
   }
 

@@ -24,8 +24,8 @@ load_queue = 16         # instructions each engine's queue holds
 gemm_queue = 16
 alu_queue = 16
 store_queue = 16
-reads_in_flight = 16    # AXI read bursts
-writes_in_flight = 8    # AXI write bursts
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
 )toml"},
       {"npu256", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI.
@@ -44,8 +44,8 @@ load_queue = 16         # instructions each engine's queue holds
 gemm_queue = 16
 alu_queue = 16
 store_queue = 16
-reads_in_flight = 16    # AXI read bursts
-writes_in_flight = 8    # AXI write bursts
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
 )toml"},
       {"npu256w", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256w: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI.
@@ -64,8 +64,8 @@ load_queue = 16         # instructions each engine's queue holds
 gemm_queue = 16
 alu_queue = 16
 store_queue = 16
-reads_in_flight = 16    # AXI read bursts
-writes_in_flight = 8    # AXI write bursts
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
 )toml"},
       {"npu64", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu64: 1 x 8 x 8 multiply-accumulates a cycle, 64-bit AXI.
@@ -84,8 +84,8 @@ load_queue = 16         # instructions each engine's queue holds
 gemm_queue = 16
 alu_queue = 16
 store_queue = 16
-reads_in_flight = 16    # AXI read bursts
-writes_in_flight = 8    # AXI write bursts
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
 )toml"},
   };
   return kConfigs;
