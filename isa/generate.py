@@ -30,30 +30,42 @@ def load_toml(path):
         return tomllib.load(file)
 
 
+def configurations():
+    """(name, path, parameters) of every shipped configuration. Raises SpecError."""
+    paths = sorted((ROOT.parent / "hw" / "configs").glob("*.toml"))
+    configs = [(path.stem, path, load_toml(path)) for path in paths]
+    for name, _, config in configs:
+        if config.get("name") != name or set(config) != set(configs[0][2]):
+            raise SpecError(f"configuration {name}: the name is not the file's, or its parameters are not those of {configs[0][0]}")
+    return configs
+
+
+def registers():
+    """The register map. Raises SpecError."""
+    parameters = [key for key in configurations()[0][2] if key != "name"]
+    return build_map(load_toml(ROOT / "registers.toml"), parameters)
+
+
 def outputs():
     """Name -> text of every generated file. Raises SpecError."""
     isa = build_isa(load_toml(ROOT / "isa.toml"))
-    paths = sorted((ROOT.parent / "hw" / "configs").glob("*.toml"))
-    configs = [(path.stem, load_toml(path)) for path in paths]
-    for name, config in configs:
-        if config.get("name") != name or set(config) != set(configs[0][1]):
-            raise SpecError(f"configuration {name}: the name is not the file's, or its parameters are not those of {configs[0][0]}")
-    registers = build_map(load_toml(ROOT / "registers.toml"), [key for key in configs[0][1] if key != "name"])
+    configs = configurations()
+    register_map = registers()
     chapters = [(ROOT / name).read_text() for name in CHAPTERS if (ROOT / name).exists()]
     files = {
         "instructions.h": cpp.instructions_header(isa),
-        "registers.h": cpp.registers_header(registers),
-        "configs.cc": cpp.configs_source([(path.stem, path.read_text()) for path in paths]),
-        "tsr_isa_pkg.sv": sv.package(isa, registers),
-        "tessera_isa.py": python.module(isa, registers),
-        "isa.md": manual.manual(isa, registers, configs, chapters),
-        "kernel_arguments.h": kernel.header(registers),
-        "kernel_arguments.tcl": kernel.tcl(registers),
-        "xclbin.json": kernel.xclbin(registers),
+        "registers.h": cpp.registers_header(register_map),
+        "configs.cc": cpp.configs_source([(name, path.read_text()) for name, path, _ in configs]),
+        "tsr_isa_pkg.sv": sv.package(isa, register_map),
+        "tessera_isa.py": python.module(isa, register_map),
+        "isa.md": manual.manual(isa, register_map, [(name, config) for name, _, config in configs], chapters),
+        "kernel_arguments.h": kernel.header(register_map),
+        "kernel_arguments.tcl": kernel.tcl(register_map),
+        "xclbin.json": kernel.xclbin(register_map),
     }
-    for name, config in configs:
-        files[f"kernel_{name}.xml"] = kernel.kernel_xml(registers, config["axi_bytes"])
-        files[f"xclbin_{name}.xml"] = kernel.xclbin_xml(registers, config["axi_bytes"])
+    for name, _, config in configs:
+        files[f"kernel_{name}.xml"] = kernel.kernel_xml(register_map, config["axi_bytes"])
+        files[f"xclbin_{name}.xml"] = kernel.xclbin_xml(register_map, config["axi_bytes"])
     return files
 
 

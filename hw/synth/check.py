@@ -32,7 +32,8 @@ MEMORIES = {
 # Memories that may become flip-flops, and up to how many words: below that they are cheaper than LUT RAM.
 FLIP_FLOPS = {"tsr_queue.mem": 4}
 # Pipelines written as memories: LUT RAM or flip-flops, what Yosys finds cheaper.
-PIPELINES = {"tsr_delay.line": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP")}
+PIPELINES = {"tsr_delay.line": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+             "tsr_alu.ring_info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP")}
 LATCHES = "t:$dlatch t:$adlatch t:$dlatchsr t:$_DLATCH*"
 
 

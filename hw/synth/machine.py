@@ -26,12 +26,13 @@ def shipped():
 
 
 def parameters(name):
-    """Parameters of tsr_top of a configuration: a name under hw/configs, sim/verilator/configs or hw/synth/configs."""
-    for folder in ("hw/configs", "sim/verilator/configs", "hw/synth/configs"):
-        path = ROOT / folder / f"{name}.toml"
-        if path.exists():
-            break
-    else:
+    """Parameters of tsr_top of a configuration: a name under hw/configs, sim/verilator/configs or hw/synth/configs, or a
+    .toml file."""
+    paths = [ROOT / folder / f"{name}.toml" for folder in ("hw/configs", "sim/verilator/configs", "hw/synth/configs")]
+    if str(name).endswith(".toml"):
+        paths = [pathlib.Path(name)]
+    path = next((path for path in paths if path.exists()), None)
+    if path is None:
         raise Failure(f"no configuration '{name}'; there are {', '.join(shipped())}")
     with open(path, "rb") as file:
         c = tomllib.load(file)
