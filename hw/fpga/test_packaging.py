@@ -36,9 +36,14 @@ def run(command, **options):
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
 
 
-def axi_bytes(config):
+def described(config):
+    """The configuration as its file has it."""
     with open(ROOT / "hw/configs" / f"{config}.toml", "rb") as file:
-        return tomllib.load(file)["axi_bytes"]
+        return tomllib.load(file)
+
+
+def axi_bytes(config):
+    return described(config)["axi_bytes"]
 
 
 def declared_ports(text, width):
@@ -202,7 +207,8 @@ class Packaging(unittest.TestCase):
                 self.assertEqual(values, {
                     "ap_rst_n/POLARITY": "ACTIVE_LOW", "interrupt/SENSITIVITY": "LEVEL_HIGH", "m_axi_gmem/SUPPORTS_NARROW_BURST": "0",
                     "m_axi_gmem/MAX_BURST_LENGTH": str(min(256, 4096 // axi_bytes(config))),
-                    "m_axi_gmem/NUM_READ_OUTSTANDING": "16", "m_axi_gmem/NUM_WRITE_OUTSTANDING": "8"})
+                    "m_axi_gmem/NUM_READ_OUTSTANDING": str(described(config)["reads_in_flight"]),
+                    "m_axi_gmem/NUM_WRITE_OUTSTANDING": str(described(config)["writes_in_flight"])})
 
     def test_registers_are_those_of_the_description(self):
         wanted = {"CTRL": (0, 32), "GIER": (4, 32), "IP_IER": (8, 32), "IP_ISR": (12, 32)}
@@ -243,8 +249,8 @@ class Packaging(unittest.TestCase):
         xo = dict(records.of("package_xo"))
         self.assertEqual((xo["-kernel_name"], pathlib.Path(xo["-xo_path"])), ("tsr_kernel", self.folder / "out/kernel.xo"))
         vlnv = dict(records.of("package"))
-        described = ElementTree.parse(xo["-kernel_xml"]).find("kernel").get("vlnv")
-        self.assertEqual(described, f"{vlnv['-vendor']}:{vlnv['-library']}:{core['name']}:{core['version']}")
+        vlnv_of_xml = ElementTree.parse(xo["-kernel_xml"]).find("kernel").get("vlnv")
+        self.assertEqual(vlnv_of_xml, f"{vlnv['-vendor']}:{vlnv['-library']}:{core['name']}:{core['version']}")
 
     def test_a_port_outside_all_interfaces_is_refused(self):
         self.record("npu64", "bare")
