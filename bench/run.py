@@ -4,6 +4,7 @@
 functional  GEMM rate of the functional simulator on one core, and its ratio to the portable kernels in the same run
 compile     time and peak memory of compiling MobileNetV2 (each in a process of its own)
 systemc     the timing model against the RTL on networks: cycles, errors, speed (takes an hour: the RTL is slow)
+layers      single convolutions on the RTL beside VTA's published cycles and bytes; --device sysc: on the timing model alone
 networks    the benchmark networks on the functional simulator: exactness, instructions, DRAM bytes, roofline bound
 """
 import argparse
@@ -83,11 +84,12 @@ def table(rows):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=["functional", "compile", "networks", "systemc"])
-    parser.add_argument("networks", nargs="*", help="networks to take; all by default")
+    parser.add_argument("name", choices=["functional", "compile", "layers", "networks", "systemc"])
+    parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
+    parser.add_argument("--device", choices=["rtl", "sysc"], default="rtl", help="of layers: where cycles are measured")
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     build = (ROOT / options.build).resolve()
     for path in (ROOT, ROOT / "bench", ROOT / "tessera" / "python", build / "lib"):
         sys.path.insert(0, str(path))
@@ -99,6 +101,10 @@ def main():
         import systemc
 
         result = systemc.bench(build, options.networks)
+    elif options.name == "layers":
+        import layers
+
+        result = layers.bench(options.networks, options.device)
     else:
         result = networks_bench(build, options.networks)
     if options.json:
@@ -106,6 +112,9 @@ def main():
     else:
         rows = next((v for v in result.values() if isinstance(v, list)), None)
         print(table(rows) if rows else json.dumps(result, indent=2))
+        for key, value in result.items():
+            if value is not rows and rows:
+                print(f"{key}: {json.dumps(value)}")
 
 
 if __name__ == "__main__":
