@@ -35,14 +35,14 @@ struct Choice {
 };
 
 /// The generator's schedule of least estimated cycles over the layouts.
-Choice choose(const Task& task, const isa::MachineConfig& config) {
+Choice choose(const Task& task, const isa::MachineConfig& config, const Options& options) {
   Choice best;
   std::string reason;
   for (const Nest& nest : task.alternatives) {
     Choice choice;
     choice.nest = &nest;
     try {
-      choice.schedule = schedule::generate(nest, config);
+      choice.schedule = schedule::generate(nest, config, !options.virtual_threads);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kDoesNotFit) throw;
       if (reason.empty()) reason = error.what();
@@ -71,18 +71,14 @@ Choice choose(const Task& task, const isa::MachineConfig& config, const std::str
   throw Error(ErrorCode::kInvalidArgument, "the given schedule is illegal: " + reason);
 }
 
-int64_t dram_bytes(const isa::Instruction& instruction, bool store) {
-  const auto product = [](const auto& extent, int64_t length) {
-    for (const auto e : extent) length *= e;
-    return length;
-  };
-  if (const auto* s = std::get_if<isa::Store>(&instruction)) return store ? product(s->extent, s->length) : 0;
-  const auto* l = std::get_if<isa::Load>(&instruction);
-  if (l == nullptr || store || l->fill) return 0;
-  std::array<int64_t, isa::kTransferLoops> extent;
-  std::copy(l->extent.begin(), l->extent.end(), extent.begin());
-  for (size_t k = 0; k < l->pad_before.size(); ++k) extent[k] -= l->pad_before[k] + l->pad_after[k];
-  return product(extent, l->length);
+/// Second operands of stages count as inputs here.
+Stream stream_of(const isa::Load& load) {
+  switch (load.space) {
+    case isa::Space::kWgt: return Stream::kWeights;
+    case isa::Space::kParam: case isa::Space::kTable: return Stream::kParams;
+    case isa::Space::kInp: case isa::Space::kAcc: case isa::Space::kOut: break;
+  }
+  return load.base == kConstantBase ? Stream::kParams : Stream::kInput;
 }
 
 }  // namespace
@@ -124,27 +120,51 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     info.macs = model_macs(graph, operation);
     emitter.layer = static_cast<uint32_t>(i);
     try {
-      for (const Task& task : make_tasks(graph, i, plan.placements, config, options)) {
-        const bool given = i < options.schedules.size() && !options.schedules[i].empty();
-        const Choice choice = given ? choose(task, config, options.schedules[i]) : choose(task, config);
-        lower(task, *choice.nest, choice.schedule, emitter, info);
-        info.estimated_cycles += choice.evaluation.cycles;
-        info.schedule = schedule::to_json(choice.schedule);
+      const std::vector<Task> tasks = make_tasks(graph, i, plan.placements, config, options);
+      std::vector<std::string> given, chosen;
+      if (i < options.schedules.size() && !options.schedules[i].empty()) {
+        given = schedule::split_json(options.schedules[i]);
+        if (given.size() != tasks.size()) {
+          throw Error(ErrorCode::kInvalidArgument, std::to_string(given.size()) + " schedules are given for an operation of " + std::to_string(tasks.size()) +
+                                                       " nests; give one for each, as a list where there are several");
+        }
       }
+      for (size_t t = 0; t < tasks.size(); ++t) {
+        const Choice choice = given.empty() ? choose(tasks[t], config, options) : choose(tasks[t], config, given[t]);
+        lower(tasks[t], *choice.nest, choice.schedule, emitter, info);
+        info.estimated_cycles += choice.evaluation.cycles;
+        chosen.push_back(schedule::to_json(choice.schedule));
+      }
+      info.schedule = schedule::join_json(chosen);
     } catch (const Error& error) {
       throw Error(error.code(), "node '" + operation.name + "' (" + operation.kind + ") on " + config.name + ": " + error.what());
     }
     program.layers.push_back(std::move(info));
   }
-  emitter.assemble(options.prefetch_weights);
+  emitter.assemble(options.prefetch_weights && options.virtual_threads);
+  for (size_t i = 0; i < emitter.instructions.size(); ++i) {
+    LayerInfo& layer = program.layers[emitter.layer_of_instruction[i]];
+    const auto to = [&](Stream stream) -> int64_t& { return layer.stream_bytes[static_cast<size_t>(stream)]; };
+    const int64_t bytes = dram_bytes(emitter.instructions[i]);
+    if (const auto* load = std::get_if<isa::Load>(&emitter.instructions[i])) {
+      layer.dram_read_bytes += bytes;
+      to(stream_of(*load)) += bytes;
+    } else {
+      layer.dram_write_bytes += bytes;
+      to(Stream::kOutput) += bytes;
+    }
+  }
+  for (const auto& [layer, bytes] : emitter.second_bytes) {
+    auto& streams = program.layers[layer].stream_bytes;
+    streams[static_cast<size_t>(Stream::kInput)] -= bytes;
+    streams[static_cast<size_t>(Stream::kSecond)] += bytes;
+  }
   emit::synchronise(emitter.instructions, emitter.layer_of_instruction, config);
   program.instructions = std::move(emitter.instructions);
   program.layer_of_instruction = std::move(emitter.layer_of_instruction);
   program.constants = emitter.constants.take();
-  for (size_t i = 0; i < program.instructions.size() && !program.layers.empty(); ++i) {
-    LayerInfo& layer = program.layers[program.layer_of_instruction[i]];
-    layer.dram_read_bytes += dram_bytes(program.instructions[i], false);
-    layer.dram_write_bytes += dram_bytes(program.instructions[i], true);
+  for (const uint32_t layer : program.layer_of_instruction) {
+    if (layer < program.layers.size()) program.layers[layer].stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
   }
   isa::check_program(program.instructions, config);
   return program;
@@ -190,7 +210,7 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
   const Options options;
   const MemoryPlan plan = plan_memory(graph, options);
   for (const Task& task : make_tasks(graph, 0, plan.placements, config, options)) {
-    if (choose(task, config).nest->layout != "nhwc") return border;
+    if (choose(task, config, options).nest->layout != "nhwc") return border;
   }
   return {};
 }

@@ -25,6 +25,9 @@ class ConstantPool {
   std::multimap<uint64_t, std::pair<int64_t, int64_t>> known_;  // hash -> offset, size
 };
 
+/// Bytes that an instruction moves from or to DRAM, its own fetch not counted.
+int64_t dram_bytes(const isa::Instruction& instruction);
+
 /// What operations hand on to each other while code is generated.
 class Emitter {
  public:
@@ -35,6 +38,7 @@ class Emitter {
 
   void push(isa::Instruction instruction) {
     if (steps_.empty()) begin_step();
+    if (second) second_bytes[layer] += dram_bytes(instruction);
     steps_.back().instructions.push_back(std::move(instruction));
     steps_.back().layers.push_back(layer);
   }
@@ -60,6 +64,8 @@ class Emitter {
   std::vector<isa::Instruction> instructions;
   std::vector<uint32_t> layer_of_instruction;
   uint32_t layer = 0;
+  bool second = false;                      // what is pushed now loads the second operand of a stage
+  std::map<uint32_t, int64_t> second_bytes;  // such loads by layer
 
  private:
   struct WeightFetch {

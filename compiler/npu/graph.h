@@ -5,6 +5,7 @@
 // C++ so that the generator builds and is tested without MLIR.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -160,15 +161,21 @@ struct Placement {
   int64_t region_offset = 0, region_bytes = 0;  // the allocation that holds it, border included
 };
 
+/// What DRAM traffic is for. params: bias, scale, constants and tables; second: the second operand of a stage (a residual).
+/// In the order of program::kStreamNames.
+enum class Stream : uint8_t { kInput, kWeights, kParams, kSecond, kOutput, kInstructions };
+inline constexpr int kStreams = 6;
+
 /// What became of one operation.
 struct LayerInfo {
   std::string name, kind;
   int64_t macs = 0;         // of the model
   int64_t padded_macs = 0;  // that the machine spends, padding of lanes and edges included
   int64_t tiles = 0;
-  int64_t dram_read_bytes = 0, dram_write_bytes = 0;
+  int64_t dram_read_bytes = 0, dram_write_bytes = 0;  // of LOAD and STORE
+  std::array<int64_t, kStreams> stream_bytes{};       // by Stream: the same traffic and the fetch of instructions
   int64_t estimated_cycles = 0;
-  std::string schedule;     // JSON
+  std::string schedule;     // JSON; a list where an operation is several nests
 };
 
 struct Program {
@@ -185,6 +192,7 @@ struct Options {
   bool fold = true;            // pack small-channel windows into one pixel where the input's border allows it
   bool prefetch_weights = true;  // fetched while earlier tiles compute
   bool reuse_memory = true;    // tensors whose lives do not overlap share DRAM
+  bool virtual_threads = true; // false: one copy of each operand of a nest, so that its engines take turns
   int64_t alignment = 64;      // of tensors and constants in DRAM, bytes
   std::vector<std::string> schedules;  // JSON by operation index; empty string or missing: the generator's choice
 };

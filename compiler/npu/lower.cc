@@ -738,7 +738,9 @@ class Lowering {
   void load_second(const Tile& tile) {
     if (footprint_.second_in_place) {
       second_address_ = output_.address(output_slot_);
+      emitter_.second = true;
       transfer(result_box(nest_.second, tile, second_address_));
+      emitter_.second = false;
       return;
     }
     const Extents key = key_of(Operand::kSecond, tile);
@@ -747,7 +749,9 @@ class Lowering {
       return;
     }
     second_address_ = second_.address(second_.take(key));
+    emitter_.second = true;
     transfer(result_box(nest_.second, tile, second_address_));
+    emitter_.second = false;
   }
 
   const Task& task_;

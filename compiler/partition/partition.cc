@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -40,6 +41,7 @@ class Assembler {
     }
     program::Plan plan = main_plan(function);
     artifact_.plans[0] = std::move(plan);
+    check_schedules();
     if (options_.cpu) artifact_.cpu = options_.cpu->finish();
     artifact_.metadata["nodes_npu"] = std::to_string(nodes_npu_);
     artifact_.metadata["nodes_cpu"] = std::to_string(nodes_cpu_);
@@ -223,13 +225,38 @@ class Assembler {
   // --- NPU steps
   // ---------------------------------------------------------------------------------------------------------------
 
+  /// Refuses schedules that nobody asked for.
+  void check_schedules() const {
+    for (const auto& given : options_.schedules) {
+      const std::string& name = given.first;
+      if (used_schedules_.contains(name)) continue;
+      const auto covers = [&](const program::Layer& layer) {
+        return std::find(layer.nodes.begin(), layer.nodes.end(), name) != layer.nodes.end();
+      };
+      std::string why = "no layer on the NPU has this name", known;
+      size_t count = 0;
+      for (const program::NpuProgram& npu : artifact_.npu_programs)
+        for (const program::Layer& layer : npu.layers) {
+          if (covers(layer)) why = "it is part of layer '" + layer.name + "'";
+          if (count++ < 8) known += (known.empty() ? "'" : ", '") + layer.name + "'";
+        }
+      for (const program::Layer& layer : artifact_.cpu_layers)
+        if (layer.name == name || covers(layer)) why = "it runs on the CPU";
+      throw Error(ErrorCode::kInvalidArgument,
+                  "node '" + name + "': a schedule is given, but " + why + "; `tessera schedule` lists the layers that take one" +
+                      (known.empty() ? "" : ": " + known + (count > 8 ? ", ..." : "")));
+    }
+  }
+
   program::NpuStep npu_step(Region::Result region) {
     const isa::MachineConfig& config = artifact_.config;
     npu::Options npu_options = options_.npu;
     npu_options.schedules.assign(region.graph.operations.size(), "");
     for (size_t i = 0; i < region.graph.operations.size(); ++i) {
-      const auto given = options_.schedules.find(region.graph.operations[i].name);
-      if (given != options_.schedules.end()) npu_options.schedules[i] = given->second;
+      const auto given = options_.schedules.find(program::layer_key(region.graph.operations[i].name, named_));
+      if (given == options_.schedules.end()) continue;
+      npu_options.schedules[i] = given->second;
+      used_schedules_.insert(given->first);
     }
     npu::Program compiled = npu::compile(region.graph, config, npu_options);
     program::NpuProgram target;
@@ -254,6 +281,7 @@ class Assembler {
       layer.predicted_cycles = static_cast<uint64_t>(info.estimated_cycles);
       layer.dram_read_bytes = static_cast<uint64_t>(info.dram_read_bytes);
       layer.dram_write_bytes = static_cast<uint64_t>(info.dram_write_bytes);
+      layer.stream_bytes.assign(info.stream_bytes.begin(), info.stream_bytes.end());
       const auto peak = static_cast<uint64_t>(config.peak_macs()), width = static_cast<uint64_t>(config.axi_bytes);
       layer.bound_cycles = std::max((layer.macs + peak - 1) / peak,
                                     (layer.dram_read_bytes + layer.dram_write_bytes + width - 1) / width);
@@ -490,6 +518,8 @@ class Assembler {
   std::vector<Slot> slots_;
   std::vector<mlir::Operation*> refused_;
   int64_t nodes_npu_ = 0, nodes_cpu_ = 0;
+  std::map<std::string, int64_t> named_;  // layers so far by name
+  std::set<std::string> used_schedules_;
   uint64_t macs_npu_ = 0, macs_cpu_ = 0, unshared_bytes_ = 0;
 };
 

@@ -73,6 +73,14 @@ int64_t positive(const nlohmann::json& object, const char* key, int64_t lowest) 
   return value.get<int64_t>();
 }
 
+nlohmann::json parse(const std::string& text) {
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw Error(ErrorCode::kInvalidArgument, std::string("schedule: no JSON: ") + error.what());
+  }
+}
+
 constexpr std::array<std::string_view, isa::kSpaces> kSpaceNameArray = {"inp", "wgt", "acc", "out", "param", "table"};
 
 }  // namespace
@@ -102,13 +110,23 @@ std::string to_json(const Schedule& schedule) {
   return root.dump();
 }
 
+std::string join_json(const std::vector<std::string>& schedules) {
+  if (schedules.size() == 1) return schedules[0];
+  std::string text;
+  for (const std::string& schedule : schedules) text += (text.empty() ? "[" : ",") + schedule;
+  return schedules.empty() ? "" : text + "]";
+}
+
+std::vector<std::string> split_json(const std::string& text) {
+  const nlohmann::json root = parse(text);
+  if (!root.is_array()) return {text};
+  std::vector<std::string> parts;
+  for (const nlohmann::json& part : root) parts.push_back(part.dump());
+  return parts;
+}
+
 Schedule from_json(const std::string& text) {
-  nlohmann::json root;
-  try {
-    root = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    throw Error(ErrorCode::kInvalidArgument, std::string("schedule: no JSON: ") + error.what());
-  }
+  const nlohmann::json root = parse(text);
   if (!root.is_object()) throw Error(ErrorCode::kInvalidArgument, "schedule: the top is not an object");
   Schedule schedule;
   if (root.contains("input_layout")) {

@@ -58,6 +58,10 @@ struct Schedule {
 std::string to_json(const Schedule& schedule);
 Schedule from_json(const std::string& text);
 
+/// The schedules of an operation's parts as one text, and back: one schedule stands alone, several are a JSON list.
+std::string join_json(const std::vector<std::string>& schedules);
+std::vector<std::string> split_json(const std::string& text);
+
 /// What a schedule costs. legal = false: `reason` says which capacity or rule it breaks.
 struct Evaluation {
   bool legal = false;
@@ -73,14 +77,15 @@ struct Evaluation {
 bool indexes(const Nest& nest, Operand operand, Dim dim);
 
 /// Derives the plan of operands of a list of levels with the given number of copies (clipped to what fits when `fit`).
-/// Order inside: see OperandPlan.
-Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const std::vector<Dim>& order);
+/// Order inside: see OperandPlan. `single`: one copy of each operand, so that fetching cannot hide behind computing.
+Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const std::vector<Dim>& order,
+                       bool single = false);
 
 /// Judges a schedule for a nest: rules, capacities, traffic, estimate.
 Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config);
 
 /// The generator: the legal schedule of least estimated cycles over tile extents and loop orders; deterministic.
-/// Errors: kDoesNotFit when not even single entries fit.
-Schedule generate(const Nest& nest, const isa::MachineConfig& config);
+/// `single` as in make_schedule. Errors: kDoesNotFit when not even single entries fit.
+Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool single = false);
 
 }  // namespace tessera::schedule

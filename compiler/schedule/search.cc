@@ -99,9 +99,10 @@ bool encodable(const Nest& nest, const Extents& tile) {
 }
 
 /// Copies beyond one, as far as they fit: all tiles if they then stay, else a few to fetch ahead.
-Copies choose_copies(const Nest& nest, const isa::MachineConfig& config, const Footprint& f, const Order& order) {
+Copies choose_copies(const Nest& nest, const isa::MachineConfig& config, const Footprint& f, const Order& order, bool single) {
   Copies copies;
   copies.fill(1);
+  if (single) return copies;
   std::array<int64_t, kOperands> distinct{};
   for (int i = 0; i < kOperands; ++i) distinct[i] = traffic(nest, static_cast<Operand>(i), order).distinct;
   const auto grow = [&](Operand operand, int64_t target) {
@@ -292,7 +293,8 @@ std::vector<Order> loop_orders(const Nest& nest, const Extents& tile) {
 
 }  // namespace
 
-Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const std::vector<Dim>& dims) {
+Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const std::vector<Dim>& dims,
+                       bool single) {
   Schedule schedule;
   schedule.input_layout = nest.layout;
   Order order;
@@ -316,7 +318,7 @@ Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const
     schedule.levels.push_back({Dim::kG, nest.out_channels.chunk, LevelKind::kLane});
   }
   const Footprint f = footprint(nest, tile, config);
-  const Copies copies = choose_copies(nest, config, f, order);
+  const Copies copies = choose_copies(nest, config, f, order, single);
   const auto plan = [&](Operand operand, isa::Space scope, const char* layout) {
     OperandPlan result;
     result.operand = operand;
@@ -406,7 +408,7 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::Machi
   return result;
 }
 
-Schedule generate(const Nest& nest, const isa::MachineConfig& config) {
+Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool single) {
   const Extents& extent = nest.extent;
   const auto limit = [&](int64_t value) { return std::max<int64_t>(value, 1); };
   const int64_t out_limit = limit(nest.raw ? config.acc_depth() : config.out_depth());
@@ -430,7 +432,7 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config) {
     ones.fill(1);
     if (!fits(used(nest, f, ones), config)) return;
     for (const Order& order : loop_orders(nest, tile)) {
-      const Copies copies = choose_copies(nest, config, f, order);
+      const Copies copies = choose_copies(nest, config, f, order, single);
       const Cost cost = estimate(nest, config, tile, f, order, copies);
       if (!found || cost.total < best_cost.total || (cost.total == best_cost.total && cost.tiles < best_cost.tiles)) {
         found = true;
@@ -483,7 +485,7 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config) {
                 "no tile fits the scratchpads: " + capacity_reason(used(nest, footprint(nest, one, config), ones), config));
   }
   std::vector<Dim> dims(best_order.dim.begin(), best_order.dim.begin() + best_order.count);
-  return make_schedule(nest, config, best_tile, dims);
+  return make_schedule(nest, config, best_tile, dims, single);
 }
 
 }  // namespace tessera::schedule

@@ -108,7 +108,8 @@ class Writer {
   flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<fb::Layer>>> layers(const std::vector<Layer>& all) {
     return tables_of(b_, all, [&](const Layer& l) {
       return fb::CreateLayer(b_, text(l.name), text(l.op), text(l.placement), l.macs, text(l.schedule_json),
-                             strings_of(b_, l.nodes), l.predicted_cycles, l.bound_cycles, l.dram_read_bytes, l.dram_write_bytes);
+                             strings_of(b_, l.nodes), l.predicted_cycles, l.bound_cycles, l.dram_read_bytes, l.dram_write_bytes,
+                             b_.CreateVector(l.stream_bytes));
     });
   }
 
@@ -276,6 +277,7 @@ class Reader {
       out.bound_cycles = l.bound_cycles();
       out.dram_read_bytes = l.dram_read_bytes();
       out.dram_write_bytes = l.dram_write_bytes();
+      out.stream_bytes = vector(l.stream_bytes());
       return out;
     });
   }
@@ -293,6 +295,11 @@ using File = std::unique_ptr<std::FILE, CloseFile>;
 }
 
 }  // namespace
+
+std::string layer_key(const std::string& name, std::map<std::string, int64_t>& seen) {
+  const int64_t count = ++seen[name];
+  return count == 1 ? name : name + "#" + std::to_string(count);
+}
 
 std::vector<uint8_t> serialize(const Artifact& artifact) {
   validate(artifact);

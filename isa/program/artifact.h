@@ -150,8 +150,16 @@ struct Layer {
   uint64_t bound_cycles = 0;       // roofline
   uint64_t dram_read_bytes = 0;    // planned
   uint64_t dram_write_bytes = 0;
+  std::vector<uint64_t> stream_bytes;  // planned, by kStreamNames; empty where unknown
   bool operator==(const Layer&) const = default;
 };
+
+/// What a layer's DRAM traffic is for. "second" is the second operand of an element-wise stage, for example a residual.
+inline constexpr std::array<std::string_view, 6> kStreamNames = {"input", "weights", "params", "second", "output", "instructions"};
+
+/// The name under which schedules of a layer are kept: its own, or "name#2" for the second layer of that name and so on.
+/// `seen` counts names and is carried from layer to layer, in the order of programs and layers.
+std::string layer_key(const std::string& name, std::map<std::string, int64_t>& seen);
 
 inline constexpr uint32_t kNoLayer = 0xffffffff;
 inline constexpr int kConstantsBase = 0;  // base registers

@@ -87,7 +87,7 @@ Artifact sample() {
   program.layer_of_instruction = {0, 0, 0, 0, 0, kNoLayer};
   program.constant_bytes = 128;
   program.arena_bytes = 4096;
-  program.layers = {{"conv1", "conv+relu", "npu", 12345, "{\"levels\": []}", {"conv1", "relu1"}, 100, 90, 728, 280}};
+  program.layers = {{"conv1", "conv+relu", "npu", 12345, "{\"levels\": []}", {"conv1", "relu1"}, 100, 90, 728, 280, {600, 128, 0, 0, 280, 64}}};
   a.npu_programs = {program};
   a.cpu = {"x86_64-unknown-linux-gnu", "generic", "+sse2", {1, 2, 3}, {4, 5}};
   a.cpu_layers = {{.name = "quant", .op = "QuantizeLinear", .placement = "cpu"}, {.name = "compare", .op = "Greater", .placement = "cpu"}};
