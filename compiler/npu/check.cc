@@ -2,7 +2,10 @@
 // The rules of graph.h, one after the other.
 #include "compiler/npu/check.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -41,6 +44,7 @@ class Checker {
         require(written[static_cast<size_t>(root_of(graph_, id))], "reads tensor '" + tensor(id, "operand").name + "' before it is written");
       }
       require(!is_input(root_of(graph_, uses.written)), "writes a graph input");
+      require(writable(tensor(uses.written, "output")), "writes a strided view whose elements overlap");
       written[static_cast<size_t>(root_of(graph_, uses.written))] = true;
     }
     for (const TensorId id : graph_.outputs) {
@@ -61,6 +65,20 @@ class Checker {
     return false;
   }
 
+  /// Elements of a strided view are apart when each step exceeds all that the smaller ones reach.
+  static bool writable(const Tensor& t) {
+    if (!t.strided) return true;
+    std::array<std::pair<int64_t, int64_t>, 3> loops{{{t.step_n, t.n}, {t.step_h, t.h}, {t.step_w, t.w}}};
+    std::sort(loops.begin(), loops.end());
+    int64_t reach = t.c;
+    for (const auto& [step, extent] : loops) {
+      if (extent == 1) continue;
+      if (step < reach) return false;
+      reach += (extent - 1) * step;
+    }
+    return true;
+  }
+
   const Tensor& tensor(TensorId id, const char* role) const {
     require(id >= 0 && static_cast<size_t>(id) < graph_.tensors.size(), std::string(role) + " is no tensor of the graph");
     return graph_.tensors[static_cast<size_t>(id)];
@@ -77,11 +95,20 @@ class Checker {
     const Border& b = t.border;
     require(b.top >= 0 && b.left >= 0 && b.bottom >= 0 && b.right >= 0, "negative border");
     require(t.view_of == kNoTensor || t.reshape_of == kNoTensor, "both a view and a reshape");
+    require(!t.strided || t.view_of != kNoTensor, "a strided view needs a parent");
     if (t.view_of != kNoTensor) {
       const Tensor& p = tensor(t.view_of, "view_of");
       require(t.element_bytes == p.element_bytes && t.is_unsigned == p.is_unsigned, "a view has its parent's element type");
-      require(t.view_n >= 0 && t.view_h >= 0 && t.view_w >= 0 && t.view_c >= 0 && t.view_n + t.n <= p.n && t.view_h + t.h <= p.h &&
-                  t.view_w + t.w <= p.w && t.view_c + t.c <= p.c,
+      if (t.strided) {
+        require(p.border.empty() && p.view_of == kNoTensor, "a strided view's parent has no border and is no view");
+        require(t.view_start >= 0 && t.step_n >= 0 && t.step_h >= 0 && t.step_w >= 0, "negative start or step");
+        const int64_t limit = p.elements();
+        const auto reach = [&](int64_t extent, int64_t step) { return extent == 1 || step <= limit / (extent - 1) ? (extent - 1) * step : limit; };
+        require(t.view_start + reach(t.n, t.step_n) + reach(t.h, t.step_h) + reach(t.w, t.step_w) + t.c <= limit,
+                "the strided view " + shape_of(t) + " leaves its parent " + shape_of(p));
+      }
+      require(t.strided || (t.view_n >= 0 && t.view_h >= 0 && t.view_w >= 0 && t.view_c >= 0 && t.view_n + t.n <= p.n && t.view_h + t.h <= p.h &&
+                  t.view_w + t.w <= p.w && t.view_c + t.c <= p.c),
               "the view " + shape_of(t) + " leaves its parent " + shape_of(p));
     }
     if (t.reshape_of != kNoTensor) {

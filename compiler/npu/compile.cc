@@ -21,7 +21,7 @@ using schedule::Nest;
 using schedule::Schedule;
 
 int64_t model_macs(const Graph& graph, const Operation& operation) {
-  if (operation.macs != 0) return operation.macs;
+  if (operation.macs != 0) return std::max<int64_t>(operation.macs, 0);
   const auto* op = std::get_if<Convolution>(&operation.what);
   if (op == nullptr) return 0;
   const Tensor& input = graph.tensors[static_cast<size_t>(op->input)];
@@ -192,6 +192,7 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
   Tensor in = input, result;
   in.border = border;
   in.view_of = in.reshape_of = kNoTensor;
+  in.strided = false;
   result.n = input.n;
   result.h = oh;
   result.w = ow;

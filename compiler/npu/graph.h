@@ -40,6 +40,11 @@ struct Tensor {
   // (view_n, view_h, view_w, view_c) of `view_of`. Same element type. Writing the view writes the parent.
   TensorId view_of = kNoTensor;
   int64_t view_n = 0, view_h = 0, view_w = 0, view_c = 0;
+  // A strided view takes elements of `view_of` at regular distances instead: its (n,h,w,c) is the parent's element number
+  // view_start + n*step_n + h*step_h + w*step_w + c in NHWC order. The parent has no border and is no view. A step may be 0
+  // in a view that is only read: the same elements again.
+  bool strided = false;
+  int64_t view_start = 0, step_n = 0, step_h = 0, step_w = 0;
   // Or the same bytes in another shape (equal element count): the parent has no border and is not itself a view into a
   // wider tensor. The NHWC order of the elements is kept.
   TensorId reshape_of = kNoTensor;
@@ -125,10 +130,12 @@ struct Elementwise {
   Stage stage;
 };
 
+inline constexpr int64_t kNoMacs = -1;
+
 struct Operation {
   std::string name;  // of the ONNX node, for errors and reports
   std::string kind;  // of the ONNX node, e.g. "QLinearConv"
-  int64_t macs = 0;  // of the model; 0: computed by the generator
+  int64_t macs = 0;  // of the model; 0: computed by the generator; kNoMacs: none, it only moves elements
   std::variant<Convolution, Pool, Elementwise> what;
 };
 

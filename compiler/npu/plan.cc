@@ -123,7 +123,12 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options) {
     Placement place = plan.placements[chain.back()];
     for (size_t k = chain.size() - 1; k-- > 0;) {
       const Tensor& step = graph.tensors[chain[k]];
-      if (step.view_of != kNoTensor) {
+      if (step.strided) {
+        place.offset += step.view_start * step.element_bytes;
+        place.image_pitch = step.step_n * step.element_bytes;
+        place.row_pitch = step.step_h * step.element_bytes;
+        place.pixel_pitch = step.step_w * step.element_bytes;
+      } else if (step.view_of != kNoTensor) {
         place.offset += step.view_n * place.image_pitch + step.view_h * place.row_pitch + step.view_w * place.pixel_pitch +
                         step.view_c * step.element_bytes;
       } else {

@@ -7,57 +7,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
 
+#include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
 
 namespace tessera::partition {
 namespace {
-
-using nn::NodeOp;
-using ops::DType;
-using ops::Shape;
-
-bool is_byte(DType dtype) { return dtype == DType::kUint8 || dtype == DType::kInt8; }
-
-struct Range {
-  int32_t low, high;
-};
-Range range_of(DType dtype) { return dtype == DType::kUint8 ? Range{0, 255} : Range{-128, 127}; }
-
-/// Scale and zero point of a tensor; per channel where they have more than one element.
-struct Quantisation {
-  std::vector<float> scale;
-  std::vector<int32_t> zero;
-  DType dtype = DType::kUndefined;
-  bool scalar() const { return scale.size() == 1 && zero.size() == 1; }
-  float s() const { return scale[0]; }
-  int32_t z() const { return zero[0]; }
-};
-
-/// Reads constant operands `scale_index` and `zero_index`; an absent zero point is 0 of type `fallback`.
-std::optional<Quantisation> quantisation(NodeOp op, unsigned scale_index, unsigned zero_index, DType fallback) {
-  mlir::Value scale_value = nn::input_or_null(op, scale_index);
-  if (!scale_value) return std::nullopt;
-  const auto scale = nn::constant_value(scale_value);
-  if (!scale || scale->dtype() != DType::kFloat) return std::nullopt;
-  Quantisation q;
-  q.scale = scale->to_floats();
-  for (float s : q.scale)
-    if (!std::isfinite(s) || s <= 0) return std::nullopt;
-  mlir::Value zero_value = nn::input_or_null(op, zero_index);
-  if (!zero_value) {
-    q.zero = {0};
-    q.dtype = fallback;
-    return q;
-  }
-  const auto zero = nn::constant_value(zero_value);
-  if (!zero || !is_byte(zero->dtype())) return std::nullopt;
-  q.dtype = zero->dtype();
-  for (int64_t z : zero->to_int64s()) q.zero.push_back(static_cast<int32_t>(z));
-  if (q.scale.empty() || q.zero.empty()) return std::nullopt;
-  return q;
-}
 
 std::optional<std::vector<int16_t>> byte_values(const ops::Tensor& tensor) {
   if (!is_byte(tensor.dtype())) return std::nullopt;
@@ -66,59 +21,6 @@ std::optional<std::vector<int16_t>> byte_values(const ops::Tensor& tensor) {
     out[i] = tensor.dtype() == DType::kUint8 ? static_cast<int16_t>(tensor.as<uint8_t>()[i])
                                              : static_cast<int16_t>(tensor.as<int8_t>()[i]);
   return out;
-}
-
-struct Window {
-  int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1}, before[2] = {0, 0}, after[2] = {0, 0};
-};
-
-/// Window attributes of a 1-D or 2-D convolution or pool; index 0 is rows. `spatial` holds input extents, `out` output
-/// extents. The padding behind is what the output extents need, so that ceil_mode and auto_pad need no further case.
-std::optional<Window> window(const ops::Node& node, const Shape& kernel, const Shape& spatial, const Shape& out) {
-  const size_t dims = spatial.size();
-  if (dims < 1 || dims > 2 || kernel.size() != dims || out.size() != dims) return std::nullopt;
-  const auto strides = node.get_ints("strides", Shape(dims, 1)), dilations = node.get_ints("dilations", Shape(dims, 1));
-  const auto pads = node.get_ints("pads", Shape(2 * dims, 0));
-  const std::string automatic = node.get_string("auto_pad", "NOTSET");
-  if (strides.size() != dims || dilations.size() != dims || pads.size() != 2 * dims) return std::nullopt;
-  Window w;
-  for (size_t i = 0; i < dims; ++i) {
-    const size_t at = 2 - dims + i;
-    w.kernel[at] = kernel[i];
-    w.stride[at] = strides[i];
-    w.dilation[at] = dilations[i];
-    const int64_t reach = (out[i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1;
-    const int64_t total = std::max<int64_t>(0, reach - spatial[i]);
-    if (automatic == "SAME_UPPER")
-      w.before[at] = total / 2;
-    else if (automatic == "SAME_LOWER")
-      w.before[at] = total - total / 2;
-    else
-      w.before[at] = automatic == "VALID" ? 0 : pads[i];
-    w.after[at] = std::max<int64_t>(0, reach - spatial[i] - w.before[at]);
-    if (w.before[at] < 0 || strides[i] < 1 || dilations[i] < 1 || kernel[i] < 1) return std::nullopt;
-  }
-  return w;
-}
-
-void apply(const Window& w, auto& to) {
-  to.kernel_h = w.kernel[0], to.kernel_w = w.kernel[1];
-  to.stride_h = w.stride[0], to.stride_w = w.stride[1];
-  to.dilation_h = w.dilation[0], to.dilation_w = w.dilation[1];
-  to.pads = {w.before[0], w.before[1], w.after[0], w.after[1]};
-}
-
-/// The convert stage of a requantisation to `y` with one multiplier or one for each channel.
-npu::Stage requantise(std::vector<float> multiplier, std::vector<int32_t> bias, const Quantisation& y) {
-  npu::Stage stage;
-  stage.convert = true;
-  stage.multiplier = std::move(multiplier);
-  stage.bias = std::move(bias);
-  const Range range = range_of(y.dtype);
-  stage.low = range.low - y.z();
-  stage.high = range.high - y.z();
-  stage.out_zero = y.z();
-  return stage;
 }
 
 /// A raw int32 result.
@@ -139,17 +41,6 @@ std::optional<std::vector<int32_t>> bias_values(NodeOp op, unsigned index, int64
   std::vector<int32_t> out;
   for (int64_t b : tensor->to_int64s()) out.push_back(static_cast<int32_t>(b));
   return out;
-}
-
-Claim base_claim(NodeOp op, std::vector<mlir::Value> operands) {
-  Claim c;
-  c.root = op;
-  c.name = nn::node_name(op.getOperation());
-  c.kind = op.getOpType().str();
-  c.operands = std::move(operands);
-  c.covered = {op.getOperation()};
-  c.macs = model_macs(op);
-  return c;
 }
 
 /// Weights, window and groups of QLinearConv and ConvInteger.
@@ -174,19 +65,6 @@ std::optional<npu::Convolution> convolution_body(NodeOp op, mlir::Value x, const
   if (w_zero.size() != 1 && static_cast<int64_t>(w_zero.size()) != w.shape()[0]) return std::nullopt;
   conv.input_zero = x_zero;
   return conv;
-}
-
-bool all_static(NodeOp op) {
-  for (mlir::Value v : op.getInputs())
-    if (!nn::is_none(v) && !nn::is_static(v)) return false;
-  for (mlir::Value v : op.getOutputs())
-    if (!nn::is_static(v)) return false;
-  return true;
-}
-
-bool has_elements(mlir::Value value) {
-  const auto shape = nn::shape_of(value);
-  return shape && std::all_of(shape->begin(), shape->end(), [](int64_t d) { return d > 0; });
 }
 
 std::optional<Claim> claim_qlinear_conv(NodeOp op) {
@@ -333,11 +211,6 @@ std::optional<Claim> claim_integer_bias(NodeOp op) {
   return std::nullopt;
 }
 
-bool is_power_of_two(float value) {
-  int exponent = 0;
-  return std::isfinite(value) && value > 0 && std::frexp(value, &exponent) == 0.5f && exponent > -60 && exponent < 60;
-}
-
 /// QuantizeLinear(activation(DequantizeLinear(int32))) with power-of-two scales. float(sum) * scale / scale' is then
 /// one rounding, that of float(sum), as on the machine. An activation that rises monotonically commutes with rounding
 /// and clamping: ReLU and Clip become bounds, a leaky ReLU the larger of two conversions.
@@ -415,242 +288,6 @@ std::optional<Claim> claim_requantise(NodeOp op) {
   return c;
 }
 
-std::optional<Claim> claim_max_pool(NodeOp op) {
-  mlir::Value x = nn::input_or_null(op, 0);
-  const DType dtype = nn::dtype_of(x);
-  if (!is_byte(dtype) || op.getOutputs().size() != 1) return std::nullopt;
-  const Shape in = *nn::shape_of(x), out = *nn::shape_of(op.getResult(0));
-  if (in.size() < 3) return std::nullopt;
-  const ops::Node node = nn::to_node(op);
-  const auto win =
-      window(node, node.get_ints("kernel_shape"), Shape(in.begin() + 2, in.end()), Shape(out.begin() + 2, out.end()));
-  if (!win) return std::nullopt;
-  PoolClaim pool;
-  apply(*win, pool.what);
-  const Range range = range_of(dtype);
-  pool.what.kind = npu::Pool::Kind::kMax;
-  pool.what.pad_value = range.low;
-  pool.what.stage.low = range.low;
-  pool.what.stage.high = range.high;
-  Claim c = base_claim(op, {x});
-  c.what = std::move(pool);
-  return c;
-}
-
-/// com.microsoft QLinearGlobalAveragePool: X, x_scale, x_zero, y_scale, y_zero.
-std::optional<Claim> claim_global_average_pool(NodeOp op) {
-  mlir::Value x = nn::input_or_null(op, 0);
-  const auto qx = quantisation(op, 1, 2, DType::kUint8), qy = quantisation(op, 3, 4, DType::kUint8);
-  if (!x || !qx || !qy || !qx->scalar() || !qy->scalar() || !is_byte(nn::dtype_of(x))) return std::nullopt;
-  const Shape in = *nn::shape_of(x);
-  if (in.size() < 3 || in.size() > 4) return std::nullopt;
-  PoolClaim pool;
-  pool.channels_last = nn::to_node(op).get_int("channels_last", 0) != 0;
-  const size_t first = pool.channels_last ? 1 : 2;
-  pool.what.kind = npu::Pool::Kind::kSum;
-  pool.what.kernel_h = in.size() == 4 ? in[first] : 1;
-  pool.what.kernel_w = in[in.size() == 4 ? first + 1 : first];
-  const int64_t count = pool.what.kernel_h * pool.what.kernel_w;
-  // The sum of |x - zero| must stay exact in int32, as the operator's own sum does.
-  if (count > (int64_t{1} << 22)) return std::nullopt;
-  pool.what.stage =
-      requantise({average_multiplier(qx->s(), qy->s(), count)}, {static_cast<int32_t>(-count * qx->z())}, *qy);
-  Claim c = base_claim(op, {x});
-  c.what = std::move(pool);
-  return c;
-}
-
-/// True if `a` is the broadcast operand in the innermost run of elements in which the shapes do not agree on both
-/// being 1.
-bool is_innermost_scalar(const Shape& a, const Shape& b) {
-  const size_t shared = std::min(a.size(), b.size());
-  if (shared == 0) return a.empty() || a.back() <= 1;
-  for (size_t k = 1; k <= shared; ++k) {
-    const int64_t da = a[a.size() - k], db = b[b.size() - k];
-    if (std::max(da, db) > 1 || k == shared) return da <= 1;
-  }
-  return false;
-}
-
-/// com.microsoft QLinearAdd and QLinearMul: A, a_scale, a_zero, B, b_scale, b_zero, c_scale, c_zero.
-std::optional<Claim> claim_binary(NodeOp op) {
-  mlir::Value a = nn::input_or_null(op, 0), b = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
-             qc = quantisation(op, 6, 7, DType::kUint8);
-  if (!a || !b || !qa || !qb || !qc || !qa->scalar() || !qb->scalar() || !qc->scalar()) return std::nullopt;
-  if (!is_byte(nn::dtype_of(a)) || nn::dtype_of(a) != nn::dtype_of(b)) return std::nullopt;
-  const auto constant_scalar = [](mlir::Value v) {
-    return ops::element_count(*nn::shape_of(v)) == 1 && nn::constant_value(v);
-  };
-  if (constant_scalar(a) || constant_scalar(b)) return std::nullopt;  // a table
-  const Range range = range_of(qc->dtype);
-  BinaryClaim binary;
-  npu::SecondOperation& second = binary.second;
-  second.low = range.low;
-  second.high = range.high;
-  if (op.getOpType() == "QLinearAdd") {
-    // The operand that is constant along the innermost varying run is added first (docs/numerics.md): it becomes y.
-    auto first = *qa, other = *qb;
-    if (is_innermost_scalar(*nn::shape_of(a), *nn::shape_of(b))) {
-      std::swap(a, b);
-      std::swap(first, other);
-    }
-    const AddParameters p = add_parameters(first.s(), first.z(), other.s(), other.z(), qc->s(), qc->z());
-    second.kind = npu::SecondOperation::Kind::kAdd;
-    second.rx = p.rx, second.ry = p.ry, second.f = p.f;
-  } else {
-    second.kind = npu::SecondOperation::Kind::kMul;
-    second.rx = mul_multiplier(qa->s(), qb->s(), qc->s());
-    second.f = static_cast<float>(qc->z());
-    second.zx = qa->z(), second.zy = qb->z();
-  }
-  Claim c = base_claim(op, {a, b});
-  c.what = std::move(binary);
-  return c;
-}
-
-/// Operators whose result element depends on the element of one operand alone when all other operands are scalars.
-bool is_elementwise(NodeOp op) {
-  static const std::set<std::string> kOnnx = {"Abs",
-                                              "Acos",
-                                              "Acosh",
-                                              "Add",
-                                              "Asin",
-                                              "Asinh",
-                                              "Atan",
-                                              "Atanh",
-                                              "Cast",
-                                              "Ceil",
-                                              "Celu",
-                                              "Clip",
-                                              "Cos",
-                                              "Cosh",
-                                              "DequantizeLinear",
-                                              "Div",
-                                              "Elu",
-                                              "Erf",
-                                              "Exp",
-                                              "Floor",
-                                              "Gelu",
-                                              "HardSigmoid",
-                                              "HardSwish",
-                                              "Identity",
-                                              "LeakyRelu",
-                                              "Log",
-                                              "Max",
-                                              "Min",
-                                              "Mish",
-                                              "Mul",
-                                              "Neg",
-                                              "PRelu",
-                                              "Pow",
-                                              "QuantizeLinear",
-                                              "Reciprocal",
-                                              "Relu",
-                                              "Round",
-                                              "Selu",
-                                              "Sigmoid",
-                                              "Sign",
-                                              "Sin",
-                                              "Sinh",
-                                              "Softplus",
-                                              "Softsign",
-                                              "Sqrt",
-                                              "Sub",
-                                              "Swish",
-                                              "Tan",
-                                              "Tanh",
-                                              "ThresholdedRelu"};
-  static const std::set<std::string> kMicrosoft = {"QLinearLeakyRelu", "QLinearSigmoid", "Gelu",
-                                                   "QuickGelu",        "FastGelu",       "QuantizeLinear",
-                                                   "DequantizeLinear", "QLinearAdd",     "QLinearMul"};
-  return op.getOutputs().size() == 1 && (op.getDomain().empty()                   ? kOnnx
-                                         : op.getDomain() == nn::kMicrosoftDomain ? kMicrosoft
-                                                                                  : std::set<std::string>{})
-                                                .count(op.getOpType().str()) != 0;
-}
-
-bool is_scalar_constant(mlir::Value value) {
-  const auto shape = nn::shape_of(value);
-  return shape && ops::element_count(*shape) == 1 && nn::constant_value(value).has_value();
-}
-
-/// Collects the elementwise operations between `value` and one 8-bit source, in an order in which they can be
-/// evaluated.
-bool collect_unary(mlir::Value value, const Shape& shape, mlir::Value& source, std::vector<NodeOp>& order,
-                   std::set<mlir::Operation*>& seen) {
-  if (is_scalar_constant(value)) return true;
-  if (nn::shape_of(value) != shape) return false;
-  if (value == source) return true;
-  NodeOp op = nn::defining_op(value);
-  if (!op || seen.size() > 64) return false;
-  if (seen.count(op.getOperation())) return true;
-  const bool from_bytes = (op.is("DequantizeLinear") || op.is("DequantizeLinear", nn::kMicrosoftDomain));
-  const bool reads_source = is_byte(nn::dtype_of(op.getInputs()[0])) && !nn::constant_value(op.getInputs()[0]);
-  if (from_bytes && !reads_source) return false;
-  if (!is_elementwise(op)) return false;
-  for (mlir::Value operand : op.getInputs()) {
-    if (nn::is_none(operand)) continue;
-    if (is_byte(nn::dtype_of(operand)) && !nn::constant_value(operand)) {
-      // Everything must come from one tensor, of the result's shape.
-      if ((source && source != operand) || nn::shape_of(operand) != shape) return false;
-      source = operand;
-      continue;
-    }
-    if (!collect_unary(operand, shape, source, order, seen)) return false;
-  }
-  seen.insert(op.getOperation());
-  order.push_back(op);
-  return true;
-}
-
-/// A byte-to-byte function of one tensor, tabulated by the operator library over all 256 values.
-std::optional<Claim> claim_table(NodeOp op) {
-  mlir::Value result = op.getResult(0);
-  if (!is_byte(nn::dtype_of(result)) || !is_elementwise(op)) return std::nullopt;
-  const Shape shape = *nn::shape_of(result);
-  mlir::Value source;
-  std::vector<NodeOp> order;
-  std::set<mlir::Operation*> seen;
-  if (!collect_unary(result, shape, source, order, seen) || !source) return std::nullopt;
-  const DType dtype = nn::dtype_of(source);
-  ops::Tensor all(dtype, {256});
-  for (int i = 0; i < 256; ++i) all.as_mutable<uint8_t>()[static_cast<size_t>(i)] = static_cast<uint8_t>(i);
-  llvm::DenseMap<mlir::Value, ops::Value> values;
-  values[source] = all;
-  for (NodeOp step : order) {
-    std::vector<ops::Value> inputs;
-    for (mlir::Value operand : step.getInputs()) {
-      if (nn::is_none(operand)) {
-        inputs.emplace_back();
-      } else if (const auto constant = nn::constant_value(operand)) {
-        inputs.emplace_back(constant->rank() <= 1 ? *constant : constant->reshaped({}));
-      } else {
-        inputs.push_back(values[operand]);
-      }
-    }
-    ops::Node node = nn::to_node(step);
-    if (!ops::lookup(node, inputs.size()).deterministic) return std::nullopt;
-    node.attributes.erase("axis");  // per tensor parameters: the axis has no meaning
-    auto outputs = ops::evaluate(node, inputs);
-    if (outputs.size() != 1 || outputs[0].kind != ops::Value::Kind::kTensor || outputs[0].tensor.size() != 256)
-      return std::nullopt;
-    values[step.getResult(0)] = outputs[0];
-  }
-  const ops::Tensor table = values[result].tensor;
-  Claim c = base_claim(op, {source});
-  c.covered.clear();
-  for (NodeOp step : order) c.covered.push_back(step.getOperation());
-  c.kind = order.size() == 1 ? op.getOpType().str() : "Table";
-  for (NodeOp step : order)
-    if (!step.is("QuantizeLinear") && !step.is("DequantizeLinear")) c.kind = step.getOpType().str();
-  TableClaim what;
-  what.table.resize(256);
-  std::memcpy(what.table.data(), table.data(), 256);
-  c.what = std::move(what);
-  return c;
-}
-
 /// Copies each operand, or requantises it through its own table: com.microsoft QLinearConcat and Concat of bytes.
 std::optional<Claim> claim_concat(NodeOp op) {
   const ops::Node node = nn::to_node(op);
@@ -696,26 +333,6 @@ std::optional<Claim> claim_concat(NodeOp op) {
   return c;
 }
 
-std::optional<Claim> claim_alias(NodeOp op) {
-  if (op.getOutputs().size() != 1 || !op.getDomain().empty()) return std::nullopt;
-  mlir::Value x = nn::input_or_null(op, 0);
-  if (!x || !is_byte(nn::dtype_of(x)) || nn::constant_value(x)) return std::nullopt;
-  static const std::set<std::string> kReshapes = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"};
-  AliasClaim alias;
-  if (op.getOpType() == "Transpose") {
-    const int64_t rank = static_cast<int64_t>(nn::shape_of(x)->size());
-    Shape reversed;
-    for (int64_t i = rank; i-- > 0;) reversed.push_back(i);
-    alias.permutation = nn::to_node(op).get_ints("perm", reversed);
-    if (alias.permutation.empty()) return std::nullopt;
-  } else if (!kReshapes.count(op.getOpType().str())) {
-    return std::nullopt;
-  }
-  Claim c = base_claim(op, {x});
-  c.what = std::move(alias);
-  return c;
-}
-
 using Matcher = std::optional<Claim> (*)(NodeOp);
 struct Entry {
   const char *domain, *op_type;
@@ -748,11 +365,17 @@ std::optional<Claim> claim(NodeOp op) {
     for (const Entry& entry : kMatchers)
       if (op.is(entry.op_type, entry.domain))
         if (auto found = entry.match(op)) return found;
-    if (auto found = claim_alias(op)) return found;
-    return claim_table(op);
+    if (auto found = claim_moves(op)) return found;
+    if (auto found = claim_table(op)) return found;
+    return claim_moved_table(op);
   } catch (const Error&) {
     return std::nullopt;  // an operator the library refuses is reported where it runs
   }
+}
+
+bool only_moves(const Claim& claim) {
+  const auto* what = std::get_if<MoveClaim>(&claim.what);
+  return what != nullptr && what->table.empty();
 }
 
 int64_t model_macs(NodeOp op) {

@@ -45,9 +45,27 @@ struct ConcatClaim {
   int64_t axis = 0;
   std::vector<npu::Table> tables;
 };
-/// The same elements in the same order of memory: reshape, or a transpose that only renames axes.
-struct AliasClaim {
-  std::vector<int64_t> permutation;  // of a transpose; empty: a reshape
+/// One step that only moves elements. `extents` are those of its result.
+struct Move {
+  enum class Kind {
+    kTranspose,  // numbers: the permutation
+    kReshape,
+    kSlice,   // positions start, start + step, ... of `axis`
+    kExpand,  // axes of extent 1 repeated
+    kGather,  // numbers: the positions of `axis`, any
+    kPad,     // numbers: elements before each axis; the rest is behind; all of them the byte `value`
+  };
+  Kind kind = Kind::kReshape;
+  ops::Shape extents;
+  std::vector<int64_t> numbers;
+  size_t axis = 0;
+  int64_t start = 0, step = 1;
+  int32_t value = 0;
+};
+/// Elements moved, then each through a table (empty: copied). One list of steps for each result of the root.
+struct MoveClaim {
+  std::vector<std::vector<Move>> steps;
+  npu::Table table;
 };
 
 struct Claim {
@@ -56,13 +74,16 @@ struct Claim {
   int64_t macs = 0;
   std::vector<mlir::Value> operands;      // at run time, on the device
   std::vector<mlir::Operation*> covered;  // operations the claim stands for, root included
-  std::variant<ConvolutionClaim, PoolClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, AliasClaim> what;
+  std::variant<ConvolutionClaim, PoolClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, MoveClaim> what;
 
   mlir::Value result() const { return nn::NodeOp(root).getResult(0); }
 };
 
 /// Errors: none; an operation that does not match is left to the CPU.
 std::optional<Claim> claim(nn::NodeOp op);
+
+/// True if the claim only moves bytes: worth a place on the NPU only beside operations that compute there.
+bool only_moves(const Claim& claim);
 
 /// Multiply-accumulates of an operation of the model (convolutions, matrix products); 0 for others or unknown shapes.
 int64_t model_macs(nn::NodeOp op);

@@ -248,6 +248,11 @@ class Assembler {
     }
   }
 
+  /// A node that several layers share (a DequantizeLinear with two readers) counts once.
+  void count_nodes(const std::vector<std::string>& nodes) {
+    for (const std::string& name : nodes) nodes_npu_ += counted_.insert(name).second ? 1 : 0;
+  }
+
   program::NpuStep npu_step(Region::Result region) {
     const isa::MachineConfig& config = artifact_.config;
     npu::Options npu_options = options_.npu;
@@ -286,9 +291,10 @@ class Assembler {
       layer.bound_cycles = std::max((layer.macs + peak - 1) / peak,
                                     (layer.dram_read_bytes + layer.dram_write_bytes + width - 1) / width);
       macs_npu_ += layer.macs;
-      nodes_npu_ += static_cast<int64_t>(layer.nodes.size());
+      count_nodes(layer.nodes);
       target.layers.push_back(std::move(layer));
     }
+    count_nodes(region.free_nodes);
     program::NpuStep step;
     step.program = static_cast<int64_t>(artifact_.npu_programs.size());
     artifact_.npu_programs.push_back(std::move(target));
@@ -331,6 +337,7 @@ class Assembler {
         if (auto found = claim(op)) claims.emplace(op.getOperation(), std::move(*found));
       }
 
+    drop_idle_moves(operations, claims);
     for (bool again = true; again;) {
       again = false;
       schedule(block, operations, claims);
@@ -357,6 +364,26 @@ class Assembler {
     }
     for (mlir::Value v : block.getTerminator()->getOperands()) plan.outputs.push_back(value_id(v));
     return plan;
+  }
+
+  /// Movements with no computation of the NPU before or behind them, other movements aside, stay with the CPU.
+  static void drop_idle_moves(const std::vector<NodeOp>& operations, std::unordered_map<mlir::Operation*, Claim>& claims) {
+    std::set<mlir::Operation*> useful;
+    std::set<const void*> read;  // values that useful claims read
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (auto& [op, claim] : claims) {
+        if (useful.count(op)) continue;
+        bool beside = !only_moves(claim);
+        for (mlir::Value v : claim.operands) beside = beside || (v.getDefiningOp() && useful.count(v.getDefiningOp()));
+        for (mlir::Value v : op->getResults()) beside = beside || read.count(v.getAsOpaquePointer());
+        if (!beside) continue;
+        changed = useful.insert(op).second;
+        for (mlir::Value v : claim.operands) read.insert(v.getAsOpaquePointer());
+      }
+    }
+    for (NodeOp op : operations)
+      if (!useful.count(op.getOperation())) claims.erase(op.getOperation());
   }
 
   void report(const std::string& what, int64_t done, int64_t total) {
@@ -514,7 +541,7 @@ class Assembler {
   const Options& options_;
   program::Artifact artifact_;
   std::unordered_map<const void*, int64_t> ids_;
-  std::set<std::string> names_;
+  std::set<std::string> names_, counted_;
   std::vector<Slot> slots_;
   std::vector<mlir::Operation*> refused_;
   int64_t nodes_npu_ = 0, nodes_cpu_ = 0;

@@ -5,100 +5,108 @@
 #include "compiler/partition/region.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 
 namespace tessera::partition {
 namespace {
 
-std::vector<int64_t> identity(size_t rank) {
-  std::vector<int64_t> order(rank);
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
-
-/// n, spatial axes, c.
-std::vector<int64_t> channels_last(size_t rank) {
-  std::vector<int64_t> order = identity(rank);
-  if (rank >= 3) {
-    order.erase(order.begin() + 1);
-    order.push_back(1);
-  }
-  return order;
-}
-
 bool is_unsigned(mlir::Value value) { return nn::dtype_of(value) == ops::DType::kUint8; }
 int32_t element_bytes(mlir::Value value) { return static_cast<int32_t>(ops::element_bytes(nn::dtype_of(value))); }
 
 }  // namespace
 
-Region::Order Region::significant(const ops::Shape& shape, const Order& order) {
-  Order out;
-  for (int64_t axis : order)
-    if (shape[static_cast<size_t>(axis)] != 1) out.push_back(axis);
-  return out;
-}
-
 /// The last three axes in memory become h, w and c, all before them n.
 Region::Dims Region::collapse(const ops::Shape& shape, const Order& order) {
-  int64_t d[4] = {1, 1, 1, 1};
+  Dims dims{1, 1, 1, 1};
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t from_end = order.size() - 1 - i;
-    d[from_end > 3 ? 0 : 3 - from_end] *= shape[static_cast<size_t>(order[i])];
+    dims[from_end > 3 ? 0 : 3 - from_end] *= shape[static_cast<size_t>(order[i])];
   }
-  return {d[0], d[1], d[2], d[3]};
+  return dims;
 }
 
-std::optional<Region::Order> Region::order_of(mlir::Value value) const {
+Region::Dims Region::dims_of(npu::TensorId id) const {
+  const npu::Tensor& t = tensor(id);
+  return {t.n, t.h, t.w, t.c};
+}
+
+std::optional<Order> Region::order_of(mlir::Value value) const {
   const auto found = produced_.find(value);
-  if (found != produced_.end()) return found->second.order;
+  if (found != produced_.end()) return found->second.layout.order();
   for (const auto& [host, device] : packed_)
-    if (host == value) return device.order;
+    if (host == value) return device.layout.order();
   return std::nullopt;
 }
 
 npu::TensorId Region::reshaped(npu::TensorId base, const Dims& dims) {
-  const npu::Tensor& parent = graph_.tensors[static_cast<size_t>(base)];
-  if (Dims{parent.n, parent.h, parent.w, parent.c} == dims) return base;
+  if (dims_of(base) == dims) return base;
+  const npu::Tensor& parent = tensor(base);
   npu::Tensor alias;
   alias.name = parent.name;
-  alias.n = dims.n, alias.h = dims.h, alias.w = dims.w, alias.c = dims.c;
+  alias.n = dims[0], alias.h = dims[1], alias.w = dims[2], alias.c = dims[3];
   alias.is_unsigned = parent.is_unsigned;
   alias.element_bytes = parent.element_bytes;
-  alias.reshape_of = parent.reshape_of == npu::kNoTensor ? base : parent.reshape_of;
+  alias.reshape_of = base;
   return graph_.add(std::move(alias));
 }
 
-std::optional<npu::TensorId> Region::operand(mlir::Value value, const Order& order, const Dims& dims) {
-  const ops::Shape shape = *nn::shape_of(value);
-  const auto found = produced_.find(value);
-  if (found != produced_.end()) {
-    if (significant(shape, found->second.order) != significant(shape, order)) return std::nullopt;
-    return reshaped(found->second.tensor, dims);
-  }
-  for (const auto& [host, device] : packed_)
-    if (host == value && significant(shape, device.order) == significant(shape, order))
-      return reshaped(device.tensor, dims);
+npu::TensorId Region::fresh(const std::string& name, const Dims& dims, bool is_unsigned, int32_t element_bytes) {
   npu::Tensor tensor;
-  tensor.name = nn::value_name(value);
-  tensor.n = dims.n, tensor.h = dims.h, tensor.w = dims.w, tensor.c = dims.c;
-  tensor.is_unsigned = is_unsigned(value);
-  tensor.element_bytes = element_bytes(value);
-  const npu::TensorId id = graph_.add(std::move(tensor));
+  tensor.name = name;
+  tensor.n = dims[0], tensor.h = dims[1], tensor.w = dims[2], tensor.c = dims[3];
+  tensor.is_unsigned = is_unsigned;
+  tensor.element_bytes = element_bytes;
+  return graph_.add(std::move(tensor));
+}
+
+npu::TensorId Region::packed(mlir::Value value, const Order& order, const Dims& dims) {
+  const npu::TensorId id = fresh(nn::value_name(value), dims, is_unsigned(value), element_bytes(value));
   graph_.inputs.push_back(id);
-  packed_.emplace_back(value, Device{id, shape, order});
+  packed_.emplace_back(value, Device{id, Layout::dense(*nn::shape_of(value), order)});
   return id;
 }
 
+Region::Device Region::device_of(mlir::Value value, std::optional<Order> order) {
+  const auto found = produced_.find(value);
+  if (found != produced_.end()) return found->second;
+  const ops::Shape shape = *nn::shape_of(value);
+  for (const auto& [host, device] : packed_)
+    if (host == value && (!order || device.layout == Layout::dense(shape, *order))) return device;
+  if (!order) order = channels_last_order(shape.size());
+  packed(value, *order, collapse(shape, *order));
+  return packed_.back().second;
+}
+
+std::optional<npu::TensorId> Region::operand(const Claim& claim, mlir::Value value, const Order& order, const Dims& dims) {
+  const auto found = produced_.find(value);
+  const auto seen = [&](const Device& device) -> std::optional<npu::TensorId> {
+    const auto box = as_box(device.layout, order, dims);
+    if (!box) return std::nullopt;
+    return boxed(device.tensor, *box);
+  };
+  if (found != produced_.end())
+    if (auto id = seen(found->second)) return id;
+  for (const auto* list : {&copies_, &packed_})
+    for (const auto& [known, device] : *list)
+      if (known == value)
+        if (auto id = seen(device)) return id;
+  if (found == produced_.end()) return packed(value, order, dims);
+  const size_t operations = nodes_.size();
+  const auto made = copied(claim, found->second, nn::value_name(value), order);
+  if (!made) return std::nullopt;
+  for (size_t i = operations; i < nodes_.size(); ++i) {
+    nodes_[i].clear();  // the node counts with the operation that wanted the copy
+    graph_.operations[i].name += ":copy";
+    graph_.operations[i].kind = "Copy";
+  }
+  copies_.emplace_back(value, *made);
+  return seen(*made);
+}
+
 npu::TensorId Region::result(mlir::Value value, const Order& order, const Dims& dims) {
-  npu::Tensor tensor;
-  tensor.name = nn::value_name(value);
-  tensor.n = dims.n, tensor.h = dims.h, tensor.w = dims.w, tensor.c = dims.c;
-  tensor.is_unsigned = is_unsigned(value);
-  tensor.element_bytes = element_bytes(value);
-  const npu::TensorId id = graph_.add(std::move(tensor));
-  produced_[value] = Device{id, *nn::shape_of(value), order};
+  const npu::TensorId id = fresh(nn::value_name(value), dims, is_unsigned(value), element_bytes(value));
+  produced_[value] = Device{id, Layout::dense(*nn::shape_of(value), order)};
   return id;
 }
 
@@ -117,10 +125,17 @@ void Region::push(const Claim& claim, std::variant<npu::Convolution, npu::Pool, 
 
 bool Region::add(const Claim& claim) {
   const size_t tensors = graph_.tensors.size(), inputs = graph_.inputs.size(), packed = packed_.size();
+  const size_t operations = graph_.operations.size(), copies = copies_.size(), free = free_nodes_.size();
   if (try_add(claim)) return true;
   graph_.tensors.resize(tensors);
   graph_.inputs.resize(inputs);
+  graph_.operations.resize(operations);
+  nodes_.resize(operations);
   packed_.resize(packed);
+  copies_.resize(copies);
+  free_nodes_.resize(free);
+  nn::NodeOp root = claim.root;
+  for (mlir::Value v : root.getOutputs()) produced_.erase(v);
   return false;
 }
 
@@ -131,7 +146,7 @@ bool Region::try_add(const Claim& claim) {
   if (const auto* what = std::get_if<BinaryClaim>(&claim.what)) return add_binary(claim, *what);
   if (const auto* what = std::get_if<RequantiseClaim>(&claim.what)) return add_requantise(claim, *what);
   if (const auto* what = std::get_if<ConcatClaim>(&claim.what)) return add_concat(claim, *what);
-  return add_alias(claim, std::get<AliasClaim>(claim.what));
+  return add_move(claim, std::get<MoveClaim>(claim.what));
 }
 
 bool Region::add_convolution(const Claim& claim, const ConvolutionClaim& what) {
@@ -140,17 +155,17 @@ bool Region::add_convolution(const Claim& claim, const ConvolutionClaim& what) {
   Dims from, to;
   Order in_order, out_order;
   if (what.matrix) {
-    in_order = identity(in.size());
-    out_order = identity(out.size());
+    in_order = identity_order(in.size());
+    out_order = identity_order(out.size());
     from = {1, 1, ops::element_count(in) / in.back(), in.back()};
-    to = {1, 1, from.w, ops::element_count(out) / from.w};
+    to = {1, 1, from[2], ops::element_count(out) / from[2]};
   } else {
-    in_order = channels_last(in.size());
-    out_order = channels_last(out.size());
+    in_order = channels_last_order(in.size());
+    out_order = channels_last_order(out.size());
     from = {in[0], in.size() == 4 ? in[2] : 1, in.back(), in[1]};
     to = {out[0], out.size() == 4 ? out[2] : 1, out.back(), out[1]};
   }
-  const auto source = operand(x, in_order, from);
+  const auto source = operand(claim, x, in_order, from);
   if (!source) return false;
   npu::Convolution conv = what.what;
   conv.input = *source;
@@ -162,12 +177,12 @@ bool Region::add_convolution(const Claim& claim, const ConvolutionClaim& what) {
 bool Region::add_pool(const Claim& claim, const PoolClaim& what) {
   mlir::Value x = claim.operands[0], y = claim.result();
   const ops::Shape in = *nn::shape_of(x), out = *nn::shape_of(y);
-  const Order order = what.channels_last ? identity(in.size()) : channels_last(in.size());
+  const Order order = what.channels_last ? identity_order(in.size()) : channels_last_order(in.size());
   const auto dims = [&](const ops::Shape& s) {
     const auto at = [&](size_t i) { return s[static_cast<size_t>(order[i])]; };
     return s.size() == 4 ? Dims{at(0), at(1), at(2), at(3)} : Dims{at(0), 1, at(1), at(2)};
   };
-  const auto source = operand(x, order, dims(in));
+  const auto source = operand(claim, x, order, dims(in));
   if (!source) return false;
   npu::Pool pool = what.what;
   pool.input = *source;
@@ -179,16 +194,16 @@ bool Region::add_pool(const Claim& claim, const PoolClaim& what) {
 bool Region::add_table(const Claim& claim, const TableClaim& what) {
   mlir::Value x = claim.operands[0], y = claim.result();
   const ops::Shape shape = *nn::shape_of(y);
-  const Order order = order_of(x).value_or(channels_last(shape.size()));
-  const Dims dims = collapse(shape, order);
-  const auto source = operand(x, order, dims);
-  if (!source) return false;
-  npu::Elementwise e;
-  e.input = *source;
-  e.stage.table = what.table;
-  e.stage.table_unsigned = is_unsigned(y);
-  e.output = result(y, order, dims);
-  push(claim, std::move(e), 0);
+  const Device from = device_of(x);
+  const Order order = from.layout.order();
+  const bool same = from.layout == Layout::dense(shape, order) && tensor(from.tensor).elements() == ops::element_count(shape);
+  npu::Stage stage;
+  stage.table = what.table;
+  stage.table_unsigned = is_unsigned(y);
+  result(y, order, same ? dims_of(from.tensor) : collapse(shape, order));
+  const size_t operations = graph_.operations.size();
+  if (!copy(claim, from, produced_.at(y), stage)) return false;
+  for (size_t i = operations + 1; i < nodes_.size(); ++i) nodes_[i].clear();  // the node counts once
   return true;
 }
 
@@ -197,7 +212,7 @@ bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
   const ops::Shape out = *nn::shape_of(y);
   const size_t rank = out.size();
   // The order of an operand that is already here; a broadcast operand takes the other's.
-  Order order = channels_last(rank);
+  Order order = channels_last_order(rank);
   for (mlir::Value v : claim.operands)
     if (const auto known = order_of(v); known && known->size() == rank && nn::shape_of(v) == out) order = *known;
   // Broadcast axes stay visible: at most four groups of neighbouring axes on which both operands agree.
@@ -244,7 +259,7 @@ bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
     const auto missing = static_cast<int64_t>(rank - shape.size());
     for (int64_t axis : order)
       if (axis >= missing) own.push_back(axis - missing);
-    sources[i] = operand(v, own, dims([i](const Group& g) { return g.in[i]; }));
+    sources[i] = operand(claim, v, own, dims([i](const Group& g) { return g.in[i]; }));
     if (!sources[i]) return false;
   }
   npu::Elementwise e;
@@ -260,16 +275,16 @@ bool Region::add_requantise(const Claim& claim, const RequantiseClaim& what) {
   mlir::Value x = claim.operands[0], y = claim.result();
   const ops::Shape shape = *nn::shape_of(y);
   const bool last = what.channel_axis + 1 == static_cast<int64_t>(shape.size());
-  const Order order = order_of(x).value_or(last ? identity(shape.size()) : channels_last(shape.size()));
+  const Order order = order_of(x).value_or(last ? identity_order(shape.size()) : channels_last_order(shape.size()));
   if (what.channel_axis >= 0 && order.back() != what.channel_axis) return false;
   const Dims dims = collapse(shape, order);
-  const auto source = operand(x, order, dims);
+  const auto source = operand(claim, x, order, dims);
   if (!source) return false;
   npu::TensorId smaller = npu::kNoTensor;
   if (what.other) {
     npu::Tensor tensor;
     tensor.name = nn::value_name(y) + ".leaky";
-    tensor.n = dims.n, tensor.h = dims.h, tensor.w = dims.w, tensor.c = dims.c;
+    tensor.n = dims[0], tensor.h = dims[1], tensor.w = dims[2], tensor.c = dims[3];
     tensor.is_unsigned = is_unsigned(y);
     smaller = graph_.add(std::move(tensor));
     npu::Elementwise e;
@@ -298,113 +313,57 @@ bool Region::add_requantise(const Claim& claim, const RequantiseClaim& what) {
 bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
   mlir::Value y = claim.result();
   const ops::Shape out = *nn::shape_of(y);
-  Order order = channels_last(out.size());
+  Order order = channels_last_order(out.size());
   for (mlir::Value v : claim.operands)
     if (const auto known = order_of(v)) order = *known;
-  const size_t place = static_cast<size_t>(std::find(order.begin(), order.end(), what.axis) - order.begin());
-  // Axes before the concatenated one form n, those behind it c (or h of a tensor that is concatenated along its fastest
-  // axis).
-  const auto dims = [&](const ops::Shape& s) {
-    int64_t before = 1, behind = 1;
-    for (size_t i = 0; i < place; ++i) before *= s[static_cast<size_t>(order[i])];
-    for (size_t i = place + 1; i < order.size(); ++i) behind *= s[static_cast<size_t>(order[i])];
-    const int64_t middle = s[static_cast<size_t>(what.axis)];
-    return behind == 1 ? Dims{1, 1, before, middle} : Dims{1, before, middle, behind};
-  };
-  int64_t behind_axis = 1;
-  for (size_t i = place + 1; i < order.size(); ++i) behind_axis *= out[static_cast<size_t>(order[i])];
-  const bool as_channel = behind_axis == 1;
-  std::vector<npu::TensorId> sources;
-  for (mlir::Value v : claim.operands) {
-    const auto source = operand(v, order, dims(*nn::shape_of(v)));
-    if (!source) return false;
-    sources.push_back(*source);
-  }
-  const npu::TensorId whole = result(y, order, dims(out));
+  const auto axis = static_cast<size_t>(what.axis);
+  result(y, order, collapse(out, order));
+  const Device whole = produced_.at(y);
+  const size_t operations = graph_.operations.size();
   int64_t at = 0;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const Dims part = dims(*nn::shape_of(claim.operands[i]));
-    npu::Tensor view;
-    view.name = graph_.tensors[static_cast<size_t>(whole)].name;
-    view.n = part.n, view.h = part.h, view.w = part.w, view.c = part.c;
-    view.is_unsigned = is_unsigned(y);
-    view.view_of = whole;
-    (as_channel ? view.view_c : view.view_w) = at;
-    at += as_channel ? part.c : part.w;
-    npu::Elementwise e;
-    e.input = sources[i];
-    if (!what.tables[i].empty()) e.stage.table = what.tables[i];
-    e.stage.table_unsigned = e.stage.table && is_unsigned(y);
-    e.output = graph_.add(std::move(view));
-    push(claim, std::move(e), 0);
-    if (i > 0) nodes_.back().clear();  // the node counts once
+  for (size_t i = 0; i < claim.operands.size(); ++i) {
+    mlir::Value v = claim.operands[i];
+    const ops::Shape shape = *nn::shape_of(v);
+    Device part = whole;
+    part.layout = *slice(whole.layout, axis, at, shape[axis], 1);
+    at += shape[axis];
+    npu::Stage stage;
+    if (!what.tables[i].empty()) stage.table = what.tables[i];
+    stage.table_unsigned = stage.table && is_unsigned(y);
+    if (!copy(claim, device_of(v, order), part, stage)) return false;
   }
-  return true;
-}
-
-bool Region::add_alias(const Claim& claim, const AliasClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.result();
-  const auto found = produced_.find(x);
-  if (found == produced_.end()) return false;  // on the host it is a copy of its own
-  const Device from = found->second;
-  Order order;
-  if (what.permutation.empty()) {
-    // A reshape keeps the model's order of elements: memory must already have it.
-    if (significant(from.shape, from.order) != significant(from.shape, identity(from.shape.size()))) return false;
-    order = identity(nn::shape_of(y)->size());
-  } else {
-    // Axis j of the result is axis permutation[j] of the source: memory stays as it is.
-    std::vector<int64_t> inverse(what.permutation.size());
-    for (size_t j = 0; j < inverse.size(); ++j)
-      inverse[static_cast<size_t>(what.permutation[j])] = static_cast<int64_t>(j);
-    for (int64_t axis : from.order) order.push_back(inverse[static_cast<size_t>(axis)]);
-  }
-  produced_[y] = Device{from.tensor, *nn::shape_of(y), order};
+  for (size_t i = operations + 1; i < nodes_.size(); ++i) nodes_[i].clear();  // the node counts once
   return true;
 }
 
 Region::Result Region::finish(const std::vector<mlir::Value>& outputs) && {
   Result r;
-  // Device axes of a value: walks its axes from the fastest and fills c, w, h, n. Nothing when an axis would span two
-  // of them.
-  const auto axes_of = [&](const Device& device, const Dims& dims) -> std::optional<std::vector<int64_t>> {
-    const int64_t extents[4] = {dims.n, dims.h, dims.w, dims.c};
-    std::vector<int64_t> axes(device.shape.size(), 0);
-    int64_t filled = 1;
-    size_t d = 3;
-    for (size_t i = device.order.size(); i-- > 0;) {
-      const auto axis = static_cast<size_t>(device.order[i]);
-      while (d > 0 && filled == extents[d] && device.shape[axis] != 1) {
-        --d;
-        filled = 1;
-      }
-      axes[axis] = static_cast<int64_t>(d);
-      filled *= device.shape[axis];
-      if (filled > extents[d]) return std::nullopt;
-    }
-    if (filled != extents[d]) return std::nullopt;
-    for (size_t rest = 0; rest < d; ++rest)
-      if (extents[rest] != 1) return std::nullopt;
-    return axes;
-  };
-  const auto bind = [&](mlir::Value value, const Device& device) {
-    const npu::Tensor& t = graph_.tensors[static_cast<size_t>(device.tensor)];
-    if (auto axes = axes_of(device, {t.n, t.h, t.w, t.c})) return Binding{value, device.tensor, std::move(*axes)};
-    // A reshape that cuts the axes elsewhere: the same bytes in the value's own extents.
-    const Dims own = collapse(device.shape, device.order);
-    auto axes = axes_of(device, own);
-    TESSERA_INVARIANT(axes.has_value(), "a value's own extents hold it");
-    return Binding{value, reshaped(device.tensor, own), std::move(*axes)};
-  };
-  for (const auto& [value, device] : packed_) r.inputs.push_back(bind(value, device));
+  for (const auto& [value, device] : packed_) {
+    auto binding = bind(value, device);
+    TESSERA_INVARIANT(binding.has_value(), "a packed value has strides");
+    r.inputs.push_back(std::move(*binding));
+  }
   for (mlir::Value value : outputs) {
-    const Device& device = produced_.at(value);
-    r.outputs.push_back(bind(value, device));
-    graph_.outputs.push_back(device.tensor);
+    Device device = produced_.at(value);
+    auto binding = bind(value, device);
+    if (!binding) {
+      // No four strides reach it: the host takes a copy.
+      Claim copy;
+      copy.name = nn::value_name(value);
+      copy.kind = "Copy";
+      const auto ordered = copied(copy, device, copy.name, device.layout.order());
+      TESSERA_INVARIANT(ordered.has_value(), "region outputs can be copied");
+      device = *ordered;
+      binding = bind(value, device);
+      TESSERA_INVARIANT(binding.has_value(), "a copy has strides");
+    }
+    r.outputs.push_back(std::move(*binding));
+    graph_.outputs.push_back(r.outputs.back().tensor);
   }
   std::sort(graph_.outputs.begin(), graph_.outputs.end());
   graph_.outputs.erase(std::unique(graph_.outputs.begin(), graph_.outputs.end()), graph_.outputs.end());
   r.nodes = std::move(nodes_);
+  r.free_nodes = std::move(free_nodes_);
   r.graph = std::move(graph_);
   fuse(r.graph, r.nodes);
   // A first layer with few channels is packed by layout; its input then carries a border instead of pads.

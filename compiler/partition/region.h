@@ -2,10 +2,10 @@
 // A region is a set of claims that become one NPU program. Enters: claims in topological order. Leaves: an npu::Graph
 // and, for each value that crosses the region's edge, how the host's tensor maps to the device's bytes.
 //
-// A value keeps the shape it has in the model; on the device it has a memory order: the order of its axes from slowest
-// to fastest. Convolutions want channels last, matrices the model's own order. Two orders are the same when they agree
-// on all axes longer than 1, so that a flatten behind a global pool costs nothing; where they differ the claim does not
-// join the region.
+// A value keeps the shape it has in the model; on the device it has a layout (layout.h): strides into a tensor. Convolutions
+// want channels last, matrices the model's own order. Operators that only move elements change the layout and nothing
+// else; an operation that needs its operand in another order reads a copy. A copy that the machine would make byte by
+// byte is refused beyond a few thousand bytes: the claim then does not join the region and the host moves the elements.
 #pragma once
 
 #include <map>
@@ -15,6 +15,7 @@
 
 #include "compiler/npu/graph.h"
 #include "compiler/partition/claims.h"
+#include "compiler/partition/layout.h"
 
 namespace tessera::partition {
 
@@ -40,31 +41,34 @@ class Region {
     npu::Graph graph;
     std::vector<Binding> inputs, outputs;
     std::vector<std::vector<std::string>> nodes;  // ONNX nodes of each operation of the graph
+    std::vector<std::string> free_nodes;          // ONNX nodes that became strides: no operation stands for them
   };
   /// Ends the region; `outputs` are the produced values that are needed elsewhere.
   Result finish(const std::vector<mlir::Value>& outputs) &&;
 
  private:
-  using Order = std::vector<int64_t>;
   struct Device {
-    npu::TensorId tensor = npu::kNoTensor;
-    ops::Shape shape;
-    Order order;
+    npu::TensorId tensor = npu::kNoTensor;  // neither a view nor a reshape
+    Layout layout;
   };
-  struct Dims {
-    int64_t n = 1, h = 1, w = 1, c = 1;
-    bool operator==(const Dims&) const = default;
-  };
+  using Dims = std::array<int64_t, 4>;  // n, h, w, c
   struct Less {
     bool operator()(mlir::Value a, mlir::Value b) const { return a.getAsOpaquePointer() < b.getAsOpaquePointer(); }
   };
 
-  static Order significant(const ops::Shape& shape, const Order& order);
   static Dims collapse(const ops::Shape& shape, const Order& order);
+  const npu::Tensor& tensor(npu::TensorId id) const { return graph_.tensors[static_cast<size_t>(id)]; }
+  Dims dims_of(npu::TensorId id) const;
   std::optional<Order> order_of(mlir::Value value) const;
   npu::TensorId reshaped(npu::TensorId base, const Dims& dims);
-  /// The value's bytes in `order`, seen as `dims`; nothing when it is on the device in another order.
-  std::optional<npu::TensorId> operand(mlir::Value value, const Order& order, const Dims& dims);
+  /// Elements of `root` as a box: the tensor itself or a reshape where it is all of them in order, else a strided view.
+  npu::TensorId boxed(npu::TensorId root, const Box& box);
+  npu::TensorId packed(mlir::Value value, const Order& order, const Dims& dims);
+  /// The value in whatever layout it has; a host value is packed, in `order` if one is asked for.
+  Device device_of(mlir::Value value, std::optional<Order> order = std::nullopt);
+  /// The value's bytes in `order`, seen as `dims`; copied where its layout is another.
+  std::optional<npu::TensorId> operand(const Claim& claim, mlir::Value value, const Order& order, const Dims& dims);
+  npu::TensorId fresh(const std::string& name, const Dims& dims, bool is_unsigned, int32_t element_bytes);
   npu::TensorId result(mlir::Value value, const Order& order, const Dims& dims);
   void push(const Claim& claim, std::variant<npu::Convolution, npu::Pool, npu::Elementwise> what, int64_t macs);
   bool try_add(const Claim& claim);
@@ -74,17 +78,33 @@ class Region {
   bool add_binary(const Claim& claim, const BinaryClaim& what);
   bool add_requantise(const Claim& claim, const RequantiseClaim& what);
   bool add_concat(const Claim& claim, const ConcatClaim& what);
-  bool add_alias(const Claim& claim, const AliasClaim& what);
+  bool add_move(const Claim& claim, const MoveClaim& what);
+
+  // Copies between layouts (region_copy.cc).
+  bool copy(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage);
+  bool copy_whole(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, const std::vector<CopyLoop>& loops);
+  bool copy_by_selection(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
+                         const std::vector<CopyLoop>& loops);
+  void copy_boxes(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, std::vector<CopyLoop> loops,
+                  int64_t channels);
+  void fill(const Claim& claim, const Device& source, const Device& to, int32_t value);
+  std::optional<Device> copied(const Claim& claim, const Device& from, const std::string& name, const Order& order);
+  std::optional<Device> moved(const Claim& claim, Device device, const Move& move, const std::string& name);
+  std::optional<Binding> bind(mlir::Value value, const Device& device);
+  bool reaches_host(mlir::Value value, const Device& device);
 
   const isa::MachineConfig& config_;
   npu::Graph graph_;
   std::vector<std::vector<std::string>> nodes_;
+  std::vector<std::string> free_nodes_;
   std::map<mlir::Value, Device, Less> produced_;
+  std::vector<std::pair<mlir::Value, Device>> copies_;  // produced values again, in other layouts
   std::vector<std::pair<mlir::Value, Device>> packed_;  // host values, once for each order
 };
 
 /// Fuses elementwise operations into the operation that produces their input: tables, binary operations with a second
-/// tensor, tables behind those. Keeps the graph's meaning; `nodes` is kept parallel to the operations.
+/// tensor, tables behind those; lets a producer write straight into the tensor that its result would be copied to. Keeps
+/// the graph's meaning; `nodes` is kept parallel to the operations.
 void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes);
 
 }  // namespace tessera::partition

@@ -32,6 +32,15 @@ class Store {
   }
   int32_t& at(TensorId id, int64_t n, int64_t h, int64_t w, int64_t c) {
     const Tensor& t = graph_.tensors[static_cast<size_t>(id)];
+    if (t.strided) {
+      const Tensor& p = graph_.tensors[static_cast<size_t>(t.view_of)];
+      int64_t flat = t.view_start + n * t.step_n + h * t.step_h + w * t.step_w + c;
+      const int64_t pc = flat % p.c;
+      flat /= p.c;
+      const int64_t pw = flat % p.w;
+      flat /= p.w;
+      return at(t.view_of, flat / p.h, flat % p.h, pw, pc);
+    }
     if (t.view_of != kNoTensor) return at(t.view_of, n + t.view_n, h + t.view_h, w + t.view_w, c + t.view_c);
     int64_t flat = ((n * t.h + h) * t.w + w) * t.c + c;
     if (t.reshape_of != kNoTensor) {

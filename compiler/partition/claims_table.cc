@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of one byte as tables, and what belongs to them. A chain of unary operators between two
+// 8-bit tensors is one table, computed by the operator library over all 256 values; operators that only move elements may
+// stand inside the chain.
+#include <cstring>
+#include <set>
+
+#include "compiler/partition/claims_util.h"
+#include "compiler/partition/parameters.h"
+
+namespace tessera::partition {
+
+bool is_elementwise(NodeOp op) {
+  static const std::set<std::string> kOnnx = {
+      "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil", "Celu", "Clip", "Cos", "Cosh",
+      "DequantizeLinear", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity",
+      "LeakyRelu", "Log", "Max", "Min", "Mish", "Mul", "Neg", "PRelu", "Pow", "QuantizeLinear", "Reciprocal", "Relu",
+      "Round", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Sub", "Swish", "Tan",
+      "Tanh", "ThresholdedRelu"};
+  static const std::set<std::string> kMicrosoft = {"QLinearLeakyRelu", "QLinearSigmoid", "Gelu",
+                                                   "QuickGelu",        "FastGelu",       "QuantizeLinear",
+                                                   "DequantizeLinear", "QLinearAdd",     "QLinearMul"};
+  return op.getOutputs().size() == 1 && (op.getDomain().empty()                   ? kOnnx
+                                         : op.getDomain() == nn::kMicrosoftDomain ? kMicrosoft
+                                                                                  : std::set<std::string>{})
+                                                .count(op.getOpType().str()) != 0;
+}
+
+bool is_scalar_constant(mlir::Value value) {
+  const auto shape = nn::shape_of(value);
+  return shape && ops::element_count(*shape) == 1 && nn::constant_value(value).has_value();
+}
+
+std::optional<npu::Table> tabulate(mlir::Value source, const std::vector<NodeOp>& order, mlir::Value result) {
+  const DType dtype = nn::dtype_of(source);
+  ops::Tensor all(dtype, {256});
+  for (int i = 0; i < 256; ++i) all.as_mutable<uint8_t>()[static_cast<size_t>(i)] = static_cast<uint8_t>(i);
+  llvm::DenseMap<mlir::Value, ops::Value> values;
+  values[source] = all;
+  for (NodeOp step : order) {
+    if (!is_elementwise(step)) {
+      const ops::Value moved = values[step.getInputs()[0]];
+      for (mlir::Value v : step.getOutputs()) values[v] = moved;
+      continue;
+    }
+    std::vector<ops::Value> inputs;
+    for (mlir::Value operand : step.getInputs()) {
+      if (nn::is_none(operand)) {
+        inputs.emplace_back();
+      } else if (const auto constant = nn::constant_value(operand)) {
+        inputs.emplace_back(constant->rank() <= 1 ? *constant : constant->reshaped({}));
+      } else {
+        inputs.push_back(values[operand]);
+      }
+    }
+    ops::Node node = nn::to_node(step);
+    if (!ops::lookup(node, inputs.size()).deterministic) return std::nullopt;
+    node.attributes.erase("axis");  // per tensor parameters: the axis has no meaning
+    auto outputs = ops::evaluate(node, inputs);
+    if (outputs.size() != 1 || outputs[0].kind != ops::Value::Kind::kTensor || outputs[0].tensor.size() != 256)
+      return std::nullopt;
+    values[step.getResult(0)] = outputs[0];
+  }
+  const ops::Tensor table = values[result].tensor;
+  if (table.bytes() != 256) return std::nullopt;
+  npu::Table out(256);
+  std::memcpy(out.data(), table.data(), 256);
+  return out;
+}
+
+namespace {
+
+/// Collects the elementwise operations between `value` and one 8-bit source, in an order in which they can be
+/// evaluated.
+bool collect_unary(mlir::Value value, const Shape& shape, mlir::Value& source, std::vector<NodeOp>& order,
+                   std::set<mlir::Operation*>& seen) {
+  if (is_scalar_constant(value)) return true;
+  if (nn::shape_of(value) != shape) return false;
+  if (value == source) return true;
+  NodeOp op = nn::defining_op(value);
+  if (!op || seen.size() > 64) return false;
+  if (seen.count(op.getOperation())) return true;
+  const bool from_bytes = (op.is("DequantizeLinear") || op.is("DequantizeLinear", nn::kMicrosoftDomain));
+  const bool reads_source = is_byte(nn::dtype_of(op.getInputs()[0])) && !nn::constant_value(op.getInputs()[0]);
+  if (from_bytes && !reads_source) return false;
+  if (!is_elementwise(op)) return false;
+  for (mlir::Value operand : op.getInputs()) {
+    if (nn::is_none(operand)) continue;
+    if (is_byte(nn::dtype_of(operand)) && !nn::constant_value(operand)) {
+      // Everything must come from one tensor, of the result's shape.
+      if ((source && source != operand) || nn::shape_of(operand) != shape) return false;
+      source = operand;
+      continue;
+    }
+    if (!collect_unary(operand, shape, source, order, seen)) return false;
+  }
+  seen.insert(op.getOperation());
+  order.push_back(op);
+  return true;
+}
+
+/// The node's operator names the layer: that of the chain which is neither Q nor DQ.
+std::string kind_of(const std::vector<NodeOp>& order, NodeOp op) {
+  std::string kind = order.size() == 1 ? op.getOpType().str() : "Table";
+  for (NodeOp step : order)
+    if (!step.is("QuantizeLinear") && !step.is("DequantizeLinear")) kind = step.getOpType().str();
+  return kind;
+}
+
+}  // namespace
+
+std::optional<Claim> claim_table(NodeOp op) {
+  mlir::Value result = op.getResult(0);
+  if (!is_byte(nn::dtype_of(result)) || !is_elementwise(op)) return std::nullopt;
+  const Shape shape = *nn::shape_of(result);
+  mlir::Value source;
+  std::vector<NodeOp> order;
+  std::set<mlir::Operation*> seen;
+  if (!collect_unary(result, shape, source, order, seen) || !source) return std::nullopt;
+  auto table = tabulate(source, order, result);
+  if (!table) return std::nullopt;
+  Claim c = base_claim(op, {source});
+  c.covered.clear();
+  for (NodeOp step : order) c.covered.push_back(step.getOperation());
+  c.kind = kind_of(order, op);
+  c.what = TableClaim{std::move(*table)};
+  return c;
+}
+
+/// QuantizeLinear behind a chain of unary operators and movements that starts at a DequantizeLinear of bytes.
+std::optional<Claim> claim_moved_table(NodeOp op) {
+  if (!is_byte(nn::dtype_of(op.getResult(0))) || !is_elementwise(op)) return std::nullopt;
+  std::vector<NodeOp> order{op};
+  std::vector<Move> steps;
+  mlir::Value at = op.getInputs()[0], source;
+  while (!source) {
+    NodeOp step = nn::defining_op(at);
+    if (!step || order.size() > 64 || !all_static(step) || !has_elements(at) || !step.getBodies().empty()) return std::nullopt;
+    if (is_elementwise(step)) {
+      mlir::Value data;
+      for (mlir::Value v : step.getInputs()) {
+        if (nn::is_none(v) || is_scalar_constant(v)) continue;
+        if (data || nn::shape_of(v) != nn::shape_of(at)) return std::nullopt;
+        data = v;
+      }
+      if (!data) return std::nullopt;
+      order.push_back(step);
+      if (is_byte(nn::dtype_of(data))) source = data;
+      at = data;
+    } else {
+      auto moves = moves_of(step);
+      if (!moves) return std::nullopt;
+      const auto index = static_cast<size_t>(mlir::cast<mlir::OpResult>(at).getResultNumber());
+      auto& own = (*moves)[index];
+      if (std::any_of(own.begin(), own.end(), [](const Move& m) { return m.kind == Move::Kind::kPad; })) return std::nullopt;
+      steps.insert(steps.begin(), own.begin(), own.end());
+      order.push_back(step);
+      at = step.getInputs()[0];
+    }
+  }
+  for (const NodeOp step : order)
+    if (NodeOp(step).is("QuantizeLinear") && step != op) return std::nullopt;
+  if (steps.empty() || nn::constant_value(source)) return std::nullopt;
+  // The scalar operands of Q: all but the data.
+  for (mlir::Value v : op.getInputs().drop_front())
+    if (!nn::is_none(v) && !is_scalar_constant(v)) return std::nullopt;
+  std::reverse(order.begin(), order.end());
+  auto table = tabulate(source, order, op.getResult(0));
+  if (!table) return std::nullopt;
+  Claim c = base_claim(op, {source});
+  c.covered.clear();
+  for (NodeOp step : order) c.covered.push_back(step.getOperation());
+  c.kind = kind_of(order, op);
+  MoveClaim what;
+  what.steps.push_back(std::move(steps));
+  what.table = std::move(*table);
+  if (nn::dtype_of(source) == nn::dtype_of(op.getResult(0))) {
+    bool same = true;
+    for (size_t i = 0; i < 256; ++i) same = same && what.table[i] == i;
+    if (same) what.table.clear();
+  }
+  c.what = std::move(what);
+  return c;
+}
+
+}  // namespace tessera::partition

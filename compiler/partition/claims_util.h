@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the matchers share: reading of scales, zero points and windows, and the matchers of each file. Internal to
+// compiler/partition.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "compiler/partition/claims.h"
+
+namespace tessera::partition {
+
+using nn::NodeOp;
+using ops::DType;
+using ops::Shape;
+
+inline bool is_byte(DType dtype) { return dtype == DType::kUint8 || dtype == DType::kInt8; }
+
+struct Range {
+  int32_t low, high;
+};
+inline Range range_of(DType dtype) { return dtype == DType::kUint8 ? Range{0, 255} : Range{-128, 127}; }
+
+/// Scale and zero point of a tensor; per channel where they have more than one element.
+struct Quantisation {
+  std::vector<float> scale;
+  std::vector<int32_t> zero;
+  DType dtype = DType::kUndefined;
+  bool scalar() const { return scale.size() == 1 && zero.size() == 1; }
+  float s() const { return scale[0]; }
+  int32_t z() const { return zero[0]; }
+};
+
+/// Reads constant operands `scale_index` and `zero_index`; an absent zero point is 0 of type `fallback`.
+std::optional<Quantisation> quantisation(NodeOp op, unsigned scale_index, unsigned zero_index, DType fallback);
+
+/// A window; index 0 is rows.
+struct Window {
+  int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1}, before[2] = {0, 0}, after[2] = {0, 0};
+};
+
+/// Window attributes of a 1-D or 2-D convolution or pool; index 0 is rows. `spatial` holds input extents, `out` output
+/// extents. The padding behind is what the output extents need, so that ceil_mode and auto_pad need no further case.
+std::optional<Window> window(const ops::Node& node, const Shape& kernel, const Shape& spatial, const Shape& out);
+
+/// The window's numbers into a Convolution or Pool.
+void apply(const Window& w, auto& to) {
+  to.kernel_h = w.kernel[0], to.kernel_w = w.kernel[1];
+  to.stride_h = w.stride[0], to.stride_w = w.stride[1];
+  to.dilation_h = w.dilation[0], to.dilation_w = w.dilation[1];
+  to.pads = {w.before[0], w.before[1], w.after[0], w.after[1]};
+}
+
+/// The convert stage of a requantisation to `y` with one multiplier or one for each channel.
+npu::Stage requantise(std::vector<float> multiplier, std::vector<int32_t> bias, const Quantisation& y);
+
+Claim base_claim(NodeOp op, std::vector<mlir::Value> operands);
+/// Every shape of the operation is known.
+bool all_static(NodeOp op);
+bool has_elements(mlir::Value value);
+bool is_power_of_two(float value);
+/// A constant with one element.
+bool is_scalar_constant(mlir::Value value);
+/// Operators whose result element depends on the element of one operand alone when all other operands are scalars.
+bool is_elementwise(NodeOp op);
+/// The function of a byte that `order` computes from `source` to `result`, by the operator library over all 256 values.
+/// Operators that only move elements pass them through.
+std::optional<npu::Table> tabulate(mlir::Value source, const std::vector<NodeOp>& order, mlir::Value result);
+/// The steps by which an operator moves its first operand's elements to each of its results; nothing for others.
+std::optional<std::vector<std::vector<Move>>> moves_of(NodeOp op);
+
+std::optional<Claim> claim_max_pool(NodeOp op);
+std::optional<Claim> claim_global_average_pool(NodeOp op);
+std::optional<Claim> claim_binary(NodeOp op);
+std::optional<Claim> claim_table(NodeOp op);
+std::optional<Claim> claim_moves(NodeOp op);
+std::optional<Claim> claim_moved_table(NodeOp op);
+
+}  // namespace tessera::partition

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which quantised operators run on the NPU, and that they are right there. Random shapes and parameters, two convolutions around operators
+that only move elements; functional simulator = reference interpreter = ONNX Runtime in every element, on shipped configurations and an
+odd one, with races checked and memories poisoned. Class: exact."""
+import os
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tessera
+from tests.oracle import oracle
+from tests.system import builders
+from tests.system.builders import MS
+
+SEED = int(os.environ.get("TESSERA_SEED", "1"))
+COUNT = int(os.environ.get("TESSERA_RANDOM", "96"))
+CHUNK = 16
+
+
+def seeds(count, start):
+    return [range(start + i, start + min(i + CHUNK, count)) for i in range(0, count, CHUNK)]
+
+
+def check(model, feeds, text, configs):
+    """All outputs equal on every device; how many nodes the NPU and the CPU got on the last one."""
+    data = model.SerializeToString()
+    reference = tessera.Session(data, "reference").run(None, feeds)
+    expected = {}
+    if oracle.exact_cpu():
+        try:
+            expected = oracle.run_plain(model, feeds)
+        except Exception as error:  # it has no 8-bit kernel of some operators, such as SpaceToDepth: the reference interpreter has
+            if "Could not find an implementation" not in str(error):
+                raise
+    if expected:
+        for name, got in zip([o.name for o in model.graph.output], reference):
+            assert got.dtype == expected[name].dtype and np.array_equal(got, expected[name]), f"reference differs from ONNX Runtime; {text}"
+    for i, config in enumerate(configs):
+        session = tessera.Session(data, "fsim", config, check_races=True, poison=i + 1, base_address=(1 << 32) + i * 0x10000)
+        for want, got in zip(reference, session.run(None, feeds)):
+            assert got.shape == want.shape and got.dtype == want.dtype, f"{config}: {got.shape} for {want.shape}; {text}"
+            assert np.array_equal(got, want), f"{config}: {(got != want).sum()} of {got.size} differ, first {np.argwhere(got != want)[:3].tolist()}; {text}"
+    info = session.info()
+    return info.nodes_npu, info.nodes_cpu
+
+
+class Network(builders.Graph):
+    """A chain of operators on bytes. `shape` knows the extents of what was made."""
+
+    def __init__(self, seed, opset=13):
+        super().__init__(opset)
+        self.rng = np.random.default_rng(seed)
+        self.shape, self.text = {}, []
+        self.dtype = self.pick(np.uint8, np.int8)
+
+    def pick(self, *options):
+        return options[int(self.rng.integers(len(options)))]
+
+    def chance(self, p):
+        return self.rng.random() < p
+
+    def ints(self, *v):
+        return self.constant(np.array(v, np.int64))
+
+    def source(self, shape, name="x"):
+        self.shape[name] = list(shape)
+        return self.input(builders.values(self.rng, self.dtype, shape), name)
+
+    def name(self):
+        return f"t{len(self.nodes)}"
+
+    def op(self, op_type, inputs, shape, domain="", **attributes):
+        y = self.node(op_type, inputs, self.name(), domain, **attributes)
+        self.shape[y] = list(shape)
+        return y
+
+    def quantisation(self, dyadic=False, low=-5.0, high=-1.0):
+        return [self.constant(builders.scale(self.rng, dyadic, low, high)), self.constant(builders.zero_point(self.rng, self.dtype))]
+
+    def conv(self, x, out=None):
+        n, c, *space = self.shape[x]
+        out = out or self.pick(3, 8, 12, 16, 20)
+        k = self.pick(1, 1, 3) if min(space) > 0 else 1
+        w = builders.values(self.rng, np.int8, [out, c, *[k] * len(space)])
+        operands = [x, *self.quantisation(), self.constant(w), self.constant(np.float32(0.02)), self.constant(np.int8(0)),
+                    self.constant(np.float32(0.02 * np.sqrt(c * k) * 10)), self.constant(builders.zero_point(self.rng, self.dtype))]
+        return self.op("QLinearConv", operands, [n, out, *space], kernel_shape=[k] * len(space), pads=[k // 2] * 2 * len(space))
+
+    # --- movements -----------------------------------------------------------------------------------------------------------------
+
+    def slice(self, x):
+        shape = self.shape[x]
+        axes = sorted(self.rng.choice(len(shape), size=int(self.rng.integers(1, len(shape) + 1)), replace=False).tolist())
+        starts, ends, steps, out = [], [], [], list(shape)
+        for a in axes:
+            begin = int(self.rng.integers(0, shape[a]))
+            end = int(self.rng.integers(begin + 1, shape[a] + 1))
+            step = self.pick(1, 1, 2, 3)
+            starts.append(begin - shape[a] if self.chance(0.2) else begin)
+            ends.append(end)
+            steps.append(step)
+            out[a] = -(-(end - begin) // step)
+        return [self.op("Slice", [x, self.ints(*starts), self.ints(*ends), self.ints(*axes), self.ints(*steps)], out)]
+
+    def split(self, x):
+        axes = [a for a, e in enumerate(self.shape[x]) if e > 1]
+        if not axes:
+            return [x]
+        axis = self.pick(*axes, *([1] if 1 in axes else []))
+        extent = self.shape[x][axis]
+        cut = extent // 2 if extent % 2 == 0 and self.chance(0.6) else int(self.rng.integers(1, extent))
+        names = [f"s{len(self.nodes)}_{i}" for i in range(2)]
+        self.nodes.append(helper.make_node("Split", [x, self.ints(cut, extent - cut)], names, name=names[0], axis=axis))
+        for name, e in zip(names, (cut, extent - cut)):
+            self.shape[name] = [*self.shape[x][:axis], e, *self.shape[x][axis + 1:]]
+        return names
+
+    def transpose(self, x):
+        if np.prod(self.shape[x]) > 6000:
+            return [x]
+        order = self.rng.permutation(len(self.shape[x])).tolist()
+        return [self.op("Transpose", [x], [self.shape[x][a] for a in order], perm=order)]
+
+    def reshape(self, x, shape):
+        return self.op("Reshape", [x, self.ints(*shape)], shape)
+
+    def shuffle(self, x):
+        n, c, *space = self.shape[x]
+        groups = [g for g in (2, 3, 4) if c % g == 0]
+        if not groups:
+            return [x]
+        g = self.pick(*groups)
+        y = self.reshape(x, [n, g, c // g, *space])
+        order = [0, 2, 1, *range(3, 3 + len(space))]
+        y = self.op("Transpose", [y], [n, c // g, g, *space], perm=order)
+        return [self.reshape(y, [n, c, *space])]
+
+    def depth_to_space(self, x):
+        if len(self.shape[x]) != 4 or self.shape[x][1] % 4:
+            return [x]
+        n, c, h, w = self.shape[x]
+        return [self.op("DepthToSpace", [x], [n, c // 4, h * 2, w * 2], blocksize=2, mode=self.pick("DCR", "CRD"))]
+
+    def space_to_depth(self, x):
+        if len(self.shape[x]) != 4 or any(e % 2 for e in self.shape[x][2:]):
+            return [x]
+        n, c, h, w = self.shape[x]
+        return [self.op("SpaceToDepth", [x], [n, c * 4, h // 2, w // 2], blocksize=2)]
+
+    def pad(self, x):
+        shape = self.shape[x]
+        mode = self.pick("constant", "constant", "edge", "reflect")
+        most = [min(e - 1, 2) if mode == "reflect" else 2 for e in shape]
+        before = [int(self.rng.integers(0, m + 1)) if a != 0 else 0 for a, m in enumerate(most)]
+        after = [int(self.rng.integers(0, m + 1)) if a != 0 else 0 for a, m in enumerate(most)]
+        operands = [x, self.ints(*before, *after)]
+        if mode == "constant":
+            operands.append(self.constant(builders.zero_point(self.rng, self.dtype)))
+        return [self.op("Pad", operands, [b + e + a for b, e, a in zip(before, shape, after)], mode=mode)]
+
+    def resize(self, x):
+        shape = self.shape[x]
+        if len(shape) != 4 or max(shape[2:]) > 20:
+            return [x]
+        if self.chance(0.6):
+            factors = [self.pick(1, 2, 2, 3), self.pick(1, 2, 2, 3)]
+            out = [e * f for e, f in zip(shape[2:], factors)]
+            operands = [x, "", self.constant(np.array([1, 1, *factors], np.float32))]
+        else:
+            out = [int(self.rng.integers(1, 2 * e + 1)) for e in shape[2:]]
+            operands = [x, "", "", self.ints(*shape[:2], *out)]
+        return [self.op("Resize", operands, [*shape[:2], *out], mode="nearest", nearest_mode=self.pick("floor", "round_prefer_floor", "ceil"),
+                        coordinate_transformation_mode=self.pick("asymmetric", "half_pixel"))]
+
+    def gather(self, x):
+        axis = int(self.rng.integers(len(self.shape[x])))
+        extent = self.shape[x][axis]
+        indices = self.rng.integers(-extent, extent, int(self.rng.integers(1, 6)))
+        return [self.op("Gather", [x, self.ints(*indices)], [*self.shape[x][:axis], len(indices), *self.shape[x][axis + 1:]], axis=axis)]
+
+    def tile(self, x):
+        repeats = [1, self.pick(1, 2), *[self.pick(1, 2, 3) for _ in self.shape[x][2:]]]
+        if np.prod(self.shape[x]) * np.prod(repeats) > 20000:
+            return [x]
+        return [self.op("Tile", [x, self.ints(*repeats)], [e * r for e, r in zip(self.shape[x], repeats)])]
+
+    def concat(self, parts):
+        """Of tensors that agree in all axes but one: QLinearConcat, some parts requantised."""
+        axis = self.pick(1, 1, 2)
+        extents = self.shape[parts[0]]
+        parts = [p for p in parts if len(self.shape[p]) == len(extents) and all(a == axis or self.shape[p][a] == e for a, e in enumerate(extents))]
+        if self.chance(0.5):
+            other = list(extents)
+            other[axis] = self.pick(1, 4, 9)
+            parts.append(self.source(other, f"x{len(self.nodes)}"))
+        own = self.quantisation()
+        triples = [name for p in parts for name in (p, *(own if self.chance(0.6) else self.quantisation()))]
+        out = list(extents)
+        out[axis] = sum(self.shape[p][axis] for p in parts)
+        return self.op("QLinearConcat", [*own, *triples], out, MS, axis=axis)
+
+    MOVEMENTS = ["slice", "split", "transpose", "shuffle", "depth_to_space", "space_to_depth", "pad", "resize", "gather", "tile"]
+
+
+def random_movements(seed):
+    """conv -> up to three movements, parts used again -> concat or not -> conv; some intermediate values are outputs too."""
+    g = Network(seed)
+    batch = g.pick(1, 1, 2)
+    shape = [batch, g.pick(4, 8, 12), g.pick(4, 6, 7), g.pick(4, 5, 8)]
+    if g.chance(0.15):
+        shape = shape[:3]
+    x = g.source(shape)
+    first = current = g.conv(x)
+    live = [first]
+    for _ in range(int(g.rng.integers(1, 4))):
+        kind = g.pick(*g.MOVEMENTS)
+        made = getattr(g, kind)(current)
+        g.text.append(kind)
+        live += [m for m in made if m not in live]
+        current = made[-1] if g.chance(0.6) else made[0]
+        if np.prod(g.shape[current]) > 20000:
+            break
+    if g.chance(0.4) and len(g.shape[current]) > 2:
+        current = g.concat([current, *live])
+        g.text.append("concat")
+    outputs = {current} if current != x else set()
+    rank = len(g.shape[current])
+    if 3 <= rank <= 4 and g.chance(0.7):
+        outputs = {g.conv(current)} | (outputs if g.chance(0.2) else set())
+        g.text.append("conv")
+    consumed = {name for node in g.nodes for name in node.input}
+    outputs |= {name for node in g.nodes for name in node.output if name not in consumed}
+    if g.chance(0.2):
+        outputs.add(g.pick(*live))
+    outputs = [o for o in sorted(outputs) if o not in g.feeds]
+    return g.finish(*outputs), g.feeds, f"seed {seed}: {np.dtype(g.dtype).name} {shape} {' '.join(g.text)} -> {[g.shape[o] for o in outputs]}"
+
+
+@pytest.mark.parametrize("chunk", seeds(COUNT, SEED * 100000), ids=lambda c: str(c[0]))
+def test_random_movements(chunk, configs):
+    placed = total = 0
+    for seed in chunk:
+        model, feeds, text = random_movements(seed)
+        npu, cpu = check(model, feeds, text, configs)
+        placed += npu
+        total += npu + cpu
+    assert placed >= 0.9 * total, f"only {placed} of {total} nodes on the NPU"
