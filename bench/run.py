@@ -5,7 +5,9 @@ functional  GEMM rate of the functional simulator on one core, and its ratio to 
 compile     time and peak memory of compiling MobileNetV2 (each in a process of its own)
 systemc     the timing model against the RTL on networks: cycles, errors, speed (takes an hour: the RTL is slow)
 layers      single convolutions on the RTL beside VTA's published cycles and bytes; --device sysc: on the timing model alone
-networks    the benchmark networks on the functional simulator: exactness, instructions, DRAM bytes, roofline bound
+networks    the benchmark networks on the RTL, the timing model and the functional simulator: exactness, cycles beside the roofline bound
+            and the cost model's estimate, DRAM bytes; --device sysc leaves the RTL out; --config takes another machine
+vthreads    how much of the time the array works with and without copies of operands to fetch ahead (timing model)
 """
 import argparse
 import json
@@ -48,31 +50,62 @@ def compile_bench(build, names):
     return {"compile": rows}
 
 
-def networks_bench(build, names):
+# Beside every network on npu256: wider machines on the networks they are meant for.
+WIDER = (("mobilenetv2", "npu256w"), ("resnet50", "npu1024"))
+
+
+def networks_bench(build, names, config, device):
     import numpy as np
     import tessera
     import networks
     from tests.oracle import oracle
 
-    rows = []
-    for name in names or list(networks.NETWORKS):
+    pairs = [(name, config or "npu256") for name in names or networks.NETWORKS] + ([] if config or names else list(WIDER))
+    rows, expected = [], {}
+    for name, machine in pairs:
         data, feeds = networks.build(name)
-        expected = list(oracle.run(data, feeds, intermediates=False).outputs.values())
-        session = tessera.Session(data, "fsim", "npu256")
-        got = session.run(None, feeds)
+        if name not in expected:
+            expected[name] = list(oracle.run(data, feeds, intermediates=False).outputs.values())
+        session = tessera.Session(data, "fsim", machine)
+        equal = all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected[name]))
         stats = session.stats()
-        cycles, equal = {}, all(np.array_equal(a, b) for a, b in zip(got, expected))
-        for device in {"rtl", "sysc"} & set(tessera.backends()):
-            timed = tessera.Session(data, device, "npu256", profile=False)
-            equal = all(np.array_equal(a, b) for a, b in zip(timed.run(None, feeds), expected)) and equal
-            cycles[device] = timed.stats().cycles
-        rows.append({"network": name, "config": "npu256", "rtl_cycles": cycles.get("rtl"), "systemc_cycles": cycles.get("sysc"),
-                     "predicted_cycles": sum(layer.get("predicted_cycles", 0) for layer in stats.layers), "bound_cycles": stats.roofline_cycles,
+        cycles = {"rtl": None, "sysc": None}
+        for one in (["sysc"] if device == "sysc" else ["rtl", "sysc"]):
+            if one not in tessera.backends():
+                continue
+            timed = tessera.Session(data, one, machine, profile=False)
+            equal = all(np.array_equal(a, b) for a, b in zip(timed.run(None, feeds), expected[name])) and equal
+            cycles[one], utilization = timed.stats().cycles, timed.stats().utilization
+        measured = cycles["rtl"] or cycles["sysc"]
+        rows.append({"network": name, "config": machine, "rtl_cycles": cycles["rtl"], "systemc_cycles": cycles["sysc"],
+                     "predicted_cycles": stats.predicted_cycles, "bound_cycles": stats.roofline_cycles,
+                     "times_bound": round(measured / stats.roofline_cycles, 3) if measured and stats.roofline_cycles else None,
+                     "prediction_error_percent": round(100 * (stats.predicted_cycles / measured - 1), 1) if measured else None,
+                     "utilization": round(utilization, 3) if measured else None,
                      "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes, "instructions": stats.instructions, "macs": stats.macs,
                      "issued_macs": stats.issued_macs, "macs_cpu": stats.macs_cpu, "nodes_npu": stats.nodes_npu, "nodes_cpu": stats.nodes_cpu,
+                     "cpu_milliseconds": round(1000 * sum(layer["seconds"] for layer in stats.layers if layer["placement"] == "cpu"), 2),
                      "equal_to_oracle": equal, "functional_seconds": round(stats.seconds, 3)})
-        print(f"{name}: done", file=sys.stderr)
+        print(f"{name} on {machine}: done", file=sys.stderr)
     return {"networks": rows}
+
+
+def vthreads_bench(names, config):
+    """Utilisation with the generator's copies of operands and with one copy of each."""
+    import tessera
+    import networks
+
+    rows = []
+    for name in names or ["resnet18"]:
+        data, feeds = networks.build(name)
+        for virtual_threads in (False, True):
+            session = tessera.Session(data, "sysc", config or "npu256", virtual_threads=virtual_threads)
+            session.run(None, feeds)
+            stats = session.stats()
+            rows.append({"network": name, "config": config or "npu256", "virtual_threads": virtual_threads, "systemc_cycles": stats.cycles,
+                         "utilization": round(stats.utilization, 3), "compute_percent": round(100 * stats.cycles_compute / stats.cycles, 1),
+                         "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes})
+    return {"vthreads": rows}
 
 
 def table(rows):
@@ -84,9 +117,11 @@ def table(rows):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=["functional", "compile", "layers", "networks", "systemc"])
+    parser.add_argument("name", choices=["functional", "compile", "layers", "networks", "systemc", "vthreads"])
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
-    parser.add_argument("--device", choices=["rtl", "sysc"], default="rtl", help="of layers: where cycles are measured")
+    parser.add_argument("--device", choices=["rtl", "sysc"], default="rtl", help="of layers and networks: where cycles are measured; sysc: on the timing model alone")
+    parser.add_argument("--config", help="of networks and vthreads: the machine (npu64, npu256, npu256w, npu1024)")
+
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_intermixed_args()
@@ -101,12 +136,14 @@ def main():
         import systemc
 
         result = systemc.bench(build, options.networks)
+    elif options.name == "vthreads":
+        result = vthreads_bench(options.networks, options.config)
     elif options.name == "layers":
         import layers
 
         result = layers.bench(options.networks, options.device)
     else:
-        result = networks_bench(build, options.networks)
+        result = networks_bench(build, options.networks, options.config, options.device)
     if options.json:
         print(json.dumps(result))
     else:

@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Intervals of each cause are merged; then one sweep over the borders of intervals and layers counts every cycle once.
+// The work of each cause becomes disjoint pieces, each of one layer; then one sweep over their borders counts every
+// cycle once.
 #include "runtime/attribution.h"
 
 #include <algorithm>
-#include <utility>
+#include <limits>
 
 namespace tessera::runtime {
 namespace {
 
-/// Cycles [begin, end).
-using Interval = std::pair<uint64_t, uint64_t>;
+constexpr uint32_t kNobody = std::numeric_limits<uint32_t>::max();
 
-std::vector<Interval> merged(std::vector<Interval> intervals) {
-  std::sort(intervals.begin(), intervals.end());
-  std::vector<Interval> out;
-  for (const Interval& one : intervals) {
-    if (one.first >= one.second) continue;
-    if (!out.empty() && one.first <= out.back().second) {
-      out.back().second = std::max(out.back().second, one.second);
-    } else {
-      out.push_back(one);
-    }
+/// Cycles [begin, end) of one layer.
+struct Piece {
+  uint64_t begin, end;
+  uint32_t layer;
+};
+
+/// Sorted and disjoint: where pieces overlap the one that began first keeps the cycle.
+void make_disjoint(std::vector<Piece>& pieces) {
+  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+  uint64_t reached = 0;
+  for (Piece& piece : pieces) {
+    piece.begin = std::max(piece.begin, reached);
+    reached = std::max(reached, piece.end);
   }
-  return out;
+  std::erase_if(pieces, [](const Piece& piece) { return piece.begin >= piece.end; });
 }
 
 }  // namespace
@@ -36,55 +39,78 @@ std::vector<LayerCycles> attribute_cycles(std::span<const driver::InstructionPro
                                           std::span<const uint32_t> layer_of_instruction, size_t layers,
                                           uint64_t cycles) {
   if (layers == 0 || profile.empty()) return {};
-  std::array<std::vector<Interval>, kCauses - 1> active;
-  std::vector<uint64_t> ends(layers);
+  std::vector<LayerCycles> result(layers);
+  std::vector<bool> seen(layers);
+  std::array<std::vector<Piece>, kCauses - 1> work;
   for (const driver::InstructionProfile& one : profile) {
-    if (one.pc < layer_of_instruction.size() && layer_of_instruction[one.pc] < layers) {
-      uint64_t& end = ends[layer_of_instruction[one.pc]];
-      end = std::max(end, one.end_cycle + 1);
+    const bool known = one.pc < layer_of_instruction.size() && layer_of_instruction[one.pc] < layers;
+    const uint32_t layer = known ? layer_of_instruction[one.pc] : kNobody;
+    LayerCycles ignored;
+    LayerCycles& own = known ? result[layer] : ignored;
+    if (known) {
+      own.begin_cycle = seen[layer] ? std::min(own.begin_cycle, one.start_cycle) : one.start_cycle;
+      own.end_cycle = std::max(own.end_cycle, one.end_cycle + 1);
+      seen[layer] = true;
     }
     const auto add = [&](Cause cause, uint64_t begin, uint64_t end) {
-      active[static_cast<size_t>(cause)].emplace_back(begin, end);
+      work[static_cast<size_t>(cause)].push_back({begin, std::min(end, cycles), layer});
     };
+    const uint64_t first = one.first_busy_cycle, last = one.last_busy_cycle + 1;
     switch (one.unit) {
       case isa::Unit::kGemm:
-        if (one.macs > 0) add(Cause::kCompute, one.first_busy_cycle, one.last_busy_cycle + 1);
+        if (one.macs == 0) break;
+        add(Cause::kCompute, first, last);
+        own.gemm_cycles += last - first;
         break;
       case isa::Unit::kAlu:
-        if (one.vectors > 0) add(Cause::kAlu, one.first_busy_cycle, one.last_busy_cycle + 1);
+        if (one.vectors == 0) break;
+        add(Cause::kAlu, first, last);
+        own.alu_cycles += last - first;
         break;
       case isa::Unit::kLoad: add(Cause::kLoad, one.start_cycle, one.end_cycle + 1); break;
       case isa::Unit::kStore: add(Cause::kStore, one.start_cycle, one.end_cycle + 1); break;
       case isa::Unit::kFetch: break;
     }
   }
-  for (auto& intervals : active) intervals = merged(std::move(intervals));
+  for (auto& pieces : work) make_disjoint(pieces);
 
-  std::vector<LayerCycles> result(layers);
   std::array<size_t, kCauses - 1> next{};
-  uint64_t now = 0;
-  for (size_t layer = 0; layer < layers; ++layer) {
-    const uint64_t end = layer + 1 == layers ? cycles : std::min(std::max(now, ends[layer]), cycles);
-    while (now < end) {
-      // The first cause that is active now, and how long nothing changes for it and those before it.
-      size_t cause = 0;
-      uint64_t until = end;
-      for (; cause < active.size(); ++cause) {
-        auto& at = next[cause];
-        while (at < active[cause].size() && active[cause][at].second <= now) ++at;
-        if (at == active[cause].size()) continue;
-        if (active[cause][at].first <= now) {
-          until = std::min(until, active[cause][at].second);
-          break;
-        }
-        until = std::min(until, active[cause][at].first);
+  uint32_t current = 0;  // the layer that was charged last
+  for (uint64_t now = 0; now < cycles;) {
+    // The first cause that is active now, and how long nothing changes for it and those before it.
+    size_t cause = 0;
+    uint64_t until = cycles;
+    uint32_t owner = kNobody, coming = kNobody;
+    for (; cause < work.size(); ++cause) {
+      auto& at = next[cause];
+      while (at < work[cause].size() && work[cause][at].end <= now) ++at;
+      if (at == work[cause].size()) continue;
+      const Piece& piece = work[cause][at];
+      if (piece.begin <= now) {
+        until = std::min(until, piece.end);
+        owner = piece.layer;
+        break;
       }
-      result[layer].causes[cause] += until - now;
-      result[layer].cycles += until - now;
-      now = until;
+      if (piece.begin < until) {
+        until = piece.begin;
+        coming = piece.layer;
+      }
     }
+    if (cause == work.size()) owner = coming;  // sync: charged to what is waited for
+    if (owner != kNobody) current = owner;
+    result[current].causes[cause] += until - now;
+    result[current].cycles += until - now;
+    now = until;
   }
   return result;
+}
+
+std::string_view limit_of(const LayerCycles& layer, uint64_t dram_cycles) {
+  if (layer.cycles == 0) return "";
+  if (10 * layer.causes[static_cast<size_t>(Cause::kCompute)] >= 9 * layer.cycles) return "compute";
+  const uint64_t most = std::max({layer.gemm_cycles, dram_cycles, layer.alu_cycles});
+  if (3 * most < 2 * layer.cycles) return "sync";
+  return most == layer.gemm_cycles ? "compute" : most == dram_cycles ? "dram" : "alu";
 }
 
 }  // namespace tessera::runtime

@@ -23,7 +23,7 @@ driver::InstructionProfile one(uint32_t pc, isa::Unit unit, uint64_t start, uint
 
 using Causes = std::array<uint64_t, kCauses>;
 
-TEST(Attribution, EveryCycleHasOneCause) {
+TEST(Attribution, EveryCycleHasOneCauseAndOneLayer) {
   // Layer 0: LOAD 10..29, GEMM busy 32..51. Layer 1: its LOAD 20..45 is hidden but for 30 and 31; ALU 50..59;
   // STORE 60..79.
   const std::vector<driver::InstructionProfile> profile = {
@@ -33,22 +33,68 @@ TEST(Attribution, EveryCycleHasOneCause) {
   const std::vector<uint32_t> layers = {0, 1, 0, 1, 1, 99};
   const auto result = attribute_cycles(profile, layers, 2, 84);
   ASSERT_EQ(result.size(), 2U);
-  EXPECT_EQ(result[0].cycles, 55U);  // to the end of GEMM
-  EXPECT_EQ(result[0].causes, (Causes{20, 3, 22, 0, 10}));
-  EXPECT_EQ(result[1].cycles, 29U);  // and from there to the end of all
-  EXPECT_EQ(result[1].causes, (Causes{0, 5, 0, 20, 4}));
+  EXPECT_EQ(result[0].causes, (Causes{20, 0, 20, 0, 10}));  // cycles 0..9 wait for its LOAD
+  EXPECT_EQ(result[0].cycles, 50U);
+  EXPECT_EQ(result[1].causes, (Causes{0, 8, 2, 20, 4}));  // cycles 80..83: what follows the last work
+  EXPECT_EQ(result[1].cycles, 34U);
+  EXPECT_EQ(result[0].begin_cycle, 10U);
+  EXPECT_EQ(result[0].end_cycle, 55U);
+  EXPECT_EQ(result[0].gemm_cycles, 20U);
+  EXPECT_EQ(result[1].begin_cycle, 20U);
+  EXPECT_EQ(result[1].end_cycle, 80U);
+  EXPECT_EQ(result[1].alu_cycles, 10U);  // two of them beside GEMM
 }
 
-TEST(Attribution, WhatEndsEarlyCostsNothing) {
-  // Layer 1 completes before layer 0 does; layer 2 takes what is left.
+TEST(Attribution, ALayerHasAtLeastTheCyclesOfItsProducts) {
+  // Layer 1 completes before layer 0 does: the products of both count where they are.
+  const std::vector<driver::InstructionProfile> profile = {
+      one(0, isa::Unit::kGemm, 0, 0, 9, 12), one(1, isa::Unit::kGemm, 5, 10, 29, 32),
+      one(2, isa::Unit::kGemm, 20, 30, 39, 42)};
+  const std::vector<uint32_t> layers = {0, 1, 0};
+  const auto result = attribute_cycles(profile, layers, 2, 45);
+  EXPECT_EQ(result[0].causes, (Causes{20, 0, 0, 0, 5}));
+  EXPECT_EQ(result[1].causes, (Causes{20, 0, 0, 0, 0}));
+  for (const auto& layer : result) EXPECT_GE(layer.cycles, layer.gemm_cycles);
+}
+
+TEST(Attribution, WhatIsHiddenCostsNothing) {
+  // Layer 1 loads beside layer 0's products; layer 2 comes after a gap that it pays for.
   const std::vector<driver::InstructionProfile> profile = {one(0, isa::Unit::kLoad, 0, 1, 8, 9),
                                                            one(1, isa::Unit::kGemm, 0, 0, 19, 22),
                                                            one(2, isa::Unit::kLoad, 25, 26, 39, 39)};
   const std::vector<uint32_t> layers = {1, 0, 2};
   const auto result = attribute_cycles(profile, layers, 3, 40);
-  EXPECT_EQ(result[0].causes, (Causes{20, 0, 0, 0, 3}));
+  EXPECT_EQ(result[0].causes, (Causes{20, 0, 0, 0, 0}));
   EXPECT_EQ(result[1].cycles, 0U);
-  EXPECT_EQ(result[2].causes, (Causes{0, 0, 15, 0, 2}));
+  EXPECT_EQ(result[2].causes, (Causes{0, 0, 15, 0, 5}));
+}
+
+TEST(Attribution, OverlappingLoadsBelongToTheOldest) {
+  const std::vector<driver::InstructionProfile> profile = {one(0, isa::Unit::kLoad, 0, 1, 8, 9),
+                                                           one(1, isa::Unit::kLoad, 4, 10, 19, 19),
+                                                           one(2, isa::Unit::kStore, 15, 15, 29, 29)};
+  const std::vector<uint32_t> layers = {0, 1, 2};
+  const auto result = attribute_cycles(profile, layers, 3, 30);
+  EXPECT_EQ(result[0].causes, (Causes{0, 0, 10, 0, 0}));
+  EXPECT_EQ(result[1].causes, (Causes{0, 0, 10, 0, 0}));
+  EXPECT_EQ(result[2].causes, (Causes{0, 0, 0, 10, 0}));
+}
+
+TEST(Attribution, Limits) {
+  const auto layer = [](uint64_t compute, uint64_t load, uint64_t sync, uint64_t gemm, uint64_t alu) {
+    LayerCycles l;
+    l.causes = {compute, 0, load, 0, sync};
+    l.cycles = compute + load + sync;
+    l.gemm_cycles = gemm;
+    l.alu_cycles = alu;
+    return l;
+  };
+  EXPECT_EQ(limit_of(layer(95, 5, 0, 95, 20), 99), "compute");
+  EXPECT_EQ(limit_of(layer(70, 30, 0, 70, 20), 95), "dram");
+  EXPECT_EQ(limit_of(layer(70, 30, 0, 70, 20), 40), "compute");
+  EXPECT_EQ(limit_of(layer(0, 30, 0, 0, 29), 10), "alu");
+  EXPECT_EQ(limit_of(layer(60, 20, 20, 60, 20), 54), "sync");
+  EXPECT_EQ(limit_of(layer(0, 0, 0, 50, 0), 10), "");
 }
 
 TEST(Attribution, NothingToAttribute) {

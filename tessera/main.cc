@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, asm, disasm, info. Every error is one line on standard error that names the node
+// The `tessera` command: compile, run, report, schedule, asm, disasm, info. Every error is one line on standard error that names the node
 // or file, the cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <unistd.h>
 
@@ -18,6 +18,7 @@
 #include "isa/assembler.h"
 #include "isa/verify.h"
 #include "runtime/npy.h"
+#include "tessera/report.h"
 #include "tessera/session.h"
 
 namespace {
@@ -26,9 +27,9 @@ using namespace tessera;
 using nlohmann::json;
 
 struct Arguments {
-  std::string model, output, config, device = "fsim", stats, trace, layout_default, source, wave;
+  std::string model, output, config, device, stats, trace, layout_default, source, wave;
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
-  bool quiet = false, no_npu = false, no_codegen = false, check_races = false, as_json = false, print_ir = false;
+  bool quiet = false, no_npu = false, no_codegen = false, no_vthreads = false, check_races = false, as_json = false, brief = false, print_ir = false;
   int64_t poison = -1, random_seed = -1, dram_latency = 0, dram_bandwidth = 0;
   std::string base_address;
 };
@@ -65,6 +66,7 @@ compiler::CompileOptions compile_options(const Arguments& a) {
   compiler::CompileOptions options;
   options.use_npu = !a.no_npu;
   options.cpu_codegen = !a.no_codegen;
+  options.virtual_threads = !a.no_vthreads;
   options.progress = progress(a);
   for (const std::string& file : a.schedules) {
     json all;
@@ -73,8 +75,8 @@ compiler::CompileOptions compile_options(const Arguments& a) {
     } catch (const json::exception& e) {
       refuse("schedule file '" + file + "' is not JSON: " + e.what());
     }
-    if (!all.is_object()) refuse("schedule file '" + file + "': expected an object from node names to schedules");
-    for (const auto& [node, schedule] : all.items()) options.schedules[node] = schedule.dump();
+    if (!all.is_object()) refuse("schedule file '" + file + "': expected an object from layers to schedules, or --stats of a run");
+    for (auto& [layer, schedule] : schedules_from(all)) options.schedules[layer] = std::move(schedule);
   }
   return options;
 }
@@ -87,7 +89,7 @@ compiler::ImportOptions import_options(const Arguments& a) {
 
 SessionOptions session_options(const Arguments& a) {
   SessionOptions options;
-  options.device = a.device;
+  options.device = a.device.empty() ? "fsim" : a.device;
   options.config = a.config;
   options.import = import_options(a);
   options.compile = compile_options(a);
@@ -312,7 +314,8 @@ int run_command(const Arguments& a) {
       std::printf("%s: %s %s\n", name.c_str(), std::string(ops::to_string(tensor.dtype())).c_str(),
                   ops::to_string(tensor.shape()).c_str());
     if (stats.contains("instructions"))
-      std::printf("%s on %s: %lld instructions, %lld MACs, %lld bytes read, %lld written%s\n", a.device.c_str(),
+      std::printf("%s on %s: %lld instructions, %lld MACs, %lld bytes read, %lld written%s\n",
+                  stats["device"].get<std::string>().c_str(),
                   stats["config"].get<std::string>().c_str(), stats["instructions"].get<long long>(),
                   stats["macs"].get<long long>(), stats["dram_read_bytes"].get<long long>(),
                   stats["dram_write_bytes"].get<long long>(),
@@ -320,6 +323,45 @@ int run_command(const Arguments& a) {
                       ? ""
                       : (", " + std::to_string(stats["cycles"].get<long long>()) + " cycles").c_str());
   }
+  return 0;
+}
+
+int report_command(Arguments a) {
+  const std::string bytes = read_text(a.model);
+  json stats;
+  if (!bytes.empty() && bytes[0] == '{') {
+    try {
+      stats = json::parse(bytes);
+    } catch (const json::exception& e) {
+      refuse("'" + a.model + "' is not JSON: " + e.what());
+    }
+  } else {
+    if (a.device.empty()) {
+      a.device = "fsim";
+      for (const auto& backend : driver::backends())
+        if (backend.name == "sysc") a.device = "sysc";
+    }
+    if (a.random_seed < 0) a.random_seed = 1;
+    SessionOptions options = session_options(a);
+    options.profile = true;
+    Session session(a.model, std::move(options));
+    session.run(read_feeds(a, session.inputs()));
+    stats = session.stats();
+  }
+  write_text(a.output, a.as_json ? stats.dump(2) + "\n" : report_text(stats, !a.brief));
+  return 0;
+}
+
+int schedule_command(const Arguments& a) {
+  program::Artifact artifact;
+  const std::string bytes = read_text(a.model);
+  if (is_artifact(bytes) || a.model.ends_with(".tsr")) {
+    artifact = program::load(a.model);
+  } else {
+    compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
+    artifact = model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a));
+  }
+  write_text(a.output, schedules_text(schedules_of(artifact)));
   return 0;
 }
 
@@ -412,8 +454,9 @@ int main(int argc, char** argv) {
   const auto compiling = [&](CLI::App* command) {
     command->add_option("--shape", a.shapes, "NAME=D0,D1,...: shape of an input; DIMENSION=N: a symbolic dimension")
         ->allow_extra_args(false);
-    command->add_option("--schedule", a.schedules, "JSON file from node names to schedules")->allow_extra_args(false);
+    command->add_option("--schedule", a.schedules, "JSON file from layers to schedules (tessera schedule), or --stats of a run")->allow_extra_args(false);
     command->add_flag("--no-npu", a.no_npu, "everything on the CPU");
+    command->add_flag("--no-vthreads", a.no_vthreads, "one copy of each operand: fetching does not hide behind computing");
     command->add_flag("--no-cpu-codegen", a.no_codegen, "CPU operators as library kernels");
   };
 
@@ -424,16 +467,25 @@ int main(int argc, char** argv) {
   common(compile);
   compiling(compile);
 
+  const auto running = [&](CLI::App* command) {
+    command->add_option("--input", a.inputs, "FILE, or NAME=FILE where there are several inputs (.npy, .npz)")
+        ->allow_extra_args(false);
+    command->add_option("--input-layout", a.layouts, "NHWC, or NAME=NHWC: the file's layout where the model takes NCHW")
+        ->allow_extra_args(false);
+    command->add_option("--random-inputs", a.random_seed, "fill inputs without a file from this seed");
+    command->add_option("--dram-latency", a.dram_latency, "cycles from a request to its first data; devices rtl, sysc")
+        ->check(CLI::PositiveNumber);
+    command
+        ->add_option("--dram-bandwidth", a.dram_bandwidth,
+                     "bytes a cycle, reads and writes together, at most the bus's width; devices rtl, sysc")
+        ->check(CLI::PositiveNumber);
+    command->add_option("--device-option", a.device_options, "NAME=VALUE for the device")->allow_extra_args(false);
+  };
   auto* run = app.add_subcommand("run", "run a model (.onnx) or an artifact (.tsr)");
   run->add_option("model", a.model, "ONNX file or artifact")->required();
   std::string devices = "reference";
   for (const auto& backend : driver::backends()) devices += ", " + backend.name;
-  run->add_option("--device", a.device, "where: " + devices);
-  run->add_option("--input", a.inputs, "FILE, or NAME=FILE where there are several inputs (.npy, .npz)")
-      ->allow_extra_args(false);
-  run->add_option("--input-layout", a.layouts, "NHWC, or NAME=NHWC: the file's layout where the model takes NCHW")
-      ->allow_extra_args(false);
-  run->add_option("--random-inputs", a.random_seed, "fill inputs without a file from this seed");
+  run->add_option("--device", a.device, "where: " + devices + "; default fsim");
   run->add_option("-o,--output", a.output, "results (.npz, or .npy for one)");
   run->add_option("--outputs", a.outputs, "names of the results wanted")->delimiter(',');
   run->add_option("--stats", a.stats, "statistics as JSON (- prints them)");
@@ -441,15 +493,26 @@ int main(int argc, char** argv) {
   run->add_flag("--check-races", a.check_races, "report accesses that no chain of signals orders");
   run->add_option("--poison", a.poison, "fill scratchpads and fresh device memory from this seed");
   run->add_option("--base-address", a.base_address, "first address of device memory");
-  run->add_option("--dram-latency", a.dram_latency, "cycles from a request to its first data; devices rtl, sysc")
-      ->check(CLI::PositiveNumber);
-  run->add_option("--dram-bandwidth", a.dram_bandwidth,
-                  "bytes a cycle, reads and writes together, at most the bus's width; devices rtl, sysc")
-      ->check(CLI::PositiveNumber);
   run->add_option("--wave", a.wave, "waveforms of every cycle (FST); device rtl");
-  run->add_option("--device-option", a.device_options, "NAME=VALUE for the device")->allow_extra_args(false);
+  running(run);
   common(run);
   compiling(run);
+
+  auto* report = app.add_subcommand("report", "where the cycles and bytes of each layer go, as a table");
+  report->add_option("model", a.model, "ONNX file, artifact, or the JSON that run --stats wrote")->required();
+  report->add_option("--device", a.device, "where: " + devices + "; default sysc");
+  report->add_option("-o,--output", a.output, "file to write instead of standard output");
+  report->add_flag("--json", a.as_json, "the statistics themselves, as run --stats writes them");
+  report->add_flag("--brief", a.brief, "without the schedules");
+  running(report);
+  common(report);
+  compiling(report);
+
+  auto* schedule = app.add_subcommand("schedule", "write the schedules of all layers to a file for --schedule");
+  schedule->add_option("model", a.model, "ONNX file or artifact")->required();
+  schedule->add_option("-o,--output", a.output, "file to write instead of standard output");
+  common(schedule);
+  compiling(schedule);
 
   auto* assemble = app.add_subcommand("asm", "assemble instructions");
   assemble->add_option("source", a.model, "assembly")->required();
@@ -476,6 +539,8 @@ int main(int argc, char** argv) {
   try {
     if (*compile) return compile_command(a);
     if (*run) return run_command(a);
+    if (*report) return report_command(a);
+    if (*schedule) return schedule_command(a);
     if (*assemble) return asm_command(a);
     if (*disassemble) return disasm_command(a);
     return info_command(a);

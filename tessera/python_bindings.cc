@@ -64,17 +64,18 @@ PYBIND11_MODULE(_tessera, m) {
       .def(py::init([](py::object model, const std::string& device, const std::string& config,
                        const std::map<std::string, ops::Shape>& shapes,
                        const std::map<std::string, std::string>& device_options,
-                       const std::map<std::string, std::string>& schedules, bool check_races,
+                       const std::string& schedules, bool check_races,
                        std::optional<uint64_t> poison, std::optional<uint64_t> base_address, bool use_npu,
-                       bool cpu_codegen, bool profile) {
+                       bool cpu_codegen, bool virtual_threads, bool profile) {
              SessionOptions options;
              options.device = device;
              options.config = config;
              options.import.shapes = shapes;
              options.device_options = device_options;
-             options.compile.schedules = schedules;
+             if (!schedules.empty()) options.compile.schedules = schedules_from(nlohmann::json::parse(schedules));
              options.compile.use_npu = use_npu;
              options.compile.cpu_codegen = cpu_codegen;
+             options.compile.virtual_threads = virtual_threads;
              options.check_races = check_races;
              options.poison = poison;
              options.heap_base = base_address;
@@ -90,7 +91,7 @@ PYBIND11_MODULE(_tessera, m) {
            }),
            py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"),
            py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"), py::arg("use_npu"),
-           py::arg("cpu_codegen"), py::arg("profile"))
+           py::arg("cpu_codegen"), py::arg("virtual_threads"), py::arg("profile"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("run",
@@ -111,6 +112,7 @@ PYBIND11_MODULE(_tessera, m) {
       .def("stats_json", [](const Session& s) { return s.stats().dump(); })
       .def("trace_json", [](const Session& s) { return s.trace().dump(); })
       .def("info_json", [](Session& s) { return describe_artifact(s.artifact()).dump(); })
+      .def("schedules_json", [](Session& s) { return schedules_of(s.artifact()).dump(); })
       .def("save", [](Session& s, const std::string& path) { program::save(s.artifact(), path); });
 
   m.def("backends", [] {

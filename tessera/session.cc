@@ -257,6 +257,26 @@ uint64_t metadata_number(const program::Artifact& artifact, const std::string& k
 
 std::string unit_name(isa::Unit unit) { return std::string(isa::to_string(unit)); }
 
+/// Bytes that the memory moves in a cycle, reads and writes together.
+uint64_t dram_bandwidth(const SessionOptions& options, const isa::MachineConfig& config) {
+  const auto width = static_cast<uint64_t>(config.axi_bytes);
+  const auto given = options.device_options.find("bandwidth");
+  if (given == options.device_options.end()) return width;
+  const uint64_t value = std::strtoull(given->second.c_str(), nullptr, 10);
+  return value == 0 ? width : std::min(value, width);
+}
+
+/// Keys of schedules by program and layer.
+std::vector<std::vector<std::string>> layer_keys(const program::Artifact& artifact) {
+  std::vector<std::vector<std::string>> keys;
+  std::map<std::string, int64_t> seen;
+  for (const program::NpuProgram& npu : artifact.npu_programs) {
+    keys.emplace_back();
+    for (const program::Layer& layer : npu.layers) keys.back().push_back(program::layer_key(layer.name, seen));
+  }
+  return keys;
+}
+
 }  // namespace
 
 json Session::stats() const {
@@ -271,7 +291,10 @@ json Session::stats() const {
   out["nodes_npu"] = metadata_number(artifact, "nodes_npu");
   out["nodes_cpu"] = metadata_number(artifact, "nodes_cpu");
   const auto peak = static_cast<double>(artifact.config.peak_macs());
-  uint64_t cycles = 0, macs = 0, instructions = 0, read = 0, written = 0, bound = 0, issued = 0;
+  uint64_t cycles = 0, macs = 0, instructions = 0, read = 0, written = 0, bound = 0, issued = 0, predicted = 0, arena = 0;
+  const uint64_t bandwidth = dram_bandwidth(s.options, artifact.config);
+  const std::vector<std::vector<std::string>> keys = layer_keys(artifact);
+  std::vector<uint64_t> streams(program::kStreamNames.size());
   bool timed = !report.programs.empty();
   std::array<uint64_t, runtime::kCauses> causes{};
   bool attributed = false;
@@ -312,8 +335,10 @@ json Session::stats() const {
       const program::Layer& layer = npu.layers[i];
       macs += layer.macs;
       bound += layer.bound_cycles;
+      predicted += layer.predicted_cycles;
       json row;
       row["name"] = layer.name;
+      row["key"] = keys[static_cast<size_t>(p.program)][i];
       row["op"] = layer.op;
       row["placement"] = "npu";
       row["macs"] = layer.macs;
@@ -325,10 +350,24 @@ json Session::stats() const {
       row["predicted_cycles"] = layer.predicted_cycles;
       row["utilization"] = nullptr;
       row["cycles"] = nullptr;
+      row["limit"] = nullptr;
+      uint64_t layer_bytes = 0;
+      for (size_t k = 0; k < layer.stream_bytes.size() && k < streams.size(); ++k) {
+        row["bytes"][std::string(program::kStreamNames[k])] = layer.stream_bytes[k];
+        streams[k] += layer.stream_bytes[k];
+        layer_bytes += layer.stream_bytes[k];
+      }
       if (!where.empty()) {
-        const uint64_t span = where[i].cycles;
+        const uint64_t span = where[i].cycles, dram_cycles = (layer_bytes + bandwidth - 1) / bandwidth;
+        const std::string_view limit = runtime::limit_of(where[i], dram_cycles);
         row["cycles"] = span;
         row["utilization"] = span ? static_cast<double>(layer.macs) / (static_cast<double>(span) * peak) : 0.0;
+        if (!limit.empty()) row["limit"] = limit;
+        row["begin_cycle"] = cycles - *run.cycles + where[i].begin_cycle;
+        row["end_cycle"] = cycles - *run.cycles + where[i].end_cycle;
+        row["gemm_cycles"] = where[i].gemm_cycles;
+        row["alu_cycles"] = where[i].alu_cycles;
+        row["dram_cycles"] = dram_cycles;
         for (size_t c = 0; c < runtime::kCauses; ++c) {
           row["cycles_" + std::string(runtime::to_string(static_cast<runtime::Cause>(c)))] = where[i].causes[c];
           causes[c] += where[i].causes[c];
@@ -363,6 +402,11 @@ json Session::stats() const {
   out["utilization"] =
       timed && cycles ? json(static_cast<double>(macs) / (static_cast<double>(cycles) * peak)) : json(nullptr);
   out["roofline_cycles"] = bound;
+  out["predicted_cycles"] = predicted;
+  for (size_t k = 0; k < streams.size(); ++k) out["bytes"][std::string(program::kStreamNames[k])] = streams[k];
+  for (const program::NpuProgram& npu : artifact.npu_programs) arena = std::max(arena, npu.arena_bytes);
+  out["arena_bytes"] = arena;
+  out["arena_bytes_without_reuse"] = metadata_number(artifact, "unshared_bytes");
   out["dram_read_bytes"] = read;
   out["dram_write_bytes"] = written;
   out["instructions"] = instructions;
@@ -452,6 +496,32 @@ json Session::trace() const {
     base += timed ? *p.device.cycles : order;
   }
   return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}};
+}
+
+nlohmann::ordered_json schedules_of(const program::Artifact& artifact) {
+  const std::vector<std::vector<std::string>> keys = layer_keys(artifact);
+  nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  for (size_t p = 0; p < keys.size(); ++p)
+    for (size_t i = 0; i < keys[p].size(); ++i) {
+      const program::Layer& layer = artifact.npu_programs[p].layers[i];
+      if (!layer.schedule_json.empty()) out[keys[p][i]] = nlohmann::ordered_json::parse(layer.schedule_json, nullptr, false);
+    }
+  return out;
+}
+
+std::map<std::string, std::string> schedules_from(const json& all) {
+  std::map<std::string, std::string> out;
+  if (!all.is_object())
+    throw Error(ErrorCode::kInvalidArgument, "schedules: expected an object from layers to schedules, or the statistics of a run");
+  const auto layers = all.find("layers");
+  if (layers == all.end() || !layers->is_array()) {
+    for (const auto& [key, schedule] : all.items()) out[key] = schedule.is_string() ? schedule.get<std::string>() : schedule.dump();
+    return out;
+  }
+  for (const json& row : *layers)
+    if (row.is_object() && row.contains("key") && row.contains("schedule"))
+      out[row["key"].get<std::string>()] = row["schedule"].dump();
+  return out;
 }
 
 json describe_artifact(const program::Artifact& artifact) {

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Columns are as wide as their widest cell; numbers stand right, texts left. What a device does not know is "-".
+#include "tessera/report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace tessera {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr size_t kLongestName = 36;
+
+std::string number(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+/// The value of a key as text; "-" where it is missing or null.
+std::string cell(const json& row, const char* key) {
+  const auto found = row.find(key);
+  if (found == row.end() || found->is_null()) return "-";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+double value_of(const json& row, const char* key) {
+  const auto found = row.find(key);
+  return found == row.end() || !found->is_number() ? 0 : found->get<double>();
+}
+
+bool has(const json& row, const char* key) { return row.contains(key) && row[key].is_number(); }
+
+std::string percent(double part, double whole) { return whole == 0 ? "-" : number(100 * part / whole, 0); }
+
+std::string shortened(const std::string& name) {
+  return name.size() <= kLongestName ? name : "..." + name.substr(name.size() - kLongestName + 3);
+}
+
+struct Column {
+  std::string title;
+  bool left = false;
+  std::vector<std::string> cells;
+};
+
+std::string table(std::vector<Column>& columns) {
+  std::string text;
+  const size_t rows = columns.empty() ? 0 : columns[0].cells.size();
+  std::vector<size_t> widths;
+  for (const Column& column : columns) {
+    size_t width = column.title.size();
+    for (const std::string& one : column.cells) width = std::max(width, one.size());
+    widths.push_back(width);
+  }
+  for (size_t r = 0; r <= rows; ++r) {
+    std::string line;
+    for (size_t c = 0; c < columns.size(); ++c) {
+      const std::string& one = r == 0 ? columns[c].title : columns[c].cells[r - 1];
+      const std::string padding(widths[c] - one.size(), ' ');
+      line += (c ? "  " : "") + (columns[c].left ? one + padding : padding + one);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string schedule_in_short(const json& schedule) {
+  if (schedule.is_array()) {
+    std::string text;
+    for (const json& part : schedule) text += (text.empty() ? "" : " ; ") + schedule_in_short(part);
+    return text;
+  }
+  if (!schedule.is_object()) return "";
+  std::string outer, tile, copies;
+  for (const json& level : schedule.value("levels", json::array())) {
+    const std::string kind = level.value("kind", ""), dim = level.value("dim", "");
+    const std::string factor = std::to_string(level.value("factor", int64_t{0}));
+    if (kind == "hwloop") tile += (tile.empty() ? "" : " ") + dim + factor;
+    if (kind == "temporal" || kind == "vthread")
+      outer += (outer.empty() ? "" : " ") + dim + ":" + factor + (kind == "vthread" ? "v" : "");
+  }
+  for (const json& operand : schedule.value("operands", json::array()))
+    copies += (copies.empty() ? "" : " ") + operand.value("operand", "") +
+              std::to_string(operand.value("copies", int64_t{0}));
+  const std::string layout = schedule.value("input_layout", "nhwc");
+  return outer + " | " + tile + " | " + copies + (layout == "nhwc" ? "" : " | " + layout);
+}
+
+std::string report_text(const json& stats, bool with_schedules) {
+  if (!stats.is_object() || !stats.contains("layers") || !stats["layers"].is_array())
+    throw Error(ErrorCode::kInvalidArgument,
+                "these are no statistics of a run on a machine: 'layers' is missing; `tessera run --stats` writes them");
+  std::string text = cell(stats, "config") + " on " + cell(stats, "device") + ": ";
+  const bool timed = has(stats, "cycles");
+  const double cycles = value_of(stats, "cycles");
+  if (timed)
+    text += cell(stats, "cycles") + " cycles, utilisation " + number(100 * value_of(stats, "utilization"), 1) + " %, ";
+  text += "bound " + cell(stats, "roofline_cycles") + ", predicted " + cell(stats, "predicted_cycles");
+  if (timed && cycles > 0)
+    text += " (" + number(100 * (value_of(stats, "predicted_cycles") / cycles - 1), 1) + " %)";
+  text += ", " + cell(stats, "instructions") + " instructions\n";
+  if (timed && has(stats, "cycles_compute")) {
+    text += "cycles by cause:";
+    for (const char* cause : {"compute", "alu", "load", "store", "sync"})
+      text += std::string(cause == std::string("compute") ? " " : ", ") + cause + " " +
+              percent(value_of(stats, (std::string("cycles_") + cause).c_str()), cycles) + " %";
+    text += "\n";
+  }
+  if (stats.contains("bytes")) {
+    text += "DRAM bytes:";
+    for (const char* stream : {"input", "weights", "params", "second", "output", "instructions"})
+      text += std::string(stream == std::string("input") ? " " : ", ") + stream + " " + cell(stats["bytes"], stream);
+    text += "; read " + cell(stats, "dram_read_bytes") + ", written " + cell(stats, "dram_write_bytes") + "\n";
+  }
+  if (has(stats, "arena_bytes"))
+    text += "activations: " + cell(stats, "arena_bytes") + " bytes at most, " +
+            cell(stats, "arena_bytes_without_reuse") + " without reuse of memory\n";
+
+  std::vector<Column> npu = {{"layer", true, {}}, {"op", true, {}},  {"cycles", false, {}}, {"% of run", false, {}},
+                             {"util %", false, {}}, {"limit", true, {}}, {"predicted", false, {}}, {"error %", false, {}},
+                             {"comp %", false, {}}, {"alu %", false, {}}, {"load %", false, {}}, {"store %", false, {}},
+                             {"sync %", false, {}}, {"input B", false, {}}, {"weights B", false, {}}, {"params B", false, {}},
+                             {"second B", false, {}}, {"output B", false, {}}, {"instr B", false, {}}};
+  if (with_schedules) npu.push_back({"schedule: iterations | tile | copies", true, {}});
+  std::vector<Column> cpu = {{"on the CPU", true, {}}, {"op", true, {}}, {"ms", false, {}}, {"MACs", false, {}}};
+  for (const json& row : stats["layers"]) {
+    if (!row.is_object()) throw Error(ErrorCode::kInvalidArgument, "these statistics are damaged: a layer is no object");
+    if (row.value("placement", "") == "cpu") {
+      const std::string cells[] = {shortened(cell(row, "name")), shortened(cell(row, "op")),
+                                   number(1000 * value_of(row, "seconds"), 3), cell(row, "macs")};
+      for (size_t c = 0; c < cpu.size(); ++c) cpu[c].cells.push_back(cells[c]);
+      continue;
+    }
+    const bool known = has(row, "cycles");
+    const double own = value_of(row, "cycles"), predicted = value_of(row, "predicted_cycles");
+    std::vector<std::string> cells = {shortened(cell(row, "name")), shortened(cell(row, "op")), cell(row, "cycles"),
+                                      known ? number(cycles == 0 ? 0 : 100 * own / cycles, 1) : "-",
+                                      known ? number(100 * value_of(row, "utilization"), 1) : "-", cell(row, "limit"),
+                                      cell(row, "predicted_cycles"),
+                                      known && own > 0 ? number(100 * (predicted / own - 1), 1) : "-"};
+    for (const char* cause : {"compute", "alu", "load", "store", "sync"})
+      cells.push_back(known ? percent(value_of(row, (std::string("cycles_") + cause).c_str()), own) : "-");
+    const json bytes = row.value("bytes", json::object());
+    for (const char* stream : {"input", "weights", "params", "second", "output", "instructions"})
+      cells.push_back(cell(bytes, stream));
+    if (with_schedules) cells.push_back(schedule_in_short(row.value("schedule", json())));
+    for (size_t c = 0; c < npu.size(); ++c) npu[c].cells.push_back(std::move(cells[c]));
+  }
+  if (!npu[0].cells.empty()) text += "\n" + table(npu);
+  if (!cpu[0].cells.empty()) text += "\n" + table(cpu);
+  return text;
+}
+
+std::string schedules_text(const nlohmann::ordered_json& schedules) {
+  const auto list = [](const nlohmann::ordered_json& values, const std::string& indent) {
+    std::string text = "[";
+    for (const auto& value : values) text += (text.size() > 1 ? ",\n" : "\n") + indent + "  " + value.dump();
+    return text + "\n" + indent + "]";
+  };
+  const auto one = [&](const nlohmann::ordered_json& schedule, const std::string& indent) {
+    std::string text = "{";
+    for (const auto& [key, value] : schedule.items())
+      text += (text.size() > 1 ? ",\n" : "\n") + indent + "  " + json(key).dump() + ": " +
+              (value.is_array() ? list(value, indent + "  ") : value.dump());
+    return text + "\n" + indent + "}";
+  };
+  std::string text = "{";
+  for (const auto& [key, schedule] : schedules.items()) {
+    text += (text.size() > 1 ? ",\n  " : "\n  ") + json(key).dump() + ": ";
+    if (!schedule.is_array()) {
+      text += one(schedule, "  ");
+      continue;
+    }
+    std::string parts;
+    for (const auto& part : schedule) parts += (parts.empty() ? "\n    " : ",\n    ") + one(part, "    ");
+    text += "[" + parts + "\n  ]";
+  }
+  return text + "\n}\n";
+}
+
+}  // namespace tessera
