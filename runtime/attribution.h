@@ -24,7 +24,7 @@ struct LayerCycles {
   uint64_t cycles = 0;                     // the sum of `causes`
   std::array<uint64_t, kCauses> causes{};  // by Cause
   // Of the layer's own instructions, whichever layer the cycles went to.
-  uint64_t begin_cycle = 0, end_cycle = 0;  // the first is taken, the last has completed; equal without instructions
+  uint64_t begin_cycle = 0, end_cycle = 0;   // the first is taken, the last has completed; equal without instructions
   uint64_t gemm_cycles = 0, alu_cycles = 0;  // from first to last tile or vector, summed
 };
 

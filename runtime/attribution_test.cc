@@ -47,9 +47,9 @@ TEST(Attribution, EveryCycleHasOneCauseAndOneLayer) {
 
 TEST(Attribution, ALayerHasAtLeastTheCyclesOfItsProducts) {
   // Layer 1 completes before layer 0 does: the products of both count where they are.
-  const std::vector<driver::InstructionProfile> profile = {
-      one(0, isa::Unit::kGemm, 0, 0, 9, 12), one(1, isa::Unit::kGemm, 5, 10, 29, 32),
-      one(2, isa::Unit::kGemm, 20, 30, 39, 42)};
+  const std::vector<driver::InstructionProfile> profile = {one(0, isa::Unit::kGemm, 0, 0, 9, 12),
+                                                           one(1, isa::Unit::kGemm, 5, 10, 29, 32),
+                                                           one(2, isa::Unit::kGemm, 20, 30, 39, 42)};
   const std::vector<uint32_t> layers = {0, 1, 0};
   const auto result = attribute_cycles(profile, layers, 2, 45);
   EXPECT_EQ(result[0].causes, (Causes{20, 0, 0, 0, 5}));

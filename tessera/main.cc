@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, report, schedule, asm, disasm, info. Every error is one line on standard error that names the node
-// or file, the cause and the way out; the exit status is then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, report, schedule, asm, disasm, info. Every error is one line on standard error
+// that names the node or file, the cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +29,8 @@ using nlohmann::json;
 struct Arguments {
   std::string model, output, config, device, stats, trace, layout_default, source, wave;
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
-  bool quiet = false, no_npu = false, no_codegen = false, no_vthreads = false, check_races = false, as_json = false, brief = false, print_ir = false;
+  bool quiet = false, no_npu = false, no_codegen = false, no_vthreads = false, check_races = false, as_json = false,
+       brief = false, print_ir = false;
   int64_t poison = -1, random_seed = -1, dram_latency = 0, dram_bandwidth = 0;
   std::string base_address;
 };
@@ -75,7 +76,8 @@ compiler::CompileOptions compile_options(const Arguments& a) {
     } catch (const json::exception& e) {
       refuse("schedule file '" + file + "' is not JSON: " + e.what());
     }
-    if (!all.is_object()) refuse("schedule file '" + file + "': expected an object from layers to schedules, or --stats of a run");
+    if (!all.is_object())
+      refuse("schedule file '" + file + "': expected an object from layers to schedules, or --stats of a run");
     for (auto& [layer, schedule] : schedules_from(all)) options.schedules[layer] = std::move(schedule);
   }
   return options;
@@ -315,10 +317,9 @@ int run_command(const Arguments& a) {
                   ops::to_string(tensor.shape()).c_str());
     if (stats.contains("instructions"))
       std::printf("%s on %s: %lld instructions, %lld MACs, %lld bytes read, %lld written%s\n",
-                  stats["device"].get<std::string>().c_str(),
-                  stats["config"].get<std::string>().c_str(), stats["instructions"].get<long long>(),
-                  stats["macs"].get<long long>(), stats["dram_read_bytes"].get<long long>(),
-                  stats["dram_write_bytes"].get<long long>(),
+                  stats["device"].get<std::string>().c_str(), stats["config"].get<std::string>().c_str(),
+                  stats["instructions"].get<long long>(), stats["macs"].get<long long>(),
+                  stats["dram_read_bytes"].get<long long>(), stats["dram_write_bytes"].get<long long>(),
                   stats["cycles"].is_null()
                       ? ""
                       : (", " + std::to_string(stats["cycles"].get<long long>()) + " cycles").c_str());
@@ -454,9 +455,13 @@ int main(int argc, char** argv) {
   const auto compiling = [&](CLI::App* command) {
     command->add_option("--shape", a.shapes, "NAME=D0,D1,...: shape of an input; DIMENSION=N: a symbolic dimension")
         ->allow_extra_args(false);
-    command->add_option("--schedule", a.schedules, "JSON file from layers to schedules (tessera schedule), or --stats of a run")->allow_extra_args(false);
+    command
+        ->add_option("--schedule", a.schedules,
+                     "JSON file from layers to schedules (tessera schedule), or --stats of a run")
+        ->allow_extra_args(false);
     command->add_flag("--no-npu", a.no_npu, "everything on the CPU");
-    command->add_flag("--no-vthreads", a.no_vthreads, "one copy of each operand: fetching does not hide behind computing");
+    command->add_flag("--no-vthreads", a.no_vthreads,
+                      "one copy of each operand: fetching does not hide behind computing");
     command->add_flag("--no-cpu-codegen", a.no_codegen, "CPU operators as library kernels");
   };
 

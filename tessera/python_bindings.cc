@@ -63,10 +63,9 @@ PYBIND11_MODULE(_tessera, m) {
   py::class_<Session>(m, "Session")
       .def(py::init([](py::object model, const std::string& device, const std::string& config,
                        const std::map<std::string, ops::Shape>& shapes,
-                       const std::map<std::string, std::string>& device_options,
-                       const std::string& schedules, bool check_races,
-                       std::optional<uint64_t> poison, std::optional<uint64_t> base_address, bool use_npu,
-                       bool cpu_codegen, bool virtual_threads, bool profile) {
+                       const std::map<std::string, std::string>& device_options, const std::string& schedules,
+                       bool check_races, std::optional<uint64_t> poison, std::optional<uint64_t> base_address,
+                       bool use_npu, bool cpu_codegen, bool virtual_threads, bool profile) {
              SessionOptions options;
              options.device = device;
              options.config = config;

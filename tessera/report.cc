@@ -98,16 +98,16 @@ std::string schedule_in_short(const json& schedule) {
 
 std::string report_text(const json& stats, bool with_schedules) {
   if (!stats.is_object() || !stats.contains("layers") || !stats["layers"].is_array())
-    throw Error(ErrorCode::kInvalidArgument,
-                "these are no statistics of a run on a machine: 'layers' is missing; `tessera run --stats` writes them");
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "these are no statistics of a run on a machine: 'layers' is missing; `tessera run --stats` writes them");
   std::string text = cell(stats, "config") + " on " + cell(stats, "device") + ": ";
   const bool timed = has(stats, "cycles");
   const double cycles = value_of(stats, "cycles");
   if (timed)
     text += cell(stats, "cycles") + " cycles, utilisation " + number(100 * value_of(stats, "utilization"), 1) + " %, ";
   text += "bound " + cell(stats, "roofline_cycles") + ", predicted " + cell(stats, "predicted_cycles");
-  if (timed && cycles > 0)
-    text += " (" + number(100 * (value_of(stats, "predicted_cycles") / cycles - 1), 1) + " %)";
+  if (timed && cycles > 0) text += " (" + number(100 * (value_of(stats, "predicted_cycles") / cycles - 1), 1) + " %)";
   text += ", " + cell(stats, "instructions") + " instructions\n";
   if (timed && has(stats, "cycles_compute")) {
     text += "cycles by cause:";
@@ -126,15 +126,17 @@ std::string report_text(const json& stats, bool with_schedules) {
     text += "activations: " + cell(stats, "arena_bytes") + " bytes at most, " +
             cell(stats, "arena_bytes_without_reuse") + " without reuse of memory\n";
 
-  std::vector<Column> npu = {{"layer", true, {}}, {"op", true, {}},  {"cycles", false, {}}, {"% of run", false, {}},
-                             {"util %", false, {}}, {"limit", true, {}}, {"predicted", false, {}}, {"error %", false, {}},
-                             {"comp %", false, {}}, {"alu %", false, {}}, {"load %", false, {}}, {"store %", false, {}},
-                             {"sync %", false, {}}, {"input B", false, {}}, {"weights B", false, {}}, {"params B", false, {}},
-                             {"second B", false, {}}, {"output B", false, {}}, {"instr B", false, {}}};
+  std::vector<Column> npu = {
+      {"layer", true, {}},     {"op", true, {}},        {"cycles", false, {}},    {"% of run", false, {}},
+      {"util %", false, {}},   {"limit", true, {}},     {"predicted", false, {}}, {"error %", false, {}},
+      {"comp %", false, {}},   {"alu %", false, {}},    {"load %", false, {}},    {"store %", false, {}},
+      {"sync %", false, {}},   {"input B", false, {}},  {"weights B", false, {}}, {"params B", false, {}},
+      {"second B", false, {}}, {"output B", false, {}}, {"instr B", false, {}}};
   if (with_schedules) npu.push_back({"schedule: iterations | tile | copies", true, {}});
   std::vector<Column> cpu = {{"on the CPU", true, {}}, {"op", true, {}}, {"ms", false, {}}, {"MACs", false, {}}};
   for (const json& row : stats["layers"]) {
-    if (!row.is_object()) throw Error(ErrorCode::kInvalidArgument, "these statistics are damaged: a layer is no object");
+    if (!row.is_object())
+      throw Error(ErrorCode::kInvalidArgument, "these statistics are damaged: a layer is no object");
     if (row.value("placement", "") == "cpu") {
       const std::string cells[] = {shortened(cell(row, "name")), shortened(cell(row, "op")),
                                    number(1000 * value_of(row, "seconds"), 3), cell(row, "macs")};
@@ -143,9 +145,12 @@ std::string report_text(const json& stats, bool with_schedules) {
     }
     const bool known = has(row, "cycles");
     const double own = value_of(row, "cycles"), predicted = value_of(row, "predicted_cycles");
-    std::vector<std::string> cells = {shortened(cell(row, "name")), shortened(cell(row, "op")), cell(row, "cycles"),
+    std::vector<std::string> cells = {shortened(cell(row, "name")),
+                                      shortened(cell(row, "op")),
+                                      cell(row, "cycles"),
                                       known ? number(cycles == 0 ? 0 : 100 * own / cycles, 1) : "-",
-                                      known ? number(100 * value_of(row, "utilization"), 1) : "-", cell(row, "limit"),
+                                      known ? number(100 * value_of(row, "utilization"), 1) : "-",
+                                      cell(row, "limit"),
                                       cell(row, "predicted_cycles"),
                                       known && own > 0 ? number(100 * (predicted / own - 1), 1) : "-"};
     for (const char* cause : {"compute", "alu", "load", "store", "sync"})

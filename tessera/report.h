@@ -9,13 +9,13 @@
 
 namespace tessera {
 
-/// A table with a row for each layer: cycles, utilisation, what limits it, the cost model's error, causes, bytes by stream and the
-/// schedule in short; before it the sums, behind it the CPU's parts. `with_schedules`: the last column.
+/// A table with a row for each layer: cycles, utilisation, what limits it, the cost model's error, causes, bytes by
+/// stream and the schedule in short; before it the sums, behind it the CPU's parts. `with_schedules`: the last column.
 /// Errors: kInvalidArgument when `stats` is not what Session::stats gives.
 std::string report_text(const nlohmann::json& stats, bool with_schedules = true);
 
-/// A schedule in one line: iterations outermost first | the tile | copies of operands, as "oh:14 oc:2 | oh4 ow56 oc2 ic4 kh3 kw3 |
-/// input2 weights4".
+/// A schedule in one line: iterations outermost first | the tile | copies of operands, as "oh:14 oc:2 | oh4 ow56 oc2
+/// ic4 kh3 kw3 | input2 weights4".
 std::string schedule_in_short(const nlohmann::json& schedule);
 
 /// The object of schedules_of as JSON with a line for each level and operand.

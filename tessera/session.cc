@@ -291,7 +291,8 @@ json Session::stats() const {
   out["nodes_npu"] = metadata_number(artifact, "nodes_npu");
   out["nodes_cpu"] = metadata_number(artifact, "nodes_cpu");
   const auto peak = static_cast<double>(artifact.config.peak_macs());
-  uint64_t cycles = 0, macs = 0, instructions = 0, read = 0, written = 0, bound = 0, issued = 0, predicted = 0, arena = 0;
+  uint64_t cycles = 0, macs = 0, instructions = 0, read = 0, written = 0, bound = 0, issued = 0, predicted = 0,
+           arena = 0;
   const uint64_t bandwidth = dram_bandwidth(s.options, artifact.config);
   const std::vector<std::vector<std::string>> keys = layer_keys(artifact);
   std::vector<uint64_t> streams(program::kStreamNames.size());
@@ -504,7 +505,8 @@ nlohmann::ordered_json schedules_of(const program::Artifact& artifact) {
   for (size_t p = 0; p < keys.size(); ++p)
     for (size_t i = 0; i < keys[p].size(); ++i) {
       const program::Layer& layer = artifact.npu_programs[p].layers[i];
-      if (!layer.schedule_json.empty()) out[keys[p][i]] = nlohmann::ordered_json::parse(layer.schedule_json, nullptr, false);
+      if (!layer.schedule_json.empty())
+        out[keys[p][i]] = nlohmann::ordered_json::parse(layer.schedule_json, nullptr, false);
     }
   return out;
 }
@@ -512,10 +514,12 @@ nlohmann::ordered_json schedules_of(const program::Artifact& artifact) {
 std::map<std::string, std::string> schedules_from(const json& all) {
   std::map<std::string, std::string> out;
   if (!all.is_object())
-    throw Error(ErrorCode::kInvalidArgument, "schedules: expected an object from layers to schedules, or the statistics of a run");
+    throw Error(ErrorCode::kInvalidArgument,
+                "schedules: expected an object from layers to schedules, or the statistics of a run");
   const auto layers = all.find("layers");
   if (layers == all.end() || !layers->is_array()) {
-    for (const auto& [key, schedule] : all.items()) out[key] = schedule.is_string() ? schedule.get<std::string>() : schedule.dump();
+    for (const auto& [key, schedule] : all.items())
+      out[key] = schedule.is_string() ? schedule.get<std::string>() : schedule.dump();
     return out;
   }
   for (const json& row : *layers)

@@ -70,8 +70,8 @@ class Session {
 /// True if the bytes begin like an artifact.
 bool is_artifact(std::string_view bytes);
 
-/// The schedules of an artifact's layers as an object from keys (the layer's name; "name#2" for the second of a name) to
-/// schedules: what `tessera schedule` writes and --schedule reads.
+/// The schedules of an artifact's layers as an object from keys (the layer's name; "name#2" for the second of a name)
+/// to schedules: what `tessera schedule` writes and --schedule reads.
 nlohmann::ordered_json schedules_of(const program::Artifact& artifact);
 
 /// For CompileOptions::schedules, from what schedules_of gives or from the statistics of a run (Session::stats).

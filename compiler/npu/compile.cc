@@ -59,14 +59,15 @@ Choice choose(const Task& task, const isa::MachineConfig& config, const Options&
 /// A schedule given by the user, if it is legal for one of the layouts.
 Choice choose(const Task& task, const isa::MachineConfig& config, const std::string& json) {
   Choice choice;
-  choice.schedule = schedule::from_json(json);
+  const Schedule given = schedule::from_json(json);
   std::string reason;
   for (const Nest& nest : task.alternatives) {
-    if (nest.layout != choice.schedule.input_layout && &nest != &task.alternatives.back()) continue;
+    if (nest.layout != given.input_layout && &nest != &task.alternatives.back()) continue;
     choice.nest = &nest;
+    choice.schedule = given;
     choice.evaluation = schedule::evaluate(nest, choice.schedule, config);
-    if (choice.evaluation.legal) return choice;
-    reason = choice.evaluation.reason;
+    reason = choice.evaluation.legal ? schedule::complete(nest, config, choice.schedule) : choice.evaluation.reason;
+    if (reason.empty()) return choice;
   }
   throw Error(ErrorCode::kInvalidArgument, "the given schedule is illegal: " + reason);
 }

@@ -202,9 +202,13 @@ TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
     }
     std::shuffle(outer.begin(), outer.end(), random.engine());
     for (const auto& list : {outer, reduction, hardware}) s.levels.insert(s.levels.end(), list.begin(), list.end());
-    for (const auto operand : {schedule::Operand::kInput, schedule::Operand::kWeights, schedule::Operand::kSums, schedule::Operand::kOutput, schedule::Operand::kParams}) {
+    using schedule::Operand;
+    for (const auto& [operand, scope] : {std::pair{Operand::kInput, isa::Space::kInp}, {Operand::kWeights, isa::Space::kWgt}, {Operand::kSums, isa::Space::kAcc},
+                                         {Operand::kOutput, isa::Space::kOut}, {Operand::kParams, isa::Space::kParam}}) {
       schedule::OperandPlan plan;
       plan.operand = operand;
+      plan.scope = scope;
+      plan.attach = schedule::kDerived;
       plan.copies = 2;
       s.operands.push_back(plan);
     }
@@ -214,7 +218,12 @@ TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
     try {
       Program program;
       EXPECT_EQ(test::compare(graph, config, 24, options, &program), "") << options.schedules[0];
-      EXPECT_EQ(schedule::from_json(program.layers[0].schedule), s);
+      schedule::Schedule used = schedule::from_json(program.layers[0].schedule);
+      for (const auto& plan : used.operands) EXPECT_NE(plan.attach, schedule::kDerived);
+      std::erase_if(used.levels, [](const schedule::Level& level) { return level.kind == LevelKind::kLane; });
+      EXPECT_EQ(used.levels, s.levels);
+      options.schedules = {program.layers[0].schedule};  // completed, it means the same
+      EXPECT_EQ(compile(graph, config, options).instructions.size(), program.instructions.size());
       ++legal;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
@@ -222,6 +231,65 @@ TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
     }
   }
   EXPECT_GT(legal, 20);
+}
+
+/// input (16 channels, 5 x 3) enlarged twice in both directions, plus a tensor of that size.
+Graph enlargement() {
+  Random random(26);
+  Graph graph;
+  Tensor in, out;
+  in.name = "in";
+  in.h = 5;
+  in.w = 3;
+  in.c = out.c = 16;
+  in.is_unsigned = true;
+  out.name = "out";
+  out.h = 10;
+  out.w = 6;
+  Elementwise op;
+  op.repeat_h = op.repeat_w = 2;
+  op.stage = test::random_stage(random, out, 255, false);
+  op.input = graph.add(in);
+  op.output = graph.add(out);
+  graph.inputs = {op.input};
+  graph.outputs = {op.output};
+  test::add_second(random, graph, op.stage, out);
+  graph.operations.push_back({"up", "Resize", 0, op});
+  return graph;
+}
+
+TEST(GivenSchedules, OneForEachNestOfAnOperation) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const Graph graph = enlargement();
+  Program program;
+  EXPECT_EQ(test::compare(graph, config, 26, {}, &program), "");
+  const std::vector<std::string> parts = schedule::split_json(program.layers[0].schedule);
+  ASSERT_EQ(parts.size(), 4U);
+  Options options;
+  options.schedules = {program.layers[0].schedule};
+  Program again;
+  EXPECT_EQ(test::compare(graph, config, 26, options, &again), "");
+  EXPECT_EQ(again.instructions, program.instructions);
+  options.schedules = {schedule::join_json({parts[0], parts[1], parts[2]})};
+  try {
+    compile(graph, config, options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("node 'up' (Resize) on npu256: 3 schedules are given for an operation of 4 nests"), std::string::npos);
+  }
+}
+
+TEST(Streams, SumToTheTraffic) {
+  for (const Graph& graph : {convolution({.h = 13, .w = 11, .ic = 70, .oc = 50, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}}), enlargement()}) {
+    const Program program = compile(graph, isa::find_config("npu256"));
+    const LayerInfo& layer = program.layers[0];
+    const auto of = [&](Stream stream) { return layer.stream_bytes[static_cast<size_t>(stream)]; };
+    EXPECT_EQ(of(Stream::kInput) + of(Stream::kWeights) + of(Stream::kParams) + of(Stream::kSecond), layer.dram_read_bytes);
+    EXPECT_EQ(of(Stream::kOutput), layer.dram_write_bytes);
+    EXPECT_EQ(of(Stream::kInstructions), static_cast<int64_t>(program.instructions.size()) * isa::kInstructionBytes);
+    EXPECT_EQ(of(Stream::kSecond) > 0, graph.operations[0].name == "up");
+  }
 }
 
 TEST(Memory, TensorsShareDramWhenTheirLivesDoNotOverlap) {

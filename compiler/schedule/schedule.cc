@@ -2,6 +2,8 @@
 // The Schedule's own derivations and its JSON form.
 #include "compiler/schedule/schedule.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -101,10 +103,10 @@ std::string to_json(const Schedule& schedule) {
     nlohmann::ordered_json entry;
     entry["operand"] = kOperandNames[static_cast<size_t>(plan.operand)];
     entry["scope"] = kSpaceNameArray[static_cast<size_t>(plan.scope)];
-    entry["attach"] = plan.attach;
+    if (plan.attach != kDerived) entry["attach"] = plan.attach;
     entry["copies"] = plan.copies;
     entry["halo"] = kHaloNames[static_cast<size_t>(plan.halo)];
-    entry["layout"] = plan.layout;
+    if (!plan.layout.empty()) entry["layout"] = plan.layout;
     root["operands"].push_back(entry);
   }
   return root.dump();
@@ -147,13 +149,55 @@ Schedule from_json(const std::string& text) {
     OperandPlan plan;
     plan.operand = static_cast<Operand>(index_of(kOperandNames, member(entry, "operand"), "operand"));
     plan.scope = static_cast<isa::Space>(index_of(kSpaceNameArray, member(entry, "scope"), "scope"));
-    plan.attach = static_cast<int>(positive(entry, "attach", 0));
+    plan.attach = entry.contains("attach") ? static_cast<int>(positive(entry, "attach", 0)) : kDerived;
     plan.copies = static_cast<int>(positive(entry, "copies", 1));
     if (entry.contains("halo")) plan.halo = static_cast<Halo>(index_of(kHaloNames, entry["halo"], "halo"));
     if (entry.contains("layout") && entry["layout"].is_string()) plan.layout = entry["layout"].get<std::string>();
     schedule.operands.push_back(plan);
   }
   return schedule;
+}
+
+std::string complete(const Nest& nest, const isa::MachineConfig& config, Schedule& schedule) {
+  Extents tile = schedule.tile();
+  for (int d = 0; d < kDims; ++d) tile.value[d] = std::min(tile.value[d], nest.extent.value[d]);  // larger ones are refused later
+  const Schedule derived = make_schedule(nest, config, tile, {});
+  const auto levels_of = [](const Schedule& s, bool lanes) {
+    std::vector<Level> levels;
+    for (const Level& level : s.levels) {
+      if ((level.kind == LevelKind::kLane) == lanes) levels.push_back(level);
+    }
+    return levels;
+  };
+  const std::vector<Level> lanes = levels_of(derived, true), given = levels_of(schedule, true);
+  if (given.empty()) {
+    schedule.levels.insert(schedule.levels.end(), lanes.begin(), lanes.end());
+  } else if (given != lanes) {
+    std::string text;
+    for (const Level& level : lanes) text += " " + std::string(kDimNames[static_cast<size_t>(level.dim)]) + " " + std::to_string(level.factor);
+    return "lane levels follow from the machine: they are" + text;
+  }
+  const std::vector<Level> outer = levels_of(schedule, false);
+  for (OperandPlan& plan : schedule.operands) {
+    const std::string name(kOperandNames[static_cast<size_t>(plan.operand)]);
+    const auto home = std::find_if(derived.operands.begin(), derived.operands.end(), [&](const OperandPlan& p) { return p.operand == plan.operand; });
+    if (home == derived.operands.end()) return "this operation has no operand " + name;
+    if (std::count_if(schedule.operands.begin(), schedule.operands.end(), [&](const OperandPlan& p) { return p.operand == plan.operand; }) > 1) {
+      return "operand " + name + " is given twice";
+    }
+    if (plan.scope != home->scope) return "the scope of " + name + " is " + std::string(kSpaceNameArray[static_cast<size_t>(home->scope)]);
+    if (plan.layout.empty()) plan.layout = home->layout;
+    if (plan.layout != home->layout) return "the layout of " + name + " is " + home->layout;
+    int attach = 0, position = 0;
+    for (const Level& level : outer) {
+      if (level.kind == LevelKind::kHwloop) continue;
+      ++position;
+      if (indexes(nest, plan.operand, level.dim)) attach = position;
+    }
+    if (plan.attach == kDerived) plan.attach = attach;
+    if (plan.attach != attach) return name + " is fetched inside " + std::to_string(attach) + " levels, not " + std::to_string(plan.attach) + ": leave attach out or correct it";
+  }
+  return "";
 }
 
 }  // namespace tessera::schedule

@@ -33,6 +33,8 @@ enum class Operand : uint8_t { kInput, kWeights, kSums, kSecond, kOutput, kParam
 inline constexpr int kOperands = 6;
 inline constexpr std::array<std::string_view, kOperands> kOperandNames = {"input", "weights", "sums", "second", "output", "params"};
 
+inline constexpr int kDerived = -1;
+
 struct OperandPlan {
   Operand operand = Operand::kInput;
   isa::Space scope = isa::Space::kInp;
@@ -80,6 +82,10 @@ bool indexes(const Nest& nest, Operand operand, Dim dim);
 /// Order inside: see OperandPlan. `single`: one copy of each operand, so that fetching cannot hide behind computing.
 Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const std::vector<Dim>& order,
                        bool single = false);
+
+/// Fills in what a given schedule leaves open because levels and nest decide it: attach (kDerived), layouts (empty), lane levels
+/// (none). Returns why the rest of it contradicts them, or nothing.
+std::string complete(const Nest& nest, const isa::MachineConfig& config, Schedule& schedule);
 
 /// Judges a schedule for a nest: rules, capacities, traffic, estimate.
 Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config);

@@ -133,6 +133,57 @@ TEST(Schedule, IllegalOnesHaveAReason) {
   EXPECT_NE(reason(bad).find("a vthread level of 7 needs as many copies"), std::string::npos);
 }
 
+TEST(Schedule, WhatFollowsFromLevelsMayBeLeftOut) {
+  const Nest nest = convolution();
+  const isa::MachineConfig config = npu256();
+  const Schedule good = generate(nest, config);
+  Schedule open = good;
+  std::erase_if(open.levels, [](const Level& level) { return level.kind == LevelKind::kLane; });
+  for (OperandPlan& plan : open.operands) {
+    plan.attach = kDerived;
+    plan.layout.clear();
+  }
+  EXPECT_EQ(complete(nest, config, open), "");
+  EXPECT_EQ(open, good);
+  const auto reason = [&](Schedule schedule) { return complete(nest, config, schedule); };
+  Schedule bad = good;
+  bad.levels.back().factor = 8;
+  EXPECT_EQ(reason(bad), "lane levels follow from the machine: they are oc 16 ic 16");
+  bad = good;
+  bad.operands[0].attach += 1;
+  EXPECT_NE(reason(bad).find("input is fetched inside"), std::string::npos);
+  bad = good;
+  bad.operands[0].scope = isa::Space::kWgt;
+  EXPECT_EQ(reason(bad), "the scope of input is inp");
+  bad = good;
+  bad.operands[0].layout = "n,c,h,w";
+  EXPECT_EQ(reason(bad), "the layout of input is n,h,w,g,ic");
+  bad = good;
+  bad.operands.push_back(bad.operands[0]);
+  EXPECT_EQ(reason(bad), "operand input is given twice");
+  bad = good;
+  bad.operands.push_back({Operand::kSecond, isa::Space::kOut, 0, 1, Halo::kReload, ""});
+  EXPECT_EQ(reason(bad), "this operation has no operand second");
+}
+
+TEST(Schedule, OneCopyOfEachOperandOnRequest) {
+  const Nest nest = convolution();
+  const Schedule single = generate(nest, npu256(), true), usual = generate(nest, npu256());
+  for (const OperandPlan& plan : single.operands) EXPECT_EQ(plan.copies, 1);
+  const Evaluation slow = evaluate(nest, single, npu256()), fast = evaluate(nest, usual, npu256());
+  EXPECT_TRUE(slow.legal);
+  EXPECT_GT(slow.cycles, fast.cycles);
+}
+
+TEST(Schedule, ListsOfSchedules) {
+  const std::string one = to_json(generate(convolution(), npu256()));
+  EXPECT_EQ(join_json({one}), one);
+  EXPECT_EQ(split_json(one), std::vector<std::string>{one});
+  const std::vector<std::string> parts = split_json(join_json({one, one}));
+  ASSERT_EQ(parts.size(), 2U);
+  for (const std::string& part : parts) EXPECT_EQ(from_json(part), from_json(one));
+}
+
 TEST(Schedule, GeneratorIsLegalAndDeterministic) {
   std::mt19937 random(5);
   const auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
