@@ -22,9 +22,7 @@ constexpr Backend kBackends[] = {
 #ifdef TESSERA_BACKEND_SYSC
     {"sysc", "SystemC model: exact results, cycles within one per cent", open_sysc},
 #endif
-#ifdef TESSERA_BACKEND_XRT
-    {"xrt", "FPGA through XRT", open_xrt},
-#endif
+    {"xrt", "a card through XRT, or the simulated board; xrt:INDEX or xrt:BDF chooses a card", open_xrt},
 };
 
 }  // namespace
@@ -37,6 +35,12 @@ std::vector<BackendInfo> backends() {
 
 std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineConfig& config,
                                     const DeviceOptions& options) {
+  // "xrt:1", "xrt:0000:65:00.1": which card.
+  if (name.starts_with("xrt:")) {
+    DeviceOptions chosen = options;
+    chosen.backend["device"] = std::string(name.substr(4));
+    return open_xrt(config, chosen);
+  }
   std::string known;
   for (const Backend& backend : kBackends) {
     if (name == backend.name) return backend.open(config, options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, report, schedule, asm, disasm, info. Every error is one line on standard error
+// The `tessera` command: compile, run, report, schedule, asm, disasm, info, board. Every error is one line on standard error
 // that names the node or file, the cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <unistd.h>
 
@@ -9,6 +9,7 @@
 #include <iostream>
 #include <iterator>
 #include <new>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@
 #include "isa/assembler.h"
 #include "isa/verify.h"
 #include "runtime/npy.h"
+#include "tessera/board.h"
 #include "tessera/report.h"
 #include "tessera/session.h"
 
@@ -32,7 +34,8 @@ struct Arguments {
   bool quiet = false, no_npu = false, no_codegen = false, no_vthreads = false, check_races = false, as_json = false,
        brief = false, print_ir = false;
   int64_t poison = -1, random_seed = -1, dram_latency = 0, dram_bandwidth = 0;
-  std::string base_address;
+  std::string base_address, xclbin;
+  BoardCommand board;
 };
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
@@ -113,6 +116,7 @@ SessionOptions session_options(const Arguments& a) {
   if (a.dram_latency > 0) options.device_options["latency"] = std::to_string(a.dram_latency);
   if (a.dram_bandwidth > 0) options.device_options["bandwidth"] = std::to_string(a.dram_bandwidth);
   if (!a.wave.empty()) options.device_options["waves"] = a.wave;
+  if (!a.xclbin.empty()) options.device_options["xclbin"] = a.xclbin;
   options.profile = !a.stats.empty() || !a.trace.empty();
   return options;
 }
@@ -484,6 +488,7 @@ int main(int argc, char** argv) {
         ->add_option("--dram-bandwidth", a.dram_bandwidth,
                      "bytes a cycle, reads and writes together, at most the bus's width; devices rtl, sysc")
         ->check(CLI::PositiveNumber);
+    command->add_option("--xclbin", a.xclbin, "the image for the card; device xrt");
     command->add_option("--device-option", a.device_options, "NAME=VALUE for the device")->allow_extra_args(false);
   };
   auto* run = app.add_subcommand("run", "run a model (.onnx) or an artifact (.tsr)");
@@ -535,6 +540,24 @@ int main(int argc, char** argv) {
   common(info);
   compiling(info);
 
+  auto* board = app.add_subcommand(
+      "board", "run a command with a simulated card for device xrt: tessera board -- COMMAND; without one, print the environment and wait");
+  board->add_option("--config", a.board.config, "configuration of the machine on the card (default npu256)");
+  board->add_option("--units", a.board.units, "compute units, 1 to 8");
+  board->add_option("--dram-latency", a.board.latency_cycles, "cycles from a request to its first data")
+      ->check(CLI::PositiveNumber);
+  board->add_option("--dram-bandwidth", a.board.bandwidth_bytes, "bytes a cycle, reads and writes together")
+      ->check(CLI::PositiveNumber);
+  board->add_option("--write-xclbin", a.board.write_xclbin, "write the card's image to a file, and nothing else");
+  board->add_flag("-v,--verbose", a.board.verbose, "say which processes come and go");
+  board->prefix_command();
+
+  // What follows "--" is another program's command line.
+  for (int k = 2; k < argc && std::string_view(argv[1]) == "board"; ++k) {
+    if (std::string_view(argv[k]) != "--") continue;
+    a.board.command.assign(argv + k + 1, argv + argc);
+    argc = k;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -548,6 +571,10 @@ int main(int argc, char** argv) {
     if (*schedule) return schedule_command(a);
     if (*assemble) return asm_command(a);
     if (*disassemble) return disasm_command(a);
+    if (*board) {
+      if (a.board.command.empty()) a.board.command = board->remaining();
+      return run_board(a.board);
+    }
     return info_command(a);
   } catch (const Error& e) {
     std::fflush(stdout);
