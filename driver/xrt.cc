@@ -26,6 +26,7 @@
 #include "driver/xrt_emu/protocol.h"
 #include "driver/xrt_emu/xclbin.h"
 #include "driver/xrt_queue.h"
+#include "isa/generated/kernel_arguments.h"
 #include "isa/generated/registers.h"
 
 namespace tessera::driver {
@@ -126,15 +127,14 @@ xrt::xclbin find_image(const isa::MachineConfig& config, const DeviceOptions& op
 
 /// The kernel whose arguments lie where the register map has them.
 XrtKernel find_kernel(const xrt::xclbin& image, int* group) {
-  const std::vector<KernelArgument> wanted = kernel_arguments();
   std::string seen;
   for (const xrt::xclbin::kernel& kernel : image.get_kernels()) {
     XrtKernel found;
     found.name = kernel.get_name();
     seen += (seen.empty() ? "'" : ", '") + found.name + "'";
-    for (const KernelArgument& argument : wanted) {
+    for (const isa::kernel::Argument& argument : isa::kernel::kArguments) {
       for (const xrt::xclbin::arg& have : kernel.get_args()) {
-        if (have.get_offset() == argument.offset && have.get_size() == static_cast<uint64_t>(argument.bytes)) {
+        if (have.get_offset() == argument.offset && have.get_size() == argument.size) {
           found.argument_ids.push_back(static_cast<int>(have.get_index()));
           if (argument.offset == isa::reg::kProgramAddress && !have.get_mems().empty()) {
             *group = have.get_mems().front().get_index();
@@ -143,7 +143,7 @@ XrtKernel find_kernel(const xrt::xclbin& image, int* group) {
         }
       }
     }
-    if (found.argument_ids.size() != wanted.size()) continue;
+    if (found.argument_ids.size() != isa::kernel::kArguments.size()) continue;
     for (const xrt::xclbin::ip& unit : kernel.get_cus()) {
       const std::string full = unit.get_name();  // kernel:instance
       found.units.push_back(full.substr(full.find(':') + 1));

@@ -19,7 +19,7 @@
 #include <xrt/xrt_kernel.h>
 
 #include "base/error.h"
-#include "driver/xrt_emu/xclbin.h"
+#include "isa/generated/kernel_arguments.h"
 #include "isa/generated/registers.h"
 
 namespace tessera::driver {
@@ -80,10 +80,9 @@ struct XrtQueue::State {
 
   xrt::run prepare(const xrt::kernel& opened, const XrtRunRequest& request) const {
     xrt::run run(opened);
-    const std::vector<KernelArgument> arguments = kernel_arguments();
-    for (size_t a = 0; a < arguments.size(); ++a) {
-      const KernelArgument& argument = arguments[a];
-      const auto set = [&](auto value) { run.set_arg(kernel.argument_ids[a], value); };
+    for (const isa::kernel::Argument& argument : isa::kernel::kArguments) {
+      const int id = kernel.argument_ids[static_cast<size_t>(argument.id)];
+      const auto set = [&](auto value) { run.set_arg(id, value); };
       if (argument.offset == isa::reg::kProgramAddress) {
         set(request.program_address);
       } else if (argument.offset == isa::reg::kInstructionCount) {

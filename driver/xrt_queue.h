@@ -27,7 +27,7 @@ namespace tessera::driver {
 struct XrtKernel {
   std::string name;
   std::vector<std::string> units;  // names of instances
-  std::vector<int> argument_ids;   // by kernel_arguments() of xrt_emu/xclbin.h
+  std::vector<int> argument_ids;   // of this image, by isa::kernel::kArguments
 };
 
 struct XrtRunRequest {

@@ -26,6 +26,7 @@
 #include "driver/xrt.h"
 #include "driver/xrt_emu/board.h"
 #include "driver/xrt_emu/xclbin.h"
+#include "isa/generated/kernel_arguments.h"
 #include "isa/generated/registers.h"
 
 namespace tessera::driver {
@@ -322,9 +323,9 @@ TEST(XrtBoard, RefusesAsACardDoes) {
   EXPECT_ANY_THROW(xrt::bo(card, 4096, 7));                      // no such bank
   EXPECT_ANY_THROW(xrt::bo(card, uint64_t{5} << 30, 0));         // more than there is
   EXPECT_ANY_THROW(xrt::device(1));
-  const xrt::ip by_hand(card, uuid, std::string(kKernelName));   // exclusive
-  EXPECT_ANY_THROW(xrt::ip(card, uuid, std::string(kKernelName)));
-  EXPECT_ANY_THROW(xrt::kernel(card, uuid, std::string(kKernelName)));
+  const xrt::ip by_hand(card, uuid, std::string(isa::kernel::kKernelName));   // exclusive
+  EXPECT_ANY_THROW(xrt::ip(card, uuid, std::string(isa::kernel::kKernelName)));
+  EXPECT_ANY_THROW(xrt::kernel(card, uuid, std::string(isa::kernel::kKernelName)));
   EXPECT_ANY_THROW(xrt::ip(card, uuid, "another"));
   EXPECT_EQ(by_hand.read_register(isa::reg::kMagic), isa::reg::kMagicReset);
   EXPECT_ANY_THROW(by_hand.read_register(0x1000));
@@ -339,7 +340,7 @@ TEST(XrtBoard, SharesWithHandDrivenUsers) {
     xrt::device card(0);
     const std::vector<uint8_t> image = make_xclbin(npu64());
     const xrt::uuid uuid = card.load_xclbin(xrt::xclbin(std::vector<char>(image.begin(), image.end())));
-    xrt::ip by_hand(card, uuid, std::string(kKernelName));
+    xrt::ip by_hand(card, uuid, std::string(isa::kernel::kKernelName));
     waiting = device->submit(placed.request);
     by_hand.write_register(isa::reg::kProgramAddress, static_cast<uint32_t>(placed.request.program_address));
     by_hand.write_register(isa::reg::kProgramAddress + 4, static_cast<uint32_t>(placed.request.program_address >> 32));
@@ -381,27 +382,25 @@ TEST(Xclbin, IsWhatXrtReads) {
   const xrt::xclbin parsed(std::vector<char>(bytes.begin(), bytes.end()));
   ASSERT_EQ(parsed.get_kernels().size(), 1U);
   const xrt::xclbin::kernel kernel = parsed.get_kernels()[0];
-  EXPECT_EQ(kernel.get_name(), "tsr_top");
+  EXPECT_EQ(kernel.get_name(), "tsr_kernel");
   ASSERT_EQ(kernel.get_cus().size(), 2U);
-  EXPECT_EQ(kernel.get_cus()[1].get_name(), "tsr_top:tsr_top_2");
+  EXPECT_EQ(kernel.get_cus()[1].get_name(), "tsr_kernel:tsr_kernel_2");
   ASSERT_EQ(parsed.get_mems().size(), 2U);
   EXPECT_EQ(parsed.get_mems()[0].get_tag(), "DDR[0]");
   EXPECT_EQ(parsed.get_mems()[0].get_base_address(), kBoardMemoryBase);
   EXPECT_TRUE(parsed.get_mems()[0].get_used());
   EXPECT_FALSE(parsed.get_mems()[1].get_used());
-  const std::vector<KernelArgument> wanted = kernel_arguments();
   const std::vector<xrt::xclbin::arg> arguments = kernel.get_args();
-  ASSERT_EQ(arguments.size(), 20U);  // program, count, 16 bases, two ends of the window
-  ASSERT_EQ(wanted.size(), arguments.size());
-  for (size_t a = 0; a < wanted.size(); ++a) {
-    EXPECT_EQ(arguments[a].get_name(), wanted[a].name);
-    EXPECT_EQ(arguments[a].get_offset(), wanted[a].offset);
-    EXPECT_EQ(arguments[a].get_size(), static_cast<uint64_t>(wanted[a].bytes));
-    EXPECT_EQ(arguments[a].get_mems().size(), wanted[a].pointer ? 1U : 0U) << wanted[a].name;
+  ASSERT_EQ(arguments.size(), isa::kernel::kArguments.size());
+  for (size_t a = 0; a < arguments.size(); ++a) {
+    const isa::kernel::Argument& wanted = isa::kernel::kArguments[a];
+    EXPECT_EQ(arguments[a].get_name(), wanted.name);
+    EXPECT_EQ(arguments[a].get_index(), a);
+    EXPECT_EQ(arguments[a].get_offset(), wanted.offset);
+    EXPECT_EQ(arguments[a].get_size(), wanted.size);
+    EXPECT_EQ(arguments[a].get_port(), wanted.port);
+    EXPECT_EQ(arguments[a].get_mems().size(), wanted.address_qualifier == 1 ? 1U : 0U) << wanted.name;
   }
-  EXPECT_EQ(wanted[0].name, "program_address");
-  EXPECT_EQ(wanted[5].name, "base3");
-  EXPECT_EQ(wanted[5].offset, 0x38U);
   EXPECT_THROW(make_xclbin(npu64(), 9), Error);
 }
 

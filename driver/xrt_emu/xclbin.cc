@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -13,10 +12,12 @@
 
 #include "base/error.h"
 #include "driver/xrt_emu/board.h"
-#include "isa/generated/registers.h"
+#include "isa/generated/kernel_arguments.h"
 
 namespace tessera::driver {
 namespace {
+
+using isa::kernel::kKernelName;
 
 // Kinds of sections, types and modes of the axlf format.
 constexpr uint32_t kBitstream = 0, kEmbeddedMetadata = 2, kMemTopology = 6, kConnectivity = 7, kIpLayout = 8, kClocks = 11,
@@ -73,24 +74,23 @@ std::string metadata(const isa::MachineConfig& config, int units) {
                     "\">\n<kernelClocks><clock port=\"KERNEL_CLK\" frequency=\"" + std::to_string(kClockMhz) +
                     "MHz\"/></kernelClocks>\n<kernel name=\"" + std::string(kKernelName) +
                     "\" language=\"ip\" attributes=\"\" hash=\"\" preferredWorkGroupSizeMultiple=\"0\" workGroupSize=\"1\" debug=\"false\" "
-                    "interrupt=\"true\" hwControlProtocol=\"ap_ctrl_hs\">\n<port name=\"m_axi\" mode=\"master\" "
+                    "interrupt=\"true\" hwControlProtocol=\"ap_ctrl_hs\">\n<port name=\"" + std::string(isa::kernel::kKernelMemory) +
+                    "\" mode=\"master\" "
                     "range=\"0xFFFFFFFFFFFFFFFF\" dataWidth=\"" +
                     std::to_string(8 * config.axi_bytes) +
-                    "\" portType=\"addressable\" base=\"0x0\"/>\n<port name=\"s_axi_control\" mode=\"slave\" range=\"" +
-                    hex(uint64_t{1} << isa::reg::kAddressBits) +
+                    "\" portType=\"addressable\" base=\"0x0\"/>\n<port name=\"" + std::string(isa::kernel::kKernelControl) +
+                    "\" mode=\"slave\" range=\"" + hex(isa::kernel::kControlRange) +
                     "\" dataWidth=\"32\" portType=\"addressable\" base=\"0x0\"/>\n";
-  int id = 0;
-  for (const KernelArgument& argument : kernel_arguments()) {
-    const std::string size = hex(static_cast<uint64_t>(argument.bytes));
-    xml += "<arg name=\"" + argument.name + "\" addressQualifier=\"" + (argument.pointer ? "1" : "0") + "\" id=\"" +
-           std::to_string(id++) + "\" port=\"" + (argument.pointer ? "m_axi" : "s_axi_control") + "\" size=\"" + size +
-           "\" offset=\"" + hex(argument.offset) + "\" hostOffset=\"0x0\" hostSize=\"" + size + "\" type=\"" +
-           (argument.pointer ? "void*" : argument.bytes == 8 ? "ulong" : "uint") + "\"/>\n";
+  for (const isa::kernel::Argument& argument : isa::kernel::kArguments) {
+    xml += "<arg name=\"" + std::string(argument.name) + "\" addressQualifier=\"" + std::to_string(argument.address_qualifier) +
+           "\" id=\"" + std::to_string(argument.id) + "\" port=\"" + std::string(argument.port) + "\" size=\"" + hex(argument.size) +
+           "\" offset=\"" + hex(argument.offset) + "\" hostOffset=\"" + hex(argument.host_offset) + "\" hostSize=\"" +
+           hex(argument.host_size) + "\" type=\"" + std::string(argument.type) + "\"/>\n";
   }
   xml += "<compileWorkGroupSize x=\"1\" y=\"1\" z=\"1\"/><maxWorkGroupSize x=\"1\" y=\"1\" z=\"1\"/>\n";
   for (int unit = 0; unit < units; ++unit) {
     xml += "<instance name=\"" + instance_name(unit) + "\"><addrRemap base=\"" +
-           hex(kFirstUnitAddress + kUnitStride * static_cast<uint64_t>(unit)) + "\" port=\"s_axi_control\"/></instance>\n";
+           hex(kFirstUnitAddress + kUnitStride * static_cast<uint64_t>(unit)) + "\" port=\"" + std::string(isa::kernel::kKernelControl) + "\"/></instance>\n";
   }
   return xml + "</kernel></core></device></platform></project>\n";
 }
@@ -121,13 +121,10 @@ std::vector<uint8_t> connectivity(int units) {
   Bytes rows;
   uint64_t count = 0;
   for (int unit = 0; unit < units; ++unit) {
-    uint64_t id = 0;
-    for (const KernelArgument& argument : kernel_arguments()) {
-      if (argument.pointer) {
-        rows.number(id, 4).number(static_cast<uint64_t>(unit), 4).number(0, 4);  // bank 0
-        ++count;
-      }
-      ++id;
+    for (const isa::kernel::Argument& argument : isa::kernel::kArguments) {
+      if (argument.address_qualifier != 1) continue;
+      rows.number(static_cast<uint64_t>(argument.id), 4).number(static_cast<uint64_t>(unit), 4).number(0, 4);  // bank 0
+      ++count;
     }
   }
   return Bytes().number(count, 4).raw(rows.take()).take();
@@ -164,23 +161,6 @@ std::array<uint8_t, 16> uuid_of(const std::vector<std::pair<uint32_t, std::vecto
 }
 
 }  // namespace
-
-std::vector<KernelArgument> kernel_arguments() {
-  std::vector<KernelArgument> arguments;
-  for (const isa::reg::Register& reg : isa::reg::kRegisters) {
-    if (reg.access != "rw" || reg.offset < isa::reg::kProgramAddress) continue;
-    for (int k = 0; k < std::max(reg.count, 1); ++k) {
-      KernelArgument argument;
-      argument.name = std::string(reg.name) + (reg.count > 0 ? std::to_string(k) : "");
-      argument.offset = reg.offset + static_cast<uint32_t>(k * reg.stride);
-      argument.bytes = reg.width / 8;
-      argument.pointer = reg.offset == isa::reg::kProgramAddress || reg.offset == isa::reg::base(0);
-      arguments.push_back(std::move(argument));
-    }
-  }
-  std::sort(arguments.begin(), arguments.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
-  return arguments;
-}
 
 std::vector<uint8_t> make_xclbin(const isa::MachineConfig& config, int units) {
   isa::validate(config);
