@@ -106,7 +106,7 @@ std::string report_text(const json& stats, bool with_schedules) {
   const double cycles = value_of(stats, "cycles");
   if (timed)
     text += cell(stats, "cycles") + " cycles, utilisation " + number(100 * value_of(stats, "utilization"), 1) + " %, ";
-  text += "bound " + cell(stats, "roofline_cycles") + ", predicted " + cell(stats, "predicted_cycles");
+  text += "roofline " + cell(stats, "roofline_cycles") + ", predicted " + cell(stats, "predicted_cycles");
   if (timed && cycles > 0) text += " (" + number(100 * (value_of(stats, "predicted_cycles") / cycles - 1), 1) + " %)";
   text += ", " + cell(stats, "instructions") + " instructions\n";
   if (timed && has(stats, "cycles_compute")) {
@@ -128,7 +128,7 @@ std::string report_text(const json& stats, bool with_schedules) {
 
   std::vector<Column> npu = {
       {"layer", true, {}},     {"op", true, {}},        {"cycles", false, {}},    {"% of run", false, {}},
-      {"util %", false, {}},   {"limit", true, {}},     {"predicted", false, {}}, {"error %", false, {}},
+      {"util %", false, {}},   {"bound", true, {}},     {"predicted", false, {}}, {"error %", false, {}},
       {"comp %", false, {}},   {"alu %", false, {}},    {"load %", false, {}},    {"store %", false, {}},
       {"sync %", false, {}},   {"input B", false, {}},  {"weights B", false, {}}, {"params B", false, {}},
       {"second B", false, {}}, {"output B", false, {}}, {"instr B", false, {}}};
@@ -150,7 +150,7 @@ std::string report_text(const json& stats, bool with_schedules) {
                                       cell(row, "cycles"),
                                       known ? number(cycles == 0 ? 0 : 100 * own / cycles, 1) : "-",
                                       known ? number(100 * value_of(row, "utilization"), 1) : "-",
-                                      cell(row, "limit"),
+                                      cell(row, "bound"),
                                       cell(row, "predicted_cycles"),
                                       known && own > 0 ? number(100 * (predicted / own - 1), 1) : "-"};
     for (const char* cause : {"compute", "alu", "load", "store", "sync"})

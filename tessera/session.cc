@@ -351,7 +351,7 @@ json Session::stats() const {
       row["predicted_cycles"] = layer.predicted_cycles;
       row["utilization"] = nullptr;
       row["cycles"] = nullptr;
-      row["limit"] = nullptr;
+      row["bound"] = nullptr;
       uint64_t layer_bytes = 0;
       for (size_t k = 0; k < layer.stream_bytes.size() && k < streams.size(); ++k) {
         row["bytes"][std::string(program::kStreamNames[k])] = layer.stream_bytes[k];
@@ -363,7 +363,7 @@ json Session::stats() const {
         const std::string_view limit = runtime::limit_of(where[i], dram_cycles);
         row["cycles"] = span;
         row["utilization"] = span ? static_cast<double>(layer.macs) / (static_cast<double>(span) * peak) : 0.0;
-        if (!limit.empty()) row["limit"] = limit;
+        if (!limit.empty()) row["bound"] = limit;
         row["begin_cycle"] = cycles - *run.cycles + where[i].begin_cycle;
         row["end_cycle"] = cycles - *run.cycles + where[i].end_cycle;
         row["gemm_cycles"] = where[i].gemm_cycles;

@@ -64,7 +64,7 @@ def test_sums_hold(name, config, options):
     for layer in layers:
         assert sum(layer[f"cycles_{cause}"] for cause in CAUSES) == layer.cycles
         assert layer.cycles_compute == layer.gemm_cycles >= layer.macs / peak  # so utilisation never exceeds 1
-        assert 0 <= layer.utilization <= 1 and layer.limit in ("compute", "dram", "alu", "sync")
+        assert 0 <= layer.utilization <= 1 and layer.bound in ("compute", "dram", "alu", "sync")
         assert 0 <= layer.begin_cycle < layer.end_cycle <= stats.cycles
         assert set(layer.bytes) == STREAMS
         assert layer.bytes["instructions"] == 64 * layer.instructions
@@ -112,12 +112,12 @@ def test_the_memory_limits_what_has_no_reuse():
     x = graph.input(np.random.default_rng(1).integers(0, 256, (1, 1024, 1, 1)).astype(np.uint8), "x")
     data = graph.finish(convolution(graph, x, 1024, 512, "y")).SerializeToString()
     stats = run(data, graph.feeds)[0].stats()
-    assert stats.layers[0].limit == "dram" and stats.layers[0].bytes["weights"] == 1024 * 512
+    assert stats.layers[0].bound == "dram" and stats.layers[0].bytes["weights"] == 1024 * 512
     data, feeds = residual()
-    assert run(data, feeds, dram_bandwidth=1)[0].stats().layers[0].limit == "dram"
+    assert run(data, feeds, dram_bandwidth=1)[0].stats().layers[0].bound == "dram"
     deep = Graph()
     y = convolution(deep, deep.input(np.zeros((1, 128, 16, 16), np.uint8), "x"), 128, 128, "y", 3)
-    assert run(deep.finish(y).SerializeToString(), deep.feeds)[0].stats().layers[0].limit == "compute"
+    assert run(deep.finish(y).SerializeToString(), deep.feeds)[0].stats().layers[0].bound == "compute"
 
 
 @timed
@@ -157,7 +157,7 @@ def test_the_report_prints_the_statistics(command, tmp_path):
         if layer["placement"] == "cpu":
             assert f"{1000 * layer['seconds']:.3f}" in row
             continue
-        for key in ("op", "cycles", "limit", "predicted_cycles"):
+        for key in ("op", "cycles", "bound", "predicted_cycles"):
             assert re.search(rf"\s{re.escape(str(layer[key]))}\s", row), (key, row)
         for stream in STREAMS:
             assert re.search(rf"\s{layer['bytes'][stream]}\s", row), (stream, row)
@@ -174,7 +174,7 @@ def test_the_report_of_a_device_without_time(command, tmp_path):
     done = command("report", networks.CACHE / "resnet8.onnx", "--device", "fsim", "--json")
     assert done.returncode == 0, done.stderr
     stats = json.loads(done.stdout)
-    assert stats["cycles"] is None and all(layer["limit"] is None for layer in stats["layers"] if layer["placement"] == "npu")
+    assert stats["cycles"] is None and all(layer["bound"] is None for layer in stats["layers"] if layer["placement"] == "npu")
     (tmp_path / "other.json").write_text('{"cycles": 4}')
     (tmp_path / "broken.json").write_text('{"cycles": ')
     for name, words in (("other.json", "'layers' is missing"), ("broken.json", "is not JSON")):

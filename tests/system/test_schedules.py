@@ -61,22 +61,19 @@ def test_files_of_the_command_give_the_same_program(command, resnet8, tmp_path):
 
 
 def test_an_edited_schedule_changes_the_program_and_not_the_results(resnet8, tmp_path):
+    """The example of docs/schedules.md: conv2 (3x3, 16 channels, 32 x 32) in strips of two rows."""
     data, feeds, expected, session = resnet8
-    schedule = copy.deepcopy(session.schedules()["conv2"])  # 3x3, 16 channels, 32 x 32
-    schedule["levels"] = [{"dim": "oh", "factor": 16, "kind": "temporal"}, {"dim": "oh", "factor": 2, "kind": "hwloop"},
-                          {"dim": "ow", "factor": 32, "kind": "hwloop"}, {"dim": "kh", "factor": 3, "kind": "hwloop"},
-                          {"dim": "kw", "factor": 3, "kind": "hwloop"}]
-    for operand in schedule["operands"]:  # attach and layout follow from the levels
-        del operand["attach"], operand["layout"]
-        operand["copies"] = {"input": 3, "sums": 2, "output": 2}.get(operand["operand"], 1)
-    edited = tessera.Session(data, "fsim", "npu256", schedules={"conv2": schedule}, check_races=True)
+    text = (ROOT / "docs" / "schedules.md").read_text()
+    example, _ = json.JSONDecoder().raw_decode(text[text.index('{"conv2"'):])
+    edited = tessera.Session(data, "fsim", "npu256", schedules=example, check_races=True)
     for got, want in zip(edited.run(None, feeds), expected):
         assert np.array_equal(got, want)
     layer = next(layer for layer in edited.stats().layers if layer.name == "conv2")
-    assert levels(layer.schedule, "temporal") == {"oh": 16} and levels(layer.schedule, "hwloop")["oh"] == 2
+    assert levels(layer.schedule, "temporal") == {"oh": 16} and levels(layer.schedule, "hwloop") == {"oh": 2, "ow": 32, "kh": 3, "kw": 3}
     assert levels(layer.schedule, "lane") == {"oc": 16, "ic": 16}
     assert {operand["operand"]: operand["attach"] for operand in layer.schedule["operands"]}["input"] == 1
-    assert layer.bytes["input"] == (14 * 4 + 2 * 3) * 32 * 16  # rows of tiles: two of them and a halo on either side inside the image
+    assert layer.issued_macs == 16 * 576 * 256
+    assert layer.bytes["input"] == (14 * 4 + 2 * 3) * 32 * 16 == 31744  # rows of tiles: two of them and a halo on either side inside the image
     others = {key: value for key, value in edited.schedules().items() if key != "conv2"}
     assert others == {key: value for key, value in session.schedules().items() if key != "conv2"}
     assert program(edited, tmp_path, "edited.tsr") != program(session, tmp_path, "usual.tsr")

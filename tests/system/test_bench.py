@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks' own figures: the keys that readers rely on, and a layer whose traffic is counted by hand."""
+import json
+import subprocess
+import sys
+
+import pytest
+
+import tessera
+from tests.system.conftest import BUILD, ROOT
+
+pytestmark = pytest.mark.skipif("sysc" not in tessera.backends(), reason="this build has no timing model")
+
+
+def bench(*arguments):
+    done = subprocess.run([sys.executable, ROOT / "bench" / "run.py", "--build", BUILD, "--json", *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def test_networks():
+    result, _ = bench("networks", "--device", "sysc", "resnet8", "--config", "npu64")
+    (row,) = result["networks"]
+    assert row["network"] == "resnet8" and row["config"] == "npu64" and row["equal_to_oracle"] and row["rtl_cycles"] is None
+    assert row["systemc_cycles"] >= row["bound_cycles"] > row["macs"] / 64 - 64 and row["predicted_cycles"] > 0 and row["dram_bytes"] > 0
+    assert row["times_bound"] == round(row["systemc_cycles"] / row["bound_cycles"], 3) >= 1
+    assert row["utilization"] == round(row["macs"] / row["systemc_cycles"] / 64, 3) <= 1
+
+
+def test_layers():
+    result, messages = bench("layers", "--device", "sysc", "resnet18.C4", "resnet18.C7")
+    rows = {row["layer"]: row for row in result["layers"]}
+    assert list(rows) == ["resnet18.C4", "resnet18.C7"] and all(row["equal_to_oracle"] for row in rows.values())
+    small = rows["resnet18.C4"]  # 1x1, stride 2, 64 channels of 56 x 56 to 128 of 28 x 28
+    assert small["dram_write_bytes"] == 128 * 28 * 28
+    assert small["dram_read_bytes"] >= 64 * 28 * 28 + 64 * 128  # every second row and column, the weights
+    assert small["systemc_cycles"] >= small["bound_cycles"] >= 28 * 28 * 4 * 8
+    total = result["total"]
+    assert total["systemc_cycles"] == sum(row["systemc_cycles"] for row in rows.values())
+    if "without VTA's figures" in messages:
+        assert result["not_better_than_vta"] is None and "vta_cycles" not in small
+    else:
+        assert total["vta_cycles"] == 134872 + 102877 and small["cycles_ratio"] == round(small["systemc_cycles"] / 134872, 3)
+        worse = [name for name, row in rows.items() if row["cycles_ratio"] >= 1 or row["bytes_ratio"] >= 1]
+        assert result["not_better_than_vta"] == worse
+
+
+def test_copies_of_operands_are_worth_cycles():
+    result, _ = bench("vthreads", "resnet8")
+    without, with_copies = result["vthreads"]
+    assert not without["virtual_threads"] and with_copies["virtual_threads"]
+    assert without["systemc_cycles"] > with_copies["systemc_cycles"] and without["utilization"] < with_copies["utilization"]
