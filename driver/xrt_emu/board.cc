@@ -217,6 +217,7 @@ struct Board::State {
       if (report) complete(*unit.running, emu::kStateAborted);
       unit.running.reset();
       reset(unit);
+      say("client " + std::to_string(client.number) + ": a run was ended by a reset");
     }
     if (!id && unit.started_by_hand == &client) reset(unit);
     std::deque<Command> kept;
