@@ -66,7 +66,8 @@ void check_options(const DeviceOptions& options) {
                          : ""));
   }
   if (options.heap_base != DeviceOptions{}.heap_base || options.heap_bytes != DeviceOptions{}.heap_bytes) {
-    throw Error(ErrorCode::kUnsupported, "device xrt places memory where the card has it; a base address cannot be chosen");
+    throw Error(ErrorCode::kUnsupported,
+                "device xrt places memory where the card has it; a base address cannot be chosen");
   }
 }
 
@@ -78,7 +79,8 @@ std::chrono::milliseconds chosen_timeout(const DeviceOptions& options) {
   double seconds = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc{} || end != text.data() + text.size() || !(seconds >= 0 && seconds <= 1e6)) {
-    throw Error(ErrorCode::kInvalidArgument, "option of device xrt: timeout is seconds from 0 (none) to 1000000, not '" + text + "'");
+    throw Error(ErrorCode::kInvalidArgument,
+                "option of device xrt: timeout is seconds from 0 (none) to 1000000, not '" + text + "'");
   }
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
@@ -89,7 +91,8 @@ xrt::device open_card(const std::string& text) {
     unsigned index = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
     if (error != std::errc{} || end != text.data() + text.size()) {
-      throw Error(ErrorCode::kInvalidArgument, "device xrt: a card is a number or a BDF such as 0000:65:00.1, not '" + text + "'");
+      throw Error(ErrorCode::kInvalidArgument,
+                  "device xrt: a card is a number or a BDF such as 0000:65:00.1, not '" + text + "'");
     }
     return xrt::device(index);
   });
@@ -100,7 +103,8 @@ xrt::device open_card(const std::string& text) {
 xrt::xclbin find_image(const isa::MachineConfig& config, const DeviceOptions& options) {
   const auto load = [&](const std::string& path) {
     std::error_code error;
-    if (!fs::is_regular_file(path, error)) throw Error(ErrorCode::kIo, "device xrt: cannot open the xclbin '" + path + "'");
+    if (!fs::is_regular_file(path, error))
+      throw Error(ErrorCode::kIo, "device xrt: cannot open the xclbin '" + path + "'");
     return attempt("device xrt: '" + path + "' is no xclbin that XRT takes", [&] { return xrt::xclbin(path); });
   };
   if (const std::string chosen = option(options, "xclbin"); !chosen.empty()) return load(chosen);
@@ -116,13 +120,13 @@ xrt::xclbin find_image(const isa::MachineConfig& config, const DeviceOptions& op
     if (cache.empty()) cache = environment("HOME") + "/.cache";
     const fs::path cached = fs::path(cache) / "tessera/xclbin" / file;
     if (fs::exists(cached)) return load(cached.string());
-    throw Error(ErrorCode::kUnsupported, "device xrt: no xclbin for configuration '" + config.name + "': looked for " + looked +
-                                             "'" + cached.string() + "'; give one with --xclbin FILE (docs/xrt.md)");
+    throw Error(ErrorCode::kUnsupported, "device xrt: no xclbin for configuration '" + config.name + "': looked for " +
+                                             looked + "'" + cached.string() +
+                                             "'; give one with --xclbin FILE (docs/xrt.md)");
   }
   const std::vector<uint8_t> bytes = make_xclbin(config);
-  return attempt("device xrt: the image for the simulated board", [&] {
-    return xrt::xclbin(std::vector<char>(bytes.begin(), bytes.end()));
-  });
+  return attempt("device xrt: the image for the simulated board",
+                 [&] { return xrt::xclbin(std::vector<char>(bytes.begin(), bytes.end())); });
 }
 
 /// The kernel whose arguments lie where the register map has them.
@@ -150,15 +154,16 @@ XrtKernel find_kernel(const xrt::xclbin& image, int* group) {
     }
     if (!found.units.empty()) return found;
   }
-  throw Error(ErrorCode::kUnsupported, "device xrt: no kernel of the xclbin has the arguments of isa/registers.toml; it has " +
-                                           (seen.empty() ? std::string("none") : seen));
+  throw Error(ErrorCode::kUnsupported,
+              "device xrt: no kernel of the xclbin has the arguments of isa/registers.toml; it has " +
+                  (seen.empty() ? std::string("none") : seen));
 }
 
 std::string describe(const isa::MachineConfig& config) {
   std::string name = "a machine";
   if (!config.name.empty()) name = std::string("'").append(config.name).append("'");
-  return name + " (" + std::to_string(config.batch) + "x" +
-         std::to_string(config.block_in) + "x" + std::to_string(config.block_out) + ")";
+  return name + " (" + std::to_string(config.batch) + "x" + std::to_string(config.block_in) + "x" +
+         std::to_string(config.block_out) + ")";
 }
 
 /// Names the parameters that differ: two machines of one size may differ in a memory.
@@ -166,13 +171,14 @@ void check_machine(const isa::MachineConfig& wanted, const isa::MachineConfig& f
   std::string differences;
   for (const isa::ConfigKey& key : isa::config_keys()) {
     if (key.get(wanted) == key.get(found)) continue;
-    differences += (differences.empty() ? "" : ", ") + std::string(key.name) + " " + std::to_string(key.get(wanted)) + " and " +
-                   std::to_string(key.get(found));
+    differences += (differences.empty() ? "" : ", ") + std::string(key.name) + " " + std::to_string(key.get(wanted)) +
+                   " and " + std::to_string(key.get(found));
   }
   if (differences.empty()) return;
-  throw Error(ErrorCode::kUnsupported, "device xrt: the program is for " + describe(wanted) + ", the machine on the card is " +
-                                           describe(found) + "; they differ in " + differences +
-                                           ". Load the xclbin of the program's configuration or compile for the machine's");
+  throw Error(ErrorCode::kUnsupported,
+              "device xrt: the program is for " + describe(wanted) + ", the machine on the card is " + describe(found) +
+                  "; they differ in " + differences +
+                  ". Load the xclbin of the program's configuration or compile for the machine's");
 }
 
 /// A card with an image on it, shared by the devices of this process that use both.
@@ -184,8 +190,8 @@ struct Programmed {
   std::unique_ptr<XrtQueue> queue;
 };
 
-/// One xrt::device for each card, from its first use to the end of the process: XRT 2.13 keeps a thread and a table entry
-/// for every one that has run something, and does not take them back when it is closed.
+/// One xrt::device for each card, from its first use to the end of the process: XRT 2.13 keeps a thread and a table
+/// entry for every one that has run something, and does not take them back when it is closed.
 struct OpenCard {
   std::mutex mutex;
   std::optional<xrt::device> card;
@@ -202,8 +208,9 @@ OpenCard& open_card_entry(const std::string& text) {
 std::shared_ptr<Programmed> make_programmed(const xrt::device& card, const xrt::xclbin& image) {
   auto made = std::make_shared<Programmed>();
   made->card = card;
-  made->image = attempt("device xrt: the card does not take the xclbin (another process may use the card with another one)",
-                        [&] { return made->card.load_xclbin(image); });
+  made->image =
+      attempt("device xrt: the card does not take the xclbin (another process may use the card with another one)",
+              [&] { return made->card.load_xclbin(image); });
   XrtKernel kernel = attempt("device xrt: the xclbin's kernels", [&] { return find_kernel(image, &made->group); });
   made->queue = std::make_unique<XrtQueue>(card, made->image, std::move(kernel));
   made->machine = attempt("device xrt: the capability registers", [&] { return made->queue->capabilities(); });
@@ -225,7 +232,8 @@ std::shared_ptr<Programmed> program_card(const isa::MachineConfig& config, const
   std::shared_ptr<Programmed> current = entry.programmed.lock();
   if (current && current->image == image.get_uuid()) return current;
   if (current) {
-    throw Error(ErrorCode::kIo, "device xrt: card '" + text + "' is in use with another xclbin by this process; close those sessions first");
+    throw Error(ErrorCode::kIo, "device xrt: card '" + text +
+                                    "' is in use with another xclbin by this process; close those sessions first");
   }
   try {
     current = make_programmed(*entry.card, image);

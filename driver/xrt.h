@@ -29,8 +29,8 @@ class XrtDevice : public Device {
   virtual size_t most_started() const = 0;
 };
 
-/// Errors: kUnsupported when this build has no XRT or none is set up (what to install or set), when the image is missing
-/// or the machine in it has another configuration (both are named); kIo when the card does not answer.
+/// Errors: kUnsupported when this build has no XRT or none is set up (what to install or set), when the image is
+/// missing or the machine in it has another configuration (both are named); kIo when the card does not answer.
 std::unique_ptr<XrtDevice> open_xrt_device(const isa::MachineConfig& config, const DeviceOptions& options);
 
 }  // namespace tessera::driver

@@ -40,8 +40,8 @@ class XrtBuffers {
  private:
   struct Block {
     xrt::bo bo;
-    uint64_t bytes = 0;      // as asked for
-    uint64_t lead = 0;       // from the object's first byte, for alignments beyond a page
+    uint64_t bytes = 0;  // as asked for
+    uint64_t lead = 0;   // from the object's first byte, for alignments beyond a page
     uint64_t bo_bytes = 0;
   };
   Block& find(const char* what, uint64_t address, uint64_t size_bytes, uint64_t* offset);
@@ -50,8 +50,8 @@ class XrtBuffers {
 
   xrt::device device_;
   int group_;
-  std::map<uint64_t, Block> blocks_;            // by device address
-  std::multimap<uint64_t, xrt::bo> kept_;       // by size
+  std::map<uint64_t, Block> blocks_;       // by device address
+  std::multimap<uint64_t, xrt::bo> kept_;  // by size
   uint64_t kept_bytes_ = 0;
 };
 

@@ -8,7 +8,8 @@ namespace tessera::driver {
 
 std::unique_ptr<XrtDevice> open_xrt_device(const isa::MachineConfig& /*config*/, const DeviceOptions& /*options*/) {
   throw Error(ErrorCode::kUnsupported,
-              "device xrt: this build has no XRT; install the packages libxrt-dev and uuid-dev (./dev setup does) and build again");
+              "device xrt: this build has no XRT; install the packages libxrt-dev and uuid-dev (./dev setup does) and "
+              "build again");
 }
 
 std::unique_ptr<Device> open_xrt(const isa::MachineConfig& config, const DeviceOptions& options) {

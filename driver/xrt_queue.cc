@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread for each compute unit. A thread that finds the unit taken by another process asks again after a fraction of
-// a millisecond; one that has held it for a while lets go for longer than that.
+// One thread for each compute unit. A thread that finds the unit taken by another process asks again after a fraction
+// of a millisecond; one that has held it for a while lets go for longer than that.
 #include "driver/xrt_queue.h"
 
 #include <algorithm>
@@ -28,17 +28,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kAskAgain = 500us;       // whether another process has let go
-constexpr auto kLetGo = 1500us;         // longer than kAskAgain
-constexpr auto kHold = 100ms;           // at most, with runs of one's own waiting
-constexpr auto kLinger = 2ms;           // after the last run
-constexpr auto kSlice = 1000ms;         // of a wait for a run
-constexpr auto kIdleLimit = 2000ms;     // for a unit that somebody left running
+constexpr auto kAskAgain = 500us;    // whether another process has let go
+constexpr auto kLetGo = 1500us;      // longer than kAskAgain
+constexpr auto kHold = 100ms;        // at most, with runs of one's own waiting
+constexpr auto kLinger = 2ms;        // after the last run
+constexpr auto kSlice = 1000ms;      // of a wait for a run
+constexpr auto kIdleLimit = 2000ms;  // for a unit that somebody left running
 
 bool is_busy(const std::exception& e) {
   const auto* system = dynamic_cast<const std::system_error*>(&e);
-  return system != nullptr && (system->code().value() == EBUSY || system->code().value() == EAGAIN ||
-                               system->code().value() == -EBUSY);
+  return system != nullptr &&
+         (system->code().value() == EBUSY || system->code().value() == EAGAIN || system->code().value() == -EBUSY);
 }
 
 struct Job {
@@ -129,7 +129,8 @@ struct XrtQueue::State {
     const auto until = Clock::now() + kIdleLimit;
     while ((opened.read_register(isa::reg::kApCtrl) & isa::reg::kApCtrlApIdleMask) == 0) {
       if (Clock::now() > until) {
-        throw Error(ErrorCode::kIo, "the compute unit runs something that nobody waits for; reset the card (xbutil reset)");
+        throw Error(ErrorCode::kIo,
+                    "the compute unit runs something that nobody waits for; reset the card (xbutil reset)");
       }
       std::this_thread::sleep_for(1ms);
     }
@@ -207,8 +208,8 @@ struct XrtQueue::State {
     xrt::run run;
   };
 
-  /// Waits for a job, opens the unit for it and makes its run. Nothing when the queue stops, or when there was no job for
-  /// a while and the unit was closed.
+  /// Waits for a job, opens the unit for it and makes its run. Nothing when the queue stops, or when there was no job
+  /// for a while and the unit was closed.
   std::unique_ptr<Prepared> first(size_t unit, std::optional<xrt::kernel>& opened, Clock::time_point& since) {
     std::unique_ptr<Job> job;
     {
@@ -319,8 +320,7 @@ struct XrtQueue::State {
   }
 };
 
-XrtQueue::XrtQueue(xrt::device device, xrt::uuid image, XrtKernel kernel)
-    : state_(std::make_unique<State>()) {
+XrtQueue::XrtQueue(xrt::device device, xrt::uuid image, XrtKernel kernel) : state_(std::make_unique<State>()) {
   state_->device = std::move(device);
   state_->image = std::move(image);
   state_->kernel = std::move(kernel);
@@ -358,7 +358,8 @@ isa::MachineConfig XrtQueue::capabilities() {
   const std::optional<xrt::kernel> opened = state_->open(0);
   TESSERA_INVARIANT(opened.has_value(), "a queue that has not stopped opens its unit");
   if (opened->read_register(isa::reg::kMagic) != isa::reg::kMagicReset) {
-    throw Error(ErrorCode::kUnsupported, "compute unit '" + state_->kernel.units[0] + "' is no machine of this project");
+    throw Error(ErrorCode::kUnsupported,
+                "compute unit '" + state_->kernel.units[0] + "' is no machine of this project");
   }
   const uint32_t version = opened->read_register(isa::reg::kIsaVersion);
   if (version != static_cast<uint32_t>(isa::kIsaVersion)) {

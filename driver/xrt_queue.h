@@ -2,8 +2,8 @@
 // Runs of programs on the compute units of a card, through xrt::kernel and xrt::run. Enters: requests, from any thread.
 // Leaves: futures of reports. Any number of requests is in flight: each unit executes one, has the next one prepared
 // (its xrt::run made and its arguments set) while it does, and takes further ones from the common queue; with several
-// units several xrt::run execute at once. A unit does not get its next start before the fault record and the counters of
-// the last run have been read, because a start clears them. Reading registers needs the unit for oneself, so it is
+// units several xrt::run execute at once. A unit does not get its next start before the fault record and the counters
+// of the last run have been read, because a start clears them. Reading registers needs the unit for oneself, so it is
 // opened exclusively while there is work, and closed soon after and from time to time so that other processes get it.
 #pragma once
 

@@ -33,9 +33,10 @@ int run_board(const BoardCommand& board) {
     driver::write_xclbin(board.write_xclbin, isa::find_config(board.config), board.units);
     return 0;
   }
-  throw Error(ErrorCode::kUnsupported,
-              "this build has no simulated board: it needs the packages libxrt-dev, uuid-dev and verilator (./dev setup "
-              "installs them) and a new build");
+  throw Error(
+      ErrorCode::kUnsupported,
+      "this build has no simulated board: it needs the packages libxrt-dev, uuid-dev and verilator (./dev setup "
+      "installs them) and a new build");
 }
 
 #else
@@ -78,12 +79,14 @@ fs::path xrt_root() {
   const fs::path root = program_folder().parent_path() / "lib/tessera/xrt";
   const fs::path library = root / "lib/libxrt_hwemu.so.2";
   if (!fs::exists(library)) {
-    throw Error(ErrorCode::kIo, "'" + library.string() + "' is missing beside this program; build the target tessera_board_shim");
+    throw Error(ErrorCode::kIo,
+                "'" + library.string() + "' is missing beside this program; build the target tessera_board_shim");
   }
   return root;
 }
 
-pid_t start(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment, const sigset_t& signals) {
+pid_t start(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment,
+            const sigset_t& signals) {
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);

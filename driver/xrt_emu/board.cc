@@ -110,7 +110,8 @@ struct Board::State {
     if (memory_file.get() < 0 || ftruncate(memory_file.get(), static_cast<off_t>(kBoardMemoryBytes)) != 0) {
       fail("cannot make the card's memory");
     }
-    void* data = mmap(nullptr, kBoardMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_file.get(), 0);
+    void* data =
+        mmap(nullptr, kBoardMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_file.get(), 0);
     if (data == MAP_FAILED) fail("cannot map the card's memory");
     memory = static_cast<uint8_t*>(data);
     sockaddr_un address{};
@@ -129,7 +130,8 @@ struct Board::State {
     listener = std::move(made);
   }
 
-  // Programs -----------------------------------------------------------------------------------------------------------
+  // Programs
+  // -----------------------------------------------------------------------------------------------------------
 
   /// The card becomes `units` machines of the configuration in `text`.
   void program(const emu::Image& image, const std::string& text) {
@@ -170,7 +172,9 @@ struct Board::State {
     unit.running.reset();
   }
 
-  static void complete(const Command& command, uint32_t state) { command.client->unsent.push_back({command.id, state, 0}); }
+  static void complete(const Command& command, uint32_t state) {
+    command.client->unsent.push_back({command.id, state, 0});
+  }
 
   bool step() {
     bool busy = false;
@@ -190,7 +194,8 @@ struct Board::State {
     return busy;
   }
 
-  // Requests -----------------------------------------------------------------------------------------------------------
+  // Requests
+  // -----------------------------------------------------------------------------------------------------------
 
   int open_context(Client& client, uint32_t unit, bool shared) {
     if (unit != emu::kAllUnits && unit >= units.size()) return EINVAL;
@@ -212,7 +217,9 @@ struct Board::State {
 
   /// Ends the commands of one client at one unit; a run in its middle is ended by a reset.
   void drop(Unit& unit, const Client& client, std::optional<uint64_t> id, bool report) {
-    const auto concerns = [&](const Command& command) { return command.client == &client && (!id || command.id == *id); };
+    const auto concerns = [&](const Command& command) {
+      return command.client == &client && (!id || command.id == *id);
+    };
     if (unit.running && concerns(*unit.running)) {
       if (report) complete(*unit.running, emu::kStateAborted);
       unit.running.reset();
@@ -239,7 +246,8 @@ struct Board::State {
     if (words.size() < 1 + count || count < 1 + extra_masks) return EINVAL;
     Unit* chosen = nullptr;
     for (size_t u = 0; u < units.size(); ++u) {
-      if (u / 32 > extra_masks || (words[1 + u / 32] >> (u % 32) & 1) == 0 || !client.contexts.contains(static_cast<uint32_t>(u))) {
+      if (u / 32 > extra_masks || (words[1 + u / 32] >> (u % 32) & 1) == 0 ||
+          !client.contexts.contains(static_cast<uint32_t>(u))) {
         continue;
       }
       const auto load = [](const Unit& unit) { return unit.queue.size() + (unit.running ? 1 : 0); };
@@ -248,7 +256,8 @@ struct Board::State {
     if (chosen == nullptr) return EINVAL;  // no context on any unit of the mask
     Command command{&client, id, {}};
     const size_t first = 2 + extra_masks + kFirstArgumentWord, last = 1 + count;
-    if (last > first) command.arguments.assign(words.begin() + static_cast<int64_t>(first), words.begin() + static_cast<int64_t>(last));
+    if (last > first)
+      command.arguments.assign(words.begin() + static_cast<int64_t>(first), words.begin() + static_cast<int64_t>(last));
     if ((kFirstArgumentWord + command.arguments.size()) * 4 > kRegisterBytes) return EINVAL;
     chosen->queue.push_back(std::move(command));
     return 0;
@@ -360,7 +369,8 @@ struct Board::State {
     std::memcpy(&request, message.data(), sizeof request);
     emu::Reply reply;
     try {
-      if (request.version != emu::kProtocolVersion || request.payload_bytes != static_cast<size_t>(count) - sizeof request) {
+      if (request.version != emu::kProtocolVersion ||
+          request.payload_bytes != static_cast<size_t>(count) - sizeof request) {
         throw Error(ErrorCode::kInvalidArgument, "a request of another version of this project");
       }
       reply = answer(client, request, message.data() + sizeof request);

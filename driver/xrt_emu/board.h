@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A simulated card that processes share. Enters: connections of processes that have loaded the shim (shim.cc) in the
-// place of XRT's own, with what XRT asks of a card: program it, open a compute unit, allocate, access registers, execute
-// a packet. Leaves: what a card with the NPU would answer, from the Verilated RTL, to the cycle. One process owns the
-// machines and the card's memory and serves all others over a socket: what a process holds ends with its connection, so
-// that one that is killed leaves the card usable. Single-threaded: machines run in slices between requests.
+// place of XRT's own, with what XRT asks of a card: program it, open a compute unit, allocate, access registers,
+// execute a packet. Leaves: what a card with the NPU would answer, from the Verilated RTL, to the cycle. One process
+// owns the machines and the card's memory and serves all others over a socket: what a process holds ends with its
+// connection, so that one that is killed leaves the card usable. Single-threaded: machines run in slices between
+// requests.
 #pragma once
 
 #include <cstdint>

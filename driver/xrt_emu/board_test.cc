@@ -277,7 +277,8 @@ TEST(XrtBoard, AWrongMachineIsNamed) {
   write_xclbin(path, npu64());
   DeviceOptions options;
   options.backend["xclbin"] = path;
-  const std::string message = error_of(ErrorCode::kUnsupported, [&] { open_device("xrt", isa::find_config("npu256"), options); });
+  const std::string message =
+      error_of(ErrorCode::kUnsupported, [&] { open_device("xrt", isa::find_config("npu256"), options); });
   EXPECT_NE(message.find("npu256"), std::string::npos) << message;
   EXPECT_NE(message.find("npu64"), std::string::npos) << message;
   EXPECT_NE(message.find("block_in 16 and 8"), std::string::npos) << message;
@@ -293,7 +294,8 @@ TEST(XrtBoard, AnImageInUseIsNotReplaced) {
 TEST(XrtBoard, MemoryIsFinite) {
   const auto device = open_device("xrt", npu64());
   const uint64_t first = device->allocate(uint64_t{3} << 30);
-  EXPECT_NE(error_of(ErrorCode::kDoesNotFit, [&] { device->allocate(uint64_t{2} << 30); }).find("2147483648"), std::string::npos);
+  EXPECT_NE(error_of(ErrorCode::kDoesNotFit, [&] { device->allocate(uint64_t{2} << 30); }).find("2147483648"),
+            std::string::npos);
   device->free(first);
   device->free(device->allocate(uint64_t{3} << 30, 1 << 20));
   error_of(ErrorCode::kInvalidArgument, [&] { device->free(first + 4096); });
@@ -307,7 +309,7 @@ TEST(XrtBoard, BuffersAreReused) {
   const uint64_t first = device->allocate(100000);
   EXPECT_EQ(first % 4096, 0U);
   device->free(first);
-  EXPECT_EQ(device->allocate(99000), first);   // the same object
+  EXPECT_EQ(device->allocate(99000), first);  // the same object
   EXPECT_NE(device->allocate(100000), first);
   const uint64_t aligned = device->allocate(10, 1 << 20);
   EXPECT_EQ(aligned % (1 << 20), 0U);
@@ -321,11 +323,11 @@ TEST(XrtBoard, RefusesAsACardDoes) {
   xrt::device card(0);
   const std::vector<uint8_t> image = make_xclbin(npu64());
   const xrt::uuid uuid = card.load_xclbin(xrt::xclbin(std::vector<char>(image.begin(), image.end())));
-  EXPECT_ANY_THROW(xrt::bo(card, 4096, 1));                      // a bank without memory
-  EXPECT_ANY_THROW(xrt::bo(card, 4096, 7));                      // no such bank
-  EXPECT_ANY_THROW(xrt::bo(card, uint64_t{5} << 30, 0));         // more than there is
+  EXPECT_ANY_THROW(xrt::bo(card, 4096, 1));               // a bank without memory
+  EXPECT_ANY_THROW(xrt::bo(card, 4096, 7));               // no such bank
+  EXPECT_ANY_THROW(xrt::bo(card, uint64_t{5} << 30, 0));  // more than there is
   EXPECT_ANY_THROW(xrt::device(1));
-  const xrt::ip by_hand(card, uuid, std::string(isa::kernel::kKernelName));   // exclusive
+  const xrt::ip by_hand(card, uuid, std::string(isa::kernel::kKernelName));  // exclusive
   EXPECT_ANY_THROW(xrt::ip(card, uuid, std::string(isa::kernel::kKernelName)));
   EXPECT_ANY_THROW(xrt::kernel(card, uuid, std::string(isa::kernel::kKernelName)));
   EXPECT_ANY_THROW(xrt::ip(card, uuid, "another"));
@@ -364,9 +366,11 @@ TEST(XrtBoard, ChoosesACard) {
   error_of(ErrorCode::kInvalidArgument, [] { open_device("xrt:first", npu64()); });
   DeviceOptions options;
   options.backend["latency"] = "9";
-  EXPECT_NE(error_of(ErrorCode::kInvalidArgument, [&] { open_device("xrt", npu64(), options); }).find("latency"), std::string::npos);
+  EXPECT_NE(error_of(ErrorCode::kInvalidArgument, [&] { open_device("xrt", npu64(), options); }).find("latency"),
+            std::string::npos);
   options.backend = {{"xclbin", "/nowhere.xclbin"}};
-  EXPECT_NE(error_of(ErrorCode::kIo, [&] { open_device("xrt", npu64(), options); }).find("/nowhere.xclbin"), std::string::npos);
+  EXPECT_NE(error_of(ErrorCode::kIo, [&] { open_device("xrt", npu64(), options); }).find("/nowhere.xclbin"),
+            std::string::npos);
   options.backend = {};
   options.heap_base = 4096;
   error_of(ErrorCode::kUnsupported, [&] { open_device("xrt", npu64(), options); });

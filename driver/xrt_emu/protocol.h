@@ -74,7 +74,7 @@ struct Completion {
 };
 
 // The values of ert.h that both sides use.
-inline constexpr uint32_t kStartUnit = 0;  // ERT_START_CU
+inline constexpr uint32_t kStartUnit = 0;     // ERT_START_CU
 inline constexpr uint32_t kAbortCommand = 4;  // ERT_ABORT
 inline constexpr uint32_t kStateCompleted = 4;
 inline constexpr uint32_t kStateError = 5;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library that XRT 2.13 loads in its hw_emu place, as $XILINX_XRT/lib/libxrt_hwemu.so.2. Enters: the calls that
-// libxrt_coreutil makes of a card. Leaves: the answers of the simulated board (board.h), reached through the socket that
-// TESSERA_BOARD names; each open handle is one connection. Buffers have a host side in this process and a device side in
-// the board's memory, and only xclSyncBO moves bytes between them, as DMA does. XRT's own objects for systems and devices
-// come from the shipped libxrt_hwemu.a, which this library is linked with; what they call of a simulator is here. No
-// exception leaves a function. Public XRT headers only, and four names of libxrt_coreutil, declared below.
+// libxrt_coreutil makes of a card. Leaves: the answers of the simulated board (board.h), reached through the socket
+// that TESSERA_BOARD names; each open handle is one connection. Buffers have a host side in this process and a device
+// side in the board's memory, and only xclSyncBO moves bytes between them, as DMA does. XRT's own objects for systems
+// and devices come from the shipped libxrt_hwemu.a, which this library is linked with; what they call of a simulator is
+// here. No exception leaves a function. Public XRT headers only, and four names of libxrt_coreutil, declared below.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -240,7 +240,9 @@ int Card::load(const axlf* image) {
   const axlf_section_header* topology = section(MEM_TOPOLOGY);
   const axlf_section_header* layout = section(IP_LAYOUT);
   if (text == nullptr || topology == nullptr || layout == nullptr) {
-    complain("the xclbin is not made for the simulated board (no image, banks or units); tessera board --write-xclbin makes one");
+    complain(
+        "the xclbin is not made for the simulated board (no image, banks or units); tessera board --write-xclbin makes "
+        "one");
     return EINVAL;
   }
   std::vector<Bank> banks;
@@ -488,17 +490,23 @@ xclBufferHandle xclAllocUserPtrBO(xclDeviceHandle handle, void* user, size_t byt
   return card(handle)->allocate(user, bytes, flags);
 }
 void xclFreeBO(xclDeviceHandle handle, xclBufferHandle buffer) { card(handle)->free(buffer); }
-void* xclMapBO(xclDeviceHandle handle, xclBufferHandle buffer, bool /*write*/) { return card(handle)->find(buffer).host; }
+void* xclMapBO(xclDeviceHandle handle, xclBufferHandle buffer, bool /*write*/) {
+  return card(handle)->find(buffer).host;
+}
 int xclUnmapBO(xclDeviceHandle /*handle*/, xclBufferHandle /*buffer*/, void* /*address*/) { return 0; }
 
-int xclSyncBO(xclDeviceHandle handle, xclBufferHandle buffer, xclBOSyncDirection direction, size_t bytes, size_t offset) {
+int xclSyncBO(xclDeviceHandle handle, xclBufferHandle buffer, xclBOSyncDirection direction, size_t bytes,
+              size_t offset) {
   const Buffer known = card(handle)->find(buffer);
-  if (known.host == nullptr || known.address == 0 || bytes > known.bytes || offset > known.bytes - bytes) return -EINVAL;
+  if (known.host == nullptr || known.address == 0 || bytes > known.bytes || offset > known.bytes - bytes)
+    return -EINVAL;
   return -card(handle)->transfer(direction == XCL_BO_SYNC_BO_TO_DEVICE, known.address + offset,
                                  static_cast<uint8_t*>(known.host) + offset, bytes);
 }
 
-int xclCopyBO(xclDeviceHandle /*h*/, xclBufferHandle /*to*/, xclBufferHandle /*from*/, size_t, size_t, size_t) { return -ENOSYS; }
+int xclCopyBO(xclDeviceHandle /*h*/, xclBufferHandle /*to*/, xclBufferHandle /*from*/, size_t, size_t, size_t) {
+  return -ENOSYS;
+}
 
 int xclGetBOProperties(xclDeviceHandle handle, xclBufferHandle buffer, xclBOProperties* properties) {
   const Buffer known = card(handle)->find(buffer);
@@ -512,7 +520,9 @@ int xclGetBOProperties(xclDeviceHandle handle, xclBufferHandle buffer, xclBOProp
 }
 
 xclBufferExportHandle xclExportBO(xclDeviceHandle /*handle*/, xclBufferHandle /*buffer*/) { return XRT_NULL_BO_EXPORT; }
-xclBufferHandle xclImportBO(xclDeviceHandle /*handle*/, xclBufferExportHandle /*fd*/, unsigned /*flags*/) { return XRT_NULL_BO; }
+xclBufferHandle xclImportBO(xclDeviceHandle /*handle*/, xclBufferExportHandle /*fd*/, unsigned /*flags*/) {
+  return XRT_NULL_BO;
+}
 
 int xclExecBuf(xclDeviceHandle handle, xclBufferHandle buffer) { return -card(handle)->execute(buffer); }
 int xclExecWait(xclDeviceHandle handle, int milliseconds) { return card(handle)->wait(milliseconds); }

@@ -20,8 +20,8 @@ namespace {
 using isa::kernel::kKernelName;
 
 // Kinds of sections, types and modes of the axlf format.
-constexpr uint32_t kBitstream = 0, kEmbeddedMetadata = 2, kMemTopology = 6, kConnectivity = 7, kIpLayout = 8, kClocks = 11,
-                   kBuildMetadata = 14;
+constexpr uint32_t kBitstream = 0, kEmbeddedMetadata = 2, kMemTopology = 6, kConnectivity = 7, kIpLayout = 8,
+                   kClocks = 11, kBuildMetadata = 14;
 constexpr uint8_t kDdr4 = 1;
 constexpr uint32_t kIpKernel = 1, kInterruptEnabled = 1;
 constexpr uint16_t kModeHwEmu = 4;
@@ -66,31 +66,36 @@ std::string hex(uint64_t value) {
 std::string instance_name(int unit) { return std::string(kKernelName) + "_" + std::to_string(unit + 1); }
 
 std::string metadata(const isa::MachineConfig& config, int units) {
-  std::string xml = R"(<?xml version="1.0" encoding="UTF-8"?>)"
-                    "\n<project name=\"tessera\"><platform vendor=\"tessera\" boardid=\"simulated\" name=\"board\" featureRomTime=\"0\">"
-                    "<version major=\"1\" minor=\"0\"/>\n<device name=\"fpga0\" fpgaDevice=\"simulated\" addrWidth=\"0\">"
-                    "<core name=\"OCL_REGION_0\" target=\"hw_em\" type=\"clc_region\" clockFreq=\"" +
-                    std::to_string(kClockMhz) + "MHz\" numComputeUnits=\"" + std::to_string(units) +
-                    "\">\n<kernelClocks><clock port=\"KERNEL_CLK\" frequency=\"" + std::to_string(kClockMhz) +
-                    "MHz\"/></kernelClocks>\n<kernel name=\"" + std::string(kKernelName) +
-                    "\" language=\"ip\" attributes=\"\" hash=\"\" preferredWorkGroupSizeMultiple=\"0\" workGroupSize=\"1\" debug=\"false\" "
-                    "interrupt=\"true\" hwControlProtocol=\"ap_ctrl_hs\">\n<port name=\"" + std::string(isa::kernel::kKernelMemory) +
-                    "\" mode=\"master\" "
-                    "range=\"0xFFFFFFFFFFFFFFFF\" dataWidth=\"" +
-                    std::to_string(8 * config.axi_bytes) +
-                    "\" portType=\"addressable\" base=\"0x0\"/>\n<port name=\"" + std::string(isa::kernel::kKernelControl) +
-                    "\" mode=\"slave\" range=\"" + hex(isa::kernel::kControlRange) +
-                    "\" dataWidth=\"32\" portType=\"addressable\" base=\"0x0\"/>\n";
+  std::string xml =
+      R"(<?xml version="1.0" encoding="UTF-8"?>)"
+      "\n<project name=\"tessera\"><platform vendor=\"tessera\" boardid=\"simulated\" name=\"board\" "
+      "featureRomTime=\"0\">"
+      "<version major=\"1\" minor=\"0\"/>\n<device name=\"fpga0\" fpgaDevice=\"simulated\" addrWidth=\"0\">"
+      "<core name=\"OCL_REGION_0\" target=\"hw_em\" type=\"clc_region\" clockFreq=\"" +
+      std::to_string(kClockMhz) + "MHz\" numComputeUnits=\"" + std::to_string(units) +
+      "\">\n<kernelClocks><clock port=\"KERNEL_CLK\" frequency=\"" + std::to_string(kClockMhz) +
+      "MHz\"/></kernelClocks>\n<kernel name=\"" + std::string(kKernelName) +
+      "\" language=\"ip\" attributes=\"\" hash=\"\" preferredWorkGroupSizeMultiple=\"0\" workGroupSize=\"1\" "
+      "debug=\"false\" "
+      "interrupt=\"true\" hwControlProtocol=\"ap_ctrl_hs\">\n<port name=\"" +
+      std::string(isa::kernel::kKernelMemory) +
+      "\" mode=\"master\" "
+      "range=\"0xFFFFFFFFFFFFFFFF\" dataWidth=\"" +
+      std::to_string(8 * config.axi_bytes) + "\" portType=\"addressable\" base=\"0x0\"/>\n<port name=\"" +
+      std::string(isa::kernel::kKernelControl) + "\" mode=\"slave\" range=\"" + hex(isa::kernel::kControlRange) +
+      "\" dataWidth=\"32\" portType=\"addressable\" base=\"0x0\"/>\n";
   for (const isa::kernel::Argument& argument : isa::kernel::kArguments) {
-    xml += "<arg name=\"" + std::string(argument.name) + "\" addressQualifier=\"" + std::to_string(argument.address_qualifier) +
-           "\" id=\"" + std::to_string(argument.id) + "\" port=\"" + std::string(argument.port) + "\" size=\"" + hex(argument.size) +
-           "\" offset=\"" + hex(argument.offset) + "\" hostOffset=\"" + hex(argument.host_offset) + "\" hostSize=\"" +
-           hex(argument.host_size) + "\" type=\"" + std::string(argument.type) + "\"/>\n";
+    xml += "<arg name=\"" + std::string(argument.name) + "\" addressQualifier=\"" +
+           std::to_string(argument.address_qualifier) + "\" id=\"" + std::to_string(argument.id) + "\" port=\"" +
+           std::string(argument.port) + "\" size=\"" + hex(argument.size) + "\" offset=\"" + hex(argument.offset) +
+           "\" hostOffset=\"" + hex(argument.host_offset) + "\" hostSize=\"" + hex(argument.host_size) + "\" type=\"" +
+           std::string(argument.type) + "\"/>\n";
   }
   xml += "<compileWorkGroupSize x=\"1\" y=\"1\" z=\"1\"/><maxWorkGroupSize x=\"1\" y=\"1\" z=\"1\"/>\n";
   for (int unit = 0; unit < units; ++unit) {
     xml += "<instance name=\"" + instance_name(unit) + "\"><addrRemap base=\"" +
-           hex(kFirstUnitAddress + kUnitStride * static_cast<uint64_t>(unit)) + "\" port=\"" + std::string(isa::kernel::kKernelControl) + "\"/></instance>\n";
+           hex(kFirstUnitAddress + kUnitStride * static_cast<uint64_t>(unit)) + "\" port=\"" +
+           std::string(isa::kernel::kKernelControl) + "\"/></instance>\n";
   }
   return xml + "</kernel></core></device></platform></project>\n";
 }
@@ -134,9 +139,9 @@ std::vector<uint8_t> clocks() {
   constexpr uint64_t kData = 1, kKernel = 2, kSystem = 3;
   Bytes out;
   out.number(3, 2);
-  for (const auto& [mhz, type, name] : {std::tuple(uint64_t{kClockMhz}, kData, "DATA_CLK"),
-                                        std::tuple(uint64_t{2} * kClockMhz, kKernel, "KERNEL_CLK"),
-                                        std::tuple(uint64_t{50}, kSystem, "SYSTEM_CLK")}) {
+  for (const auto& [mhz, type, name] :
+       {std::tuple(uint64_t{kClockMhz}, kData, "DATA_CLK"), std::tuple(uint64_t{2} * kClockMhz, kKernel, "KERNEL_CLK"),
+        std::tuple(uint64_t{50}, kSystem, "SYSTEM_CLK")}) {
     out.number(mhz, 2).number(type, 1).fill(5).text(name, 128);
   }
   return out.take();
@@ -175,7 +180,8 @@ std::vector<uint8_t> make_xclbin(const isa::MachineConfig& config, int units) {
       {kConnectivity, connectivity(units)},
       {kClocks, clocks()},
       {kBuildMetadata,
-       to_bytes(R"({"build_metadata":{"schema_version":{"major":"1","minor":"0","patch":"0"},"xclbin":{"packaged_by":{"name":"tessera"}}}})")},
+       to_bytes(
+           R"({"build_metadata":{"schema_version":{"major":"1","minor":"0","patch":"0"},"xclbin":{"packaged_by":{"name":"tessera"}}}})")},
   };
   const auto padded = [](size_t bytes) { return (bytes + 7) / 8 * 8; };
   size_t at = kHeaderBytes + kSectionHeaderBytes * sections.size();

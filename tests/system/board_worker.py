@@ -4,7 +4,7 @@ environment. Leaves: one line of JSON a result on standard output; any wrong ele
 
     compare CONFIG NETWORK...   outputs equal fsim's, figures equal the RTL's
     threads CONFIG THREADS RUNS each thread its own session and images; all outputs equal fsim's
-    cycles CONFIG COUNT         open, load, run, close; memory, descriptors and threads at the beginning and at the end
+    cycles CONFIG COUNT FILE    open, load, run, close; memory, descriptors and threads at the beginning and at the end
     endless CONFIG NETWORK      says when it begins to run, then runs for ever
 """
 import gc
@@ -86,9 +86,8 @@ def held():
     return {"kilobytes": int(status["RssAnon"].split()[0]), "descriptors": len(os.listdir("/proc/self/fd")), "threads": len(os.listdir("/proc/self/task"))}
 
 
-def cycles(config, count):
-    artifact = ROOT / sys.argv[4]
-    data, feeds = artifact.read_bytes(), {"image": model("digits")[1]["image"][:1]}
+def cycles(config, count, artifact):
+    data, feeds = pathlib.Path(artifact).read_bytes(), {"image": model("digits")[1]["image"][:1]}
     expected = tessera.Session(data, "fsim").run(None, feeds)
 
     def once():
@@ -114,5 +113,5 @@ def endless(config, name):
 
 
 if __name__ == "__main__":
-    task = {"compare": compare, "threads": threads, "cycles": lambda config, count, _: cycles(config, count), "endless": endless}[sys.argv[1]]
+    task = {"compare": compare, "threads": threads, "cycles": cycles, "endless": endless}[sys.argv[1]]
     task(*sys.argv[2:])
