@@ -348,6 +348,10 @@ constexpr Entry kMatchers[] = {
     {"", "QuantizeLinear", claim_requantise},
     {"", "MaxPool", claim_max_pool},
     {"com.microsoft", "QLinearGlobalAveragePool", claim_global_average_pool},
+    {"com.microsoft", "QLinearAveragePool", claim_average_pool},
+    {"com.microsoft", "QLinearReduceMean", claim_reduce_mean},
+    {"", "ReduceMax", claim_reduce_max},
+    {"", "QuantizeLinear", claim_float_pool},
     {"com.microsoft", "QLinearAdd", claim_binary},
     {"com.microsoft", "QLinearMul", claim_binary},
     {"com.microsoft", "QLinearConcat", claim_concat},
@@ -367,7 +371,8 @@ std::optional<Claim> claim(NodeOp op) {
         if (auto found = entry.match(op)) return found;
     if (auto found = claim_moves(op)) return found;
     if (auto found = claim_table(op)) return found;
-    return claim_moved_table(op);
+    if (auto found = claim_moved_table(op)) return found;
+    return claim_float_binary(op);
   } catch (const Error&) {
     return std::nullopt;  // an operator the library refuses is reported where it runs
   }

@@ -23,6 +23,19 @@ struct ConvolutionClaim {
 struct PoolClaim {
   npu::Pool what;
   bool channels_last = false;
+  /// Where the divisor differs between positions (windows over the edge): a stage for each box of outputs.
+  struct Part {
+    int64_t row = 0, rows = 0, column = 0, columns = 0;
+    npu::Stage stage;
+  };
+  std::vector<Part> parts;  // empty: what.stage everywhere
+};
+/// The sum or maximum over whole axes of the value.
+struct ReduceClaim {
+  npu::Pool::Kind kind = npu::Pool::Kind::kSum;
+  std::vector<bool> reduced;  // by axis
+  int32_t zero = 0;           // subtracted from each element of a sum by the stage's bias
+  npu::Stage stage;
 };
 /// output = table[input], element by element.
 struct TableClaim {
@@ -31,7 +44,7 @@ struct TableClaim {
 /// Two tensors of one shape or broadcast; x is operand 0.
 struct BinaryClaim {
   npu::SecondOperation second;  // `tensor` unset
-  int32_t low = 0, high = 0;
+  npu::Table x_table, y_table;  // empty: the operand itself
 };
 /// int32 sums to bytes by power-of-two scales, exact by proof: output = convert(input), or the larger of two
 /// conversions (leaky ReLU).
@@ -74,7 +87,7 @@ struct Claim {
   int64_t macs = 0;
   std::vector<mlir::Value> operands;      // at run time, on the device
   std::vector<mlir::Operation*> covered;  // operations the claim stands for, root included
-  std::variant<ConvolutionClaim, PoolClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, MoveClaim> what;
+  std::variant<ConvolutionClaim, PoolClaim, ReduceClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, MoveClaim> what;
 
   mlir::Value result() const { return nn::NodeOp(root).getResult(0); }
 };

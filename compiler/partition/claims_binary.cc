@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise operators with two run-time byte operands.
+// Elementwise operators with two run-time byte operands. QLinearAdd and QLinearMul are exact by formula. What computes in fp32 between
+// DequantizeLinear and QuantizeLinear is exact by proof: the operator library evaluates all 65,536 pairs, and the operator
+// is placed in a form of the machine that gives every one of these bytes, or not at all.
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <set>
+
 #include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
 
@@ -54,6 +62,214 @@ std::optional<Claim> claim_binary(NodeOp op) {
     second.zx = qa->z(), second.zy = qb->z();
   }
   Claim c = base_claim(op, {a, b});
+  c.what = std::move(binary);
+  return c;
+}
+
+namespace {
+
+/// The operations between `value` and two byte tensors, in an order in which they can be evaluated.
+bool collect_pair(mlir::Value value, std::vector<mlir::Value>& sources, std::vector<NodeOp>& order, std::set<mlir::Operation*>& seen) {
+  if (is_scalar_constant(value)) return true;
+  NodeOp op = nn::defining_op(value);
+  if (!op || seen.size() > 64 || !is_elementwise(op) || !all_static(op)) return false;
+  if (seen.count(op.getOperation())) return true;
+  for (mlir::Value operand : op.getInputs()) {
+    if (nn::is_none(operand)) continue;
+    if (is_byte(nn::dtype_of(operand)) && !is_scalar_constant(operand)) {
+      if (std::find(sources.begin(), sources.end(), operand) == sources.end()) sources.push_back(operand);
+      if (sources.size() > 2) return false;
+    } else if (!collect_pair(operand, sources, order, seen)) {
+      return false;
+    }
+  }
+  seen.insert(op.getOperation());
+  order.push_back(op);
+  return true;
+}
+
+using Pairs = std::vector<int32_t>;  // results by byte of x * 256 + byte of y
+
+int32_t byte_value(size_t byte, bool is_unsigned) {
+  return is_unsigned ? static_cast<int32_t>(byte) : static_cast<int32_t>(static_cast<int8_t>(byte));
+}
+
+/// All pairs through the operator library.
+std::optional<Pairs> evaluate_pairs(const std::vector<mlir::Value>& sources, const std::vector<NodeOp>& order, mlir::Value result) {
+  llvm::DenseMap<mlir::Value, ops::Value> values;
+  for (size_t s = 0; s < 2; ++s) {
+    ops::Tensor all(nn::dtype_of(sources[s]), {65536});
+    for (size_t i = 0; i < 65536; ++i) all.as_mutable<uint8_t>()[i] = static_cast<uint8_t>(s == 0 ? i / 256 : i % 256);
+    values[sources[s]] = all;
+  }
+  for (NodeOp step : order) {
+    std::vector<ops::Value> inputs;
+    for (mlir::Value operand : step.getInputs()) {
+      const auto constant = nn::is_none(operand) || values.count(operand) ? std::nullopt : nn::constant_value(operand);
+      if (nn::is_none(operand)) inputs.emplace_back();
+      else if (constant) inputs.emplace_back(constant->rank() <= 1 ? *constant : constant->reshaped({}));
+      else inputs.push_back(values[operand]);
+    }
+    ops::Node node = nn::to_node(step);
+    if (!ops::lookup(node, inputs.size()).deterministic) return std::nullopt;
+    node.attributes.erase("axis");
+    auto outputs = ops::evaluate(node, inputs);
+    if (outputs.size() != 1 || outputs[0].kind != ops::Value::Kind::kTensor || outputs[0].tensor.size() != 65536) return std::nullopt;
+    values[step.getResult(0)] = outputs[0];
+  }
+  const ops::Tensor& tensor = values[result].tensor;
+  const bool is_unsigned = tensor.dtype() == DType::kUint8;
+  Pairs pairs(65536);
+  for (size_t i = 0; i < 65536; ++i) pairs[i] = byte_value(static_cast<uint8_t>(tensor.data()[i]), is_unsigned);
+  return pairs;
+}
+
+/// The second operation of isa/semantics.md.
+int32_t apply(const npu::SecondOperation& s, int32_t x, int32_t y) {
+  float g = 0;
+  if (s.kind == npu::SecondOperation::Kind::kAdd) {
+    g = std::fma(static_cast<float>(x), s.rx, std::fma(static_cast<float>(y), s.ry, s.f));
+  } else if (s.kind == npu::SecondOperation::Kind::kMul) {
+    const auto p = static_cast<float>((x - s.zx) * (y - s.zy));
+    const float scaled = p * s.rx;
+    g = s.fused ? std::fma(p, s.rx, s.f) : scaled + s.f;
+  } else {
+    g = static_cast<float>(s.minimum ? std::min(x, y) : std::max(x, y));
+  }
+  return static_cast<int32_t>(std::nearbyintf(std::min(std::max(g, static_cast<float>(s.low)), static_cast<float>(s.high)))) + s.zero;
+}
+
+float step_of(float value, int ulps) { return value == 0 ? value : std::bit_cast<float>(std::bit_cast<int32_t>(value) + ulps); }
+
+/// Tries constants within a few units in the last place: near ties the last bits of an fp32 chain decide, and often one
+/// choice of constants decides all of them alike.
+bool fit(npu::SecondOperation& form, const Pairs& wanted, bool x_unsigned, bool y_unsigned) {
+  const npu::SecondOperation start = form;
+  std::vector<size_t> hard;  // pairs that refused an earlier choice, asked first
+  for (int round = 0; round < 343; ++round) {
+    // Small changes first: 0, 1, -1, 2, -2, 3, -3 in each constant.
+    const auto ulps = [](int i) { return i % 2 == 0 ? -i / 2 : (i + 1) / 2; };
+    form = start;
+    form.f = step_of(start.f, ulps(round % 7));
+    form.rx = step_of(start.rx, ulps(round / 7 % 7));
+    form.ry = step_of(start.ry, ulps(round / 49));
+    const auto equal = [&](size_t i) {
+      return apply(form, byte_value(i / 256, x_unsigned), byte_value(i % 256, y_unsigned)) == wanted[i];
+    };
+    if (!std::all_of(hard.begin(), hard.end(), equal)) continue;
+    size_t wrong = 0;
+    while (wrong < wanted.size() && equal(wrong)) ++wrong;
+    if (wrong == wanted.size()) return true;
+    if (hard.size() > 64) return false;  // no matter of last bits
+    hard.push_back(wrong);
+  }
+  return false;
+}
+
+}  // namespace
+
+/// QuantizeLinear of an fp32 expression of two dequantised tensors.
+std::optional<Claim> claim_float_binary(NodeOp op) {
+  mlir::Value result = op.getResult(0);
+  const auto qy = quantisation(op, 1, 2, DType::kUint8);
+  if (!op.is("QuantizeLinear") || !qy || !qy->scalar() || !is_byte(nn::dtype_of(result))) return std::nullopt;
+  std::vector<mlir::Value> sources;
+  std::vector<NodeOp> order;
+  std::set<mlir::Operation*> seen;
+  if (!collect_pair(result, sources, order, seen) || sources.size() != 2) return std::nullopt;
+  const Shape out = *nn::shape_of(result);
+  const Shape shapes[2] = {*nn::shape_of(sources[0]), *nn::shape_of(sources[1])};
+  for (size_t k = 1; k <= out.size(); ++k) {
+    int64_t extent = 1;
+    for (const Shape& s : shapes) extent = std::max(extent, k <= s.size() ? s[s.size() - k] : 1);
+    if (extent != out[out.size() - k]) return std::nullopt;
+  }
+  for (const Shape& s : shapes)
+    if (s.size() > out.size()) return std::nullopt;
+  // The operator that joins the two, and their scales.
+  NodeOp join;
+  std::optional<Quantisation> q[2];
+  for (NodeOp step : order) {
+    if (step.is("QuantizeLinear") && step != op) return std::nullopt;
+    if (step.is("DequantizeLinear"))
+      for (size_t i = 0; i < 2; ++i)
+        if (step.getInputs()[0] == sources[i]) q[i] = quantisation(step, 1, 2, nn::dtype_of(sources[i]));
+    size_t run_time = 0;
+    for (mlir::Value v : step.getInputs()) run_time += !nn::is_none(v) && !is_scalar_constant(v) ? 1 : 0;
+    if (run_time > 1) join = step;
+  }
+  if (!join || !q[0] || !q[1] || !q[0]->scalar() || !q[1]->scalar()) return std::nullopt;
+  const auto pairs = evaluate_pairs(sources, order, result);
+  if (!pairs) return std::nullopt;
+
+  const Range to = range_of(qy->dtype);
+  const bool is_unsigned[2] = {nn::dtype_of(sources[0]) == DType::kUint8, nn::dtype_of(sources[1]) == DType::kUint8};
+  BinaryClaim binary;
+  npu::SecondOperation& second = binary.second;
+  second.zero = qy->z();
+  second.low = to.low - qy->z();
+  second.high = to.high - qy->z();
+  bool found = false;
+  if (join.is("Max") || join.is("Min")) {
+    // The larger (smaller) of two functions of one byte.
+    const bool minimum = join.is("Min");
+    std::array<int32_t, 256> own[2];
+    for (auto& values : own) values.fill(minimum ? INT32_MIN : INT32_MAX);
+    for (size_t i = 0; i < 65536; ++i)
+      for (size_t s = 0; s < 2; ++s) {
+        int32_t& v = own[s][s == 0 ? i / 256 : i % 256];
+        v = minimum ? std::max(v, (*pairs)[i]) : std::min(v, (*pairs)[i]);
+      }
+    found = true;
+    for (size_t i = 0; found && i < 65536; ++i) {
+      const int32_t a = own[0][i / 256], b = own[1][i % 256];
+      found = (minimum ? std::min(a, b) : std::max(a, b)) == (*pairs)[i];
+    }
+    second.kind = npu::SecondOperation::Kind::kMax;
+    second.minimum = minimum;
+    second.zero = 0;
+    second.low = to.low, second.high = to.high;
+    for (size_t s = 0; s < 2; ++s) {
+      npu::Table& table = s == 0 ? binary.x_table : binary.y_table;
+      bool same = nn::dtype_of(sources[s]) == qy->dtype;
+      for (size_t i = 0; i < 256; ++i) {
+        table.push_back(static_cast<uint8_t>(own[s][i]));
+        same = same && table.back() == i;
+      }
+      if (same) table.clear();
+    }
+  } else if (join.is("Add") || join.is("Sub")) {
+    // Its first operand may be the second source.
+    std::vector<mlir::Value> first;
+    std::vector<NodeOp> inner;
+    std::set<mlir::Operation*> visited;
+    const bool turned = collect_pair(join.getInputs()[0], first, inner, visited) && first.size() == 1 && first[0] == sources[1];
+    const double signs[2] = {join.is("Sub") && turned ? -1.0 : 1.0, join.is("Sub") && !turned ? -1.0 : 1.0};
+    second.kind = npu::SecondOperation::Kind::kAdd;
+    second.rx = static_cast<float>(signs[0] * q[0]->s() / qy->s());
+    second.ry = static_cast<float>(signs[1] * q[1]->s() / qy->s());
+    const double zeros = static_cast<double>(second.rx) * q[0]->z() + static_cast<double>(second.ry) * q[1]->z();
+    second.f = static_cast<float>(-zeros);
+    npu::SecondOperation before = second;  // the zero point before rounding
+    before.f = static_cast<float>(qy->z() - zeros);
+    before.zero = 0;
+    before.low = to.low, before.high = to.high;
+    found = fit(second, *pairs, is_unsigned[0], is_unsigned[1]);
+    if (!found && fit(before, *pairs, is_unsigned[0], is_unsigned[1])) {
+      second = before;
+      found = true;
+    }
+  } else if (join.is("Mul")) {
+    second.kind = npu::SecondOperation::Kind::kMul;
+    second.zx = q[0]->z(), second.zy = q[1]->z();
+    second.rx = static_cast<float>(static_cast<double>(q[0]->s()) * q[1]->s() / qy->s());
+    found = fit(second, *pairs, is_unsigned[0], is_unsigned[1]);
+  }
+  if (!found) return std::nullopt;
+  Claim c = base_claim(op, sources);
+  c.kind = join.getOpType().str();
+  c.covered.clear();
+  for (NodeOp step : order) c.covered.push_back(step.getOperation());
   c.what = std::move(binary);
   return c;
 }

@@ -70,9 +70,16 @@ std::optional<npu::Table> tabulate(mlir::Value source, const std::vector<NodeOp>
 /// The steps by which an operator moves its first operand's elements to each of its results; nothing for others.
 std::optional<std::vector<std::vector<Move>>> moves_of(NodeOp op);
 
+/// The window of a MaxPool of which `x` holds the bytes.
+std::optional<PoolClaim> max_pool_window(NodeOp op, mlir::Value x);
 std::optional<Claim> claim_max_pool(NodeOp op);
+std::optional<Claim> claim_average_pool(NodeOp op);
+std::optional<Claim> claim_reduce_max(NodeOp op);
+std::optional<Claim> claim_reduce_mean(NodeOp op);
+std::optional<Claim> claim_float_pool(NodeOp op);
 std::optional<Claim> claim_global_average_pool(NodeOp op);
 std::optional<Claim> claim_binary(NodeOp op);
+std::optional<Claim> claim_float_binary(NodeOp op);
 std::optional<Claim> claim_table(NodeOp op);
 std::optional<Claim> claim_moves(NodeOp op);
 std::optional<Claim> claim_moved_table(NodeOp op);

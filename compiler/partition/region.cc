@@ -142,6 +142,7 @@ bool Region::add(const Claim& claim) {
 bool Region::try_add(const Claim& claim) {
   if (const auto* what = std::get_if<ConvolutionClaim>(&claim.what)) return add_convolution(claim, *what);
   if (const auto* what = std::get_if<PoolClaim>(&claim.what)) return add_pool(claim, *what);
+  if (const auto* what = std::get_if<ReduceClaim>(&claim.what)) return add_reduce(claim, *what);
   if (const auto* what = std::get_if<TableClaim>(&claim.what)) return add_table(claim, *what);
   if (const auto* what = std::get_if<BinaryClaim>(&claim.what)) return add_binary(claim, *what);
   if (const auto* what = std::get_if<RequantiseClaim>(&claim.what)) return add_requantise(claim, *what);
@@ -187,6 +188,90 @@ bool Region::add_pool(const Claim& claim, const PoolClaim& what) {
   npu::Pool pool = what.what;
   pool.input = *source;
   pool.output = result(y, order, dims(out));
+  if (what.parts.empty()) {
+    push(claim, std::move(pool), 0);
+    return true;
+  }
+  // Boxes of outputs, each on the rows and columns of the image that its windows reach.
+  const npu::Pool whole = pool;
+  const auto view = [&](npu::TensorId of, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    npu::Tensor part = tensor(of);
+    part.reshape_of = npu::kNoTensor;
+    part.strided = false;
+    part.view_of = of;
+    part.view_n = part.view_c = 0;
+    part.view_h = row, part.view_w = column;
+    part.h = rows, part.w = columns;
+    return graph_.add(std::move(part));
+  };
+  const auto reach = [](int64_t first, int64_t count, int64_t stride, int64_t kernel, int64_t before, int64_t extent) {
+    const int64_t begin = first * stride - before, end = (first + count - 1) * stride - before + kernel;
+    return std::array<int64_t, 3>{std::max<int64_t>(begin, 0), std::min(end, extent), std::max<int64_t>(-begin, 0)};
+  };
+  for (const PoolClaim::Part& part : what.parts) {
+    const auto [top, bottom, above] = reach(part.row, part.rows, whole.stride_h, whole.kernel_h, whole.pads.top, tensor(whole.input).h);
+    const auto [left, right, beside] = reach(part.column, part.columns, whole.stride_w, whole.kernel_w, whole.pads.left, tensor(whole.input).w);
+    pool = whole;
+    pool.stage = part.stage;
+    pool.pads = {above, beside, 0, 0};
+    pool.input = view(whole.input, top, bottom - top, left, right - left);
+    pool.output = view(whole.output, part.row, part.rows, part.column, part.columns);
+    push(claim, pool, 0);
+    if (&part != &what.parts.front()) nodes_.back().clear();  // the node counts once
+  }
+  return true;
+}
+
+bool Region::add_reduce(const Claim& claim, const ReduceClaim& what) {
+  mlir::Value x = claim.operands[0], y = claim.result();
+  const ops::Shape in = *nn::shape_of(x), out = *nn::shape_of(y);
+  // Kept axes but the fastest, the reduced ones, the fastest kept axis as channels.
+  Order kept, order;
+  const Order memory = order_of(x).value_or(channels_last_order(in.size()));
+  for (const int64_t axis : memory)
+    if (!what.reduced[static_cast<size_t>(axis)]) kept.push_back(axis);
+  int64_t channel = -1;
+  for (const int64_t axis : kept)
+    if (in[static_cast<size_t>(axis)] > 1) channel = axis;
+  Dims from{1, 1, 1, 1};
+  for (const int64_t axis : kept) {
+    if (axis == channel) continue;
+    order.push_back(axis);
+    from[0] *= in[static_cast<size_t>(axis)];
+  }
+  for (const int64_t axis : memory) {
+    if (!what.reduced[static_cast<size_t>(axis)]) continue;
+    order.push_back(axis);
+    // The last reduced axis is columns, all before it rows.
+    from[1] *= from[2];
+    from[2] = in[static_cast<size_t>(axis)];
+  }
+  if (channel >= 0) {
+    order.push_back(channel);
+    from[3] = in[static_cast<size_t>(channel)];
+  }
+  const auto source = operand(claim, x, order, from);
+  if (!source) return false;
+  // The result has the kept axes in the same order, reduced ones of extent 1 or gone.
+  Order result_order;
+  if (out.size() == in.size()) {
+    result_order = order;
+  } else {
+    for (const int64_t axis : order) {
+      if (what.reduced[static_cast<size_t>(axis)]) continue;
+      int64_t before = 0;
+      for (int64_t a = 0; a < axis; ++a) before += what.reduced[static_cast<size_t>(a)] ? 0 : 1;
+      result_order.push_back(before);
+    }
+  }
+  npu::Pool pool;
+  pool.kind = what.kind;
+  pool.kernel_h = from[1];
+  pool.kernel_w = from[2];
+  pool.stage = what.stage;
+  pool.pad_value = what.zero;
+  pool.input = *source;
+  pool.output = result(y, result_order, {from[0], 1, 1, from[3]});
   push(claim, std::move(pool), 0);
   return true;
 }
@@ -262,8 +347,21 @@ bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
     sources[i] = operand(claim, v, own, dims([i](const Group& g) { return g.in[i]; }));
     if (!sources[i]) return false;
   }
+  if (!what.y_table.empty()) {
+    npu::Elementwise table;
+    table.input = *sources[1];
+    table.stage.table = what.y_table;
+    table.stage.table_unsigned = is_unsigned(y);
+    sources[1] = table.output = fresh(nn::value_name(claim.operands[1]) + ".table", dims_of(*sources[1]), is_unsigned(y), 1);
+    push(claim, std::move(table), 0);
+    nodes_.back().clear();  // the node counts once
+  }
   npu::Elementwise e;
   e.input = *sources[0];
+  if (!what.x_table.empty()) {
+    e.stage.table = what.x_table;
+    e.stage.table_unsigned = is_unsigned(y);
+  }
   e.stage.second = what.second;
   e.stage.second->tensor = *sources[1];
   e.output = result(y, order, dims([](const Group& g) { return g.out; }));

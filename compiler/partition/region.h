@@ -74,6 +74,7 @@ class Region {
   bool try_add(const Claim& claim);
   bool add_convolution(const Claim& claim, const ConvolutionClaim& what);
   bool add_pool(const Claim& claim, const PoolClaim& what);
+  bool add_reduce(const Claim& claim, const ReduceClaim& what);
   bool add_table(const Claim& claim, const TableClaim& what);
   bool add_binary(const Claim& claim, const BinaryClaim& what);
   bool add_requantise(const Claim& claim, const RequantiseClaim& what);
