@@ -2,9 +2,11 @@
 // The generator's main line: check, place tensors, for each operation choose layout and schedule and lower it, then synchronise the
 // whole stream and let the ISA's own checker judge it.
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "compiler/emit/synchronise.h"
+#include "compiler/npu/chain.h"
 #include "compiler/npu/check.h"
 #include "compiler/npu/graph.h"
 #include "compiler/npu/lower.h"
@@ -28,19 +30,21 @@ int64_t model_macs(const Graph& graph, const Operation& operation) {
   return graph.tensors[static_cast<size_t>(op->output)].elements() * (input.c / op->groups) * op->kernel_h * op->kernel_w;
 }
 
+/// A task's schedule and the layout it is for.
 struct Choice {
-  const Nest* nest = nullptr;
+  size_t alternative = 0;
   Schedule schedule;
   schedule::Evaluation evaluation;
 };
 
 /// The generator's schedule of least estimated cycles over the layouts.
 Choice choose(const Task& task, const isa::MachineConfig& config, const Options& options) {
-  Choice best;
+  std::optional<Choice> best;
   std::string reason;
-  for (const Nest& nest : task.alternatives) {
+  for (size_t i = 0; i < task.alternatives.size(); ++i) {
+    const Nest& nest = task.alternatives[i];
     Choice choice;
-    choice.nest = &nest;
+    choice.alternative = i;
     try {
       choice.schedule = schedule::generate(nest, config, !options.virtual_threads);
     } catch (const Error& error) {
@@ -50,10 +54,10 @@ Choice choose(const Task& task, const isa::MachineConfig& config, const Options&
     }
     choice.evaluation = schedule::evaluate(nest, choice.schedule, config);
     TESSERA_INVARIANT(choice.evaluation.legal, "the generator made an illegal schedule: " + choice.evaluation.reason);
-    if (best.nest == nullptr || choice.evaluation.cycles < best.evaluation.cycles) best = std::move(choice);
+    if (!best || choice.evaluation.cycles < best->evaluation.cycles) best = std::move(choice);
   }
-  if (best.nest == nullptr) throw Error(ErrorCode::kDoesNotFit, reason);
-  return best;
+  if (!best) throw Error(ErrorCode::kDoesNotFit, reason);
+  return *best;
 }
 
 /// A schedule given by the user, if it is legal for one of the layouts.
@@ -61,9 +65,10 @@ Choice choose(const Task& task, const isa::MachineConfig& config, const std::str
   Choice choice;
   const Schedule given = schedule::from_json(json);
   std::string reason;
-  for (const Nest& nest : task.alternatives) {
-    if (nest.layout != given.input_layout && &nest != &task.alternatives.back()) continue;
-    choice.nest = &nest;
+  for (size_t i = 0; i < task.alternatives.size(); ++i) {
+    const Nest& nest = task.alternatives[i];
+    if (nest.layout != given.input_layout && i + 1 != task.alternatives.size()) continue;
+    choice.alternative = i;
     choice.schedule = given;
     choice.evaluation = schedule::evaluate(nest, choice.schedule, config);
     reason = choice.evaluation.legal ? schedule::complete(nest, config, choice.schedule) : choice.evaluation.reason;
@@ -71,6 +76,114 @@ Choice choose(const Task& task, const isa::MachineConfig& config, const std::str
   }
   throw Error(ErrorCode::kInvalidArgument, "the given schedule is illegal: " + reason);
 }
+
+/// How one or several operations are run.
+struct Unit {
+  size_t first = 0, count = 1;
+  std::vector<Choice> choices;                   // of the tasks of a single operation
+  std::optional<schedule::ChainTile> chain;      // of several operations
+  int64_t cycles = 0;
+};
+
+/// Does some work for an operation; errors name it.
+template <typename Work>
+auto guarded(const Graph& graph, const isa::MachineConfig& config, size_t operation, Work&& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    const Operation& op = graph.operations[operation];
+    throw Error(error.code(), "node '" + op.name + "' (" + op.kind + ") on " + config.name + ": " + error.what());
+  }
+}
+
+/// Chooses schedules for every operation, and which operations become chains: of all ways to cut the sequence, the one of least
+/// estimated cycles. Schedules given by the user are taken as they are.
+class Planner {
+ public:
+  Planner(const Graph& graph, const isa::MachineConfig& config, const Options& options)
+      : graph_(graph), config_(config), options_(options), placements_(plan_memory(graph, options).placements), feeds_(feeds_next(graph)) {}
+
+  std::vector<Unit> run() {
+    const size_t count = graph_.operations.size();
+    for (size_t i = 0; i < count; ++i) {
+      given_.push_back(i < options_.schedules.size() ? options_.schedules[i] : "");
+      std::optional<GivenChain> chain;
+      if (!given_[i].empty()) chain = guarded(graph_, config_, i, [&] { return chain_from_json(given_[i]); });
+      given_chain_.push_back(std::move(chain));
+    }
+    std::vector<Unit> units(count + 1);  // units[i] ends before operation i
+    std::vector<int64_t> cost(count + 1, -1);
+    cost[0] = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (cost[i] < 0) continue;
+      const auto offer = [&](Unit unit) {
+        const size_t end = i + unit.count;
+        const int64_t total = cost[i] + unit.cycles;
+        if (cost[end] >= 0 && cost[end] <= total) return;
+        cost[end] = total;
+        units[end] = std::move(unit);
+      };
+      if (given_chain_[i]) {
+        offer(guarded(graph_, config_, i, [&] { return given_chain(i); }));
+        continue;
+      }
+      offer(guarded(graph_, config_, i, [&] { return single(i); }));
+      for (size_t links = 2; links <= kMostLinks && i + links <= count && feeds_[i + links - 2]; ++links) {
+        if (!options_.chain || !options_.virtual_threads || !given_[i].empty() || !given_[i + links - 1].empty()) break;
+        const auto chain = make_chain(graph_, i, links, placements_, config_, options_, nullptr);
+        if (chain) offer({i, links, {}, chain->plan.tile, chain->plan.cycles});
+      }
+    }
+    std::vector<Unit> result;
+    for (size_t end = count; end > 0; end = result.back().first) result.push_back(std::move(units[end]));
+    std::reverse(result.begin(), result.end());
+    return result;
+  }
+
+ private:
+  Unit single(size_t i) {
+    Unit unit;
+    unit.first = i;
+    const std::vector<Task> tasks = make_tasks(graph_, i, placements_, config_, options_);
+    std::vector<std::string> given;
+    if (!given_[i].empty()) {
+      given = schedule::split_json(given_[i]);
+      if (given.size() != tasks.size()) {
+        throw Error(ErrorCode::kInvalidArgument, std::to_string(given.size()) + " schedules are given for an operation of " + std::to_string(tasks.size()) +
+                                                     " nests; give one for each, as a list where there are several");
+      }
+    }
+    for (size_t t = 0; t < tasks.size(); ++t) {
+      unit.choices.push_back(given.empty() ? choose(tasks[t], config_, options_) : choose(tasks[t], config_, given[t]));
+      unit.cycles += unit.choices.back().evaluation.cycles;
+    }
+    return unit;
+  }
+
+  Unit given_chain(size_t i) {
+    const GivenChain& given = *given_chain_[i];
+    const auto refuse = [&](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, "the given chain is illegal: " + why); };
+    if (given.names.size() < 2 || given.names.size() > kMostLinks) refuse("it has " + std::to_string(given.names.size()) + " links");
+    for (size_t s = 0; s < given.names.size(); ++s) {
+      if (i + s >= graph_.operations.size() || graph_.operations[i + s].name != given.names[s]) {
+        refuse("'" + given.names[s] + "' does not stand at place " + std::to_string(s) + " behind this node");
+      }
+      if (s + 1 < given.names.size() && !feeds_[i + s]) refuse("the result of '" + given.names[s] + "' is not read by the next node alone");
+    }
+    std::string reason;
+    const auto chain = make_chain(graph_, i, given.names.size(), placements_, config_, options_, &given.tile, &reason);
+    if (!chain) refuse(reason);
+    return {i, given.names.size(), {}, given.tile, chain->plan.cycles};
+  }
+
+  const Graph& graph_;
+  const isa::MachineConfig& config_;
+  const Options& options_;
+  const std::vector<Placement> placements_;
+  const std::vector<bool> feeds_;
+  std::vector<std::string> given_;
+  std::vector<std::optional<GivenChain>> given_chain_;
+};
 
 /// Second operands of stages count as inputs here.
 Stream stream_of(const isa::Load& load) {
@@ -106,41 +219,51 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   isa::validate(config);
   check_graph(graph);
   Program program;
-  const MemoryPlan plan = plan_memory(graph, options);
+  const std::vector<Unit> units = Planner(graph, config, options).run();
+  std::vector<bool> on_chip(graph.tensors.size(), false);
+  std::vector<std::pair<int64_t, int64_t>> when;
+  for (const Unit& unit : units) {
+    for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
+      when.emplace_back(unit.first, unit.first + unit.count - 1);
+      if (i + 1 < unit.first + unit.count) on_chip[static_cast<size_t>(uses_of(graph.operations[i]).written)] = true;
+    }
+  }
+  const MemoryPlan plan = plan_memory(graph, options, on_chip, when);
   program.placements = plan.placements;
   program.arena_bytes = plan.arena_bytes;
-  program.unshared_bytes = plan.unshared_bytes;
+  program.unshared_bytes = plan_memory(graph, options).unshared_bytes;
   if (plan.arena_bytes > (uint64_t{1} << 36)) throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
 
   Emitter emitter(config, options);
-  for (size_t i = 0; i < graph.operations.size(); ++i) {
-    const Operation& operation = graph.operations[i];
+  for (const Operation& operation : graph.operations) {
     LayerInfo info;
     info.name = operation.name;
     info.kind = operation.kind;
     info.macs = model_macs(graph, operation);
-    emitter.layer = static_cast<uint32_t>(i);
-    try {
-      const std::vector<Task> tasks = make_tasks(graph, i, plan.placements, config, options);
-      std::vector<std::string> given, chosen;
-      if (i < options.schedules.size() && !options.schedules[i].empty()) {
-        given = schedule::split_json(options.schedules[i]);
-        if (given.size() != tasks.size()) {
-          throw Error(ErrorCode::kInvalidArgument, std::to_string(given.size()) + " schedules are given for an operation of " + std::to_string(tasks.size()) +
-                                                       " nests; give one for each, as a list where there are several");
-        }
-      }
-      for (size_t t = 0; t < tasks.size(); ++t) {
-        const Choice choice = given.empty() ? choose(tasks[t], config, options) : choose(tasks[t], config, given[t]);
-        lower(tasks[t], *choice.nest, choice.schedule, emitter, info);
-        info.estimated_cycles += choice.evaluation.cycles;
-        chosen.push_back(schedule::to_json(choice.schedule));
-      }
-      info.schedule = schedule::join_json(chosen);
-    } catch (const Error& error) {
-      throw Error(error.code(), "node '" + operation.name + "' (" + operation.kind + ") on " + config.name + ": " + error.what());
-    }
     program.layers.push_back(std::move(info));
+  }
+  for (const Unit& unit : units) {
+    if (unit.chain) {
+      const auto chain = make_chain(graph, unit.first, unit.count, plan.placements, config, options, &*unit.chain);
+      TESSERA_INVARIANT(chain.has_value(), "a chain that was planned has vanished");
+      lower_chain(*chain, emitter, program.layers);
+      for (size_t s = 0; s < unit.count; ++s) {
+        program.layers[unit.first + s].estimated_cycles = chain->plan.shares[s];
+        program.layers[unit.first + s].schedule = to_json(*chain, graph);
+      }
+      continue;
+    }
+    LayerInfo& info = program.layers[unit.first];
+    emitter.layer = static_cast<uint32_t>(unit.first);
+    const auto tasks = make_tasks(graph, unit.first, plan.placements, config, options);
+    std::vector<std::string> chosen;
+    for (size_t k = 0; k < tasks.size(); ++k) {
+      const Choice& choice = unit.choices[k];
+      guarded(graph, config, unit.first, [&] { lower(tasks[k], tasks[k].alternatives[choice.alternative], choice.schedule, emitter, info); });
+      info.estimated_cycles += choice.evaluation.cycles;
+      chosen.push_back(schedule::to_json(choice.schedule));
+    }
+    info.schedule = schedule::join_json(chosen);
   }
   emitter.assemble(options.prefetch_weights && options.virtual_threads);
   for (size_t i = 0; i < emitter.instructions.size(); ++i) {
@@ -212,7 +335,7 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
   const Options options;
   const MemoryPlan plan = plan_memory(graph, options);
   for (const Task& task : make_tasks(graph, 0, plan.placements, config, options)) {
-    if (choose(task, config, options).nest->layout != "nhwc") return border;
+    if (task.alternatives[choose(task, config, options).alternative].layout != "nhwc") return border;
   }
   return {};
 }

@@ -58,14 +58,22 @@ int64_t Emitter::reserve(isa::Space space, int64_t total) {
   return base;
 }
 
-int Emitter::table(const Table& bytes, int keep) {
+int Emitter::table(const Table& bytes) {
   tables_.resize(static_cast<size_t>(config.table_count));
   for (size_t i = 0; i < tables_.size(); ++i) {
-    if (tables_[i] == bytes) return static_cast<int>(i);
+    if (tables_[i] != bytes) continue;
+    pinned_.push_back(static_cast<int>(i));
+    return static_cast<int>(i);
   }
-  if (next_table_ == keep) next_table_ = (next_table_ + 1) % config.table_count;
-  if (next_table_ == keep) throw Error(ErrorCode::kDoesNotFit, "needs two tables, the machine has " + std::to_string(config.table_count));
+  const auto pinned = [&](int slot) { return std::find(pinned_.begin(), pinned_.end(), slot) != pinned_.end(); };
+  for (int tried = 0; pinned(next_table_); ++tried) {
+    if (tried == config.table_count) {
+      throw Error(ErrorCode::kDoesNotFit, "needs " + std::to_string(config.table_count + 1) + " tables at once, the machine has " + std::to_string(config.table_count));
+    }
+    next_table_ = (next_table_ + 1) % config.table_count;
+  }
   const int slot = next_table_;
+  pinned_.push_back(slot);
   next_table_ = (next_table_ + 1) % config.table_count;
   tables_[static_cast<size_t>(slot)] = bytes;
   Transfer transfer;

@@ -56,8 +56,10 @@ class Emitter {
   /// has time beside the steps before (`prefetch`), or else in their own step. Ends the collection.
   void assemble(bool prefetch);
 
-  /// The TABLE slot that holds a table, loaded when it is not there. `keep`: a slot that must stay; -1: none.
-  int table(const Table& bytes, int keep);
+  /// The TABLE slot that holds a table, loaded when it is not there; it stays until release_tables(). Errors: kDoesNotFit.
+  int table(const Table& bytes);
+  /// From here on tables may be replaced.
+  void release_tables() { pinned_.clear(); }
 
   const isa::MachineConfig& config;
   ConstantPool constants;
@@ -83,6 +85,7 @@ class Emitter {
   std::vector<Step> steps_;
   std::map<isa::Space, int64_t> cursor_;
   std::vector<std::vector<uint8_t>> tables_;
+  std::vector<int> pinned_;
   int next_table_ = 0;
 };
 

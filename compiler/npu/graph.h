@@ -197,6 +197,8 @@ struct Program {
 
 struct Options {
   bool fold = true;            // pack small-channel windows into one pixel where the input's border allows it
+  bool collapse_pixels = true;   // pointwise operations work on one long row of pixels
+  bool chain = true;             // tensors that only the next operation reads may stay on chip
   bool prefetch_weights = true;  // fetched while earlier tiles compute
   bool reuse_memory = true;    // tensors whose lives do not overlap share DRAM
   bool virtual_threads = true; // false: one copy of each operand of a nest, so that its engines take turns

@@ -57,13 +57,16 @@ Uses uses_of(const Operation& operation) {
   return uses;
 }
 
-MemoryPlan plan_memory(const Graph& graph, const Options& options) {
+MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::vector<bool>& on_chip,
+                       const std::vector<std::pair<int64_t, int64_t>>& when) {
   const size_t count = graph.tensors.size();
   MemoryPlan plan;
   plan.placements.resize(count);
   std::vector<Life> lives(count);
   const auto touch = [&](TensorId id, int64_t time) {
-    Life& life = lives[static_cast<size_t>(root_of(graph, id))];
+    const auto root = static_cast<size_t>(root_of(graph, id));
+    if (!on_chip.empty() && on_chip[root]) return;
+    Life& life = lives[root];
     life.used = true;
     life.begin = std::min(life.begin, time);
     life.end = std::max(life.end, time);
@@ -71,8 +74,13 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options) {
   const auto steps = static_cast<int64_t>(graph.operations.size());
   for (int64_t i = 0; i < steps; ++i) {
     const Uses uses = uses_of(graph.operations[static_cast<size_t>(i)]);
-    for (const TensorId id : uses.read) touch(id, i);
-    touch(uses.written, i);
+    const auto [begin, end] = when.empty() ? std::pair{i, i} : when[static_cast<size_t>(i)];
+    for (const TensorId id : uses.read) {
+      touch(id, begin);
+      touch(id, end);
+    }
+    touch(uses.written, begin);
+    touch(uses.written, end);
   }
   for (const std::vector<TensorId>* list : {&graph.inputs, &graph.outputs}) {
     for (const TensorId id : *list) {

@@ -18,7 +18,8 @@ struct MemoryPlan {
 };
 
 /// Greedy by size: each allocation, largest first, takes the lowest offset free during its whole life.
-MemoryPlan plan_memory(const Graph& graph, const Options& options);
+/// Tensors in `on_chip` (by id; empty: none) get no place. An operation happens at the time `when` says (empty: its index).
+MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::vector<bool>& on_chip = {}, const std::vector<std::pair<int64_t, int64_t>>& when = {});
 
 /// The tensor whose allocation holds `tensor`.
 TensorId root_of(const Graph& graph, TensorId tensor);

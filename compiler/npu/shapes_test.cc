@@ -309,10 +309,12 @@ TEST(Memory, TensorsShareDramWhenTheirLivesDoNotOverlap) {
   }
   graph.outputs = {x};
   Program program;
-  EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 25, {}, &program), "");
+  EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 25, {.chain = false}, &program), "");
   EXPECT_EQ(program.unshared_bytes, 7u * 1024);
   EXPECT_EQ(program.arena_bytes, 4u * 1024);  // input, output, and two in turn
-  EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 25, {.reuse_memory = false}, &program), "");
+  EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 25, {}, &program), "");
+  EXPECT_EQ(program.arena_bytes, 3u * 1024);  // input, output, and one between two chains
+  EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 25, {.chain = false, .reuse_memory = false}, &program), "");
   EXPECT_EQ(program.arena_bytes, 7u * 1024);
 }
 
@@ -390,7 +392,7 @@ TEST(Errors, DoesNotFitNamesNodeAndMemory) {
   stage.second_table = test::random_table(random);
   const std::string message = error_of(graph, config, ErrorCode::kDoesNotFit);
   EXPECT_NE(message.find("conv_node"), std::string::npos) << message;
-  EXPECT_NE(message.find("two tables"), std::string::npos) << message;
+  EXPECT_NE(message.find("2 tables at once"), std::string::npos) << message;
 }
 
 }  // namespace

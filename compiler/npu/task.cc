@@ -140,8 +140,8 @@ Nest start_nest(const Graph& graph, const Tensor& output, const Placement& place
   return nest;
 }
 
+/// Extents that follow from images, channels and pixels.
 void finish_nest(Nest& nest, const isa::MachineConfig& config) {
-  collapse_pixels(nest, config);
   nest.extent[Dim::kN] = ceil_div(nest.images, config.batch);
   nest.extent[Dim::kG] = nest.out_channels.chunks();
   nest.extent[Dim::kOc] = nest.out_channels.blocks();
@@ -401,7 +401,14 @@ std::vector<Task> make_tasks(const Graph& graph, size_t operation, const std::ve
                              const isa::MachineConfig& config, const Options& options) {
   std::vector<Task> tasks;
   std::visit([&](const auto& op) { make(op, graph, placements, config, options, tasks); }, graph.operations[operation].what);
-  for (Task& task : tasks) task.operation = operation;
+  for (Task& task : tasks) {
+    task.operation = operation;
+    for (Nest& nest : task.alternatives) {
+      if (!options.collapse_pixels) continue;
+      collapse_pixels(nest, config);
+      finish_nest(nest, config);
+    }
+  }
   return tasks;
 }
 

@@ -94,4 +94,10 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::Machi
 /// `single` as in make_schedule. Errors: kDoesNotFit when not even single entries fit.
 Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool single = false);
 
+/// Bytes of one run in DRAM when chunks x blocks of channels of `pixels` neighbouring pixels are moved.
+int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels, int64_t batch);
+
+/// Distinct values ceil(extent / k), thinned to ratios of about `ratio`, largest first; at most `limit` large; 1 is always one.
+std::vector<int64_t> candidate_extents(int64_t extent, double ratio, int64_t limit);
+
 }  // namespace tessera::schedule

@@ -15,15 +15,48 @@ namespace tessera::schedule {
 
 namespace {
 
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels, int64_t batch) {
+  int64_t channels = std::min(blocks * map.lanes, map.chunk);
+  if (map.chunk % map.lanes == 0 && blocks == map.blocks()) channels = std::min(channels * chunks, map.total);
+  if (batch > 1) channels = std::min(channels, map.lanes);
+  if (access.segment_channels != 0) channels = std::min(channels, access.segment_channels);
+  const int64_t bytes = channels * access.element_bytes;
+  const bool whole = bytes == access.pitch_w && channels % map.lanes == 0 && batch == 1;
+  return whole ? bytes * pixels : bytes;
+}
+
+std::vector<int64_t> candidate_extents(int64_t extent, double ratio, int64_t limit) {
+  std::vector<int64_t> result;
+  double last = std::numeric_limits<double>::infinity();
+  for (int64_t k = 1; k <= extent;) {
+    const int64_t value = ceil_div(extent, k);
+    if (value <= limit && (result.empty() || value * ratio <= last || value == 1)) {
+      result.push_back(value);
+      last = static_cast<double>(value);
+    }
+    if (value == 1) break;
+    k = std::max(k + 1, ceil_div(extent, value - 1));  // the first k with another value
+    if (static_cast<double>(ceil_div(extent, k)) * ratio > last && last < 1e18) {
+      k = std::max(k, ceil_div(extent, std::max<int64_t>(1, static_cast<int64_t>(last / ratio))));
+    }
+  }
+  if (result.empty() || result.back() != 1) result.push_back(1);
+  return result;
+}
+
+namespace {
+
 constexpr int64_t kRunOverhead = 2;           // cycles of LOAD and STORE for one run beside its bytes
-constexpr int64_t kInstructionOverhead = 16;  // cycles an engine spends on an instruction beside its work
+constexpr int64_t kInstructionOverhead = 24;  // cycles an engine spends on an instruction beside its work
 constexpr int64_t kDramLatency = 100;
 constexpr int64_t kInstructionsPerTile = 5;   // they are fetched through the same port
 constexpr int64_t kLoopLimit = 4095;
 constexpr int64_t kStrideLimit = 8191;
 constexpr int kMostCopies = 4;                // of an operand that does not become resident
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Temporal levels, outermost first.
 struct Order {
@@ -133,17 +166,6 @@ struct Cost {
   int64_t tiles = 0, read = 0, write = 0, gemm = 0, alu = 0, load = 0, store = 0, total = 0;
 };
 
-/// Bytes of one run when a tile of pixels x channels is moved.
-int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels, int64_t batch) {
-  int64_t channels = std::min(blocks * map.lanes, map.chunk);
-  if (map.chunk % map.lanes == 0 && blocks == map.blocks()) channels = std::min(channels * chunks, map.total);
-  if (batch > 1) channels = std::min(channels, map.lanes);
-  if (access.segment_channels != 0) channels = std::min(channels, access.segment_channels);
-  const int64_t bytes = channels * access.element_bytes;
-  const bool whole = bytes == access.pitch_w && channels % map.lanes == 0 && batch == 1;
-  return whole ? bytes * pixels : bytes;
-}
-
 Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const Footprint& f, const Order& order,
               const Copies& copies) {
   Cost cost;
@@ -236,9 +258,9 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   if (weighted && f.sums > 0 && single(Operand::kSums)) first = std::max(first, alu);
   const int64_t fetch = cost.tiles * kInstructionsPerTile * ceil_div(isa::kInstructionBytes, config.axi_bytes);
   const int64_t steady = std::max({cost.load + cost.store + fetch, first, alu, store});
-  // The first tile's fetch and the last tile's way out overlap with nothing.
+  // The first tile's fetch and the last tile's way out overlap with the layers around in part.
   const int64_t tiles = std::max<int64_t>(cost.tiles, 1);
-  cost.total = steady + cost.load / tiles + (alu + cost.store) / std::max<int64_t>(output_tiles, 1) + 2 * kDramLatency;
+  cost.total = steady + (cost.load / tiles + (alu + cost.store) / std::max<int64_t>(output_tiles, 1)) / 2 + 2 * kDramLatency;
   return cost;
 }
 
@@ -251,26 +273,6 @@ Order order_of(const Schedule& schedule) {
     order.factor[order.count++] = level.factor;
   }
   return order;
-}
-
-/// Distinct values ceil(extent / k), thinned to ratios of about `ratio`, largest first; at most `limit` large.
-std::vector<int64_t> candidates(int64_t extent, double ratio, int64_t limit) {
-  std::vector<int64_t> result;
-  double last = std::numeric_limits<double>::infinity();
-  for (int64_t k = 1; k <= extent;) {
-    const int64_t value = ceil_div(extent, k);
-    if (value <= limit && (result.empty() || value * ratio <= last || value == 1)) {
-      result.push_back(value);
-      last = static_cast<double>(value);
-    }
-    if (value == 1) break;
-    k = std::max(k + 1, ceil_div(extent, value - 1));  // the first k with another value
-    if (static_cast<double>(ceil_div(extent, k)) * ratio > last && last < 1e18) {
-      k = std::max(k, ceil_div(extent, std::max<int64_t>(1, static_cast<int64_t>(last / ratio))));
-    }
-  }
-  if (result.empty() || result.back() != 1) result.push_back(1);
-  return result;
 }
 
 std::vector<Order> loop_orders(const Nest& nest, const Extents& tile) {
@@ -413,12 +415,12 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool singl
   const auto limit = [&](int64_t value) { return std::max<int64_t>(value, 1); };
   const int64_t out_limit = limit(nest.raw ? config.acc_depth() : config.out_depth());
   const bool flat = extent[Dim::kOh] == 1 && extent[Dim::kN] == 1;
-  const auto n_list = candidates(extent[Dim::kN], extent[Dim::kOh] * extent[Dim::kOw] == 1 ? 1.2 : 1.6, out_limit);
-  const auto oc_list = candidates(extent[Dim::kOc], 1.3, std::min(out_limit, limit(config.wgt_depth())));
-  const auto oh_list = candidates(extent[Dim::kOh], extent[Dim::kOh] > 32 ? 1.25 : 1.1, out_limit);
-  const auto ow_list = candidates(extent[Dim::kOw], flat ? 1.1 : 1.7, out_limit);
-  const auto ic_list = candidates(extent[Dim::kIc], 1.4, limit(config.inp_depth()));
-  const auto g_list = candidates(extent[Dim::kG], 1.4, out_limit);
+  const auto n_list = candidate_extents(extent[Dim::kN], extent[Dim::kOh] * extent[Dim::kOw] == 1 ? 1.2 : 1.6, out_limit);
+  const auto oc_list = candidate_extents(extent[Dim::kOc], 1.3, std::min(out_limit, limit(config.wgt_depth())));
+  const auto oh_list = candidate_extents(extent[Dim::kOh], extent[Dim::kOh] > 32 ? 1.25 : 1.1, out_limit);
+  const auto ow_list = candidate_extents(extent[Dim::kOw], flat ? 1.1 : 1.7, out_limit);
+  const auto ic_list = candidate_extents(extent[Dim::kIc], 1.4, limit(config.inp_depth()));
+  const auto g_list = candidate_extents(extent[Dim::kG], 1.4, out_limit);
 
   bool found = false;
   Cost best_cost;
@@ -475,8 +477,8 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool singl
   };
   // Whole windows if any tile with them fits; else parts of windows too.
   sweep({extent[Dim::kKh]}, {extent[Dim::kKw]});
-  if (!found) sweep(candidates(extent[Dim::kKh], 1.4, config.inp_depth()), {extent[Dim::kKw]});
-  if (!found) sweep(candidates(extent[Dim::kKh], 1.4, config.inp_depth()), candidates(extent[Dim::kKw], 1.2, 1 << 14));
+  if (!found) sweep(candidate_extents(extent[Dim::kKh], 1.4, config.inp_depth()), {extent[Dim::kKw]});
+  if (!found) sweep(candidate_extents(extent[Dim::kKh], 1.4, config.inp_depth()), candidate_extents(extent[Dim::kKw], 1.2, 1 << 14));
   if (!found) {
     Extents one;
     Copies ones;

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chains from end to end: random sequences of products, depthwise products, pools and maps, given as one chain with a random tile,
+// compiled for several machines and compared with plain loops on the functional simulator (races checked, memories poisoned); what
+// a chain must not be; and that the generator finds chains by itself where they save traffic.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "compiler/npu/chain.h"
+#include "compiler/npu/test/random_graph.h"
+#include "compiler/npu/test/reference.h"
+#include "isa/config.h"
+
+namespace tessera::npu {
+namespace {
+
+using test::Random;
+
+enum class Kind { kDense, kDepthwise, kPool, kMap };
+
+struct Window {
+  int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
+  Padding pads;
+};
+
+Window random_window(Random& random, Kind kind, int64_t h, int64_t w) {
+  Window x;
+  if (kind == Kind::kMap) return x;
+  do {
+    x.kh = random.one_of<int64_t>({1, 2, 3, 3, 5});
+    x.kw = random.one_of<int64_t>({1, 2, 3, 3, 5});
+    x.sh = random.one_of<int64_t>({1, 1, 2, 3});
+    x.sw = random.one_of<int64_t>({1, 1, 2, 3});
+    x.dh = random.one_of<int64_t>({1, 1, 1, 2});
+    x.dw = random.one_of<int64_t>({1, 1, 1, 2});
+    x.pads = {random.between(0, x.kh - 1), random.between(0, x.kw - 1), random.between(0, x.kh - 1), random.between(0, x.kw - 1)};
+  } while (h + x.pads.top + x.pads.bottom < x.dh * (x.kh - 1) + 1 || w + x.pads.left + x.pads.right < x.dw * (x.kw - 1) + 1);
+  return x;
+}
+
+template <typename Op>
+void set_window(Op& op, const Window& x) {
+  op.kernel_h = x.kh, op.kernel_w = x.kw, op.stride_h = x.sh, op.stride_w = x.sw, op.dilation_h = x.dh, op.dilation_w = x.dw, op.pads = x.pads;
+}
+
+/// Appends an operation that reads tensor `input`; returns its output.
+TensorId append(Random& random, Graph& graph, TensorId input, Kind kind, const Window& x, int64_t channels, bool last) {
+  const Tensor in = graph.tensors[static_cast<size_t>(input)];
+  Tensor out;
+  out.name = "t" + std::to_string(graph.tensors.size());
+  out.n = in.n;
+  out.h = (in.h + x.pads.top + x.pads.bottom - x.dh * (x.kh - 1) - 1) / x.sh + 1;
+  out.w = (in.w + x.pads.left + x.pads.right - x.dw * (x.kw - 1) - 1) / x.sw + 1;
+  out.c = kind == Kind::kDense ? channels : in.c;
+  out.is_unsigned = random.chance(50);
+  const auto byte = [&](bool is_unsigned) { return static_cast<int32_t>(is_unsigned ? random.between(0, 255) : random.between(-128, 127)); };
+  Operation operation;
+  operation.name = "op" + std::to_string(graph.operations.size());
+  operation.kind = "test";
+  const double taps = static_cast<double>(x.kh * x.kw);
+  if (kind == Kind::kDense || kind == Kind::kDepthwise) {
+    Convolution op;
+    set_window(op, x);
+    op.groups = kind == Kind::kDepthwise ? in.c : 1;
+    op.input_zero = byte(in.is_unsigned);
+    const int64_t each = kind == Kind::kDepthwise ? 1 : in.c;
+    op.weights.resize(static_cast<size_t>(out.c * each * x.kh * x.kw));
+    for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
+    if (random.chance(20)) op.weight_zero = {static_cast<int32_t>(random.between(-128, 127))};
+    op.stage = test::random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(each) * taps), random.chance(70));
+    operation.what = op;
+  } else if (kind == Kind::kPool) {
+    Pool op;
+    set_window(op, x);
+    op.kind = random.chance(60) ? Pool::Kind::kMax : Pool::Kind::kSum;
+    op.pad_value = byte(in.is_unsigned);
+    op.stage = test::random_stage(random, out, op.kind == Pool::Kind::kSum ? 100.0 * taps : 100.0, random.chance(40));
+    operation.what = op;
+  } else {
+    Elementwise op;
+    op.stage = test::random_stage(random, out, 100.0, random.chance(50));
+    operation.what = op;
+  }
+  const TensorId id = graph.add(out);
+  std::visit([&](auto& op) { op.input = input, op.output = id; }, operation.what);
+  if (last && random.chance(50)) {
+    std::visit([&](auto& op) { test::add_second(random, graph, op.stage, out); }, operation.what);
+  }
+  graph.operations.push_back(std::move(operation));
+  return id;
+}
+
+/// A product perhaps, channel-wise operations, a product perhaps; at least two.
+Graph random_chain(Random& random) {
+  Graph graph;
+  Tensor in;
+  in.name = "in";
+  in.n = random.one_of<int64_t>({1, 1, 2, 3});
+  in.h = random.between(1, 17);
+  in.w = random.between(1, 19);
+  in.c = random.one_of<int64_t>({1, 3, 8, 16, 17, 40, 64});
+  in.is_unsigned = random.chance(50);
+  TensorId at = graph.add(in);
+  graph.inputs = {at};
+  std::vector<Kind> kinds;
+  if (random.chance(60)) kinds.push_back(Kind::kDense);
+  for (int64_t middle = random.between(kinds.empty() ? 1 : 0, 2); middle > 0; --middle) {
+    kinds.push_back(random.one_of({Kind::kDepthwise, Kind::kDepthwise, Kind::kPool, Kind::kMap}));
+  }
+  if (kinds.size() < 2 || (kinds.size() < kMostLinks && random.chance(60))) kinds.push_back(Kind::kDense);
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const Tensor& t = graph.tensors[static_cast<size_t>(at)];
+    const Window x = random_window(random, kinds[i], t.h, t.w);
+    at = append(random, graph, at, kinds[i], x, random.one_of<int64_t>({1, 7, 16, 33, 48, 80}), i + 1 == kinds.size());
+  }
+  graph.outputs = {at};
+  return graph;
+}
+
+isa::MachineConfig square(int batch, int block, int64_t inp, int64_t wgt, int64_t acc, int64_t out, int64_t params) {
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.name = "square" + std::to_string(batch) + "x" + std::to_string(block);
+  config.batch = batch;
+  config.block_in = config.block_out = block;
+  config.inp_bytes = inp * config.inp_entry_bytes();
+  config.wgt_bytes = wgt * config.wgt_entry_bytes();
+  config.acc_bytes = acc * config.acc_entry_bytes();
+  config.out_bytes = out * config.out_entry_bytes();
+  config.param_bytes = params * config.param_entry_bytes();
+  isa::validate(config);
+  return config;
+}
+
+TEST(Chain, RandomOnesEqualPlainLoops) {
+  const std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"), isa::find_config("npu1024"),
+                                                    square(2, 16, 600, 300, 600, 400, 40), square(1, 4, 400, 400, 300, 300, 60)};
+  const char* factor = std::getenv("TESSERA_NPU_TESTS");
+  const int count = 120 * (factor != nullptr ? std::atoi(factor) : 1);
+  int chains = 0;
+  for (int i = 0; i < count; ++i) {
+    const uint64_t seed = 77000 + static_cast<uint64_t>(i);
+    Random random(seed);
+    const Graph graph = random_chain(random);
+    const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, static_cast<int64_t>(machines.size()) - 1))];
+    const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
+    std::string names;
+    for (const Operation& operation : graph.operations) names += (names.empty() ? "\"" : ", \"") + operation.name + "\"";
+    const std::string json = "{\"chain\": [" + names + "], \"tile\": {\"oh\": " + std::to_string(random.between(1, out.h)) + ", \"ow\": " +
+                             std::to_string(random.between(1, out.w)) + ", \"blocks\": " + std::to_string(random.between(1, 3)) + "}}";
+    Options options;
+    options.schedules = {json};
+    try {
+      ASSERT_EQ(test::compare(graph, config, seed, options), "") << "seed " << seed << " on " << config.name << ": " << json;
+      ++chains;
+    } catch (const Error& error) {
+      // A tile that is too large, or a link that skips positions: refused with a reason, and the generator's choice runs.
+      ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      ASSERT_NE(std::string(error.what()).find("the given chain is illegal: "), std::string::npos) << error.what();
+      Program program;
+      ASSERT_EQ(test::compare(graph, config, seed, {}, &program), "") << "seed " << seed << " on " << config.name << [&] {
+        std::string text;
+        for (const LayerInfo& layer : program.layers) text += "\n  " + layer.schedule;
+        return text;
+      }();
+    }
+  }
+  EXPECT_GT(chains, count / 4);
+}
+
+/// An inverted residual block: expand, depthwise, project and add.
+Graph inverted_residual(int64_t size, int64_t channels, int64_t factor) {
+  Random random(5);
+  Graph graph;
+  Tensor in;
+  in.name = "in";
+  in.h = in.w = size;
+  in.c = channels;
+  const TensorId x = graph.add(in);
+  graph.inputs = {x};
+  Window three;
+  three.kh = three.kw = 3;
+  three.pads = {1, 1, 1, 1};
+  TensorId at = append(random, graph, x, Kind::kDense, {}, channels * factor, false);
+  at = append(random, graph, at, Kind::kDepthwise, three, 0, false);
+  at = append(random, graph, at, Kind::kDense, {}, channels, false);
+  SecondOperation second;
+  second.tensor = x;
+  std::get<Convolution>(graph.operations.back().what).stage.second = second;
+  graph.outputs = {at};
+  return graph;
+}
+
+TEST(Chain, InvertedResidualStaysOnChip) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const Graph graph = inverted_residual(28, 32, 6);
+  Program chained, apart;
+  ASSERT_EQ(test::compare(graph, config, 3, {}, &chained), "");
+  ASSERT_EQ(test::compare(graph, config, 3, {.chain = false}, &apart), "");
+  const auto traffic = [](const Program& program) {
+    int64_t bytes = 0;
+    for (const LayerInfo& layer : program.layers) bytes += layer.dram_read_bytes + layer.dram_write_bytes;
+    return bytes;
+  };
+  const int64_t intermediate = 28 * 28 * 192;
+  EXPECT_LT(traffic(chained), traffic(apart) - 3 * intermediate);  // two tensors, written and read, but for halos
+  EXPECT_LT(chained.arena_bytes, static_cast<uint64_t>(intermediate));
+  EXPECT_EQ(chained.layers[0].schedule, chained.layers[2].schedule);
+  const auto given = chain_from_json(chained.layers[0].schedule);
+  ASSERT_TRUE(given.has_value());
+  EXPECT_EQ(given->names, (std::vector<std::string>{"op0", "op1", "op2"}));
+  // The chosen schedules, given back, make the same program.
+  Options options;
+  for (const LayerInfo& layer : chained.layers) options.schedules.push_back(layer.schedule);
+  EXPECT_EQ(compile(graph, config, options).instructions, chained.instructions);
+}
+
+TEST(Chain, ResultsThatOthersReadAreStored) {
+  Graph graph = inverted_residual(7, 32, 6);
+  graph.outputs.push_back(std::get<Convolution>(graph.operations[0].what).output);
+  EXPECT_EQ(feeds_next(graph), (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 3), "");
+}
+
+TEST(Chain, RefusalsNameTheRule) {
+  const auto refusal = [](const Graph& graph, const isa::MachineConfig& config, const std::string& json) {
+    try {
+      Options options;
+      options.schedules = {json};
+      compile(graph, config, options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const Graph graph = inverted_residual(28, 32, 6);
+  const std::string tile = "\"tile\": {\"oh\": 28, \"ow\": 28, \"blocks\": 12}";
+  EXPECT_NE(refusal(graph, config, R"({"chain": ["op0", "op1", "op2"], )" + tile + "}").find("inp needs"), std::string::npos);
+  EXPECT_NE(refusal(graph, config, R"({"chain": ["op0", "other"], )" + tile + "}").find("'other' does not stand at place 1"), std::string::npos);
+  EXPECT_NE(refusal(graph, config, R"({"chain": ["op0", "op1"]})").find("\"tile\" with oh, ow and blocks"), std::string::npos);
+  EXPECT_NE(refusal(graph, square(1, 8, 500, 500, 500, 500, 60), R"({"chain": ["op0"], )" + tile + "}").find("1 links"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::npu

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// One nest under one schedule, tile by tile: rings of slots in the scratchpads, transfers of boxes of pixels and channels, products and
+// stages. A task and its schedule enter; each call appends the instructions of a tile to the emitter. The input of a tile comes from
+// DRAM or from a slot that another nest's stage has filled; its result goes to DRAM or to such a slot (a Sink). So a single
+// operation (lower.cc) and a chain of them (chain.cc) are the same code.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "compiler/npu/emitter.h"
+#include "compiler/npu/legalise.h"
+#include "compiler/npu/task.h"
+#include "compiler/schedule/schedule.h"
+
+namespace tessera::npu {
+
+/// One tile: where it begins in each dimension and how far it goes.
+struct Tile {
+  schedule::Extents begin, count;
+  bool operator==(const Tile&) const = default;
+};
+
+/// Slots of an operand, used in turn; a key says which part of the operand stands in a slot.
+struct Ring {
+  int64_t base = 0, size = 0;
+  std::vector<std::optional<Tile>> keys;
+  size_t next = 0;
+
+  int64_t address(size_t slot) const { return base + static_cast<int64_t>(slot) * size; }
+  std::optional<size_t> find(const Tile& key) const;
+  size_t take(const Tile& key);
+};
+
+/// Where a stage's results go instead of OUT and DRAM: an entry and the strides of n, oh, ow and the channel block.
+struct Sink {
+  isa::AluSpace space = isa::AluSpace::kInp;
+  int64_t address = 0;
+  std::array<int64_t, 4> stride{};
+};
+
+class NestLowering {
+ public:
+  using Nest = schedule::Nest;
+  using Extents = schedule::Extents;
+  using Span = schedule::Span;
+  using Operand = schedule::Operand;
+
+  /// All references stay in use. `layer`: the index that instructions are tagged with.
+  NestLowering(const Task& task, const Nest& nest, const schedule::Schedule& schedule, Emitter& emitter, LayerInfo& info, uint32_t layer)
+      : task_(task), nest_(nest), schedule_(schedule), emitter_(emitter), config_(emitter.config), info_(info), layer_(layer),
+        footprint_(schedule::footprint(nest, schedule.tile(), emitter.config)) {}
+
+  /// Entries of each scratchpad that the rings need.
+  std::map<isa::Space, int64_t> demand() const;
+  /// Takes them from `cursor` on, which moves.
+  void place(std::map<isa::Space, int64_t>& cursor);
+  /// Tables and the constants of a second operation; once, after place().
+  void load_layer_constants();
+
+  /// All tiles in the schedule's order.
+  void run();
+
+  /// One tile. `source`: the entry where its input stands; nothing: it is fetched. `sink`: nothing: the result is stored to DRAM.
+  void lower_tile(const Tile& tile, std::optional<int64_t> source = {}, const std::optional<Sink>& sink = {});
+
+  Span rows_of(const Tile& tile) const;
+  Span cols_of(const Tile& tile) const;
+  int64_t input_blocks(const Tile& tile) const {
+    return nest_.input.broadcast_c ? 1 : tile.count[schedule::Dim::kG] * tile.count[schedule::Dim::kIc];
+  }
+  /// The next slot for an input that comes from a sink.
+  int64_t take_input(const Tile& tile) { return input_.address(input_.take(key_of(Operand::kInput, tile))); }
+  /// Writes `value` into a rectangle of entries by the ALU; `readable`: an entry that holds something.
+  void fill(const Sink& at, int64_t rows, int64_t cols, int64_t blocks, int64_t readable, uint8_t value);
+  const Nest& nest() const { return nest_; }
+
+ private:
+  bool weighted() const {
+    return nest_.intrinsic == schedule::Intrinsic::kDense || nest_.intrinsic == schedule::Intrinsic::kDepthwise;
+  }
+  bool partial_reduce() const { return nest_.intrinsic == schedule::Intrinsic::kReduce && footprint_.sums > 0 && split_window(); }
+  bool split_window() const;
+
+  /// The tile in the dimensions that the operand has.
+  Tile key_of(Operand operand, const Tile& tile) const;
+
+  // ---- transfers
+
+  void emit(const Transfer& transfer);
+
+  /// Channels [first, first + run) of a pixel and where they lie: a run with loops around it. Strides in channels of DRAM
+  /// (translated by the access) and in bytes of the scratchpad row.
+  struct ChannelPiece {
+    int64_t dram = 0;   // bytes from the pixel
+    int64_t block = 0;  // entries from the pixel's first
+    int64_t byte = 0;   // bytes inside the entry's row
+    int64_t run = 0;    // bytes
+    std::vector<TransferLoop> loops;
+  };
+  /// Channels of blocks [b0, b0 + blocks) of chunks [g0, g0 + chunks), as pieces. Entries are rows of `lanes` channels.
+  std::vector<ChannelPiece> channel_pieces(const schedule::ChannelMap& map, const schedule::Access& access, int64_t g0, int64_t chunks, int64_t b0,
+                                           int64_t blocks, int64_t entry_bytes) const;
+
+  /// A box of images, rows, columns and channel blocks between DRAM and a slot laid out [n][row][column][block].
+  struct Box {
+    const schedule::Access* access;
+    const schedule::ChannelMap* map;
+    isa::Space space;
+    bool store = false;
+    int64_t slot = 0;                        // entry
+    int64_t n = 0, groups = 1;               // groups of BATCH images
+    Span rows, cols;
+    int64_t g = 0, chunks = 1, b = 0, blocks = 1;
+    uint8_t pad_value = 0;
+  };
+
+  void transfer(const Box& box);
+
+  /// A blob in the constants, packed when a tile first asks for it.
+  struct Blob {
+    int64_t offset = 0, bytes = 0;
+  };
+  Blob add_blob(std::vector<uint8_t> bytes);
+
+  void load_blob(isa::Space space, int64_t entry_address, const Blob& blob);
+
+  static Span plain_span(int64_t begin, int64_t count) { return {begin, 1, count, 1, 0}; }
+
+  Box result_box(const schedule::Access& access, const Tile& tile, int64_t slot) const;
+
+  // ---- constants
+
+  /// Calls use(lane, channel or -1) for every lane of the result blocks of a tile, in entry order.
+  template <typename Use>
+  void for_each_result_lane(const Tile& tile, Use&& use) const;
+
+  std::vector<uint8_t> pack_params(const Tile& tile) const;
+
+  std::vector<uint8_t> pack_weights(const Tile& tile) const;
+
+  // ---- the tile loop
+
+  void iterate(size_t depth, const Extents& begin);
+
+  size_t load_input(const Tile& tile);
+
+  size_t load_weights(const Tile& tile);
+
+  /// ACC starts from the bias, one entry for each block, the same for every pixel.
+  void preload_bias(const Tile& tile);
+
+  void multiply(const Tile& tile, int64_t input, int64_t weights, bool accumulate);
+
+  isa::AluSpace alu_space(isa::Space space) const;
+
+  /// Outer loops n, oh, ow, block with the result's strides in the destination. PARAM follows the block.
+  ComputeNest result_nest(const Tile& tile, std::array<int64_t, 4> source, std::array<int64_t, 4> second, bool params) const;
+
+  /// Strides of the input slot in the loops n, oh, ow, block of a channel-wise nest.
+  std::array<int64_t, 4> input_strides(const Tile& tile) const;
+
+  void add_window(ComputeNest& nest, const Tile& tile) const;
+
+  void emit_alu(const isa::Alu& head, const ComputeNest& nest);
+
+  int64_t results_of(const Tile& tile) const;
+
+  /// A part of a window: reduced into the second half of the sums' slot (the first part: the first half), then joined.
+  void reduce_part(const Tile& tile, int64_t input, bool first, bool last);
+
+  /// Both halves of the sums' slot into the first, or through the stage to the result.
+  void join(const Tile& tile, bool stage);
+
+  static std::array<int64_t, 4> contiguous(const Tile& tile);
+
+  /// The stage's fields; destination OUT, or ACC when the result is raw.
+  void set_stage(isa::Alu& alu) const;
+
+  /// The nest from a source with the given strides through the stage; addresses but the source's are set.
+  ComputeNest stage_nest(const Tile& tile, const std::array<int64_t, 4>& source) const;
+
+  /// Loads what the stage needs, runs it and stores the tile or leaves it in the sink.
+  void finish(const Tile& tile, int64_t input);
+
+  void load_second(const Tile& tile);
+
+  const Task& task_;
+  const Nest& nest_;
+  const schedule::Schedule& schedule_;
+  Emitter& emitter_;
+  const isa::MachineConfig& config_;
+  LayerInfo& info_;
+  uint32_t layer_;
+  const schedule::Footprint footprint_;
+  Ring input_, weights_, sums_, second_, output_, params_;
+  int64_t constants_entry_ = 0, second_address_ = 0;
+  size_t sums_slot_ = 0, output_slot_ = 0, params_slot_ = 0;
+  std::optional<Sink> sink_;  // of the tile in hand
+  int table_ = -1, second_table_ = -1;
+  std::map<Extents, Blob> weight_blobs_;
+  std::vector<isa::Instruction> scratch_;
+};
+
+}  // namespace tessera::npu
