@@ -348,6 +348,8 @@ class Assembler {
       refused_.clear();
     }
 
+    for (const auto& [root, claim] : claims)
+      for (mlir::Value v : claim.operands) claim_reads_.insert(v.getAsOpaquePointer());
     int64_t done = 0;
     const auto total = static_cast<int64_t>(slots_.size());
     for (Slot& slot : slots_) {
@@ -520,7 +522,8 @@ class Assembler {
       }
       for (mlir::Value v : op.getOutputs()) {
         // Needed outside by anyone, also by a claim that stands for its readers.
-        const bool outside = std::any_of(v.getUsers().begin(), v.getUsers().end(),
+        const bool outside = claim_reads_.count(v.getAsOpaquePointer()) != 0 ||
+                             std::any_of(v.getUsers().begin(), v.getUsers().end(),
                                          [&](mlir::Operation* user) { return !inside.count(user); });
         if (outside) outputs.push_back(v);
       }
@@ -542,6 +545,7 @@ class Assembler {
   program::Artifact artifact_;
   std::unordered_map<const void*, int64_t> ids_;
   std::set<std::string> names_, counted_;
+  std::set<const void*> claim_reads_;  // values that claims read past the operations they stand for
   std::vector<Slot> slots_;
   std::vector<mlir::Operation*> refused_;
   int64_t nodes_npu_ = 0, nodes_cpu_ = 0;
