@@ -54,6 +54,7 @@ constexpr int64_t kRunOverhead = 2;           // cycles of LOAD and STORE for on
 constexpr int64_t kInstructionOverhead = 24;  // cycles an engine spends on an instruction beside its work
 constexpr int64_t kDramLatency = 100;
 constexpr int64_t kInstructionsPerTile = 5;   // they are fetched through the same port
+constexpr double kTrafficWeight = 0.2;        // of a cycle, for each cycle of the bus
 constexpr int64_t kLoopLimit = 4095;
 constexpr int64_t kStrideLimit = 8191;
 constexpr int kMostCopies = 4;                // of an operand that does not become resident
@@ -424,6 +425,7 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool singl
 
   bool found = false;
   Cost best_cost;
+  double best_score = 0;
   Extents best_tile;
   Order best_order;
   const auto consider = [&](const Extents& tile) {
@@ -436,8 +438,11 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool singl
     for (const Order& order : loop_orders(nest, tile)) {
       const Copies copies = choose_copies(nest, config, f, order, single);
       const Cost cost = estimate(nest, config, tile, f, order, copies);
-      if (!found || cost.total < best_cost.total || (cost.total == best_cost.total && cost.tiles < best_cost.tiles)) {
+      // Bytes cost energy, and time that neighbours could use, even where they hide behind products.
+      const double score = static_cast<double>(cost.total) + kTrafficWeight * static_cast<double>(cost.read + cost.write) / config.axi_bytes;
+      if (!found || score < best_score || (score == best_score && cost.tiles < best_cost.tiles)) {
         found = true;
+        best_score = score;
         best_cost = cost;
         best_tile = tile;
         best_order = order;
