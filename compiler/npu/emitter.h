@@ -49,8 +49,11 @@ class Emitter {
     steps_.back().weights.push_back({entry, entries, constant_offset, layer});
   }
 
-  /// Reserves `total` entries of a space for a nest: after the previous nest's, so that its first fetches need not wait, or from 0.
-  int64_t reserve(isa::Space space, int64_t total);
+  /// Reserves `total` entries of a space for a nest, behind those still in use, so that its first fetches need not wait; from 0 or up to
+  /// the end where that is not possible. `first`: entries that are needed first.
+  int64_t reserve(isa::Space space, int64_t total, int64_t first = 0);
+  /// Entries of the space that are in use until the end of what has been pushed so far.
+  void set_in_use(isa::Space space, int64_t begin, int64_t end) { in_use_[space] = {begin, end}; }
 
   /// The whole stream, in order of execution one at a time. Weights are fetched in pieces as soon as their place is free and the bus
   /// has time beside the steps before (`prefetch`), or else in their own step. Ends the collection.
@@ -83,7 +86,7 @@ class Emitter {
   void append_fetch(const WeightFetch& fetch);
 
   std::vector<Step> steps_;
-  std::map<isa::Space, int64_t> cursor_;
+  std::map<isa::Space, std::pair<int64_t, int64_t>> in_use_;
   std::vector<std::vector<uint8_t>> tables_;
   std::vector<int> pinned_;
   int next_table_ = 0;

@@ -382,6 +382,16 @@ void NestLowering::finish(const Tile& tile, int64_t input) {
   if (!sink_) transfer(box);
 }
 
+void NestLowering::release_weights() {
+  // The slots are taken in turn, and the last one is in use to the end; the others are too when they are never fetched again.
+  const auto& levels = schedule_.levels;
+  const bool turns = !levels.empty() && (levels[0].kind == schedule::LevelKind::kTemporal || levels[0].kind == schedule::LevelKind::kVthread) &&
+                     schedule::indexes(nest_, Operand::kWeights, levels[0].dim);
+  if (weights_.keys.empty() || !turns) return;
+  const size_t last = (weights_.next + weights_.keys.size() - 1) % weights_.keys.size();
+  emitter_.set_in_use(isa::Space::kWgt, weights_.address(last), weights_.address(last) + weights_.size);
+}
+
 void NestLowering::fill(const Sink& at, int64_t rows, int64_t cols, int64_t blocks, int64_t readable, uint8_t value) {
   if (rows < 1 || cols < 1 || blocks < 1) return;
   emitter_.layer = layer_;
@@ -400,12 +410,13 @@ void lower(const Task& task, const Nest& nest, const schedule::Schedule& schedul
   NestLowering lowering(task, nest, schedule, emitter, info, emitter.layer);
   std::map<isa::Space, int64_t> cursor;
   for (const auto& [space, total] : lowering.demand()) {
-    if (total > 0) cursor[space] = emitter.reserve(space, total);
+    if (total > 0) cursor[space] = emitter.reserve(space, total, space == isa::Space::kWgt ? lowering.weight_tile() : 0);
   }
   lowering.place(cursor);
   emitter.release_tables();
   lowering.load_layer_constants();
   lowering.run();
+  lowering.release_weights();
 }
 
 }  // namespace tessera::npu

@@ -74,6 +74,10 @@ class NestLowering {
   /// Writes `value` into a rectangle of entries by the ALU; `readable`: an entry that holds something.
   void fill(const Sink& at, int64_t rows, int64_t cols, int64_t blocks, int64_t readable, uint8_t value);
   const Nest& nest() const { return nest_; }
+  /// Entries of WGT that a tile of weights takes.
+  int64_t weight_tile() const { return footprint_.weights; }
+  /// Tells the emitter which weights are in use until the end of the nest.
+  void release_weights();
 
  private:
   bool weighted() const {

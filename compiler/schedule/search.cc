@@ -261,7 +261,16 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   const int64_t steady = std::max({cost.load + cost.store + fetch, first, alu, store});
   // The first tile's fetch and the last tile's way out overlap with the layers around in part.
   const int64_t tiles = std::max<int64_t>(cost.tiles, 1);
-  cost.total = steady + (cost.load / tiles + (alu + cost.store) / std::max<int64_t>(output_tiles, 1)) / 2 + 2 * kDramLatency;
+  // Half of WGT can be filled while the layer before still computes from the other half: what the first tile of weights needs beyond
+  // that is waited for, and so is what the next layer cannot fetch because all weights stay in use to the end.
+  int64_t exposed = 0;
+  if (f.weights > 0) {
+    const int64_t half = config.wgt_depth() / 2;
+    const bool whole = order.count == 0 || !indexes(nest, Operand::kWeights, order.dim[0]);
+    const int64_t at_end = f.weights * (whole ? copies[static_cast<size_t>(Operand::kWeights)] : 1);
+    exposed = (std::max<int64_t>(0, f.weights - half) + std::max<int64_t>(0, at_end - half)) * ceil_div(config.wgt_entry_bytes(), config.axi_bytes);
+  }
+  cost.total = steady + exposed + (cost.load / tiles + (alu + cost.store) / std::max<int64_t>(output_tiles, 1)) / 2 + 2 * kDramLatency;
   return cost;
 }
 
