@@ -287,7 +287,7 @@ struct XrtQueue::State {
         if (stop) break;
       }
       if (!current) current = first(unit, opened, since);
-      if (!current) continue;
+      if (!current || !opened) continue;
       bool good = false;
       try {
         const auto begin = Clock::now();

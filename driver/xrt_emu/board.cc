@@ -163,12 +163,12 @@ struct Board::State {
   }
 
   /// What the kernel driver does at the interrupt.
-  void finish(Unit& unit) {
+  void finish(Unit& unit, const Command& command) {
     const uint32_t pending = unit.machine->read_register(isa::reg::kIsr, *unit.dram);
     unit.machine->write_register(isa::reg::kIsr, pending, *unit.dram);
     unit.machine->read_register(isa::reg::kApCtrl, *unit.dram);  // clears ap_done
     unit.machine->write_register(isa::reg::kGie, 0, *unit.dram);
-    complete(*unit.running, emu::kStateCompleted);
+    complete(command, emu::kStateCompleted);
     unit.running.reset();
   }
 
@@ -185,7 +185,7 @@ struct Board::State {
         start(unit, std::move(next));
       }
       if (unit.running) {
-        if (unit.machine->advance(kSliceCycles, *unit.dram)) finish(unit);
+        if (unit.machine->advance(kSliceCycles, *unit.dram)) finish(unit, *unit.running);
       } else if (unit.started_by_hand != nullptr) {
         unit.machine->advance(kSliceCycles, *unit.dram);
       }
@@ -381,7 +381,7 @@ struct Board::State {
     if (reply.error != 0 && reply.error != EBUSY) {
       say("client " + std::to_string(client.number) + ": " + std::strerror(reply.error) + " " + reply.message.data());
     }
-    if (send(client.requests.get(), &reply, sizeof reply, MSG_NOSIGNAL) < 0) client.gone = true;
+    if (send(client.requests.get(), &reply, sizeof reply, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) client.gone = true;
   }
 
   void accept_client() {

@@ -42,7 +42,8 @@ def main():
     options = parser.parse_args()
     if options.device.split(":")[0] == "xrt" and not os.environ.get("XILINX_XRT"):
         # No card is set up: the same program, on the simulated board.
-        board = shutil.which("tessera") or str(pathlib.Path(sys.executable).parent / "tessera")
+        board = pathlib.Path(tessera._tessera.__file__).parent.parent / "bin" / "tessera"  # of the same build
+        board = str(board) if board.exists() else shutil.which("tessera") or sys.exit("the command 'tessera' is not on the PATH")
         print(f"no card is set up (XILINX_XRT): running on the simulated board, '{options.config}'", flush=True)
         os.execv(board, ["tessera", "board", "--config", options.config, "--", sys.executable, *sys.argv])
 
