@@ -61,6 +61,11 @@ class Board:
         return self.log.read().count(what)
 
     def held(self):
+        """What the board holds for itself, once it has seen every process go."""
+        for _ in range(200):
+            if self.said(" comes") == self.said(" goes"):
+                break
+            time.sleep(0.05)
         folder = pathlib.Path(f"/proc/{self.process.pid}")
         status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines() if ":" in line)
         return {"kilobytes": int(status["RssAnon"].split()[0]), "descriptors": len(os.listdir(folder / "fd"))}
