@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/systemc/alu.h"
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include "sim/systemc/npu.h"
@@ -11,10 +11,10 @@ namespace {
 
 constexpr Cycle kPrepare = 7;  // from taking to the end of the range check
 
-Port port_of(isa::AluSpace space, bool write) {
+Port write_port(isa::AluSpace space) {
   switch (space) {
-    case isa::AluSpace::kAcc: return write ? Port::kAccWrite : Port::kAccRead;
-    case isa::AluSpace::kOut: return write ? Port::kOutWrite : Port::kOutRead;
+    case isa::AluSpace::kAcc: return Port::kAccWrite;
+    case isa::AluSpace::kOut: return Port::kOutWrite;
     case isa::AluSpace::kInp: return Port::kInpB;
   }
   return Port::kNone;
@@ -28,9 +28,9 @@ void Alu::reset() {
   active_.reset();
   next_take_ = active_from_ = 0;
   issue_free_ = write_free_ = 0;
-  uses_.clear();
-  writing_ = false;
-  history_.reset();
+  writes_ = {};
+  out_reads_ = {};
+  walk_.reset(context_.config, context_.gemm_acc);
   context_.alu_reads_inp = false;
 }
 
@@ -42,107 +42,114 @@ Alu::Job Alu::describe(const Item& item, Cycle now) const {
   job.prepared = now + (alu == nullptr ? 1 : kPrepare);
   if (!job.moves) return job;
   job.form = form_of(*alu);
-  job.source = port_of(alu->src, false);
-  job.destination = port_of(alu->dst, true);
-  job.writes = 1.0 / static_cast<double>(job.form.vector_issues);
-  job.out_reads = alu->src == isa::AluSpace::kOut ? 1 : job.form.second ? job.writes : 0;
+  job.destination = write_port(alu->dst);
+  job.reads_out_always = alu->src == isa::AluSpace::kOut;
+  job.reads_out = job.reads_out_always || job.form.second;
   return job;
 }
 
-double Alu::rate() const {
-  double rate = 1;
-  const PortShares& ports = context_.ports;
-  if (active_->source == Port::kAccRead) rate = std::min(rate, ports.left(Port::kAccRead, PortShares::kAlu));
-  if (active_->source == Port::kInpB) rate = std::min(rate, 1 - ports.get(Port::kInpB, PortShares::kLoad));
-  if (active_->destination == Port::kAccWrite) {
-    rate = std::min(rate, ports.left(Port::kAccWrite, PortShares::kAlu) / active_->writes);
+void Alu::load_share_changed() {
+  if (active_ && begun_ && walk_.reads_inp()) wake();
+}
+
+Cycle Alu::writes_from(Port port) const {
+  for (const Use& use : writes_.uses) {
+    if (use.port == port) return use.from;
   }
-  return std::max(0.0, rate);
+  return context_.clock.now() + AluForm::kLeastLatency;
 }
 
-void Alu::settle(Cycle now) {
-  if (!active_ || !begun_ || now <= since_) return;
-  const double cycles = static_cast<double>(now - since_);
-  left_ -= cycles * rate_;
-  counters().stall_port += static_cast<uint64_t>(std::lround(cycles * (1 - rate_)));
-  since_ = now;
+void Alu::gemm_taken() {
+  if (active_ && begun_ && walk_.meets_gemm()) wake();
 }
 
-void Alu::ports_changed() {
-  if (active_) wake();
+/// Issues as far as they are known in this cycle, and the use of ports that follows from them.
+void Alu::advance(Cycle now) {
+  Cycle limit = kNever;
+  if (walk_.reads_inp()) limit = now + 1;
+  if (walk_.meets_gemm()) limit = std::min(limit, context_.gemm_acc.known(now));
+  walk_.advance(limit, load_share());
+  counters().stall_port += walk_.take_port_stalls();
+  const Job& job = *active_;
+  for (Uses* uses : {&writes_, &out_reads_}) {
+    if (!uses->uses.empty() && uses->uses.back().supposed) uses->uses.pop_back();
+  }
+  for (const AluStretch& ends : walk_.take_ends()) {
+    writes_.uses.push_back({ends.from + job.form.latency, ends.to + job.form.latency, job.destination, ends.share, false});
+    if (!job.reads_out) continue;
+    const double share = job.reads_out_always ? std::min(1.0, ends.share * static_cast<double>(job.form.vector_issues))
+                                              : ends.share;
+    out_reads_.uses.push_back({ends.from, ends.to, Port::kOutRead, share, false});
+  }
+  if (walk_.done()) return;
+  const double share = 1 / static_cast<double>(job.form.vector_issues);
+  suppose(writes_, walk_.next() + job.form.latency, job.destination, share);
+  if (job.reads_out) suppose(out_reads_, walk_.next(), Port::kOutRead, job.reads_out_always ? 1 : share);
+}
+
+void Alu::suppose(Uses& uses, Cycle from, Port port, double share) {
+  if (!uses.uses.empty()) from = std::max(from, uses.uses.back().to);
+  uses.uses.push_back({from, kNever, port, share, true});
 }
 
 void Alu::begin(Cycle now) {
   Job& job = *active_;
   begun_ = true;
-  const auto& alu = std::get<isa::Alu>(job.item.instruction);
-  left_ = static_cast<double>(history_.last_issue(alu, job.form, now) + 1 - now);
-  counters().stall_port += history_.port_stalls();
-  since_ = now;
-  job.item.trace.first_cycle = now;
+  walk_.start(std::get<isa::Alu>(job.item.instruction), job.form, now);
   counters().busy += job.form.issues;
-  if (job.source == Port::kAccRead) context_.ports.set(Port::kAccRead, PortShares::kAlu, 1);
-  uses_.push_back({std::max(now + job.form.latency, write_free_), kNever, job.destination, job.writes});
-  context_.alu_reads_inp = job.source == Port::kInpB;
-  if (job.out_reads > 0) context_.ports.set(Port::kOutRead, PortShares::kAlu, job.out_reads);
-  npu_.ports_changed();
+  context_.alu_reads_inp = walk_.reads_inp();
 }
 
 /// The last issue is in this cycle.
-void Alu::end(Cycle now) {
+void Alu::end() {
   Job& job = *active_;
-  issue_free_ = now + 1;
-  const Cycle written = now + job.form.latency;
-  uses_.back().to = written + 1;
+  issue_free_ = walk_.last() + 1;
+  const Cycle written = walk_.last_write();
   write_free_ = written + 1;
-  history_.issued(std::get<isa::Alu>(job.item.instruction), job.form, now);
-  job.item.trace.last_cycle = now;
+  job.item.trace.first_cycle = walk_.first();
+  job.item.trace.last_cycle = walk_.last();
   complete(std::move(job.item), written);
-  if (job.source == Port::kAccRead) context_.ports.set(Port::kAccRead, PortShares::kAlu, 0);
   context_.alu_reads_inp = false;
-  if (job.out_reads > 0) context_.ports.set(Port::kOutRead, PortShares::kAlu, 0);
   active_.reset();
-  npu_.ports_changed();
 }
 
 void Alu::use_ports(Cycle now) {
   bool changed = false;
-  while (!uses_.empty() && uses_.front().to <= now) {
-    if (writing_) {
-      context_.ports.set(uses_.front().port, PortShares::kAlu, 0);
+  for (Uses* uses : {&writes_, &out_reads_}) {
+    std::deque<Use>& ahead = uses->uses;
+    while (!ahead.empty() && ahead.front().to <= now) ahead.pop_front();
+    const bool used = !ahead.empty() && ahead.front().from <= now;
+    const Port port = used ? ahead.front().port : Port::kNone;
+    const double share = used ? ahead.front().share : 0;
+    if (port != uses->port || share != uses->share) {
+      if (uses->port != Port::kNone) context_.ports.set(uses->port, PortShares::kAlu, 0);
+      if (port != Port::kNone) context_.ports.set(port, PortShares::kAlu, share);
+      uses->port = port;
+      uses->share = share;
       changed = true;
     }
-    writing_ = false;
-    uses_.pop_front();
-  }
-  if (!uses_.empty() && uses_.front().from <= now && !writing_) {
-    writing_ = true;
-    context_.ports.set(uses_.front().port, PortShares::kAlu, uses_.front().share);
-    changed = true;
+    if (ahead.empty()) continue;
+    const Cycle next = used ? ahead.front().to : ahead.front().from;
+    if (next != kNever) wake_at(next);
   }
   if (changed) npu_.ports_changed();
-  if (uses_.empty()) return;
-  const Cycle next = writing_ ? uses_.front().to : uses_.front().from;
-  if (next != kNever) wake_at(next);
 }
 
 void Alu::work(Cycle now) {
   for (;;) {
-    use_ports(now);
-    settle(now);
     if (active_ && now >= active_from_) {
       if (!begun_) begin(now);
-      rate_ = rate();
-      if (left_ - rate_ <= 1e-6 && rate_ > 0) {
-        end(now);
+      advance(now);
+      use_ports(now);
+      if (walk_.done() && walk_.last() <= now) {
+        end();
         continue;
       }
-      if (rate_ > 0) {
-        const double cycles = std::max(1.0, std::ceil(left_ / rate_ - 1e-6) - 1);
-        wake_at(now + static_cast<Cycle>(cycles));
-      }
-    } else if (active_) {
-      wake_at(active_from_);
+      const Cycle last = walk_.done() ? walk_.last() : walk_.last_at_least(load_share());
+      if (last != kNever) wake_at(std::max(last, now + 1));
+    } else {
+      use_ports(now);
+      if (active_) wake_at(active_from_);
     }
     if (prepared_ && !active_) {
       const Cycle free = prepared_->moves ? (issue_free_ == 0 ? 0 : issue_free_ - 1) : write_free_;

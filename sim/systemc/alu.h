@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ALU of isa/timing.md: an instruction's issue cycles are spread by the ports it shares; its writes follow at a fixed
-// distance.
+// ALU of isa/timing.md as an engine. Enters: instructions, GEMM's use of ACC and LOAD's of INP. Leaves: completions, and
+// to LOAD and STORE in which share of which cycles ports are taken. Issues are made (AluWalk) as far ahead as what others
+// do is known; what lies behind that is supposed to go on without a wait, and corrected before it is reached.
 #pragma once
 
 #include <optional>
@@ -14,8 +15,12 @@ class Alu : public Engine {
  public:
   Alu(sc_core::sc_module_name name, Context& context, Npu& npu) : Engine(name, isa::Engine::kAlu, context, npu) {}
   void reset() override;
-  /// GEMM's or LOAD's shares have changed.
-  void ports_changed();
+  /// LOAD's share of INP's port has changed.
+  void load_share_changed();
+  /// The first cycle in which a write through this port, OUT's or INP's, may take place.
+  Cycle writes_from(Port port) const;
+  /// GEMM has taken an instruction: its use of ACC is known further ahead.
+  void gemm_taken();
 
  protected:
   void work(Cycle now) override;
@@ -26,37 +31,40 @@ class Alu : public Engine {
     AluForm form;
     Cycle prepared = 0;  // its ranges are known
     bool moves = true;   // else FENCE or a fault
-    Port source = Port::kNone;
     Port destination = Port::kNone;
-    double writes = 0;     // share of issue cycles that lead to a write
-    double out_reads = 0;  // share of issue cycles that read OUT
+    bool reads_out = false;         // source or second operand
+    bool reads_out_always = false;  // the source
   };
+  /// A port in a share of the cycles from `from` to before `to`.
   struct Use {
     Cycle from;
     Cycle to;
     Port port;
     double share;
+    bool supposed;  // of issues yet to be made
+  };
+  struct Uses {
+    std::deque<Use> uses;
+    Port port = Port::kNone;  // published
+    double share = 0;
   };
   Job describe(const Item& item, Cycle now) const;
-  double rate() const;
-  void settle(Cycle now);
+  double load_share() const { return context_.ports.get(Port::kInpB, PortShares::kLoad) + context_.padding_share; }
+  void advance(Cycle now);
+  void suppose(Uses& uses, Cycle from, Port port, double share);
   void begin(Cycle now);
-  void end(Cycle now);
+  void end();
   void use_ports(Cycle now);
 
+  AluWalk walk_;
   std::optional<Job> prepared_;
   std::optional<Job> active_;
   Cycle next_take_ = 0;
   Cycle active_from_ = 0;  // first issue
   bool begun_ = false;
-  double left_ = 0;
-  double rate_ = 0;
-  Cycle since_ = 0;
   Cycle issue_free_ = 0;  // boundary of the last issue
   Cycle write_free_ = 0;  // boundary of the last write
-  std::deque<Use> uses_;  // writes to come
-  bool writing_ = false;
-  AluHistory history_;
+  Uses writes_, out_reads_;
 };
 
 }  // namespace tessera::sim::systemc

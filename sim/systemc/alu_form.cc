@@ -8,7 +8,6 @@ namespace tessera::sim::systemc {
 namespace {
 
 constexpr Cycle kRawLatency = 3;
-constexpr Cycle kLatency = 13;
 constexpr Cycle kSecondLatency = 31;
 
 struct Span {
@@ -49,104 +48,226 @@ AluForm form_of(const isa::Alu& alu) {
   form.vector_issues = sources + (form.split ? 1 : 0);
   form.issues = form.vectors * form.vector_issues;
   const bool raw = !alu.convert && alu.dst == isa::AluSpace::kAcc;
-  form.latency = raw ? kRawLatency : form.second ? kSecondLatency : kLatency;
+  form.latency = raw ? kRawLatency : form.second ? kSecondLatency : AluForm::kLeastLatency;
   return form;
 }
 
-void AluHistory::reset() {
+void AluWalk::reset(const isa::MachineConfig& config, const AccUse& acc) {
+  acc_ = &acc;
+  written_[static_cast<size_t>(isa::AluSpace::kAcc)].assign(static_cast<size_t>(config.acc_depth()), 0);
+  written_[static_cast<size_t>(isa::AluSpace::kOut)].assign(static_cast<size_t>(config.out_depth()), 0);
+  written_[static_cast<size_t>(isa::AluSpace::kInp)].assign(static_cast<size_t>(config.inp_depth()), 0);
   writes_.clear();
-  last_end_ = last_latency_ = port_stalls_ = 0;
+  ends_.clear();
+  next_ = last_at_ = last_acc_write_ = last_inp_write_ = port_stalls_ = 0;
+  owed_ = 0;
 }
 
-Cycle AluHistory::last_issue(const isa::Alu& alu, const AluForm& form, Cycle from) {
+void AluWalk::start(const isa::Alu& alu, const AluForm& form, Cycle from) {
+  // What is under way goes on while nothing is issued.
+  for (; next_ < from && last_acc_write_ >= next_; ++next_) refused(next_);
+  next_ = from;
+  alu_ = alu;
+  form_ = form;
+  sources_ = form.vector_issues - (form.split ? 1 : 0);
+  issued_ = 0;
+  placed_ = false;
   while (!writes_.empty() && writes_.front().at < from) writes_.pop_front();
-  const Cycle first_end = last_latency_ > form.latency ? last_end_ + last_latency_ - form.latency + 1 : 0;
   const size_t outer = outer_loops(alu);
   const Span src = span_of(alu, alu.src_addr, alu.src_stride, isa::kLoops);
   const Span dst = span_of(alu, alu.dst_addr, alu.dst_stride, outer);
   const Span second = span_of(alu, alu.second_addr, alu.second_stride, outer);
-  const bool own =
-      (alu.src == alu.dst && src.meets(dst)) || (form.second && alu.dst == isa::AluSpace::kOut && second.meets(dst));
-  const bool others = std::any_of(writes_.begin(), writes_.end(), [&](const Write& write) {
-    return (write.space == alu.src && src.meets({write.entry, write.entry})) ||
+  careful_ = (alu.src == alu.dst && (src.meets(dst) || alu.src == isa::AluSpace::kInp)) ||
+             (form.second && alu.dst == isa::AluSpace::kOut && second.meets(dst));
+  const bool meets = std::any_of(writes_.begin(), writes_.end(), [&](const Write& write) {
+    return (write.space == alu.src && (src.meets({write.entry, write.entry}) || alu.src == isa::AluSpace::kInp)) ||
            (form.second && write.space == isa::AluSpace::kOut && second.meets({write.entry, write.entry}));
   });
-  // Reads of INP let writes of INP pass.
-  std::deque<Cycle> passing;
-  if (alu.src == isa::AluSpace::kInp) {
-    for (const Write& write : writes_) {
-      if (write.space == isa::AluSpace::kInp) passing.push_back(write.at);
-    }
-  }
-  const bool passes = alu.src == isa::AluSpace::kInp && alu.dst == isa::AluSpace::kInp;
-  port_stalls_ = 0;
-  if (!own && !others && !passes && passing.empty()) {
-    const Cycle end = from + form.vector_issues - 1;
-    return from + form.issues - 1 + (first_end > end ? first_end - end : 0);
-  }
-  // Issue by issue, until nothing is left that could be waited for.
-  const auto wait = [&](isa::AluSpace space, int64_t entry, Cycle at) {
-    for (const Write& write : writes_) {
-      if (write.space == space && write.entry == entry) at = std::max(at, write.at + 1);
-    }
-    if (own && space == alu.dst) at = std::max(at, own_[static_cast<size_t>(entry)] + 1);
-    return at;
-  };
-  const Cycle quiet = own || passes ? kNever : writes_.back().at;
-  std::array<uint32_t, isa::kLoops> index{};
-  int64_t source = alu.src_addr, target = alu.dst_addr, other = alu.second_addr;
-  Cycle next = from;  // the earliest cycle of the next issue
-  uint64_t issued = 0;
-  std::vector<int64_t> touched;
-  while (issued < form.issues) {
-    if (next > quiet && issued >= form.vector_issues) {
-      next += form.issues - issued;
-      break;
-    }
-    bool end = true;
-    for (size_t k = outer; k < isa::kLoops; ++k) end = end && index[k] + 1 == alu.extent[k];
-    Cycle at = wait(alu.src, source, next);
-    while (!passing.empty() && passing.front() < at) passing.pop_front();
-    for (; !passing.empty() && passing.front() == at; ++at, ++port_stalls_) passing.pop_front();
-    if (end && form.split) {
-      next = at + 1;
-      ++issued;
-      at = next;
-    }
-    if (end && form.second) at = wait(isa::AluSpace::kOut, other, at);
-    if (end && issued < form.vector_issues) at = std::max(at, first_end);
-    ++issued;
-    next = at + 1;
-    if (end && passes) passing.push_back(at + form.latency);
-    if (end && own) {
-      own_[static_cast<size_t>(target)] = at + form.latency;
-      touched.push_back(target);
-    }
-    for (size_t k = isa::kLoops; k-- > 0;) {
-      if (++index[k] < alu.extent[k]) {
-        source += alu.src_stride[k];
-        target += alu.dst_stride[k];
-        other += alu.second_stride[k];
-        break;
-      }
-      source -= int64_t{alu.extent[k] - 1} * alu.src_stride[k];
-      target -= int64_t{alu.extent[k] - 1} * alu.dst_stride[k];
-      other -= int64_t{alu.extent[k] - 1} * alu.second_stride[k];
-      index[k] = 0;
-    }
-  }
-  for (const int64_t entry : touched) own_[static_cast<size_t>(entry)] = 0;
-  return next - 1;
+  older_until_ = meets ? writes_.back().at : 0;
 }
 
-void AluHistory::issued(const isa::Alu& alu, const AluForm& form, Cycle last) {
-  const uint64_t count = std::min(form.vectors, kWindow / form.vector_issues + 1);
-  for (uint64_t n = form.vectors - count; n < form.vectors; ++n) {
-    const Cycle back = (form.vectors - 1 - n) * form.vector_issues;
-    writes_.push_back({alu.dst, destination(alu, n), last + form.latency - std::min(back, last)});
+/// Finds the entries of issue number issued_.
+void AluWalk::place() {
+  placed_ = true;
+  source_ = alu_.src_addr;
+  target_ = alu_.dst_addr;
+  other_ = alu_.second_addr;
+  uint64_t position = issued_ / form_.vector_issues * sources_ + std::min(issued_ % form_.vector_issues, sources_ - 1);
+  for (size_t k = isa::kLoops; k-- > 0;) {
+    index_[k] = static_cast<uint32_t>(position % alu_.extent[k]);
+    position /= alu_.extent[k];
+    source_ += int64_t{index_[k]} * alu_.src_stride[k];
+    target_ += int64_t{index_[k]} * alu_.dst_stride[k];
+    other_ += int64_t{index_[k]} * alu_.second_stride[k];
   }
-  last_end_ = last;
-  last_latency_ = form.latency;
+}
+
+/// One step of the nest.
+void AluWalk::move_on() {
+  for (size_t k = isa::kLoops; k-- > 0;) {
+    if (++index_[k] < alu_.extent[k]) {
+      source_ += alu_.src_stride[k];
+      target_ += alu_.dst_stride[k];
+      other_ += alu_.second_stride[k];
+      return;
+    }
+    source_ -= int64_t{alu_.extent[k] - 1} * alu_.src_stride[k];
+    target_ -= int64_t{alu_.extent[k] - 1} * alu_.dst_stride[k];
+    other_ -= int64_t{alu_.extent[k] - 1} * alu_.second_stride[k];
+    index_[k] = 0;
+  }
+}
+
+/// Ends of vectors in cycle `at` and before it at the instruction's own pace.
+void AluWalk::end_of_vector(Cycle at, uint64_t count) {
+  const Cycle pace = form_.vector_issues;
+  const Cycle from = at + 1 - count * pace, to = at + 1;
+  if (!ends_.empty() && ends_.back().to == from && ends_.back().share * static_cast<double>(pace) == 1) {
+    ends_.back().to = to;
+  } else {
+    const Cycle first = ends_.empty() ? from : std::max(from, ends_.back().to);
+    ends_.push_back({first, to, static_cast<double>(count) / static_cast<double>(to - first)});
+  }
+}
+
+std::vector<AluStretch> AluWalk::take_ends() { return std::exchange(ends_, {}); }
+
+void AluWalk::write(int32_t entry, Cycle at) {
+  while (!writes_.empty() && (writes_.front().at < next_ || writes_.size() > kWindow)) writes_.pop_front();
+  writes_.push_back({alu_.dst, entry, at});
+  written(alu_.dst, entry) = last_at_ = at;
+  if (alu_.dst == isa::AluSpace::kAcc) last_acc_write_ = at;
+  if (alu_.dst == isa::AluSpace::kInp) last_inp_write_ = at;
+}
+
+/// Whether a write is refused in this cycle; all that is under way is late by one more.
+bool AluWalk::refused(Cycle at) {
+  const auto due = std::find_if(writes_.begin(), writes_.end(), [&](const Write& write) { return write.at >= at; });
+  if (due == writes_.end() || due->at != at || due->space != isa::AluSpace::kAcc || !acc_->writes(at)) return false;
+  for (auto write = due; write != writes_.end(); ++write) {
+    ++write->at;
+    written(write->space, write->entry) = write->at;
+    if (write->space == isa::AluSpace::kAcc) last_acc_write_ = write->at;
+    if (write->space == isa::AluSpace::kInp) last_inp_write_ = write->at;
+  }
+  last_at_ = writes_.back().at;
+  if (older_until_ >= at) ++older_until_;
+  return true;
+}
+
+/// The first cycle, at most `limit`, in which the next issues may have to wait for something.
+Cycle AluWalk::straight(Cycle limit, double load_share) const {
+  if (careful_ || next_ <= older_until_) return next_;
+  if (reads_inp() && (load_share > 0 || last_inp_write_ >= next_)) return next_;
+  if (issued_ < form_.vector_issues &&
+      next_ + form_.vector_issues - issued_ - 1 + form_.latency <= last_at_) {
+    return next_;
+  }
+  if (alu_.src == isa::AluSpace::kAcc) limit = std::min(limit, acc_->next_read(next_));
+  if (writes_acc() || last_acc_write_ >= next_) limit = std::min(limit, acc_->next_write(next_));
+  return limit;
+}
+
+/// The next `count` issues without a wait.
+void AluWalk::skip(uint64_t count) {
+  if (issued_ == 0) first_ = next_;
+  const uint64_t before = issued_ / form_.vector_issues, over = issued_ % form_.vector_issues;
+  const Cycle begin = next_;
+  issued_ += count;
+  next_ += count;
+  last_ = next_ - 1;
+  placed_ = false;
+  const uint64_t vectors = issued_ / form_.vector_issues;
+  if (vectors == before) return;
+  const auto end = [&](uint64_t n) { return begin + (n + 1 - before) * form_.vector_issues - over - 1; };
+  end_of_vector(end(vectors - 1), vectors - before);
+  const uint64_t window = std::min(vectors - before, kWindow / form_.vector_issues + 1);
+  for (uint64_t n = vectors - window; n < vectors; ++n) write(destination(alu_, n), end(n) + form_.latency);
+}
+
+/// One cycle, with or without an issue.
+void AluWalk::cycle(double load_share) {
+  const Cycle at = next_++;
+  if (last_acc_write_ >= at && refused(at)) {
+    ++port_stalls_;
+    return;
+  }
+  if (!placed_) place();
+  const uint64_t part = issued_ % form_.vector_issues;
+  const bool end = part + 1 == form_.vector_issues;
+  const bool second_alone = form_.split && end;
+  const bool stepping = last_acc_write_ >= at;  // refusals have to be seen in each cycle
+  const auto until = [&](Cycle cycle) {
+    if (!stepping) next_ = std::max(next_, cycle);
+  };
+  if (!second_alone) {
+    if (alu_.src == isa::AluSpace::kAcc && acc_->reads(at)) {
+      ++port_stalls_;
+      const Cycle after = stepping ? at + 1 : acc_->after_reads(at);
+      if (after > at + 1) port_stalls_ += after - at - 1;
+      until(after);
+      return;
+    }
+    if (reads_inp()) {
+      bool refuse = std::any_of(writes_.begin(), writes_.end(), [&](const Write& write) {
+        return write.at == at && write.space == isa::AluSpace::kInp;
+      });
+      if (!refuse && load_share > 0) {
+        owed_ += load_share;
+        refuse = owed_ >= 1;
+        if (refuse) owed_ -= 1;
+      }
+      if (refuse) {
+        ++port_stalls_;
+        return;
+      }
+    }
+    const Cycle written_at = written(alu_.src, static_cast<int32_t>(source_));
+    if (written_at >= at) return until(written_at + 1);
+  }
+  if (end && form_.second) {
+    const Cycle written_at = written(isa::AluSpace::kOut, static_cast<int32_t>(other_));
+    if (written_at >= at) return until(written_at + 1);
+  }
+  if (end && at + form_.latency <= last_at_) return until(last_at_ + 1 - form_.latency);
+  if (issued_ == 0) first_ = at;
+  last_ = at;
+  ++issued_;
+  if (end) {
+    end_of_vector(at, 1);
+    write(static_cast<int32_t>(target_), at + form_.latency);
+  }
+  if (!(form_.split && part + 2 == form_.vector_issues)) move_on();
+}
+
+void AluWalk::advance(Cycle limit, double load_share) {
+  if (done()) return;
+  while (!done() && next_ < limit) {
+    const Cycle to = straight(limit, load_share);
+    if (to > next_) {
+      skip(std::min(form_.issues - issued_, to - next_));
+    } else if (reads_inp() && load_share > 1 - 1e-6) {
+      port_stalls_ += limit - next_;
+      next_ = limit;
+    } else {
+      cycle(load_share);
+    }
+  }
+}
+
+Cycle AluWalk::last_at_least(double load_share) const {
+  const auto left = static_cast<double>(form_.issues - issued_ - 1);
+  if (!reads_inp()) return next_ + form_.issues - issued_ - 1;
+  return load_share > 1 - 1e-6 ? kNever : next_ + static_cast<Cycle>(left / (1 - load_share));
+}
+
+Cycle AluWalk::last_write() const {
+  if (!writes_acc()) return last_at_;
+  Cycle late = 0;
+  for (const Write& write : writes_) {
+    while (write.space == isa::AluSpace::kAcc && write.at > last_ && acc_->writes(write.at + late)) ++late;
+  }
+  return last_at_ + late;
 }
 
 }  // namespace tessera::sim::systemc

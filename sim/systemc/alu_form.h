@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many cycles an ALU instruction issues for when no port is refused (isa/timing.md, "ALU"). Enters: an instruction,
-// the cycle of its first issue, writes still to come. Leaves: the cycle of its last issue, and its own last writes.
+// In which cycles the ALU issues and writes (isa/timing.md, "ALU"). Enters: instructions, the cycle of their first
+// issue, GEMM's use of ACC cycle by cycle, LOAD's share of INP. Leaves: issues, ends of vectors, stalls. Stretches in
+// which nothing can be waited for are taken at once; the others issue by issue.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
+#include "isa/config.h"
 #include "isa/generated/instructions.h"
+#include "sim/systemc/acc_use.h"
 #include "sim/systemc/types.h"
 
 namespace tessera::sim::systemc {
 
 struct AluForm {
+  static constexpr Cycle kLeastLatency = 13;  // of a write of OUT or INP
   uint64_t vectors = 1;  // written
   uint64_t issues = 1;
   uint64_t vector_issues = 1;  // of each
@@ -23,16 +29,40 @@ struct AluForm {
 
 AluForm form_of(const isa::Alu& alu);
 
-/// What instructions follow each other through the pipeline with: writes under way and the last end.
-class AluHistory {
+/// Vectors written in one share of the cycles: [from, to).
+struct AluStretch {
+  Cycle from;
+  Cycle to;
+  double share;
+};
+
+/// The issue stage and what is under way behind it: instructions follow one another through it.
+class AluWalk {
  public:
-  void reset();
-  /// The cycle of the last issue when the first may be in `from`.
-  Cycle last_issue(const isa::Alu& alu, const AluForm& form, Cycle from);
-  /// Cycles of these that reads of INP have let writes of INP pass.
-  Cycle port_stalls() const { return port_stalls_; }
-  /// The instruction's last issue was in `last`.
-  void issued(const isa::Alu& alu, const AluForm& form, Cycle last);
+  /// `acc` and `load_share`, LOAD's share of INP's second port, may change between calls.
+  void reset(const isa::MachineConfig& config, const AccUse& acc);
+  /// The next instruction, whose first issue may be in cycle `from`.
+  void start(const isa::Alu& alu, const AluForm& form, Cycle from);
+  /// Issues up to before cycle `limit`. What GEMM does with ACC must be known up to there.
+  void advance(Cycle limit, double load_share);
+
+  bool done() const { return issued_ == form_.issues; }
+  /// Cycles of the first and the last issue so far.
+  Cycle first() const { return first_; }
+  Cycle last() const { return last_; }
+  /// The last issue takes place in this cycle or later.
+  Cycle last_at_least(double load_share) const;
+  /// With every issue made: the cycle of the last write.
+  Cycle last_write() const;
+  /// GEMM's use of ACC may hold up an issue or a write.
+  bool meets_gemm() const { return alu_.src == isa::AluSpace::kAcc || last_acc_write_ >= next_ || writes_acc(); }
+  bool reads_inp() const { return alu_.src == isa::AluSpace::kInp; }
+  /// Cycles that ports have cost since this was last asked.
+  Cycle take_port_stalls() { return std::exchange(port_stalls_, 0); }
+  /// Issues that end a vector since this was last asked, in order.
+  std::vector<AluStretch> take_ends();
+  /// The earliest cycle of the next issue, and what it can be followed by.
+  Cycle next() const { return next_; }
 
  private:
   static constexpr uint64_t kWindow = 32;  // vectors that can be under way
@@ -41,11 +71,40 @@ class AluHistory {
     int32_t entry;
     Cycle at;
   };
-  std::deque<Write> writes_;
-  std::vector<Cycle> own_ = std::vector<Cycle>(1 << 14);  // when the instruction in hand writes an entry
-  Cycle last_end_ = 0;
-  Cycle last_latency_ = 0;
+  bool writes_acc() const { return alu_.dst == isa::AluSpace::kAcc; }
+  Cycle& written(isa::AluSpace space, int32_t entry) {
+    return written_[static_cast<size_t>(space)][static_cast<size_t>(entry)];
+  }
+  void place();
+  void move_on();
+  Cycle straight(Cycle limit, double load_share) const;
+  void skip(uint64_t count);
+  void cycle(double load_share);
+  bool refused(Cycle at);
+  void end_of_vector(Cycle at, uint64_t count);
+  void write(int32_t entry, Cycle at);
+
+  const AccUse* acc_ = nullptr;
+  isa::Alu alu_;
+  AluForm form_;
+  uint64_t sources_ = 1;  // of a vector
+  bool careful_ = false;  // its own reads meet its own writes
+  Cycle older_until_ = 0;  // up to here its reads may meet writes of older instructions
+  Cycle next_ = 0;
+  Cycle first_ = 0, last_ = 0;
+  uint64_t issued_ = 0;
+  // Where the walk over the nest stands, for the issue number issued_ when placed_.
+  bool placed_ = false;
+  std::array<uint32_t, isa::kLoops> index_{};
+  int64_t source_ = 0, target_ = 0, other_ = 0;
+
+  std::deque<Write> writes_;                    // under way, in order
+  std::array<std::vector<Cycle>, 3> written_;   // when the last write of an entry takes place
+  Cycle last_at_ = 0;                           // of the youngest write
+  Cycle last_acc_write_ = 0, last_inp_write_ = 0;
+  double owed_ = 0;  // cycles that LOAD's share has not yet cost
   Cycle port_stalls_ = 0;
+  std::vector<AluStretch> ends_;
 };
 
 }  // namespace tessera::sim::systemc

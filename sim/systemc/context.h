@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "sim/systemc/acc_use.h"
 #include "sim/systemc/machine.h"
 
 namespace tessera::sim::systemc {
@@ -54,6 +55,8 @@ struct Context {
   Machine* functional = nullptr;
   isa::MachineConfig config;
   PortShares ports;
+  AccUse gemm_acc;
+  double padding_share = 0;    // of INP's second port, by LOAD beside its reads' beats
   bool alu_reads_inp = false;  // in its turn behind LOAD's writes
 
   UnitCounters& counters(isa::Unit unit) { return result->units[static_cast<size_t>(unit)]; }

@@ -8,7 +8,7 @@ namespace tessera::sim::systemc {
 namespace {
 
 constexpr Cycle kPrepare = 7;  // from taking to the end of the range check
-constexpr Cycle kWrite = 4;    // from the end of a sum to its write
+constexpr Cycle kWrite = AccUse::kWrite;
 
 }  // namespace
 
@@ -16,29 +16,27 @@ void Gemm::reset() {
   Engine::reset();
   free_ = next_take_ = 0;
   last_ = {};
-  uses_.clear();
-  using_ = false;
+  for (PortUse& port : ports_) {
+    port.uses.clear();
+    port.now = 0;
+  }
+  context_.gemm_acc.reset();
 }
 
 void Gemm::use_ports(Cycle now) {
   bool changed = false;
-  while (!uses_.empty() && uses_.front().to <= now) {
-    uses_.pop_front();
-    if (using_) {
-      using_ = false;
-      context_.ports.set(Port::kAccRead, PortShares::kGemm, 0);
-      context_.ports.set(Port::kAccWrite, PortShares::kGemm, 0);
+  for (PortUse& port : ports_) {
+    while (!port.uses.empty() && port.uses.front().to <= now) port.uses.pop_front();
+    const bool used = !port.uses.empty() && port.uses.front().from <= now;
+    const double share = used ? port.uses.front().share : 0;
+    if (share != port.now) {
+      port.now = share;
+      context_.ports.set(port.port, PortShares::kGemm, share);
       changed = true;
     }
-  }
-  if (!uses_.empty() && uses_.front().from <= now && !using_) {
-    using_ = true;
-    context_.ports.set(Port::kAccRead, PortShares::kGemm, uses_.front().read);
-    context_.ports.set(Port::kAccWrite, PortShares::kGemm, uses_.front().write);
-    changed = true;
+    if (!port.uses.empty()) wake_at(used ? port.uses.front().to : port.uses.front().from);
   }
   if (changed) npu_.ports_changed();
-  if (!uses_.empty()) wake_at(using_ ? uses_.front().to : uses_.front().from);
 }
 
 /// Cycles that a sum starting in cycle `start` on this entry waits for one of the last two sums to be written.
@@ -82,7 +80,10 @@ void Gemm::work(Cycle now) {
   item->trace.first_cycle = first;
   item->trace.last_cycle = free_ - 1;
   const double share = static_cast<double>(form.sums) / static_cast<double>(form.steps);
-  uses_.push_back({first + 3, free_ + 3, gemm->accumulate ? share : 0, share});
+  if (gemm->accumulate) ports_[0].uses.push_back({first + AccUse::kRead, free_ + AccUse::kRead, share});
+  ports_[1].uses.push_back({first + kWrite, free_ + kWrite, share});
+  context_.gemm_acc.add(*gemm, form, first, free_, now);
+  npu_.gemm_taken();
   complete(*item, free_ - 1 + kWrite);
   use_ports(now);
   wake_at(std::max(next_take_, now + 1));

@@ -15,12 +15,16 @@ class Gemm : public Engine {
   void work(Cycle now) override;
 
  private:
-  /// When an instruction's use of ACC begins and ends.
+  /// One port of ACC in a share of the cycles.
   struct Use {
     Cycle from;
     Cycle to;
-    double read;
-    double write;
+    double share;
+  };
+  struct PortUse {
+    Port port;
+    std::deque<Use> uses;
+    double now = 0;
   };
   void use_ports(Cycle now);
   struct Sum {
@@ -33,8 +37,7 @@ class Gemm : public Engine {
   Cycle unprepared_ = 0;  // stall of that step, during which the next instruction may be taken
   std::array<Sum, 2> last_{};
   Cycle next_take_ = 0;  // the preparation register is free
-  std::deque<Use> uses_;
-  bool using_ = false;
+  std::array<PortUse, 2> ports_{{{Port::kAccRead, {}}, {Port::kAccWrite, {}}}};
 };
 
 }  // namespace tessera::sim::systemc

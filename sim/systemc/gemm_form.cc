@@ -52,7 +52,8 @@ GemmForm form_of(const isa::Gemm& gemm) {
   for (size_t k = 0; k < isa::kLoops; ++k) (k < outer ? form.sums : sum_steps) *= gemm.extent[k];
   form.steps = form.sums * sum_steps;
   form.first_end = sum_steps - 1;
-  const std::optional<Raster> raster = raster_of(gemm);
+  form.raster = raster_of(gemm);
+  const std::optional<Raster>& raster = form.raster;
   if (raster) {
     form.steps = uint64_t{raster->rows} * raster->cols;
     for (int k = 0; k < raster->kept; ++k) form.steps *= gemm.extent[static_cast<size_t>(k)];

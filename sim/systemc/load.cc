@@ -22,7 +22,9 @@ void Load::reset() {
   pieces_.clear();
   free_ = 0;
   blocked_ = 0;
-  error_ = draining_ = held_up_ = false;
+  error_ = draining_ = false;
+  padding_ = {};
+  context_.padding_share = 0;
   taken_.clear();
   emitted_ = first_taken_ = 0;
 }
@@ -80,9 +82,54 @@ void Load::written(uint32_t groups, Cycle boundary) {
   trace.last_cycle = boundary - 1;
 }
 
+void Load::share_inp(Port port, double share) {
+  if (port != Port::kInpB || share == context_.padding_share) return;
+  context_.padding_share = share;
+  npu_.load_share_changed();
+}
+
+/// The padding at the front: whether it has ended, in free_. Writes that nobody can hold up any more are taken at once.
+bool Load::pad(Cycle now) {
+  const Piece& piece = pieces_.front();
+  if (!padding_.active) {
+    const Cycle first = std::max(piece.emitted + 2, free_);
+    const bool alone = piece.port == Port::kNone ||
+                       (first + piece.groups <= npu_.port_free_until(piece.port) && !context_.alu_reads_inp);
+    if (alone) {
+      taken_.push_back(first - 1);
+      free_ = first + piece.groups;
+      written(piece.groups, free_);
+      return true;
+    }
+    if (first > now) {
+      wake_at(first);
+      return false;
+    }
+    taken_.push_back(first - 1);
+    padding_ = {true, first, first, static_cast<double>(piece.groups), 1};
+  }
+  padding_.left -= static_cast<double>(now - padding_.since) * padding_.rate;
+  padding_.since = now;
+  if (padding_.left > 1e-6) {
+    padding_.rate = context_.ports.left(piece.port, PortShares::kLoad);
+    share_inp(piece.port, padding_.rate);
+    if (padding_.rate > 1e-6) wake_at(now + static_cast<Cycle>(std::ceil(padding_.left / padding_.rate - 1e-6)));
+    return false;
+  }
+  const Cycle stalled = now - padding_.from - piece.groups;
+  counters().stall_port += stalled;
+  instructions_.front().trace.stall_port_cycles += stalled;
+  padding_.active = false;
+  share_inp(piece.port, 0);
+  free_ = now;
+  written(piece.groups, now);
+  return true;
+}
+
 void Load::drain(Cycle now) {
   if (draining_) return;
   draining_ = true;
+  bool padded = false;
   while (!pieces_.empty() && pieces_.front().pad) {
     const Piece& piece = pieces_.front();
     Cycle done = 0;
@@ -90,21 +137,8 @@ void Load::drain(Cycle now) {
       done = std::max(piece.emitted + 1, free_) + 1;
       taken_.push_back(done - 1);
     } else {
-      const double left = context_.ports.left(piece.port, PortShares::kLoad);
-      if (left < 0.01) {  // until the port is free
-        held_up_ = true;
-        break;
-      }
-      if (held_up_) npu_.poke_memory();
-      held_up_ = false;
-      Cycle first = std::max(piece.emitted + 2, free_);
-      if (left < 1 && first < now) first = now;
-      const auto cycles = static_cast<Cycle>(std::ceil(piece.groups / left));
-      counters().stall_port += cycles - piece.groups;
-      instructions_.front().trace.stall_port_cycles += cycles - piece.groups;
-      taken_.push_back(first - 1);
-      free_ = first + cycles;
-      written(piece.groups, free_);
+      if (!pad(now)) break;
+      padded = true;
       done = free_;
     }
     const bool last = piece.last;
@@ -117,6 +151,7 @@ void Load::drain(Cycle now) {
   if (!pieces_.empty() && !pieces_.front().pad && !pieces_.front().taken) {
     pieces_.front().taken = true;
     taken_.push_back(std::max(pieces_.front().emitted + 1, free_ == 0 ? 0 : free_ - 1));
+    if (padded) npu_.poke_memory();
   }
   draining_ = false;
 }

@@ -45,7 +45,17 @@ class Load : public Transfer {
   double blocked_ = 0;  // cycles that the port has cost the run in hand
   bool error_ = false;
   bool draining_ = false;
-  bool held_up_ = false;  // padding waits for a port that is wholly taken
+  /// Padding that is being written beside an engine that is served first.
+  struct Padding {
+    bool active = false;
+    Cycle from = 0;   // first cycle
+    Cycle since = 0;  // settled up to here
+    double left = 0;  // groups
+    double rate = 0;
+  };
+  bool pad(Cycle now);
+  void share_inp(Port port, double share);
+  Padding padding_;
 };
 
 Port load_port(isa::Space space);

@@ -24,7 +24,7 @@ Npu::Npu(sc_core::sc_module_name name)
   fetch_.socket.bind(memory_.socket);
   load_.socket.bind(memory_.socket);
   store_.socket.bind(memory_.socket);
-  memory_.load_share_changed = [this] { alu_.ports_changed(); };
+  memory_.load_share_changed = [this] { alu_.load_share_changed(); };
 }
 
 TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
@@ -109,7 +109,6 @@ void Npu::room(isa::Engine) { fetch_.wake_at(context_.clock.now() + 1); }
 
 void Npu::ports_changed() {
   memory_.ports_changed();
-  alu_.ports_changed();
   load_.wake();
 }
 

@@ -38,6 +38,10 @@ class Npu : public sc_core::sc_module {
   void check_end();
   void room(isa::Engine engine);  // its queue has lost its head in this cycle
   void ports_changed();
+  void load_share_changed() { alu_.load_share_changed(); }
+  /// Nobody who is served before LOAD writes through this port before that cycle.
+  Cycle port_free_until(Port port) const { return port == Port::kAccWrite ? 0 : alu_.writes_from(port); }
+  void gemm_taken() { alu_.gemm_taken(); }  // its use of ACC is known further ahead
   void poke_memory() { memory_.poke(); }
   /// The functional executor runs an instruction whose ranges have been checked.
   isa::Fault execute(uint32_t pc, const isa::Instruction& instruction);
