@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "compiler/emit/predict.h"
 #include "compiler/emit/synchronise.h"
 #include "compiler/npu/chain.h"
 #include "compiler/npu/check.h"
@@ -248,7 +249,6 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
       TESSERA_INVARIANT(chain.has_value(), "a chain that was planned has vanished");
       lower_chain(*chain, emitter, program.layers);
       for (size_t s = 0; s < unit.count; ++s) {
-        program.layers[unit.first + s].estimated_cycles = chain->plan.shares[s];
         program.layers[unit.first + s].schedule = to_json(*chain, graph);
       }
       continue;
@@ -260,7 +260,6 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     for (size_t k = 0; k < tasks.size(); ++k) {
       const Choice& choice = unit.choices[k];
       guarded(graph, config, unit.first, [&] { lower(tasks[k], tasks[k].alternatives[choice.alternative], choice.schedule, emitter, info); });
-      info.estimated_cycles += choice.evaluation.cycles;
       chosen.push_back(schedule::to_json(choice.schedule));
     }
     info.schedule = schedule::join_json(chosen);
@@ -290,6 +289,8 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   for (const uint32_t layer : program.layer_of_instruction) {
     if (layer < program.layers.size()) program.layers[layer].stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
   }
+  const emit::Prediction prediction = emit::predict(program.instructions, program.layer_of_instruction, program.layers.size(), config);
+  for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = prediction.layer_cycles[i];
   isa::check_program(program.instructions, config);
   return program;
 }

@@ -232,7 +232,6 @@ std::optional<ChainPlan> evaluate_swept(const std::vector<const Nest*>& nests, c
   plan.tile = tile;
   plan.steps = steps;
   int64_t gemm = 0, alu = 0, load = 0, instructions = 0;
-  std::vector<int64_t> weight(count, 1);
   for (size_t s = 0; s < count; ++s) {
     const Nest& n = *nests[s];
     const Footprint& f = sizes.footprints[s];
@@ -251,7 +250,6 @@ std::optional<ChainPlan> evaluate_swept(const std::vector<const Nest*>& nests, c
     const bool closing = s + 1 == count && s > 0 && dense(n);
     gemm += products + (weighted(n) ? steps * kInstructionCycles : 0);
     alu += issues + (closing ? tiles : steps) * 2 * kInstructionCycles;
-    weight[s] += products + issues / 4;
     instructions += (weighted(n) ? steps : 0) + (closing ? tiles : steps);
     const auto fetched = [&](Operand operand, int64_t different) {
       return copies[s][static_cast<size_t>(operand)] >= different ? different : different * tiles;
@@ -283,9 +281,6 @@ std::optional<ChainPlan> evaluate_swept(const std::vector<const Nest*>& nests, c
   int64_t busiest = std::max({gemm + steps * kStepCycles, alu + steps * kStepCycles, bus});
   if (turns) busiest += images * rows.out[count - 1] * cols.out[count - 1] * tail.extent[Dim::kOc];
   plan.cycles = busiest + static_cast<int64_t>(count) * std::max(gemm, alu) / std::max<int64_t>(steps, 1) + load / std::max<int64_t>(tiles, 1) / 2 + 2 * kDramLatency;
-  int64_t total = 0;
-  for (const int64_t w : weight) total += w;
-  for (const int64_t w : weight) plan.shares.push_back(plan.cycles * w / total);
 
   for (size_t s = 0; s < count; ++s) {
     const Nest& n = *nests[s];

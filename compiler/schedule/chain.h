@@ -34,7 +34,6 @@ struct ChainPlan {
   std::vector<Schedule> schedules;  // one for each nest: the largest tile, and copies; 0 copies of a result that stays on chip
   int64_t steps = 0;
   int64_t cycles = 0;               // estimate of the whole chain
-  std::vector<int64_t> shares;      // of it, by nest
 };
 
 /// Whether nests can be links of a chain in this order, whatever the tile: "" or the reason why not.

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The replay: queues, waits, engines, the bus.
+#include "compiler/emit/predict.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+
+#include "compiler/emit/duration.h"
+
+namespace tessera::emit {
+
+namespace {
+
+/// What the bus or a port has to give, in buckets of cycles, because uses are met in the order of the stream and not of time.
+class Ledger {
+ public:
+  /// Uses that nobody delays, spread over `cycles` from `begin` on.
+  void book(int64_t begin, int64_t cycles, int64_t uses) {
+    for (int64_t at = begin, end = begin + std::max<int64_t>(cycles, 1); at < end;) {
+      const int64_t next = std::min(end, (at / kBucket + 1) * kBucket);
+      used(at / kBucket) += uses * (next - at) / std::max<int64_t>(cycles, 1);
+      at = next;
+    }
+  }
+
+  /// Moves `beats` from cycle `begin` on, at most one a cycle, where there is room beside the uses of `other` too; returns the cycle
+  /// after the last.
+  int64_t move(int64_t begin, int64_t beats, Ledger* other = nullptr) {
+    int64_t at = begin;
+    while (beats > 0) {
+      const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket;
+      const int64_t taken = used(bucket) + (other != nullptr ? other->used(bucket) : 0);
+      const int64_t room = std::min(kBucket - taken, end - at), now = std::clamp<int64_t>(room, 0, beats);
+      used(bucket) += now;
+      beats -= now;
+      at = beats > 0 ? end : at + now;
+    }
+    return at;
+  }
+
+ private:
+  static constexpr int64_t kBucket = 64;
+  int64_t& used(int64_t bucket) {
+    const auto index = static_cast<size_t>(bucket);
+    if (index >= used_.size()) used_.resize(index * 2 + 64, 0);
+    return used_[index];
+  }
+  std::vector<int64_t> used_;
+};
+
+struct Engine {
+  int64_t taken = 0;      // the earliest cycle in which the next instruction may be taken
+  int64_t end = 0;        // the last cycle of work of the instruction before
+  std::deque<int64_t> takes;  // of those that still fill the queue
+  std::vector<int64_t> signals;
+};
+
+/// The data side's work on an instruction of LOAD.
+struct Moved {
+  int64_t begin = 0, end = 0, runs = 0;
+};
+
+}  // namespace
+
+Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, size_t layers,
+                   const isa::MachineConfig& config, int64_t dram_latency) {
+  Prediction result;
+  result.layer_cycles.assign(layers, 0);
+  std::array<Engine, isa::kEngines> engines;
+  Ledger bus, acc;                // ACC: its port of reads
+  Ledger alu_writes, load_writes;  // of INP's second port
+  const int64_t word_beats = std::max<int64_t>(1, isa::kInstructionBytes / config.axi_bytes);
+  const int64_t in_flight = std::max(1, config.reads_in_flight), writes_in_flight = std::max(1, config.writes_in_flight);
+  std::deque<Moved> moved;  // of LOAD, newest first
+  int64_t dispatched = dram_latency + 8, last = 0;
+  std::vector<std::pair<int64_t, uint32_t>> ends;  // completion, layer
+  ends.reserve(instructions.size());
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const isa::Instruction& instruction = instructions[i];
+    const isa::Header& header = isa::header_of(instruction);
+    int64_t ready = 0;
+    for (const isa::Wait& wait : header.waits) {
+      if (!wait.enable) continue;
+      const auto& signals = engines[static_cast<size_t>(wait.engine)].signals;
+      // The latest count that the 16 bits can mean; the stream is a topological order.
+      const auto count = static_cast<int64_t>(signals.size());
+      const int64_t behind = static_cast<uint16_t>(count - wait.count);
+      if (const int64_t index = count - behind; index >= 1) ready = std::max(ready, signals[static_cast<size_t>(index - 1)] + 1);
+    }
+    dispatched = std::max(dispatched + 1, bus.move(dispatched - dram_latency, word_beats) + dram_latency);
+    const auto engine = isa::engine_of(instruction);
+    if (!engine) {
+      last = std::max({last, ready, dispatched});
+      continue;
+    }
+    Engine& e = engines[static_cast<size_t>(*engine)];
+    const auto depth = static_cast<size_t>(config.queue_depth(*engine));
+    while (e.takes.size() > depth) e.takes.pop_front();
+    if (e.takes.size() == depth) dispatched = std::max(dispatched, e.takes.front() + 1);
+    const int64_t take = std::max({dispatched + 1, ready, e.taken});
+    e.takes.push_back(take);
+    const Duration d = duration(instruction, config);
+    int64_t complete = take + 1;
+    if (std::holds_alternative<isa::Gemm>(instruction)) {
+      const int64_t first = std::max(take + 8, e.end + 1);
+      e.taken = std::max(take + 7, e.end);
+      e.end = first + d.engine - 1;
+      complete = e.end + 4;
+      if (std::get<isa::Gemm>(instruction).accumulate) acc.book(first, d.engine, d.outputs);
+    } else if (const auto* alu = std::get_if<isa::Alu>(&instruction)) {
+      const int64_t start = std::max(take + 7, e.end);
+      e.taken = start;
+      e.end = start + d.engine;
+      if (alu->src == isa::AluSpace::kAcc) e.end = std::max(e.end, acc.move(start, d.engine));
+      if (alu->src == isa::AluSpace::kInp) e.end = std::max(e.end, load_writes.move(start, d.engine, &alu_writes));
+      if (alu->dst == isa::AluSpace::kInp) alu_writes.book(start, e.end - start, d.outputs);
+      complete = e.end + (alu->second_op != isa::SecondOp::kNone ? 31 : !alu->convert && alu->dst == isa::AluSpace::kAcc ? 3 : 13);
+    } else if (const auto* load = std::get_if<isa::Load>(&instruction)) {
+      // Addresses go out as soon as the run is known and few enough runs wait for the data side; data come a latency later and behind
+      // older data.
+      int64_t leave = take + 7;
+      for (int64_t ahead = 0; const Moved& older : moved) {
+        if (ahead + older.runs > 2 * in_flight) {
+          const int64_t rest = 2 * in_flight - ahead;  // of its runs that may still wait
+          leave = std::max(leave, older.end - (older.end - older.begin) * rest / older.runs);
+          break;
+        }
+        ahead += older.runs;
+      }
+      const int64_t begin = std::max(d.beats > 0 ? leave + 3 + dram_latency : leave + 2, e.end);
+      const int64_t window = d.bursts * (dram_latency + 12) / in_flight;  // as many bursts as may be outstanding
+      // A write that the port refuses holds the beat, and the beat holds the bus.
+      const bool inp = load->space == isa::Space::kInp;
+      e.end = std::max({bus.move(begin, d.beats, inp ? &alu_writes : nullptr), begin + d.engine, begin + window});
+      if (inp) load_writes.book(begin, e.end - begin, d.engine);
+      e.taken = std::max(take + 1, leave);
+      complete = e.end;
+      moved.push_front({begin, e.end, d.runs});
+      if (moved.size() > static_cast<size_t>(2 * in_flight)) moved.pop_back();
+    } else if (std::holds_alternative<isa::Store>(instruction)) {
+      const int64_t begin = std::max(take + 11, e.end);
+      const int64_t window = d.bursts * (dram_latency + 8) / writes_in_flight;
+      e.end = std::max(bus.move(begin, d.beats), begin + window);
+      e.taken = std::max(take + 1, e.end - 8);
+      complete = e.end + dram_latency + 2;
+    } else {
+      complete = std::max(take + 1, e.end);
+      e.taken = complete;
+    }
+    if (header.signal) e.signals.push_back(complete);
+    last = std::max(last, complete);
+    if (tags[i] < layers) ends.emplace_back(complete, tags[i]);
+  }
+  result.cycles = last + 4;
+  // Cycles belong to the layer of the instruction that ends next.
+  std::sort(ends.begin(), ends.end());
+  int64_t at = 0;
+  for (const auto& [end, layer] : ends) {
+    result.layer_cycles[layer] += std::max<int64_t>(0, end - at);
+    at = std::max(at, end);
+  }
+  if (!ends.empty()) result.layer_cycles[ends.back().second] += result.cycles - at;
+  return result;
+}
+
+}  // namespace tessera::emit

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a finished program will cost: the stream of instructions is replayed against the closed forms of isa/timing.md, one
+// instruction at a time, with the bus and the contended ports as ledgers of uses. Instructions with waits and signals enter; cycles
+// leave. It is coarser than the timing model in sim/ (no single bursts) and handles some thousand instructions a millisecond, so that the compiler can say what it expects before anything runs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "isa/config.h"
+#include "isa/generated/instructions.h"
+
+namespace tessera::emit {
+
+struct Prediction {
+  int64_t cycles = 0;
+  std::vector<int64_t> layer_cycles;  // by tag; they sum to `cycles`
+};
+
+/// `tags`: the layer of each instruction, below `layers`; others count to nobody. `dram_latency` in cycles.
+Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, size_t layers,
+                   const isa::MachineConfig& config, int64_t dram_latency = 100);
+
+}  // namespace tessera::emit

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Durations against closed forms worked out by hand, and predictions of small programs against isa/timing.md and the timing model's
+// facts: what overlaps, what waits, what the bus shares.
+#include <gtest/gtest.h>
+
+#include "compiler/emit/duration.h"
+#include "compiler/emit/predict.h"
+#include "isa/config.h"
+
+namespace tessera::emit {
+namespace {
+
+isa::Gemm gemm(std::array<uint16_t, isa::kLoops> extent, int reduce) {
+  isa::Gemm g;
+  for (size_t k = 0; k < extent.size(); ++k) g.extent[k] = extent[k];
+  g.reduce = static_cast<uint8_t>(reduce);
+  return g;
+}
+
+isa::Load load(uint32_t sp, uint64_t dram, uint16_t length, uint16_t runs, int32_t dram_stride, int32_t sp_stride) {
+  isa::Load l;
+  for (auto& e : l.extent) e = 1;
+  l.extent[isa::kTransferLoops - 1] = runs;
+  l.sp_addr = sp;
+  l.dram_offset = dram;
+  l.length = length;
+  l.dram_stride[isa::kTransferLoops - 1] = dram_stride;
+  l.sp_stride[isa::kTransferLoops - 1] = sp_stride;
+  return l;
+}
+
+isa::Header waits(isa::Engine engine, uint16_t count, bool signal) {
+  isa::Header header;
+  header.waits[0] = {true, engine, count};
+  header.signal = signal;
+  return header;
+}
+
+TEST(Duration, DenseProductsAreOneCycleEach) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const Duration d = duration(gemm({2, 3, 4, 5, 3, 3}, 3), config);
+  EXPECT_EQ(d.engine, 2 * 3 * 4 * 5 * 3 * 3);
+  EXPECT_EQ(d.outputs, 2 * 3 * 4);
+}
+
+TEST(Duration, DepthwiseRastersCountInputVectors) {
+  isa::Gemm g = gemm({1, 2, 7, 9, 3, 3}, 2);  // two blocks, 7 rows, 9 columns, 3x3
+  g.mode = isa::GemmMode::kDepthwise;
+  g.inp_stride = {0, 1, 22, 2, 22, 2};  // rows of 11 pixels of two blocks
+  g.wgt_stride = {0, 1, 0, 0, 0, 0};
+  EXPECT_EQ(gemm_steps(g), 2 * 9 * 11);
+  g.inp_stride = {0, 1, 76, 4, 38, 2};  // stride 2: 15 rows of 19
+  EXPECT_EQ(gemm_steps(g), 2 * 15 * 19);
+  g.inp_stride = {0, 1, 22, 6, 22, 2};  // stride 3 along a row: rows are no raster, taps are
+  EXPECT_EQ(gemm_steps(g), 2 * 7 * 9 * 9);
+  g.wgt_stride[3] = 1;  // the weight moves with the column
+  EXPECT_EQ(gemm_steps(g), 2 * 7 * 9 * 9);
+}
+
+TEST(Duration, RunsThatContinueEachOtherJoin) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const Duration joined = duration(load(0, 0, 16, 64, 16, 16), config);
+  EXPECT_EQ(joined.beats, 128);
+  EXPECT_EQ(joined.bursts, 1);
+  const Duration strided = duration(load(0, 0, 16, 64, 32, 16), config);
+  EXPECT_EQ(strided.beats, 128);
+  EXPECT_EQ(strided.bursts, 64);
+  // 9 bytes from every even offset: two beats each, two groups, and a turn of the realigner unless the offset is a multiple of 8.
+  const Duration ragged = duration(load(0, 0, 9, 64, 6, 16), config);
+  EXPECT_EQ(ragged.beats, 128);
+  EXPECT_EQ(ragged.engine, 64 * 2 + 48);
+}
+
+TEST(Predict, ALoneLoad) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const std::vector<isa::Instruction> program = {load(0, 0, 1024, 1, 0, 0), isa::Finish{}};
+  const std::vector<uint32_t> tags = {0, 0};
+  const Prediction p = predict(program, tags, 1, config);
+  // Fetched in 108, taken then, data 110 cycles later, 128 beats.
+  EXPECT_NEAR(static_cast<double>(p.cycles), 108 + 10 + 110 + 128, 20);
+  EXPECT_EQ(p.layer_cycles[0], p.cycles);
+}
+
+TEST(Predict, EnginesOverlapUnlessTheyWait) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  isa::Gemm product = gemm({1, 1, 1, 1, 1, 4000}, 1);
+  isa::Alu stage;
+  for (auto& e : stage.extent) e = 1;
+  stage.extent[5] = 3000;
+  const std::vector<uint32_t> tags = {0, 1, 1};
+  const Prediction beside = predict(std::vector<isa::Instruction>{product, stage, isa::Finish{}}, tags, 2, config);
+  EXPECT_NEAR(static_cast<double>(beside.cycles), 4000, 250);
+  product.header.signal = true;
+  stage.header = waits(isa::Engine::kGemm, 1, false);
+  const Prediction behind = predict(std::vector<isa::Instruction>{product, stage, isa::Finish{}}, tags, 2, config);
+  EXPECT_NEAR(static_cast<double>(behind.cycles), 7000, 250);
+  EXPECT_NEAR(static_cast<double>(behind.layer_cycles[1]), 3000, 50);
+  EXPECT_EQ(behind.layer_cycles[0] + behind.layer_cycles[1], behind.cycles);
+}
+
+TEST(Predict, LoadAndStoreShareTheBus) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  isa::Store store;
+  for (auto& e : store.extent) e = 1;
+  store.extent[isa::kTransferLoops - 1] = 4;
+  store.length = 8192;
+  store.dram_stride[isa::kTransferLoops - 1] = store.sp_stride[isa::kTransferLoops - 1] = 8192;
+  store.space = isa::Space::kOut;
+  const isa::Load whole = load(0, 1 << 20, 8192, 4, 8192, 8192);
+  const Prediction both = predict(std::vector<isa::Instruction>{whole, store, isa::Finish{}}, std::vector<uint32_t>{0, 0, 0}, 1, config);
+  EXPECT_NEAR(static_cast<double>(both.cycles), 2 * 4096, 500);
+}
+
+}  // namespace
+}  // namespace tessera::emit
