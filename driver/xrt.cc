@@ -33,6 +33,7 @@ namespace tessera::driver {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -58,9 +59,9 @@ auto attempt(const std::string& what, F&& body) {
 
 void check_options(const DeviceOptions& options) {
   for (const auto& [name, value] : options.backend) {
-    if (name == "device" || name == "xclbin" || name == "timeout") continue;
+    if (name == "device" || name == "xclbin" || name == "timeout" || name == "wait") continue;
     throw Error(ErrorCode::kInvalidArgument,
-                "device xrt has no option '" + name + "'; known: device, xclbin, timeout" +
+                "device xrt has no option '" + name + "'; known: device, xclbin, timeout, wait" +
                     (name == "latency" || name == "bandwidth" || name == "pressure" || name == "seed"
                          ? " (the memory of the simulated board is set by 'tessera board --dram-latency' and the like)"
                          : ""));
@@ -73,14 +74,15 @@ void check_options(const DeviceOptions& options) {
 
 bool simulated() { return !environment("XCL_EMULATION_MODE").empty(); }
 
-std::chrono::milliseconds chosen_timeout(const DeviceOptions& options) {
-  const std::string text = option(options, "timeout");
-  if (text.empty()) return simulated() ? std::chrono::milliseconds(0) : std::chrono::seconds(60);
+std::chrono::milliseconds chosen_seconds(const DeviceOptions& options, const std::string& name,
+                                         std::chrono::milliseconds otherwise) {
+  const std::string text = option(options, name);
+  if (text.empty()) return otherwise;
   double seconds = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc{} || end != text.data() + text.size() || !(seconds >= 0 && seconds <= 1e6)) {
     throw Error(ErrorCode::kInvalidArgument,
-                "option of device xrt: timeout is seconds from 0 (none) to 1000000, not '" + text + "'");
+                "option of device xrt: " + name + " is seconds from 0 (without end) to 1000000, not '" + text + "'");
   }
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
@@ -205,7 +207,8 @@ OpenCard& open_card_entry(const std::string& text) {
   return (*cards)[text];
 }
 
-std::shared_ptr<Programmed> make_programmed(const xrt::device& card, const xrt::xclbin& image) {
+std::shared_ptr<Programmed> make_programmed(const xrt::device& card, const xrt::xclbin& image,
+                                            std::chrono::milliseconds patience) {
   auto made = std::make_shared<Programmed>();
   made->card = card;
   made->image =
@@ -213,11 +216,12 @@ std::shared_ptr<Programmed> make_programmed(const xrt::device& card, const xrt::
               [&] { return made->card.load_xclbin(image); });
   XrtKernel kernel = attempt("device xrt: the xclbin's kernels", [&] { return find_kernel(image, &made->group); });
   made->queue = std::make_unique<XrtQueue>(card, made->image, std::move(kernel));
-  made->machine = attempt("device xrt: the capability registers", [&] { return made->queue->capabilities(); });
+  made->machine = attempt("device xrt: the capability registers", [&] { return made->queue->capabilities(patience); });
   return made;
 }
 
-std::shared_ptr<Programmed> program_card(const isa::MachineConfig& config, const DeviceOptions& options) {
+std::shared_ptr<Programmed> program_card(const isa::MachineConfig& config, const DeviceOptions& options,
+                                         std::chrono::milliseconds patience) {
   if (environment("XILINX_XRT").empty()) {
     throw Error(ErrorCode::kUnsupported,
                 "device xrt: XILINX_XRT is not set. For a card, source XRT's setup.sh; for the simulated board, put "
@@ -236,11 +240,11 @@ std::shared_ptr<Programmed> program_card(const isa::MachineConfig& config, const
                                     "' is in use with another xclbin by this process; close those sessions first");
   }
   try {
-    current = make_programmed(*entry.card, image);
+    current = make_programmed(*entry.card, image, patience);
   } catch (const Error&) {
     if (!reused) throw;
     entry.card = open_card(text);  // the card may have been reset since
-    current = make_programmed(*entry.card, image);
+    current = make_programmed(*entry.card, image, patience);
   }
   entry.programmed = current;
   return current;
@@ -252,8 +256,9 @@ class XrtCard final : public XrtDevice {
       : config_(config), poison_(options.poison_allocations) {
     isa::validate(config);
     check_options(options);
-    timeout_ = chosen_timeout(options);
-    programmed_ = program_card(config, options);
+    timeout_ = chosen_seconds(options, "timeout", simulated() ? 0s : 60s);
+    patience_ = chosen_seconds(options, "wait", 600s);
+    programmed_ = program_card(config, options, patience_);
     check_machine(config, programmed_->machine);
     buffers_ = std::make_unique<XrtBuffers>(programmed_->card, programmed_->group);
   }
@@ -335,6 +340,7 @@ class XrtCard final : public XrtDevice {
       return executed_macs(program, executed, config);
     };
     inner.timeout = timeout_;
+    inner.patience = patience_;
     {
       const std::lock_guard lock(outstanding_->mutex);
       ++outstanding_->runs;
@@ -359,7 +365,7 @@ class XrtCard final : public XrtDevice {
     size_t runs = 0;
   };
   std::shared_ptr<Outstanding> outstanding_ = std::make_shared<Outstanding>();
-  std::chrono::milliseconds timeout_{};
+  std::chrono::milliseconds timeout_{}, patience_{};
   std::shared_ptr<Programmed> programmed_;
   std::unique_ptr<XrtBuffers> buffers_;
 };

@@ -3,7 +3,7 @@
 // Enters: which card, an image (xclbin) with the machine, programs. Leaves: what the machine computed, its counters and
 // faults. The public C++ interface of XRT alone, so that the same program runs on the simulated board and on a card.
 // Options: device (index or BDF, default 0), xclbin (a file), timeout (seconds a run may take; default 60 on a card,
-// none on the simulated board; 0: none).
+// none on the simulated board; 0: none), wait (seconds for compute units that others use; default 600; 0: without end).
 #pragma once
 
 #include <cstddef>

@@ -44,6 +44,7 @@ bool is_busy(const std::exception& e) {
 struct Job {
   XrtRunRequest request;
   std::promise<RunReport> promise;
+  Clock::time_point submitted = Clock::now();
 };
 
 }  // namespace
@@ -61,21 +62,39 @@ struct XrtQueue::State {
   bool stop = false;
   std::vector<std::thread> threads;
 
-  /// The unit for oneself, however long another process keeps it. Nothing when the queue is told to stop.
-  std::optional<xrt::kernel> open(size_t unit) {
-    for (;;) {
-      try {
-        return xrt::kernel(device, image, kernel.name + ":{" + kernel.units[unit] + "}",
-                           xrt::kernel::cu_access_mode::exclusive);
-      } catch (const std::exception& e) {
-        if (!is_busy(e)) {
-          throw Error(ErrorCode::kIo, "compute unit '" + kernel.units[unit] + "' cannot be opened: " + e.what());
+  /// One attempt to have the unit for oneself; nothing while another user has it.
+  std::optional<xrt::kernel> try_open(size_t unit) const {
+    try {
+      return xrt::kernel(device, image, kernel.name + ":{" + kernel.units[unit] + "}",
+                         xrt::kernel::cu_access_mode::exclusive);
+    } catch (const std::exception& e) {
+      if (is_busy(e)) return std::nullopt;
+      throw Error(ErrorCode::kIo, "compute unit '" + kernel.units[unit] + "' cannot be opened: " + e.what());
+    }
+  }
+
+  Error held_by_others(size_t unit, std::chrono::milliseconds patience) const {
+    return {ErrorCode::kIo, "compute unit '" + kernel.units[unit] + "' has been in others' use for " +
+                                std::to_string(patience.count()) + " ms; the device option wait=SECONDS allows more"};
+  }
+
+  /// Fails the jobs that have waited for a unit longer than they may.
+  void fail_impatient(size_t unit) {
+    std::vector<std::unique_ptr<Job>> failed;
+    {
+      const std::lock_guard lock(mutex);
+      const auto now = Clock::now();
+      for (auto job = jobs.begin(); job != jobs.end();) {
+        const std::chrono::milliseconds patience = (*job)->request.patience;
+        if (patience.count() == 0 || now - (*job)->submitted < patience) {
+          ++job;
+        } else {
+          failed.push_back(std::move(*job));
+          job = jobs.erase(job);
         }
       }
-      std::this_thread::sleep_for(kAskAgain);
-      const std::lock_guard lock(mutex);
-      if (stop) return std::nullopt;
     }
+    for (const auto& job : failed) fail(*job, std::make_exception_ptr(held_by_others(unit, job->request.patience)));
   }
 
   xrt::run prepare(const xrt::kernel& opened, const XrtRunRequest& request) const {
@@ -208,43 +227,58 @@ struct XrtQueue::State {
     xrt::run run;
   };
 
-  /// Waits for a job, opens the unit for it and makes its run. Nothing when the queue stops, or when there was no job
-  /// for a while and the unit was closed.
+  /// Waits for a job, opens the unit and makes the job's run. Nothing when the queue stops, when others have the unit,
+  /// or when there was no job for a while and the unit was closed.
   std::unique_ptr<Prepared> first(size_t unit, std::optional<xrt::kernel>& opened, Clock::time_point& since) {
-    std::unique_ptr<Job> job;
     {
       std::unique_lock lock(mutex);
       const auto ready = [&] { return stop || !jobs.empty(); };
       ++idle;
-      if (opened) {
-        if (!changed.wait_for(lock, kLinger, ready)) {
-          --idle;
-          lock.unlock();
-          opened.reset();
-          return nullptr;
-        }
-      } else {
+      if (!opened) {
         changed.wait(lock, ready);
+      } else if (!changed.wait_for(lock, kLinger, ready)) {
+        --idle;
+        lock.unlock();
+        opened.reset();
+        return nullptr;
       }
       --idle;
       if (stop) return nullptr;
+    }
+    std::exception_ptr broken;
+    if (!opened) {
+      try {
+        opened = try_open(unit);
+        if (!opened) {
+          fail_impatient(unit);
+          std::this_thread::sleep_for(kAskAgain);
+          return nullptr;
+        }
+        since = Clock::now();
+        wait_for_idle(*opened);
+      } catch (...) {
+        opened.reset();
+        broken = as_error();
+      }
+    }
+    std::unique_ptr<Job> job;
+    {
+      const std::lock_guard lock(mutex);
+      if (jobs.empty()) return nullptr;  // another unit has it
       job = std::move(jobs.front());
       jobs.pop_front();
     }
-    try {
-      if (!opened) {
-        opened = open(unit);
-        if (!opened) throw Error(ErrorCode::kIo, "the device was closed before the program ran");
-        since = Clock::now();
-        wait_for_idle(*opened);
+    if (!broken) {
+      try {
+        xrt::run run = prepare(*opened, job->request);
+        return std::make_unique<Prepared>(Prepared{std::move(job), std::move(run)});
+      } catch (...) {
+        opened.reset();
+        broken = as_error();
       }
-      xrt::run run = prepare(*opened, job->request);
-      return std::make_unique<Prepared>(Prepared{std::move(job), std::move(run)});
-    } catch (...) {
-      opened.reset();
-      fail(*job, as_error());
-      return nullptr;
     }
+    fail(*job, broken);
+    return nullptr;
   }
 
   /// The run after the one that executes, unless another unit has nothing to do.
@@ -354,9 +388,13 @@ std::future<RunReport> XrtQueue::submit(XrtRunRequest request) {
   return future;
 }
 
-isa::MachineConfig XrtQueue::capabilities() {
-  const std::optional<xrt::kernel> opened = state_->open(0);
-  TESSERA_INVARIANT(opened.has_value(), "a queue that has not stopped opens its unit");
+isa::MachineConfig XrtQueue::capabilities(std::chrono::milliseconds patience) {
+  const auto begin = Clock::now();
+  std::optional<xrt::kernel> opened;
+  while (!(opened = state_->try_open(0))) {
+    if (patience.count() != 0 && Clock::now() - begin > patience) throw state_->held_by_others(0, patience);
+    std::this_thread::sleep_for(kAskAgain);
+  }
   if (opened->read_register(isa::reg::kMagic) != isa::reg::kMagicReset) {
     throw Error(ErrorCode::kUnsupported,
                 "compute unit '" + state_->kernel.units[0] + "' is no machine of this project");

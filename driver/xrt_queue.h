@@ -35,22 +35,22 @@ struct XrtRunRequest {
   uint32_t instruction_count = 0;
   std::array<uint64_t, 16> bases{};
   uint64_t window_first = 0, window_last = UINT64_MAX;
-  std::chrono::milliseconds timeout{0};  // a run that takes longer is ended; 0: none is
-  std::shared_ptr<void> token;           // released when the queue has done with the request
+  std::chrono::milliseconds timeout{0};   // a run that takes longer is ended; 0: none is
+  std::chrono::milliseconds patience{0};  // while others have the units; 0: without end
+  std::shared_ptr<void> token;            // released when the queue has done with the request
   /// Multiply-accumulates of the GEMM engine's first instructions; called when the run has ended.
   std::function<uint64_t(uint64_t executed)> macs;
 };
 
 class XrtQueue {
  public:
-  /// A unit that another process holds is waited for without end.
   XrtQueue(xrt::device device, xrt::uuid image, XrtKernel kernel);
   /// Waits for what has begun; the futures of the rest get an Error kIo.
   ~XrtQueue();
   XrtQueue(const XrtQueue&) = delete;
   XrtQueue& operator=(const XrtQueue&) = delete;
 
-  /// The future throws Error: kDeviceFault after a timeout, kIo when the card stops answering.
+  /// The future throws Error: kDeviceFault after a timeout, kIo when the card stops answering or others keep it.
   std::future<RunReport> submit(XrtRunRequest request);
 
   /// Requests whose futures are not ready.
@@ -59,8 +59,8 @@ class XrtQueue {
   size_t most_started() const;
 
   /// What the capability registers of the first unit say; the name is that of a shipped configuration, if it is one.
-  /// Errors: kUnsupported when the unit is no machine of this instruction set.
-  isa::MachineConfig capabilities();
+  /// Errors: kUnsupported when the unit is no machine of this instruction set, kIo when others keep it.
+  isa::MachineConfig capabilities(std::chrono::milliseconds patience);
 
  private:
   struct State;

@@ -122,7 +122,8 @@ class Card {
     const std::lock_guard lock(socket_mutex_);
     ssize_t count = send(socket_, message.data(), message.size(), MSG_NOSIGNAL);
     while (count >= 0) {
-      count = recv(socket_, &reply, sizeof reply, 0);  // NOLINT(clang-analyzer-unix.BlockInCriticalSection): one at a time
+      count =
+          recv(socket_, &reply, sizeof reply, 0);  // NOLINT(clang-analyzer-unix.BlockInCriticalSection): one at a time
       if (count == sizeof reply) {
         reply.message.back() = '\0';
         return reply.error;
