@@ -352,6 +352,7 @@ constexpr Entry kMatchers[] = {
     {"com.microsoft", "QLinearReduceMean", claim_reduce_mean},
     {"", "ReduceMax", claim_reduce_max},
     {"", "QuantizeLinear", claim_float_pool},
+    {"", "QuantizeLinear", claim_transposed},
     {"com.microsoft", "QLinearAdd", claim_binary},
     {"com.microsoft", "QLinearMul", claim_binary},
     {"com.microsoft", "QLinearConcat", claim_concat},

@@ -20,6 +20,14 @@ struct ConvolutionClaim {
   npu::Convolution what;
   bool matrix = false;  // operand [.., rows, k]; else [n, c, (h,) w]
 };
+/// A transposed convolution with constant weights; index 0 is rows.
+struct TransposedClaim {
+  int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1}, before[2] = {0, 0};
+  int64_t groups = 1;
+  int32_t input_zero = 0;
+  std::vector<int16_t> weights;  // [oc][ic / groups][kernel]
+  npu::Stage stage;
+};
 struct PoolClaim {
   npu::Pool what;
   bool channels_last = false;
@@ -87,7 +95,7 @@ struct Claim {
   int64_t macs = 0;
   std::vector<mlir::Value> operands;      // at run time, on the device
   std::vector<mlir::Operation*> covered;  // operations the claim stands for, root included
-  std::variant<ConvolutionClaim, PoolClaim, ReduceClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, MoveClaim> what;
+  std::variant<ConvolutionClaim, TransposedClaim, PoolClaim, ReduceClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, MoveClaim> what;
 
   mlir::Value result() const { return nn::NodeOp(root).getResult(0); }
 };

@@ -141,6 +141,7 @@ bool Region::add(const Claim& claim) {
 
 bool Region::try_add(const Claim& claim) {
   if (const auto* what = std::get_if<ConvolutionClaim>(&claim.what)) return add_convolution(claim, *what);
+  if (const auto* what = std::get_if<TransposedClaim>(&claim.what)) return add_transposed(claim, *what);
   if (const auto* what = std::get_if<PoolClaim>(&claim.what)) return add_pool(claim, *what);
   if (const auto* what = std::get_if<ReduceClaim>(&claim.what)) return add_reduce(claim, *what);
   if (const auto* what = std::get_if<TableClaim>(&claim.what)) return add_table(claim, *what);

@@ -300,3 +300,43 @@ def test_random_arithmetic(chunk, configs):
         placed += npu > 0
     # What cannot be proven (averages with scales that are no powers of two, above all) is left to the CPU.
     assert placed >= len(chunk) // 2, f"only {placed} of {len(chunk)} operators on the NPU"
+
+
+def random_transposed(seed):
+    """DequantizeLinear -> ConvTranspose -> Relu or not -> QuantizeLinear with power-of-two scales, any stride, pads, output padding, groups."""
+    g = Network(seed)
+    spatial = g.pick(1, 2, 2, 2)
+    groups = g.pick(1, 1, 1, 2, 4)
+    ic, oc = groups * g.pick(1, 3, 4, 9), groups * g.pick(1, 2, 5, 16)
+    if g.chance(0.15):  # depthwise, as upsampling layers have it
+        groups = ic = oc = g.pick(4, 17)
+    space = [g.pick(1, 3, 4, 7) for _ in range(spatial)]
+    k, stride, dilation = ([g.pick(*of) for _ in range(spatial)] for of in ((1, 2, 3, 4), (1, 2, 2, 3), (1, 1, 1, 2)))
+    # Output padding below the stride: beyond it ONNX Runtime's own columns no longer fit (it mixes rows).
+    extra = [int(g.rng.integers(0, s)) if g.chance(0.3) else 0 for s in stride]
+    pads = [int(g.rng.integers(0, 3)) for _ in range(2 * spatial)]
+    out = lambda i: (space[i] - 1) * stride[i] + (k[i] - 1) * dilation[i] + 1 + extra[i] - pads[i] - pads[spatial + i]
+    for i in range(spatial):
+        if out(i) < 1:
+            pads[i] = pads[spatial + i] = 0
+    shape = [g.pick(1, 2), ic, *space]
+    d = g.op("DequantizeLinear", [g.source(shape), *g.quantisation(True)], shape)
+    w = builders.values(g.rng, np.int8, [ic, oc // groups, *k])
+    w = g.node("DequantizeLinear", [g.constant(w), g.constant(builders.scale(g.rng, True)), g.constant(np.int8(0))], "w")
+    operands = [d, w]
+    if g.chance(0.5):
+        operands.append(g.constant((g.rng.integers(-2000, 2000, oc) * 2.0 ** -8).astype(np.float32)))
+    y = g.op("ConvTranspose", operands, [], kernel_shape=k, strides=stride, dilations=dilation, pads=pads, output_padding=extra, group=groups)
+    if g.chance(0.3):
+        y = g.op("Relu", [y], [])
+    g.node("QuantizeLinear", [y, *g.quantisation(True, -2, 3)], "y")
+    return g.finish("y"), g.feeds, f"seed {seed}: {np.dtype(g.dtype).name} {shape} -> {oc} groups {groups} kernel {k} stride {stride} dilation {dilation} pads {pads} + {extra}"
+
+
+@pytest.mark.parametrize("chunk", seeds(COUNT, SEED * 100000 + 40000), ids=lambda c: str(c[0]))
+def test_random_transposed_convolutions(chunk, configs):
+    placed = 0
+    for seed in chunk:
+        model, feeds, text = random_transposed(seed)
+        placed += check(model, feeds, text, configs)[0] > 0
+    assert placed >= 0.8 * len(chunk), f"only {placed} of {len(chunk)} on the NPU"
