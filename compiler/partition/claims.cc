@@ -80,7 +80,7 @@ std::optional<Claim> claim_qlinear_conv(NodeOp op) {
     return std::nullopt;
   conv->stage = requantise(requantisation_multipliers(qx->s(), qw->scale, qy->s()), *bias, *qy);
   Claim c = base_claim(op, {x});
-  c.what = ConvolutionClaim{std::move(*conv), false};
+  c.what = ConvolutionClaim{std::move(*conv), false, false, {}, {}};
   return c;
 }
 
@@ -102,22 +102,42 @@ std::optional<Claim> claim_conv_integer(NodeOp op) {
   if (!conv) return std::nullopt;
   conv->stage = raw_stage();
   Claim c = base_claim(op, {x});
-  c.what = ConvolutionClaim{std::move(*conv), false};
+  c.what = ConvolutionClaim{std::move(*conv), false, false, {}, {}};
   return c;
 }
 
-/// [.., rows, k] x constant [k, n] (leading dimensions of the constant 1).
-std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b, bool transposed_b, int32_t a_zero,
+/// [.., rows, k] (or [k, rows]) x constant [.., k, n] (or [n, k]).
+std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b, bool transposed_a, bool transposed_b, int32_t a_zero,
                                   const std::vector<int32_t>& b_zero, npu::Stage stage) {
   const Shape shape = *nn::shape_of(a);
   if (shape.empty() || b.rank() < 2 || !is_byte(nn::dtype_of(a))) return std::nullopt;
-  for (int64_t i = 0; i + 2 < b.rank(); ++i)
-    if (b.shape()[static_cast<size_t>(i)] != 1) return std::nullopt;
+  const ops::Shape batch(b.shape().begin(), b.shape().end() - 2);
+  const int64_t matrices = ops::element_count(batch);
+  if (matrices != 1) {
+    auto weights = byte_values(b);
+    const int64_t k = b.shape()[batch.size()], n = b.shape().back(), each = k * n;
+    if (!weights || transposed_b || matrices > 256 || shape.size() < 2 || shape.back() != k ||
+        (b_zero.size() != 1 && static_cast<int64_t>(b_zero.size()) != n))
+      return std::nullopt;
+    ConvolutionClaim what;
+    what.matrix = true;
+    what.batch = batch;
+    for (int64_t i = 0; i < matrices; ++i) {
+      const std::vector<int16_t> own(weights->begin() + i * each, weights->begin() + (i + 1) * each);
+      npu::Convolution product = npu::make_matmul(npu::kNoTensor, npu::kNoTensor, a_zero, k, n, own, b_zero, stage);
+      what.each.push_back(std::move(product.weights));
+      product.weights.clear();
+      what.what = std::move(product);
+    }
+    Claim c = base_claim(op, {a});
+    c.what = std::move(what);
+    return c;
+  }
   if (b.rank() > static_cast<int64_t>(shape.size()) && b.rank() > 2) return std::nullopt;
   const int64_t first = b.shape()[static_cast<size_t>(b.rank() - 2)], last = b.shape().back();
   const int64_t k = transposed_b ? last : first, n = transposed_b ? first : last;
   auto weights = byte_values(b);
-  if (!weights || shape.back() != k || (b_zero.size() != 1 && static_cast<int64_t>(b_zero.size()) != n))
+  if (!weights || shape[transposed_a ? 0 : shape.size() - 1] != k || (b_zero.size() != 1 && static_cast<int64_t>(b_zero.size()) != n))
     return std::nullopt;
   if (transposed_b) {
     std::vector<int16_t> kn(weights->size());
@@ -127,7 +147,7 @@ std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b
   }
   Claim c = base_claim(op, {a});
   c.what = ConvolutionClaim{
-      npu::make_matmul(npu::kNoTensor, npu::kNoTensor, a_zero, k, n, *weights, b_zero, std::move(stage)), true};
+      npu::make_matmul(npu::kNoTensor, npu::kNoTensor, a_zero, k, n, *weights, b_zero, std::move(stage)), true, transposed_a, {}, {}};
   return c;
 }
 
@@ -140,7 +160,7 @@ std::optional<Claim> claim_qlinear_matmul(NodeOp op) {
   if (!b || b->rank() < 2) return std::nullopt;
   const auto columns = static_cast<size_t>(b->shape().back());
   if (qb->scale.size() != 1 && qb->scale.size() != columns) return std::nullopt;
-  return matrix_claim(op, a, *b, false, qa->z(), qb->zero,
+  return matrix_claim(op, a, *b, false, false, qa->z(), qb->zero,
                       requantise(requantisation_multipliers(qa->s(), qb->scale, qy->s()), {}, *qy));
 }
 
@@ -158,7 +178,7 @@ std::optional<Claim> claim_matmul_integer(NodeOp op) {
       for (int64_t v : tensor->to_int64s()) zeros[i].push_back(static_cast<int32_t>(v));
     }
   if (zeros[0].size() != 1 || zeros[1].empty()) return std::nullopt;
-  return matrix_claim(op, a, *b, false, zeros[0][0], zeros[1], raw_stage());
+  return matrix_claim(op, a, *b, false, false, zeros[0][0], zeros[1], raw_stage());
 }
 
 /// com.microsoft QGemm: A, a_scale, a_zero, B, b_scale, b_zero, C?, y_scale?, y_zero?.
@@ -171,13 +191,13 @@ std::optional<Claim> claim_qgemm(NodeOp op) {
     return std::nullopt;
   const bool transposed = node.get_int("transB", 0) != 0;
   const auto b = nn::constant_value(b_value);
-  if (node.get_int("transA", 0) != 0 || !b || b->rank() != 2) return std::nullopt;
+  if (!b || b->rank() != 2 || nn::shape_of(a)->size() != 2) return std::nullopt;
   const int64_t n = b->shape()[transposed ? 0 : 1];
   const auto bias = bias_values(op, 6, n);
   if (!bias || (qb->scale.size() != 1 && static_cast<int64_t>(qb->scale.size()) != n)) return std::nullopt;
   const float alpha = node.get_float("alpha", 1.0f);
   auto multiplier = gemm_multipliers(alpha, qa->s(), qb->scale, qy->s());
-  return matrix_claim(op, a, *b, transposed, qa->z(), qb->zero, requantise(std::move(multiplier), *bias, *qy));
+  return matrix_claim(op, a, *b, node.get_int("transA", 0) != 0, transposed, qa->z(), qb->zero, requantise(std::move(multiplier), *bias, *qy));
 }
 
 /// Add of an integer product and a constant for each channel: the product's bias.

@@ -18,7 +18,12 @@ namespace tessera::partition {
 /// A convolution, matmul or gemm with constant weights. `what.input/output` are unset.
 struct ConvolutionClaim {
   npu::Convolution what;
-  bool matrix = false;  // operand [.., rows, k]; else [n, c, (h,) w]
+  bool matrix = false;       // operand [.., rows, k]; else [n, c, (h,) w]
+  bool transposed = false;   // operand [k, rows]
+  /// Of a matrix product with a constant for each matrix of the batch: their weights, in row-major order of `batch`, which
+  /// is right-aligned with the axes before [rows, k]. Empty: `what.weights` for all.
+  std::vector<std::vector<int16_t>> each;
+  ops::Shape batch;
 };
 /// A transposed convolution with constant weights; index 0 is rows.
 struct TransposedClaim {

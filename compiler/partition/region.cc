@@ -159,7 +159,10 @@ bool Region::add_convolution(const Claim& claim, const ConvolutionClaim& what) {
   if (what.matrix) {
     in_order = identity_order(in.size());
     out_order = identity_order(out.size());
-    from = {1, 1, ops::element_count(in) / in.back(), in.back()};
+    if (!what.each.empty()) return add_products(claim, what);
+    if (what.transposed) std::swap(in_order[0], in_order[1]);
+    const int64_t k = in[static_cast<size_t>(in_order.back())];
+    from = {1, 1, ops::element_count(in) / k, k};
     to = {1, 1, from[2], ops::element_count(out) / from[2]};
   } else {
     in_order = channels_last_order(in.size());
@@ -173,6 +176,48 @@ bool Region::add_convolution(const Claim& claim, const ConvolutionClaim& what) {
   conv.input = *source;
   conv.output = result(y, out_order, to);
   push(claim, std::move(conv), claim.macs);
+  return true;
+}
+
+/// One product for each matrix of the batch, between views of operand and result.
+bool Region::add_products(const Claim& claim, const ConvolutionClaim& what) {
+  mlir::Value x = claim.operands[0], y = claim.result();
+  const ops::Shape in = *nn::shape_of(x), out = *nn::shape_of(y);
+  const int64_t rows = in[in.size() - 2], k = in.back(), n = out.back();
+  const int64_t matrices_in = ops::element_count(in) / (rows * k), matrices_out = ops::element_count(out) / (rows * n);
+  if (matrices_out > 256) return false;
+  const auto source = operand(claim, x, identity_order(in.size()), {1, matrices_in, rows, k});
+  if (!source) return false;
+  const npu::TensorId whole = result(y, identity_order(out.size()), {1, matrices_out, rows, n});
+  const auto view = [&](npu::TensorId of, int64_t row) {
+    npu::Tensor part = tensor(of);
+    part.reshape_of = npu::kNoTensor;
+    part.strided = false;
+    part.view_of = of;
+    part.view_n = part.view_w = part.view_c = 0;
+    part.view_h = row;
+    part.h = 1;
+    return graph_.add(std::move(part));
+  };
+  for (int64_t m = 0; m < matrices_out; ++m) {
+    // The matrix's index in operand and constant, axes of extent 1 repeated.
+    int64_t at[2] = {0, 0}, step[2] = {1, 1}, rest = m;
+    for (size_t i = 3; i <= out.size(); ++i) {
+      const int64_t index = rest % out[out.size() - i];
+      rest /= out[out.size() - i];
+      const int64_t extent[2] = {i <= in.size() ? in[in.size() - i] : 1, i - 2 <= what.batch.size() ? what.batch[what.batch.size() - (i - 2)] : 1};
+      for (size_t side = 0; side < 2; ++side) {
+        at[side] += extent[side] == 1 ? 0 : index * step[side];
+        step[side] *= extent[side];
+      }
+    }
+    npu::Convolution product = what.what;
+    product.weights = what.each[static_cast<size_t>(at[1])];
+    product.input = view(*source, at[0]);
+    product.output = view(whole, m);
+    push(claim, std::move(product), std::max<int64_t>(claim.macs / matrices_out, 1));
+    if (m > 0) nodes_.back().clear();  // the node counts once
+  }
   return true;
 }
 

@@ -73,6 +73,7 @@ class Region {
   void push(const Claim& claim, std::variant<npu::Convolution, npu::Pool, npu::Elementwise> what, int64_t macs);
   bool try_add(const Claim& claim);
   bool add_convolution(const Claim& claim, const ConvolutionClaim& what);
+  bool add_products(const Claim& claim, const ConvolutionClaim& what);
   bool add_transposed(const Claim& claim, const TransposedClaim& what);  // region_transposed.cc
   bool add_pool(const Claim& claim, const PoolClaim& what);
   bool add_reduce(const Claim& claim, const ReduceClaim& what);

@@ -340,3 +340,33 @@ def test_random_transposed_convolutions(chunk, configs):
         model, feeds, text = random_transposed(seed)
         placed += check(model, feeds, text, configs)[0] > 0
     assert placed >= 0.8 * len(chunk), f"only {placed} of {len(chunk)} on the NPU"
+
+
+def random_product(seed):
+    """Matrix products with a constant for each matrix of the batch, or with a transposed operand."""
+    g = Network(seed)
+    m, k, n = g.pick(1, 3, 8, 17), g.pick(1, 5, 16, 40), g.pick(1, 4, 16, 33)
+    if g.chance(0.3):
+        x = g.source([k, m])
+        w = g.constant(builders.values(g.rng, np.int8, [n, k] if g.chance(0.5) else [k, n]))
+        turned = g.initializers[-1].dims[0] == n and (n != k or g.chance(0.5))
+        bias = g.constant(g.rng.integers(-5000, 5000, n).astype(np.int32)) if g.chance(0.5) else ""
+        g.node("QGemm", [x, *g.quantisation(), w, g.constant(np.float32(0.02)), g.constant(np.int8(0)), bias, *g.quantisation(low=1, high=3)], "y", MS,
+               transA=1, transB=int(turned))
+        return g.finish("y"), g.feeds, f"seed {seed}: QGemm {k}x{m} transposed by {n}"
+    batch = [g.pick(1, 2, 3) for _ in range(g.pick(1, 2))]
+    left = [e if g.chance(0.8) else 1 for e in batch]
+    right = [e if g.chance(0.8) else 1 for e in batch][int(g.rng.integers(0, len(batch))):]
+    x = g.source([*left, m, k])
+    w = g.constant(builders.values(g.rng, np.int8, [*right, k, n]))
+    per_column = g.chance(0.4) and len(right) == 0
+    scale = g.constant(np.full(n, 0.02, np.float32) if per_column else np.float32(0.02))
+    g.node("QLinearMatMul", [x, *g.quantisation(), w, scale, g.constant(np.int8(0)), *g.quantisation(low=1, high=3)], "y")
+    return g.finish("y"), g.feeds, f"seed {seed}: {left} {m}x{k} by {right} {k}x{n}"
+
+
+@pytest.mark.parametrize("chunk", seeds(max(CHUNK, COUNT // 3), SEED * 100000 + 60000), ids=lambda c: str(c[0]))
+def test_random_products(chunk, configs):
+    for seed in chunk:
+        model, feeds, text = random_product(seed)
+        assert check(model, feeds, text, configs) == (1, 0), f"not on the NPU: {text}"
