@@ -509,7 +509,9 @@ Region::Result Region::finish(const std::vector<mlir::Value>& outputs) && {
   r.nodes = std::move(nodes_);
   r.free_nodes = std::move(free_nodes_);
   r.graph = std::move(graph_);
+  fold_layout(r.graph, r.nodes);
   fuse(r.graph, r.nodes);
+  fold_layout(r.graph, r.nodes);
   // A first layer with few channels is packed by layout; its input then carries a border instead of pads.
   for (const npu::TensorId id : r.graph.inputs) {
     const npu::Convolution* only = nullptr;

@@ -106,8 +106,10 @@ class Region {
 };
 
 /// Fuses elementwise operations into the operation that produces their input: tables, binary operations with a second
-/// tensor, tables behind those; lets a producer write straight into the tensor that its result would be copied to. Keeps
-/// the graph's meaning; `nodes` is kept parallel to the operations.
+/// tensor, tables behind those. Keeps the graph's meaning; `nodes` is kept parallel to the operations.
 void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes);
+
+/// Lets producers and readers take over what copies and selections of channels would do. Likewise.
+void fold_layout(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes);
 
 }  // namespace tessera::partition

@@ -170,6 +170,34 @@ bool Region::copy_by_selection(const Claim& claim, const Device& from, const Dev
     }
   }
   if (together.empty() || pixel * run > kMostSelection) return false;
+  if (apart.empty()) {
+    // All pixels of the tensor: in its own extents, so that neighbours can take the selection over.
+    std::vector<CopyLoop> sorted = pixels;
+    std::stable_sort(sorted.begin(), sorted.end(), [](const CopyLoop& a, const CopyLoop& b) { return a.from > b.from; });
+    int64_t next = pixel;
+    Layout target;
+    target.start = to.layout.start;
+    target.axes.resize(1);
+    for (const CopyLoop& loop : sorted) target.axes[0].push_back({loop.extent, loop.to});
+    bool whole = from.layout.start < pixel;
+    for (size_t i = sorted.size(); i-- > 0; next *= sorted[i].extent) whole = whole && sorted[i].from == next;
+    if (run > 1) target.axes[0].push_back({run, 1});
+    Dims dims = dims_of(from.tensor);
+    dims[3] = run;
+    const auto box = as_box(target, {0}, dims);
+    if (whole && next == tensor(from.tensor).elements() && box) {
+      npu::Convolution select;
+      select.weights.assign(static_cast<size_t>(run * pixel), 0);
+      for_each(together, [&](int64_t channel, int64_t place) {
+        select.weights[static_cast<size_t>(place * pixel + from.layout.start + channel)] = 1;
+      });
+      select.stage = stage;
+      select.input = from.tensor;
+      select.output = boxed(to.tensor, *box);
+      push(claim, std::move(select), npu::kNoMacs);
+      return true;
+    }
+  }
   std::vector<CopyLoop> kept = pixels;
   const std::vector<CopyLoop> more = split_off(kept);
   apart.insert(apart.end(), more.begin(), more.end());
