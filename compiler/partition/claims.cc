@@ -373,6 +373,7 @@ constexpr Entry kMatchers[] = {
     {"", "ReduceMax", claim_reduce_max},
     {"", "QuantizeLinear", claim_float_pool},
     {"", "QuantizeLinear", claim_transposed},
+    {"", "QuantizeLinear", claim_float_concat},
     {"com.microsoft", "QLinearAdd", claim_binary},
     {"com.microsoft", "QLinearMul", claim_binary},
     {"com.microsoft", "QLinearConcat", claim_concat},

@@ -66,11 +66,6 @@ struct RequantiseClaim {
   std::optional<npu::Stage> other;
   int64_t channel_axis = -1;  // of the value, when the multiplier varies; else -1
 };
-/// Operands side by side along an axis of the value, each through its own table (empty: copied).
-struct ConcatClaim {
-  int64_t axis = 0;
-  std::vector<npu::Table> tables;
-};
 /// One step that only moves elements. `extents` are those of its result.
 struct Move {
   enum class Kind {
@@ -87,6 +82,12 @@ struct Move {
   size_t axis = 0;
   int64_t start = 0, step = 1;
   int32_t value = 0;
+};
+/// Operands side by side along an axis of the value, each through its own table (empty: copied).
+struct ConcatClaim {
+  int64_t axis = 0;
+  std::vector<npu::Table> tables;
+  std::vector<std::vector<Move>> steps;  // of each operand before; empty: none
 };
 /// Elements moved, then each through a table (empty: copied). One list of steps for each result of the root.
 struct MoveClaim {

@@ -39,7 +39,9 @@ std::optional<npu::Table> tabulate(mlir::Value source, const std::vector<NodeOp>
   values[source] = all;
   for (NodeOp step : order) {
     if (!is_elementwise(step)) {
-      const ops::Value moved = values[step.getInputs()[0]];
+      ops::Value moved;
+      for (mlir::Value operand : step.getInputs())
+        if (const auto found = values.find(operand); found != values.end()) moved = found->second;
       for (mlir::Value v : step.getOutputs()) values[v] = moved;
       continue;
     }
@@ -127,15 +129,20 @@ std::optional<Claim> claim_table(NodeOp op) {
   return c;
 }
 
-/// QuantizeLinear behind a chain of unary operators and movements that starts at a DequantizeLinear of bytes.
-std::optional<Claim> claim_moved_table(NodeOp op) {
-  if (!is_byte(nn::dtype_of(op.getResult(0))) || !is_elementwise(op)) return std::nullopt;
-  std::vector<NodeOp> order{op};
+namespace {
+
+/// A chain of unary operators and movements from a byte tensor to `at`.
+struct Chain {
+  mlir::Value source;
+  std::vector<NodeOp> order;  // as they are evaluated
   std::vector<Move> steps;
-  mlir::Value at = op.getInputs()[0], source;
-  while (!source) {
+};
+std::optional<Chain> chain_to(mlir::Value at) {
+  Chain chain;
+  while (!chain.source) {
     NodeOp step = nn::defining_op(at);
-    if (!step || order.size() > 64 || !all_static(step) || !has_elements(at) || !step.getBodies().empty()) return std::nullopt;
+    if (!step || chain.order.size() > 64 || !all_static(step) || !has_elements(at) || !step.getBodies().empty() || step.is("QuantizeLinear"))
+      return std::nullopt;
     if (is_elementwise(step)) {
       mlir::Value data;
       for (mlir::Value v : step.getInputs()) {
@@ -144,41 +151,81 @@ std::optional<Claim> claim_moved_table(NodeOp op) {
         data = v;
       }
       if (!data) return std::nullopt;
-      order.push_back(step);
-      if (is_byte(nn::dtype_of(data))) source = data;
+      if (is_byte(nn::dtype_of(data))) chain.source = data;
       at = data;
     } else {
       auto moves = moves_of(step);
       if (!moves) return std::nullopt;
-      const auto index = static_cast<size_t>(mlir::cast<mlir::OpResult>(at).getResultNumber());
-      auto& own = (*moves)[index];
+      auto& own = (*moves)[mlir::cast<mlir::OpResult>(at).getResultNumber()];
       if (std::any_of(own.begin(), own.end(), [](const Move& m) { return m.kind == Move::Kind::kPad; })) return std::nullopt;
-      steps.insert(steps.begin(), own.begin(), own.end());
-      order.push_back(step);
+      chain.steps.insert(chain.steps.begin(), own.begin(), own.end());
       at = step.getInputs()[0];
     }
+    chain.order.insert(chain.order.begin(), step);
   }
-  for (const NodeOp step : order)
-    if (NodeOp(step).is("QuantizeLinear") && step != op) return std::nullopt;
-  if (steps.empty() || nn::constant_value(source)) return std::nullopt;
-  // The scalar operands of Q: all but the data.
+  if (nn::constant_value(chain.source)) return std::nullopt;
+  return chain;
+}
+
+bool is_identity(const npu::Table& table) {
+  for (size_t i = 0; i < table.size(); ++i)
+    if (table[i] != i) return false;
+  return true;
+}
+
+}  // namespace
+
+std::optional<Claim> claim_moved_table(NodeOp op) {
+  if (!is_byte(nn::dtype_of(op.getResult(0))) || !op.is("QuantizeLinear")) return std::nullopt;
   for (mlir::Value v : op.getInputs().drop_front())
     if (!nn::is_none(v) && !is_scalar_constant(v)) return std::nullopt;
-  std::reverse(order.begin(), order.end());
-  auto table = tabulate(source, order, op.getResult(0));
+  auto chain = chain_to(op.getInputs()[0]);
+  if (!chain || chain->steps.empty()) return std::nullopt;
+  chain->order.push_back(op);
+  auto table = tabulate(chain->source, chain->order, op.getResult(0));
   if (!table) return std::nullopt;
-  Claim c = base_claim(op, {source});
+  Claim c = base_claim(op, {chain->source});
   c.covered.clear();
-  for (NodeOp step : order) c.covered.push_back(step.getOperation());
-  c.kind = kind_of(order, op);
+  for (NodeOp step : chain->order) c.covered.push_back(step.getOperation());
+  c.kind = kind_of(chain->order, op);
   MoveClaim what;
-  what.steps.push_back(std::move(steps));
-  what.table = std::move(*table);
-  if (nn::dtype_of(source) == nn::dtype_of(op.getResult(0))) {
-    bool same = true;
-    for (size_t i = 0; i < 256; ++i) same = same && what.table[i] == i;
-    if (same) what.table.clear();
+  what.steps.push_back(std::move(chain->steps));
+  if (nn::dtype_of(chain->source) != nn::dtype_of(op.getResult(0)) || !is_identity(*table)) what.table = std::move(*table);
+  c.what = std::move(what);
+  return c;
+}
+
+std::optional<Claim> claim_float_concat(NodeOp op) {
+  NodeOp concat = nn::defining_op(op.getInputs()[0], "Concat");
+  if (!concat || !is_byte(nn::dtype_of(op.getResult(0))) || !all_static(concat)) return std::nullopt;
+  for (mlir::Value v : op.getInputs().drop_front())
+    if (!nn::is_none(v) && !is_scalar_constant(v)) return std::nullopt;
+  ConcatClaim what;
+  const auto rank = static_cast<int64_t>(nn::shape_of(concat.getResult(0))->size());
+  what.axis = nn::to_node(concat).get_int("axis", 0);
+  if (what.axis < 0) what.axis += rank;
+  if (what.axis < 0 || what.axis >= rank) return std::nullopt;
+  std::vector<mlir::Value> operands;
+  std::vector<mlir::Operation*> covered;
+  for (mlir::Value v : concat.getInputs()) {
+    auto chain = chain_to(v);
+    if (!chain || !has_elements(v)) return std::nullopt;
+    for (NodeOp step : chain->order)
+      if (std::find(covered.begin(), covered.end(), step.getOperation()) == covered.end()) covered.push_back(step.getOperation());
+    chain->order.push_back(concat);
+    chain->order.push_back(op);
+    auto table = tabulate(chain->source, chain->order, op.getResult(0));
+    if (!table) return std::nullopt;
+    if (nn::dtype_of(chain->source) == nn::dtype_of(op.getResult(0)) && is_identity(*table)) table->clear();
+    what.tables.push_back(std::move(*table));
+    what.steps.push_back(std::move(chain->steps));
+    operands.push_back(chain->source);
   }
+  Claim c = base_claim(op, operands);
+  c.kind = "Concat";
+  c.covered = std::move(covered);
+  c.covered.push_back(concat.getOperation());
+  c.covered.push_back(op.getOperation());
   c.what = std::move(what);
   return c;
 }

@@ -83,6 +83,9 @@ std::optional<Claim> claim_binary(NodeOp op);
 std::optional<Claim> claim_float_binary(NodeOp op);
 std::optional<Claim> claim_table(NodeOp op);
 std::optional<Claim> claim_moves(NodeOp op);
+/// QuantizeLinear behind a chain of unary operators and movements that starts at a byte tensor.
 std::optional<Claim> claim_moved_table(NodeOp op);
+/// QuantizeLinear behind a Concat of such chains.
+std::optional<Claim> claim_float_concat(NodeOp op);
 
 }  // namespace tessera::partition

@@ -457,26 +457,42 @@ bool Region::add_requantise(const Claim& claim, const RequantiseClaim& what) {
 bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
   mlir::Value y = claim.result();
   const ops::Shape out = *nn::shape_of(y);
+  // The order of an operand that is here, as it is after its own movements.
+  const size_t before = graph_.operations.size();
   Order order = channels_last_order(out.size());
-  for (mlir::Value v : claim.operands)
-    if (const auto known = order_of(v)) order = *known;
+  std::vector<std::optional<Device>> sources(claim.operands.size());
+  for (size_t i = 0; i < sources.size(); ++i) {
+    mlir::Value v = claim.operands[i];
+    if (!what.steps.empty() && !what.steps[i].empty()) {
+      sources[i] = device_of(v);
+      for (const Move& step : what.steps[i])
+        if (sources[i]) sources[i] = moved(claim, *sources[i], step, nn::value_name(v));
+      if (!sources[i]) return false;
+    } else if (produces(v) || order_of(v)) {
+      sources[i] = device_of(v);
+    }
+    if (sources[i]) order = sources[i]->layout.order();
+  }
   const auto axis = static_cast<size_t>(what.axis);
   result(y, order, collapse(out, order));
   const Device whole = produced_.at(y);
-  const size_t operations = graph_.operations.size();
   int64_t at = 0;
-  for (size_t i = 0; i < claim.operands.size(); ++i) {
-    mlir::Value v = claim.operands[i];
-    const ops::Shape shape = *nn::shape_of(v);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (!sources[i] || !produces(claim.operands[i])) {
+      // A host value that is not moved is packed in the order of the result.
+      if (what.steps.empty() || what.steps[i].empty()) sources[i] = device_of(claim.operands[i], order);
+    }
+    const Device* source = &*sources[i];
+    const Extents shape = source->layout.shape();
     Device part = whole;
     part.layout = *slice(whole.layout, axis, at, shape[axis], 1);
     at += shape[axis];
     npu::Stage stage;
     if (!what.tables[i].empty()) stage.table = what.tables[i];
     stage.table_unsigned = stage.table && is_unsigned(y);
-    if (!copy(claim, device_of(v, order), part, stage)) return false;
+    if (!copy(claim, *source, part, stage)) return false;
   }
-  for (size_t i = operations + 1; i < nodes_.size(); ++i) nodes_[i].clear();  // the node counts once
+  for (size_t i = before + 1; i < nodes_.size(); ++i) nodes_[i].clear();  // the node counts once
   return true;
 }
 

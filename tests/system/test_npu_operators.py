@@ -370,3 +370,46 @@ def test_random_products(chunk, configs):
     for seed in chunk:
         model, feeds, text = random_product(seed)
         assert check(model, feeds, text, configs) == (1, 0), f"not on the NPU: {text}"
+
+
+def random_float_movements(seed):
+    """DequantizeLinear -> unary operators and movements in fp32 -> Concat or not -> QuantizeLinear with other parameters, behind a convolution."""
+    g = Network(seed, 14)
+    x = g.conv(g.source([g.pick(1, 2), g.pick(4, 8), g.pick(4, 6), g.pick(4, 5)]))
+
+    def branch():
+        y = g.op("DequantizeLinear", [x, *g.quantisation(low=-6, high=-3)], g.shape[x])
+        for _ in range(int(g.rng.integers(0, 4))):
+            kind = g.pick("Relu", "Tanh", "HardSwish", "slice", "transpose", "shuffle", "depth_to_space", "resize", "flat")
+            g.text.append(kind)
+            if kind == "flat":
+                n, c, *rest = g.shape[y]
+                y = g.reshape(y, [n, c, int(np.prod(rest))])
+            elif kind[0].islower():
+                if len(g.shape[y]) > 2:
+                    y = getattr(g, kind)(y)[0]
+            else:
+                y = g.op(kind, [y], g.shape[y])
+        return y
+
+    parts = [branch()]
+    axis = g.pick(1, 2, 3) if len(g.shape[parts[0]]) == 4 else g.pick(0, 1)
+    for _ in range(g.pick(0, 1, 2)):
+        y = branch()
+        if len(g.shape[y]) == len(g.shape[parts[0]]) and all(a == axis or e == f for a, (e, f) in enumerate(zip(g.shape[y], g.shape[parts[0]]))):
+            parts.append(y)
+    y = parts[0] if len(parts) == 1 else g.op("Concat", parts, [], axis=axis)
+    y = g.node("QuantizeLinear", [y, *g.quantisation(low=-6, high=-3)], "y")
+    used = {name for node in g.nodes for name in node.input}
+    g.nodes = [node for node in g.nodes if any(o in used or o == "y" for o in node.output)]
+    return g.finish(y), g.feeds, f"seed {seed}: {np.dtype(g.dtype).name} {g.shape[x]} {' '.join(g.text)} x {len(parts)} axis {axis}"
+
+
+@pytest.mark.parametrize("chunk", seeds(max(CHUNK, COUNT // 3), SEED * 100000 + 80000), ids=lambda c: str(c[0]))
+def test_random_float_movements(chunk, configs):
+    placed = 0
+    for seed in chunk:
+        model, feeds, text = random_float_movements(seed)
+        npu, cpu = check(model, feeds, text, configs)
+        placed += npu > cpu
+    assert placed >= 0.8 * len(chunk), f"only {placed} of {len(chunk)} on the NPU"
