@@ -6,8 +6,9 @@ compile     time and peak memory of compiling MobileNetV2 (each in a process of 
 systemc     the timing model against the RTL on networks: cycles, errors, speed (takes an hour: the RTL is slow)
 layers      single convolutions on the RTL beside VTA's published cycles and bytes; --device sysc: on the timing model alone
 networks    the benchmark networks on the RTL, the timing model and the functional simulator: exactness, cycles beside the roofline bound
-            and the cost model's estimate, DRAM bytes; --device sysc leaves the RTL out; --config takes another machine
+            and the compiler's prediction, DRAM bytes; --device sysc leaves the RTL out; --config takes another machine
 vthreads    how much of the time the array works with and without copies of operands to fetch ahead (timing model)
+chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
 """
 import argparse
 import json
@@ -108,6 +109,24 @@ def vthreads_bench(names, config):
     return {"vthreads": rows}
 
 
+def chains_bench(names, config):
+    """What keeping tensors on chip brings: cycles, bytes and memory with chains of layers and without."""
+    import tessera
+    import networks
+
+    rows = []
+    for name in names or ["mobilenetv2", "vww", "resnet18"]:
+        data, feeds = networks.build(name)
+        for chains in (False, True):
+            session = tessera.Session(data, "sysc", config or "npu256", chains=chains)
+            session.run(None, feeds)
+            stats = session.stats()
+            rows.append({"network": name, "config": config or "npu256", "chains": chains, "systemc_cycles": stats.cycles,
+                         "utilization": round(stats.utilization, 3), "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes,
+                         "arena_bytes": stats.arena_bytes, "instructions": stats.instructions})
+    return {"chains": rows}
+
+
 def table(rows):
     keys = list(rows[0])
     widths = [max(len(k), *(len(str(r.get(k))) for r in rows)) for k in keys]
@@ -117,7 +136,7 @@ def table(rows):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=["functional", "compile", "layers", "networks", "systemc", "vthreads"])
+    parser.add_argument("name", choices=["functional", "compile", "layers", "networks", "systemc", "vthreads", "chains"])
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
     parser.add_argument("--device", choices=["rtl", "sysc"], default="rtl", help="of layers and networks: where cycles are measured; sysc: on the timing model alone")
     parser.add_argument("--config", help="of networks and vthreads: the machine (npu64, npu256, npu256w, npu1024)")
@@ -138,6 +157,8 @@ def main():
         result = systemc.bench(build, options.networks)
     elif options.name == "vthreads":
         result = vthreads_bench(options.networks, options.config)
+    elif options.name == "chains":
+        result = chains_bench(options.networks, options.config)
     elif options.name == "layers":
         import layers
 

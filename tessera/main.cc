@@ -31,7 +31,7 @@ using nlohmann::json;
 struct Arguments {
   std::string model, output, config, device, stats, trace, layout_default, source, wave;
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
-  bool quiet = false, no_npu = false, no_codegen = false, no_vthreads = false, check_races = false, as_json = false,
+  bool quiet = false, no_npu = false, no_codegen = false, no_vthreads = false, no_chains = false, check_races = false, as_json = false,
        brief = false, print_ir = false;
   int64_t poison = -1, random_seed = -1, dram_latency = 0, dram_bandwidth = 0;
   std::string base_address, xclbin;
@@ -71,6 +71,7 @@ compiler::CompileOptions compile_options(const Arguments& a) {
   options.use_npu = !a.no_npu;
   options.cpu_codegen = !a.no_codegen;
   options.virtual_threads = !a.no_vthreads;
+  options.chains = !a.no_chains;
   options.progress = progress(a);
   for (const std::string& file : a.schedules) {
     json all;
@@ -466,6 +467,7 @@ int main(int argc, char** argv) {
     command->add_flag("--no-npu", a.no_npu, "everything on the CPU");
     command->add_flag("--no-vthreads", a.no_vthreads,
                       "one copy of each operand: fetching does not hide behind computing");
+    command->add_flag("--no-chains", a.no_chains, "every layer writes its result to DRAM: to see what chaining on chip brings");
     command->add_flag("--no-cpu-codegen", a.no_codegen, "CPU operators as library kernels");
   };
 

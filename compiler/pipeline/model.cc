@@ -143,6 +143,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
   to.progress = options.progress;
   to.schedules = options.schedules;
   to.npu.virtual_threads = options.virtual_threads;
+  to.npu.chain = options.chains;
 #if TESSERA_HAVE_CPU_CODEGEN
   std::unique_ptr<partition::CpuCodegen> cpu;
   if (options.cpu_codegen) {

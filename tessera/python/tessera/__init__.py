@@ -63,12 +63,13 @@ class Session:
     shapes: {input: shape} for dynamic dimensions; without it a model is compiled for the shapes that come and kept.
     dram_latency (cycles), dram_bandwidth (bytes a cycle): the memory of devices with time. wave: an FST file of device "rtl".
     schedules: a dict from layers to schedules as schedules() gives it (those that are missing are chosen), or the stats() of a run.
+    chains: False writes every layer's result to DRAM, so that nothing stays on chip between layers.
     virtual_threads: False keeps one copy of each operand, so that fetching does not hide behind computing inside a layer.
     profile: keep figures of each instruction, for layers' cycles and trace(); without it device "rtl" is faster.
     """
 
     def __init__(self, model, device="fsim", config="", *, shapes=None, device_options=None, schedules=None, check_races=False,
-                 poison=None, base_address=None, use_npu=True, cpu_codegen=True, virtual_threads=True, dram_latency=None, dram_bandwidth=None, wave=None,
+                 poison=None, base_address=None, use_npu=True, cpu_codegen=True, virtual_threads=True, chains=True, dram_latency=None, dram_bandwidth=None, wave=None,
                  profile=True):
         device_options = dict(device_options or {})
         for name, value in (("latency", dram_latency), ("bandwidth", dram_bandwidth), ("waves", wave)):
@@ -76,7 +77,7 @@ class Session:
                 device_options[name] = value
         self._session = _tessera.Session(
             model, device, config, dict(shapes or {}), {k: str(v) for k, v in device_options.items()},
-            json.dumps(schedules) if schedules else "", check_races, poison, base_address, use_npu, cpu_codegen, virtual_threads, profile)
+            json.dumps(schedules) if schedules else "", check_races, poison, base_address, use_npu, cpu_codegen, virtual_threads, chains, profile)
 
     def run(self, output_names, input_feed, run_options=None):
         """Results as a list of arrays, those named in output_names or all for None. run_options is accepted and not used."""
