@@ -79,6 +79,7 @@ struct Unit {
   std::unique_ptr<sim::DramModel> dram;
   std::deque<Command> queue;
   std::optional<Command> running;
+  int user = 0;                       // the client that had it last, alone
   Client* started_by_hand = nullptr;  // through ap_ctrl, until it has seen done or idle
 };
 
@@ -202,9 +203,18 @@ struct Board::State {
     if (unit == emu::kAllUnits) return 0;
     const auto own = client.contexts.find(unit);
     if (own != client.contexts.end()) return shared && own->second ? 0 : EBUSY;
+    bool alone = true;
     for (const Client& other : clients) {
       const auto context = other.contexts.find(unit);
-      if (context != other.contexts.end() && !(shared && context->second)) return EBUSY;
+      if (context == other.contexts.end()) continue;
+      if (!shared || !context->second) return EBUSY;
+      alone = false;
+    }
+    // A unit that changes hands is as new, so that cycles do not depend on what another process did.
+    if (alone && units[unit].user != client.number) {
+      units[unit].dram = std::make_unique<sim::DramModel>(dram, kBoardMemoryBase, memory, kBoardMemoryBytes);
+      reset(units[unit]);
+      units[unit].user = client.number;
     }
     client.contexts[unit] = shared;
     return 0;
@@ -415,7 +425,6 @@ struct Board::State {
   }
 
   void remove_gone() {
-    bool removed = false;
     for (auto client = clients.begin(); client != clients.end();) {
       if (!client->gone) {
         ++client;
@@ -425,14 +434,6 @@ struct Board::State {
       for (const uint64_t block : client->blocks) release(block);
       say("client " + std::to_string(client->number) + " goes");
       client = clients.erase(client);
-      removed = true;
-    }
-    // An unused card is as new, so that the next process measures what it would measure alone.
-    if (removed && clients.empty()) {
-      for (Unit& unit : units) {
-        unit.dram = std::make_unique<sim::DramModel>(dram, kBoardMemoryBase, memory, kBoardMemoryBytes);
-        reset(unit);
-      }
     }
   }
 
