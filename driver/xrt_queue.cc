@@ -28,12 +28,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kAskAgain = 500us;    // whether another process has let go
-constexpr auto kLetGo = 1500us;      // longer than kAskAgain
-constexpr auto kHold = 100ms;        // at most, with runs of one's own waiting
-constexpr auto kLinger = 2ms;        // after the last run
-constexpr auto kSlice = 1000ms;      // of a wait for a run
-constexpr auto kIdleLimit = 2000ms;  // for a unit that somebody left running
+constexpr auto kAskAgain = 500us;  // whether another process has let go
+constexpr auto kLetGo = 1500us;    // longer than kAskAgain
+constexpr auto kHold = 100ms;      // at most, with runs of one's own waiting
+constexpr auto kLinger = 2ms;      // after the last run
+constexpr auto kSlice = 1000ms;    // of a wait for a run
+constexpr auto kIdleLimit = 60s;   // for a unit that somebody left running
 
 bool is_busy(const std::exception& e) {
   const auto* system = dynamic_cast<const std::system_error*>(&e);

@@ -377,13 +377,12 @@ int Card::execute(xclBufferHandle handle) {
   }
   int error = 0;
   if (packet->opcode == ERT_START_CU) {
-    const size_t words = 1 + packet->count;
-    if (words * 4 > buffer.bytes) return EINVAL;
-    std::vector<uint8_t> payload(words * 4);
+    const size_t bytes = 4 * (1 + packet->count);
+    std::vector<uint8_t> payload(std::min(bytes, buffer.bytes));
     std::memcpy(payload.data(), packet, payload.size());
     request.op = emu::Op::kExecute;
     request.id = handle;
-    error = call(request, reply, payload);
+    error = bytes > buffer.bytes ? EINVAL : call(request, reply, payload);
   } else if (packet->opcode == ERT_ABORT) {
     request.op = emu::Op::kAbort;
     request.id = static_cast<xclBufferHandle>(reinterpret_cast<ert_abort_cmd*>(packet)->exec_bo_handle);
