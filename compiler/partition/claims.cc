@@ -231,10 +231,12 @@ std::optional<Claim> claim_integer_bias(NodeOp op) {
   return std::nullopt;
 }
 
+}  // namespace
+
 /// QuantizeLinear(activation(DequantizeLinear(int32))) with power-of-two scales. float(sum) * scale / scale' is then
 /// one rounding, that of float(sum), as on the machine. An activation that rises monotonically commutes with rounding
 /// and clamping: ReLU and Clip become bounds, a leaky ReLU the larger of two conversions.
-std::optional<Claim> claim_requantise(NodeOp op) {
+std::optional<Requantised> requantised(NodeOp op, mlir::Value value) {
   const auto qy = quantisation(op, 1, 2, DType::kUint8);
   if (!qy || !qy->scalar() || !is_power_of_two(qy->s())) return std::nullopt;
   const Range range = range_of(qy->dtype);
@@ -248,7 +250,6 @@ std::optional<Claim> claim_requantise(NodeOp op) {
   };
   std::vector<mlir::Operation*> covered{op.getOperation()};
   std::optional<float> slope;
-  mlir::Value value = op.getInputs()[0];
   NodeOp inner = nn::defining_op(value);
   if (!inner || !inner.getDomain().empty()) return std::nullopt;
   if (!inner.is("DequantizeLinear")) {
@@ -302,9 +303,17 @@ std::optional<Claim> claim_requantise(NodeOp op) {
     for (float& m : stage.multiplier) m *= *slope;
     what.other = stage;
   }
-  Claim c = base_claim(op, {sums});
-  c.covered = std::move(covered);
-  c.what = std::move(what);
+  return Requantised{std::move(what), sums, std::move(covered)};
+}
+
+namespace {
+
+std::optional<Claim> claim_requantise(NodeOp op) {
+  auto found = requantised(op, op.getInputs()[0]);
+  if (!found) return std::nullopt;
+  Claim c = base_claim(op, {found->sums});
+  c.covered = std::move(found->covered);
+  c.what = std::move(found->what);
   return c;
 }
 

@@ -88,6 +88,7 @@ struct ConcatClaim {
   int64_t axis = 0;
   std::vector<npu::Table> tables;
   std::vector<std::vector<Move>> steps;  // of each operand before; empty: none
+  std::vector<npu::Stage> stages;        // of operands of int32 sums: their conversion instead of a table
 };
 /// Elements moved, then each through a table (empty: copied). One list of steps for each result of the root.
 struct MoveClaim {

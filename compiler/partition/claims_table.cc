@@ -209,7 +209,29 @@ std::optional<Claim> claim_float_concat(NodeOp op) {
   std::vector<mlir::Operation*> covered;
   for (mlir::Value v : concat.getInputs()) {
     auto chain = chain_to(v);
-    if (!chain || !has_elements(v)) return std::nullopt;
+    if (!has_elements(v)) return std::nullopt;
+    what.stages.emplace_back();
+    if (!chain) {
+      // Movements behind int32 sums.
+      std::vector<Move> steps;
+      mlir::Value at = v;
+      for (NodeOp step = nn::defining_op(at); step && all_static(step) && steps.size() < 64; step = nn::defining_op(at)) {
+        auto moves = step.getOutputs().size() == 1 ? moves_of(step) : std::nullopt;
+        if (!moves || std::any_of((*moves)[0].begin(), (*moves)[0].end(), [](const Move& m) { return m.kind == Move::Kind::kPad || m.kind == Move::Kind::kGather; }))
+          break;
+        steps.insert(steps.begin(), (*moves)[0].begin(), (*moves)[0].end());
+        covered.push_back(step.getOperation());
+        at = step.getInputs()[0];
+      }
+      auto sums = requantised(op, at);
+      if (!sums || sums->what.other || sums->what.stage.multiplier.size() != 1) return std::nullopt;
+      what.stages.back() = std::move(sums->what.stage);
+      covered.insert(covered.end(), sums->covered.begin() + 1, sums->covered.end());
+      what.tables.emplace_back();
+      what.steps.push_back(std::move(steps));
+      operands.push_back(sums->sums);
+      continue;
+    }
     for (NodeOp step : chain->order)
       if (std::find(covered.begin(), covered.end(), step.getOperation()) == covered.end()) covered.push_back(step.getOperation());
     chain->order.push_back(concat);

@@ -73,6 +73,13 @@ std::optional<std::vector<std::vector<Move>>> moves_of(NodeOp op);
 /// The window of a MaxPool of which `x` holds the bytes.
 std::optional<PoolClaim> max_pool_window(NodeOp op, mlir::Value x);
 std::optional<Claim> claim_max_pool(NodeOp op);
+/// `value`, an activation of dequantised int32 sums or these, quantised by `op`: the conversion of the sums.
+struct Requantised {
+  RequantiseClaim what;
+  mlir::Value sums;
+  std::vector<mlir::Operation*> covered;
+};
+std::optional<Requantised> requantised(NodeOp op, mlir::Value value);
 std::optional<Claim> claim_transposed(NodeOp op);
 std::optional<Claim> claim_average_pool(NodeOp op);
 std::optional<Claim> claim_reduce_max(NodeOp op);

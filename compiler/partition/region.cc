@@ -487,7 +487,7 @@ bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
     Device part = whole;
     part.layout = *slice(whole.layout, axis, at, shape[axis], 1);
     at += shape[axis];
-    npu::Stage stage;
+    npu::Stage stage = what.stages.empty() ? npu::Stage{} : what.stages[i];
     if (!what.tables[i].empty()) stage.table = what.tables[i];
     stage.table_unsigned = stage.table && is_unsigned(y);
     if (!copy(claim, *source, part, stage)) return false;
