@@ -133,7 +133,7 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
       // A write that the port refuses holds the beat, and the beat holds the bus.
       const bool inp = load->space == isa::Space::kInp;
       e.end = std::max({bus.move(begin, d.beats, inp ? &alu_writes : nullptr), begin + d.engine, begin + window});
-      if (inp) load_writes.book(begin, e.end - begin, d.engine);
+      if (inp) e.end = std::max(e.end, load_writes.move(begin, d.engine, &alu_writes));
       e.taken = std::max(take + 1, leave);
       complete = e.end;
       moved.push_front({begin, e.end, d.runs});
