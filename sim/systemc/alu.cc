@@ -66,7 +66,11 @@ void Alu::gemm_taken() {
 /// Issues as far as they are known in this cycle, and the use of ports that follows from them.
 void Alu::advance(Cycle now) {
   Cycle limit = kNever;
-  if (walk_.reads_inp()) limit = now + 1;
+  if (walk_.reads_inp()) {
+    walk_.advance(now, inp_share_);  // as it was until now
+    inp_share_ = load_share();
+    limit = now + 1;
+  }
   if (walk_.meets_gemm()) limit = std::min(limit, context_.gemm_acc.known(now));
   walk_.advance(limit, load_share());
   counters().stall_port += walk_.take_port_stalls();
@@ -75,10 +79,11 @@ void Alu::advance(Cycle now) {
     if (!uses->uses.empty() && uses->uses.back().supposed) uses->uses.pop_back();
   }
   for (const AluStretch& ends : walk_.take_ends()) {
-    writes_.uses.push_back({ends.from + job.form.latency, ends.to + job.form.latency, job.destination, ends.share, false});
+    writes_.uses.push_back(
+        {ends.from + job.form.latency, ends.to + job.form.latency, job.destination, ends.share, false});
     if (!job.reads_out) continue;
-    const double share = job.reads_out_always ? std::min(1.0, ends.share * static_cast<double>(job.form.vector_issues))
-                                              : ends.share;
+    const double share =
+        job.reads_out_always ? std::min(1.0, ends.share * static_cast<double>(job.form.vector_issues)) : ends.share;
     out_reads_.uses.push_back({ends.from, ends.to, Port::kOutRead, share, false});
   }
   if (walk_.done()) return;
@@ -98,6 +103,7 @@ void Alu::begin(Cycle now) {
   walk_.start(std::get<isa::Alu>(job.item.instruction), job.form, now);
   counters().busy += job.form.issues;
   context_.alu_reads_inp = walk_.reads_inp();
+  inp_share_ = load_share();
 }
 
 /// The last issue is in this cycle.
@@ -114,7 +120,6 @@ void Alu::end() {
 }
 
 void Alu::use_ports(Cycle now) {
-  bool changed = false;
   for (Uses* uses : {&writes_, &out_reads_}) {
     std::deque<Use>& ahead = uses->uses;
     while (!ahead.empty() && ahead.front().to <= now) ahead.pop_front();
@@ -122,17 +127,18 @@ void Alu::use_ports(Cycle now) {
     const Port port = used ? ahead.front().port : Port::kNone;
     const double share = used ? ahead.front().share : 0;
     if (port != uses->port || share != uses->share) {
-      if (uses->port != Port::kNone) context_.ports.set(uses->port, PortShares::kAlu, 0);
+      const Port before = uses->port;
+      if (before != Port::kNone) context_.ports.set(before, PortShares::kAlu, 0);
       if (port != Port::kNone) context_.ports.set(port, PortShares::kAlu, share);
       uses->port = port;
       uses->share = share;
-      changed = true;
+      if (before != port) npu_.port_changed(before);
+      npu_.port_changed(port);
     }
     if (ahead.empty()) continue;
     const Cycle next = used ? ahead.front().to : ahead.front().from;
     if (next != kNever) wake_at(next);
   }
-  if (changed) npu_.ports_changed();
 }
 
 void Alu::work(Cycle now) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ALU of isa/timing.md as an engine. Enters: instructions, GEMM's use of ACC and LOAD's of INP. Leaves: completions, and
-// to LOAD and STORE in which share of which cycles ports are taken. Issues are made (AluWalk) as far ahead as what others
-// do is known; what lies behind that is supposed to go on without a wait, and corrected before it is reached.
+// ALU of isa/timing.md as an engine. Enters: instructions, GEMM's use of ACC and LOAD's of INP. Leaves: completions,
+// and to LOAD and STORE in which share of which cycles ports are taken. Issues are made (AluWalk) as far ahead as what
+// others do is known; what lies behind that is supposed to go on without a wait, and corrected before it is reached.
 #pragma once
 
 #include <optional>
@@ -65,6 +65,7 @@ class Alu : public Engine {
   Cycle issue_free_ = 0;  // boundary of the last issue
   Cycle write_free_ = 0;  // boundary of the last write
   Uses writes_, out_reads_;
+  double inp_share_ = 0;  // of LOAD, since the last time it changed
 };
 
 }  // namespace tessera::sim::systemc

@@ -159,8 +159,7 @@ bool AluWalk::refused(Cycle at) {
 Cycle AluWalk::straight(Cycle limit, double load_share) const {
   if (careful_ || next_ <= older_until_) return next_;
   if (reads_inp() && (load_share > 0 || last_inp_write_ >= next_)) return next_;
-  if (issued_ < form_.vector_issues &&
-      next_ + form_.vector_issues - issued_ - 1 + form_.latency <= last_at_) {
+  if (issued_ < form_.vector_issues && next_ + form_.vector_issues - issued_ - 1 + form_.latency <= last_at_) {
     return next_;
   }
   if (alu_.src == isa::AluSpace::kAcc) limit = std::min(limit, acc_->next_read(next_));

@@ -19,7 +19,7 @@ namespace tessera::sim::systemc {
 
 struct AluForm {
   static constexpr Cycle kLeastLatency = 13;  // of a write of OUT or INP
-  uint64_t vectors = 1;  // written
+  uint64_t vectors = 1;                       // written
   uint64_t issues = 1;
   uint64_t vector_issues = 1;  // of each
   Cycle latency = 0;           // from a vector's end to its write
@@ -87,8 +87,8 @@ class AluWalk {
   const AccUse* acc_ = nullptr;
   isa::Alu alu_;
   AluForm form_;
-  uint64_t sources_ = 1;  // of a vector
-  bool careful_ = false;  // its own reads meet its own writes
+  uint64_t sources_ = 1;   // of a vector
+  bool careful_ = false;   // its own reads meet its own writes
   Cycle older_until_ = 0;  // up to here its reads may meet writes of older instructions
   Cycle next_ = 0;
   Cycle first_ = 0, last_ = 0;
@@ -98,9 +98,9 @@ class AluWalk {
   std::array<uint32_t, isa::kLoops> index_{};
   int64_t source_ = 0, target_ = 0, other_ = 0;
 
-  std::deque<Write> writes_;                    // under way, in order
-  std::array<std::vector<Cycle>, 3> written_;   // when the last write of an entry takes place
-  Cycle last_at_ = 0;                           // of the youngest write
+  std::deque<Write> writes_;                   // under way, in order
+  std::array<std::vector<Cycle>, 3> written_;  // when the last write of an entry takes place
+  Cycle last_at_ = 0;                          // of the youngest write
   Cycle last_acc_write_ = 0, last_inp_write_ = 0;
   double owed_ = 0;  // cycles that LOAD's share has not yet cost
   Cycle port_stalls_ = 0;

@@ -57,6 +57,7 @@ struct Context {
   PortShares ports;
   AccUse gemm_acc;
   double padding_share = 0;    // of INP's second port, by LOAD beside its reads' beats
+  bool acc_moves = false;      // LOAD or STORE have had an instruction that moves ACC
   bool alu_reads_inp = false;  // in its turn behind LOAD's writes
 
   UnitCounters& counters(isa::Unit unit) { return result->units[static_cast<size_t>(unit)]; }

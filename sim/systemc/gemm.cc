@@ -23,8 +23,8 @@ void Gemm::reset() {
   context_.gemm_acc.reset();
 }
 
+/// Nobody but LOAD and STORE has to be told, and only when one of them has business with ACC.
 void Gemm::use_ports(Cycle now) {
-  bool changed = false;
   for (PortUse& port : ports_) {
     while (!port.uses.empty() && port.uses.front().to <= now) port.uses.pop_front();
     const bool used = !port.uses.empty() && port.uses.front().from <= now;
@@ -32,11 +32,10 @@ void Gemm::use_ports(Cycle now) {
     if (share != port.now) {
       port.now = share;
       context_.ports.set(port.port, PortShares::kGemm, share);
-      changed = true;
+      npu_.port_changed(port.port);
     }
-    if (!port.uses.empty()) wake_at(used ? port.uses.front().to : port.uses.front().from);
+    if (!port.uses.empty() && context_.acc_moves) wake_at(used ? port.uses.front().to : port.uses.front().from);
   }
-  if (changed) npu_.ports_changed();
 }
 
 /// Cycles that a sum starting in cycle `start` on this entry waits for one of the last two sums to be written.

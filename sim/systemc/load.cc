@@ -88,6 +88,12 @@ void Load::share_inp(Port port, double share) {
   npu_.load_share_changed();
 }
 
+/// The boundary of the padding in hand, when nothing changes.
+Cycle Load::padding_end() const {
+  if (padding_.rate < 1e-6) return kNever;
+  return padding_.since + static_cast<Cycle>(std::ceil(padding_.left / padding_.rate - 1e-6));
+}
+
 /// The padding at the front: whether it has ended, in free_. Writes that nobody can hold up any more are taken at once.
 bool Load::pad(Cycle now) {
   const Piece& piece = pieces_.front();
@@ -111,9 +117,11 @@ bool Load::pad(Cycle now) {
   padding_.left -= static_cast<double>(now - padding_.since) * padding_.rate;
   padding_.since = now;
   if (padding_.left > 1e-6) {
-    padding_.rate = context_.ports.left(piece.port, PortShares::kLoad);
-    share_inp(piece.port, padding_.rate);
-    if (padding_.rate > 1e-6) wake_at(now + static_cast<Cycle>(std::ceil(padding_.left / padding_.rate - 1e-6)));
+    const double rate = context_.ports.left(piece.port, PortShares::kLoad);
+    if (rate != padding_.rate) npu_.poke_memory();
+    padding_.rate = rate;
+    share_inp(piece.port, rate);
+    if (padding_end() != kNever) wake_at(padding_end());
     return false;
   }
   const Cycle stalled = now - padding_.from - piece.groups;
@@ -156,18 +164,42 @@ void Load::drain(Cycle now) {
   draining_ = false;
 }
 
-Cycle Load::first_beat(const Burst& burst) {
-  if (!burst.run_first) return 0;
-  if (pieces_.empty() || pieces_.front().pad) return kNever;
-  return std::max(pieces_.front().emitted + 2, free_) - 1;
+/// The run of the bus's oldest burst: padding in front of it may not have been written yet.
+const Load::Piece* Load::moving() const {
+  for (const Piece& piece : pieces_) {
+    if (!piece.pad) return &piece;
+  }
+  return nullptr;
 }
 
-Port Load::port(const Burst&) const { return pieces_.empty() ? Port::kNone : pieces_.front().port; }
+Cycle Load::first_beat(const Burst& burst) {
+  if (!burst.run_first) return 0;
+  Cycle free = free_;
+  for (const Piece& piece : pieces_) {
+    const Cycle first = std::max(piece.emitted + 2, free);
+    if (!piece.pad) return first - 1;
+    if (piece.none) continue;
+    free = first + piece.groups;
+    if (padding_.active && &piece == &pieces_.front()) free = padding_end();
+    if (free == kNever) break;
+  }
+  return kNever;
+}
+
+Port Load::port(const Burst&) const {
+  const Piece* piece = moving();
+  return piece == nullptr ? Port::kNone : piece->port;
+}
 
 void Load::moved(Burst& burst, bool error, Cycle at) {
   error_ = error_ || error;
   blocked_ += burst.blocked;
   if (!burst.run_last) return;
+  if (pieces_.front().pad) drain(at);
+  if (pieces_.front().pad) {  // held up after the beats had been let through
+    padding_.left = 0;
+    drain(at);
+  }
   const Piece piece = pieces_.front();
   const Cycle from = std::max(piece.emitted + 2, free_);
   free_ = at + 1 + piece.tail;

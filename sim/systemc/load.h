@@ -12,6 +12,11 @@ class Load : public Transfer {
   Load(sc_core::sc_module_name name, Context& context, Npu& npu) : Transfer(name, isa::Engine::kLoad, context, npu) {}
   void reset() override;
 
+  /// Others use a port in another share.
+  void port_changed(Port port) {
+    if (padding_.active && pieces_.front().port == port) wake();
+  }
+
   Cycle first_beat(const Burst& burst) override;
   Port port(const Burst& burst) const override;
 
@@ -54,6 +59,8 @@ class Load : public Transfer {
     double rate = 0;
   };
   bool pad(Cycle now);
+  Cycle padding_end() const;
+  const Piece* moving() const;
   void share_inp(Port port, double share);
   Padding padding_;
 };

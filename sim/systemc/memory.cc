@@ -171,7 +171,7 @@ void Memory::plan(Cycle now) {
       if (!write_.active) read_.left -= idle_beats(now);
       read_.delay = taken > now ? static_cast<double>(taken - now) / burst.beats : 0;
       burst.first = std::max(now, taken);
-      if (write_.active && !follows && read_.delay == 0) {
+      if (write_.active && !follows && read_.delay == 0 && takes_turns(write_)) {
         read_.left -= 0.5;
         write_.left += 0.5;
       }
@@ -186,7 +186,7 @@ void Memory::plan(Cycle now) {
       write_ = {true, burst.beats + carry, 0, now, write_.free};
       burst.first = now;
       if (!read_.active) write_.left -= idle_beats(now);
-      if (read_.active && !follows && read_.delay == 0) {
+      if (read_.active && !follows && read_.delay == 0 && takes_turns(read_)) {
         write_.left -= 0.5;
         read_.left += 0.5;
       }
@@ -250,8 +250,11 @@ void Memory::step() {
   stepping_ = false;
 }
 
-void Memory::ports_changed() {
-  if (stepping_ || (!read_.active && !write_.active)) return;  // engines poke() when they can go on
+void Memory::port_changed(Port port) {
+  const auto moves = [&](const Server& server, const std::deque<Burst*>& bursts) {
+    return server.active && bursts.front()->side->port(*bursts.front()) == port;
+  };
+  if (stepping_ || (!moves(read_, reads_) && !moves(write_, writes_))) return;  // engines poke() when they can go on
   const Cycle now = context_.clock.now();
   stepping_ = true;
   settle(now);

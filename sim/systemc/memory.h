@@ -74,8 +74,8 @@ class Memory : public sc_core::sc_module {
   std::function<void()> load_share_changed;
 
   void reset();
-  /// Shares of ports have changed.
-  void ports_changed();
+  /// Engines use a port in another share.
+  void port_changed(Port port);
   /// An engine whose first_beat() was kNever can go on.
   void poke() { step_event_.notify(sc_core::SC_ZERO_TIME); }
   /// All reads have been taken by their owners; from the cycle reads_idle_from() on.
@@ -107,6 +107,8 @@ class Memory : public sc_core::sc_module {
   bool refused(const Burst& burst) const;
   double cycles_per_beat(const Burst& burst) const;
   double idle_beats(Cycle now) const;
+  /// Whether a side that moves wants at least every second turn of the bus.
+  bool takes_turns(const Server& server) const { return 2 * slot_ * server.rate > 1 - 1e-6; }
 
   static constexpr Cycle kLookahead = 8;  // bursts are granted this far ahead of their time
 

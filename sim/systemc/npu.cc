@@ -35,6 +35,7 @@ TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
   context_.functional = &functional;
   context_.config = functional.config();
   context_.ports.clear();
+  context_.acc_moves = false;
   timeline_ = {};
   fault_ = {};
   memory_.reset();
@@ -107,9 +108,10 @@ void Npu::stop(Cycle at) {
 
 void Npu::room(isa::Engine) { fetch_.wake_at(context_.clock.now() + 1); }
 
-void Npu::ports_changed() {
-  memory_.ports_changed();
-  load_.wake();
+void Npu::port_changed(Port port) {
+  if (port == Port::kNone) return;
+  memory_.port_changed(port);
+  load_.port_changed(port);
 }
 
 isa::Fault Npu::execute(uint32_t pc, const isa::Instruction& instruction) {

@@ -37,7 +37,12 @@ class Npu : public sc_core::sc_module {
   /// Something that the end of the program waits for has happened.
   void check_end();
   void room(isa::Engine engine);  // its queue has lost its head in this cycle
-  void ports_changed();
+  void port_changed(Port port);
+  /// LOAD or STORE has taken an instruction that moves ACC.
+  void acc_moves() {
+    context_.acc_moves = true;
+    gemm_.wake();
+  }
   void load_share_changed() { alu_.load_share_changed(); }
   /// Nobody who is served before LOAD writes through this port before that cycle.
   Cycle port_free_until(Port port) const { return port == Port::kAccWrite ? 0 : alu_.writes_from(port); }

@@ -168,6 +168,7 @@ void Transfer::work(Cycle now) {
       prepared_.walk = Walk::none();
       prepared_.done = now + 1;
     }
+    if (prepared_.item.space == isa::Space::kAcc && !context_.acc_moves) npu_.acc_moves();
     has_prepared_ = true;
     instructions_.push_back(std::move(*item));
   }
