@@ -90,6 +90,43 @@ TEST_P(OnMachine, RandomElementwise) {
   repeat(30, 3000, [&](Random& random) { return test::random_elementwise(random, small ? 40 : 257, small ? 300 : 3000); });
 }
 
+TEST_P(OnMachine, RandomStridedViews) {
+  const bool small = GetParam().inp_depth() < 64;
+  repeat(20, 5000, [&](Random& random) { return test::random_strided(random, small ? 20 : 70); });
+}
+
+TEST(StridedViews, AreChecked) {
+  Graph graph;
+  Tensor whole;
+  whole.name = "whole";
+  whole.h = 4, whole.w = 6, whole.c = 3;
+  const TensorId from = graph.add(whole), to = graph.add(whole);
+  Tensor view = whole;
+  view.h = 2, view.w = 3, view.c = 3;
+  view.view_of = to;
+  view.strided = true;
+  view.step_h = 36, view.step_w = 6;
+  const TensorId part = graph.add(view);
+  Tensor read = view;
+  read.view_of = from;
+  read.step_w = 0;  // the same pixel again: only to read
+  Elementwise e;
+  e.input = graph.add(read);
+  e.output = part;
+  graph.inputs = {from};
+  graph.operations.push_back({"copy", "Copy", kNoMacs, e});
+  EXPECT_EQ(compile(graph, isa::find_config("npu64")).layers[0].macs, 0);
+  const auto broken = [&](auto change) {
+    Graph wrong = graph;
+    change(wrong.tensors[static_cast<size_t>(part)]);
+    EXPECT_THROW(compile(wrong, isa::find_config("npu64")), Error);
+  };
+  broken([](Tensor& t) { t.view_start = 25; });  // 25 + 36 + 12 + 3 elements of 72
+  broken([](Tensor& t) { t.step_w = 2; });       // pixels overlap
+  broken([](Tensor& t) { t.step_h = -36; });
+  broken([](Tensor& t) { t.view_of = kNoTensor; });
+}
+
 TEST_P(OnMachine, RandomNetworks) {
   repeat(4, 4000, [&](Random& random) { return test::random_network(random); });
 }

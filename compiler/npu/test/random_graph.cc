@@ -329,4 +329,87 @@ Graph random_network(Random& random) {
   return graph;
 }
 
+Graph random_strided(Random& random, int64_t most_channels) {
+  Graph graph;
+  const bool is_unsigned = random.chance(50);
+  const int64_t n = random.between(1, 3), h = random.between(1, 6), w = random.between(1, 7), c = random.between(1, most_channels);
+  const int64_t tall = random.between(1, 3), wide = random.between(1, 3), deep = random.between(1, 2);
+  const auto view_of = [&](TensorId parent, const Tensor& shape, int64_t start, int64_t step_n, int64_t step_h, int64_t step_w) {
+    Tensor view = shape;
+    view.name = "view";
+    view.view_of = parent;
+    view.strided = true;
+    view.view_start = start;
+    view.step_n = step_n, view.step_h = step_h, view.step_w = step_w;
+    return graph.add(view);
+  };
+  // Views of the source: any distances, 0 and overlaps among them.
+  Tensor source = make_tensor("source", 1, random.between(3, 40), random.between(5, 30), random.between(c, c + 9), is_unsigned);
+  const TensorId from = graph.add(source);
+  graph.inputs = {from};
+  const auto source_view = [&](const Tensor& shape) {
+    int64_t room = source.elements() - shape.c;
+    int64_t steps[3] = {0, 0, 0};
+    const int64_t extents[3] = {shape.n, shape.h, shape.w};
+    for (size_t d = 0; d < 3; ++d) {
+      if (extents[d] == 1 || random.chance(10)) continue;
+      steps[d] = random.between(0, room / (extents[d] - 1) / (d == 2 ? 1 : 2));
+      room -= steps[d] * (extents[d] - 1);
+    }
+    return view_of(from, shape, random.between(0, room), steps[0], steps[1], steps[2]);
+  };
+  const Tensor whole = make_tensor("whole", n, h * tall, w * wide, c * deep, is_unsigned);
+  const TensorId to = graph.add(whole);
+  const Tensor part = make_tensor("part", n, h, w, c, is_unsigned);
+  for (int64_t y = 0; y < tall; ++y) {
+    for (int64_t x = 0; x < wide; ++x) {
+      for (int64_t z = 0; z < deep; ++z) {
+        const TensorId output = view_of(to, part, (y * whole.w + x) * whole.c + z * c, whole.h * whole.w * whole.c, tall * whole.w * whole.c, wide * whole.c);
+        const int64_t kind = random.between(1, 3);
+        Operation operation{"op" + std::to_string(graph.operations.size()), "strided", 0, {}};
+        if (kind == 1) {
+          Elementwise e;
+          e.input = source_view(part);
+          if (random.chance(50)) e.stage.table = random_table(random);
+          e.output = output;
+          operation.what = e;
+          operation.macs = kNoMacs;
+        } else if (kind == 2) {
+          Pool pool;
+          Tensor read = part;
+          pool.kernel_h = random.between(1, 2);
+          pool.kernel_w = random.between(1, 3);
+          read.h += pool.kernel_h - 1;
+          read.w += pool.kernel_w - 1;
+          if (read.h * read.w * read.n > source.elements() || random.chance(30)) {
+            pool.kernel_h = pool.kernel_w = 1;
+            read = part;
+          }
+          pool.stage.low = is_unsigned ? 0 : -128;
+          pool.stage.high = is_unsigned ? 255 : 127;
+          pool.input = source_view(read);
+          pool.output = output;
+          operation.what = pool;
+        } else {
+          Convolution conv;
+          Tensor read = part;
+          read.c = random.between(1, c);
+          conv.kernel_h = conv.kernel_w = random.one_of<int64_t>({1, 3});
+          conv.pads = {conv.kernel_h / 2, conv.kernel_w / 2, conv.kernel_h / 2, conv.kernel_w / 2};
+          conv.input_zero = zero_for(random, is_unsigned);
+          conv.weights.resize(static_cast<size_t>(c * read.c * conv.kernel_h * conv.kernel_w));
+          for (int16_t& weight : conv.weights) weight = static_cast<int16_t>(random.between(-128, 127));
+          conv.stage = random_stage(random, part, 74.0 * 74.0 * std::sqrt(static_cast<double>(read.c * conv.kernel_h * conv.kernel_w)), true);
+          conv.input = source_view(read);
+          conv.output = output;
+          operation.what = conv;
+        }
+        graph.operations.push_back(std::move(operation));
+      }
+    }
+  }
+  graph.outputs = {to};
+  return graph;
+}
+
 }  // namespace tessera::npu::test

@@ -38,6 +38,8 @@ Graph random_convolution(Random& random, int64_t most_channels, int64_t most_pix
 Graph random_pool(Random& random, int64_t most_channels, int64_t most_pixels);
 Graph random_elementwise(Random& random, int64_t most_channels, int64_t most_pixels);
 /// A chain with residuals, a concatenation by views, pooling and a classifier.
+/// Operations that read strided views of one tensor and write those of another, phase by phase.
+Graph random_strided(Random& random, int64_t most_channels);
 Graph random_network(Random& random);
 
 }  // namespace tessera::npu::test
