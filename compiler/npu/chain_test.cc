@@ -215,6 +215,60 @@ TEST(Chain, InvertedResidualStaysOnChip) {
   EXPECT_EQ(compile(graph, config, options).instructions, chained.instructions);
 }
 
+TEST(Chain, StepsOfTheLinksAreInterleaved) {
+  const Graph graph = inverted_residual(14, 32, 6);
+  Options options;
+  options.schedules = {R"({"chain": ["op0", "op1", "op2"], "tile": {"oh": 14, "ow": 14, "blocks": 1}})"};
+  const Program program = compile(graph, isa::find_config("npu256"), options);
+  std::vector<uint32_t> products;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (std::holds_alternative<isa::Gemm>(program.instructions[i])) products.push_back(program.layer_of_instruction[i]);
+  }
+  // Twelve blocks: expand runs one block ahead of depthwise, and that one ahead of project.
+  std::vector<uint32_t> expected = {0, 0, 1};
+  for (int i = 0; i < 10; ++i) expected.insert(expected.end(), {0, 1, 2});
+  expected.insert(expected.end(), {1, 2, 2});
+  EXPECT_EQ(products, expected);
+}
+
+TEST(Prefetch, WeightsOfTheNextLayerComeBesideThisOne) {
+  // A layer of many short steps, then one whose weights take longer to fetch than any of them.
+  Random random(9);
+  Graph graph;
+  Tensor in;
+  in.name = "in";
+  in.h = in.w = 56;
+  in.c = 128;
+  TensorId at = graph.add(in);
+  graph.inputs = {at};
+  Window three;
+  three.kh = three.kw = 3;
+  three.pads = {1, 1, 1, 1};
+  at = append(random, graph, at, Kind::kDense, {}, 128, false);
+  at = append(random, graph, at, Kind::kDense, three, 64, false);
+  graph.outputs = {at};
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const auto early = [&](bool prefetch) {
+    Program program;
+    EXPECT_EQ(test::compare(graph, config, 4, {.chain = false, .prefetch_weights = prefetch}, &program), "");
+    size_t last_of_first = 0;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      if (program.layer_of_instruction[i] == 0 && std::holds_alternative<isa::Gemm>(program.instructions[i])) last_of_first = i;
+    }
+    int64_t bytes = 0;
+    for (size_t i = 0; i < last_of_first; ++i) {
+      const auto* load = std::get_if<isa::Load>(&program.instructions[i]);
+      if (load == nullptr || load->space != isa::Space::kWgt || program.layer_of_instruction[i] != 1) continue;
+      int64_t size = load->length;
+      for (const auto extent : load->extent) size *= extent;
+      bytes += size;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(early(false), 0);
+  EXPECT_GT(early(true), 128 * 64 * 9 / 4);
+}
+
 TEST(Chain, ResultsThatOthersReadAreStored) {
   Graph graph = inverted_residual(7, 32, 6);
   graph.outputs.push_back(std::get<Convolution>(graph.operations[0].what).output);
