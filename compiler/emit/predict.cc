@@ -24,6 +24,17 @@ class Ledger {
     }
   }
 
+  /// Uses booked in the cycles from `begin` to `end`, in whole buckets' shares.
+  int64_t uses(int64_t begin, int64_t end) {
+    int64_t sum = 0;
+    for (int64_t at = begin; at < end;) {
+      const int64_t next = std::min(end, (at / kBucket + 1) * kBucket);
+      sum += used(at / kBucket) * (next - at) / kBucket;
+      at = next;
+    }
+    return sum;
+  }
+
   /// Moves `beats` from cycle `begin` on, at most one a cycle, where there is room beside the uses of `other` too; returns the cycle
   /// after the last.
   int64_t move(int64_t begin, int64_t beats, Ledger* other = nullptr) {
@@ -129,9 +140,10 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
         ahead += older.runs;
       }
       const int64_t begin = std::max(d.beats > 0 ? leave + 3 + dram_latency : leave + 2, e.end);
-      const int64_t window = d.bursts * (dram_latency + 12) / in_flight;  // as many bursts as may be outstanding
+      int64_t window = d.bursts * (dram_latency + 20) / in_flight;  // as many bursts as may be outstanding
       // A write that the port refuses holds the beat, and the beat holds the bus.
       const bool inp = load->space == isa::Space::kInp;
+      if (inp && window > std::max(d.beats, d.engine)) window += alu_writes.uses(begin, begin + window);
       e.end = std::max({bus.move(begin, d.beats, inp ? &alu_writes : nullptr), begin + d.engine, begin + window});
       if (inp) e.end = std::max(e.end, load_writes.move(begin, d.engine, &alu_writes));
       e.taken = std::max(take + 1, leave);
@@ -141,7 +153,9 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
     } else if (std::holds_alternative<isa::Store>(instruction)) {
       const int64_t begin = std::max(take + 11, e.end);
       const int64_t window = d.bursts * (dram_latency + 8) / writes_in_flight;
-      e.end = std::max(bus.move(begin, d.beats), begin + window);
+      // Where reads want the bus too, and they nearly always do, reads and writes take turns.
+      e.end = begin + std::max(2 * d.beats, window);
+      bus.book(begin, e.end - begin, d.beats);
       e.taken = std::max(take + 1, e.end - 8);
       complete = e.end + dram_latency + 2;
     } else {
