@@ -19,7 +19,7 @@ class Ledger {
   void book(int64_t begin, int64_t cycles, int64_t uses) {
     for (int64_t at = begin, end = begin + std::max<int64_t>(cycles, 1); at < end;) {
       const int64_t next = std::min(end, (at / kBucket + 1) * kBucket);
-      used(at / kBucket) += uses * (next - at) / std::max<int64_t>(cycles, 1);
+      used(at / kBucket) += static_cast<int32_t>(uses * (next - at) / std::max<int64_t>(cycles, 1));
       at = next;
     }
   }
@@ -41,9 +41,9 @@ class Ledger {
     int64_t at = begin;
     while (beats > 0) {
       const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket;
-      const int64_t taken = used(bucket) + (other != nullptr ? other->used(bucket) : 0);
+      const int64_t taken = int64_t{used(bucket)} + (other != nullptr ? other->used(bucket) : 0);
       const int64_t room = std::min(kBucket - taken, end - at), now = std::clamp<int64_t>(room, 0, beats);
-      used(bucket) += now;
+      used(bucket) += static_cast<int32_t>(now);
       beats -= now;
       at = beats > 0 ? end : at + now;
     }
@@ -52,12 +52,12 @@ class Ledger {
 
  private:
   static constexpr int64_t kBucket = 64;
-  int64_t& used(int64_t bucket) {
+  int32_t& used(int64_t bucket) {
     const auto index = static_cast<size_t>(bucket);
-    if (index >= used_.size()) used_.resize(index * 2 + 64, 0);
+    if (index >= used_.size()) used_.resize(index + index / 4 + 64, 0);
     return used_[index];
   }
-  std::vector<int64_t> used_;
+  std::vector<int32_t> used_;
 };
 
 struct Engine {
