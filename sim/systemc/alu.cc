@@ -81,10 +81,9 @@ void Alu::advance(Cycle now) {
   for (const AluStretch& ends : walk_.take_ends()) {
     writes_.uses.push_back(
         {ends.from + job.form.latency, ends.to + job.form.latency, job.destination, ends.share, false});
-    if (!job.reads_out) continue;
-    const double share =
-        job.reads_out_always ? std::min(1.0, ends.share * static_cast<double>(job.form.vector_issues)) : ends.share;
-    out_reads_.uses.push_back({ends.from, ends.to, Port::kOutRead, share, false});
+  }
+  for (const AluStretch& reads : walk_.take_out_reads()) {
+    out_reads_.uses.push_back({reads.from, reads.to, Port::kOutRead, reads.share, false});
   }
   if (walk_.done()) return;
   const double share = 1 / static_cast<double>(job.form.vector_issues);

@@ -59,6 +59,7 @@ void AluWalk::reset(const isa::MachineConfig& config, const AccUse& acc) {
   written_[static_cast<size_t>(isa::AluSpace::kInp)].assign(static_cast<size_t>(config.inp_depth()), 0);
   writes_.clear();
   ends_.clear();
+  out_reads_.clear();
   next_ = last_at_ = last_acc_write_ = last_inp_write_ = port_stalls_ = 0;
   owed_ = 0;
 }
@@ -118,19 +119,23 @@ void AluWalk::move_on() {
   }
 }
 
-/// Ends of vectors in cycle `at` and before it at the instruction's own pace.
-void AluWalk::end_of_vector(Cycle at, uint64_t count) {
-  const Cycle pace = form_.vector_issues;
-  const Cycle from = at + 1 - count * pace, to = at + 1;
-  if (!ends_.empty() && ends_.back().to == from && ends_.back().share * static_cast<double>(pace) == 1) {
-    ends_.back().to = to;
+/// `count` cycles, the last one of them `last`, each `pace` behind the one before.
+void AluWalk::add(std::vector<AluStretch>& stretches, Cycle last, uint64_t count, uint64_t pace) {
+  const Cycle from = last + 1 - count * pace, to = last + 1;
+  if (!stretches.empty() && stretches.back().to == from && stretches.back().share * static_cast<double>(pace) == 1) {
+    stretches.back().to = to;
   } else {
-    const Cycle first = ends_.empty() ? from : std::max(from, ends_.back().to);
-    ends_.push_back({first, to, static_cast<double>(count) / static_cast<double>(to - first)});
+    const Cycle first = stretches.empty() ? from : std::max(from, stretches.back().to);
+    stretches.push_back({first, to, static_cast<double>(count) / static_cast<double>(to - first)});
   }
 }
 
-std::vector<AluStretch> AluWalk::take_ends() { return std::exchange(ends_, {}); }
+/// A source that is not OUT's is refused; a second operand is asked for together with it.
+void AluWalk::refused_read(Cycle from, Cycle to) {
+  if (to <= from) return;
+  port_stalls_ += to - from;
+  if (form_.second && (issued_ + 1) % form_.vector_issues == 0) add(out_reads_, to - 1, to - from, 1);
+}
 
 void AluWalk::write(int32_t entry, Cycle at) {
   while (!writes_.empty() && (writes_.front().at < next_ || writes_.size() > kWindow)) writes_.pop_front();
@@ -176,10 +181,12 @@ void AluWalk::skip(uint64_t count) {
   next_ += count;
   last_ = next_ - 1;
   placed_ = false;
+  if (alu_.src == isa::AluSpace::kOut) add(out_reads_, last_, count, 1);
   const uint64_t vectors = issued_ / form_.vector_issues;
   if (vectors == before) return;
   const auto end = [&](uint64_t n) { return begin + (n + 1 - before) * form_.vector_issues - over - 1; };
-  end_of_vector(end(vectors - 1), vectors - before);
+  add(ends_, end(vectors - 1), vectors - before, form_.vector_issues);
+  if (form_.second && !form_.split) add(out_reads_, end(vectors - 1), vectors - before, form_.vector_issues);
   const uint64_t window = std::min(vectors - before, kWindow / form_.vector_issues + 1);
   for (uint64_t n = vectors - window; n < vectors; ++n) write(destination(alu_, n), end(n) + form_.latency);
 }
@@ -200,27 +207,6 @@ void AluWalk::cycle(double load_share) {
     if (!stepping) next_ = std::max(next_, cycle);
   };
   if (!second_alone) {
-    if (alu_.src == isa::AluSpace::kAcc && acc_->reads(at)) {
-      ++port_stalls_;
-      const Cycle after = stepping ? at + 1 : acc_->after_reads(at);
-      if (after > at + 1) port_stalls_ += after - at - 1;
-      until(after);
-      return;
-    }
-    if (reads_inp()) {
-      bool refuse = std::any_of(writes_.begin(), writes_.end(), [&](const Write& write) {
-        return write.at == at && write.space == isa::AluSpace::kInp;
-      });
-      if (!refuse && load_share > 0) {
-        owed_ += load_share;
-        refuse = owed_ >= 1;
-        if (refuse) owed_ -= 1;
-      }
-      if (refuse) {
-        ++port_stalls_;
-        return;
-      }
-    }
     const Cycle written_at = written(alu_.src, static_cast<int32_t>(source_));
     if (written_at >= at) return until(written_at + 1);
   }
@@ -229,11 +215,26 @@ void AluWalk::cycle(double load_share) {
     if (written_at >= at) return until(written_at + 1);
   }
   if (end && at + form_.latency <= last_at_) return until(last_at_ + 1 - form_.latency);
+  if (!second_alone && alu_.src == isa::AluSpace::kAcc && acc_->reads(at)) {
+    until(acc_->after_reads(at));
+    return refused_read(at, next_);
+  }
+  if (!second_alone && reads_inp()) {
+    bool refuse = std::any_of(writes_.begin(), writes_.end(),
+                              [&](const Write& write) { return write.at == at && write.space == isa::AluSpace::kInp; });
+    if (!refuse && load_share > 0) {
+      owed_ += load_share;
+      refuse = owed_ >= 1;
+      if (refuse) owed_ -= 1;
+    }
+    if (refuse) return refused_read(at, next_);
+  }
   if (issued_ == 0) first_ = at;
   last_ = at;
   ++issued_;
+  if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) add(out_reads_, at, 1, 1);
   if (end) {
-    end_of_vector(at, 1);
+    add(ends_, at, 1, form_.vector_issues);
     write(static_cast<int32_t>(target_), at + form_.latency);
   }
   if (!(form_.split && part + 2 == form_.vector_issues)) move_on();
@@ -246,7 +247,7 @@ void AluWalk::advance(Cycle limit, double load_share) {
     if (to > next_) {
       skip(std::min(form_.issues - issued_, to - next_));
     } else if (reads_inp() && load_share > 1 - 1e-6) {
-      port_stalls_ += limit - next_;
+      refused_read(next_, limit);
       next_ = limit;
     } else {
       cycle(load_share);

@@ -59,8 +59,9 @@ class AluWalk {
   bool reads_inp() const { return alu_.src == isa::AluSpace::kInp; }
   /// Cycles that ports have cost since this was last asked.
   Cycle take_port_stalls() { return std::exchange(port_stalls_, 0); }
-  /// Issues that end a vector since this was last asked, in order.
-  std::vector<AluStretch> take_ends();
+  /// Since this was last asked, in order: issues that end a vector, and cycles in which it asks for a read of OUT.
+  std::vector<AluStretch> take_ends() { return std::exchange(ends_, {}); }
+  std::vector<AluStretch> take_out_reads() { return std::exchange(out_reads_, {}); }
   /// The earliest cycle of the next issue, and what it can be followed by.
   Cycle next() const { return next_; }
 
@@ -81,7 +82,8 @@ class AluWalk {
   void skip(uint64_t count);
   void cycle(double load_share);
   bool refused(Cycle at);
-  void end_of_vector(Cycle at, uint64_t count);
+  static void add(std::vector<AluStretch>& stretches, Cycle last, uint64_t count, uint64_t pace);
+  void refused_read(Cycle from, Cycle to);
   void write(int32_t entry, Cycle at);
 
   const AccUse* acc_ = nullptr;
@@ -104,7 +106,7 @@ class AluWalk {
   Cycle last_acc_write_ = 0, last_inp_write_ = 0;
   double owed_ = 0;  // cycles that LOAD's share has not yet cost
   Cycle port_stalls_ = 0;
-  std::vector<AluStretch> ends_;
+  std::vector<AluStretch> ends_, out_reads_;
 };
 
 }  // namespace tessera::sim::systemc

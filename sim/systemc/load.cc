@@ -55,7 +55,8 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
     const auto from = static_cast<uint32_t>(run.dram & (width - 1));
     const uint32_t to = run.sp & (width - 1);
     piece.beats = groups_of(run.dram, run.bytes, width);
-    piece.tail = (from > to ? 1 : 0) + piece.groups - piece.beats;
+    piece.prime = from > to ? 1 : 0;
+    piece.tail = piece.prime + piece.groups - piece.beats;
   }
   counters().busy += piece.groups;
   pieces_.push_back(piece);
@@ -75,10 +76,10 @@ void Load::finish_instruction(Cycle at, bool error) {
   complete(std::move(item), at);
 }
 
-/// Groups up to a boundary belong to the oldest instruction inside.
-void Load::written(uint32_t groups, Cycle boundary) {
+/// Groups from a cycle to a boundary belong to the oldest instruction inside.
+void Load::written(Cycle from, Cycle boundary) {
   InstructionTrace& trace = instructions_.front().trace;
-  if (trace.first_cycle == trace.issued_cycle) trace.first_cycle = boundary - groups;
+  if (trace.first_cycle == trace.issued_cycle) trace.first_cycle = from;
   trace.last_cycle = boundary - 1;
 }
 
@@ -104,7 +105,7 @@ bool Load::pad(Cycle now) {
     if (alone) {
       taken_.push_back(first - 1);
       free_ = first + piece.groups;
-      written(piece.groups, free_);
+      written(first, free_);
       return true;
     }
     if (first > now) {
@@ -130,7 +131,7 @@ bool Load::pad(Cycle now) {
   padding_.active = false;
   share_inp(piece.port, 0);
   free_ = now;
-  written(piece.groups, now);
+  written(padding_.from, now);
   return true;
 }
 
@@ -194,6 +195,7 @@ Port Load::port(const Burst&) const {
 void Load::moved(Burst& burst, bool error, Cycle at) {
   error_ = error_ || error;
   blocked_ += burst.blocked;
+  if (burst.run_first) begun_ = burst.first + 1;
   if (!burst.run_last) return;
   if (pieces_.front().pad) drain(at);
   if (pieces_.front().pad) {  // held up after the beats had been let through
@@ -212,7 +214,7 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   InstructionTrace& trace = instructions_.front().trace;
   trace.stall_port_cycles += blocked;
   trace.stall_memory_cycles += starved;
-  written(piece.groups, free_);
+  written(begun_ + piece.prime, free_);
   pieces_.pop_front();
   if (piece.last) {
     finish_instruction(free_, error_);

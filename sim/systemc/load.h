@@ -30,7 +30,8 @@ class Load : public Transfer {
   struct Piece {
     uint32_t groups;
     uint32_t beats;
-    uint32_t tail;  // cycles behind the last beat
+    uint32_t prime;  // cycles between the first beat and the first group
+    uint32_t tail;   // cycles behind the last beat
     Cycle emitted;
     Port port;
     bool pad;
@@ -39,7 +40,7 @@ class Load : public Transfer {
     bool taken = false;  // out of the queue
   };
   void drain(Cycle now);
-  void written(uint32_t groups, Cycle boundary);
+  void written(Cycle from, Cycle boundary);
   void finish_instruction(Cycle at, bool error);
 
   std::deque<Piece> pieces_;
@@ -47,6 +48,7 @@ class Load : public Transfer {
   std::deque<Cycle> taken_;  // when runs left the queue, from run first_taken_ on
   uint64_t first_taken_ = 0;
   Cycle free_ = 0;      // boundary of the last group
+  Cycle begun_ = 0;     // the first beat of the run in hand has been seen
   double blocked_ = 0;  // cycles that the port has cost the run in hand
   bool error_ = false;
   bool draining_ = false;

@@ -82,6 +82,9 @@ void Store::moved(Burst& burst, bool error, Cycle at) {
   error_ = error_ || error;
   blocked_ += burst.blocked;
   responded_ = at;
+  // Beats leave the realigner a cycle before they are on the bus.
+  InstructionTrace& trace = instructions_.front().trace;
+  if (trace.first_cycle == trace.issued_cycle) trace.first_cycle = burst.first - 1;
   if (!burst.run_last) return;
   const Piece piece = pieces_.front();
   pieces_.pop_front();
@@ -96,9 +99,6 @@ void Store::moved(Burst& burst, bool error, Cycle at) {
       burst.boundary > from + piece.beats + blocked ? burst.boundary - from - piece.beats - blocked : 0;
   counters().stall_memory += waited;
   beats_free_ = burst.boundary;
-  // Beats leave the realigner a cycle before they are on the bus.
-  InstructionTrace& trace = instructions_.front().trace;
-  if (trace.first_cycle == trace.issued_cycle) trace.first_cycle = burst.boundary - piece.beats - 1;
   trace.last_cycle = burst.boundary - 2;
   trace.stall_port_cycles += blocked;
   trace.stall_memory_cycles += waited;
