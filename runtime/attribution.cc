@@ -1,34 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of each cause becomes disjoint pieces, each of one layer; then one sweep over their borders counts every
-// cycle once.
+// Profiles of instructions become stretches of work; isa/charging says whose each cycle is.
 #include "runtime/attribution.h"
 
 #include <algorithm>
-#include <limits>
+
+#include "isa/charging.h"
 
 namespace tessera::runtime {
-namespace {
-
-constexpr uint32_t kNobody = std::numeric_limits<uint32_t>::max();
-
-/// Cycles [begin, end) of one layer.
-struct Piece {
-  uint64_t begin, end;
-  uint32_t layer;
-};
-
-/// Sorted and disjoint: where pieces overlap the one that began first keeps the cycle.
-void make_disjoint(std::vector<Piece>& pieces) {
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
-  uint64_t reached = 0;
-  for (Piece& piece : pieces) {
-    piece.begin = std::max(piece.begin, reached);
-    reached = std::max(reached, piece.end);
-  }
-  std::erase_if(pieces, [](const Piece& piece) { return piece.begin >= piece.end; });
-}
-
-}  // namespace
 
 std::string_view to_string(Cause cause) {
   static constexpr std::array<std::string_view, kCauses> kNames = {"compute", "alu", "load", "store", "sync"};
@@ -41,10 +19,10 @@ std::vector<LayerCycles> attribute_cycles(std::span<const driver::InstructionPro
   if (layers == 0 || profile.empty()) return {};
   std::vector<LayerCycles> result(layers);
   std::vector<bool> seen(layers);
-  std::array<std::vector<Piece>, kCauses - 1> work;
+  std::array<std::vector<isa::Stretch>, isa::kChargedEngines> work;
   for (const driver::InstructionProfile& one : profile) {
     const bool known = one.pc < layer_of_instruction.size() && layer_of_instruction[one.pc] < layers;
-    const uint32_t layer = known ? layer_of_instruction[one.pc] : kNobody;
+    const uint32_t layer = known ? layer_of_instruction[one.pc] : isa::kNoLayer;
     LayerCycles ignored;
     LayerCycles& own = known ? result[layer] : ignored;
     if (known) {
@@ -72,35 +50,10 @@ std::vector<LayerCycles> attribute_cycles(std::span<const driver::InstructionPro
       case isa::Unit::kFetch: break;
     }
   }
-  for (auto& pieces : work) make_disjoint(pieces);
-
-  std::array<size_t, kCauses - 1> next{};
-  uint32_t current = 0;  // the layer that was charged last
-  for (uint64_t now = 0; now < cycles;) {
-    // The first cause that is active now, and how long nothing changes for it and those before it.
-    size_t cause = 0;
-    uint64_t until = cycles;
-    uint32_t owner = kNobody, coming = kNobody;
-    for (; cause < work.size(); ++cause) {
-      auto& at = next[cause];
-      while (at < work[cause].size() && work[cause][at].end <= now) ++at;
-      if (at == work[cause].size()) continue;
-      const Piece& piece = work[cause][at];
-      if (piece.begin <= now) {
-        until = std::min(until, piece.end);
-        owner = piece.layer;
-        break;
-      }
-      if (piece.begin < until) {
-        until = piece.begin;
-        coming = piece.layer;
-      }
-    }
-    if (cause == work.size()) owner = coming;  // sync: charged to what is waited for
-    if (owner != kNobody) current = owner;
-    result[current].causes[cause] += until - now;
-    result[current].cycles += until - now;
-    now = until;
+  const auto charges = isa::charge(std::move(work), layers, cycles);
+  for (size_t layer = 0; layer < layers; ++layer) {
+    result[layer].causes = charges[layer];
+    for (const uint64_t count : charges[layer]) result[layer].cycles += count;
   }
   return result;
 }

@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "compiler/emit/duration.h"
+#include "isa/charging.h"
 
 namespace tessera::emit {
 
@@ -85,8 +86,10 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
   const int64_t in_flight = std::max(1, config.reads_in_flight), writes_in_flight = std::max(1, config.writes_in_flight);
   std::deque<Moved> moved;  // of LOAD, newest first
   int64_t dispatched = dram_latency + 8, last = 0;
-  std::vector<std::pair<int64_t, uint32_t>> ends;  // completion, layer
-  ends.reserve(instructions.size());
+  std::array<std::vector<isa::Stretch>, isa::kChargedEngines> work;
+  const auto worked = [&](size_t engine, int64_t begin, int64_t end, uint32_t layer) {
+    work[engine].push_back({static_cast<uint64_t>(begin), static_cast<uint64_t>(end), layer < layers ? layer : isa::kNoLayer});
+  };
   for (size_t i = 0; i < instructions.size(); ++i) {
     const isa::Instruction& instruction = instructions[i];
     const isa::Header& header = isa::header_of(instruction);
@@ -118,6 +121,7 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
       e.taken = std::max(take + 7, e.end);
       e.end = first + d.engine - 1;
       complete = e.end + 4;
+      worked(0, first, e.end + 1, tags[i]);
       if (std::get<isa::Gemm>(instruction).accumulate) acc.book(first, d.engine, d.outputs);
     } else if (const auto* alu = std::get_if<isa::Alu>(&instruction)) {
       const int64_t start = std::max(take + 7, e.end);
@@ -126,6 +130,7 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
       if (alu->src == isa::AluSpace::kAcc) e.end = std::max(e.end, acc.move(start, d.engine));
       if (alu->src == isa::AluSpace::kInp) e.end = std::max(e.end, load_writes.move(start, d.engine, &alu_writes));
       if (alu->dst == isa::AluSpace::kInp) alu_writes.book(start, e.end - start, d.outputs);
+      worked(1, start + 1, e.end + 1, tags[i]);
       complete = e.end + (alu->second_op != isa::SecondOp::kNone ? 31 : !alu->convert && alu->dst == isa::AluSpace::kAcc ? 3 : 13);
     } else if (const auto* load = std::get_if<isa::Load>(&instruction)) {
       // Addresses go out as soon as the run is known and few enough runs wait for the data side; data come a latency later and behind
@@ -148,6 +153,7 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
       if (inp) e.end = std::max(e.end, load_writes.move(begin, d.engine, &alu_writes));
       e.taken = std::max(take + 1, leave);
       complete = e.end;
+      worked(2, take, complete + 1, tags[i]);
       moved.push_front({begin, e.end, d.runs});
       if (moved.size() > static_cast<size_t>(2 * in_flight)) moved.pop_back();
     } else if (std::holds_alternative<isa::Store>(instruction)) {
@@ -158,23 +164,19 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
       bus.book(begin, e.end - begin, d.beats);
       e.taken = std::max(take + 1, e.end - 8);
       complete = e.end + dram_latency + 2;
+      worked(3, take, complete + 1, tags[i]);
     } else {
       complete = std::max(take + 1, e.end);
       e.taken = complete;
     }
     if (header.signal) e.signals.push_back(complete);
     last = std::max(last, complete);
-    if (tags[i] < layers) ends.emplace_back(complete, tags[i]);
   }
   result.cycles = last + 4;
-  // Cycles belong to the layer of the instruction that ends next.
-  std::sort(ends.begin(), ends.end());
-  int64_t at = 0;
-  for (const auto& [end, layer] : ends) {
-    result.layer_cycles[layer] += std::max<int64_t>(0, end - at);
-    at = std::max(at, end);
+  const auto charges = isa::charge(std::move(work), layers, static_cast<uint64_t>(result.cycles));
+  for (size_t layer = 0; layer < layers; ++layer) {
+    for (const uint64_t cycles : charges[layer]) result.layer_cycles[layer] += static_cast<int64_t>(cycles);
   }
-  if (!ends.empty()) result.layer_cycles[ends.back().second] += result.cycles - at;
   return result;
 }
 
