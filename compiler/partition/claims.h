@@ -94,6 +94,7 @@ struct ConcatClaim {
 struct MoveClaim {
   std::vector<std::vector<Move>> steps;
   npu::Table table;
+  bool table_first = false;  // before the steps instead of behind them
 };
 
 struct Claim {

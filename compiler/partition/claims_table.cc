@@ -31,12 +31,10 @@ bool is_scalar_constant(mlir::Value value) {
   return shape && ops::element_count(*shape) == 1 && nn::constant_value(value).has_value();
 }
 
-std::optional<npu::Table> tabulate(mlir::Value source, const std::vector<NodeOp>& order, mlir::Value result) {
-  const DType dtype = nn::dtype_of(source);
-  ops::Tensor all(dtype, {256});
-  for (int i = 0; i < 256; ++i) all.as_mutable<uint8_t>()[static_cast<size_t>(i)] = static_cast<uint8_t>(i);
-  llvm::DenseMap<mlir::Value, ops::Value> values;
-  values[source] = all;
+namespace {
+
+/// `order` on vectors; `values` holds what it starts from. Operators that only move elements pass them through.
+std::optional<ops::Tensor> evaluate_chain(llvm::DenseMap<mlir::Value, ops::Value> values, llvm::ArrayRef<NodeOp> order, mlir::Value result) {
   for (NodeOp step : order) {
     if (!is_elementwise(step)) {
       ops::Value moved;
@@ -59,14 +57,23 @@ std::optional<npu::Table> tabulate(mlir::Value source, const std::vector<NodeOp>
     if (!ops::lookup(node, inputs.size()).deterministic) return std::nullopt;
     node.attributes.erase("axis");  // per tensor parameters: the axis has no meaning
     auto outputs = ops::evaluate(node, inputs);
-    if (outputs.size() != 1 || outputs[0].kind != ops::Value::Kind::kTensor || outputs[0].tensor.size() != 256)
-      return std::nullopt;
+    if (outputs.size() != 1 || outputs[0].kind != ops::Value::Kind::kTensor) return std::nullopt;
     values[step.getResult(0)] = outputs[0];
   }
-  const ops::Tensor table = values[result].tensor;
-  if (table.bytes() != 256) return std::nullopt;
+  const auto found = values.find(result);
+  if (found == values.end()) return std::nullopt;
+  return found->second.tensor;
+}
+
+}  // namespace
+
+std::optional<npu::Table> tabulate(mlir::Value source, const std::vector<NodeOp>& order, mlir::Value result) {
+  ops::Tensor all(nn::dtype_of(source), {256});
+  for (int i = 0; i < 256; ++i) all.as_mutable<uint8_t>()[static_cast<size_t>(i)] = static_cast<uint8_t>(i);
+  const auto table = evaluate_chain({{source, ops::Value(all)}}, order, result);
+  if (!table || table->bytes() != 256) return std::nullopt;
   npu::Table out(256);
-  std::memcpy(out.data(), table.data(), 256);
+  std::memcpy(out.data(), table->data(), 256);
   return out;
 }
 
@@ -131,13 +138,15 @@ std::optional<Claim> claim_table(NodeOp op) {
 
 namespace {
 
+bool is_pad(const Move& move) { return move.kind == Move::Kind::kPad; }
+
 /// A chain of unary operators and movements from a byte tensor to `at`.
 struct Chain {
   mlir::Value source;
   std::vector<NodeOp> order;  // as they are evaluated
   std::vector<Move> steps;
 };
-std::optional<Chain> chain_to(mlir::Value at) {
+std::optional<Chain> chain_to(mlir::Value at, bool pads = false) {
   Chain chain;
   while (!chain.source) {
     NodeOp step = nn::defining_op(at);
@@ -157,7 +166,7 @@ std::optional<Chain> chain_to(mlir::Value at) {
       auto moves = moves_of(step);
       if (!moves) return std::nullopt;
       auto& own = (*moves)[mlir::cast<mlir::OpResult>(at).getResultNumber()];
-      if (std::any_of(own.begin(), own.end(), [](const Move& m) { return m.kind == Move::Kind::kPad; })) return std::nullopt;
+      if (!pads && std::any_of(own.begin(), own.end(), is_pad)) return std::nullopt;
       chain.steps.insert(chain.steps.begin(), own.begin(), own.end());
       at = step.getInputs()[0];
     }
@@ -179,9 +188,29 @@ std::optional<Claim> claim_moved_table(NodeOp op) {
   if (!is_byte(nn::dtype_of(op.getResult(0))) || !op.is("QuantizeLinear")) return std::nullopt;
   for (mlir::Value v : op.getInputs().drop_front())
     if (!nn::is_none(v) && !is_scalar_constant(v)) return std::nullopt;
-  auto chain = chain_to(op.getInputs()[0]);
+  auto chain = chain_to(op.getInputs()[0], true);
   if (!chain || chain->steps.empty()) return std::nullopt;
   chain->order.push_back(op);
+  // What a Pad puts around goes through the operators behind it only: the table comes first then, and the pads are its bytes.
+  size_t pad = 0;
+  for (size_t i = 0; i < chain->order.size(); ++i) {
+    NodeOp step = chain->order[i];
+    if (!step.is("Pad")) continue;
+    const ops::Node node = nn::to_node(step);
+    const auto moves = moves_of(step);
+    if (!moves || std::none_of((*moves)[0].begin(), (*moves)[0].end(), is_pad)) continue;  // it repeats elements, or crops
+    float value = node.get_float("value", 0.0f);
+    if (mlir::Value v = nn::input_or_null(step, 2)) {
+      const auto constant = nn::constant_value(v);
+      if (!constant || constant->dtype() != DType::kFloat || constant->size() != 1) return std::nullopt;
+      value = constant->to_floats()[0];
+    }
+    const auto around = evaluate_chain({{step.getResult(0), ops::Value(ops::Tensor::of<float>(DType::kFloat, {1}, {value}))}},
+                                       llvm::ArrayRef<NodeOp>(chain->order).drop_front(i + 1), op.getResult(0));
+    while (pad < chain->steps.size() && !is_pad(chain->steps[pad])) ++pad;
+    if (!around || around->bytes() != 1 || pad == chain->steps.size()) return std::nullopt;
+    chain->steps[pad++].value = static_cast<int32_t>(around->at_int64(0));
+  }
   auto table = tabulate(chain->source, chain->order, op.getResult(0));
   if (!table) return std::nullopt;
   Claim c = base_claim(op, {chain->source});
@@ -189,6 +218,7 @@ std::optional<Claim> claim_moved_table(NodeOp op) {
   for (NodeOp step : chain->order) c.covered.push_back(step.getOperation());
   c.kind = kind_of(chain->order, op);
   MoveClaim what;
+  what.table_first = pad > 0;
   what.steps.push_back(std::move(chain->steps));
   if (nn::dtype_of(chain->source) != nn::dtype_of(op.getResult(0)) || !is_identity(*table)) what.table = std::move(*table);
   c.what = std::move(what);

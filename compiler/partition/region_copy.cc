@@ -343,21 +343,24 @@ bool Region::add_move(const Claim& claim, const MoveClaim& what) {
     mlir::Value y = root.getResult(static_cast<unsigned>(r));
     const std::string name = nn::value_name(y);
     std::optional<Device> device = source;
-    for (const Move& step : what.steps[r]) {
-      device = moved(claim, *device, step, name);
-      if (!device) return false;
-    }
-    if (!what.table.empty()) {
+    const auto apply_table = [&] {
       const Extents shape = device->layout.shape();
       const Order order = device->layout.order();
       const bool is_unsigned = nn::dtype_of(y) == ops::DType::kUint8;
       npu::Stage stage;
       stage.table = what.table;
       stage.table_unsigned = is_unsigned;
-      Device to{fresh(name, collapse(shape, order), is_unsigned, 1), Layout::dense(shape, order)};
+      const Device to{fresh(name, collapse(shape, order), is_unsigned, 1), Layout::dense(shape, order)};
       if (!copy(claim, *device, to, stage)) return false;
       device = to;
+      return true;
+    };
+    if (!what.table.empty() && what.table_first && !apply_table()) return false;
+    for (const Move& step : what.steps[r]) {
+      device = moved(claim, *device, step, name);
+      if (!device) return false;
     }
+    if (!what.table.empty() && !what.table_first && !apply_table()) return false;
     if (!reaches_host(y, *device)) return false;
     results.emplace_back(y, *device);
   }

@@ -381,9 +381,13 @@ def random_float_movements(seed):
     def branch():
         y = g.op("DequantizeLinear", [x, *g.quantisation(low=-6, high=-3)], g.shape[x])
         for _ in range(int(g.rng.integers(0, 4))):
-            kind = g.pick("Relu", "Tanh", "HardSwish", "slice", "transpose", "shuffle", "depth_to_space", "resize", "flat")
+            kind = g.pick("Relu", "Tanh", "HardSwish", "slice", "transpose", "shuffle", "depth_to_space", "resize", "flat", "pad")
             g.text.append(kind)
-            if kind == "flat":
+            if kind == "pad":
+                amounts = [[0, *[g.pick(0, 1, 2) for _ in g.shape[y][1:]]] for _ in range(2)]
+                y = g.op("Pad", [y, g.ints(*amounts[0], *amounts[1]), g.constant(np.float32(g.pick(0.0, -0.7, 3.0)))],
+                         [e + b + a for e, b, a in zip(g.shape[y], *amounts)])
+            elif kind == "flat":
                 n, c, *rest = g.shape[y]
                 y = g.reshape(y, [n, c, int(np.prod(rest))])
             elif kind[0].islower():
