@@ -91,40 +91,23 @@ def networks_bench(build, names, config, device):
     return {"networks": rows}
 
 
-def vthreads_bench(names, config):
-    """Utilisation with the generator's copies of operands and with one copy of each."""
+def option_bench(option, names, config):
+    """Rows of each network without an option of the compiler and with it, on the timing model."""
     import tessera
     import networks
 
     rows = []
-    for name in names or ["resnet18"]:
+    for name in names:
         data, feeds = networks.build(name)
-        for virtual_threads in (False, True):
-            session = tessera.Session(data, "sysc", config or "npu256", virtual_threads=virtual_threads)
+        for value in (False, True):
+            session = tessera.Session(data, "sysc", config or "npu256", **{option: value})
             session.run(None, feeds)
             stats = session.stats()
-            rows.append({"network": name, "config": config or "npu256", "virtual_threads": virtual_threads, "systemc_cycles": stats.cycles,
+            rows.append({"network": name, "config": config or "npu256", option: value, "systemc_cycles": stats.cycles,
                          "utilization": round(stats.utilization, 3), "compute_percent": round(100 * stats.cycles_compute / stats.cycles, 1),
-                         "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes})
-    return {"vthreads": rows}
-
-
-def chains_bench(names, config):
-    """What keeping tensors on chip brings: cycles, bytes and memory with chains of layers and without."""
-    import tessera
-    import networks
-
-    rows = []
-    for name in names or ["mobilenetv2", "vww", "resnet18"]:
-        data, feeds = networks.build(name)
-        for chains in (False, True):
-            session = tessera.Session(data, "sysc", config or "npu256", chains=chains)
-            session.run(None, feeds)
-            stats = session.stats()
-            rows.append({"network": name, "config": config or "npu256", "chains": chains, "systemc_cycles": stats.cycles,
-                         "utilization": round(stats.utilization, 3), "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes,
-                         "arena_bytes": stats.arena_bytes, "instructions": stats.instructions})
-    return {"chains": rows}
+                         "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes, "arena_bytes": stats.arena_bytes,
+                         "instructions": stats.instructions})
+    return rows
 
 
 def table(rows):
@@ -156,9 +139,9 @@ def main():
 
         result = systemc.bench(build, options.networks)
     elif options.name == "vthreads":
-        result = vthreads_bench(options.networks, options.config)
+        result = {"vthreads": option_bench("virtual_threads", options.networks or ["resnet18"], options.config)}
     elif options.name == "chains":
-        result = chains_bench(options.networks, options.config)
+        result = {"chains": option_bench("chains", options.networks or ["mobilenetv2", "vww", "resnet18"], options.config)}
     elif options.name == "layers":
         import layers
 

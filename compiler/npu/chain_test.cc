@@ -119,17 +119,7 @@ Graph random_chain(Random& random) {
 }
 
 isa::MachineConfig square(int batch, int block, int64_t inp, int64_t wgt, int64_t acc, int64_t out, int64_t params) {
-  isa::MachineConfig config = isa::find_config("npu256");
-  config.name = "square" + std::to_string(batch) + "x" + std::to_string(block);
-  config.batch = batch;
-  config.block_in = config.block_out = block;
-  config.inp_bytes = inp * config.inp_entry_bytes();
-  config.wgt_bytes = wgt * config.wgt_entry_bytes();
-  config.acc_bytes = acc * config.acc_entry_bytes();
-  config.out_bytes = out * config.out_entry_bytes();
-  config.param_bytes = params * config.param_entry_bytes();
-  isa::validate(config);
-  return config;
+  return test::odd_machine("square" + std::to_string(batch) + "x" + std::to_string(block), batch, block, block, inp, wgt, acc, out, params);
 }
 
 TEST(Chain, RandomOnesEqualPlainLoops) {

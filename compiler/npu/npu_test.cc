@@ -20,32 +20,16 @@ namespace {
 
 using test::Random;
 
-isa::MachineConfig odd_config(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt, int64_t acc, int64_t outs,
-                              int64_t params) {
-  isa::MachineConfig config = isa::find_config("npu256");
-  config.name = name;
-  config.batch = batch;
-  config.block_in = in;
-  config.block_out = out;
-  config.inp_bytes = inp * config.inp_entry_bytes();
-  config.wgt_bytes = wgt * config.wgt_entry_bytes();
-  config.acc_bytes = acc * config.acc_entry_bytes();
-  config.out_bytes = outs * config.out_entry_bytes();
-  config.param_bytes = params * config.param_entry_bytes();
-  isa::validate(config);
-  return config;
-}
-
 std::vector<isa::MachineConfig> machines() {
   return {isa::find_config("npu64"),
           isa::find_config("npu256"),
           isa::find_config("npu1024"),
-          odd_config("batch2", 2, 16, 16, 512, 256, 512, 256, 32),
-          odd_config("8x32", 1, 8, 32, 300, 100, 200, 100, 20),
-          odd_config("4x32x8", 4, 32, 8, 256, 128, 256, 128, 64),
-          odd_config("tiny", 1, 16, 16, 40, 20, 24, 16, 4),
-          odd_config("tiny_batch3", 3, 8, 8, 24, 12, 12, 10, 3),
-          odd_config("one_entry", 1, 4, 4, 4, 3, 3, 4, 2)};
+          test::odd_machine("batch2", 2, 16, 16, 512, 256, 512, 256, 32),
+          test::odd_machine("8x32", 1, 8, 32, 300, 100, 200, 100, 20),
+          test::odd_machine("4x32x8", 4, 32, 8, 256, 128, 256, 128, 64),
+          test::odd_machine("tiny", 1, 16, 16, 40, 20, 24, 16, 4),
+          test::odd_machine("tiny_batch3", 3, 8, 8, 24, 12, 12, 10, 3),
+          test::odd_machine("one_entry", 1, 4, 4, 4, 3, 3, 4, 2)};
 }
 
 class OnMachine : public testing::TestWithParam<isa::MachineConfig> {

@@ -36,6 +36,22 @@ int64_t out_size(int64_t in, int64_t before, int64_t after, int64_t kernel, int6
 
 }  // namespace
 
+isa::MachineConfig odd_machine(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt, int64_t acc, int64_t outs,
+                               int64_t params) {
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.name = name;
+  config.batch = batch;
+  config.block_in = in;
+  config.block_out = out;
+  config.inp_bytes = inp * config.inp_entry_bytes();
+  config.wgt_bytes = wgt * config.wgt_entry_bytes();
+  config.acc_bytes = acc * config.acc_entry_bytes();
+  config.out_bytes = outs * config.out_entry_bytes();
+  config.param_bytes = params * config.param_entry_bytes();
+  isa::validate(config);
+  return config;
+}
+
 Table random_table(Random& random) {
   Table table(256);
   for (uint8_t& byte : table) byte = static_cast<uint8_t>(random.between(0, 255));

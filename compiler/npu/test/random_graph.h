@@ -3,9 +3,11 @@
 #pragma once
 
 #include <random>
+#include <string>
 #include <vector>
 
 #include "compiler/npu/graph.h"
+#include "isa/config.h"
 
 namespace tessera::npu::test {
 
@@ -41,5 +43,9 @@ Graph random_elementwise(Random& random, int64_t most_channels, int64_t most_pix
 /// Operations that read strided views of one tensor and write those of another, phase by phase.
 Graph random_strided(Random& random, int64_t most_channels);
 Graph random_network(Random& random);
+
+/// npu256 with another array and other scratchpads; sizes in entries.
+isa::MachineConfig odd_machine(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt, int64_t acc, int64_t outs,
+                               int64_t params);
 
 }  // namespace tessera::npu::test
