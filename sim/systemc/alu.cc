@@ -9,6 +9,8 @@
 namespace tessera::sim::systemc {
 namespace {
 
+constexpr Cycle kSingle = 2;   // beats that LOAD's queue holds
+constexpr Cycle kApart = 4;    // in which they come at half the bus's rate
 constexpr Cycle kPrepare = 7;  // from taking to the end of the range check
 
 Port write_port(isa::AluSpace space) {
@@ -79,8 +81,7 @@ void Alu::advance(Cycle now) {
     if (!uses->uses.empty() && uses->uses.back().supposed) uses->uses.pop_back();
   }
   for (const AluStretch& ends : walk_.take_ends()) {
-    writes_.uses.push_back(
-        {ends.from + job.form.latency, ends.to + job.form.latency, job.destination, ends.share, false});
+    add_write({ends.from + job.form.latency, ends.to + job.form.latency, job.destination, ends.share, false});
   }
   for (const AluStretch& reads : walk_.take_out_reads()) {
     out_reads_.uses.push_back({reads.from, reads.to, Port::kOutRead, reads.share, false});
@@ -89,6 +90,22 @@ void Alu::advance(Cycle now) {
   const double share = 1 / static_cast<double>(job.form.vector_issues);
   suppose(writes_, walk_.next() + job.form.latency, job.destination, share);
   if (job.reads_out) suppose(out_reads_, walk_.next(), Port::kOutRead, job.reads_out_always ? 1 : share);
+}
+
+/// Single writes a few cycles apart are one stretch of a smaller share: LOAD's queue of beats evens them out.
+void Alu::add_write(const Use& use) {
+  if (!writes_.uses.empty()) {
+    Use& before = writes_.uses.back();
+    const bool single = use.to - use.from <= kSingle && (before.to - before.from <= kSingle || before.share < 1);
+    if (single && before.port == use.port && use.from - before.to <= kApart) {
+      const double writes = before.share * static_cast<double>(before.to - before.from) +
+                            use.share * static_cast<double>(use.to - use.from);
+      before.to = use.to;
+      before.share = writes / static_cast<double>(before.to - before.from);
+      return;
+    }
+  }
+  writes_.uses.push_back(use);
 }
 
 void Alu::suppose(Uses& uses, Cycle from, Port port, double share) {

@@ -51,6 +51,7 @@ class Alu : public Engine {
   Job describe(const Item& item, Cycle now) const;
   double load_share() const { return context_.ports.get(Port::kInpB, PortShares::kLoad) + context_.padding_share; }
   void advance(Cycle now);
+  void add_write(const Use& use);
   void suppose(Uses& uses, Cycle from, Port port, double share);
   void begin(Cycle now);
   void end();

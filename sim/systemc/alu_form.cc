@@ -9,6 +9,7 @@ namespace {
 
 constexpr Cycle kRawLatency = 3;
 constexpr Cycle kSecondLatency = 31;
+constexpr double kOwed = 3;  // beats that LOAD can have waiting: the bus's queue of two and the one in hand
 
 struct Span {
   int64_t low;
@@ -220,12 +221,13 @@ void AluWalk::cycle(double load_share) {
     return refused_read(at, next_);
   }
   if (!second_alone && reads_inp()) {
+    // The ALU's own writes come first, then what LOAD wants, also what it has not got for them; then the reads.
+    owed_ = std::min(owed_ + load_share, kOwed);
     bool refuse = std::any_of(writes_.begin(), writes_.end(),
                               [&](const Write& write) { return write.at == at && write.space == isa::AluSpace::kInp; });
-    if (!refuse && load_share > 0) {
-      owed_ += load_share;
-      refuse = owed_ >= 1;
-      if (refuse) owed_ -= 1;
+    if (!refuse && owed_ >= 1) {
+      owed_ -= 1;
+      refuse = true;
     }
     if (refuse) return refused_read(at, next_);
   }
