@@ -23,8 +23,9 @@ struct Compiled {
   std::vector<ops::Value> inputs, expected;
 };
 
-const Compiled& compiled() {
-  static const Compiled once = [] {
+/// The digits network, with tensors that stay on chip or without.
+const Compiled& compiled(bool chains = true) {
+  const auto make = [](bool with) {
     compiler::ImportOptions import;
     import.shapes["image"] = {2, 1, 8, 8};
     auto model = compiler::Model::from_file(kModel, import);
@@ -34,16 +35,19 @@ const Compiled& compiled() {
     for (float& v : image.as_mutable<float>()) v = static_cast<float>(random() % 17) / 16.0f;
     c.inputs = {image};
     c.expected = model.interpret(c.inputs);
-    c.artifact = model.compile(isa::find_config("npu64"));
+    compiler::CompileOptions options;
+    options.chains = with;
+    c.artifact = model.compile(isa::find_config("npu64"), options);
     return c;
-  }();
-  return once;
+  };
+  static const Compiled chained = make(true), apart = make(false);
+  return chains ? chained : apart;
 }
 
 /// Runs the digits network with its instructions changed; nothing when the machine or the race checker refuses.
 std::optional<std::vector<float>> run_changed(const std::function<void(std::vector<isa::Instruction>&)>& change,
-                                              std::string* message = nullptr) {
-  auto artifact = std::make_shared<program::Artifact>(compiled().artifact);
+                                              std::string* message = nullptr, bool chains = true) {
+  auto artifact = std::make_shared<program::Artifact>(compiled(chains).artifact);
   auto instructions = program::instructions_of(artifact->npu_programs[0]);
   change(instructions);
   artifact->npu_programs[0].instructions = program::instruction_bytes(instructions);
@@ -119,12 +123,27 @@ TEST(Mutation, PaddingWithAnotherByteIsSeen) {
 
 TEST(Mutation, AHaloOffByOneIsSeen) {
   size_t changed = 0;
-  const auto out = run_changed([&](auto& p) {
+  const auto shift = [&](auto& p) {
     for (auto& instruction : p)
       if (auto* load = std::get_if<isa::Load>(&instruction);
           load && load->space == isa::Space::kInp && load->pad_before[0] == 1 && load->pad_after[0] == 1) {
         load->pad_before[0] = 0;  // one row too early: the image moves against its padding
         load->pad_after[0] = 2;
+        ++changed;
+      }
+  };
+  const auto out = run_changed(shift, nullptr, false);
+  ASSERT_GT(changed, 0u);
+  ASSERT_TRUE(out.has_value());
+  EXPECT_NE(*out, compiled().expected[0].tensor.to_floats());
+}
+
+TEST(Mutation, AnotherPaddingOnChipIsSeen) {
+  size_t changed = 0;
+  const auto out = run_changed([&](auto& p) {
+    for (auto& instruction : p)
+      if (auto* alu = std::get_if<isa::Alu>(&instruction); alu && !alu->convert && alu->dst != isa::AluSpace::kAcc && alu->low == alu->high) {
+        alu->low = alu->high = static_cast<int16_t>(alu->low + 64);
         ++changed;
       }
   });
