@@ -9,9 +9,12 @@
 #include "driver/device.h"
 #include "driver/heap.h"
 #include "driver/registry.h"
+#include "driver/test_programs.h"
 
 namespace tessera::driver {
 namespace {
+
+using test::words_of;
 
 template <typename Body>
 std::string error_of(ErrorCode code, Body&& body) {
@@ -23,15 +26,6 @@ std::string error_of(ErrorCode code, Body&& body) {
   }
   ADD_FAILURE() << "no error";
   return "";
-}
-
-std::vector<uint8_t> words_of(const std::vector<isa::Instruction>& program) {
-  std::vector<uint8_t> words;
-  for (const isa::Instruction& instruction : program) {
-    const isa::Word word = isa::encode(instruction);
-    words.insert(words.end(), word.begin(), word.end());
-  }
-  return words;
 }
 
 /// DRAM to OUT to DRAM: `size` bytes from base 0 to base 1.

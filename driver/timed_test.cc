@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "driver/registry.h"
+#include "driver/test_programs.h"
 
 namespace tessera::driver {
 namespace {
@@ -29,29 +30,7 @@ Outcome run(std::string_view name, uint32_t first_byte, bool profile = false, co
   device->write(from, bytes);
   device->write(to, std::vector<uint8_t>(2048));
 
-  isa::Load load;
-  load.space = isa::Space::kOut;
-  load.base = 1;
-  load.dram_offset = 13;
-  load.length = 1000;
-  load.sp_addr = first_byte;
-  load.header.signal = true;
-  isa::Store store;
-  store.space = isa::Space::kOut;
-  store.base = 2;
-  store.dram_offset = 1500;
-  store.length = 10;
-  store.sp_addr = first_byte;
-  store.extent[3] = 100;
-  store.sp_stride[3] = 10;
-  store.dram_stride[3] = -11;
-  store.header.waits[0] = {true, isa::Engine::kLoad, 1};
-  std::vector<uint8_t> words;
-  for (const isa::Instruction& i : {isa::Instruction(load), isa::Instruction(store), isa::Instruction(isa::Finish{})}) {
-    const isa::Word word = isa::encode(i);
-    words.insert(words.end(), word.begin(), word.end());
-  }
-  device->write(program, words);
+  device->write(program, test::words_of(test::turn_around(first_byte)));
   RunRequest request;
   request.program_address = program;
   request.instruction_count = 3;

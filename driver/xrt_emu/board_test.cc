@@ -23,6 +23,7 @@
 
 #include "base/error.h"
 #include "driver/registry.h"
+#include "driver/test_programs.h"
 #include "driver/xrt.h"
 #include "driver/xrt_emu/board.h"
 #include "driver/xrt_emu/xclbin.h"
@@ -31,6 +32,9 @@
 
 namespace tessera::driver {
 namespace {
+
+using test::turn_around;
+using test::words_of;
 
 class BoardThread : public ::testing::Environment {
  public:
@@ -68,37 +72,6 @@ class BoardThread : public ::testing::Environment {
 };
 
 const auto* const kBoardThread = ::testing::AddGlobalTestEnvironment(new BoardThread);
-
-std::vector<uint8_t> words_of(const std::vector<isa::Instruction>& program) {
-  std::vector<uint8_t> words;
-  for (const isa::Instruction& i : program) {
-    const isa::Word word = isa::encode(i);
-    words.insert(words.end(), word.begin(), word.end());
-  }
-  return words;
-}
-
-/// 1000 bytes go from base 1 to OUT and in pieces of 10, turned around, to base 2.
-std::vector<isa::Instruction> turn_around(uint32_t first_byte = 3) {
-  isa::Load load;
-  load.space = isa::Space::kOut;
-  load.base = 1;
-  load.dram_offset = 13;
-  load.length = 1000;
-  load.sp_addr = first_byte;
-  load.header.signal = true;
-  isa::Store store;
-  store.space = isa::Space::kOut;
-  store.base = 2;
-  store.dram_offset = 1500;
-  store.length = 10;
-  store.sp_addr = first_byte;
-  store.extent[3] = 100;
-  store.sp_stride[3] = 10;
-  store.dram_stride[3] = -11;
-  store.header.waits[0] = {true, isa::Engine::kLoad, 1};
-  return {load, store, isa::Finish{}};
-}
 
 /// Reads the same kilobyte `times` times, at least 126 cycles each.
 std::vector<isa::Instruction> long_program(uint32_t times) {
@@ -208,7 +181,7 @@ TEST(XrtBoard, SeveralInFlight) {
   std::vector<std::future<RunReport>> futures;
   futures.push_back(device->submit(slow.request));
   for (uint8_t k = 0; k < 6; ++k) {
-    placed.push_back(place(*device, turn_around(), static_cast<uint8_t>(k + 1)));
+    placed.push_back(place(*device, turn_around(3), static_cast<uint8_t>(k + 1)));
     futures.push_back(device->submit(placed.back().request));
   }
   EXPECT_GE(device->in_flight(), 6U);  // one runs at least 252,000 cycles, the others wait for it
@@ -246,8 +219,8 @@ TEST(XrtBoard, TwoUnitsRunAtOnce) {
 
 TEST(XrtBoard, AFaultLeavesTheNextRunRight) {
   const auto device = open_device("xrt", npu64());
-  const Placed good = place(*device, turn_around());
-  Placed bad = place(*device, turn_around());
+  const Placed good = place(*device, turn_around(3));
+  Placed bad = place(*device, turn_around(3));
   bad.request.bases[1] = good.request.bases[1] + (uint64_t{1} << 40);
   const RunReport wanted = device->run(good.request);
   ASSERT_TRUE(wanted.ok());
@@ -264,7 +237,7 @@ TEST(XrtBoard, TimeoutEndsTheRun) {
   DeviceOptions options;
   options.backend["timeout"] = "0.5";
   const auto device = open_xrt_device(npu64(), options);
-  const Placed endless = place(*device, long_program(200000)), good = place(*device, turn_around());
+  const Placed endless = place(*device, long_program(200000)), good = place(*device, turn_around(3));
   auto first = device->submit(endless.request);
   auto second = device->submit(good.request);
   EXPECT_NE(error_of(ErrorCode::kDeviceFault, [&] { first.get(); }).find("500 ms"), std::string::npos);
@@ -286,7 +259,7 @@ TEST(XrtBoard, AWrongMachineIsNamed) {
 
 TEST(XrtBoard, AnImageInUseIsNotReplaced) {
   const auto device = open_device("xrt", npu64());
-  const Placed placed = place(*device, turn_around());
+  const Placed placed = place(*device, turn_around(3));
   error_of(ErrorCode::kIo, [&] { open_device("xrt", isa::find_config("npu256")); });
   EXPECT_TRUE(device->run(placed.request).ok());
 }
@@ -359,7 +332,7 @@ TEST(XrtBoard, CardsOpenAndClose) {
 /// The machine started through its registers, as xrt::ip users do; meanwhile the device waits for the unit.
 TEST(XrtBoard, SharesWithHandDrivenUsers) {
   const auto device = open_xrt_device(npu64(), {});
-  const Placed placed = place(*device, turn_around());
+  const Placed placed = place(*device, turn_around(3));
   std::future<RunReport> waiting;
   {
     xrt::device card(0);

@@ -50,3 +50,21 @@ def test_copies_of_operands_are_worth_cycles():
     without, with_copies = result["vthreads"]
     assert not without["virtual_threads"] and with_copies["virtual_threads"]
     assert without["systemc_cycles"] > with_copies["systemc_cycles"] and without["utilization"] < with_copies["utilization"]
+
+
+@pytest.mark.parametrize("config", ["npu64", "npu256"])
+def test_predictions_hold(config):
+    """What the compiler says before anything runs, against the timing model."""
+    result, _ = bench("networks", "--device", "sysc", "--config", config, "resnet8", "vww", "ds_cnn", "autoencoder")
+    assert len(result["networks"]) == 4
+    for row in result["networks"]:
+        assert row["equal_to_oracle"] and abs(row["prediction_error_percent"]) <= 5, row
+        assert row["prediction_error_percent"] == round(100 * (row["predicted_cycles"] / row["systemc_cycles"] - 1), 1)
+
+
+def test_chains_save_cycles_bytes_and_memory():
+    result, _ = bench("chains", "vww")
+    apart, chained = result["chains"]
+    assert not apart["chains"] and chained["chains"]
+    for figure in ("systemc_cycles", "dram_bytes", "arena_bytes"):
+        assert chained[figure] < apart[figure], figure
