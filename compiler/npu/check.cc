@@ -222,6 +222,31 @@ class Checker {
     check_stage(op.stage, output, false);
   }
 
+  void check(const Product& op) const {
+    const Tensor& input = tensor(op.input, "input");
+    const Tensor& factor = tensor(op.factor, "factor");
+    const Tensor& output = tensor(op.output, "output");
+    const auto match = [](int64_t a, int64_t b) { return a == b || a == 1; };
+    require(match(input.n, output.n) && match(input.h, output.h) && match(factor.n, output.n) && match(factor.h, output.h),
+            "matrices of " + shape_of(input) + " and " + shape_of(factor) + " do not broadcast to " + shape_of(output));
+    const int64_t k = op.transposed ? factor.c : factor.w, columns = op.transposed ? factor.w : factor.c;
+    require(input.w == output.w && input.c == k && columns == output.c,
+            shape_of(input) + " by " + shape_of(factor) + (op.transposed ? " transposed" : "") + " is not " + shape_of(output));
+    require(input.element_bytes == 1 && factor.element_bytes == 1, "the operands have 1-byte elements");
+    const auto zero = [&](const Tensor& t, int32_t value) { return t.is_unsigned ? value >= 0 && value <= 255 : value >= -128 && value <= 127; };
+    require(zero(input, op.input_zero) && zero(factor, op.factor_zero), "a zero point is outside its operand's type");
+    check_stage(op.stage, output, true);
+  }
+
+  void check(const Transposition& op) const {
+    const Tensor& input = tensor(op.input, "input");
+    const Tensor& output = tensor(op.output, "output");
+    require(input.n == output.n && input.h == output.h && input.w == output.c && input.c == output.w,
+            shape_of(output) + " is not " + shape_of(input) + " transposed");
+    require(input.element_bytes == 1 && !op.stage.raw, "transposed are tensors of 1-byte elements");
+    check_stage(op.stage, output, false);
+  }
+
   const Graph& graph_;
   std::string where_;
 };

@@ -25,6 +25,9 @@ using schedule::Schedule;
 
 int64_t model_macs(const Graph& graph, const Operation& operation) {
   if (operation.macs != 0) return std::max<int64_t>(operation.macs, 0);
+  if (const auto* product = std::get_if<Product>(&operation.what)) {
+    return graph.tensors[static_cast<size_t>(product->output)].elements() * graph.tensors[static_cast<size_t>(product->input)].c;
+  }
   const auto* op = std::get_if<Convolution>(&operation.what);
   if (op == nullptr) return 0;
   const Tensor& input = graph.tensors[static_cast<size_t>(op->input)];

@@ -130,13 +130,29 @@ struct Elementwise {
   Stage stage;
 };
 
+/// A product of two activations, for each (n, h): output[w, c] = sum over k of (input[w, k] - input_zero) * (factor[k, c] - factor_zero),
+/// then `stage`; w are rows. `transposed`: the factor's matrices stand as [c, k], which is the order the machine wants. n and h of input and
+/// factor equal the output's or are 1.
+struct Product {
+  TensorId input = kNoTensor, factor = kNoTensor, output = kNoTensor;
+  bool transposed = true;
+  int32_t input_zero = 0, factor_zero = 0;
+  Stage stage;
+};
+
+/// output[n, h, w, c] = stage(input[n, h, c, w]): the matrices of (n, h) transposed, as products with a unit matrix. 1-byte elements, not raw.
+struct Transposition {
+  TensorId input = kNoTensor, output = kNoTensor;
+  Stage stage;
+};
+
 inline constexpr int64_t kNoMacs = -1;
 
 struct Operation {
   std::string name;  // of the ONNX node, for errors and reports
   std::string kind;  // of the ONNX node, e.g. "QLinearConv"
   int64_t macs = 0;  // of the model; 0: computed by the generator; kNoMacs: none, it only moves elements
-  std::variant<Convolution, Pool, Elementwise> what;
+  std::variant<Convolution, Pool, Elementwise, Product, Transposition> what;
 };
 
 /// Operations in topological order: every tensor is a graph input or written before it is read.

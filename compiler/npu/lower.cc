@@ -153,6 +153,7 @@ Span NestLowering::cols_of(const Tile& tile) const {
 }
 
 void NestLowering::multiply(const Tile& tile, int64_t input, int64_t weights, bool accumulate) {
+  if (nest_.factor.present) return multiply_factor(tile, input, weights, accumulate);
   const Extents& c = tile.count;
   const Span rows = rows_of(tile), cols = cols_of(tile);
   const int64_t blocks = input_blocks(tile), results = c[Dim::kG] * c[Dim::kOc];

@@ -151,6 +151,16 @@ class NestLowering {
 
   size_t load_weights(const Tile& tile);
 
+  // ---- products of two run-time tensors (product.cc)
+
+  /// The factor's part of a tile into a slot of WGT, laid out [n][oh][ow][ic][oc]; lanes past the end of k hold the zero point.
+  void load_factor(const Tile& tile, size_t slot);
+
+  /// Rows of the unit matrix in place of an input.
+  void load_unit(const Tile& tile, int64_t entry);
+
+  void multiply_factor(const Tile& tile, int64_t input, int64_t weights, bool accumulate);
+
   /// ACC starts from the bias, one entry for each block, the same for every pixel.
   void preload_bias(const Tile& tile);
 
@@ -203,6 +213,7 @@ class NestLowering {
   std::optional<Sink> sink_;  // of the tile in hand
   int table_ = -1, second_table_ = -1;
   std::map<Extents, Blob> weight_blobs_;
+  std::map<size_t, std::array<int64_t, 4>> factor_frames_;  // by slot of WGT: which lanes hold the factor's zero point
   std::vector<isa::Instruction> scratch_;
 };
 

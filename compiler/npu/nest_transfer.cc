@@ -271,6 +271,10 @@ size_t NestLowering::load_input(const Tile& tile) {
   const Tile key = key_of(Operand::kInput, tile);
   if (const auto slot = input_.find(key)) return *slot;
   const size_t slot = input_.take(key);
+  if (task_.unit_input) {
+    load_unit(tile, input_.address(slot));
+    return slot;
+  }
   Box box;
   box.access = &nest_.input;
   box.map = &nest_.in_channels;
@@ -293,6 +297,10 @@ size_t NestLowering::load_weights(const Tile& tile) {
   const Tile key = key_of(Operand::kWeights, tile);
   if (const auto slot = weights_.find(key)) return *slot;
   const size_t slot = weights_.take(key);
+  if (nest_.factor.present) {
+    load_factor(tile, slot);
+    return slot;
+  }
   auto blob = weight_blobs_.find(key.begin);
   if (blob == weight_blobs_.end()) blob = weight_blobs_.emplace(key.begin, add_blob(pack_weights(tile))).first;
   emitter_.fetch_weights(weights_.address(slot), blob->second.bytes / config_.wgt_entry_bytes(), blob->second.offset);

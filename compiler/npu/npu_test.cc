@@ -111,6 +111,16 @@ TEST(StridedViews, AreChecked) {
   broken([](Tensor& t) { t.view_of = kNoTensor; });
 }
 
+TEST_P(OnMachine, RandomProducts) {
+  const bool small = GetParam().inp_depth() < 64;
+  repeat(60, 6000, [&](Random& random) { return test::random_product(random, small ? 40 : 257); });
+}
+
+TEST_P(OnMachine, RandomTranspositions) {
+  const bool small = GetParam().inp_depth() < 64;
+  repeat(30, 7000, [&](Random& random) { return test::random_transposition(random, small ? 40 : 257); });
+}
+
 TEST_P(OnMachine, RandomNetworks) {
   repeat(4, 4000, [&](Random& random) { return test::random_network(random); });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <type_traits>
 
 #include "base/error.h"
 
@@ -50,6 +51,7 @@ Uses uses_of(const Operation& operation) {
   std::visit(
       [&](const auto& op) {
         uses.read.push_back(op.input);
+        if constexpr (std::is_same_v<std::decay_t<decltype(op)>, Product>) uses.read.push_back(op.factor);
         if (op.stage.second) uses.read.push_back(op.stage.second->tensor);
         uses.written = op.output;
       },

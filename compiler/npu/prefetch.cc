@@ -23,7 +23,7 @@ constexpr size_t kRunAhead = 2;            // steps by which LOAD is ahead of th
 /// What a step does to the bus and to WGT.
 struct Profile {
   int64_t spare = 0;              // cycles of its computation that its own transfers leave; negative: it is bound by them
-  std::vector<std::pair<int64_t, int64_t>> read;  // intervals of WGT entries that products read
+  std::vector<std::pair<int64_t, int64_t>> used;  // intervals of WGT entries that products read or that run-time factors are fetched into
 };
 
 }  // namespace
@@ -56,11 +56,12 @@ void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before, std::
       bus += std::max(d.beats, std::holds_alternative<isa::Load>(instruction) ? d.engine : 0) + word_cycles;
       if (std::holds_alternative<isa::Gemm>(instruction)) gemm += d.engine;
       if (std::holds_alternative<isa::Alu>(instruction)) alu += d.engine;
-      if (!std::holds_alternative<isa::Gemm>(instruction)) continue;
+      const auto* load = std::get_if<isa::Load>(&instruction);
+      if (!std::holds_alternative<isa::Gemm>(instruction) && (load == nullptr || load->space != isa::Space::kWgt)) continue;
       touches.clear();
       emit::append_touches(instruction, config, touches);
       for (const emit::Touch& touch : touches) {
-        if (touch.memory == static_cast<int>(isa::Space::kWgt)) profiles[i].read.emplace_back(touch.begin / entry_bytes, touch.end / entry_bytes);
+        if (touch.memory == static_cast<int>(isa::Space::kWgt)) profiles[i].used.emplace_back(touch.begin / entry_bytes, (touch.end + entry_bytes - 1) / entry_bytes);
       }
     }
     profiles[i].spare = std::max(gemm, alu) - bus;
@@ -72,15 +73,15 @@ void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before, std::
         profiles[i].spare -= fetch.entries * entry_cycles;
         continue;
       }
-      const auto reads = [&](const Profile& profile) {
-        return std::any_of(profile.read.begin(), profile.read.end(),
+      const auto uses = [&](const Profile& profile) {
+        return std::any_of(profile.used.begin(), profile.used.end(),
                            [&](const auto& r) { return r.first < fetch.entry + fetch.entries && fetch.entry < r.second; });
       };
       int64_t left = fetch.entries, budget = 0;  // a negative budget: steps bound by the bus that earlier ones must make up for
       for (size_t s = i; s-- > 0 && left > 0;) {
         // Not right behind the last reader, where LOAD would wait for it while the next inputs wait for LOAD.
         bool used = false;
-        for (size_t ahead = 0; ahead <= std::min(kRunAhead, s) && !used; ++ahead) used = reads(profiles[s - ahead]);
+        for (size_t ahead = 0; ahead <= std::min(kRunAhead, s) && !used; ++ahead) used = uses(profiles[s - ahead]);
         if (used) break;
         const int64_t spare = profiles[s].spare;
         budget += spare > 0 ? static_cast<int64_t>(kShare * static_cast<double>(spare)) : spare;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "compiler/npu/task_parts.h"
 
 namespace tessera::npu {
 
@@ -17,6 +18,8 @@ using schedule::Intrinsic;
 using schedule::Nest;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
 
 Access access_of(const Tensor& t, const Placement& place) {
   Access access;
@@ -32,6 +35,8 @@ Access access_of(const Tensor& t, const Placement& place) {
   access.col_end = t.w;
   return access;
 }
+
+namespace {
 
 /// Marks the dimensions in which `t` is 1 and the output is not.
 void mark_broadcasts(Access& access, const Tensor& t, const Tensor& output) {
@@ -53,15 +58,7 @@ void admit_border(Access& access, const Tensor& t, int32_t pad_value) {
   access.col_end = t.w + t.border.right;
 }
 
-/// Turns the inner of two dimensions and the outer one into a single dimension, if every operand allows it.
-struct Collapse {
-  int64_t Access::* outer_pitch;
-  int64_t Access::* inner_pitch;
-  bool Access::* outer_broadcast;
-  bool Access::* inner_broadcast;
-};
-constexpr Collapse kRowsIntoColumns{&Access::pitch_h, &Access::pitch_w, &Access::broadcast_h, &Access::broadcast_w};
-constexpr Collapse kImagesIntoColumns{&Access::pitch_n, &Access::pitch_w, &Access::broadcast_n, &Access::broadcast_w};
+}  // namespace
 
 bool collapse(Nest& nest, const Collapse& how, int64_t outer, int64_t inner) {
   if (outer == 1) return true;
@@ -85,9 +82,11 @@ bool collapse(Nest& nest, const Collapse& how, int64_t outer, int64_t inner) {
   return true;
 }
 
+namespace {
+
 /// Pointwise nests: pixels become one row; with BATCH > 1 the pixels become the images of an entry.
 void collapse_pixels(Nest& nest, const isa::MachineConfig& config) {
-  const bool pointwise = nest.extent[Dim::kKh] == 1 && nest.extent[Dim::kKw] == 1 && nest.stride_h == 1 && nest.stride_w == 1 &&
+  const bool pointwise = !nest.factor.present && nest.extent[Dim::kKh] == 1 && nest.extent[Dim::kKw] == 1 && nest.stride_h == 1 && nest.stride_w == 1 &&
                          nest.pad_top == 0 && nest.pad_left == 0 &&
                          (nest.input.broadcast_h || nest.extent[Dim::kOh] <= nest.input.row_end) &&
                          (nest.input.broadcast_w || nest.extent[Dim::kOw] <= nest.input.col_end);
@@ -117,7 +116,8 @@ void collapse_pixels(Nest& nest, const isa::MachineConfig& config) {
   nest.input.col_end = w;
 }
 
-/// The parts of a nest that every operation has: output, stage, second operand.
+}  // namespace
+
 Nest start_nest(const Graph& graph, const Tensor& output, const Placement& place, const Stage& stage,
                 const std::vector<Placement>& placements) {
   Nest nest;
@@ -140,7 +140,6 @@ Nest start_nest(const Graph& graph, const Tensor& output, const Placement& place
   return nest;
 }
 
-/// Extents that follow from images, channels and pixels.
 void finish_nest(Nest& nest, const isa::MachineConfig& config) {
   nest.extent[Dim::kN] = ceil_div(nest.images, config.batch);
   nest.extent[Dim::kG] = nest.out_channels.chunks();
@@ -157,6 +156,8 @@ void finish_nest(Nest& nest, const isa::MachineConfig& config) {
     }
   }
 }
+
+namespace {
 
 /// Channel-wise nests put one block of lanes in a chunk.
 void channelwise(Nest& nest, int64_t channels, int64_t chunk, int64_t in_lanes, int64_t out_lanes) {

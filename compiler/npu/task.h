@@ -38,6 +38,8 @@ struct Task {
   bool sum = false;                          // of a reduce nest: sum instead of maximum
   int32_t input_zero = 0;
   std::shared_ptr<const WeightSource> weights;
+  int32_t factor_zero = 0;                   // of a nest with a factor
+  bool unit_input = false;                   // the input is a unit matrix, from the constants
 };
 
 /// The weight at channel `o` and channel `i` of chunk `g` of a nest with the given layout; 0 outside the chunk.

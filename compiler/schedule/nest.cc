@@ -19,6 +19,22 @@ Span input_span(int64_t out_begin, int64_t out_count, int64_t tap_begin, int64_t
   return span;
 }
 
+int64_t matrices(const Nest& nest, const Extents& tile) {
+  int64_t count = 1;
+  for (const Dim dim : {Dim::kN, Dim::kOh, Dim::kOw}) {
+    if (nest.factor.indexed(dim)) count *= tile[dim];
+  }
+  return count;
+}
+
+FactorTraffic factor_traffic(const Nest& nest, const Extents& tile) {
+  const int64_t columns = std::min(tile[Dim::kOc] * nest.out_channels.lanes, nest.out_channels.total);
+  const int64_t k = std::min(tile[Dim::kIc] * nest.in_channels.lanes, nest.in_channels.total);
+  const int64_t pieces = nest.factor.pitch_k == 1 ? (k + nest.in_channels.lanes - 1) / nest.in_channels.lanes : k;
+  const int64_t count = matrices(nest, tile);
+  return {count * columns * k, count * columns * pieces};
+}
+
 int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw) {
   return ((kh + nest.tap_h - 1) / nest.tap_h) * ((kw + nest.tap_w - 1) / nest.tap_w);
 }
@@ -33,7 +49,7 @@ Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineCon
   const int64_t results = pixels * g * oc;
   switch (nest.intrinsic) {
     case Intrinsic::kDense:
-      result.weights = nest.planes * g * oc * ic * tile[Dim::kKh] * tile[Dim::kKw];
+      result.weights = nest.planes * matrices(nest, tile) * g * oc * ic * tile[Dim::kKh] * tile[Dim::kKw];
       result.sums = results;
       break;
     case Intrinsic::kDepthwise:

@@ -58,6 +58,22 @@ struct Access {
   bool broadcasts() const { return broadcast_n || broadcast_h || broadcast_w || broadcast_c; }
 };
 
+/// The second operand of a product of two run-time tensors, in the weights' place: element (k, column) of the matrix of (n, oh, ow) at
+///   offset + n*pitch_n + oh*pitch_h + ow*pitch_w + k*pitch_k + column*pitch_column.
+/// A pitch of 0: the same matrix all along the dimension.
+struct Factor {
+  bool present = false;
+  uint32_t base = 0;
+  int64_t offset = 0;
+  int64_t pitch_n = 0, pitch_h = 0, pitch_w = 0;
+  int64_t pitch_k = 1, pitch_column = 0;
+  bool is_unsigned = false;
+
+  bool indexed(Dim dim) const {
+    return (dim == Dim::kN && pitch_n != 0) || (dim == Dim::kOh && pitch_h != 0) || (dim == Dim::kOw && pitch_w != 0);
+  }
+};
+
 /// The inner band.
 enum class Intrinsic : uint8_t {
   kDense,      // GEMM: sum over ic, kh, kw of input times weights
@@ -75,6 +91,7 @@ struct Nest {
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   uint8_t pad_value = 0;
   Access input, second, output;
+  Factor factor;                 // dense: in place of constant weights
   isa::Space input_space = isa::Space::kInp;
   int planes = 1;                // weight planes: 2 when a weight minus its zero point needs nine bits and more
   int64_t tap_h = 1, tap_w = 1;  // depthwise: taps of one instruction
@@ -111,6 +128,15 @@ struct Footprint {
   bool second_in_place = false;
 };
 Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineConfig& config);
+
+/// Matrices of the factor that a tile reads; 1 without one.
+int64_t matrices(const Nest& nest, const Extents& tile);
+
+/// What LOAD fetches of the factor for a tile.
+struct FactorTraffic {
+  int64_t bytes = 0, runs = 0;
+};
+FactorTraffic factor_traffic(const Nest& nest, const Extents& tile);
 
 /// Instructions' worth of depthwise taps: passes over a window of kh x kw.
 int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw);

@@ -38,7 +38,7 @@ bool indexes(const Nest& nest, Operand operand, Dim dim) {
   };
   switch (operand) {
     case Operand::kInput: return dim != Dim::kOc && !broadcast(nest.input);
-    case Operand::kWeights: return weighted && dim != Dim::kN && dim != Dim::kOh && dim != Dim::kOw;
+    case Operand::kWeights: return weighted && (nest.factor.indexed(dim) || (dim != Dim::kN && dim != Dim::kOh && dim != Dim::kOw));
     case Operand::kSums: case Operand::kOutput: return !is_reduction(dim);
     case Operand::kSecond: return nest.second.present && !is_reduction(dim) && !broadcast(nest.second);
     case Operand::kParams: return nest.per_channel && (dim == Dim::kG || dim == Dim::kOc);

@@ -200,8 +200,14 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   if (f.weights > 0) {
     const Traffic t = traffic(nest, Operand::kWeights, order);
     const int64_t count = fetches(t, copies[static_cast<size_t>(Operand::kWeights)]);
-    load_bytes += count * f.weights * config.wgt_entry_bytes();
-    load_runs += count;
+    if (nest.factor.present) {
+      const FactorTraffic one = factor_traffic(nest, tile);
+      load_bytes += count * one.bytes;
+      load_runs += count * one.runs;
+    } else {
+      load_bytes += count * f.weights * config.wgt_entry_bytes();
+      load_runs += count;
+    }
   }
   if (f.params > 0) {
     const Traffic t = traffic(nest, Operand::kParams, order);
@@ -300,6 +306,12 @@ std::vector<Order> loop_orders(const Nest& nest, const Extents& tile) {
   orders.push_back(build({Dim::kG, Dim::kN, Dim::kOh, Dim::kOw, Dim::kOc, Dim::kIc, Dim::kKh, Dim::kKw}));
   const Order other = build({Dim::kG, Dim::kOc, Dim::kN, Dim::kOh, Dim::kOw, Dim::kIc, Dim::kKh, Dim::kKw});
   if (tile[Dim::kOc] < nest.extent[Dim::kOc]) orders.push_back(other);
+  if (nest.factor.present && tile[Dim::kOc] < nest.extent[Dim::kOc]) {
+    // Columns of a matrix outside of the dimensions along which the matrix stays.
+    const auto inner = [&](Dim dim) { return nest.factor.indexed(dim) ? Dim::kG : dim; };
+    const auto outer = [&](Dim dim) { return nest.factor.indexed(dim) ? dim : Dim::kG; };
+    orders.push_back(build({outer(Dim::kN), outer(Dim::kOh), outer(Dim::kOw), Dim::kOc, inner(Dim::kN), inner(Dim::kOh), inner(Dim::kOw), Dim::kIc}));
+  }
   return orders;
 }
 
@@ -343,7 +355,7 @@ Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const
     schedule.operands.push_back(result);
   };
   plan(Operand::kInput, nest.input_space, "n,h,w,g,ic");
-  if (f.weights > 0) plan(Operand::kWeights, isa::Space::kWgt, nest.intrinsic == Intrinsic::kDense ? "g,oc,kh,kw,ic" : "kh,kw,g");
+  if (f.weights > 0) plan(Operand::kWeights, isa::Space::kWgt, nest.factor.present ? "n,oh,ow,ic,oc" : nest.intrinsic == Intrinsic::kDense ? "g,oc,kh,kw,ic" : "kh,kw,g");
   if (f.sums > 0) plan(Operand::kSums, isa::Space::kAcc, "n,oh,ow,g,oc");
   if (nest.second.present) plan(Operand::kSecond, isa::Space::kOut, "n,oh,ow,g,oc");
   if (f.output > 0) plan(Operand::kOutput, isa::Space::kOut, "n,oh,ow,g,oc");
@@ -470,10 +482,10 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool singl
             tile[Dim::kG] = g;
             for (const int64_t oh : oh_list) {
               // Several images in a tile only when they are whole.
-              if (n > 1 && oh < extent[Dim::kOh]) break;
+              if (n > 1 && oh < extent[Dim::kOh] && !nest.factor.present) break;
               tile[Dim::kOh] = oh;
               for (const int64_t ow : ow_list) {
-                if (n > 1 && ow < extent[Dim::kOw]) break;
+                if (n > 1 && ow < extent[Dim::kOw] && !nest.factor.present) break;
                 tile[Dim::kOw] = ow;
                 for (const int64_t oc : oc_list) {
                   tile[Dim::kOc] = oc;

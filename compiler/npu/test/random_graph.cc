@@ -345,6 +345,76 @@ Graph random_network(Random& random) {
   return graph;
 }
 
+namespace {
+
+/// The tensor itself, or a view of its box in a larger one whose n, h and w stand in another order (heads inside a token).
+TensorId add_operand(Random& random, Graph& graph, Tensor tensor) {
+  if (random.chance(50)) return graph.add(std::move(tensor));
+  const int64_t gap = random.between(0, 5);
+  Tensor whole = make_tensor(tensor.name + ".whole", 1, tensor.n, tensor.w, tensor.h * tensor.c + gap, tensor.is_unsigned);
+  whole.element_bytes = tensor.element_bytes;
+  Tensor view = std::move(tensor);
+  view.strided = true;
+  view.view_start = random.between(0, gap);
+  view.step_n = whole.w * whole.c, view.step_h = view.c, view.step_w = whole.c;
+  view.view_of = graph.add(std::move(whole));
+  return graph.add(std::move(view));
+}
+
+TensorId root(const Graph& graph, TensorId id) {
+  const Tensor& t = graph.tensors[static_cast<size_t>(id)];
+  return t.view_of == kNoTensor ? id : t.view_of;
+}
+
+}  // namespace
+
+Graph random_product(Random& random, int64_t most_channels) {
+  Graph graph;
+  Product op;
+  const int64_t n = random.one_of<int64_t>({1, 1, 2, 3}), h = random.one_of<int64_t>({1, 2, 4, 5, 12}), most = most_channels / (n * h > 4 ? 4 : 1);
+  const int64_t rows = channels(random, most), k = channels(random, most), columns = channels(random, most);
+  op.transposed = random.chance(70);
+  Tensor in = make_tensor("in", random.chance(20) ? 1 : n, random.chance(20) ? 1 : h, rows, k, random.chance(50));
+  Tensor factor = make_tensor("factor", random.chance(20) ? 1 : n, random.chance(20) ? 1 : h, op.transposed ? columns : k, op.transposed ? k : columns,
+                              random.chance(50));
+  Tensor out = make_tensor("out", n, h, rows, columns, random.chance(50));
+  op.input_zero = zero_for(random, in.is_unsigned);
+  op.factor_zero = zero_for(random, factor.is_unsigned);
+  op.input = add_operand(random, graph, in);
+  op.factor = add_operand(random, graph, factor);
+  graph.inputs = {root(graph, op.input), root(graph, op.factor)};
+  if (random.chance(10)) {
+    out.element_bytes = 4;
+    op.stage.raw = true;
+    if (random.chance(50)) {
+      for (int64_t i = 0; i < out.c; ++i) op.stage.bias.push_back(static_cast<int32_t>(random.between(-100000, 100000)));
+    }
+  } else {
+    op.stage = random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(k)), random.chance(40));
+    if (random.chance(30)) add_second(random, graph, op.stage, out);
+  }
+  op.output = add_operand(random, graph, out);
+  graph.outputs.push_back(op.output);
+  graph.operations.push_back({"product", "QLinearMatMul", 0, op});
+  return graph;
+}
+
+Graph random_transposition(Random& random, int64_t most_channels) {
+  Graph graph;
+  Transposition op;
+  const int64_t n = random.one_of<int64_t>({1, 1, 2, 3}), h = random.one_of<int64_t>({1, 1, 2, 4, 5});
+  const Tensor in = make_tensor("in", n, h, channels(random, most_channels), channels(random, most_channels), random.chance(50));
+  const Tensor out = make_tensor("out", n, h, in.c, in.w, random.chance(70) ? in.is_unsigned : random.chance(50));
+  op.input = add_operand(random, graph, in);
+  graph.inputs = {root(graph, op.input)};
+  if (random.chance(40)) op.stage = random_stage(random, out, 128, random.chance(50));
+  if (random.chance(30)) add_second(random, graph, op.stage, out);
+  op.output = add_operand(random, graph, out);
+  graph.outputs.push_back(op.output);
+  graph.operations.push_back({"turn", "Transpose", kNoMacs, op});
+  return graph;
+}
+
 Graph random_strided(Random& random, int64_t most_channels) {
   Graph graph;
   const bool is_unsigned = random.chance(50);

@@ -43,6 +43,9 @@ Graph random_elementwise(Random& random, int64_t most_channels, int64_t most_pix
 /// Operations that read strided views of one tensor and write those of another, phase by phase.
 Graph random_strided(Random& random, int64_t most_channels);
 Graph random_network(Random& random);
+/// A product of two inputs, either order of the second, any broadcast of the batch; both operands may be strided views.
+Graph random_product(Random& random, int64_t most_channels);
+Graph random_transposition(Random& random, int64_t most_channels);
 
 /// npu256 with another array and other scratchpads; sizes in entries.
 isa::MachineConfig odd_machine(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt, int64_t acc, int64_t outs,

@@ -179,6 +179,24 @@ class Interpreter {
     });
   }
 
+  void run(const Product& op) {
+    const Tensor &in = tensor(op.input), &factor = tensor(op.factor);
+    for_each_output(op.output, op.stage, [&](int64_t n, int64_t h, int64_t w, int64_t c) {
+      uint32_t sum = 0;
+      for (int64_t k = 0; k < in.c; ++k) {
+        const int32_t x = store_.at(op.input, in.n == 1 ? 0 : n, in.h == 1 ? 0 : h, w, k);
+        const int64_t fn = factor.n == 1 ? 0 : n, fh = factor.h == 1 ? 0 : h;
+        const int32_t y = op.transposed ? store_.at(op.factor, fn, fh, c, k) : store_.at(op.factor, fn, fh, k, c);
+        sum += static_cast<uint32_t>((x - op.input_zero) * (y - op.factor_zero));
+      }
+      return static_cast<int32_t>(sum);
+    });
+  }
+
+  void run(const Transposition& op) {
+    for_each_output(op.output, op.stage, [&](int64_t n, int64_t h, int64_t w, int64_t c) { return store_.at(op.input, n, h, c, w); });
+  }
+
   const Graph& graph_;
   Store& store_;
 };
