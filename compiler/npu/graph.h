@@ -231,4 +231,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
 Border folding_border(const Tensor& input, const Convolution& convolution, int64_t output_channels,
                       const isa::MachineConfig& config);
 
+/// Whether a product whose factor stands as [k, c] is faster with the factor transposed first than with one fetched byte by byte.
+bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& output, const isa::MachineConfig& config);
+
 }  // namespace tessera::npu

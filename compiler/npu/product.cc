@@ -144,6 +144,36 @@ void make(const Transposition& op, const Graph& graph, const std::vector<Placeme
   }
 }
 
+bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& output, const isa::MachineConfig& config) {
+  constexpr int64_t kMostBytes = 4096;  // beyond, single bytes never win
+  if (factor.elements() > kMostBytes) return true;
+  const auto cycles = [&](bool first) {
+    Graph graph;
+    Product product;
+    product.input = graph.add(input);
+    product.factor = graph.add(factor);
+    product.transposed = first;
+    product.stage.convert = true;
+    product.stage.multiplier = {1.0f};
+    graph.inputs = {product.input, product.factor};
+    if (first) {
+      Transposition turn;
+      turn.input = product.factor;
+      Tensor turned = factor;
+      std::swap(turned.w, turned.c);
+      turn.output = product.factor = graph.add(turned);
+      graph.operations.push_back({"factor", "Transpose", kNoMacs, turn});
+    }
+    product.output = graph.add(output);
+    graph.outputs = {product.output};
+    graph.operations.push_back({"product", "MatMul", 0, product});
+    int64_t sum = 0;
+    for (const LayerInfo& layer : compile(graph, config).layers) sum += layer.estimated_cycles;
+    return sum;
+  };
+  return cycles(true) < cycles(false);
+}
+
 void NestLowering::load_factor(const Tile& tile, size_t slot) {
   const schedule::Factor& f = nest_.factor;
   const Extents &b = tile.begin, &c = tile.count;

@@ -30,6 +30,8 @@ npu::Stage raw_stage() {
   return stage;
 }
 
+}  // namespace
+
 std::optional<std::vector<int32_t>> bias_values(NodeOp op, unsigned index, int64_t channels) {
   mlir::Value value = nn::input_or_null(op, index);
   if (!value) return std::vector<int32_t>{};
@@ -42,6 +44,8 @@ std::optional<std::vector<int32_t>> bias_values(NodeOp op, unsigned index, int64
   for (int64_t b : tensor->to_int64s()) out.push_back(static_cast<int32_t>(b));
   return out;
 }
+
+namespace {
 
 /// Weights, window and groups of QLinearConv and ConvInteger.
 std::optional<npu::Convolution> convolution_body(NodeOp op, mlir::Value x, const ops::Tensor& w, int32_t x_zero,
@@ -210,6 +214,7 @@ std::optional<Claim> claim_integer_bias(NodeOp op) {
     const bool convolution = product.is("ConvInteger");
     if (!convolution && !product.is("MatMulInteger")) continue;
     auto c = convolution ? claim_conv_integer(product) : claim_matmul_integer(product);
+    if (!c && !convolution) c = claim_integer_product(product);
     const Shape out = *nn::shape_of(op.getResult(0));
     if (!c || nn::shape_of(product.getResult(0)) != out) continue;
     // Only the channel axis of the bias may be longer than 1.
@@ -222,8 +227,9 @@ std::optional<Claim> claim_integer_bias(NodeOp op) {
              bias->shape()[static_cast<size_t>(axis - missing)] == bias->size();
     }
     if (!fits) continue;
-    auto& what = std::get<ConvolutionClaim>(c->what).what;
-    for (int64_t b : bias->to_int64s()) what.stage.bias.push_back(static_cast<int32_t>(b));
+    auto* activations = std::get_if<ProductClaim>(&c->what);
+    npu::Stage& stage = activations ? activations->stage : std::get<ConvolutionClaim>(c->what).what.stage;
+    for (int64_t b : bias->to_int64s()) stage.bias.push_back(static_cast<int32_t>(b));
     c->root = op;
     c->covered.push_back(op.getOperation());
     return c;
@@ -373,6 +379,9 @@ constexpr Entry kMatchers[] = {
     {"", "QLinearMatMul", claim_qlinear_matmul},
     {"", "MatMulInteger", claim_matmul_integer},
     {"com.microsoft", "QGemm", claim_qgemm},
+    {"", "QLinearMatMul", claim_qlinear_product},
+    {"", "MatMulInteger", claim_integer_product},
+    {"com.microsoft", "QGemm", claim_gemm_product},
     {"", "Add", claim_integer_bias},
     {"", "QuantizeLinear", claim_requantise},
     {"", "MaxPool", claim_max_pool},

@@ -25,6 +25,13 @@ struct ConvolutionClaim {
   std::vector<std::vector<int16_t>> each;
   ops::Shape batch;
 };
+/// A product of two run-time tensors, matrices over a broadcast batch: [.., rows, k] x [.., k, n], each operand with its last two axes
+/// exchanged where `transposed` says so. A vector is a row on the left, a column on the right.
+struct ProductClaim {
+  int32_t zero[2] = {0, 0};
+  bool transposed[2] = {false, false};
+  npu::Stage stage;
+};
 /// A transposed convolution with constant weights; index 0 is rows.
 struct TransposedClaim {
   int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1}, before[2] = {0, 0};
@@ -103,7 +110,7 @@ struct Claim {
   int64_t macs = 0;
   std::vector<mlir::Value> operands;      // at run time, on the device
   std::vector<mlir::Operation*> covered;  // operations the claim stands for, root included
-  std::variant<ConvolutionClaim, TransposedClaim, PoolClaim, ReduceClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, MoveClaim> what;
+  std::variant<ConvolutionClaim, ProductClaim, TransposedClaim, PoolClaim, ReduceClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, MoveClaim> what;
 
   mlir::Value result() const { return nn::NodeOp(root).getResult(0); }
 };

@@ -55,6 +55,9 @@ void apply(const Window& w, auto& to) {
 /// The convert stage of a requantisation to `y` with one multiplier or one for each channel.
 npu::Stage requantise(std::vector<float> multiplier, std::vector<int32_t> bias, const Quantisation& y);
 
+/// A constant int32 bias with one element or one for each channel; empty when absent, nothing when it is something else.
+std::optional<std::vector<int32_t>> bias_values(NodeOp op, unsigned index, int64_t channels);
+
 Claim base_claim(NodeOp op, std::vector<mlir::Value> operands);
 /// Every shape of the operation is known.
 bool all_static(NodeOp op);
@@ -81,6 +84,9 @@ struct Requantised {
 };
 std::optional<Requantised> requantised(NodeOp op, mlir::Value value);
 std::optional<Claim> claim_transposed(NodeOp op);
+std::optional<Claim> claim_qlinear_product(NodeOp op);
+std::optional<Claim> claim_integer_product(NodeOp op);
+std::optional<Claim> claim_gemm_product(NodeOp op);
 std::optional<Claim> claim_average_pool(NodeOp op);
 std::optional<Claim> claim_reduce_max(NodeOp op);
 std::optional<Claim> claim_reduce_mean(NodeOp op);

@@ -4,6 +4,7 @@
 // operation's place, where the second tensor is there.
 #include <algorithm>
 
+#include "compiler/npu/plan.h"
 #include "compiler/partition/region.h"
 
 namespace tessera::partition {
@@ -20,10 +21,10 @@ npu::TensorId output_of(const npu::Operation& operation) {
 size_t reads(const npu::Graph& graph, npu::TensorId id) {
   size_t count = static_cast<size_t>(std::count(graph.outputs.begin(), graph.outputs.end(), id));
   for (const npu::Tensor& t : graph.tensors) count += (t.view_of == id) + (t.reshape_of == id);
-  for (const npu::Operation& operation : graph.operations)
-    std::visit(
-        [&](const auto& what) { count += (what.input == id) + (what.stage.second && what.stage.second->tensor == id); },
-        operation.what);
+  for (const npu::Operation& operation : graph.operations) {
+    const npu::Uses used = npu::uses_of(operation);
+    count += static_cast<size_t>(std::count(used.read.begin(), used.read.end(), id));
+  }
   return count;
 }
 

@@ -4,6 +4,7 @@
 // tensor that is copied into its place in a wider one is made there in the first place, whoever else reads it.
 #include <algorithm>
 
+#include "compiler/npu/plan.h"
 #include "compiler/partition/region.h"
 
 namespace tessera::partition {
@@ -48,12 +49,10 @@ class Folder {
   }
   std::vector<size_t> readers(npu::TensorId id) const {
     std::vector<size_t> found;
-    for (size_t i = 0; i < graph_.operations.size(); ++i)
-      std::visit(
-          [&](const auto& what) {
-            if (what.input == id || (what.stage.second && what.stage.second->tensor == id)) found.push_back(i);
-          },
-          graph_.operations[i].what);
+    for (size_t i = 0; i < graph_.operations.size(); ++i) {
+      const npu::Uses used = npu::uses_of(graph_.operations[i]);
+      if (std::find(used.read.begin(), used.read.end(), id) != used.read.end()) found.push_back(i);
+    }
     return found;
   }
   static bool passes_through(const npu::Stage& s) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "compiler/npu/plan.h"
 
 namespace tessera::partition {
 namespace {
@@ -92,8 +93,14 @@ std::optional<npu::TensorId> Region::operand(const Claim& claim, mlir::Value val
       if (known == value)
         if (auto id = seen(device)) return id;
   if (found == produced_.end()) return packed(value, order, dims);
+  const auto made = copied_operand(claim, value, order);
+  if (!made) return std::nullopt;
+  return seen(*made);
+}
+
+std::optional<Region::Device> Region::copied_operand(const Claim& claim, mlir::Value value, const Order& order) {
   const size_t operations = nodes_.size();
-  const auto made = copied(claim, found->second, nn::value_name(value), order);
+  const auto made = copied(claim, produced_.at(value), nn::value_name(value), order);
   if (!made) return std::nullopt;
   for (size_t i = operations; i < nodes_.size(); ++i) {
     nodes_[i].clear();  // the node counts with the operation that wanted the copy
@@ -101,7 +108,7 @@ std::optional<npu::TensorId> Region::operand(const Claim& claim, mlir::Value val
     graph_.operations[i].kind = "Copy";
   }
   copies_.emplace_back(value, *made);
-  return seen(*made);
+  return made;
 }
 
 npu::TensorId Region::result(mlir::Value value, const Order& order, const Dims& dims) {
@@ -110,7 +117,7 @@ npu::TensorId Region::result(mlir::Value value, const Order& order, const Dims& 
   return id;
 }
 
-void Region::push(const Claim& claim, std::variant<npu::Convolution, npu::Pool, npu::Elementwise> what, int64_t macs) {
+void Region::push(const Claim& claim, decltype(npu::Operation::what) what, int64_t macs) {
   npu::Operation operation;
   operation.name = claim.name;
   operation.kind = claim.kind;
@@ -142,6 +149,7 @@ bool Region::add(const Claim& claim) {
 bool Region::try_add(const Claim& claim) {
   if (const auto* what = std::get_if<ConvolutionClaim>(&claim.what)) return add_convolution(claim, *what);
   if (const auto* what = std::get_if<TransposedClaim>(&claim.what)) return add_transposed(claim, *what);
+  if (const auto* what = std::get_if<ProductClaim>(&claim.what)) return add_product(claim, *what);
   if (const auto* what = std::get_if<PoolClaim>(&claim.what)) return add_pool(claim, *what);
   if (const auto* what = std::get_if<ReduceClaim>(&claim.what)) return add_reduce(claim, *what);
   if (const auto* what = std::get_if<TableClaim>(&claim.what)) return add_table(claim, *what);
@@ -534,17 +542,9 @@ Region::Result Region::finish(const std::vector<mlir::Value>& outputs) && {
     size_t uses = 0;
     for (const npu::Tensor& t : r.graph.tensors) uses += t.reshape_of == id || t.view_of == id ? 1 : 0;
     for (const npu::Operation& operation : r.graph.operations) {
-      const auto count = [&](npu::TensorId input, const npu::Stage& stage) {
-        uses += (input == id) + (stage.second && stage.second->tensor == id);
-      };
-      if (const auto* conv = std::get_if<npu::Convolution>(&operation.what)) {
-        count(conv->input, conv->stage);
-        if (conv->input == id) only = conv;
-      } else if (const auto* pool = std::get_if<npu::Pool>(&operation.what)) {
-        count(pool->input, pool->stage);
-      } else if (const auto* e = std::get_if<npu::Elementwise>(&operation.what)) {
-        count(e->input, e->stage);
-      }
+      const npu::Uses used = npu::uses_of(operation);
+      uses += static_cast<size_t>(std::count(used.read.begin(), used.read.end(), id));
+      if (const auto* conv = std::get_if<npu::Convolution>(&operation.what); conv && conv->input == id) only = conv;
     }
     if (uses != 1 || !only) continue;
     npu::Tensor& tensor = r.graph.tensors[static_cast<size_t>(id)];

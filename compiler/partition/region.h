@@ -8,6 +8,7 @@
 // byte is refused beyond a few thousand bytes: the claim then does not join the region and the host moves the elements.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -68,13 +69,18 @@ class Region {
   Device device_of(mlir::Value value, std::optional<Order> order = std::nullopt);
   /// The value's bytes in `order`, seen as `dims`; copied where its layout is another.
   std::optional<npu::TensorId> operand(const Claim& claim, mlir::Value value, const Order& order, const Dims& dims);
+  /// The value in a layout that `fits`; packed or copied in `order` where none is there.
+  std::optional<Device> arranged(const Claim& claim, mlir::Value value, const Order& order, const std::function<bool(const Device&)>& fits);
+  /// A copy of a produced value for the claim that asks for it.
+  std::optional<Device> copied_operand(const Claim& claim, mlir::Value value, const Order& order);
   npu::TensorId fresh(const std::string& name, const Dims& dims, bool is_unsigned, int32_t element_bytes);
   npu::TensorId result(mlir::Value value, const Order& order, const Dims& dims);
-  void push(const Claim& claim, std::variant<npu::Convolution, npu::Pool, npu::Elementwise> what, int64_t macs);
+  void push(const Claim& claim, decltype(npu::Operation::what) what, int64_t macs);
   bool try_add(const Claim& claim);
   bool add_convolution(const Claim& claim, const ConvolutionClaim& what);
   bool add_products(const Claim& claim, const ConvolutionClaim& what);
   bool add_transposed(const Claim& claim, const TransposedClaim& what);  // region_transposed.cc
+  bool add_product(const Claim& claim, const ProductClaim& what);        // region_product.cc
   bool add_pool(const Claim& claim, const PoolClaim& what);
   bool add_reduce(const Claim& claim, const ReduceClaim& what);
   bool add_table(const Claim& claim, const TableClaim& what);
@@ -88,6 +94,7 @@ class Region {
   bool copy_whole(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, const std::vector<CopyLoop>& loops);
   bool copy_by_selection(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
                          const std::vector<CopyLoop>& loops);
+  bool copy_by_transposition(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, std::vector<CopyLoop> loops);
   void copy_boxes(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, std::vector<CopyLoop> loops,
                   int64_t channels);
   void fill(const Claim& claim, const Device& source, const Device& to, int32_t value);

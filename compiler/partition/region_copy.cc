@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMostCopies = 64;        // operations for one copy
 constexpr int64_t kMostSlowBytes = 16384;  // moved one by one
+constexpr int64_t kFewBytes = 256;         // so few are moved one by one in less time than a product takes to transpose them
 constexpr int64_t kMostSelection = int64_t{1} << 20;  // weights of a selection
 
 int64_t product(const std::vector<CopyLoop>& loops) {
@@ -98,6 +99,7 @@ bool Region::copy(const Claim& claim, const Device& from, const Device& to, cons
     outer.erase(run);
   } else if (product(outer) > 1) {
     if (copy_by_selection(claim, from, to, stage, *loops)) return true;
+    if (product(outer) > kFewBytes && copy_by_transposition(claim, from, to, stage, *loops)) return true;
     if (product(outer) > kMostSlowBytes) return false;
   }
   std::vector<CopyLoop> kept = outer;
@@ -211,6 +213,44 @@ bool Region::copy_by_selection(const Claim& claim, const Device& from, const Dev
     select.input = boxed(from.tensor, box_of(base, kept, false, pixel));
     select.output = boxed(to.tensor, box_of(to.layout.start + to_offset, kept, true, run));
     push(claim, std::move(select), npu::kNoMacs);
+  });
+  return true;
+}
+
+/// Where the runs of one side are an axis of the other: products with a unit matrix.
+bool Region::copy_by_transposition(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, std::vector<CopyLoop> loops) {
+  if (stage.raw || stage.convert || tensor(from.tensor).element_bytes != 1 || tensor(to.tensor).element_bytes != 1) return false;
+  const auto take = [&](int64_t CopyLoop::* stride) -> std::optional<CopyLoop> {
+    const auto at = std::find_if(loops.begin(), loops.end(), [&](const CopyLoop& l) { return l.*stride == 1; });
+    if (at == loops.end()) return std::nullopt;
+    const CopyLoop loop = *at;
+    loops.erase(at);
+    return loop;
+  };
+  const auto rows = take(&CopyLoop::from), columns = take(&CopyLoop::to);  // of the result
+  if (!rows || !columns) return false;
+  std::vector<CopyLoop> apart;
+  while (loops.size() > 2) {
+    const auto least = std::min_element(loops.begin(), loops.end(), [](const auto& a, const auto& b) { return a.extent < b.extent; });
+    apart.push_back(*least);
+    loops.erase(least);
+  }
+  if (product(apart) > kMostCopies) return false;
+  loops.insert(loops.begin(), 2 - loops.size(), CopyLoop{});
+  for_each(apart, [&](int64_t from_offset, int64_t to_offset) {
+    const auto box = [&](int64_t start, bool target) {
+      Box b;
+      b.start = start;
+      const CopyLoop inner[2] = {target ? *rows : *columns, target ? *columns : *rows};
+      const CopyLoop all[4] = {loops[0], loops[1], inner[0], inner[1]};
+      for (size_t d = 0; d < 4; ++d) b.extent[d] = all[d].extent, b.step[d] = target ? all[d].to : all[d].from;
+      return b;
+    };
+    npu::Transposition t;
+    t.stage = stage;
+    t.input = boxed(from.tensor, box(from.layout.start + from_offset, false));
+    t.output = boxed(to.tensor, box(to.layout.start + to_offset, true));
+    push(claim, std::move(t), npu::kNoMacs);
   });
   return true;
 }

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix products of two run-time tensors on the NPU: random shapes, ranks, broadcast batches, types, zero points and memory orders, and
+attention as a whole. Functional simulator = reference interpreter = ONNX Runtime in every element, races checked, memories poisoned, on
+shipped configurations and an odd one. Class: exact."""
+import numpy as np
+import pytest
+
+from tests.system import builders
+from tests.system.builders import MS
+from tests.system.test_npu_operators import CHUNK, COUNT, SEED, Network, check, seeds
+
+
+class Products(Network):
+    def bytes(self, shape, dtype, name):
+        self.shape[name] = list(shape)
+        return self.input(builders.values(self.rng, dtype, shape), name)
+
+    def parameters(self, dtype, low=-5.0, high=-1.0):
+        return [self.constant(builders.scale(self.rng, False, low, high)), self.constant(builders.zero_point(self.rng, dtype))]
+
+    def operand(self, shape, dtype, name):
+        """A tensor of this shape: an input, an input in another order, or something the NPU has made."""
+        kind = self.pick("input", "input", "turned", "heads", "made", "made")
+        if len(shape) < 2 and kind in ("turned", "heads"):
+            kind = "made"
+        self.text.append(kind)
+        if kind == "turned":
+            order = list(self.rng.permutation(len(shape)))
+            x = self.bytes([shape[i] for i in np.argsort(order)], dtype, name)
+            x = self.op("Transpose", [x], [shape[i] for i in range(len(shape))], perm=[int(i) for i in order])
+            assert [self.feeds[name].shape[i] for i in order] == list(shape)
+        elif kind == "heads" and len(shape) >= 3:
+            *batch, h, rows, k = shape
+            x = self.bytes([*batch, rows, h * k], dtype, name)
+            x = self.reshape(x, [*batch, rows, h, k])
+            at = len(batch)
+            x = self.op("Transpose", [x], shape, perm=[*range(at), at + 1, at, at + 2])
+        else:
+            x = self.bytes(shape, dtype, name)
+        if kind == "made" or self.chance(0.2):
+            x = self.op("QLinearLeakyRelu", [x, *self.parameters(dtype), *self.parameters(dtype)], shape, MS, alpha=0.3)
+        return x
+
+    def reshape(self, x, shape):
+        return self.op("Reshape", [x, self.ints(*shape)], shape)
+
+
+def random_product(seed):
+    g = Products(seed)
+    m, k, n = (g.pick(1, 3, 8, 17, 33), g.pick(1, 5, 16, 40), g.pick(1, 4, 16, 33)) if g.chance(0.8) else (g.pick(64, 70), g.pick(64, 130), g.pick(64, 90))
+    a_type, b_type = g.pick((np.uint8, np.uint8), (np.int8, np.int8), (np.uint8, np.int8))
+    kind = g.pick("QLinearMatMul", "QLinearMatMul", "QLinearMatMul", "MatMulInteger", "QGemm")
+    if kind == "QGemm":
+        turned = g.chance(0.5), g.chance(0.5)
+        a, b = g.operand([k, m] if turned[0] else [m, k], a_type, "a"), g.operand([n, k] if turned[1] else [k, n], b_type, "b")
+        bias = g.constant(g.rng.integers(-5000, 5000, n).astype(np.int32)) if g.chance(0.5) else ""
+        y = g.op("QGemm", [a, *g.parameters(a_type), b, *g.parameters(b_type), bias, *g.parameters(a_type, 1, 3)], [m, n], MS, transA=int(turned[0]),
+                 transB=int(turned[1]), alpha=g.pick(1.0, 0.37))
+        return g.finish(y), g.feeds, f"seed {seed}: {kind} {m}x{k}x{n} {turned} {g.text}"
+    batch = [g.pick(1, 2, 3, 4) for _ in range(g.pick(0, 1, 1, 2, 2, 3))]
+    left = [e if g.chance(0.8) else 1 for e in batch][int(g.rng.integers(0, len(batch) + 1)) if g.chance(0.3) else 0:]
+    right = [e if g.chance(0.8) else 1 for e in batch][int(g.rng.integers(0, len(batch) + 1)) if g.chance(0.3) else 0:]
+    rows, columns = [m], [n]
+    if g.chance(0.05):
+        left, rows = [], []
+    if g.chance(0.05):
+        right, columns = [], []
+    out = list(np.broadcast_shapes(tuple(left), tuple(right))) + rows + columns
+    a, b = g.operand([*left, *rows, k], a_type, "a"), g.operand([*right, k, *columns], b_type, "b")
+    text = f"seed {seed}: {kind} {np.dtype(a_type).name} {[*left, *rows, k]} by {np.dtype(b_type).name} {[*right, k, *columns]} {g.text}"
+    if kind == "MatMulInteger":
+        y = g.op(kind, [a, b, *(g.constant(builders.zero_point(g.rng, t)) for t in (a_type, b_type))], out)
+        if g.chance(0.3) and columns:
+            y = g.op("Add", [y, g.constant(g.rng.integers(-9000, 9000, n).astype(np.int32))], out)
+        return g.finish(y), g.feeds, text
+    y = g.op(kind, [a, *g.parameters(a_type), b, *g.parameters(b_type), *g.parameters(a_type, 1, 3)], out)
+    behind = g.pick("nothing", "nothing", "table", "residual", "turned")
+    if behind == "table":
+        y = g.op("QLinearLeakyRelu", [y, *g.parameters(a_type), *g.parameters(a_type)], out, MS, alpha=0.1)
+    elif behind == "residual":
+        y = g.op("QLinearAdd", [y, *g.parameters(a_type), g.bytes(out, a_type, "r"), *g.parameters(a_type), *g.parameters(a_type, -3, 0)], out, MS)
+    elif behind == "turned" and out:
+        y = g.op("Transpose", [y], out, perm=[int(i) for i in g.rng.permutation(len(out))])
+    return g.finish(y), g.feeds, f"{text} {behind}"
+
+
+@pytest.mark.parametrize("chunk", seeds(COUNT, SEED * 100000 + 100000), ids=lambda c: str(c[0]))
+def test_random_products_of_activations(chunk, configs):
+    for seed in chunk:
+        model, feeds, text = random_product(seed)
+        npu, cpu = check(model, feeds, text, configs)
+        assert cpu == 0, f"{npu} nodes on the NPU, {cpu} on the CPU: {text}"
