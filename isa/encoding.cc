@@ -10,16 +10,20 @@
 namespace tessera::isa {
 namespace {
 
-uint64_t get_bits(const Word& word, int lsb, int width) {
+/// Eight bytes of the word, the first the least significant; compilers make one load of it.
+uint64_t eight_bytes(const Word& word, int first) {
   uint64_t value = 0;
-  for (int done = 0; done < width;) {
-    const int bit = lsb + done;
-    const int take = std::min(8 - bit % 8, width - done);
-    const uint64_t piece = (word[bit / 8] >> (bit % 8)) & ((1u << take) - 1);
-    value |= piece << done;
-    done += take;
-  }
+  for (int k = 0; k < 8; ++k) value |= uint64_t{word[static_cast<size_t>(first + k)]} << (8 * k);
   return value;
+}
+
+/// `width` is 1 to 64.
+inline uint64_t get_bits(const Word& word, int lsb, int width) {
+  const int first = std::min(lsb / 8, kInstructionBytes - 8);
+  const int shift = lsb - 8 * first;
+  uint64_t value = eight_bytes(word, first) >> shift;
+  if (shift + width > 64) value |= uint64_t{word[static_cast<size_t>(first + 8)]} << (64 - shift);
+  return value & (~uint64_t{0} >> (64 - width));
 }
 
 void put_bits(Word& word, int lsb, int width, uint64_t value) {
@@ -61,7 +65,7 @@ void put_element(Word& word, std::string_view instruction, const Field& field, i
   put_bits(word, field.lsb + k * field.stride, field.width, static_cast<uint64_t>(value));
 }
 
-int64_t get_element(const Word& word, const Field& field, int k) {
+inline int64_t get_element(const Word& word, const Field& field, int k) {
   const uint64_t raw = get_bits(word, field.lsb + k * field.stride, field.width);
   if (field.kind == FieldKind::kSigned && field.width < 64 && (raw >> (field.width - 1)) != 0) {
     return static_cast<int64_t>(raw | (~uint64_t{0} << field.width));
@@ -88,7 +92,7 @@ bool decode_fields(const Word& word, T& instruction) {
   visit_fields(instruction, [&](const Field& field, auto& member) {
     const auto read = [&](auto& element, int k) {
       const int64_t value = get_element(word, field, k);
-      if (!fits(field, value)) valid = false;
+      if (field.kind == FieldKind::kEnum && !fits(field, value)) valid = false;  // numbers fit by their width
       element = static_cast<std::remove_reference_t<decltype(element)>>(value);
     };
     if constexpr (IsArray<std::remove_reference_t<decltype(member)>>::value) {
