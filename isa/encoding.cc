@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs and unpacks instructions. Enters: a struct or a 64-byte word. Leaves: the other. One loop over the generated field
-// tables serves all instructions, so that the encoding stands only in isa.toml.
+// Packs and unpacks instructions. Enters: a struct or a 64-byte word. Leaves: the other. One loop over the generated
+// field tables serves all instructions, so that the encoding stands only in isa.toml.
 #include <string>
 #include <type_traits>
 
@@ -154,7 +154,8 @@ Decoded decode(const Word& word) {
     if (info.opcode != opcode) continue;
     for (const BitRange& range : info.reserved) {
       for (int done = 0; done < range.width; done += 64) {
-        if (get_bits(word, range.lsb + done, std::min(64, range.width - done)) != 0) return {{}, Fault::kIllegalOperand};
+        if (get_bits(word, range.lsb + done, std::min(64, range.width - done)) != 0)
+          return {{}, Fault::kIllegalOperand};
       }
     }
     Decoded decoded;

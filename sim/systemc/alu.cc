@@ -58,7 +58,7 @@ Cycle Alu::writes_from(Port port) const {
   for (const Use& use : writes_.uses) {
     if (use.port == port) return use.from;
   }
-  return context_.clock.now() + AluForm::kLeastLatency;
+  return context_.agenda.now() + AluForm::kLeastLatency;
 }
 
 void Alu::gemm_taken() {

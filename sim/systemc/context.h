@@ -2,31 +2,13 @@
 // One run of the timing model: what every module needs of it, and the shares in which engines ask for scratchpad ports.
 #pragma once
 
-#include <systemc>
-
 #include <algorithm>
 
 #include "sim/systemc/acc_use.h"
+#include "sim/systemc/agenda.h"
 #include "sim/systemc/machine.h"
 
 namespace tessera::sim::systemc {
-
-/// The model's clock: one cycle is one unit of SystemC's time resolution, counted from the start of the run.
-struct Clock {
-  uint64_t origin = 0;
-  Cycle now() const { return sc_core::sc_time_stamp().value() - origin; }
-  static sc_core::sc_time cycles(uint64_t count) { return sc_core::sc_time::from_value(count); }
-};
-
-/// Runs an event's processes in cycle `at`, now when that has passed.
-inline void notify_at(sc_core::sc_event& event, const Clock& clock, Cycle at) {
-  const Cycle now = clock.now();
-  if (at <= now) {
-    event.notify(sc_core::SC_ZERO_TIME);
-  } else {
-    event.notify(Clock::cycles(at - now));
-  }
-}
 
 /// Who asks for a port in which share of the cycles, now. Higher priority first (isa/ports.md).
 class PortShares {
@@ -49,7 +31,7 @@ class PortShares {
 };
 
 struct Context {
-  Clock clock;
+  Agenda agenda;
   const TimedRequest* request = nullptr;
   TimedResult* result = nullptr;
   Machine* functional = nullptr;

@@ -11,14 +11,9 @@
 namespace tessera::sim::systemc {
 
 Engine::Engine(sc_core::sc_module_name name, isa::Engine engine, Context& context, Npu& npu)
-    : sc_module(name), context_(context), npu_(npu), engine_(engine) {
-  SC_METHOD(step);
-  sensitive << wake_;
-  dont_initialize();
-}
+    : sc_module(name), context_(context), npu_(npu), engine_(engine) {}
 
 void Engine::reset() {
-  wake_.cancel();
   depth_ = static_cast<size_t>(context_.config.queue_depth(engine_));
   inside_ = 0;
   queue_.clear();
@@ -30,7 +25,7 @@ void Engine::reset() {
 }
 
 void Engine::push(uint32_t pc, const isa::Instruction& instruction) {
-  const Cycle now = context_.clock.now();
+  const Cycle now = context_.agenda.now();
   Item item;
   item.pc = pc;
   item.instruction = instruction;
@@ -60,7 +55,7 @@ void Engine::watch_head(Cycle now) {
   if (unmet != nullptr) waiting_on_ = static_cast<int>(unmet->engine);
 }
 
-void Engine::close_wait() { watch_head(context_.clock.now()); }
+void Engine::close_wait() { watch_head(context_.agenda.now()); }
 
 Item* Engine::take(Cycle now) {
   if (halted_ || queue_.empty() || queue_.front().visible > now || npu_.barred(queue_.front().pc)) return nullptr;
@@ -101,7 +96,7 @@ void Engine::complete(Item item, Cycle at) {
 
 void Engine::step() {
   if (!npu_.running()) return;
-  const Cycle now = context_.clock.now();
+  const Cycle now = context_.agenda.now();
   while (!completions_.empty() && completions_.front().at + 1 <= now) {
     Completion completion = std::move(completions_.front());
     completions_.pop_front();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What LOAD, GEMM, ALU and STORE have in common: a command queue, conditions on timelines, range checks, completion in
-// order. Enters: instructions from FETCH. Leaves: signals and faults to the machine. An engine is one SystemC method
-// that runs when something may change for it: its head becomes visible, a timeline it waits for counts, a moment it has
-// planned itself.
+// order. Enters: instructions from FETCH. Leaves: signals and faults to the machine. An engine has a turn when
+// something may change for it: its head becomes visible, a timeline it waits for counts, a moment it has planned
+// itself.
 #pragma once
 
 #include <systemc>
@@ -24,15 +24,14 @@ struct Item {
   InstructionTrace trace;
 };
 
-class Engine : public sc_core::sc_module {
+class Engine : public sc_core::sc_module, public Process {
  public:
-  SC_HAS_PROCESS(Engine);
   Engine(sc_core::sc_module_name name, isa::Engine engine, Context& context, Npu& npu);
 
   isa::Engine engine() const { return engine_; }
   virtual void reset();
   /// Whether FETCH may not push in this cycle; a head that leaves makes room from the next cycle on.
-  bool full() const { return queue_.size() + (popped_at_ == context_.clock.now() ? 1 : 0) >= depth_; }
+  bool full() const { return queue_.size() + (popped_at_ == context_.agenda.now() ? 1 : 0) >= depth_; }
   void push(uint32_t pc, const isa::Instruction& instruction);
   bool queue_empty() const { return queue_.empty(); }
   const Item& head() const { return queue_.front(); }
@@ -42,7 +41,8 @@ class Engine : public sc_core::sc_module {
   bool head_holds() const;
   /// A timeline has counted.
   void timeline_counted(isa::Engine engine);
-  void wake() { wake_.notify(sc_core::SC_ZERO_TIME); }
+  void wake() { wake_at(0); }
+  void step() override;
   /// Cycles of waiting up to the end of the run.
   void close_wait();
 
@@ -55,14 +55,14 @@ class Engine : public sc_core::sc_module {
   Item* take(Cycle now);
   /// The oldest instruction inside completes in cycle `at` (its signal counts from at + 1). In order.
   void complete(Item item, Cycle at);
-  void wake_at(Cycle at) { notify_at(wake_, context_.clock, at); }
+  void wake_at(Cycle at) { context_.agenda.ask(turn(), at); }
   UnitCounters& counters() { return context_.counters(static_cast<isa::Unit>(engine_)); }
 
   Context& context_;
   Npu& npu_;
 
  private:
-  void step();
+  Agenda::Turn turn() const { return static_cast<Agenda::Turn>(engine_); }
   void watch_head(Cycle now);
 
   struct Completion {
@@ -70,7 +70,6 @@ class Engine : public sc_core::sc_module {
     Cycle at;
   };
   isa::Engine engine_;
-  sc_core::sc_event wake_;
   size_t depth_ = 1;
   size_t inside_ = 0;
   std::deque<Item> queue_;

@@ -12,13 +12,9 @@ Fetch::Fetch(sc_core::sc_module_name name, Context& context, Npu& npu)
     : sc_module(name), socket("socket"), context_(context), npu_(npu) {
   socket.register_nb_transport_bw(this, &Fetch::nb_transport_bw);
   for (int n = 0; n < kWordsAhead + 1; ++n) transactions_.push_back(std::make_unique<BurstTransaction>());
-  SC_METHOD(step);
-  sensitive << wake_;
-  dont_initialize();
 }
 
 void Fetch::reset() {
-  wake_.cancel();
   next_transaction_ = 0;
   offering_ = false;
   room_.assign(kWordsAhead, 0);
@@ -63,14 +59,13 @@ void Fetch::offer(Cycle at) {
   offering_ = true;
   ++requested_;
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
-  const Cycle now = context_.clock.now();
-  sc_core::sc_time delay = Clock::cycles(at > now ? at - now : 0);
+  sc_core::sc_time delay = context_.agenda.delay(at);
   socket->nb_transport_fw(transaction.payload, phase, delay);
 }
 
 tlm::tlm_sync_enum Fetch::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                           sc_core::sc_time& delay) {
-  const Cycle at = context_.clock.now() + delay.value();
+  const Cycle at = context_.agenda.cycle(delay);
   if (phase == tlm::END_REQ) {
     offering_ = false;
     offer(burst_of(payload).granted + 1);
@@ -122,7 +117,7 @@ void Fetch::take_word(Cycle now) {
 }
 
 bool Fetch::finish_held() const {
-  return held_ && !stopped_ && code_ == isa::Fault::kNone && held_from_ <= context_.clock.now() &&
+  return held_ && !stopped_ && code_ == isa::Fault::kNone && held_from_ <= context_.agenda.now() &&
          std::holds_alternative<isa::Finish>(instruction_);
 }
 
@@ -142,7 +137,7 @@ void Fetch::timeline_counted(isa::Engine engine) {
 }
 
 void Fetch::finish_taken() {
-  const Cycle now = context_.clock.now();
+  const Cycle now = context_.agenda.now();
   watch_finish(now);
   stopped_ = true;
   if (context_.request->trace != nullptr) {
@@ -166,7 +161,7 @@ void Fetch::close(Cycle end) {
 
 void Fetch::step() {
   if (!npu_.running()) return;
-  const Cycle now = context_.clock.now();
+  const Cycle now = context_.agenda.now();
   watch_finish(now);
   if (!held_) take_word(now);
   while (held_ && !stopped_ && held_from_ <= now) {

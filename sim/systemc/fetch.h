@@ -18,15 +18,15 @@ namespace tessera::sim::systemc {
 
 class Npu;
 
-class Fetch : public sc_core::sc_module, public BeatSide {
+class Fetch : public sc_core::sc_module, public Process, public BeatSide {
  public:
-  SC_HAS_PROCESS(Fetch);
   Fetch(sc_core::sc_module_name name, Context& context, Npu& npu);
   tlm_utils::simple_initiator_socket<Fetch> socket;
 
   void reset();
   void start();
-  void wake_at(Cycle at) { notify_at(wake_, context_.clock, at); }
+  void step() override;
+  void wake_at(Cycle at) { context_.agenda.ask(Agenda::kFetch, at); }
   /// FINISH stands in the checked register.
   bool finish_held() const;
   const isa::Header& finish_header() const { return isa::header_of(instruction_); }
@@ -45,7 +45,6 @@ class Fetch : public sc_core::sc_module, public BeatSide {
     bool error;
   };
   tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
-  void step();
   void take_word(Cycle now);
   void offer(Cycle at);
   bool in_window(uint32_t word) const;
@@ -54,7 +53,6 @@ class Fetch : public sc_core::sc_module, public BeatSide {
 
   Context& context_;
   Npu& npu_;
-  sc_core::sc_event wake_;
   std::vector<std::unique_ptr<BurstTransaction>> transactions_;  // one for each word ahead, used in turn
   size_t next_transaction_ = 0;
   bool offering_ = false;

@@ -66,7 +66,7 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
     taken_.pop_front();
     ++first_taken_;
   }
-  drain(context_.clock.now());
+  drain(context_.agenda.now());
 }
 
 void Load::finish_instruction(Cycle at, bool error) {

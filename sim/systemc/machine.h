@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The timing model of the NPU. Enters: a configuration, DRAM and its timing, a program. Leaves: the same bytes and the
 // same fault record as the functional simulator, whose executor computes them, and the cycles, counters and trace that
-// isa/timing.md derives for the RTL. Method: SystemC processes that move by whole instructions and bursts and never by
-// cycles; engines and memory talk TLM-2.0 (approximately timed). There is one elaborated machine in a process, which
-// takes a configuration at the start of each run as hardware takes a reset; runs of several objects exclude one
-// another.
+// isa/timing.md derives for the RTL. Method: modules that move by whole instructions and bursts and never by cycles, in
+// one temporally decoupled SystemC process (agenda.h); engines and memory talk TLM-2.0 (approximately timed). There is
+// one elaborated machine in a program, which takes a configuration at the start of each run as hardware takes a reset;
+// runs of several objects exclude one another.
 #pragma once
 
 #include <array>

@@ -19,13 +19,9 @@ constexpr Cycle kBuffered = 2;  // beats that wait for their owner before the bu
 Memory::Memory(sc_core::sc_module_name name, Context& context) : sc_module(name), socket("socket"), context_(context) {
   socket.register_nb_transport_fw(this, &Memory::nb_transport_fw);
   socket.register_transport_dbg(this, &Memory::transport_dbg);
-  SC_METHOD(step);
-  sensitive << step_event_;
-  dont_initialize();
 }
 
 void Memory::reset() {
-  step_event_.cancel();
   const DramOptions& timing = context_.request->timing;
   slot_ = timing.bandwidth_bytes > 0 ? static_cast<double>(context_.config.axi_bytes) / timing.bandwidth_bytes : 1;
   bus_free_ = 0;
@@ -46,13 +42,12 @@ tlm::tlm_sync_enum Memory::nb_transport_fw(int id, tlm::tlm_generic_payload& pay
   TESSERA_INVARIANT(phase == tlm::BEGIN_REQ && offers_[static_cast<size_t>(id)] == nullptr, "one offer at a time");
   Burst& burst = burst_of(payload);
   offers_[static_cast<size_t>(id)] = &burst;
-  if (!stepping_) notify_at(step_event_, context_.clock, burst.offered);
+  if (!stepping_) wake_at(burst.offered);
   return tlm::TLM_ACCEPTED;
 }
 
 void Memory::respond(int id, Burst& burst, tlm::tlm_phase phase, Cycle at) {
-  const Cycle now = context_.clock.now();
-  sc_core::sc_time delay = Clock::cycles(at > now ? at - now : 0);
+  sc_core::sc_time delay = context_.agenda.delay(at);
   socket[id]->nb_transport_bw(*burst.payload, phase, delay);
 }
 
@@ -76,7 +71,7 @@ void Memory::grant(Cycle now) {
     const int id = fetch_at <= load_at ? fetch : load;
     const Cycle at = std::min(fetch_at, load_at);
     if (at > now) {
-      notify_at(step_event_, context_.clock, at);
+      wake_at(at);
       break;
     }
     Burst& burst = *offers_[static_cast<size_t>(id)];
@@ -91,7 +86,7 @@ void Memory::grant(Cycle now) {
     Burst& burst = *offers_[2];
     const Cycle at = std::max({next_write_grant_, write_slots_.front(), burst.offered});
     if (at > now + kLookahead) {
-      notify_at(step_event_, context_.clock, at);
+      wake_at(at);
       break;
     }
     offers_[2] = nullptr;
@@ -225,11 +220,11 @@ void Memory::plan(Cycle now) {
     const double cycles = std::max(0.0, std::ceil(server->left / server->rate - kSmall));
     next = std::min(next, now + static_cast<Cycle>(cycles));
   }
-  if (next != kNever) notify_at(step_event_, context_.clock, next);
+  if (next != kNever) wake_at(next);
 }
 
 void Memory::step() {
-  const Cycle now = context_.clock.now();
+  const Cycle now = context_.agenda.now();
   stepping_ = true;
   settle(now);
   // A burst may end and the next begin in the same cycle; beats of length 0 do not exist, so this ends.
@@ -255,7 +250,7 @@ void Memory::port_changed(Port port) {
     return server.active && bursts.front()->side->port(*bursts.front()) == port;
   };
   if (stepping_ || (!moves(read_, reads_) && !moves(write_, writes_))) return;  // engines poke() when they can go on
-  const Cycle now = context_.clock.now();
+  const Cycle now = context_.agenda.now();
   stepping_ = true;
   settle(now);
   plan(now);

@@ -62,9 +62,8 @@ struct BurstTransaction {
   ~BurstTransaction() { payload.clear_extension(&burst); }
 };
 
-class Memory : public sc_core::sc_module {
+class Memory : public sc_core::sc_module, public Process {
  public:
-  SC_HAS_PROCESS(Memory);
   Memory(sc_core::sc_module_name name, Context& context);
 
   /// Bound in the order FETCH, LOAD, STORE.
@@ -77,7 +76,8 @@ class Memory : public sc_core::sc_module {
   /// Engines use a port in another share.
   void port_changed(Port port);
   /// An engine whose first_beat() was kNever can go on.
-  void poke() { step_event_.notify(sc_core::SC_ZERO_TIME); }
+  void poke() { wake_at(0); }
+  void step() override;
   /// All reads have been taken by their owners; from the cycle reads_idle_from() on.
   bool reads_idle() const { return reads_.empty() && !offers_[0] && !offers_[1]; }
   Cycle reads_idle_from() const { return reads_idle_from_; }
@@ -86,7 +86,7 @@ class Memory : public sc_core::sc_module {
   tlm::tlm_sync_enum nb_transport_fw(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                      sc_core::sc_time& delay);
   unsigned int transport_dbg(int, tlm::tlm_generic_payload&) { return 0; }
-  void step();
+  void wake_at(Cycle at) { context_.agenda.ask(Agenda::kMemory, at); }
 
   struct Server {
     bool active = false;  // beats move
@@ -113,7 +113,6 @@ class Memory : public sc_core::sc_module {
   static constexpr Cycle kLookahead = 8;  // bursts are granted this far ahead of their time
 
   Context& context_;
-  sc_core::sc_event step_event_;
   std::array<Burst*, 3> offers_{};
   std::deque<Burst*> reads_;   // granted
   std::deque<Burst*> writes_;  // granted

@@ -9,6 +9,7 @@ namespace tessera::sim::systemc {
 namespace {
 
 constexpr Cycle kIdleCycles = 64;  // without progress before the machine gives up
+constexpr Cycle kQuantum = 10000;  // that the machine runs ahead of SystemC
 
 }  // namespace
 
@@ -20,16 +21,20 @@ Npu::Npu(sc_core::sc_module_name name)
       alu_("alu", context_, *this),
       store_("store", context_, *this),
       memory_("memory", context_),
-      engines_{&load_, &gemm_, &alu_, &store_} {
+      engines_{&load_, &gemm_, &alu_, &store_},
+      processes_{&load_, &gemm_, &alu_, &store_, &fetch_, &memory_} {
   fetch_.socket.bind(memory_.socket);
   load_.socket.bind(memory_.socket);
   store_.socket.bind(memory_.socket);
+  SC_METHOD(turns);
+  sensitive << start_;
+  dont_initialize();
   memory_.load_share_changed = [this] { alu_.load_share_changed(); };
 }
 
 TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
   TimedResult result;
-  context_.clock.origin = sc_core::sc_time_stamp().value();
+  context_.agenda.reset();
   context_.request = &request;
   context_.result = &result;
   context_.functional = &functional;
@@ -43,10 +48,11 @@ TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
   for (Engine* engine : engines_) engine->reset();
   running_ = true;
   fetch_.start();
+  start_.notify(sc_core::SC_ZERO_TIME);
   sc_core::sc_start();
   if (running_) {  // nothing can happen any more
     fault_ = stuck();
-    stop(context_.clock.now() + kIdleCycles);
+    stop(context_.agenda.now() + kIdleCycles);
   }
   result.fault = fault_;
   if (request.trace != nullptr) {  // in the order of addresses
@@ -54,6 +60,21 @@ TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
                      [](const BurstTrace& a, const BurstTrace& b) { return a.address_cycle < b.address_cycle; });
   }
   return result;
+}
+
+/// The modules' turns up to the end of a quantum.
+void Npu::turns() {
+  Agenda& agenda = context_.agenda;
+  while (running_) {
+    const Cycle at = agenda.next();
+    if (at == kNever) return;
+    if (at - agenda.synchronised() > kQuantum) {
+      next_trigger(sc_core::sc_time::from_value(at - agenda.synchronised()));
+      agenda.synchronise(at);
+      return;
+    }
+    processes_[agenda.begin()]->step();
+  }
 }
 
 const isa::Wait* Npu::unmet(const isa::Header& header) const {
@@ -89,12 +110,12 @@ void Npu::check_end() {
   }
   if (!memory_.reads_idle() && !faulted()) return;
   if (faulted()) {
-    stop(context_.clock.now());
+    stop(context_.agenda.now());
     return;
   }
   if (!fetch_.finish_held() || unmet(fetch_.finish_header()) != nullptr) return;
   fetch_.finish_taken();
-  stop(context_.clock.now());
+  stop(context_.agenda.now());
 }
 
 void Npu::stop(Cycle at) {
@@ -106,7 +127,7 @@ void Npu::stop(Cycle at) {
   if (sc_core::sc_is_running() && sc_core::sc_get_status() == sc_core::SC_RUNNING) sc_core::sc_pause();
 }
 
-void Npu::room(isa::Engine) { fetch_.wake_at(context_.clock.now() + 1); }
+void Npu::room(isa::Engine) { fetch_.wake_at(context_.agenda.now() + 1); }
 
 void Npu::port_changed(Port port) {
   if (port == Port::kNone) return;

@@ -16,6 +16,7 @@ namespace tessera::sim::systemc {
 
 class Npu : public sc_core::sc_module {
  public:
+  SC_HAS_PROCESS(Npu);
   explicit Npu(sc_core::sc_module_name name);
 
   /// Runs one program. Not to be called from a SystemC process.
@@ -53,6 +54,7 @@ class Npu : public sc_core::sc_module {
   bool running() const { return running_; }
 
  private:
+  void turns();
   void stop(Cycle at);
   isa::FaultRecord stuck() const;
 
@@ -64,6 +66,8 @@ class Npu : public sc_core::sc_module {
   Store store_;
   Memory memory_;
   std::array<Engine*, isa::kEngines> engines_;
+  std::array<Process*, Agenda::kTurns> processes_;  // by Agenda::Turn
+  sc_core::sc_event start_;
   std::array<uint16_t, isa::kEngines> timeline_{};
   isa::FaultRecord fault_;
   bool running_ = false;

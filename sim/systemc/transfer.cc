@@ -55,15 +55,14 @@ void Transfer::offer(Cycle at) {
   transaction.payload.set_address(burst.address);
   transaction.payload.set_data_length(beats * width);
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
-  const Cycle now = context_.clock.now();
-  sc_core::sc_time delay = Clock::cycles(at > now ? at - now : 0);
+  sc_core::sc_time delay = context_.agenda.delay(at);
   socket->nb_transport_fw(transaction.payload, phase, delay);
 }
 
 tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
                                              sc_core::sc_time& delay) {
-  const Cycle now = context_.clock.now();
-  const Cycle at = now + delay.value();
+  const Cycle now = context_.agenda.now();
+  const Cycle at = context_.agenda.cycle(delay);
   if (phase == tlm::END_REQ) {
     const Cycle granted = burst_of(payload).granted;
     if (burst_beats_left_ > 0) {
