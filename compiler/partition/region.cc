@@ -13,6 +13,26 @@ namespace tessera::partition {
 namespace {
 
 bool is_unsigned(mlir::Value value) { return nn::dtype_of(value) == ops::DType::kUint8; }
+/// The order in which a host value is packed when its first reader does not care: that of the first convolution, pool or matrix product
+/// that it reaches through other operators.
+Order packing_order(mlir::Value value) {
+  constexpr size_t kMostReaders = 64;
+  const size_t rank = nn::shape_of(value)->size();
+  std::vector<mlir::Value> reached{value};
+  for (size_t i = 0; i < reached.size() && i < kMostReaders; ++i) {
+    for (mlir::Operation* user : reached[i].getUsers()) {
+      auto op = mlir::dyn_cast<nn::NodeOp>(user);
+      if (!op) continue;
+      const std::string type = op.getOpType().str();
+      if (type.find("Conv") != std::string::npos || type.find("Pool") != std::string::npos) return channels_last_order(rank);
+      if (type.find("MatMul") != std::string::npos || type.find("Gemm") != std::string::npos) return identity_order(rank);
+      for (mlir::Value result : op.getOutputs())
+        if (std::find(reached.begin(), reached.end(), result) == reached.end()) reached.push_back(result);
+    }
+  }
+  return channels_last_order(rank);
+}
+
 int32_t element_bytes(mlir::Value value) { return static_cast<int32_t>(ops::element_bytes(nn::dtype_of(value))); }
 
 }  // namespace
@@ -74,7 +94,7 @@ Region::Device Region::device_of(mlir::Value value, std::optional<Order> order) 
   const ops::Shape shape = *nn::shape_of(value);
   for (const auto& [host, device] : packed_)
     if (host == value && (!order || device.layout == Layout::dense(shape, *order))) return device;
-  if (!order) order = channels_last_order(shape.size());
+  if (!order) order = packing_order(value);
   packed(value, *order, collapse(shape, *order));
   return packed_.back().second;
 }

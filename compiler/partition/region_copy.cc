@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostCopies = 64;        // operations for one copy
 constexpr int64_t kMostSlowBytes = 16384;  // moved one by one
-constexpr int64_t kFewBytes = 256;         // so few are moved one by one in less time than a product takes to transpose them
+constexpr int64_t kFewBytes = 16;          // moved one by one in less time than a product with a unit matrix takes
 constexpr int64_t kMostSelection = int64_t{1} << 20;  // weights of a selection
 
 int64_t product(const std::vector<CopyLoop>& loops) {

@@ -184,6 +184,7 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   const int64_t taps = extent[Dim::kKh] * extent[Dim::kKw];
 
   int64_t load_bytes = 0, load_runs = 0;
+  int64_t factor_bytes = 0, factor_cycles = 0, factor_tile_cycles = 0;
   {  // input: one sweep times the share that is fetched again
     const Traffic t = traffic(nest, Operand::kInput, order);
     const Access& a = nest.input;
@@ -201,9 +202,12 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
     const Traffic t = traffic(nest, Operand::kWeights, order);
     const int64_t count = fetches(t, copies[static_cast<size_t>(Operand::kWeights)]);
     if (nest.factor.present) {
+      // Short runs: as many are under way at once as the machine has reads in flight.
       const FactorTraffic one = factor_traffic(nest, tile);
-      load_bytes += count * one.bytes;
-      load_runs += count * one.runs;
+      const int64_t beats = ceil_div(one.bytes / one.runs, config.axi_bytes), wait = ceil_div(kDramLatency, std::max(1, config.reads_in_flight));
+      factor_tile_cycles = one.runs * std::max(beats + 1, wait);
+      factor_bytes = count * one.bytes;
+      factor_cycles = count * factor_tile_cycles;
     } else {
       load_bytes += count * f.weights * config.wgt_entry_bytes();
       load_runs += count;
@@ -225,10 +229,10 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
     load_bytes += std::min(count * entries * config.out_entry_bytes(), out_bytes);
     load_runs += ceil_div(out_bytes, std::max<int64_t>(out_run, 1));
   }
-  cost.read = load_bytes;
+  cost.read = load_bytes + factor_bytes;
   cost.write = out_bytes;
   const int64_t store_runs = ceil_div(out_bytes, std::max<int64_t>(out_run, 1));
-  cost.load = ceil_div(load_bytes, config.axi_bytes) + load_runs * kRunOverhead + cost.tiles * kInstructionOverhead;
+  cost.load = ceil_div(load_bytes, config.axi_bytes) + factor_cycles + load_runs * kRunOverhead + cost.tiles * kInstructionOverhead;
   cost.store = ceil_div(out_bytes, config.axi_bytes) + store_runs * kRunOverhead + output_tiles * kInstructionOverhead;
 
   switch (nest.intrinsic) {
@@ -268,13 +272,14 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   // The first tile's fetch and the last tile's way out overlap with the layers around in part.
   const int64_t tiles = std::max<int64_t>(cost.tiles, 1);
   // Half of WGT can be filled while the layer before still computes from the other half: what the first tile of weights needs beyond
-  // that is waited for, and so is what the next layer cannot fetch because all weights stay in use to the end.
+  // that is waited for (all of it where it is made at run time), and so is what the next layer cannot fetch because all weights stay in use to the end.
   int64_t exposed = 0;
   if (f.weights > 0) {
     const int64_t half = config.wgt_depth() / 2;
     const bool whole = order.count == 0 || !indexes(nest, Operand::kWeights, order.dim[0]);
     const int64_t at_end = f.weights * (whole ? copies[static_cast<size_t>(Operand::kWeights)] : 1);
-    exposed = (std::max<int64_t>(0, f.weights - half) + std::max<int64_t>(0, at_end - half)) * ceil_div(config.wgt_entry_bytes(), config.axi_bytes);
+    const int64_t first = nest.factor.present ? 0 : std::max<int64_t>(0, f.weights - half);
+    exposed = (first + std::max<int64_t>(0, at_end - half)) * ceil_div(config.wgt_entry_bytes(), config.axi_bytes) + factor_tile_cycles;
   }
   cost.total = steady + exposed + (cost.load / tiles + (alu + cost.store) / std::max<int64_t>(output_tiles, 1)) / 2 + 2 * kDramLatency;
   return cost;

@@ -5,7 +5,8 @@ shipped configurations and an odd one. Class: exact."""
 import numpy as np
 import pytest
 
-from tests.system import builders
+import tessera
+from tests.system import attention, builders
 from tests.system.builders import MS
 from tests.system.test_npu_operators import CHUNK, COUNT, SEED, Network, check, seeds
 
@@ -90,3 +91,46 @@ def test_random_products_of_activations(chunk, configs):
         model, feeds, text = random_product(seed)
         npu, cpu = check(model, feeds, text, configs)
         assert cpu == 0, f"{npu} nodes on the NPU, {cpu} on the CPU: {text}"
+
+
+@pytest.mark.parametrize("shape", [(1, 17, 3, 10), (2, 12, 2, 32)], ids=str)
+@pytest.mark.parametrize("how", [{"qdq": True, "activation": "u8"}, {"qdq": False, "activation": "u8"}, {"qdq": True, "activation": "s8"}],
+                         ids=lambda how: f"{'qdq' if how['qdq'] else 'qop'}-{how['activation']}")
+def test_attention(shape, how, configs):
+    model, feeds = attention.quantised(*shape, **how)
+    check(model, feeds, f"attention {shape}", configs)
+    for config in configs:
+        session = tessera.Session(model.SerializeToString(), "fsim", config)
+        session.run(None, feeds)
+        for name in ("scores", "context"):
+            layer = next(layer for layer in session.stats().layers if name in layer["nodes"] or f"{name}_quant" in layer["nodes"])
+            assert layer["placement"] == "npu" and layer["op"].startswith("QLinearMatMul"), f"{config}: {layer}"
+
+
+@pytest.mark.parametrize("config", ["npu64", "npu256", "npu1024"])
+def test_schedules_of_products(config, tmp_path):
+    """Schedules of a run give the same program again, edited ones another program and the same results."""
+    model, feeds = attention.quantised(1, 40, 2, 24)
+    data = model.SerializeToString()
+
+    def program(session, name):
+        session.save(tmp_path / name)
+        return (tmp_path / name).read_bytes()
+
+    first = tessera.Session(data, "fsim", config)
+    expected, schedules = first.run(None, feeds), first.schedules()
+    assert program(tessera.Session(data, "fsim", config, schedules=schedules), "again.tsr") == program(first, "first.tsr")
+    for name in ("scores", "context"):
+        edited = {key: value for key, value in schedules.items() if key == name}
+        levels = edited[name]["levels"]
+        extent = {}
+        for level in levels:
+            if level["kind"] != "lane":
+                extent[level["dim"]] = extent.get(level["dim"], 1) * level["factor"]
+        # One row of a head at a time, the columns outside.
+        edited[name]["levels"] = [{"dim": dim, "factor": extent[dim], "kind": "temporal"} for dim in ("oh", "oc", "ow") if extent.get(dim, 1) > 1]
+        edited[name]["levels"] += [{"dim": "ic", "factor": extent["ic"], "kind": "hwloop"}] if extent.get("ic", 1) > 1 else []
+        edited[name]["operands"] = [{"operand": o["operand"], "scope": o["scope"], "copies": 2} for o in edited[name]["operands"]]
+        session = tessera.Session(data, "fsim", config, schedules=edited, check_races=True, poison=3)
+        assert program(session, "edited.tsr") != (tmp_path / "first.tsr").read_bytes()
+        assert all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected))

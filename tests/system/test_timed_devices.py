@@ -9,6 +9,7 @@ import pytest
 
 import tessera
 from tests.oracle import oracle
+from tests.system import attention
 from tests.system.conftest import ROOT
 from tests.system.test_models import random_feeds
 
@@ -43,6 +44,12 @@ def test_digits(config):
     folder = ROOT / "examples" / "digits"
     images = np.load(folder / "digits_test.npz")["images"]
     check((folder / "digits.onnx").read_bytes(), {"image": images[:5]}, config)
+
+
+@pytest.mark.parametrize("config, shape", [("npu64", (1, 17, 3, 10)), ("npu256", (1, 64, 2, 32)), ("npu1024", (2, 33, 2, 20))], ids=str)
+def test_attention(config, shape):
+    model, feeds = attention.quantised(*shape)
+    check(model.SerializeToString(), feeds, config)
 
 
 @pytest.mark.parametrize("config", ["npu64", "npu256"])
