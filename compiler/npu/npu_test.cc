@@ -121,6 +121,56 @@ TEST_P(OnMachine, RandomTranspositions) {
   repeat(30, 7000, [&](Random& random) { return test::random_transposition(random, small ? 40 : 257); });
 }
 
+TEST_P(OnMachine, RandomAttention) {
+  const bool small = GetParam().inp_depth() < 64;
+  repeat(10, 8000, [&](Random& random) { return test::random_attention(random, small ? 20 : 70); });
+}
+
+TEST(Products, AreChecked) {
+  Graph graph;
+  Tensor left, right, out;
+  left.name = "left", right.name = "right", out.name = "out";
+  left.h = right.h = out.h = 3;
+  left.w = out.w = 5, left.c = right.c = 7, right.w = out.c = 4;
+  Product op;
+  op.input = graph.add(left);
+  op.factor = graph.add(right);
+  op.output = graph.add(out);
+  op.stage.convert = true;
+  op.stage.multiplier = {0.01f};
+  graph.inputs = {op.input, op.factor};
+  graph.outputs = {op.output};
+  graph.operations.push_back({"product", "QLinearMatMul", 0, op});
+  const Program program = compile(graph, isa::find_config("npu64"));
+  EXPECT_EQ(program.layers[0].macs, 3 * 5 * 7 * 4);
+  EXPECT_EQ(program.layers[0].stream_bytes[static_cast<size_t>(Stream::kWeights)], 3 * 7 * 4);
+  EXPECT_EQ(program.layers[0].stream_bytes[static_cast<size_t>(Stream::kInput)], 3 * 7 * 5);
+  const auto broken = [&](auto change) {
+    Graph wrong = graph;
+    change(wrong, std::get<Product>(wrong.operations[0].what));
+    EXPECT_THROW(compile(wrong, isa::find_config("npu64")), Error);
+  };
+  broken([](Graph& g, Product& p) { g.tensors[static_cast<size_t>(p.factor)].h = 2; });
+  broken([](Graph& g, Product& p) { g.tensors[static_cast<size_t>(p.factor)].c = 8; });
+  broken([](Graph& g, Product& p) { g.tensors[static_cast<size_t>(p.output)].c = 5; });
+  broken([](Graph&, Product& p) { p.transposed = false; });
+  broken([](Graph&, Product& p) { p.factor_zero = 200; });  // of an int8 tensor
+  broken([](Graph& g, Product& p) { p.factor = g.add(Tensor{}); });  // nobody has written it
+  // One matrix for all: no more bytes than it has, and the batch becomes rows.
+  graph.tensors[static_cast<size_t>(op.factor)].h = 1;
+  EXPECT_EQ(compile(graph, isa::find_config("npu64")).layers[0].stream_bytes[static_cast<size_t>(Stream::kWeights)], 7 * 4);
+}
+
+TEST(Products, FactorsOfFewBytesAreFetchedByteByByte) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  Tensor left, factor, out;
+  left.w = out.w = 1;
+  left.c = factor.w = 2, factor.c = out.c = 3;
+  EXPECT_FALSE(pays_to_transpose(left, factor, out, config));
+  left.c = factor.w = 64, factor.c = out.c = 64;
+  EXPECT_TRUE(pays_to_transpose(left, factor, out, config));
+}
+
 TEST_P(OnMachine, RandomNetworks) {
   repeat(4, 4000, [&](Random& random) { return test::random_network(random); });
 }

@@ -415,6 +415,73 @@ Graph random_transposition(Random& random, int64_t most_channels) {
   return graph;
 }
 
+Graph random_attention(Random& random, int64_t most_tokens) {
+  Graph graph;
+  const int64_t tokens = random.between(1, most_tokens), heads = random.between(1, 4), width = random.between(1, 24), channels = heads * width;
+  const bool is_unsigned = random.chance(50);
+  const auto named = [&](const char* name, int64_t h, int64_t w, int64_t c) {
+    return make_tensor(name + std::to_string(graph.tensors.size()), 1, h, w, c, is_unsigned);
+  };
+  const auto push = [&](const char* kind, auto op) {
+    graph.operations.push_back({kind + std::to_string(graph.operations.size()), kind, 0, std::move(op)});
+  };
+  const auto project = [&](TensorId input) {
+    const Tensor out = named("projected", 1, tokens, channels);
+    std::vector<int16_t> weights(static_cast<size_t>(channels * channels));
+    for (int16_t& w : weights) w = static_cast<int16_t>(random.between(-128, 127));
+    const TensorId id = graph.add(out);
+    push("QGemm", make_matmul(input, id, zero_for(random, is_unsigned), channels, channels, weights, {},
+                              random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(channels)), true)));
+    return id;
+  };
+  const auto in_heads = [&](TensorId whole) {
+    Tensor view = named("heads", heads, tokens, width);
+    view.view_of = whole;
+    view.strided = true;
+    view.step_h = width, view.step_w = channels;
+    return graph.add(view);
+  };
+  const auto multiply = [&](TensorId input, TensorId factor, bool transposed, TensorId output) {
+    const Tensor& to = graph.tensors[static_cast<size_t>(output)];
+    Product op;
+    op.input = input;
+    op.factor = factor;
+    op.output = output;
+    op.transposed = transposed;
+    op.input_zero = zero_for(random, is_unsigned);
+    op.factor_zero = zero_for(random, is_unsigned);
+    op.stage = random_stage(random, to, 74.0 * 74.0 * std::sqrt(static_cast<double>(graph.tensors[static_cast<size_t>(input)].c)), random.chance(20));
+    push("QLinearMatMul", op);
+  };
+  TensorId x = graph.add(named("x", 1, tokens, channels));
+  graph.inputs = {x};
+  for (int block = 0; block < 2; ++block) {
+    const TensorId query = project(x), key = project(x), value = project(x);
+    const TensorId scores = graph.add(named("scores", heads, tokens, tokens)), context = graph.add(named("context", 1, tokens, channels));
+    multiply(in_heads(query), in_heads(key), true, scores);
+    TensorId factor = in_heads(value);
+    const bool turn = random.chance(60);
+    if (turn) {
+      Transposition op;
+      op.input = factor;
+      op.output = factor = graph.add(named("turned", heads, width, tokens));
+      push("Transpose", op);
+    }
+    multiply(scores, factor, turn, in_heads(context));
+    const TensorId back = project(context);
+    SecondOperation second;
+    second.tensor = x;
+    second.rx = 0.7f;
+    second.ry = 0.4f;
+    second.low = is_unsigned ? 0 : -128;
+    second.high = is_unsigned ? 255 : 127;
+    std::get<Convolution>(graph.operations.back().what).stage.second = second;
+    x = back;
+  }
+  graph.outputs = {x};
+  return graph;
+}
+
 Graph random_strided(Random& random, int64_t most_channels) {
   Graph graph;
   const bool is_unsigned = random.chance(50);

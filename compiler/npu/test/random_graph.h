@@ -46,6 +46,9 @@ Graph random_network(Random& random);
 /// A product of two inputs, either order of the second, any broadcast of the batch; both operands may be strided views.
 Graph random_product(Random& random, int64_t most_channels);
 Graph random_transposition(Random& random, int64_t most_channels);
+/// Products among convolutions: projections, heads as strided views, two products (the second factor as it lies or transposed), a projection
+/// back with a residual, twice. So run-time factors follow constant weights in WGT and the other way round.
+Graph random_attention(Random& random, int64_t most_tokens);
 
 /// npu256 with another array and other scratchpads; sizes in entries.
 isa::MachineConfig odd_machine(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt, int64_t acc, int64_t outs,
