@@ -93,6 +93,46 @@ def test_random_products_of_activations(chunk, configs):
         assert cpu == 0, f"{npu} nodes on the NPU, {cpu} on the CPU: {text}"
 
 
+EQUATIONS = ["ik,kj->ij", "ki,jk->ji", "bik,bjk->bij", "bhid,bhjd->bhij", "bihd,bjhd->bhij", "bhij,bjhd->bihd", "abk,kc->abc", "bid,bjd->bji",
+             "abkl,klcd->abcd", "akbl,lckd->cabd", "bk,bk->b", "i,j->ij", "bik,k->bi"]
+
+
+def random_contraction(seed):
+    """MatMul, Gemm or Einsum of dequantised bytes with power-of-two scales: integer products, because no sum leaves fp32's integers."""
+    g = Products(seed)
+    types = [g.pick(np.int8, np.uint8) for _ in range(2)]
+    kind = g.pick("MatMul", "Gemm", "Einsum", "Einsum", "Einsum")
+    attributes = {}
+    if kind == "Einsum":
+        equation = g.pick(*EQUATIONS)
+        extents = {label: g.pick(1, 2, 3, 5, 8, 17) for label in "abcdhijkl"}
+        left, right, result = ([extents[label] for label in part] for part in equation.replace("->", ",").split(","))
+        attributes = {"equation": equation}
+    else:
+        m, k, n = g.pick(1, 7, 20), g.pick(1, 9, 40, 200), g.pick(1, 5, 33)
+        batch = [g.pick(1, 3)] if kind == "MatMul" else []
+        turned = (g.chance(0.5), g.chance(0.5)) if kind == "Gemm" else (False, False)
+        left, right, result = [*batch, *([k, m] if turned[0] else [m, k])], [*batch, *([n, k] if turned[1] else [k, n])], [*batch, m, n]
+        if kind == "Gemm":
+            attributes = {"transA": int(turned[0]), "transB": int(turned[1])}
+    factors = []
+    for name, shape, dtype in (("a", left, types[0]), ("b", right, types[1])):
+        parameters = [g.constant(np.float32(2.0 ** g.pick(-6, -4, -1))), g.constant(builders.zero_point(g.rng, dtype))]
+        factors.append(g.op("DequantizeLinear", [g.operand(shape, dtype, name), *parameters], shape))
+    y = g.op(kind, factors, result, **attributes)
+    out = g.pick(*types)
+    y = g.op("QuantizeLinear", [y, g.constant(np.float32(2.0 ** g.pick(-2, 0, 2, 4))), g.constant(builders.zero_point(g.rng, out))], result)
+    return g.finish(y), g.feeds, f"seed {seed}: {kind} {left} by {right} {attributes} {[np.dtype(t).name for t in types]} {g.text}"
+
+
+@pytest.mark.parametrize("chunk", seeds(COUNT, SEED * 100000 + 120000), ids=lambda c: str(c[0]))
+def test_random_contractions_with_power_of_two_scales(chunk, configs):
+    for seed in chunk:
+        model, feeds, text = random_contraction(seed)
+        npu, cpu = check(model, feeds, text, configs)
+        assert cpu == 0, f"{npu} nodes on the NPU, {cpu} on the CPU: {text}"
+
+
 @pytest.mark.parametrize("shape", [(1, 17, 3, 10), (2, 12, 2, 32)], ids=str)
 @pytest.mark.parametrize("how", [{"qdq": True, "activation": "u8"}, {"qdq": False, "activation": "u8"}, {"qdq": True, "activation": "s8"}],
                          ids=lambda how: f"{'qdq' if how['qdq'] else 'qop'}-{how['activation']}")
