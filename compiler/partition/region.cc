@@ -13,8 +13,8 @@ namespace tessera::partition {
 namespace {
 
 bool is_unsigned(mlir::Value value) { return nn::dtype_of(value) == ops::DType::kUint8; }
-/// The order in which a host value is packed when its first reader does not care: that of the first convolution, pool or matrix product
-/// that it reaches through other operators.
+/// The order of a value where neither its producer nor its first reader cares: that of the first convolution, pool or matrix product that it
+/// reaches through other operators.
 Order packing_order(mlir::Value value) {
   constexpr size_t kMostReaders = 64;
   const size_t rank = nn::shape_of(value)->size();
@@ -371,7 +371,7 @@ bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
   const ops::Shape out = *nn::shape_of(y);
   const size_t rank = out.size();
   // The order of an operand that is already here; a broadcast operand takes the other's.
-  Order order = channels_last_order(rank);
+  Order order = packing_order(y);
   for (mlir::Value v : claim.operands)
     if (const auto known = order_of(v); known && known->size() == rank && nn::shape_of(v) == out) order = *known;
   // Broadcast axes stay visible: at most four groups of neighbouring axes on which both operands agree.
@@ -447,7 +447,7 @@ bool Region::add_requantise(const Claim& claim, const RequantiseClaim& what) {
   mlir::Value x = claim.operands[0], y = claim.result();
   const ops::Shape shape = *nn::shape_of(y);
   const bool last = what.channel_axis + 1 == static_cast<int64_t>(shape.size());
-  const Order order = order_of(x).value_or(last ? identity_order(shape.size()) : channels_last_order(shape.size()));
+  const Order order = order_of(x).value_or(last ? identity_order(shape.size()) : what.channel_axis >= 0 ? channels_last_order(shape.size()) : packing_order(y));
   if (what.channel_axis >= 0 && order.back() != what.channel_axis) return false;
   const Dims dims = collapse(shape, order);
   const auto source = operand(claim, x, order, dims);
@@ -487,7 +487,7 @@ bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
   const ops::Shape out = *nn::shape_of(y);
   // The order of an operand that is here, as it is after its own movements.
   const size_t before = graph_.operations.size();
-  Order order = channels_last_order(out.size());
+  Order order = packing_order(y);
   std::vector<std::optional<Device>> sources(claim.operands.size());
   for (size_t i = 0; i < sources.size(); ++i) {
     mlir::Value v = claim.operands[i];

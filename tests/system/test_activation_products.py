@@ -85,14 +85,6 @@ def random_product(seed):
     return g.finish(y), g.feeds, f"{text} {behind}"
 
 
-@pytest.mark.parametrize("chunk", seeds(COUNT, SEED * 100000 + 100000), ids=lambda c: str(c[0]))
-def test_random_products_of_activations(chunk, configs):
-    for seed in chunk:
-        model, feeds, text = random_product(seed)
-        npu, cpu = check(model, feeds, text, configs)
-        assert cpu == 0, f"{npu} nodes on the NPU, {cpu} on the CPU: {text}"
-
-
 EQUATIONS = ["ik,kj->ij", "ki,jk->ji", "bik,bjk->bij", "bhid,bhjd->bhij", "bihd,bjhd->bhij", "bhij,bjhd->bihd", "abk,kc->abc", "bid,bjd->bji",
              "abkl,klcd->abcd", "akbl,lckd->cabd", "bk,bk->b", "i,j->ij", "bik,k->bi"]
 
@@ -125,10 +117,11 @@ def random_contraction(seed):
     return g.finish(y), g.feeds, f"seed {seed}: {kind} {left} by {right} {attributes} {[np.dtype(t).name for t in types]} {g.text}"
 
 
-@pytest.mark.parametrize("chunk", seeds(COUNT, SEED * 100000 + 120000), ids=lambda c: str(c[0]))
-def test_random_contractions_with_power_of_two_scales(chunk, configs):
+@pytest.mark.parametrize("chunk", seeds(COUNT, SEED * 100000 + 100000), ids=lambda c: str(c[0]))
+@pytest.mark.parametrize("draw", [random_product, random_contraction], ids=lambda draw: draw.__name__)
+def test_random_products_of_activations(draw, chunk, configs):
     for seed in chunk:
-        model, feeds, text = random_contraction(seed)
+        model, feeds, text = draw(seed)
         npu, cpu = check(model, feeds, text, configs)
         assert cpu == 0, f"{npu} nodes on the NPU, {cpu} on the CPU: {text}"
 
