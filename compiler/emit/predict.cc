@@ -68,6 +68,8 @@ struct Engine {
   std::vector<int64_t> signals;
 };
 
+constexpr int64_t kReadsBefore = 2048;  // cycles from which a store sees how much of the bus reads take
+
 /// The data side's work on an instruction of LOAD.
 struct Moved {
   int64_t begin = 0, end = 0, runs = 0;
@@ -80,7 +82,7 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
   Prediction result;
   result.layer_cycles.assign(layers, 0);
   std::array<Engine, isa::kEngines> engines;
-  Ledger bus, acc;                // ACC: its port of reads
+  Ledger bus, reads, acc;         // reads: their part of the bus; ACC: its port of reads
   Ledger alu_writes, load_writes;  // of INP's second port
   const int64_t word_beats = std::max<int64_t>(1, isa::kInstructionBytes / config.axi_bytes);
   const int64_t in_flight = std::max(1, config.reads_in_flight), writes_in_flight = std::max(1, config.writes_in_flight);
@@ -151,6 +153,7 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
       if (inp && window > std::max(d.beats, d.engine)) window += alu_writes.uses(begin, begin + window);
       e.end = std::max({bus.move(begin, d.beats, inp ? &alu_writes : nullptr), begin + d.engine, begin + window});
       if (inp) e.end = std::max(e.end, load_writes.move(begin, d.engine, &alu_writes));
+      reads.book(begin, e.end - begin, d.beats);
       e.taken = std::max(take + 1, leave);
       complete = e.end;
       worked(2, take, complete + 1, tags[i]);
@@ -159,8 +162,10 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
     } else if (std::holds_alternative<isa::Store>(instruction)) {
       const int64_t begin = std::max(take + 11, e.end);
       const int64_t window = d.bursts * (dram_latency + 8) / writes_in_flight;
-      // Where reads want the bus too, and they nearly always do, reads and writes take turns.
-      e.end = begin + std::max(2 * d.beats, window);
+      // Writes have what reads leave of the bus, half of it at least. How much that is shows the time before: later reads are not known yet.
+      const int64_t before = std::min(begin, std::max<int64_t>(2 * d.beats, kReadsBefore));
+      const double taken = static_cast<double>(reads.uses(begin - before, begin + d.beats)) / static_cast<double>(before + d.beats);
+      e.end = begin + std::max(static_cast<int64_t>(static_cast<double>(d.beats) / (1 - std::min(taken, 0.5))), window);
       bus.book(begin, e.end - begin, d.beats);
       e.taken = std::max(take + 1, e.end - 8);
       complete = e.end + dram_latency + 2;
