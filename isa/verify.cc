@@ -148,7 +148,7 @@ Bounds bounds(int64_t first, const std::array<Extent, N>& extent, const std::arr
 
 class Ranges {
  public:
-  explicit Ranges(const MachineConfig& config) : config_(config) {}
+  explicit Ranges(const MachineConfig& config) : config_(config) { ranges_.reserve(8); }
   void entries(Space space, const char* field, Bounds b, bool write) {
     ranges_.push_back({space, field, b.lowest, b.highest, config_.depth(space), write});
   }

@@ -43,175 +43,17 @@ struct Machine::State {
 
 namespace {
 
-/// One run of one program.
+/// What one instruction does to the memories.
 template <typename MachineState>
-class Runner {
+class Executor {
  public:
-  Runner(MachineState& machine, const RunRequest& request) : machine_(machine), request_(request) {
-    for (size_t e = 0; e < queues_.size(); ++e) {
-      queue_depth_[e] = static_cast<size_t>(machine.config.queue_depth(static_cast<isa::Engine>(e)));
-    }
-    if (!request.check_races) return;
-    Interval program;
-    if (request.program.empty() && request.instructions.empty()) {
-      program = {request.program_address,
-                 request.program_address + uint64_t{request.instruction_count} * isa::kInstructionBytes};
-    }
-    races_.emplace(machine.config, request.bases, program, request.max_races);
-  }
+  Executor(MachineState& machine, const RunRequest& request) : machine_(machine), request_(request) {}
 
-  isa::Fault execute_one(const isa::Instruction& instruction, Work& work) {
+  isa::Fault run(const isa::Instruction& instruction, Work& work) {
     return std::visit([&](const auto& i) { return execute(i, work); }, instruction);
   }
 
-  RunResult run() {
-    const size_t count = !request_.program.empty()        ? request_.program.size() / isa::kInstructionBytes
-                         : !request_.instructions.empty() ? request_.instructions.size()
-                                                          : request_.instruction_count;
-    for (;;) {
-      drain();
-      if (fault_) break;
-      if (pc_ == count) {
-        fault_ = isa::FaultRecord{isa::Fault::kMissingFinish, isa::Unit::kFetch, pc_};
-        break;
-      }
-      const std::optional<isa::Instruction> instruction = fetch();
-      if (!instruction) break;
-      const std::optional<isa::Engine> engine = isa::engine_of(*instruction);
-      if (!engine) {  // FINISH
-        if (queues_empty() && holds(isa::header_of(*instruction))) {
-          complete(pc_, isa::Unit::kFetch, Work{});
-          result_.counters.fetch_bytes += isa::kInstructionBytes;
-          return finish();
-        }
-        fault_ = isa::FaultRecord{isa::Fault::kNoProgress, isa::Unit::kFetch, pc_};
-        break;
-      }
-      auto& queue = queues_[static_cast<size_t>(*engine)];
-      if (queue.size() >= queue_depth_[static_cast<size_t>(*engine)]) {  // and drain() has not helped
-        fault_ = isa::FaultRecord{isa::Fault::kNoProgress, isa::Unit::kFetch, pc_};
-        break;
-      }
-      queue.push_back({pc_, *instruction});
-      result_.counters.fetch_bytes += isa::kInstructionBytes;
-      ++pc_;
-    }
-    result_.fault = earliest();
-    return finish();
-  }
-
  private:
-  RunResult finish() {
-    if (races_) result_.races = races_->take();
-    return std::move(result_);
-  }
-
-  /// The instruction at pc_, or a fault.
-  std::optional<isa::Instruction> fetch() {
-    isa::Fault fault = isa::Fault::kNone;
-    std::optional<isa::Instruction> instruction;
-    if (request_.program.empty() && !request_.instructions.empty()) {
-      instruction = request_.instructions[pc_];
-    } else {
-      const size_t offset = size_t{pc_} * isa::kInstructionBytes;
-      const uint8_t* bytes = request_.program.empty()
-                                 ? find_dram(request_.dram, request_.program_address + offset, isa::kInstructionBytes)
-                                 : request_.program.data() + offset;
-      const uint64_t first = request_.program_address + offset;
-      if (bytes == nullptr) {
-        fault = isa::Fault::kDramRange;
-      } else if (request_.program.empty() &&
-                 meets(request_.failing_reads, {first, first + isa::kInstructionBytes})) {
-        fault = isa::Fault::kAxiError;
-      } else {
-        isa::Word word;
-        std::memcpy(word.data(), bytes, word.size());
-        const isa::Decoded decoded = isa::decode(word);
-        instruction = decoded.instruction;
-        fault = decoded.fault;
-      }
-    }
-    if (instruction) {
-      if (const auto violation = isa::check_operands(*instruction, machine_.config)) fault = violation->fault;
-    }
-    if (fault == isa::Fault::kNone) return instruction;
-    fault_ = isa::FaultRecord{fault, isa::Unit::kFetch, pc_};
-    return {};
-  }
-
-  bool queues_empty() const {
-    return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.empty(); });
-  }
-
-  bool holds(const isa::Header& header) const {
-    return std::all_of(header.waits.begin(), header.waits.end(), [&](const isa::Wait& wait) {
-      return !wait.enable || static_cast<int16_t>(timeline_[static_cast<size_t>(wait.engine)] - wait.count) >= 0;
-    });
-  }
-
-  /// Runs queue heads, always the oldest whose conditions hold, until none does or one faults.
-  void drain() {
-    while (!fault_) {
-      std::deque<Queued>* oldest = nullptr;
-      size_t engine = 0;
-      for (size_t e = 0; e < queues_.size(); ++e) {
-        auto& queue = queues_[e];
-        if (queue.empty() || !holds(isa::header_of(queue.front().instruction))) continue;
-        if (oldest == nullptr || queue.front().pc < oldest->front().pc) {
-          oldest = &queue;
-          engine = e;
-        }
-      }
-      if (oldest == nullptr) return;
-      execute_head(*oldest, static_cast<isa::Engine>(engine));
-    }
-  }
-
-  void execute_head(std::deque<Queued>& queue, isa::Engine engine) {
-    const Queued& head = queue.front();
-    if (const auto violation = isa::check_ranges(head.instruction, machine_.config)) {
-      fault_ = isa::FaultRecord{violation->fault, unit_of(engine), head.pc};
-      return;
-    }
-    Work work;
-    isa::Fault fault =
-        std::visit([&](const auto& instruction) { return execute(instruction, work); }, head.instruction);
-    if (fault == isa::Fault::kNone && refused(head.instruction)) fault = isa::Fault::kAxiError;
-    if (fault != isa::Fault::kNone) {
-      fault_ = isa::FaultRecord{fault, unit_of(engine), head.pc};
-      return;
-    }
-    if (races_) races_->instruction(head.pc, head.instruction, timeline_);
-    if (isa::header_of(head.instruction).signal) ++timeline_[static_cast<size_t>(engine)];
-    complete(head.pc, unit_of(engine), work);
-    queue.pop_front();
-  }
-
-  static bool meets(std::span<const Interval> failing, const Interval& bytes) {
-    return std::any_of(failing.begin(), failing.end(),
-                       [&](const Interval& f) { return f.begin < bytes.end && bytes.begin < f.end; });
-  }
-
-  /// Whether the memory answers one of the instruction's bursts with an error.
-  bool refused(const isa::Instruction& instruction) const {
-    if (request_.failing_reads.empty() && request_.failing_writes.empty()) return false;
-    for (const Touched& touched : footprint(instruction, machine_.config, request_.bases)) {
-      if (!touched.dram) continue;
-      const auto failing = touched.write ? request_.failing_writes : request_.failing_reads;
-      for (const Interval& bytes : touched.bytes) {
-        if (meets(failing, bytes)) return true;
-      }
-    }
-    return false;
-  }
-
-  void complete(uint32_t pc, isa::Unit unit, Work work) {
-    work.pc = pc;
-    work.unit = unit;
-    result_.counters.add(work);
-    if (request_.observer) request_.observer(work);
-  }
-
   // One overload for each instruction; a new instruction without one does not compile.
 
   isa::Fault execute(const isa::Finish&, Work&) {
@@ -275,6 +117,174 @@ class Runner {
                                   static_cast<size_t>(range.highest - range.lowest) + 1);
   }
 
+  MachineState& machine_;
+  const RunRequest& request_;
+};
+
+/// One run of one program.
+template <typename MachineState>
+class Runner {
+ public:
+  Runner(MachineState& machine, const RunRequest& request)
+      : machine_(machine), request_(request), executor_(machine, request) {
+    for (size_t e = 0; e < queues_.size(); ++e) {
+      queue_depth_[e] = static_cast<size_t>(machine.config.queue_depth(static_cast<isa::Engine>(e)));
+    }
+    if (!request.check_races) return;
+    Interval program;
+    if (request.program.empty() && request.instructions.empty()) {
+      program = {request.program_address,
+                 request.program_address + uint64_t{request.instruction_count} * isa::kInstructionBytes};
+    }
+    races_.emplace(machine.config, request.bases, program, request.max_races);
+  }
+
+  RunResult run() {
+    const size_t count = !request_.program.empty()        ? request_.program.size() / isa::kInstructionBytes
+                         : !request_.instructions.empty() ? request_.instructions.size()
+                                                          : request_.instruction_count;
+    for (;;) {
+      drain();
+      if (fault_) break;
+      if (pc_ == count) {
+        fault_ = isa::FaultRecord{isa::Fault::kMissingFinish, isa::Unit::kFetch, pc_};
+        break;
+      }
+      const std::optional<isa::Instruction> instruction = fetch();
+      if (!instruction) break;
+      const std::optional<isa::Engine> engine = isa::engine_of(*instruction);
+      if (!engine) {  // FINISH
+        if (queues_empty() && holds(isa::header_of(*instruction))) {
+          complete(pc_, isa::Unit::kFetch, Work{});
+          result_.counters.fetch_bytes += isa::kInstructionBytes;
+          return finish();
+        }
+        fault_ = isa::FaultRecord{isa::Fault::kNoProgress, isa::Unit::kFetch, pc_};
+        break;
+      }
+      auto& queue = queues_[static_cast<size_t>(*engine)];
+      if (queue.size() >= queue_depth_[static_cast<size_t>(*engine)]) {  // and drain() has not helped
+        fault_ = isa::FaultRecord{isa::Fault::kNoProgress, isa::Unit::kFetch, pc_};
+        break;
+      }
+      queue.push_back({pc_, *instruction});
+      result_.counters.fetch_bytes += isa::kInstructionBytes;
+      ++pc_;
+    }
+    result_.fault = earliest();
+    return finish();
+  }
+
+ private:
+  RunResult finish() {
+    if (races_) result_.races = races_->take();
+    return std::move(result_);
+  }
+
+  /// The instruction at pc_, or a fault.
+  std::optional<isa::Instruction> fetch() {
+    isa::Fault fault = isa::Fault::kNone;
+    std::optional<isa::Instruction> instruction;
+    if (request_.program.empty() && !request_.instructions.empty()) {
+      instruction = request_.instructions[pc_];
+    } else {
+      const size_t offset = size_t{pc_} * isa::kInstructionBytes;
+      const uint8_t* bytes = request_.program.empty()
+                                 ? find_dram(request_.dram, request_.program_address + offset, isa::kInstructionBytes)
+                                 : request_.program.data() + offset;
+      const uint64_t first = request_.program_address + offset;
+      if (bytes == nullptr) {
+        fault = isa::Fault::kDramRange;
+      } else if (request_.program.empty() && meets(request_.failing_reads, {first, first + isa::kInstructionBytes})) {
+        fault = isa::Fault::kAxiError;
+      } else {
+        isa::Word word;
+        std::memcpy(word.data(), bytes, word.size());
+        const isa::Decoded decoded = isa::decode(word);
+        instruction = decoded.instruction;
+        fault = decoded.fault;
+      }
+    }
+    if (instruction) {
+      if (const auto violation = isa::check_operands(*instruction, machine_.config)) fault = violation->fault;
+    }
+    if (fault == isa::Fault::kNone) return instruction;
+    fault_ = isa::FaultRecord{fault, isa::Unit::kFetch, pc_};
+    return {};
+  }
+
+  bool queues_empty() const {
+    return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.empty(); });
+  }
+
+  bool holds(const isa::Header& header) const {
+    return std::all_of(header.waits.begin(), header.waits.end(), [&](const isa::Wait& wait) {
+      return !wait.enable || static_cast<int16_t>(timeline_[static_cast<size_t>(wait.engine)] - wait.count) >= 0;
+    });
+  }
+
+  /// Runs queue heads, always the oldest whose conditions hold, until none does or one faults.
+  void drain() {
+    while (!fault_) {
+      std::deque<Queued>* oldest = nullptr;
+      size_t engine = 0;
+      for (size_t e = 0; e < queues_.size(); ++e) {
+        auto& queue = queues_[e];
+        if (queue.empty() || !holds(isa::header_of(queue.front().instruction))) continue;
+        if (oldest == nullptr || queue.front().pc < oldest->front().pc) {
+          oldest = &queue;
+          engine = e;
+        }
+      }
+      if (oldest == nullptr) return;
+      execute_head(*oldest, static_cast<isa::Engine>(engine));
+    }
+  }
+
+  void execute_head(std::deque<Queued>& queue, isa::Engine engine) {
+    const Queued& head = queue.front();
+    if (const auto violation = isa::check_ranges(head.instruction, machine_.config)) {
+      fault_ = isa::FaultRecord{violation->fault, unit_of(engine), head.pc};
+      return;
+    }
+    Work work;
+    isa::Fault fault = executor_.run(head.instruction, work);
+    if (fault == isa::Fault::kNone && refused(head.instruction)) fault = isa::Fault::kAxiError;
+    if (fault != isa::Fault::kNone) {
+      fault_ = isa::FaultRecord{fault, unit_of(engine), head.pc};
+      return;
+    }
+    if (races_) races_->instruction(head.pc, head.instruction, timeline_);
+    if (isa::header_of(head.instruction).signal) ++timeline_[static_cast<size_t>(engine)];
+    complete(head.pc, unit_of(engine), work);
+    queue.pop_front();
+  }
+
+  static bool meets(std::span<const Interval> failing, const Interval& bytes) {
+    return std::any_of(failing.begin(), failing.end(),
+                       [&](const Interval& f) { return f.begin < bytes.end && bytes.begin < f.end; });
+  }
+
+  /// Whether the memory answers one of the instruction's bursts with an error.
+  bool refused(const isa::Instruction& instruction) const {
+    if (request_.failing_reads.empty() && request_.failing_writes.empty()) return false;
+    for (const Touched& touched : footprint(instruction, machine_.config, request_.bases)) {
+      if (!touched.dram) continue;
+      const auto failing = touched.write ? request_.failing_writes : request_.failing_reads;
+      for (const Interval& bytes : touched.bytes) {
+        if (meets(failing, bytes)) return true;
+      }
+    }
+    return false;
+  }
+
+  void complete(uint32_t pc, isa::Unit unit, Work work) {
+    work.pc = pc;
+    work.unit = unit;
+    result_.counters.add(work);
+    if (request_.observer) request_.observer(work);
+  }
+
   /// The fault, or no_progress at an older instruction that still waits.
   isa::FaultRecord earliest() const {
     isa::FaultRecord record = fault_.value_or(isa::FaultRecord{});
@@ -287,6 +297,7 @@ class Runner {
 
   MachineState& machine_;
   const RunRequest& request_;
+  Executor<MachineState> executor_;
   RunResult result_;
   uint32_t pc_ = 0;  // the next instruction to fetch
   std::array<std::deque<Queued>, isa::kEngines> queues_;
@@ -325,7 +336,7 @@ RunResult Machine::run(const RunRequest& request) {
 }
 
 isa::Fault Machine::execute(const isa::Instruction& instruction, const RunRequest& context, Work& work) {
-  return Runner<State>(*state_, context).execute_one(instruction, work);
+  return Executor<State>(*state_, context).run(instruction, work);
 }
 
 std::span<const uint8_t> Machine::scratchpad(isa::Space space) const {
