@@ -5,10 +5,10 @@
 #pragma once
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 
 #include "sim/systemc/gemm_form.h"
+#include "sim/systemc/ring.h"
 #include "sim/systemc/types.h"
 
 namespace tessera::sim::systemc {
@@ -78,7 +78,7 @@ class AccUse {
     return false;
   }
 
-  std::deque<Use> uses_;
+  Ring<Use> uses_;
   Cycle free_ = 0;
 };
 

@@ -37,9 +37,10 @@ class Agenda {
 
   void reset() {
     asked_.fill({});
-    ahead_.clear();
+    size_ = 0;
+    ahead_[0].at = kNever;
+    soon_ = due_ = Turns{};
     now_ = synchronised_ = 0;
-    soon_size_ = due_size_ = 0;
   }
   Cycle now() const { return now_; }
 
@@ -49,23 +50,23 @@ class Agenda {
     if (asked.at <= now_) return;
     if (at <= now_) {
       asked = {now_, asked.ticket + 1};
-      soon_[soon_size_++] = turn;
+      soon_.turns[soon_.size++] = turn;
     } else if (at < asked.at) {
       asked = {at, asked.ticket + 1};
       insert({at, turn, asked.ticket});
     }
   }
 
-  /// The cycle of the next turn, kNever when nobody has asked.
+  /// Whether there are turns left in this cycle; else the cycle of the next one, kNever when nobody has asked.
+  bool due() const { return due_.size + soon_.size > 0; }
   Cycle next() {
-    if (due_size_ > 0 || soon_size_ > 0) return now_;
-    while (!ahead_.empty() && withdrawn(ahead_.front())) extract();
-    return ahead_.empty() ? kNever : ahead_.front().at;
+    while (size_ > 0 && withdrawn(ahead_[0])) extract();
+    return ahead_[0].at;
   }
-  /// Begins the turn of cycle next().
+  /// Begins the next turn: of this cycle when there is one, else of cycle next(), which must have been asked for.
   Turn begin() {
-    if (due_size_ == 0) collect();
-    return due_[--due_size_];
+    if (due_.size == 0) collect();
+    return due_.turns[--due_.size];
   }
 
   /// SystemC's time has come to this cycle.
@@ -81,55 +82,60 @@ class Agenda {
     uint32_t ticket = 0;  // of the turn asked for last
   };
   struct Ahead {
-    Cycle at;
-    Turn turn;
-    uint32_t ticket;
+    Cycle at = kNever;
+    Turn turn = kLoad;
+    uint32_t ticket = 0;
   };
 
   bool withdrawn(const Ahead& ahead) const { return asked_[ahead.turn].ticket != ahead.ticket; }
-  /// The turns that come next in one cycle, the first at the end of due_.
+  void withdraw(Turn turn) { asked_[turn] = {kNever, asked_[turn].ticket + 1}; }
+  /// The turns that come together: the first at the end of due_.
   void collect() {
-    if (soon_size_ > 0) {
-      std::copy_n(soon_.begin(), soon_size_, due_.begin());
-      due_size_ = std::exchange(soon_size_, 0);
-    } else {
-      now_ = ahead_.front().at;
-      do {
-        if (!withdrawn(ahead_.front())) due_[due_size_++] = ahead_.front().turn;
-        extract();
-      } while (!ahead_.empty() && ahead_.front().at == now_);
-      std::reverse(due_.begin(), due_.begin() + due_size_);
+    if (soon_.size > 0) {
+      std::swap(due_, soon_);
+      for (size_t k = 0; k < due_.size; ++k) withdraw(due_.turns[k]);
+      return;
     }
-    for (size_t k = 0; k < due_size_; ++k) {
-      asked_[due_[k]].at = kNever;
-      ++asked_[due_[k]].ticket;
-    }
+    now_ = ahead_[0].at;
+    do {
+      const Ahead first = ahead_[0];
+      if (!withdrawn(first)) {
+        due_.turns[due_.size++] = first.turn;
+        withdraw(first.turn);
+      }
+      extract();
+    } while (ahead_[0].at == now_);
+    if (due_.size > 1) std::reverse(due_.turns.begin(), due_.turns.begin() + due_.size);
   }
   void insert(const Ahead& ahead) {
-    size_t place = ahead_.size();
-    ahead_.push_back(ahead);
+    if (++size_ == ahead_.size()) ahead_.resize(2 * size_);
+    size_t place = size_ - 1;
+    ahead_[size_].at = kNever;
     for (size_t parent; place > 0 && ahead_[parent = (place - 1) / 2].at > ahead.at; place = parent) {
       ahead_[place] = ahead_[parent];
     }
     ahead_[place] = ahead;
   }
   void extract() {
-    const Ahead last = ahead_.back();
-    ahead_.pop_back();
-    if (ahead_.empty()) return;
+    const Ahead last = ahead_[--size_];
+    ahead_[size_].at = kNever;
     size_t place = 0;
-    for (size_t child; (child = 2 * place + 1) < ahead_.size(); place = child) {
-      if (child + 1 < ahead_.size() && ahead_[child + 1].at < ahead_[child].at) ++child;
+    for (size_t child; (child = 2 * place + 1) < size_; place = child) {
+      child += ahead_[child + 1].at < ahead_[child].at ? 1 : 0;
       if (ahead_[child].at >= last.at) break;
       ahead_[place] = ahead_[child];
     }
-    ahead_[place] = last;
+    if (size_ > 0) ahead_[place] = last;
   }
 
+  struct Turns {
+    std::array<Turn, kTurns> turns{};
+    size_t size = 0;
+  };
   std::array<Asked, kTurns> asked_{};
-  std::vector<Ahead> ahead_;  // a heap, the earliest in front
-  std::array<Turn, kTurns> soon_{}, due_{};
-  size_t soon_size_ = 0, due_size_ = 0;
+  std::vector<Ahead> ahead_ = std::vector<Ahead>(16);  // a heap, the earliest in front, and one with kNever behind it
+  size_t size_ = 0;                                    // of the heap
+  Turns soon_, due_;
   Cycle now_ = 0;
   Cycle synchronised_ = 0;
 };

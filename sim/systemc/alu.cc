@@ -36,13 +36,14 @@ void Alu::reset() {
   context_.alu_reads_inp = false;
 }
 
-Alu::Job Alu::describe(const Item& item, Cycle now) const {
+Alu::Job Alu::describe(const Queued& taken, Cycle now) const {
   Job job;
-  job.item = item;
-  const auto* alu = std::get_if<isa::Alu>(&item.instruction);
-  job.moves = alu != nullptr && item.fault == isa::Fault::kNone;
+  job.item = taken.item;
+  const auto* alu = std::get_if<isa::Alu>(&taken.instruction);
+  job.moves = alu != nullptr && taken.item.fault == isa::Fault::kNone;
   job.prepared = now + (alu == nullptr ? 1 : kPrepare);
   if (!job.moves) return job;
+  job.alu = *alu;
   job.form = form_of(*alu);
   job.destination = write_port(alu->dst);
   job.reads_out_always = alu->src == isa::AluSpace::kOut;
@@ -116,7 +117,7 @@ void Alu::suppose(Uses& uses, Cycle from, Port port, double share) {
 void Alu::begin(Cycle now) {
   Job& job = *active_;
   begun_ = true;
-  walk_.start(std::get<isa::Alu>(job.item.instruction), job.form, now);
+  walk_.start(job.alu, job.form, now);
   counters().busy += job.form.issues;
   context_.alu_reads_inp = walk_.reads_inp();
   inp_share_ = load_share();
@@ -130,14 +131,14 @@ void Alu::end() {
   write_free_ = written + 1;
   job.item.trace.first_cycle = walk_.first();
   job.item.trace.last_cycle = walk_.last();
-  complete(std::move(job.item), written);
+  complete(job.item, written);
   context_.alu_reads_inp = false;
   active_.reset();
 }
 
 void Alu::use_ports(Cycle now) {
   for (Uses* uses : {&writes_, &out_reads_}) {
-    std::deque<Use>& ahead = uses->uses;
+    Ring<Use>& ahead = uses->uses;
     while (!ahead.empty() && ahead.front().to <= now) ahead.pop_front();
     const bool used = !ahead.empty() && ahead.front().from <= now;
     const Port port = used ? ahead.front().port : Port::kNone;
@@ -181,7 +182,7 @@ void Alu::work(Cycle now) {
         return;
       }
       if (!prepared_->moves) {
-        complete(std::move(prepared_->item), from);
+        complete(prepared_->item, from);
         prepared_.reset();
         next_take_ = from;
       } else {
@@ -198,9 +199,9 @@ void Alu::work(Cycle now) {
       wake_at(next_take_);
       return;
     }
-    Item* item = take(now);
-    if (item == nullptr) return;
-    prepared_ = describe(*item, now);
+    const Queued* taken = take(now);
+    if (taken == nullptr) return;
+    prepared_ = describe(*taken, now);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "sim/systemc/alu_form.h"
 #include "sim/systemc/engine.h"
+#include "sim/systemc/ring.h"
 
 namespace tessera::sim::systemc {
 
@@ -28,6 +29,7 @@ class Alu : public Engine {
  private:
   struct Job {
     Item item;
+    isa::Alu alu;
     AluForm form;
     Cycle prepared = 0;  // its ranges are known
     bool moves = true;   // else FENCE or a fault
@@ -44,11 +46,11 @@ class Alu : public Engine {
     bool supposed;  // of issues yet to be made
   };
   struct Uses {
-    std::deque<Use> uses;
+    Ring<Use> uses;
     Port port = Port::kNone;  // published
     double share = 0;
   };
-  Job describe(const Item& item, Cycle now) const;
+  Job describe(const Queued& taken, Cycle now) const;
   double load_share() const { return context_.ports.get(Port::kInpB, PortShares::kLoad) + context_.padding_share; }
   void advance(Cycle now);
   void add_write(const Use& use);

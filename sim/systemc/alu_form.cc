@@ -28,15 +28,37 @@ Span span_of(const isa::Alu& alu, int64_t address, const std::array<int16_t, isa
 
 size_t outer_loops(const isa::Alu& alu) { return static_cast<size_t>(isa::kLoops - alu.reduce); }
 
-/// The destination of the n-th vector.
-int32_t destination(const isa::Alu& alu, uint64_t n) {
-  int32_t entry = alu.dst_addr;
-  for (size_t k = outer_loops(alu); k-- > 0;) {
-    entry += static_cast<int32_t>(n % alu.extent[k]) * alu.dst_stride[k];
-    n /= alu.extent[k];
+/// The destinations of vectors one after another.
+class Destinations {
+ public:
+  /// From the n-th vector on.
+  Destinations(const isa::Alu& alu, uint64_t n) : alu_(alu), loops_(outer_loops(alu)), entry_(alu.dst_addr) {
+    for (size_t k = loops_; k-- > 0;) {
+      if (alu.extent[k] == 1) continue;
+      index_[k] = static_cast<uint32_t>(n % alu.extent[k]);
+      entry_ += static_cast<int32_t>(index_[k]) * alu.dst_stride[k];
+      n /= alu.extent[k];
+    }
   }
-  return entry;
-}
+  int32_t next() {
+    const int32_t entry = entry_;
+    for (size_t k = loops_; k-- > 0;) {
+      if (++index_[k] < alu_.extent[k]) {
+        entry_ += alu_.dst_stride[k];
+        break;
+      }
+      entry_ -= static_cast<int32_t>(alu_.extent[k] - 1) * alu_.dst_stride[k];
+      index_[k] = 0;
+    }
+    return entry;
+  }
+
+ private:
+  const isa::Alu& alu_;
+  size_t loops_;
+  std::array<uint32_t, isa::kLoops> index_{};
+  int32_t entry_;
+};
 
 }  // namespace
 
@@ -81,10 +103,12 @@ void AluWalk::start(const isa::Alu& alu, const AluForm& form, Cycle from) {
   const Span second = span_of(alu, alu.second_addr, alu.second_stride, outer);
   careful_ = (alu.src == alu.dst && (src.meets(dst) || alu.src == isa::AluSpace::kInp)) ||
              (form.second && alu.dst == isa::AluSpace::kOut && second.meets(dst));
-  const bool meets = std::any_of(writes_.begin(), writes_.end(), [&](const Write& write) {
-    return (write.space == alu.src && (src.meets({write.entry, write.entry}) || alu.src == isa::AluSpace::kInp)) ||
-           (form.second && write.space == isa::AluSpace::kOut && second.meets({write.entry, write.entry}));
-  });
+  bool meets = false;
+  for (const Write& write : writes_) {
+    meets = meets ||
+            (write.space == alu.src && (src.meets({write.entry, write.entry}) || alu.src == isa::AluSpace::kInp)) ||
+            (form.second && write.space == isa::AluSpace::kOut && second.meets({write.entry, write.entry}));
+  }
   older_until_ = meets ? writes_.back().at : 0;
 }
 
@@ -148,13 +172,18 @@ void AluWalk::write(int32_t entry, Cycle at) {
 
 /// Whether a write is refused in this cycle; all that is under way is late by one more.
 bool AluWalk::refused(Cycle at) {
-  const auto due = std::find_if(writes_.begin(), writes_.end(), [&](const Write& write) { return write.at >= at; });
-  if (due == writes_.end() || due->at != at || due->space != isa::AluSpace::kAcc || !acc_->writes(at)) return false;
-  for (auto write = due; write != writes_.end(); ++write) {
-    ++write->at;
-    written(write->space, write->entry) = write->at;
-    if (write->space == isa::AluSpace::kAcc) last_acc_write_ = write->at;
-    if (write->space == isa::AluSpace::kInp) last_inp_write_ = write->at;
+  size_t due = 0;
+  while (due < writes_.size() && writes_[due].at < at) ++due;
+  if (due == writes_.size() || writes_[due].at != at || writes_[due].space != isa::AluSpace::kAcc ||
+      !acc_->writes(at)) {
+    return false;
+  }
+  for (; due < writes_.size(); ++due) {
+    Write& write = writes_[due];
+    ++write.at;
+    written(write.space, write.entry) = write.at;
+    if (write.space == isa::AluSpace::kAcc) last_acc_write_ = write.at;
+    if (write.space == isa::AluSpace::kInp) last_inp_write_ = write.at;
   }
   last_at_ = writes_.back().at;
   if (older_until_ >= at) ++older_until_;
@@ -189,7 +218,8 @@ void AluWalk::skip(uint64_t count) {
   add(ends_, end(vectors - 1), vectors - before, form_.vector_issues);
   if (form_.second && !form_.split) add(out_reads_, end(vectors - 1), vectors - before, form_.vector_issues);
   const uint64_t window = std::min(vectors - before, kWindow / form_.vector_issues + 1);
-  for (uint64_t n = vectors - window; n < vectors; ++n) write(destination(alu_, n), end(n) + form_.latency);
+  Destinations destinations(alu_, vectors - window);
+  for (uint64_t n = vectors - window; n < vectors; ++n) write(destinations.next(), end(n) + form_.latency);
 }
 
 /// One cycle, with or without an issue.
@@ -223,8 +253,8 @@ void AluWalk::cycle(double load_share) {
   if (!second_alone && reads_inp()) {
     // The ALU's own writes come first, then what LOAD wants, also what it has not got for them; then the reads.
     owed_ = std::min(owed_ + load_share, kOwed);
-    bool refuse = std::any_of(writes_.begin(), writes_.end(),
-                              [&](const Write& write) { return write.at == at && write.space == isa::AluSpace::kInp; });
+    bool refuse = false;
+    for (const Write& write : writes_) refuse = refuse || (write.at == at && write.space == isa::AluSpace::kInp);
     if (!refuse && owed_ >= 1) {
       owed_ -= 1;
       refuse = true;

@@ -6,13 +6,13 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <utility>
 #include <vector>
 
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 #include "sim/systemc/acc_use.h"
+#include "sim/systemc/ring.h"
 #include "sim/systemc/types.h"
 
 namespace tessera::sim::systemc {
@@ -100,7 +100,7 @@ class AluWalk {
   std::array<uint32_t, isa::kLoops> index_{};
   int64_t source_ = 0, target_ = 0, other_ = 0;
 
-  std::deque<Write> writes_;                   // under way, in order
+  Ring<Write> writes_;                         // under way, in order
   std::array<std::vector<Cycle>, 3> written_;  // when the last write of an entry takes place
   Cycle last_at_ = 0;                          // of the youngest write
   Cycle last_acc_write_ = 0, last_inp_write_ = 0;

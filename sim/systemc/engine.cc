@@ -26,14 +26,12 @@ void Engine::reset() {
 
 void Engine::push(uint32_t pc, const isa::Instruction& instruction) {
   const Cycle now = context_.agenda.now();
-  Item item;
-  item.pc = pc;
-  item.instruction = instruction;
-  item.visible = now + 1;
-  item.trace.pc = pc;
-  item.trace.unit = static_cast<isa::Unit>(engine_);
-  item.trace.queued_cycle = now;
-  queue_.push_back(std::move(item));
+  Queued queued{{}, instruction, now + 1};
+  queued.item.pc = queued.item.trace.pc = pc;
+  queued.item.signal = isa::header_of(instruction).signal;
+  queued.item.trace.unit = static_cast<isa::Unit>(engine_);
+  queued.item.trace.queued_cycle = now;
+  queue_.push_back(std::move(queued));
   if (queue_.size() == 1) wake_at(now + 1);
 }
 
@@ -46,7 +44,8 @@ void Engine::timeline_counted(isa::Engine engine) {
 void Engine::watch_head(Cycle now) {
   if (waiting_on_ >= 0) {
     counters().wait[static_cast<size_t>(waiting_on_)] += now - waiting_since_;
-    if (!queue_.empty()) queue_.front().trace.wait_cycles[static_cast<size_t>(waiting_on_)] += now - waiting_since_;
+    if (!queue_.empty())
+      queue_.front().item.trace.wait_cycles[static_cast<size_t>(waiting_on_)] += now - waiting_since_;
   }
   waiting_on_ = -1;
   waiting_since_ = now;
@@ -57,8 +56,8 @@ void Engine::watch_head(Cycle now) {
 
 void Engine::close_wait() { watch_head(context_.agenda.now()); }
 
-Item* Engine::take(Cycle now) {
-  if (halted_ || queue_.empty() || queue_.front().visible > now || npu_.barred(queue_.front().pc)) return nullptr;
+Queued* Engine::take(Cycle now) {
+  if (halted_ || queue_.empty() || queue_.front().visible > now || npu_.barred(head_pc())) return nullptr;
   watch_head(now);
   if (waiting_on_ >= 0) return nullptr;
   taken_ = std::move(queue_.front());
@@ -67,30 +66,31 @@ Item* Engine::take(Cycle now) {
   if (!queue_.empty() && queue_.front().visible <= now) queue_.front().visible = now + 1;
   npu_.room(engine_);
   ++inside_;
-  taken_.trace.issued_cycle = taken_.trace.first_cycle = taken_.trace.last_cycle = now;
+  Item& item = taken_.item;
+  item.trace.issued_cycle = item.trace.first_cycle = item.trace.last_cycle = now;
   if (!std::holds_alternative<isa::Fence>(taken_.instruction)) {
     if (const auto violation = isa::check_ranges(taken_.instruction, context_.config)) {
-      taken_.fault = violation->fault;
+      item.fault = violation->fault;
     } else if (const auto range = isa::dram_range(taken_.instruction)) {
       const TimedRequest& request = *context_.request;
       const uint64_t base = request.bases[static_cast<size_t>(range->base)];
       const uint64_t first = base + static_cast<uint64_t>(range->lowest);
       const uint64_t last = base + static_cast<uint64_t>(range->highest);
       if (first < request.window_first || last > request.window_last || first > last) {
-        taken_.fault = isa::Fault::kDramRange;
+        item.fault = isa::Fault::kDramRange;
       } else if (find_dram(request.dram, first, last - first + 1) != nullptr) {
-        npu_.execute(taken_.pc, taken_.instruction);
+        npu_.execute(item.pc, taken_.instruction);
       }  // else the bus will answer with an error
     } else {
-      npu_.execute(taken_.pc, taken_.instruction);
+      npu_.execute(item.pc, taken_.instruction);
     }
-    halted_ = taken_.fault != isa::Fault::kNone;
+    halted_ = item.fault != isa::Fault::kNone;
   }
   return &taken_;
 }
 
-void Engine::complete(Item item, Cycle at) {
-  completions_.push_back({std::move(item), at});
+void Engine::complete(const Item& item, Cycle at) {
+  completions_.push_back({item, at});
   wake_at(at + 1);
 }
 
@@ -98,12 +98,11 @@ void Engine::step() {
   if (!npu_.running()) return;
   const Cycle now = context_.agenda.now();
   while (!completions_.empty() && completions_.front().at + 1 <= now) {
-    Completion completion = std::move(completions_.front());
-    completions_.pop_front();
-    --inside_;
+    Completion& completion = completions_.front();
     completion.item.trace.retired_cycle = completion.at;
-    const bool signal = isa::header_of(completion.item.instruction).signal;
-    npu_.completed(engine_, completion.item, signal);
+    --inside_;
+    npu_.completed(engine_, completion.item);
+    completions_.pop_front();
   }
   work(now);
   watch_head(now);

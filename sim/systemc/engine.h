@@ -7,21 +7,26 @@
 
 #include <systemc>
 
-#include <deque>
-
 #include "sim/systemc/context.h"
+#include "sim/systemc/ring.h"
 
 namespace tessera::sim::systemc {
 
 class Npu;
 
-/// One instruction on its way through an engine.
+/// What is left of an instruction inside an engine: how it ends.
 struct Item {
   uint32_t pc = 0;
+  isa::Fault fault = isa::Fault::kNone;
+  bool signal = false;
+  InstructionTrace trace;
+};
+
+/// One instruction in an engine's queue.
+struct Queued {
+  Item item;
   isa::Instruction instruction;
   Cycle visible = 0;  // at the queue's head at the earliest
-  isa::Fault fault = isa::Fault::kNone;
-  InstructionTrace trace;
 };
 
 class Engine : public sc_core::sc_module, public Process {
@@ -34,7 +39,7 @@ class Engine : public sc_core::sc_module, public Process {
   bool full() const { return queue_.size() + (popped_at_ == context_.agenda.now() ? 1 : 0) >= depth_; }
   void push(uint32_t pc, const isa::Instruction& instruction);
   bool queue_empty() const { return queue_.empty(); }
-  const Item& head() const { return queue_.front(); }
+  uint32_t head_pc() const { return queue_.front().item.pc; }
   /// Nothing inside, and the last completion lies in the past.
   bool idle() const { return inside_ == 0; }
   /// Whether the head's conditions hold.
@@ -52,9 +57,9 @@ class Engine : public sc_core::sc_module, public Process {
 
   /// The head, when it may be taken in this cycle: visible, its conditions hold, no older fault. Range faults are found
   /// and legal instructions executed here. Null when there is none.
-  Item* take(Cycle now);
+  Queued* take(Cycle now);
   /// The oldest instruction inside completes in cycle `at` (its signal counts from at + 1). In order.
-  void complete(Item item, Cycle at);
+  void complete(const Item& item, Cycle at);
   void wake_at(Cycle at) { context_.agenda.ask(turn(), at); }
   UnitCounters& counters() { return context_.counters(static_cast<isa::Unit>(engine_)); }
 
@@ -72,9 +77,9 @@ class Engine : public sc_core::sc_module, public Process {
   isa::Engine engine_;
   size_t depth_ = 1;
   size_t inside_ = 0;
-  std::deque<Item> queue_;
-  std::deque<Completion> completions_;
-  Item taken_;
+  Ring<Queued> queue_;
+  Ring<Completion> completions_;
+  Queued taken_;
   Cycle popped_at_ = kNever;
   bool halted_ = false;  // a fault has been found: nothing more is taken
   int waiting_on_ = -1;

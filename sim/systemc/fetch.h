@@ -7,12 +7,12 @@
 #include <systemc>
 #include <tlm>
 
-#include <deque>
 #include <memory>
 #include <vector>
 
 #include "sim/systemc/context.h"
 #include "sim/systemc/memory.h"
+#include "sim/systemc/ring.h"
 
 namespace tessera::sim::systemc {
 
@@ -56,8 +56,8 @@ class Fetch : public sc_core::sc_module, public Process, public BeatSide {
   std::vector<std::unique_ptr<BurstTransaction>> transactions_;  // one for each word ahead, used in turn
   size_t next_transaction_ = 0;
   bool offering_ = false;
-  std::deque<Cycle> room_;  // since when each free place for a word has been free
-  std::deque<Word> words_;
+  Ring<Cycle> room_;  // since when each free place for a word has been free
+  Ring<Word> words_;
   uint32_t requested_ = 0;
   uint32_t next_ = 0;  // word to be taken next
   bool held_ = false;

@@ -54,13 +54,14 @@ void Gemm::work(Cycle now) {
     wake_at(next_take_);
     return;
   }
-  Item* item = take(now);
-  if (item == nullptr) return;
-  const auto* gemm = std::get_if<isa::Gemm>(&item->instruction);
-  if (gemm == nullptr || item->fault != isa::Fault::kNone) {
+  Queued* taken = take(now);
+  if (taken == nullptr) return;
+  Item& item = taken->item;
+  const auto* gemm = std::get_if<isa::Gemm>(&taken->instruction);
+  if (gemm == nullptr || item.fault != isa::Fault::kNone) {
     const Cycle at = std::max(now + (gemm == nullptr ? 1 : kPrepare), free_ + kWrite);
     next_take_ = at + 1;
-    complete(*item, at);
+    complete(item, at);
     wake_at(next_take_);
     return;
   }
@@ -76,14 +77,14 @@ void Gemm::work(Cycle now) {
   last_[0] = {form.last_acc, free_ - 1};
   counters().busy += form.steps;
   counters().stall_port += stalls;
-  item->trace.first_cycle = first;
-  item->trace.last_cycle = free_ - 1;
+  item.trace.first_cycle = first;
+  item.trace.last_cycle = free_ - 1;
   const double share = static_cast<double>(form.sums) / static_cast<double>(form.steps);
   if (gemm->accumulate) ports_[0].uses.push_back({first + AccUse::kRead, free_ + AccUse::kRead, share});
   ports_[1].uses.push_back({first + kWrite, free_ + kWrite, share});
   context_.gemm_acc.add(*gemm, form, first, free_, now);
   npu_.gemm_taken();
-  complete(*item, free_ - 1 + kWrite);
+  complete(item, free_ - 1 + kWrite);
   use_ports(now);
   wake_at(std::max(next_take_, now + 1));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sim/systemc/engine.h"
+#include "sim/systemc/ring.h"
 
 namespace tessera::sim::systemc {
 
@@ -23,7 +24,7 @@ class Gemm : public Engine {
   };
   struct PortUse {
     Port port;
-    std::deque<Use> uses;
+    Ring<Use> uses;
     double now = 0;
   };
   void use_ports(Cycle now);

@@ -44,13 +44,15 @@ Cycle Load::emit_from(const Run& run, Cycle ready) {
 
 void Load::emitted(const Run& run, Cycle at, bool moves) {
   const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
-  Piece piece{};
+  Piece& piece = pieces_.push_back();
   piece.emitted = at;
   piece.none = run.bytes == 0;
   piece.pad = !moves;
   piece.last = run.last;
   piece.port = load_port(run_item_.space);
-  if (!piece.none) piece.groups = groups_of(run.sp, run.bytes, width);
+  piece.groups = piece.none ? 0 : groups_of(run.sp, run.bytes, width);
+  piece.beats = piece.prime = piece.tail = 0;
+  piece.taken = false;
   if (moves) {
     const auto from = static_cast<uint32_t>(run.dram & (width - 1));
     const uint32_t to = run.sp & (width - 1);
@@ -59,7 +61,6 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
     piece.tail = piece.prime + piece.groups - piece.beats;
   }
   counters().busy += piece.groups;
-  pieces_.push_back(piece);
   ++emitted_;
   const auto items = 2 * static_cast<uint64_t>(context_.config.reads_in_flight);
   while (!taken_.empty() && first_taken_ + items < emitted_) {
@@ -70,10 +71,10 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
 }
 
 void Load::finish_instruction(Cycle at, bool error) {
-  Item item = std::move(instructions_.front());
+  Item item = instructions_.front();
   instructions_.pop_front();
   if (error && item.fault == isa::Fault::kNone) item.fault = isa::Fault::kAxiError;
-  complete(std::move(item), at);
+  complete(item, at);
 }
 
 /// Groups from a cycle to a boundary belong to the oldest instruction inside.
@@ -135,7 +136,7 @@ bool Load::pad(Cycle now) {
   return true;
 }
 
-void Load::drain(Cycle now) {
+void Load::drain_front(Cycle now) {
   if (draining_) return;
   draining_ = true;
   bool padded = false;

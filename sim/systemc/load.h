@@ -3,6 +3,7 @@
 // runs with their beats.
 #pragma once
 
+#include "sim/systemc/ring.h"
 #include "sim/systemc/transfer.h"
 
 namespace tessera::sim::systemc {
@@ -39,13 +40,17 @@ class Load : public Transfer {
     bool last;
     bool taken = false;  // out of the queue
   };
-  void drain(Cycle now);
+  /// What stands at the front and needs no beats is written; the next run leaves the queue.
+  void drain(Cycle now) {
+    if (!pieces_.empty() && (pieces_.front().pad || !pieces_.front().taken)) drain_front(now);
+  }
+  void drain_front(Cycle now);
   void written(Cycle from, Cycle boundary);
   void finish_instruction(Cycle at, bool error);
 
-  std::deque<Piece> pieces_;
-  uint64_t emitted_ = 0;     // runs so far
-  std::deque<Cycle> taken_;  // when runs left the queue, from run first_taken_ on
+  Ring<Piece> pieces_;
+  uint64_t emitted_ = 0;  // runs so far
+  Ring<Cycle> taken_;     // when runs left the queue, from run first_taken_ on
   uint64_t first_taken_ = 0;
   Cycle free_ = 0;      // boundary of the last group
   Cycle begun_ = 0;     // the first beat of the run in hand has been seen

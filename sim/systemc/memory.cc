@@ -14,6 +14,17 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kSmall = 1e-6;
 constexpr Cycle kBuffered = 2;  // beats that wait for their owner before the bus is held
 
+/// The most frequent quotient by far needs no division.
+double inverse(double value) { return value == 1 ? 1 : 1 / value; }
+
+/// Cycles in which so many beats move at that rate.
+Cycle cycles_of(double beats, double rate) {
+  const double cycles = (rate == 1 ? beats : beats / rate) - kSmall;
+  if (cycles <= 0) return 0;
+  const auto whole = static_cast<Cycle>(cycles);
+  return static_cast<double>(whole) < cycles ? whole + 1 : whole;
+}
+
 }  // namespace
 
 Memory::Memory(sc_core::sc_module_name name, Context& context) : sc_module(name), socket("socket"), context_(context) {
@@ -35,6 +46,7 @@ void Memory::reset() {
   next_read_grant_ = next_write_grant_ = 0;
   reads_idle_from_ = 0;
   last_response_ = 0;
+  planned_ = 0;
 }
 
 tlm::tlm_sync_enum Memory::nb_transport_fw(int id, tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
@@ -110,14 +122,16 @@ void Memory::settle(Cycle now) {
   }
 }
 
-double Memory::cycles_per_beat(const Burst& burst) const {
-  const PortShares::Who who = burst.write ? PortShares::kStore : PortShares::kLoad;
-  const double left = context_.ports.left(burst.side->port(burst), who);
-  return left < kSmall ? kInfinite : 1 / left;
+double Memory::cycles_per_beat(const Server& server, PortShares::Who who) const {
+  if (!server.active) return 1;
+  const double left = context_.ports.left(server.through, who);
+  return left < kSmall ? kInfinite : inverse(left);
 }
 
 /// What an idle bus has saved for the next burst, in beats: of a limited bandwidth, less than one.
-double Memory::idle_beats(Cycle now) const { return std::min(static_cast<double>(now - bus_free_), slot_ - 1) / slot_; }
+double Memory::idle_beats(Cycle now) const {
+  return slot_ == 1 ? 0 : std::min(static_cast<double>(now - bus_free_), slot_ - 1) / slot_;
+}
 
 void Memory::finish_read(Cycle now) {
   Burst& burst = *reads_.front();
@@ -162,7 +176,7 @@ void Memory::plan(Cycle now) {
       if (taken != kNever) next = std::min(next, taken - kBuffered);
     } else {
       const bool follows = read_.free == now;
-      read_ = {true, burst.beats + (follows ? read_.left : 0), 0, now, read_.free};
+      read_.begin(burst.beats + (follows ? read_.left : 0), now, burst.side->port(burst));
       if (!write_.active) read_.left -= idle_beats(now);
       read_.delay = taken > now ? static_cast<double>(taken - now) / burst.beats : 0;
       burst.first = std::max(now, taken);
@@ -178,7 +192,7 @@ void Memory::plan(Cycle now) {
     if (start <= now) {
       const double carry = write_.free == now ? write_.left : 0;
       const bool follows = write_.free == now;
-      write_ = {true, burst.beats + carry, 0, now, write_.free};
+      write_.begin(burst.beats + carry, now, burst.side->port(burst));
       burst.first = now;
       if (!read_.active) write_.left -= idle_beats(now);
       if (read_.active && !follows && read_.delay == 0 && takes_turns(read_)) {
@@ -191,8 +205,8 @@ void Memory::plan(Cycle now) {
   }
   // Rates.
   const double slot = slot_;
-  const double read_port = read_.active ? cycles_per_beat(*reads_.front()) : 1;
-  const double write_port = write_.active ? cycles_per_beat(*writes_.front()) : 1;
+  const double read_port = cycles_per_beat(read_, PortShares::kLoad);
+  const double write_port = cycles_per_beat(write_, PortShares::kStore);
   double read_cycles = read_.active ? std::max(slot, read_.delay + read_port) : kInfinite;
   double write_cycles = write_.active ? std::max(slot, write_port) : kInfinite;
   if (read_.active && write_.active) {
@@ -205,22 +219,29 @@ void Memory::plan(Cycle now) {
     }
   }
   if (held) write_cycles = kInfinite;
-  read_.port = 1 / read_port;
-  write_.port = 1 / write_port;
-  read_.rate = 1 / read_cycles;
-  const bool inp = read_.active && reads_.front()->side->port(*reads_.front()) == Port::kInpB;
+  read_.port = inverse(read_port);
+  write_.port = inverse(write_port);
+  read_.rate = inverse(read_cycles);
+  const bool inp = read_.active && read_.through == Port::kInpB;
   const double share = inp ? read_.rate : 0;
   if (share != context_.ports.get(Port::kInpB, PortShares::kLoad)) {
     context_.ports.set(Port::kInpB, PortShares::kLoad, share);
     if (context_.alu_reads_inp && load_share_changed) load_share_changed();
   }
-  write_.rate = 1 / write_cycles;
+  write_.rate = inverse(write_cycles);
   for (Server* server : {&read_, &write_}) {
     if (!server->active || server->rate == 0) continue;
-    const double cycles = std::max(0.0, std::ceil(server->left / server->rate - kSmall));
-    next = std::min(next, now + static_cast<Cycle>(cycles));
+    next = std::min(next, now + cycles_of(server->left, server->rate));
   }
+  planned_ = held ? 0 : next;
+  planned_read_ = !reads_.empty();
+  planned_write_ = !writes_.empty();
   if (next != kNever) wake_at(next);
+}
+
+/// Nothing has begun, ended or come to the front since the last plan.
+bool Memory::plan_holds(Cycle now) const {
+  return now < planned_ && (planned_read_ || reads_.empty()) && (planned_write_ || writes_.empty());
 }
 
 void Memory::step() {
@@ -239,17 +260,19 @@ void Memory::step() {
       again = true;
     }
     grant(now);
-    plan(now);
+    if (again || !plan_holds(now)) {
+      plan(now);
+    } else {
+      wake_at(planned_);
+    }
     again = again && ((read_.active && read_.left <= kSmall) || (write_.active && write_.left <= kSmall));
   }
   stepping_ = false;
 }
 
 void Memory::port_changed(Port port) {
-  const auto moves = [&](const Server& server, const std::deque<Burst*>& bursts) {
-    return server.active && bursts.front()->side->port(*bursts.front()) == port;
-  };
-  if (stepping_ || (!moves(read_, reads_) && !moves(write_, writes_))) return;  // engines poke() when they can go on
+  const auto moves = [&](const Server& server) { return server.active && server.through == port; };
+  if (stepping_ || (!moves(read_) && !moves(write_))) return;  // engines poke() when they can go on
   const Cycle now = context_.agenda.now();
   stepping_ = true;
   settle(now);

@@ -10,10 +10,10 @@
 #include <systemc>
 #include <tlm>
 
-#include <deque>
 #include <functional>
 
 #include "sim/systemc/context.h"
+#include "sim/systemc/ring.h"
 
 namespace tessera::sim::systemc {
 
@@ -96,6 +96,18 @@ class Memory : public sc_core::sc_module, public Process {
     Cycle free = 0;       // boundary of the previous burst
     double delay = 0;     // cycles a beat for which the engine is not ready
     double port = 1;      // share of cycles in which the engine's port is free
+    Port through = Port::kNone;
+
+    /// A burst begins.
+    void begin(double beats, Cycle now, Port its_port) {
+      active = true;
+      left = beats;
+      rate = 0;
+      since = now;
+      delay = 0;
+      port = 1;
+      through = its_port;
+    }
   };
 
   void grant(Cycle now);
@@ -105,7 +117,8 @@ class Memory : public sc_core::sc_module, public Process {
   void finish_write(Cycle now);
   void respond(int id, Burst& burst, tlm::tlm_phase phase, Cycle at);
   bool refused(const Burst& burst) const;
-  double cycles_per_beat(const Burst& burst) const;
+  double cycles_per_beat(const Server& server, PortShares::Who who) const;
+  bool plan_holds(Cycle now) const;
   double idle_beats(Cycle now) const;
   /// Whether a side that moves wants at least every second turn of the bus.
   bool takes_turns(const Server& server) const { return 2 * slot_ * server.rate > 1 - 1e-6; }
@@ -114,17 +127,20 @@ class Memory : public sc_core::sc_module, public Process {
 
   Context& context_;
   std::array<Burst*, 3> offers_{};
-  std::deque<Burst*> reads_;   // granted
-  std::deque<Burst*> writes_;  // granted
+  Ring<Burst*> reads_;   // granted
+  Ring<Burst*> writes_;  // granted
   Server read_, write_;
-  std::deque<Cycle> read_slots_;  // when a slot of ReadsInFlight became free, oldest first
-  std::deque<Cycle> write_slots_;
+  Ring<Cycle> read_slots_;  // when a slot of ReadsInFlight became free, oldest first
+  Ring<Cycle> write_slots_;
   Cycle next_read_grant_ = 0;
   Cycle next_write_grant_ = 0;
   Cycle reads_idle_from_ = 0;
   Cycle last_response_ = 0;
   double slot_ = 1;     // cycles a beat that DRAM's bandwidth allows
   Cycle bus_free_ = 0;  // boundary of the last burst of either side
+  // Of the last plan: when it ends, and whether it knew a front of each side.
+  Cycle planned_ = 0;
+  bool planned_read_ = false, planned_write_ = false;
   bool stepping_ = false;
 };
 

@@ -39,6 +39,8 @@ TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
   context_.result = &result;
   context_.functional = &functional;
   context_.config = functional.config();
+  work_.bases = request.bases;
+  work_.dram = request.dram;
   context_.ports.clear();
   context_.acc_moves = false;
   timeline_ = {};
@@ -66,12 +68,14 @@ TimedResult Npu::run(Machine& functional, const TimedRequest& request) {
 void Npu::turns() {
   Agenda& agenda = context_.agenda;
   while (running_) {
-    const Cycle at = agenda.next();
-    if (at == kNever) return;
-    if (at - agenda.synchronised() > kQuantum) {
-      next_trigger(sc_core::sc_time::from_value(at - agenda.synchronised()));
-      agenda.synchronise(at);
-      return;
+    if (!agenda.due()) {
+      const Cycle at = agenda.next();
+      if (at == kNever) return;
+      if (at - agenda.synchronised() > kQuantum) {
+        next_trigger(sc_core::sc_time::from_value(at - agenda.synchronised()));
+        agenda.synchronise(at);
+        return;
+      }
     }
     processes_[agenda.begin()]->step();
   }
@@ -89,14 +93,14 @@ void Npu::report(isa::FaultRecord record) {
   check_end();
 }
 
-void Npu::completed(isa::Engine engine, const Item& item, bool signal) {
+void Npu::completed(isa::Engine engine, const Item& item) {
   if (context_.request->trace != nullptr) context_.request->trace->instructions.push_back(item.trace);
   if (item.fault != isa::Fault::kNone) {
     report({item.fault, static_cast<isa::Unit>(engine), item.pc});
     return;
   }
   ++context_.counters(static_cast<isa::Unit>(engine)).executed;
-  if (!signal || barred(item.pc)) return;
+  if (!item.signal || barred(item.pc)) return;
   ++timeline_[static_cast<size_t>(engine)];
   for (Engine* other : engines_) other->timeline_counted(engine);
   fetch_.timeline_counted(engine);
@@ -106,7 +110,7 @@ void Npu::check_end() {
   if (!running_) return;
   for (Engine* engine : engines_) {
     if (!engine->idle()) return;
-    if (!engine->queue_empty() && (!faulted() || engine->head().pc < fault_.pc)) return;
+    if (!engine->queue_empty() && (!faulted() || engine->head_pc() < fault_.pc)) return;
   }
   if (!memory_.reads_idle() && !faulted()) return;
   if (faulted()) {
@@ -137,10 +141,7 @@ void Npu::port_changed(Port port) {
 
 isa::Fault Npu::execute(uint32_t pc, const isa::Instruction& instruction) {
   Work work;
-  RunRequest request;
-  request.bases = context_.request->bases;
-  request.dram = context_.request->dram;
-  const isa::Fault fault = context_.functional->execute(instruction, request, work);
+  const isa::Fault fault = context_.functional->execute(instruction, work_, work);
   TESSERA_INVARIANT(fault == isa::Fault::kNone, "ranges have been checked");
   work.pc = pc;
   context_.result->macs += work.macs;
@@ -152,8 +153,8 @@ isa::FaultRecord Npu::stuck() const {
   isa::FaultRecord record = fault_;
   if (!faulted() && fetch_.held()) record = {isa::Fault::kNoProgress, isa::Unit::kFetch, fetch_.pc()};
   for (const Engine* engine : engines_) {
-    if (engine->queue_empty() || (record.code != isa::Fault::kNone && engine->head().pc >= record.pc)) continue;
-    record = {isa::Fault::kNoProgress, static_cast<isa::Unit>(engine->engine()), engine->head().pc};
+    if (engine->queue_empty() || (record.code != isa::Fault::kNone && engine->head_pc() >= record.pc)) continue;
+    record = {isa::Fault::kNoProgress, static_cast<isa::Unit>(engine->engine()), engine->head_pc()};
   }
   TESSERA_INVARIANT(record.code != isa::Fault::kNone, "the timing model has lost an event");
   return record;

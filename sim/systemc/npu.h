@@ -34,7 +34,7 @@ class Npu : public sc_core::sc_module {
   bool faulted() const { return fault_.code != isa::Fault::kNone; }
   void report(isa::FaultRecord record);
   /// An instruction of `engine` has completed in the previous cycle.
-  void completed(isa::Engine engine, const Item& item, bool signal);
+  void completed(isa::Engine engine, const Item& item);
   /// Something that the end of the program waits for has happened.
   void check_end();
   void room(isa::Engine engine);  // its queue has lost its head in this cycle
@@ -59,6 +59,7 @@ class Npu : public sc_core::sc_module {
   isa::FaultRecord stuck() const;
 
   Context context_;
+  RunRequest work_;  // bases and memory for the functional executor
   Fetch fetch_;
   Load load_;
   Gemm gemm_;

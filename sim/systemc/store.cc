@@ -40,16 +40,16 @@ Cycle Store::reads_free() const {
 
 void Store::emitted(const Run& run, Cycle at, bool moves) {
   if (!moves) {
-    Item item = std::move(instructions_.front());
+    Item item = instructions_.front();
     instructions_.pop_front();
     responded_ = std::max(at + 1, responded_ + 1);
-    complete(std::move(item), responded_ + 1);
+    complete(item, responded_ + 1);
     return;
   }
   const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
   const uint32_t from = run.sp & (width - 1);
   const auto to = static_cast<uint32_t>(run.dram & (width - 1));
-  Piece piece{};
+  Piece& piece = pieces_.push_back();
   piece.reads = groups_of(run.sp, run.bytes, width);
   piece.beats = groups_of(run.dram, run.bytes, width);
   piece.prime = from > to ? 1 : 0;
@@ -62,7 +62,6 @@ void Store::emitted(const Run& run, Cycle at, bool moves) {
   last_emitted_ = at;
   last_reads_ = piece.reads;
   while (!moved_.empty() && moved_.front().end + kAhead < reads_) moved_.pop_front();
-  pieces_.push_back(piece);
 }
 
 Cycle Store::first_beat(const Burst& burst) {
@@ -109,11 +108,11 @@ void Store::moved(Burst& burst, bool error, Cycle at) {
     counters().stall_memory += answer;
     trace.stall_memory_cycles += answer;
   }
-  Item item = std::move(instructions_.front());
+  Item item = instructions_.front();
   instructions_.pop_front();
   if (error_ && item.fault == isa::Fault::kNone) item.fault = isa::Fault::kAxiError;
   error_ = false;
-  complete(std::move(item), at + 1);
+  complete(item, at + 1);
 }
 
 }  // namespace tessera::sim::systemc

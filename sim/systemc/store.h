@@ -2,6 +2,7 @@
 // STORE of isa/timing.md: reads of OUT and ACC run at most four groups ahead of the bus; responses come back in order.
 #pragma once
 
+#include "sim/systemc/ring.h"
 #include "sim/systemc/transfer.h"
 
 namespace tessera::sim::systemc {
@@ -35,13 +36,13 @@ class Store : public Transfer {
     bool last;
   };
 
-  std::deque<Piece> pieces_;  // runs whose beats have not all moved
+  Ring<Piece> pieces_;  // runs whose beats have not all moved
   /// Runs whose beats have moved and may still say when a read ahead of them was possible.
   struct Moved {
     uint64_t end;    // groups read up to and with this run
     Cycle consumed;  // the last of them left the queue
   };
-  std::deque<Moved> moved_;
+  Ring<Moved> moved_;
   uint64_t reads_ = 0;  // groups of all runs emitted
   Cycle last_emitted_ = 0;
   uint32_t last_reads_ = 0;

@@ -24,7 +24,8 @@ TEST(Walk, JoinsWhatContinues) {
   Walk walk(load, 64, 1024);
   std::vector<uint32_t> bytes, steps;
   while (!walk.done()) {
-    const auto run = walk.next();
+    systemc::Run run;
+    walk.next(run);
     bytes.push_back(run.bytes);
     steps.push_back(run.steps);
     EXPECT_EQ(run.last, walk.done());
@@ -45,7 +46,8 @@ TEST(Walk, PaddingIsARunOfItsOwn) {
   std::vector<uint64_t> read;  // address, bytes
   std::vector<uint32_t> padded;
   while (!walk.done()) {
-    const auto run = walk.next();
+    systemc::Run run;
+    walk.next(run);
     if (run.pad) {
       padded.push_back(run.bytes);
     } else {

@@ -34,7 +34,7 @@ BurstTransaction& Transfer::fresh() {
 
 void Transfer::offer(Cycle at) {
   const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
-  const auto to_page = static_cast<uint32_t>((4096 - (burst_address_ & 4095)) / width);
+  const auto to_page = static_cast<uint32_t>(4096 - (burst_address_ & 4095)) >> std::countr_zero(width);
   const uint32_t beats = std::min({burst_beats_left_, to_page, uint32_t{256}});
   BurstTransaction& transaction = fresh();
   Burst& burst = transaction.burst;
@@ -87,6 +87,7 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
 
 /// As advance(); when that ends the walk, the next instruction may begin.
 void Transfer::advance_and_wake(Cycle now) {
+  if (has_run_ && bursting_ && moves(run_)) return;  // behind the bursts of the run before
   const bool walking = !walk_.done();
   advance(now);
   if (walking && walk_.done()) wake();
@@ -105,9 +106,9 @@ void Transfer::advance(Cycle now) {
       }
       has_run_ = false;
       last_emit_ = at;
-      const bool moves = run_.bytes > 0 && !run_.pad;
-      emitted(run_, at, moves);
-      if (moves) {
+      const bool bursts = moves(run_);
+      emitted(run_, at, bursts);
+      if (bursts) {
         const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
         bursting_ = burst_first_ = true;
         burst_address_ = run_.dram & ~uint64_t{width - 1};
@@ -118,7 +119,7 @@ void Transfer::advance(Cycle now) {
       continue;
     }
     if (!walk_.done()) {
-      run_ = walk_.next();
+      walk_.next(run_);
       run_item_ = walk_item_;
       has_run_ = true;
       const Cycle from = std::max(last_emit_, walk_from_);
@@ -148,19 +149,20 @@ void Transfer::work(Cycle now) {
       continue;
     }
     if (has_prepared_) return;
-    Item* item = take(now);
-    if (item == nullptr) return;
+    const Queued* taken = take(now);
+    if (taken == nullptr) return;
+    const Item& item = taken->item;
     took(now);
     const auto join = static_cast<uint32_t>(128 * context_.config.axi_bytes);
     const TimedRequest& request = *context_.request;
-    prepared_.item = {isa::Space::kOut, item->fault};
+    prepared_.item = {isa::Space::kOut, item.fault};
     prepared_.done = now + kPrepare;
-    if (item->fault != isa::Fault::kNone) {
+    if (item.fault != isa::Fault::kNone) {
       prepared_.walk = Walk::none();
-    } else if (const auto* load = std::get_if<isa::Load>(&item->instruction)) {
+    } else if (const auto* load = std::get_if<isa::Load>(&taken->instruction)) {
       prepared_.walk = Walk(*load, request.bases[load->base], join);
       prepared_.item.space = load->space;
-    } else if (const auto* store = std::get_if<isa::Store>(&item->instruction)) {
+    } else if (const auto* store = std::get_if<isa::Store>(&taken->instruction)) {
       prepared_.walk = Walk(*store, request.bases[store->base], join);
       prepared_.item.space = store->space;
     } else {
@@ -169,7 +171,7 @@ void Transfer::work(Cycle now) {
     }
     if (prepared_.item.space == isa::Space::kAcc && !context_.acc_moves) npu_.acc_moves();
     has_prepared_ = true;
-    instructions_.push_back(std::move(*item));
+    instructions_.push_back(item);
   }
 }
 

@@ -8,12 +8,13 @@
 #include <systemc>
 #include <tlm>
 
-#include <deque>
+#include <bit>
 #include <memory>
 #include <vector>
 
 #include "sim/systemc/engine.h"
 #include "sim/systemc/memory.h"
+#include "sim/systemc/ring.h"
 #include "sim/systemc/walk.h"
 
 namespace tessera::sim::systemc {
@@ -39,7 +40,7 @@ class Transfer : public Engine, public BeatSide {
   virtual void took(Cycle) {}
 
   /// Instructions inside, oldest first; runs with `last` belong to them in order.
-  std::deque<Item> instructions_;
+  Ring<Item> instructions_;
   /// Nothing is left to be sent but what the engine itself holds.
   bool sent() const { return !has_prepared_ && !has_run_ && walk_.done() && !bursting_; }
   /// Boundary up to which the burst unit works on earlier runs; kNever while a burst of one has not been granted.
@@ -59,6 +60,7 @@ class Transfer : public Engine, public BeatSide {
   void advance_and_wake(Cycle now);
   void offer(Cycle at);
   BurstTransaction& fresh();
+  static bool moves(const Run& run) { return run.bytes > 0 && !run.pad; }
 
   struct Prepared {
     Walk walk;
@@ -86,10 +88,10 @@ class Transfer : public Engine, public BeatSide {
   std::vector<BurstTransaction*> free_transactions_;
 };
 
-/// Groups of the bus's width that [from, from + bytes) touches.
+/// Groups of the bus's width, a power of two, that [from, from + bytes) touches.
 inline uint32_t groups_of(uint64_t from, uint32_t bytes, uint32_t width) {
   const auto offset = static_cast<uint32_t>(from & (width - 1));
-  return (offset + bytes + width - 1) / width;
+  return (offset + bytes + width - 1) >> std::countr_zero(width);
 }
 
 }  // namespace tessera::sim::systemc

@@ -72,14 +72,15 @@ void Walk::advance() {
   }
 }
 
-Run Walk::next() {
-  Run run;
+void Walk::next(Run& run) {
   run.dram = dram_[3];
   run.sp = static_cast<uint32_t>(sp_[3]);
   run.bytes = length_;
+  run.steps = 1;
+  run.pad = run.last = false;
   if (length_ == 0) {
     run.last = done_ = true;
-    return run;
+    return;
   }
   run.pad = padding();
   uint64_t dram_end = dram_[3] + length_;
@@ -100,10 +101,10 @@ Run Walk::next() {
     advance();
     if (done_) {
       run.last = true;
-      return run;
+      return;
     }
     if (run.bytes >= join_bytes_ || sp_[3] != sp_end || padding() != run.pad || (!run.pad && dram_[3] != dram_end)) {
-      return run;
+      return;
     }
     ++run.steps;
     run.bytes += length_;

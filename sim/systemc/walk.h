@@ -30,8 +30,8 @@ class Walk {
   static Walk none();
 
   bool done() const { return done_; }
-  /// The next run. Needs !done().
-  Run next();
+  /// Sets the next run. Needs !done().
+  void next(Run& run);
 
  private:
   bool padding() const;
