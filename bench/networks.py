@@ -24,8 +24,8 @@ class Builder:
         self.nodes, self.initializers = [], []
         self.channels = {"input": shape[1]}
 
-    def _add(self, op_type, inputs, channels, **attributes):
-        name = f"{op_type.lower()}{len(self.nodes)}"
+    def _add(self, op_type, inputs, channels, name=None, **attributes):
+        name = name or f"{op_type.lower()}{len(self.nodes)}"
         self.nodes.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
         self.channels[name] = channels
         return name
@@ -70,6 +70,32 @@ class Builder:
         weights = self.rng.standard_normal((out, self.channels[x])) * np.sqrt(2 / self.channels[x])
         y = self._add("Gemm", [x, self._constant(weights), self._constant(self.rng.standard_normal(out) * 0.05)], out, transB=1)
         return self._add("Relu", [y], out) if activation else y
+
+    def linear(self, x, out, activation=None):
+        """Over the last axis of a tensor of any rank."""
+        weights = self.rng.standard_normal((self.channels[x], out)) * np.sqrt(1 / self.channels[x])
+        y = self._add("MatMul", [x, self._constant(weights)], out)
+        y = self._add("Add", [y, self._constant(self.rng.standard_normal(out) * 0.05)], out)
+        return self._add(activation, [y], out) if activation else y
+
+    def attention(self, x, heads):
+        """Self-attention over [batch, tokens, channels]: projections, heads by reshape and transpose, the products `scores` and `context` around a
+        softmax, the projection back."""
+        channels, (batch, tokens, _) = self.channels[x], self.shape
+
+        def shaped(y, *shape):
+            self.initializers.append(numpy_helper.from_array(np.array(shape, np.int64), f"s{len(self.initializers)}"))
+            return self._add("Reshape", [y, self.initializers[-1].name], shape[-1])
+
+        def turned(y, *order):
+            return self._add("Transpose", [y], self.channels[y], perm=order)
+
+        query, key, value = (shaped(self.linear(x, channels), batch, tokens, heads, channels // heads) for _ in range(3))
+        scores = self._add("MatMul", [turned(query, 0, 2, 1, 3), turned(key, 0, 2, 3, 1)], tokens, name="scores")
+        scores = self._add("Mul", [scores, self._scalar(np.sqrt(heads / channels))], tokens)
+        weights = self._add("Softmax", [scores], tokens, axis=-1)
+        context = self._add("MatMul", [weights, turned(value, 0, 2, 1, 3)], channels // heads, name="context")
+        return self.linear(shaped(turned(context, 0, 2, 1, 3), batch, tokens, channels), channels)
 
     def finish(self, output):
         graph = helper.make_graph(self.nodes, self.name, [helper.make_tensor_value_info("input", TensorProto.FLOAT, self.shape)],
@@ -147,7 +173,15 @@ def autoencoder():
     return b.finish(b.dense(x, 640, None))
 
 
-NETWORKS = {f.__name__: f for f in (resnet18, resnet50, mobilenetv2, resnet8, vww, ds_cnn, autoencoder)}
+def encoder():
+    """A block of ViT-Tiny (192 channels, 3 heads) over 64 tokens, without its normalisations and with ReLU: softmax alone is left to the CPU."""
+    b = Builder("encoder", [1, 64, 192])
+    b.channels["input"] = 192
+    x = b.add(b.attention("input", 3), "input", None)
+    return b.finish(b.add(b.linear(b.linear(x, 768, "Relu"), 192), x, None))
+
+
+NETWORKS = {f.__name__: f for f in (resnet18, resnet50, mobilenetv2, resnet8, vww, ds_cnn, autoencoder, encoder)}
 
 
 def build(name):
