@@ -126,6 +126,24 @@ TEST_P(OnMachine, RandomAttention) {
   repeat(10, 8000, [&](Random& random) { return test::random_attention(random, small ? 20 : 70); });
 }
 
+TEST_P(OnMachine, ProductsUnderEveryOption) {
+  for (uint64_t seed = 9000; seed < 9008; ++seed) {
+    Random random(seed);
+    const Graph graph = seed % 2 == 0 ? test::random_attention(random, 12) : test::random_product(random, 20);
+    for (const Options& options : {Options{.collapse_pixels = false}, Options{.prefetch_weights = false}, Options{.virtual_threads = false},
+                                   Options{.reuse_memory = false}}) {
+      EXPECT_EQ(test::compare(graph, GetParam(), seed, options), "") << GetParam().name << ", seed " << seed;
+    }
+    // Its own schedules give the same program.
+    Options given;
+    const Program program = compile(graph, GetParam());
+    for (const LayerInfo& layer : program.layers) given.schedules.push_back(layer.schedule);
+    const Program again = compile(graph, GetParam(), given);
+    EXPECT_EQ(again.instructions.size(), program.instructions.size());
+    EXPECT_TRUE(again.instructions == program.instructions) << "seed " << seed;
+  }
+}
+
 TEST(Products, AreChecked) {
   Graph graph;
   Tensor left, right, out;

@@ -11,6 +11,7 @@ import tessera
 from tests.oracle import oracle
 from tests.system import attention
 from tests.system.conftest import ROOT
+from tests.system.test_activation_products import random_product
 from tests.system.test_models import random_feeds
 
 sys.path.insert(0, str(ROOT / "bench"))
@@ -50,6 +51,18 @@ def test_digits(config):
 def test_attention(config, shape):
     model, feeds = attention.quantised(*shape)
     check(model.SerializeToString(), feeds, config)
+
+
+@pytest.mark.parametrize("config", ["npu64", "npu256"])
+@pytest.mark.parametrize("seed", range(24))
+def test_products_of_activations(seed, config):
+    """Factors in runs of every length, padded, byte by byte, transposed on the chip."""
+    model, feeds, _ = random_product(130000 + seed)
+    data = model.SerializeToString()
+    expected = tessera.Session(data, "fsim", config, check_races=True).run(None, feeds)
+    for device in ("rtl", "sysc"):
+        for got, want in zip(tessera.Session(data, device, config).run(None, feeds), expected):
+            assert np.array_equal(got, want), device
 
 
 @pytest.mark.parametrize("config", ["npu64", "npu256"])
