@@ -9,6 +9,7 @@ import pytest
 import tessera
 from tests.oracle import oracle
 from tests.system import builders
+from tests.system.attention import networks
 
 
 def product_model(seed):
@@ -21,6 +22,16 @@ def product_model(seed):
     g = builders.Graph()
     zero = g.input(builders.zero_point(rng, x_type).reshape([] if rng.random() < 0.5 else [1]), "z")
     attributes = {}
+    if product and rng.random() < 0.5:
+        # Two run-time matrices; either zero point at run time, constant or absent.
+        batch, (m, k, n) = [int(v) for v in rng.choice([1, 2, 3], size=int(rng.integers(0, 3)))], [int(v) for v in rng.choice([1, 7, 20, 33], size=3)]
+        x, w = builders.values(rng, x_type, [*batch, m, k]), builders.values(rng, w_type, [*batch, k, n])
+        zeros = [zero if rng.random() < 0.7 else g.constant(builders.zero_point(rng, x_type)), ""]
+        if rng.random() < 0.8:
+            value = builders.zero_point(rng, w_type)
+            zeros[1] = g.input(value, "w_zero") if rng.random() < 0.7 else g.constant(value)
+        g.node("MatMulInteger", [g.input(x, "x"), g.input(w, "w"), *zeros], "y")
+        return g.finish("y"), g.feeds, f"seed {seed}: {x.shape} {w.shape} {x_type.__name__} {w_type.__name__} {zeros}"
     if product:
         lead, k, n = [int(v) for v in rng.choice([1, 2, 5, 9], size=int(rng.integers(1, 3)))], int(rng.choice([1, 7, 33, 300])), int(rng.choice([1, 9, 40]))
         x, w, outputs = builders.values(rng, x_type, [*lead, k]), builders.values(rng, w_type, [k, n]), n
@@ -45,7 +56,7 @@ def product_model(seed):
     return g.finish("y"), g.feeds, f"seed {seed}: {x.shape} {w.shape} {x_type.__name__} {w_type.__name__} {attributes}"
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(80))
 def test_products_with_a_run_time_zero_point(seed, configs):
     model, feeds, text = product_model(seed)
     expected = oracle.run_plain(model, feeds)["y"]
@@ -84,4 +95,21 @@ def test_networks_of_the_dynamic_quantiser(convolutions, per_channel, configs, t
     for i, config in enumerate(configs):
         session = tessera.Session(data, "fsim", config, check_races=True, poison=i + 1)
         assert np.abs(session.run(None, g.feeds)[0] - reference).max() <= 1e-6 * np.abs(expected).max(), config
+        assert session.info().macs_npu_share == 1.0, config
+
+
+def test_attention_of_the_dynamic_quantiser(configs, tmp_path):
+    """With the option that quantises products of two activations too, the scores and the context run on the NPU."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    b = networks.Builder("attention", [1, 12, 24])
+    b.channels["input"] = 24
+    onnx.save(b.finish(b.attention("input", 3)), tmp_path / "float.onnx")
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "dynamic.onnx", weight_type=QuantType.QUInt8, op_types_to_quantize=["MatMul"],
+                     extra_options={"MatMulConstBOnly": False})
+    data = (tmp_path / "dynamic.onnx").read_bytes()
+    feeds = {"input": np.random.default_rng(4).standard_normal([1, 12, 24]).astype(np.float32)}
+    (expected,) = oracle.run_plain(data, feeds).values()
+    for i, config in enumerate(configs):
+        session = tessera.Session(data, "fsim", config, check_races=True, poison=i + 1)
+        assert np.abs(session.run(None, feeds)[0] - expected).max() <= 0.03 * np.abs(expected).max(), config
         assert session.info().macs_npu_share == 1.0, config
