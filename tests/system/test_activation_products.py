@@ -126,6 +126,54 @@ def test_random_products_of_activations(draw, chunk, configs):
         assert cpu == 0, f"{npu} nodes on the NPU, {cpu} on the CPU: {text}"
 
 
+def product(g, a, b):
+    shape = [*g.shape[a][:-1], g.shape[b][-1]]
+    return g.op("QLinearMatMul", [a, *g.parameters(g.dtype), b, *g.parameters(g.dtype), *g.parameters(g.dtype, 1, 3)], shape)
+
+
+def turned(g, x):
+    return g.op("Transpose", [x], [g.shape[x][i] for i in (0, 2, 1)], perm=[0, 2, 1])
+
+
+def both_orders(g, x):
+    return [product(g, x, x), product(g, x, turned(g, x)), product(g, turned(g, x), turned(g, x))]
+
+
+def products_of_products(g, x):
+    y = product(g, x, x)
+    return [product(g, product(g, y, turned(g, y)), y), y, turned(g, y)]
+
+
+def slices(g, x):
+    rows = g.op("Slice", [x, g.ints(0, 3), g.ints(2, 19), g.ints(0, 1)], [2, 16, 24])
+    columns = g.op("Slice", [x, g.ints(2), g.ints(22), g.ints(2), g.ints(2)], [2, 24, 10])
+    return [product(g, rows, columns)]
+
+
+def expanded(g, x):
+    one = g.op("Slice", [x, g.ints(0), g.ints(1), g.ints(0)], [1, 24, 24])
+    one = g.op("Expand", [one, g.ints(2, 24, 24)], [2, 24, 24])
+    return [product(g, x, one), product(g, one, x)]
+
+
+def shuffled(g, x):
+    y = g.op("Transpose", [g.reshape(x, [2, 4, 6, 24])], [2, 6, 4, 24], perm=[0, 2, 1, 3])
+    y = g.reshape(y, [2, 24, 24])
+    return [product(g, x, y), product(g, y, x), product(g, y, turned(g, y))]
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["host", "npu"])
+@pytest.mark.parametrize("build", [both_orders, products_of_products, slices, expanded, shuffled], ids=lambda build: build.__name__)
+def test_one_tensor_in_many_orders(build, made, configs):
+    g = Products(7)
+    g.dtype = np.int8
+    x = g.bytes([2, 24, 24], g.dtype, "x")
+    if made:
+        x = g.op("QLinearLeakyRelu", [x, *g.parameters(g.dtype), *g.parameters(g.dtype)], [2, 24, 24], MS, alpha=0.3)
+    _, cpu = check(g.finish(*build(g, x)), g.feeds, build.__name__, configs)
+    assert cpu == 0
+
+
 @pytest.mark.parametrize("shape", [(1, 17, 3, 10), (2, 12, 2, 32)], ids=str)
 @pytest.mark.parametrize("how", [{"qdq": True, "activation": "u8"}, {"qdq": False, "activation": "u8"}, {"qdq": True, "activation": "s8"}],
                          ids=lambda how: f"{'qdq' if how['qdq'] else 'qop'}-{how['activation']}")
