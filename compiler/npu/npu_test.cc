@@ -144,6 +144,33 @@ TEST_P(OnMachine, ProductsUnderEveryOption) {
   }
 }
 
+/// Every wait counts: between a factor's producer and its fetch, between the fetch and the product, between the product and the next fetch.
+TEST(Products, EveryDroppedWaitIsARace) {
+  const isa::MachineConfig config = test::odd_machine("small", 1, 8, 8, 64, 24, 96, 96, 16);
+  int dropped = 0, fetches = 0;
+  for (uint64_t seed = 8001; seed < 8005; ++seed) {
+    Random random(seed);
+    const Graph graph = test::random_attention(random, 14);
+    Program program;
+    ASSERT_EQ(test::compare(graph, config, seed, {}, &program), "");
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const auto* load = std::get_if<isa::Load>(&program.instructions[i]);
+      if (std::holds_alternative<isa::Finish>(program.instructions[i])) continue;  // it waits for idle engines anyway
+      for (size_t w = 0; w < 3; ++w) {
+        if (!isa::header_of(program.instructions[i]).waits[w].enable) continue;
+        const std::string problem = test::compare(graph, config, seed, {}, nullptr, [&](std::vector<isa::Instruction>& instructions) {
+          std::visit([&](auto& x) { x.header.waits[w].enable = false; }, instructions[i]);
+        });
+        EXPECT_NE(problem.find("races"), std::string::npos) << "seed " << seed << ", instruction " << i << ", condition " << w << ": " << problem;
+        ++dropped;
+        fetches += load != nullptr && load->space == isa::Space::kWgt && load->base == kArenaBase && !load->fill;
+      }
+    }
+  }
+  EXPECT_GT(dropped, 60);
+  EXPECT_GT(fetches, 5);
+}
+
 TEST(Products, AreChecked) {
   Graph graph;
   Tensor left, right, out;

@@ -244,13 +244,15 @@ Values random_values(const Tensor& tensor, std::mt19937_64& random) {
   return values;
 }
 
-std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options, Program* program_out) {
+std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options, Program* program_out,
+                    const std::function<void(std::vector<isa::Instruction>&)>& change) {
   std::mt19937_64 random(seed);
   std::vector<Values> inputs;
   for (const TensorId id : graph.inputs) inputs.push_back(random_values(graph.tensors[static_cast<size_t>(id)], random));
   const std::vector<Values> expected = evaluate(graph, inputs);
-  const Program program = compile(graph, config, options);
+  Program program = compile(graph, config, options);
   if (program_out != nullptr) *program_out = program;
+  if (change) change(program.instructions);
 
   sim::Machine machine(config);
   for (int placement = 0; placement < 2; ++placement) {

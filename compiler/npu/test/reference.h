@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -20,9 +21,9 @@ using Values = std::vector<int32_t>;
 std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inputs);
 
 /// Compiles and runs the graph, compares every graph output with evaluate(). Returns what went wrong, or "".
-/// `program`: receives the program when not null.
+/// `program`: receives the program when not null. `change`: is applied to its instructions before they run.
 std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options = {},
-                    Program* program = nullptr);
+                    Program* program = nullptr, const std::function<void(std::vector<isa::Instruction>&)>& change = {});
 
 /// Random values of a tensor's type, from a seed; inputs of compare().
 Values random_values(const Tensor& tensor, std::mt19937_64& random);
