@@ -146,20 +146,23 @@ Bounds bounds(int64_t first, const std::array<Extent, N>& extent, const std::arr
   return b;
 }
 
+/// The ranges of one instruction; an ALU with everything in use has most.
 class Ranges {
  public:
-  explicit Ranges(const MachineConfig& config) : config_(config) { ranges_.reserve(8); }
+  explicit Ranges(const MachineConfig& config) : config_(config) {}
   void entries(Space space, const char* field, Bounds b, bool write) {
-    ranges_.push_back({space, field, b.lowest, b.highest, config_.depth(space), write});
+    ranges_[size_++] = {space, field, b.lowest, b.highest, config_.depth(space), write};
   }
   void bytes(Space space, const char* field, Bounds b, int64_t length, bool write) {
-    ranges_.push_back({space, field, b.lowest, b.highest + length - 1, config_.space_bytes(space), write});
+    ranges_[size_++] = {space, field, b.lowest, b.highest + length - 1, config_.space_bytes(space), write};
   }
-  std::vector<AddressRange> take() { return std::move(ranges_); }
+  const AddressRange* begin() const { return ranges_.data(); }
+  const AddressRange* end() const { return ranges_.data() + size_; }
 
  private:
   const MachineConfig& config_;
-  std::vector<AddressRange> ranges_;
+  std::array<AddressRange, 7> ranges_;
+  size_t size_ = 0;
 };
 
 void collect(const Finish&, Ranges&) {}
@@ -204,6 +207,12 @@ void collect(const Alu& i, Ranges& out) {
   if (i.second_table_enable) out.entries(Space::kTable, "second_table", {i.second_table, i.second_table}, false);
 }
 
+Ranges ranges_of(const Instruction& instruction, const MachineConfig& config) {
+  Ranges ranges(config);
+  std::visit([&](const auto& i) { collect(i, ranges); }, instruction);
+  return ranges;
+}
+
 [[noreturn]] void refuse(size_t index, const Instruction& instruction, const std::string& message) {
   throw Error(ErrorCode::kInvalidProgram,
               "instruction " + std::to_string(index) + " (" + std::string(info_of(instruction).name) + "): " + message);
@@ -219,9 +228,8 @@ std::optional<Violation> check_operands(const Instruction& instruction, const Ma
 }
 
 std::vector<AddressRange> scratchpad_ranges(const Instruction& instruction, const MachineConfig& config) {
-  Ranges ranges(config);
-  std::visit([&](const auto& i) { collect(i, ranges); }, instruction);
-  return ranges.take();
+  const Ranges ranges = ranges_of(instruction, config);
+  return {ranges.begin(), ranges.end()};
 }
 
 std::optional<DramRange> dram_range(const Instruction& instruction) {
@@ -244,7 +252,7 @@ std::optional<DramRange> dram_range(const Instruction& instruction) {
 }
 
 std::optional<Violation> check_ranges(const Instruction& instruction, const MachineConfig& config) {
-  for (const AddressRange& r : scratchpad_ranges(instruction, config)) {
+  for (const AddressRange& r : ranges_of(instruction, config)) {
     if (r.ok()) continue;
     return Violation{Fault::kScratchpadRange, std::string(r.field) + ": " + std::to_string(r.lowest) + ".." +
                                                   std::to_string(r.highest) + " leaves " + std::string(to_string(r.space)) +
