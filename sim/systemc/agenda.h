@@ -47,12 +47,12 @@ class Agenda {
   /// A module has one next turn: in that cycle, in this one when it has passed, or earlier when it has been asked for.
   void ask(Turn turn, Cycle at) {
     Asked& asked = asked_[turn];
-    if (asked.at <= now_) return;
-    if (at <= now_) {
-      asked = {now_, asked.ticket + 1};
+    at = std::max(at, now_);
+    if (asked.at <= at) return;
+    asked = {at, asked.ticket + 1};
+    if (at == now_) {
       soon_.turns[soon_.size++] = turn;
-    } else if (at < asked.at) {
-      asked = {at, asked.ticket + 1};
+    } else {
       insert({at, turn, asked.ticket});
     }
   }

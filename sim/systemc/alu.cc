@@ -81,12 +81,13 @@ void Alu::advance(Cycle now) {
   for (Uses* uses : {&writes_, &out_reads_}) {
     if (!uses->uses.empty() && uses->uses.back().supposed) uses->uses.pop_back();
   }
-  for (const AluStretch& ends : walk_.take_ends()) {
+  for (const AluStretch& ends : walk_.ends()) {
     add_write({ends.from + job.form.latency, ends.to + job.form.latency, job.destination, ends.share, false});
   }
-  for (const AluStretch& reads : walk_.take_out_reads()) {
+  for (const AluStretch& reads : walk_.out_reads()) {
     out_reads_.uses.push_back({reads.from, reads.to, Port::kOutRead, reads.share, false});
   }
+  walk_.forget_stretches();
   if (walk_.done()) return;
   const double share = 1 / static_cast<double>(job.form.vector_issues);
   suppose(writes_, walk_.next() + job.form.latency, job.destination, share);

@@ -60,8 +60,12 @@ class AluWalk {
   /// Cycles that ports have cost since this was last asked.
   Cycle take_port_stalls() { return std::exchange(port_stalls_, 0); }
   /// Since this was last asked, in order: issues that end a vector, and cycles in which it asks for a read of OUT.
-  std::vector<AluStretch> take_ends() { return std::exchange(ends_, {}); }
-  std::vector<AluStretch> take_out_reads() { return std::exchange(out_reads_, {}); }
+  const std::vector<AluStretch>& ends() const { return ends_; }
+  const std::vector<AluStretch>& out_reads() const { return out_reads_; }
+  void forget_stretches() {
+    ends_.clear();
+    out_reads_.clear();
+  }
   /// The earliest cycle of the next issue, and what it can be followed by.
   Cycle next() const { return next_; }
 

@@ -35,6 +35,7 @@ Memory::Memory(sc_core::sc_module_name name, Context& context) : sc_module(name)
 void Memory::reset() {
   const DramOptions& timing = context_.request->timing;
   slot_ = timing.bandwidth_bytes > 0 ? static_cast<double>(context_.config.axi_bytes) / timing.bandwidth_bytes : 1;
+  latency_ = static_cast<Cycle>(timing.latency_cycles);
   bus_free_ = 0;
   offers_ = {};
   reads_.clear();
@@ -123,7 +124,6 @@ void Memory::settle(Cycle now) {
 }
 
 double Memory::cycles_per_beat(const Server& server, PortShares::Who who) const {
-  if (!server.active) return 1;
   const double left = context_.ports.left(server.through, who);
   return left < kSmall ? kInfinite : inverse(left);
 }
@@ -153,90 +153,99 @@ void Memory::finish_write(Cycle now) {
   write_.free = burst.boundary = now;
   burst.first = std::min(burst.first, now - 1);
   bus_free_ = now;
-  burst.response = std::max(now - 1 + static_cast<Cycle>(context_.request->timing.latency_cycles), last_response_ + 1);
+  burst.response = std::max(now - 1 + latency_, last_response_ + 1);
   last_response_ = burst.response;
   write_slots_.push_back(burst.response + 1);
   burst.payload->set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
   respond(2, burst, tlm::BEGIN_RESP, burst.response);
 }
 
-void Memory::plan(Cycle now) {
-  const auto latency = static_cast<Cycle>(context_.request->timing.latency_cycles);
-  // Fronts that may begin now. What begins while the other side moves without a gap has the first slot.
-  Cycle next = kNever;
-  bool held = false;
-  if (!read_.active && !reads_.empty()) {
-    Burst& burst = *reads_.front();
-    const Cycle start = std::max(burst.granted + 1 + latency, read_.free);
-    const Cycle taken = start <= now ? burst.side->first_beat(burst) : kNever;
-    if (start > now) {
-      next = std::min(next, start);
-    } else if (taken > now + kBuffered) {  // it holds the bus until the engine is ready
-      held = true;
-      if (taken != kNever) next = std::min(next, taken - kBuffered);
-    } else {
-      const bool follows = read_.free == now;
-      read_.begin(burst.beats + (follows ? read_.left : 0), now, burst.side->port(burst));
-      if (!write_.active) read_.left -= idle_beats(now);
-      read_.delay = taken > now ? static_cast<double>(taken - now) / burst.beats : 0;
-      burst.first = std::max(now, taken);
-      if (write_.active && !follows && read_.delay == 0 && takes_turns(write_)) {
-        read_.left -= 0.5;
-        write_.left += 0.5;
-      }
-    }
+/// The read in front begins, when it may now; else when. What begins while the other side moves without a gap has the
+/// first slot. False while it holds the bus until its engine is ready.
+bool Memory::begin_read(Cycle now, Cycle& next) {
+  Burst& burst = *reads_.front();
+  const Cycle start = std::max(burst.granted + 1 + latency_, read_.free);
+  if (start > now) {
+    next = std::min(next, start);
+    return true;
   }
-  if (!write_.active && !writes_.empty()) {
-    Burst& burst = *writes_.front();
-    const Cycle start = std::max({burst.granted + 2, write_.free, burst.side->first_beat(burst)});
-    if (start <= now) {
-      const double carry = write_.free == now ? write_.left : 0;
-      const bool follows = write_.free == now;
-      write_.begin(burst.beats + carry, now, burst.side->port(burst));
-      burst.first = now;
-      if (!read_.active) write_.left -= idle_beats(now);
-      if (read_.active && !follows && read_.delay == 0 && takes_turns(read_)) {
-        write_.left -= 0.5;
-        read_.left += 0.5;
-      }
-    } else {
-      next = std::min(next, start);
-    }
+  const Cycle taken = burst.side->first_beat(burst);
+  if (taken > now + kBuffered) {
+    if (taken != kNever) next = std::min(next, taken - kBuffered);
+    return false;
   }
-  // Rates.
-  const double slot = slot_;
-  const double read_port = cycles_per_beat(read_, PortShares::kLoad);
-  const double write_port = cycles_per_beat(write_, PortShares::kStore);
-  double read_cycles = read_.active ? std::max(slot, read_.delay + read_port) : kInfinite;
-  double write_cycles = write_.active ? std::max(slot, write_port) : kInfinite;
+  const bool follows = read_.free == now;
+  read_.begin(burst.beats + (follows ? read_.left : 0), now, burst.side->port(burst));
+  if (!write_.active) read_.left -= idle_beats(now);
+  if (taken > now) read_.delay = static_cast<double>(taken - now) / burst.beats;
+  burst.first = std::max(now, taken);
+  if (write_.active && !follows && read_.delay == 0 && takes_turns(write_)) {
+    read_.left -= 0.5;
+    write_.left += 0.5;
+  }
+  return true;
+}
+
+void Memory::begin_write(Cycle now, Cycle& next) {
+  Burst& burst = *writes_.front();
+  const Cycle start = std::max({burst.granted + 2, write_.free, burst.side->first_beat(burst)});
+  if (start > now) {
+    next = std::min(next, start);
+    return;
+  }
+  const bool follows = write_.free == now;
+  write_.begin(burst.beats + (follows ? write_.left : 0), now, burst.side->port(burst));
+  burst.first = now;
+  if (!read_.active) write_.left -= idle_beats(now);
+  if (read_.active && !follows && read_.delay == 0 && takes_turns(read_)) {
+    write_.left -= 0.5;
+    read_.left += 0.5;
+  }
+}
+
+/// The rates of the sides that move.
+void Memory::share_bus(bool held) {
+  double read_cycles = kInfinite, write_cycles = kInfinite;
+  if (read_.active) {
+    const double port = cycles_per_beat(read_, PortShares::kLoad);
+    read_.port = inverse(port);
+    read_cycles = std::max(slot_, read_.delay + port);
+  }
+  if (write_.active) {
+    const double port = cycles_per_beat(write_, PortShares::kStore);
+    write_.port = inverse(port);
+    write_cycles = std::max(slot_, port);
+  }
   if (read_.active && write_.active) {
-    if (read_cycles <= 2 * slot && write_cycles <= 2 * slot) {
-      read_cycles = write_cycles = 2 * slot;
-    } else if (read_cycles > 2 * slot) {  // a beat that waits for LOAD holds the bus
+    if (read_cycles <= 2 * slot_ && write_cycles <= 2 * slot_) {
+      read_cycles = write_cycles = 2 * slot_;
+    } else if (read_cycles > 2 * slot_) {  // a beat that waits for LOAD holds the bus
       write_cycles = std::max(write_cycles, read_cycles);
     } else {
-      read_cycles = std::max(read_cycles, slot / (1 - slot / write_cycles));
+      read_cycles = std::max(read_cycles, slot_ / (1 - slot_ / write_cycles));
     }
   }
-  if (held) write_cycles = kInfinite;
-  read_.port = inverse(read_port);
-  write_.port = inverse(write_port);
-  read_.rate = inverse(read_cycles);
-  const bool inp = read_.active && read_.through == Port::kInpB;
-  const double share = inp ? read_.rate : 0;
+  if (read_.active) read_.rate = inverse(read_cycles);
+  if (write_.active) write_.rate = held ? 0 : inverse(write_cycles);
+}
+
+void Memory::plan(Cycle now) {
+  Cycle next = kNever;
+  const bool held = !read_.active && !reads_.empty() && !begin_read(now, next);
+  if (!write_.active && !writes_.empty()) begin_write(now, next);
+  share_bus(held);
+  const double share = read_.active && read_.through == Port::kInpB ? read_.rate : 0;
   if (share != context_.ports.get(Port::kInpB, PortShares::kLoad)) {
     context_.ports.set(Port::kInpB, PortShares::kLoad, share);
     if (context_.alu_reads_inp && load_share_changed) load_share_changed();
   }
-  write_.rate = inverse(write_cycles);
-  for (Server* server : {&read_, &write_}) {
-    if (!server->active || server->rate == 0) continue;
-    next = std::min(next, now + cycles_of(server->left, server->rate));
+  for (const Server* server : {&read_, &write_}) {
+    if (server->active && server->rate != 0) next = std::min(next, now + cycles_of(server->left, server->rate));
   }
   planned_ = held ? 0 : next;
   planned_read_ = !reads_.empty();
   planned_write_ = !writes_.empty();
-  if (next != kNever) wake_at(next);
+  wake_at(next);
 }
 
 /// Nothing has begun, ended or come to the front since the last plan.

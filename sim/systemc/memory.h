@@ -113,6 +113,9 @@ class Memory : public sc_core::sc_module, public Process {
   void grant(Cycle now);
   void settle(Cycle now);
   void plan(Cycle now);
+  bool begin_read(Cycle now, Cycle& next);
+  void begin_write(Cycle now, Cycle& next);
+  void share_bus(bool held);
   void finish_read(Cycle now);
   void finish_write(Cycle now);
   void respond(int id, Burst& burst, tlm::tlm_phase phase, Cycle at);
@@ -136,6 +139,7 @@ class Memory : public sc_core::sc_module, public Process {
   Cycle next_write_grant_ = 0;
   Cycle reads_idle_from_ = 0;
   Cycle last_response_ = 0;
+  Cycle latency_ = 1;
   double slot_ = 1;     // cycles a beat that DRAM's bandwidth allows
   Cycle bus_free_ = 0;  // boundary of the last burst of either side
   // Of the last plan: when it ends, and whether it knew a front of each side.

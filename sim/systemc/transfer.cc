@@ -25,7 +25,13 @@ void Transfer::reset() {
 BurstTransaction& Transfer::fresh() {
   if (free_transactions_.empty()) {
     pool_.push_back(std::make_unique<BurstTransaction>());
-    free_transactions_.push_back(pool_.back().get());
+    BurstTransaction& made = *pool_.back();
+    made.burst.unit = static_cast<isa::Unit>(engine());
+    made.burst.write = engine() == isa::Engine::kStore;
+    made.burst.side = this;
+    made.burst.tag = reinterpret_cast<uintptr_t>(&made);
+    made.payload.set_command(made.burst.write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
+    free_transactions_.push_back(&made);
   }
   BurstTransaction& transaction = *free_transactions_.back();
   free_transactions_.pop_back();
@@ -38,20 +44,15 @@ void Transfer::offer(Cycle at) {
   const uint32_t beats = std::min({burst_beats_left_, to_page, uint32_t{256}});
   BurstTransaction& transaction = fresh();
   Burst& burst = transaction.burst;
-  burst.unit = static_cast<isa::Unit>(engine());
-  burst.write = engine() == isa::Engine::kStore;
   burst.address = burst_address_;
   burst.beats = beats;
   burst.run_first = burst_first_;
   burst.run_last = beats == burst_beats_left_;
-  burst.side = this;
   burst.offered = at;
-  burst.tag = reinterpret_cast<uintptr_t>(&transaction);
   burst.blocked = 0;
   burst_first_ = false;
   burst_address_ += uint64_t{beats} * width;
   burst_beats_left_ -= beats;
-  transaction.payload.set_command(burst.write ? tlm::TLM_WRITE_COMMAND : tlm::TLM_READ_COMMAND);
   transaction.payload.set_address(burst.address);
   transaction.payload.set_data_length(beats * width);
   tlm::tlm_phase phase = tlm::BEGIN_REQ;

@@ -19,6 +19,7 @@ Walk::Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes)
   for (size_t k = 0; k < 2; ++k) {
     before_[k] = load.pad_before[k];
     after_[k] = load.pad_after[k];
+    pads_ = pads_ || before_[k] > 0 || after_[k] > 0;
   }
 }
 
@@ -40,7 +41,7 @@ Walk Walk::none() {
 }
 
 bool Walk::padding() const {
-  if (fill_) return true;
+  if (!pads_) return fill_;
   for (size_t k = 0; k < 2; ++k) {
     if (index_[k] < before_[k] || index_[k] + after_[k] >= extent_[k]) return true;
   }

@@ -48,6 +48,7 @@ class Walk {
   uint32_t length_ = 0;
   uint32_t join_bytes_ = 0;
   bool fill_ = false;
+  bool pads_ = false;  // some iterations
   bool done_ = true;
 };
 
