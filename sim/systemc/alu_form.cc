@@ -217,7 +217,8 @@ void AluWalk::skip(uint64_t count) {
   const auto end = [&](uint64_t n) { return begin + (n + 1 - before) * form_.vector_issues - over - 1; };
   add(ends_, end(vectors - 1), vectors - before, form_.vector_issues);
   if (form_.second && !form_.split) add(out_reads_, end(vectors - 1), vectors - before, form_.vector_issues);
-  const uint64_t window = std::min(vectors - before, kWindow / form_.vector_issues + 1);
+  // Those that are still under way.
+  const uint64_t window = std::min(vectors - before, (form_.latency - 1) / form_.vector_issues + 1);
   Destinations destinations(alu_, vectors - window);
   for (uint64_t n = vectors - window; n < vectors; ++n) write(destinations.next(), end(n) + form_.latency);
 }
