@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/systemc/load.h"
 
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -25,17 +26,17 @@ void Load::reset() {
   error_ = draining_ = false;
   padding_ = {};
   context_.padding_share = 0;
-  taken_.clear();
-  emitted_ = first_taken_ = 0;
+  queue_places_ = 2 * static_cast<uint64_t>(context_.config.reads_in_flight);
+  left_queue_.assign(std::bit_ceil(queue_places_), 0);
+  emitted_ = left_ = 0;
 }
 
 Cycle Load::emit_from(const Run& run, Cycle ready) {
   // A place in the queue of runs is free from the cycle after one has been taken out of it.
-  const auto items = 2 * static_cast<uint64_t>(context_.config.reads_in_flight);
-  if (emitted_ >= items) {
-    const uint64_t before = emitted_ - items;
-    if (before >= first_taken_ + taken_.size()) return kNever;
-    ready = std::max(ready, taken_[before - first_taken_] + 1);
+  if (emitted_ >= queue_places_) {
+    const uint64_t before = emitted_ - queue_places_;
+    if (before >= left_) return kNever;
+    ready = std::max(ready, left_queue_[before & (left_queue_.size() - 1)] + 1);
   }
   if (run.pad || run.bytes == 0) return ready;
   const Cycle bursts = bursts_free();
@@ -62,11 +63,6 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   }
   counters().busy += piece.groups;
   ++emitted_;
-  const auto items = 2 * static_cast<uint64_t>(context_.config.reads_in_flight);
-  while (!taken_.empty() && first_taken_ + items < emitted_) {
-    taken_.pop_front();
-    ++first_taken_;
-  }
   drain(context_.agenda.now());
 }
 
@@ -104,7 +100,7 @@ bool Load::pad(Cycle now) {
     const bool alone = piece.port == Port::kNone ||
                        (first + piece.groups <= npu_.port_free_until(piece.port) && !context_.alu_reads_inp);
     if (alone) {
-      taken_.push_back(first - 1);
+      leave_queue(first - 1);
       free_ = first + piece.groups;
       written(first, free_);
       return true;
@@ -113,7 +109,7 @@ bool Load::pad(Cycle now) {
       wake_at(first);
       return false;
     }
-    taken_.push_back(first - 1);
+    leave_queue(first - 1);
     padding_ = {true, first, first, static_cast<double>(piece.groups), 1};
   }
   padding_.left -= static_cast<double>(now - padding_.since) * padding_.rate;
@@ -145,7 +141,7 @@ void Load::drain_front(Cycle now) {
     Cycle done = 0;
     if (piece.none) {
       done = std::max(piece.emitted + 1, free_) + 1;
-      taken_.push_back(done - 1);
+      leave_queue(done - 1);
     } else {
       if (!pad(now)) break;
       padded = true;
@@ -160,7 +156,7 @@ void Load::drain_front(Cycle now) {
   }
   if (!pieces_.empty() && !pieces_.front().pad && !pieces_.front().taken) {
     pieces_.front().taken = true;
-    taken_.push_back(std::max(pieces_.front().emitted + 1, free_ == 0 ? 0 : free_ - 1));
+    leave_queue(std::max(pieces_.front().emitted + 1, free_ == 0 ? 0 : free_ - 1));
     if (padded) npu_.poke_memory();
   }
   draining_ = false;
@@ -207,7 +203,7 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   const Cycle from = std::max(piece.emitted + 2, free_);
   free_ = at + 1 + piece.tail;
   const Cycle work = piece.beats + piece.tail;
-  const auto blocked = static_cast<Cycle>(std::lround(blocked_));
+  const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
   const Cycle starved = free_ > from + work + blocked ? free_ - from - work - blocked : 0;
   counters().stall_port += blocked;

@@ -3,6 +3,8 @@
 // runs with their beats.
 #pragma once
 
+#include <vector>
+
 #include "sim/systemc/ring.h"
 #include "sim/systemc/transfer.h"
 
@@ -45,13 +47,16 @@ class Load : public Transfer {
     if (!pieces_.empty() && (pieces_.front().pad || !pieces_.front().taken)) drain_front(now);
   }
   void drain_front(Cycle now);
+  void leave_queue(Cycle at) { left_queue_[left_++ & (left_queue_.size() - 1)] = at; }
   void written(Cycle from, Cycle boundary);
   void finish_instruction(Cycle at, bool error);
 
   Ring<Piece> pieces_;
   uint64_t emitted_ = 0;  // runs so far
-  Ring<Cycle> taken_;     // when runs left the queue, from run first_taken_ on
-  uint64_t first_taken_ = 0;
+  // When runs left the queue: of run n in place n modulo the places, of which there are at least those of the queue.
+  std::vector<Cycle> left_queue_;
+  uint64_t left_ = 0;  // runs that have left it
+  uint64_t queue_places_ = 0;
   Cycle free_ = 0;      // boundary of the last group
   Cycle begun_ = 0;     // the first beat of the run in hand has been seen
   double blocked_ = 0;  // cycles that the port has cost the run in hand

@@ -90,7 +90,7 @@ void Store::moved(Burst& burst, bool error, Cycle at) {
   const uint32_t tail = piece.prime + piece.beats - piece.reads;
   moved_.push_back({piece.end, burst.boundary - 2 - tail});
   if (pieces_.size() == kOffsets) offsets_free_ = burst.boundary - 1;
-  const auto blocked = static_cast<Cycle>(std::lround(blocked_));
+  const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
   counters().stall_port += blocked;
   const Cycle from = std::max(piece.emitted + 4, beats_free_) + piece.prime;

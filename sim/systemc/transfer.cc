@@ -99,7 +99,8 @@ void Transfer::advance(Cycle now) {
   advancing_ = true;
   for (;;) {
     if (has_run_) {
-      Cycle at = emit_from(run_, std::max(run_ready_, last_emit_ + 1));
+      if (bursting_ && moves(run_)) break;  // behind the bursts of the run before
+      const Cycle at = emit_from(run_, std::max(run_ready_, last_emit_ + 1));
       if (at == kNever) break;
       if (at > now + kLookahead) {
         wake_at(at);
