@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The timing model against the RTL: compiles networks for the verilated configurations and runs both machines on them
-(bench/systemc.cc). Leaves rows: cycles of both, error, the worst layer above 10,000 cycles, how much faster the model is."""
+(bench/systemc.cc). Leaves rows: cycles of both, error, the worst layer above 10,000 cycles, RTL cycles a second of processor time, how much faster the model is."""
 import json
 import pathlib
 import subprocess
@@ -37,6 +37,7 @@ def bench(build, names):
                     rows.append({"network": name, "config": config, "latency": latency, "rtl_cycles": row["rtl_cycles"],
                                  "systemc_cycles": row["systemc_cycles"], "error_percent": row["error_percent"],
                                  "worst_layer_percent": row["worst_layer_percent"], "long_layers": row["long_layers"],
+                                 "rtl_mcycles_per_second": round(row["rtl_cycles"] / row["rtl_seconds"] / 1e6, 3),
                                  "times_faster": round(row["rtl_seconds"] / row["systemc_seconds"]), "equal": row["equal"], "tuned": name in TUNED})
                     print(f"{name} {config} latency {latency}: {row['error_percent']}%", file=sys.stderr)
     return {"systemc": rows}

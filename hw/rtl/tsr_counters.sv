@@ -24,8 +24,6 @@ module tsr_counters (
 );
 
   logic [63:0] cycles_q, instructions_q, read_q, written_q;
-  logic [4:0] event_busy;
-  assign event_busy = busy_i & {5{run_i}};
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -41,18 +39,46 @@ module tsr_counters (
     end
   end
 
-  logic [40*64-1:0] units_q;
+  // One register each and a choice in two steps: a vector of forty counters costs a simulator as much as an engine.
+  logic [5:0] unit_select;
+  logic [5*64-1:0] unit_value;
+  assign unit_select = select_i - 6'd4;
   for (genvar u = 0; u < 5; u++) begin : gen_unit
-    logic [7:0] events;
-    assign events = {executed_i[u], stall_port_i[u], stall_memory_i[u], waiting_on_i[4*u+:4], event_busy[u]};
-    for (genvar c = 0; c < 8; c++) begin : gen_counter
-      logic [63:0] count_q;
-      always_ff @(posedge clk_i) begin
-        if (!rst_ni) count_q <= '0;
-        else if (run_i) count_q <= count_q + 64'(events[c]);  // no branch for each of forty
+    logic [63:0] busy_q, load_q, gemm_q, alu_q, store_q, memory_q, port_q, executed_q, value;
+    always_ff @(posedge clk_i) begin
+      if (!rst_ni) begin
+        busy_q <= '0;
+        load_q <= '0;
+        gemm_q <= '0;
+        alu_q <= '0;
+        store_q <= '0;
+        memory_q <= '0;
+        port_q <= '0;
+        executed_q <= '0;
+      end else if (run_i) begin  // no branch for each of forty
+        busy_q <= busy_q + 64'(busy_i[u]);
+        load_q <= load_q + 64'(waiting_on_i[4*u]);
+        gemm_q <= gemm_q + 64'(waiting_on_i[4*u+1]);
+        alu_q <= alu_q + 64'(waiting_on_i[4*u+2]);
+        store_q <= store_q + 64'(waiting_on_i[4*u+3]);
+        memory_q <= memory_q + 64'(stall_memory_i[u]);
+        port_q <= port_q + 64'(stall_port_i[u]);
+        executed_q <= executed_q + 64'(executed_i[u]);
       end
-      assign units_q[64*(8*u+c)+:64] = count_q;
     end
+    always_comb begin
+      case (unit_select[2:0])
+        3'd0: value = busy_q;
+        3'd1: value = load_q;
+        3'd2: value = gemm_q;
+        3'd3: value = alu_q;
+        3'd4: value = store_q;
+        3'd5: value = memory_q;
+        3'd6: value = port_q;
+        default: value = executed_q;
+      endcase
+    end
+    assign unit_value[64*u+:64] = value;
   end
 
   always_comb begin
@@ -61,12 +87,7 @@ module tsr_counters (
       6'd1: value_o = instructions_q;
       6'd2: value_o = read_q;
       6'd3: value_o = written_q;
-      default: begin
-        value_o = '0;
-        for (int unsigned k = 0; k < 40; k++) begin
-          if (select_i == 6'(k + 4)) value_o = units_q[64*k+:64];
-        end
-      end
+      default: value_o = unit_select[5:3] < 3'd5 ? unit_value[{unit_select[5:3], 6'd0}+:64] : '0;
     endcase
   end
 

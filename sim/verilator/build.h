@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "isa/config.h"
 #include "sim/verilator/model_api.h"
@@ -19,9 +20,23 @@ std::string rtl_home();
 /// $XDG_CACHE_HOME/tessera/rtl, or ~/.cache/tessera/rtl.
 std::string rtl_cache();
 
-/// The model of this configuration, whose name does not matter; with waveforms when `waves`. Says on standard error
-/// what takes long. Errors: kUnsupported when verilator or a compiler is missing, kIo for the cache, kInternal when a
-/// tool fails (the message names its log).
+/// The model of this configuration, whose name does not matter; with waveforms when `waves`; compiled by a profile when
+/// the environment says TESSERA_RTL_PROFILE=1. Says on standard error what takes long. Errors: kUnsupported when
+/// verilator or a compiler is missing, kIo for the cache, kInternal when a tool fails (the message names its log).
 const TesseraRtlApi& build_rtl(const isa::MachineConfig& config, bool waves);
+
+/// A machine to be linked in: its class is V<name>, its function tessera_rtl_entry_<name>.
+struct RtlArchive {
+  isa::MachineConfig config;
+  std::string name;
+  std::string path;
+  std::vector<std::string> compiler;  // a command, all its words
+  std::string archiver;
+  unsigned jobs = 1;
+  bool profile = true;
+};
+
+/// Makes the archive from the source tree of this build, or says by its time that it is up to date. Errors: as above.
+void build_rtl_archive(const RtlArchive& wanted);
 
 }  // namespace tessera::sim

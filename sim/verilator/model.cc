@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pins of one verilated configuration. Enters, as macros: TESSERA_RTL_MODEL, the class that Verilator made, and
 // TESSERA_RTL_ENTRY, the name of the function that leaves. A cycle needs one evaluation: the falling edge changes
-// nothing in this machine, so the model is told that it has seen it. Compiled once for each configuration.
+// nothing in this machine, so the model is told that it has seen it. Compiled once for each configuration. With
+// TESSERA_RTL_WRITE_PROFILE a function of that name writes what a model that counts branches has counted.
 #define TESSERA_STRING_(x) #x
 #define TESSERA_STRING(x) TESSERA_STRING_(x)
 #define TESSERA_CONCAT_(a, b) a##b
 #define TESSERA_CONCAT(a, b) TESSERA_CONCAT_(a, b)
 #define TESSERA_RTL_ROOT TESSERA_CONCAT(TESSERA_RTL_MODEL, ___024root)
+#define TESSERA_RTL_EVAL TESSERA_CONCAT(TESSERA_RTL_ROOT, ___eval)
 
 #include TESSERA_STRING(TESSERA_RTL_MODEL.h)
 #include TESSERA_STRING(TESSERA_RTL_ROOT.h)
@@ -19,6 +21,9 @@
 #ifdef TESSERA_RTL_WAVES
 #include "verilated_fst_c.h"
 #endif
+
+/// What eval() calls; around it there is only bookkeeping for threads, of which this machine has none.
+void TESSERA_RTL_EVAL(TESSERA_RTL_ROOT*);
 
 namespace {
 
@@ -119,7 +124,7 @@ class Model {
 #endif
     model_->clk_i = 1;
     model_->rootp->__Vtrigrprev__TOP__clk_i = 0;
-    model_->eval();
+    TESSERA_RTL_EVAL(model_->rootp);
 #ifdef TESSERA_RTL_WAVES
     if (waves_) waves_->dump(2 * now_ + 1);
     ++now_;
@@ -203,3 +208,8 @@ extern "C" __attribute__((visibility("default"))) const TesseraRtlApi* TESSERA_R
   };
   return &api;
 }
+
+#ifdef TESSERA_RTL_WRITE_PROFILE
+extern "C" void __gcov_dump();
+extern "C" __attribute__((visibility("default"))) void TESSERA_RTL_WRITE_PROFILE() { __gcov_dump(); }
+#endif
