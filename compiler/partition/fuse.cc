@@ -91,25 +91,51 @@ void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) {
     struct Candidate {
       int64_t index;
       npu::Stage stage;
-      npu::TensorId through;
+      npu::TensorId through, seen;  // the producer's tensor, as the elementwise operation reads it
     };
     std::vector<Candidate> candidates;
-    candidates.push_back({producer(e.input), e.stage, e.input});
+    const auto offer = [&](npu::TensorId seen, const npu::Stage& stage) {
+      const npu::TensorId parent = tensor(seen).reshape_of;
+      const npu::TensorId through = parent != npu::kNoTensor && reads(graph, seen) == 1 ? parent : seen;
+      candidates.push_back({producer(through), stage, through, seen});
+    };
+    offer(e.input, e.stage);
     if (e.stage.second && !e.stage.table && !e.stage.convert && e.stage.second->tensor != e.input) {
       npu::Stage swapped = e.stage;  // the second tensor's producer takes the first's place
       swapped.second->tensor = e.input;
       swapped.second->swap = !swapped.second->swap;
-      candidates.push_back({producer(e.stage.second->tensor), swapped, e.stage.second->tensor});
+      offer(e.stage.second->tensor, swapped);
     }
     // The later producer first: the other operand is there anyway.
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const auto& a, const auto& b) { return a.index > b.index; });
     for (Candidate& c : candidates) {
-      if (c.index < 0 || !same_box(tensor(c.through), tensor(e.output)) || reads(graph, c.through) != 1) continue;
+      if (c.index < 0 || !same_box(tensor(c.seen), tensor(e.output)) || reads(graph, c.through) != 1) continue;
       if (tensor(c.through).view_of != npu::kNoTensor || tensor(c.through).reshape_of != npu::kNoTensor) continue;
+      // The producer keeps its own extents: what it writes, and a second tensor of as many elements, are seen in them.
+      const bool other_extents = !same_box(tensor(c.through), tensor(e.output));
+      const auto dense = [&](npu::TensorId id) { return tensor(id).view_of == npu::kNoTensor; };
+      const bool second_alike = c.stage.second && same_box(tensor(c.stage.second->tensor), tensor(e.output));
+      if (other_extents) {
+        const npu::Tensor& made = tensor(c.through);
+        if (made.c != tensor(e.output).c || !dense(e.output) || tensor(e.output).reshape_of != npu::kNoTensor) continue;
+        if (c.stage.second && !(second_alike && dense(c.stage.second->tensor)) && tensor(c.stage.second->tensor).elements() != tensor(c.stage.second->tensor).c)
+          continue;
+      }
       npu::Operation merged = graph.operations[static_cast<size_t>(c.index)];
       if (!append(stage_of(merged), c.stage, tensor(c.through).is_unsigned)) continue;
-      std::visit([&](auto& what) { what.output = e.output; }, merged.what);
+      const auto seen_as_made = [&](npu::TensorId id) {
+        npu::Tensor alias = tensor(c.through);
+        const npu::Tensor& whole = tensor(id);
+        alias.name = whole.name;
+        alias.is_unsigned = whole.is_unsigned;
+        alias.element_bytes = whole.element_bytes;
+        alias.reshape_of = whole.reshape_of != npu::kNoTensor ? whole.reshape_of : id;
+        return graph.add(std::move(alias));
+      };
+      if (other_extents && second_alike) stage_of(merged).second->tensor = seen_as_made(c.stage.second->tensor);
+      const npu::TensorId output = other_extents ? seen_as_made(e.output) : e.output;
+      std::visit([&](auto& what) { what.output = output; }, merged.what);
       merged.kind += "+" + graph.operations[at].kind;
       std::vector<std::string> names = nodes[static_cast<size_t>(c.index)];
       names.insert(names.end(), nodes[at].begin(), nodes[at].end());
