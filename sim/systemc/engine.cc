@@ -42,6 +42,7 @@ void Engine::timeline_counted(isa::Engine engine) {
 }
 
 void Engine::watch_head(Cycle now) {
+  if (waiting_on_ < 0 && (queue_.empty() || queue_.front().visible > now)) return;
   if (waiting_on_ >= 0) {
     counters().wait[static_cast<size_t>(waiting_on_)] += now - waiting_since_;
     if (!queue_.empty())

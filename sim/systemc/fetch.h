@@ -36,7 +36,7 @@ class Fetch : public sc_core::sc_module, public Process, public BeatSide {
   void timeline_counted(isa::Engine engine);
   void close(Cycle end);
 
-  Cycle first_beat(const Burst&) override { return 0; }
+  Ready ready(const Burst&) const override { return {0, Port::kNone}; }
 
  private:
   static constexpr int kWordsAhead = 16;

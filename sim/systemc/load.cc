@@ -162,31 +162,18 @@ void Load::drain_front(Cycle now) {
   draining_ = false;
 }
 
-/// The run of the bus's oldest burst: padding in front of it may not have been written yet.
-const Load::Piece* Load::moving() const {
-  for (const Piece& piece : pieces_) {
-    if (!piece.pad) return &piece;
-  }
-  return nullptr;
-}
-
-Cycle Load::first_beat(const Burst& burst) {
-  if (!burst.run_first) return 0;
+/// The run of the bus's oldest burst is the first that is no padding; padding in front of it may not have been written
+/// yet.
+BeatSide::Ready Load::ready(const Burst& burst) const {
   Cycle free = free_;
   for (const Piece& piece : pieces_) {
     const Cycle first = std::max(piece.emitted + 2, free);
-    if (!piece.pad) return first - 1;
-    if (piece.none) continue;
+    if (!piece.pad) return {!burst.run_first ? 0 : free == kNever ? kNever : first - 1, piece.port};
+    if (piece.none || free == kNever) continue;
     free = first + piece.groups;
     if (padding_.active && &piece == &pieces_.front()) free = padding_end();
-    if (free == kNever) break;
   }
-  return kNever;
-}
-
-Port Load::port(const Burst&) const {
-  const Piece* piece = moving();
-  return piece == nullptr ? Port::kNone : piece->port;
+  return {burst.run_first ? kNever : 0, Port::kNone};
 }
 
 void Load::moved(Burst& burst, bool error, Cycle at) {

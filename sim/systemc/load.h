@@ -20,8 +20,7 @@ class Load : public Transfer {
     if (padding_.active && pieces_.front().port == port) wake();
   }
 
-  Cycle first_beat(const Burst& burst) override;
-  Port port(const Burst& burst) const override;
+  Ready ready(const Burst& burst) const override;
 
  protected:
   void work(Cycle now) override;
@@ -72,7 +71,6 @@ class Load : public Transfer {
   };
   bool pad(Cycle now);
   Cycle padding_end() const;
-  const Piece* moving() const;
   void share_inp(Port port, double share);
   Padding padding_;
 };

@@ -169,13 +169,13 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
     next = std::min(next, start);
     return true;
   }
-  const Cycle taken = burst.side->first_beat(burst);
+  const auto [taken, port] = burst.side->ready(burst);
   if (taken > now + kBuffered) {
     if (taken != kNever) next = std::min(next, taken - kBuffered);
     return false;
   }
   const bool follows = read_.free == now;
-  read_.begin(burst.beats + (follows ? read_.left : 0), now, burst.side->port(burst));
+  read_.begin(burst.beats + (follows ? read_.left : 0), now, port);
   if (!write_.active) read_.left -= idle_beats(now);
   if (taken > now) read_.delay = static_cast<double>(taken - now) / burst.beats;
   burst.first = std::max(now, taken);
@@ -188,13 +188,14 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
 
 void Memory::begin_write(Cycle now, Cycle& next) {
   Burst& burst = *writes_.front();
-  const Cycle start = std::max({burst.granted + 2, write_.free, burst.side->first_beat(burst)});
+  const auto [given, port] = burst.side->ready(burst);
+  const Cycle start = std::max({burst.granted + 2, write_.free, given});
   if (start > now) {
     next = std::min(next, start);
     return;
   }
   const bool follows = write_.free == now;
-  write_.begin(burst.beats + (follows ? write_.left : 0), now, burst.side->port(burst));
+  write_.begin(burst.beats + (follows ? write_.left : 0), now, port);
   burst.first = now;
   if (!read_.active) write_.left -= idle_beats(now);
   if (read_.active && !follows && read_.delay == 0 && takes_turns(read_)) {

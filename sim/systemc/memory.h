@@ -23,10 +23,12 @@ struct Burst;
 class BeatSide {
  public:
   virtual ~BeatSide() = default;
-  /// The earliest bus cycle of the burst's first beat, as far as the engine is concerned.
-  virtual Cycle first_beat(const Burst& burst) = 0;
-  /// The port through which the engine moves the burst's beats.
-  virtual Port port(const Burst&) const { return Port::kNone; }
+  struct Ready {
+    Cycle first_beat;  // the earliest bus cycle of the burst's first beat, as far as the engine is concerned
+    Port port;         // through which the engine moves the beats
+  };
+  /// Of the burst in front of its side of the bus.
+  virtual Ready ready(const Burst& burst) const = 0;
 };
 
 /// What a transaction carries beside address and length. Data do not travel: the functional executor moves them.
@@ -75,7 +77,7 @@ class Memory : public sc_core::sc_module, public Process {
   void reset();
   /// Engines use a port in another share.
   void port_changed(Port port);
-  /// An engine whose first_beat() was kNever can go on.
+  /// An engine whose beats could not move can go on.
   void poke() { wake_at(0); }
   void step() override;
   /// All reads have been taken by their owners; from the cycle reads_idle_from() on.

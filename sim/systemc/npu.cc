@@ -81,13 +81,6 @@ void Npu::turns() {
   }
 }
 
-const isa::Wait* Npu::unmet(const isa::Header& header) const {
-  for (const isa::Wait& wait : header.waits) {
-    if (!holds(wait)) return &wait;
-  }
-  return nullptr;
-}
-
 void Npu::report(isa::FaultRecord record) {
   if (!faulted() || record.pc < fault_.pc) fault_ = record;
   check_end();

@@ -64,13 +64,10 @@ void Store::emitted(const Run& run, Cycle at, bool moves) {
   while (!moved_.empty() && moved_.front().end + kAhead < reads_) moved_.pop_front();
 }
 
-Cycle Store::first_beat(const Burst& burst) {
-  if (!burst.run_first) return 0;
+BeatSide::Ready Store::ready(const Burst& burst) const {
   const Piece& piece = pieces_.front();
-  return std::max(piece.emitted + 4, beats_free_) + piece.prime;
+  return {burst.run_first ? std::max(piece.emitted + 4, beats_free_) + piece.prime : 0, piece.port};
 }
-
-Port Store::port(const Burst&) const { return pieces_.empty() ? Port::kNone : pieces_.front().port; }
 
 void Store::took(Cycle now) {
   if (answered_ > now + 1) counters().stall_memory -= answered_ - now - 1;

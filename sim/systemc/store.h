@@ -12,8 +12,7 @@ class Store : public Transfer {
   Store(sc_core::sc_module_name name, Context& context, Npu& npu) : Transfer(name, isa::Engine::kStore, context, npu) {}
   void reset() override;
 
-  Cycle first_beat(const Burst& burst) override;
-  Port port(const Burst& burst) const override;
+  Ready ready(const Burst& burst) const override;
 
  protected:
   Cycle emit_from(const Run& run, Cycle ready) override;
