@@ -184,7 +184,7 @@ struct Placement {
   int64_t region_offset = 0, region_bytes = 0;  // the allocation that holds it, border included
 };
 
-/// What DRAM traffic is for. params: bias, scale, constants and tables; second: the second operand of a stage (a residual).
+/// What DRAM traffic is for. weights: the factor of a product too; params: bias, scale, constants and tables; second: the second operand of a stage (a residual).
 /// In the order of program::kStreamNames.
 enum class Stream : uint8_t { kInput, kWeights, kParams, kSecond, kOutput, kInstructions };
 inline constexpr int kStreams = 6;
