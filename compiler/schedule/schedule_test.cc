@@ -36,6 +36,80 @@ Nest convolution() {
   return nest;
 }
 
+/// Twelve matrices, 200 rows of k = 72 by 100 columns.
+Nest product() {
+  Nest nest;
+  nest.intrinsic = Intrinsic::kDense;
+  nest.extent[Dim::kOh] = 12;
+  nest.extent[Dim::kOw] = 200;
+  nest.extent[Dim::kOc] = 7;
+  nest.extent[Dim::kIc] = 5;
+  nest.in_channels = {72, 72, 16};
+  nest.out_channels = {100, 100, 16};
+  nest.convert = true;
+  for (Access* a : {&nest.input, &nest.output}) {
+    a->present = true;
+    a->pitch_w = a == &nest.input ? 72 : 100;
+    a->pitch_h = a->pitch_n = 200 * a->pitch_w;
+    a->segment_channels = a->pitch_w;
+    a->row_end = 12;
+    a->col_end = 200;
+  }
+  nest.factor.present = true;
+  nest.factor.pitch_h = 100 * 72;
+  nest.factor.pitch_column = 72;
+  return nest;
+}
+
+TEST(Product, FactorOfATile) {
+  Nest nest = product();
+  EXPECT_TRUE(indexes(nest, Operand::kWeights, Dim::kOh));
+  EXPECT_FALSE(indexes(nest, Operand::kWeights, Dim::kOw));
+  Extents tile;
+  tile[Dim::kOh] = 3;
+  tile[Dim::kOw] = 50;
+  tile[Dim::kOc] = 7;
+  tile[Dim::kIc] = 5;
+  EXPECT_EQ(footprint(nest, tile, npu256()).weights, 3 * 7 * 5);
+  EXPECT_EQ(factor_traffic(nest, tile).bytes, 3 * 100 * 72);
+  EXPECT_EQ(factor_traffic(nest, tile).runs, 3 * 100 * 5);
+  nest.factor.pitch_k = 100, nest.factor.pitch_column = 1;
+  EXPECT_EQ(factor_traffic(nest, tile).runs, 3 * 100 * 72);
+  nest.factor.pitch_h = 0;  // one matrix for all
+  EXPECT_FALSE(indexes(nest, Operand::kWeights, Dim::kOh));
+  EXPECT_EQ(footprint(nest, tile, npu256()).weights, 7 * 5);
+  EXPECT_EQ(factor_traffic(nest, tile).bytes, 100 * 72);
+}
+
+TEST(Product, SchedulesAreGeneratedJudgedAndWritten) {
+  const Nest nest = product();
+  for (const char* name : {"npu64", "npu256", "npu1024"}) {
+    const isa::MachineConfig config = isa::find_config(name);
+    Nest own = nest;
+    own.in_channels.lanes = config.block_in, own.out_channels.lanes = config.block_out;
+    own.extent[Dim::kIc] = own.in_channels.blocks(), own.extent[Dim::kOc] = own.out_channels.blocks();
+    const Schedule schedule = generate(own, config);
+    EXPECT_EQ(from_json(to_json(schedule)), schedule);
+    const Evaluation evaluation = evaluate(own, schedule, config);
+    ASSERT_TRUE(evaluation.legal) << evaluation.reason;
+    // Every matrix once.
+    EXPECT_EQ(evaluation.read_bytes, 12 * (200 * 72 + 100 * 72) + config.param_entry_bytes()) << name;
+    EXPECT_EQ(evaluation.write_bytes, 12 * 200 * 100);
+    EXPECT_GE(evaluation.cycles, evaluation.gemm_cycles);
+  }
+  // All matrices at once: 420 entries of WGT, and a copy more than there is room for.
+  Schedule schedule = make_schedule(nest, npu256(), [] {
+    Extents tile;
+    tile[Dim::kOh] = 12, tile[Dim::kOc] = 7, tile[Dim::kIc] = 5, tile[Dim::kOw] = 2;
+    return tile;
+  }(), {Dim::kOw});
+  EXPECT_TRUE(evaluate(nest, schedule, npu256()).legal);
+  for (OperandPlan& plan : schedule.operands) {
+    if (plan.operand == Operand::kWeights) plan.copies = 3;
+  }
+  EXPECT_NE(evaluate(nest, schedule, npu256()).reason.find("wgt needs 1260 entries of 1024"), std::string::npos);
+}
+
 TEST(Span, ThinsToTheCommonStep) {
   // Outputs 2..5, all of a 3-tap window, stride 1, pad 1: positions 1..6.
   Span span = input_span(2, 4, 0, 3, 1, 1, 1);
