@@ -58,23 +58,33 @@ void RtlMachine::reset(DramModel& dram) {
 }
 
 void RtlMachine::write_register(uint32_t offset, uint32_t value, DramModel& dram) {
-  pins_.s_write = 1;
   pins_.s_write_address = offset;
   pins_.s_write_data = value;
-  clock(dram);
-  pins_.s_write = 0;
-  while (!pins_.s_written) clock(dram);
-  clock(dram);  // the response is taken
+  // One half alone comes first, now the address and now the data.
+  const bool address_first = offset % 8 == 0;
+  pins_.s_address = address_first;
+  pins_.s_data = !address_first;
+  for (int cycle = 0; cycle < register_delay_; ++cycle) clock(dram);
+  pins_.s_address = pins_.s_data = 1;
+  respond(dram, pins_.s_written);
 }
 
 uint32_t RtlMachine::read_register(uint32_t offset, DramModel& dram) {
   pins_.s_read = 1;
   pins_.s_read_address = offset;
+  return respond(dram, pins_.s_read_valid);
+}
+
+/// One cycle in which an access is offered, those until its response, and those until that is taken. Leaves the data.
+uint32_t RtlMachine::respond(DramModel& dram, const uint8_t& response) {
+  pins_.s_hold = register_delay_ > 0;
   clock(dram);
-  pins_.s_read = 0;
-  while (!pins_.s_read_valid) clock(dram);
+  pins_.s_address = pins_.s_data = pins_.s_read = 0;
+  while (response == 0) clock(dram);
+  for (int cycle = 0; cycle < register_delay_; ++cycle) clock(dram);
   const uint32_t value = pins_.s_read_data;
-  clock(dram);  // the response is taken
+  pins_.s_hold = 0;
+  clock(dram);
   return value;
 }
 

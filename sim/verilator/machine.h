@@ -88,6 +88,10 @@ class RtlMachine {
   uint32_t read_register(uint32_t offset, DramModel& dram);
   bool interrupt() const { return pins_.interrupt != 0; }
 
+  /// A bus that is slow: from now on the halves of a write come so many cycles apart, and every response stands so long
+  /// before it is taken.
+  void set_register_delay(int cycles) { register_delay_ = cycles; }
+
   /// A scratchpad's bytes, past the ports. Errors: kInvalidArgument when they leave it.
   std::vector<uint8_t> scratchpad(isa::Space space);
   void write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes);
@@ -97,6 +101,7 @@ class RtlMachine {
 
  private:
   void clock(DramModel& dram, TesseraRtlProbe* probe = nullptr);
+  uint32_t respond(DramModel& dram, const uint8_t& response);
   template <typename F>
   void for_each_piece(isa::Space space, size_t offset, size_t count, F&& body);
 
@@ -104,6 +109,7 @@ class RtlMachine {
   const TesseraRtlApi& api_;
   void* model_;
   TesseraRtlPins pins_{};
+  int register_delay_ = 0;
 };
 
 /// The configurations that this build has verilated.

@@ -37,8 +37,6 @@ class Model {
     model_->clk_i = 0;
     model_->rst_ni = 0;
     model_->s_wstrb_i = 15;
-    model_->s_bready_i = 1;
-    model_->s_rready_i = 1;
     for (int edge = 0; edge < 8; ++edge) {
       model_->eval();
       model_->clk_i = !model_->clk_i;
@@ -106,8 +104,10 @@ class Model {
     m.m_wready_i = pins.w_ready;
     m.m_bvalid_i = pins.b_valid;
     m.m_bresp_i = pins.b_error ? 2 : 0;
-    m.s_awvalid_i = pins.s_write;
-    m.s_wvalid_i = pins.s_write;
+    m.s_awvalid_i = pins.s_address;
+    m.s_wvalid_i = pins.s_data;
+    m.s_bready_i = !pins.s_hold;
+    m.s_rready_i = !pins.s_hold;
     m.s_awaddr_i = pins.s_write_address;
     m.s_wdata_i = pins.s_write_data;
     m.s_arvalid_i = pins.s_read;

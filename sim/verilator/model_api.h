@@ -9,7 +9,7 @@
 #include <cstdint>
 
 /// Counts up whenever a structure or the meaning of a member changes.
-inline constexpr uint32_t kTesseraRtlApiVersion = 1;
+inline constexpr uint32_t kTesseraRtlApiVersion = 2;
 
 extern "C" {
 
@@ -17,9 +17,10 @@ struct TesseraRtlPins {
   // Inputs: reset, the memory's answers, the AXI4-Lite master.
   uint8_t reset;
   uint8_t ar_ready, r_valid, r_error, r_last, aw_ready, w_ready, b_valid, b_error;
-  const uint8_t* r_data;  // a beat, with r_valid
-  uint8_t s_write;        // address and data together
+  const uint8_t* r_data;      // a beat, with r_valid
+  uint8_t s_address, s_data;  // the halves of a write are offered
   uint8_t s_read;
+  uint8_t s_hold;  // responses are not taken
   uint32_t s_write_address, s_write_data, s_read_address;
   // Outputs: the bus, the slave's answers.
   uint8_t ar_valid, r_ready, aw_valid, w_valid, b_ready;

@@ -74,6 +74,7 @@ class Comparison {
     request.window_first = program.dram_address;
     request.window_last = program.dram_address + dram.size() - 1;
     request.max_cycles = 4000000;
+    rtl_->set_register_delay(pressure_percent > 0 ? 3 : 0);
     const RtlResult actual = rtl_->run(request, model);
     ASSERT_EQ(actual.fault.code, isa::Fault::kNone)
         << to_string(actual.fault.code) << " at " << actual.fault.pc << " (" << to_string(actual.fault.unit) << ")";

@@ -52,6 +52,7 @@ void run_program(const isa::MachineConfig& config, uint64_t seed) {
   request.max_cycles = 100000;
   const auto machine = sim::make_rtl(config, {});
   machine->write_scratchpad(isa::Space::kParam, 0, program.param);
+  machine->set_register_delay(static_cast<int>(seed % 3));
   machine->run(request, model);
 }
 
