@@ -31,6 +31,7 @@ using nlohmann::json;
 struct Arguments {
   std::string model, output, config, device, stats, trace, layout_default, source, wave;
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
+  double traffic_weight = 0.2;
   bool quiet = false, no_npu = false, no_codegen = false, no_vthreads = false, no_chains = false, check_races = false, as_json = false,
        brief = false, print_ir = false;
   int64_t poison = -1, random_seed = -1, dram_latency = 0, dram_bandwidth = 0;
@@ -72,6 +73,7 @@ compiler::CompileOptions compile_options(const Arguments& a) {
   options.cpu_codegen = !a.no_codegen;
   options.virtual_threads = !a.no_vthreads;
   options.chains = !a.no_chains;
+  options.traffic_weight = a.traffic_weight;
   options.progress = progress(a);
   for (const std::string& file : a.schedules) {
     json all;
@@ -468,6 +470,8 @@ int main(int argc, char** argv) {
     command->add_flag("--no-vthreads", a.no_vthreads,
                       "one copy of each operand: fetching does not hide behind computing");
     command->add_flag("--no-chains", a.no_chains, "every layer writes its result to DRAM: to see what chaining on chip brings");
+    command->add_option("--traffic-weight", a.traffic_weight,
+                        "cycles that a cycle of the DRAM's bus is worth when schedules are chosen: more saves bytes (0.2)");
     command->add_flag("--no-cpu-codegen", a.no_codegen, "CPU operators as library kernels");
   };
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The replay: queues, waits, engines, the bus.
+// The replay: queues, waits, engines, the bus. Engines take turns by time.
 #include "compiler/emit/predict.h"
 
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <optional>
+#include <utility>
 
 #include "compiler/emit/duration.h"
 #include "isa/charging.h"
@@ -36,14 +38,23 @@ class Ledger {
     return sum;
   }
 
-  /// Moves `beats` from cycle `begin` on, at most one a cycle, where there is room beside the uses of `other` too; returns the cycle
-  /// after the last.
-  int64_t move(int64_t begin, int64_t beats, Ledger* other = nullptr) {
+  /// Moves `beats` from cycle `begin` on where there is room; returns the cycle after the last.
+  /// `holder`: uses of a port that a beat waits for, and while it waits nobody else moves either.
+  int64_t move(int64_t begin, int64_t beats, Ledger* holder = nullptr) {
     int64_t at = begin;
     while (beats > 0) {
       const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket;
-      const int64_t taken = int64_t{used(bucket)} + (other != nullptr ? other->used(bucket) : 0);
-      const int64_t room = std::min(kBucket - taken, end - at), now = std::clamp<int64_t>(room, 0, beats);
+      if (holder != nullptr) {
+        // All of them where beats fill the bucket.
+        const int64_t waiting = std::max<int64_t>(0, int64_t{holder->used(bucket)} - held(bucket)), span = end - at;
+        const int64_t lost = waiting * std::min(beats, span) / kBucket;
+        held(bucket) += static_cast<int32_t>(lost);
+        beats += lost;
+      }
+      // Owners that follow each other on the bus leave gaps.
+      const int64_t limit = used(bucket) > 0 ? kBucket - kGaps : kBucket;
+      const int64_t room = std::min(limit - int64_t{used(bucket)}, end - at);
+      const int64_t now = std::clamp<int64_t>(room, 0, beats);
       used(bucket) += static_cast<int32_t>(now);
       beats -= now;
       at = beats > 0 ? end : at + now;
@@ -51,24 +62,70 @@ class Ledger {
     return at;
   }
 
+  /// Moves `beats` where others have booked too: every second cycle belongs to them at most. Returns the cycle after the last, and how
+  /// many uses of the others lose their place.
+  std::pair<int64_t, int64_t> take_turns(int64_t begin, int64_t beats) {
+    int64_t at = begin, pushed = 0;
+    while (beats > 0) {
+      const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket, span = end - at;
+      const int64_t room = std::max(std::min(kBucket - int64_t{used(bucket)}, span), span / 2), now = std::clamp<int64_t>(room, 0, beats);
+      const int64_t over = std::max<int64_t>(0, used(bucket) + now - kBucket);
+      used(bucket) += static_cast<int32_t>(now - over);
+      pushed += over;
+      beats -= now;
+      at = beats > 0 ? end : at + (room > 0 ? span * now / room : 0);
+    }
+    return {at, pushed};
+  }
+
+  /// Beats' time that is lost in `cycles` from `begin` on because `others` wait for `holder`.
+  int64_t lose(int64_t begin, int64_t cycles, Ledger& others, Ledger& holder) {
+    int64_t lost = 0;
+    for (int64_t bucket = begin / kBucket; bucket <= (begin + std::max<int64_t>(cycles, 1) - 1) / kBucket; ++bucket) {
+      const int64_t waiting = std::max<int64_t>(0, int64_t{holder.used(bucket)} - held(bucket)), now = std::min<int64_t>(waiting, others.used(bucket));
+      held(bucket) += static_cast<int32_t>(now);
+      lost += now;
+    }
+    return lost;
+  }
+
+  /// The cycle in which `uses` from `begin` on are done where `other` goes first.
+  int64_t behind(int64_t begin, int64_t uses, Ledger& other) {
+    int64_t at = begin;
+    while (uses > 0) {
+      const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket;
+      const int64_t room = std::min(kBucket - int64_t{used(bucket)} - other.used(bucket), end - at), now = std::clamp<int64_t>(room, 0, uses);
+      used(bucket) += static_cast<int32_t>(now);
+      uses -= now;
+      at = uses > 0 ? end : at + now;
+    }
+    return at;
+  }
+
  private:
-  static constexpr int64_t kBucket = 64;
+  static constexpr int64_t kBucket = 64, kGaps = 8;
   int32_t& used(int64_t bucket) {
     const auto index = static_cast<size_t>(bucket);
     if (index >= used_.size()) used_.resize(index + index / 4 + 64, 0);
     return used_[index];
   }
-  std::vector<int32_t> used_;
+  int32_t& held(int64_t bucket) {
+    used(bucket);
+    held_.resize(used_.size(), 0);
+    return held_[static_cast<size_t>(bucket)];
+  }
+  std::vector<int32_t> used_, held_;
 };
 
 struct Engine {
-  int64_t taken = 0;      // the earliest cycle in which the next instruction may be taken
-  int64_t end = 0;        // the last cycle of work of the instruction before
-  std::deque<int64_t> takes;  // of those that still fill the queue
+  std::vector<size_t> program;   // its instructions
+  size_t dispatched = 0, taken = 0;  // how many of them
+  std::vector<int64_t> arrivals;  // when they reach the queue
+  std::vector<int64_t> takes;
   std::vector<int64_t> signals;
+  int64_t free = 0;  // the earliest cycle in which the next instruction may be taken
+  int64_t end = 0;   // the last cycle of work of the instruction before
 };
-
-constexpr int64_t kReadsBefore = 2048;  // cycles from which a store sees how much of the bus reads take
 
 /// The data side's work on an instruction of LOAD.
 struct Moved {
@@ -82,7 +139,7 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
   Prediction result;
   result.layer_cycles.assign(layers, 0);
   std::array<Engine, isa::kEngines> engines;
-  Ledger bus, reads, acc;         // reads: their part of the bus; ACC: its port of reads
+  Ledger bus, acc;                // ACC: its port of reads
   Ledger alu_writes, load_writes;  // of INP's second port
   const int64_t word_beats = std::max<int64_t>(1, isa::kInstructionBytes / config.axi_bytes);
   const int64_t in_flight = std::max(1, config.reads_in_flight), writes_in_flight = std::max(1, config.writes_in_flight);
@@ -92,46 +149,112 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
   const auto worked = [&](size_t engine, int64_t begin, int64_t end, uint32_t layer) {
     work[engine].push_back({static_cast<uint64_t>(begin), static_cast<uint64_t>(end), layer < layers ? layer : isa::kNoLayer});
   };
-  for (size_t i = 0; i < instructions.size(); ++i) {
-    const isa::Instruction& instruction = instructions[i];
-    const isa::Header& header = isa::header_of(instruction);
-    int64_t ready = 0;
-    for (const isa::Wait& wait : header.waits) {
-      if (!wait.enable) continue;
-      const auto& signals = engines[static_cast<size_t>(wait.engine)].signals;
-      // The latest count that the 16 bits can mean; the stream is a topological order.
-      const auto count = static_cast<int64_t>(signals.size());
-      const int64_t behind = static_cast<uint16_t>(count - wait.count);
-      if (const int64_t index = count - behind; index >= 1) ready = std::max(ready, signals[static_cast<size_t>(index - 1)] + 1);
+  // What each instruction waits for, as numbers of signals from the start: the latest counts that the 16 bits can mean, as the stream is
+  // a topological order.
+  std::vector<std::array<int64_t, isa::kEngines>> waits(instructions.size());
+  {
+    std::array<int64_t, isa::kEngines> signals{};
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      const isa::Header& header = isa::header_of(instructions[i]);
+      waits[i].fill(0);
+      for (const isa::Wait& wait : header.waits) {
+        if (!wait.enable) continue;
+        const int64_t count = signals[static_cast<size_t>(wait.engine)];
+        auto& number = waits[i][static_cast<size_t>(wait.engine)];
+        number = std::max(number, count - static_cast<uint16_t>(count - wait.count));
+      }
+      const auto engine = isa::engine_of(instructions[i]);
+      if (!engine) continue;
+      engines[static_cast<size_t>(*engine)].program.push_back(i);
+      if (header.signal) ++signals[static_cast<size_t>(*engine)];
     }
-    dispatched = std::max(dispatched + 1, bus.move(dispatched - dram_latency, word_beats) + dram_latency);
+  }
+  /// The cycle after the signals that an instruction waits for; nothing while they are not known.
+  const auto ready_at = [&](size_t i) -> std::optional<int64_t> {
+    int64_t ready = 0;
+    for (size_t e = 0; e < engines.size(); ++e) {
+      const int64_t number = waits[i][e];
+      if (number < 1) continue;
+      if (static_cast<int64_t>(engines[e].signals.size()) < number) return std::nullopt;
+      ready = std::max(ready, engines[e].signals[static_cast<size_t>(number - 1)] + 1);
+    }
+    return ready;
+  };
+  size_t fetched = 0;
+  /// Dispatches the next instruction where its queue has room. The fetch of its word is booked.
+  const auto dispatch = [&] {
+    const isa::Instruction& instruction = instructions[fetched];
     const auto engine = isa::engine_of(instruction);
-    if (!engine) {
-      last = std::max({last, ready, dispatched});
+    const int64_t word = bus.move(dispatched - dram_latency, word_beats) + dram_latency;
+    dispatched = std::max(dispatched + 1, word);
+    if (engine) {
+      Engine& e = engines[static_cast<size_t>(*engine)];
+      const auto depth = static_cast<size_t>(config.queue_depth(*engine));
+      if (e.dispatched >= depth) dispatched = std::max(dispatched, e.takes[e.dispatched - depth] + 1);
+      e.arrivals.push_back(dispatched + 1);
+      ++e.dispatched;
+    } else {
+      last = std::max({last, ready_at(fetched).value_or(0), dispatched});
+    }
+    ++fetched;
+  };
+  /// Whether the next instruction's queue is known to have room.
+  const auto dispatchable = [&] {
+    if (fetched == instructions.size()) return false;
+    const auto engine = isa::engine_of(instructions[fetched]);
+    if (!engine) return std::all_of(engines.begin(), engines.end(), [](const Engine& e) { return e.taken == e.dispatched; });
+    const Engine& e = engines[static_cast<size_t>(*engine)];
+    return e.dispatched < e.takes.size() + static_cast<size_t>(config.queue_depth(*engine));
+  };
+  // Always the engine that is first in time, so that uses of the bus and of ports meet in about the order of time.
+  while (true) {
+    size_t first_engine = engines.size();
+    int64_t first_take = 0, first_moves = 0;
+    for (size_t k = 0; k < engines.size(); ++k) {
+      const Engine& e = engines[k];
+      if (e.taken == e.dispatched) continue;
+      const auto ready = ready_at(e.program[e.taken]);
+      if (!ready) continue;
+      const int64_t take = std::max({e.arrivals[e.taken], *ready, e.free});
+      // What LOAD takes moves later.
+      const int64_t moves = k == static_cast<size_t>(isa::Engine::kLoad) ? std::max(take + dram_latency, e.end) : take;
+      if (first_engine == engines.size() || moves < first_moves) {
+        first_engine = k;
+        first_take = take;
+        first_moves = moves;
+      }
+    }
+    if (dispatchable() && (first_engine == engines.size() || dispatched <= first_moves)) {
+      dispatch();
       continue;
     }
-    Engine& e = engines[static_cast<size_t>(*engine)];
-    const auto depth = static_cast<size_t>(config.queue_depth(*engine));
-    while (e.takes.size() > depth) e.takes.pop_front();
-    if (e.takes.size() == depth) dispatched = std::max(dispatched, e.takes.front() + 1);
-    const int64_t take = std::max({dispatched + 1, ready, e.taken});
+    if (first_engine == engines.size()) break;
+    Engine& e = engines[first_engine];
+    const size_t i = e.program[e.taken++];
+    const isa::Instruction& instruction = instructions[i];
+    const isa::Header& header = isa::header_of(instruction);
+    const int64_t take = first_take;
     e.takes.push_back(take);
     const Duration d = duration(instruction, config);
     int64_t complete = take + 1;
     if (std::holds_alternative<isa::Gemm>(instruction)) {
       const int64_t first = std::max(take + 8, e.end + 1);
-      e.taken = std::max(take + 7, e.end);
+      e.free = std::max(take + 7, e.end);
       e.end = first + d.engine - 1;
       complete = e.end + 4;
       worked(0, first, e.end + 1, tags[i]);
       if (std::get<isa::Gemm>(instruction).accumulate) acc.book(first, d.engine, d.outputs);
     } else if (const auto* alu = std::get_if<isa::Alu>(&instruction)) {
       const int64_t start = std::max(take + 7, e.end);
-      e.taken = start;
+      e.free = start;
       e.end = start + d.engine;
       if (alu->src == isa::AluSpace::kAcc) e.end = std::max(e.end, acc.move(start, d.engine));
-      if (alu->src == isa::AluSpace::kInp) e.end = std::max(e.end, load_writes.move(start, d.engine, &alu_writes));
-      if (alu->dst == isa::AluSpace::kInp) alu_writes.book(start, e.end - start, d.outputs);
+      if (alu->src == isa::AluSpace::kInp) e.end = std::max(e.end, load_writes.behind(start, d.engine, alu_writes));
+      if (alu->dst == isa::AluSpace::kInp) {
+        alu_writes.book(start, e.end - start, d.outputs);
+        Engine& load = engines[static_cast<size_t>(isa::Engine::kLoad)];
+        if (load.end > start) load.end = bus.move(load.end, bus.lose(start, e.end - start, load_writes, alu_writes));
+      }
       worked(1, start + 1, e.end + 1, tags[i]);
       complete = e.end + (alu->second_op != isa::SecondOp::kNone ? 31 : !alu->convert && alu->dst == isa::AluSpace::kAcc ? 3 : 13);
     } else if (const auto* load = std::get_if<isa::Load>(&instruction)) {
@@ -147,14 +270,11 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
         ahead += older.runs;
       }
       const int64_t begin = std::max(d.beats > 0 ? leave + 3 + dram_latency : leave + 2, e.end);
-      int64_t window = d.bursts * (dram_latency + 20) / in_flight;  // as many bursts as may be outstanding
-      // A write that the port refuses holds the beat, and the beat holds the bus.
+      const int64_t window = d.bursts * (dram_latency + 20) / in_flight;  // as many bursts as may be outstanding
       const bool inp = load->space == isa::Space::kInp;
-      if (inp && window > std::max(d.beats, d.engine)) window += alu_writes.uses(begin, begin + window);
       e.end = std::max({bus.move(begin, d.beats, inp ? &alu_writes : nullptr), begin + d.engine, begin + window});
-      if (inp) e.end = std::max(e.end, load_writes.move(begin, d.engine, &alu_writes));
-      reads.book(begin, e.end - begin, d.beats);
-      e.taken = std::max(take + 1, leave);
+      if (inp) load_writes.book(begin, e.end - begin, d.engine);
+      e.free = std::max(take + 1, leave);
       complete = e.end;
       worked(2, take, complete + 1, tags[i]);
       moved.push_front({begin, e.end, d.runs});
@@ -162,17 +282,17 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
     } else if (std::holds_alternative<isa::Store>(instruction)) {
       const int64_t begin = std::max(take + 11, e.end);
       const int64_t window = d.bursts * (dram_latency + 8) / writes_in_flight;
-      // Writes have what reads leave of the bus, half of it at least. How much that is shows the time before: later reads are not known yet.
-      const int64_t before = std::min(begin, std::max<int64_t>(2 * d.beats, kReadsBefore));
-      const double taken = static_cast<double>(reads.uses(begin - before, begin + d.beats)) / static_cast<double>(before + d.beats);
-      e.end = begin + std::max(static_cast<int64_t>(static_cast<double>(d.beats) / (1 - std::min(taken, 0.5))), window);
-      bus.book(begin, e.end - begin, d.beats);
-      e.taken = std::max(take + 1, e.end - 8);
+      // Where reads want the bus too, reads and writes take turns.
+      Engine& load = engines[static_cast<size_t>(isa::Engine::kLoad)];
+      const auto [end, pushed] = bus.take_turns(begin, d.beats);
+      e.end = std::max(end, begin + window);
+      if (load.end > begin) load.end = bus.move(load.end, pushed);
+      e.free = std::max(take + 1, e.end - 8);
       complete = e.end + dram_latency + 2;
       worked(3, take, complete + 1, tags[i]);
     } else {
       complete = std::max(take + 1, e.end);
-      e.taken = complete;
+      e.free = complete;
     }
     if (header.signal) e.signals.push_back(complete);
     last = std::max(last, complete);

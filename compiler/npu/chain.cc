@@ -4,6 +4,7 @@
 #include "compiler/npu/chain.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include <nlohmann/json.hpp>
@@ -21,6 +22,8 @@ using schedule::Nest;
 using schedule::Span;
 
 namespace {
+
+constexpr size_t kMostPlans = 16;
 
 /// What of a slot is padding; a slot that was filled for the same shape needs no new padding.
 struct Frame {
@@ -91,26 +94,50 @@ std::vector<bool> feeds_next(const Graph& graph) {
   return result;
 }
 
+namespace {
+
+std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, size_t count, const std::vector<Placement>& placements,
+                                           const isa::MachineConfig& config, const Options& options) {
+  Options apart = options;
+  apart.collapse_pixels = false;
+  std::vector<std::vector<Task>> result;
+  for (size_t i = first; i < first + count; ++i) {
+    result.push_back(make_tasks(graph, i, placements, config, apart));
+    if (i == first) continue;
+    for (Task& task : result.back()) {
+      for (Nest& nest : task.alternatives) {
+        // The vector unit reads what it wrote in OUT, where no other engine is in its way; the matrix engine reads INP.
+        if (nest.intrinsic == Intrinsic::kReduce || nest.intrinsic == Intrinsic::kMap) nest.input_space = isa::Space::kOut;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config, const Options& options) {
+  std::vector<size_t> chosen;
+  for (size_t s = 0; s < chain.size(); ++s) chosen.push_back(static_cast<size_t>(chain.nests[s] - chain.tasks[s].alternatives.data()));
+  auto tasks = chain_tasks(graph, chain.first, chain.size(), placements, config, options);
+  for (size_t s = 0; s < chain.size(); ++s) {
+    chain.tasks[s] = std::move(tasks[s].front());
+    chain.nests[s] = &chain.tasks[s].alternatives[chosen[s]];
+  }
+}
+
 std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count, const std::vector<Placement>& placements,
                                 const isa::MachineConfig& config, const Options& options, const schedule::ChainTile* tile,
                                 std::string* reason) {
-  Options apart = options;
-  apart.collapse_pixels = false;
   Chain chain;
   chain.first = first;
-  for (size_t i = first; i < first + count; ++i) {
-    auto tasks = make_tasks(graph, i, placements, config, apart);
-    if (tasks.size() != 1) {
-      if (reason != nullptr) *reason = "'" + graph.operations[i].name + "' is several tasks";
+  auto tasks = chain_tasks(graph, first, count, placements, config, options);
+  for (size_t s = 0; s < count; ++s) {
+    if (tasks[s].size() != 1) {
+      if (reason != nullptr) *reason = "'" + graph.operations[first + s].name + "' is several tasks";
       return std::nullopt;
     }
-    chain.tasks.push_back(std::move(tasks.front()));
-  }
-  for (size_t s = 1; s < count; ++s) {
-    for (Nest& nest : chain.tasks[s].alternatives) {
-      // The vector unit reads what it wrote in OUT, where no other engine is in its way; the matrix engine reads INP.
-      if (nest.intrinsic == Intrinsic::kReduce || nest.intrinsic == Intrinsic::kMap) nest.input_space = isa::Space::kOut;
-    }
+    chain.tasks.push_back(std::move(tasks[s].front()));
   }
   int tables = 0;
   for (const Task& task : chain.tasks) tables += (task.stage->table ? 1 : 0) + (task.stage->second_table ? 1 : 0);
@@ -124,17 +151,21 @@ std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count, 
     std::vector<const Nest*> nests{&head};
     for (size_t s = 1; s < count; ++s) nests.push_back(&chain.tasks[s].alternatives.front());
     std::string why = schedule::chain_obstacle(nests, config);
-    std::optional<schedule::ChainPlan> plan;
-    if (why.empty()) plan = tile != nullptr ? schedule::evaluate_chain(nests, *tile, config, &why) : schedule::generate_chain(nests, config);
-    if (!plan) {
+    std::vector<schedule::ChainPlan> plans;
+    if (why.empty() && tile == nullptr) plans = schedule::generate_chains(nests, config, kMostPlans);
+    if (why.empty() && tile != nullptr) {
+      if (auto plan = schedule::evaluate_chain(nests, *tile, config, &why)) plans.push_back(std::move(*plan));
+    }
+    if (plans.empty()) {
       if (reason != nullptr) *reason = why.empty() ? "no tile fits the scratchpads" : why;
       continue;
     }
-    if (best && best->plan.cycles <= plan->cycles) continue;
+    if (best && best->plan.cycles <= plans.front().cycles) continue;
     best.emplace();
     best->first = first;
     best->nests = nests;
-    best->plan = std::move(*plan);
+    best->plan = plans.front();
+    best->others.assign(std::make_move_iterator(plans.begin() + 1), std::make_move_iterator(plans.end()));
   }
   // The nests point into the tasks, whose storage moves with them.
   if (best) best->tasks = std::move(chain.tasks);

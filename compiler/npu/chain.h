@@ -20,6 +20,7 @@ struct Chain {
   std::vector<Task> tasks;                  // of operations first, first + 1, ...
   std::vector<const schedule::Nest*> nests;  // the alternative chosen of each
   schedule::ChainPlan plan;
+  std::vector<schedule::ChainPlan> others;  // plans that may do better
   size_t size() const { return tasks.size(); }
 };
 
@@ -34,6 +35,9 @@ std::vector<bool> feeds_next(const Graph& graph);
 std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count, const std::vector<Placement>& placements,
                                 const isa::MachineConfig& config, const Options& options, const schedule::ChainTile* tile,
                                 std::string* reason = nullptr);
+
+/// Moves the chain's tensors to other places. The layouts that the nests were chosen for must still exist.
+void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config, const Options& options);
 
 /// Appends the chain's instructions. Adds to the links' infos: tiles, padded_macs.
 void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& infos);

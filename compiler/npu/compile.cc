@@ -13,6 +13,7 @@
 #include "compiler/npu/lower.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/task.h"
+#include "compiler/npu/trial.h"
 #include "compiler/schedule/schedule.h"
 #include "isa/verify.h"
 
@@ -38,34 +39,47 @@ int64_t model_macs(const Graph& graph, const Operation& operation) {
 struct Choice {
   size_t alternative = 0;
   Schedule schedule;
-  schedule::Evaluation evaluation;
 };
 
-/// The generator's schedule of least estimated cycles over the layouts.
-Choice choose(const Task& task, const isa::MachineConfig& config, const Options& options) {
-  std::optional<Choice> best;
+/// Schedules that are tried for each layout, and those that are tried again between the neighbours.
+constexpr size_t kTrials = 16, kFinalists = 8;
+/// Instructions that all trials of a layer may replay; one trial there always is.
+constexpr int64_t kReplayed = 60000;
+
+/// Of the generator's best schedules for each layout those whose stream does best, best first.
+std::vector<std::pair<Choice, Trial>> choose(const Task& task, const isa::MachineConfig& config, const Options& options) {
+  std::vector<std::pair<Choice, Trial>> all;
   std::string reason;
   for (size_t i = 0; i < task.alternatives.size(); ++i) {
     const Nest& nest = task.alternatives[i];
-    Choice choice;
-    choice.alternative = i;
+    std::vector<Schedule> schedules;
     try {
-      choice.schedule = schedule::generate(nest, config, !options.virtual_threads);
+      schedules = schedule::generate_several(nest, config, kTrials, {!options.virtual_threads, options.traffic_weight});
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kDoesNotFit) throw;
       if (reason.empty()) reason = error.what();
       continue;
     }
-    choice.evaluation = schedule::evaluate(nest, choice.schedule, config);
-    TESSERA_INVARIANT(choice.evaluation.legal, "the generator made an illegal schedule: " + choice.evaluation.reason);
-    if (!best || choice.evaluation.cycles < best->evaluation.cycles) best = std::move(choice);
+    int64_t replayed = 0;
+    for (Schedule& schedule : schedules) {
+      if (replayed > kReplayed) break;
+      const Trial trial = try_schedule(task, nest, schedule, config, options);
+      replayed += trial.instructions;
+      all.push_back({{i, std::move(schedule)}, trial});
+    }
   }
-  if (!best) throw Error(ErrorCode::kDoesNotFit, reason);
-  return *best;
+  if (all.empty()) throw Error(ErrorCode::kDoesNotFit, reason);
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second.score < b.second.score; });
+  if (all.size() > kFinalists) all.resize(kFinalists);
+  for (const auto& [choice, trial] : all) {
+    const schedule::Evaluation evaluation = schedule::evaluate(task.alternatives[choice.alternative], choice.schedule, config);
+    TESSERA_INVARIANT(evaluation.legal, "the generator made an illegal schedule: " + evaluation.reason);
+  }
+  return all;
 }
 
 /// A schedule given by the user, if it is legal for one of the layouts.
-Choice choose(const Task& task, const isa::MachineConfig& config, const std::string& json) {
+Choice given_choice(const Task& task, const isa::MachineConfig& config, const std::string& json) {
   Choice choice;
   const Schedule given = schedule::from_json(json);
   std::string reason;
@@ -74,20 +88,34 @@ Choice choose(const Task& task, const isa::MachineConfig& config, const std::str
     if (nest.layout != given.input_layout && i + 1 != task.alternatives.size()) continue;
     choice.alternative = i;
     choice.schedule = given;
-    choice.evaluation = schedule::evaluate(nest, choice.schedule, config);
-    reason = choice.evaluation.legal ? schedule::complete(nest, config, choice.schedule) : choice.evaluation.reason;
+    const schedule::Evaluation evaluation = schedule::evaluate(nest, choice.schedule, config);
+    reason = evaluation.legal ? schedule::complete(nest, config, choice.schedule) : evaluation.reason;
     if (reason.empty()) return choice;
   }
   throw Error(ErrorCode::kInvalidArgument, "the given schedule is illegal: " + reason);
 }
 
-/// How one or several operations are run.
+/// How one or several operations are run: the tasks of a single operation with a schedule each, or a chain.
 struct Unit {
   size_t first = 0, count = 1;
-  std::vector<Choice> choices;                   // of the tasks of a single operation
-  std::optional<schedule::ChainTile> chain;      // of several operations
-  int64_t cycles = 0;
+  std::vector<Task> tasks;
+  std::vector<Choice> choices;   // one for each task
+  std::optional<Chain> chain;
+  double score = 0;              // by trial; all scores of a plan are sums
+  std::vector<Choice> others;    // for the only task, or
+  std::vector<schedule::ChainPlan> other_plans;  // for the chain: what may do better between the neighbours
 };
+
+void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& infos) {
+  if (unit.chain) {
+    lower_chain(*unit.chain, emitter, infos);
+    return;
+  }
+  emitter.layer = static_cast<uint32_t>(unit.first);
+  for (size_t k = 0; k < unit.tasks.size(); ++k) {
+    lower(unit.tasks[k], unit.tasks[k].alternatives[unit.choices[k].alternative], unit.choices[k].schedule, emitter, infos[unit.first]);
+  }
+}
 
 /// Does some work for an operation; errors name it.
 template <typename Work>
@@ -116,13 +144,13 @@ class Planner {
       given_chain_.push_back(std::move(chain));
     }
     std::vector<Unit> units(count + 1);  // units[i] ends before operation i
-    std::vector<int64_t> cost(count + 1, -1);
+    std::vector<double> cost(count + 1, -1);
     cost[0] = 0;
     for (size_t i = 0; i < count; ++i) {
       if (cost[i] < 0) continue;
       const auto offer = [&](Unit unit) {
         const size_t end = i + unit.count;
-        const int64_t total = cost[i] + unit.cycles;
+        const double total = cost[i] + unit.score;
         if (cost[end] >= 0 && cost[end] <= total) return;
         cost[end] = total;
         units[end] = std::move(unit);
@@ -134,8 +162,8 @@ class Planner {
       offer(guarded(graph_, config_, i, [&] { return single(i); }));
       for (size_t links = 2; links <= kMostLinks && i + links <= count && feeds_[i + links - 2]; ++links) {
         if (!options_.chain || !options_.virtual_threads || !given_[i].empty() || !given_[i + links - 1].empty()) break;
-        const auto chain = make_chain(graph_, i, links, placements_, config_, options_, nullptr);
-        if (chain) offer({i, links, {}, chain->plan.tile, chain->plan.cycles});
+        auto chain = make_chain(graph_, i, links, placements_, config_, options_, nullptr);
+        if (chain) offer(chained(i, std::move(*chain)));
       }
     }
     std::vector<Unit> result;
@@ -158,9 +186,41 @@ class Planner {
       }
     }
     for (size_t t = 0; t < tasks.size(); ++t) {
-      unit.choices.push_back(given.empty() ? choose(tasks[t], config_, options_) : choose(tasks[t], config_, given[t]));
-      unit.cycles += unit.choices.back().evaluation.cycles;
+      if (!given.empty()) {
+        unit.choices.push_back(given_choice(tasks[t], config_, given[t]));
+        const Choice& choice = unit.choices.back();
+        unit.score += try_schedule(tasks[t], tasks[t].alternatives[choice.alternative], choice.schedule, config_, options_).score;
+        continue;
+      }
+      auto best = choose(tasks[t], config_, options_);
+      unit.score += best.front().second.score;
+      unit.choices.push_back(std::move(best.front().first));
+      for (size_t k = 1; tasks.size() == 1 && k < best.size(); ++k) unit.others.push_back(std::move(best[k].first));
     }
+    return unit;
+  }
+
+  /// The chain under the plan whose stream does best.
+  Unit chained(size_t i, Chain chain) {
+    std::vector<std::pair<double, schedule::ChainPlan>> plans;
+    chain.others.insert(chain.others.begin(), chain.plan);
+    int64_t replayed = 0;
+    for (schedule::ChainPlan& plan : chain.others) {
+      if (replayed > kReplayed) break;
+      chain.plan = plan;
+      const Trial trial = try_chain(chain, config_, options_);
+      replayed += trial.instructions;
+      plans.emplace_back(trial.score, std::move(plan));
+    }
+    std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    Unit unit;
+    unit.first = i;
+    unit.count = chain.size();
+    unit.score = plans.front().first;
+    chain.plan = std::move(plans.front().second);
+    for (size_t k = 1; k < std::min(plans.size(), kFinalists); ++k) unit.other_plans.push_back(std::move(plans[k].second));
+    chain.others.clear();
+    unit.chain = std::move(chain);
     return unit;
   }
 
@@ -175,9 +235,9 @@ class Planner {
       if (s + 1 < given.names.size() && !feeds_[i + s]) refuse("the result of '" + given.names[s] + "' is not read by the next node alone");
     }
     std::string reason;
-    const auto chain = make_chain(graph_, i, given.names.size(), placements_, config_, options_, &given.tile, &reason);
+    auto chain = make_chain(graph_, i, given.names.size(), placements_, config_, options_, &given.tile, &reason);
     if (!chain) refuse(reason);
-    return {i, given.names.size(), {}, given.tile, chain->plan.cycles};
+    return chained(i, std::move(*chain));
   }
 
   const Graph& graph_;
@@ -188,6 +248,35 @@ class Planner {
   std::vector<std::string> given_;
   std::vector<std::optional<GivenChain>> given_chain_;
 };
+
+/// Takes for each unit in turn the candidate that does best between its neighbours, where tensors stand at their places: a trial by itself
+/// cannot see what the layer before leaves in the queues, nor what the next one must wait for.
+void settle(std::vector<Unit>& units, size_t layers, const isa::MachineConfig& config, const Options& options) {
+  std::vector<LayerInfo> infos(layers);
+  for (size_t u = 0; u < units.size(); ++u) {
+    Unit& unit = units[u];
+    const auto judge = [&] {
+      return try_stream(config, options, layers, [&](Emitter& emitter) {
+        for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k) lower_unit(units[k], emitter, infos);
+      });
+    };
+    const auto pick = [&](auto& current, auto& others) {
+      if (others.empty()) return;
+      Trial best = judge();
+      int64_t replayed = best.instructions;
+      for (auto& other : others) {
+        if (replayed + best.instructions > kReplayed) break;
+        std::swap(current, other);
+        const Trial trial = judge();
+        replayed += trial.instructions;
+        if (trial.score < best.score) best = trial;
+        else std::swap(current, other);
+      }
+    };
+    if (unit.chain) pick(unit.chain->plan, unit.other_plans);
+    else if (unit.tasks.size() == 1) pick(unit.choices.front(), unit.others);
+  }
+}
 
 /// Second operands of stages count as inputs here.
 Stream stream_of(const isa::Load& load) {
@@ -223,7 +312,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   isa::validate(config);
   check_graph(graph);
   Program program;
-  const std::vector<Unit> units = Planner(graph, config, options).run();
+  std::vector<Unit> units = Planner(graph, config, options).run();
   std::vector<bool> on_chip(graph.tensors.size(), false);
   std::vector<std::pair<int64_t, int64_t>> when;
   for (const Unit& unit : units) {
@@ -238,6 +327,13 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   program.unshared_bytes = plan_memory(graph, options).unshared_bytes;
   if (plan.arena_bytes > (uint64_t{1} << 36)) throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
 
+  // Places have changed, and tasks name them.
+  for (Unit& unit : units) {
+    if (unit.chain) place_chain(*unit.chain, graph, plan.placements, config, options);
+    else unit.tasks = make_tasks(graph, unit.first, plan.placements, config, options);
+  }
+  settle(units, graph.operations.size(), config, options);
+
   Emitter emitter(config, options);
   for (const Operation& operation : graph.operations) {
     LayerInfo info;
@@ -247,25 +343,10 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     program.layers.push_back(std::move(info));
   }
   for (const Unit& unit : units) {
-    if (unit.chain) {
-      const auto chain = make_chain(graph, unit.first, unit.count, plan.placements, config, options, &*unit.chain);
-      TESSERA_INVARIANT(chain.has_value(), "a chain that was planned has vanished");
-      lower_chain(*chain, emitter, program.layers);
-      for (size_t s = 0; s < unit.count; ++s) {
-        program.layers[unit.first + s].schedule = to_json(*chain, graph);
-      }
-      continue;
-    }
-    LayerInfo& info = program.layers[unit.first];
-    emitter.layer = static_cast<uint32_t>(unit.first);
-    const auto tasks = make_tasks(graph, unit.first, plan.placements, config, options);
+    guarded(graph, config, unit.first, [&] { lower_unit(unit, emitter, program.layers); });
     std::vector<std::string> chosen;
-    for (size_t k = 0; k < tasks.size(); ++k) {
-      const Choice& choice = unit.choices[k];
-      guarded(graph, config, unit.first, [&] { lower(tasks[k], tasks[k].alternatives[choice.alternative], choice.schedule, emitter, info); });
-      chosen.push_back(schedule::to_json(choice.schedule));
-    }
-    info.schedule = schedule::join_json(chosen);
+    for (const Choice& choice : unit.choices) chosen.push_back(schedule::to_json(choice.schedule));
+    for (size_t s = 0; s < unit.count; ++s) program.layers[unit.first + s].schedule = unit.chain ? to_json(*unit.chain, graph) : schedule::join_json(chosen);
   }
   emitter.assemble(options.prefetch_weights && options.virtual_threads);
   for (size_t i = 0; i < emitter.instructions.size(); ++i) {
@@ -339,7 +420,7 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
   const Options options;
   const MemoryPlan plan = plan_memory(graph, options);
   for (const Task& task : make_tasks(graph, 0, plan.placements, config, options)) {
-    if (task.alternatives[choose(task, config, options).alternative].layout != "nhwc") return border;
+    if (task.alternatives[choose(task, config, options).front().first.alternative].layout != "nhwc") return border;
   }
   return {};
 }

@@ -34,6 +34,12 @@ int64_t ConstantPool::add(std::vector<uint8_t> bytes) {
   return offset;
 }
 
+int64_t ConstantPool::reserve(int64_t bytes) {
+  // Beyond whatever add() will fill: nothing is kept there.
+  reserved_ += (bytes + alignment_ - 1) / alignment_ * alignment_;
+  return kReserved + reserved_;
+}
+
 int64_t dram_bytes(const isa::Instruction& instruction) {
   const auto product = [](const auto& extent, int64_t length) {
     for (const auto e : extent) length *= e;

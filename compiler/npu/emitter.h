@@ -17,10 +17,13 @@ class ConstantPool {
   explicit ConstantPool(int64_t alignment) : alignment_(alignment > 0 ? alignment : 1) {}
   /// Offset from the constants' base register.
   int64_t add(std::vector<uint8_t> bytes);
+  /// A place for so many bytes, which are never written.
+  int64_t reserve(int64_t bytes);
   std::vector<uint8_t> take() { return std::move(bytes_); }
 
  private:
-  int64_t alignment_;
+  static constexpr int64_t kReserved = int64_t{1} << 35;
+  int64_t alignment_, reserved_ = 0;
   std::vector<uint8_t> bytes_;
   std::multimap<uint64_t, std::pair<int64_t, int64_t>> known_;  // hash -> offset, size
 };
@@ -69,6 +72,7 @@ class Emitter {
   std::vector<isa::Instruction> instructions;
   std::vector<uint32_t> layer_of_instruction;
   uint32_t layer = 0;
+  bool sizes_only = false;                  // weights take their place in the constants, but nobody packs them
   bool second = false;                      // what is pushed now loads the second operand of a stage
   std::map<uint32_t, int64_t> second_bytes;  // such loads by layer
 

@@ -218,6 +218,7 @@ struct Options {
   bool prefetch_weights = true;  // fetched while earlier tiles compute
   bool reuse_memory = true;    // tensors whose lives do not overlap share DRAM
   bool virtual_threads = true; // false: one copy of each operand of a nest, so that its engines take turns
+  double traffic_weight = 0.2; // what a cycle of the bus counts beside a cycle of time when schedules are chosen
   int64_t alignment = 64;      // of tensors and constants in DRAM, bytes
   std::vector<std::string> schedules;  // JSON by operation index; empty string or missing: the generator's choice
 };

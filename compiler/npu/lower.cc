@@ -77,6 +77,11 @@ Tile NestLowering::key_of(Operand operand, const Tile& tile) const {
     key.begin[dim] = tile.begin[dim];
     key.count[dim] = tile.count[dim];
   }
+  if (operand == Operand::kInput && keeps_rows_) {
+    int64_t& begin = key.begin[Dim::kOh];
+    begin -= begin % window_rows_;
+    key.count[Dim::kOh] = std::min(window_rows_, nest_.extent[Dim::kOh] - begin);
+  }
   return key;
 }
 
@@ -128,7 +133,7 @@ void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, c
   const bool first = b[Dim::kIc] == 0 && b[Dim::kKh] == 0 && b[Dim::kKw] == 0;
   const bool last = b[Dim::kIc] + c[Dim::kIc] == nest_.extent[Dim::kIc] && b[Dim::kKh] + c[Dim::kKh] == nest_.extent[Dim::kKh] &&
                     b[Dim::kKw] + c[Dim::kKw] == nest_.extent[Dim::kKw];
-  const int64_t input = source ? *source : input_.address(load_input(tile));
+  const int64_t input = source ? *source : load_input(tile);
   if (first && footprint_.sums > 0) sums_slot_ = sums_.take(tile);
   if (weighted()) {
     const size_t weights = load_weights(tile);
@@ -140,10 +145,19 @@ void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, c
   if (last) finish(tile, input);
 }
 
-Span NestLowering::rows_of(const Tile& tile) const {
+Span NestLowering::window_of(const Tile& tile) const {
   if (nest_.input.broadcast_h) return plain_span(0, 1);
-  return schedule::input_span(tile.begin[Dim::kOh], tile.count[Dim::kOh], tile.begin[Dim::kKh], tile.count[Dim::kKh], nest_.stride_h,
+  const Tile window = keeps_rows_ ? key_of(Operand::kInput, tile) : tile;
+  return schedule::input_span(window.begin[Dim::kOh], window.count[Dim::kOh], tile.begin[Dim::kKh], tile.count[Dim::kKh], nest_.stride_h,
                               nest_.dilation_h, nest_.pad_top);
+}
+
+Span NestLowering::rows_of(const Tile& tile) const {
+  Span rows = window_of(tile);
+  if (!keeps_rows_) return rows;
+  rows.begin += tile.begin[Dim::kOh] % window_rows_ * rows.stride * rows.step;
+  rows.count = (tile.count[Dim::kOh] - 1) * rows.stride + (tile.count[Dim::kKh] - 1) * rows.dilation + 1;
+  return rows;
 }
 
 Span NestLowering::cols_of(const Tile& tile) const {

@@ -49,7 +49,8 @@ class NestLowering {
   /// All references stay in use. `layer`: the index that instructions are tagged with.
   NestLowering(const Task& task, const Nest& nest, const schedule::Schedule& schedule, Emitter& emitter, LayerInfo& info, uint32_t layer)
       : task_(task), nest_(nest), schedule_(schedule), emitter_(emitter), config_(emitter.config), info_(info), layer_(layer),
-        footprint_(schedule::footprint(nest, schedule.tile(), emitter.config)) {}
+        keeps_rows_(schedule.keeps_rows()), window_rows_(schedule.window_rows()),
+        footprint_(schedule::footprint(nest, schedule.tile(), emitter.config, window_rows_)) {}
 
   /// Entries of each scratchpad that the rings need.
   std::map<isa::Space, int64_t> demand() const;
@@ -64,6 +65,7 @@ class NestLowering {
   /// One tile. `source`: the entry where its input stands; nothing: it is fetched. `sink`: nothing: the result is stored to DRAM.
   void lower_tile(const Tile& tile, std::optional<int64_t> source = {}, const std::optional<Sink>& sink = {});
 
+  /// Rows of the input that a tile reads, thinned like those of its window.
   Span rows_of(const Tile& tile) const;
   Span cols_of(const Tile& tile) const;
   int64_t input_blocks(const Tile& tile) const {
@@ -147,7 +149,10 @@ class NestLowering {
 
   void iterate(size_t depth, const Extents& begin);
 
-  size_t load_input(const Tile& tile);
+  /// The entry where the tile's input begins, fetched as far as it is not there.
+  int64_t load_input(const Tile& tile);
+  /// Rows of a slot, of which rows_of() are the tile's.
+  Span window_of(const Tile& tile) const;
 
   size_t load_weights(const Tile& tile);
 
@@ -206,7 +211,10 @@ class NestLowering {
   const isa::MachineConfig& config_;
   LayerInfo& info_;
   uint32_t layer_;
+  const bool keeps_rows_;
+  const int64_t window_rows_;
   const schedule::Footprint footprint_;
+  std::map<size_t, int64_t> rows_present_;  // by slot of a window
   Ring input_, weights_, sums_, second_, output_, params_;
   int64_t constants_entry_ = 0, second_address_ = 0;
   size_t sums_slot_ = 0, output_slot_ = 0, params_slot_ = 0;

@@ -267,30 +267,39 @@ std::vector<uint8_t> NestLowering::pack_weights(const Tile& tile) const {
   return bytes;
 }
 
-size_t NestLowering::load_input(const Tile& tile) {
+int64_t NestLowering::load_input(const Tile& tile) {
   const Tile key = key_of(Operand::kInput, tile);
-  if (const auto slot = input_.find(key)) return *slot;
-  const size_t slot = input_.take(key);
-  if (task_.unit_input) {
-    load_unit(tile, input_.address(slot));
-    return slot;
+  auto slot = input_.find(key);
+  if (!slot) {
+    slot = input_.take(key);
+    rows_present_[*slot] = 0;
+    if (task_.unit_input) load_unit(tile, input_.address(*slot));
   }
-  Box box;
-  box.access = &nest_.input;
-  box.map = &nest_.in_channels;
-  box.space = nest_.input_space;
-  box.slot = input_.address(slot);
-  box.n = nest_.input.broadcast_n ? 0 : tile.begin[Dim::kN];
-  box.groups = nest_.input.broadcast_n ? 1 : tile.count[Dim::kN];
-  box.rows = rows_of(tile);
-  box.cols = cols_of(tile);
-  box.g = tile.begin[Dim::kG];
-  box.chunks = tile.count[Dim::kG];
-  box.b = tile.begin[Dim::kIc];
-  box.blocks = tile.count[Dim::kIc];
-  box.pad_value = nest_.pad_value;
-  transfer(box);
-  return slot;
+  if (task_.unit_input) return input_.address(*slot);
+  const Span window = window_of(tile), rows = rows_of(tile), cols = cols_of(tile);
+  const int64_t row = cols.count * input_blocks(tile), before = (rows.begin - window.begin) / window.step;
+  int64_t& present = rows_present_[*slot];
+  if (before + rows.count > present) {
+    Box box;
+    box.access = &nest_.input;
+    box.map = &nest_.in_channels;
+    box.space = nest_.input_space;
+    box.slot = input_.address(*slot) + present * row;
+    box.n = nest_.input.broadcast_n ? 0 : tile.begin[Dim::kN];
+    box.groups = nest_.input.broadcast_n ? 1 : tile.count[Dim::kN];
+    box.rows = window;
+    box.rows.begin += present * window.step;
+    box.rows.count = before + rows.count - present;
+    box.cols = cols;
+    box.g = tile.begin[Dim::kG];
+    box.chunks = tile.count[Dim::kG];
+    box.b = tile.begin[Dim::kIc];
+    box.blocks = tile.count[Dim::kIc];
+    box.pad_value = nest_.pad_value;
+    transfer(box);
+    present = before + rows.count;
+  }
+  return input_.address(*slot) + before * row;
 }
 
 size_t NestLowering::load_weights(const Tile& tile) {
@@ -302,7 +311,11 @@ size_t NestLowering::load_weights(const Tile& tile) {
     return slot;
   }
   auto blob = weight_blobs_.find(key.begin);
-  if (blob == weight_blobs_.end()) blob = weight_blobs_.emplace(key.begin, add_blob(pack_weights(tile))).first;
+  if (blob == weight_blobs_.end()) {
+    const int64_t bytes = schedule::footprint(nest_, tile.count, config_).weights * config_.wgt_entry_bytes();
+    blob = weight_blobs_.emplace(key.begin, emitter_.sizes_only ? Blob{emitter_.constants.reserve(bytes), bytes} : add_blob(pack_weights(tile))).first;
+    TESSERA_INVARIANT(blob->second.bytes == bytes, "a tile of weights is packed into its footprint");
+  }
   emitter_.fetch_weights(weights_.address(slot), blob->second.bytes / config_.wgt_entry_bytes(), blob->second.offset);
   return slot;
 }

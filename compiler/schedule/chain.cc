@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 
 namespace tessera::schedule {
@@ -11,6 +12,7 @@ namespace tessera::schedule {
 namespace {
 
 constexpr int64_t kStepCycles = 24;        // what a step costs beside its work: engines wait for each other
+constexpr size_t kPlansOfAKind = 2;
 constexpr int64_t kInstructionCycles = 4;
 constexpr int64_t kRunCycles = 2;
 constexpr int64_t kDramLatency = 100;
@@ -174,8 +176,15 @@ std::string chain_obstacle(const std::vector<const Nest*>& nests, const isa::Mac
 
 namespace {
 
-std::optional<ChainPlan> evaluate_swept(const std::vector<const Nest*>& nests, const ChainTile& tile, const Sweep& rows, const Sweep& cols,
-                                        const isa::MachineConfig& config, std::string* reason) {
+/// A plan without its schedules.
+struct Judged {
+  ChainPlan plan;
+  Sizes sizes;
+  Copies copies;
+};
+
+std::optional<Judged> judge(const std::vector<const Nest*>& nests, const ChainTile& tile, const Sweep& rows, const Sweep& cols,
+                            const isa::MachineConfig& config, std::string* reason) {
   const size_t count = nests.size();
   const Nest &head = *nests[0], &tail = *nests[count - 1];
   const int64_t middle = middle_blocks(nests), chunks = ceil_div(middle, tile.blocks);
@@ -282,8 +291,13 @@ std::optional<ChainPlan> evaluate_swept(const std::vector<const Nest*>& nests, c
   int64_t busiest = std::max({gemm + steps * kStepCycles, alu + steps * kStepCycles, bus});
   if (turns) busiest += images * rows.out[count - 1] * cols.out[count - 1] * tail.extent[Dim::kOc];
   plan.cycles = busiest + static_cast<int64_t>(count) * std::max(gemm, alu) / std::max<int64_t>(steps, 1) + load / std::max<int64_t>(tiles, 1) / 2 + 2 * kDramLatency;
+  return Judged{std::move(plan), sizes, std::move(copies)};
+}
 
-  for (size_t s = 0; s < count; ++s) {
+ChainPlan with_schedules(const std::vector<const Nest*>& nests, const Judged& judged) {
+  ChainPlan plan = judged.plan;
+  const Sizes& sizes = judged.sizes;
+  for (size_t s = 0; s < nests.size(); ++s) {
     const Nest& n = *nests[s];
     Schedule schedule;
     schedule.input_layout = n.layout;
@@ -293,7 +307,7 @@ std::optional<ChainPlan> evaluate_swept(const std::vector<const Nest*>& nests, c
     }
     const Footprint& f = sizes.footprints[s];
     const auto add = [&](Operand operand, isa::Space space, int64_t size, const char* layout) {
-      const int64_t c = copies[s][static_cast<size_t>(operand)];
+      const int64_t c = judged.copies[s][static_cast<size_t>(operand)];
       if (size > 0 && c > 0) schedule.operands.push_back({operand, space, 0, static_cast<int>(c), Halo::kReload, layout});
     };
     add(Operand::kInput, n.input_space, f.input, "n,h,w,g,ic");
@@ -323,27 +337,40 @@ std::optional<ChainPlan> evaluate_chain(const std::vector<const Nest*>& nests, c
   }
   const Sweep rows = sweep(nests, tile.oh, true), cols = sweep(nests, tile.ow, false);
   if (!rows.possible || !cols.possible) return refuse("a link skips positions of its input");
-  return evaluate_swept(nests, tile, rows, cols, config, reason);
+  const auto judged = judge(nests, tile, rows, cols, config, reason);
+  if (!judged) return std::nullopt;
+  return with_schedules(nests, *judged);
 }
 
-std::optional<ChainPlan> generate_chain(const std::vector<const Nest*>& nests, const isa::MachineConfig& config) {
-  if (!chain_obstacle(nests, config).empty()) return std::nullopt;
+std::vector<ChainPlan> generate_chains(const std::vector<const Nest*>& nests, const isa::MachineConfig& config, size_t count) {
+  if (!chain_obstacle(nests, config).empty()) return {};
   const Nest& tail = *nests.back();
   const int64_t middle = middle_blocks(nests);
   std::map<int64_t, Sweep> all_rows, all_cols;
   for (const int64_t oh : candidate_extents(tail.extent[Dim::kOh], 1.15, tail.extent[Dim::kOh])) all_rows[oh] = sweep(nests, oh, true);
   for (const int64_t ow : candidate_extents(tail.extent[Dim::kOw], 1.3, tail.extent[Dim::kOw])) all_cols[ow] = sweep(nests, ow, false);
-  std::optional<ChainPlan> best;
+  const auto better = [](const Judged& a, const Judged& b) {
+    return a.plan.cycles < b.plan.cycles || (a.plan.cycles == b.plan.cycles && a.plan.steps < b.plan.steps);
+  };
+  std::map<int64_t, std::vector<Judged>> best;  // by blocks
   for (const auto& [oh, rows] : all_rows) {
     for (const auto& [ow, cols] : all_cols) {
       if (!rows.possible || !cols.possible) continue;
       for (const int64_t blocks : candidate_extents(middle, 1.25, middle)) {
-        const auto plan = evaluate_swept(nests, {oh, ow, blocks}, rows, cols, config, nullptr);
-        if (plan && (!best || plan->cycles < best->cycles || (plan->cycles == best->cycles && plan->steps < best->steps))) best = plan;
+        auto judged = judge(nests, {oh, ow, blocks}, rows, cols, config, nullptr);
+        if (!judged) continue;
+        auto& kind = best[blocks];
+        kind.insert(std::upper_bound(kind.begin(), kind.end(), *judged, better), std::move(*judged));
+        if (kind.size() > kPlansOfAKind) kind.pop_back();
       }
     }
   }
-  return best;
+  std::vector<Judged> all;
+  for (auto& [blocks, kind] : best) std::move(kind.begin(), kind.end(), std::back_inserter(all));
+  std::stable_sort(all.begin(), all.end(), better);
+  std::vector<ChainPlan> plans;
+  for (size_t i = 0; i < std::min(count, all.size()); ++i) plans.push_back(with_schedules(nests, all[i]));
+  return plans;
 }
 
 }  // namespace tessera::schedule

@@ -43,7 +43,8 @@ std::string chain_obstacle(const std::vector<const Nest*>& nests, const isa::Mac
 std::optional<ChainPlan> evaluate_chain(const std::vector<const Nest*>& nests, const ChainTile& tile, const isa::MachineConfig& config,
                                         std::string* reason = nullptr);
 
-/// The plan of least estimated cycles; nothing when no tile fits. Deterministic.
-std::optional<ChainPlan> generate_chain(const std::vector<const Nest*>& nests, const isa::MachineConfig& config);
+/// At most `count` plans of least estimated cycles, best first, of which at most two have the same number of blocks; none when no tile
+/// fits. Deterministic.
+std::vector<ChainPlan> generate_chains(const std::vector<const Nest*>& nests, const isa::MachineConfig& config, size_t count);
 
 }  // namespace tessera::schedule

@@ -39,10 +39,11 @@ int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw) {
   return ((kh + nest.tap_h - 1) / nest.tap_h) * ((kw + nest.tap_w - 1) / nest.tap_w);
 }
 
-Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineConfig& config) {
+Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineConfig& config, int64_t window_rows) {
   Footprint result;
   const int64_t n = tile[Dim::kN], g = tile[Dim::kG], oc = tile[Dim::kOc], ic = tile[Dim::kIc];
-  const Span rows = input_span(0, nest.input.broadcast_h ? 1 : tile[Dim::kOh], 0, tile[Dim::kKh], nest.stride_h, nest.dilation_h, 0);
+  const int64_t height = std::max(tile[Dim::kOh], std::min(window_rows, nest.extent[Dim::kOh]));
+  const Span rows = input_span(0, nest.input.broadcast_h ? 1 : height, 0, tile[Dim::kKh], nest.stride_h, nest.dilation_h, 0);
   const Span cols = input_span(0, nest.input.broadcast_w ? 1 : tile[Dim::kOw], 0, tile[Dim::kKw], nest.stride_w, nest.dilation_w, 0);
   const int64_t pixels = n * tile[Dim::kOh] * tile[Dim::kOw];
   result.input = (nest.input.broadcast_n ? 1 : n) * rows.count * cols.count * (nest.input.broadcast_c ? 1 : g * ic);

@@ -127,7 +127,8 @@ struct Footprint {
   int64_t constants = 0; // PARAM: 1 with a second operation
   bool second_in_place = false;
 };
-Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineConfig& config);
+/// `window_rows`: output rows whose input a slot holds; 0: the tile's.
+Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineConfig& config, int64_t window_rows = 0);
 
 /// Matrices of the factor that a tile reads; 1 without one.
 int64_t matrices(const Nest& nest, const Extents& tile);

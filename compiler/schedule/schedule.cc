@@ -18,6 +18,19 @@ Extents Schedule::tile() const {
   return tile;
 }
 
+bool Schedule::keeps_rows() const {
+  return std::any_of(operands.begin(), operands.end(), [](const OperandPlan& plan) { return plan.operand == Operand::kInput && plan.halo == Halo::kKeep; });
+}
+
+int64_t Schedule::window_rows() const {
+  const int64_t rows = tile()[Dim::kOh];
+  if (!keeps_rows()) return rows;
+  for (size_t i = levels.size(); i-- > 0;) {
+    if (levels[i].dim == Dim::kOh && (levels[i].kind == LevelKind::kTemporal || levels[i].kind == LevelKind::kVthread)) return rows * levels[i].factor;
+  }
+  return rows;
+}
+
 int Schedule::copies(Operand operand) const {
   for (const OperandPlan& plan : operands) {
     if (plan.operand == operand) return plan.copies;
@@ -44,6 +57,18 @@ bool indexes(const Nest& nest, Operand operand, Dim dim) {
     case Operand::kParams: return nest.per_channel && (dim == Dim::kG || dim == Dim::kOc);
   }
   return false;
+}
+
+int attach_of(const Nest& nest, const std::vector<Level>& levels, Operand operand, Halo halo) {
+  std::vector<int> inside;  // numbers of levels, up to each that the operand has
+  int position = 0;
+  for (const Level& level : levels) {
+    if (level.kind != LevelKind::kTemporal && level.kind != LevelKind::kVthread) break;
+    ++position;
+    if (indexes(nest, operand, level.dim)) inside.push_back(position);
+  }
+  if (halo == Halo::kKeep && !inside.empty()) inside.pop_back();
+  return inside.empty() ? 0 : inside.back();
 }
 
 namespace {
@@ -188,12 +213,7 @@ std::string complete(const Nest& nest, const isa::MachineConfig& config, Schedul
     if (plan.scope != home->scope) return "the scope of " + name + " is " + std::string(kSpaceNameArray[static_cast<size_t>(home->scope)]);
     if (plan.layout.empty()) plan.layout = home->layout;
     if (plan.layout != home->layout) return "the layout of " + name + " is " + home->layout;
-    int attach = 0, position = 0;
-    for (const Level& level : outer) {
-      if (level.kind == LevelKind::kHwloop) continue;
-      ++position;
-      if (indexes(nest, plan.operand, level.dim)) attach = position;
-    }
+    const int attach = attach_of(nest, outer, plan.operand, plan.halo);
     if (plan.attach == kDerived) plan.attach = attach;
     if (plan.attach != attach) return name + " is fetched inside " + std::to_string(attach) + " levels, not " + std::to_string(plan.attach) + ": leave attach out or correct it";
   }

@@ -25,9 +25,10 @@ struct Level {
   bool operator==(const Level&) const = default;
 };
 
-/// What happens to rows that two neighbouring tiles share.
-enum class Halo : uint8_t { kReload };
-inline constexpr std::array<std::string_view, 1> kHaloNames = {"reload"};
+/// What happens to input rows that two neighbouring tiles share. reload: both fetch them. keep: a slot is a window that holds the rows of
+/// all tiles of the innermost temporal level of oh; each tile fetches those that its predecessors have not.
+enum class Halo : uint8_t { kReload, kKeep };
+inline constexpr std::array<std::string_view, 2> kHaloNames = {"reload", "keep"};
 
 enum class Operand : uint8_t { kInput, kWeights, kSums, kSecond, kOutput, kParams };
 inline constexpr int kOperands = 6;
@@ -52,6 +53,9 @@ struct Schedule {
 
   /// Extents of one tile: products of the hwloop factors.
   Extents tile() const;
+  /// Whether the input keeps its rows; then output rows of a window, else of a tile.
+  bool keeps_rows() const;
+  int64_t window_rows() const;
   int copies(Operand operand) const;  // 0 when the nest has no such operand
   bool operator==(const Schedule&) const = default;
 };
@@ -78,10 +82,14 @@ struct Evaluation {
 /// The operand dimensions: whether a tile of the operand depends on a dimension.
 bool indexes(const Nest& nest, Operand operand, Dim dim);
 
-/// Derives the plan of operands of a list of levels with the given number of copies (clipped to what fits when `fit`).
-/// Order inside: see OperandPlan. `single`: one copy of each operand, so that fetching cannot hide behind computing.
+/// Inside how many of the outer levels an operand is fetched: the innermost that it has; with kKeep the one before.
+int attach_of(const Nest& nest, const std::vector<Level>& levels, Operand operand, Halo halo);
+
+/// The schedule of a tile and the loops around it, outermost first, with the copies of operands that fit. `single`: one copy of each, so
+/// that fetching cannot hide behind computing. `kept` > 0: the input keeps rows in windows of that many tiles of oh, the innermost of
+/// its loops.
 Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const std::vector<Dim>& order,
-                       bool single = false);
+                       bool single = false, int64_t kept = 0);
 
 /// Fills in what a given schedule leaves open because levels and nest decide it: attach (kDerived), layouts (empty), lane levels
 /// (none). Returns why the rest of it contradicts them, or nothing.
@@ -90,9 +98,21 @@ std::string complete(const Nest& nest, const isa::MachineConfig& config, Schedul
 /// Judges a schedule for a nest: rules, capacities, traffic, estimate.
 Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config);
 
-/// The generator: the legal schedule of least estimated cycles over tile extents and loop orders; deterministic.
-/// `single` as in make_schedule. Errors: kDoesNotFit when not even single entries fit.
-Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool single = false);
+/// What a schedule is chosen by.
+struct Goal {
+  bool single = false;          // one copy of each operand, as in make_schedule
+  double traffic_weight = 0.2;  // of a cycle, for each cycle of the bus: bytes cost energy, and time that neighbours could use, even
+                                // where they hide behind products
+  /// Cycles and DRAM bytes as one figure to be made small.
+  double score(int64_t cycles, int64_t bytes, const isa::MachineConfig& config) const;
+};
+
+/// The generator: the legal schedule of least estimated score over tile extents and loop orders; deterministic.
+/// Errors: kDoesNotFit when not even single entries fit.
+Schedule generate(const Nest& nest, const isa::MachineConfig& config, const Goal& goal = {});
+
+/// The first `count` of them, best first, of which at most two differ in their tiles of pixels alone. At least one.
+std::vector<Schedule> generate_several(const Nest& nest, const isa::MachineConfig& config, size_t count, const Goal& goal = {});
 
 /// Bytes of one run in DRAM when chunks x blocks of channels of `pixels` neighbouring pixels are moved.
 int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels, int64_t batch);

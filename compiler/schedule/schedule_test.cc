@@ -240,9 +240,71 @@ TEST(Schedule, WhatFollowsFromLevelsMayBeLeftOut) {
   EXPECT_EQ(reason(bad), "this operation has no operand second");
 }
 
+TEST(Schedule, InputsKeepRows) {
+  // Four tiles of seven rows; all 30 rows of input, border included, in one window.
+  Nest nest = convolution();
+  const isa::MachineConfig config = isa::find_config("npu1024");
+  nest.in_channels = {64, 64, 32};
+  nest.out_channels = {128, 128, 32};
+  nest.extent[Dim::kIc] = 2;
+  nest.extent[Dim::kOc] = 4;
+  Extents tile = nest.extent;
+  tile[Dim::kOh] = 7;
+  const Schedule keep = make_schedule(nest, config, tile, {Dim::kOh}, false, 4),
+                 reload = make_schedule(nest, config, tile, {Dim::kOh});
+  EXPECT_TRUE(keep.keeps_rows());
+  EXPECT_EQ(keep.window_rows(), 28);
+  EXPECT_EQ(reload.window_rows(), 7);
+  EXPECT_EQ(keep.operands[0].attach, 0);
+  EXPECT_EQ(reload.operands[0].attach, 1);
+  EXPECT_EQ(from_json(to_json(keep)), keep);
+  Schedule copy = keep;
+  EXPECT_EQ(complete(nest, config, copy), "");
+  const Evaluation kept = evaluate(nest, keep, config), again = evaluate(nest, reload, config);
+  ASSERT_TRUE(kept.legal) << kept.reason;
+  ASSERT_TRUE(again.legal) << again.reason;
+  EXPECT_EQ(kept.footprint.input, 30 * 30 * 2);
+  EXPECT_EQ(again.footprint.input, 9 * 30 * 2);
+  // Six rows of 28 pixels with 64 channels are not fetched twice.
+  EXPECT_EQ(again.read_bytes - kept.read_bytes, 6 * 28 * 64);
+  const auto reason = [&](const Schedule& schedule) { return evaluate(nest, schedule, config).reason; };
+  Schedule bad = keep;
+  bad.operands[1].halo = Halo::kKeep;
+  EXPECT_EQ(reason(bad), "only the input can keep rows");
+  tile[Dim::kOw] = 14;
+  bad = make_schedule(nest, config, tile, {Dim::kOh, Dim::kOw});
+  bad.operands[0].halo = Halo::kKeep;
+  EXPECT_EQ(reason(bad), "the input keeps rows where oh is the innermost temporal level that it has");
+}
+
+TEST(Schedule, LoopsThatComeBackToTilesOnChipFetchThemOnce) {
+  // Two tiles of pixels inside each of two tiles of output channels; four tiles of weights for each pass over the
+  // pixels.
+  const Nest nest = convolution();
+  const isa::MachineConfig config = npu256();
+  Extents tile = nest.extent;
+  tile[Dim::kOh] = 14;
+  tile[Dim::kOw] = 14;
+  tile[Dim::kOc] = 4;
+  tile[Dim::kIc] = 1;
+  Schedule schedule = make_schedule(nest, config, tile, {Dim::kOc, Dim::kOh, Dim::kOw, Dim::kIc});
+  const auto bytes = [&](int copies) {
+    for (OperandPlan& plan : schedule.operands) {
+      if (plan.operand == Operand::kWeights) plan.copies = copies;
+    }
+    const Evaluation evaluation = evaluate(nest, schedule, config);
+    EXPECT_TRUE(evaluation.legal) << evaluation.reason;
+    return evaluation.read_bytes;
+  };
+  const int64_t weights = 8 * 4 * 9 * 256;
+  EXPECT_EQ(bytes(1) - bytes(4), 3 * weights);
+  EXPECT_EQ(bytes(3), bytes(1));
+  EXPECT_EQ(bytes(8), bytes(4));
+}
+
 TEST(Schedule, OneCopyOfEachOperandOnRequest) {
   const Nest nest = convolution();
-  const Schedule single = generate(nest, npu256(), true), usual = generate(nest, npu256());
+  const Schedule single = generate(nest, npu256(), {.single = true}), usual = generate(nest, npu256());
   for (const OperandPlan& plan : single.operands) EXPECT_EQ(plan.copies, 1);
   const Evaluation slow = evaluate(nest, single, npu256()), fast = evaluate(nest, usual, npu256());
   EXPECT_TRUE(slow.legal);

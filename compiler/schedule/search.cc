@@ -5,8 +5,10 @@
 // search is exhaustive over thinned candidates of every tile extent, so that the same input gives the same schedule.
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "compiler/schedule/schedule.h"
@@ -54,9 +56,9 @@ constexpr int64_t kRunOverhead = 2;           // cycles of LOAD and STORE for on
 constexpr int64_t kInstructionOverhead = 24;  // cycles an engine spends on an instruction beside its work
 constexpr int64_t kDramLatency = 100;
 constexpr int64_t kInstructionsPerTile = 5;   // they are fetched through the same port
-constexpr double kTrafficWeight = 0.2;        // of a cycle, for each cycle of the bus
 constexpr int64_t kLoopLimit = 4095;
 constexpr int64_t kStrideLimit = 8191;
+constexpr size_t kCandidatesOfAKind = 2;
 constexpr int kMostCopies = 4;                // of an operand that does not become resident
 
 /// Temporal levels, outermost first.
@@ -64,29 +66,50 @@ struct Order {
   std::array<Dim, 16> dim;
   std::array<int64_t, 16> factor;
   int count = 0;
+  int kept = -1;  // the level of oh whose tiles' input stands in one window
 };
 
 using Copies = std::array<int64_t, kOperands>;
 
-struct Traffic {
-  int64_t distinct = 1;  // different tiles of the operand
-  int64_t loads = 1;     // fetches if only the last tile stays
-};
-
-Traffic traffic(const Nest& nest, Operand operand, const Order& order) {
-  Traffic result;
-  int64_t product = 1;
-  for (int i = 0; i < order.count; ++i) {
-    product *= order.factor[i];
-    if (order.factor[i] > 1 && indexes(nest, operand, order.dim[i])) {
-      result.distinct *= order.factor[i];
-      result.loads = product;
-    }
+/// Calls visit(factor, indexed) for the loops around a tile of the operand, innermost first.
+template <typename Visit>
+void each_loop(const Nest& nest, Operand operand, const Order& order, Visit&& visit) {
+  for (int i = order.count; i-- > 0;) {
+    if (order.factor[i] == 1 || (operand == Operand::kInput && i == order.kept)) continue;
+    visit(order.factor[i], indexes(nest, operand, order.dim[i]));
   }
-  return result;
 }
 
-int64_t fetches(const Traffic& traffic, int64_t copies) { return traffic.distinct <= copies ? traffic.distinct : traffic.loads; }
+/// Different tiles of the operand.
+int64_t distinct_tiles(const Nest& nest, Operand operand, const Order& order) {
+  int64_t tiles = 1;
+  each_loop(nest, operand, order, [&](int64_t factor, bool indexed) { tiles *= indexed ? factor : 1; });
+  return tiles;
+}
+
+/// Fetches of the operand when `copies` of its tiles live at once: inner loops that come back to no more tiles than that fetch each of
+/// them once.
+int64_t fetches(const Nest& nest, Operand operand, const Order& order, int64_t copies) {
+  int64_t count = 1;
+  bool stays = true;
+  each_loop(nest, operand, order, [&](int64_t factor, bool indexed) {
+    if (indexed || !stays) count *= factor;
+    stays = stays && count <= copies;
+  });
+  return count;
+}
+
+/// Numbers of copies beyond one that save fetches, largest first.
+std::vector<int64_t> useful_copies(const Nest& nest, Operand operand, const Order& order) {
+  std::vector<int64_t> result;
+  int64_t tiles = 1;
+  each_loop(nest, operand, order, [&](int64_t factor, bool indexed) {
+    if (indexed) tiles *= factor;
+    else if (tiles > 1 && (result.empty() || result.back() < tiles)) result.push_back(tiles);
+  });
+  std::reverse(result.begin(), result.end());
+  return result;
+}
 
 struct Capacity {
   int64_t inp, wgt, acc, out, param;
@@ -138,12 +161,13 @@ Copies choose_copies(const Nest& nest, const isa::MachineConfig& config, const F
   copies.fill(1);
   if (single) return copies;
   std::array<int64_t, kOperands> distinct{};
-  for (int i = 0; i < kOperands; ++i) distinct[i] = traffic(nest, static_cast<Operand>(i), order).distinct;
+  for (int i = 0; i < kOperands; ++i) distinct[i] = distinct_tiles(nest, static_cast<Operand>(i), order);
   const auto grow = [&](Operand operand, int64_t target) {
     int64_t& count = copies[static_cast<size_t>(operand)];
     const int64_t before = count;
     count = std::min(target, distinct[static_cast<size_t>(operand)]);
     if (count <= before || !fits(used(nest, f, copies), config)) count = before;
+    return count >= target;
   };
   // Two of everything first, then residence, then depth.
   for (const Operand operand : {Operand::kInput, Operand::kWeights, Operand::kSums, Operand::kOutput, Operand::kSecond,
@@ -151,8 +175,8 @@ Copies choose_copies(const Nest& nest, const isa::MachineConfig& config, const F
     grow(operand, 2);
   }
   for (const Operand operand : {Operand::kWeights, Operand::kInput, Operand::kParams, Operand::kSecond}) {
-    if (fetches(traffic(nest, operand, order), 1) > distinct[static_cast<size_t>(operand)]) {
-      grow(operand, std::numeric_limits<int64_t>::max());
+    for (const int64_t count : useful_copies(nest, operand, order)) {
+      if (grow(operand, count)) break;
     }
   }
   for (int target = 3; target <= kMostCopies; ++target) {
@@ -166,6 +190,24 @@ Copies choose_copies(const Nest& nest, const isa::MachineConfig& config, const F
 struct Cost {
   int64_t tiles = 0, read = 0, write = 0, gemm = 0, alu = 0, load = 0, store = 0, total = 0;
 };
+
+/// Rows (or columns) of the input that all tiles of `out` outputs and `taps` taps fetch, padding not counted.
+int64_t positions(const Nest& nest, int64_t out, int64_t taps, bool rows) {
+  const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
+  const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
+  const int64_t low = rows ? nest.input.row_begin : nest.input.col_begin, high = rows ? nest.input.row_end : nest.input.col_end;
+  int64_t total = 0;
+  for (int64_t k = 0; k < nest.extent[tap_dim]; k += taps) {
+    for (int64_t o = 0; o < nest.extent[out_dim]; o += out) {
+      const Span span = input_span(o, std::min(out, nest.extent[out_dim] - o), k, std::min(taps, nest.extent[tap_dim] - k), stride, dilation,
+                                   rows ? nest.pad_top : nest.pad_left);
+      const int64_t first = std::max<int64_t>(0, ceil_div(low - span.begin, span.step));
+      const int64_t end = span.begin < high ? std::min(span.count, ceil_div(high - span.begin, span.step)) : 0;
+      total += std::max<int64_t>(0, end - first);
+    }
+  }
+  return total;
+}
 
 Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const Footprint& f, const Order& order,
               const Copies& copies) {
@@ -186,21 +228,21 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   int64_t load_bytes = 0, load_runs = 0;
   int64_t factor_bytes = 0, factor_cycles = 0, factor_tile_cycles = 0;
   {  // input: one sweep times the share that is fetched again
-    const Traffic t = traffic(nest, Operand::kInput, order);
     const Access& a = nest.input;
-    const int64_t row_total = a.broadcast_h ? 1 : trips[Dim::kOh] * trips[Dim::kKh] * rows.count;
-    const int64_t col_total = a.broadcast_w ? 1 : trips[Dim::kOw] * trips[Dim::kKw] * cols.count;
+    const int64_t window = order.kept < 0 ? tile[Dim::kOh] : tile[Dim::kOh] * order.factor[order.kept];
+    const int64_t row_total = a.broadcast_h ? 1 : positions(nest, window, tile[Dim::kKh], true);
+    const int64_t col_total = a.broadcast_w ? 1 : positions(nest, tile[Dim::kOw], tile[Dim::kKw], false);
     const int64_t sweep = (a.broadcast_n ? 1 : nest.images) * row_total * col_total * (a.broadcast_c ? 1 : nest.in_channels.total) *
                           a.element_bytes;
-    const double again = static_cast<double>(fetches(t, copies[static_cast<size_t>(Operand::kInput)])) / t.distinct;
+    const double again = static_cast<double>(fetches(nest, Operand::kInput, order, copies[static_cast<size_t>(Operand::kInput)])) /
+                         static_cast<double>(distinct_tiles(nest, Operand::kInput, order));
     const int64_t run = run_bytes(nest.in_channels, a, tile[Dim::kG], tile[Dim::kIc], cols.step == 1 ? cols.count : 1, batch);
     const auto bytes = static_cast<int64_t>(sweep * again);
     load_bytes += bytes;
     load_runs += ceil_div(bytes, std::max<int64_t>(run, 1));
   }
   if (f.weights > 0) {
-    const Traffic t = traffic(nest, Operand::kWeights, order);
-    const int64_t count = fetches(t, copies[static_cast<size_t>(Operand::kWeights)]);
+    const int64_t count = fetches(nest, Operand::kWeights, order, copies[static_cast<size_t>(Operand::kWeights)]);
     if (nest.factor.present) {
       // Short runs: as many are under way at once as the machine has reads in flight.
       const FactorTraffic one = factor_traffic(nest, tile);
@@ -214,8 +256,7 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
     }
   }
   if (f.params > 0) {
-    const Traffic t = traffic(nest, Operand::kParams, order);
-    const int64_t count = fetches(t, copies[static_cast<size_t>(Operand::kParams)]);
+    const int64_t count = fetches(nest, Operand::kParams, order, copies[static_cast<size_t>(Operand::kParams)]);
     load_bytes += count * f.params * config.param_entry_bytes();
     load_runs += count;
   }
@@ -223,8 +264,7 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   const int64_t out_run =
       run_bytes(nest.out_channels, nest.output, tile[Dim::kG], tile[Dim::kOc], tile[Dim::kOw], batch);
   if (nest.second.present) {
-    const Traffic t = traffic(nest, Operand::kSecond, order);
-    const int64_t count = fetches(t, f.second_in_place ? 1 : copies[static_cast<size_t>(Operand::kSecond)]);
+    const int64_t count = fetches(nest, Operand::kSecond, order, f.second_in_place ? 1 : copies[static_cast<size_t>(Operand::kSecond)]);
     const int64_t entries = f.second_in_place ? f.output : f.second;
     load_bytes += std::min(count * entries * config.out_entry_bytes(), out_bytes);
     load_runs += ceil_div(out_bytes, std::max<int64_t>(out_run, 1));
@@ -258,7 +298,9 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
 
   // Engines that share a single copy of something take turns.
   const auto single = [&](Operand operand) {
-    return copies[static_cast<size_t>(operand)] < 2 && traffic(nest, operand, order).distinct > 1;
+    // The first rows of a window are free long before its last ones.
+    if (operand == Operand::kInput && order.kept >= 0 && order.factor[order.kept] > 2) return false;
+    return copies[static_cast<size_t>(operand)] < 2 && distinct_tiles(nest, operand, order) > 1;
   };
   const bool weighted = f.weights > 0;
   const int64_t compute_first = weighted ? cost.gemm : cost.alu;
@@ -287,9 +329,11 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
 
 Order order_of(const Schedule& schedule) {
   Order order;
+  const bool keeps = schedule.keeps_rows();
   for (const Level& level : schedule.levels) {
     if (level.kind != LevelKind::kTemporal && level.kind != LevelKind::kVthread) continue;
     if (order.count == static_cast<int>(order.dim.size())) break;
+    if (keeps && level.dim == Dim::kOh) order.kept = order.count;
     order.dim[order.count] = level.dim;
     order.factor[order.count++] = level.factor;
   }
@@ -320,21 +364,58 @@ std::vector<Order> loop_orders(const Nest& nest, const Extents& tile) {
   return orders;
 }
 
+struct Candidate {
+  double score = 0;
+  int64_t tiles = 0;
+  Extents tile;
+  Order order;
+  int64_t kept = 0;
+};
+
+bool better(const Candidate& a, const Candidate& b) { return a.score < b.score || (a.score == b.score && a.tiles < b.tiles); }
+
+/// The level of oh, if it is the innermost that the input has, and tiles share rows.
+int keepable(const Nest& nest, const Extents& tile, const Order& order) {
+  if (tile[Dim::kN] > 1 || nest.extent[Dim::kKh] < 2 || (nest.extent[Dim::kKh] - 1) * nest.dilation_h < nest.stride_h) return -1;
+  for (int i = order.count; i-- > 0;) {
+    if (indexes(nest, Operand::kInput, order.dim[i])) return order.dim[i] == Dim::kOh ? i : -1;
+  }
+  return -1;
+}
+
+/// The order with its level of oh cut into windows of `kept` tiles.
+Order with_windows(const Order& order, int level, int64_t kept) {
+  Order result = order;
+  const int64_t outer = ceil_div(order.factor[level], kept);
+  result.kept = level;
+  if (outer > 1) {
+    for (int i = result.count; i > level; --i) {
+      result.dim[i] = result.dim[i - 1];
+      result.factor[i] = result.factor[i - 1];
+    }
+    ++result.count;
+    result.factor[level] = outer;
+    result.kept = level + 1;
+  }
+  result.factor[result.kept] = kept;
+  return result;
+}
+
 }  // namespace
 
 Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const std::vector<Dim>& dims,
-                       bool single) {
-  Schedule schedule;
-  schedule.input_layout = nest.layout;
+                       bool single, int64_t kept) {
   Order order;
   for (const Dim dim : dims) {
     const int64_t factor = ceil_div(nest.extent[dim], tile[dim]);
     if (factor == 1) continue;
-    schedule.levels.push_back({dim, factor, LevelKind::kTemporal});
     order.dim[order.count] = dim;
     order.factor[order.count++] = factor;
   }
-  const int outer = order.count;
+  if (kept > 0) order = with_windows(order, keepable(nest, tile, order), kept);
+  Schedule schedule;
+  schedule.input_layout = nest.layout;
+  for (int i = 0; i < order.count; ++i) schedule.levels.push_back({order.dim[i], order.factor[i], LevelKind::kTemporal});
   for (int d = 0; d < kDims; ++d) {
     const auto dim = static_cast<Dim>(d);
     if (tile[dim] > 1) schedule.levels.push_back({dim, tile[dim], LevelKind::kHwloop});
@@ -346,18 +427,12 @@ Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const
   } else {
     schedule.levels.push_back({Dim::kG, nest.out_channels.chunk, LevelKind::kLane});
   }
-  const Footprint f = footprint(nest, tile, config);
+  const Footprint f = footprint(nest, tile, config, kept * tile[Dim::kOh]);
   const Copies copies = choose_copies(nest, config, f, order, single);
   const auto plan = [&](Operand operand, isa::Space scope, const char* layout) {
-    OperandPlan result;
-    result.operand = operand;
-    result.scope = scope;
-    result.copies = static_cast<int>(copies[static_cast<size_t>(operand)]);
-    for (int i = 0; i < outer; ++i) {
-      if (indexes(nest, operand, order.dim[i])) result.attach = i + 1;
-    }
-    result.layout = layout;
-    schedule.operands.push_back(result);
+    const Halo halo = operand == Operand::kInput && kept > 0 ? Halo::kKeep : Halo::kReload;
+    schedule.operands.push_back({operand, scope, attach_of(nest, schedule.levels, operand, halo),
+                                 static_cast<int>(copies[static_cast<size_t>(operand)]), halo, layout});
   };
   plan(Operand::kInput, nest.input_space, "n,h,w,g,ic");
   if (f.weights > 0) plan(Operand::kWeights, isa::Space::kWgt, nest.factor.present ? "n,oh,ow,ic,oc" : nest.intrinsic == Intrinsic::kDense ? "g,oc,kh,kw,ic" : "kh,kw,g");
@@ -406,7 +481,18 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::Machi
     return illegal("a tile of several chunks must hold them whole");
   }
   if (!encodable(nest, tile)) return illegal("a stride or an extent of the reduction does not fit an instruction");
-  result.footprint = footprint(nest, tile, config);
+  for (const OperandPlan& plan : schedule.operands) {
+    if (plan.halo == Halo::kKeep && plan.operand != Operand::kInput) return illegal("only the input can keep rows");
+  }
+  if (schedule.keeps_rows()) {
+    int innermost = -1;
+    for (int i = 0; i < order.count; ++i) {
+      if (indexes(nest, Operand::kInput, order.dim[i])) innermost = i;
+    }
+    if (tile[Dim::kN] > 1) return illegal("the input keeps rows of one image at a time, a tile has " + std::to_string(tile[Dim::kN]));
+    if (innermost < 0 || innermost != order.kept) return illegal("the input keeps rows where oh is the innermost temporal level that it has");
+  }
+  result.footprint = footprint(nest, tile, config, schedule.window_rows());
   const Footprint& f = result.footprint;
   const std::array<int64_t, kOperands> sizes = {f.input, f.weights, f.sums, f.second, f.output, f.params};
   Copies copies;
@@ -417,7 +503,8 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::Machi
   for (const Level& level : schedule.levels) {
     if (level.kind != LevelKind::kVthread) continue;
     for (int i = 0; i < kOperands; ++i) {
-      if (sizes[i] > 0 && indexes(nest, static_cast<Operand>(i), level.dim) && copies[i] < level.factor) {
+      const bool window = static_cast<Operand>(i) == Operand::kInput && schedule.keeps_rows() && level.dim == Dim::kOh;
+      if (sizes[i] > 0 && indexes(nest, static_cast<Operand>(i), level.dim) && !window && copies[i] < level.factor) {
         return illegal("a vthread level of " + std::to_string(level.factor) + " needs as many copies of " + std::string(kOperandNames[i]));
       }
     }
@@ -437,7 +524,15 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::Machi
   return result;
 }
 
-Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool single) {
+double Goal::score(int64_t cycles, int64_t bytes, const isa::MachineConfig& config) const {
+  return static_cast<double>(cycles) + traffic_weight * static_cast<double>(bytes) / config.axi_bytes;
+}
+
+Schedule generate(const Nest& nest, const isa::MachineConfig& config, const Goal& goal) {
+  return generate_several(nest, config, 1, goal).front();
+}
+
+std::vector<Schedule> generate_several(const Nest& nest, const isa::MachineConfig& config, size_t count, const Goal& goal) {
   const Extents& extent = nest.extent;
   const auto limit = [&](int64_t value) { return std::max<int64_t>(value, 1); };
   const int64_t out_limit = limit(nest.raw ? config.acc_depth() : config.out_depth());
@@ -449,11 +544,9 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool singl
   const auto ic_list = candidate_extents(extent[Dim::kIc], 1.4, limit(config.inp_depth()));
   const auto g_list = candidate_extents(extent[Dim::kG], 1.4, out_limit);
 
-  bool found = false;
-  Cost best_cost;
-  double best_score = 0;
-  Extents best_tile;
-  Order best_order;
+  // Of candidates that differ little only the best few go on.
+  using Kind = std::tuple<size_t, bool, int64_t, int64_t, int64_t>;
+  std::map<Kind, std::vector<Candidate>> best;
   const auto consider = [&](const Extents& tile) {
     if (tile[Dim::kG] > 1 && (tile[Dim::kOc] < extent[Dim::kOc] || tile[Dim::kIc] < extent[Dim::kIc])) return;
     if (!encodable(nest, tile)) return;
@@ -461,17 +554,30 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool singl
     Copies ones;
     ones.fill(1);
     if (!fits(used(nest, f, ones), config)) return;
-    for (const Order& order : loop_orders(nest, tile)) {
-      const Copies copies = choose_copies(nest, config, f, order, single);
-      const Cost cost = estimate(nest, config, tile, f, order, copies);
-      // Bytes cost energy, and time that neighbours could use, even where they hide behind products.
-      const double score = static_cast<double>(cost.total) + kTrafficWeight * static_cast<double>(cost.read + cost.write) / config.axi_bytes;
-      if (!found || score < best_score || (score == best_score && cost.tiles < best_cost.tiles)) {
-        found = true;
-        best_score = score;
-        best_cost = cost;
-        best_tile = tile;
-        best_order = order;
+    const auto judge = [&](size_t order_number, const Order& order, const Order& loops, const Footprint& f, int64_t kept) {
+      const Copies copies = choose_copies(nest, config, f, loops, goal.single);
+      const Cost cost = estimate(nest, config, tile, f, loops, copies);
+      auto& kind = best[{order_number, kept > 0, tile[Dim::kOc], tile[Dim::kIc], tile[Dim::kG]}];
+      const Candidate candidate{goal.score(cost.total, cost.read + cost.write, config), cost.tiles, tile, order, kept};
+      if (kind.size() == kCandidatesOfAKind && !better(candidate, kind.back())) return;
+      if (kind.size() == kCandidatesOfAKind) kind.pop_back();
+      kind.insert(std::upper_bound(kind.begin(), kind.end(), candidate, better), candidate);
+    };
+    const auto orders = loop_orders(nest, tile);
+    for (size_t order_number = 0; order_number < orders.size(); ++order_number) {
+      const Order& order = orders[order_number];
+      judge(order_number, order, order, f, 0);
+      const int level = keepable(nest, tile, order);
+      if (level < 0) continue;
+      // The fewest windows that fit, and those of half their size, of which two may.
+      int tried = 0;
+      for (int64_t cuts = 1; cuts < order.factor[level] && tried < 2; cuts = tried > 0 ? cuts * 2 : cuts + 1) {
+        const int64_t kept = ceil_div(order.factor[level], cuts);
+        if (kept < 2) break;
+        const Footprint window = footprint(nest, tile, config, kept * tile[Dim::kOh]);
+        if (!fits(used(nest, window, ones), config)) continue;
+        ++tried;
+        judge(order_number, order, with_windows(order, level, kept), window, kept);
       }
     }
   };
@@ -508,17 +614,24 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config, bool singl
   };
   // Whole windows if any tile with them fits; else parts of windows too.
   sweep({extent[Dim::kKh]}, {extent[Dim::kKw]});
-  if (!found) sweep(candidate_extents(extent[Dim::kKh], 1.4, config.inp_depth()), {extent[Dim::kKw]});
-  if (!found) sweep(candidate_extents(extent[Dim::kKh], 1.4, config.inp_depth()), candidate_extents(extent[Dim::kKw], 1.2, 1 << 14));
-  if (!found) {
+  if (best.empty()) sweep(candidate_extents(extent[Dim::kKh], 1.4, config.inp_depth()), {extent[Dim::kKw]});
+  if (best.empty()) sweep(candidate_extents(extent[Dim::kKh], 1.4, config.inp_depth()), candidate_extents(extent[Dim::kKw], 1.2, 1 << 14));
+  if (best.empty()) {
     Extents one;
     Copies ones;
     ones.fill(1);
     throw Error(ErrorCode::kDoesNotFit,
                 "no tile fits the scratchpads: " + capacity_reason(used(nest, footprint(nest, one, config), ones), config));
   }
-  std::vector<Dim> dims(best_order.dim.begin(), best_order.dim.begin() + best_order.count);
-  return make_schedule(nest, config, best_tile, dims, single);
+  std::vector<Candidate> all;
+  for (auto& [kind, candidates] : best) all.insert(all.end(), candidates.begin(), candidates.end());
+  std::stable_sort(all.begin(), all.end(), better);
+  std::vector<Schedule> result;
+  for (size_t i = 0; i < std::min(count, all.size()); ++i) {
+    const Candidate& c = all[i];
+    result.push_back(make_schedule(nest, config, c.tile, {c.order.dim.begin(), c.order.dim.begin() + c.order.count}, goal.single, c.kept));
+  }
+  return result;
 }
 
 }  // namespace tessera::schedule

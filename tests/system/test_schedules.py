@@ -142,8 +142,8 @@ def test_schedules_of_what_is_no_layer_are_refused(command, resnet8, tmp_path):
 
 
 @pytest.mark.skipif("sysc" not in tessera.backends(), reason="this build has no timing model")
-@pytest.mark.parametrize("name", ["resnet8", "autoencoder"])
-def test_one_copy_of_each_operand_is_slower(name):
+@pytest.mark.parametrize("name, times", [("resnet8", 1.1), ("autoencoder", 1.01)], ids=["bound by products", "bound by weights"])
+def test_one_copy_of_each_operand_is_slower(name, times):
     data, feeds = networks.build(name)
     stats, outputs = {}, {}
     for virtual_threads in (False, True):
@@ -153,7 +153,7 @@ def test_one_copy_of_each_operand_is_slower(name):
     for schedule in (layer.schedule for layer in stats[False].layers if layer.placement == "npu"):
         assert all(operand["copies"] == 1 for operand in schedule["operands"])
     assert all(np.array_equal(a, b) for a, b in zip(outputs[False], outputs[True]))
-    assert stats[False].cycles > 1.1 * stats[True].cycles
+    assert stats[False].cycles > times * stats[True].cycles
 
 
 def test_one_copy_on_the_command_line(command, tmp_path):

@@ -64,12 +64,13 @@ class Session:
     dram_latency (cycles), dram_bandwidth (bytes a cycle): the memory of devices with time. wave: an FST file of device "rtl".
     schedules: a dict from layers to schedules as schedules() gives it (those that are missing are chosen), or the stats() of a run.
     chains: False writes every layer's result to DRAM, so that nothing stays on chip between layers.
+    traffic_weight: cycles that a cycle of the DRAM's bus is worth when schedules are chosen; more saves bytes.
     virtual_threads: False keeps one copy of each operand, so that fetching does not hide behind computing inside a layer.
     profile: keep figures of each instruction, for layers' cycles and trace(); without it device "rtl" is faster.
     """
 
     def __init__(self, model, device="fsim", config="", *, shapes=None, device_options=None, schedules=None, check_races=False,
-                 poison=None, base_address=None, use_npu=True, cpu_codegen=True, virtual_threads=True, chains=True, dram_latency=None, dram_bandwidth=None, wave=None,
+                 poison=None, base_address=None, use_npu=True, cpu_codegen=True, virtual_threads=True, chains=True, traffic_weight=0.2, dram_latency=None, dram_bandwidth=None, wave=None,
                  profile=True):
         device_options = dict(device_options or {})
         for name, value in (("latency", dram_latency), ("bandwidth", dram_bandwidth), ("waves", wave)):
@@ -77,7 +78,7 @@ class Session:
                 device_options[name] = value
         self._session = _tessera.Session(
             model, device, config, dict(shapes or {}), {k: str(v) for k, v in device_options.items()},
-            json.dumps(schedules) if schedules else "", check_races, poison, base_address, use_npu, cpu_codegen, virtual_threads, chains, profile)
+            json.dumps(schedules) if schedules else "", check_races, poison, base_address, use_npu, cpu_codegen, virtual_threads, chains, traffic_weight, profile)
 
     def run(self, output_names, input_feed, run_options=None):
         """Results as a list of arrays, those named in output_names or all for None. run_options is accepted and not used."""
