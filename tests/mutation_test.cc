@@ -126,9 +126,9 @@ TEST(Mutation, AHaloOffByOneIsSeen) {
   const auto shift = [&](auto& p) {
     for (auto& instruction : p)
       if (auto* load = std::get_if<isa::Load>(&instruction);
-          load && load->space == isa::Space::kInp && load->pad_before[0] == 1 && load->pad_after[0] == 1) {
+          load && load->space == isa::Space::kInp && load->pad_before[0] == 1) {
         load->pad_before[0] = 0;  // one row too early: the image moves against its padding
-        load->pad_after[0] = 2;
+        load->pad_after[0] += 1;
         ++changed;
       }
   };

@@ -179,17 +179,21 @@ TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
   using schedule::Dim;
   using schedule::LevelKind;
   const isa::MachineConfig config = isa::find_config("npu256");
-  const Graph graph = convolution({.h = 13, .w = 11, .ic = 70, .oc = 50, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}});
+  const Graph plain = convolution({.h = 13, .w = 11, .ic = 70, .oc = 50, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}});
+  const Graph strided = convolution({.h = 27, .w = 11, .ic = 20, .oc = 50, .kh = 3, .kw = 3, .sh = 2, .dh = 2, .pads = {2, 1, 1, 1}});
   Random random(24);
-  int legal = 0;
-  for (int i = 0; i < 60; ++i) {
+  int legal = 0, kept = 0;
+  for (int i = 0; i < 160; ++i) {
     // Tiles of random extents, temporal levels in random order, a vthread level, one or two copies.
     schedule::Schedule s;
-    const int64_t extents[] = {1, 1, 4, 13, 11, 5, 3, 3};
+    const Graph& graph = i % 2 == 0 ? plain : strided;
+    const int64_t extents[] = {1, 1, 4, 13, 11, i % 2 == 0 ? 5 : 2, 3, 3};
+    const bool keep = i % 4 >= 2;  // in half of them rows stay where the loops allow it
     std::vector<schedule::Level> outer, reduction, hardware;
     for (int d = 0; d < schedule::kDims; ++d) {
       const auto dim = static_cast<Dim>(d);
-      const int64_t tile = random.between(1, extents[d]);
+      const bool whole = keep && (dim == Dim::kOw || schedule::is_reduction(dim));
+      const int64_t tile = whole ? extents[d] : random.between(1, extents[d]);
       int64_t trips = (extents[d] + tile - 1) / tile;
       if (tile > 1) hardware.push_back({dim, tile, LevelKind::kHwloop});
       if (trips == 1) continue;
@@ -209,7 +213,8 @@ TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
       plan.operand = operand;
       plan.scope = scope;
       plan.attach = schedule::kDerived;
-      plan.copies = 2;
+      plan.copies = keep ? 1 : 2;
+      if (keep && operand == Operand::kInput) plan.halo = schedule::Halo::kKeep;
       s.operands.push_back(plan);
     }
     Options options;
@@ -225,12 +230,14 @@ TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
       options.schedules = {program.layers[0].schedule};  // completed, it means the same
       EXPECT_EQ(compile(graph, config, options).instructions.size(), program.instructions.size());
       ++legal;
+      kept += keep ? 1 : 0;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       EXPECT_NE(std::string(error.what()).find("the given schedule is illegal: "), std::string::npos) << error.what();
     }
   }
-  EXPECT_GT(legal, 20);
+  EXPECT_GT(legal, 60);
+  EXPECT_GT(kept, 8);
 }
 
 /// input (16 channels, 5 x 3) enlarged twice in both directions, plus a tensor of that size.
