@@ -81,6 +81,12 @@ std::string schedule_in_short(const json& schedule) {
     return text;
   }
   if (!schedule.is_object()) return "";
+  if (schedule.contains("chain")) {
+    std::string text = "chain of " + std::to_string(schedule["chain"].size()) + " |";
+    const json tile = schedule.value("tile", json::object());
+    for (const auto& [dim, extent] : tile.items()) text += " " + dim + extent.dump();
+    return text;
+  }
   std::string outer, tile, copies;
   for (const json& level : schedule.value("levels", json::array())) {
     const std::string kind = level.value("kind", ""), dim = level.value("dim", "");

@@ -117,12 +117,12 @@ std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, siz
 }  // namespace
 
 void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config, const Options& options) {
-  std::vector<size_t> chosen;
-  for (size_t s = 0; s < chain.size(); ++s) chosen.push_back(static_cast<size_t>(chain.nests[s] - chain.tasks[s].alternatives.data()));
   auto tasks = chain_tasks(graph, chain.first, chain.size(), placements, config, options);
   for (size_t s = 0; s < chain.size(); ++s) {
+    const std::string layout = chain.nests[s]->layout;
     chain.tasks[s] = std::move(tasks[s].front());
-    chain.nests[s] = &chain.tasks[s].alternatives[chosen[s]];
+    chain.nests[s] = nest_of(chain.tasks[s], layout);
+    TESSERA_INVARIANT(chain.nests[s] != nullptr, "a layout has gone with the places of tensors");
   }
 }
 

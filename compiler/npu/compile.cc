@@ -35,11 +35,12 @@ int64_t model_macs(const Graph& graph, const Operation& operation) {
   return graph.tensors[static_cast<size_t>(op->output)].elements() * (input.c / op->groups) * op->kernel_h * op->kernel_w;
 }
 
-/// A task's schedule and the layout it is for.
-struct Choice {
-  size_t alternative = 0;
-  Schedule schedule;
-};
+/// The nest that a schedule is for.
+const Nest& nest_for(const Task& task, const Schedule& schedule) {
+  const Nest* nest = nest_of(task, schedule.input_layout);
+  TESSERA_INVARIANT(nest != nullptr, "a layout has gone with the places of tensors");
+  return *nest;
+}
 
 /// Schedules that are tried for each layout, and those that are tried again between the neighbours.
 constexpr size_t kTrials = 16, kFinalists = 8;
@@ -47,11 +48,10 @@ constexpr size_t kTrials = 16, kFinalists = 8;
 constexpr int64_t kReplayed = 60000;
 
 /// Of the generator's best schedules for each layout those whose stream does best, best first.
-std::vector<std::pair<Choice, Trial>> choose(const Task& task, const isa::MachineConfig& config, const Options& options) {
-  std::vector<std::pair<Choice, Trial>> all;
+std::vector<std::pair<Schedule, Trial>> choose(const Task& task, const isa::MachineConfig& config, const Options& options) {
+  std::vector<std::pair<Schedule, Trial>> all;
   std::string reason;
-  for (size_t i = 0; i < task.alternatives.size(); ++i) {
-    const Nest& nest = task.alternatives[i];
+  for (const Nest& nest : task.alternatives) {
     std::vector<Schedule> schedules;
     try {
       schedules = schedule::generate_several(nest, config, kTrials, {!options.virtual_threads, options.traffic_weight});
@@ -65,44 +65,39 @@ std::vector<std::pair<Choice, Trial>> choose(const Task& task, const isa::Machin
       if (replayed > kReplayed) break;
       const Trial trial = try_schedule(task, nest, schedule, config, options);
       replayed += trial.instructions;
-      all.push_back({{i, std::move(schedule)}, trial});
+      all.emplace_back(std::move(schedule), trial);
     }
   }
   if (all.empty()) throw Error(ErrorCode::kDoesNotFit, reason);
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second.score < b.second.score; });
   if (all.size() > kFinalists) all.resize(kFinalists);
-  for (const auto& [choice, trial] : all) {
-    const schedule::Evaluation evaluation = schedule::evaluate(task.alternatives[choice.alternative], choice.schedule, config);
+  for (const auto& [schedule, trial] : all) {
+    const schedule::Evaluation evaluation = schedule::evaluate(nest_for(task, schedule), schedule, config);
     TESSERA_INVARIANT(evaluation.legal, "the generator made an illegal schedule: " + evaluation.reason);
   }
   return all;
 }
 
 /// A schedule given by the user, if it is legal for one of the layouts.
-Choice given_choice(const Task& task, const isa::MachineConfig& config, const std::string& json) {
-  Choice choice;
-  const Schedule given = schedule::from_json(json);
-  std::string reason;
-  for (size_t i = 0; i < task.alternatives.size(); ++i) {
-    const Nest& nest = task.alternatives[i];
-    if (nest.layout != given.input_layout && i + 1 != task.alternatives.size()) continue;
-    choice.alternative = i;
-    choice.schedule = given;
-    const schedule::Evaluation evaluation = schedule::evaluate(nest, choice.schedule, config);
-    reason = evaluation.legal ? schedule::complete(nest, config, choice.schedule) : evaluation.reason;
-    if (reason.empty()) return choice;
-  }
-  throw Error(ErrorCode::kInvalidArgument, "the given schedule is illegal: " + reason);
+Schedule given_schedule(const Task& task, const isa::MachineConfig& config, const std::string& json) {
+  Schedule given = schedule::from_json(json);
+  // Where the layout is unknown the last nest's refusal says so.
+  const Nest* nest = nest_of(task, given.input_layout);
+  if (nest == nullptr) nest = &task.alternatives.back();
+  const schedule::Evaluation evaluation = schedule::evaluate(*nest, given, config);
+  const std::string reason = evaluation.legal ? schedule::complete(*nest, config, given) : evaluation.reason;
+  if (!reason.empty()) throw Error(ErrorCode::kInvalidArgument, "the given schedule is illegal: " + reason);
+  return given;
 }
 
 /// How one or several operations are run: the tasks of a single operation with a schedule each, or a chain.
 struct Unit {
   size_t first = 0, count = 1;
   std::vector<Task> tasks;
-  std::vector<Choice> choices;   // one for each task
+  std::vector<Schedule> schedules;  // one for each task
   std::optional<Chain> chain;
   double score = 0;              // by trial; all scores of a plan are sums
-  std::vector<Choice> others;    // for the only task, or
+  std::vector<Schedule> others;  // for the only task, or
   std::vector<schedule::ChainPlan> other_plans;  // for the chain: what may do better between the neighbours
 };
 
@@ -113,7 +108,7 @@ void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& info
   }
   emitter.layer = static_cast<uint32_t>(unit.first);
   for (size_t k = 0; k < unit.tasks.size(); ++k) {
-    lower(unit.tasks[k], unit.tasks[k].alternatives[unit.choices[k].alternative], unit.choices[k].schedule, emitter, infos[unit.first]);
+    lower(unit.tasks[k], nest_for(unit.tasks[k], unit.schedules[k]), unit.schedules[k], emitter, infos[unit.first]);
   }
 }
 
@@ -187,14 +182,14 @@ class Planner {
     }
     for (size_t t = 0; t < tasks.size(); ++t) {
       if (!given.empty()) {
-        unit.choices.push_back(given_choice(tasks[t], config_, given[t]));
-        const Choice& choice = unit.choices.back();
-        unit.score += try_schedule(tasks[t], tasks[t].alternatives[choice.alternative], choice.schedule, config_, options_).score;
+        unit.schedules.push_back(given_schedule(tasks[t], config_, given[t]));
+        const Schedule& schedule = unit.schedules.back();
+        unit.score += try_schedule(tasks[t], nest_for(tasks[t], schedule), schedule, config_, options_).score;
         continue;
       }
       auto best = choose(tasks[t], config_, options_);
       unit.score += best.front().second.score;
-      unit.choices.push_back(std::move(best.front().first));
+      unit.schedules.push_back(std::move(best.front().first));
       for (size_t k = 1; tasks.size() == 1 && k < best.size(); ++k) unit.others.push_back(std::move(best[k].first));
     }
     return unit;
@@ -274,7 +269,7 @@ void settle(std::vector<Unit>& units, size_t layers, const isa::MachineConfig& c
       }
     };
     if (unit.chain) pick(unit.chain->plan, unit.other_plans);
-    else if (unit.tasks.size() == 1) pick(unit.choices.front(), unit.others);
+    else if (unit.tasks.size() == 1) pick(unit.schedules.front(), unit.others);
   }
 }
 
@@ -345,7 +340,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   for (const Unit& unit : units) {
     guarded(graph, config, unit.first, [&] { lower_unit(unit, emitter, program.layers); });
     std::vector<std::string> chosen;
-    for (const Choice& choice : unit.choices) chosen.push_back(schedule::to_json(choice.schedule));
+    for (const Schedule& schedule : unit.schedules) chosen.push_back(schedule::to_json(schedule));
     for (size_t s = 0; s < unit.count; ++s) program.layers[unit.first + s].schedule = unit.chain ? to_json(*unit.chain, graph) : schedule::join_json(chosen);
   }
   emitter.assemble(options.prefetch_weights && options.virtual_threads);
@@ -420,7 +415,7 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
   const Options options;
   const MemoryPlan plan = plan_memory(graph, options);
   for (const Task& task : make_tasks(graph, 0, plan.placements, config, options)) {
-    if (task.alternatives[choose(task, config, options).front().first.alternative].layout != "nhwc") return border;
+    if (choose(task, config, options).front().first.input_layout != "nhwc") return border;
   }
   return {};
 }

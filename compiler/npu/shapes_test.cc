@@ -3,7 +3,11 @@
 // given schedules, memory planning, errors. Every program runs on the simulator beside the plain loops.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/error.h"
+#include "compiler/npu/plan.h"
+#include "compiler/npu/task.h"
 #include "compiler/npu/test/random_graph.h"
 #include "compiler/npu/test/reference.h"
 #include "compiler/schedule/schedule.h"
@@ -167,6 +171,45 @@ TEST(Folding, FirstLayerPacksItsWindow) {
   EXPECT_NE(folded.layers[0].schedule.find("fold(kh,kw)"), std::string::npos) << folded.layers[0].schedule;
   EXPECT_EQ(folded.layers[0].padded_macs, 28 * 30 * 160 * 64);  // 147 channels in 10 entries
   EXPECT_LT(folded.layers[0].padded_macs * 4, plain.layers[0].padded_macs);
+}
+
+TEST(Folding, ColumnsOfTheOutputShareARun) {
+  // Every layout on several machines: channels that end inside an entry, and windows whose columns overlap or leave gaps.
+  std::set<std::string> seen;
+  int with_second = 0;
+  for (const Shape& shape : {Shape{.h = 17, .w = 24, .ic = 3, .oc = 8, .kh = 3, .kw = 3, .sh = 2, .sw = 2, .pads = {1, 1, 1, 1}},
+                             Shape{.h = 9, .w = 12, .ic = 1, .oc = 20, .kh = 5, .kw = 4, .pads = {2, 1, 2, 2}},
+                             Shape{.n = 2, .h = 10, .w = 35, .ic = 2, .oc = 33, .kh = 2, .kw = 2, .sh = 2, .sw = 3}}) {
+    Graph graph = convolution(shape);
+    Convolution& op = std::get<Convolution>(graph.operations[0].what);
+    Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
+    input.border = {shape.pads.top, shape.pads.left, shape.pads.bottom, shape.pads.right, op.input_zero};
+    for (int second = 0; second < 5; ++second) {
+      if (second > 0) {
+        Random random(static_cast<uint64_t>(second));
+        graph.inputs.resize(1);
+        test::add_second(random, graph, std::get<Convolution>(graph.operations[0].what).stage, graph.tensors[static_cast<size_t>(graph.outputs[0])]);
+      }
+      for (const char* name : {"npu64", "npu256", "npu1024"}) {
+        const isa::MachineConfig config = isa::find_config(name);
+        Options options;
+        const MemoryPlan plan = plan_memory(graph, options);
+        const std::vector<Task> tasks = make_tasks(graph, 0, plan.placements, config, options);
+        for (const schedule::Nest& nest : tasks[0].alternatives) {
+          options.schedules = {schedule::to_json(schedule::generate(nest, config))};
+          Program program;
+          EXPECT_EQ(test::compare(graph, config, 27, options, &program), "") << name << " " << nest.layout;
+          EXPECT_NE(program.layers[0].schedule.find('"' + nest.layout + '"'), std::string::npos);
+          seen.insert(nest.layout);
+          with_second += nest.columns > 1 && nest.second.present ? 1 : 0;
+        }
+      }
+    }
+  }
+  for (const char* layout : {"nhwc", "fold(kw)", "fold(kh,kw)", "fold(kw)*2", "fold(kw)*3", "fold(kw)*4", "fold(kh,kw)*2", "fold(kh,kw)*3", "fold(kh,kw)*4"}) {
+    EXPECT_TRUE(seen.contains(layout)) << layout;
+  }
+  EXPECT_GT(with_second, 0);
 }
 
 TEST(Folding, PatchesNeedNoBorder) {

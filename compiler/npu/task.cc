@@ -17,6 +17,9 @@ using schedule::Dim;
 using schedule::Intrinsic;
 using schedule::Nest;
 
+constexpr int64_t kMostColumns = 4;  // of the output in one pixel
+constexpr int64_t kShortRun = 24;    // bytes of a window's row: longer ones keep LOAD busy by themselves
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -213,6 +216,24 @@ int64_t pack_groups(const WeightSource& source, const isa::MachineConfig& config
   return best;
 }
 
+/// Neighbouring output columns as channels of one output pixel, whose window is that of all of them: their results lie behind each other in
+/// DRAM, and one longer run of input serves them.
+bool join_columns(Nest& nest, int64_t columns) {
+  const int64_t results = nest.out_channels.total;
+  if (nest.extent[Dim::kOw] % columns != 0 || nest.dilation_w != 1) return false;
+  for (Access* a : {&nest.second, &nest.output}) {
+    if (a->present && (a->broadcast_w || a->broadcast_c || a->pitch_w != results * a->element_bytes)) return false;
+    a->pitch_w *= columns;
+  }
+  nest.columns = columns;
+  nest.column_step = nest.stride_w;
+  nest.extent[Dim::kOw] /= columns;
+  nest.extent[Dim::kKw] += (columns - 1) * nest.stride_w;
+  nest.stride_w *= columns;
+  nest.out_channels.total = nest.out_channels.chunk = columns * results;
+  return true;
+}
+
 /// The window's columns (and rows) as channels of one packed pixel, if all positions that are read exist in DRAM.
 bool fold(Nest& nest, bool rows, int64_t channels, const isa::MachineConfig& config) {
   const int64_t kh = nest.extent[Dim::kKh], kw = nest.extent[Dim::kKw];
@@ -283,9 +304,15 @@ int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64
   if (o >= nest.out_channels.chunk || i >= nest.in_channels.chunk) return 0;
   if (nest.layout != "nhwc") {
     // A packed pixel counts (kh,) kw, channel.
-    kw = i / source.ic_per_group % source.kernel_w;
-    if (nest.layout == "fold(kh,kw)") kh = i / (source.ic_per_group * source.kernel_w);
+    const int64_t width = source.kernel_w + (nest.columns - 1) * nest.column_step;
+    kw = i / source.ic_per_group % width;
+    if (nest.layout.starts_with("fold(kh,kw)")) kh = i / (source.ic_per_group * width);
     i %= source.ic_per_group;
+  }
+  if (nest.columns > 1) {
+    kw -= o / source.oc_per_group * nest.column_step;
+    o %= source.oc_per_group;
+    if (kw < 0 || kw >= source.kernel_w) return 0;
   }
   const int64_t group = g * source.groups_per_chunk + o / source.oc_per_group;
   if (group >= source.groups || group != g * source.groups_per_chunk + i / source.ic_per_group) return 0;
@@ -327,8 +354,13 @@ void make(const Convolution& op, const Graph& graph, const std::vector<Placement
     task.alternatives.push_back(nest);
     if (options.fold && op.groups == 1) {
       for (const bool rows : {false, true}) {
-        Nest folded = nest;
-        if (fold(folded, rows, input.c, config)) task.alternatives.push_back(folded);
+        for (int64_t columns = 1; columns <= kMostColumns; ++columns) {
+          Nest folded = nest;
+          if (columns > 1 && (input.c * op.kernel_w > kShortRun || !join_columns(folded, columns))) continue;
+          if (!fold(folded, rows, input.c, config)) continue;
+          if (columns > 1) folded.layout += "*" + std::to_string(columns);
+          task.alternatives.push_back(folded);
+        }
       }
     }
   }
@@ -397,6 +429,11 @@ void make(const Elementwise& op, const Graph& graph, const std::vector<Placement
 }
 
 }  // namespace
+
+const Nest* nest_of(const Task& task, const std::string& layout) {
+  const auto found = std::find_if(task.alternatives.begin(), task.alternatives.end(), [&](const Nest& nest) { return nest.layout == layout; });
+  return found == task.alternatives.end() ? nullptr : &*found;
+}
 
 std::vector<Task> make_tasks(const Graph& graph, size_t operation, const std::vector<Placement>& placements,
                              const isa::MachineConfig& config, const Options& options) {

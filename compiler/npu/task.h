@@ -45,6 +45,9 @@ struct Task {
 /// The weight at channel `o` and channel `i` of chunk `g` of a nest with the given layout; 0 outside the chunk.
 int32_t weight_at(const WeightSource& source, const schedule::Nest& nest, int64_t g, int64_t o, int64_t i, int64_t kh, int64_t kw);
 
+/// The alternative with a layout; nothing when there is none. Which there are depends on the places of tensors.
+const schedule::Nest* nest_of(const Task& task, const std::string& layout);
+
 std::vector<Task> make_tasks(const Graph& graph, size_t operation, const std::vector<Placement>& placements,
                              const isa::MachineConfig& config, const Options& options);
 

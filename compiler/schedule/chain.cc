@@ -159,6 +159,7 @@ std::string chain_obstacle(const std::vector<const Nest*>& nests, const isa::Mac
     const bool first = s == 0, last = s + 1 == nests.size();
     if (n.raw) return "a link with int32 results";
     if (n.factor.present) return "a product of two activations";
+    if (n.columns > 1) return "several columns in one pixel";
     if (n.input.element_bytes != 1 || n.input.broadcasts()) return "an input that is broadcast or int32";
     if (!last && n.second.present) return "a second operand before the last link";
     if (dense(n)) {

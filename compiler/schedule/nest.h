@@ -99,7 +99,9 @@ struct Nest {
   bool convert = false;          // bias and scale from PARAM
   bool per_channel = false;      // they differ between channels
   bool bias_preload = false;     // raw output with bias: ACC starts from it
-  std::string layout = "nhwc";   // of the input: "nhwc", "fold(kw)", "fold(kh,kw)"
+  std::string layout = "nhwc";   // of the input: "nhwc", "fold(kw)", "fold(kh,kw)", and these with "*2", "*3", "*4": so many `columns`
+  int64_t columns = 1;           // neighbouring output columns that are channels of one pixel: channel = column * (total / columns) + c
+  int64_t column_step = 0;       // positions of the input between them
 };
 
 /// Rows (or columns) of the input that an interval of outputs reads through an interval of the window.

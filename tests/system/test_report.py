@@ -161,6 +161,9 @@ def test_the_report_prints_the_statistics(command, tmp_path):
             assert re.search(rf"\s{re.escape(str(layer[key]))}\s", row), (key, row)
         for stream in STREAMS:
             assert re.search(rf"\s{layer['bytes'][stream]}\s", row), (stream, row)
+        if "chain" in layer["schedule"]:
+            assert f"chain of {len(layer['schedule']['chain'])}" in row
+            continue
         tile = [f"{level['dim']}{level['factor']}" for level in layer["schedule"]["levels"] if level["kind"] == "hwloop"]
         assert f"| {' '.join(tile)} |" in row
     on_npu = [line for line in direct.stdout.splitlines() if " | " in line]

@@ -65,7 +65,7 @@ def test_an_edited_schedule_changes_the_program_and_not_the_results(resnet8, tmp
     data, feeds, expected, session = resnet8
     text = (ROOT / "docs" / "schedules.md").read_text()
     example, _ = json.JSONDecoder().raw_decode(text[text.index('{"conv2"'):])
-    edited = tessera.Session(data, "fsim", "npu256", schedules=example, check_races=True)
+    edited = tessera.Session(data, "fsim", "npu256", schedules={**session.schedules(), **example}, check_races=True)
     for got, want in zip(edited.run(None, feeds), expected):
         assert np.array_equal(got, want)
     layer = next(layer for layer in edited.stats().layers if layer.name == "conv2")
