@@ -92,8 +92,10 @@ TEST(Product, SchedulesAreGeneratedJudgedAndWritten) {
     EXPECT_EQ(from_json(to_json(schedule)), schedule);
     const Evaluation evaluation = evaluate(own, schedule, config);
     ASSERT_TRUE(evaluation.legal) << evaluation.reason;
-    // Every matrix once.
-    EXPECT_EQ(evaluation.read_bytes, 12 * (200 * 72 + 100 * 72) + config.param_entry_bytes()) << name;
+    // Every matrix once; the last columns count as a whole tile.
+    const int64_t once = 12 * (200 * 72 + 100 * 72) + config.param_entry_bytes();
+    EXPECT_GE(evaluation.read_bytes, once) << name;
+    EXPECT_LE(evaluation.read_bytes, once + 12 * (schedule.tile()[Dim::kOc] * config.block_out - 1) * 72) << name;
     EXPECT_EQ(evaluation.write_bytes, 12 * 200 * 100);
     EXPECT_GE(evaluation.cycles, evaluation.gemm_cycles);
   }
