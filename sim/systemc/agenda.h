@@ -49,7 +49,7 @@ class Agenda {
     Asked& asked = asked_[turn];
     at = std::max(at, now_);
     if (asked.at <= at) return;
-    asked = {at, asked.ticket + 1};
+    asked.at = at;
     if (at == now_) {
       soon_.turns[soon_.size++] = turn;
     } else {
@@ -79,7 +79,7 @@ class Agenda {
  private:
   struct Asked {
     Cycle at = kNever;
-    uint32_t ticket = 0;  // of the turn asked for last
+    uint32_t ticket = 0;  // the number of turns begun: a later turn asked for before is withdrawn by them
   };
   struct Ahead {
     Cycle at = kNever;
