@@ -97,7 +97,7 @@ std::string schedule_in_short(const json& schedule) {
   }
   for (const json& operand : schedule.value("operands", json::array()))
     copies += (copies.empty() ? "" : " ") + operand.value("operand", "") +
-              std::to_string(operand.value("copies", int64_t{0}));
+              std::to_string(operand.value("copies", int64_t{0})) + (operand.value("halo", "") == "keep" ? "k" : "");
   const std::string layout = schedule.value("input_layout", "nhwc");
   return outer + " | " + tile + " | " + copies + (layout == "nhwc" ? "" : " | " + layout);
 }
