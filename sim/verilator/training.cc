@@ -116,7 +116,7 @@ class Maker {
     for (const Wait& wait : waits) {
       if (wait.count != 0) header.waits[used++] = {true, wait.engine, wait.count};
     }
-    ++signals(*isa::engine_of(instruction));
+    if (const auto engine = isa::engine_of(instruction)) ++signals(*engine);
     program_.instructions.push_back(instruction);
   }
   uint16_t& signals(Engine engine) { return signals_[static_cast<size_t>(engine)]; }
