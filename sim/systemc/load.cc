@@ -168,7 +168,12 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
   Cycle free = free_;
   for (const Piece& piece : pieces_) {
     const Cycle first = std::max(piece.emitted + 2, free);
-    if (!piece.pad) return {!burst.run_first ? 0 : free == kNever ? kNever : first - 1, piece.port};
+    if (!piece.pad) {
+      return {!burst.run_first ? 0
+              : free == kNever ? kNever
+                               : first - 1,
+              piece.port, static_cast<double>(piece.groups) / piece.beats};
+    }
     if (piece.none || free == kNever) continue;
     free = first + piece.groups;
     if (padding_.active && &piece == &pieces_.front()) free = padding_end();

@@ -125,7 +125,8 @@ void Memory::settle(Cycle now) {
 
 double Memory::cycles_per_beat(const Server& server, PortShares::Who who) const {
   const double left = context_.ports.left(server.through, who);
-  return left < kSmall ? kInfinite : inverse(left);
+  if (left == 1) return 1;
+  return left < kSmall ? kInfinite : 1 + server.moves * (1 / left - 1);
 }
 
 /// What an idle bus has saved for the next burst, in beats: of a limited bandwidth, less than one.
@@ -169,13 +170,13 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
     next = std::min(next, start);
     return true;
   }
-  const auto [taken, port] = burst.side->ready(burst);
+  const auto [taken, port, moves] = burst.side->ready(burst);
   if (taken > now + kBuffered) {
     if (taken != kNever) next = std::min(next, taken - kBuffered);
     return false;
   }
   const bool follows = read_.free == now;
-  read_.begin(burst.beats + (follows ? read_.left : 0), now, port);
+  read_.begin(burst.beats + (follows ? read_.left : 0), now, port, moves);
   if (!write_.active) read_.left -= idle_beats(now);
   if (taken > now) read_.delay = static_cast<double>(taken - now) / burst.beats;
   burst.first = std::max(now, taken);
@@ -188,14 +189,14 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
 
 void Memory::begin_write(Cycle now, Cycle& next) {
   Burst& burst = *writes_.front();
-  const auto [given, port] = burst.side->ready(burst);
+  const auto [given, port, moves] = burst.side->ready(burst);
   const Cycle start = std::max({burst.granted + 2, write_.free, given});
   if (start > now) {
     next = std::min(next, start);
     return;
   }
   const bool follows = write_.free == now;
-  write_.begin(burst.beats + (follows ? write_.left : 0), now, port);
+  write_.begin(burst.beats + (follows ? write_.left : 0), now, port, moves);
   burst.first = now;
   if (!read_.active) write_.left -= idle_beats(now);
   if (read_.active && !follows && read_.delay == 0 && takes_turns(read_)) {
@@ -235,7 +236,7 @@ void Memory::plan(Cycle now) {
   const bool held = !read_.active && !reads_.empty() && !begin_read(now, next);
   if (!write_.active && !writes_.empty()) begin_write(now, next);
   share_bus(held);
-  const double share = read_.active && read_.through == Port::kInpB ? read_.rate : 0;
+  const double share = read_.active && read_.through == Port::kInpB ? std::min(1.0, read_.rate * read_.moves) : 0;
   if (share != context_.ports.get(Port::kInpB, PortShares::kLoad)) {
     context_.ports.set(Port::kInpB, PortShares::kLoad, share);
     if (context_.alu_reads_inp && load_share_changed) load_share_changed();

@@ -26,6 +26,7 @@ class BeatSide {
   struct Ready {
     Cycle first_beat;  // the earliest bus cycle of the burst's first beat, as far as the engine is concerned
     Port port;         // through which the engine moves the beats
+    double moves = 1;  // of the port for each beat
   };
   /// Of the burst in front of its side of the bus.
   virtual Ready ready(const Burst& burst) const = 0;
@@ -99,9 +100,10 @@ class Memory : public sc_core::sc_module, public Process {
     double delay = 0;     // cycles a beat for which the engine is not ready
     double port = 1;      // share of cycles in which the engine's port is free
     Port through = Port::kNone;
+    double moves = 1;  // of the port for each beat
 
     /// A burst begins.
-    void begin(double beats, Cycle now, Port its_port) {
+    void begin(double beats, Cycle now, Port its_port, double its_moves) {
       active = true;
       left = beats;
       rate = 0;
@@ -109,6 +111,7 @@ class Memory : public sc_core::sc_module, public Process {
       delay = 0;
       port = 1;
       through = its_port;
+      moves = its_moves;
     }
   };
 

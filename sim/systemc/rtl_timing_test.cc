@@ -288,6 +288,37 @@ TEST(SystemcMicro, LoadsBesideStores) {
       40, 0.02);
 }
 
+// Short runs that do not begin where a beat does leave INP's second port free in their first cycle, and the ALU reads.
+TEST(SystemcMicro, AluBesideShortRuns) {
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) {
+        Program program;
+        for (int n = pick(random, 2, 6); n > 0; --n) {
+          isa::Load load;
+          load.space = isa::Space::kInp;
+          load.length = static_cast<uint16_t>(config.axi_bytes * pick(random, 1, 5) - pick(random, 0, 2));
+          load.extent[3] = static_cast<uint16_t>(pick(random, 10, 40));
+          load.sp_stride[3] = 8 * config.axi_bytes;
+          load.dram_stride[3] = load.length + one_of(random, {1, 3, 16});
+          load.dram_offset = static_cast<uint64_t>(pick(random, 0, 3000));
+          load.header.signal = true;
+          program.push_back(load);
+          isa::Alu alu;
+          alu.src = isa::AluSpace::kInp;
+          alu.dst = isa::AluSpace::kOut;
+          alu.extent[5] = static_cast<uint16_t>(pick(random, 10, 100));
+          alu.src_stride[5] = alu.dst_stride[5] = 1;
+          alu.low = -128;
+          alu.high = 127;
+          alu.src_addr = static_cast<uint16_t>(config.inp_depth() / 2);
+          if (pick(random, 0, 1) == 0) alu.header.waits[0] = {true, isa::Engine::kLoad, 1};
+          program.push_back(alu);
+        }
+        return program;
+      },
+      40, 0.02);
+}
+
 // Less bandwidth than the bus has: a budget in whole bytes, of which the model knows the rate.
 TEST(SystemcMicro, Bandwidth) {
   for (const int bandwidth : {1, 3, 4}) {
