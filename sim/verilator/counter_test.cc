@@ -172,7 +172,9 @@ TEST_F(RtlCounters, TracesAddUp) {
     }
     for (size_t u = 0; u < sums.size(); ++u) {
       EXPECT_EQ(sums[u].executed, r.units[u].executed) << u;
-      if (u != kFetchUnit) EXPECT_EQ(sums[u].wait, r.units[u].wait) << u;
+      if (u != kFetchUnit) {
+        EXPECT_EQ(sums[u].wait, r.units[u].wait) << u;
+      }
     }
     uint64_t read = 0, written = 0;
     for (const BurstTrace& burst : r.trace.bursts) (burst.write ? written : read) += burst.bytes;
