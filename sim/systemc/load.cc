@@ -118,7 +118,7 @@ bool Load::pad(Cycle now) {
     const double rate = context_.ports.left(piece.port, PortShares::kLoad);
     if (rate != padding_.rate) npu_.poke_memory();
     padding_.rate = rate;
-    share_inp(piece.port, rate);
+    share_inp(piece.port, 1);  // also where it is refused
     if (padding_end() != kNever) wake_at(padding_end());
     return false;
   }

@@ -205,6 +205,16 @@ void Memory::begin_write(Cycle now, Cycle& next) {
   }
 }
 
+/// The share of its port that the read side asks for. Where it is refused its rate is less, but it goes on asking.
+double Memory::read_demand() const {
+  double rate = read_.rate;
+  if (read_.port < 1) {
+    const double cycles = std::max(read_.delay + 1, write_.active ? 2 * slot_ : slot_);
+    rate = std::max(rate, inverse(cycles));
+  }
+  return std::min(1.0, rate * read_.moves);
+}
+
 /// The rates of the sides that move.
 void Memory::share_bus(bool held) {
   double read_cycles = kInfinite, write_cycles = kInfinite;
@@ -236,7 +246,7 @@ void Memory::plan(Cycle now) {
   const bool held = !read_.active && !reads_.empty() && !begin_read(now, next);
   if (!write_.active && !writes_.empty()) begin_write(now, next);
   share_bus(held);
-  const double share = read_.active && read_.through == Port::kInpB ? std::min(1.0, read_.rate * read_.moves) : 0;
+  const double share = read_.active && read_.through == Port::kInpB ? read_demand() : 0;
   if (share != context_.ports.get(Port::kInpB, PortShares::kLoad)) {
     context_.ports.set(Port::kInpB, PortShares::kLoad, share);
     if (context_.alu_reads_inp && load_share_changed) load_share_changed();

@@ -128,6 +128,7 @@ class Memory : public sc_core::sc_module, public Process {
   double cycles_per_beat(const Server& server, PortShares::Who who) const;
   bool plan_holds(Cycle now) const;
   double idle_beats(Cycle now) const;
+  double read_demand() const;
   /// Whether a side that moves wants at least every second turn of the bus.
   bool takes_turns(const Server& server) const { return 2 * slot_ * server.rate > 1 - 1e-6; }
 
