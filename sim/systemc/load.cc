@@ -169,10 +169,8 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
   for (const Piece& piece : pieces_) {
     const Cycle first = std::max(piece.emitted + 2, free);
     if (!piece.pad) {
-      return {!burst.run_first ? 0
-              : free == kNever ? kNever
-                               : first - 1,
-              piece.port, static_cast<double>(piece.groups) / piece.beats};
+      const double groups_a_beat = static_cast<double>(piece.groups) / piece.beats;
+      return {!burst.run_first ? 0 : free == kNever ? kNever : first - 1, piece.port, groups_a_beat};
     }
     if (piece.none || free == kNever) continue;
     free = first + piece.groups;

@@ -117,6 +117,7 @@ void Memory::settle(Cycle now) {
       const double cycles = static_cast<double>(now - server->since);
       Burst& burst = *(server == &read_ ? reads_ : writes_).front();
       server->left -= cycles * server->rate;
+      server->queued = std::clamp(server->queued + cycles * (server->rate - server->port), 0.0, double{kBuffered});
       burst.blocked += cycles * (1 - std::min(1.0, server->port));
     }
     server->since = now;
@@ -177,6 +178,7 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
   }
   const bool follows = read_.free == now;
   read_.begin(burst.beats + (follows ? read_.left : 0), now, port, moves);
+  if (!follows) read_.queued = 0;
   if (!write_.active) read_.left -= idle_beats(now);
   if (taken > now) read_.delay = static_cast<double>(taken - now) / burst.beats;
   burst.first = std::max(now, taken);
@@ -221,7 +223,8 @@ void Memory::share_bus(bool held) {
   if (read_.active) {
     const double port = cycles_per_beat(read_, PortShares::kLoad);
     read_.port = inverse(port);
-    read_cycles = std::max(slot_, read_.delay + port);
+    filling_ = port > 1 && write_.active && read_.queued < kBuffered - kSmall && read_.left > kBuffered + 1;
+    read_cycles = std::max(slot_, read_.delay + (filling_ ? 1 : port));
   }
   if (write_.active) {
     const double port = cycles_per_beat(write_, PortShares::kStore);
@@ -253,6 +256,9 @@ void Memory::plan(Cycle now) {
   }
   for (const Server* server : {&read_, &write_}) {
     if (server->active && server->rate != 0) next = std::min(next, now + cycles_of(server->left, server->rate));
+  }
+  if (read_.active && filling_ && read_.rate > read_.port) {
+    next = std::min(next, now + std::max(Cycle{1}, cycles_of(kBuffered - read_.queued, read_.rate - read_.port)));
   }
   planned_ = held ? 0 : next;
   planned_read_ = !reads_.empty();

@@ -100,7 +100,8 @@ class Memory : public sc_core::sc_module, public Process {
     double delay = 0;     // cycles a beat for which the engine is not ready
     double port = 1;      // share of cycles in which the engine's port is free
     Port through = Port::kNone;
-    double moves = 1;  // of the port for each beat
+    double moves = 1;   // of the port for each beat
+    double queued = 0;  // beats that the bus has moved and the port has not
 
     /// A burst begins.
     void begin(double beats, Cycle now, Port its_port, double its_moves) {
@@ -146,8 +147,9 @@ class Memory : public sc_core::sc_module, public Process {
   Cycle reads_idle_from_ = 0;
   Cycle last_response_ = 0;
   Cycle latency_ = 1;
-  double slot_ = 1;     // cycles a beat that DRAM's bandwidth allows
-  Cycle bus_free_ = 0;  // boundary of the last burst of either side
+  double slot_ = 1;       // cycles a beat that DRAM's bandwidth allows
+  bool filling_ = false;  // the port is refused, and the queue of beats has room
+  Cycle bus_free_ = 0;    // boundary of the last burst of either side
   // Of the last plan: when it ends, and whether it knew a front of each side.
   Cycle planned_ = 0;
   bool planned_read_ = false, planned_write_ = false;

@@ -319,6 +319,43 @@ TEST(SystemcMicro, AluBesideShortRuns) {
       40, 0.02);
 }
 
+// The ALU copies inside INP and leaves results there, LOAD writes INP, STORE takes turns on the bus: between the ALU's
+// writes LOAD goes before its reads, and while they last the queue of beats takes what the bus brings.
+TEST(SystemcMicro, AluInInpBesideLoadsAndStores) {
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) {
+        Program program;
+        for (int n = pick(random, 2, 6); n > 0; --n) {
+          isa::Load load;
+          load.space = isa::Space::kInp;
+          load.length = static_cast<uint16_t>(config.axi_bytes * pick(random, 4, 40));
+          load.extent[3] = static_cast<uint16_t>(pick(random, 3, 10));
+          load.sp_stride[3] = load.length;
+          load.dram_stride[3] = load.length + 64;
+          program.push_back(load);
+          if (pick(random, 0, 1) == 0) {
+            isa::Store store;
+            store.space = isa::Space::kOut;
+            store.length = static_cast<uint16_t>(config.axi_bytes * pick(random, 20, 100));
+            store.dram_offset = 1 << 17;
+            program.push_back(store);
+          }
+          isa::Alu alu;
+          alu.src = pick(random, 0, 1) == 0 ? isa::AluSpace::kInp : isa::AluSpace::kAcc;
+          alu.dst = isa::AluSpace::kInp;
+          alu.extent[5] = static_cast<uint16_t>(pick(random, 5, 100));
+          alu.src_stride[5] = alu.dst_stride[5] = 1;
+          alu.src_addr = static_cast<uint16_t>(config.inp_depth() / 2);
+          alu.dst_addr = static_cast<uint16_t>(config.inp_depth() / 2 + 200);
+          alu.low = -128;
+          alu.high = 127;
+          program.push_back(alu);
+        }
+        return program;
+      },
+      40, 0.02);
+}
+
 // Less bandwidth than the bus has: a budget in whole bytes, of which the model knows the rate.
 TEST(SystemcMicro, Bandwidth) {
   for (const int bandwidth : {1, 3, 4}) {
