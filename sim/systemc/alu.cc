@@ -51,6 +51,18 @@ Alu::Job Alu::describe(const Queued& taken, Cycle now) const {
   return job;
 }
 
+/// LOAD writes a beat in the cycle after it was on the bus, padding at once.
+double Alu::load_share(Cycle now) {
+  const double share = context_.ports.get(Port::kInpB, PortShares::kLoad);
+  if (share != bus_share_) {
+    if (bus_since_ < now) bus_before_ = bus_share_;
+    bus_share_ = share;
+    bus_since_ = now;
+  }
+  if (bus_since_ == now && bus_before_ != bus_share_) wake_at(now + 1);
+  return (bus_since_ == now ? bus_before_ : bus_share_) + context_.padding_share;
+}
+
 void Alu::load_share_changed() {
   if (active_ && begun_ && walk_.reads_inp()) wake();
 }
@@ -71,11 +83,11 @@ void Alu::advance(Cycle now) {
   Cycle limit = kNever;
   if (walk_.reads_inp()) {
     walk_.advance(now, inp_share_);  // as it was until now
-    inp_share_ = load_share();
+    inp_share_ = load_share(now);
     limit = now + 1;
   }
   if (walk_.meets_gemm()) limit = std::min(limit, context_.gemm_acc.known(now));
-  walk_.advance(limit, load_share());
+  walk_.advance(limit, inp_share_);
   counters().stall_port += walk_.take_port_stalls();
   const Job& job = *active_;
   for (Uses* uses : {&writes_, &out_reads_}) {
@@ -121,7 +133,9 @@ void Alu::begin(Cycle now) {
   walk_.start(job.alu, job.form, now);
   counters().busy += job.form.issues;
   context_.alu_reads_inp = walk_.reads_inp();
-  inp_share_ = load_share();
+  bus_share_ = bus_before_ = context_.ports.get(Port::kInpB, PortShares::kLoad);
+  bus_since_ = now;
+  inp_share_ = load_share(now);
 }
 
 /// The last issue is in this cycle.
@@ -169,7 +183,7 @@ void Alu::work(Cycle now) {
         end();
         continue;
       }
-      const Cycle last = walk_.done() ? walk_.last() : walk_.last_at_least(load_share());
+      const Cycle last = walk_.done() ? walk_.last() : walk_.last_at_least(inp_share_);
       if (last != kNever) wake_at(std::max(last, now + 1));
     } else {
       use_ports(now);

@@ -51,7 +51,7 @@ class Alu : public Engine {
     double share = 0;
   };
   Job describe(const Queued& taken, Cycle now) const;
-  double load_share() const { return context_.ports.get(Port::kInpB, PortShares::kLoad) + context_.padding_share; }
+  double load_share(Cycle now);
   void advance(Cycle now);
   void add_write(const Use& use);
   void suppose(Uses& uses, Cycle from, Port port, double share);
@@ -69,6 +69,9 @@ class Alu : public Engine {
   Cycle write_free_ = 0;  // boundary of the last write
   Uses writes_, out_reads_;
   double inp_share_ = 0;  // of LOAD, since the last time it changed
+  // LOAD's share by its beats on the bus: since bus_since_, and before.
+  double bus_share_ = 0, bus_before_ = 0;
+  Cycle bus_since_ = 0;
 };
 
 }  // namespace tessera::sim::systemc
