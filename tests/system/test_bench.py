@@ -69,3 +69,23 @@ def test_chains_save_cycles_bytes_and_memory():
     for figure in ("systemc_cycles", "dram_bytes"):
         assert chained[figure] < apart[figure], figure
     assert chained["arena_bytes"] <= apart["arena_bytes"]
+
+
+# Cycles of a machine of 256 multipliers at 8 bytes a cycle that no change may exceed: a twentieth above those of README.md.
+MOST_CYCLES = {"resnet8": 56_000, "vww": 96_000, "ds_cnn": 23_800, "autoencoder": 37_800, "mobilenetv2": 1_820_000, "encoder": 138_500}
+
+
+def test_networks_stay_close_to_the_roofline():
+    result, _ = bench("networks", "--device", "sysc", "--config", "npu256", *MOST_CYCLES)
+    rows = {row["network"]: row for row in result["networks"]}
+    assert all(row["equal_to_oracle"] for row in rows.values())
+    assert {name: row["systemc_cycles"] for name, row in rows.items() if row["systemc_cycles"] > MOST_CYCLES[name]} == {}
+
+
+def test_layers_move_few_bytes_twice():
+    """Two layers whose every byte crosses the bus once, one of them with rows that its tiles share; and one with weights that stay."""
+    result, _ = bench("layers", "--device", "sysc", "mobilenetG.D5", "resnet18.C4", "resnet18.C8")
+    rows = {row["layer"]: row for row in result["layers"]}
+    for name in ("mobilenetG.D5", "resnet18.C4"):
+        assert rows[name]["data_bytes"] == rows[name]["compulsory_bytes"]
+    assert rows["resnet18.C8"]["data_bytes"] < 1.2 * rows["resnet18.C8"]["compulsory_bytes"]
