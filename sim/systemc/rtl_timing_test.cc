@@ -288,29 +288,43 @@ TEST(SystemcMicro, LoadsBesideStores) {
       40, 0.02);
 }
 
+/// Some runs into INP, `sp` and `dram` bytes from one to the next.
+isa::Load runs_into_inp(int64_t length, int runs, int64_t sp, int64_t dram) {
+  isa::Load load;
+  load.space = isa::Space::kInp;
+  load.length = static_cast<uint16_t>(length);
+  load.extent[3] = static_cast<uint16_t>(runs);
+  load.sp_stride[3] = static_cast<int32_t>(sp);
+  load.dram_stride[3] = static_cast<int32_t>(dram);
+  return load;
+}
+
+/// Neighbouring vectors copied, from the middle of INP on where that is the source.
+isa::Alu copy_vectors(const isa::MachineConfig& config, isa::AluSpace from, isa::AluSpace to, int vectors) {
+  isa::Alu alu;
+  alu.src = from;
+  alu.dst = to;
+  alu.extent[5] = static_cast<uint16_t>(vectors);
+  alu.src_stride[5] = alu.dst_stride[5] = 1;
+  alu.src_addr = static_cast<uint16_t>(config.inp_depth() / 2);
+  alu.low = -128;
+  alu.high = 127;
+  return alu;
+}
+
 // Short runs that do not begin where a beat does leave INP's second port free in their first cycle, and the ALU reads.
 TEST(SystemcMicro, AluBesideShortRuns) {
   expect_equal(
       [](std::mt19937_64& random, const isa::MachineConfig& config) {
         Program program;
         for (int n = pick(random, 2, 6); n > 0; --n) {
-          isa::Load load;
-          load.space = isa::Space::kInp;
-          load.length = static_cast<uint16_t>(config.axi_bytes * pick(random, 1, 5) - pick(random, 0, 2));
-          load.extent[3] = static_cast<uint16_t>(pick(random, 10, 40));
-          load.sp_stride[3] = 8 * config.axi_bytes;
-          load.dram_stride[3] = load.length + one_of(random, {1, 3, 16});
+          const int whole = config.axi_bytes * pick(random, 1, 5), length = whole - pick(random, 0, 2);
+          const int runs = pick(random, 10, 40);
+          isa::Load load = runs_into_inp(length, runs, 8 * config.axi_bytes, length + one_of(random, {1, 3, 16}));
           load.dram_offset = static_cast<uint64_t>(pick(random, 0, 3000));
           load.header.signal = true;
           program.push_back(load);
-          isa::Alu alu;
-          alu.src = isa::AluSpace::kInp;
-          alu.dst = isa::AluSpace::kOut;
-          alu.extent[5] = static_cast<uint16_t>(pick(random, 10, 100));
-          alu.src_stride[5] = alu.dst_stride[5] = 1;
-          alu.low = -128;
-          alu.high = 127;
-          alu.src_addr = static_cast<uint16_t>(config.inp_depth() / 2);
+          isa::Alu alu = copy_vectors(config, isa::AluSpace::kInp, isa::AluSpace::kOut, pick(random, 10, 100));
           if (pick(random, 0, 1) == 0) alu.header.waits[0] = {true, isa::Engine::kLoad, 1};
           program.push_back(alu);
         }
@@ -326,13 +340,8 @@ TEST(SystemcMicro, AluInInpBesideLoadsAndStores) {
       [](std::mt19937_64& random, const isa::MachineConfig& config) {
         Program program;
         for (int n = pick(random, 2, 6); n > 0; --n) {
-          isa::Load load;
-          load.space = isa::Space::kInp;
-          load.length = static_cast<uint16_t>(config.axi_bytes * pick(random, 4, 40));
-          load.extent[3] = static_cast<uint16_t>(pick(random, 3, 10));
-          load.sp_stride[3] = load.length;
-          load.dram_stride[3] = load.length + 64;
-          program.push_back(load);
+          const int length = config.axi_bytes * pick(random, 4, 40);
+          program.push_back(runs_into_inp(length, pick(random, 3, 10), length, length + 64));
           if (pick(random, 0, 1) == 0) {
             isa::Store store;
             store.space = isa::Space::kOut;
@@ -340,15 +349,9 @@ TEST(SystemcMicro, AluInInpBesideLoadsAndStores) {
             store.dram_offset = 1 << 17;
             program.push_back(store);
           }
-          isa::Alu alu;
-          alu.src = pick(random, 0, 1) == 0 ? isa::AluSpace::kInp : isa::AluSpace::kAcc;
-          alu.dst = isa::AluSpace::kInp;
-          alu.extent[5] = static_cast<uint16_t>(pick(random, 5, 100));
-          alu.src_stride[5] = alu.dst_stride[5] = 1;
-          alu.src_addr = static_cast<uint16_t>(config.inp_depth() / 2);
+          const isa::AluSpace from = pick(random, 0, 1) == 0 ? isa::AluSpace::kInp : isa::AluSpace::kAcc;
+          isa::Alu alu = copy_vectors(config, from, isa::AluSpace::kInp, pick(random, 5, 100));
           alu.dst_addr = static_cast<uint16_t>(config.inp_depth() / 2 + 200);
-          alu.low = -128;
-          alu.high = 127;
           program.push_back(alu);
         }
         return program;

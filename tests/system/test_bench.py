@@ -71,15 +71,18 @@ def test_chains_save_cycles_bytes_and_memory():
     assert chained["arena_bytes"] <= apart["arena_bytes"]
 
 
-# Cycles of a machine of 256 multipliers at 8 bytes a cycle that no change may exceed: a twentieth above those of README.md.
-MOST_CYCLES = {"resnet8": 56_000, "vww": 96_000, "ds_cnn": 23_800, "autoencoder": 37_800, "mobilenetv2": 1_820_000, "encoder": 138_500}
+SHOWN = {"resnet8": "MLPerf Tiny ResNet-8", "vww": "MLPerf Tiny Visual Wake Words", "ds_cnn": "MLPerf Tiny DS-CNN", "autoencoder": "MLPerf Tiny autoencoder",
+         "mobilenetv2": "MobileNetV2", "encoder": "transformer encoder block"}
 
 
-def test_networks_stay_close_to_the_roofline():
-    result, _ = bench("networks", "--device", "sysc", "--config", "npu256", *MOST_CYCLES)
-    rows = {row["network"]: row for row in result["networks"]}
-    assert all(row["equal_to_oracle"] for row in rows.values())
-    assert {name: row["systemc_cycles"] for name, row in rows.items() if row["systemc_cycles"] > MOST_CYCLES[name]} == {}
+def test_networks_take_the_cycles_that_the_readme_shows():
+    """The table holds RTL cycles; within a fiftieth, so that neither a worse choice of schedules nor a stale table goes unnoticed."""
+    result, _ = bench("networks", "--device", "sysc", "--config", "npu256", *SHOWN)
+    table = [[cell.strip() for cell in line.split("|")] for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| ")]
+    shown = {cells[1]: int(cells[3].replace(",", "")) for cells in table if len(cells) > 3 and cells[2] == "npu256"}
+    for row in result["networks"]:
+        assert row["equal_to_oracle"] and abs(row["systemc_cycles"] / shown[SHOWN[row["network"]]] - 1) < 0.02, row
+    assert len(result["networks"]) == len(SHOWN)
 
 
 def test_layers_move_few_bytes_twice():

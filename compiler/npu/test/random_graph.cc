@@ -25,6 +25,17 @@ int32_t zero_for(Random& random, bool is_unsigned) {
   return static_cast<int32_t>(random.one_of<int64_t>({0, -128, 127, -13, random.between(-128, 127)}));
 }
 
+/// Sometimes an int32 result, with a bias or without; whether it is one.
+bool make_raw(Random& random, Tensor& out, Stage& stage) {
+  if (!random.chance(10)) return false;
+  out.element_bytes = 4;
+  stage.raw = true;
+  if (random.chance(50)) {
+    for (int64_t i = 0; i < out.c; ++i) stage.bias.push_back(static_cast<int32_t>(random.between(-100000, 100000)));
+  }
+  return true;
+}
+
 int64_t channels(Random& random, int64_t most) {
   return std::min<int64_t>(most, random.one_of<int64_t>({1, 2, 3, 5, 8, 16, 17, 31, 32, 48, 64, 65, 128, 257, random.between(1, most)}));
 }
@@ -164,13 +175,7 @@ Graph random_convolution(Random& random, int64_t most_channels, int64_t most_pix
       for (int64_t i = 0; i < out.c; ++i) op.weight_zero.push_back(zero_for(random, weights_unsigned));
       break;
   }
-  if (random.chance(10)) {
-    out.element_bytes = 4;
-    op.stage.raw = true;
-    if (random.chance(50)) {
-      for (int64_t i = 0; i < out.c; ++i) op.stage.bias.push_back(static_cast<int32_t>(random.between(-100000, 100000)));
-    }
-  } else {
+  if (!make_raw(random, out, op.stage)) {
     const double magnitude = 74.0 * 74.0 * std::sqrt(static_cast<double>(in.c / op.groups * op.kernel_h * op.kernel_w));
     op.stage = random_stage(random, out, magnitude, random.chance(60));
     if (random.chance(40)) add_second(random, graph, op.stage, out);
@@ -383,13 +388,7 @@ Graph random_product(Random& random, int64_t most_channels) {
   op.input = add_operand(random, graph, in);
   op.factor = add_operand(random, graph, factor);
   graph.inputs = {root(graph, op.input), root(graph, op.factor)};
-  if (random.chance(10)) {
-    out.element_bytes = 4;
-    op.stage.raw = true;
-    if (random.chance(50)) {
-      for (int64_t i = 0; i < out.c; ++i) op.stage.bias.push_back(static_cast<int32_t>(random.between(-100000, 100000)));
-    }
-  } else {
+  if (!make_raw(random, out, op.stage)) {
     op.stage = random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(k)), random.chance(40));
     if (random.chance(30)) add_second(random, graph, op.stage, out);
   }
