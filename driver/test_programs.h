@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of several devices: a program that moves bytes through a scratchpad in a way that every device must get right.
+// For tests of several devices: a program that moves bytes through a scratchpad in a way that every device must get
+// right.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace tessera::driver::test {
 
-/// 1000 bytes go from byte 13 of base 1 to byte `first_byte` of OUT, and from there in pieces of 10, in reverse order with a gap,
-/// to base 2.
+/// 1000 bytes go from byte 13 of base 1 to byte `first_byte` of OUT, and from there in pieces of 10, in reverse order
+/// with a gap, to base 2.
 inline std::vector<isa::Instruction> turn_around(uint32_t first_byte) {
   isa::Load load;
   load.space = isa::Space::kOut;

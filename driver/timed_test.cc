@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices with time, rtl and sysc, through the driver's interface: the same memory as the device fsim after the same program, counters,
-// cycles, faults as data, and errors of the caller.
+// The devices with time, rtl and sysc, through the driver's interface: the same memory as the device fsim after the
+// same program, counters, cycles, faults as data, and errors of the caller.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -133,7 +133,8 @@ TEST_P(TimedDevice, BandwidthAndLatency) {
   DeviceOptions far;
   far.backend["latency"] = "400";
   const uint64_t base = *run(GetParam(), 3).report.cycles;
-  EXPECT_GE(*run(GetParam(), 3, false, slow).report.cycles, base + 3 * (126 + 24));  // four cycles a beat of LOAD, FETCH
+  EXPECT_GE(*run(GetParam(), 3, false, slow).report.cycles,
+            base + 3 * (126 + 24));  // four cycles a beat of LOAD, FETCH
   EXPECT_GT(*run(GetParam(), 3, false, far).report.cycles, base + 300 * (1 + 1 + 100 / kWrites));
   slow.backend["bandwidth"] = "9";
   EXPECT_THROW(run(GetParam(), 3, false, slow), Error);

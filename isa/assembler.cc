@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Assembler and disassembler: a scanner of blank-separated tokens that remembers columns, and one visitor over the fields for
-// each direction.
+// Assembler and disassembler: a scanner of blank-separated tokens that remembers columns, and one visitor over the
+// fields for each direction.
 #include "isa/assembler.h"
 
 #include <charconv>
@@ -22,8 +22,8 @@ struct Place {
   std::string_view source;
   size_t line;
   [[noreturn]] void fail(size_t column, const std::string& message) const {
-    throw Error(ErrorCode::kInvalidProgram, std::string(source) + ":" + std::to_string(line) + ":" + std::to_string(column) +
-                                                ": " + message);
+    throw Error(ErrorCode::kInvalidProgram,
+                std::string(source) + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " + message);
   }
 };
 
@@ -95,8 +95,8 @@ int64_t parse_element(const Place& place, const Field& field, Token token) {
   const int64_t low = is_signed ? -(int64_t{1} << (field.width - 1)) : 0;
   const int64_t high = (int64_t{1} << (field.width - (is_signed ? 1 : 0))) - 1;
   if (value < low || value > high) {
-    place.fail(token.column, std::string(field.name) + " = " + std::string(token.text) + " must be in " + std::to_string(low) +
-                                 ".." + std::to_string(high));
+    place.fail(token.column, std::string(field.name) + " = " + std::string(token.text) + " must be in " +
+                                 std::to_string(low) + ".." + std::to_string(high));
   }
   return value;
 }
@@ -119,7 +119,8 @@ void assign(const Place& place, const Field& field, Token value, std::array<T, N
 void parse_waits(const Place& place, Token value, Header& header) {
   const std::vector<Token> items = split_commas(value);
   if (items.size() > kWaits) {
-    place.fail(items[kWaits].column, "an instruction has " + std::to_string(kWaits) + " conditions; a fence takes more");
+    place.fail(items[kWaits].column,
+               "an instruction has " + std::to_string(kWaits) + " conditions; a fence takes more");
   }
   for (size_t k = 0; k < items.size(); ++k) {
     Token item = items[k];
@@ -131,8 +132,8 @@ void parse_waits(const Place& place, Token value, Header& header) {
     if (colon == std::string_view::npos) place.fail(item.column, "a condition is engine:count, '-' or !engine:count");
     wait.engine = static_cast<Engine>(
         parse_element(place, kHeaderFields[kHeaderWaitEngine], {item.text.substr(0, colon), item.column}));
-    wait.count = static_cast<decltype(wait.count)>(parse_element(
-        place, kHeaderFields[kHeaderWaitCount], {item.text.substr(colon + 1), item.column + colon + 1}));
+    wait.count = static_cast<decltype(wait.count)>(
+        parse_element(place, kHeaderFields[kHeaderWaitCount], {item.text.substr(colon + 1), item.column + colon + 1}));
   }
 }
 
@@ -148,7 +149,8 @@ Instruction parse_operands(const Place& place, std::string_view name, std::span<
     }
     seen.push_back(key);
     const bool bare = equals == std::string_view::npos;
-    const Token value = bare ? Token{"1", operand.column} : Token{operand.text.substr(equals + 1), operand.column + equals + 1};
+    const Token value =
+        bare ? Token{"1", operand.column} : Token{operand.text.substr(equals + 1), operand.column + equals + 1};
     if (key == "signal") {
       assign(place, kHeaderFields[kHeaderSignal], value, instruction.header.signal);
       continue;

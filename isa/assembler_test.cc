@@ -15,7 +15,8 @@ namespace {
 TEST(Assembler, ReadsTheManualsExample) {
   const auto program = assemble(
       "tile:  # a label\n\n"
-      "gemm extent=1,1,14,14,9,4 inp_addr=0 wgt_addr=0x10 inp_stride=0,0,16,1,16,-1 reduce=2 wait=load:3,-,alu:1 signal\n"
+      "gemm extent=1,1,14,14,9,4 inp_addr=0 wgt_addr=0x10 inp_stride=0,0,16,1,16,-1 reduce=2 wait=load:3,-,alu:1 "
+      "signal\n"
       "  load space=wgt fill length=64 pad_value=0x80 wait=!store:9   # not enabled\n"
       "finish");
   Gemm gemm{.extent = {1, 1, 14, 14, 9, 4}, .wgt_addr = 16, .inp_stride = {0, 0, 16, 1, 16, -1}, .reduce = 2};
@@ -110,24 +111,27 @@ TEST_P(AssemblerRefuses, WithLineAndColumn) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, AssemblerRefuses,
-    testing::Values(
-        Bad{"finish\n\n  gem", "t.s:3:3: no instruction 'gem'"}, Bad{"gemm foo=1", "t.s:1:6: gemm has no field 'foo'"},
-        Bad{"gemm reduce=8", "t.s:1:13: reduce = 8 must be in 0..7"},
-        Bad{"gemm extent=1,2,4096", "t.s:1:17: extent = 4096 must be in 0..4095"},
-        Bad{"gemm extent=1,,2", "t.s:1:15: '' is not an integer"},
-        Bad{"gemm extent=1,1,1,1,1,1,1", "t.s:1:25: extent has 6 elements, not 7"},
-        Bad{"gemm inp_zero=-257", "t.s:1:15: inp_zero = -257 must be in -256..255"},
-        Bad{"gemm inp_addr=1 inp_addr=2", "t.s:1:17: inp_addr is given twice"},
-        Bad{"gemm inp_addr", "t.s:1:6: inp_addr needs a value"}, Bad{"gemm inp_addr=0x", "t.s:1:15: '0x' is not an integer"},
-        Bad{"gemm inp_addr=1z", "t.s:1:15: '1z' is not an integer"},
-        Bad{"load dram_offset=99999999999999999999", "t.s:1:18: '99999999999999999999' is too large"},
-        Bad{"load space=tab", "t.s:1:12: 'tab' is none of inp, wgt, acc, out, param, table"},
-        Bad{"load fill=2", "t.s:1:11: fill = 2 must be in 0..1"},
-        Bad{"load wait=gemm", "t.s:1:11: a condition is engine:count, '-' or !engine:count"},
-        Bad{"load wait=gemm:1,foo:2", "t.s:1:18: 'foo' is none of load, gemm, alu, store"},
-        Bad{"load wait=gemm:65536", "t.s:1:16: wait_count = 65536 must be in 0..65535"},
-        Bad{"load wait=gemm:1,gemm:2,gemm:3,gemm:4", "t.s:1:32: an instruction has 3 conditions; a fence takes more"},
-        Bad{"load wait", "t.s:1:6: wait needs a value"}, Bad{"# c\nload signal=2", "t.s:2:13: signal = 2 must be in 0..1"}));
+    testing::Values(Bad{"finish\n\n  gem", "t.s:3:3: no instruction 'gem'"},
+                    Bad{"gemm foo=1", "t.s:1:6: gemm has no field 'foo'"},
+                    Bad{"gemm reduce=8", "t.s:1:13: reduce = 8 must be in 0..7"},
+                    Bad{"gemm extent=1,2,4096", "t.s:1:17: extent = 4096 must be in 0..4095"},
+                    Bad{"gemm extent=1,,2", "t.s:1:15: '' is not an integer"},
+                    Bad{"gemm extent=1,1,1,1,1,1,1", "t.s:1:25: extent has 6 elements, not 7"},
+                    Bad{"gemm inp_zero=-257", "t.s:1:15: inp_zero = -257 must be in -256..255"},
+                    Bad{"gemm inp_addr=1 inp_addr=2", "t.s:1:17: inp_addr is given twice"},
+                    Bad{"gemm inp_addr", "t.s:1:6: inp_addr needs a value"},
+                    Bad{"gemm inp_addr=0x", "t.s:1:15: '0x' is not an integer"},
+                    Bad{"gemm inp_addr=1z", "t.s:1:15: '1z' is not an integer"},
+                    Bad{"load dram_offset=99999999999999999999", "t.s:1:18: '99999999999999999999' is too large"},
+                    Bad{"load space=tab", "t.s:1:12: 'tab' is none of inp, wgt, acc, out, param, table"},
+                    Bad{"load fill=2", "t.s:1:11: fill = 2 must be in 0..1"},
+                    Bad{"load wait=gemm", "t.s:1:11: a condition is engine:count, '-' or !engine:count"},
+                    Bad{"load wait=gemm:1,foo:2", "t.s:1:18: 'foo' is none of load, gemm, alu, store"},
+                    Bad{"load wait=gemm:65536", "t.s:1:16: wait_count = 65536 must be in 0..65535"},
+                    Bad{"load wait=gemm:1,gemm:2,gemm:3,gemm:4",
+                        "t.s:1:32: an instruction has 3 conditions; a fence takes more"},
+                    Bad{"load wait", "t.s:1:6: wait needs a value"},
+                    Bad{"# c\nload signal=2", "t.s:2:13: signal = 2 must be in 0..1"}));
 
 }  // namespace
 }  // namespace tessera::isa

@@ -10,7 +10,8 @@ namespace {
 
 /// Sorted and disjoint.
 void make_disjoint(std::vector<Stretch>& stretches) {
-  std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
+  std::stable_sort(stretches.begin(), stretches.end(),
+                   [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
   uint64_t reached = 0;
   for (Stretch& stretch : stretches) {
     stretch.begin = std::max(stretch.begin, reached);
@@ -21,7 +22,8 @@ void make_disjoint(std::vector<Stretch>& stretches) {
 
 }  // namespace
 
-std::vector<std::array<uint64_t, kCharges>> charge(std::array<std::vector<Stretch>, kChargedEngines> work, size_t layers, uint64_t cycles) {
+std::vector<std::array<uint64_t, kCharges>> charge(std::array<std::vector<Stretch>, kChargedEngines> work,
+                                                   size_t layers, uint64_t cycles) {
   std::vector<std::array<uint64_t, kCharges>> result(layers);
   if (layers == 0) return result;
   for (auto& stretches : work) make_disjoint(stretches);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose cycles are whose: one rule for cycles that were measured and for cycles that are predicted. The stretches of time in which
-// engines worked enter, each of one layer; each cycle of a program leaves charged to one layer and one cause. Where engines work at
-// the same time the first in the order compute (GEMM), ALU, load, store has the cycle; where nobody works it is lost to
-// synchronisation and charged to the layer whose work comes next.
+// Whose cycles are whose: one rule for cycles that were measured and for cycles that are predicted. The stretches of
+// time in which engines worked enter, each of one layer; each cycle of a program leaves charged to one layer and one
+// cause. Where engines work at the same time the first in the order compute (GEMM), ALU, load, store has the cycle;
+// where nobody works it is lost to synchronisation and charged to the layer whose work comes next.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace tessera::isa {
 
-inline constexpr size_t kChargedEngines = 4;  // GEMM, ALU, LOAD, STORE: the causes in order of precedence
+inline constexpr size_t kChargedEngines = 4;             // GEMM, ALU, LOAD, STORE: the causes in order of precedence
 inline constexpr size_t kCharges = kChargedEngines + 1;  // and synchronisation
 inline constexpr uint32_t kNoLayer = std::numeric_limits<uint32_t>::max();
 
@@ -23,8 +23,9 @@ struct Stretch {
   uint32_t layer = kNoLayer;
 };
 
-/// Cycles of each layer by cause. They sum to `cycles` when there is a layer. Stretches of one engine may overlap: the one that
-/// began first keeps the cycle.
-std::vector<std::array<uint64_t, kCharges>> charge(std::array<std::vector<Stretch>, kChargedEngines> work, size_t layers, uint64_t cycles);
+/// Cycles of each layer by cause. They sum to `cycles` when there is a layer. Stretches of one engine may overlap: the
+/// one that began first keeps the cycle.
+std::vector<std::array<uint64_t, kCharges>> charge(std::array<std::vector<Stretch>, kChargedEngines> work,
+                                                   size_t layers, uint64_t cycles);
 
 }  // namespace tessera::isa

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and checks configurations with toml++; one table of keys serves reading, writing and the check that all are set.
+// Reads and checks configurations with toml++; one table of keys serves reading, writing and the check that all are
+// set.
 #include "isa/config.h"
 
 #include <bit>
@@ -95,7 +96,8 @@ void validate(const MachineConfig& config) {
   const std::string where = "configuration " + (config.name.empty() ? std::string("(no name)") : config.name) + ": ";
   const auto in_range = [&](const char* name, int64_t value, int64_t low, int64_t high) {
     if (value < low || value > high) {
-      fail(where + name + " = " + std::to_string(value) + " must be in " + std::to_string(low) + ".." + std::to_string(high));
+      fail(where + name + " = " + std::to_string(value) + " must be in " + std::to_string(low) + ".." +
+           std::to_string(high));
     }
   };
   const auto power_of_two = [&](const char* name, int value, int low, int high) {
@@ -155,7 +157,9 @@ MachineConfig parse_config(std::string_view text, const std::string& source) {
   config.name = *name;
   for (const ConfigKey& key : kKeys) {
     const auto value = table[key.name].value_exact<int64_t>();
-    if (!value) fail(source + ": " + std::string(key.name) + " is missing or not an integer; a configuration sets every parameter");
+    if (!value)
+      fail(source + ": " + std::string(key.name) +
+           " is missing or not an integer; a configuration sets every parameter");
     key.set(config, *value);
   }
   validate(config);
@@ -176,7 +180,8 @@ MachineConfig find_config(const std::string& name_or_path) {
   }
   const bool is_path = name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml");
   if (!is_path) {
-    fail("unknown configuration '" + name_or_path + "'; shipped are " + shipped_names() + ", or give the path of a .toml file");
+    fail("unknown configuration '" + name_or_path + "'; shipped are " + shipped_names() +
+         ", or give the path of a .toml file");
   }
   return load_config(name_or_path);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine's parameters. Enters: a shipped configuration's name or a TOML file. Leaves: a checked MachineConfig with the
-// sizes that follow from it. Every parameter must be set and none may be unknown, so that a configuration says all of itself.
+// A machine's parameters. Enters: a shipped configuration's name or a TOML file. Leaves: a checked MachineConfig with
+// the sizes that follow from it. Every parameter must be set and none may be unknown, so that a configuration says all
+// of itself.
 #pragma once
 
 #include <cstdint>
@@ -82,8 +83,9 @@ struct ShippedConfig {
 std::span<const ShippedConfig> shipped_configs();
 
 /// Checks the limits below. Throws Error kInvalidArgument naming the parameter.
-/// BATCH 1..64; BLOCK_IN, BLOCK_OUT powers of two, 4..128; memories hold a whole number of entries, at least one, at most 2^14
-/// (PARAM: 2^10) and at most 2^22 bytes; table_count 1..16; axi_bytes a power of two, 4..64; queues and bursts 1..256.
+/// BATCH 1..64; BLOCK_IN, BLOCK_OUT powers of two, 4..128; memories hold a whole number of entries, at least one, at
+/// most 2^14 (PARAM: 2^10) and at most 2^22 bytes; table_count 1..16; axi_bytes a power of two, 4..64; queues and
+/// bursts 1..256.
 void validate(const MachineConfig& config);
 
 /// Parses TOML text; `source` names it in errors. Throws Error kInvalidArgument.

@@ -62,13 +62,15 @@ std::string message(const std::string& toml) {
 }
 
 TEST(Config, Refusals) {
-  EXPECT_EQ(message(replaced("block_in = 8", "block_in = 12")), "configuration npu64: block_in = 12 must be a power of two");
+  EXPECT_EQ(message(replaced("block_in = 8", "block_in = 12")),
+            "configuration npu64: block_in = 12 must be a power of two");
   EXPECT_EQ(message(replaced("batch = 1", "batch = 0")), "configuration npu64: batch = 0 must be in 1..64");
   EXPECT_EQ(message(replaced("batch = 1", "")),
             "c.toml: batch is missing or not an integer; a configuration sets every parameter");
   EXPECT_EQ(message(replaced("batch = 1", "batch = \"1\"")),
             "c.toml: batch is missing or not an integer; a configuration sets every parameter");
-  EXPECT_EQ(message(replaced("batch = 1", "batch = 99999999999")), "configuration: batch = 99999999999 is out of range");
+  EXPECT_EQ(message(replaced("batch = 1", "batch = 99999999999")),
+            "configuration: batch = 99999999999 is out of range");
 }
 
 TEST(Config, RefusesSizes) {
@@ -89,8 +91,9 @@ TEST(Config, UnknownParametersNamesAndFiles) {
     find_config("npu65");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "unknown configuration 'npu65'; shipped are npu1024, npu256, npu256w, npu64, or give the path of a .toml file");
+    EXPECT_EQ(
+        std::string(error.what()),
+        "unknown configuration 'npu65'; shipped are npu1024, npu256, npu256w, npu64, or give the path of a .toml file");
   }
   try {
     find_config("no/such.toml");

@@ -40,7 +40,12 @@ TEST(Encoding, GemmByHand) {
 }
 
 TEST(Encoding, LoadByHand) {
-  Load load{.space = Space::kTable, .fill = true, .base = 15, .dram_offset = 0xfedcba987, .length = 0xffff, .sp_addr = 0x3fffff};
+  Load load{.space = Space::kTable,
+            .fill = true,
+            .base = 15,
+            .dram_offset = 0xfedcba987,
+            .length = 0xffff,
+            .sp_addr = 0x3fffff};
   load.dram_stride = {INT32_MIN, 0, 0, INT32_MAX};
   load.pad_after = {0, 0xfff};
   load.pad_value = 0x80;

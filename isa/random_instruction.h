@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random instructions for tests: every field takes any value its bits can hold, extremes more often than the middle, defaults
-// often. They encode, but most break the operand rules; programs that run come from generators that know the semantics.
+// Random instructions for tests: every field takes any value its bits can hold, extremes more often than the middle,
+// defaults often. They encode, but most break the operand rules; programs that run come from generators that know the
+// semantics.
 #pragma once
 
 #include <random>

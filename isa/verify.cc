@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The static rules, one function for each instruction. Bounds of a nest are sums of the extremes of its loops, which is exact
-// because the loops are independent of each other.
+// The static rules, one function for each instruction. Bounds of a nest are sums of the extremes of its loops, which is
+// exact because the loops are independent of each other.
 #include "isa/verify.h"
 
 #include <algorithm>
@@ -95,7 +95,8 @@ Result check(const Gemm& i, const MachineConfig& config) {
     return illegal("depthwise has " + std::to_string(taps) + " taps, an entry holds " +
                    std::to_string(config.depthwise_taps()));
   }
-  if (i.lane >= std::max(config.block_in, config.block_out) / config.lanes()) return illegal("lane is beyond the block");
+  if (i.lane >= std::max(config.block_in, config.block_out) / config.lanes())
+    return illegal("lane is beyond the block");
   return {};
 }
 
@@ -218,7 +219,8 @@ Ranges ranges_of(const Instruction& instruction, const MachineConfig& config) {
               "instruction " + std::to_string(index) + " (" + std::string(info_of(instruction).name) + "): " + message);
 }
 
-/// How many instructions of one engine may stand behind a waiting one before FETCH stalls: its queue, one that FETCH holds.
+/// How many instructions of one engine may stand behind a waiting one before FETCH stalls: its queue, one that FETCH
+/// holds.
 int instructions_behind(const MachineConfig& config, Engine engine) { return config.queue_depth(engine) + 1; }
 
 }  // namespace
@@ -254,9 +256,9 @@ std::optional<DramRange> dram_range(const Instruction& instruction) {
 std::optional<Violation> check_ranges(const Instruction& instruction, const MachineConfig& config) {
   for (const AddressRange& r : ranges_of(instruction, config)) {
     if (r.ok()) continue;
-    return Violation{Fault::kScratchpadRange, std::string(r.field) + ": " + std::to_string(r.lowest) + ".." +
-                                                  std::to_string(r.highest) + " leaves " + std::string(to_string(r.space)) +
-                                                  " (0.." + std::to_string(r.limit - 1) + ")"};
+    return Violation{Fault::kScratchpadRange,
+                     std::string(r.field) + ": " + std::to_string(r.lowest) + ".." + std::to_string(r.highest) +
+                         " leaves " + std::string(to_string(r.space)) + " (0.." + std::to_string(r.limit - 1) + ")"};
   }
   return {};
 }
@@ -297,22 +299,25 @@ ProgramSummary check_program(std::span<const Instruction> program, const Machine
       const Wait& wait = header_of(instruction).waits[k];
       if (!wait.enable) continue;
       const auto e = static_cast<size_t>(wait.engine);
-      const std::string condition = "condition " + std::to_string(k) + " (" + std::string(to_string(wait.engine)) + ":" +
-                                    std::to_string(wait.count) + ")";
+      const std::string condition = "condition " + std::to_string(k) + " (" + std::string(to_string(wait.engine)) +
+                                    ":" + std::to_string(wait.count) + ")";
       const auto holds = [&](size_t at) { return static_cast<int16_t>(before[at][e] - wait.count) >= 0; };
       if (!holds(n)) {
         size_t later = n + 1;
         while (later <= program.size() && !holds(later)) ++later;
         if (later > program.size()) {
-          refuse(n, instruction, condition + " never holds: the engine signals " + std::to_string(before.back()[e]) +
-                                     " times in the whole program");
+          refuse(n, instruction,
+                 condition + " never holds: the engine signals " + std::to_string(before.back()[e]) +
+                     " times in the whole program");
         }
-        refuse(n, instruction, condition + " needs instruction " + std::to_string(later - 1) +
-                                   ", which stands later: the stream must be in an order that could run one by one");
+        refuse(n, instruction,
+               condition + " needs instruction " + std::to_string(later - 1) +
+                   ", which stands later: the stream must be in an order that could run one by one");
       }
       const uint32_t ahead = static_cast<uint16_t>(before[n][e] - wait.count);
       if (ahead + (before[horizon][e] - before[n][e]) > kStale) {
-        refuse(n, instruction, condition + " can be overtaken: the timeline may be more than 32767 signals ahead of it");
+        refuse(n, instruction,
+               condition + " can be overtaken: the timeline may be more than 32767 signals ahead of it");
       }
     }
   }

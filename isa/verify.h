@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The static rules of isa/semantics.md. Enters: instructions and a configuration. Leaves: the first broken rule, or nothing.
-// Simulators, assembler and compiler share these functions, so that one rule has one home; the RTL is tested against them.
+// The static rules of isa/semantics.md. Enters: instructions and a configuration. Leaves: the first broken rule, or
+// nothing. Simulators, assembler and compiler share these functions, so that one rule has one home; the RTL is tested
+// against them.
 #pragma once
 
 #include <optional>
@@ -18,11 +19,12 @@ struct Violation {
   std::string message;  // names the field and the rule
 };
 
-/// The illegal_operand rules that concern one instruction, beyond what decode() refuses. Address ranges are not looked at.
+/// The illegal_operand rules that concern one instruction, beyond what decode() refuses. Address ranges are not looked
+/// at.
 std::optional<Violation> check_operands(const Instruction& instruction, const MachineConfig& config);
 
-/// What one operand touches. Entries for GEMM and ALU, bytes for LOAD and STORE; bounds inclusive, and exact: every loop nest
-/// attains them. Signed sums, so that lowest may be negative.
+/// What one operand touches. Entries for GEMM and ALU, bytes for LOAD and STORE; bounds inclusive, and exact: every
+/// loop nest attains them. Signed sums, so that lowest may be negative.
 struct AddressRange {
   Space space;
   const char* field;  // the address field, e.g. "inp_addr"
@@ -33,7 +35,8 @@ struct AddressRange {
   bool ok() const { return 0 <= lowest && highest < limit; }
 };
 
-/// The scratchpad operands of an instruction in the order of the table in isa/semantics.md. Needs check_operands() to hold.
+/// The scratchpad operands of an instruction in the order of the table in isa/semantics.md. Needs check_operands() to
+/// hold.
 std::vector<AddressRange> scratchpad_ranges(const Instruction& instruction, const MachineConfig& config);
 
 /// DRAM bytes relative to the base register, inclusive; nothing when the instruction touches none.
@@ -55,9 +58,9 @@ struct ProgramSummary {
 };
 
 /// Checks a whole program: operands, scratchpad ranges, FINISH last and only last, and the wait rule: the stream is a
-/// topological order (every condition holds when instructions run one at a time in stream order), no condition waits for
-/// signals that never come, and none can be overtaken by more than 32767 signals while it is queued.
-/// Throws Error kInvalidProgram; the message starts with "instruction N (name):".
+/// topological order (every condition holds when instructions run one at a time in stream order), no condition waits
+/// for signals that never come, and none can be overtaken by more than 32767 signals while it is queued. Throws Error
+/// kInvalidProgram; the message starts with "instruction N (name):".
 ProgramSummary check_program(std::span<const Instruction> program, const MachineConfig& config);
 
 }  // namespace tessera::isa

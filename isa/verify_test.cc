@@ -28,7 +28,8 @@ TEST(CheckOperands, FinishAndFence) {
 
 TEST(CheckOperands, Transfers) {
   EXPECT_EQ(operands("load length=1 extent=4 pad_before=2 pad_after=2"), "ok");
-  EXPECT_EQ(operands("load length=1 extent=4 pad_before=3 pad_after=2"), "pad_before + pad_after of loop 0 exceed its extent");
+  EXPECT_EQ(operands("load length=1 extent=4 pad_before=3 pad_after=2"),
+            "pad_before + pad_after of loop 0 exceed its extent");
   EXPECT_EQ(operands("load length=1 extent=4,1 pad_after=0,2"), "pad_before + pad_after of loop 1 exceed its extent");
   EXPECT_EQ(operands("load"), "length is 0");
   EXPECT_EQ(operands("load length=1 extent=1,1,0"), "extent[2] is 0");
@@ -57,7 +58,8 @@ TEST(CheckOperands, Gemm) {
   EXPECT_EQ(operands("gemm mode=depthwise reduce=2 extent=1,1,1,1,4,4"), "ok");
   EXPECT_EQ(operands("gemm mode=depthwise reduce=2 extent=1,1,1,1,1,17"), "depthwise has 17 taps, an entry holds 16");
   EXPECT_EQ(operands("gemm mode=depthwise reduce=1 extent=1,1,1,1,9,3"), "ok");
-  EXPECT_EQ(operands("gemm mode=depthwise reduce=2 extent=1,1,1,1,3,3", "npu64"), "depthwise has 9 taps, an entry holds 8");
+  EXPECT_EQ(operands("gemm mode=depthwise reduce=2 extent=1,1,1,1,3,3", "npu64"),
+            "depthwise has 9 taps, an entry holds 8");
   EXPECT_EQ(operands("gemm mode=depthwise reduce=3 wgt_stride=0,0,0,1"), "ok");
   EXPECT_EQ(operands("gemm mode=depthwise reduce=3 wgt_stride=0,0,0,0,1"), "wgt_stride[4] is not 0 in a tap loop");
   EXPECT_EQ(operands("gemm mode=depthwise reduce=1 lane=1"), "lane is beyond the block");
@@ -69,7 +71,8 @@ TEST(CheckOperands, LanesOfUnequalBlocks) {
   EXPECT_EQ(check_operands(one("gemm mode=depthwise reduce=1 lane=3"), config), std::nullopt);
   EXPECT_EQ(check_operands(one("gemm mode=depthwise reduce=1 lane=4"), config)->message, "lane is beyond the block");
   EXPECT_EQ(check_operands(one("alu src=inp"), config)->message, "the ALU reaches inp only when block_in = block_out");
-  EXPECT_EQ(check_operands(one("alu src=out dst=inp"), config)->message, "the ALU reaches inp only when block_in = block_out");
+  EXPECT_EQ(check_operands(one("alu src=out dst=inp"), config)->message,
+            "the ALU reaches inp only when block_in = block_out");
 }
 
 TEST(CheckOperands, Alu) {
@@ -116,13 +119,15 @@ TEST(CheckRanges, LimitsOfEachMemory) {
   EXPECT_EQ(ranges("load space=table length=4097"), "sp_addr: 0..4096 leaves table (0..4095)");
   EXPECT_EQ(ranges("store space=out length=1 sp_addr=32768"), "sp_addr: 32768..32768 leaves out (0..32767)");
   EXPECT_EQ(ranges("gemm inp_addr=2048"), "inp_addr: 2048..2048 leaves inp (0..2047)");
-  EXPECT_EQ(ranges("gemm wgt_addr=1000 extent=1,1,1,1,1,4 wgt_stride=0,0,0,0,0,8"), "wgt_addr: 1000..1024 leaves wgt (0..1023)");
+  EXPECT_EQ(ranges("gemm wgt_addr=1000 extent=1,1,1,1,1,4 wgt_stride=0,0,0,0,0,8"),
+            "wgt_addr: 1000..1024 leaves wgt (0..1023)");
   EXPECT_EQ(ranges("gemm acc_addr=2047 extent=4 acc_stride=-683"), "acc_addr: -2..2047 leaves acc (0..2047)");
   EXPECT_EQ(ranges("alu src=inp src_addr=2047"), "ok");
   EXPECT_EQ(ranges("alu dst=out dst_addr=2048"), "dst_addr: 2048..2048 leaves out (0..2047)");
   EXPECT_EQ(ranges("alu dst=out second_op=add second_addr=2048"), "second_addr: 2048..2048 leaves out (0..2047)");
   EXPECT_EQ(ranges("alu dst=out second_op=add constant_addr=128"), "constant_addr: 128..128 leaves param (0..127)");
-  EXPECT_EQ(ranges("alu convert param_addr=120 param_loop=3 extent=1,1,1,9"), "param_addr: 120..128 leaves param (0..127)");
+  EXPECT_EQ(ranges("alu convert param_addr=120 param_loop=3 extent=1,1,1,9"),
+            "param_addr: 120..128 leaves param (0..127)");
   EXPECT_EQ(ranges("alu convert param_addr=127 extent=1,1,1,9"), "ok");
   MachineConfig config = find_config("npu256");
   config.table_count = 2;
@@ -153,8 +158,8 @@ TEST(CheckRanges, BoundsAreThoseOfTheEnumeratedNest) {
       for (int b = 0; b < load.extent[1]; ++b) {
         for (int c = 0; c < load.extent[2]; ++c) {
           for (int d = 0; d < load.extent[3]; ++d) {
-            const int64_t sp = load.sp_addr + int64_t{a} * load.sp_stride[0] + b * load.sp_stride[1] + c * load.sp_stride[2] +
-                               d * load.sp_stride[3];
+            const int64_t sp = load.sp_addr + int64_t{a} * load.sp_stride[0] + b * load.sp_stride[1] +
+                               c * load.sp_stride[2] + d * load.sp_stride[3];
             sp_low = std::min(sp_low, sp);
             sp_high = std::max(sp_high, sp + load.length - 1);
             if (a < load.pad_before[0] || a >= load.extent[0] - load.pad_after[0] || b < load.pad_before[1] ||
@@ -163,8 +168,8 @@ TEST(CheckRanges, BoundsAreThoseOfTheEnumeratedNest) {
             }
             const int64_t dram = static_cast<int64_t>(load.dram_offset) +
                                  int64_t{a - load.pad_before[0]} * load.dram_stride[0] +
-                                 int64_t{b - load.pad_before[1]} * load.dram_stride[1] + int64_t{c} * load.dram_stride[2] +
-                                 int64_t{d} * load.dram_stride[3];
+                                 int64_t{b - load.pad_before[1]} * load.dram_stride[1] +
+                                 int64_t{c} * load.dram_stride[2] + int64_t{d} * load.dram_stride[3];
             reads = true;
             dram_low = std::min(dram_low, dram);
             dram_high = std::max(dram_high, dram + load.length - 1);
@@ -201,11 +206,13 @@ std::string program(const std::string& text) {
 TEST(CheckProgram, WaitRule) {
   EXPECT_EQ(program("load length=16 signal\ngemm wait=load:1 signal\nalu wait=gemm:1\nfinish wait=gemm:1"), "ok");
   EXPECT_EQ(program("gemm wait=load:1\nload length=16 signal\nfinish"),
-            "instruction 0 (gemm): condition 0 (load:1) needs instruction 1, which stands later: the stream must be in an order "
+            "instruction 0 (gemm): condition 0 (load:1) needs instruction 1, which stands later: the stream must be in "
+            "an order "
             "that could run one by one");
   EXPECT_EQ(program("load length=16 signal\ngemm wait=-,load:2\nfinish"),
             "instruction 1 (gemm): condition 1 (load:2) never holds: the engine signals 1 times in the whole program");
-  EXPECT_EQ(program("gemm wait=gemm:1 signal\nfinish").substr(0, 50), "instruction 0 (gemm): condition 0 (gemm:1) needs i");
+  EXPECT_EQ(program("gemm wait=gemm:1 signal\nfinish").substr(0, 50),
+            "instruction 0 (gemm): condition 0 (gemm:1) needs i");
   EXPECT_EQ(program("gemm wait=!load:9\nfinish"), "ok");
 }
 
@@ -233,9 +240,10 @@ TEST(CheckProgram, TimelinesWrap) {
 }
 
 TEST(CheckProgram, OvertakenConditions) {
-  // The gemm engine may still be busy with its first instruction while 40000 more signals arrive: the comparison of 16 bits
-  // would then turn false.
-  std::vector<Instruction> instructions = assemble("fence engine=load signal\nfence engine=gemm\nfence engine=gemm wait=load:1");
+  // The gemm engine may still be busy with its first instruction while 40000 more signals arrive: the comparison of 16
+  // bits would then turn false.
+  std::vector<Instruction> instructions =
+      assemble("fence engine=load signal\nfence engine=gemm\nfence engine=gemm wait=load:1");
   for (int k = 0; k < 40000; ++k) instructions.push_back(one("fence engine=load signal"));
   instructions.push_back(Finish{});
   try {
@@ -243,7 +251,8 @@ TEST(CheckProgram, OvertakenConditions) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
-              "instruction 2 (fence): condition 0 (load:1) can be overtaken: the timeline may be more than 32767 signals ahead "
+              "instruction 2 (fence): condition 0 (load:1) can be overtaken: the timeline may be more than 32767 "
+              "signals ahead "
               "of it");
   }
   // A full queue of the waiting engine stops FETCH and so bounds how far ahead others run.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multidirectional broadcast, axes and index walks that families share. Shapes are aligned at their last dimension; a dimension
-// of 1 repeats. A broadcast dimension gets stride 0, so an element's offset is a sum over strides whatever was broadcast.
+// Multidirectional broadcast, axes and index walks that families share. Shapes are aligned at their last dimension; a
+// dimension of 1 repeats. A broadcast dimension gets stride 0, so an element's offset is a sum over strides whatever
+// was broadcast.
 #include <algorithm>
 
 #include "ops/operator.h"
@@ -69,7 +70,8 @@ std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& broadcas
 
 int64_t normalise_axis(const Node& node, int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank)
-    node.fail(ErrorCode::kInvalidModel, "axis " + std::to_string(axis) + " is outside a tensor of rank " + std::to_string(rank));
+    node.fail(ErrorCode::kInvalidModel,
+              "axis " + std::to_string(axis) + " is outside a tensor of rank " + std::to_string(rank));
   return axis < 0 ? axis + rank : axis;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution of any number of spatial dimensions. For each image and group the patches of a run of output positions are written
-// as columns [channel x kernel position, position] and multiplied by the group's weights; runs are sized to stay in cache. A 1x1
-// kernel at stride 1 reads the input as it lies. The order of every sum is that of the plain loop nest.
+// Convolution of any number of spatial dimensions. For each image and group the patches of a run of output positions
+// are written as columns [channel x kernel position, position] and multiplied by the group's weights; runs are sized to
+// stay in cache. A 1x1 kernel at stride 1 reads the input as it lies. The order of every sum is that of the plain loop
+// nest.
 #include "ops/convolution.h"
 
 #include <algorithm>
@@ -13,10 +14,11 @@ namespace tessera::ops {
 
 namespace {
 
-constexpr int64_t kColumnBytes = 1 << 18;   // patches of one run, about a second-level cache
+constexpr int64_t kColumnBytes = 1 << 18;  // patches of one run, about a second-level cache
 
 template <typename T>
-void convolve_typed(const Window& window, const Tensor& x, const Tensor& w, const Tensor* bias, int64_t groups, Tensor& y) {
+void convolve_typed(const Window& window, const Tensor& x, const Tensor& w, const Tensor* bias, int64_t groups,
+                    Tensor& y) {
   using U = Wrapping<T>;
   const int64_t batch = x.shape()[0], channels = x.shape()[1], filters = w.shape()[0];
   const int64_t in_plane = element_count(window.input), out_plane = element_count(window.output);
@@ -76,10 +78,13 @@ TypeInfo infer_convolution(const InferContext& c, DType result, size_t bias) {
   if (x.ranked) spatial_extents(node, x.shape);
   if (w.ranked) spatial_extents(node, w.shape);
   if (x.ranked && w.ranked && x.shape.size() != w.shape.size())
-    node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in rank");
+    node.fail(ErrorCode::kInvalidModel,
+              "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in rank");
   Shape kernel = node.get_ints("kernel_shape");
-  const int64_t rank = x.ranked ? static_cast<int64_t>(x.shape.size()) : w.ranked ? static_cast<int64_t>(w.shape.size())
-                       : kernel.empty() ? -1 : static_cast<int64_t>(kernel.size()) + 2;
+  const int64_t rank = x.ranked         ? static_cast<int64_t>(x.shape.size())
+                       : w.ranked       ? static_cast<int64_t>(w.shape.size())
+                       : kernel.empty() ? -1
+                                        : static_cast<int64_t>(kernel.size()) + 2;
   if (rank < 0) return TypeInfo::unranked(result);
   if (!kernel.empty()) kernel_attribute(node, rank - 2);
   if (w.ranked) {
@@ -87,16 +92,20 @@ TypeInfo infer_convolution(const InferContext& c, DType result, size_t bias) {
     if (kernel.empty()) kernel = extents;
     for (size_t i = 0; i < extents.size(); ++i)
       if (extents[i] >= 0 && kernel[i] >= 0 && extents[i] != kernel[i])
-        node.fail(ErrorCode::kInvalidModel, "kernel_shape " + to_string(kernel) + " and weights " + to_string(w.shape) + " disagree");
+        node.fail(ErrorCode::kInvalidModel,
+                  "kernel_shape " + to_string(kernel) + " and weights " + to_string(w.shape) + " disagree");
     if (w.shape[0] >= 0 && w.shape[0] % groups != 0)
-      node.fail(ErrorCode::kInvalidModel, std::to_string(w.shape[0]) + " filters do not divide into " + std::to_string(groups) + " groups");
+      node.fail(ErrorCode::kInvalidModel,
+                std::to_string(w.shape[0]) + " filters do not divide into " + std::to_string(groups) + " groups");
     if (x.ranked && x.shape[1] >= 0 && w.shape[1] >= 0 && x.shape[1] != w.shape[1] * groups)
-      node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " needs weights of " + std::to_string(groups) +
-                                              " groups with " + std::to_string(x.shape[1]) + " channels in all, not " + to_string(w.shape));
+      node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " needs weights of " +
+                                              std::to_string(groups) + " groups with " + std::to_string(x.shape[1]) +
+                                              " channels in all, not " + to_string(w.shape));
     if (c.has(bias) && c.input(bias).ranked) {
       const Shape& shape = c.input(bias).shape;
       if (shape.size() != 1 || (shape[0] >= 0 && w.shape[0] >= 0 && shape[0] != w.shape[0]))
-        node.fail(ErrorCode::kInvalidModel, "bias " + to_string(shape) + " does not fit " + std::to_string(w.shape[0]) + " filters");
+        node.fail(ErrorCode::kInvalidModel,
+                  "bias " + to_string(shape) + " does not fit " + std::to_string(w.shape[0]) + " filters");
     }
   } else if (kernel.empty()) {
     kernel.assign(static_cast<size_t>(rank - 2), -1);

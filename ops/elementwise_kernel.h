@@ -76,7 +76,8 @@ inline TypeInfo without_constant(const TypeInfo& t, DType dtype = DType::kUndefi
 
 /// A ranked type whose dimensions are all unknown.
 inline TypeInfo of_rank(DType dtype, int64_t rank) {
-  if (rank > 4096) throw Error(ErrorCode::kInvalidModel, "a result of " + std::to_string(rank) + " dimensions is absurd");
+  if (rank > 4096)
+    throw Error(ErrorCode::kInvalidModel, "a result of " + std::to_string(rank) + " dimensions is absurd");
   return TypeInfo::tensor(dtype, Shape(static_cast<size_t>(rank), -1));
 }
 

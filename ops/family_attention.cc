@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention (opset 23 on): scaled dot products of queries and keys, masked, capped, through softmax, times values, with key and value
-// caches and grouped heads; and RotaryEmbedding of ONNX and of domain com.microsoft. fp16 and bfloat16 are computed in fp32
-// throughout, whatever softmax_precision says, and rounded once at each result.
+// Attention (opset 23 on): scaled dot products of queries and keys, masked, capped, through softmax, times values, with
+// key and value caches and grouped heads; and RotaryEmbedding of ONNX and of domain com.microsoft. fp16 and bfloat16
+// are computed in fp32 throughout, whatever softmax_precision says, and rounded once at each result.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -33,13 +33,17 @@ Heads heads_of(const Node& node, const TypeInfo& t, const char* attribute, const
   if (!t.ranked) return result;
   if (t.shape.size() == 4) {
     if (node.has(attribute) && differ(result.heads, t.shape[1]))
-      node.fail(ErrorCode::kInvalidModel, std::string(what) + " " + to_string(t.shape) + " does not have " + std::to_string(result.heads) + " heads");
+      node.fail(ErrorCode::kInvalidModel, std::string(what) + " " + to_string(t.shape) + " does not have " +
+                                              std::to_string(result.heads) + " heads");
     return {t.shape[0], t.shape[1], t.shape[2], t.shape[3]};
   }
-  if (t.shape.size() != 3) node.fail(ErrorCode::kInvalidModel, std::string(what) + " " + to_string(t.shape) + " must have rank 3 or 4");
-  if (result.heads < 1) node.fail(ErrorCode::kInvalidModel, std::string("operands of rank 3 need attribute '") + attribute + "'");
+  if (t.shape.size() != 3)
+    node.fail(ErrorCode::kInvalidModel, std::string(what) + " " + to_string(t.shape) + " must have rank 3 or 4");
+  if (result.heads < 1)
+    node.fail(ErrorCode::kInvalidModel, std::string("operands of rank 3 need attribute '") + attribute + "'");
   if (t.shape[2] >= 0 && t.shape[2] % result.heads != 0)
-    node.fail(ErrorCode::kInvalidModel, std::string(what) + " " + to_string(t.shape) + " does not divide into " + std::to_string(result.heads) + " heads");
+    node.fail(ErrorCode::kInvalidModel, std::string(what) + " " + to_string(t.shape) + " does not divide into " +
+                                            std::to_string(result.heads) + " heads");
   return {t.shape[0], result.heads, t.shape[1], t.shape[2] < 0 ? -1 : t.shape[2] / result.heads};
 }
 
@@ -55,15 +59,19 @@ void infer_attention(InferContext& c) {
   const TypeInfo &q = c.input(0), &k = c.input(1), &v = c.input(2);
   for (const TypeInfo* t : {&q, &k, &v}) kernel::require_type(node, t->dtype, kernel::kFloats, "an operand");
   kernel::require_same_type(node, q, k);
-  const Heads query = heads_of(node, q, "q_num_heads", "Q"), key = heads_of(node, k, "kv_num_heads", "K"), value = heads_of(node, v, "kv_num_heads", "V");
-  if (differ(query.width, key.width) || differ(key.length, value.length) || differ(key.heads, value.heads) || differ(query.batch, key.batch) ||
-      differ(query.batch, value.batch))
-    node.fail(ErrorCode::kInvalidModel, "Q " + to_string(q.shape) + ", K " + to_string(k.shape) + " and V " + to_string(v.shape) + " do not fit");
+  const Heads query = heads_of(node, q, "q_num_heads", "Q"), key = heads_of(node, k, "kv_num_heads", "K"),
+              value = heads_of(node, v, "kv_num_heads", "V");
+  if (differ(query.width, key.width) || differ(key.length, value.length) || differ(key.heads, value.heads) ||
+      differ(query.batch, key.batch) || differ(query.batch, value.batch))
+    node.fail(ErrorCode::kInvalidModel,
+              "Q " + to_string(q.shape) + ", K " + to_string(k.shape) + " and V " + to_string(v.shape) + " do not fit");
   if (query.heads >= 0 && key.heads >= 0 && (key.heads == 0 ? query.heads != 0 : query.heads % key.heads != 0))
-    node.fail(ErrorCode::kInvalidModel, std::to_string(query.heads) + " query heads do not divide among " + std::to_string(key.heads) + " key heads");
+    node.fail(ErrorCode::kInvalidModel, std::to_string(query.heads) + " query heads do not divide among " +
+                                            std::to_string(key.heads) + " key heads");
   if (c.has(4) != c.has(5)) node.fail(ErrorCode::kInvalidModel, "past_key and past_value go together");
   const int64_t total = total_length(c, key, 4);
-  if (differ(total, total_length(c, value, 5))) node.fail(ErrorCode::kInvalidModel, "past_key and past_value differ in length");
+  if (differ(total, total_length(c, value, 5)))
+    node.fail(ErrorCode::kInvalidModel, "past_key and past_value differ in length");
   if (c.has(3) && c.input(3).dtype != DType::kBool) kernel::require_same_type(node, q, c.input(3));
   if (c.has(3) && c.input(3).ranked) {
     const Shape& mask = c.input(3).shape;
@@ -74,16 +82,21 @@ void infer_attention(InferContext& c) {
       // A mask may be shorter than the keys: what it does not mention is masked.
       fits = mask[d] == 1 || !differ(mask[d], extent) || (d + 1 == mask.size() && mask[d] < extent);
     }
-    if (!fits) node.fail(ErrorCode::kInvalidModel, "mask " + to_string(mask) + " does not broadcast to " + to_string(whole));
+    if (!fits)
+      node.fail(ErrorCode::kInvalidModel, "mask " + to_string(mask) + " does not broadcast to " + to_string(whole));
   }
   if (c.has(6)) {
     kernel::require_type(node, c.input(6).dtype, kernel::kInt64Set, "nonpad_kv_seqlen");
     kernel::require_rank(node, c.input(6), 1, "nonpad_kv_seqlen");
-    if (c.input(6).ranked && differ(c.input(6).shape[0], query.batch)) node.fail(ErrorCode::kInvalidModel, "nonpad_kv_seqlen does not fit the batch");
+    if (c.input(6).ranked && differ(c.input(6).shape[0], query.batch))
+      node.fail(ErrorCode::kInvalidModel, "nonpad_kv_seqlen does not fit the batch");
   }
   TypeInfo y = TypeInfo::unranked(q.dtype);
-  if (q.ranked && q.shape.size() == 4) y = TypeInfo::tensor(q.dtype, {query.batch, query.heads, query.length, value.width});
-  else if (q.ranked) y = TypeInfo::tensor(q.dtype, {query.batch, query.length, query.heads < 0 || value.width < 0 ? -1 : query.heads * value.width});
+  if (q.ranked && q.shape.size() == 4)
+    y = TypeInfo::tensor(q.dtype, {query.batch, query.heads, query.length, value.width});
+  else if (q.ranked)
+    y = TypeInfo::tensor(
+        q.dtype, {query.batch, query.length, query.heads < 0 || value.width < 0 ? -1 : query.heads * value.width});
   const TypeInfo results[] = {y, TypeInfo::tensor(k.dtype, {key.batch, key.heads, total, key.width}),
                               TypeInfo::tensor(v.dtype, {value.batch, value.heads, total, value.width}),
                               TypeInfo::tensor(q.dtype, {query.batch, query.heads, query.length, total})};
@@ -114,7 +127,8 @@ Tensor joined(const Tensor& past, const Tensor& now) {
 /// Whether and how much a score (b, n, i, j) is shifted: -infinity where masked.
 class Bias {
  public:
-  Bias(const EvalContext& c, const Shape& scores, int64_t past) : causal_(c.node.get_int("is_causal", 0) != 0), past_(past) {
+  Bias(const EvalContext& c, const Shape& scores, int64_t past)
+      : causal_(c.node.get_int("is_causal", 0) != 0), past_(past) {
     if (c.has(6)) lengths_ = c.input(6).to_int64s();
     if (!c.has(3)) return;
     const Tensor& mask = c.input(3);
@@ -131,7 +145,8 @@ class Bias {
     if (!lengths_.empty() && j >= lengths_[static_cast<size_t>(b)]) return kMasked;
     if (values_.empty()) return 0.0;
     if (j >= extent_) return kMasked;
-    const double value = values_[static_cast<size_t>(b * strides_[0] + n * strides_[1] + i * strides_[2] + j * strides_[3])];
+    const double value =
+        values_[static_cast<size_t>(b * strides_[0] + n * strides_[1] + i * strides_[2] + j * strides_[3])];
     return boolean_ ? (value != 0.0 ? 0.0 : kMasked) : value;
   }
 
@@ -152,46 +167,62 @@ void softmax(T* row, int64_t count) {
   for (int64_t j = 0; j < count; ++j) row[j] /= sum;
 }
 
-/// q [B,N,S,H], k [B,M,T,H], v [B,M,T,W] -> y [B,N,S,W], and the scores at the stage that `mode` names into `shown` (if it has room).
+/// q [B,N,S,H], k [B,M,T,H], v [B,M,T,W] -> y [B,N,S,W], and the scores at the stage that `mode` names into `shown` (if
+/// it has room).
 template <typename T>
-void attend(const EvalContext& c, const Tensor& q, const Tensor& k, const Tensor& v, const Bias& bias, Tensor& y, Tensor* shown) {
-  const int64_t heads = q.shape()[1], rows = q.shape()[2], width = q.shape()[3], total = k.shape()[2], out_width = v.shape()[3];
+void attend(const EvalContext& c, const Tensor& q, const Tensor& k, const Tensor& v, const Bias& bias, Tensor& y,
+            Tensor* shown) {
+  const int64_t heads = q.shape()[1], rows = q.shape()[2], width = q.shape()[3], total = k.shape()[2],
+                out_width = v.shape()[3];
   const int64_t share = heads / k.shape()[1];
-  const T scale = c.node.has("scale") ? static_cast<T>(c.node.get_float("scale", 1.0f)) : T{1} / std::sqrt(static_cast<T>(width));
+  const T scale =
+      c.node.has("scale") ? static_cast<T>(c.node.get_float("scale", 1.0f)) : T{1} / std::sqrt(static_cast<T>(width));
   const T root = std::sqrt(scale), cap = static_cast<T>(c.node.get_float("softcap", 0.0f));
   const int64_t mode = c.node.get_int("qk_matmul_output_mode", 0);
-  std::vector<T> queries(static_cast<size_t>(rows * width)), keys(static_cast<size_t>(total * width)), scores(static_cast<size_t>(rows * total));
+  std::vector<T> queries(static_cast<size_t>(rows * width)), keys(static_cast<size_t>(total * width)),
+      scores(static_cast<size_t>(rows * total));
   for (int64_t head = 0; head < q.shape()[0] * heads; ++head) {
     const int64_t b = head / heads, n = head % heads, key_head = b * k.shape()[1] + n / share;
     const auto keep = [&](int64_t stage) {
-      if (shown != nullptr && mode == stage) std::copy(scores.begin(), scores.end(), mutable_elements<T>(*shown) + head * rows * total);
+      if (shown != nullptr && mode == stage)
+        std::copy(scores.begin(), scores.end(), mutable_elements<T>(*shown) + head * rows * total);
     };
-    std::transform(elements<T>(q) + head * rows * width, elements<T>(q) + (head + 1) * rows * width, queries.begin(), [&](T x) { return x * root; });
-    std::transform(elements<T>(k) + key_head * total * width, elements<T>(k) + (key_head + 1) * total * width, keys.begin(), [&](T x) { return x * root; });
+    std::transform(elements<T>(q) + head * rows * width, elements<T>(q) + (head + 1) * rows * width, queries.begin(),
+                   [&](T x) { return x * root; });
+    std::transform(elements<T>(k) + key_head * total * width, elements<T>(k) + (key_head + 1) * total * width,
+                   keys.begin(), [&](T x) { return x * root; });
     multiply<T>(rows, total, width, {queries.data(), width, 1}, {keys.data(), 1, width}, scores.data(), total);
     keep(0);
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < total; ++j) scores[static_cast<size_t>(i * total + j)] += static_cast<T>(bias.at(b, n, i, j));
+      for (int64_t j = 0; j < total; ++j)
+        scores[static_cast<size_t>(i * total + j)] += static_cast<T>(bias.at(b, n, i, j));
     keep(1);
     if (cap > 0)
       for (T& score : scores) score = std::tanh(score / cap) * cap;
     keep(2);
     for (int64_t i = 0; i < rows; ++i) softmax(scores.data() + i * total, total);
     keep(3);
-    multiply<T>(rows, out_width, total, {scores.data(), total, 1}, {elements<T>(v) + key_head * total * out_width, out_width, 1},
+    multiply<T>(rows, out_width, total, {scores.data(), total, 1},
+                {elements<T>(v) + key_head * total * out_width, out_width, 1},
                 mutable_elements<T>(y) + head * rows * out_width, out_width);
   }
 }
 
 void evaluate_attention(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const auto heads = [&](size_t i, const char* attribute, const char* what) { return heads_of(c.node, TypeInfo::tensor(c.input(i).dtype(), c.input(i).shape()), attribute, what); };
-  const Heads query = heads(0, "q_num_heads", "Q"), key = heads(1, "kv_num_heads", "K"), value = heads(2, "kv_num_heads", "V");
+  const auto heads = [&](size_t i, const char* attribute, const char* what) {
+    return heads_of(c.node, TypeInfo::tensor(c.input(i).dtype(), c.input(i).shape()), attribute, what);
+  };
+  const Heads query = heads(0, "q_num_heads", "Q"), key = heads(1, "kv_num_heads", "K"),
+              value = heads(2, "kv_num_heads", "V");
   Tensor k = split_heads(c.input(1), key), v = split_heads(c.input(2), value);
   const int64_t past = c.has(4) ? c.input(4).shape()[2] : 0;
   if (c.has(4)) {
-    for (const auto& [state, now] : {std::pair<const Tensor&, const Tensor&>(c.input(4), k), std::pair<const Tensor&, const Tensor&>(c.input(5), v)})
-      if (state.dtype() != now.dtype() || state.shape()[0] != now.shape()[0] || state.shape()[1] != now.shape()[1] || state.shape()[3] != now.shape()[3])
-        c.node.fail(ErrorCode::kInvalidModel, "the past state " + to_string(state.shape()) + " does not continue in " + to_string(now.shape()));
+    for (const auto& [state, now] : {std::pair<const Tensor&, const Tensor&>(c.input(4), k),
+                                     std::pair<const Tensor&, const Tensor&>(c.input(5), v)})
+      if (state.dtype() != now.dtype() || state.shape()[0] != now.shape()[0] || state.shape()[1] != now.shape()[1] ||
+          state.shape()[3] != now.shape()[3])
+        c.node.fail(ErrorCode::kInvalidModel,
+                    "the past state " + to_string(state.shape()) + " does not continue in " + to_string(now.shape()));
     k = joined(c.input(4), k);
     v = joined(c.input(5), v);
   }
@@ -202,8 +233,11 @@ void evaluate_attention(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor y(q.dtype(), {query.batch, query.heads, query.length, value.width}), shown;
   if (c.outputs.size() > 3) shown = Tensor(q.dtype(), scores);
   const Bias bias(c, scores, past);
-  kernel::visit_float(q.dtype(), [&](auto tag) { attend<typename decltype(tag)::type>(c, q, wide_k, wide_v, bias, y, c.outputs.size() > 3 ? &shown : nullptr); });
-  if (c.input(0).rank() == 3) y = permuted(y, {0, 2, 1, 3}).reshaped({query.batch, query.length, query.heads * value.width});
+  kernel::visit_float(q.dtype(), [&](auto tag) {
+    attend<typename decltype(tag)::type>(c, q, wide_k, wide_v, bias, y, c.outputs.size() > 3 ? &shown : nullptr);
+  });
+  if (c.input(0).rank() == 3)
+    y = permuted(y, {0, 2, 1, 3}).reshaped({query.batch, query.length, query.heads * value.width});
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
   if (c.outputs.size() > 1) c.outputs[1] = k;
   if (c.outputs.size() > 2) c.outputs[2] = v;
@@ -227,7 +261,8 @@ Heads rotary_heads(const InferContext& c) {
   if (cosine.ranked && cosine.shape.empty()) c.node.fail(ErrorCode::kInvalidModel, "the tables are scalars");
   if (c.node.domain == "com.microsoft" && x.ranked && x.shape.size() == 3 && c.node.get_int("num_heads", 0) == 0) {
     const int64_t width = cosine.ranked && cosine.shape.back() > 0 ? 2 * cosine.shape.back() : -1;
-    if (x.shape[2] >= 0 && width > 0 && x.shape[2] % width != 0) c.node.fail(ErrorCode::kInvalidModel, "the tables do not fit " + to_string(x.shape));
+    if (x.shape[2] >= 0 && width > 0 && x.shape[2] % width != 0)
+      c.node.fail(ErrorCode::kInvalidModel, "the tables do not fit " + to_string(x.shape));
     return {x.shape[0], x.shape[2] < 0 || width < 0 ? -1 : x.shape[2] / width, x.shape[1], width};
   }
   if (x.ranked && x.shape.size() == 4) return {x.shape[0], x.shape[1], x.shape[2], x.shape[3]};
@@ -242,15 +277,18 @@ void infer_rotary(InferContext& c) {
   int64_t rotated = node.get_int("rotary_embedding_dim", 0);
   if (rotated == 0) rotated = heads.width;
   if (rotated >= 0 && (rotated % 2 != 0 || (heads.width >= 0 && rotated > heads.width)))
-    node.fail(ErrorCode::kInvalidModel, std::to_string(rotated) + " rotated elements do not fit heads of " + std::to_string(heads.width));
+    node.fail(ErrorCode::kInvalidModel,
+              std::to_string(rotated) + " rotated elements do not fit heads of " + std::to_string(heads.width));
   for (size_t i : {at.cosine, at.sine}) {
     kernel::require_same_type(node, c.input(0), c.input(i));
     if (!c.input(i).ranked) continue;
     const Shape& shape = c.input(i).shape;
     if (shape.size() != (c.has(at.positions) ? 2u : 3u) || (rotated >= 0 && differ(shape.back(), rotated / 2)))
-      node.fail(ErrorCode::kInvalidModel, "table " + to_string(shape) + " does not fit " + std::to_string(rotated) + " rotated elements");
+      node.fail(ErrorCode::kInvalidModel,
+                "table " + to_string(shape) + " does not fit " + std::to_string(rotated) + " rotated elements");
   }
-  if (c.has(at.positions)) kernel::require_type(node, c.input(at.positions).dtype, kernel::kInt64Set, "the position ids");
+  if (c.has(at.positions))
+    kernel::require_type(node, c.input(at.positions).dtype, kernel::kInt64Set, "the position ids");
   c.outputs[0] = kernel::without_constant(c.input(0));
 }
 
@@ -260,7 +298,8 @@ void evaluate_rotary(EvalContext& c, const std::vector<TypeInfo>& types) {
   for (const Value& value : c.inputs) in.push_back(kernel::type_of(value));
   std::vector<TypeInfo> none;
   const Heads heads = rotary_heads({c.node, in, none});
-  const Tensor x = kernel::widen(c.input(0)), cosine = kernel::widen(c.input(at.cosine)), sine = kernel::widen(c.input(at.sine));
+  const Tensor x = kernel::widen(c.input(0)), cosine = kernel::widen(c.input(at.cosine)),
+               sine = kernel::widen(c.input(at.sine));
   int64_t rotated = c.node.get_int("rotary_embedding_dim", 0);
   if (rotated == 0) rotated = heads.width;
   const int64_t half = rotated / 2;
@@ -268,9 +307,11 @@ void evaluate_rotary(EvalContext& c, const std::vector<TypeInfo>& types) {
   std::vector<int64_t> positions;
   if (c.has(at.positions)) positions = c.input(at.positions).to_int64s();
   const int64_t tokens = heads.batch * heads.length;
-  const bool offset = positions.size() == 1 && tokens != 1;      // com.microsoft: one number, the first position
-  if (!positions.empty() && !offset && static_cast<int64_t>(positions.size()) != tokens) c.node.fail(ErrorCode::kInvalidModel, "position ids do not fit");
-  if (positions.empty() && cosine.size() != tokens * half) c.node.fail(ErrorCode::kInvalidModel, "the tables do not fit batch and length");
+  const bool offset = positions.size() == 1 && tokens != 1;  // com.microsoft: one number, the first position
+  if (!positions.empty() && !offset && static_cast<int64_t>(positions.size()) != tokens)
+    c.node.fail(ErrorCode::kInvalidModel, "position ids do not fit");
+  if (positions.empty() && cosine.size() != tokens * half)
+    c.node.fail(ErrorCode::kInvalidModel, "the tables do not fit batch and length");
   Tensor y = x;
   kernel::visit_float(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -278,13 +319,17 @@ void evaluate_rotary(EvalContext& c, const std::vector<TypeInfo>& types) {
     const T* source = elements<T>(x);
     for (int64_t token = 0; token < tokens; ++token) {
       const int64_t b = token / heads.length, s = token % heads.length;
-      const int64_t entry = positions.empty() ? token : offset ? positions[0] + s : positions[static_cast<size_t>(token)];
+      const int64_t entry = positions.empty() ? token
+                            : offset          ? positions[0] + s
+                                              : positions[static_cast<size_t>(token)];
       if (entry < 0 || (entry + 1) * half > cosine.size() || (entry + 1) * half > sine.size())
         c.node.fail(ErrorCode::kInvalidModel, "position " + std::to_string(entry) + " is outside the tables");
       for (int64_t n = 0; n < heads.heads; ++n) {
-        const int64_t start = (x.rank() == 4 ? (b * heads.heads + n) * heads.length + s : token * heads.heads + n) * heads.width;
+        const int64_t start =
+            (x.rank() == 4 ? (b * heads.heads + n) * heads.length + s : token * heads.heads + n) * heads.width;
         for (int64_t i = 0; i < half; ++i) {
-          const int64_t first = start + (interleaved ? 2 * i : i), second = start + (interleaved ? 2 * i + 1 : half + i);
+          const int64_t first = start + (interleaved ? 2 * i : i),
+                        second = start + (interleaved ? 2 * i + 1 : half + i);
           const T cos_value = elements<T>(cosine)[entry * half + i], sin_value = elements<T>(sine)[entry * half + i];
           out[first] = cos_value * source[first] - sin_value * source[second];
           out[second] = sin_value * source[first] + cos_value * source[second];
@@ -298,12 +343,15 @@ void evaluate_rotary(EvalContext& c, const std::vector<TypeInfo>& types) {
 }  // namespace
 
 void register_attention(Registry& registry) {
-  const std::set<std::string> attributes = {"is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap", "softmax_precision"};
+  const std::set<std::string> attributes = {"is_causal", "kv_num_heads", "q_num_heads",      "qk_matmul_output_mode",
+                                            "scale",     "softcap",      "softmax_precision"};
   kernel::add(registry, "Attention", 23, {3, 6}, infer_attention, evaluate_attention, attributes, {1, 4});
   kernel::add(registry, "Attention", 24, {3, 7}, infer_attention, evaluate_attention, attributes, {1, 4});
-  kernel::add(registry, "RotaryEmbedding", 23, {3, 4}, infer_rotary, evaluate_rotary, {"interleaved", "num_heads", "rotary_embedding_dim"});
+  kernel::add(registry, "RotaryEmbedding", 23, {3, 4}, infer_rotary, evaluate_rotary,
+              {"interleaved", "num_heads", "rotary_embedding_dim"});
   kernel::add(registry, "RotaryEmbedding", 1, {4, 4}, infer_rotary, evaluate_rotary,
-              {"interleaved", "num_heads", "rotary_embedding_dim", "is_packed_batching", "scale"}, kernel::kOne, "com.microsoft");
+              {"interleaved", "num_heads", "rotary_embedding_dim", "is_packed_batching", "scale"}, kernel::kOne,
+              "com.microsoft");
 }
 
 }  // namespace tessera::ops

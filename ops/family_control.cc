@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control flow: If, Loop and Scan, whose bodies are subgraphs that the executor runs and infers. Inference asks the bodies for their
-// result types: If covers both branches, Loop and Scan repeat until the types of the carried values no longer change. Evaluation calls
-// the body once for each step and stacks what it leaves for the scan outputs.
+// Control flow: If, Loop and Scan, whose bodies are subgraphs that the executor runs and infers. Inference asks the
+// bodies for their result types: If covers both branches, Loop and Scan repeat until the types of the carried values no
+// longer change. Evaluation calls the body once for each step and stacks what it leaves for the scan outputs.
 #include "ops/control_types.h"
 
 namespace tessera::ops {
@@ -26,17 +26,21 @@ void check_condition_type(const Node& node, const TypeInfo& type, const char* wh
 
 void require_count(const Node& node, size_t have, size_t want, const std::string& what) {
   if (have != want)
-    node.fail(ErrorCode::kInvalidModel, what + ": " + std::to_string(have) + " where " + std::to_string(want) + " are needed");
+    node.fail(ErrorCode::kInvalidModel,
+              what + ": " + std::to_string(have) + " where " + std::to_string(want) + " are needed");
 }
 
-/// Stacks equal tensors along a new axis. `empty` is the type of one element, for no elements: its unknown dimensions become 0.
+/// Stacks equal tensors along a new axis. `empty` is the type of one element, for no elements: its unknown dimensions
+/// become 0.
 Tensor stack(const Node& node, const std::vector<Tensor>& parts, int64_t axis, const TypeInfo& empty) {
   const DType dtype = parts.empty() ? empty.dtype : parts[0].dtype();
-  if (dtype == DType::kUndefined) node.fail(ErrorCode::kInvalidModel, "the element type of a scan output without iterations is not known");
+  if (dtype == DType::kUndefined)
+    node.fail(ErrorCode::kInvalidModel, "the element type of a scan output without iterations is not known");
   Shape shape = parts.empty() ? (empty.ranked ? empty.shape : Shape{}) : parts[0].shape();
   for (int64_t& dim : shape) dim = std::max<int64_t>(dim, 0);
   const size_t at = static_cast<size_t>(normalise_axis(node, axis, static_cast<int64_t>(shape.size()) + 1));
-  const int64_t outer = product(shape, 0, at), inner = product(shape, at, shape.size()), count = static_cast<int64_t>(parts.size());
+  const int64_t outer = product(shape, 0, at), inner = product(shape, at, shape.size()),
+                count = static_cast<int64_t>(parts.size());
   Shape whole = shape;
   whole.insert(whole.begin() + static_cast<int64_t>(at), count);
   Tensor out(dtype, whole);
@@ -46,8 +50,8 @@ Tensor stack(const Node& node, const std::vector<Tensor>& parts, int64_t axis, c
     for (int64_t n = 0; n < count; ++n) {
       const Tensor& part = parts[static_cast<size_t>(n)];
       if (part.shape() != shape || part.dtype() != dtype)
-        node.fail(ErrorCode::kInvalidModel, "a scan output has shape " + to_string(part.shape()) + " after shape " + to_string(shape) +
-                                                ": iterations must agree");
+        node.fail(ErrorCode::kInvalidModel, "a scan output has shape " + to_string(part.shape()) + " after shape " +
+                                                to_string(shape) + ": iterations must agree");
       const T* x = elements<T>(part);
       for (int64_t o = 0; o < outer; ++o) std::copy(x + o * inner, x + (o + 1) * inner, y + (o * count + n) * inner);
     }
@@ -79,26 +83,30 @@ void infer_if(InferContext& c) {
     return;
   }
   const std::vector<TypeInfo> a = then_branch->infer({}), b = else_branch->infer({});
-  for (size_t i = 0; i < c.outputs.size(); ++i) c.outputs[i] = cover_types(c.node, a.at(i), b.at(i), "result " + std::to_string(i));
+  for (size_t i = 0; i < c.outputs.size(); ++i)
+    c.outputs[i] = cover_types(c.node, a.at(i), b.at(i), "result " + std::to_string(i));
 }
 
 void evaluate_if(EvalContext& c) {
   const bool taken = truth(c.node, Value(c.input(0)), "the condition");
   c.outputs = c.node.get_subgraph(taken ? "then_branch" : "else_branch")->run({});
-  require_count(c.node, c.outputs.size(), c.node.output_count, taken ? "results of then_branch" : "results of else_branch");
+  require_count(c.node, c.outputs.size(), c.node.output_count,
+                taken ? "results of then_branch" : "results of else_branch");
 }
 
 // ----------------------------------------------------------------------------------------------------- Loop
 
 /// Types of the body's results for carried values whose types no iteration changes; `carried` receives those types.
-std::vector<TypeInfo> settle(const Node& node, const Subgraph& body, std::vector<TypeInfo>& carried, size_t first_result,
+std::vector<TypeInfo> settle(const Node& node, const Subgraph& body, std::vector<TypeInfo>& carried,
+                             size_t first_result,
                              const std::function<std::vector<TypeInfo>(const std::vector<TypeInfo>&)>& arguments) {
   for (;;) {
     const std::vector<TypeInfo> results = body.infer(arguments(carried));
     bool changed = false;
     for (size_t i = 0; i < carried.size(); ++i) {
-      const TypeInfo wider = cover_types(node, carried[i], results.at(first_result + i), "carried value " + std::to_string(i));
-      changed = changed || !same_type(wider, carried[i]);   // each change forgets something, so this ends
+      const TypeInfo wider =
+          cover_types(node, carried[i], results.at(first_result + i), "carried value " + std::to_string(i));
+      changed = changed || !same_type(wider, carried[i]);  // each change forgets something, so this ends
       carried[i] = wider;
     }
     if (!changed) return results;
@@ -107,14 +115,17 @@ std::vector<TypeInfo> settle(const Node& node, const Subgraph& body, std::vector
 
 std::vector<TypeInfo> without_contents(const std::vector<TypeInfo>& types, size_t first, size_t last) {
   std::vector<TypeInfo> result;
-  for (size_t i = first; i < last; ++i) result.push_back(types[i].present ? without_constant(types[i]) : TypeInfo::absent());
+  for (size_t i = first; i < last; ++i)
+    result.push_back(types[i].present ? without_constant(types[i]) : TypeInfo::absent());
   return result;
 }
 
 /// Iterations when the operands alone fix them: -1 otherwise.
 int64_t fixed_trips(const InferContext& c) {
-  if (c.has(1) && c.inputs[1].constant && c.inputs[1].constant->size() == 1 && c.inputs[1].constant->at_int64(0) == 0) return 0;
-  if (c.has(0) && c.inputs[0].constant && c.inputs[0].constant->size() == 1 && c.inputs[0].constant->at_int64(0) <= 0) return 0;
+  if (c.has(1) && c.inputs[1].constant && c.inputs[1].constant->size() == 1 && c.inputs[1].constant->at_int64(0) == 0)
+    return 0;
+  if (c.has(0) && c.inputs[0].constant && c.inputs[0].constant->size() == 1 && c.inputs[0].constant->at_int64(0) <= 0)
+    return 0;
   return -1;
 }
 
@@ -142,7 +153,9 @@ void infer_loop(InferContext& c) {
     const TypeInfo& one = results.at(i + 1);
     if (one.kind != Kind::kTensor) c.node.fail(ErrorCode::kInvalidModel, "a scan output must be a tensor");
     c.outputs[i] = without_constant(one);
-    if (trips == 0) for (int64_t& dim : c.outputs[i].shape) if (dim < 0) dim = 0;
+    if (trips == 0)
+      for (int64_t& dim : c.outputs[i].shape)
+        if (dim < 0) dim = 0;
     if (one.ranked) c.outputs[i].shape.insert(c.outputs[i].shape.begin(), trips);
   }
 }
@@ -159,7 +172,8 @@ void evaluate_loop(EvalContext& c) {
     trips = c.input(0).at_int64(0);
   }
   bool going = !c.has(1) || truth(c.node, c.inputs[1], "the condition");
-  std::vector<Value> carried(c.inputs.begin() + static_cast<int64_t>(std::min<size_t>(c.inputs.size(), 2)), c.inputs.end());
+  std::vector<Value> carried(c.inputs.begin() + static_cast<int64_t>(std::min<size_t>(c.inputs.size(), 2)),
+                             c.inputs.end());
   std::vector<std::vector<Tensor>> scanned(c.outputs.size() - carried_count);
   for (int64_t trip = 0; trip < trips && going; ++trip) {
     std::vector<Value> arguments{Tensor::scalar_i64(trip), Tensor::of<uint8_t>(DType::kBool, {}, {1})};
@@ -168,11 +182,12 @@ void evaluate_loop(EvalContext& c) {
     require_count(c.node, results.size(), c.outputs.size() + 1, "results of the body");
     going = truth(c.node, results[0], "the condition that the body gives");
     for (size_t i = 0; i < carried_count; ++i) carried[i] = std::move(results[i + 1]);
-    for (size_t i = 0; i < scanned.size(); ++i) scanned[i].push_back(tensor_of(c.node, results[1 + carried_count + i], "a scan output"));
+    for (size_t i = 0; i < scanned.size(); ++i)
+      scanned[i].push_back(tensor_of(c.node, results[1 + carried_count + i], "a scan output"));
   }
   std::vector<TypeInfo> types;
   for (size_t i = 0; i < scanned.size(); ++i) {
-    if (scanned[i].empty() && types.empty()) {   // the body tells the types of what it would have left
+    if (scanned[i].empty() && types.empty()) {  // the body tells the types of what it would have left
       std::vector<TypeInfo> arguments{TypeInfo::tensor(DType::kInt64, {}), TypeInfo::tensor(DType::kBool, {})};
       for (const Value& value : carried) {
         arguments.push_back(type_of(value));
@@ -180,7 +195,8 @@ void evaluate_loop(EvalContext& c) {
       }
       types = body->infer(arguments);
     }
-    c.outputs[carried_count + i] = stack(c.node, scanned[i], 0, types.empty() ? TypeInfo{} : types.at(1 + carried_count + i));
+    c.outputs[carried_count + i] =
+        stack(c.node, scanned[i], 0, types.empty() ? TypeInfo{} : types.at(1 + carried_count + i));
   }
   for (size_t i = 0; i < carried_count; ++i) c.outputs[i] = std::move(carried[i]);
 }
@@ -190,7 +206,7 @@ void evaluate_loop(EvalContext& c) {
 /// The shape of a Scan: how many states and scanned inputs, and how each is walked.
 struct ScanPlan {
   std::shared_ptr<const Subgraph> body;
-  size_t states = 0, scans = 0, results = 0;   // results: scan outputs
+  size_t states = 0, scans = 0, results = 0;  // results: scan outputs
   std::vector<int64_t> input_directions, output_directions, input_axes, output_axes;
 };
 
@@ -198,7 +214,8 @@ std::vector<int64_t> per_value(const Node& node, const char* name, size_t count,
   std::vector<int64_t> values = node.get_ints(name, std::vector<int64_t>(count, 0));
   require_count(node, values.size(), count, std::string("elements of ") + name);
   for (int64_t value : values)
-    if (flags && value != 0 && value != 1) node.fail(ErrorCode::kInvalidModel, std::string(name) + " holds 0 (forward) or 1 (backward)");
+    if (flags && value != 0 && value != 1)
+      node.fail(ErrorCode::kInvalidModel, std::string(name) + " holds 0 (forward) or 1 (backward)");
   return values;
 }
 
@@ -207,7 +224,8 @@ ScanPlan plan_scan(const Node& node, size_t operands, size_t outputs) {
   plan.body = node.get_subgraph("body");
   const int64_t scans = node.get_int("num_scan_inputs", 0);
   if (scans < 1 || scans > static_cast<int64_t>(operands))
-    node.fail(ErrorCode::kInvalidModel, "num_scan_inputs is " + std::to_string(scans) + " with " + std::to_string(operands) + " operands");
+    node.fail(ErrorCode::kInvalidModel,
+              "num_scan_inputs is " + std::to_string(scans) + " with " + std::to_string(operands) + " operands");
   plan.scans = static_cast<size_t>(scans);
   plan.states = operands - plan.scans;
   if (outputs < plan.states) node.fail(ErrorCode::kInvalidModel, "has fewer outputs than states");
@@ -234,7 +252,8 @@ void infer_scan_from(InferContext& c, size_t first, size_t batch) {
   int64_t length = -1, items = -1;
   const auto agree = [&](int64_t& known, int64_t dim, const char* what) {
     if (known >= 0 && dim >= 0 && known != dim)
-      c.node.fail(ErrorCode::kInvalidModel, std::string("operands disagree on the ") + what + ": " + std::to_string(known) + " and " + std::to_string(dim));
+      c.node.fail(ErrorCode::kInvalidModel, std::string("operands disagree on the ") + what + ": " +
+                                                std::to_string(known) + " and " + std::to_string(dim));
     if (dim >= 0) known = dim;
   };
   const auto without = [&](TypeInfo type, int64_t axis, int64_t& known, const char* what) {
@@ -250,19 +269,23 @@ void infer_scan_from(InferContext& c, size_t first, size_t batch) {
     TypeInfo type = c.input(first + i);
     if (type.kind != Kind::kTensor) c.node.fail(ErrorCode::kInvalidModel, "operands must be tensors");
     if (batch) type = without(type, 0, items, "batch");
-    if (i >= plan.states) scanned.push_back(without(type, plan.input_axes[i - plan.states], length, "length of the scan"));
-    else carried.push_back(without_constant(type));
+    if (i >= plan.states)
+      scanned.push_back(without(type, plan.input_axes[i - plan.states], length, "length of the scan"));
+    else
+      carried.push_back(without_constant(type));
   }
-  const std::vector<TypeInfo> results = settle(c.node, *plan.body, carried, 0, [&](const std::vector<TypeInfo>& values) {
-    std::vector<TypeInfo> arguments = values;
-    arguments.insert(arguments.end(), scanned.begin(), scanned.end());
-    return arguments;
-  });
+  const std::vector<TypeInfo> results =
+      settle(c.node, *plan.body, carried, 0, [&](const std::vector<TypeInfo>& values) {
+        std::vector<TypeInfo> arguments = values;
+        arguments.insert(arguments.end(), scanned.begin(), scanned.end());
+        return arguments;
+      });
   for (size_t i = 0; i < c.outputs.size(); ++i) {
     TypeInfo type = i < plan.states ? carried[i] : without_constant(results.at(i));
     if (type.kind != Kind::kTensor) c.node.fail(ErrorCode::kInvalidModel, "results must be tensors");
     if (type.ranked && i >= plan.states) {
-      const int64_t axis = normalise_axis(c.node, plan.output_axes[i - plan.states], static_cast<int64_t>(type.shape.size()) + 1);
+      const int64_t axis =
+          normalise_axis(c.node, plan.output_axes[i - plan.states], static_cast<int64_t>(type.shape.size()) + 1);
       type.shape.insert(type.shape.begin() + axis, length);
     }
     if (type.ranked && batch) type.shape.insert(type.shape.begin(), items);
@@ -280,9 +303,10 @@ Tensor slice(const Tensor& in, size_t axis, int64_t index) {
   return gather_strided(in, shape, offset, strides);
 }
 
-/// Runs one scan over `operands` for `steps` steps (-1: the whole length); results are states, then lists of scanned results.
-void run_scan(const Node& node, const ScanPlan& plan, const std::vector<Tensor>& operands, int64_t steps, std::vector<Value>& states,
-              std::vector<std::vector<Tensor>>& scanned) {
+/// Runs one scan over `operands` for `steps` steps (-1: the whole length); results are states, then lists of scanned
+/// results.
+void run_scan(const Node& node, const ScanPlan& plan, const std::vector<Tensor>& operands, int64_t steps,
+              std::vector<Value>& states, std::vector<std::vector<Tensor>>& scanned) {
   int64_t length = -1;
   std::vector<size_t> axes;
   for (size_t i = 0; i < plan.scans; ++i) {
@@ -290,21 +314,26 @@ void run_scan(const Node& node, const ScanPlan& plan, const std::vector<Tensor>&
     axes.push_back(static_cast<size_t>(normalise_axis(node, plan.input_axes[i], operand.rank())));
     const int64_t dim = operand.shape()[axes[i]];
     if (length >= 0 && dim != length)
-      node.fail(ErrorCode::kInvalidModel, "operands disagree on the length of the scan: " + std::to_string(length) + " and " + std::to_string(dim));
+      node.fail(ErrorCode::kInvalidModel, "operands disagree on the length of the scan: " + std::to_string(length) +
+                                              " and " + std::to_string(dim));
     length = dim;
   }
   if (steps < 0) steps = length;
-  if (steps > length) node.fail(ErrorCode::kInvalidModel, "a sequence length of " + std::to_string(steps) + " exceeds the axis of " + std::to_string(length));
+  if (steps > length)
+    node.fail(ErrorCode::kInvalidModel,
+              "a sequence length of " + std::to_string(steps) + " exceeds the axis of " + std::to_string(length));
   states.assign(operands.begin(), operands.begin() + static_cast<int64_t>(plan.states));
   scanned.assign(plan.results, {});
   for (int64_t step = 0; step < steps; ++step) {
     std::vector<Value> arguments = states;
     for (size_t i = 0; i < plan.scans; ++i)
-      arguments.push_back(slice(operands[plan.states + i], axes[i], plan.input_directions[i] ? steps - 1 - step : step));
+      arguments.push_back(
+          slice(operands[plan.states + i], axes[i], plan.input_directions[i] ? steps - 1 - step : step));
     std::vector<Value> results = plan.body->run(arguments);
     require_count(node, results.size(), plan.states + plan.results, "results of the body");
     for (size_t i = 0; i < plan.states; ++i) states[i] = tensor_of(node, results[i], "a state");
-    for (size_t i = 0; i < plan.results; ++i) scanned[i].push_back(tensor_of(node, results[plan.states + i], "a scan output"));
+    for (size_t i = 0; i < plan.results; ++i)
+      scanned[i].push_back(tensor_of(node, results[plan.states + i], "a scan output"));
   }
   for (size_t i = 0; i < plan.results; ++i)
     if (plan.output_directions[i]) std::reverse(scanned[i].begin(), scanned[i].end());
@@ -315,7 +344,8 @@ std::vector<TypeInfo> idle_types(const Node& node, const ScanPlan& plan, const s
   std::vector<TypeInfo> arguments;
   for (size_t i = 0; i < operands.size(); ++i) {
     Shape shape = operands[i].shape();
-    if (i >= plan.states) shape.erase(shape.begin() + normalise_axis(node, plan.input_axes[i - plan.states], operands[i].rank()));
+    if (i >= plan.states)
+      shape.erase(shape.begin() + normalise_axis(node, plan.input_axes[i - plan.states], operands[i].rank()));
     arguments.push_back(TypeInfo::tensor(operands[i].dtype(), shape));
   }
   return plan.body->infer(arguments);
@@ -350,16 +380,19 @@ void infer_scan_8(InferContext& c) {
   infer_scan_from(c, 1, 1);
 }
 
-/// Opset 8: every operand has a batch axis in front; items are scanned one by one up to their own length, and what lies beyond is zero.
+/// Opset 8: every operand has a batch axis in front; items are scanned one by one up to their own length, and what lies
+/// beyond is zero.
 void evaluate_scan_8(EvalContext& c) {
   const ScanPlan plan = plan_scan(c.node, c.inputs.size() - 1, c.outputs.size());
   const std::vector<Tensor> operands = operands_from(c, 1);
   int64_t items = -1;
   for (const Tensor& operand : operands) {
-    if (operand.rank() < 1 || (items >= 0 && operand.shape()[0] != items)) c.node.fail(ErrorCode::kInvalidModel, "operands disagree on the batch");
+    if (operand.rank() < 1 || (items >= 0 && operand.shape()[0] != items))
+      c.node.fail(ErrorCode::kInvalidModel, "operands disagree on the batch");
     items = operand.shape()[0];
   }
-  if (operands.back().rank() < 2) c.node.fail(ErrorCode::kInvalidModel, "scanned operands must have a batch and a sequence axis");
+  if (operands.back().rank() < 2)
+    c.node.fail(ErrorCode::kInvalidModel, "scanned operands must have a batch and a sequence axis");
   const int64_t length = operands.back().shape()[1];
   std::vector<int64_t> lengths(static_cast<size_t>(items), -1);
   if (c.has(0)) {
@@ -369,7 +402,8 @@ void evaluate_scan_8(EvalContext& c) {
   if (items == 0) c.node.fail(ErrorCode::kUnsupported, "a batch of no items has no results");
   std::vector<std::vector<Tensor>> all(c.outputs.size());
   for (int64_t n = 0; n < items; ++n) {
-    if (c.has(0) && lengths[static_cast<size_t>(n)] < 0) c.node.fail(ErrorCode::kInvalidModel, "a sequence length is negative");
+    if (c.has(0) && lengths[static_cast<size_t>(n)] < 0)
+      c.node.fail(ErrorCode::kInvalidModel, "a sequence length is negative");
     std::vector<Tensor> item;
     for (const Tensor& operand : operands) item.push_back(slice(operand, 0, n));
     std::vector<Value> states;
@@ -377,7 +411,8 @@ void evaluate_scan_8(EvalContext& c) {
     run_scan(c.node, plan, item, lengths[static_cast<size_t>(n)], states, scanned);
     for (size_t i = 0; i < plan.states; ++i) all[i].push_back(states[i].tensor);
     for (size_t i = 0; i < plan.results; ++i) {
-      const TypeInfo type = scanned[i].empty() ? idle_types(c.node, plan, item).at(plan.states + i) : TypeInfo::of(scanned[i][0]);
+      const TypeInfo type =
+          scanned[i].empty() ? idle_types(c.node, plan, item).at(plan.states + i) : TypeInfo::of(scanned[i][0]);
       Shape shape = type.shape;
       for (int64_t& dim : shape) dim = std::max<int64_t>(dim, 0);
       while (static_cast<int64_t>(scanned[i].size()) < length) scanned[i].emplace_back(type.dtype, shape);
@@ -388,8 +423,8 @@ void evaluate_scan_8(EvalContext& c) {
 }
 
 /// Bodies check what reaches them, so evaluation does not infer first.
-void add_control(Registry& r, const char* name, int version, Arity inputs, InferFunction infer, EvalFunction evaluate, std::set<std::string> attributes,
-                 int min_outputs) {
+void add_control(Registry& r, const char* name, int version, Arity inputs, InferFunction infer, EvalFunction evaluate,
+                 std::set<std::string> attributes, int min_outputs) {
   OperatorDef def;
   def.name = name;
   def.since_version = version;
@@ -409,12 +444,15 @@ void add_control(Registry& r, const char* name, int version, Arity inputs, Infer
 void register_control(Registry& r) {
   for (int version : {1, 11, 13, 16, 19, 21, 23, 24}) {
     add_control(r, "If", version, kOne, infer_if, evaluate_if, {"then_branch", "else_branch"}, 1);
-    add_control(r, "Loop", version, {version < 11 ? 3 : 2, -1}, infer_loop, evaluate_loop, {"body"}, version < 11 ? 1 : 0);
+    add_control(r, "Loop", version, {version < 11 ? 3 : 2, -1}, infer_loop, evaluate_loop, {"body"},
+                version < 11 ? 1 : 0);
   }
   add_control(r, "Scan", 8, {2, -1}, infer_scan_8, evaluate_scan_8, {"body", "directions", "num_scan_inputs"}, 1);
   for (int version : {9, 11, 16, 19, 21, 23, 24})
     add_control(r, "Scan", version, {1, -1}, infer_scan, evaluate_scan,
-                {"body", "num_scan_inputs", "scan_input_directions", "scan_output_directions", "scan_input_axes", "scan_output_axes"}, 1);
+                {"body", "num_scan_inputs", "scan_input_directions", "scan_output_directions", "scan_input_axes",
+                 "scan_output_axes"},
+                1);
 }
 
 }  // namespace tessera::ops

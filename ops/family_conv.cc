@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conv, ConvTranspose, DeformConv and ConvInteger of any number of spatial dimensions. All but the transposed form are patches
-// times weights (convolution.h); DeformConv fills its patches by interpolation, ConvInteger subtracts zero points first, so that
-// padding with the zero point adds nothing. fp16 and bfloat16 are computed in fp32 and rounded once at the result.
+// Conv, ConvTranspose, DeformConv and ConvInteger of any number of spatial dimensions. All but the transposed form are
+// patches times weights (convolution.h); DeformConv fills its patches by interpolation, ConvInteger subtracts zero
+// points first, so that padding with the zero point adds nothing. fp16 and bfloat16 are computed in fp32 and rounded
+// once at the result.
 #include <cmath>
 
 #include "ops/convolution.h"
@@ -54,9 +55,11 @@ void infer_conv_integer(InferContext& c) {
     const int64_t size = kernel::product(zero.shape);
     const TypeInfo& w = c.input(1);
     const bool one = size == 1 || size < 0;
-    const bool per_filter = i == 3 && zero.shape.size() == 1 && (!w.ranked || w.shape.empty() || w.shape[0] < 0 || size == w.shape[0]);
+    const bool per_filter =
+        i == 3 && zero.shape.size() == 1 && (!w.ranked || w.shape.empty() || w.shape[0] < 0 || size == w.shape[0]);
     if (!one && !per_filter)
-      c.node.fail(ErrorCode::kInvalidModel, "zero point " + to_string(zero.shape) + " fits neither the tensor nor its filters");
+      c.node.fail(ErrorCode::kInvalidModel,
+                  "zero point " + to_string(zero.shape) + " fits neither the tensor nor its filters");
   }
   c.outputs[0] = infer_convolution(c, DType::kInt32, c.inputs.size());
 }
@@ -92,21 +95,27 @@ void infer_conv_transpose(InferContext& c) {
   if (w.ranked) spatial_extents(node, w.shape);
   if (x.ranked && w.ranked) {
     if (x.shape.size() != w.shape.size())
-      node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in rank");
+      node.fail(ErrorCode::kInvalidModel,
+                "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in rank");
     if (x.shape[1] >= 0 && w.shape[0] >= 0 && x.shape[1] != w.shape[0])
-      node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in channels");
+      node.fail(ErrorCode::kInvalidModel,
+                "input " + to_string(x.shape) + " and weights " + to_string(w.shape) + " differ in channels");
   }
   if (w.ranked && w.shape[0] >= 0 && w.shape[0] % groups != 0)
-    node.fail(ErrorCode::kInvalidModel, std::to_string(w.shape[0]) + " channels do not divide into " + std::to_string(groups) + " groups");
+    node.fail(ErrorCode::kInvalidModel,
+              std::to_string(w.shape[0]) + " channels do not divide into " + std::to_string(groups) + " groups");
   const int64_t filters = w.ranked && w.shape[1] >= 0 ? w.shape[1] * groups : -1;
   if (c.has(2) && c.input(2).ranked) {
     const Shape& shape = c.input(2).shape;
     if (shape.size() != 1 || (shape[0] >= 0 && filters >= 0 && shape[0] != filters))
-      node.fail(ErrorCode::kInvalidModel, "bias " + to_string(shape) + " does not fit " + std::to_string(filters) + " filters");
+      node.fail(ErrorCode::kInvalidModel,
+                "bias " + to_string(shape) + " does not fit " + std::to_string(filters) + " filters");
   }
   Shape kernel = node.get_ints("kernel_shape");
-  const int64_t rank = x.ranked ? static_cast<int64_t>(x.shape.size()) : w.ranked ? static_cast<int64_t>(w.shape.size())
-                       : kernel.empty() ? -1 : static_cast<int64_t>(kernel.size()) + 2;
+  const int64_t rank = x.ranked         ? static_cast<int64_t>(x.shape.size())
+                       : w.ranked       ? static_cast<int64_t>(w.shape.size())
+                       : kernel.empty() ? -1
+                                        : static_cast<int64_t>(kernel.size()) + 2;
   if (rank < 0) {
     c.outputs[0] = TypeInfo::unranked(x.dtype);
     return;
@@ -117,7 +126,8 @@ void infer_conv_transpose(InferContext& c) {
     if (kernel.empty()) kernel = extents;
     for (size_t i = 0; i < extents.size(); ++i)
       if (extents[i] >= 0 && kernel[i] >= 0 && extents[i] != kernel[i])
-        node.fail(ErrorCode::kInvalidModel, "kernel_shape " + to_string(kernel) + " and weights " + to_string(w.shape) + " disagree");
+        node.fail(ErrorCode::kInvalidModel,
+                  "kernel_shape " + to_string(kernel) + " and weights " + to_string(w.shape) + " disagree");
   } else if (kernel.empty()) {
     kernel.assign(static_cast<size_t>(rank - 2), -1);
   }
@@ -128,10 +138,11 @@ void infer_conv_transpose(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(x.dtype, std::move(shape));
 }
 
-/// For each group, w^T [filters x taps, channels] times x [channels, positions], then each row is added where its tap falls: the
-/// result is a sum over ascending taps of sums over ascending channels.
+/// For each group, w^T [filters x taps, channels] times x [channels, positions], then each row is added where its tap
+/// falls: the result is a sum over ascending taps of sums over ascending channels.
 template <typename T>
-void transposed_convolution(const Window& window, const Tensor& x, const Tensor& w, const Tensor* bias, int64_t groups, Tensor& y) {
+void transposed_convolution(const Window& window, const Tensor& x, const Tensor& w, const Tensor* bias, int64_t groups,
+                            Tensor& y) {
   const int64_t batch = x.shape()[0], channels = x.shape()[1];
   const int64_t group_channels = channels / groups, group_filters = w.shape()[1];
   const int64_t taps = window.kernel_size();
@@ -152,7 +163,8 @@ void transposed_convolution(const Window& window, const Tensor& x, const Tensor&
       const int64_t g = m / group_filters;
       const T* planes = elements<T>(x) + (n * channels + g * group_channels) * positions;
       const T* weights = elements<T>(w) + (g * group_channels * group_filters + m % group_filters) * taps;
-      multiply<T>(taps, positions, group_channels, {weights, 1, group_filters * taps}, {planes, positions, 1}, rows.data(), positions);
+      multiply<T>(taps, positions, group_channels, {weights, 1, group_filters * taps}, {planes, positions, 1},
+                  rows.data(), positions);
       T* target = result + (n * group_filters * groups + m) * plane;
       for (size_t i = 0; i < offsets.size(); ++i)
         if (offsets[i] >= 0) target[offsets[i]] += rows[i];
@@ -165,10 +177,12 @@ void evaluate_conv_transpose(EvalContext& c, const std::vector<TypeInfo>& types)
   const Tensor w = kernel::widen(c.input(1));
   Tensor bias;
   if (c.has(2)) bias = kernel::widen(c.input(2));
-  const Window window = transposed_window(c.node, spatial_extents(c.node, x.shape()), Shape(w.shape().begin() + 2, w.shape().end()));
+  const Window window =
+      transposed_window(c.node, spatial_extents(c.node, x.shape()), Shape(w.shape().begin() + 2, w.shape().end()));
   Tensor y(x.dtype(), types[0].shape);
   kernel::visit_float(x.dtype(), [&](auto tag) {
-    transposed_convolution<typename decltype(tag)::type>(window, x, w, c.has(2) ? &bias : nullptr, c.node.get_int("group", 1), y);
+    transposed_convolution<typename decltype(tag)::type>(window, x, w, c.has(2) ? &bias : nullptr,
+                                                         c.node.get_int("group", 1), y);
   });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
@@ -179,14 +193,15 @@ void infer_deform_conv(InferContext& c) {
   require_float_operands(c, 5);
   const Node& node = c.node;
   const TypeInfo type = infer_convolution(c, c.input(0).dtype, 3);
-  c.input(2);      // the offsets are required
+  c.input(2);  // the offsets are required
   const int64_t offset_groups = node.get_int("offset_group", 1);
   if (offset_groups < 1) node.fail(ErrorCode::kInvalidModel, "offset_group is " + std::to_string(offset_groups));
   const TypeInfo& x = c.input(0);
   if (x.ranked && x.shape[1] >= 0 && x.shape[1] % offset_groups != 0)
-    node.fail(ErrorCode::kInvalidModel, std::to_string(x.shape[1]) + " channels do not divide into " + std::to_string(offset_groups) +
-                                            " offset groups");
-  // Offsets hold one coordinate for each spatial dimension, the mask one factor, for every (offset group, kernel position).
+    node.fail(ErrorCode::kInvalidModel, std::to_string(x.shape[1]) + " channels do not divide into " +
+                                            std::to_string(offset_groups) + " offset groups");
+  // Offsets hold one coordinate for each spatial dimension, the mask one factor, for every (offset group, kernel
+  // position).
   for (const size_t i : {size_t{2}, size_t{4}}) {
     if (!c.has(i) || !c.input(i).ranked || !type.ranked) continue;
     const Shape& shape = c.input(i).shape;
@@ -200,7 +215,8 @@ void infer_deform_conv(InferContext& c) {
     bool same = shape.size() == wanted.size();
     for (size_t d = 0; same && d < shape.size(); ++d) same = shape[d] < 0 || wanted[d] < 0 || shape[d] == wanted[d];
     if (!same)
-      node.fail(ErrorCode::kInvalidModel, std::string(i == 2 ? "offsets " : "mask ") + to_string(shape) + " must have shape " + to_string(wanted));
+      node.fail(ErrorCode::kInvalidModel, std::string(i == 2 ? "offsets " : "mask ") + to_string(shape) +
+                                              " must have shape " + to_string(wanted));
   }
   c.outputs[0] = type;
 }
@@ -231,8 +247,8 @@ T interpolate(const T* plane, const Shape& extents, const std::vector<T>& point)
 }
 
 template <typename T>
-void deformable_convolution(const Node& node, const Window& window, const Tensor& x, const Tensor& w, const Tensor& offset,
-                            const Tensor* bias, const Tensor* mask, Tensor& y) {
+void deformable_convolution(const Node& node, const Window& window, const Tensor& x, const Tensor& w,
+                            const Tensor& offset, const Tensor* bias, const Tensor* mask, Tensor& y) {
   const size_t rank = window.rank();
   const int64_t batch = x.shape()[0], channels = x.shape()[1], filters = w.shape()[0];
   const int64_t groups = node.get_int("group", 1), offset_groups = node.get_int("offset_group", 1);
@@ -249,13 +265,16 @@ void deformable_convolution(const Node& node, const Window& window, const Tensor
         for (int64_t og = 0; og < offset_groups; ++og) {
           const int64_t entry = (n * offset_groups + og) * taps + k;
           for (size_t axis = 0; axis < rank; ++axis) {
-            const int64_t regular = position[axis] * window.strides[axis] - window.pads_begin[axis] + tap[axis] * window.dilations[axis];
-            point[axis] = static_cast<T>(regular) + shifts[(entry * static_cast<int64_t>(rank) + static_cast<int64_t>(axis)) * out_plane + j];
+            const int64_t regular =
+                position[axis] * window.strides[axis] - window.pads_begin[axis] + tap[axis] * window.dilations[axis];
+            point[axis] = static_cast<T>(regular) +
+                          shifts[(entry * static_cast<int64_t>(rank) + static_cast<int64_t>(axis)) * out_plane + j];
           }
           const T factor = mask ? elements<T>(*mask)[entry * out_plane + j] : T{1};
           for (int64_t ic = og * (channels / offset_groups); ic < (og + 1) * (channels / offset_groups); ++ic) {
             const T* plane = elements<T>(x) + (n * channels + ic) * in_plane;
-            columns[static_cast<size_t>((ic * taps + k) * out_plane + j)] = factor * interpolate(plane, window.input, point);
+            columns[static_cast<size_t>((ic * taps + k) * out_plane + j)] =
+                factor * interpolate(plane, window.input, point);
           }
         }
       });
@@ -263,7 +282,8 @@ void deformable_convolution(const Node& node, const Window& window, const Tensor
     const int64_t depth = group_channels * taps;
     for (int64_t g = 0; g < groups; ++g)
       multiply<T>(group_filters, out_plane, depth, {elements<T>(w) + g * group_filters * depth, depth, 1},
-                  {columns.data() + g * depth * out_plane, out_plane, 1}, result + (n * filters + g * group_filters) * out_plane, out_plane);
+                  {columns.data() + g * depth * out_plane, out_plane, 1},
+                  result + (n * filters + g * group_filters) * out_plane, out_plane);
   }
   if (bias != nullptr)
     for (int64_t i = 0; i < y.size(); ++i) result[i] += elements<T>(*bias)[i / out_plane % filters];
@@ -273,12 +293,13 @@ void evaluate_deform_conv(EvalContext& c, const std::vector<TypeInfo>& types) {
   std::vector<Tensor> in(5);
   for (size_t i = 0; i < 5; ++i)
     if (c.has(i)) in[i] = kernel::widen(c.input(i));
-  const Window window = sliding_window(c.node, spatial_extents(c.node, in[0].shape()), Shape(in[1].shape().begin() + 2, in[1].shape().end()), false);
+  const Window window = sliding_window(c.node, spatial_extents(c.node, in[0].shape()),
+                                       Shape(in[1].shape().begin() + 2, in[1].shape().end()), false);
   Tensor y(in[0].dtype(), types[0].shape);
   if (y.size() > 0)
     kernel::visit_float(in[0].dtype(), [&](auto tag) {
-      deformable_convolution<typename decltype(tag)::type>(c.node, window, in[0], in[1], in[2], c.has(3) ? &in[3] : nullptr,
-                                                           c.has(4) ? &in[4] : nullptr, y);
+      deformable_convolution<typename decltype(tag)::type>(c.node, window, in[0], in[1], in[2],
+                                                           c.has(3) ? &in[3] : nullptr, c.has(4) ? &in[4] : nullptr, y);
     });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }

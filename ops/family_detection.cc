@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Object detection: NonMaxSuppression (greedy choice of boxes for each batch and class, by falling score, ties by position) and RoiAlign
-// (bilinear samples on a regular grid in each bin of each region).
+// Object detection: NonMaxSuppression (greedy choice of boxes for each batch and class, by falling score, ties by
+// position) and RoiAlign (bilinear samples on a regular grid in each bin of each region).
 #include <cmath>
 #include <numeric>
 
@@ -21,24 +21,31 @@ void infer_nms(InferContext& c) {
   require_rank(c.node, boxes, 3, "boxes");
   require_rank(c.node, scores, 3, "scores");
   const auto differ = [](int64_t a, int64_t b) { return a >= 0 && b >= 0 && a != b; };
-  if (boxes.ranked && differ(boxes.shape[2], 4)) c.node.fail(ErrorCode::kInvalidModel, "boxes must have four coordinates, not shape " + to_string(boxes.shape));
-  if (boxes.ranked && scores.ranked && (differ(boxes.shape[0], scores.shape[0]) || differ(boxes.shape[1], scores.shape[2])))
-    c.node.fail(ErrorCode::kInvalidModel, "boxes " + to_string(boxes.shape) + " and scores " + to_string(scores.shape) + " do not fit");
+  if (boxes.ranked && differ(boxes.shape[2], 4))
+    c.node.fail(ErrorCode::kInvalidModel, "boxes must have four coordinates, not shape " + to_string(boxes.shape));
+  if (boxes.ranked && scores.ranked &&
+      (differ(boxes.shape[0], scores.shape[0]) || differ(boxes.shape[1], scores.shape[2])))
+    c.node.fail(ErrorCode::kInvalidModel,
+                "boxes " + to_string(boxes.shape) + " and scores " + to_string(scores.shape) + " do not fit");
   for (size_t i = 2; i < 5; ++i) {
     if (!c.has(i)) continue;
     require_type(c.node, c.inputs[i].dtype, i == 2 ? kInt64Set : set_of({DType::kFloat}), "a limit");
-    if (c.inputs[i].is_static() && element_count(c.inputs[i].shape) != 1) c.node.fail(ErrorCode::kInvalidModel, "a limit must be a scalar");
+    if (c.inputs[i].is_static() && element_count(c.inputs[i].shape) != 1)
+      c.node.fail(ErrorCode::kInvalidModel, "a limit must be a scalar");
   }
   const int64_t mode = c.node.get_int("center_point_box", 0);
   if (mode != 0 && mode != 1) c.node.fail(ErrorCode::kInvalidModel, "center_point_box must be 0 or 1");
   c.outputs[0] = TypeInfo::tensor(DType::kInt64, {-1, 3});
 }
 
-struct Box { float low[2], high[2]; };
+struct Box {
+  float low[2], high[2];
+};
 
 Box read_box(const float* p, bool centre) {
-  if (centre) return {{p[0] - p[2] / 2, p[1] - p[3] / 2}, {p[0] + p[2] / 2, p[1] + p[3] / 2}};   // x, y, width, height
-  return {{std::min(p[0], p[2]), std::min(p[1], p[3])}, {std::max(p[0], p[2]), std::max(p[1], p[3])}};   // any two opposite corners
+  if (centre) return {{p[0] - p[2] / 2, p[1] - p[3] / 2}, {p[0] + p[2] / 2, p[1] + p[3] / 2}};  // x, y, width, height
+  return {{std::min(p[0], p[2]), std::min(p[1], p[3])},
+          {std::max(p[0], p[2]), std::max(p[1], p[3])}};  // any two opposite corners
 }
 
 /// Whether intersection over union exceeds the threshold; boxes without area never do.
@@ -71,7 +78,7 @@ void evaluate_nms(EvalContext& c, const std::vector<TypeInfo>&) {
       const float* score = elements<float>(scores) + (b * classes + k) * count;
       std::vector<int64_t> order;
       for (int64_t i = 0; i < count; ++i)
-        if (score[i] == score[i] && (!limited || score[i] > least)) order.push_back(i);   // a NaN is no score
+        if (score[i] == score[i] && (!limited || score[i] > least)) order.push_back(i);  // a NaN is no score
       std::stable_sort(order.begin(), order.end(), [&](int64_t p, int64_t q) { return score[p] > score[q]; });
       std::vector<int64_t> kept;
       for (int64_t i : order) {
@@ -101,28 +108,36 @@ void infer_roi_align(InferContext& c) {
   require_rank(c.node, in, 4, "X");
   require_rank(c.node, rois, 2, "rois");
   require_rank(c.node, batch, 1, "batch_indices");
-  if (rois.ranked && rois.shape[1] >= 0 && rois.shape[1] != 4) c.node.fail(ErrorCode::kInvalidModel, "rois must have four coordinates");
+  if (rois.ranked && rois.shape[1] >= 0 && rois.shape[1] != 4)
+    c.node.fail(ErrorCode::kInvalidModel, "rois must have four coordinates");
   const int64_t height = c.node.get_int("output_height", 1), width = c.node.get_int("output_width", 1);
   if (height < 1 || width < 1) c.node.fail(ErrorCode::kInvalidModel, "output_height and output_width must be positive");
-  if (c.node.get_int("sampling_ratio", 0) < 0) c.node.fail(ErrorCode::kInvalidModel, "sampling_ratio must not be negative");
-  const std::string mode = c.node.get_string("mode", "avg"), transform = c.node.get_string("coordinate_transformation_mode", "half_pixel");
-  if (mode != "avg" && mode != "max") c.node.fail(ErrorCode::kInvalidModel, "mode '" + mode + "' is neither avg nor max");
+  if (c.node.get_int("sampling_ratio", 0) < 0)
+    c.node.fail(ErrorCode::kInvalidModel, "sampling_ratio must not be negative");
+  const std::string mode = c.node.get_string("mode", "avg"),
+                    transform = c.node.get_string("coordinate_transformation_mode", "half_pixel");
+  if (mode != "avg" && mode != "max")
+    c.node.fail(ErrorCode::kInvalidModel, "mode '" + mode + "' is neither avg nor max");
   if (transform != "half_pixel" && transform != "output_half_pixel")
-    c.node.fail(ErrorCode::kInvalidModel, "coordinate_transformation_mode '" + transform + "' is neither half_pixel nor output_half_pixel");
+    c.node.fail(ErrorCode::kInvalidModel,
+                "coordinate_transformation_mode '" + transform + "' is neither half_pixel nor output_half_pixel");
   int64_t regions = rois.ranked ? rois.shape[0] : -1;
   const int64_t indices = batch.ranked ? batch.shape[0] : -1;
-  if (regions >= 0 && indices >= 0 && regions != indices) c.node.fail(ErrorCode::kInvalidModel, "rois and batch_indices differ in number");
+  if (regions >= 0 && indices >= 0 && regions != indices)
+    c.node.fail(ErrorCode::kInvalidModel, "rois and batch_indices differ in number");
   if (regions < 0) regions = indices;
   c.outputs[0] = TypeInfo::tensor(in.dtype, {regions, in.ranked ? in.shape[1] : -1, height, width});
 }
 
 /// Four neighbours of a sample and their weights; no weights outside the image.
-template <typename T> struct Sample {
+template <typename T>
+struct Sample {
   int64_t at[4] = {0, 0, 0, 0};
   T weight[4] = {0, 0, 0, 0};
 };
 
-template <typename T> Sample<T> sample_at(T y, T x, int64_t height, int64_t width) {
+template <typename T>
+Sample<T> sample_at(T y, T x, int64_t height, int64_t width) {
   Sample<T> s;
   if (!(y >= -1 && y <= static_cast<T>(height) && x >= -1 && x <= static_cast<T>(width))) return s;
   const auto neighbours = [](T& v, int64_t size, int64_t& low, int64_t& high) {
@@ -146,38 +161,48 @@ template <typename T> Sample<T> sample_at(T y, T x, int64_t height, int64_t widt
 void evaluate_roi_align(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor in = widen(c.input(0)), rois = widen(c.input(1));
   const std::vector<int64_t> batch = c.input(2).to_int64s();
-  const bool half_pixel = c.node.version >= 16 && c.node.get_string("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  const bool half_pixel =
+      c.node.version >= 16 && c.node.get_string("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   const bool average = c.node.get_string("mode", "avg") == "avg";
-  const int64_t ratio = c.node.get_int("sampling_ratio", 0), channels = in.shape()[1], height = in.shape()[2], width = in.shape()[3];
+  const int64_t ratio = c.node.get_int("sampling_ratio", 0), channels = in.shape()[1], height = in.shape()[2],
+                width = in.shape()[3];
   Tensor out(in.dtype(), types[0].shape);
   const int64_t bins_y = out.shape()[2], bins_x = out.shape()[3];
   if (out.size() == 0) {
     c.outputs[0] = narrow(std::move(out), types[0].dtype);
     return;
   }
-  if (height == 0 || width == 0) c.node.fail(ErrorCode::kInvalidModel, "X of shape " + to_string(in.shape()) + " has no pixels");
+  if (height == 0 || width == 0)
+    c.node.fail(ErrorCode::kInvalidModel, "X of shape " + to_string(in.shape()) + " has no pixels");
   visit_float(in.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T scale = static_cast<T>(c.node.get_float("spatial_scale", 1.0f)), offset = half_pixel ? T(0.5) : T(0);
     for (int64_t n = 0; n < out.shape()[0]; ++n) {
       if (batch[static_cast<size_t>(n)] < 0 || batch[static_cast<size_t>(n)] >= in.shape()[0])
-        c.node.fail(ErrorCode::kInvalidArgument, "batch index " + std::to_string(batch[static_cast<size_t>(n)]) + " lies outside X");
-      const T* roi = elements<T>(rois) + n * 4;   // x1, y1, x2, y2
+        c.node.fail(ErrorCode::kInvalidArgument,
+                    "batch index " + std::to_string(batch[static_cast<size_t>(n)]) + " lies outside X");
+      const T* roi = elements<T>(rois) + n * 4;  // x1, y1, x2, y2
       const T x1 = roi[0] * scale - offset, y1 = roi[1] * scale - offset;
       T roi_width = roi[2] * scale - offset - x1, roi_height = roi[3] * scale - offset - y1;
       if (!half_pixel) roi_width = std::max<T>(roi_width, 1), roi_height = std::max<T>(roi_height, 1);
       const T bin_width = roi_width / static_cast<T>(bins_x), bin_height = roi_height / static_cast<T>(bins_y);
-      const double grid_y = ratio > 0 ? static_cast<double>(ratio) : std::max(0.0, std::ceil(static_cast<double>(bin_height)));
-      const double grid_x = ratio > 0 ? static_cast<double>(ratio) : std::max(0.0, std::ceil(static_cast<double>(bin_width)));
-      if (!(grid_y * grid_x <= kMaxSamples)) c.node.fail(ErrorCode::kInvalidArgument, "region " + std::to_string(n) + " is too large or not finite");
+      const double grid_y =
+          ratio > 0 ? static_cast<double>(ratio) : std::max(0.0, std::ceil(static_cast<double>(bin_height)));
+      const double grid_x =
+          ratio > 0 ? static_cast<double>(ratio) : std::max(0.0, std::ceil(static_cast<double>(bin_width)));
+      if (!(grid_y * grid_x <= kMaxSamples))
+        c.node.fail(ErrorCode::kInvalidArgument, "region " + std::to_string(n) + " is too large or not finite");
       const int64_t ny = static_cast<int64_t>(grid_y), nx = static_cast<int64_t>(grid_x);
       for (int64_t py = 0; py < bins_y; ++py)
         for (int64_t px = 0; px < bins_x; ++px) {
           std::vector<Sample<T>> samples;
           for (int64_t iy = 0; iy < ny; ++iy)
             for (int64_t ix = 0; ix < nx; ++ix)
-              samples.push_back(sample_at<T>(y1 + static_cast<T>(py) * bin_height + (static_cast<T>(iy) + T(0.5)) * bin_height / static_cast<T>(ny),
-                                             x1 + static_cast<T>(px) * bin_width + (static_cast<T>(ix) + T(0.5)) * bin_width / static_cast<T>(nx), height, width));
+              samples.push_back(sample_at<T>(
+                  y1 + static_cast<T>(py) * bin_height +
+                      (static_cast<T>(iy) + T(0.5)) * bin_height / static_cast<T>(ny),
+                  x1 + static_cast<T>(px) * bin_width + (static_cast<T>(ix) + T(0.5)) * bin_width / static_cast<T>(nx),
+                  height, width));
           for (int64_t ch = 0; ch < channels; ++ch) {
             const T* image = elements<T>(in) + (batch[static_cast<size_t>(n)] * channels + ch) * height * width;
             T result = 0;
@@ -185,9 +210,11 @@ void evaluate_roi_align(EvalContext& c, const std::vector<TypeInfo>& types) {
               T term[4];
               for (int k = 0; k < 4; ++k) term[k] = samples[s].weight[k] * image[samples[s].at[k]];
               // The standard's maximum goes over the weighted neighbours, not over the interpolated samples.
-              if (average) result += term[0] + term[1] + term[2] + term[3];
-              else result = s == 0 ? std::max(std::max(term[0], term[1]), std::max(term[2], term[3]))
-                                   : std::max(result, std::max(std::max(term[0], term[1]), std::max(term[2], term[3])));
+              if (average)
+                result += term[0] + term[1] + term[2] + term[3];
+              else
+                result = s == 0 ? std::max(std::max(term[0], term[1]), std::max(term[2], term[3]))
+                                : std::max(result, std::max(std::max(term[0], term[1]), std::max(term[2], term[3])));
             }
             if (average) result /= static_cast<T>(std::max<int64_t>(1, ny * nx));
             mutable_elements<T>(out)[((n * channels + ch) * bins_y + py) * bins_x + px] = result;
@@ -201,7 +228,8 @@ void evaluate_roi_align(EvalContext& c, const std::vector<TypeInfo>& types) {
 }  // namespace
 
 void register_detection(Registry& r) {
-  for (int version : {10, 11}) add(r, "NonMaxSuppression", version, {2, 5}, infer_nms, evaluate_nms, {"center_point_box"});
+  for (int version : {10, 11})
+    add(r, "NonMaxSuppression", version, {2, 5}, infer_nms, evaluate_nms, {"center_point_box"});
   const std::set<std::string> attributes{"mode", "output_height", "output_width", "sampling_ratio", "spatial_scale"};
   add(r, "RoiAlign", 10, {3, 3}, infer_roi_align, evaluate_roi_align, attributes);
   std::set<std::string> more = attributes;

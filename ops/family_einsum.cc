@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Einsum in its full notation: named subscripts, repeated ones (diagonals), "...", and an explicit or implied result. Operands are
-// contracted from left to right: each pair becomes one batched matrix product over [shared and kept, own, summed] subscripts, so
-// that a contraction costs what it must; subscripts that only one operand has and nobody needs are summed first.
+// Einsum in its full notation: named subscripts, repeated ones (diagonals), "...", and an explicit or implied result.
+// Operands are contracted from left to right: each pair becomes one batched matrix product over [shared and kept, own,
+// summed] subscripts, so that a contraction costs what it must; subscripts that only one operand has and nobody needs
+// are summed first.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -13,13 +14,14 @@ namespace tessera::ops {
 
 namespace {
 
-/// Subscripts are characters; the dimensions of "..." are the codes below 'A', counted from the last dimension: 0 is the last.
+/// Subscripts are characters; the dimensions of "..." are the codes below 'A', counted from the last dimension: 0 is
+/// the last.
 using Labels = std::vector<int>;
 constexpr int kMaxEllipsis = 'A' - 1;
 
 struct Term {
-  Labels letters;          // without the ellipsis
-  int ellipsis = -1;       // number of letters before "...", -1: none
+  Labels letters;     // without the ellipsis
+  int ellipsis = -1;  // number of letters before "...", -1: none
 };
 
 struct Equation {
@@ -39,9 +41,11 @@ Term parse_term(const Node& node, const std::string& text) {
       term.letters.push_back(text[i]);
     } else {
       const bool printable = std::isprint(static_cast<unsigned char>(text[i])) != 0;
-      node.fail(ErrorCode::kInvalidModel, "the character " + (printable ? std::string("'") + text[i] + "'"
-                                                                        : "with code " + std::to_string(static_cast<unsigned char>(text[i]))) +
-                                              " has no meaning in an equation");
+      node.fail(ErrorCode::kInvalidModel,
+                "the character " +
+                    (printable ? std::string("'") + text[i] + "'"
+                               : "with code " + std::to_string(static_cast<unsigned char>(text[i]))) +
+                    " has no meaning in an equation");
     }
   }
   return term;
@@ -61,7 +65,8 @@ Equation parse(const Node& node) {
     if (comma == std::string::npos) break;
     start = comma + 1;
   }
-  const bool any_ellipsis = std::any_of(equation.inputs.begin(), equation.inputs.end(), [](const Term& t) { return t.ellipsis >= 0; });
+  const bool any_ellipsis =
+      std::any_of(equation.inputs.begin(), equation.inputs.end(), [](const Term& t) { return t.ellipsis >= 0; });
   std::map<int, int> uses;
   for (const Term& term : equation.inputs)
     for (int letter : term.letters) ++uses[letter];
@@ -71,7 +76,8 @@ Equation parse(const Node& node) {
     std::sort(sorted.begin(), sorted.end());
     for (size_t i = 0; i < sorted.size(); ++i) {
       if (i > 0 && sorted[i] == sorted[i - 1])
-        node.fail(ErrorCode::kInvalidModel, std::string("the result names '") + static_cast<char>(sorted[i]) + "' twice");
+        node.fail(ErrorCode::kInvalidModel,
+                  std::string("the result names '") + static_cast<char>(sorted[i]) + "' twice");
       if (uses.count(sorted[i]) == 0)
         node.fail(ErrorCode::kInvalidModel, std::string("no operand names '") + static_cast<char>(sorted[i]) + "'");
     }
@@ -105,7 +111,8 @@ int64_t ellipsis_rank(const Node& node, const Term& term, int64_t rank) {
 }
 
 /// Extent of every subscript; 1 gives way to another extent. Unknown (-1) stays where nothing better is known.
-std::map<int, int64_t> extents(const Node& node, const std::vector<Labels>& labels, const std::vector<const Shape*>& shapes) {
+std::map<int, int64_t> extents(const Node& node, const std::vector<Labels>& labels,
+                               const std::vector<const Shape*>& shapes) {
   std::map<int, int64_t> result;
   for (size_t i = 0; i < labels.size(); ++i) {
     for (size_t d = 0; d < labels[i].size(); ++d) {
@@ -122,7 +129,8 @@ std::map<int, int64_t> extents(const Node& node, const std::vector<Labels>& labe
         have = dim;
       } else {
         const int label = labels[i][d];
-        node.fail(ErrorCode::kInvalidModel, (label >= 'A' ? std::string("subscript '") + static_cast<char>(label) + "'" : std::string("a dimension of '...'")) +
+        node.fail(ErrorCode::kInvalidModel, (label >= 'A' ? std::string("subscript '") + static_cast<char>(label) + "'"
+                                                          : std::string("a dimension of '...'")) +
                                                 " has extents " + std::to_string(have) + " and " + std::to_string(dim));
       }
     }
@@ -172,10 +180,12 @@ void infer_einsum(InferContext& c) {
 
 struct Operand {
   Tensor tensor;
-  Labels labels;       // one for each dimension, all different
+  Labels labels;  // one for each dimension, all different
 };
 
-bool contains(const Labels& labels, int label) { return std::find(labels.begin(), labels.end(), label) != labels.end(); }
+bool contains(const Labels& labels, int label) {
+  return std::find(labels.begin(), labels.end(), label) != labels.end();
+}
 
 /// The operand's dimensions in the order of `labels`, all of which it has.
 Tensor arranged(const Operand& operand, const Labels& labels) {
@@ -237,8 +247,10 @@ Operand contracted(const Node& node, const Operand& left, const Operand& right, 
   const Operand a = summed(left, needed(right)), b = summed(right, needed(left));
   Labels batch, rows, columns, inner;
   for (int label : a.labels) {
-    if (!contains(b.labels, label)) rows.push_back(label);
-    else (contains(kept, label) ? batch : inner).push_back(label);
+    if (!contains(b.labels, label))
+      rows.push_back(label);
+    else
+      (contains(kept, label) ? batch : inner).push_back(label);
   }
   for (int label : b.labels)
     if (!contains(a.labels, label)) columns.push_back(label);
@@ -249,7 +261,8 @@ Operand contracted(const Node& node, const Operand& left, const Operand& right, 
   };
   const Tensor x = arranged(a, joined({batch, rows, inner})), y = arranged(b, joined({batch, inner, columns}));
   const auto count = [](const Shape& shape, size_t first, size_t length) {
-    return element_count(Shape(shape.begin() + static_cast<int64_t>(first), shape.begin() + static_cast<int64_t>(first + length)));
+    return element_count(
+        Shape(shape.begin() + static_cast<int64_t>(first), shape.begin() + static_cast<int64_t>(first + length)));
   };
   const int64_t batches = count(x.shape(), 0, batch.size()), m = count(x.shape(), batch.size(), rows.size());
   const int64_t k = count(x.shape(), batch.size() + rows.size(), inner.size());

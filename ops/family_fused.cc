@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of domain com.microsoft that ONNX Runtime's extended optimisation level writes into saved models: convolution and Gemm
-// with an activation, the GELU forms, and layer normalisation of a sum. Each is the composition of its parts; fp16 and bfloat16 are
-// computed in fp32 throughout and rounded once at the result.
+// Operators of domain com.microsoft that ONNX Runtime's extended optimisation level writes into saved models:
+// convolution and Gemm with an activation, the GELU forms, and layer normalisation of a sum. Each is the composition of
+// its parts; fp16 and bfloat16 are computed in fp32 throughout and rounded once at the result.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,8 @@ void map_in_place(Tensor& x, Op op) {
   });
 }
 
-// -------------------------------------------------------------------------------------- activations of FusedConv, FusedGemm
+// -------------------------------------------------------------------------------------- activations of FusedConv,
+// FusedGemm
 
 /// Applies the activation a node names; `parameters` in the order of the ONNX operator's attributes.
 void activate(const Node& node, Tensor& y, const std::vector<float>& parameters) {
@@ -74,7 +75,9 @@ void infer_fused_conv(InferContext& c) {
   const Shape &added = c.input(3).shape, &shape = c.outputs[0].shape;
   bool same = added.size() == shape.size();
   for (size_t d = 0; same && d < shape.size(); ++d) same = added[d] < 0 || shape[d] < 0 || added[d] == shape[d];
-  if (!same) c.node.fail(ErrorCode::kInvalidModel, "the addend " + to_string(added) + " must have the result's shape " + to_string(shape));
+  if (!same)
+    c.node.fail(ErrorCode::kInvalidModel,
+                "the addend " + to_string(added) + " must have the result's shape " + to_string(shape));
 }
 
 /// y = activation(conv(x, w) + bias + z).
@@ -107,7 +110,8 @@ void evaluate_fused_gemm(EvalContext& c, const std::vector<TypeInfo>& types) {
     if (!c.node.has(name)) break;
     parameters.push_back(c.node.get_float(name, 0.0f));
   }
-  if (parameters.empty() && c.node.has("leaky_relu_alpha")) parameters.push_back(c.node.get_float("leaky_relu_alpha", 0.0f));
+  if (parameters.empty() && c.node.has("leaky_relu_alpha"))
+    parameters.push_back(c.node.get_float("leaky_relu_alpha", 0.0f));
   activate(c.node, y, parameters);
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
@@ -115,18 +119,21 @@ void evaluate_fused_gemm(EvalContext& c, const std::vector<TypeInfo>& types) {
 // ------------------------------------------------------------------------------------------------------------- GELU
 
 struct Gelu {
-  template <typename T> T operator()(const Node&, T x) const {
+  template <typename T>
+  T operator()(const Node&, T x) const {
     return T{0.5} * x * (T{1} + std::erf(x * static_cast<T>(0.70710678118654752440)));
   }
 };
 struct FastGelu {
-  template <typename T> T operator()(const Node&, T x) const {
+  template <typename T>
+  T operator()(const Node&, T x) const {
     const T inner = static_cast<T>(0.79788456080286535588) * (x + static_cast<T>(0.044715) * x * x * x);
     return T{0.5} * x * (T{1} + std::tanh(inner));
   }
 };
 struct QuickGelu {
-  template <typename T> T operator()(const Node& node, T x) const {
+  template <typename T>
+  T operator()(const Node& node, T x) const {
     const T scaled = x * static_cast<T>(node.get_float("alpha", 1.702f));
     return x / (T{1} + std::exp(-scaled));
   }
@@ -141,8 +148,10 @@ void infer_biased(InferContext& c) {
   const TypeInfo& bias = c.input(1);
   kernel::require_same_type(c.node, x, bias);
   kernel::require_rank(c.node, bias, 1, "the bias");
-  if (x.ranked && (x.shape.empty() || (bias.ranked && x.shape.back() >= 0 && bias.shape[0] >= 0 && bias.shape[0] != x.shape.back())))
-    c.node.fail(ErrorCode::kInvalidModel, "bias " + to_string(bias.shape) + " does not fit the last dimension of " + to_string(x.shape));
+  if (x.ranked && (x.shape.empty() ||
+                   (bias.ranked && x.shape.back() >= 0 && bias.shape[0] >= 0 && bias.shape[0] != x.shape.back())))
+    c.node.fail(ErrorCode::kInvalidModel,
+                "bias " + to_string(bias.shape) + " does not fit the last dimension of " + to_string(x.shape));
 }
 
 template <typename Function>
@@ -169,7 +178,8 @@ bool skips(const Shape& small, const Shape& big) {
   if (small.size() > big.size() || big.size() - small.size() > 1) return false;
   for (size_t d = 0; d < small.size(); ++d) {
     const int64_t wanted = big[big.size() - small.size() + d];
-    if (small[d] >= 0 && wanted >= 0 && small[d] != wanted && !(d == 0 && small.size() == big.size() && small[d] == 1)) return false;
+    if (small[d] >= 0 && wanted >= 0 && small[d] != wanted && !(d == 0 && small.size() == big.size() && small[d] == 1))
+      return false;
   }
   return true;
 }
@@ -186,13 +196,14 @@ kernel::Kernel skip_kernel(bool centred) {
       using T = typename decltype(tag)::type;
       T* out = mutable_elements<T>(sum);
       const auto add = [&](const Tensor& other) {
-        kernel::binary_loop(sum.shape(), sum.shape(), other.shape(), out, elements<T>(other), out, [](T a, T b) { return a + b; });
+        kernel::binary_loop(sum.shape(), sum.shape(), other.shape(), out, elements<T>(other), out,
+                            [](T a, T b) { return a + b; });
       };
       if (c.has(bias_at)) add(kernel::widen(c.input(bias_at)));
       add(skip);
     });
-    const LayerNormalized result = layer_normalize(sum, sum.rank() - 1, c.node.get_float("epsilon", 1e-12f), centred, &scale,
-                                                   centred && c.has(3) ? &shift : nullptr);
+    const LayerNormalized result = layer_normalize(sum, sum.rank() - 1, c.node.get_float("epsilon", 1e-12f), centred,
+                                                   &scale, centred && c.has(3) ? &shift : nullptr);
     const Tensor* results[] = {&result.y, &result.mean, &result.inverse_deviation, &sum};
     for (size_t i = 0; i < c.outputs.size(); ++i) c.outputs[i] = kernel::narrow(*results[i], types[i].dtype);
   };
@@ -202,25 +213,31 @@ InferFunction infer_skip(bool centred) {
   return [centred](InferContext& c) {
     const TypeInfo& x = c.input(0);
     kernel::require_type(c.node, x.dtype, kernel::kFloats, "the input");
-    if (x.ranked && x.shape.size() < 2) c.node.fail(ErrorCode::kInvalidModel, "the input " + to_string(x.shape) + " must have rank 2 or 3");
+    if (x.ranked && x.shape.size() < 2)
+      c.node.fail(ErrorCode::kInvalidModel, "the input " + to_string(x.shape) + " must have rank 2 or 3");
     for (size_t i = 1; i < c.inputs.size(); ++i) {
       if (!c.has(i)) continue;
       kernel::require_same_type(c.node, x, c.input(i));
       if (!x.ranked || !c.input(i).ranked) continue;
       const Shape& shape = c.input(i).shape;
-      const bool fits = i == 1 ? skips(shape, x.shape) : shape.size() == 1 && (shape[0] < 0 || x.shape.back() < 0 || shape[0] == x.shape.back());
-      if (!fits) c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " " + to_string(shape) + " does not fit " + to_string(x.shape));
+      const bool fits = i == 1
+                            ? skips(shape, x.shape)
+                            : shape.size() == 1 && (shape[0] < 0 || x.shape.back() < 0 || shape[0] == x.shape.back());
+      if (!fits)
+        c.node.fail(ErrorCode::kInvalidModel,
+                    "input " + std::to_string(i) + " " + to_string(shape) + " does not fit " + to_string(x.shape));
     }
     TypeInfo statistics = kernel::without_constant(x, DType::kFloat);
     if (statistics.ranked) statistics.shape.back() = 1;
-    for (size_t i = 0; i < c.outputs.size(); ++i) c.outputs[i] = i == 0 || i == 3 ? kernel::without_constant(x) : statistics;
+    for (size_t i = 0; i < c.outputs.size(); ++i)
+      c.outputs[i] = i == 0 || i == 3 ? kernel::without_constant(x) : statistics;
   };
 }
 
 // --------------------------------------------------------------------------------------------- EmbedLayerNormalization
 
-/// Inputs: ids [B,S] i32, segments [B,S] i32 (or absent), word [V,H], position [P,H], segment [G,H] (or absent) embeddings, scale and
-/// shift [H], mask [B,S] i32 (or absent), position ids [1 or B,S] i32 (or absent).
+/// Inputs: ids [B,S] i32, segments [B,S] i32 (or absent), word [V,H], position [P,H], segment [G,H] (or absent)
+/// embeddings, scale and shift [H], mask [B,S] i32 (or absent), position ids [1 or B,S] i32 (or absent).
 void infer_embed(InferContext& c) {
   const Node& node = c.node;
   const TypeInfo& ids = c.input(0);
@@ -240,7 +257,8 @@ void infer_embed(InferContext& c) {
     const int64_t width = c.input(i).shape.back();
     if (hidden < 0) hidden = width;
     if (width >= 0 && width != hidden)
-      node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " " + to_string(c.input(i).shape) + " must end in " + std::to_string(hidden));
+      node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " " + to_string(c.input(i).shape) +
+                                              " must end in " + std::to_string(hidden));
   }
   const int64_t batch = ids.ranked ? ids.shape[0] : -1, length = ids.ranked ? ids.shape[1] : -1;
   const TypeInfo embedded = TypeInfo::tensor(words.dtype, {batch, length, hidden});
@@ -255,7 +273,8 @@ void evaluate_embed(EvalContext& c, const std::vector<TypeInfo>& types) {
   for (size_t i = 0; i < ids.size(); ++i) positions[i] = static_cast<int64_t>(i) % length;
   if (c.has(8)) {
     const std::vector<int64_t> given = c.input(8).to_int64s();
-    if (given.size() != ids.size() && static_cast<int64_t>(given.size()) != length) c.node.fail(ErrorCode::kInvalidModel, "position ids do not fit");
+    if (given.size() != ids.size() && static_cast<int64_t>(given.size()) != length)
+      c.node.fail(ErrorCode::kInvalidModel, "position ids do not fit");
     for (size_t i = 0; i < ids.size(); ++i) positions[i] = given[i % given.size()];
   }
   if (c.has(1) && c.has(4)) segments = c.input(1).to_int64s();
@@ -271,7 +290,8 @@ void evaluate_embed(EvalContext& c, const std::vector<TypeInfo>& types) {
     for (size_t i = 0; i < ids.size(); ++i) {
       const auto row = [&](const Tensor& table, int64_t index) {
         if (index < 0 || index >= table.shape()[0])
-          c.node.fail(ErrorCode::kInvalidModel, "id " + std::to_string(index) + " is outside an embedding of " + std::to_string(table.shape()[0]));
+          c.node.fail(ErrorCode::kInvalidModel, "id " + std::to_string(index) + " is outside an embedding of " +
+                                                    std::to_string(table.shape()[0]));
         return elements<T>(table) + index * hidden;
       };
       const T* word = row(words, ids[i]);
@@ -282,7 +302,7 @@ void evaluate_embed(EvalContext& c, const std::vector<TypeInfo>& types) {
   });
   const LayerNormalized result = layer_normalize(sum, 2, c.node.get_float("epsilon", 1e-12f), true, &scale, &shift);
   c.outputs[0] = kernel::narrow(result.y, types[0].dtype);
-  if (c.outputs.size() > 1) {      // how many words of each image are not masked
+  if (c.outputs.size() > 1) {  // how many words of each image are not masked
     Tensor counts(DType::kInt32, {batch});
     const std::vector<int64_t> mask = c.has(7) ? c.input(7).to_int64s() : std::vector<int64_t>{};
     for (size_t i = 0; i < mask.size(); ++i)
@@ -295,14 +315,16 @@ void evaluate_embed(EvalContext& c, const std::vector<TypeInfo>& types) {
 }  // namespace
 
 void register_fused(Registry& registry) {
-  const auto add = [&](const char* name, kernel::Arity inputs, InferFunction infer, kernel::Kernel kernel, std::set<std::string> attributes,
-                       kernel::Arity outputs = kernel::kOne) {
-    kernel::add(registry, name, 1, inputs, std::move(infer), std::move(kernel), std::move(attributes), outputs, kMicrosoft);
+  const auto add = [&](const char* name, kernel::Arity inputs, InferFunction infer, kernel::Kernel kernel,
+                       std::set<std::string> attributes, kernel::Arity outputs = kernel::kOne) {
+    kernel::add(registry, name, 1, inputs, std::move(infer), std::move(kernel), std::move(attributes), outputs,
+                kMicrosoft);
   };
   add("FusedConv", {2, 4}, infer_fused_conv, evaluate_fused_conv,
       {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides", "activation", "activation_params"});
   add("FusedGemm", {2, 3}, infer_fused_gemm, evaluate_fused_gemm,
-      {"alpha", "beta", "transA", "transB", "activation", "activation_alpha", "activation_beta", "activation_gamma", "leaky_relu_alpha"});
+      {"alpha", "beta", "transA", "transB", "activation", "activation_alpha", "activation_beta", "activation_gamma",
+       "leaky_relu_alpha"});
   add("Gelu", {1, 1}, infer_biased, biased_kernel(Gelu{}), {});
   add("BiasGelu", {2, 2}, infer_biased, biased_kernel(Gelu{}), {});
   add("FastGelu", {1, 2}, infer_biased, biased_kernel(FastGelu{}), {});

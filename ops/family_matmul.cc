@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MatMul, Gemm, MatMulInteger and ONNX Runtime's FusedMatMul. All reduce to the one matrix product: sums over ascending k; fp16 and
-// bfloat16 in fp32, rounded once at the result; integers wrap.
+// MatMul, Gemm, MatMulInteger and ONNX Runtime's FusedMatMul. All reduce to the one matrix product: sums over ascending
+// k; fp16 and bfloat16 in fp32, rounded once at the result; integers wrap.
 #include <algorithm>
 #include <numeric>
 
@@ -22,7 +22,8 @@ void infer_matmul(InferContext& c) {
 }
 
 void evaluate_matmul(EvalContext& c, const std::vector<TypeInfo>& types) {
-  c.outputs[0] = kernel::narrow(matrix_product(c.node, kernel::widen(c.input(0)), kernel::widen(c.input(1))), types[0].dtype);
+  c.outputs[0] =
+      kernel::narrow(matrix_product(c.node, kernel::widen(c.input(0)), kernel::widen(c.input(1))), types[0].dtype);
 }
 
 void infer_gemm(InferContext& c) {
@@ -34,7 +35,8 @@ void evaluate_gemm(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor added;
   if (c.has(2)) added = kernel::widen(c.input(2));
   c.outputs[0] = kernel::narrow(
-      general_product(c.node, kernel::widen(c.input(0)), kernel::widen(c.input(1)), c.has(2) ? &added : nullptr), types[0].dtype);
+      general_product(c.node, kernel::widen(c.input(0)), kernel::widen(c.input(1)), c.has(2) ? &added : nullptr),
+      types[0].dtype);
 }
 
 // ---------------------------------------------------------------------------------------------------- MatMulInteger
@@ -60,10 +62,12 @@ void infer_matmul_integer(InferContext& c) {
     for (size_t d = 0; fits && d < shape.size(); ++d) {
       const size_t axis = rank - shape.size() + d;
       const bool along_k = axis == (i == 0 ? rank - 1 : rank - 2);
-      fits = shape[d] < 0 || shape[d] == 1 || (!along_k && (operand.shape[axis] < 0 || shape[d] == operand.shape[axis]));
+      fits =
+          shape[d] < 0 || shape[d] == 1 || (!along_k && (operand.shape[axis] < 0 || shape[d] == operand.shape[axis]));
     }
     if (!fits)
-      c.node.fail(ErrorCode::kInvalidModel, "zero point " + to_string(zero.shape) + " does not fit the operand " + to_string(operand.shape));
+      c.node.fail(ErrorCode::kInvalidModel,
+                  "zero point " + to_string(zero.shape) + " does not fit the operand " + to_string(operand.shape));
   }
   c.outputs[0] = infer_product(c.node, c.input(0), c.input(1), DType::kInt32);
 }
@@ -78,7 +82,8 @@ Tensor without_zero(const EvalContext& c, size_t i) {
     if (zeros.size() != 1) shape = zero_shape(c.input(i + 2).shape(), i == 0);
   }
   Tensor result(DType::kInt32, x.shape());
-  kernel::binary_loop(x.shape(), x.shape(), shape, values.data(), zeros.data(), kernel::mutable_elements<int32_t>(result),
+  kernel::binary_loop(x.shape(), x.shape(), shape, values.data(), zeros.data(),
+                      kernel::mutable_elements<int32_t>(result),
                       [](int64_t a, int64_t z) { return static_cast<int32_t>(a - z); });
   return result;
 }
@@ -89,8 +94,8 @@ void evaluate_matmul_integer(EvalContext& c, const std::vector<TypeInfo>&) {
 
 // ------------------------------------------------------------------------------------------------------ FusedMatMul
 
-/// Permutation that an operand of FusedMatMul undergoes: transBatch moves its first dimension behind the batch dimensions, trans
-/// exchanges the last two. Operands of rank 1 stay.
+/// Permutation that an operand of FusedMatMul undergoes: transBatch moves its first dimension behind the batch
+/// dimensions, trans exchanges the last two. Operands of rank 1 stay.
 std::vector<int64_t> fused_order(int64_t rank, bool trans, bool trans_batch) {
   std::vector<int64_t> order(static_cast<size_t>(rank));
   std::iota(order.begin(), order.end(), 0);

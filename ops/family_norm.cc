@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisations: batch (inference and training results), instance, group, layer, RMS, local response, Lp, mean-variance; and
-// Dropout, which does nothing in inference. fp16 and bfloat16 are computed in fp32 and rounded once at each result; float64 in
-// float64 whatever stash_type says.
+// Normalisations: batch (inference and training results), instance, group, layer, RMS, local response, Lp,
+// mean-variance; and Dropout, which does nothing in inference. fp16 and bfloat16 are computed in fp32 and rounded once
+// at each result; float64 in float64 whatever stash_type says.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -24,13 +24,15 @@ void require_per_channel(const InferContext& c, size_t i, const char* what, int6
   if (!c.has(i) || !c.input(i).ranked) return;
   const Shape& shape = c.input(i).shape;
   if (shape.size() != 1 || differ(shape[0], count))
-    c.node.fail(ErrorCode::kInvalidModel, std::string(what) + " " + to_string(shape) + " must have one element for each of " +
-                                              std::to_string(count) + " channels");
+    c.node.fail(ErrorCode::kInvalidModel, std::string(what) + " " + to_string(shape) +
+                                              " must have one element for each of " + std::to_string(count) +
+                                              " channels");
 }
 
 void require_minimum_rank(const Node& node, const TypeInfo& x, size_t rank) {
   if (x.ranked && x.shape.size() < rank)
-    node.fail(ErrorCode::kInvalidModel, "the input " + to_string(x.shape) + " must have at least rank " + std::to_string(rank));
+    node.fail(ErrorCode::kInvalidModel,
+              "the input " + to_string(x.shape) + " must have at least rank " + std::to_string(rank));
 }
 
 /// The type of a tensor that every element of x maps to.
@@ -47,7 +49,8 @@ Tensor converted(const Tensor& x, DType dtype) {
   const std::vector<double> values = x.to_doubles();
   kernel::visit_float(result.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    std::transform(values.begin(), values.end(), mutable_elements<T>(result), [](double value) { return static_cast<T>(value); });
+    std::transform(values.begin(), values.end(), mutable_elements<T>(result),
+                   [](double value) { return static_cast<T>(value); });
   });
   return kernel::narrow(result, dtype);
 }
@@ -67,8 +70,10 @@ void infer_batch_norm(InferContext& c) {
   Shape statistics = {-1};
   require_minimum_rank(c.node, x, 1);
   if (x.ranked) {
-    if (per_channel(c.node)) statistics = {x.shape.size() > 1 ? x.shape[1] : 1};
-    else statistics = Shape(x.shape.begin() + 1, x.shape.end());
+    if (per_channel(c.node))
+      statistics = {x.shape.size() > 1 ? x.shape[1] : 1};
+    else
+      statistics = Shape(x.shape.begin() + 1, x.shape.end());
   }
   for (size_t i = 1; i < 5; ++i) {
     kernel::require_type(c.node, c.input(i).dtype, kernel::kFloats, "a parameter");
@@ -78,21 +83,27 @@ void infer_batch_norm(InferContext& c) {
       const Shape& shape = c.input(i).shape;
       bool same = shape.size() == statistics.size();
       for (size_t d = 0; same && d < shape.size(); ++d) same = !differ(shape[d], statistics[d]);
-      if (!same) c.node.fail(ErrorCode::kInvalidModel, "parameter " + to_string(shape) + " must have shape " + to_string(statistics));
+      if (!same)
+        c.node.fail(ErrorCode::kInvalidModel,
+                    "parameter " + to_string(shape) + " must have shape " + to_string(statistics));
     }
   }
   if (c.node.version >= 14 && (c.node.get_int("training_mode", 0) != 0) != (c.outputs.size() > 1))
     c.node.fail(ErrorCode::kInvalidModel, "training_mode goes with three results, inference with one");
   for (size_t i = 1; i < c.outputs.size(); ++i)
-    c.outputs[i] = per_channel(c.node) || x.ranked ? TypeInfo::tensor(c.input(3).dtype, statistics) : TypeInfo::unranked(c.input(3).dtype);
+    c.outputs[i] = per_channel(c.node) || x.ranked ? TypeInfo::tensor(c.input(3).dtype, statistics)
+                                                   : TypeInfo::unranked(c.input(3).dtype);
 }
 
 template <typename T>
-void batch_norm(EvalContext& c, const Tensor& x, const std::vector<Tensor>& parameters, Tensor& y, std::vector<Tensor>& statistics) {
+void batch_norm(EvalContext& c, const Tensor& x, const std::vector<Tensor>& parameters, Tensor& y,
+                std::vector<Tensor>& statistics) {
   const int64_t batch = x.shape()[0];
-  const int64_t channels = per_channel(c.node) ? (x.rank() > 1 ? x.shape()[1] : 1) : x.size() / std::max<int64_t>(batch, 1);
+  const int64_t channels =
+      per_channel(c.node) ? (x.rank() > 1 ? x.shape()[1] : 1) : x.size() / std::max<int64_t>(batch, 1);
   const int64_t plane = batch * channels == 0 ? 0 : x.size() / (batch * channels);
-  const T epsilon = static_cast<T>(c.node.get_float("epsilon", 1e-5f)), momentum = static_cast<T>(c.node.get_float("momentum", 0.9f));
+  const T epsilon = static_cast<T>(c.node.get_float("epsilon", 1e-5f)),
+          momentum = static_cast<T>(c.node.get_float("momentum", 0.9f));
   const bool train = training(c.node);
   const T* in = elements<T>(x);
   T* out = mutable_elements<T>(y);
@@ -129,7 +140,8 @@ void evaluate_batch_norm(EvalContext& c, const std::vector<TypeInfo>& types) {
   for (size_t i = 1; i < 5; ++i) parameters.push_back(converted(c.input(i), x.dtype()));
   for (int i = 0; i < 4; ++i) statistics.emplace_back(x.dtype(), parameters[0].shape());
   Tensor y(x.dtype(), types[0].shape);
-  kernel::visit_float(x.dtype(), [&](auto tag) { batch_norm<typename decltype(tag)::type>(c, x, parameters, y, statistics); });
+  kernel::visit_float(x.dtype(),
+                      [&](auto tag) { batch_norm<typename decltype(tag)::type>(c, x, parameters, y, statistics); });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
   for (size_t i = 1; i < c.outputs.size(); ++i) c.outputs[i] = converted(statistics[i - 1], types[i].dtype);
 }
@@ -153,7 +165,8 @@ void infer_group_norm(InferContext& c) {
   if (groups < 1) c.node.fail(ErrorCode::kInvalidModel, "num_groups must be at least 1");
   const int64_t channels = x.ranked ? x.shape[1] : -1;
   if (channels >= 0 && channels % groups != 0)
-    c.node.fail(ErrorCode::kInvalidModel, std::to_string(channels) + " channels do not divide into " + std::to_string(groups) + " groups");
+    c.node.fail(ErrorCode::kInvalidModel,
+                std::to_string(channels) + " channels do not divide into " + std::to_string(groups) + " groups");
   for (size_t i = 1; i < 3; ++i) {
     kernel::require_same_type(c.node, x, c.input(i));
     // Scale and bias belong to groups up to opset 20, to channels from 21 on.
@@ -177,7 +190,9 @@ Tensor group_normalize(const Tensor& x, int64_t groups, float epsilon, const Ten
       for (int64_t i = 0; i < per_group * plane; ++i) {
         const int64_t group = run % groups;
         const int64_t parameter = scale.size() == channels ? group * per_group + i / plane : group;
-        out[run * per_group * plane + i] = (values[static_cast<size_t>(i)] - m.mean) * inverse * elements<T>(scale)[parameter] + elements<T>(bias)[parameter];
+        out[run * per_group * plane + i] =
+            (values[static_cast<size_t>(i)] - m.mean) * inverse * elements<T>(scale)[parameter] +
+            elements<T>(bias)[parameter];
       }
     }
   });
@@ -186,13 +201,17 @@ Tensor group_normalize(const Tensor& x, int64_t groups, float epsilon, const Ten
 
 void evaluate_instance_norm(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor x = kernel::widen(c.input(0));
-  c.outputs[0] = kernel::narrow(group_normalize(x, std::max<int64_t>(1, x.shape()[1]), c.node.get_float("epsilon", 1e-5f),
-                                                kernel::widen(c.input(1)), kernel::widen(c.input(2))), types[0].dtype);
+  c.outputs[0] =
+      kernel::narrow(group_normalize(x, std::max<int64_t>(1, x.shape()[1]), c.node.get_float("epsilon", 1e-5f),
+                                     kernel::widen(c.input(1)), kernel::widen(c.input(2))),
+                     types[0].dtype);
 }
 
 void evaluate_group_norm(EvalContext& c, const std::vector<TypeInfo>& types) {
-  c.outputs[0] = kernel::narrow(group_normalize(kernel::widen(c.input(0)), c.node.get_int("num_groups", 1), c.node.get_float("epsilon", 1e-5f),
-                                                kernel::widen(c.input(1)), kernel::widen(c.input(2))), types[0].dtype);
+  c.outputs[0] = kernel::narrow(
+      group_normalize(kernel::widen(c.input(0)), c.node.get_int("num_groups", 1), c.node.get_float("epsilon", 1e-5f),
+                      kernel::widen(c.input(1)), kernel::widen(c.input(2))),
+      types[0].dtype);
 }
 
 // ---------------------------------------------------------------------------------------------- LayerNorm and RMSNorm
@@ -205,14 +224,16 @@ DType stash_type(const Node& node, DType x) {
   return x == DType::kDouble ? x : dtype;
 }
 
-/// Layer normalisation and its RMS form; `statistics` results from index 1 on: mean and inverse deviation, or the latter alone.
+/// Layer normalisation and its RMS form; `statistics` results from index 1 on: mean and inverse deviation, or the
+/// latter alone.
 kernel::Kernel layer_kernel(bool centred) {
   return [centred](EvalContext& c, const std::vector<TypeInfo>& types) {
     const Tensor x = kernel::widen(c.input(0)), scale = kernel::widen(c.input(1));
     Tensor shift;
     if (c.has(2)) shift = kernel::widen(c.input(2));
     const int64_t axis = normalise_axis(c.node, c.node.get_int("axis", -1), x.rank());
-    const LayerNormalized result = layer_normalize(x, axis, c.node.get_float("epsilon", 1e-5f), centred, &scale, c.has(2) ? &shift : nullptr);
+    const LayerNormalized result =
+        layer_normalize(x, axis, c.node.get_float("epsilon", 1e-5f), centred, &scale, c.has(2) ? &shift : nullptr);
     c.outputs[0] = kernel::narrow(result.y, types[0].dtype);
     size_t next = 1;
     if (centred && next < c.outputs.size()) {
@@ -239,8 +260,11 @@ void infer_layer_norm(InferContext& c) {
     if (!x.ranked || !c.input(i).ranked) continue;
     const Shape& shape = c.input(i).shape;
     bool fits = shape.size() <= x.shape.size();
-    for (size_t d = 0; fits && d < shape.size(); ++d) fits = shape[d] == 1 || !differ(shape[d], x.shape[x.shape.size() - shape.size() + d]);
-    if (!fits) c.node.fail(ErrorCode::kInvalidModel, "parameter " + to_string(shape) + " does not broadcast to " + to_string(x.shape));
+    for (size_t d = 0; fits && d < shape.size(); ++d)
+      fits = shape[d] == 1 || !differ(shape[d], x.shape[x.shape.size() - shape.size() + d]);
+    if (!fits)
+      c.node.fail(ErrorCode::kInvalidModel,
+                  "parameter " + to_string(shape) + " does not broadcast to " + to_string(x.shape));
   }
   for (size_t i = 1; i < c.outputs.size(); ++i) c.outputs[i] = statistics;
 }
@@ -261,15 +285,18 @@ void evaluate_lrn(EvalContext& c, const std::vector<TypeInfo>& types) {
   kernel::visit_float(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T factor = static_cast<T>(c.node.get_float("alpha", 1e-4f)) / static_cast<T>(size);
-    const T beta = static_cast<T>(c.node.get_float("beta", 0.75f)), bias = static_cast<T>(c.node.get_float("bias", 1.0f));
+    const T beta = static_cast<T>(c.node.get_float("beta", 0.75f)),
+            bias = static_cast<T>(c.node.get_float("bias", 1.0f));
     for (int64_t n = 0; n < x.shape()[0]; ++n) {
       const T* image = elements<T>(x) + n * channels * plane;
       T* out = mutable_elements<T>(y) + n * channels * plane;
       for (int64_t channel = 0; channel < channels; ++channel) {
-        const int64_t first = std::max<int64_t>(0, channel - (size - 1) / 2), last = std::min(channels - 1, channel + size / 2);
+        const int64_t first = std::max<int64_t>(0, channel - (size - 1) / 2),
+                      last = std::min(channels - 1, channel + size / 2);
         for (int64_t i = 0; i < plane; ++i) {
           T sum = 0;
-          for (int64_t other = first; other <= last; ++other) sum += image[other * plane + i] * image[other * plane + i];
+          for (int64_t other = first; other <= last; ++other)
+            sum += image[other * plane + i] * image[other * plane + i];
           out[channel * plane + i] = image[channel * plane + i] / std::pow(bias + factor * sum, beta);
         }
       }
@@ -282,7 +309,8 @@ void evaluate_lrn(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 void infer_lp_norm(InferContext& c) {
   like_first(c);
-  if (c.input(0).ranked) normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(c.input(0).shape.size()));
+  if (c.input(0).ranked)
+    normalise_axis(c.node, c.node.get_int("axis", -1), static_cast<int64_t>(c.input(0).shape.size()));
   const int64_t p = c.node.get_int("p", 2);
   if (p != 1 && p != 2) c.node.fail(ErrorCode::kInvalidModel, "p must be 1 or 2, not " + std::to_string(p));
 }
@@ -301,7 +329,8 @@ void evaluate_lp_norm(EvalContext& c, const std::vector<TypeInfo>& types) {
       T sum = 0;
       for (int64_t i = 0; i < width; ++i) sum += p == 1 ? std::fabs(in[i * inner]) : in[i * inner] * in[i * inner];
       const T norm = p == 1 ? sum : std::sqrt(sum);
-      for (int64_t i = 0; i < width; ++i) mutable_elements<T>(y)[at + i * inner] = norm == 0 ? T{0} : in[i * inner] / norm;
+      for (int64_t i = 0; i < width; ++i)
+        mutable_elements<T>(y)[at + i * inner] = norm == 0 ? T{0} : in[i * inner] / norm;
     }
   });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
@@ -339,7 +368,8 @@ void evaluate_mean_variance(EvalContext& c, const std::vector<TypeInfo>& types) 
       const std::span<const T> values(elements<T>(arranged) + at, static_cast<size_t>(width));
       const Moments<T> m = moments(values);
       const T deviation = std::sqrt(m.variance) + static_cast<T>(1e-9f);
-      for (int64_t i = 0; i < width; ++i) mutable_elements<T>(y)[at + i] = (values[static_cast<size_t>(i)] - m.mean) / deviation;
+      for (int64_t i = 0; i < width; ++i)
+        mutable_elements<T>(y)[at + i] = (values[static_cast<size_t>(i)] - m.mean) / deviation;
     }
   });
   c.outputs[0] = kernel::narrow(permuted(y, inverse), types[0].dtype);
@@ -370,10 +400,12 @@ void evaluate_dropout(EvalContext& c, const std::vector<TypeInfo>& types) {
   };
   if (!train || ratio == 0.0) {
     // Nothing is dropped: all true from opset 12 on, zeros before, as ONNX Runtime reads the mask there.
-    if (c.node.version >= 12) for (int64_t i = 0; i < mask.size(); ++i) keep(i);
+    if (c.node.version >= 12)
+      for (int64_t i = 0; i < mask.size(); ++i) keep(i);
     c.outputs[0] = x;
   } else {
-    if (!(ratio >= 0.0 && ratio < 1.0)) c.node.fail(ErrorCode::kInvalidModel, "the ratio " + std::to_string(ratio) + " is not in [0, 1)");
+    if (!(ratio >= 0.0 && ratio < 1.0))
+      c.node.fail(ErrorCode::kInvalidModel, "the ratio " + std::to_string(ratio) + " is not in [0, 1)");
     const Tensor wide = kernel::widen(x);
     Tensor y(wide.dtype(), x.shape());
     // A generator of its own: the same seed gives the same mask.
@@ -395,20 +427,27 @@ void evaluate_dropout(EvalContext& c, const std::vector<TypeInfo>& types) {
 }  // namespace
 
 void register_norm(Registry& registry) {
-  kernel::add(registry, "BatchNormalization", 7, {5, 5}, infer_batch_norm, evaluate_batch_norm, {"epsilon", "momentum", "spatial"}, {1, 5});
-  kernel::add(registry, "BatchNormalization", 9, {5, 5}, infer_batch_norm, evaluate_batch_norm, {"epsilon", "momentum"}, {1, 5});
-  kernel::add(registry, "BatchNormalization", 14, {5, 5}, infer_batch_norm, evaluate_batch_norm, {"epsilon", "momentum", "training_mode"}, {1, 3});
+  kernel::add(registry, "BatchNormalization", 7, {5, 5}, infer_batch_norm, evaluate_batch_norm,
+              {"epsilon", "momentum", "spatial"}, {1, 5});
+  kernel::add(registry, "BatchNormalization", 9, {5, 5}, infer_batch_norm, evaluate_batch_norm, {"epsilon", "momentum"},
+              {1, 5});
+  kernel::add(registry, "BatchNormalization", 14, {5, 5}, infer_batch_norm, evaluate_batch_norm,
+              {"epsilon", "momentum", "training_mode"}, {1, 3});
   kernel::add(registry, "InstanceNormalization", 6, {3, 3}, infer_instance_norm, evaluate_instance_norm, {"epsilon"});
-  kernel::add(registry, "GroupNormalization", 18, {3, 3}, infer_group_norm, evaluate_group_norm, {"epsilon", "num_groups"});
-  kernel::add(registry, "GroupNormalization", 21, {3, 3}, infer_group_norm, evaluate_group_norm, {"epsilon", "num_groups", "stash_type"});
+  kernel::add(registry, "GroupNormalization", 18, {3, 3}, infer_group_norm, evaluate_group_norm,
+              {"epsilon", "num_groups"});
+  kernel::add(registry, "GroupNormalization", 21, {3, 3}, infer_group_norm, evaluate_group_norm,
+              {"epsilon", "num_groups", "stash_type"});
   // ONNX has LayerNormalization from 17 on; ONNX Runtime writes it, and its RMS form, into models of any opset.
   const std::set<std::string> layer = {"axis", "epsilon", "stash_type"};
   kernel::add(registry, "LayerNormalization", 1, {2, 3}, infer_layer_norm, layer_kernel(true), layer, {1, 3});
-  kernel::add(registry, "SimplifiedLayerNormalization", 1, kernel::kTwo, infer_layer_norm, layer_kernel(false), layer, {1, 2});
+  kernel::add(registry, "SimplifiedLayerNormalization", 1, kernel::kTwo, infer_layer_norm, layer_kernel(false), layer,
+              {1, 2});
   kernel::add(registry, "RMSNormalization", 23, kernel::kTwo, infer_layer_norm, layer_kernel(false), layer);
   kernel::add(registry, "LRN", 1, kernel::kOne, infer_lrn, evaluate_lrn, {"alpha", "beta", "bias", "size"});
   kernel::add(registry, "LpNormalization", 1, kernel::kOne, infer_lp_norm, evaluate_lp_norm, {"axis", "p"});
-  kernel::add(registry, "MeanVarianceNormalization", 9, kernel::kOne, infer_mean_variance, evaluate_mean_variance, {"axes"});
+  kernel::add(registry, "MeanVarianceNormalization", 9, kernel::kOne, infer_mean_variance, evaluate_mean_variance,
+              {"axes"});
   kernel::add(registry, "Dropout", 7, kernel::kOne, infer_dropout, evaluate_dropout, {"ratio"}, {1, 2});
   OperatorDef dropout;
   dropout.name = "Dropout";
@@ -416,7 +455,7 @@ void register_norm(Registry& registry) {
   dropout.min_inputs = 1;
   dropout.max_inputs = 3;
   dropout.max_outputs = 2;
-  dropout.deterministic = false;       // in training mode
+  dropout.deterministic = false;  // in training mode
   dropout.attributes = {"seed"};
   dropout.infer = infer_dropout;
   dropout.evaluate = [](EvalContext& c) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling over any number of spatial dimensions: MaxPool with indices, AveragePool, LpPool, their global forms, MaxUnpool and
-// MaxRoiPool. A run of output positions shares one table of input offsets (-1: padding) which every plane is read through, taps in
-// row-major order. Padding never takes part in a maximum or a sum; it counts in an average where count_include_pad says so.
+// Pooling over any number of spatial dimensions: MaxPool with indices, AveragePool, LpPool, their global forms,
+// MaxUnpool and MaxRoiPool. A run of output positions shares one table of input offsets (-1: padding) which every plane
+// is read through, taps in row-major order. Padding never takes part in a maximum or a sum; it counts in an average
+// where count_include_pad says so.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,12 +17,13 @@ namespace {
 using kernel::elements;
 using kernel::mutable_elements;
 
-constexpr int64_t kTableEntries = 1 << 16;   // offsets held at a time
+constexpr int64_t kTableEntries = 1 << 16;  // offsets held at a time
 
 /// Window of a pooling node over the spatial dimensions of `shape`.
 Window pooling_window(const Node& node, const Shape& shape) {
   const Shape spatial = spatial_extents(node, shape);
-  return sliding_window(node, spatial, kernel_attribute(node, static_cast<int64_t>(spatial.size())), node.get_int("ceil_mode", 0) != 0);
+  return sliding_window(node, spatial, kernel_attribute(node, static_cast<int64_t>(spatial.size())),
+                        node.get_int("ceil_mode", 0) != 0);
 }
 
 TypeInfo infer_pooled(const InferContext& c, const TypeInfo& x) {
@@ -48,7 +50,8 @@ void for_each_run(const Window& window, F&& f) {
 // ---------------------------------------------------------------------------------------------------------- MaxPool
 
 void infer_max_pool(InferContext& c) {
-  kernel::require_type(c.node, c.input(0).dtype, kernel::kFloats | kernel::set_of({DType::kInt8, DType::kUint8}), "the input");
+  kernel::require_type(c.node, c.input(0).dtype, kernel::kFloats | kernel::set_of({DType::kInt8, DType::kUint8}),
+                       "the input");
   c.outputs[0] = infer_pooled(c, c.input(0));
   if (c.outputs.size() > 1) {
     c.outputs[1] = c.outputs[0];
@@ -69,7 +72,8 @@ template <typename T>
 void max_pool(const Window& window, const Tensor& x, bool columns, Tensor& y, Tensor* indices) {
   const int64_t in_plane = element_count(window.input), out_plane = element_count(window.output);
   const int64_t planes = x.shape()[0] * x.shape()[1], taps = window.kernel_size();
-  constexpr T kLowest = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+  constexpr T kLowest =
+      std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
   const T* in = elements<T>(x);
   T* out = mutable_elements<T>(y);
   int64_t* chosen = indices ? mutable_elements<int64_t>(*indices) : nullptr;
@@ -104,7 +108,8 @@ void max_pool(const Window& window, const Tensor& x, bool columns, Tensor& y, Te
       }
       for (int64_t j = 0; chosen != nullptr && j < count; ++j) {
         const int64_t at = best[static_cast<size_t>(j)];
-        chosen[p * out_plane + first + j] = at < 0 ? -1 : p * in_plane + (columns ? column_major(at, window.input) : at);
+        chosen[p * out_plane + first + j] =
+            at < 0 ? -1 : p * in_plane + (columns ? column_major(at, window.input) : at);
       }
     }
   });
@@ -116,7 +121,8 @@ void evaluate_max_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor y(x.dtype(), types[0].shape), indices;
   if (c.outputs.size() > 1) indices = Tensor(DType::kInt64, types[0].shape);
   kernel::visit_arithmetic(x.dtype(), [&](auto tag) {
-    max_pool<typename decltype(tag)::type>(window, x, c.node.get_int("storage_order", 0) != 0, y, c.outputs.size() > 1 ? &indices : nullptr);
+    max_pool<typename decltype(tag)::type>(window, x, c.node.get_int("storage_order", 0) != 0, y,
+                                           c.outputs.size() > 1 ? &indices : nullptr);
   });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
   if (c.outputs.size() > 1) c.outputs[1] = indices;
@@ -130,12 +136,14 @@ void infer_float_pool(InferContext& c) {
 }
 
 /// |x|^p as a sum's term and the root that ends it.
-template <typename T> T power(T x, int64_t p) {
+template <typename T>
+T power(T x, int64_t p) {
   if (p == 1) return std::fabs(x);
   if (p == 2) return x * x;
   return std::pow(std::fabs(x), static_cast<T>(p));
 }
-template <typename T> T root(T sum, int64_t p) {
+template <typename T>
+T root(T sum, int64_t p) {
   if (p == 1) return sum;
   if (p == 2) return std::sqrt(sum);
   return std::pow(sum, T{1} / static_cast<T>(p));
@@ -190,10 +198,12 @@ void evaluate_average_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
   Tensor y(x.dtype(), types[0].shape);
   kernel::visit_float(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    sum_pool<T>(window, x, y, [](T value) { return value; }, [&](T sum, int64_t position) {
-      const int64_t count = counts[static_cast<size_t>(position)];
-      return count == 0 ? T{0} : sum / static_cast<T>(count);
-    });
+    sum_pool<T>(
+        window, x, y, [](T value) { return value; },
+        [&](T sum, int64_t position) {
+          const int64_t count = counts[static_cast<size_t>(position)];
+          return count == 0 ? T{0} : sum / static_cast<T>(count);
+        });
   });
   c.outputs[0] = kernel::narrow(y, types[0].dtype);
 }
@@ -236,28 +246,32 @@ kernel::Kernel global_kernel(Reduce reduce) {
     kernel::visit_float(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       for (int64_t i = 0; i < y.size(); ++i)
-        mutable_elements<T>(y)[i] = reduce(c.node, std::span<const T>(elements<T>(x) + i * plane, static_cast<size_t>(plane)));
+        mutable_elements<T>(y)[i] =
+            reduce(c.node, std::span<const T>(elements<T>(x) + i * plane, static_cast<size_t>(plane)));
     });
     c.outputs[0] = kernel::narrow(y, types[0].dtype);
   };
 }
 
 struct GlobalAverage {
-  template <typename T> T operator()(const Node&, std::span<const T> plane) const {
+  template <typename T>
+  T operator()(const Node&, std::span<const T> plane) const {
     T sum = 0;
     for (T value : plane) sum += value;
     return sum / static_cast<T>(plane.size());
   }
 };
 struct GlobalMax {
-  template <typename T> T operator()(const Node&, std::span<const T> plane) const {
+  template <typename T>
+  T operator()(const Node&, std::span<const T> plane) const {
     T best = -std::numeric_limits<T>::infinity();
     for (T value : plane) best = kernel::nan_max(best, value);
     return best;
   }
 };
 struct GlobalNorm {
-  template <typename T> T operator()(const Node& node, std::span<const T> plane) const {
+  template <typename T>
+  T operator()(const Node& node, std::span<const T> plane) const {
     const int64_t p = norm_order(node);
     T sum = 0;
     for (T value : plane) sum += power(value, p);
@@ -278,14 +292,18 @@ void infer_max_unpool(InferContext& c) {
   Shape shape = both.ranked ? both.shape : Shape(kernel.size() + 2, -1);
   if (x.ranked && indices.ranked)
     for (size_t i = 0; i < shape.size(); ++i)
-      if (x.shape.size() != indices.shape.size() || (x.shape[i] >= 0 && indices.shape[i] >= 0 && x.shape[i] != indices.shape[i]))
-        node.fail(ErrorCode::kInvalidModel, "input " + to_string(x.shape) + " and indices " + to_string(indices.shape) + " differ");
-  const Window window = transposed_window(node, spatial_extents(node, shape), kernel_attribute(node, static_cast<int64_t>(shape.size()) - 2));
+      if (x.shape.size() != indices.shape.size() ||
+          (x.shape[i] >= 0 && indices.shape[i] >= 0 && x.shape[i] != indices.shape[i]))
+        node.fail(ErrorCode::kInvalidModel,
+                  "input " + to_string(x.shape) + " and indices " + to_string(indices.shape) + " differ");
+  const Window window = transposed_window(node, spatial_extents(node, shape),
+                                          kernel_attribute(node, static_cast<int64_t>(shape.size()) - 2));
   std::copy(window.input.begin(), window.input.end(), shape.begin() + 2);
   if (c.has(2)) {
     const auto wanted = kernel::known_ints(c, 2);
     if (wanted && wanted->size() != shape.size())
-      node.fail(ErrorCode::kInvalidModel, "output_shape has " + std::to_string(wanted->size()) + " values for rank " + std::to_string(shape.size()));
+      node.fail(ErrorCode::kInvalidModel, "output_shape has " + std::to_string(wanted->size()) + " values for rank " +
+                                              std::to_string(shape.size()));
     shape = wanted ? Shape(*wanted) : Shape(shape.size(), -1);
   }
   c.outputs[0] = TypeInfo::tensor(x.dtype, std::move(shape));
@@ -301,7 +319,8 @@ void evaluate_max_unpool(EvalContext& c, const std::vector<TypeInfo>& types) {
     T* out = mutable_elements<T>(y);
     for (size_t i = 0; i < indices.size(); ++i) {
       if (indices[i] < 0 || indices[i] >= y.size())
-        c.node.fail(ErrorCode::kInvalidModel, "index " + std::to_string(indices[i]) + " is outside the result " + to_string(y.shape()));
+        c.node.fail(ErrorCode::kInvalidModel,
+                    "index " + std::to_string(indices[i]) + " is outside the result " + to_string(y.shape()));
       out[indices[i]] = in[i];
     }
   });
@@ -321,8 +340,10 @@ void infer_max_roi_pool(InferContext& c) {
   if (regions.ranked && regions.shape[1] >= 0 && regions.shape[1] != 5)
     node.fail(ErrorCode::kInvalidModel, "the regions " + to_string(regions.shape) + " must have 5 columns");
   const std::vector<int64_t> pooled = node.get_ints("pooled_shape");
-  if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1) node.fail(ErrorCode::kInvalidModel, "pooled_shape must hold two positive extents");
-  c.outputs[0] = TypeInfo::tensor(x.dtype, {regions.ranked ? regions.shape[0] : -1, x.ranked ? x.shape[1] : -1, pooled[0], pooled[1]});
+  if (pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1)
+    node.fail(ErrorCode::kInvalidModel, "pooled_shape must hold two positive extents");
+  c.outputs[0] = TypeInfo::tensor(
+      x.dtype, {regions.ranked ? regions.shape[0] : -1, x.ranked ? x.shape[1] : -1, pooled[0], pooled[1]});
 }
 
 void evaluate_max_roi_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
@@ -340,7 +361,9 @@ void evaluate_max_roi_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
       const T batch = region[0];
       if (!(batch >= 0 && batch < static_cast<T>(x.shape()[0])))
         c.node.fail(ErrorCode::kInvalidModel, "region " + std::to_string(r) + " names an image that does not exist");
-      const auto rounded = [&](T value) { return static_cast<int64_t>(std::round(std::clamp<T>(value * static_cast<T>(scale), -1e9, 1e9))); };
+      const auto rounded = [&](T value) {
+        return static_cast<int64_t>(std::round(std::clamp<T>(value * static_cast<T>(scale), -1e9, 1e9)));
+      };
       const int64_t left = rounded(region[1]), top = rounded(region[2]);
       const int64_t region_width = std::max<int64_t>(rounded(region[3]) - left + 1, 1);
       const int64_t region_height = std::max<int64_t>(rounded(region[4]) - top + 1, 1);
@@ -357,9 +380,10 @@ void evaluate_max_roi_pool(EvalContext& c, const std::vector<TypeInfo>& types) {
             const int64_t y1 = bound(std::ceil(static_cast<T>(i + 1) * bin_height), top, height);
             const int64_t x0 = bound(std::floor(static_cast<T>(j) * bin_width), left, width);
             const int64_t x1 = bound(std::ceil(static_cast<T>(j + 1) * bin_width), left, width);
-            T best = y1 <= y0 || x1 <= x0 ? T{0} : -std::numeric_limits<T>::infinity();   // an empty bin gives 0
+            T best = y1 <= y0 || x1 <= x0 ? T{0} : -std::numeric_limits<T>::infinity();  // an empty bin gives 0
             for (int64_t row = y0; row < y1; ++row)
-              for (int64_t column = x0; column < x1; ++column) best = kernel::nan_max(best, plane[row * width + column]);
+              for (int64_t column = x0; column < x1; ++column)
+                best = kernel::nan_max(best, plane[row * width + column]);
             *out++ = best;
           }
         }
@@ -379,21 +403,27 @@ void register_pool(Registry& registry) {
   };
   const Names base = {"auto_pad", "kernel_shape", "pads", "strides"};
   kernel::add(registry, "MaxPool", 1, kernel::kOne, infer_max_pool, evaluate_max_pool, base);
-  kernel::add(registry, "MaxPool", 8, kernel::kOne, infer_max_pool, evaluate_max_pool, with(base, {"storage_order"}), {1, 2});
+  kernel::add(registry, "MaxPool", 8, kernel::kOne, infer_max_pool, evaluate_max_pool, with(base, {"storage_order"}),
+              {1, 2});
   kernel::add(registry, "MaxPool", 10, kernel::kOne, infer_max_pool, evaluate_max_pool,
               with(base, {"storage_order", "ceil_mode", "dilations"}), {1, 2});
   kernel::add(registry, "AveragePool", 1, kernel::kOne, infer_float_pool, evaluate_average_pool, base);
-  kernel::add(registry, "AveragePool", 7, kernel::kOne, infer_float_pool, evaluate_average_pool, with(base, {"count_include_pad"}));
-  kernel::add(registry, "AveragePool", 10, kernel::kOne, infer_float_pool, evaluate_average_pool, with(base, {"count_include_pad", "ceil_mode"}));
+  kernel::add(registry, "AveragePool", 7, kernel::kOne, infer_float_pool, evaluate_average_pool,
+              with(base, {"count_include_pad"}));
+  kernel::add(registry, "AveragePool", 10, kernel::kOne, infer_float_pool, evaluate_average_pool,
+              with(base, {"count_include_pad", "ceil_mode"}));
   kernel::add(registry, "AveragePool", 19, kernel::kOne, infer_float_pool, evaluate_average_pool,
               with(base, {"count_include_pad", "ceil_mode", "dilations"}));
   kernel::add(registry, "LpPool", 2, kernel::kOne, infer_float_pool, evaluate_lp_pool, with(base, {"p"}));
-  kernel::add(registry, "LpPool", 18, kernel::kOne, infer_float_pool, evaluate_lp_pool, with(base, {"p", "ceil_mode", "dilations"}));
+  kernel::add(registry, "LpPool", 18, kernel::kOne, infer_float_pool, evaluate_lp_pool,
+              with(base, {"p", "ceil_mode", "dilations"}));
   kernel::add(registry, "GlobalAveragePool", 1, kernel::kOne, infer_global, global_kernel(GlobalAverage{}));
   kernel::add(registry, "GlobalMaxPool", 1, kernel::kOne, infer_global, global_kernel(GlobalMax{}));
   kernel::add(registry, "GlobalLpPool", 2, kernel::kOne, infer_global, global_kernel(GlobalNorm{}), {"p"});
-  kernel::add(registry, "MaxUnpool", 9, {2, 3}, infer_max_unpool, evaluate_max_unpool, {"kernel_shape", "pads", "strides"});
-  kernel::add(registry, "MaxRoiPool", 1, kernel::kTwo, infer_max_roi_pool, evaluate_max_roi_pool, {"pooled_shape", "spatial_scale"});
+  kernel::add(registry, "MaxUnpool", 9, {2, 3}, infer_max_unpool, evaluate_max_unpool,
+              {"kernel_shape", "pads", "strides"});
+  kernel::add(registry, "MaxRoiPool", 1, kernel::kTwo, infer_max_roi_pool, evaluate_max_roi_pool,
+              {"pooled_shape", "spatial_scale"});
 }
 
 }  // namespace tessera::ops

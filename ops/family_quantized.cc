@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// QuantizeLinear, DequantizeLinear (per tensor, per axis, blocked; every integer and fp8 type) and DynamicQuantizeLinear. In: float
-// or quantised tensors with scales and zero points; out: the other kind. Scalar loops; how one element is rounded stands in
-// quantized_math.h, how the scale of an element is found in ParameterIndex.
+// QuantizeLinear, DequantizeLinear (per tensor, per axis, blocked; every integer and fp8 type) and
+// DynamicQuantizeLinear. In: float or quantised tensors with scales and zero points; out: the other kind. Scalar loops;
+// how one element is rounded stands in quantized_math.h, how the scale of an element is found in ParameterIndex.
 #include <cmath>
 
 #include "ops/quantized_math.h"
@@ -12,8 +12,9 @@ namespace {
 
 using namespace quantized;
 
-const std::vector<DType> kQuantized = {DType::kUint8, DType::kInt8, DType::kUint16, DType::kInt16, DType::kUint4, DType::kInt4,
-                                       DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2, DType::kFloat8E5M2FNUZ};
+const std::vector<DType> kQuantized = {
+    DType::kUint8, DType::kInt8,         DType::kUint16,         DType::kInt16,      DType::kUint4,
+    DType::kInt4,  DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2, DType::kFloat8E5M2FNUZ};
 const std::vector<DType> kScales = {DType::kFloat, DType::kFloat16, DType::kBfloat16};
 
 bool is_float8(DType dtype) {
@@ -35,14 +36,16 @@ class ParameterIndex {
     inner_axes_ = axis != rank - 1;
     for (size_t i = a + 1; i < shape.size(); ++i) inner_ *= shape[i];
     if (block == 0) {
-      // A vector kept as a row whose axis attribute names the axis of extent 1, as quantisers write biases: there is one reading.
+      // A vector kept as a row whose axis attribute names the axis of extent 1, as quantisers write biases: there is
+      // one reading.
       if (scale.size() == 1 && scale[0] != extent_ && element_count(shape) == scale[0]) {
         extent_ = scale[0];
         inner_ = 1;
       }
       if (scale.size() != 1 || scale[0] != extent_) {
-        node.fail(ErrorCode::kInvalidModel, "the scale has shape " + to_string(scale) + "; along axis " + std::to_string(axis) +
-                  " of " + to_string(shape) + " it must have " + std::to_string(extent_) + " elements");
+        node.fail(ErrorCode::kInvalidModel, "the scale has shape " + to_string(scale) + "; along axis " +
+                                                std::to_string(axis) + " of " + to_string(shape) + " it must have " +
+                                                std::to_string(extent_) + " elements");
       }
       mode_ = Mode::kAxis;
       return;
@@ -50,7 +53,8 @@ class ParameterIndex {
     Shape wanted = shape;
     wanted[a] = (extent_ + block - 1) / block;
     if (scale != wanted)
-      node.fail(ErrorCode::kInvalidModel, "blocked quantisation wants a scale of shape " + to_string(wanted) + ", not " + to_string(scale));
+      node.fail(ErrorCode::kInvalidModel,
+                "blocked quantisation wants a scale of shape " + to_string(wanted) + ", not " + to_string(scale));
     mode_ = Mode::kBlocked;
     block_ = block;
     blocks_ = wanted[a];
@@ -87,7 +91,8 @@ void check_parameters(InferContext& context) {
     const TypeInfo& zero = context.input(2);
     if (scale.is_static() && zero.is_static() && scale.shape != zero.shape &&
         !(element_count(scale.shape) == 1 && element_count(zero.shape) == 1)) {
-      node.fail(ErrorCode::kInvalidModel, "scale " + to_string(scale.shape) + " and zero point " + to_string(zero.shape) + " differ in shape");
+      node.fail(ErrorCode::kInvalidModel,
+                "scale " + to_string(scale.shape) + " and zero point " + to_string(zero.shape) + " differ in shape");
     }
   }
   const TypeInfo& x = context.input(0);
@@ -106,7 +111,8 @@ void infer_quantize(InferContext& context) {
   expect_dtype(context, 0, {DType::kFloat, DType::kFloat16, DType::kBfloat16, DType::kInt32}, "x");
   expect_dtype(context, 2, kQuantized, "the zero point");
   check_parameters(context);
-  context.outputs[0] = same_shape(context.input(0), quantized_type(context.node, context.has(2) ? context.input(2).dtype : DType::kUndefined));
+  context.outputs[0] = same_shape(
+      context.input(0), quantized_type(context.node, context.has(2) ? context.input(2).dtype : DType::kUndefined));
 }
 
 void evaluate_quantize(EvalContext& context) {
@@ -129,9 +135,11 @@ void evaluate_quantize(EvalContext& context) {
     context.outputs[0] = std::move(y);
     return;
   }
-  if (!is_quantized_integer(dtype)) node.fail(ErrorCode::kInvalidModel, "cannot quantise to " + std::string(to_string(dtype)));
+  if (!is_quantized_integer(dtype))
+    node.fail(ErrorCode::kInvalidModel, "cannot quantise to " + std::string(to_string(dtype)));
   const Range range = range_of(dtype);
-  const std::vector<int32_t> zeros = context.has(2) ? to_int32s(context.input(2)) : std::vector<int32_t>(scales.size(), 0);
+  const std::vector<int32_t> zeros =
+      context.has(2) ? to_int32s(context.input(2)) : std::vector<int32_t>(scales.size(), 0);
   std::vector<int32_t> out(values.size());
   // Strided blocks and fp16 go through int32; fp16 that is not blocked is cut off, not rounded (docs/numerics.md).
   const bool direct = x.dtype() != DType::kFloat16 && !parameter.strided_blocks();
@@ -151,7 +159,8 @@ void infer_dequantize(InferContext& context) {
   expect_dtype(context, 2, types, "the zero point");
   check_parameters(context);
   const TypeInfo& x = context.input(0);
-  if (context.has(2) && x.dtype != DType::kUndefined && context.input(2).dtype != DType::kUndefined && context.input(2).dtype != x.dtype)
+  if (context.has(2) && x.dtype != DType::kUndefined && context.input(2).dtype != DType::kUndefined &&
+      context.input(2).dtype != x.dtype)
     context.node.fail(ErrorCode::kInvalidModel, "x and its zero point differ in element type");
   auto dtype = static_cast<DType>(context.node.get_int("output_dtype", 0));
   if (dtype == DType::kUndefined) dtype = context.input(1).dtype;
@@ -175,7 +184,8 @@ void evaluate_dequantize(EvalContext& context) {
     for (size_t i = 0; i < values.size(); ++i) values[i] = in[i] * scales[parameter(static_cast<int64_t>(i))];
   } else {
     const std::vector<int32_t> in = to_int32s(x);
-    const std::vector<int32_t> zeros = context.has(2) ? to_int32s(context.input(2)) : std::vector<int32_t>(scales.size(), 0);
+    const std::vector<int32_t> zeros =
+        context.has(2) ? to_int32s(context.input(2)) : std::vector<int32_t>(scales.size(), 0);
     for (size_t i = 0; i < values.size(); ++i) {
       const size_t p = parameter(static_cast<int64_t>(i));
       values[i] = dequantize(in[i], scales[p], zeros[p]);
@@ -221,18 +231,40 @@ void evaluate_dynamic(EvalContext& context) {
 
 void register_quantized(Registry& registry) {
   const std::vector<std::pair<int, std::set<std::string>>> versions = {
-      {10, {}}, {13, {"axis"}}, {19, {"axis", "saturate"}}, {21, {"axis", "saturate", "block_size", "output_dtype"}},
+      {10, {}},
+      {13, {"axis"}},
+      {19, {"axis", "saturate"}},
+      {21, {"axis", "saturate", "block_size", "output_dtype"}},
       {23, {"axis", "saturate", "block_size", "output_dtype", "precision"}}};
   auto add = [&registry](const std::string& domain, int version, const std::set<std::string>& attributes) {
-    registry.add({.domain = domain, .name = "QuantizeLinear", .since_version = version, .min_inputs = 2, .max_inputs = 3,
-                  .infer = infer_quantize, .evaluate = evaluate_quantize, .attributes = attributes});
-    registry.add({.domain = domain, .name = "DequantizeLinear", .since_version = version, .min_inputs = 2, .max_inputs = 3,
-                  .infer = infer_dequantize, .evaluate = evaluate_dequantize, .attributes = attributes});
+    registry.add({.domain = domain,
+                  .name = "QuantizeLinear",
+                  .since_version = version,
+                  .min_inputs = 2,
+                  .max_inputs = 3,
+                  .infer = infer_quantize,
+                  .evaluate = evaluate_quantize,
+                  .attributes = attributes});
+    registry.add({.domain = domain,
+                  .name = "DequantizeLinear",
+                  .since_version = version,
+                  .min_inputs = 2,
+                  .max_inputs = 3,
+                  .infer = infer_dequantize,
+                  .evaluate = evaluate_dequantize,
+                  .attributes = attributes});
   };
   for (const auto& [version, attributes] : versions) add("", version, attributes);
   add("com.microsoft", 1, {"axis", "saturate", "block_size"});
-  registry.add({.domain = "", .name = "DynamicQuantizeLinear", .since_version = 11, .min_inputs = 1, .max_inputs = 1,
-                .min_outputs = 1, .max_outputs = 3, .infer = infer_dynamic, .evaluate = evaluate_dynamic});
+  registry.add({.domain = "",
+                .name = "DynamicQuantizeLinear",
+                .since_version = 11,
+                .min_inputs = 1,
+                .max_inputs = 1,
+                .min_outputs = 1,
+                .max_outputs = 3,
+                .infer = infer_dynamic,
+                .evaluate = evaluate_dynamic});
 }
 
 }  // namespace tessera::ops

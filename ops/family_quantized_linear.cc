@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantised products: QLinearConv, QLinearMatMul, QGemm, MatMulIntegerToFloat, DynamicQuantizeMatMul. In: 8-bit tensors with scales and
-// zero points (per tensor, weights also per channel or column) and an int32 bias; out: 8-bit or fp32. Sums are int32 and wrap; the
-// sum is converted to fp32 once and multiplied by one fp32 factor, whose own rounding order differs between the operators.
+// Quantised products: QLinearConv, QLinearMatMul, QGemm, MatMulIntegerToFloat, DynamicQuantizeMatMul. In: 8-bit tensors
+// with scales and zero points (per tensor, weights also per channel or column) and an int32 bias; out: 8-bit or fp32.
+// Sums are int32 and wrap; the sum is converted to fp32 once and multiplied by one fp32 factor, whose own rounding
+// order differs between the operators.
 #include <numeric>
 #include <optional>
 
@@ -21,7 +22,8 @@ uint32_t wrap(int32_t value) { return static_cast<uint32_t>(value); }
 
 void check_bytes(const Node& node, const Tensor& tensor, const char* what) {
   if (!is_8bit(tensor.dtype()))
-    node.fail(ErrorCode::kInvalidModel, std::string(what) + " must be uint8 or int8, not " + std::string(to_string(tensor.dtype())));
+    node.fail(ErrorCode::kInvalidModel,
+              std::string(what) + " must be uint8 or int8, not " + std::string(to_string(tensor.dtype())));
 }
 
 std::vector<DType> same_as(const InferContext& context, size_t i) {
@@ -35,11 +37,13 @@ void expect_channels(const InferContext& context, size_t i, int64_t count, const
   const Shape& shape = context.input(i).shape;
   const int64_t size = element_count(shape);
   if (size == 1 || count < 0 || (size == count && shape.size() == 1)) return;
-  context.node.fail(ErrorCode::kInvalidModel, std::string(what) + " has shape " + to_string(shape) + "; one element or a vector of " +
-                    std::to_string(count) + " is possible");
+  context.node.fail(ErrorCode::kInvalidModel, std::string(what) + " has shape " + to_string(shape) +
+                                                  "; one element or a vector of " + std::to_string(count) +
+                                                  " is possible");
 }
 
-// --- QLinearConv ---------------------------------------------------------------------------------------------------------------
+// --- QLinearConv
+// ---------------------------------------------------------------------------------------------------------------
 
 std::vector<int64_t> conv_kernel(const Node& node, const Shape& weights) {
   std::vector<int64_t> kernel(weights.begin() + 2, weights.end());
@@ -78,12 +82,15 @@ void infer_conv(InferContext& context) {
     const int64_t group = node.get_int("group", 1);
     shape[1] = w.shape[0];
     if (group < 1 || (w.shape[0] >= 0 && w.shape[0] % group != 0))
-      node.fail(ErrorCode::kInvalidModel, std::to_string(w.shape[0]) + " output channels do not divide into " + std::to_string(group) + " groups");
+      node.fail(ErrorCode::kInvalidModel, std::to_string(w.shape[0]) + " output channels do not divide into " +
+                                              std::to_string(group) + " groups");
     if (x.ranked && x.shape[1] >= 0 && w.shape[1] >= 0 && x.shape[1] != w.shape[1] * group) {
-      node.fail(ErrorCode::kInvalidModel, "x has " + std::to_string(x.shape[1]) + " channels, w wants " + std::to_string(w.shape[1]) +
-                " in each of " + std::to_string(group) + " groups");
+      node.fail(ErrorCode::kInvalidModel, "x has " + std::to_string(x.shape[1]) + " channels, w wants " +
+                                              std::to_string(w.shape[1]) + " in each of " + std::to_string(group) +
+                                              " groups");
     }
-    for (size_t i : {4u, 5u, 8u}) expect_channels(context, i, w.shape[0], "a scale, zero point or bias of the output channels");
+    for (size_t i : {4u, 5u, 8u})
+      expect_channels(context, i, w.shape[0], "a scale, zero point or bias of the output channels");
     const std::vector<int64_t> kernel = conv_kernel(node, w.shape);
     if (x.ranked && std::all_of(kernel.begin(), kernel.end(), [](int64_t k) { return k >= 0; })) {
       Window window(node, kernel);
@@ -109,7 +116,8 @@ void evaluate_conv(EvalContext& context) {
   const DType dtype = context.input(7).dtype();
   if (!is_8bit(dtype)) node.fail(ErrorCode::kInvalidModel, "y_zero_point must be uint8 or int8");
   const Range range = range_of(dtype);
-  if (x.rank() != w.rank() || x.rank() < 3) node.fail(ErrorCode::kInvalidModel, "x and w must have the same rank, at least three");
+  if (x.rank() != w.rank() || x.rank() < 3)
+    node.fail(ErrorCode::kInvalidModel, "x and w must have the same rank, at least three");
   if (x.rank() > 5) node.fail(ErrorCode::kUnsupported, "more than three spatial axes");
   const int64_t group = node.get_int("group", 1);
   const int64_t channels = x.shape()[1], filters = w.shape()[0], depth = w.shape()[1];
@@ -120,8 +128,10 @@ void evaluate_conv(EvalContext& context) {
   Shape shape = {x.shape()[0], filters};
   const std::vector<int64_t> extents(x.shape().begin() + 2, x.shape().end());
   for (size_t d = 0; d < extents.size(); ++d) shape.push_back(window.output(node, d, extents[d]));
-  const std::vector<int64_t> in = three(extents, 1), out = three({shape.begin() + 2, shape.end()}, 1), kernel = three(window.kernel, 1);
-  const std::vector<int64_t> stride = three(window.stride, 1), dilation = three(window.dilation, 1), pad = three(window.pad_begin, 0);
+  const std::vector<int64_t> in = three(extents, 1), out = three({shape.begin() + 2, shape.end()}, 1),
+                             kernel = three(window.kernel, 1);
+  const std::vector<int64_t> stride = three(window.stride, 1), dilation = three(window.dilation, 1),
+                             pad = three(window.pad_begin, 0);
 
   const float x_scale = scalar_scale(context, 1, "x_scale");
   const float y_scale = scalar_scale(context, 6, "y_scale");
@@ -137,9 +147,10 @@ void evaluate_conv(EvalContext& context) {
   }
 
   std::vector<int32_t> xs = to_int32s(x);
-  for (int32_t& v : xs) v -= x_zero;    // padding then is 0
+  for (int32_t& v : xs) v -= x_zero;  // padding then is 0
   const std::vector<int32_t> ws = to_int32s(w);
-  const int64_t in_size = in[0] * in[1] * in[2], out_size = out[0] * out[1] * out[2], taps = kernel[0] * kernel[1] * kernel[2];
+  const int64_t in_size = in[0] * in[1] * in[2], out_size = out[0] * out[1] * out[2],
+                taps = kernel[0] * kernel[1] * kernel[2];
   std::vector<uint32_t> sums(static_cast<size_t>(out_size));
   std::vector<int32_t> result(static_cast<size_t>(element_count(shape)));
   for (int64_t n = 0; n < shape[0]; ++n) {
@@ -150,7 +161,8 @@ void evaluate_conv(EvalContext& context) {
         for (int64_t t = 0; t < taps; ++t) {
           const int32_t weight = ws[static_cast<size_t>((f * depth + c) * taps + t)] - w_zero[static_cast<size_t>(f)];
           if (weight == 0) continue;
-          const int64_t offset[3] = {t / (kernel[1] * kernel[2]) * dilation[0] - pad[0], t / kernel[2] % kernel[1] * dilation[1] - pad[1],
+          const int64_t offset[3] = {t / (kernel[1] * kernel[2]) * dilation[0] - pad[0],
+                                     t / kernel[2] % kernel[1] * dilation[1] - pad[1],
                                      t % kernel[2] * dilation[2] - pad[2]};
           // Columns whose input lies inside: 0 <= column * stride + offset < in.
           const int64_t first = offset[2] >= 0 ? 0 : (-offset[2] + stride[2] - 1) / stride[2];
@@ -170,18 +182,20 @@ void evaluate_conv(EvalContext& context) {
       }
       const float multiplier = x_scale * w_scale[static_cast<size_t>(f)] / y_scale;
       int32_t* y = result.data() + (n * filters + f) * out_size;
-      for (int64_t i = 0; i < out_size; ++i) y[i] = requantize(static_cast<int32_t>(sums[static_cast<size_t>(i)]), multiplier, y_zero, range);
+      for (int64_t i = 0; i < out_size; ++i)
+        y[i] = requantize(static_cast<int32_t>(sums[static_cast<size_t>(i)]), multiplier, y_zero, range);
     }
   }
   context.outputs[0] = from_int32s(dtype, shape, result);
 }
 
-// --- matrix products -----------------------------------------------------------------------------------------------------------
+// --- matrix products
+// -----------------------------------------------------------------------------------------------------------
 
 /// Shape of a matmul result with the unit axes of vectors kept, and the strides of its batch axes in both operands.
 struct MatmulShape {
-  Shape a, b, full;          // operands as matrices [.., m, k] and [.., k, n]; the result [.., m, n]
-  Shape result;              // full without the axes that vectors added
+  Shape a, b, full;  // operands as matrices [.., m, k] and [.., k, n]; the result [.., m, n]
+  Shape result;      // full without the axes that vectors added
   int64_t m = 1, k = 1, n = 1;
 
   MatmulShape(const Node& node, Shape a_shape, Shape b_shape) : a(std::move(a_shape)), b(std::move(b_shape)) {
@@ -211,7 +225,9 @@ TypeInfo matmul_type(const Node& node, DType dtype, const TypeInfo& a, const Typ
   const int64_t k = b_vector ? b.shape[0] : b.shape[b.shape.size() - 2];
   if (a.shape.back() >= 0 && k >= 0 && a.shape.back() != k)
     node.fail(ErrorCode::kInvalidModel, "inner extents differ: " + to_string(a.shape) + " times " + to_string(b.shape));
-  auto batch = [](const TypeInfo& t) { return TypeInfo::tensor(t.dtype, t.shape.size() < 2 ? Shape{} : Shape(t.shape.begin(), t.shape.end() - 2)); };
+  auto batch = [](const TypeInfo& t) {
+    return TypeInfo::tensor(t.dtype, t.shape.size() < 2 ? Shape{} : Shape(t.shape.begin(), t.shape.end() - 2));
+  };
   const TypeInfo a_batch = batch(a), b_batch = batch(b);
   TypeInfo result = broadcast_types(node, dtype, {&a_batch, &b_batch});
   if (!a_vector) result.shape.push_back(a.shape[a.shape.size() - 2]);
@@ -219,8 +235,9 @@ TypeInfo matmul_type(const Node& node, DType dtype, const TypeInfo& a, const Typ
   return result;
 }
 
-/// A scale or zero point of a matrix operand: one element, a vector along the operand's outer matrix axis, or the operand's shape with
-/// extent 1 along the summed axis. Looks values up by flat batch index (in the operand) and row or column.
+/// A scale or zero point of a matrix operand: one element, a vector along the operand's outer matrix axis, or the
+/// operand's shape with extent 1 along the summed axis. Looks values up by flat batch index (in the operand) and row or
+/// column.
 class MatrixParameter {
  public:
   MatrixParameter(const Node& node, const Tensor& parameter, const Shape& matrix, bool columns, const char* what) {
@@ -231,8 +248,10 @@ class MatrixParameter {
     if (parameter.shape() == wanted) {
       per_batch_ = true;
     } else if (parameter.rank() != 1 || parameter.size() != outer) {
-      node.fail(ErrorCode::kInvalidModel, std::string(what) + " has shape " + to_string(parameter.shape()) + "; for an operand " + to_string(matrix) +
-                " one element, " + std::to_string(outer) + " elements or " + to_string(wanted) + " are possible");
+      node.fail(ErrorCode::kInvalidModel, std::string(what) + " has shape " + to_string(parameter.shape()) +
+                                              "; for an operand " + to_string(matrix) + " one element, " +
+                                              std::to_string(outer) + " elements or " + to_string(wanted) +
+                                              " are possible");
     }
     outer_ = outer;
   }
@@ -245,9 +264,11 @@ class MatrixParameter {
   bool per_batch_ = false;
 };
 
-/// Calls f(flat result index, batch of a, batch of b, row, column, int32 sum) for every element; zero points by the given lookups.
+/// Calls f(flat result index, batch of a, batch of b, row, column, int32 sum) for every element; zero points by the
+/// given lookups.
 template <typename AZero, typename BZero, typename F>
-void integer_matmul(const MatmulShape& shape, const std::vector<int32_t>& a, const std::vector<int32_t>& b, AZero&& a_zero, BZero&& b_zero, F&& f) {
+void integer_matmul(const MatmulShape& shape, const std::vector<int32_t>& a, const std::vector<int32_t>& b,
+                    AZero&& a_zero, BZero&& b_zero, F&& f) {
   const Shape batch(shape.full.begin(), shape.full.end() - 2);
   const std::vector<int64_t> a_strides = broadcast_strides(Shape(shape.a.begin(), shape.a.end() - 2), batch);
   const std::vector<int64_t> b_strides = broadcast_strides(Shape(shape.b.begin(), shape.b.end() - 2), batch);
@@ -261,7 +282,8 @@ void integer_matmul(const MatmulShape& shape, const std::vector<int32_t>& a, con
     }
     for (int64_t k = 0; k < shape.k; ++k) {
       for (int64_t n = 0; n < shape.n; ++n)
-        row[static_cast<size_t>(k * shape.n + n)] = b[static_cast<size_t>((ib * shape.k + k) * shape.n + n)] - b_zero(ib, n);
+        row[static_cast<size_t>(k * shape.n + n)] =
+            b[static_cast<size_t>((ib * shape.k + k) * shape.n + n)] - b_zero(ib, n);
     }
     for (int64_t m = 0; m < shape.m; ++m) {
       std::fill(sums.begin(), sums.end(), 0u);
@@ -288,8 +310,8 @@ void infer_qlinear_matmul(InferContext& context) {
 
 void check_zero(const Node& node, const Tensor& zero, const Tensor& of, const char* what) {
   if (zero.dtype() != of.dtype()) {
-    node.fail(ErrorCode::kInvalidModel, std::string(what) + " is " + std::string(to_string(zero.dtype())) + ", its tensor " +
-              std::string(to_string(of.dtype())));
+    node.fail(ErrorCode::kInvalidModel, std::string(what) + " is " + std::string(to_string(zero.dtype())) +
+                                            ", its tensor " + std::string(to_string(of.dtype())));
   }
 }
 
@@ -311,22 +333,26 @@ void evaluate_qlinear_matmul(EvalContext& context) {
   const MatmulShape shape(node, a.shape(), b.shape());
   const MatrixParameter as(node, a_scale, shape.a, false, "a_scale"), az(node, a_zero, shape.a, false, "a_zero_point");
   const MatrixParameter bs(node, b_scale, shape.b, true, "b_scale"), bz(node, b_zero, shape.b, true, "b_zero_point");
-  const MatrixParameter ys(node, y_scale, shape.full, false, "y_scale"), yz(node, y_zero, shape.full, false, "y_zero_point");
+  const MatrixParameter ys(node, y_scale, shape.full, false, "y_scale"),
+      yz(node, y_zero, shape.full, false, "y_zero_point");
   const Range range = range_of(y_zero.dtype());
-  const std::vector<int32_t> az_values = to_int32s(a_zero), bz_values = to_int32s(b_zero), yz_values = to_int32s(y_zero);
+  const std::vector<int32_t> az_values = to_int32s(a_zero), bz_values = to_int32s(b_zero),
+                             yz_values = to_int32s(y_zero);
   std::vector<int32_t> out(static_cast<size_t>(element_count(shape.full)));
   integer_matmul(
       shape, to_int32s(a), to_int32s(b), [&](int64_t batch, int64_t m) { return az_values[az(batch, m)]; },
       [&](int64_t batch, int64_t n) { return bz_values[bz(batch, n)]; },
       [&](int64_t flat, int64_t ia, int64_t ib, int64_t m, int64_t n, int32_t sum) {
         const int64_t iy = flat / (shape.m * shape.n);
-        const float multiplier = a_scale.as<float>()[as(ia, m)] * b_scale.as<float>()[bs(ib, n)] / y_scale.as<float>()[ys(iy, m)];
+        const float multiplier =
+            a_scale.as<float>()[as(ia, m)] * b_scale.as<float>()[bs(ib, n)] / y_scale.as<float>()[ys(iy, m)];
         out[static_cast<size_t>(flat)] = requantize(sum, multiplier, yz_values[yz(iy, m)], range);
       });
   context.outputs[0] = from_int32s(y_zero.dtype(), shape.result, out);
 }
 
-// --- QGemm ---------------------------------------------------------------------------------------------------------------------
+// --- QGemm
+// ---------------------------------------------------------------------------------------------------------------------
 
 void infer_gemm(InferContext& context) {
   const Node& node = context.node;
@@ -350,7 +376,8 @@ void infer_gemm(InferContext& context) {
     k[side] = t.shape[(side == 0) == transposed ? 0 : 1];
   }
   if (k[0] >= 0 && k[1] >= 0 && k[0] != k[1])
-    node.fail(ErrorCode::kInvalidModel, "inner extents differ: " + std::to_string(k[0]) + " and " + std::to_string(k[1]));
+    node.fail(ErrorCode::kInvalidModel,
+              "inner extents differ: " + std::to_string(k[0]) + " and " + std::to_string(k[1]));
   for (size_t i : {4u, 5u}) expect_channels(context, i, shape[1], "a scale or zero point of B");
   context.outputs[0] = TypeInfo::tensor(context.has(8) ? context.input(8).dtype : DType::kFloat, shape);
 }
@@ -358,7 +385,8 @@ void infer_gemm(InferContext& context) {
 std::vector<int32_t> transposed(const std::vector<int32_t>& values, int64_t rows, int64_t columns) {
   std::vector<int32_t> out(values.size());
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c) out[static_cast<size_t>(c * rows + r)] = values[static_cast<size_t>(r * columns + c)];
+    for (int64_t c = 0; c < columns; ++c)
+      out[static_cast<size_t>(c * rows + r)] = values[static_cast<size_t>(r * columns + c)];
   return out;
 }
 
@@ -398,37 +426,43 @@ void evaluate_gemm(EvalContext& context) {
     const Tensor& c = context.input(6);
     if (c.dtype() != DType::kInt32) node.fail(ErrorCode::kInvalidModel, "C must be int32");
     if (broadcast_shapes(node, {c.shape(), shape.full}) != shape.full)
-      node.fail(ErrorCode::kInvalidModel, "C " + to_string(c.shape()) + " does not broadcast to " + to_string(shape.full));
+      node.fail(ErrorCode::kInvalidModel,
+                "C " + to_string(c.shape()) + " does not broadcast to " + to_string(shape.full));
     const std::vector<int64_t> strides = broadcast_strides(c.shape(), shape.full);
     for_each_index(shape.full, [&](int64_t flat, const std::vector<int64_t>& index) {
-      bias[static_cast<size_t>(flat)] = c.as<int32_t>()[static_cast<size_t>(index[0] * strides[0] + index[1] * strides[1])];
+      bias[static_cast<size_t>(flat)] =
+          c.as<int32_t>()[static_cast<size_t>(index[0] * strides[0] + index[1] * strides[1])];
     });
   }
   std::vector<int32_t> sums(bias.size());
   integer_matmul(
-      shape, a_values, b_values, [&](int64_t, int64_t) { return a_zero; }, [&](int64_t, int64_t n) { return b_zero[static_cast<size_t>(n)]; },
+      shape, a_values, b_values, [&](int64_t, int64_t) { return a_zero; },
+      [&](int64_t, int64_t n) { return b_zero[static_cast<size_t>(n)]; },
       [&](int64_t flat, int64_t, int64_t, int64_t, int64_t, int32_t sum) {
         sums[static_cast<size_t>(flat)] = static_cast<int32_t>(wrap(sum) + wrap(bias[static_cast<size_t>(flat)]));
       });
   if (!quantises) {
     Tensor y(DType::kFloat, shape.full);
     auto out = y.as_mutable<float>();
-    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(sums[i]) * multiplier[i % static_cast<size_t>(shape.n)];
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<float>(sums[i]) * multiplier[i % static_cast<size_t>(shape.n)];
     context.outputs[0] = std::move(y);
     return;
   }
   const DType dtype = context.input(8).dtype();
   check_bytes(node, context.input(8), "y_zero_point");
   const int32_t y_zero = scalar_zero(context, 8, dtype, "y_zero_point");
-  for (size_t i = 0; i < sums.size(); ++i) sums[i] = requantize(sums[i], multiplier[i % static_cast<size_t>(shape.n)], y_zero, range_of(dtype));
+  for (size_t i = 0; i < sums.size(); ++i)
+    sums[i] = requantize(sums[i], multiplier[i % static_cast<size_t>(shape.n)], y_zero, range_of(dtype));
   context.outputs[0] = from_int32s(dtype, shape.full, sums);
 }
 
-// --- products with an fp32 result ----------------------------------------------------------------------------------------------
+// --- products with an fp32 result
+// ----------------------------------------------------------------------------------------------
 
 /// float(sum) * (a_scale * b_scale[n]) (+ bias[n]), each rounded once.
-void float_product(EvalContext& context, const std::vector<int32_t>& a, const Shape& a_shape, float a_scale, int32_t a_zero, const Tensor& b,
-                   const Tensor& b_scale, const Tensor* b_zero, const Tensor* bias) {
+void float_product(EvalContext& context, const std::vector<int32_t>& a, const Shape& a_shape, float a_scale,
+                   int32_t a_zero, const Tensor& b, const Tensor& b_scale, const Tensor* b_zero, const Tensor* bias) {
   const Node& node = context.node;
   check_bytes(node, b, "B");
   check_scale(node, b_scale, "b_scale");
@@ -445,7 +479,8 @@ void float_product(EvalContext& context, const std::vector<int32_t>& a, const Sh
   Tensor y(DType::kFloat, shape.result);
   auto out = y.as_mutable<float>();
   integer_matmul(
-      shape, a, to_int32s(b), [&](int64_t, int64_t) { return a_zero; }, [&](int64_t batch, int64_t n) { return zeros[bz(batch, n)]; },
+      shape, a, to_int32s(b), [&](int64_t, int64_t) { return a_zero; },
+      [&](int64_t batch, int64_t n) { return zeros[bz(batch, n)]; },
       [&](int64_t flat, int64_t, int64_t ib, int64_t, int64_t n, int32_t sum) {
         const float multiplier = a_scale * b_scale.as<float>()[bs(ib, n)];
         float value = static_cast<float>(sum) * multiplier;
@@ -468,8 +503,9 @@ void infer_integer_to_float(InferContext& context) {
 void evaluate_integer_to_float(EvalContext& context) {
   const Tensor& a = context.input(0);
   check_bytes(context.node, a, "A");
-  float_product(context, to_int32s(a), a.shape(), scalar_scale(context, 2, "a_scale"), scalar_zero(context, 4, a.dtype(), "a_zero_point"),
-                context.input(1), context.input(3), context.has(5) ? &context.input(5) : nullptr, context.has(6) ? &context.input(6) : nullptr);
+  float_product(context, to_int32s(a), a.shape(), scalar_scale(context, 2, "a_scale"),
+                scalar_zero(context, 4, a.dtype(), "a_zero_point"), context.input(1), context.input(3),
+                context.has(5) ? &context.input(5) : nullptr, context.has(6) ? &context.input(6) : nullptr);
 }
 
 void infer_dynamic_matmul(InferContext& context) {
@@ -486,8 +522,8 @@ void evaluate_dynamic_matmul(EvalContext& context) {
   const DynamicParameters p = dynamic_parameters(a);
   std::vector<int32_t> values(static_cast<size_t>(a.size()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = quantize(a.as<float>()[i], p.scale, p.zero, {0, 255});
-  float_product(context, values, a.shape(), p.scale, p.zero, context.input(1), context.input(2), context.has(3) ? &context.input(3) : nullptr,
-                context.has(4) ? &context.input(4) : nullptr);
+  float_product(context, values, a.shape(), p.scale, p.zero, context.input(1), context.input(2),
+                context.has(3) ? &context.input(3) : nullptr, context.has(4) ? &context.input(4) : nullptr);
 }
 
 }  // namespace
@@ -495,15 +531,42 @@ void evaluate_dynamic_matmul(EvalContext& context) {
 void register_quantized_linear(Registry& registry) {
   const std::string ms = "com.microsoft";
   const std::set<std::string> conv = {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"};
-  registry.add({.domain = "", .name = "QLinearConv", .since_version = 10, .min_inputs = 8, .max_inputs = 9, .infer = infer_conv,
-                .evaluate = evaluate_conv, .attributes = conv});
-  registry.add({.domain = "", .name = "QLinearMatMul", .since_version = 10, .min_inputs = 8, .max_inputs = 8, .infer = infer_qlinear_matmul,
+  registry.add({.domain = "",
+                .name = "QLinearConv",
+                .since_version = 10,
+                .min_inputs = 8,
+                .max_inputs = 9,
+                .infer = infer_conv,
+                .evaluate = evaluate_conv,
+                .attributes = conv});
+  registry.add({.domain = "",
+                .name = "QLinearMatMul",
+                .since_version = 10,
+                .min_inputs = 8,
+                .max_inputs = 8,
+                .infer = infer_qlinear_matmul,
                 .evaluate = evaluate_qlinear_matmul});
-  registry.add({.domain = ms, .name = "QGemm", .since_version = 1, .min_inputs = 6, .max_inputs = 9, .infer = infer_gemm, .evaluate = evaluate_gemm,
+  registry.add({.domain = ms,
+                .name = "QGemm",
+                .since_version = 1,
+                .min_inputs = 6,
+                .max_inputs = 9,
+                .infer = infer_gemm,
+                .evaluate = evaluate_gemm,
                 .attributes = {"alpha", "transA", "transB"}});
-  registry.add({.domain = ms, .name = "MatMulIntegerToFloat", .since_version = 1, .min_inputs = 4, .max_inputs = 7, .infer = infer_integer_to_float,
+  registry.add({.domain = ms,
+                .name = "MatMulIntegerToFloat",
+                .since_version = 1,
+                .min_inputs = 4,
+                .max_inputs = 7,
+                .infer = infer_integer_to_float,
                 .evaluate = evaluate_integer_to_float});
-  registry.add({.domain = ms, .name = "DynamicQuantizeMatMul", .since_version = 1, .min_inputs = 3, .max_inputs = 5, .infer = infer_dynamic_matmul,
+  registry.add({.domain = ms,
+                .name = "DynamicQuantizeMatMul",
+                .since_version = 1,
+                .min_inputs = 3,
+                .max_inputs = 5,
+                .infer = infer_dynamic_matmul,
                 .evaluate = evaluate_dynamic_matmul});
 }
 

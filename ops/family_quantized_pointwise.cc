@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantised operators of domain com.microsoft that work element by element: QLinearAdd, QLinearMul, QLinearWhere, QLinearConcat,
-// QLinearLeakyRelu, QLinearSigmoid, QLinearSoftmax. In and out: 8-bit tensors with fp32 scales and zero points of the same type.
-// The binary ones follow the vector kernels of the CPU oracle to the bit (zero point before rounding, fused multiply-add, the order
-// that a broadcast operand causes); the unary ones are tables over the 256 inputs.
+// Quantised operators of domain com.microsoft that work element by element: QLinearAdd, QLinearMul, QLinearWhere,
+// QLinearConcat, QLinearLeakyRelu, QLinearSigmoid, QLinearSoftmax. In and out: 8-bit tensors with fp32 scales and zero
+// points of the same type. The binary ones follow the vector kernels of the CPU oracle to the bit (zero point before
+// rounding, fused multiply-add, the order that a broadcast operand causes); the unary ones are tables over the 256
+// inputs.
 #include <cmath>
 #include <limits>
 
@@ -18,8 +19,8 @@ const std::vector<DType> kBytes = {DType::kUint8, DType::kInt8};
 
 int32_t saturate(int32_t value, Range range) { return std::min(std::max(value, range.low), range.high); }
 
-/// True when the innermost run of a broadcast binary operator sees `a` (or `b`) as one scalar. The run lies along the last axis,
-/// among those both operands have, whose extent is not 1 (or along the first of these if all are 1).
+/// True when the innermost run of a broadcast binary operator sees `a` (or `b`) as one scalar. The run lies along the
+/// last axis, among those both operands have, whose extent is not 1 (or along the first of these if all are 1).
 struct ScalarOperand {
   bool a = false;
   bool b = false;
@@ -39,7 +40,8 @@ ScalarOperand scalar_operand(const Shape& a, const Shape& b) {
   return {};
 }
 
-// --- QLinearAdd, QLinearMul ----------------------------------------------------------------------------------------------------
+// --- QLinearAdd, QLinearMul
+// ----------------------------------------------------------------------------------------------------
 
 struct Binary {
   float a_scale, b_scale, c_scale;
@@ -49,14 +51,16 @@ struct Binary {
 /// First the term of `second`, then that of `first`, each by a fused multiply-add on the constant part.
 struct AddFormula {
   float first_ratio, second_ratio, fixed;
-  AddFormula(float first_scale, int32_t first_zero, float second_scale, int32_t second_zero, float c_scale, int32_t c_zero)
+  AddFormula(float first_scale, int32_t first_zero, float second_scale, int32_t second_zero, float c_scale,
+             int32_t c_zero)
       : first_ratio(first_scale / c_scale), second_ratio(second_scale / c_scale) {
-    const float zeros = std::fma(first_ratio, static_cast<float>(first_zero), second_ratio * static_cast<float>(second_zero));
+    const float zeros =
+        std::fma(first_ratio, static_cast<float>(first_zero), second_ratio * static_cast<float>(second_zero));
     fixed = static_cast<float>(c_zero) - zeros;
   }
   int32_t operator()(int32_t first, int32_t second) const {
-    return round_to_int32(std::fma(static_cast<float>(first), first_ratio,
-                                   std::fma(static_cast<float>(second), second_ratio, fixed)));
+    return round_to_int32(
+        std::fma(static_cast<float>(first), first_ratio, std::fma(static_cast<float>(second), second_ratio, fixed)));
   }
 };
 
@@ -86,7 +90,8 @@ Tensor map_pairs(const Node& node, const Tensor& a, const Tensor& b, const Range
       ia += index[d] * a_strides[d];
       ib += index[d] * b_strides[d];
     }
-    out[static_cast<size_t>(flat)] = saturate(f(a_values[static_cast<size_t>(ia)], b_values[static_cast<size_t>(ib)]), range);
+    out[static_cast<size_t>(flat)] =
+        saturate(f(a_values[static_cast<size_t>(ia)], b_values[static_cast<size_t>(ib)]), range);
   });
   return from_int32s(a.dtype(), shape, out);
 }
@@ -95,8 +100,11 @@ Binary binary_parameters(const EvalContext& context) {
   const DType dtype = context.input(0).dtype();
   if (!is_8bit(dtype) || context.input(3).dtype() != dtype)
     context.node.fail(ErrorCode::kInvalidModel, "A and B must both be uint8 or both int8");
-  return {scalar_scale(context, 1, "A_scale"), scalar_scale(context, 4, "B_scale"), scalar_scale(context, 6, "C_scale"),
-          scalar_zero(context, 2, dtype, "A_zero_point"), scalar_zero(context, 5, dtype, "B_zero_point"),
+  return {scalar_scale(context, 1, "A_scale"),
+          scalar_scale(context, 4, "B_scale"),
+          scalar_scale(context, 6, "C_scale"),
+          scalar_zero(context, 2, dtype, "A_zero_point"),
+          scalar_zero(context, 5, dtype, "B_zero_point"),
           scalar_zero(context, 7, dtype, "C_zero_point")};
 }
 
@@ -125,7 +133,8 @@ void evaluate_mul(EvalContext& context) {
   });
 }
 
-// --- tables --------------------------------------------------------------------------------------------------------------------
+// --- tables
+// --------------------------------------------------------------------------------------------------------------------
 
 void infer_unary(InferContext& context) {
   expect_dtype(context, 0, kBytes, "X");
@@ -140,8 +149,9 @@ void infer_unary(InferContext& context) {
 void evaluate_unary(EvalContext& context, const std::function<float(float)>& f) {
   const Tensor& x = context.input(0);
   if (!is_8bit(x.dtype())) context.node.fail(ErrorCode::kInvalidModel, "X must be uint8 or int8");
-  const auto table = build_table(x.dtype(), scalar_scale(context, 1, "X_scale"), scalar_zero(context, 2, x.dtype(), "X_zero_point"),
-                                 scalar_scale(context, 3, "Y_scale"), scalar_zero(context, 4, x.dtype(), "Y_zero_point"), f);
+  const auto table =
+      build_table(x.dtype(), scalar_scale(context, 1, "X_scale"), scalar_zero(context, 2, x.dtype(), "X_zero_point"),
+                  scalar_scale(context, 3, "Y_scale"), scalar_zero(context, 4, x.dtype(), "Y_zero_point"), f);
   context.outputs[0] = apply_table(x, table);
 }
 
@@ -184,7 +194,8 @@ void infer_concat(InferContext& context) {
       result = TypeInfo::tensor(dtype, x.shape);
       result.shape[static_cast<size_t>(axis)] = 0;
     } else if (result.shape.size() != x.shape.size()) {
-      node.fail(ErrorCode::kInvalidModel, "inputs of ranks " + std::to_string(result.shape.size()) + " and " + std::to_string(x.shape.size()));
+      node.fail(ErrorCode::kInvalidModel,
+                "inputs of ranks " + std::to_string(result.shape.size()) + " and " + std::to_string(x.shape.size()));
     }
     for (size_t d = 0; d < x.shape.size(); ++d) {
       int64_t& dim = result.shape[d];
@@ -193,7 +204,8 @@ void infer_concat(InferContext& context) {
       } else if (dim < 0) {
         dim = x.shape[d];
       } else if (x.shape[d] >= 0 && x.shape[d] != dim) {
-        node.fail(ErrorCode::kInvalidModel, "inputs differ in axis " + std::to_string(d) + ": " + to_string(result.shape) + " and " + to_string(x.shape));
+        node.fail(ErrorCode::kInvalidModel, "inputs differ in axis " + std::to_string(d) + ": " +
+                                                to_string(result.shape) + " and " + to_string(x.shape));
       }
     }
   }
@@ -210,13 +222,15 @@ void evaluate_concat(EvalContext& context) {
   const float y_scale = scalar_scale(context, 0, "Y_scale");
   const int32_t y_zero = scalar_zero(context, 1, dtype, "Y_zero_point");
   Shape shape = context.input(2).shape();
-  const auto axis = static_cast<size_t>(normalise_axis(node, node.get_int("axis", 0), static_cast<int64_t>(shape.size())));
+  const auto axis =
+      static_cast<size_t>(normalise_axis(node, node.get_int("axis", 0), static_cast<int64_t>(shape.size())));
   shape[axis] = 0;
   for (size_t i = 2; i < context.inputs.size(); i += 3) {
     const Shape& part = context.input(i).shape();
     if (part.size() != shape.size()) node.fail(ErrorCode::kInvalidModel, "inputs differ in rank");
     for (size_t d = 0; d < part.size(); ++d) {
-      if (d != axis && part[d] != shape[d]) node.fail(ErrorCode::kInvalidModel, "inputs differ in axis " + std::to_string(d));
+      if (d != axis && part[d] != shape[d])
+        node.fail(ErrorCode::kInvalidModel, "inputs differ in axis " + std::to_string(d));
     }
     shape[axis] += part[axis];
   }
@@ -227,13 +241,15 @@ void evaluate_concat(EvalContext& context) {
   int64_t offset = 0;
   for (size_t i = 2; i < context.inputs.size(); i += 3) {
     const Tensor& x = context.input(i);
-    if (x.dtype() != dtype || !is_8bit(dtype)) node.fail(ErrorCode::kInvalidModel, "tensors and zero points must share one 8-bit type");
-    const Tensor part = to_result_scale(x, scalar_scale(context, i + 1, "a scale"), scalar_zero(context, i + 2, dtype, "a zero point"),
-                                        y_scale, y_zero);
+    if (x.dtype() != dtype || !is_8bit(dtype))
+      node.fail(ErrorCode::kInvalidModel, "tensors and zero points must share one 8-bit type");
+    const Tensor part = to_result_scale(x, scalar_scale(context, i + 1, "a scale"),
+                                        scalar_zero(context, i + 2, dtype, "a zero point"), y_scale, y_zero);
     auto in = part.as<uint8_t>();
     const int64_t run = part.shape()[axis] * inner;
     for (int64_t o = 0; o < outer; ++o) {
-      for (int64_t k = 0; k < run; ++k) out[static_cast<size_t>(o * shape[axis] * inner + offset + k)] = in[static_cast<size_t>(o * run + k)];
+      for (int64_t k = 0; k < run; ++k)
+        out[static_cast<size_t>(o * shape[axis] * inner + offset + k)] = in[static_cast<size_t>(o * run + k)];
     }
     offset += run;
   }
@@ -261,8 +277,10 @@ void evaluate_where(EvalContext& context) {
     node.fail(ErrorCode::kInvalidModel, "condition must be bool, X and Y both uint8 or both int8");
   const float z_scale = scalar_scale(context, 7, "z_scale");
   const int32_t z_zero = scalar_zero(context, 8, dtype, "z_zero_point");
-  const Tensor x = to_result_scale(context.input(1), scalar_scale(context, 2, "x_scale"), scalar_zero(context, 3, dtype, "x_zero_point"), z_scale, z_zero);
-  const Tensor y = to_result_scale(context.input(4), scalar_scale(context, 5, "y_scale"), scalar_zero(context, 6, dtype, "y_zero_point"), z_scale, z_zero);
+  const Tensor x = to_result_scale(context.input(1), scalar_scale(context, 2, "x_scale"),
+                                   scalar_zero(context, 3, dtype, "x_zero_point"), z_scale, z_zero);
+  const Tensor y = to_result_scale(context.input(4), scalar_scale(context, 5, "y_scale"),
+                                   scalar_zero(context, 6, dtype, "y_zero_point"), z_scale, z_zero);
   const Shape shape = broadcast_shapes(node, {condition.shape(), x.shape(), y.shape()});
   const std::vector<int64_t> cs = broadcast_strides(condition.shape(), shape);
   const std::vector<int64_t> xs = broadcast_strides(x.shape(), shape);
@@ -276,27 +294,30 @@ void evaluate_where(EvalContext& context) {
       ix += index[d] * xs[d];
       iy += index[d] * ys[d];
     }
-    out[static_cast<size_t>(flat)] = condition.as<uint8_t>()[static_cast<size_t>(ic)] != 0 ? x.as<uint8_t>()[static_cast<size_t>(ix)]
-                                                                                            : y.as<uint8_t>()[static_cast<size_t>(iy)];
+    out[static_cast<size_t>(flat)] = condition.as<uint8_t>()[static_cast<size_t>(ic)] != 0
+                                         ? x.as<uint8_t>()[static_cast<size_t>(ix)]
+                                         : y.as<uint8_t>()[static_cast<size_t>(iy)];
   });
   context.outputs[0] = std::move(z);
 }
 
-// --- QLinearSoftmax ------------------------------------------------------------------------------------------------------------
+// --- QLinearSoftmax
+// ------------------------------------------------------------------------------------------------------------
 
 int64_t softmax_axis(const Node& node, int64_t rank) {
   const bool flattens = node.get_int("opset", 13) < 13;
   return normalise_axis(node, node.get_int("axis", flattens ? 1 : -1), rank);
 }
 
-/// exp over the 256 distances from the row's maximum, scaled up so far that the sum of a row of `length` still fits a float.
-/// Entry d belongs to distance 255 - d.
+/// exp over the 256 distances from the row's maximum, scaled up so far that the sum of a row of `length` still fits a
+/// float. Entry d belongs to distance 255 - d.
 std::array<float, 256> exponent_table(float x_scale, int64_t length) {
   const float room = std::log(std::numeric_limits<float>::max() / static_cast<float>(length));
   const double shift = std::max(0.0, static_cast<double>(room) - 5.0) / static_cast<double>(x_scale);
   std::array<float, 256> table{};
   for (int i = 0; i < 256; ++i)
-    table[static_cast<size_t>(i)] = static_cast<float>(std::exp((static_cast<double>(i) - 255.0 + shift) * static_cast<double>(x_scale)));
+    table[static_cast<size_t>(i)] =
+        static_cast<float>(std::exp((static_cast<double>(i) - 255.0 + shift) * static_cast<double>(x_scale)));
   return table;
 }
 
@@ -330,7 +351,8 @@ void evaluate_softmax(EvalContext& context) {
     int32_t largest = range.low;
     for (int64_t k = 0; k < length; ++k) largest = std::max(largest, in[static_cast<size_t>(start + k * inner)]);
     float sum = 0.0f;
-    for (int64_t k = 0; k < length; ++k) sum += table[static_cast<size_t>(255 - largest + in[static_cast<size_t>(start + k * inner)])];
+    for (int64_t k = 0; k < length; ++k)
+      sum += table[static_cast<size_t>(255 - largest + in[static_cast<size_t>(start + k * inner)])];
     for (int64_t k = 0; k < length; ++k) {
       const float e = table[static_cast<size_t>(255 - largest + in[static_cast<size_t>(start + k * inner)])];
       // An infinite quotient rounds to the smallest int32, and the oracle's sum with the zero point wraps.
@@ -347,16 +369,58 @@ void evaluate_softmax(EvalContext& context) {
 
 void register_quantized_pointwise(Registry& registry) {
   const std::string ms = "com.microsoft";
-  registry.add({.domain = ms, .name = "QLinearAdd", .since_version = 1, .min_inputs = 7, .max_inputs = 8, .infer = infer_binary, .evaluate = evaluate_add});
-  registry.add({.domain = ms, .name = "QLinearMul", .since_version = 1, .min_inputs = 7, .max_inputs = 8, .infer = infer_binary, .evaluate = evaluate_mul});
-  registry.add({.domain = ms, .name = "QLinearLeakyRelu", .since_version = 1, .min_inputs = 4, .max_inputs = 5, .infer = infer_unary,
-                .evaluate = evaluate_leaky_relu, .attributes = {"alpha"}});
-  registry.add({.domain = ms, .name = "QLinearSigmoid", .since_version = 1, .min_inputs = 4, .max_inputs = 5, .infer = infer_unary, .evaluate = evaluate_sigmoid});
-  registry.add({.domain = ms, .name = "QLinearSoftmax", .since_version = 1, .min_inputs = 5, .max_inputs = 5, .infer = infer_softmax,
-                .evaluate = evaluate_softmax, .attributes = {"axis", "opset"}});
-  registry.add({.domain = ms, .name = "QLinearConcat", .since_version = 1, .min_inputs = 5, .max_inputs = -1, .infer = infer_concat,
-                .evaluate = evaluate_concat, .attributes = {"axis"}});
-  registry.add({.domain = ms, .name = "QLinearWhere", .since_version = 1, .min_inputs = 9, .max_inputs = 9, .infer = infer_where, .evaluate = evaluate_where});
+  registry.add({.domain = ms,
+                .name = "QLinearAdd",
+                .since_version = 1,
+                .min_inputs = 7,
+                .max_inputs = 8,
+                .infer = infer_binary,
+                .evaluate = evaluate_add});
+  registry.add({.domain = ms,
+                .name = "QLinearMul",
+                .since_version = 1,
+                .min_inputs = 7,
+                .max_inputs = 8,
+                .infer = infer_binary,
+                .evaluate = evaluate_mul});
+  registry.add({.domain = ms,
+                .name = "QLinearLeakyRelu",
+                .since_version = 1,
+                .min_inputs = 4,
+                .max_inputs = 5,
+                .infer = infer_unary,
+                .evaluate = evaluate_leaky_relu,
+                .attributes = {"alpha"}});
+  registry.add({.domain = ms,
+                .name = "QLinearSigmoid",
+                .since_version = 1,
+                .min_inputs = 4,
+                .max_inputs = 5,
+                .infer = infer_unary,
+                .evaluate = evaluate_sigmoid});
+  registry.add({.domain = ms,
+                .name = "QLinearSoftmax",
+                .since_version = 1,
+                .min_inputs = 5,
+                .max_inputs = 5,
+                .infer = infer_softmax,
+                .evaluate = evaluate_softmax,
+                .attributes = {"axis", "opset"}});
+  registry.add({.domain = ms,
+                .name = "QLinearConcat",
+                .since_version = 1,
+                .min_inputs = 5,
+                .max_inputs = -1,
+                .infer = infer_concat,
+                .evaluate = evaluate_concat,
+                .attributes = {"axis"}});
+  registry.add({.domain = ms,
+                .name = "QLinearWhere",
+                .since_version = 1,
+                .min_inputs = 9,
+                .max_inputs = 9,
+                .infer = infer_where,
+                .evaluate = evaluate_where});
 }
 
 }  // namespace tessera::ops

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantised averages of domain com.microsoft: QLinearGlobalAveragePool, QLinearAveragePool (channels first or last), QLinearReduceMean.
-// In and out: 8-bit tensors with fp32 scales and zero points. The whole-image average is an int32 sum requantised like a convolution;
-// a window's average is an fp32 sum of dequantised elements in row-major order, divided by the count.
+// Quantised averages of domain com.microsoft: QLinearGlobalAveragePool, QLinearAveragePool (channels first or last),
+// QLinearReduceMean. In and out: 8-bit tensors with fp32 scales and zero points. The whole-image average is an int32
+// sum requantised like a convolution; a window's average is an fp32 sum of dequantised elements in row-major order,
+// divided by the count.
 #include <cmath>
 #include <numeric>
 
@@ -24,8 +25,8 @@ struct Parameters {
 Parameters parameters_of(const EvalContext& context) {
   const DType dtype = context.input(0).dtype();
   if (!is_8bit(dtype)) context.node.fail(ErrorCode::kInvalidModel, "X must be uint8 or int8");
-  return {scalar_scale(context, 1, "x_scale"), scalar_scale(context, 3, "y_scale"), scalar_zero(context, 2, dtype, "x_zero_point"),
-          scalar_zero(context, 4, dtype, "y_zero_point")};
+  return {scalar_scale(context, 1, "x_scale"), scalar_scale(context, 3, "y_scale"),
+          scalar_zero(context, 2, dtype, "x_zero_point"), scalar_zero(context, 4, dtype, "y_zero_point")};
 }
 
 void check_unary(InferContext& context) {
@@ -39,7 +40,7 @@ void check_unary(InferContext& context) {
 
 /// Axes of an image tensor: [N, C, spatial..] or [N, spatial.., C].
 struct Layout {
-  size_t channel, first, count;      // axis of the channels, first spatial axis, number of spatial axes
+  size_t channel, first, count;  // axis of the channels, first spatial axis, number of spatial axes
   Layout(const Node& node, int64_t rank) {
     if (rank < 3) node.fail(ErrorCode::kInvalidModel, "X must have at least three axes");
     const bool last = node.get_int("channels_last", 0) != 0;
@@ -101,7 +102,8 @@ void infer_average(InferContext& context) {
     const Layout layout(node, static_cast<int64_t>(result.shape.size()));
     if (kernel.size() != layout.count) node.fail(ErrorCode::kInvalidModel, "kernel_shape and X differ in rank");
     Window window(node, kernel);
-    for (size_t d = 0; d < layout.count; ++d) result.shape[layout.first + d] = window.output(node, d, result.shape[layout.first + d]);
+    for (size_t d = 0; d < layout.count; ++d)
+      result.shape[layout.first + d] = window.output(node, d, result.shape[layout.first + d]);
   }
   context.outputs[0] = std::move(result);
 }
@@ -120,8 +122,9 @@ void evaluate_average(EvalContext& context) {
     shape[layout.first + d] = window.output(node, d, in_extents[d]);
     out_extents.push_back(shape[layout.first + d]);
   }
-  const bool no_pads = std::all_of(window.pad_begin.begin(), window.pad_begin.end(), [](int64_t v) { return v == 0; }) &&
-                       std::all_of(window.pad_end.begin(), window.pad_end.end(), [](int64_t v) { return v == 0; });
+  const bool no_pads =
+      std::all_of(window.pad_begin.begin(), window.pad_begin.end(), [](int64_t v) { return v == 0; }) &&
+      std::all_of(window.pad_end.begin(), window.pad_end.end(), [](int64_t v) { return v == 0; });
   if (in_extents == window.kernel && no_pads) {
     context.outputs[0] = global_average(node, x, p, layout);
     return;
@@ -147,7 +150,9 @@ void evaluate_average(EvalContext& context) {
             at = at * in_extents[d] + i;
           }
           ++count;
-          sum += dequantize(in[static_cast<size_t>(last ? (n * in_size + at) * channels + c : (n * channels + c) * in_size + at)], p.x_scale, p.x_zero);
+          sum += dequantize(
+              in[static_cast<size_t>(last ? (n * in_size + at) * channels + c : (n * channels + c) * in_size + at)],
+              p.x_scale, p.x_zero);
         });
         const float mean = sum / static_cast<float>(include_pad ? kernel_size : count);
         const int32_t q = round_to_int32(mean / p.y_scale + static_cast<float>(p.y_zero));
@@ -159,7 +164,8 @@ void evaluate_average(EvalContext& context) {
   context.outputs[0] = from_int32s(x.dtype(), shape, out);
 }
 
-// --- QLinearReduceMean ---------------------------------------------------------------------------------------------------------
+// --- QLinearReduceMean
+// ---------------------------------------------------------------------------------------------------------
 
 std::vector<bool> reduced_axes(const Node& node, int64_t rank) {
   const std::vector<int64_t> axes = node.get_ints("axes");
@@ -177,8 +183,10 @@ void infer_reduce_mean(InferContext& context) {
   const bool keep = context.node.get_int("keepdims", 1) != 0;
   Shape shape;
   for (size_t d = 0; d < x.shape.size(); ++d) {
-    if (!reduced[d]) shape.push_back(x.shape[d]);
-    else if (keep) shape.push_back(1);
+    if (!reduced[d])
+      shape.push_back(x.shape[d]);
+    else if (keep)
+      shape.push_back(1);
   }
   context.outputs[0] = TypeInfo::tensor(x.dtype, shape);
 }
@@ -207,7 +215,8 @@ void evaluate_reduce_mean(EvalContext& context) {
   });
   const float multiplier = p.x_scale / (p.y_scale * static_cast<float>(count));
   std::vector<int32_t> out(sums.size());
-  for (size_t i = 0; i < out.size(); ++i) out[i] = requantize(static_cast<int32_t>(sums[i]), multiplier, p.y_zero, range);
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = requantize(static_cast<int32_t>(sums[i]), multiplier, p.y_zero, range);
   context.outputs[0] = from_int32s(x.dtype(), shape, out);
 }
 
@@ -215,13 +224,31 @@ void evaluate_reduce_mean(EvalContext& context) {
 
 void register_quantized_pool(Registry& registry) {
   const std::string ms = "com.microsoft";
-  registry.add({.domain = ms, .name = "QLinearGlobalAveragePool", .since_version = 1, .min_inputs = 5, .max_inputs = 5, .infer = infer_global,
-                .evaluate = evaluate_global, .attributes = {"channels_last"}});
-  registry.add({.domain = ms, .name = "QLinearAveragePool", .since_version = 1, .min_inputs = 4, .max_inputs = 5, .infer = infer_average,
+  registry.add({.domain = ms,
+                .name = "QLinearGlobalAveragePool",
+                .since_version = 1,
+                .min_inputs = 5,
+                .max_inputs = 5,
+                .infer = infer_global,
+                .evaluate = evaluate_global,
+                .attributes = {"channels_last"}});
+  registry.add({.domain = ms,
+                .name = "QLinearAveragePool",
+                .since_version = 1,
+                .min_inputs = 4,
+                .max_inputs = 5,
+                .infer = infer_average,
                 .evaluate = evaluate_average,
-                .attributes = {"auto_pad", "ceil_mode", "channels_last", "count_include_pad", "kernel_shape", "pads", "strides", "dilations"}});
-  registry.add({.domain = ms, .name = "QLinearReduceMean", .since_version = 1, .min_inputs = 4, .max_inputs = 5, .infer = infer_reduce_mean,
-                .evaluate = evaluate_reduce_mean, .attributes = {"axes", "keepdims"}});
+                .attributes = {"auto_pad", "ceil_mode", "channels_last", "count_include_pad", "kernel_shape", "pads",
+                               "strides", "dilations"}});
+  registry.add({.domain = ms,
+                .name = "QLinearReduceMean",
+                .since_version = 1,
+                .min_inputs = 4,
+                .max_inputs = 5,
+                .infer = infer_reduce_mean,
+                .evaluate = evaluate_reduce_mean,
+                .attributes = {"axes", "keepdims"}});
 }
 
 }  // namespace tessera::ops

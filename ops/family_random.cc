@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random generators: RandomUniform, RandomNormal and their Like forms, Bernoulli, Multinomial. Numbers come from a 64-bit Mersenne
-// twister. With the attribute `seed` every evaluation of the node draws the same numbers, on every machine; without it each evaluation
-// draws others. ONNX leaves the generator open: values differ from those of other implementations, distributions agree.
+// Random generators: RandomUniform, RandomNormal and their Like forms, Bernoulli, Multinomial. Numbers come from a
+// 64-bit Mersenne twister. With the attribute `seed` every evaluation of the node draws the same numbers, on every
+// machine; without it each evaluation draws others. ONNX leaves the generator open: values differ from those of other
+// implementations, distributions agree.
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -57,7 +58,7 @@ DType asked_type(const Node& node, DType fallback, TypeSet set) {
 void infer_shaped(InferContext& c) {
   if (!c.node.has("shape")) c.node.fail(ErrorCode::kInvalidModel, "attribute 'shape' is missing");
   const Shape shape = c.node.get_ints("shape");
-  element_count(shape);   // rejects negative dimensions
+  element_count(shape);  // rejects negative dimensions
   c.outputs[0] = TypeInfo::tensor(asked_type(c.node, DType::kFloat, kFloats), shape);
 }
 
@@ -68,7 +69,8 @@ void infer_like(InferContext& c) {
 }
 
 /// Fills a result of any float type with draw().
-template <typename Draw> Tensor fill(DType dtype, const Shape& shape, Draw draw) {
+template <typename Draw>
+Tensor fill(DType dtype, const Shape& shape, Draw draw) {
   Tensor out(is_narrow_float(dtype) ? DType::kFloat : dtype, shape);
   visit_float(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -104,8 +106,10 @@ void evaluate_bernoulli(EvalContext& c, const std::vector<TypeInfo>& types) {
     using T = typename decltype(tag)::type;
     for (size_t i = 0; i < p.size(); ++i) mutable_elements<T>(out)[i] = generator.uniform() < p[i] ? T(1) : T(0);
   };
-  if (dtype == DType::kBool) draw(Tag<uint8_t>{});
-  else visit_arithmetic(out.dtype(), draw);
+  if (dtype == DType::kBool)
+    draw(Tag<uint8_t>{});
+  else
+    visit_arithmetic(out.dtype(), draw);
   c.outputs[0] = narrow(std::move(out), dtype);
 }
 
@@ -133,15 +137,19 @@ void evaluate_multinomial(EvalContext& c, const std::vector<TypeInfo>& types) {
     for (int64_t k = 0; k < classes; ++k) sums.push_back(sum += std::exp(row[k] - most));
     for (int64_t s = 0; s < samples; ++s) {
       const double draw = generator.uniform() * sum;
-      const int64_t chosen = std::min<int64_t>(classes - 1, std::upper_bound(sums.begin(), sums.end(), draw) - sums.begin());
-      if (out.dtype() == DType::kInt32) mutable_elements<int32_t>(out)[b * samples + s] = static_cast<int32_t>(chosen);
-      else mutable_elements<int64_t>(out)[b * samples + s] = chosen;
+      const int64_t chosen =
+          std::min<int64_t>(classes - 1, std::upper_bound(sums.begin(), sums.end(), draw) - sums.begin());
+      if (out.dtype() == DType::kInt32)
+        mutable_elements<int32_t>(out)[b * samples + s] = static_cast<int32_t>(chosen);
+      else
+        mutable_elements<int64_t>(out)[b * samples + s] = chosen;
     }
   }
   c.outputs[0] = std::move(out);
 }
 
-void add_random(Registry& r, const char* name, int version, Arity inputs, InferFunction infer, Kernel kernel, std::set<std::string> attributes) {
+void add_random(Registry& r, const char* name, int version, Arity inputs, InferFunction infer, Kernel kernel,
+                std::set<std::string> attributes) {
   Registry one;
   add(one, name, version, inputs, std::move(infer), std::move(kernel), std::move(attributes));
   OperatorDef def = *one.find("", name, version);
@@ -153,13 +161,18 @@ void add_random(Registry& r, const char* name, int version, Arity inputs, InferF
 
 void register_random(Registry& r) {
   for (int version : {1, 22}) {
-    add_random(r, "RandomNormal", version, {0, 0}, infer_shaped, evaluate_normal, {"dtype", "mean", "scale", "seed", "shape"});
-    add_random(r, "RandomUniform", version, {0, 0}, infer_shaped, evaluate_uniform, {"dtype", "high", "low", "seed", "shape"});
+    add_random(r, "RandomNormal", version, {0, 0}, infer_shaped, evaluate_normal,
+               {"dtype", "mean", "scale", "seed", "shape"});
+    add_random(r, "RandomUniform", version, {0, 0}, infer_shaped, evaluate_uniform,
+               {"dtype", "high", "low", "seed", "shape"});
     add_random(r, "RandomNormalLike", version, kOne, infer_like, evaluate_normal, {"dtype", "mean", "scale", "seed"});
     add_random(r, "RandomUniformLike", version, kOne, infer_like, evaluate_uniform, {"dtype", "high", "low", "seed"});
   }
-  for (int version : {15, 22}) add_random(r, "Bernoulli", version, kOne, infer_bernoulli, evaluate_bernoulli, {"dtype", "seed"});
-  for (int version : {7, 22}) add_random(r, "Multinomial", version, kOne, infer_multinomial, evaluate_multinomial, {"dtype", "sample_size", "seed"});
+  for (int version : {15, 22})
+    add_random(r, "Bernoulli", version, kOne, infer_bernoulli, evaluate_bernoulli, {"dtype", "seed"});
+  for (int version : {7, 22})
+    add_random(r, "Multinomial", version, kOne, infer_multinomial, evaluate_multinomial,
+               {"dtype", "sample_size", "seed"});
 }
 
 }  // namespace tessera::ops

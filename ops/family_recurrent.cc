@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// RNN, GRU and LSTM. Weights are transposed once so that a step adds, for each input element in ascending order, one row to all gates;
-// then the gates of the three cells follow the standard's equations. Items of a batch run one after another up to their own length, a
-// reverse direction from that length down; what lies beyond a length stays zero. fp32 and fp64 compute natively, narrower floats in fp32.
+// RNN, GRU and LSTM. Weights are transposed once so that a step adds, for each input element in ascending order, one
+// row to all gates; then the gates of the three cells follow the standard's equations. Items of a batch run one after
+// another up to their own length, a reverse direction from that length down; what lies beyond a length stays zero. fp32
+// and fp64 compute natively, narrower floats in fp32.
 #include <cmath>
 
 #include "ops/elementwise_kernel.h"
@@ -14,7 +15,7 @@ using namespace kernel;
 
 enum class Cell { kRnn, kGru, kLstm };
 constexpr size_t kGates[] = {1, 3, 4};
-constexpr size_t kActivations[] = {1, 2, 3};   // for each direction
+constexpr size_t kActivations[] = {1, 2, 3};  // for each direction
 const std::vector<std::string> kDefaults[] = {{"tanh"}, {"sigmoid", "tanh"}, {"sigmoid", "tanh", "tanh"}};
 
 struct Activation {
@@ -23,14 +24,22 @@ struct Activation {
 };
 
 /// Parameters of an activation: which it takes and their defaults.
-struct ActivationKind { const char* name; bool takes_alpha, takes_beta; float alpha, beta; };
+struct ActivationKind {
+  const char* name;
+  bool takes_alpha, takes_beta;
+  float alpha, beta;
+};
 constexpr ActivationKind kActivationKinds[] = {
-    {"relu", false, false, 0, 0}, {"tanh", false, false, 0, 0}, {"sigmoid", false, false, 0, 0}, {"softsign", false, false, 0, 0},
-    {"softplus", false, false, 0, 0}, {"affine", true, true, 1, 0}, {"leakyrelu", true, false, 0.01f, 0}, {"thresholdedrelu", true, false, 1, 0},
-    {"scaledtanh", true, true, 1, 1}, {"hardsigmoid", true, true, 0.2f, 0.5f}, {"elu", true, false, 1, 0},
+    {"relu", false, false, 0, 0},         {"tanh", false, false, 0, 0},
+    {"sigmoid", false, false, 0, 0},      {"softsign", false, false, 0, 0},
+    {"softplus", false, false, 0, 0},     {"affine", true, true, 1, 0},
+    {"leakyrelu", true, false, 0.01f, 0}, {"thresholdedrelu", true, false, 1, 0},
+    {"scaledtanh", true, true, 1, 1},     {"hardsigmoid", true, true, 0.2f, 0.5f},
+    {"elu", true, false, 1, 0},
 };
 
-template <typename T> T apply(const Activation& f, T x) {
+template <typename T>
+T apply(const Activation& f, T x) {
   const T a = static_cast<T>(f.alpha), b = static_cast<T>(f.beta);
   switch (f.name[0]) {
     case 'r': return std::max<T>(x, 0);
@@ -44,12 +53,12 @@ template <typename T> T apply(const Activation& f, T x) {
   if (f.name == "sigmoid") return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
   if (f.name == "softsign") return x / (1 + std::abs(x));
   if (f.name == "softplus") return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
-  return a * std::tanh(b * x);   // scaledtanh
+  return a * std::tanh(b * x);  // scaledtanh
 }
 
 struct Plan {
   int64_t directions = 1;
-  bool reverse = false;        // of the first direction
+  bool reverse = false;  // of the first direction
   bool batch_first = false;
   std::vector<Activation> activations;
 };
@@ -57,26 +66,35 @@ struct Plan {
 Plan plan_of(const Node& node, Cell cell) {
   Plan plan;
   const std::string direction = node.get_string("direction", "forward");
-  if (direction == "bidirectional") plan.directions = 2;
-  else if (direction == "reverse") plan.reverse = true;
-  else if (direction != "forward") node.fail(ErrorCode::kInvalidModel, "direction '" + direction + "' is not known");
+  if (direction == "bidirectional")
+    plan.directions = 2;
+  else if (direction == "reverse")
+    plan.reverse = true;
+  else if (direction != "forward")
+    node.fail(ErrorCode::kInvalidModel, "direction '" + direction + "' is not known");
   const int64_t layout = node.get_int("layout", 0);
   if (layout != 0 && layout != 1) node.fail(ErrorCode::kInvalidModel, "layout must be 0 or 1");
   plan.batch_first = layout == 1;
-  if (node.has("clip") && !(node.get_float("clip", 0) > 0)) node.fail(ErrorCode::kInvalidModel, "clip must be positive");
+  if (node.has("clip") && !(node.get_float("clip", 0) > 0))
+    node.fail(ErrorCode::kInvalidModel, "clip must be positive");
   const size_t count = kActivations[static_cast<size_t>(cell)] * static_cast<size_t>(plan.directions);
   std::vector<std::string> names = node.get_strings("activations");
   if (names.empty())
     for (int64_t d = 0; d < plan.directions; ++d)
-      names.insert(names.end(), kDefaults[static_cast<size_t>(cell)].begin(), kDefaults[static_cast<size_t>(cell)].end());
+      names.insert(names.end(), kDefaults[static_cast<size_t>(cell)].begin(),
+                   kDefaults[static_cast<size_t>(cell)].end());
   if (names.size() != count)
-    node.fail(ErrorCode::kInvalidModel, "has " + std::to_string(names.size()) + " activations where " + std::to_string(count) + " are needed");
+    node.fail(ErrorCode::kInvalidModel,
+              "has " + std::to_string(names.size()) + " activations where " + std::to_string(count) + " are needed");
   const std::vector<float> alphas = node.get_floats("activation_alpha"), betas = node.get_floats("activation_beta");
-  size_t next_alpha = 0, next_beta = 0;   // values go in order to the activations that take one
+  size_t next_alpha = 0, next_beta = 0;  // values go in order to the activations that take one
   for (std::string name : names) {
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
-    const auto* kind = std::find_if(std::begin(kActivationKinds), std::end(kActivationKinds), [&](const ActivationKind& k) { return name == k.name; });
-    if (kind == std::end(kActivationKinds)) node.fail(ErrorCode::kInvalidModel, "activation '" + name + "' is not known");
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
+    const auto* kind = std::find_if(std::begin(kActivationKinds), std::end(kActivationKinds),
+                                    [&](const ActivationKind& k) { return name == k.name; });
+    if (kind == std::end(kActivationKinds))
+      node.fail(ErrorCode::kInvalidModel, "activation '" + name + "' is not known");
     Activation f{name, kind->alpha, kind->beta};
     if (kind->takes_alpha && next_alpha < alphas.size()) f.alpha = alphas[next_alpha++];
     if (kind->takes_beta && next_beta < betas.size()) f.beta = betas[next_beta++];
@@ -90,7 +108,8 @@ struct Dim {
   int64_t value = -1;
   void agree(const Node& node, int64_t other, const std::string& what) {
     if (value >= 0 && other >= 0 && value != other)
-      node.fail(ErrorCode::kInvalidModel, what + " of " + std::to_string(other) + " where " + std::to_string(value) + " is needed");
+      node.fail(ErrorCode::kInvalidModel,
+                what + " of " + std::to_string(other) + " where " + std::to_string(value) + " is needed");
     if (other >= 0) value = other;
   }
 };
@@ -109,7 +128,9 @@ InferFunction infer_cell(Cell cell) {
     }
     const auto per_gate = [&](int64_t dim, int64_t factor, const char* what) {
       if (dim < 0) return;
-      if (dim % factor != 0) c.node.fail(ErrorCode::kInvalidModel, std::string(what) + " has " + std::to_string(dim) + " rows, no multiple of " + std::to_string(factor));
+      if (dim % factor != 0)
+        c.node.fail(ErrorCode::kInvalidModel, std::string(what) + " has " + std::to_string(dim) +
+                                                  " rows, no multiple of " + std::to_string(factor));
       hidden.agree(c.node, dim / factor, std::string("hidden size in ") + what);
     };
     require_rank(c.node, x, 3, "X");
@@ -125,8 +146,10 @@ InferFunction infer_cell(Cell cell) {
     for (size_t i = 1; i < c.inputs.size(); ++i) {
       if (!c.has(i)) continue;
       const TypeInfo& t = c.inputs[i];
-      if (i == 4) require_type(c.node, t.dtype, set_of({DType::kInt32}), "sequence_lens");
-      else require_same_type(c.node, x, t);
+      if (i == 4)
+        require_type(c.node, t.dtype, set_of({DType::kInt32}), "sequence_lens");
+      else
+        require_same_type(c.node, x, t);
       require_rank(c.node, t, kRanks[i], kNames[i]);
       if (!t.ranked) continue;
       if (i == 4) {
@@ -142,14 +165,17 @@ InferFunction infer_cell(Cell cell) {
         if (i == 2) hidden.agree(c.node, t.shape[2], "hidden size in R");
       }
     }
-    const Shape whole = plan.batch_first ? Shape{batch.value, steps.value, plan.directions, hidden.value} : Shape{steps.value, plan.directions, batch.value, hidden.value};
-    const Shape last = plan.batch_first ? Shape{batch.value, plan.directions, hidden.value} : Shape{plan.directions, batch.value, hidden.value};
+    const Shape whole = plan.batch_first ? Shape{batch.value, steps.value, plan.directions, hidden.value}
+                                         : Shape{steps.value, plan.directions, batch.value, hidden.value};
+    const Shape last = plan.batch_first ? Shape{batch.value, plan.directions, hidden.value}
+                                        : Shape{plan.directions, batch.value, hidden.value};
     for (size_t i = 0; i < c.outputs.size(); ++i) c.outputs[i] = TypeInfo::tensor(x.dtype, i == 0 ? whole : last);
   };
 }
 
 /// [rows, columns] -> [columns, rows].
-template <typename T> std::vector<T> transposed(const T* in, int64_t rows, int64_t columns) {
+template <typename T>
+std::vector<T> transposed(const T* in, int64_t rows, int64_t columns) {
   std::vector<T> out(static_cast<size_t>(rows * columns));
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t k = 0; k < columns; ++k) out[static_cast<size_t>(k * rows + r)] = in[r * columns + k];
@@ -157,7 +183,9 @@ template <typename T> std::vector<T> transposed(const T* in, int64_t rows, int64
 }
 
 /// y[i] += sum over k of x[k] * m[k][i], k ascending; m has rows of `stride`, of which [first, first + count) are used.
-template <typename T> void accumulate(const T* x, int64_t length, const std::vector<T>& m, int64_t stride, int64_t first, int64_t count, T* y) {
+template <typename T>
+void accumulate(const T* x, int64_t length, const std::vector<T>& m, int64_t stride, int64_t first, int64_t count,
+                T* y) {
   for (int64_t k = 0; k < length; ++k) {
     const T* row = m.data() + k * stride + first;
     for (int64_t i = 0; i < count; ++i) y[i] += x[k] * row[i];
@@ -165,11 +193,12 @@ template <typename T> void accumulate(const T* x, int64_t length, const std::vec
 }
 
 /// Everything one direction needs, as plain arrays.
-template <typename T> struct Direction {
+template <typename T>
+struct Direction {
   Cell cell;
   int64_t input, hidden;
-  std::vector<T> w, r, wb, rb, p;   // w, r transposed: [input or hidden, gates * hidden]
-  const Activation* f;              // activations of this direction
+  std::vector<T> w, r, wb, rb, p;  // w, r transposed: [input or hidden, gates * hidden]
+  const Activation* f;             // activations of this direction
   bool clips = false, couples = false, reset_after = false;
   T clip = 0;
 
@@ -181,12 +210,14 @@ template <typename T> struct Direction {
     std::vector<T> a(static_cast<size_t>(rows), T(0));
     accumulate(x, input, w, rows, 0, rows, a.data());
     const auto at = [n](int64_t gate, int64_t i) { return static_cast<size_t>(gate * n + i); };
-    if (cell == Cell::kGru) {   // gates z, r, h
+    if (cell == Cell::kGru) {  // gates z, r, h
       accumulate(h.data(), n, r, rows, 0, 2 * n, a.data());
       for (int64_t i = 0; i < 2 * n; ++i)
-        a[static_cast<size_t>(i)] = apply(f[0], bound(a[static_cast<size_t>(i)] + wb[static_cast<size_t>(i)] + rb[static_cast<size_t>(i)]));
+        a[static_cast<size_t>(i)] =
+            apply(f[0], bound(a[static_cast<size_t>(i)] + wb[static_cast<size_t>(i)] + rb[static_cast<size_t>(i)]));
       std::vector<T> recurrent(static_cast<size_t>(n), T(0)), reset = h;
-      if (!reset_after) for (int64_t i = 0; i < n; ++i) reset[static_cast<size_t>(i)] *= a[at(1, i)];
+      if (!reset_after)
+        for (int64_t i = 0; i < n; ++i) reset[static_cast<size_t>(i)] *= a[at(1, i)];
       accumulate(reset.data(), n, r, rows, 2 * n, n, recurrent.data());
       for (int64_t i = 0; i < n; ++i) {
         T& sum = recurrent[static_cast<size_t>(i)];
@@ -198,18 +229,19 @@ template <typename T> struct Direction {
       return;
     }
     accumulate(h.data(), n, r, rows, 0, rows, a.data());
-    for (int64_t i = 0; i < rows; ++i) a[static_cast<size_t>(i)] += wb[static_cast<size_t>(i)] + rb[static_cast<size_t>(i)];
+    for (int64_t i = 0; i < rows; ++i)
+      a[static_cast<size_t>(i)] += wb[static_cast<size_t>(i)] + rb[static_cast<size_t>(i)];
     if (cell == Cell::kRnn) {
       for (int64_t i = 0; i < n; ++i) h[static_cast<size_t>(i)] = apply(f[0], bound(a[static_cast<size_t>(i)]));
       return;
     }
-    for (int64_t i = 0; i < n; ++i) {   // gates i, o, f, c; peepholes i, o, f
+    for (int64_t i = 0; i < n; ++i) {  // gates i, o, f, c; peepholes i, o, f
       T& s = state[static_cast<size_t>(i)];
       const T in = apply(f[0], bound(a[at(0, i)] + p[at(0, i)] * s));
       const T forget = couples ? 1 - in : apply(f[0], bound(a[at(2, i)] + p[at(2, i)] * s));
       s = forget * s + in * apply(f[1], bound(a[at(3, i)]));
       const T out = apply(f[0], bound(a[at(1, i)] + p[at(1, i)] * s));
-      h[static_cast<size_t>(i)] = out * apply(f[2], s);   // as ONNX Runtime: clip bounds the gates, not the cell state
+      h[static_cast<size_t>(i)] = out * apply(f[2], s);  // as ONNX Runtime: clip bounds the gates, not the cell state
     }
   }
 };
@@ -219,13 +251,17 @@ Kernel evaluate_cell(Cell cell) {
     const Plan plan = plan_of(c.node, cell);
     const Tensor x = widen(c.input(0)), w = widen(c.input(1)), r = widen(c.input(2));
     const int64_t gates = static_cast<int64_t>(kGates[static_cast<size_t>(cell)]);
-    const int64_t steps = x.shape()[plan.batch_first ? 1 : 0], batch = x.shape()[plan.batch_first ? 0 : 1], input = x.shape()[2];
+    const int64_t steps = x.shape()[plan.batch_first ? 1 : 0], batch = x.shape()[plan.batch_first ? 0 : 1],
+                  input = x.shape()[2];
     const int64_t hidden = r.shape()[2], directions = plan.directions;
     std::vector<int64_t> lengths(static_cast<size_t>(batch), steps);
     if (c.has(4)) lengths = c.input(4).to_int64s();
     for (int64_t length : lengths)
-      if (length < 0 || length > steps) c.node.fail(ErrorCode::kInvalidArgument, "a sequence length of " + std::to_string(length) + " lies outside [0, " + std::to_string(steps) + "]");
-    const Shape whole = plan.batch_first ? Shape{batch, steps, directions, hidden} : Shape{steps, directions, batch, hidden};
+      if (length < 0 || length > steps)
+        c.node.fail(ErrorCode::kInvalidArgument, "a sequence length of " + std::to_string(length) +
+                                                     " lies outside [0, " + std::to_string(steps) + "]");
+    const Shape whole =
+        plan.batch_first ? Shape{batch, steps, directions, hidden} : Shape{steps, directions, batch, hidden};
     const Shape last = plan.batch_first ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
     Tensor y(x.dtype(), whole), y_h(x.dtype(), last), y_c(x.dtype(), last);
     visit_float(x.dtype(), [&](auto tag) {
@@ -247,7 +283,8 @@ Kernel evaluate_cell(Cell cell) {
           direction.wb.assign(from, from + gates * hidden);
           direction.rb.assign(from + gates * hidden, from + 2 * gates * hidden);
         }
-        if (cell == Cell::kLstm && c.has(7)) direction.p.assign(elements<T>(p) + d * 3 * hidden, elements<T>(p) + (d + 1) * 3 * hidden);
+        if (cell == Cell::kLstm && c.has(7))
+          direction.p.assign(elements<T>(p) + d * 3 * hidden, elements<T>(p) + (d + 1) * 3 * hidden);
         direction.f = plan.activations.data() + static_cast<size_t>(d) * kActivations[static_cast<size_t>(cell)];
         direction.clips = c.node.has("clip");
         direction.clip = static_cast<T>(c.node.get_float("clip", 0));
@@ -258,15 +295,17 @@ Kernel evaluate_cell(Cell cell) {
           const int64_t state_at = (plan.batch_first ? n * directions + d : d * batch + n) * hidden;
           std::vector<T> h(static_cast<size_t>(hidden), T(0)), state = h;
           if (c.has(5)) h.assign(elements<T>(h0) + state_at, elements<T>(h0) + state_at + hidden);
-          if (cell == Cell::kLstm && c.has(6)) state.assign(elements<T>(c0) + state_at, elements<T>(c0) + state_at + hidden);
+          if (cell == Cell::kLstm && c.has(6))
+            state.assign(elements<T>(c0) + state_at, elements<T>(c0) + state_at + hidden);
           const int64_t length = lengths[static_cast<size_t>(n)];
           for (int64_t t = 0; t < length; ++t) {
             const int64_t step = backward ? length - 1 - t : t;
             direction.step(elements<T>(x) + (plan.batch_first ? n * steps + step : step * batch + n) * input, h, state);
-            const int64_t to = plan.batch_first ? (n * steps + step) * directions + d : (step * directions + d) * batch + n;
+            const int64_t to =
+                plan.batch_first ? (n * steps + step) * directions + d : (step * directions + d) * batch + n;
             std::copy(h.begin(), h.end(), mutable_elements<T>(y) + to * hidden);
           }
-          if (length == 0) {   // nothing was computed: no last value
+          if (length == 0) {  // nothing was computed: no last value
             std::fill(h.begin(), h.end(), T(0));
             state = h;
           }
@@ -283,7 +322,8 @@ Kernel evaluate_cell(Cell cell) {
 }  // namespace
 
 void register_recurrent(Registry& r) {
-  const std::set<std::string> common{"clip", "activation_alpha", "activation_beta", "activations", "direction", "hidden_size"};
+  const std::set<std::string> common{"clip",        "activation_alpha", "activation_beta",
+                                     "activations", "direction",        "hidden_size"};
   const auto with = [](std::set<std::string> names, std::initializer_list<const char*> more) {
     names.insert(more.begin(), more.end());
     return names;
@@ -291,8 +331,10 @@ void register_recurrent(Registry& r) {
   for (int version : {7, 14, 22}) {
     const std::set<std::string> names = version < 14 ? common : with(common, {"layout"});
     add(r, "RNN", version, {3, 6}, infer_cell(Cell::kRnn), evaluate_cell(Cell::kRnn), names, {0, 2});
-    add(r, "GRU", version, {3, 6}, infer_cell(Cell::kGru), evaluate_cell(Cell::kGru), with(names, {"linear_before_reset"}), {0, 2});
-    add(r, "LSTM", version, {3, 8}, infer_cell(Cell::kLstm), evaluate_cell(Cell::kLstm), with(names, {"input_forget"}), {0, 3});
+    add(r, "GRU", version, {3, 6}, infer_cell(Cell::kGru), evaluate_cell(Cell::kGru),
+        with(names, {"linear_before_reset"}), {0, 2});
+    add(r, "LSTM", version, {3, 8}, infer_cell(Cell::kLstm), evaluate_cell(Cell::kLstm), with(names, {"input_forget"}),
+        {0, 3});
   }
 }
 

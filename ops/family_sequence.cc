@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences and optionals. A sequence holds tensors of one element type; its TypeInfo carries that type and, when every element is known
-// to share it, the shape of the elements. An optional is its value or nothing at run time; its TypeInfo is the kind kOptional over a
-// tensor, while an optional sequence has the kind of the sequence.
+// Sequences and optionals. A sequence holds tensors of one element type; its TypeInfo carries that type and, when every
+// element is known to share it, the shape of the elements. An optional is its value or nothing at run time; its
+// TypeInfo is the kind kOptional over a tensor, while an optional sequence has the kind of the sequence.
 #include "ops/control_types.h"
 
 namespace tessera::ops {
@@ -19,18 +19,21 @@ TypeInfo as_kind(const TypeInfo& type, Kind kind) {
 
 const TypeInfo& sequence_type(const InferContext& c, size_t i) {
   const TypeInfo& type = c.input(i);
-  if (type.kind != Kind::kSequence) c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " must be a sequence");
+  if (type.kind != Kind::kSequence)
+    c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " must be a sequence");
   return type;
 }
 
 const TypeInfo& tensor_type(const InferContext& c, size_t i) {
   const TypeInfo& type = c.input(i);
-  if (type.kind == Kind::kSequence) c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " is a sequence where a tensor is needed");
+  if (type.kind == Kind::kSequence)
+    c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " is a sequence where a tensor is needed");
   return type;
 }
 
 const std::vector<Value>& sequence_of(const EvalContext& c, size_t i) {
-  if (!c.has(i) || c.inputs[i].kind != Value::Kind::kSequence) c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " must be a sequence");
+  if (!c.has(i) || c.inputs[i].kind != Value::Kind::kSequence)
+    c.node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " must be a sequence");
   return c.inputs[i].sequence;
 }
 
@@ -43,7 +46,8 @@ Value sequence_value(std::vector<Value> elements, DType dtype) {
 void check_position_type(const InferContext& c, size_t i) {
   if (!c.has(i)) return;
   require_type(c.node, c.inputs[i].dtype, kIndex, "position");
-  if (c.inputs[i].is_static() && element_count(c.inputs[i].shape) != 1) c.node.fail(ErrorCode::kInvalidModel, "position must be one integer");
+  if (c.inputs[i].is_static() && element_count(c.inputs[i].shape) != 1)
+    c.node.fail(ErrorCode::kInvalidModel, "position must be one integer");
 }
 
 /// Position given by input i, negative ones counted from the end; [0, size) or, with `end`, [0, size].
@@ -54,7 +58,8 @@ size_t position(const EvalContext& c, size_t i, size_t size, int64_t fallback, b
     if (c.input(i).size() != 1) c.node.fail(ErrorCode::kInvalidModel, "position must be one integer");
     at = c.input(i).at_int64(0);
     if (at < -count || at > (end ? count : count - 1))
-      c.node.fail(ErrorCode::kInvalidArgument, "position " + std::to_string(at) + " lies outside a sequence of " + std::to_string(size));
+      c.node.fail(ErrorCode::kInvalidArgument,
+                  "position " + std::to_string(at) + " lies outside a sequence of " + std::to_string(size));
     if (at < 0) at += count;
   }
   if (at < 0) c.node.fail(ErrorCode::kInvalidArgument, "the sequence is empty");
@@ -80,11 +85,14 @@ void evaluate_construct(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 void infer_empty(InferContext& c) {
   const int64_t dtype = c.node.get_int("dtype", 1);
-  if (dtype < 1 || dtype > static_cast<int64_t>(DType::kFloat4E2M1)) c.node.fail(ErrorCode::kInvalidModel, "dtype " + std::to_string(dtype) + " is not one of ONNX");
+  if (dtype < 1 || dtype > static_cast<int64_t>(DType::kFloat4E2M1))
+    c.node.fail(ErrorCode::kInvalidModel, "dtype " + std::to_string(dtype) + " is not one of ONNX");
   c.outputs[0] = as_kind(TypeInfo::unranked(static_cast<DType>(dtype)), Kind::kSequence);
 }
 
-void evaluate_empty(EvalContext& c, const std::vector<TypeInfo>& types) { c.outputs[0] = sequence_value({}, types[0].dtype); }
+void evaluate_empty(EvalContext& c, const std::vector<TypeInfo>& types) {
+  c.outputs[0] = sequence_value({}, types[0].dtype);
+}
 
 void infer_at(InferContext& c) {
   check_position_type(c, 1);
@@ -100,7 +108,9 @@ void infer_insert(InferContext& c) {
   check_position_type(c, 2);
   const TypeInfo &sequence = sequence_type(c, 0), &element = tensor_type(c, 1);
   require_same_type(c.node, sequence, element);
-  c.outputs[0] = as_kind(cover_types(c.node, as_kind(sequence, Kind::kTensor), as_kind(element, Kind::kTensor), "the element"), Kind::kSequence);
+  c.outputs[0] =
+      as_kind(cover_types(c.node, as_kind(sequence, Kind::kTensor), as_kind(element, Kind::kTensor), "the element"),
+              Kind::kSequence);
 }
 
 void evaluate_insert(EvalContext& c, const std::vector<TypeInfo>& types) {
@@ -127,7 +137,9 @@ void infer_length(InferContext& c) {
   c.outputs[0] = TypeInfo::tensor(DType::kInt64, {});
 }
 
-void evaluate_length(EvalContext& c, const std::vector<TypeInfo>&) { c.outputs[0] = Tensor::scalar_i64(static_cast<int64_t>(sequence_of(c, 0).size())); }
+void evaluate_length(EvalContext& c, const std::vector<TypeInfo>&) {
+  c.outputs[0] = Tensor::scalar_i64(static_cast<int64_t>(sequence_of(c, 0).size()));
+}
 
 // ------------------------------------------------------------------------------------------- splitting and joining
 
@@ -144,7 +156,8 @@ std::vector<int64_t> part_lengths(const Node& node, const Tensor* split, int64_t
   parts = split->to_int64s();
   int64_t rest = dim;
   for (int64_t part : parts) {
-    if (part < 0 || part > rest) node.fail(ErrorCode::kInvalidArgument, "split does not add up to the axis of " + std::to_string(dim));
+    if (part < 0 || part > rest)
+      node.fail(ErrorCode::kInvalidArgument, "split does not add up to the axis of " + std::to_string(dim));
     rest -= part;
   }
   if (rest != 0) node.fail(ErrorCode::kInvalidArgument, "split does not add up to the axis of " + std::to_string(dim));
@@ -156,7 +169,8 @@ void infer_split(InferContext& c) {
   if (c.has(1)) require_type(c.node, c.inputs[1].dtype, kIndex, "split");
   c.outputs[0] = as_kind(TypeInfo::unranked(in.dtype), Kind::kSequence);
   if (!in.ranked) return;
-  const size_t axis = static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())));
+  const size_t axis =
+      static_cast<size_t>(normalise_axis(c.node, c.node.get_int("axis", 0), static_cast<int64_t>(in.shape.size())));
   Shape shape = in.shape;
   if (!c.has(1) && c.node.get_int("keepdims", 1) == 0) {
     shape.erase(shape.begin() + static_cast<int64_t>(axis));
@@ -166,7 +180,8 @@ void infer_split(InferContext& c) {
     shape[axis] = -1;
     if (c.inputs[1].constant && in.shape[axis] >= 0) {
       const std::vector<int64_t> parts = part_lengths(c.node, &*c.inputs[1].constant, in.shape[axis]);
-      if (!parts.empty() && std::all_of(parts.begin(), parts.end(), [&](int64_t part) { return part == parts[0]; })) shape[axis] = parts[0];
+      if (!parts.empty() && std::all_of(parts.begin(), parts.end(), [&](int64_t part) { return part == parts[0]; }))
+        shape[axis] = parts[0];
     }
   }
   c.outputs[0] = as_kind(TypeInfo::tensor(in.dtype, std::move(shape)), Kind::kSequence);
@@ -202,8 +217,10 @@ void infer_join(InferContext& c) {
   if (!sequence.ranked) return;
   Shape shape = sequence.shape;
   const int64_t axis = join_axis(c.node, static_cast<int64_t>(shape.size()), fresh);
-  if (fresh) shape.insert(shape.begin() + axis, -1);
-  else shape[static_cast<size_t>(axis)] = -1;
+  if (fresh)
+    shape.insert(shape.begin() + axis, -1);
+  else
+    shape[static_cast<size_t>(axis)] = -1;
   c.outputs[0] = TypeInfo::tensor(sequence.dtype, std::move(shape));
 }
 
@@ -223,7 +240,9 @@ void evaluate_join(EvalContext& c, const std::vector<TypeInfo>& types) {
     } else {
       bool agree = shape.size() == whole.size();
       for (size_t d = 0; agree && d < shape.size(); ++d) agree = d == at || shape[d] == whole[d];
-      if (!agree) c.node.fail(ErrorCode::kInvalidArgument, "elements of shapes " + to_string(whole) + " and " + to_string(shape) + " do not join");
+      if (!agree)
+        c.node.fail(ErrorCode::kInvalidArgument,
+                    "elements of shapes " + to_string(whole) + " and " + to_string(shape) + " do not join");
       whole[at] += shape[at];
     }
     parts.push_back(value.tensor.reshaped(shape));
@@ -248,9 +267,11 @@ void infer_map(InferContext& c) {
   const auto body = c.node.get_subgraph("body");
   sequence_type(c, 0);
   std::vector<TypeInfo> arguments;
-  for (const TypeInfo& input : c.inputs) arguments.push_back(input.kind == Kind::kSequence ? as_kind(input, Kind::kTensor) : without_constant(input));
+  for (const TypeInfo& input : c.inputs)
+    arguments.push_back(input.kind == Kind::kSequence ? as_kind(input, Kind::kTensor) : without_constant(input));
   const std::vector<TypeInfo> results = body->infer(arguments);
-  if (results.size() != c.outputs.size()) c.node.fail(ErrorCode::kInvalidModel, "the body leaves " + std::to_string(results.size()) + " results");
+  if (results.size() != c.outputs.size())
+    c.node.fail(ErrorCode::kInvalidModel, "the body leaves " + std::to_string(results.size()) + " results");
   for (size_t i = 0; i < results.size(); ++i) c.outputs[i] = as_kind(results[i], Kind::kSequence);
 }
 
@@ -261,12 +282,16 @@ void evaluate_map(EvalContext& c) {
   for (size_t n = 0; n < count; ++n) {
     std::vector<Value> arguments;
     for (const Value& input : c.inputs) {
-      if (input.kind != Value::Kind::kSequence) arguments.push_back(input);
-      else if (input.sequence.size() == count) arguments.push_back(input.sequence[n]);
-      else c.node.fail(ErrorCode::kInvalidArgument, "the sequences differ in length");
+      if (input.kind != Value::Kind::kSequence)
+        arguments.push_back(input);
+      else if (input.sequence.size() == count)
+        arguments.push_back(input.sequence[n]);
+      else
+        c.node.fail(ErrorCode::kInvalidArgument, "the sequences differ in length");
     }
     std::vector<Value> row = body->run(arguments);
-    if (row.size() != results.size()) c.node.fail(ErrorCode::kInvalidModel, "the body leaves " + std::to_string(row.size()) + " results");
+    if (row.size() != results.size())
+      c.node.fail(ErrorCode::kInvalidModel, "the body leaves " + std::to_string(row.size()) + " results");
     for (size_t i = 0; i < row.size(); ++i) results[i].push_back(std::move(row[i]));
   }
   std::vector<TypeInfo> types(c.outputs.size());
@@ -279,7 +304,9 @@ void evaluate_map(EvalContext& c) {
     types = body->infer(arguments);
   }
   for (size_t i = 0; i < results.size(); ++i)
-    c.outputs[i] = sequence_value(std::move(results[i]), count ? results[i].empty() ? DType::kUndefined : results[i][0].tensor.dtype() : types.at(i).dtype);
+    c.outputs[i] = sequence_value(
+        std::move(results[i]),
+        count ? results[i].empty() ? DType::kUndefined : results[i][0].tensor.dtype() : types.at(i).dtype);
 }
 
 // -------------------------------------------------------------------------------------------------------- optionals
@@ -291,14 +318,16 @@ void infer_optional(InferContext& c) {
     return;
   }
   c.outputs[0] = TypeInfo::absent();
-  // The attribute `type` names the type that is not there: "tensor(float32)", "seq(tensor(float32))", maybe inside "optional(...)".
+  // The attribute `type` names the type that is not there: "tensor(float32)", "seq(tensor(float32))", maybe inside
+  // "optional(...)".
   const std::string text = c.node.get_string("type", "");
   const size_t at = text.find("tensor(");
   if (at == std::string::npos) return;
   const std::string name = text.substr(at + 7, text.find(')', at) - at - 7);
   for (int number = 1; number <= static_cast<int>(DType::kFloat4E2M1); ++number)
     if (to_string(static_cast<DType>(number)) == name)
-      c.outputs[0] = as_kind(TypeInfo::unranked(static_cast<DType>(number)), text.find("seq(") == std::string::npos ? Kind::kOptional : Kind::kSequence);
+      c.outputs[0] = as_kind(TypeInfo::unranked(static_cast<DType>(number)),
+                             text.find("seq(") == std::string::npos ? Kind::kOptional : Kind::kSequence);
 }
 
 void evaluate_optional(EvalContext& c) { c.outputs[0] = c.has(0) ? c.inputs[0] : Value(); }
@@ -309,7 +338,9 @@ void infer_has_element(InferContext& c) {
   if (!c.has(0)) c.outputs[0].constant = Tensor::of<uint8_t>(DType::kBool, {}, {0});
 }
 
-void evaluate_has_element(EvalContext& c) { c.outputs[0] = Tensor::of<uint8_t>(DType::kBool, {}, {static_cast<uint8_t>(c.has(0))}); }
+void evaluate_has_element(EvalContext& c) {
+  c.outputs[0] = Tensor::of<uint8_t>(DType::kBool, {}, {static_cast<uint8_t>(c.has(0))});
+}
 
 void infer_get_element(InferContext& c) {
   c.outputs[0] = without_constant(c.input(0));
@@ -322,8 +353,8 @@ void evaluate_get_element(EvalContext& c) {
 }
 
 /// Operators whose evaluation needs no inferred types.
-void add_plain(Registry& r, const char* name, int version, Arity inputs, InferFunction infer, EvalFunction evaluate, std::set<std::string> attributes = {},
-               int max_outputs = 1) {
+void add_plain(Registry& r, const char* name, int version, Arity inputs, InferFunction infer, EvalFunction evaluate,
+               std::set<std::string> attributes = {}, int max_outputs = 1) {
   OperatorDef def;
   def.name = name;
   def.since_version = version;
@@ -346,7 +377,8 @@ void register_sequence(Registry& r) {
   add(r, "SequenceInsert", 11, {2, 3}, infer_insert, evaluate_insert);
   add(r, "SequenceErase", 11, {1, 2}, infer_erase, evaluate_erase);
   add(r, "SequenceLength", 11, kOne, infer_length, evaluate_length);
-  for (int version : {11, 24}) add(r, "SplitToSequence", version, {1, 2}, infer_split, evaluate_split, {"axis", "keepdims"});
+  for (int version : {11, 24})
+    add(r, "SplitToSequence", version, {1, 2}, infer_split, evaluate_split, {"axis", "keepdims"});
   add(r, "ConcatFromSequence", 11, kOne, infer_join, evaluate_join, {"axis", "new_axis"});
   add_plain(r, "SequenceMap", 17, {1, -1}, infer_map, evaluate_map, {"body"}, -1);
   add_plain(r, "Optional", 15, {0, 1}, infer_optional, evaluate_optional, {"type"});

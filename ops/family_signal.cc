@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals: DFT, STFT, the windows Hann, Hamming and Blackman, MelWeightMatrix; and Det. A transform of n points sums n products in fp64
-// with angles reduced modulo n in integers, so that it is exact to the rounding of its result; the time is n * n for each line.
+// Signals: DFT, STFT, the windows Hann, Hamming and Blackman, MelWeightMatrix; and Det. A transform of n points sums n
+// products in fp64 with angles reduced modulo n in integers, so that it is exact to the rounding of its result; the
+// time is n * n for each line.
 #include <cmath>
 #include <complex>
 #include <numbers>
@@ -20,12 +21,14 @@ Tensor from_doubles(const Node& node, DType dtype, const Shape& shape, const std
   if (!visit_arithmetic(out.dtype(), [&](auto tag) {
         using T = typename decltype(tag)::type;
         for (size_t i = 0; i < values.size(); ++i) mutable_elements<T>(out)[i] = static_cast<T>(values[i]);
-      })) unsupported_type(node, dtype);
+      }))
+    unsupported_type(node, dtype);
   return narrow(std::move(out), dtype);
 }
 
 int64_t one_int(const Node& node, const Tensor& t, const char* what) {
-  if (t.size() != 1) node.fail(ErrorCode::kInvalidModel, std::string(what) + " must be one integer, not shape " + to_string(t.shape()));
+  if (t.size() != 1)
+    node.fail(ErrorCode::kInvalidModel, std::string(what) + " must be one integer, not shape " + to_string(t.shape()));
   return t.at_int64(0);
 }
 
@@ -35,7 +38,9 @@ int64_t known_int(const InferContext& c, size_t i, const char* what, int64_t lea
   require_type(c.node, c.inputs[i].dtype, kIndex, what);
   if (!c.inputs[i].constant) return -1;
   const int64_t value = one_int(c.node, *c.inputs[i].constant, what);
-  if (value < least) c.node.fail(ErrorCode::kInvalidArgument, std::string(what) + " = " + std::to_string(value) + " is below " + std::to_string(least));
+  if (value < least)
+    c.node.fail(ErrorCode::kInvalidArgument,
+                std::string(what) + " = " + std::to_string(value) + " is below " + std::to_string(least));
   return value;
 }
 
@@ -47,7 +52,9 @@ using Complex = std::complex<double>;
 constexpr int64_t kMaxPoints = 1 << 24;
 
 void limit_points(const Node& node, int64_t length) {
-  if (length > kMaxPoints) node.fail(ErrorCode::kDoesNotFit, "a transform of " + std::to_string(length) + " points exceeds " + std::to_string(kMaxPoints));
+  if (length > kMaxPoints)
+    node.fail(ErrorCode::kDoesNotFit,
+              "a transform of " + std::to_string(length) + " points exceeds " + std::to_string(kMaxPoints));
 }
 
 /// Roots of unity exp(-2 pi i k / n), or their conjugates.
@@ -61,7 +68,8 @@ std::vector<Complex> roots(int64_t n, bool inverse) {
 }
 
 /// The first `bins` bins of the transform of `in`; `w` are the roots for in.size() points.
-std::vector<Complex> transform(const std::vector<Complex>& in, const std::vector<Complex>& w, int64_t bins, bool inverse) {
+std::vector<Complex> transform(const std::vector<Complex>& in, const std::vector<Complex>& w, int64_t bins,
+                               bool inverse) {
   const size_t n = in.size();
   std::vector<Complex> out(static_cast<size_t>(bins));
   for (size_t k = 0; k < out.size(); ++k) {
@@ -85,7 +93,8 @@ int64_t dft_axis(const Node& node, const Tensor* input, bool given, int64_t rank
   if (node.version >= 20 && given && input == nullptr) return -1;
   const int64_t asked = node.version < 20 ? node.get_int("axis", 1) : input ? one_int(node, *input, "axis") : -2;
   const int64_t axis = normalise_axis(node, asked, rank);
-  if (axis == rank - 1) node.fail(ErrorCode::kInvalidModel, "the last axis holds real and imaginary parts and cannot be transformed");
+  if (axis == rank - 1)
+    node.fail(ErrorCode::kInvalidModel, "the last axis holds real and imaginary parts and cannot be transformed");
   return axis;
 }
 
@@ -100,15 +109,20 @@ void infer_dft(InferContext& c) {
   c.outputs[0] = TypeInfo::unranked(in.dtype);
   if (!in.ranked) return;
   const int64_t rank = static_cast<int64_t>(in.shape.size());
-  if (rank < 2) c.node.fail(ErrorCode::kInvalidModel, "input of shape " + to_string(in.shape) + " has no axis of real and imaginary parts");
+  if (rank < 2)
+    c.node.fail(ErrorCode::kInvalidModel,
+                "input of shape " + to_string(in.shape) + " has no axis of real and imaginary parts");
   if (in.shape.back() >= 0 && in.shape.back() != 1 && in.shape.back() != 2)
-    c.node.fail(ErrorCode::kInvalidModel, "the last axis must have 1 (real) or 2 (complex) elements, not shape " + to_string(in.shape));
+    c.node.fail(ErrorCode::kInvalidModel,
+                "the last axis must have 1 (real) or 2 (complex) elements, not shape " + to_string(in.shape));
   if (onesided && in.shape.back() == 2) c.node.fail(ErrorCode::kInvalidModel, "onesided needs a real input");
   Shape shape = in.shape;
   const bool given = c.has(2);
   const int64_t axis = dft_axis(c.node, given && c.inputs[2].constant ? &*c.inputs[2].constant : nullptr, given, rank);
-  if (axis < 0) std::fill(shape.begin(), shape.end(), -1);
-  else shape[static_cast<size_t>(axis)] = bin_count(c.has(1) ? length : shape[static_cast<size_t>(axis)], onesided);
+  if (axis < 0)
+    std::fill(shape.begin(), shape.end(), -1);
+  else
+    shape[static_cast<size_t>(axis)] = bin_count(c.has(1) ? length : shape[static_cast<size_t>(axis)], onesided);
   shape.back() = 2;
   c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(shape));
 }
@@ -119,7 +133,8 @@ void evaluate_dft(EvalContext& c, const std::vector<TypeInfo>& types) {
   const size_t axis = static_cast<size_t>(dft_axis(c.node, c.has(2) ? &c.input(2) : nullptr, c.has(2), in.rank()));
   const Shape &shape = in.shape(), &out_shape = types[0].shape;
   const size_t parts = static_cast<size_t>(shape.back()), last = shape.size() - 1;
-  const int64_t have = shape[axis], length = c.has(1) ? one_int(c.node, c.input(1), "dft_length") : have, bins = out_shape[axis];
+  const int64_t have = shape[axis], length = c.has(1) ? one_int(c.node, c.input(1), "dft_length") : have,
+                bins = out_shape[axis];
   if (length < 1) c.node.fail(ErrorCode::kInvalidArgument, "a transform of no points");
   const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, last);
   const std::vector<double> x = in.to_doubles();
@@ -151,7 +166,8 @@ int64_t frame_length(InferContext& c) {
     require_same_type(c.node, c.input(0), c.inputs[2]);
     require_rank(c.node, c.inputs[2], 1, "window");
     const int64_t window = known_length(c, 2);
-    if (length >= 0 && window >= 0 && window != length) c.node.fail(ErrorCode::kInvalidModel, "window and frame_length differ");
+    if (length >= 0 && window >= 0 && window != length)
+      c.node.fail(ErrorCode::kInvalidModel, "window and frame_length differ");
     length = std::max(length, window);
     if (window == 0) c.node.fail(ErrorCode::kInvalidModel, "the window is empty");
   } else if (!c.has(3)) {
@@ -164,13 +180,17 @@ void infer_stft(InferContext& c) {
   const TypeInfo& in = c.input(0);
   require_type(c.node, in.dtype, kFloats, "signal");
   if (in.ranked && in.shape.size() != 2) require_rank(c.node, in, 3, "signal");
-  const bool is_complex = in.ranked && in.shape.size() == 3 && in.shape[2] == 2, onesided = c.node.get_int("onesided", 1) != 0;
+  const bool is_complex = in.ranked && in.shape.size() == 3 && in.shape[2] == 2,
+             onesided = c.node.get_int("onesided", 1) != 0;
   if (in.ranked && in.shape.size() == 3 && in.shape[2] >= 0 && in.shape[2] != 1 && in.shape[2] != 2)
-    c.node.fail(ErrorCode::kInvalidModel, "the last axis must have 1 (real) or 2 (complex) elements, not shape " + to_string(in.shape));
+    c.node.fail(ErrorCode::kInvalidModel,
+                "the last axis must have 1 (real) or 2 (complex) elements, not shape " + to_string(in.shape));
   if (onesided && is_complex) c.node.fail(ErrorCode::kInvalidModel, "onesided needs a real signal");
-  const int64_t step = known_int(c, 1, "frame_step", 1), length = frame_length(c), samples = in.ranked ? in.shape[1] : -1;
+  const int64_t step = known_int(c, 1, "frame_step", 1), length = frame_length(c),
+                samples = in.ranked ? in.shape[1] : -1;
   if (length >= 0 && samples >= 0 && length > samples)
-    c.node.fail(ErrorCode::kInvalidModel, "a frame of " + std::to_string(length) + " exceeds the signal of " + std::to_string(samples));
+    c.node.fail(ErrorCode::kInvalidModel,
+                "a frame of " + std::to_string(length) + " exceeds the signal of " + std::to_string(samples));
   const int64_t frames = length >= 0 && samples >= 0 && step >= 0 ? (samples - length) / step + 1 : -1;
   c.outputs[0] = TypeInfo::tensor(in.dtype, {in.ranked ? in.shape[0] : -1, frames, bin_count(length, onesided), 2});
 }
@@ -179,8 +199,11 @@ void evaluate_stft(EvalContext& c, const std::vector<TypeInfo>& types) {
   const Tensor& in = c.input(0);
   const Shape &shape = in.shape(), &out_shape = types[0].shape;
   const size_t parts = shape.size() == 3 ? static_cast<size_t>(shape[2]) : 1;
-  const int64_t step = one_int(c.node, c.input(1), "frame_step"), length = c.has(2) ? c.input(2).size() : one_int(c.node, c.input(3), "frame_length");
-  const std::vector<double> x = in.to_doubles(), window = c.has(2) ? c.input(2).to_doubles() : std::vector<double>(static_cast<size_t>(length), 1.0);
+  const int64_t step = one_int(c.node, c.input(1), "frame_step"),
+                length = c.has(2) ? c.input(2).size() : one_int(c.node, c.input(3), "frame_length");
+  const std::vector<double> x = in.to_doubles(), window = c.has(2)
+                                                              ? c.input(2).to_doubles()
+                                                              : std::vector<double>(static_cast<size_t>(length), 1.0);
   const std::vector<Complex> w = roots(length, false);
   std::vector<double> y;
   y.reserve(static_cast<size_t>(element_count(out_shape)));
@@ -206,13 +229,17 @@ DType asked_type(const Node& node) {
   return static_cast<DType>(value);
 }
 
-void infer_window(InferContext& c) { c.outputs[0] = TypeInfo::tensor(asked_type(c.node), {known_int(c, 0, "size", 0)}); }
+void infer_window(InferContext& c) {
+  c.outputs[0] = TypeInfo::tensor(asked_type(c.node), {known_int(c, 0, "size", 0)});
+}
 
 /// a0 - a1 cos(x) + a2 cos(2x) over one period.
 Kernel evaluate_window(double a0, double a1, double a2) {
   return [=](EvalContext& c, const std::vector<TypeInfo>& types) {
-    const int64_t size = one_int(c.node, c.input(0), "size"), period = c.node.get_int("periodic", 1) != 0 ? size : size - 1;
-    if (size > (int64_t{1} << 28)) c.node.fail(ErrorCode::kDoesNotFit, "a window of " + std::to_string(size) + " elements");
+    const int64_t size = one_int(c.node, c.input(0), "size"),
+                  period = c.node.get_int("periodic", 1) != 0 ? size : size - 1;
+    if (size > (int64_t{1} << 28))
+      c.node.fail(ErrorCode::kDoesNotFit, "a window of " + std::to_string(size) + " elements");
     std::vector<double> values(static_cast<size_t>(size));
     for (int64_t n = 0; n < size; ++n) {
       const double x = n == 0 ? 0.0 : 2 * std::numbers::pi * static_cast<double>(n) / static_cast<double>(period);
@@ -232,26 +259,36 @@ void infer_mel(InferContext& c) {
 
 void evaluate_mel(EvalContext& c, const std::vector<TypeInfo>& types) {
   const int64_t mels = types[0].shape[1], bins = types[0].shape[0];
-  const double length = static_cast<double>(one_int(c.node, c.input(1), "dft_length")), rate = static_cast<double>(one_int(c.node, c.input(2), "sample_rate"));
-  for (size_t i : {3, 4}) if (c.input(i).size() != 1) c.node.fail(ErrorCode::kInvalidModel, "a frequency must be a scalar");
+  const double length = static_cast<double>(one_int(c.node, c.input(1), "dft_length")),
+               rate = static_cast<double>(one_int(c.node, c.input(2), "sample_rate"));
+  for (size_t i : {3, 4})
+    if (c.input(i).size() != 1) c.node.fail(ErrorCode::kInvalidModel, "a frequency must be a scalar");
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double low = mel(c.input(3).at_double(0)), high = mel(c.input(4).at_double(0));
   const double step = (high - low) / static_cast<double>(mels + 2);
-  if (!std::isfinite(step) || mels > (1 << 20)) c.node.fail(ErrorCode::kInvalidArgument, "frequencies or num_mel_bins out of range");
-  std::vector<int64_t> edges;   // of the triangles, in spectrum bins
+  if (!std::isfinite(step) || mels > (1 << 20))
+    c.node.fail(ErrorCode::kInvalidArgument, "frequencies or num_mel_bins out of range");
+  std::vector<int64_t> edges;  // of the triangles, in spectrum bins
   for (int64_t i = 0; i < mels + 2; ++i) {
-    const double edge = std::floor((length + 1) * (700 * (std::pow(10.0, (static_cast<double>(i) * step + low) / 2595) - 1)) / rate);
+    const double edge =
+        std::floor((length + 1) * (700 * (std::pow(10.0, (static_cast<double>(i) * step + low) / 2595) - 1)) / rate);
     if (!(edge >= 0 && edge < static_cast<double>(bins)))
-      c.node.fail(ErrorCode::kInvalidArgument, "the frequencies lie outside the spectrum of " + std::to_string(bins) + " bins");
+      c.node.fail(ErrorCode::kInvalidArgument,
+                  "the frequencies lie outside the spectrum of " + std::to_string(bins) + " bins");
     edges.push_back(static_cast<int64_t>(edge));
   }
   std::vector<double> y(static_cast<size_t>(element_count(types[0].shape)));
   const auto put = [&](int64_t bin, int64_t m, double value) { y[static_cast<size_t>(bin * mels + m)] = value; };
   for (int64_t m = 0; m < mels; ++m) {
-    const int64_t lower = edges[static_cast<size_t>(m)], centre = edges[static_cast<size_t>(m + 1)], upper = edges[static_cast<size_t>(m + 2)];
-    if (lower == centre) put(centre, m, 1);
-    else for (int64_t j = lower; j <= centre; ++j) put(j, m, static_cast<double>(j - lower) / static_cast<double>(centre - lower));
-    for (int64_t j = centre; j < upper; ++j) put(j, m, static_cast<double>(upper - j) / static_cast<double>(upper - centre));
+    const int64_t lower = edges[static_cast<size_t>(m)], centre = edges[static_cast<size_t>(m + 1)],
+                  upper = edges[static_cast<size_t>(m + 2)];
+    if (lower == centre)
+      put(centre, m, 1);
+    else
+      for (int64_t j = lower; j <= centre; ++j)
+        put(j, m, static_cast<double>(j - lower) / static_cast<double>(centre - lower));
+    for (int64_t j = centre; j < upper; ++j)
+      put(j, m, static_cast<double>(upper - j) / static_cast<double>(upper - centre));
   }
   c.outputs[0] = from_doubles(c.node, types[0].dtype, types[0].shape, y);
 }
@@ -282,7 +319,8 @@ void evaluate_det(EvalContext& c, const std::vector<TypeInfo>& types) {
       T result = 1;
       for (int64_t k = 0; k < n; ++k) {
         int64_t pivot = k;
-        for (int64_t r = k + 1; r < n; ++r) if (std::abs(at(r, k)) > std::abs(at(pivot, k))) pivot = r;
+        for (int64_t r = k + 1; r < n; ++r)
+          if (std::abs(at(r, k)) > std::abs(at(pivot, k))) pivot = r;
         result *= at(pivot, k);
         if (at(pivot, k) == 0) break;
         if (pivot != k) {
@@ -307,7 +345,8 @@ void register_signal(Registry& r) {
   add(r, "DFT", 20, {1, 3}, infer_dft, evaluate_dft, {"inverse", "onesided"});
   add(r, "STFT", 17, {2, 4}, infer_stft, evaluate_stft, {"onesided"});
   add(r, "HannWindow", 17, kOne, infer_window, evaluate_window(0.5, 0.5, 0), {"output_datatype", "periodic"});
-  add(r, "HammingWindow", 17, kOne, infer_window, evaluate_window(25.0 / 46, 21.0 / 46, 0), {"output_datatype", "periodic"});
+  add(r, "HammingWindow", 17, kOne, infer_window, evaluate_window(25.0 / 46, 21.0 / 46, 0),
+      {"output_datatype", "periodic"});
   add(r, "BlackmanWindow", 17, kOne, infer_window, evaluate_window(0.42, 0.5, 0.08), {"output_datatype", "periodic"});
   add(r, "MelWeightMatrix", 17, {5, 5}, infer_mel, evaluate_mel, {"output_datatype"});
   for (int version : {11, 22}) add(r, "Det", version, kOne, infer_det, evaluate_det);

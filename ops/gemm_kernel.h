@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one matrix product of the library, which convolution shares: two strided matrices enter, a row-major product leaves. Each
-// element is a plain sum over ascending k of a product rounded and a sum rounded, so the result does not depend on tiling; tiles
-// only keep several such sums in registers and columns of b in cache. Integers are multiplied as unsigned, which wraps.
+// The one matrix product of the library, which convolution shares: two strided matrices enter, a row-major product
+// leaves. Each element is a plain sum over ascending k of a product rounded and a sum rounded, so the result does not
+// depend on tiling; tiles only keep several such sums in registers and columns of b in cache. Integers are multiplied
+// as unsigned, which wraps.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +13,16 @@
 namespace tessera::ops {
 
 /// Integers that wrap are computed in the unsigned type of their width; floats in themselves.
-template <typename T, bool = std::is_integral_v<T>> struct WrappingType { using type = T; };
-template <typename T> struct WrappingType<T, true> { using type = std::make_unsigned_t<T>; };
-template <typename T> using Wrapping = typename WrappingType<T>::type;
+template <typename T, bool = std::is_integral_v<T>>
+struct WrappingType {
+  using type = T;
+};
+template <typename T>
+struct WrappingType<T, true> {
+  using type = std::make_unsigned_t<T>;
+};
+template <typename T>
+using Wrapping = typename WrappingType<T>::type;
 
 /// A matrix in memory: element (i, j) is data[i * row + j * column].
 template <typename T>
@@ -27,8 +35,9 @@ struct MatrixView {
 namespace gemm {
 
 inline constexpr int64_t kTileRows = 4;
-inline constexpr int64_t kPanelBytes = 48;                // columns of a panel: three 16-byte vectors
-template <typename T> inline constexpr int64_t kTileColumns = kPanelBytes / static_cast<int64_t>(sizeof(T));
+inline constexpr int64_t kPanelBytes = 48;  // columns of a panel: three 16-byte vectors
+template <typename T>
+inline constexpr int64_t kTileColumns = kPanelBytes / static_cast<int64_t>(sizeof(T));
 
 /// sums[kRows][kTileColumns] = a[0..kRows, 0..k] * panel[0..k, columns], k ascending.
 template <typename T, int64_t kRows>
@@ -51,14 +60,13 @@ void tile(int64_t k, MatrixView<T> a, const T* panel, T* sums) {
     panel += kTileColumns<T>;
   }
   for (int64_t i = 0; i < kRows; ++i)
-    for (int64_t v = 0; v < 3; ++v)
-      *reinterpret_cast<Vector*>(sums + i * kTileColumns<T> + v * kLanes) = sum[i][v];
+    for (int64_t v = 0; v < 3; ++v) *reinterpret_cast<Vector*>(sums + i * kTileColumns<T> + v * kLanes) = sum[i][v];
 }
 
 }  // namespace gemm
 
-/// c = a * b with a [m, k], b [k, n], c [m, n] whose rows are `c_row` elements apart. T: a float type or an unsigned integer of 32
-/// or 64 bits.
+/// c = a * b with a [m, k], b [k, n], c [m, n] whose rows are `c_row` elements apart. T: a float type or an unsigned
+/// integer of 32 or 64 bits.
 template <typename T>
 void multiply(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, int64_t c_row) {
   constexpr int64_t kColumns = gemm::kTileColumns<T>;
@@ -80,8 +88,7 @@ void multiply(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
         case 3: gemm::tile<T, 3>(k, part, panel.data(), sums); break;
         default: gemm::tile<T, 4>(k, part, panel.data(), sums); break;
       }
-      for (int64_t r = 0; r < rows; ++r)
-        std::copy_n(sums + r * kColumns, columns, c + (i + r) * c_row + j);
+      for (int64_t r = 0; r < rows; ++r) std::copy_n(sums + r * kColumns, columns, c + (i + r) * c_row + j);
     }
   }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer and RMS normalisation: y = (x - mean) * (1 / sqrt(variance + epsilon)) * scale + shift, each operation rounded once in the
-// element type of x.
+// Layer and RMS normalisation: y = (x - mean) * (1 / sqrt(variance + epsilon)) * scale + shift, each operation rounded
+// once in the element type of x.
 #include "ops/normalization.h"
 
 namespace tessera::ops {
 
-LayerNormalized layer_normalize(const Tensor& x, int64_t axis, double epsilon, bool centred, const Tensor* scale, const Tensor* shift) {
+LayerNormalized layer_normalize(const Tensor& x, int64_t axis, double epsilon, bool centred, const Tensor* scale,
+                                const Tensor* shift) {
   Shape rows = x.shape();
   std::fill(rows.begin() + axis, rows.end(), 1);
   LayerNormalized result{Tensor(x.dtype(), x.shape()), Tensor(x.dtype(), rows), Tensor(x.dtype(), rows)};
@@ -17,17 +18,21 @@ LayerNormalized layer_normalize(const Tensor& x, int64_t axis, double epsilon, b
     for (int64_t row = 0; row < result.mean.size(); ++row) {
       const std::span<const T> values(kernel::elements<T>(x) + row * width, static_cast<size_t>(width));
       Moments<T> m;
-      if (centred) m = moments(values);
-      else m.variance = mean_square(values);
+      if (centred)
+        m = moments(values);
+      else
+        m.variance = mean_square(values);
       const T inverse = T{1} / std::sqrt(m.variance + static_cast<T>(epsilon));
       kernel::mutable_elements<T>(result.mean)[row] = m.mean;
       kernel::mutable_elements<T>(result.inverse_deviation)[row] = inverse;
       for (int64_t i = 0; i < width; ++i) out[row * width + i] = (values[static_cast<size_t>(i)] - m.mean) * inverse;
     }
     if (scale != nullptr)
-      kernel::binary_loop(x.shape(), x.shape(), scale->shape(), out, kernel::elements<T>(*scale), out, [](T a, T b) { return a * b; });
+      kernel::binary_loop(x.shape(), x.shape(), scale->shape(), out, kernel::elements<T>(*scale), out,
+                          [](T a, T b) { return a * b; });
     if (shift != nullptr)
-      kernel::binary_loop(x.shape(), x.shape(), shift->shape(), out, kernel::elements<T>(*shift), out, [](T a, T b) { return a + b; });
+      kernel::binary_loop(x.shape(), x.shape(), shift->shape(), out, kernel::elements<T>(*shift), out,
+                          [](T a, T b) { return a + b; });
   });
   return result;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statistics and scaling that the normalisation operators and ONNX Runtime's fused forms of them share, over runs of contiguous
-// elements. Means are plain sums in ascending order; variances are taken about the mean in a second pass.
+// Statistics and scaling that the normalisation operators and ONNX Runtime's fused forms of them share, over runs of
+// contiguous elements. Means are plain sums in ascending order; variances are taken about the mean in a second pass.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace tessera::ops {
 template <typename T>
 struct Moments {
   T mean = 0;
-  T variance = 0;       // of the population
+  T variance = 0;  // of the population
 };
 
 template <typename T>
@@ -41,8 +41,9 @@ struct LayerNormalized {
   Tensor inverse_deviation;
 };
 
-/// Normalises over dimensions axis.. of x (float32 or float64), then scales and shifts by tensors that broadcast to x (nullptr:
-/// none). With `centred` false nothing is subtracted (RMS normalisation) and mean stays zero.
-LayerNormalized layer_normalize(const Tensor& x, int64_t axis, double epsilon, bool centred, const Tensor* scale, const Tensor* shift);
+/// Normalises over dimensions axis.. of x (float32 or float64), then scales and shifts by tensors that broadcast to x
+/// (nullptr: none). With `centred` false nothing is subtracted (RMS normalisation) and mean stays zero.
+LayerNormalized layer_normalize(const Tensor& x, int64_t axis, double epsilon, bool centred, const Tensor* scale,
+                                const Tensor* shift);
 
 }  // namespace tessera::ops

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes, contexts, and the two entry points infer() and evaluate(): they look the definition up, check operand and result
-// counts and attribute names, call the family's function and check what it left. Errors name the node, the cause and a way out.
+// Attributes, contexts, and the two entry points infer() and evaluate(): they look the definition up, check operand and
+// result counts and attribute names, call the family's function and check what it left. Errors name the node, the cause
+// and a way out.
 #include "ops/operator.h"
 
 #include <algorithm>
@@ -113,7 +114,8 @@ const Tensor* Node::get_tensor(const std::string& attribute) const {
 }
 std::shared_ptr<const Subgraph> Node::get_subgraph(const std::string& attribute) const {
   const auto* value = get_attribute<std::shared_ptr<const Subgraph>>(*this, attribute, "a graph");
-  if (value == nullptr || *value == nullptr) fail(ErrorCode::kInvalidModel, "attribute '" + attribute + "' (a graph) is missing");
+  if (value == nullptr || *value == nullptr)
+    fail(ErrorCode::kInvalidModel, "attribute '" + attribute + "' (a graph) is missing");
   return *value;
 }
 
@@ -136,24 +138,26 @@ const Tensor& EvalContext::input(size_t i) const {
 const OperatorDef& lookup(const Node& node, size_t input_count) {
   const OperatorDef* def = registry().find(node.domain, node.op_type, node.version);
   if (def == nullptr) {
-    std::string message = "operator " + qualified(node.domain, node.op_type) + " of opset " + std::to_string(node.version) +
-                          " is not known";
+    std::string message = "operator " + qualified(node.domain, node.op_type) + " of opset " +
+                          std::to_string(node.version) + " is not known";
     const std::vector<std::string> near = registry().similar(node.op_type);
     for (size_t i = 0; i < near.size(); ++i) message += (i == 0 ? "; did you mean " : ", ") + near[i];
     node.fail(ErrorCode::kUnsupported, message);
   }
   const auto count = [&](const char* what, size_t have, int low, int high) {
     if (have >= static_cast<size_t>(low) && (high < 0 || have <= static_cast<size_t>(high))) return;
-    const std::string range = high < 0       ? "at least " + std::to_string(low)
+    const std::string range = high < 0      ? "at least " + std::to_string(low)
                               : low == high ? std::to_string(low)
                                             : std::to_string(low) + " to " + std::to_string(high);
-    node.fail(ErrorCode::kInvalidModel, "has " + std::to_string(have) + " " + what + " where the operator takes " + range);
+    node.fail(ErrorCode::kInvalidModel,
+              "has " + std::to_string(have) + " " + what + " where the operator takes " + range);
   };
   count("inputs", input_count, def->min_inputs, def->max_inputs);
   count("outputs", node.output_count, def->min_outputs, def->max_outputs);
   if (!def->attributes.empty())
     for (const auto& [name, value] : node.attributes)
-      if (def->attributes.count(name) == 0) node.fail(ErrorCode::kInvalidModel, "attribute '" + name + "' is not known");
+      if (def->attributes.count(name) == 0)
+        node.fail(ErrorCode::kInvalidModel, "attribute '" + name + "' is not known");
   return *def;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batched matrix products: operands are brought to [batch..., m, k] and [batch..., k, n], batches walk with broadcast strides, and
-// each pair of matrices goes through the one kernel.
+// Batched matrix products: operands are brought to [batch..., m, k] and [batch..., k, n], batches walk with broadcast
+// strides, and each pair of matrices goes through the one kernel.
 #include "ops/product.h"
 
 #include <cmath>
@@ -34,15 +34,17 @@ void visit_product(const Node& node, DType dtype, F&& f) {
 
 TypeInfo infer_product(const Node& node, const TypeInfo& a, const TypeInfo& b, DType result) {
   for (const TypeInfo* operand : {&a, &b})
-    if (operand->ranked && operand->shape.empty()) node.fail(ErrorCode::kInvalidModel, "an operand of a matrix product is a scalar");
+    if (operand->ranked && operand->shape.empty())
+      node.fail(ErrorCode::kInvalidModel, "an operand of a matrix product is a scalar");
   if (!a.ranked || !b.ranked) return TypeInfo::unranked(result);
   Shape left = a.shape, right = b.shape;
   if (a.shape.size() == 1) left.insert(left.begin(), 1);
   if (b.shape.size() == 1) right.push_back(1);
   const int64_t k_left = left.back(), k_right = right[right.size() - 2];
   if (k_left >= 0 && k_right >= 0 && k_left != k_right)
-    node.fail(ErrorCode::kInvalidModel, "shapes " + to_string(a.shape) + " and " + to_string(b.shape) + " do not multiply: " +
-                                            std::to_string(k_left) + " columns meet " + std::to_string(k_right) + " rows");
+    node.fail(ErrorCode::kInvalidModel, "shapes " + to_string(a.shape) + " and " + to_string(b.shape) +
+                                            " do not multiply: " + std::to_string(k_left) + " columns meet " +
+                                            std::to_string(k_right) + " rows");
   const TypeInfo left_batch = TypeInfo::tensor(result, Shape(left.begin(), left.end() - 2));
   const TypeInfo right_batch = TypeInfo::tensor(result, Shape(right.begin(), right.end() - 2));
   Shape shape = broadcast_types(node, result, {&left_batch, &right_batch}).shape;
@@ -52,7 +54,9 @@ TypeInfo infer_product(const Node& node, const TypeInfo& a, const TypeInfo& b, D
 }
 
 Tensor matrix_product(const Node& node, const Tensor& a, const Tensor& b) {
-  Tensor y(a.dtype(), infer_product(node, TypeInfo::tensor(a.dtype(), a.shape()), TypeInfo::tensor(b.dtype(), b.shape()), a.dtype()).shape);
+  Tensor y(a.dtype(), infer_product(node, TypeInfo::tensor(a.dtype(), a.shape()),
+                                    TypeInfo::tensor(b.dtype(), b.shape()), a.dtype())
+                          .shape);
   if (y.size() == 0) return y;
   Shape left = a.shape(), right = b.shape();
   if (left.size() == 1) left.insert(left.begin(), 1);
@@ -65,7 +69,7 @@ Tensor matrix_product(const Node& node, const Tensor& a, const Tensor& b) {
     const T* left_data = kernel::elements<T>(a);
     const T* right_data = kernel::elements<T>(b);
     T* out = kernel::mutable_elements<T>(y);
-    if (right_batch.empty()) {   // one matrix for all rows: the batches are rows of one product
+    if (right_batch.empty()) {  // one matrix for all rows: the batches are rows of one product
       multiply<T>(y.size() / n, n, k, {left_data, k, 1}, {right_data, n, 1}, out, n);
       return;
     }
@@ -74,7 +78,8 @@ Tensor matrix_product(const Node& node, const Tensor& a, const Tensor& b) {
     for_each_index(batch, [&](int64_t flat, const std::vector<int64_t>& index) {
       const int64_t left_at = std::inner_product(index.begin(), index.end(), left_strides.begin(), int64_t{0});
       const int64_t right_at = std::inner_product(index.begin(), index.end(), right_strides.begin(), int64_t{0});
-      multiply<T>(m, n, k, {left_data + left_at * m * k, k, 1}, {right_data + right_at * k * n, n, 1}, out + flat * m * n, n);
+      multiply<T>(m, n, k, {left_data + left_at * m * k, k, 1}, {right_data + right_at * k * n, n, 1},
+                  out + flat * m * n, n);
     });
   });
   return y;
@@ -104,8 +109,9 @@ TypeInfo infer_general_product(const InferContext& c) {
   const int64_t m = dim(a, trans_a ? 1 : 0), k_left = dim(a, trans_a ? 0 : 1);
   const int64_t k_right = dim(b, trans_b ? 1 : 0), n = dim(b, trans_b ? 0 : 1);
   if (k_left >= 0 && k_right >= 0 && k_left != k_right)
-    node.fail(ErrorCode::kInvalidModel, "shapes " + to_string(a.shape) + " and " + to_string(b.shape) + " do not multiply: " +
-                                            std::to_string(k_left) + " columns meet " + std::to_string(k_right) + " rows");
+    node.fail(ErrorCode::kInvalidModel, "shapes " + to_string(a.shape) + " and " + to_string(b.shape) +
+                                            " do not multiply: " + std::to_string(k_left) + " columns meet " +
+                                            std::to_string(k_right) + " rows");
   const Shape shape = {m, n};
   if (c.has(2) && c.input(2).ranked) {
     const Shape& added = c.input(2).shape;
@@ -114,7 +120,8 @@ TypeInfo infer_general_product(const InferContext& c) {
       const int64_t extent = shape[2 - added.size() + i];
       fits = added[i] == 1 || added[i] < 0 || extent < 0 || added[i] == extent;
     }
-    if (!fits) node.fail(ErrorCode::kInvalidModel, "C " + to_string(added) + " does not broadcast to " + to_string(shape));
+    if (!fits)
+      node.fail(ErrorCode::kInvalidModel, "C " + to_string(added) + " does not broadcast to " + to_string(shape));
   }
   return TypeInfo::tensor(a.dtype, shape);
 }
@@ -149,7 +156,8 @@ Tensor general_product(const Node& node, const Tensor& a, const Tensor& b, const
       const T* added = kernel::elements<T>(*c);
       for (int64_t i = 0; i < m; ++i)
         for (int64_t j = 0; j < n; ++j)
-          out[i * n + j] = static_cast<T>(out[i * n + j] + static_cast<T>(added_scale * added[i * strides[0] + j * strides[1]]));
+          out[i * n + j] =
+              static_cast<T>(out[i * n + j] + static_cast<T>(added_scale * added[i * strides[0] + j * strides[1]]));
     }
   });
   return y;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python module _tessera_ops: evaluates and infers one operator application on numpy arrays, so that tests can put every
-// operator beside another implementation. Errors become _tessera_ops.TesseraError with attribute `code`.
+// The Python module _tessera_ops: evaluates and infers one operator application on numpy arrays, so that tests can put
+// every operator beside another implementation. Errors become _tessera_ops.TesseraError with attribute `code`.
 #include <pybind11/functional.h>
 
 #include "ops/python_tensor.h"
@@ -27,7 +27,7 @@ struct PythonSubgraph : Subgraph {
     return results;
   }
   std::vector<TypeInfo> infer(const std::vector<TypeInfo>&) const override {
-    return std::vector<TypeInfo>(outputs);   // a Python function says nothing about types
+    return std::vector<TypeInfo>(outputs);  // a Python function says nothing about types
   }
 };
 
@@ -36,7 +36,8 @@ Attribute attribute_from_python(const std::string& name, const py::handle& objec
   if (py::isinstance<py::int_>(object)) return object.cast<int64_t>();
   if (py::isinstance<py::float_>(object)) return object.cast<float>();
   if (py::isinstance<py::str>(object) || py::isinstance<py::bytes>(object)) return object.cast<std::string>();
-  if (py::isinstance<PythonSubgraph>(object)) return std::shared_ptr<const Subgraph>(object.cast<std::shared_ptr<PythonSubgraph>>());
+  if (py::isinstance<PythonSubgraph>(object))
+    return std::shared_ptr<const Subgraph>(object.cast<std::shared_ptr<PythonSubgraph>>());
   if (py::isinstance<py::list>(object) || py::isinstance<py::tuple>(object)) {
     const py::sequence items = py::reinterpret_borrow<py::sequence>(object);
     bool floats = false, strings = false;
@@ -78,8 +79,8 @@ py::list run_node(const std::string& op_type, const std::string& domain, int ver
   return results;
 }
 
-/// An input is None (absent), an array or a list of arrays (known type and shape; content too when `constants` is set), or a
-/// tuple (dtype name, shape or None) with -1 for unknown dimensions.
+/// An input is None (absent), an array or a list of arrays (known type and shape; content too when `constants` is set),
+/// or a tuple (dtype name, shape or None) with -1 for unknown dimensions.
 TypeInfo type_from_python(const py::handle& object, bool constants) {
   if (object.is_none()) return TypeInfo::absent();
   if (py::isinstance<py::tuple>(object)) {
@@ -110,7 +111,9 @@ py::list infer_node(const std::string& op_type, const std::string& domain, int v
     if (type.ranked) shape = py::cast(type.shape);
     py::object constant = py::none();
     if (type.constant) constant = tensor_to_python(*type.constant);
-    py::str kind(type.kind == TypeInfo::Kind::kTensor ? "tensor" : type.kind == TypeInfo::Kind::kSequence ? "sequence" : "optional");
+    py::str kind(type.kind == TypeInfo::Kind::kTensor     ? "tensor"
+                 : type.kind == TypeInfo::Kind::kSequence ? "sequence"
+                                                          : "optional");
     results.append(py::make_tuple(py::str(std::string(to_string(type.dtype))), shape, constant, kind));
   }
   return results;
@@ -137,14 +140,21 @@ PYBIND11_MODULE(_tessera_ops, module) {
   module.def("run_node", &run_node, py::arg("op_type"), py::arg("domain"), py::arg("version"), py::arg("attributes"),
              py::arg("inputs"), py::arg("output_count") = 1,
              "Evaluates one node. An input is an array, None (absent) or a list of arrays (a sequence).");
-  module.def("infer_node", &infer_node, py::arg("op_type"), py::arg("domain"), py::arg("version"), py::arg("attributes"),
-             py::arg("inputs"), py::arg("output_count") = 1, py::arg("constants") = false, py::arg("fold") = false,
-             "Infers results as (dtype, shape or None, constant or None, kind). An input is as in run_node, or a tuple (dtype, shape\n"
-             "or None). With constants=True the contents of arrays are known to inference; fold=True evaluates small constants.");
+  module.def("infer_node", &infer_node, py::arg("op_type"), py::arg("domain"), py::arg("version"),
+             py::arg("attributes"), py::arg("inputs"), py::arg("output_count") = 1, py::arg("constants") = false,
+             py::arg("fold") = false,
+             "Infers results as (dtype, shape or None, constant or None, kind). An input is as in run_node, or a tuple "
+             "(dtype, shape\n"
+             "or None). With constants=True the contents of arrays are known to inference; fold=True evaluates small "
+             "constants.");
   module.def("operators", [] { return registry().names(); }, "Every registered operator as 'domain::Name'.");
-  module.def("known", [](const std::string& op_type, const std::string& domain, int version) {
-    return registry().find(domain, op_type, version) != nullptr;
-  }, py::arg("op_type"), py::arg("domain") = "", py::arg("version") = 24, "Whether the operator is registered for an opset.");
+  module.def(
+      "known",
+      [](const std::string& op_type, const std::string& domain, int version) {
+        return registry().find(domain, op_type, version) != nullptr;
+      },
+      py::arg("op_type"), py::arg("domain") = "", py::arg("version") = 24,
+      "Whether the operator is registered for an opset.");
 }
 
 }  // namespace tessera::ops

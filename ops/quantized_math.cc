@@ -10,10 +10,13 @@ namespace tessera::ops::quantized {
 
 bool is_quantized_integer(DType dtype) {
   switch (dtype) {
-    case DType::kUint8: case DType::kInt8: case DType::kUint16: case DType::kInt16: case DType::kUint4: case DType::kInt4:
-      return true;
-    default:
-      return false;
+    case DType::kUint8:
+    case DType::kInt8:
+    case DType::kUint16:
+    case DType::kInt16:
+    case DType::kUint4:
+    case DType::kInt4: return true;
+    default: return false;
   }
 }
 
@@ -74,13 +77,20 @@ std::vector<int32_t> to_int32s(const Tensor& tensor) {
     case DType::kUint8: copy(tensor.as<uint8_t>()); break;
     case DType::kInt8: copy(tensor.as<int8_t>()); break;
     // Only the low four bits of a 4-bit element count.
-    case DType::kUint4: std::transform(tensor.as<uint8_t>().begin(), tensor.as<uint8_t>().end(), out.begin(), [](int v) { return v & 15; }); break;
-    case DType::kInt4: std::transform(tensor.as<uint8_t>().begin(), tensor.as<uint8_t>().end(), out.begin(), [](int v) { return ((v & 15) ^ 8) - 8; }); break;
+    case DType::kUint4:
+      std::transform(tensor.as<uint8_t>().begin(), tensor.as<uint8_t>().end(), out.begin(),
+                     [](int v) { return v & 15; });
+      break;
+    case DType::kInt4:
+      std::transform(tensor.as<uint8_t>().begin(), tensor.as<uint8_t>().end(), out.begin(),
+                     [](int v) { return ((v & 15) ^ 8) - 8; });
+      break;
     case DType::kUint16: copy(tensor.as<uint16_t>()); break;
     case DType::kInt16: copy(tensor.as<int16_t>()); break;
     case DType::kInt32: copy(tensor.as<int32_t>()); break;
     default:
-      throw Error(ErrorCode::kInvalidModel, "element type " + std::string(to_string(tensor.dtype())) + " is not a quantised type");
+      throw Error(ErrorCode::kInvalidModel,
+                  "element type " + std::string(to_string(tensor.dtype())) + " is not a quantised type");
   }
   return out;
 }
@@ -92,13 +102,16 @@ Tensor from_int32s(DType dtype, const Shape& shape, const std::vector<int32_t>& 
     std::transform(values.begin(), values.end(), elements.begin(), [](int32_t v) { return static_cast<T>(v); });
   };
   switch (dtype) {
-    case DType::kUint8: case DType::kUint4: copy(out.as_mutable<uint8_t>()); break;
-    case DType::kInt8: case DType::kInt4: copy(out.as_mutable<int8_t>()); break;
+    case DType::kUint8:
+    case DType::kUint4: copy(out.as_mutable<uint8_t>()); break;
+    case DType::kInt8:
+    case DType::kInt4: copy(out.as_mutable<int8_t>()); break;
     case DType::kUint16: copy(out.as_mutable<uint16_t>()); break;
     case DType::kInt16: copy(out.as_mutable<int16_t>()); break;
     case DType::kInt32: copy(out.as_mutable<int32_t>()); break;
     default:
-      throw Error(ErrorCode::kInvalidModel, "element type " + std::string(to_string(dtype)) + " is not a quantised type");
+      throw Error(ErrorCode::kInvalidModel,
+                  "element type " + std::string(to_string(dtype)) + " is not a quantised type");
   }
   return out;
 }
@@ -114,10 +127,11 @@ int32_t scalar_zero(const EvalContext& context, size_t index, DType dtype, const
 std::vector<float> channel_scales(const EvalContext& context, size_t index, int64_t count, const char* what) {
   const Tensor& scale = context.input(index);
   if (scale.dtype() != DType::kFloat)
-    context.node.fail(ErrorCode::kInvalidModel, std::string(what) + " must be float32, not " + std::string(to_string(scale.dtype())));
+    context.node.fail(ErrorCode::kInvalidModel,
+                      std::string(what) + " must be float32, not " + std::string(to_string(scale.dtype())));
   if (scale.size() != 1 && scale.size() != count) {
     context.node.fail(ErrorCode::kInvalidModel, std::string(what) + " has " + std::to_string(scale.size()) +
-                      " elements; 1 or " + std::to_string(count) + " are possible");
+                                                    " elements; 1 or " + std::to_string(count) + " are possible");
   }
   std::vector<float> out(static_cast<size_t>(count));
   auto values = scale.as<float>();
@@ -125,17 +139,18 @@ std::vector<float> channel_scales(const EvalContext& context, size_t index, int6
   return out;
 }
 
-std::vector<int32_t> channel_zeros(const EvalContext& context, size_t index, int64_t count, DType dtype, const char* what) {
+std::vector<int32_t> channel_zeros(const EvalContext& context, size_t index, int64_t count, DType dtype,
+                                   const char* what) {
   std::vector<int32_t> out(static_cast<size_t>(count), 0);
   if (!context.has(index)) return out;
   const Tensor& zero = context.input(index);
   if (zero.dtype() != dtype) {
-    context.node.fail(ErrorCode::kInvalidModel, std::string(what) + " must be " + std::string(to_string(dtype)) + ", not " +
-                      std::string(to_string(zero.dtype())));
+    context.node.fail(ErrorCode::kInvalidModel, std::string(what) + " must be " + std::string(to_string(dtype)) +
+                                                    ", not " + std::string(to_string(zero.dtype())));
   }
   if (zero.size() != 1 && zero.size() != count) {
     context.node.fail(ErrorCode::kInvalidModel, std::string(what) + " has " + std::to_string(zero.size()) +
-                      " elements; 1 or " + std::to_string(count) + " are possible");
+                                                    " elements; 1 or " + std::to_string(count) + " are possible");
   }
   const std::vector<int32_t> values = to_int32s(zero);
   for (size_t i = 0; i < out.size(); ++i) out[i] = values[values.size() == 1 ? 0 : i];
@@ -147,7 +162,8 @@ std::array<uint8_t, 256> build_table(DType dtype, float x_scale, int32_t x_zero,
   const Range range = range_of(dtype);
   std::array<uint8_t, 256> table{};
   for (int32_t x = range.low; x <= range.high; ++x)
-    table[static_cast<uint8_t>(x)] = static_cast<uint8_t>(quantize(f(dequantize(x, x_scale, x_zero)), y_scale, y_zero, range));
+    table[static_cast<uint8_t>(x)] =
+        static_cast<uint8_t>(quantize(f(dequantize(x, x_scale, x_zero)), y_scale, y_zero, range));
   return table;
 }
 
@@ -211,7 +227,8 @@ void expect_scalar(const InferContext& context, size_t i, const char* what) {
   if (!type.ranked) return;
   for (int64_t dim : type.shape) {
     if (dim != 1 && dim != -1)
-      context.node.fail(ErrorCode::kInvalidModel, std::string(what) + " must hold one element, its shape is " + to_string(type.shape));
+      context.node.fail(ErrorCode::kInvalidModel,
+                        std::string(what) + " must hold one element, its shape is " + to_string(type.shape));
   }
 }
 

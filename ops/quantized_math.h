@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic shared by the quantised operators: rounding and saturation as the x86 vector units of the CPU oracle do them,
-// quantisation parameters of a node (scalar, per axis), and 256-entry tables. docs/numerics.md states each formula; here they stand
-// once, in scalar form, each fp32 operation rounded once (half to even), fma only where written.
+// Arithmetic shared by the quantised operators: rounding and saturation as the x86 vector units of the CPU oracle do
+// them, quantisation parameters of a node (scalar, per axis), and 256-entry tables. docs/numerics.md states each
+// formula; here they stand once, in scalar form, each fp32 operation rounded once (half to even), fma only where
+// written.
 #pragma once
 
 #include <array>
@@ -26,12 +27,13 @@ bool is_8bit(DType dtype);
 /// Range of an integer type of at most 16 bits.
 Range range_of(DType dtype);
 
-/// fp32 to int32, half to even; NaN and what does not fit give -2^31 (the "integer indefinite" of the vector conversion).
+/// fp32 to int32, half to even; NaN and what does not fit give -2^31 (the "integer indefinite" of the vector
+/// conversion).
 int32_t round_to_int32(float value);
 /// RNE(clamp(x / scale, low - zero, high - zero)) + zero; NaN gives low.
 int32_t quantize(float x, float scale, int32_t zero, Range range);
-/// sat(int32(q) + zero) with a wrapping sum, q = x / scale rounded to nearest even, or toward zero with `truncate`. It differs from
-/// quantize() where q leaves int32 (or is NaN): then it starts from -2^31.
+/// sat(int32(q) + zero) with a wrapping sum, q = x / scale rounded to nearest even, or toward zero with `truncate`. It
+/// differs from quantize() where q leaves int32 (or is NaN): then it starts from -2^31.
 int32_t quantize_through_int32(float x, float scale, int32_t zero, Range range, bool truncate);
 /// RNE(clamp(float(accumulator) * multiplier, low - zero, high - zero)) + zero; NaN gives low.
 int32_t requantize(int32_t accumulator, float multiplier, int32_t zero, Range range);
@@ -50,7 +52,8 @@ int32_t scalar_zero(const EvalContext& context, size_t index, DType dtype, const
 /// fp32 elements of input `index`; its size must be 1 or `count`. The result always has `count` elements.
 std::vector<float> channel_scales(const EvalContext& context, size_t index, int64_t count, const char* what);
 /// The same for zero points of type `dtype`; zeros when absent.
-std::vector<int32_t> channel_zeros(const EvalContext& context, size_t index, int64_t count, DType dtype, const char* what);
+std::vector<int32_t> channel_zeros(const EvalContext& context, size_t index, int64_t count, DType dtype,
+                                   const char* what);
 
 /// Table t[byte of x] = Q(f(DQ(x))) over all 256 values of an 8-bit type; index and entry are the low 8 bits.
 std::array<uint8_t, 256> build_table(DType dtype, float x_scale, int32_t x_zero, float y_scale, int32_t y_zero,

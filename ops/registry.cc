@@ -23,7 +23,8 @@ size_t edit_distance(const std::string& a, const std::string& b) {
     size_t diagonal = row[0];
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) == std::tolower(static_cast<unsigned char>(b[j - 1]));
+      const bool same =
+          std::tolower(static_cast<unsigned char>(a[i - 1])) == std::tolower(static_cast<unsigned char>(b[j - 1]));
       const size_t best = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)});
       diagonal = row[j];
       row[j] = best;
@@ -67,7 +68,8 @@ std::vector<std::string> Registry::similar(const std::string& name) const {
 
 std::vector<std::string> Registry::names() const {
   std::vector<std::string> names;
-  for (const auto& [key, versions] : defs_) names.push_back((key.first.empty() ? "ai.onnx" : key.first) + "::" + key.second);
+  for (const auto& [key, versions] : defs_)
+    names.push_back((key.first.empty() ? "ai.onnx" : key.first) + "::" + key.second);
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parsing of a pattern into a tree, the tree into instructions (repetitions are written out), and the run over a text: a list of the
-// program counters that are alive, advanced by one character at a time.
+// Parsing of a pattern into a tree, the tree into instructions (repetitions are written out), and the run over a text:
+// a list of the program counters that are alive, advanced by one character at a time.
 #include "ops/regular_expression.h"
 
 #include <algorithm>
@@ -19,9 +19,12 @@ constexpr int64_t kMaxRepeat = 1000;
 constexpr char32_t kLast = 0x10ffff;
 
 using Ranges = std::vector<std::pair<char32_t, char32_t>>;
-const Ranges kDigits{{'0', '9'}}, kSpaces{{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}}, kWords{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+const Ranges kDigits{{'0', '9'}}, kSpaces{{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}},
+    kWords{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 
-bool is_word(char32_t c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= 'a' && c <= 'z'); }
+bool is_word(char32_t c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '_' || (c >= 'a' && c <= 'z');
+}
 
 /// Everything outside the ranges.
 Ranges complement(Ranges ranges) {
@@ -36,11 +39,24 @@ Ranges complement(Ranges ranges) {
   return out;
 }
 
-struct NamedClass { const char32_t* name; Ranges ranges; };
+struct NamedClass {
+  const char32_t* name;
+  Ranges ranges;
+};
 const NamedClass kNamedClasses[] = {
-    {U"alnum", {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}}, {U"alpha", {{'A', 'Z'}, {'a', 'z'}}}, {U"ascii", {{0, 127}}}, {U"blank", {{'\t', '\t'}, {' ', ' '}}},
-    {U"cntrl", {{0, 31}, {127, 127}}}, {U"digit", kDigits}, {U"graph", {{'!', '~'}}}, {U"lower", {{'a', 'z'}}}, {U"print", {{' ', '~'}}},
-    {U"punct", {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}}}, {U"space", {{'\t', '\r'}, {' ', ' '}}}, {U"upper", {{'A', 'Z'}}}, {U"word", kWords},
+    {U"alnum", {{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}},
+    {U"alpha", {{'A', 'Z'}, {'a', 'z'}}},
+    {U"ascii", {{0, 127}}},
+    {U"blank", {{'\t', '\t'}, {' ', ' '}}},
+    {U"cntrl", {{0, 31}, {127, 127}}},
+    {U"digit", kDigits},
+    {U"graph", {{'!', '~'}}},
+    {U"lower", {{'a', 'z'}}},
+    {U"print", {{' ', '~'}}},
+    {U"punct", {{'!', '/'}, {':', '@'}, {'[', '`'}, {'{', '~'}}},
+    {U"space", {{'\t', '\r'}, {' ', ' '}}},
+    {U"upper", {{'A', 'Z'}}},
+    {U"word", kWords},
     {U"xdigit", {{'0', '9'}, {'A', 'F'}, {'a', 'f'}}},
 };
 
@@ -51,14 +67,19 @@ std::u32string decode_utf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
     const unsigned char first = byte(i);
-    const size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+    const size_t length = first < 0x80                    ? 1
+                          : first >= 0xc2 && first < 0xe0 ? 2
+                          : first >= 0xe0 && first < 0xf0 ? 3
+                          : first >= 0xf0 && first < 0xf5 ? 4
+                                                          : 0;
     char32_t c = length == 1 ? first : length == 0 ? 0 : first & (0x7f >> length);
     bool good = length > 0 && i + length <= text.size();
     for (size_t k = 1; good && k < length; ++k) {
       good = (byte(i + k) & 0xc0) == 0x80;
       c = (c << 6) | (byte(i + k) & 0x3f);
     }
-    good = good && !(length == 3 && c < 0x800) && !(length == 4 && c < 0x10000) && c <= kLast && !(c >= 0xd800 && c < 0xe000);
+    good = good && !(length == 3 && c < 0x800) && !(length == 4 && c < 0x10000) && c <= kLast &&
+           !(c >= 0xd800 && c < 0xe000);
     out.push_back(good ? c : kRawByte + first);
     i += good ? length : 1;
   }
@@ -76,7 +97,8 @@ void encode_utf8(char32_t c, std::string& out) {
 /// Recursive descent over the pattern; emits into the expression.
 class PatternParser {
  public:
-  PatternParser(RegularExpression& target, const std::string& pattern) : target_(target), shown_(pattern), text_(decode_utf8(pattern)) {}
+  PatternParser(RegularExpression& target, const std::string& pattern)
+      : target_(target), shown_(pattern), text_(decode_utf8(pattern)) {}
 
   void run() {
     const std::unique_ptr<Tree> tree = alternation(0);
@@ -90,12 +112,14 @@ class PatternParser {
   using Assertion = RegularExpression::Assertion;
   struct Tree {
     enum class Kind { kSet, kAssert, kSequence, kAlternatives, kRepeat } kind = Kind::kSequence;
-    uint32_t value = 0;                 // set or assertion
-    int64_t least = 0, most = -1;       // repetition; -1: no end
+    uint32_t value = 0;            // set or assertion
+    int64_t least = 0, most = -1;  // repetition; -1: no end
     std::vector<std::unique_ptr<Tree>> children;
   };
   using Kind = Tree::Kind;
-  struct Flags { bool folds = false, lines = false, dot_all = false; };
+  struct Flags {
+    bool folds = false, lines = false, dot_all = false;
+  };
 
   [[noreturn]] void fail(const std::string& message, ErrorCode code = ErrorCode::kInvalidModel) const {
     throw Error(code, "pattern '" + shown_ + "' " + message);
@@ -124,8 +148,9 @@ class PatternParser {
     const Flags outer = flags_;
     auto tree = std::make_unique<Tree>();
     tree->kind = Kind::kAlternatives;
-    do tree->children.push_back(sequence(depth)); while (take('|'));
-    flags_ = outer;   // flags set inside a group end with it
+    do tree->children.push_back(sequence(depth));
+    while (take('|'));
+    flags_ = outer;  // flags set inside a group end with it
     return tree;
   }
 
@@ -163,21 +188,25 @@ class PatternParser {
   bool number(int64_t& value) {
     const size_t first = at_;
     value = 0;
-    while (more() && text_[at_] >= '0' && text_[at_] <= '9') value = std::min<int64_t>(value * 10 + static_cast<int64_t>(text_[at_++] - '0'), kMaxRepeat + 1);
+    while (more() && text_[at_] >= '0' && text_[at_] <= '9')
+      value = std::min<int64_t>(value * 10 + static_cast<int64_t>(text_[at_++] - '0'), kMaxRepeat + 1);
     return at_ > first;
   }
 
   /// * + ? {n} {n,} {n,m}, each maybe followed by ? for the lazy form, which matches the same whole texts.
   bool repetition(int64_t& least, int64_t& most) {
     const size_t begin = at_;
-    if (take('*')) least = 0, most = -1;
-    else if (take('+')) least = 1, most = -1;
-    else if (take('?')) least = 0, most = 1;
+    if (take('*'))
+      least = 0, most = -1;
+    else if (take('+'))
+      least = 1, most = -1;
+    else if (take('?'))
+      least = 0, most = 1;
     else if (take('{')) {
       bool good = number(least);
       most = least;
       if (good && take(',') && !number(most)) most = -1;
-      if (!good || !take('}')) {   // a brace that begins no repetition stands for itself
+      if (!good || !take('}')) {  // a brace that begins no repetition stands for itself
         at_ = begin;
         return false;
       }
@@ -217,10 +246,11 @@ class PatternParser {
   std::unique_ptr<Tree> group(int depth) {
     const Flags outer = flags_;
     if (take('?')) {
-      if (take('P') || (more() && text_[at_] == '<')) {   // (?P<name>...), (?<name>...)
+      if (take('P') || (more() && text_[at_] == '<')) {  // (?P<name>...), (?<name>...)
         const size_t end = text_.find(U'>', at_);
         if (!take('<') || end == std::u32string::npos || end == at_) fail("has a malformed group name");
-        if (!std::all_of(text_.begin() + static_cast<int64_t>(at_), text_.begin() + static_cast<int64_t>(end), is_word)) fail("has a malformed group name");
+        if (!std::all_of(text_.begin() + static_cast<int64_t>(at_), text_.begin() + static_cast<int64_t>(end), is_word))
+          fail("has a malformed group name");
         at_ = end + 1;
       } else {
         bool value = true;
@@ -228,12 +258,17 @@ class PatternParser {
           if (!more()) fail("has an unfinished group");
           const char32_t c = text_[at_++];
           if (c == ':') break;
-          if (c == ')') return nullptr;    // flags for the rest of the enclosing group
-          if (c == '-' && value) value = false;
-          else if (c == 'i') flags_.folds = value;
-          else if (c == 'm') flags_.lines = value;
-          else if (c == 's') flags_.dot_all = value;
-          else if (c != 'U') fail("has an unknown group '(?'");
+          if (c == ')') return nullptr;  // flags for the rest of the enclosing group
+          if (c == '-' && value)
+            value = false;
+          else if (c == 'i')
+            flags_.folds = value;
+          else if (c == 'm')
+            flags_.lines = value;
+          else if (c == 's')
+            flags_.dot_all = value;
+          else if (c != 'U')
+            fail("has an unknown group '(?'");
         }
       }
     }
@@ -255,7 +290,9 @@ class PatternParser {
       case 'w': return kWords;
       case 'W': return complement(kWords);
       case 'p':
-      case 'P': fail("uses a Unicode class (\\p), which is not supported; list the characters instead", ErrorCode::kUnsupported);
+      case 'P':
+        fail("uses a Unicode class (\\p), which is not supported; list the characters instead",
+             ErrorCode::kUnsupported);
       case 'C': fail("uses \\C, which is not supported", ErrorCode::kUnsupported);
       default: break;
     }
@@ -274,9 +311,11 @@ class PatternParser {
       case 'x': return hexadecimal();
       default: break;
     }
-    if (c == '0' || (c >= '1' && c <= '7' && more() && text_[at_] >= '0' && text_[at_] <= '7')) {   // octal, up to three digits
+    if (c == '0' ||
+        (c >= '1' && c <= '7' && more() && text_[at_] >= '0' && text_[at_] <= '7')) {  // octal, up to three digits
       char32_t value = c - '0';
-      for (int digits = 1; digits < 3 && more() && text_[at_] >= '0' && text_[at_] <= '7'; ++digits) value = value * 8 + (text_[at_++] - '0');
+      for (int digits = 1; digits < 3 && more() && text_[at_] >= '0' && text_[at_] <= '7'; ++digits)
+        value = value * 8 + (text_[at_++] - '0');
       return value;
     }
     if (is_word(c) && c != '_') fail("has an unknown escape");
@@ -292,7 +331,8 @@ class PatternParser {
     const bool braces = take('{');
     char32_t value = 0;
     int digits = 0;
-    while (more() && digits < (braces ? 6 : 2) && digit(text_[at_]) >= 0) value = value * 16 + static_cast<char32_t>(digit(text_[at_++])), ++digits;
+    while (more() && digits < (braces ? 6 : 2) && digit(text_[at_]) >= 0)
+      value = value * 16 + static_cast<char32_t>(digit(text_[at_++])), ++digits;
     if ((braces ? digits == 0 || !take('}') : digits != 2) || value > kLast) fail("has a malformed \\x");
     return value;
   }
@@ -308,7 +348,8 @@ class PatternParser {
         if (end != std::u32string::npos) {
           const bool out = text_[at_ + 2] == '^';
           const std::u32string name = text_.substr(at_ + 2 + out, end - at_ - 2 - out);
-          const auto* known = std::find_if(std::begin(kNamedClasses), std::end(kNamedClasses), [&](const NamedClass& k) { return name == k.name; });
+          const auto* known = std::find_if(std::begin(kNamedClasses), std::end(kNamedClasses),
+                                           [&](const NamedClass& k) { return name == k.name; });
           if (known == std::end(kNamedClasses)) fail("has an unknown class [:name:]");
           const Ranges found = out ? complement(known->ranges) : known->ranges;
           ranges.insert(ranges.end(), found.begin(), found.end());
@@ -317,10 +358,12 @@ class PatternParser {
         }
       }
       Ranges low = member();
-      if (low.size() == 1 && low[0].first == low[0].second && at_ + 1 < text_.size() && text_[at_] == '-' && text_[at_ + 1] != ']') {
+      if (low.size() == 1 && low[0].first == low[0].second && at_ + 1 < text_.size() && text_[at_] == '-' &&
+          text_[at_ + 1] != ']') {
         ++at_;
         const Ranges high = member();
-        if (high.size() != 1 || high[0].first != high[0].second || high[0].first < low[0].first) fail("has a range that runs backwards");
+        if (high.size() != 1 || high[0].first != high[0].second || high[0].first < low[0].first)
+          fail("has a range that runs backwards");
         low[0].second = high[0].first;
       }
       ranges.insert(ranges.end(), low.begin(), low.end());
@@ -393,13 +436,15 @@ RegularExpression::RegularExpression(const std::string& pattern) { PatternParser
 
 bool RegularExpression::contains(const Set& set, char32_t c) const {
   const auto in = [&](char32_t x) {
-    return std::any_of(set.ranges.begin(), set.ranges.end(), [x](const auto& range) { return x >= range.first && x <= range.second; });
+    return std::any_of(set.ranges.begin(), set.ranges.end(),
+                       [x](const auto& range) { return x >= range.first && x <= range.second; });
   };
   bool found = in(c);
   if (!found && set.folds && c < kRawByte) {
     static const locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
     const wint_t w = static_cast<wint_t>(c);
-    if (locale) found = in(static_cast<char32_t>(towlower_l(w, locale))) || in(static_cast<char32_t>(towupper_l(w, locale)));
+    if (locale)
+      found = in(static_cast<char32_t>(towlower_l(w, locale))) || in(static_cast<char32_t>(towupper_l(w, locale)));
   }
   return found != set.negated;
 }
@@ -420,7 +465,7 @@ bool RegularExpression::holds(Assertion assertion, const std::u32string& text, s
 
 bool RegularExpression::matches(std::string_view bytes) const {
   const std::u32string text = decode_utf8(bytes);
-  std::vector<size_t> seen(program_.size(), SIZE_MAX);   // the position at which a counter was last alive
+  std::vector<size_t> seen(program_.size(), SIZE_MAX);  // the position at which a counter was last alive
   std::vector<uint32_t> alive, pending;
   const auto follow = [&](uint32_t start, size_t at, std::vector<uint32_t>& into) {
     pending.assign(1, start);
@@ -433,7 +478,9 @@ bool RegularExpression::matches(std::string_view bytes) const {
       switch (i.op) {
         case Op::kJump: pending.push_back(i.a); break;
         case Op::kSplit: pending.push_back(i.b), pending.push_back(i.a); break;
-        case Op::kAssert: if (holds(static_cast<Assertion>(i.a), text, at)) pending.push_back(pc + 1); break;
+        case Op::kAssert:
+          if (holds(static_cast<Assertion>(i.a), text, at)) pending.push_back(pc + 1);
+          break;
         case Op::kSet:
         case Op::kMatch: into.push_back(pc); break;
       }

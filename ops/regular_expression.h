@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions in the syntax of RE2 on UTF-8 strings, matched against a whole string in time proportional to pattern times text:
-// the pattern becomes a small program of character sets, splits and assertions, of which all alternatives run side by side. There is no
-// backtracking, so neither pattern nor text can make it explode.
+// Regular expressions in the syntax of RE2 on UTF-8 strings, matched against a whole string in time proportional to
+// pattern times text: the pattern becomes a small program of character sets, splits and assertions, of which all
+// alternatives run side by side. There is no backtracking, so neither pattern nor text can make it explode.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ void encode_utf8(char32_t c, std::string& out);
 
 class RegularExpression {
  public:
-  /// Throws Error: kInvalidModel for what is no pattern, kUnsupported for Unicode classes (\p), \C and patterns beyond 100000 steps.
+  /// Throws Error: kInvalidModel for what is no pattern, kUnsupported for Unicode classes (\p), \C and patterns beyond
+  /// 100000 steps.
   explicit RegularExpression(const std::string& pattern);
   /// Whether the pattern matches the whole text.
   bool matches(std::string_view text) const;
@@ -31,7 +32,7 @@ class RegularExpression {
   enum class Assertion : uint8_t { kTextBegin, kTextEnd, kLineBegin, kLineEnd, kWordEdge, kNoWordEdge };
   struct Instruction {
     Op op;
-    uint32_t a = 0, b = 0;   // kSet: set; kSplit: both targets; kJump: target; kAssert: kind
+    uint32_t a = 0, b = 0;  // kSet: set; kSplit: both targets; kJump: target; kAssert: kind
   };
   struct Set {
     std::vector<std::pair<char32_t, char32_t>> ranges;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storage of tensors, conversions between element types, and the bit-level formats fp16, bfloat16 and fp8. Conversions to narrow
-// floats go through the exact real value of the fp32 input: scale the significand to the target's unit in the last place, round
-// half to even, then look whether the result left the range. One such routine serves every fp8 format, so none can differ.
+// Storage of tensors, conversions between element types, and the bit-level formats fp16, bfloat16 and fp8. Conversions
+// to narrow floats go through the exact real value of the fp32 input: scale the significand to the target's unit in the
+// last place, round half to even, then look whether the result left the range. One such routine serves every fp8
+// format, so none can differ.
 #include "ops/tensor.h"
 
 #include <bit>
@@ -22,10 +23,10 @@ struct NarrowFormat {
   int exponent_bits;
   int mantissa_bits;
   int bias;
-  uint8_t max_finite;        // bit pattern without sign
-  uint8_t nan;               // bit pattern without sign; 0x80 for the formats with one unsigned zero
+  uint8_t max_finite;  // bit pattern without sign
+  uint8_t nan;         // bit pattern without sign; 0x80 for the formats with one unsigned zero
   bool has_infinity;
-  bool unsigned_zero;        // FNUZ: 0x80 is NaN and there is no -0
+  bool unsigned_zero;  // FNUZ: 0x80 is NaN and there is no -0
 };
 
 NarrowFormat narrow_format(DType dtype) {
@@ -83,7 +84,8 @@ auto with_element(DType dtype, const std::byte* data, int64_t index, F&& f) {
     case DType::kUint64: return f(load(uint64_t{}));
     default: break;
   }
-  throw Error(ErrorCode::kUnsupported, "elements of type " + std::string(to_string(dtype)) + " cannot be read as numbers");
+  throw Error(ErrorCode::kUnsupported,
+              "elements of type " + std::string(to_string(dtype)) + " cannot be read as numbers");
 }
 
 double as_double(DType dtype, const std::byte* data, int64_t index) {
@@ -92,8 +94,10 @@ double as_double(DType dtype, const std::byte* data, int64_t index) {
 
 int64_t as_int64(DType dtype, const std::byte* data, int64_t index) {
   return with_element(dtype, data, index, [](auto value) {
-    if constexpr (std::is_same_v<decltype(value), double>) return double_to_int64(value);
-    else return static_cast<int64_t>(value);
+    if constexpr (std::is_same_v<decltype(value), double>)
+      return double_to_int64(value);
+    else
+      return static_cast<int64_t>(value);
   });
 }
 
@@ -156,7 +160,8 @@ int64_t element_bytes(DType dtype) {
     case DType::kComplex64: return 8;
     case DType::kComplex128: return 16;
   }
-  throw Error(ErrorCode::kInvalidModel, "element type " + std::to_string(static_cast<int>(dtype)) + " is not one of ONNX");
+  throw Error(ErrorCode::kInvalidModel,
+              "element type " + std::to_string(static_cast<int>(dtype)) + " is not one of ONNX");
 }
 
 bool is_floating(DType dtype) {
@@ -209,8 +214,10 @@ int64_t element_count(const Shape& shape) {
   int64_t count = 1;
   bool zero = false;
   for (int64_t dim : shape) {
-    if (dim < 0) throw Error(ErrorCode::kInvalidModel, "shape " + to_string(shape) + " has a negative or unknown dimension");
-    if (dim == 0) zero = true;
+    if (dim < 0)
+      throw Error(ErrorCode::kInvalidModel, "shape " + to_string(shape) + " has a negative or unknown dimension");
+    if (dim == 0)
+      zero = true;
     else if (__builtin_mul_overflow(count, dim, &count))
       throw Error(ErrorCode::kInvalidModel, "shape " + to_string(shape) + " has more elements than 63 bits count");
   }
@@ -222,8 +229,10 @@ Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape
   int64_t total = 0;
   if (__builtin_mul_overflow(size_, width, &total) || total > kMaxTensorBytes)
     throw Error(ErrorCode::kInvalidModel, "a tensor of shape " + to_string(shape_) + " does not fit in memory");
-  if (dtype == DType::kString) strings_ = std::make_shared<std::vector<std::string>>(static_cast<size_t>(size_));
-  else storage_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(total));
+  if (dtype == DType::kString)
+    strings_ = std::make_shared<std::vector<std::string>>(static_cast<size_t>(size_));
+  else
+    storage_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(total));
 }
 
 Tensor Tensor::scalar_f32(float value) { return of<float>(DType::kFloat, {}, {value}); }
@@ -234,8 +243,8 @@ Tensor Tensor::vector_i64(const std::vector<int64_t>& values) {
 
 Tensor Tensor::reshaped(Shape shape) const {
   if (element_count(shape) != size_)
-    throw Error(ErrorCode::kInvalidModel, "shape " + to_string(shape_) + " cannot become " + to_string(shape) +
-                                              ": the element counts differ");
+    throw Error(ErrorCode::kInvalidModel,
+                "shape " + to_string(shape_) + " cannot become " + to_string(shape) + ": the element counts differ");
   Tensor result = *this;
   result.shape_ = std::move(shape);
   return result;
@@ -267,12 +276,14 @@ std::byte* Tensor::mutable_data() {
 }
 
 const std::vector<std::string>& Tensor::strings() const {
-  if (!strings_) throw Error(ErrorCode::kInvalidModel, "a tensor of " + std::string(to_string(dtype_)) + " holds no strings");
+  if (!strings_)
+    throw Error(ErrorCode::kInvalidModel, "a tensor of " + std::string(to_string(dtype_)) + " holds no strings");
   return *strings_;
 }
 
 std::vector<std::string>& Tensor::mutable_strings() {
-  if (!strings_) throw Error(ErrorCode::kInvalidModel, "a tensor of " + std::string(to_string(dtype_)) + " holds no strings");
+  if (!strings_)
+    throw Error(ErrorCode::kInvalidModel, "a tensor of " + std::string(to_string(dtype_)) + " holds no strings");
   if (strings_.use_count() > 1) strings_ = std::make_shared<std::vector<std::string>>(*strings_);
   return *strings_;
 }
@@ -291,7 +302,8 @@ std::vector<float> Tensor::to_floats() const {
   }
   // From the stored type in one step: int64 through double would round twice.
   for (int64_t i = 0; i < size_; ++i)
-    values[static_cast<size_t>(i)] = with_element(dtype_, data(), i, [](auto value) { return static_cast<float>(value); });
+    values[static_cast<size_t>(i)] =
+        with_element(dtype_, data(), i, [](auto value) { return static_cast<float>(value); });
   return values;
 }
 
@@ -303,13 +315,15 @@ std::vector<double> Tensor::to_doubles() const {
 
 double Tensor::at_double(int64_t index) const {
   if (index < 0 || index >= size_)
-    throw Error(ErrorCode::kInvalidModel, "element " + std::to_string(index) + " of a tensor of shape " + to_string(shape_));
+    throw Error(ErrorCode::kInvalidModel,
+                "element " + std::to_string(index) + " of a tensor of shape " + to_string(shape_));
   return as_double(dtype_, data(), index);
 }
 
 int64_t Tensor::at_int64(int64_t index) const {
   if (index < 0 || index >= size_)
-    throw Error(ErrorCode::kInvalidModel, "element " + std::to_string(index) + " of a tensor of shape " + to_string(shape_));
+    throw Error(ErrorCode::kInvalidModel,
+                "element " + std::to_string(index) + " of a tensor of shape " + to_string(shape_));
   return as_int64(dtype_, data(), index);
 }
 
@@ -353,7 +367,7 @@ float half_to_float(uint16_t bits) {
   const uint32_t mantissa = bits & 0x3ffu;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
   if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-  const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;   // subnormal or zero: exact
+  const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // subnormal or zero: exact
   return sign ? -magnitude : magnitude;
 }
 
@@ -362,8 +376,8 @@ uint16_t float_to_half(float value) {
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);   // 65520 and above round to infinity
-  if (magnitude < 0x38800000u) {                                                // below 2^-14: subnormal
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above round to infinity
+  if (magnitude < 0x38800000u) {                                               // below 2^-14: subnormal
     // Adding 0.5 aligns the unit in the last place of the sum with 2^-24; the addition rounds half to even.
     const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(aligned) - 0x3f000000u));
@@ -411,8 +425,10 @@ uint8_t float_to_float8(DType dtype, float value, bool saturate) {
   if (magnitude == 0.0f) return format.unsigned_zero ? 0 : sign;
   const int exponent = std::max(std::ilogb(magnitude), 1 - format.bias);
   // Units in the last place of the target; exact in double, nearbyint rounds half to even.
-  const int units = static_cast<int>(std::nearbyint(std::ldexp(static_cast<double>(magnitude), format.mantissa_bits - exponent)));
-  // Biased exponent and fraction as one number: a carry out of the fraction steps the exponent, a subnormal has exponent 0.
+  const int units =
+      static_cast<int>(std::nearbyint(std::ldexp(static_cast<double>(magnitude), format.mantissa_bits - exponent)));
+  // Biased exponent and fraction as one number: a carry out of the fraction steps the exponent, a subnormal has
+  // exponent 0.
   const int bits = ((exponent + format.bias - 1) << format.mantissa_bits) + units;
   if (bits > format.max_finite) return overflow();
   if (bits == 0) return format.unsigned_zero ? 0 : sign;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors, narrow float formats and the entry points of the library. The conversions are compared with a search over all codes of
-// a format for the nearest value, which knows nothing of how the conversion works.
+// Tensors, narrow float formats and the entry points of the library. The conversions are compared with a search over
+// all codes of a format for the nearest value, which knows nothing of how the conversion works.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,8 @@ uint32_t nearest(double x, uint32_t top, int exponent_bits, int mantissa_bits, i
     const uint32_t middle = (low + high) / 2;
     (decode(middle, exponent_bits, mantissa_bits, bias) <= x ? low : high) = middle;
   }
-  const double below = x - decode(low, exponent_bits, mantissa_bits, bias), above = decode(high, exponent_bits, mantissa_bits, bias) - x;
+  const double below = x - decode(low, exponent_bits, mantissa_bits, bias),
+               above = decode(high, exponent_bits, mantissa_bits, bias) - x;
   if (below != above) return below < above ? low : high;
   return low % 2 == 0 ? low : high;
 }
@@ -38,9 +39,12 @@ uint32_t nearest(double x, uint32_t top, int exponent_bits, int mantissa_bits, i
 template <typename F>
 void for_each_probe(uint32_t top, int exponent_bits, int mantissa_bits, int bias, F&& f) {
   for (uint32_t code = 0; code < top; ++code) {
-    const double at = decode(code, exponent_bits, mantissa_bits, bias), next = decode(code + 1, exponent_bits, mantissa_bits, bias);
+    const double at = decode(code, exponent_bits, mantissa_bits, bias),
+                 next = decode(code + 1, exponent_bits, mantissa_bits, bias);
     const auto middle = static_cast<float>((at + next) / 2);
-    for (const float probe : {static_cast<float>(at), middle, std::nextafterf(middle, 0.0f), std::nextafterf(middle, INFINITY)}) f(probe);
+    for (const float probe :
+         {static_cast<float>(at), middle, std::nextafterf(middle, 0.0f), std::nextafterf(middle, INFINITY)})
+      f(probe);
   }
 }
 
@@ -63,7 +67,8 @@ TEST(NarrowFloats, HalfIsNearestEven) {
 }
 
 TEST(NarrowFloats, Bfloat16IsNearestEven) {
-  for_each_probe(0x7f7f, 8, 7, 127, [](float x) { ASSERT_EQ(float_to_bfloat16(x), nearest(x, 0x7f7f, 8, 7, 127)) << x; });
+  for_each_probe(0x7f7f, 8, 7, 127,
+                 [](float x) { ASSERT_EQ(float_to_bfloat16(x), nearest(x, 0x7f7f, 8, 7, 127)) << x; });
   EXPECT_EQ(float_to_bfloat16(std::numeric_limits<float>::max()), 0x7f80);
   EXPECT_TRUE(std::isnan(bfloat16_to_float(float_to_bfloat16(NAN))));
   EXPECT_EQ(bfloat16_to_float(0xbf80), -1.0f);
@@ -74,7 +79,7 @@ struct Float8Case {
   int exponent_bits, mantissa_bits, bias;
   uint32_t top;
   double largest;
-  uint8_t infinite, too_large;      // non-saturating results for infinity and for overflow
+  uint8_t infinite, too_large;  // non-saturating results for infinity and for overflow
 };
 
 TEST(NarrowFloats, Float8IsNearestEvenAndSaturates) {
@@ -88,7 +93,8 @@ TEST(NarrowFloats, Float8IsNearestEvenAndSaturates) {
     EXPECT_EQ(float8_to_float(each.dtype, static_cast<uint8_t>(each.top)), each.largest);
     const bool unsigned_zero = each.infinite == 0x80;
     for (uint32_t bits = 0; bits <= each.top; ++bits) {
-      ASSERT_EQ(float8_to_float(each.dtype, static_cast<uint8_t>(bits)), decode(bits, each.exponent_bits, each.mantissa_bits, each.bias));
+      ASSERT_EQ(float8_to_float(each.dtype, static_cast<uint8_t>(bits)),
+                decode(bits, each.exponent_bits, each.mantissa_bits, each.bias));
       ASSERT_EQ(float_to_float8(each.dtype, float8_to_float(each.dtype, static_cast<uint8_t>(bits)), true), bits);
     }
     for_each_probe(each.top, each.exponent_bits, each.mantissa_bits, each.bias, [&](float x) {
@@ -203,7 +209,9 @@ TEST(Library, NamesNodeAndCause) {
     return "";
   };
   const TypeInfo x = TypeInfo::tensor(DType::kFloat, {2, 3});
-  EXPECT_NE(message(node("MatMull", 13), {x, x}).find("node 'a' (MatMull): operator MatMull of opset 13 is not known; did you mean MatMul"), std::string::npos);
+  EXPECT_NE(message(node("MatMull", 13), {x, x})
+                .find("node 'a' (MatMull): operator MatMull of opset 13 is not known; did you mean MatMul"),
+            std::string::npos);
   EXPECT_NE(message(node("MatMul", 13), {x}).find("has 1 inputs where the operator takes 2"), std::string::npos);
   EXPECT_NE(message(node("MatMul", 13), {x, x}).find("3 columns meet 2 rows"), std::string::npos);
   Node conv = node("Conv", 13);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolution of window attributes. Output extents follow the ONNX formulas: floor or ceil((input + pads - span) / stride) + 1;
-// SAME_* makes ceil(input / stride) outputs and splits the padding that needs, the odd element behind (UPPER) or before (LOWER).
+// Resolution of window attributes. Output extents follow the ONNX formulas: floor or ceil((input + pads - span) /
+// stride) + 1; SAME_* makes ceil(input / stride) outputs and splits the padding that needs, the odd element behind
+// (UPPER) or before (LOWER).
 #include "ops/window.h"
 
 #include <algorithm>
@@ -31,14 +32,15 @@ std::vector<int64_t> axis_values(const Node& node, const char* name, size_t coun
     node.fail(ErrorCode::kInvalidModel, std::string(name) + " has " + std::to_string(values.size()) + " values for " +
                                             std::to_string(count) + " spatial dimensions");
   for (int64_t value : values)
-    if (value < minimum || value > kLargestValue) node.fail(ErrorCode::kInvalidModel, std::string(name) + " holds " + std::to_string(value));
+    if (value < minimum || value > kLargestValue)
+      node.fail(ErrorCode::kInvalidModel, std::string(name) + " holds " + std::to_string(value));
   return values;
 }
 
 Window common(const Node& node, const Shape& input, const Shape& kernel) {
   if (kernel.size() != input.size())
-    node.fail(ErrorCode::kInvalidModel, "the kernel " + to_string(kernel) + " has another rank than the spatial dimensions " +
-                                            to_string(input));
+    node.fail(ErrorCode::kInvalidModel,
+              "the kernel " + to_string(kernel) + " has another rank than the spatial dimensions " + to_string(input));
   Window window;
   window.input = input;
   window.kernel = kernel;
@@ -80,7 +82,8 @@ Window sliding_window(const Node& node, const Shape& input, const Shape& kernel,
     const int64_t room = extent + window.pads_begin[i] + window.pads_end[i] - window.span(i);
     if (room < 0) {
       if (extent > 0)
-        node.fail(ErrorCode::kInvalidModel, "the kernel " + to_string(kernel) + " is larger than the padded input " + to_string(input));
+        node.fail(ErrorCode::kInvalidModel,
+                  "the kernel " + to_string(kernel) + " is larger than the padded input " + to_string(input));
       window.output[i] = 0;
       continue;
     }
@@ -137,7 +140,8 @@ void patch_offsets(const Window& window, int64_t first, int64_t count, std::vect
     for (int64_t j = 0; j < count; ++j) {
       int64_t offset = 0;
       for (size_t axis = 0; axis < rank; ++axis) {
-        const int64_t at = position[axis] * window.strides[axis] - window.pads_begin[axis] + tap[axis] * window.dilations[axis];
+        const int64_t at =
+            position[axis] * window.strides[axis] - window.pads_begin[axis] + tap[axis] * window.dilations[axis];
         if (at < 0 || at >= window.input[axis]) {
           offset = -1;
           break;
@@ -161,17 +165,18 @@ Shape kernel_attribute(const Node& node, int64_t spatial_rank) {
   const Shape kernel = node.get_ints("kernel_shape");
   if (kernel.empty()) node.fail(ErrorCode::kInvalidModel, "attribute 'kernel_shape' is missing");
   if (spatial_rank >= 0 && static_cast<int64_t>(kernel.size()) != spatial_rank)
-    node.fail(ErrorCode::kInvalidModel, "kernel_shape " + to_string(kernel) + " does not fit " + std::to_string(spatial_rank) +
-                                            " spatial dimensions");
+    node.fail(ErrorCode::kInvalidModel, "kernel_shape " + to_string(kernel) + " does not fit " +
+                                            std::to_string(spatial_rank) + " spatial dimensions");
   for (int64_t extent : kernel)
-    if (extent < 1 || extent > kLargestValue) node.fail(ErrorCode::kInvalidModel, "kernel_shape holds " + std::to_string(extent));
+    if (extent < 1 || extent > kLargestValue)
+      node.fail(ErrorCode::kInvalidModel, "kernel_shape holds " + std::to_string(extent));
   return kernel;
 }
 
 Shape spatial_extents(const Node& node, const Shape& shape, size_t minimum_rank) {
   if (shape.size() < minimum_rank)
-    node.fail(ErrorCode::kInvalidModel, "the input " + to_string(shape) + " must have at least rank " + std::to_string(minimum_rank) +
-                                            " (batch, channels, spatial dimensions)");
+    node.fail(ErrorCode::kInvalidModel, "the input " + to_string(shape) + " must have at least rank " +
+                                            std::to_string(minimum_rank) + " (batch, channels, spatial dimensions)");
   return Shape(shape.begin() + 2, shape.end());
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The geometry of a window that slides over the spatial dimensions of [N, C, D1, D2, ...]: convolution, pooling and their
-// transposes, any number of dimensions. One place resolves strides, dilations, pads, auto_pad and ceil_mode into extents, and one
-// helper turns (output position, kernel position) into the offset of an input element or -1 for padding.
+// The geometry of a window that slides over the spatial dimensions of [N, C, D1, D2, ...]: convolution, pooling and
+// their transposes, any number of dimensions. One place resolves strides, dilations, pads, auto_pad and ceil_mode into
+// extents, and one helper turns (output position, kernel position) into the offset of an input element or -1 for
+// padding.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +29,18 @@ struct Window {
 };
 
 /// Window of a convolution or pooling node from its attributes strides, dilations, pads, auto_pad.
-/// `input`: spatial extents (-1 unknown); `kernel`: its extents (-1 unknown, then the output is unknown where it matters).
-/// ceil_mode rounds the output extent up, but no window starts behind input and leading padding.
-/// Throws Error kInvalidModel on wrong counts, values out of range, or a kernel larger than the padded input.
+/// `input`: spatial extents (-1 unknown); `kernel`: its extents (-1 unknown, then the output is unknown where it
+/// matters). ceil_mode rounds the output extent up, but no window starts behind input and leading padding. Throws Error
+/// kInvalidModel on wrong counts, values out of range, or a kernel larger than the padded input.
 Window sliding_window(const Node& node, const Shape& input, const Shape& kernel, bool ceil_mode);
 
-/// Window of a transposed convolution, seen from its result: `input` is the result's extent, `output` the extent of the operand,
-/// so that patch_offsets() tells where an operand's element is added. Reads also output_padding and output_shape.
+/// Window of a transposed convolution, seen from its result: `input` is the result's extent, `output` the extent of the
+/// operand, so that patch_offsets() tells where an operand's element is added. Reads also output_padding and
+/// output_shape.
 Window transposed_window(const Node& node, const Shape& operand, const Shape& kernel);
 
-/// offsets[k * count + j]: offset in a plane of the input extents that kernel position k reads for output position first + j, or
-/// -1 when it lies in the padding. Positions and kernel positions count row-major.
+/// offsets[k * count + j]: offset in a plane of the input extents that kernel position k reads for output position
+/// first + j, or -1 when it lies in the padding. Positions and kernel positions count row-major.
 void patch_offsets(const Window& window, int64_t first, int64_t count, std::vector<int64_t>& offsets);
 
 /// The attribute kernel_shape, required and checked against the number of spatial dimensions (-1: unknown).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, report, schedule, asm, disasm, info, board. Every error is one line on standard error
-// that names the node or file, the cause and the way out; the exit status is then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, report, schedule, asm, disasm, info, board. Every error is one line on standard
+// error that names the node or file, the cause and the way out; the exit status is then 1 (2 for a wrong command line).
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ struct Arguments {
   std::string model, output, config, device, stats, trace, layout_default, source, wave;
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
   double traffic_weight = 0.2;
-  bool quiet = false, no_npu = false, no_codegen = false, no_vthreads = false, no_chains = false, check_races = false, as_json = false,
-       brief = false, print_ir = false;
+  bool quiet = false, no_npu = false, no_codegen = false, no_vthreads = false, no_chains = false, check_races = false,
+       as_json = false, brief = false, print_ir = false;
   int64_t poison = -1, random_seed = -1, dram_latency = 0, dram_bandwidth = 0;
   std::string base_address, xclbin;
   BoardCommand board;
@@ -469,9 +469,11 @@ int main(int argc, char** argv) {
     command->add_flag("--no-npu", a.no_npu, "everything on the CPU");
     command->add_flag("--no-vthreads", a.no_vthreads,
                       "one copy of each operand: fetching does not hide behind computing");
-    command->add_flag("--no-chains", a.no_chains, "every layer writes its result to DRAM: to see what chaining on chip brings");
-    command->add_option("--traffic-weight", a.traffic_weight,
-                        "cycles that a cycle of the DRAM's bus is worth when schedules are chosen: more saves bytes (0.2)");
+    command->add_flag("--no-chains", a.no_chains,
+                      "every layer writes its result to DRAM: to see what chaining on chip brings");
+    command->add_option(
+        "--traffic-weight", a.traffic_weight,
+        "cycles that a cycle of the DRAM's bus is worth when schedules are chosen: more saves bytes (0.2)");
     command->add_flag("--no-cpu-codegen", a.no_codegen, "CPU operators as library kernels");
   };
 
@@ -546,8 +548,9 @@ int main(int argc, char** argv) {
   common(info);
   compiling(info);
 
-  auto* board = app.add_subcommand(
-      "board", "run a command with a simulated card for device xrt: tessera board -- COMMAND; without one, print the environment and wait");
+  auto* board = app.add_subcommand("board",
+                                   "run a command with a simulated card for device xrt: tessera board -- COMMAND; "
+                                   "without one, print the environment and wait");
   board->add_option("--config", a.board.config, "configuration of the machine on the card (default npu256)");
   board->add_option("--units", a.board.units, "compute units, 1 to 8");
   board->add_option("--dram-latency", a.board.latency_cycles, "cycles from a request to its first data")

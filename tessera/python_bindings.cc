@@ -65,7 +65,8 @@ PYBIND11_MODULE(_tessera, m) {
                        const std::map<std::string, ops::Shape>& shapes,
                        const std::map<std::string, std::string>& device_options, const std::string& schedules,
                        bool check_races, std::optional<uint64_t> poison, std::optional<uint64_t> base_address,
-                       bool use_npu, bool cpu_codegen, bool virtual_threads, bool chains, double traffic_weight, bool profile) {
+                       bool use_npu, bool cpu_codegen, bool virtual_threads, bool chains, double traffic_weight,
+                       bool profile) {
              SessionOptions options;
              options.device = device;
              options.config = config;
@@ -92,7 +93,8 @@ PYBIND11_MODULE(_tessera, m) {
            }),
            py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"),
            py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"), py::arg("use_npu"),
-           py::arg("cpu_codegen"), py::arg("virtual_threads"), py::arg("chains"), py::arg("traffic_weight"), py::arg("profile"))
+           py::arg("cpu_codegen"), py::arg("virtual_threads"), py::arg("chains"), py::arg("traffic_weight"),
+           py::arg("profile"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("run",

@@ -142,7 +142,8 @@ TEST(Mutation, AnotherPaddingOnChipIsSeen) {
   size_t changed = 0;
   const auto out = run_changed([&](auto& p) {
     for (auto& instruction : p)
-      if (auto* alu = std::get_if<isa::Alu>(&instruction); alu && !alu->convert && alu->dst != isa::AluSpace::kAcc && alu->low == alu->high) {
+      if (auto* alu = std::get_if<isa::Alu>(&instruction);
+          alu && !alu->convert && alu->dst != isa::AluSpace::kAcc && alu->low == alu->high) {
         alu->low = alu->high = static_cast<int16_t>(alu->low + 64);
         ++changed;
       }

@@ -25,7 +25,8 @@ int64_t walk(const isa::Gemm& gemm, size_t loop, int64_t taps, int64_t tap_strid
   return gemm.inp_stride[loop] == 2 * tap_stride ? 2 : 0;
 }
 
-/// Beats, groups of the scratchpad and extra cycles of the realigner that a run takes on average, in the terms of isa/timing.md.
+/// Beats, groups of the scratchpad and extra cycles of the realigner that a run takes on average, in the terms of
+/// isa/timing.md.
 struct Run {
   double beats = 0, groups = 0;
   double turns = 0;   // LOAD: its first byte lies further on in its beat than in its group
@@ -34,8 +35,8 @@ struct Run {
 
 /// Averages over the first runs of a transfer; alignments repeat soon.
 template <typename Extent, size_t N>
-Run average_run(const std::array<Extent, N>& extent, const std::array<int32_t, N>& dram_stride, int64_t dram, const std::array<int32_t, N>& sp_stride,
-                int64_t sp, int64_t length, int64_t w) {
+Run average_run(const std::array<Extent, N>& extent, const std::array<int32_t, N>& dram_stride, int64_t dram,
+                const std::array<int32_t, N>& sp_stride, int64_t sp, int64_t length, int64_t w) {
   constexpr int64_t kSamples = 64;
   Run run;
   std::array<int64_t, N> at{};
@@ -64,7 +65,8 @@ Run average_run(const std::array<Extent, N>& extent, const std::array<int32_t, N
 
 /// Whether each run of the innermost loop continues the one before on both sides.
 template <typename Extent, size_t N>
-bool continues(const std::array<Extent, N>& extent, const std::array<int32_t, N>& sp_stride, const std::array<int32_t, N>& dram_stride, int64_t length) {
+bool continues(const std::array<Extent, N>& extent, const std::array<int32_t, N>& sp_stride,
+               const std::array<int32_t, N>& dram_stride, int64_t length) {
   for (size_t k = N; k-- > 0;) {
     if (extent[k] > 1) return sp_stride[k] == length && dram_stride[k] == length;
   }
@@ -111,21 +113,30 @@ Duration duration(const isa::Instruction& instruction, const isa::MachineConfig&
   } else if (const auto* load = std::get_if<isa::Load>(&instruction)) {
     std::array<int64_t, isa::kTransferLoops> inside;
     std::copy(load->extent.begin(), load->extent.end(), inside.begin());
-    for (size_t k = 0; k < load->pad_before.size(); ++k) inside[k] = std::max<int64_t>(0, inside[k] - load->pad_before[k] - load->pad_after[k]);
+    for (size_t k = 0; k < load->pad_before.size(); ++k)
+      inside[k] = std::max<int64_t>(0, inside[k] - load->pad_before[k] - load->pad_after[k]);
     const int64_t runs = load->fill ? 0 : product(inside), padded = product(load->extent) - runs;
-    const bool joined = continues(load->extent, load->sp_stride, load->fill ? load->sp_stride : load->dram_stride, load->length);
-    const Run run = average_run(inside, load->dram_stride, static_cast<int64_t>(load->dram_offset), load->sp_stride, load->sp_addr, load->length, w);
-    result.engine = joined ? ceil_div(runs * load->length, w) + 1 : static_cast<int64_t>(static_cast<double>(runs) * (run.groups + run.turns));
+    const bool joined =
+        continues(load->extent, load->sp_stride, load->fill ? load->sp_stride : load->dram_stride, load->length);
+    const Run run = average_run(inside, load->dram_stride, static_cast<int64_t>(load->dram_offset), load->sp_stride,
+                                load->sp_addr, load->length, w);
+    result.engine = joined ? ceil_div(runs * load->length, w) + 1
+                           : static_cast<int64_t>(static_cast<double>(runs) * (run.groups + run.turns));
     result.engine += joined ? ceil_div(padded * load->length, w) : padded * ceil_div(load->length, w);
-    result.beats = joined ? ceil_div(runs * load->length, w) : static_cast<int64_t>(static_cast<double>(runs) * run.beats);
+    result.beats =
+        joined ? ceil_div(runs * load->length, w) : static_cast<int64_t>(static_cast<double>(runs) * run.beats);
     result.bursts = joined ? ceil_div(runs * load->length, 128 * w) : runs;
-    result.runs = joined ? ceil_div((runs + padded) * load->length, 128 * w) + (padded > 0 && runs > 0 ? 1 : 0) : runs + padded;
+    result.runs =
+        joined ? ceil_div((runs + padded) * load->length, 128 * w) + (padded > 0 && runs > 0 ? 1 : 0) : runs + padded;
   } else if (const auto* store = std::get_if<isa::Store>(&instruction)) {
     const int64_t runs = product(store->extent);
     const bool joined = continues(store->extent, store->sp_stride, store->dram_stride, store->length);
-    const Run run = average_run(store->extent, store->dram_stride, static_cast<int64_t>(store->dram_offset), store->sp_stride, store->sp_addr, store->length, w);
-    result.beats = joined ? ceil_div(runs * store->length, w) : static_cast<int64_t>(static_cast<double>(runs) * run.beats);
-    result.engine = joined ? result.beats + 1 : static_cast<int64_t>(static_cast<double>(runs) * (run.beats + run.stores));
+    const Run run = average_run(store->extent, store->dram_stride, static_cast<int64_t>(store->dram_offset),
+                                store->sp_stride, store->sp_addr, store->length, w);
+    result.beats =
+        joined ? ceil_div(runs * store->length, w) : static_cast<int64_t>(static_cast<double>(runs) * run.beats);
+    result.engine =
+        joined ? result.beats + 1 : static_cast<int64_t>(static_cast<double>(runs) * (run.beats + run.stores));
     result.bursts = joined ? ceil_div(runs * store->length, 128 * w) : runs;
   }
   return result;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long an instruction keeps its engine and the memory bus busy when nothing holds it up. An instruction and the machine enter,
-// counts of cycles leave; the closed forms are those of isa/timing.md without fill, latency and refused ports. The generator weighs
-// prefetches with them and predicts cycles.
+// How long an instruction keeps its engine and the memory bus busy when nothing holds it up. An instruction and the
+// machine enter, counts of cycles leave; the closed forms are those of isa/timing.md without fill, latency and refused
+// ports. The generator weighs prefetches with them and predicts cycles.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 namespace tessera::emit {
 
 struct Duration {
-  int64_t engine = 0;     // cycles of its engine: GEMM's steps, ALU's issues, groups that LOAD and STORE move in the scratchpad
-  int64_t beats = 0;      // of the bus, without the instruction's own words
-  int64_t bursts = 0;     // LOAD and STORE: runs that do not continue each other
-  int64_t runs = 0;       // LOAD: bursts' runs and runs of padding
-  int64_t outputs = 0;    // GEMM, ALU: entries written
+  int64_t engine =
+      0;  // cycles of its engine: GEMM's steps, ALU's issues, groups that LOAD and STORE move in the scratchpad
+  int64_t beats = 0;    // of the bus, without the instruction's own words
+  int64_t bursts = 0;   // LOAD and STORE: runs that do not continue each other
+  int64_t runs = 0;     // LOAD: bursts' runs and runs of padding
+  int64_t outputs = 0;  // GEMM, ALU: entries written
 };
 
 /// Steps of a GEMM instruction: products, or vectors of the raster where a depthwise nest has that form.

@@ -13,7 +13,8 @@ struct Bounds {
 };
 
 template <typename Extent, typename Stride, size_t N>
-Bounds bounds(int64_t start, const std::array<Extent, N>& extent, const std::array<Stride, N>& stride, size_t loops = N) {
+Bounds bounds(int64_t start, const std::array<Extent, N>& extent, const std::array<Stride, N>& stride,
+              size_t loops = N) {
   Bounds result{start, start};
   for (size_t k = 0; k < loops; ++k) {
     const int64_t span = (int64_t{extent[k]} - 1) * stride[k];
@@ -38,12 +39,14 @@ class Collector {
       extent[k] -= load.pad_before[k] + load.pad_after[k];
       if (extent[k] <= 0) return;
     }
-    bytes(dram_memory(load.base), bounds(static_cast<int64_t>(load.dram_offset), extent, load.dram_stride), load.length, false);
+    bytes(dram_memory(load.base), bounds(static_cast<int64_t>(load.dram_offset), extent, load.dram_stride), load.length,
+          false);
   }
 
   void operator()(const isa::Store& store) {
     bytes(static_cast<int>(store.space), bounds(store.sp_addr, store.extent, store.sp_stride), store.length, false);
-    bytes(dram_memory(store.base), bounds(static_cast<int64_t>(store.dram_offset), store.extent, store.dram_stride), store.length, true);
+    bytes(dram_memory(store.base), bounds(static_cast<int64_t>(store.dram_offset), store.extent, store.dram_stride),
+          store.length, true);
   }
 
   void operator()(const isa::Gemm& gemm) {
@@ -70,9 +73,13 @@ class Collector {
 
  private:
   static isa::Space space_of(isa::AluSpace space) {
-    return space == isa::AluSpace::kAcc ? isa::Space::kAcc : space == isa::AluSpace::kOut ? isa::Space::kOut : isa::Space::kInp;
+    return space == isa::AluSpace::kAcc   ? isa::Space::kAcc
+           : space == isa::AluSpace::kOut ? isa::Space::kOut
+                                          : isa::Space::kInp;
   }
-  void bytes(int memory, Bounds b, int64_t length, bool write) { touches_.push_back({memory, b.low, b.high + length, write}); }
+  void bytes(int memory, Bounds b, int64_t length, bool write) {
+    touches_.push_back({memory, b.low, b.high + length, write});
+  }
   void entries(isa::Space space, Bounds b, bool write) {
     const int64_t size = config_.entry_bytes(space);
     touches_.push_back({static_cast<int>(space), b.low * size, (b.high + 1) * size, write});
@@ -84,7 +91,8 @@ class Collector {
 
 }  // namespace
 
-void append_touches(const isa::Instruction& instruction, const isa::MachineConfig& config, std::vector<Touch>& touches) {
+void append_touches(const isa::Instruction& instruction, const isa::MachineConfig& config,
+                    std::vector<Touch>& touches) {
   std::visit(Collector(config, touches), instruction);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an instruction touches, for the synchronisation pass: one interval of bytes for each operand, from the lowest to the
-// highest address its loops reach. Derived from isa/semantics.md alone; the simulator's race checker, which judges the result, does
-// not use it.
+// What an instruction touches, for the synchronisation pass: one interval of bytes for each operand, from the lowest to
+// the highest address its loops reach. Derived from isa/semantics.md alone; the simulator's race checker, which judges
+// the result, does not use it.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,8 @@ namespace tessera::emit {
 
 namespace {
 
-/// What the bus or a port has to give, in buckets of cycles, because uses are met in the order of the stream and not of time.
+/// What the bus or a port has to give, in buckets of cycles, because uses are met in the order of the stream and not of
+/// time.
 class Ledger {
  public:
   /// Uses that nobody delays, spread over `cycles` from `begin` on.
@@ -62,13 +63,14 @@ class Ledger {
     return at;
   }
 
-  /// Moves `beats` where others have booked too: every second cycle belongs to them at most. Returns the cycle after the last, and how
-  /// many uses of the others lose their place.
+  /// Moves `beats` where others have booked too: every second cycle belongs to them at most. Returns the cycle after
+  /// the last, and how many uses of the others lose their place.
   std::pair<int64_t, int64_t> take_turns(int64_t begin, int64_t beats) {
     int64_t at = begin, pushed = 0;
     while (beats > 0) {
       const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket, span = end - at;
-      const int64_t room = std::max(std::min(kBucket - int64_t{used(bucket)}, span), span / 2), now = std::clamp<int64_t>(room, 0, beats);
+      const int64_t room = std::max(std::min(kBucket - int64_t{used(bucket)}, span), span / 2),
+                    now = std::clamp<int64_t>(room, 0, beats);
       const int64_t over = std::max<int64_t>(0, used(bucket) + now - kBucket);
       used(bucket) += static_cast<int32_t>(now - over);
       pushed += over;
@@ -82,7 +84,8 @@ class Ledger {
   int64_t lose(int64_t begin, int64_t cycles, Ledger& others, Ledger& holder) {
     int64_t lost = 0;
     for (int64_t bucket = begin / kBucket; bucket <= (begin + std::max<int64_t>(cycles, 1) - 1) / kBucket; ++bucket) {
-      const int64_t waiting = std::max<int64_t>(0, int64_t{holder.used(bucket)} - held(bucket)), now = std::min<int64_t>(waiting, others.used(bucket));
+      const int64_t waiting = std::max<int64_t>(0, int64_t{holder.used(bucket)} - held(bucket)),
+                    now = std::min<int64_t>(waiting, others.used(bucket));
       held(bucket) += static_cast<int32_t>(now);
       lost += now;
     }
@@ -94,7 +97,8 @@ class Ledger {
     int64_t at = begin;
     while (uses > 0) {
       const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket;
-      const int64_t room = std::min(kBucket - int64_t{used(bucket)} - other.used(bucket), end - at), now = std::clamp<int64_t>(room, 0, uses);
+      const int64_t room = std::min(kBucket - int64_t{used(bucket)} - other.used(bucket), end - at),
+                    now = std::clamp<int64_t>(room, 0, uses);
       used(bucket) += static_cast<int32_t>(now);
       uses -= now;
       at = uses > 0 ? end : at + now;
@@ -118,9 +122,9 @@ class Ledger {
 };
 
 struct Engine {
-  std::vector<size_t> program;   // its instructions
+  std::vector<size_t> program;       // its instructions
   size_t dispatched = 0, taken = 0;  // how many of them
-  std::vector<int64_t> arrivals;  // when they reach the queue
+  std::vector<int64_t> arrivals;     // when they reach the queue
   std::vector<int64_t> takes;
   std::vector<int64_t> signals;
   int64_t free = 0;  // the earliest cycle in which the next instruction may be taken
@@ -139,18 +143,20 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
   Prediction result;
   result.layer_cycles.assign(layers, 0);
   std::array<Engine, isa::kEngines> engines;
-  Ledger bus, acc;                // ACC: its port of reads
+  Ledger bus, acc;                 // ACC: its port of reads
   Ledger alu_writes, load_writes;  // of INP's second port
   const int64_t word_beats = std::max<int64_t>(1, isa::kInstructionBytes / config.axi_bytes);
-  const int64_t in_flight = std::max(1, config.reads_in_flight), writes_in_flight = std::max(1, config.writes_in_flight);
+  const int64_t in_flight = std::max(1, config.reads_in_flight),
+                writes_in_flight = std::max(1, config.writes_in_flight);
   std::deque<Moved> moved;  // of LOAD, newest first
   int64_t dispatched = dram_latency + 8, last = 0;
   std::array<std::vector<isa::Stretch>, isa::kChargedEngines> work;
   const auto worked = [&](size_t engine, int64_t begin, int64_t end, uint32_t layer) {
-    work[engine].push_back({static_cast<uint64_t>(begin), static_cast<uint64_t>(end), layer < layers ? layer : isa::kNoLayer});
+    work[engine].push_back(
+        {static_cast<uint64_t>(begin), static_cast<uint64_t>(end), layer < layers ? layer : isa::kNoLayer});
   };
-  // What each instruction waits for, as numbers of signals from the start: the latest counts that the 16 bits can mean, as the stream is
-  // a topological order.
+  // What each instruction waits for, as numbers of signals from the start: the latest counts that the 16 bits can mean,
+  // as the stream is a topological order.
   std::vector<std::array<int64_t, isa::kEngines>> waits(instructions.size());
   {
     std::array<int64_t, isa::kEngines> signals{};
@@ -202,7 +208,8 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
   const auto dispatchable = [&] {
     if (fetched == instructions.size()) return false;
     const auto engine = isa::engine_of(instructions[fetched]);
-    if (!engine) return std::all_of(engines.begin(), engines.end(), [](const Engine& e) { return e.taken == e.dispatched; });
+    if (!engine)
+      return std::all_of(engines.begin(), engines.end(), [](const Engine& e) { return e.taken == e.dispatched; });
     const Engine& e = engines[static_cast<size_t>(*engine)];
     return e.dispatched < e.takes.size() + static_cast<size_t>(config.queue_depth(*engine));
   };
@@ -256,10 +263,12 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
         if (load.end > start) load.end = bus.move(load.end, bus.lose(start, e.end - start, load_writes, alu_writes));
       }
       worked(1, start + 1, e.end + 1, tags[i]);
-      complete = e.end + (alu->second_op != isa::SecondOp::kNone ? 31 : !alu->convert && alu->dst == isa::AluSpace::kAcc ? 3 : 13);
+      complete = e.end + (alu->second_op != isa::SecondOp::kNone             ? 31
+                          : !alu->convert && alu->dst == isa::AluSpace::kAcc ? 3
+                                                                             : 13);
     } else if (const auto* load = std::get_if<isa::Load>(&instruction)) {
-      // Addresses go out as soon as the run is known and few enough runs wait for the data side; data come a latency later and behind
-      // older data.
+      // Addresses go out as soon as the run is known and few enough runs wait for the data side; data come a latency
+      // later and behind older data.
       int64_t leave = take + 7;
       for (int64_t ahead = 0; const Moved& older : moved) {
         if (ahead + older.runs > 2 * in_flight) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a finished program will cost: the stream of instructions is replayed against the closed forms of isa/timing.md, one
-// instruction at a time, with the bus and the contended ports as ledgers of uses. Instructions with waits and signals enter; cycles
-// leave. It is coarser than the timing model in sim/ (no single bursts) and handles some thousand instructions a millisecond, so that the compiler can say what it expects before anything runs.
+// What a finished program will cost: the stream of instructions is replayed against the closed forms of isa/timing.md,
+// one instruction at a time, with the bus and the contended ports as ledgers of uses. Instructions with waits and
+// signals enter; cycles leave. It is coarser than the timing model in sim/ (no single bursts) and handles some thousand
+// instructions a millisecond, so that the compiler can say what it expects before anything runs.
 #pragma once
 
 #include <cstdint>

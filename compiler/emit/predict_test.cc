@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Durations against closed forms worked out by hand, and predictions of small programs against isa/timing.md and the timing model's
-// facts: what overlaps, what waits, what the bus shares.
+// Durations against closed forms worked out by hand, and predictions of small programs against isa/timing.md and the
+// timing model's facts: what overlaps, what waits, what the bus shares.
 #include <gtest/gtest.h>
 
 #include "compiler/emit/duration.h"
@@ -65,7 +65,8 @@ TEST(Duration, RunsThatContinueEachOtherJoin) {
   const Duration strided = duration(load(0, 0, 16, 64, 32, 16), config);
   EXPECT_EQ(strided.beats, 128);
   EXPECT_EQ(strided.bursts, 64);
-  // 9 bytes from every even offset: two beats each, two groups, and a turn of the realigner unless the offset is a multiple of 8.
+  // 9 bytes from every even offset: two beats each, two groups, and a turn of the realigner unless the offset is a
+  // multiple of 8.
   const Duration ragged = duration(load(0, 0, 9, 64, 6, 16), config);
   EXPECT_EQ(ragged.beats, 128);
   EXPECT_EQ(ragged.engine, 64 * 2 + 48);
@@ -107,7 +108,8 @@ TEST(Predict, LoadAndStoreShareTheBus) {
   store.dram_stride[isa::kTransferLoops - 1] = store.sp_stride[isa::kTransferLoops - 1] = 8192;
   store.space = isa::Space::kOut;
   const isa::Load whole = load(0, 1 << 20, 8192, 4, 8192, 8192);
-  const Prediction both = predict(std::vector<isa::Instruction>{whole, store, isa::Finish{}}, std::vector<uint32_t>{0, 0, 0}, 1, config);
+  const Prediction both =
+      predict(std::vector<isa::Instruction>{whole, store, isa::Finish{}}, std::vector<uint32_t>{0, 0, 0}, 1, config);
   EXPECT_NEAR(static_cast<double>(both.cycles), 2 * 4096, 500);
 }
 

@@ -22,7 +22,8 @@ void merge(Clock& clock, const Clock& other) {
 /// Who last touched each byte of one memory.
 class Memory {
  public:
-  /// Records an access by the number-th (from 1) instruction of an engine; raises `needed` to what must be complete before.
+  /// Records an access by the number-th (from 1) instruction of an engine; raises `needed` to what must be complete
+  /// before.
   void access(int64_t begin, int64_t end, bool write, size_t engine, uint32_t number, Clock& needed) {
     if (begin >= end) return;
     split(begin);
@@ -79,9 +80,9 @@ class Memory {
 };
 
 struct Plan {
-  int engine = -1;        // -1: executed by FETCH
-  uint32_t number = 0;    // on its engine, from 1
-  Clock wait{};           // per engine: the instruction to wait for, 0: none
+  int engine = -1;      // -1: executed by FETCH
+  uint32_t number = 0;  // on its engine, from 1
+  Clock wait{};         // per engine: the instruction to wait for, 0: none
   bool signal = false;
 };
 
@@ -97,7 +98,8 @@ isa::Fence make_fence(isa::Engine engine, bool signal) {
 SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
                                const isa::MachineConfig& config, const SynchroniseOptions& options) {
   TESSERA_INVARIANT(tags.size() == instructions.size(), "one tag for each instruction");
-  TESSERA_INVARIANT(options.signals_between_barriers >= 1 && options.signals_between_barriers <= 32000, "barriers too far apart");
+  TESSERA_INVARIANT(options.signals_between_barriers >= 1 && options.signals_between_barriers <= 32000,
+                    "barriers too far apart");
   SynchroniseSummary summary;
   std::vector<Memory> memories(kMemories);
   std::vector<Plan> plans(instructions.size());
@@ -115,7 +117,8 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
     append_touches(instructions[i], config, touches);
     Clock needed{};
     for (const Touch& touch : touches) {
-      memories[static_cast<size_t>(touch.memory)].access(touch.begin, touch.end, touch.write, self, plan.number, needed);
+      memories[static_cast<size_t>(touch.memory)].access(touch.begin, touch.end, touch.write, self, plan.number,
+                                                         needed);
     }
     Clock known = started[self].empty() ? Clock{} : started[self].back();
     known[self] = plan.number - 1;
@@ -185,8 +188,8 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
       }
       push(meet);
       ++signals[0];
-      // As many fences as a queue holds: FETCH cannot pass while an engine still has something from before the barrier, which
-      // bounds how far any timeline can run ahead of a condition that is still queued.
+      // As many fences as a queue holds: FETCH cannot pass while an engine still has something from before the barrier,
+      // which bounds how far any timeline can run ahead of a condition that is still queued.
       for (size_t e = 0; e < signals.size(); ++e) {
         const auto engine = static_cast<isa::Engine>(e);
         isa::Fence leave = make_fence(engine, false);

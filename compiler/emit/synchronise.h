@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits and signals. Instructions that are right when run one at a time enter; the same with signal bits and wait conditions leave, so that
-// engines running concurrently give the same memory contents. A dependence is two accesses to overlapping bytes, one a write, on
-// different engines; inside an engine program order serves. Vector clocks drop every dependence that others imply, so that at
-// most one condition for each other engine remains: three, as many as an instruction holds.
+// Waits and signals. Instructions that are right when run one at a time enter; the same with signal bits and wait
+// conditions leave, so that engines running concurrently give the same memory contents. A dependence is two accesses to
+// overlapping bytes, one a write, on different engines; inside an engine program order serves. Vector clocks drop every
+// dependence that others imply, so that at most one condition for each other engine remains: three, as many as an
+// instruction holds.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@
 namespace tessera::emit {
 
 struct SynchroniseOptions {
-  // Conditions compare 16 bits: after this many signals of one engine all engines meet, so that no count is ever ambiguous.
+  // Conditions compare 16 bits: after this many signals of one engine all engines meet, so that no count is ever
+  // ambiguous.
   int64_t signals_between_barriers = 16384;
 };
 
@@ -24,8 +26,8 @@ struct SynchroniseSummary {
   int64_t barriers = 0;
 };
 
-/// Sets headers, inserts barriers (fences) and appends FINISH. `tags` has an element for each instruction and is kept in step: a
-/// barrier and FINISH take the tag of the instruction before.
+/// Sets headers, inserts barriers (fences) and appends FINISH. `tags` has an element for each instruction and is kept
+/// in step: a barrier and FINISH take the tag of the instruction before.
 SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
                                const isa::MachineConfig& config, const SynchroniseOptions& options = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The synchronisation pass on streams of known and of random instructions. The judge is brute force: happens-before as a closure
-// over program order and conditions, and every pair of overlapping accesses looked up in it.
+// The synchronisation pass on streams of known and of random instructions. The judge is brute force: happens-before as
+// a closure over program order and conditions, and every pair of overlapping accesses looked up in it.
 #include "compiler/emit/synchronise.h"
 
 #include <gtest/gtest.h>
@@ -56,13 +56,25 @@ isa::Alu alu(uint16_t acc, uint16_t out, uint16_t count) {
 }
 
 isa::Instruction random_instruction(std::mt19937& random) {
-  const auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
   switch (pick(0, 4)) {
-    case 0: return load(isa::Space::kInp, static_cast<uint32_t>(16 * pick(0, 40)), static_cast<uint16_t>(pick(1, 300)), static_cast<uint64_t>(pick(0, 2000)));
-    case 1: return load(pick(0, 1) ? isa::Space::kWgt : isa::Space::kOut, static_cast<uint32_t>(pick(0, 600)), static_cast<uint16_t>(pick(1, 400)), static_cast<uint64_t>(pick(0, 2000)));
-    case 2: return gemm(static_cast<uint16_t>(pick(0, 30)), static_cast<uint16_t>(pick(0, 3)), static_cast<uint16_t>(pick(0, 30)), static_cast<uint16_t>(pick(1, 20)));
-    case 3: return alu(static_cast<uint16_t>(pick(0, 30)), static_cast<uint16_t>(pick(0, 30)), static_cast<uint16_t>(pick(1, 20)));
-    default: return store(static_cast<uint32_t>(pick(0, 500)), static_cast<uint16_t>(pick(1, 300)), static_cast<uint64_t>(pick(0, 2000)));
+    case 0:
+      return load(isa::Space::kInp, static_cast<uint32_t>(16 * pick(0, 40)), static_cast<uint16_t>(pick(1, 300)),
+                  static_cast<uint64_t>(pick(0, 2000)));
+    case 1:
+      return load(pick(0, 1) ? isa::Space::kWgt : isa::Space::kOut, static_cast<uint32_t>(pick(0, 600)),
+                  static_cast<uint16_t>(pick(1, 400)), static_cast<uint64_t>(pick(0, 2000)));
+    case 2:
+      return gemm(static_cast<uint16_t>(pick(0, 30)), static_cast<uint16_t>(pick(0, 3)),
+                  static_cast<uint16_t>(pick(0, 30)), static_cast<uint16_t>(pick(1, 20)));
+    case 3:
+      return alu(static_cast<uint16_t>(pick(0, 30)), static_cast<uint16_t>(pick(0, 30)),
+                 static_cast<uint16_t>(pick(1, 20)));
+    default:
+      return store(static_cast<uint32_t>(pick(0, 500)), static_cast<uint16_t>(pick(1, 300)),
+                   static_cast<uint64_t>(pick(0, 2000)));
   }
 }
 
@@ -112,7 +124,8 @@ int unordered_pairs(const std::vector<isa::Instruction>& program, const isa::Mac
 
 TEST(Synchronise, OneTile) {
   const isa::MachineConfig config = isa::find_config("npu256");
-  std::vector<isa::Instruction> program = {load(isa::Space::kInp, 0, 64), load(isa::Space::kWgt, 0, 256), gemm(0, 0, 0, 4), alu(0, 0, 4), store(0, 64, 4096)};
+  std::vector<isa::Instruction> program = {load(isa::Space::kInp, 0, 64), load(isa::Space::kWgt, 0, 256),
+                                           gemm(0, 0, 0, 4), alu(0, 0, 4), store(0, 64, 4096)};
   std::vector<uint32_t> tags = {7, 7, 7, 8, 8};
   const SynchroniseSummary summary = synchronise(program, tags, config);
   ASSERT_EQ(program.size(), 6u);
@@ -133,8 +146,9 @@ TEST(Synchronise, OneTile) {
 TEST(Synchronise, WriteAfterReadAndThroughDram) {
   const isa::MachineConfig config = isa::find_config("npu256");
   // The second load overwrites what GEMM reads; the third reads what STORE wrote.
-  std::vector<isa::Instruction> program = {load(isa::Space::kInp, 0, 64), gemm(0, 0, 0, 4), load(isa::Space::kInp, 48, 16),
-                                           store(0, 64, 4096),            load(isa::Space::kInp, 1024, 32, 4150)};
+  std::vector<isa::Instruction> program = {load(isa::Space::kInp, 0, 64), gemm(0, 0, 0, 4),
+                                           load(isa::Space::kInp, 48, 16), store(0, 64, 4096),
+                                           load(isa::Space::kInp, 1024, 32, 4150)};
   std::vector<uint32_t> tags(program.size(), 0);
   synchronise(program, tags, config);
   EXPECT_EQ(isa::header_of(program[2]).waits[0], (isa::Wait{true, isa::Engine::kGemm, 1}));

@@ -3,8 +3,8 @@
 // Conv, MatMul or Gemm in fp32 whose input is DequantizeLinear with a power-of-two scale and whose constant weights are
 // small integers times a power of two for each output channel (exporters with power-of-two scales write these). If no
 // partial sum can reach 2^24 units, every fp32 operation is exact in every order, so ConvInteger or MatMulInteger, an
-// int32 bias and a DequantizeLinear give the same bits. Leaves those. What cannot be proven stays as it is. The same for MatMul, Gemm and
-// Einsum of two dequantised run-time tensors.
+// int32 bias and a DequantizeLinear give the same bits. Leaves those. What cannot be proven stays as it is. The same
+// for MatMul, Gemm and Einsum of two dequantised run-time tensors.
 #include <algorithm>
 #include <bit>
 #include <cctype>
@@ -129,11 +129,11 @@ void rewrite(NodeOp op, mlir::PatternRewriter& rewriter, const Source& x, llvm::
              int64_t axis, const ops::Shape& bias_shape) {
   const mlir::Location location = op.getLoc();
   const int version = std::max(13, static_cast<int>(op.getVersion()));
-  mlir::Value sum =
-      create_op(rewriter, location, integer_op, "", version,
-                {x.bytes, create_constant(rewriter, location, weights), create_constant(rewriter, location, zero_of(x))},
-                attributes)
-          ->getResult(0);
+  mlir::Value sum = create_op(rewriter, location, integer_op, "", version,
+                              {x.bytes, create_constant(rewriter, location, weights),
+                               create_constant(rewriter, location, zero_of(x))},
+                              attributes)
+                        ->getResult(0);
   if (!n.bias.empty())
     sum = create_op(
               rewriter, location, "Add", "", version,
@@ -213,8 +213,8 @@ bool prove_product(NodeOp op, mlir::PatternRewriter& rewriter) {
   return true;
 }
 
-/// A product of two operands as one of matrices over a batch: how each is permuted and reshaped to [.., rows, k] and [.., k, columns], and
-/// how the product becomes the result. Empty permutations and shapes: as it is.
+/// A product of two operands as one of matrices over a batch: how each is permuted and reshaped to [.., rows, k] and
+/// [.., k, columns], and how the product becomes the result. Empty permutations and shapes: as it is.
 struct Contraction {
   std::vector<int64_t> order[2], result_order;
   ops::Shape shape[2], result_shape;
@@ -223,21 +223,27 @@ struct Contraction {
 
 bool ascending(const std::vector<int64_t>& order) { return std::is_sorted(order.begin(), order.end()); }
 
-/// Labels of an Einsum of two operands, each once in an operand: a batch in both and the result, rows, columns, and k in both alone.
+/// Labels of an Einsum of two operands, each once in an operand: a batch in both and the result, rows, columns, and k
+/// in both alone.
 std::optional<Contraction> einsum_contraction(std::string equation, const ops::Shape& a, const ops::Shape& b) {
   std::erase(equation, ' ');
   const size_t comma = equation.find(','), arrow = equation.find("->");
   if (comma == std::string::npos || arrow == std::string::npos || arrow < comma) return std::nullopt;
-  const std::string labels[2] = {equation.substr(0, comma), equation.substr(comma + 1, arrow - comma - 1)}, result = equation.substr(arrow + 2);
+  const std::string labels[2] = {equation.substr(0, comma), equation.substr(comma + 1, arrow - comma - 1)},
+                    result = equation.substr(arrow + 2);
   const ops::Shape* const shapes[2] = {&a, &b};
   const auto distinct = [](std::string text) {
     std::sort(text.begin(), text.end());
-    return std::adjacent_find(text.begin(), text.end()) == text.end() && std::all_of(text.begin(), text.end(), [](char c) { return std::isalpha(c) != 0; });
+    return std::adjacent_find(text.begin(), text.end()) == text.end() &&
+           std::all_of(text.begin(), text.end(), [](char c) { return std::isalpha(c) != 0; });
   };
-  if (!distinct(result) || !distinct(labels[0]) || !distinct(labels[1]) || labels[0].size() != a.size() || labels[1].size() != b.size()) return std::nullopt;
+  if (!distinct(result) || !distinct(labels[0]) || !distinct(labels[1]) || labels[0].size() != a.size() ||
+      labels[1].size() != b.size())
+    return std::nullopt;
   const auto has = [](const std::string& text, char label) { return text.find(label) != std::string::npos; };
   const auto extent = [&](size_t side, char label) { return (*shapes[side])[labels[side].find(label)]; };
-  // In the order of the result, so that it needs no permutation where that is possible; k in the order of the first operand.
+  // In the order of the result, so that it needs no permutation where that is possible; k in the order of the first
+  // operand.
   std::string batch, outer[2], inner;
   for (const char label : result) {
     const bool left = has(labels[0], label), right = has(labels[1], label);
@@ -258,7 +264,8 @@ std::optional<Contraction> einsum_contraction(std::string equation, const ops::S
   c.k = 1;
   for (const char label : inner) c.k *= extent(0, label);
   for (size_t side = 0; side < 2; ++side) {
-    for (const char label : batch + (side == 0 ? outer[0] + inner : inner + outer[1])) c.order[side].push_back(static_cast<int64_t>(labels[side].find(label)));
+    for (const char label : batch + (side == 0 ? outer[0] + inner : inner + outer[1]))
+      c.order[side].push_back(static_cast<int64_t>(labels[side].find(label)));
     c.shape[side] = merged;
     c.shape[side].push_back(side == 0 ? rows[0] : c.k);
     c.shape[side].push_back(side == 0 ? c.k : rows[1]);
@@ -275,9 +282,11 @@ std::optional<Contraction> einsum_contraction(std::string equation, const ops::S
 
 std::optional<Contraction> contraction_of(NodeOp op) {
   const auto a = shape_of(op->getOperand(0)), b = shape_of(op->getOperand(1));
-  if (!a || !b || !is_static(op->getOperand(0)) || !is_static(op->getOperand(1)) || a->empty() || b->empty()) return std::nullopt;
+  if (!a || !b || !is_static(op->getOperand(0)) || !is_static(op->getOperand(1)) || a->empty() || b->empty())
+    return std::nullopt;
   const ops::Node node = to_node(op);
-  if (op.is("Einsum")) return op->getNumOperands() == 2 ? einsum_contraction(node.get_string("equation", ""), *a, *b) : std::nullopt;
+  if (op.is("Einsum"))
+    return op->getNumOperands() == 2 ? einsum_contraction(node.get_string("equation", ""), *a, *b) : std::nullopt;
   Contraction c;
   c.k = a->back();
   if (!op.is("Gemm")) return c;
@@ -306,21 +315,27 @@ std::optional<MovedSource> moved_source_of(mlir::Value value) {
   return result;
 }
 
-/// Both operands are bytes at run time. The steps behind the product are taken behind a Q that alone reads it: bytes move for nothing.
+/// Both operands are bytes at run time. The steps behind the product are taken behind a Q that alone reads it: bytes
+/// move for nothing.
 bool prove_activations(NodeOp op, mlir::PatternRewriter& rewriter) {
   if ((!op.is("MatMul") && !op.is("Gemm") && !op.is("Einsum")) || op->getNumOperands() < 2) return false;
   const auto x = moved_source_of(op->getOperand(0)), y = moved_source_of(op->getOperand(1));
   if (!x || !y) return false;
   const auto c = contraction_of(op);
   const float unit = x->source.scale * y->source.scale;
-  if (!c || c->k < 1 || !is_power_of_two(unit) || static_cast<double>(c->k) * largest_of(x->source) * largest_of(y->source) >= kExact) return false;
+  if (!c || c->k < 1 || !is_power_of_two(unit) ||
+      static_cast<double>(c->k) * largest_of(x->source) * largest_of(y->source) >= kExact)
+    return false;
   const mlir::Location location = op.getLoc();
   const int version = std::max(13, static_cast<int>(op.getVersion()));
-  const auto move = [&](mlir::Value value, const std::vector<int64_t>& order, const ops::Shape& shape, bool reshape_first) {
+  const auto move = [&](mlir::Value value, const std::vector<int64_t>& order, const ops::Shape& shape,
+                        bool reshape_first) {
     for (const bool reshape : {reshape_first, !reshape_first}) {
       if (reshape && !shape.empty()) {
         const Tensor extents = Tensor::of<int64_t>(ops::DType::kInt64, {static_cast<int64_t>(shape.size())}, shape);
-        value = create_op(rewriter, location, "Reshape", "", version, {value, create_constant(rewriter, location, extents)}, {})->getResult(0);
+        value = create_op(rewriter, location, "Reshape", "", version,
+                          {value, create_constant(rewriter, location, extents)}, {})
+                    ->getResult(0);
       } else if (!reshape && !order.empty()) {
         value = create_op(rewriter, location, "Transpose", "", version, {value}, {{"perm", order}})->getResult(0);
       }
@@ -332,29 +347,35 @@ bool prove_activations(NodeOp op, mlir::PatternRewriter& rewriter) {
     for (NodeOp step : from.moves) {
       std::vector<mlir::Value> operands(step->operand_begin(), step->operand_end());
       operands[0] = value;
-      value = create_op(rewriter, step.getLoc(), step.getOpType(), "", static_cast<int>(step.getVersion()), operands, to_attributes(step.getOnnxAttributes()))
+      value = create_op(rewriter, step.getLoc(), step.getOpType(), "", static_cast<int>(step.getVersion()), operands,
+                        to_attributes(step.getOnnxAttributes()))
                   ->getResult(0);
     }
     return value;
   };
-  const mlir::Value left = move(bytes(*x), c->order[0], c->shape[0], false), right = move(bytes(*y), c->order[1], c->shape[1], false);
+  const mlir::Value left = move(bytes(*x), c->order[0], c->shape[0], false),
+                    right = move(bytes(*y), c->order[1], c->shape[1], false);
   const mlir::Value sum = create_op(rewriter, location, "MatMulInteger", "", version,
-                                    {left, right, create_constant(rewriter, location, zero_of(x->source)), create_constant(rewriter, location, zero_of(y->source))}, {})
+                                    {left, right, create_constant(rewriter, location, zero_of(x->source)),
+                                     create_constant(rewriter, location, zero_of(y->source))},
+                                    {})
                               ->getResult(0);
-  mlir::Value result = create_op(rewriter, location, "DequantizeLinear", "", version, {sum, create_constant(rewriter, location, Tensor::scalar_f32(unit))}, {})
+  mlir::Value result = create_op(rewriter, location, "DequantizeLinear", "", version,
+                                 {sum, create_constant(rewriter, location, Tensor::scalar_f32(unit))}, {})
                            ->getResult(0);
   if (c->result_order.empty() && c->result_shape.empty()) {
     rewriter.replaceOp(op, result);
     return true;
   }
-  NodeOp quantise = op->getResult(0).hasOneUse() ? mlir::dyn_cast<NodeOp>(*op->getResult(0).getUsers().begin()) : NodeOp();
-  if (quantise && quantise.is("QuantizeLinear") && quantise->getOperand(0) == op->getResult(0) && constant_value(quantise->getOperand(1)) &&
-      constant_value(quantise->getOperand(1))->size() == 1) {
+  NodeOp quantise =
+      op->getResult(0).hasOneUse() ? mlir::dyn_cast<NodeOp>(*op->getResult(0).getUsers().begin()) : NodeOp();
+  if (quantise && quantise.is("QuantizeLinear") && quantise->getOperand(0) == op->getResult(0) &&
+      constant_value(quantise->getOperand(1)) && constant_value(quantise->getOperand(1))->size() == 1) {
     std::vector<mlir::Value> operands(quantise->operand_begin(), quantise->operand_end());
     operands[0] = result;
     rewriter.setInsertionPoint(quantise);
-    result = create_op(rewriter, quantise.getLoc(), "QuantizeLinear", "", static_cast<int>(quantise.getVersion()), operands,
-                       to_attributes(quantise.getOnnxAttributes()))
+    result = create_op(rewriter, quantise.getLoc(), "QuantizeLinear", "", static_cast<int>(quantise.getVersion()),
+                       operands, to_attributes(quantise.getOnnxAttributes()))
                  ->getResult(0);
     rewriter.replaceOp(quantise, move(result, c->result_order, c->result_shape, true));
     rewriter.eraseOp(op);
@@ -367,9 +388,10 @@ bool prove_activations(NodeOp op, mlir::PatternRewriter& rewriter) {
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_prove_integer_pass() {
-  return make_function_pass(
-      "nn-prove-integer", "float products that are exact in fp32 become integer products",
-      [](mlir::func::FuncOp func) { return apply_rewrites(func, {prove_convolution, prove_product, prove_activations}); });
+  return make_function_pass("nn-prove-integer", "float products that are exact in fp32 become integer products",
+                            [](mlir::func::FuncOp func) {
+                              return apply_rewrites(func, {prove_convolution, prove_product, prove_activations});
+                            });
 }
 
 }  // namespace tessera::nn

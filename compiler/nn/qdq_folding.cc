@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// nn-fold-qdq: groups "DequantizeLinear -> operator -> QuantizeLinear" become integer operators (QLinearConv, QGemm, QLinearAdd, ...), in the
-// cases and with the parameters in which ONNX Runtime's extended optimiser fuses them, because a group's rounding depends on whether it is
-// fused; a group that is not fused stays as it is. Enters: a function of nn operations as imported, constants folded except Q and DQ,
-// equal constants not merged (two Q of one value are two consumers). Method, for each block: preparation (qdq_folding.h), then groups
-// are replaced, and DQ -> Q pairs of equal parameters cancel.
-#include "compiler/nn/passes.h"
+// nn-fold-qdq: groups "DequantizeLinear -> operator -> QuantizeLinear" become integer operators (QLinearConv, QGemm,
+// QLinearAdd, ...), in the cases and with the parameters in which ONNX Runtime's extended optimiser fuses them, because
+// a group's rounding depends on whether it is fused; a group that is not fused stays as it is. Enters: a function of nn
+// operations as imported, constants folded except Q and DQ, equal constants not merged (two Q of one value are two
+// consumers). Method, for each block: preparation (qdq_folding.h), then groups are replaced, and DQ -> Q pairs of equal
+// parameters cancel.
 #include "compiler/nn/qdq_folding.h"
+#include "compiler/nn/passes.h"
 
 namespace tessera::nn {
 namespace {
@@ -26,10 +27,10 @@ class Grouping : public BlockEditor {
  private:
   struct Group {
     NodeOp op;
-    llvm::SmallVector<NodeOp> dq;      // producers of the operands that are DQ, in operand order
-    size_t operands = 0;               // operands that exist
-    llvm::SmallVector<NodeOp> q;       // consumers of the results that are Q
-    bool closed = false;               // each result is read by exactly one Q and nothing else
+    llvm::SmallVector<NodeOp> dq;  // producers of the operands that are DQ, in operand order
+    size_t operands = 0;           // operands that exist
+    llvm::SmallVector<NodeOp> q;   // consumers of the results that are Q
+    bool closed = false;           // each result is read by exactly one Q and nothing else
   };
 
   /// The group around `op`; nullopt when a Relu or Clip that is not redundant stands between it and its only reader.
@@ -57,7 +58,9 @@ class Grouping : public BlockEditor {
     }
     if (edges == 1) {
       NodeOp next = llvm::dyn_cast<NodeOp>(last);
-      if (is_onnx(next, {"Relu", "Clip"}) && edges_of(next->getResult(0)).size() == 1 && !is_graph_output(next->getResult(0))) return std::nullopt;
+      if (is_onnx(next, {"Relu", "Clip"}) && edges_of(next->getResult(0)).size() == 1 &&
+          !is_graph_output(next->getResult(0)))
+        return std::nullopt;
     }
     group.closed = !group.q.empty() && group.q.size() == results && edges == results && !leaves;
     return group;
@@ -89,14 +92,17 @@ class Grouping : public BlockEditor {
     operands.append({data_of(dq), scale_of(dq), zero_operand(dq)});
   }
 
-  /// Replaces the result that `last` (a Q or the operator itself) gives by that of a new operator, and drops what nobody reads any more.
-  bool replace(Group& group, NodeOp last, llvm::StringRef op_type, llvm::StringRef domain, mlir::ValueRange operands, const Attributes& attributes) {
+  /// Replaces the result that `last` (a Q or the operator itself) gives by that of a new operator, and drops what
+  /// nobody reads any more.
+  bool replace(Group& group, NodeOp last, llvm::StringRef op_type, llvm::StringRef domain, mlir::ValueRange operands,
+               const Attributes& attributes) {
     llvm::SmallVector<mlir::Operation*> others;
     if (last != group.op) others.push_back(last);
     for (NodeOp dq : group.dq) others.push_back(dq);
     // The operator gives the node's name, its quantisation the value's.
-    NodeOp result = create(location_for(group.op, {last->getResult(0)}, others), op_type, domain, domain.empty() ? static_cast<int64_t>(group.op.getVersion()) : 1,
-                           operands, attributes, last->getResultTypes());
+    NodeOp result = create(location_for(group.op, {last->getResult(0)}, others), op_type, domain,
+                           domain.empty() ? static_cast<int64_t>(group.op.getVersion()) : 1, operands, attributes,
+                           last->getResultTypes());
     last->getResult(0).replaceAllUsesWith(result->getResult(0));
     llvm::SmallVector<NodeOp> dqs = group.dq;
     if (last != group.op) erase(last);
@@ -148,7 +154,8 @@ class Grouping : public BlockEditor {
     const DType a_type = quantised_type(a), b_type = quantised_type(b);
     if (!is_8bit(a_type) || !is_8bit(b_type) || (a_type == DType::kInt8 && b_type != DType::kInt8)) return false;
     auto b_shape = shape_of(data_of(b));
-    if (!tensor_parameters(a) || !b_shape || !channel_parameters(b, static_cast<int64_t>(b_shape->size()) - 1)) return false;
+    if (!tensor_parameters(a) || !b_shape || !channel_parameters(b, static_cast<int64_t>(b_shape->size()) - 1))
+      return false;
     if (!is_scalar(scale_of(b)) && b_shape->size() < 2) return false;
     if (group.q.empty()) {
       place(group);
@@ -171,7 +178,8 @@ class Grouping : public BlockEditor {
     const DType a_type = quantised_type(a), b_type = quantised_type(b);
     if (!is_8bit(a_type) || !is_8bit(b_type) || (a_type == DType::kInt8 && b_type != DType::kInt8)) return false;
     const ops::Node node = to_node(group.op);
-    if (group.operands > 2 && (node.get_float("beta", 1.0f) != 1.0f || quantised_type(group.dq[2]) != DType::kInt32)) return false;
+    if (group.operands > 2 && (node.get_float("beta", 1.0f) != 1.0f || quantised_type(group.dq[2]) != DType::kInt32))
+      return false;
     if (!tensor_parameters(a) || !channel_parameters(b, node.get_int("transB", 0) == 0 ? 1 : 0)) return false;
     NodeOp q = group.q.empty() ? NodeOp() : group.q[0];
     if (q && (quantised_type(q) != a_type || !tensor_parameters(q))) return false;
@@ -189,7 +197,9 @@ class Grouping : public BlockEditor {
   bool fuse_unary(Group& group) {
     if (!group.closed || group.dq.size() != 1 || group.operands != 1) return false;
     NodeOp x = group.dq[0], q = group.q[0], op = group.op;
-    if (!is_8bit(quantised_type(x)) || quantised_type(q) != quantised_type(x) || !tensor_parameters(x) || !tensor_parameters(q)) return false;
+    if (!is_8bit(quantised_type(x)) || quantised_type(q) != quantised_type(x) || !tensor_parameters(x) ||
+        !tensor_parameters(q))
+      return false;
     Attributes attributes = to_attributes(op.getOnnxAttributes());
     if (op.is("AveragePool")) {
       for (int64_t d : to_node(op).get_ints("dilations"))
@@ -247,14 +257,16 @@ class Grouping : public BlockEditor {
     return replace(group, q, "QLinearWhere", kMicrosoftDomain, operands, {});
   }
 
-  // --- operators that only move elements: Q and DQ go when their parameters agree --------------------------------------------------
+  // --- operators that only move elements: Q and DQ go when their parameters agree
+  // --------------------------------------------------
 
   bool drop_around(Group& group) {
     NodeOp op = group.op;
     const int64_t version = op.getVersion();
-    const bool ordered = (op.is("MaxPool") && version >= 12) || (is_onnx(op, {"ReduceMax", "ReduceMin"}) && version >= 12);
-    const bool moves = is_onnx(op, {"DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Reshape", "Slice", "SpaceToDepth", "Squeeze",
-                                    "Tile", "Transpose", "Unsqueeze"});
+    const bool ordered =
+        (op.is("MaxPool") && version >= 12) || (is_onnx(op, {"ReduceMax", "ReduceMin"}) && version >= 12);
+    const bool moves = is_onnx(op, {"DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Reshape", "Slice",
+                                    "SpaceToDepth", "Squeeze", "Tile", "Transpose", "Unsqueeze"});
     const bool resize = op.is("Resize") && version >= 10 && to_node(op).get_string("mode", "nearest") != "cubic";
     const bool pad = op.is("Pad") && version >= 13;
     if (!ordered && !moves && !resize && !pad) return false;
@@ -282,8 +294,9 @@ class Grouping : public BlockEditor {
       value = *known;
     }
     const DType type = quantised_type(q);
-    const int32_t padding = ops::quantized::quantize(static_cast<float>(value), static_cast<float>(scale_value(q)),
-                                                     static_cast<int32_t>(zero_value(q)), ops::quantized::range_of(type));
+    const int32_t padding =
+        ops::quantized::quantize(static_cast<float>(value), static_cast<float>(scale_value(q)),
+                                 static_cast<int32_t>(zero_value(q)), ops::quantized::range_of(type));
     operands.resize(std::max<size_t>(operands.size(), 3));
     operands[2] = constant(op, ops::quantized::from_int32s(type, {}, {padding}));
     return true;
@@ -307,7 +320,8 @@ class Grouping : public BlockEditor {
       types.push_back(q->getResult(0).getType());
     }
     llvm::SmallVector<mlir::Operation*> others(qs.begin(), qs.end());
-    NodeOp split = create(names_of_results(op, qs), "Split", "", op.getVersion(), operands, to_attributes(op.getOnnxAttributes()), types);
+    NodeOp split = create(names_of_results(op, qs), "Split", "", op.getVersion(), operands,
+                          to_attributes(op.getOnnxAttributes()), types);
     for (auto [q, result] : llvm::zip(qs, split->getResults())) {
       q->getResult(0).replaceAllUsesWith(result);
       erase(q);
@@ -326,7 +340,9 @@ class Grouping : public BlockEditor {
 
   bool drop_before_arg_max(Group& group) {
     NodeOp op = group.op, dq = group.dq[0];
-    if (group.dq.size() != 1 || !is_8bit(quantised_type(dq)) || !zero_of(dq) || !has_constant_scalars(dq) || !(scale_value(dq) > 0)) return false;
+    if (group.dq.size() != 1 || !is_8bit(quantised_type(dq)) || !zero_of(dq) || !has_constant_scalars(dq) ||
+        !(scale_value(dq) > 0))
+      return false;
     if (op.getVersion() < 13) return false;
     op->setOperand(0, data_of(dq));
     erase_if_dead(dq);
@@ -346,19 +362,20 @@ class Grouping : public BlockEditor {
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_qdq_folding_pass() {
-  return make_function_pass("nn-fold-qdq", "fold QuantizeLinear and DequantizeLinear into integer operators", [](mlir::func::FuncOp func) {
-    std::vector<mlir::Block*> blocks;
-    for (mlir::Block& block : func.getBody()) blocks.push_back(&block);
-    func.walk([&](NodeOp op) {
-      for (mlir::Region& body : op->getRegions())
-        for (mlir::Block& block : body) blocks.push_back(&block);
-    });
-    for (mlir::Block* block : blocks) {
-      prepare(*block);
-      Grouping(*block).run();
-    }
-    return mlir::success();
-  });
+  return make_function_pass("nn-fold-qdq", "fold QuantizeLinear and DequantizeLinear into integer operators",
+                            [](mlir::func::FuncOp func) {
+                              std::vector<mlir::Block*> blocks;
+                              for (mlir::Block& block : func.getBody()) blocks.push_back(&block);
+                              func.walk([&](NodeOp op) {
+                                for (mlir::Region& body : op->getRegions())
+                                  for (mlir::Block& block : body) blocks.push_back(&block);
+                              });
+                              for (mlir::Block* block : blocks) {
+                                prepare(*block);
+                                Grouping(*block).run();
+                              }
+                              return mlir::success();
+                            });
 }
 
 }  // namespace tessera::nn

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside nn-fold-qdq: what a Q and a DQ are, which operations read a value, and an editor of one block that its two halves share:
-// preparation (qdq_folding_preparation.cc) brings Q and DQ to the operators, grouping (qdq_folding.cc) replaces the groups.
+// Inside nn-fold-qdq: what a Q and a DQ are, which operations read a value, and an editor of one block that its two
+// halves share: preparation (qdq_folding_preparation.cc) brings Q and DQ to the operators, grouping (qdq_folding.cc)
+// replaces the groups.
 #pragma once
 
 #include <map>
@@ -17,7 +18,8 @@ using ops::DType;
 using ops::Tensor;
 using Attributes = std::map<std::string, ops::Attribute>;
 
-// --- what Q and DQ are -----------------------------------------------------------------------------------------------------------
+// --- what Q and DQ are
+// -----------------------------------------------------------------------------------------------------------
 
 inline bool is_onnx(NodeOp op, llvm::ArrayRef<llvm::StringRef> op_types) {
   return op && op.getDomain().empty() && llvm::is_contained(op_types, op.getOpType());
@@ -30,7 +32,8 @@ inline int64_t int_attribute(NodeOp op, llvm::StringRef name, int64_t fallback) 
 
 /// QuantizeLinear or DequantizeLinear of either domain, not blocked.
 inline bool is_quantisation(NodeOp op, llvm::StringRef name) {
-  return op && op.getOpType() == name && (op.getDomain().empty() || op.getDomain() == kMicrosoftDomain) && int_attribute(op, "block_size", 0) == 0;
+  return op && op.getOpType() == name && (op.getDomain().empty() || op.getDomain() == kMicrosoftDomain) &&
+         int_attribute(op, "block_size", 0) == 0;
 }
 inline bool is_q(NodeOp op) { return is_quantisation(op, "QuantizeLinear"); }
 inline bool is_dq(NodeOp op) { return is_quantisation(op, "DequantizeLinear"); }
@@ -69,11 +72,12 @@ inline double scale_value(NodeOp op) { return constant_value(scale_of(op))->at_d
 /// Both have constant scalar parameters, stated and equal.
 inline bool same_parameters(NodeOp q, NodeOp dq) {
   if (!zero_of(q) || !zero_of(dq) || !has_constant_scalars(q) || !has_constant_scalars(dq)) return false;
-  return dtype_of(scale_of(q)) == dtype_of(scale_of(dq)) && quantised_type(q) == quantised_type(dq) && zero_value(q) == zero_value(dq) &&
-         scale_value(q) == scale_value(dq);
+  return dtype_of(scale_of(q)) == dtype_of(scale_of(dq)) && quantised_type(q) == quantised_type(dq) &&
+         zero_value(q) == zero_value(dq) && scale_value(q) == scale_value(dq);
 }
 
-// --- edges -----------------------------------------------------------------------------------------------------------------------
+// --- edges
+// -----------------------------------------------------------------------------------------------------------------------
 
 /// True if the value leaves the graph (its block) as a result.
 inline bool is_graph_output(mlir::Value value) {
@@ -86,18 +90,21 @@ inline bool is_graph_output(mlir::Value value) {
 inline llvm::SmallVector<mlir::OpOperand*> edges_of(mlir::Value value) {
   llvm::SmallVector<mlir::OpOperand*> edges;
   for (mlir::OpOperand& use : value.getUses())
-    if (llvm::isa<NodeOp>(use.getOwner()) || use.getOwner()->getBlock() != value.getParentBlock()) edges.push_back(&use);
+    if (llvm::isa<NodeOp>(use.getOwner()) || use.getOwner()->getBlock() != value.getParentBlock())
+      edges.push_back(&use);
   return edges;
 }
 
 /// The one operation that reads the value, which is no graph output; null otherwise or when it reads it in a body.
 inline mlir::OpOperand* single_edge(mlir::Value value) {
   auto edges = edges_of(value);
-  if (edges.size() != 1 || is_graph_output(value) || edges[0]->getOwner()->getBlock() != value.getParentBlock()) return nullptr;
+  if (edges.size() != 1 || is_graph_output(value) || edges[0]->getOwner()->getBlock() != value.getParentBlock())
+    return nullptr;
   return edges[0];
 }
 
-// --- an editor of one block ------------------------------------------------------------------------------------------------------
+// --- an editor of one block
+// ------------------------------------------------------------------------------------------------------
 
 class BlockEditor {
  public:
@@ -131,12 +138,14 @@ class BlockEditor {
       if (op->use_empty() && (is_q(op) || is_dq(op))) op->erase();
   }
 
-  NodeOp create(mlir::Location location, llvm::StringRef op_type, llvm::StringRef domain, int64_t version, mlir::ValueRange operands,
-                const Attributes& attributes, mlir::TypeRange results) {
+  NodeOp create(mlir::Location location, llvm::StringRef op_type, llvm::StringRef domain, int64_t version,
+                mlir::ValueRange operands, const Attributes& attributes, mlir::TypeRange results) {
     return create_op(rewriter_, location, op_type, domain, static_cast<int>(version), operands, attributes, results);
   }
 
-  mlir::Value constant(mlir::Operation* near, const Tensor& tensor) { return create_constant(rewriter_, near->getLoc(), tensor); }
+  mlir::Value constant(mlir::Operation* near, const Tensor& tensor) {
+    return create_constant(rewriter_, near->getLoc(), tensor);
+  }
 
   mlir::Block& block_;
   mlir::IRRewriter rewriter_;
@@ -145,8 +154,8 @@ class BlockEditor {
   llvm::DenseSet<mlir::Operation*> erased_;
 };
 
-/// Everything before grouping: identities and equal operations, DQ for each reader, Q and DQ moved through operators that only move elements,
-/// constants transposed and quantised, redundant activations removed.
+/// Everything before grouping: identities and equal operations, DQ for each reader, Q and DQ moved through operators
+/// that only move elements, constants transposed and quantised, redundant activations removed.
 void prepare(mlir::Block& block);
 
 }  // namespace tessera::nn::qdq

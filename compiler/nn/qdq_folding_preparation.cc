@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first half of nn-fold-qdq, on one block: brings Q and DQ to the operators they quantise, as ONNX Runtime does before it looks for
-// groups. Each step keeps every value of the graph except those of float weights and biases, which become their dequantised ones.
+// The first half of nn-fold-qdq, on one block: brings Q and DQ to the operators they quantise, as ONNX Runtime does
+// before it looks for groups. Each step keeps every value of the graph except those of float weights and biases, which
+// become their dequantised ones.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -34,26 +35,31 @@ class Preparation : public BlockEditor {
  private:
   void remove_identities() {
     for_each_op([&](NodeOp op) {
-      if (!is_onnx(op, {"Identity", "Cast", "Dropout"}) || op->getResult(0).getType() != data_of(op).getType()) return false;
-      if (op.is("Dropout") && (op.getVersion() < 7 || input_or_null(op, 2) || (op->getNumResults() > 1 && !op->getResult(1).use_empty()))) return false;
+      if (!is_onnx(op, {"Identity", "Cast", "Dropout"}) || op->getResult(0).getType() != data_of(op).getType())
+        return false;
+      if (op.is("Dropout") &&
+          (op.getVersion() < 7 || input_or_null(op, 2) || (op->getNumResults() > 1 && !op->getResult(1).use_empty())))
+        return false;
       op->getResult(0).replaceAllUsesWith(data_of(op));
       erase(op);
       return true;
     });
   }
 
-  /// Operations with the same operands and attributes become one. Constants are not compared: equal values given twice stay two, as they
-  /// do in ONNX Runtime, and two Q that differ only in that keep a convolution from being fused.
+  /// Operations with the same operands and attributes become one. Constants are not compared: equal values given twice
+  /// stay two, as they do in ONNX Runtime, and two Q that differ only in that keep a convolution from being fused.
   void merge_equal() {
     struct Info : llvm::DenseMapInfo<mlir::Operation*> {
       static unsigned getHashValue(const mlir::Operation* op) {
-        return mlir::OperationEquivalence::computeHash(const_cast<mlir::Operation*>(op), mlir::OperationEquivalence::directHashValue,
-                                                       mlir::OperationEquivalence::ignoreHashValue, mlir::OperationEquivalence::IgnoreLocations);
+        return mlir::OperationEquivalence::computeHash(
+            const_cast<mlir::Operation*>(op), mlir::OperationEquivalence::directHashValue,
+            mlir::OperationEquivalence::ignoreHashValue, mlir::OperationEquivalence::IgnoreLocations);
       }
       static bool isEqual(const mlir::Operation* a, const mlir::Operation* b) {
         if (a == b) return true;
         if (a == getTombstoneKey() || a == getEmptyKey() || b == getTombstoneKey() || b == getEmptyKey()) return false;
-        return mlir::OperationEquivalence::isEquivalentTo(const_cast<mlir::Operation*>(a), const_cast<mlir::Operation*>(b),
+        return mlir::OperationEquivalence::isEquivalentTo(const_cast<mlir::Operation*>(a),
+                                                          const_cast<mlir::Operation*>(b),
                                                           mlir::OperationEquivalence::IgnoreLocations);
       }
     };
@@ -111,9 +117,12 @@ class Preparation : public BlockEditor {
   bool fuse_pad(NodeOp conv) {
     if (!conv.is("Conv") || conv.getVersion() >= 22) return false;
     NodeOp pad = defining_op(data_of(conv), "Pad");
-    if (!pad || pad.getVersion() >= 21 || !dq_of(data_of(pad)) || !single_edge(pad->getResult(0)) || input_or_null(pad, 3)) return false;
+    if (!pad || pad.getVersion() >= 21 || !dq_of(data_of(pad)) || !single_edge(pad->getResult(0)) ||
+        input_or_null(pad, 3))
+      return false;
     const ops::Node node = to_node(pad), target = to_node(conv);
-    if (node.get_string("mode", "constant") != "constant" || target.get_string("auto_pad", "NOTSET") != "NOTSET") return false;
+    if (node.get_string("mode", "constant") != "constant" || target.get_string("auto_pad", "NOTSET") != "NOTSET")
+      return false;
     std::vector<int64_t> pads = node.get_ints("pads");
     if (pad.getVersion() >= 11) {
       auto given = constant_value(pad.getInputs()[1]);
@@ -141,15 +150,19 @@ class Preparation : public BlockEditor {
     return true;
   }
 
-  /// MatMul of two DQ, read only by an Add of a bias that Gemm can take, becomes Gemm (with reshapes around it for other ranks than 2).
+  /// MatMul of two DQ, read only by an Add of a bias that Gemm can take, becomes Gemm (with reshapes around it for
+  /// other ranks than 2).
   bool fuse_matmul_add(NodeOp matmul) {
     if (!matmul.is("MatMul") || !dq_of(matmul.getInputs()[0]) || !dq_of(matmul.getInputs()[1])) return false;
     mlir::OpOperand* edge = single_edge(matmul->getResult(0));
     NodeOp add = edge ? llvm::dyn_cast<NodeOp>(edge->getOwner()) : NodeOp();
     if (!is_onnx(add, {"Add"})) return false;
-    const mlir::Value a = matmul.getInputs()[0], b = matmul.getInputs()[1], bias = add.getInputs()[1 - edge->getOperandNumber()];
+    const mlir::Value a = matmul.getInputs()[0], b = matmul.getInputs()[1],
+                      bias = add.getInputs()[1 - edge->getOperandNumber()];
     const auto a_shape = shape_of(a), b_shape = shape_of(b), bias_shape = shape_of(bias);
-    if (!a_shape || a_shape->empty() || !b_shape || !bias_shape || b_shape->size() != 2 || dtype_of(a) != dtype_of(bias)) return false;
+    if (!a_shape || a_shape->empty() || !b_shape || !bias_shape || b_shape->size() != 2 ||
+        dtype_of(a) != dtype_of(bias))
+      return false;
     const int64_t n = (*b_shape)[1];
     const bool reshapes = a_shape->size() != 2;
     if (reshapes && (!is_static(a) || !is_static(b))) return false;
@@ -165,7 +178,8 @@ class Preparation : public BlockEditor {
     const int64_t version = std::max<int64_t>(matmul.getVersion(), 13);
     auto reshape = [&](mlir::Value value, const ops::Shape& shape) {
       mlir::Type result = to_type(rewriter_.getContext(), ops::TypeInfo::tensor(dtype_of(value), shape));
-      return create(add.getLoc(), "Reshape", "", version, {value, constant(add, Tensor::vector_i64(shape))}, {}, result)->getResult(0);
+      return create(add.getLoc(), "Reshape", "", version, {value, constant(add, Tensor::vector_i64(shape))}, {}, result)
+          ->getResult(0);
     };
     if (reshapes) {
       const int64_t rows = ops::element_count(ops::Shape(a_shape->begin(), a_shape->end() - 1));
@@ -186,7 +200,8 @@ class Preparation : public BlockEditor {
     return true;
   }
 
-  /// Operators through which DQ and Q move: their result is a selection of their input, in the opsets that ONNX Runtime lists.
+  /// Operators through which DQ and Q move: their result is a selection of their input, in the opsets that ONNX Runtime
+  /// lists.
   static bool can_propagate(NodeOp op) {
     if (is_onnx(op, {"MaxPool"})) return op.getVersion() >= 12 && op.getVersion() < 22;
     return is_onnx(op, {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice"});
@@ -204,11 +219,15 @@ class Preparation : public BlockEditor {
     info.dtype = quantised_type(model);
     mlir::Location location = rewriter_.getUnknownLoc();
     const Attributes type = zero_of(model) || info.dtype == DType::kUint8
-                                ? Attributes{} : Attributes{{"output_dtype", static_cast<int64_t>(info.dtype)}};
-    NodeOp q = create(location, "QuantizeLinear", model.getDomain(), model.getVersion(), parameters, type, to_type(rewriter_.getContext(), info));
+                                ? Attributes{}
+                                : Attributes{{"output_dtype", static_cast<int64_t>(info.dtype)}};
+    NodeOp q = create(location, "QuantizeLinear", model.getDomain(), model.getVersion(), parameters, type,
+                      to_type(rewriter_.getContext(), info));
     parameters[0] = q->getResult(0);
     for (mlir::OpOperand* edge : edges)
-      edge->set(create(location, "DequantizeLinear", model.getDomain(), model.getVersion(), parameters, {}, value.getType())->getResult(0));
+      edge->set(
+          create(location, "DequantizeLinear", model.getDomain(), model.getVersion(), parameters, {}, value.getType())
+              ->getResult(0));
   }
 
   bool propagate_forward(NodeOp dq) {
@@ -272,7 +291,8 @@ class Preparation : public BlockEditor {
     rewriter_.setInsertionPoint(transpose);
     llvm::SmallVector<mlir::Value> operands{constant(dq, moved), scale_of(dq)};
     if (zero_of(dq)) operands.push_back(zero_of(dq));
-    NodeOp result = create(dq.getLoc(), "DequantizeLinear", dq.getDomain(), dq.getVersion(), operands, attributes, transpose->getResult(0).getType());
+    NodeOp result = create(dq.getLoc(), "DequantizeLinear", dq.getDomain(), dq.getVersion(), operands, attributes,
+                           transpose->getResult(0).getType());
     transpose->getResult(0).replaceAllUsesWith(result->getResult(0));
     erase(transpose);
     erase(dq);
@@ -291,12 +311,13 @@ class Preparation : public BlockEditor {
     }
   }
 
-  /// Conv, ConvTranspose, Gemm from a DQ to a Q: float weights are quantised to int8, a constant bias vector to int32 with the scale
-  /// x_scale * w_scale, both as DQ of constants.
+  /// Conv, ConvTranspose, Gemm from a DQ to a Q: float weights are quantised to int8, a constant bias vector to int32
+  /// with the scale x_scale * w_scale, both as DQ of constants.
   bool quantise_weights_and_bias(NodeOp op) {
     if (!is_onnx(op, {"Conv", "ConvTranspose", "Gemm"})) return false;
     NodeOp x = dq_of(op.getInputs()[0]);
-    if (!x || !is_scalar(scale_of(x)) || !constant_value(scale_of(x)) || dtype_of(scale_of(x)) != DType::kFloat) return false;
+    if (!x || !is_scalar(scale_of(x)) || !constant_value(scale_of(x)) || dtype_of(scale_of(x)) != DType::kFloat)
+      return false;
     if (!reaches_q(op->getResult(0))) return false;
     const mlir::Value weights = op.getInputs()[1], bias = input_or_null(op, 2);
     NodeOp w = dq_of(weights);
@@ -334,14 +355,15 @@ class Preparation : public BlockEditor {
         quantised.as_mutable<int8_t>()[i] = static_cast<int8_t>(
             ops::quantized::quantize(weight_value->as<float>()[i], scale, static_cast<int32_t>(zero), {-128, 127}));
       }
-      NodeOp dq = create(op.getLoc(), "DequantizeLinear", "", x.getVersion(), {constant(op, quantised), constant(op, w_scale), constant(op, w_zero)},
-                         {}, weights.getType());
+      NodeOp dq = create(op.getLoc(), "DequantizeLinear", "", x.getVersion(),
+                         {constant(op, quantised), constant(op, w_scale), constant(op, w_zero)}, {}, weights.getType());
       op->setOperand(1, dq->getResult(0));
     }
     if (bias) {
       const float x_scale = static_cast<float>(scale_value(x));
       Tensor scale(DType::kFloat, per_channel ? w_scale.shape() : ops::Shape{});
-      for (size_t i = 0; i < scale.as<float>().size(); ++i) scale.as_mutable<float>()[i] = x_scale * w_scale.as<float>()[i];
+      for (size_t i = 0; i < scale.as<float>().size(); ++i)
+        scale.as_mutable<float>()[i] = x_scale * w_scale.as<float>()[i];
       Tensor quantised(DType::kInt32, bias_value->shape());
       for (size_t i = 0; i < quantised.as<int32_t>().size(); ++i) {
         const float s = scale.as<float>()[per_channel ? i : 0];
@@ -362,7 +384,8 @@ class Preparation : public BlockEditor {
       NodeOp op = defining_op(data_of(q));
       if (!is_onnx(op, {"Relu", "Clip"}) || !single_edge(op->getResult(0)) || !has_constant_scalars(q)) return changed;
       const DType dtype = quantised_type(q);
-      if (!ops::quantized::is_quantized_integer(dtype) || dtype == DType::kInt4 || dtype == DType::kUint4) return changed;
+      if (!ops::quantized::is_quantized_integer(dtype) || dtype == DType::kInt4 || dtype == DType::kUint4)
+        return changed;
       const auto range = ops::quantized::range_of(dtype);
       const double scale = scale_value(q);
       const auto zero = static_cast<double>(zero_value(q));
@@ -372,14 +395,17 @@ class Preparation : public BlockEditor {
       } else {
         if (!shape_of(scale_of(q))->empty() || (zero_of(q) && !shape_of(zero_of(q))->empty())) return changed;
         auto bound = [&](unsigned input, llvm::StringRef attribute, double fallback) -> std::optional<double> {
-          if (op.getVersion() >= 11) return input_or_null(op, input) ? constant_scalar(input_or_null(op, input)) : fallback;
+          if (op.getVersion() >= 11)
+            return input_or_null(op, input) ? constant_scalar(input_or_null(op, input)) : fallback;
           auto value = op.getOnnxAttributes().getAs<mlir::FloatAttr>(attribute);
           return value ? value.getValueAsDouble() : fallback;
         };
         const auto low = bound(1, "min", -std::numeric_limits<double>::infinity());
         const auto high = bound(2, "max", std::numeric_limits<double>::infinity());
         if (!low || !high) return changed;
-        auto step = [&](double v) { return std::nearbyint(static_cast<double>(static_cast<float>(v) / static_cast<float>(scale))) + zero; };
+        auto step = [&](double v) {
+          return std::nearbyint(static_cast<double>(static_cast<float>(v) / static_cast<float>(scale))) + zero;
+        };
         if (!(step(*low) <= range.low && step(*high) >= range.high)) return changed;
       }
       q->setOperand(0, data_of(op));

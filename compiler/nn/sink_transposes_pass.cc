@@ -151,8 +151,8 @@ bool sink_through_concat(NodeOp op, mlir::PatternRewriter& rewriter) {
   return rebuild(op, rewriter, operands, node.attributes, perm);
 }
 
-/// Operators with one axis attribute along which they work. Split makes several transposes of one: only where each meets
-/// another.
+/// Operators with one axis attribute along which they work. Split makes several transposes of one: only where each
+/// meets another.
 bool sink_through_axis(NodeOp op, mlir::PatternRewriter& rewriter) {
   bool split = op.is("Split");
   bool softmax = (op.is("Softmax") || op.is("LogSoftmax") || op.is("Hardmax")) && op.getVersion() >= 13;

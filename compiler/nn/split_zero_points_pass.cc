@@ -4,8 +4,8 @@
 // the same operator without z, and behind it an int32 subtraction of z * t, where t is the sum of (w - w_zero) over the
 // elements inside the image. int32 arithmetic is modulo 2^32, in which sum((x - z) * w) = sum(x * w) - z * sum(w)
 // always holds, so every bit is kept. Without padding t has one element for each output channel; with padding it
-// differs where the window leaves the image, and is a map of the size of one result image. Of two run-time matrices z may belong to either,
-// and t, the other one's sums over k, is computed at run time too.
+// differs where the window leaves the image, and is a map of the size of one result image. Of two run-time matrices z
+// may belong to either, and t, the other one's sums over k, is computed at run time too.
 #include <algorithm>
 
 #include "compiler/nn/pass_util.h"
@@ -128,34 +128,44 @@ bool is_run_time_scalar(mlir::Value zero) {
   return shape && (shape->empty() || (shape->size() == 1 && (*shape)[0] == 1));
 }
 
-/// One zero point of a product of two run-time matrices; the other one's turn comes when the rewrites are applied again.
+/// One zero point of a product of two run-time matrices; the other one's turn comes when the rewrites are applied
+/// again.
 bool split_between_activations(NodeOp op, mlir::PatternRewriter& rewriter) {
   if (!op.is("MatMulInteger") || op->getNumOperands() < 3) return false;
-  const mlir::Value operands[2] = {op->getOperand(0), op->getOperand(1)}, zeros[2] = {input_or_null(op, 2), input_or_null(op, 3)};
+  const mlir::Value operands[2] = {op->getOperand(0), op->getOperand(1)},
+                    zeros[2] = {input_or_null(op, 2), input_or_null(op, 3)};
   const auto left = shape_of(operands[0]), right = shape_of(operands[1]);
-  if (constant_value(operands[1]) || !is_byte(dtype_of(operands[0])) || !is_byte(dtype_of(operands[1])) || !left || !right || left->size() < 2 ||
-      right->size() < 2 || left->back() < 1)
+  if (constant_value(operands[1]) || !is_byte(dtype_of(operands[0])) || !is_byte(dtype_of(operands[1])) || !left ||
+      !right || left->size() < 2 || right->size() < 2 || left->back() < 1)
     return false;
   const size_t side = is_run_time_scalar(zeros[0]) ? 0 : 1;
   const mlir::Value zero = zeros[side], other = zeros[1 - side];
   if (!is_run_time_scalar(zero)) return false;
-  if (other && !is_run_time_scalar(other) && (!constant_value(other) || constant_value(other)->size() != 1)) return false;
+  if (other && !is_run_time_scalar(other) && (!constant_value(other) || constant_value(other)->size() != 1))
+    return false;
   const int version = std::max(13, static_cast<int>(op.getVersion()));
   const mlir::Location inner = location_for(op.getOperation(), {mlir::Value()});
   const mlir::Location outer = location_for(op.getOperation(), {op->getResult(0)});
   const auto wide = [&](mlir::Value value) {
-    return create_op(rewriter, inner, "Cast", "", version, {value}, {{"to", static_cast<int64_t>(DType::kInt32)}})->getResult(0);
+    return create_op(rewriter, inner, "Cast", "", version, {value}, {{"to", static_cast<int64_t>(DType::kInt32)}})
+        ->getResult(0);
   };
   const auto binary = [&](const char* type, mlir::Value a, mlir::Value b, mlir::Location location) {
     return create_op(rewriter, location, type, "", version, {a, b})->getResult(0);
   };
-  const mlir::Value raw = create_op(rewriter, inner, "MatMulInteger", "", static_cast<int>(op.getVersion()),
-                                    {operands[0], operands[1], side == 0 ? mlir::Value() : other, side == 1 ? mlir::Value() : other})
-                              ->getResult(0);
-  const mlir::Value axis = create_constant(rewriter, inner, Tensor::of<int64_t>(DType::kInt64, {1}, std::vector<int64_t>{side == 0 ? -2 : -1}));
-  mlir::Value sums = create_op(rewriter, inner, "ReduceSum", "", version, {wide(operands[1 - side]), axis}, {{"keepdims", int64_t{1}}})->getResult(0);
+  const mlir::Value raw =
+      create_op(rewriter, inner, "MatMulInteger", "", static_cast<int>(op.getVersion()),
+                {operands[0], operands[1], side == 0 ? mlir::Value() : other, side == 1 ? mlir::Value() : other})
+          ->getResult(0);
+  const mlir::Value axis = create_constant(
+      rewriter, inner, Tensor::of<int64_t>(DType::kInt64, {1}, std::vector<int64_t>{side == 0 ? -2 : -1}));
+  mlir::Value sums =
+      create_op(rewriter, inner, "ReduceSum", "", version, {wide(operands[1 - side]), axis}, {{"keepdims", int64_t{1}}})
+          ->getResult(0);
   if (other) {
-    const mlir::Value count = create_constant(rewriter, inner, Tensor::of<int32_t>(DType::kInt32, {}, std::vector<int32_t>{static_cast<int32_t>(left->back())}));
+    const mlir::Value count = create_constant(
+        rewriter, inner,
+        Tensor::of<int32_t>(DType::kInt32, {}, std::vector<int32_t>{static_cast<int32_t>(left->back())}));
     sums = binary("Sub", sums, binary("Mul", wide(other), count, inner), inner);
   }
   rewriter.replaceOp(op, binary("Sub", raw, binary("Mul", wide(zero), sums, inner), outer));
@@ -195,9 +205,9 @@ bool split_zero_point(NodeOp op, mlir::PatternRewriter& rewriter) {
 }  // namespace
 
 std::unique_ptr<mlir::Pass> create_split_zero_points_pass() {
-  return make_function_pass("nn-split-zero-points",
-                            "take run-time zero points out of integer products",
-                            [](mlir::func::FuncOp func) { return apply_rewrites(func, {split_zero_point, split_between_activations}); });
+  return make_function_pass(
+      "nn-split-zero-points", "take run-time zero points out of integer products",
+      [](mlir::func::FuncOp func) { return apply_rewrites(func, {split_zero_point, split_between_activations}); });
 }
 
 }  // namespace tessera::nn

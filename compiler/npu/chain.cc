@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links of chains and their interleaved lowering: in step t the first nest works on iteration t, the second on t - 1, and so on, so
-// that the matrix engine has another nest's product to do while the vector unit turns sums into the next nest's input.
+// Links of chains and their interleaved lowering: in step t the first nest works on iteration t, the second on t - 1,
+// and so on, so that the matrix engine has another nest's product to do while the vector unit turns sums into the next
+// nest's input.
 #include "compiler/npu/chain.h"
 
 #include <algorithm>
@@ -56,7 +57,9 @@ std::vector<Iteration> iterations(const Chain& chain) {
             Tile tile;
             tile.begin.value.fill(0);
             tile.count = nest.extent;
-            const auto set = [&](Dim dim, int64_t begin, int64_t count) { tile.begin[dim] = begin, tile.count[dim] = count; };
+            const auto set = [&](Dim dim, int64_t begin, int64_t count) {
+              tile.begin[dim] = begin, tile.count[dim] = count;
+            };
             set(Dim::kN, n, 1);
             set(Dim::kOh, (*rows)[s].begin, (*rows)[s].count);
             set(Dim::kOw, (*cols)[s].begin, (*cols)[s].count);
@@ -89,15 +92,17 @@ std::vector<bool> feeds_next(const Graph& graph) {
     const Tensor& tensor = graph.tensors[static_cast<size_t>(id)];
     const TensorId input = std::visit([](const auto& op) { return op.input; }, graph.operations[i + 1].what);
     // A tensor that two operations write in turn has a second writer, which only views of it can be.
-    result[i] = input == id && uses[static_cast<size_t>(id)] == 1 && tensor.view_of == kNoTensor && tensor.reshape_of == kNoTensor;
+    result[i] = input == id && uses[static_cast<size_t>(id)] == 1 && tensor.view_of == kNoTensor &&
+                tensor.reshape_of == kNoTensor;
   }
   return result;
 }
 
 namespace {
 
-std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, size_t count, const std::vector<Placement>& placements,
-                                           const isa::MachineConfig& config, const Options& options) {
+std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, size_t count,
+                                           const std::vector<Placement>& placements, const isa::MachineConfig& config,
+                                           const Options& options) {
   Options apart = options;
   apart.collapse_pixels = false;
   std::vector<std::vector<Task>> result;
@@ -107,7 +112,8 @@ std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, siz
     for (Task& task : result.back()) {
       for (Nest& nest : task.alternatives) {
         // The vector unit reads what it wrote in OUT, where no other engine is in its way; the matrix engine reads INP.
-        if (nest.intrinsic == Intrinsic::kReduce || nest.intrinsic == Intrinsic::kMap) nest.input_space = isa::Space::kOut;
+        if (nest.intrinsic == Intrinsic::kReduce || nest.intrinsic == Intrinsic::kMap)
+          nest.input_space = isa::Space::kOut;
       }
     }
   }
@@ -116,7 +122,8 @@ std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, siz
 
 }  // namespace
 
-void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config, const Options& options) {
+void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements,
+                 const isa::MachineConfig& config, const Options& options) {
   auto tasks = chain_tasks(graph, chain.first, chain.size(), placements, config, options);
   for (size_t s = 0; s < chain.size(); ++s) {
     const std::string layout = chain.nests[s]->layout;
@@ -126,9 +133,9 @@ void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>&
   }
 }
 
-std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count, const std::vector<Placement>& placements,
-                                const isa::MachineConfig& config, const Options& options, const schedule::ChainTile* tile,
-                                std::string* reason) {
+std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count,
+                                const std::vector<Placement>& placements, const isa::MachineConfig& config,
+                                const Options& options, const schedule::ChainTile* tile, std::string* reason) {
   Chain chain;
   chain.first = first;
   auto tasks = chain_tasks(graph, first, count, placements, config, options);
@@ -142,7 +149,9 @@ std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count, 
   int tables = 0;
   for (const Task& task : chain.tasks) tables += (task.stage->table ? 1 : 0) + (task.stage->second_table ? 1 : 0);
   if (tables > config.table_count) {
-    if (reason != nullptr) *reason = "its stages need " + std::to_string(tables) + " tables at once, the machine has " + std::to_string(config.table_count);
+    if (reason != nullptr)
+      *reason = "its stages need " + std::to_string(tables) + " tables at once, the machine has " +
+                std::to_string(config.table_count);
     return std::nullopt;
   }
   // Layouts differ in the first input alone.
@@ -177,8 +186,8 @@ void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& i
   std::vector<std::unique_ptr<NestLowering>> nests;
   std::map<isa::Space, int64_t> total, cursor;
   for (size_t s = 0; s < links; ++s) {
-    nests.push_back(std::make_unique<NestLowering>(chain.tasks[s], *chain.nests[s], chain.plan.schedules[s], emitter, infos[chain.first + s],
-                                                   static_cast<uint32_t>(chain.first + s)));
+    nests.push_back(std::make_unique<NestLowering>(chain.tasks[s], *chain.nests[s], chain.plan.schedules[s], emitter,
+                                                   infos[chain.first + s], static_cast<uint32_t>(chain.first + s)));
     for (const auto& [space, entries] : nests.back()->demand()) total[space] += entries;
   }
   for (const auto& [space, entries] : total) {
@@ -215,7 +224,8 @@ void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& i
     };
     const bool empty = tile.count[Dim::kOh] == 0 || tile.count[Dim::kOw] == 0;
     const int64_t height = empty ? 0 : tile.count[Dim::kOh], width = empty ? 0 : tile.count[Dim::kOw];
-    const int64_t top = empty ? rows.count : tile.begin[Dim::kOh] - rows.begin, left = empty ? 0 : tile.begin[Dim::kOw] - cols.begin;
+    const int64_t top = empty ? rows.count : tile.begin[Dim::kOh] - rows.begin,
+                  left = empty ? 0 : tile.begin[Dim::kOw] - cols.begin;
     const Frame frame{rows.count, cols.count, blocks, top, left, height, width};
     if (Frame& known = frames[s + 1][slot]; !(known == frame)) {
       const uint8_t pad = consumer.nest().pad_value;
@@ -259,7 +269,10 @@ std::optional<GivenChain> chain_from_json(const std::string& text) {
     const auto& tile = json.at("tile");
     given.tile = {tile.at("oh").get<int64_t>(), tile.at("ow").get<int64_t>(), tile.at("blocks").get<int64_t>()};
   } catch (const nlohmann::json::exception& e) {
-    throw Error(ErrorCode::kInvalidArgument, std::string("a chain's schedule has \"chain\", a list of names, and \"tile\" with oh, ow and blocks: ") + e.what());
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        std::string("a chain's schedule has \"chain\", a list of names, and \"tile\" with oh, ow and blocks: ") +
+            e.what());
   }
   return given;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains from end to end: random sequences of products, depthwise products, pools and maps, given as one chain with a random tile,
-// compiled for several machines and compared with plain loops on the functional simulator (races checked, memories poisoned); what
-// a chain must not be; and that the generator finds chains by itself where they save traffic.
+// Chains from end to end: random sequences of products, depthwise products, pools and maps, given as one chain with a
+// random tile, compiled for several machines and compared with plain loops on the functional simulator (races checked,
+// memories poisoned); what a chain must not be; and that the generator finds chains by itself where they save traffic.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,14 +34,17 @@ Window random_window(Random& random, Kind kind, int64_t h, int64_t w) {
     x.sw = random.one_of<int64_t>({1, 1, 2, 3});
     x.dh = random.one_of<int64_t>({1, 1, 1, 2});
     x.dw = random.one_of<int64_t>({1, 1, 1, 2});
-    x.pads = {random.between(0, x.kh - 1), random.between(0, x.kw - 1), random.between(0, x.kh - 1), random.between(0, x.kw - 1)};
-  } while (h + x.pads.top + x.pads.bottom < x.dh * (x.kh - 1) + 1 || w + x.pads.left + x.pads.right < x.dw * (x.kw - 1) + 1);
+    x.pads = {random.between(0, x.kh - 1), random.between(0, x.kw - 1), random.between(0, x.kh - 1),
+              random.between(0, x.kw - 1)};
+  } while (h + x.pads.top + x.pads.bottom < x.dh * (x.kh - 1) + 1 ||
+           w + x.pads.left + x.pads.right < x.dw * (x.kw - 1) + 1);
   return x;
 }
 
 template <typename Op>
 void set_window(Op& op, const Window& x) {
-  op.kernel_h = x.kh, op.kernel_w = x.kw, op.stride_h = x.sh, op.stride_w = x.sw, op.dilation_h = x.dh, op.dilation_w = x.dw, op.pads = x.pads;
+  op.kernel_h = x.kh, op.kernel_w = x.kw, op.stride_h = x.sh, op.stride_w = x.sw, op.dilation_h = x.dh,
+  op.dilation_w = x.dw, op.pads = x.pads;
 }
 
 /// Appends an operation that reads tensor `input`; returns its output.
@@ -54,7 +57,9 @@ TensorId append(Random& random, Graph& graph, TensorId input, Kind kind, const W
   out.w = (in.w + x.pads.left + x.pads.right - x.dw * (x.kw - 1) - 1) / x.sw + 1;
   out.c = kind == Kind::kDense ? channels : in.c;
   out.is_unsigned = random.chance(50);
-  const auto byte = [&](bool is_unsigned) { return static_cast<int32_t>(is_unsigned ? random.between(0, 255) : random.between(-128, 127)); };
+  const auto byte = [&](bool is_unsigned) {
+    return static_cast<int32_t>(is_unsigned ? random.between(0, 255) : random.between(-128, 127));
+  };
   Operation operation;
   operation.name = "op" + std::to_string(graph.operations.size());
   operation.kind = "test";
@@ -68,7 +73,8 @@ TensorId append(Random& random, Graph& graph, TensorId input, Kind kind, const W
     op.weights.resize(static_cast<size_t>(out.c * each * x.kh * x.kw));
     for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
     if (random.chance(20)) op.weight_zero = {static_cast<int32_t>(random.between(-128, 127))};
-    op.stage = test::random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(each) * taps), random.chance(70));
+    op.stage =
+        test::random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(each) * taps), random.chance(70));
     operation.what = op;
   } else if (kind == Kind::kPool) {
     Pool op;
@@ -119,12 +125,14 @@ Graph random_chain(Random& random) {
 }
 
 isa::MachineConfig square(int batch, int block, int64_t inp, int64_t wgt, int64_t acc, int64_t out, int64_t params) {
-  return test::odd_machine("square" + std::to_string(batch) + "x" + std::to_string(block), batch, block, block, inp, wgt, acc, out, params);
+  return test::odd_machine("square" + std::to_string(batch) + "x" + std::to_string(block), batch, block, block, inp,
+                           wgt, acc, out, params);
 }
 
 TEST(Chain, RandomOnesEqualPlainLoops) {
-  const std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"), isa::find_config("npu1024"),
-                                                    square(2, 16, 600, 300, 600, 400, 40), square(1, 4, 400, 400, 300, 300, 60)};
+  const std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),
+                                                    isa::find_config("npu1024"), square(2, 16, 600, 300, 600, 400, 40),
+                                                    square(1, 4, 400, 400, 300, 300, 60)};
   const char* factor = std::getenv("TESSERA_NPU_TESTS");
   const int count = 120 * (factor != nullptr ? std::atoi(factor) : 1);
   int chains = 0;
@@ -132,27 +140,34 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
     const uint64_t seed = 77000 + static_cast<uint64_t>(i);
     Random random(seed);
     const Graph graph = random_chain(random);
-    const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, static_cast<int64_t>(machines.size()) - 1))];
+    const isa::MachineConfig& config =
+        machines[static_cast<size_t>(random.between(0, static_cast<int64_t>(machines.size()) - 1))];
     const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
     std::string names;
-    for (const Operation& operation : graph.operations) names += (names.empty() ? "\"" : ", \"") + operation.name + "\"";
-    const std::string json = "{\"chain\": [" + names + "], \"tile\": {\"oh\": " + std::to_string(random.between(1, out.h)) + ", \"ow\": " +
-                             std::to_string(random.between(1, out.w)) + ", \"blocks\": " + std::to_string(random.between(1, 3)) + "}}";
+    for (const Operation& operation : graph.operations)
+      names += (names.empty() ? "\"" : ", \"") + operation.name + "\"";
+    const std::string json = "{\"chain\": [" + names +
+                             "], \"tile\": {\"oh\": " + std::to_string(random.between(1, out.h)) +
+                             ", \"ow\": " + std::to_string(random.between(1, out.w)) +
+                             ", \"blocks\": " + std::to_string(random.between(1, 3)) + "}}";
     Options options;
     options.schedules = {json};
     try {
-      ASSERT_EQ(test::compare(graph, config, seed, options), "") << "seed " << seed << " on " << config.name << ": " << json;
+      ASSERT_EQ(test::compare(graph, config, seed, options), "")
+          << "seed " << seed << " on " << config.name << ": " << json;
       ++chains;
     } catch (const Error& error) {
-      // A tile that is too large, or a link that skips positions: refused with a reason, and the generator's choice runs.
+      // A tile that is too large, or a link that skips positions: refused with a reason, and the generator's choice
+      // runs.
       ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
       ASSERT_NE(std::string(error.what()).find("the given chain is illegal: "), std::string::npos) << error.what();
       Program program;
-      ASSERT_EQ(test::compare(graph, config, seed, {}, &program), "") << "seed " << seed << " on " << config.name << [&] {
-        std::string text;
-        for (const LayerInfo& layer : program.layers) text += "\n  " + layer.schedule;
-        return text;
-      }();
+      ASSERT_EQ(test::compare(graph, config, seed, {}, &program), "")
+          << "seed " << seed << " on " << config.name << [&] {
+               std::string text;
+               for (const LayerInfo& layer : program.layers) text += "\n  " + layer.schedule;
+               return text;
+             }();
     }
   }
   EXPECT_GT(chains, count / 4);
@@ -238,7 +253,8 @@ TEST(Prefetch, WeightsOfTheNextLayerComeBesideThisOne) {
   at = append(random, graph, at, Kind::kDense, three, 64, false);
   graph.outputs = {at};
   const isa::MachineConfig config = isa::find_config("npu256");
-  const std::string second = R"({"levels": [{"dim": "oh", "factor": 14, "kind": "temporal"}, {"dim": "ow", "factor": 4, "kind": "temporal"},
+  const std::string second =
+      R"({"levels": [{"dim": "oh", "factor": 14, "kind": "temporal"}, {"dim": "ow", "factor": 4, "kind": "temporal"},
     {"dim": "oh", "factor": 4, "kind": "hwloop"}, {"dim": "ow", "factor": 14, "kind": "hwloop"}, {"dim": "oc", "factor": 4, "kind": "hwloop"},
     {"dim": "ic", "factor": 8, "kind": "hwloop"}, {"dim": "kh", "factor": 3, "kind": "hwloop"}, {"dim": "kw", "factor": 3, "kind": "hwloop"}],
     "operands": [{"operand": "input", "scope": "inp", "copies": 2}, {"operand": "weights", "scope": "wgt", "copies": 1},
@@ -246,10 +262,13 @@ TEST(Prefetch, WeightsOfTheNextLayerComeBesideThisOne) {
     {"operand": "params", "scope": "param", "copies": 1}]})";
   const auto early = [&](bool prefetch) {
     Program program;
-    EXPECT_EQ(test::compare(graph, config, 4, {.chain = false, .prefetch_weights = prefetch, .schedules = {"", second}}, &program), "");
+    EXPECT_EQ(test::compare(graph, config, 4, {.chain = false, .prefetch_weights = prefetch, .schedules = {"", second}},
+                            &program),
+              "");
     size_t last_of_first = 0;
     for (size_t i = 0; i < program.instructions.size(); ++i) {
-      if (program.layer_of_instruction[i] == 0 && std::holds_alternative<isa::Gemm>(program.instructions[i])) last_of_first = i;
+      if (program.layer_of_instruction[i] == 0 && std::holds_alternative<isa::Gemm>(program.instructions[i]))
+        last_of_first = i;
     }
     int64_t bytes = 0;
     for (size_t i = 0; i < last_of_first; ++i) {
@@ -286,10 +305,15 @@ TEST(Chain, RefusalsNameTheRule) {
   const isa::MachineConfig config = isa::find_config("npu256");
   const Graph graph = inverted_residual(28, 32, 6);
   const std::string tile = "\"tile\": {\"oh\": 28, \"ow\": 28, \"blocks\": 12}";
-  EXPECT_NE(refusal(graph, config, R"({"chain": ["op0", "op1", "op2"], )" + tile + "}").find("inp needs"), std::string::npos);
-  EXPECT_NE(refusal(graph, config, R"({"chain": ["op0", "other"], )" + tile + "}").find("'other' does not stand at place 1"), std::string::npos);
-  EXPECT_NE(refusal(graph, config, R"({"chain": ["op0", "op1"]})").find("\"tile\" with oh, ow and blocks"), std::string::npos);
-  EXPECT_NE(refusal(graph, square(1, 8, 500, 500, 500, 500, 60), R"({"chain": ["op0"], )" + tile + "}").find("1 links"), std::string::npos);
+  EXPECT_NE(refusal(graph, config, R"({"chain": ["op0", "op1", "op2"], )" + tile + "}").find("inp needs"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal(graph, config, R"({"chain": ["op0", "other"], )" + tile + "}").find("'other' does not stand at place 1"),
+      std::string::npos);
+  EXPECT_NE(refusal(graph, config, R"({"chain": ["op0", "op1"]})").find("\"tile\" with oh, ow and blocks"),
+            std::string::npos);
+  EXPECT_NE(refusal(graph, square(1, 8, 500, 500, 500, 500, 60), R"({"chain": ["op0"], )" + tile + "}").find("1 links"),
+            std::string::npos);
 }
 
 }  // namespace

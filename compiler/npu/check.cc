@@ -41,7 +41,8 @@ class Checker {
       std::visit([&](const auto& op) { check(op); }, operation.what);
       const Uses uses = uses_of(operation);
       for (const TensorId id : uses.read) {
-        require(written[static_cast<size_t>(root_of(graph_, id))], "reads tensor '" + tensor(id, "operand").name + "' before it is written");
+        require(written[static_cast<size_t>(root_of(graph_, id))],
+                "reads tensor '" + tensor(id, "operand").name + "' before it is written");
       }
       require(!is_input(root_of(graph_, uses.written)), "writes a graph input");
       require(writable(tensor(uses.written, "output")), "writes a strided view whose elements overlap");
@@ -49,7 +50,8 @@ class Checker {
     }
     for (const TensorId id : graph_.outputs) {
       where_ = "graph output";
-      require(written[static_cast<size_t>(root_of(graph_, (tensor(id, "output"), id)))], "'" + tensor(id, "output").name + "' is never written");
+      require(written[static_cast<size_t>(root_of(graph_, (tensor(id, "output"), id)))],
+              "'" + tensor(id, "output").name + "' is never written");
     }
   }
 
@@ -80,7 +82,8 @@ class Checker {
   }
 
   const Tensor& tensor(TensorId id, const char* role) const {
-    require(id >= 0 && static_cast<size_t>(id) < graph_.tensors.size(), std::string(role) + " is no tensor of the graph");
+    require(id >= 0 && static_cast<size_t>(id) < graph_.tensors.size(),
+            std::string(role) + " is no tensor of the graph");
     return graph_.tensors[static_cast<size_t>(id)];
   }
 
@@ -98,22 +101,26 @@ class Checker {
     require(!t.strided || t.view_of != kNoTensor, "a strided view needs a parent");
     if (t.view_of != kNoTensor) {
       const Tensor& p = tensor(t.view_of, "view_of");
-      require(t.element_bytes == p.element_bytes && t.is_unsigned == p.is_unsigned, "a view has its parent's element type");
+      require(t.element_bytes == p.element_bytes && t.is_unsigned == p.is_unsigned,
+              "a view has its parent's element type");
       if (t.strided) {
         require(p.border.empty() && p.view_of == kNoTensor, "a strided view's parent has no border and is no view");
         require(t.view_start >= 0 && t.step_n >= 0 && t.step_h >= 0 && t.step_w >= 0, "negative start or step");
         const int64_t limit = p.elements();
-        const auto reach = [&](int64_t extent, int64_t step) { return extent == 1 || step <= limit / (extent - 1) ? (extent - 1) * step : limit; };
+        const auto reach = [&](int64_t extent, int64_t step) {
+          return extent == 1 || step <= limit / (extent - 1) ? (extent - 1) * step : limit;
+        };
         require(t.view_start + reach(t.n, t.step_n) + reach(t.h, t.step_h) + reach(t.w, t.step_w) + t.c <= limit,
                 "the strided view " + shape_of(t) + " leaves its parent " + shape_of(p));
       }
-      require(t.strided || (t.view_n >= 0 && t.view_h >= 0 && t.view_w >= 0 && t.view_c >= 0 && t.view_n + t.n <= p.n && t.view_h + t.h <= p.h &&
-                  t.view_w + t.w <= p.w && t.view_c + t.c <= p.c),
+      require(t.strided || (t.view_n >= 0 && t.view_h >= 0 && t.view_w >= 0 && t.view_c >= 0 && t.view_n + t.n <= p.n &&
+                            t.view_h + t.h <= p.h && t.view_w + t.w <= p.w && t.view_c + t.c <= p.c),
               "the view " + shape_of(t) + " leaves its parent " + shape_of(p));
     }
     if (t.reshape_of != kNoTensor) {
       const Tensor& p = tensor(t.reshape_of, "reshape_of");
-      require(t.elements() == p.elements() && t.element_bytes == p.element_bytes && p.border.empty() && p.view_of == kNoTensor,
+      require(t.elements() == p.elements() && t.element_bytes == p.element_bytes && p.border.empty() &&
+                  p.view_of == kNoTensor,
               "a reshape has as many elements as its parent, which has no border and is no view");
     }
     root_of(graph_, static_cast<TensorId>(&t - graph_.tensors.data()));
@@ -135,7 +142,8 @@ class Checker {
       require(!stage.convert || !stage.multiplier.empty(), "convert needs a multiplier");
     }
     const auto sized = [&](size_t size) { return size <= 1 || size == static_cast<size_t>(output.c); };
-    require(sized(stage.bias.size()) && sized(stage.multiplier.size()), "bias and multiplier hold 1 element or one for each channel");
+    require(sized(stage.bias.size()) && sized(stage.multiplier.size()),
+            "bias and multiplier hold 1 element or one for each channel");
     require(stage.low >= -512 && stage.high <= 511 && stage.low <= stage.high, "bounds outside -512..511 or crossed");
     require(stage.out_zero >= -256 && stage.out_zero <= 255, "zero point outside -256..255");
     check_table(stage.table);
@@ -146,8 +154,8 @@ class Checker {
       require(t.element_bytes == 1, "the second operand has 1-byte elements");
       check_broadcast(t, output, "second operand");
       const auto int16 = [](int32_t v) { return v >= -32768 && v <= 32767; };
-      require(int16(second.low) && int16(second.high) && second.low <= second.high && int16(second.zero) && int16(second.zx) &&
-                  int16(second.zy),
+      require(int16(second.low) && int16(second.high) && second.low <= second.high && int16(second.zero) &&
+                  int16(second.zx) && int16(second.zy),
               "bounds or zero points of the second operation outside int16, or crossed");
     }
   }
@@ -160,12 +168,14 @@ class Checker {
 
   template <typename Window>
   void check_window(const Window& op, const Tensor& input, const Tensor& output) const {
-    require(op.kernel_h >= 1 && op.kernel_w >= 1 && op.stride_h >= 1 && op.stride_w >= 1 && op.dilation_h >= 1 && op.dilation_w >= 1,
+    require(op.kernel_h >= 1 && op.kernel_w >= 1 && op.stride_h >= 1 && op.stride_w >= 1 && op.dilation_h >= 1 &&
+                op.dilation_w >= 1,
             "kernel, strides and dilations must be positive");
-    require(op.pads.top >= 0 && op.pads.left >= 0 && op.pads.bottom >= 0 && op.pads.right >= 0, "pads must not be negative");
+    require(op.pads.top >= 0 && op.pads.left >= 0 && op.pads.bottom >= 0 && op.pads.right >= 0,
+            "pads must not be negative");
     const int64_t most = int64_t{1} << 20;
-    require(op.kernel_h < most && op.kernel_w < most && op.stride_h < most && op.stride_w < most && op.dilation_h < most &&
-                op.dilation_w < most && op.pads.top < most && op.pads.left < most,
+    require(op.kernel_h < most && op.kernel_w < most && op.stride_h < most && op.stride_w < most &&
+                op.dilation_h < most && op.dilation_w < most && op.pads.top < most && op.pads.left < most,
             "kernel, strides, dilations or pads beyond 2^20");
     require(input.n == output.n, "images differ: " + shape_of(input) + ", " + shape_of(output));
     require(input.element_bytes == 1, "the input has 1-byte elements");
@@ -181,21 +191,27 @@ class Checker {
     };
     const int64_t h = size(input.h, op.pads.top, op.pads.bottom, op.kernel_h, op.stride_h, op.dilation_h);
     const int64_t w = size(input.w, op.pads.left, op.pads.right, op.kernel_w, op.stride_w, op.dilation_w);
-    require(h == output.h && w == output.w, "the output is " + shape_of(output) + ", the window gives " + std::to_string(h) + "x" + std::to_string(w));
-    require(op.groups >= 1 && input.c % op.groups == 0 && output.c % op.groups == 0, "groups do not divide the channels");
+    require(h == output.h && w == output.w,
+            "the output is " + shape_of(output) + ", the window gives " + std::to_string(h) + "x" + std::to_string(w));
+    require(op.groups >= 1 && input.c % op.groups == 0 && output.c % op.groups == 0,
+            "groups do not divide the channels");
     const int64_t count = output.c * (input.c / op.groups) * op.kernel_h * op.kernel_w;
     require(static_cast<int64_t>(op.weights.size()) == count,
             "holds " + std::to_string(op.weights.size()) + " weights, the shape needs " + std::to_string(count));
     const size_t zeros = op.weight_zero.size();
-    require(zeros <= 1 || zeros == static_cast<size_t>(output.c), "weight_zero holds 1 element or one for each output channel");
-    for (const int32_t zero : op.weight_zero) require(zero >= -128 && zero <= 255, "a weight zero point is no 8-bit value");
+    require(zeros <= 1 || zeros == static_cast<size_t>(output.c),
+            "weight_zero holds 1 element or one for each output channel");
+    for (const int32_t zero : op.weight_zero)
+      require(zero >= -128 && zero <= 255, "a weight zero point is no 8-bit value");
     for (size_t i = 0; i < op.weights.size(); ++i) {
-      const int32_t zero = zeros == 0 ? 0 : op.weight_zero[zeros == 1 ? 0 : i / (op.weights.size() / static_cast<size_t>(output.c))];
+      const int32_t zero =
+          zeros == 0 ? 0 : op.weight_zero[zeros == 1 ? 0 : i / (op.weights.size() / static_cast<size_t>(output.c))];
       const int32_t value = op.weights[i] - zero;
       require(value >= -255 && value <= 255, "a weight minus its zero point is " + std::to_string(value));
     }
-    require(input.is_unsigned ? op.input_zero >= 0 && op.input_zero <= 255 : op.input_zero >= -128 && op.input_zero <= 127,
-            "input zero point " + std::to_string(op.input_zero) + " is outside the input's type");
+    require(
+        input.is_unsigned ? op.input_zero >= 0 && op.input_zero <= 255 : op.input_zero >= -128 && op.input_zero <= 127,
+        "input zero point " + std::to_string(op.input_zero) + " is outside the input's type");
     check_stage(op.stage, output, true);
   }
 
@@ -213,7 +229,8 @@ class Checker {
     const Tensor& output = tensor(op.output, "output");
     require(op.repeat_h >= 1 && op.repeat_w >= 1, "repeats must be positive");
     if (op.repeat_h > 1 || op.repeat_w > 1) {
-      require(input.n == output.n && input.c == output.c && input.h * op.repeat_h == output.h && input.w * op.repeat_w == output.w,
+      require(input.n == output.n && input.c == output.c && input.h * op.repeat_h == output.h &&
+                  input.w * op.repeat_w == output.w,
               "the output " + shape_of(output) + " is not " + shape_of(input) + " repeated");
     } else {
       check_broadcast(input, output, "input");
@@ -227,13 +244,17 @@ class Checker {
     const Tensor& factor = tensor(op.factor, "factor");
     const Tensor& output = tensor(op.output, "output");
     const auto match = [](int64_t a, int64_t b) { return a == b || a == 1; };
-    require(match(input.n, output.n) && match(input.h, output.h) && match(factor.n, output.n) && match(factor.h, output.h),
-            "matrices of " + shape_of(input) + " and " + shape_of(factor) + " do not broadcast to " + shape_of(output));
+    require(
+        match(input.n, output.n) && match(input.h, output.h) && match(factor.n, output.n) && match(factor.h, output.h),
+        "matrices of " + shape_of(input) + " and " + shape_of(factor) + " do not broadcast to " + shape_of(output));
     const int64_t k = op.transposed ? factor.c : factor.w, columns = op.transposed ? factor.w : factor.c;
-    require(input.w == output.w && input.c == k && columns == output.c,
-            shape_of(input) + " by " + shape_of(factor) + (op.transposed ? " transposed" : "") + " is not " + shape_of(output));
+    require(input.w == output.w && input.c == k && columns == output.c, shape_of(input) + " by " + shape_of(factor) +
+                                                                            (op.transposed ? " transposed" : "") +
+                                                                            " is not " + shape_of(output));
     require(input.element_bytes == 1 && factor.element_bytes == 1, "the operands have 1-byte elements");
-    const auto zero = [&](const Tensor& t, int32_t value) { return t.is_unsigned ? value >= 0 && value <= 255 : value >= -128 && value <= 127; };
+    const auto zero = [&](const Tensor& t, int32_t value) {
+      return t.is_unsigned ? value >= 0 && value <= 255 : value >= -128 && value <= 127;
+    };
     require(zero(input, op.input_zero) && zero(factor, op.factor_zero), "a zero point is outside its operand's type");
     check_stage(op.stage, output, true);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a graph must satisfy before code is generated: indices, shapes, value ranges, order. Everything behind this check may rely on it.
+// What a graph must satisfy before code is generated: indices, shapes, value ranges, order. Everything behind this
+// check may rely on it.
 #pragma once
 
 #include "compiler/npu/graph.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generator's main line: check, place tensors, for each operation choose layout and schedule and lower it, then synchronise the
-// whole stream and let the ISA's own checker judge it.
+// The generator's main line: check, place tensors, for each operation choose layout and schedule and lower it, then
+// synchronise the whole stream and let the ISA's own checker judge it.
 #include <algorithm>
 #include <optional>
 
@@ -27,12 +27,14 @@ using schedule::Schedule;
 int64_t model_macs(const Graph& graph, const Operation& operation) {
   if (operation.macs != 0) return std::max<int64_t>(operation.macs, 0);
   if (const auto* product = std::get_if<Product>(&operation.what)) {
-    return graph.tensors[static_cast<size_t>(product->output)].elements() * graph.tensors[static_cast<size_t>(product->input)].c;
+    return graph.tensors[static_cast<size_t>(product->output)].elements() *
+           graph.tensors[static_cast<size_t>(product->input)].c;
   }
   const auto* op = std::get_if<Convolution>(&operation.what);
   if (op == nullptr) return 0;
   const Tensor& input = graph.tensors[static_cast<size_t>(op->input)];
-  return graph.tensors[static_cast<size_t>(op->output)].elements() * (input.c / op->groups) * op->kernel_h * op->kernel_w;
+  return graph.tensors[static_cast<size_t>(op->output)].elements() * (input.c / op->groups) * op->kernel_h *
+         op->kernel_w;
 }
 
 /// The nest that a schedule is for.
@@ -48,7 +50,8 @@ constexpr size_t kTrials = 16, kFinalists = 8;
 constexpr int64_t kReplayed = 60000;
 
 /// Of the generator's best schedules for each layout those whose stream does best, best first.
-std::vector<std::pair<Schedule, Trial>> choose(const Task& task, const isa::MachineConfig& config, const Options& options) {
+std::vector<std::pair<Schedule, Trial>> choose(const Task& task, const isa::MachineConfig& config,
+                                               const Options& options) {
   std::vector<std::pair<Schedule, Trial>> all;
   std::string reason;
   for (const Nest& nest : task.alternatives) {
@@ -69,7 +72,8 @@ std::vector<std::pair<Schedule, Trial>> choose(const Task& task, const isa::Mach
     }
   }
   if (all.empty()) throw Error(ErrorCode::kDoesNotFit, reason);
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second.score < b.second.score; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.second.score < b.second.score; });
   if (all.size() > kFinalists) all.resize(kFinalists);
   for (const auto& [schedule, trial] : all) {
     const schedule::Evaluation evaluation = schedule::evaluate(nest_for(task, schedule), schedule, config);
@@ -96,8 +100,8 @@ struct Unit {
   std::vector<Task> tasks;
   std::vector<Schedule> schedules;  // one for each task
   std::optional<Chain> chain;
-  double score = 0;              // by trial; all scores of a plan are sums
-  std::vector<Schedule> others;  // for the only task, or
+  double score = 0;                              // by trial; all scores of a plan are sums
+  std::vector<Schedule> others;                  // for the only task, or
   std::vector<schedule::ChainPlan> other_plans;  // for the chain: what may do better between the neighbours
 };
 
@@ -123,12 +127,16 @@ auto guarded(const Graph& graph, const isa::MachineConfig& config, size_t operat
   }
 }
 
-/// Chooses schedules for every operation, and which operations become chains: of all ways to cut the sequence, the one of least
-/// estimated cycles. Schedules given by the user are taken as they are.
+/// Chooses schedules for every operation, and which operations become chains: of all ways to cut the sequence, the one
+/// of least estimated cycles. Schedules given by the user are taken as they are.
 class Planner {
  public:
   Planner(const Graph& graph, const isa::MachineConfig& config, const Options& options)
-      : graph_(graph), config_(config), options_(options), placements_(plan_memory(graph, options).placements), feeds_(feeds_next(graph)) {}
+      : graph_(graph),
+        config_(config),
+        options_(options),
+        placements_(plan_memory(graph, options).placements),
+        feeds_(feeds_next(graph)) {}
 
   std::vector<Unit> run() {
     const size_t count = graph_.operations.size();
@@ -176,8 +184,9 @@ class Planner {
     if (!given_[i].empty()) {
       given = schedule::split_json(given_[i]);
       if (given.size() != tasks.size()) {
-        throw Error(ErrorCode::kInvalidArgument, std::to_string(given.size()) + " schedules are given for an operation of " + std::to_string(tasks.size()) +
-                                                     " nests; give one for each, as a list where there are several");
+        throw Error(ErrorCode::kInvalidArgument,
+                    std::to_string(given.size()) + " schedules are given for an operation of " +
+                        std::to_string(tasks.size()) + " nests; give one for each, as a list where there are several");
       }
     }
     for (size_t t = 0; t < tasks.size(); ++t) {
@@ -213,7 +222,8 @@ class Planner {
     unit.count = chain.size();
     unit.score = plans.front().first;
     chain.plan = std::move(plans.front().second);
-    for (size_t k = 1; k < std::min(plans.size(), kFinalists); ++k) unit.other_plans.push_back(std::move(plans[k].second));
+    for (size_t k = 1; k < std::min(plans.size(), kFinalists); ++k)
+      unit.other_plans.push_back(std::move(plans[k].second));
     chain.others.clear();
     unit.chain = std::move(chain);
     return unit;
@@ -221,13 +231,17 @@ class Planner {
 
   Unit given_chain(size_t i) {
     const GivenChain& given = *given_chain_[i];
-    const auto refuse = [&](const std::string& why) { throw Error(ErrorCode::kInvalidArgument, "the given chain is illegal: " + why); };
-    if (given.names.size() < 2 || given.names.size() > kMostLinks) refuse("it has " + std::to_string(given.names.size()) + " links");
+    const auto refuse = [&](const std::string& why) {
+      throw Error(ErrorCode::kInvalidArgument, "the given chain is illegal: " + why);
+    };
+    if (given.names.size() < 2 || given.names.size() > kMostLinks)
+      refuse("it has " + std::to_string(given.names.size()) + " links");
     for (size_t s = 0; s < given.names.size(); ++s) {
       if (i + s >= graph_.operations.size() || graph_.operations[i + s].name != given.names[s]) {
         refuse("'" + given.names[s] + "' does not stand at place " + std::to_string(s) + " behind this node");
       }
-      if (s + 1 < given.names.size() && !feeds_[i + s]) refuse("the result of '" + given.names[s] + "' is not read by the next node alone");
+      if (s + 1 < given.names.size() && !feeds_[i + s])
+        refuse("the result of '" + given.names[s] + "' is not read by the next node alone");
     }
     std::string reason;
     auto chain = make_chain(graph_, i, given.names.size(), placements_, config_, options_, &given.tile, &reason);
@@ -244,15 +258,17 @@ class Planner {
   std::vector<std::optional<GivenChain>> given_chain_;
 };
 
-/// Takes for each unit in turn the candidate that does best between its neighbours, where tensors stand at their places: a trial by itself
-/// cannot see what the layer before leaves in the queues, nor what the next one must wait for.
+/// Takes for each unit in turn the candidate that does best between its neighbours, where tensors stand at their
+/// places: a trial by itself cannot see what the layer before leaves in the queues, nor what the next one must wait
+/// for.
 void settle(std::vector<Unit>& units, size_t layers, const isa::MachineConfig& config, const Options& options) {
   std::vector<LayerInfo> infos(layers);
   for (size_t u = 0; u < units.size(); ++u) {
     Unit& unit = units[u];
     const auto judge = [&] {
       return try_stream(config, options, layers, [&](Emitter& emitter) {
-        for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k) lower_unit(units[k], emitter, infos);
+        for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k)
+          lower_unit(units[k], emitter, infos);
       });
     };
     const auto pick = [&](auto& current, auto& others) {
@@ -264,12 +280,16 @@ void settle(std::vector<Unit>& units, size_t layers, const isa::MachineConfig& c
         std::swap(current, other);
         const Trial trial = judge();
         replayed += trial.instructions;
-        if (trial.score < best.score) best = trial;
-        else std::swap(current, other);
+        if (trial.score < best.score)
+          best = trial;
+        else
+          std::swap(current, other);
       }
     };
-    if (unit.chain) pick(unit.chain->plan, unit.other_plans);
-    else if (unit.tasks.size() == 1) pick(unit.schedules.front(), unit.others);
+    if (unit.chain)
+      pick(unit.chain->plan, unit.other_plans);
+    else if (unit.tasks.size() == 1)
+      pick(unit.schedules.front(), unit.others);
   }
 }
 
@@ -277,8 +297,11 @@ void settle(std::vector<Unit>& units, size_t layers, const isa::MachineConfig& c
 Stream stream_of(const isa::Load& load) {
   switch (load.space) {
     case isa::Space::kWgt: return Stream::kWeights;
-    case isa::Space::kParam: case isa::Space::kTable: return Stream::kParams;
-    case isa::Space::kInp: case isa::Space::kAcc: case isa::Space::kOut: break;
+    case isa::Space::kParam:
+    case isa::Space::kTable: return Stream::kParams;
+    case isa::Space::kInp:
+    case isa::Space::kAcc:
+    case isa::Space::kOut: break;
   }
   return load.base == kConstantBase ? Stream::kParams : Stream::kInput;
 }
@@ -288,7 +311,8 @@ Stream stream_of(const isa::Load& load) {
 Convolution make_matmul(TensorId input, TensorId output, int32_t input_zero, int64_t k, int64_t n,
                         const std::vector<int16_t>& weights, std::vector<int32_t> weight_zero, Stage stage) {
   if (k < 1 || n < 1 || static_cast<int64_t>(weights.size()) != k * n) {
-    throw Error(ErrorCode::kInvalidArgument, "matmul: " + std::to_string(weights.size()) + " weights for " + std::to_string(k) + "x" + std::to_string(n));
+    throw Error(ErrorCode::kInvalidArgument, "matmul: " + std::to_string(weights.size()) + " weights for " +
+                                                 std::to_string(k) + "x" + std::to_string(n));
   }
   Convolution op;
   op.input = input;
@@ -296,7 +320,8 @@ Convolution make_matmul(TensorId input, TensorId output, int32_t input_zero, int
   op.input_zero = input_zero;
   op.weights.resize(weights.size());
   for (int64_t i = 0; i < k; ++i) {
-    for (int64_t j = 0; j < n; ++j) op.weights[static_cast<size_t>(j * k + i)] = weights[static_cast<size_t>(i * n + j)];
+    for (int64_t j = 0; j < n; ++j)
+      op.weights[static_cast<size_t>(j * k + i)] = weights[static_cast<size_t>(i * n + j)];
   }
   op.weight_zero = std::move(weight_zero);
   op.stage = std::move(stage);
@@ -320,12 +345,15 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   program.placements = plan.placements;
   program.arena_bytes = plan.arena_bytes;
   program.unshared_bytes = plan_memory(graph, options).unshared_bytes;
-  if (plan.arena_bytes > (uint64_t{1} << 36)) throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
+  if (plan.arena_bytes > (uint64_t{1} << 36))
+    throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
 
   // Places have changed, and tasks name them.
   for (Unit& unit : units) {
-    if (unit.chain) place_chain(*unit.chain, graph, plan.placements, config, options);
-    else unit.tasks = make_tasks(graph, unit.first, plan.placements, config, options);
+    if (unit.chain)
+      place_chain(*unit.chain, graph, plan.placements, config, options);
+    else
+      unit.tasks = make_tasks(graph, unit.first, plan.placements, config, options);
   }
   settle(units, graph.operations.size(), config, options);
 
@@ -341,7 +369,8 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     guarded(graph, config, unit.first, [&] { lower_unit(unit, emitter, program.layers); });
     std::vector<std::string> chosen;
     for (const Schedule& schedule : unit.schedules) chosen.push_back(schedule::to_json(schedule));
-    for (size_t s = 0; s < unit.count; ++s) program.layers[unit.first + s].schedule = unit.chain ? to_json(*unit.chain, graph) : schedule::join_json(chosen);
+    for (size_t s = 0; s < unit.count; ++s)
+      program.layers[unit.first + s].schedule = unit.chain ? to_json(*unit.chain, graph) : schedule::join_json(chosen);
   }
   emitter.assemble(options.prefetch_weights && options.virtual_threads);
   for (size_t i = 0; i < emitter.instructions.size(); ++i) {
@@ -366,9 +395,11 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   program.layer_of_instruction = std::move(emitter.layer_of_instruction);
   program.constants = emitter.constants.take();
   for (const uint32_t layer : program.layer_of_instruction) {
-    if (layer < program.layers.size()) program.layers[layer].stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
+    if (layer < program.layers.size())
+      program.layers[layer].stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
   }
-  const emit::Prediction prediction = emit::predict(program.instructions, program.layer_of_instruction, program.layers.size(), config);
+  const emit::Prediction prediction =
+      emit::predict(program.instructions, program.layer_of_instruction, program.layers.size(), config);
   for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = prediction.layer_cycles[i];
   isa::check_program(program.instructions, config);
   return program;
@@ -387,8 +418,10 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
   Border border;
   border.top = op.pads.top;
   border.left = op.pads.left;
-  border.bottom = std::max<int64_t>(0, (oh - 1) * op.stride_h - op.pads.top + (op.kernel_h - 1) * op.dilation_h + 1 - input.h);
-  border.right = std::max<int64_t>(0, (ow - 1) * op.stride_w - op.pads.left + (op.kernel_w - 1) * op.dilation_w + 1 - input.w);
+  border.bottom =
+      std::max<int64_t>(0, (oh - 1) * op.stride_h - op.pads.top + (op.kernel_h - 1) * op.dilation_h + 1 - input.h);
+  border.right =
+      std::max<int64_t>(0, (ow - 1) * op.stride_w - op.pads.left + (op.kernel_w - 1) * op.dilation_w + 1 - input.w);
   border.value = op.input_zero;
   if (border.empty()) return {};
   // The operation alone, with the border: does a folded layout win?

@@ -27,7 +27,8 @@ int64_t ConstantPool::add(std::vector<uint8_t> bytes) {
     const auto [offset, length] = it->second;
     if (length == size && std::equal(bytes.begin(), bytes.end(), bytes_.begin() + offset)) return offset;
   }
-  bytes_.resize(static_cast<size_t>((static_cast<int64_t>(bytes_.size()) + alignment_ - 1) / alignment_ * alignment_), 0);
+  bytes_.resize(static_cast<size_t>((static_cast<int64_t>(bytes_.size()) + alignment_ - 1) / alignment_ * alignment_),
+                0);
   const auto offset = static_cast<int64_t>(bytes_.size());
   bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   known_.emplace(hash, std::pair{offset, size});
@@ -61,7 +62,9 @@ int64_t Emitter::reserve(isa::Space space, int64_t total, int64_t first) {
   int64_t best = 0, best_overlap = -1;
   for (const int64_t base : {end, int64_t{0}, begin - total, depth - total}) {
     if (base < 0 || base + total > depth) continue;
-    const auto overlap = [&](int64_t size) { return std::max<int64_t>(0, std::min(base + size, end) - std::max(base, begin)); };
+    const auto overlap = [&](int64_t size) {
+      return std::max<int64_t>(0, std::min(base + size, end) - std::max(base, begin));
+    };
     const int64_t cost = overlap(first) * (depth + 1) + overlap(total);
     if (best_overlap >= 0 && cost >= best_overlap) continue;
     best = base;
@@ -81,7 +84,8 @@ int Emitter::table(const Table& bytes) {
   const auto pinned = [&](int slot) { return std::find(pinned_.begin(), pinned_.end(), slot) != pinned_.end(); };
   for (int tried = 0; pinned(next_table_); ++tried) {
     if (tried == config.table_count) {
-      throw Error(ErrorCode::kDoesNotFit, "needs " + std::to_string(config.table_count + 1) + " tables at once, the machine has " + std::to_string(config.table_count));
+      throw Error(ErrorCode::kDoesNotFit, "needs " + std::to_string(config.table_count + 1) +
+                                              " tables at once, the machine has " + std::to_string(config.table_count));
     }
     next_table_ = (next_table_ + 1) % config.table_count;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operations share while code is generated: the instruction stream, the constants, the tables that are loaded, and where the next
-// nest's slots begin in each scratchpad. Enters piece by piece from the lowering; leaves as the parts of a Program.
+// What operations share while code is generated: the instruction stream, the constants, the tables that are loaded, and
+// where the next nest's slots begin in each scratchpad. Enters piece by piece from the lowering; leaves as the parts of
+// a Program.
 #pragma once
 
 #include <cstdint>
@@ -52,17 +53,18 @@ class Emitter {
     steps_.back().weights.push_back({entry, entries, constant_offset, layer});
   }
 
-  /// Reserves `total` entries of a space for a nest, behind those still in use, so that its first fetches need not wait; from 0 or up to
-  /// the end where that is not possible. `first`: entries that are needed first.
+  /// Reserves `total` entries of a space for a nest, behind those still in use, so that its first fetches need not
+  /// wait; from 0 or up to the end where that is not possible. `first`: entries that are needed first.
   int64_t reserve(isa::Space space, int64_t total, int64_t first = 0);
   /// Entries of the space that are in use until the end of what has been pushed so far.
   void set_in_use(isa::Space space, int64_t begin, int64_t end) { in_use_[space] = {begin, end}; }
 
-  /// The whole stream, in order of execution one at a time. Weights are fetched in pieces as soon as their place is free and the bus
-  /// has time beside the steps before (`prefetch`), or else in their own step. Ends the collection.
+  /// The whole stream, in order of execution one at a time. Weights are fetched in pieces as soon as their place is
+  /// free and the bus has time beside the steps before (`prefetch`), or else in their own step. Ends the collection.
   void assemble(bool prefetch);
 
-  /// The TABLE slot that holds a table, loaded when it is not there; it stays until release_tables(). Errors: kDoesNotFit.
+  /// The TABLE slot that holds a table, loaded when it is not there; it stays until release_tables(). Errors:
+  /// kDoesNotFit.
   int table(const Table& bytes);
   /// From here on tables may be replaced.
   void release_tables() { pinned_.clear(); }
@@ -72,8 +74,8 @@ class Emitter {
   std::vector<isa::Instruction> instructions;
   std::vector<uint32_t> layer_of_instruction;
   uint32_t layer = 0;
-  bool sizes_only = false;                  // weights take their place in the constants, but nobody packs them
-  bool second = false;                      // what is pushed now loads the second operand of a stage
+  bool sizes_only = false;                   // weights take their place in the constants, but nobody packs them
+  bool second = false;                       // what is pushed now loads the second operand of a stage
   std::map<uint32_t, int64_t> second_bytes;  // such loads by layer
 
  private:
@@ -86,7 +88,8 @@ class Emitter {
     std::vector<uint32_t> layers;
     std::vector<WeightFetch> weights;
   };
-  void place_weights(std::vector<std::vector<WeightFetch>>& before, std::vector<std::vector<WeightFetch>>& behind) const;
+  void place_weights(std::vector<std::vector<WeightFetch>>& before,
+                     std::vector<std::vector<WeightFetch>>& behind) const;
   void append_fetch(const WeightFetch& fetch);
 
   std::vector<Step> steps_;

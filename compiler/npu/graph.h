@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The input and the output of the NPU code generator. A Graph of quantised tensor operations with static shapes enters
 // `compile`; a Program (instructions, constants, places of the tensors in DRAM) leaves it. The structs say what an
-// operation computes and nothing about how: tiles, layouts on chip and waits are the generator's business. They are plain
-// C++ so that the generator builds and is tested without MLIR.
+// operation computes and nothing about how: tiles, layouts on chip and waits are the generator's business. They are
+// plain C++ so that the generator builds and is tested without MLIR.
 #pragma once
 
 #include <array>
@@ -28,7 +28,8 @@ struct Border {
   bool empty() const { return top == 0 && left == 0 && bottom == 0 && right == 0; }
 };
 
-/// An activation in device DRAM, NHWC, c fastest. A matrix [rows, k] is n=1, h=1, w=rows, c=k. A vector per image is h=w=1.
+/// An activation in device DRAM, NHWC, c fastest. A matrix [rows, k] is n=1, h=1, w=rows, c=k. A vector per image is
+/// h=w=1.
 struct Tensor {
   std::string name;
   int64_t n = 1, h = 1, w = 1, c = 1;
@@ -40,9 +41,9 @@ struct Tensor {
   // (view_n, view_h, view_w, view_c) of `view_of`. Same element type. Writing the view writes the parent.
   TensorId view_of = kNoTensor;
   int64_t view_n = 0, view_h = 0, view_w = 0, view_c = 0;
-  // A strided view takes elements of `view_of` at regular distances instead: its (n,h,w,c) is the parent's element number
-  // view_start + n*step_n + h*step_h + w*step_w + c in NHWC order. The parent has no border and is no view. A step may be 0
-  // in a view that is only read: the same elements again.
+  // A strided view takes elements of `view_of` at regular distances instead: its (n,h,w,c) is the parent's element
+  // number view_start + n*step_n + h*step_h + w*step_w + c in NHWC order. The parent has no border and is no view. A
+  // step may be 0 in a view that is only read: the same elements again.
   bool strided = false;
   int64_t view_start = 0, step_n = 0, step_h = 0, step_w = 0;
   // Or the same bytes in another shape (equal element count): the parent has no border and is not itself a view into a
@@ -94,17 +95,17 @@ struct Padding {
   int64_t top = 0, left = 0, bottom = 0, right = 0;
 };
 
-/// sum over (i, y, x) of (input[n, oh*stride_h - top + y*dilation_h, ..., i] - input_zero) * (w[o, i, y, x] - w_zero[o]),
-/// then `stage`. Pixels outside the image count as input_zero (contribute nothing).
-/// A 1-D convolution has kernel_h = 1 and h = 1. Any group count that divides both channel counts; depthwise included.
+/// sum over (i, y, x) of (input[n, oh*stride_h - top + y*dilation_h, ..., i] - input_zero) * (w[o, i, y, x] -
+/// w_zero[o]), then `stage`. Pixels outside the image count as input_zero (contribute nothing). A 1-D convolution has
+/// kernel_h = 1 and h = 1. Any group count that divides both channel counts; depthwise included.
 struct Convolution {
   TensorId input = kNoTensor, output = kNoTensor;
   int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   Padding pads;
   int64_t groups = 1;
-  int32_t input_zero = 0;             // -256..255
-  std::vector<int16_t> weights;       // [oc][ic/groups][kernel_h][kernel_w]: raw 8-bit values (int8 or uint8)
-  std::vector<int32_t> weight_zero;   // 1 or oc elements; empty: 0
+  int32_t input_zero = 0;            // -256..255
+  std::vector<int16_t> weights;      // [oc][ic/groups][kernel_h][kernel_w]: raw 8-bit values (int8 or uint8)
+  std::vector<int32_t> weight_zero;  // 1 or oc elements; empty: 0
   Stage stage;
 };
 
@@ -121,18 +122,19 @@ struct Pool {
   Stage stage;
 };
 
-/// output = stage(input): tables, requantisation, copies, and with stage.second the binary operations. Each dimension of the
-/// input (and of the second tensor) equals the output's or is 1. A 4-byte input (int32) is allowed with convert or raw.
-/// repeat_h, repeat_w: nearest-neighbour enlargement of the input by whole factors (output.h = input.h * repeat_h).
+/// output = stage(input): tables, requantisation, copies, and with stage.second the binary operations. Each dimension
+/// of the input (and of the second tensor) equals the output's or is 1. A 4-byte input (int32) is allowed with convert
+/// or raw. repeat_h, repeat_w: nearest-neighbour enlargement of the input by whole factors (output.h = input.h *
+/// repeat_h).
 struct Elementwise {
   TensorId input = kNoTensor, output = kNoTensor;
   int64_t repeat_h = 1, repeat_w = 1;
   Stage stage;
 };
 
-/// A product of two activations, for each (n, h): output[w, c] = sum over k of (input[w, k] - input_zero) * (factor[k, c] - factor_zero),
-/// then `stage`; w are rows. `transposed`: the factor's matrices stand as [c, k], which is the order the machine wants. n and h of input and
-/// factor equal the output's or are 1.
+/// A product of two activations, for each (n, h): output[w, c] = sum over k of (input[w, k] - input_zero) * (factor[k,
+/// c] - factor_zero), then `stage`; w are rows. `transposed`: the factor's matrices stand as [c, k], which is the order
+/// the machine wants. n and h of input and factor equal the output's or are 1.
 struct Product {
   TensorId input = kNoTensor, factor = kNoTensor, output = kNoTensor;
   bool transposed = true;
@@ -140,7 +142,8 @@ struct Product {
   Stage stage;
 };
 
-/// output[n, h, w, c] = stage(input[n, h, c, w]): the matrices of (n, h) transposed, as products with a unit matrix. 1-byte elements, not raw.
+/// output[n, h, w, c] = stage(input[n, h, c, w]): the matrices of (n, h) transposed, as products with a unit matrix.
+/// 1-byte elements, not raw.
 struct Transposition {
   TensorId input = kNoTensor, output = kNoTensor;
   Stage stage;
@@ -176,7 +179,8 @@ inline constexpr uint32_t kConstantBase = 0;
 inline constexpr uint32_t kArenaBase = 1;
 
 /// Where a tensor stands: bytes from base register `base`. Element (n,h,w,c) is at
-/// offset + n*image_pitch + h*row_pitch + w*pixel_pitch + c*element_bytes; border pixels have negative h, w or h >= H, w >= W.
+/// offset + n*image_pitch + h*row_pitch + w*pixel_pitch + c*element_bytes; border pixels have negative h, w or h >= H,
+/// w >= W.
 struct Placement {
   uint32_t base = kArenaBase;
   int64_t offset = 0;
@@ -184,8 +188,8 @@ struct Placement {
   int64_t region_offset = 0, region_bytes = 0;  // the allocation that holds it, border included
 };
 
-/// What DRAM traffic is for. weights: the factor of a product too; params: bias, scale, constants and tables; second: the second operand of a stage (a residual).
-/// In the order of program::kStreamNames.
+/// What DRAM traffic is for. weights: the factor of a product too; params: bias, scale, constants and tables; second:
+/// the second operand of a stage (a residual). In the order of program::kStreamNames.
 enum class Stream : uint8_t { kInput, kWeights, kParams, kSecond, kOutput, kInstructions };
 inline constexpr int kStreams = 6;
 
@@ -198,7 +202,7 @@ struct LayerInfo {
   int64_t dram_read_bytes = 0, dram_write_bytes = 0;  // of LOAD and STORE
   std::array<int64_t, kStreams> stream_bytes{};       // by Stream: the same traffic and the fetch of instructions
   int64_t estimated_cycles = 0;
-  std::string schedule;     // JSON; a list where an operation is several nests
+  std::string schedule;  // JSON; a list where an operation is several nests
 };
 
 struct Program {
@@ -212,14 +216,14 @@ struct Program {
 };
 
 struct Options {
-  bool fold = true;            // pack small-channel windows into one pixel where the input's border allows it
+  bool fold = true;              // pack small-channel windows into one pixel where the input's border allows it
   bool collapse_pixels = true;   // pointwise operations work on one long row of pixels
   bool chain = true;             // tensors that only the next operation reads may stay on chip
   bool prefetch_weights = true;  // fetched while earlier tiles compute
-  bool reuse_memory = true;    // tensors whose lives do not overlap share DRAM
-  bool virtual_threads = true; // false: one copy of each operand of a nest, so that its engines take turns
-  double traffic_weight = 0.2; // what a cycle of the bus counts beside a cycle of time when schedules are chosen
-  int64_t alignment = 64;      // of tensors and constants in DRAM, bytes
+  bool reuse_memory = true;      // tensors whose lives do not overlap share DRAM
+  bool virtual_threads = true;   // false: one copy of each operand of a nest, so that its engines take turns
+  double traffic_weight = 0.2;   // what a cycle of the bus counts beside a cycle of time when schedules are chosen
+  int64_t alignment = 64;        // of tensors and constants in DRAM, bytes
   std::vector<std::string> schedules;  // JSON by operation index; empty string or missing: the generator's choice
 };
 
@@ -227,12 +231,14 @@ struct Options {
 /// Errors: kInvalidArgument (shapes, ranges; names the operation), kDoesNotFit (a minimal tile exceeds a scratchpad).
 Program compile(const Graph& graph, const isa::MachineConfig& config, const Options& options = {});
 
-/// The border that lets a convolution's input be folded (first layers with few channels), if folding pays on this machine;
-/// empty otherwise. The caller puts it on the input tensor (value = input_zero) when it is a graph input.
+/// The border that lets a convolution's input be folded (first layers with few channels), if folding pays on this
+/// machine; empty otherwise. The caller puts it on the input tensor (value = input_zero) when it is a graph input.
 Border folding_border(const Tensor& input, const Convolution& convolution, int64_t output_channels,
                       const isa::MachineConfig& config);
 
-/// Whether a product whose factor stands as [k, c] is faster with the factor transposed first than with one fetched byte by byte.
-bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& output, const isa::MachineConfig& config);
+/// Whether a product whose factor stands as [k, c] is faster with the factor transposed first than with one fetched
+/// byte by byte.
+bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& output,
+                       const isa::MachineConfig& config);
 
 }  // namespace tessera::npu

@@ -12,11 +12,11 @@ namespace tessera::npu {
 
 namespace {
 
-constexpr int64_t kRunLimit = 65535;        // LOAD and STORE: bytes of a run
-constexpr int64_t kTransferLimit = 65535;   // iterations of a transfer loop
+constexpr int64_t kRunLimit = 65535;       // LOAD and STORE: bytes of a run
+constexpr int64_t kTransferLimit = 65535;  // iterations of a transfer loop
 constexpr int64_t kPadLimit = 4095;
-constexpr int64_t kLoopLimit = 4095;        // iterations of a GEMM or ALU loop
-constexpr int64_t kStrideLimit = 8191;      // entries
+constexpr int64_t kLoopLimit = 4095;    // iterations of a GEMM or ALU loop
+constexpr int64_t kStrideLimit = 8191;  // entries
 constexpr int64_t kDramStrideLimit = (int64_t{1} << 31) - 1;
 constexpr int64_t kSpStrideLimit = (int64_t{1} << 21) - 1;
 // A padded loop over contiguous runs is cut into padding and one long run when its runs are shorter than this.
@@ -77,7 +77,8 @@ void emit_transfer(const Transfer& transfer, std::vector<isa::Instruction>& out)
   // Padded loops go to the front, where the pad fields are; the others to the back.
   std::vector<TransferLoop> front, back;
   for (const TransferLoop& loop : transfer.loops) (padded(loop) ? front : back).push_back(loop);
-  TESSERA_INVARIANT(front.size() <= 2 && front.size() + back.size() <= isa::kTransferLoops, "a transfer nest is too deep");
+  TESSERA_INVARIANT(front.size() <= 2 && front.size() + back.size() <= isa::kTransferLoops,
+                    "a transfer nest is too deep");
   const auto put = [&](size_t slot, const TransferLoop& loop) {
     load.extent[slot] = static_cast<uint16_t>(loop.extent);
     load.dram_stride[slot] = transfer.fill ? 0 : static_cast<int32_t>(loop.dram_stride);
@@ -130,7 +131,8 @@ void append_transfer(Transfer transfer, std::vector<isa::Instruction>& out) {
       const TransferLoop& a = loops[k];
       const TransferLoop& b = loops[k + 1];
       if (padded(a) || padded(b)) continue;
-      if (a.sp_stride != b.extent * b.sp_stride || (!transfer.fill && a.dram_stride != b.extent * b.dram_stride)) continue;
+      if (a.sp_stride != b.extent * b.sp_stride || (!transfer.fill && a.dram_stride != b.extent * b.dram_stride))
+        continue;
       loops[k + 1].extent *= a.extent;
       loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(k));
       changed = true;
@@ -277,7 +279,8 @@ void for_each_part(const Band& band, size_t most, const std::array<int64_t, 4>& 
 }  // namespace
 
 void append_gemm(const isa::Gemm& head, const ComputeNest& nest, std::vector<isa::Instruction>& out) {
-  const auto emit = [&](const std::array<int64_t, 4>& address, const Band& outer, const Band& reduction, bool accumulate) {
+  const auto emit = [&](const std::array<int64_t, 4>& address, const Band& outer, const Band& reduction,
+                        bool accumulate) {
     isa::Gemm gemm = head;
     gemm.inp_addr = static_cast<uint16_t>(address[0]);
     gemm.wgt_addr = static_cast<uint16_t>(address[1]);
@@ -306,9 +309,10 @@ void append_gemm(const isa::Gemm& head, const ComputeNest& nest, std::vector<isa
   const Band reduction = simplify(nest.reduction);
   const size_t most = std::min<size_t>(reduction.size(), 3);
   for_each_part(reduction, most, nest.address, [&](const std::array<int64_t, 4>& start, const Band& reduction_part) {
-    for_each_part(outer, isa::kLoops - reduction_part.size(), start, [&](const std::array<int64_t, 4>& address, const Band& part) {
-      emit(address, part, reduction_part, head.accumulate || !first);
-    });
+    for_each_part(outer, isa::kLoops - reduction_part.size(), start,
+                  [&](const std::array<int64_t, 4>& address, const Band& part) {
+                    emit(address, part, reduction_part, head.accumulate || !first);
+                  });
     first = false;
   });
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From unlimited nests to instructions. A transfer or a compute nest enters with any number of loops, any extents and strides;
-// a list of instructions that together do the same leaves: unit loops dropped, neighbours merged, contiguous runs joined, and what
-// exceeds a field (loops, extents, strides, run lengths, padding counts) unrolled into several instructions.
+// From unlimited nests to instructions. A transfer or a compute nest enters with any number of loops, any extents and
+// strides; a list of instructions that together do the same leaves: unit loops dropped, neighbours merged, contiguous
+// runs joined, and what exceeds a field (loops, extents, strides, run lengths, padding counts) unrolled into several
+// instructions.
 #pragma once
 
 #include <array>
@@ -12,8 +13,8 @@
 
 namespace tessera::npu {
 
-/// One loop of a transfer, in bytes. The first pad_before and the last pad_after iterations write the padding byte; DRAM counts
-/// from the first that does not.
+/// One loop of a transfer, in bytes. The first pad_before and the last pad_after iterations write the padding byte;
+/// DRAM counts from the first that does not.
 struct TransferLoop {
   int64_t extent = 1;
   int64_t dram_stride = 0;
@@ -27,8 +28,9 @@ struct Transfer {
   uint32_t base = 0;
   int64_t dram_offset = 0;
   int64_t sp_addr = 0;
-  int64_t length = 0;                // bytes of a run
-  std::vector<TransferLoop> loops;   // outermost first; iterations write distinct bytes, so that order carries no meaning
+  int64_t length = 0;  // bytes of a run
+  std::vector<TransferLoop>
+      loops;  // outermost first; iterations write distinct bytes, so that order carries no meaning
   uint8_t pad_value = 0;
   bool fill = false;
 };
@@ -49,12 +51,13 @@ struct ComputeNest {
   std::vector<NestLoop> reduction;  // innermost last
 };
 
-/// Appends GEMM instructions. `head` carries everything but addresses, extents, strides and reduce. A reduction that needs more
-/// loops than an instruction has is continued with `accumulate`. Depthwise: `reduction` is exactly the two tap loops, kept as they are.
+/// Appends GEMM instructions. `head` carries everything but addresses, extents, strides and reduce. A reduction that
+/// needs more loops than an instruction has is continued with `accumulate`. Depthwise: `reduction` is exactly the two
+/// tap loops, kept as they are.
 void append_gemm(const isa::Gemm& head, const ComputeNest& nest, std::vector<isa::Instruction>& out);
 
-/// Appends ALU instructions. The PARAM stride must be 1 in one loop at most after merging and 0 elsewhere. The reduction must fit
-/// one instruction.
+/// Appends ALU instructions. The PARAM stride must be 1 in one loop at most after merging and 0 elsewhere. The
+/// reduction must fit one instruction.
 void append_alu(const isa::Alu& head, const ComputeNest& nest, std::vector<isa::Instruction>& out);
 
 }  // namespace tessera::npu

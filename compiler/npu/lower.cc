@@ -131,7 +131,8 @@ void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, c
   const Extents& b = tile.begin;
   const Extents& c = tile.count;
   const bool first = b[Dim::kIc] == 0 && b[Dim::kKh] == 0 && b[Dim::kKw] == 0;
-  const bool last = b[Dim::kIc] + c[Dim::kIc] == nest_.extent[Dim::kIc] && b[Dim::kKh] + c[Dim::kKh] == nest_.extent[Dim::kKh] &&
+  const bool last = b[Dim::kIc] + c[Dim::kIc] == nest_.extent[Dim::kIc] &&
+                    b[Dim::kKh] + c[Dim::kKh] == nest_.extent[Dim::kKh] &&
                     b[Dim::kKw] + c[Dim::kKw] == nest_.extent[Dim::kKw];
   const int64_t input = source ? *source : load_input(tile);
   if (first && footprint_.sums > 0) sums_slot_ = sums_.take(tile);
@@ -148,8 +149,8 @@ void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, c
 Span NestLowering::window_of(const Tile& tile) const {
   if (nest_.input.broadcast_h) return plain_span(0, 1);
   const Tile window = keeps_rows_ ? key_of(Operand::kInput, tile) : tile;
-  return schedule::input_span(window.begin[Dim::kOh], window.count[Dim::kOh], tile.begin[Dim::kKh], tile.count[Dim::kKh], nest_.stride_h,
-                              nest_.dilation_h, nest_.pad_top);
+  return schedule::input_span(window.begin[Dim::kOh], window.count[Dim::kOh], tile.begin[Dim::kKh],
+                              tile.count[Dim::kKh], nest_.stride_h, nest_.dilation_h, nest_.pad_top);
 }
 
 Span NestLowering::rows_of(const Tile& tile) const {
@@ -162,8 +163,8 @@ Span NestLowering::rows_of(const Tile& tile) const {
 
 Span NestLowering::cols_of(const Tile& tile) const {
   if (nest_.input.broadcast_w) return plain_span(0, 1);
-  return schedule::input_span(tile.begin[Dim::kOw], tile.count[Dim::kOw], tile.begin[Dim::kKw], tile.count[Dim::kKw], nest_.stride_w,
-                              nest_.dilation_w, nest_.pad_left);
+  return schedule::input_span(tile.begin[Dim::kOw], tile.count[Dim::kOw], tile.begin[Dim::kKw], tile.count[Dim::kKw],
+                              nest_.stride_w, nest_.dilation_w, nest_.pad_left);
 }
 
 void NestLowering::multiply(const Tile& tile, int64_t input, int64_t weights, bool accumulate) {
@@ -195,7 +196,8 @@ void NestLowering::multiply(const Tile& tile, int64_t input, int64_t weights, bo
       for (int64_t kh = 0; kh < c[Dim::kKh]; kh += nest_.tap_h) {
         for (int64_t kw = 0; kw < c[Dim::kKw]; kw += nest_.tap_w, ++pass) {
           compute = {};
-          compute.address = {input + kh * rows.dilation * row + kw * cols.dilation * blocks, weights + pass * c[Dim::kG], sums, 0};
+          compute.address = {input + kh * rows.dilation * row + kw * cols.dilation * blocks,
+                             weights + pass * c[Dim::kG], sums, 0};
           outer(Dim::kN, rows.count * row, 0, c[Dim::kOh] * c[Dim::kOw] * results);
           outer(Dim::kG, 1, 1, 1);
           outer(Dim::kOh, rows.stride * row, 0, c[Dim::kOw] * results);
@@ -207,7 +209,8 @@ void NestLowering::multiply(const Tile& tile, int64_t input, int64_t weights, bo
           accumulate = true;
         }
       }
-      info_.padded_macs += config_.batch * config_.lanes() * c[Dim::kN] * c[Dim::kG] * c[Dim::kOh] * c[Dim::kOw] * c[Dim::kKh] * c[Dim::kKw];
+      info_.padded_macs += config_.batch * config_.lanes() * c[Dim::kN] * c[Dim::kG] * c[Dim::kOh] * c[Dim::kOw] *
+                           c[Dim::kKh] * c[Dim::kKw];
       continue;
     }
     const int64_t ic = c[Dim::kIc], kw = c[Dim::kKw] * ic, kh = c[Dim::kKh] * kw;
@@ -229,10 +232,13 @@ void NestLowering::multiply(const Tile& tile, int64_t input, int64_t weights, bo
 }
 
 isa::AluSpace NestLowering::alu_space(isa::Space space) const {
-  return space == isa::Space::kInp ? isa::AluSpace::kInp : space == isa::Space::kOut ? isa::AluSpace::kOut : isa::AluSpace::kAcc;
+  return space == isa::Space::kInp   ? isa::AluSpace::kInp
+         : space == isa::Space::kOut ? isa::AluSpace::kOut
+                                     : isa::AluSpace::kAcc;
 }
 
-ComputeNest NestLowering::result_nest(const Tile& tile, std::array<int64_t, 4> source, std::array<int64_t, 4> second, bool params) const {
+ComputeNest NestLowering::result_nest(const Tile& tile, std::array<int64_t, 4> source, std::array<int64_t, 4> second,
+                                      bool params) const {
   const Extents& c = tile.count;
   const int64_t blocks = c[Dim::kG] * c[Dim::kOc];
   ComputeNest nest;
@@ -247,8 +253,8 @@ std::array<int64_t, 4> NestLowering::input_strides(const Tile& tile) const {
   const Span rows = rows_of(tile), cols = cols_of(tile);
   const int64_t blocks = input_blocks(tile), row = cols.count * blocks;
   const Access& in = nest_.input;
-  return {in.broadcast_n ? 0 : rows.count * row, in.broadcast_h ? 0 : rows.stride * row, in.broadcast_w ? 0 : cols.stride * blocks,
-          in.broadcast_c ? 0 : 1};
+  return {in.broadcast_n ? 0 : rows.count * row, in.broadcast_h ? 0 : rows.stride * row,
+          in.broadcast_w ? 0 : cols.stride * blocks, in.broadcast_c ? 0 : 1};
 }
 
 void NestLowering::add_window(ComputeNest& nest, const Tile& tile) const {
@@ -340,7 +346,8 @@ ComputeNest NestLowering::stage_nest(const Tile& tile, const std::array<int64_t,
     const Extents& c = tile.count;
     const int64_t blocks = s.broadcast_c ? 1 : c[Dim::kG] * c[Dim::kOc];
     const int64_t cols = s.broadcast_w ? 1 : c[Dim::kOw], rows = s.broadcast_h ? 1 : c[Dim::kOh];
-    second = {s.broadcast_n ? 0 : rows * cols * blocks, s.broadcast_h ? 0 : cols * blocks, s.broadcast_w ? 0 : blocks, s.broadcast_c ? 0 : 1};
+    second = {s.broadcast_n ? 0 : rows * cols * blocks, s.broadcast_h ? 0 : cols * blocks, s.broadcast_w ? 0 : blocks,
+              s.broadcast_c ? 0 : 1};
   }
   ComputeNest nest = result_nest(tile, source, second, nest_.per_channel && nest_.convert);
   if (sink_) {
@@ -398,10 +405,13 @@ void NestLowering::finish(const Tile& tile, int64_t input) {
 }
 
 void NestLowering::release_weights() {
-  // The slots are taken in turn, and the last one is in use to the end; the others are too when they are never fetched again.
+  // The slots are taken in turn, and the last one is in use to the end; the others are too when they are never fetched
+  // again.
   const auto& levels = schedule_.levels;
-  const bool turns = !levels.empty() && (levels[0].kind == schedule::LevelKind::kTemporal || levels[0].kind == schedule::LevelKind::kVthread) &&
-                     schedule::indexes(nest_, Operand::kWeights, levels[0].dim);
+  const bool turns =
+      !levels.empty() &&
+      (levels[0].kind == schedule::LevelKind::kTemporal || levels[0].kind == schedule::LevelKind::kVthread) &&
+      schedule::indexes(nest_, Operand::kWeights, levels[0].dim);
   if (weights_.keys.empty() || !turns) return;
   const size_t last = (weights_.next + weights_.keys.size() - 1) % weights_.keys.size();
   emitter_.set_in_use(isa::Space::kWgt, weights_.address(last), weights_.address(last) + weights_.size);
@@ -425,7 +435,8 @@ void lower(const Task& task, const Nest& nest, const schedule::Schedule& schedul
   NestLowering lowering(task, nest, schedule, emitter, info, emitter.layer);
   std::map<isa::Space, int64_t> cursor;
   for (const auto& [space, total] : lowering.demand()) {
-    if (total > 0) cursor[space] = emitter.reserve(space, total, space == isa::Space::kWgt ? lowering.weight_tile() : 0);
+    if (total > 0)
+      cursor[space] = emitter.reserve(space, total, space == isa::Space::kWgt ? lowering.weight_tile() : 0);
   }
   lowering.place(cursor);
   emitter.release_tables();

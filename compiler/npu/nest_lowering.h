@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One nest under one schedule, tile by tile: rings of slots in the scratchpads, transfers of boxes of pixels and channels, products and
-// stages. A task and its schedule enter; each call appends the instructions of a tile to the emitter. The input of a tile comes from
-// DRAM or from a slot that another nest's stage has filled; its result goes to DRAM or to such a slot (a Sink). So a single
-// operation (lower.cc) and a chain of them (chain.cc) are the same code.
+// One nest under one schedule, tile by tile: rings of slots in the scratchpads, transfers of boxes of pixels and
+// channels, products and stages. A task and its schedule enter; each call appends the instructions of a tile to the
+// emitter. The input of a tile comes from DRAM or from a slot that another nest's stage has filled; its result goes to
+// DRAM or to such a slot (a Sink). So a single operation (lower.cc) and a chain of them (chain.cc) are the same code.
 #pragma once
 
 #include <map>
@@ -47,9 +47,17 @@ class NestLowering {
   using Operand = schedule::Operand;
 
   /// All references stay in use. `layer`: the index that instructions are tagged with.
-  NestLowering(const Task& task, const Nest& nest, const schedule::Schedule& schedule, Emitter& emitter, LayerInfo& info, uint32_t layer)
-      : task_(task), nest_(nest), schedule_(schedule), emitter_(emitter), config_(emitter.config), info_(info), layer_(layer),
-        keeps_rows_(schedule.keeps_rows()), window_rows_(schedule.window_rows()),
+  NestLowering(const Task& task, const Nest& nest, const schedule::Schedule& schedule, Emitter& emitter,
+               LayerInfo& info, uint32_t layer)
+      : task_(task),
+        nest_(nest),
+        schedule_(schedule),
+        emitter_(emitter),
+        config_(emitter.config),
+        info_(info),
+        layer_(layer),
+        keeps_rows_(schedule.keeps_rows()),
+        window_rows_(schedule.window_rows()),
         footprint_(schedule::footprint(nest, schedule.tile(), emitter.config, window_rows_)) {}
 
   /// Entries of each scratchpad that the rings need.
@@ -62,7 +70,8 @@ class NestLowering {
   /// All tiles in the schedule's order.
   void run();
 
-  /// One tile. `source`: the entry where its input stands; nothing: it is fetched. `sink`: nothing: the result is stored to DRAM.
+  /// One tile. `source`: the entry where its input stands; nothing: it is fetched. `sink`: nothing: the result is
+  /// stored to DRAM.
   void lower_tile(const Tile& tile, std::optional<int64_t> source = {}, const std::optional<Sink>& sink = {});
 
   /// Rows of the input that a tile reads, thinned like those of its window.
@@ -85,7 +94,9 @@ class NestLowering {
   bool weighted() const {
     return nest_.intrinsic == schedule::Intrinsic::kDense || nest_.intrinsic == schedule::Intrinsic::kDepthwise;
   }
-  bool partial_reduce() const { return nest_.intrinsic == schedule::Intrinsic::kReduce && footprint_.sums > 0 && split_window(); }
+  bool partial_reduce() const {
+    return nest_.intrinsic == schedule::Intrinsic::kReduce && footprint_.sums > 0 && split_window();
+  }
   bool split_window() const;
 
   /// The tile in the dimensions that the operand has.
@@ -95,8 +106,8 @@ class NestLowering {
 
   void emit(const Transfer& transfer);
 
-  /// Channels [first, first + run) of a pixel and where they lie: a run with loops around it. Strides in channels of DRAM
-  /// (translated by the access) and in bytes of the scratchpad row.
+  /// Channels [first, first + run) of a pixel and where they lie: a run with loops around it. Strides in channels of
+  /// DRAM (translated by the access) and in bytes of the scratchpad row.
   struct ChannelPiece {
     int64_t dram = 0;   // bytes from the pixel
     int64_t block = 0;  // entries from the pixel's first
@@ -105,8 +116,8 @@ class NestLowering {
     std::vector<TransferLoop> loops;
   };
   /// Channels of blocks [b0, b0 + blocks) of chunks [g0, g0 + chunks), as pieces. Entries are rows of `lanes` channels.
-  std::vector<ChannelPiece> channel_pieces(const schedule::ChannelMap& map, const schedule::Access& access, int64_t g0, int64_t chunks, int64_t b0,
-                                           int64_t blocks, int64_t entry_bytes) const;
+  std::vector<ChannelPiece> channel_pieces(const schedule::ChannelMap& map, const schedule::Access& access, int64_t g0,
+                                           int64_t chunks, int64_t b0, int64_t blocks, int64_t entry_bytes) const;
 
   /// A box of images, rows, columns and channel blocks between DRAM and a slot laid out [n][row][column][block].
   struct Box {
@@ -114,8 +125,8 @@ class NestLowering {
     const schedule::ChannelMap* map;
     isa::Space space;
     bool store = false;
-    int64_t slot = 0;                        // entry
-    int64_t n = 0, groups = 1;               // groups of BATCH images
+    int64_t slot = 0;           // entry
+    int64_t n = 0, groups = 1;  // groups of BATCH images
     Span rows, cols;
     int64_t g = 0, chunks = 1, b = 0, blocks = 1;
     uint8_t pad_value = 0;
@@ -158,7 +169,8 @@ class NestLowering {
 
   // ---- products of two run-time tensors (product.cc)
 
-  /// The factor's part of a tile into a slot of WGT, laid out [n][oh][ow][ic][oc]; lanes past the end of k hold the zero point.
+  /// The factor's part of a tile into a slot of WGT, laid out [n][oh][ow][ic][oc]; lanes past the end of k hold the
+  /// zero point.
   void load_factor(const Tile& tile, size_t slot);
 
   /// Rows of the unit matrix in place of an input.
@@ -174,7 +186,8 @@ class NestLowering {
   isa::AluSpace alu_space(isa::Space space) const;
 
   /// Outer loops n, oh, ow, block with the result's strides in the destination. PARAM follows the block.
-  ComputeNest result_nest(const Tile& tile, std::array<int64_t, 4> source, std::array<int64_t, 4> second, bool params) const;
+  ComputeNest result_nest(const Tile& tile, std::array<int64_t, 4> source, std::array<int64_t, 4> second,
+                          bool params) const;
 
   /// Strides of the input slot in the loops n, oh, ow, block of a channel-wise nest.
   std::array<int64_t, 4> input_strides(const Tile& tile) const;

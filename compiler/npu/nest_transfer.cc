@@ -53,8 +53,9 @@ void NestLowering::emit(const Transfer& transfer) {
   for (auto& instruction : scratch_) emitter_.push(std::move(instruction));
 }
 
-std::vector<NestLowering::ChannelPiece> NestLowering::channel_pieces(const ChannelMap& map, const Access& access, int64_t g0, int64_t chunks,
-                                                       int64_t b0, int64_t blocks, int64_t entry_bytes) const {
+std::vector<NestLowering::ChannelPiece> NestLowering::channel_pieces(const ChannelMap& map, const Access& access,
+                                                                     int64_t g0, int64_t chunks, int64_t b0,
+                                                                     int64_t blocks, int64_t entry_bytes) const {
   std::vector<ChannelPiece> pieces;
   const int64_t e = access.element_bytes, row = map.lanes * e;
   if (access.broadcast_c) {
@@ -120,19 +121,23 @@ void NestLowering::transfer(const Box& box) {
   const int64_t pixel_blocks = a.broadcast_c ? 1 : box.chunks * box.blocks;
   // Iterations that fall outside the readable rows or columns.
   const auto pads = [](const Span& span, int64_t begin, int64_t end) {
-    const int64_t before = std::clamp<int64_t>(begin > span.begin ? ceil_div(begin - span.begin, span.step) : 0, 0, span.count);
-    const int64_t inside = std::clamp<int64_t>(end > span.begin ? ceil_div(end - span.begin, span.step) : 0, before, span.count);
+    const int64_t before =
+        std::clamp<int64_t>(begin > span.begin ? ceil_div(begin - span.begin, span.step) : 0, 0, span.count);
+    const int64_t inside =
+        std::clamp<int64_t>(end > span.begin ? ceil_div(end - span.begin, span.step) : 0, before, span.count);
     return std::pair{before, span.count - inside};
   };
   const auto [top, bottom] = pads(box.rows, a.row_begin, a.row_end);
   const auto [left, right] = pads(box.cols, a.col_begin, a.col_end);
-  TESSERA_INVARIANT(!box.store || (top == 0 && bottom == 0 && left == 0 && right == 0), "a result lies outside its tensor");
+  TESSERA_INVARIANT(!box.store || (top == 0 && bottom == 0 && left == 0 && right == 0),
+                    "a result lies outside its tensor");
   const int64_t plane = box.rows.count * box.cols.count * pixel_blocks;
   const int64_t batch = config_.batch;
   const int64_t images = a.broadcast_n ? batch : std::min(box.groups * batch, nest_.images - box.n * batch);
   const int64_t full = a.broadcast_n ? 1 : images / batch, rest = a.broadcast_n ? 0 : images % batch;
   const auto pieces = channel_pieces(*box.map, a, box.g, box.chunks, box.b, box.blocks, entry);
-  for (const auto& [group, groups, rows] : {std::array<int64_t, 3>{0, full, batch}, std::array<int64_t, 3>{full, rest > 0 ? 1 : 0, rest}}) {
+  for (const auto& [group, groups, rows] :
+       {std::array<int64_t, 3>{0, full, batch}, std::array<int64_t, 3>{full, rest > 0 ? 1 : 0, rest}}) {
     if (groups == 0) continue;
     for (const ChannelPiece& piece : pieces) {
       Transfer t;
@@ -141,12 +146,14 @@ void NestLowering::transfer(const Box& box) {
       t.base = a.base;
       t.pad_value = box.pad_value;
       t.dram_offset = a.offset + (a.broadcast_n ? 0 : (box.n + group) * batch * a.pitch_n) +
-                      (box.rows.begin + top * box.rows.step) * a.pitch_h + (box.cols.begin + left * box.cols.step) * a.pitch_w + piece.dram;
+                      (box.rows.begin + top * box.rows.step) * a.pitch_h +
+                      (box.cols.begin + left * box.cols.step) * a.pitch_w + piece.dram;
       t.sp_addr = (box.slot + group * plane + piece.block) * entry + piece.byte;
       t.length = piece.run;
       t.loops.push_back({groups, batch * a.pitch_n, plane * entry});
       t.loops.push_back({rows, a.pitch_n, row_bytes});
-      t.loops.push_back({box.rows.count, box.rows.step * a.pitch_h, box.cols.count * pixel_blocks * entry, top, bottom});
+      t.loops.push_back(
+          {box.rows.count, box.rows.step * a.pitch_h, box.cols.count * pixel_blocks * entry, top, bottom});
       t.loops.push_back({box.cols.count, box.cols.step * a.pitch_w, pixel_blocks * entry, left, right});
       for (const TransferLoop& loop : piece.loops) t.loops.push_back(loop);
       emit(t);
@@ -195,7 +202,9 @@ void NestLowering::load_layer_constants() {
   if (!stage.second) return;
   const SecondOperation& s = *stage.second;
   std::vector<uint8_t> bytes;
-  const auto pair16 = [](int32_t low, int32_t high) { return (static_cast<uint32_t>(low) & 0xffffu) | static_cast<uint32_t>(high) << 16; };
+  const auto pair16 = [](int32_t low, int32_t high) {
+    return (static_cast<uint32_t>(low) & 0xffffu) | static_cast<uint32_t>(high) << 16;
+  };
   put32(bytes, std::bit_cast<uint32_t>(s.rx));
   put32(bytes, std::bit_cast<uint32_t>(s.ry));
   put32(bytes, std::bit_cast<uint32_t>(s.f));
@@ -233,16 +242,21 @@ std::vector<uint8_t> NestLowering::pack_weights(const Tile& tile) const {
   const auto& b = tile.begin;
   const auto& c = tile.count;
   for (size_t p = 0; p < source.planes.size(); ++p) {
-    const auto put = [&](int32_t weight) { bytes.push_back(static_cast<uint8_t>(source.part(weight, p) + source.planes[p].zero)); };
+    const auto put = [&](int32_t weight) {
+      bytes.push_back(static_cast<uint8_t>(source.part(weight, p) + source.planes[p].zero));
+    };
     if (nest_.intrinsic == Intrinsic::kDepthwise) {
       for (int64_t kh = 0; kh < c[Dim::kKh]; kh += nest_.tap_h) {
         for (int64_t kw = 0; kw < c[Dim::kKw]; kw += nest_.tap_w) {
-          const int64_t taps_h = std::min(nest_.tap_h, c[Dim::kKh] - kh), taps_w = std::min(nest_.tap_w, c[Dim::kKw] - kw);
+          const int64_t taps_h = std::min(nest_.tap_h, c[Dim::kKh] - kh),
+                        taps_w = std::min(nest_.tap_w, c[Dim::kKw] - kw);
           for (int64_t g = b[Dim::kG]; g < b[Dim::kG] + c[Dim::kG]; ++g) {
             for (int64_t o = 0; o < out; ++o) {
               for (int64_t t = 0; t < in; ++t) {
                 const bool tap = t < taps_h * taps_w;
-                put(tap ? weight_at(source, nest_, g, o, 0, b[Dim::kKh] + kh + t / taps_w, b[Dim::kKw] + kw + t % taps_w) : 0);
+                put(tap ? weight_at(source, nest_, g, o, 0, b[Dim::kKh] + kh + t / taps_w,
+                                    b[Dim::kKw] + kw + t % taps_w)
+                        : 0);
               }
             }
           }
@@ -313,7 +327,10 @@ size_t NestLowering::load_weights(const Tile& tile) {
   auto blob = weight_blobs_.find(key.begin);
   if (blob == weight_blobs_.end()) {
     const int64_t bytes = schedule::footprint(nest_, tile.count, config_).weights * config_.wgt_entry_bytes();
-    blob = weight_blobs_.emplace(key.begin, emitter_.sizes_only ? Blob{emitter_.constants.reserve(bytes), bytes} : add_blob(pack_weights(tile))).first;
+    blob = weight_blobs_
+               .emplace(key.begin, emitter_.sizes_only ? Blob{emitter_.constants.reserve(bytes), bytes}
+                                                       : add_blob(pack_weights(tile)))
+               .first;
     TESSERA_INVARIANT(blob->second.bytes == bytes, "a tile of weights is packed into its footprint");
   }
   emitter_.fetch_weights(weights_.address(slot), blob->second.bytes / config_.wgt_entry_bytes(), blob->second.offset);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generator from end to end: random operations and networks, compiled for shipped and odd machines, run on the functional
-// simulator with races checked and memories poisoned, compared element by element with plain loops. A failure prints its seed.
+// The generator from end to end: random operations and networks, compiled for shipped and odd machines, run on the
+// functional simulator with races checked and memories poisoned, compared element by element with plain loops. A
+// failure prints its seed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -46,10 +47,13 @@ class OnMachine : public testing::TestWithParam<isa::MachineConfig> {
       const Graph graph = make(random);
       try {
         Program program;
-        ASSERT_EQ(test::compare(graph, GetParam(), seed, {}, &program), "") << GetParam().name << ", TESSERA_NPU_SEED=" << seed;
+        ASSERT_EQ(test::compare(graph, GetParam(), seed, {}, &program), "")
+            << GetParam().name << ", TESSERA_NPU_SEED=" << seed;
         if (std::getenv("TESSERA_NPU_VERBOSE") != nullptr) {
           for (const LayerInfo& layer : program.layers) {
-            std::printf("%lu %s %s: %ld macs, %ld padded, %ld tiles, %zu instructions, %s\n", seed, layer.name.c_str(), layer.kind.c_str(), layer.macs, layer.padded_macs, layer.tiles, program.instructions.size(), layer.schedule.c_str());
+            std::printf("%lu %s %s: %ld macs, %ld padded, %ld tiles, %zu instructions, %s\n", seed, layer.name.c_str(),
+                        layer.kind.c_str(), layer.macs, layer.padded_macs, layer.tiles, program.instructions.size(),
+                        layer.schedule.c_str());
           }
         }
       } catch (const Error& error) {
@@ -61,7 +65,8 @@ class OnMachine : public testing::TestWithParam<isa::MachineConfig> {
 
 TEST_P(OnMachine, RandomConvolutions) {
   const bool small = GetParam().inp_depth() < 64;
-  repeat(small ? 25 : 40, 1000, [&](Random& random) { return test::random_convolution(random, small ? 70 : 257, small ? 120 : 2000); });
+  repeat(small ? 25 : 40, 1000,
+         [&](Random& random) { return test::random_convolution(random, small ? 70 : 257, small ? 120 : 2000); });
 }
 
 TEST_P(OnMachine, RandomPools) {
@@ -71,7 +76,8 @@ TEST_P(OnMachine, RandomPools) {
 
 TEST_P(OnMachine, RandomElementwise) {
   const bool small = GetParam().inp_depth() < 64;
-  repeat(30, 3000, [&](Random& random) { return test::random_elementwise(random, small ? 40 : 257, small ? 300 : 3000); });
+  repeat(30, 3000,
+         [&](Random& random) { return test::random_elementwise(random, small ? 40 : 257, small ? 300 : 3000); });
 }
 
 TEST_P(OnMachine, RandomStridedViews) {
@@ -123,15 +129,18 @@ TEST_P(OnMachine, RandomTranspositions) {
 
 TEST_P(OnMachine, RandomAttention) {
   const bool small = GetParam().inp_depth() < 64;
-  repeat(10, 8000, [&](Random& random) { return test::random_attention(random, GetParam().inp_depth() < 8 ? 6 : small ? 20 : 70); });
+  repeat(10, 8000, [&](Random& random) {
+    return test::random_attention(random, GetParam().inp_depth() < 8 ? 6 : small ? 20 : 70);
+  });
 }
 
 TEST_P(OnMachine, ProductsUnderEveryOption) {
   for (uint64_t seed = 9000; seed < 9008; ++seed) {
     Random random(seed);
-    const Graph graph = seed % 2 == 0 ? test::random_attention(random, GetParam().inp_depth() < 8 ? 4 : 12) : test::random_product(random, 20);
-    for (const Options& options : {Options{.collapse_pixels = false}, Options{.prefetch_weights = false}, Options{.virtual_threads = false},
-                                   Options{.reuse_memory = false}}) {
+    const Graph graph = seed % 2 == 0 ? test::random_attention(random, GetParam().inp_depth() < 8 ? 4 : 12)
+                                      : test::random_product(random, 20);
+    for (const Options& options : {Options{.collapse_pixels = false}, Options{.prefetch_weights = false},
+                                   Options{.virtual_threads = false}, Options{.reuse_memory = false}}) {
       EXPECT_EQ(test::compare(graph, GetParam(), seed, options), "") << GetParam().name << ", seed " << seed;
     }
     // Its own schedules give the same program.
@@ -144,7 +153,8 @@ TEST_P(OnMachine, ProductsUnderEveryOption) {
   }
 }
 
-/// Every wait counts: between a factor's producer and its fetch, between the fetch and the product, between the product and the next fetch.
+/// Every wait counts: between a factor's producer and its fetch, between the fetch and the product, between the product
+/// and the next fetch.
 TEST(Products, EveryDroppedWaitIsARace) {
   const isa::MachineConfig config = test::odd_machine("small", 1, 8, 8, 64, 24, 96, 96, 16);
   int dropped = 0, fetches = 0;
@@ -160,10 +170,12 @@ TEST(Products, EveryDroppedWaitIsARace) {
       if (std::holds_alternative<isa::Finish>(program.instructions[i])) continue;  // it waits for idle engines anyway
       for (size_t w = 0; w < 3; ++w) {
         if (!isa::header_of(program.instructions[i]).waits[w].enable) continue;
-        const std::string problem = test::compare(graph, config, seed, known, nullptr, [&](std::vector<isa::Instruction>& instructions) {
-          std::visit([&](auto& x) { x.header.waits[w].enable = false; }, instructions[i]);
-        });
-        EXPECT_NE(problem.find("races"), std::string::npos) << "seed " << seed << ", instruction " << i << ", condition " << w << ": " << problem;
+        const std::string problem =
+            test::compare(graph, config, seed, known, nullptr, [&](std::vector<isa::Instruction>& instructions) {
+              std::visit([&](auto& x) { x.header.waits[w].enable = false; }, instructions[i]);
+            });
+        EXPECT_NE(problem.find("races"), std::string::npos)
+            << "seed " << seed << ", instruction " << i << ", condition " << w << ": " << problem;
         ++dropped;
         fetches += load != nullptr && load->space == isa::Space::kWgt && load->base == kArenaBase && !load->fill;
       }
@@ -201,11 +213,12 @@ TEST(Products, AreChecked) {
   broken([](Graph& g, Product& p) { g.tensors[static_cast<size_t>(p.factor)].c = 8; });
   broken([](Graph& g, Product& p) { g.tensors[static_cast<size_t>(p.output)].c = 5; });
   broken([](Graph&, Product& p) { p.transposed = false; });
-  broken([](Graph&, Product& p) { p.factor_zero = 200; });  // of an int8 tensor
+  broken([](Graph&, Product& p) { p.factor_zero = 200; });           // of an int8 tensor
   broken([](Graph& g, Product& p) { p.factor = g.add(Tensor{}); });  // nobody has written it
   // One matrix for all: no more bytes than it has, and the batch becomes rows.
   graph.tensors[static_cast<size_t>(op.factor)].h = 1;
-  EXPECT_EQ(compile(graph, isa::find_config("npu64")).layers[0].stream_bytes[static_cast<size_t>(Stream::kWeights)], 7 * 4);
+  EXPECT_EQ(compile(graph, isa::find_config("npu64")).layers[0].stream_bytes[static_cast<size_t>(Stream::kWeights)],
+            7 * 4);
 }
 
 TEST(Products, FactorsOfFewBytesAreFetchedByteByByte) {

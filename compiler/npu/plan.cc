@@ -39,11 +39,15 @@ Placement dense_placement(const Tensor& t, int64_t region_offset) {
 TensorId root_of(const Graph& graph, TensorId tensor) {
   for (size_t steps = 0; steps <= graph.tensors.size(); ++steps) {
     const Tensor& t = graph.tensors[static_cast<size_t>(tensor)];
-    if (t.view_of != kNoTensor) tensor = t.view_of;
-    else if (t.reshape_of != kNoTensor) tensor = t.reshape_of;
-    else return tensor;
+    if (t.view_of != kNoTensor)
+      tensor = t.view_of;
+    else if (t.reshape_of != kNoTensor)
+      tensor = t.reshape_of;
+    else
+      return tensor;
   }
-  throw Error(ErrorCode::kInvalidArgument, "tensor '" + graph.tensors[static_cast<size_t>(tensor)].name + "' is a view of itself");
+  throw Error(ErrorCode::kInvalidArgument,
+              "tensor '" + graph.tensors[static_cast<size_t>(tensor)].name + "' is a view of itself");
 }
 
 Uses uses_of(const Operation& operation) {
@@ -95,9 +99,8 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
   for (size_t i = 0; i < count; ++i) {
     if (lives[i].used) order.push_back(i);
   }
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return region_bytes(graph.tensors[a]) > region_bytes(graph.tensors[b]);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return region_bytes(graph.tensors[a]) > region_bytes(graph.tensors[b]); });
   const int64_t alignment = std::max<int64_t>(options.alignment, 1);
   const auto aligned = [&](int64_t value) { return (value + alignment - 1) / alignment * alignment; };
   struct Block {
@@ -110,13 +113,15 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
     plan.unshared_bytes += static_cast<uint64_t>(size);
     int64_t offset = 0;
     for (const Block& block : placed) {
-      const bool together = !options.reuse_memory || (block.life.begin <= lives[i].end && lives[i].begin <= block.life.end);
+      const bool together =
+          !options.reuse_memory || (block.life.begin <= lives[i].end && lives[i].begin <= block.life.end);
       if (!together || block.end <= offset) continue;
       if (block.begin >= offset + size) break;
       offset = block.end;
     }
     const Block block{offset, offset + size, lives[i]};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), block, [](const Block& a, const Block& b) { return a.begin < b.begin; }),
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), block,
+                                   [](const Block& a, const Block& b) { return a.begin < b.begin; }),
                   block);
     plan.placements[i] = dense_placement(graph.tensors[i], offset);
     plan.arena_bytes = std::max(plan.arena_bytes, static_cast<uint64_t>(block.end));
@@ -127,7 +132,8 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
     if (t.view_of == kNoTensor && t.reshape_of == kNoTensor) continue;
     // From the root down the chain, so that a view of a reshape of a view would resolve in order.
     std::vector<size_t> chain{i};
-    for (const Tensor* at = &t; at->view_of != kNoTensor || at->reshape_of != kNoTensor; at = &graph.tensors[chain.back()]) {
+    for (const Tensor* at = &t; at->view_of != kNoTensor || at->reshape_of != kNoTensor;
+         at = &graph.tensors[chain.back()]) {
       chain.push_back(static_cast<size_t>(at->view_of != kNoTensor ? at->view_of : at->reshape_of));
     }
     Placement place = plan.placements[chain.back()];
@@ -139,8 +145,8 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
         place.row_pitch = step.step_h * step.element_bytes;
         place.pixel_pitch = step.step_w * step.element_bytes;
       } else if (step.view_of != kNoTensor) {
-        place.offset += step.view_n * place.image_pitch + step.view_h * place.row_pitch + step.view_w * place.pixel_pitch +
-                        step.view_c * step.element_bytes;
+        place.offset += step.view_n * place.image_pitch + step.view_h * place.row_pitch +
+                        step.view_w * place.pixel_pitch + step.view_c * step.element_bytes;
       } else {
         const Placement dense = dense_placement(step, place.offset);
         place.offset = dense.offset;

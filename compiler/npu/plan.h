@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Static placement of tensors in device DRAM. A checked graph enters; a Placement for each tensor and the arena's size leave.
-// A tensor lives from the operation that first writes it to the one that last reads it; tensors whose lives do not overlap may
-// share bytes. Graph inputs and outputs have places of their own. Views and reshapes lie inside their parent.
+// Static placement of tensors in device DRAM. A checked graph enters; a Placement for each tensor and the arena's size
+// leave. A tensor lives from the operation that first writes it to the one that last reads it; tensors whose lives do
+// not overlap may share bytes. Graph inputs and outputs have places of their own. Views and reshapes lie inside their
+// parent.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,10 @@ struct MemoryPlan {
 };
 
 /// Greedy by size: each allocation, largest first, takes the lowest offset free during its whole life.
-/// Tensors in `on_chip` (by id; empty: none) get no place. An operation happens at the time `when` says (empty: its index).
-MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::vector<bool>& on_chip = {}, const std::vector<std::pair<int64_t, int64_t>>& when = {});
+/// Tensors in `on_chip` (by id; empty: none) get no place. An operation happens at the time `when` says (empty: its
+/// index).
+MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::vector<bool>& on_chip = {},
+                       const std::vector<std::pair<int64_t, int64_t>>& when = {});
 
 /// The tensor whose allocation holds `tensor`.
 TensorId root_of(const Graph& graph, TensorId tensor);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream out of steps, and when weights are fetched. LOAD takes its instructions in order, so a long fetch just before its use
-// stalls the matrix engine, and a long fetch far ahead of it stalls the inputs of the steps between. Each fetch is therefore cut into
-// pieces that fill the time the bus has to spare beside the steps before: from the step that needs them backward, as far as their
-// place in WGT is free, past the borders of layers.
+// The stream out of steps, and when weights are fetched. LOAD takes its instructions in order, so a long fetch just
+// before its use stalls the matrix engine, and a long fetch far ahead of it stalls the inputs of the steps between.
+// Each fetch is therefore cut into pieces that fill the time the bus has to spare beside the steps before: from the
+// step that needs them backward, as far as their place in WGT is free, past the borders of layers.
 #include <algorithm>
 
 #include "base/error.h"
@@ -15,15 +15,16 @@ namespace tessera::npu {
 
 namespace {
 
-constexpr int64_t kPieceCycles = 768;      // a piece keeps the bus busy at least so long: it costs an instruction
-constexpr int64_t kSmallestCycles = 640;   // shorter fetches stay where they are
-constexpr double kShare = 0.9;             // of the spare time that is given away
-constexpr size_t kRunAhead = 2;            // steps by which LOAD is ahead of the engine that frees a place
+constexpr int64_t kPieceCycles = 768;     // a piece keeps the bus busy at least so long: it costs an instruction
+constexpr int64_t kSmallestCycles = 640;  // shorter fetches stay where they are
+constexpr double kShare = 0.9;            // of the spare time that is given away
+constexpr size_t kRunAhead = 2;           // steps by which LOAD is ahead of the engine that frees a place
 
 /// What a step does to the bus and to WGT.
 struct Profile {
-  int64_t spare = 0;              // cycles of its computation that its own transfers leave; negative: it is bound by them
-  std::vector<std::pair<int64_t, int64_t>> used;  // intervals of WGT entries that products read or that run-time factors are fetched into
+  int64_t spare = 0;  // cycles of its computation that its own transfers leave; negative: it is bound by them
+  std::vector<std::pair<int64_t, int64_t>>
+      used;  // intervals of WGT entries that products read or that run-time factors are fetched into
 };
 
 }  // namespace
@@ -44,8 +45,10 @@ void Emitter::append_fetch(const WeightFetch& fetch) {
   }
 }
 
-void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before, std::vector<std::vector<WeightFetch>>& behind) const {
-  const int64_t entry_bytes = config.wgt_entry_bytes(), entry_cycles = std::max<int64_t>(1, entry_bytes / config.axi_bytes);
+void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before,
+                            std::vector<std::vector<WeightFetch>>& behind) const {
+  const int64_t entry_bytes = config.wgt_entry_bytes(),
+                entry_cycles = std::max<int64_t>(1, entry_bytes / config.axi_bytes);
   const int64_t word_cycles = isa::kInstructionBytes / config.axi_bytes;
   std::vector<Profile> profiles(steps_.size());
   std::vector<emit::Touch> touches;
@@ -57,11 +60,13 @@ void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before, std::
       if (std::holds_alternative<isa::Gemm>(instruction)) gemm += d.engine;
       if (std::holds_alternative<isa::Alu>(instruction)) alu += d.engine;
       const auto* load = std::get_if<isa::Load>(&instruction);
-      if (!std::holds_alternative<isa::Gemm>(instruction) && (load == nullptr || load->space != isa::Space::kWgt)) continue;
+      if (!std::holds_alternative<isa::Gemm>(instruction) && (load == nullptr || load->space != isa::Space::kWgt))
+        continue;
       touches.clear();
       emit::append_touches(instruction, config, touches);
       for (const emit::Touch& touch : touches) {
-        if (touch.memory == static_cast<int>(isa::Space::kWgt)) profiles[i].used.emplace_back(touch.begin / entry_bytes, (touch.end + entry_bytes - 1) / entry_bytes);
+        if (touch.memory == static_cast<int>(isa::Space::kWgt))
+          profiles[i].used.emplace_back(touch.begin / entry_bytes, (touch.end + entry_bytes - 1) / entry_bytes);
       }
     }
     profiles[i].spare = std::max(gemm, alu) - bus;
@@ -74,10 +79,12 @@ void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before, std::
         continue;
       }
       const auto uses = [&](const Profile& profile) {
-        return std::any_of(profile.used.begin(), profile.used.end(),
-                           [&](const auto& r) { return r.first < fetch.entry + fetch.entries && fetch.entry < r.second; });
+        return std::any_of(profile.used.begin(), profile.used.end(), [&](const auto& r) {
+          return r.first < fetch.entry + fetch.entries && fetch.entry < r.second;
+        });
       };
-      int64_t left = fetch.entries, budget = 0;  // a negative budget: steps bound by the bus that earlier ones must make up for
+      int64_t left = fetch.entries,
+              budget = 0;  // a negative budget: steps bound by the bus that earlier ones must make up for
       for (size_t s = i; s-- > 0 && left > 0;) {
         // Not right behind the last reader, where LOAD would wait for it while the next inputs wait for LOAD.
         bool used = false;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of two run-time tensors: their tasks, the second operand's way into WGT and the products over a tile. Rows of a matrix are
-// pixels, its number in the batch an image and a row of pixels; with BATCH > 1 the rows are the images of an entry and the batch takes
-// their place. The second operand (the factor) is fetched block by block into the layout of weights, in runs of BLOCK_IN bytes where
-// its k is contiguous, byte by byte where it is not. A transposition is a product whose first operand is a unit matrix of one block.
+// Products of two run-time tensors: their tasks, the second operand's way into WGT and the products over a tile. Rows
+// of a matrix are pixels, its number in the batch an image and a row of pixels; with BATCH > 1 the rows are the images
+// of an entry and the batch takes their place. The second operand (the factor) is fetched block by block into the
+// layout of weights, in runs of BLOCK_IN bytes where its k is contiguous, byte by byte where it is not. A transposition
+// is a product whose first operand is a unit matrix of one block.
 #include <algorithm>
 
 #include "base/error.h"
@@ -20,7 +21,8 @@ using schedule::Nest;
 
 namespace {
 
-/// The batch from two dimensions into one, or into the rows where there is one factor for all, as far as the pitches allow.
+/// The batch from two dimensions into one, or into the rows where there is one factor for all, as far as the pitches
+/// allow.
 void collapse_batch(Nest& nest, int64_t& n, int64_t& h, int64_t& rows) {
   Factor& f = nest.factor;
   if (f.pitch_n == 0 && f.pitch_h == 0 && collapse(nest, kRowsIntoColumns, h, rows)) {
@@ -66,8 +68,8 @@ void push(Nest nest, const Stage& stage, const isa::MachineConfig& config, Task 
 
 }  // namespace
 
-void make(const Product& op, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config,
-          const Options& options, std::vector<Task>& tasks) {
+void make(const Product& op, const Graph& graph, const std::vector<Placement>& placements,
+          const isa::MachineConfig& config, const Options& options, std::vector<Task>& tasks) {
   const auto tensor = [&](TensorId id) -> const Tensor& { return graph.tensors[static_cast<size_t>(id)]; };
   const auto place = [&](TensorId id) -> const Placement& { return placements[static_cast<size_t>(id)]; };
   const Tensor &input = tensor(op.input), &factor = tensor(op.factor), &output = tensor(op.output);
@@ -95,8 +97,8 @@ void make(const Product& op, const Graph& graph, const std::vector<Placement>& p
   push(std::move(nest), op.stage, config, std::move(task), tasks);
 }
 
-void make(const Transposition& op, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config,
-          const Options& options, std::vector<Task>& tasks) {
+void make(const Transposition& op, const Graph& graph, const std::vector<Placement>& placements,
+          const isa::MachineConfig& config, const Options& options, std::vector<Task>& tasks) {
   const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
   const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
   const Placement& at = placements[static_cast<size_t>(op.input)];
@@ -110,7 +112,8 @@ void make(const Transposition& op, const Graph& graph, const std::vector<Placeme
   whole.factor.is_unsigned = input.is_unsigned;
   whole.out_channels = {output.c, output.c, config.block_out};
   int64_t images = output.n, h = output.h, rows = output.w;
-  if (options.collapse_pixels && (h == 1 || whole.factor.pitch_n == h * whole.factor.pitch_h) && collapse(whole, kImagesIntoRows, images, h)) {
+  if (options.collapse_pixels && (h == 1 || whole.factor.pitch_n == h * whole.factor.pitch_h) &&
+      collapse(whole, kImagesIntoRows, images, h)) {
     if (h == 1) whole.factor.pitch_h = whole.factor.pitch_n;
     h *= images;
     images = 1;
@@ -118,7 +121,8 @@ void make(const Transposition& op, const Graph& graph, const std::vector<Placeme
   // Each block of BLOCK_IN rows of the result is a product of its own; what is left over has fewer.
   const int64_t block = config.block_in, blocks = rows / block;
   for (int64_t image = 0; image < images; ++image) {
-    for (const auto& [first, count, size] : {std::array<int64_t, 3>{0, blocks, block}, {blocks * block, rows % block > 0 ? 1 : 0, rows % block}}) {
+    for (const auto& [first, count, size] :
+         {std::array<int64_t, 3>{0, blocks, block}, {blocks * block, rows % block > 0 ? 1 : 0, rows % block}}) {
       if (count == 0) continue;
       Nest nest = whole;
       nest.in_channels = {size, size, block};
@@ -144,7 +148,8 @@ void make(const Transposition& op, const Graph& graph, const std::vector<Placeme
   }
 }
 
-bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& output, const isa::MachineConfig& config) {
+bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& output,
+                       const isa::MachineConfig& config) {
   constexpr int64_t kMostBytes = 4096;  // beyond, single bytes never win
   if (factor.elements() > kMostBytes) return true;
   const auto cycles = [&](bool first) {
@@ -188,7 +193,8 @@ void NestLowering::load_factor(const Tile& tile, size_t slot) {
   t.dram_offset = f.offset + first_column * f.pitch_column + first_k * f.pitch_k;
   t.sp_addr = weights_.address(slot) * entry;
   int64_t stride = matrix;
-  for (const auto& [dim, pitch] : {std::pair{Dim::kOw, f.pitch_w}, std::pair{Dim::kOh, f.pitch_h}, std::pair{Dim::kN, f.pitch_n}}) {
+  for (const auto& [dim, pitch] :
+       {std::pair{Dim::kOw, f.pitch_w}, std::pair{Dim::kOh, f.pitch_h}, std::pair{Dim::kN, f.pitch_n}}) {
     if (!f.indexed(dim)) continue;
     t.dram_offset += b[dim] * pitch;
     t.loops.insert(t.loops.begin(), {c[dim], pitch, stride});
@@ -231,7 +237,8 @@ void NestLowering::load_factor(const Tile& tile, size_t slot) {
 void NestLowering::load_unit(const Tile& tile, int64_t entry) {
   const Dim rows = config_.batch > 1 ? Dim::kN : Dim::kOw;
   std::vector<uint8_t> bytes;
-  for (int64_t row = tile.begin[rows] * config_.batch; row < (tile.begin[rows] + tile.count[rows]) * config_.batch; ++row) {
+  for (int64_t row = tile.begin[rows] * config_.batch; row < (tile.begin[rows] + tile.count[rows]) * config_.batch;
+       ++row) {
     for (int64_t i = 0; i < config_.block_in; ++i) bytes.push_back(row == i ? 1 : 0);
   }
   load_blob(isa::Space::kInp, entry, add_blob(std::move(bytes)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chosen shapes that sit on a limit: fields of instructions, sizes of scratchpads, windows and images of unequal size; folding,
-// given schedules, memory planning, errors. Every program runs on the simulator beside the plain loops.
+// Chosen shapes that sit on a limit: fields of instructions, sizes of scratchpads, windows and images of unequal size;
+// folding, given schedules, memory planning, errors. Every program runs on the simulator beside the plain loops.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -52,7 +52,8 @@ Graph convolution(const Shape& s, uint64_t seed = 1) {
   op.input_zero = 117;
   op.weights.resize(static_cast<size_t>(s.oc * (s.ic / s.groups) * s.kh * s.kw));
   for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
-  op.stage = test::random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(s.ic / s.groups * s.kh * s.kw)), true);
+  op.stage = test::random_stage(random, out,
+                                74.0 * 74.0 * std::sqrt(static_cast<double>(s.ic / s.groups * s.kh * s.kw)), true);
   op.input = graph.add(in);
   op.output = graph.add(out);
   graph.inputs = {op.input};
@@ -73,25 +74,43 @@ isa::MachineConfig small_machine() {
 }
 
 TEST(Shapes, KernelLargerThanInput) {
-  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 2, .ic = 20, .oc = 9, .kh = 7, .kw = 9, .pads = {3, 4, 3, 4}}), isa::find_config("npu256"), 1), "");
-  EXPECT_EQ(test::compare(convolution({.h = 1, .w = 1, .ic = 5, .oc = 3, .kh = 5, .kw = 5, .pads = {4, 2, 2, 4}}), isa::find_config("npu64"), 2), "");
+  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 2, .ic = 20, .oc = 9, .kh = 7, .kw = 9, .pads = {3, 4, 3, 4}}),
+                          isa::find_config("npu256"), 1),
+            "");
+  EXPECT_EQ(test::compare(convolution({.h = 1, .w = 1, .ic = 5, .oc = 3, .kh = 5, .kw = 5, .pads = {4, 2, 2, 4}}),
+                          isa::find_config("npu64"), 2),
+            "");
 }
 
 TEST(Shapes, StrideLargerThanKernel) {
-  EXPECT_EQ(test::compare(convolution({.h = 23, .w = 29, .ic = 17, .oc = 31, .kh = 2, .kw = 1, .sh = 5, .sw = 7, .pads = {1, 3, 0, 2}}), isa::find_config("npu256"), 3), "");
+  EXPECT_EQ(
+      test::compare(
+          convolution({.h = 23, .w = 29, .ic = 17, .oc = 31, .kh = 2, .kw = 1, .sh = 5, .sw = 7, .pads = {1, 3, 0, 2}}),
+          isa::find_config("npu256"), 3),
+      "");
 }
 
 TEST(Shapes, ImageLargerThanTheScratchpad) {
-  EXPECT_EQ(test::compare(convolution({.h = 150, .w = 161, .ic = 3, .oc = 5, .kh = 7, .kw = 7, .sh = 2, .sw = 2, .pads = {3, 3, 2, 3}}), isa::find_config("npu256"), 4), "");
+  EXPECT_EQ(
+      test::compare(
+          convolution({.h = 150, .w = 161, .ic = 3, .oc = 5, .kh = 7, .kw = 7, .sh = 2, .sw = 2, .pads = {3, 3, 2, 3}}),
+          isa::find_config("npu256"), 4),
+      "");
 }
 
 TEST(Shapes, RowLargerThanTheScratchpad) {
-  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 700, .ic = 40, .oc = 20, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}}), small_machine(), 5), "");
+  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 700, .ic = 40, .oc = 20, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}}),
+                          small_machine(), 5),
+            "");
 }
 
 TEST(Shapes, ReductionLargerThanTheWeightMemory) {
-  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 3, .ic = 700, .oc = 33, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}}), small_machine(), 6), "");
-  EXPECT_EQ(test::compare(convolution({.h = 2, .w = 2, .ic = 40, .oc = 17, .kh = 9, .kw = 11, .pads = {4, 5, 4, 5}}), small_machine(), 7), "");
+  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 3, .ic = 700, .oc = 33, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}}),
+                          small_machine(), 6),
+            "");
+  EXPECT_EQ(test::compare(convolution({.h = 2, .w = 2, .ic = 40, .oc = 17, .kh = 9, .kw = 11, .pads = {4, 5, 4, 5}}),
+                          small_machine(), 7),
+            "");
 }
 
 TEST(Shapes, ClassifierLargerThanTheWeightMemory) {
@@ -104,20 +123,37 @@ TEST(Shapes, ExtentsBeyondALoop) {
 }
 
 TEST(Shapes, PaddingBeyondItsField) {
-  EXPECT_EQ(test::compare(convolution({.h = 1, .w = 3, .ic = 4, .oc = 4, .kw = 2, .pads = {0, 5000, 0, 4800}}), isa::find_config("npu256"), 11), "");
-  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 1, .ic = 4, .oc = 4, .kh = 3, .pads = {4200, 0, 4300, 0}}), small_machine(), 12), "");
+  EXPECT_EQ(test::compare(convolution({.h = 1, .w = 3, .ic = 4, .oc = 4, .kw = 2, .pads = {0, 5000, 0, 4800}}),
+                          isa::find_config("npu256"), 11),
+            "");
+  EXPECT_EQ(test::compare(convolution({.h = 3, .w = 1, .ic = 4, .oc = 4, .kh = 3, .pads = {4200, 0, 4300, 0}}),
+                          small_machine(), 12),
+            "");
 }
 
 TEST(Shapes, LongOneDimensionalWindows) {
-  EXPECT_EQ(test::compare(convolution({.w = 500, .ic = 6, .oc = 8, .kw = 64, .dw = 3, .pads = {0, 90, 0, 99}}), isa::find_config("npu256"), 13), "");
-  EXPECT_EQ(test::compare(convolution({.w = 500, .ic = 6, .oc = 6, .kw = 31, .pads = {0, 15, 0, 15}, .groups = 6}), isa::find_config("npu256"), 14), "");
+  EXPECT_EQ(test::compare(convolution({.w = 500, .ic = 6, .oc = 8, .kw = 64, .dw = 3, .pads = {0, 90, 0, 99}}),
+                          isa::find_config("npu256"), 13),
+            "");
+  EXPECT_EQ(test::compare(convolution({.w = 500, .ic = 6, .oc = 6, .kw = 31, .pads = {0, 15, 0, 15}, .groups = 6}),
+                          isa::find_config("npu256"), 14),
+            "");
 }
 
 TEST(Shapes, DepthwiseWindows) {
   for (const int64_t kernel : {1, 2, 3, 4, 5, 7, 9}) {
     for (const int64_t stride : {1, 2}) {
-      const Shape shape{.n = 2, .h = 14, .w = 13, .ic = 40, .oc = 40, .kh = kernel, .kw = kernel, .sh = stride, .sw = stride,
-                        .pads = {kernel / 2, kernel / 2, kernel / 2, kernel / 2}, .groups = 40};
+      const Shape shape{.n = 2,
+                        .h = 14,
+                        .w = 13,
+                        .ic = 40,
+                        .oc = 40,
+                        .kh = kernel,
+                        .kw = kernel,
+                        .sh = stride,
+                        .sw = stride,
+                        .pads = {kernel / 2, kernel / 2, kernel / 2, kernel / 2},
+                        .groups = 40};
       EXPECT_EQ(test::compare(convolution(shape), isa::find_config("npu256"), 15), "") << kernel << " " << stride;
       EXPECT_EQ(test::compare(convolution(shape), isa::find_config("npu64"), 16), "") << kernel << " " << stride;
     }
@@ -125,9 +161,18 @@ TEST(Shapes, DepthwiseWindows) {
 }
 
 TEST(Shapes, ChannelMultiplierAndWideGroups) {
-  EXPECT_EQ(test::compare(convolution({.h = 9, .w = 8, .ic = 18, .oc = 54, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}, .groups = 18}), isa::find_config("npu256"), 17), "");
-  EXPECT_EQ(test::compare(convolution({.h = 7, .w = 7, .ic = 128, .oc = 128, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}, .groups = 32}), isa::find_config("npu256"), 18), "");
-  EXPECT_EQ(test::compare(convolution({.h = 5, .w = 5, .ic = 60, .oc = 90, .kh = 3, .kw = 3, .groups = 3}), isa::find_config("npu1024"), 19), "");
+  EXPECT_EQ(test::compare(
+                convolution({.h = 9, .w = 8, .ic = 18, .oc = 54, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}, .groups = 18}),
+                isa::find_config("npu256"), 17),
+            "");
+  EXPECT_EQ(
+      test::compare(
+          convolution({.h = 7, .w = 7, .ic = 128, .oc = 128, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}, .groups = 32}),
+          isa::find_config("npu256"), 18),
+      "");
+  EXPECT_EQ(test::compare(convolution({.h = 5, .w = 5, .ic = 60, .oc = 90, .kh = 3, .kw = 3, .groups = 3}),
+                          isa::find_config("npu1024"), 19),
+            "");
 }
 
 TEST(Shapes, GlobalPoolLargerThanTheScratchpad) {
@@ -154,7 +199,8 @@ TEST(Shapes, GlobalPoolLargerThanTheScratchpad) {
 
 TEST(Folding, FirstLayerPacksItsWindow) {
   const isa::MachineConfig config = isa::find_config("npu256");
-  Graph graph = convolution({.h = 56, .w = 60, .ic = 3, .oc = 64, .kh = 7, .kw = 7, .sh = 2, .sw = 2, .pads = {3, 3, 3, 3}});
+  Graph graph =
+      convolution({.h = 56, .w = 60, .ic = 3, .oc = 64, .kh = 7, .kw = 7, .sh = 2, .sw = 2, .pads = {3, 3, 3, 3}});
   Program plain;
   EXPECT_EQ(test::compare(graph, config, 21, {}, &plain), "");
   EXPECT_NE(plain.layers[0].schedule.find("nhwc"), std::string::npos);
@@ -174,12 +220,14 @@ TEST(Folding, FirstLayerPacksItsWindow) {
 }
 
 TEST(Folding, ColumnsOfTheOutputShareARun) {
-  // Every layout on several machines: channels that end inside an entry, and windows whose columns overlap or leave gaps.
+  // Every layout on several machines: channels that end inside an entry, and windows whose columns overlap or leave
+  // gaps.
   std::set<std::string> seen;
   int with_second = 0;
-  for (const Shape& shape : {Shape{.h = 17, .w = 24, .ic = 3, .oc = 8, .kh = 3, .kw = 3, .sh = 2, .sw = 2, .pads = {1, 1, 1, 1}},
-                             Shape{.h = 9, .w = 12, .ic = 1, .oc = 20, .kh = 5, .kw = 4, .pads = {2, 1, 2, 2}},
-                             Shape{.n = 2, .h = 10, .w = 35, .ic = 2, .oc = 33, .kh = 2, .kw = 2, .sh = 2, .sw = 3}}) {
+  for (const Shape& shape :
+       {Shape{.h = 17, .w = 24, .ic = 3, .oc = 8, .kh = 3, .kw = 3, .sh = 2, .sw = 2, .pads = {1, 1, 1, 1}},
+        Shape{.h = 9, .w = 12, .ic = 1, .oc = 20, .kh = 5, .kw = 4, .pads = {2, 1, 2, 2}},
+        Shape{.n = 2, .h = 10, .w = 35, .ic = 2, .oc = 33, .kh = 2, .kw = 2, .sh = 2, .sw = 3}}) {
     Graph graph = convolution(shape);
     Convolution& op = std::get<Convolution>(graph.operations[0].what);
     Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
@@ -188,7 +236,8 @@ TEST(Folding, ColumnsOfTheOutputShareARun) {
       if (second > 0) {
         Random random(static_cast<uint64_t>(second));
         graph.inputs.resize(1);
-        test::add_second(random, graph, std::get<Convolution>(graph.operations[0].what).stage, graph.tensors[static_cast<size_t>(graph.outputs[0])]);
+        test::add_second(random, graph, std::get<Convolution>(graph.operations[0].what).stage,
+                         graph.tensors[static_cast<size_t>(graph.outputs[0])]);
       }
       for (const char* name : {"npu64", "npu256", "npu1024"}) {
         const isa::MachineConfig config = isa::find_config(name);
@@ -206,7 +255,8 @@ TEST(Folding, ColumnsOfTheOutputShareARun) {
       }
     }
   }
-  for (const char* layout : {"nhwc", "fold(kw)", "fold(kh,kw)", "fold(kw)*2", "fold(kw)*3", "fold(kw)*4", "fold(kh,kw)*2", "fold(kh,kw)*3", "fold(kh,kw)*4"}) {
+  for (const char* layout : {"nhwc", "fold(kw)", "fold(kh,kw)", "fold(kw)*2", "fold(kw)*3", "fold(kw)*4",
+                             "fold(kh,kw)*2", "fold(kh,kw)*3", "fold(kh,kw)*4"}) {
     EXPECT_TRUE(seen.contains(layout)) << layout;
   }
   EXPECT_GT(with_second, 0);
@@ -214,7 +264,9 @@ TEST(Folding, ColumnsOfTheOutputShareARun) {
 
 TEST(Folding, PatchesNeedNoBorder) {
   Program program;
-  EXPECT_EQ(test::compare(convolution({.h = 32, .w = 48, .ic = 3, .oc = 24, .kh = 8, .kw = 8, .sh = 8, .sw = 8}), isa::find_config("npu256"), 23, {}, &program), "");
+  EXPECT_EQ(test::compare(convolution({.h = 32, .w = 48, .ic = 3, .oc = 24, .kh = 8, .kw = 8, .sh = 8, .sw = 8}),
+                          isa::find_config("npu256"), 23, {}, &program),
+            "");
   EXPECT_NE(program.layers[0].schedule.find("fold"), std::string::npos);
 }
 
@@ -223,7 +275,8 @@ TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
   using schedule::LevelKind;
   const isa::MachineConfig config = isa::find_config("npu256");
   const Graph plain = convolution({.h = 13, .w = 11, .ic = 70, .oc = 50, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}});
-  const Graph strided = convolution({.h = 27, .w = 11, .ic = 20, .oc = 50, .kh = 3, .kw = 3, .sh = 2, .dh = 2, .pads = {2, 1, 1, 1}});
+  const Graph strided =
+      convolution({.h = 27, .w = 11, .ic = 20, .oc = 50, .kh = 3, .kw = 3, .sh = 2, .dh = 2, .pads = {2, 1, 1, 1}});
   Random random(24);
   int legal = 0, kept = 0;
   for (int i = 0; i < 160; ++i) {
@@ -245,13 +298,17 @@ TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
         list.push_back({dim, 2, LevelKind::kTemporal});
         trips = (trips + 1) / 2;
       }
-      list.push_back({dim, trips, trips == 2 && !schedule::is_reduction(dim) ? LevelKind::kVthread : LevelKind::kTemporal});
+      list.push_back(
+          {dim, trips, trips == 2 && !schedule::is_reduction(dim) ? LevelKind::kVthread : LevelKind::kTemporal});
     }
     std::shuffle(outer.begin(), outer.end(), random.engine());
     for (const auto& list : {outer, reduction, hardware}) s.levels.insert(s.levels.end(), list.begin(), list.end());
     using schedule::Operand;
-    for (const auto& [operand, scope] : {std::pair{Operand::kInput, isa::Space::kInp}, {Operand::kWeights, isa::Space::kWgt}, {Operand::kSums, isa::Space::kAcc},
-                                         {Operand::kOutput, isa::Space::kOut}, {Operand::kParams, isa::Space::kParam}}) {
+    for (const auto& [operand, scope] : {std::pair{Operand::kInput, isa::Space::kInp},
+                                         {Operand::kWeights, isa::Space::kWgt},
+                                         {Operand::kSums, isa::Space::kAcc},
+                                         {Operand::kOutput, isa::Space::kOut},
+                                         {Operand::kParams, isa::Space::kParam}}) {
       schedule::OperandPlan plan;
       plan.operand = operand;
       plan.scope = scope;
@@ -326,16 +383,20 @@ TEST(GivenSchedules, OneForEachNestOfAnOperation) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    EXPECT_NE(std::string(error.what()).find("node 'up' (Resize) on npu256: 3 schedules are given for an operation of 4 nests"), std::string::npos);
+    EXPECT_NE(std::string(error.what())
+                  .find("node 'up' (Resize) on npu256: 3 schedules are given for an operation of 4 nests"),
+              std::string::npos);
   }
 }
 
 TEST(Streams, SumToTheTraffic) {
-  for (const Graph& graph : {convolution({.h = 13, .w = 11, .ic = 70, .oc = 50, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}}), enlargement()}) {
+  for (const Graph& graph :
+       {convolution({.h = 13, .w = 11, .ic = 70, .oc = 50, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}}), enlargement()}) {
     const Program program = compile(graph, isa::find_config("npu256"));
     const LayerInfo& layer = program.layers[0];
     const auto of = [&](Stream stream) { return layer.stream_bytes[static_cast<size_t>(stream)]; };
-    EXPECT_EQ(of(Stream::kInput) + of(Stream::kWeights) + of(Stream::kParams) + of(Stream::kSecond), layer.dram_read_bytes);
+    EXPECT_EQ(of(Stream::kInput) + of(Stream::kWeights) + of(Stream::kParams) + of(Stream::kSecond),
+              layer.dram_read_bytes);
     EXPECT_EQ(of(Stream::kOutput), layer.dram_write_bytes);
     EXPECT_EQ(of(Stream::kInstructions), static_cast<int64_t>(program.instructions.size()) * isa::kInstructionBytes);
     EXPECT_EQ(of(Stream::kSecond) > 0, graph.operations[0].name == "up");
@@ -364,7 +425,8 @@ TEST(Memory, TensorsShareDramWhenTheirLivesDoNotOverlap) {
   EXPECT_EQ(program.arena_bytes, 4u * 1024);  // input, output, and two in turn
   EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 25, {}, &program), "");
   EXPECT_EQ(program.arena_bytes, 3u * 1024);  // input, output, and one between two chains
-  EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 25, {.chain = false, .reuse_memory = false}, &program), "");
+  EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 25, {.chain = false, .reuse_memory = false}, &program),
+            "");
   EXPECT_EQ(program.arena_bytes, 7u * 1024);
 }
 
@@ -379,7 +441,8 @@ TEST(Waits, EveryOneIsNeeded) {
     sim::RunRequest request;
     request.instructions = instructions;
     request.bases[kConstantBase] = 0x10000000;
-    const sim::DramRegion regions[] = {{0x10000000, constants.data(), constants.size()}, {0, arena.data(), arena.size()}};
+    const sim::DramRegion regions[] = {{0x10000000, constants.data(), constants.size()},
+                                       {0, arena.data(), arena.size()}};
     request.dram = regions;
     request.check_races = true;
     request.max_races = 1;
@@ -420,14 +483,18 @@ TEST(Errors, NameTheNodeAndTheCause) {
     EXPECT_NE(message.find("conv_node"), std::string::npos) << message;
     return message;
   };
-  EXPECT_NE(broken([](Graph&, Convolution& op) { op.weights.pop_back(); }).find("575 weights, the shape needs 576"), std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.weights.pop_back(); }).find("575 weights, the shape needs 576"),
+            std::string::npos);
   EXPECT_NE(broken([](Graph&, Convolution& op) { op.groups = 3; }).find("groups"), std::string::npos);
-  EXPECT_NE(broken([](Graph&, Convolution& op) { op.input_zero = 256; }).find("input zero point 256"), std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.input_zero = 256; }).find("input zero point 256"),
+            std::string::npos);
   EXPECT_NE(broken([](Graph&, Convolution& op) { op.stride_h = 0; }).find("positive"), std::string::npos);
   EXPECT_NE(broken([](Graph&, Convolution& op) { op.pads.top = 1; }).find("the window gives 3x2"), std::string::npos);
   EXPECT_NE(broken([](Graph&, Convolution& op) { op.input = 9; }).find("no tensor"), std::string::npos);
-  EXPECT_NE(broken([](Graph& graph, Convolution&) { graph.inputs.clear(); }).find("before it is written"), std::string::npos);
-  EXPECT_NE(broken([](Graph&, Convolution& op) { op.stage.multiplier.resize(3); }).find("one for each channel"), std::string::npos);
+  EXPECT_NE(broken([](Graph& graph, Convolution&) { graph.inputs.clear(); }).find("before it is written"),
+            std::string::npos);
+  EXPECT_NE(broken([](Graph&, Convolution& op) { op.stage.multiplier.resize(3); }).find("one for each channel"),
+            std::string::npos);
   EXPECT_NE(broken([](Graph&, Convolution& op) { op.stage.table = Table(5); }).find("256 bytes"), std::string::npos);
   EXPECT_NE(broken([](Graph&, Convolution& op) { op.weights[0] = 300; }).find("is 300"), std::string::npos);
 }

@@ -69,7 +69,8 @@ bool collapse(Nest& nest, const Collapse& how, int64_t outer, int64_t inner) {
   for (const Access* a : operands) {
     if (!a->present || inner == 1) continue;
     const bool both = a->*how.outer_broadcast && a->*how.inner_broadcast;
-    const bool neither = !(a->*how.outer_broadcast) && !(a->*how.inner_broadcast) && a->*how.outer_pitch == inner * (a->*how.inner_pitch);
+    const bool neither = !(a->*how.outer_broadcast) && !(a->*how.inner_broadcast) &&
+                         a->*how.outer_pitch == inner * (a->*how.inner_pitch);
     if (!both && !neither) return false;
   }
   if (inner == 1) {
@@ -89,8 +90,8 @@ namespace {
 
 /// Pointwise nests: pixels become one row; with BATCH > 1 the pixels become the images of an entry.
 void collapse_pixels(Nest& nest, const isa::MachineConfig& config) {
-  const bool pointwise = !nest.factor.present && nest.extent[Dim::kKh] == 1 && nest.extent[Dim::kKw] == 1 && nest.stride_h == 1 && nest.stride_w == 1 &&
-                         nest.pad_top == 0 && nest.pad_left == 0 &&
+  const bool pointwise = !nest.factor.present && nest.extent[Dim::kKh] == 1 && nest.extent[Dim::kKw] == 1 &&
+                         nest.stride_h == 1 && nest.stride_w == 1 && nest.pad_top == 0 && nest.pad_left == 0 &&
                          (nest.input.broadcast_h || nest.extent[Dim::kOh] <= nest.input.row_end) &&
                          (nest.input.broadcast_w || nest.extent[Dim::kOw] <= nest.input.col_end);
   if (!pointwise) return;
@@ -179,7 +180,8 @@ std::shared_ptr<WeightSource> weight_source(const Convolution& op, int64_t ic, i
   if (!op.weight_zero.empty()) {
     const size_t each = source->value.size() / static_cast<size_t>(oc);
     for (size_t i = 0; i < source->value.size(); ++i) {
-      source->value[i] = static_cast<int16_t>(source->value[i] - op.weight_zero[op.weight_zero.size() == 1 ? 0 : i / each]);
+      source->value[i] =
+          static_cast<int16_t>(source->value[i] - op.weight_zero[op.weight_zero.size() == 1 ? 0 : i / each]);
     }
   }
   // Idle lanes hold 0, so 0 must be in range.
@@ -206,7 +208,8 @@ int64_t pack_groups(const WeightSource& source, const isa::MachineConfig& config
   for (int64_t p = 1; p <= most; ++p) {
     const int64_t cost = ceil_div(source.groups, p) * ceil_div(p * source.ic_per_group, config.block_in) *
                          ceil_div(p * source.oc_per_group, config.block_out);
-    const bool whole = p * source.ic_per_group % config.block_in == 0 && p * source.oc_per_group % config.block_out == 0;
+    const bool whole =
+        p * source.ic_per_group % config.block_in == 0 && p * source.oc_per_group % config.block_out == 0;
     if (best_cost < 0 || cost < best_cost || (cost == best_cost && whole && !best_whole)) {
       best = p;
       best_cost = cost;
@@ -216,8 +219,8 @@ int64_t pack_groups(const WeightSource& source, const isa::MachineConfig& config
   return best;
 }
 
-/// Neighbouring output columns as channels of one output pixel, whose window is that of all of them: their results lie behind each other in
-/// DRAM, and one longer run of input serves them.
+/// Neighbouring output columns as channels of one output pixel, whose window is that of all of them: their results lie
+/// behind each other in DRAM, and one longer run of input serves them.
 bool join_columns(Nest& nest, int64_t columns) {
   const int64_t results = nest.out_channels.total;
   if (nest.extent[Dim::kOw] % columns != 0 || nest.dilation_w != 1) return false;
@@ -295,10 +298,13 @@ int32_t WeightSource::part(int32_t weight, size_t plane) const {
   return plane == 0 ? first : weight - first;
 }
 
-int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64_t o, int64_t i, int64_t kh, int64_t kw) {
+int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64_t o, int64_t i, int64_t kh,
+                  int64_t kw) {
   if (nest.intrinsic == Intrinsic::kDepthwise) {
     const int64_t channel = g * nest.out_channels.chunk + o;
-    if (o >= nest.out_channels.chunk || channel >= nest.out_channels.total || kh >= source.kernel_h || kw >= source.kernel_w) return 0;
+    if (o >= nest.out_channels.chunk || channel >= nest.out_channels.total || kh >= source.kernel_h ||
+        kw >= source.kernel_w)
+      return 0;
     return source.value[static_cast<size_t>((channel * source.kernel_h + kh) * source.kernel_w + kw)];
   }
   if (o >= nest.out_channels.chunk || i >= nest.in_channels.chunk) return 0;
@@ -323,8 +329,8 @@ int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64
 
 namespace {
 
-void make(const Convolution& op, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config,
-          const Options& options, std::vector<Task>& tasks) {
+void make(const Convolution& op, const Graph& graph, const std::vector<Placement>& placements,
+          const isa::MachineConfig& config, const Options& options, std::vector<Task>& tasks) {
   const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
   const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
   Nest nest = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
@@ -371,13 +377,13 @@ void make(const Convolution& op, const Graph& graph, const std::vector<Placement
 
 /// ALU nests read INP when an INP entry has the ALU's lanes, else OUT.
 void set_alu_input(Nest& nest, const isa::MachineConfig& config) {
-  nest.input_space = nest.input.element_bytes == 4                 ? isa::Space::kAcc
+  nest.input_space = nest.input.element_bytes == 4         ? isa::Space::kAcc
                      : config.block_in == config.block_out ? isa::Space::kInp
                                                            : isa::Space::kOut;
 }
 
-void make(const Pool& op, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config,
-          const Options&, std::vector<Task>& tasks) {
+void make(const Pool& op, const Graph& graph, const std::vector<Placement>& placements,
+          const isa::MachineConfig& config, const Options&, std::vector<Task>& tasks) {
   const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
   const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
   Nest nest = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
@@ -396,8 +402,8 @@ void make(const Pool& op, const Graph& graph, const std::vector<Placement>& plac
   tasks.push_back(std::move(task));
 }
 
-void make(const Elementwise& op, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config,
-          const Options&, std::vector<Task>& tasks) {
+void make(const Elementwise& op, const Graph& graph, const std::vector<Placement>& placements,
+          const isa::MachineConfig& config, const Options&, std::vector<Task>& tasks) {
   const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
   const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
   for (int64_t y = 0; y < op.repeat_h; ++y) {
@@ -431,14 +437,16 @@ void make(const Elementwise& op, const Graph& graph, const std::vector<Placement
 }  // namespace
 
 const Nest* nest_of(const Task& task, const std::string& layout) {
-  const auto found = std::find_if(task.alternatives.begin(), task.alternatives.end(), [&](const Nest& nest) { return nest.layout == layout; });
+  const auto found = std::find_if(task.alternatives.begin(), task.alternatives.end(),
+                                  [&](const Nest& nest) { return nest.layout == layout; });
   return found == task.alternatives.end() ? nullptr : &*found;
 }
 
 std::vector<Task> make_tasks(const Graph& graph, size_t operation, const std::vector<Placement>& placements,
                              const isa::MachineConfig& config, const Options& options) {
   std::vector<Task> tasks;
-  std::visit([&](const auto& op) { make(op, graph, placements, config, options, tasks); }, graph.operations[operation].what);
+  std::visit([&](const auto& op) { make(op, graph, placements, config, options, tasks); },
+             graph.operations[operation].what);
   for (Task& task : tasks) {
     task.operation = operation;
     for (Nest& nest : task.alternatives) {

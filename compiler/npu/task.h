@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operation of the graph as loop nests that the lowering understands. A checked operation and the places of its tensors
-// enter; Tasks leave: the nest in each layout it may be run in, and what the nest does not hold (stage, weights, zero points).
-// All knowledge of operators ends here: groups become chunks of channels, pointwise operations one long row of pixels,
-// enlargements one task for each phase, small-channel windows packed pixels.
+// An operation of the graph as loop nests that the lowering understands. A checked operation and the places of its
+// tensors enter; Tasks leave: the nest in each layout it may be run in, and what the nest does not hold (stage,
+// weights, zero points). All knowledge of operators ends here: groups become chunks of channels, pointwise operations
+// one long row of pixels, enlargements one task for each phase, small-channel windows packed pixels.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tessera::npu {
 
 /// Weights minus their zero points, and how nest coordinates find them.
 struct WeightSource {
-  std::vector<int16_t> value;   // [oc][ic_per_group][kh][kw], -255..255
+  std::vector<int16_t> value;  // [oc][ic_per_group][kh][kw], -255..255
   int64_t groups = 1, oc_per_group = 1, ic_per_group = 1, kernel_h = 1, kernel_w = 1;
   int64_t groups_per_chunk = 1;
 
@@ -35,15 +35,16 @@ struct Task {
   size_t operation = 0;
   std::vector<schedule::Nest> alternatives;  // the same result in different input layouts; never empty
   const Stage* stage = nullptr;
-  bool sum = false;                          // of a reduce nest: sum instead of maximum
+  bool sum = false;  // of a reduce nest: sum instead of maximum
   int32_t input_zero = 0;
   std::shared_ptr<const WeightSource> weights;
-  int32_t factor_zero = 0;                   // of a nest with a factor
-  bool unit_input = false;                   // the input is a unit matrix, from the constants
+  int32_t factor_zero = 0;  // of a nest with a factor
+  bool unit_input = false;  // the input is a unit matrix, from the constants
 };
 
 /// The weight at channel `o` and channel `i` of chunk `g` of a nest with the given layout; 0 outside the chunk.
-int32_t weight_at(const WeightSource& source, const schedule::Nest& nest, int64_t g, int64_t o, int64_t i, int64_t kh, int64_t kw);
+int32_t weight_at(const WeightSource& source, const schedule::Nest& nest, int64_t g, int64_t o, int64_t i, int64_t kh,
+                  int64_t kw);
 
 /// The alternative with a layout; nothing when there is none. Which there are depends on the places of tensors.
 const schedule::Nest* nest_of(const Task& task, const std::string& layout);

@@ -24,17 +24,17 @@ struct Collapse {
   bool schedule::Access::* outer_broadcast;
   bool schedule::Access::* inner_broadcast;
 };
-inline constexpr Collapse kRowsIntoColumns{&schedule::Access::pitch_h, &schedule::Access::pitch_w, &schedule::Access::broadcast_h,
-                                           &schedule::Access::broadcast_w};
-inline constexpr Collapse kImagesIntoColumns{&schedule::Access::pitch_n, &schedule::Access::pitch_w, &schedule::Access::broadcast_n,
-                                             &schedule::Access::broadcast_w};
-inline constexpr Collapse kImagesIntoRows{&schedule::Access::pitch_n, &schedule::Access::pitch_h, &schedule::Access::broadcast_n,
-                                          &schedule::Access::broadcast_h};
+inline constexpr Collapse kRowsIntoColumns{&schedule::Access::pitch_h, &schedule::Access::pitch_w,
+                                           &schedule::Access::broadcast_h, &schedule::Access::broadcast_w};
+inline constexpr Collapse kImagesIntoColumns{&schedule::Access::pitch_n, &schedule::Access::pitch_w,
+                                             &schedule::Access::broadcast_n, &schedule::Access::broadcast_w};
+inline constexpr Collapse kImagesIntoRows{&schedule::Access::pitch_n, &schedule::Access::pitch_h,
+                                          &schedule::Access::broadcast_n, &schedule::Access::broadcast_h};
 bool collapse(schedule::Nest& nest, const Collapse& how, int64_t outer, int64_t inner);
 
-void make(const Product& op, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config,
-          const Options& options, std::vector<Task>& tasks);
-void make(const Transposition& op, const Graph& graph, const std::vector<Placement>& placements, const isa::MachineConfig& config,
-          const Options& options, std::vector<Task>& tasks);
+void make(const Product& op, const Graph& graph, const std::vector<Placement>& placements,
+          const isa::MachineConfig& config, const Options& options, std::vector<Task>& tasks);
+void make(const Transposition& op, const Graph& graph, const std::vector<Placement>& placements,
+          const isa::MachineConfig& config, const Options& options, std::vector<Task>& tasks);
 
 }  // namespace tessera::npu

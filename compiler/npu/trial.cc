@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece of work is tried twice in a row, the second time on what the first has written: so its weights come early and its input does
-// not, as between other layers. The machine is empty only at the start, which counts less.
+// A piece of work is tried twice in a row, the second time on what the first has written: so its weights come early and
+// its input does not, as between other layers. The machine is empty only at the start, which counts less.
 #include "compiler/npu/trial.h"
 
 #include "compiler/emit/predict.h"
@@ -23,7 +23,8 @@ template <typename Append>
 Trial try_twice(const isa::MachineConfig& config, const Options& options, size_t layers, Append&& append) {
   const Trial once = try_stream(config, options, layers, [&](Emitter& emitter) { append(emitter, 0); });
   Trial trial = try_stream(config, options, layers, [&](Emitter& emitter) { append(emitter, 0), append(emitter, 1); });
-  trial.cycles = static_cast<int64_t>((static_cast<double>(trial.cycles) - kFirst * static_cast<double>(once.cycles)) / (2 - kFirst));
+  trial.cycles = static_cast<int64_t>((static_cast<double>(trial.cycles) - kFirst * static_cast<double>(once.cycles)) /
+                                      (2 - kFirst));
   trial.bytes /= 2;
   trial.score = score(trial, config, options);
   return trial;
@@ -45,13 +46,15 @@ schedule::Nest moved(const schedule::Nest& nest, int i, bool input, bool output)
 
 }  // namespace
 
-Trial try_stream(const isa::MachineConfig& config, const Options& options, size_t layers, const std::function<void(Emitter&)>& append) {
+Trial try_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
+                 const std::function<void(Emitter&)>& append) {
   Emitter emitter(config, options);
   emitter.sizes_only = true;
   append(emitter);
   emitter.assemble(options.prefetch_weights && options.virtual_threads);
   Trial trial;
-  for (const isa::Instruction& instruction : emitter.instructions) trial.bytes += dram_bytes(instruction) + isa::kInstructionBytes;
+  for (const isa::Instruction& instruction : emitter.instructions)
+    trial.bytes += dram_bytes(instruction) + isa::kInstructionBytes;
   trial.instructions = static_cast<int64_t>(emitter.instructions.size());
   emit::synchronise(emitter.instructions, emitter.layer_of_instruction, config);
   trial.cycles = emit::predict(emitter.instructions, emitter.layer_of_instruction, layers, config).cycles;
@@ -59,15 +62,18 @@ Trial try_stream(const isa::MachineConfig& config, const Options& options, size_
   return trial;
 }
 
-Trial try_schedule(const Task& task, const schedule::Nest& nest, const schedule::Schedule& schedule, const isa::MachineConfig& config, const Options& options) {
+Trial try_schedule(const Task& task, const schedule::Nest& nest, const schedule::Schedule& schedule,
+                   const isa::MachineConfig& config, const Options& options) {
   LayerInfo info;
-  return try_twice(config, options, 1, [&](Emitter& emitter, int i) { lower(task, moved(nest, i, true, true), schedule, emitter, info); });
+  return try_twice(config, options, 1,
+                   [&](Emitter& emitter, int i) { lower(task, moved(nest, i, true, true), schedule, emitter, info); });
 }
 
 Trial try_chain(const Chain& chain, const isa::MachineConfig& config, const Options& options) {
   std::vector<LayerInfo> infos(chain.first + chain.size());
   return try_twice(config, options, infos.size(), [&](Emitter& emitter, int i) {
-    const schedule::Nest head = moved(*chain.nests.front(), i, true, false), tail = moved(*chain.nests.back(), i, false, true);
+    const schedule::Nest head = moved(*chain.nests.front(), i, true, false),
+                         tail = moved(*chain.nests.back(), i, false, true);
     Chain here;
     here.first = chain.first;
     here.tasks = chain.tasks;

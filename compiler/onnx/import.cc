@@ -588,8 +588,9 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
     std::string near;
     for (const std::string& name : ops::registry().similar(node.op_type())) near += (near.empty() ? "" : ", ") + name;
     if (!near.empty()) message += "; similar: " + near;
-    message += domain.empty() ? ". Export the model with other operators or another opset (7 to 24), or add the operator to ops/"
-                              : ". Replace it by standard operators, or define it as a model-local function";
+    message += domain.empty()
+                   ? ". Export the model with other operators or another opset (7 to 24), or add the operator to ops/"
+                   : ". Replace it by standard operators, or define it as a model-local function";
     throw Error(ErrorCode::kUnsupported, message);
   }
   if (domain.empty() && node.op_type() == "Constant") return import_constant(node, scope);

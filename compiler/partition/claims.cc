@@ -111,8 +111,8 @@ std::optional<Claim> claim_conv_integer(NodeOp op) {
 }
 
 /// [.., rows, k] (or [k, rows]) x constant [.., k, n] (or [n, k]).
-std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b, bool transposed_a, bool transposed_b, int32_t a_zero,
-                                  const std::vector<int32_t>& b_zero, npu::Stage stage) {
+std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b, bool transposed_a, bool transposed_b,
+                                  int32_t a_zero, const std::vector<int32_t>& b_zero, npu::Stage stage) {
   const Shape shape = *nn::shape_of(a);
   if (shape.empty() || b.rank() < 2 || !is_byte(nn::dtype_of(a))) return std::nullopt;
   const ops::Shape batch(b.shape().begin(), b.shape().end() - 2);
@@ -141,7 +141,8 @@ std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b
   const int64_t first = b.shape()[static_cast<size_t>(b.rank() - 2)], last = b.shape().back();
   const int64_t k = transposed_b ? last : first, n = transposed_b ? first : last;
   auto weights = byte_values(b);
-  if (!weights || shape[transposed_a ? 0 : shape.size() - 1] != k || (b_zero.size() != 1 && static_cast<int64_t>(b_zero.size()) != n))
+  if (!weights || shape[transposed_a ? 0 : shape.size() - 1] != k ||
+      (b_zero.size() != 1 && static_cast<int64_t>(b_zero.size()) != n))
     return std::nullopt;
   if (transposed_b) {
     std::vector<int16_t> kn(weights->size());
@@ -151,7 +152,11 @@ std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b
   }
   Claim c = base_claim(op, {a});
   c.what = ConvolutionClaim{
-      npu::make_matmul(npu::kNoTensor, npu::kNoTensor, a_zero, k, n, *weights, b_zero, std::move(stage)), true, transposed_a, {}, {}};
+      npu::make_matmul(npu::kNoTensor, npu::kNoTensor, a_zero, k, n, *weights, b_zero, std::move(stage)),
+      true,
+      transposed_a,
+      {},
+      {}};
   return c;
 }
 
@@ -201,7 +206,8 @@ std::optional<Claim> claim_qgemm(NodeOp op) {
   if (!bias || (qb->scale.size() != 1 && static_cast<int64_t>(qb->scale.size()) != n)) return std::nullopt;
   const float alpha = node.get_float("alpha", 1.0f);
   auto multiplier = gemm_multipliers(alpha, qa->s(), qb->scale, qy->s());
-  return matrix_claim(op, a, *b, node.get_int("transA", 0) != 0, transposed, qa->z(), qb->zero, requantise(std::move(multiplier), *bias, *qy));
+  return matrix_claim(op, a, *b, node.get_int("transA", 0) != 0, transposed, qa->z(), qb->zero,
+                      requantise(std::move(multiplier), *bias, *qy));
 }
 
 /// Add of an integer product and a constant for each channel: the product's bias.

@@ -18,15 +18,15 @@ namespace tessera::partition {
 /// A convolution, matmul or gemm with constant weights. `what.input/output` are unset.
 struct ConvolutionClaim {
   npu::Convolution what;
-  bool matrix = false;       // operand [.., rows, k]; else [n, c, (h,) w]
-  bool transposed = false;   // operand [k, rows]
-  /// Of a matrix product with a constant for each matrix of the batch: their weights, in row-major order of `batch`, which
-  /// is right-aligned with the axes before [rows, k]. Empty: `what.weights` for all.
+  bool matrix = false;      // operand [.., rows, k]; else [n, c, (h,) w]
+  bool transposed = false;  // operand [k, rows]
+  /// Of a matrix product with a constant for each matrix of the batch: their weights, in row-major order of `batch`,
+  /// which is right-aligned with the axes before [rows, k]. Empty: `what.weights` for all.
   std::vector<std::vector<int16_t>> each;
   ops::Shape batch;
 };
-/// A product of two run-time tensors, matrices over a broadcast batch: [.., rows, k] x [.., k, n], each operand with its last two axes
-/// exchanged where `transposed` says so. A vector is a row on the left, a column on the right.
+/// A product of two run-time tensors, matrices over a broadcast batch: [.., rows, k] x [.., k, n], each operand with
+/// its last two axes exchanged where `transposed` says so. A vector is a row on the left, a column on the right.
 struct ProductClaim {
   int32_t zero[2] = {0, 0};
   bool transposed[2] = {false, false};
@@ -110,7 +110,9 @@ struct Claim {
   int64_t macs = 0;
   std::vector<mlir::Value> operands;      // at run time, on the device
   std::vector<mlir::Operation*> covered;  // operations the claim stands for, root included
-  std::variant<ConvolutionClaim, ProductClaim, TransposedClaim, PoolClaim, ReduceClaim, TableClaim, BinaryClaim, RequantiseClaim, ConcatClaim, MoveClaim> what;
+  std::variant<ConvolutionClaim, ProductClaim, TransposedClaim, PoolClaim, ReduceClaim, TableClaim, BinaryClaim,
+               RequantiseClaim, ConcatClaim, MoveClaim>
+      what;
 
   mlir::Value result() const { return nn::NodeOp(root).getResult(0); }
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise operators with two run-time byte operands. QLinearAdd and QLinearMul are exact by formula. What computes in fp32 between
-// DequantizeLinear and QuantizeLinear is exact by proof: the operator library evaluates all 65,536 pairs, and the operator
-// is placed in a form of the machine that gives every one of these bytes, or not at all.
+// Elementwise operators with two run-time byte operands. QLinearAdd and QLinearMul are exact by formula. What computes
+// in fp32 between DequantizeLinear and QuantizeLinear is exact by proof: the operator library evaluates all 65,536
+// pairs, and the operator is placed in a form of the machine that gives every one of these bytes, or not at all.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -69,7 +69,8 @@ std::optional<Claim> claim_binary(NodeOp op) {
 namespace {
 
 /// The operations between `value` and two byte tensors, in an order in which they can be evaluated.
-bool collect_pair(mlir::Value value, std::vector<mlir::Value>& sources, std::vector<NodeOp>& order, std::set<mlir::Operation*>& seen) {
+bool collect_pair(mlir::Value value, std::vector<mlir::Value>& sources, std::vector<NodeOp>& order,
+                  std::set<mlir::Operation*>& seen) {
   if (is_scalar_constant(value)) return true;
   NodeOp op = nn::defining_op(value);
   if (!op || seen.size() > 64 || !is_elementwise(op) || !all_static(op)) return false;
@@ -95,7 +96,8 @@ int32_t byte_value(size_t byte, bool is_unsigned) {
 }
 
 /// All pairs through the operator library.
-std::optional<Pairs> evaluate_pairs(const std::vector<mlir::Value>& sources, const std::vector<NodeOp>& order, mlir::Value result) {
+std::optional<Pairs> evaluate_pairs(const std::vector<mlir::Value>& sources, const std::vector<NodeOp>& order,
+                                    mlir::Value result) {
   llvm::DenseMap<mlir::Value, ops::Value> values;
   for (size_t s = 0; s < 2; ++s) {
     ops::Tensor all(nn::dtype_of(sources[s]), {65536});
@@ -106,15 +108,19 @@ std::optional<Pairs> evaluate_pairs(const std::vector<mlir::Value>& sources, con
     std::vector<ops::Value> inputs;
     for (mlir::Value operand : step.getInputs()) {
       const auto constant = nn::is_none(operand) || values.count(operand) ? std::nullopt : nn::constant_value(operand);
-      if (nn::is_none(operand)) inputs.emplace_back();
-      else if (constant) inputs.emplace_back(constant->rank() <= 1 ? *constant : constant->reshaped({}));
-      else inputs.push_back(values[operand]);
+      if (nn::is_none(operand))
+        inputs.emplace_back();
+      else if (constant)
+        inputs.emplace_back(constant->rank() <= 1 ? *constant : constant->reshaped({}));
+      else
+        inputs.push_back(values[operand]);
     }
     ops::Node node = nn::to_node(step);
     if (!ops::lookup(node, inputs.size()).deterministic) return std::nullopt;
     node.attributes.erase("axis");
     auto outputs = ops::evaluate(node, inputs);
-    if (outputs.size() != 1 || outputs[0].kind != ops::Value::Kind::kTensor || outputs[0].tensor.size() != 65536) return std::nullopt;
+    if (outputs.size() != 1 || outputs[0].kind != ops::Value::Kind::kTensor || outputs[0].tensor.size() != 65536)
+      return std::nullopt;
     values[step.getResult(0)] = outputs[0];
   }
   const ops::Tensor& tensor = values[result].tensor;
@@ -136,10 +142,14 @@ int32_t apply(const npu::SecondOperation& s, int32_t x, int32_t y) {
   } else {
     g = static_cast<float>(s.minimum ? std::min(x, y) : std::max(x, y));
   }
-  return static_cast<int32_t>(std::nearbyintf(std::min(std::max(g, static_cast<float>(s.low)), static_cast<float>(s.high)))) + s.zero;
+  return static_cast<int32_t>(
+             std::nearbyintf(std::min(std::max(g, static_cast<float>(s.low)), static_cast<float>(s.high)))) +
+         s.zero;
 }
 
-float step_of(float value, int ulps) { return value == 0 ? value : std::bit_cast<float>(std::bit_cast<int32_t>(value) + ulps); }
+float step_of(float value, int ulps) {
+  return value == 0 ? value : std::bit_cast<float>(std::bit_cast<int32_t>(value) + ulps);
+}
 
 /// Tries constants within a few units in the last place: near ties the last bits of an fp32 chain decide, and often one
 /// choice of constants decides all of them alike.
@@ -243,7 +253,8 @@ std::optional<Claim> claim_float_binary(NodeOp op) {
     std::vector<mlir::Value> first;
     std::vector<NodeOp> inner;
     std::set<mlir::Operation*> visited;
-    const bool turned = collect_pair(join.getInputs()[0], first, inner, visited) && first.size() == 1 && first[0] == sources[1];
+    const bool turned =
+        collect_pair(join.getInputs()[0], first, inner, visited) && first.size() == 1 && first[0] == sources[1];
     const double signs[2] = {join.is("Sub") && turned ? -1.0 : 1.0, join.is("Sub") && !turned ? -1.0 : 1.0};
     second.kind = npu::SecondOperation::Kind::kAdd;
     second.rx = static_cast<float>(signs[0] * q[0]->s() / qy->s());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools and reductions. Maxima commute with every rising function, so a maximum of dequantised bytes is the maximum of the bytes and a
-// table. Averages that the operator defines on integer sums are exact by formula. Those that it defines on fp32 sums are
-// exact by proof or stay on the CPU: for each integer sum S that can occur, all fp32 sums of its terms, in any order,
-// must round to one byte, and the machine's conversion of S must give that byte.
+// Pools and reductions. Maxima commute with every rising function, so a maximum of dequantised bytes is the maximum of
+// the bytes and a table. Averages that the operator defines on integer sums are exact by formula. Those that it defines
+// on fp32 sums are exact by proof or stay on the CPU: for each integer sum S that can occur, all fp32 sums of its
+// terms, in any order, must round to one byte, and the machine's conversion of S must give that byte.
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -27,11 +27,11 @@ int32_t convert(const npu::Stage& stage, int64_t sum, int32_t bias) {
   return round_even(g, stage.low, stage.high) + stage.out_zero;
 }
 
-/// A conversion of S = sum of (x - zero) over `terms` bytes that equals `wanted(S)` for every S; nothing when `wanted` has no
-/// answer for one (the operator's own result depends on more than S) or no multiplier near `multiplier` fits. The machine adds
-/// up `added` bytes, those beyond `terms` are the zero point.
-std::optional<npu::Stage> fit_sum(int64_t terms, int64_t added, const Quantisation& x, const Quantisation& y, float multiplier,
-                                  const std::function<std::optional<int32_t>(int64_t)>& wanted) {
+/// A conversion of S = sum of (x - zero) over `terms` bytes that equals `wanted(S)` for every S; nothing when `wanted`
+/// has no answer for one (the operator's own result depends on more than S) or no multiplier near `multiplier` fits.
+/// The machine adds up `added` bytes, those beyond `terms` are the zero point.
+std::optional<npu::Stage> fit_sum(int64_t terms, int64_t added, const Quantisation& x, const Quantisation& y,
+                                  float multiplier, const std::function<std::optional<int32_t>(int64_t)>& wanted) {
   if (terms > kMostTerms) return std::nullopt;
   const Range from = range_of(x.dtype);
   const int64_t low = terms * (from.low - x.z()), high = terms * (from.high - x.z());
@@ -56,7 +56,8 @@ std::optional<npu::Stage> fit_sum(int64_t terms, int64_t added, const Quantisati
     for (const int ulps : {0, 1, -1, 2, -2}) {
       form.multiplier[0] = std::bit_cast<float>(std::bit_cast<int32_t>(multiplier) + ulps);
       bool equal = true;
-      for (int64_t s = low; equal && s <= high; ++s) equal = convert(form, s, form.bias[0]) == results[static_cast<size_t>(s - low)];
+      for (int64_t s = low; equal && s <= high; ++s)
+        equal = convert(form, s, form.bias[0]) == results[static_cast<size_t>(s - low)];
       if (!equal) continue;
       form.bias[0] -= static_cast<int32_t>(added * x.z());
       return form;
@@ -73,9 +74,10 @@ bool sums_are_exact(float scale, int64_t terms) {
   return exponent > -60 && exponent < 60 && static_cast<double>(terms) * 255.0 * std::ldexp(1.0, bits) <= 16777216.0;
 }
 
-/// QLinearAveragePool on fp32 sums: v = sum of sx * (x - zx) / count; RNE(v / sy + zy). Nothing where the order of the sum or the
-/// values behind S could matter.
-std::optional<int32_t> average_of(int64_t s, int64_t terms, int64_t count, const Quantisation& x, const Quantisation& y) {
+/// QLinearAveragePool on fp32 sums: v = sum of sx * (x - zx) / count; RNE(v / sy + zy). Nothing where the order of the
+/// sum or the values behind S could matter.
+std::optional<int32_t> average_of(int64_t s, int64_t terms, int64_t count, const Quantisation& x,
+                                  const Quantisation& y) {
   const Range to = range_of(y.dtype);
   if (sums_are_exact(x.s(), terms)) {
     const float sum = x.s() * static_cast<float>(s);
@@ -86,10 +88,12 @@ std::optional<int32_t> average_of(int64_t s, int64_t terms, int64_t count, const
   const Range from = range_of(x.dtype);
   const double scale = x.s(), largest = std::max(from.high - x.z(), x.z() - from.low);
   const bool one_sided = x.z() == from.low || x.z() == from.high;
-  const double magnitude = scale * (one_sided ? std::fabs(static_cast<double>(s)) : largest * static_cast<double>(terms));
+  const double magnitude =
+      scale * (one_sided ? std::fabs(static_cast<double>(s)) : largest * static_cast<double>(terms));
   const double divisor = static_cast<double>(count) * static_cast<double>(y.s());
   const double value = scale * static_cast<double>(s) / divisor;
-  const double error = 1.01 * kUnit * (magnitude * static_cast<double>(terms) / divisor + 3 * std::fabs(value) + std::abs(y.z()) + 1);
+  const double error =
+      1.01 * kUnit * (magnitude * static_cast<double>(terms) / divisor + 3 * std::fabs(value) + std::abs(y.z()) + 1);
   const auto rounded = [&](double v) { return std::nearbyint(std::clamp<double>(v, to.low, to.high)); };
   const double low = rounded(value + y.z() - error), high = rounded(value + y.z() + error);
   if (low != high) return std::nullopt;
@@ -108,8 +112,10 @@ std::vector<Run> runs_of(int64_t out, int64_t in, int64_t kernel, int64_t stride
       const int64_t at = o * stride - before + k;
       inside += at >= 0 && at < in ? 1 : 0;
     }
-    if (!runs.empty() && runs.back().inside == inside) ++runs.back().count;
-    else runs.push_back({o, 1, inside});
+    if (!runs.empty() && runs.back().inside == inside)
+      ++runs.back().count;
+    else
+      runs.push_back({o, 1, inside});
   }
   return runs;
 }
@@ -120,13 +126,15 @@ std::vector<Run> runs_of(int64_t out, int64_t in, int64_t kernel, int64_t stride
 std::optional<Claim> claim_average_pool(NodeOp op) {
   mlir::Value x = nn::input_or_null(op, 0);
   const auto qx = quantisation(op, 1, 2, DType::kUint8), qy = quantisation(op, 3, 4, DType::kUint8);
-  if (!x || !qx || !qy || !qx->scalar() || !qy->scalar() || !is_byte(nn::dtype_of(x)) || nn::constant_value(x)) return std::nullopt;
+  if (!x || !qx || !qy || !qx->scalar() || !qy->scalar() || !is_byte(nn::dtype_of(x)) || nn::constant_value(x))
+    return std::nullopt;
   const ops::Node node = nn::to_node(op);
   const Shape in = *nn::shape_of(x), out = *nn::shape_of(op.getResult(0));
   if (in.size() < 3 || in.size() > 4) return std::nullopt;
   PoolClaim pool;
   pool.channels_last = node.get_int("channels_last", 0) != 0;
-  const auto first = static_cast<std::ptrdiff_t>(pool.channels_last ? 1 : 2), last = first + static_cast<std::ptrdiff_t>(in.size()) - 2;
+  const auto first = static_cast<std::ptrdiff_t>(pool.channels_last ? 1 : 2),
+             last = first + static_cast<std::ptrdiff_t>(in.size()) - 2;
   const Shape spatial(in.begin() + first, in.begin() + last), results(out.begin() + first, out.begin() + last);
   const Shape kernel = node.get_ints("kernel_shape");
   const auto win = window(node, kernel, spatial, results);
@@ -222,16 +230,19 @@ std::optional<Claim> claim_reduce_max(NodeOp op) {
 std::optional<Claim> claim_reduce_mean(NodeOp op) {
   mlir::Value x = nn::input_or_null(op, 0);
   const auto qx = quantisation(op, 1, 2, DType::kUint8), qy = quantisation(op, 3, 4, DType::kUint8);
-  if (!x || !qx || !qy || !qx->scalar() || !qy->scalar() || !is_byte(nn::dtype_of(x)) || nn::constant_value(x)) return std::nullopt;
+  if (!x || !qx || !qy || !qx->scalar() || !qy->scalar() || !is_byte(nn::dtype_of(x)) || nn::constant_value(x))
+    return std::nullopt;
   const ops::Node node = nn::to_node(op);
   const Shape shape = *nn::shape_of(x), axes = node.get_ints("axes", Shape{});
   std::vector<bool> reduced(shape.size(), axes.empty());
-  for (const int64_t axis : axes) reduced[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)] = true;
+  for (const int64_t axis : axes)
+    reduced[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)] = true;
   const int64_t count = reduced_count(shape, reduced);
   if (count > (int64_t{1} << 22)) return std::nullopt;
   Claim c = base_claim(op, {x});
-  c.what = ReduceClaim{npu::Pool::Kind::kSum, std::move(reduced), qx->z(),
-                       requantise({average_multiplier(qx->s(), qy->s(), count)}, {static_cast<int32_t>(-count * qx->z())}, *qy)};
+  c.what = ReduceClaim{
+      npu::Pool::Kind::kSum, std::move(reduced), qx->z(),
+      requantise({average_multiplier(qx->s(), qy->s(), count)}, {static_cast<int32_t>(-count * qx->z())}, *qy)};
   return c;
 }
 
@@ -281,11 +292,12 @@ std::optional<Claim> claim_float_pool(NodeOp op) {
   const int64_t terms = reduced_count(in, *reduced), count = inner.is("ReduceMean") ? terms : 1;
   if (!sums_are_exact(qx->s(), terms)) return std::nullopt;
   const Range to = range_of(qy->dtype);
-  auto stage = fit_sum(terms, terms, *qx, *qy, average_multiplier(qx->s(), qy->s(), count), [&](int64_t s) -> std::optional<int32_t> {
-    const float sum = qx->s() * static_cast<float>(s);
-    const float mean = sum / static_cast<float>(count);
-    return round_even(mean / qy->s(), to.low - qy->z(), to.high - qy->z()) + qy->z();
-  });
+  auto stage = fit_sum(terms, terms, *qx, *qy, average_multiplier(qx->s(), qy->s(), count),
+                       [&](int64_t s) -> std::optional<int32_t> {
+                         const float sum = qx->s() * static_cast<float>(s);
+                         const float mean = sum / static_cast<float>(count);
+                         return round_even(mean / qy->s(), to.low - qy->z(), to.high - qy->z()) + qy->z();
+                       });
   if (!stage) return std::nullopt;
   c.what = ReduceClaim{npu::Pool::Kind::kSum, std::move(*reduced), qx->z(), std::move(*stage)};
   return c;

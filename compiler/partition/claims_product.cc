@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of two run-time tensors: QLinearMatMul, MatMulInteger and QGemm whose second operand is no constant. The formulas are
-// those of the products with constant weights; the second operand needs one zero point, its scales may differ between columns.
+// Matrix products of two run-time tensors: QLinearMatMul, MatMulInteger and QGemm whose second operand is no constant.
+// The formulas are those of the products with constant weights; the second operand needs one zero point, its scales may
+// differ between columns.
 #include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
 
@@ -9,18 +10,21 @@ namespace {
 
 /// The operands of a product are bytes and not both constant; the second is no constant at all.
 bool two_activations(mlir::Value a, mlir::Value b) {
-  return a && b && is_byte(nn::dtype_of(a)) && is_byte(nn::dtype_of(b)) && has_elements(a) && has_elements(b) && !nn::constant_value(b) &&
-         !nn::shape_of(a)->empty() && !nn::shape_of(b)->empty();
+  return a && b && is_byte(nn::dtype_of(a)) && is_byte(nn::dtype_of(b)) && has_elements(a) && has_elements(b) &&
+         !nn::constant_value(b) && !nn::shape_of(a)->empty() && !nn::shape_of(b)->empty();
 }
 
 /// One zero point for all of a tensor; nothing where they differ.
 std::optional<int32_t> one_zero(const std::vector<int32_t>& zeros) {
-  if (zeros.empty() || std::any_of(zeros.begin(), zeros.end(), [&](int32_t z) { return z != zeros.front(); })) return std::nullopt;
+  if (zeros.empty() || std::any_of(zeros.begin(), zeros.end(), [&](int32_t z) { return z != zeros.front(); }))
+    return std::nullopt;
   return zeros.front();
 }
 
 /// Columns of the product: the last axis of the second operand, 1 where it is a vector.
-int64_t columns_of(const Shape& b, bool transposed) { return b.size() == 1 ? 1 : transposed ? b[b.size() - 2] : b.back(); }
+int64_t columns_of(const Shape& b, bool transposed) {
+  return b.size() == 1 ? 1 : transposed ? b[b.size() - 2] : b.back();
+}
 
 Claim product_claim(NodeOp op, mlir::Value a, mlir::Value b, ProductClaim what) {
   Claim c = base_claim(op, {a, b});
@@ -32,12 +36,15 @@ Claim product_claim(NodeOp op, mlir::Value a, mlir::Value b, ProductClaim what) 
 
 std::optional<Claim> claim_qlinear_product(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8), qy = quantisation(op, 6, 7, DType::kUint8);
+  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
+             qy = quantisation(op, 6, 7, DType::kUint8);
   if (!two_activations(a, b) || !qa || !qb || !qy || !qa->scalar() || !qy->scalar()) return std::nullopt;
   const auto zero = one_zero(qb->zero);
   const auto columns = static_cast<size_t>(columns_of(*nn::shape_of(b), false));
   if (!zero || (qb->scale.size() != 1 && qb->scale.size() != columns)) return std::nullopt;
-  return product_claim(op, a, b, {{qa->z(), *zero}, {false, false}, requantise(requantisation_multipliers(qa->s(), qb->scale, qy->s()), {}, *qy)});
+  return product_claim(
+      op, a, b,
+      {{qa->z(), *zero}, {false, false}, requantise(requantisation_multipliers(qa->s(), qb->scale, qy->s()), {}, *qy)});
 }
 
 std::optional<Claim> claim_integer_product(NodeOp op) {
@@ -61,8 +68,10 @@ std::optional<Claim> claim_integer_product(NodeOp op) {
 
 std::optional<Claim> claim_gemm_product(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8), qy = quantisation(op, 7, 8, DType::kUint8);
-  if (!two_activations(a, b) || !qa || !qb || !qy || !qa->scalar() || !qy->scalar() || !nn::input_or_null(op, 8)) return std::nullopt;
+  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
+             qy = quantisation(op, 7, 8, DType::kUint8);
+  if (!two_activations(a, b) || !qa || !qb || !qy || !qa->scalar() || !qy->scalar() || !nn::input_or_null(op, 8))
+    return std::nullopt;
   const ops::Node node = nn::to_node(op);
   const Shape shape = *nn::shape_of(b);
   if (shape.size() != 2 || nn::shape_of(a)->size() != 2) return std::nullopt;
@@ -70,9 +79,11 @@ std::optional<Claim> claim_gemm_product(NodeOp op) {
   const int64_t columns = columns_of(shape, transposed[1]);
   const auto zero = one_zero(qb->zero);
   const auto bias = bias_values(op, 6, columns);
-  if (!zero || !bias || (qb->scale.size() != 1 && static_cast<int64_t>(qb->scale.size()) != columns)) return std::nullopt;
+  if (!zero || !bias || (qb->scale.size() != 1 && static_cast<int64_t>(qb->scale.size()) != columns))
+    return std::nullopt;
   auto multiplier = gemm_multipliers(node.get_float("alpha", 1.0f), qa->s(), qb->scale, qy->s());
-  return product_claim(op, a, b, {{qa->z(), *zero}, {transposed[0], transposed[1]}, requantise(std::move(multiplier), *bias, *qy)});
+  return product_claim(
+      op, a, b, {{qa->z(), *zero}, {transposed[0], transposed[1]}, requantise(std::move(multiplier), *bias, *qy)});
 }
 
 }  // namespace tessera::partition

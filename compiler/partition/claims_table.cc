@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of one byte as tables, and what belongs to them. A chain of unary operators between two
-// 8-bit tensors is one table, computed by the operator library over all 256 values; operators that only move elements may
-// stand inside the chain.
+// 8-bit tensors is one table, computed by the operator library over all 256 values; operators that only move elements
+// may stand inside the chain.
 #include <cstring>
 #include <set>
 
@@ -11,12 +11,56 @@
 namespace tessera::partition {
 
 bool is_elementwise(NodeOp op) {
-  static const std::set<std::string> kOnnx = {
-      "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil", "Celu", "Clip", "Cos", "Cosh",
-      "DequantizeLinear", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity",
-      "LeakyRelu", "Log", "Max", "Min", "Mish", "Mul", "Neg", "PRelu", "Pow", "QuantizeLinear", "Reciprocal", "Relu",
-      "Round", "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Sub", "Swish", "Tan",
-      "Tanh", "ThresholdedRelu"};
+  static const std::set<std::string> kOnnx = {"Abs",
+                                              "Acos",
+                                              "Acosh",
+                                              "Add",
+                                              "Asin",
+                                              "Asinh",
+                                              "Atan",
+                                              "Atanh",
+                                              "Cast",
+                                              "Ceil",
+                                              "Celu",
+                                              "Clip",
+                                              "Cos",
+                                              "Cosh",
+                                              "DequantizeLinear",
+                                              "Div",
+                                              "Elu",
+                                              "Erf",
+                                              "Exp",
+                                              "Floor",
+                                              "Gelu",
+                                              "HardSigmoid",
+                                              "HardSwish",
+                                              "Identity",
+                                              "LeakyRelu",
+                                              "Log",
+                                              "Max",
+                                              "Min",
+                                              "Mish",
+                                              "Mul",
+                                              "Neg",
+                                              "PRelu",
+                                              "Pow",
+                                              "QuantizeLinear",
+                                              "Reciprocal",
+                                              "Relu",
+                                              "Round",
+                                              "Selu",
+                                              "Sigmoid",
+                                              "Sign",
+                                              "Sin",
+                                              "Sinh",
+                                              "Softplus",
+                                              "Softsign",
+                                              "Sqrt",
+                                              "Sub",
+                                              "Swish",
+                                              "Tan",
+                                              "Tanh",
+                                              "ThresholdedRelu"};
   static const std::set<std::string> kMicrosoft = {"QLinearLeakyRelu", "QLinearSigmoid", "Gelu",
                                                    "QuickGelu",        "FastGelu",       "QuantizeLinear",
                                                    "DequantizeLinear", "QLinearAdd",     "QLinearMul"};
@@ -34,7 +78,8 @@ bool is_scalar_constant(mlir::Value value) {
 namespace {
 
 /// `order` on vectors; `values` holds what it starts from. Operators that only move elements pass them through.
-std::optional<ops::Tensor> evaluate_chain(llvm::DenseMap<mlir::Value, ops::Value> values, llvm::ArrayRef<NodeOp> order, mlir::Value result) {
+std::optional<ops::Tensor> evaluate_chain(llvm::DenseMap<mlir::Value, ops::Value> values, llvm::ArrayRef<NodeOp> order,
+                                          mlir::Value result) {
   for (NodeOp step : order) {
     if (!is_elementwise(step)) {
       ops::Value moved;
@@ -150,7 +195,8 @@ std::optional<Chain> chain_to(mlir::Value at, bool pads = false) {
   Chain chain;
   while (!chain.source) {
     NodeOp step = nn::defining_op(at);
-    if (!step || chain.order.size() > 64 || !all_static(step) || !has_elements(at) || !step.getBodies().empty() || step.is("QuantizeLinear"))
+    if (!step || chain.order.size() > 64 || !all_static(step) || !has_elements(at) || !step.getBodies().empty() ||
+        step.is("QuantizeLinear"))
       return std::nullopt;
     if (is_elementwise(step)) {
       mlir::Value data;
@@ -191,22 +237,25 @@ std::optional<Claim> claim_moved_table(NodeOp op) {
   auto chain = chain_to(op.getInputs()[0], true);
   if (!chain || chain->steps.empty()) return std::nullopt;
   chain->order.push_back(op);
-  // What a Pad puts around goes through the operators behind it only: the table comes first then, and the pads are its bytes.
+  // What a Pad puts around goes through the operators behind it only: the table comes first then, and the pads are its
+  // bytes.
   size_t pad = 0;
   for (size_t i = 0; i < chain->order.size(); ++i) {
     NodeOp step = chain->order[i];
     if (!step.is("Pad")) continue;
     const ops::Node node = nn::to_node(step);
     const auto moves = moves_of(step);
-    if (!moves || std::none_of((*moves)[0].begin(), (*moves)[0].end(), is_pad)) continue;  // it repeats elements, or crops
+    if (!moves || std::none_of((*moves)[0].begin(), (*moves)[0].end(), is_pad))
+      continue;  // it repeats elements, or crops
     float value = node.get_float("value", 0.0f);
     if (mlir::Value v = nn::input_or_null(step, 2)) {
       const auto constant = nn::constant_value(v);
       if (!constant || constant->dtype() != DType::kFloat || constant->size() != 1) return std::nullopt;
       value = constant->to_floats()[0];
     }
-    const auto around = evaluate_chain({{step.getResult(0), ops::Value(ops::Tensor::of<float>(DType::kFloat, {1}, {value}))}},
-                                       llvm::ArrayRef<NodeOp>(chain->order).drop_front(i + 1), op.getResult(0));
+    const auto around =
+        evaluate_chain({{step.getResult(0), ops::Value(ops::Tensor::of<float>(DType::kFloat, {1}, {value}))}},
+                       llvm::ArrayRef<NodeOp>(chain->order).drop_front(i + 1), op.getResult(0));
     while (pad < chain->steps.size() && !is_pad(chain->steps[pad])) ++pad;
     if (!around || around->bytes() != 1 || pad == chain->steps.size()) return std::nullopt;
     chain->steps[pad++].value = static_cast<int32_t>(around->at_int64(0));
@@ -220,7 +269,8 @@ std::optional<Claim> claim_moved_table(NodeOp op) {
   MoveClaim what;
   what.table_first = pad > 0;
   what.steps.push_back(std::move(chain->steps));
-  if (nn::dtype_of(chain->source) != nn::dtype_of(op.getResult(0)) || !is_identity(*table)) what.table = std::move(*table);
+  if (nn::dtype_of(chain->source) != nn::dtype_of(op.getResult(0)) || !is_identity(*table))
+    what.table = std::move(*table);
   c.what = std::move(what);
   return c;
 }
@@ -245,9 +295,12 @@ std::optional<Claim> claim_float_concat(NodeOp op) {
       // Movements behind int32 sums.
       std::vector<Move> steps;
       mlir::Value at = v;
-      for (NodeOp step = nn::defining_op(at); step && all_static(step) && steps.size() < 64; step = nn::defining_op(at)) {
+      for (NodeOp step = nn::defining_op(at); step && all_static(step) && steps.size() < 64;
+           step = nn::defining_op(at)) {
         auto moves = step.getOutputs().size() == 1 ? moves_of(step) : std::nullopt;
-        if (!moves || std::any_of((*moves)[0].begin(), (*moves)[0].end(), [](const Move& m) { return m.kind == Move::Kind::kPad || m.kind == Move::Kind::kGather; }))
+        if (!moves || std::any_of((*moves)[0].begin(), (*moves)[0].end(), [](const Move& m) {
+              return m.kind == Move::Kind::kPad || m.kind == Move::Kind::kGather;
+            }))
           break;
         steps.insert(steps.begin(), (*moves)[0].begin(), (*moves)[0].end());
         covered.push_back(step.getOperation());
@@ -263,7 +316,8 @@ std::optional<Claim> claim_float_concat(NodeOp op) {
       continue;
     }
     for (NodeOp step : chain->order)
-      if (std::find(covered.begin(), covered.end(), step.getOperation()) == covered.end()) covered.push_back(step.getOperation());
+      if (std::find(covered.begin(), covered.end(), step.getOperation()) == covered.end())
+        covered.push_back(step.getOperation());
     chain->order.push_back(concat);
     chain->order.push_back(op);
     auto table = tabulate(chain->source, chain->order, op.getResult(0));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transposed convolutions of dequantised bytes. ONNX Runtime computes them in fp32 in an order of its own, so they are placed where
-// every order gives the same bits: power-of-two scales, weights that are small integers times a unit for each output
-// channel, sums below 2^24 units. The result is then an integer convolution by phases: outputs at equal distance modulo
-// the stride read the same taps at the same offsets.
+// Transposed convolutions of dequantised bytes. ONNX Runtime computes them in fp32 in an order of its own, so they are
+// placed where every order gives the same bits: power-of-two scales, weights that are small integers times a unit for
+// each output channel, sums below 2^24 units. The result is then an integer convolution by phases: outputs at equal
+// distance modulo the stride read the same taps at the same offsets.
 #include <bit>
 #include <cmath>
 
@@ -64,7 +64,9 @@ std::optional<Claim> claim_transposed(NodeOp op) {
   if (what.stride[0] * what.stride[1] > 64) return std::nullopt;
   what.groups = node.get_int("group", 1);
   const int64_t ic = in[1], oc = out[1];
-  if (what.groups < 1 || ic % what.groups || oc % what.groups || w->shape()[0] != ic || w->shape()[1] * what.groups != oc) return std::nullopt;
+  if (what.groups < 1 || ic % what.groups || oc % what.groups || w->shape()[0] != ic ||
+      w->shape()[1] * what.groups != oc)
+    return std::nullopt;
 
   // Integer weights [oc][ic / groups][kernel] and each channel's unit.
   const int64_t ic_each = ic / what.groups, oc_each = oc / what.groups, taps = what.kernel[0] * what.kernel[1];

@@ -55,7 +55,8 @@ void apply(const Window& w, auto& to) {
 /// The convert stage of a requantisation to `y` with one multiplier or one for each channel.
 npu::Stage requantise(std::vector<float> multiplier, std::vector<int32_t> bias, const Quantisation& y);
 
-/// A constant int32 bias with one element or one for each channel; empty when absent, nothing when it is something else.
+/// A constant int32 bias with one element or one for each channel; empty when absent, nothing when it is something
+/// else.
 std::optional<std::vector<int32_t>> bias_values(NodeOp op, unsigned index, int64_t channels);
 
 Claim base_claim(NodeOp op, std::vector<mlir::Value> operands);

@@ -119,7 +119,8 @@ void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) {
       if (other_extents) {
         const npu::Tensor& made = tensor(c.through);
         if (made.c != tensor(e.output).c || !dense(e.output) || tensor(e.output).reshape_of != npu::kNoTensor) continue;
-        if (c.stage.second && !(second_alike && dense(c.stage.second->tensor)) && tensor(c.stage.second->tensor).elements() != tensor(c.stage.second->tensor).c)
+        if (c.stage.second && !(second_alike && dense(c.stage.second->tensor)) &&
+            tensor(c.stage.second->tensor).elements() != tensor(c.stage.second->tensor).c)
           continue;
       }
       npu::Operation merged = graph.operations[static_cast<size_t>(c.index)];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies that layout makes unnecessary. A convolution that only selects channels disappears into the convolution that makes its
-// input (which makes the channels in the other order) or into those that read its result (whose weights are reordered). A
-// tensor that is copied into its place in a wider one is made there in the first place, whoever else reads it.
+// Copies that layout makes unnecessary. A convolution that only selects channels disappears into the convolution that
+// makes its input (which makes the channels in the other order) or into those that read its result (whose weights are
+// reordered). A tensor that is copied into its place in a wider one is made there in the first place, whoever else
+// reads it.
 #include <algorithm>
 
 #include "compiler/npu/plan.h"
@@ -10,7 +11,8 @@
 namespace tessera::partition {
 namespace {
 
-// Transfers of shorter runs than this many bytes wait for DRAM more than they move: a tensor with other readers stays whole.
+// Transfers of shorter runs than this many bytes wait for DRAM more than they move: a tensor with other readers stays
+// whole.
 constexpr int64_t kLongRun = 64;
 
 npu::TensorId output_of(const npu::Operation& operation) {
@@ -28,12 +30,19 @@ class Folder {
 
  private:
   const npu::Tensor& tensor(npu::TensorId id) const { return graph_.tensors[static_cast<size_t>(id)]; }
-  bool is_output(npu::TensorId id) const { return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end(); }
-  bool is_input(npu::TensorId id) const { return std::find(graph_.inputs.begin(), graph_.inputs.end(), id) != graph_.inputs.end(); }
-  bool has_children(npu::TensorId id) const {
-    return std::any_of(graph_.tensors.begin(), graph_.tensors.end(), [&](const npu::Tensor& t) { return t.view_of == id || t.reshape_of == id; });
+  bool is_output(npu::TensorId id) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
   }
-  bool is_root(npu::TensorId id) const { return tensor(id).view_of == npu::kNoTensor && tensor(id).reshape_of == npu::kNoTensor; }
+  bool is_input(npu::TensorId id) const {
+    return std::find(graph_.inputs.begin(), graph_.inputs.end(), id) != graph_.inputs.end();
+  }
+  bool has_children(npu::TensorId id) const {
+    return std::any_of(graph_.tensors.begin(), graph_.tensors.end(),
+                       [&](const npu::Tensor& t) { return t.view_of == id || t.reshape_of == id; });
+  }
+  bool is_root(npu::TensorId id) const {
+    return tensor(id).view_of == npu::kNoTensor && tensor(id).reshape_of == npu::kNoTensor;
+  }
   bool same_pixels(npu::TensorId a, npu::TensorId b) const {
     const npu::Tensor &x = tensor(a), &y = tensor(b);
     return x.n == y.n && x.h == y.h && x.w == y.w;
@@ -56,7 +65,8 @@ class Folder {
     return found;
   }
   static bool passes_through(const npu::Stage& s) {
-    return !s.convert && !s.raw && !s.table && !s.second && !s.second_table && s.low <= -128 && s.high >= 255 && s.out_zero == 0;
+    return !s.convert && !s.raw && !s.table && !s.second && !s.second_table && s.low <= -128 && s.high >= 255 &&
+           s.out_zero == 0;
   }
   void remove(size_t at, size_t heir) {
     nodes_[heir].insert(nodes_[heir].end(), nodes_[at].begin(), nodes_[at].end());
@@ -67,8 +77,8 @@ class Folder {
   /// The input channel of each output channel, if the operation only selects.
   std::optional<std::vector<int64_t>> selection(const npu::Operation& operation) const {
     const auto* c = std::get_if<npu::Convolution>(&operation.what);
-    if (!c || operation.macs != npu::kNoMacs || c->kernel_h != 1 || c->kernel_w != 1 || c->groups != 1 || c->input_zero != 0 ||
-        !c->weight_zero.empty() || !passes_through(c->stage))
+    if (!c || operation.macs != npu::kNoMacs || c->kernel_h != 1 || c->kernel_w != 1 || c->groups != 1 ||
+        c->input_zero != 0 || !c->weight_zero.empty() || !passes_through(c->stage))
       return std::nullopt;
     const int64_t in = tensor(c->input).c, out = tensor(c->output).c;
     std::vector<int64_t> channels;
@@ -95,7 +105,8 @@ class Folder {
         !same_pixels(through, select.output))
       return false;
     auto* conv = std::get_if<npu::Convolution>(&graph_.operations[*maker].what);
-    if (!conv || conv->groups != 1 || conv->stage.second || graph_.operations[*maker].macs == npu::kNoMacs) return false;
+    if (!conv || conv->groups != 1 || conv->stage.second || graph_.operations[*maker].macs == npu::kNoMacs)
+      return false;
     npu::Operation made = graph_.operations[*maker];
     auto& c = std::get<npu::Convolution>(made.what);
     const auto pick = [&](const auto& values, size_t each) {
@@ -125,7 +136,8 @@ class Folder {
   bool into_readers(size_t at, const std::vector<int64_t>& channels) {
     const auto select = std::get<npu::Convolution>(graph_.operations[at].what);
     const npu::TensorId through = select.output;
-    if (!is_root(through) || has_children(through) || is_output(through) || !same_pixels(select.input, through)) return false;
+    if (!is_root(through) || has_children(through) || is_output(through) || !same_pixels(select.input, through))
+      return false;
     std::vector<int64_t> sorted = channels;
     std::sort(sorted.begin(), sorted.end());
     if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return false;
@@ -143,10 +155,12 @@ class Folder {
       const int64_t taps = c.kernel_h * c.kernel_w, results = tensor(c.output).c;
       std::vector<int16_t> weights(static_cast<size_t>(results * in * taps));
       for (int64_t o = 0; o < results; ++o) {
-        const auto zero = static_cast<int16_t>(c.weight_zero.empty() ? 0 : c.weight_zero[c.weight_zero.size() == 1 ? 0 : static_cast<size_t>(o)]);
+        const auto zero = static_cast<int16_t>(
+            c.weight_zero.empty() ? 0 : c.weight_zero[c.weight_zero.size() == 1 ? 0 : static_cast<size_t>(o)]);
         std::fill_n(weights.begin() + o * in * taps, in * taps, zero);
         for (int64_t i = 0; i < out; ++i)
-          std::copy_n(c.weights.begin() + (o * out + i) * taps, taps, weights.begin() + (o * in + channels[static_cast<size_t>(i)]) * taps);
+          std::copy_n(c.weights.begin() + (o * out + i) * taps, taps,
+                      weights.begin() + (o * in + channels[static_cast<size_t>(i)]) * taps);
       }
       c.weights = std::move(weights);
       c.input = select.input;
@@ -160,8 +174,9 @@ class Folder {
     const auto* e = std::get_if<npu::Elementwise>(&graph_.operations[at].what);
     if (!e || e->repeat_h != 1 || e->repeat_w != 1 || !passes_through(e->stage)) return false;
     const npu::TensorId from = e->input, to = e->output;
-    if (tensor(to).view_of == npu::kNoTensor || !is_root(from) || is_input(from) || has_children(from) || !same_pixels(from, to) ||
-        tensor(from).c != tensor(to).c || tensor(from).is_unsigned != tensor(to).is_unsigned || tensor(from).element_bytes != 1)
+    if (tensor(to).view_of == npu::kNoTensor || !is_root(from) || is_input(from) || has_children(from) ||
+        !same_pixels(from, to) || tensor(from).c != tensor(to).c ||
+        tensor(from).is_unsigned != tensor(to).is_unsigned || tensor(from).element_bytes != 1)
       return false;
     if (readers(from).size() > 1 && tensor(from).c < kLongRun) return false;
     const auto maker = producer(from);

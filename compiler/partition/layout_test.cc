@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts against arrays of element numbers: random chains of steps on a layout and on the array itself must agree, and the loops of
-// a copy must carry every element to its place once.
+// Layouts against arrays of element numbers: random chains of steps on a layout and on the array itself must agree, and
+// the loops of a copy must carry every element to its place once.
 #include "compiler/partition/layout.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,9 @@ Array numbers(const Layout& layout) {
 class Chains : public testing::TestWithParam<int> {
  protected:
   std::mt19937_64 random_{static_cast<uint64_t>(GetParam())};
-  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1)); }
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random_() % static_cast<uint64_t>(high - low + 1));
+  }
 
   Order permutation(size_t rank) {
     Order order = identity_order(rank);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that only move elements, as steps on shapes: what a layout can follow with strides (transpose, reshape, slice,
-// expand), what needs a tensor of its own (pad, gather). Which element a nearest-neighbour Resize takes is asked of the
-// operator library, axis by axis, so that its many coordinate modes stand in one place.
+// Operators that only move elements, as steps on shapes: what a layout can follow with strides (transpose, reshape,
+// slice, expand), what needs a tensor of its own (pad, gather). Which element a nearest-neighbour Resize takes is asked
+// of the operator library, axis by axis, so that its many coordinate modes stand in one place.
 #include <algorithm>
 
 #include "compiler/partition/claims_util.h"
@@ -84,7 +84,8 @@ std::optional<std::vector<int64_t>> constant_ints(NodeOp op, unsigned index) {
 }
 
 /// An operand if present, else the attribute of older versions; nothing when the operand is not constant.
-std::optional<std::vector<int64_t>> ints(NodeOp op, unsigned index, const ops::Node& node, const char* attribute, Shape otherwise) {
+std::optional<std::vector<int64_t>> ints(NodeOp op, unsigned index, const ops::Node& node, const char* attribute,
+                                         Shape otherwise) {
   if (nn::input_or_null(op, index)) return constant_ints(op, index);
   return node.has(attribute) ? node.get_ints(attribute) : otherwise;
 }
@@ -113,7 +114,8 @@ std::optional<Steps> slice_steps(NodeOp op, const ops::Node& node, Shape shape) 
     start = std::clamp<int64_t>(start, 0, step > 0 ? extent : extent - 1);
     std::vector<int64_t> at;
     for (int64_t k = 0; k < out[a]; ++k) at.push_back(start + k * step);
-    if (at.empty() || at.front() < 0 || at.front() >= extent || at.back() < 0 || at.back() >= extent) return std::nullopt;
+    if (at.empty() || at.front() < 0 || at.front() >= extent || at.back() < 0 || at.back() >= extent)
+      return std::nullopt;
     select(steps, shape, a, at);
   }
   return steps;
@@ -189,7 +191,8 @@ std::optional<Steps> pad_steps(NodeOp op, const ops::Node& node, Shape shape) {
   for (size_t a = 0; a < rank; ++a) {
     // Negative pads crop.
     std::vector<int64_t> at;
-    for (int64_t i = std::max<int64_t>(0, -before[a]); i < shape[a] - std::max<int64_t>(0, -after[a]); ++i) at.push_back(i);
+    for (int64_t i = std::max<int64_t>(0, -before[a]); i < shape[a] - std::max<int64_t>(0, -after[a]); ++i)
+      at.push_back(i);
     if (at.empty()) return std::nullopt;
     select(steps, shape, a, at);
     m.numbers[a] = std::max<int64_t>(0, before[a]);
@@ -318,8 +321,11 @@ std::optional<std::vector<std::vector<Move>>> moves_of(NodeOp op) {
   if (op.is("DepthToSpace") && rank == 4 && b > 0) {
     const bool column_first = node.get_string("mode", "DCR") == "CRD";
     const int64_t c = shape[1] / (b * b);
-    const Shape apart = column_first ? Shape{shape[0], c, b, b, shape[2], shape[3]} : Shape{shape[0], b, b, c, shape[2], shape[3]};
-    return one(Steps{reshape_to(apart), transpose_by(apart, column_first ? Shape{0, 1, 4, 2, 5, 3} : Shape{0, 3, 4, 1, 5, 2}), reshape_to(out)});
+    const Shape apart =
+        column_first ? Shape{shape[0], c, b, b, shape[2], shape[3]} : Shape{shape[0], b, b, c, shape[2], shape[3]};
+    return one(Steps{reshape_to(apart),
+                     transpose_by(apart, column_first ? Shape{0, 1, 4, 2, 5, 3} : Shape{0, 3, 4, 1, 5, 2}),
+                     reshape_to(out)});
   }
   if (op.is("SpaceToDepth") && rank == 4 && b > 0) {
     const Shape apart{shape[0], shape[1], shape[2] / b, b, shape[3] / b, b};

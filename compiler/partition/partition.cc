@@ -242,9 +242,9 @@ class Assembler {
         }
       for (const program::Layer& layer : artifact_.cpu_layers)
         if (layer.name == name || covers(layer)) why = "it runs on the CPU";
-      throw Error(ErrorCode::kInvalidArgument,
-                  "node '" + name + "': a schedule is given, but " + why + "; `tessera schedule` lists the layers that take one" +
-                      (known.empty() ? "" : ": " + known + (count > 8 ? ", ..." : "")));
+      throw Error(ErrorCode::kInvalidArgument, "node '" + name + "': a schedule is given, but " + why +
+                                                   "; `tessera schedule` lists the layers that take one" +
+                                                   (known.empty() ? "" : ": " + known + (count > 8 ? ", ..." : "")));
     }
   }
 
@@ -369,7 +369,8 @@ class Assembler {
   }
 
   /// Movements with no computation of the NPU before or behind them, other movements aside, stay with the CPU.
-  static void drop_idle_moves(const std::vector<NodeOp>& operations, std::unordered_map<mlir::Operation*, Claim>& claims) {
+  static void drop_idle_moves(const std::vector<NodeOp>& operations,
+                              std::unordered_map<mlir::Operation*, Claim>& claims) {
     std::set<mlir::Operation*> useful;
     std::set<const void*> read;  // values that useful claims read
     for (bool changed = true; changed;) {

@@ -36,15 +36,15 @@ class CpuCodegen {
 
 struct Options {
   npu::Options npu;
-  bool use_npu = true;                           // false: everything on the CPU
+  bool use_npu = true;  // false: everything on the CPU
   // JSON by node name, overriding the generator's. Where several layers bear a name, the second is "name#2" and so on.
   std::map<std::string, std::string> schedules;
-  CpuCodegen* cpu = nullptr;                     // nullptr: every CPU operation is a library kernel
+  CpuCodegen* cpu = nullptr;  // nullptr: every CPU operation is a library kernel
   std::function<void(const std::string& what, int64_t done, int64_t total)> progress;
 };
 
-/// Errors: kDoesNotFit and kInvalidArgument of the NPU code generator, naming the node; kInvalidArgument for a schedule of
-/// what is no layer on the NPU; kUnsupported.
+/// Errors: kDoesNotFit and kInvalidArgument of the NPU code generator, naming the node; kInvalidArgument for a schedule
+/// of what is no layer on the NPU; kUnsupported.
 program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& config, const Options& options = {});
 
 }  // namespace tessera::partition

@@ -13,8 +13,8 @@ namespace tessera::partition {
 namespace {
 
 bool is_unsigned(mlir::Value value) { return nn::dtype_of(value) == ops::DType::kUint8; }
-/// The order of a value where neither its producer nor its first reader cares: that of the first convolution, pool or matrix product that it
-/// reaches through other operators.
+/// The order of a value where neither its producer nor its first reader cares: that of the first convolution, pool or
+/// matrix product that it reaches through other operators.
 Order packing_order(mlir::Value value) {
   constexpr size_t kMostReaders = 64;
   const size_t rank = nn::shape_of(value)->size();
@@ -24,8 +24,10 @@ Order packing_order(mlir::Value value) {
       auto op = mlir::dyn_cast<nn::NodeOp>(user);
       if (!op) continue;
       const std::string type = op.getOpType().str();
-      if (type.find("Conv") != std::string::npos || type.find("Pool") != std::string::npos) return channels_last_order(rank);
-      if (type.find("MatMul") != std::string::npos || type.find("Gemm") != std::string::npos) return identity_order(rank);
+      if (type.find("Conv") != std::string::npos || type.find("Pool") != std::string::npos)
+        return channels_last_order(rank);
+      if (type.find("MatMul") != std::string::npos || type.find("Gemm") != std::string::npos)
+        return identity_order(rank);
       for (mlir::Value result : op.getOutputs())
         if (std::find(reached.begin(), reached.end(), result) == reached.end()) reached.push_back(result);
     }
@@ -99,7 +101,8 @@ Region::Device Region::device_of(mlir::Value value, std::optional<Order> order) 
   return packed_.back().second;
 }
 
-std::optional<npu::TensorId> Region::operand(const Claim& claim, mlir::Value value, const Order& order, const Dims& dims) {
+std::optional<npu::TensorId> Region::operand(const Claim& claim, mlir::Value value, const Order& order,
+                                             const Dims& dims) {
   const auto found = produced_.find(value);
   const auto seen = [&](const Device& device) -> std::optional<npu::TensorId> {
     const auto box = as_box(device.layout, order, dims);
@@ -233,7 +236,8 @@ bool Region::add_products(const Claim& claim, const ConvolutionClaim& what) {
     for (size_t i = 3; i <= out.size(); ++i) {
       const int64_t index = rest % out[out.size() - i];
       rest /= out[out.size() - i];
-      const int64_t extent[2] = {i <= in.size() ? in[in.size() - i] : 1, i - 2 <= what.batch.size() ? what.batch[what.batch.size() - (i - 2)] : 1};
+      const int64_t extent[2] = {i <= in.size() ? in[in.size() - i] : 1,
+                                 i - 2 <= what.batch.size() ? what.batch[what.batch.size() - (i - 2)] : 1};
       for (size_t side = 0; side < 2; ++side) {
         at[side] += extent[side] == 1 ? 0 : index * step[side];
         step[side] *= extent[side];
@@ -283,8 +287,10 @@ bool Region::add_pool(const Claim& claim, const PoolClaim& what) {
     return std::array<int64_t, 3>{std::max<int64_t>(begin, 0), std::min(end, extent), std::max<int64_t>(-begin, 0)};
   };
   for (const PoolClaim::Part& part : what.parts) {
-    const auto [top, bottom, above] = reach(part.row, part.rows, whole.stride_h, whole.kernel_h, whole.pads.top, tensor(whole.input).h);
-    const auto [left, right, beside] = reach(part.column, part.columns, whole.stride_w, whole.kernel_w, whole.pads.left, tensor(whole.input).w);
+    const auto [top, bottom, above] =
+        reach(part.row, part.rows, whole.stride_h, whole.kernel_h, whole.pads.top, tensor(whole.input).h);
+    const auto [left, right, beside] =
+        reach(part.column, part.columns, whole.stride_w, whole.kernel_w, whole.pads.left, tensor(whole.input).w);
     pool = whole;
     pool.stage = part.stage;
     pool.pads = {above, beside, 0, 0};
@@ -355,7 +361,8 @@ bool Region::add_table(const Claim& claim, const TableClaim& what) {
   const ops::Shape shape = *nn::shape_of(y);
   const Device from = device_of(x);
   const Order order = from.layout.order();
-  const bool same = from.layout == Layout::dense(shape, order) && tensor(from.tensor).elements() == ops::element_count(shape);
+  const bool same =
+      from.layout == Layout::dense(shape, order) && tensor(from.tensor).elements() == ops::element_count(shape);
   npu::Stage stage;
   stage.table = what.table;
   stage.table_unsigned = is_unsigned(y);
@@ -426,7 +433,8 @@ bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
     table.input = *sources[1];
     table.stage.table = what.y_table;
     table.stage.table_unsigned = is_unsigned(y);
-    sources[1] = table.output = fresh(nn::value_name(claim.operands[1]) + ".table", dims_of(*sources[1]), is_unsigned(y), 1);
+    sources[1] = table.output =
+        fresh(nn::value_name(claim.operands[1]) + ".table", dims_of(*sources[1]), is_unsigned(y), 1);
     push(claim, std::move(table), 0);
     nodes_.back().clear();  // the node counts once
   }
@@ -447,7 +455,9 @@ bool Region::add_requantise(const Claim& claim, const RequantiseClaim& what) {
   mlir::Value x = claim.operands[0], y = claim.result();
   const ops::Shape shape = *nn::shape_of(y);
   const bool last = what.channel_axis + 1 == static_cast<int64_t>(shape.size());
-  const Order order = order_of(x).value_or(last ? identity_order(shape.size()) : what.channel_axis >= 0 ? channels_last_order(shape.size()) : packing_order(y));
+  const Order order = order_of(x).value_or(last                     ? identity_order(shape.size())
+                                           : what.channel_axis >= 0 ? channels_last_order(shape.size())
+                                                                    : packing_order(y));
   if (what.channel_axis >= 0 && order.back() != what.channel_axis) return false;
   const Dims dims = collapse(shape, order);
   const auto source = operand(claim, x, order, dims);

@@ -2,10 +2,11 @@
 // A region is a set of claims that become one NPU program. Enters: claims in topological order. Leaves: an npu::Graph
 // and, for each value that crosses the region's edge, how the host's tensor maps to the device's bytes.
 //
-// A value keeps the shape it has in the model; on the device it has a layout (layout.h): strides into a tensor. Convolutions
-// want channels last, matrices the model's own order. Operators that only move elements change the layout and nothing
-// else; an operation that needs its operand in another order reads a copy. A copy that the machine would make byte by
-// byte is refused beyond a few thousand bytes: the claim then does not join the region and the host moves the elements.
+// A value keeps the shape it has in the model; on the device it has a layout (layout.h): strides into a tensor.
+// Convolutions want channels last, matrices the model's own order. Operators that only move elements change the layout
+// and nothing else; an operation that needs its operand in another order reads a copy. A copy that the machine would
+// make byte by byte is refused beyond a few thousand bytes: the claim then does not join the region and the host moves
+// the elements.
 #pragma once
 
 #include <functional>
@@ -70,7 +71,8 @@ class Region {
   /// The value's bytes in `order`, seen as `dims`; copied where its layout is another.
   std::optional<npu::TensorId> operand(const Claim& claim, mlir::Value value, const Order& order, const Dims& dims);
   /// The value in a layout that `fits`; packed or copied in `order` where none is there.
-  std::optional<Device> arranged(const Claim& claim, mlir::Value value, const Order& order, const std::function<bool(const Device&)>& fits);
+  std::optional<Device> arranged(const Claim& claim, mlir::Value value, const Order& order,
+                                 const std::function<bool(const Device&)>& fits);
   /// A copy of a produced value for the claim that asks for it.
   std::optional<Device> copied_operand(const Claim& claim, mlir::Value value, const Order& order);
   npu::TensorId fresh(const std::string& name, const Dims& dims, bool is_unsigned, int32_t element_bytes);
@@ -91,12 +93,14 @@ class Region {
 
   // Copies between layouts (region_copy.cc).
   bool copy(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage);
-  bool copy_whole(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, const std::vector<CopyLoop>& loops);
+  bool copy_whole(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
+                  const std::vector<CopyLoop>& loops);
   bool copy_by_selection(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
                          const std::vector<CopyLoop>& loops);
-  bool copy_by_transposition(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, std::vector<CopyLoop> loops);
-  void copy_boxes(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, std::vector<CopyLoop> loops,
-                  int64_t channels);
+  bool copy_by_transposition(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
+                             std::vector<CopyLoop> loops);
+  void copy_boxes(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
+                  std::vector<CopyLoop> loops, int64_t channels);
   void fill(const Claim& claim, const Device& source, const Device& to, int32_t value);
   std::optional<Device> copied(const Claim& claim, const Device& from, const std::string& name, const Order& order);
   std::optional<Device> moved(const Claim& claim, Device device, const Move& move, const std::string& name);

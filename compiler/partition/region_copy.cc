@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between layouts, and the operators that move elements. Enters: two layouts of one shape. Leaves: element-wise
-// operations between strided views, with runs of channels wherever both sides have them. Where only the order of a pixel's
-// channels changes there is no common run, and transfers of single bytes cost a DRAM latency for every few bytes: a
-// 1x1 convolution with one 1 in each row selects and reorders the channels instead (exact, and often absorbed by its
-// neighbours, see fuse.cc).
+// operations between strided views, with runs of channels wherever both sides have them. Where only the order of a
+// pixel's channels changes there is no common run, and transfers of single bytes cost a DRAM latency for every few
+// bytes: a 1x1 convolution with one 1 in each row selects and reorders the channels instead (exact, and often absorbed
+// by its neighbours, see fuse.cc).
 #include <algorithm>
 
 #include "compiler/partition/region.h"
@@ -41,7 +41,8 @@ void for_each(const std::vector<CopyLoop>& loops, Use&& use) {
 std::vector<CopyLoop> split_off(std::vector<CopyLoop>& loops) {
   std::vector<CopyLoop> rest;
   while (loops.size() > 3) {
-    const auto least = std::min_element(loops.begin(), loops.end(), [](const auto& a, const auto& b) { return a.extent < b.extent; });
+    const auto least =
+        std::min_element(loops.begin(), loops.end(), [](const auto& a, const auto& b) { return a.extent < b.extent; });
     rest.push_back(*least);
     loops.erase(least);
   }
@@ -133,8 +134,8 @@ bool Region::copy_whole(const Claim& claim, const Device& from, const Device& to
   return true;
 }
 
-void Region::copy_boxes(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, std::vector<CopyLoop> loops,
-                        int64_t channels) {
+void Region::copy_boxes(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
+                        std::vector<CopyLoop> loops, int64_t channels) {
   for_each(split_off(loops), [&](int64_t from_offset, int64_t to_offset) {
     npu::Elementwise e;
     e.stage = stage;
@@ -175,7 +176,8 @@ bool Region::copy_by_selection(const Claim& claim, const Device& from, const Dev
   if (apart.empty()) {
     // All pixels of the tensor: in its own extents, so that neighbours can take the selection over.
     std::vector<CopyLoop> sorted = pixels;
-    std::stable_sort(sorted.begin(), sorted.end(), [](const CopyLoop& a, const CopyLoop& b) { return a.from > b.from; });
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const CopyLoop& a, const CopyLoop& b) { return a.from > b.from; });
     int64_t next = pixel;
     Layout target;
     target.start = to.layout.start;
@@ -208,7 +210,9 @@ bool Region::copy_by_selection(const Claim& claim, const Device& from, const Dev
     const int64_t first = from.layout.start + from_offset, base = first / pixel * pixel;
     npu::Convolution select;
     select.weights.assign(static_cast<size_t>(run * pixel), 0);
-    for_each(together, [&](int64_t channel, int64_t place) { select.weights[static_cast<size_t>(place * pixel + first - base + channel)] = 1; });
+    for_each(together, [&](int64_t channel, int64_t place) {
+      select.weights[static_cast<size_t>(place * pixel + first - base + channel)] = 1;
+    });
     select.stage = stage;
     select.input = boxed(from.tensor, box_of(base, kept, false, pixel));
     select.output = boxed(to.tensor, box_of(to.layout.start + to_offset, kept, true, run));
@@ -218,8 +222,10 @@ bool Region::copy_by_selection(const Claim& claim, const Device& from, const Dev
 }
 
 /// Where the runs of one side are an axis of the other: products with a unit matrix.
-bool Region::copy_by_transposition(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage, std::vector<CopyLoop> loops) {
-  if (stage.raw || stage.convert || tensor(from.tensor).element_bytes != 1 || tensor(to.tensor).element_bytes != 1) return false;
+bool Region::copy_by_transposition(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
+                                   std::vector<CopyLoop> loops) {
+  if (stage.raw || stage.convert || tensor(from.tensor).element_bytes != 1 || tensor(to.tensor).element_bytes != 1)
+    return false;
   const auto take = [&](int64_t CopyLoop::* stride) -> std::optional<CopyLoop> {
     const auto at = std::find_if(loops.begin(), loops.end(), [&](const CopyLoop& l) { return l.*stride == 1; });
     if (at == loops.end()) return std::nullopt;
@@ -231,7 +237,8 @@ bool Region::copy_by_transposition(const Claim& claim, const Device& from, const
   if (!rows || !columns) return false;
   std::vector<CopyLoop> apart;
   while (loops.size() > 2) {
-    const auto least = std::min_element(loops.begin(), loops.end(), [](const auto& a, const auto& b) { return a.extent < b.extent; });
+    const auto least =
+        std::min_element(loops.begin(), loops.end(), [](const auto& a, const auto& b) { return a.extent < b.extent; });
     apart.push_back(*least);
     loops.erase(least);
   }
@@ -273,7 +280,8 @@ void Region::fill(const Claim& claim, const Device& source, const Device& to, in
   });
 }
 
-std::optional<Region::Device> Region::copied(const Claim& claim, const Device& from, const std::string& name, const Order& order) {
+std::optional<Region::Device> Region::copied(const Claim& claim, const Device& from, const std::string& name,
+                                             const Order& order) {
   const Extents shape = from.layout.shape();
   const npu::Tensor& like = tensor(from.tensor);
   npu::Stage stage;
@@ -285,7 +293,8 @@ std::optional<Region::Device> Region::copied(const Claim& claim, const Device& f
   return to;
 }
 
-std::optional<Region::Device> Region::moved(const Claim& claim, Device device, const Move& move, const std::string& name) {
+std::optional<Region::Device> Region::moved(const Claim& claim, Device device, const Move& move,
+                                            const std::string& name) {
   using Kind = Move::Kind;
   const Extents shape = device.layout.shape();
   // A layout whose strides do not allow the step is brought in order first.
@@ -295,9 +304,7 @@ std::optional<Region::Device> Region::moved(const Claim& claim, Device device, c
     return ordered.has_value();
   };
   switch (move.kind) {
-    case Kind::kTranspose:
-      device.layout = transpose(device.layout, move.numbers);
-      return device;
+    case Kind::kTranspose: device.layout = transpose(device.layout, move.numbers); return device;
     case Kind::kReshape: {
       auto layout = reshape(device.layout, move.extents);
       if (!layout) {
@@ -416,7 +423,8 @@ bool Region::add_move(const Claim& claim, const MoveClaim& what) {
 namespace {
 
 /// Device axes of a dense value's axes when the tensor's own extents hold them whole, in rows of the model's order.
-std::optional<std::vector<int64_t>> axes_of(const Extents& shape, const Order& order, const std::array<int64_t, 4>& extents) {
+std::optional<std::vector<int64_t>> axes_of(const Extents& shape, const Order& order,
+                                            const std::array<int64_t, 4>& extents) {
   std::vector<int64_t> axes(shape.size(), 0);
   int64_t filled = 1, first = 0;
   size_t d = 3;
@@ -462,7 +470,8 @@ std::optional<Binding> Region::bind(mlir::Value value, const Device& device) {
     }
     const Part part = parts[0];
     if (part.stride == 0) return std::nullopt;
-    const bool joins = begun ? part.stride == box.step[d] * box.extent[d] && order[i] < first : d < 3 || part.stride == 1;
+    const bool joins =
+        begun ? part.stride == box.step[d] * box.extent[d] && order[i] < first : d < 3 || part.stride == 1;
     if (!joins) {
       if (d == 0) return std::nullopt;
       --d;

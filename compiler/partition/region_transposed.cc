@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transposed convolution as dense convolutions: one for each phase of the output modulo the strides, written into a strided
-// view of the result. Output o reads input (o + pad - k * dilation) / stride through every tap k that divides evenly; for the
-// outputs of one phase these taps are the same, at constant offsets from the output's number in the phase.
+// A transposed convolution as dense convolutions: one for each phase of the output modulo the strides, written into a
+// strided view of the result. Output o reads input (o + pad - k * dilation) / stride through every tap k that divides
+// evenly; for the outputs of one phase these taps are the same, at constant offsets from the output's number in the
+// phase.
 #include <algorithm>
 #include <numeric>
 
@@ -12,11 +13,11 @@ namespace {
 
 /// One axis of one phase.
 struct Phase {
-  int64_t count = 0;               // outputs
-  std::vector<int64_t> taps;       // of the kernel, by rising offset
+  int64_t count = 0;                 // outputs
+  std::vector<int64_t> taps;         // of the kernel, by rising offset
   int64_t offset = 0, dilation = 1;  // of the first tap; from one to the next
-  int64_t begin = 0, extent = 1;   // positions of the input that are read
-  int64_t before = 0, after = 0;   // padding around them
+  int64_t begin = 0, extent = 1;     // positions of the input that are read
+  int64_t before = 0, after = 0;     // padding around them
 };
 
 Phase phase_of(int64_t phase, int64_t out, int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad) {
@@ -60,7 +61,8 @@ bool Region::add_transposed(const Claim& claim, const TransposedClaim& what) {
   for (int64_t row = 0; row < what.stride[0]; ++row) {
     for (int64_t column = 0; column < what.stride[1]; ++column) {
       const Phase h = phase_of(row, to[1], from[1], what.kernel[0], what.stride[0], what.dilation[0], what.before[0]);
-      const Phase w = phase_of(column, to[2], from[2], what.kernel[1], what.stride[1], what.dilation[1], what.before[1]);
+      const Phase w =
+          phase_of(column, to[2], from[2], what.kernel[1], what.stride[1], what.dilation[1], what.before[1]);
       if (h.count == 0 || w.count == 0) continue;
       npu::Convolution conv;
       conv.groups = what.groups;
@@ -77,7 +79,8 @@ bool Region::add_transposed(const Claim& claim, const TransposedClaim& what) {
           for (const int64_t tw : w.taps) {
             const bool inside = th >= 0 && tw >= 0;
             used = used || inside;
-            conv.weights.push_back(inside ? what.weights[static_cast<size_t>(k * kernel + th * what.kernel[1] + tw)] : int16_t{0});
+            conv.weights.push_back(inside ? what.weights[static_cast<size_t>(k * kernel + th * what.kernel[1] + tw)]
+                                          : int16_t{0});
           }
       npu::Tensor part = tensor(*source);
       part.reshape_of = npu::kNoTensor;

@@ -145,7 +145,9 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
   to.npu.virtual_threads = options.virtual_threads;
   to.npu.chain = options.chains;
   if (!(options.traffic_weight >= 0 && options.traffic_weight <= 1000)) {
-    throw Error(ErrorCode::kInvalidArgument, "the traffic weight must be between 0 and 1000 cycles of time for a cycle of the bus, not " + std::to_string(options.traffic_weight));
+    throw Error(ErrorCode::kInvalidArgument,
+                "the traffic weight must be between 0 and 1000 cycles of time for a cycle of the bus, not " +
+                    std::to_string(options.traffic_weight));
   }
   to.npu.traffic_weight = options.traffic_weight;
 #if TESSERA_HAVE_CPU_CODEGEN

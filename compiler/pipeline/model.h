@@ -38,11 +38,11 @@ struct ImportOptions {
 using Progress = std::function<void(const std::string& what, int64_t done, int64_t total)>;
 
 struct CompileOptions {
-  bool use_npu = true;                           // false: everything on the CPU
-  bool cpu_codegen = true;                       // false: CPU operators are library kernels
-  bool chains = true;                            // tensors that only the next layer reads may stay on chip
-  double traffic_weight = 0.2;                   // cycles that a cycle of the DRAM's bus is worth when schedules are chosen
-  bool virtual_threads = true;                   // false: one copy of each operand, so that engines take turns in a layer
+  bool use_npu = true;          // false: everything on the CPU
+  bool cpu_codegen = true;      // false: CPU operators are library kernels
+  bool chains = true;           // tensors that only the next layer reads may stay on chip
+  double traffic_weight = 0.2;  // cycles that a cycle of the DRAM's bus is worth when schedules are chosen
+  bool virtual_threads = true;  // false: one copy of each operand, so that engines take turns in a layer
   // JSON by node name ("name#2" for the second layer of a name), overriding the generator's
   std::map<std::string, std::string> schedules;
   Progress progress;

@@ -11,7 +11,7 @@ namespace tessera::schedule {
 
 namespace {
 
-constexpr int64_t kStepCycles = 24;        // what a step costs beside its work: engines wait for each other
+constexpr int64_t kStepCycles = 24;  // what a step costs beside its work: engines wait for each other
 constexpr size_t kPlansOfAKind = 2;
 constexpr int64_t kInstructionCycles = 4;
 constexpr int64_t kRunCycles = 2;
@@ -31,10 +31,10 @@ int64_t middle_blocks(const std::vector<const Nest*>& nests) {
 struct Sweep {
   bool possible = true;
   int64_t tiles = 0;
-  std::vector<int64_t> out, most_out;    // by nest: positions computed, in all tiles and in the largest
-  std::vector<int64_t> span;             // positions of its input, padding included
-  int64_t read = 0;                      // positions of the first nest's input that are fetched
-  int64_t second = 0;                    // same for the last nest's output
+  std::vector<int64_t> out, most_out;  // by nest: positions computed, in all tiles and in the largest
+  std::vector<int64_t> span;           // positions of its input, padding included
+  int64_t read = 0;                    // positions of the first nest's input that are fetched
+  int64_t second = 0;                  // same for the last nest's output
 };
 
 Sweep sweep(const std::vector<const Nest*>& nests, int64_t size, bool rows) {
@@ -76,7 +76,8 @@ struct Sizes {
   std::vector<Footprint> footprints;
 };
 
-Sizes sizes_of(const std::vector<const Nest*>& nests, const Sweep& rows, const Sweep& cols, int64_t blocks, const isa::MachineConfig& config) {
+Sizes sizes_of(const std::vector<const Nest*>& nests, const Sweep& rows, const Sweep& cols, int64_t blocks,
+               const isa::MachineConfig& config) {
   Sizes sizes;
   for (size_t s = 0; s < nests.size(); ++s) {
     const Nest& n = *nests[s];
@@ -100,12 +101,14 @@ Sizes sizes_of(const std::vector<const Nest*>& nests, const Sweep& rows, const S
 struct Use {
   std::map<isa::Space, int64_t> entries;
   bool fits(const isa::MachineConfig& config) const {
-    return std::all_of(entries.begin(), entries.end(), [&](const auto& e) { return e.second <= config.depth(e.first); });
+    return std::all_of(entries.begin(), entries.end(),
+                       [&](const auto& e) { return e.second <= config.depth(e.first); });
   }
   std::string reason(const isa::MachineConfig& config) const {
     for (const auto& [space, n] : entries) {
       if (n > config.depth(space)) {
-        return std::string(isa::kSpaceNames[static_cast<size_t>(space)]) + " needs " + std::to_string(n) + " entries of " + std::to_string(config.depth(space));
+        return std::string(isa::kSpaceNames[static_cast<size_t>(space)]) + " needs " + std::to_string(n) +
+               " entries of " + std::to_string(config.depth(space));
       }
     }
     return "";
@@ -140,11 +143,14 @@ std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nes
   for (size_t s = nests.size() - 1; s > 0; --s) {
     const Nest& n = *nests[s];
     if (result[s].count == 0) continue;
-    const Span span = rows ? input_span(result[s].begin, result[s].count, 0, n.extent[Dim::kKh], n.stride_h, n.dilation_h, n.pad_top)
-                           : input_span(result[s].begin, result[s].count, 0, n.extent[Dim::kKw], n.stride_w, n.dilation_w, n.pad_left);
+    const Span span =
+        rows
+            ? input_span(result[s].begin, result[s].count, 0, n.extent[Dim::kKh], n.stride_h, n.dilation_h, n.pad_top)
+            : input_span(result[s].begin, result[s].count, 0, n.extent[Dim::kKw], n.stride_w, n.dilation_w, n.pad_left);
     if (span.step != 1) return std::nullopt;
     const int64_t extent = nests[s - 1]->extent[rows ? Dim::kOh : Dim::kOw];
-    const int64_t begin = std::clamp<int64_t>(span.begin, 0, extent), end = std::clamp<int64_t>(span.begin + span.count, 0, extent);
+    const int64_t begin = std::clamp<int64_t>(span.begin, 0, extent),
+                  end = std::clamp<int64_t>(span.begin + span.count, 0, extent);
     result[s - 1] = {begin, std::max<int64_t>(0, end - begin)};
   }
   return result;
@@ -184,8 +190,8 @@ struct Judged {
   Copies copies;
 };
 
-std::optional<Judged> judge(const std::vector<const Nest*>& nests, const ChainTile& tile, const Sweep& rows, const Sweep& cols,
-                            const isa::MachineConfig& config, std::string* reason) {
+std::optional<Judged> judge(const std::vector<const Nest*>& nests, const ChainTile& tile, const Sweep& rows,
+                            const Sweep& cols, const isa::MachineConfig& config, std::string* reason) {
   const size_t count = nests.size();
   const Nest &head = *nests[0], &tail = *nests[count - 1];
   const int64_t middle = middle_blocks(nests), chunks = ceil_div(middle, tile.blocks);
@@ -204,7 +210,8 @@ std::optional<Judged> judge(const std::vector<const Nest*>& nests, const ChainTi
     c[static_cast<size_t>(Operand::kInput)] = first && dense(*nests[s]) ? std::min<int64_t>(tiles, 2) : pair;
     if (f.sums > 0) c[static_cast<size_t>(Operand::kSums)] = closing ? std::min<int64_t>(tiles, 2) : pair;
     if (f.weights > 0) c[static_cast<size_t>(Operand::kWeights)] = std::min<int64_t>(chunks, 2);
-    if (f.params > 0) c[static_cast<size_t>(Operand::kParams)] = closing || !nests[s]->per_channel ? 1 : std::min<int64_t>(chunks, 2);
+    if (f.params > 0)
+      c[static_cast<size_t>(Operand::kParams)] = closing || !nests[s]->per_channel ? 1 : std::min<int64_t>(chunks, 2);
     if (last) c[static_cast<size_t>(Operand::kOutput)] = closing ? std::min<int64_t>(tiles, 2) : pair;
     if (last && f.second > 0) c[static_cast<size_t>(Operand::kSecond)] = closing ? std::min<int64_t>(tiles, 2) : pair;
   }
@@ -230,7 +237,8 @@ std::optional<Judged> judge(const std::vector<const Nest*>& nests, const ChainTi
   for (const Operand operand : {Operand::kWeights, Operand::kParams}) {
     for (size_t s = count; s-- > 0;) {
       const int64_t size = operand == Operand::kWeights ? sizes.footprints[s].weights : sizes.footprints[s].params;
-      const bool single = operand == Operand::kParams && (!nests[s]->per_channel || (s + 1 == count && s > 0 && dense(*nests[s])));
+      const bool single =
+          operand == Operand::kParams && (!nests[s]->per_channel || (s + 1 == count && s > 0 && dense(*nests[s])));
       if (size == 0 || single) continue;
       if (tiles > 1 && grow(s, operand, chunks)) continue;
       for (int64_t more = 3; more <= std::min<int64_t>(chunks, 4); ++more) grow(s, operand, more);
@@ -253,7 +261,7 @@ std::optional<Judged> judge(const std::vector<const Nest*>& nests, const ChainTi
       products = pixels * n.extent[Dim::kOc] * n.extent[Dim::kIc] * taps * n.planes;
     } else if (n.intrinsic == Intrinsic::kDepthwise) {
       const int64_t each = pixels * middle * taps, raster = images * rows.span[s] * cols.span[s] * middle *
-                                                           depthwise_passes(n, n.extent[Dim::kKh], n.extent[Dim::kKw]);
+                                                            depthwise_passes(n, n.extent[Dim::kKh], n.extent[Dim::kKw]);
       products = (n.dilation_h == 1 && n.dilation_w == 1 ? std::min(each, raster) : each) * n.planes;
     } else if (n.intrinsic == Intrinsic::kReduce) {
       issues *= taps;
@@ -276,22 +284,27 @@ std::optional<Judged> judge(const std::vector<const Nest*>& nests, const ChainTi
       instructions += times;
     }
   }
-  const auto moved = [&](const ChannelMap& map, const Access& access, int64_t positions_h, int64_t positions_w, int64_t width, bool whole) {
+  const auto moved = [&](const ChannelMap& map, const Access& access, int64_t positions_h, int64_t positions_w,
+                         int64_t width, bool whole) {
     const int64_t bytes = images * config.batch * positions_h * positions_w * map.total * access.element_bytes;
     const int64_t run = run_bytes(map, access, whole ? map.chunks() : tile.blocks, map.blocks(), width, config.batch);
     return ceil_div(bytes, config.axi_bytes) + ceil_div(bytes, std::max<int64_t>(run, 1)) * kRunCycles;
   };
-  load += moved(head.in_channels, head.input, rows.read, cols.read, cols.tiles == 1 ? cols.read * sizes.tiles[0][Dim::kOh] : cols.read / cols.tiles,
+  load += moved(head.in_channels, head.input, rows.read, cols.read,
+                cols.tiles == 1 ? cols.read * sizes.tiles[0][Dim::kOh] : cols.read / cols.tiles,
                 dense(head) || chunks == 1);
   const int64_t out_pixels_h = tail.extent[Dim::kOh], out_pixels_w = tail.extent[Dim::kOw];
   const int64_t width = cols.tiles == 1 ? out_pixels_w * tile.oh : tile.ow;
-  const int64_t store = moved(tail.out_channels, tail.output, out_pixels_h, out_pixels_w, width, dense(tail) || chunks == 1);
-  if (tail.second.present) load += moved(tail.out_channels, tail.second, out_pixels_h, out_pixels_w, width, dense(tail) || chunks == 1);
+  const int64_t store =
+      moved(tail.out_channels, tail.output, out_pixels_h, out_pixels_w, width, dense(tail) || chunks == 1);
+  if (tail.second.present)
+    load += moved(tail.out_channels, tail.second, out_pixels_h, out_pixels_w, width, dense(tail) || chunks == 1);
   instructions += (dense(head) ? tiles : steps) + (dense(tail) ? tiles : steps) * (tail.second.present ? 2 : 1);
   const int64_t bus = load + store + instructions * ceil_div(isa::kInstructionBytes, config.axi_bytes);
   int64_t busiest = std::max({gemm + steps * kStepCycles, alu + steps * kStepCycles, bus});
   if (turns) busiest += images * rows.out[count - 1] * cols.out[count - 1] * tail.extent[Dim::kOc];
-  plan.cycles = busiest + static_cast<int64_t>(count) * std::max(gemm, alu) / std::max<int64_t>(steps, 1) + load / std::max<int64_t>(tiles, 1) / 2 + 2 * kDramLatency;
+  plan.cycles = busiest + static_cast<int64_t>(count) * std::max(gemm, alu) / std::max<int64_t>(steps, 1) +
+                load / std::max<int64_t>(tiles, 1) / 2 + 2 * kDramLatency;
   return Judged{std::move(plan), sizes, std::move(copies)};
 }
 
@@ -309,7 +322,8 @@ ChainPlan with_schedules(const std::vector<const Nest*>& nests, const Judged& ju
     const Footprint& f = sizes.footprints[s];
     const auto add = [&](Operand operand, isa::Space space, int64_t size, const char* layout) {
       const int64_t c = judged.copies[s][static_cast<size_t>(operand)];
-      if (size > 0 && c > 0) schedule.operands.push_back({operand, space, 0, static_cast<int>(c), Halo::kReload, layout});
+      if (size > 0 && c > 0)
+        schedule.operands.push_back({operand, space, 0, static_cast<int>(c), Halo::kReload, layout});
     };
     add(Operand::kInput, n.input_space, f.input, "n,h,w,g,ic");
     add(Operand::kWeights, isa::Space::kWgt, f.weights, dense(n) ? "g,oc,kh,kw,ic" : "kh,kw,g");
@@ -324,16 +338,16 @@ ChainPlan with_schedules(const std::vector<const Nest*>& nests, const Judged& ju
 
 }  // namespace
 
-std::optional<ChainPlan> evaluate_chain(const std::vector<const Nest*>& nests, const ChainTile& tile, const isa::MachineConfig& config,
-                                        std::string* reason) {
+std::optional<ChainPlan> evaluate_chain(const std::vector<const Nest*>& nests, const ChainTile& tile,
+                                        const isa::MachineConfig& config, std::string* reason) {
   const auto refuse = [&](std::string why) -> std::optional<ChainPlan> {
     if (reason != nullptr) *reason = std::move(why);
     return std::nullopt;
   };
   if (std::string why = chain_obstacle(nests, config); !why.empty()) return refuse(std::move(why));
   const Nest& tail = *nests.back();
-  if (tile.oh < 1 || tile.ow < 1 || tile.blocks < 1 || tile.oh > tail.extent[Dim::kOh] || tile.ow > tail.extent[Dim::kOw] ||
-      tile.blocks > middle_blocks(nests)) {
+  if (tile.oh < 1 || tile.ow < 1 || tile.blocks < 1 || tile.oh > tail.extent[Dim::kOh] ||
+      tile.ow > tail.extent[Dim::kOw] || tile.blocks > middle_blocks(nests)) {
     return refuse("the tile exceeds the output or the channels between");
   }
   const Sweep rows = sweep(nests, tile.oh, true), cols = sweep(nests, tile.ow, false);
@@ -343,13 +357,16 @@ std::optional<ChainPlan> evaluate_chain(const std::vector<const Nest*>& nests, c
   return with_schedules(nests, *judged);
 }
 
-std::vector<ChainPlan> generate_chains(const std::vector<const Nest*>& nests, const isa::MachineConfig& config, size_t count) {
+std::vector<ChainPlan> generate_chains(const std::vector<const Nest*>& nests, const isa::MachineConfig& config,
+                                       size_t count) {
   if (!chain_obstacle(nests, config).empty()) return {};
   const Nest& tail = *nests.back();
   const int64_t middle = middle_blocks(nests);
   std::map<int64_t, Sweep> all_rows, all_cols;
-  for (const int64_t oh : candidate_extents(tail.extent[Dim::kOh], 1.15, tail.extent[Dim::kOh])) all_rows[oh] = sweep(nests, oh, true);
-  for (const int64_t ow : candidate_extents(tail.extent[Dim::kOw], 1.3, tail.extent[Dim::kOw])) all_cols[ow] = sweep(nests, ow, false);
+  for (const int64_t oh : candidate_extents(tail.extent[Dim::kOh], 1.15, tail.extent[Dim::kOh]))
+    all_rows[oh] = sweep(nests, oh, true);
+  for (const int64_t ow : candidate_extents(tail.extent[Dim::kOw], 1.3, tail.extent[Dim::kOw]))
+    all_cols[ow] = sweep(nests, ow, false);
   const auto better = [](const Judged& a, const Judged& b) {
     return a.plan.cycles < b.plan.cycles || (a.plan.cycles == b.plan.cycles && a.plan.steps < b.plan.steps);
   };

@@ -7,8 +7,8 @@
 
 namespace tessera::schedule {
 
-Span input_span(int64_t out_begin, int64_t out_count, int64_t tap_begin, int64_t tap_count, int64_t stride, int64_t dilation,
-                int64_t pad) {
+Span input_span(int64_t out_begin, int64_t out_count, int64_t tap_begin, int64_t tap_count, int64_t stride,
+                int64_t dilation, int64_t pad) {
   Span span;
   span.begin = out_begin * stride - pad + tap_begin * dilation;
   span.step = std::gcd(out_count > 1 ? stride : 0, tap_count > 1 ? dilation : 0);
@@ -43,8 +43,10 @@ Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineCon
   Footprint result;
   const int64_t n = tile[Dim::kN], g = tile[Dim::kG], oc = tile[Dim::kOc], ic = tile[Dim::kIc];
   const int64_t height = std::max(tile[Dim::kOh], std::min(window_rows, nest.extent[Dim::kOh]));
-  const Span rows = input_span(0, nest.input.broadcast_h ? 1 : height, 0, tile[Dim::kKh], nest.stride_h, nest.dilation_h, 0);
-  const Span cols = input_span(0, nest.input.broadcast_w ? 1 : tile[Dim::kOw], 0, tile[Dim::kKw], nest.stride_w, nest.dilation_w, 0);
+  const Span rows =
+      input_span(0, nest.input.broadcast_h ? 1 : height, 0, tile[Dim::kKh], nest.stride_h, nest.dilation_h, 0);
+  const Span cols =
+      input_span(0, nest.input.broadcast_w ? 1 : tile[Dim::kOw], 0, tile[Dim::kKw], nest.stride_w, nest.dilation_w, 0);
   const int64_t pixels = n * tile[Dim::kOh] * tile[Dim::kOw];
   result.input = (nest.input.broadcast_n ? 1 : n) * rows.count * cols.count * (nest.input.broadcast_c ? 1 : g * ic);
   const int64_t results = pixels * g * oc;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tensor operation as a loop nest over the eight dimensions (n, g, oc, oh, ow, ic, kh, kw), with the access of every
-// operand to DRAM. This is what schedules are about: enters from an operation of the graph (compiler/npu/normalise), leaves as
-// footprints of a tile (here), a schedule (search) and tile operations (compiler/npu/lower). Convolution, depthwise
-// convolution, pooling and element-wise operations are the same nest with another inner intrinsic, so that tiling, halos,
-// padding and channel tails are written once.
+// One tensor operation as a loop nest over the eight dimensions (n, g, oc, oh, ow, ic, kh, kw), with the access of
+// every operand to DRAM. This is what schedules are about: enters from an operation of the graph
+// (compiler/npu/normalise), leaves as footprints of a tile (here), a schedule (search) and tile operations
+// (compiler/npu/lower). Convolution, depthwise convolution, pooling and element-wise operations are the same nest with
+// another inner intrinsic, so that tiling, halos, padding and channel tails are written once.
 #pragma once
 
 #include <array>
@@ -15,8 +15,9 @@
 
 namespace tessera::schedule {
 
-/// n: groups of BATCH images; g: chunks of channels that take part together (groups of a convolution, blocks of a channel-wise
-/// operation); oc, ic: blocks of BLOCK_OUT, BLOCK_IN channels inside a chunk; oh, ow: output pixels; kh, kw: window.
+/// n: groups of BATCH images; g: chunks of channels that take part together (groups of a convolution, blocks of a
+/// channel-wise operation); oc, ic: blocks of BLOCK_OUT, BLOCK_IN channels inside a chunk; oh, ow: output pixels; kh,
+/// kw: window.
 enum class Dim : uint8_t { kN, kG, kOc, kOh, kOw, kIc, kKh, kKw };
 inline constexpr int kDims = 8;
 inline constexpr std::array<std::string_view, kDims> kDimNames = {"n", "g", "oc", "oh", "ow", "ic", "kh", "kw"};
@@ -42,8 +43,10 @@ struct ChannelMap {
 };
 
 /// An operand in DRAM as the nest sees it: element (n, h, w, c) at
-///   offset + n*pitch_n + h*pitch_h + w*pitch_w + (c / segment_channels)*segment_pitch + (c % segment_channels)*element_bytes.
-/// A broadcast dimension has pitch 0. Rows [row_begin, row_end) and columns [col_begin, col_end) are readable, the rest is padding.
+///   offset + n*pitch_n + h*pitch_h + w*pitch_w + (c / segment_channels)*segment_pitch + (c %
+///   segment_channels)*element_bytes.
+/// A broadcast dimension has pitch 0. Rows [row_begin, row_end) and columns [col_begin, col_end) are readable, the rest
+/// is padding.
 struct Access {
   bool present = false;
   uint32_t base = 0;
@@ -58,7 +61,8 @@ struct Access {
   bool broadcasts() const { return broadcast_n || broadcast_h || broadcast_w || broadcast_c; }
 };
 
-/// The second operand of a product of two run-time tensors, in the weights' place: element (k, column) of the matrix of (n, oh, ow) at
+/// The second operand of a product of two run-time tensors, in the weights' place: element (k, column) of the matrix of
+/// (n, oh, ow) at
 ///   offset + n*pitch_n + oh*pitch_h + ow*pitch_w + k*pitch_k + column*pitch_column.
 /// A pitch of 0: the same matrix all along the dimension.
 struct Factor {
@@ -91,7 +95,7 @@ struct Nest {
   int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0, pad_left = 0;
   uint8_t pad_value = 0;
   Access input, second, output;
-  Factor factor;                 // dense: in place of constant weights
+  Factor factor;  // dense: in place of constant weights
   isa::Space input_space = isa::Space::kInp;
   int planes = 1;                // weight planes: 2 when a weight minus its zero point needs nine bits and more
   int64_t tap_h = 1, tap_w = 1;  // depthwise: taps of one instruction
@@ -99,34 +103,36 @@ struct Nest {
   bool convert = false;          // bias and scale from PARAM
   bool per_channel = false;      // they differ between channels
   bool bias_preload = false;     // raw output with bias: ACC starts from it
-  std::string layout = "nhwc";   // of the input: "nhwc", "fold(kw)", "fold(kh,kw)", and these with "*2", "*3", "*4": so many `columns`
-  int64_t columns = 1;           // neighbouring output columns that are channels of one pixel: channel = column * (total / columns) + c
-  int64_t column_step = 0;       // positions of the input between them
+  std::string layout =
+      "nhwc";  // of the input: "nhwc", "fold(kw)", "fold(kh,kw)", and these with "*2", "*3", "*4": so many `columns`
+  int64_t columns =
+      1;  // neighbouring output columns that are channels of one pixel: channel = column * (total / columns) + c
+  int64_t column_step = 0;  // positions of the input between them
 };
 
 /// Rows (or columns) of the input that an interval of outputs reads through an interval of the window.
 struct Span {
-  int64_t begin = 0;   // first position in the image; negative: padding
-  int64_t step = 1;    // positions from one to the next
-  int64_t count = 1;   // of them
-  int64_t stride = 1;  // from one output to the next, in counted positions
+  int64_t begin = 0;     // first position in the image; negative: padding
+  int64_t step = 1;      // positions from one to the next
+  int64_t count = 1;     // of them
+  int64_t stride = 1;    // from one output to the next, in counted positions
   int64_t dilation = 1;  // from one tap to the next, in counted positions
 };
 
-/// Positions o*stride - pad + k*dilation for o in [out_begin, +out_count), k in [tap_begin, +tap_count), thinned to their
-/// greatest common step.
-Span input_span(int64_t out_begin, int64_t out_count, int64_t tap_begin, int64_t tap_count, int64_t stride, int64_t dilation,
-                int64_t pad);
+/// Positions o*stride - pad + k*dilation for o in [out_begin, +out_count), k in [tap_begin, +tap_count), thinned to
+/// their greatest common step.
+Span input_span(int64_t out_begin, int64_t out_count, int64_t tap_begin, int64_t tap_count, int64_t stride,
+                int64_t dilation, int64_t pad);
 
 /// Entries a tile of the given extents occupies.
 struct Footprint {
-  int64_t input = 0;     // in nest.input_space
-  int64_t weights = 0;   // WGT
-  int64_t sums = 0;      // ACC
-  int64_t second = 0;    // OUT, beside the result; 0 when the second operand is updated in place
-  int64_t output = 0;    // OUT
-  int64_t params = 0;    // PARAM, the entry of constants not counted
-  int64_t constants = 0; // PARAM: 1 with a second operation
+  int64_t input = 0;      // in nest.input_space
+  int64_t weights = 0;    // WGT
+  int64_t sums = 0;       // ACC
+  int64_t second = 0;     // OUT, beside the result; 0 when the second operand is updated in place
+  int64_t output = 0;     // OUT
+  int64_t params = 0;     // PARAM, the entry of constants not counted
+  int64_t constants = 0;  // PARAM: 1 with a second operation
   bool second_in_place = false;
 };
 /// `window_rows`: output rows whose input a slot holds; 0: the tile's.

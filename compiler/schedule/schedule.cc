@@ -19,14 +19,17 @@ Extents Schedule::tile() const {
 }
 
 bool Schedule::keeps_rows() const {
-  return std::any_of(operands.begin(), operands.end(), [](const OperandPlan& plan) { return plan.operand == Operand::kInput && plan.halo == Halo::kKeep; });
+  return std::any_of(operands.begin(), operands.end(), [](const OperandPlan& plan) {
+    return plan.operand == Operand::kInput && plan.halo == Halo::kKeep;
+  });
 }
 
 int64_t Schedule::window_rows() const {
   const int64_t rows = tile()[Dim::kOh];
   if (!keeps_rows()) return rows;
   for (size_t i = levels.size(); i-- > 0;) {
-    if (levels[i].dim == Dim::kOh && (levels[i].kind == LevelKind::kTemporal || levels[i].kind == LevelKind::kVthread)) return rows * levels[i].factor;
+    if (levels[i].dim == Dim::kOh && (levels[i].kind == LevelKind::kTemporal || levels[i].kind == LevelKind::kVthread))
+      return rows * levels[i].factor;
   }
   return rows;
 }
@@ -45,14 +48,17 @@ bool indexes(const Nest& nest, Operand operand, Dim dim) {
       case Dim::kN: return access.broadcast_n;
       case Dim::kOh: return access.broadcast_h;
       case Dim::kOw: return access.broadcast_w;
-      case Dim::kG: case Dim::kOc: return access.broadcast_c;
+      case Dim::kG:
+      case Dim::kOc: return access.broadcast_c;
       default: return false;
     }
   };
   switch (operand) {
     case Operand::kInput: return dim != Dim::kOc && !broadcast(nest.input);
-    case Operand::kWeights: return weighted && (nest.factor.indexed(dim) || (dim != Dim::kN && dim != Dim::kOh && dim != Dim::kOw));
-    case Operand::kSums: case Operand::kOutput: return !is_reduction(dim);
+    case Operand::kWeights:
+      return weighted && (nest.factor.indexed(dim) || (dim != Dim::kN && dim != Dim::kOh && dim != Dim::kOw));
+    case Operand::kSums:
+    case Operand::kOutput: return !is_reduction(dim);
     case Operand::kSecond: return nest.second.present && !is_reduction(dim) && !broadcast(nest.second);
     case Operand::kParams: return nest.per_channel && (dim == Dim::kG || dim == Dim::kOc);
   }
@@ -82,12 +88,14 @@ int index_of(const std::array<std::string_view, N>& names, const nlohmann::json&
   }
   std::string known;
   for (const std::string_view name : names) known += (known.empty() ? "" : ", ") + std::string(name);
-  throw Error(ErrorCode::kInvalidArgument, std::string("schedule: '") + key + "' is " + value.dump() + "; known: " + known);
+  throw Error(ErrorCode::kInvalidArgument,
+              std::string("schedule: '") + key + "' is " + value.dump() + "; known: " + known);
 }
 
 const nlohmann::json& member(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
-  if (found == object.end()) throw Error(ErrorCode::kInvalidArgument, std::string("schedule: '") + key + "' is missing");
+  if (found == object.end())
+    throw Error(ErrorCode::kInvalidArgument, std::string("schedule: '") + key + "' is missing");
   return *found;
 }
 
@@ -157,14 +165,16 @@ Schedule from_json(const std::string& text) {
   if (!root.is_object()) throw Error(ErrorCode::kInvalidArgument, "schedule: the top is not an object");
   Schedule schedule;
   if (root.contains("input_layout")) {
-    if (!root["input_layout"].is_string()) throw Error(ErrorCode::kInvalidArgument, "schedule: 'input_layout' is no string");
+    if (!root["input_layout"].is_string())
+      throw Error(ErrorCode::kInvalidArgument, "schedule: 'input_layout' is no string");
     schedule.input_layout = root["input_layout"].get<std::string>();
   }
   const nlohmann::json& levels = member(root, "levels");
   if (!levels.is_array()) throw Error(ErrorCode::kInvalidArgument, "schedule: 'levels' is no list");
   for (const nlohmann::json& entry : levels) {
     if (!entry.is_object()) throw Error(ErrorCode::kInvalidArgument, "schedule: a level is no object");
-    schedule.levels.push_back({static_cast<Dim>(index_of(kDimNames, member(entry, "dim"), "dim")), positive(entry, "factor", 1),
+    schedule.levels.push_back({static_cast<Dim>(index_of(kDimNames, member(entry, "dim"), "dim")),
+                               positive(entry, "factor", 1),
                                static_cast<LevelKind>(index_of(kLevelKindNames, member(entry, "kind"), "kind"))});
   }
   const nlohmann::json& operands = member(root, "operands");
@@ -185,7 +195,8 @@ Schedule from_json(const std::string& text) {
 
 std::string complete(const Nest& nest, const isa::MachineConfig& config, Schedule& schedule) {
   Extents tile = schedule.tile();
-  for (int d = 0; d < kDims; ++d) tile.value[d] = std::min(tile.value[d], nest.extent.value[d]);  // larger ones are refused later
+  for (int d = 0; d < kDims; ++d)
+    tile.value[d] = std::min(tile.value[d], nest.extent.value[d]);  // larger ones are refused later
   const Schedule derived = make_schedule(nest, config, tile, {});
   const auto levels_of = [](const Schedule& s, bool lanes) {
     std::vector<Level> levels;
@@ -199,23 +210,29 @@ std::string complete(const Nest& nest, const isa::MachineConfig& config, Schedul
     schedule.levels.insert(schedule.levels.end(), lanes.begin(), lanes.end());
   } else if (given != lanes) {
     std::string text;
-    for (const Level& level : lanes) text += " " + std::string(kDimNames[static_cast<size_t>(level.dim)]) + " " + std::to_string(level.factor);
+    for (const Level& level : lanes)
+      text += " " + std::string(kDimNames[static_cast<size_t>(level.dim)]) + " " + std::to_string(level.factor);
     return "lane levels follow from the machine: they are" + text;
   }
   const std::vector<Level> outer = levels_of(schedule, false);
   for (OperandPlan& plan : schedule.operands) {
     const std::string name(kOperandNames[static_cast<size_t>(plan.operand)]);
-    const auto home = std::find_if(derived.operands.begin(), derived.operands.end(), [&](const OperandPlan& p) { return p.operand == plan.operand; });
+    const auto home = std::find_if(derived.operands.begin(), derived.operands.end(),
+                                   [&](const OperandPlan& p) { return p.operand == plan.operand; });
     if (home == derived.operands.end()) return "this operation has no operand " + name;
-    if (std::count_if(schedule.operands.begin(), schedule.operands.end(), [&](const OperandPlan& p) { return p.operand == plan.operand; }) > 1) {
+    if (std::count_if(schedule.operands.begin(), schedule.operands.end(),
+                      [&](const OperandPlan& p) { return p.operand == plan.operand; }) > 1) {
       return "operand " + name + " is given twice";
     }
-    if (plan.scope != home->scope) return "the scope of " + name + " is " + std::string(kSpaceNameArray[static_cast<size_t>(home->scope)]);
+    if (plan.scope != home->scope)
+      return "the scope of " + name + " is " + std::string(kSpaceNameArray[static_cast<size_t>(home->scope)]);
     if (plan.layout.empty()) plan.layout = home->layout;
     if (plan.layout != home->layout) return "the layout of " + name + " is " + home->layout;
     const int attach = attach_of(nest, outer, plan.operand, plan.halo);
     if (plan.attach == kDerived) plan.attach = attach;
-    if (plan.attach != attach) return name + " is fetched inside " + std::to_string(attach) + " levels, not " + std::to_string(plan.attach) + ": leave attach out or correct it";
+    if (plan.attach != attach)
+      return name + " is fetched inside " + std::to_string(attach) + " levels, not " + std::to_string(plan.attach) +
+             ": leave attach out or correct it";
   }
   return "";
 }

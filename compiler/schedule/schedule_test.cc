@@ -100,11 +100,13 @@ TEST(Product, SchedulesAreGeneratedJudgedAndWritten) {
     EXPECT_GE(evaluation.cycles, evaluation.gemm_cycles);
   }
   // All matrices at once: 420 entries of WGT, and a copy more than there is room for.
-  Schedule schedule = make_schedule(nest, npu256(), [] {
-    Extents tile;
-    tile[Dim::kOh] = 12, tile[Dim::kOc] = 7, tile[Dim::kIc] = 5, tile[Dim::kOw] = 2;
-    return tile;
-  }(), {Dim::kOw});
+  Schedule schedule = make_schedule(nest, npu256(),
+                                    [] {
+                                      Extents tile;
+                                      tile[Dim::kOh] = 12, tile[Dim::kOc] = 7, tile[Dim::kIc] = 5, tile[Dim::kOw] = 2;
+                                      return tile;
+                                    }(),
+                                    {Dim::kOw});
   EXPECT_TRUE(evaluate(nest, schedule, npu256()).legal);
   for (OperandPlan& plan : schedule.operands) {
     if (plan.operand == Operand::kWeights) plan.copies = 3;
@@ -173,8 +175,10 @@ TEST(Schedule, JsonErrorsNameTheKey) {
   EXPECT_NE(message("{").find("no JSON"), std::string::npos);
   EXPECT_NE(message("[]").find("not an object"), std::string::npos);
   EXPECT_NE(message("{}").find("'levels' is missing"), std::string::npos);
-  EXPECT_NE(message(R"({"levels":[{"dim":"x","factor":1,"kind":"temporal"}],"operands":[]})").find("known: n, g, oc"), std::string::npos);
-  EXPECT_NE(message(R"({"levels":[{"dim":"n","factor":0,"kind":"temporal"}],"operands":[]})").find("'factor'"), std::string::npos);
+  EXPECT_NE(message(R"({"levels":[{"dim":"x","factor":1,"kind":"temporal"}],"operands":[]})").find("known: n, g, oc"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"levels":[{"dim":"n","factor":0,"kind":"temporal"}],"operands":[]})").find("'factor'"),
+            std::string::npos);
 }
 
 TEST(Schedule, IllegalOnesHaveAReason) {
@@ -324,7 +328,9 @@ TEST(Schedule, ListsOfSchedules) {
 
 TEST(Schedule, GeneratorIsLegalAndDeterministic) {
   std::mt19937 random(5);
-  const auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
   isa::MachineConfig tiny = npu256();
   tiny.inp_bytes = 64 * 16;
   tiny.wgt_bytes = 16 * 256;
@@ -347,8 +353,8 @@ TEST(Schedule, GeneratorIsLegalAndDeterministic) {
       const Evaluation evaluation = evaluate(nest, schedule, config);
       EXPECT_TRUE(evaluation.legal) << evaluation.reason;
       EXPECT_EQ(generate(nest, config), schedule);
-      const int64_t macs = nest.extent[Dim::kOh] * nest.extent[Dim::kOw] * nest.extent[Dim::kKh] * nest.extent[Dim::kKw] *
-                           nest.extent[Dim::kOc] * nest.extent[Dim::kIc];
+      const int64_t macs = nest.extent[Dim::kOh] * nest.extent[Dim::kOw] * nest.extent[Dim::kKh] *
+                           nest.extent[Dim::kKw] * nest.extent[Dim::kOc] * nest.extent[Dim::kIc];
       EXPECT_GE(evaluation.cycles, macs);  // one block product a cycle
     }
   }

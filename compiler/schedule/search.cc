@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Judging and generating schedules. A nest and a machine enter; a legal schedule of least estimated cycles leaves. The
-// estimate counts what each engine must do and which engines a single copy of an operand chains together; it is coarse, but
-// it sees the three things that matter: bytes that are fetched again, lanes that idle, and engines that cannot overlap. The
-// search is exhaustive over thinned candidates of every tile extent, so that the same input gives the same schedule.
+// estimate counts what each engine must do and which engines a single copy of an operand chains together; it is coarse,
+// but it sees the three things that matter: bytes that are fetched again, lanes that idle, and engines that cannot
+// overlap. The search is exhaustive over thinned candidates of every tile extent, so that the same input gives the same
+// schedule.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -21,7 +22,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels, int64_t batch) {
+int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels,
+                  int64_t batch) {
   int64_t channels = std::min(blocks * map.lanes, map.chunk);
   if (map.chunk % map.lanes == 0 && blocks == map.blocks()) channels = std::min(channels * chunks, map.total);
   if (batch > 1) channels = std::min(channels, map.lanes);
@@ -55,11 +57,11 @@ namespace {
 constexpr int64_t kRunOverhead = 2;           // cycles of LOAD and STORE for one run beside its bytes
 constexpr int64_t kInstructionOverhead = 24;  // cycles an engine spends on an instruction beside its work
 constexpr int64_t kDramLatency = 100;
-constexpr int64_t kInstructionsPerTile = 5;   // they are fetched through the same port
+constexpr int64_t kInstructionsPerTile = 5;  // they are fetched through the same port
 constexpr int64_t kLoopLimit = 4095;
 constexpr int64_t kStrideLimit = 8191;
 constexpr size_t kCandidatesOfAKind = 2;
-constexpr int kMostCopies = 4;                // of an operand that does not become resident
+constexpr int kMostCopies = 4;  // of an operand that does not become resident
 
 /// Temporal levels, outermost first.
 struct Order {
@@ -87,8 +89,8 @@ int64_t distinct_tiles(const Nest& nest, Operand operand, const Order& order) {
   return tiles;
 }
 
-/// Fetches of the operand when `copies` of its tiles live at once: inner loops that come back to no more tiles than that fetch each of
-/// them once.
+/// Fetches of the operand when `copies` of its tiles live at once: inner loops that come back to no more tiles than
+/// that fetch each of them once.
 int64_t fetches(const Nest& nest, Operand operand, const Order& order, int64_t copies) {
   int64_t count = 1;
   bool stays = true;
@@ -104,8 +106,10 @@ std::vector<int64_t> useful_copies(const Nest& nest, Operand operand, const Orde
   std::vector<int64_t> result;
   int64_t tiles = 1;
   each_loop(nest, operand, order, [&](int64_t factor, bool indexed) {
-    if (indexed) tiles *= factor;
-    else if (tiles > 1 && (result.empty() || result.back() < tiles)) result.push_back(tiles);
+    if (indexed)
+      tiles *= factor;
+    else if (tiles > 1 && (result.empty() || result.back() < tiles))
+      result.push_back(tiles);
   });
   std::reverse(result.begin(), result.end());
   return result;
@@ -140,7 +144,8 @@ std::string capacity_reason(const Capacity& use, const isa::MachineConfig& confi
                                                                       {"param", {use.param, config.param_depth()}}};
   for (const auto& [name, sizes] : rows) {
     if (sizes.first > sizes.second) {
-      return std::string(name) + " needs " + std::to_string(sizes.first) + " entries of " + std::to_string(sizes.second);
+      return std::string(name) + " needs " + std::to_string(sizes.first) + " entries of " +
+             std::to_string(sizes.second);
     }
   }
   return "";
@@ -156,7 +161,8 @@ bool encodable(const Nest& nest, const Extents& tile) {
 }
 
 /// Copies beyond one, as far as they fit: all tiles if they then stay, else a few to fetch ahead.
-Copies choose_copies(const Nest& nest, const isa::MachineConfig& config, const Footprint& f, const Order& order, bool single) {
+Copies choose_copies(const Nest& nest, const isa::MachineConfig& config, const Footprint& f, const Order& order,
+                     bool single) {
   Copies copies;
   copies.fill(1);
   if (single) return copies;
@@ -170,8 +176,8 @@ Copies choose_copies(const Nest& nest, const isa::MachineConfig& config, const F
     return count >= target;
   };
   // Two of everything first, then residence, then depth.
-  for (const Operand operand : {Operand::kInput, Operand::kWeights, Operand::kSums, Operand::kOutput, Operand::kSecond,
-                                Operand::kParams}) {
+  for (const Operand operand :
+       {Operand::kInput, Operand::kWeights, Operand::kSums, Operand::kOutput, Operand::kSecond, Operand::kParams}) {
     grow(operand, 2);
   }
   for (const Operand operand : {Operand::kWeights, Operand::kInput, Operand::kParams, Operand::kSecond}) {
@@ -180,7 +186,8 @@ Copies choose_copies(const Nest& nest, const isa::MachineConfig& config, const F
     }
   }
   for (int target = 3; target <= kMostCopies; ++target) {
-    for (const Operand operand : {Operand::kInput, Operand::kOutput, Operand::kSums, Operand::kWeights, Operand::kParams}) {
+    for (const Operand operand :
+         {Operand::kInput, Operand::kOutput, Operand::kSums, Operand::kWeights, Operand::kParams}) {
       if (copies[static_cast<size_t>(operand)] == target - 1) grow(operand, target);
     }
   }
@@ -195,12 +202,14 @@ struct Cost {
 int64_t positions(const Nest& nest, int64_t out, int64_t taps, bool rows) {
   const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
   const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
-  const int64_t low = rows ? nest.input.row_begin : nest.input.col_begin, high = rows ? nest.input.row_end : nest.input.col_end;
+  const int64_t low = rows ? nest.input.row_begin : nest.input.col_begin,
+                high = rows ? nest.input.row_end : nest.input.col_end;
   int64_t total = 0;
   for (int64_t k = 0; k < nest.extent[tap_dim]; k += taps) {
     for (int64_t o = 0; o < nest.extent[out_dim]; o += out) {
-      const Span span = input_span(o, std::min(out, nest.extent[out_dim] - o), k, std::min(taps, nest.extent[tap_dim] - k), stride, dilation,
-                                   rows ? nest.pad_top : nest.pad_left);
+      const Span span =
+          input_span(o, std::min(out, nest.extent[out_dim] - o), k, std::min(taps, nest.extent[tap_dim] - k), stride,
+                     dilation, rows ? nest.pad_top : nest.pad_left);
       const int64_t first = std::max<int64_t>(0, ceil_div(low - span.begin, span.step));
       const int64_t end = span.begin < high ? std::min(span.count, ceil_div(high - span.begin, span.step)) : 0;
       total += std::max<int64_t>(0, end - first);
@@ -209,8 +218,8 @@ int64_t positions(const Nest& nest, int64_t out, int64_t taps, bool rows) {
   return total;
 }
 
-Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const Footprint& f, const Order& order,
-              const Copies& copies) {
+Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const Footprint& f,
+              const Order& order, const Copies& copies) {
   Cost cost;
   const int64_t batch = config.batch;
   Extents trips;
@@ -222,7 +231,8 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   const Span rows = input_span(0, tile[Dim::kOh], 0, tile[Dim::kKh], nest.stride_h, nest.dilation_h, 0);
   const Span cols = input_span(0, tile[Dim::kOw], 0, tile[Dim::kKw], nest.stride_w, nest.dilation_w, 0);
   const Extents& extent = nest.extent;
-  const int64_t all_results = extent[Dim::kN] * extent[Dim::kG] * extent[Dim::kOc] * extent[Dim::kOh] * extent[Dim::kOw];
+  const int64_t all_results =
+      extent[Dim::kN] * extent[Dim::kG] * extent[Dim::kOc] * extent[Dim::kOh] * extent[Dim::kOw];
   const int64_t taps = extent[Dim::kKh] * extent[Dim::kKw];
 
   int64_t load_bytes = 0, load_runs = 0;
@@ -232,11 +242,13 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
     const int64_t window = order.kept < 0 ? tile[Dim::kOh] : tile[Dim::kOh] * order.factor[order.kept];
     const int64_t row_total = a.broadcast_h ? 1 : positions(nest, window, tile[Dim::kKh], true);
     const int64_t col_total = a.broadcast_w ? 1 : positions(nest, tile[Dim::kOw], tile[Dim::kKw], false);
-    const int64_t sweep = (a.broadcast_n ? 1 : nest.images) * row_total * col_total * (a.broadcast_c ? 1 : nest.in_channels.total) *
-                          a.element_bytes;
-    const double again = static_cast<double>(fetches(nest, Operand::kInput, order, copies[static_cast<size_t>(Operand::kInput)])) /
-                         static_cast<double>(distinct_tiles(nest, Operand::kInput, order));
-    const int64_t run = run_bytes(nest.in_channels, a, tile[Dim::kG], tile[Dim::kIc], cols.step == 1 ? cols.count : 1, batch);
+    const int64_t sweep = (a.broadcast_n ? 1 : nest.images) * row_total * col_total *
+                          (a.broadcast_c ? 1 : nest.in_channels.total) * a.element_bytes;
+    const double again =
+        static_cast<double>(fetches(nest, Operand::kInput, order, copies[static_cast<size_t>(Operand::kInput)])) /
+        static_cast<double>(distinct_tiles(nest, Operand::kInput, order));
+    const int64_t run =
+        run_bytes(nest.in_channels, a, tile[Dim::kG], tile[Dim::kIc], cols.step == 1 ? cols.count : 1, batch);
     const auto bytes = static_cast<int64_t>(sweep * again);
     load_bytes += bytes;
     load_runs += ceil_div(bytes, std::max<int64_t>(run, 1));
@@ -246,7 +258,8 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
     if (nest.factor.present) {
       // Short runs: as many are under way at once as the machine has reads in flight.
       const FactorTraffic one = factor_traffic(nest, tile);
-      const int64_t beats = ceil_div(one.bytes / one.runs, config.axi_bytes), wait = ceil_div(kDramLatency, std::max(1, config.reads_in_flight));
+      const int64_t beats = ceil_div(one.bytes / one.runs, config.axi_bytes),
+                    wait = ceil_div(kDramLatency, std::max(1, config.reads_in_flight));
       factor_tile_cycles = one.runs * std::max(beats + 1, wait);
       factor_bytes = count * one.bytes;
       factor_cycles = count * factor_tile_cycles;
@@ -260,11 +273,13 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
     load_bytes += count * f.params * config.param_entry_bytes();
     load_runs += count;
   }
-  const int64_t out_bytes = nest.images * extent[Dim::kOh] * extent[Dim::kOw] * nest.out_channels.total * nest.output.element_bytes;
+  const int64_t out_bytes =
+      nest.images * extent[Dim::kOh] * extent[Dim::kOw] * nest.out_channels.total * nest.output.element_bytes;
   const int64_t out_run =
       run_bytes(nest.out_channels, nest.output, tile[Dim::kG], tile[Dim::kOc], tile[Dim::kOw], batch);
   if (nest.second.present) {
-    const int64_t count = fetches(nest, Operand::kSecond, order, f.second_in_place ? 1 : copies[static_cast<size_t>(Operand::kSecond)]);
+    const int64_t count =
+        fetches(nest, Operand::kSecond, order, f.second_in_place ? 1 : copies[static_cast<size_t>(Operand::kSecond)]);
     const int64_t entries = f.second_in_place ? f.output : f.second;
     load_bytes += std::min(count * entries * config.out_entry_bytes(), out_bytes);
     load_runs += ceil_div(out_bytes, std::max<int64_t>(out_run, 1));
@@ -272,7 +287,8 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   cost.read = load_bytes + factor_bytes;
   cost.write = out_bytes;
   const int64_t store_runs = ceil_div(out_bytes, std::max<int64_t>(out_run, 1));
-  cost.load = ceil_div(load_bytes, config.axi_bytes) + factor_cycles + load_runs * kRunOverhead + cost.tiles * kInstructionOverhead;
+  cost.load = ceil_div(load_bytes, config.axi_bytes) + factor_cycles + load_runs * kRunOverhead +
+              cost.tiles * kInstructionOverhead;
   cost.store = ceil_div(out_bytes, config.axi_bytes) + store_runs * kRunOverhead + output_tiles * kInstructionOverhead;
 
   switch (nest.intrinsic) {
@@ -290,7 +306,8 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
       break;
     }
     case Intrinsic::kReduce:
-      cost.alu = all_results * taps + (reduction_tiles > 1 ? 2 * all_results * reduction_tiles : 0) + cost.tiles * kInstructionOverhead;
+      cost.alu = all_results * taps + (reduction_tiles > 1 ? 2 * all_results * reduction_tiles : 0) +
+                 cost.tiles * kInstructionOverhead;
       break;
     case Intrinsic::kMap: cost.alu = all_results + output_tiles * kInstructionOverhead; break;
   }
@@ -306,24 +323,33 @@ Cost estimate(const Nest& nest, const isa::MachineConfig& config, const Extents&
   const int64_t compute_first = weighted ? cost.gemm : cost.alu;
   int64_t load = cost.load, first = compute_first, alu = weighted ? cost.alu : 0, store = cost.store;
   if (single(Operand::kInput) || (weighted && single(Operand::kWeights))) first += load;
-  if (weighted && f.sums > 0 && single(Operand::kSums)) { first += alu; alu = first; }
-  if (f.output > 0 && single(Operand::kOutput)) { (weighted ? alu : first) += store; store = weighted ? alu : first; }
+  if (weighted && f.sums > 0 && single(Operand::kSums)) {
+    first += alu;
+    alu = first;
+  }
+  if (f.output > 0 && single(Operand::kOutput)) {
+    (weighted ? alu : first) += store;
+    store = weighted ? alu : first;
+  }
   if (weighted && f.sums > 0 && single(Operand::kSums)) first = std::max(first, alu);
   const int64_t fetch = cost.tiles * kInstructionsPerTile * ceil_div(isa::kInstructionBytes, config.axi_bytes);
   const int64_t steady = std::max({cost.load + cost.store + fetch, first, alu, store});
   // The first tile's fetch and the last tile's way out overlap with the layers around in part.
   const int64_t tiles = std::max<int64_t>(cost.tiles, 1);
-  // Half of WGT can be filled while the layer before still computes from the other half: what the first tile of weights needs beyond
-  // that is waited for (all of it where it is made at run time), and so is what the next layer cannot fetch because all weights stay in use to the end.
+  // Half of WGT can be filled while the layer before still computes from the other half: what the first tile of weights
+  // needs beyond that is waited for (all of it where it is made at run time), and so is what the next layer cannot
+  // fetch because all weights stay in use to the end.
   int64_t exposed = 0;
   if (f.weights > 0) {
     const int64_t half = config.wgt_depth() / 2;
     const bool whole = order.count == 0 || !indexes(nest, Operand::kWeights, order.dim[0]);
     const int64_t at_end = f.weights * (whole ? copies[static_cast<size_t>(Operand::kWeights)] : 1);
     const int64_t first = nest.factor.present ? 0 : std::max<int64_t>(0, f.weights - half);
-    exposed = (first + std::max<int64_t>(0, at_end - half)) * ceil_div(config.wgt_entry_bytes(), config.axi_bytes) + factor_tile_cycles;
+    exposed = (first + std::max<int64_t>(0, at_end - half)) * ceil_div(config.wgt_entry_bytes(), config.axi_bytes) +
+              factor_tile_cycles;
   }
-  cost.total = steady + exposed + (cost.load / tiles + (alu + cost.store) / std::max<int64_t>(output_tiles, 1)) / 2 + 2 * kDramLatency;
+  cost.total = steady + exposed + (cost.load / tiles + (alu + cost.store) / std::max<int64_t>(output_tiles, 1)) / 2 +
+               2 * kDramLatency;
   return cost;
 }
 
@@ -359,7 +385,8 @@ std::vector<Order> loop_orders(const Nest& nest, const Extents& tile) {
     // Columns of a matrix outside of the dimensions along which the matrix stays.
     const auto inner = [&](Dim dim) { return nest.factor.indexed(dim) ? Dim::kG : dim; };
     const auto outer = [&](Dim dim) { return nest.factor.indexed(dim) ? dim : Dim::kG; };
-    orders.push_back(build({outer(Dim::kN), outer(Dim::kOh), outer(Dim::kOw), Dim::kOc, inner(Dim::kN), inner(Dim::kOh), inner(Dim::kOw), Dim::kIc}));
+    orders.push_back(build({outer(Dim::kN), outer(Dim::kOh), outer(Dim::kOw), Dim::kOc, inner(Dim::kN), inner(Dim::kOh),
+                            inner(Dim::kOw), Dim::kIc}));
   }
   return orders;
 }
@@ -372,11 +399,14 @@ struct Candidate {
   int64_t kept = 0;
 };
 
-bool better(const Candidate& a, const Candidate& b) { return a.score < b.score || (a.score == b.score && a.tiles < b.tiles); }
+bool better(const Candidate& a, const Candidate& b) {
+  return a.score < b.score || (a.score == b.score && a.tiles < b.tiles);
+}
 
 /// The level of oh, if it is the innermost that the input has, and tiles share rows.
 int keepable(const Nest& nest, const Extents& tile, const Order& order) {
-  if (tile[Dim::kN] > 1 || nest.extent[Dim::kKh] < 2 || (nest.extent[Dim::kKh] - 1) * nest.dilation_h < nest.stride_h) return -1;
+  if (tile[Dim::kN] > 1 || nest.extent[Dim::kKh] < 2 || (nest.extent[Dim::kKh] - 1) * nest.dilation_h < nest.stride_h)
+    return -1;
   for (int i = order.count; i-- > 0;) {
     if (indexes(nest, Operand::kInput, order.dim[i])) return order.dim[i] == Dim::kOh ? i : -1;
   }
@@ -403,8 +433,8 @@ Order with_windows(const Order& order, int level, int64_t kept) {
 
 }  // namespace
 
-Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const std::vector<Dim>& dims,
-                       bool single, int64_t kept) {
+Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile,
+                       const std::vector<Dim>& dims, bool single, int64_t kept) {
   Order order;
   for (const Dim dim : dims) {
     const int64_t factor = ceil_div(nest.extent[dim], tile[dim]);
@@ -415,7 +445,8 @@ Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const
   if (kept > 0) order = with_windows(order, keepable(nest, tile, order), kept);
   Schedule schedule;
   schedule.input_layout = nest.layout;
-  for (int i = 0; i < order.count; ++i) schedule.levels.push_back({order.dim[i], order.factor[i], LevelKind::kTemporal});
+  for (int i = 0; i < order.count; ++i)
+    schedule.levels.push_back({order.dim[i], order.factor[i], LevelKind::kTemporal});
   for (int d = 0; d < kDims; ++d) {
     const auto dim = static_cast<Dim>(d);
     if (tile[dim] > 1) schedule.levels.push_back({dim, tile[dim], LevelKind::kHwloop});
@@ -435,7 +466,11 @@ Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const
                                  static_cast<int>(copies[static_cast<size_t>(operand)]), halo, layout});
   };
   plan(Operand::kInput, nest.input_space, "n,h,w,g,ic");
-  if (f.weights > 0) plan(Operand::kWeights, isa::Space::kWgt, nest.factor.present ? "n,oh,ow,ic,oc" : nest.intrinsic == Intrinsic::kDense ? "g,oc,kh,kw,ic" : "kh,kw,g");
+  if (f.weights > 0)
+    plan(Operand::kWeights, isa::Space::kWgt,
+         nest.factor.present                   ? "n,oh,ow,ic,oc"
+         : nest.intrinsic == Intrinsic::kDense ? "g,oc,kh,kw,ic"
+                                               : "kh,kw,g");
   if (f.sums > 0) plan(Operand::kSums, isa::Space::kAcc, "n,oh,ow,g,oc");
   if (nest.second.present) plan(Operand::kSecond, isa::Space::kOut, "n,oh,ow,g,oc");
   if (f.output > 0) plan(Operand::kOutput, isa::Space::kOut, "n,oh,ow,g,oc");
@@ -451,7 +486,8 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::Machi
     return result;
   };
   const Extents tile = schedule.tile();
-  if (schedule.input_layout != nest.layout) return illegal("input_layout '" + schedule.input_layout + "' is not '" + nest.layout + "'");
+  if (schedule.input_layout != nest.layout)
+    return illegal("input_layout '" + schedule.input_layout + "' is not '" + nest.layout + "'");
   const Order order = order_of(schedule);
   Extents covered = tile;
   bool reduction = false;
@@ -474,8 +510,12 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::Machi
   for (int d = 0; d < kDims; ++d) {
     const auto dim = static_cast<Dim>(d);
     const std::string name(kDimNames[d]);
-    if (covered[dim] < nest.extent[dim]) return illegal("the levels of " + name + " cover " + std::to_string(covered[dim]) + " of " + std::to_string(nest.extent[dim]));
-    if (tile[dim] > nest.extent[dim]) return illegal("a tile has " + std::to_string(tile[dim]) + " of " + name + ", the nest " + std::to_string(nest.extent[dim]));
+    if (covered[dim] < nest.extent[dim])
+      return illegal("the levels of " + name + " cover " + std::to_string(covered[dim]) + " of " +
+                     std::to_string(nest.extent[dim]));
+    if (tile[dim] > nest.extent[dim])
+      return illegal("a tile has " + std::to_string(tile[dim]) + " of " + name + ", the nest " +
+                     std::to_string(nest.extent[dim]));
   }
   if (tile[Dim::kG] > 1 && (tile[Dim::kOc] < nest.extent[Dim::kOc] || tile[Dim::kIc] < nest.extent[Dim::kIc])) {
     return illegal("a tile of several chunks must hold them whole");
@@ -489,8 +529,10 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::Machi
     for (int i = 0; i < order.count; ++i) {
       if (indexes(nest, Operand::kInput, order.dim[i])) innermost = i;
     }
-    if (tile[Dim::kN] > 1) return illegal("the input keeps rows of one image at a time, a tile has " + std::to_string(tile[Dim::kN]));
-    if (innermost < 0 || innermost != order.kept) return illegal("the input keeps rows where oh is the innermost temporal level that it has");
+    if (tile[Dim::kN] > 1)
+      return illegal("the input keeps rows of one image at a time, a tile has " + std::to_string(tile[Dim::kN]));
+    if (innermost < 0 || innermost != order.kept)
+      return illegal("the input keeps rows where oh is the innermost temporal level that it has");
   }
   result.footprint = footprint(nest, tile, config, schedule.window_rows());
   const Footprint& f = result.footprint;
@@ -505,7 +547,8 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::Machi
     for (int i = 0; i < kOperands; ++i) {
       const bool window = static_cast<Operand>(i) == Operand::kInput && schedule.keeps_rows() && level.dim == Dim::kOh;
       if (sizes[i] > 0 && indexes(nest, static_cast<Operand>(i), level.dim) && !window && copies[i] < level.factor) {
-        return illegal("a vthread level of " + std::to_string(level.factor) + " needs as many copies of " + std::string(kOperandNames[i]));
+        return illegal("a vthread level of " + std::to_string(level.factor) + " needs as many copies of " +
+                       std::string(kOperandNames[i]));
       }
     }
   }
@@ -532,12 +575,14 @@ Schedule generate(const Nest& nest, const isa::MachineConfig& config, const Goal
   return generate_several(nest, config, 1, goal).front();
 }
 
-std::vector<Schedule> generate_several(const Nest& nest, const isa::MachineConfig& config, size_t count, const Goal& goal) {
+std::vector<Schedule> generate_several(const Nest& nest, const isa::MachineConfig& config, size_t count,
+                                       const Goal& goal) {
   const Extents& extent = nest.extent;
   const auto limit = [&](int64_t value) { return std::max<int64_t>(value, 1); };
   const int64_t out_limit = limit(nest.raw ? config.acc_depth() : config.out_depth());
   const bool flat = extent[Dim::kOh] == 1 && extent[Dim::kN] == 1;
-  const auto n_list = candidate_extents(extent[Dim::kN], extent[Dim::kOh] * extent[Dim::kOw] == 1 ? 1.2 : 1.6, out_limit);
+  const auto n_list =
+      candidate_extents(extent[Dim::kN], extent[Dim::kOh] * extent[Dim::kOw] == 1 ? 1.2 : 1.6, out_limit);
   const auto oc_list = candidate_extents(extent[Dim::kOc], 1.3, std::min(out_limit, limit(config.wgt_depth())));
   const auto oh_list = candidate_extents(extent[Dim::kOh], extent[Dim::kOh] > 32 ? 1.25 : 1.1, out_limit);
   const auto ow_list = candidate_extents(extent[Dim::kOw], flat ? 1.1 : 1.7, out_limit);
@@ -554,7 +599,8 @@ std::vector<Schedule> generate_several(const Nest& nest, const isa::MachineConfi
     Copies ones;
     ones.fill(1);
     if (!fits(used(nest, f, ones), config)) return;
-    const auto judge = [&](size_t order_number, const Order& order, const Order& loops, const Footprint& f, int64_t kept) {
+    const auto judge = [&](size_t order_number, const Order& order, const Order& loops, const Footprint& f,
+                           int64_t kept) {
       const Copies copies = choose_copies(nest, config, f, loops, goal.single);
       const Cost cost = estimate(nest, config, tile, f, loops, copies);
       auto& kind = best[{order_number, kept > 0, tile[Dim::kOc], tile[Dim::kIc], tile[Dim::kG]}];
@@ -615,13 +661,15 @@ std::vector<Schedule> generate_several(const Nest& nest, const isa::MachineConfi
   // Whole windows if any tile with them fits; else parts of windows too.
   sweep({extent[Dim::kKh]}, {extent[Dim::kKw]});
   if (best.empty()) sweep(candidate_extents(extent[Dim::kKh], 1.4, config.inp_depth()), {extent[Dim::kKw]});
-  if (best.empty()) sweep(candidate_extents(extent[Dim::kKh], 1.4, config.inp_depth()), candidate_extents(extent[Dim::kKw], 1.2, 1 << 14));
+  if (best.empty())
+    sweep(candidate_extents(extent[Dim::kKh], 1.4, config.inp_depth()),
+          candidate_extents(extent[Dim::kKw], 1.2, 1 << 14));
   if (best.empty()) {
     Extents one;
     Copies ones;
     ones.fill(1);
-    throw Error(ErrorCode::kDoesNotFit,
-                "no tile fits the scratchpads: " + capacity_reason(used(nest, footprint(nest, one, config), ones), config));
+    throw Error(ErrorCode::kDoesNotFit, "no tile fits the scratchpads: " +
+                                            capacity_reason(used(nest, footprint(nest, one, config), ones), config));
   }
   std::vector<Candidate> all;
   for (auto& [kind, candidates] : best) all.insert(all.end(), candidates.begin(), candidates.end());
@@ -629,7 +677,8 @@ std::vector<Schedule> generate_several(const Nest& nest, const isa::MachineConfi
   std::vector<Schedule> result;
   for (size_t i = 0; i < std::min(count, all.size()); ++i) {
     const Candidate& c = all[i];
-    result.push_back(make_schedule(nest, config, c.tile, {c.order.dim.begin(), c.order.dim.begin() + c.order.count}, goal.single, c.kept));
+    result.push_back(make_schedule(nest, config, c.tile, {c.order.dim.begin(), c.order.dim.begin() + c.order.count},
+                                   goal.single, c.kept));
   }
   return result;
 }

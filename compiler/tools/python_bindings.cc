@@ -75,7 +75,7 @@ ops::Tensor tensor_from_python(py::handle object) {
     std::string bytes = array.attr("tobytes")().cast<std::string>();
     if (!bytes.empty()) std::memcpy(tensor.mutable_data(), bytes.data(), bytes.size());
     bool four_bits = name == "int4" || name == "uint4" || name == "float4_e2m1fn";
-    for (size_t i = 0; four_bits && i < bytes.size(); ++i) {    // numpy leaves the upper half of a byte undefined
+    for (size_t i = 0; four_bits && i < bytes.size(); ++i) {  // numpy leaves the upper half of a byte undefined
       uint8_t& byte = tensor.as_mutable<uint8_t>()[i];
       byte = name == "int4" && (byte & 8) ? byte | 0xF0 : byte & 0xF;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts between the plain structs and the FlatBuffer of program.fbs, and reads and writes files. The FlatBuffer is verified
-// before it is walked; a budget of the file's size bounds what its offsets, which may share targets, can expand to.
+// Converts between the plain structs and the FlatBuffer of program.fbs, and reads and writes files. The FlatBuffer is
+// verified before it is walked; a budget of the file's size bounds what its offsets, which may share targets, can
+// expand to.
 #include "isa/program/artifact.h"
 
 #include <cerrno>
@@ -19,7 +20,8 @@ namespace {
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidArtifact, message); }
 
-// ---- writing -------------------------------------------------------------------------------------------------------------
+// ---- writing
+// -------------------------------------------------------------------------------------------------------------
 
 using Builder = flatbuffers::FlatBufferBuilder;
 
@@ -55,13 +57,15 @@ class Writer {
                                 strings_of(b_, c.strings));
     });
     const auto plans = tables_of(b_, a.plans, [&](const Plan& p) {
-      const auto steps = tables_of(b_, p.steps, [&](const Step& s) { return std::visit([&](const auto& x) { return step(x); }, s); });
+      const auto steps =
+          tables_of(b_, p.steps, [&](const Step& s) { return std::visit([&](const auto& x) { return step(x); }, s); });
       return fb::CreatePlan(b_, vector_of(b_, p.inputs), vector_of(b_, p.outputs), steps, vector_of(b_, p.captured));
     });
     const auto programs = tables_of(b_, a.npu_programs, [&](const NpuProgram& p) {
       const auto instructions = vector_of(b_, p.instructions);
       const auto map = vector_of(b_, p.layer_of_instruction);
-      return fb::CreateNpuProgram(b_, instructions, map, p.constant_offset, p.constant_bytes, p.arena_bytes, layers(p.layers));
+      return fb::CreateNpuProgram(b_, instructions, map, p.constant_offset, p.constant_bytes, p.arena_bytes,
+                                  layers(p.layers));
     });
     const auto cpu = fb::CreateCpuModule(b_, text(a.cpu.triple), text(a.cpu.cpu), text(a.cpu.features),
                                          vector_of(b_, a.cpu.object), vector_of(b_, a.cpu.bitcode));
@@ -79,11 +83,12 @@ class Writer {
 
   flatbuffers::Offset<fb::Step> step(const KernelStep& s) {
     const auto attributes = tables_of(b_, s.attributes, [&](const Attribute& a) {
-      return fb::CreateAttribute(b_, text(a.name), static_cast<uint8_t>(a.kind), a.i, a.f, text(a.s), vector_of(b_, a.ints),
-                                 vector_of(b_, a.floats), strings_of(b_, a.strings), a.tensor, a.plan);
+      return fb::CreateAttribute(b_, text(a.name), static_cast<uint8_t>(a.kind), a.i, a.f, text(a.s),
+                                 vector_of(b_, a.ints), vector_of(b_, a.floats), strings_of(b_, a.strings), a.tensor,
+                                 a.plan);
     });
-    const auto body = fb::CreateKernelStep(b_, text(s.domain), text(s.op_type), s.version, text(s.node_name), attributes,
-                                           vector_of(b_, s.inputs), vector_of(b_, s.outputs), s.layer);
+    const auto body = fb::CreateKernelStep(b_, text(s.domain), text(s.op_type), s.version, text(s.node_name),
+                                           attributes, vector_of(b_, s.inputs), vector_of(b_, s.outputs), s.layer);
     return fb::CreateStep(b_, fb::StepBody_KernelStep, body.Union());
   }
 
@@ -95,9 +100,9 @@ class Writer {
 
   flatbuffers::Offset<fb::Step> step(const NpuStep& s) {
     const auto write = [&](const DeviceTensor& t) {
-      return fb::CreateDeviceTensor(b_, t.value, t.offset, static_cast<int32_t>(t.dtype), t.n, t.h, t.w, t.c, t.image_pitch,
-                                    t.row_pitch, t.pixel_pitch, vector_of(b_, t.axes), t.border_top, t.border_left,
-                                    t.border_bottom, t.border_right, t.padded_c, t.border_value);
+      return fb::CreateDeviceTensor(b_, t.value, t.offset, static_cast<int32_t>(t.dtype), t.n, t.h, t.w, t.c,
+                                    t.image_pitch, t.row_pitch, t.pixel_pitch, vector_of(b_, t.axes), t.border_top,
+                                    t.border_left, t.border_bottom, t.border_right, t.padded_c, t.border_value);
     };
     const auto inputs = tables_of(b_, s.inputs, write);
     const auto outputs = tables_of(b_, s.outputs, write);
@@ -108,15 +113,16 @@ class Writer {
   flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<fb::Layer>>> layers(const std::vector<Layer>& all) {
     return tables_of(b_, all, [&](const Layer& l) {
       return fb::CreateLayer(b_, text(l.name), text(l.op), text(l.placement), l.macs, text(l.schedule_json),
-                             strings_of(b_, l.nodes), l.predicted_cycles, l.bound_cycles, l.dram_read_bytes, l.dram_write_bytes,
-                             b_.CreateVector(l.stream_bytes));
+                             strings_of(b_, l.nodes), l.predicted_cycles, l.bound_cycles, l.dram_read_bytes,
+                             l.dram_write_bytes, b_.CreateVector(l.stream_bytes));
     });
   }
 
   Builder b_{1 << 16};
 };
 
-// ---- reading -------------------------------------------------------------------------------------------------------------
+// ---- reading
+// -------------------------------------------------------------------------------------------------------------
 
 class Reader {
  public:
@@ -142,7 +148,8 @@ class Reader {
       return i;
     });
     out.constants = tables<ConstantInfo>(a.constants(), [&](const fb::Constant& c) {
-      return ConstantInfo{static_cast<DType>(c.dtype()), vector(c.shape()), c.offset(), c.bytes(), strings(c.strings())};
+      return ConstantInfo{static_cast<DType>(c.dtype()), vector(c.shape()), c.offset(), c.bytes(),
+                          strings(c.strings())};
     });
     out.plans = tables<Plan>(a.plans(), [&](const fb::Plan& p) {
       Plan plan;
@@ -153,11 +160,13 @@ class Reader {
       return plan;
     });
     out.npu_programs = tables<NpuProgram>(a.npu_programs(), [&](const fb::NpuProgram& p) {
-      return NpuProgram{vector(p.instructions()), vector(p.layer_of_instruction()), p.constant_offset(),
-                        p.constant_bytes(),       p.arena_bytes(),                  layers(p.layers())};
+      return NpuProgram{vector(p.instructions()), vector(p.layer_of_instruction()),
+                        p.constant_offset(),      p.constant_bytes(),
+                        p.arena_bytes(),          layers(p.layers())};
     });
     if (const fb::CpuModule* cpu = a.cpu()) {
-      out.cpu = {text(cpu->triple()), text(cpu->cpu()), text(cpu->features()), vector(cpu->object()), vector(cpu->bitcode())};
+      out.cpu = {text(cpu->triple()), text(cpu->cpu()), text(cpu->features()), vector(cpu->object()),
+                 vector(cpu->bitcode())};
     }
     out.cpu_layers = layers(a.cpu_layers());
     if (const auto* entries = a.metadata()) {
@@ -221,8 +230,16 @@ class Reader {
       out.version = k->version();
       out.node_name = text(k->node_name());
       out.attributes = tables<Attribute>(k->attributes(), [&](const fb::Attribute& a) {
-        return Attribute{text(a.name()),    static_cast<Attribute::Kind>(a.kind()), a.i(),      a.f(),   text(a.s()),
-                         vector(a.ints()),  vector(a.floats()),                     strings(a.strings()), a.tensor(), a.plan()};
+        return Attribute{text(a.name()),
+                         static_cast<Attribute::Kind>(a.kind()),
+                         a.i(),
+                         a.f(),
+                         text(a.s()),
+                         vector(a.ints()),
+                         vector(a.floats()),
+                         strings(a.strings()),
+                         a.tensor(),
+                         a.plan()};
       });
       out.inputs = vector(k->inputs());
       out.outputs = vector(k->outputs());
@@ -230,7 +247,7 @@ class Reader {
       return out;
     }
     if (const auto* c = s.body_as_CodeStep()) {
-      return CodeStep{text(c->symbol()),   text(c->node_name()), vector(c->inputs()),
+      return CodeStep{text(c->symbol()),    text(c->node_name()), vector(c->inputs()),
                       vector(c->outputs()), c->scratch_bytes(),   c->layer()};
     }
     if (const auto* n = s.body_as_NpuStep()) {
@@ -317,7 +334,8 @@ Artifact parse(std::span<const uint8_t> bytes) {
   std::vector<uint64_t> aligned((sections.metadata.size() + 7) / 8);
   if (!sections.metadata.empty()) std::memcpy(aligned.data(), sections.metadata.data(), sections.metadata.size());
   const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
-  flatbuffers::Verifier verifier(data, sections.metadata.size(), 64, static_cast<flatbuffers::uoffset_t>(sections.metadata.size()));
+  flatbuffers::Verifier verifier(data, sections.metadata.size(), 64,
+                                 static_cast<flatbuffers::uoffset_t>(sections.metadata.size()));
   if (sections.metadata.size() < 12 || !fb::ArtifactBufferHasIdentifier(data) || !fb::VerifyArtifactBuffer(verifier)) {
     fail("the program is damaged: its metadata is not well formed");
   }

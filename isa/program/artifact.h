@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program container (.tsr): all that a runtime needs to run one compiled model. Enters: plain structs from a compiler, or
-// the bytes of a file. Leaves: bytes, or structs whose every index, size and offset has been checked, so that a reader may
-// use them without looking again. Compiler and runtime meet only here; nobody beyond this folder sees the encoding.
+// The program container (.tsr): all that a runtime needs to run one compiled model. Enters: plain structs from a
+// compiler, or the bytes of a file. Leaves: bytes, or structs whose every index, size and offset has been checked, so
+// that a reader may use them without looking again. Compiler and runtime meet only here; nobody beyond this folder sees
+// the encoding.
 //
-// Values are numbered once for the whole artifact (`values`), steps and plans name them by index. A value whose `constant` is
-// set is bound to that constant everywhere; all others are defined exactly once: as an input of a plan or by a step.
-// Dimensions of a value that are known only at run time are -1.
+// Values are numbered once for the whole artifact (`values`), steps and plans name them by index. A value whose
+// `constant` is set is bound to that constant everywhere; all others are defined exactly once: as an input of a plan or
+// by a step. Dimensions of a value that are known only at run time are -1.
 #pragma once
 
 #include <array>
@@ -22,9 +23,30 @@ namespace tessera::program {
 
 /// Numbered like TensorProto.DataType of ONNX.
 enum class DType : int32_t {
-  kUndefined = 0, kFloat = 1, kUint8 = 2, kInt8 = 3, kUint16 = 4, kInt16 = 5, kInt32 = 6, kInt64 = 7, kString = 8, kBool = 9,
-  kFloat16 = 10, kDouble = 11, kUint32 = 12, kUint64 = 13, kComplex64 = 14, kComplex128 = 15, kBfloat16 = 16,
-  kFloat8E4M3FN = 17, kFloat8E4M3FNUZ = 18, kFloat8E5M2 = 19, kFloat8E5M2FNUZ = 20, kUint4 = 21, kInt4 = 22, kFloat4E2M1 = 23,
+  kUndefined = 0,
+  kFloat = 1,
+  kUint8 = 2,
+  kInt8 = 3,
+  kUint16 = 4,
+  kInt16 = 5,
+  kInt32 = 6,
+  kInt64 = 7,
+  kString = 8,
+  kBool = 9,
+  kFloat16 = 10,
+  kDouble = 11,
+  kUint32 = 12,
+  kUint64 = 13,
+  kComplex64 = 14,
+  kComplex128 = 15,
+  kBfloat16 = 16,
+  kFloat8E4M3FN = 17,
+  kFloat8E4M3FNUZ = 18,
+  kFloat8E5M2 = 19,
+  kFloat8E5M2FNUZ = 20,
+  kUint4 = 21,
+  kInt4 = 22,
+  kFloat4E2M1 = 23,
 };
 
 /// Bits of one element; 0 for kString and kUndefined, which have no fixed size.
@@ -41,9 +63,9 @@ struct ValueInfo {
   std::string name;  // of the ONNX value; unique among named values, may be empty inside
   DType dtype = DType::kUndefined;
   bool ranked = false;
-  std::vector<int64_t> shape;          // -1: known at run time; empty unless ranked
-  std::vector<std::string> dim_names;  // empty, or one for each dimension ("" where it has no name)
-  int64_t constant = -1;               // index in Artifact::constants
+  std::vector<int64_t> shape;           // -1: known at run time; empty unless ranked
+  std::vector<std::string> dim_names;   // empty, or one for each dimension ("" where it has no name)
+  int64_t constant = -1;                // index in Artifact::constants
   ValueKind kind = ValueKind::kTensor;  // of sequences and optionals dtype and shape describe the element
   bool operator==(const ValueInfo&) const = default;
 };
@@ -59,7 +81,16 @@ struct ConstantInfo {
 };
 
 struct Attribute {
-  enum Kind : uint8_t { kInt = 0, kFloat = 1, kString = 2, kInts = 3, kFloats = 4, kStrings = 5, kTensor = 6, kPlan = 7 };
+  enum Kind : uint8_t {
+    kInt = 0,
+    kFloat = 1,
+    kString = 2,
+    kInts = 3,
+    kFloats = 4,
+    kStrings = 5,
+    kTensor = 6,
+    kPlan = 7
+  };
   std::string name;
   Kind kind = kInt;
   int64_t i = 0;
@@ -85,8 +116,9 @@ struct KernelStep {
   bool operator==(const KernelStep&) const = default;
 };
 
-/// Compiled code in CpuModule: `void symbol(void** buffers)`, buffers = data of inputs, then outputs, then scratch (absent when
-/// scratch_bytes is 0), each 64-byte aligned. Shapes are static, tensors dense row-major; inputs are not written.
+/// Compiled code in CpuModule: `void symbol(void** buffers)`, buffers = data of inputs, then outputs, then scratch
+/// (absent when scratch_bytes is 0), each 64-byte aligned. Shapes are static, tensors dense row-major; inputs are not
+/// written.
 struct CodeStep {
   std::string symbol;
   std::string node_name;
@@ -99,13 +131,13 @@ struct CodeStep {
 /// Where a value lies in the arena of an NPU program: pixel (0, 0), channel 0 of image 0 at `offset`, elements at
 /// offset + image * image_pitch + row * row_pitch + column * pixel_pitch + channel * element bytes.
 ///
-/// axes[k] names the device axis of the value's axis k: 0 image, 1 row, 2 column, 3 channel. Several axes of the value may name the
-/// same device axis: they are merged in their order, row-major. A device axis that none names has extent 1. NCHW values have
-/// {0, 3, 1, 2}, a matrix [rows, columns] {2, 3} or {0, 3}.
+/// axes[k] names the device axis of the value's axis k: 0 image, 1 row, 2 column, 3 channel. Several axes of the value
+/// may name the same device axis: they are merged in their order, row-major. A device axis that none names has
+/// extent 1. NCHW values have {0, 3, 1, 2}, a matrix [rows, columns] {2, 3} or {0, 3}.
 ///
-/// For inputs the runtime also writes `border_value` to every byte of the border (rows -top .. h + bottom, columns -left ..
-/// w + right, outside the image) and of channels c .. padded_c of all these pixels; no other byte is touched. For outputs
-/// borders are 0 and padded_c is c.
+/// For inputs the runtime also writes `border_value` to every byte of the border (rows -top .. h + bottom, columns
+/// -left .. w + right, outside the image) and of channels c .. padded_c of all these pixels; no other byte is touched.
+/// For outputs borders are 0 and padded_c is c.
 struct DeviceTensor {
   int64_t value = -1;
   uint64_t offset = 0;  // bytes from the arena's start
@@ -119,8 +151,9 @@ struct DeviceTensor {
   bool operator==(const DeviceTensor&) const = default;
 };
 
-/// A program that runs on the device. Base register 0 holds the address of the program's device constants, base register 1
-/// that of its arena; both 64-byte aligned. The arena's content is undefined before the step's inputs are written.
+/// A program that runs on the device. Base register 0 holds the address of the program's device constants, base
+/// register 1 that of its arena; both 64-byte aligned. The arena's content is undefined before the step's inputs are
+/// written.
 struct NpuStep {
   int64_t program = 0;  // index in Artifact::npu_programs
   std::vector<DeviceTensor> inputs, outputs;
@@ -155,10 +188,11 @@ struct Layer {
 };
 
 /// What a layer's DRAM traffic is for. "second" is the second operand of an element-wise stage, for example a residual.
-inline constexpr std::array<std::string_view, 6> kStreamNames = {"input", "weights", "params", "second", "output", "instructions"};
+inline constexpr std::array<std::string_view, 6> kStreamNames = {"input",  "weights", "params",
+                                                                 "second", "output",  "instructions"};
 
-/// The name under which schedules of a layer are kept: its own, or "name#2" for the second layer of that name and so on.
-/// `seen` counts names and is carried from layer to layer, in the order of programs and layers.
+/// The name under which schedules of a layer are kept: its own, or "name#2" for the second layer of that name and so
+/// on. `seen` counts names and is carried from layer to layer, in the order of programs and layers.
 std::string layer_key(const std::string& name, std::map<std::string, int64_t>& seen);
 
 inline constexpr uint32_t kNoLayer = 0xffffffff;
@@ -166,9 +200,10 @@ inline constexpr int kConstantsBase = 0;  // base registers
 inline constexpr int kArenaBase = 1;
 
 struct NpuProgram {
-  std::vector<uint8_t> instructions;           // 64 bytes each
-  std::vector<uint32_t> layer_of_instruction;  // debug map: index in `layers` or kNoLayer; empty or one for each instruction
-  uint64_t constant_offset = 0;                // in Artifact::device_constants, multiple of 64
+  std::vector<uint8_t> instructions;  // 64 bytes each
+  std::vector<uint32_t>
+      layer_of_instruction;      // debug map: index in `layers` or kNoLayer; empty or one for each instruction
+  uint64_t constant_offset = 0;  // in Artifact::device_constants, multiple of 64
   uint64_t constant_bytes = 0;
   uint64_t arena_bytes = 0;
   std::vector<Layer> layers;
@@ -197,14 +232,16 @@ struct Artifact {
   bool operator==(const Artifact&) const = default;
 };
 
-/// Checks what the comments above promise: indices, sizes, offsets, definition before use, instructions that decode and obey
-/// isa::check_program, DRAM addresses inside constants and arena (constants are not written). Throws Error kInvalidArtifact.
+/// Checks what the comments above promise: indices, sizes, offsets, definition before use, instructions that decode and
+/// obey isa::check_program, DRAM addresses inside constants and arena (constants are not written). Throws Error
+/// kInvalidArtifact.
 void validate(const Artifact& artifact);
 
 /// The bytes of a .tsr file. Validates first. Throws Error kInvalidArtifact.
 std::vector<uint8_t> serialize(const Artifact& artifact);
 
-/// Reads and validates. Throws Error kInvalidArtifact for a file that is truncated, foreign, damaged or of another version.
+/// Reads and validates. Throws Error kInvalidArtifact for a file that is truncated, foreign, damaged or of another
+/// version.
 Artifact parse(std::span<const uint8_t> bytes);
 
 /// Throw Error kIo, and what serialize and parse throw; the message names the file.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An artifact with every kind of content goes round unchanged; files that are cut, flipped, foreign or newer are refused with
-// the cause; each promise of artifact.h broken alone is found; damage that keeps the checksums right never does harm.
+// An artifact with every kind of content goes round unchanged; files that are cut, flipped, foreign or newer are
+// refused with the cause; each promise of artifact.h broken alone is found; damage that keeps the checksums right never
+// does harm.
 #include "isa/program/artifact.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,8 @@ ValueInfo tensor(std::string name, DType dtype, std::vector<int64_t> shape, int6
   return v;
 }
 
-/// Values: 0 x, 1 device input, 2 device output, 3 condition, 4 y, 5 constant, 6 then result, 7 else result, 8 tail, 9 dynamic.
+/// Values: 0 x, 1 device input, 2 device output, 3 condition, 4 y, 5 constant, 6 then result, 7 else result, 8 tail, 9
+/// dynamic.
 Artifact sample() {
   Artifact a;
   a.producer = "test";
@@ -46,7 +48,8 @@ Artifact sample() {
   a.constants = {{DType::kInt32, {2, 3}, 64, 24, {}}, {DType::kString, {2}, 0, 0, {"a", std::string("b\0c", 3)}}};
   a.device_constants.assign(128, 9);
 
-  KernelStep quantize{.op_type = "QuantizeLinear", .version = 13, .node_name = "quant", .inputs = {0, 5, -1}, .outputs = {1}};
+  KernelStep quantize{
+      .op_type = "QuantizeLinear", .version = 13, .node_name = "quant", .inputs = {0, 5, -1}, .outputs = {1}};
   quantize.attributes = {{.name = "axis", .kind = Attribute::kInt, .i = -1},
                          {.name = "f", .kind = Attribute::kFloat, .f = -0.0f},
                          {.name = "s", .kind = Attribute::kString, .s = "\xff text"},
@@ -70,8 +73,10 @@ Artifact sample() {
   out.image_pitch = 280;
   out.padded_c = 8;
   NpuStep npu{.program = 0, .inputs = {in}, .outputs = {out}};
-  CodeStep code{.symbol = "cpu_0", .node_name = "compare", .inputs = {2, 5}, .outputs = {3, 8}, .scratch_bytes = 256, .layer = 1};
-  KernelStep branch{.domain = "ai.onnx.ml", .op_type = "If", .version = 16, .node_name = "if", .inputs = {3}, .outputs = {4, -1}};
+  CodeStep code{
+      .symbol = "cpu_0", .node_name = "compare", .inputs = {2, 5}, .outputs = {3, 8}, .scratch_bytes = 256, .layer = 1};
+  KernelStep branch{
+      .domain = "ai.onnx.ml", .op_type = "If", .version = 16, .node_name = "if", .inputs = {3}, .outputs = {4, -1}};
   branch.attributes = {{.name = "then_branch", .kind = Attribute::kPlan, .plan = 2},
                        {.name = "else_branch", .kind = Attribute::kPlan, .plan = 1}};
   a.plans.resize(3);
@@ -80,17 +85,29 @@ Artifact sample() {
   a.plans[2] = {{}, {6}, {KernelStep{.op_type = "Neg", .version = 1, .inputs = {2}, .outputs = {6}}}, {2}};
 
   NpuProgram program;
-  program.instructions = instruction_bytes(isa::assemble(
-      "load space=inp base=1 dram_offset=448 length=600 signal\nload space=wgt base=0 length=128 signal\n"
-      "gemm wait=load:2 signal\nalu dst=out wait=gemm:1 signal\nstore space=out base=1 dram_offset=2048 length=280 wait=alu:1 signal\n"
-      "finish wait=store:1"));
+  program.instructions = instruction_bytes(
+      isa::assemble("load space=inp base=1 dram_offset=448 length=600 signal\nload space=wgt base=0 length=128 signal\n"
+                    "gemm wait=load:2 signal\nalu dst=out wait=gemm:1 signal\nstore space=out base=1 dram_offset=2048 "
+                    "length=280 wait=alu:1 signal\n"
+                    "finish wait=store:1"));
   program.layer_of_instruction = {0, 0, 0, 0, 0, kNoLayer};
   program.constant_bytes = 128;
   program.arena_bytes = 4096;
-  program.layers = {{"conv1", "conv+relu", "npu", 12345, "{\"levels\": []}", {"conv1", "relu1"}, 100, 90, 728, 280, {600, 128, 0, 0, 280, 64}}};
+  program.layers = {{"conv1",
+                     "conv+relu",
+                     "npu",
+                     12345,
+                     "{\"levels\": []}",
+                     {"conv1", "relu1"},
+                     100,
+                     90,
+                     728,
+                     280,
+                     {600, 128, 0, 0, 280, 64}}};
   a.npu_programs = {program};
   a.cpu = {"x86_64-unknown-linux-gnu", "generic", "+sse2", {1, 2, 3}, {4, 5}};
-  a.cpu_layers = {{.name = "quant", .op = "QuantizeLinear", .placement = "cpu"}, {.name = "compare", .op = "Greater", .placement = "cpu"}};
+  a.cpu_layers = {{.name = "quant", .op = "QuantizeLinear", .placement = "cpu"},
+                  {.name = "compare", .op = "Greater", .placement = "cpu"}};
   a.metadata = {{"model", "m.onnx"}, {"", ""}};
   return a;
 }
@@ -161,14 +178,16 @@ TEST(Artifact, EveryFlippedBitIsRefused) {
 }
 
 TEST(Artifact, ForeignAndNewerFiles) {
-  const std::string onnx = "\x08\x07\x12\x05torch and much more text than a preamble has, so that only the magic can tell";
+  const std::string onnx =
+      "\x08\x07\x12\x05torch and much more text than a preamble has, so that only the magic can tell";
   const auto* data = reinterpret_cast<const uint8_t*>(onnx.data());
   EXPECT_EQ(parse_error({data, onnx.size()}), "not a Tessera program: the file does not begin like one");
   EXPECT_EQ(parse_error({}), "not a Tessera program: the file does not begin like one");
   std::vector<uint8_t> bytes = serialize(sample());
   bytes[8] = 9;
   EXPECT_EQ(parse_error(bytes),
-            "the program has container version 9, this Tessera reads version 1; use a newer Tessera or compile the model again");
+            "the program has container version 9, this Tessera reads version 1; use a newer Tessera or compile the "
+            "model again");
 }
 
 TEST(Artifact, DamageUnderARightChecksumDoesNoHarm) {
@@ -258,7 +277,8 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"value 0 'x': unknown data type", [](Artifact& a) { a.values[0].dtype = static_cast<DType>(24); }},
         Broken{"value 0 'x': impossible dimension", [](Artifact& a) { a.values[0].shape[1] = -2; }},
         Broken{"value 0 'x': a shape without a rank", [](Artifact& a) { a.values[0].ranked = false; }},
-        Broken{"value 9 'd': names of dimensions do not match the shape", [](Artifact& a) { a.values[9].dim_names = {"n"}; }},
+        Broken{"value 9 'd': names of dimensions do not match the shape",
+               [](Artifact& a) { a.values[9].dim_names = {"n"}; }},
         Broken{"value 1 'x': another value has this name", [](Artifact& a) { a.values[1].name = "x"; }},
         Broken{"value 5 'k': it names a constant that is not there", [](Artifact& a) { a.values[5].constant = 2; }},
         Broken{"value 5 'k': type or shape differ from its constant", [](Artifact& a) { a.values[5].shape = {3, 2}; }},
@@ -266,7 +286,8 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"constant 0: its offset is no multiple of 64", [](Artifact& a) { a.constants[0].offset = 32; }},
         Broken{"constant 0: it leaves the blob", [](Artifact& a) { a.constants[0].offset = 128; }},
         Broken{"constant 0: it leaves the blob", [](Artifact& a) { a.constants[0].offset = uint64_t{0} - 64; }},
-        Broken{"constant 1: the number of strings is not that of its shape", [](Artifact& a) { a.constants[1].strings.pop_back(); }},
+        Broken{"constant 1: the number of strings is not that of its shape",
+               [](Artifact& a) { a.constants[1].strings.pop_back(); }},
         Broken{"constant 0: strings in a constant of numbers", [](Artifact& a) { a.constants[0].strings = {"a"}; }},
         Broken{"constant 0: unknown data type", [](Artifact& a) { a.constants[0].dtype = DType::kUndefined; }}));
 
@@ -279,23 +300,35 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"plan 0: it reads a value that is not there", [](Artifact& a) { a.plans[0].outputs = {99}; }},
         Broken{"plan 0: it defines a constant", [](Artifact& a) { a.plans[0].inputs = {0, 5}; }},
         Broken{"plan 0: it defines a value that is defined already", [](Artifact& a) { a.plans[0].inputs = {0, 0}; }},
-        Broken{"plan 0, step 0: it reads a value before it is defined", [](Artifact& a) { kernel(a, 0).inputs[0] = 2; }},
+        Broken{"plan 0, step 0: it reads a value before it is defined",
+               [](Artifact& a) { kernel(a, 0).inputs[0] = 2; }},
         Broken{"plan 0, step 0: it reads a value that is not there", [](Artifact& a) { kernel(a, 0).inputs[0] = -2; }},
-        Broken{"plan 0, step 0: it defines a value that is not there", [](Artifact& a) { kernel(a, 0).outputs[0] = 11; }},
+        Broken{"plan 0, step 0: it defines a value that is not there",
+               [](Artifact& a) { kernel(a, 0).outputs[0] = 11; }},
         Broken{"plan 2, step 0: it defines a value that is defined already",
-               [](Artifact& a) { std::get<KernelStep>(a.plans[2].steps[0]).outputs[0] = 7;
-                                 a.plans[2].outputs = {7}; }},
-        Broken{"plan 1, step 0: it reads a value before it is defined", [](Artifact& a) { a.plans[1].captured.clear(); }},
-        Broken{"plan 0, step 3: it reads a value before it is defined", [](Artifact& a) { a.plans[1].captured.push_back(9); }},
-        Broken{"plan 0: an attribute names a plan that is not there", [](Artifact& a) { kernel(a, 3).attributes[0].plan = 3; }},
-        Broken{"plan 0: an attribute names a plan that is not there", [](Artifact& a) { kernel(a, 3).attributes[0].plan = 0; }},
+               [](Artifact& a) {
+                 std::get<KernelStep>(a.plans[2].steps[0]).outputs[0] = 7;
+                 a.plans[2].outputs = {7};
+               }},
+        Broken{"plan 1, step 0: it reads a value before it is defined",
+               [](Artifact& a) { a.plans[1].captured.clear(); }},
+        Broken{"plan 0, step 3: it reads a value before it is defined",
+               [](Artifact& a) { a.plans[1].captured.push_back(9); }},
+        Broken{"plan 0: an attribute names a plan that is not there",
+               [](Artifact& a) { kernel(a, 3).attributes[0].plan = 3; }},
+        Broken{"plan 0: an attribute names a plan that is not there",
+               [](Artifact& a) { kernel(a, 3).attributes[0].plan = 0; }},
         Broken{"program: its plans run each other in a circle",
                [](Artifact& a) {
-                 std::get<KernelStep>(a.plans[1].steps[0]).attributes = {{.name = "body", .kind = Attribute::kPlan, .plan = 2}};
-                 std::get<KernelStep>(a.plans[2].steps[0]).attributes = {{.name = "body", .kind = Attribute::kPlan, .plan = 1}};
+                 std::get<KernelStep>(a.plans[1].steps[0]).attributes = {
+                     {.name = "body", .kind = Attribute::kPlan, .plan = 2}};
+                 std::get<KernelStep>(a.plans[2].steps[0]).attributes = {
+                     {.name = "body", .kind = Attribute::kPlan, .plan = 1}};
                }},
-        Broken{"plan 0, step 0: an attribute names a constant that is not there", [](Artifact& a) { kernel(a, 0).attributes[6].tensor = 2; }},
-        Broken{"plan 0, step 0: an attribute is given twice", [](Artifact& a) { kernel(a, 0).attributes[1].name = "axis"; }},
+        Broken{"plan 0, step 0: an attribute names a constant that is not there",
+               [](Artifact& a) { kernel(a, 0).attributes[6].tensor = 2; }},
+        Broken{"plan 0, step 0: an attribute is given twice",
+               [](Artifact& a) { kernel(a, 0).attributes[1].name = "axis"; }},
         Broken{"plan 0, step 0: an attribute has an unknown kind",
                [](Artifact& a) { kernel(a, 0).attributes[1].kind = static_cast<Attribute::Kind>(8); }},
         Broken{"plan 0, step 0: it has no operator", [](Artifact& a) { kernel(a, 0).op_type.clear(); }},
@@ -306,30 +339,44 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Broken{"plan 0, step 2: it has no symbol", [](Artifact& a) { code(a).symbol.clear(); }},
         Broken{"plan 0, step 2: the program holds no CPU code", [](Artifact& a) { a.cpu.object.clear(); }},
-        Broken{"plan 0, step 2: a value's shape is known only at run time", [](Artifact& a) { a.values[8].shape = {-1}; }},
+        Broken{"plan 0, step 2: a value's shape is known only at run time",
+               [](Artifact& a) { a.values[8].shape = {-1}; }},
         Broken{"plan 0, step 2: a value has no fixed type", [](Artifact& a) { a.values[8].dtype = DType::kString; }},
         Broken{"plan 0, step 2: it reads a value that is not there", [](Artifact& a) { code(a).inputs[0] = -1; }},
-        Broken{"plan 0, step 2: impossible size of the scratch memory", [](Artifact& a) { code(a).scratch_bytes = UINT64_MAX; }}));
+        Broken{"plan 0, step 2: impossible size of the scratch memory",
+               [](Artifact& a) { code(a).scratch_bytes = UINT64_MAX; }}));
 
 INSTANTIATE_TEST_SUITE_P(
     Device, Validate,
     testing::Values(
         Broken{"plan 0, step 1: it names a program that is not there", [](Artifact& a) { npu(a).program = 1; }},
-        Broken{"plan 0, step 1, input 0: its type is not that of its value", [](Artifact& a) { npu(a).inputs[0].dtype = DType::kUint8; }},
-        Broken{"plan 0, step 1, input 0: it does not place every axis of its value", [](Artifact& a) { npu(a).inputs[0].axes.pop_back(); }},
-        Broken{"plan 0, step 1, input 0: it places an axis beyond the fourth", [](Artifact& a) { npu(a).inputs[0].axes[0] = 4; }},
-        Broken{"plan 0, step 1, input 0: its extents are not those of its value", [](Artifact& a) { npu(a).inputs[0].axes = {0, 3, 2, 1}; }},
-        Broken{"plan 0, step 1, input 0: impossible number of padded channels", [](Artifact& a) { npu(a).inputs[0].padded_c = 2; }},
+        Broken{"plan 0, step 1, input 0: its type is not that of its value",
+               [](Artifact& a) { npu(a).inputs[0].dtype = DType::kUint8; }},
+        Broken{"plan 0, step 1, input 0: it does not place every axis of its value",
+               [](Artifact& a) { npu(a).inputs[0].axes.pop_back(); }},
+        Broken{"plan 0, step 1, input 0: it places an axis beyond the fourth",
+               [](Artifact& a) { npu(a).inputs[0].axes[0] = 4; }},
+        Broken{"plan 0, step 1, input 0: its extents are not those of its value",
+               [](Artifact& a) { npu(a).inputs[0].axes = {0, 3, 2, 1}; }},
+        Broken{"plan 0, step 1, input 0: impossible number of padded channels",
+               [](Artifact& a) { npu(a).inputs[0].padded_c = 2; }},
         Broken{"plan 0, step 1, input 0: negative border", [](Artifact& a) { npu(a).inputs[0].border_left = -1; }},
         Broken{"plan 0, step 1, input 0: impossible pitch", [](Artifact& a) { npu(a).inputs[0].row_pitch = -1; }},
         Broken{"plan 0, step 1, input 0: it leaves the arena", [](Artifact& a) { npu(a).inputs[0].border_top = 8; }},
-        Broken{"plan 0, step 1, input 0: it leaves the arena", [](Artifact& a) { npu(a).inputs[0].offset = UINT64_MAX; }},
-        Broken{"plan 0, step 1, output 0: it leaves the arena", [](Artifact& a) { npu(a).outputs[0].offset = 4096 - 279; }},
-        Broken{"plan 0, step 1, output 0: an output has no border and no padding", [](Artifact& a) { npu(a).outputs[0].border_top = 1; }},
-        Broken{"npu program 0: its instructions are no whole number of words", [](Artifact& a) { a.npu_programs[0].instructions.pop_back(); }},
-        Broken{"npu program 0: instruction 1: illegal_opcode", [](Artifact& a) { a.npu_programs[0].instructions[64] &= 0xc0; }},
-        Broken{"npu program 0: the program is empty; it must end with finish", [](Artifact& a) { assemble_into(a, ""); }},
-        Broken{"npu program 0: instruction 0 (gemm): the program does not end with finish", [](Artifact& a) { assemble_into(a, "gemm"); }},
+        Broken{"plan 0, step 1, input 0: it leaves the arena",
+               [](Artifact& a) { npu(a).inputs[0].offset = UINT64_MAX; }},
+        Broken{"plan 0, step 1, output 0: it leaves the arena",
+               [](Artifact& a) { npu(a).outputs[0].offset = 4096 - 279; }},
+        Broken{"plan 0, step 1, output 0: an output has no border and no padding",
+               [](Artifact& a) { npu(a).outputs[0].border_top = 1; }},
+        Broken{"npu program 0: its instructions are no whole number of words",
+               [](Artifact& a) { a.npu_programs[0].instructions.pop_back(); }},
+        Broken{"npu program 0: instruction 1: illegal_opcode",
+               [](Artifact& a) { a.npu_programs[0].instructions[64] &= 0xc0; }},
+        Broken{"npu program 0: the program is empty; it must end with finish",
+               [](Artifact& a) { assemble_into(a, ""); }},
+        Broken{"npu program 0: instruction 0 (gemm): the program does not end with finish",
+               [](Artifact& a) { assemble_into(a, "gemm"); }},
         Broken{"npu program 0, instruction 0: it leaves the arena",
                [](Artifact& a) { assemble_into(a, "load base=1 dram_offset=4096 length=1\nfinish"); }},
         Broken{"npu program 0, instruction 0: it leaves the constants",
@@ -342,7 +389,8 @@ INSTANTIATE_TEST_SUITE_P(
                [](Artifact& a) { a.npu_programs[0].layer_of_instruction.pop_back(); }},
         Broken{"npu program 0: the debug map names a layer that is not there",
                [](Artifact& a) { a.npu_programs[0].layer_of_instruction[0] = 1; }},
-        Broken{"npu program 0: its constants leave the device constants", [](Artifact& a) { a.npu_programs[0].constant_offset = 64; }},
+        Broken{"npu program 0: its constants leave the device constants",
+               [](Artifact& a) { a.npu_programs[0].constant_offset = 64; }},
         Broken{"npu program 0: the offset of its constants is no multiple of 64",
                [](Artifact& a) { a.npu_programs[0].constant_offset = 1; }}));
 

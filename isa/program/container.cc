@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frame of a .tsr file. Magic and version are judged before the preamble's checksum, so that a file of another kind or of a
-// later version is called so and not "damaged".
+// Frame of a .tsr file. Magic and version are judged before the preamble's checksum, so that a file of another kind or
+// of a later version is called so and not "damaged".
 #include "isa/program/container.h"
 
 #include <array>
@@ -44,7 +44,8 @@ uint64_t checksum(std::span<const uint8_t> bytes) {
 }
 
 std::vector<uint8_t> frame(const Sections& sections) {
-  const std::array<std::span<const uint8_t>, 3> parts = {sections.metadata, sections.constant_blob, sections.device_constants};
+  const std::array<std::span<const uint8_t>, 3> parts = {sections.metadata, sections.constant_blob,
+                                                         sections.device_constants};
   uint64_t total = kPreambleBytes;
   for (const auto& part : parts) total += padded(part.size());
   std::vector<uint8_t> out(total);
@@ -67,12 +68,14 @@ Sections unframe(std::span<const uint8_t> bytes) {
   if (bytes.empty() || !std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(head), kMagic.begin())) {
     fail("not a Tessera program: the file does not begin like one");
   }
-  if (bytes.size() < kPreambleBytes) fail("the program is truncated: it ends after " + std::to_string(bytes.size()) + " bytes");
+  if (bytes.size() < kPreambleBytes)
+    fail("the program is truncated: it ends after " + std::to_string(bytes.size()) + " bytes");
   const uint64_t version = get(bytes, 8, 4);
   if (version != kContainerVersion) {
     fail("the program has container version " + std::to_string(version) + ", this Tessera reads version " +
-         std::to_string(kContainerVersion) + (version > kContainerVersion ? "; use a newer Tessera or compile the model again"
-                                                                         : "; compile the model again"));
+         std::to_string(kContainerVersion) +
+         (version > kContainerVersion ? "; use a newer Tessera or compile the model again"
+                                      : "; compile the model again"));
   }
   if (get(bytes, 56, 8) != checksum(bytes.first(56)) || get(bytes, 12, 4) != kPreambleBytes || get(bytes, 48, 8) != 0) {
     fail("the program is damaged: its preamble does not match its checksum");

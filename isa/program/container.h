@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The outer frame of a .tsr file: a preamble of 64 bytes and three sections, each at a multiple of 64 and padded with zeros.
-// Enters: sections or a file's bytes. Leaves: the other. All corruption that a checksum can find is found here, before the
-// metadata is looked at.
+// The outer frame of a .tsr file: a preamble of 64 bytes and three sections, each at a multiple of 64 and padded with
+// zeros. Enters: sections or a file's bytes. Leaves: the other. All corruption that a checksum can find is found here,
+// before the metadata is looked at.
 //
 //   0  magic, 8 bytes                 32  bytes of the device constants
 //   8  version, u32                   40  checksum of everything after the preamble
@@ -27,11 +27,12 @@ struct Sections {
 
 std::vector<uint8_t> frame(const Sections& sections);
 
-/// Views into `bytes`. Throws Error kInvalidArtifact when the file is foreign, truncated, damaged or of another version.
+/// Views into `bytes`. Throws Error kInvalidArtifact when the file is foreign, truncated, damaged or of another
+/// version.
 Sections unframe(std::span<const uint8_t> bytes);
 
-/// 64-bit hash by multiplication over little-endian words. Each step is a bijection of the state, so that a change within any
-/// one word always changes the result.
+/// 64-bit hash by multiplication over little-endian words. Each step is a bijection of the state, so that a change
+/// within any one word always changes the result.
 uint64_t checksum(std::span<const uint8_t> bytes);
 
 }  // namespace tessera::program

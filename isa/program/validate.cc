@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every reader of an artifact may rely on. Enters: an artifact from a compiler or a file. Leaves: nothing, or the first
-// broken promise. Sums of untrusted numbers are taken in 128 bits.
+// What every reader of an artifact may rely on. Enters: an artifact from a compiler or a file. Leaves: nothing, or the
+// first broken promise. Sums of untrusted numbers are taken in 128 bits.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -58,7 +58,8 @@ class Validator {
         count *= d;
         require(count <= Wide{1} << 48, where, "impossible size");
       }
-      require(count == static_cast<Wide>(c.strings.size()) && c.bytes == 0, where, "the number of strings is not that of its shape");
+      require(count == static_cast<Wide>(c.strings.size()) && c.bytes == 0, where,
+              "the number of strings is not that of its shape");
       return;
     }
     require(c.strings.empty(), where, "strings in a constant of numbers");
@@ -82,7 +83,8 @@ class Validator {
       require(v.kind <= ValueKind::kMap, where, "unknown kind");
       require(v.ranked || v.shape.empty(), where, "a shape without a rank");
       for (int64_t d : v.shape) require(d >= -1 && d <= kLargestExtent, where, "impossible dimension");
-      require(v.dim_names.empty() || v.dim_names.size() == v.shape.size(), where, "names of dimensions do not match the shape");
+      require(v.dim_names.empty() || v.dim_names.size() == v.shape.size(), where,
+              "names of dimensions do not match the shape");
       require(v.name.empty() || names.insert(v.name).second, where, "another value has this name");
       if (v.constant == -1) continue;
       require(in(v.constant, a_.constants.size()), where, "it names a constant that is not there");
@@ -108,7 +110,8 @@ class Validator {
       const auto range = isa::dram_range(instructions[n]);
       if (!range) continue;
       const std::string at = where + ", " + item("instruction", n);
-      require(range->base == kConstantsBase || range->base == kArenaBase, at, "it uses a base register that has no meaning");
+      require(range->base == kConstantsBase || range->base == kArenaBase, at,
+              "it uses a base register that has no meaning");
       require(!(range->write && range->base == kConstantsBase), at, "it writes to the constants");
       const uint64_t limit = range->base == kConstantsBase ? p.constant_bytes : p.arena_bytes;
       require(range->lowest >= 0 && Wide{range->highest} < Wide{limit}, at,
@@ -244,8 +247,9 @@ class Validator {
       const std::string at = where + ", " + item("output", k);
       define(t.value, at);
       device_tensor(t, arena, at);
-      require(t.border_top == 0 && t.border_left == 0 && t.border_bottom == 0 && t.border_right == 0 && t.padded_c == t.c, at,
-              "an output has no border and no padding");
+      require(
+          t.border_top == 0 && t.border_left == 0 && t.border_bottom == 0 && t.border_right == 0 && t.padded_c == t.c,
+          at, "an output has no border and no padding");
     }
   }
 
@@ -266,7 +270,8 @@ class Validator {
             "its extents are not those of its value");
     require(t.n > 0 && t.h > 0 && t.w > 0 && t.c > 0, where, "it is empty");
     require(t.padded_c >= t.c && t.padded_c <= kLargestExtent, where, "impossible number of padded channels");
-    require(t.border_top >= 0 && t.border_left >= 0 && t.border_bottom >= 0 && t.border_right >= 0, where, "negative border");
+    require(t.border_top >= 0 && t.border_left >= 0 && t.border_bottom >= 0 && t.border_right >= 0, where,
+            "negative border");
     constexpr int64_t kLargestPitch = int64_t{1} << 48;
     for (int64_t pitch : {t.image_pitch, t.row_pitch, t.pixel_pitch}) {
       require(pitch >= 0 && pitch <= kLargestPitch, where, "impossible pitch");
@@ -315,16 +320,18 @@ int dtype_bits(DType dtype) {
 }
 
 std::string_view dtype_name(DType dtype) {
-  constexpr std::string_view kNames[] = {
-      "undefined", "float",      "uint8",     "int8",     "uint16",       "int16",          "int32",      "int64",
-      "string",    "bool",       "float16",   "double",   "uint32",       "uint64",         "complex64",  "complex128",
-      "bfloat16",  "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4", "int4", "float4e2m1"};
+  constexpr std::string_view kNames[] = {"undefined",      "float",    "uint8",        "int8",           "uint16",
+                                         "int16",          "int32",    "int64",        "string",         "bool",
+                                         "float16",        "double",   "uint32",       "uint64",         "complex64",
+                                         "complex128",     "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2",
+                                         "float8e5m2fnuz", "uint4",    "int4",         "float4e2m1"};
   return known(dtype) ? kNames[static_cast<size_t>(dtype)] : std::string_view("?");
 }
 
 uint64_t tensor_bytes(DType dtype, std::span<const int64_t> shape) {
   const int bits = dtype_bits(dtype);
-  if (bits == 0) throw Error(ErrorCode::kInvalidArgument, std::string(dtype_name(dtype)) + " elements have no fixed size");
+  if (bits == 0)
+    throw Error(ErrorCode::kInvalidArgument, std::string(dtype_name(dtype)) + " elements have no fixed size");
   for (int64_t d : shape) {
     if (d < 0) throw Error(ErrorCode::kInvalidArgument, "a shape with dimension " + std::to_string(d) + " has no size");
   }

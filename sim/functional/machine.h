@@ -69,9 +69,9 @@ class Machine {
   /// exception. Throws Error kInvalidArgument when `program` is no whole number of instructions.
   RunResult run(const RunRequest& request);
 
-  /// Executes one instruction whose operands and scratchpad ranges have been checked, whatever its header says, with the
-  /// bases and the memory of `context`: for machines that keep time themselves. Returns dram_range where its memory is
-  /// not there; nothing else fails. FINISH is not executed.
+  /// Executes one instruction whose operands and scratchpad ranges have been checked, whatever its header says, with
+  /// the bases and the memory of `context`: for machines that keep time themselves. Returns dram_range where its memory
+  /// is not there; nothing else fails. FINISH is not executed.
   isa::Fault execute(const isa::Instruction& instruction, const RunRequest& context, Work& work);
 
   std::span<const uint8_t> scratchpad(isa::Space space) const;

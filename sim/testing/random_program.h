@@ -121,8 +121,11 @@ class RandomProgramMaker {
     if (plane * blocks + 8 > config_.inp_depth() || blocks > config_.wgt_depth()) return false;
     const auto outputs = static_cast<int64_t>(i.extent[2]) * i.extent[3];
     if (outputs * blocks > config_.acc_depth()) return false;
-    i.inp_stride = {0, static_cast<int16_t>(plane), static_cast<int16_t>(stride * row * pixel),
-                    static_cast<int16_t>(stride * pixel), static_cast<int16_t>(row * pixel),
+    i.inp_stride = {0,
+                    static_cast<int16_t>(plane),
+                    static_cast<int16_t>(stride * row * pixel),
+                    static_cast<int16_t>(stride * pixel),
+                    static_cast<int16_t>(row * pixel),
                     static_cast<int16_t>(pixel)};
     i.acc_stride = {0, static_cast<int16_t>(outputs), static_cast<int16_t>(i.extent[3]), 1, 0, 0};
     i.wgt_stride = {0, 1, 0, 0, 0, 0};
@@ -214,17 +217,17 @@ class RandomProgramMaker {
     return i;
   }
 
-  /// Adds signals, waits and FINISH. Each instruction waits, for every other engine, for the last instruction there that
-  /// it conflicts with, or sometimes for a younger one, and now and then for one it has no need of. Instructions that
-  /// nobody waits for signal or not.
+  /// Adds signals, waits and FINISH. Each instruction waits, for every other engine, for the last instruction there
+  /// that it conflicts with, or sometimes for a younger one, and now and then for one it has no need of. Instructions
+  /// that nobody waits for signal or not.
   void synchronise(std::vector<isa::Instruction>& program) {
     struct Access {
       int64_t lowest, highest;
       int space;  // isa::kSpaces: DRAM
       bool write;
     };
-    std::array<std::vector<std::vector<Access>>, isa::kEngines> done;      // by engine and number in it
-    std::vector<std::array<size_t, isa::kEngines>> awaited;                // 1 + number in the engine, or 0
+    std::array<std::vector<std::vector<Access>>, isa::kEngines> done;  // by engine and number in it
+    std::vector<std::array<size_t, isa::kEngines>> awaited;            // 1 + number in the engine, or 0
     std::array<std::vector<bool>, isa::kEngines> signals;
     for (isa::Instruction& instruction : program) {
       const auto engine = static_cast<size_t>(*isa::engine_of(instruction));

@@ -48,8 +48,9 @@ std::optional<sim::Interval> group_in(const Case& test, const isa::Instruction& 
     if (!touched.dram || touched.bytes.empty()) continue;
     const auto which = static_cast<size_t>(maker.pick(0, static_cast<int64_t>(touched.bytes.size()) - 1));
     const sim::Interval& bytes = touched.bytes[which];
-    const auto at = static_cast<uint64_t>(
-        maker.pick(static_cast<int64_t>(bytes.begin), static_cast<int64_t>(bytes.end) - 1)) / 64 * 64;
+    const auto at =
+        static_cast<uint64_t>(maker.pick(static_cast<int64_t>(bytes.begin), static_cast<int64_t>(bytes.end) - 1)) / 64 *
+        64;
     return sim::Interval{at, at + 64};
   }
   return {};
@@ -184,8 +185,8 @@ Case make_faulty_case(const isa::MachineConfig& config, uint64_t seed, int instr
 void save(const Case& test, const std::string& path) {
   std::ofstream file(path);
   file << "# A program of the random tests; `random_programs --replay FILE` runs it.\n";
-  file << "#! name = \"" << test.config.name << "\"\n#! seed " << test.seed << "\n#! latency " << test.dram_latency << "\n#! pressure " << test.pressure_percent
-       << "\n";
+  file << "#! name = \"" << test.config.name << "\"\n#! seed " << test.seed << "\n#! latency " << test.dram_latency
+       << "\n#! pressure " << test.pressure_percent << "\n";
   for (const isa::ConfigKey& key : isa::config_keys()) {
     file << "#! " << key.name << " = " << key.get(test.config) << "\n";
   }

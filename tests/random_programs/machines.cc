@@ -43,9 +43,9 @@ class Functional final : public Machine {
     request.check_races = test.injected.empty();
     const sim::RunResult result = machine_.run(request);
     if (!result.races.empty()) {
-      throw Error(ErrorCode::kInternal,
-                  "the program races: instructions " + std::to_string(result.races[0].first.pc) + " and " +
-                      std::to_string(result.races[0].second.pc) + "; the generator is broken");
+      throw Error(ErrorCode::kInternal, "the program races: instructions " + std::to_string(result.races[0].first.pc) +
+                                            " and " + std::to_string(result.races[0].second.pc) +
+                                            "; the generator is broken");
     }
     outcome.fault = result.fault;
     for (int s = 0; s < isa::kSpaces; ++s) {

@@ -53,9 +53,11 @@ void report_failure(const Options& options, const Case& test, const Machines& ma
             << test.dram_latency << ", pressure " << test.pressure_percent << " %"
             << (test.injected.empty() ? "" : ", injected: " + test.injected) << "\n  " << text << std::endl;
   Case small = test;
-  if (options.shrink) small = shrink(test, [&](const Case& smaller) { return difference(smaller, machines).has_value(); });
-  const std::string path = (std::filesystem::path(options.folder) /
-                            ("failed_" + test.config.name + "_" + std::to_string(test.seed) + ".s")).string();
+  if (options.shrink)
+    small = shrink(test, [&](const Case& smaller) { return difference(smaller, machines).has_value(); });
+  const std::string path =
+      (std::filesystem::path(options.folder) / ("failed_" + test.config.name + "_" + std::to_string(test.seed) + ".s"))
+          .string();
   save(small, path);
   std::cout << "  " << difference(small, machines).value_or("(only sometimes)") << "\n  saved with "
             << small.words.size() << " instructions; replay with: random_programs --replay " << path << std::endl;
@@ -73,8 +75,8 @@ int run_config(const Options& options, const isa::MachineConfig& config) {
   std::map<std::string, uint64_t> injected;
   for (uint64_t seed = options.seed; seed < options.seed + options.count; ++seed) {
     const bool faulty = static_cast<int>(seed * 2654435761 % 100) < options.fault_percent;
-    const Case test = faulty ? make_faulty_case(config, seed, options.instructions)
-                             : make_case(config, seed, options.instructions);
+    const Case test =
+        faulty ? make_faulty_case(config, seed, options.instructions) : make_case(config, seed, options.instructions);
     if (faulty) {
       ++injected[test.injected];
     } else {
@@ -126,7 +128,8 @@ int run(int argc, char** argv) {
   app.add_option("--count", options.count, "programs for each configuration");
   app.add_option("--seed", options.seed, "of the first program; each has its own");
   app.add_option("--instructions", options.instructions, "of a program")->check(CLI::Range(1, 900));
-  app.add_option("--faults", options.fault_percent, "programs in a hundred with a fault injected")->check(CLI::Range(0, 100));
+  app.add_option("--faults", options.fault_percent, "programs in a hundred with a fault injected")
+      ->check(CLI::Range(0, 100));
   app.add_option("--replay", options.replay, "run one saved program instead");
   app.add_option("--folder", options.folder, "where a failing program is saved");
   app.add_flag("!--no-shrink", options.shrink, "save a failing program as it is");

@@ -96,9 +96,8 @@ class Prediction {
   }
 
   bool pending(isa::AluSpace space, int entry, int64_t cycle) const {
-    return std::any_of(writes_.begin(), writes_.end(), [&](const Write& w) {
-      return w.space == space && w.entry == entry && w.cycle >= cycle;
-    });
+    return std::any_of(writes_.begin(), writes_.end(),
+                       [&](const Write& w) { return w.space == space && w.entry == entry && w.cycle >= cycle; });
   }
 
   void run(const isa::Alu& alu, int64_t constants_of_next) {
@@ -123,9 +122,8 @@ class Prediction {
         for (++issue_;; ++issue_) {
           if (phase == 0 && pending(alu.src, src, issue_)) continue;
           if (phase == 0 && alu.src == isa::AluSpace::kInp &&
-              std::any_of(writes_.begin(), writes_.end(), [&](const Write& w) {
-                return w.space == isa::AluSpace::kInp && w.cycle == issue_;
-              })) {
+              std::any_of(writes_.begin(), writes_.end(),
+                          [&](const Write& w) { return w.space == isa::AluSpace::kInp && w.cycle == issue_; })) {
             continue;
           }
           if (end && second && pending(isa::AluSpace::kOut, other, issue_)) continue;
@@ -258,8 +256,12 @@ bool run(int batch, int block_in, int block_out, int batches, uint64_t seed) {
           switch (random() % 5) {
             case 0: alu->src_addr = wild; break;
             case 1: alu->dst_addr = wild; break;
-            case 2: if (alu->convert) alu->param_addr = wild; break;
-            case 3: if (alu->table_enable) alu->table = wild % 16; break;
+            case 2:
+              if (alu->convert) alu->param_addr = wild;
+              break;
+            case 3:
+              if (alu->table_enable) alu->table = wild % 16;
+              break;
             default:
               if (alu->second_op != isa::SecondOp::kNone) (wild % 2 ? alu->second_addr : alu->constant_addr) = wild;
           }

@@ -82,9 +82,7 @@ class Feeder {
     busy_ = model.busy_o;
   }
 
-  bool done() const {
-    return (stopped_ || (next_ == program_.size() && completions_.size() == next_)) && !busy_;
-  }
+  bool done() const { return (stopped_ || (next_ == program_.size() && completions_.size() == next_)) && !busy_; }
 
   /// Completions in order, with the signals of the program and the fault expected, if any. Prints what differs.
   bool check(const isa::FaultRecord& fault) const {

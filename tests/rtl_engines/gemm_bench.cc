@@ -10,8 +10,8 @@
 
 #include "Vgemm_1x16x16.h"
 #include "Vgemm_1x8x8.h"
-#include "Vgemm_2x8x32.h"
 #include "Vgemm_2x32x8.h"
+#include "Vgemm_2x8x32.h"
 #include "isa/verify.h"
 #include "sim/testing/configs.h"
 #include "sim/testing/random_program.h"
@@ -111,7 +111,10 @@ isa::Gemm make_raster(const isa::MachineConfig& config, std::mt19937_64& random)
   const auto k = static_cast<size_t>(pick(0, 5));
   switch (pick(0, 11)) {
     case 0: g.inp_stride[k] = static_cast<int16_t>(g.inp_stride[k] + pick(-1, 1)); break;
-    case 1: g.inp_stride[k] = static_cast<int16_t>(-g.inp_stride[k]); g.inp_addr = 150; break;
+    case 1:
+      g.inp_stride[k] = static_cast<int16_t>(-g.inp_stride[k]);
+      g.inp_addr = 150;
+      break;
     case 2: g.wgt_stride[k] = static_cast<int16_t>(pick(-1, 2)); break;
     case 3: g.acc_stride[k] = static_cast<int16_t>(pick(-1, 1)); break;
     case 4: g.extent[k] = static_cast<uint16_t>(pick(1, 4)); break;
@@ -209,8 +212,9 @@ bool run(int batch, int block_in, int block_out, int batches, uint64_t seed) {
         next = fence;
       }
       if (auto* gemm = std::get_if<isa::Gemm>(&next); gemm && random() % 32 == 0) {
-        (random() % 2 ? gemm->acc_addr : random() % 2 ? gemm->inp_addr : gemm->wgt_addr) =
-            static_cast<uint16_t>(random() % 128);
+        (random() % 2   ? gemm->acc_addr
+         : random() % 2 ? gemm->inp_addr
+                        : gemm->wgt_addr) = static_cast<uint16_t>(random() % 128);
       }
       isa::header_of(next).signal = random() % 2;
       if (!isa::check_operands(next, config)) program.push_back(next);

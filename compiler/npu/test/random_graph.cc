@@ -37,7 +37,8 @@ bool make_raw(Random& random, Tensor& out, Stage& stage) {
 }
 
 int64_t channels(Random& random, int64_t most) {
-  return std::min<int64_t>(most, random.one_of<int64_t>({1, 2, 3, 5, 8, 16, 17, 31, 32, 48, 64, 65, 128, 257, random.between(1, most)}));
+  return std::min<int64_t>(
+      most, random.one_of<int64_t>({1, 2, 3, 5, 8, 16, 17, 31, 32, 48, 64, 65, 128, 257, random.between(1, most)}));
 }
 
 int64_t out_size(int64_t in, int64_t before, int64_t after, int64_t kernel, int64_t stride, int64_t dilation) {
@@ -47,8 +48,8 @@ int64_t out_size(int64_t in, int64_t before, int64_t after, int64_t kernel, int6
 
 }  // namespace
 
-isa::MachineConfig odd_machine(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt, int64_t acc, int64_t outs,
-                               int64_t params) {
+isa::MachineConfig odd_machine(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt,
+                               int64_t acc, int64_t outs, int64_t params) {
   isa::MachineConfig config = isa::find_config("npu256");
   config.name = name;
   config.batch = batch;
@@ -76,7 +77,8 @@ Stage random_stage(Random& random, const Tensor& output, double magnitude, bool 
   for (size_t i = 0; i < count; ++i) {
     stage.bias.push_back(static_cast<int32_t>(random.between(-1000, 1000)));
     const double scale = 100.0 / std::max(magnitude, 1.0) * static_cast<double>(random.between(500, 1500)) / 1000.0;
-    stage.multiplier.push_back(random.chance(20) ? std::ldexp(1.0f, static_cast<int>(std::lround(std::log2(scale)))) : static_cast<float>(scale));
+    stage.multiplier.push_back(random.chance(20) ? std::ldexp(1.0f, static_cast<int>(std::lround(std::log2(scale))))
+                                                 : static_cast<float>(scale));
   }
   if (per_channel && random.chance(20)) stage.bias.clear();
   stage.out_zero = zero_for(random, output.is_unsigned);
@@ -122,8 +124,8 @@ Graph random_convolution(Random& random, int64_t most_channels, int64_t most_pix
   Tensor in, out;
   for (;;) {
     op = {};
-    in = make_tensor("in", random.one_of<int64_t>({1, 1, 2, 3, 5}), random.between(1, 19), random.between(1, 23), channels(random, most_channels),
-                     random.chance(50));
+    in = make_tensor("in", random.one_of<int64_t>({1, 1, 2, 3, 5}), random.between(1, 19), random.between(1, 23),
+                     channels(random, most_channels), random.chance(50));
     int64_t oc = channels(random, most_channels);
     const int64_t style = random.between(1, 10);
     if (style <= 3) {  // depthwise
@@ -149,27 +151,33 @@ Graph random_convolution(Random& random, int64_t most_channels, int64_t most_pix
       op.dilation_h = random.one_of<int64_t>({1, 2, 3});
       op.dilation_w = random.one_of<int64_t>({1, 2, 4});
     }
-    if (random.chance(70)) op.pads = {random.between(0, 3), random.between(0, 4), random.between(0, 3), random.between(0, 4)};
+    if (random.chance(70))
+      op.pads = {random.between(0, 3), random.between(0, 4), random.between(0, 3), random.between(0, 4)};
     out = make_tensor("out", in.n, out_size(in.h, op.pads.top, op.pads.bottom, op.kernel_h, op.stride_h, op.dilation_h),
-                      out_size(in.w, op.pads.left, op.pads.right, op.kernel_w, op.stride_w, op.dilation_w), oc, random.chance(50));
+                      out_size(in.w, op.pads.left, op.pads.right, op.kernel_w, op.stride_w, op.dilation_w), oc,
+                      random.chance(50));
     if (out.h < 1 || out.w < 1) continue;
     if (in.n * in.h * in.w > most_pixels || out.n * out.h * out.w > most_pixels) continue;
     if (out.elements() * (in.c / op.groups) * op.kernel_h * op.kernel_w > 3000000) continue;
     break;
   }
   op.input_zero = zero_for(random, in.is_unsigned);
-  if (random.chance(20)) in.border = {op.pads.top + random.between(0, 1), op.pads.left, op.pads.bottom + 5, op.pads.right + 4, op.input_zero};
+  if (random.chance(20))
+    in.border = {op.pads.top + random.between(0, 1), op.pads.left, op.pads.bottom + 5, op.pads.right + 4,
+                 op.input_zero};
   if (random.chance(5)) in.border.value = op.input_zero ^ 1;
   op.input = graph.add(in);
   graph.inputs.push_back(op.input);
   const bool weights_unsigned = random.chance(50);
   op.weights.resize(static_cast<size_t>(out.c * (in.c / op.groups) * op.kernel_h * op.kernel_w));
-  for (int16_t& w : op.weights) w = static_cast<int16_t>(weights_unsigned ? random.between(0, 255) : random.between(-128, 127));
+  for (int16_t& w : op.weights)
+    w = static_cast<int16_t>(weights_unsigned ? random.between(0, 255) : random.between(-128, 127));
   switch (random.between(0, 3)) {
     case 0: break;
     case 1: op.weight_zero = {zero_for(random, weights_unsigned)}; break;
     case 2:
-      for (int64_t i = 0; i < out.c; ++i) op.weight_zero.push_back((weights_unsigned ? 128 : 0) + static_cast<int32_t>(random.between(-3, 3)));
+      for (int64_t i = 0; i < out.c; ++i)
+        op.weight_zero.push_back((weights_unsigned ? 128 : 0) + static_cast<int32_t>(random.between(-3, 3)));
       break;
     case 3:  // differences of nine bits
       for (int64_t i = 0; i < out.c; ++i) op.weight_zero.push_back(zero_for(random, weights_unsigned));
@@ -192,7 +200,8 @@ Graph random_pool(Random& random, int64_t most_channels, int64_t most_pixels) {
   Tensor in, out;
   for (;;) {
     op = {};
-    in = make_tensor("in", random.between(1, 3), random.between(1, 21), random.between(1, 21), channels(random, most_channels), random.chance(50));
+    in = make_tensor("in", random.between(1, 3), random.between(1, 21), random.between(1, 21),
+                     channels(random, most_channels), random.chance(50));
     op.kind = random.chance(50) ? Pool::Kind::kMax : Pool::Kind::kSum;
     if (random.chance(25)) {  // global
       op.kernel_h = in.h;
@@ -204,10 +213,12 @@ Graph random_pool(Random& random, int64_t most_channels, int64_t most_pixels) {
       op.stride_w = random.between(1, 3);
       if (random.chance(20)) op.dilation_h = 2;
       if (random.chance(20)) op.dilation_w = 3;
-      if (random.chance(60)) op.pads = {random.between(0, 2), random.between(0, 2), random.between(0, 3), random.between(0, 3)};
+      if (random.chance(60))
+        op.pads = {random.between(0, 2), random.between(0, 2), random.between(0, 3), random.between(0, 3)};
     }
     out = make_tensor("out", in.n, out_size(in.h, op.pads.top, op.pads.bottom, op.kernel_h, op.stride_h, op.dilation_h),
-                      out_size(in.w, op.pads.left, op.pads.right, op.kernel_w, op.stride_w, op.dilation_w), in.c, in.is_unsigned);
+                      out_size(in.w, op.pads.left, op.pads.right, op.kernel_w, op.stride_w, op.dilation_w), in.c,
+                      in.is_unsigned);
     if (out.h < 1 || out.w < 1) continue;
     if (in.n * in.h * in.w > most_pixels || out.elements() * op.kernel_h * op.kernel_w > 2000000) continue;
     break;
@@ -241,9 +252,11 @@ Graph random_pool(Random& random, int64_t most_channels, int64_t most_pixels) {
 Graph random_elementwise(Random& random, int64_t most_channels, int64_t most_pixels) {
   Graph graph;
   Elementwise op;
-  Tensor out = make_tensor("out", random.between(1, 4), random.between(1, 17), random.between(1, 17), channels(random, most_channels), random.chance(50));
+  Tensor out = make_tensor("out", random.between(1, 4), random.between(1, 17), random.between(1, 17),
+                           channels(random, most_channels), random.chance(50));
   if (random.chance(10)) out.w = random.between(1, 4000);
-  while (out.n * out.h * out.w > most_pixels) (out.w > out.h ? out.w : out.h) = std::max<int64_t>(1, std::max(out.w, out.h) / 2);
+  while (out.n * out.h * out.w > most_pixels)
+    (out.w > out.h ? out.w : out.h) = std::max<int64_t>(1, std::max(out.w, out.h) / 2);
   Tensor in = out;
   in.name = "in";
   in.is_unsigned = random.chance(50);
@@ -280,7 +293,8 @@ Graph random_elementwise(Random& random, int64_t most_channels, int64_t most_pix
 
 Graph random_network(Random& random) {
   Graph graph;
-  const int64_t n = random.between(1, 2), size = random.between(6, 20), c0 = random.one_of<int64_t>({1, 3, 4}), c = random.one_of<int64_t>({8, 12, 16, 24, 33});
+  const int64_t n = random.between(1, 2), size = random.between(6, 20), c0 = random.one_of<int64_t>({1, 3, 4}),
+                c = random.one_of<int64_t>({8, 12, 16, 24, 33});
   const bool is_unsigned = random.chance(50);
   const auto conv = [&](TensorId input, int64_t oc, int64_t kernel, int64_t stride, int64_t groups, TensorId residual) {
     const Tensor in = graph.tensors[static_cast<size_t>(input)];
@@ -296,7 +310,8 @@ Graph random_network(Random& random) {
     for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
     Tensor out = make_tensor("t" + std::to_string(graph.tensors.size()), in.n, out_size(in.h, p, p, kernel, stride, 1),
                              out_size(in.w, p, p, kernel, stride, 1), oc, is_unsigned);
-    op.stage = random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(in.c / groups * kernel * kernel)), true);
+    op.stage =
+        random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(in.c / groups * kernel * kernel)), true);
     if (residual != kNoTensor) {
       SecondOperation second;
       second.tensor = residual;
@@ -352,11 +367,13 @@ Graph random_network(Random& random) {
 
 namespace {
 
-/// The tensor itself, or a view of its box in a larger one whose n, h and w stand in another order (heads inside a token).
+/// The tensor itself, or a view of its box in a larger one whose n, h and w stand in another order (heads inside a
+/// token).
 TensorId add_operand(Random& random, Graph& graph, Tensor tensor) {
   if (random.chance(50)) return graph.add(std::move(tensor));
   const int64_t gap = random.between(0, 5);
-  Tensor whole = make_tensor(tensor.name + ".whole", 1, tensor.n, tensor.w, tensor.h * tensor.c + gap, tensor.is_unsigned);
+  Tensor whole =
+      make_tensor(tensor.name + ".whole", 1, tensor.n, tensor.w, tensor.h * tensor.c + gap, tensor.is_unsigned);
   whole.element_bytes = tensor.element_bytes;
   Tensor view = std::move(tensor);
   view.strided = true;
@@ -376,12 +393,13 @@ TensorId root(const Graph& graph, TensorId id) {
 Graph random_product(Random& random, int64_t most_channels) {
   Graph graph;
   Product op;
-  const int64_t n = random.one_of<int64_t>({1, 1, 2, 3}), h = random.one_of<int64_t>({1, 2, 4, 5, 12}), most = most_channels / (n * h > 4 ? 4 : 1);
+  const int64_t n = random.one_of<int64_t>({1, 1, 2, 3}), h = random.one_of<int64_t>({1, 2, 4, 5, 12}),
+                most = most_channels / (n * h > 4 ? 4 : 1);
   const int64_t rows = channels(random, most), k = channels(random, most), columns = channels(random, most);
   op.transposed = random.chance(70);
   Tensor in = make_tensor("in", random.chance(20) ? 1 : n, random.chance(20) ? 1 : h, rows, k, random.chance(50));
-  Tensor factor = make_tensor("factor", random.chance(20) ? 1 : n, random.chance(20) ? 1 : h, op.transposed ? columns : k, op.transposed ? k : columns,
-                              random.chance(50));
+  Tensor factor = make_tensor("factor", random.chance(20) ? 1 : n, random.chance(20) ? 1 : h,
+                              op.transposed ? columns : k, op.transposed ? k : columns, random.chance(50));
   Tensor out = make_tensor("out", n, h, rows, columns, random.chance(50));
   op.input_zero = zero_for(random, in.is_unsigned);
   op.factor_zero = zero_for(random, factor.is_unsigned);
@@ -402,7 +420,8 @@ Graph random_transposition(Random& random, int64_t most_channels) {
   Graph graph;
   Transposition op;
   const int64_t n = random.one_of<int64_t>({1, 1, 2, 3}), h = random.one_of<int64_t>({1, 1, 2, 4, 5});
-  const Tensor in = make_tensor("in", n, h, channels(random, most_channels), channels(random, most_channels), random.chance(50));
+  const Tensor in =
+      make_tensor("in", n, h, channels(random, most_channels), channels(random, most_channels), random.chance(50));
   const Tensor out = make_tensor("out", n, h, in.c, in.w, random.chance(70) ? in.is_unsigned : random.chance(50));
   op.input = add_operand(random, graph, in);
   graph.inputs = {root(graph, op.input)};
@@ -416,7 +435,8 @@ Graph random_transposition(Random& random, int64_t most_channels) {
 
 Graph random_attention(Random& random, int64_t most_tokens) {
   Graph graph;
-  const int64_t tokens = random.between(1, most_tokens), heads = random.between(1, 4), width = random.between(1, 24), channels = heads * width;
+  const int64_t tokens = random.between(1, most_tokens), heads = random.between(1, 4), width = random.between(1, 24),
+                channels = heads * width;
   const bool is_unsigned = random.chance(50);
   const auto named = [&](const char* name, int64_t h, int64_t w, int64_t c) {
     return make_tensor(name + std::to_string(graph.tensors.size()), 1, h, w, c, is_unsigned);
@@ -449,14 +469,17 @@ Graph random_attention(Random& random, int64_t most_tokens) {
     op.transposed = transposed;
     op.input_zero = zero_for(random, is_unsigned);
     op.factor_zero = zero_for(random, is_unsigned);
-    op.stage = random_stage(random, to, 74.0 * 74.0 * std::sqrt(static_cast<double>(graph.tensors[static_cast<size_t>(input)].c)), random.chance(20));
+    op.stage = random_stage(random, to,
+                            74.0 * 74.0 * std::sqrt(static_cast<double>(graph.tensors[static_cast<size_t>(input)].c)),
+                            random.chance(20));
     push("QLinearMatMul", op);
   };
   TensorId x = graph.add(named("x", 1, tokens, channels));
   graph.inputs = {x};
   for (int block = 0; block < 2; ++block) {
     const TensorId query = project(x), key = project(x), value = project(x);
-    const TensorId scores = graph.add(named("scores", heads, tokens, tokens)), context = graph.add(named("context", 1, tokens, channels));
+    const TensorId scores = graph.add(named("scores", heads, tokens, tokens)),
+                   context = graph.add(named("context", 1, tokens, channels));
     multiply(in_heads(query), in_heads(key), true, scores);
     TensorId factor = in_heads(value);
     const bool turn = random.chance(60);
@@ -484,9 +507,11 @@ Graph random_attention(Random& random, int64_t most_tokens) {
 Graph random_strided(Random& random, int64_t most_channels) {
   Graph graph;
   const bool is_unsigned = random.chance(50);
-  const int64_t n = random.between(1, 3), h = random.between(1, 6), w = random.between(1, 7), c = random.between(1, most_channels);
+  const int64_t n = random.between(1, 3), h = random.between(1, 6), w = random.between(1, 7),
+                c = random.between(1, most_channels);
   const int64_t tall = random.between(1, 3), wide = random.between(1, 3), deep = random.between(1, 2);
-  const auto view_of = [&](TensorId parent, const Tensor& shape, int64_t start, int64_t step_n, int64_t step_h, int64_t step_w) {
+  const auto view_of = [&](TensorId parent, const Tensor& shape, int64_t start, int64_t step_n, int64_t step_h,
+                           int64_t step_w) {
     Tensor view = shape;
     view.name = "view";
     view.view_of = parent;
@@ -496,7 +521,8 @@ Graph random_strided(Random& random, int64_t most_channels) {
     return graph.add(view);
   };
   // Views of the source: any distances, 0 and overlaps among them.
-  Tensor source = make_tensor("source", 1, random.between(3, 40), random.between(5, 30), random.between(c, c + 9), is_unsigned);
+  Tensor source =
+      make_tensor("source", 1, random.between(3, 40), random.between(5, 30), random.between(c, c + 9), is_unsigned);
   const TensorId from = graph.add(source);
   graph.inputs = {from};
   const auto source_view = [&](const Tensor& shape) {
@@ -516,7 +542,8 @@ Graph random_strided(Random& random, int64_t most_channels) {
   for (int64_t y = 0; y < tall; ++y) {
     for (int64_t x = 0; x < wide; ++x) {
       for (int64_t z = 0; z < deep; ++z) {
-        const TensorId output = view_of(to, part, (y * whole.w + x) * whole.c + z * c, whole.h * whole.w * whole.c, tall * whole.w * whole.c, wide * whole.c);
+        const TensorId output = view_of(to, part, (y * whole.w + x) * whole.c + z * c, whole.h * whole.w * whole.c,
+                                        tall * whole.w * whole.c, wide * whole.c);
         const int64_t kind = random.between(1, 3);
         Operation operation{"op" + std::to_string(graph.operations.size()), "strided", 0, {}};
         if (kind == 1) {
@@ -551,7 +578,8 @@ Graph random_strided(Random& random, int64_t most_channels) {
           conv.input_zero = zero_for(random, is_unsigned);
           conv.weights.resize(static_cast<size_t>(c * read.c * conv.kernel_h * conv.kernel_w));
           for (int16_t& weight : conv.weights) weight = static_cast<int16_t>(random.between(-128, 127));
-          conv.stage = random_stage(random, part, 74.0 * 74.0 * std::sqrt(static_cast<double>(read.c * conv.kernel_h * conv.kernel_w)), true);
+          conv.stage = random_stage(
+              random, part, 74.0 * 74.0 * std::sqrt(static_cast<double>(read.c * conv.kernel_h * conv.kernel_w)), true);
           conv.input = source_view(read);
           conv.output = output;
           operation.what = conv;

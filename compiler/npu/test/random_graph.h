@@ -14,7 +14,9 @@ namespace tessera::npu::test {
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
-  int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(engine_() % static_cast<uint64_t>(high - low + 1)); }
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(engine_() % static_cast<uint64_t>(high - low + 1));
+  }
   bool chance(int percent) { return between(1, 100) <= percent; }
   template <typename T>
   T one_of(std::initializer_list<T> values) {
@@ -34,8 +36,8 @@ void add_second(Random& random, Graph& graph, Stage& stage, const Tensor& output
 
 Table random_table(Random& random);
 
-/// A graph of one convolution: any kernel, stride, dilation, pads, groups, types, zero points and stage. `most_channels` and
-/// `most_pixels` bound the shape.
+/// A graph of one convolution: any kernel, stride, dilation, pads, groups, types, zero points and stage.
+/// `most_channels` and `most_pixels` bound the shape.
 Graph random_convolution(Random& random, int64_t most_channels, int64_t most_pixels);
 Graph random_pool(Random& random, int64_t most_channels, int64_t most_pixels);
 Graph random_elementwise(Random& random, int64_t most_channels, int64_t most_pixels);
@@ -46,12 +48,13 @@ Graph random_network(Random& random);
 /// A product of two inputs, either order of the second, any broadcast of the batch; both operands may be strided views.
 Graph random_product(Random& random, int64_t most_channels);
 Graph random_transposition(Random& random, int64_t most_channels);
-/// Products among convolutions: projections, heads as strided views, two products (the second factor as it lies or transposed), a projection
-/// back with a residual, twice. So run-time factors follow constant weights in WGT and the other way round.
+/// Products among convolutions: projections, heads as strided views, two products (the second factor as it lies or
+/// transposed), a projection back with a residual, twice. So run-time factors follow constant weights in WGT and the
+/// other way round.
 Graph random_attention(Random& random, int64_t most_tokens);
 
 /// npu256 with another array and other scratchpads; sizes in entries.
-isa::MachineConfig odd_machine(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt, int64_t acc, int64_t outs,
-                               int64_t params);
+isa::MachineConfig odd_machine(const std::string& name, int batch, int in, int out, int64_t inp, int64_t wgt,
+                               int64_t acc, int64_t outs, int64_t params);
 
 }  // namespace tessera::npu::test

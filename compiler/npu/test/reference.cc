@@ -15,7 +15,8 @@ namespace tessera::npu::test {
 namespace {
 
 int32_t wrap8(int64_t value, bool is_unsigned) {
-  return is_unsigned ? static_cast<int32_t>(static_cast<uint8_t>(value)) : static_cast<int32_t>(static_cast<int8_t>(value));
+  return is_unsigned ? static_cast<int32_t>(static_cast<uint8_t>(value))
+                     : static_cast<int32_t>(static_cast<int8_t>(value));
 }
 
 int32_t round_clamped(float g, int32_t low, int32_t high) {
@@ -118,7 +119,8 @@ class Interpreter {
  private:
   const Tensor& tensor(TensorId id) const { return graph_.tensors[static_cast<size_t>(id)]; }
 
-  void for_each_output(TensorId output, const Stage& stage, const std::function<int32_t(int64_t, int64_t, int64_t, int64_t)>& value) {
+  void for_each_output(TensorId output, const Stage& stage,
+                       const std::function<int32_t(int64_t, int64_t, int64_t, int64_t)>& value) {
     const Tensor& t = tensor(output);
     for (int64_t n = 0; n < t.n; ++n) {
       for (int64_t h = 0; h < t.h; ++h) {
@@ -147,7 +149,8 @@ class Interpreter {
           if (x < 0 || x >= in.w) continue;
           for (int64_t i = 0; i < icg; ++i) {
             int32_t weight = op.weights[static_cast<size_t>(((c * icg + i) * op.kernel_h + kh) * op.kernel_w + kw)];
-            if (!op.weight_zero.empty()) weight -= op.weight_zero[op.weight_zero.size() == 1 ? 0 : static_cast<size_t>(c)];
+            if (!op.weight_zero.empty())
+              weight -= op.weight_zero[op.weight_zero.size() == 1 ? 0 : static_cast<size_t>(c)];
             sum += static_cast<uint32_t>((store_.at(op.input, n, y, x, c / ocg * icg + i) - op.input_zero) * weight);
           }
         }
@@ -164,7 +167,8 @@ class Interpreter {
       int32_t result = sum ? 0 : INT32_MIN;
       for (int64_t kh = 0; kh < op.kernel_h; ++kh) {
         for (int64_t kw = 0; kw < op.kernel_w; ++kw) {
-          const int64_t y = h * op.stride_h - op.pads.top + kh * op.dilation_h, x = w * op.stride_w - op.pads.left + kw * op.dilation_w;
+          const int64_t y = h * op.stride_h - op.pads.top + kh * op.dilation_h,
+                        x = w * op.stride_w - op.pads.left + kw * op.dilation_w;
           const int32_t v = y < 0 || y >= in.h || x < 0 || x >= in.w ? pad : store_.at(op.input, n, y, x, c);
           result = sum ? result + v : std::max(result, v);
         }
@@ -194,7 +198,8 @@ class Interpreter {
   }
 
   void run(const Transposition& op) {
-    for_each_output(op.output, op.stage, [&](int64_t n, int64_t h, int64_t w, int64_t c) { return store_.at(op.input, n, h, c, w); });
+    for_each_output(op.output, op.stage,
+                    [&](int64_t n, int64_t h, int64_t w, int64_t c) { return store_.at(op.input, n, h, c, w); });
   }
 
   const Graph& graph_;
@@ -222,8 +227,9 @@ std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inpu
   Store store(graph);
   for (size_t i = 0; i < inputs.size(); ++i) {
     size_t at = 0;
-    for_each_element(graph.tensors[static_cast<size_t>(graph.inputs[i])],
-                     [&](int64_t n, int64_t h, int64_t w, int64_t c) { store.at(graph.inputs[i], n, h, w, c) = inputs[i][at++]; });
+    for_each_element(
+        graph.tensors[static_cast<size_t>(graph.inputs[i])],
+        [&](int64_t n, int64_t h, int64_t w, int64_t c) { store.at(graph.inputs[i], n, h, w, c) = inputs[i][at++]; });
   }
   Interpreter interpreter(graph, store);
   for (const Operation& operation : graph.operations) interpreter.run(operation);
@@ -239,16 +245,18 @@ std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inpu
 Values random_values(const Tensor& tensor, std::mt19937_64& random) {
   Values values(static_cast<size_t>(tensor.elements()));
   for (int32_t& v : values) {
-    v = tensor.element_bytes == 4 ? static_cast<int32_t>(random() % 2000001) - 1000000 : wrap8(static_cast<int64_t>(random() & 255), tensor.is_unsigned);
+    v = tensor.element_bytes == 4 ? static_cast<int32_t>(random() % 2000001) - 1000000
+                                  : wrap8(static_cast<int64_t>(random() & 255), tensor.is_unsigned);
   }
   return values;
 }
 
-std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options, Program* program_out,
-                    const std::function<void(std::vector<isa::Instruction>&)>& change) {
+std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64_t seed, const Options& options,
+                    Program* program_out, const std::function<void(std::vector<isa::Instruction>&)>& change) {
   std::mt19937_64 random(seed);
   std::vector<Values> inputs;
-  for (const TensorId id : graph.inputs) inputs.push_back(random_values(graph.tensors[static_cast<size_t>(id)], random));
+  for (const TensorId id : graph.inputs)
+    inputs.push_back(random_values(graph.tensors[static_cast<size_t>(id)], random));
   const std::vector<Values> expected = evaluate(graph, inputs);
   Program program = compile(graph, config, options);
   if (program_out != nullptr) *program_out = program;
@@ -288,7 +296,8 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
     const uint64_t constants_at = placement == 0 ? 0x1000 : 0x7fff0003, arena_at = placement == 0 ? 0x40000000 : 0x11;
     request.bases[kConstantBase] = constants_at;
     request.bases[kArenaBase] = arena_at;
-    const sim::DramRegion regions[] = {{constants_at, constants.data(), constants.size()}, {arena_at, arena.data(), arena.size()}};
+    const sim::DramRegion regions[] = {{constants_at, constants.data(), constants.size()},
+                                       {arena_at, arena.data(), arena.size()}};
     request.dram = regions;
     request.check_races = placement == 0;
     const sim::RunResult result = machine.run(request);
@@ -298,7 +307,8 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
     if (!result.races.empty()) {
       const sim::Race& race = result.races[0];
       return std::to_string(result.races.size()) + " races, first between " + std::to_string(race.first.pc) + " and " +
-             std::to_string(race.second.pc) + (race.dram ? " in dram" : " in " + std::string(isa::to_string(race.space)));
+             std::to_string(race.second.pc) +
+             (race.dram ? " in dram" : " in " + std::string(isa::to_string(race.space)));
     }
     if (constants != constants_before) return "the program wrote into its constants";
     for (const TensorId id : graph.outputs) {
@@ -312,7 +322,9 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
         for (int k = 0; k < t.element_bytes; ++k) bits |= static_cast<uint32_t>(byte_at(id, n, h, w, c)[k]) << (8 * k);
         const int32_t got = t.element_bytes == 4 ? static_cast<int32_t>(bits) : wrap8(bits, t.is_unsigned);
         if (got == want) return;
-        if (wrong++ == 0) problem = "'" + t.name + "' " + index(n, h, w, c) + " is " + std::to_string(got) + ", not " + std::to_string(want);
+        if (wrong++ == 0)
+          problem =
+              "'" + t.name + "' " + index(n, h, w, c) + " is " + std::to_string(got) + ", not " + std::to_string(want);
       });
       if (wrong > 0) return problem + " (" + std::to_string(wrong) + " elements differ)";
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: what a Graph means, in plain loops over plain arrays, and a run of its compiled program on the functional
-// simulator. The loops share nothing with the generator but the structs of graph.h. A run poisons scratchpads and arena, checks
-// races, and places constants and arena at two different addresses.
+// simulator. The loops share nothing with the generator but the structs of graph.h. A run poisons scratchpads and
+// arena, checks races, and places constants and arena at two different addresses.
 #pragma once
 
 #include <cstdint>
