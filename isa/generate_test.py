@@ -155,6 +155,10 @@ class IsaRefusals(unittest.TestCase):
         self.instruction("load")["opcode"] = 0
         self.refused("load: opcode 0 is out of range or 0")
 
+    def test_fetch_executes_finish_alone(self):
+        self.instruction("alu")["engine"] = "fetch"
+        self.refused("alu: FETCH executes finish alone")
+
     def test_enum_wider_than_its_field(self):
         self.spec["enums"]["gemm_mode"]["values"]["sparse"] = 4
         self.refused("gemm.mode: 2 bits cannot hold enum gemm_mode")
@@ -329,7 +333,8 @@ class SystemVerilog(unittest.TestCase):
     def test_structs_decode_what_python_encodes(self):
         """Every member of every struct and the legality function, evaluated by Yosys on random and on broken words."""
         rng = random.Random(9)
-        ports, body, cases = ["input logic [511:0] word_i", "output logic [2:0] fault_o"], [], []
+        ports, body, cases = ["input logic [511:0] word_i", "output logic [2:0] fault_o", "output logic [1:0] engine_o"], [], []
+        ports += [f"output logic [1:0] {engine}_o" for engine in tessera_isa.ENUMS["engine"]]
         for name, (_, _, fields, _) in tessera_isa.INSTRUCTIONS.items():
             body.append(f"  tsr_isa_pkg::{name}_t u_{name};\n  assign u_{name} = word_i;")
             for key, field in fields.items():
@@ -345,15 +350,22 @@ class SystemVerilog(unittest.TestCase):
             cases.append((None, bytes(broken)))
         cases.append((None, bytes(64)))
         module = "module isa_check (" + ", ".join(ports) + ");\n" + "\n".join(body)
-        module += "\n  assign fault_o = tsr_isa_pkg::encoding_fault(word_i);\nendmodule\n"
+        # Only gemm breaks a rule between fields: a legal encoding of it is illegal_operand, of the others none.
+        rules = ", ".join("1'b1" if name == "gemm" else "1'b0" for name in tessera_isa.INSTRUCTIONS)
+        module += f"\n  assign fault_o = tsr_isa_pkg::fault_of(word_i, {rules});"
+        module += "\n  assign engine_o = tsr_isa_pkg::engine_of(word_i);"
+        for engine in tessera_isa.ENUMS["engine"]:
+            module += f"\n  assign {engine}_o = tsr_isa_pkg::{engine}_instruction(word_i[5:0]);"
+        module += "\nendmodule\n"
         with tempfile.TemporaryDirectory() as folder:
             source = pathlib.Path(folder) / "isa_check.sv"
             source.write_text(module)
+            engines = ["engine_o"] + [f"{engine}_o" for engine in tessera_isa.ENUMS["engine"]]
             script = [f"read_verilog -sv {self.PACKAGE} {source}", "hierarchy -top isa_check", "proc", "flatten", "opt"]
             for instruction, word in cases:
                 shown = [f"{instruction['name']}_{key}_o" for key in tessera_isa.INSTRUCTIONS[instruction["name"]][2]] if instruction else []
                 script.append(f"eval -set word_i 512'h{int.from_bytes(word, 'little'):x} " +
-                              " ".join(f"-show {port}" for port in shown + ["fault_o"]))
+                              " ".join(f"-show {port}" for port in shown + ["fault_o"] + (engines if instruction else [])))
             path = pathlib.Path(folder) / "check.ys"
             path.write_text("\n".join(script) + "\n")
             result = subprocess.run(["yosys", str(path)], capture_output=True, text=True)
@@ -366,7 +378,7 @@ class SystemVerilog(unittest.TestCase):
                 for key, field in tessera_isa.INSTRUCTIONS[instruction["name"]][2].items():
                     bits = field[1] * max(1, field[2])
                     self.assertEqual(next(values), (f"{instruction['name']}_{key}_o", format(number >> field[0] & ((1 << bits) - 1), f"0{bits}b")))
-                fault = "none"
+                fault = "illegal_operand" if instruction["name"] == "gemm" else "none"
             else:
                 try:
                     tessera_isa.decode(word)
@@ -374,6 +386,14 @@ class SystemVerilog(unittest.TestCase):
                 except tessera_isa.EncodingError as error:
                     fault = error.fault
             self.assertEqual(next(values), ("fault_o", format(tessera_isa.ENUMS["fault"][fault], "03b")))
+            if instruction:
+                queue = tessera_isa.INSTRUCTIONS[instruction["name"]][1]
+                queue = instruction["engine"] if queue == "field" else queue
+                shown = dict(next(values) for _ in range(1 + len(tessera_isa.ENUMS["engine"])))
+                if queue != "fetch":
+                    self.assertEqual(shown["engine_o"], format(tessera_isa.ENUMS["engine"][queue], "02b"))
+                for engine in tessera_isa.ENUMS["engine"]:  # {its own instruction, fence}
+                    self.assertEqual(shown[f"{engine}_o"], {engine: "10", "fence": "01"}.get(instruction["name"], "00"))
         self.assertIsNone(next(values, None))
 
 

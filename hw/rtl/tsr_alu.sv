@@ -102,13 +102,13 @@ module tsr_alu #(
   logic [31:0] prep_pc_q;
   logic [191:0] prep_constants_q;
   tsr_isa_pkg::alu_t prep;
-  logic prep_fence, prep_second, prep_done, prep_fault, src_done, dst_done, second_done, empty;
+  logic unused_prep_alu, prep_fence, prep_second, prep_done, prep_fault, src_done, dst_done, second_done, empty;
   logic signed [RangeBits-1:0] src_lowest, src_highest, dst_lowest, dst_highest, second_lowest, second_highest;
   logic signed [RangeBits-1:0] src_limit, dst_limit;
   logic [12:0] param_highest;
 
   assign prep = prep_word_q;
-  assign prep_fence = prep_word_q[5:0] == 6'(tsr_isa_pkg::OpcodeFence);
+  assign {unused_prep_alu, prep_fence} = tsr_isa_pkg::alu_instruction(prep_word_q[5:0]);
   assign prep_second = prep.second_op != 2'(tsr_isa_pkg::SecondOpNone);
 
   tsr_range u_src_range (
@@ -625,7 +625,7 @@ module tsr_alu #(
   assign stall_port_o = !enable || (want && !granted);
 
   logic unused;
-  assign unused = &{1'b0, unused_inner_last, alu, prep, constants_b, after_b_q, param_rdata_i, index, tbl_waddr_i,
+  assign unused = &{1'b0, unused_prep_alu, unused_inner_last, alu, prep, constants_b, after_b_q, param_rdata_i, index, tbl_waddr_i,
                     inp_rdata_i};
 
 endmodule

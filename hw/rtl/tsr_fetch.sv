@@ -94,15 +94,7 @@ module tsr_fetch #(
   logic [1:0] engine;
   assign fault = held_q && code_q != 3'(tsr_isa_pkg::FaultNone);
   assign is_finish = word_q[5:0] == 6'(tsr_isa_pkg::OpcodeFinish);
-  always_comb begin
-    case (word_q[5:0])
-      6'(tsr_isa_pkg::OpcodeFence): engine = word_q[tsr_isa_pkg::FenceEngineLsb+:2];
-      6'(tsr_isa_pkg::OpcodeLoad): engine = 2'(tsr_isa_pkg::EngineLoad);
-      6'(tsr_isa_pkg::OpcodeGemm): engine = 2'(tsr_isa_pkg::EngineGemm);
-      6'(tsr_isa_pkg::OpcodeAlu): engine = 2'(tsr_isa_pkg::EngineAlu);
-      default: engine = 2'(tsr_isa_pkg::EngineStore);
-    endcase
-  end
+  assign engine = tsr_isa_pkg::engine_of(word_q);
   assign held_o = held_q && !fault && !stopped_q;
   assign finish_o = held_o && is_finish;
   assign push_valid_o = held_o && !is_finish && run_i ? 4'd1 << engine : '0;

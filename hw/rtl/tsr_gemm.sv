@@ -65,11 +65,11 @@ module tsr_gemm #(
   logic [511:0] prep_word_q;
   logic [31:0] prep_pc_q;
   tsr_isa_pkg::gemm_t prep;
-  logic prep_fence, prep_done, prep_fault, inp_done, wgt_done, acc_done;
+  logic unused_prep_gemm, prep_fence, prep_done, prep_fault, inp_done, wgt_done, acc_done;
   logic signed [RangeBits-1:0] inp_lowest, inp_highest, wgt_lowest, wgt_highest, acc_lowest, acc_highest;
 
   assign prep = prep_word_q;
-  assign prep_fence = prep_word_q[5:0] == 6'(tsr_isa_pkg::OpcodeFence);
+  assign {unused_prep_gemm, prep_fence} = tsr_isa_pkg::gemm_instruction(prep_word_q[5:0]);
 
   tsr_range u_inp_range (
     .clk_i, .rst_ni, .start_i(prep_start_q), .addr_i(prep.inp_addr), .extent_i(prep.extent), .stride_i(prep.inp_stride),
@@ -451,6 +451,6 @@ module tsr_gemm #(
   assign stall_o = stall && active_q;
 
   logic unused;
-  assign unused = &{1'b0, index, tile_4_q, prep, gemm, inner_last};
+  assign unused = &{1'b0, unused_prep_gemm, index, tile_4_q, prep, gemm, inner_last};
 
 endmodule

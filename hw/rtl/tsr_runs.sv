@@ -44,14 +44,14 @@ module tsr_runs #(
   tsr_isa_pkg::load_t prep_q;
   logic prep_valid_q, prep_started_q, halted_q;
   logic [31:0] prep_pc_q;
-  logic prep_fence, prep_store, prep_reads, prep_done, prep_take;
+  logic unused_prep_load, unused_store_fence, prep_fence, prep_store, prep_reads, prep_done, prep_take;
   logic [63:0] dram_extent;
   logic sp_done, dram_done, start;
   logic signed [42:0] sp_lowest, sp_highest;
   logic signed [55:0] dram_lowest, dram_highest;
 
-  assign prep_fence = prep_q.header[5:0] == 6'(tsr_isa_pkg::OpcodeFence);
-  assign prep_store = prep_q.header[5:0] == 6'(tsr_isa_pkg::OpcodeStore);
+  assign {unused_prep_load, prep_fence} = tsr_isa_pkg::load_instruction(prep_q.header[5:0]);
+  assign {prep_store, unused_store_fence} = tsr_isa_pkg::store_instruction(prep_q.header[5:0]);
 
   // What STORE does not have reads as reserved zeros: fill, pads.
   always_comb begin
@@ -307,6 +307,6 @@ module tsr_runs #(
   assign run_pc_o = held_pc_q;
 
   logic unused;
-  assign unused = &{1'b0, prep_q.header, prep_q.reserved_482};
+  assign unused = &{1'b0, unused_prep_load, unused_store_fence, prep_q.header, prep_q.reserved_482};
 
 endmodule

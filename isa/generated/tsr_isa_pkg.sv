@@ -102,6 +102,8 @@ package tsr_isa_pkg;
     logic [5:0] opcode;  // opcode_e
   } header_t;
 
+  localparam int unsigned HeaderSignalLsb = 6;
+
   // Ends the program: FETCH waits for the conditions and until every engine is idle, then raises done. The signal bit must be zero.
   typedef struct packed {
     logic [447:0] reserved_64;  // must be 0
@@ -385,6 +387,63 @@ package tsr_isa_pkg;
       default: fault = 3'd1;
     endcase
     encoding_fault = fault;
+  endfunction
+
+  // encoding_fault, or FaultIllegalOperand when the rules between fields of the word's own instruction are broken. Each
+  // instruction has one argument, in the order of isa.toml.
+  function automatic logic [2:0] fault_of(input logic [511:0] word,
+      input logic finish_bad, input logic fence_bad, input logic load_bad, input logic store_bad, input logic gemm_bad, input logic alu_bad);
+    logic [2:0] fault;
+    fault = encoding_fault(word);
+    case (word[5:0])
+      6'd1: if (fault == 3'd0 && finish_bad) fault = 3'd2;
+      6'd2: if (fault == 3'd0 && fence_bad) fault = 3'd2;
+      6'd3: if (fault == 3'd0 && load_bad) fault = 3'd2;
+      6'd4: if (fault == 3'd0 && store_bad) fault = 3'd2;
+      6'd5: if (fault == 3'd0 && gemm_bad) fault = 3'd2;
+      6'd6: if (fault == 3'd0 && alu_bad) fault = 3'd2;
+      default: ;  // encoding_fault has refused it
+    endcase
+    fault_of = fault;
+  endfunction
+
+  // The engine in whose queue FETCH puts a word; without meaning for illegal words and for FINISH.
+  function automatic logic [1:0] engine_of(input logic [511:0] word);
+    logic [1:0] engine;
+    engine = 2'd0;
+    case (word[5:0])
+      6'd2: engine = word[65:64];  // fence
+      6'd3: engine = 2'd0;  // load
+      6'd4: engine = 2'd3;  // store
+      6'd5: engine = 2'd1;  // gemm
+      6'd6: engine = 2'd2;  // alu
+      default: ;
+    endcase
+    engine_of = engine;
+  endfunction
+
+  // Which instruction of LOAD an opcode is, one bit each: {load, fence}. An engine unpacks all bits, so that one more
+  // instruction does not fit where the engine has not been told what to do with it.
+  function automatic logic [1:0] load_instruction(input logic [5:0] opcode);
+    load_instruction = {opcode == 6'd3, opcode == 6'd2};
+  endfunction
+
+  // Which instruction of GEMM an opcode is, one bit each: {gemm, fence}. An engine unpacks all bits, so that one more
+  // instruction does not fit where the engine has not been told what to do with it.
+  function automatic logic [1:0] gemm_instruction(input logic [5:0] opcode);
+    gemm_instruction = {opcode == 6'd5, opcode == 6'd2};
+  endfunction
+
+  // Which instruction of ALU an opcode is, one bit each: {alu, fence}. An engine unpacks all bits, so that one more
+  // instruction does not fit where the engine has not been told what to do with it.
+  function automatic logic [1:0] alu_instruction(input logic [5:0] opcode);
+    alu_instruction = {opcode == 6'd6, opcode == 6'd2};
+  endfunction
+
+  // Which instruction of STORE an opcode is, one bit each: {store, fence}. An engine unpacks all bits, so that one more
+  // instruction does not fit where the engine has not been told what to do with it.
+  function automatic logic [1:0] store_instruction(input logic [5:0] opcode);
+    store_instruction = {opcode == 6'd4, opcode == 6'd2};
   endfunction
 
   // AXI4-Lite registers: byte offsets; arrays have Count elements Stride bytes apart.

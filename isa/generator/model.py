@@ -156,6 +156,7 @@ def build_isa(spec):
         opcodes[opcode] = where
         engine = table["engine"]
         _require(engine in ("fetch", "field") or engine in enums["engine"].values, f"{where}: unknown engine {engine}")
+        _require(engine != "fetch" or where == "finish", f"{where}: FETCH executes finish alone")
         owners = dict(header_owners)
         fields = []
         for entry in table["fields"]:

@@ -89,6 +89,51 @@ def _legality(isa):
     return "\n".join(lines)
 
 
+def _rules(isa):
+    """Legality with the rules between fields. It takes one argument for each instruction, so that an instruction whose rules
+    the caller does not state is a call with too few arguments, which no tool accepts."""
+    width = isa.enums["fault"].width
+    arguments = [f"input logic {i.name}_bad" for i in isa.instructions]
+    lines = ["  // encoding_fault, or FaultIllegalOperand when the rules between fields of the word's own instruction are broken. Each",
+             "  // instruction has one argument, in the order of isa.toml.",
+             f"  function automatic logic [{width - 1}:0] fault_of(input logic [{isa.bits - 1}:0] word,",
+             "      " + ", ".join(arguments) + ");",
+             f"    logic [{width - 1}:0] fault;", "    fault = encoding_fault(word);", "    case (word[5:0])"]
+    code = f"{width}'d{isa.enums['fault'].values['illegal_operand']}"
+    none = f"{width}'d{isa.enums['fault'].values['none']}"
+    for i in isa.instructions:
+        lines.append(f"      6'd{i.opcode}: if (fault == {none} && {i.name}_bad) fault = {code};")
+    lines += ["      default: ;  // encoding_fault has refused it", "    endcase", "    fault_of = fault;", "  endfunction\n"]
+    return "\n".join(lines)
+
+
+def _engines(isa):
+    """Where an instruction is queued, and for each engine which of its instructions a word is."""
+    width = isa.enums["engine"].width
+    lines = ["  // The engine in whose queue FETCH puts a word; without meaning for illegal words and for FINISH.",
+             f"  function automatic logic [{width - 1}:0] engine_of(input logic [{isa.bits - 1}:0] word);",
+             f"    logic [{width - 1}:0] engine;", f"    engine = {width}'d0;", "    case (word[5:0])"]
+    for i in isa.instructions:
+        if i.engine == "fetch":
+            continue
+        if i.engine == "field":
+            field = next(f for f in i.fields if f.name == "engine")
+            value = f"word[{field.lsb + field.width - 1}:{field.lsb}]"
+        else:
+            value = f"{width}'d{isa.enums['engine'].values[i.engine]}"
+        lines.append(f"      6'd{i.opcode}: engine = {value};  // {i.name}")
+    lines += ["      default: ;", "    endcase", "    engine_of = engine;", "  endfunction\n"]
+    for engine in isa.enums["engine"].values:
+        own = [i for i in isa.instructions if i.engine in (engine, "field")]
+        bits = ", ".join(f"opcode == 6'd{i.opcode}" for i in reversed(own))
+        names = ", ".join(i.name for i in reversed(own))
+        lines += [f"  // Which instruction of {engine.upper()} an opcode is, one bit each: {{{names}}}. An engine unpacks all bits, so that one more",
+                  "  // instruction does not fit where the engine has not been told what to do with it.",
+                  f"  function automatic logic [{len(own) - 1}:0] {engine}_instruction(input logic [5:0] opcode);",
+                  f"    {engine}_instruction = {{{bits}}};", "  endfunction\n"]
+    return "\n".join(lines)
+
+
 def _registers(register_map):
     lines = ["  // AXI4-Lite registers: byte offsets; arrays have Count elements Stride bytes apart.",
              f"  localparam int unsigned RegAddressBits = {register_map.address_bits};"]
@@ -136,12 +181,13 @@ def package(isa, register_map):
     out.append(_struct("header_t", "The first 64 bits of every instruction; condition k is waits[WaitBits * k +: WaitBits].",
                        [(0, 6, "opcode", "opcode_e"), (isa.header_field("signal").lsb, 1, "signal", ""),
                         (enable.lsb, enable.array * wait_bits, "waits", f"{enable.array} elements of wait_t")], 64))
+    out.append(f"  localparam int unsigned HeaderSignalLsb = {isa.header_field('signal').lsb};\n")
     for i in isa.instructions:
         out.append(_struct(f"{i.name}_t", i.doc, _parts(isa, i), isa.bits))
         text = _constants(i)
         if text:
             out.append(text)
-    out.append(_legality(isa))
+    out += [_legality(isa), _rules(isa), _engines(isa)]
     out.append(_registers(register_map))
     out.append("endpackage\n/* verilator lint_on UNUSEDSIGNAL */\n/* verilator lint_on UNUSEDPARAM */")
     return "\n".join(out) + "\n"
