@@ -4,6 +4,8 @@
 Enters: the Isa, the register Map, the configurations and the texts of the chapters. Leaves: isa.md, one document in which
 encoding, assembly, meaning, faults and ports stand together.
 """
+import re
+
 SYNTAX = """## Assembly
 
 One instruction a line: its name, then `field=value` in any order, separated by blanks. `#` begins a comment. Fields at their default may be
@@ -44,7 +46,8 @@ def _field_rows(fields, reserved=()):
 
 
 def _demote(text):
-    """A chapter as part of the manual: no licence comment, headings one level down."""
+    """A chapter as part of the manual: no licence comment, headings one level down, relative links from the manual's folder."""
+    text = re.sub(r"\]\((?![a-z]+:|#)", "](../", text)
     lines = [line for line in text.splitlines() if not line.startswith("<!--")]
     return "\n".join("#" + line if line.startswith("#") else line for line in lines).strip() + "\n"
 
