@@ -584,7 +584,14 @@ json describe_artifact(const program::Artifact& artifact) {
   out["cpu_triple"] = artifact.cpu.triple;
   for (const program::NpuProgram& npu : artifact.npu_programs)
     for (const program::Layer& layer : npu.layers)
-      out["layers"].push_back({{"name", layer.name}, {"op", layer.op}, {"placement", "npu"}, {"macs", layer.macs}});
+      out["layers"].push_back({{"name", layer.name},
+                               {"op", layer.op},
+                               {"placement", "npu"},
+                               {"macs", layer.macs},
+                               {"predicted_cycles", layer.predicted_cycles},
+                               {"bound_cycles", layer.bound_cycles},
+                               {"dram_read_bytes", layer.dram_read_bytes},
+                               {"dram_write_bytes", layer.dram_write_bytes}});
   for (const program::Layer& layer : artifact.cpu_layers)
     out["layers"].push_back({{"name", layer.name}, {"op", layer.op}, {"placement", "cpu"}, {"macs", layer.macs}});
   return out;
