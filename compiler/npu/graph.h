@@ -26,6 +26,7 @@ struct Border {
   int64_t top = 0, left = 0, bottom = 0, right = 0;
   int32_t value = 0;  // the byte, as the tensor's element type reads it: normally the zero point
   bool empty() const { return top == 0 && left == 0 && bottom == 0 && right == 0; }
+  bool operator==(const Border&) const = default;
 };
 
 /// An activation in device DRAM, NHWC, c fastest. A matrix [rows, k] is n=1, h=1, w=rows, c=k. A vector per image is
@@ -51,6 +52,7 @@ struct Tensor {
   TensorId reshape_of = kNoTensor;
 
   int64_t elements() const { return n * h * w * c; }
+  bool operator==(const Tensor&) const = default;
 };
 
 /// The operation with a second tensor. x = value of the first stage, y = element of `tensor` (exchanged when `swap`):
@@ -67,6 +69,7 @@ struct SecondOperation {
   int32_t zx = 0, zy = 0;
   int32_t low = -128, high = 127, zero = 0;
   bool swap = false, fused = false, minimum = false;
+  bool operator==(const SecondOperation&) const = default;
 };
 
 /// 256 bytes indexed by the low 8 bits of the value.
@@ -89,10 +92,12 @@ struct Stage {
   bool table_unsigned = false;  // entries of `table` are uint8 (matters to `second` only)
   std::optional<SecondOperation> second;
   std::optional<Table> second_table;
+  bool operator==(const Stage&) const = default;
 };
 
 struct Padding {
   int64_t top = 0, left = 0, bottom = 0, right = 0;
+  bool operator==(const Padding&) const = default;
 };
 
 /// sum over (i, y, x) of (input[n, oh*stride_h - top + y*dilation_h, ..., i] - input_zero) * (w[o, i, y, x] -
@@ -107,6 +112,7 @@ struct Convolution {
   std::vector<int16_t> weights;      // [oc][ic/groups][kernel_h][kernel_w]: raw 8-bit values (int8 or uint8)
   std::vector<int32_t> weight_zero;  // 1 or oc elements; empty: 0
   Stage stage;
+  bool operator==(const Convolution&) const = default;
 };
 
 /// Maximum, or int32 sum of raw elements, over windows; then `stage`. For an average: sum, bias = -count*zero,
@@ -120,6 +126,7 @@ struct Pool {
   Padding pads;
   int32_t pad_value = 0;
   Stage stage;
+  bool operator==(const Pool&) const = default;
 };
 
 /// output = stage(input): tables, requantisation, copies, and with stage.second the binary operations. Each dimension
@@ -130,6 +137,7 @@ struct Elementwise {
   TensorId input = kNoTensor, output = kNoTensor;
   int64_t repeat_h = 1, repeat_w = 1;
   Stage stage;
+  bool operator==(const Elementwise&) const = default;
 };
 
 /// A product of two activations, for each (n, h): output[w, c] = sum over k of (input[w, k] - input_zero) * (factor[k,
@@ -140,6 +148,7 @@ struct Product {
   bool transposed = true;
   int32_t input_zero = 0, factor_zero = 0;
   Stage stage;
+  bool operator==(const Product&) const = default;
 };
 
 /// output[n, h, w, c] = stage(input[n, h, c, w]): the matrices of (n, h) transposed, as products with a unit matrix.
@@ -147,6 +156,7 @@ struct Product {
 struct Transposition {
   TensorId input = kNoTensor, output = kNoTensor;
   Stage stage;
+  bool operator==(const Transposition&) const = default;
 };
 
 inline constexpr int64_t kNoMacs = -1;
@@ -156,13 +166,27 @@ struct Operation {
   std::string kind;  // of the ONNX node, e.g. "QLinearConv"
   int64_t macs = 0;  // of the model; 0: computed by the generator; kNoMacs: none, it only moves elements
   std::variant<Convolution, Pool, Elementwise, Product, Transposition> what;
+  std::vector<std::string> nodes;  // of the model that it stands for; one counts with the first of its operations
+  bool operator==(const Operation&) const = default;
+};
+
+/// How a value of the host lies in a tensor: the device axis (0 image, 1 row, 2 column, 3 channel) of each of its axes.
+struct Binding {
+  int32_t value = -1;  // its number at the host
+  TensorId tensor = kNoTensor;
+  std::vector<int64_t> axes;
+  bool operator==(const Binding&) const = default;
 };
 
 /// Operations in topological order: every tensor is a graph input or written before it is read.
 struct Graph {
+  std::string name;
   std::vector<Tensor> tensors;
   std::vector<Operation> operations;
   std::vector<TensorId> inputs, outputs;
+  std::vector<Binding> host_inputs, host_outputs;  // of a program among others; the generator does not read them
+  std::vector<std::string> free_nodes;             // of the model, that became strides: no operation stands for them
+  bool operator==(const Graph&) const = default;
 
   TensorId add(Tensor tensor) {
     tensors.push_back(std::move(tensor));

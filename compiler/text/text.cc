@@ -256,7 +256,9 @@ void Reader::list(std::string_view open, std::string_view close, std::string_vie
 }
 
 void Reader::fields(const std::function<bool(const std::string& key)>& field) {
-  while (token_.kind == TokenKind::kWord && next_.kind == TokenKind::kPunctuation && next_.text == "=") {
+  // A name with a sigil is defined by its '=', and is no field.
+  while (token_.kind == TokenKind::kWord && begins_word(token_.text[0]) && next_.kind == TokenKind::kPunctuation &&
+         next_.text == "=") {
     const Token key = token_;
     step();
     step();

@@ -50,6 +50,8 @@ class Reader {
   /// at(), and then steps over it.
   bool accept(std::string_view token);
   void expect(std::string_view token);
+  /// Steps over the next token, whatever it is.
+  void skip() { step(); }
 
   std::string word();
   /// A word that begins with `sigil` ('%', '@', '#'), without it.
@@ -73,7 +75,8 @@ class Reader {
   /// open (item (separator item)*)? close. An empty separator: none stands between items.
   void list(std::string_view open, std::string_view close, std::string_view separator,
             const std::function<void()>& item);
-  /// `key=value` as long as a word with '=' behind it follows. `field` reads the value; false: it knows no such key.
+  /// `key=value` as long as a word without a sigil and with '=' behind it follows. `field` reads the value; false: it
+  /// knows no such key.
   void fields(const std::function<bool(const std::string& key)>& field);
 
   /// Where the next token stands, and an error there.
