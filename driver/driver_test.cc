@@ -9,7 +9,7 @@
 #include "driver/device.h"
 #include "driver/heap.h"
 #include "driver/registry.h"
-#include "driver/test_programs.h"
+#include "driver/tests/programs.h"
 
 namespace tessera::driver {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "driver/registry.h"
-#include "driver/test_programs.h"
+#include "driver/tests/programs.h"
 
 namespace tessera::driver {
 namespace {

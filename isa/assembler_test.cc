@@ -76,7 +76,7 @@ std::string hex(const Word& word) {
 }
 
 TEST(Assembler, WordsAreThoseOfThePythonEncoder) {
-  std::ifstream file("isa/testdata/words.txt");
+  std::ifstream file("isa/tests/words.txt");
   ASSERT_TRUE(file);
   std::string line;
   std::string word;

@@ -34,7 +34,7 @@ def violations():
         for path in sorted((ROOT / room).rglob("*")):
             if path.suffix not in {".cc", ".h"}:
                 continue
-            extra = TEST_EXTRA.get(room, set()) if path.stem.endswith("_test") or "test" in path.parts else set()
+            extra = TEST_EXTRA.get(room, set()) if path.stem.endswith("_test") or "tests" in path.parts else set()
             for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
                 match = INCLUDE.match(line)
                 if not match or match[1] == room or match[1] not in TABLE:

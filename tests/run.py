@@ -74,7 +74,7 @@ def main():
         stages.append(("unit", ["ctest", "--test-dir", str(build), "--output-on-failure", "-j", jobs, "-E", "^(ops|import)_python$"]
                        + (["-R", "random|functional|npu"] if options.random is not None else [])))
     # A process for each group: the Python modules hold copies of the compiler, and one process can load only one of them.
-    groups = [["tests/system", "tests/cpu"], ["tests/import"], ["tests/oracle"], ["ops/tests"], ["isa"]]
+    groups = [["tests/system", "tests/cpu"], ["tests/import"], ["tests/oracle"], ["ops/tests"], ["isa/tests"]]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
     for group in [files] if files else groups:
         options_of = [argument for argument in extra if argument not in files]

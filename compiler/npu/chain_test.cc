@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "compiler/npu/chain.h"
-#include "compiler/npu/test/random_graph.h"
-#include "compiler/npu/test/reference.h"
+#include "compiler/npu/tests/random_graph.h"
+#include "compiler/npu/tests/reference.h"
 #include "isa/config.h"
 
 namespace tessera::npu {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "compiler/npu/test/random_graph.h"
+#include "compiler/npu/tests/random_graph.h"
 
 namespace tessera::npu {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "compiler/npu/test/random_graph.h"
-#include "compiler/npu/test/reference.h"
+#include "compiler/npu/tests/random_graph.h"
+#include "compiler/npu/tests/reference.h"
 #include "isa/config.h"
 
 namespace tessera::isa {

@@ -23,7 +23,7 @@
 
 #include "base/error.h"
 #include "driver/registry.h"
-#include "driver/test_programs.h"
+#include "driver/tests/programs.h"
 #include "driver/xrt.h"
 #include "driver/xrt_emu/board.h"
 #include "driver/xrt_emu/xclbin.h"

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "sim/testing/configs.h"
-#include "sim/testing/random_program.h"
+#include "sim/tests/configs.h"
+#include "sim/tests/random_program.h"
 
 namespace tessera::sim {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "isa/verify.h"
 #include "sim/functional/machine.h"
-#include "sim/testing/configs.h"
-#include "sim/testing/reference.h"
+#include "sim/tests/configs.h"
+#include "sim/tests/reference.h"
 
 namespace tessera::sim {
 namespace {

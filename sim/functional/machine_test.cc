@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "isa/verify.h"
-#include "sim/testing/configs.h"
+#include "sim/tests/configs.h"
 
 namespace tessera::sim {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "sim/functional/machine.h"
-#include "sim/testing/configs.h"
-#include "sim/testing/random_program.h"
+#include "sim/tests/configs.h"
+#include "sim/tests/random_program.h"
 
 namespace tessera::sim {
 namespace {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "sim/functional/machine.h"
-#include "sim/testing/configs.h"
-#include "sim/testing/random_program.h"
-#include "sim/testing/reference.h"
+#include "sim/tests/configs.h"
+#include "sim/tests/random_program.h"
+#include "sim/tests/reference.h"
 
 namespace tessera::sim {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "isa/assembler.h"
 #include "sim/systemc/machine.h"
-#include "sim/testing/random_program.h"
+#include "sim/tests/random_program.h"
 #include "sim/verilator/machine.h"
 
 namespace tessera::sim::systemc {

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "sim/testing/random_program.h"
+#include "sim/tests/random_program.h"
 #include "sim/verilator/machine.h"
 
 namespace tessera::sim {

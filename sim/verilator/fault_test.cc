@@ -8,7 +8,7 @@
 
 #include "isa/random_instruction.h"
 #include "sim/functional/machine.h"
-#include "sim/testing/random_program.h"
+#include "sim/tests/random_program.h"
 #include "sim/verilator/machine.h"
 
 namespace tessera::sim {

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "sim/functional/machine.h"
-#include "sim/testing/random_program.h"
+#include "sim/tests/random_program.h"
 #include "sim/verilator/machine.h"
 
 namespace tessera::sim {

@@ -10,7 +10,7 @@
 
 #include "isa/verify.h"
 #include "sim/functional/machine.h"
-#include "sim/testing/configs.h"
+#include "sim/tests/configs.h"
 
 namespace tessera::sim {
 namespace {

@@ -11,7 +11,7 @@
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 #include "sim/functional/footprint.h"
-#include "sim/testing/random_program.h"
+#include "sim/tests/random_program.h"
 
 namespace tessera::proof {
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "sim/functional/machine.h"
-#include "sim/testing/reference.h"
+#include "sim/tests/reference.h"
 #ifdef TESSERA_PROOF_RTL
 #include "sim/verilator/machine.h"
 #endif

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "sim/testing/random_program.h"
+#include "sim/tests/random_program.h"
 #include "sim/verilator/machine.h"
 #include "tests/rtl_assert/report.h"
 

@@ -15,8 +15,8 @@
 #include "Valu_1x8x8.h"
 #include "Valu_2x8x32.h"
 #include "isa/verify.h"
-#include "sim/testing/configs.h"
-#include "sim/testing/random_program.h"
+#include "sim/tests/configs.h"
+#include "sim/tests/random_program.h"
 #include "tests/rtl_engines/bench.h"
 
 namespace tessera::testing {

@@ -13,8 +13,8 @@
 #include "Vgemm_2x32x8.h"
 #include "Vgemm_2x8x32.h"
 #include "isa/verify.h"
-#include "sim/testing/configs.h"
-#include "sim/testing/random_program.h"
+#include "sim/tests/configs.h"
+#include "sim/tests/random_program.h"
 #include "tests/rtl_engines/bench.h"
 #include "tests/rtl_engines/gemm_timing.h"
 

@@ -3,8 +3,8 @@
 """Tests of the generator: committed files are fresh, broken descriptions are refused with the cause, the Python encoder agrees
 with bit positions written by hand, and the golden words that the C++ tests read are the Python encoder's.
 
-    isa/generate_test.py            run
-    isa/generate_test.py --update   write isa/testdata/words.txt anew
+    isa/tests/test_generate.py            run
+    isa/tests/test_generate.py --update   write isa/tests/words.txt anew
 """
 import copy
 import json
@@ -18,7 +18,7 @@ import tempfile
 import unittest
 from xml.etree import ElementTree
 
-ROOT = pathlib.Path(__file__).resolve().parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "generated")]
 sys.dont_write_bytecode = True
 
@@ -27,7 +27,7 @@ import tessera_isa  # noqa: E402
 from generator.model import SpecError, build_isa  # noqa: E402
 from generator.registers import build_map  # noqa: E402
 
-WORDS = ROOT / "testdata" / "words.txt"
+WORDS = ROOT / "tests" / "words.txt"
 
 
 def assembly(instruction):
@@ -73,7 +73,7 @@ def random_instruction(rng, name):
 def golden_words():
     rng = random.Random(7)
     lines = ["# Random instructions as assembly, each followed by its word in hexadecimal, first byte first. Written by",
-             "# isa/generate_test.py --update with the Python encoder; read by the C++ tests."]
+             "# isa/tests/test_generate.py --update with the Python encoder; read by the C++ tests."]
     for name in tessera_isa.INSTRUCTIONS:
         for _ in range(12):
             instruction = random_instruction(rng, name)
@@ -100,7 +100,7 @@ class Generated(unittest.TestCase):
             self.assertEqual((result.returncode, result.stdout), (1, "stale isa.md\n"))
 
     def test_golden_words(self):
-        self.assertEqual(WORDS.read_text(), golden_words(), "run isa/generate_test.py --update")
+        self.assertEqual(WORDS.read_text(), golden_words(), "run isa/tests/test_generate.py --update")
 
 
 class IsaRefusals(unittest.TestCase):

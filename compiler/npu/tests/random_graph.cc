@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws shapes, parameters and constants.
-#include "compiler/npu/test/random_graph.h"
+#include "compiler/npu/tests/random_graph.h"
 
 #include <algorithm>
 #include <cmath>

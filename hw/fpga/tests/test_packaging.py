@@ -16,7 +16,7 @@ import tomllib
 import unittest
 from xml.etree import ElementTree
 
-HERE = pathlib.Path(__file__).absolute().parent
+HERE = pathlib.Path(__file__).absolute().parent.parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
@@ -168,7 +168,7 @@ class Packaging(unittest.TestCase):
         return self.rerun(mode, script, arguments)
 
     def rerun(self, mode, script="package_kernel.tcl", arguments=None):
-        return run(["tclsh", HERE / "recorder.tcl", self.folder / "ports", mode, self.folder / "records", HERE / script,
+        return run(["tclsh", HERE / "tests/recorder.tcl", self.folder / "ports", mode, self.folder / "records", HERE / script,
                     *(arguments or [self.folder, self.folder / "out/kernel.xo"])])
 
     def records(self, config, mode, *rest):
@@ -381,7 +381,7 @@ class Link(unittest.TestCase):
             (folder / "ports").write_text("".join(f"{name} {way} {bits}\n" for name, (way, bits) in ports.items()))
             vivado = folder / "vivado"
             vivado.write_text('#!/bin/sh\nset -e\nwhile [ "$1" != -source ]; do shift; done\nscript=$2; shift 3\n'
-                              f'exec tclsh {HERE}/recorder.tcl {folder}/ports infer {folder}/records "$script" "$@"\n')
+                              f'exec tclsh {HERE}/tests/recorder.tcl {folder}/ports infer {folder}/records "$script" "$@"\n')
             vivado.chmod(0o755)
             command = ["make", "-C", HERE, "CONFIG=npu64", f"BUILD={folder}/b", f"VIVADO={vivado}", f"PYTHON={sys.executable}", "xo"]
             done = run(command)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The oracle's loops and the simulator's harness.
-#include "compiler/npu/test/reference.h"
+#include "compiler/npu/tests/reference.h"
 
 #include <algorithm>
 #include <bit>
