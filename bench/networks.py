@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark networks: graphs of the published architectures with seeded weights, quantised by ONNX Runtime (QDQ, per channel).
+"""The benchmark networks: graphs of the published architectures with seeded weights, quantised by ONNX Runtime (QDQ,
+per channel).
 
-`build(name)` returns the quantised model and feeds of one input. Cycles and exactness depend on shapes and on the integers, not on
-training; seeded weights make the networks ours to ship. Quantised models are kept under build/networks, made again when missing."""
+`build(name)` returns the quantised model and feeds of one input. Cycles and exactness depend on shapes and on the
+integers, not on training; seeded weights make the networks ours to ship. Quantised models are kept under
+build/networks, made again when missing."""
+
 import pathlib
 import sys
 
@@ -16,7 +19,8 @@ CACHE = ROOT / "build" / "networks"
 
 
 class Builder:
-    """A float graph in the making; every method takes and returns a tensor's name. Shapes are tracked for weights and pads."""
+    """A float graph in the making; every method takes and returns a tensor's name. Shapes are tracked for weights and
+    pads."""
 
     def __init__(self, name, shape, seed=1):
         self.rng = np.random.default_rng(seed)
@@ -41,8 +45,15 @@ class Builder:
         pads = pads if pads is not None else [kernel[0] // 2, kernel[1] // 2] * 2
         fan = self.channels[x] // groups
         weights = self.rng.standard_normal((out, fan, *kernel)) * np.sqrt(2 / (fan * kernel[0] * kernel[1]))
-        y = self._add("Conv", [x, self._constant(weights), self._constant(self.rng.standard_normal(out) * 0.05)], out, kernel_shape=kernel,
-                      strides=stride, pads=pads, group=groups)
+        y = self._add(
+            "Conv",
+            [x, self._constant(weights), self._constant(self.rng.standard_normal(out) * 0.05)],
+            out,
+            kernel_shape=kernel,
+            strides=stride,
+            pads=pads,
+            group=groups,
+        )
         if activation == "Relu":
             y = self._add("Relu", [y], out)
         elif activation == "Relu6":
@@ -60,7 +71,9 @@ class Builder:
         return self._add("Relu", [y], self.channels[a]) if activation else y
 
     def max_pool(self, x, kernel=3, stride=2, pad=1):
-        return self._add("MaxPool", [x], self.channels[x], kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
+        return self._add(
+            "MaxPool", [x], self.channels[x], kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4
+        )
 
     def head(self, x, classes):
         x = self._add("Flatten", [self._add("GlobalAveragePool", [x], self.channels[x])], self.channels[x])
@@ -68,7 +81,9 @@ class Builder:
 
     def dense(self, x, out, activation="Relu"):
         weights = self.rng.standard_normal((out, self.channels[x])) * np.sqrt(2 / self.channels[x])
-        y = self._add("Gemm", [x, self._constant(weights), self._constant(self.rng.standard_normal(out) * 0.05)], out, transB=1)
+        y = self._add(
+            "Gemm", [x, self._constant(weights), self._constant(self.rng.standard_normal(out) * 0.05)], out, transB=1
+        )
         return self._add("Relu", [y], out) if activation else y
 
     def linear(self, x, out, activation=None):
@@ -79,8 +94,8 @@ class Builder:
         return self._add(activation, [y], out) if activation else y
 
     def attention(self, x, heads):
-        """Self-attention over [batch, tokens, channels]: projections, heads by reshape and transpose, the products `scores` and `context` around a
-        softmax, the projection back."""
+        """Self-attention over [batch, tokens, channels]: projections, heads by reshape and transpose, the products
+        `scores` and `context` around a softmax, the projection back."""
         channels, (batch, tokens, _) = self.channels[x], self.shape
 
         def shaped(y, *shape):
@@ -90,7 +105,9 @@ class Builder:
         def turned(y, *order):
             return self._add("Transpose", [y], self.channels[y], perm=order)
 
-        query, key, value = (shaped(self.linear(x, channels), batch, tokens, heads, channels // heads) for _ in range(3))
+        query, key, value = (
+            shaped(self.linear(x, channels), batch, tokens, heads, channels // heads) for _ in range(3)
+        )
         scores = self._add("MatMul", [turned(query, 0, 2, 1, 3), turned(key, 0, 2, 3, 1)], tokens, name="scores")
         scores = self._add("Mul", [scores, self._scalar(np.sqrt(heads / channels))], tokens)
         weights = self._add("Softmax", [scores], tokens, axis=-1)
@@ -98,8 +115,13 @@ class Builder:
         return self.linear(shaped(turned(context, 0, 2, 1, 3), batch, tokens, channels), channels)
 
     def finish(self, output):
-        graph = helper.make_graph(self.nodes, self.name, [helper.make_tensor_value_info("input", TensorProto.FLOAT, self.shape)],
-                                  [onnx.ValueInfoProto(name=output)], self.initializers)
+        graph = helper.make_graph(
+            self.nodes,
+            self.name,
+            [helper.make_tensor_value_info("input", TensorProto.FLOAT, self.shape)],
+            [onnx.ValueInfoProto(name=output)],
+            self.initializers,
+        )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -130,7 +152,15 @@ def resnet50():
 def mobilenetv2():
     b = Builder("mobilenetv2", [1, 3, 224, 224])
     x = b.conv("input", 32, 3, 2, activation="Relu6")
-    for expand, width, repeats, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)):
+    for expand, width, repeats, stride in (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
         for i in range(repeats):
             inner = b.channels[x] * expand
             y = b.conv(x, inner, 1, activation="Relu6") if expand != 1 else x
@@ -152,7 +182,21 @@ def resnet8():
 def vww():
     b = Builder("vww", [1, 3, 96, 96])
     x = b.conv("input", 8, 3, 2)
-    for width, stride in ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), (128, 1), (128, 1), (128, 1), (128, 1), (128, 1), (256, 2), (256, 1)):
+    for width, stride in (
+        (16, 1),
+        (32, 2),
+        (32, 1),
+        (64, 2),
+        (64, 1),
+        (128, 2),
+        (128, 1),
+        (128, 1),
+        (128, 1),
+        (128, 1),
+        (128, 1),
+        (256, 2),
+        (256, 1),
+    ):
         x = b.conv(b.conv(x, b.channels[x], 3, stride, groups=b.channels[x]), width, 1)
     return b.finish(b.head(x, 2))
 
@@ -174,7 +218,8 @@ def autoencoder():
 
 
 def encoder():
-    """A block of ViT-Tiny (192 channels, 3 heads) over 64 tokens, without its normalisations and with ReLU: softmax alone is left to the CPU."""
+    """A block of ViT-Tiny (192 channels, 3 heads) over 64 tokens, without its normalisations and with ReLU: softmax
+    alone is left to the CPU."""
     b = Builder("encoder", [1, 64, 192])
     b.channels["input"] = 192
     x = b.add(b.attention("input", 3), "input", None)

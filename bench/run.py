@@ -2,14 +2,15 @@
 """Benchmarks: `./dev bench NAME [--json]`.
 
 functional  GEMM rate of the functional simulator on one core, and its ratio to the portable kernels in the same run
-compile     time and peak memory of compiling MobileNetV2 (each in a process of its own)
-systemc     the timing model against the RTL on networks: cycles, errors, speed (ten minutes: the RTL is slow)
-layers      single convolutions on the RTL beside VTA's published cycles and bytes; --device sysc: on the timing model alone
-networks    the benchmark networks on the RTL, the timing model and the functional simulator: exactness, cycles beside the roofline bound
+compile     time and peak memory of compiling MobileNetV2 (each in a process of its own) systemc     the timing model
+against the RTL on networks: cycles, errors, speed (ten minutes: the RTL is slow) layers      single convolutions on the
+RTL beside VTA's published cycles and bytes; --device sysc: on the timing model alone networks    the benchmark networks
+on the RTL, the timing model and the functional simulator: exactness, cycles beside the roofline bound
             and the compiler's prediction, DRAM bytes; --device sysc leaves the RTL out; --config takes another machine
 vthreads    how much of the time the array works with and without copies of operands to fetch ahead (timing model)
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
 """
+
 import argparse
 import json
 import os
@@ -34,13 +35,23 @@ def compile_one(build, name, config, folder):
     source, target = folder / f"{name}.onnx", folder / f"{name}.tsr"
     source.write_bytes(data)
     start = time.monotonic()
-    pid = os.posix_spawn(str(build / "bin" / "tessera"), ["tessera", "compile", str(source), "-o", str(target), "--config", config, "-q"], os.environ)
+    pid = os.posix_spawn(
+        str(build / "bin" / "tessera"),
+        ["tessera", "compile", str(source), "-o", str(target), "--config", config, "-q"],
+        os.environ,
+    )
     _, status, usage = os.wait4(pid, 0)
     seconds = time.monotonic() - start
     if status != 0:
         raise SystemExit(f"compiling {name} failed")
-    return {"network": name, "config": config, "seconds": round(seconds, 2), "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2),
-            "peak_megabytes": round(usage.ru_maxrss / 1024), "artifact_bytes": target.stat().st_size}
+    return {
+        "network": name,
+        "config": config,
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2),
+        "peak_megabytes": round(usage.ru_maxrss / 1024),
+        "artifact_bytes": target.stat().st_size,
+    }
 
 
 def compile_bench(build, names):
@@ -56,12 +67,15 @@ WIDER = (("mobilenetv2", "npu256w"), ("resnet50", "npu1024"))
 
 
 def networks_bench(build, names, config, device):
-    import numpy as np
-    import tessera
     import networks
+    import numpy as np
+
+    import tessera
     from tests.oracle import oracle
 
-    pairs = [(name, config or "npu256") for name in names or networks.NETWORKS] + ([] if config or names else list(WIDER))
+    pairs = [(name, config or "npu256") for name in names or networks.NETWORKS] + (
+        [] if config or names else list(WIDER)
+    )
     rows, expected = [], {}
     for name, machine in pairs:
         data, feeds = networks.build(name)
@@ -71,30 +85,51 @@ def networks_bench(build, names, config, device):
         equal = all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected[name]))
         stats = session.stats()
         cycles = {"rtl": None, "sysc": None}
-        for one in (["sysc"] if device == "sysc" else ["rtl", "sysc"]):
+        for one in ["sysc"] if device == "sysc" else ["rtl", "sysc"]:
             if one not in tessera.backends():
                 continue
             timed = tessera.Session(data, one, machine, profile=False)
             equal = all(np.array_equal(a, b) for a, b in zip(timed.run(None, feeds), expected[name])) and equal
             cycles[one], utilization = timed.stats().cycles, timed.stats().utilization
         measured = cycles["rtl"] or cycles["sysc"]
-        rows.append({"network": name, "config": machine, "rtl_cycles": cycles["rtl"], "systemc_cycles": cycles["sysc"],
-                     "predicted_cycles": stats.predicted_cycles, "bound_cycles": stats.roofline_cycles,
-                     "times_bound": round(measured / stats.roofline_cycles, 3) if measured and stats.roofline_cycles else None,
-                     "prediction_error_percent": round(100 * (stats.predicted_cycles / measured - 1), 1) if measured else None,
-                     "utilization": round(utilization, 3) if measured else None,
-                     "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes, "instructions": stats.instructions, "macs": stats.macs,
-                     "issued_macs": stats.issued_macs, "macs_cpu": stats.macs_cpu, "nodes_npu": stats.nodes_npu, "nodes_cpu": stats.nodes_cpu,
-                     "cpu_milliseconds": round(1000 * sum(layer["seconds"] for layer in stats.layers if layer["placement"] == "cpu"), 2),
-                     "equal_to_oracle": equal, "functional_seconds": round(stats.seconds, 3)})
+        rows.append(
+            {
+                "network": name,
+                "config": machine,
+                "rtl_cycles": cycles["rtl"],
+                "systemc_cycles": cycles["sysc"],
+                "predicted_cycles": stats.predicted_cycles,
+                "bound_cycles": stats.roofline_cycles,
+                "times_bound": round(measured / stats.roofline_cycles, 3)
+                if measured and stats.roofline_cycles
+                else None,
+                "prediction_error_percent": round(100 * (stats.predicted_cycles / measured - 1), 1)
+                if measured
+                else None,
+                "utilization": round(utilization, 3) if measured else None,
+                "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes,
+                "instructions": stats.instructions,
+                "macs": stats.macs,
+                "issued_macs": stats.issued_macs,
+                "macs_cpu": stats.macs_cpu,
+                "nodes_npu": stats.nodes_npu,
+                "nodes_cpu": stats.nodes_cpu,
+                "cpu_milliseconds": round(
+                    1000 * sum(layer["seconds"] for layer in stats.layers if layer["placement"] == "cpu"), 2
+                ),
+                "equal_to_oracle": equal,
+                "functional_seconds": round(stats.seconds, 3),
+            }
+        )
         print(f"{name} on {machine}: done", file=sys.stderr)
     return {"networks": rows}
 
 
 def option_bench(option, names, config):
     """Rows of each network without an option of the compiler and with it, on the timing model."""
-    import tessera
     import networks
+
+    import tessera
 
     rows = []
     for name in names:
@@ -103,10 +138,19 @@ def option_bench(option, names, config):
             session = tessera.Session(data, "sysc", config or "npu256", **{option: value})
             session.run(None, feeds)
             stats = session.stats()
-            rows.append({"network": name, "config": config or "npu256", option: value, "systemc_cycles": stats.cycles,
-                         "utilization": round(stats.utilization, 3), "compute_percent": round(100 * stats.cycles_compute / stats.cycles, 1),
-                         "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes, "arena_bytes": stats.arena_bytes,
-                         "instructions": stats.instructions})
+            rows.append(
+                {
+                    "network": name,
+                    "config": config or "npu256",
+                    option: value,
+                    "systemc_cycles": stats.cycles,
+                    "utilization": round(stats.utilization, 3),
+                    "compute_percent": round(100 * stats.cycles_compute / stats.cycles, 1),
+                    "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes,
+                    "arena_bytes": stats.arena_bytes,
+                    "instructions": stats.instructions,
+                }
+            )
     return rows
 
 
@@ -118,10 +162,19 @@ def table(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=["functional", "compile", "layers", "networks", "systemc", "vthreads", "chains"])
+    parser = argparse.ArgumentParser(
+        prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "name", choices=["functional", "compile", "layers", "networks", "systemc", "vthreads", "chains"]
+    )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
-    parser.add_argument("--device", choices=["rtl", "sysc"], default="rtl", help="of layers and networks: where cycles are measured; sysc: on the timing model alone")
+    parser.add_argument(
+        "--device",
+        choices=["rtl", "sysc"],
+        default="rtl",
+        help="of layers and networks: where cycles are measured; sysc: on the timing model alone",
+    )
     parser.add_argument("--config", help="of networks and vthreads: the machine (npu64, npu256, npu256w, npu1024)")
 
     parser.add_argument("--build", default="build/release")
@@ -141,7 +194,9 @@ def main():
     elif options.name == "vthreads":
         result = {"vthreads": option_bench("virtual_threads", options.networks or ["resnet18"], options.config)}
     elif options.name == "chains":
-        result = {"chains": option_bench("chains", options.networks or ["mobilenetv2", "vww", "resnet18"], options.config)}
+        result = {
+            "chains": option_bench("chains", options.networks or ["mobilenetv2", "vww", "resnet18"], options.config)
+        }
     elif options.name == "layers":
         import layers
 

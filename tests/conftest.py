@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the project's root on the import path, so that `tests.oracle` and the rooms' helpers are importable from every test."""
+"""Puts the project's root on the import path, so that `tests.oracle` and the rooms' helpers are importable from every
+test."""
+
 import sys
 from pathlib import Path
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the table of rooms: which room may include which. Reads every #include "room/..." of the C++ sources and every
 import of the generated ISA module, and prints each line that breaks the table. Exit status 1 if there is any."""
+
 import pathlib
 import re
 import sys

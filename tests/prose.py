@@ -4,9 +4,11 @@
     tests/prose.py            prints a line `file:line: what is wrong` for each finding; exit status 1 if there is any
 
 Markdown: no line beyond 120 columns outside of tables, code and lines that are one link; every relative link leads to a
-file or folder of the project, and its #anchor to a heading of that file. Sources and Markdown: the SPDX line stands among
-the first three. Everything: no word that marks unfinished work and no path of the machine on which somebody worked.
+file or folder of the project, and its #anchor to a heading of that file. Sources and Markdown: the SPDX line stands
+among the first three. Everything: no word that marks unfinished work and no path of the machine on which somebody
+worked.
 """
+
 import pathlib
 import re
 import subprocess
@@ -16,7 +18,24 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH = 120
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 # Sources whose format has comments; the others (JSON, goldens, data) cannot carry the line.
-WITH_SPDX = {".cc", ".h", ".in", ".py", ".sv", ".v", ".td", ".mlir", ".md", ".cmake", ".toml", ".tcl", ".sh", ".fbs", ".cfg", ".ini"}
+WITH_SPDX = {
+    ".cc",
+    ".h",
+    ".in",
+    ".py",
+    ".sv",
+    ".v",
+    ".td",
+    ".mlir",
+    ".md",
+    ".cmake",
+    ".toml",
+    ".tcl",
+    ".sh",
+    ".fbs",
+    ".cfg",
+    ".ini",
+}
 WITH_SPDX_NAMES = {"CMakeLists.txt", "Makefile", "dev"}
 # The manual is put together from chapters and data; its lines are theirs.
 GENERATED = "/generated/"
@@ -28,7 +47,13 @@ HEADING = re.compile(r"^#+ +(.*)$")
 
 def listed():
     """The files of the project: what git tracks, and what is new and not ignored."""
-    names = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     return [name for name in names.split("\0") if name and (ROOT / name).is_file()]
 
 
@@ -62,7 +87,11 @@ def check_markdown(name, lines):
             if not file.exists():
                 yield number, f"the link to {path} leads nowhere"
             elif fragment and file.suffix == ".md":
-                headings = {anchor(match[1]) for _, other in outside_code(file.read_text().splitlines()) if (match := HEADING.match(other))}
+                headings = {
+                    anchor(match[1])
+                    for _, other in outside_code(file.read_text().splitlines())
+                    if (match := HEADING.match(other))
+                }
                 if fragment not in headings:
                     yield number, f"{path or name} has no heading #{fragment}"
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every test of the project in stages: layering, unit tests (CTest, FileCheck tests of the passes among them), system tests (pytest).
+"""Runs every test of the project in stages: layering, unit tests (CTest, FileCheck tests of the passes among them),
+system tests (pytest).
 
-Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Options that this script
-does not know go to pytest (`./dev test -k conv`). --random and --seed reach the random programs and models through the
-environment, --long turns on the long variants.
+Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Options that
+this script does not know go to pytest (`./dev test -k conv`). --random and --seed reach the random programs and models
+through the environment, --long turns on the long variants.
 """
+
 import argparse
 import os
 import pathlib
@@ -18,7 +20,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def stream(command, env):
     """Runs a command, shows its output as it comes, returns (status, output)."""
-    process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
     lines = []
     for line in process.stdout:
         sys.stdout.write(line)
@@ -37,11 +41,16 @@ def sanitizer_environment(env):
     """For the sanitized modules in a Python that is not: the runtime comes first, then libstdc++, whose throw it wraps.
     Python itself keeps memory until its end (no leak check), and LLVM's libraries are not instrumented, so that vectors
     that cross the border have no annotations."""
-    libraries = [subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
-                 for name in ("libasan.so", "libstdc++.so")]
-    return dict(env, LD_PRELOAD=" ".join(libraries),
-                ASAN_OPTIONS="detect_leaks=0:detect_container_overflow=0:" + env.get("ASAN_OPTIONS", ""),
-                UBSAN_OPTIONS="print_stacktrace=1:" + env.get("UBSAN_OPTIONS", ""))
+    libraries = [
+        subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        for name in ("libasan.so", "libstdc++.so")
+    ]
+    return dict(
+        env,
+        LD_PRELOAD=" ".join(libraries),
+        ASAN_OPTIONS="detect_leaks=0:detect_container_overflow=0:" + env.get("ASAN_OPTIONS", ""),
+        UBSAN_OPTIONS="print_stacktrace=1:" + env.get("UBSAN_OPTIONS", ""),
+    )
 
 
 def count(pattern, text):
@@ -71,9 +80,15 @@ def main():
     stages = []
     if not extra:
         stages.append(("layering", [sys.executable, "tests/layering.py"]))
-        stages.append(("unit", ["ctest", "--test-dir", str(build), "--output-on-failure", "-j", jobs, "-E", "^(ops|import)_python$"]
-                       + (["-R", "random|functional|npu"] if options.random is not None else [])))
-    # A process for each group: the Python modules hold copies of the compiler, and one process can load only one of them.
+        stages.append(
+            (
+                "unit",
+                ["ctest", "--test-dir", str(build), "--output-on-failure", "-j", jobs, "-E", "^(ops|import)_python$"]
+                + (["-R", "random|functional|npu"] if options.random is not None else []),
+            )
+        )
+    # A process for each group: the Python modules hold copies of the compiler, and one process can load only one of
+    # them.
     groups = [["tests/system", "tests/cpu"], ["tests/import"], ["tests/oracle"], ["ops/tests"], ["isa/tests"]]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
     for group in [files] if files else groups:
@@ -95,7 +110,11 @@ def main():
             total, f = count(r"out of (\d+)", text), count(r"(\d+) tests? failed out of", text)
             p, s = total - f, 0
         else:
-            p, f, s = count(r"(\d+) passed", text), count(r"(\d+) failed", text) + count(r"(\d+) errors?", text), count(r"(\d+) skipped", text)
+            p, f, s = (
+                count(r"(\d+) passed", text),
+                count(r"(\d+) failed", text) + count(r"(\d+) errors?", text),
+                count(r"(\d+) skipped", text),
+            )
         if name == "system" and status == 5:
             status = 0  # pytest: the options select no test of this group
         if status != 0 and f == 0:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the demo network and writes it as quantised ONNX beside its test images.
 
-In: the 1,797 handwritten digits of 8x8 pixels inside scikit-learn. Out: digits.onnx (QDQ, uint8 activations, int8 weights per
-channel, quantised by ONNX Runtime) and digits_test.npz (images float32 [N,1,8,8], labels). The network is a small residual one
-with a depthwise convolution, so that each kind of operation of the machine takes part: convolution, residual add, max pool,
-depthwise, pointwise, global average pool, fully connected. Plain NumPy with Adam; seeded, about a minute on one core.
+In: the 1,797 handwritten digits of 8x8 pixels inside scikit-learn. Out: digits.onnx (QDQ, uint8 activations, int8
+weights per channel, quantised by ONNX Runtime) and digits_test.npz (images float32 [N,1,8,8], labels). The network is a
+small residual one with a depthwise convolution, so that each kind of operation of the machine takes part: convolution,
+residual add, max pool, depthwise, pointwise, global average pool, fully connected. Plain NumPy with Adam; seeded, about
+a minute on one core.
 """
+
 import pathlib
 import tempfile
 
@@ -25,7 +27,7 @@ def patches(x, k):
     out = np.empty((n, c, k, k, h, w), x.dtype)
     for i in range(k):
         for j in range(k):
-            out[:, :, i, j] = padded[:, :, i:i + h, j:j + w]
+            out[:, :, i, j] = padded[:, :, i : i + h, j : j + w]
     return out
 
 
@@ -35,8 +37,8 @@ def patches_backward(grad, k):
     padded = np.zeros((n, c, h + 2 * p, w + 2 * p), grad.dtype)
     for i in range(k):
         for j in range(k):
-            padded[:, :, i:i + h, j:j + w] += grad[:, :, i, j]
-    return padded[:, :, p:p + h, p:p + w]
+            padded[:, :, i : i + h, j : j + w] += grad[:, :, i, j]
+    return padded[:, :, p : p + h, p : p + w]
 
 
 class Network:
@@ -46,27 +48,42 @@ class Network:
         rng = np.random.default_rng(seed)
         he = lambda *shape: (rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(np.float32)
         self.p = {
-            "conv1_w": he(16, 1, 3, 3), "conv1_b": np.zeros(16, np.float32),
-            "conv2_w": he(16, 16, 3, 3), "conv2_b": np.zeros(16, np.float32),
-            "dw_w": he(16, 1, 3, 3), "dw_b": np.zeros(16, np.float32),
-            "pw_w": he(40, 16, 1, 1), "pw_b": np.zeros(40, np.float32),
-            "fc_w": he(10, 40), "fc_b": np.zeros(10, np.float32),
+            "conv1_w": he(16, 1, 3, 3),
+            "conv1_b": np.zeros(16, np.float32),
+            "conv2_w": he(16, 16, 3, 3),
+            "conv2_b": np.zeros(16, np.float32),
+            "dw_w": he(16, 1, 3, 3),
+            "dw_b": np.zeros(16, np.float32),
+            "pw_w": he(40, 16, 1, 1),
+            "pw_b": np.zeros(40, np.float32),
+            "fc_w": he(10, 40),
+            "fc_b": np.zeros(10, np.float32),
         }
 
     def forward(self, x):
         p, s = self.p, {}
         s["x1"] = patches(x, 3)
-        s["a1"] = np.maximum(np.einsum("ncijhw,ocij->nohw", s["x1"], p["conv1_w"], optimize=True) + p["conv1_b"][:, None, None], 0)
+        s["a1"] = np.maximum(
+            np.einsum("ncijhw,ocij->nohw", s["x1"], p["conv1_w"], optimize=True) + p["conv1_b"][:, None, None], 0
+        )
         s["x2"] = patches(s["a1"], 3)
-        s["z2"] = np.einsum("ncijhw,ocij->nohw", s["x2"], p["conv2_w"], optimize=True) + p["conv2_b"][:, None, None] + s["a1"]
+        s["z2"] = (
+            np.einsum("ncijhw,ocij->nohw", s["x2"], p["conv2_w"], optimize=True) + p["conv2_b"][:, None, None] + s["a1"]
+        )
         s["a2"] = np.maximum(s["z2"], 0)
         n, c, h, w = s["a2"].shape
-        blocks = s["a2"].reshape(n, c, h // 2, 2, w // 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(n, c, h // 2, w // 2, 4)
+        blocks = (
+            s["a2"].reshape(n, c, h // 2, 2, w // 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(n, c, h // 2, w // 2, 4)
+        )
         s["arg"] = blocks.argmax(-1)
         s["m"] = blocks.max(-1)
         s["x3"] = patches(s["m"], 3)
-        s["a3"] = np.maximum(np.einsum("ncijhw,cij->nchw", s["x3"], p["dw_w"][:, 0], optimize=True) + p["dw_b"][:, None, None], 0)
-        s["a4"] = np.maximum(np.einsum("nchw,oc->nohw", s["a3"], p["pw_w"][:, :, 0, 0], optimize=True) + p["pw_b"][:, None, None], 0)
+        s["a3"] = np.maximum(
+            np.einsum("ncijhw,cij->nchw", s["x3"], p["dw_w"][:, 0], optimize=True) + p["dw_b"][:, None, None], 0
+        )
+        s["a4"] = np.maximum(
+            np.einsum("nchw,oc->nohw", s["a3"], p["pw_w"][:, :, 0, 0], optimize=True) + p["pw_b"][:, None, None], 0
+        )
         s["g"] = s["a4"].mean((2, 3))
         return s["g"] @ p["fc_w"].T + p["fc_b"], s
 
@@ -109,7 +126,7 @@ def train(images, labels, epochs=80, batch=64, rate=3e-3, seed=7):
         order = rng.permutation(len(images))
         lr = rate * 0.5 * (1 + np.cos(np.pi * epoch / epochs))
         for start in range(0, len(order), batch):
-            chosen = order[start:start + batch]
+            chosen = order[start : start + batch]
             # shifts by at most one pixel make up for the small data set
             dy, dx = rng.integers(-1, 2, 2)
             x = np.roll(images[chosen], (dy, dx), (2, 3))
@@ -119,7 +136,9 @@ def train(images, labels, epochs=80, batch=64, rate=3e-3, seed=7):
             for k, grad in grads.items():
                 first[k] = 0.9 * first[k] + 0.1 * grad
                 second[k] = 0.999 * second[k] + 0.001 * grad * grad
-                net.p[k] -= (lr * (first[k] / (1 - 0.9 ** step)) / (np.sqrt(second[k] / (1 - 0.999 ** step)) + 1e-8)).astype(np.float32)
+                net.p[k] -= (
+                    lr * (first[k] / (1 - 0.9**step)) / (np.sqrt(second[k] / (1 - 0.999**step)) + 1e-8)
+                ).astype(np.float32)
     return net
 
 
@@ -141,10 +160,16 @@ def to_onnx(net):
         helper.make_node("Flatten", ["g"], ["f"], name="flatten"),
         helper.make_node("Gemm", ["f", "fc_w", "fc_b"], ["logits"], name="classifier", transB=1),
     ]
-    graph = helper.make_graph(nodes, "digits",
-                              [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 1, 8, 8])],
-                              [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", 10])], init)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="tessera-digits")
+    graph = helper.make_graph(
+        nodes,
+        "digits",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 1, 8, 8])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", 10])],
+        init,
+    )
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="tessera-digits"
+    )
 
 
 def quantise(model, calibration, path):
@@ -153,7 +178,7 @@ def quantise(model, calibration, path):
 
     class Reader(CalibrationDataReader):
         def __init__(self):
-            self.batches = iter([{"image": calibration[i:i + 64]} for i in range(0, len(calibration), 64)])
+            self.batches = iter([{"image": calibration[i : i + 64]} for i in range(0, len(calibration), 64)])
 
         def get_next(self):
             return next(self.batches, None)
@@ -163,8 +188,15 @@ def quantise(model, calibration, path):
         prepared = pathlib.Path(folder) / "prepared.onnx"
         onnx.save(model, source)
         quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
-        quantize_static(str(prepared), str(path), Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
-                        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)
+        quantize_static(
+            str(prepared),
+            str(path),
+            Reader(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
     onnx.checker.check_model(str(path))
 
 
@@ -181,6 +213,7 @@ def main():
     np.savez_compressed(HERE / "digits_test.npz", images=images[test], labels=labels[test])
 
     import onnxruntime
+
     session = onnxruntime.InferenceSession(str(HERE / "digits.onnx"), providers=["CPUExecutionProvider"])
     predicted = session.run(None, {"image": images[test]})[0].argmax(1)
     print(f"quantised accuracy in ONNX Runtime: {(predicted == labels[test]).mean():.4f}")

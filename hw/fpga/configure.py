@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prepares a configuration for packaging. Enters: a name under hw/configs (or a .toml file) and a folder. Leaves in that folder:
-tsr_kernel.v with the configuration's parameters as defaults, kernel.xml, and sources.tcl, which names every file that the FPGA tools are
-given, in the order in which they are compiled.
+"""Prepares a configuration for packaging. Enters: a name under hw/configs (or a .toml file) and a folder. Leaves in
+that folder: tsr_kernel.v with the configuration's parameters as defaults, kernel.xml, and sources.tcl, which names
+every file that the FPGA tools are given, in the order in which they are compiled.
 
 The parameters are written into the text, so that the packaged kernel has none to be set by hand."""
 
@@ -48,14 +48,17 @@ def write(config, folder):
     for path in sources:
         if re.search(r"[{}\\\s]", str(path)):
             raise Failure(f"{path}: the tools take no blanks or braces in paths; build in another folder")
-    text = ("# SPDX-License-Identifier: Apache-2.0\n"
-            f"# Written by hw/fpga/configure.py for {name}.\n"
-            f"set kernel_config {name}\n"
-            f"set kernel_xml {{{folder / 'kernel.xml'}}}\n"
-            f"set kernel_description {{Tessera NPU, {name}: {values['Batch']} x {values['BlockIn']} x {values['BlockOut']}}}\n"
-            f"set kernel_reads {values['ReadsInFlight']}\n"
-            f"set kernel_writes {values['WritesInFlight']}\n"
-            f"set kernel_burst {min(256, 4096 // values['AxiBytes'])}\n")
+    text = (
+        "# SPDX-License-Identifier: Apache-2.0\n"
+        f"# Written by hw/fpga/configure.py for {name}.\n"
+        f"set kernel_config {name}\n"
+        f"set kernel_xml {{{folder / 'kernel.xml'}}}\n"
+        "set kernel_description "
+        f"{{Tessera NPU, {name}: {values['Batch']} x {values['BlockIn']} x {values['BlockOut']}}}\n"
+        f"set kernel_reads {values['ReadsInFlight']}\n"
+        f"set kernel_writes {values['WritesInFlight']}\n"
+        f"set kernel_burst {min(256, 4096 // values['AxiBytes'])}\n"
+    )
     (folder / "sources.tcl").write_text(text + tcl_list("kernel_sources", sources))
     return sources
 

@@ -32,8 +32,10 @@ MEMORIES = {
 # Memories that may become flip-flops, and up to how many words: below that they are cheaper than LUT RAM.
 FLIP_FLOPS = {"tsr_queue.mem": 4}
 # Pipelines written as memories: LUT RAM or flip-flops, what Yosys finds cheaper.
-PIPELINES = {"tsr_delay.line": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-             "tsr_alu.ring_info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP")}
+PIPELINES = {
+    "tsr_delay.line": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+    "tsr_alu.ring_info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+}
 LATCHES = "t:$dlatch t:$adlatch t:$dlatchsr t:$_DLATCH*"
 
 
@@ -41,7 +43,9 @@ def memory_kinds(log):
     """How Yosys maps the memories: {module.memory: {kind: number}}. Errors: Failure where the table wants otherwise."""
     kinds = {}
     depths = {}
-    for given, module in re.findall(r"((?:Parameter \\\w+ = \S+\n)+)Generating RTLIL representation for module `(\S+)'", log):
+    for given, module in re.findall(
+        r"((?:Parameter \\\w+ = \S+\n)+)Generating RTLIL representation for module `(\S+)'", log
+    ):
         depth = re.search(r"Parameter \\Depth = (?:(\d+)|\S*'(\d+))$", given, re.M)
         if depth:
             depths[module] = int(depth[1]) if depth[1] else int(depth[2], 2)
@@ -65,7 +69,9 @@ def memory_kinds(log):
 
 def check_elaboration(folder, configs):
     for config in configs:
-        run = machine.yosys(machine.read_commands("tsr_top", machine.parameters(config)), folder / f"elaborate_{config}.log")
+        run = machine.yosys(
+            machine.read_commands("tsr_top", machine.parameters(config)), folder / f"elaborate_{config}.log"
+        )
         print(f"{config}: elaborates ({run.seconds:.1f} s)")
 
 
@@ -74,11 +80,24 @@ def check_structure(folder, config):
     commands = machine.read_commands("tsr_top", machine.parameters(config))
     with_memories = {key.split(".")[0] for key in MEMORIES}
     others = " ".join(f"*{path.stem}" for path in machine.sources() if path.stem not in with_memories)
-    commands += ["proc", "opt_expr", "opt_clean", "check -assert", f"select -assert-none {LATCHES}", "design -save read",
-                 f"delete {others}", "opt_dff", "opt_clean", "memory -nomap"]
+    commands += [
+        "proc",
+        "opt_expr",
+        "opt_clean",
+        "check -assert",
+        f"select -assert-none {LATCHES}",
+        "design -save read",
+        f"delete {others}",
+        "opt_dff",
+        "opt_clean",
+        "memory -nomap",
+    ]
     for family in ("xcup", "xc7"):
-        commands += ["design -save memories", f"synth_xilinx -family {family} -run map_memory:map_ffram",
-                     "design -load memories"]
+        commands += [
+            "design -save memories",
+            f"synth_xilinx -family {family} -run map_memory:map_ffram",
+            "design -load memories",
+        ]
     commands += ["design -load read", "flatten", "opt_clean", "check -assert"]
     run = machine.yosys(commands, folder / f"structure_{config}.log")
     kinds = memory_kinds(run.log)
@@ -92,16 +111,33 @@ def check_templates(folder):
     """The simulator's form of each block RAM (macro VERILATOR) and the one for synthesis are equal: a proof over all
     inputs of five cycles, which is more than a word needs to be written twice and read."""
     files = " ".join(str(path) for path in sorted((machine.ROOT / "hw/rtl").glob("tsr_ram_*.sv")))
-    for module, chosen in (("tsr_ram_1r1w", "-chparam Width 16 -chparam Depth 2"),
-                           ("tsr_ram_2rw", "-chparam Width 16 -chparam Depth 2"),
-                           ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2")):
+    for module, chosen in (
+        ("tsr_ram_1r1w", "-chparam Width 16 -chparam Depth 2"),
+        ("tsr_ram_2rw", "-chparam Width 16 -chparam Depth 2"),
+        ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2"),
+    ):
         commands = []
         for form, macro in (("simulated", "-DVERILATOR"), ("made", "")):
-            commands += ["design -reset", f"read_verilog -sv {macro} {files}", f"hierarchy -check -top {module} {chosen}",
-                         "proc", "flatten", "memory -nordff", "opt -full", f"rename -top {form}", f"design -stash {form}"]
-        commands += ["design -reset", "design -copy-from simulated simulated", "design -copy-from made made",
-                     "miter -equiv -flatten -make_outputs simulated made miter", "hierarchy -top miter", "opt_clean",
-                     "sat -verify -seq 5 -prove trigger 0 -set-init-zero miter"]
+            commands += [
+                "design -reset",
+                f"read_verilog -sv {macro} {files}",
+                f"hierarchy -check -top {module} {chosen}",
+                "proc",
+                "flatten",
+                "memory -nordff",
+                "opt -full",
+                f"rename -top {form}",
+                f"design -stash {form}",
+            ]
+        commands += [
+            "design -reset",
+            "design -copy-from simulated simulated",
+            "design -copy-from made made",
+            "miter -equiv -flatten -make_outputs simulated made miter",
+            "hierarchy -top miter",
+            "opt_clean",
+            "sat -verify -seq 5 -prove trigger 0 -set-init-zero miter",
+        ]
         run = machine.yosys(commands, folder / f"template_{module}.log")
         if "SAT proof finished - no model found: SUCCESS!" not in run.log:
             raise Failure(f"{module}: the proof of equality did not run, see {folder}")
@@ -110,8 +146,9 @@ def check_templates(folder):
 
 def main():
     parser = argparse.ArgumentParser(description="Structural checks by Yosys")
-    parser.add_argument("parts", nargs="*", metavar="PART",
-                        help="templates, elaboration, structure, paths (default: all)")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help="templates, elaboration, structure, paths (default: all)"
+    )
     parser.add_argument("--config", action="append", help="configurations to elaborate (default: all shipped ones)")
     parser.add_argument("--structure", default="npu16", help="configuration whose structure is checked")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for logs")

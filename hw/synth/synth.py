@@ -23,9 +23,23 @@ from machine import Failure
 FAMILIES = {"xcup": "UltraScale+", "xc7": "7 series"}
 
 # Look-up tables that a memory cell takes.
-MEMORY_LUTS = {"RAM32X1S": 1, "RAM32X1D": 2, "RAM64X1S": 1, "RAM64X1D": 2, "RAM128X1S": 2, "RAM128X1D": 4, "RAM256X1S": 4,
-               "RAM256X1D": 8, "RAM512X1S": 8, "RAM32M": 4, "RAM64M": 4, "RAM32M16": 8, "RAM64M8": 8, "SRL16E": 1,
-               "SRLC32E": 1}
+MEMORY_LUTS = {
+    "RAM32X1S": 1,
+    "RAM32X1D": 2,
+    "RAM64X1S": 1,
+    "RAM64X1D": 2,
+    "RAM128X1S": 2,
+    "RAM128X1D": 4,
+    "RAM256X1S": 4,
+    "RAM256X1D": 8,
+    "RAM512X1S": 8,
+    "RAM32M": 4,
+    "RAM64M": 4,
+    "RAM32M16": 8,
+    "RAM64M8": 8,
+    "SRL16E": 1,
+    "SRLC32E": 1,
+}
 KEYS = ("lut", "lut_memory", "ff", "dsp", "bram36", "uram")
 
 
@@ -88,8 +102,9 @@ class Area:
                 for key, value in self.total(inner).items():
                     row[1][key] += number * value
         own = classify({kind: n for kind, n in self.cells[top].items() if not self.module(kind)})
-        return sorted(((name, n, counts) for name, (n, counts) in rows.items()), key=lambda row: -row[2]["lut"]) + \
-            [("(itself)", 1, own)]
+        return sorted(((name, n, counts) for name, (n, counts) in rows.items()), key=lambda row: -row[2]["lut"]) + [
+            ("(itself)", 1, own)
+        ]
 
 
 def short(name):
@@ -110,15 +125,27 @@ def synthesise(config, family, folder, minutes):
     stats = folder / f"synth_{config}_{family}.json"
     commands = machine.read_commands("tsr_top", chosen)
     # Inverters of the reset, one for each register, become one for each module.
-    commands += [f"synth_xilinx -noiopad -noclkbuf -family {family}", "opt_merge", "opt_clean",
-                 "check -assert", f"select -assert-none {check.LATCHES}", f"tee -q -o {stats} stat -json"]
+    commands += [
+        f"synth_xilinx -noiopad -noclkbuf -family {family}",
+        "opt_merge",
+        "opt_clean",
+        "check -assert",
+        f"select -assert-none {check.LATCHES}",
+        f"tee -q -o {stats} stat -json",
+    ]
     run = machine.yosys(commands, folder / f"synth_{config}_{family}.log", minutes)
     kinds = check.memory_kinds(run.log)
     area = Area(read_modules(stats.read_text()))
     name = next(name for name in area.cells if short(name) == "tsr_top")
-    return {"config": config, "family": family, "total": area.total(name),
-            "parts": [{"module": module, "instances": n, **counts} for module, n, counts in area.parts(name)],
-            "memories": kinds, "yosys_seconds": round(run.seconds), "yosys_megabytes": round(run.peak_megabytes)}
+    return {
+        "config": config,
+        "family": family,
+        "total": area.total(name),
+        "parts": [{"module": module, "instances": n, **counts} for module, n, counts in area.parts(name)],
+        "memories": kinds,
+        "yosys_seconds": round(run.seconds),
+        "yosys_megabytes": round(run.peak_megabytes),
+    }
 
 
 def line(cells):
@@ -126,8 +153,11 @@ def line(cells):
 
 
 def show(result):
-    print(f"\n{result['config']}, {FAMILIES[result['family']]} ({result['family']}): Yosys took {result['yosys_seconds']} s "
-          f"and {result['yosys_megabytes']} MB")
+    print(
+        f"\n{result['config']}, {FAMILIES[result['family']]} ({result['family']}): Yosys took "
+        f"{result['yosys_seconds']} s "
+        f"and {result['yosys_megabytes']} MB"
+    )
     print(line(["", "LUT", "LUT memory", "FF", "DSP", "RAMB36", "URAM"]))
     for part in result["parts"]:
         name = part["module"] + (f" x{part['instances']}" if part["instances"] > 1 else "")
@@ -142,7 +172,9 @@ def main():
     parser.add_argument("--minutes", type=int, default=15, help="bound on processor time of one run")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for logs")
-    parser.add_argument("--pnr", action="store_true", help="place and route a small machine instead, with nextpnr for ECP5")
+    parser.add_argument(
+        "--pnr", action="store_true", help="place and route a small machine instead, with nextpnr for ECP5"
+    )
     parser.add_argument("--module", help="with --pnr: one module with its default parameters")
     options = parser.parse_args()
     if not machine.have_yosys():

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the built module _tessera_ops and this folder on the path.
 
-The module is looked for in $TESSERA_OPS_MODULE_DIR, then on PYTHONPATH, then in build/*/lib and build/lib of the repository; the
-newest wins. Without it, or without onnxruntime, the tests are skipped with the reason.
+The module is looked for in $TESSERA_OPS_MODULE_DIR, then on PYTHONPATH, then in build/*/lib and build/lib of the
+repository; the newest wins. Without it, or without onnxruntime, the tests are skipped with the reason.
 """
+
 import glob
 import importlib.util
 import os
@@ -21,8 +22,11 @@ def find_module_directory():
         return named
     if importlib.util.find_spec("_tessera_ops"):
         return None
-    found = [path for pattern in ("build/*/lib", "build/lib")
-             for path in glob.glob(os.path.join(ROOT, pattern, "_tessera_ops*.so"))]
+    found = [
+        path
+        for pattern in ("build/*/lib", "build/lib")
+        for path in glob.glob(os.path.join(ROOT, pattern, "_tessera_ops*.so"))
+    ]
     return os.path.dirname(max(found, key=os.path.getmtime)) if found else None
 
 

@@ -7,7 +7,6 @@ is returned, so that a test can insist.
 import numpy as np
 import onnx.reference  # noqa: F401  (ort_compare.run_reference uses it)
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
-
 from ort_compare import check, run_reference
 
 MISSING = (ort_state.NotImplemented, ort_state.InvalidGraph, ort_state.Fail)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts one operator application beside an oracle.
 
-`check(...)` builds a model of one node, runs ONNX Runtime on the CPU without graph optimisation (or the onnx reference evaluator, or
-takes expected arrays from the caller), runs the same node in the operator library and compares counts, dtypes, shapes and values.
-It then checks shape inference against the real shapes four times: with contents known, with shapes known, with ranks only, with
-nothing but dtypes. Integers, strings, booleans and, unless a tolerance is given, floats must be equal to the bit (NaN equals NaN).
+`check(...)` builds a model of one node, runs ONNX Runtime on the CPU without graph optimisation (or the onnx reference
+evaluator, or takes expected arrays from the caller), runs the same node in the operator library and compares counts,
+dtypes, shapes and values. It then checks shape inference against the real shapes four times: with contents known, with
+shapes known, with ranks only, with nothing but dtypes. Integers, strings, booleans and, unless a tolerance is given,
+floats must be equal to the bit (NaN equals NaN).
 """
+
+import _tessera_ops
 import numpy as np
 import onnx
 import onnx.reference
@@ -13,10 +16,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import _tessera_ops
-
 try:
     import ml_dtypes
+
     EXOTIC = {
         np.dtype(ml_dtypes.bfloat16): TensorProto.BFLOAT16,
         np.dtype(ml_dtypes.float8_e4m3fn): TensorProto.FLOAT8E4M3FN,
@@ -32,8 +34,14 @@ except ImportError:
     EXOTIC = {}
 
 TesseraError = _tessera_ops.TesseraError
-NAMES = {"float8_e4m3fn": "float8e4m3fn", "float8_e4m3fnuz": "float8e4m3fnuz", "float8_e5m2": "float8e5m2",
-         "float8_e5m2fnuz": "float8e5m2fnuz", "float4_e2m1fn": "float4e2m1", "object": "string"}
+NAMES = {
+    "float8_e4m3fn": "float8e4m3fn",
+    "float8_e4m3fnuz": "float8e4m3fnuz",
+    "float8_e5m2": "float8e5m2",
+    "float8_e5m2fnuz": "float8e5m2fnuz",
+    "float4_e2m1fn": "float4e2m1",
+    "object": "string",
+}
 
 
 def dtype_name(array):
@@ -112,8 +120,11 @@ def build_model(op, inputs, *, opset=17, domain="", attributes=None, outputs=1, 
 
 def make_session(model, optimise=False):
     options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = (onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL if optimise
-                                        else onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+    options.graph_optimization_level = (
+        onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        if optimise
+        else onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    )
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -173,8 +184,10 @@ def assert_same(expected, actual, what, rtol=0.0, atol=0.0, exotic=False):
         same = same | ((expected != expected) & (actual != actual))
     if not np.all(same):
         bad = np.argwhere(~np.asarray(same))[0]
-        raise AssertionError(f"{what}: {np.size(same) - np.count_nonzero(same)} of {np.size(same)} values differ, first at "
-                             f"{tuple(bad)}: {actual[tuple(bad)]!r} instead of {expected[tuple(bad)]!r}")
+        raise AssertionError(
+            f"{what}: {np.size(same) - np.count_nonzero(same)} of {np.size(same)} values differ, first at "
+            f"{tuple(bad)}: {actual[tuple(bad)]!r} instead of {expected[tuple(bad)]!r}"
+        )
 
 
 def infer(op, inputs, *, opset=17, domain="", attributes=None, outputs=1, constants=False, fold=False):
@@ -185,7 +198,8 @@ def infer(op, inputs, *, opset=17, domain="", attributes=None, outputs=1, consta
 
 
 def check_inference(op, inputs, actual, *, static=True, constants=(), **keywords):
-    """Inference agrees with the arrays in `actual` at every level of knowledge; with `static` it must be complete from contents."""
+    """Inference agrees with the arrays in `actual` at every level of knowledge; with `static` it must be complete from
+    contents."""
 
     def blurred(level):
         result = []
@@ -222,20 +236,39 @@ def check_inference(op, inputs, actual, *, static=True, constants=(), **keywords
                 assert_same(value, constant, what)
 
 
-def check(op, inputs, *, opset=17, domain="", attributes=None, outputs=1, rtol=0.0, atol=0.0, expected=None, oracle="ort",
-          static=True, constants=(), optimise=False, infer_only_constants=()):
+def check(
+    op,
+    inputs,
+    *,
+    opset=17,
+    domain="",
+    attributes=None,
+    outputs=1,
+    rtol=0.0,
+    atol=0.0,
+    expected=None,
+    oracle="ort",
+    static=True,
+    constants=(),
+    optimise=False,
+    infer_only_constants=(),
+):
     """Runs the node in the oracle and in the library and compares; returns the library's results.
 
-    outputs: count, or a list of booleans for absent ones. expected: arrays that replace the oracle. oracle: "ort" or "reference".
-    static: inference must be complete when contents are known (False for NonZero and the like). constants: inputs that the model
-    holds as initializers. infer_only_constants: inputs whose contents stay known at every level of the inference check.
+    outputs: count, or a list of booleans for absent ones. expected: arrays that replace the oracle. oracle: "ort" or
+    "reference". static: inference must be complete when contents are known (False for NonZero and the like). constants:
+    inputs that the model holds as initializers. infer_only_constants: inputs whose contents stay known at every level
+    of the inference check.
     """
     keywords = dict(opset=opset, domain=domain, attributes=attributes, outputs=outputs)
     inputs = [value if value is None or isinstance(value, list) else np.asarray(value) for value in inputs]
     actual = run_tessera(op, inputs, **keywords)
     present = [True] * outputs if isinstance(outputs, int) else list(outputs)
-    exotic = [i for i, value in enumerate(value for value, keep in zip(actual, present) if keep)
-              if isinstance(value, np.ndarray) and value.dtype in EXOTIC]
+    exotic = [
+        i
+        for i, value in enumerate(value for value, keep in zip(actual, present) if keep)
+        if isinstance(value, np.ndarray) and value.dtype in EXOTIC
+    ]
     if expected is None:
         if oracle == "ort":
             expected = run_ort(op, inputs, exotic_outputs=exotic, optimise=optimise, constants=constants, **keywords)

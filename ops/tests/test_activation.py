@@ -138,9 +138,8 @@ def test_normalised(op, dtype):
                     continue
                 check_either(op, [x], opset=opset, attributes={"axis": axis}, **tolerance)
         check_either(op, [x], opset=13, **tolerance)
-        if len(shape) > 1:
-            if dtype == "float32":
-                check(op, [x], opset=11, **tolerance)
+        if len(shape) > 1 and dtype == "float32":
+            check(op, [x], opset=11, **tolerance)
 
 
 def test_normalised_edges():

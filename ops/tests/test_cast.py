@@ -248,7 +248,7 @@ def test_shape_and_size():
 
 def test_shape_inference():
     assert infer("Shape", [("float32", [2, -1, 4])], opset=15)[0][:3] == ("int64", [3], None)
-    dtype, shape, constant, _ = infer("Shape", [("float32", [2, -1, 4])], opset=15, attributes={"start": 2})[0]
+    _dtype, shape, constant, _ = infer("Shape", [("float32", [2, -1, 4])], opset=15, attributes={"start": 2})[0]
     assert shape == [1] and constant.tolist() == [4]
     assert infer("Size", [("float32", [2, 3])], opset=13)[0][2].tolist() == 6
     assert infer("Size", [("float32", [2, -1])], opset=13)[0][2] is None

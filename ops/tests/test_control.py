@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If, Loop and Scan with bodies given as functions; expected values are written out in numpy. Whole models with captured values and
-nested bodies stand in tests/import."""
+"""If, Loop and Scan with bodies given as functions; expected values are written out in numpy. Whole models with
+captured values and nested bodies stand in tests/import."""
+
+import _tessera_ops
 import numpy as np
 import pytest
 from ort_compare import infer, run_tessera
-
-import _tessera_ops
 
 TesseraError = _tessera_ops.TesseraError
 TRUE, FALSE = np.array(True), np.array(False)
@@ -18,13 +18,15 @@ def body(inputs, outputs, run):
 @pytest.mark.parametrize("opset", [7, 11, 13, 16, 19, 21, 23, 24])
 def test_if(opset):
     calls = []
-    branches = {"then_branch": body(0, 2, lambda v: [calls.append("then") or np.float32(1), np.arange(3)]),
-                "else_branch": body(0, 2, lambda v: [calls.append("else") or np.float32(2), np.arange(4)])}
+    branches = {
+        "then_branch": body(0, 2, lambda v: [calls.append("then") or np.float32(1), np.arange(3)]),
+        "else_branch": body(0, 2, lambda v: [calls.append("else") or np.float32(2), np.arange(4)]),
+    }
     for condition in (True, False):
         for shape in ((), (1,)):
             y, z = run_tessera("If", [np.full(shape, condition)], opset=opset, attributes=branches, outputs=2)
             assert y == (1 if condition else 2) and z.tolist() == list(range(3 if condition else 4))
-    assert calls == ["then", "then", "else", "else"]      # the other branch is not run
+    assert calls == ["then", "then", "else", "else"]  # the other branch is not run
     for bad in (np.array([True, False]), np.float32(1)):
         with pytest.raises(TesseraError, match="boolean"):
             run_tessera("If", [bad], opset=opset, attributes=branches, outputs=2)
@@ -39,13 +41,24 @@ def test_loop(opset):
     step = body(3, 4, lambda v: [np.array(v[2].sum() < 40), v[2] * np.float32(2), v[2], v[0]])
 
     def run(trips, condition):
-        inputs = [None if trips is None else np.array(trips, np.int64), None if condition is None else np.array(condition), np.ones(3, np.float32)]
+        inputs = [
+            None if trips is None else np.array(trips, np.int64),
+            None if condition is None else np.array(condition),
+            np.ones(3, np.float32),
+        ]
         return run_tessera("Loop", inputs, opset=opset, attributes={"body": step}, outputs=3)
 
-    for trips, condition, count in [(4, True, 4), (4, None, 4), (None, True, 5), (None, None, 5), (9, True, 5), (1, True, 1)]:
+    for trips, condition, count in [
+        (4, True, 4),
+        (4, None, 4),
+        (None, True, 5),
+        (None, None, 5),
+        (9, True, 5),
+        (1, True, 1),
+    ]:
         last, seen, numbers = run(trips, condition)
-        np.testing.assert_array_equal(last, np.full(3, 2 ** count, np.float32))
-        np.testing.assert_array_equal(seen, np.stack([np.full(3, 2 ** k, np.float32) for k in range(count)]))
+        np.testing.assert_array_equal(last, np.full(3, 2**count, np.float32))
+        np.testing.assert_array_equal(seen, np.stack([np.full(3, 2**k, np.float32) for k in range(count)]))
         assert numbers.tolist() == list(range(count)) and numbers.dtype == np.int64
 
 
@@ -73,12 +86,22 @@ def test_loop_carries_sequences():
 def test_scan(opset):
     random = np.random.default_rng(3)
     add = body(3, 3, lambda v: [v[0] + v[1], v[0] + v[1], v[1] * v[2][0]])
-    start, x, y = np.zeros(2, np.float32), random.standard_normal((5, 2)).astype(np.float32), random.standard_normal((4, 5)).astype(np.float32)
+    start, x, y = (
+        np.zeros(2, np.float32),
+        random.standard_normal((5, 2)).astype(np.float32),
+        random.standard_normal((4, 5)).astype(np.float32),
+    )
     for back_in in (0, 1):
         for back_out in (0, 1):
             for axis in (0, 1, -1):
-                attributes = {"body": add, "num_scan_inputs": 2, "scan_input_axes": [0, 1], "scan_input_directions": [back_in, 0],
-                              "scan_output_axes": [axis, 0], "scan_output_directions": [back_out, 0]}
+                attributes = {
+                    "body": add,
+                    "num_scan_inputs": 2,
+                    "scan_input_axes": [0, 1],
+                    "scan_input_directions": [back_in, 0],
+                    "scan_output_axes": [axis, 0],
+                    "scan_output_directions": [back_out, 0],
+                }
                 last, sums, scaled = run_tessera("Scan", [start, x, y], opset=opset, attributes=attributes, outputs=3)
                 walked, state, seen = x[::-1] if back_in else x, start, []
                 for row in walked:
@@ -92,7 +115,13 @@ def test_scan(opset):
     with pytest.raises(TesseraError, match="num_scan_inputs"):
         run_tessera("Scan", [start, x, y], opset=opset, attributes={"body": add, "num_scan_inputs": 4}, outputs=3)
     with pytest.raises(TesseraError, match="forward"):
-        run_tessera("Scan", [start, x, x], opset=opset, attributes={"body": add, "num_scan_inputs": 2, "scan_input_directions": [2, 0]}, outputs=3)
+        run_tessera(
+            "Scan",
+            [start, x, x],
+            opset=opset,
+            attributes={"body": add, "num_scan_inputs": 2, "scan_input_directions": [2, 0]},
+            outputs=3,
+        )
 
 
 def test_scan_8():
@@ -102,7 +131,9 @@ def test_scan_8():
     for lengths in (None, [4, 1, 2]):
         for back in (0, 1):
             inputs = [None if lengths is None else np.array(lengths, np.int64), start, x]
-            last, sums = run_tessera("Scan", inputs, opset=8, attributes={"body": add, "num_scan_inputs": 1, "directions": [back]}, outputs=2)
+            last, sums = run_tessera(
+                "Scan", inputs, opset=8, attributes={"body": add, "num_scan_inputs": 1, "directions": [back]}, outputs=2
+            )
             for n, length in enumerate(lengths or [4] * 3):
                 state, want = start[n], np.zeros((4, 2), np.float32)
                 for t in range(length):
@@ -111,7 +142,13 @@ def test_scan_8():
                 np.testing.assert_array_equal(last[n], state)
                 np.testing.assert_array_equal(sums[n], want)
     with pytest.raises(TesseraError, match="exceeds"):
-        run_tessera("Scan", [np.array([5, 1, 1], np.int64), start, x], opset=8, attributes={"body": add, "num_scan_inputs": 1}, outputs=2)
+        run_tessera(
+            "Scan",
+            [np.array([5, 1, 1], np.int64), start, x],
+            opset=8,
+            attributes={"body": add, "num_scan_inputs": 1},
+            outputs=2,
+        )
 
 
 def test_counts_in_inference():
@@ -122,4 +159,7 @@ def test_counts_in_inference():
         infer("Loop", [("int64", []), ("bool", [])], attributes={"body": two}, outputs=2)
     with pytest.raises(TesseraError, match="trip count"):
         infer("Loop", [("int32", []), ("bool", []), ("float32", [2])], attributes={"body": two}, outputs=2)
-    assert infer("Loop", [("int64", []), ("bool", []), ("float32", [2])], attributes={"body": two}, outputs=2)[0][0] == "float32"
+    assert (
+        infer("Loop", [("int64", []), ("bool", []), ("float32", [2])], attributes={"body": two}, outputs=2)[0][0]
+        == "float32"
+    )

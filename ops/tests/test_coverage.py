@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator of the standard's main domain is registered for each opset from 7 to 24 in which the onnx package has it, with the
-operand counts and attributes of its schema; the exceptions stand here with their reasons."""
+"""Every operator of the standard's main domain is registered for each opset from 7 to 24 in which the onnx package has
+it, with the operand counts and attributes of its schema; the exceptions stand here with their reasons."""
+
+import _tessera_ops
 import onnx.defs
 import pytest
 
-import _tessera_ops
-
 LEFT_OUT = {
-    "ImageDecoder": "decodes JPEG, PNG, TIFF and WebP files; belongs to preprocessing, not to a compiled network",
+    "ImageDecoder": "decodes JPEG, PNG, TIFF and WebP files; belongs to preprocessing, not to a compiled network"
 }
 OPSETS = range(7, 25)
 
@@ -24,7 +24,13 @@ def wanted():
 
 
 def test_operators():
-    missing = sorted({f"{schema.name} (opset {opset})" for opset, schema in wanted() if not _tessera_ops.known(schema.name, "", opset)})
+    missing = sorted(
+        {
+            f"{schema.name} (opset {opset})"
+            for opset, schema in wanted()
+            if not _tessera_ops.known(schema.name, "", opset)
+        }
+    )
     assert missing == []
     assert len({schema.name for _, schema in wanted()}) > 190
 
@@ -40,10 +46,14 @@ def test_counts_and_attributes(opset):
     for at, schema in wanted():
         if at != opset:
             continue
-        for names in ({}, {name: 1 for name in schema.attributes}):
+        for names in ({}, dict.fromkeys(schema.attributes, 1)):
             try:
-                _tessera_ops.infer_node(schema.name, "", opset, names, [("float32", None)] * schema.min_input, max(schema.min_output, 1))
+                _tessera_ops.infer_node(
+                    schema.name, "", opset, names, [("float32", None)] * schema.min_input, max(schema.min_output, 1)
+                )
             except _tessera_ops.TesseraError as error:
-                if "where the operator takes" in str(error) or ("attribute '" in str(error) and "is not known" in str(error)):
+                if "where the operator takes" in str(error) or (
+                    "attribute '" in str(error) and "is not known" in str(error)
+                ):
                     wrong.append(f"opset {opset}: {error}")
     assert wrong == []

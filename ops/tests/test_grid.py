@@ -24,18 +24,19 @@ def test_grid_sample(mode, align, padding):
                 [x, grid],
                 opset=opset,
                 attributes={"mode": name, "align_corners": align, "padding_mode": padding},
-                **TOLERANCE
+                **TOLERANCE,
             )
     if mode != "cubic":
-        volume, grid = values(rng, (1, 2, 3, 4, 5), "float32"), rng.uniform(-1.4, 1.4, (1, 2, 3, 4, 3)).astype(
-            np.float32
+        volume, grid = (
+            values(rng, (1, 2, 3, 4, 5), "float32"),
+            rng.uniform(-1.4, 1.4, (1, 2, 3, 4, 3)).astype(np.float32),
         )
         check(
             "GridSample",
             [volume, grid],
             opset=20,
             attributes={"mode": mode, "align_corners": align, "padding_mode": padding},
-            **TOLERANCE
+            **TOLERANCE,
         )
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The comparison itself: wrong values, shapes and dtypes are found; unknown operators and attributes are rejected."""
-import numpy as np
-import pytest
 
 import _tessera_ops
+import numpy as np
+import pytest
 from ort_compare import assert_same, run_ort
 
 

@@ -82,7 +82,7 @@ def test_gather_nd(dtype):
             if shape[-1]
             else np.zeros(shape, np.int64)
         )
-        for opset in ([11, 12, 13] if batch == 0 else [12, 13]):
+        for opset in [11, 12, 13] if batch == 0 else [12, 13]:
             check_either(
                 "GatherND", [x, i.reshape(shape)], opset=opset, attributes={"batch_dims": batch} if opset >= 12 else {}
             )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Normalisation operators and Dropout against ONNX Runtime (training results: numpy)."""
+
 import numpy as np
 import pytest
-
 from ort_compare import check, check_rejected, infer, run_tessera
 
 FLOAT = dict(rtol=2e-5, atol=2e-5)
@@ -15,19 +15,33 @@ def floats(seed, *shape, dtype=np.float32):
 
 # ----------------------------------------------------------------------------------------------- BatchNormalization
 
+
 def parameters(shape, dtype=np.float32):
-    return [floats(1, *shape, dtype=dtype), floats(2, *shape, dtype=dtype), floats(3, *shape, dtype=dtype), np.abs(floats(4, *shape, dtype=dtype)) + dtype(0.1)]
+    return [
+        floats(1, *shape, dtype=dtype),
+        floats(2, *shape, dtype=dtype),
+        floats(3, *shape, dtype=dtype),
+        np.abs(floats(4, *shape, dtype=dtype)) + dtype(0.1),
+    ]
 
 
 @pytest.mark.parametrize("opset", [7, 8, 9, 14, 15])
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 5), (2, 3, 4, 5), (1, 2, 3, 4, 2)])
 def test_batch_norm(opset, shape):
-    check("BatchNormalization", [floats(0, *shape), *parameters(shape[1:2])], opset=opset, attributes=dict(epsilon=0.01), **FLOAT)
+    check(
+        "BatchNormalization",
+        [floats(0, *shape), *parameters(shape[1:2])],
+        opset=opset,
+        attributes=dict(epsilon=0.01),
+        **FLOAT,
+    )
     check("BatchNormalization", [floats(0, *shape), *parameters(shape[1:2])], opset=opset, **FLOAT)
 
 
 def test_batch_norm_types():
-    check("BatchNormalization", [floats(0, 2, 3, 4, dtype=np.float64), *parameters((3,), np.float64)], opset=15, **DOUBLE)
+    check(
+        "BatchNormalization", [floats(0, 2, 3, 4, dtype=np.float64), *parameters((3,), np.float64)], opset=15, **DOUBLE
+    )
     x, wide = floats(0, 2, 3, 4, dtype=np.float16), parameters((3,))
     expected = run_tessera("BatchNormalization", [x.astype(np.float32), *wide], opset=15)[0]
     check("BatchNormalization", [x, *wide], opset=15, expected=[expected.astype(np.float16)])
@@ -36,17 +50,40 @@ def test_batch_norm_types():
 def test_batch_norm_per_activation():
     x, p = floats(0, 2, 3, 4), parameters((3, 4))
     check("BatchNormalization", [x, *p], opset=7, attributes=dict(spatial=0), **FLOAT)
-    check_rejected("BatchNormalization", [x, *parameters((3,))], opset=7, attributes=dict(spatial=0), match="must have shape")
+    check_rejected(
+        "BatchNormalization", [x, *parameters((3,))], opset=7, attributes=dict(spatial=0), match="must have shape"
+    )
 
 
 def test_batch_norm_training():
     x, (scale, bias, mean, variance) = floats(0, 4, 3, 5, 2), parameters((3,))
     now_mean, now_variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
-    y = (x - now_mean[:, None, None]) / np.sqrt(now_variance + 1e-5)[:, None, None] * scale[:, None, None] + bias[:, None, None]
-    running = [mean * np.float32(0.8) + now_mean * np.float32(0.2), variance * np.float32(0.8) + now_variance * np.float32(0.2)]
+    y = (x - now_mean[:, None, None]) / np.sqrt(now_variance + 1e-5)[:, None, None] * scale[:, None, None] + bias[
+        :, None, None
+    ]
+    running = [
+        mean * np.float32(0.8) + now_mean * np.float32(0.2),
+        variance * np.float32(0.8) + now_variance * np.float32(0.2),
+    ]
     inputs = [x, scale, bias, mean, variance]
-    check("BatchNormalization", inputs, opset=15, attributes=dict(training_mode=1, momentum=0.8), outputs=3, expected=[y, *running], **FLOAT)
-    check("BatchNormalization", inputs, opset=9, attributes=dict(momentum=0.8), outputs=5, expected=[y, *running, now_mean, now_variance], **FLOAT)
+    check(
+        "BatchNormalization",
+        inputs,
+        opset=15,
+        attributes=dict(training_mode=1, momentum=0.8),
+        outputs=3,
+        expected=[y, *running],
+        **FLOAT,
+    )
+    check(
+        "BatchNormalization",
+        inputs,
+        opset=9,
+        attributes=dict(momentum=0.8),
+        outputs=5,
+        expected=[y, *running, now_mean, now_variance],
+        **FLOAT,
+    )
 
 
 def test_batch_norm_rejects():
@@ -54,10 +91,13 @@ def test_batch_norm_rejects():
     check_rejected("BatchNormalization", [x, *parameters((4,))], match="channels")
     check_rejected("BatchNormalization", [x, *parameters((3, 1))], match="channels")
     check_rejected("BatchNormalization", [x, *parameters((3,))], opset=9, attributes=dict(spatial=1), match="not known")
-    check_rejected("BatchNormalization", [x, *parameters((3,))], opset=15, attributes=dict(training_mode=1), match="training_mode")
+    check_rejected(
+        "BatchNormalization", [x, *parameters((3,))], opset=15, attributes=dict(training_mode=1), match="training_mode"
+    )
 
 
 # ------------------------------------------------------------------------------------------ Instance- and GroupNorm
+
 
 @pytest.mark.parametrize("opset", [7, 22])
 @pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 4, 5), (1, 2, 3, 4, 2)])
@@ -71,22 +111,36 @@ def test_instance_norm(opset, shape):
 @pytest.mark.parametrize("shape", [(2, 6, 5), (1, 6, 4, 5), (3, 6, 1, 2, 3)])
 def test_group_norm(opset, count, shape):
     x, p = floats(0, *shape), parameters((count,))[:2]
-    check("GroupNormalization", [x, *p], opset=opset, attributes=dict(num_groups=2, epsilon=1e-3), oracle="reference", **FLOAT)
+    check(
+        "GroupNormalization",
+        [x, *p],
+        opset=opset,
+        attributes=dict(num_groups=2, epsilon=1e-3),
+        oracle="reference",
+        **FLOAT,
+    )
     grouped = x.reshape(shape[0], 2, -1).astype(np.float64)
-    y = ((grouped - grouped.mean(2, keepdims=True)) / np.sqrt(grouped.var(2, keepdims=True) + 1e-3)).reshape(shape[0], count, -1)
+    y = ((grouped - grouped.mean(2, keepdims=True)) / np.sqrt(grouped.var(2, keepdims=True) + 1e-3)).reshape(
+        shape[0], count, -1
+    )
     y = (y * p[0][:, None] + p[1][:, None]).reshape(shape).astype(np.float32)
-    check("GroupNormalization", [x, *p], opset=opset, attributes=dict(num_groups=2, epsilon=1e-3), expected=[y], **FLOAT)
+    check(
+        "GroupNormalization", [x, *p], opset=opset, attributes=dict(num_groups=2, epsilon=1e-3), expected=[y], **FLOAT
+    )
     check_rejected("GroupNormalization", [x, *p], opset=opset, attributes=dict(num_groups=4), match="divide")
 
 
 # ------------------------------------------------------------------------------------------------ layer and RMS forms
+
 
 @pytest.mark.parametrize("axis", [-1, 1, 2, 0])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_layer_norm(axis, bias, dtype):
     shape = (2, 3, 4)
-    inputs = [floats(0, *shape, dtype=dtype), floats(1, *shape[axis:], dtype=dtype)] + ([floats(2, *shape[axis:], dtype=dtype)] if bias else [])
+    inputs = [floats(0, *shape, dtype=dtype), floats(1, *shape[axis:], dtype=dtype)] + (
+        [floats(2, *shape[axis:], dtype=dtype)] if bias else []
+    )
     tolerance = FLOAT if dtype == np.float32 else DOUBLE
     check("LayerNormalization", inputs, opset=17, attributes=dict(axis=axis, epsilon=1e-4), **tolerance)
     if dtype == np.float32:
@@ -102,7 +156,9 @@ def test_layer_norm_broadcast_half_and_earlier_opset():
     check("LayerNormalization", half, expected=[wide[0].astype(np.float16), wide[1], wide[2]], outputs=3)
     check_rejected("LayerNormalization", [x, floats(1, 3)], match="broadcast")
     check_rejected("LayerNormalization", [x, floats(1, 4)], attributes=dict(axis=3), match="axis")
-    assert infer("LayerNormalization", [("float32", [-1, 3, -1]), ("float32", None)], attributes=dict(axis=1), outputs=2)[1][1] == [-1, 1, 1]
+    assert infer(
+        "LayerNormalization", [("float32", [-1, 3, -1]), ("float32", None)], attributes=dict(axis=1), outputs=2
+    )[1][1] == [-1, 1, 1]
 
 
 @pytest.mark.parametrize("axis", [-1, 1, 0])
@@ -111,13 +167,22 @@ def test_rms_norm(axis):
     scale = floats(1, *x.shape[axis:])
     axes = tuple(range(axis % 3, 3))
     expected = x / np.sqrt((x.astype(np.float64) ** 2).mean(axes, keepdims=True) + 1e-5) * scale
-    check("RMSNormalization", [x, scale], opset=23, attributes=dict(axis=axis), expected=[expected.astype(np.float32)], **FLOAT)
+    check(
+        "RMSNormalization",
+        [x, scale],
+        opset=23,
+        attributes=dict(axis=axis),
+        expected=[expected.astype(np.float32)],
+        **FLOAT,
+    )
     check("RMSNormalization", [x, scale], opset=23, attributes=dict(axis=axis), **FLOAT)
     if axis == -1:
         check("SimplifiedLayerNormalization", [x, scale], opset=17, attributes=dict(axis=axis, epsilon=1e-3), **FLOAT)
 
 
-# ---------------------------------------------------------------------------------------------------------------- others
+# ----------------------------------------------------------------------------------------------------------------
+# others
+
 
 @pytest.mark.parametrize("size", [1, 3, 5, 4])
 @pytest.mark.parametrize("shape", [(2, 7, 3, 4), (1, 3, 2, 2)])
@@ -128,7 +193,7 @@ def test_lrn(size, shape):
     expected = (x / (1.5 + 0.02 / size * squares) ** 0.6).astype(np.float32)
     attributes = dict(size=size, alpha=0.02, beta=0.6, bias=1.5)
     check("LRN", [x], attributes=attributes, expected=[expected], **FLOAT)
-    if size % 2:       # the oracle takes odd sizes only
+    if size % 2:  # the oracle takes odd sizes only
         check("LRN", [x], attributes=attributes, **FLOAT)
         check("LRN", [x], attributes=dict(size=size), **FLOAT)
     check_rejected("LRN", [floats(0, *shape)], match="size")
@@ -148,8 +213,23 @@ def test_lp_normalization(p, axis, dtype):
 @pytest.mark.parametrize("axes", [None, [0, 2, 3], [2, 3], [1], [-1, 0], [0, 1, 2, 3]])
 @pytest.mark.parametrize("opset", [9, 13])
 def test_mean_variance_normalization(axes, opset):
-    check("MeanVarianceNormalization", [floats(0, 3, 2, 4, 5)], opset=opset, attributes=dict(axes=axes), oracle="reference", rtol=1e-4, atol=1e-4)
-    check("MeanVarianceNormalization", [floats(0, 3, 2, 4, 5)], opset=opset, attributes=dict(axes=axes), rtol=1e-4, atol=1e-4)
+    check(
+        "MeanVarianceNormalization",
+        [floats(0, 3, 2, 4, 5)],
+        opset=opset,
+        attributes=dict(axes=axes),
+        oracle="reference",
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    check(
+        "MeanVarianceNormalization",
+        [floats(0, 3, 2, 4, 5)],
+        opset=opset,
+        attributes=dict(axes=axes),
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 @pytest.mark.parametrize("opset", [7, 10, 12, 13, 22])
@@ -173,4 +253,10 @@ def test_dropout_training():
     again = run_tessera("Dropout", inputs, attributes=dict(seed=3), outputs=2)[1]
     np.testing.assert_array_equal(mask, again)
     assert np.any(run_tessera("Dropout", inputs, attributes=dict(seed=4), outputs=2)[1] != mask)
-    check("Dropout", [x, np.array(0.0, np.float32), np.array(True)], opset=13, outputs=2, expected=[x, np.ones(20000, bool)])
+    check(
+        "Dropout",
+        [x, np.array(0.0, np.float32), np.array(True)],
+        opset=13,
+        outputs=2,
+        expected=[x, np.ones(20000, bool)],
+    )

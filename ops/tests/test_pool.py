@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pooling operators against ONNX Runtime."""
+
 import numpy as np
 import pytest
-
 from ort_compare import check, check_rejected, infer, run_ort, run_tessera
 
 FLOAT = dict(rtol=1e-5, atol=1e-6)
@@ -25,6 +25,7 @@ def geometry(random, rank, *, dilated):
 
 
 # ---------------------------------------------------------------------------------------------------------- MaxPool
+
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(16))
@@ -49,7 +50,13 @@ def test_max_pool_types(dtype, rank):
     extents, attributes = geometry(random, rank, dilated=False)
     x = random.integers(-128, 127, (1, 2, *extents)).astype(np.int8).astype(dtype)
     if dtype == np.float16:
-        check("MaxPool", [x], opset=12, attributes=attributes, expected=[run_tessera("MaxPool", [x.astype(np.float32)], attributes=attributes)[0].astype(dtype)])
+        check(
+            "MaxPool",
+            [x],
+            opset=12,
+            attributes=attributes,
+            expected=[run_tessera("MaxPool", [x.astype(np.float32)], attributes=attributes)[0].astype(dtype)],
+        )
     else:
         check("MaxPool", [x], opset=12, attributes=attributes)
 
@@ -59,14 +66,27 @@ def test_max_pool_types(dtype, rank):
 @pytest.mark.parametrize("extent,kernel,stride", [(7, 3, 1), (7, 3, 2), (8, 3, 2), (8, 2, 2), (5, 2, 3), (9, 4, 3)])
 def test_auto_pad(op, mode, extent, kernel, stride):
     x = floats(3, 1, 2, extent, extent + 1)
-    check(op, [x], opset=11, attributes=dict(auto_pad=mode, kernel_shape=[kernel, kernel], strides=[stride, stride]), **FLOAT)
+    check(
+        op,
+        [x],
+        opset=11,
+        attributes=dict(auto_pad=mode, kernel_shape=[kernel, kernel], strides=[stride, stride]),
+        **FLOAT,
+    )
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize("mode", ["VALID", "SAME_UPPER", "SAME_LOWER"])
 def test_auto_pad_with_ceil_mode(op, mode):
-    check(op, [floats(4, 1, 2, 10, 9)], opset=19, **FLOAT,
-          attributes=dict(auto_pad=mode, kernel_shape=[3, 2], strides=[2, 2], dilations=[2 if mode == "VALID" else 1, 1], ceil_mode=1))
+    check(
+        op,
+        [floats(4, 1, 2, 10, 9)],
+        opset=19,
+        **FLOAT,
+        attributes=dict(
+            auto_pad=mode, kernel_shape=[3, 2], strides=[2, 2], dilations=[2 if mode == "VALID" else 1, 1], ceil_mode=1
+        ),
+    )
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
@@ -84,14 +104,19 @@ def test_max_pool_ties_infinities_nan():
     x = np.array([1, 1, 2, 2, 2, 0], np.float32).reshape(1, 1, 6)
     check("MaxPool", [x], opset=12, attributes=dict(kernel_shape=[3]), outputs=2)
     x = np.full((1, 1, 4), -np.inf, np.float32)
-    np.testing.assert_array_equal(run_tessera("MaxPool", [x], attributes=dict(kernel_shape=[2]))[0], np.full((1, 1, 3), -np.inf))
+    np.testing.assert_array_equal(
+        run_tessera("MaxPool", [x], attributes=dict(kernel_shape=[2]))[0], np.full((1, 1, 3), -np.inf)
+    )
     x = np.array([1, np.nan, 2, 3], np.float32).reshape(1, 1, 4)
-    np.testing.assert_array_equal(run_tessera("MaxPool", [x], attributes=dict(kernel_shape=[2]))[0].ravel(), [np.nan, np.nan, 3])
+    np.testing.assert_array_equal(
+        run_tessera("MaxPool", [x], attributes=dict(kernel_shape=[2]))[0].ravel(), [np.nan, np.nan, 3]
+    )
     low = np.full((1, 1, 3), -128, np.int8)
     check("MaxPool", [low], opset=12, attributes=dict(kernel_shape=[3], pads=[1, 1]))
 
 
 # ------------------------------------------------------------------------------------------------------ AveragePool
+
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("include", [0, 1])
@@ -110,11 +135,19 @@ def test_average_pool_random(rank, include, seed):
 
 
 @pytest.mark.parametrize("opset", [10, 11, 19])
-@pytest.mark.parametrize("extent,kernel,stride,pads", [(6, 3, 2, [0, 0]), (6, 3, 2, [1, 1]), (7, 2, 3, [1, 1]), (5, 3, 3, [1, 0]), (9, 4, 4, [2, 1])])
+@pytest.mark.parametrize(
+    "extent,kernel,stride,pads",
+    [(6, 3, 2, [0, 0]), (6, 3, 2, [1, 1]), (7, 2, 3, [1, 1]), (5, 3, 3, [1, 0]), (9, 4, 4, [2, 1])],
+)
 def test_average_pool_ceil_mode(opset, extent, kernel, stride, pads):
     for include in (0, 1):
-        check("AveragePool", [floats(6, 1, 2, extent)], opset=opset, **FLOAT,
-              attributes=dict(kernel_shape=[kernel], strides=[stride], pads=pads, ceil_mode=1, count_include_pad=include))
+        check(
+            "AveragePool",
+            [floats(6, 1, 2, extent)],
+            opset=opset,
+            **FLOAT,
+            attributes=dict(kernel_shape=[kernel], strides=[stride], pads=pads, ceil_mode=1, count_include_pad=include),
+        )
 
 
 def test_average_pool_half_rounds_once():
@@ -126,6 +159,7 @@ def test_average_pool_half_rounds_once():
 
 # ----------------------------------------------------------------------------------------------------------- LpPool
 
+
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("p", [1, 2, 3])
 @pytest.mark.parametrize("opset", [7, 11, 18, 22])
@@ -136,6 +170,7 @@ def test_lp_pool(rank, p, opset):
 
 
 # ------------------------------------------------------------------------------------------------------ global forms
+
 
 @pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"])
 @pytest.mark.parametrize("shape", [(2, 3, 5), (2, 3, 7, 7), (1, 4, 3, 4, 5), (1, 2, 1, 1)])
@@ -153,11 +188,20 @@ def test_global_inference():
 
 # ---------------------------------------------------------------------------------------------- MaxUnpool, MaxRoiPool
 
-@pytest.mark.parametrize("attributes", [dict(kernel_shape=[2, 2], strides=[2, 2]), dict(kernel_shape=[3, 3], strides=[2, 2]),
-                                        dict(kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 0])])
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        dict(kernel_shape=[2, 2], strides=[2, 2]),
+        dict(kernel_shape=[3, 3], strides=[2, 2]),
+        dict(kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 0]),
+    ],
+)
 def test_max_unpool(attributes):
     x = floats(10, 1, 2, 3, 4)
-    height, width = infer("MaxUnpool", [("float32", [1, 2, 3, 4]), ("int64", [1, 2, 3, 4])], opset=11, attributes=attributes)[0][1][2:]
+    height, width = infer(
+        "MaxUnpool", [("float32", [1, 2, 3, 4]), ("int64", [1, 2, 3, 4])], opset=11, attributes=attributes
+    )[0][1][2:]
     random = np.random.default_rng(10)
     plane = np.stack([random.permutation(height * width)[:12] + i * height * width for i in range(2)])
     indices = plane.reshape(1, 2, 3, 4).astype(np.int64)
@@ -181,22 +225,37 @@ def test_max_unpool_inverts_max_pool():
 @pytest.mark.parametrize("scale", [1.0, 0.5, 0.3])
 def test_max_roi_pool(scale):
     x = floats(12, 2, 3, 9, 8)
-    regions = np.array([[0, 0, 0, 7, 8], [1, 2, 3, 5, 4], [1, 3.6, 1.2, 6.5, 7.5], [0, 5, 5, 2, 2], [0, -3, -2, 20, 30]], np.float32)
+    regions = np.array(
+        [[0, 0, 0, 7, 8], [1, 2, 3, 5, 4], [1, 3.6, 1.2, 6.5, 7.5], [0, 5, 5, 2, 2], [0, -3, -2, 20, 30]], np.float32
+    )
     check("MaxRoiPool", [x, regions], attributes=dict(pooled_shape=[3, 2], spatial_scale=scale))
 
 
 # ------------------------------------------------------------------------------------------------ inference and errors
 
+
 def test_partial_inference():
     attributes = dict(kernel_shape=[2, 2], strides=[2, 2])
-    assert infer("MaxPool", [("float32", [-1, 3, 8, -1])], attributes=attributes, outputs=2)[1][:2] == ("int64", [-1, 3, 4, -1])
+    assert infer("MaxPool", [("float32", [-1, 3, 8, -1])], attributes=attributes, outputs=2)[1][:2] == (
+        "int64",
+        [-1, 3, 4, -1],
+    )
     assert infer("AveragePool", [("float32", None)], attributes=attributes)[0][1] == [-1, -1, -1, -1]
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
-@pytest.mark.parametrize("attributes,match", [
-    ({}, "kernel_shape"), (dict(kernel_shape=[2]), "kernel_shape"), (dict(kernel_shape=[0, 2]), "kernel_shape"), (dict(kernel_shape=[9, 2]), "larger"),
-    (dict(kernel_shape=[2, 2], strides=[2]), "strides"), (dict(kernel_shape=[2, 2], pads=[1, 1]), "pads"), (dict(kernel_shape=[2.0, 2.0]), "integers")])
+@pytest.mark.parametrize(
+    "attributes,match",
+    [
+        ({}, "kernel_shape"),
+        (dict(kernel_shape=[2]), "kernel_shape"),
+        (dict(kernel_shape=[0, 2]), "kernel_shape"),
+        (dict(kernel_shape=[9, 2]), "larger"),
+        (dict(kernel_shape=[2, 2], strides=[2]), "strides"),
+        (dict(kernel_shape=[2, 2], pads=[1, 1]), "pads"),
+        (dict(kernel_shape=[2.0, 2.0]), "integers"),
+    ],
+)
 def test_rejects(op, attributes, match):
     check_rejected(op, [np.zeros((1, 1, 5, 5), np.float32)], attributes=attributes, match=match, code="invalid_model")
 
@@ -204,6 +263,8 @@ def test_rejects(op, attributes, match):
 def test_attributes_by_opset():
     x = np.zeros((1, 1, 5, 5), np.float32)
     check_rejected("MaxPool", [x], opset=8, attributes=dict(kernel_shape=[2, 2], ceil_mode=1), match="ceil_mode")
-    check_rejected("AveragePool", [x], opset=11, attributes=dict(kernel_shape=[2, 2], dilations=[1, 1]), match="dilations")
+    check_rejected(
+        "AveragePool", [x], opset=11, attributes=dict(kernel_shape=[2, 2], dilations=[1, 1]), match="dilations"
+    )
     check_rejected("MaxPool", [x], opset=7, outputs=2, attributes=dict(kernel_shape=[2, 2]), match="outputs")
     check_rejected("MaxPool", [x.astype(np.int32)], attributes=dict(kernel_shape=[2, 2]), match="element type")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear against ONNX Runtime: every element type, layout of scales and opset, ties by
-construction, NaN and infinities, sizes around a vector's length."""
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear against ONNX Runtime: every element type, layout of scales
+and opset, ties by construction, NaN and infinities, sizes around a vector's length."""
+
 import os
 import sys
 
@@ -9,13 +10,41 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from tests.oracle import oracle  # noqa: E402
-from tests.oracle.compare import MS, any_tensor, check_node, differing, library  # noqa: E402
+from tests.oracle import oracle
+from tests.oracle.compare import MS, any_tensor, check_node, differing, library
 
 pytestmark = pytest.mark.skipif(not oracle.exact_cpu(), reason="the formulas are those of CPUs with AVX2, FMA and VNNI")
 F32 = np.float32
-SPECIAL = np.array([0, -0.0, np.nan, np.inf, -np.inf, 1e30, -1e30, 3e9, -3e9, 1e38, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 1e-40, 127.5, 128.5,
-                    254.5, 255.5, 255, 256, 65535.5, -32768.5], F32)
+SPECIAL = np.array(
+    [
+        0,
+        -0.0,
+        np.nan,
+        np.inf,
+        -np.inf,
+        1e30,
+        -1e30,
+        3e9,
+        -3e9,
+        1e38,
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+        -1.5,
+        -2.5,
+        1e-40,
+        127.5,
+        128.5,
+        254.5,
+        255.5,
+        255,
+        256,
+        65535.5,
+        -32768.5,
+    ],
+    F32,
+)
 
 
 @pytest.mark.parametrize("float_type", [np.float32, np.float16])
@@ -26,21 +55,35 @@ def test_quantize_ties_and_specials(dtype, float_type):
     for scale in (0.0078125, 0.013, 1.0, 3.7, 1e-6, -0.5):
         for zero in (info.min, info.max, 0, 7):
             with np.errstate(over="ignore"):
-                x = np.concatenate([SPECIAL, SPECIAL * F32(scale), rng.normal(0, 50, 60).astype(F32) * F32(scale)]).astype(float_type)
+                x = np.concatenate(
+                    [SPECIAL, SPECIAL * F32(scale), rng.normal(0, 50, 60).astype(F32) * F32(scale)]
+                ).astype(float_type)
             check_node("QuantizeLinear", [x, np.array(scale, float_type), np.array(zero, dtype)], opset=21)
-            check_node("QuantizeLinear", [x, np.full(len(x), scale, float_type), np.full(len(x), zero, dtype)], opset=21, attributes={"axis": 0})
+            check_node(
+                "QuantizeLinear",
+                [x, np.full(len(x), scale, float_type), np.full(len(x), zero, dtype)],
+                opset=21,
+                attributes={"axis": 0},
+            )
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_quantize_every_size(dtype):
     rng = np.random.default_rng(2)
     for size in range(1, 71):
-        x = (rng.integers(-600, 600, size) / 2).astype(F32)        # half of them ties
+        x = (rng.integers(-600, 600, size) / 2).astype(F32)  # half of them ties
         check_node("QuantizeLinear", [x, np.array(1.0, F32), np.array(rng.integers(0, 100), dtype)])
 
 
-@pytest.mark.parametrize("dtype, opset", [(dtype, opset) for dtype in (np.uint8, np.int8, np.int16, np.uint16, np.int32) for opset in (10, 13, 19, 21, 23)
-                                          if opset >= 21 or np.dtype(dtype).itemsize != 2])      # 16-bit types come with opset 21
+@pytest.mark.parametrize(
+    "dtype, opset",
+    [
+        (dtype, opset)
+        for dtype in (np.uint8, np.int8, np.int16, np.uint16, np.int32)
+        for opset in (10, 13, 19, 21, 23)
+        if opset >= 21 or np.dtype(dtype).itemsize != 2
+    ],
+)  # 16-bit types come with opset 21
 def test_layouts(dtype, opset):
     rng = np.random.default_rng(3)
     q = any_tensor(rng, dtype, (3, 5, 7))
@@ -97,7 +140,13 @@ def test_float8(name):
     dtype = np.dtype(getattr(ml_dtypes, name))
     rng = np.random.default_rng(6)
     for float_type in (np.float32, np.float16):
-        x = np.concatenate([rng.normal(0, 1, 200), rng.normal(0, 100, 200), [np.nan, np.inf, -np.inf, 6e4, -6e4, 448, 464, 240, 248, 57344, 0, 1e-3]])
+        x = np.concatenate(
+            [
+                rng.normal(0, 1, 200),
+                rng.normal(0, 100, 200),
+                [np.nan, np.inf, -np.inf, 6e4, -6e4, 448, 464, 240, 248, 57344, 0, 1e-3],
+            ]
+        )
         x = x.astype(float_type)
         q = np.arange(256, dtype=np.uint8).view(dtype)
         for scale in (1.0, 0.37):
@@ -135,7 +184,9 @@ def test_int4(name):
             (got,) = library().run_node("QuantizeLinear", "", 21, attributes, [x, scale, zero])
             assert (want == got.astype(np.int32)).all()
             q = rng.integers(low, high + 1, shape).astype(dtype)
-            model = oracle.node_model("DequantizeLinear", [q, scale, zero], opset=21, attributes=attributes, constants=[0, 1, 2])
+            model = oracle.node_model(
+                "DequantizeLinear", [q, scale, zero], opset=21, attributes=attributes, constants=[0, 1, 2]
+            )
             (want,) = oracle.make_session(model).run(None, {})
             (got,) = library().run_node("DequantizeLinear", "", 21, attributes, [q, scale, zero])
             assert not differing(want, got).any()
@@ -149,11 +200,14 @@ def test_dynamic_quantize():
         check_node("DynamicQuantizeLinear", [x], output_count=3)
 
 
-@pytest.mark.parametrize("inputs, words", [
-    ([np.zeros((2, 3), F32), np.ones(2, F32), np.zeros(3, np.uint8)], "differ"),
-    ([np.zeros((2, 3), F32), np.ones(2, F32), np.zeros(2, np.uint8)], "along axis 1"),
-    ([np.zeros((2, 3), F32), np.array(1.0, F32), np.array(0, np.int64)], "element type"),
-])
+@pytest.mark.parametrize(
+    "inputs, words",
+    [
+        ([np.zeros((2, 3), F32), np.ones(2, F32), np.zeros(3, np.uint8)], "differ"),
+        ([np.zeros((2, 3), F32), np.ones(2, F32), np.zeros(2, np.uint8)], "along axis 1"),
+        ([np.zeros((2, 3), F32), np.array(1.0, F32), np.array(0, np.int64)], "element type"),
+    ],
+)
 def test_refusals(inputs, words):
     with pytest.raises(library().TesseraError, match=words):
         library().infer_node("QuantizeLinear", "", 13, {}, inputs)

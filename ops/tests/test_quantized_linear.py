@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised convolutions, matrix products and averages against ONNX Runtime: random geometries (prime sizes, kernels beyond the input,
-asymmetric pads, groups, depthwise), all type pairs, per-channel scales, sums beyond 2^24 and beyond int32."""
+"""Quantised convolutions, matrix products and averages against ONNX Runtime: random geometries (prime sizes, kernels
+beyond the input, asymmetric pads, groups, depthwise), all type pairs, per-channel scales, sums beyond 2^24 and beyond
+int32."""
+
 import os
 import sys
 
@@ -9,8 +11,8 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from tests.oracle import oracle  # noqa: E402
-from tests.oracle.compare import LONG, MS, PRODUCT_TYPES, any_scale, any_tensor, any_zero, check_node, library  # noqa: E402
+from tests.oracle import oracle
+from tests.oracle.compare import LONG, MS, PRODUCT_TYPES, any_scale, any_tensor, any_zero, check_node, library
 
 pytestmark = pytest.mark.skipif(not oracle.exact_cpu(), reason="the formulas are those of CPUs with AVX2, FMA and VNNI")
 F32 = np.float32
@@ -35,7 +37,9 @@ def random_conv(rng, case):
         attributes.update(pads=pads, dilations=dilation)
     else:
         attributes["auto_pad"] = auto_pad
-    if not auto_pad.startswith("SAME") and any(e + pads[i] + pads[i + axes] < dilation[i] * (kernel[i] - 1) + 1 for i, e in enumerate(extents)):
+    if not auto_pad.startswith("SAME") and any(
+        e + pads[i] + pads[i + axes] < dilation[i] * (kernel[i] - 1) + 1 for i, e in enumerate(extents)
+    ):
         return None
     m = group * filters
     channels = (m,) if rng.random() < 0.5 else ()
@@ -44,9 +48,17 @@ def random_conv(rng, case):
         limit = 2**31 - 1 if case % 13 == 0 else 20000
         bias = rng.integers(-limit, limit, m).astype(np.int32)
     y_scale = np.array(any_scale(rng) * np.sqrt(depth * np.prod(kernel)) * (3 if case % 5 else 0.3), F32)
-    inputs = [any_tensor(rng, x_type, (int(rng.choice([1, 1, 3])), group * depth, *extents)), any_scale(rng), any_zero(rng, x_type),
-              any_tensor(rng, w_type, (m, depth, *kernel)), any_scale(rng, channels, -6, -3), np.full(channels, any_zero(rng, w_type), w_type),
-              y_scale, any_zero(rng, x_type), bias]
+    inputs = [
+        any_tensor(rng, x_type, (int(rng.choice([1, 1, 3])), group * depth, *extents)),
+        any_scale(rng),
+        any_zero(rng, x_type),
+        any_tensor(rng, w_type, (m, depth, *kernel)),
+        any_scale(rng, channels, -6, -3),
+        np.full(channels, any_zero(rng, w_type), w_type),
+        y_scale,
+        any_zero(rng, x_type),
+        bias,
+    ]
     return inputs, attributes
 
 
@@ -67,12 +79,27 @@ def test_conv_per_channel_zero_points():
     head, tail = [x, np.array(0.02, F32), np.array(9, np.uint8)], [np.array(2.0, F32), np.array(120, np.uint8)]
     (y,) = library().run_node("QLinearConv", "", 10, {}, [*head, w, scale, zero, *tail])
     for c in range(4):
-        (one,) = library().run_node("QLinearConv", "", 10, {}, [*head, w[c:c + 1], scale[c:c + 1], zero[c:c + 1], *tail])
-        assert (y[:, c:c + 1] == one).all()
+        (one,) = library().run_node(
+            "QLinearConv", "", 10, {}, [*head, w[c : c + 1], scale[c : c + 1], zero[c : c + 1], *tail]
+        )
+        assert (y[:, c : c + 1] == one).all()
 
 
-SHAPES = [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((1, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (1, 3, 4, 5)), ((4,), (4, 5)),
-          ((3, 4), (4,)), ((4,), (4,)), ((2, 3, 4), (4,)), ((4,), (2, 4, 5)), ((17, 257), (257, 33)), ((1, 2048), (2048, 10)), ((3, 40000), (40000, 5))]
+SHAPES = [
+    ((3, 4), (4, 5)),
+    ((2, 3, 4), (4, 5)),
+    ((2, 3, 4), (2, 4, 5)),
+    ((1, 3, 4), (2, 4, 5)),
+    ((2, 1, 3, 4), (1, 3, 4, 5)),
+    ((4,), (4, 5)),
+    ((3, 4), (4,)),
+    ((4,), (4,)),
+    ((2, 3, 4), (4,)),
+    ((4,), (2, 4, 5)),
+    ((17, 257), (257, 33)),
+    ((1, 2048), (2048, 10)),
+    ((3, 40000), (40000, 5)),
+]
 
 
 @pytest.mark.parametrize("types", PRODUCT_TYPES)
@@ -80,15 +107,29 @@ SHAPES = [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((1, 3,
 def test_matmul(a, b, types):
     rng = np.random.default_rng([3, len(a), len(b), a[-1]])
     for columns in (False, True) if len(b) > 1 else (False,):
-        shape = () if not columns else (b[-1],) if len(b) == 2 else tuple(1 if i == len(b) - 2 else d for i, d in enumerate(b))
+        shape = (
+            ()
+            if not columns
+            else (b[-1],)
+            if len(b) == 2
+            else tuple(1 if i == len(b) - 2 else d for i, d in enumerate(b))
+        )
         left, right = any_tensor(rng, types[0], a), any_tensor(rng, types[1], b)
         y_scale = np.array(any_scale(rng) * np.sqrt(a[-1]) * 3, F32)
-        if a[-1] > 10000:        # sums beyond 2^24, where the conversion to fp32 rounds
+        if a[-1] > 10000:  # sums beyond 2^24, where the conversion to fp32 rounds
             left[:] = np.iinfo(types[0]).max - left % 3
             right[:] = np.iinfo(types[1]).max - right % 5
             y_scale = np.array(a[-1] * 0.5, F32)
-        inputs = [left, any_scale(rng), any_zero(rng, types[0]), right, any_scale(rng, shape, -6, -3), np.asarray(any_tensor(rng, types[1], shape)),
-                  y_scale, any_zero(rng, types[0])]
+        inputs = [
+            left,
+            any_scale(rng),
+            any_zero(rng, types[0]),
+            right,
+            any_scale(rng, shape, -6, -3),
+            np.asarray(any_tensor(rng, types[1], shape)),
+            y_scale,
+            any_zero(rng, types[0]),
+        ]
         check_node("QLinearMatMul", inputs, opset=10)
 
 
@@ -104,7 +145,11 @@ def test_matmul_rounds_large_sums():
     assert (a.astype(np.int64) @ b.astype(np.int64)).item() == 2**24 + 1
     zero = np.array(0, np.uint8)
     for denominator in (2**24 / 100, 2**24 / 77, 2**17):
-        check_node("QLinearMatMul", [a, np.array(1.0, F32), zero, b, np.array(1.0, F32), zero, np.array(denominator, F32), zero], opset=10)
+        check_node(
+            "QLinearMatMul",
+            [a, np.array(1.0, F32), zero, b, np.array(1.0, F32), zero, np.array(denominator, F32), zero],
+            opset=10,
+        )
 
 
 @pytest.mark.parametrize("case", range(100))
@@ -117,11 +162,23 @@ def test_gemm(case):
     columns = (n,) if rng.random() < 0.5 else ()
     c_shape = [None, (), (1,), (n,), (1, n), (m, 1), (m, n)][case % 7]
     c = None if c_shape is None else np.asarray(rng.integers(-50000, 50000, c_shape), np.int32)
-    inputs = [any_tensor(rng, a_type, (k, m) if trans_a else (m, k)), any_scale(rng), any_zero(rng, a_type),
-              any_tensor(rng, b_type, (n, k) if trans_b else (k, n)), any_scale(rng, columns, -6, -3), np.asarray(any_tensor(rng, b_type, columns)), c]
+    inputs = [
+        any_tensor(rng, a_type, (k, m) if trans_a else (m, k)),
+        any_scale(rng),
+        any_zero(rng, a_type),
+        any_tensor(rng, b_type, (n, k) if trans_b else (k, n)),
+        any_scale(rng, columns, -6, -3),
+        np.asarray(any_tensor(rng, b_type, columns)),
+        c,
+    ]
     if case % 4:
         inputs += [np.array(any_scale(rng) * np.sqrt(k) * 3, F32), any_zero(rng, a_type)]
-    check_node("QGemm", inputs, domain=MS, attributes={"alpha": float(rng.choice([1.0, 0.3, 2.5])), "transA": trans_a, "transB": trans_b})
+    check_node(
+        "QGemm",
+        inputs,
+        domain=MS,
+        attributes={"alpha": float(rng.choice([1.0, 0.3, 2.5])), "transA": trans_a, "transB": trans_b},
+    )
 
 
 @pytest.mark.parametrize("a, b", SHAPES)
@@ -130,9 +187,20 @@ def test_float_products(a, b):
     for case, (a_type, b_type) in enumerate(PRODUCT_TYPES * 2):
         columns = (b[-1],) if case % 2 and len(b) == 2 else ()
         bias = rng.normal(0, 3, b[-1]).astype(F32) if case > 2 and len(b) > 1 else None
-        scale, zero = any_scale(rng, columns, -6, -3), np.asarray(any_tensor(rng, b_type, columns)) if case % 3 else None
+        scale, zero = (
+            any_scale(rng, columns, -6, -3),
+            np.asarray(any_tensor(rng, b_type, columns)) if case % 3 else None,
+        )
         right = any_tensor(rng, b_type, b)
-        inputs = [any_tensor(rng, a_type, a), right, any_scale(rng), scale, any_zero(rng, a_type) if case != 1 else None, zero, bias]
+        inputs = [
+            any_tensor(rng, a_type, a),
+            right,
+            any_scale(rng),
+            scale,
+            any_zero(rng, a_type) if case != 1 else None,
+            zero,
+            bias,
+        ]
         check_node("MatMulIntegerToFloat", inputs, domain=MS)
         check_node("DynamicQuantizeMatMul", [rng.normal(0, 5, a).astype(F32), right, scale, zero, bias], domain=MS)
 
@@ -142,13 +210,21 @@ def random_pool(rng, case):
     axes = int(rng.choice([1, 2, 2, 3]))
     last = int(case % 3 == 0)
     channels, batch = int(rng.choice([1, 3, 17, 33])), int(rng.choice([1, 2, 3]))
-    extents = [int(rng.choice([31, 67])) if case % 10 == 0 and axes < 3 else int(rng.choice([1, 2, 5, 7, 13])) for _ in range(axes)]
+    extents = [
+        int(rng.choice([31, 67])) if case % 10 == 0 and axes < 3 else int(rng.choice([1, 2, 5, 7, 13]))
+        for _ in range(axes)
+    ]
     x = any_tensor(rng, dtype, (batch, *extents, channels) if last else (batch, channels, *extents))
     if case % 4 == 0:
         x[:] = np.iinfo(dtype).max - x % 2
     kernel = extents if case % 9 == 0 else [int(rng.integers(1, min(e, 5) + 1)) for e in extents]
-    attributes = {"kernel_shape": kernel, "strides": [int(v) for v in rng.integers(1, 4, axes)], "channels_last": last,
-                  "ceil_mode": int(rng.integers(2)), "count_include_pad": int(rng.integers(2))}
+    attributes = {
+        "kernel_shape": kernel,
+        "strides": [int(v) for v in rng.integers(1, 4, axes)],
+        "channels_last": last,
+        "ceil_mode": int(rng.integers(2)),
+        "count_include_pad": int(rng.integers(2)),
+    }
     auto_pad = str(rng.choice(["NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]))
     if auto_pad == "NOTSET":
         attributes["pads"] = [int(rng.integers(0, k)) for k in kernel + kernel]
@@ -186,6 +262,8 @@ def test_refusals():
     with pytest.raises(error, match="does not fit"):
         library().infer_node("QLinearConv", "", 10, {"dilations": [4, 4]}, [x, s, z, w, s, zw, s, z])
     with pytest.raises(error, match="inner extents"):
-        library().infer_node("QLinearMatMul", "", 10, {}, [np.zeros((2, 3), np.uint8), s, z, np.zeros((4, 5), np.int8), s, zw, s, z])
+        library().infer_node(
+            "QLinearMatMul", "", 10, {}, [np.zeros((2, 3), np.uint8), s, z, np.zeros((4, 5), np.int8), s, zw, s, z]
+        )
     with pytest.raises(error, match="one element"):
         library().infer_node("QLinearConv", "", 10, {}, [x, np.ones(3, F32), z, w, s, zw, s, z])

@@ -20,7 +20,7 @@ OPS = [
     "ReduceLogSumExp",
     "ReduceSumSquare",
 ]
-INPUT_SINCE = {op: 18 for op in OPS} | {"ReduceSum": 13}
+INPUT_SINCE = dict.fromkeys(OPS, 18) | {"ReduceSum": 13}
 AXES = [None, [0], [1], [-1], [0, 2], [1, 2], [0, 1, 2], [-3, -1]]
 RTOL = {"float32": 1e-5, "float64": 1e-12, "float16": 5e-3}
 

@@ -5,7 +5,7 @@ and region.
 
 import numpy as np
 import pytest
-from either_oracle import check_either, values
+from either_oracle import values
 from ort_compare import check, check_rejected, infer, run_ort, run_tessera
 
 TRANSFORMS = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
@@ -55,7 +55,7 @@ def test_linear_and_cubic(mode, transform):
                 [data(), NONE, full(scales)],
                 opset=opset,
                 **TOLERANCE,
-                attributes={"mode": mode, "coordinate_transformation_mode": transform}
+                attributes={"mode": mode, "coordinate_transformation_mode": transform},
             )
         sizes = np.array([1, 2, 9, 4], np.int64)
         inputs = [data(), NONE if opset == 11 else None, NONE if opset == 11 else None, sizes]
@@ -64,7 +64,7 @@ def test_linear_and_cubic(mode, transform):
             inputs,
             opset=opset,
             attributes={"mode": mode, "coordinate_transformation_mode": transform},
-            **TOLERANCE
+            **TOLERANCE,
         )
 
 
@@ -95,7 +95,7 @@ def test_cubic_options(exclude, a):
                     "coordinate_transformation_mode": transform,
                     "exclude_outside": exclude,
                     "cubic_coeff_a": a,
-                }
+                },
             )
 
 
@@ -114,7 +114,7 @@ def test_antialias(mode, transform, exclude):
                 "coordinate_transformation_mode": transform,
                 "antialias": 1,
                 "exclude_outside": exclude,
-            }
+            },
         )
 
 
@@ -152,7 +152,7 @@ def test_crop_and_resize(mode):
                         "mode": mode,
                         "coordinate_transformation_mode": "tf_crop_and_resize",
                         "extrapolation_value": 10.0,
-                    }
+                    },
                 )
     roi = np.array((0, 0, 0.25, 0.125, 1, 1, 0.75, 0.875), np.float32)
     check(
@@ -160,7 +160,7 @@ def test_crop_and_resize(mode):
         [x, roi, np.array([1, 1, 2, 1.5], np.float32)],
         opset=13,
         **TOLERANCE,
-        attributes={"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize"}
+        attributes={"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize"},
     )
 
 
@@ -173,7 +173,7 @@ def test_policies(policy):
                 [data(shape), None, None, np.array(sizes, np.int64)],
                 opset=18,
                 **TOLERANCE,
-                attributes={"mode": mode, "axes": [2, 3], "keep_aspect_ratio_policy": policy}
+                attributes={"mode": mode, "axes": [2, 3], "keep_aspect_ratio_policy": policy},
             )
 
 
@@ -186,7 +186,7 @@ def test_axes():
                 [x, None, np.array(scales, np.float32)],
                 opset=18,
                 attributes={"mode": mode, "axes": axes},
-                **TOLERANCE
+                **TOLERANCE,
             )
     last = run_ort("Resize", [x, None, full((1, 1.7))], opset=18, attributes={"mode": "linear"})
     check(
@@ -195,7 +195,7 @@ def test_axes():
         opset=18,
         attributes={"mode": "linear", "axes": [-1]},
         expected=last,
-        **TOLERANCE
+        **TOLERANCE,
     )
     roi = np.array([0.1, 0.2, 0.7, 0.9], np.float32)
     check(
@@ -203,7 +203,7 @@ def test_axes():
         [x, roi, None, np.array([3, 4], np.int64)],
         opset=18,
         **TOLERANCE,
-        attributes={"mode": "linear", "axes": [2, 3], "coordinate_transformation_mode": "tf_crop_and_resize"}
+        attributes={"mode": "linear", "axes": [2, 3], "coordinate_transformation_mode": "tf_crop_and_resize"},
     )
 
 
@@ -213,14 +213,14 @@ def test_ranks():
         [data((5, 7)), None, np.array([2, 1.5], np.float32)],
         opset=13,
         attributes={"mode": "linear"},
-        **TOLERANCE
+        **TOLERANCE,
     )
     check(
         "Resize",
         [data((1, 2, 3, 4, 5)), None, np.array([1, 1, 2, 1.5, 0.5], np.float32)],
         opset=13,
         attributes={"mode": "linear"},
-        **TOLERANCE
+        **TOLERANCE,
     )
     check(
         "Resize",
@@ -235,14 +235,14 @@ def test_ranks():
         opset=13,
         attributes={"mode": "linear"},
         oracle="reference",
-        **TOLERANCE
+        **TOLERANCE,
     )
     check(
         "Resize",
         [data((1, 5, 7, 3)), None, np.array([1, 2, 1.5, 1], np.float32)],
         opset=13,
         attributes={"mode": "linear"},
-        **TOLERANCE
+        **TOLERANCE,
     )
 
 
@@ -285,7 +285,7 @@ def test_old(op, opset):
                     opset=opset,
                     attributes=attributes,
                     constants=(1,),
-                    **(TOLERANCE if dtype == "float32" else {})
+                    **(TOLERANCE if dtype == "float32" else {}),
                 )
 
 

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator under random operands and attributes, and the standard's node cases with something about them changed: whatever
-comes, an operator either answers or raises TesseraError, and what inference said about an answer was true.
+"""Every operator under random operands and attributes, and the standard's node cases with something about them changed:
+whatever comes, an operator either answers or raises TesseraError, and what inference said about an answer was true.
 
-Cases run in child processes under a memory limit; the last line a child printed names the case that ended it. The seed is fixed;
-TESSERA_OPS_FUZZ_CASES sets the number of cases for each operator, TESSERA_OPS_FUZZ_SEED another seed.
+Cases run in child processes under a memory limit; the last line a child printed names the case that ended it. The seed
+is fixed; TESSERA_OPS_FUZZ_CASES sets the number of cases for each operator, TESSERA_OPS_FUZZ_SEED another seed.
 """
+
 import os
 import subprocess
 import sys
 
+import _tessera_ops
 import numpy as np
 import onnx.defs
 import pytest
-
-import _tessera_ops
 
 CASES = int(os.environ.get("TESSERA_OPS_FUZZ_CASES", "60"))
 SEED = int(os.environ.get("TESSERA_OPS_FUZZ_SEED", "1"))
@@ -35,7 +35,9 @@ def random_array(random, kind, shape):
 
 def random_attribute(random, attribute):
     kinds = onnx.defs.OpSchema.AttrType
-    small = lambda: int(random.choice([0, 1, 1, 1, 2, 2, 3, -1, -2, 5, 10**9])) if not SANITIZED else int(random.integers(-2, 6))
+    small = lambda: (
+        int(random.choice([0, 1, 1, 1, 2, 2, 3, -1, -2, 5, 10**9])) if not SANITIZED else int(random.integers(-2, 6))
+    )
     if attribute.type == kinds.INT:
         return small()
     if attribute.type == kinds.INTS:
@@ -45,7 +47,23 @@ def random_attribute(random, attribute):
     if attribute.type == kinds.FLOATS:
         return [float(value) for value in random.standard_normal(int(random.integers(0, 4)))]
     if attribute.type == kinds.STRING:
-        return str(random.choice(["", "NOTSET", "SAME_UPPER", "VALID", "linear", "ij,jk->ik", "...i,i", "add", "none", "constant", "\xff"]))
+        return str(
+            random.choice(
+                [
+                    "",
+                    "NOTSET",
+                    "SAME_UPPER",
+                    "VALID",
+                    "linear",
+                    "ij,jk->ik",
+                    "...i,i",
+                    "add",
+                    "none",
+                    "constant",
+                    "\xff",
+                ]
+            )
+        )
     return None
 
 
@@ -83,13 +101,19 @@ def check_types(arguments, results):
     """Inference agrees with the results, with and without knowledge of contents."""
     name, inputs = arguments[0], arguments[4]
     # A reduction over an axis named twice is served, but inference counts on different axes where it cannot read them.
-    repeated = name.startswith("Reduce") and len(inputs) > 1 and inputs[1] is not None and len(set(inputs[1].ravel().tolist())) < inputs[1].size
+    repeated = (
+        name.startswith("Reduce")
+        and len(inputs) > 1
+        and inputs[1] is not None
+        and len(set(inputs[1].ravel().tolist())) < inputs[1].size
+    )
     for constants in (True,) if repeated else (True, False):
         types = _tessera_ops.infer_node(*arguments, constants, False)
-        for value, (dtype, shape, constant, kind) in zip(results, types):
+        for value, (_dtype, shape, _constant, _kind) in zip(results, types):
             if isinstance(value, np.ndarray) and shape is not None:
-                assert len(shape) == value.ndim and all(have in (-1, real) for have, real in zip(shape, value.shape)), \
+                assert len(shape) == value.ndim and all(have in (-1, real) for have, real in zip(shape, value.shape)), (
                     f"inferred {shape}, got {value.shape}: {arguments}"
+                )
 
 
 def fuzz(operator):
@@ -97,7 +121,7 @@ def fuzz(operator):
     domain = "" if domain == "ai.onnx" else domain
     random = np.random.default_rng([SEED, *operator.encode()])
     answered = 0
-    for case in range(CASES):
+    for _case in range(CASES):
         version = int(random.integers(7, 25)) if domain == "" else 1
         attributes, inputs, outputs = random_case(random, domain, name, version)
         # More operands than the operator takes are cut, so that most cases get past the count.
@@ -121,7 +145,10 @@ def fuzz(operator):
 
 # ---------------------------------------------------------------------------------------- changed cases of the standard
 
-EXTREMES = {"i": [0, -1, 1, 7, 10**9, 2**31 - 1, -2**31, 2**63 - 1, -2**63], "f": [0.0, -1.0, np.inf, -np.inf, np.nan, 1e38]}
+EXTREMES = {
+    "i": [0, -1, 1, 7, 10**9, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)],
+    "f": [0.0, -1.0, np.inf, -np.inf, np.nan, 1e38],
+}
 
 if SANITIZED:
     EXTREMES["i"] = [value for value in EXTREMES["i"] if abs(value) < 100]
@@ -131,13 +158,19 @@ def changed_array(random, value):
     choice = random.integers(7)
     if value.dtype.kind in "USO" or choice == 0:
         return None
-    if choice == 1 and value.ndim:        # one extent shrinks
+    if choice == 1 and value.ndim:  # one extent shrinks
         axis = random.integers(value.ndim)
         return np.take(value, range(random.integers(value.shape[axis] + 1)), axis)
     if choice == 2:
         return value.reshape(-1) if random.random() < 0.5 else value[None]
     if choice == 3 and value.ndim:
-        return value.sum(-1).astype(value.dtype) if value.dtype.kind in "if" else value[..., 0] if value.shape[-1] else value
+        return (
+            value.sum(-1).astype(value.dtype)
+            if value.dtype.kind in "if"
+            else value[..., 0]
+            if value.shape[-1]
+            else value
+        )
     if choice == 4:
         with np.errstate(all="ignore"):
             return value.astype(KINDS[random.integers(len(KINDS))])
@@ -173,7 +206,6 @@ def changed_attribute(random, value):
 
 def change_standard_cases(part, parts):
     from onnx import numpy_helper
-
     from test_standard_cases import attribute_value, find_cases, load
 
     answered = refused = 0
@@ -183,7 +215,9 @@ def change_standard_cases(part, parts):
         node = model.graph.node[0]
         data = folder / "test_data_set_0"
         fed = [load(path) for path in sorted(data.glob("input_*.pb"), key=lambda path: int(path.stem.split("_")[1]))]
-        given = dict(zip([info.name for info in model.graph.input], fed)) | {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+        given = dict(zip([info.name for info in model.graph.input], fed)) | {
+            t.name: numpy_helper.to_array(t) for t in model.graph.initializer
+        }
         for _ in range(max(4, CASES // 5)):
             attributes = {a.name: attribute_value(a) for a in node.attribute}
             inputs = [given[name] if name else None for name in node.input]
@@ -205,7 +239,7 @@ def change_standard_cases(part, parts):
                 assert error.code != "internal", error
                 refused += 1
                 continue
-            except (MemoryError, RuntimeError) as error:      # a result that fits the limit once but not twice
+            except (MemoryError, RuntimeError) as error:  # a result that fits the limit once but not twice
                 assert "allocate" in str(error) or isinstance(error, MemoryError), error
                 continue
             answered += 1
@@ -216,7 +250,9 @@ def change_standard_cases(part, parts):
 
 def run_child(*arguments):
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    run = subprocess.run([sys.executable, os.path.abspath(__file__), *arguments], capture_output=True, text=True, env=environment)
+    run = subprocess.run(
+        [sys.executable, os.path.abspath(__file__), *arguments], capture_output=True, text=True, env=environment
+    )
     last = run.stdout.strip().splitlines()[-1:] or ["nothing"]
     assert run.returncode == 0, f"after '{last[0]}': exit {run.returncode}\n{run.stderr[-3000:]}"
 
@@ -235,7 +271,7 @@ if __name__ == "__main__":
     import resource
     import warnings
 
-    if not SANITIZED:     # the sanitizer reserves terabytes of addresses
+    if not SANITIZED:  # the sanitizer reserves terabytes of addresses
         resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     warnings.simplefilter("ignore")
     if sys.argv[1] == "--standard":

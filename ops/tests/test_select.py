@@ -73,9 +73,9 @@ def test_top_k(dtype):
 
 def test_top_k_unsorted_and_nan():
     x = np.array([3, np.nan, 1, np.inf], np.float32)
-    top, where = run_tessera("TopK", [x, np.array([2], np.int64)], opset=11, outputs=2)
+    _top, where = run_tessera("TopK", [x, np.array([2], np.int64)], opset=11, outputs=2)
     assert where.tolist() == [1, 3]
-    top, where = run_tessera(
+    _top, where = run_tessera(
         "TopK", [x, np.array([2], np.int64)], opset=11, attributes={"largest": 0, "sorted": 0}, outputs=2
     )
     assert sorted(where.tolist()) == [0, 2]
@@ -132,7 +132,7 @@ def test_unique_optional_outputs_and_nan():
     check("Unique", [x], outputs=[True, False, True], static=False)
     check("Unique", [x], outputs=[True, False, False, True], static=False)
     nan = np.array([np.nan, 1, np.nan, 0], np.float32)
-    result, first, inverse, counts = run_tessera("Unique", [nan], outputs=4)
+    _result, first, _inverse, counts = run_tessera("Unique", [nan], outputs=4)
     assert counts.tolist() == [1, 1, 2] and first.tolist() == [3, 1, 0]
     assert run_tessera("Unique", [np.zeros((0,), np.int64)], outputs=1)[0].shape == (0,)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sequences and optionals beside ONNX Runtime; SequenceMap with bodies given as functions."""
+
+import _tessera_ops
 import numpy as np
 import pytest
 from ort_compare import check, check_rejected, infer, run_tessera
-
-import _tessera_ops
 
 RNG = np.random.default_rng(11)
 
@@ -15,12 +15,16 @@ def parts(count, shape=(2, 3), dtype="float32"):
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "float16", "bool", "object"])
 def test_construct_and_read(dtype):
-    x = parts(3, dtype=dtype) if dtype != "object" else [np.array([["a", "b"]], object), np.array(["c"], object), np.array([], object)]
+    x = (
+        parts(3, dtype=dtype)
+        if dtype != "object"
+        else [np.array([["a", "b"]], object), np.array(["c"], object), np.array([], object)]
+    )
     check("SequenceConstruct", x, opset=11, expected=[x])
     for at in range(-3, 3):
         for index in (np.int64, np.int32):
             check("SequenceAt", [x, np.array(at, index)], opset=11, expected=[x[at]], static=False)
-        check("SequenceErase", [x, np.array(at, np.int64)], opset=11, expected=[x[:at % 3] + x[at % 3 + 1:]])
+        check("SequenceErase", [x, np.array(at, np.int64)], opset=11, expected=[x[: at % 3] + x[at % 3 + 1 :]])
     for at in range(-3, 4):
         new = x[0]
         want = list(x)
@@ -42,7 +46,13 @@ def test_beside_onnx_runtime():
         check("ConcatFromSequence", [x], opset=11, attributes={"axis": axis}, static=False)
     for axis in (-3, -1, 0, 1, 2):
         check("ConcatFromSequence", [x], opset=11, attributes={"axis": axis, "new_axis": 1}, static=False)
-    check("ConcatFromSequence", [[np.ones((2, 1), np.float32), np.zeros((2, 0), np.float32), x[0]]], opset=11, attributes={"axis": 1}, static=False)
+    check(
+        "ConcatFromSequence",
+        [[np.ones((2, 1), np.float32), np.zeros((2, 0), np.float32), x[0]]],
+        opset=11,
+        attributes={"axis": 1},
+        static=False,
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "float64"])
@@ -60,11 +70,28 @@ def test_split(dtype):
 
 
 def test_inferred_element_shapes():
-    assert infer("SequenceConstruct", [("float32", [2, 3]), ("float32", [2, -1])], opset=11)[0] == ("float32", [2, -1], None, "sequence")
-    assert infer("SequenceConstruct", [("float32", [2, 3]), ("float32", [2])], opset=11)[0] == ("float32", None, None, "sequence")
-    assert infer("SplitToSequence", [("int64", [4, 6])], opset=11, attributes={"axis": 1})[0] == ("int64", [4, 1], None, "sequence")
+    assert infer("SequenceConstruct", [("float32", [2, 3]), ("float32", [2, -1])], opset=11)[0] == (
+        "float32",
+        [2, -1],
+        None,
+        "sequence",
+    )
+    assert infer("SequenceConstruct", [("float32", [2, 3]), ("float32", [2])], opset=11)[0] == (
+        "float32",
+        None,
+        None,
+        "sequence",
+    )
+    assert infer("SplitToSequence", [("int64", [4, 6])], opset=11, attributes={"axis": 1})[0] == (
+        "int64",
+        [4, 1],
+        None,
+        "sequence",
+    )
     assert infer("SplitToSequence", [("int64", [4, 6])], opset=11, attributes={"axis": 0, "keepdims": 0})[0][1] == [6]
-    assert infer("SplitToSequence", [np.zeros((4, 6)), np.array(3, np.int64)], opset=11, attributes={"axis": 1}, constants=True)[0][1] == [4, 3]
+    assert infer(
+        "SplitToSequence", [np.zeros((4, 6)), np.array(3, np.int64)], opset=11, attributes={"axis": 1}, constants=True
+    )[0][1] == [4, 3]
 
 
 def test_empty():
@@ -75,10 +102,17 @@ def test_empty():
 
 def test_bad_operands():
     x = parts(2)
-    for op, inputs in [("SequenceAt", [x, np.array(2, np.int64)]), ("SequenceErase", [x, np.array(-3, np.int64)]), ("SequenceErase", [[]]),
-                       ("SequenceInsert", [x, x[0], np.array(3, np.int64)]), ("SequenceAt", [x[0], np.array(0, np.int64)]),
-                       ("SequenceInsert", [x, x[0].astype(np.int64)]), ("SequenceConstruct", [x[0], x[0].astype(np.int64)]),
-                       ("SequenceLength", [x[0]]), ("SequenceAt", [x, np.zeros(2, np.int64)])]:
+    for op, inputs in [
+        ("SequenceAt", [x, np.array(2, np.int64)]),
+        ("SequenceErase", [x, np.array(-3, np.int64)]),
+        ("SequenceErase", [[]]),
+        ("SequenceInsert", [x, x[0], np.array(3, np.int64)]),
+        ("SequenceAt", [x[0], np.array(0, np.int64)]),
+        ("SequenceInsert", [x, x[0].astype(np.int64)]),
+        ("SequenceConstruct", [x[0], x[0].astype(np.int64)]),
+        ("SequenceLength", [x[0]]),
+        ("SequenceAt", [x, np.zeros(2, np.int64)]),
+    ]:
         with pytest.raises(_tessera_ops.TesseraError, match=r"node 'n'") as caught:
             run_tessera(op, inputs, opset=11)
         assert caught.value.code in ("invalid_model", "invalid_argument")
@@ -105,9 +139,11 @@ def test_optional():
         np.testing.assert_array_equal(run_tessera("Optional", [x], opset=opset)[0], x)
         np.testing.assert_array_equal(run_tessera("OptionalGetElement", [x], opset=opset)[0], x)
         assert run_tessera("Optional", [], opset=opset) == [None]
-        assert bool(run_tessera("OptionalHasElement", [x], opset=opset)[0]) and not bool(run_tessera("OptionalHasElement", [None], opset=opset)[0])
+        assert bool(run_tessera("OptionalHasElement", [x], opset=opset)[0]) and not bool(
+            run_tessera("OptionalHasElement", [None], opset=opset)[0]
+        )
         assert len(run_tessera("OptionalGetElement", [[x, x]], opset=opset)[0]) == 2
-        with pytest.raises(_tessera_ops.TesseraError, match="holds nothing|missing"):
+        with pytest.raises(_tessera_ops.TesseraError, match=r"holds nothing|missing"):
             run_tessera("OptionalGetElement", [None], opset=opset)
         assert infer("Optional", [("float32", [2])], opset=opset)[0] == ("float32", [2], None, "optional")
     assert not bool(run_tessera("OptionalHasElement", [], opset=18)[0])

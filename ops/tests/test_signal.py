@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """DFT, STFT, windows, MelWeightMatrix and Det beside ONNX Runtime, the reference evaluator or numpy."""
+
 import numpy as np
 import pytest
 from onnx import TensorProto
-from ort_compare import check, check_rejected, infer, run_ort, run_tessera
+from ort_compare import check, check_rejected, infer, run_tessera
 
 RNG = np.random.default_rng(41)
 TOLERANCE = dict(rtol=1e-5, atol=1e-5)
@@ -29,12 +30,20 @@ def test_dft(opset, dtype):
                         whole = (np.fft.ifft if inverse else np.fft.fft)(z.astype(np.complex128), length, axis=place)
                         want = np.take(whole, range(whole.shape[place] // 2 + 1), place) if onesided else whole
                         count = None if length is None else np.array(length, np.int64)
-                        operands = [x, count, np.array(axis, np.int64)] if opset >= 20 else [x, count] if length else [x]
+                        operands = (
+                            [x, count, np.array(axis, np.int64)] if opset >= 20 else [x, count] if length else [x]
+                        )
                         attributes = {"inverse": inverse, "onesided": onesided} | ({"axis": axis} if opset < 20 else {})
-                        check("DFT", operands, opset=opset, attributes=attributes, expected=[pairs(want, dtype)], **TOLERANCE)
-                        if length is None or length == 8:
-                            if axis != -3:
-                                check("DFT", operands, opset=opset, attributes=attributes, **TOLERANCE)
+                        check(
+                            "DFT",
+                            operands,
+                            opset=opset,
+                            attributes=attributes,
+                            expected=[pairs(want, dtype)],
+                            **TOLERANCE,
+                        )
+                        if (length is None or length == 8) and axis != -3:
+                            check("DFT", operands, opset=opset, attributes=attributes, **TOLERANCE)
     half = run_tessera("DFT", [np.ones((1, 4, 1), np.float16)], opset=opset)[0]
     assert half.dtype == np.float16 and half[0, :, 0].tolist() == [4, 0, 0, 0]
 
@@ -46,7 +55,7 @@ def test_dft_errors():
     check_rejected("DFT", [np.zeros((1, 4, 3), np.float32)], opset=17, match="last axis")
     check_rejected("DFT", [x], opset=17, attributes={"axis": 2}, match="last axis")
     check_rejected("DFT", [x, np.array(0, np.int64)], opset=17, match="below 1")
-    check_rejected("DFT", [x, np.array(2 ** 61, np.int64)], opset=17, match="exceeds")
+    check_rejected("DFT", [x, np.array(2**61, np.int64)], opset=17, match="exceeds")
     assert infer("DFT", [("float32", [2, -1, 1]), ("int64", [])], opset=20)[0][1] == [2, -1, 2]
     assert infer("DFT", [("float32", [2, 4, 1]), None, ("int64", [])], opset=20)[0][1] == [-1, -1, 2]
 
@@ -55,16 +64,20 @@ def test_dft_errors():
 def test_stft(dtype):
     signal = RNG.standard_normal((2, 30)).astype(dtype)
     step, length, window = np.array(4, np.int64), np.array(8, np.int64), RNG.uniform(0, 1, 8).astype(dtype)
-    frames = np.stack([signal[:, s:s + 8] for s in range(0, 23, 4)], 1).astype(np.float64)
+    frames = np.stack([signal[:, s : s + 8] for s in range(0, 23, 4)], 1).astype(np.float64)
     for x in (signal, signal[..., None]):
         for onesided in (0, 1):
-            for operands, factor in [([x, step, window], window), ([x, step, window, length], window), ([x, step, None, length], 1.0)]:
-                want = np.fft.fft(frames * factor)[..., :5 if onesided else 8]
+            for operands, factor in [
+                ([x, step, window], window),
+                ([x, step, window, length], window),
+                ([x, step, None, length], 1.0),
+            ]:
+                want = np.fft.fft(frames * factor)[..., : 5 if onesided else 8]
                 check("STFT", operands, attributes={"onesided": onesided}, expected=[pairs(want, dtype)], **TOLERANCE)
             if x.ndim == 3:
                 check("STFT", [x, step, window, length], attributes={"onesided": onesided}, **TOLERANCE)
     both = RNG.standard_normal((1, 12, 2)).astype(dtype)
-    want = np.fft.fft(np.stack([both[:, s:s + 8, 0] + 1j * both[:, s:s + 8, 1] for s in (0, 4)], 1))
+    want = np.fft.fft(np.stack([both[:, s : s + 8, 0] + 1j * both[:, s : s + 8, 1] for s in (0, 4)], 1))
     check("STFT", [both, step, None, length], attributes={"onesided": 0}, expected=[pairs(want, dtype)], **TOLERANCE)
     check_rejected("STFT", [both, step, None, length], match="real signal")
     check_rejected("STFT", [signal, step, None, np.array(31, np.int64)], match="exceeds the signal")
@@ -77,16 +90,37 @@ def test_windows(op):
     for size in (2, 5, 16, 400):
         for periodic in (0, 1):
             for kind in (TensorProto.FLOAT, TensorProto.DOUBLE):
-                check(op, [np.array(size, np.int64)], attributes={"periodic": periodic, "output_datatype": kind}, rtol=0, atol=2e-6)
+                check(
+                    op,
+                    [np.array(size, np.int64)],
+                    attributes={"periodic": periodic, "output_datatype": kind},
+                    rtol=0,
+                    atol=2e-6,
+                )
     assert run_tessera(op, [np.array(0, np.int64)])[0].shape == (0,)
-    assert run_tessera(op, [np.array(8, np.int32)], attributes={"output_datatype": TensorProto.FLOAT16})[0].dtype == np.float16
+    assert (
+        run_tessera(op, [np.array(8, np.int32)], attributes={"output_datatype": TensorProto.FLOAT16})[0].dtype
+        == np.float16
+    )
     check_rejected(op, [np.array(-1, np.int64)], match="below 0")
-    check_rejected(op, [np.array(4, np.int64)], attributes={"output_datatype": TensorProto.STRING}, match="no numeric type")
+    check_rejected(
+        op, [np.array(4, np.int64)], attributes={"output_datatype": TensorProto.STRING}, match="no numeric type"
+    )
 
 
 def test_mel_weights():
-    for mels, length, rate, low, high in [(8, 64, 8000, 0.0, 4000.0), (20, 256, 16000, 20.0, 7600.0), (3, 16, 8192, 0.0, 4096.0)]:
-        operands = [np.array(mels, np.int64), np.array(length, np.int64), np.array(rate, np.int64), np.array(low, np.float32), np.array(high, np.float32)]
+    for mels, length, rate, low, high in [
+        (8, 64, 8000, 0.0, 4000.0),
+        (20, 256, 16000, 20.0, 7600.0),
+        (3, 16, 8192, 0.0, 4096.0),
+    ]:
+        operands = [
+            np.array(mels, np.int64),
+            np.array(length, np.int64),
+            np.array(rate, np.int64),
+            np.array(low, np.float32),
+            np.array(high, np.float32),
+        ]
         check("MelWeightMatrix", operands, rtol=1e-5, atol=1e-6)
     operands[4] = np.array(9e3, np.float32)
     with pytest.raises(Exception, match="outside the spectrum"):

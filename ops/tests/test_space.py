@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from either_oracle import FLOATS, INTS, check_either, values
+from either_oracle import FLOATS, check_either, values
 from ort_compare import check, check_rejected, infer, run_tessera
 
 

@@ -6,12 +6,11 @@ function body stands expanded counts as several nodes and is left out too.
 
 from pathlib import Path
 
+import _tessera_ops
 import numpy as np
 import onnx
 import pytest
 from onnx import AttributeProto, numpy_helper
-
-import _tessera_ops
 from ort_compare import assert_same, check_inference, dtype_name
 
 ROOT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "node"

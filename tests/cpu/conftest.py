@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the built package, as tests/system/conftest.py does."""
+
 import os
 import pathlib
 import sys

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled CPU code against the operator library, bit for bit, and against ONNX Runtime where it has the operator.
 
-Each case is a model of one operator (or a few), compiled twice: once into machine code, once as library kernels. That the first really
-was compiled is read from the size of the artifact's CPU code."""
+Each case is a model of one operator (or a few), compiled twice: once into machine code, once as library kernels. That
+the first really was compiled is read from the size of the artifact's CPU code."""
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -32,12 +33,26 @@ class Model:
 
     def node(self, op, operands, results=1, domain="", **attributes):
         names = [f"n{len(self.nodes)}_{i}" for i in range(results)]
-        self.nodes.append(helper.make_node(op, [o if o is not None else "" for o in operands], names, name=f"{op}{len(self.nodes)}", domain=domain, **attributes))
+        self.nodes.append(
+            helper.make_node(
+                op,
+                [o if o is not None else "" for o in operands],
+                names,
+                name=f"{op}{len(self.nodes)}",
+                domain=domain,
+                **attributes,
+            )
+        )
         return names[0] if results == 1 else names
 
     def bytes(self, outputs):
-        inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in self.inputs.items()]
-        graph = helper.make_graph(self.nodes, "g", inputs, [onnx.ValueInfoProto(name=n) for n in outputs], self.constants)
+        inputs = [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in self.inputs.items()
+        ]
+        graph = helper.make_graph(
+            self.nodes, "g", inputs, [onnx.ValueInfoProto(name=n) for n in outputs], self.constants
+        )
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MS, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
@@ -61,11 +76,16 @@ def check(model, outputs, oracle=True, compiled=True, rtol=1e-5, atol=1e-5):
     assert library.info()["cpu_code_bytes"] == 0
     got, want = code.run(None, model.inputs), library.run(None, model.inputs)
     for name, g, w in zip(outputs, got, want):
-        assert same_bits(g, w), f"{name}: {np.count_nonzero(g != w)} of {g.size} elements differ from the library: {g.ravel()[:8]} {w.ravel()[:8]}"
+        assert same_bits(g, w), (
+            f"{name}: {np.count_nonzero(g != w)} of {g.size} elements differ from the library: {g.ravel()[:8]} "
+            f"{w.ravel()[:8]}"
+        )
     if oracle:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        for g, w in zip(got, onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(None, model.inputs)):
+        for g, w in zip(
+            got, onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(None, model.inputs)
+        ):
             assert g.dtype == w.dtype and g.shape == w.shape
             np.testing.assert_allclose(g.astype(np.float64), w.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True)
 
@@ -79,12 +99,51 @@ def ints(*shape, seed=0, dtype=np.int32, low=-100, high=100):
     return np.random.default_rng(seed).integers(max(low, info.min), min(high, info.max + 1), shape).astype(dtype)
 
 
-HARD = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -2.5, 1.5, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, -3e38, 88.8, -88.8, 2147483648.0,
-                 -2147483648.0, 4294967296.0, 1e19, 127.5, 255.5, -0.49999997], np.float32)
+HARD = np.array(
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        2.5,
+        -2.5,
+        1.5,
+        np.inf,
+        -np.inf,
+        np.nan,
+        1e-40,
+        -1e-40,
+        3e38,
+        -3e38,
+        88.8,
+        -88.8,
+        2147483648.0,
+        -2147483648.0,
+        4294967296.0,
+        1e19,
+        127.5,
+        255.5,
+        -0.49999997,
+    ],
+    np.float32,
+)
 SHAPES = [(7,), (2, 3, 35), (1,), (), (3, 64)]
 
 
-def one(op, arrays, opset=17, constants=(), domain="", oracle=True, compiled=True, results=1, rtol=1e-5, atol=1e-5, **attributes):
+def one(
+    op,
+    arrays,
+    opset=17,
+    constants=(),
+    domain="",
+    oracle=True,
+    compiled=True,
+    results=1,
+    rtol=1e-5,
+    atol=1e-5,
+    **attributes,
+):
     """A model of one node; arrays at positions in `constants` are constants, None is an absent operand."""
     m = Model(opset)
     operands = [None if a is None else m.constant(a) if i in constants else m.input(a) for i, a in enumerate(arrays)]
@@ -92,18 +151,63 @@ def one(op, arrays, opset=17, constants=(), domain="", oracle=True, compiled=Tru
     check(m, out, oracle, compiled, rtol, atol)
 
 
-# --- element-wise --------------------------------------------------------------------------------------------------------------
+# --- element-wise
+# --------------------------------------------------------------------------------------------------------------
 
-UNARY = ["Neg", "Abs", "Sign", "Reciprocal", "Sqrt", "Exp", "Log", "Floor", "Ceil", "Round", "Tanh", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan",
-         "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Relu", "LeakyRelu", "Elu", "Celu", "Selu", "ThresholdedRelu", "Sigmoid", "HardSigmoid", "HardSwish",
-         "Softplus", "Softsign", "Shrink", "IsNaN", "IsInf"]
+UNARY = [
+    "Neg",
+    "Abs",
+    "Sign",
+    "Reciprocal",
+    "Sqrt",
+    "Exp",
+    "Log",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Tanh",
+    "Erf",
+    "Sin",
+    "Cos",
+    "Tan",
+    "Asin",
+    "Acos",
+    "Atan",
+    "Sinh",
+    "Cosh",
+    "Asinh",
+    "Acosh",
+    "Atanh",
+    "Relu",
+    "LeakyRelu",
+    "Elu",
+    "Celu",
+    "Selu",
+    "ThresholdedRelu",
+    "Sigmoid",
+    "HardSigmoid",
+    "HardSwish",
+    "Softplus",
+    "Softsign",
+    "Shrink",
+    "IsNaN",
+    "IsInf",
+]
 
 
 @pytest.mark.parametrize("op", UNARY)
 def test_unary(op):
     for shape in [(2, 3, 35), (), (5,)]:
         one(op, [floats(*shape)])
-    trigonometry = op in ("Sin", "Cos", "Tan", "Celu", "Sigmoid", "Softplus", "Shrink")   # the oracle differs at the ends
+    trigonometry = op in (
+        "Sin",
+        "Cos",
+        "Tan",
+        "Celu",
+        "Sigmoid",
+        "Softplus",
+        "Shrink",
+    )  # the oracle differs at the ends
     one(op, [HARD], oracle=not trigonometry and op not in ("Tanh", "Sinh", "Cosh", "Asinh", "Erf"))
     if op not in ("IsNaN", "IsInf", "ThresholdedRelu", "Selu", "Elu", "LeakyRelu", "HardSigmoid", "Celu", "Shrink"):
         one(op, [floats(33, dtype=np.float64)], oracle=False)
@@ -120,7 +224,9 @@ def test_late_unary(op):
         one("QuickGelu", [floats(2, 19)], domain=MS)
 
 
-@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Min", "Max", "Less", "Equal", "GreaterOrEqual", "PRelu", "Pow", "Mod"])
+@pytest.mark.parametrize(
+    "op", ["Add", "Sub", "Mul", "Div", "Min", "Max", "Less", "Equal", "GreaterOrEqual", "PRelu", "Pow", "Mod"]
+)
 def test_binary(op):
     attributes = {"fmod": 1} if op == "Mod" else {}
     for a, b in [((2, 3, 35), (2, 3, 35)), ((5, 33), (33,)), ((4, 3, 5), (3, 1)), ((6,), ()), ((1, 17), (1, 1))]:
@@ -151,7 +257,9 @@ def test_logic_and_selection():
     one("Not", [p])
     one("Where", [p, floats(17), floats(3, 1)])
     one("Where", [q, ints(3, 17, dtype=np.int64), ints(1, dtype=np.int64)])
-    one("BitShift", [ints(9, dtype=np.uint32, low=0), np.arange(9, dtype=np.uint32) * 7], direction="LEFT", oracle=False)
+    one(
+        "BitShift", [ints(9, dtype=np.uint32, low=0), np.arange(9, dtype=np.uint32) * 7], direction="LEFT", oracle=False
+    )
     one("BitwiseAnd", [ints(9), ints(9, seed=1)], opset=18)
 
 
@@ -164,7 +272,19 @@ def test_n_ary_and_clip():
     one("Clip", [ints(9), np.int32(-3), np.int32(5)], constants=[1, 2])
 
 
-TYPES = [np.float32, np.float64, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.bool_]
+TYPES = [
+    np.float32,
+    np.float64,
+    np.int8,
+    np.uint8,
+    np.int16,
+    np.uint16,
+    np.int32,
+    np.uint32,
+    np.int64,
+    np.uint64,
+    np.bool_,
+]
 
 
 @pytest.mark.parametrize("source", TYPES)
@@ -175,7 +295,9 @@ def test_cast(source):
             one("Cast", [x], to=helper.np_dtype_to_tensor_dtype(np.dtype(target)), oracle=False)
 
 
-HALF = np.concatenate([HARD[np.abs(HARD) < 7e4], floats(40), floats(40, scale=1e-6), [np.inf, -np.inf, np.nan, 65504.0, 2049.0, 2051.0]]).astype(np.float16)
+HALF = np.concatenate(
+    [HARD[np.abs(HARD) < 7e4], floats(40), floats(40, scale=1e-6), [np.inf, -np.inf, np.nan, 65504.0, 2049.0, 2051.0]]
+).astype(np.float16)
 
 
 def test_float16_is_computed_in_float32():
@@ -188,9 +310,18 @@ def test_float16_is_computed_in_float32():
     one("Clip", [HALF, None, np.float16(2)], constants=[2], oracle=False)
     for target in (np.float32, np.float64, np.int32, np.uint8, np.bool_):
         one("Cast", [HALF], to=helper.np_dtype_to_tensor_dtype(np.dtype(target)), oracle=False)
-    for source in (HARD, HARD.astype(np.float64), ints(50, dtype=np.int64, low=-10**9, high=10**9)):
+    for source in (HARD, HARD.astype(np.float64), ints(50, dtype=np.int64, low=-(10**9), high=10**9)):
         one("Cast", [source], to=onnx.TensorProto.FLOAT16, oracle=False)
-    one("Conv", [floats(1, 3, 9, 9, dtype=np.float16), floats(4, 3, 3, 3, dtype=np.float16, seed=1), floats(4, dtype=np.float16, seed=2)], constants=[1, 2], oracle=False)
+    one(
+        "Conv",
+        [
+            floats(1, 3, 9, 9, dtype=np.float16),
+            floats(4, 3, 3, 3, dtype=np.float16, seed=1),
+            floats(4, dtype=np.float16, seed=2),
+        ],
+        constants=[1, 2],
+        oracle=False,
+    )
     one("MatMul", [floats(5, 9, dtype=np.float16), floats(9, 7, dtype=np.float16, seed=1)], rtol=1e-2, atol=1e-2)
     one("LayerNormalization", [x, y, y], oracle=False, results=3)
     one("MaxPool", [floats(1, 2, 9, 9, dtype=np.float16)], kernel_shape=[3, 3], oracle=False)
@@ -199,7 +330,11 @@ def test_float16_is_computed_in_float32():
 def test_bfloat16_between_casts():
     for x in (HARD, floats(100)):
         m = Model()
-        wide = m.node("Cast", [m.node("Mul", [m.node("Cast", [m.input(x)], to=onnx.TensorProto.BFLOAT16)] * 2)], to=onnx.TensorProto.FLOAT)
+        wide = m.node(
+            "Cast",
+            [m.node("Mul", [m.node("Cast", [m.input(x)], to=onnx.TensorProto.BFLOAT16)] * 2)],
+            to=onnx.TensorProto.FLOAT,
+        )
         check(m, wide, oracle=False)
 
 
@@ -212,7 +347,9 @@ def test_chain_is_one_function():
     check(m, [m.node("Sub", [c, m.constant(np.float32(0.25))]), a])
 
 
-# --- movement ------------------------------------------------------------------------------------------------------------------
+# --- movement
+# ------------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64, np.float16])
 def test_movement(dtype):
@@ -224,8 +361,16 @@ def test_movement(dtype):
     one("Concat", [x, x], axis=2)
     one("Split", [x, np.array([1, 3, 2])], constants=[1], axis=1, results=3)
     one("Slice", [x, np.array([1, 0]), np.array([4, 5]), np.array([1, 2]), np.array([2, 3])], constants=[1, 2, 3, 4])
-    one("Slice", [x, np.array([-1, 4]), np.array([-100, 0]), np.array([1, 2]), np.array([-1, -2])], constants=[1, 2, 3, 4])
-    one("Slice", [x, np.array([0, -1]), np.array([2, -100]), np.array([0, 2]), np.array([1, -1])], constants=[1, 2, 3, 4])
+    one(
+        "Slice",
+        [x, np.array([-1, 4]), np.array([-100, 0]), np.array([1, 2]), np.array([-1, -2])],
+        constants=[1, 2, 3, 4],
+    )
+    one(
+        "Slice",
+        [x, np.array([0, -1]), np.array([2, -100]), np.array([0, 2]), np.array([1, -1])],
+        constants=[1, 2, 3, 4],
+    )
     one("Expand", [x[:, :1], np.array([3, 4, 6, 5])], constants=[1], oracle=dtype != np.float16)
     one("Tile", [x, np.array([2, 1, 3])], constants=[1], oracle=dtype != np.float16)
     one("Gather", [x, np.array([[0, -1], [2, 2]])], constants=[1], axis=1)
@@ -248,9 +393,21 @@ def test_run_time_indices_stay_with_the_library():
     one("Gather", [floats(5, 3), np.array([1, 4])], compiled=False)
 
 
-# --- reductions ----------------------------------------------------------------------------------------------------------------
+# --- reductions
+# ----------------------------------------------------------------------------------------------------------------
 
-REDUCTIONS = ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"]
+REDUCTIONS = [
+    "ReduceSum",
+    "ReduceMean",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceSumSquare",
+]
 
 
 @pytest.mark.parametrize("op", REDUCTIONS)
@@ -288,7 +445,12 @@ def test_normalisations():
     one("BatchNormalization", [x, *parameters], rtol=1e-4)
     one("LayerNormalization", [x, floats(7, seed=1), floats(7, seed=2)], rtol=1e-4)
     one("LayerNormalization", [x, floats(5, 7, seed=1)], axis=-2, results=3, rtol=1e-4)
-    one("SkipLayerNormalization", [x[0], x[1], floats(7, seed=1), floats(7, seed=2), floats(7, seed=3)], domain=MS, oracle=False)
+    one(
+        "SkipLayerNormalization",
+        [x[0], x[1], floats(7, seed=1), floats(7, seed=2), floats(7, seed=3)],
+        domain=MS,
+        oracle=False,
+    )
     one("SkipSimplifiedLayerNormalization", [x[0], x[1], floats(7, seed=1)], domain=MS, epsilon=1e-5, oracle=False)
     one("SimplifiedLayerNormalization", [x, floats(7, seed=1)], oracle=False)
     one("RMSNormalization", [x, floats(7, seed=1)], opset=23, oracle=False)
@@ -300,8 +462,13 @@ def test_normalisations():
 
 def test_pooling():
     x = floats(2, 3, 11, 13)
-    for attributes in [dict(kernel_shape=[3, 3]), dict(kernel_shape=[2, 3], strides=[2, 2], pads=[1, 1, 0, 2]), dict(kernel_shape=[3, 3], auto_pad="SAME_UPPER", strides=[2, 2]),
-                       dict(kernel_shape=[3, 2], strides=[2, 3], ceil_mode=1), dict(kernel_shape=[2, 2], dilations=[2, 3])]:
+    for attributes in [
+        dict(kernel_shape=[3, 3]),
+        dict(kernel_shape=[2, 3], strides=[2, 2], pads=[1, 1, 0, 2]),
+        dict(kernel_shape=[3, 3], auto_pad="SAME_UPPER", strides=[2, 2]),
+        dict(kernel_shape=[3, 2], strides=[2, 3], ceil_mode=1),
+        dict(kernel_shape=[2, 2], dilations=[2, 3]),
+    ]:
         one("MaxPool", [x], opset=19, **attributes)
         one("AveragePool", [x], opset=19, **attributes)
         one("AveragePool", [x], opset=19, count_include_pad=1, **attributes)
@@ -315,14 +482,33 @@ def test_pooling():
     one("GlobalMaxPool", [x])
 
 
-# --- products ------------------------------------------------------------------------------------------------------------------
+# --- products
+# ------------------------------------------------------------------------------------------------------------------
+
 
 def test_matmul():
-    for a, b in [((5, 7), (7, 3)), ((17, 33), (33, 49)), ((2, 3, 8, 16), (2, 3, 16, 40)), ((4, 9, 16), (16, 20)), ((3, 1, 5, 6), (4, 6, 2)), ((6,), (6, 5)), ((4, 6), (6,)),
-                 ((6,), (6,)), ((1, 64), (64, 100))]:
+    for a, b in [
+        ((5, 7), (7, 3)),
+        ((17, 33), (33, 49)),
+        ((2, 3, 8, 16), (2, 3, 16, 40)),
+        ((4, 9, 16), (16, 20)),
+        ((3, 1, 5, 6), (4, 6, 2)),
+        ((6,), (6, 5)),
+        ((4, 6), (6,)),
+        ((6,), (6,)),
+        ((1, 64), (64, 100)),
+    ]:
         one("MatMul", [floats(*a), floats(*b, seed=1)], rtol=1e-4, atol=1e-4)
     one("MatMul", [ints(5, 9), ints(9, 6, seed=1)])
-    one("FusedMatMul", [floats(2, 5, 7), floats(2, 9, 7, seed=1)], domain=MS, transB=1, alpha=0.125, rtol=1e-4, atol=1e-4)
+    one(
+        "FusedMatMul",
+        [floats(2, 5, 7), floats(2, 9, 7, seed=1)],
+        domain=MS,
+        transB=1,
+        alpha=0.125,
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 def test_gemm():
@@ -361,22 +547,60 @@ def test_convolution(case):
         k = ints(*w.shape, dtype=dtype, low=-128, high=256)
         if x.ndim == 5:
             continue
-        one("QLinearConv", [y, np.float32(0.05), np.uint8(117), k, np.float32(0.02), dtype(3), np.float32(0.3), np.uint8(121), ints(len(w), low=-5000, high=5000)],
-            constants=range(1, 9), oracle=False, **case)
-        one("QLinearConv", [y, np.float32(0.05), np.uint8(117), k, np.abs(floats(len(w))) / 50, np.zeros(len(w), dtype), np.float32(0.3), np.uint8(121)],
-            constants=range(1, 8), oracle=False, **case)
+        one(
+            "QLinearConv",
+            [
+                y,
+                np.float32(0.05),
+                np.uint8(117),
+                k,
+                np.float32(0.02),
+                dtype(3),
+                np.float32(0.3),
+                np.uint8(121),
+                ints(len(w), low=-5000, high=5000),
+            ],
+            constants=range(1, 9),
+            oracle=False,
+            **case,
+        )
+        one(
+            "QLinearConv",
+            [
+                y,
+                np.float32(0.05),
+                np.uint8(117),
+                k,
+                np.abs(floats(len(w))) / 50,
+                np.zeros(len(w), dtype),
+                np.float32(0.3),
+                np.uint8(121),
+            ],
+            constants=range(1, 8),
+            oracle=False,
+            **case,
+        )
         one("ConvInteger", [y, k, np.uint8(100)], constants=[1, 2], oracle=False, **case)
 
 
 def test_fused_convolution():
     x, w, b, z = floats(1, 4, 9, 9), floats(6, 4, 3, 3, seed=1), floats(6, seed=2), floats(1, 6, 9, 9, seed=3)
-    for name, parameters in [("Relu", None), ("Tanh", None), ("Sigmoid", None), ("LeakyRelu", [0.1]), ("Clip", [0.0, 6.0]), ("HardSigmoid", [0.2, 0.5])]:
+    for name, parameters in [
+        ("Relu", None),
+        ("Tanh", None),
+        ("Sigmoid", None),
+        ("LeakyRelu", [0.1]),
+        ("Clip", [0.0, 6.0]),
+        ("HardSigmoid", [0.2, 0.5]),
+    ]:
         extra = {} if parameters is None else {"activation_params": parameters}
         one("FusedConv", [x, w, b], domain=MS, pads=[1, 1, 1, 1], activation=name, oracle=False, **extra)
     one("FusedConv", [x, w, b, z], domain=MS, pads=[1, 1, 1, 1], activation="Relu", rtol=1e-4, atol=1e-4)
 
 
-# --- quantised -----------------------------------------------------------------------------------------------------------------
+# --- quantised
+# -----------------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
 def test_quantize_linear(dtype):
@@ -393,7 +617,7 @@ def test_quantize_linear(dtype):
 
 
 def test_dequantize_int32():
-    one("DequantizeLinear", [ints(50, low=-2**31, high=2**31 - 1), np.float32(0.01)], constants=[1])
+    one("DequantizeLinear", [ints(50, low=-(2**31), high=2**31 - 1), np.float32(0.01)], constants=[1])
     one("QuantizeLinear", [floats(40), np.float32(0.1)], constants=[1])
 
 
@@ -405,7 +629,10 @@ def test_dynamic_quantize():
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_quantised_pointwise(dtype):
     info = np.iinfo(dtype)
-    a, b = ints(2, 5, 37, dtype=dtype, low=info.min, high=info.max + 1), ints(2, 5, 37, seed=1, dtype=dtype, low=info.min, high=info.max + 1)
+    a, b = (
+        ints(2, 5, 37, dtype=dtype, low=info.min, high=info.max + 1),
+        ints(2, 5, 37, seed=1, dtype=dtype, low=info.min, high=info.max + 1),
+    )
     s, t, u = np.float32(0.05), np.float32(0.031), np.float32(0.0625)
     for op in ("QLinearAdd", "QLinearMul"):
         for x, y in [(a, b), (a, b[0, :, :1]), (a[:, :, :1], b), (a[0, 0, 0], b)]:
@@ -413,13 +640,46 @@ def test_quantised_pointwise(dtype):
     one("QLinearLeakyRelu", [a, s, dtype(3), u, dtype(5)], constants=[1, 2, 3, 4], domain=MS, alpha=0.1)
     one("QLinearSigmoid", [a, s, dtype(3), u / 16, dtype(5)], constants=[1, 2, 3, 4], domain=MS)
     one("QLinearConcat", [s, dtype(3), a, s, dtype(3), b, t, dtype(9)], constants=[0, 1, 3, 4, 6, 7], domain=MS, axis=1)
-    one("QLinearSoftmax", [a, s, dtype(3), np.float32(1 / 256), dtype(info.min)], constants=[1, 2, 3, 4], domain=MS, axis=-1, opset=13, oracle=False)
+    one(
+        "QLinearSoftmax",
+        [a, s, dtype(3), np.float32(1 / 256), dtype(info.min)],
+        constants=[1, 2, 3, 4],
+        domain=MS,
+        axis=-1,
+        opset=13,
+        oracle=False,
+    )
     x = ints(2, 3, 7, 7, dtype=dtype)
     one("QLinearGlobalAveragePool", [x, s, dtype(3), t, dtype(5)], constants=[1, 2, 3, 4], domain=MS)
-    for attributes in (dict(kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]), dict(kernel_shape=[2, 2], count_include_pad=1, pads=[1, 1, 0, 0]), dict(kernel_shape=[7, 7])):
-        one("QLinearAveragePool", [x, s, dtype(3), t, dtype(5)], constants=[1, 2, 3, 4], domain=MS, oracle=False, **attributes)
-    one("QLinearReduceMean", [x, s, dtype(3), t, dtype(5)], constants=[1, 2, 3, 4], domain=MS, axes=[1, 3], keepdims=0, oracle=False)
-    one("QLinearWhere", [a > 0, a, s, dtype(3), b, t, dtype(9), s, dtype(3)], constants=[2, 3, 5, 6, 7, 8], domain=MS, oracle=False)
+    for attributes in (
+        dict(kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1]),
+        dict(kernel_shape=[2, 2], count_include_pad=1, pads=[1, 1, 0, 0]),
+        dict(kernel_shape=[7, 7]),
+    ):
+        one(
+            "QLinearAveragePool",
+            [x, s, dtype(3), t, dtype(5)],
+            constants=[1, 2, 3, 4],
+            domain=MS,
+            oracle=False,
+            **attributes,
+        )
+    one(
+        "QLinearReduceMean",
+        [x, s, dtype(3), t, dtype(5)],
+        constants=[1, 2, 3, 4],
+        domain=MS,
+        axes=[1, 3],
+        keepdims=0,
+        oracle=False,
+    )
+    one(
+        "QLinearWhere",
+        [a > 0, a, s, dtype(3), b, t, dtype(9), s, dtype(3)],
+        constants=[2, 3, 5, 6, 7, 8],
+        domain=MS,
+        oracle=False,
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
@@ -427,19 +687,69 @@ def test_quantised_products(dtype):
     info = np.iinfo(dtype)
     a, b = ints(5, 33, dtype=np.uint8, low=0, high=256), ints(33, 20, dtype=dtype, low=info.min, high=info.max + 1)
     s = np.float32(0.01)
-    one("QLinearMatMul", [a, s, np.uint8(100), b, np.float32(0.02), dtype(5), np.float32(0.1), np.uint8(128)], constants=range(1, 8), oracle=False)
-    one("QLinearMatMul", [a, s, np.uint8(100), b, np.abs(floats(20)) / 30, ints(20, dtype=dtype), np.float32(0.1), np.uint8(128)], constants=range(1, 8), oracle=False)
+    one(
+        "QLinearMatMul",
+        [a, s, np.uint8(100), b, np.float32(0.02), dtype(5), np.float32(0.1), np.uint8(128)],
+        constants=range(1, 8),
+        oracle=False,
+    )
+    one(
+        "QLinearMatMul",
+        [a, s, np.uint8(100), b, np.abs(floats(20)) / 30, ints(20, dtype=dtype), np.float32(0.1), np.uint8(128)],
+        constants=range(1, 8),
+        oracle=False,
+    )
     one("MatMulInteger", [a, b, np.uint8(100), dtype(3)], constants=[1, 2, 3])
-    one("QGemm", [a, s, np.uint8(100), b, np.float32(0.02), dtype(5), ints(20, low=-3000, high=3000), np.float32(0.1), np.uint8(128)], constants=range(1, 9), domain=MS, oracle=False)
-    one("QGemm", [a, s, np.uint8(100), np.ascontiguousarray(b.T), np.abs(floats(20)) / 30, ints(20, dtype=dtype), ints(20, low=-3000, high=3000)],
-        constants=range(1, 7), domain=MS, transB=1, alpha=0.7, oracle=False)
-    one("MatMulIntegerToFloat", [a, b, s, np.abs(floats(20)), np.uint8(7), ints(20, dtype=dtype), floats(20)], constants=range(1, 7), domain=MS, rtol=1e-4)
+    one(
+        "QGemm",
+        [
+            a,
+            s,
+            np.uint8(100),
+            b,
+            np.float32(0.02),
+            dtype(5),
+            ints(20, low=-3000, high=3000),
+            np.float32(0.1),
+            np.uint8(128),
+        ],
+        constants=range(1, 9),
+        domain=MS,
+        oracle=False,
+    )
+    one(
+        "QGemm",
+        [
+            a,
+            s,
+            np.uint8(100),
+            np.ascontiguousarray(b.T),
+            np.abs(floats(20)) / 30,
+            ints(20, dtype=dtype),
+            ints(20, low=-3000, high=3000),
+        ],
+        constants=range(1, 7),
+        domain=MS,
+        transB=1,
+        alpha=0.7,
+        oracle=False,
+    )
+    one(
+        "MatMulIntegerToFloat",
+        [a, b, s, np.abs(floats(20)), np.uint8(7), ints(20, dtype=dtype), floats(20)],
+        constants=range(1, 7),
+        domain=MS,
+        rtol=1e-4,
+    )
 
 
-# --- graphs --------------------------------------------------------------------------------------------------------------------
+# --- graphs
+# --------------------------------------------------------------------------------------------------------------------
+
 
 def random_graph(rng):
-    """Up to 40 operators on a pool of tensors [a, b, c], with values used several times, views of views, and intermediate outputs."""
+    """Up to 40 operators on a pool of tensors [a, b, c], with values used several times, views of views, and
+    intermediate outputs."""
     m = Model()
     shape = tuple(int(v) for v in rng.choice([1, 2, 3, 5, 8, 17, 33], 3))
     pool = [(m.input(floats(*shape, seed=int(rng.integers(1000)))), shape) for _ in range(2)]

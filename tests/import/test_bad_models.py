@@ -33,7 +33,7 @@ def relu(**changes):
         changes.pop("inputs", ["x"]),
         changes.pop("outputs", ["y"]),
         name=changes.pop("name", "the_node"),
-        **changes
+        **changes,
     )
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole models with bodies, sequences and optionals through importer, passes and interpreter: models written here beside ONNX Runtime
-(captured values, nesting, loops that never run, carried shapes that change), and the onnx package's own cases of such operators.
+"""Whole models with bodies, sequences and optionals through importer, passes and interpreter: models written here
+beside ONNX Runtime (captured values, nesting, loops that never run, carried shapes that change), and the onnx package's
+own cases of such operators.
 """
+
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +15,26 @@ from onnx import numpy_helper, parser
 CASES = Path(onnx.__file__).parent / "backend" / "test" / "data" / "node"
 MODELS = {
     # A branch reads values of the main graph, one of them computed there.
-    "if_captures": ("(bool c, float[N] x) => (float[M] y)", """
+    "if_captures": (
+        "(bool c, float[N] x) => (float[M] y)",
+        """
         d = Mul (x, x)
-        y = If (c) <then_branch = t () => (float[N] a) { a = Add (x, d) }, else_branch = e () => (float[K] b) { b = Concat <axis=0> (x, d) }>"""),
-    "if_nested": ("(bool c, bool e, float[N] x) => (float[M] y)", """
+        y = If (c) <then_branch = t () => (float[N] a) { a = Add (x, d) },
+                  else_branch = e () => (float[K] b) { b = Concat <axis=0> (x, d) }>""",
+    ),
+    "if_nested": (
+        "(bool c, bool e, float[N] x) => (float[M] y)",
+        """
         y = If (c) <then_branch = t () => (float[M] a) {
               s = Neg (x)
-              a = If (e) <then_branch = tt () => (float[M] aa) { aa = Exp (s) }, else_branch = te () => (float[M] ab) { ab = Sub (s, x) }>
-            }, else_branch = f () => (float[M] b) { b = Abs (x) }>"""),
+              a = If (e) <then_branch = tt () => (float[M] aa) { aa = Exp (s) },
+                        else_branch = te () => (float[M] ab) { ab = Sub (s, x) }>
+            }, else_branch = f () => (float[M] b) { b = Abs (x) }>""",
+    ),
     # The loop in a branch, the branch in a loop; captured values two levels up.
-    "loop_nested": ("(int64 n, float[N] x) => (float[N] y, float[M, N] all)", """
+    "loop_nested": (
+        "(int64 n, float[N] x) => (float[N] y, float[M, N] all)",
+        """
         y, all = Loop (n, , x) <body = outer (int64 i, bool go, float[N] v) => (bool more, float[N] w, float[N] seen) {
               more = Identity (go)
               inner = Loop (i, , v) <body = inner_body (int64 j, bool jgo, float[N] u) => (bool jmore, float[N] r) {
@@ -35,10 +47,14 @@ MODELS = {
                   }>
               two = Constant <value = int64 {2}> ()
               small = Less (i, two)
-              w = If (small) <then_branch = t () => (float[N] a) { a = Add (inner, v) }, else_branch = e () => (float[N] b) { b = Sub (inner, v) }>
+              w = If (small) <then_branch = t () => (float[N] a) { a = Add (inner, v) },
+                        else_branch = e () => (float[N] b) { b = Sub (inner, v) }>
               seen = Identity (inner)
-            }>"""),
-    "loop_condition": ("(bool c, float[N] x) => (float[N] y, int64[M] steps)", """
+            }>""",
+    ),
+    "loop_condition": (
+        "(bool c, float[N] x) => (float[N] y, int64[M] steps)",
+        """
         y, steps = Loop (, c, x) <body = b (int64 i, bool go, float[N] v) => (bool more, float[N] w, int64 at) {
               two = Constant <value = float {2}> ()
               limit = Constant <value = float {50}> ()
@@ -46,14 +62,20 @@ MODELS = {
               largest = ReduceMax <keepdims = 0> (w)
               more = Less (largest, limit)
               at = Identity (i)
-            }>"""),
+            }>""",
+    ),
     # The carried tensor grows: its dimension becomes unknown.
-    "loop_grows": ("(int64 n, float[N] x) => (float[M] y)", """
+    "loop_grows": (
+        "(int64 n, float[N] x) => (float[M] y)",
+        """
         y = Loop (n, , x) <body = b (int64 i, bool go, float[K] v) => (bool more, float[J] w) {
               more = Identity (go)
               w = Concat <axis = 0> (v, x)
-            }>"""),
-    "loop_sequence": ("(int64 n, float[N] x) => (float[M] y, int64 count)", """
+            }>""",
+    ),
+    "loop_sequence": (
+        "(int64 n, float[N] x) => (float[M] y, int64 count)",
+        """
         none = SequenceEmpty ()
         first = SequenceInsert (none, x)
         s = Loop (n, , first) <body = b (int64 i, bool go, seq(float[K]) v) => (bool more, seq(float[J]) w) {
@@ -63,14 +85,18 @@ MODELS = {
               w = SequenceInsert (v, row)
             }>
         y = ConcatFromSequence <axis = 0> (s)
-        count = SequenceLength (s)"""),
-    "scan_captures": ("(float[H] s, float[T, H] x, float[H] g) => (float[H] last, float[H, T] all)", """
+        count = SequenceLength (s)""",
+    ),
+    "scan_captures": (
+        "(float[H] s, float[T, H] x, float[H] g) => (float[H] last, float[H, T] all)",
+        """
         last, all = Scan <num_scan_inputs = 1, scan_output_axes = [1], scan_input_directions = [1],
             body = b (float[H] state, float[H] row) => (float[H] next, float[H] out) {
               gated = Mul (state, g)
               next = Add (gated, row)
               out = Tanh (next)
-            }> (s, x)"""),
+            }> (s, x)""",
+    ),
 }
 X = np.array([0.5, -1.25, 3.0], np.float32)
 FEEDS = {
@@ -100,7 +126,9 @@ def compare(expected, actual, what, tolerance=0.0):
         assert actual is None, what
     else:
         left, right = np.asarray(expected), np.asarray(actual)
-        assert left.shape == right.shape and (left.dtype == right.dtype or left.dtype.kind in "OU"), f"{what}: {right.dtype}{right.shape}"
+        assert left.shape == right.shape and (left.dtype == right.dtype or left.dtype.kind in "OU"), (
+            f"{what}: {right.dtype}{right.shape}"
+        )
         if left.dtype.kind == "f":
             np.testing.assert_allclose(right, left, rtol=max(tolerance, 1e-6), atol=tolerance, err_msg=what)
         else:
@@ -129,7 +157,8 @@ def test_branch_that_makes_no_sense(nn):
         one = Constant <value = int64 {1}> ()
         c = Equal (d, one)
         axis = Constant <value = int64[1] {0}> ()
-        y = If (c) <then_branch = t () => (float[K] a) { a = Squeeze (x, axis) }, else_branch = e () => (float[K, L] b) { b = Neg (x) }>
+        y = If (c) <then_branch = t () => (float[K] a) { a = Squeeze (x, axis) },
+                  else_branch = e () => (float[K, L] b) { b = Neg (x) }>
     }""")
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     for optimise in (False, True):
@@ -149,13 +178,40 @@ def load(path, kind):
     proto = onnx.TensorProto()
     proto.ParseFromString(data)
     array = numpy_helper.to_array(proto)
-    return np.array([t.decode() if isinstance(t, bytes) else t for t in array.ravel()], object).reshape(array.shape) if array.dtype == object else array
+    return (
+        np.array([t.decode() if isinstance(t, bytes) else t for t in array.ravel()], object).reshape(array.shape)
+        if array.dtype == object
+        else array
+    )
 
 
 def standard_cases():
-    wanted = ("If", "Loop", "Scan", "Sequence", "Optional", "SplitToSequence", "ConcatFromSequence", "String", "RegexFullMatch", "TfIdf", "LSTM", "GRU", "RNN",
-              "DFT", "STFT", "NonMaxSuppression", "RoiAlign", "MelWeightMatrix", "HannWindow", "HammingWindow", "BlackmanWindow", "Det",
-              "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+    wanted = (
+        "If",
+        "Loop",
+        "Scan",
+        "Sequence",
+        "Optional",
+        "SplitToSequence",
+        "ConcatFromSequence",
+        "String",
+        "RegexFullMatch",
+        "TfIdf",
+        "LSTM",
+        "GRU",
+        "RNN",
+        "DFT",
+        "STFT",
+        "NonMaxSuppression",
+        "RoiAlign",
+        "MelWeightMatrix",
+        "HannWindow",
+        "HammingWindow",
+        "BlackmanWindow",
+        "Det",
+        "NegativeLogLikelihoodLoss",
+        "SoftmaxCrossEntropyLoss",
+    )
     for folder in sorted(CASES.iterdir()) if CASES.exists() else []:
         model = onnx.load(folder / "model.onnx")
         if model.graph.node and any(node.op_type.startswith(wanted) for node in model.graph.node):
@@ -170,10 +226,18 @@ def test_standard_case(nn, folder, model):
     if folder.name in LEFT_OUT:
         pytest.skip(LEFT_OUT[folder.name])
     for data in sorted(folder.glob("test_data_set_*")):
-        feeds = {info.name: load(data / f"input_{i}.pb", info.type.WhichOneof("value")) for i, info in enumerate(model.graph.input)}
+        feeds = {
+            info.name: load(data / f"input_{i}.pb", info.type.WhichOneof("value"))
+            for i, info in enumerate(model.graph.input)
+        }
         result = nn.run_reference(model.SerializeToString(), feeds)
         for i, info in enumerate(model.graph.output):
-            compare(load(data / f"output_{i}.pb", info.type.WhichOneof("value")), result[info.name], f"{folder.name}.{info.name}", 1e-4)
+            compare(
+                load(data / f"output_{i}.pb", info.type.WhichOneof("value")),
+                result[info.name],
+                f"{folder.name}.{info.name}",
+                1e-4,
+            )
 
 
 def test_there_are_standard_cases():

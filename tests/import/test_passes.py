@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random graphs full of what the passes remove, merge and move: the optimised graph gives every bit of the original, and
-both agree with ONNX Runtime. Each graph is made from its seed."""
+"""Random graphs full of what the passes remove, merge and move: the optimised graph gives every bit of the original,
+and both agree with ONNX Runtime. Each graph is made from its seed."""
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -278,9 +277,9 @@ def test_random_graphs(nn, first):
             )
             # + 0 makes the two zeros alike: x + 0 is removed although it turns -0 into 0.
             same = (actual[name] + 0).tobytes() == (expected[name] + 0).tobytes()
-            assert same or np.array_equal(
-                actual[name], expected[name], equal_nan=True
-            ), f"seed {seed}, {name}: the passes changed the result"
+            assert same or np.array_equal(actual[name], expected[name], equal_nan=True), (
+                f"seed {seed}, {name}: the passes changed the result"
+            )
         assert len(optimised.nodes()) <= len(original.nodes()), seed
         fewer += len(original.nodes()) - len(optimised.nodes())
     assert fewer > 50

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node and operator cases that the onnx package carries (a model, inputs and outputs each), through importer, passes and interpreter.
-Where the recorded output differs, ONNX Runtime's result decides: its meaning of an operator is the project's."""
+"""The node and operator cases that the onnx package carries (a model, inputs and outputs each), through importer,
+passes and interpreter. Where the recorded output differs, ONNX Runtime's result decides: its meaning of an operator is
+the project's."""
 
 import re
 from pathlib import Path
@@ -13,7 +14,9 @@ from onnx import numpy_helper
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 CASES = sorted(
-    path.parent for kind in ("node", "simple", "pytorch-operator", "pytorch-converted") for path in (DATA / kind).glob("*/model.onnx")
+    path.parent
+    for kind in ("node", "simple", "pytorch-operator", "pytorch-converted")
+    for path in (DATA / kind).glob("*/model.onnx")
 )
 onnxruntime.set_default_logger_severity(4)
 

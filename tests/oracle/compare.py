@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One node in the operator library beside the same node in ONNX Runtime; every element must be equal (NaN equals NaN)."""
+"""One node in the operator library beside the same node in ONNX Runtime; every element must be equal (NaN equals
+NaN)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ LONG = os.environ.get("TESSERA_LONG", "") not in ("", "0")
 
 def library():
     import _tessera_ops
+
     return _tessera_ops
 
 
@@ -28,9 +30,18 @@ def differing(expected: np.ndarray, actual: np.ndarray) -> np.ndarray:
 
 
 def check_node(op_type, inputs, *, domain="", opset=13, attributes=None, output_count=1, constants=None) -> int:
-    """Fails with the first differing elements unless all are equal; returns how many were compared. Inference must agree too."""
+    """Fails with the first differing elements unless all are equal; returns how many were compared. Inference must
+    agree too."""
     attributes = attributes or {}
-    expected = oracle.run_node(op_type, inputs, domain=domain, opset=opset, attributes=attributes, output_count=output_count, constants=constants)
+    expected = oracle.run_node(
+        op_type,
+        inputs,
+        domain=domain,
+        opset=opset,
+        attributes=attributes,
+        output_count=output_count,
+        constants=constants,
+    )
     version = 1 if domain else opset
     actual = library().run_node(op_type, domain, version, attributes, list(inputs), output_count)
     inferred = library().infer_node(op_type, domain, version, attributes, list(inputs), output_count)
@@ -41,13 +52,19 @@ def check_node(op_type, inputs, *, domain="", opset=13, attributes=None, output_
             at = [tuple(int(k) for k in index) for index in np.argwhere(bad)[:5]]
             lines = [f"{index}: oracle {want[index]}, library {got[index]}" for index in at]
             shapes = [None if x is None else np.shape(x) for x in inputs]
-            raise AssertionError(f"{op_type}: {bad.sum()} of {bad.size} elements differ; inputs {shapes}, {attributes}\n" + "\n".join(lines))
-        assert dtype == got.dtype.name and tuple(shape) == got.shape, f"inferred {dtype}{shape}, evaluated {got.dtype}{got.shape}"
+            raise AssertionError(
+                f"{op_type}: {bad.sum()} of {bad.size} elements differ; inputs {shapes}, {attributes}\n"
+                + "\n".join(lines)
+            )
+        assert dtype == got.dtype.name and tuple(shape) == got.shape, (
+            f"inferred {dtype}{shape}, evaluated {got.dtype}{got.shape}"
+        )
         count += got.size
     return count
 
 
-# --- random quantised values -----------------------------------------------------------------------------------------------------
+# --- random quantised values
+# -----------------------------------------------------------------------------------------------------
 
 
 def any_zero(rng, dtype) -> np.ndarray:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the Python modules of the build ($TESSERA_MODULE_DIR, $TESSERA_BUILD/lib, else the newest of build/*/lib) and the folder of public
-models beside the project."""
+"""Finds the Python modules of the build ($TESSERA_MODULE_DIR, $TESSERA_BUILD/lib, else the newest of build/*/lib) and
+the folder of public models beside the project."""
+
 import glob
 import importlib.util
 import os

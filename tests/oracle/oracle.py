@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Runtime as an oracle. In: an ONNX model and its feeds. Out: every final and intermediate tensor of the graph that the EXTENDED
-optimiser leaves, computed without further optimisation, and the list of operators that it fused.
+"""ONNX Runtime as an oracle. In: an ONNX model and its feeds. Out: every final and intermediate tensor of the graph
+that the EXTENDED optimiser leaves, computed without further optimisation, and the list of operators that it fused.
 
-Method: observing an intermediate tensor changes what the optimiser does, so the model is optimised and saved first, outputs are then added
-to the saved model, and that is run with optimisation off. The session options make the integer operators take int8 where the model
-says int8, on every x86 machine."""
+Method: observing an intermediate tensor changes what the optimiser does, so the model is optimised and saved first,
+outputs are then added to the saved model, and that is run with optimisation off. The session options make the integer
+operators take int8 where the model says int8, on every x86 machine."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 PINNED = "1.23.2"
-CONFIG = {
-    "session.x64quantprecision": "1",
-    "session.qdqisint8allowed": "1",
-    "session.disable_double_qdq_remover": "1",
-}
+CONFIG = {"session.x64quantprecision": "1", "session.qdqisint8allowed": "1", "session.disable_double_qdq_remover": "1"}
 
 
 def pinned() -> bool:
@@ -45,7 +41,8 @@ def cpu_flags() -> set[str]:
 
 
 def exact_cpu() -> bool:
-    """Whether this CPU runs the kernels the formulas describe: AVX2 and FMA, and VNNI for u8 times s8 without int16 saturation."""
+    """Whether this CPU runs the kernels the formulas describe: AVX2 and FMA, and VNNI for u8 times s8 without int16
+    saturation."""
     flags = cpu_flags()
     return {"avx2", "fma"} <= flags and bool({"avx512_vnni", "avx_vnni"} & flags)
 
@@ -76,7 +73,9 @@ def session_options(level=ort.GraphOptimizationLevel.ORT_DISABLE_ALL, *, oracle=
 
 def make_session(model, options=None) -> ort.InferenceSession:
     model = load(model)
-    return ort.InferenceSession(model.SerializeToString(), options or session_options(), providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(
+        model.SerializeToString(), options or session_options(), providers=["CPUExecutionProvider"]
+    )
 
 
 def optimize(model) -> onnx.ModelProto:
@@ -97,11 +96,23 @@ def operator_counts(model) -> collections.Counter:
 
 
 QUANTIZED_OPS = {
-    "QLinearConv", "QLinearMatMul", "com.microsoft::QGemm", "com.microsoft::QLinearAdd", "com.microsoft::QLinearMul",
-    "com.microsoft::QLinearConcat", "com.microsoft::QLinearAveragePool", "com.microsoft::QLinearGlobalAveragePool",
-    "com.microsoft::QLinearLeakyRelu", "com.microsoft::QLinearSigmoid", "com.microsoft::QLinearSoftmax", "com.microsoft::QLinearWhere",
-    "com.microsoft::QLinearReduceMean", "com.microsoft::MatMulIntegerToFloat", "com.microsoft::DynamicQuantizeMatMul",
-    "ConvInteger", "MatMulInteger",
+    "QLinearConv",
+    "QLinearMatMul",
+    "com.microsoft::QGemm",
+    "com.microsoft::QLinearAdd",
+    "com.microsoft::QLinearMul",
+    "com.microsoft::QLinearConcat",
+    "com.microsoft::QLinearAveragePool",
+    "com.microsoft::QLinearGlobalAveragePool",
+    "com.microsoft::QLinearLeakyRelu",
+    "com.microsoft::QLinearSigmoid",
+    "com.microsoft::QLinearSoftmax",
+    "com.microsoft::QLinearWhere",
+    "com.microsoft::QLinearReduceMean",
+    "com.microsoft::MatMulIntegerToFloat",
+    "com.microsoft::DynamicQuantizeMatMul",
+    "ConvInteger",
+    "MatMulInteger",
 }
 
 
@@ -120,10 +131,10 @@ def add_outputs(model, names=None) -> onnx.ModelProto:
 
 @dataclasses.dataclass
 class Result:
-    outputs: dict[str, np.ndarray]        # of the original model, by name
-    values: dict[str, np.ndarray]         # every node output of the optimised model, by name
+    outputs: dict[str, np.ndarray]  # of the original model, by name
+    values: dict[str, np.ndarray]  # every node output of the optimised model, by name
     optimized: onnx.ModelProto
-    operators: collections.Counter        # of the optimised model
+    operators: collections.Counter  # of the optimised model
     feeds: dict[str, np.ndarray]
 
     @property
@@ -151,7 +162,9 @@ def run(model, feeds, *, intermediates=True) -> Result:
 
 def assert_fused(result: Result, expected: dict[str, int]) -> None:
     """Fails unless the optimised model holds exactly these integer operators."""
-    assert result.fused == dict(sorted(expected.items())), f"fused {result.fused}, expected {expected}; all: {dict(result.operators)}"
+    assert result.fused == dict(sorted(expected.items())), (
+        f"fused {result.fused}, expected {expected}; all: {dict(result.operators)}"
+    )
 
 
 def histogram(a: np.ndarray, b: np.ndarray) -> collections.Counter:
@@ -170,12 +183,28 @@ def default_histogram(model, feeds, outputs: dict[str, np.ndarray]) -> dict[str,
     return {name: histogram(value, default[name]) for name, value in outputs.items()}
 
 
-def quantize(model, calibration, *, qdq=True, activation="u8", weight="s8", per_channel=False, operators=None, method="minmax",
-             extra=None) -> onnx.ModelProto:
+def quantize(
+    model,
+    calibration,
+    *,
+    qdq=True,
+    activation="u8",
+    weight="s8",
+    per_channel=False,
+    operators=None,
+    method="minmax",
+    extra=None,
+) -> onnx.ModelProto:
     """onnxruntime's static quantiser over a float model: shape inference first, then calibration.
 
     calibration: a list of feeds (dicts). activation, weight: 'u8' or 's8'. Returns the quantised model."""
-    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        CalibrationMethod,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(CalibrationDataReader):
@@ -190,15 +219,30 @@ def quantize(model, calibration, *, qdq=True, activation="u8", weight="s8", per_
             self.position = 0
 
     types = {"u8": QuantType.QUInt8, "s8": QuantType.QInt8}
-    methods = {"minmax": CalibrationMethod.MinMax, "entropy": CalibrationMethod.Entropy, "percentile": CalibrationMethod.Percentile}
+    methods = {
+        "minmax": CalibrationMethod.MinMax,
+        "entropy": CalibrationMethod.Entropy,
+        "percentile": CalibrationMethod.Percentile,
+    }
     model = with_opset(load(model), 13)
     with tempfile.TemporaryDirectory() as folder:
-        source, prepared, target = (os.path.join(folder, name) for name in ("source.onnx", "prepared.onnx", "quantized.onnx"))
+        source, prepared, target = (
+            os.path.join(folder, name) for name in ("source.onnx", "prepared.onnx", "quantized.onnx")
+        )
         onnx.save(model, source)
         quant_pre_process(source, prepared, skip_symbolic_shape=True)
-        quantize_static(prepared, target, Reader(), quant_format=QuantFormat.QDQ if qdq else QuantFormat.QOperator,
-                        activation_type=types[activation], weight_type=types[weight], per_channel=per_channel,
-                        op_types_to_quantize=operators, calibrate_method=methods[method], extra_options=extra or {})
+        quantize_static(
+            prepared,
+            target,
+            Reader(),
+            quant_format=QuantFormat.QDQ if qdq else QuantFormat.QOperator,
+            activation_type=types[activation],
+            weight_type=types[weight],
+            per_channel=per_channel,
+            op_types_to_quantize=operators,
+            calibrate_method=methods[method],
+            extra_options=extra or {},
+        )
         return onnx.load(target)
 
 
@@ -209,9 +253,11 @@ def with_opset(model, at_least) -> onnx.ModelProto:
         return model
     model = copy.deepcopy(model)
     if model.ir_version < 4:
-        # The converter wants initialisers among the inputs of old files, the quantiser does not; later IR versions drop them.
+        # The converter wants initialisers among the inputs of old files, the quantiser does not; later IR versions drop
+        # them.
         model.ir_version = 4
     from onnx import version_converter
+
     converted = version_converter.convert_version(model, at_least)
     initializers = {tensor.name for tensor in converted.graph.initializer}
     inputs = [value for value in converted.graph.input if value.name not in initializers]
@@ -221,21 +267,37 @@ def with_opset(model, at_least) -> onnx.ModelProto:
     return converted
 
 
-# --- single nodes ----------------------------------------------------------------------------------------------------------------
+# --- single nodes
+# ----------------------------------------------------------------------------------------------------------------
 
-NUMPY_TO_ONNX = {np.dtype(name): code for name, code in (
-    ("float32", TensorProto.FLOAT), ("uint8", TensorProto.UINT8), ("int8", TensorProto.INT8), ("uint16", TensorProto.UINT16),
-    ("int16", TensorProto.INT16), ("int32", TensorProto.INT32), ("int64", TensorProto.INT64), ("bool", TensorProto.BOOL),
-    ("float16", TensorProto.FLOAT16), ("float64", TensorProto.DOUBLE), ("uint32", TensorProto.UINT32), ("uint64", TensorProto.UINT64))}
+NUMPY_TO_ONNX = {
+    np.dtype(name): code
+    for name, code in (
+        ("float32", TensorProto.FLOAT),
+        ("uint8", TensorProto.UINT8),
+        ("int8", TensorProto.INT8),
+        ("uint16", TensorProto.UINT16),
+        ("int16", TensorProto.INT16),
+        ("int32", TensorProto.INT32),
+        ("int64", TensorProto.INT64),
+        ("bool", TensorProto.BOOL),
+        ("float16", TensorProto.FLOAT16),
+        ("float64", TensorProto.DOUBLE),
+        ("uint32", TensorProto.UINT32),
+        ("uint64", TensorProto.UINT64),
+    )
+}
 
 
 def onnx_type(array: np.ndarray) -> int:
     return NUMPY_TO_ONNX.get(array.dtype) or helper.np_dtype_to_tensor_dtype(array.dtype)
 
 
-def node_model(op_type, inputs, *, domain="", opset=13, attributes=None, output_count=1, constants=None, cast=None) -> onnx.ModelProto:
-    """A model of one node. `inputs`: arrays or None; indices in `constants` (all but 0 if None is given) become initialisers.
-    `cast`: outputs are cast to this type, for element types that ONNX Runtime does not hand to Python."""
+def node_model(
+    op_type, inputs, *, domain="", opset=13, attributes=None, output_count=1, constants=None, cast=None
+) -> onnx.ModelProto:
+    """A model of one node. `inputs`: arrays or None; indices in `constants` (all but 0 if None is given) become
+    initialisers. `cast`: outputs are cast to this type, for element types that ONNX Runtime does not hand to Python."""
     constants = set(range(1, len(inputs))) if constants is None else set(constants)
     graph_inputs, initializers, names = [], [], []
     for i, array in enumerate(inputs):
@@ -255,16 +317,29 @@ def node_model(op_type, inputs, *, domain="", opset=13, attributes=None, output_
     if cast is not None:
         nodes += [helper.make_node("Cast", [name], [f"{name}_cast"], to=cast) for name in outputs]
         outputs = [f"{name}_cast" for name in outputs]
-    graph = helper.make_graph(nodes, "node", graph_inputs, [onnx.ValueInfoProto(name=name) for name in outputs], initializers)
+    graph = helper.make_graph(
+        nodes, "node", graph_inputs, [onnx.ValueInfoProto(name=name) for name in outputs], initializers
+    )
     opsets = [helper.make_opsetid("", opset)]
     if domain:
         opsets.append(helper.make_opsetid(domain, 1))
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def run_node(op_type, inputs, *, domain="", opset=13, attributes=None, output_count=1, constants=None, cast=None) -> list[np.ndarray]:
+def run_node(
+    op_type, inputs, *, domain="", opset=13, attributes=None, output_count=1, constants=None, cast=None
+) -> list[np.ndarray]:
     """Results of one node in ONNX Runtime, optimisation off."""
-    model = node_model(op_type, inputs, domain=domain, opset=opset, attributes=attributes, output_count=output_count, constants=constants, cast=cast)
+    model = node_model(
+        op_type,
+        inputs,
+        domain=domain,
+        opset=opset,
+        attributes=attributes,
+        output_count=output_count,
+        constants=constants,
+        cast=cast,
+    )
     present = set(range(1, len(inputs))) if constants is None else set(constants)
     feeds = {f"x{i}": np.asarray(array) for i, array in enumerate(inputs) if array is not None and i not in present}
     return make_session(model).run(None, feeds)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folding of quantisation and the reference interpreter against the oracle: for random quantised models and public ones, the same
-integer operators must come out and every element must be equal. Where the oracle keeps a float convolution or matrix product, whose
-sums it orders otherwise, each node is compared on the oracle's own operands instead. TESSERA_RANDOM and TESSERA_SEED set number and
-start of the random graphs."""
+"""Folding of quantisation and the reference interpreter against the oracle: for random quantised models and public
+ones, the same integer operators must come out and every element must be equal. Where the oracle keeps a float
+convolution or matrix product, whose sums it orders otherwise, each node is compared on the oracle's own operands
+instead. TESSERA_RANDOM and TESSERA_SEED set number and start of the random graphs."""
+
 import collections
 import os
 
@@ -11,15 +12,23 @@ import onnx
 import pytest
 
 pytest.importorskip("onnxruntime")
-from tests.oracle import models as random_models  # noqa: E402
-from tests.oracle import oracle  # noqa: E402
-from tests.oracle.compare import LONG, differing  # noqa: E402
-from tests.oracle.conftest import SHARED  # noqa: E402
-from tests.oracle.walker import walk  # noqa: E402
+from tests.oracle import models as random_models
+from tests.oracle import oracle
+from tests.oracle.compare import LONG, differing
+from tests.oracle.conftest import SHARED
+from tests.oracle.walker import walk
 
 pytestmark = pytest.mark.skipif(not oracle.exact_cpu(), reason="the formulas are those of CPUs with AVX2, FMA and VNNI")
 ONLY_FOLDING = "func.func(nn-fold-constants,nn-fold-qdq)"
-FLOAT_SUMS = {"Conv", "com.microsoft::FusedConv", "ConvTranspose", "Gemm", "MatMul", "com.microsoft::FusedGemm", "com.microsoft::FusedMatMul"}
+FLOAT_SUMS = {
+    "Conv",
+    "com.microsoft::FusedConv",
+    "ConvTranspose",
+    "Gemm",
+    "MatMul",
+    "com.microsoft::FusedGemm",
+    "com.microsoft::FusedMatMul",
+}
 SEED = int(os.environ.get("TESSERA_SEED", "0"))
 GRAPHS = int(os.environ.get("TESSERA_RANDOM", "0")) or (400 if LONG else 60)
 
@@ -36,7 +45,10 @@ def ours(nn, model, feeds, pipeline=""):
 def assert_equal(result, outputs, what):
     for name, expected in result.outputs.items():
         bad = differing(expected, outputs[name])
-        assert not bad.any(), f"{what}: output {name}: {bad.sum()} of {bad.size} elements differ; {oracle.histogram(outputs[name], expected)}"
+        assert not bad.any(), (
+            f"{what}: output {name}: {bad.sum()} of {bad.size} elements differ; "
+            f"{oracle.histogram(outputs[name], expected)}"
+        )
 
 
 def check(nn, case, pipeline=ONLY_FOLDING):
@@ -79,7 +91,8 @@ def test_random_operator_graph(nn, ops, seed):
     check(nn, random_models.random_graph(seed, form="qop"))
 
 
-# --- public models ---------------------------------------------------------------------------------------------------------------------
+# --- public models
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def feeds_for(name, model, count):
@@ -91,17 +104,31 @@ def feeds_for(name, model, count):
     if info.type.tensor_type.elem_type == onnx.TensorProto.UINT8:
         images = [rng.integers(0, 256, shape).astype(np.uint8) for _ in range(count)]
     elif "mnist" in name:
-        images = [image.astype(np.float32).reshape(shape) for image in np.load(SHARED / "data" / "mnist_test500.npz")["images"][:count]]
+        images = [
+            image.astype(np.float32).reshape(shape)
+            for image in np.load(SHARED / "data" / "mnist_test500.npz")["images"][:count]
+        ]
     elif "resnet8" in name:
-        images = [image.astype(np.float32).transpose(2, 0, 1)[None] for image in np.load(SHARED / "data" / "cifar10_test200.npz")["images"][:count]]
+        images = [
+            image.astype(np.float32).transpose(2, 0, 1)[None]
+            for image in np.load(SHARED / "data" / "cifar10_test200.npz")["images"][:count]
+        ]
     else:
-        low, high = {"yunet": (0, 255), "Retina": (-120, 130), "vww": (0, 1)}.get(name.split("_")[0] if "vww" not in name else "vww", (-2, 2))
+        low, high = {"yunet": (0, 255), "Retina": (-120, 130), "vww": (0, 1)}.get(
+            name.split("_")[0] if "vww" not in name else "vww", (-2, 2)
+        )
         images = [rng.uniform(low, high, shape).astype(np.float32) for _ in range(count)]
     return [{info.name: image} for image in images]
 
 
 QUANTISED = ["mobilenetv2_qdq", "shufflenet-v2-12-int8", "mobilenetv3_fx_int8", "RetinaFace_int_amd"]
-FLOAT = ["mnist-8", "mlperf_tiny_resnet8", "mlperf_tiny_vww_mobilenetv1_025", "ultraface-RFB-320_simplified", "yunet_n_320_320"]
+FLOAT = [
+    "mnist-8",
+    "mlperf_tiny_resnet8",
+    "mlperf_tiny_vww_mobilenetv1_025",
+    "ultraface-RFB-320_simplified",
+    "yunet_n_320_320",
+]
 
 
 @pytest.mark.parametrize("name", QUANTISED)
@@ -122,10 +149,12 @@ def test_public_quantised_model(nn, ops, models, name):
 @pytest.mark.parametrize("name", FLOAT)
 def test_public_model_quantised_here(nn, models, name, style):
     form, types, *channel = style.split("-")
-    per_channel = bool(channel) and name != "mnist-8"          # the quantiser refuses mnist-8 per channel
+    per_channel = bool(channel) and name != "mnist-8"  # the quantiser refuses mnist-8 per channel
     model = onnx.load(models / f"{name}.onnx")
     *calibration, feeds = feeds_for(name, model, 4)
-    quantised = oracle.quantize(model, calibration, qdq=form == "qdq", activation=types[:2], weight=types[2:], per_channel=per_channel)
+    quantised = oracle.quantize(
+        model, calibration, qdq=form == "qdq", activation=types[:2], weight=types[2:], per_channel=per_channel
+    )
     result = oracle.run(quantised, feeds)
     assert result.fused.get("QLinearConv", 0) > 1
     outputs, fused = ours(nn, quantised, feeds, ONLY_FOLDING)

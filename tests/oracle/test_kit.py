@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The oracle kit itself: what it fuses, that observing through it changes nothing, its histogram, its quantiser."""
+
 import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
 
 pytest.importorskip("onnxruntime")
-from tests.oracle import models as random_models  # noqa: E402
-from tests.oracle import oracle  # noqa: E402
+from tests.oracle import models as random_models
+from tests.oracle import oracle
 
 
 def test_the_wheel_is_the_pinned_one():
     import onnxruntime
-    assert oracle.pinned(), f"docs/numerics.md speaks of onnxruntime {oracle.PINNED}, installed is {onnxruntime.__version__}"
+
+    assert oracle.pinned(), (
+        f"docs/numerics.md speaks of onnxruntime {oracle.PINNED}, installed is {onnxruntime.__version__}"
+    )
 
 
 def test_fused_operators_are_named():
@@ -69,16 +73,31 @@ def test_random_models_are_valid_and_lively(kind, form):
         result = oracle.run(case.model, case.feeds)
         assert kind == "pool" or result.fused, f"seed {seed}: nothing fused in {dict(result.operators)}"
         levels += [len(np.unique(value)) for value in result.outputs.values()]
-    assert np.mean(levels) > 5        # not all saturated
+    assert np.mean(levels) > 5  # not all saturated
 
 
 def float_model():
     rng = np.random.default_rng(0)
-    initializers = [numpy_helper.from_array(rng.normal(0, 0.3, (4, 3, 3, 3)).astype(np.float32), "w"), numpy_helper.from_array(rng.normal(0, 1, 4).astype(np.float32), "b"),
-                    numpy_helper.from_array(rng.normal(0, 0.3, (10, 4)).astype(np.float32), "v"), numpy_helper.from_array(rng.normal(0, 1, 10).astype(np.float32), "c")]
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["y"], pads=[1] * 4), helper.make_node("Relu", ["y"], ["r"]), helper.make_node("GlobalAveragePool", ["r"], ["g"]),
-             helper.make_node("Flatten", ["g"], ["f"]), helper.make_node("Gemm", ["f", "v", "c"], ["z"], transB=1)]
-    graph = helper.make_graph(nodes, "small", [helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])], [helper.make_tensor_value_info("z", 1, [1, 10])], initializers)
+    initializers = [
+        numpy_helper.from_array(rng.normal(0, 0.3, (4, 3, 3, 3)).astype(np.float32), "w"),
+        numpy_helper.from_array(rng.normal(0, 1, 4).astype(np.float32), "b"),
+        numpy_helper.from_array(rng.normal(0, 0.3, (10, 4)).astype(np.float32), "v"),
+        numpy_helper.from_array(rng.normal(0, 1, 10).astype(np.float32), "c"),
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["y"], pads=[1] * 4),
+        helper.make_node("Relu", ["y"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["g"]),
+        helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("Gemm", ["f", "v", "c"], ["z"], transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("z", 1, [1, 10])],
+        initializers,
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), rng
 
 

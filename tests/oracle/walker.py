@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walks an optimised model of ONNX Runtime node by node: each node is evaluated by the operator library on ONNX Runtime's own values, and
-its results are put beside ONNX Runtime's. A difference is then the operator's own, not one inherited from its operands."""
+"""Walks an optimised model of ONNX Runtime node by node: each node is evaluated by the operator library on ONNX
+Runtime's own values, and its results are put beside ONNX Runtime's. A difference is then the operator's own, not one
+inherited from its operands."""
 
 from __future__ import annotations
 
@@ -11,9 +12,25 @@ from tests.oracle import oracle
 from tests.oracle.compare import differing, library
 
 # Float operators whose sums ONNX Runtime orders otherwise or whose functions it approximates otherwise.
-TOLERANCE = {"Conv": 1e-5, "com.microsoft::FusedConv": 1e-5, "ConvTranspose": 1e-5, "Gemm": 1e-5, "MatMul": 1e-5, "com.microsoft::FusedMatMul": 1e-5,
-             "com.microsoft::FusedGemm": 1e-5, "ReduceMean": 1e-6, "ReduceSum": 1e-6, "GlobalAveragePool": 1e-6, "AveragePool": 1e-6, "Softmax": 1e-6,
-             "Exp": 1e-6, "Sigmoid": 1e-6, "Tanh": 1e-6, "Erf": 1e-6, "LayerNormalization": 1e-5}
+TOLERANCE = {
+    "Conv": 1e-5,
+    "com.microsoft::FusedConv": 1e-5,
+    "ConvTranspose": 1e-5,
+    "Gemm": 1e-5,
+    "MatMul": 1e-5,
+    "com.microsoft::FusedMatMul": 1e-5,
+    "com.microsoft::FusedGemm": 1e-5,
+    "ReduceMean": 1e-6,
+    "ReduceSum": 1e-6,
+    "GlobalAveragePool": 1e-6,
+    "AveragePool": 1e-6,
+    "Softmax": 1e-6,
+    "Exp": 1e-6,
+    "Sigmoid": 1e-6,
+    "Tanh": 1e-6,
+    "Erf": 1e-6,
+    "LayerNormalization": 1e-5,
+}
 
 
 def attributes_of(node) -> dict:
@@ -31,7 +48,8 @@ def attributes_of(node) -> dict:
 
 
 def walk(result: oracle.Result) -> dict[str, list[str]]:
-    """Evaluates every node of the optimised model of an oracle run. Returns operator -> differences beyond what it allows (lines of text)."""
+    """Evaluates every node of the optimised model of an oracle run. Returns operator -> differences beyond what it
+    allows (lines of text)."""
     model = result.optimized
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
@@ -42,7 +60,9 @@ def walk(result: oracle.Result) -> dict[str, list[str]]:
         name = oracle.op_name(node)
         domain = "" if node.domain == "ai.onnx" else node.domain
         inputs = [values[i] if i else None for i in node.input]
-        outputs = library().run_node(node.op_type, domain, opsets.get(domain, 1), attributes_of(node), inputs, len(node.output))
+        outputs = library().run_node(
+            node.op_type, domain, opsets.get(domain, 1), attributes_of(node), inputs, len(node.output)
+        )
         lines = wrong.setdefault(name, [])
         for output, actual in zip(node.output, outputs):
             if not output:
@@ -54,5 +74,8 @@ def walk(result: oracle.Result) -> dict[str, list[str]]:
                 bad = np.abs(actual.astype(np.float64) - expected) > TOLERANCE[name] * scale
             if bad.any():
                 at = tuple(int(k) for k in np.argwhere(bad)[0])
-                lines.append(f"{output}: {int(bad.sum())} of {bad.size}, first at {at}: oracle {expected[at]}, library {actual[at]}")
+                lines.append(
+                    f"{output}: {int(bad.sum())} of {bad.size}, first at {at}: oracle {expected[at]}, library "
+                    f"{actual[at]}"
+                )
     return wrong

@@ -14,59 +14,172 @@ import sys
 # module, text that stands there once, the expression in it that changes, what it becomes, the assertion's text.
 MUTANTS = [
     ("tsr_axi_read", "if (m_arready_i) arvalid_q <= 1'b0;", "m_arready_i", "1'b1", "arvalid fell before arready"),
-    ("tsr_axi_read", "assign free = (!arvalid_q || m_arready_i) && owners_ready;", "(!arvalid_q || m_arready_i)", "1'b1",
-     "address changed before arready"),
-    ("tsr_axi_read", "assign load_ar_ready_o = free && !fetch_ar_valid_i;", "!fetch_ar_valid_i", "1'b1",
-     "two masters granted"),
-    ("tsr_axi_read", "assign free = (!arvalid_q || m_arready_i) && owners_ready;", "owners_ready", "1'b1",
-     "more than ReadsInFlight bursts"),
-    ("tsr_axi_read", "araddr_q <= fetch_ar_valid_i ? fetch_ar_addr_i : load_ar_addr_i;", "load_ar_addr_i",
-     "load_ar_addr_i + 64'd1", "read burst not aligned to the bus"),
+    (
+        "tsr_axi_read",
+        "assign free = (!arvalid_q || m_arready_i) && owners_ready;",
+        "(!arvalid_q || m_arready_i)",
+        "1'b1",
+        "address changed before arready",
+    ),
+    (
+        "tsr_axi_read",
+        "assign load_ar_ready_o = free && !fetch_ar_valid_i;",
+        "!fetch_ar_valid_i",
+        "1'b1",
+        "two masters granted",
+    ),
+    (
+        "tsr_axi_read",
+        "assign free = (!arvalid_q || m_arready_i) && owners_ready;",
+        "owners_ready",
+        "1'b1",
+        "more than ReadsInFlight bursts",
+    ),
+    (
+        "tsr_axi_read",
+        "araddr_q <= fetch_ar_valid_i ? fetch_ar_addr_i : load_ar_addr_i;",
+        "load_ar_addr_i",
+        "load_ar_addr_i + 64'd1",
+        "read burst not aligned to the bus",
+    ),
     ("tsr_bursts", "if (to_page < beats) beats = to_page;", "to_page < beats", "1'b0", "burst crosses 4 KB"),
     ("tsr_axi_write", "if (m_awready_i) awvalid_q <= 1'b0;", "m_awready_i", "1'b1", "awvalid fell before awready"),
-    ("tsr_axi_write", "assign burst_ready_o = (!awvalid_q || m_awready_i) && lengths_ready;",
-     "(!awvalid_q || m_awready_i)", "1'b1", "address changed before awready"),
+    (
+        "tsr_axi_write",
+        "assign burst_ready_o = (!awvalid_q || m_awready_i) && lengths_ready;",
+        "(!awvalid_q || m_awready_i)",
+        "1'b1",
+        "address changed before awready",
+    ),
     ("tsr_axi_write", "if (m_wready_i) wvalid_q <= 1'b0;", "m_wready_i", "1'b1", "wvalid fell before wready"),
-    ("tsr_axi_write", "assign w_ready_o = length_valid && (!wvalid_q || m_wready_i);", "(!wvalid_q || m_wready_i)", "1'b1",
-     "data changed before wready"),
-    ("tsr_axi_write", "assign w_ready_o = length_valid && (!wvalid_q || m_wready_i);", "length_valid", "1'b1",
-     "data before their burst"),
+    (
+        "tsr_axi_write",
+        "assign w_ready_o = length_valid && (!wvalid_q || m_wready_i);",
+        "(!wvalid_q || m_wready_i)",
+        "1'b1",
+        "data changed before wready",
+    ),
+    (
+        "tsr_axi_write",
+        "assign w_ready_o = length_valid && (!wvalid_q || m_wready_i);",
+        "length_valid",
+        "1'b1",
+        "data before their burst",
+    ),
     ("tsr_axi_write", "wlast_q <= last;", "last", "1'b1", "wlast on the wrong beat"),
-    ("tsr_axi_write", "awaddr_q <= burst_addr_i;", "burst_addr_i", "burst_addr_i + 64'd2",
-     "write burst not aligned to the bus"),
-    ("tsr_store", "assign burst_valid_o = bursts_valid && expect_ready;", "expect_ready", "1'b1",
-     "a response expected without room"),
+    (
+        "tsr_axi_write",
+        "awaddr_q <= burst_addr_i;",
+        "burst_addr_i",
+        "burst_addr_i + 64'd2",
+        "write burst not aligned to the bus",
+    ),
+    (
+        "tsr_store",
+        "assign burst_valid_o = bursts_valid && expect_ready;",
+        "expect_ready",
+        "1'b1",
+        "a response expected without room",
+    ),
     ("tsr_control", "if (read) begin\n        rvalid_q", "read", "read || write", "read data without a read"),
     ("tsr_control", "if (write) begin\n        bvalid_q", "write", "write || read", "write response without a write"),
-    ("tsr_control", "if (bvalid_q && s_bready_i) bvalid_q <= 1'b0;", "s_bready_i", "1'b1",
-     "write response changed before bready"),
-    ("tsr_control", "if (rvalid_q && s_rready_i) rvalid_q <= 1'b0;", "s_rready_i", "1'b1",
-     "read data changed before rready"),
+    (
+        "tsr_control",
+        "if (bvalid_q && s_bready_i) bvalid_q <= 1'b0;",
+        "s_bready_i",
+        "1'b1",
+        "write response changed before bready",
+    ),
+    (
+        "tsr_control",
+        "if (rvalid_q && s_rready_i) rvalid_q <= 1'b0;",
+        "s_rready_i",
+        "1'b1",
+        "read data changed before rready",
+    ),
     ("tsr_control", "assign s_awready_o = write;", "write", "!bvalid_q", "address and data taken apart"),
-    ("tsr_scratchpads", "assign alu_acc_gnt_o = !gemm_acc_req_i;", "!gemm_acc_req_i", "1'b1", "ACC read: not one grant"),
-    ("tsr_scratchpads", "assign alu_acc_wgnt_o = !gemm_acc_we_i;", "!gemm_acc_we_i", "1'b1", "ACC write: not one grant"),
-    ("tsr_scratchpads", "assign alu_inp_gnt_o = alu_inp_we_i || !load_inp;", "!load_inp", "1'b1",
-     "INP port B: not one grant"),
-    ("tsr_scratchpads", "assign store_out_gnt = store_req_i && !store_acc_i && !alu_out_req_i;", "!alu_out_req_i", "1'b1",
-     "OUT read: not one grant"),
-    ("tsr_scratchpads", "!(load_out && alu_out_we_i);", "(load_out && alu_out_we_i)", "1'b0", "OUT write: not one grant"),
-    ("tsr_gemm", "assign inp_addr_o = address[13:0];", "address[13:0]", "(address[13:0] | 14'h2000)",
-     "GEMM reads behind INP"),
-    ("tsr_alu", "assign out_waddr_o = write_address;", "write_address", "(write_address | 14'h2000)",
-     "ALU writes behind OUT"),
+    (
+        "tsr_scratchpads",
+        "assign alu_acc_gnt_o = !gemm_acc_req_i;",
+        "!gemm_acc_req_i",
+        "1'b1",
+        "ACC read: not one grant",
+    ),
+    (
+        "tsr_scratchpads",
+        "assign alu_acc_wgnt_o = !gemm_acc_we_i;",
+        "!gemm_acc_we_i",
+        "1'b1",
+        "ACC write: not one grant",
+    ),
+    (
+        "tsr_scratchpads",
+        "assign alu_inp_gnt_o = alu_inp_we_i || !load_inp;",
+        "!load_inp",
+        "1'b1",
+        "INP port B: not one grant",
+    ),
+    (
+        "tsr_scratchpads",
+        "assign store_out_gnt = store_req_i && !store_acc_i && !alu_out_req_i;",
+        "!alu_out_req_i",
+        "1'b1",
+        "OUT read: not one grant",
+    ),
+    (
+        "tsr_scratchpads",
+        "!(load_out && alu_out_we_i);",
+        "(load_out && alu_out_we_i)",
+        "1'b0",
+        "OUT write: not one grant",
+    ),
+    (
+        "tsr_gemm",
+        "assign inp_addr_o = address[13:0];",
+        "address[13:0]",
+        "(address[13:0] | 14'h2000)",
+        "GEMM reads behind INP",
+    ),
+    (
+        "tsr_alu",
+        "assign out_waddr_o = write_address;",
+        "write_address",
+        "(write_address | 14'h2000)",
+        "ALU writes behind OUT",
+    ),
     ("tsr_load", "assign sp_group_o = group_q;", "group_q", "~group_q", "LOAD writes behind"),
     ("tsr_store", "assign sp_group_o = reads_group_q;", "reads_group_q", "~reads_group_q", "STORE reads behind"),
     ("tsr_queue", "assign push = valid_i && ready_o;", "ready_o", "1'b1", "overflow"),
     ("tsr_queue", "assign pop = valid_o && ready_i;", "valid_o", "1'b1", "underflow"),
-    ("tsr_queue", "if (push) tail_q <= tail_q == LastSlot ? '0 : tail_q + 1'b1;", "tail_q == LastSlot", "1'b0",
-     "a pointer left the queue"),
-    ("tsr_fetch", "assign request = run_i && request_q != instruction_count_i && in_window && room_q != '0;",
-     "room_q != '0", "1'b1", "a word read ahead without room"),
-    ("tsr_store", "assign sp_req_o = reads_left_q != '0 && room_q != '0;", "room_q != '0", "1'b1",
-     "a beat read without room"),
+    (
+        "tsr_queue",
+        "if (push) tail_q <= tail_q == LastSlot ? '0 : tail_q + 1'b1;",
+        "tail_q == LastSlot",
+        "1'b0",
+        "a pointer left the queue",
+    ),
+    (
+        "tsr_fetch",
+        "assign request = run_i && request_q != instruction_count_i && in_window && room_q != '0;",
+        "room_q != '0",
+        "1'b1",
+        "a word read ahead without room",
+    ),
+    (
+        "tsr_store",
+        "assign sp_req_o = reads_left_q != '0 && room_q != '0;",
+        "room_q != '0",
+        "1'b1",
+        "a beat read without room",
+    ),
     ("tsr_timeline", "count_q[16*e+:16] + 16'd1;", "16'd1", "16'hffff", "a counter is not the number of signals"),
-    ("tsr_load", "complete_q <= done || none_take;", "none_take", "none_take || complete_q",
-     "an engine completed what it did not take"),
+    (
+        "tsr_load",
+        "complete_q <= done || none_take;",
+        "none_take",
+        "none_take || complete_q",
+        "an engine completed what it did not take",
+    ),
 ]
 
 
@@ -81,9 +194,9 @@ def mutated(module, text):
         spots.setdefault(text.index(context) + context.rindex(old), []).append((number, old, new))
     for start, changes in sorted(spots.items(), reverse=True):
         expression = changes[0][1]
-        for number, old, new in changes:
+        for number, _, new in changes:
             expression = f"(mutant_q == {number} ? {new} : {expression})"
-        text = text[:start] + expression + text[start + len(changes[0][1]):]
+        text = text[:start] + expression + text[start + len(changes[0][1]) :]
     body = re.search(r"^\);\n", text, re.M).end()
     return text[:body] + "  int mutant_q;\n  initial mutant_q = tsr_mutant_pkg::tsr_mutant();\n" + text[body:]
 
@@ -96,8 +209,11 @@ def main():
         text = path.read_text()
         (output / path.name).write_text(mutated(path.stem, text) if path.stem in chosen else text)
     (output / "tsr_mutant_pkg.sv").write_text(
-        'package tsr_mutant_pkg;\n  import "DPI-C" function int tsr_mutant();\nendpackage\n')
-    rows = "".join(f'    {{"{name}", R"({" ".join(context.split())})", "{text}"}},\n' for name, context, _, _, text in MUTANTS)
+        'package tsr_mutant_pkg;\n  import "DPI-C" function int tsr_mutant();\nendpackage\n'
+    )
+    rows = "".join(
+        f'    {{"{name}", R"({" ".join(context.split())})", "{text}"}},\n' for name, context, _, _, text in MUTANTS
+    )
     (output / "mutants.inc").write_text(rows)
 
 

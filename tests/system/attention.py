@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Self-attention with a residual, quantised by ONNX Runtime."""
+
 import sys
 
 import numpy as np
@@ -8,7 +9,7 @@ from tests.oracle import oracle
 from tests.system.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
-import networks  # noqa: E402
+import networks
 
 
 def quantised(batch, tokens, heads, width, **how):

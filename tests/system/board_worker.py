@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one process does on the board in test_board.py. Enters: a task's name and its arguments on the command line, the board's
-environment. Leaves: one line of JSON a result on standard output; any wrong element is an exception.
+"""What one process does on the board in test_board.py. Enters: a task's name and its arguments on the command line, the
+board's environment. Leaves: one line of JSON a result on standard output; any wrong element is an exception.
 
     compare CONFIG NETWORK...   outputs equal fsim's, figures equal the RTL's
     threads CONFIG THREADS RUNS each thread its own session and images; all outputs equal fsim's
     cycles CONFIG COUNT FILE    open, load, run, close; memory, descriptors and threads at the beginning and at the end
     endless CONFIG NETWORK      says when it begins to run, then runs for ever
 """
+
 import gc
 import json
 import os
@@ -19,11 +20,22 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 import networks  # noqa: E402
+
 import tessera  # noqa: E402
 
 DIGITS = ROOT / "examples" / "digits"
 # Figures that a device without profile has, too.
-FIGURES = ("cycles", "instructions", "macs", "dram_read_bytes", "dram_write_bytes", "utilization", "roofline_cycles", "nodes_npu", "nodes_cpu")
+FIGURES = (
+    "cycles",
+    "instructions",
+    "macs",
+    "dram_read_bytes",
+    "dram_write_bytes",
+    "utilization",
+    "roofline_cycles",
+    "nodes_npu",
+    "nodes_cpu",
+)
 
 
 def say(**values):
@@ -59,7 +71,9 @@ def threads(config, count, runs):
     data, _ = model("digits")
     images = np.load(DIGITS / "digits_test.npz")["images"]
     per_run, failures = 2, []
-    inputs = [[images[(t * int(runs) + r) * per_run % 300:][:per_run] for r in range(int(runs))] for t in range(int(count))]
+    inputs = [
+        [images[(t * int(runs) + r) * per_run % 300 :][:per_run] for r in range(int(runs))] for t in range(int(count))
+    ]
     reference = tessera.Session(data, "fsim", config)
     expected = [[reference.run(None, {"image": x}) for x in row] for row in inputs]
 
@@ -68,7 +82,7 @@ def threads(config, count, runs):
             session = tessera.Session(data, "xrt", config)
             for r, x in enumerate(inputs[t]):
                 check_equal(session.run(None, {"image": x}), expected[t][r], f"thread {t}, run {r}")
-        except Exception as e:  # noqa: BLE001
+        except Exception as e:
             failures.append(f"thread {t}: {e}")
 
     all_threads = [threading.Thread(target=work, args=(t,)) for t in range(int(count))]
@@ -82,8 +96,13 @@ def threads(config, count, runs):
 
 def held():
     """Kilobytes that are the process's own, descriptors, threads."""
-    status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
-    return {"kilobytes": int(status["RssAnon"].split()[0]), "descriptors": len(os.listdir("/proc/self/fd")), "threads": len(os.listdir("/proc/self/task"))}
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines if ":" in line)
+    return {
+        "kilobytes": int(status["RssAnon"].split()[0]),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": len(os.listdir("/proc/self/task")),
+    }
 
 
 def cycles(config, count, artifact):

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random quantised models of one or a few operators, in QOperator and QDQ form, with inputs that reach the hard cases: scales that are
-powers of two (ties by construction), zero points at the ends of the range, prime extents, channel counts beside the block sizes."""
+"""Random quantised models of one or a few operators, in QOperator and QDQ form, with inputs that reach the hard cases:
+scales that are powers of two (ties by construction), zero points at the ends of the range, prime extents, channel
+counts beside the block sizes."""
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 MS = "com.microsoft"
-CODE = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8, np.dtype(np.float32): TensorProto.FLOAT,
-        np.dtype(np.int32): TensorProto.INT32}
+CODE = {
+    np.dtype(np.uint8): TensorProto.UINT8,
+    np.dtype(np.int8): TensorProto.INT8,
+    np.dtype(np.float32): TensorProto.FLOAT,
+    np.dtype(np.int32): TensorProto.INT32,
+}
 
 
 class Graph:
@@ -28,11 +34,15 @@ class Graph:
         return name
 
     def node(self, op_type, inputs, output, domain="", **attributes):
-        self.nodes.append(helper.make_node(op_type, inputs, [output], name=f"{output}_{op_type}", domain=domain, **attributes))
+        self.nodes.append(
+            helper.make_node(op_type, inputs, [output], name=f"{output}_{op_type}", domain=domain, **attributes)
+        )
         return output
 
     def finish(self, *outputs):
-        graph = helper.make_graph(self.nodes, "random", self.inputs, [onnx.ValueInfoProto(name=name) for name in outputs], self.initializers)
+        graph = helper.make_graph(
+            self.nodes, "random", self.inputs, [onnx.ValueInfoProto(name=name) for name in outputs], self.initializers
+        )
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid(MS, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
@@ -45,7 +55,7 @@ def zero_point(rng, dtype):
 
 def scale(rng, dyadic, low=-5.0, high=-1.0):
     exponent = rng.uniform(low, high)
-    return np.float32(2.0 ** round(exponent)) if dyadic else np.float32(2.0 ** exponent)
+    return np.float32(2.0 ** round(exponent)) if dyadic else np.float32(2.0**exponent)
 
 
 def values(rng, dtype, shape):
@@ -104,13 +114,33 @@ def random_convolution(seed):
     y_scale = np.float32(x_scale * np.mean(w_scale) * max(1.0, np.sqrt(reduction)) * 2.0 ** float(rng.integers(3, 8)))
     if dyadic:
         y_scale = np.float32(2.0 ** np.round(np.log2(y_scale)))
-    operands = [x, g.constant(x_scale), g.constant(zero_point(rng, x_type)), g.constant(weight), g.constant(w_scale), g.constant(weight_zero),
-                g.constant(y_scale), g.constant(y_zero)]
+    operands = [
+        x,
+        g.constant(x_scale),
+        g.constant(zero_point(rng, x_type)),
+        g.constant(weight),
+        g.constant(w_scale),
+        g.constant(weight_zero),
+        g.constant(y_scale),
+        g.constant(y_zero),
+    ]
     if rng.random() < 0.6:
         operands.append(g.constant(rng.integers(-20000, 20000, out).astype(np.int32)))
-    g.node("QLinearConv", operands, "y", kernel_shape=kernel, strides=stride, dilations=dilation, pads=before + after, group=groups)
-    text = (f"seed {seed}: {x_type.__name__} [{batch},{channels},{extent}] {kind} groups {groups} -> {out}, {w_type.__name__} kernel {kernel} stride {stride} "
-            f"dilation {dilation} pads {before}+{after} per_channel {per_channel} dyadic {dyadic}")
+    g.node(
+        "QLinearConv",
+        operands,
+        "y",
+        kernel_shape=kernel,
+        strides=stride,
+        dilations=dilation,
+        pads=before + after,
+        group=groups,
+    )
+    text = (
+        f"seed {seed}: {x_type.__name__} [{batch},{channels},{extent}] {kind} groups {groups} -> {out}, "
+        f"{w_type.__name__} kernel {kernel} stride {stride} "
+        f"dilation {dilation} pads {before}+{after} per_channel {per_channel} dyadic {dyadic}"
+    )
     return g.finish("y"), g.feeds, text
 
 
@@ -130,16 +160,39 @@ def random_matmul(seed):
     transposed = gemm and rng.random() < 0.5
     w = values(rng, w_type, [n, k] if transposed else [k, n])
     w_scale = np.array([scale(rng, dyadic) for _ in range(n)], np.float32) if per_column else scale(rng, dyadic)
-    w_zero = np.zeros(n if per_column else (), w_type) if w_type == np.int8 else np.full(n if per_column else (), 121, w_type)
+    w_zero = (
+        np.zeros(n if per_column else (), w_type)
+        if w_type == np.int8
+        else np.full(n if per_column else (), 121, w_type)
+    )
     x_scale = scale(rng, dyadic)
     y_scale = np.float32(x_scale * np.mean(w_scale) * np.sqrt(k) * 2.0 ** float(rng.integers(3, 8)))
-    triple = [x, g.constant(x_scale), g.constant(zero_point(rng, x_type)), g.constant(w), g.constant(w_scale), g.constant(w_zero)]
+    triple = [
+        x,
+        g.constant(x_scale),
+        g.constant(zero_point(rng, x_type)),
+        g.constant(w),
+        g.constant(w_scale),
+        g.constant(w_zero),
+    ]
     if gemm:
         bias = g.constant(rng.integers(-9999, 9999, n).astype(np.int32)) if rng.random() < 0.7 else ""
-        g.node("QGemm", [*triple, bias, g.constant(y_scale), g.constant(zero_point(rng, x_type))], "y", domain=MS, transB=int(transposed), alpha=1.0)
+        g.node(
+            "QGemm",
+            [*triple, bias, g.constant(y_scale), g.constant(zero_point(rng, x_type))],
+            "y",
+            domain=MS,
+            transB=int(transposed),
+            alpha=1.0,
+        )
     else:
         g.node("QLinearMatMul", [*triple, g.constant(y_scale), g.constant(zero_point(rng, x_type))], "y")
-    return g.finish("y"), g.feeds, f"seed {seed}: {'QGemm' if gemm else 'QLinearMatMul'} {x_type.__name__} {lead}x{k} by {w_type.__name__} {k}x{n} transposed {transposed}"
+    return (
+        g.finish("y"),
+        g.feeds,
+        f"seed {seed}: {'QGemm' if gemm else 'QLinearMatMul'} {x_type.__name__} {lead}x{k} by {w_type.__name__} "
+        f"{k}x{n} transposed {transposed}",
+    )
 
 
 def random_pointwise(seed):
@@ -180,7 +233,9 @@ def random_pointwise(seed):
     else:
         # DequantizeLinear -> elementwise float -> QuantizeLinear: one table
         x = g.node("DequantizeLinear", triple(a), "f0")
-        for i, op in enumerate(rng.choice(["Relu", "Tanh", "HardSigmoid", "Abs", "Neg", "Elu", "Softplus"], size=int(rng.integers(1, 4)))):
+        for i, op in enumerate(
+            rng.choice(["Relu", "Tanh", "HardSigmoid", "Abs", "Neg", "Elu", "Softplus"], size=int(rng.integers(1, 4)))
+        ):
             x = g.node(str(op), [x], f"f{i + 1}")
         g.node("QuantizeLinear", [x, *pair()], "y")
     return g.finish("y"), g.feeds, f"seed {seed}: {kind} {np.dtype(dtype).name} {shape}"
@@ -190,7 +245,9 @@ def random_pool(seed):
     rng = np.random.default_rng(seed)
     dtype = rng.choice([np.uint8, np.int8])
     spatial = int(rng.choice([1, 2, 2, 2]))
-    shape = [int(rng.choice([1, 1, 3])), int(rng.choice([1, 3, 17, 33]))] + [int(v) for v in rng.choice([3, 5, 7, 13, 19], size=spatial)]
+    shape = [int(rng.choice([1, 1, 3])), int(rng.choice([1, 3, 17, 33]))] + [
+        int(v) for v in rng.choice([3, 5, 7, 13, 19], size=spatial)
+    ]
     g = Graph()
     x = g.input(values(rng, dtype, shape), "x")
     if rng.random() < 0.7:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the built package, the odd configuration of these tests, and the optional models outside the project."""
+
 import os
 import pathlib
 import sys
@@ -62,6 +63,12 @@ def command():
     import subprocess
 
     def run(*arguments, timeout=300, **kwargs):
-        return subprocess.run([str(BUILD / "bin" / "tessera"), *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **kwargs)
+        return subprocess.run(
+            [str(BUILD / "bin" / "tessera"), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            **kwargs,
+        )
 
     return run

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random float networks of the idioms that real ones are made of, seeded: residual blocks, inverted residuals, inception branches, squeeze and
-excite, channel shuffle, splits, depthwise and dilated convolutions, transposed convolutions, pads, pools, resizes, layout transposes,
-attention, heads. In: a seed. Out: a model of opset 9 to 21 with its feeds, one to three inputs, one to five outputs (intermediates
-among them), batch 1 to 4, fixed or dynamic. Weights keep the variance of activations near 1, so that quantising the
-model leaves something to compare."""
+"""Random float networks of the idioms that real ones are made of, seeded: residual blocks, inverted residuals,
+inception branches, squeeze and excite, channel shuffle, splits, depthwise and dilated convolutions, transposed
+convolutions, pads, pools, resizes, layout transposes, attention, heads. In: a seed. Out: a model of opset 9 to 21 with
+its feeds, one to three inputs, one to five outputs (intermediates among them), batch 1 to 4, fixed or dynamic. Weights
+keep the variance of activations near 1, so that quantising the model leaves something to compare."""
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -20,7 +21,8 @@ class Network:
         self.dynamic = bool(self.rng.random() < 0.2)
         self.shared, self.log, self.extra = {}, [], []
 
-    # --- pieces ----------------------------------------------------------------------------------------------------------------------
+    # --- pieces
+    # ----------------------------------------------------------------------------------------------------------
 
     def chance(self, p):
         return bool(self.rng.random() < p)
@@ -81,7 +83,9 @@ class Network:
                 after = [p + 1 for p in after]
             if any(pads) or any(after) or self.chance(0.5):
                 attributes["pads"] = pads + after
-            result = [(s + p + q - (k - 1) * dilation - 1) // stride + 1 for s, p, q, k in zip(space, pads, after, kernel)]
+            result = [
+                (s + p + q - (k - 1) * dilation - 1) // stride + 1 for s, p, q, k in zip(space, pads, after, kernel)
+            ]
         if stride != 1 or self.chance(0.5):
             attributes["strides"] = [stride] * len(space)
         if dilation != 1:
@@ -98,8 +102,18 @@ class Network:
 
     def batch_norm(self, x):
         c = self.shape[x][1]
-        parameters = [self.rng.uniform(0.5, 1.5, c), self.rng.normal(0, 0.2, c), self.rng.normal(0, 0.2, c), self.rng.uniform(0.5, 1.5, c)]
-        return self.node("BatchNormalization", [x, *[self.constant(p.astype(np.float32)) for p in parameters]], self.shape[x], epsilon=1e-5)
+        parameters = [
+            self.rng.uniform(0.5, 1.5, c),
+            self.rng.normal(0, 0.2, c),
+            self.rng.normal(0, 0.2, c),
+            self.rng.uniform(0.5, 1.5, c),
+        ]
+        return self.node(
+            "BatchNormalization",
+            [x, *[self.constant(p.astype(np.float32)) for p in parameters]],
+            self.shape[x],
+            epsilon=1e-5,
+        )
 
     def clip(self, x, low, high):
         if self.opset < 11:
@@ -107,8 +121,24 @@ class Network:
         return self.node("Clip", [x, self.constant(np.float32(low)), self.constant(np.float32(high))], self.shape[x])
 
     def activation(self, x, kind=None):
-        kind = kind or self.pick("Relu", "Relu", "Relu", "Relu6", "LeakyRelu", "HardSwish", "HardSigmoid", "Sigmoid", "Silu", "Tanh", "Gelu", "Elu", "PRelu",
-                                 "Softplus", "Clip", "none")
+        kind = kind or self.pick(
+            "Relu",
+            "Relu",
+            "Relu",
+            "Relu6",
+            "LeakyRelu",
+            "HardSwish",
+            "HardSigmoid",
+            "Sigmoid",
+            "Silu",
+            "Tanh",
+            "Gelu",
+            "Elu",
+            "PRelu",
+            "Softplus",
+            "Clip",
+            "none",
+        )
         shape = self.shape[x]
         if kind == "none":
             return x
@@ -149,7 +179,7 @@ class Network:
         return self.node("Transpose", [x], [self.shape[x][i] for i in order], perm=list(order))
 
     def split(self, x, axis, sizes):
-        shapes = [self.shape[x][:axis] + [s] + self.shape[x][axis + 1:] for s in sizes]
+        shapes = [self.shape[x][:axis] + [s] + self.shape[x][axis + 1 :] for s in sizes]
         if self.opset < 13:
             return self.node("Split", [x], shapes, outputs=len(sizes), axis=axis, split=list(sizes))
         if self.opset >= 18 and len(set(sizes)) == 1 and self.chance(0.5):
@@ -169,7 +199,9 @@ class Network:
         shape = [s + p + q for s, p, q in zip(self.shape[x], before, after)]
         if self.opset < 11:
             return self.node("Pad", [x], shape, pads=before + after, mode=mode, value=value)
-        operands = [x, self.ints(*before, *after)] + ([self.constant(np.float32(value))] if mode == "constant" and self.chance(0.7) else [])
+        operands = [x, self.ints(*before, *after)] + (
+            [self.constant(np.float32(value))] if mode == "constant" and self.chance(0.7) else []
+        )
         return self.node("Pad", operands, shape, mode=mode)
 
     def reduce_mean(self, x, axes, keep):
@@ -182,7 +214,9 @@ class Network:
         n, c, *space = self.shape[x]
         if self.chance(0.3):
             return self.reduce_mean(x, list(range(2, 2 + len(space))), True)
-        return self.node(self.pick("GlobalAveragePool", "GlobalAveragePool", "GlobalMaxPool"), [x], [n, c] + [1] * len(space))
+        return self.node(
+            self.pick("GlobalAveragePool", "GlobalAveragePool", "GlobalMaxPool"), [x], [n, c] + [1] * len(space)
+        )
 
     def squeeze(self, x, axes):
         shape = [s for i, s in enumerate(self.shape[x]) if i not in axes]
@@ -198,10 +232,13 @@ class Network:
             return self.node("Unsqueeze", [x], shape, axes=list(axes))
         return self.node("Unsqueeze", [x, self.ints(*axes)], shape)
 
-    # --- idioms on images [n, c, spatial...] -------------------------------------------------------------------------------------------
+    # --- idioms on images [n, c, spatial...]
+    # ----------------------------------------------------------------------------------------------------------
 
     def plain(self, x):
-        return self.activation(self.conv(x, self.pick(3, 8, 16, 17, 24, 32, 40), self.pick(1, 3, 3, 5), stride=self.pick(1, 1, 2)))
+        return self.activation(
+            self.conv(x, self.pick(3, 8, 16, 17, 24, 32, 40), self.pick(1, 3, 3, 5), stride=self.pick(1, 1, 2))
+        )
 
     def residual(self, x):
         c = self.shape[x][1]
@@ -212,12 +249,17 @@ class Network:
             short = self.conv(x, c, 1)
             if self.shape[short] != self.shape[attempt]:
                 return attempt
-        return self.activation(self.node("Add", self.pick([attempt, short], [short, attempt]), self.shape[attempt]), self.pick("Relu", "none"))
+        return self.activation(
+            self.node("Add", self.pick([attempt, short], [short, attempt]), self.shape[attempt]),
+            self.pick("Relu", "none"),
+        )
 
     def inverted(self, x):
         c = self.shape[x][1]
         wide = self.activation(self.conv(x, c * self.pick(2, 3, 6), 1), "Relu6")
-        deep = self.activation(self.conv(wide, self.shape[wide][1], self.pick(3, 5), group=self.shape[wide][1]), "Relu6")
+        deep = self.activation(
+            self.conv(wide, self.shape[wide][1], self.pick(3, 5), group=self.shape[wide][1]), "Relu6"
+        )
         y = self.conv(deep, c, 1)
         return self.node("Add", [x, y], self.shape[x]) if self.shape[y] == self.shape[x] else y
 
@@ -228,14 +270,25 @@ class Network:
             if self.shape[y][2:] == self.shape[branches[0]][2:]:
                 branches.append(y)
         dims = len(self.shape[x]) - 2
-        pool = self.node(self.pick("MaxPool", "AveragePool"), [x], self.shape[x], kernel_shape=[3] * dims, pads=[1] * 2 * dims, strides=[1] * dims)
+        pool = self.node(
+            self.pick("MaxPool", "AveragePool"),
+            [x],
+            self.shape[x],
+            kernel_shape=[3] * dims,
+            pads=[1] * 2 * dims,
+            strides=[1] * dims,
+        )
         if self.shape[pool][2:] == self.shape[branches[0]][2:]:
             branches.append(pool)
         if self.chance(0.2):
             branches.append(branches[0])
         self.rng.shuffle(branches)
-        return self.node("Concat", branches, [self.shape[x][0], sum(self.shape[b][1] for b in branches), *self.shape[branches[0]][2:]],
-                         axis=self.pick(1, 1 - len(self.shape[x])))
+        return self.node(
+            "Concat",
+            branches,
+            [self.shape[x][0], sum(self.shape[b][1] for b in branches), *self.shape[branches[0]][2:]],
+            axis=self.pick(1, 1 - len(self.shape[x])),
+        )
 
     def squeeze_excite(self, x):
         n, c, *space = self.shape[x]
@@ -265,7 +318,16 @@ class Network:
 
     def depthwise(self, x):
         c = self.shape[x][1]
-        return self.activation(self.conv(x, c * self.pick(1, 1, 2, 3), self.pick(3, 3, 5, 7), group=c, stride=self.pick(1, 2), dilation=self.pick(1, 1, 2)))
+        return self.activation(
+            self.conv(
+                x,
+                c * self.pick(1, 1, 2, 3),
+                self.pick(3, 3, 5, 7),
+                group=c,
+                stride=self.pick(1, 2),
+                dilation=self.pick(1, 1, 2),
+            )
+        )
 
     def grouped(self, x):
         c = self.shape[x][1]
@@ -281,15 +343,26 @@ class Network:
             return self.plain(x)
         out, k, s = self.pick(4, 8), self.pick(2, 3, 4), 2
         w = self.weights([c, out, *[k] * len(space)], c * k)
-        operands = [x, w] + ([self.constant(self.rng.standard_normal(out).astype(np.float32))] if self.chance(0.5) else [])
-        return self.node("ConvTranspose", operands, [n, out, *[(e - 1) * s + k for e in space]], strides=[s] * len(space), kernel_shape=[k] * len(space))
+        operands = [x, w] + (
+            [self.constant(self.rng.standard_normal(out).astype(np.float32))] if self.chance(0.5) else []
+        )
+        return self.node(
+            "ConvTranspose",
+            operands,
+            [n, out, *[(e - 1) * s + k for e in space]],
+            strides=[s] * len(space),
+            kernel_shape=[k] * len(space),
+        )
 
     def padded(self, x):
         dims = len(self.shape[x]) - 2
         mode = self.pick("constant", "constant", "reflect", "edge")
         if min(self.shape[x][2:]) < 3:
             mode = "constant"
-        before, after = [0, 0] + [self.pick(0, 1, 2) for _ in range(dims)], [0, 0] + [self.pick(0, 1, 2) for _ in range(dims)]
+        before, after = (
+            [0, 0] + [self.pick(0, 1, 2) for _ in range(dims)],
+            [0, 0] + [self.pick(0, 1, 2) for _ in range(dims)],
+        )
         y = self.pad(x, before, after, mode, self.pick(0.0, 0.0, -1.0, 0.5))
         return self.conv(y, self.pick(4, 8, 16), self.pick(1, 3), same=False) if self.chance(0.7) else y
 
@@ -310,7 +383,15 @@ class Network:
             attributes.pop("ceil_mode", None)
             out = [(e + 2 * p - k) // s + 1 for e in space]
         if op == "MaxPool" and self.chance(0.1):
-            return self.node(op, [x], [[n, c, *out]] * 2, outputs=2, kernel_shape=[k] * len(space), strides=[s] * len(space), **attributes)[0]
+            return self.node(
+                op,
+                [x],
+                [[n, c, *out]] * 2,
+                outputs=2,
+                kernel_shape=[k] * len(space),
+                strides=[s] * len(space),
+                **attributes,
+            )[0]
         return self.node(op, [x], [n, c, *out], kernel_shape=[k] * len(space), strides=[s] * len(space), **attributes)
 
     def resize(self, x):
@@ -338,7 +419,7 @@ class Network:
             return self.plain(x)
         corners = [(i, j) for i in (0, 1) for j in (0, 1)] if len(space) == 2 else [(i,) for i in (0, 1)]
         axes = list(range(2, 2 + len(space)))
-        parts = [self.slice(x, corner, [2 ** 31 - 1] * len(space), axes, [2] * len(space)) for corner in corners]
+        parts = [self.slice(x, corner, [2**31 - 1] * len(space), axes, [2] * len(space)) for corner in corners]
         return self.node("Concat", parts, [n, c * len(parts), *[e // 2 for e in space]], axis=1)
 
     def crop(self, x):
@@ -373,7 +454,11 @@ class Network:
 
     def arithmetic(self, x):
         shape = self.shape[x]
-        other = self.constant(self.rng.uniform(-1, 1, self.pick([], [1], [shape[1]] + [1] * (len(shape) - 2), [1, *shape[1:]])).astype(np.float32))
+        other = self.constant(
+            self.rng.uniform(-1, 1, self.pick([], [1], [shape[1]] + [1] * (len(shape) - 2), [1, *shape[1:]])).astype(
+                np.float32
+            )
+        )
         op = self.pick("Add", "Mul", "Sub", "Div", "Max", "Min")
         if op == "Div":
             other = self.constant(self.rng.uniform(0.5, 2, []).astype(np.float32))
@@ -381,10 +466,14 @@ class Network:
 
     def combine(self, x):
         """With another tensor of the same shape, if there is one: skip connections over long distances."""
-        others = [name for name, shape in self.shape.items() if shape == self.shape[x] and name != x and name[0] in "ti"]
+        others = [
+            name for name, shape in self.shape.items() if shape == self.shape[x] and name != x and name[0] in "ti"
+        ]
         if not others:
             return self.residual(x)
-        return self.node(self.pick("Add", "Add", "Mul", "Sub"), [x, others[int(self.rng.integers(len(others)))]], self.shape[x])
+        return self.node(
+            self.pick("Add", "Add", "Mul", "Sub"), [x, others[int(self.rng.integers(len(others)))]], self.shape[x]
+        )
 
     def attention(self, x):
         n, c, *space = self.shape[x]
@@ -409,8 +498,17 @@ class Network:
         mean = self.reduce_mean(x, [len(shape) - 1], True)
         centred = self.node("Sub", [x, mean], shape)
         square = self.node("Pow", [centred, self.constant(np.float32(2))], shape)
-        deviation = self.node("Sqrt", [self.node("Add", [self.reduce_mean(square, [len(shape) - 1], True), self.constant(np.float32(1e-5))],
-                                                 shape[:-1] + [1])], shape[:-1] + [1])
+        deviation = self.node(
+            "Sqrt",
+            [
+                self.node(
+                    "Add",
+                    [self.reduce_mean(square, [len(shape) - 1], True), self.constant(np.float32(1e-5))],
+                    shape[:-1] + [1],
+                )
+            ],
+            shape[:-1] + [1],
+        )
         y = self.node("Div", [centred, deviation], shape)
         return self.node("Add", [self.node("Mul", [y, gain], shape), offset], shape)
 
@@ -422,9 +520,33 @@ class Network:
             y = self.node("Dropout", [x], self.shape[x])
         return self.node("Identity", [y], self.shape[y]) if self.chance(0.5) else y
 
-    IDIOMS = ["plain", "plain", "residual", "residual", "inverted", "inception", "squeeze_excite", "shuffle", "split_block", "depthwise", "grouped", "dilated",
-              "transposed", "padded", "pool", "pool", "resize", "focus", "crop", "channels_last", "depth_space", "arithmetic", "combine", "attention",
-              "dropout"]
+    IDIOMS = [
+        "plain",
+        "plain",
+        "residual",
+        "residual",
+        "inverted",
+        "inception",
+        "squeeze_excite",
+        "shuffle",
+        "split_block",
+        "depthwise",
+        "grouped",
+        "dilated",
+        "transposed",
+        "padded",
+        "pool",
+        "pool",
+        "resize",
+        "focus",
+        "crop",
+        "channels_last",
+        "depth_space",
+        "arithmetic",
+        "combine",
+        "attention",
+        "dropout",
+    ]
 
     def head(self, x):
         n, c, *space = self.shape[x]
@@ -437,7 +559,12 @@ class Network:
             flat = self.node("Flatten", [x], [n, size], axis=1) if self.chance(0.5) else self.reshape(x, [n, size])
             transposed = self.chance(0.5)
             w = self.weights([10, size] if transposed else [size, 10], size)
-            y = self.node("Gemm", [flat, w, self.constant(self.rng.standard_normal(10).astype(np.float32))], [n, 10], transB=int(transposed))
+            y = self.node(
+                "Gemm",
+                [flat, w, self.constant(self.rng.standard_normal(10).astype(np.float32))],
+                [n, 10],
+                transB=int(transposed),
+            )
         elif kind == "matmul":
             flat = self.squeeze(self.global_pool(x), list(range(2, 2 + len(space))))
             hidden = self.node("MatMul", [flat, self.weights([c, 32], c)], [n, 32])
@@ -459,16 +586,19 @@ class Network:
             self.extra.append(self.node("ArgMax", [y], self.shape[y][:-1], axis=rank - 1, keepdims=0))
         return self.unsqueeze(y, [1]) if last == "unsqueeze" else y
 
-    # --- the whole ---------------------------------------------------------------------------------------------------------------------
+    # --- the whole
+    # ----------------------------------------------------------------------------------------------------------
 
     def finish(self, outputs):
-        types = {name: TensorProto.INT64 for name in self.extra}
+        types = dict.fromkeys(self.extra, TensorProto.INT64)
         infos = []
         for name in dict.fromkeys(outputs):
             dims = (["M"] if self.dynamic else self.shape[name][:1]) + self.shape[name][1:]
             infos.append(helper.make_tensor_value_info(name, types.get(name, TensorProto.FLOAT), dims))
         graph = helper.make_graph(self.nodes, "network", self.inputs, infos, self.initializers)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=min(10, 4 + max(0, self.opset - 9)))
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=min(10, 4 + max(0, self.opset - 9))
+        )
         onnx.checker.check_model(model)
         return model
 
@@ -500,11 +630,16 @@ def random_network(seed, *, opset=None, blocks=None):
     produced = [name for name in [*tails, x, *g.extra] if name not in g.feeds]
     if x in g.feeds:
         produced.append(g.activation(x, "Relu"))
-    text = f"seed {seed}: opset {g.opset} batch {g.batch}{' dynamic' if g.dynamic else ''} {list(g.feeds.values())[0].shape} {' '.join(names)}"
+    text = (
+        f"seed {seed}: opset {g.opset} batch {g.batch}{' dynamic' if g.dynamic else ''} "
+        f"{next(iter(g.feeds.values())).shape} {' '.join(names)}"
+    )
     return g.finish(produced), g.feeds, text
 
 
 def calibration(model, feeds, count=2, seed=0):
     """Batches of the model's own kind of input, the given one first."""
     rng = np.random.default_rng(seed)
-    return [feeds] + [{name: rng.standard_normal(x.shape).astype(np.float32) for name, x in feeds.items()} for _ in range(count - 1)]
+    return [feeds] + [
+        {name: rng.standard_normal(x.shape).astype(np.float32) for name, x in feeds.items()} for _ in range(count - 1)
+    ]

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products of two run-time tensors on the NPU: random shapes, ranks, broadcast batches, types, zero points and memory orders, and
-attention as a whole. Functional simulator = reference interpreter = ONNX Runtime in every element, races checked, memories poisoned, on
-shipped configurations and an odd one. Class: exact."""
+"""Matrix products of two run-time tensors on the NPU: random shapes, ranks, broadcast batches, types, zero points and
+memory orders, and attention as a whole. Functional simulator = reference interpreter = ONNX Runtime in every element,
+races checked, memories poisoned, on shipped configurations and an odd one. Class: exact."""
+
 import numpy as np
 import pytest
 
 import tessera
 from tests.system import attention, builders
 from tests.system.builders import MS
-from tests.system.test_npu_operators import CHUNK, COUNT, SEED, Network, check, seeds
+from tests.system.test_npu_operators import COUNT, SEED, Network, check, seeds
 
 
 class Products(Network):
@@ -17,7 +18,10 @@ class Products(Network):
         return self.input(builders.values(self.rng, dtype, shape), name)
 
     def parameters(self, dtype, low=-5.0, high=-1.0):
-        return [self.constant(builders.scale(self.rng, False, low, high)), self.constant(builders.zero_point(self.rng, dtype))]
+        return [
+            self.constant(builders.scale(self.rng, False, low, high)),
+            self.constant(builders.zero_point(self.rng, dtype)),
+        ]
 
     def operand(self, shape, dtype, name):
         """A tensor of this shape: an input, an input in another order, or something the NPU has made."""
@@ -48,19 +52,33 @@ class Products(Network):
 
 def random_product(seed):
     g = Products(seed)
-    m, k, n = (g.pick(1, 3, 8, 17, 33), g.pick(1, 5, 16, 40), g.pick(1, 4, 16, 33)) if g.chance(0.8) else (g.pick(64, 70), g.pick(64, 130), g.pick(64, 90))
+    m, k, n = (
+        (g.pick(1, 3, 8, 17, 33), g.pick(1, 5, 16, 40), g.pick(1, 4, 16, 33))
+        if g.chance(0.8)
+        else (g.pick(64, 70), g.pick(64, 130), g.pick(64, 90))
+    )
     a_type, b_type = g.pick((np.uint8, np.uint8), (np.int8, np.int8), (np.uint8, np.int8))
     kind = g.pick("QLinearMatMul", "QLinearMatMul", "QLinearMatMul", "MatMulInteger", "QGemm")
     if kind == "QGemm":
         turned = g.chance(0.5), g.chance(0.5)
-        a, b = g.operand([k, m] if turned[0] else [m, k], a_type, "a"), g.operand([n, k] if turned[1] else [k, n], b_type, "b")
+        a, b = (
+            g.operand([k, m] if turned[0] else [m, k], a_type, "a"),
+            g.operand([n, k] if turned[1] else [k, n], b_type, "b"),
+        )
         bias = g.constant(g.rng.integers(-5000, 5000, n).astype(np.int32)) if g.chance(0.5) else ""
-        y = g.op("QGemm", [a, *g.parameters(a_type), b, *g.parameters(b_type), bias, *g.parameters(a_type, 1, 3)], [m, n], MS, transA=int(turned[0]),
-                 transB=int(turned[1]), alpha=g.pick(1.0, 0.37))
+        y = g.op(
+            "QGemm",
+            [a, *g.parameters(a_type), b, *g.parameters(b_type), bias, *g.parameters(a_type, 1, 3)],
+            [m, n],
+            MS,
+            transA=int(turned[0]),
+            transB=int(turned[1]),
+            alpha=g.pick(1.0, 0.37),
+        )
         return g.finish(y), g.feeds, f"seed {seed}: {kind} {m}x{k}x{n} {turned} {g.text}"
     batch = [g.pick(1, 2, 3, 4) for _ in range(g.pick(0, 1, 1, 2, 2, 3))]
-    left = [e if g.chance(0.8) else 1 for e in batch][int(g.rng.integers(0, len(batch) + 1)) if g.chance(0.3) else 0:]
-    right = [e if g.chance(0.8) else 1 for e in batch][int(g.rng.integers(0, len(batch) + 1)) if g.chance(0.3) else 0:]
+    left = [e if g.chance(0.8) else 1 for e in batch][int(g.rng.integers(0, len(batch) + 1)) if g.chance(0.3) else 0 :]
+    right = [e if g.chance(0.8) else 1 for e in batch][int(g.rng.integers(0, len(batch) + 1)) if g.chance(0.3) else 0 :]
     rows, columns = [m], [n]
     if g.chance(0.05):
         left, rows = [], []
@@ -68,7 +86,10 @@ def random_product(seed):
         right, columns = [], []
     out = list(np.broadcast_shapes(tuple(left), tuple(right))) + rows + columns
     a, b = g.operand([*left, *rows, k], a_type, "a"), g.operand([*right, k, *columns], b_type, "b")
-    text = f"seed {seed}: {kind} {np.dtype(a_type).name} {[*left, *rows, k]} by {np.dtype(b_type).name} {[*right, k, *columns]} {g.text}"
+    text = (
+        f"seed {seed}: {kind} {np.dtype(a_type).name} {[*left, *rows, k]} by {np.dtype(b_type).name} "
+        f"{[*right, k, *columns]} {g.text}"
+    )
     if kind == "MatMulInteger":
         y = g.op(kind, [a, b, *(g.constant(builders.zero_point(g.rng, t)) for t in (a_type, b_type))], out)
         if g.chance(0.3) and columns:
@@ -79,18 +100,37 @@ def random_product(seed):
     if behind == "table":
         y = g.op("QLinearLeakyRelu", [y, *g.parameters(a_type), *g.parameters(a_type)], out, MS, alpha=0.1)
     elif behind == "residual":
-        y = g.op("QLinearAdd", [y, *g.parameters(a_type), g.bytes(out, a_type, "r"), *g.parameters(a_type), *g.parameters(a_type, -3, 0)], out, MS)
+        y = g.op(
+            "QLinearAdd",
+            [y, *g.parameters(a_type), g.bytes(out, a_type, "r"), *g.parameters(a_type), *g.parameters(a_type, -3, 0)],
+            out,
+            MS,
+        )
     elif behind == "turned" and out:
         y = g.op("Transpose", [y], out, perm=[int(i) for i in g.rng.permutation(len(out))])
     return g.finish(y), g.feeds, f"{text} {behind}"
 
 
-EQUATIONS = ["ik,kj->ij", "ki,jk->ji", "bik,bjk->bij", "bhid,bhjd->bhij", "bihd,bjhd->bhij", "bhij,bjhd->bihd", "abk,kc->abc", "bid,bjd->bji",
-             "abkl,klcd->abcd", "akbl,lckd->cabd", "bk,bk->b", "i,j->ij", "bik,k->bi"]
+EQUATIONS = [
+    "ik,kj->ij",
+    "ki,jk->ji",
+    "bik,bjk->bij",
+    "bhid,bhjd->bhij",
+    "bihd,bjhd->bhij",
+    "bhij,bjhd->bihd",
+    "abk,kc->abc",
+    "bid,bjd->bji",
+    "abkl,klcd->abcd",
+    "akbl,lckd->cabd",
+    "bk,bk->b",
+    "i,j->ij",
+    "bik,k->bi",
+]
 
 
 def random_contraction(seed):
-    """MatMul, Gemm or Einsum of dequantised bytes with power-of-two scales: integer products, because no sum leaves fp32's integers."""
+    """MatMul, Gemm or Einsum of dequantised bytes with power-of-two scales: integer products, because no sum leaves
+    fp32's integers."""
     g = Products(seed)
     types = [g.pick(np.int8, np.uint8) for _ in range(2)]
     kind = g.pick("MatMul", "Gemm", "Einsum", "Einsum", "Einsum")
@@ -105,7 +145,11 @@ def random_contraction(seed):
         m, k, n = g.pick(1, 7, 20), g.pick(1, 9, 40, 200), g.pick(1, 5, 33)
         batch = [g.pick(1, 3)] if kind == "MatMul" else []
         turned = (g.chance(0.5), g.chance(0.5)) if kind == "Gemm" else (False, False)
-        left, right, result = [*batch, *([k, m] if turned[0] else [m, k])], [*batch, *([n, k] if turned[1] else [k, n])], [*batch, m, n]
+        left, right, result = (
+            [*batch, *([k, m] if turned[0] else [m, k])],
+            [*batch, *([n, k] if turned[1] else [k, n])],
+            [*batch, m, n],
+        )
         if kind == "Gemm":
             attributes = {"transA": int(turned[0]), "transB": int(turned[1])}
     factors = []
@@ -114,8 +158,16 @@ def random_contraction(seed):
         factors.append(g.op("DequantizeLinear", [g.operand(shape, dtype, name), *parameters], shape))
     y = g.op(kind, factors, result, **attributes)
     out = g.pick(*types)
-    y = g.op("QuantizeLinear", [y, g.constant(np.float32(2.0 ** g.pick(-2, 0, 2, 4))), g.constant(builders.zero_point(g.rng, out))], result)
-    return g.finish(y), g.feeds, f"seed {seed}: {kind} {left} by {right} {attributes} {[np.dtype(t).name for t in types]} {g.text}"
+    y = g.op(
+        "QuantizeLinear",
+        [y, g.constant(np.float32(2.0 ** g.pick(-2, 0, 2, 4))), g.constant(builders.zero_point(g.rng, out))],
+        result,
+    )
+    return (
+        g.finish(y),
+        g.feeds,
+        f"seed {seed}: {kind} {left} by {right} {attributes} {[np.dtype(t).name for t in types]} {g.text}",
+    )
 
 
 @pytest.mark.parametrize("chunk", seeds(COUNT, SEED * 100000 + 100000), ids=lambda c: str(c[0]))
@@ -129,7 +181,9 @@ def test_random_products_of_activations(draw, chunk, configs):
 
 def product(g, a, b):
     shape = [*g.shape[a][:-1], g.shape[b][-1]]
-    return g.op("QLinearMatMul", [a, *g.parameters(g.dtype), b, *g.parameters(g.dtype), *g.parameters(g.dtype, 1, 3)], shape)
+    return g.op(
+        "QLinearMatMul", [a, *g.parameters(g.dtype), b, *g.parameters(g.dtype), *g.parameters(g.dtype, 1, 3)], shape
+    )
 
 
 def turned(g, x):
@@ -164,7 +218,9 @@ def shuffled(g, x):
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["host", "npu"])
-@pytest.mark.parametrize("build", [both_orders, products_of_products, slices, expanded, shuffled], ids=lambda build: build.__name__)
+@pytest.mark.parametrize(
+    "build", [both_orders, products_of_products, slices, expanded, shuffled], ids=lambda build: build.__name__
+)
 def test_one_tensor_in_many_orders(build, made, configs):
     g = Products(7)
     g.dtype = np.int8
@@ -176,8 +232,11 @@ def test_one_tensor_in_many_orders(build, made, configs):
 
 
 @pytest.mark.parametrize("shape", [(1, 17, 3, 10), (2, 12, 2, 32)], ids=str)
-@pytest.mark.parametrize("how", [{"qdq": True, "activation": "u8"}, {"qdq": False, "activation": "u8"}, {"qdq": True, "activation": "s8"}],
-                         ids=lambda how: f"{'qdq' if how['qdq'] else 'qop'}-{how['activation']}")
+@pytest.mark.parametrize(
+    "how",
+    [{"qdq": True, "activation": "u8"}, {"qdq": False, "activation": "u8"}, {"qdq": True, "activation": "s8"}],
+    ids=lambda how: f"{'qdq' if how['qdq'] else 'qop'}-{how['activation']}",
+)
 def test_attention(shape, how, configs):
     model, feeds = attention.quantised(*shape, **how)
     check(model, feeds, f"attention {shape}", configs)
@@ -185,7 +244,9 @@ def test_attention(shape, how, configs):
         session = tessera.Session(model.SerializeToString(), "fsim", config)
         session.run(None, feeds)
         for name in ("scores", "context"):
-            layer = next(layer for layer in session.stats().layers if name in layer["nodes"] or f"{name}_quant" in layer["nodes"])
+            layer = next(
+                layer for layer in session.stats().layers if name in layer["nodes"] or f"{name}_quant" in layer["nodes"]
+            )
             assert layer["placement"] == "npu" and layer["op"].startswith("QLinearMatMul"), f"{config}: {layer}"
 
 
@@ -201,7 +262,9 @@ def test_schedules_of_products(config, tmp_path):
 
     first = tessera.Session(data, "fsim", config)
     expected, schedules = first.run(None, feeds), first.schedules()
-    assert program(tessera.Session(data, "fsim", config, schedules=schedules), "again.tsr") == program(first, "first.tsr")
+    assert program(tessera.Session(data, "fsim", config, schedules=schedules), "again.tsr") == program(
+        first, "first.tsr"
+    )
     for name in ("scores", "context"):
         edited = {key: value for key, value in schedules.items() if key == name}
         levels = edited[name]["levels"]
@@ -210,9 +273,17 @@ def test_schedules_of_products(config, tmp_path):
             if level["kind"] != "lane":
                 extent[level["dim"]] = extent.get(level["dim"], 1) * level["factor"]
         # One row of a head at a time, the columns outside.
-        edited[name]["levels"] = [{"dim": dim, "factor": extent[dim], "kind": "temporal"} for dim in ("oh", "oc", "ow") if extent.get(dim, 1) > 1]
-        edited[name]["levels"] += [{"dim": "ic", "factor": extent["ic"], "kind": "hwloop"}] if extent.get("ic", 1) > 1 else []
-        edited[name]["operands"] = [{"operand": o["operand"], "scope": o["scope"], "copies": 2} for o in edited[name]["operands"]]
+        edited[name]["levels"] = [
+            {"dim": dim, "factor": extent[dim], "kind": "temporal"}
+            for dim in ("oh", "oc", "ow")
+            if extent.get(dim, 1) > 1
+        ]
+        edited[name]["levels"] += (
+            [{"dim": "ic", "factor": extent["ic"], "kind": "hwloop"}] if extent.get("ic", 1) > 1 else []
+        )
+        edited[name]["operands"] = [
+            {"operand": o["operand"], "scope": o["scope"], "copies": 2} for o in edited[name]["operands"]
+        ]
         session = tessera.Session(data, "fsim", config, schedules=edited, check_races=True, poison=3)
         assert program(session, "edited.tsr") != (tmp_path / "first.tsr").read_bytes()
         assert all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person gets wrong: files, names, shapes, types, options. Each ends in one line that names the thing and the way out; the exit
-status is 1 (2 for the command line itself) and nothing is left half-written."""
+"""What a person gets wrong: files, names, shapes, types, options. Each ends in one line that names the thing and the
+way out; the exit status is 1 (2 for the command line itself) and nothing is left half-written."""
+
 import numpy as np
 import pytest
 
@@ -34,7 +35,11 @@ def test_files(command, tmp_path):
     (tmp_path / "text.onnx").write_text("this is no model\n" * 50)
     expect(command("run", tmp_path / "text.onnx"), 1, "text.onnx")
     expect(command("compile", tmp_path), 1)
-    expect(command("compile", MODEL, "--shape", "image=1,1,8,8", "-o", tmp_path / "no" / "such" / "folder.tsr"), 1, "folder.tsr")
+    expect(
+        command("compile", MODEL, "--shape", "image=1,1,8,8", "-o", tmp_path / "no" / "such" / "folder.tsr"),
+        1,
+        "folder.tsr",
+    )
 
 
 def test_options(command, tmp_path):
@@ -65,7 +70,9 @@ def test_inputs(command, tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     expect(command("run", MODEL, "--input", tmp_path / "objects.npy"), 1, "objects.npy")
     np.save(tmp_path / "g.npy", np.zeros((1, 1, 8, 8), np.float32))
-    expect(command("run", MODEL, "--input", tmp_path / "g.npy", "--outputs", "probabilities"), 1, "probabilities", "logits")
+    expect(
+        command("run", MODEL, "--input", tmp_path / "g.npy", "--outputs", "probabilities"), 1, "probabilities", "logits"
+    )
     expect(command("run", MODEL, "--input", tmp_path / "g.npy", "--output", tmp_path / "no" / "y.npz"), 1, "y.npz")
     expect(command("run", MODEL, "--input", tmp_path / "g.npy", "--input-layout", "CHWN"), 1, "CHWN")
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks' own figures: the keys that readers rely on, and a layer whose traffic is counted by hand."""
+
 import json
 import subprocess
 import sys
@@ -13,7 +14,12 @@ pytestmark = pytest.mark.skipif("sysc" not in tessera.backends(), reason="this b
 
 
 def bench(*arguments):
-    done = subprocess.run([sys.executable, ROOT / "bench" / "run.py", "--build", BUILD, "--json", *arguments], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, ROOT / "bench" / "run.py", "--build", BUILD, "--json", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
@@ -21,8 +27,17 @@ def bench(*arguments):
 def test_networks():
     result, _ = bench("networks", "--device", "sysc", "resnet8", "--config", "npu64")
     (row,) = result["networks"]
-    assert row["network"] == "resnet8" and row["config"] == "npu64" and row["equal_to_oracle"] and row["rtl_cycles"] is None
-    assert row["systemc_cycles"] >= row["bound_cycles"] > row["macs"] / 64 - 64 and row["predicted_cycles"] > 0 and row["dram_bytes"] > 0
+    assert (
+        row["network"] == "resnet8"
+        and row["config"] == "npu64"
+        and row["equal_to_oracle"]
+        and row["rtl_cycles"] is None
+    )
+    assert (
+        row["systemc_cycles"] >= row["bound_cycles"] > row["macs"] / 64 - 64
+        and row["predicted_cycles"] > 0
+        and row["dram_bytes"] > 0
+    )
     assert row["times_bound"] == round(row["systemc_cycles"] / row["bound_cycles"], 3) >= 1
     assert row["utilization"] == round(row["macs"] / row["systemc_cycles"] / 64, 3) <= 1
 
@@ -40,8 +55,15 @@ def test_layers():
     if "without VTA's figures" in messages:
         assert "more_bytes_than_vta" not in result and "vta_cycles" not in small
     else:
-        assert total["vta_cycles"] == 134872 + 102877 and small["cycles_ratio"] == round(small["systemc_cycles"] / 134872, 3)
-        assert result["more_cycles_than_vta"] == result["more_bytes_than_vta"] == result["compulsory_bytes_above_vta"] == []
+        assert total["vta_cycles"] == 134872 + 102877 and small["cycles_ratio"] == round(
+            small["systemc_cycles"] / 134872, 3
+        )
+        assert (
+            result["more_cycles_than_vta"]
+            == result["more_bytes_than_vta"]
+            == result["compulsory_bytes_above_vta"]
+            == []
+        )
     assert small["compulsory_bytes"] == 64 * 28 * 28 + 64 * 128 + 8 * 128 + 128 * 28 * 28 <= small["data_bytes"]
 
 
@@ -49,7 +71,10 @@ def test_copies_of_operands_are_worth_cycles():
     result, _ = bench("vthreads", "resnet8")
     without, with_copies = result["vthreads"]
     assert not without["virtual_threads"] and with_copies["virtual_threads"]
-    assert without["systemc_cycles"] > with_copies["systemc_cycles"] and without["utilization"] < with_copies["utilization"]
+    assert (
+        without["systemc_cycles"] > with_copies["systemc_cycles"]
+        and without["utilization"] < with_copies["utilization"]
+    )
 
 
 @pytest.mark.parametrize("config", ["npu64", "npu256"])
@@ -71,14 +96,25 @@ def test_chains_save_cycles_bytes_and_memory():
     assert chained["arena_bytes"] <= apart["arena_bytes"]
 
 
-SHOWN = {"resnet8": "MLPerf Tiny ResNet-8", "vww": "MLPerf Tiny Visual Wake Words", "ds_cnn": "MLPerf Tiny DS-CNN", "autoencoder": "MLPerf Tiny autoencoder",
-         "mobilenetv2": "MobileNetV2", "encoder": "transformer encoder block"}
+SHOWN = {
+    "resnet8": "MLPerf Tiny ResNet-8",
+    "vww": "MLPerf Tiny Visual Wake Words",
+    "ds_cnn": "MLPerf Tiny DS-CNN",
+    "autoencoder": "MLPerf Tiny autoencoder",
+    "mobilenetv2": "MobileNetV2",
+    "encoder": "transformer encoder block",
+}
 
 
 def test_networks_take_the_cycles_that_the_readme_shows():
-    """The table holds RTL cycles; within a fiftieth, so that neither a worse choice of schedules nor a stale table goes unnoticed."""
+    """The table holds RTL cycles; within a fiftieth, so that neither a worse choice of schedules nor a stale table goes
+    unnoticed."""
     result, _ = bench("networks", "--device", "sysc", "--config", "npu256", *SHOWN)
-    table = [[cell.strip() for cell in line.split("|")] for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| ")]
+    table = [
+        [cell.strip() for cell in line.split("|")]
+        for line in (ROOT / "README.md").read_text().splitlines()
+        if line.startswith("| ")
+    ]
     shown = {cells[1]: int(cells[3].replace(",", "")) for cells in table if len(cells) > 3 and cells[2] == "npu256"}
     for row in result["networks"]:
         assert row["equal_to_oracle"] and abs(row["systemc_cycles"] / shown[SHOWN[row["network"]]] - 1) < 0.02, row
@@ -86,7 +122,8 @@ def test_networks_take_the_cycles_that_the_readme_shows():
 
 
 def test_layers_move_few_bytes_twice():
-    """Two layers whose every byte crosses the bus once, one of them with rows that its tiles share; and one with weights that stay."""
+    """Two layers whose every byte crosses the bus once, one of them with rows that its tiles share; and one with
+    weights that stay."""
     result, _ = bench("layers", "--device", "sysc", "mobilenetG.D5", "resnet18.C4", "resnet18.C8")
     rows = {row["layer"]: row for row in result["layers"]}
     for name in ("mobilenetG.D5", "resnet18.C4"):

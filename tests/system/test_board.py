@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device xrt on the simulated board, as a user starts it: `tessera board`, stock XRT in between, the RTL behind. Outputs equal the
-functional simulator's in every element; cycles and counters equal device rtl's; processes and threads share the board, and one that is
-killed leaves it usable. What needs no network (every counter, faults, timeouts, images, several programs in flight) is in
-driver/xrt_emu/board_test.cc, which runs here once more, on a board that others use."""
+"""Device xrt on the simulated board, as a user starts it: `tessera board`, stock XRT in between, the RTL behind.
+Outputs equal the functional simulator's in every element; cycles and counters equal device rtl's; processes and threads
+share the board, and one that is killed leaves it usable. What needs no network (every counter, faults, timeouts,
+images, several programs in flight) is in driver/xrt_emu/board_test.cc, which runs here once more, on a board that
+others use."""
+
 import json
 import os
 import pathlib
@@ -19,13 +21,19 @@ from tests.system.conftest import BUILD, ROOT
 TESSERA = BUILD / "bin" / "tessera"
 LONG = bool(os.environ.get("TESSERA_LONG"))
 SMALL = ["ds_cnn", "autoencoder"]
-pytestmark = pytest.mark.skipif(not (BUILD / "lib/tessera/xrt/lib/libxrt_hwemu.so.2").exists(),
-                                reason="this build has no simulated board (libxrt-dev or verilator is missing)")
+pytestmark = pytest.mark.skipif(
+    not (BUILD / "lib/tessera/xrt/lib/libxrt_hwemu.so.2").exists(),
+    reason="this build has no simulated board (libxrt-dev or verilator is missing)",
+)
 
 
 def plain_environment():
     """Without a board, with what a Python process needs to find the package."""
-    env = {k: v for k, v in os.environ.items() if k not in ("XILINX_XRT", "XCL_EMULATION_MODE", "TESSERA_BOARD", "TESSERA_XCLBIN")}
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("XILINX_XRT", "XCL_EMULATION_MODE", "TESSERA_BOARD", "TESSERA_XCLBIN")
+    }
     return dict(env, PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "tessera" / "python"), str(BUILD / "lib")]))
 
 
@@ -33,9 +41,14 @@ class Board:
     """`tessera board` without a command: it prints an environment and serves."""
 
     def __init__(self, config):
-        self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([TESSERA, "board", "-v", "--config", config], stdout=subprocess.PIPE, stderr=self.log, text=True,
-                                        env=plain_environment())
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by stop()
+        self.process = subprocess.Popen(
+            [TESSERA, "board", "-v", "--config", config],
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            env=plain_environment(),
+        )
         self.env = plain_environment()
         for line in self.process.stdout:
             if line.startswith("#"):
@@ -44,8 +57,14 @@ class Board:
             self.env[name] = value.strip("'")
 
     def start(self, *arguments):
-        return subprocess.Popen([sys.executable, "-m", "tests.system.board_worker", *map(str, arguments)], cwd=ROOT, env=self.env,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.system.board_worker", *map(str, arguments)],
+            cwd=ROOT,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def results(self, process, timeout=600):
         out, err = process.communicate(timeout=timeout)
@@ -87,14 +106,22 @@ def board():
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
     path = tmp_path_factory.mktemp("board") / "digits.tsr"
-    subprocess.run([TESSERA, "compile", "-q", ROOT / "examples/digits/digits.onnx", "-o", path, "--config", "npu64"], check=True)
+    subprocess.run(
+        [TESSERA, "compile", "-q", ROOT / "examples/digits/digits.onnx", "-o", path, "--config", "npu64"], check=True
+    )
     return path
 
 
 @pytest.mark.parametrize("config", ["npu64", "npu256", str(ROOT / "sim/verilator/configs/odd2x4x8.toml")])
 def test_networks_equal_the_simulators(board, config):
     """The board becomes what the image of each configuration says."""
-    names = ["digits"] if "odd" in config else ["digits", *SMALL] + (["resnet8", "vww"] if LONG else []) + (["mobilenetv2"] if LONG and config == "npu256" else [])
+    names = (
+        ["digits"]
+        if "odd" in config
+        else ["digits", *SMALL]
+        + (["resnet8", "vww"] if LONG else [])
+        + (["mobilenetv2"] if LONG and config == "npu256" else [])
+    )
     results = board.work("compare", config, *names)
     assert [r["network"] for r in results] == names
     assert all(r["cycles"] > 1000 for r in results)
@@ -103,9 +130,17 @@ def test_networks_equal_the_simulators(board, config):
 
 def test_two_processes_with_four_threads_beside_faults(board):
     """Meanwhile a third process makes programs that fault, time out and are right again."""
-    programs = subprocess.Popen([BUILD / "bin" / "board_test", "--gtest_repeat=5",
-                                 "--gtest_filter=*EqualsTheRtl:*SeveralInFlight:*AFault*:*Timeout*"],
-                                env=board.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    programs = subprocess.Popen(
+        [
+            BUILD / "bin" / "board_test",
+            "--gtest_repeat=5",
+            "--gtest_filter=*EqualsTheRtl:*SeveralInFlight:*AFault*:*Timeout*",
+        ],
+        env=board.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     workers = [board.start("threads", "npu64", 4, 10 if LONG else 4) for _ in range(2)]
     for worker in workers:
         assert board.results(worker)[0]["outputs"] > 0
@@ -132,7 +167,7 @@ def test_a_thousand_cycles_without_growth(board, artifact):
     count = 1000 if LONG else 300
     board.work("cycles", "npu64", 1, artifact)
     held = board.held()
-    result, = board.work("cycles", "npu64", count, artifact)
+    (result,) = board.work("cycles", "npu64", count, artifact)
     print(result, "board", held, board.held())
     before, after = result["before"], result["after"]
     assert after["descriptors"] == before["descriptors"] and after["threads"] == before["threads"]
@@ -142,8 +177,13 @@ def test_a_thousand_cycles_without_growth(board, artifact):
 
 
 def test_demo():
-    done = subprocess.run([sys.executable, "examples/digits/demo.py", "--device", "xrt", "--config", "npu64"], cwd=ROOT,
-                          env=dict(plain_environment(), PATH=f"{BUILD / 'bin'}{os.pathsep}{os.environ['PATH']}"), capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "examples/digits/demo.py", "--device", "xrt", "--config", "npu64"],
+        cwd=ROOT,
+        env=dict(plain_environment(), PATH=f"{BUILD / 'bin'}{os.pathsep}{os.environ['PATH']}"),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert "equal outputs     3600 of 3600" in done.stdout and "cycles" in done.stdout
 
@@ -163,12 +203,38 @@ def test_the_command(command, artifact, tmp_path):
     image = tmp_path / "small.xclbin"
     assert command(*board, "--write-xclbin", image, env=env).returncode == 0
     assert image.read_bytes()[:8] == b"xclbin2\0"
-    wrong = command("board", "--", "tessera", "run", ROOT / "examples/digits/digits.onnx", "--shape", "image=1,1,8,8", "--config", "npu256", "--device",
-                    "xrt:0", "--xclbin", image, "--random-inputs", "1", env=env)
-    assert wrong.returncode == 1 and "'npu256'" in wrong.stderr and "'npu64'" in wrong.stderr and "block_in 16 and 8" in wrong.stderr
+    wrong = command(
+        "board",
+        "--",
+        "tessera",
+        "run",
+        ROOT / "examples/digits/digits.onnx",
+        "--shape",
+        "image=1,1,8,8",
+        "--config",
+        "npu256",
+        "--device",
+        "xrt:0",
+        "--xclbin",
+        image,
+        "--random-inputs",
+        "1",
+        env=env,
+    )
+    assert (
+        wrong.returncode == 1
+        and "'npu256'" in wrong.stderr
+        and "'npu64'" in wrong.stderr
+        and "block_in 16 and 8" in wrong.stderr
+    )
     alone = command(*run[1:], env=env)
     assert alone.returncode == 1 and "tessera board --" in alone.stderr
-    gone = command(*run[1:], env=dict(env, XILINX_XRT=str(BUILD / "lib/tessera/xrt"), XCL_EMULATION_MODE="hw_emu", TESSERA_BOARD="/nowhere/socket"))
+    gone = command(
+        *run[1:],
+        env=dict(
+            env, XILINX_XRT=str(BUILD / "lib/tessera/xrt"), XCL_EMULATION_MODE="hw_emu", TESSERA_BOARD="/nowhere/socket"
+        ),
+    )
     assert gone.returncode == 1 and "/nowhere/socket" in gone.stderr
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundled network on every device and configuration: equal to ONNX Runtime in every element; artifacts that move and are reloaded;
-batches; statistics; the demo."""
+"""The bundled network on every device and configuration: equal to ONNX Runtime in every element; artifacts that move
+and are reloaded; batches; statistics; the demo."""
+
 import json
 import os
 import subprocess
@@ -83,13 +84,19 @@ def test_threads_share_a_session(digits):
     images, _, expected = digits
     session = tessera.Session(MODEL, "fsim", "npu256", shapes={"image": [1, 1, 8, 8]})
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda i: session.run(None, {"image": images[i:i + 1]})[0], range(40)))
+        results = list(pool.map(lambda i: session.run(None, {"image": images[i : i + 1]})[0], range(40)))
     assert np.array_equal(np.concatenate(results), expected[:40])
 
 
 def test_the_demo_prints_its_table():
     env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT / "tessera" / "python"), str(BUILD / "lib")]))
-    done = subprocess.run([sys.executable, str(ROOT / "examples" / "digits" / "demo.py"), "--device", "fsim"], capture_output=True, text=True, env=env, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "digits" / "demo.py"), "--device", "fsim"],
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     assert "3600 of 3600" in done.stdout and "QLinearConv+QLinearAdd" in done.stdout
 
@@ -100,15 +107,50 @@ def test_command_line_from_model_to_results(command, digits, tmp_path):
     np.savez_compressed(tmp_path / "x.npz", image=images[:3].transpose(0, 2, 3, 1))
     done = command("compile", MODEL, "-o", tmp_path / "d.tsr", "--config", "npu256", "--shape", "image=3,1,8,8")
     assert done.returncode == 0, done.stderr
-    done = command("run", tmp_path / "d.tsr", "--device", "fsim", "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npz", "--stats",
-                   tmp_path / "s.json", "--trace", tmp_path / "t.json", "--check-races")
+    done = command(
+        "run",
+        tmp_path / "d.tsr",
+        "--device",
+        "fsim",
+        "--input",
+        tmp_path / "x.npy",
+        "--output",
+        tmp_path / "y.npz",
+        "--stats",
+        tmp_path / "s.json",
+        "--trace",
+        tmp_path / "t.json",
+        "--check-races",
+    )
     assert done.returncode == 0, done.stderr
     assert np.array_equal(np.load(tmp_path / "y.npz")["logits"], expected[:3])
     stats = json.loads((tmp_path / "s.json").read_text())
-    for key in ("cycles", "macs", "utilization", "roofline_cycles", "dram_read_bytes", "dram_write_bytes", "nodes_npu", "nodes_cpu", "instructions", "layers"):
+    for key in (
+        "cycles",
+        "macs",
+        "utilization",
+        "roofline_cycles",
+        "dram_read_bytes",
+        "dram_write_bytes",
+        "nodes_npu",
+        "nodes_cpu",
+        "instructions",
+        "layers",
+    ):
         assert key in stats
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-    done = command("run", MODEL, "--device", "reference", "--input", f"image={tmp_path / 'x.npz'}", "--input-layout", "NHWC", "--output", tmp_path / "y.npy")
+    done = command(
+        "run",
+        MODEL,
+        "--device",
+        "reference",
+        "--input",
+        f"image={tmp_path / 'x.npz'}",
+        "--input-layout",
+        "NHWC",
+        "--output",
+        tmp_path / "y.npy",
+    )
     assert done.returncode == 0, done.stderr
     assert np.array_equal(np.load(tmp_path / "y.npy"), expected[:3])
     done = command("info", tmp_path / "d.tsr")

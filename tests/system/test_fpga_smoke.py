@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The smoke test for boards, run against devices that need none, and told of a device that computes something else."""
+
 import subprocess
 import sys
 
@@ -10,7 +11,11 @@ SMOKE = ROOT / "hw" / "fpga" / "smoke.py"
 
 
 def smoke(*arguments, command=BUILD / "bin" / "tessera"):
-    return subprocess.run([sys.executable, "-B", SMOKE, "--tessera", command, "--config", "npu64", *arguments], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-B", SMOKE, "--tessera", command, "--config", "npu64", *arguments],
+        capture_output=True,
+        text=True,
+    )
 
 
 def test_a_device_that_agrees():
@@ -26,7 +31,7 @@ def test_a_device_that_differs(tmp_path):
     command.write_text(f'''#!{sys.executable}
 import subprocess, sys
 import numpy as np
-done = subprocess.run(["{BUILD / 'bin' / 'tessera'}", *sys.argv[1:]])
+done = subprocess.run(["{BUILD / "bin" / "tessera"}", *sys.argv[1:]])
 path = sys.argv[sys.argv.index("-o") + 1]
 if path.endswith("got.npy"):
     values = np.load(path)

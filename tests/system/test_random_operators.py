@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random quantised operators: functional simulator = reference interpreter = ONNX Runtime in every element, on shipped configurations
-and on an odd one, with races checked and scratchpads and memory poisoned. Class: exact."""
+"""Random quantised operators: functional simulator = reference interpreter = ONNX Runtime in every element, on shipped
+configurations and on an odd one, with races checked and scratchpads and memory poisoned. Class: exact."""
+
 import os
 
 import numpy as np
@@ -22,12 +23,18 @@ def check(model, feeds, text, configs):
     differ = lambda got, want: np.argwhere(got != want)[:3].tolist()
     if oracle.exact_cpu():
         assert reference.shape == expected.shape and reference.dtype == expected.dtype, text
-        assert np.array_equal(reference, expected), f"reference differs from ONNX Runtime at {differ(reference, expected)}; {text}"
+        assert np.array_equal(reference, expected), (
+            f"reference differs from ONNX Runtime at {differ(reference, expected)}; {text}"
+        )
     on_npu = None
     for i, config in enumerate(configs):
-        session = tessera.Session(data, "fsim", config, check_races=True, poison=i + 1, base_address=(1 << 32) + i * 0x10000)
+        session = tessera.Session(
+            data, "fsim", config, check_races=True, poison=i + 1, base_address=(1 << 32) + i * 0x10000
+        )
         got = session.run(None, feeds)[0]
-        assert np.array_equal(got, reference), f"{config}: {(got != reference).sum()} of {got.size} differ, first {differ(got, reference)}; {text}"
+        assert np.array_equal(got, reference), (
+            f"{config}: {(got != reference).sum()} of {got.size} differ, first {differ(got, reference)}; {text}"
+        )
         info = session.info()
         assert info.macs_cpu == 0, f"{config}: multiply-accumulates on the CPU; {text}"
         on_npu = info.nodes_npu

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What statistics, trace and `tessera report` say: sums that must hold on any network, figures of a network that is small enough to count
-by hand, and the same table from a run and from its saved statistics."""
+"""What statistics, trace and `tessera report` say: sums that must hold on any network, figures of a network that is
+small enough to count by hand, and the same table from a run and from its saved statistics."""
+
 import json
 import re
 import sys
@@ -14,7 +15,7 @@ from tests.system.builders import Graph
 from tests.system.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
-import networks  # noqa: E402
+import networks
 
 timed = pytest.mark.skipif("sysc" not in tessera.backends(), reason="this build has no timing model")
 STREAMS = {"input", "weights", "params", "second", "output", "instructions"}
@@ -25,8 +26,13 @@ def convolution(graph, x, channels, out, name, kernel=1):
     rng = np.random.default_rng(len(graph.nodes))
     scale, zero = graph.constant(np.float32(0.05)), graph.constant(np.uint8(3))
     weights = graph.constant(rng.integers(-9, 10, (out, channels, kernel, kernel)).astype(np.int8))
-    return graph.node("QLinearConv", [x, scale, zero, weights, graph.constant(np.float32(0.01)), graph.constant(np.int8(0)), scale, zero], name,
-                      kernel_shape=[kernel] * 2, pads=[kernel // 2] * 4)
+    return graph.node(
+        "QLinearConv",
+        [x, scale, zero, weights, graph.constant(np.float32(0.01)), graph.constant(np.int8(0)), scale, zero],
+        name,
+        kernel_shape=[kernel] * 2,
+        pads=[kernel // 2] * 4,
+    )
 
 
 def residual():
@@ -47,8 +53,15 @@ def run(data, feeds, device="sysc", config="npu256", **options):
 
 
 @timed
-@pytest.mark.parametrize("name,config,options", [("resnet8", "npu256", {}), ("vww", "npu256", {}), ("ds_cnn", "npu64", {"dram_bandwidth": 2}),
-                                                 ("autoencoder", "npu256", {"dram_latency": 400})])
+@pytest.mark.parametrize(
+    "name,config,options",
+    [
+        ("resnet8", "npu256", {}),
+        ("vww", "npu256", {}),
+        ("ds_cnn", "npu64", {"dram_bandwidth": 2}),
+        ("autoencoder", "npu256", {"dram_latency": 400}),
+    ],
+)
 def test_sums_hold(name, config, options):
     data, feeds = networks.build(name)
     session, _ = run(data, feeds, config=config, **options)
@@ -71,7 +84,9 @@ def test_sums_hold(name, config, options):
         assert layer.bytes["output"] == layer.dram_write_bytes
         assert sum(layer.bytes[stream] for stream in ("input", "weights", "params", "second")) == layer.dram_read_bytes
         assert layer.dram_cycles == -(-sum(layer.bytes.values()) // options.get("dram_bandwidth", 8))
-    assert sum(stats.bytes[stream] for stream in STREAMS - {"output"}) == stats.dram_read_bytes  # as the machine counted them
+    assert (
+        sum(stats.bytes[stream] for stream in STREAMS - {"output"}) == stats.dram_read_bytes
+    )  # as the machine counted them
     assert stats.bytes["output"] == stats.dram_write_bytes
     assert 0 < stats.arena_bytes < stats.arena_bytes_without_reuse
 
@@ -87,7 +102,9 @@ def test_figures_counted_by_hand():
     assert first.bytes["input"] == 8192 and first.bytes["second"] == 0 and first.bytes["output"] == 8192
     assert second.bytes["input"] == 8192 and second.bytes["second"] == 8192 and second.bytes["output"] == 8192
     assert first.bytes["weights"] == second.bytes["weights"] == 32 * 32
-    assert first.bytes["params"] == 128 and second.bytes["params"] == 2 * 128  # one scale for all channels: an entry; the sum's constants: another
+    assert (
+        first.bytes["params"] == 128 and second.bytes["params"] == 2 * 128
+    )  # one scale for all channels: an entry; the sum's constants: another
     assert stats.arena_bytes == 3 * 8192  # x, a and the result
     assert stats.arena_bytes_without_reuse == 3 * 8192
     assert first.cycles_compute == second.cycles_compute == 256 * 2 * 2
@@ -126,7 +143,11 @@ def test_every_instruction_in_the_trace_names_its_node():
     session, _ = run(data, feeds)
     stats, events = session.stats(), session.trace()["traceEvents"]
     tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    slices = [event for event in events if event["ph"] == "X" and tracks[event["tid"]] in ("load", "gemm", "alu", "store", "fetch")]
+    slices = [
+        event
+        for event in events
+        if event["ph"] == "X" and tracks[event["tid"]] in ("load", "gemm", "alu", "store", "fetch")
+    ]
     assert len({event["args"]["pc"] for event in slices}) == len(slices) == stats.instructions
     names = [event["name"] for event in sorted(slices, key=lambda event: event["args"]["pc"])]
     nodes = {node.name for node in onnx.load_model_from_string(data).graph.node}
@@ -141,7 +162,7 @@ def test_every_instruction_in_the_trace_names_its_node():
 
 @timed
 def test_the_report_prints_the_statistics(command, tmp_path):
-    data, feeds = networks.build("resnet8")
+    _data, _feeds = networks.build("resnet8")
     model, saved = networks.CACHE / "resnet8.onnx", tmp_path / "stats.json"
     done = command("run", model, "--device", "sysc", "--random-inputs", 1, "--stats", saved, "-q")
     assert done.returncode == 0, done.stderr
@@ -150,7 +171,10 @@ def test_the_report_prints_the_statistics(command, tmp_path):
     stats = json.loads(saved.read_text())
     table = again.stdout
     assert table.startswith(f"npu256 on sysc: {stats['cycles']} cycles, utilisation {100 * stats['utilization']:.1f} %")
-    assert f"activations: {stats['arena_bytes']} bytes at most, {stats['arena_bytes_without_reuse']} without reuse" in table
+    assert (
+        f"activations: {stats['arena_bytes']} bytes at most, {stats['arena_bytes_without_reuse']} without reuse"
+        in table
+    )
     rows = {line.split()[0]: line for line in table.splitlines() if line}
     for layer in stats["layers"]:
         row = rows[layer["name"]]
@@ -164,7 +188,9 @@ def test_the_report_prints_the_statistics(command, tmp_path):
         if "chain" in layer["schedule"]:
             assert f"chain of {len(layer['schedule']['chain'])}" in row
             continue
-        tile = [f"{level['dim']}{level['factor']}" for level in layer["schedule"]["levels"] if level["kind"] == "hwloop"]
+        tile = [
+            f"{level['dim']}{level['factor']}" for level in layer["schedule"]["levels"] if level["kind"] == "hwloop"
+        ]
         assert f"| {' '.join(tile)} |" in row
     on_npu = [line for line in direct.stdout.splitlines() if " | " in line]
     assert len(on_npu) > 8 and all(line in table for line in on_npu)  # the same run, the same lines
@@ -177,7 +203,9 @@ def test_the_report_of_a_device_without_time(command, tmp_path):
     done = command("report", networks.CACHE / "resnet8.onnx", "--device", "fsim", "--json")
     assert done.returncode == 0, done.stderr
     stats = json.loads(done.stdout)
-    assert stats["cycles"] is None and all(layer["bound"] is None for layer in stats["layers"] if layer["placement"] == "npu")
+    assert stats["cycles"] is None and all(
+        layer["bound"] is None for layer in stats["layers"] if layer["placement"] == "npu"
+    )
     (tmp_path / "other.json").write_text('{"cycles": 4}')
     (tmp_path / "broken.json").write_text('{"cycles": ')
     for name, words in (("other.json", "'layers' is missing"), ("broken.json", "is not JSON")):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules given by the user: what a run or `tessera schedule` writes gives the same program again, edited ones give other programs and
-the same results, illegal ones are refused by node and rule."""
+"""Schedules given by the user: what a run or `tessera schedule` writes gives the same program again, edited ones give
+other programs and the same results, illegal ones are refused by node and rule."""
+
 import copy
 import json
 import sys
@@ -12,7 +13,7 @@ import tessera
 from tests.system.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
-import networks  # noqa: E402
+import networks
 
 
 def program(session, folder, name):
@@ -39,17 +40,26 @@ def test_schedules_of_a_run_give_the_same_program(config, tmp_path):
         first = tessera.Session(data, "fsim", config)
         first.run(None, feeds)
         expected = program(first, tmp_path, "first.tsr")
-        for schedules in (first.schedules(), first.stats(), {key: json.dumps(value) for key, value in first.schedules().items()}):
-            assert program(tessera.Session(data, "fsim", config, schedules=schedules), tmp_path, "again.tsr") == expected
+        for schedules in (
+            first.schedules(),
+            first.stats(),
+            {key: json.dumps(value) for key, value in first.schedules().items()},
+        ):
+            assert (
+                program(tessera.Session(data, "fsim", config, schedules=schedules), tmp_path, "again.tsr") == expected
+            )
 
 
 def test_files_of_the_command_give_the_same_program(command, resnet8, tmp_path):
     model = networks.CACHE / "resnet8.onnx"
-    steps = (("compile", model, "-o", tmp_path / "first.tsr"), ("schedule", model, "-o", tmp_path / "schedules.json"),
-             ("run", tmp_path / "first.tsr", "--random-inputs", 1, "--stats", tmp_path / "stats.json"),
-             ("schedule", tmp_path / "first.tsr", "-o", tmp_path / "same.json"),
-             ("compile", model, "-o", tmp_path / "second.tsr", "--schedule", tmp_path / "schedules.json"),
-             ("compile", model, "-o", tmp_path / "third.tsr", "--schedule", tmp_path / "stats.json"))
+    steps = (
+        ("compile", model, "-o", tmp_path / "first.tsr"),
+        ("schedule", model, "-o", tmp_path / "schedules.json"),
+        ("run", tmp_path / "first.tsr", "--random-inputs", 1, "--stats", tmp_path / "stats.json"),
+        ("schedule", tmp_path / "first.tsr", "-o", tmp_path / "same.json"),
+        ("compile", model, "-o", tmp_path / "second.tsr", "--schedule", tmp_path / "schedules.json"),
+        ("compile", model, "-o", tmp_path / "third.tsr", "--schedule", tmp_path / "stats.json"),
+    )
     for step in steps:
         done = command(*step, "-q")
         assert done.returncode == 0, done.stderr
@@ -57,35 +67,51 @@ def test_files_of_the_command_give_the_same_program(command, resnet8, tmp_path):
     assert (tmp_path / "second.tsr").read_bytes() == first and (tmp_path / "third.tsr").read_bytes() == first
     text = (tmp_path / "schedules.json").read_text()
     assert (tmp_path / "same.json").read_text() == text and json.loads(text) == resnet8[3].schedules()
-    assert list(json.loads(text)) == [layer.name for layer in resnet8[3].stats().layers if layer.placement == "npu"]  # in order of execution
+    assert list(json.loads(text)) == [
+        layer.name for layer in resnet8[3].stats().layers if layer.placement == "npu"
+    ]  # in order of execution
 
 
 def test_an_edited_schedule_changes_the_program_and_not_the_results(resnet8, tmp_path):
     """The example of docs/schedules.md: conv2 (3x3, 16 channels, 32 x 32) in strips of two rows."""
     data, feeds, expected, session = resnet8
     text = (ROOT / "docs" / "schedules.md").read_text()
-    example, _ = json.JSONDecoder().raw_decode(text[text.index('{"conv2"'):])
+    example, _ = json.JSONDecoder().raw_decode(text[text.index('{"conv2"') :])
     edited = tessera.Session(data, "fsim", "npu256", schedules={**session.schedules(), **example}, check_races=True)
     for got, want in zip(edited.run(None, feeds), expected):
         assert np.array_equal(got, want)
     layer = next(layer for layer in edited.stats().layers if layer.name == "conv2")
-    assert levels(layer.schedule, "temporal") == {"oh": 16} and levels(layer.schedule, "hwloop") == {"oh": 2, "ow": 32, "kh": 3, "kw": 3}
+    assert levels(layer.schedule, "temporal") == {"oh": 16} and levels(layer.schedule, "hwloop") == {
+        "oh": 2,
+        "ow": 32,
+        "kh": 3,
+        "kw": 3,
+    }
     assert levels(layer.schedule, "lane") == {"oc": 16, "ic": 16}
     assert {operand["operand"]: operand["attach"] for operand in layer.schedule["operands"]}["input"] == 1
     assert layer.issued_macs == 16 * 576 * 256
-    assert layer.bytes["input"] == (14 * 4 + 2 * 3) * 32 * 16 == 31744  # rows of tiles: two of them and a halo on either side inside the image
+    assert (
+        layer.bytes["input"] == (14 * 4 + 2 * 3) * 32 * 16 == 31744
+    )  # rows of tiles: two of them and a halo on either side inside the image
     others = {key: value for key, value in edited.schedules().items() if key != "conv2"}
     assert others == {key: value for key, value in session.schedules().items() if key != "conv2"}
     assert program(edited, tmp_path, "edited.tsr") != program(session, tmp_path, "usual.tsr")
 
 
 def test_virtual_threads_by_level(resnet8):
-    data, feeds, expected, session = resnet8
+    data, _feeds, _expected, session = resnet8
     schedule = copy.deepcopy(session.schedules()["conv2"])
     outer = next(level for level in schedule["levels"] if level["kind"] == "temporal")
     outer["kind"] = "vthread"
-    with pytest.raises(tessera.Error, match=rf"node 'conv2'.*a vthread level of {outer['factor']} needs as many copies of"):
-        tessera.Session(data, "fsim", "npu256", schedules={"conv2": dict(schedule, operands=[dict(o, copies=1) for o in schedule["operands"]])})
+    with pytest.raises(
+        tessera.Error, match=rf"node 'conv2'.*a vthread level of {outer['factor']} needs as many copies of"
+    ):
+        tessera.Session(
+            data,
+            "fsim",
+            "npu256",
+            schedules={"conv2": dict(schedule, operands=[dict(o, copies=1) for o in schedule["operands"]])},
+        )
 
 
 def changed(schedule, change):
@@ -102,22 +128,31 @@ def operand(schedule, name):
     return next(entry for entry in schedule["operands"] if entry["operand"] == name)
 
 
-@pytest.mark.parametrize("change,rule", [
-    (lambda s: first(s, "temporal").update(factor=1), "the levels of oh cover"),
-    (lambda s: first(s, "hwloop").update(factor=4000), "a tile has 4000 of"),
-    (lambda s: operand(s, "input").update(copies=100000), "inp needs .* entries of 2048"),
-    (lambda s: operand(s, "weights").update(copies=0), "'copies' must be an integer of at least 1"),
-    (lambda s: operand(s, "weights").update(scope="inp"), "the scope of weights is wgt"),
-    (lambda s: operand(s, "weights").update(attach=7), "weights is fetched inside 0 levels, not 7"),
-    (lambda s: operand(s, "output").update(halo="recompute"), "'halo' is \"recompute\"; known: reload"),
-    (lambda s: s["operands"].remove(operand(s, "sums")), "operand sums is missing"),
-    (lambda s: s["levels"].reverse(), "levels must come in the order temporal and vthread, hwloop, lane"),
-    (lambda s: s["levels"].insert(0, {"dim": "kh", "factor": 3, "kind": "temporal"}), "temporal reduction levels must be the innermost ones"),
-    (lambda s: s["levels"].insert(0, {"dim": "x", "factor": 3, "kind": "temporal"}), "known: n, g, oc, oh, ow, ic, kh, kw"),
-    (lambda s: first(s, "lane").update(factor=8), "lane levels follow from the machine"),
-    (lambda s: s.update(input_layout="nchw"), "input_layout 'nchw' is not 'nhwc'"),
-    (lambda s: s.pop("levels"), "'levels' is missing"),
-])
+@pytest.mark.parametrize(
+    "change,rule",
+    [
+        (lambda s: first(s, "temporal").update(factor=1), "the levels of oh cover"),
+        (lambda s: first(s, "hwloop").update(factor=4000), "a tile has 4000 of"),
+        (lambda s: operand(s, "input").update(copies=100000), "inp needs .* entries of 2048"),
+        (lambda s: operand(s, "weights").update(copies=0), "'copies' must be an integer of at least 1"),
+        (lambda s: operand(s, "weights").update(scope="inp"), "the scope of weights is wgt"),
+        (lambda s: operand(s, "weights").update(attach=7), "weights is fetched inside 0 levels, not 7"),
+        (lambda s: operand(s, "output").update(halo="recompute"), "'halo' is \"recompute\"; known: reload"),
+        (lambda s: s["operands"].remove(operand(s, "sums")), "operand sums is missing"),
+        (lambda s: s["levels"].reverse(), "levels must come in the order temporal and vthread, hwloop, lane"),
+        (
+            lambda s: s["levels"].insert(0, {"dim": "kh", "factor": 3, "kind": "temporal"}),
+            "temporal reduction levels must be the innermost ones",
+        ),
+        (
+            lambda s: s["levels"].insert(0, {"dim": "x", "factor": 3, "kind": "temporal"}),
+            "known: n, g, oc, oh, ow, ic, kh, kw",
+        ),
+        (lambda s: first(s, "lane").update(factor=8), "lane levels follow from the machine"),
+        (lambda s: s.update(input_layout="nchw"), "input_layout 'nchw' is not 'nhwc'"),
+        (lambda s: s.pop("levels"), "'levels' is missing"),
+    ],
+)
 def test_illegal_schedules_are_refused_by_node_and_rule(resnet8, change, rule):
     data, _, _, session = resnet8
     with pytest.raises(tessera.Error, match=rf"node 'conv2' \(QLinearConv\) on npu256: .*{rule}") as error:
@@ -131,18 +166,25 @@ def test_schedules_of_what_is_no_layer_are_refused(command, resnet8, tmp_path):
     fused = next(layer for layer in session.stats().layers if layer.placement == "npu" and len(layer.nodes) > 1)
     inner = next(node for node in fused.nodes if node != fused.name)
     on_cpu = next(layer for layer in session.stats().layers if layer.placement == "cpu")
-    for name, words in (("conv999", "no layer on the NPU has this name"), (inner, f"it is part of layer '{fused.name}'"),
-                        (on_cpu.name, "it runs on the CPU")):
+    for name, words in (
+        ("conv999", "no layer on the NPU has this name"),
+        (inner, f"it is part of layer '{fused.name}'"),
+        (on_cpu.name, "it runs on the CPU"),
+    ):
         with pytest.raises(tessera.Error, match=f"node '{name}': a schedule is given, but {words}"):
             tessera.Session(data, "fsim", "npu256", schedules={name: schedule})
     for text, words in (("[1]", "expected an object"), ("{", "is not JSON")):
         (tmp_path / "bad.json").write_text(text)
-        done = command("compile", networks.CACHE / "resnet8.onnx", "-o", tmp_path / "x.tsr", "--schedule", tmp_path / "bad.json")
+        done = command(
+            "compile", networks.CACHE / "resnet8.onnx", "-o", tmp_path / "x.tsr", "--schedule", tmp_path / "bad.json"
+        )
         assert done.returncode == 1 and words in done.stderr
 
 
 @pytest.mark.skipif("sysc" not in tessera.backends(), reason="this build has no timing model")
-@pytest.mark.parametrize("name, times", [("resnet8", 1.1), ("autoencoder", 1.01)], ids=["bound by products", "bound by weights"])
+@pytest.mark.parametrize(
+    "name, times", [("resnet8", 1.1), ("autoencoder", 1.01)], ids=["bound by products", "bound by weights"]
+)
 def test_one_copy_of_each_operand_is_slower(name, times):
     data, feeds = networks.build(name)
     stats, outputs = {}, {}

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The instruction streams of the benchmark networks, held against what `streams.json` keeps of them.
 
-A change inside the compiler that should not change programs fails here when it does. A change that should is seen here first:
-`python tests/system/test_streams.py --update` writes the file again and prints the cycles before and after, which belong into the
-commit message. Kept are a digest of the assembly (waits and signals included), the number of instructions, the bytes of constants and
-arena, the DRAM bytes and the cycles that the compiler predicts.
+A change inside the compiler that should not change programs fails here when it does. A change that should is seen here
+first: `python tests/system/test_streams.py --update` writes the file again and prints the cycles before and after,
+which belong into the commit message. Kept are a digest of the assembly (waits and signals included), the number of
+instructions, the bytes of constants and arena, the DRAM bytes and the cycles that the compiler predicts.
 """
+
 import hashlib
 import json
 import pathlib
@@ -16,13 +17,17 @@ import tempfile
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent))
-from tests.system.conftest import BUILD, ROOT  # noqa: E402
+from tests.system.conftest import BUILD, ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
-import networks  # noqa: E402
+import networks
 
 KEPT = pathlib.Path(__file__).with_name("streams.json")
-ROWS = [f"{name} {config}" for name, config in [(name, "npu256") for name in networks.NETWORKS] + [("mobilenetv2", "npu256w"), ("resnet50", "npu1024")]]
+ROWS = [
+    f"{name} {config}"
+    for name, config in [(name, "npu256") for name in networks.NETWORKS]
+    + [("mobilenetv2", "npu256w"), ("resnet50", "npu1024")]
+]
 
 
 def facts(row, folder):
@@ -32,7 +37,9 @@ def facts(row, folder):
     name, config = row.split()
     artifact = pathlib.Path(folder) / "model.tsr"
     info = tessera.compile(networks.build(name)[0], artifact, config)
-    listing = subprocess.run([BUILD / "bin" / "tessera", "disasm", artifact], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        [BUILD / "bin" / "tessera", "disasm", artifact], capture_output=True, text=True, check=True
+    ).stdout
     assembly = [line.split("#")[0].rstrip() for line in listing.splitlines()]
     layers = [layer for layer in info["layers"] if layer["placement"] == "npu"]
     return {
@@ -47,7 +54,9 @@ def facts(row, folder):
 
 @pytest.mark.parametrize("row", ROWS)
 def test_the_stream_is_what_it_was(row, tmp_path):
-    assert facts(row, tmp_path) == json.loads(KEPT.read_text())[row], f"{row}: the program has changed; see the head of {pathlib.Path(__file__).name}"
+    assert facts(row, tmp_path) == json.loads(KEPT.read_text())[row], (
+        f"{row}: the program has changed; see the head of {pathlib.Path(__file__).name}"
+    )
 
 
 def update():

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole networks on the machines that know time. The RTL's and the timing model's outputs equal the functional simulator's in every
-element; the timing model's cycles are within 1 % of the RTL's on every network and within 3 % on every layer above 10,000 cycles. Networks
-whose intermediate tensors stay on chip are tried with several latencies of DRAM."""
+"""Whole networks on the machines that know time. The RTL's and the timing model's outputs equal the functional
+simulator's in every element; the timing model's cycles are within 1 % of the RTL's on every network and within 3 % on
+every layer above 10,000 cycles. Networks whose intermediate tensors stay on chip are tried with several latencies of
+DRAM."""
+
 import sys
 
 import numpy as np
@@ -15,10 +17,12 @@ from tests.system.test_activation_products import random_product
 from tests.system.test_models import random_feeds
 
 sys.path.insert(0, str(ROOT / "bench"))
-import networks  # noqa: E402
+import networks
 
-pytestmark = pytest.mark.skipif("rtl" not in tessera.backends() or "sysc" not in tessera.backends(),
-                                reason="this build has no RTL or no timing model")
+pytestmark = pytest.mark.skipif(
+    "rtl" not in tessera.backends() or "sysc" not in tessera.backends(),
+    reason="this build has no RTL or no timing model",
+)
 
 
 def check(data, feeds, config, **memory):
@@ -27,14 +31,18 @@ def check(data, feeds, config, **memory):
     for device in ("rtl", "sysc"):
         session = tessera.Session(data, device, config, **memory)
         for got, want in zip(session.run(None, feeds), expected):
-            assert np.array_equal(got, want, equal_nan=True), f"{device}: {(got != want).sum()} of {got.size} elements differ from fsim"
+            assert np.array_equal(got, want, equal_nan=True), (
+                f"{device}: {(got != want).sum()} of {got.size} elements differ from fsim"
+            )
         stats[device] = session.stats()
     rtl, sysc = stats["rtl"], stats["sysc"]
     assert rtl.cycles > 0
     assert abs(sysc.cycles - rtl.cycles) <= 0.01 * rtl.cycles, f"sysc {sysc.cycles}, rtl {rtl.cycles}"
     for a, b in zip(rtl.layers, sysc.layers):
         if a["placement"] == "npu" and a["cycles"] is not None and a["cycles"] > 10000:
-            assert abs(b["cycles"] - a["cycles"]) <= 0.03 * a["cycles"], f"layer {a['name']}: sysc {b['cycles']}, rtl {a['cycles']}"
+            assert abs(b["cycles"] - a["cycles"]) <= 0.03 * a["cycles"], (
+                f"layer {a['name']}: sysc {b['cycles']}, rtl {a['cycles']}"
+            )
     timed = [layer["cycles"] for layer in rtl.layers if layer["placement"] == "npu"]
     assert sum(timed) == rtl.cycles  # the layers sum to the run
     return sysc
@@ -47,7 +55,9 @@ def test_digits(config):
     check((folder / "digits.onnx").read_bytes(), {"image": images[:5]}, config)
 
 
-@pytest.mark.parametrize("config, shape", [("npu64", (1, 17, 3, 10)), ("npu256", (1, 64, 2, 32)), ("npu1024", (2, 33, 2, 20))], ids=str)
+@pytest.mark.parametrize(
+    "config, shape", [("npu64", (1, 17, 3, 10)), ("npu256", (1, 64, 2, 32)), ("npu1024", (2, 33, 2, 20))], ids=str
+)
 def test_attention(config, shape):
     model, feeds = attention.quantised(*shape)
     check(model.SerializeToString(), feeds, config)
@@ -66,7 +76,9 @@ def test_products_of_activations(seed, config):
 
 
 @pytest.mark.parametrize("config", ["npu64", "npu256"])
-@pytest.mark.parametrize("name", [name for name in networks.NETWORKS if name not in ("resnet18", "resnet50", "mobilenetv2")])
+@pytest.mark.parametrize(
+    "name", [name for name in networks.NETWORKS if name not in ("resnet18", "resnet50", "mobilenetv2")]
+)
 def test_small_networks(name, config):
     data, feeds = networks.build(name)
     check(data, feeds, config)
@@ -76,7 +88,14 @@ def inverted_residuals():
     b = networks.Builder("inverted_residuals", [1, 16, 20, 20])
     x = "input"
     for width, stride in ((16, 1), (24, 2), (24, 1)):
-        y = b.conv(b.conv(x, 6 * b.channels[x], 1, activation="Relu6"), 6 * b.channels[x], 3, stride, groups=6 * b.channels[x], activation="Relu6")
+        y = b.conv(
+            b.conv(x, 6 * b.channels[x], 1, activation="Relu6"),
+            6 * b.channels[x],
+            3,
+            stride,
+            groups=6 * b.channels[x],
+            activation="Relu6",
+        )
         y = b.conv(y, width, 1, activation=None)
         x = b.add(y, x, None) if stride == 1 and b.channels[x] == width else y
     return b.finish(x)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the packaging for FPGA tools without such tools: the scripts run under tclsh with recorder.tcl in Vivado's place, and what
-they stated is compared with the ports as Yosys elaborates them, with isa/registers.toml, with the sources that Verilator is given, and
-with what the linker and make are told. Without tclsh or Yosys the tests that need them are skipped."""
+"""Checks of the packaging for FPGA tools without such tools: the scripts run under tclsh with recorder.tcl in Vivado's
+place, and what they stated is compared with the ports as Yosys elaborates them, with isa/registers.toml, with the
+sources that Verilator is given, and with what the linker and make are told. Without tclsh or Yosys the tests that need
+them are skipped."""
 
 import json
 import os
@@ -82,8 +83,13 @@ class Wrapper(unittest.TestCase):
         cls.modules = None
         if shutil.which("yosys"):
             # Bodies of the modules inside tsr_top do not matter here: its ports do.
-            files = " ".join(str(path) for path in cls.sources if path.name in ("tsr_isa_pkg.sv", "tsr_top.sv", "tsr_kernel.v"))
-            script = f"read_verilog -sv {files}; hierarchy -top tsr_kernel; proc; opt_expr; clean; write_json {cls.folder}/kernel.json"
+            files = " ".join(
+                str(path) for path in cls.sources if path.name in ("tsr_isa_pkg.sv", "tsr_top.sv", "tsr_kernel.v")
+            )
+            script = (
+                f"read_verilog -sv {files}; hierarchy -top tsr_kernel; proc; opt_expr; clean; write_json "
+                f"{cls.folder}/kernel.json"
+            )
             done = run(["yosys", "-q", "-p", script])
             assert done.returncode == 0, done.stderr
             cls.modules = json.loads((cls.folder / "kernel.json").read_text())["modules"]
@@ -101,7 +107,9 @@ class Wrapper(unittest.TestCase):
         used = set()
         for name, port in top["ports"].items():
             stem = re.sub(r"_n?[io]$", "", name)
-            outer = {"clk": "ap_clk", "interrupt": "interrupt"}.get(stem) or re.sub("^s_", "s_axi_control_", re.sub("^m_", "m_axi_gmem_", stem))
+            outer = {"clk": "ap_clk", "interrupt": "interrupt"}.get(stem) or re.sub(
+                "^s_", "s_axi_control_", re.sub("^m_", "m_axi_gmem_", stem)
+            )
             if name == "rst_ni":
                 continue
             self.assertEqual(cell["connections"][name], nets[outer], name)
@@ -122,7 +130,9 @@ class Wrapper(unittest.TestCase):
 
     @needs_yosys
     def test_the_header_is_read_as_yosys_reads_it(self):
-        ports = {name: (port["direction"], len(port["bits"])) for name, port in self.modules["tsr_kernel"]["ports"].items()}
+        ports = {
+            name: (port["direction"], len(port["bits"])) for name, port in self.modules["tsr_kernel"]["ports"].items()
+        }
         self.assertEqual(declared_ports((self.folder / "tsr_kernel.v").read_text(), self.values["AxiBytes"]), ports)
 
     def test_parameters(self):
@@ -136,8 +146,23 @@ class Wrapper(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("verilator"), "verilator is not installed")
     def test_verilator_takes_it(self):
-        done = run(["verilator", "--lint-only", "-Wall", "-Wno-WIDTHCONCAT", "-Wno-SYMRSVDWORD", ROOT / "isa/generated/tsr_isa_pkg.sv",
-                    "-y", ROOT / "hw/rtl", "-y", ROOT / "hw/prim", "--top-module", "tsr_kernel", self.folder / "tsr_kernel.v"])
+        done = run(
+            [
+                "verilator",
+                "--lint-only",
+                "-Wall",
+                "-Wno-WIDTHCONCAT",
+                "-Wno-SYMRSVDWORD",
+                ROOT / "isa/generated/tsr_isa_pkg.sv",
+                "-y",
+                ROOT / "hw/rtl",
+                "-y",
+                ROOT / "hw/prim",
+                "--top-module",
+                "tsr_kernel",
+                self.folder / "tsr_kernel.v",
+            ]
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_a_configuration_from_a_file(self):
@@ -164,12 +189,23 @@ class Packaging(unittest.TestCase):
     def record(self, config, mode, script="package_kernel.tcl", arguments=None):
         self.sources = configure.write(config, self.folder)
         self.ports = declared_ports((self.folder / "tsr_kernel.v").read_text(), axi_bytes(config))
-        (self.folder / "ports").write_text("".join(f"{name} {way} {bits}\n" for name, (way, bits) in self.ports.items()))
+        (self.folder / "ports").write_text(
+            "".join(f"{name} {way} {bits}\n" for name, (way, bits) in self.ports.items())
+        )
         return self.rerun(mode, script, arguments)
 
     def rerun(self, mode, script="package_kernel.tcl", arguments=None):
-        return run(["tclsh", HERE / "tests/recorder.tcl", self.folder / "ports", mode, self.folder / "records", HERE / script,
-                    *(arguments or [self.folder, self.folder / "out/kernel.xo"])])
+        return run(
+            [
+                "tclsh",
+                HERE / "tests/recorder.tcl",
+                self.folder / "ports",
+                mode,
+                self.folder / "records",
+                HERE / script,
+                *(arguments or [self.folder, self.folder / "out/kernel.xo"]),
+            ]
+        )
 
     def records(self, config, mode, *rest):
         done = self.record(config, mode, *rest)
@@ -180,7 +216,11 @@ class Packaging(unittest.TestCase):
         found = [pathlib.Path(line[0]) for line in self.records("npu64", "bare").of("file")]
         self.assertEqual(len(found), len(set(found)))
         design = [path for path in found if path.name != "tsr_kernel.v"]
-        expected = {*(ROOT / "hw/rtl").glob("*.sv"), *(ROOT / "hw/prim").glob("*.sv"), ROOT / "isa/generated/tsr_isa_pkg.sv"}
+        expected = {
+            *(ROOT / "hw/rtl").glob("*.sv"),
+            *(ROOT / "hw/prim").glob("*.sv"),
+            ROOT / "isa/generated/tsr_isa_pkg.sv",
+        }
         self.assertEqual(set(design), expected)
         self.assertEqual(design[0].name, "tsr_isa_pkg.sv")
         self.assertEqual([path.parent for path in found if path.name == "tsr_kernel.v"], [self.folder])
@@ -197,18 +237,37 @@ class Packaging(unittest.TestCase):
                     if bus.startswith(("s_axi", "m_axi")):
                         self.assertEqual(name, f"{bus}_{logical.lower()}")
                 kind = "xilinx.com:interface:aximm_rtl:1.0"
-                self.assertEqual(dict(records.of("type")), {
-                    "s_axi_control": kind, "m_axi_gmem": kind, "ap_clk": "xilinx.com:signal:clock_rtl:1.0",
-                    "ap_rst_n": "xilinx.com:signal:reset_rtl:1.0", "interrupt": "xilinx.com:signal:interrupt_rtl:1.0"})
-                self.assertEqual(set(records.of("associate")),
-                                 {("s_axi_control", "ap_clk"), ("m_axi_gmem", "ap_clk"), ("ap_rst_n", "ap_clk")})
-                values = {name: value for (path, what), value in records.properties.items()
-                          for name in [path.split("/", 1)[-1]] if what == "value" and "memory_map" not in name and name.count("/") == 1}
-                self.assertEqual(values, {
-                    "ap_rst_n/POLARITY": "ACTIVE_LOW", "interrupt/SENSITIVITY": "LEVEL_HIGH", "m_axi_gmem/SUPPORTS_NARROW_BURST": "0",
-                    "m_axi_gmem/MAX_BURST_LENGTH": str(min(256, 4096 // axi_bytes(config))),
-                    "m_axi_gmem/NUM_READ_OUTSTANDING": str(described(config)["reads_in_flight"]),
-                    "m_axi_gmem/NUM_WRITE_OUTSTANDING": str(described(config)["writes_in_flight"])})
+                self.assertEqual(
+                    dict(records.of("type")),
+                    {
+                        "s_axi_control": kind,
+                        "m_axi_gmem": kind,
+                        "ap_clk": "xilinx.com:signal:clock_rtl:1.0",
+                        "ap_rst_n": "xilinx.com:signal:reset_rtl:1.0",
+                        "interrupt": "xilinx.com:signal:interrupt_rtl:1.0",
+                    },
+                )
+                self.assertEqual(
+                    set(records.of("associate")),
+                    {("s_axi_control", "ap_clk"), ("m_axi_gmem", "ap_clk"), ("ap_rst_n", "ap_clk")},
+                )
+                values = {
+                    name: value
+                    for (path, what), value in records.properties.items()
+                    for name in [path.split("/", 1)[-1]]
+                    if what == "value" and "memory_map" not in name and name.count("/") == 1
+                }
+                self.assertEqual(
+                    values,
+                    {
+                        "ap_rst_n/POLARITY": "ACTIVE_LOW",
+                        "interrupt/SENSITIVITY": "LEVEL_HIGH",
+                        "m_axi_gmem/SUPPORTS_NARROW_BURST": "0",
+                        "m_axi_gmem/MAX_BURST_LENGTH": str(min(256, 4096 // axi_bytes(config))),
+                        "m_axi_gmem/NUM_READ_OUTSTANDING": str(described(config)["reads_in_flight"]),
+                        "m_axi_gmem/NUM_WRITE_OUTSTANDING": str(described(config)["writes_in_flight"]),
+                    },
+                )
 
     def test_registers_are_those_of_the_description(self):
         wanted = {"CTRL": (0, 32), "GIER": (4, 32), "IP_IER": (8, 32), "IP_ISR": (12, 32)}
@@ -223,31 +282,53 @@ class Packaging(unittest.TestCase):
         for mode in ("bare", "infer"):
             records = self.records("npu256", mode)
             block = "core/s_axi_control/reg0/"
-            found = {name[len(block):]: (int(records.properties[name, "address_offset"], 0), int(records.properties[name, "size"]))
-                     for name, kind in records.of("object") if kind == "register"}
+            found = {
+                name[len(block) :]: (
+                    int(records.properties[name, "address_offset"], 0),
+                    int(records.properties[name, "size"]),
+                )
+                for name, kind in records.of("object")
+                if kind == "register"
+            }
             self.assertEqual(found, wanted)
-            associated = {name[len(block):].split("/")[0]: value for (name, what), value in records.properties.items()
-                          if name.endswith("/ASSOCIATED_BUSIF") and what == "value"}
+            associated = {
+                name[len(block) :].split("/")[0]: value
+                for (name, what), value in records.properties.items()
+                if name.endswith("/ASSOCIATED_BUSIF") and what == "value"
+            }
             self.assertEqual(associated, dict.fromkeys(pointers, "m_axi_gmem"))
             control = next(r for r in self.map["register"] if r["name"] == "ap_ctrl")
-            fields = {name.rsplit("/", 1)[1]: (int(records.properties[name, "bit_offset"]), int(records.properties[name, "bit_width"]))
-                      for name, kind in records.of("object") if kind == "field" and "/CTRL/" in name}
+            fields = {
+                name.rsplit("/", 1)[1]: (
+                    int(records.properties[name, "bit_offset"]),
+                    int(records.properties[name, "bit_width"]),
+                )
+                for name, kind in records.of("object")
+                if kind == "field" and "/CTRL/" in name
+            }
             self.assertEqual(fields, {f["name"].upper(): (f["lsb"], f["width"]) for f in control["fields"]})
-            self.assertEqual(int(records.properties["core/s_axi_control/reg0", "range"], 0), 1 << self.ports["s_axi_control_awaddr"][1])
+            self.assertEqual(
+                int(records.properties["core/s_axi_control/reg0", "range"], 0),
+                1 << self.ports["s_axi_control_awaddr"][1],
+            )
             self.assertEqual(records.properties["core/s_axi_control", "slave_memory_map_ref"], "s_axi_control")
             self.assertEqual(records.properties["core/m_axi_gmem", "master_address_space_ref"], "m_axi_gmem")
 
     def test_the_core_becomes_a_kernel(self):
         records = self.records("npu256", "infer")
         core = {what: value for (path, what), value in records.properties.items() if path == "core"}
-        self.assertEqual((core["name"], core["sdx_kernel"], core["sdx_kernel_type"], core["vitis_drc"]),
-                         ("tsr_kernel", "true", "rtl", "ctrl_protocol ap_ctrl_hs"))
+        self.assertEqual(
+            (core["name"], core["sdx_kernel"], core["sdx_kernel_type"], core["vitis_drc"]),
+            ("tsr_kernel", "true", "rtl", "ctrl_protocol ap_ctrl_hs"),
+        )
         self.assertEqual(records.properties["kernel/sources_1", "top"], "tsr_kernel")
         self.assertEqual(records.removed, {"core/Batch", "core/AxiBytes", "core/s_axi_control"})
         self.assertEqual(records.of("checked"), [("-kernel", "-xrt")])
         self.assertEqual(len(records.of("saved")), 1)
         xo = dict(records.of("package_xo"))
-        self.assertEqual((xo["-kernel_name"], pathlib.Path(xo["-xo_path"])), ("tsr_kernel", self.folder / "out/kernel.xo"))
+        self.assertEqual(
+            (xo["-kernel_name"], pathlib.Path(xo["-xo_path"])), ("tsr_kernel", self.folder / "out/kernel.xo")
+        )
         vlnv = dict(records.of("package"))
         vlnv_of_xml = ElementTree.parse(xo["-kernel_xml"]).find("kernel").get("vlnv")
         self.assertEqual(vlnv_of_xml, f"{vlnv['-vendor']}:{vlnv['-library']}:{core['name']}:{core['version']}")
@@ -257,7 +338,9 @@ class Packaging(unittest.TestCase):
         with open(self.folder / "ports", "a") as file:
             file.write("debug_led output 1\n")
         done = self.rerun("bare")
-        self.assertEqual((done.returncode, done.stderr), (1, "port debug_led belongs to 0 interfaces, must belong to one\n"))
+        self.assertEqual(
+            (done.returncode, done.stderr), (1, "port debug_led belongs to 0 interfaces, must belong to one\n")
+        )
 
     def test_a_missing_source_is_refused(self):
         self.record("npu64", "bare")
@@ -274,8 +357,13 @@ class Packaging(unittest.TestCase):
         for line in commands:
             if line[0] == "read_verilog":
                 self.assertEqual(line[1:-1], ("-sv",) if line[-1].endswith(".sv") else ())
-        self.assertIn(("synth_design", "-top", "tsr_kernel", "-part", "xczu7ev-ffvc1156-2-e", "-mode", "out_of_context"), commands)
-        self.assertEqual([line[:5] for line in commands if line[0] == "create_clock"], [("create_clock", "-name", "ap_clk", "-period", "8.000")])
+        self.assertIn(
+            ("synth_design", "-top", "tsr_kernel", "-part", "xczu7ev-ffvc1156-2-e", "-mode", "out_of_context"), commands
+        )
+        self.assertEqual(
+            [line[:5] for line in commands if line[0] == "create_clock"],
+            [("create_clock", "-name", "ap_clk", "-period", "8.000")],
+        )
         done = self.rerun("bare", "synth_ooc.tcl", [self.folder])
         self.assertEqual(done.returncode, 1)
         self.assertIn("usage: ", done.stderr)
@@ -283,10 +371,22 @@ class Packaging(unittest.TestCase):
 
 class Description(unittest.TestCase):
     """kernel.xml: its form, and that it describes the ports of the wrapper."""
+
     FORM = {  # element: (required attributes, elements inside)
         "root": ({"versionMajor", "versionMinor"}, ["kernel"]),
-        "kernel": ({"name", "language", "vlnv", "attributes", "preferredWorkGroupSizeMultiple", "workGroupSize", "interrupt",
-                    "hwControlProtocol"}, ["ports", "args"]),
+        "kernel": (
+            {
+                "name",
+                "language",
+                "vlnv",
+                "attributes",
+                "preferredWorkGroupSizeMultiple",
+                "workGroupSize",
+                "interrupt",
+                "hwControlProtocol",
+            },
+            ["ports", "args"],
+        ),
         "ports": (set(), ["port", "port"]),
         "args": (set(), ["arg"] * 20),
         "port": ({"name", "mode", "range", "dataWidth", "portType", "base"}, []),
@@ -317,7 +417,10 @@ class Description(unittest.TestCase):
             self.assertEqual(len(names), len(set(names)))
             for arg in root.iter("arg"):
                 mode = next(p.get("mode") for p in root.iter("port") if p.get("name") == arg.get("port"))
-                self.assertEqual((mode, arg.get("type").endswith("*")), (("master", True) if arg.get("addressQualifier") == "1" else ("slave", False)))
+                self.assertEqual(
+                    (mode, arg.get("type").endswith("*")),
+                    (("master", True) if arg.get("addressQualifier") == "1" else ("slave", False)),
+                )
 
 
 class Link(unittest.TestCase):
@@ -336,8 +439,16 @@ class Link(unittest.TestCase):
                 elif line and not line.startswith("#"):
                     key, value = line.split("=", 1)
                     lines.append((section, key, value))
-            self.assertLessEqual({(s, k) for s, k, _ in lines},
-                                 {("connectivity", "nk"), ("connectivity", "sp"), ("connectivity", "slr"), ("clock", "freqHz"), ("vivado", "prop")})
+            self.assertLessEqual(
+                {(s, k) for s, k, _ in lines},
+                {
+                    ("connectivity", "nk"),
+                    ("connectivity", "sp"),
+                    ("connectivity", "slr"),
+                    ("clock", "freqHz"),
+                    ("vivado", "prop"),
+                },
+            )
             kernels = [value.split(":") for _, key, value in lines if key == "nk"]
             self.assertEqual(kernels, [[kernel.get("name"), "1", f"{kernel.get('name')}_1"]])
             unit = kernels[0][2]
@@ -357,17 +468,40 @@ class Link(unittest.TestCase):
             for board in BOARDS:
                 goals = ["xo", "ooc", "xclbin", "hw_emu", "sd", "smoke"]
                 with tempfile.TemporaryDirectory() as scratch:
-                    done = run(["make", "-n", "-C", HERE, f"CONFIG={config}", f"BOARD={board}", f"BUILD={scratch}/b", "ROOTFS=/r", "IMAGE=/i", *goals])
+                    done = run(
+                        [
+                            "make",
+                            "-n",
+                            "-C",
+                            HERE,
+                            f"CONFIG={config}",
+                            f"BOARD={board}",
+                            f"BUILD={scratch}/b",
+                            "ROOTFS=/r",
+                            "IMAGE=/i",
+                            *goals,
+                        ]
+                    )
                     self.assertEqual((done.returncode, done.stderr), (0, ""))
                     text = re.sub(r"(?:\\\n|[ \t])+", " ", done.stdout)
                     for path in set(re.findall(rf"{re.escape(str(ROOT))}/(?:hw|isa)[\w/.]*", text)):
                         self.assertTrue(pathlib.Path(path).exists(), path)
                     self.assertIn(f"configure.py --config {config} --output {scratch}/b/{config}\n", text)
                     self.assertEqual(len(re.findall(r"-source \S+package_kernel.tcl", text)), 1)
-                    self.assertRegex(text, rf"--link --target hw --platform xilinx_{board}_\S+ --config {re.escape(str(HERE))}/{board}.cfg")
+                    self.assertRegex(
+                        text,
+                        rf"--link --target hw --platform xilinx_{board}_\S+ --config "
+                        rf"{re.escape(str(HERE))}/{board}.cfg",
+                    )
                     self.assertRegex(text, rf"--link --target hw_emu --platform xilinx_{board}_")
-                    self.assertIn(f"--package.rootfs /r --package.kernel_image /i --package.out_dir {scratch}/b/{config}/{board}/sd", text)
-                    self.assertIn(f"smoke.py --xclbin {scratch}/b/{config}/{board}/hw/tsr_kernel.xclbin --config {config}", text)
+                    self.assertIn(
+                        "--package.rootfs /r --package.kernel_image /i --package.out_dir "
+                        f"{scratch}/b/{config}/{board}/sd",
+                        text,
+                    )
+                    self.assertIn(
+                        f"smoke.py --xclbin {scratch}/b/{config}/{board}/hw/tsr_kernel.xclbin --config {config}", text
+                    )
         done = run(["make", "-n", "-C", HERE, "BOARD=u1"])
         self.assertEqual(done.returncode, 2)
         self.assertIn("no link options for board 'u1'; there are", done.stderr)
@@ -380,10 +514,21 @@ class Link(unittest.TestCase):
             ports = declared_ports((HERE / "tsr_kernel.v").read_text(), 8)
             (folder / "ports").write_text("".join(f"{name} {way} {bits}\n" for name, (way, bits) in ports.items()))
             vivado = folder / "vivado"
-            vivado.write_text('#!/bin/sh\nset -e\nwhile [ "$1" != -source ]; do shift; done\nscript=$2; shift 3\n'
-                              f'exec tclsh {HERE}/tests/recorder.tcl {folder}/ports infer {folder}/records "$script" "$@"\n')
+            vivado.write_text(
+                '#!/bin/sh\nset -e\nwhile [ "$1" != -source ]; do shift; done\nscript=$2; shift 3\n'
+                f'exec tclsh {HERE}/tests/recorder.tcl {folder}/ports infer {folder}/records "$script" "$@"\n'
+            )
             vivado.chmod(0o755)
-            command = ["make", "-C", HERE, "CONFIG=npu64", f"BUILD={folder}/b", f"VIVADO={vivado}", f"PYTHON={sys.executable}", "xo"]
+            command = [
+                "make",
+                "-C",
+                HERE,
+                "CONFIG=npu64",
+                f"BUILD={folder}/b",
+                f"VIVADO={vivado}",
+                f"PYTHON={sys.executable}",
+                "xo",
+            ]
             done = run(command)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(f"packaged npu64: {folder}/b/npu64/tsr_kernel.xo\n", done.stdout)

@@ -6,9 +6,10 @@
     outputs = session.run(None, {"input": x})
     session.stats().cycles
 
-Session has the shape of onnxruntime.InferenceSession: run, get_inputs, get_outputs. Errors are tessera.Error with a `code`
-("invalid_model", "invalid_argument", ...) and a message that names the node or input, the cause and what to do.
+Session has the shape of onnxruntime.InferenceSession: run, get_inputs, get_outputs. Errors are tessera.Error with a
+`code` ("invalid_model", "invalid_argument", ...) and a message that names the node or input, the cause and what to do.
 """
+
 import json
 
 import _tessera
@@ -16,11 +17,12 @@ import _tessera
 Error = _tessera.Error
 backends = _tessera.backends
 __version__ = "0.1.0"
-__all__ = ["Session", "NodeArg", "Stats", "Layer", "Error", "backends", "compile"]
+__all__ = ["Error", "Layer", "NodeArg", "Session", "Stats", "backends", "compile"]
 
 
 class NodeArg:
-    """Name, ONNX Runtime type string such as "tensor(float)", and shape of an input or output; names or None for dynamic dimensions."""
+    """Name, ONNX Runtime type string such as "tensor(float)", and shape of an input or output; names or None for
+    dynamic dimensions."""
 
     _TYPES = {"float32": "float", "float64": "double"}
 
@@ -57,31 +59,65 @@ class Stats(Layer):
 class Session:
     """A model on a device.
 
-    model: path of an ONNX file or an artifact (.tsr), or the bytes of either.
-    device: "fsim" (functional simulator), "reference" (interpreter) or another of tessera.backends().
-    config: npu64, npu256, npu256w, npu1024 or a .toml file; default: the artifact's own, or npu256.
-    shapes: {input: shape} for dynamic dimensions; without it a model is compiled for the shapes that come and kept.
-    dram_latency (cycles), dram_bandwidth (bytes a cycle): the memory of devices with time. wave: an FST file of device "rtl".
-    schedules: a dict from layers to schedules as schedules() gives it (those that are missing are chosen), or the stats() of a run.
-    chains: False writes every layer's result to DRAM, so that nothing stays on chip between layers.
-    traffic_weight: cycles that a cycle of the DRAM's bus is worth when schedules are chosen; more saves bytes.
-    virtual_threads: False keeps one copy of each operand, so that fetching does not hide behind computing inside a layer.
-    profile: keep figures of each instruction, for layers' cycles and trace(); without it device "rtl" is faster.
+    model: path of an ONNX file or an artifact (.tsr), or the bytes of either. device: "fsim" (functional simulator),
+    "reference" (interpreter) or another of tessera.backends(). config: npu64, npu256, npu256w, npu1024 or a .toml file;
+    default: the artifact's own, or npu256. shapes: {input: shape} for dynamic dimensions; without it a model is
+    compiled for the shapes that come and kept. dram_latency (cycles), dram_bandwidth (bytes a cycle): the memory of
+    devices with time. wave: an FST file of device "rtl". schedules: a dict from layers to schedules as schedules()
+    gives it (those that are missing are chosen), or the stats() of a run. chains: False writes every layer's result to
+    DRAM, so that nothing stays on chip between layers. traffic_weight: cycles that a cycle of the DRAM's bus is worth
+    when schedules are chosen; more saves bytes. virtual_threads: False keeps one copy of each operand, so that fetching
+    does not hide behind computing inside a layer. profile: keep figures of each instruction, for layers' cycles and
+    trace(); without it device "rtl" is faster.
     """
 
-    def __init__(self, model, device="fsim", config="", *, shapes=None, device_options=None, schedules=None, check_races=False,
-                 poison=None, base_address=None, use_npu=True, cpu_codegen=True, virtual_threads=True, chains=True, traffic_weight=0.2, dram_latency=None, dram_bandwidth=None, wave=None,
-                 profile=True):
+    def __init__(
+        self,
+        model,
+        device="fsim",
+        config="",
+        *,
+        shapes=None,
+        device_options=None,
+        schedules=None,
+        check_races=False,
+        poison=None,
+        base_address=None,
+        use_npu=True,
+        cpu_codegen=True,
+        virtual_threads=True,
+        chains=True,
+        traffic_weight=0.2,
+        dram_latency=None,
+        dram_bandwidth=None,
+        wave=None,
+        profile=True,
+    ):
         device_options = dict(device_options or {})
         for name, value in (("latency", dram_latency), ("bandwidth", dram_bandwidth), ("waves", wave)):
             if value is not None:
                 device_options[name] = value
         self._session = _tessera.Session(
-            model, device, config, dict(shapes or {}), {k: str(v) for k, v in device_options.items()},
-            json.dumps(schedules) if schedules else "", check_races, poison, base_address, use_npu, cpu_codegen, virtual_threads, chains, traffic_weight, profile)
+            model,
+            device,
+            config,
+            dict(shapes or {}),
+            {k: str(v) for k, v in device_options.items()},
+            json.dumps(schedules) if schedules else "",
+            check_races,
+            poison,
+            base_address,
+            use_npu,
+            cpu_codegen,
+            virtual_threads,
+            chains,
+            traffic_weight,
+            profile,
+        )
 
     def run(self, output_names, input_feed, run_options=None):
-        """Results as a list of arrays, those named in output_names or all for None. run_options is accepted and not used."""
+        """Results as a list of arrays, those named in output_names or all for None. run_options is accepted and not
+        used."""
         return self._session.run(list(output_names or []), dict(input_feed))
 
     def get_inputs(self):
