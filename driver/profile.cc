@@ -1,35 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work is a product of extents; LOAD reads no padding.
+// Work is what the instructions' words say.
 #include "driver/profile.h"
 
-#include <algorithm>
 #include <cstring>
 
+#include "isa/effects.h"
+
 namespace tessera::driver {
-namespace {
-
-template <typename Extents>
-uint64_t product(const Extents& extents) {
-  uint64_t all = 1;
-  for (const auto extent : extents) all *= extent;
-  return all;
-}
-
-uint64_t read_bytes(const isa::Load& load) {
-  if (load.fill) return 0;
-  uint64_t bytes = load.length;
-  for (size_t k = 0; k < load.extent.size(); ++k) {
-    uint64_t extent = load.extent[k];
-    if (k < load.pad_before.size()) {
-      const uint64_t padding = uint64_t{load.pad_before[k]} + load.pad_after[k];
-      extent -= std::min(extent, padding);
-    }
-    bytes *= extent;
-  }
-  return bytes;
-}
-
-}  // namespace
 
 std::vector<isa::Instruction> decode_program(std::span<const uint8_t> words) {
   std::vector<isa::Instruction> program;
@@ -43,23 +20,12 @@ std::vector<isa::Instruction> decode_program(std::span<const uint8_t> words) {
   return program;
 }
 
-uint64_t macs_of(const isa::Instruction& instruction, const isa::MachineConfig& config) {
-  const auto* gemm = std::get_if<isa::Gemm>(&instruction);
-  if (gemm == nullptr) return 0;
-  return product(gemm->extent) * static_cast<uint64_t>(gemm->mode == isa::GemmMode::kDense
-                                                           ? config.peak_macs()
-                                                           : int64_t{config.batch} * config.lanes());
-}
-
 uint64_t executed_macs(std::span<const isa::Instruction> program, uint64_t executed, const isa::MachineConfig& config) {
   uint64_t macs = 0;
   for (const isa::Instruction& instruction : program) {
     if (executed == 0) break;
-    const auto* fence = std::get_if<isa::Fence>(&instruction);
-    if (!std::holds_alternative<isa::Gemm>(instruction) && (fence == nullptr || fence->engine != isa::Engine::kGemm)) {
-      continue;
-    }
-    macs += macs_of(instruction, config);
+    if (isa::engine_of(instruction) != isa::Engine::kGemm) continue;
+    macs += static_cast<uint64_t>(isa::effects(instruction, config).macs);
     --executed;
   }
   return macs;
@@ -73,13 +39,11 @@ void fill_profile(RunReport& report, const sim::Trace& trace, std::span<const is
     to.pc = from.pc;
     to.unit = from.unit;
     if (from.pc < program.size()) {
-      const isa::Instruction& instruction = program[from.pc];
-      to.macs = macs_of(instruction, config);
-      if (const auto* alu = std::get_if<isa::Alu>(&instruction)) to.vectors = product(alu->extent);
-      if (const auto* load = std::get_if<isa::Load>(&instruction)) to.bytes_read = read_bytes(*load);
-      if (const auto* store = std::get_if<isa::Store>(&instruction)) {
-        to.bytes_written = product(store->extent) * store->length;
-      }
+      const isa::Effects effects = isa::effects(program[from.pc], config);
+      to.macs = static_cast<uint64_t>(effects.macs);
+      to.vectors = static_cast<uint64_t>(effects.vectors);
+      to.bytes_read = static_cast<uint64_t>(effects.dram_read_bytes);
+      to.bytes_written = static_cast<uint64_t>(effects.dram_write_bytes);
     }
     to.queued_cycle = from.queued_cycle;
     to.start_cycle = from.issued_cycle;

@@ -17,9 +17,6 @@ namespace tessera::driver {
 /// The instructions in `words`, up to the first that cannot be decoded.
 std::vector<isa::Instruction> decode_program(std::span<const uint8_t> words);
 
-/// Multiply-accumulates a GEMM issues (padding of blocks included), 0 for others.
-uint64_t macs_of(const isa::Instruction& instruction, const isa::MachineConfig& config);
-
 /// Multiply-accumulates of the GEMM engine's first `executed` instructions (FENCE counts as one).
 uint64_t executed_macs(std::span<const isa::Instruction> program, uint64_t executed, const isa::MachineConfig& config);
 

@@ -54,6 +54,7 @@ def outputs():
     chapters = [(ROOT / name).read_text() for name in CHAPTERS if (ROOT / name).exists()]
     files = {
         "instructions.h": cpp.instructions_header(isa),
+        "operands.h": cpp.operands_header(isa),
         "registers.h": cpp.registers_header(register_map),
         "configs.cc": cpp.configs_source([(name, path.read_text()) for name, path, _ in configs]),
         "tsr_isa_pkg.sv": sv.package(isa, register_map),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The static rules, one function for each instruction. Bounds of a nest are sums of the extremes of its loops, which is
-// exact because the loops are independent of each other.
+// The static rules, one function for each instruction; ranges are those of the operands that isa.toml declares.
 #include "isa/verify.h"
 
 #include <algorithm>
@@ -131,89 +130,6 @@ Result check(const Alu& i, const MachineConfig& config) {
   return {};
 }
 
-struct Bounds {
-  int64_t lowest;
-  int64_t highest;
-};
-
-/// Bounds of first + sum(i_k * stride_k) over the outer `loops` loops.
-template <size_t N, typename Extent, typename Stride>
-Bounds bounds(int64_t first, const std::array<Extent, N>& extent, const std::array<Stride, N>& stride, int loops = N) {
-  Bounds b{first, first};
-  for (int k = 0; k < loops; ++k) {
-    const int64_t span = (static_cast<int64_t>(extent[k]) - 1) * stride[k];
-    (span < 0 ? b.lowest : b.highest) += span;
-  }
-  return b;
-}
-
-/// The ranges of one instruction; an ALU with everything in use has most.
-class Ranges {
- public:
-  explicit Ranges(const MachineConfig& config) : config_(config) {}
-  void entries(Space space, const char* field, Bounds b, bool write) {
-    ranges_[size_++] = {space, field, b.lowest, b.highest, config_.depth(space), write};
-  }
-  void bytes(Space space, const char* field, Bounds b, int64_t length, bool write) {
-    ranges_[size_++] = {space, field, b.lowest, b.highest + length - 1, config_.space_bytes(space), write};
-  }
-  const AddressRange* begin() const { return ranges_.data(); }
-  const AddressRange* end() const { return ranges_.data() + size_; }
-
- private:
-  const MachineConfig& config_;
-  std::array<AddressRange, 7> ranges_;
-  size_t size_ = 0;
-};
-
-void collect(const Finish&, Ranges&) {}
-void collect(const Fence&, Ranges&) {}
-
-void collect(const Load& i, Ranges& out) {
-  out.bytes(i.space, "sp_addr", bounds(i.sp_addr, i.extent, i.sp_stride), i.length, true);
-}
-
-void collect(const Store& i, Ranges& out) {
-  out.bytes(i.space, "sp_addr", bounds(i.sp_addr, i.extent, i.sp_stride), i.length, false);
-}
-
-void collect(const Gemm& i, Ranges& out) {
-  out.entries(Space::kInp, "inp_addr", bounds(i.inp_addr, i.extent, i.inp_stride), false);
-  out.entries(Space::kWgt, "wgt_addr", bounds(i.wgt_addr, i.extent, i.wgt_stride), false);
-  out.entries(Space::kAcc, "acc_addr", bounds(i.acc_addr, i.extent, i.acc_stride, kLoops - i.reduce), true);
-}
-
-Space space_of(AluSpace space) {
-  switch (space) {
-    case AluSpace::kAcc: return Space::kAcc;
-    case AluSpace::kOut: return Space::kOut;
-    case AluSpace::kInp: return Space::kInp;
-  }
-  return Space::kAcc;
-}
-
-void collect(const Alu& i, Ranges& out) {
-  const int outer = kLoops - i.reduce;
-  out.entries(space_of(i.src), "src_addr", bounds(i.src_addr, i.extent, i.src_stride), false);
-  out.entries(space_of(i.dst), "dst_addr", bounds(i.dst_addr, i.extent, i.dst_stride, outer), true);
-  if (i.second_op != SecondOp::kNone) {
-    out.entries(Space::kOut, "second_addr", bounds(i.second_addr, i.extent, i.second_stride, outer), false);
-    out.entries(Space::kParam, "constant_addr", {i.constant_addr, i.constant_addr}, false);
-  }
-  if (i.convert) {
-    const int64_t last = i.param_addr + (i.param_loop == 7 ? 0 : i.extent[i.param_loop] - 1);
-    out.entries(Space::kParam, "param_addr", {i.param_addr, last}, false);
-  }
-  if (i.table_enable) out.entries(Space::kTable, "table", {i.table, i.table}, false);
-  if (i.second_table_enable) out.entries(Space::kTable, "second_table", {i.second_table, i.second_table}, false);
-}
-
-Ranges ranges_of(const Instruction& instruction, const MachineConfig& config) {
-  Ranges ranges(config);
-  std::visit([&](const auto& i) { collect(i, ranges); }, instruction);
-  return ranges;
-}
-
 [[noreturn]] void refuse(size_t index, const Instruction& instruction, const std::string& message) {
   throw Error(ErrorCode::kInvalidProgram,
               "instruction " + std::to_string(index) + " (" + std::string(info_of(instruction).name) + "): " + message);
@@ -229,33 +145,9 @@ std::optional<Violation> check_operands(const Instruction& instruction, const Ma
   return std::visit([&](const auto& i) { return check(i, config); }, instruction);
 }
 
-std::vector<AddressRange> scratchpad_ranges(const Instruction& instruction, const MachineConfig& config) {
-  const Ranges ranges = ranges_of(instruction, config);
-  return {ranges.begin(), ranges.end()};
-}
-
-std::optional<DramRange> dram_range(const Instruction& instruction) {
-  if (const auto* load = std::get_if<Load>(&instruction)) {
-    if (load->fill) return {};
-    std::array<int64_t, kTransferLoops> extent{};
-    for (size_t k = 0; k < extent.size(); ++k) {
-      extent[k] = load->extent[k];
-      if (k < load->pad_before.size()) extent[k] -= load->pad_before[k] + load->pad_after[k];
-      if (extent[k] <= 0) return {};
-    }
-    const Bounds b = bounds(static_cast<int64_t>(load->dram_offset), extent, load->dram_stride);
-    return DramRange{load->base, b.lowest, b.highest + load->length - 1, false};
-  }
-  if (const auto* store = std::get_if<Store>(&instruction)) {
-    const Bounds b = bounds(static_cast<int64_t>(store->dram_offset), store->extent, store->dram_stride);
-    return DramRange{store->base, b.lowest, b.highest + store->length - 1, true};
-  }
-  return {};
-}
-
 std::optional<Violation> check_ranges(const Instruction& instruction, const MachineConfig& config) {
-  for (const AddressRange& r : ranges_of(instruction, config)) {
-    if (r.ok()) continue;
+  for (const Operand& r : effects(instruction, config).operands) {
+    if (r.in_range()) continue;
     return Violation{Fault::kScratchpadRange,
                      std::string(r.field) + ": " + std::to_string(r.lowest) + ".." + std::to_string(r.highest) +
                          " leaves " + std::string(to_string(r.space)) + " (0.." + std::to_string(r.limit - 1) + ")"};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "isa/config.h"
+#include "isa/effects.h"
 #include "isa/generated/instructions.h"
 
 namespace tessera::isa {
@@ -22,31 +23,6 @@ struct Violation {
 /// The illegal_operand rules that concern one instruction, beyond what decode() refuses. Address ranges are not looked
 /// at.
 std::optional<Violation> check_operands(const Instruction& instruction, const MachineConfig& config);
-
-/// What one operand touches. Entries for GEMM and ALU, bytes for LOAD and STORE; bounds inclusive, and exact: every
-/// loop nest attains them. Signed sums, so that lowest may be negative.
-struct AddressRange {
-  Space space;
-  const char* field;  // the address field, e.g. "inp_addr"
-  int64_t lowest;
-  int64_t highest;
-  int64_t limit;  // entries (or bytes) the memory has
-  bool write;
-  bool ok() const { return 0 <= lowest && highest < limit; }
-};
-
-/// The scratchpad operands of an instruction in the order of the table in isa/semantics.md. Needs check_operands() to
-/// hold.
-std::vector<AddressRange> scratchpad_ranges(const Instruction& instruction, const MachineConfig& config);
-
-/// DRAM bytes relative to the base register, inclusive; nothing when the instruction touches none.
-struct DramRange {
-  int base;
-  int64_t lowest;
-  int64_t highest;
-  bool write;
-};
-std::optional<DramRange> dram_range(const Instruction& instruction);
 
 /// scratchpad_range when an operand leaves its memory. Needs check_operands() to hold.
 std::optional<Violation> check_ranges(const Instruction& instruction, const MachineConfig& config);

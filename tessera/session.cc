@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "driver/registry.h"
+#include "isa/effects.h"
 #include "runtime/attribution.h"
 #include "runtime/executor.h"
 
@@ -549,16 +550,13 @@ json describe_artifact(const program::Artifact& artifact) {
     instructions += decoded.size();
     arena = std::max(arena, npu.arena_bytes);
     std::vector<bool> computes(npu.layers.size(), false);
-    for (size_t i = 0; i < decoded.size(); ++i)
-      if (const auto* gemm = std::get_if<isa::Gemm>(&decoded[i])) {
-        uint64_t tiles = 1;
-        for (uint16_t extent : gemm->extent) tiles *= extent;
-        const isa::MachineConfig& c = artifact.config;
-        issued += tiles * (gemm->mode == isa::GemmMode::kDense ? static_cast<uint64_t>(c.peak_macs())
-                                                               : static_cast<uint64_t>(c.batch * c.lanes()));
-        if (i < npu.layer_of_instruction.size() && npu.layer_of_instruction[i] < computes.size())
-          computes[npu.layer_of_instruction[i]] = true;
-      }
+    for (size_t i = 0; i < decoded.size(); ++i) {
+      const int64_t macs = isa::effects(decoded[i], artifact.config).macs;
+      if (macs == 0) continue;
+      issued += static_cast<uint64_t>(macs);
+      if (i < npu.layer_of_instruction.size() && npu.layer_of_instruction[i] < computes.size())
+        computes[npu.layer_of_instruction[i]] = true;
+    }
     gemm_layers += static_cast<uint64_t>(std::count(computes.begin(), computes.end(), true));
   }
   const uint64_t on_npu = metadata_number(artifact, "nodes_npu"), on_cpu = metadata_number(artifact, "nodes_cpu");

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "isa/effects.h"
+
 namespace tessera::emit {
 
 namespace {
@@ -115,7 +117,9 @@ Duration duration(const isa::Instruction& instruction, const isa::MachineConfig&
     std::copy(load->extent.begin(), load->extent.end(), inside.begin());
     for (size_t k = 0; k < load->pad_before.size(); ++k)
       inside[k] = std::max<int64_t>(0, inside[k] - load->pad_before[k] - load->pad_after[k]);
-    const int64_t runs = load->fill ? 0 : product(inside), padded = product(load->extent) - runs;
+    const isa::Effects effects = isa::effects(instruction, config);
+    const isa::Operand* source = effects.dram();
+    const int64_t runs = source == nullptr ? 0 : source->accesses, padded = effects.iterations - runs;
     const bool joined =
         continues(load->extent, load->sp_stride, load->fill ? load->sp_stride : load->dram_stride, load->length);
     const Run run = average_run(inside, load->dram_stride, static_cast<int64_t>(load->dram_offset), load->sp_stride,

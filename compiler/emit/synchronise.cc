@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "compiler/emit/footprint.h"
+#include "isa/effects.h"
 
 namespace tessera::emit {
 
@@ -101,11 +101,10 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
   TESSERA_INVARIANT(options.signals_between_barriers >= 1 && options.signals_between_barriers <= 32000,
                     "barriers too far apart");
   SynchroniseSummary summary;
-  std::vector<Memory> memories(kMemories);
+  std::vector<Memory> memories(isa::kMemories);
   std::vector<Plan> plans(instructions.size());
   std::array<std::vector<size_t>, isa::kEngines> queue;   // instructions of an engine
   std::array<std::vector<Clock>, isa::kEngines> started;  // what was known complete when each of them started
-  std::vector<Touch> touches;
   for (size_t i = 0; i < instructions.size(); ++i) {
     const auto engine = isa::engine_of(instructions[i]);
     if (!engine) continue;
@@ -113,12 +112,10 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
     Plan& plan = plans[i];
     plan.engine = static_cast<int>(self);
     plan.number = static_cast<uint32_t>(queue[self].size()) + 1;
-    touches.clear();
-    append_touches(instructions[i], config, touches);
     Clock needed{};
-    for (const Touch& touch : touches) {
-      memories[static_cast<size_t>(touch.memory)].access(touch.begin, touch.end, touch.write, self, plan.number,
-                                                         needed);
+    for (const isa::Operand& operand : isa::effects(instructions[i], config).operands) {
+      memories[static_cast<size_t>(operand.memory())].access(operand.begin, operand.end, operand.write, self,
+                                                             plan.number, needed);
     }
     Clock known = started[self].empty() ? Clock{} : started[self].back();
     known[self] = plan.number - 1;

@@ -7,7 +7,7 @@
 
 #include <random>
 
-#include "compiler/emit/footprint.h"
+#include "isa/effects.h"
 #include "isa/verify.h"
 
 namespace tessera::emit {
@@ -107,13 +107,13 @@ int unordered_pairs(const std::vector<isa::Instruction>& program, const isa::Mac
     last[self] = static_cast<int64_t>(i);
   }
   int found = 0;
-  std::vector<std::vector<Touch>> touches(count);
+  std::vector<isa::Operands> operands(count);
   for (size_t i = 0; i < count; ++i) {
-    append_touches(program[i], config, touches[i]);
+    operands[i] = isa::effects(program[i], config).operands;
     for (size_t j = 0; j < i; ++j) {
-      for (const Touch& a : touches[i]) {
-        for (const Touch& b : touches[j]) {
-          const bool conflict = a.memory == b.memory && a.begin < b.end && b.begin < a.end && (a.write || b.write);
+      for (const isa::Operand& a : operands[i]) {
+        for (const isa::Operand& b : operands[j]) {
+          const bool conflict = a.memory() == b.memory() && a.begin < b.end && b.begin < a.end && (a.write || b.write);
           if (conflict && !before[i][j]) ++found;
         }
       }
@@ -164,13 +164,12 @@ TEST(Synchronise, PaddingReadsNoDram) {
   padded.sp_stride = {16, 0, 0, 0};
   padded.pad_before = {1, 0};
   padded.pad_after = {2, 0};
-  std::vector<Touch> touches;
-  append_touches(padded, config, touches);
-  ASSERT_EQ(touches.size(), 2u);
-  EXPECT_EQ(touches[0].begin, 0);
-  EXPECT_EQ(touches[0].end, 64);
-  EXPECT_EQ(touches[1].begin, 5000);
-  EXPECT_EQ(touches[1].end, 5016);
+  const isa::Operands operands = isa::effects(padded, config).operands;
+  ASSERT_EQ(operands.size(), 2u);
+  EXPECT_EQ(operands[0].begin, 0);
+  EXPECT_EQ(operands[0].end, 64);
+  EXPECT_EQ(operands[1].begin, 5000);
+  EXPECT_EQ(operands[1].end, 5016);
 }
 
 TEST(Synchronise, RandomStreamsAreOrdered) {

@@ -293,9 +293,11 @@ void settle(std::vector<Unit>& units, size_t layers, const isa::MachineConfig& c
   }
 }
 
+/// Which stream a transfer belongs to: what is written to DRAM is the output, what is read counts by where it goes.
 /// Second operands of stages count as inputs here.
-Stream stream_of(const isa::Load& load) {
-  switch (load.space) {
+Stream stream_of(const isa::Operand& dram, isa::Space space) {
+  if (dram.write) return Stream::kOutput;
+  switch (space) {
     case isa::Space::kWgt: return Stream::kWeights;
     case isa::Space::kParam:
     case isa::Space::kTable: return Stream::kParams;
@@ -303,7 +305,7 @@ Stream stream_of(const isa::Load& load) {
     case isa::Space::kAcc:
     case isa::Space::kOut: break;
   }
-  return load.base == kConstantBase ? Stream::kParams : Stream::kInput;
+  return dram.base == kConstantBase ? Stream::kParams : Stream::kInput;
 }
 
 }  // namespace
@@ -375,14 +377,13 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   emitter.assemble(options.prefetch_weights && options.virtual_threads);
   for (size_t i = 0; i < emitter.instructions.size(); ++i) {
     LayerInfo& layer = program.layers[emitter.layer_of_instruction[i]];
-    const auto to = [&](Stream stream) -> int64_t& { return layer.stream_bytes[static_cast<size_t>(stream)]; };
-    const int64_t bytes = dram_bytes(emitter.instructions[i]);
-    if (const auto* load = std::get_if<isa::Load>(&emitter.instructions[i])) {
-      layer.dram_read_bytes += bytes;
-      to(stream_of(*load)) += bytes;
-    } else {
-      layer.dram_write_bytes += bytes;
-      to(Stream::kOutput) += bytes;
+    const isa::Effects effects = isa::effects(emitter.instructions[i], config);
+    layer.dram_read_bytes += effects.dram_read_bytes;
+    layer.dram_write_bytes += effects.dram_write_bytes;
+    for (const isa::Operand& scratchpad : effects.operands) {
+      const isa::Operand* dram = effects.dram();
+      if (dram == nullptr || scratchpad.dram) continue;
+      layer.stream_bytes[static_cast<size_t>(stream_of(*dram, scratchpad.space))] += dram->bytes;
     }
   }
   for (const auto& [layer, bytes] : emitter.second_bytes) {

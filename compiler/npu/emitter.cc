@@ -41,20 +41,6 @@ int64_t ConstantPool::reserve(int64_t bytes) {
   return kReserved + reserved_;
 }
 
-int64_t dram_bytes(const isa::Instruction& instruction) {
-  const auto product = [](const auto& extent, int64_t length) {
-    for (const auto e : extent) length *= e;
-    return length;
-  };
-  if (const auto* store = std::get_if<isa::Store>(&instruction)) return product(store->extent, store->length);
-  const auto* load = std::get_if<isa::Load>(&instruction);
-  if (load == nullptr || load->fill) return 0;
-  std::array<int64_t, isa::kTransferLoops> extent;
-  std::copy(load->extent.begin(), load->extent.end(), extent.begin());
-  for (size_t k = 0; k < load->pad_before.size(); ++k) extent[k] -= load->pad_before[k] + load->pad_after[k];
-  return product(extent, load->length);
-}
-
 int64_t Emitter::reserve(isa::Space space, int64_t total, int64_t first) {
   const int64_t depth = config.depth(space);
   TESSERA_INVARIANT(total <= depth, "a schedule reserves more than a scratchpad");

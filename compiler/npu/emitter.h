@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/npu/graph.h"
+#include "isa/effects.h"
 
 namespace tessera::npu {
 
@@ -29,9 +30,6 @@ class ConstantPool {
   std::multimap<uint64_t, std::pair<int64_t, int64_t>> known_;  // hash -> offset, size
 };
 
-/// Bytes that an instruction moves from or to DRAM, its own fetch not counted.
-int64_t dram_bytes(const isa::Instruction& instruction);
-
 /// What operations hand on to each other while code is generated.
 class Emitter {
  public:
@@ -42,7 +40,7 @@ class Emitter {
 
   void push(isa::Instruction instruction) {
     if (steps_.empty()) begin_step();
-    if (second) second_bytes[layer] += dram_bytes(instruction);
+    if (second) second_bytes[layer] += isa::dram_bytes(instruction);
     steps_.back().instructions.push_back(std::move(instruction));
     steps_.back().layers.push_back(layer);
   }

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "compiler/emit/duration.h"
-#include "compiler/emit/footprint.h"
 #include "compiler/npu/emitter.h"
 #include "compiler/npu/legalise.h"
+#include "isa/effects.h"
 
 namespace tessera::npu {
 
@@ -51,22 +51,18 @@ void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before,
                 entry_cycles = std::max<int64_t>(1, entry_bytes / config.axi_bytes);
   const int64_t word_cycles = isa::kInstructionBytes / config.axi_bytes;
   std::vector<Profile> profiles(steps_.size());
-  std::vector<emit::Touch> touches;
   for (size_t i = 0; i < steps_.size(); ++i) {
     int64_t gemm = 0, alu = 0, bus = 0;
     for (const isa::Instruction& instruction : steps_[i].instructions) {
       const emit::Duration d = emit::duration(instruction, config);
-      bus += std::max(d.beats, std::holds_alternative<isa::Load>(instruction) ? d.engine : 0) + word_cycles;
-      if (std::holds_alternative<isa::Gemm>(instruction)) gemm += d.engine;
-      if (std::holds_alternative<isa::Alu>(instruction)) alu += d.engine;
-      const auto* load = std::get_if<isa::Load>(&instruction);
-      if (!std::holds_alternative<isa::Gemm>(instruction) && (load == nullptr || load->space != isa::Space::kWgt))
-        continue;
-      touches.clear();
-      emit::append_touches(instruction, config, touches);
-      for (const emit::Touch& touch : touches) {
-        if (touch.memory == static_cast<int>(isa::Space::kWgt))
-          profiles[i].used.emplace_back(touch.begin / entry_bytes, (touch.end + entry_bytes - 1) / entry_bytes);
+      const bool moves_in = isa::engine_of(instruction) == isa::Engine::kLoad;
+      bus += std::max(d.beats, moves_in ? d.engine : 0) + word_cycles;
+      const auto engine = isa::engine_of(instruction);
+      if (engine == isa::Engine::kGemm) gemm += d.engine;
+      if (engine == isa::Engine::kAlu) alu += d.engine;
+      for (const isa::Operand& operand : isa::effects(instruction, config).operands) {
+        if (operand.memory() == static_cast<int>(isa::Space::kWgt))
+          profiles[i].used.emplace_back(operand.begin / entry_bytes, (operand.end + entry_bytes - 1) / entry_bytes);
       }
     }
     profiles[i].spare = std::max(gemm, alu) - bus;

@@ -54,7 +54,7 @@ Trial try_stream(const isa::MachineConfig& config, const Options& options, size_
   emitter.assemble(options.prefetch_weights && options.virtual_threads);
   Trial trial;
   for (const isa::Instruction& instruction : emitter.instructions)
-    trial.bytes += dram_bytes(instruction) + isa::kInstructionBytes;
+    trial.bytes += isa::dram_bytes(instruction) + isa::kInstructionBytes;
   trial.instructions = static_cast<int64_t>(emitter.instructions.size());
   emit::synchronise(emitter.instructions, emitter.layer_of_instruction, config);
   trial.cycles = emit::predict(emitter.instructions, emitter.layer_of_instruction, layers, config).cycles;

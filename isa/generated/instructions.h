@@ -93,6 +93,19 @@ inline constexpr std::string_view to_string(Fault value) {
   return index < 8 ? kFaultNameTable[index] : std::string_view("?");
 }
 
+/// The memory of that name.
+inline constexpr Space space_of(AluSpace value) {
+  switch (value) {
+    case AluSpace::kAcc: return Space::kAcc;
+    case AluSpace::kOut: return Space::kOut;
+    case AluSpace::kInp: return Space::kInp;
+  }
+  return Space::kAcc;
+}
+
+/// Operands of the instruction that has most.
+inline constexpr int kMostOperands = 7;
+
 /// A condition: int16(timeline of `engine` - count) >= 0. It always holds when not enabled.
 struct Wait {
   bool enable = false;
@@ -540,6 +553,15 @@ void visit_fields(Self& instruction, Visitor&& visit) {
   visit(kAluFields[25], instruction.second_table_enable);
   visit(kAluFields[26], instruction.second_table);
 }
+
+/// Overloads of one name, for std::visit: an instruction without an overload does not compile.
+///   std::visit(Overloaded{[&](const Load& i) { ... }, [&](const Store& i) { ... }, ...}, instruction);
+template <typename... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+template <typename... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;
 
 /// Packs an instruction. Throws Error kInvalidProgram when a value does not fit its field.
 Word encode(const Instruction& instruction);

@@ -115,6 +115,15 @@ def instructions_header(isa):
            f"inline constexpr int kEngines = {len(isa.enums['engine'].values)};\n"
            f"inline constexpr int kSpaces = {len(isa.enums['space'].values)};\n"]
     out += [enum_text(enum) for enum in isa.enums.values()]
+    named = {o.space_field.enum.name: o.space_field.enum for i in isa.instructions for o in i.operands if o.space_field}
+    for enum in named.values():
+        if enum.name == "space":
+            continue
+        cases = "\n".join(f"    case {pascal(enum.name)}::{constant(n)}: return Space::{constant(n)};" for n in enum.values)
+        first = constant(next(iter(enum.values)))
+        out.append(f"/// The memory of that name.\ninline constexpr Space space_of({pascal(enum.name)} value) {{\n  switch (value) {{\n{cases}\n  }}\n"
+                   f"  return Space::{first};\n}}\n")
+    out.append(f"/// Operands of the instruction that has most.\ninline constexpr int kMostOperands = {isa.most_operands};\n")
     out.append("/// A condition: int16(timeline of `engine` - count) >= 0. It always holds when not enabled.\n"
                "struct Wait {\n  bool enable = false;\n  Engine engine = Engine::kLoad;\n"
                f"  uint{16 if count.width <= 16 else 32}_t count = 0;\n  bool operator==(const Wait&) const = default;\n}};\n")
@@ -148,6 +157,15 @@ def instructions_header(isa):
     out.append(table_text("kInstructions", "InstructionInfo", entries))
     out.append("// visit_fields(instruction, visit) calls visit(const Field&, member&) for every field in the order of the table.")
     out += [visit_text(i) for i in isa.instructions]
+    out.append("""/// Overloads of one name, for std::visit: an instruction without an overload does not compile.
+///   std::visit(Overloaded{[&](const Load& i) { ... }, [&](const Store& i) { ... }, ...}, instruction);
+template <typename... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+template <typename... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;
+""")
     out.append("""/// Packs an instruction. Throws Error kInvalidProgram when a value does not fit its field.
 Word encode(const Instruction& instruction);
 
@@ -183,6 +201,84 @@ struct FaultRecord {
 };
 """)
     out.append("}  // namespace tessera::isa")
+    return "\n".join(out) + "\n"
+
+
+def _condition(terms, subject="i"):
+    """The C++ condition under which an operand takes part."""
+    parts = []
+    for t in terms:
+        member = f"{subject}.{t.field.name}"
+        if t.field.kind == "bool":
+            parts.append(member if t.equal else f"!{member}")
+            continue
+        value = f"{pascal(t.field.enum.name)}::{constant(t.value)}" if t.field.enum else t.value
+        parts.append(f"{member} {'==' if t.equal else '!='} {value}")
+    return " && ".join(parts)
+
+
+def _guarded(terms, statement):
+    return f"  if ({_condition(terms)}) {statement}" if terms else f"  {statement}"
+
+
+def _operand_call(o):
+    what = f"{{{quote(o.name)}, {quote(o.address.name)}, {'true' if o.write else 'false'}}}"
+    address = f"i.{o.address.name}"
+    if o.base_field:
+        memory = f"i.{o.base_field.name}"
+    elif o.space_field:
+        member = f"i.{o.space_field.name}"
+        memory = member if o.space_field.enum.name == "space" else f"space_of({member})"
+    else:
+        memory = f"Space::{constant(o.space)}"
+    if o.loops == "none":
+        where = "Still{}"
+    elif o.loops == "index":
+        where = f"OneLoop{{i.{o.index_field.name}}}"
+    else:
+        where = f"{pascal(o.loops)}{{i.{o.stride.name}}}"
+    if o.base_field:
+        return f"to.dram({what}, {memory}, {address}, {where}, i.{o.length.name});"
+    if o.unit == "bytes":
+        return f"to.bytes({what}, {memory}, {address}, {where}, i.{o.length.name});"
+    return f"to.entries({what}, {memory}, {address}, {where}, {o.length or 0});"
+
+
+def _quantity(name):
+    return f"int64_t{{config.{name}{'()' if name == 'lanes' else ''}}}"
+
+
+def operands_header(isa):
+    """Effects of every instruction as calls of a builder, isa/effects.cc."""
+    out = [NOTICE + "What each instruction reads, writes and computes, as calls of a\n"
+           "// builder: one overload an instruction, written from `nest`, `operands` and `work` of isa.toml. Read by isa/effects.cc.\n"
+           "#pragma once\n",
+           '#include "isa/config.h"\n#include "isa/generated/instructions.h"\n',
+           "namespace tessera::isa::generated {\n",
+           "/// An operand's name, the field of its address, and whether it is written.\n"
+           "struct OperandName {\n  const char* name;\n  const char* field;\n  bool write;\n};\n",
+           "// Which loops move an address: all, those outside the reduction, those without the iterations of padding; the one of a\n"
+           "// number; none.\n"
+           "template <typename Strides>\nstruct All {\n  const Strides& stride;\n};\ntemplate <typename Strides>\nAll(const Strides&) -> All<Strides>;\n"
+           "template <typename Strides>\nstruct Outer {\n  const Strides& stride;\n};\ntemplate <typename Strides>\nOuter(const Strides&) -> Outer<Strides>;\n"
+           "template <typename Strides>\nstruct Inside {\n  const Strides& stride;\n};\ntemplate <typename Strides>\nInside(const Strides&) -> Inside<Strides>;\n"
+           "struct OneLoop {\n  size_t loop;\n};\nstruct Still {};\n"]
+    for i in isa.instructions:
+        lines = ["template <typename Builder>", f"void describe(const {pascal(i.name)}& i, Builder& to) {{"]
+        if i.nest:
+            arguments = [f"i.{i.nest.extent.name}", f"i.{i.nest.reduce.name}" if i.nest.reduce else "0"]
+            arguments += [f"i.{f.name}" for f in i.nest.padding]
+            lines.append(f"  to.nest({', '.join(arguments)});")
+        lines += [_guarded(o.when, _operand_call(o)) for o in i.operands]
+        if any(w.each for w in i.work):
+            lines.append("  if (to.config() == nullptr) return;\n  const MachineConfig& config = *to.config();")
+        for w in i.work:
+            each = " * ".join(map(_quantity, w.each)) or "1"
+            lines.append(_guarded(w.when, f"to.{w.counts}({each});"))
+        if len(lines) == 2:
+            lines.append("  (void)i, (void)to;")
+        out.append("\n".join(lines + ["}"]) + "\n")
+    out.append("}  // namespace tessera::isa::generated")
     return "\n".join(out) + "\n"
 
 

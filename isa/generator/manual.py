@@ -52,6 +52,55 @@ def _demote(text):
     return "\n".join("#" + line if line.startswith("#") else line for line in lines).strip() + "\n"
 
 
+def _when(terms):
+    """A condition in the words of isa.toml."""
+    parts = []
+    for t in terms:
+        name = f"`{t.field.name}`"
+        if t.field.kind == "bool":
+            parts.append(name if t.equal else f"not {name}")
+        else:
+            parts.append(f"{name} is {'' if t.equal else 'not '}{t.value}")
+    return " and ".join(parts)
+
+
+def _operand_row(instruction, o):
+    if o.base_field:
+        memory = f"DRAM, base register `{o.base_field.name}`"
+    else:
+        memory = f"the one that `{o.space_field.name}` names" if o.space_field else o.space.upper()
+    extent = instruction.nest.extent if instruction.nest else None
+    reduce = instruction.nest.reduce if instruction.nest else None
+    loops = {"all": "all", "none": "none", "outer": f"all but the innermost `{reduce.name if reduce else ''}`",
+             "inside": "all, iterations without padding",
+             "index": f"loop `{o.index_field.name if o.index_field else ''}`, one entry an iteration"}[o.loops]
+    if o.unit == "bytes":
+        unit = f"`{o.length.name}` bytes"
+    else:
+        unit = f"{o.length} bytes of an entry" if o.length else "an entry"
+    address = f"`{o.address.name}`" + (f" + `{o.stride.name}`" if o.stride else "")
+    note = "; ".join(part for part in (f"only when {_when(o.when)}" if o.when else "", o.doc) if part)
+    return f"| {o.name} | {'written' if o.write else 'read'} | {memory} | {address} | {loops} | {unit} | {note} |"
+
+
+def _operands(isa):
+    """The chapter of operands: what every instruction reads and writes."""
+    out = ["## Operands", "",
+           "What each instruction reads and writes. The address of an access is the address field plus, for each loop that moves it,",
+           "the loop's index times its element of the stride field. Addresses count entries, or bytes where an access has a length",
+           "in bytes. Ranges are checked over all these addresses, operand by operand in this order.", ""]
+    for i in isa.instructions:
+        if not i.operands:
+            out += [f"`{i.name}` touches no memory.", ""]
+            continue
+        out += [f"### Operands of {i.name}", "", "| operand | | memory | address | loops | each access | |", "| --- | --- | --- | --- | --- | --- | --- |"]
+        out += [_operand_row(i, o) for o in i.operands] + [""]
+        for w in i.work:
+            each = " x ".join(w.each) or "1"
+            out += [f"Each iteration of all loops counts {each} {w.counts}{' when ' + _when(w.when) if w.when else ''}.", ""]
+    return out
+
+
 def _registers(register_map):
     out = ["## Registers", "", "AXI4-Lite, 32-bit words, byte offsets. A register of 64 bits is two words, low word first. Access: rw; ro; rc (reading clears); sc "
            "(writing 1 starts, hardware clears); wt (writing 1 toggles).", "",
@@ -82,7 +131,7 @@ def manual(isa, register_map, configs, chapters):
     out += ["## Enumerations", "", "| name | values | |", "| --- | --- | --- |"]
     for e in isa.enums.values():
         out.append(f"| `{e.name}` | {', '.join(f'{v} {n}' for n, v in e.values.items())} | {e.doc} |")
-    out += ["", SYNTAX]
+    out += ["", SYNTAX] + _operands(isa)
     for text in chapters:
         out += [_demote(text)]
     out += _registers(register_map)

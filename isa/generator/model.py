@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The instruction set as checked Python objects.
 
-Enters: isa.toml as a dictionary. Leaves: an Isa whose every bit has exactly one owner. All writers read these
-objects and none reads the TOML again, so that what is refused here (overlaps, forgotten bits, unknown kinds, values that
+Enters: isa.toml as a dictionary. Leaves: an Isa whose every bit has exactly one owner and whose instructions' operands name
+fields that exist and have the kind they need. All writers read these objects and none reads the TOML again, so that what is refused here (overlaps, forgotten bits, unknown kinds, values that
 do not fit) is refused for every language.
 """
 from dataclasses import dataclass
@@ -48,6 +48,54 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Term:
+    """One part of a condition: the field's value equals `value` (`equal`), or it does not."""
+    field: Field
+    value: str  # "true", a value of the field's enumeration, or a number
+    equal: bool
+
+
+@dataclass(frozen=True)
+class Nest:
+    extent: Field
+    reduce: Field | None
+    padding: tuple  # (before, after), or empty
+
+    @property
+    def fields(self):
+        return [self.extent] + ([self.reduce] if self.reduce else []) + list(self.padding)
+
+
+@dataclass(frozen=True)
+class Operand:
+    name: str
+    write: bool
+    space: str | None         # a constant memory
+    space_field: Field | None  # the field that names the memory
+    base_field: Field | None  # DRAM
+    unit: str  # entries, bytes
+    address: Field
+    loops: str  # all, outer, inside, none, index
+    index_field: Field | None
+    stride: Field | None
+    length: Field | int | None  # None: a whole entry
+    when: tuple  # of Term
+    doc: str
+
+    @property
+    def fields(self):
+        parts = [self.space_field, self.base_field, self.address, self.index_field, self.stride, self.length]
+        return [f for f in parts if isinstance(f, Field)] + [t.field for t in self.when]
+
+
+@dataclass(frozen=True)
+class Work:
+    counts: str  # macs, vectors
+    each: tuple  # quantities of the configuration
+    when: tuple  # of Term
+
+
+@dataclass(frozen=True)
 class Instruction:
     name: str
     opcode: int
@@ -56,6 +104,9 @@ class Instruction:
     fields: tuple
     reserved: tuple  # (lsb, width)
     index: int
+    nest: Nest | None = None
+    operands: tuple = ()
+    work: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +119,10 @@ class Isa:
     enums: dict
     header: tuple
     instructions: tuple
+
+    @property
+    def most_operands(self):
+        return max(len(i.operands) for i in self.instructions)
 
     def header_field(self, name):
         return next(f for f in self.header if f.name == name)
@@ -130,6 +185,124 @@ def _check_all_claimed(owners, bits, where):
     _require(not free, f"{where}: bit {free[0] if free else ''} is neither a field nor reserved ({len(free)} such bits)")
 
 
+# What `work` may count, and the quantities of a configuration it may multiply.
+COUNTS = ("macs", "vectors")
+QUANTITIES = ("batch", "block_in", "block_out", "lanes")
+
+
+class _Operands:
+    """Reads nest, operands and work of one instruction."""
+
+    def __init__(self, instruction, fields, enums):
+        self.instruction, self.enums = instruction, enums
+        self.fields = {f.name: f for f in fields}
+
+    def field(self, name, where, kinds, array):
+        """The field of that name; `array`: 0 for a scalar, else its elements (None: any number)."""
+        _require(name in self.fields, f"{where}: no field {name}")
+        field = self.fields[name]
+        _require(field.kind in kinds, f"{where}: {name} is {field.kind} and must be {' or '.join(kinds)}")
+        _require(field.array > 0 if array is None else field.array == array,
+                 f"{where}: {name} has {field.array} elements and must have {'several' if array is None else array}")
+        return field
+
+    def condition(self, text, where):
+        terms = []
+        for part in text.split(" and ") if text else ():
+            words = part.split()
+            equal = True
+            if len(words) == 1 or (len(words) == 2 and words[0] == "not"):
+                field, value, equal = self.field(words[-1], where, ("bool",), 0), "true", len(words) == 1
+            else:
+                _require(len(words) == 3 and words[1] in ("==", "!="), f"{where}: cannot read the condition '{part}'")
+                field, value, equal = self.field(words[0], where, ("enum", "unsigned", "signed"), 0), words[2], words[1] == "=="
+                if field.enum:
+                    _require(value in field.enum.values, f"{where}: enum {field.enum.name} has no value {value}")
+                else:
+                    _require(value.lstrip("-").isdigit(), f"{where}: {field.name} is compared with '{value}', which is no number")
+            terms.append(Term(field, value, equal))
+        return tuple(terms)
+
+    def nest(self, table, where):
+        if table is None:
+            return None
+        where = f"{where}.nest"
+        _only(table, ("extent", "reduce", "padding"), where)
+        _require("extent" in table, f"{where}: no extent")
+        extent = self.field(table["extent"], where, ("unsigned",), None)
+        reduce = self.field(table["reduce"], where, ("unsigned",), 0) if "reduce" in table else None
+        padding = tuple(self.field(name, where, ("unsigned",), None) for name in table.get("padding", ()))
+        _require(len(padding) in (0, 2), f"{where}: padding names two fields, before and after")
+        _require(not padding or padding[0].array == padding[1].array <= extent.array, f"{where}: padding of more loops than there are")
+        return Nest(extent, reduce, padding)
+
+    def operand(self, table, nest, where):
+        _require("name" in table, f"{where}: an operand without a name")
+        where = f"{where}, operand {table['name']}"
+        _only(table, ("name", "access", "memory", "unit", "address", "loops", "stride", "length", "when", "doc"), where)
+        for key in ("access", "memory", "unit", "address", "loops", "doc"):
+            _require(key in table, f"{where}: no {key}")
+        _require(table["access"] in ("read", "write"), f"{where}: access is read or write, not {table['access']}")
+        _require(table["unit"] in ("entries", "bytes"), f"{where}: unit is entries or bytes, not {table['unit']}")
+        unit, memory = table["unit"], table["memory"]
+        space = space_field = base_field = None
+        if memory.startswith("field:"):
+            space_field = self.field(memory[6:], where, ("enum",), 0)
+            unknown = sorted(set(space_field.enum.values) - set(self.enums["space"].values))
+            _require(not unknown, f"{where}: enum {space_field.enum.name} names {', '.join(unknown)}, which is no memory")
+        elif memory.startswith("dram:"):
+            base_field = self.field(memory[5:], where, ("unsigned",), 0)
+            _require(unit == "bytes", f"{where}: DRAM is addressed in bytes")
+        else:
+            _require(memory in self.enums["space"].values, f"{where}: no memory {memory}")
+            space = memory
+        address = self.field(table["address"], where, ("unsigned",), 0)
+        loops, index_field, stride = table["loops"], None, None
+        if loops.startswith("index:"):
+            loops, index_field = "index", self.field(loops[6:], where, ("unsigned",), 0)
+            _require(unit == "entries", f"{where}: an index counts entries")
+        _require(loops in ("all", "outer", "inside", "none", "index"), f"{where}: unknown loops {loops}")
+        _require(loops == "none" or nest is not None, f"{where}: the instruction has no nest")
+        _require(loops != "outer" or nest.reduce, f"{where}: outer loops need the nest's reduce")
+        _require(loops != "inside" or nest.padding, f"{where}: loops inside need the nest's padding")
+        if loops in ("all", "outer", "inside"):
+            _require("stride" in table, f"{where}: no stride")
+            stride = self.field(table["stride"], where, ("signed",), nest.extent.array)
+        else:
+            _require("stride" not in table, f"{where}: a stride without loops")
+        length = table.get("length")
+        if unit == "bytes":
+            _require(isinstance(length, str), f"{where}: bytes need a field with the length")
+            length = self.field(length, where, ("unsigned",), 0)
+        else:
+            _require(length is None or (isinstance(length, int) and length > 0), f"{where}: the length of an entry's part is a number")
+        return Operand(table["name"], table["access"] == "write", space, space_field, base_field, unit, address, loops, index_field,
+                       stride, length, self.condition(table.get("when", ""), where), table["doc"])
+
+    def work(self, table, nest, where):
+        where = f"{where}.work"
+        _only(table, ("counts", "each", "when"), where)
+        _require(table.get("counts") in COUNTS, f"{where}: counts is one of {', '.join(COUNTS)}, not {table.get('counts')}")
+        unknown = sorted(set(table.get("each", ())) - set(QUANTITIES))
+        _require("each" in table and not unknown, f"{where}: each multiplies some of {', '.join(QUANTITIES)}, not {', '.join(unknown) or 'nothing'}")
+        _require(nest is not None, f"{where}: the instruction has no nest")
+        return Work(table["counts"], tuple(table["each"]), self.condition(table.get("when", ""), where))
+
+    def read(self, table):
+        where = self.instruction
+        _require("operands" in table, f"{where}: no operands (write `operands = []` when it touches no memory)")
+        nest = self.nest(table.get("nest"), where)
+        operands = tuple(self.operand(entry, nest, where) for entry in table["operands"])
+        names = [o.name for o in operands]
+        _require(len(set(names)) == len(names), f"{where}: two operands have one name")
+        _require(sum(o.base_field is not None for o in operands) <= 1, f"{where}: more than one operand in DRAM")
+        work = tuple(self.work(entry, nest, where) for entry in table.get("work", ()))
+        used = {f.name for o in operands for f in o.fields} | {f.name for f in (nest.fields if nest else ())}
+        idle = [f.name for f in self.fields.values() if f.array and f.name not in used]
+        _require(not idle, f"{where}: {', '.join(idle)} belongs to no operand and no nest")
+        return nest, operands, work
+
+
 def build_isa(spec):
     """Builds and checks the model. Raises SpecError."""
     _only(spec, ("isa", "enums", "header", "instruction"), "isa.toml")
@@ -147,7 +320,7 @@ def build_isa(spec):
     opcode_field = next(f for f in header if f.name == "opcode")
     for index, table in enumerate(spec["instruction"]):
         where = table["name"]
-        _only(table, ("name", "opcode", "engine", "doc", "fields", "reserved"), where)
+        _only(table, ("name", "opcode", "engine", "doc", "nest", "operands", "work", "fields", "reserved"), where)
         _require(where not in names, f"{where}: declared twice")
         names.add(where)
         opcode = table["opcode"]
@@ -174,6 +347,7 @@ def build_isa(spec):
             reserved.append((entry["lsb"], entry["width"]))
         _check_all_claimed(owners, range(bits), where)
         _require(engine != "field" or any(f.name == "engine" for f in fields), f"{where}: no field names the engine")
-        instructions.append(Instruction(where, opcode, engine, table["doc"], tuple(fields), tuple(reserved), index))
+        nest, operands, work = _Operands(where, fields, enums).read(table)
+        instructions.append(Instruction(where, opcode, engine, table["doc"], tuple(fields), tuple(reserved), index, nest, operands, work))
     return Isa(head["name"], head["version"], bits, head["loops"], head["transfer_loops"], enums, tuple(header),
                tuple(instructions))

@@ -187,7 +187,7 @@ bool GemmUnit::State::run_dense(const isa::Gemm& g) {
   const uint64_t row_entries = row_nest.iterations();
   if (steps > kMaxSteps || row_entries > kMaxRowsListed || !may_reorder(g)) return false;
 
-  const isa::AddressRange inp_range = isa::scratchpad_ranges(g, config).front();
+  const isa::Operand inp_range = isa::effects(g, config).operands[0];
   const auto first_inp = static_cast<size_t>(inp_range.lowest);
   const size_t inp_count = static_cast<size_t>(inp_range.highest - inp_range.lowest) + 1;
   const Absorbed absorbed =
@@ -320,7 +320,7 @@ bool GemmUnit::State::run_depthwise(const isa::Gemm& g) {
   const size_t column_pairs = (tap_columns + 1) / 2;
   const size_t tap_rows = taps / tap_columns;
   const int64_t second = tap_columns > 1 ? g.inp_stride[isa::kLoops - 1] : 0;
-  const isa::AddressRange inp_range = isa::scratchpad_ranges(g, config).front();
+  const isa::Operand inp_range = isa::effects(g, config).operands[0];
   const auto first_inp = static_cast<size_t>(inp_range.lowest);
   const auto inp_count = static_cast<size_t>(inp_range.highest - inp_range.lowest) + 1;
   const size_t entry_values = batch * block_in;

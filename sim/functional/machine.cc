@@ -50,19 +50,21 @@ class Executor {
   Executor(MachineState& machine, const RunRequest& request) : machine_(machine), request_(request) {}
 
   isa::Fault run(const isa::Instruction& instruction, Work& work) {
-    return std::visit([&](const auto& i) { return execute(i, work); }, instruction);
+    const isa::Fault fault = std::visit([&](const auto& i) { return execute(i); }, instruction);
+    if (fault == isa::Fault::kNone) count(isa::effects(instruction, machine_.config), work);
+    return fault;
   }
 
  private:
   // One overload for each instruction; a new instruction without one does not compile.
 
-  isa::Fault execute(const isa::Finish&, Work&) {
+  isa::Fault execute(const isa::Finish&) {
     invariant_failed("finish is queued", __FILE__, __LINE__, "FETCH executes FINISH itself");
   }
 
-  isa::Fault execute(const isa::Fence&, Work&) { return isa::Fault::kNone; }
+  isa::Fault execute(const isa::Fence&) { return isa::Fault::kNone; }
 
-  isa::Fault execute(const isa::Load& load, Work& work) {
+  isa::Fault execute(const isa::Load& load) {
     const uint8_t* dram = nullptr;
     if (const auto range = isa::dram_range(load)) {
       const uint8_t* lowest = host_memory(*range);
@@ -71,48 +73,46 @@ class Executor {
     }
     run_load(load, machine_.scratchpads.bytes(load.space).data(), dram);
     if (load.space == isa::Space::kWgt) weights_written(load);
-    const LoadBytes bytes = load_bytes(load);
-    work.dram_read_bytes = bytes.read;
-    work.fill_bytes = bytes.written - bytes.read;
     return isa::Fault::kNone;
   }
 
-  isa::Fault execute(const isa::Store& store, Work& work) {
+  isa::Fault execute(const isa::Store& store) {
     const auto range = isa::dram_range(store);
     TESSERA_INVARIANT(range.has_value(), "a STORE always writes DRAM");
     uint8_t* lowest = host_memory(*range);
     if (lowest == nullptr) return isa::Fault::kDramRange;
     run_store(store, machine_.scratchpads.bytes(store.space).data(),
               lowest + (static_cast<int64_t>(store.dram_offset) - range->lowest));
-    work.dram_write_bytes = store_bytes(store);
     return isa::Fault::kNone;
   }
 
-  isa::Fault execute(const isa::Gemm& gemm, Work& work) {
+  isa::Fault execute(const isa::Gemm& gemm) {
     machine_.gemm.run(gemm);
-    work.tiles = 1;
-    for (const uint16_t extent : gemm.extent) work.tiles *= extent;
-    const isa::MachineConfig& c = machine_.config;
-    work.macs = work.tiles * static_cast<uint64_t>(gemm.mode == isa::GemmMode::kDense ? c.peak_macs()
-                                                                                      : int64_t{c.batch} * c.lanes());
     return isa::Fault::kNone;
   }
 
-  isa::Fault execute(const isa::Alu& alu, Work& work) {
+  isa::Fault execute(const isa::Alu& alu) {
     run_alu(alu, machine_.config, machine_.scratchpads, machine_.kernels);
-    work.vectors = 1;
-    for (const uint16_t extent : alu.extent) work.vectors *= extent;
     return isa::Fault::kNone;
+  }
+
+  static void count(const isa::Effects& effects, Work& work) {
+    work.tiles = effects.macs > 0 ? static_cast<uint64_t>(effects.iterations) : 0;
+    work.macs = static_cast<uint64_t>(effects.macs);
+    work.vectors = static_cast<uint64_t>(effects.vectors);
+    work.dram_read_bytes = static_cast<uint64_t>(effects.dram_read_bytes);
+    work.dram_write_bytes = static_cast<uint64_t>(effects.dram_write_bytes);
+    work.fill_bytes = static_cast<uint64_t>(effects.fill_bytes);
   }
 
   /// Host memory of the lowest byte of a DRAM range, or null when the range is not valid memory.
-  uint8_t* host_memory(const isa::DramRange& range) const {
+  uint8_t* host_memory(const isa::Operand& range) const {
     const uint64_t address = request_.bases[static_cast<size_t>(range.base)] + static_cast<uint64_t>(range.lowest);
     return find_dram(request_.dram, address, static_cast<uint64_t>(range.highest - range.lowest) + 1);
   }
 
   void weights_written(const isa::Load& load) {
-    const isa::AddressRange range = isa::scratchpad_ranges(load, machine_.config).front();
+    const isa::Operand range = isa::effects(load, machine_.config).operands[0];
     machine_.gemm.weights_written(static_cast<size_t>(range.lowest),
                                   static_cast<size_t>(range.highest - range.lowest) + 1);
   }

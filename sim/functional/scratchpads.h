@@ -50,14 +50,4 @@ class Scratchpads {
   std::array<Memory, isa::kSpaces> memories_;
 };
 
-/// The memory behind an ALU operand.
-constexpr isa::Space space_of(isa::AluSpace space) {
-  switch (space) {
-    case isa::AluSpace::kAcc: return isa::Space::kAcc;
-    case isa::AluSpace::kOut: return isa::Space::kOut;
-    case isa::AluSpace::kInp: return isa::Space::kInp;
-  }
-  return isa::Space::kAcc;
-}
-
 }  // namespace tessera::sim

@@ -128,18 +128,4 @@ void run_store(const isa::Store& store, const uint8_t* scratchpad, uint8_t* dram
   copy(runs, dram, scratchpad + store.sp_addr);
 }
 
-LoadBytes load_bytes(const isa::Load& load) {
-  LoadBytes bytes;
-  const uint64_t inner = uint64_t{load.extent[2]} * load.extent[3] * load.length;
-  bytes.written = inner * load.extent[0] * load.extent[1];
-  if (!load.fill) bytes.read = inner * static_cast<uint64_t>(middle(load, 0)) * static_cast<uint64_t>(middle(load, 1));
-  return bytes;
-}
-
-uint64_t store_bytes(const isa::Store& store) {
-  uint64_t bytes = store.length;
-  for (const uint16_t extent : store.extent) bytes *= extent;
-  return bytes;
-}
-
 }  // namespace tessera::sim

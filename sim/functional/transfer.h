@@ -15,12 +15,4 @@ void run_load(const isa::Load& load, uint8_t* scratchpad, const uint8_t* dram);
 /// Runs a STORE. `dram` is the host memory of device byte dram_offset. Ranges must have been checked.
 void run_store(const isa::Store& store, const uint8_t* scratchpad, uint8_t* dram);
 
-/// Bytes a LOAD takes from DRAM and bytes it writes in all.
-struct LoadBytes {
-  uint64_t read = 0;
-  uint64_t written = 0;
-};
-LoadBytes load_bytes(const isa::Load& load);
-uint64_t store_bytes(const isa::Store& store);
-
 }  // namespace tessera::sim

@@ -232,22 +232,10 @@ class RandomProgramMaker {
     for (isa::Instruction& instruction : program) {
       const auto engine = static_cast<size_t>(*isa::engine_of(instruction));
       std::vector<Access> accesses;
-      for (const isa::AddressRange& r : isa::scratchpad_ranges(instruction, config_)) {
-        const int64_t unit =
-            std::holds_alternative<isa::Gemm>(instruction) || std::holds_alternative<isa::Alu>(instruction)
-                ? config_.entry_bytes(r.space)
-                : 1;
-        // GEMM lists ACC as written; it may read it too, which any conflict with a write covers.
-        accesses.push_back({r.lowest * unit, (r.highest + 1) * unit - 1, static_cast<int>(r.space), r.write});
-      }
-      if (const auto* alu = std::get_if<isa::Alu>(&instruction); alu && alu->second_op != isa::SecondOp::kNone) {
-        // The constants are 32 bytes, whatever an entry has.
-        const int64_t first = int64_t{alu->constant_addr} * config_.param_entry_bytes();
-        accesses.push_back({first, first + 31, static_cast<int>(isa::Space::kParam), false});
-      }
-      if (const auto d = isa::dram_range(instruction)) {
-        const auto base = static_cast<int64_t>(bases_[d->base]);
-        accesses.push_back({base + d->lowest, base + d->highest, isa::kSpaces, d->write});
+      for (const isa::Operand& o : isa::effects(instruction, config_).operands) {
+        const int64_t first = o.dram ? static_cast<int64_t>(bases_[o.base]) : 0;
+        accesses.push_back(
+            {first + o.begin, first + o.end - 1, o.dram ? isa::kSpaces : static_cast<int>(o.space), o.write});
       }
       std::array<size_t, isa::kEngines> waits{};
       for (size_t e = 0; e < done.size(); ++e) {
@@ -297,11 +285,6 @@ class RandomProgramMaker {
       }
     }
     return false;
-  }
-
-  static isa::Space space_of(isa::AluSpace space) {
-    return space == isa::AluSpace::kAcc ? isa::Space::kAcc
-                                        : (space == isa::AluSpace::kOut ? isa::Space::kOut : isa::Space::kInp);
   }
 
   int byte_zero(bool is_unsigned) { return static_cast<int>(is_unsigned ? pick(0, 255) : pick(-128, 127)); }

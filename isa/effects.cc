@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// The builder that isa/generated/operands.h calls. Bounds of a nest are sums of the extremes of its loops, which is
+// exact because the loops are independent of each other.
+#include "isa/effects.h"
+
+#include <algorithm>
+
+#include "isa/generated/operands.h"
+
+namespace tessera::isa {
+namespace {
+
+using generated::OperandName;
+
+/// Collects the operands of one instruction; without a configuration only that in DRAM.
+class Builder {
+ public:
+  Builder(const MachineConfig* config, Effects& effects) : config_(config), effects_(effects) {}
+  const MachineConfig* config() const { return config_; }
+
+  template <size_t N, typename Extent>
+  void nest(const std::array<Extent, N>& extent, size_t reduce) {
+    static_assert(N <= kMostLoops);
+    loops_ = N;
+    outer_ = N - std::min(N, reduce);
+    effects_.iterations = effects_.results = 1;
+    for (size_t k = 0; k < N; ++k) {
+      extent_[k] = inside_[k] = extent[k];
+      effects_.iterations *= extent[k];
+      if (k < outer_) effects_.results *= extent[k];
+    }
+  }
+
+  template <size_t N, typename Extent, size_t P, typename Padding>
+  void nest(const std::array<Extent, N>& extent, size_t reduce, const std::array<Padding, P>& before,
+            const std::array<Padding, P>& after) {
+    nest(extent, reduce);
+    for (size_t k = 0; k < P; ++k) inside_[k] = std::max<int64_t>(0, inside_[k] - before[k] - after[k]);
+  }
+
+  /// `part`: bytes from the entry's first on; 0: the whole entry.
+  template <typename Where>
+  void entries(const OperandName& name, Space space, int64_t address, const Where& where, int64_t part) {
+    if (config_ == nullptr) return;
+    Operand* operand = add(name, address, where);
+    if (operand == nullptr) return;
+    const int64_t entry = config_->entry_bytes(space), length = part > 0 ? part : entry;
+    operand->space = space;
+    operand->in_entries = true;
+    operand->limit = config_->depth(space);
+    operand->begin = operand->lowest * entry;
+    operand->end = operand->highest * entry + length;
+    operand->bytes = operand->accesses * length;
+  }
+
+  template <typename Where>
+  void bytes(const OperandName& name, Space space, int64_t address, const Where& where, int64_t length) {
+    if (config_ == nullptr) return;
+    Operand* operand = add(name, address, where);
+    if (operand == nullptr) return;
+    operand->space = space;
+    operand->limit = config_->space_bytes(space);
+    runs(*operand, length);
+    if (operand->write) effects_.fill_bytes += operand->bytes;
+  }
+
+  template <typename Where>
+  void dram(const OperandName& name, uint8_t base, uint64_t offset, const Where& where, int64_t length) {
+    Operand* operand = add(name, static_cast<int64_t>(offset), where);
+    if (operand == nullptr) return;
+    operand->dram = true;
+    operand->base = base;
+    runs(*operand, length);
+    (operand->write ? effects_.dram_write_bytes : effects_.dram_read_bytes) += operand->bytes;
+  }
+
+  void macs(int64_t each) { effects_.macs += effects_.iterations * each; }
+  void vectors(int64_t each) { effects_.vectors += effects_.iterations * each; }
+
+ private:
+  static constexpr size_t kMostLoops = std::max(kLoops, kTransferLoops);
+
+  template <typename Where>
+  Operand* add(const OperandName& name, int64_t address, const Where& where) {
+    const int64_t accesses = count(where);
+    if (accesses == 0) return nullptr;
+    Operand& operand = effects_.operands.add();
+    operand.name = name.name;
+    operand.field = name.field;
+    operand.write = name.write;
+    operand.lowest = operand.highest = address;
+    operand.accesses = accesses;
+    widen(operand, where);
+    return &operand;
+  }
+
+  static void runs(Operand& operand, int64_t length) {
+    operand.highest += length - 1;
+    operand.begin = operand.lowest;
+    operand.end = operand.highest + 1;
+    operand.bytes = operand.accesses * length;
+  }
+
+  static int64_t product(const int64_t* extent, size_t loops) {
+    int64_t all = 1;
+    for (size_t k = 0; k < loops; ++k) all *= extent[k];
+    return all;
+  }
+  template <typename Strides>
+  static void walk(Operand& operand, const int64_t* extent, const Strides& stride, size_t loops) {
+    for (size_t k = 0; k < loops; ++k) {
+      const int64_t span = (extent[k] - 1) * stride[k];
+      (span < 0 ? operand.lowest : operand.highest) += span;
+    }
+  }
+
+  template <typename Strides>
+  int64_t count(const generated::All<Strides>&) const {
+    return product(extent_.data(), loops_);
+  }
+  template <typename Strides>
+  int64_t count(const generated::Outer<Strides>&) const {
+    return product(extent_.data(), outer_);
+  }
+  template <typename Strides>
+  int64_t count(const generated::Inside<Strides>&) const {
+    return product(inside_.data(), loops_);
+  }
+  int64_t count(const generated::OneLoop& where) const { return where.loop < loops_ ? extent_[where.loop] : 1; }
+  int64_t count(const generated::Still&) const { return 1; }
+
+  template <typename Strides>
+  void widen(Operand& operand, const generated::All<Strides>& where) const {
+    walk(operand, extent_.data(), where.stride, loops_);
+  }
+  template <typename Strides>
+  void widen(Operand& operand, const generated::Outer<Strides>& where) const {
+    walk(operand, extent_.data(), where.stride, outer_);
+  }
+  template <typename Strides>
+  void widen(Operand& operand, const generated::Inside<Strides>& where) const {
+    walk(operand, inside_.data(), where.stride, loops_);
+  }
+  void widen(Operand& operand, const generated::OneLoop& where) const { operand.highest += count(where) - 1; }
+  void widen(Operand&, const generated::Still&) const {}
+
+  const MachineConfig* config_;
+  Effects& effects_;
+  std::array<int64_t, kMostLoops> extent_{};
+  std::array<int64_t, kMostLoops> inside_{};  // without padding
+  size_t loops_ = 0, outer_ = 0;
+};
+
+Effects describe(const Instruction& instruction, const MachineConfig* config) {
+  Effects result;
+  Builder builder(config, result);
+  std::visit([&](const auto& i) { generated::describe(i, builder); }, instruction);
+  return result;
+}
+
+}  // namespace
+
+const Operand* Effects::dram() const {
+  const Operand* found = std::find_if(operands.begin(), operands.end(), [](const Operand& o) { return o.dram; });
+  return found == operands.end() ? nullptr : found;
+}
+
+Effects effects(const Instruction& instruction, const MachineConfig& config) {
+  Effects result = describe(instruction, &config);
+  result.fill_bytes = std::max<int64_t>(0, result.fill_bytes - result.dram_read_bytes);
+  return result;
+}
+
+std::optional<Operand> dram_range(const Instruction& instruction) {
+  const Effects found = describe(instruction, nullptr);
+  if (const Operand* operand = found.dram()) return *operand;
+  return std::nullopt;
+}
+
+int64_t dram_bytes(const Instruction& instruction) {
+  const Effects found = describe(instruction, nullptr);
+  return found.dram_read_bytes + found.dram_write_bytes;
+}
+
+}  // namespace tessera::isa
