@@ -172,13 +172,4 @@ Decoded decode(const Word& word) {
   return {{}, Fault::kIllegalOpcode};
 }
 
-std::optional<Engine> engine_of(const Instruction& instruction) {
-  if (const auto* fence = std::get_if<Fence>(&instruction)) return fence->engine;
-  const std::string_view name = info_of(instruction).engine;
-  for (size_t k = 0; k < kEngineNames.size(); ++k) {
-    if (kEngineNames[k] == name) return static_cast<Engine>(k);
-  }
-  return std::nullopt;
-}
-
 }  // namespace tessera::isa

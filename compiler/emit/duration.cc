@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "isa/effects.h"
+#include "isa/raster.h"
 
 namespace tessera::emit {
 
@@ -17,14 +18,6 @@ int64_t product(const std::array<Extent, N>& extent, size_t first = 0, size_t la
   int64_t result = 1;
   for (size_t k = first; k < last; ++k) result *= extent[k];
   return result;
-}
-
-/// Stride 1 or 2 with which a loop walks along taps of the given count and stride; 0: it does not.
-int64_t walk(const isa::Gemm& gemm, size_t loop, int64_t taps, int64_t tap_stride) {
-  const bool still = gemm.extent[loop] == 1 || gemm.wgt_stride[loop] == 0;
-  if (!still) return 0;
-  if (gemm.extent[loop] == 1 || taps == 1 || gemm.inp_stride[loop] == tap_stride) return 1;
-  return gemm.inp_stride[loop] == 2 * tap_stride ? 2 : 0;
 }
 
 /// Beats, groups of the scratchpad and extra cycles of the realigner that a run takes on average, in the terms of
@@ -77,36 +70,11 @@ bool continues(const std::array<Extent, N>& extent, const std::array<int32_t, N>
 
 }  // namespace
 
-int64_t gemm_steps(const isa::Gemm& gemm) {
-  const int64_t steps = product(gemm.extent);
-  if (gemm.mode != isa::GemmMode::kDepthwise || gemm.reduce < 1 || gemm.reduce > 2) return steps;
-  const int64_t kw = gemm.extent[5], kh = gemm.reduce == 2 ? gemm.extent[4] : 1;
-  if (kh > 3) return steps;
-  const size_t x = 5 - gemm.reduce, y = 4 - gemm.reduce;
-  const int64_t row = gemm.reduce == 2 ? gemm.inp_stride[4] : 0;
-  const int64_t along_x = walk(gemm, x, kw, gemm.inp_stride[5]), along_y = walk(gemm, y, kh, row);
-  const int64_t x_rows = walk(gemm, x, kh, row);
-  int64_t nx = 1, ny = 1, sx = 1, sy = 1;
-  size_t kept = 0;
-  if (along_x != 0 && along_y != 0) {
-    nx = gemm.extent[x], ny = gemm.extent[y], sx = along_x, sy = along_y, kept = y;
-  } else if (along_x != 0) {
-    nx = gemm.extent[x], sx = along_x, kept = x;
-  } else if (x_rows != 0) {
-    ny = gemm.extent[x], sy = x_rows, kept = x;
-  } else {
-    return steps;
-  }
-  const int64_t cols = (nx - 1) * sx + kw, rows = (ny - 1) * sy + kh;
-  if (cols > 4095 || rows > 4095 || (kh > 1 && (cols < 2 || cols > 512))) return steps;
-  return product(gemm.extent, 0, kept) * rows * cols;
-}
-
 Duration duration(const isa::Instruction& instruction, const isa::MachineConfig& config) {
   Duration result;
   const int64_t w = config.axi_bytes;
   if (const auto* gemm = std::get_if<isa::Gemm>(&instruction)) {
-    result.engine = gemm_steps(*gemm);
+    result.engine = static_cast<int64_t>(isa::gemm_steps(*gemm));
     result.outputs = product(gemm->extent, 0, static_cast<size_t>(isa::kLoops - gemm->reduce));
   } else if (const auto* alu = std::get_if<isa::Alu>(&instruction)) {
     result.engine = product(alu->extent);

@@ -20,9 +20,6 @@ struct Duration {
   int64_t outputs = 0;  // GEMM, ALU: entries written
 };
 
-/// Steps of a GEMM instruction: products, or vectors of the raster where a depthwise nest has that form.
-int64_t gemm_steps(const isa::Gemm& gemm);
-
 Duration duration(const isa::Instruction& instruction, const isa::MachineConfig& config);
 
 }  // namespace tessera::emit

@@ -6,6 +6,7 @@
 #include "compiler/emit/duration.h"
 #include "compiler/emit/predict.h"
 #include "isa/config.h"
+#include "isa/raster.h"
 
 namespace tessera::emit {
 namespace {
@@ -48,13 +49,13 @@ TEST(Duration, DepthwiseRastersCountInputVectors) {
   g.mode = isa::GemmMode::kDepthwise;
   g.inp_stride = {0, 1, 22, 2, 22, 2};  // rows of 11 pixels of two blocks
   g.wgt_stride = {0, 1, 0, 0, 0, 0};
-  EXPECT_EQ(gemm_steps(g), 2 * 9 * 11);
+  EXPECT_EQ(isa::gemm_steps(g), 2 * 9 * 11);
   g.inp_stride = {0, 1, 76, 4, 38, 2};  // stride 2: 15 rows of 19
-  EXPECT_EQ(gemm_steps(g), 2 * 15 * 19);
+  EXPECT_EQ(isa::gemm_steps(g), 2 * 15 * 19);
   g.inp_stride = {0, 1, 22, 6, 22, 2};  // stride 3 along a row: rows are no raster, taps are
-  EXPECT_EQ(gemm_steps(g), 2 * 7 * 9 * 9);
+  EXPECT_EQ(isa::gemm_steps(g), 2 * 7 * 9 * 9);
   g.wgt_stride[3] = 1;  // the weight moves with the column
-  EXPECT_EQ(gemm_steps(g), 2 * 7 * 9 * 9);
+  EXPECT_EQ(isa::gemm_steps(g), 2 * 7 * 9 * 9);
 }
 
 TEST(Duration, RunsThatContinueEachOtherJoin) {

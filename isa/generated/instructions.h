@@ -563,6 +563,42 @@ struct Overloaded : Functions... {
 template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
+/// Whether instructions of a type stand in the engine's queue.
+template <Engine kEngine, typename T>
+inline constexpr bool kRunsOn = false;
+template <>
+inline constexpr bool kRunsOn<Engine::kLoad, Fence> = true;
+template <>
+inline constexpr bool kRunsOn<Engine::kGemm, Fence> = true;
+template <>
+inline constexpr bool kRunsOn<Engine::kAlu, Fence> = true;
+template <>
+inline constexpr bool kRunsOn<Engine::kStore, Fence> = true;
+template <>
+inline constexpr bool kRunsOn<Engine::kLoad, Load> = true;
+template <>
+inline constexpr bool kRunsOn<Engine::kStore, Store> = true;
+template <>
+inline constexpr bool kRunsOn<Engine::kGemm, Gemm> = true;
+template <>
+inline constexpr bool kRunsOn<Engine::kAlu, Alu> = true;
+
+/// Types of instructions that an engine never meets. An engine's visitor names its own instructions and takes the others as
+/// `const ForeignTo<Engine::kGemm> auto&`; a new instruction of the engine then fits no overload and does not compile.
+template <typename T, Engine kEngine>
+concept ForeignTo = !kRunsOn<kEngine, T>;
+
+/// The queue an instruction goes to; nothing when FETCH executes it itself.
+inline std::optional<Engine> engine_of(const Finish&) { return std::nullopt; }
+inline std::optional<Engine> engine_of(const Fence& i) { return i.engine; }
+inline std::optional<Engine> engine_of(const Load&) { return Engine::kLoad; }
+inline std::optional<Engine> engine_of(const Store&) { return Engine::kStore; }
+inline std::optional<Engine> engine_of(const Gemm&) { return Engine::kGemm; }
+inline std::optional<Engine> engine_of(const Alu&) { return Engine::kAlu; }
+inline std::optional<Engine> engine_of(const Instruction& instruction) {
+  return std::visit([](const auto& i) -> std::optional<Engine> { return engine_of(i); }, instruction);
+}
+
 /// Packs an instruction. Throws Error kInvalidProgram when a value does not fit its field.
 Word encode(const Instruction& instruction);
 
@@ -585,9 +621,6 @@ inline const Header& header_of(const Instruction& instruction) {
 inline Header& header_of(Instruction& instruction) {
   return std::visit([](auto& i) -> Header& { return i.header; }, instruction);
 }
-
-/// The queue an instruction goes to; nothing when FETCH executes it itself.
-std::optional<Engine> engine_of(const Instruction& instruction);
 
 /// Where, at which instruction and why the machine stopped. pc counts instructions.
 struct FaultRecord {

@@ -166,6 +166,7 @@ struct Overloaded : Functions... {
 template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 """)
+    out.append(engines_text(isa))
     out.append("""/// Packs an instruction. Throws Error kInvalidProgram when a value does not fit its field.
 Word encode(const Instruction& instruction);
 
@@ -189,9 +190,6 @@ inline Header& header_of(Instruction& instruction) {
   return std::visit([](auto& i) -> Header& { return i.header; }, instruction);
 }
 
-/// The queue an instruction goes to; nothing when FETCH executes it itself.
-std::optional<Engine> engine_of(const Instruction& instruction);
-
 /// Where, at which instruction and why the machine stopped. pc counts instructions.
 struct FaultRecord {
   Fault code = Fault::kNone;
@@ -202,6 +200,26 @@ struct FaultRecord {
 """)
     out.append("}  // namespace tessera::isa")
     return "\n".join(out) + "\n"
+
+
+def engines_text(isa):
+    """Where instructions are queued, and which types of them an engine can meet."""
+    lines = ["/// Whether instructions of a type stand in the engine's queue.",
+             "template <Engine kEngine, typename T>", "inline constexpr bool kRunsOn = false;"]
+    cases = []
+    for i in isa.instructions:
+        name = pascal(i.name)
+        engines = list(isa.enums["engine"].values) if i.engine == "field" else [i.engine] if i.engine != "fetch" else []
+        lines += [f"template <>\ninline constexpr bool kRunsOn<Engine::{constant(e)}, {name}> = true;" for e in engines]
+        value = "i.engine" if i.engine == "field" else f"Engine::{constant(i.engine)}" if i.engine != "fetch" else "std::nullopt"
+        cases.append(f"inline std::optional<Engine> engine_of(const {name}&{' i' if i.engine == 'field' else ''}) {{ return {value}; }}")
+    lines += ["", "/// Types of instructions that an engine never meets. An engine's visitor names its own instructions and takes the others as",
+              "/// `const ForeignTo<Engine::kGemm> auto&`; a new instruction of the engine then fits no overload and does not compile.",
+              "template <typename T, Engine kEngine>", "concept ForeignTo = !kRunsOn<kEngine, T>;", "",
+              "/// The queue an instruction goes to; nothing when FETCH executes it itself.", *cases,
+              "inline std::optional<Engine> engine_of(const Instruction& instruction) {",
+              "  return std::visit([](const auto& i) -> std::optional<Engine> { return engine_of(i); }, instruction);", "}", ""]
+    return "\n".join(lines)
 
 
 def _condition(terms, subject="i"):

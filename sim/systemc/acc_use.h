@@ -56,7 +56,7 @@ class AccUse {
     Cycle free;
     uint64_t sum_steps;
     bool reads;
-    std::optional<Raster> raster;
+    std::optional<isa::Raster> raster;
   };
 
   Cycle next(Cycle t, Cycle distance, bool read) const {

@@ -5,46 +5,6 @@
 
 namespace tessera::sim::systemc {
 
-std::optional<Raster> raster_of(const isa::Gemm& gemm) {
-  if (gemm.mode != isa::GemmMode::kDepthwise || gemm.reduce < 1 || gemm.reduce > 2) return {};
-  const uint32_t kw = gemm.extent[5];
-  const int pixel = gemm.inp_stride[5];
-  const uint32_t kh = gemm.reduce == 2 ? gemm.extent[4] : 1;
-  const int row = gemm.reduce == 2 ? gemm.inp_stride[4] : 0;
-  if (kh > 3) return {};
-  // The stride, 1 or 2, with which a loop walks along taps of that number and distance; 0: it does not.
-  const auto walks = [&](int loop, uint32_t taps, int distance) -> uint32_t {
-    if (loop < 0) return 0;
-    const auto k = static_cast<size_t>(loop);
-    if (gemm.extent[k] != 1 && gemm.wgt_stride[k] != 0) return 0;
-    if (gemm.extent[k] == 1 || taps == 1 || gemm.inp_stride[k] == distance) return 1;
-    return gemm.inp_stride[k] == 2 * distance ? 2 : 0;
-  };
-  const int x = 5 - gemm.reduce, y = 4 - gemm.reduce;
-  Raster raster{1, 1, 1, 1, 1, 1, 0, -1, -1};
-  const uint32_t x_columns = walks(x, kw, pixel), x_rows = walks(x, kh, row), y_rows = walks(y, kh, row);
-  const auto extent = [&](int loop) { return uint32_t{gemm.extent[static_cast<size_t>(loop)]}; };
-  if (x_columns != 0 && y_rows != 0) {
-    raster.n_x = extent(x), raster.s_x = x_columns;
-    raster.n_y = extent(y), raster.s_y = y_rows;
-    raster.kept = raster.y_loop = y;
-    raster.x_loop = x;
-  } else if (x_columns != 0) {
-    raster.n_x = extent(x), raster.s_x = x_columns;
-    raster.kept = raster.x_loop = x;
-  } else if (x_rows != 0) {
-    raster.n_y = extent(x), raster.s_y = x_rows;
-    raster.kept = raster.y_loop = x;
-  } else {
-    return {};
-  }
-  raster.cols = (raster.n_x - 1) * raster.s_x + kw;
-  raster.rows = (raster.n_y - 1) * raster.s_y + kh;
-  if (raster.cols > 4095 || raster.rows > 4095) return {};
-  if (kh > 1 && (raster.cols < 2 || raster.cols > 512)) return {};
-  return raster;
-}
-
 GemmForm form_of(const isa::Gemm& gemm) {
   GemmForm form;
   const auto outer = static_cast<size_t>(isa::kLoops - gemm.reduce);
@@ -52,14 +12,11 @@ GemmForm form_of(const isa::Gemm& gemm) {
   for (size_t k = 0; k < isa::kLoops; ++k) (k < outer ? form.sums : sum_steps) *= gemm.extent[k];
   form.steps = form.sums * sum_steps;
   form.first_end = sum_steps - 1;
-  form.raster = raster_of(gemm);
-  const std::optional<Raster>& raster = form.raster;
+  form.raster = isa::raster_of(gemm);
+  const std::optional<isa::Raster>& raster = form.raster;
   if (raster) {
-    form.steps = uint64_t{raster->rows} * raster->cols;
-    for (int k = 0; k < raster->kept; ++k) form.steps *= gemm.extent[static_cast<size_t>(k)];
-    const uint32_t kh = raster->rows - (raster->n_y - 1) * raster->s_y;
-    const uint32_t kw = raster->cols - (raster->n_x - 1) * raster->s_x;
-    form.first_end = uint64_t{kh - 1} * raster->cols + kw - 1;
+    form.steps = isa::gemm_steps(gemm);
+    form.first_end = uint64_t{raster->tap_rows() - 1} * raster->cols + raster->tap_cols() - 1;
     form.single = true;
   } else {
     form.single = sum_steps == 1;
@@ -110,9 +67,9 @@ GemmForm form_of(const isa::Gemm& gemm) {
       uint64_t distance = 1;
       if (raster) {
         if (static_cast<int>(k) == raster->x_loop) {
-          distance = raster->s_x;
+          distance = raster->stride_x;
         } else if (static_cast<int>(k) == raster->y_loop) {
-          distance = raster->s_y * raster->cols - (raster->n_x - 1) * raster->s_x;
+          distance = raster->stride_y * raster->cols - (raster->results_x - 1) * raster->stride_x;
         } else {
           distance = form.first_end + 1;
         }

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <random>
 
 #include "base/error.h"
+#include "isa/assembler.h"
+#include "isa/raster.h"
 #include "tests/random_programs/compare.h"
 #include "tests/random_programs/coverage.h"
+#include "tests/rtl_engines/gemm_timing.h"
 
 namespace tessera::proof {
 namespace {
@@ -54,6 +58,57 @@ TEST(RandomPrograms, FindsShrinksAndReplays) {
   EXPECT_EQ(again.dram, small.dram);
   EXPECT_TRUE(fails(again));
   std::remove(path.c_str());
+}
+
+/// Depthwise nests near the raster form, most fields of which are sometimes off by a little.
+isa::Gemm near_raster(std::mt19937_64& random) {
+  const auto pick = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  isa::Gemm gemm;
+  gemm.mode = isa::GemmMode::kDepthwise;
+  gemm.reduce = static_cast<uint8_t>(pick(1, 2));
+  const int pixel = pick(-2, 3), row = pick(-40, 40);
+  const int x = 5 - gemm.reduce, y = 4 - gemm.reduce;
+  for (auto& extent : gemm.extent) extent = static_cast<uint16_t>(pick(1, 3));
+  gemm.extent[5] = static_cast<uint16_t>(pick(1, 5));
+  if (gemm.reduce == 2) gemm.extent[4] = static_cast<uint16_t>(pick(1, 4));
+  gemm.extent[static_cast<size_t>(x)] = static_cast<uint16_t>(pick(0, 3) == 0 ? pick(1, 4095) : pick(1, 20));
+  gemm.extent[static_cast<size_t>(y)] = static_cast<uint16_t>(pick(0, 7) == 0 ? pick(1, 4095) : pick(1, 20));
+  gemm.inp_stride[5] = static_cast<int16_t>(pixel);
+  if (gemm.reduce == 2) gemm.inp_stride[4] = static_cast<int16_t>(row);
+  const bool columns = pick(0, 3) != 0;
+  gemm.inp_stride[static_cast<size_t>(x)] = static_cast<int16_t>(pick(1, 2) * (columns ? pixel : row));
+  gemm.inp_stride[static_cast<size_t>(y)] = static_cast<int16_t>(pick(1, 2) * row);
+  if (pick(0, 3) == 0) ++gemm.inp_stride[static_cast<size_t>(pick(0, 5))];
+  if (pick(0, 3) == 0) gemm.wgt_stride[static_cast<size_t>(pick(0, 3))] = 1;
+  return gemm;
+}
+
+TEST(Raster, EqualsTheBenchesRule) {
+  std::mt19937_64 random(5);
+  int found = 0, none = 0;
+  for (int n = 0; n < 50000; ++n) {
+    const isa::Gemm gemm = near_raster(random);
+    const auto ours = isa::raster_of(gemm);
+    const auto oracle = testing::raster_form(gemm);
+    ASSERT_EQ(ours.has_value(), oracle.has_value()) << isa::disassemble(gemm);
+    uint64_t steps = 1;
+    for (int k = 0; k < (oracle ? oracle->kept : isa::kLoops); ++k) steps *= gemm.extent[static_cast<size_t>(k)];
+    if (oracle) steps *= static_cast<uint64_t>(oracle->rows * oracle->cols);
+    ASSERT_EQ(isa::gemm_steps(gemm), steps) << isa::disassemble(gemm);
+    ++(ours ? found : none);
+    if (!ours) continue;
+    ASSERT_EQ(ours->rows, oracle->rows) << isa::disassemble(gemm);
+    ASSERT_EQ(ours->cols, oracle->cols);
+    ASSERT_EQ(ours->stride_x, oracle->stride_x);
+    ASSERT_EQ(ours->stride_y, oracle->stride_y);
+    ASSERT_EQ(ours->tap_rows(), oracle->kernel_h);
+    ASSERT_EQ(ours->tap_cols(), oracle->kernel_w);
+    ASSERT_EQ(ours->outer_loops, oracle->kept);
+  }
+  EXPECT_GT(found, 5000);
+  EXPECT_GT(none, 5000);
 }
 
 TEST(RandomPrograms, FaultyCasesSurviveAFile) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The section GEMM of isa/timing.md as a program. Enters: instructions in order, each with the cycle in which the
 // engine took it. Leaves: the cycle in which each completes, and its steps. Steps are walked one by one, because stalls
-// depend on ACC addresses.
+// depend on ACC addresses. It is the oracle of the RTL and of the C++ models, so it shares no code with either: not the
+// rule of the raster form (isa/raster.h), nor the table of latencies.
 #pragma once
 
 #include <algorithm>
