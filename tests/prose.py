@@ -4,11 +4,13 @@
     tests/prose.py            prints a line `file:line: what is wrong` for each finding; exit status 1 if there is any
 
 Markdown: no line beyond 120 columns outside of tables, code and lines that are one link; every relative link leads to a
-file or folder of the project, and its #anchor to a heading of that file. Sources and Markdown: the SPDX line stands
-among the first three. Everything: no word that marks unfinished work and no path of the machine on which somebody
-worked.
+file or folder of the project, and its #anchor to a heading of that file; every file that is named in `backquotes`
+exists, under that name or at the end of a longer path. Sources and Markdown: the SPDX line stands among the first three.
+Everything: no word that marks unfinished work and no path of the machine on which somebody worked.
 """
 
+import fnmatch
+import functools
 import pathlib
 import re
 import subprocess
@@ -42,6 +44,9 @@ GENERATED = "/generated/"
 # Written in two halves so that this file does not contain them.
 FORBIDDEN = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b|(?<![\w.])/wo" r"rk/|(?<![\w.])/ho" r"me/\w")
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+NAMED = re.compile(r"`((?:\.\./)*(?:[a-z][\w-]*/(?:[\w./*-]*\w)?|[\w*-]+\.(?:cc|h|py|sv|md|toml|tcl|fbs|td))/?)`")
+# Products of builds, files outside of the project, and names that stand for any name.
+NOT_HERE = re.compile(r"^build/|^\.\./shared/|foo|my_|^[\w*-]+/[A-Z]")
 HEADING = re.compile(r"^#+ +(.*)$")
 
 
@@ -73,9 +78,25 @@ def outside_code(lines):
             yield number, line
 
 
+@functools.cache
+def names():
+    """Every file and folder of the project, files with and without their extension."""
+    files = [pathlib.PurePosixPath(name) for name in listed()]
+    return sorted({f"/{path}" for file in files for path in (file, file.with_suffix(""), *file.parents)})
+
+
+def exists(name):
+    """Whether a file, a folder or a pattern of files is at the end of some path of the project."""
+    wanted = "*/" + re.sub(r"^(\.\./)+", "", name).rstrip("/")
+    return bool(fnmatch.filter(names(), wanted))
+
+
 def check_markdown(name, lines):
     """Findings of one Markdown file as (line number, message)."""
     for number, line in outside_code(lines):
+        for target in NAMED.findall(line):
+            if not NOT_HERE.search(target) and not exists(target):
+                yield number, f"there is no {target}"
         text = LINK.sub("", line).strip(" -*.")
         if len(line) > WIDTH and not line.startswith("|") and text and GENERATED not in f"/{name}":
             yield number, f"{len(line)} columns; prose ends at {WIDTH}"
