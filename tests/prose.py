@@ -5,8 +5,8 @@
 
 Markdown: no line beyond 120 columns outside of tables, code and lines that are one link; every relative link leads to a
 file or folder of the project, and its #anchor to a heading of that file; every file that is named in `backquotes`
-exists, under that name or at the end of a longer path. Sources and Markdown: the SPDX line stands among the first three.
-Everything: no word that marks unfinished work and no path of the machine on which somebody worked.
+exists, under that name or at the end of a longer path. Sources and Markdown: the SPDX line stands among the first
+three. Everything: no word that marks unfinished work and no path of the machine on which somebody worked.
 """
 
 import fnmatch
