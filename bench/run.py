@@ -2,11 +2,13 @@
 """Benchmarks: `./dev bench NAME [--json]`.
 
 functional  GEMM rate of the functional simulator on one core, and its ratio to the portable kernels in the same run
-compile     time and peak memory of compiling MobileNetV2 (each in a process of its own) systemc     the timing model
-against the RTL on networks: cycles, errors, speed (ten minutes: the RTL is slow) layers      single convolutions on the
-RTL beside VTA's published cycles and bytes; --device sysc: on the timing model alone networks    the benchmark networks
-on the RTL, the timing model and the functional simulator: exactness, cycles beside the roofline bound
-            and the compiler's prediction, DRAM bytes; --device sysc leaves the RTL out; --config takes another machine
+compile     time and peak memory of compiling MobileNetV2 (each in a process of its own)
+systemc     the timing model against the RTL on networks: cycles, errors, speed (ten minutes: the RTL is slow)
+layers      single convolutions on the RTL beside VTA's published cycles and bytes; --device sysc: on the timing model
+            alone
+networks    the benchmark networks on the RTL, the timing model and the functional simulator: exactness, cycles beside
+            the roofline bound and the compiler's prediction, DRAM bytes; --device sysc leaves the RTL out; --config
+            takes another machine
 vthreads    how much of the time the array works with and without copies of operands to fetch ahead (timing model)
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
 """
