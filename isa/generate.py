@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes everything under isa/generated/ from isa.toml, registers.toml, semantics.md and hw/configs/*.toml.
+"""Writes everything under isa/generated/ from isa.toml, timing.toml, registers.toml, the chapters and hw/configs/*.toml, and the
+numbers beside names in the chapters.
 
     isa/generate.py           write the files
     isa/generate.py --check   compare with the files; exit status 1 and their names when one differs
@@ -17,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 sys.dont_write_bytecode = True
 
-from generator import cpp, kernel, manual, python, sv  # noqa: E402
+from generator import cpp, kernel, manual, python, sv, timing  # noqa: E402
 from generator.model import SpecError, build_isa  # noqa: E402
 from generator.registers import build_map  # noqa: E402
 
@@ -46,20 +47,33 @@ def registers():
     return build_map(load_toml(ROOT / "registers.toml"), parameters)
 
 
+def machine():
+    """The instruction set and the timing. Raises SpecError."""
+    isa = build_isa(load_toml(ROOT / "isa.toml"))
+    return isa, timing.build_timing(load_toml(ROOT / "timing.toml"), isa, [(name, config) for name, _, config in configurations()])
+
+
+def chapters():
+    """Name -> text of every chapter, with the numbers of the timing. Raises SpecError."""
+    numbers = machine()[1]
+    return {name: timing.revise((ROOT / name).read_text(), numbers, name) for name in CHAPTERS if (ROOT / name).exists()}
+
+
 def outputs():
     """Name -> text of every generated file. Raises SpecError."""
-    isa = build_isa(load_toml(ROOT / "isa.toml"))
+    isa, numbers = machine()
     configs = configurations()
+    named = [(name, config) for name, _, config in configs]
     register_map = registers()
-    chapters = [(ROOT / name).read_text() for name in CHAPTERS if (ROOT / name).exists()]
     files = {
         "instructions.h": cpp.instructions_header(isa),
         "operands.h": cpp.operands_header(isa),
         "registers.h": cpp.registers_header(register_map),
         "configs.cc": cpp.configs_source([(name, path.read_text()) for name, path, _ in configs]),
-        "tsr_isa_pkg.sv": sv.package(isa, register_map),
+        "tsr_isa_pkg.sv": sv.package(isa, register_map, timing.localparams(numbers)),
+        "timing.h": timing.header(numbers),
         "tessera_isa.py": python.module(isa, register_map),
-        "isa.md": manual.manual(isa, register_map, [(name, config) for name, _, config in configs], chapters),
+        "isa.md": manual.manual(isa, register_map, named, [*chapters().values(), timing.chapter(numbers, named)]),
         "kernel_arguments.h": kernel.header(register_map),
         "kernel_arguments.tcl": kernel.tcl(register_map),
         "xclbin.json": kernel.xclbin(register_map),
@@ -76,16 +90,17 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "generated", help="folder of the generated files")
     options = parser.parse_args()
     try:
-        files = outputs()
+        files = {options.output / name: text for name, text in outputs().items()}
+        if options.output == ROOT / "generated":
+            files.update({ROOT / name: text for name, text in chapters().items()})
     except SpecError as error:
         print(f"isa/generate.py: {error}", file=sys.stderr)
         return 2
     stale = []
     options.output.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        path = options.output / name
+    for path, text in files.items():
         if not path.exists() or path.read_text() != text:
-            stale.append(name)
+            stale.append(path.name)
             if not options.check:
                 path.write_text(text)
     for name in stale:

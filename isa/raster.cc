@@ -2,12 +2,14 @@
 // The rule, loop by loop, in the words of hw/rtl/tsr_window_form.sv.
 #include "isa/raster.h"
 
+#include "isa/generated/timing.h"
+
 namespace tessera::isa {
 namespace {
 
-constexpr uint32_t kMostTapRows = 3;     // the line buffers hold two rows above the newest
-constexpr uint32_t kLineDepth = 512;     // vectors of a row
-constexpr uint32_t kMostVectors = 4095;  // rows or columns that the engine's counters hold
+constexpr uint32_t kMostTapRows = timing::gemm::kWindowRows;
+constexpr uint32_t kLineDepth = timing::gemm::kLineColumns;  // vectors of a row
+constexpr uint32_t kMostVectors = 4095;                      // rows or columns that the engine's counters hold
 
 /// The stride, 1 or 2, with which a loop walks along taps of that number and distance; 0: it does not.
 uint32_t walk(const Gemm& gemm, int loop, uint32_t taps, int distance) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "isa/effects.h"
+#include "isa/generated/timing.h"
 #include "isa/raster.h"
 
 namespace tessera::emit {
@@ -72,7 +73,7 @@ bool continues(const std::array<Extent, N>& extent, const std::array<int32_t, N>
 
 Duration duration(const isa::Instruction& instruction, const isa::MachineConfig& config) {
   Duration result;
-  const int64_t w = config.axi_bytes;
+  const int64_t w = config.axi_bytes, join_bytes = isa::timing::transfer::kJoinBeats * w;
   if (const auto* gemm = std::get_if<isa::Gemm>(&instruction)) {
     result.engine = static_cast<int64_t>(isa::gemm_steps(*gemm));
     result.outputs = product(gemm->extent, 0, static_cast<size_t>(isa::kLoops - gemm->reduce));
@@ -97,9 +98,9 @@ Duration duration(const isa::Instruction& instruction, const isa::MachineConfig&
     result.engine += joined ? ceil_div(padded * load->length, w) : padded * ceil_div(load->length, w);
     result.beats =
         joined ? ceil_div(runs * load->length, w) : static_cast<int64_t>(static_cast<double>(runs) * run.beats);
-    result.bursts = joined ? ceil_div(runs * load->length, 128 * w) : runs;
-    result.runs =
-        joined ? ceil_div((runs + padded) * load->length, 128 * w) + (padded > 0 && runs > 0 ? 1 : 0) : runs + padded;
+    result.bursts = joined ? ceil_div(runs * load->length, join_bytes) : runs;
+    result.runs = joined ? ceil_div((runs + padded) * load->length, join_bytes) + (padded > 0 && runs > 0 ? 1 : 0)
+                         : runs + padded;
   } else if (const auto* store = std::get_if<isa::Store>(&instruction)) {
     const int64_t runs = product(store->extent);
     const bool joined = continues(store->extent, store->sp_stride, store->dram_stride, store->length);
@@ -109,7 +110,7 @@ Duration duration(const isa::Instruction& instruction, const isa::MachineConfig&
         joined ? ceil_div(runs * store->length, w) : static_cast<int64_t>(static_cast<double>(runs) * run.beats);
     result.engine =
         joined ? result.beats + 1 : static_cast<int64_t>(static_cast<double>(runs) * (run.beats + run.stores));
-    result.bursts = joined ? ceil_div(runs * store->length, 128 * w) : runs;
+    result.bursts = joined ? ceil_div(runs * store->length, join_bytes) : runs;
   }
   return result;
 }

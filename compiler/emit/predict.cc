@@ -10,10 +10,21 @@
 
 #include "compiler/emit/duration.h"
 #include "isa/charging.h"
+#include "isa/generated/timing.h"
 
 namespace tessera::emit {
 
 namespace {
+
+namespace timing = isa::timing;
+
+// Estimates of what single bursts and beats would tell, which this replay does not follow; no facts of the machine.
+constexpr int64_t kFirstWord = 8;       // cycles before the first instruction's word moves
+constexpr int64_t kReadBurst = 20;      // that a read burst holds its place beside DRAM's latency
+constexpr int64_t kWriteBurst = 8;      // the same of a write burst
+constexpr int64_t kStoreOverlap = 8;    // that the next STORE is taken before the beats of this one have moved
+constexpr int64_t kStoreResponse = 2;   // from the last beat to the completion, beside DRAM's latency
+constexpr int64_t kEnd = 4;             // from the last completion to the end of the program
 
 /// What the bus or a port has to give, in buckets of cycles, because uses are met in the order of the stream and not of
 /// time.
@@ -145,11 +156,11 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
   std::array<Engine, isa::kEngines> engines;
   Ledger bus, acc;                 // ACC: its port of reads
   Ledger alu_writes, load_writes;  // of INP's second port
-  const int64_t word_beats = std::max<int64_t>(1, isa::kInstructionBytes / config.axi_bytes);
+  const int64_t word_beats = std::max<int64_t>(1, timing::fetch::word_beats(config));
   const int64_t in_flight = std::max(1, config.reads_in_flight),
                 writes_in_flight = std::max(1, config.writes_in_flight);
   std::deque<Moved> moved;  // of LOAD, newest first
-  int64_t dispatched = dram_latency + 8, last = 0;
+  int64_t dispatched = dram_latency + kFirstWord, last = 0;
   std::array<std::vector<isa::Stretch>, isa::kChargedEngines> work;
   const auto worked = [&](size_t engine, int64_t begin, int64_t end, uint32_t layer) {
     work[engine].push_back(
@@ -182,7 +193,7 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
       const int64_t number = waits[i][e];
       if (number < 1) continue;
       if (static_cast<int64_t>(engines[e].signals.size()) < number) return std::nullopt;
-      ready = std::max(ready, engines[e].signals[static_cast<size_t>(number - 1)] + 1);
+      ready = std::max(ready, engines[e].signals[static_cast<size_t>(number - 1)] + timing::queue::kSignal);
     }
     return ready;
   };
@@ -197,7 +208,7 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
       Engine& e = engines[static_cast<size_t>(*engine)];
       const auto depth = static_cast<size_t>(config.queue_depth(*engine));
       if (e.dispatched >= depth) dispatched = std::max(dispatched, e.takes[e.dispatched - depth] + 1);
-      e.arrivals.push_back(dispatched + 1);
+      e.arrivals.push_back(dispatched + timing::queue::kVisible);
       ++e.dispatched;
     } else {
       last = std::max({last, ready_at(fetched).value_or(0), dispatched});
@@ -245,14 +256,14 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
     const Duration d = duration(instruction, config);
     int64_t complete = take + 1;
     if (std::holds_alternative<isa::Gemm>(instruction)) {
-      const int64_t first = std::max(take + 8, e.end + 1);
-      e.free = std::max(take + 7, e.end);
+      const int64_t first = std::max(take + timing::gemm::kStart, e.end + 1);
+      e.free = std::max(take + timing::gemm::kPrepare, e.end);
       e.end = first + d.engine - 1;
-      complete = e.end + 4;
+      complete = e.end + timing::gemm::kWrite;
       worked(0, first, e.end + 1, tags[i]);
       if (std::get<isa::Gemm>(instruction).accumulate) acc.book(first, d.engine, d.outputs);
     } else if (const auto* alu = std::get_if<isa::Alu>(&instruction)) {
-      const int64_t start = std::max(take + 7, e.end);
+      const int64_t start = std::max(take + timing::alu::kPrepare, e.end);
       e.free = start;
       e.end = start + d.engine;
       if (alu->src == isa::AluSpace::kAcc) e.end = std::max(e.end, acc.move(start, d.engine));
@@ -263,23 +274,24 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
         if (load.end > start) load.end = bus.move(load.end, bus.lose(start, e.end - start, load_writes, alu_writes));
       }
       worked(1, start + 1, e.end + 1, tags[i]);
-      complete = e.end + (alu->second_op != isa::SecondOp::kNone             ? 31
-                          : !alu->convert && alu->dst == isa::AluSpace::kAcc ? 3
-                                                                             : 13);
+      complete = e.end + (alu->second_op != isa::SecondOp::kNone             ? timing::alu::kSecond
+                          : !alu->convert && alu->dst == isa::AluSpace::kAcc ? timing::alu::kRaw
+                                                                             : timing::alu::kFirst);
     } else if (const auto* load = std::get_if<isa::Load>(&instruction)) {
       // Addresses go out as soon as the run is known and few enough runs wait for the data side; data come a latency
       // later and behind older data.
-      int64_t leave = take + 7;
+      const int64_t waiting = timing::load::runs_waiting(config);
+      int64_t leave = take + timing::transfer::kLeave;
       for (int64_t ahead = 0; const Moved& older : moved) {
-        if (ahead + older.runs > 2 * in_flight) {
-          const int64_t rest = 2 * in_flight - ahead;  // of its runs that may still wait
+        if (ahead + older.runs > waiting) {
+          const int64_t rest = waiting - ahead;  // of its runs that may still wait
           leave = std::max(leave, older.end - (older.end - older.begin) * rest / older.runs);
           break;
         }
         ahead += older.runs;
       }
-      const int64_t begin = std::max(d.beats > 0 ? leave + 3 + dram_latency : leave + 2, e.end);
-      const int64_t window = d.bursts * (dram_latency + 20) / in_flight;  // as many bursts as may be outstanding
+      const int64_t begin = std::max(d.beats > 0 ? leave + timing::load::kFirstBeat + dram_latency : leave + timing::load::kStart, e.end);
+      const int64_t window = d.bursts * (dram_latency + kReadBurst) / in_flight;  // as many bursts as may be outstanding
       const bool inp = load->space == isa::Space::kInp;
       e.end = std::max({bus.move(begin, d.beats, inp ? &alu_writes : nullptr), begin + d.engine, begin + window});
       if (inp) load_writes.book(begin, e.end - begin, d.engine);
@@ -287,17 +299,17 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
       complete = e.end;
       worked(2, take, complete + 1, tags[i]);
       moved.push_front({begin, e.end, d.runs});
-      if (moved.size() > static_cast<size_t>(2 * in_flight)) moved.pop_back();
+      if (moved.size() > static_cast<size_t>(waiting)) moved.pop_back();
     } else if (std::holds_alternative<isa::Store>(instruction)) {
-      const int64_t begin = std::max(take + 11, e.end);
-      const int64_t window = d.bursts * (dram_latency + 8) / writes_in_flight;
+      const int64_t begin = std::max(take + timing::transfer::kLeave + timing::store::kFirstBeat, e.end);
+      const int64_t window = d.bursts * (dram_latency + kWriteBurst) / writes_in_flight;
       // Where reads want the bus too, reads and writes take turns.
       Engine& load = engines[static_cast<size_t>(isa::Engine::kLoad)];
       const auto [end, pushed] = bus.take_turns(begin, d.beats);
       e.end = std::max(end, begin + window);
       if (load.end > begin) load.end = bus.move(load.end, pushed);
-      e.free = std::max(take + 1, e.end - 8);
-      complete = e.end + dram_latency + 2;
+      e.free = std::max(take + 1, e.end - kStoreOverlap);
+      complete = e.end + dram_latency + kStoreResponse;
       worked(3, take, complete + 1, tags[i]);
     } else {
       complete = std::max(take + 1, e.end);
@@ -306,7 +318,7 @@ Prediction predict(std::span<const isa::Instruction> instructions, std::span<con
     if (header.signal) e.signals.push_back(complete);
     last = std::max(last, complete);
   }
-  result.cycles = last + 4;
+  result.cycles = last + kEnd;
   const auto charges = isa::charge(std::move(work), layers, static_cast<uint64_t>(result.cycles));
   for (size_t layer = 0; layer < layers; ++layer) {
     for (const uint64_t cycles : charges[layer]) result.layer_cycles[layer] += static_cast<int64_t>(cycles);

@@ -522,6 +522,113 @@ package tsr_isa_pkg;
   localparam int unsigned RegExecutedCount = 5;
   localparam int unsigned RegExecutedStride = 64;
 
+  // The machine's timing (isa/timing.toml). Of a pipeline: registers at each place, which places have any (bit k: place k),
+  // and registers in all.
+  localparam int unsigned TimingRangeProduct = 0;
+  localparam logic [0:0] TimingRangeRegisters = 1'h0;
+  localparam int unsigned TimingRangeDepth = 0;
+  localparam int unsigned TimingGemmTileInp = 1;
+  localparam int unsigned TimingGemmTileOperands = 1;
+  localparam int unsigned TimingGemmTileProduct = 1;
+  localparam int unsigned TimingGemmTileSum = 1;
+  localparam logic [3:0] TimingGemmTileRegisters = 4'hf;
+  localparam int unsigned TimingGemmTileDepth = 4;
+  localparam int unsigned TimingAluVectorRead = 1;
+  localparam int unsigned TimingAluVectorReduce = 1;
+  localparam int unsigned TimingAluVectorWrite = 1;
+  localparam logic [2:0] TimingAluVectorRegisters = 3'h7;
+  localparam int unsigned TimingAluVectorDepth = 3;
+  localparam int unsigned TimingRequantiseBias = 1;
+  localparam int unsigned TimingRequantiseIntegerNormalise = 1;
+  localparam int unsigned TimingRequantiseIntegerRound = 1;
+  localparam int unsigned TimingRequantiseMultiply = 1;
+  localparam int unsigned TimingRequantiseNormalise = 1;
+  localparam int unsigned TimingRequantiseRound = 1;
+  localparam int unsigned TimingRequantiseShift = 1;
+  localparam int unsigned TimingRequantiseClamp = 1;
+  localparam int unsigned TimingRequantiseZero = 1;
+  localparam logic [8:0] TimingRequantiseRegisters = 9'h1ff;
+  localparam int unsigned TimingRequantiseDepth = 9;
+  localparam int unsigned TimingTableLookup = 1;
+  localparam logic [0:0] TimingTableRegisters = 1'h1;
+  localparam int unsigned TimingTableDepth = 1;
+  localparam int unsigned TimingSecondOpInteger = 1;
+  localparam int unsigned TimingSecondOpIntegerNormalise = 1;
+  localparam int unsigned TimingSecondOpIntegerRound = 1;
+  localparam int unsigned TimingSecondOpFirstMultiply = 1;
+  localparam int unsigned TimingSecondOpFirstProduct = 1;
+  localparam int unsigned TimingSecondOpFirstAlign = 1;
+  localparam int unsigned TimingSecondOpFirstAdd = 1;
+  localparam int unsigned TimingSecondOpFirstNormalise = 1;
+  localparam int unsigned TimingSecondOpFirstRound = 1;
+  localparam int unsigned TimingSecondOpSecondMultiply = 1;
+  localparam int unsigned TimingSecondOpSecondProduct = 1;
+  localparam int unsigned TimingSecondOpSecondAlign = 1;
+  localparam int unsigned TimingSecondOpSecondAdd = 1;
+  localparam int unsigned TimingSecondOpSecondNormalise = 1;
+  localparam int unsigned TimingSecondOpSecondRound = 1;
+  localparam int unsigned TimingSecondOpShift = 1;
+  localparam int unsigned TimingSecondOpClamp = 1;
+  localparam int unsigned TimingSecondOpZero = 1;
+  localparam logic [17:0] TimingSecondOpRegisters = 18'h3ffff;
+  localparam int unsigned TimingSecondOpDepth = 18;
+  localparam int unsigned TimingQueueVisible = 1;  // From the push of an instruction to the first cycle in which it can be its queue's head.
+  localparam int unsigned TimingQueueSignal = 1;  // From a completion to the first cycle in which its writes are visible and its signal counts.
+  localparam int unsigned TimingBusBurstBeats = 256;  // The longest burst; AXI4 allows no more.
+  localparam int unsigned TimingBusPageBytes = 4096;  // No burst crosses a multiple of this; AXI4 wants 4096.
+  localparam int unsigned TimingBusBeatsWaiting = 2;  // Read beats that wait for their owner before the bus is held.
+  localparam int unsigned TimingBusAddress = 1;  // From the grant of a read burst to the bus; DRAM's latency counts from there.
+  localparam int unsigned TimingBusSeen = 1;  // From a read beat on the bus to its owner.
+  localparam int unsigned TimingBusWrite = 1;  // From a write beat's departure from STORE to the bus.
+  localparam int unsigned TimingBusWriteData = 2;  // From the grant of a write burst to its first beat on the bus, at the earliest.
+  localparam int unsigned TimingFetchWordsAhead = 16;  // Instructions requested and not yet in the checked register.
+  // Beats of one instruction.
+  function automatic int unsigned timing_fetch_word_beats(input int unsigned axi_bytes);
+    timing_fetch_word_beats = 64 / axi_bytes;
+  endfunction
+  localparam int unsigned TimingFetchAssemble = 1;  // From the last beat of a word at FETCH to the checked register's taking it.
+  localparam int unsigned TimingFetchCheck = 1;  // From there to the first cycle in which it can be dispatched.
+  localparam int unsigned TimingFetchDispatch = 3;  // From the last beat of a word at FETCH to the queue's head.
+  localparam int unsigned TimingTransferJoinBeats = 128;  // A run of as many beats' bytes is joined no further.
+  localparam int unsigned TimingTransferPrepare = 5;  // From taking an instruction to the end of its range check.
+  localparam int unsigned TimingTransferFence = 1;  // The same for FENCE.
+  localparam int unsigned TimingTransferStep = 1;  // From the end of the range check to the first step of the nest.
+  localparam int unsigned TimingTransferJoin = 1;  // From the last step of a run to its departure: the next step shows whether it joins.
+  localparam int unsigned TimingTransferLeave = 7;  // From taking an instruction to the departure of its first run, when that is one step of the nest.
+  localparam int unsigned TimingTransferOffer = 1;  // From a run's departure to its first burst at the arbiter.
+  // Runs that have left and wait for the data side.
+  function automatic int unsigned timing_load_runs_waiting(input int unsigned reads_in_flight);
+    timing_load_runs_waiting = 2 * reads_in_flight;
+  endfunction
+  localparam int unsigned TimingLoadItem = 1;  // From a run's departure to the first cycle in which the realigner can take it.
+  localparam int unsigned TimingLoadStart = 2;  // From a run's departure to its first group, at the earliest.
+  localparam int unsigned TimingLoadFirstBeat = 3;  // From a run's departure to its first beat at LOAD, beside DRAM's latency.
+  localparam int unsigned TimingLoadComplete = 1;  // From the last group to the completion.
+  localparam int unsigned TimingLoadAlone = 10;  // From taking a lone LOAD to its first beat, beside DRAM's latency.
+  localparam int unsigned TimingStoreGroupsWaiting = 4;  // Groups read and not yet taken by the realigner.
+  localparam int unsigned TimingStoreRunsWaiting = 4;  // Runs whose offsets wait for the realigner, beside the one in it.
+  localparam int unsigned TimingStoreRealign = 2;  // From the read of a group to the first cycle in which the realigner can take it.
+  localparam int unsigned TimingStoreFirstBeat = 4;  // From a run's departure to its first beat on the bus, at the earliest.
+  localparam int unsigned TimingStoreFence = 1;  // From the departure of a FENCE, or the last response, to its answer.
+  localparam int unsigned TimingStoreComplete = 1;  // From the last response, or a FENCE's answer, to the completion.
+  localparam int unsigned TimingGemmPrepare = 7;  // From taking an instruction to the end of its range check; its form is known too.
+  localparam int unsigned TimingGemmStart = 8;  // From taking an instruction to its first step, at the earliest.
+  localparam int unsigned TimingGemmRead = 2;  // From the first step of a sum to its read of ACC.
+  localparam int unsigned TimingGemmWrite = 4;  // From the last step of a sum to its write.
+  localparam int unsigned TimingGemmApart = 3;  // From the end of a sum to the start of the next on the same entry, so that nothing waits.
+  localparam int unsigned TimingGemmDrain = 5;  // From the last step to the completion of a FENCE or a fault behind it.
+  localparam int unsigned TimingGemmLineColumns = 512;  // Columns of a raster that the line buffers hold.
+  localparam int unsigned TimingGemmWindowRows = 3;  // Rows of taps in raster form, at most: the line buffers' and the newest.
+  localparam int unsigned TimingAluPrepare = 7;  // From taking an instruction to the end of its range check.
+  localparam int unsigned TimingAluConstants = 2;  // From taking an instruction to the read of its constants, at the earliest.
+  localparam int unsigned TimingAluConstantsBack = 2;  // From the read of the constants to the end of the preparation.
+  localparam int unsigned TimingAluStart = 8;  // From taking an instruction to its first issue, at the earliest.
+  localparam int unsigned TimingAluRaw = 3;  // From a vector's last issue to its write: no `convert`, destination ACC.
+  localparam int unsigned TimingAluFirst = 13;  // The same without a second operation.
+  localparam int unsigned TimingAluSecond = 31;  // The same with a second operation.
+  localparam int unsigned TimingAluLeast = 13;  // The same of any vector that goes to OUT or INP.
+  localparam int unsigned TimingAluUnderWay = 31;  // Vectors between their last issue and their write.
+
 endpackage
 /* verilator lint_on UNUSEDSIGNAL */
 /* verilator lint_on UNUSEDPARAM */

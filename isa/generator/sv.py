@@ -151,7 +151,8 @@ def _registers(register_map):
     return "\n".join(lines) + "\n"
 
 
-def package(isa, register_map):
+def package(isa, register_map, timing):
+    """timing: the localparams of the timing, as text."""
     opcode = isa.header_field("opcode")
     assert (opcode.lsb, opcode.width) == (0, 6)
     waits = [isa.header_field(n) for n in ("wait_enable", "wait_engine", "wait_count")]
@@ -189,5 +190,6 @@ def package(isa, register_map):
             out.append(text)
     out += [_legality(isa), _rules(isa), _engines(isa)]
     out.append(_registers(register_map))
+    out.append(timing)
     out.append("endpackage\n/* verilator lint_on UNUSEDSIGNAL */\n/* verilator lint_on UNUSEDPARAM */")
     return "\n".join(out) + "\n"

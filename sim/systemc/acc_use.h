@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "isa/generated/timing.h"
 #include "sim/systemc/gemm_form.h"
 #include "sim/systemc/ring.h"
 #include "sim/systemc/types.h"
@@ -15,9 +16,9 @@ namespace tessera::sim::systemc {
 
 class AccUse {
  public:
-  static constexpr Cycle kRead = 2;   // from the start of a sum to its read
-  static constexpr Cycle kWrite = 4;  // from the end of a sum to its write
-  static constexpr Cycle kStart = 8;  // from taking an instruction to its first step
+  static constexpr Cycle kRead = isa::timing::gemm::kRead;    // from the start of a sum to its read
+  static constexpr Cycle kWrite = isa::timing::gemm::kWrite;  // from the end of a sum to its write
+  static constexpr Cycle kStart = isa::timing::gemm::kStart;  // from taking an instruction to its first step
 
   void reset() {
     uses_.clear();

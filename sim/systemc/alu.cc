@@ -9,9 +9,8 @@
 namespace tessera::sim::systemc {
 namespace {
 
-constexpr Cycle kSingle = 2;   // beats that LOAD's queue holds
-constexpr Cycle kApart = 4;    // in which they come at half the bus's rate
-constexpr Cycle kPrepare = 7;  // from taking to the end of the range check
+constexpr Cycle kSingle = isa::timing::bus::kBeatsWaiting;  // beats that wait for LOAD
+constexpr Cycle kApart = 2 * kSingle;                      // in which they come at half the bus's rate
 
 Port write_port(isa::AluSpace space) {
   switch (space) {
@@ -41,7 +40,7 @@ Alu::Job Alu::describe(const Queued& taken, Cycle now) const {
   job.item = taken.item;
   const auto* alu = std::get_if<isa::Alu>(&taken.instruction);
   job.moves = alu != nullptr && taken.item.fault == isa::Fault::kNone;
-  job.prepared = now + (alu == nullptr ? 1 : kPrepare);
+  job.prepared = now + (alu == nullptr ? 1 : isa::timing::alu::kPrepare);
   if (!job.moves) return job;
   job.alu = *alu;
   job.form = form_of(*alu);
@@ -71,7 +70,7 @@ Cycle Alu::writes_from(Port port) const {
   for (const Use& use : writes_.uses) {
     if (use.port == port) return use.from;
   }
-  return context_.agenda.now() + AluForm::kLeastLatency;
+  return context_.agenda.now() + isa::timing::alu::kLeast;
 }
 
 void Alu::gemm_taken() {
@@ -201,7 +200,7 @@ void Alu::work(Cycle now) {
         prepared_.reset();
         next_take_ = from;
       } else {
-        active_from_ = from + 1;
+        active_from_ = from + (isa::timing::alu::kStart - isa::timing::alu::kPrepare);
         begun_ = false;
         active_ = std::move(prepared_);
         prepared_.reset();

@@ -7,9 +7,7 @@
 namespace tessera::sim::systemc {
 namespace {
 
-constexpr Cycle kRawLatency = 3;
-constexpr Cycle kSecondLatency = 31;
-constexpr double kOwed = 3;  // beats that LOAD can have waiting: the bus's queue of two and the one in hand
+constexpr double kOwed = isa::timing::bus::kBeatsWaiting + 1;  // beats that LOAD can have waiting, and the one in hand
 
 struct Span {
   int64_t low;
@@ -71,7 +69,9 @@ AluForm form_of(const isa::Alu& alu) {
   form.vector_issues = sources + (form.split ? 1 : 0);
   form.issues = form.vectors * form.vector_issues;
   const bool raw = !alu.convert && alu.dst == isa::AluSpace::kAcc;
-  form.latency = raw ? kRawLatency : form.second ? kSecondLatency : AluForm::kLeastLatency;
+  form.latency = raw           ? isa::timing::alu::kRaw
+                 : form.second ? isa::timing::alu::kSecond
+                               : isa::timing::alu::kFirst;
   return form;
 }
 

@@ -11,6 +11,7 @@
 
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
+#include "isa/generated/timing.h"
 #include "sim/systemc/acc_use.h"
 #include "sim/systemc/ring.h"
 #include "sim/systemc/types.h"
@@ -18,8 +19,7 @@
 namespace tessera::sim::systemc {
 
 struct AluForm {
-  static constexpr Cycle kLeastLatency = 13;  // of a write of OUT or INP
-  uint64_t vectors = 1;                       // written
+  uint64_t vectors = 1;  // written
   uint64_t issues = 1;
   uint64_t vector_issues = 1;  // of each
   Cycle latency = 0;           // from a vector's end to its write
@@ -70,7 +70,7 @@ class AluWalk {
   Cycle next() const { return next_; }
 
  private:
-  static constexpr uint64_t kWindow = 32;  // vectors that can be under way
+  static constexpr uint64_t kWindow = isa::timing::alu::kUnderWay + 1;
   struct Write {
     isa::AluSpace space;
     int32_t entry;

@@ -5,10 +5,17 @@
 #include <variant>
 
 #include "base/error.h"
+#include "isa/generated/timing.h"
 #include "isa/verify.h"
 #include "sim/systemc/npu.h"
 
 namespace tessera::sim::systemc {
+namespace {
+
+using isa::timing::queue::kSignal;
+using isa::timing::queue::kVisible;
+
+}  // namespace
 
 Engine::Engine(sc_core::sc_module_name name, isa::Engine engine, Context& context, Npu& npu)
     : sc_module(name), context_(context), npu_(npu), engine_(engine) {}
@@ -26,13 +33,13 @@ void Engine::reset() {
 
 void Engine::push(uint32_t pc, const isa::Instruction& instruction) {
   const Cycle now = context_.agenda.now();
-  Queued queued{{}, instruction, now + 1};
+  Queued queued{{}, instruction, now + kVisible};
   queued.item.pc = queued.item.trace.pc = pc;
   queued.item.signal = isa::header_of(instruction).signal;
   queued.item.trace.unit = static_cast<isa::Unit>(engine_);
   queued.item.trace.queued_cycle = now;
   queue_.push_back(std::move(queued));
-  if (queue_.size() == 1) wake_at(now + 1);
+  if (queue_.size() == 1) wake_at(now + kVisible);
 }
 
 bool Engine::head_holds() const { return npu_.unmet(isa::header_of(queue_.front().instruction)) == nullptr; }
@@ -64,7 +71,7 @@ Queued* Engine::take(Cycle now) {
   taken_ = std::move(queue_.front());
   queue_.pop_front();
   popped_at_ = now;
-  if (!queue_.empty() && queue_.front().visible <= now) queue_.front().visible = now + 1;
+  if (!queue_.empty() && queue_.front().visible <= now) queue_.front().visible = now + kVisible;
   npu_.room(engine_);
   ++inside_;
   Item& item = taken_.item;
@@ -92,13 +99,13 @@ Queued* Engine::take(Cycle now) {
 
 void Engine::complete(const Item& item, Cycle at) {
   completions_.push_back({item, at});
-  wake_at(at + 1);
+  wake_at(at + kSignal);
 }
 
 void Engine::step() {
   if (!npu_.running()) return;
   const Cycle now = context_.agenda.now();
-  while (!completions_.empty() && completions_.front().at + 1 <= now) {
+  while (!completions_.empty() && completions_.front().at + kSignal <= now) {
     Completion& completion = completions_.front();
     completion.item.trace.retired_cycle = completion.at;
     --inside_;
@@ -107,7 +114,7 @@ void Engine::step() {
   }
   work(now);
   watch_head(now);
-  if (!completions_.empty()) wake_at(completions_.front().at + 1);
+  if (!completions_.empty()) wake_at(completions_.front().at + kSignal);
   if (!queue_.empty() && queue_.front().visible > now) wake_at(queue_.front().visible);
   if (inside_ == 0) npu_.check_end();
 }

@@ -50,7 +50,7 @@ void Fetch::offer(Cycle at) {
   burst.unit = isa::Unit::kFetch;
   burst.write = false;
   burst.address = address(requested_);
-  burst.beats = static_cast<uint32_t>(64 / context_.config.axi_bytes);
+  burst.beats = static_cast<uint32_t>(isa::timing::fetch::word_beats(context_.config));
   burst.side = this;
   burst.offered = at;
   transaction.payload.set_command(tlm::TLM_READ_COMMAND);
@@ -88,12 +88,12 @@ void Fetch::take_word(Cycle now) {
     const bool end = next_ == request.instruction_count;
     if (!end && (next_ != requested_ || in_window(next_))) return;
     code_ = end ? isa::Fault::kMissingFinish : isa::Fault::kDramRange;
-    held_from_ = std::max(now, free_from_) + 1;
+    held_from_ = std::max(now, free_from_) + isa::timing::fetch::kCheck;
   } else {
     const Word word = words_.front();
     words_.pop_front();
-    const Cycle taken = std::max(word.arrived + 1, free_from_);
-    held_from_ = taken + 1;
+    const Cycle taken = std::max(word.arrived + isa::timing::fetch::kAssemble, free_from_);
+    held_from_ = taken + isa::timing::fetch::kCheck;
     room_.push_back(taken + 1);
     offer(taken + 1);
     code_ = isa::Fault::kAxiError;

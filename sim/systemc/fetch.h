@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "isa/generated/timing.h"
 #include "sim/systemc/context.h"
 #include "sim/systemc/memory.h"
 #include "sim/systemc/ring.h"
@@ -39,7 +40,7 @@ class Fetch : public sc_core::sc_module, public Process, public BeatSide {
   Ready ready(const Burst&) const override { return {0, Port::kNone}; }
 
  private:
-  static constexpr int kWordsAhead = 16;
+  static constexpr int kWordsAhead = isa::timing::fetch::kWordsAhead;
   struct Word {
     Cycle arrived;  // its last beat
     bool error;

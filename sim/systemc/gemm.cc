@@ -7,8 +7,9 @@
 namespace tessera::sim::systemc {
 namespace {
 
-constexpr Cycle kPrepare = 7;  // from taking to the end of the range check
-constexpr Cycle kWrite = AccUse::kWrite;
+constexpr Cycle kPrepare = isa::timing::gemm::kPrepare;
+constexpr Cycle kWrite = isa::timing::gemm::kWrite;
+constexpr Cycle kApart = isa::timing::gemm::kApart;
 
 }  // namespace
 
@@ -42,8 +43,7 @@ void Gemm::use_ports(Cycle now) {
 Cycle Gemm::wait_for(uint32_t entry, Cycle start) const {
   for (const Sum& sum : last_) {
     if (sum.entry != entry || sum.end >= start) continue;
-    if (sum.end + 1 == start) return 2;
-    if (sum.end + 2 == start) return 1;
+    if (start < sum.end + kApart) return sum.end + kApart - start;
   }
   return 0;
 }
@@ -59,14 +59,15 @@ void Gemm::work(Cycle now) {
   Item& item = taken->item;
   const auto* gemm = std::get_if<isa::Gemm>(&taken->instruction);
   if (gemm == nullptr || item.fault != isa::Fault::kNone) {
-    const Cycle at = std::max(now + (gemm == nullptr ? 1 : kPrepare), free_ + kWrite);
+    const Cycle drained = free_ + isa::timing::gemm::kDrain - 1;
+    const Cycle at = std::max(now + (gemm == nullptr ? 1 : kPrepare), drained);
     next_take_ = at + 1;
     complete(item, at);
     wake_at(next_take_);
     return;
   }
   const GemmForm form = form_of(*gemm);
-  const Cycle first = std::max(now + kPrepare + 1, free_);
+  const Cycle first = std::max(now + isa::timing::gemm::kStart, free_);
   const Cycle first_wait = gemm->accumulate ? wait_for(form.first_acc, first + (form.single ? form.first_end : 0)) : 0;
   const Cycle stalls = form.stalls + first_wait;
   const Cycle last_stall = form.single && form.sums == 1 && form.steps == 1 ? first_wait : form.last_stall;

@@ -2,6 +2,7 @@
 // GEMM of isa/timing.md: every instruction's cycles are known when it is taken.
 #pragma once
 
+#include "isa/generated/timing.h"
 #include "sim/systemc/engine.h"
 #include "sim/systemc/ring.h"
 
@@ -36,7 +37,7 @@ class Gemm : public Engine {
 
   Cycle free_ = 0;        // boundary of the last step
   Cycle unprepared_ = 0;  // stall of that step, during which the next instruction may be taken
-  std::array<Sum, 2> last_{};
+  std::array<Sum, isa::timing::gemm::kApart - 1> last_{};  // that a sum may wait for, the newest first
   Cycle next_take_ = 0;  // the preparation register is free
   std::array<PortUse, 2> ports_{{{Port::kAccRead, {}}, {Port::kAccWrite, {}}}};
 };

@@ -3,7 +3,18 @@
 
 #include <array>
 
+#include "isa/generated/timing.h"
+
 namespace tessera::sim::systemc {
+namespace {
+
+constexpr uint64_t kApart = isa::timing::gemm::kApart;
+static_assert(kApart == 3, "two sums before are looked at, here and in gemm.cc");
+
+/// Cycles that a sum waits which starts so many steps behind the end of another on its entry.
+uint64_t stall_at(uint64_t distance) { return distance < kApart ? kApart - distance : 0; }
+
+}  // namespace
 
 GemmForm form_of(const isa::Gemm& gemm) {
   GemmForm form;
@@ -36,9 +47,9 @@ GemmForm form_of(const isa::Gemm& gemm) {
     for (uint64_t sum = 0; sum < form.sums; ++sum) {
       form.last_stall = 0;
       if (address == before[0]) {
-        form.last_stall = 2;
+        form.last_stall = stall_at(1);
       } else if (address == before[1]) {
-        form.last_stall = 1;
+        form.last_stall = stall_at(2);
       }
       form.stalls += form.last_stall;
       form.before_last_acc = before[0] < 0 ? form.first_acc : static_cast<uint32_t>(before[0]);
@@ -74,7 +85,7 @@ GemmForm form_of(const isa::Gemm& gemm) {
           distance = form.first_end + 1;
         }
       }
-      form.stalls += (distance == 1 ? 2 : distance == 2 ? 1 : 0) * around * (gemm.extent[k] - 1);
+      form.stalls += stall_at(distance) * around * (gemm.extent[k] - 1);
     }
     around *= gemm.extent[k];
   }

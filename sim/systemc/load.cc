@@ -8,6 +8,13 @@
 #include "sim/systemc/npu.h"
 
 namespace tessera::sim::systemc {
+namespace {
+
+using isa::timing::load::kComplete;
+using isa::timing::load::kItem;
+using isa::timing::load::kStart;
+
+}  // namespace
 
 Port load_port(isa::Space space) {
   switch (space) {
@@ -26,7 +33,7 @@ void Load::reset() {
   error_ = draining_ = false;
   padding_ = {};
   context_.padding_share = 0;
-  queue_places_ = 2 * static_cast<uint64_t>(context_.config.reads_in_flight);
+  queue_places_ = static_cast<uint64_t>(isa::timing::load::runs_waiting(context_.config));
   left_queue_.assign(std::bit_ceil(queue_places_), 0);
   emitted_ = left_ = 0;
 }
@@ -96,7 +103,7 @@ Cycle Load::padding_end() const {
 bool Load::pad(Cycle now) {
   const Piece& piece = pieces_.front();
   if (!padding_.active) {
-    const Cycle first = std::max(piece.emitted + 2, free_);
+    const Cycle first = std::max(piece.emitted + kStart, free_);
     const bool alone = piece.port == Port::kNone ||
                        (first + piece.groups <= npu_.port_free_until(piece.port) && !context_.alu_reads_inp);
     if (alone) {
@@ -140,12 +147,12 @@ void Load::drain_front(Cycle now) {
     const Piece& piece = pieces_.front();
     Cycle done = 0;
     if (piece.none) {
-      done = std::max(piece.emitted + 1, free_) + 1;
-      leave_queue(done - 1);
+      done = std::max(piece.emitted + kItem, free_) + kComplete;
+      leave_queue(done - kComplete);
     } else {
       if (!pad(now)) break;
       padded = true;
-      done = free_;
+      done = free_ - 1 + kComplete;
     }
     const bool last = piece.last;
     pieces_.pop_front();
@@ -156,7 +163,7 @@ void Load::drain_front(Cycle now) {
   }
   if (!pieces_.empty() && !pieces_.front().pad && !pieces_.front().taken) {
     pieces_.front().taken = true;
-    leave_queue(std::max(pieces_.front().emitted + 1, free_ == 0 ? 0 : free_ - 1));
+    leave_queue(std::max(pieces_.front().emitted + kItem, free_ == 0 ? 0 : free_ - 1));
     if (padded) npu_.poke_memory();
   }
   draining_ = false;
@@ -167,10 +174,10 @@ void Load::drain_front(Cycle now) {
 BeatSide::Ready Load::ready(const Burst& burst) const {
   Cycle free = free_;
   for (const Piece& piece : pieces_) {
-    const Cycle first = std::max(piece.emitted + 2, free);
+    const Cycle first = std::max(piece.emitted + kStart, free);
     if (!piece.pad) {
       const double groups_a_beat = static_cast<double>(piece.groups) / piece.beats;
-      return {!burst.run_first ? 0 : free == kNever ? kNever : first - 1, piece.port, groups_a_beat};
+      return {!burst.run_first ? 0 : free == kNever ? kNever : first - isa::timing::bus::kSeen, piece.port, groups_a_beat};
     }
     if (piece.none || free == kNever) continue;
     free = first + piece.groups;
@@ -182,7 +189,7 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
 void Load::moved(Burst& burst, bool error, Cycle at) {
   error_ = error_ || error;
   blocked_ += burst.blocked;
-  if (burst.run_first) begun_ = burst.first + 1;
+  if (burst.run_first) begun_ = burst.first + isa::timing::bus::kSeen;
   if (!burst.run_last) return;
   if (pieces_.front().pad) drain(at);
   if (pieces_.front().pad) {  // held up after the beats had been let through
@@ -190,8 +197,8 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
     drain(at);
   }
   const Piece piece = pieces_.front();
-  const Cycle from = std::max(piece.emitted + 2, free_);
-  free_ = at + 1 + piece.tail;
+  const Cycle from = std::max(piece.emitted + kStart, free_);
+  free_ = at + isa::timing::bus::kSeen + piece.tail;
   const Cycle work = piece.beats + piece.tail;
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
@@ -204,7 +211,7 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   written(begun_ + piece.prime, free_);
   pieces_.pop_front();
   if (piece.last) {
-    finish_instruction(free_, error_);
+    finish_instruction(free_ - 1 + kComplete, error_);
     error_ = false;
   }
   drain(at);

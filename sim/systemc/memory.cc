@@ -6,13 +6,14 @@
 #include <limits>
 
 #include "base/error.h"
+#include "isa/generated/timing.h"
 
 namespace tessera::sim::systemc {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kSmall = 1e-6;
-constexpr Cycle kBuffered = 2;  // beats that wait for their owner before the bus is held
+constexpr Cycle kBuffered = isa::timing::bus::kBeatsWaiting;  // before the bus is held
 
 /// The most frequent quotient by far needs no division.
 double inverse(double value) { return value == 1 ? 1 : 1 / value; }
@@ -142,8 +143,8 @@ void Memory::finish_read(Cycle now) {
   read_.free = burst.boundary = now;
   burst.first = std::min(burst.first, now - 1);
   bus_free_ = now;
-  read_slots_.push_back(now + 1);
-  reads_idle_from_ = now + 1;
+  read_slots_.push_back(now + isa::timing::bus::kSeen);
+  reads_idle_from_ = now + isa::timing::bus::kSeen;
   burst.payload->set_response_status(refused(burst) ? tlm::TLM_ADDRESS_ERROR_RESPONSE : tlm::TLM_OK_RESPONSE);
   respond(burst.unit == isa::Unit::kFetch ? 0 : 1, burst, tlm::BEGIN_RESP, now);
 }
@@ -166,7 +167,7 @@ void Memory::finish_write(Cycle now) {
 /// first slot. False while it holds the bus until its engine is ready.
 bool Memory::begin_read(Cycle now, Cycle& next) {
   Burst& burst = *reads_.front();
-  const Cycle start = std::max(burst.granted + 1 + latency_, read_.free);
+  const Cycle start = std::max(burst.granted + isa::timing::bus::kAddress + latency_, read_.free);
   if (start > now) {
     next = std::min(next, start);
     return true;
@@ -192,7 +193,7 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
 void Memory::begin_write(Cycle now, Cycle& next) {
   Burst& burst = *writes_.front();
   const auto [given, port, moves] = burst.side->ready(burst);
-  const Cycle start = std::max({burst.granted + 2, write_.free, given});
+  const Cycle start = std::max({burst.granted + isa::timing::bus::kWriteData, write_.free, given});
   if (start > now) {
     next = std::min(next, start);
     return;

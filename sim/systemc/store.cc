@@ -7,6 +7,14 @@
 #include "sim/systemc/npu.h"
 
 namespace tessera::sim::systemc {
+namespace {
+
+using isa::timing::bus::kWrite;
+using isa::timing::store::kComplete;
+using isa::timing::store::kFence;
+using isa::timing::store::kFirstBeat;
+
+}  // namespace
 
 void Store::reset() {
   Transfer::reset();
@@ -42,8 +50,8 @@ void Store::emitted(const Run& run, Cycle at, bool moves) {
   if (!moves) {
     Item item = instructions_.front();
     instructions_.pop_front();
-    responded_ = std::max(at + 1, responded_ + 1);
-    complete(item, responded_ + 1);
+    responded_ = std::max(at, responded_) + kFence;
+    complete(item, responded_ + kComplete);
     return;
   }
   const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
@@ -66,7 +74,7 @@ void Store::emitted(const Run& run, Cycle at, bool moves) {
 
 BeatSide::Ready Store::ready(const Burst& burst) const {
   const Piece& piece = pieces_.front();
-  return {burst.run_first ? std::max(piece.emitted + 4, beats_free_) + piece.prime : 0, piece.port};
+  return {burst.run_first ? std::max(piece.emitted + kFirstBeat, beats_free_) + piece.prime : 0, piece.port};
 }
 
 void Store::took(Cycle now) {
@@ -80,28 +88,28 @@ void Store::moved(Burst& burst, bool error, Cycle at) {
   responded_ = at;
   // Beats leave the realigner a cycle before they are on the bus.
   InstructionTrace& trace = instructions_.front().trace;
-  if (trace.first_cycle == trace.issued_cycle) trace.first_cycle = burst.first - 1;
+  if (trace.first_cycle == trace.issued_cycle) trace.first_cycle = burst.first - kWrite;
   if (!burst.run_last) return;
   const Piece piece = pieces_.front();
   pieces_.pop_front();
   const uint32_t tail = piece.prime + piece.beats - piece.reads;
-  moved_.push_back({piece.end, burst.boundary - 2 - tail});
-  if (pieces_.size() == kOffsets) offsets_free_ = burst.boundary - 1;
+  moved_.push_back({piece.end, burst.boundary - 1 - kWrite - tail});
+  if (pieces_.size() == kOffsets) offsets_free_ = burst.boundary - kWrite;
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
   counters().stall_port += blocked;
-  const Cycle from = std::max(piece.emitted + 4, beats_free_) + piece.prime;
+  const Cycle from = std::max(piece.emitted + kFirstBeat, beats_free_) + piece.prime;
   const Cycle waited =
       burst.boundary > from + piece.beats + blocked ? burst.boundary - from - piece.beats - blocked : 0;
   counters().stall_memory += waited;
   beats_free_ = burst.boundary;
-  trace.last_cycle = burst.boundary - 2;
+  trace.last_cycle = burst.boundary - 1 - kWrite;
   trace.stall_port_cycles += blocked;
   trace.stall_memory_cycles += waited;
   if (!piece.last) return;
   if (pieces_.empty() && sent()) {
-    const Cycle answer = at + 2 - burst.boundary;
-    answered_ = at + 1;
+    const Cycle answer = at + kComplete + 1 - burst.boundary;
+    answered_ = at + kComplete;
     counters().stall_memory += answer;
     trace.stall_memory_cycles += answer;
   }
@@ -109,7 +117,7 @@ void Store::moved(Burst& burst, bool error, Cycle at) {
   instructions_.pop_front();
   if (error_ && item.fault == isa::Fault::kNone) item.fault = isa::Fault::kAxiError;
   error_ = false;
-  complete(item, at + 1);
+  complete(item, at + kComplete);
 }
 
 }  // namespace tessera::sim::systemc

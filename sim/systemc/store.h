@@ -2,6 +2,7 @@
 // STORE of isa/timing.md: reads of OUT and ACC run at most four groups ahead of the bus; responses come back in order.
 #pragma once
 
+#include "isa/generated/timing.h"
 #include "sim/systemc/ring.h"
 #include "sim/systemc/transfer.h"
 
@@ -23,8 +24,8 @@ class Store : public Transfer {
  private:
   Cycle reads_free() const;
 
-  static constexpr uint32_t kAhead = 4;  // groups read and not yet on their way to the bus
-  static constexpr size_t kOffsets = 4;  // runs that wait for the realigner
+  static constexpr uint32_t kAhead = isa::timing::store::kGroupsWaiting;
+  static constexpr size_t kOffsets = isa::timing::store::kRunsWaiting;
   struct Piece {
     uint32_t reads;
     uint32_t beats;

@@ -3,9 +3,12 @@
 
 #include <utility>
 
+#include "isa/generated/timing.h"
 #include "sim/systemc/npu.h"
 
 namespace tessera::sim::systemc {
+
+namespace timing = isa::timing::transfer;
 
 Transfer::Transfer(sc_core::sc_module_name name, isa::Engine engine, Context& context, Npu& npu)
     : Engine(name, engine, context, npu), socket("socket") {
@@ -40,8 +43,9 @@ BurstTransaction& Transfer::fresh() {
 
 void Transfer::offer(Cycle at) {
   const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
-  const auto to_page = static_cast<uint32_t>(4096 - (burst_address_ & 4095)) >> std::countr_zero(width);
-  const uint32_t beats = std::min({burst_beats_left_, to_page, uint32_t{256}});
+  constexpr uint64_t kPage = isa::timing::bus::kPageBytes;
+  const auto to_page = static_cast<uint32_t>(kPage - burst_address_ % kPage) >> std::countr_zero(width);
+  const uint32_t beats = std::min({burst_beats_left_, to_page, uint32_t{isa::timing::bus::kBurstBeats}});
   BurstTransaction& transaction = fresh();
   Burst& burst = transaction.burst;
   burst.address = burst_address_;
@@ -116,7 +120,7 @@ void Transfer::advance(Cycle now) {
         burst_address_ = run_.dram & ~uint64_t{width - 1};
         burst_beats_left_ = groups_of(run_.dram, run_.bytes, width);
         (engine() == isa::Engine::kStore ? context_.result->bytes_written : context_.result->bytes_read) += run_.bytes;
-        offer(at + 1);
+        offer(at + timing::kOffer);
       }
       continue;
     }
@@ -125,8 +129,8 @@ void Transfer::advance(Cycle now) {
       run_item_ = walk_item_;
       has_run_ = true;
       const Cycle from = std::max(last_emit_, walk_from_);
-      run_ready_ = from + run_.steps;
-      if (run_.last) walk_over_ = run_ready_ - 1;
+      run_ready_ = from + run_.steps - 1 + timing::kJoin;
+      if (run_.last) walk_over_ = run_ready_ - timing::kJoin;
       continue;
     }
     break;
@@ -145,7 +149,7 @@ void Transfer::work(Cycle now) {
       }
       walk_ = std::move(prepared_.walk);
       walk_item_ = prepared_.item;
-      walk_from_ = from + 1;
+      walk_from_ = from + timing::kStep;
       has_prepared_ = false;
       advance(now);
       continue;
@@ -155,10 +159,10 @@ void Transfer::work(Cycle now) {
     if (taken == nullptr) return;
     const Item& item = taken->item;
     took(now);
-    const auto join = static_cast<uint32_t>(128 * context_.config.axi_bytes);
+    const auto join = static_cast<uint32_t>(timing::kJoinBeats * context_.config.axi_bytes);
     const TimedRequest& request = *context_.request;
     prepared_.item = {isa::Space::kOut, item.fault};
-    prepared_.done = now + kPrepare;
+    prepared_.done = now + timing::kPrepare;
     if (item.fault != isa::Fault::kNone) {
       prepared_.walk = Walk::none();
     } else if (const auto* load = std::get_if<isa::Load>(&taken->instruction)) {
@@ -169,7 +173,7 @@ void Transfer::work(Cycle now) {
       prepared_.item.space = store->space;
     } else {
       prepared_.walk = Walk::none();
-      prepared_.done = now + 1;
+      prepared_.done = now + timing::kFence;
     }
     if (prepared_.item.space == isa::Space::kAcc && !context_.acc_moves) npu_.acc_moves();
     has_prepared_ = true;

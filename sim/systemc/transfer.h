@@ -53,8 +53,7 @@ class Transfer : public Engine, public BeatSide {
   Current run_item_;  // of the run that leaves
 
  private:
-  static constexpr Cycle kLookahead = 8;
-  static constexpr Cycle kPrepare = 5;  // from taking to the end of the range check
+  static constexpr Cycle kLookahead = 8;  // runs are emitted this far ahead of their time
   tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   void advance(Cycle now);
   void advance_and_wake(Cycle now);
