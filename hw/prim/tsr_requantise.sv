@@ -8,8 +8,8 @@
 // Everything enters with the vector and travels with it: value_i, bias_i and scale_i of each lane; convert_i, low_i,
 // high_i and zero_i, common to all lanes; so vectors of different instructions may follow one another in any cycle.
 // Registers: bit 0 after the bias, bits 1 and 2 those of tsr_int_to_fp32, bits 3 to 5 those of tsr_fp32_mul, bits 6 and
-// 7 those of tsr_fp32_round_clamp, bit 8 after the zero point. Latency: the number of ones, in enabled cycles, for both
-// settings of convert_i; 0 is combinational. Throughput: one vector a cycle. Back-pressure: a pure pipeline, enable_i =
+// 7 those of tsr_fp32_round_clamp, bit 8 after the zero point; Trailing more behind it. Latency: the number of ones and
+// Trailing, in enabled cycles, for both settings of convert_i; 0 is combinational. Throughput: one vector a cycle. Back-pressure: a pure pipeline, enable_i =
 // 0 holds every register. Reset: rst_ni, synchronous, clears the valid bits. value_o is unspecified where valid_o = 0;
 // idle stages are not evaluated in simulation.
 // Legal: Rounding = 0, other values are for tests. low_i > high_i gives high_i (tsr_fp32_round_clamp).
@@ -25,7 +25,8 @@
 module tsr_requantise #(
   parameter int unsigned Lanes     = 1,
   parameter logic [8:0]  Registers = 9'd0,
-  parameter int unsigned Rounding  = 0
+  parameter int unsigned Rounding  = 0,
+  parameter int unsigned Trailing  = 0
 ) (
   input  logic                clk_i,
   input  logic                rst_ni,
@@ -41,6 +42,9 @@ module tsr_requantise #(
   output logic                valid_o,
   output logic [17*Lanes-1:0] value_o
 );
+
+  logic valid_z, unused_busy;
+  logic [17*Lanes-1:0] value_z;
 
   localparam int unsigned ToScale = 32'(Registers[0]) + 32'(Registers[1]) + 32'(Registers[2]);
   localparam int unsigned ToRound = ToScale + 32'(Registers[3]) + 32'(Registers[4]) + 32'(Registers[5]);
@@ -113,7 +117,7 @@ module tsr_requantise #(
     .clk_i, .rst_ni, .enable_i, .valid_i(valid_i), .valid_o(zero_valid)
   );
   tsr_pipe_valid #(.Enabled(32'(Registers[8]))) u_valid_8 (
-    .clk_i, .rst_ni, .enable_i, .valid_i(zero_valid), .valid_o
+    .clk_i, .rst_ni, .enable_i, .valid_i(zero_valid), .valid_o(valid_z)
   );
 
   logic [17*Lanes-1:0] value_d;
@@ -130,7 +134,10 @@ module tsr_requantise #(
     end
   end
   tsr_pipe #(.Width(17 * Lanes), .Enabled(32'(Registers[8]))) u_value (
-    .clk_i, .enable_i(enable_i & zero_valid), .data_i(value_d), .data_o(value_o)
+    .clk_i, .enable_i(enable_i & zero_valid), .data_i(value_d), .data_o(value_z)
+  );
+  tsr_retime #(.Width(17 * Lanes), .Stages(Trailing)) u_trailing (
+    .clk_i, .rst_ni, .enable_i, .valid_i(valid_z), .data_i(value_z), .valid_o, .data_o(value_o), .busy_o(unused_busy)
   );
 
 endmodule

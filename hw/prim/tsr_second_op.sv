@@ -13,8 +13,8 @@
 // all lanes; so vectors of different instructions may follow one another in any cycle. operation_i: 1 add, 2 mul, 3 max
 // (second_op of the ISA); 0 counts as max.
 // Registers: bit 0 after the integer front, bits 1 and 2 those of tsr_int_to_fp32, bits 3 to 8 those of the first and 9
-// to 14 of the second tsr_fp32_fma, bits 15 and 16 those of tsr_fp32_round_clamp, bit 17 after the zero point. Latency:
-// the number of ones, in enabled cycles; 0 is combinational. Throughput: one vector a cycle. Back-pressure: a pure
+// to 14 of the second tsr_fp32_fma, bits 15 and 16 those of tsr_fp32_round_clamp, bit 17 after the zero point; Trailing
+// more behind it. Latency: the number of ones and Trailing, in enabled cycles; 0 is combinational. Throughput: one vector a cycle. Back-pressure: a pure
 // pipeline, enable_i = 0 holds every register. Reset: rst_ni, synchronous, clears the valid bits. value_o is
 // unspecified where valid_o = 0; idle stages are not evaluated in simulation. Legal: Rounding = 0, other values are for
 // tests. low_i > high_i gives high_i (tsr_fp32_round_clamp).
@@ -30,7 +30,8 @@
 module tsr_second_op #(
   parameter int unsigned Lanes     = 1,
   parameter logic [17:0] Registers = 18'd0,
-  parameter int unsigned Rounding  = 0
+  parameter int unsigned Rounding  = 0,
+  parameter int unsigned Trailing  = 0
 ) (
   input  logic                clk_i,
   input  logic                rst_ni,
@@ -52,6 +53,9 @@ module tsr_second_op #(
   output logic                valid_o,
   output logic [17*Lanes-1:0] value_o
 );
+
+  logic valid_z, unused_busy;
+  logic [17*Lanes-1:0] value_z;
 
   localparam int unsigned ToFirst = 32'(Registers[0]) + 32'(Registers[1]) + 32'(Registers[2]);
   localparam int unsigned FirstLatency = 32'(Registers[3]) + 32'(Registers[4]) + 32'(Registers[5]) + 32'(Registers[6])
@@ -186,7 +190,7 @@ module tsr_second_op #(
   );
 
   tsr_pipe_valid #(.Enabled(32'(Registers[17]))) u_valid_17 (
-    .clk_i, .rst_ni, .enable_i, .valid_i(valid_5), .valid_o
+    .clk_i, .rst_ni, .enable_i, .valid_i(valid_5), .valid_o(valid_z)
   );
 
   logic [17*Lanes-1:0] value_d;
@@ -200,7 +204,10 @@ module tsr_second_op #(
     end
   end
   tsr_pipe #(.Width(17 * Lanes), .Enabled(32'(Registers[17]))) u_value (
-    .clk_i, .enable_i(enable_i & valid_5), .data_i(value_d), .data_o(value_o)
+    .clk_i, .enable_i(enable_i & valid_5), .data_i(value_d), .data_o(value_z)
+  );
+  tsr_retime #(.Width(17 * Lanes), .Stages(Trailing)) u_trailing (
+    .clk_i, .rst_ni, .enable_i, .valid_i(valid_z), .data_i(value_z), .valid_o, .data_o(value_o), .busy_o(unused_busy)
   );
 
 endmodule

@@ -9,11 +9,11 @@
 // in a ring, of all instructions; a read of one of them waits for its write. Writes stay in program order: a vector of
 // a shorter path is issued no earlier than so that it is written after the older ones.
 //
-// Latency from the last read of a vector to its write: 3 cycles for int32 to ACC, 4 + ones of RequantiseRegisters
-// without a second operation, else also the ones of SecondRegisters. Throughput: one source vector a cycle; two cycles
+// Latency from the last read of a vector to its write: alu.raw, alu.first or alu.second of isa/timing.toml, from which
+// the defaults of the registers come; another choice of registers moves the last two. Throughput: one source vector a cycle; two cycles
 // a vector where source and second operand are both in OUT. All of it in closed form: isa/timing.md. Back-pressure: a
 // refused write holds the whole pipeline, a refused read the issue stage. Reset: synchronous, active low. Legal:
-// AxiBytes a power of two up to 64; the registers of both units at most 28.
+// AxiBytes a power of two up to 64.
 
 // What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
 `ifdef VERILATOR
@@ -33,8 +33,10 @@ module tsr_alu #(
   parameter int unsigned ParamDepth = 16,
   parameter int unsigned TableCount = 1,
   parameter int unsigned AxiBytes   = 8,
-  parameter logic [8:0]  RequantiseRegisters = 9'h1ff,
-  parameter logic [17:0] SecondRegisters     = 18'h3ffff
+  parameter logic [8:0]  RequantiseRegisters = tsr_isa_pkg::TimingRequantiseRegisters,
+  parameter int unsigned RequantiseTrailing  = tsr_isa_pkg::TimingRequantiseDepth - $countones(RequantiseRegisters),
+  parameter logic [17:0] SecondRegisters     = tsr_isa_pkg::TimingSecondOpRegisters,
+  parameter int unsigned SecondTrailing      = tsr_isa_pkg::TimingSecondOpDepth - $countones(SecondRegisters)
 ) (
   input  logic                          clk_i,
   input  logic                          rst_ni,
@@ -87,12 +89,18 @@ module tsr_alu #(
 
   localparam int unsigned Lanes = Batch * BlockOut;
   localparam int unsigned RangeBits = 14 + 1 + 12 + 3 + 1;
-  localparam int unsigned RequantiseLatency = $countones(RequantiseRegisters);
-  localparam int unsigned SecondLatency = $countones(SecondRegisters);
-  localparam int unsigned RingDepth = 32;
-  localparam logic [5:0] RawLatency = 6'd3;  // from the last read to the write
-  localparam logic [5:0] FirstLatency = 6'(RequantiseLatency + 4);
-  localparam logic [5:0] LongLatency = 6'(RequantiseLatency + SecondLatency + 4);
+  localparam int unsigned RequantiseLatency = $countones(RequantiseRegisters) + RequantiseTrailing;
+  localparam int unsigned SecondLatency = $countones(SecondRegisters) + SecondTrailing;
+  // From the last read to the write.
+  localparam int unsigned Raw = tsr_isa_pkg::TimingAluRaw;
+  localparam int unsigned First = Raw + RequantiseLatency + tsr_isa_pkg::TimingTableDepth;
+  localparam int unsigned Long = First + SecondLatency;
+  localparam int unsigned LatencyBits = $clog2(Long + 1);
+  localparam logic [LatencyBits-1:0] RawLatency = LatencyBits'(Raw), FirstLatency = LatencyBits'(First);
+  localparam logic [LatencyBits-1:0] LongLatency = LatencyBits'(Long);
+  localparam int unsigned RingBits = $clog2(Long);  // as many vectors as cycles can be under way
+  localparam int unsigned RingDepth = 1 << RingBits;
+  localparam int unsigned UnderWayBits = RingBits + 1;
   localparam logic [1:0] SpaceAcc = 2'(tsr_isa_pkg::AluSpaceAcc), SpaceOut = 2'(tsr_isa_pkg::AluSpaceOut);
   localparam logic [1:0] SpaceInp = 2'(tsr_isa_pkg::AluSpaceInp), SpaceNone = 2'd3;
 
@@ -226,9 +234,9 @@ module tsr_alu #(
   logic [33:0] ring_info[RingDepth];
   logic [33:0] pop_info;
   logic [15:0] pop_entry;
-  logic [4:0] push_q, pop_q;
-  logic [17:0] under_way_q;  // three counters, by space
-  logic [5:0] slack_q, latency;
+  logic [RingBits-1:0] push_q, pop_q;
+  logic [3*UnderWayBits-1:0] under_way_q;  // three counters, by space
+  logic [LatencyBits-1:0] slack_q, latency;
   logic push, hazard_src, hazard_second;
 
   assign latency = raw ? RawLatency : has_second ? LongLatency : FirstLatency;
@@ -239,12 +247,12 @@ module tsr_alu #(
   always_comb begin
     hazard_src = 1'b0;
     hazard_second = 1'b0;
-    if (running_q && under_way_q[6*alu.src+:6] != 6'd0) begin
+    if (running_q && under_way_q[UnderWayBits*alu.src+:UnderWayBits] != '0) begin
       for (int unsigned e = 0; e < RingDepth; e++) begin
         hazard_src = hazard_src | (ring_q[16*e+:16] == {alu.src, src_address});
       end
     end
-    if (running_q && has_second && under_way_q[6*SpaceOut+:6] != 6'd0) begin
+    if (running_q && has_second && under_way_q[UnderWayBits*SpaceOut+:UnderWayBits] != '0) begin
       for (int unsigned e = 0; e < RingDepth; e++) begin
         hazard_second = hazard_second | (ring_q[16*e+:16] == {SpaceOut, second_address});
       end
@@ -261,18 +269,18 @@ module tsr_alu #(
     end else begin
       if (retire) begin
         ring_q[16*pop_q+:16] <= {SpaceNone, 14'h3fff};
-        pop_q <= pop_q + 5'd1;
+        pop_q <= pop_q + 1'b1;
       end
       if (push) begin
         ring_q[16*push_q+:16] <= {alu.dst, dst_address};
-        push_q <= push_q + 5'd1;
+        push_q <= push_q + 1'b1;
       end
       for (int unsigned space = 0; space < 3; space++) begin
-        under_way_q[6*space+:6] <= under_way_q[6*space+:6] + 6'(push && alu.dst == 2'(space)) -
-            6'(retire && pop_entry[15:14] == 2'(space));
+        under_way_q[UnderWayBits*space+:UnderWayBits] <= under_way_q[UnderWayBits*space+:UnderWayBits] +
+            UnderWayBits'(push && alu.dst == 2'(space)) - UnderWayBits'(retire && pop_entry[15:14] == 2'(space));
       end
-      if (push) slack_q <= latency - 6'd1;
-      else if (enable && slack_q != 6'd0) slack_q <= slack_q - 6'd1;
+      if (push) slack_q <= latency - 1'b1;
+      else if (enable && slack_q != '0) slack_q <= slack_q - 1'b1;
     end
   end
   always_ff @(posedge clk_i) begin
@@ -418,7 +426,7 @@ module tsr_alu #(
   logic [14:0] after_a, after_b_q;
   logic [191:0] constants_b;
 
-  tsr_requantise #(.Lanes(Lanes), .Registers(RequantiseRegisters)) u_requantise (
+  tsr_requantise #(.Lanes(Lanes), .Registers(RequantiseRegisters), .Trailing(RequantiseTrailing)) u_requantise (
     .clk_i, .rst_ni, .enable_i(enable), .convert_i(bounds_2_q[29]), .low_i(16'($signed(bounds_2_q[28:19]))),
     .high_i(16'($signed(bounds_2_q[18:9]))), .zero_i(16'($signed(bounds_2_q[8:0]))), .valid_i(valid_2_q && !raw_2_q),
     .value_i(reduced_q), .bias_i({Batch{param_q[32*BlockOut-1:0]}}),
@@ -538,7 +546,7 @@ module tsr_alu #(
       end
     end
   end
-  tsr_second_op #(.Lanes(Lanes), .Registers(SecondRegisters)) u_second_op (
+  tsr_second_op #(.Lanes(Lanes), .Registers(SecondRegisters), .Trailing(SecondTrailing)) u_second_op (
     .clk_i, .rst_ni, .enable_i(enable), .operation_i(after_b_q[8:7]), .fused_i(constants_b[176]),
     .minimum_i(constants_b[177]), .rx_i(constants_b[31:0]), .ry_i(constants_b[63:32]), .f_i(constants_b[95:64]),
     .low_i(constants_b[111:96]), .high_i(constants_b[127:112]), .zero_i(constants_b[143:128]),

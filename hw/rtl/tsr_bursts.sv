@@ -23,7 +23,8 @@ module tsr_bursts #(
 
   localparam int unsigned OffsetBits = $clog2(AxiBytes);
   localparam int unsigned BeatBits = 22;
-  localparam int unsigned PageBeatBits = 12 - OffsetBits;  // beats of 4 KB are 2^PageBeatBits
+  localparam int unsigned PageBeatBits = $clog2(tsr_isa_pkg::TimingBusPageBytes) - OffsetBits;  // 2^PageBeatBits a page
+  localparam logic [BeatBits-1:0] Longest = BeatBits'(tsr_isa_pkg::TimingBusBurstBeats);
 
   logic [63-OffsetBits:0] beat_q;   // address in beats
   logic [BeatBits-1:0] left_q;      // beats left
@@ -34,7 +35,7 @@ module tsr_bursts #(
   always_comb begin
     beats = left_q;
     if (to_page < beats) beats = to_page;
-    if (beats > BeatBits'(256)) beats = BeatBits'(256);
+    if (beats > Longest) beats = Longest;
   end
 
   assign burst_valid_o = left_q != '0;

@@ -10,7 +10,7 @@ module tsr_fetch #(
   parameter int unsigned AxiBytes   = 8,
   parameter int unsigned BlockIn    = 8,
   parameter int unsigned BlockOut   = 8,
-  parameter int unsigned WordsAhead = 16
+  parameter int unsigned WordsAhead = tsr_isa_pkg::TimingFetchWordsAhead
 ) (
   input  logic                  clk_i,
   input  logic                  rst_ni,

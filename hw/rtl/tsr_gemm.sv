@@ -8,7 +8,8 @@
 // in raster form reads each input vector once and makes a result whenever it completes a window; any other takes one
 // tap a cycle.
 //
-// Latency: 8 cycles from acceptance to the first tile when idle, 4 from a tile to its write. Throughput: one tile
+// Latency: gemm.start cycles of isa/timing.toml from acceptance to the first tile when idle, gemm.write from a tile to
+// its write; between stages 2 and 3 stand ProductRegisters - 1 more, for synthesis to move. Throughput: one tile
 // (dense), tap or vector of the raster (depthwise) a cycle, no bubble between prepared instructions. Back-pressure:
 // none on the memories, which always grant and must keep the data of INP and WGT until the next read; a sum that starts
 // from an ACC entry still on its way to be written waits for it (stall_o). Reset: synchronous, active low. Legal: Batch
@@ -19,7 +20,8 @@ module tsr_gemm #(
   parameter int unsigned BlockOut = 8,
   parameter int unsigned InpDepth = 16,
   parameter int unsigned WgtDepth = 16,
-  parameter int unsigned AccDepth = 16
+  parameter int unsigned AccDepth = 16,
+  parameter int unsigned ProductRegisters = tsr_isa_pkg::TimingGemmTileProduct
 ) (
   input  logic                           clk_i,
   input  logic                           rst_ni,
@@ -56,7 +58,7 @@ module tsr_gemm #(
   localparam int unsigned Lanes = BlockIn < BlockOut ? BlockIn : BlockOut;
   localparam int unsigned AccLanes = Batch * BlockOut;
   localparam int unsigned Words = BlockIn / 4;
-  localparam int unsigned LineDepth = 512;
+  localparam int unsigned LineDepth = tsr_isa_pkg::TimingGemmLineColumns;
   localparam int unsigned LineBits = $clog2(LineDepth);
   localparam int unsigned RangeBits = 14 + 1 + 12 + 3 + 1;
 
@@ -320,11 +322,12 @@ module tsr_gemm #(
   end
 
   // A sum that starts from ACC must not pass a write of its entry: when it asks, the entry's last sum must be in stage
-  // 4 no more.
-  logic step, go_1;
+  // 4 no more. So it waits for the tiles that left this stage one and two cycles ago: `passed` is the second.
+  logic step, go_1, passed_valid, passed_last;
+  logic [13:0] passed_acc;
   assign stall = valid_1_q && result_1_q && tile_1_q.first && tile_1_q.accumulate &&
       ((valid_2_q && tile_2_q.last && tile_2_q.acc == tile_1_q.acc) ||
-       (valid_3_q && tile_3_q.last && tile_3_q.acc == tile_1_q.acc));
+       (passed_valid && passed_last && passed_acc == tile_1_q.acc));
   assign step = valid_1_q && !stall;
   assign go_1 = step && result_1_q;
 
@@ -381,6 +384,23 @@ module tsr_gemm #(
     end
   end
 
+  // Registers of stage 2 beyond the first: of the products, and of the tiles beside them. ACC is asked in the last one.
+  logic products_valid_q, valid_a, tiles_busy, unused_products_valid, unused_products_busy;
+  logic [32*AccLanes*Words-1:0] partial_a;
+  tile_t tile_a;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) products_valid_q <= 1'b0;
+    else products_valid_q <= valid_2_q;
+  end
+  tsr_retime #(.Width(32 * AccLanes * Words), .Stages(ProductRegisters - 1)) u_products (
+    .clk_i, .rst_ni, .enable_i(1'b1), .valid_i(products_valid_q), .data_i(partial_q), .valid_o(unused_products_valid),
+    .data_o(partial_a), .busy_o(unused_products_busy)
+  );
+  tsr_retime #(.Width($bits(tile_2_q)), .Stages(ProductRegisters - 1)) u_tiles (
+    .clk_i, .rst_ni, .enable_i(1'b1), .valid_i(valid_2_q), .data_i(tile_2_q), .valid_o(valid_a), .data_o(tile_a),
+    .busy_o(tiles_busy)
+  );
+
   // Stage 3: the sum.
   logic [32*AccLanes-1:0] sum_q;
 
@@ -389,9 +409,24 @@ module tsr_gemm #(
       valid_3_q <= 1'b0;
       tile_3_q <= '0;
     end else begin
-      valid_3_q <= valid_2_q;
-      if (valid_2_q) tile_3_q <= tile_2_q;
+      valid_3_q <= valid_a;
+      if (valid_a) tile_3_q <= tile_a;
     end
+  end
+
+  if (ProductRegisters == 1) begin : gen_passed_sum
+    assign passed_valid = valid_3_q;
+    assign passed_last = tile_3_q.last;
+    assign passed_acc = tile_3_q.acc;
+  end else begin : gen_passed
+    logic last_q;
+    logic [13:0] acc_q;
+    always_ff @(posedge clk_i) begin
+      if (valid_2_q) {last_q, acc_q} <= {tile_2_q.last, tile_2_q.acc};
+    end
+    assign passed_valid = products_valid_q;
+    assign passed_last = last_q;
+    assign passed_acc = acc_q;
   end
 
   always_ff @(posedge clk_i) begin
@@ -403,7 +438,7 @@ module tsr_gemm #(
       else sum = '0;
       for (int unsigned l = 0; l < AccLanes; l++) begin
         dot = '0;
-        for (int unsigned w = 0; w < Words; w++) dot = dot + $signed(partial_q[32*(l*Words+w)+:32]);
+        for (int unsigned w = 0; w < Words; w++) dot = dot + $signed(partial_a[32*(l*Words+w)+:32]);
         sum[32*l+:32] = sum[32*l+:32] + dot;
       end
       sum_q <= sum;
@@ -425,8 +460,8 @@ module tsr_gemm #(
   assign inp_addr_o = address[13:0];
   assign wgt_req_o = step && wgt_read_1_q;
   assign wgt_addr_o = wgt_addr_1_q;
-  assign acc_req_o = valid_2_q && tile_2_q.first && tile_2_q.accumulate;
-  assign acc_addr_o = tile_2_q.acc;
+  assign acc_req_o = valid_a && tile_a.first && tile_a.accumulate;
+  assign acc_addr_o = tile_a.acc;
   assign acc_we_o = write_q;
   assign acc_waddr_o = tile_4_q.acc;
   assign acc_wdata_o = sum_q;
@@ -440,7 +475,8 @@ module tsr_gemm #(
     end
   end
 
-  assign drained = !active_q && !valid_1_q && !valid_2_q && !valid_3_q && !write_q;
+  assign drained = !active_q && !valid_1_q && !valid_2_q && !tiles_busy && !valid_3_q &&
+      !write_q;
   assign busy_o = prep_valid_q || !drained;
   assign complete_o = (write_q && tile_4_q.finish) || prep_drop;
   assign complete_signal_o = prep_drop ? prep_fence && prep_word_q[6] : tile_4_q.signal;

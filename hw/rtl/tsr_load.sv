@@ -62,7 +62,7 @@ module tsr_load #(
   logic [31:0] run_pc;
 
   tsr_runs #(
-    .JoinBytes(128 * AxiBytes), .InpBytes(InpBytes), .WgtBytes(WgtBytes), .AccBytes(AccBytes), .OutBytes(OutBytes),
+    .JoinBytes(tsr_isa_pkg::TimingTransferJoinBeats * AxiBytes), .InpBytes(InpBytes), .WgtBytes(WgtBytes), .AccBytes(AccBytes), .OutBytes(OutBytes),
     .ParamBytes(ParamBytes), .TableBytes(TableBytes)
   ) u_runs (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_i,
@@ -92,7 +92,7 @@ module tsr_load #(
   logic [21:0] item_sp, item_bytes;
   logic [2:0] item_space, item_fault;
   logic [31:0] item_pc;
-  tsr_queue #(.Width(ItemBits), .Depth(2 * ReadsInFlight)) u_items (
+  tsr_queue #(.Width(ItemBits), .Depth(tsr_isa_pkg::timing_load_runs_waiting(ReadsInFlight))) u_items (
     .clk_i, .rst_ni, .valid_i(run_valid && (bursts_ready || !run_reads)),
     .data_i({run_pad, run_pad_value, run_dram[OffsetBits-1:0], run_sp, run_bytes, run_space, run_last, run_signal,
              run_fault, run_pc}),

@@ -60,7 +60,7 @@ module tsr_store #(
   logic [31:0] run_pc;
 
   tsr_runs #(
-    .JoinBytes(128 * AxiBytes), .AccBytes(AccBytes), .OutBytes(OutBytes)
+    .JoinBytes(tsr_isa_pkg::TimingTransferJoinBeats * AxiBytes), .AccBytes(AccBytes), .OutBytes(OutBytes)
   ) u_runs (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_i,
     .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ready_i(run_ready), .run_dram_o(run_dram),
@@ -116,11 +116,12 @@ module tsr_store #(
   assign expect_take = expect_valid && (b_valid_i || !expect_burst);
 
   // Reads: one group a cycle while the queue of beats has room for what is on its way.
-  localparam int unsigned Beats = 4;
+  localparam int unsigned Beats = tsr_isa_pkg::TimingStoreGroupsWaiting;
+  localparam int unsigned RoomBits = $clog2(Beats + 1);
   logic reads_acc_q, arriving_q, beat_valid, beat_ready, beat_pop, beats_ready_unused, read_fire;
   logic [GroupBits-1:0] reads_group_q;
   logic [22:0] reads_left_q, reads_span;
-  logic [2:0] room_q;
+  logic [RoomBits-1:0] room_q;
   logic [8*AxiBytes-1:0] beat_data;
   assign sp_req_o = reads_left_q != '0 && room_q != '0;
   assign sp_acc_o = reads_acc_q;
@@ -136,10 +137,10 @@ module tsr_store #(
       reads_group_q <= '0;
       reads_left_q <= '0;
       arriving_q <= 1'b0;
-      room_q <= 3'(Beats);
+      room_q <= RoomBits'(Beats);
     end else begin
       arriving_q <= read_fire;
-      room_q <= room_q + 3'(beat_pop) - 3'(read_fire);
+      room_q <= room_q + RoomBits'(beat_pop) - RoomBits'(read_fire);
       if (read_fire) begin
         reads_group_q <= reads_group_q + 1'b1;
         reads_left_q <= reads_left_q - 23'd1;
@@ -160,7 +161,7 @@ module tsr_store #(
   logic offsets_valid, align_ready, align_busy, align_starved_unused, align_last_unused;
   logic [OffsetBits-1:0] align_from, align_to;
   logic [21:0] align_bytes;
-  tsr_queue #(.Width(2 * OffsetBits + 22), .Depth(4)) u_offsets (
+  tsr_queue #(.Width(2 * OffsetBits + 22), .Depth(tsr_isa_pkg::TimingStoreRunsWaiting)) u_offsets (
     .clk_i, .rst_ni, .valid_i(run_take), .data_i({run_sp[OffsetBits-1:0], run_dram[OffsetBits-1:0], run_bytes}),
     .ready_o(offsets_ready), .valid_o(offsets_valid), .data_o({align_from, align_to, align_bytes}),
     .ready_i(align_ready)

@@ -112,7 +112,7 @@ module tsr_top #(
   logic fetch_held, fetch_finish, finish_take, fetch_fault, fetch_issue, fetch_stall;
   logic [2:0] fetch_code;
 
-  tsr_fetch #(.AxiBytes(AxiBytes), .BlockIn(BlockIn), .BlockOut(BlockOut), .WordsAhead(16)) u_fetch (
+  tsr_fetch #(.AxiBytes(AxiBytes), .BlockIn(BlockIn), .BlockOut(BlockOut)) u_fetch (
     .clk_i, .rst_ni(program_rst_n), .run_i(run && !fault), .program_address_i(program_address),
     .instruction_count_i(instruction_count), .window_first_i(window_first), .window_last_i(window_last),
     .ar_valid_o(fetch_ar_valid), .ar_ready_i(fetch_ar_ready), .ar_addr_o(fetch_ar_addr), .ar_len_o(fetch_ar_len),

@@ -180,6 +180,10 @@ inline constexpr int kWrite = 4;  // gemm_tile.depth
 inline constexpr int kApart = 3;  // gemm.write + 1 - gemm.read
 /// From the last step to the completion of a FENCE or a fault behind it.
 inline constexpr int kDrain = 5;  // gemm.write + 1
+/// From taking an instruction to its first read of ACC, at the earliest.
+inline constexpr int kFirstRead = 10;  // gemm.start + gemm.read
+/// From taking an instruction to its first write of ACC, at the earliest.
+inline constexpr int kFirstWrite = 12;  // gemm.start + gemm.write
 /// Columns of a raster that the line buffers hold. Columns.
 inline constexpr int kLineColumns = 512;
 /// Rows of taps in raster form, at most: the line buffers' and the newest. Rows.
@@ -204,6 +208,14 @@ inline constexpr int kFirst = 13;  // alu.raw + requantise.depth + table.depth
 inline constexpr int kSecond = 31;  // alu.first + second_op.depth
 /// The same of any vector that goes to OUT or INP.
 inline constexpr int kLeast = 13;  // min(alu.first, alu.second)
+/// From taking an instruction to its first write of OUT or INP, at the earliest.
+inline constexpr int kFirstWrite = 21;  // alu.start + alu.least
+/// From the end of a vector with a second operation to that of one without, at least.
+inline constexpr int kSecondToFirst = 19;  // max(alu.second - alu.first, 0) + 1
+/// The same to that of an int32 vector to ACC.
+inline constexpr int kSecondToRaw = 29;  // max(alu.second - alu.raw, 0) + 1
+/// From the end of a vector without a second operation to that of an int32 vector to ACC, at least.
+inline constexpr int kFirstToRaw = 11;  // max(alu.first - alu.raw, 0) + 1
 /// Vectors between their last issue and their write. Vectors.
 inline constexpr int kUnderWay = 31;  // alu.second
 }  // namespace alu

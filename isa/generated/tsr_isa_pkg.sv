@@ -617,6 +617,8 @@ package tsr_isa_pkg;
   localparam int unsigned TimingGemmWrite = 4;  // From the last step of a sum to its write.
   localparam int unsigned TimingGemmApart = 3;  // From the end of a sum to the start of the next on the same entry, so that nothing waits.
   localparam int unsigned TimingGemmDrain = 5;  // From the last step to the completion of a FENCE or a fault behind it.
+  localparam int unsigned TimingGemmFirstRead = 10;  // From taking an instruction to its first read of ACC, at the earliest.
+  localparam int unsigned TimingGemmFirstWrite = 12;  // From taking an instruction to its first write of ACC, at the earliest.
   localparam int unsigned TimingGemmLineColumns = 512;  // Columns of a raster that the line buffers hold.
   localparam int unsigned TimingGemmWindowRows = 3;  // Rows of taps in raster form, at most: the line buffers' and the newest.
   localparam int unsigned TimingAluPrepare = 7;  // From taking an instruction to the end of its range check.
@@ -627,6 +629,10 @@ package tsr_isa_pkg;
   localparam int unsigned TimingAluFirst = 13;  // The same without a second operation.
   localparam int unsigned TimingAluSecond = 31;  // The same with a second operation.
   localparam int unsigned TimingAluLeast = 13;  // The same of any vector that goes to OUT or INP.
+  localparam int unsigned TimingAluFirstWrite = 21;  // From taking an instruction to its first write of OUT or INP, at the earliest.
+  localparam int unsigned TimingAluSecondToFirst = 19;  // From the end of a vector with a second operation to that of one without, at least.
+  localparam int unsigned TimingAluSecondToRaw = 29;  // The same to that of an int32 vector to ACC.
+  localparam int unsigned TimingAluFirstToRaw = 11;  // From the end of a vector without a second operation to that of an int32 vector to ACC, at least.
   localparam int unsigned TimingAluUnderWay = 31;  // Vectors between their last issue and their write.
 
 endpackage

@@ -26,6 +26,7 @@ import generate  # noqa: E402
 import tessera_isa  # noqa: E402
 from generator.model import SpecError, build_isa  # noqa: E402
 from generator.registers import build_map  # noqa: E402
+from generator.timing import build_timing, chapter, evaluate, header, localparams, revise  # noqa: E402
 
 WORDS = ROOT / "tests" / "words.txt"
 
@@ -245,6 +246,96 @@ class RegisterRefusals(unittest.TestCase):
         self.refused("kernel.memory: 'm axi' is no name")
         del self.spec["kernel"]["memory"]
         self.refused("kernel: wants the keys")
+
+
+class TimingTable(unittest.TestCase):
+    def setUp(self):
+        self.spec = copy.deepcopy(generate.load_toml(ROOT / "timing.toml"))
+        self.isa = build_isa(generate.load_toml(ROOT / "isa.toml"))
+        self.configs = [(name, config) for name, _, config in generate.configurations()]
+
+    def build(self):
+        return build_timing(self.spec, self.isa, self.configs)
+
+    def entry(self, unit, name):
+        return next(e for u in self.spec["unit"] if u["name"] == unit for e in u["entries"] if e["name"] == name)
+
+    def place(self, pipeline, name):
+        return next(p for line in self.spec["pipeline"] if line["name"] == pipeline for p in line["places"] if p["name"] == name)
+
+    def refused(self, message):
+        with self.assertRaises(SpecError) as caught:
+            self.build()
+        self.assertIn(message, str(caught.exception))
+
+    def test_what_follows_moves_with_a_register(self):
+        """By hand: a register more in the second operation, then one less in the first stage, then one in the range check."""
+        self.place("second_op", "zero")["registers"] = 2
+        timing = self.build()
+        self.assertEqual([timing.number(f"alu.{n}") for n in ("raw", "first", "second", "least", "second_to_first")], [3, 13, 32, 13, 20])
+        self.place("requantise", "round")["registers"] = 0
+        timing = self.build()
+        self.assertEqual([timing.number(f"alu.{n}") for n in ("raw", "first", "second", "first_write")], [3, 12, 31, 20])
+        self.place("range", "product")["registers"] = 1
+        self.place("gemm_tile", "product")["registers"] = 3
+        timing = self.build()
+        self.assertEqual([timing.number(f"gemm.{n}") for n in ("prepare", "start", "read", "write", "apart")], [8, 9, 4, 6, 3])
+        self.assertEqual([timing.number(n) for n in ("transfer.prepare", "transfer.leave", "load.alone")], [6, 8, 11])
+
+    def test_forms_of_other_languages(self):
+        self.place("second_op", "zero")["registers"] = 2
+        self.place("second_op", "integer")["registers"] = 0
+        timing = self.build()
+        self.assertIn("inline constexpr int kSecond = 31;  // alu.first + second_op.depth\n", header(timing))
+        self.assertIn("inline constexpr int64_t runs_waiting(const MachineConfig& config) { return 2 * int64_t{config.reads_in_flight}; }", header(timing))
+        text = localparams(timing)
+        self.assertIn("  localparam logic [17:0] TimingSecondOpRegisters = 18'h3fffe;\n  localparam int unsigned TimingSecondOpDepth = 18;\n", text)
+        self.assertIn("  function automatic int unsigned timing_load_runs_waiting(input int unsigned reads_in_flight);\n"
+                      "    timing_load_runs_waiting = 2 * reads_in_flight;\n  endfunction\n", text)
+        config = dict(self.configs)["npu64"]
+        self.assertEqual(evaluate(timing.number("load.runs_waiting"), config), 2 * config["reads_in_flight"])
+        self.assertIn("| `load.runs_waiting` | npu1024 ", chapter(timing, self.configs))
+
+    def test_chapters_follow(self):
+        self.place("second_op", "zero")["registers"] = 2
+        timing = self.build()
+        self.assertEqual(revise("written in 31 (`alu.second`) or 13 (`alu.first`), see `alu.raw`.", timing, "x"),
+                         "written in 32 (`alu.second`) or 13 (`alu.first`), see `alu.raw`.")
+        for text, message in (("3 (`alu.third`)", "x: `alu.third` is not in timing.toml"), ("see `gemm.nothing`", "x: `gemm.nothing` is not in"),
+                              ("32 (`load.runs_waiting`)", "x: `load.runs_waiting` depends on the configuration")):
+            with self.assertRaises(SpecError) as caught:
+                revise(text, timing, "x")
+            self.assertIn(message, str(caught.exception))
+
+    def test_every_number_of_the_chapter_that_has_a_name_is_the_tables(self):
+        for name, text in generate.chapters().items():
+            self.assertEqual((ROOT / name).read_text(), text, f"{name} is stale: run isa/generate.py")
+
+    def test_registers_that_the_rtl_cannot_build(self):
+        self.place("alu_vector", "read")["registers"] = 2
+        self.refused("alu_vector.read: 2 registers, but the RTL builds 1 to 1")
+
+    def test_expressions(self):
+        for value, message in (("gemm.start + later.entry", "queue.visible: unknown name gemm.start"), ("axi_bytes * bits", "unknown name bits"),
+                               ("1 +", "'1 +' is not an expression"), ("open('x')", "is not an expression of"), ("2 ** 3", "'2 ** 3' is not an"),
+                               ("5 / 2", "5 / 2 leaves a remainder"), ("axi_bytes / 3", "leaves a remainder"), ("2 - axi_bytes", "is negative")):
+            self.entry_of_queue(value)
+            self.refused(message)
+
+    def entry_of_queue(self, value):
+        self.spec = copy.deepcopy(generate.load_toml(ROOT / "timing.toml"))
+        entry = self.entry("queue", "visible")
+        entry["value"] = value
+        del entry["rtl"]
+
+    def test_names_and_kinds(self):
+        self.entry("bus", "seen")["name"] = "address"
+        self.refused("bus.address: the name is taken")
+        self.entry("bus", "address")["rtl"] = "somewhere"
+        self.refused("bus.address: rtl is one of parameter, structure")
+        self.entry("bus", "address")["rtl"] = "structure"
+        self.entry("bus", "address")["unlt"] = 1
+        self.refused("unit bus: unknown key unlt")
 
 
 class KernelDescriptions(unittest.TestCase):

@@ -10,7 +10,7 @@ namespace tessera::sim::systemc {
 namespace {
 
 constexpr Cycle kSingle = isa::timing::bus::kBeatsWaiting;  // beats that wait for LOAD
-constexpr Cycle kApart = 2 * kSingle;                      // in which they come at half the bus's rate
+constexpr Cycle kApart = 2 * kSingle;                       // in which they come at half the bus's rate
 
 Port write_port(isa::AluSpace space) {
   switch (space) {

@@ -69,9 +69,7 @@ AluForm form_of(const isa::Alu& alu) {
   form.vector_issues = sources + (form.split ? 1 : 0);
   form.issues = form.vectors * form.vector_issues;
   const bool raw = !alu.convert && alu.dst == isa::AluSpace::kAcc;
-  form.latency = raw           ? isa::timing::alu::kRaw
-                 : form.second ? isa::timing::alu::kSecond
-                               : isa::timing::alu::kFirst;
+  form.latency = raw ? isa::timing::alu::kRaw : form.second ? isa::timing::alu::kSecond : isa::timing::alu::kFirst;
   return form;
 }
 

@@ -38,7 +38,7 @@ class Gemm : public Engine {
   Cycle free_ = 0;        // boundary of the last step
   Cycle unprepared_ = 0;  // stall of that step, during which the next instruction may be taken
   std::array<Sum, isa::timing::gemm::kApart - 1> last_{};  // that a sum may wait for, the newest first
-  Cycle next_take_ = 0;  // the preparation register is free
+  Cycle next_take_ = 0;                                    // the preparation register is free
   std::array<PortUse, 2> ports_{{{Port::kAccRead, {}}, {Port::kAccWrite, {}}}};
 };
 

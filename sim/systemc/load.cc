@@ -177,7 +177,10 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
     const Cycle first = std::max(piece.emitted + kStart, free);
     if (!piece.pad) {
       const double groups_a_beat = static_cast<double>(piece.groups) / piece.beats;
-      return {!burst.run_first ? 0 : free == kNever ? kNever : first - isa::timing::bus::kSeen, piece.port, groups_a_beat};
+      return {!burst.run_first ? 0
+              : free == kNever ? kNever
+                               : first - isa::timing::bus::kSeen,
+              piece.port, groups_a_beat};
     }
     if (piece.none || free == kNever) continue;
     free = first + piece.groups;

@@ -95,7 +95,11 @@ isa::Gemm make_raster(const isa::MachineConfig& config, std::mt19937_64& random)
   tile.out_h = pick(1, 5);
   isa::Gemm g = tile.gemm(one_in(4));
   if (one_in(12)) {  // rows as long as the line buffers and longer
-    g = DepthwiseTile{.out_h = 2, .out_w = pick(505, 520), .kernel_h = pick(1, 2), .kernel_w = pick(1, 4)}.gemm(false);
+    g = DepthwiseTile{.out_h = 2,
+                      .out_w = pick(isa::timing::gemm::kLineColumns - 7, isa::timing::gemm::kLineColumns + 8),
+                      .kernel_h = pick(1, 2),
+                      .kernel_w = pick(1, 4)}
+            .gemm(false);
     g.inp_stride = {};
     g.acc_stride = {};
   }

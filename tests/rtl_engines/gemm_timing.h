@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The section GEMM of isa/timing.md as a program. Enters: instructions in order, each with the cycle in which the
 // engine took it. Leaves: the cycle in which each completes, and its steps. Steps are walked one by one, because stalls
-// depend on ACC addresses. It is the oracle of the RTL and of the C++ models, so it shares no code with either: not the
-// rule of the raster form (isa/raster.h), nor the table of latencies.
+// depend on ACC addresses. It is the oracle of the RTL and of the C++ models, so it shares no rule with either, not even
+// that of the raster form (isa/raster.h). The numbers are those of isa/timing.toml, against which the RTL is measured.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "isa/generated/instructions.h"
+#include "isa/generated/timing.h"
 
 namespace tessera::testing {
 
@@ -23,12 +24,11 @@ struct Raster {
 };
 
 inline std::optional<Raster> raster_form(const isa::Gemm& g) {
-  constexpr int64_t kLine = 512;
   if (g.mode != isa::GemmMode::kDepthwise || (g.reduce != 1 && g.reduce != 2)) return std::nullopt;
   Raster r;
   r.kernel_w = g.extent[5];
   r.kernel_h = g.reduce == 2 ? g.extent[4] : 1;
-  if (r.kernel_h > 3) return std::nullopt;
+  if (r.kernel_h > isa::timing::gemm::kWindowRows) return std::nullopt;
   const int x = 5 - g.reduce, y = 4 - g.reduce;
   const auto stride = [&](int loop, int64_t taps, int64_t step) -> int64_t {
     const int64_t s = g.inp_stride[loop];
@@ -61,7 +61,8 @@ inline std::optional<Raster> raster_form(const isa::Gemm& g) {
   }
   r.cols = (n_x - 1) * r.stride_x + r.kernel_w;
   r.rows = (n_y - 1) * r.stride_y + r.kernel_h;
-  if (r.cols > 4095 || r.rows > 4095 || (r.kernel_h > 1 && (r.cols < 2 || r.cols > kLine))) return std::nullopt;
+  if (r.cols > 4095 || r.rows > 4095 || (r.kernel_h > 1 && (r.cols < 2 || r.cols > isa::timing::gemm::kLineColumns)))
+    return std::nullopt;
   return r;
 }
 
@@ -70,12 +71,12 @@ class GemmTiming {
   /// The cycle in which an instruction completes that was taken in cycle `taken`. `faults`: its ranges do.
   int64_t complete(const isa::Instruction& instruction, bool faults, int64_t taken) {
     const auto* gemm = std::get_if<isa::Gemm>(&instruction);
-    if (gemm == nullptr) return std::max(taken + 1, last_ + 5);
-    if (faults) return std::max(taken + 7, last_ + 5);
-    next_ = std::max(taken + 8, last_ + 1);
+    if (gemm == nullptr) return std::max(taken + 1, last_ + isa::timing::gemm::kDrain);
+    if (faults) return std::max(taken + isa::timing::gemm::kPrepare, last_ + isa::timing::gemm::kDrain);
+    next_ = std::max(taken + isa::timing::gemm::kStart, last_ + 1);
     steps_ = 0;
     walk(*gemm, 0, gemm->acc_addr);
-    return last_ + 4;
+    return last_ + isa::timing::gemm::kWrite;
   }
   /// Steps of the instruction just passed.
   int64_t steps() const { return steps_; }
@@ -108,7 +109,7 @@ class GemmTiming {
     last_ = next_;
     if (starts && g.accumulate) {
       const auto end = ends_.find(entry);
-      if (end != ends_.end()) last_ += std::max<int64_t>(0, end->second + 3 - next_);
+      if (end != ends_.end()) last_ += std::max<int64_t>(0, end->second + isa::timing::gemm::kApart - next_);
     }
     if (ends) ends_[entry] = last_;
     next_ = last_ + 1;

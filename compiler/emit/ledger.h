@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the bus or a port has to give. Uses enter in the order of the stream, with the cycles in which they would take
+// place; cycles in which there is room leave. Method: counts of uses in buckets of cycles, so that a use that comes
+// late in the stream still finds the room that earlier ones have left.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace tessera::emit {
+
+/// Uses of one resource, at most one a cycle.
+class Ledger {
+ public:
+  /// Uses that nobody delays, spread over `cycles` from `begin` on.
+  void book(int64_t begin, int64_t cycles, int64_t uses) {
+    for (int64_t at = begin, end = begin + std::max<int64_t>(cycles, 1); at < end;) {
+      const int64_t next = std::min(end, (at / kBucket + 1) * kBucket);
+      used(at / kBucket) += static_cast<int32_t>(uses * (next - at) / std::max<int64_t>(cycles, 1));
+      at = next;
+    }
+  }
+
+  /// Moves `beats` from cycle `begin` on where there is room; returns the cycle after the last.
+  /// `holder`: uses of a port that a beat waits for, and while it waits nobody else moves either.
+  int64_t move(int64_t begin, int64_t beats, Ledger* holder = nullptr) {
+    int64_t at = begin;
+    while (beats > 0) {
+      const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket;
+      if (holder != nullptr) {
+        // All of them where beats fill the bucket.
+        const int64_t waiting = std::max<int64_t>(0, int64_t{holder->used(bucket)} - held(bucket)), span = end - at;
+        const int64_t lost = waiting * std::min(beats, span) / kBucket;
+        held(bucket) += static_cast<int32_t>(lost);
+        beats += lost;
+      }
+      // Owners that follow each other on the bus leave gaps.
+      const int64_t limit = used(bucket) > 0 ? kBucket - kGaps : kBucket;
+      const int64_t room = std::min(limit - int64_t{used(bucket)}, end - at);
+      const int64_t now = std::clamp<int64_t>(room, 0, beats);
+      used(bucket) += static_cast<int32_t>(now);
+      beats -= now;
+      at = beats > 0 ? end : at + now;
+    }
+    return at;
+  }
+
+  /// Moves `beats` where others have booked too: every second cycle belongs to them at most. Returns the cycle after
+  /// the last, and how many uses of the others lose their place.
+  std::pair<int64_t, int64_t> take_turns(int64_t begin, int64_t beats) {
+    int64_t at = begin, pushed = 0;
+    while (beats > 0) {
+      const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket, span = end - at;
+      const int64_t room = std::max(std::min(kBucket - int64_t{used(bucket)}, span), span / 2),
+                    now = std::clamp<int64_t>(room, 0, beats);
+      const int64_t over = std::max<int64_t>(0, used(bucket) + now - kBucket);
+      used(bucket) += static_cast<int32_t>(now - over);
+      pushed += over;
+      beats -= now;
+      at = beats > 0 ? end : at + (room > 0 ? span * now / room : 0);
+    }
+    return {at, pushed};
+  }
+
+  /// Beats' time that is lost in `cycles` from `begin` on because `others` wait for `holder`.
+  int64_t lose(int64_t begin, int64_t cycles, Ledger& others, Ledger& holder) {
+    int64_t lost = 0;
+    for (int64_t bucket = begin / kBucket; bucket <= (begin + std::max<int64_t>(cycles, 1) - 1) / kBucket; ++bucket) {
+      const int64_t waiting = std::max<int64_t>(0, int64_t{holder.used(bucket)} - held(bucket)),
+                    now = std::min<int64_t>(waiting, others.used(bucket));
+      held(bucket) += static_cast<int32_t>(now);
+      lost += now;
+    }
+    return lost;
+  }
+
+  /// The cycle in which `uses` from `begin` on are done where `other` goes first.
+  int64_t behind(int64_t begin, int64_t uses, Ledger& other) {
+    int64_t at = begin;
+    while (uses > 0) {
+      const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket;
+      const int64_t room = std::min(kBucket - int64_t{used(bucket)} - other.used(bucket), end - at),
+                    now = std::clamp<int64_t>(room, 0, uses);
+      used(bucket) += static_cast<int32_t>(now);
+      uses -= now;
+      at = uses > 0 ? end : at + now;
+    }
+    return at;
+  }
+
+ private:
+  static constexpr int64_t kBucket = 64, kGaps = 8;
+  int32_t& used(int64_t bucket) {
+    const auto index = static_cast<size_t>(bucket);
+    if (index >= used_.size()) used_.resize(index + index / 4 + 64, 0);
+    return used_[index];
+  }
+  int32_t& held(int64_t bucket) {
+    used(bucket);
+    held_.resize(used_.size(), 0);
+    return held_[static_cast<size_t>(bucket)];
+  }
+  std::vector<int32_t> used_, held_;
+};
+
+}  // namespace tessera::emit
