@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 sys.dont_write_bytecode = True
 
-from generator import cpp, kernel, manual, python, sv, timing  # noqa: E402
+from generator import cpp, kernel, manual, pictures, python, sv, timing  # noqa: E402
 from generator.model import SpecError, build_isa  # noqa: E402
 from generator.registers import build_map  # noqa: E402
 
@@ -78,6 +78,7 @@ def outputs():
         "kernel_arguments.tcl": kernel.tcl(register_map),
         "xclbin.json": kernel.xclbin(register_map),
     }
+    files.update(pictures.pictures(numbers))
     for name, _, config in configs:
         files[f"kernel_{name}.xml"] = kernel.kernel_xml(register_map, config["axi_bytes"])
         files[f"xclbin_{name}.xml"] = kernel.xclbin_xml(register_map, config["axi_bytes"])
