@@ -104,7 +104,9 @@ class Generated(unittest.TestCase):
         self.assertEqual(WORDS.read_text(), golden_words(), "run isa/tests/test_generate.py --update")
 
 
-class IsaRefusals(unittest.TestCase):
+class SpecTest(unittest.TestCase):
+    """A copy of isa.toml to break."""
+
     def setUp(self):
         self.spec = copy.deepcopy(generate.load_toml(ROOT / "isa.toml"))
 
@@ -119,6 +121,8 @@ class IsaRefusals(unittest.TestCase):
             build_isa(self.spec)
         self.assertIn(message, str(caught.exception))
 
+
+class IsaRefusals(SpecTest):
     def test_the_description_itself_is_accepted(self):
         self.assertEqual([i.name for i in build_isa(self.spec).instructions], ["finish", "fence", "load", "store", "gemm", "alu"])
 
@@ -176,6 +180,71 @@ class IsaRefusals(unittest.TestCase):
         self.refused("load.length: default 65536 does not fit")
         self.field("load", "length")["defualt"] = 1
         self.refused("load: unknown key defualt")
+
+
+class OperandRefusals(SpecTest):
+    """Errors in nest, operands and work name the instruction, the operand and the cause."""
+
+    def operand(self, instruction, name):
+        return next(o for o in self.instruction(instruction)["operands"] if o["name"] == name)
+
+    def refuse_change(self, instruction, name, key, value, message):
+        operand = self.operand(instruction, name)
+        before = operand.get(key)
+        operand[key] = value
+        self.refused(f"{instruction}, operand {name}: {message}")
+        operand[key] = before
+        if before is None:
+            del operand[key]
+        build_isa(self.spec)
+
+    def test_fields_must_exist_and_have_the_right_kind(self):
+        self.refuse_change("gemm", "weights", "address", "weight_addr", "no field weight_addr")
+        self.refuse_change("gemm", "weights", "address", "wgt_stride", "wgt_stride is signed and must be unsigned")
+        self.refuse_change("gemm", "weights", "stride", "wgt_addr", "wgt_addr is unsigned and must be signed")
+        self.refuse_change("load", "source", "memory", "dram:bank", "no field bank")
+        self.refuse_change("load", "destination", "memory", "field:fill", "fill is bool and must be enum")
+        self.refuse_change("alu", "source", "memory", "field:second_op", "enum second_op names add, max, mul, none, which is no memory")
+        self.refuse_change("load", "source", "length", "sp_stride", "sp_stride is signed and must be unsigned")
+
+    def test_words_must_be_known(self):
+        self.refuse_change("gemm", "weights", "memory", "weights", "no memory weights")
+        self.refuse_change("gemm", "weights", "access", "modify", "access is read or write, not modify")
+        self.refuse_change("gemm", "weights", "unit", "words", "unit is entries or bytes, not words")
+        self.refuse_change("gemm", "weights", "loops", "some", "unknown loops some")
+        self.refuse_change("store", "destination", "unit", "entries", "DRAM is addressed in bytes")
+        self.refuse_change("gemm", "weights", "strides", "wgt_stride", "unknown key strides")
+
+    def test_conditions(self):
+        self.refuse_change("gemm", "initial sums", "when", "accumulates", "no field accumulates")
+        self.refuse_change("gemm", "initial sums", "when", "mode == sparse", "enum gemm_mode has no value sparse")
+        self.refuse_change("gemm", "initial sums", "when", "accumulate or lane", "cannot read the condition 'accumulate or lane'")
+        self.refuse_change("gemm", "initial sums", "when", "lane == many", "lane is compared with 'many', which is no number")
+        self.refuse_change("gemm", "initial sums", "when", "lane", "lane is unsigned and must be bool")
+
+    def test_loops_need_a_nest_that_has_them(self):
+        self.refuse_change("gemm", "weights", "loops", "inside", "loops inside need the nest's padding")
+        self.refuse_change("load", "destination", "loops", "outer", "outer loops need the nest's reduce")
+        self.refuse_change("alu", "table", "stride", "src_stride", "a stride without loops")
+        del self.instruction("store")["nest"]
+        self.refused("store, operand source: the instruction has no nest")
+
+    def test_nothing_is_forgotten(self):
+        del self.instruction("finish")["operands"]
+        self.refused("finish: no operands (write `operands = []` when it touches no memory)")
+        self.instruction("finish")["operands"] = []
+        self.instruction("gemm")["operands"].pop(1)
+        self.refused("gemm: wgt_stride belongs to no operand and no nest")
+
+    def test_one_operand_in_dram(self):
+        self.instruction("store")["operands"].append(dict(self.operand("store", "destination"), name="copy"))
+        self.refused("store: more than one operand in DRAM")
+
+    def test_work(self):
+        self.instruction("gemm")["work"][0]["each"] = ["batch", "block"]
+        self.refused("gemm.work: each multiplies some of batch, block_in, block_out, lanes, not block")
+        self.instruction("gemm")["work"][0]["counts"] = "flops"
+        self.refused("gemm.work: counts is one of macs, vectors, not flops")
 
 
 class RegisterRefusals(unittest.TestCase):

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A second machine for tests: isa/semantics.md written down as plain loops over byte vectors, one element at a time,
-// sharing no code with the simulator beyond the instruction structs. It runs instructions in stream order and knows no
-// synchronisation.
+// sharing no code with the simulator beyond the instruction structs, and none with isa/effects.h: it is the oracle of
+// both. It runs instructions in stream order and knows no synchronisation. An observer sees every byte it touches.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -23,34 +24,59 @@ struct Memories {
   }
   std::vector<uint8_t>& operator[](isa::Space space) { return bytes[static_cast<int>(space)]; }
 
+  uint8_t read(isa::Space space, int64_t at) {
+    if (observe) observe({false, space, false, static_cast<uint64_t>(at)});
+    return (*this)[space].at(static_cast<size_t>(at));
+  }
+  void write(isa::Space space, int64_t at, uint8_t value) {
+    if (observe) observe({false, space, true, static_cast<uint64_t>(at)});
+    (*this)[space].at(static_cast<size_t>(at)) = value;
+  }
+  uint8_t read_dram(int64_t at) {
+    if (observe) observe({true, isa::Space::kInp, false, static_cast<uint64_t>(at)});
+    return dram.at(static_cast<size_t>(at));
+  }
+  void write_dram(int64_t at, uint8_t value) {
+    if (observe) observe({true, isa::Space::kInp, true, static_cast<uint64_t>(at)});
+    dram.at(static_cast<size_t>(at)) = value;
+  }
+
+  /// One byte that is read or written. space: when not in DRAM; at: the scratchpad's byte, or the device address.
+  struct Access {
+    bool dram;
+    isa::Space space;
+    bool write;
+    uint64_t at;
+  };
   isa::MachineConfig config;
   std::vector<uint8_t> bytes[isa::kSpaces];
   std::vector<uint8_t> dram;  // device address 0 is dram[0]
   uint64_t bases[16] = {};
+  std::function<void(const Access&)> observe;
 };
 
 inline int byte_value(uint8_t byte, bool is_unsigned) { return is_unsigned ? byte : (byte < 128 ? byte : byte - 256); }
 
-inline int32_t read_i32(const std::vector<uint8_t>& memory, int64_t at) {
-  const uint32_t value =
-      memory.at(at) | memory.at(at + 1) << 8 | memory.at(at + 2) << 16 | uint32_t{memory.at(at + 3)} << 24;
+inline int32_t read_i32(Memories& m, isa::Space space, int64_t at) {
+  uint32_t value = 0;
+  for (int n = 0; n < 4; ++n) value |= uint32_t{m.read(space, at + n)} << (8 * n);
   return static_cast<int32_t>(value);
 }
 
-inline float read_f32(const std::vector<uint8_t>& memory, int64_t at) {
-  const int32_t bits = read_i32(memory, at);
+inline float read_f32(Memories& m, isa::Space space, int64_t at) {
+  const int32_t bits = read_i32(m, space, at);
   float value;
   std::memcpy(&value, &bits, 4);
   return value;
 }
 
-inline int read_i16(const std::vector<uint8_t>& memory, int64_t at) {
-  const int value = memory.at(at) | memory.at(at + 1) << 8;
+inline int read_i16(Memories& m, isa::Space space, int64_t at) {
+  const int value = m.read(space, at) | m.read(space, at + 1) << 8;
   return value < 32768 ? value : value - 65536;
 }
 
-inline void write_i32(std::vector<uint8_t>& memory, int64_t at, int32_t value) {
-  for (int n = 0; n < 4; ++n) memory.at(at + n) = static_cast<uint8_t>(static_cast<uint32_t>(value) >> (8 * n));
+inline void write_i32(Memories& m, isa::Space space, int64_t at, int32_t value) {
+  for (int n = 0; n < 4; ++n) m.write(space, at + n, static_cast<uint8_t>(static_cast<uint32_t>(value) >> (8 * n)));
 }
 
 inline void run(const isa::Finish&, Memories&) {}
@@ -70,7 +96,7 @@ inline void run(const isa::Load& i, Memories& m) {
             const int64_t from = dram + int64_t{i0 - i.pad_before[0]} * i.dram_stride[0] +
                                  int64_t{i1 - i.pad_before[1]} * i.dram_stride[1] + int64_t{i2} * i.dram_stride[2] +
                                  int64_t{i3} * i.dram_stride[3] + n;
-            m[i.space].at(to) = padding ? i.pad_value : m.dram.at(from);
+            m.write(i.space, to, padding ? i.pad_value : m.read_dram(from));
           }
 }
 
@@ -85,7 +111,7 @@ inline void run(const isa::Store& i, Memories& m) {
                                  int64_t{i2} * i.sp_stride[2] + int64_t{i3} * i.sp_stride[3] + n;
             const int64_t to = dram + int64_t{i0} * i.dram_stride[0] + int64_t{i1} * i.dram_stride[1] +
                                int64_t{i2} * i.dram_stride[2] + int64_t{i3} * i.dram_stride[3] + n;
-            m.dram.at(to) = m[i.space].at(from);
+            m.write_dram(to, m.read(i.space, from));
           }
 }
 
@@ -122,15 +148,15 @@ inline void run(const isa::Gemm& i, Memories& m) {
       for (int lane = 0; lane < (dense ? O : L); ++lane) {
         const int lo = !dense && O > I ? i.lane * L : 0, li = !dense && I > O ? i.lane * L : 0;
         const int64_t at = ((acc * B + b) * O + lo + lane) * 4;
-        int64_t sum = i.accumulate ? read_i32(m[Space::kAcc], at) : 0;
+        int64_t sum = i.accumulate ? read_i32(m, Space::kAcc, at) : 0;
         for (const auto& inner : indices(i.extent, 6 - i.reduce, 6)) {
           const int64_t inp = entry(i.inp_addr, i.inp_stride, outer, inner);
           const int64_t wgt = entry(i.wgt_addr, i.wgt_stride, outer, inner);
           const auto x = [&](int k) {
-            return byte_value(m[Space::kInp].at((inp * B + b) * I + k), i.inp_unsigned) - i.inp_zero;
+            return byte_value(m.read(Space::kInp, (inp * B + b) * I + k), i.inp_unsigned) - i.inp_zero;
           };
           const auto w = [&](int o, int k) {
-            return byte_value(m[Space::kWgt].at((wgt * O + o) * I + k), i.wgt_unsigned) - i.wgt_zero;
+            return byte_value(m.read(Space::kWgt, (wgt * O + o) * I + k), i.wgt_unsigned) - i.wgt_zero;
           };
           if (dense) {
             for (int k = 0; k < I; ++k) sum += x(k) * w(lane, k);
@@ -139,7 +165,7 @@ inline void run(const isa::Gemm& i, Memories& m) {
             sum += x(li + lane) * w(lo + lane, tap);
           }
         }
-        write_i32(m[Space::kAcc], at, static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(sum))));
+        write_i32(m, Space::kAcc, at, static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(sum))));
       }
     }
   }
@@ -164,8 +190,8 @@ inline void run(const isa::Alu& i, Memories& m) {
       for (int o = 0; o < O; ++o) {
         const auto source = [&](const std::array<int, 6>& inner) -> int64_t {
           const int64_t at = (entry(i.src_addr, i.src_stride, outer, inner) * B + b) * O + o;
-          if (i.src == isa::AluSpace::kAcc) return read_i32(m[Space::kAcc], at * 4);
-          return byte_value(m[space(i.src)].at(at), i.src_unsigned);
+          if (i.src == isa::AluSpace::kAcc) return read_i32(m, Space::kAcc, at * 4);
+          return byte_value(m.read(space(i.src), at), i.src_unsigned);
         };
         int64_t v = 0;
         if (i.reduce == 0) {
@@ -185,23 +211,23 @@ inline void run(const isa::Alu& i, Memories& m) {
         }
         if (i.convert) {
           const int64_t param = i.param_addr + (i.param_loop == 7 ? 0 : outer[i.param_loop]);
-          const int32_t bias = read_i32(m[Space::kParam], param * 8 * O + 4 * o);
-          const float scale = read_f32(m[Space::kParam], param * 8 * O + 4 * O + 4 * o);
+          const int32_t bias = read_i32(m, Space::kParam, param * 8 * O + 4 * o);
+          const float scale = read_f32(m, Space::kParam, param * 8 * O + 4 * O + 4 * o);
           const auto sum = static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(v + bias)));
           v = static_cast<int64_t>(clamp_and_round(static_cast<float>(sum) * scale, i.low, i.high)) + i.out_zero;
         } else if (i.dst != isa::AluSpace::kAcc) {
           v = (v < i.low ? i.low : v > i.high ? i.high : v) + i.out_zero;
         }
-        if (i.table_enable) v = byte_value(m[Space::kTable].at(i.table * 256 + (v & 255)), i.table_unsigned);
+        if (i.table_enable) v = byte_value(m.read(Space::kTable, i.table * 256 + (v & 255)), i.table_unsigned);
         if (i.second_op != isa::SecondOp::kNone) {
           const int64_t c = int64_t{i.constant_addr} * 8 * O;
-          const float rx = read_f32(m[Space::kParam], c), ry = read_f32(m[Space::kParam], c + 4),
-                      f = read_f32(m[Space::kParam], c + 8);
-          const int low = read_i16(m[Space::kParam], c + 12), high = read_i16(m[Space::kParam], c + 14),
-                    zero = read_i16(m[Space::kParam], c + 16), zx = read_i16(m[Space::kParam], c + 18),
-                    zy = read_i16(m[Space::kParam], c + 20), flags = read_i16(m[Space::kParam], c + 22);
+          const float rx = read_f32(m, Space::kParam, c), ry = read_f32(m, Space::kParam, c + 4),
+                      f = read_f32(m, Space::kParam, c + 8);
+          const int low = read_i16(m, Space::kParam, c + 12), high = read_i16(m, Space::kParam, c + 14),
+                    zero = read_i16(m, Space::kParam, c + 16), zx = read_i16(m, Space::kParam, c + 18),
+                    zy = read_i16(m, Space::kParam, c + 20), flags = read_i16(m, Space::kParam, c + 22);
           const int64_t at = (entry(i.second_addr, i.second_stride, outer, none) * B + b) * O + o;
-          const int64_t q = byte_value(m[Space::kOut].at(at), i.second_unsigned);
+          const int64_t q = byte_value(m.read(Space::kOut, at), i.second_unsigned);
           const int64_t x = i.second_swap ? q : v, y = i.second_swap ? v : q;
           float g = 0;
           if (i.second_op == isa::SecondOp::kAdd) {
@@ -215,12 +241,12 @@ inline void run(const isa::Alu& i, Memories& m) {
           }
           v = static_cast<int64_t>(clamp_and_round(g, static_cast<float>(low), static_cast<float>(high))) + zero;
         }
-        if (i.second_table_enable) v = byte_value(m[Space::kTable].at(i.second_table * 256 + (v & 255)), false);
+        if (i.second_table_enable) v = byte_value(m.read(Space::kTable, i.second_table * 256 + (v & 255)), false);
         const int64_t to = (entry(i.dst_addr, i.dst_stride, outer, none) * B + b) * O + o;
         if (i.dst == isa::AluSpace::kAcc) {
-          write_i32(m[Space::kAcc], to * 4, static_cast<int32_t>(v));
+          write_i32(m, Space::kAcc, to * 4, static_cast<int32_t>(v));
         } else {
-          m[space(i.dst)].at(to) = static_cast<uint8_t>(v & 255);
+          m.write(space(i.dst), to, static_cast<uint8_t>(v & 255));
         }
       }
     }

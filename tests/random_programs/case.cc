@@ -56,6 +56,22 @@ std::optional<sim::Interval> group_in(const Case& test, const isa::Instruction& 
   return {};
 }
 
+/// Gives the scalar field of that name the value that `change` makes of the old one and of the field's width.
+template <typename Change>
+void change_field(isa::Instruction& instruction, std::string_view name, const Change& change) {
+  std::visit(
+      [&](auto& i) {
+        isa::visit_fields(i, [&](const isa::Field& field, auto& member) {
+          if constexpr (std::is_arithmetic_v<std::remove_reference_t<decltype(member)>>) {
+            if (field.name == name)
+              member = static_cast<std::remove_reference_t<decltype(member)>>(
+                  change(static_cast<int64_t>(member), field.width));
+          }
+        });
+      },
+      instruction);
+}
+
 }  // namespace
 
 std::vector<isa::Instruction> Case::instructions() const {
@@ -122,18 +138,13 @@ Case make_faulty_case(const isa::MachineConfig& config, uint64_t seed, int instr
         break;
       }
       case 1: {  // a scratchpad address
-        if (auto* load = std::get_if<isa::Load>(&instruction)) {
-          load->sp_addr = static_cast<uint32_t>(maker.pick(0, (1 << 20) - 1));
-        } else if (auto* store = std::get_if<isa::Store>(&instruction)) {
-          store->sp_addr = static_cast<uint32_t>(maker.pick(0, (1 << 20) - 1));
-        } else if (auto* gemm = std::get_if<isa::Gemm>(&instruction)) {
-          uint16_t* fields[] = {&gemm->inp_addr, &gemm->wgt_addr, &gemm->acc_addr};
-          *fields[maker.pick(0, 2)] = static_cast<uint16_t>(maker.pick(0, (1 << 14) - 1));
-        } else if (auto* alu = std::get_if<isa::Alu>(&instruction)) {
-          (maker.chance(2) ? alu->src_addr : alu->dst_addr) = static_cast<uint16_t>(maker.pick(0, (1 << 14) - 1));
-        } else {
-          continue;
-        }
+        const isa::Operands operands = isa::effects(instruction, config).operands;
+        if (operands.empty()) continue;
+        const isa::Operand& operand =
+            operands[static_cast<size_t>(maker.pick(0, static_cast<int64_t>(operands.size()) - 1))];
+        if (operand.dram) continue;
+        change_field(instruction, operand.field,
+                     [&](int64_t, int width) { return maker.pick(0, (int64_t{1} << width) - 1); });
         if (!isa::check_ranges(instruction, config)) {
           instruction = *isa::decode(test.words[at]).instruction;
           continue;
@@ -145,15 +156,15 @@ Case make_faulty_case(const isa::MachineConfig& config, uint64_t seed, int instr
       case 2: {  // DRAM outside the window
         if (!transfer) continue;
         const uint64_t away = uint64_t{1} << maker.pick(20, 34);
-        if (auto* load = std::get_if<isa::Load>(&instruction)) load->dram_offset += away;
-        if (auto* store = std::get_if<isa::Store>(&instruction)) store->dram_offset += away;
+        const isa::Operand range = *isa::dram_range(instruction);
+        change_field(instruction, range.field, [&](int64_t value, int) { return value + static_cast<int64_t>(away); });
         test.words[at] = isa::encode(instruction);
         test.injected = "DRAM address";
         break;
       }
       case 3:  // the memory refuses
         if (const auto group = group_in(test, instruction, maker)) {
-          (std::holds_alternative<isa::Load>(instruction) ? test.failing_reads : test.failing_writes).push_back(*group);
+          (isa::dram_range(instruction)->write ? test.failing_writes : test.failing_reads).push_back(*group);
           test.injected = "memory error";
           break;
         }

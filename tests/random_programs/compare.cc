@@ -27,6 +27,15 @@ std::optional<std::string> memory_difference(const std::string& what, const std:
          std::to_string(got[at]) + ", not " + std::to_string(wanted[at]);
 }
 
+template <typename Member>
+void set_default(const isa::Field& field, Member& member) {
+  member = static_cast<Member>(field.default_value);
+}
+template <typename Element, size_t N>
+void set_default(const isa::Field& field, std::array<Element, N>& member) {
+  member.fill(static_cast<Element>(field.default_value));
+}
+
 /// Simpler variants of one instruction, most drastic first.
 template <typename T>
 std::vector<T> simpler(const T& instruction) {
@@ -43,17 +52,9 @@ std::vector<T> simpler(const T& instruction) {
       add([&](T& i) { i.extent[k] = static_cast<uint16_t>(std::max(1, i.extent[k] - 1)); });
     }
   }
-  if constexpr (std::is_same_v<T, isa::Load>) {
-    add([](T& i) { i.pad_before = {}; });
-    add([](T& i) { i.pad_after = {}; });
-  }
   if constexpr (requires { instruction.length; }) {
     add([](T& i) { i.length = 1; });
     add([](T& i) { i.length = static_cast<uint16_t>((i.length + 1) / 2); });
-  }
-  if constexpr (std::is_same_v<T, isa::Gemm>) {
-    add([](T& i) { i.accumulate = false; });
-    add([](T& i) { i.inp_zero = i.wgt_zero = 0; });
   }
   if constexpr (std::is_same_v<T, isa::Alu>) {
     add([](T& i) { i.second_table_enable = false, i.second_table = 0; });
@@ -63,6 +64,14 @@ std::vector<T> simpler(const T& instruction) {
       i.second_swap = false, i.constant_addr = 0;
     });
   }
+  // Any field by itself at its default.
+  isa::visit_fields(instruction, [&](const isa::Field& wanted, const auto&) {
+    add([&](T& i) {
+      isa::visit_fields(i, [&](const isa::Field& field, auto& member) {
+        if (field.name == wanted.name) set_default(field, member);
+      });
+    });
+  });
   return all;
 }
 

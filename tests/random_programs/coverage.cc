@@ -67,7 +67,8 @@ Coverage::Coverage(const isa::MachineConfig& config) {
   for (int s = 0; s < isa::kSpaces; ++s) spaces.push_back(text(static_cast<isa::Space>(s)));
   for (int e = 0; e < isa::kEngines; ++e) engines.push_back(text(static_cast<isa::Engine>(e)));
   if (config.block_in == config.block_out) alu_spaces.emplace_back("inp");
-  allow("opcode", {"load", "store", "gemm", "alu", "fence", "finish"});
+  for (const isa::InstructionInfo& info : isa::kInstructions) allow("opcode", {std::string(info.name)});
+  allow_fields();
   allow("load space", cross(spaces, {"data", "fill", "padded"}));
   allow("load loops", numbers(0, 4));
   allow("load strides", {"positive", "negative"});
@@ -104,8 +105,38 @@ void Coverage::allow(const std::string& group, const std::vector<std::string>& b
 void Coverage::add(const std::vector<isa::Instruction>& program) {
   for (const isa::Instruction& instruction : program) {
     if (const auto engine = isa::engine_of(instruction)) add(isa::header_of(instruction), *engine);
+    hit("opcode", std::string(isa::info_of(instruction).name));
     std::visit([&](const auto& i) { add_operands(i); }, instruction);
   }
+}
+
+template <size_t Index>
+void Coverage::allow_fields() {
+  if constexpr (Index < std::variant_size_v<isa::Instruction>) {
+    using T = std::variant_alternative_t<Index, isa::Instruction>;
+    if constexpr (!kHasOwnBins<T>) {
+      for (const isa::Field& field : isa::kInstructions[Index].fields) {
+        const std::string group = std::string(isa::kInstructions[Index].name) + " " + std::string(field.name);
+        if (field.kind == isa::FieldKind::kBool) allow(group, {"0", "1"});
+        for (const std::string_view name : field.names) {
+          if (!name.empty()) allow(group, {std::string(name)});
+        }
+      }
+    }
+    allow_fields<Index + 1>();
+  }
+}
+
+template <typename T>
+void Coverage::add_operands(const T& i) {
+  const std::string instruction(isa::info_of(i).name);
+  isa::visit_fields(i, [&](const isa::Field& field, const auto& member) {
+    if constexpr (!requires { member.size(); }) {
+      const std::string group = instruction + " " + std::string(field.name);
+      if (field.kind == isa::FieldKind::kBool) hit(group, std::to_string(static_cast<int>(member)));
+      if (field.kind == isa::FieldKind::kEnum) hit(group, std::string(field.names[static_cast<size_t>(member)]));
+    }
+  });
 }
 
 void Coverage::add(const isa::Header& header, isa::Engine engine) {
@@ -119,11 +150,10 @@ void Coverage::add(const isa::Header& header, isa::Engine engine) {
   hit("signal", on(header.signal, "signal"));
 }
 
-void Coverage::add_operands(const isa::Finish&) { hit("opcode", "finish"); }
-void Coverage::add_operands(const isa::Fence&) { hit("opcode", "fence"); }
+void Coverage::add_operands(const isa::Finish&) {}
+void Coverage::add_operands(const isa::Fence&) {}
 
 void Coverage::add_operands(const isa::Load& i) {
-  hit("opcode", "load");
   const bool padded = i.pad_before[0] + i.pad_after[0] + i.pad_before[1] + i.pad_after[1] != 0;
   hit("load space", text(i.space) + (i.fill ? " fill" : padded ? " padded" : " data"));
   hit("load loops", depth_of(i.extent));
@@ -131,14 +161,12 @@ void Coverage::add_operands(const isa::Load& i) {
 }
 
 void Coverage::add_operands(const isa::Store& i) {
-  hit("opcode", "store");
   hit("store space", text(i.space));
   hit("store loops", depth_of(i.extent));
   hit("store strides", sign_of(i.dram_stride));
 }
 
 void Coverage::add_operands(const isa::Gemm& i) {
-  hit("opcode", "gemm");
   const bool depthwise = i.mode == isa::GemmMode::kDepthwise;
   hit("gemm mode", std::string(depthwise ? "depthwise " : "dense ") + on(i.accumulate, "accumulate"));
   hit(depthwise ? "gemm depthwise reduce" : "gemm dense reduce", std::to_string(i.reduce));
@@ -149,7 +177,6 @@ void Coverage::add_operands(const isa::Gemm& i) {
 }
 
 void Coverage::add_operands(const isa::Alu& i) {
-  hit("opcode", "alu");
   hit("alu spaces", text(i.src) + " " + text(i.dst));
   if (i.reduce > 0) hit("alu reduce", text(i.reduce_op) + " " + std::to_string(i.reduce));
   hit("alu loops", depth_of(i.extent));

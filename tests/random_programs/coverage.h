@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "isa/config.h"
@@ -27,6 +28,16 @@ class Coverage {
   void hit(const std::string& group, const std::string& bin) { ++bins_[group][bin]; }
   void allow(const std::string& group, const std::vector<std::string>& bins);
   void add(const isa::Header& header, isa::Engine engine);
+  /// Instructions whose bins are written by hand, because their fields matter together.
+  template <typename T>
+  static constexpr bool kHasOwnBins =
+      std::is_same_v<T, isa::Finish> || std::is_same_v<T, isa::Fence> || std::is_same_v<T, isa::Load> ||
+      std::is_same_v<T, isa::Store> || std::is_same_v<T, isa::Gemm> || std::is_same_v<T, isa::Alu>;
+  /// For every other instruction each value of each bool and enumeration is a bin.
+  template <size_t Index = 0>
+  void allow_fields();
+  template <typename T>
+  void add_operands(const T& i);
   void add_operands(const isa::Finish& i);
   void add_operands(const isa::Fence& i);
   void add_operands(const isa::Load& i);
