@@ -2,8 +2,8 @@
 """Pictures of the pipelines, drawn from the timing data.
 
 Enters: a Timing. Leaves: SVG texts by name, one for each unit: rows of boxes on an axis of cycles, as wide as the cycles
-they take. What has no fixed length, DRAM's latency and work of an instruction's own size, is a box with torn edges. The
-manual's chapter and hw/microarchitecture.md show them.
+they take. A box of a pipeline shows where data stand in that cycle: behind the registers of the place it names. What has
+no fixed length, DRAM's latency and work of an instruction's own size, is a box with torn edges. timing.md shows them.
 """
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
@@ -52,8 +52,7 @@ def _rows(timing):
             Row("an instruction", "from its queue to its first step", (prepare("gemm"), Box("start", n("gemm.start") - n("gemm.prepare"), "wait"),
                                                                        Box("steps, one a cycle", None, "memory"))),
             Row("a step", f"ACC is read {n('gemm.read')} and written {n('gemm.write')} cycles behind it",
-                (step, *_places(line["gemm_tile"], "lanes", ("inp", "operands", "product")), *_places(line["gemm_tile"], "lanes", ("sum",)),
-                 Box("write", 1, "write"))),
+                (step, *_places(line["gemm_tile"], "lanes", ("inp", "operands", "product")), *(Box("write sum", box.cycles, "write") for box in _places(line["gemm_tile"], "write", ("sum",))))),
         )),
         "alu": ("ALU, in cycles", (
             Row("an instruction", "from its queue to its first issue", (prepare("alu"), Box("start", n("alu.start") - n("alu.prepare"), "wait"),
@@ -98,10 +97,10 @@ def _box(box, x, y):
     middle = x + width / 2
     lines = _lines(box.name, width)
     if lines is None:  # upright
-        words = _lines(box.name, height) or [box.name]
+        words = _lines(box.name, height, 5.6) or [box.name]
         for k, line in enumerate(words):
             at = middle + 4 + 11 * (k - (len(words) - 1) / 2)
-            out.append(f'<text transform="translate({at:g},{y + height / 2:g}) rotate(-90)" text-anchor="middle" font-size="10">{escape(line)}</text>')
+            out.append(f'<text transform="translate({at:g},{y + height / 2:g}) rotate(-90)" text-anchor="middle" font-size="9">{escape(line)}</text>')
     else:
         for k, line in enumerate(lines):
             at = y + height / 2 + 4 + 13 * (k - (len(lines) - 1) / 2)
@@ -109,9 +108,9 @@ def _box(box, x, y):
     return out
 
 
-def _lines(text, width):
-    """The words in lines of that many pixels; None where one does not fit."""
-    room, lines = width / 6.2, []
+def _lines(text, width, letter=6.2):
+    """The words in lines of that many pixels, at so many a letter; None where one does not fit."""
+    room, lines = width / letter, []
     for word in text.split():
         if len(word) > room:
             return None

@@ -269,7 +269,7 @@ def chapter(timing, configs):
     return "\n".join(out) + "\n"
 
 
-NUMBERED = re.compile(r"(\d+) \(`([a-z0-9_]+\.[a-z0-9_]+)`\)")
+NUMBERED = re.compile(r"(\d+)(\s+)\(`([a-z0-9_]+\.[a-z0-9_]+)`\)")
 NAMED = re.compile(r"`([a-z0-9_]+)\.([a-z0-9_]+)`")
 
 
@@ -288,8 +288,8 @@ def revise(text, timing, where):
             known(f"{match[1]}.{match[2]}")
 
     def number(match):
-        value = known(match[2])
-        _require(isinstance(value, int), f"{where}: `{match[2]}` depends on the configuration and has no one number")
-        return f"{value} (`{match[2]}`)"
+        value = known(match[3])
+        _require(isinstance(value, int), f"{where}: `{match[3]}` depends on the configuration and has no one number")
+        return f"{value}{match[2]}(`{match[3]}`)"
 
     return NUMBERED.sub(number, text)
