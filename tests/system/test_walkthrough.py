@@ -2,6 +2,7 @@
 """docs/walkthrough.md shows instructions and cycles of the digits network on npu64: they must be those of today."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -38,6 +39,7 @@ def test_the_cycles_are_those_of_the_timing_model(artifact, tmp_path):
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     measured = {
         event["args"]["pc"]: [
+            event["args"]["queued"],
             event["args"]["taken"],
             event["ts"],
             event["ts"] + event["dur"] - 1,
@@ -51,3 +53,8 @@ def test_the_cycles_are_those_of_the_timing_model(artifact, tmp_path):
     shown = {int(cells[0]): [int(cell) for cell in cells[2:]] for cells in rows}
     assert len(shown) == 11
     assert {pc: measured[pc] for pc in shown} == shown
+    drawn = re.findall(r"^    (\d+) [a-z].* : (\d+), (\d+)$", TEXT, re.M)  # the picture: busy cycles
+    assert {int(pc): [int(first), int(end) - 1] for pc, first, end in drawn} == {
+        pc: row[2:4] for pc, row in shown.items()
+    }
+    assert f"words 15 to 25 : {shown[15][0]}, {shown[25][0] + 1}\n" in TEXT
