@@ -85,9 +85,9 @@ bool worth_fusing(mlir::OpOperand* operand) {
   return points(consumer) <= points(from);
 }
 
-class Codegen : public partition::CpuCodegen {
+class LlvmCodegen : public Codegen {
  public:
-  explicit Codegen(mlir::MLIRContext& context) : context_(context) {
+  explicit LlvmCodegen(mlir::MLIRContext& context) : context_(context) {
     mlir::DialectRegistry registry;
     mlir::arith::registerBufferizableOpInterfaceExternalModels(registry);
     mlir::linalg::registerBufferizableOpInterfaceExternalModels(registry);
@@ -245,8 +245,6 @@ class Codegen : public partition::CpuCodegen {
 
 }  // namespace
 
-std::unique_ptr<partition::CpuCodegen> create_codegen(mlir::MLIRContext& context) {
-  return std::make_unique<Codegen>(context);
-}
+std::unique_ptr<Codegen> create_codegen(mlir::MLIRContext& context) { return std::make_unique<LlvmCodegen>(context); }
 
 }  // namespace tessera::cpu

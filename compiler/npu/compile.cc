@@ -407,7 +407,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
 }
 
 Border folding_border(const Tensor& input, const Convolution& convolution, int64_t output_channels,
-                      const isa::MachineConfig& config) {
+                      const isa::MachineConfig& config, const Options& given) {
   const Convolution& op = convolution;
   if (!input.border.empty() || op.groups != 1 || config.batch != 1) return {};
   const auto out = [](int64_t in, int64_t pads, int64_t kernel, int64_t stride, int64_t dilation) {
@@ -446,7 +446,8 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
   graph.inputs = {copy.input};
   graph.outputs = {copy.output};
   check_graph(graph);
-  const Options options;
+  Options options = given;
+  options.schedules.clear();
   const MemoryPlan plan = plan_memory(graph, options);
   for (const Task& task : make_tasks(graph, 0, plan.placements, config, options)) {
     if (choose(task, config, options).front().first.input_layout != "nhwc") return border;

@@ -258,11 +258,11 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
 /// The border that lets a convolution's input be folded (first layers with few channels), if folding pays on this
 /// machine; empty otherwise. The caller puts it on the input tensor (value = input_zero) when it is a graph input.
 Border folding_border(const Tensor& input, const Convolution& convolution, int64_t output_channels,
-                      const isa::MachineConfig& config);
+                      const isa::MachineConfig& config, const Options& options = {});
 
 /// Whether a product whose factor stands as [k, c] is faster with the factor transposed first than with one fetched
 /// byte by byte.
 bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& output,
-                       const isa::MachineConfig& config);
+                       const isa::MachineConfig& config, const Options& options = {});
 
 }  // namespace tessera::npu

@@ -37,6 +37,10 @@ void label_fields(IO& io, auto& operation) {
   io.field("op", operation.kind);
   io.field("macs", operation.macs);
   io.field("nodes", operation.nodes);
+  if constexpr (requires { operation.operands; }) {
+    io.ids("operands", operation.operands);
+    io.ids("results", operation.results);
+  }
 }
 
 /// Prints one alternative of `operation.what`: its mnemonic, name and fields.

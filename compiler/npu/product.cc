@@ -149,7 +149,9 @@ void make(const Transposition& op, const Graph& graph, const std::vector<Placeme
 }
 
 bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& output,
-                       const isa::MachineConfig& config) {
+                       const isa::MachineConfig& config, const Options& given) {
+  Options options = given;
+  options.schedules.clear();
   constexpr int64_t kMostBytes = 4096;  // beyond, single bytes never win
   if (factor.elements() > kMostBytes) return true;
   const auto cycles = [&](bool first) {
@@ -173,7 +175,7 @@ bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& 
     graph.outputs = {product.output};
     graph.operations.push_back({"product", "MatMul", 0, product});
     int64_t sum = 0;
-    for (const LayerInfo& layer : compile(graph, config).layers) sum += layer.estimated_cycles;
+    for (const LayerInfo& layer : compile(graph, config, options).layers) sum += layer.estimated_cycles;
     return sum;
   };
   return cycles(true) < cycles(false);

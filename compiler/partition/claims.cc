@@ -23,6 +23,13 @@ std::optional<std::vector<int16_t>> byte_values(const ops::Tensor& tensor) {
   return out;
 }
 
+/// The stage of an operation that sums products.
+npu::Stage& product_stage(graph::Operation& operation) {
+  if (auto* product = std::get_if<graph::Product>(&operation.what)) return product->stage;
+  if (auto* matmul = std::get_if<graph::Matmul>(&operation.what)) return matmul->what.stage;
+  return std::get<graph::Convolution>(operation.what).what.stage;
+}
+
 /// A raw int32 result.
 npu::Stage raw_stage() {
   npu::Stage stage;
@@ -84,7 +91,7 @@ std::optional<Claim> claim_qlinear_conv(NodeOp op) {
     return std::nullopt;
   conv->stage = requantise(requantisation_multipliers(qx->s(), qw->scale, qy->s()), *bias, *qy);
   Claim c = base_claim(op, {x});
-  c.what = ConvolutionClaim{std::move(*conv), false, false, {}, {}};
+  c.op.what = graph::Convolution{std::move(*conv)};
   return c;
 }
 
@@ -106,7 +113,7 @@ std::optional<Claim> claim_conv_integer(NodeOp op) {
   if (!conv) return std::nullopt;
   conv->stage = raw_stage();
   Claim c = base_claim(op, {x});
-  c.what = ConvolutionClaim{std::move(*conv), false, false, {}, {}};
+  c.op.what = graph::Convolution{std::move(*conv)};
   return c;
 }
 
@@ -123,8 +130,7 @@ std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b
     if (!weights || transposed_b || matrices > 256 || shape.size() < 2 || shape.back() != k ||
         (b_zero.size() != 1 && static_cast<int64_t>(b_zero.size()) != n))
       return std::nullopt;
-    ConvolutionClaim what;
-    what.matrix = true;
+    graph::Matmul what;
     what.batch = batch;
     for (int64_t i = 0; i < matrices; ++i) {
       const std::vector<int16_t> own(weights->begin() + i * each, weights->begin() + (i + 1) * each);
@@ -134,7 +140,7 @@ std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b
       what.what = std::move(product);
     }
     Claim c = base_claim(op, {a});
-    c.what = std::move(what);
+    c.op.what = std::move(what);
     return c;
   }
   if (b.rank() > static_cast<int64_t>(shape.size()) && b.rank() > 2) return std::nullopt;
@@ -151,12 +157,11 @@ std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b
     *weights = std::move(kn);
   }
   Claim c = base_claim(op, {a});
-  c.what = ConvolutionClaim{
-      npu::make_matmul(npu::kNoTensor, npu::kNoTensor, a_zero, k, n, *weights, b_zero, std::move(stage)),
-      true,
-      transposed_a,
-      {},
-      {}};
+  c.op.what =
+      graph::Matmul{npu::make_matmul(npu::kNoTensor, npu::kNoTensor, a_zero, k, n, *weights, b_zero, std::move(stage)),
+                    transposed_a,
+                    {},
+                    {}};
   return c;
 }
 
@@ -233,8 +238,7 @@ std::optional<Claim> claim_integer_bias(NodeOp op) {
              bias->shape()[static_cast<size_t>(axis - missing)] == bias->size();
     }
     if (!fits) continue;
-    auto* activations = std::get_if<ProductClaim>(&c->what);
-    npu::Stage& stage = activations ? activations->stage : std::get<ConvolutionClaim>(c->what).what.stage;
+    npu::Stage& stage = product_stage(c->op);
     for (int64_t b : bias->to_int64s()) stage.bias.push_back(static_cast<int32_t>(b));
     c->root = op;
     c->covered.push_back(op.getOperation());
@@ -297,7 +301,7 @@ std::optional<Requantised> requantised(NodeOp op, mlir::Value value) {
   const auto scale = nn::constant_value(inner.getInputs()[1]);
   if (!scale || scale->dtype() != DType::kFloat || scale->rank() > 1) return std::nullopt;
   covered.push_back(inner.getOperation());
-  RequantiseClaim what;
+  graph::Requantise what;
   for (float s : scale->to_floats()) {
     if (!is_power_of_two(s)) return std::nullopt;
     stage.multiplier.push_back(s / qy->s());
@@ -325,7 +329,7 @@ std::optional<Claim> claim_requantise(NodeOp op) {
   if (!found) return std::nullopt;
   Claim c = base_claim(op, {found->sums});
   c.covered = std::move(found->covered);
-  c.what = std::move(found->what);
+  c.op.what = std::move(found->what);
   return c;
 }
 
@@ -336,7 +340,7 @@ std::optional<Claim> claim_concat(NodeOp op) {
   int64_t axis = node.get_int("axis", 0);
   if (axis < 0) axis += static_cast<int64_t>(out.size());
   if (axis < 0 || axis >= static_cast<int64_t>(out.size())) return std::nullopt;
-  ConcatClaim concat;
+  graph::Concat concat;
   concat.axis = axis;
   std::vector<mlir::Value> operands;
   if (op.is("Concat")) {
@@ -370,95 +374,81 @@ std::optional<Claim> claim_concat(NodeOp op) {
   for (mlir::Value v : operands)
     if (nn::constant_value(v) || !has_elements(v)) return std::nullopt;
   Claim c = base_claim(op, operands);
-  c.what = std::move(concat);
+  c.op.what = std::move(concat);
   return c;
 }
 
-using Matcher = std::optional<Claim> (*)(NodeOp);
-struct Entry {
-  const char *domain, *op_type;
-  Matcher match;
-};
-constexpr Entry kMatchers[] = {
-    {"", "QLinearConv", claim_qlinear_conv},
-    {"", "ConvInteger", claim_conv_integer},
-    {"", "QLinearMatMul", claim_qlinear_matmul},
-    {"", "MatMulInteger", claim_matmul_integer},
-    {"com.microsoft", "QGemm", claim_qgemm},
-    {"", "QLinearMatMul", claim_qlinear_product},
-    {"", "MatMulInteger", claim_integer_product},
-    {"com.microsoft", "QGemm", claim_gemm_product},
-    {"", "Add", claim_integer_bias},
-    {"", "QuantizeLinear", claim_requantise},
-    {"", "MaxPool", claim_max_pool},
-    {"com.microsoft", "QLinearGlobalAveragePool", claim_global_average_pool},
-    {"com.microsoft", "QLinearAveragePool", claim_average_pool},
-    {"com.microsoft", "QLinearReduceMean", claim_reduce_mean},
-    {"", "ReduceMax", claim_reduce_max},
-    {"", "QuantizeLinear", claim_float_pool},
-    {"", "QuantizeLinear", claim_transposed},
-    {"", "QuantizeLinear", claim_float_concat},
-    {"com.microsoft", "QLinearAdd", claim_binary},
-    {"com.microsoft", "QLinearMul", claim_binary},
-    {"com.microsoft", "QLinearConcat", claim_concat},
-    {"", "Concat", claim_concat},
-};
+/// Whether an operator's shapes are such that matchers may look at it.
+bool may_match(NodeOp op) {
+  if (op.getInputs().empty() || op.getOutputs().empty() || !all_static(op) || !op.getBodies().empty()) return false;
+  return std::all_of(op.getOutputs().begin(), op.getOutputs().end(), has_elements);
+}
 
 }  // namespace
 
-std::optional<Claim> claim(NodeOp op) {
-  if (op.getInputs().empty() || op.getOutputs().empty() || !all_static(op) || !op.getBodies().empty())
-    return std::nullopt;
-  for (mlir::Value v : op.getOutputs())
-    if (!has_elements(v)) return std::nullopt;
-  try {
-    for (const Entry& entry : kMatchers)
-      if (op.is(entry.op_type, entry.domain))
-        if (auto found = entry.match(op)) return found;
-    if (auto found = claim_moves(op)) return found;
-    if (auto found = claim_table(op)) return found;
-    if (auto found = claim_moved_table(op)) return found;
-    return claim_float_binary(op);
-  } catch (const Error&) {
-    return std::nullopt;  // an operator the library refuses is reported where it runs
-  }
+MatcherRegistry::MatcherRegistry()
+    : matchers_{
+          {"qlinear-conv", "", "QLinearConv", claim_qlinear_conv},
+          {"conv-integer", "", "ConvInteger", claim_conv_integer},
+          {"qlinear-matmul", "", "QLinearMatMul", claim_qlinear_matmul},
+          {"matmul-integer", "", "MatMulInteger", claim_matmul_integer},
+          {"qgemm", "com.microsoft", "QGemm", claim_qgemm},
+          {"qlinear-product", "", "QLinearMatMul", claim_qlinear_product},
+          {"integer-product", "", "MatMulInteger", claim_integer_product},
+          {"gemm-product", "com.microsoft", "QGemm", claim_gemm_product},
+          {"integer-bias", "", "Add", claim_integer_bias},
+          {"requantise", "", "QuantizeLinear", claim_requantise},
+          {"max-pool", "", "MaxPool", claim_max_pool},
+          {"global-average-pool", "com.microsoft", "QLinearGlobalAveragePool", claim_global_average_pool},
+          {"average-pool", "com.microsoft", "QLinearAveragePool", claim_average_pool},
+          {"reduce-mean", "com.microsoft", "QLinearReduceMean", claim_reduce_mean},
+          {"reduce-max", "", "ReduceMax", claim_reduce_max},
+          {"float-pool", "", "QuantizeLinear", claim_float_pool},
+          {"transposed", "", "QuantizeLinear", claim_transposed},
+          {"float-concat", "", "QuantizeLinear", claim_float_concat},
+          {"binary", "com.microsoft", "QLinearAdd", claim_binary},
+          {"binary-qlinearmul", "com.microsoft", "QLinearMul", claim_binary},
+          {"concat", "com.microsoft", "QLinearConcat", claim_concat},
+          {"concat-concat", "", "Concat", claim_concat},
+          {"moves", "", "", claim_moves},
+          {"table", "", "", claim_table},
+          {"moved-table", "", "", claim_moved_table},
+          {"float-binary", "", "", claim_float_binary},
+      } {}
+
+MatcherRegistry& MatcherRegistry::instance() {
+  static MatcherRegistry registry;
+  return registry;
 }
 
-bool only_moves(const Claim& claim) {
-  const auto* what = std::get_if<MoveClaim>(&claim.what);
-  return what != nullptr && what->table.empty();
-}
-
-int64_t model_macs(NodeOp op) {
-  const auto elements = [](mlir::Value v) -> int64_t {
-    const auto shape = v ? nn::shape_of(v) : std::nullopt;
-    if (!shape || std::any_of(shape->begin(), shape->end(), [](int64_t d) { return d < 0; })) return 0;
-    return ops::element_count(*shape);
+void MatcherRegistry::add(Matcher matcher, const std::string& before) {
+  const auto named = [&](const std::string& name) {
+    return std::find_if(matchers_.begin(), matchers_.end(), [&](const Matcher& m) { return m.name == name; });
   };
-  const std::string type = op.getOpType().str();
-  const int64_t out = elements(op.getResult(0));
-  const auto weight = [&](unsigned index) { return nn::input_or_null(op, index); };
-  if (type == "Conv" || type == "FusedConv" || type == "ConvInteger" || type == "QLinearConv") {
-    mlir::Value w = weight(type == "QLinearConv" ? 3 : 1);
-    const auto shape = w ? nn::shape_of(w) : std::nullopt;
-    if (!shape || shape->empty() || (*shape)[0] <= 0) return 0;
-    return out * (elements(w) / (*shape)[0]);
+  if (named(matcher.name) != matchers_.end())
+    throw Error(ErrorCode::kInvalidArgument, "a matcher named '" + matcher.name + "' is registered already");
+  auto at = matchers_.end();
+  if (!before.empty()) {
+    at = named(before);
+    if (at == matchers_.end()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "matcher '" + matcher.name + "' wants to stand before '" + before + "', which does not exist");
+    }
   }
-  if (type == "ConvTranspose") {
-    mlir::Value w = weight(1);
-    const auto shape = w ? nn::shape_of(w) : std::nullopt;
-    if (!shape || shape->empty() || (*shape)[0] <= 0) return 0;
-    return elements(op.getInputs()[0]) * (elements(w) / (*shape)[0]);
+  matchers_.insert(at, std::move(matcher));
+}
+
+std::optional<Claim> claim(NodeOp op) {
+  if (!may_match(op)) return std::nullopt;
+  try {
+    for (const Matcher& matcher : MatcherRegistry::instance().matchers()) {
+      if (!matcher.op_type.empty() && !op.is(matcher.op_type, matcher.domain)) continue;
+      if (auto found = matcher.match(op)) return found;
+    }
+  } catch (const Error&) {
+    // An operator the library refuses is reported where it runs.
   }
-  if (type == "MatMul" || type == "FusedMatMul" || type == "MatMulInteger" || type == "QLinearMatMul" ||
-      type == "Gemm" || type == "QGemm" || type == "MatMulIntegerToFloat" || type == "DynamicQuantizeMatMul") {
-    const auto a = nn::shape_of(op.getInputs()[0]);
-    if (!a || a->empty()) return 0;
-    const bool transposed = (type == "Gemm" || type == "QGemm") && nn::to_node(op).get_int("transA", 0) != 0;
-    const int64_t k = transposed ? (*a)[0] : a->back();
-    return k < 0 ? 0 : out * k;
-  }
-  return 0;
+  return std::nullopt;
 }
 
 }  // namespace tessera::partition

@@ -41,7 +41,7 @@ std::optional<Claim> claim_binary(NodeOp op) {
   };
   if (constant_scalar(a) || constant_scalar(b)) return std::nullopt;  // a table
   const Range range = range_of(qc->dtype);
-  BinaryClaim binary;
+  graph::Binary binary;
   npu::SecondOperation& second = binary.second;
   second.low = range.low;
   second.high = range.high;
@@ -62,7 +62,7 @@ std::optional<Claim> claim_binary(NodeOp op) {
     second.zx = qa->z(), second.zy = qb->z();
   }
   Claim c = base_claim(op, {a, b});
-  c.what = std::move(binary);
+  c.op.what = std::move(binary);
   return c;
 }
 
@@ -214,7 +214,7 @@ std::optional<Claim> claim_float_binary(NodeOp op) {
 
   const Range to = range_of(qy->dtype);
   const bool is_unsigned[2] = {nn::dtype_of(sources[0]) == DType::kUint8, nn::dtype_of(sources[1]) == DType::kUint8};
-  BinaryClaim binary;
+  graph::Binary binary;
   npu::SecondOperation& second = binary.second;
   second.zero = qy->z();
   second.low = to.low - qy->z();
@@ -278,10 +278,10 @@ std::optional<Claim> claim_float_binary(NodeOp op) {
   }
   if (!found) return std::nullopt;
   Claim c = base_claim(op, sources);
-  c.kind = join.getOpType().str();
+  c.op.kind = join.getOpType().str();
   c.covered.clear();
   for (NodeOp step : order) c.covered.push_back(step.getOperation());
-  c.what = std::move(binary);
+  c.op.what = std::move(binary);
   return c;
 }
 

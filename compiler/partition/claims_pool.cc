@@ -131,7 +131,7 @@ std::optional<Claim> claim_average_pool(NodeOp op) {
   const ops::Node node = nn::to_node(op);
   const Shape in = *nn::shape_of(x), out = *nn::shape_of(op.getResult(0));
   if (in.size() < 3 || in.size() > 4) return std::nullopt;
-  PoolClaim pool;
+  graph::Pool pool;
   pool.channels_last = node.get_int("channels_last", 0) != 0;
   const auto first = static_cast<std::ptrdiff_t>(pool.channels_last ? 1 : 2),
              last = first + static_cast<std::ptrdiff_t>(in.size()) - 2;
@@ -150,7 +150,7 @@ std::optional<Claim> claim_average_pool(NodeOp op) {
   Claim c = base_claim(op, {x});
   if (kernel == spatial && std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; })) {
     pool.what.stage = requantise({average_multiplier(qx->s(), qy->s(), terms)}, {bias}, *qy);
-    c.what = std::move(pool);
+    c.op.what = std::move(pool);
     return c;
   }
   const bool include = node.get_int("count_include_pad", 0) != 0;
@@ -176,7 +176,7 @@ std::optional<Claim> claim_average_pool(NodeOp op) {
         pool.parts.push_back({r.first, r.count, k.first, k.count, *stage});
       }
   }
-  c.what = std::move(pool);
+  c.op.what = std::move(pool);
   return c;
 }
 
@@ -222,7 +222,7 @@ std::optional<Claim> claim_reduce_max(NodeOp op) {
   auto reduced = reduced_axes(op, nn::to_node(op), nn::shape_of(x)->size());
   if (!reduced) return std::nullopt;
   Claim c = base_claim(op, {x});
-  c.what = ReduceClaim{npu::Pool::Kind::kMax, std::move(*reduced), 0, maximum_stage(nn::dtype_of(x))};
+  c.op.what = graph::Reduce{npu::Pool::Kind::kMax, std::move(*reduced), 0, maximum_stage(nn::dtype_of(x))};
   return c;
 }
 
@@ -240,7 +240,7 @@ std::optional<Claim> claim_reduce_mean(NodeOp op) {
   const int64_t count = reduced_count(shape, reduced);
   if (count > (int64_t{1} << 22)) return std::nullopt;
   Claim c = base_claim(op, {x});
-  c.what = ReduceClaim{
+  c.op.what = graph::Reduce{
       npu::Pool::Kind::kSum, std::move(reduced), qx->z(),
       requantise({average_multiplier(qx->s(), qy->s(), count)}, {static_cast<int32_t>(-count * qx->z())}, *qy)};
   return c;
@@ -260,7 +260,7 @@ std::optional<Claim> claim_float_pool(NodeOp op) {
   const ops::Node node = nn::to_node(inner);
   const Shape in = *nn::shape_of(x);
   Claim c = base_claim(op, {x});
-  c.kind = inner.getOpType().str();
+  c.op.kind = inner.getOpType().str();
   c.covered = {dq.getOperation(), inner.getOperation(), op.getOperation()};
   if (inner.is("MaxPool") || inner.is("GlobalMaxPool") || inner.is("ReduceMax")) {
     auto table = tabulate(x, {dq, inner, op}, op.getResult(0));
@@ -272,7 +272,7 @@ std::optional<Claim> claim_float_pool(NodeOp op) {
       auto pool = max_pool_window(inner, x);
       if (!pool) return std::nullopt;
       pool->what.stage = std::move(stage);
-      c.what = std::move(*pool);
+      c.op.what = std::move(*pool);
       return c;
     }
     std::vector<bool> reduced(in.size(), true);
@@ -283,7 +283,7 @@ std::optional<Claim> claim_float_pool(NodeOp op) {
       if (!axes) return std::nullopt;
       reduced = std::move(*axes);
     }
-    c.what = ReduceClaim{npu::Pool::Kind::kMax, std::move(reduced), 0, std::move(stage)};
+    c.op.what = graph::Reduce{npu::Pool::Kind::kMax, std::move(reduced), 0, std::move(stage)};
     return c;
   }
   if (!inner.is("ReduceMean") && !inner.is("ReduceSum")) return std::nullopt;
@@ -299,11 +299,11 @@ std::optional<Claim> claim_float_pool(NodeOp op) {
                          return round_even(mean / qy->s(), to.low - qy->z(), to.high - qy->z()) + qy->z();
                        });
   if (!stage) return std::nullopt;
-  c.what = ReduceClaim{npu::Pool::Kind::kSum, std::move(*reduced), qx->z(), std::move(*stage)};
+  c.op.what = graph::Reduce{npu::Pool::Kind::kSum, std::move(*reduced), qx->z(), std::move(*stage)};
   return c;
 }
 
-std::optional<PoolClaim> max_pool_window(NodeOp op, mlir::Value x) {
+std::optional<graph::Pool> max_pool_window(NodeOp op, mlir::Value x) {
   const DType dtype = nn::dtype_of(x);
   if (!is_byte(dtype) || op.getOutputs().size() != 1) return std::nullopt;
   const Shape in = *nn::shape_of(x), out = *nn::shape_of(op.getResult(0));
@@ -312,7 +312,7 @@ std::optional<PoolClaim> max_pool_window(NodeOp op, mlir::Value x) {
   const auto win =
       window(node, node.get_ints("kernel_shape"), Shape(in.begin() + 2, in.end()), Shape(out.begin() + 2, out.end()));
   if (!win) return std::nullopt;
-  PoolClaim pool;
+  graph::Pool pool;
   apply(*win, pool.what);
   const Range range = range_of(dtype);
   pool.what.kind = npu::Pool::Kind::kMax;
@@ -327,7 +327,7 @@ std::optional<Claim> claim_max_pool(NodeOp op) {
   auto pool = max_pool_window(op, x);
   if (!pool) return std::nullopt;
   Claim c = base_claim(op, {x});
-  c.what = std::move(*pool);
+  c.op.what = std::move(*pool);
   return c;
 }
 
@@ -338,7 +338,7 @@ std::optional<Claim> claim_global_average_pool(NodeOp op) {
   if (!x || !qx || !qy || !qx->scalar() || !qy->scalar() || !is_byte(nn::dtype_of(x))) return std::nullopt;
   const Shape in = *nn::shape_of(x);
   if (in.size() < 3 || in.size() > 4) return std::nullopt;
-  PoolClaim pool;
+  graph::Pool pool;
   pool.channels_last = nn::to_node(op).get_int("channels_last", 0) != 0;
   const size_t first = pool.channels_last ? 1 : 2;
   pool.what.kind = npu::Pool::Kind::kSum;
@@ -350,7 +350,7 @@ std::optional<Claim> claim_global_average_pool(NodeOp op) {
   pool.what.stage =
       requantise({average_multiplier(qx->s(), qy->s(), count)}, {static_cast<int32_t>(-count * qx->z())}, *qy);
   Claim c = base_claim(op, {x});
-  c.what = std::move(pool);
+  c.op.what = std::move(pool);
   return c;
 }
 

@@ -26,9 +26,9 @@ int64_t columns_of(const Shape& b, bool transposed) {
   return b.size() == 1 ? 1 : transposed ? b[b.size() - 2] : b.back();
 }
 
-Claim product_claim(NodeOp op, mlir::Value a, mlir::Value b, ProductClaim what) {
+Claim product_claim(NodeOp op, mlir::Value a, mlir::Value b, graph::Product what) {
   Claim c = base_claim(op, {a, b});
-  c.what = std::move(what);
+  c.op.what = std::move(what);
   return c;
 }
 
@@ -44,13 +44,13 @@ std::optional<Claim> claim_qlinear_product(NodeOp op) {
   if (!zero || (qb->scale.size() != 1 && qb->scale.size() != columns)) return std::nullopt;
   return product_claim(
       op, a, b,
-      {{qa->z(), *zero}, {false, false}, requantise(requantisation_multipliers(qa->s(), qb->scale, qy->s()), {}, *qy)});
+      {qa->z(), *zero, false, false, requantise(requantisation_multipliers(qa->s(), qb->scale, qy->s()), {}, *qy)});
 }
 
 std::optional<Claim> claim_integer_product(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b = nn::input_or_null(op, 1);
   if (!two_activations(a, b)) return std::nullopt;
-  ProductClaim what;
+  graph::Product what;
   for (unsigned i = 0; i < 2; ++i) {
     mlir::Value z = nn::input_or_null(op, 2 + i);
     if (!z) continue;
@@ -60,7 +60,7 @@ std::optional<Claim> claim_integer_product(NodeOp op) {
     for (int64_t v : tensor->to_int64s()) zeros.push_back(static_cast<int32_t>(v));
     const auto zero = one_zero(zeros);
     if (!zero) return std::nullopt;
-    what.zero[i] = *zero;
+    (i == 0 ? what.left_zero : what.right_zero) = *zero;
   }
   what.stage.raw = true;
   return product_claim(op, a, b, std::move(what));
@@ -82,8 +82,8 @@ std::optional<Claim> claim_gemm_product(NodeOp op) {
   if (!zero || !bias || (qb->scale.size() != 1 && static_cast<int64_t>(qb->scale.size()) != columns))
     return std::nullopt;
   auto multiplier = gemm_multipliers(node.get_float("alpha", 1.0f), qa->s(), qb->scale, qy->s());
-  return product_claim(
-      op, a, b, {{qa->z(), *zero}, {transposed[0], transposed[1]}, requantise(std::move(multiplier), *bias, *qy)});
+  return product_claim(op, a, b,
+                       {qa->z(), *zero, transposed[0], transposed[1], requantise(std::move(multiplier), *bias, *qy)});
 }
 
 }  // namespace tessera::partition

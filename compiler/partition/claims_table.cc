@@ -176,20 +176,20 @@ std::optional<Claim> claim_table(NodeOp op) {
   Claim c = base_claim(op, {source});
   c.covered.clear();
   for (NodeOp step : order) c.covered.push_back(step.getOperation());
-  c.kind = kind_of(order, op);
-  c.what = TableClaim{std::move(*table)};
+  c.op.kind = kind_of(order, op);
+  c.op.what = graph::Lookup{std::move(*table)};
   return c;
 }
 
 namespace {
 
-bool is_pad(const Move& move) { return move.kind == Move::Kind::kPad; }
+bool is_pad(const graph::Step& move) { return move.kind == graph::Step::Kind::kPad; }
 
 /// A chain of unary operators and movements from a byte tensor to `at`.
 struct Chain {
   mlir::Value source;
   std::vector<NodeOp> order;  // as they are evaluated
-  std::vector<Move> steps;
+  std::vector<graph::Step> steps;
 };
 std::optional<Chain> chain_to(mlir::Value at, bool pads = false) {
   Chain chain;
@@ -265,13 +265,13 @@ std::optional<Claim> claim_moved_table(NodeOp op) {
   Claim c = base_claim(op, {chain->source});
   c.covered.clear();
   for (NodeOp step : chain->order) c.covered.push_back(step.getOperation());
-  c.kind = kind_of(chain->order, op);
-  MoveClaim what;
+  c.op.kind = kind_of(chain->order, op);
+  graph::Move what;
   what.table_first = pad > 0;
   what.steps.push_back(std::move(chain->steps));
   if (nn::dtype_of(chain->source) != nn::dtype_of(op.getResult(0)) || !is_identity(*table))
     what.table = std::move(*table);
-  c.what = std::move(what);
+  c.op.what = std::move(what);
   return c;
 }
 
@@ -280,7 +280,7 @@ std::optional<Claim> claim_float_concat(NodeOp op) {
   if (!concat || !is_byte(nn::dtype_of(op.getResult(0))) || !all_static(concat)) return std::nullopt;
   for (mlir::Value v : op.getInputs().drop_front())
     if (!nn::is_none(v) && !is_scalar_constant(v)) return std::nullopt;
-  ConcatClaim what;
+  graph::Concat what;
   const auto rank = static_cast<int64_t>(nn::shape_of(concat.getResult(0))->size());
   what.axis = nn::to_node(concat).get_int("axis", 0);
   if (what.axis < 0) what.axis += rank;
@@ -293,13 +293,13 @@ std::optional<Claim> claim_float_concat(NodeOp op) {
     what.stages.emplace_back();
     if (!chain) {
       // Movements behind int32 sums.
-      std::vector<Move> steps;
+      std::vector<graph::Step> steps;
       mlir::Value at = v;
       for (NodeOp step = nn::defining_op(at); step && all_static(step) && steps.size() < 64;
            step = nn::defining_op(at)) {
         auto moves = step.getOutputs().size() == 1 ? moves_of(step) : std::nullopt;
-        if (!moves || std::any_of((*moves)[0].begin(), (*moves)[0].end(), [](const Move& m) {
-              return m.kind == Move::Kind::kPad || m.kind == Move::Kind::kGather;
+        if (!moves || std::any_of((*moves)[0].begin(), (*moves)[0].end(), [](const graph::Step& m) {
+              return m.kind == graph::Step::Kind::kPad || m.kind == graph::Step::Kind::kGather;
             }))
           break;
         steps.insert(steps.begin(), (*moves)[0].begin(), (*moves)[0].end());
@@ -328,11 +328,11 @@ std::optional<Claim> claim_float_concat(NodeOp op) {
     operands.push_back(chain->source);
   }
   Claim c = base_claim(op, operands);
-  c.kind = "Concat";
+  c.op.kind = "Concat";
   c.covered = std::move(covered);
   c.covered.push_back(concat.getOperation());
   c.covered.push_back(op.getOperation());
-  c.what = std::move(what);
+  c.op.what = std::move(what);
   return c;
 }
 

@@ -52,7 +52,7 @@ std::optional<Claim> claim_transposed(NodeOp op) {
   const auto strides = node.get_ints("strides", Shape(dims, 1)), dilations = node.get_ints("dilations", Shape(dims, 1));
   const auto pads = automatic == "VALID" ? Shape(2 * dims, 0) : node.get_ints("pads", Shape(2 * dims, 0));
   if (strides.size() != dims || dilations.size() != dims || pads.size() != 2 * dims) return std::nullopt;
-  TransposedClaim what;
+  graph::TransposedConvolution what;
   for (size_t i = 0; i < dims; ++i) {
     const size_t at = 2 - dims + i;
     what.kernel[at] = w->shape()[2 + i];
@@ -112,10 +112,10 @@ std::optional<Claim> claim_transposed(NodeOp op) {
   if (what.stage.low > what.stage.high) return std::nullopt;
   what.input_zero = qx->z();
   Claim c = base_claim(op, {x});
-  c.kind = "ConvTranspose";
-  c.macs = model_macs(inner);
+  c.op.kind = "ConvTranspose";
+  c.op.macs = model_macs(inner);
   c.covered = std::move(covered);
-  c.what = std::move(what);
+  c.op.what = std::move(what);
   return c;
 }
 

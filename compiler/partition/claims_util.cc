@@ -71,11 +71,11 @@ npu::Stage requantise(std::vector<float> multiplier, std::vector<int32_t> bias, 
 Claim base_claim(NodeOp op, std::vector<mlir::Value> operands) {
   Claim c;
   c.root = op;
-  c.name = nn::node_name(op.getOperation());
-  c.kind = op.getOpType().str();
+  c.op.name = nn::node_name(op.getOperation());
+  c.op.kind = op.getOpType().str();
   c.operands = std::move(operands);
   c.covered = {op.getOperation()};
-  c.macs = model_macs(op);
+  c.op.macs = model_macs(op);
   return c;
 }
 

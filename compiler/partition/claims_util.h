@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/partition/claims.h"
+#include "compiler/partition/operator_class.h"
 
 namespace tessera::partition {
 
@@ -72,14 +73,14 @@ bool is_elementwise(NodeOp op);
 /// Operators that only move elements pass them through.
 std::optional<npu::Table> tabulate(mlir::Value source, const std::vector<NodeOp>& order, mlir::Value result);
 /// The steps by which an operator moves its first operand's elements to each of its results; nothing for others.
-std::optional<std::vector<std::vector<Move>>> moves_of(NodeOp op);
+std::optional<std::vector<graph::Steps>> moves_of(NodeOp op);
 
 /// The window of a MaxPool of which `x` holds the bytes.
-std::optional<PoolClaim> max_pool_window(NodeOp op, mlir::Value x);
+std::optional<graph::Pool> max_pool_window(NodeOp op, mlir::Value x);
 std::optional<Claim> claim_max_pool(NodeOp op);
 /// `value`, an activation of dequantised int32 sums or these, quantised by `op`: the conversion of the sums.
 struct Requantised {
-  RequantiseClaim what;
+  graph::Requantise what;
   mlir::Value sums;
   std::vector<mlir::Operation*> covered;
 };

@@ -9,26 +9,26 @@
 namespace tessera::partition {
 namespace {
 
-using Kind = Move::Kind;
-using Steps = std::vector<Move>;
+using Kind = graph::Step::Kind;
+using graph::Steps;
 
-Move reshape_to(Shape extents) {
-  Move m;
+graph::Step reshape_to(Shape extents) {
+  graph::Step m;
   m.kind = Kind::kReshape;
   m.extents = std::move(extents);
   return m;
 }
 
-Move transpose_by(const Shape& from, std::vector<int64_t> permutation) {
-  Move m;
+graph::Step transpose_by(const Shape& from, std::vector<int64_t> permutation) {
+  graph::Step m;
   m.kind = Kind::kTranspose;
   for (const int64_t axis : permutation) m.extents.push_back(from[static_cast<size_t>(axis)]);
   m.numbers = std::move(permutation);
   return m;
 }
 
-Move expand_to(Shape extents) {
-  Move m;
+graph::Step expand_to(Shape extents) {
+  graph::Step m;
   m.kind = Kind::kExpand;
   m.extents = std::move(extents);
   return m;
@@ -51,9 +51,9 @@ void select(Steps& steps, Shape& shape, size_t axis, const std::vector<int64_t>&
   }
   if (regular && at[0] == 0 && count == extent) return;
   if (regular) {
-    Move m;
+    graph::Step m;
     m.kind = Kind::kSlice;
-    m.axis = axis;
+    m.axis = static_cast<int64_t>(axis);
     m.start = at[0];
     m.step = step;
     m.extents = with(shape, axis, count);
@@ -66,9 +66,9 @@ void select(Steps& steps, Shape& shape, size_t axis, const std::vector<int64_t>&
     steps.push_back(expand_to(apart));
     steps.push_back(reshape_to(with(shape, axis, count)));
   } else {
-    Move m;
+    graph::Step m;
     m.kind = Kind::kGather;
-    m.axis = axis;
+    m.axis = static_cast<int64_t>(axis);
     m.numbers = at;
     m.extents = with(shape, axis, count);
     steps.push_back(std::move(m));
@@ -127,13 +127,13 @@ std::optional<std::vector<Steps>> split_steps(NodeOp op, const ops::Node& node, 
   std::vector<Steps> results;
   for (mlir::Value v : op.getOutputs()) {
     const Shape part = *nn::shape_of(v);
-    Move m;
+    graph::Step m;
     m.kind = Kind::kSlice;
-    m.axis = static_cast<size_t>(axis);
+    m.axis = axis;
     m.start = start;
     m.extents = part;
-    start += part[m.axis];
-    if (start > shape[m.axis]) return std::nullopt;
+    start += part[static_cast<size_t>(axis)];
+    if (start > shape[static_cast<size_t>(axis)]) return std::nullopt;
     results.push_back({std::move(m)});
   }
   return results;
@@ -184,7 +184,7 @@ std::optional<Steps> pad_steps(NodeOp op, const ops::Node& node, Shape shape) {
     }
     return steps;
   }
-  Move m;
+  graph::Step m;
   m.kind = Kind::kPad;
   m.numbers.assign(rank, 0);
   bool grows = false;
@@ -281,7 +281,7 @@ std::optional<std::vector<Steps>> one(std::optional<Steps> steps) {
 
 }  // namespace
 
-std::optional<std::vector<std::vector<Move>>> moves_of(NodeOp op) {
+std::optional<std::vector<Steps>> moves_of(NodeOp op) {
   if (!op.getDomain().empty() || op.getInputs().empty() || nn::is_none(op.getInputs()[0])) return std::nullopt;
   const auto known = nn::shape_of(op.getInputs()[0]);
   if (!known) return std::nullopt;
@@ -342,7 +342,7 @@ std::optional<Claim> claim_moves(NodeOp op) {
   auto steps = moves_of(op);
   if (!steps) return std::nullopt;
   Claim c = base_claim(op, {x});
-  c.what = MoveClaim{std::move(*steps), {}};
+  c.op.what = graph::Move{std::move(*steps), {}};
   return c;
 }
 

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "compiler/cpu/codegen.h"
+#include "compiler/graph/pass.h"
 #include "compiler/nn/bridge.h"
 #include "compiler/npu/graph.h"
 #include "isa/program/artifact.h"
@@ -18,33 +20,25 @@
 
 namespace tessera::partition {
 
-/// Turns groups of CPU operations into machine code. The partitioner offers runs of operations that can execute
-/// together.
-class CpuCodegen {
- public:
-  virtual ~CpuCodegen() = default;
-  /// True if `op` can be compiled: static shapes, a lowering exists, no subgraphs.
-  virtual bool supports(nn::NodeOp op) = 0;
-  /// Compiles `ops` (topological order) into one function. `inputs` are the run-time values they read, `outputs` those
-  /// that are needed outside. Constants are inputs too. Returns the step without value ids; nothing if it declines
-  /// after all.
-  virtual std::optional<program::CodeStep> add(const std::vector<nn::NodeOp>& ops,
-                                               const std::vector<mlir::Value>& inputs,
-                                               const std::vector<mlir::Value>& outputs) = 0;
-  virtual program::CpuModule finish() = 0;
-};
+/// The step from a module of nn operations to value graphs, as dumps and tessera-opt call it.
+inline constexpr const char* kPartitionPass = "partition";
 
 struct Options {
   npu::Options npu;
   bool use_npu = true;  // false: everything on the CPU
   // JSON by node name, overriding the generator's. Where several layers bear a name, the second is "name#2" and so on.
   std::map<std::string, std::string> schedules;
-  CpuCodegen* cpu = nullptr;  // nullptr: every CPU operation is a library kernel
+  cpu::Codegen* cpu = nullptr;  // nullptr: every CPU operation is a library kernel
   std::function<void(const std::string& what, int64_t done, int64_t total)> progress;
+  graph::Observer after_pass;  // sees the graphs of the NPU after partitioning and after each pass
+  std::function<void(const npu::Graph& graph, const npu::Program& program)> after_compile;
 };
 
 /// Errors: kDoesNotFit and kInvalidArgument of the NPU code generator, naming the node; kInvalidArgument for a schedule
 /// of what is no layer on the NPU; kUnsupported.
 program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& config, const Options& options = {});
+
+/// What of a module the NPU computes, before any pass of the graph has run.
+std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module);
 
 }  // namespace tessera::partition

@@ -151,7 +151,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
   }
   to.npu.traffic_weight = options.traffic_weight;
 #if TESSERA_HAVE_CPU_CODEGEN
-  std::unique_ptr<partition::CpuCodegen> cpu;
+  std::unique_ptr<cpu::Codegen> cpu;
   if (options.cpu_codegen) {
     cpu = cpu::create_codegen(state_->context);
     to.cpu = cpu.get();

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "compiler/partition/region.h"
+#include "compiler/graph/layout_assigner.h"
 
-namespace tessera::partition {
+namespace tessera::graph {
 namespace {
 
 /// One axis of one phase.
@@ -47,13 +47,13 @@ Phase phase_of(int64_t phase, int64_t out, int64_t in, int64_t kernel, int64_t s
 
 }  // namespace
 
-bool Region::add_transposed(const Claim& claim, const TransposedClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.result();
-  const ops::Shape in = *nn::shape_of(x), out = *nn::shape_of(y);
+bool LayoutAssigner::add(const Operation& op, const TransposedConvolution& what) {
+  ValueId x = op.operands[0], y = op.results[0];
+  const Extents in = shape_of(x), out = shape_of(y);
   const Order order = channels_last_order(in.size());
-  const auto dims = [](const ops::Shape& s) { return Dims{s[0], s.size() == 4 ? s[2] : 1, s.back(), s[1]}; };
+  const auto dims = [](const Extents& s) { return Dims{s[0], s.size() == 4 ? s[2] : 1, s.back(), s[1]}; };
   const Dims from = dims(in), to = dims(out);
-  const auto source = operand(claim, x, order, from);
+  const auto source = operand(op, x, order, from);
   if (!source) return false;
   const npu::TensorId whole = result(y, order, to);
   const int64_t ic = from[3] / what.groups, kernel = what.kernel[0] * what.kernel[1];
@@ -95,13 +95,13 @@ bool Region::add_transposed(const Claim& claim, const TransposedClaim& what) {
       box.extent = {to[0], h.count, w.count, to[3]};
       box.step = {to[1] * to[2] * to[3], what.stride[0] * to[2] * to[3], what.stride[1] * to[3], 1};
       conv.output = boxed(whole, box);
-      const int64_t share = claim.macs * conv.kernel_h * conv.kernel_w / kernel;
-      push(claim, std::move(conv), used && share > 0 ? share : npu::kNoMacs);
-      if (!first) nodes_.back().clear();  // the node counts once
+      const int64_t share = op.macs * conv.kernel_h * conv.kernel_w / kernel;
+      push(op, std::move(conv), used && share > 0 ? share : npu::kNoMacs);
+      if (!first) graph_.operations.back().nodes.clear();  // the node counts once
       first = false;
     }
   }
   return true;
 }
 
-}  // namespace tessera::partition
+}  // namespace tessera::graph

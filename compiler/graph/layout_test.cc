@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layouts against arrays of element numbers: random chains of steps on a layout and on the array itself must agree, and
 // the loops of a copy must carry every element to its place once.
-#include "compiler/partition/layout.h"
+#include "compiler/graph/layout.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 
-namespace tessera::partition {
+namespace tessera::graph {
 namespace {
 
 /// Element numbers of a value in the model's order.
@@ -175,4 +175,4 @@ TEST(Layout, BoxesNeedOneStrideForEachDimension) {
 }
 
 }  // namespace
-}  // namespace tessera::partition
+}  // namespace tessera::graph

@@ -4,10 +4,10 @@
 // operation's place, where the second tensor is there.
 #include <algorithm>
 
+#include "compiler/graph/passes.h"
 #include "compiler/npu/plan.h"
-#include "compiler/partition/region.h"
 
-namespace tessera::partition {
+namespace tessera::graph {
 namespace {
 
 npu::Stage& stage_of(npu::Operation& operation) {
@@ -73,7 +73,7 @@ bool append(npu::Stage& to, const npu::Stage& then, bool value_unsigned) {
 
 }  // namespace
 
-void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) {
+void fuse_stages(npu::Graph& graph, const PassContext&) {
   const auto tensor = [&](npu::TensorId id) -> const npu::Tensor& { return graph.tensors[static_cast<size_t>(id)]; };
   const auto producer = [&](npu::TensorId id) {
     for (size_t i = 0; i < graph.operations.size(); ++i)
@@ -138,16 +138,14 @@ void fuse(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) {
       const npu::TensorId output = other_extents ? seen_as_made(e.output) : e.output;
       std::visit([&](auto& what) { what.output = output; }, merged.what);
       merged.kind += "+" + graph.operations[at].kind;
-      std::vector<std::string> names = nodes[static_cast<size_t>(c.index)];
-      names.insert(names.end(), nodes[at].begin(), nodes[at].end());
+      const std::vector<std::string>& names = graph.operations[at].nodes;
+      merged.nodes.insert(merged.nodes.end(), names.begin(), names.end());
       graph.operations[at] = std::move(merged);
-      nodes[at] = std::move(names);
       graph.operations.erase(graph.operations.begin() + c.index);
-      nodes.erase(nodes.begin() + c.index);
       --at;  // the place of the operation that follows
       break;
     }
   }
 }
 
-}  // namespace tessera::partition
+}  // namespace tessera::graph

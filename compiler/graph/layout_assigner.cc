@@ -1,46 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory orders and shapes of values on the device; see region.h. Every add_* first finds its operands (which may
-// create packed inputs and aliases) and returns false before it pushes an operation, so that undoing is a matter of
+// Memory orders and shapes of values on the device; see layout_assigner.h. Every add() first finds its operands (which
+// may create packed inputs and aliases) and returns false before it pushes an operation, so that undoing is a matter of
 // truncation.
-#include "compiler/partition/region.h"
+#include "compiler/graph/layout_assigner.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "compiler/npu/plan.h"
 
-namespace tessera::partition {
-namespace {
+namespace tessera::graph {
 
-bool is_unsigned(mlir::Value value) { return nn::dtype_of(value) == ops::DType::kUint8; }
-/// The order of a value where neither its producer nor its first reader cares: that of the first convolution, pool or
-/// matrix product that it reaches through other operators.
-Order packing_order(mlir::Value value) {
-  constexpr size_t kMostReaders = 64;
-  const size_t rank = nn::shape_of(value)->size();
-  std::vector<mlir::Value> reached{value};
-  for (size_t i = 0; i < reached.size() && i < kMostReaders; ++i) {
-    for (mlir::Operation* user : reached[i].getUsers()) {
-      auto op = mlir::dyn_cast<nn::NodeOp>(user);
-      if (!op) continue;
-      const std::string type = op.getOpType().str();
-      if (type.find("Conv") != std::string::npos || type.find("Pool") != std::string::npos)
-        return channels_last_order(rank);
-      if (type.find("MatMul") != std::string::npos || type.find("Gemm") != std::string::npos)
-        return identity_order(rank);
-      for (mlir::Value result : op.getOutputs())
-        if (std::find(reached.begin(), reached.end(), result) == reached.end()) reached.push_back(result);
-    }
-  }
-  return channels_last_order(rank);
+Order LayoutAssigner::packing_order(ValueId value) const {
+  const size_t rank = shape_of(value).size();
+  return values_.value(value).prefers == Preference::kRows ? identity_order(rank) : channels_last_order(rank);
 }
 
-int32_t element_bytes(mlir::Value value) { return static_cast<int32_t>(ops::element_bytes(nn::dtype_of(value))); }
-
-}  // namespace
-
 /// The last three axes in memory become h, w and c, all before them n.
-Region::Dims Region::collapse(const ops::Shape& shape, const Order& order) {
+LayoutAssigner::Dims LayoutAssigner::collapse(const Extents& shape, const Order& order) {
   Dims dims{1, 1, 1, 1};
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t from_end = order.size() - 1 - i;
@@ -49,12 +26,12 @@ Region::Dims Region::collapse(const ops::Shape& shape, const Order& order) {
   return dims;
 }
 
-Region::Dims Region::dims_of(npu::TensorId id) const {
+LayoutAssigner::Dims LayoutAssigner::dims_of(npu::TensorId id) const {
   const npu::Tensor& t = tensor(id);
   return {t.n, t.h, t.w, t.c};
 }
 
-std::optional<Order> Region::order_of(mlir::Value value) const {
+std::optional<Order> LayoutAssigner::order_of(ValueId value) const {
   const auto found = produced_.find(value);
   if (found != produced_.end()) return found->second.layout.order();
   for (const auto& [host, device] : packed_)
@@ -62,7 +39,7 @@ std::optional<Order> Region::order_of(mlir::Value value) const {
   return std::nullopt;
 }
 
-npu::TensorId Region::reshaped(npu::TensorId base, const Dims& dims) {
+npu::TensorId LayoutAssigner::reshaped(npu::TensorId base, const Dims& dims) {
   if (dims_of(base) == dims) return base;
   const npu::Tensor& parent = tensor(base);
   npu::Tensor alias;
@@ -74,7 +51,8 @@ npu::TensorId Region::reshaped(npu::TensorId base, const Dims& dims) {
   return graph_.add(std::move(alias));
 }
 
-npu::TensorId Region::fresh(const std::string& name, const Dims& dims, bool is_unsigned, int32_t element_bytes) {
+npu::TensorId LayoutAssigner::fresh(const std::string& name, const Dims& dims, bool is_unsigned,
+                                    int32_t element_bytes) {
   npu::Tensor tensor;
   tensor.name = name;
   tensor.n = dims[0], tensor.h = dims[1], tensor.w = dims[2], tensor.c = dims[3];
@@ -83,17 +61,28 @@ npu::TensorId Region::fresh(const std::string& name, const Dims& dims, bool is_u
   return graph_.add(std::move(tensor));
 }
 
-npu::TensorId Region::packed(mlir::Value value, const Order& order, const Dims& dims) {
-  const npu::TensorId id = fresh(nn::value_name(value), dims, is_unsigned(value), element_bytes(value));
+npu::TensorId LayoutAssigner::window(npu::TensorId of, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+  npu::Tensor part = tensor(of);
+  part.reshape_of = npu::kNoTensor;
+  part.strided = false;
+  part.view_of = of;
+  part.view_n = part.view_c = 0;
+  part.view_h = row, part.view_w = column;
+  part.h = rows, part.w = columns;
+  return graph_.add(std::move(part));
+}
+
+npu::TensorId LayoutAssigner::packed(ValueId value, const Order& order, const Dims& dims) {
+  const npu::TensorId id = fresh(name_of(value), dims, is_unsigned(value), element_bytes(value));
   graph_.inputs.push_back(id);
-  packed_.emplace_back(value, Device{id, Layout::dense(*nn::shape_of(value), order)});
+  packed_.emplace_back(value, Device{id, Layout::dense(shape_of(value), order)});
   return id;
 }
 
-Region::Device Region::device_of(mlir::Value value, std::optional<Order> order) {
+LayoutAssigner::Device LayoutAssigner::device_of(ValueId value, std::optional<Order> order) {
   const auto found = produced_.find(value);
   if (found != produced_.end()) return found->second;
-  const ops::Shape shape = *nn::shape_of(value);
+  const Extents shape = shape_of(value);
   for (const auto& [host, device] : packed_)
     if (host == value && (!order || device.layout == Layout::dense(shape, *order))) return device;
   if (!order) order = packing_order(value);
@@ -101,8 +90,8 @@ Region::Device Region::device_of(mlir::Value value, std::optional<Order> order) 
   return packed_.back().second;
 }
 
-std::optional<npu::TensorId> Region::operand(const Claim& claim, mlir::Value value, const Order& order,
-                                             const Dims& dims) {
+std::optional<npu::TensorId> LayoutAssigner::operand(const Operation& op, ValueId value, const Order& order,
+                                                     const Dims& dims) {
   const auto found = produced_.find(value);
   const auto seen = [&](const Device& device) -> std::optional<npu::TensorId> {
     const auto box = as_box(device.layout, order, dims);
@@ -116,17 +105,18 @@ std::optional<npu::TensorId> Region::operand(const Claim& claim, mlir::Value val
       if (known == value)
         if (auto id = seen(device)) return id;
   if (found == produced_.end()) return packed(value, order, dims);
-  const auto made = copied_operand(claim, value, order);
+  const auto made = copied_operand(op, value, order);
   if (!made) return std::nullopt;
   return seen(*made);
 }
 
-std::optional<Region::Device> Region::copied_operand(const Claim& claim, mlir::Value value, const Order& order) {
-  const size_t operations = nodes_.size();
-  const auto made = copied(claim, produced_.at(value), nn::value_name(value), order);
+std::optional<LayoutAssigner::Device> LayoutAssigner::copied_operand(const Operation& op, ValueId value,
+                                                                     const Order& order) {
+  const size_t operations = graph_.operations.size();
+  const auto made = copied(op, produced_.at(value), name_of(value), order);
   if (!made) return std::nullopt;
-  for (size_t i = operations; i < nodes_.size(); ++i) {
-    nodes_[i].clear();  // the node counts with the operation that wanted the copy
+  for (size_t i = operations; i < graph_.operations.size(); ++i) {
+    graph_.operations[i].nodes.clear();  // the node counts with the operation that wanted the copy
     graph_.operations[i].name += ":copy";
     graph_.operations[i].kind = "Copy";
   }
@@ -134,102 +124,80 @@ std::optional<Region::Device> Region::copied_operand(const Claim& claim, mlir::V
   return made;
 }
 
-npu::TensorId Region::result(mlir::Value value, const Order& order, const Dims& dims) {
-  const npu::TensorId id = fresh(nn::value_name(value), dims, is_unsigned(value), element_bytes(value));
-  produced_[value] = Device{id, Layout::dense(*nn::shape_of(value), order)};
+npu::TensorId LayoutAssigner::result(ValueId value, const Order& order, const Dims& dims) {
+  const npu::TensorId id = fresh(name_of(value), dims, is_unsigned(value), element_bytes(value));
+  produced_[value] = Device{id, Layout::dense(shape_of(value), order)};
   return id;
 }
 
-void Region::push(const Claim& claim, decltype(npu::Operation::what) what, int64_t macs) {
+void LayoutAssigner::push(const Operation& op, decltype(npu::Operation::what) what, int64_t macs) {
   npu::Operation operation;
-  operation.name = claim.name;
-  operation.kind = claim.kind;
+  operation.name = op.name;
+  operation.kind = op.kind;
   operation.macs = macs;
   operation.what = std::move(what);
+  operation.nodes = op.nodes;
   graph_.operations.push_back(std::move(operation));
-  std::vector<std::string> names;
-  for (mlir::Operation* covered : claim.covered)
-    for (std::string& name : nn::node_names(covered->getLoc())) names.push_back(std::move(name));
-  nodes_.push_back(std::move(names));
 }
 
-bool Region::add(const Claim& claim) {
+void LayoutAssigner::count_once(size_t first) {
+  for (size_t i = first + 1; i < graph_.operations.size(); ++i) graph_.operations[i].nodes.clear();
+}
+
+bool LayoutAssigner::add(const Operation& op) {
   const size_t tensors = graph_.tensors.size(), inputs = graph_.inputs.size(), packed = packed_.size();
-  const size_t operations = graph_.operations.size(), copies = copies_.size(), free = free_nodes_.size();
-  if (try_add(claim)) return true;
+  const size_t operations = graph_.operations.size(), copies = copies_.size(), free = graph_.free_nodes.size();
+  if (std::visit([&](const auto& what) { return add(op, what); }, op.what)) return true;
   graph_.tensors.resize(tensors);
   graph_.inputs.resize(inputs);
   graph_.operations.resize(operations);
-  nodes_.resize(operations);
   packed_.resize(packed);
   copies_.resize(copies);
-  free_nodes_.resize(free);
-  nn::NodeOp root = claim.root;
-  for (mlir::Value v : root.getOutputs()) produced_.erase(v);
+  graph_.free_nodes.resize(free);
+  for (const ValueId result : op.results) produced_.erase(result);
   return false;
 }
 
-bool Region::try_add(const Claim& claim) {
-  if (const auto* what = std::get_if<ConvolutionClaim>(&claim.what)) return add_convolution(claim, *what);
-  if (const auto* what = std::get_if<TransposedClaim>(&claim.what)) return add_transposed(claim, *what);
-  if (const auto* what = std::get_if<ProductClaim>(&claim.what)) return add_product(claim, *what);
-  if (const auto* what = std::get_if<PoolClaim>(&claim.what)) return add_pool(claim, *what);
-  if (const auto* what = std::get_if<ReduceClaim>(&claim.what)) return add_reduce(claim, *what);
-  if (const auto* what = std::get_if<TableClaim>(&claim.what)) return add_table(claim, *what);
-  if (const auto* what = std::get_if<BinaryClaim>(&claim.what)) return add_binary(claim, *what);
-  if (const auto* what = std::get_if<RequantiseClaim>(&claim.what)) return add_requantise(claim, *what);
-  if (const auto* what = std::get_if<ConcatClaim>(&claim.what)) return add_concat(claim, *what);
-  return add_move(claim, std::get<MoveClaim>(claim.what));
-}
-
-bool Region::add_convolution(const Claim& claim, const ConvolutionClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.result();
-  const ops::Shape in = *nn::shape_of(x), out = *nn::shape_of(y);
-  Dims from, to;
-  Order in_order, out_order;
-  if (what.matrix) {
-    in_order = identity_order(in.size());
-    out_order = identity_order(out.size());
-    if (!what.each.empty()) return add_products(claim, what);
-    if (what.transposed) std::swap(in_order[0], in_order[1]);
-    const int64_t k = in[static_cast<size_t>(in_order.back())];
-    from = {1, 1, ops::element_count(in) / k, k};
-    to = {1, 1, from[2], ops::element_count(out) / from[2]};
-  } else {
-    in_order = channels_last_order(in.size());
-    out_order = channels_last_order(out.size());
-    from = {in[0], in.size() == 4 ? in[2] : 1, in.back(), in[1]};
-    to = {out[0], out.size() == 4 ? out[2] : 1, out.back(), out[1]};
-  }
-  const auto source = operand(claim, x, in_order, from);
+bool LayoutAssigner::add(const Operation& op, const Convolution& what) {
+  const ValueId x = op.operands[0], y = op.results[0];
+  const Extents in = shape_of(x), out = shape_of(y);
+  const Dims from{in[0], in.size() == 4 ? in[2] : 1, in.back(), in[1]};
+  const Dims to{out[0], out.size() == 4 ? out[2] : 1, out.back(), out[1]};
+  const auto source = operand(op, x, channels_last_order(in.size()), from);
   if (!source) return false;
   npu::Convolution conv = what.what;
   conv.input = *source;
-  conv.output = result(y, out_order, to);
-  push(claim, std::move(conv), claim.macs);
+  conv.output = result(y, channels_last_order(out.size()), to);
+  push(op, std::move(conv), op.macs);
+  return true;
+}
+
+bool LayoutAssigner::add(const Operation& op, const Matmul& what) {
+  if (!what.each.empty()) return add_batch(op, what);
+  const ValueId x = op.operands[0], y = op.results[0];
+  const Extents in = shape_of(x), out = shape_of(y);
+  Order order = identity_order(in.size());
+  if (what.transposed) std::swap(order[0], order[1]);
+  const int64_t k = in[static_cast<size_t>(order.back())], rows = element_count(in) / k;
+  const auto source = operand(op, x, order, {1, 1, rows, k});
+  if (!source) return false;
+  npu::Convolution conv = what.what;
+  conv.input = *source;
+  conv.output = result(y, identity_order(out.size()), {1, 1, rows, element_count(out) / rows});
+  push(op, std::move(conv), op.macs);
   return true;
 }
 
 /// One product for each matrix of the batch, between views of operand and result.
-bool Region::add_products(const Claim& claim, const ConvolutionClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.result();
-  const ops::Shape in = *nn::shape_of(x), out = *nn::shape_of(y);
+bool LayoutAssigner::add_batch(const Operation& op, const Matmul& what) {
+  ValueId x = op.operands[0], y = op.results[0];
+  const Extents in = shape_of(x), out = shape_of(y);
   const int64_t rows = in[in.size() - 2], k = in.back(), n = out.back();
-  const int64_t matrices_in = ops::element_count(in) / (rows * k), matrices_out = ops::element_count(out) / (rows * n);
+  const int64_t matrices_in = element_count(in) / (rows * k), matrices_out = element_count(out) / (rows * n);
   if (matrices_out > 256) return false;
-  const auto source = operand(claim, x, identity_order(in.size()), {1, matrices_in, rows, k});
+  const auto source = operand(op, x, identity_order(in.size()), {1, matrices_in, rows, k});
   if (!source) return false;
   const npu::TensorId whole = result(y, identity_order(out.size()), {1, matrices_out, rows, n});
-  const auto view = [&](npu::TensorId of, int64_t row) {
-    npu::Tensor part = tensor(of);
-    part.reshape_of = npu::kNoTensor;
-    part.strided = false;
-    part.view_of = of;
-    part.view_n = part.view_w = part.view_c = 0;
-    part.view_h = row;
-    part.h = 1;
-    return graph_.add(std::move(part));
-  };
   for (int64_t m = 0; m < matrices_out; ++m) {
     // The matrix's index in operand and constant, axes of extent 1 repeated.
     int64_t at[2] = {0, 0}, step[2] = {1, 1}, rest = m;
@@ -245,48 +213,38 @@ bool Region::add_products(const Claim& claim, const ConvolutionClaim& what) {
     }
     npu::Convolution product = what.what;
     product.weights = what.each[static_cast<size_t>(at[1])];
-    product.input = view(*source, at[0]);
-    product.output = view(whole, m);
-    push(claim, std::move(product), std::max<int64_t>(claim.macs / matrices_out, 1));
-    if (m > 0) nodes_.back().clear();  // the node counts once
+    product.input = window(*source, at[0], 1, 0, rows);
+    product.output = window(whole, m, 1, 0, rows);
+    push(op, std::move(product), std::max<int64_t>(op.macs / matrices_out, 1));
+    if (m > 0) graph_.operations.back().nodes.clear();  // the node counts once
   }
   return true;
 }
 
-bool Region::add_pool(const Claim& claim, const PoolClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.result();
-  const ops::Shape in = *nn::shape_of(x), out = *nn::shape_of(y);
+bool LayoutAssigner::add(const Operation& op, const Pool& what) {
+  ValueId x = op.operands[0], y = op.results[0];
+  const Extents in = shape_of(x), out = shape_of(y);
   const Order order = what.channels_last ? identity_order(in.size()) : channels_last_order(in.size());
-  const auto dims = [&](const ops::Shape& s) {
+  const auto dims = [&](const Extents& s) {
     const auto at = [&](size_t i) { return s[static_cast<size_t>(order[i])]; };
     return s.size() == 4 ? Dims{at(0), at(1), at(2), at(3)} : Dims{at(0), 1, at(1), at(2)};
   };
-  const auto source = operand(claim, x, order, dims(in));
+  const auto source = operand(op, x, order, dims(in));
   if (!source) return false;
   npu::Pool pool = what.what;
   pool.input = *source;
   pool.output = result(y, order, dims(out));
   if (what.parts.empty()) {
-    push(claim, std::move(pool), 0);
+    push(op, std::move(pool), 0);
     return true;
   }
   // Boxes of outputs, each on the rows and columns of the image that its windows reach.
   const npu::Pool whole = pool;
-  const auto view = [&](npu::TensorId of, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-    npu::Tensor part = tensor(of);
-    part.reshape_of = npu::kNoTensor;
-    part.strided = false;
-    part.view_of = of;
-    part.view_n = part.view_c = 0;
-    part.view_h = row, part.view_w = column;
-    part.h = rows, part.w = columns;
-    return graph_.add(std::move(part));
-  };
   const auto reach = [](int64_t first, int64_t count, int64_t stride, int64_t kernel, int64_t before, int64_t extent) {
     const int64_t begin = first * stride - before, end = (first + count - 1) * stride - before + kernel;
     return std::array<int64_t, 3>{std::max<int64_t>(begin, 0), std::min(end, extent), std::max<int64_t>(-begin, 0)};
   };
-  for (const PoolClaim::Part& part : what.parts) {
+  for (const Pool::Part& part : what.parts) {
     const auto [top, bottom, above] =
         reach(part.row, part.rows, whole.stride_h, whole.kernel_h, whole.pads.top, tensor(whole.input).h);
     const auto [left, right, beside] =
@@ -294,17 +252,17 @@ bool Region::add_pool(const Claim& claim, const PoolClaim& what) {
     pool = whole;
     pool.stage = part.stage;
     pool.pads = {above, beside, 0, 0};
-    pool.input = view(whole.input, top, bottom - top, left, right - left);
-    pool.output = view(whole.output, part.row, part.rows, part.column, part.columns);
-    push(claim, pool, 0);
-    if (&part != &what.parts.front()) nodes_.back().clear();  // the node counts once
+    pool.input = window(whole.input, top, bottom - top, left, right - left);
+    pool.output = window(whole.output, part.row, part.rows, part.column, part.columns);
+    push(op, pool, 0);
+    if (&part != &what.parts.front()) graph_.operations.back().nodes.clear();  // the node counts once
   }
   return true;
 }
 
-bool Region::add_reduce(const Claim& claim, const ReduceClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.result();
-  const ops::Shape in = *nn::shape_of(x), out = *nn::shape_of(y);
+bool LayoutAssigner::add(const Operation& op, const Reduce& what) {
+  ValueId x = op.operands[0], y = op.results[0];
+  const Extents in = shape_of(x), out = shape_of(y);
   // Kept axes but the fastest, the reduced ones, the fastest kept axis as channels.
   Order kept, order;
   const Order memory = order_of(x).value_or(channels_last_order(in.size()));
@@ -330,7 +288,7 @@ bool Region::add_reduce(const Claim& claim, const ReduceClaim& what) {
     order.push_back(channel);
     from[3] = in[static_cast<size_t>(channel)];
   }
-  const auto source = operand(claim, x, order, from);
+  const auto source = operand(op, x, order, from);
   if (!source) return false;
   // The result has the kept axes in the same order, reduced ones of extent 1 or gone.
   Order result_order;
@@ -352,39 +310,39 @@ bool Region::add_reduce(const Claim& claim, const ReduceClaim& what) {
   pool.pad_value = what.zero;
   pool.input = *source;
   pool.output = result(y, result_order, {from[0], 1, 1, from[3]});
-  push(claim, std::move(pool), 0);
+  push(op, std::move(pool), 0);
   return true;
 }
 
-bool Region::add_table(const Claim& claim, const TableClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.result();
-  const ops::Shape shape = *nn::shape_of(y);
+bool LayoutAssigner::add(const Operation& op, const Lookup& what) {
+  ValueId x = op.operands[0], y = op.results[0];
+  const Extents shape = shape_of(y);
   const Device from = device_of(x);
   const Order order = from.layout.order();
   const bool same =
-      from.layout == Layout::dense(shape, order) && tensor(from.tensor).elements() == ops::element_count(shape);
+      from.layout == Layout::dense(shape, order) && tensor(from.tensor).elements() == element_count(shape);
   npu::Stage stage;
   stage.table = what.table;
   stage.table_unsigned = is_unsigned(y);
   result(y, order, same ? dims_of(from.tensor) : collapse(shape, order));
   const size_t operations = graph_.operations.size();
-  if (!copy(claim, from, produced_.at(y), stage)) return false;
-  for (size_t i = operations + 1; i < nodes_.size(); ++i) nodes_[i].clear();  // the node counts once
+  if (!copy(op, from, produced_.at(y), stage)) return false;
+  count_once(operations);
   return true;
 }
 
-bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
-  mlir::Value y = claim.result();
-  const ops::Shape out = *nn::shape_of(y);
+bool LayoutAssigner::add(const Operation& op, const Binary& what) {
+  ValueId y = op.results[0];
+  const Extents out = shape_of(y);
   const size_t rank = out.size();
   // The order of an operand that is already here; a broadcast operand takes the other's.
   Order order = packing_order(y);
-  for (mlir::Value v : claim.operands)
-    if (const auto known = order_of(v); known && known->size() == rank && nn::shape_of(v) == out) order = *known;
+  for (ValueId v : op.operands)
+    if (const auto known = order_of(v); known && known->size() == rank && shape_of(v) == out) order = *known;
   // Broadcast axes stay visible: at most four groups of neighbouring axes on which both operands agree.
-  ops::Shape wide[2];
+  Extents wide[2];
   for (size_t i = 0; i < 2; ++i) {
-    wide[i] = *nn::shape_of(claim.operands[i]);
+    wide[i] = shape_of(op.operands[i]);
     wide[i].insert(wide[i].begin(), rank - wide[i].size(), 1);
   }
   struct Group {
@@ -419,13 +377,13 @@ bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
   const auto dims = [&](auto get) { return Dims{get(groups[0]), get(groups[1]), get(groups[2]), get(groups[3])}; };
   std::optional<npu::TensorId> sources[2];
   for (size_t i = 0; i < 2; ++i) {
-    mlir::Value v = claim.operands[i];
-    const ops::Shape shape = *nn::shape_of(v);
+    ValueId v = op.operands[i];
+    const Extents shape = shape_of(v);
     Order own;
     const auto missing = static_cast<int64_t>(rank - shape.size());
     for (int64_t axis : order)
       if (axis >= missing) own.push_back(axis - missing);
-    sources[i] = operand(claim, v, own, dims([i](const Group& g) { return g.in[i]; }));
+    sources[i] = operand(op, v, own, dims([i](const Group& g) { return g.in[i]; }));
     if (!sources[i]) return false;
   }
   if (!what.y_table.empty()) {
@@ -433,10 +391,9 @@ bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
     table.input = *sources[1];
     table.stage.table = what.y_table;
     table.stage.table_unsigned = is_unsigned(y);
-    sources[1] = table.output =
-        fresh(nn::value_name(claim.operands[1]) + ".table", dims_of(*sources[1]), is_unsigned(y), 1);
-    push(claim, std::move(table), 0);
-    nodes_.back().clear();  // the node counts once
+    sources[1] = table.output = fresh(name_of(op.operands[1]) + ".table", dims_of(*sources[1]), is_unsigned(y), 1);
+    push(op, std::move(table), 0);
+    graph_.operations.back().nodes.clear();  // the node counts once
   }
   npu::Elementwise e;
   e.input = *sources[0];
@@ -447,25 +404,25 @@ bool Region::add_binary(const Claim& claim, const BinaryClaim& what) {
   e.stage.second = what.second;
   e.stage.second->tensor = *sources[1];
   e.output = result(y, order, dims([](const Group& g) { return g.out; }));
-  push(claim, std::move(e), 0);
+  push(op, std::move(e), 0);
   return true;
 }
 
-bool Region::add_requantise(const Claim& claim, const RequantiseClaim& what) {
-  mlir::Value x = claim.operands[0], y = claim.result();
-  const ops::Shape shape = *nn::shape_of(y);
+bool LayoutAssigner::add(const Operation& op, const Requantise& what) {
+  ValueId x = op.operands[0], y = op.results[0];
+  const Extents shape = shape_of(y);
   const bool last = what.channel_axis + 1 == static_cast<int64_t>(shape.size());
   const Order order = order_of(x).value_or(last                     ? identity_order(shape.size())
                                            : what.channel_axis >= 0 ? channels_last_order(shape.size())
                                                                     : packing_order(y));
   if (what.channel_axis >= 0 && order.back() != what.channel_axis) return false;
   const Dims dims = collapse(shape, order);
-  const auto source = operand(claim, x, order, dims);
+  const auto source = operand(op, x, order, dims);
   if (!source) return false;
   npu::TensorId smaller = npu::kNoTensor;
   if (what.other) {
     npu::Tensor tensor;
-    tensor.name = nn::value_name(y) + ".leaky";
+    tensor.name = name_of(y) + ".leaky";
     tensor.n = dims[0], tensor.h = dims[1], tensor.w = dims[2], tensor.c = dims[3];
     tensor.is_unsigned = is_unsigned(y);
     smaller = graph_.add(std::move(tensor));
@@ -473,8 +430,8 @@ bool Region::add_requantise(const Claim& claim, const RequantiseClaim& what) {
     e.input = *source;
     e.output = smaller;
     e.stage = *what.other;
-    push(claim, std::move(e), 0);
-    nodes_.back().clear();  // the node counts once
+    push(op, std::move(e), 0);
+    graph_.operations.back().nodes.clear();  // the node counts once
   }
   npu::Elementwise e;
   e.input = *source;
@@ -488,23 +445,23 @@ bool Region::add_requantise(const Claim& claim, const RequantiseClaim& what) {
     e.stage.second = larger;
   }
   e.output = result(y, order, dims);
-  push(claim, std::move(e), 0);
+  push(op, std::move(e), 0);
   return true;
 }
 
-bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
-  mlir::Value y = claim.result();
-  const ops::Shape out = *nn::shape_of(y);
+bool LayoutAssigner::add(const Operation& op, const Concat& what) {
+  ValueId y = op.results[0];
+  const Extents out = shape_of(y);
   // The order of an operand that is here, as it is after its own movements.
   const size_t before = graph_.operations.size();
   Order order = packing_order(y);
-  std::vector<std::optional<Device>> sources(claim.operands.size());
+  std::vector<std::optional<Device>> sources(op.operands.size());
   for (size_t i = 0; i < sources.size(); ++i) {
-    mlir::Value v = claim.operands[i];
+    ValueId v = op.operands[i];
     if (!what.steps.empty() && !what.steps[i].empty()) {
       sources[i] = device_of(v);
-      for (const Move& step : what.steps[i])
-        if (sources[i]) sources[i] = moved(claim, *sources[i], step, nn::value_name(v));
+      for (const Step& step : what.steps[i])
+        if (sources[i]) sources[i] = moved(op, *sources[i], step, name_of(v));
       if (!sources[i]) return false;
     } else if (produces(v) || order_of(v)) {
       sources[i] = device_of(v);
@@ -516,9 +473,9 @@ bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
   const Device whole = produced_.at(y);
   int64_t at = 0;
   for (size_t i = 0; i < sources.size(); ++i) {
-    if (!sources[i] || !produces(claim.operands[i])) {
+    if (!sources[i] || !produces(op.operands[i])) {
       // A host value that is not moved is packed in the order of the result.
-      if (what.steps.empty() || what.steps[i].empty()) sources[i] = device_of(claim.operands[i], order);
+      if (what.steps.empty() || what.steps[i].empty()) sources[i] = device_of(op.operands[i], order);
     }
     const Device* source = &*sources[i];
     const Extents shape = source->layout.shape();
@@ -528,59 +485,43 @@ bool Region::add_concat(const Claim& claim, const ConcatClaim& what) {
     npu::Stage stage = what.stages.empty() ? npu::Stage{} : what.stages[i];
     if (!what.tables[i].empty()) stage.table = what.tables[i];
     stage.table_unsigned = stage.table && is_unsigned(y);
-    if (!copy(claim, *source, part, stage)) return false;
+    if (!copy(op, *source, part, stage)) return false;
   }
-  for (size_t i = before + 1; i < nodes_.size(); ++i) nodes_[i].clear();  // the node counts once
+  count_once(before);
   return true;
 }
 
-Region::Result Region::finish(const std::vector<mlir::Value>& outputs) && {
-  Result r;
+npu::Graph LayoutAssigner::finish(const std::vector<ValueId>& outputs) && {
+  const auto number = [&](ValueId value) {
+    return values_.numbers.empty() ? value : values_.numbers[static_cast<size_t>(value)];
+  };
   for (const auto& [value, device] : packed_) {
     auto binding = bind(value, device);
     TESSERA_INVARIANT(binding.has_value(), "a packed value has strides");
-    r.inputs.push_back(std::move(*binding));
+    binding->value = number(value);
+    graph_.host_inputs.push_back(std::move(*binding));
   }
-  for (mlir::Value value : outputs) {
+  for (const ValueId value : outputs) {
     Device device = produced_.at(value);
     auto binding = bind(value, device);
     if (!binding) {
-      // No four strides reach it: the host takes a copy.
-      Claim copy;
-      copy.name = nn::value_name(value);
+      Operation copy;
+      copy.name = name_of(value);
       copy.kind = "Copy";
       const auto ordered = copied(copy, device, copy.name, device.layout.order());
-      TESSERA_INVARIANT(ordered.has_value(), "region outputs can be copied");
+      TESSERA_INVARIANT(ordered.has_value(), "outputs can be copied");
       device = *ordered;
       binding = bind(value, device);
       TESSERA_INVARIANT(binding.has_value(), "a copy has strides");
     }
-    r.outputs.push_back(std::move(*binding));
-    graph_.outputs.push_back(r.outputs.back().tensor);
+    graph_.outputs.push_back(binding->tensor);
+    binding->value = number(value);
+    graph_.host_outputs.push_back(std::move(*binding));
   }
   std::sort(graph_.outputs.begin(), graph_.outputs.end());
   graph_.outputs.erase(std::unique(graph_.outputs.begin(), graph_.outputs.end()), graph_.outputs.end());
-  r.nodes = std::move(nodes_);
-  r.free_nodes = std::move(free_nodes_);
-  r.graph = std::move(graph_);
-  fold_layout(r.graph, r.nodes);
-  fuse(r.graph, r.nodes);
-  fold_layout(r.graph, r.nodes);
-  // A first layer with few channels is packed by layout; its input then carries a border instead of pads.
-  for (const npu::TensorId id : r.graph.inputs) {
-    const npu::Convolution* only = nullptr;
-    size_t uses = 0;
-    for (const npu::Tensor& t : r.graph.tensors) uses += t.reshape_of == id || t.view_of == id ? 1 : 0;
-    for (const npu::Operation& operation : r.graph.operations) {
-      const npu::Uses used = npu::uses_of(operation);
-      uses += static_cast<size_t>(std::count(used.read.begin(), used.read.end(), id));
-      if (const auto* conv = std::get_if<npu::Convolution>(&operation.what); conv && conv->input == id) only = conv;
-    }
-    if (uses != 1 || !only) continue;
-    npu::Tensor& tensor = r.graph.tensors[static_cast<size_t>(id)];
-    tensor.border = npu::folding_border(tensor, *only, r.graph.tensors[static_cast<size_t>(only->output)].c, config_);
-  }
-  return r;
+  graph_.name = values_.name;
+  return std::move(graph_);
 }
 
-}  // namespace tessera::partition
+}  // namespace tessera::graph

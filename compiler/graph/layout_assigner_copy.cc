@@ -6,9 +6,9 @@
 // by its neighbours, see fuse.cc).
 #include <algorithm>
 
-#include "compiler/partition/region.h"
+#include "compiler/graph/layout_assigner.h"
 
-namespace tessera::partition {
+namespace tessera::graph {
 namespace {
 
 constexpr int64_t kMostCopies = 64;        // operations for one copy
@@ -64,7 +64,7 @@ Box box_of(int64_t start, const std::vector<CopyLoop>& loops, bool to, int64_t c
 
 }  // namespace
 
-npu::TensorId Region::boxed(npu::TensorId root, const Box& box) {
+npu::TensorId LayoutAssigner::boxed(npu::TensorId root, const Box& box) {
   int64_t next = 1;
   bool whole = box.start == 0;
   for (size_t d = 4; d-- > 0;) {
@@ -88,10 +88,10 @@ npu::TensorId Region::boxed(npu::TensorId root, const Box& box) {
   return graph_.add(std::move(view));
 }
 
-bool Region::copy(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage) {
+bool LayoutAssigner::copy(const Operation& op, const Device& from, const Device& to, const npu::Stage& stage) {
   const auto loops = copy_loops(from.layout, to.layout);
   if (!loops) return false;
-  if (copy_whole(claim, from, to, stage, *loops)) return true;
+  if (copy_whole(op, from, to, stage, *loops)) return true;
   std::vector<CopyLoop> outer = *loops;
   int64_t channels = 1;
   const auto run = std::find_if(outer.begin(), outer.end(), [](const CopyLoop& l) { return l.from == 1 && l.to == 1; });
@@ -99,19 +99,19 @@ bool Region::copy(const Claim& claim, const Device& from, const Device& to, cons
     channels = run->extent;
     outer.erase(run);
   } else if (product(outer) > 1) {
-    if (copy_by_selection(claim, from, to, stage, *loops)) return true;
-    if (product(outer) > kFewBytes && copy_by_transposition(claim, from, to, stage, *loops)) return true;
+    if (copy_by_selection(op, from, to, stage, *loops)) return true;
+    if (product(outer) > kFewBytes && copy_by_transposition(op, from, to, stage, *loops)) return true;
     if (product(outer) > kMostSlowBytes) return false;
   }
   std::vector<CopyLoop> kept = outer;
   if (product(split_off(kept)) > kMostCopies) return false;
-  copy_boxes(claim, from, to, stage, std::move(outer), channels);
+  copy_boxes(op, from, to, stage, std::move(outer), channels);
   return true;
 }
 
 /// A copy of all of a tensor in that tensor's own extents, so that its producer can write to the destination itself.
-bool Region::copy_whole(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
-                        const std::vector<CopyLoop>& loops) {
+bool LayoutAssigner::copy_whole(const Operation& op, const Device& from, const Device& to, const npu::Stage& stage,
+                                const std::vector<CopyLoop>& loops) {
   std::vector<CopyLoop> sorted = loops;
   std::stable_sort(sorted.begin(), sorted.end(), [](const CopyLoop& a, const CopyLoop& b) { return a.from > b.from; });
   int64_t next = 1;
@@ -130,23 +130,23 @@ bool Region::copy_whole(const Claim& claim, const Device& from, const Device& to
   e.input = from.tensor;
   e.stage = stage;
   e.output = boxed(to.tensor, *box);
-  push(claim, std::move(e), npu::kNoMacs);
+  push(op, std::move(e), npu::kNoMacs);
   return true;
 }
 
-void Region::copy_boxes(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
-                        std::vector<CopyLoop> loops, int64_t channels) {
+void LayoutAssigner::copy_boxes(const Operation& op, const Device& from, const Device& to, const npu::Stage& stage,
+                                std::vector<CopyLoop> loops, int64_t channels) {
   for_each(split_off(loops), [&](int64_t from_offset, int64_t to_offset) {
     npu::Elementwise e;
     e.stage = stage;
     e.input = boxed(from.tensor, box_of(from.layout.start + from_offset, loops, false, channels));
     e.output = boxed(to.tensor, box_of(to.layout.start + to_offset, loops, true, channels));
-    push(claim, std::move(e), npu::kNoMacs);
+    push(op, std::move(e), npu::kNoMacs);
   });
 }
 
-bool Region::copy_by_selection(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
-                               const std::vector<CopyLoop>& loops) {
+bool LayoutAssigner::copy_by_selection(const Operation& op, const Device& from, const Device& to,
+                                       const npu::Stage& stage, const std::vector<CopyLoop>& loops) {
   const int64_t pixel = tensor(from.tensor).c;
   if (stage.raw || tensor(from.tensor).element_bytes != 1) return false;
   std::vector<CopyLoop> pixels, channels;
@@ -198,7 +198,7 @@ bool Region::copy_by_selection(const Claim& claim, const Device& from, const Dev
       select.stage = stage;
       select.input = from.tensor;
       select.output = boxed(to.tensor, *box);
-      push(claim, std::move(select), npu::kNoMacs);
+      push(op, std::move(select), npu::kNoMacs);
       return true;
     }
   }
@@ -216,14 +216,14 @@ bool Region::copy_by_selection(const Claim& claim, const Device& from, const Dev
     select.stage = stage;
     select.input = boxed(from.tensor, box_of(base, kept, false, pixel));
     select.output = boxed(to.tensor, box_of(to.layout.start + to_offset, kept, true, run));
-    push(claim, std::move(select), npu::kNoMacs);
+    push(op, std::move(select), npu::kNoMacs);
   });
   return true;
 }
 
 /// Where the runs of one side are an axis of the other: products with a unit matrix.
-bool Region::copy_by_transposition(const Claim& claim, const Device& from, const Device& to, const npu::Stage& stage,
-                                   std::vector<CopyLoop> loops) {
+bool LayoutAssigner::copy_by_transposition(const Operation& op, const Device& from, const Device& to,
+                                           const npu::Stage& stage, std::vector<CopyLoop> loops) {
   if (stage.raw || stage.convert || tensor(from.tensor).element_bytes != 1 || tensor(to.tensor).element_bytes != 1)
     return false;
   const auto take = [&](int64_t CopyLoop::* stride) -> std::optional<CopyLoop> {
@@ -257,13 +257,13 @@ bool Region::copy_by_transposition(const Claim& claim, const Device& from, const
     t.stage = stage;
     t.input = boxed(from.tensor, box(from.layout.start + from_offset, false));
     t.output = boxed(to.tensor, box(to.layout.start + to_offset, true));
-    push(claim, std::move(t), npu::kNoMacs);
+    push(op, std::move(t), npu::kNoMacs);
   });
   return true;
 }
 
 /// `value` in every element of `to`; `source` is any tensor that is there.
-void Region::fill(const Claim& claim, const Device& source, const Device& to, int32_t value) {
+void LayoutAssigner::fill(const Operation& op, const Device& source, const Device& to, int32_t value) {
   const auto loops = copy_loops(to.layout, to.layout);
   std::vector<CopyLoop> outer = *loops;
   int64_t channels = 1;
@@ -276,12 +276,12 @@ void Region::fill(const Claim& claim, const Device& source, const Device& to, in
     e.stage.low = e.stage.high = value;
     e.input = boxed(source.tensor, box_of(source.layout.start, {}, false, 1));
     e.output = boxed(to.tensor, box_of(to.layout.start + offset, outer, true, channels));
-    push(claim, std::move(e), npu::kNoMacs);
+    push(op, std::move(e), npu::kNoMacs);
   });
 }
 
-std::optional<Region::Device> Region::copied(const Claim& claim, const Device& from, const std::string& name,
-                                             const Order& order) {
+std::optional<LayoutAssigner::Device> LayoutAssigner::copied(const Operation& op, const Device& from,
+                                                             const std::string& name, const Order& order) {
   const Extents shape = from.layout.shape();
   const npu::Tensor& like = tensor(from.tensor);
   npu::Stage stage;
@@ -289,37 +289,38 @@ std::optional<Region::Device> Region::copied(const Claim& claim, const Device& f
   Device to;
   to.tensor = fresh(name, collapse(shape, order), like.is_unsigned, like.element_bytes);
   to.layout = Layout::dense(shape, order);
-  if (!copy(claim, from, to, stage)) return std::nullopt;
+  if (!copy(op, from, to, stage)) return std::nullopt;
   return to;
 }
 
-std::optional<Region::Device> Region::moved(const Claim& claim, Device device, const Move& move,
-                                            const std::string& name) {
-  using Kind = Move::Kind;
+std::optional<LayoutAssigner::Device> LayoutAssigner::moved(const Operation& op, Device device, const Step& step,
+                                                            const std::string& name) {
+  using Kind = Step::Kind;
   const Extents shape = device.layout.shape();
   // A layout whose strides do not allow the step is brought in order first.
   const auto in_order = [&](const Order& order) {
-    auto ordered = copied(claim, device, name, order);
+    auto ordered = copied(op, device, name, order);
     if (ordered) device = *ordered;
     return ordered.has_value();
   };
-  switch (move.kind) {
-    case Kind::kTranspose: device.layout = transpose(device.layout, move.numbers); return device;
+  switch (step.kind) {
+    case Kind::kTranspose: device.layout = transpose(device.layout, step.numbers); return device;
     case Kind::kReshape: {
-      auto layout = reshape(device.layout, move.extents);
+      auto layout = reshape(device.layout, step.extents);
       if (!layout) {
         if (!in_order(identity_order(shape.size()))) return std::nullopt;
-        layout = reshape(device.layout, move.extents);
+        layout = reshape(device.layout, step.extents);
       }
       device.layout = *layout;
       return device;
     }
     case Kind::kSlice: {
-      const int64_t count = move.extents[move.axis];
-      auto layout = slice(device.layout, move.axis, move.start, count, move.step);
-      if (!layout && move.step >= 1) {
+      const auto axis = static_cast<size_t>(step.axis);
+      const int64_t count = step.extents[axis];
+      auto layout = slice(device.layout, axis, step.start, count, step.step);
+      if (!layout && step.step >= 1) {
         if (!in_order(device.layout.order())) return std::nullopt;
-        layout = slice(device.layout, move.axis, move.start, count, move.step);
+        layout = slice(device.layout, axis, step.start, count, step.step);
       }
       if (!layout) return std::nullopt;
       device.layout = *layout;
@@ -327,84 +328,90 @@ std::optional<Region::Device> Region::moved(const Claim& claim, Device device, c
     }
     case Kind::kExpand:
       for (size_t axis = 0; axis < shape.size(); ++axis)
-        if (shape[axis] != move.extents[axis]) device.layout = expand(device.layout, axis, move.extents[axis]);
+        if (shape[axis] != step.extents[axis]) device.layout = expand(device.layout, axis, step.extents[axis]);
       return device;
     case Kind::kGather:
-    case Kind::kPad: break;
+    case Kind::kPad: return assembled(op, device, step, name);
   }
-  // A tensor of its own, put together from parts.
+  return std::nullopt;
+}
+
+/// A tensor of its own, put together from parts: what strides cannot express.
+std::optional<LayoutAssigner::Device> LayoutAssigner::assembled(const Operation& op, const Device& device,
+                                                                const Step& step, const std::string& name) {
+  using Kind = Step::Kind;
+  const Extents shape = device.layout.shape();
   const Order order = device.layout.order();
   const npu::Tensor& like = tensor(device.tensor);
   const bool is_unsigned = like.is_unsigned;
   if (like.element_bytes != 1) return std::nullopt;
   Device whole;
-  whole.tensor = fresh(name, collapse(move.extents, order), is_unsigned, 1);
-  whole.layout = Layout::dense(move.extents, order);
-  if (move.kind == Kind::kPad) {
+  whole.tensor = fresh(name, collapse(step.extents, order), is_unsigned, 1);
+  whole.layout = Layout::dense(step.extents, order);
+  if (step.kind == Kind::kPad) {
     Device inside = whole;
     for (size_t axis = 0; axis < shape.size(); ++axis) {
-      const int64_t before = move.numbers[axis], end = before + shape[axis];
+      const int64_t before = step.numbers[axis], end = before + shape[axis];
       const auto border = [&](int64_t start, int64_t count) {
         if (count == 0) return;
         Device part = inside;
         part.layout = *slice(inside.layout, axis, start, count, 1);
-        fill(claim, device, part, move.value);
+        fill(op, device, part, step.value);
       };
       border(0, before);
-      border(end, move.extents[axis] - end);
+      border(end, step.extents[axis] - end);
       inside.layout = *slice(inside.layout, axis, before, shape[axis], 1);
     }
-    if (!copy(claim, device, inside, {})) return std::nullopt;
+    if (!copy(op, device, inside, {})) return std::nullopt;
     return whole;
   }
   // Positions in runs of one step each.
-  const auto& at = move.numbers;
+  const auto axis = static_cast<size_t>(step.axis);
+  const auto& at = step.numbers;
   int64_t parts = 0;
   for (size_t i = 0; i < at.size();) {
     size_t end = i + 1;
-    const int64_t step = end < at.size() ? at[end] - at[i] : 0;
-    while (step >= 0 && end < at.size() && at[end] - at[end - 1] == step) ++end;
+    const int64_t stride = end < at.size() ? at[end] - at[i] : 0;
+    while (stride >= 0 && end < at.size() && at[end] - at[end - 1] == stride) ++end;
     if (++parts > kMostCopies) return std::nullopt;
     const auto count = static_cast<int64_t>(end - i);
     Device from = device, to = whole;
-    if (step == 0 && count > 1) {
-      from.layout = expand(*slice(device.layout, move.axis, at[i], 1, 1), move.axis, count);
+    if (stride == 0 && count > 1) {
+      from.layout = expand(*slice(device.layout, axis, at[i], 1, 1), axis, count);
     } else {
-      auto layout = slice(device.layout, move.axis, at[i], count, std::max<int64_t>(step, 1));
+      auto layout = slice(device.layout, axis, at[i], count, std::max<int64_t>(stride, 1));
       if (!layout) return std::nullopt;
       from.layout = *layout;
     }
-    to.layout = *slice(whole.layout, move.axis, static_cast<int64_t>(i), count, 1);
-    if (!copy(claim, from, to, {})) return std::nullopt;
+    to.layout = *slice(whole.layout, axis, static_cast<int64_t>(i), count, 1);
+    if (!copy(op, from, to, {})) return std::nullopt;
     i = end;
   }
   return whole;
 }
 
-bool Region::add_move(const Claim& claim, const MoveClaim& what) {
-  const Device source = device_of(claim.operands[0]);
+bool LayoutAssigner::add(const Operation& op, const Move& what) {
+  const Device source = device_of(op.operands[0]);
   const size_t operations = graph_.operations.size();
-  nn::NodeOp root = claim.root;
-  std::vector<std::pair<mlir::Value, Device>> results;
+  std::vector<std::pair<ValueId, Device>> results;
   for (size_t r = 0; r < what.steps.size(); ++r) {
-    mlir::Value y = root.getResult(static_cast<unsigned>(r));
-    const std::string name = nn::value_name(y);
+    const ValueId y = op.results[r];
+    const std::string name = name_of(y);
     std::optional<Device> device = source;
     const auto apply_table = [&] {
       const Extents shape = device->layout.shape();
       const Order order = device->layout.order();
-      const bool is_unsigned = nn::dtype_of(y) == ops::DType::kUint8;
       npu::Stage stage;
       stage.table = what.table;
-      stage.table_unsigned = is_unsigned;
-      const Device to{fresh(name, collapse(shape, order), is_unsigned, 1), Layout::dense(shape, order)};
-      if (!copy(claim, *device, to, stage)) return false;
+      stage.table_unsigned = is_unsigned(y);
+      const Device to{fresh(name, collapse(shape, order), is_unsigned(y), 1), Layout::dense(shape, order)};
+      if (!copy(op, *device, to, stage)) return false;
       device = to;
       return true;
     };
     if (!what.table.empty() && what.table_first && !apply_table()) return false;
-    for (const Move& step : what.steps[r]) {
-      device = moved(claim, *device, step, name);
+    for (const Step& step : what.steps[r]) {
+      device = moved(op, *device, step, name);
       if (!device) return false;
     }
     if (!what.table.empty() && !what.table_first && !apply_table()) return false;
@@ -412,11 +419,9 @@ bool Region::add_move(const Claim& claim, const MoveClaim& what) {
     results.emplace_back(y, *device);
   }
   for (auto& [value, device] : results) produced_[value] = device;
-  // The node counts once.
-  for (size_t i = operations + 1; i < nodes_.size(); ++i) nodes_[i].clear();
+  count_once(operations);
   if (graph_.operations.size() == operations)
-    for (mlir::Operation* covered : claim.covered)
-      for (std::string& name : nn::node_names(covered->getLoc())) free_nodes_.push_back(std::move(name));
+    graph_.free_nodes.insert(graph_.free_nodes.end(), op.nodes.begin(), op.nodes.end());
   return true;
 }
 
@@ -449,11 +454,12 @@ std::optional<std::vector<int64_t>> axes_of(const Extents& shape, const Order& o
 
 }  // namespace
 
-std::optional<Binding> Region::bind(mlir::Value value, const Device& device) {
+std::optional<npu::Binding> LayoutAssigner::bind(ValueId value, const Device& device) {
   const Extents shape = device.layout.shape();
   const Order order = device.layout.order();
-  if (device.layout == Layout::dense(shape, order) && ops::element_count(shape) == tensor(device.tensor).elements())
-    if (auto own = axes_of(shape, order, dims_of(device.tensor))) return Binding{value, device.tensor, std::move(*own)};
+  if (device.layout == Layout::dense(shape, order) && element_count(shape) == tensor(device.tensor).elements())
+    if (auto own = axes_of(shape, order, dims_of(device.tensor)))
+      return npu::Binding{value, device.tensor, std::move(*own)};
   std::vector<int64_t> axes(shape.size(), 3);
   Box box;
   box.start = device.layout.start;
@@ -482,21 +488,20 @@ std::optional<Binding> Region::bind(mlir::Value value, const Device& device) {
     first = order[i];
     axes[axis] = static_cast<int64_t>(d);
   }
-  return Binding{value, boxed(device.tensor, box), std::move(axes)};
+  return npu::Binding{value, boxed(device.tensor, box), std::move(axes)};
 }
 
 /// True if the host can fetch the value, as it lies or after a copy. Leaves the graph as it was.
-bool Region::reaches_host(mlir::Value value, const Device& device) {
+bool LayoutAssigner::reaches_host(ValueId value, const Device& device) {
   const size_t tensors = graph_.tensors.size(), operations = graph_.operations.size();
   bool reaches = bind(value, device).has_value();
   if (!reaches) {
-    const auto ordered = copied(Claim{}, device, "", device.layout.order());
+    const auto ordered = copied(Operation{}, device, "", device.layout.order());
     reaches = ordered && bind(value, *ordered).has_value();
   }
   graph_.tensors.resize(tensors);
   graph_.operations.resize(operations);
-  nodes_.resize(operations);
   return reaches;
 }
 
-}  // namespace tessera::partition
+}  // namespace tessera::graph

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-namespace tessera::partition {
+namespace tessera::graph {
 
 using Extents = std::vector<int64_t>;
 /// Axes of a value from slowest to fastest.
@@ -35,6 +35,8 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
+/// Elements of a shape.
+int64_t element_count(const Extents& shape);
 Order identity_order(size_t rank);
 /// n, spatial axes, c; the identity below rank 3.
 Order channels_last_order(size_t rank);
@@ -64,4 +66,4 @@ struct CopyLoop {
 /// allow. Nothing when the parts do not fit each other.
 std::optional<std::vector<CopyLoop>> copy_loops(const Layout& from, const Layout& to);
 
-}  // namespace tessera::partition
+}  // namespace tessera::graph

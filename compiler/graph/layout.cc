@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strides of layouts: splitting, merging and pairing of parts.
-#include "compiler/partition/layout.h"
+#include "compiler/graph/layout.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace tessera::partition {
+namespace tessera::graph {
 namespace {
 
 int64_t product(const std::vector<Part>& parts) {
@@ -49,6 +49,12 @@ bool take(std::vector<Part>& from, size_t& at, int64_t need, std::vector<Part>& 
 }
 
 }  // namespace
+
+int64_t element_count(const Extents& shape) {
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  return count;
+}
 
 Order identity_order(size_t rank) {
   Order order(rank);
@@ -220,4 +226,4 @@ std::optional<std::vector<CopyLoop>> copy_loops(const Layout& from, const Layout
   return loops;
 }
 
-}  // namespace tessera::partition
+}  // namespace tessera::graph

@@ -5,10 +5,10 @@
 // reads it.
 #include <algorithm>
 
+#include "compiler/graph/passes.h"
 #include "compiler/npu/plan.h"
-#include "compiler/partition/region.h"
 
-namespace tessera::partition {
+namespace tessera::graph {
 namespace {
 
 // Transfers of shorter runs than this many bytes wait for DRAM more than they move: a tensor with other readers stays
@@ -21,7 +21,7 @@ npu::TensorId output_of(const npu::Operation& operation) {
 
 class Folder {
  public:
-  Folder(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) : graph_(graph), nodes_(nodes) {}
+  explicit Folder(npu::Graph& graph) : graph_(graph) {}
 
   void run() {
     for (size_t at = 0; at < graph_.operations.size();)
@@ -69,9 +69,10 @@ class Folder {
            s.out_zero == 0;
   }
   void remove(size_t at, size_t heir) {
-    nodes_[heir].insert(nodes_[heir].end(), nodes_[at].begin(), nodes_[at].end());
+    const std::vector<std::string> names = std::move(graph_.operations[at].nodes);
+    std::vector<std::string>& to = graph_.operations[heir].nodes;
+    to.insert(to.end(), names.begin(), names.end());
     graph_.operations.erase(graph_.operations.begin() + static_cast<std::ptrdiff_t>(at));
-    nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(at));
   }
 
   /// The input channel of each output channel, if the operation only selects.
@@ -124,12 +125,9 @@ class Folder {
     c.output = select.output;
     made.kind += "+" + graph_.operations[at].kind;
     // In the later place: the destination's other parts may be made between the two, and nothing else reads the tensor.
+    made.nodes.insert(made.nodes.end(), graph_.operations[at].nodes.begin(), graph_.operations[at].nodes.end());
     graph_.operations[at] = std::move(made);
-    std::vector<std::string> names = nodes_[*maker];
-    names.insert(names.end(), nodes_[at].begin(), nodes_[at].end());
-    nodes_[at] = std::move(names);
     graph_.operations.erase(graph_.operations.begin() + static_cast<std::ptrdiff_t>(*maker));
-    nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(*maker));
     return true;
   }
 
@@ -189,11 +187,10 @@ class Folder {
   }
 
   npu::Graph& graph_;
-  std::vector<std::vector<std::string>>& nodes_;
 };
 
 }  // namespace
 
-void fold_layout(npu::Graph& graph, std::vector<std::vector<std::string>>& nodes) { Folder(graph, nodes).run(); }
+void fold_layout(npu::Graph& graph, const PassContext&) { Folder(graph).run(); }
 
-}  // namespace tessera::partition
+}  // namespace tessera::graph

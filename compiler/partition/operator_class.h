@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kind of arithmetic an operator of the model does, as far as work and memory order depend on it. One table, by
+// the operator's name.
+#pragma once
+
+#include <cstdint>
+
+#include "compiler/nn/bridge.h"
+
+namespace tessera::partition {
+
+enum class OperatorClass : uint8_t {
+  kConvolution,            // [n, c, spatial..], weights [oc, ic / groups, kernel..]
+  kTransposedConvolution,  // weights [ic, oc / groups, kernel..]
+  kPool,                   // windows over [n, c, spatial..]
+  kMatrixProduct,          // [.., rows, k] by [.., k, n]
+  kOther,
+};
+
+OperatorClass operator_class(nn::NodeOp op);
+
+/// Multiply-accumulates of an operation of the model (convolutions, matrix products); 0 for others or unknown shapes.
+int64_t model_macs(nn::NodeOp op);
+
+}  // namespace tessera::partition

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Claims become operations of one value graph; the layout assigner says which of them can run together.
+#include "compiler/partition/select.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "compiler/graph/layout_assigner.h"
+#include "compiler/partition/claims.h"
+#include "compiler/partition/operator_class.h"
+#include "compiler/partition/util.h"
+
+namespace tessera::partition {
+namespace {
+
+using nn::NodeOp;
+
+std::optional<graph::Element> element_of(mlir::Value value) {
+  switch (nn::dtype_of(value)) {
+    case ops::DType::kInt8: return graph::Element::kInt8;
+    case ops::DType::kUint8: return graph::Element::kUint8;
+    case ops::DType::kInt32: return graph::Element::kInt32;
+    default: return std::nullopt;
+  }
+}
+
+/// The order that the first convolution, pool or matrix product reads which the value reaches through other operators.
+graph::Preference preference_of(mlir::Value value) {
+  constexpr size_t kMostReaders = 64;
+  std::vector<mlir::Value> reached{value};
+  for (size_t i = 0; i < reached.size() && i < kMostReaders; ++i) {
+    for (mlir::Operation* user : reached[i].getUsers()) {
+      auto op = mlir::dyn_cast<NodeOp>(user);
+      if (!op) continue;
+      switch (operator_class(op)) {
+        case OperatorClass::kConvolution:
+        case OperatorClass::kTransposedConvolution:
+        case OperatorClass::kPool: return graph::Preference::kChannelsLast;
+        case OperatorClass::kMatrixProduct: return graph::Preference::kRows;
+        case OperatorClass::kOther: break;
+      }
+      for (mlir::Value result : op.getOutputs())
+        if (std::find(reached.begin(), reached.end(), result) == reached.end()) reached.push_back(result);
+    }
+  }
+  return graph::Preference::kChannelsLast;
+}
+
+class Selector {
+ public:
+  Selector(mlir::Block& block, bool use_npu) : block_(block) {
+    for (mlir::Operation& operation : block)
+      if (auto op = mlir::dyn_cast<NodeOp>(operation)) {
+        operations_.push_back(op);
+        if (use_npu) match(op);
+      }
+  }
+
+  Selection run() && {
+    drop_idle_moves();
+    for (bool again = true; again;) {
+      again = false;
+      place_all();
+      for (mlir::Operation* op : refused_) {
+        // Its layout fits nowhere, or it is an alias of a host value: the CPU does it, and what is needed changes.
+        again = claims_.erase(op) != 0 || again;
+      }
+      refused_.clear();
+    }
+    Selection selection;
+    for (const auto& [root, claim] : claims_)
+      for (mlir::Value v : claim.operands) selection.claim_reads.insert(v.getAsOpaquePointer());
+    for (Slot& slot : slots_) {
+      Turn turn;
+      turn.cpu = std::move(slot.cpu);
+      if (slot.on_npu) {
+        turn.graph = selection.graphs.size();
+        selection.graphs.push_back(extract(slot, "npu" + std::to_string(selection.graphs.size())));
+      }
+      selection.turns.push_back(std::move(turn));
+    }
+    selection.values = std::move(known_);
+    return selection;
+  }
+
+ private:
+  struct Slot {
+    bool on_npu = false;
+    std::vector<mlir::Operation*> claims;  // roots
+    std::vector<mlir::Value> outputs;      // needed elsewhere
+    std::vector<NodeOp> cpu;
+  };
+
+  // --- claims as operations of the value graph
+
+  void match(NodeOp op) {
+    auto found = claim(op);
+    if (!found) return;
+    for (mlir::Value v : found->operands)
+      if (!element_of(v)) return;
+    NodeOp root = found->root;
+    for (mlir::Value v : root.getOutputs())
+      if (!element_of(v)) return;
+    for (mlir::Value v : found->operands) found->op.operands.push_back(id_of(v));
+    for (mlir::Value v : root.getOutputs()) found->op.results.push_back(id_of(v));
+    found->op.nodes = covered_nodes(found->covered);
+    claims_.emplace(op.getOperation(), std::move(*found));
+  }
+
+  graph::ValueId id_of(mlir::Value v) {
+    const auto [at, fresh] = ids_.emplace(v.getAsOpaquePointer(), static_cast<graph::ValueId>(known_.size()));
+    if (fresh) {
+      known_.push_back(v);
+      values_.values.push_back({nn::value_name(v), *element_of(v), *nn::shape_of(v), preference_of(v)});
+    }
+    return at->second;
+  }
+
+  /// Movements with no computation of the NPU before or behind them, other movements aside, stay with the CPU.
+  void drop_idle_moves() {
+    std::set<mlir::Operation*> useful;
+    std::set<const void*> read;  // values that useful claims read
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (auto& [op, claim] : claims_) {
+        if (useful.count(op)) continue;
+        bool beside = !graph::only_moves(claim.op);
+        for (mlir::Value v : claim.operands) beside = beside || (v.getDefiningOp() && useful.count(v.getDefiningOp()));
+        for (mlir::Value v : op->getResults()) beside = beside || read.count(v.getAsOpaquePointer());
+        if (!beside) continue;
+        changed = useful.insert(op).second;
+        for (mlir::Value v : claim.operands) read.insert(v.getAsOpaquePointer());
+      }
+    }
+    for (NodeOp op : operations_)
+      if (!useful.count(op.getOperation())) claims_.erase(op.getOperation());
+  }
+
+  /// The operations of a slot as a graph of their own, values numbered by first use.
+  graph::ValueGraph extract(const Slot& slot, const std::string& name) {
+    graph::ValueGraph out;
+    out.name = name;
+    std::map<graph::ValueId, graph::ValueId> numbers;
+    const auto number = [&](graph::ValueId id, bool defined) {
+      const auto [at, fresh] = numbers.emplace(id, static_cast<graph::ValueId>(out.values.size()));
+      if (fresh) {
+        out.values.push_back(values_.value(id));
+        out.numbers.push_back(id);
+        if (!defined) out.inputs.push_back(at->second);
+      }
+      return at->second;
+    };
+    for (mlir::Operation* root : slot.claims) {
+      graph::Operation op = std::move(claims_.at(root).op);
+      for (graph::ValueId& id : op.operands) id = number(id, false);
+      for (graph::ValueId& id : op.results) id = number(id, true);
+      out.operations.push_back(std::move(op));
+    }
+    for (mlir::Value v : slot.outputs) out.outputs.push_back(numbers.at(ids_.at(v.getAsOpaquePointer())));
+    return out;
+  }
+
+  // --- the order of turns
+
+  std::vector<mlir::Value> reads_of(NodeOp op) const {
+    const auto found = claims_.find(op.getOperation());
+    return found != claims_.end() ? found->second.operands : reads(op.getOperation());
+  }
+
+  /// Operations that the results need, in order.
+  std::vector<NodeOp> needed() const {
+    std::set<mlir::Operation*> wanted_by;
+    std::vector<mlir::Value> wanted(block_.getTerminator()->operand_begin(), block_.getTerminator()->operand_end());
+    while (!wanted.empty()) {
+      mlir::Value v = wanted.back();
+      wanted.pop_back();
+      auto op = mlir::dyn_cast_or_null<NodeOp>(v.getDefiningOp());
+      if (!op || op->getBlock() != &block_ || !wanted_by.insert(op.getOperation()).second) continue;
+      for (mlir::Value read : reads_of(op)) wanted.push_back(read);
+    }
+    std::vector<NodeOp> result;
+    for (NodeOp op : operations_)
+      if (wanted_by.count(op.getOperation())) result.push_back(op);
+    return result;
+  }
+
+  bool on_host(mlir::Value v) const {
+    mlir::Operation* def = v.getDefiningOp();
+    return !def || !mlir::isa<NodeOp>(def) || def->getBlock() != &block_ || host_.count(v.getAsOpaquePointer()) != 0;
+  }
+
+  void place_all() {
+    slots_.clear();
+    host_.clear();
+    std::vector<NodeOp> pending = needed();
+    while (!pending.empty()) {
+      const size_t before = pending.size();
+      take_cpu(pending);
+      const bool took = take_npu(pending);
+      if (!refused_.empty()) return;
+      if (!took && pending.size() == before) {
+        throw Error(ErrorCode::kInternal,
+                    "the graph cannot be put in order at node '" + nn::node_name(pending[0].getOperation()) + "'");
+      }
+    }
+  }
+
+  /// Operations of the CPU that are ready.
+  void take_cpu(std::vector<NodeOp>& pending) {
+    Slot slot;
+    std::vector<NodeOp> rest;
+    for (NodeOp op : pending) {
+      const auto values = reads(op.getOperation());
+      const bool ready = std::all_of(values.begin(), values.end(), [&](mlir::Value v) { return on_host(v); });
+      if (claims_.count(op.getOperation()) == 0 && ready) {
+        slot.cpu.push_back(op);
+        for (mlir::Value v : op.getOutputs()) host_.insert(v.getAsOpaquePointer());
+      } else {
+        rest.push_back(op);
+      }
+    }
+    if (!slot.cpu.empty()) slots_.push_back(std::move(slot));
+    pending = std::move(rest);
+  }
+
+  /// As many claims as can run together. False: there is none.
+  bool take_npu(std::vector<NodeOp>& pending) {
+    Slot slot;
+    slot.on_npu = true;
+    graph::LayoutAssigner assigner(values_);
+    std::vector<NodeOp> rest;
+    for (NodeOp op : pending) {
+      const auto found = claims_.find(op.getOperation());
+      if (found == claims_.end()) {
+        rest.push_back(op);
+        continue;
+      }
+      const Claim& c = found->second;
+      const bool here = std::all_of(c.operands.begin(), c.operands.end(), [&](mlir::Value v) {
+        return on_host(v) || assigner.produces(ids_.at(v.getAsOpaquePointer()));
+      });
+      if (here && assigner.add(c.op)) {
+        slot.claims.push_back(op.getOperation());
+        continue;
+      }
+      // On the host already and still no fit, or a reshape of a host value.
+      const bool all_on_host =
+          std::all_of(c.operands.begin(), c.operands.end(), [&](mlir::Value v) { return on_host(v); });
+      if (here && all_on_host) refused_.push_back(op.getOperation());
+      rest.push_back(op);
+    }
+    if (!refused_.empty()) return false;
+    pending = std::move(rest);
+    if (slot.claims.empty()) return false;
+    find_outputs(slot, pending);
+    slots_.push_back(std::move(slot));
+    return true;
+  }
+
+  /// Results that somebody outside reads.
+  void find_outputs(Slot& slot, const std::vector<NodeOp>& pending) {
+    std::set<const void*> read_outside;
+    for (NodeOp op : pending)
+      for (mlir::Value v : reads_of(op)) read_outside.insert(v.getAsOpaquePointer());
+    for (mlir::Value v : block_.getTerminator()->getOperands()) read_outside.insert(v.getAsOpaquePointer());
+    for (mlir::Operation* op : slot.claims)
+      for (mlir::Value v : op->getResults())
+        if (read_outside.count(v.getAsOpaquePointer())) {
+          slot.outputs.push_back(v);
+          host_.insert(v.getAsOpaquePointer());
+        }
+  }
+
+  mlir::Block& block_;
+  std::vector<NodeOp> operations_;
+  std::unordered_map<mlir::Operation*, Claim> claims_;
+  graph::ValueGraph values_;  // of all claims; without operations
+  std::vector<mlir::Value> known_;
+  std::unordered_map<const void*, graph::ValueId> ids_;
+  std::set<const void*> host_;  // values the host has
+  std::vector<Slot> slots_;
+  std::vector<mlir::Operation*> refused_;
+};
+
+}  // namespace
+
+Selection select(mlir::Block& block, bool use_npu) { return Selector(block, use_npu).run(); }
+
+}  // namespace tessera::partition

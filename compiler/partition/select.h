@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who computes what, and in which order. Enters: a block of nn operations. Leaves: turns of the NPU and of the CPU, and
+// the value graph of each NPU turn. Only what the results need is there: an operation that a claim stands for
+// disappears unless somebody else reads its value. A graph of the NPU grows as far as it can; then the CPU operations
+// that are ready run; and so on until all is placed.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "compiler/graph/value_graph.h"
+#include "compiler/nn/bridge.h"
+#include "mlir/IR/Block.h"
+
+namespace tessera::partition {
+
+/// One turn of the NPU or of the CPU.
+struct Turn {
+  std::optional<size_t> graph;  // of the NPU: index into Selection::graphs
+  std::vector<nn::NodeOp> cpu;  // or operations in order
+};
+
+struct Selection {
+  std::vector<Turn> turns;
+  std::vector<graph::ValueGraph> graphs;  // named npu0, npu1, ..; ValueGraph::numbers index `values`
+  std::vector<mlir::Value> values;
+  std::set<const void*> claim_reads;  // values that claims read past the operations they stand for
+};
+
+/// `use_npu` false: everything on the CPU. Errors: kInternal.
+Selection select(mlir::Block& block, bool use_npu);
+
+}  // namespace tessera::partition
