@@ -93,11 +93,15 @@ std::string schedule_in_short(const json& schedule) {
     const std::string factor = std::to_string(level.value("factor", int64_t{0}));
     if (kind == "hwloop") tile += (tile.empty() ? "" : " ") + dim + factor;
     if (kind == "temporal" || kind == "vthread")
-      outer += (outer.empty() ? "" : " ") + dim + ":" + factor + (kind == "vthread" ? "v" : "");
+      outer += (outer.empty() ? "" : " ") + dim + ":" + factor +
+               (kind == "vthread" ? "x" + std::to_string(level.value("threads", int64_t{0})) : "");
   }
-  for (const json& operand : schedule.value("operands", json::array()))
+  for (const json& operand : schedule.value("operands", json::array())) {
+    const bool keeps = operand.value("halo", "") == "keep";
+    if (!operand.contains("copies") && !keeps) continue;
     copies += (copies.empty() ? "" : " ") + operand.value("operand", "") +
-              std::to_string(operand.value("copies", int64_t{0})) + (operand.value("halo", "") == "keep" ? "k" : "");
+              (operand.contains("copies") ? operand["copies"].dump() : "") + (keeps ? "k" : "");
+  }
   const std::string layout = schedule.value("input_layout", "nhwc");
   return outer + " | " + tile + " | " + copies + (layout == "nhwc" ? "" : " | " + layout);
 }

@@ -14,8 +14,8 @@ namespace tessera {
 /// Errors: kInvalidArgument when `stats` is not what Session::stats gives.
 std::string report_text(const nlohmann::json& stats, bool with_schedules = true);
 
-/// A schedule in one line: iterations outermost first | the tile | copies of operands, as "oh:14 oc:2 | oh4 ow56 oc2
-/// ic4 kh3 kw3 | input2 weights4".
+/// A schedule in one line: iterations outermost first | the tile | copies that do not follow from them, as "oh:14x2
+/// oc:2 | oh4 ow56 oc2 ic4 kh3 kw3 | input3 weights4"; x2: two virtual threads.
 std::string schedule_in_short(const nlohmann::json& schedule);
 
 /// The object of schedules_of as JSON with a line for each level and operand.

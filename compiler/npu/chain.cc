@@ -5,10 +5,7 @@
 #include "compiler/npu/chain.h"
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
-
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "compiler/npu/nest_lowering.h"
@@ -23,8 +20,6 @@ using schedule::Nest;
 using schedule::Span;
 
 namespace {
-
-constexpr size_t kMostPlans = 16;
 
 /// What of a slot is padding; a slot that was filled for the same shape needs no new padding.
 struct Frame {
@@ -126,7 +121,7 @@ void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>&
                  const isa::MachineConfig& config, const Options& options) {
   auto tasks = chain_tasks(graph, chain.first, chain.size(), placements, config, options);
   for (size_t s = 0; s < chain.size(); ++s) {
-    const std::string layout = chain.nests[s]->layout;
+    const schedule::InputLayout layout = chain.nests[s]->layout;
     chain.tasks[s] = std::move(tasks[s].front());
     chain.nests[s] = nest_of(chain.tasks[s], layout);
     TESSERA_INVARIANT(chain.nests[s] != nullptr, "a layout has gone with the places of tensors");
@@ -135,50 +130,29 @@ void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>&
 
 std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count,
                                 const std::vector<Placement>& placements, const isa::MachineConfig& config,
-                                const Options& options, const schedule::ChainTile* tile, std::string* reason) {
+                                const Options& options, std::string* reason) {
+  const auto refuse = [&](std::string why) {
+    if (reason != nullptr) *reason = std::move(why);
+    return std::nullopt;
+  };
   Chain chain;
   chain.first = first;
-  auto tasks = chain_tasks(graph, first, count, placements, config, options);
-  for (size_t s = 0; s < count; ++s) {
-    if (tasks[s].size() != 1) {
-      if (reason != nullptr) *reason = "'" + graph.operations[first + s].name + "' is several tasks";
-      return std::nullopt;
-    }
-    chain.tasks.push_back(std::move(tasks[s].front()));
+  for (auto& tasks : chain_tasks(graph, first, count, placements, config, options)) {
+    if (tasks.size() != 1) return refuse("'" + graph.operations[first + chain.size()].name + "' is several tasks");
+    chain.tasks.push_back(std::move(tasks.front()));
   }
   int tables = 0;
   for (const Task& task : chain.tasks) tables += (task.stage->table ? 1 : 0) + (task.stage->second_table ? 1 : 0);
-  if (tables > config.table_count) {
-    if (reason != nullptr)
-      *reason = "its stages need " + std::to_string(tables) + " tables at once, the machine has " +
-                std::to_string(config.table_count);
-    return std::nullopt;
-  }
-  // Layouts differ in the first input alone.
-  std::optional<Chain> best;
-  for (const Nest& head : chain.tasks[0].alternatives) {
-    std::vector<const Nest*> nests{&head};
-    for (size_t s = 1; s < count; ++s) nests.push_back(&chain.tasks[s].alternatives.front());
-    std::string why = schedule::chain_obstacle(nests, config);
-    std::vector<schedule::ChainPlan> plans;
-    if (why.empty() && tile == nullptr) plans = schedule::generate_chains(nests, config, kMostPlans);
-    if (why.empty() && tile != nullptr) {
-      if (auto plan = schedule::evaluate_chain(nests, *tile, config, &why)) plans.push_back(std::move(*plan));
-    }
-    if (plans.empty()) {
-      if (reason != nullptr) *reason = why.empty() ? "no tile fits the scratchpads" : why;
-      continue;
-    }
-    if (best && best->plan.cycles <= plans.front().cycles) continue;
-    best.emplace();
-    best->first = first;
-    best->nests = nests;
-    best->plan = plans.front();
-    best->others.assign(std::make_move_iterator(plans.begin() + 1), std::make_move_iterator(plans.end()));
-  }
-  // The nests point into the tasks, whose storage moves with them.
-  if (best) best->tasks = std::move(chain.tasks);
-  return best;
+  if (tables > config.table_count)
+    return refuse("its stages need " + std::to_string(tables) + " tables at once, the machine has " +
+                  std::to_string(config.table_count));
+  return chain;
+}
+
+std::vector<const Nest*> nests_of(const Chain& chain, const Nest& head) {
+  std::vector<const Nest*> nests{&head};
+  for (size_t s = 1; s < chain.size(); ++s) nests.push_back(&chain.tasks[s].alternatives.front());
+  return nests;
 }
 
 void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& infos) {
@@ -215,7 +189,7 @@ void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& i
     const int64_t slot = consumer.take_input(next), blocks = consumer.input_blocks(next);
     source[s + 1][q] = slot;
     Sink sink;
-    sink.space = consumer.nest().input_space == isa::Space::kInp ? isa::AluSpace::kInp : isa::AluSpace::kOut;
+    sink.space = consumer.input_scope() == isa::Space::kInp ? isa::AluSpace::kInp : isa::AluSpace::kOut;
     sink.stride = {rows.count * cols.count * blocks, cols.count * blocks, blocks, 1};
     const auto at = [&](int64_t row, int64_t col) {
       Sink here = sink;
@@ -247,34 +221,11 @@ void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& i
   }
 }
 
-std::string to_json(const Chain& chain, const Graph& graph) {
-  nlohmann::ordered_json json;
-  for (size_t s = 0; s < chain.size(); ++s) json["chain"].push_back(graph.operations[chain.first + s].name);
-  const schedule::ChainTile& tile = chain.plan.tile;
-  json["tile"] = {{"oh", tile.oh}, {"ow", tile.ow}, {"blocks", tile.blocks}};
-  return json.dump();
-}
-
-std::optional<GivenChain> chain_from_json(const std::string& text) {
-  nlohmann::json json;
-  try {
-    json = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& e) {
-    throw Error(ErrorCode::kInvalidArgument, std::string("schedule is not JSON: ") + e.what());
-  }
-  if (!json.is_object() || !json.contains("chain")) return std::nullopt;
-  GivenChain given;
-  try {
-    given.names = json.at("chain").get<std::vector<std::string>>();
-    const auto& tile = json.at("tile");
-    given.tile = {tile.at("oh").get<int64_t>(), tile.at("ow").get<int64_t>(), tile.at("blocks").get<int64_t>()};
-  } catch (const nlohmann::json::exception& e) {
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        std::string("a chain's schedule has \"chain\", a list of names, and \"tile\" with oh, ow and blocks: ") +
-            e.what());
-  }
-  return given;
+schedule::ChainSchedule schedule_of(const Chain& chain, const Graph& graph) {
+  schedule::ChainSchedule schedule;
+  for (size_t s = 0; s < chain.size(); ++s) schedule.links.push_back(graph.operations[chain.first + s].name);
+  schedule.tile = chain.plan.tile;
+  return schedule;
 }
 
 }  // namespace tessera::npu

@@ -21,7 +21,6 @@ struct Chain {
   std::vector<Task> tasks;                   // of operations first, first + 1, ...
   std::vector<const schedule::Nest*> nests;  // the alternative chosen of each
   schedule::ChainPlan plan;
-  std::vector<schedule::ChainPlan> others;  // plans that may do better
   size_t size() const { return tasks.size(); }
 };
 
@@ -32,11 +31,14 @@ inline constexpr size_t kMostLinks = 4;
 /// else.
 std::vector<bool> feeds_next(const Graph& graph);
 
-/// The chain of `count` operations from `first` on with the best plan, or with the given tile; nothing when there is
-/// none (`reason` then says why). The caller has asked feeds_next().
+/// The operations [first, first + count) as links, without a plan; nothing when they cannot be (`reason` then says
+/// why). Their nests may be chosen by the first one's layouts. The caller has asked feeds_next().
 std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count,
                                 const std::vector<Placement>& placements, const isa::MachineConfig& config,
-                                const Options& options, const schedule::ChainTile* tile, std::string* reason = nullptr);
+                                const Options& options, std::string* reason = nullptr);
+
+/// The nests of a chain whose first operation is in its alternative `head`.
+std::vector<const schedule::Nest*> nests_of(const Chain& chain, const schedule::Nest& head);
 
 /// Moves the chain's tensors to other places. The layouts that the nests were chosen for must still exist.
 void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements,
@@ -45,13 +47,7 @@ void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>&
 /// Appends the chain's instructions. Adds to the links' infos: tiles, padded_macs.
 void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& infos);
 
-/// {"chain": [names], "tile": {"oh", "ow", "blocks"}} and back: nothing when the text is no chain's. Errors:
-/// kInvalidArgument naming the key.
-std::string to_json(const Chain& chain, const Graph& graph);
-struct GivenChain {
-  std::vector<std::string> names;
-  schedule::ChainTile tile;
-};
-std::optional<GivenChain> chain_from_json(const std::string& text);
+/// The chain as it is written down.
+schedule::ChainSchedule schedule_of(const Chain& chain, const Graph& graph);
 
 }  // namespace tessera::npu

@@ -10,6 +10,7 @@
 #include "compiler/npu/chain.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
+#include "compiler/schedule/json.h"
 #include "isa/config.h"
 
 namespace tessera::npu {
@@ -143,15 +144,14 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
     const isa::MachineConfig& config =
         machines[static_cast<size_t>(random.between(0, static_cast<int64_t>(machines.size()) - 1))];
     const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
-    std::string names;
-    for (const Operation& operation : graph.operations)
-      names += (names.empty() ? "\"" : ", \"") + operation.name + "\"";
-    const std::string json = "{\"chain\": [" + names +
-                             "], \"tile\": {\"oh\": " + std::to_string(random.between(1, out.h)) +
-                             ", \"ow\": " + std::to_string(random.between(1, out.w)) +
-                             ", \"blocks\": " + std::to_string(random.between(1, 3)) + "}}";
+    schedule::ChainSchedule given;
+    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
+    given.tile.oh = random.between(1, out.h);
+    given.tile.ow = random.between(1, out.w);
+    given.tile.blocks = random.between(1, 3);
+    const std::string json = schedule::to_json(given);
     Options options;
-    options.schedules = {json};
+    options.schedules = {given};
     try {
       ASSERT_EQ(test::compare(graph, config, seed, options), "")
           << "seed " << seed << " on " << config.name << ": " << json;
@@ -165,7 +165,7 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
       ASSERT_EQ(test::compare(graph, config, seed, {}, &program), "")
           << "seed " << seed << " on " << config.name << [&] {
                std::string text;
-               for (const LayerInfo& layer : program.layers) text += "\n  " + layer.schedule;
+               for (const LayerInfo& layer : program.layers) text += "\n  " + schedule::to_json(layer.schedule);
                return text;
              }();
     }
@@ -211,19 +211,18 @@ TEST(Chain, InvertedResidualStaysOnChip) {
   EXPECT_LT(traffic(chained), traffic(apart) - 3 * intermediate);  // two tensors, written and read, but for halos
   EXPECT_LT(chained.arena_bytes, static_cast<uint64_t>(intermediate));
   EXPECT_EQ(chained.layers[0].schedule, chained.layers[2].schedule);
-  const auto given = chain_from_json(chained.layers[0].schedule);
-  ASSERT_TRUE(given.has_value());
-  EXPECT_EQ(given->names, (std::vector<std::string>{"op0", "op1", "op2"}));
+  EXPECT_EQ(std::get<schedule::ChainSchedule>(chained.layers[0].schedule).links,
+            (std::vector<std::string>{"op0", "op1", "op2"}));
   // The chosen schedules, given back, make the same program.
   Options options;
-  for (const LayerInfo& layer : chained.layers) options.schedules.push_back(layer.schedule);
+  for (const LayerInfo& layer : chained.layers) options.schedules.emplace_back(layer.schedule);
   EXPECT_EQ(compile(graph, config, options).instructions, chained.instructions);
 }
 
 TEST(Chain, StepsOfTheLinksAreInterleaved) {
   const Graph graph = inverted_residual(14, 32, 6);
   Options options;
-  options.schedules = {R"({"chain": ["op0", "op1", "op2"], "tile": {"oh": 14, "ow": 14, "blocks": 1}})"};
+  options.schedules = {schedule::ChainSchedule{{"op0", "op1", "op2"}, {14, 14, 1}}};
   const Program program = compile(graph, isa::find_config("npu256"), options);
   std::vector<uint32_t> products;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -253,18 +252,17 @@ TEST(Prefetch, WeightsOfTheNextLayerComeBesideThisOne) {
   at = append(random, graph, at, Kind::kDense, three, 64, false);
   graph.outputs = {at};
   const isa::MachineConfig config = isa::find_config("npu256");
-  const std::string second =
-      R"({"levels": [{"dim": "oh", "factor": 14, "kind": "temporal"}, {"dim": "ow", "factor": 4, "kind": "temporal"},
+  const schedule::LayerSchedule second = schedule::layer_schedule_from_json(
+      R"({"intrinsic": "dense", "levels": [{"dim": "oh", "factor": 14, "kind": "temporal"}, {"dim": "ow", "factor": 4, "kind": "vthread", "threads": 2},
     {"dim": "oh", "factor": 4, "kind": "hwloop"}, {"dim": "ow", "factor": 14, "kind": "hwloop"}, {"dim": "oc", "factor": 4, "kind": "hwloop"},
     {"dim": "ic", "factor": 8, "kind": "hwloop"}, {"dim": "kh", "factor": 3, "kind": "hwloop"}, {"dim": "kw", "factor": 3, "kind": "hwloop"}],
-    "operands": [{"operand": "input", "scope": "inp", "copies": 2}, {"operand": "weights", "scope": "wgt", "copies": 1},
-    {"operand": "sums", "scope": "acc", "copies": 2}, {"operand": "output", "scope": "out", "copies": 2},
-    {"operand": "params", "scope": "param", "copies": 1}]})";
+    "operands": [{"operand": "input"}, {"operand": "weights"}, {"operand": "sums"}, {"operand": "output"}, {"operand": "params"}]})");
   const auto early = [&](bool prefetch) {
     Program program;
-    EXPECT_EQ(test::compare(graph, config, 4, {.chain = false, .prefetch_weights = prefetch, .schedules = {"", second}},
-                            &program),
-              "");
+    EXPECT_EQ(
+        test::compare(graph, config, 4,
+                      {.chain = false, .prefetch_weights = prefetch, .schedules = {std::nullopt, second}}, &program),
+        "");
     size_t last_of_first = 0;
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       if (program.layer_of_instruction[i] == 0 && std::holds_alternative<isa::Gemm>(program.instructions[i]))
@@ -292,10 +290,10 @@ TEST(Chain, ResultsThatOthersReadAreStored) {
 }
 
 TEST(Chain, RefusalsNameTheRule) {
-  const auto refusal = [](const Graph& graph, const isa::MachineConfig& config, const std::string& json) {
+  const auto refusal = [](const Graph& graph, const isa::MachineConfig& config, const schedule::ChainSchedule& given) {
     try {
       Options options;
-      options.schedules = {json};
+      options.schedules = {given};
       compile(graph, config, options);
     } catch (const Error& error) {
       return std::string(error.what());
@@ -304,16 +302,11 @@ TEST(Chain, RefusalsNameTheRule) {
   };
   const isa::MachineConfig config = isa::find_config("npu256");
   const Graph graph = inverted_residual(28, 32, 6);
-  const std::string tile = "\"tile\": {\"oh\": 28, \"ow\": 28, \"blocks\": 12}";
-  EXPECT_NE(refusal(graph, config, R"({"chain": ["op0", "op1", "op2"], )" + tile + "}").find("inp needs"),
+  const schedule::ChainTile tile{28, 28, 12};
+  EXPECT_NE(refusal(graph, config, {{"op0", "op1", "op2"}, tile}).find("inp needs"), std::string::npos);
+  EXPECT_NE(refusal(graph, config, {{"op0", "other"}, tile}).find("'other' does not stand at place 1"),
             std::string::npos);
-  EXPECT_NE(
-      refusal(graph, config, R"({"chain": ["op0", "other"], )" + tile + "}").find("'other' does not stand at place 1"),
-      std::string::npos);
-  EXPECT_NE(refusal(graph, config, R"({"chain": ["op0", "op1"]})").find("\"tile\" with oh, ow and blocks"),
-            std::string::npos);
-  EXPECT_NE(refusal(graph, square(1, 8, 500, 500, 500, 500, 60), R"({"chain": ["op0"], )" + tile + "}").find("1 links"),
-            std::string::npos);
+  EXPECT_NE(refusal(graph, square(1, 8, 500, 500, 500, 500, 60), {{"op0"}, tile}).find("1 links"), std::string::npos);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 // a Program.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -30,19 +31,28 @@ class ConstantPool {
   std::multimap<uint64_t, std::pair<int64_t, int64_t>> known_;  // hash -> offset, size
 };
 
+/// Whether the constants receive the bytes of weights, or only places of their size, as trials need.
+enum class WeightBytes { kPacked, kPlacesOnly };
+
 /// What operations hand on to each other while code is generated.
 class Emitter {
  public:
-  Emitter(const isa::MachineConfig& config, const Options& options) : config(config), constants(options.alignment) {}
+  Emitter(const isa::MachineConfig& machine, const Options& options, WeightBytes bytes = WeightBytes::kPacked)
+      : config(machine), weights(bytes), constants(options.alignment) {}
 
   /// Begins a step: one iteration of a tile loop. What is pushed next belongs to it.
   void begin_step() { steps_.emplace_back(); }
 
+  /// A computation.
   void push(isa::Instruction instruction) {
     if (steps_.empty()) begin_step();
-    if (second) second_bytes[layer] += isa::dram_bytes(instruction);
     steps_.back().instructions.push_back(std::move(instruction));
     steps_.back().layers.push_back(layer);
+  }
+  /// A transfer, and what it is for.
+  void push(isa::Instruction instruction, Stream stream) {
+    stream_bytes_of(layer)[static_cast<size_t>(stream)] += isa::dram_bytes(instruction);
+    push(std::move(instruction));
   }
 
   /// Entries of WGT that this step needs from the constants; they may be fetched in earlier steps.
@@ -68,15 +78,19 @@ class Emitter {
   void release_tables() { pinned_.clear(); }
 
   const isa::MachineConfig& config;
+  const WeightBytes weights;
   ConstantPool constants;
   std::vector<isa::Instruction> instructions;
   std::vector<uint32_t> layer_of_instruction;
   uint32_t layer = 0;
-  bool sizes_only = false;                   // weights take their place in the constants, but nobody packs them
-  bool second = false;                       // what is pushed now loads the second operand of a stage
-  std::map<uint32_t, int64_t> second_bytes;  // such loads by layer
+  /// DRAM bytes by layer and Stream, the fetch of instructions not counted.
+  std::vector<std::array<int64_t, kStreams>> stream_bytes;
 
  private:
+  std::array<int64_t, kStreams>& stream_bytes_of(uint32_t of_layer) {
+    if (of_layer >= stream_bytes.size()) stream_bytes.resize(of_layer + size_t{1});
+    return stream_bytes[of_layer];
+  }
   struct WeightFetch {
     int64_t entry = 0, entries = 0, constant_offset = 0;
     uint32_t layer = 0;

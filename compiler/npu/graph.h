@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "compiler/schedule/chain.h"
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 
@@ -226,7 +227,7 @@ struct LayerInfo {
   int64_t dram_read_bytes = 0, dram_write_bytes = 0;  // of LOAD and STORE
   std::array<int64_t, kStreams> stream_bytes{};       // by Stream: the same traffic and the fetch of instructions
   int64_t estimated_cycles = 0;
-  std::string schedule;  // JSON; a list where an operation is several nests
+  schedule::LayerSchedule schedule;
 };
 
 struct Program {
@@ -239,6 +240,8 @@ struct Program {
   std::vector<LayerInfo> layers;               // one for each operation
 };
 
+struct SearchLog;
+
 struct Options {
   bool fold = true;              // pack small-channel windows into one pixel where the input's border allows it
   bool collapse_pixels = true;   // pointwise operations work on one long row of pixels
@@ -248,7 +251,13 @@ struct Options {
   bool virtual_threads = true;   // false: one copy of each operand of a nest, so that its engines take turns
   double traffic_weight = 0.2;   // what a cycle of the bus counts beside a cycle of time when schedules are chosen
   int64_t alignment = 64;        // of tensors and constants in DRAM, bytes
-  std::vector<std::string> schedules;  // JSON by operation index; empty string or missing: the generator's choice
+  // By operation index; nothing or missing: the generator's choice. A chain stands at its first operation.
+  std::vector<std::optional<schedule::LayerSchedule>> schedules;
+  std::string search = "exhaustive";       // who looks for schedules (schedule/searcher.h)
+  std::string cost_model = "closed-form";  // by what it ranks them (schedule/cost_model.h); the replay then decides
+  int64_t dram_latency_cycles = 100;       // of the memory that the program will run with: from a request to its data
+  int64_t dram_bandwidth_bytes = 0;        // a cycle, reads and writes together; 0: the width of the bus
+  SearchLog* search_log = nullptr;         // receives every candidate and why the winner won (search_log.h)
 };
 
 /// Compiles a graph for a machine. The program is legal (isa::check_program), free of races and ends with FINISH.
@@ -264,5 +273,8 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
 /// byte by byte.
 bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& output,
                        const isa::MachineConfig& config, const Options& options = {});
+
+/// The options for a question about a few operations: without what belongs to the whole graph.
+Options alone(Options options);
 
 }  // namespace tessera::npu

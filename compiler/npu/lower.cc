@@ -33,30 +33,26 @@ size_t Ring::take(const Tile& key) {
 }
 
 std::map<isa::Space, int64_t> NestLowering::demand() const {
-  const auto& f = footprint_;
+  schedule::PerOperand copies{};
+  for (size_t i = 0; i < copies.size(); ++i) copies[i] = schedule::copies_of(nest_, schedule_, static_cast<Operand>(i));
+  schedule::Capacity use;
+  schedule::add_use(use, footprint_, copies, input_scope_);
   std::map<isa::Space, int64_t> total;
-  const auto add = [&](Operand operand, isa::Space space, int64_t size) {
-    if (size > 0) total[space] += size * schedule_.copies(operand);
-  };
-  add(Operand::kInput, nest_.input_space, f.input);
-  add(Operand::kWeights, isa::Space::kWgt, f.weights);
-  add(Operand::kSums, isa::Space::kAcc, f.sums);
-  add(Operand::kSecond, isa::Space::kOut, f.second);
-  add(Operand::kOutput, isa::Space::kOut, f.output);
-  add(Operand::kParams, isa::Space::kParam, f.params);
-  if (f.constants > 0) total[isa::Space::kParam] += f.constants;
+  for (size_t i = 0; i < use.entries.size(); ++i) {
+    if (use.entries[i] > 0) total[static_cast<isa::Space>(i)] = use.entries[i];
+  }
   return total;
 }
 
 void NestLowering::place(std::map<isa::Space, int64_t>& cursor) {
   const auto& f = footprint_;
   const auto take = [&](Ring& ring, Operand operand, isa::Space space, int64_t size) {
-    const int copies = size > 0 ? schedule_.copies(operand) : 0;
+    const int64_t copies = size > 0 ? schedule::copies_of(nest_, schedule_, operand) : 0;
     if (copies == 0) return;
     ring = {cursor[space], size, std::vector<std::optional<Tile>>(static_cast<size_t>(copies)), 0};
     cursor[space] += size * copies;
   };
-  take(input_, Operand::kInput, nest_.input_space, f.input);
+  take(input_, Operand::kInput, input_scope_, f.input);
   take(weights_, Operand::kWeights, isa::Space::kWgt, f.weights);
   take(sums_, Operand::kSums, isa::Space::kAcc, f.sums);
   take(second_, Operand::kSecond, isa::Space::kOut, f.second);
@@ -68,11 +64,32 @@ void NestLowering::place(std::map<isa::Space, int64_t>& cursor) {
   }
 }
 
+void NestLowering::find_attaches() {
+  const auto& levels = schedule_.levels;
+  for (int o = 0; o < schedule::kOperands; ++o) {
+    const auto operand = static_cast<Operand>(o);
+    if (!schedule::fetched(nest_, operand)) continue;
+    const int attach = schedule::attach_of(nest_, schedule_, operand);
+    for (int i = 0; i < attach; ++i) {
+      const schedule::Level& level = levels[static_cast<size_t>(i)];
+      if (schedule::indexes(nest_, operand, level.dim)) continue;
+      // Threads share what they do not index.
+      int64_t& step = share_[static_cast<size_t>(o)][static_cast<size_t>(level.dim)];
+      step = level.threads;
+      for (size_t k = static_cast<size_t>(i) + 1; k < levels.size(); ++k) {
+        if (levels[k].dim == level.dim) step *= levels[k].factor;
+      }
+    }
+  }
+}
+
 Tile NestLowering::key_of(Operand operand, const Tile& tile) const {
   Tile key;
   key.begin.value.fill(0);
   for (int d = 0; d < schedule::kDims; ++d) {
     const auto dim = static_cast<Dim>(d);
+    const int64_t share = share_[static_cast<size_t>(operand)][static_cast<size_t>(d)];
+    if (share > 0) key.begin[dim] = tile.begin[dim] - tile.begin[dim] % share;
     if (!schedule::indexes(nest_, operand, dim)) continue;
     key.begin[dim] = tile.begin[dim];
     key.count[dim] = tile.count[dim];
@@ -88,33 +105,42 @@ Tile NestLowering::key_of(Operand operand, const Tile& tile) const {
 void NestLowering::run() {
   Extents begin;
   begin.value.fill(0);
-  iterate(0, begin);
+  iterate(0, {begin});
 }
 
-void NestLowering::iterate(size_t depth, const Extents& begin) {
+void NestLowering::iterate(size_t depth, const std::vector<Extents>& threads) {
   const auto& levels = schedule_.levels;
-  if (depth == levels.size() ||
-      (levels[depth].kind != schedule::LevelKind::kTemporal && levels[depth].kind != schedule::LevelKind::kVthread)) {
-    Tile tile;
-    tile.begin = begin;
+  if (depth == levels.size() || !levels[depth].outer()) {
     const Extents size = schedule_.tile();
-    for (int d = 0; d < schedule::kDims; ++d) {
-      const auto dim = static_cast<Dim>(d);
-      tile.count[dim] = std::min(size[dim], nest_.extent[dim] - begin[dim]);
+    for (const Extents& begin : threads) {
+      Tile tile;
+      tile.begin = begin;
+      for (int d = 0; d < schedule::kDims; ++d) {
+        const auto dim = static_cast<Dim>(d);
+        tile.count[dim] = std::min(size[dim], nest_.extent[dim] - begin[dim]);
+      }
+      emitter_.begin_step();
+      lower_tile(tile);
     }
-    emitter_.begin_step();
-    lower_tile(tile);
     return;
   }
-  const Dim dim = levels[depth].dim;
+  const schedule::Level& level = levels[depth];
   int64_t step = 1;
   for (size_t k = depth + 1; k < levels.size(); ++k) {
-    if (levels[k].dim == dim && levels[k].kind != schedule::LevelKind::kLane) step *= levels[k].factor;
+    if (levels[k].dim == level.dim) step *= levels[k].factor;
   }
-  Extents at = begin;
-  for (int64_t i = 0; i < levels[depth].factor; ++i) {
-    at[dim] = begin[dim] + i * step;
-    if (at[dim] >= nest_.extent[dim]) break;
+  std::vector<Extents> at;
+  for (int64_t first = 0; first < level.factor; first += level.threads) {
+    at.clear();
+    for (const Extents& begin : threads) {
+      for (int64_t i = first; i < std::min(first + level.threads, level.factor); ++i) {
+        const int64_t position = begin[level.dim] + i * step;
+        if (position >= nest_.extent[level.dim]) break;
+        at.push_back(begin);
+        at.back()[level.dim] = position;
+      }
+    }
+    if (at.empty()) break;
     iterate(depth + 1, at);
   }
 }
@@ -135,7 +161,12 @@ void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, c
                     b[Dim::kKh] + c[Dim::kKh] == nest_.extent[Dim::kKh] &&
                     b[Dim::kKw] + c[Dim::kKw] == nest_.extent[Dim::kKw];
   const int64_t input = source ? *source : load_input(tile);
-  if (first && footprint_.sums > 0) sums_slot_ = sums_.take(tile);
+  if (footprint_.sums > 0) {
+    const Tile key = key_of(Operand::kSums, tile);
+    const auto open = first ? std::nullopt : sums_.find(key);
+    TESSERA_INVARIANT(first || open, "sums have lost their slot before they were finished");
+    sums_slot_ = first ? sums_.take(key) : *open;
+  }
   if (weighted()) {
     const size_t weights = load_weights(tile);
     if (first && nest_.bias_preload) preload_bias(tile);
@@ -278,7 +309,7 @@ void NestLowering::reduce_part(const Tile& tile, int64_t input, bool first, bool
   const int64_t sums = sums_.address(sums_slot_), results = results_of(tile);
   isa::Alu alu;
   alu.reduce_op = task_.sum ? isa::ReduceOp::kSum : isa::ReduceOp::kMax;
-  alu.src = alu_space(nest_.input_space);
+  alu.src = alu_space(input_scope_);
   alu.dst = isa::AluSpace::kAcc;
   alu.src_unsigned = nest_.input.is_unsigned;
   ComputeNest nest = result_nest(tile, input_strides(tile), {}, false);
@@ -369,15 +400,15 @@ void NestLowering::finish(const Tile& tile, int64_t input) {
       params_slot_ = *slot;
     } else {
       params_slot_ = params_.take(key);
-      load_blob(isa::Space::kParam, params_.address(params_slot_), add_blob(pack_params(tile)));
+      load_blob(isa::Space::kParam, params_.address(params_slot_), add_blob(pack_params(tile)), Stream::kParams);
     }
   }
   if (nest_.second.present) load_second(tile);
-  Box box = result_box(nest_.output, tile, 0);
+  Box box = result_box(nest_.output, tile, 0, Stream::kOutput);
   box.store = true;
   if (nest_.raw) {
     box.space = isa::Space::kAcc;
-    if (nest_.intrinsic == Intrinsic::kMap && nest_.input_space == isa::Space::kAcc && !nest_.input.broadcasts()) {
+    if (nest_.intrinsic == Intrinsic::kMap && input_scope_ == isa::Space::kAcc && !nest_.input.broadcasts()) {
       box.slot = input;
       transfer(box);
       return;
@@ -390,7 +421,7 @@ void NestLowering::finish(const Tile& tile, int64_t input) {
     join(tile, true);
   } else if (!(weighted() && nest_.raw)) {
     isa::Alu alu;
-    alu.src = weighted() ? isa::AluSpace::kAcc : alu_space(nest_.input_space);
+    alu.src = weighted() ? isa::AluSpace::kAcc : alu_space(input_scope_);
     alu.src_unsigned = alu.src != isa::AluSpace::kAcc && nest_.input.is_unsigned;
     set_stage(alu);
     ComputeNest nest = stage_nest(tile, weighted() ? contiguous(tile) : input_strides(tile));
@@ -408,10 +439,7 @@ void NestLowering::release_weights() {
   // The slots are taken in turn, and the last one is in use to the end; the others are too when they are never fetched
   // again.
   const auto& levels = schedule_.levels;
-  const bool turns =
-      !levels.empty() &&
-      (levels[0].kind == schedule::LevelKind::kTemporal || levels[0].kind == schedule::LevelKind::kVthread) &&
-      schedule::indexes(nest_, Operand::kWeights, levels[0].dim);
+  const bool turns = !levels.empty() && levels[0].outer() && schedule::indexes(nest_, Operand::kWeights, levels[0].dim);
   if (weights_.keys.empty() || !turns) return;
   const size_t last = (weights_.next + weights_.keys.size() - 1) % weights_.keys.size();
   emitter_.set_in_use(isa::Space::kWgt, weights_.address(last), weights_.address(last) + weights_.size);

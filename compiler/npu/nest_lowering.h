@@ -5,6 +5,7 @@
 // DRAM or to such a slot (a Sink). So a single operation (lower.cc) and a chain of them (chain.cc) are the same code.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 
@@ -56,9 +57,12 @@ class NestLowering {
         config_(emitter.config),
         info_(info),
         layer_(layer),
+        input_scope_(schedule::input_scope(nest, schedule)),
         keeps_rows_(schedule.keeps_rows()),
         window_rows_(schedule.window_rows()),
-        footprint_(schedule::footprint(nest, schedule.tile(), emitter.config, window_rows_)) {}
+        footprint_(schedule::footprint(nest, schedule.tile(), emitter.config, window_rows_)) {
+    find_attaches();
+  }
 
   /// Entries of each scratchpad that the rings need.
   std::map<isa::Space, int64_t> demand() const;
@@ -85,6 +89,7 @@ class NestLowering {
   /// Writes `value` into a rectangle of entries by the ALU; `readable`: an entry that holds something.
   void fill(const Sink& at, int64_t rows, int64_t cols, int64_t blocks, int64_t readable, uint8_t value);
   const Nest& nest() const { return nest_; }
+  isa::Space input_scope() const { return input_scope_; }
   /// Entries of WGT that a tile of weights takes.
   int64_t weight_tile() const { return footprint_.weights; }
   /// Tells the emitter which weights are in use until the end of the nest.
@@ -99,12 +104,13 @@ class NestLowering {
   }
   bool split_window() const;
 
-  /// The tile in the dimensions that the operand has.
+  /// The tile in the dimensions that the operand has, and where it stands in the levels outside of its attach.
   Tile key_of(Operand operand, const Tile& tile) const;
+  void find_attaches();
 
   // ---- transfers
 
-  void emit(const Transfer& transfer);
+  void emit(const Transfer& transfer, Stream stream);
 
   /// Channels [first, first + run) of a pixel and where they lie: a run with loops around it. Strides in channels of
   /// DRAM (translated by the access) and in bytes of the scratchpad row.
@@ -124,6 +130,7 @@ class NestLowering {
     const schedule::Access* access;
     const schedule::ChannelMap* map;
     isa::Space space;
+    Stream stream;
     bool store = false;
     int64_t slot = 0;           // entry
     int64_t n = 0, groups = 1;  // groups of BATCH images
@@ -140,11 +147,11 @@ class NestLowering {
   };
   Blob add_blob(std::vector<uint8_t> bytes);
 
-  void load_blob(isa::Space space, int64_t entry_address, const Blob& blob);
+  void load_blob(isa::Space space, int64_t entry_address, const Blob& blob, Stream stream);
 
   static Span plain_span(int64_t begin, int64_t count) { return {begin, 1, count, 1, 0}; }
 
-  Box result_box(const schedule::Access& access, const Tile& tile, int64_t slot) const;
+  Box result_box(const schedule::Access& access, const Tile& tile, int64_t slot, Stream stream) const;
 
   // ---- constants
 
@@ -158,7 +165,8 @@ class NestLowering {
 
   // ---- the tile loop
 
-  void iterate(size_t depth, const Extents& begin);
+  /// Iterations of a level further out, of which virtual threads take the steps further in by turns.
+  void iterate(size_t depth, const std::vector<Extents>& threads);
 
   /// The entry where the tile's input begins, fetched as far as it is not there.
   int64_t load_input(const Tile& tile);
@@ -224,9 +232,13 @@ class NestLowering {
   const isa::MachineConfig& config_;
   LayerInfo& info_;
   uint32_t layer_;
+  const isa::Space input_scope_;
   const bool keeps_rows_;
   const int64_t window_rows_;
   const schedule::Footprint footprint_;
+  /// By operand: how many neighbouring positions of a dimension that it does not have share one fetch, because a level
+  /// outside of its attach steps so far; 0: all of them.
+  std::array<std::array<int64_t, schedule::kDims>, schedule::kOperands> share_{};
   std::map<size_t, int64_t> rows_present_;  // by slot of a window
   Ring input_, weights_, sums_, second_, output_, params_;
   int64_t constants_entry_ = 0, second_address_ = 0;

@@ -41,16 +41,16 @@ void NestLowering::for_each_result_lane(const Tile& tile, Use&& use) const {
     for (int64_t b = tile.begin[Dim::kOc]; b < tile.begin[Dim::kOc] + tile.count[Dim::kOc]; ++b) {
       for (int64_t lane = 0; lane < config_.block_out; ++lane) {
         const int64_t inside = b * map.lanes + lane, channel = g * map.chunk + inside;
-        use(lane, inside < map.chunk && channel < map.total ? channel % (map.total / nest_.columns) : -1);
+        use(lane, inside < map.chunk && channel < map.total ? channel % (map.total / nest_.layout.columns) : -1);
       }
     }
   }
 }
 
-void NestLowering::emit(const Transfer& transfer) {
+void NestLowering::emit(const Transfer& transfer, Stream stream) {
   scratch_.clear();
   append_transfer(transfer, scratch_);
-  for (auto& instruction : scratch_) emitter_.push(std::move(instruction));
+  for (auto& instruction : scratch_) emitter_.push(std::move(instruction), stream);
 }
 
 std::vector<NestLowering::ChannelPiece> NestLowering::channel_pieces(const ChannelMap& map, const Access& access,
@@ -156,7 +156,7 @@ void NestLowering::transfer(const Box& box) {
           {box.rows.count, box.rows.step * a.pitch_h, box.cols.count * pixel_blocks * entry, top, bottom});
       t.loops.push_back({box.cols.count, box.cols.step * a.pitch_w, pixel_blocks * entry, left, right});
       for (const TransferLoop& loop : piece.loops) t.loops.push_back(loop);
-      emit(t);
+      emit(t, box.stream);
     }
   }
 }
@@ -166,7 +166,7 @@ NestLowering::Blob NestLowering::add_blob(std::vector<uint8_t> bytes) {
   return {emitter_.constants.add(std::move(bytes)), size};
 }
 
-void NestLowering::load_blob(isa::Space space, int64_t entry_address, const Blob& blob) {
+void NestLowering::load_blob(isa::Space space, int64_t entry_address, const Blob& blob, Stream stream) {
   Transfer t;
   t.space = space;
   t.base = kConstantBase;
@@ -174,14 +174,15 @@ void NestLowering::load_blob(isa::Space space, int64_t entry_address, const Blob
   t.length = config_.entry_bytes(space);
   t.sp_addr = entry_address * t.length;
   t.loops.push_back({blob.bytes / t.length, t.length, t.length});
-  emit(t);
+  emit(t, stream);
 }
 
-NestLowering::Box NestLowering::result_box(const Access& access, const Tile& tile, int64_t slot) const {
+NestLowering::Box NestLowering::result_box(const Access& access, const Tile& tile, int64_t slot, Stream stream) const {
   Box box;
   box.access = &access;
   box.map = &nest_.out_channels;
   box.space = isa::Space::kOut;
+  box.stream = stream;
   box.slot = slot;
   box.n = access.broadcast_n ? 0 : tile.begin[Dim::kN];
   box.groups = access.broadcast_n ? 1 : tile.count[Dim::kN];
@@ -212,7 +213,7 @@ void NestLowering::load_layer_constants() {
   put32(bytes, pair16(s.zero, s.zx));
   put32(bytes, pair16(s.zy, (s.fused ? 1 : 0) | (s.minimum ? 2 : 0)));
   bytes.resize(static_cast<size_t>(config_.param_entry_bytes()), 0);
-  load_blob(isa::Space::kParam, constants_entry_, add_blob(std::move(bytes)));
+  load_blob(isa::Space::kParam, constants_entry_, add_blob(std::move(bytes)), Stream::kParams);
 }
 
 std::vector<uint8_t> NestLowering::pack_params(const Tile& tile) const {
@@ -297,7 +298,8 @@ int64_t NestLowering::load_input(const Tile& tile) {
     Box box;
     box.access = &nest_.input;
     box.map = &nest_.in_channels;
-    box.space = nest_.input_space;
+    box.space = input_scope_;
+    box.stream = Stream::kInput;
     box.slot = input_.address(*slot) + present * row;
     box.n = nest_.input.broadcast_n ? 0 : tile.begin[Dim::kN];
     box.groups = nest_.input.broadcast_n ? 1 : tile.count[Dim::kN];
@@ -324,12 +326,17 @@ size_t NestLowering::load_weights(const Tile& tile) {
     load_factor(tile, slot);
     return slot;
   }
-  auto blob = weight_blobs_.find(key.begin);
+  Extents part;  // of the weights, wherever the tile stands in dimensions that they do not have
+  for (int d = 0; d < schedule::kDims; ++d) {
+    const auto dim = static_cast<Dim>(d);
+    part[dim] = schedule::indexes(nest_, Operand::kWeights, dim) ? tile.begin[dim] : 0;
+  }
+  auto blob = weight_blobs_.find(part);
   if (blob == weight_blobs_.end()) {
     const int64_t bytes = schedule::footprint(nest_, tile.count, config_).weights * config_.wgt_entry_bytes();
+    const bool packed = emitter_.weights == WeightBytes::kPacked;
     blob = weight_blobs_
-               .emplace(key.begin, emitter_.sizes_only ? Blob{emitter_.constants.reserve(bytes), bytes}
-                                                       : add_blob(pack_weights(tile)))
+               .emplace(part, packed ? add_blob(pack_weights(tile)) : Blob{emitter_.constants.reserve(bytes), bytes})
                .first;
     TESSERA_INVARIANT(blob->second.bytes == bytes, "a tile of weights is packed into its footprint");
   }
@@ -352,15 +359,13 @@ void NestLowering::preload_bias(const Tile& tile) {
   t.length = static_cast<int64_t>(bytes.size());
   t.loops.push_back({tile.count[Dim::kN] * tile.count[Dim::kOh] * tile.count[Dim::kOw], 0, t.length});
   t.dram_offset = emitter_.constants.add(std::move(bytes));
-  emit(t);
+  emit(t, Stream::kParams);
 }
 
 void NestLowering::load_second(const Tile& tile) {
   if (footprint_.second_in_place) {
     second_address_ = output_.address(output_slot_);
-    emitter_.second = true;
-    transfer(result_box(nest_.second, tile, second_address_));
-    emitter_.second = false;
+    transfer(result_box(nest_.second, tile, second_address_, Stream::kSecond));
     return;
   }
   const Tile key = key_of(Operand::kSecond, tile);
@@ -369,9 +374,7 @@ void NestLowering::load_second(const Tile& tile) {
     return;
   }
   second_address_ = second_.address(second_.take(key));
-  emitter_.second = true;
-  transfer(result_box(nest_.second, tile, second_address_));
-  emitter_.second = false;
+  transfer(result_box(nest_.second, tile, second_address_, Stream::kSecond));
 }
 
 }  // namespace tessera::npu

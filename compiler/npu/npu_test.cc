@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
+#include "compiler/schedule/json.h"
 #include "isa/config.h"
 
 namespace tessera::isa {
@@ -53,7 +54,7 @@ class OnMachine : public testing::TestWithParam<isa::MachineConfig> {
           for (const LayerInfo& layer : program.layers) {
             std::printf("%lu %s %s: %ld macs, %ld padded, %ld tiles, %zu instructions, %s\n", seed, layer.name.c_str(),
                         layer.kind.c_str(), layer.macs, layer.padded_macs, layer.tiles, program.instructions.size(),
-                        layer.schedule.c_str());
+                        schedule::to_json(layer.schedule).c_str());
           }
         }
       } catch (const Error& error) {

@@ -40,6 +40,7 @@ void Emitter::append_fetch(const WeightFetch& fetch) {
   std::vector<isa::Instruction> loads;
   append_transfer(t, loads);
   for (auto& load : loads) {
+    stream_bytes_of(fetch.layer)[static_cast<size_t>(Stream::kWeights)] += isa::dram_bytes(load);
     instructions.push_back(std::move(load));
     layer_of_instruction.push_back(fetch.layer);
   }

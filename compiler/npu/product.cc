@@ -149,9 +149,7 @@ void make(const Transposition& op, const Graph& graph, const std::vector<Placeme
 }
 
 bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& output,
-                       const isa::MachineConfig& config, const Options& given) {
-  Options options = given;
-  options.schedules.clear();
+                       const isa::MachineConfig& config, const Options& options) {
   constexpr int64_t kMostBytes = 4096;  // beyond, single bytes never win
   if (factor.elements() > kMostBytes) return true;
   const auto cycles = [&](bool first) {
@@ -175,7 +173,7 @@ bool pays_to_transpose(const Tensor& input, const Tensor& factor, const Tensor& 
     graph.outputs = {product.output};
     graph.operations.push_back({"product", "MatMul", 0, product});
     int64_t sum = 0;
-    for (const LayerInfo& layer : compile(graph, config, options).layers) sum += layer.estimated_cycles;
+    for (const LayerInfo& layer : compile(graph, config, alone(options)).layers) sum += layer.estimated_cycles;
     return sum;
   };
   return cycles(true) < cycles(false);
@@ -213,7 +211,7 @@ void NestLowering::load_factor(const Tile& tile, size_t slot) {
       fill.sp_addr += whole * oc * entry + rest;
       fill.length = in - rest;
       fill.loops.push_back({columns, 0, in});
-      emit(fill);
+      emit(fill, Stream::kWeights);
       factor_frames_[slot] = frame;
     }
   } else {
@@ -230,7 +228,7 @@ void NestLowering::load_factor(const Tile& tile, size_t slot) {
       part.loops.push_back({lanes, f.pitch_k, 1});
       part.length = 1;
     }
-    emit(part);
+    emit(part, Stream::kWeights);
   };
   if (whole > 0) fetch(0, whole, in);
   if (rest > 0) fetch(whole, 1, rest);
@@ -243,7 +241,7 @@ void NestLowering::load_unit(const Tile& tile, int64_t entry) {
        ++row) {
     for (int64_t i = 0; i < config_.block_in; ++i) bytes.push_back(row == i ? 1 : 0);
   }
-  load_blob(isa::Space::kInp, entry, add_blob(std::move(bytes)));
+  load_blob(isa::Space::kInp, entry, add_blob(std::move(bytes)), Stream::kParams);
 }
 
 void NestLowering::multiply_factor(const Tile& tile, int64_t input, int64_t weights, bool accumulate) {

@@ -10,7 +10,7 @@
 #include "compiler/npu/task.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/searcher.h"
 #include "isa/config.h"
 #include "sim/functional/machine.h"
 
@@ -18,6 +18,12 @@ namespace tessera::npu {
 namespace {
 
 using test::Random;
+
+/// The schedules of an operation's nests.
+const std::vector<schedule::Schedule>& schedules_of(const LayerInfo& layer) {
+  return std::get<std::vector<schedule::Schedule>>(layer.schedule);
+}
+schedule::InputLayout layout_of(const LayerInfo& layer) { return schedules_of(layer).front().input_layout; }
 
 struct Shape {
   int64_t n = 1, h = 1, w = 1, ic = 1, oc = 1;
@@ -203,7 +209,7 @@ TEST(Folding, FirstLayerPacksItsWindow) {
       convolution({.h = 56, .w = 60, .ic = 3, .oc = 64, .kh = 7, .kw = 7, .sh = 2, .sw = 2, .pads = {3, 3, 3, 3}});
   Program plain;
   EXPECT_EQ(test::compare(graph, config, 21, {}, &plain), "");
-  EXPECT_NE(plain.layers[0].schedule.find("nhwc"), std::string::npos);
+  EXPECT_EQ(layout_of(plain.layers[0]), schedule::InputLayout{});
   Convolution& op = std::get<Convolution>(graph.operations[0].what);
   const Border border = folding_border(graph.tensors[static_cast<size_t>(op.input)], op, 64, config);
   EXPECT_EQ(border.top, 3);
@@ -214,7 +220,7 @@ TEST(Folding, FirstLayerPacksItsWindow) {
   graph.tensors[static_cast<size_t>(op.input)].border = border;
   Program folded;
   EXPECT_EQ(test::compare(graph, config, 22, {}, &folded), "");
-  EXPECT_NE(folded.layers[0].schedule.find("fold(kh,kw)"), std::string::npos) << folded.layers[0].schedule;
+  EXPECT_EQ(to_string(layout_of(folded.layers[0])), "fold(kh,kw)");
   EXPECT_EQ(folded.layers[0].padded_macs, 28 * 30 * 160 * 64);  // 147 channels in 10 entries
   EXPECT_LT(folded.layers[0].padded_macs * 4, plain.layers[0].padded_macs);
 }
@@ -245,12 +251,12 @@ TEST(Folding, ColumnsOfTheOutputShareARun) {
         const MemoryPlan plan = plan_memory(graph, options);
         const std::vector<Task> tasks = make_tasks(graph, 0, plan.placements, config, options);
         for (const schedule::Nest& nest : tasks[0].alternatives) {
-          options.schedules = {schedule::to_json(schedule::generate(nest, config))};
+          options.schedules = {std::vector{schedule::generate(nest, {config})}};
           Program program;
-          EXPECT_EQ(test::compare(graph, config, 27, options, &program), "") << name << " " << nest.layout;
-          EXPECT_NE(program.layers[0].schedule.find('"' + nest.layout + '"'), std::string::npos);
-          seen.insert(nest.layout);
-          with_second += nest.columns > 1 && nest.second.present ? 1 : 0;
+          EXPECT_EQ(test::compare(graph, config, 27, options, &program), "") << name << " " << to_string(nest.layout);
+          EXPECT_EQ(layout_of(program.layers[0]), nest.layout);
+          seen.insert(to_string(nest.layout));
+          with_second += nest.layout.columns > 1 && nest.second.present ? 1 : 0;
         }
       }
     }
@@ -267,21 +273,23 @@ TEST(Folding, PatchesNeedNoBorder) {
   EXPECT_EQ(test::compare(convolution({.h = 32, .w = 48, .ic = 3, .oc = 24, .kh = 8, .kw = 8, .sh = 8, .sw = 8}),
                           isa::find_config("npu256"), 23, {}, &program),
             "");
-  EXPECT_NE(program.layers[0].schedule.find("fold"), std::string::npos);
+  EXPECT_TRUE(layout_of(program.layers[0]).fold_kw);
 }
 
 TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
   using schedule::Dim;
   using schedule::LevelKind;
+  using schedule::Operand;
   const isa::MachineConfig config = isa::find_config("npu256");
   const Graph plain = convolution({.h = 13, .w = 11, .ic = 70, .oc = 50, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}});
   const Graph strided =
       convolution({.h = 27, .w = 11, .ic = 20, .oc = 50, .kh = 3, .kw = 3, .sh = 2, .dh = 2, .pads = {2, 1, 1, 1}});
   Random random(24);
-  int legal = 0, kept = 0;
-  for (int i = 0; i < 160; ++i) {
-    // Tiles of random extents, temporal levels in random order, a vthread level, one or two copies.
+  int legal = 0, kept = 0, turns = 0;
+  for (int i = 0; i < 240; ++i) {
+    // Tiles of random extents, outer levels in random order, threads, copies and attaches where a rule may allow them.
     schedule::Schedule s;
+    s.intrinsic = schedule::Intrinsic::kDense;
     const Graph& graph = i % 2 == 0 ? plain : strided;
     const int64_t extents[] = {1, 1, 4, 13, 11, i % 2 == 0 ? 5 : 2, 3, 3};
     const bool keep = i % 4 >= 2;  // in half of them rows stay where the loops allow it
@@ -298,46 +306,219 @@ TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
         list.push_back({dim, 2, LevelKind::kTemporal});
         trips = (trips + 1) / 2;
       }
-      list.push_back(
-          {dim, trips, trips == 2 && !schedule::is_reduction(dim) ? LevelKind::kVthread : LevelKind::kTemporal});
+      list.push_back({dim, trips, LevelKind::kTemporal});
+      if (trips > 1 && random.chance(40))
+        list.back() = {dim, trips, LevelKind::kVthread, random.between(2, std::min<int64_t>(trips, 4))};
     }
     std::shuffle(outer.begin(), outer.end(), random.engine());
     for (const auto& list : {outer, reduction, hardware}) s.levels.insert(s.levels.end(), list.begin(), list.end());
-    using schedule::Operand;
-    for (const auto& [operand, scope] : {std::pair{Operand::kInput, isa::Space::kInp},
-                                         {Operand::kWeights, isa::Space::kWgt},
-                                         {Operand::kSums, isa::Space::kAcc},
-                                         {Operand::kOutput, isa::Space::kOut},
-                                         {Operand::kParams, isa::Space::kParam}}) {
+    for (const Operand operand :
+         {Operand::kInput, Operand::kWeights, Operand::kSums, Operand::kOutput, Operand::kParams}) {
       schedule::OperandPlan plan;
       plan.operand = operand;
-      plan.scope = scope;
-      plan.attach = schedule::kDerived;
-      plan.copies = keep ? 1 : 2;
+      if (random.chance(20)) plan.copies = static_cast<int>(random.between(1, 3));
+      const bool fetched = operand != Operand::kSums && operand != Operand::kOutput;
+      if (fetched && random.chance(20)) plan.attach = static_cast<int>(random.between(0, s.outer_levels()));
       if (keep && operand == Operand::kInput) plan.halo = schedule::Halo::kKeep;
       s.operands.push_back(plan);
     }
     Options options;
     options.fold = false;
-    options.schedules = {schedule::to_json(s)};
+    options.schedules = {std::vector{s}};
     try {
       Program program;
-      EXPECT_EQ(test::compare(graph, config, 24, options, &program), "") << options.schedules[0];
-      schedule::Schedule used = schedule::from_json(program.layers[0].schedule);
-      for (const auto& plan : used.operands) EXPECT_NE(plan.attach, schedule::kDerived);
-      std::erase_if(used.levels, [](const schedule::Level& level) { return level.kind == LevelKind::kLane; });
+      EXPECT_EQ(test::compare(graph, config, 24, options, &program), "") << i << ": " << schedule::in_short(s);
+      const schedule::Schedule& used = schedules_of(program.layers[0]).front();
       EXPECT_EQ(used.levels, s.levels);
-      options.schedules = {program.layers[0].schedule};  // completed, it means the same
-      EXPECT_EQ(compile(graph, config, options).instructions.size(), program.instructions.size());
+      for (const auto& plan : used.operands) {
+        const bool fetched = plan.operand != Operand::kSums && plan.operand != Operand::kOutput;
+        EXPECT_EQ(plan.attach != schedule::kDerived, fetched);
+      }
+      options.schedules = {program.layers[0].schedule};  // in its canonical form it means the same
+      EXPECT_EQ(compile(graph, config, options).instructions, program.instructions);
       ++legal;
       kept += keep ? 1 : 0;
+      const auto threads = std::find_if(s.levels.begin(), s.levels.end(),
+                                        [](const auto& level) { return level.kind == LevelKind::kVthread; });
+      turns += threads != s.levels.end() && (threads + 1)->outer() ? 1 : 0;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       EXPECT_NE(std::string(error.what()).find("the given schedule is illegal: "), std::string::npos) << error.what();
     }
   }
-  EXPECT_GT(legal, 60);
+  EXPECT_GT(legal, 100);
   EXPECT_GT(kept, 8);
+  EXPECT_GT(turns, 20);
+}
+
+/// Every field of a schedule: changed alone it changes the program and not the results, or a rule refuses it.
+class Fields : public testing::Test {
+ protected:
+  using Change = std::function<void(schedule::Schedule&)>;
+
+  static schedule::OperandPlan& plan(schedule::Schedule& s, schedule::Operand operand) {
+    return *std::find_if(s.operands.begin(), s.operands.end(), [&](const auto& p) { return p.operand == operand; });
+  }
+
+  /// 28 x 8, 4 blocks of channels to 8: loops of oc (2) and oh (4), and of ic (2) inside if `sums`.
+  void convolve(bool sums) {
+    graph_ = convolution({.h = 28, .w = 8, .ic = 64, .oc = 128, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}});
+    schedule::Schedule s;
+    s.intrinsic = schedule::Intrinsic::kDense;
+    s.levels = {{schedule::Dim::kOc, 2, schedule::LevelKind::kTemporal},
+                {schedule::Dim::kOh, 4, schedule::LevelKind::kVthread, 2}};
+    if (sums) s.levels.push_back({schedule::Dim::kIc, 2, schedule::LevelKind::kTemporal});
+    for (const auto& [dim, factor] : {std::pair{schedule::Dim::kOc, 4}, std::pair{schedule::Dim::kOh, 7},
+                                      std::pair{schedule::Dim::kOw, 8}, std::pair{schedule::Dim::kIc, sums ? 2 : 4},
+                                      std::pair{schedule::Dim::kKh, 3}, std::pair{schedule::Dim::kKw, 3}})
+      s.levels.push_back({dim, factor, schedule::LevelKind::kHwloop});
+    for (const auto operand : {schedule::Operand::kInput, schedule::Operand::kWeights, schedule::Operand::kSums,
+                               schedule::Operand::kOutput, schedule::Operand::kParams}) {
+      schedule::OperandPlan plan;
+      plan.operand = operand;
+      s.operands.push_back(plan);
+    }
+    begin(s);
+  }
+
+  void begin(const schedule::Schedule& s) {
+    schedule_ = s;
+    options_.chain = options_.fold = false;
+    program_ = run(s);
+  }
+
+  Program run(const schedule::Schedule& s) {
+    options_.schedules = {std::vector{s}};
+    Program program;
+    EXPECT_EQ(test::compare(graph_, config_, 31, options_, &program), "");
+    return program;
+  }
+
+  Program changes(const Change& change) {
+    schedule::Schedule s = schedule_;
+    change(s);
+    Program program = run(s);
+    EXPECT_NE(program.instructions, program_.instructions);
+    return program;
+  }
+
+  void refused(const Change& change, const std::string& rule) {
+    schedule::Schedule s = schedule_;
+    change(s);
+    options_.schedules = {std::vector{s}};
+    try {
+      compile(graph_, config_, options_);
+      FAIL() << "not refused: " << rule;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(rule), std::string::npos) << error.what();
+    }
+  }
+
+  const isa::MachineConfig config_ = isa::find_config("npu256");
+  Graph graph_;
+  schedule::Schedule schedule_;
+  Options options_;
+  Program program_;
+};
+
+TEST_F(Fields, LevelsAndThreads) {
+  convolve(false);
+  const auto level = [](size_t i, auto&& change) { return [=](schedule::Schedule& s) { change(s.levels[i]); }; };
+  changes([](schedule::Schedule& s) { std::swap(s.levels[0], s.levels[1]); });
+  changes([](schedule::Schedule& s) { s.levels[1].factor = 7, s.levels[3].factor = 4; });
+  changes(level(1, [](schedule::Level& l) { l.threads = 3; }));  // three slots of input, sums and output
+  changes(level(1, [](schedule::Level& l) { l = {l.dim, l.factor, schedule::LevelKind::kTemporal}; }));
+  refused(level(1, [](schedule::Level& l) { l.threads = 5; }), "runs from 2 to as many iterations at once, not 5");
+  refused([](schedule::Schedule& s) { s.intrinsic = schedule::Intrinsic::kDepthwise; },
+          "the intrinsic of this operation is dense, not depthwise");
+  refused([](schedule::Schedule& s) { s.input_layout = {true, true, 1}; }, "input_layout 'fold(kh,kw)'");
+}
+
+TEST_F(Fields, ThreadsTakeTurnsInsideTheirLevel) {
+  convolve(true);
+  // Blocks of ACC in the order of products: both threads for one half of the channels, then for the other half.
+  const auto order = [](const Program& program) {
+    std::vector<std::pair<int, bool>> products;  // slot, whether the sum goes on
+    std::map<int, int> slots;
+    for (const isa::Instruction& instruction : program.instructions) {
+      const auto* gemm = std::get_if<isa::Gemm>(&instruction);
+      if (gemm == nullptr || products.size() == 8) continue;
+      products.emplace_back(slots.emplace(gemm->acc_addr, static_cast<int>(slots.size())).first->second,
+                            gemm->accumulate);
+    }
+    return products;
+  };
+  using Order = std::vector<std::pair<int, bool>>;
+  EXPECT_EQ(order(program_),
+            (Order{{0, false}, {1, false}, {0, true}, {1, true}, {0, false}, {1, false}, {0, true}, {1, true}}));
+  // The threads on the reduction instead: one sum after the other, two halves of channels at once.
+  const Program reduction = changes([](schedule::Schedule& s) {
+    s.levels[1] = {s.levels[1].dim, 4, schedule::LevelKind::kTemporal};
+    s.levels[2] = {s.levels[2].dim, 2, schedule::LevelKind::kVthread, 2};
+  });
+  EXPECT_EQ(order(reduction),
+            (Order{{0, false}, {0, true}, {0, false}, {0, true}, {0, false}, {0, true}, {0, false}, {0, true}}));
+  // Threads share the weights that they do not index: half the fetches.
+  const auto weights = [](const Program& program) {
+    return program.layers[0].stream_bytes[static_cast<size_t>(Stream::kWeights)];
+  };
+  EXPECT_EQ(2 * weights(program_), weights(reduction));
+}
+
+TEST_F(Fields, Operands) {
+  convolve(false);
+  using schedule::Operand;
+  const auto with = [](Operand operand, auto&& change) {
+    return [=](schedule::Schedule& s) { change(plan(s, operand)); };
+  };
+  for (const Operand operand : {Operand::kInput, Operand::kWeights, Operand::kSums, Operand::kOutput}) {
+    changes(with(operand, [](schedule::OperandPlan& p) { p.copies = 3; }));
+    refused(with(operand, [](schedule::OperandPlan& p) { p.copies = 100000; }), "entries of");
+  }
+  const auto bytes = [](const Program& program, Stream stream) {
+    return program.layers[0].stream_bytes[static_cast<size_t>(stream)];
+  };
+  // Four tiles of input that stay for the second half of the output channels, and weights fetched for every two tiles.
+  const Program kept = changes(with(Operand::kInput, [](schedule::OperandPlan& p) { p.attach = 0; }));
+  EXPECT_EQ(2 * bytes(kept, Stream::kInput), bytes(program_, Stream::kInput));
+  const Program again = changes(with(Operand::kWeights, [](schedule::OperandPlan& p) { p.attach = 2; }));
+  EXPECT_EQ(bytes(again, Stream::kWeights), 2 * bytes(program_, Stream::kWeights));
+  const Program rows = changes(with(Operand::kInput, [](schedule::OperandPlan& p) { p.halo = schedule::Halo::kKeep; }));
+  // The window is the whole image, which then also stays for the second half.
+  EXPECT_EQ(bytes(program_, Stream::kInput) - bytes(rows, Stream::kInput), (2 * (28 + 6) - 28) * 8 * 64);
+  refused(with(Operand::kWeights, [](schedule::OperandPlan& p) { p.halo = schedule::Halo::kKeep; }),
+          "only the input can keep rows");
+  refused(with(Operand::kOutput, [](schedule::OperandPlan& p) { p.attach = 1; }), "output is not fetched");
+  refused(with(Operand::kInput, [](schedule::OperandPlan& p) { p.scope = isa::Space::kOut; }),
+          "input has no choice of scope");
+}
+
+TEST_F(Fields, ScopeOfAnAluInput) {
+  Random random(8);
+  graph_ = test::random_pool(random, 40, 400);
+  options_.chain = false;
+  const Program first = compile(graph_, config_, options_);
+  begin(schedules_of(first.layers[0]).front());
+  ASSERT_EQ(plan(schedule_, schedule::Operand::kInput).scope, isa::Space::kInp);
+  const Program moved =
+      changes([](schedule::Schedule& s) { plan(s, schedule::Operand::kInput).scope = isa::Space::kOut; });
+  for (const isa::Instruction& instruction : moved.instructions) {
+    if (const auto* alu = std::get_if<isa::Alu>(&instruction)) EXPECT_EQ(alu->src, isa::AluSpace::kOut);
+  }
+  refused([](schedule::Schedule& s) { plan(s, schedule::Operand::kInput).scope = isa::Space::kAcc; },
+          "the scope of input is inp or out, not acc");
+}
+
+TEST_F(Fields, LayoutOfTheInput) {
+  graph_ = convolution({.h = 32, .w = 48, .ic = 3, .oc = 24, .kh = 8, .kw = 8, .sh = 8, .sw = 8});
+  const MemoryPlan plan = plan_memory(graph_, options_);
+  const std::vector<Task> tasks = make_tasks(graph_, 0, plan.placements, config_, options_);
+  ASSERT_GT(tasks[0].alternatives.size(), 1U);
+  for (const schedule::Nest& nest : tasks[0].alternatives) {
+    const Program program = run(schedule::generate(nest, {config_}));
+    EXPECT_NE(program.instructions, program_.instructions) << to_string(nest.layout);
+    program_ = program;
+  }
 }
 
 /// input (16 channels, 5 x 3) enlarged twice in both directions, plus a tensor of that size.
@@ -370,14 +551,15 @@ TEST(GivenSchedules, OneForEachNestOfAnOperation) {
   const Graph graph = enlargement();
   Program program;
   EXPECT_EQ(test::compare(graph, config, 26, {}, &program), "");
-  const std::vector<std::string> parts = schedule::split_json(program.layers[0].schedule);
+  std::vector<schedule::Schedule> parts = schedules_of(program.layers[0]);
   ASSERT_EQ(parts.size(), 4U);
   Options options;
   options.schedules = {program.layers[0].schedule};
   Program again;
   EXPECT_EQ(test::compare(graph, config, 26, options, &again), "");
   EXPECT_EQ(again.instructions, program.instructions);
-  options.schedules = {schedule::join_json({parts[0], parts[1], parts[2]})};
+  parts.pop_back();
+  options.schedules = {parts};
   try {
     compile(graph, config, options);
     FAIL();

@@ -17,8 +17,7 @@ using schedule::Dim;
 using schedule::Intrinsic;
 using schedule::Nest;
 
-constexpr int64_t kMostColumns = 4;  // of the output in one pixel
-constexpr int64_t kShortRun = 24;    // bytes of a window's row: longer ones keep LOAD busy by themselves
+constexpr int64_t kShortRun = 24;  // bytes of a window's row: longer ones keep LOAD busy by themselves
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -228,7 +227,7 @@ bool join_columns(Nest& nest, int64_t columns) {
     if (a->present && (a->broadcast_w || a->broadcast_c || a->pitch_w != results * a->element_bytes)) return false;
     a->pitch_w *= columns;
   }
-  nest.columns = columns;
+  nest.layout.columns = columns;
   nest.column_step = nest.stride_w;
   nest.extent[Dim::kOw] /= columns;
   nest.extent[Dim::kKw] += (columns - 1) * nest.stride_w;
@@ -274,7 +273,8 @@ bool fold(Nest& nest, bool rows, int64_t channels, const isa::MachineConfig& con
     packed *= kh;
   }
   nest.in_channels = {packed, packed, config.block_in};
-  nest.layout = rows ? "fold(kh,kw)" : "fold(kw)";
+  nest.layout.fold_kw = true;
+  nest.layout.fold_kh = rows;
   return true;
 }
 
@@ -308,14 +308,14 @@ int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64
     return source.value[static_cast<size_t>((channel * source.kernel_h + kh) * source.kernel_w + kw)];
   }
   if (o >= nest.out_channels.chunk || i >= nest.in_channels.chunk) return 0;
-  if (nest.layout != "nhwc") {
+  if (nest.layout.fold_kw) {
     // A packed pixel counts (kh,) kw, channel.
-    const int64_t width = source.kernel_w + (nest.columns - 1) * nest.column_step;
+    const int64_t width = source.kernel_w + (nest.layout.columns - 1) * nest.column_step;
     kw = i / source.ic_per_group % width;
-    if (nest.layout.starts_with("fold(kh,kw)")) kh = i / (source.ic_per_group * width);
+    if (nest.layout.fold_kh) kh = i / (source.ic_per_group * width);
     i %= source.ic_per_group;
   }
-  if (nest.columns > 1) {
+  if (nest.layout.columns > 1) {
     kw -= o / source.oc_per_group * nest.column_step;
     o %= source.oc_per_group;
     if (kw < 0 || kw >= source.kernel_w) return 0;
@@ -360,11 +360,10 @@ void make(const Convolution& op, const Graph& graph, const std::vector<Placement
     task.alternatives.push_back(nest);
     if (options.fold && op.groups == 1) {
       for (const bool rows : {false, true}) {
-        for (int64_t columns = 1; columns <= kMostColumns; ++columns) {
+        for (int64_t columns = 1; columns <= schedule::kMostColumns; ++columns) {
           Nest folded = nest;
           if (columns > 1 && (input.c * op.kernel_w > kShortRun || !join_columns(folded, columns))) continue;
           if (!fold(folded, rows, input.c, config)) continue;
-          if (columns > 1) folded.layout += "*" + std::to_string(columns);
           task.alternatives.push_back(folded);
         }
       }
@@ -436,7 +435,7 @@ void make(const Elementwise& op, const Graph& graph, const std::vector<Placement
 
 }  // namespace
 
-const Nest* nest_of(const Task& task, const std::string& layout) {
+const Nest* nest_of(const Task& task, const schedule::InputLayout& layout) {
   const auto found = std::find_if(task.alternatives.begin(), task.alternatives.end(),
                                   [&](const Nest& nest) { return nest.layout == layout; });
   return found == task.alternatives.end() ? nullptr : &*found;

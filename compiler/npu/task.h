@@ -47,7 +47,7 @@ int32_t weight_at(const WeightSource& source, const schedule::Nest& nest, int64_
                   int64_t kw);
 
 /// The alternative with a layout; nothing when there is none. Which there are depends on the places of tensors.
-const schedule::Nest* nest_of(const Task& task, const std::string& layout);
+const schedule::Nest* nest_of(const Task& task, const schedule::InputLayout& layout);
 
 std::vector<Task> make_tasks(const Graph& graph, size_t operation, const std::vector<Placement>& placements,
                              const isa::MachineConfig& config, const Options& options);

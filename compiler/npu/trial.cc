@@ -1,34 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece of work is tried twice in a row, the second time on what the first has written: so its weights come early and
-// its input does not, as between other layers. The machine is empty only at the start, which counts less.
+// A piece of work is replayed twice in a row, the second time on what the first has written: so its weights come early
+// and its input does not, as between other layers. The machine is empty only at the start, which counts less.
 #include "compiler/npu/trial.h"
 
+#include "base/error.h"
 #include "compiler/emit/predict.h"
 #include "compiler/emit/synchronise.h"
 #include "compiler/npu/lower.h"
 
 namespace tessera::npu {
 
+using schedule::Cost;
+using schedule::InstructionStream;
+
 namespace {
 
-constexpr double kFirst = 0.8;                // of the first time's cycles do not count
-constexpr int64_t kApart = int64_t{1} << 32;  // bytes between the tensors of a trial
-
-double score(const Trial& trial, const isa::MachineConfig& config, const Options& options) {
-  return schedule::Goal{false, options.traffic_weight}.score(trial.cycles, trial.bytes, config);
-}
-
-/// `append(emitter, i)`: the work for the i-th time.
-template <typename Append>
-Trial try_twice(const isa::MachineConfig& config, const Options& options, size_t layers, Append&& append) {
-  const Trial once = try_stream(config, options, layers, [&](Emitter& emitter) { append(emitter, 0); });
-  Trial trial = try_stream(config, options, layers, [&](Emitter& emitter) { append(emitter, 0), append(emitter, 1); });
-  trial.cycles = static_cast<int64_t>((static_cast<double>(trial.cycles) - kFirst * static_cast<double>(once.cycles)) /
-                                      (2 - kFirst));
-  trial.bytes /= 2;
-  trial.score = score(trial, config, options);
-  return trial;
-}
+constexpr double kFirst = 0.8;                // the part of the first time's cycles that does not count
+constexpr int64_t kApart = int64_t{1} << 32;  // bytes between the tensors of a replay
 
 /// For the i-th time: reads tensor i, writes tensor i + 1.
 schedule::Nest moved(const schedule::Nest& nest, int i, bool input, bool output) {
@@ -44,44 +32,90 @@ schedule::Nest moved(const schedule::Nest& nest, int i, bool input, bool output)
   return result;
 }
 
+class Replay : public schedule::CostModel {
+ public:
+  explicit Replay(const schedule::Machine& machine) : machine_(machine) {}
+  Cost cost(const schedule::Subject& subject, const schedule::Schedule& schedule) override {
+    return twice(subject, schedule);
+  }
+  Cost cost(const schedule::Subject& subject, const schedule::ChainPlan& plan) override { return twice(subject, plan); }
+
+ private:
+  template <typename Plan>
+  Cost twice(const schedule::Subject& subject, const Plan& plan) const {
+    TESSERA_INVARIANT(subject.lowering != nullptr, "the replay needs instructions");
+    const Cost once = replay(subject.lowering->lower(plan, 1), machine_);
+    Cost cost = replay(subject.lowering->lower(plan, 2), machine_);
+    cost.cycles = static_cast<int64_t>((static_cast<double>(cost.cycles) - kFirst * static_cast<double>(once.cycles)) /
+                                       (2 - kFirst));
+    cost.bytes /= 2;
+    return cost;
+  }
+  const schedule::Machine machine_;
+};
+
+const schedule::RegisterCostModel kReplay("replay", "the predicted cycles of the instructions",
+                                          [](const schedule::Machine& machine) {
+                                            return std::make_unique<Replay>(machine);
+                                          });
+
 }  // namespace
 
-Trial try_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
-                 const std::function<void(Emitter&)>& append) {
-  Emitter emitter(config, options);
-  emitter.sizes_only = true;
+schedule::Machine machine_of(const isa::MachineConfig& config, const Options& options) {
+  return {config, options.dram_latency_cycles, options.dram_bandwidth_bytes};
+}
+
+InstructionStream lower_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
+                               const std::function<void(Emitter&)>& append) {
+  Emitter emitter(config, options, WeightBytes::kPlacesOnly);
   append(emitter);
   emitter.assemble(options.prefetch_weights && options.virtual_threads);
-  Trial trial;
+  InstructionStream stream;
+  stream.layers = layers;
   for (const isa::Instruction& instruction : emitter.instructions)
-    trial.bytes += isa::dram_bytes(instruction) + isa::kInstructionBytes;
-  trial.instructions = static_cast<int64_t>(emitter.instructions.size());
+    stream.dram_bytes += isa::dram_bytes(instruction) + isa::kInstructionBytes;
+  stream.computed = static_cast<int64_t>(emitter.instructions.size());
   emit::synchronise(emitter.instructions, emitter.layer_of_instruction, config);
-  trial.cycles = emit::predict(emitter.instructions, emitter.layer_of_instruction, layers, config).cycles;
-  trial.score = score(trial, config, options);
-  return trial;
+  stream.instructions = std::move(emitter.instructions);
+  stream.tags = std::move(emitter.layer_of_instruction);
+  return stream;
 }
 
-Trial try_schedule(const Task& task, const schedule::Nest& nest, const schedule::Schedule& schedule,
-                   const isa::MachineConfig& config, const Options& options) {
-  LayerInfo info;
-  return try_twice(config, options, 1,
-                   [&](Emitter& emitter, int i) { lower(task, moved(nest, i, true, true), schedule, emitter, info); });
+Cost replay(const InstructionStream& stream, const schedule::Machine& machine) {
+  const emit::Prediction prediction =
+      emit::predict(stream.instructions, stream.tags, stream.layers, machine.config, machine.dram_latency_cycles);
+  return {prediction.cycles, stream.dram_bytes, stream.computed};
 }
 
-Trial try_chain(const Chain& chain, const isa::MachineConfig& config, const Options& options) {
-  std::vector<LayerInfo> infos(chain.first + chain.size());
-  return try_twice(config, options, infos.size(), [&](Emitter& emitter, int i) {
-    const schedule::Nest head = moved(*chain.nests.front(), i, true, false),
-                         tail = moved(*chain.nests.back(), i, false, true);
-    Chain here;
-    here.first = chain.first;
-    here.tasks = chain.tasks;
-    here.nests = chain.nests;
-    here.nests.front() = &head;
-    here.nests.back() = &tail;
-    here.plan = chain.plan;
-    lower_chain(here, emitter, infos);
+InstructionStream TaskLowering::lower(const schedule::Schedule& schedule, int times) const {
+  return lower_stream(config_, options_, 1, [&](Emitter& emitter) {
+    LayerInfo info;
+    for (int i = 0; i < times; ++i) npu::lower(task_, moved(nest_, i, true, true), schedule, emitter, info);
+  });
+}
+
+InstructionStream TaskLowering::lower(const schedule::ChainPlan&, int) const {
+  TESSERA_INVARIANT(false, "one task has no plan of a chain");
+}
+
+InstructionStream ChainLowering::lower(const schedule::Schedule&, int) const {
+  TESSERA_INVARIANT(false, "a chain has no single schedule");
+}
+
+InstructionStream ChainLowering::lower(const schedule::ChainPlan& plan, int times) const {
+  std::vector<LayerInfo> infos(chain_.first + chain_.size());
+  return lower_stream(config_, options_, infos.size(), [&](Emitter& emitter) {
+    for (int i = 0; i < times; ++i) {
+      const schedule::Nest head = moved(*nests_.front(), i, true, false), tail = moved(*nests_.back(), i, false, true);
+      Chain here;
+      here.first = chain_.first;
+      here.tasks = chain_.tasks;
+      here.nests = nests_;
+      here.nests.front() = &head;
+      here.nests.back() = &tail;
+      here.plan = plan;
+      lower_chain(here, emitter, infos);
+    }
   });
 }
 

@@ -1,30 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trials: what a schedule or a chain costs, by lowering it for itself and replaying the stream, without its weights'
-// bytes. The closed forms of compiler/schedule choose a few candidates among thousands; a trial chooses among those.
+// The replay: what a schedule or a chain costs, by lowering it for itself, without its weights' bytes, and predicting
+// the cycles of the stream. As the cost model "replay" it judges the few candidates that a searcher has found; between
+// the neighbours of an operation it decides.
 #pragma once
 
 #include <functional>
 
 #include "compiler/npu/chain.h"
 #include "compiler/npu/task.h"
-#include "compiler/schedule/schedule.h"
+#include "compiler/schedule/cost_model.h"
 
 namespace tessera::npu {
 
-struct Trial {
-  int64_t cycles = 0, bytes = 0;  // DRAM bytes with the instructions'
-  int64_t instructions = 0;
-  double score = 0;  // of both, schedule::Goal::score
+/// Whom a program is for, by the configuration and the options.
+schedule::Machine machine_of(const isa::MachineConfig& config, const Options& options);
+
+/// Some work as it stands, synchronised. `layers`: more than any tag.
+schedule::InstructionStream lower_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
+                                         const std::function<void(Emitter&)>& append);
+
+/// Its cost by the prediction.
+schedule::Cost replay(const schedule::InstructionStream& stream, const schedule::Machine& machine);
+
+/// Candidates of a task in one of its alternatives. All references stay in use.
+class TaskLowering : public schedule::Lowering {
+ public:
+  TaskLowering(const Task& task, const schedule::Nest& nest, const isa::MachineConfig& config, const Options& options)
+      : task_(task), nest_(nest), config_(config), options_(options) {}
+  schedule::InstructionStream lower(const schedule::Schedule& schedule, int times) const override;
+  schedule::InstructionStream lower(const schedule::ChainPlan& plan, int times) const override;
+
+ private:
+  const Task& task_;
+  const schedule::Nest& nest_;
+  const isa::MachineConfig& config_;
+  const Options& options_;
 };
 
-/// Some work as it stands. `layers`: more than any tag.
-Trial try_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
-                 const std::function<void(Emitter&)>& append);
+/// Plans of a chain with chosen nests. All references stay in use.
+class ChainLowering : public schedule::Lowering {
+ public:
+  ChainLowering(const Chain& chain, std::vector<const schedule::Nest*> nests, const isa::MachineConfig& config,
+                const Options& options)
+      : chain_(chain), nests_(std::move(nests)), config_(config), options_(options) {}
+  schedule::InstructionStream lower(const schedule::Schedule& schedule, int times) const override;
+  schedule::InstructionStream lower(const schedule::ChainPlan& plan, int times) const override;
 
-/// A task under a schedule of `nest`.
-Trial try_schedule(const Task& task, const schedule::Nest& nest, const schedule::Schedule& schedule,
-                   const isa::MachineConfig& config, const Options& options);
-
-Trial try_chain(const Chain& chain, const isa::MachineConfig& config, const Options& options);
+ private:
+  const Chain& chain_;
+  const std::vector<const schedule::Nest*> nests_;
+  const isa::MachineConfig& config_;
+  const Options& options_;
+};
 
 }  // namespace tessera::npu

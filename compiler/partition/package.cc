@@ -11,6 +11,7 @@
 
 #include "compiler/partition/operator_class.h"
 #include "compiler/partition/util.h"
+#include "compiler/schedule/json.h"
 
 namespace tessera::partition {
 namespace {
@@ -225,8 +226,8 @@ class Assembler {
   }
 
   /// The schedules given for the layers of a graph.
-  std::vector<std::string> schedules_of(const npu::Graph& graph) {
-    std::vector<std::string> schedules(graph.operations.size());
+  std::vector<std::optional<schedule::LayerSchedule>> schedules_of(const npu::Graph& graph) {
+    std::vector<std::optional<schedule::LayerSchedule>> schedules(graph.operations.size());
     for (size_t i = 0; i < schedules.size(); ++i) {
       const auto given = options_.schedules.find(program::layer_key(graph.operations[i].name, named_));
       if (given == options_.schedules.end()) continue;
@@ -243,7 +244,7 @@ class Assembler {
     layer.op = info.kind;
     layer.placement = "npu";
     layer.macs = static_cast<uint64_t>(info.macs);
-    layer.schedule_json = info.schedule;
+    layer.schedule_json = schedule::to_json(info.schedule);
     layer.nodes = nodes;
     layer.predicted_cycles = static_cast<uint64_t>(info.estimated_cycles);
     layer.dram_read_bytes = static_cast<uint64_t>(info.dram_read_bytes);

@@ -26,8 +26,8 @@ inline constexpr const char* kPartitionPass = "partition";
 struct Options {
   npu::Options npu;
   bool use_npu = true;  // false: everything on the CPU
-  // JSON by node name, overriding the generator's. Where several layers bear a name, the second is "name#2" and so on.
-  std::map<std::string, std::string> schedules;
+  // By node name, overriding the generator's. Where several layers bear a name, the second is "name#2" and so on.
+  std::map<std::string, schedule::LayerSchedule> schedules;
   cpu::Codegen* cpu = nullptr;  // nullptr: every CPU operation is a library kernel
   std::function<void(const std::string& what, int64_t done, int64_t total)> progress;
   graph::Observer after_pass;  // sees the graphs of the NPU after partitioning and after each pass

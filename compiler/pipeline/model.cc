@@ -12,6 +12,7 @@
 #include "compiler/nn/passes.h"
 #include "compiler/onnx/import.h"
 #include "compiler/partition/partition.h"
+#include "compiler/schedule/json.h"
 #if TESSERA_HAVE_CPU_CODEGEN
 #include "compiler/cpu/codegen.h"
 #endif
@@ -141,7 +142,13 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
   partition::Options to;
   to.use_npu = options.use_npu;
   to.progress = options.progress;
-  to.schedules = options.schedules;
+  for (const auto& [node, text] : options.schedules) {
+    try {
+      to.schedules[node] = schedule::layer_schedule_from_json(text);
+    } catch (const Error& error) {
+      throw Error(error.code(), "node '" + node + "': " + error.what());
+    }
+  }
   to.npu.virtual_threads = options.virtual_threads;
   to.npu.chain = options.chains;
   if (!(options.traffic_weight >= 0 && options.traffic_weight <= 1000)) {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains: consecutive nests whose intermediate results never leave the chip. The nests enter with the machine; a plan
-// leaves: the tile of the last nest's output, how many blocks of the middle channels one step takes, and a Schedule for
-// each nest. The middle channels are those between the nests: a product may begin a chain (it makes them, a few blocks
-// a step) and may end it (it sums over them), and between stand nests that treat each channel on its own. A step of the
-// chain is one block of middle channels of one tile; nest s works on step q while nest s + 1 works on step q - 1. Rows
-// and columns that two tiles share are computed twice.
+// Chains: consecutive nests whose intermediate results never leave the chip. The nests enter with the machine and a
+// tile; a plan leaves: the tile of the last nest's output, how many blocks of the middle channels one step takes, and a
+// Schedule for each nest. The middle channels are those between the nests: a product may begin a chain (it makes them,
+// a few blocks a step) and may end it (it sums over them), and between stand nests that treat each channel on its own.
+// A step of the chain is one block of middle channels of one tile; nest s works on step q while nest s + 1 works on
+// step q - 1. Rows and columns that two tiles share are computed twice.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "compiler/schedule/schedule.h"
@@ -30,24 +33,54 @@ struct ChainTile {
   bool operator==(const ChainTile&) const = default;
 };
 
+/// A chain as it is written down: its operations by name, and the tile. The rest follows.
+struct ChainSchedule {
+  std::vector<std::string> links;
+  ChainTile tile;
+  bool operator==(const ChainSchedule&) const = default;
+};
+
+/// How one operation is run: by a schedule for each of its nests, or as a link of a chain.
+using LayerSchedule = std::variant<std::vector<Schedule>, ChainSchedule>;
+
+/// Sums over the tiles of one spatial dimension.
+struct Sweep {
+  bool possible = true;  // no nest skips positions of its input
+  int64_t tiles = 0;
+  std::vector<int64_t> out, most_out;  // by nest: positions computed, in all tiles and in the largest
+  std::vector<int64_t> span;           // positions of its input, padding included
+  int64_t read = 0;                    // positions of the first nest's input that are fetched
+};
+
 struct ChainPlan {
   ChainTile tile;
-  std::vector<Schedule>
-      schedules;  // one for each nest: the largest tile, and copies; 0 copies of a result that stays on chip
+  /// One for each nest: its largest tile, and copies; no plan for a result that stays on chip.
+  std::vector<Schedule> schedules;
   int64_t steps = 0;
-  int64_t cycles = 0;  // estimate of the whole chain
+  std::shared_ptr<const Sweep> rows, cols;
 };
+
+/// Blocks of the channels between the nests.
+int64_t middle_blocks(const std::vector<const Nest*>& nests);
 
 /// Whether nests can be links of a chain in this order, whatever the tile: "" or the reason why not.
 std::string chain_obstacle(const std::vector<const Nest*>& nests, const isa::MachineConfig& config);
 
-/// Judges one tile; nothing when it does not fit (`reason` then says which memory).
-std::optional<ChainPlan> evaluate_chain(const std::vector<const Nest*>& nests, const ChainTile& tile,
-                                        const isa::MachineConfig& config, std::string* reason = nullptr);
+/// Makes the plans of one chain for many tiles: what tiles of one height or width have in common is computed once.
+class ChainPlanner {
+ public:
+  /// The nests are free of obstacles and outlive it.
+  ChainPlanner(std::vector<const Nest*> nests, const isa::MachineConfig& config)
+      : nests_(std::move(nests)), config_(config) {}
+  /// Nothing when the tile does not fit (`reason` then says why).
+  std::optional<ChainPlan> plan(const ChainTile& tile, std::string* reason = nullptr);
 
-/// At most `count` plans of least estimated cycles, best first, of which at most two have the same number of blocks;
-/// none when no tile fits. Deterministic.
-std::vector<ChainPlan> generate_chains(const std::vector<const Nest*>& nests, const isa::MachineConfig& config,
-                                       size_t count);
+ private:
+  std::shared_ptr<const Sweep> sweep_of(int64_t size, bool rows);
+
+  std::vector<const Nest*> nests_;
+  const isa::MachineConfig& config_;
+  std::map<int64_t, std::shared_ptr<const Sweep>> rows_, cols_;
+};
 
 }  // namespace tessera::schedule

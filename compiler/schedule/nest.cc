@@ -7,6 +7,23 @@
 
 namespace tessera::schedule {
 
+std::string to_string(const InputLayout& layout) {
+  if (!layout.fold_kw) return "nhwc";
+  std::string text = layout.fold_kh ? "fold(kh,kw)" : "fold(kw)";
+  if (layout.columns > 1) text += "*" + std::to_string(layout.columns);
+  return text;
+}
+
+std::optional<InputLayout> parse_input_layout(std::string_view text) {
+  for (const auto& [kh, kw] : {std::pair{false, false}, std::pair{false, true}, std::pair{true, true}}) {
+    for (int64_t columns = 1; columns <= (kw ? kMostColumns : 1); ++columns) {
+      const InputLayout layout{kh, kw, columns};
+      if (to_string(layout) == text) return layout;
+    }
+  }
+  return std::nullopt;
+}
+
 Span input_span(int64_t out_begin, int64_t out_count, int64_t tap_begin, int64_t tap_count, int64_t stride,
                 int64_t dilation, int64_t pad) {
   Span span;

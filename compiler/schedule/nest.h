@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // One tensor operation as a loop nest over the eight dimensions (n, g, oc, oh, ow, ic, kh, kw), with the access of
-// every operand to DRAM. This is what schedules are about: enters from an operation of the graph
-// (compiler/npu/normalise), leaves as footprints of a tile (here), a schedule (search) and tile operations
-// (compiler/npu/lower). Convolution, depthwise convolution, pooling and element-wise operations are the same nest with
-// another inner intrinsic, so that tiling, halos, padding and channel tails are written once.
+// every operand to DRAM. This is what schedules are about: enters from an operation of the graph (compiler/npu/task),
+// leaves as footprints of a tile (here), a schedule (search) and tile operations (compiler/npu/lower). Convolution,
+// depthwise convolution, pooling and element-wise operations are the same nest with another inner intrinsic, so that
+// tiling, halos, padding and channel tails are written once.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -40,6 +41,7 @@ struct ChannelMap {
 
   int64_t chunks() const { return (total + chunk - 1) / chunk; }
   int64_t blocks() const { return (chunk + lanes - 1) / lanes; }  // of one chunk
+  bool operator==(const ChannelMap&) const = default;
 };
 
 /// An operand in DRAM as the nest sees it: element (n, h, w, c) at
@@ -59,6 +61,7 @@ struct Access {
   bool broadcast_n = false, broadcast_h = false, broadcast_w = false, broadcast_c = false;
 
   bool broadcasts() const { return broadcast_n || broadcast_h || broadcast_w || broadcast_c; }
+  bool operator==(const Access&) const = default;
 };
 
 /// The second operand of a product of two run-time tensors, in the weights' place: element (k, column) of the matrix of
@@ -76,6 +79,7 @@ struct Factor {
   bool indexed(Dim dim) const {
     return (dim == Dim::kN && pitch_n != 0) || (dim == Dim::kOh && pitch_h != 0) || (dim == Dim::kOw && pitch_w != 0);
   }
+  bool operator==(const Factor&) const = default;
 };
 
 /// The inner band.
@@ -86,6 +90,19 @@ enum class Intrinsic : uint8_t {
   kMap,        // ALU: element-wise
 };
 inline constexpr std::array<std::string_view, 4> kIntrinsicNames = {"dense", "depthwise", "reduce", "map"};
+
+/// How the input's windows lie in its pixels. Plain: a pixel holds its channels. Folded: a packed pixel also holds the
+/// columns of a window (and its rows, which need the columns), and serves `columns` neighbouring columns of the output,
+/// whose results are channels of one pixel.
+struct InputLayout {
+  bool fold_kh = false, fold_kw = false;
+  int64_t columns = 1;
+  bool operator==(const InputLayout&) const = default;
+};
+inline constexpr int64_t kMostColumns = 4;
+/// "nhwc", "fold(kw)", "fold(kh,kw)", and folds with "*2" to "*4" behind them; and back, nothing for any other text.
+std::string to_string(const InputLayout& layout);
+std::optional<InputLayout> parse_input_layout(std::string_view text);
 
 struct Nest {
   Intrinsic intrinsic = Intrinsic::kMap;
@@ -103,11 +120,9 @@ struct Nest {
   bool convert = false;          // bias and scale from PARAM
   bool per_channel = false;      // they differ between channels
   bool bias_preload = false;     // raw output with bias: ACC starts from it
-  std::string layout =
-      "nhwc";  // of the input: "nhwc", "fold(kw)", "fold(kh,kw)", and these with "*2", "*3", "*4": so many `columns`
-  int64_t columns =
-      1;  // neighbouring output columns that are channels of one pixel: channel = column * (total / columns) + c
-  int64_t column_step = 0;  // positions of the input between them
+  InputLayout layout;            // with several columns an output channel is column * (total / columns) + c
+  int64_t column_step = 0;       // positions of the input between neighbouring columns of the output
+  bool operator==(const Nest&) const = default;
 };
 
 /// Rows (or columns) of the input that an interval of outputs reads through an interval of the window.

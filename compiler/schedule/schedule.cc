@@ -1,44 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Schedule's own derivations and its JSON form.
+// What follows from a schedule and its nest: extents, where operands stand, how long they stay, how many slots they
+// have.
 #include "compiler/schedule/schedule.h"
 
 #include <algorithm>
-
-#include <nlohmann/json.hpp>
-
-#include "base/error.h"
 
 namespace tessera::schedule {
 
 Extents Schedule::tile() const {
   Extents tile;
   for (const Level& level : levels) {
-    if (level.kind == LevelKind::kHwloop) tile[level.dim] *= level.factor;
+    if (!level.outer()) tile[level.dim] *= level.factor;
   }
   return tile;
 }
 
-bool Schedule::keeps_rows() const {
-  return std::any_of(operands.begin(), operands.end(), [](const OperandPlan& plan) {
-    return plan.operand == Operand::kInput && plan.halo == Halo::kKeep;
-  });
+int Schedule::outer_levels() const {
+  int count = 0;
+  for (const Level& level : levels) {
+    if (!level.outer()) break;
+    ++count;
+  }
+  return count;
 }
+
+bool Schedule::threaded() const {
+  return std::any_of(levels.begin(), levels.end(),
+                     [](const Level& level) { return level.kind == LevelKind::kVthread; });
+}
+
+const OperandPlan* Schedule::plan(Operand operand) const {
+  const auto found =
+      std::find_if(operands.begin(), operands.end(), [&](const OperandPlan& plan) { return plan.operand == operand; });
+  return found == operands.end() ? nullptr : &*found;
+}
+
+bool Schedule::keeps_rows() const {
+  const OperandPlan* input = plan(Operand::kInput);
+  return input != nullptr && input->halo == Halo::kKeep;
+}
+
+namespace {
+
+/// The innermost outer level of oh; -1: there is none.
+int innermost_rows(const Schedule& schedule) {
+  int found = -1;
+  const int outer = schedule.outer_levels();
+  for (int i = 0; i < outer; ++i) {
+    if (schedule.levels[static_cast<size_t>(i)].dim == Dim::kOh) found = i;
+  }
+  return found;
+}
+
+}  // namespace
 
 int64_t Schedule::window_rows() const {
   const int64_t rows = tile()[Dim::kOh];
-  if (!keeps_rows()) return rows;
-  for (size_t i = levels.size(); i-- > 0;) {
-    if (levels[i].dim == Dim::kOh && (levels[i].kind == LevelKind::kTemporal || levels[i].kind == LevelKind::kVthread))
-      return rows * levels[i].factor;
-  }
-  return rows;
+  const int level = keeps_rows() ? innermost_rows(*this) : -1;
+  return level < 0 ? rows : rows * levels[static_cast<size_t>(level)].factor;
 }
 
-int Schedule::copies(Operand operand) const {
-  for (const OperandPlan& plan : operands) {
-    if (plan.operand == operand) return plan.copies;
+std::string in_short(const Schedule& schedule) {
+  const auto word = [](std::string& to, const std::string& text) { to += (to.empty() ? "" : " ") + text; };
+  std::string outer, tile, copies;
+  for (const Level& level : schedule.levels) {
+    const std::string dim(kDimNames[static_cast<size_t>(level.dim)]), factor = std::to_string(level.factor);
+    if (!level.outer())
+      word(tile, dim + factor);
+    else
+      word(outer, dim + ":" + factor +
+                      (level.kind == LevelKind::kVthread ? "x" + std::to_string(level.threads) : std::string()));
   }
-  return 0;
+  for (const OperandPlan& plan : schedule.operands) {
+    if (plan.copies == kDerived && plan.halo == Halo::kReload) continue;
+    word(copies, std::string(kOperandNames[static_cast<size_t>(plan.operand)]) +
+                     (plan.copies == kDerived ? "" : std::to_string(plan.copies)) +
+                     (plan.halo == Halo::kKeep ? "k" : ""));
+  }
+  const std::string layout = to_string(schedule.input_layout);
+  return outer + " | " + tile + " | " + copies + (layout == "nhwc" ? "" : " | " + layout);
 }
 
 bool indexes(const Nest& nest, Operand operand, Dim dim) {
@@ -65,176 +105,128 @@ bool indexes(const Nest& nest, Operand operand, Dim dim) {
   return false;
 }
 
-int attach_of(const Nest& nest, const std::vector<Level>& levels, Operand operand, Halo halo) {
-  std::vector<int> inside;  // numbers of levels, up to each that the operand has
-  int position = 0;
-  for (const Level& level : levels) {
-    if (level.kind != LevelKind::kTemporal && level.kind != LevelKind::kVthread) break;
-    ++position;
-    if (indexes(nest, operand, level.dim)) inside.push_back(position);
+std::vector<isa::Space> input_scopes(const Nest& nest, const isa::MachineConfig& config) {
+  const bool alu = nest.intrinsic == Intrinsic::kReduce || nest.intrinsic == Intrinsic::kMap;
+  if (!alu || nest.input.element_bytes != 1 || config.block_in != config.block_out) return {nest.input_space};
+  if (nest.input_space == isa::Space::kOut) return {isa::Space::kOut, isa::Space::kInp};
+  return {isa::Space::kInp, isa::Space::kOut};
+}
+
+isa::Space input_scope(const Nest& nest, const Schedule& schedule) {
+  const OperandPlan* input = schedule.plan(Operand::kInput);
+  return input != nullptr && input->scope ? *input->scope : nest.input_space;
+}
+
+bool fetched(const Nest& nest, Operand operand) {
+  switch (operand) {
+    case Operand::kInput:
+    case Operand::kWeights:
+    case Operand::kParams: return true;
+    case Operand::kSecond: return nest.second.broadcasts();  // else it is read into the place of the result
+    case Operand::kSums:
+    case Operand::kOutput: return false;
   }
-  if (halo == Halo::kKeep && !inside.empty()) inside.pop_back();
-  return inside.empty() ? 0 : inside.back();
+  return false;
 }
 
 namespace {
 
-template <size_t N>
-int index_of(const std::array<std::string_view, N>& names, const nlohmann::json& value, const char* key) {
-  if (value.is_string()) {
-    for (size_t i = 0; i < N; ++i) {
-      if (names[i] == value.get<std::string>()) return static_cast<int>(i);
-    }
+/// The level whose tiles share a window of the input; -1: none do.
+int window_level(const Schedule& schedule, Operand operand) {
+  return operand == Operand::kInput && schedule.keeps_rows() ? innermost_rows(schedule) : -1;
+}
+
+/// Inside the innermost level that the operand has; windows are fetched outside of the level whose tiles they hold.
+int innermost_attach(const Nest& nest, const Schedule& schedule, Operand operand) {
+  const int window = window_level(schedule, operand);
+  int attach = 0;
+  for (int i = 0; i < schedule.outer_levels(); ++i) {
+    if (i != window && indexes(nest, operand, schedule.levels[static_cast<size_t>(i)].dim)) attach = i + 1;
   }
-  std::string known;
-  for (const std::string_view name : names) known += (known.empty() ? "" : ", ") + std::string(name);
-  throw Error(ErrorCode::kInvalidArgument,
-              std::string("schedule: '") + key + "' is " + value.dump() + "; known: " + known);
+  return attach;
 }
-
-const nlohmann::json& member(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
-  if (found == object.end())
-    throw Error(ErrorCode::kInvalidArgument, std::string("schedule: '") + key + "' is missing");
-  return *found;
-}
-
-int64_t positive(const nlohmann::json& object, const char* key, int64_t lowest) {
-  const nlohmann::json& value = member(object, key);
-  if (!value.is_number_integer() || value.get<int64_t>() < lowest || value.get<int64_t>() > (int64_t{1} << 31)) {
-    throw Error(ErrorCode::kInvalidArgument, std::string("schedule: '") + key + "' must be an integer of at least " +
-                                                 std::to_string(lowest) + ", not " + value.dump());
-  }
-  return value.get<int64_t>();
-}
-
-nlohmann::json parse(const std::string& text) {
-  try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    throw Error(ErrorCode::kInvalidArgument, std::string("schedule: no JSON: ") + error.what());
-  }
-}
-
-constexpr std::array<std::string_view, isa::kSpaces> kSpaceNameArray = {"inp", "wgt", "acc", "out", "param", "table"};
 
 }  // namespace
 
-std::string to_json(const Schedule& schedule) {
-  nlohmann::ordered_json root;
-  root["input_layout"] = schedule.input_layout;
-  root["levels"] = nlohmann::ordered_json::array();
-  for (const Level& level : schedule.levels) {
-    nlohmann::ordered_json entry;
-    entry["dim"] = kDimNames[static_cast<size_t>(level.dim)];
-    entry["factor"] = level.factor;
-    entry["kind"] = kLevelKindNames[static_cast<size_t>(level.kind)];
-    root["levels"].push_back(entry);
+int64_t kept_tiles(const Nest& nest, const Schedule& schedule, Operand operand, int attach) {
+  const int window = window_level(schedule, operand);
+  int64_t tiles = 1;
+  for (int i = attach; i < schedule.outer_levels(); ++i) {
+    const Level& level = schedule.levels[static_cast<size_t>(i)];
+    if (i != window && indexes(nest, operand, level.dim)) tiles *= level.factor;
   }
-  root["operands"] = nlohmann::ordered_json::array();
+  return tiles;
+}
+
+int attach_of(const Nest& nest, const Schedule& schedule, Operand operand) {
+  const OperandPlan* plan = schedule.plan(operand);
+  if (plan != nullptr && plan->attach != kDerived) return plan->attach;
+  int attach = innermost_attach(nest, schedule, operand);
+  if (plan == nullptr || !fetched(nest, operand)) return attach;
+  const int64_t copies = plan->copies == kDerived ? 1 : plan->copies;
+  while (attach > 0 && kept_tiles(nest, schedule, operand, attach - 1) <= copies) --attach;
+  return attach;
+}
+
+int64_t derived_copies(const Nest& nest, const Schedule& schedule, Operand operand, int attach) {
+  const int window = window_level(schedule, operand);
+  int64_t copies = kept_tiles(nest, schedule, operand, attach);
+  for (int i = 0; i < std::min(attach, schedule.outer_levels()); ++i) {
+    const Level& level = schedule.levels[static_cast<size_t>(i)];
+    if (level.kind == LevelKind::kVthread && i != window && indexes(nest, operand, level.dim)) copies *= level.threads;
+  }
+  return copies;
+}
+
+int64_t copies_of(const Nest& nest, const Schedule& schedule, Operand operand) {
+  const OperandPlan* plan = schedule.plan(operand);
+  if (plan == nullptr) return 0;
+  if (plan->copies != kDerived) return plan->copies;
+  return derived_copies(nest, schedule, operand, attach_of(nest, schedule, operand));
+}
+
+Schedule canonical(const Nest& nest, const isa::MachineConfig& config, Schedule schedule) {
+  const bool choice = input_scopes(nest, config).size() > 1;
+  const isa::Space scope = input_scope(nest, schedule);
+  PerOperand attach{}, copies{};
   for (const OperandPlan& plan : schedule.operands) {
-    nlohmann::ordered_json entry;
-    entry["operand"] = kOperandNames[static_cast<size_t>(plan.operand)];
-    entry["scope"] = kSpaceNameArray[static_cast<size_t>(plan.scope)];
-    if (plan.attach != kDerived) entry["attach"] = plan.attach;
-    entry["copies"] = plan.copies;
-    entry["halo"] = kHaloNames[static_cast<size_t>(plan.halo)];
-    if (!plan.layout.empty()) entry["layout"] = plan.layout;
-    root["operands"].push_back(entry);
+    attach[static_cast<size_t>(plan.operand)] = attach_of(nest, schedule, plan.operand);
+    copies[static_cast<size_t>(plan.operand)] = copies_of(nest, schedule, plan.operand);
   }
-  return root.dump();
-}
-
-std::string join_json(const std::vector<std::string>& schedules) {
-  if (schedules.size() == 1) return schedules[0];
-  std::string text;
-  for (const std::string& schedule : schedules) text += (text.empty() ? "[" : ",") + schedule;
-  return schedules.empty() ? "" : text + "]";
-}
-
-std::vector<std::string> split_json(const std::string& text) {
-  const nlohmann::json root = parse(text);
-  if (!root.is_array()) return {text};
-  std::vector<std::string> parts;
-  for (const nlohmann::json& part : root) parts.push_back(part.dump());
-  return parts;
-}
-
-Schedule from_json(const std::string& text) {
-  const nlohmann::json root = parse(text);
-  if (!root.is_object()) throw Error(ErrorCode::kInvalidArgument, "schedule: the top is not an object");
-  Schedule schedule;
-  if (root.contains("input_layout")) {
-    if (!root["input_layout"].is_string())
-      throw Error(ErrorCode::kInvalidArgument, "schedule: 'input_layout' is no string");
-    schedule.input_layout = root["input_layout"].get<std::string>();
-  }
-  const nlohmann::json& levels = member(root, "levels");
-  if (!levels.is_array()) throw Error(ErrorCode::kInvalidArgument, "schedule: 'levels' is no list");
-  for (const nlohmann::json& entry : levels) {
-    if (!entry.is_object()) throw Error(ErrorCode::kInvalidArgument, "schedule: a level is no object");
-    schedule.levels.push_back({static_cast<Dim>(index_of(kDimNames, member(entry, "dim"), "dim")),
-                               positive(entry, "factor", 1),
-                               static_cast<LevelKind>(index_of(kLevelKindNames, member(entry, "kind"), "kind"))});
-  }
-  const nlohmann::json& operands = member(root, "operands");
-  if (!operands.is_array()) throw Error(ErrorCode::kInvalidArgument, "schedule: 'operands' is no list");
-  for (const nlohmann::json& entry : operands) {
-    if (!entry.is_object()) throw Error(ErrorCode::kInvalidArgument, "schedule: an operand is no object");
-    OperandPlan plan;
-    plan.operand = static_cast<Operand>(index_of(kOperandNames, member(entry, "operand"), "operand"));
-    plan.scope = static_cast<isa::Space>(index_of(kSpaceNameArray, member(entry, "scope"), "scope"));
-    plan.attach = entry.contains("attach") ? static_cast<int>(positive(entry, "attach", 0)) : kDerived;
-    plan.copies = static_cast<int>(positive(entry, "copies", 1));
-    if (entry.contains("halo")) plan.halo = static_cast<Halo>(index_of(kHaloNames, entry["halo"], "halo"));
-    if (entry.contains("layout") && entry["layout"].is_string()) plan.layout = entry["layout"].get<std::string>();
-    schedule.operands.push_back(plan);
+  for (OperandPlan& plan : schedule.operands) {
+    const auto inside = static_cast<int>(attach[static_cast<size_t>(plan.operand)]);
+    const int64_t count = copies[static_cast<size_t>(plan.operand)];
+    plan.scope = plan.operand == Operand::kInput && choice ? std::optional(scope) : std::nullopt;
+    plan.attach = fetched(nest, plan.operand) ? inside : kDerived;
+    plan.copies = count == derived_copies(nest, schedule, plan.operand, inside) ? kDerived : static_cast<int>(count);
   }
   return schedule;
 }
 
-std::string complete(const Nest& nest, const isa::MachineConfig& config, Schedule& schedule) {
-  Extents tile = schedule.tile();
-  for (int d = 0; d < kDims; ++d)
-    tile.value[d] = std::min(tile.value[d], nest.extent.value[d]);  // larger ones are refused later
-  const Schedule derived = make_schedule(nest, config, tile, {});
-  const auto levels_of = [](const Schedule& s, bool lanes) {
-    std::vector<Level> levels;
-    for (const Level& level : s.levels) {
-      if ((level.kind == LevelKind::kLane) == lanes) levels.push_back(level);
-    }
-    return levels;
-  };
-  const std::vector<Level> lanes = levels_of(derived, true), given = levels_of(schedule, true);
-  if (given.empty()) {
-    schedule.levels.insert(schedule.levels.end(), lanes.begin(), lanes.end());
-  } else if (given != lanes) {
-    std::string text;
-    for (const Level& level : lanes)
-      text += " " + std::string(kDimNames[static_cast<size_t>(level.dim)]) + " " + std::to_string(level.factor);
-    return "lane levels follow from the machine: they are" + text;
+bool Capacity::fits(const isa::MachineConfig& config) const {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i] > 0 && entries[i] > config.depth(static_cast<isa::Space>(i))) return false;
   }
-  const std::vector<Level> outer = levels_of(schedule, false);
-  for (OperandPlan& plan : schedule.operands) {
-    const std::string name(kOperandNames[static_cast<size_t>(plan.operand)]);
-    const auto home = std::find_if(derived.operands.begin(), derived.operands.end(),
-                                   [&](const OperandPlan& p) { return p.operand == plan.operand; });
-    if (home == derived.operands.end()) return "this operation has no operand " + name;
-    if (std::count_if(schedule.operands.begin(), schedule.operands.end(),
-                      [&](const OperandPlan& p) { return p.operand == plan.operand; }) > 1) {
-      return "operand " + name + " is given twice";
-    }
-    if (plan.scope != home->scope)
-      return "the scope of " + name + " is " + std::string(kSpaceNameArray[static_cast<size_t>(home->scope)]);
-    if (plan.layout.empty()) plan.layout = home->layout;
-    if (plan.layout != home->layout) return "the layout of " + name + " is " + home->layout;
-    const int attach = attach_of(nest, outer, plan.operand, plan.halo);
-    if (plan.attach == kDerived) plan.attach = attach;
-    if (plan.attach != attach)
-      return name + " is fetched inside " + std::to_string(attach) + " levels, not " + std::to_string(plan.attach) +
-             ": leave attach out or correct it";
+  return true;
+}
+
+std::string Capacity::reason(const isa::MachineConfig& config) const {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const int64_t depth = config.depth(static_cast<isa::Space>(i));
+    if (entries[i] > depth)
+      return std::string(isa::kSpaceNames[i]) + " needs " + std::to_string(entries[i]) + " entries of " +
+             std::to_string(depth);
   }
   return "";
+}
+
+void add_use(Capacity& use, const Footprint& f, const PerOperand& copies, isa::Space input_scope) {
+  const auto count = [&](Operand operand) { return copies[static_cast<size_t>(operand)]; };
+  use[input_scope] += f.input * count(Operand::kInput);
+  use[isa::Space::kWgt] += f.weights * count(Operand::kWeights);
+  use[isa::Space::kAcc] += f.sums * count(Operand::kSums);
+  use[isa::Space::kOut] += f.output * count(Operand::kOutput) + f.second * count(Operand::kSecond);
+  use[isa::Space::kParam] += f.params * count(Operand::kParams) + f.constants;
 }
 
 }  // namespace tessera::schedule

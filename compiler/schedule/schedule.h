@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Schedule of one loop nest: an ordered list of levels over its dimensions and, for each operand, where it lives,
-// at which level it is fetched and in how many copies. Everything else (tile extents, footprints, legality, DRAM
-// traffic, an estimate of cycles) is derived here from the nest's accesses, so that a generator, a file given by the
-// user and a tuner are judged by the same rules. JSON is the outside form.
+// The Schedule of one loop nest: the intrinsic that computes a tile, an ordered list of levels over the nest's
+// dimensions and, for each operand, inside how many levels it is fetched and in how many copies. Everything else (tile
+// extents, slots, footprints, legality, DRAM traffic) is derived here and in rules.cc from the nest's accesses, so that
+// a generator, a file given by the user and a tuner are judged by the same rules. Every field changes the program, or a
+// rule refuses it. Outside forms: json.h, nest_text.h.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,22 +15,24 @@
 
 namespace tessera::schedule {
 
-/// temporal: iterations one after the other, each its own tile operations. vthread: the same, and neighbouring
-/// iterations overlap in separate copies of every operand they index. hwloop: iterations inside an instruction. lane:
-/// inside an entry.
-enum class LevelKind : uint8_t { kTemporal, kVthread, kHwloop, kLane };
-inline constexpr std::array<std::string_view, 4> kLevelKindNames = {"temporal", "vthread", "hwloop", "lane"};
+/// temporal: iterations one after the other, each its own tile operations. vthread: `threads` neighbouring iterations
+/// at once: each has its own copies of the operands that the dimension indexes, and they take the steps of the levels
+/// further in by turns. hwloop: iterations inside an instruction; their product is the tile.
+enum class LevelKind : uint8_t { kTemporal, kVthread, kHwloop };
+inline constexpr std::array<std::string_view, 3> kLevelKindNames = {"temporal", "vthread", "hwloop"};
 
 struct Level {
   Dim dim = Dim::kN;
   int64_t factor = 1;
   LevelKind kind = LevelKind::kTemporal;
+  int64_t threads = 1;  // of a vthread level: 2 to factor
+  bool outer() const { return kind != LevelKind::kHwloop; }
   bool operator==(const Level&) const = default;
 };
 
 /// What happens to input rows that two neighbouring tiles share. reload: both fetch them. keep: a slot is a window that
-/// holds the rows of all tiles of the innermost temporal level of oh; each tile fetches those that its predecessors
-/// have not.
+/// holds the rows of all tiles of the innermost outer level of oh; each tile fetches those that its predecessors have
+/// not.
 enum class Halo : uint8_t { kReload, kKeep };
 inline constexpr std::array<std::string_view, 2> kHaloNames = {"reload", "keep"};
 
@@ -37,86 +41,101 @@ inline constexpr int kOperands = 6;
 inline constexpr std::array<std::string_view, kOperands> kOperandNames = {"input",  "weights", "sums",
                                                                           "second", "output",  "params"};
 
+/// One number for each operand.
+using PerOperand = std::array<int64_t, kOperands>;
+
+/// A number that is left to what follows from the levels.
 inline constexpr int kDerived = -1;
 
 struct OperandPlan {
   Operand operand = Operand::kInput;
-  isa::Space scope = isa::Space::kInp;
-  int attach = 0;  // number of outer levels inside which the operand is fetched
-  int copies = 1;  // tiles of it that live at once
-  Halo halo = Halo::kReload;
-  std::string layout;  // order of the dimensions inside the scope, slowest first
+  /// Where it stands, if there is a choice (input_scopes); nothing: its only place, or the first of them.
+  std::optional<isa::Space> scope;
+  /// Of what is fetched: inside how many of the outer levels. Its tiles of the levels further in stay on chip, and each
+  /// iteration of the levels further out fetches them again. kDerived: as far out as its copies allow.
+  int attach = kDerived;
+  /// Slots of its ring. kDerived: the tiles that attach keeps, for each virtual thread that indexes them.
+  int copies = kDerived;
+  Halo halo = Halo::kReload;  // of the input
   bool operator==(const OperandPlan&) const = default;
 };
 
 struct Schedule {
-  std::vector<Level> levels;          // outermost first: temporal and vthread, then hwloop, then lane
-  std::vector<OperandPlan> operands;  // those the nest has
-  std::string input_layout = "nhwc";  // which of the layouts of the input it is for (first-layer folding)
+  Intrinsic intrinsic = Intrinsic::kMap;
+  InputLayout input_layout;           // which of the layouts of the input it is for (first-layer folding)
+  std::vector<Level> levels;          // outermost first: temporal and vthread, then hwloop
+  std::vector<OperandPlan> operands;  // those the nest has; nothing is derived for one that is missing
 
   /// Extents of one tile: products of the hwloop factors.
   Extents tile() const;
+  /// Levels around a tile.
+  int outer_levels() const;
+  bool threaded() const;
   /// Whether the input keeps its rows; then output rows of a window, else of a tile.
   bool keeps_rows() const;
   int64_t window_rows() const;
-  int copies(Operand operand) const;  // 0 when the nest has no such operand
+  const OperandPlan* plan(Operand operand) const;
   bool operator==(const Schedule&) const = default;
 };
 
-/// JSON text of a schedule, and back. Errors of from_json: kInvalidArgument naming the key.
-std::string to_json(const Schedule& schedule);
-Schedule from_json(const std::string& text);
+/// The schedule in one line: iterations outermost first | the tile | copies that do not follow from them, as
+/// "oh:14x2 oc:2 | oh4 ow56 oc2 kh3 kw3 | input3 weights2k"; x: threads, k: rows are kept.
+std::string in_short(const Schedule& schedule);
 
-/// The schedules of an operation's parts as one text, and back: one schedule stands alone, several are a JSON list.
-std::string join_json(const std::vector<std::string>& schedules);
-std::vector<std::string> split_json(const std::string& text);
-
-/// What a schedule costs. legal = false: `reason` says which capacity or rule it breaks.
-struct Evaluation {
-  bool legal = false;
-  std::string reason;
-  Footprint footprint;
-  int64_t tiles = 0;  // output tiles times reduction tiles
-  int64_t read_bytes = 0, write_bytes = 0;
-  int64_t gemm_cycles = 0, alu_cycles = 0, load_cycles = 0, store_cycles = 0;
-  int64_t cycles = 0;  // estimate of the whole nest
-};
-
-/// The operand dimensions: whether a tile of the operand depends on a dimension.
+/// Whether a tile of the operand depends on a dimension.
 bool indexes(const Nest& nest, Operand operand, Dim dim);
 
-/// Inside how many of the outer levels an operand is fetched: the innermost that it has; with kKeep the one before.
-int attach_of(const Nest& nest, const std::vector<Level>& levels, Operand operand, Halo halo);
+/// Where an operand may stand, the usual place first: the input of an ALU nest of bytes in INP or OUT if their entries
+/// have the same lanes; one place else.
+std::vector<isa::Space> input_scopes(const Nest& nest, const isa::MachineConfig& config);
+/// Where a schedule puts the input.
+isa::Space input_scope(const Nest& nest, const Schedule& schedule);
 
-/// The schedule of a tile and the loops around it, outermost first, with the copies of operands that fit. `single`: one
-/// copy of each, so that fetching cannot hide behind computing. `kept` > 0: the input keeps rows in windows of that
-/// many tiles of oh, the innermost of its loops.
-Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile,
-                       const std::vector<Dim>& order, bool single = false, int64_t kept = 0);
+/// Whether the operand is fetched from DRAM into slots of its own, so that it has an attach.
+bool fetched(const Nest& nest, Operand operand);
 
-/// Fills in what a given schedule leaves open because levels and nest decide it: attach (kDerived), layouts (empty),
-/// lane levels (none). Returns why the rest of it contradicts them, or nothing.
-std::string complete(const Nest& nest, const isa::MachineConfig& config, Schedule& schedule);
+/// Tiles of the operand that the iterations inside `attach` levels come to.
+int64_t kept_tiles(const Nest& nest, const Schedule& schedule, Operand operand, int attach);
+/// Inside how many levels it is fetched: the given number, or what follows.
+int attach_of(const Nest& nest, const Schedule& schedule, Operand operand);
+/// Copies that follow from levels and attach alone.
+int64_t derived_copies(const Nest& nest, const Schedule& schedule, Operand operand, int attach);
+/// Slots of its ring: the given number, or what follows. 0 when the schedule has no such operand.
+int64_t copies_of(const Nest& nest, const Schedule& schedule, Operand operand);
 
-/// Judges a schedule for a nest: rules, capacities, traffic, estimate.
-Evaluation evaluate(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config);
+/// The same schedule in its one canonical form: attach of what is fetched as a number, copies only where they do not
+/// follow, a scope only where there is a choice.
+Schedule canonical(const Nest& nest, const isa::MachineConfig& config, Schedule schedule);
 
-/// What a schedule is chosen by.
-struct Goal {
-  bool single = false;          // one copy of each operand, as in make_schedule
-  double traffic_weight = 0.2;  // of a cycle, for each cycle of the bus: bytes cost energy, and time that neighbours
-                                // could use, even where they hide behind products
-  /// Cycles and DRAM bytes as one figure to be made small.
-  double score(int64_t cycles, int64_t bytes, const isa::MachineConfig& config) const;
+/// Entries of each scratchpad.
+struct Capacity {
+  std::array<int64_t, isa::kSpaces> entries{};
+  int64_t& operator[](isa::Space space) { return entries[static_cast<size_t>(space)]; }
+  bool fits(const isa::MachineConfig& config) const;
+  /// Which scratchpad is too small, if one is: "inp needs 3000 entries of 2048".
+  std::string reason(const isa::MachineConfig& config) const;
+};
+/// Adds what slots of the given number take.
+void add_use(Capacity& use, const Footprint& footprint, const PerOperand& copies, isa::Space input_scope);
+
+/// Rules of tiles that no split of an instruction can mend.
+bool encodable(const Nest& nest, const Extents& tile);
+
+/// Why a schedule breaks a rule or exceeds a scratchpad; nothing for a legal one.
+std::string obstacle(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config);
+
+/// Loops around a tile, outermost first, as the makers of schedules see them.
+struct Loop {
+  Dim dim = Dim::kN;
+  int64_t factor = 1;
 };
 
-/// The generator: the legal schedule of least estimated score over tile extents and loop orders; deterministic.
-/// Errors: kDoesNotFit when not even single entries fit.
-Schedule generate(const Nest& nest, const isa::MachineConfig& config, const Goal& goal = {});
-
-/// The first `count` of them, best first, of which at most two differ in their tiles of pixels alone. At least one.
-std::vector<Schedule> generate_several(const Nest& nest, const isa::MachineConfig& config, size_t count,
-                                       const Goal& goal = {});
+/// The schedule of a tile, the loops around it and the copies of operands that fit: two of everything first, then those
+/// that save fetches, then a few to fetch ahead, with virtual threads on the innermost loop. `single`: no virtual
+/// threads, one copy of each. `kept` > 0: the input keeps rows in windows of that many tiles of oh, the innermost of
+/// its loops.
+Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile,
+                       const std::vector<Dim>& order, bool single = false, int64_t kept = 0);
 
 /// Bytes of one run in DRAM when chunks x blocks of channels of `pixels` neighbouring pixels are moved.
 int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels,

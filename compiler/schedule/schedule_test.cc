@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans, footprints, legality and its reasons, the JSON form, and the generator over many nests and machines.
+// Spans, footprints, legality and its reasons, what follows from a schedule, the JSON form, the registries of cost
+// models and searchers, and the exhaustive search over many nests and machines.
 #include "compiler/schedule/schedule.h"
 
 #include <gtest/gtest.h>
@@ -7,11 +8,21 @@
 #include <random>
 
 #include "base/error.h"
+#include "compiler/schedule/json.h"
+#include "compiler/schedule/searcher.h"
 
 namespace tessera::schedule {
 namespace {
 
 isa::MachineConfig npu256() { return isa::find_config("npu256"); }
+
+OperandPlan& plan_of(Schedule& schedule, Operand operand) {
+  for (OperandPlan& plan : schedule.operands) {
+    if (plan.operand == operand) return plan;
+  }
+  ADD_FAILURE() << "no such operand";
+  return schedule.operands.front();
+}
 
 /// 64 -> 128 channels, 3x3, stride 1, pad 1, on 28x28.
 Nest convolution() {
@@ -88,9 +99,9 @@ TEST(Product, SchedulesAreGeneratedJudgedAndWritten) {
     Nest own = nest;
     own.in_channels.lanes = config.block_in, own.out_channels.lanes = config.block_out;
     own.extent[Dim::kIc] = own.in_channels.blocks(), own.extent[Dim::kOc] = own.out_channels.blocks();
-    const Schedule schedule = generate(own, config);
-    EXPECT_EQ(from_json(to_json(schedule)), schedule);
-    const Evaluation evaluation = evaluate(own, schedule, config);
+    const Schedule schedule = generate(own, {config});
+    EXPECT_EQ(schedule_from_json(to_json(schedule)), schedule);
+    const Evaluation evaluation = evaluate(own, schedule, {config});
     ASSERT_TRUE(evaluation.legal) << evaluation.reason;
     // Every matrix once; the last columns count as a whole tile.
     const int64_t once = 12 * (200 * 72 + 100 * 72) + config.param_entry_bytes();
@@ -107,11 +118,9 @@ TEST(Product, SchedulesAreGeneratedJudgedAndWritten) {
                                       return tile;
                                     }(),
                                     {Dim::kOw});
-  EXPECT_TRUE(evaluate(nest, schedule, npu256()).legal);
-  for (OperandPlan& plan : schedule.operands) {
-    if (plan.operand == Operand::kWeights) plan.copies = 3;
-  }
-  EXPECT_NE(evaluate(nest, schedule, npu256()).reason.find("wgt needs 1260 entries of 1024"), std::string::npos);
+  EXPECT_TRUE(evaluate(nest, schedule, {npu256()}).legal);
+  plan_of(schedule, Operand::kWeights).copies = 3;
+  EXPECT_NE(evaluate(nest, schedule, {npu256()}).reason.find("wgt needs 1260 entries of 1024"), std::string::npos);
 }
 
 TEST(Span, ThinsToTheCommonStep) {
@@ -156,44 +165,72 @@ TEST(Footprint, OfATile) {
 
 TEST(Schedule, JsonRoundTrip) {
   const Nest nest = convolution();
-  const Schedule schedule = generate(nest, npu256());
-  const Schedule again = from_json(to_json(schedule));
+  const Schedule schedule = generate(nest, {npu256()});
+  const Schedule again = schedule_from_json(to_json(schedule));
   EXPECT_EQ(again, schedule);
-  EXPECT_TRUE(evaluate(nest, again, npu256()).legal);
+  EXPECT_TRUE(evaluate(nest, again, {npu256()}).legal);
 }
 
 TEST(Schedule, JsonErrorsNameTheKey) {
   const auto message = [](const std::string& text) -> std::string {
     try {
-      from_json(text);
+      layer_schedule_from_json(text);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
       return error.what();
     }
     return "";
   };
+  const auto with = [](const std::string& levels, const std::string& operands) {
+    return R"({"intrinsic":"dense","levels":[)" + levels + R"(],"operands":[)" + operands + "]}";
+  };
   EXPECT_NE(message("{").find("no JSON"), std::string::npos);
-  EXPECT_NE(message("[]").find("not an object"), std::string::npos);
-  EXPECT_NE(message("{}").find("'levels' is missing"), std::string::npos);
-  EXPECT_NE(message(R"({"levels":[{"dim":"x","factor":1,"kind":"temporal"}],"operands":[]})").find("known: n, g, oc"),
+  EXPECT_NE(message("1").find("not an object"), std::string::npos);
+  EXPECT_NE(message("{}").find("'intrinsic' is missing"), std::string::npos);
+  EXPECT_NE(message(R"({"intrinsic":"gemm"})").find("known: dense, depthwise, reduce, map"), std::string::npos);
+  EXPECT_NE(message(R"({"intrinsic":"dense"})").find("'levels' is missing"), std::string::npos);
+  EXPECT_NE(message(R"({"intrinsic":"dense","levels":[],"operands":[],"tile":1})").find("a schedule has no 'tile'"),
             std::string::npos);
-  EXPECT_NE(message(R"({"levels":[{"dim":"n","factor":0,"kind":"temporal"}],"operands":[]})").find("'factor'"),
+  EXPECT_NE(message(R"({"intrinsic":"dense","input_layout":"nchw"})").find("known: nhwc, fold(kw), fold(kh,kw)"),
             std::string::npos);
+  EXPECT_NE(message(with(R"({"dim":"x","factor":1,"kind":"temporal"})", "")).find("known: n, g, oc"),
+            std::string::npos);
+  EXPECT_NE(message(with(R"({"dim":"n","factor":0,"kind":"temporal"})", "")).find("'factor'"), std::string::npos);
+  EXPECT_NE(message(with(R"({"dim":"oc","factor":16,"kind":"lane"})", "")).find("known: temporal, vthread, hwloop"),
+            std::string::npos);
+  EXPECT_NE(message(with(R"({"dim":"n","factor":4,"kind":"temporal","threads":2})", "")).find("kind vthread"),
+            std::string::npos);
+  EXPECT_NE(message(with("", R"({"operand":"input","layout":"n,h,w"})")).find("an operand has no 'layout'"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"chain": ["a", "b"]})").find("\"tile\" with oh, ow and blocks"), std::string::npos);
+}
+
+TEST(Schedule, JsonOfLists) {
+  const Schedule one = generate(convolution(), {npu256()});
+  const LayerSchedule two = std::vector<Schedule>{one, one}, alone = std::vector<Schedule>{one},
+                      chain = ChainSchedule{{"a", "b"}, {14, 7, 2}};
+  EXPECT_EQ(to_json(alone), to_json(one));
+  for (const LayerSchedule& schedule : {two, alone, chain})
+    EXPECT_EQ(layer_schedule_from_json(to_json(schedule)), schedule);
+  // All iterations of a vthread level run at once where it does not say how many.
+  const Schedule open = schedule_from_json(
+      R"({"intrinsic":"map","levels":[{"dim":"oh","factor":3,"kind":"vthread"}],"operands":[{"operand":"input"}]})");
+  EXPECT_EQ(open.levels[0].threads, 3);
+  EXPECT_EQ(open.operands[0].copies, kDerived);
 }
 
 TEST(Schedule, IllegalOnesHaveAReason) {
   const Nest nest = convolution();
   const isa::MachineConfig config = npu256();
-  const Schedule good = generate(nest, config);
+  const Schedule good = generate(nest, {config});
   const auto reason = [&](const Schedule& schedule) {
-    const Evaluation evaluation = evaluate(nest, schedule, config);
+    const Evaluation evaluation = evaluate(nest, schedule, {config});
     EXPECT_FALSE(evaluation.legal);
+    EXPECT_EQ(evaluation.reason, obstacle(nest, schedule, config));
     return evaluation.reason;
   };
   Schedule bad = good;
-  for (OperandPlan& plan : bad.operands) {
-    if (plan.operand == Operand::kInput) plan.copies = 1000;
-  }
+  plan_of(bad, Operand::kInput).copies = 1000;
   EXPECT_NE(reason(bad).find("inp needs"), std::string::npos);
   bad = good;
   std::erase_if(bad.operands, [](const OperandPlan& plan) { return plan.operand == Operand::kWeights; });
@@ -206,44 +243,140 @@ TEST(Schedule, IllegalOnesHaveAReason) {
   bad.levels.insert(bad.levels.begin() + 1, {Dim::kOh, 2, LevelKind::kTemporal});
   EXPECT_EQ(reason(bad), "temporal reduction levels must be the innermost ones");
   bad = good;
-  bad.levels.insert(bad.levels.begin(), {Dim::kOh, 7, LevelKind::kVthread});
-  for (OperandPlan& plan : bad.operands) {
-    if (plan.operand == Operand::kOutput) plan.copies = 1;
+  bad.intrinsic = Intrinsic::kMap;
+  EXPECT_EQ(reason(bad), "the intrinsic of this operation is dense, not map");
+  bad = good;
+  bad.input_layout = {true, true, 2};
+  EXPECT_EQ(reason(bad), "input_layout 'fold(kh,kw)*2' is not 'nhwc'");
+  bad = good;
+  plan_of(bad, Operand::kInput).attach = 17;
+  EXPECT_NE(reason(bad).find("input is fetched inside 17 levels, and there are "), std::string::npos);
+  bad = good;
+  plan_of(bad, Operand::kSums).attach = 0;
+  EXPECT_EQ(reason(bad), "sums is not fetched: it has no attach");
+  for (const Operand operand : {Operand::kInput, Operand::kWeights, Operand::kOutput}) {
+    bad = good;
+    plan_of(bad, operand).scope = isa::Space::kAcc;
+    EXPECT_EQ(reason(bad),
+              std::string(kOperandNames[static_cast<size_t>(operand)]) + " has no choice of scope: leave it out");
   }
-  EXPECT_NE(reason(bad).find("a vthread level of 7 needs as many copies"), std::string::npos);
-}
-
-TEST(Schedule, WhatFollowsFromLevelsMayBeLeftOut) {
-  const Nest nest = convolution();
-  const isa::MachineConfig config = npu256();
-  const Schedule good = generate(nest, config);
-  Schedule open = good;
-  std::erase_if(open.levels, [](const Level& level) { return level.kind == LevelKind::kLane; });
-  for (OperandPlan& plan : open.operands) {
-    plan.attach = kDerived;
-    plan.layout.clear();
-  }
-  EXPECT_EQ(complete(nest, config, open), "");
-  EXPECT_EQ(open, good);
-  const auto reason = [&](Schedule schedule) { return complete(nest, config, schedule); };
-  Schedule bad = good;
-  bad.levels.back().factor = 8;
-  EXPECT_EQ(reason(bad), "lane levels follow from the machine: they are oc 16 ic 16");
-  bad = good;
-  bad.operands[0].attach += 1;
-  EXPECT_NE(reason(bad).find("input is fetched inside"), std::string::npos);
-  bad = good;
-  bad.operands[0].scope = isa::Space::kWgt;
-  EXPECT_EQ(reason(bad), "the scope of input is inp");
-  bad = good;
-  bad.operands[0].layout = "n,c,h,w";
-  EXPECT_EQ(reason(bad), "the layout of input is n,h,w,g,ic");
   bad = good;
   bad.operands.push_back(bad.operands[0]);
   EXPECT_EQ(reason(bad), "operand input is given twice");
   bad = good;
-  bad.operands.push_back({Operand::kSecond, isa::Space::kOut, 0, 1, Halo::kReload, ""});
+  bad.operands.push_back({Operand::kSecond, std::nullopt, kDerived, kDerived, Halo::kReload});
   EXPECT_EQ(reason(bad), "this operation has no operand second");
+}
+
+/// The convolution in tiles of seven rows of one output block: loops of oc and oh.
+Schedule strips(const Nest& nest, bool single = false) {
+  Extents tile = nest.extent;
+  tile[Dim::kOh] = 7;
+  tile[Dim::kOc] = 1;
+  return make_schedule(nest, npu256(), tile, {Dim::kOc, Dim::kOh}, single);
+}
+
+TEST(Schedule, CopiesFollowFromVirtualThreads) {
+  const Nest nest = convolution();
+  Schedule schedule = strips(nest);
+  for (OperandPlan& plan : schedule.operands) plan.copies = kDerived;
+  const auto copies = [&](Operand operand) { return copies_of(nest, schedule, operand); };
+  ASSERT_EQ(schedule.levels[1].kind, LevelKind::kVthread);
+  schedule.levels[1].threads = 4;
+  EXPECT_EQ(copies(Operand::kInput), 4);
+  EXPECT_EQ(copies(Operand::kSums), 4);
+  EXPECT_EQ(copies(Operand::kOutput), 4);
+  EXPECT_EQ(copies(Operand::kWeights), 1);
+  schedule.levels[0].kind = LevelKind::kVthread;
+  schedule.levels[0].threads = 3;
+  EXPECT_EQ(copies(Operand::kWeights), 3);
+  EXPECT_EQ(copies(Operand::kSums), 12);
+  // Without threads there is one of each.
+  schedule.levels[0] = {Dim::kOc, 8, LevelKind::kTemporal};
+  schedule.levels[1] = {Dim::kOh, 4, LevelKind::kTemporal};
+  for (const OperandPlan& plan : schedule.operands) EXPECT_EQ(copies(plan.operand), 1);
+  EXPECT_EQ(obstacle(nest, schedule, npu256()), "");
+  plan_of(schedule, Operand::kOutput).copies = 2;
+  EXPECT_EQ(obstacle(nest, schedule, npu256()), "output has 2 copies and no level is a vthread: there are 1 then");
+  schedule.levels[1].threads = 9;
+  schedule.levels[1].kind = LevelKind::kVthread;
+  EXPECT_EQ(obstacle(nest, schedule, npu256()),
+            "a vthread level of factor 4 runs from 2 to as many iterations at once, not 9");
+}
+
+TEST(Schedule, SumsOfThreadsThatTakeTurnsHaveSlotsOfTheirOwn) {
+  const Nest nest = convolution();
+  Extents tile = nest.extent;
+  tile[Dim::kOh] = 7;
+  tile[Dim::kIc] = 1;
+  Schedule schedule = make_schedule(nest, npu256(), tile, {Dim::kOh, Dim::kIc});
+  schedule.levels[0] = {Dim::kOh, 4, LevelKind::kVthread, 2};
+  schedule.levels[1] = {Dim::kIc, 4, LevelKind::kTemporal};
+  for (OperandPlan& plan : schedule.operands) plan.copies = kDerived;
+  for (OperandPlan& plan : schedule.operands) plan.attach = kDerived;
+  EXPECT_EQ(copies_of(nest, schedule, Operand::kSums), 2);
+  plan_of(schedule, Operand::kSums).copies = 1;
+  EXPECT_EQ(obstacle(nest, schedule, npu256()), "sums needs 2 copies: so many threads sum at once");
+}
+
+TEST(Schedule, WhatIsFetchedFurtherOutStays) {
+  // Loops of oc (8) and oh (4), of eight columns: input tiles come again for each oc.
+  Nest nest = convolution();
+  nest.extent[Dim::kOw] = nest.input.col_end = 8;
+  Schedule schedule = strips(nest);
+  OperandPlan& input = plan_of(schedule, Operand::kInput);
+  input.copies = kDerived;
+  input.attach = 0;
+  EXPECT_EQ(kept_tiles(nest, schedule, Operand::kInput, 0), 4);
+  EXPECT_EQ(copies_of(nest, schedule, Operand::kInput), 4);
+  const int64_t once = evaluate(nest, schedule, {npu256()}).read_bytes;
+  input.attach = 2;
+  EXPECT_EQ(copies_of(nest, schedule, Operand::kInput), 2);  // two threads
+  const int64_t again = evaluate(nest, schedule, {npu256()}).read_bytes;
+  EXPECT_EQ(again - once, 7 * (28 + 3 * 2) * 8 * 64);
+  input.attach = 0;
+  input.copies = 3;
+  EXPECT_EQ(obstacle(nest, schedule, npu256()), "input stays inside 0 levels in 4 tiles and has 3 copies");
+  // As far out as the copies allow where it is left open.
+  input.attach = kDerived;
+  EXPECT_EQ(attach_of(nest, schedule, Operand::kInput), 2);
+  input.copies = 4;
+  EXPECT_EQ(attach_of(nest, schedule, Operand::kInput), 0);
+}
+
+TEST(Schedule, InputsOfTheVectorUnitStandInInpOrOut) {
+  Nest nest = convolution();
+  nest.intrinsic = Intrinsic::kMap;
+  nest.extent[Dim::kKh] = nest.extent[Dim::kKw] = nest.extent[Dim::kOc] = nest.extent[Dim::kIc] = 1;
+  nest.extent[Dim::kG] = 4;
+  nest.in_channels = nest.out_channels = {64, 16, 16};
+  nest.pad_top = nest.pad_left = 0;
+  nest.convert = false;
+  EXPECT_EQ(input_scopes(nest, npu256()), (std::vector<isa::Space>{isa::Space::kInp, isa::Space::kOut}));
+  Schedule schedule = generate(nest, {npu256()});
+  EXPECT_EQ(schedule.plan(Operand::kInput)->scope, isa::Space::kInp);
+  plan_of(schedule, Operand::kInput).scope = isa::Space::kOut;
+  plan_of(schedule, Operand::kInput).copies = 10000;
+  EXPECT_NE(obstacle(nest, schedule, npu256()).find("out needs"), std::string::npos);
+  plan_of(schedule, Operand::kInput).scope = isa::Space::kWgt;
+  EXPECT_EQ(obstacle(nest, schedule, npu256()), "the scope of input is inp or out, not wgt");
+  isa::MachineConfig narrow = npu256();
+  narrow.block_in = 8;
+  EXPECT_EQ(input_scopes(nest, narrow).size(), 1U);
+}
+
+TEST(Schedule, CanonicalFormIsOne) {
+  const Nest nest = convolution();
+  const isa::MachineConfig config = npu256();
+  const Schedule good = generate(nest, {config});
+  Schedule open = good;
+  for (OperandPlan& plan : open.operands) {
+    plan.copies = static_cast<int>(copies_of(nest, good, plan.operand));
+    plan.attach = kDerived;
+  }
+  EXPECT_NE(open, good);
+  EXPECT_EQ(canonical(nest, config, open), good);
+  EXPECT_EQ(canonical(nest, config, good), good);
 }
 
 TEST(Schedule, InputsKeepRows) {
@@ -262,18 +395,16 @@ TEST(Schedule, InputsKeepRows) {
   EXPECT_EQ(keep.window_rows(), 28);
   EXPECT_EQ(reload.window_rows(), 7);
   EXPECT_EQ(keep.operands[0].attach, 0);
-  EXPECT_EQ(reload.operands[0].attach, 1);
-  EXPECT_EQ(from_json(to_json(keep)), keep);
-  Schedule copy = keep;
-  EXPECT_EQ(complete(nest, config, copy), "");
-  const Evaluation kept = evaluate(nest, keep, config), again = evaluate(nest, reload, config);
+  EXPECT_EQ(reload.operands[0].attach, copies_of(nest, reload, Operand::kInput) < 4 ? 1 : 0);
+  EXPECT_EQ(schedule_from_json(to_json(keep)), keep);
+  const Evaluation kept = evaluate(nest, keep, {config}), again = evaluate(nest, reload, {config});
   ASSERT_TRUE(kept.legal) << kept.reason;
   ASSERT_TRUE(again.legal) << again.reason;
   EXPECT_EQ(kept.footprint.input, 30 * 30 * 2);
   EXPECT_EQ(again.footprint.input, 9 * 30 * 2);
   // Six rows of 28 pixels with 64 channels are not fetched twice.
   EXPECT_EQ(again.read_bytes - kept.read_bytes, 6 * 28 * 64);
-  const auto reason = [&](const Schedule& schedule) { return evaluate(nest, schedule, config).reason; };
+  const auto reason = [&](const Schedule& schedule) { return evaluate(nest, schedule, {config}).reason; };
   Schedule bad = keep;
   bad.operands[1].halo = Halo::kKeep;
   EXPECT_EQ(reason(bad), "only the input can keep rows");
@@ -295,10 +426,9 @@ TEST(Schedule, LoopsThatComeBackToTilesOnChipFetchThemOnce) {
   tile[Dim::kIc] = 1;
   Schedule schedule = make_schedule(nest, config, tile, {Dim::kOc, Dim::kOh, Dim::kOw, Dim::kIc});
   const auto bytes = [&](int copies) {
-    for (OperandPlan& plan : schedule.operands) {
-      if (plan.operand == Operand::kWeights) plan.copies = copies;
-    }
-    const Evaluation evaluation = evaluate(nest, schedule, config);
+    plan_of(schedule, Operand::kWeights).copies = copies;
+    plan_of(schedule, Operand::kWeights).attach = kDerived;
+    const Evaluation evaluation = evaluate(nest, schedule, {config});
     EXPECT_TRUE(evaluation.legal) << evaluation.reason;
     return evaluation.read_bytes;
   };
@@ -310,20 +440,92 @@ TEST(Schedule, LoopsThatComeBackToTilesOnChipFetchThemOnce) {
 
 TEST(Schedule, OneCopyOfEachOperandOnRequest) {
   const Nest nest = convolution();
-  const Schedule single = generate(nest, npu256(), {.single = true}), usual = generate(nest, npu256());
-  for (const OperandPlan& plan : single.operands) EXPECT_EQ(plan.copies, 1);
-  const Evaluation slow = evaluate(nest, single, npu256()), fast = evaluate(nest, usual, npu256());
+  const Schedule single = generate(nest, {npu256()}, {.single = true}), usual = generate(nest, {npu256()});
+  EXPECT_FALSE(single.threaded());
+  EXPECT_TRUE(usual.threaded());
+  for (const OperandPlan& plan : single.operands) EXPECT_EQ(copies_of(nest, single, plan.operand), 1);
+  const Evaluation slow = evaluate(nest, single, {npu256()}), fast = evaluate(nest, usual, {npu256()});
   EXPECT_TRUE(slow.legal);
   EXPECT_GT(slow.cycles, fast.cycles);
 }
 
-TEST(Schedule, ListsOfSchedules) {
-  const std::string one = to_json(generate(convolution(), npu256()));
-  EXPECT_EQ(join_json({one}), one);
-  EXPECT_EQ(split_json(one), std::vector<std::string>{one});
-  const std::vector<std::string> parts = split_json(join_json({one, one}));
-  ASSERT_EQ(parts.size(), 2U);
-  for (const std::string& part : parts) EXPECT_EQ(from_json(part), from_json(one));
+/// Judges by DRAM bytes alone.
+class BytesOnly : public CostModel {
+ public:
+  explicit BytesOnly(const Machine& machine) : closed_form_(make_cost_model("closed-form", machine)) {}
+  Cost cost(const Subject& subject, const Schedule& schedule) override {
+    return {closed_form_->cost(subject, schedule).bytes, 0, 0};
+  }
+  Cost cost(const Subject& subject, const ChainPlan& plan) override {
+    return {closed_form_->cost(subject, plan).bytes, 0, 0};
+  }
+
+ private:
+  std::unique_ptr<CostModel> closed_form_;
+};
+
+/// Looks at single pixels alone.
+class Pixels : public Searcher {
+ public:
+  std::vector<Ranked<Schedule>> schedules(const Subject& subject, const Machine& machine, CostModel& model,
+                                          const Goal& goal, size_t) override {
+    const Nest& nest = *subject.nests.front();
+    Extents tile = nest.extent;
+    tile[Dim::kOh] = tile[Dim::kOw] = 1;
+    Ranked<Schedule> only;
+    only.plan = make_schedule(nest, machine.config, tile, {Dim::kOh, Dim::kOw}, goal.single);
+    only.cost = model.cost(subject, only.plan);
+    only.score = goal.score(only.cost, machine.config);
+    return {only};
+  }
+  std::vector<Ranked<ChainPlan>> chains(const Subject&, const Machine&, CostModel&, const Goal&, size_t) override {
+    return {};
+  }
+};
+
+const RegisterCostModel kBytesOnly("test-bytes", "DRAM bytes",
+                                   [](const Machine& machine) { return std::make_unique<BytesOnly>(machine); });
+const RegisterSearcher kPixels("test-pixels", "one pixel", [] { return std::make_unique<Pixels>(); });
+
+TEST(Registry, ModelsAndSearchersComeByName) {
+  const Nest nest = convolution();
+  const Machine machine{npu256()};
+  const Subject subject{{&nest}, nullptr};
+  const auto bytes = make_cost_model("test-bytes", machine), usual = make_cost_model("closed-form", machine);
+  const auto exhaustive = make_searcher("exhaustive");
+  const auto least = exhaustive->schedules(subject, machine, *bytes, {}, 5),
+             fastest = exhaustive->schedules(subject, machine, *usual, {}, 5);
+  EXPECT_EQ(least.front().cost.cycles, usual->cost(subject, least.front().plan).bytes);
+  EXPECT_LE(least.front().cost.cycles, fastest.front().cost.bytes);
+  EXPECT_LE(fastest.front().score, Goal().score(usual->cost(subject, least.front().plan), machine.config));
+  for (size_t i = 1; i < fastest.size(); ++i) EXPECT_LE(fastest[i - 1].score, fastest[i].score);
+  const auto pixel = make_searcher("test-pixels")->schedules(subject, machine, *usual, {}, 5);
+  ASSERT_EQ(pixel.size(), 1U);
+  EXPECT_EQ(pixel.front().plan.tile()[Dim::kOw], 1);
+  const auto message = [](const auto& make) -> std::string {
+    try {
+      make();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message([&] { make_cost_model("guess", machine); }),
+            "there is no cost model 'guess'; known: 'closed-form', 'test-bytes'");
+  EXPECT_EQ(message([] { make_searcher("luck"); }), "there is no searcher 'luck'; known: 'exhaustive', 'test-pixels'");
+  EXPECT_EQ(message([] { searchers().add("exhaustive", "", nullptr); }),
+            "a searcher 'exhaustive' is registered already");
+}
+
+TEST(ClosedForm, KnowsTheMemory) {
+  const Nest nest = convolution();
+  const Schedule schedule = generate(nest, {npu256()});
+  const Evaluation usual = evaluate(nest, schedule, {npu256()}), far = evaluate(nest, schedule, {npu256(), 500}),
+                   narrow = evaluate(nest, schedule, {npu256(), 100, 1});
+  EXPECT_EQ(far.cycles - usual.cycles, 2 * 400);
+  EXPECT_EQ(far.read_bytes, usual.read_bytes);
+  EXPECT_GT(narrow.cycles, usual.read_bytes + usual.write_bytes);  // a byte a cycle
 }
 
 TEST(Schedule, GeneratorIsLegalAndDeterministic) {
@@ -349,10 +551,10 @@ TEST(Schedule, GeneratorIsLegalAndDeterministic) {
     nest.in_channels.total = nest.in_channels.chunk = 16 * nest.extent[Dim::kIc];
     nest.out_channels.total = nest.out_channels.chunk = 16 * nest.extent[Dim::kOc];
     for (const isa::MachineConfig& config : {npu256(), tiny}) {
-      const Schedule schedule = generate(nest, config);
-      const Evaluation evaluation = evaluate(nest, schedule, config);
+      const Schedule schedule = generate(nest, {config});
+      const Evaluation evaluation = evaluate(nest, schedule, {config});
       EXPECT_TRUE(evaluation.legal) << evaluation.reason;
-      EXPECT_EQ(generate(nest, config), schedule);
+      EXPECT_EQ(generate(nest, {config}), schedule);
       const int64_t macs = nest.extent[Dim::kOh] * nest.extent[Dim::kOw] * nest.extent[Dim::kKh] *
                            nest.extent[Dim::kKw] * nest.extent[Dim::kOc] * nest.extent[Dim::kIc];
       EXPECT_GE(evaluation.cycles, macs);  // one block product a cycle
@@ -362,7 +564,7 @@ TEST(Schedule, GeneratorIsLegalAndDeterministic) {
 
 TEST(Schedule, WellKnownConvolutionIsComputeBound) {
   const Nest nest = convolution();
-  const Evaluation evaluation = evaluate(nest, generate(nest, npu256()), npu256());
+  const Evaluation evaluation = evaluate(nest, generate(nest, {npu256()}), {npu256()});
   EXPECT_LT(evaluation.cycles, 28 * 28 * 9 * 4 * 8 * 12 / 10);
 }
 
@@ -372,7 +574,7 @@ TEST(Schedule, DoesNotFitSaysWhat) {
   Nest nest = convolution();
   nest.second = nest.output;  // needs an entry of constants beside the parameters
   try {
-    generate(nest, config);
+    generate(nest, {config});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDoesNotFit);

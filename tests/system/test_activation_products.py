@@ -270,20 +270,17 @@ def test_schedules_of_products(config, tmp_path):
         levels = edited[name]["levels"]
         extent = {}
         for level in levels:
-            if level["kind"] != "lane":
-                extent[level["dim"]] = extent.get(level["dim"], 1) * level["factor"]
+            extent[level["dim"]] = extent.get(level["dim"], 1) * level["factor"]
         # One row of a head at a time, the columns outside.
         edited[name]["levels"] = [
-            {"dim": dim, "factor": extent[dim], "kind": "temporal"}
+            {"dim": dim, "factor": extent[dim], "kind": "vthread", "threads": 2}
             for dim in ("oh", "oc", "ow")
             if extent.get(dim, 1) > 1
         ]
         edited[name]["levels"] += (
             [{"dim": "ic", "factor": extent["ic"], "kind": "hwloop"}] if extent.get("ic", 1) > 1 else []
         )
-        edited[name]["operands"] = [
-            {"operand": o["operand"], "scope": o["scope"], "copies": 2} for o in edited[name]["operands"]
-        ]
+        edited[name]["operands"] = [{"operand": o["operand"], "copies": 2} for o in edited[name]["operands"]]
         session = tessera.Session(data, "fsim", config, schedules=edited, check_races=True, poison=3)
         assert program(session, "edited.tsr") != (tmp_path / "first.tsr").read_bytes()
         assert all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected))

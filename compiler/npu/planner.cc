@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// Candidates, replays, the cheapest cut of the sequence, and the choice between neighbours.
+#include "compiler/npu/planner.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "compiler/npu/lower.h"
+#include "compiler/npu/plan.h"
+
+namespace tessera::npu {
+
+using schedule::ChainPlan;
+using schedule::Cost;
+using schedule::Nest;
+using schedule::Schedule;
+using schedule::Subject;
+
+namespace {
+
+/// Candidates that are replayed for each layout, and those that are tried again between the neighbours.
+constexpr size_t kTrials = 16, kFinalists = 8;
+/// Instructions that all replays of a layer may have; one replay there always is.
+constexpr int64_t kReplayed = 60000;
+
+/// The nest that a schedule is for.
+const Nest& nest_for(const Task& task, const Schedule& schedule) {
+  const Nest* nest = nest_of(task, schedule.input_layout);
+  TESSERA_INVARIANT(nest != nullptr, "a layout has gone with the places of tensors");
+  return *nest;
+}
+
+std::string in_short(const schedule::ChainTile& tile) {
+  return "oh" + std::to_string(tile.oh) + " ow" + std::to_string(tile.ow) + " blocks" + std::to_string(tile.blocks);
+}
+
+std::string rounded(double value) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.0f", value);
+  return text.data();
+}
+
+}  // namespace
+
+void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& infos) {
+  if (unit.chain) {
+    lower_chain(*unit.chain, emitter, infos);
+    return;
+  }
+  emitter.layer = static_cast<uint32_t>(unit.first);
+  for (size_t k = 0; k < unit.tasks.size(); ++k) {
+    lower(unit.tasks[k], nest_for(unit.tasks[k], unit.schedules[k]), unit.schedules[k], emitter, infos[unit.first]);
+  }
+}
+
+Planner::Planner(const Graph& graph, const isa::MachineConfig& config, const Options& options)
+    : graph_(graph),
+      config_(config),
+      options_(options),
+      machine_(machine_of(config, options)),
+      goal_{!options.virtual_threads, options.traffic_weight},
+      searcher_(schedule::make_searcher(options.search)),
+      model_(schedule::make_cost_model(options.cost_model, machine_)),
+      judge_(schedule::make_cost_model("replay", machine_)),
+      placements_(plan_memory(graph, options).placements),
+      feeds_(feeds_next(graph)),
+      log_(options.search_log != nullptr ? *options.search_log : own_log_) {
+  log_.searcher = options.search;
+  log_.cost_model = options.cost_model;
+}
+
+const schedule::LayerSchedule* Planner::given(size_t operation) const {
+  const auto& schedules = options_.schedules;
+  return operation < schedules.size() && schedules[operation] ? &*schedules[operation] : nullptr;
+}
+
+SearchLog::Piece& Planner::open_piece(size_t first, size_t count, size_t nest, size_t nests) {
+  SearchLog::Piece& piece = log_.pieces.emplace_back();
+  for (size_t i = first; i < first + count; ++i) piece.operations.push_back(graph_.operations[i].name);
+  piece.nest = nest;
+  piece.nests = nests;
+  return piece;
+}
+
+size_t Planner::note(SearchLog::Piece& piece, std::string text, const Cost& estimated) const {
+  SearchLog::Candidate& candidate = piece.candidates.emplace_back();
+  candidate.schedule = std::move(text);
+  candidate.estimated = estimated;
+  candidate.estimated_score = goal_.score(estimated, config_);
+  return piece.candidates.size() - 1;
+}
+
+template <typename Plan>
+double Planner::judge(SearchLog::Candidate& candidate, const Subject& subject, const Plan& plan) {
+  candidate.replayed = judge_->cost(subject, plan);
+  candidate.score = goal_.score(*candidate.replayed, config_);
+  return candidate.score;
+}
+
+/// Of the searcher's schedules for each layout those whose stream does best, best first.
+std::vector<Planner::Ranked> Planner::choose(const Task& task, SearchLog::Piece& piece) {
+  std::vector<Ranked> all;
+  std::string reason;
+  for (const Nest& nest : task.alternatives) {
+    const TaskLowering lowering(task, nest, config_, options_);
+    const Subject subject{{&nest}, &lowering};
+    std::vector<schedule::Ranked<Schedule>> found;
+    try {
+      found = searcher_->schedules(subject, machine_, *model_, goal_, kTrials);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kDoesNotFit) throw;
+      if (reason.empty()) reason = error.what();
+      continue;
+    }
+    int64_t replayed = 0;
+    for (auto& [schedule, cost, score] : found) {
+      const std::string why = schedule::obstacle(nest, schedule, config_);
+      TESSERA_INVARIANT(why.empty(), "searcher '" + options_.search + "' made an illegal schedule: " + why);
+      const size_t candidate = note(piece, schedule::in_short(schedule), cost);
+      if (replayed > kReplayed) continue;
+      const double replay = judge(piece.candidates[candidate], subject, schedule);
+      replayed += piece.candidates[candidate].replayed->instructions;
+      all.push_back({{std::move(schedule), candidate}, replay});
+    }
+  }
+  if (all.empty()) throw Error(ErrorCode::kDoesNotFit, reason);
+  std::stable_sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return a.second < b.second; });
+  if (all.size() > kFinalists) all.resize(kFinalists);
+  return all;
+}
+
+std::vector<schedule::InputLayout> Planner::layouts(size_t operation) {
+  std::vector<schedule::InputLayout> result;
+  for (const Task& task : make_tasks(graph_, operation, placements_, config_, options_)) {
+    SearchLog::Piece piece;
+    result.push_back(choose(task, piece).front().first.plan.input_layout);
+  }
+  return result;
+}
+
+/// A schedule given by the user, if it is legal for one of the layouts, in canonical form.
+Schedule Planner::legal(const Task& task, const Schedule& given) const {
+  // Where the layout is unknown the last nest's refusal says so.
+  const Nest* nest = nest_of(task, given.input_layout);
+  if (nest == nullptr) nest = &task.alternatives.back();
+  const std::string reason = schedule::obstacle(*nest, given, config_);
+  if (!reason.empty()) throw Error(ErrorCode::kInvalidArgument, "the given schedule is illegal: " + reason);
+  return schedule::canonical(*nest, config_, given);
+}
+
+Unit Planner::single(size_t i) {
+  Unit unit;
+  unit.first = i;
+  unit.piece = log_.pieces.size();
+  const std::vector<Task> tasks = make_tasks(graph_, i, placements_, config_, options_);
+  const auto* schedules = given(i) == nullptr ? nullptr : std::get_if<std::vector<Schedule>>(given(i));
+  if (schedules != nullptr && schedules->size() != tasks.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::to_string(schedules->size()) + " schedules are given for an operation of " +
+                    std::to_string(tasks.size()) + " nests; give one for each, as a list where there are several");
+  }
+  for (size_t t = 0; t < tasks.size(); ++t) {
+    SearchLog::Piece& piece = open_piece(i, 1, t, tasks.size());
+    if (schedules != nullptr) {
+      Schedule schedule = legal(tasks[t], (*schedules)[t]);
+      const Nest& nest = nest_for(tasks[t], schedule);
+      const TaskLowering lowering(tasks[t], nest, config_, options_);
+      const Subject subject{{&nest}, &lowering};
+      note(piece, schedule::in_short(schedule), model_->cost(subject, schedule));
+      piece.candidates[0].chosen = true;
+      unit.score += judge(piece.candidates[0], subject, schedule);
+      unit.schedules.push_back(std::move(schedule));
+      continue;
+    }
+    std::vector<Ranked> best = choose(tasks[t], piece);
+    unit.score += best.front().second;
+    unit.candidate = best.front().first.candidate;
+    piece.candidates[unit.candidate].chosen = true;
+    unit.schedules.push_back(std::move(best.front().first.plan));
+    for (size_t k = 1; tasks.size() == 1 && k < best.size(); ++k) unit.others.push_back(std::move(best[k].first));
+  }
+  return unit;
+}
+
+std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason) {
+  auto chain = make_chain(graph_, i, links, placements_, config_, options_, reason);
+  if (!chain) return std::nullopt;
+  // Layouts differ in the first input alone.
+  std::vector<const Nest*> nests;
+  std::vector<schedule::Ranked<ChainPlan>> plans;
+  for (const Nest& head : chain->tasks[0].alternatives) {
+    Subject subject{nests_of(*chain, head), nullptr};
+    const ChainLowering lowering(*chain, subject.nests, config_, options_);
+    subject.lowering = &lowering;
+    std::string why = schedule::chain_obstacle(subject.nests, config_);
+    std::vector<schedule::Ranked<ChainPlan>> found;
+    if (why.empty() && tile == nullptr) found = searcher_->chains(subject, machine_, *model_, goal_, kTrials);
+    if (why.empty() && tile != nullptr) {
+      if (auto plan = schedule::ChainPlanner(subject.nests, config_).plan(*tile, &why)) {
+        const Cost cost = model_->cost(subject, *plan);
+        found.push_back({std::move(*plan), cost, goal_.score(cost, config_)});
+      }
+    }
+    if (found.empty() && reason != nullptr) *reason = why.empty() ? "no tile fits the scratchpads" : why;
+    if (found.empty() || (!plans.empty() && plans.front().cost.cycles <= found.front().cost.cycles)) continue;
+    nests = subject.nests;
+    plans = std::move(found);
+  }
+  if (plans.empty()) return std::nullopt;
+  chain->nests = nests;
+
+  Unit unit;
+  unit.first = i;
+  unit.count = links;
+  unit.piece = log_.pieces.size();
+  SearchLog::Piece& piece = open_piece(i, links, 0, 1);
+  const ChainLowering lowering(*chain, nests, config_, options_);
+  const Subject subject{nests, &lowering};
+  std::vector<std::pair<double, Choice<ChainPlan>>> judged;
+  int64_t replayed = 0;
+  for (auto& [plan, cost, score] : plans) {
+    const size_t candidate = note(piece, in_short(plan.tile), cost);
+    if (replayed > kReplayed) continue;
+    const double replay = judge(piece.candidates[candidate], subject, plan);
+    replayed += piece.candidates[candidate].replayed->instructions;
+    judged.push_back({replay, {std::move(plan), candidate}});
+  }
+  std::stable_sort(judged.begin(), judged.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  unit.score = judged.front().first;
+  unit.candidate = judged.front().second.candidate;
+  piece.candidates[unit.candidate].chosen = true;
+  chain->plan = std::move(judged.front().second.plan);
+  for (size_t k = 1; k < std::min(judged.size(), kFinalists); ++k) unit.plans.push_back(std::move(judged[k].second));
+  unit.chain = std::move(chain);
+  return unit;
+}
+
+Unit Planner::given_chain(size_t i, const schedule::ChainSchedule& given) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::kInvalidArgument, "the given chain is illegal: " + why);
+  };
+  const size_t links = given.links.size();
+  if (links < 2 || links > kMostLinks) refuse("it has " + std::to_string(links) + " links");
+  for (size_t s = 0; s < links; ++s) {
+    if (i + s >= graph_.operations.size() || graph_.operations[i + s].name != given.links[s])
+      refuse("'" + given.links[s] + "' does not stand at place " + std::to_string(s) + " behind this node");
+    if (s + 1 < links && !feeds_[i + s])
+      refuse("the result of '" + given.links[s] + "' is not read by the next node alone");
+  }
+  std::string reason;
+  auto unit = chained(i, links, &given.tile, &reason);
+  if (!unit) refuse(reason);
+  return std::move(*unit);
+}
+
+bool Planner::may_chain(size_t i, size_t links) const {
+  return options_.chain && options_.virtual_threads && i + links <= graph_.operations.size() && feeds_[i + links - 2] &&
+         given(i) == nullptr && given(i + links - 1) == nullptr;
+}
+
+void Planner::offer(std::vector<Cut>& cuts, Unit unit) {
+  const double total = cuts[unit.first].score + unit.score;
+  offers_.push_back({unit.piece, std::max<size_t>(unit.schedules.size(), 1), unit.first, unit.count, total});
+  Cut& end = cuts[unit.first + unit.count];
+  if (end.score >= 0 && end.score <= total) {
+    if (end.rival < 0 || total < end.rival) end.rival = total;
+    return;
+  }
+  end.rival = end.score;
+  end.score = total;
+  end.unit = std::move(unit);
+}
+
+std::vector<Unit> Planner::run() {
+  const size_t count = graph_.operations.size();
+  std::vector<Cut> cuts(count + 1);  // by the operation before which a unit ends
+  cuts[0].score = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (cuts[i].score < 0) continue;
+    const auto* chain = given(i) == nullptr ? nullptr : std::get_if<schedule::ChainSchedule>(given(i));
+    if (chain != nullptr) {
+      offer(cuts, guarded(graph_, config_, i, [&] { return given_chain(i, *chain); }));
+      continue;
+    }
+    offer(cuts, guarded(graph_, config_, i, [&] { return single(i); }));
+    for (size_t links = 2; links <= kMostLinks && may_chain(i, links); ++links) {
+      if (auto unit = chained(i, links, nullptr, nullptr)) offer(cuts, std::move(*unit));
+    }
+  }
+  std::vector<Unit> result;
+  for (size_t end = count; end > 0; end = result.back().first) result.push_back(std::move(cuts[end].unit));
+  std::reverse(result.begin(), result.end());
+  explain(cuts, result);
+  return result;
+}
+
+void Planner::explain(const std::vector<Cut>& cuts, const std::vector<Unit>& units) {
+  std::vector<bool> used(log_.pieces.size(), false);
+  for (const Unit& unit : units) used[unit.piece] = true;
+  for (const Offer& offer : offers_) {
+    const Cut& end = cuts[offer.first + offer.count];
+    const bool chosen = used[offer.piece];
+    std::string reason;
+    if (given(offer.first) != nullptr)
+      reason = "given";
+    else if (chosen && end.rival >= 0)
+      reason = "all operations up to its last one score " + rounded(end.score) + " with it, " + rounded(end.rival) +
+               " by the next best cut";
+    else if (chosen)
+      reason = "the only way to run it";
+    else if (offer.total > end.score)
+      reason = "all operations up to its last one score " + rounded(offer.total) + " with it, " + rounded(end.score) +
+               " without";
+    else
+      reason = "a cut through other operations scores less";
+    for (size_t k = 0; k < offer.pieces; ++k) {
+      log_.pieces[offer.piece + k].chosen = chosen;
+      log_.pieces[offer.piece + k].reason = reason;
+    }
+  }
+}
+
+template <typename Plan>
+void Planner::pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others, const std::function<Cost()>& cost) {
+  if (others.empty()) return;
+  SearchLog::Piece& piece = log_.pieces[unit.piece];
+  const auto score = [&](size_t candidate, const Cost& of) {
+    const double value = goal_.score(of, config_);
+    piece.candidates[candidate].score_in_place = value;
+    return value;
+  };
+  const Cost own = cost();
+  double best = score(unit.candidate, own);
+  int64_t replayed = own.instructions;
+  for (auto& [plan, candidate] : others) {
+    if (replayed + own.instructions > kReplayed) break;
+    std::swap(current, plan);
+    const Cost other = cost();
+    replayed += other.instructions;
+    const double value = score(candidate, other);
+    if (value < best) {
+      best = value;
+      piece.candidates[unit.candidate].chosen = false;
+      piece.candidates[candidate].chosen = true;
+      std::swap(unit.candidate, candidate);
+    } else {
+      std::swap(current, plan);
+    }
+  }
+  piece.reason += "; between its neighbours it scores " + rounded(best);
+}
+
+void Planner::settle(std::vector<Unit>& units) {
+  const size_t layers = graph_.operations.size();
+  std::vector<LayerInfo> infos(layers);
+  for (size_t u = 0; u < units.size(); ++u) {
+    Unit& unit = units[u];
+    const auto cost = [&] {
+      return replay(lower_stream(config_, options_, layers,
+                                 [&](Emitter& emitter) {
+                                   for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k)
+                                     lower_unit(units[k], emitter, infos);
+                                 }),
+                    machine_);
+    };
+    if (unit.chain)
+      pick(unit, unit.chain->plan, unit.plans, cost);
+    else if (unit.tasks.size() == 1)
+      pick(unit, unit.schedules.front(), unit.others, cost);
+  }
+}
+
+}  // namespace tessera::npu

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the operations of a graph are run. A checked graph and the machine enter; units leave, in order: an operation
+// with a schedule for each of its nests, or several operations as a chain. A searcher finds candidates, the replay
+// judges them; of all ways to cut the sequence of operations the one of least score wins, and each unit then takes the
+// candidate that does best between its neighbours. Schedules given by the user are taken as they are.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "compiler/npu/chain.h"
+#include "compiler/npu/graph.h"
+#include "compiler/npu/search_log.h"
+#include "compiler/npu/task.h"
+#include "compiler/npu/trial.h"
+#include "compiler/schedule/searcher.h"
+
+namespace tessera::npu {
+
+/// Something that may be chosen, and where the log describes it.
+template <typename Plan>
+struct Choice {
+  Plan plan;
+  size_t candidate = 0;  // in the candidates of its piece of the log
+};
+
+/// One or several operations: the tasks of a single operation with a schedule each, or a chain.
+struct Unit {
+  size_t first = 0, count = 1;
+  std::vector<Task> tasks;
+  std::vector<schedule::Schedule> schedules;  // one for each task
+  std::optional<Chain> chain;
+  double score = 0;                                // by the replay; all scores of a plan are sums
+  size_t piece = 0;                                // of the log, the first of its tasks'
+  size_t candidate = 0;                            // of that piece, in use
+  std::vector<Choice<schedule::Schedule>> others;  // for the only task, or
+  std::vector<Choice<schedule::ChainPlan>> plans;  // for the chain: what may do better between the neighbours
+};
+
+/// Appends a unit's instructions, and what became of its operations to their infos.
+void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& infos);
+
+/// Does some work for an operation; errors name it and the machine.
+template <typename Work>
+auto guarded(const Graph& graph, const isa::MachineConfig& config, size_t operation, Work&& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    const Operation& op = graph.operations[operation];
+    throw Error(error.code(), "node '" + op.name + "' (" + op.kind + ") on " + config.name + ": " + error.what());
+  }
+}
+
+class Planner {
+ public:
+  /// All references stay in use. Errors: kInvalidArgument for unknown names in the options.
+  Planner(const Graph& graph, const isa::MachineConfig& config, const Options& options);
+
+  /// The units, under places that tensors have without chains.
+  std::vector<Unit> run();
+
+  /// The nests' layouts of an operation that the replay likes best, each alone.
+  std::vector<schedule::InputLayout> layouts(size_t operation);
+
+  /// Takes for each unit in turn the candidate that does best between its neighbours, where tensors stand at their
+  /// places: a replay by itself cannot see what the layer before leaves in the queues, nor what the next one must wait
+  /// for.
+  void settle(std::vector<Unit>& units);
+
+ private:
+  using Ranked = std::pair<Choice<schedule::Schedule>, double>;  // with the replay's score
+
+  /// The ways to end a unit before an operation: the best one, and what the next best scores.
+  struct Cut {
+    double score = -1, rival = -1;  // of all units up to here; negative: there is none
+    Unit unit;
+  };
+  /// A unit that was offered.
+  struct Offer {
+    size_t piece = 0, pieces = 1, first = 0, count = 1;
+    double total = 0;
+  };
+
+  const schedule::LayerSchedule* given(size_t operation) const;
+  SearchLog::Piece& open_piece(size_t first, size_t count, size_t nest, size_t nests);
+  /// Notes a candidate of the piece without a replay; its number.
+  size_t note(SearchLog::Piece& piece, std::string text, const schedule::Cost& estimated) const;
+  /// Replays the noted candidate; its score.
+  template <typename Plan>
+  double judge(SearchLog::Candidate& candidate, const schedule::Subject& subject, const Plan& plan);
+
+  std::vector<Ranked> choose(const Task& task, SearchLog::Piece& piece);
+  schedule::Schedule legal(const Task& task, const schedule::Schedule& given) const;
+  Unit single(size_t i);
+  /// The chain of so many links under its best plan, or under the given tile; nothing when there is none.
+  std::optional<Unit> chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason);
+  Unit given_chain(size_t i, const schedule::ChainSchedule& given);
+  bool may_chain(size_t i, size_t links) const;
+  void offer(std::vector<Cut>& cuts, Unit unit);
+  void explain(const std::vector<Cut>& cuts, const std::vector<Unit>& units);
+  /// Tries the other candidates in place of the unit's own.
+  template <typename Plan>
+  void pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others, const std::function<schedule::Cost()>& cost);
+
+  const Graph& graph_;
+  const isa::MachineConfig& config_;
+  const Options& options_;
+  const schedule::Machine machine_;
+  const schedule::Goal goal_;
+  const std::unique_ptr<schedule::Searcher> searcher_;
+  const std::unique_ptr<schedule::CostModel> model_, judge_;
+  const std::vector<Placement> placements_;
+  const std::vector<bool> feeds_;
+  std::vector<Offer> offers_;
+  SearchLog own_log_;
+  SearchLog& log_;
+};
+
+}  // namespace tessera::npu

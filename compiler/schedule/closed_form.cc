@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+// The closed form: what each engine must do for a nest or a chain, and which engines a single copy of an operand makes
+// take turns. It is coarse, but it sees the three things that matter: bytes that are fetched again, lanes that idle,
+// and engines that cannot overlap. Searchers ask it for thousands of candidates.
+#include <algorithm>
+
+#include "compiler/schedule/cost_model.h"
+
+namespace tessera::schedule {
+
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+constexpr int64_t kRunCycles = 2;          // of LOAD and STORE for one run beside its bytes
+constexpr int64_t kStepCycles = 24;        // of an engine for one step beside its work: engines wait for each other
+constexpr int64_t kInstructionCycles = 4;  // of an engine for one instruction of a chain's step
+constexpr int64_t kTileInstructions = 5;   // of one tile; they are fetched through the same port
+
+bool dense(const Nest& nest) { return nest.intrinsic == Intrinsic::kDense; }
+bool weighted(const Nest& nest) { return dense(nest) || nest.intrinsic == Intrinsic::kDepthwise; }
+
+/// Cycles in which the bus moves so many bytes.
+int64_t beats(int64_t bytes, const Machine& machine) { return ceil_div(bytes, machine.bytes_per_cycle()); }
+
+/// Rows (or columns) of the input that all tiles of `out` outputs and `taps` taps fetch, padding not counted.
+int64_t positions(const Nest& nest, int64_t out, int64_t taps, bool rows) {
+  const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
+  const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
+  const int64_t low = rows ? nest.input.row_begin : nest.input.col_begin,
+                high = rows ? nest.input.row_end : nest.input.col_end;
+  int64_t total = 0;
+  for (int64_t k = 0; k < nest.extent[tap_dim]; k += taps) {
+    for (int64_t o = 0; o < nest.extent[out_dim]; o += out) {
+      const Span span =
+          input_span(o, std::min(out, nest.extent[out_dim] - o), k, std::min(taps, nest.extent[tap_dim] - k), stride,
+                     dilation, rows ? nest.pad_top : nest.pad_left);
+      const int64_t first = std::max<int64_t>(0, ceil_div(low - span.begin, span.step));
+      const int64_t end = span.begin < high ? std::min(span.count, ceil_div(high - span.begin, span.step)) : 0;
+      total += std::max<int64_t>(0, end - first);
+    }
+  }
+  return total;
+}
+
+/// One nest under one schedule.
+class NestForm {
+ public:
+  NestForm(const Nest& nest, const Schedule& schedule, const Machine& machine)
+      : nest_(nest), schedule_(schedule), machine_(machine), tile_(schedule.tile()) {
+    footprint_ = footprint(nest, tile_, machine.config, schedule.window_rows());
+    outer_ = schedule.outer_levels();
+    Extents trips;
+    for (int i = 0; i < outer_; ++i) trips[level(i).dim] *= level(i).factor;
+    output_tiles_ = trips[Dim::kN] * trips[Dim::kG] * trips[Dim::kOc] * trips[Dim::kOh] * trips[Dim::kOw];
+    reduction_tiles_ = trips[Dim::kIc] * trips[Dim::kKh] * trips[Dim::kKw];
+    tiles_ = output_tiles_ * reduction_tiles_;
+    const Extents& extent = nest.extent;
+    results_ = extent[Dim::kN] * extent[Dim::kG] * extent[Dim::kOc] * extent[Dim::kOh] * extent[Dim::kOw];
+    if (schedule.keeps_rows()) {
+      for (int i = 0; i < outer_; ++i) {
+        if (level(i).dim == Dim::kOh) window_ = i;
+      }
+    }
+    for (int i = 0; i < kOperands; ++i) {
+      const auto operand = static_cast<Operand>(i);
+      attach_[static_cast<size_t>(i)] = attach_of(nest, schedule, operand);
+      copies_[static_cast<size_t>(i)] = copies_of(nest, schedule, operand);
+    }
+  }
+
+  Evaluation evaluation() {
+    transfers();
+    products();
+    Evaluation result;
+    result.legal = true;
+    result.footprint = footprint_;
+    result.tiles = tiles_;
+    result.read_bytes = read_;
+    result.write_bytes = write_;
+    result.gemm_cycles = gemm_;
+    result.alu_cycles = alu_;
+    result.load_cycles = load_;
+    result.store_cycles = store_;
+    result.cycles = total();
+    return result;
+  }
+
+ private:
+  const Level& level(int i) const { return schedule_.levels[static_cast<size_t>(i)]; }
+  int64_t copies(Operand operand) const { return copies_[static_cast<size_t>(operand)]; }
+  bool in_window(Operand operand, int i) const { return operand == Operand::kInput && i == window_; }
+
+  /// Different tiles of the operand.
+  int64_t distinct_tiles(Operand operand) const {
+    int64_t tiles = 1;
+    for (int i = 0; i < outer_; ++i) {
+      if (!in_window(operand, i) && indexes(nest_, operand, level(i).dim)) tiles *= level(i).factor;
+    }
+    return tiles;
+  }
+
+  /// Fetches of the operand: for every iteration of the levels outside of its attach those of its tiles inside. Virtual
+  /// threads share what they do not index.
+  int64_t fetches(Operand operand) const {
+    const auto attach = static_cast<int>(attach_[static_cast<size_t>(operand)]);
+    int64_t count = 1;
+    for (int i = 0; i < outer_; ++i) {
+      if (in_window(operand, i)) continue;
+      const bool own = indexes(nest_, operand, level(i).dim);
+      if (own)
+        count *= level(i).factor;
+      else if (i < attach)
+        count *= level(i).kind == LevelKind::kVthread ? ceil_div(level(i).factor, level(i).threads) : level(i).factor;
+    }
+    return count;
+  }
+
+  void load_input(int64_t& bytes, int64_t& runs) const {
+    const Access& a = nest_.input;
+    const Span cols = input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, 0);
+    const int64_t rows = schedule_.window_rows();
+    const int64_t row_total = a.broadcast_h ? 1 : positions(nest_, rows, tile_[Dim::kKh], true);
+    const int64_t col_total = a.broadcast_w ? 1 : positions(nest_, tile_[Dim::kOw], tile_[Dim::kKw], false);
+    const int64_t sweep = (a.broadcast_n ? 1 : nest_.images) * row_total * col_total *
+                          (a.broadcast_c ? 1 : nest_.in_channels.total) * a.element_bytes;
+    const double again =
+        static_cast<double>(fetches(Operand::kInput)) / static_cast<double>(distinct_tiles(Operand::kInput));
+    const int64_t run = run_bytes(nest_.in_channels, a, tile_[Dim::kG], tile_[Dim::kIc],
+                                  cols.step == 1 ? cols.count : 1, machine_.config.batch);
+    const auto moved = static_cast<int64_t>(static_cast<double>(sweep) * again);
+    bytes += moved;
+    runs += ceil_div(moved, std::max<int64_t>(run, 1));
+  }
+
+  void transfers() {
+    const isa::MachineConfig& config = machine_.config;
+    const Footprint& f = footprint_;
+    int64_t bytes = 0, runs = 0, factor_bytes = 0, factor_cycles = 0;
+    load_input(bytes, runs);
+    if (f.weights > 0) {
+      const int64_t count = fetches(Operand::kWeights);
+      if (nest_.factor.present) {
+        // Short runs: as many are under way at once as the machine has reads in flight.
+        const FactorTraffic one = factor_traffic(nest_, tile_);
+        const int64_t wait = ceil_div(machine_.dram_latency_cycles, std::max(1, config.reads_in_flight));
+        factor_tile_cycles_ = one.runs * std::max(beats(one.bytes / one.runs, machine_) + 1, wait);
+        factor_bytes = count * one.bytes;
+        factor_cycles = count * factor_tile_cycles_;
+      } else {
+        bytes += count * f.weights * config.wgt_entry_bytes();
+        runs += count;
+      }
+    }
+    if (f.params > 0) {
+      const int64_t count = fetches(Operand::kParams);
+      bytes += count * f.params * config.param_entry_bytes();
+      runs += count;
+    }
+    const int64_t out_bytes = nest_.images * nest_.extent[Dim::kOh] * nest_.extent[Dim::kOw] *
+                              nest_.out_channels.total * nest_.output.element_bytes;
+    const int64_t out_run =
+        run_bytes(nest_.out_channels, nest_.output, tile_[Dim::kG], tile_[Dim::kOc], tile_[Dim::kOw], config.batch);
+    const int64_t out_runs = ceil_div(out_bytes, std::max<int64_t>(out_run, 1));
+    if (nest_.second.present) {
+      const int64_t entries = f.second_in_place ? f.output : f.second;
+      bytes += std::min(fetches(Operand::kSecond) * entries * config.out_entry_bytes(), out_bytes);
+      runs += out_runs;
+    }
+    read_ = bytes + factor_bytes;
+    write_ = out_bytes;
+    load_ = beats(bytes, machine_) + factor_cycles + runs * kRunCycles + tiles_ * kStepCycles;
+    store_ = beats(out_bytes, machine_) + out_runs * kRunCycles + output_tiles_ * kStepCycles;
+  }
+
+  int64_t depthwise_products() const {
+    const int64_t taps = nest_.extent[Dim::kKh] * nest_.extent[Dim::kKw];
+    const int64_t each = results_ * taps * nest_.planes;
+    if (nest_.dilation_h != 1 || nest_.dilation_w != 1) return each;
+    const Span rows = input_span(0, tile_[Dim::kOh], 0, tile_[Dim::kKh], nest_.stride_h, nest_.dilation_h, 0);
+    const Span cols = input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, 0);
+    const int64_t passes = depthwise_passes(nest_, nest_.extent[Dim::kKh], nest_.extent[Dim::kKw]) * nest_.planes;
+    return std::min(tiles_ * tile_[Dim::kN] * tile_[Dim::kG] * rows.count * cols.count * passes, each);
+  }
+
+  void products() {
+    const int64_t taps = nest_.extent[Dim::kKh] * nest_.extent[Dim::kKw];
+    alu_ = results_ + output_tiles_ * kStepCycles;
+    switch (nest_.intrinsic) {
+      case Intrinsic::kDense:
+        gemm_ = results_ * nest_.extent[Dim::kIc] * taps * nest_.planes + tiles_ * kStepCycles;
+        if (nest_.raw) alu_ = 0;
+        break;
+      case Intrinsic::kDepthwise:
+        gemm_ = depthwise_products() + tiles_ * kStepCycles;
+        if (nest_.raw) alu_ = 0;
+        break;
+      case Intrinsic::kReduce:
+        alu_ = results_ * taps + (reduction_tiles_ > 1 ? 2 * results_ * reduction_tiles_ : 0) + tiles_ * kStepCycles;
+        break;
+      case Intrinsic::kMap: break;
+    }
+  }
+
+  /// Whether engines take turns for lack of a second copy.
+  bool single(Operand operand) const {
+    // The first rows of a window are free long before its last ones.
+    if (operand == Operand::kInput && window_ >= 0 && level(window_).factor > 2) return false;
+    return copies(operand) < 2 && distinct_tiles(operand) > 1;
+  }
+
+  /// Half of WGT can be filled while the layer before still computes from the other half: what the first tile of
+  /// weights needs beyond that is waited for (all of it where it is made at run time), and so is what the next layer
+  /// cannot fetch because all weights stay in use to the end.
+  int64_t exposed() const {
+    if (footprint_.weights == 0) return 0;
+    const int64_t half = machine_.config.wgt_depth() / 2;
+    const bool whole = outer_ == 0 || !indexes(nest_, Operand::kWeights, level(0).dim);
+    const int64_t at_end = footprint_.weights * (whole ? copies(Operand::kWeights) : 1);
+    const int64_t first = nest_.factor.present ? 0 : std::max<int64_t>(0, footprint_.weights - half);
+    return (first + std::max<int64_t>(0, at_end - half)) * beats(machine_.config.wgt_entry_bytes(), machine_) +
+           factor_tile_cycles_;
+  }
+
+  int64_t total() const {
+    const bool products = footprint_.weights > 0;
+    int64_t first = products ? gemm_ : alu_, alu = products ? alu_ : 0, store = store_;
+    const bool turns = products && footprint_.sums > 0 && single(Operand::kSums);
+    if (single(Operand::kInput) || (products && single(Operand::kWeights))) first += load_;
+    if (turns) {
+      first += alu;
+      alu = first;
+    }
+    if (footprint_.output > 0 && single(Operand::kOutput)) {
+      (products ? alu : first) += store;
+      store = products ? alu : first;
+    }
+    if (turns) first = std::max(first, alu);
+    const int64_t fetch = tiles_ * kTileInstructions * beats(isa::kInstructionBytes, machine_);
+    const int64_t steady = std::max({load_ + store_ + fetch, first, alu, store});
+    // The first tile's fetch and the last tile's way out overlap with the layers around in part.
+    const int64_t ends = load_ / std::max<int64_t>(tiles_, 1) + (alu + store_) / std::max<int64_t>(output_tiles_, 1);
+    return steady + exposed() + ends / 2 + 2 * machine_.dram_latency_cycles;
+  }
+
+  const Nest& nest_;
+  const Schedule& schedule_;
+  const Machine& machine_;
+  const Extents tile_;
+  Footprint footprint_;
+  int outer_ = 0, window_ = -1;
+  PerOperand attach_{}, copies_{};
+  int64_t output_tiles_ = 1, reduction_tiles_ = 1, tiles_ = 1, results_ = 1;
+  int64_t read_ = 0, write_ = 0, gemm_ = 0, alu_ = 0, load_ = 0, store_ = 0, factor_tile_cycles_ = 0;
+};
+
+/// A chain under one plan: work of the engines over all steps.
+class ChainForm {
+ public:
+  ChainForm(const std::vector<const Nest*>& nests, const ChainPlan& plan, const Machine& machine)
+      : nests_(nests), plan_(plan), machine_(machine), images_(nests[0]->extent[Dim::kN]) {
+    middle_ = middle_blocks(nests);
+    chunks_ = ceil_div(middle_, plan.tile.blocks);
+    tiles_ = images_ * plan.rows->tiles * plan.cols->tiles;
+  }
+
+  Cost cost() {
+    for (size_t s = 0; s < nests_.size(); ++s) link(s);
+    const int64_t store = transfers();
+    const Nest& tail = *nests_.back();
+    const int64_t bus = load_ + store + instructions_ * beats(isa::kInstructionBytes, machine_);
+    int64_t busiest = std::max({gemm_ + plan_.steps * kStepCycles, alu_ + plan_.steps * kStepCycles, bus});
+    const size_t last = nests_.size() - 1;
+    if (dense(tail) && tiles_ > 1 && copies(last, Operand::kSums) == 1)
+      busiest += images_ * plan_.rows->out[last] * plan_.cols->out[last] * tail.extent[Dim::kOc];
+    Cost cost;
+    cost.cycles = busiest + static_cast<int64_t>(nests_.size()) * std::max(gemm_, alu_) / plan_.steps +
+                  load_ / tiles_ / 2 + 2 * machine_.dram_latency_cycles;
+    cost.bytes = bytes_ + instructions_ * isa::kInstructionBytes;
+    return cost;
+  }
+
+ private:
+  int64_t copies(size_t s, Operand operand) const {
+    const OperandPlan* plan = plan_.schedules[s].plan(operand);
+    return plan == nullptr ? 0 : plan->copies;
+  }
+  bool closing(size_t s) const { return s + 1 == nests_.size() && s > 0 && dense(*nests_[s]); }
+
+  int64_t products_of(size_t s) const {
+    const Nest& n = *nests_[s];
+    const int64_t pixels = images_ * plan_.rows->out[s] * plan_.cols->out[s];
+    const int64_t taps = n.extent[Dim::kKh] * n.extent[Dim::kKw];
+    if (dense(n)) return pixels * n.extent[Dim::kOc] * n.extent[Dim::kIc] * taps * n.planes;
+    if (n.intrinsic != Intrinsic::kDepthwise) return 0;
+    const int64_t each = pixels * middle_ * taps;
+    const int64_t raster = images_ * plan_.rows->span[s] * plan_.cols->span[s] * middle_ *
+                           depthwise_passes(n, n.extent[Dim::kKh], n.extent[Dim::kKw]);
+    return (n.dilation_h == 1 && n.dilation_w == 1 ? std::min(each, raster) : each) * n.planes;
+  }
+
+  void link(size_t s) {
+    const Nest& n = *nests_[s];
+    const isa::MachineConfig& config = machine_.config;
+    const Footprint f = footprint(n, plan_.schedules[s].tile(), config);
+    const int64_t turns = closing(s) ? tiles_ : plan_.steps;
+    int64_t issues = images_ * plan_.rows->out[s] * plan_.cols->out[s] * (dense(n) ? n.extent[Dim::kOc] : middle_);
+    if (n.intrinsic == Intrinsic::kReduce) issues *= n.extent[Dim::kKh] * n.extent[Dim::kKw];
+    gemm_ += products_of(s) + (weighted(n) ? plan_.steps * kInstructionCycles : 0);
+    alu_ += issues + turns * 2 * kInstructionCycles;
+    instructions_ += (weighted(n) ? plan_.steps : 0) + turns;
+    const auto fetches = [&](Operand operand, int64_t different) {
+      const int64_t times = copies(s, operand) >= different ? different : different * tiles_;
+      instructions_ += times;
+      return times;
+    };
+    if (f.weights > 0) {
+      const int64_t times = fetches(Operand::kWeights, chunks_);
+      load_ += times * f.weights * beats(config.wgt_entry_bytes(), machine_);
+      bytes_ += times * f.weights * config.wgt_entry_bytes();
+    }
+    if (f.params > 0) {
+      const int64_t times = fetches(Operand::kParams, closing(s) || !n.per_channel ? 1 : chunks_);
+      load_ += times * (f.params * beats(config.param_entry_bytes(), machine_) + kRunCycles);
+      bytes_ += times * f.params * config.param_entry_bytes();
+    }
+  }
+
+  int64_t moved(const ChannelMap& map, const Access& access, int64_t height, int64_t width, int64_t pixels,
+                bool whole) {
+    const int64_t bytes = images_ * machine_.config.batch * height * width * map.total * access.element_bytes;
+    const int64_t run =
+        run_bytes(map, access, whole ? map.chunks() : plan_.tile.blocks, map.blocks(), pixels, machine_.config.batch);
+    bytes_ += bytes;
+    return beats(bytes, machine_) + ceil_div(bytes, std::max<int64_t>(run, 1)) * kRunCycles;
+  }
+
+  /// Adds what LOAD moves; returns STORE's cycles.
+  int64_t transfers() {
+    const Nest &head = *nests_.front(), &tail = *nests_.back();
+    const bool whole_in = dense(head) || chunks_ == 1, whole_out = dense(tail) || chunks_ == 1;
+    const Sweep &rows = *plan_.rows, &cols = *plan_.cols;
+    const int64_t wide = cols.tiles == 1 ? cols.read * plan_.schedules[0].tile()[Dim::kOh] : cols.read / cols.tiles;
+    load_ += moved(head.in_channels, head.input, rows.read, cols.read, wide, whole_in);
+    const int64_t height = tail.extent[Dim::kOh], width = tail.extent[Dim::kOw];
+    const int64_t pixels = cols.tiles == 1 ? width * plan_.tile.oh : plan_.tile.ow;
+    const int64_t store = moved(tail.out_channels, tail.output, height, width, pixels, whole_out);
+    if (tail.second.present) load_ += moved(tail.out_channels, tail.second, height, width, pixels, whole_out);
+    instructions_ +=
+        (dense(head) ? tiles_ : plan_.steps) + (dense(tail) ? tiles_ : plan_.steps) * (tail.second.present ? 2 : 1);
+    return store;
+  }
+
+  const std::vector<const Nest*>& nests_;
+  const ChainPlan& plan_;
+  const Machine& machine_;
+  const int64_t images_;
+  int64_t middle_ = 1, chunks_ = 1, tiles_ = 1;
+  int64_t gemm_ = 0, alu_ = 0, load_ = 0, instructions_ = 0, bytes_ = 0;
+};
+
+class ClosedForm : public CostModel {
+ public:
+  explicit ClosedForm(const Machine& machine) : machine_(machine) {}
+  Cost cost(const Subject& subject, const Schedule& schedule) override {
+    const Evaluation e = NestForm(*subject.nests.front(), schedule, machine_).evaluation();
+    return {e.cycles, e.read_bytes + e.write_bytes, 0};
+  }
+  Cost cost(const Subject& subject, const ChainPlan& plan) override {
+    return ChainForm(subject.nests, plan, machine_).cost();
+  }
+
+ private:
+  const Machine machine_;
+};
+
+}  // namespace
+
+int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels,
+                  int64_t batch) {
+  int64_t channels = std::min(blocks * map.lanes, map.chunk);
+  if (map.chunk % map.lanes == 0 && blocks == map.blocks()) channels = std::min(channels * chunks, map.total);
+  if (batch > 1) channels = std::min(channels, map.lanes);
+  if (access.segment_channels != 0) channels = std::min(channels, access.segment_channels);
+  const int64_t bytes = channels * access.element_bytes;
+  const bool whole = bytes == access.pitch_w && channels % map.lanes == 0 && batch == 1;
+  return whole ? bytes * pixels : bytes;
+}
+
+Evaluation evaluate(const Nest& nest, const Schedule& schedule, const Machine& machine) {
+  if (std::string why = obstacle(nest, schedule, machine.config); !why.empty()) {
+    Evaluation result;
+    result.reason = std::move(why);
+    return result;
+  }
+  return NestForm(nest, schedule, machine).evaluation();
+}
+
+Registry<MakeCostModel>& cost_models() {
+  static Registry<MakeCostModel> registry("cost model");
+  return registry;
+}
+
+std::unique_ptr<CostModel> make_cost_model(const std::string& name, const Machine& machine) {
+  return cost_models().find(name)(machine);
+}
+
+namespace {
+
+const RegisterCostModel kClosedForm("closed-form", "the work of each engine, counted over the nest",
+                                    [](const Machine& machine) { return std::make_unique<ClosedForm>(machine); });
+
+}  // namespace
+
+}  // namespace tessera::schedule
