@@ -32,6 +32,12 @@ def test_the_listing_is_part_of_the_program(artifact):
     assert listing in command("disasm", artifact)
 
 
+def test_the_schedule_is_the_compiler_s_choice(artifact):
+    row = next(line for line in command("report", artifact).splitlines() if line.startswith("conv2"))
+    shown = re.search(r"in short: `(.*?)`", " ".join(TEXT.split()))[1]
+    assert row.endswith(shown)
+
+
 def test_the_cycles_are_those_of_the_timing_model(artifact, tmp_path):
     if "sysc" not in tessera.backends():
         pytest.skip("this build has no timing model")
