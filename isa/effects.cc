@@ -74,8 +74,12 @@ class Builder {
     (operand->write ? effects_.dram_write_bytes : effects_.dram_read_bytes) += operand->bytes;
   }
 
-  void macs(int64_t each) { effects_.macs += effects_.iterations * each; }
-  void vectors(int64_t each) { effects_.vectors += effects_.iterations * each; }
+  int64_t iterations() const { return effects_.iterations; }
+  int64_t results() const { return effects_.results; }
+  void macs(int64_t count) { effects_.macs += count; }
+  void vectors(int64_t count) { effects_.vectors += count; }
+  void steps(int64_t count) { effects_.steps += count; }
+  void latency(int64_t cycles) { effects_.latency_cycles = cycles; }
 
  private:
   static constexpr size_t kMostLoops = std::max(kLoops, kTransferLoops);
@@ -165,20 +169,32 @@ const Operand* Effects::dram() const {
   return found == operands.end() ? nullptr : found;
 }
 
+bool Effects::reads(Space space) const {
+  return std::any_of(operands.begin(), operands.end(),
+                     [&](const Operand& o) { return !o.dram && !o.write && o.space == space; });
+}
+
+bool Effects::writes(Space space) const {
+  return std::any_of(operands.begin(), operands.end(),
+                     [&](const Operand& o) { return !o.dram && o.write && o.space == space; });
+}
+
 Effects effects(const Instruction& instruction, const MachineConfig& config) {
   Effects result = describe(instruction, &config);
   result.fill_bytes = std::max<int64_t>(0, result.fill_bytes - result.dram_read_bytes);
   return result;
 }
 
+Effects effects(const Instruction& instruction) { return describe(instruction, nullptr); }
+
 std::optional<Operand> dram_range(const Instruction& instruction) {
-  const Effects found = describe(instruction, nullptr);
+  const Effects found = effects(instruction);
   if (const Operand* operand = found.dram()) return *operand;
   return std::nullopt;
 }
 
 int64_t dram_bytes(const Instruction& instruction) {
-  const Effects found = describe(instruction, nullptr);
+  const Effects found = effects(instruction);
   return found.dram_read_bytes + found.dram_write_bytes;
 }
 

@@ -65,16 +65,24 @@ struct Effects {
   int64_t results = 0;     // iterations of the loops outside the reduction
   int64_t dram_read_bytes = 0;
   int64_t dram_write_bytes = 0;
-  int64_t fill_bytes = 0;  // that a transfer writes to a scratchpad without having read them: padding and fills
-  int64_t macs = 0;        // multiply-accumulates, padding of blocks included
-  int64_t vectors = 0;     // source entries through the vector unit
+  int64_t fill_bytes = 0;      // that a transfer writes to a scratchpad without having read them: padding and fills
+  int64_t macs = 0;            // multiply-accumulates, padding of blocks included
+  int64_t vectors = 0;         // source entries through the vector unit
+  int64_t steps = 0;           // cycles in which GEMM or ALU works on it when nothing holds it up; transfers have none
+  int64_t latency_cycles = 0;  // from the last step to the completion
 
   /// The operand in DRAM, or null.
   const Operand* dram() const;
+  /// Whether an operand reads or writes that scratchpad.
+  bool reads(Space space) const;
+  bool writes(Space space) const;
 };
 
 /// Needs check_operands() of isa/verify.h to hold.
 Effects effects(const Instruction& instruction, const MachineConfig& config);
+
+/// What does not depend on a configuration: the loops, steps, latency, and the operand in DRAM alone.
+Effects effects(const Instruction& instruction);
 
 /// The operand in DRAM alone; it does not depend on the configuration. Nothing when the instruction touches no DRAM.
 std::optional<Operand> dram_range(const Instruction& instruction);

@@ -50,12 +50,18 @@ def registers():
 def machine():
     """The instruction set and the timing. Raises SpecError."""
     isa = build_isa(load_toml(ROOT / "isa.toml"))
-    return isa, timing.build_timing(load_toml(ROOT / "timing.toml"), isa, [(name, config) for name, _, config in configurations()])
+    numbers = timing.build_timing(load_toml(ROOT / "timing.toml"), isa, [(name, config) for name, _, config in configurations()])
+    timing.check_latencies(isa, numbers)
+    return isa, numbers
 
 
 def chapters():
     """Name -> text of every chapter, with the numbers of the timing. Raises SpecError."""
     numbers = machine()[1]
+    meaning = (ROOT / "semantics.md").read_text().splitlines()
+    for instruction in machine()[0].instructions:
+        if instruction.operands and f"## {instruction.name.upper()}" not in meaning:
+            raise SpecError(f"isa/semantics.md: no chapter '## {instruction.name.upper()}' says what the instruction means")
     return {name: timing.revise((ROOT / name).read_text(), numbers, name) for name in CHAPTERS if (ROOT / name).exists()}
 
 

@@ -54,9 +54,9 @@ std::optional<Raster> raster_of(const Gemm& gemm) {
   return raster;
 }
 
-uint64_t gemm_steps(const Gemm& gemm) {
+int64_t gemm_steps(const Gemm& gemm) {
   const std::optional<Raster> raster = raster_of(gemm);
-  uint64_t steps = raster ? uint64_t{raster->rows} * raster->cols : 1;
+  int64_t steps = raster ? int64_t{raster->rows} * raster->cols : 1;
   const int loops = raster ? raster->outer_loops : kLoops;
   for (int k = 0; k < loops; ++k) steps *= gemm.extent[static_cast<size_t>(k)];
   return steps;

@@ -35,6 +35,6 @@ std::optional<Raster> raster_of(const Gemm& gemm);
 
 /// Cycles in which the engine works on the instruction when nothing holds it up: vectors of the raster, else one for
 /// each iteration.
-uint64_t gemm_steps(const Gemm& gemm);
+int64_t gemm_steps(const Gemm& gemm);
 
 }  // namespace tessera::isa

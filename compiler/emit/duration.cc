@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Closed forms of isa/timing.md.
+// Closed forms of isa/timing.md, over the steps and operands that isa.toml declares.
 #include "compiler/emit/duration.h"
 
 #include <algorithm>
 
 #include "isa/effects.h"
+#include "isa/generated/operands.h"
 #include "isa/generated/timing.h"
-#include "isa/raster.h"
 
 namespace tessera::emit {
 
@@ -14,12 +14,65 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-template <typename Extent, size_t N>
-int64_t product(const std::array<Extent, N>& extent, size_t first = 0, size_t last = N) {
+constexpr size_t kLoops = std::max(isa::kLoops, isa::kTransferLoops);
+using Nest = std::array<int64_t, kLoops>;
+
+int64_t product(const Nest& extent) {
   int64_t result = 1;
-  for (size_t k = first; k < last; ++k) result *= extent[k];
+  for (const int64_t e : extent) result *= e;
   return result;
 }
+
+/// The nest of a transfer, taken from its operands: isa/generated/operands.h calls this as its builder.
+struct Transfer {
+  Nest extent, inside;  // inside: without padding
+  Nest sp_stride{}, dram_stride{};
+  int64_t sp = 0, dram_first = 0, length = 0;
+  bool present = false;  // the instruction is a transfer
+  bool in_dram = false;  // and not a fill
+  bool to_dram = false;
+
+  Transfer() {
+    extent.fill(1);
+    inside.fill(1);
+  }
+
+  template <size_t N, typename Extent>
+  void nest(const std::array<Extent, N>& loops, size_t) {
+    for (size_t k = 0; k < N; ++k) extent[k] = inside[k] = loops[k];
+  }
+  template <size_t N, typename Extent, size_t P, typename Padding>
+  void nest(const std::array<Extent, N>& loops, size_t reduce, const std::array<Padding, P>& before,
+            const std::array<Padding, P>& after) {
+    nest(loops, reduce);
+    for (size_t k = 0; k < P; ++k) inside[k] = std::max<int64_t>(0, inside[k] - before[k] - after[k]);
+  }
+  template <typename Where>
+  void bytes(const isa::generated::OperandName&, isa::Space, int64_t address, const Where& where, int64_t bytes) {
+    present = true;
+    sp = address;
+    length = bytes;
+    std::copy(where.stride.begin(), where.stride.end(), sp_stride.begin());
+  }
+  template <typename Where>
+  void dram(const isa::generated::OperandName& name, int, uint64_t offset, const Where& where, int64_t) {
+    in_dram = true;
+    to_dram = name.write;
+    dram_first = static_cast<int64_t>(offset);
+    std::copy(where.stride.begin(), where.stride.end(), dram_stride.begin());
+  }
+
+  // What transfers do not have.
+  template <typename Where>
+  void entries(const isa::generated::OperandName&, isa::Space, int64_t, const Where&, int64_t) {}
+  static const isa::MachineConfig* config() { return nullptr; }
+  static int64_t iterations() { return 0; }
+  static int64_t results() { return 0; }
+  void macs(int64_t) {}
+  void vectors(int64_t) {}
+  void steps(int64_t) {}
+  void latency(int64_t) {}
+};
 
 /// Beats, groups of the scratchpad and extra cycles of the realigner that a run takes on average, in the terms of
 /// isa/timing.md.
@@ -30,28 +83,26 @@ struct Run {
 };
 
 /// Averages over the first runs of a transfer; alignments repeat soon.
-template <typename Extent, size_t N>
-Run average_run(const std::array<Extent, N>& extent, const std::array<int32_t, N>& dram_stride, int64_t dram,
-                const std::array<int32_t, N>& sp_stride, int64_t sp, int64_t length, int64_t w) {
+Run average_run(const Transfer& t, int64_t w) {
   constexpr int64_t kSamples = 64;
   Run run;
-  std::array<int64_t, N> at{};
+  Nest at{};
   int64_t count = 0;
-  for (bool more = product(extent) > 0; more && count < kSamples; ++count) {
-    int64_t from = dram, to = sp;
-    for (size_t k = 0; k < N; ++k) {
-      from += at[k] * dram_stride[k];
-      to += at[k] * sp_stride[k];
+  for (bool more = product(t.inside) > 0; more && count < kSamples; ++count) {
+    int64_t from = t.dram_first, to = t.sp;
+    for (size_t k = 0; k < kLoops; ++k) {
+      from += at[k] * t.dram_stride[k];
+      to += at[k] * t.sp_stride[k];
     }
     from = ((from % w) + w) % w;
     to = ((to % w) + w) % w;
-    run.beats += static_cast<double>(ceil_div(from + length, w));
-    run.groups += static_cast<double>(ceil_div(to + length, w));
+    run.beats += static_cast<double>(ceil_div(from + t.length, w));
+    run.groups += static_cast<double>(ceil_div(to + t.length, w));
     run.turns += from > to ? 1 : 0;
     run.stores += to > from ? 1 : 0;
     more = false;
-    for (size_t k = N; k-- > 0 && !more;) {
-      more = ++at[k] < static_cast<int64_t>(extent[k]);
+    for (size_t k = kLoops; k-- > 0 && !more;) {
+      more = ++at[k] < t.inside[k];
       if (!more) at[k] = 0;
     }
   }
@@ -60,11 +111,9 @@ Run average_run(const std::array<Extent, N>& extent, const std::array<int32_t, N
 }
 
 /// Whether each run of the innermost loop continues the one before on both sides.
-template <typename Extent, size_t N>
-bool continues(const std::array<Extent, N>& extent, const std::array<int32_t, N>& sp_stride,
-               const std::array<int32_t, N>& dram_stride, int64_t length) {
-  for (size_t k = N; k-- > 0;) {
-    if (extent[k] > 1) return sp_stride[k] == length && dram_stride[k] == length;
+bool continues(const Transfer& t) {
+  for (size_t k = kLoops; k-- > 0;) {
+    if (t.extent[k] > 1) return t.sp_stride[k] == t.length && (!t.in_dram || t.dram_stride[k] == t.length);
   }
   return true;
 }
@@ -73,45 +122,27 @@ bool continues(const std::array<Extent, N>& extent, const std::array<int32_t, N>
 
 Duration duration(const isa::Instruction& instruction, const isa::MachineConfig& config) {
   Duration result;
+  const isa::Effects effects = isa::effects(instruction);
+  result.engine = effects.steps;
+  if (effects.steps > 0) result.outputs = effects.results;
+  Transfer t;
+  std::visit([&](const auto& i) { isa::generated::describe(i, t); }, instruction);
+  if (!t.present) return result;
   const int64_t w = config.axi_bytes, join_bytes = isa::timing::transfer::kJoinBeats * w;
-  if (const auto* gemm = std::get_if<isa::Gemm>(&instruction)) {
-    result.engine = static_cast<int64_t>(isa::gemm_steps(*gemm));
-    result.outputs = product(gemm->extent, 0, static_cast<size_t>(isa::kLoops - gemm->reduce));
-  } else if (const auto* alu = std::get_if<isa::Alu>(&instruction)) {
-    result.engine = product(alu->extent);
-    result.outputs = product(alu->extent, 0, static_cast<size_t>(isa::kLoops - alu->reduce));
-    if (alu->second_op != isa::SecondOp::kNone && alu->src == isa::AluSpace::kOut) result.engine += result.outputs;
-  } else if (const auto* load = std::get_if<isa::Load>(&instruction)) {
-    std::array<int64_t, isa::kTransferLoops> inside;
-    std::copy(load->extent.begin(), load->extent.end(), inside.begin());
-    for (size_t k = 0; k < load->pad_before.size(); ++k)
-      inside[k] = std::max<int64_t>(0, inside[k] - load->pad_before[k] - load->pad_after[k]);
-    const isa::Effects effects = isa::effects(instruction, config);
-    const isa::Operand* source = effects.dram();
-    const int64_t runs = source == nullptr ? 0 : source->accesses, padded = effects.iterations - runs;
-    const bool joined =
-        continues(load->extent, load->sp_stride, load->fill ? load->sp_stride : load->dram_stride, load->length);
-    const Run run = average_run(inside, load->dram_stride, static_cast<int64_t>(load->dram_offset), load->sp_stride,
-                                load->sp_addr, load->length, w);
-    result.engine = joined ? ceil_div(runs * load->length, w) + 1
-                           : static_cast<int64_t>(static_cast<double>(runs) * (run.groups + run.turns));
-    result.engine += joined ? ceil_div(padded * load->length, w) : padded * ceil_div(load->length, w);
-    result.beats =
-        joined ? ceil_div(runs * load->length, w) : static_cast<int64_t>(static_cast<double>(runs) * run.beats);
-    result.bursts = joined ? ceil_div(runs * load->length, join_bytes) : runs;
-    result.runs = joined ? ceil_div((runs + padded) * load->length, join_bytes) + (padded > 0 && runs > 0 ? 1 : 0)
-                         : runs + padded;
-  } else if (const auto* store = std::get_if<isa::Store>(&instruction)) {
-    const int64_t runs = product(store->extent);
-    const bool joined = continues(store->extent, store->sp_stride, store->dram_stride, store->length);
-    const Run run = average_run(store->extent, store->dram_stride, static_cast<int64_t>(store->dram_offset),
-                                store->sp_stride, store->sp_addr, store->length, w);
-    result.beats =
-        joined ? ceil_div(runs * store->length, w) : static_cast<int64_t>(static_cast<double>(runs) * run.beats);
-    result.engine =
-        joined ? result.beats + 1 : static_cast<int64_t>(static_cast<double>(runs) * (run.beats + run.stores));
-    result.bursts = joined ? ceil_div(runs * store->length, join_bytes) : runs;
+  const int64_t runs = t.in_dram ? product(t.inside) : 0, padded = product(t.extent) - runs;
+  const bool joined = continues(t);
+  const Run run = average_run(t, w);
+  const auto scaled = [&](double each) { return static_cast<int64_t>(static_cast<double>(runs) * each); };
+  result.beats = joined ? ceil_div(runs * t.length, w) : scaled(run.beats);
+  result.bursts = joined ? ceil_div(runs * t.length, join_bytes) : runs;
+  if (t.to_dram) {
+    result.engine = joined ? result.beats + 1 : scaled(run.beats + run.stores);
+    return result;
   }
+  result.engine = joined ? result.beats + 1 + ceil_div(padded * t.length, w)
+                         : scaled(run.groups + run.turns) + padded * ceil_div(t.length, w);
+  result.runs =
+      joined ? ceil_div((runs + padded) * t.length, join_bytes) + (padded > 0 && runs > 0 ? 1 : 0) : runs + padded;
   return result;
 }
 

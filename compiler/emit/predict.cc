@@ -12,6 +12,7 @@
 #include "compiler/emit/duration.h"
 #include "compiler/emit/ledger.h"
 #include "isa/charging.h"
+#include "isa/effects.h"
 #include "isa/generated/timing.h"
 
 namespace tessera::emit {
@@ -164,48 +165,60 @@ class Replay {
     Engine& e = engines_[turn.engine];
     const size_t i = e.program[e.taken++];
     e.takes.push_back(turn.take);
-    const Duration d = duration(instructions_[i], config_);
-    const int64_t complete = std::visit(
-        [&](const auto& instruction) { return work(instruction, e, turn.take, d, tags_[i]); }, instructions_[i]);
+    const int64_t complete = work(static_cast<isa::Engine>(turn.engine), instructions_[i], turn.take, tags_[i]);
     if (isa::header_of(instructions_[i]).signal) e.signals.push_back(complete);
     last_ = std::max(last_, complete);
   }
 
-  // What an instruction does that its engine takes in cycle `take`; the cycle of its completion.
+  /// What an instruction does that its engine takes in cycle `take`; the cycle of its completion. What engines do
+  /// depends on the operands and steps of isa.toml alone; what has none of either is a FENCE.
+  int64_t work(isa::Engine which, const isa::Instruction& instruction, int64_t take, uint32_t layer) {
+    Engine& e = engine(which);
+    const isa::Effects effects = isa::effects(instruction, config_);
+    if (effects.operands.empty()) return e.free = std::max(take + 1, e.end);
+    const Duration d = duration(instruction, config_);
+    switch (which) {
+      case isa::Engine::kGemm: return multiply(effects, e, take, d, layer);
+      case isa::Engine::kAlu: return compute(effects, e, take, d, layer);
+      case isa::Engine::kLoad: return load(effects, e, take, d, layer);
+      case isa::Engine::kStore: return store(e, take, d, layer);
+    }
+    TESSERA_INVARIANT(false, "an engine that the replay does not know");
+    return take;
+  }
 
-  int64_t work(const isa::Gemm& gemm, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
+  int64_t multiply(const isa::Effects& effects, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t first = std::max(take + timing::gemm::kStart, e.end + 1);
     e.free = std::max(take + timing::gemm::kPrepare, e.end);
     e.end = first + d.engine - 1;
     worked(kGemmWork, first, e.end + 1, layer);
-    if (gemm.accumulate) acc_.book(first, d.engine, d.outputs);
-    return e.end + timing::gemm::kWrite;
+    if (effects.reads(isa::Space::kAcc)) acc_.book(first, d.engine, d.outputs);
+    return e.end + effects.latency_cycles;
   }
 
-  int64_t work(const isa::Alu& alu, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
+  int64_t compute(const isa::Effects& effects, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t start = std::max(take + timing::alu::kPrepare, e.end);
     e.free = start;
     e.end = start + d.engine;
-    if (alu.src == isa::AluSpace::kAcc) e.end = std::max(e.end, acc_.move(start, d.engine));
-    if (alu.src == isa::AluSpace::kInp) e.end = std::max(e.end, load_writes_.behind(start, d.engine, alu_writes_));
-    if (alu.dst == isa::AluSpace::kInp) {
+    if (effects.reads(isa::Space::kAcc)) e.end = std::max(e.end, acc_.move(start, d.engine));
+    if (effects.reads(isa::Space::kInp)) e.end = std::max(e.end, load_writes_.behind(start, d.engine, alu_writes_));
+    if (effects.writes(isa::Space::kInp)) {
       alu_writes_.book(start, e.end - start, d.outputs);
       Engine& load = engine(isa::Engine::kLoad);
       if (load.end > start) load.end = bus_.move(load.end, bus_.lose(start, e.end - start, load_writes_, alu_writes_));
     }
     worked(kAluWork, start + 1, e.end + 1, layer);
-    if (alu.second_op != isa::SecondOp::kNone) return e.end + timing::alu::kSecond;
-    return e.end + (!alu.convert && alu.dst == isa::AluSpace::kAcc ? timing::alu::kRaw : timing::alu::kFirst);
+    return e.end + effects.latency_cycles;
   }
 
   /// Addresses go out as soon as the run is known and few enough runs wait for the data side; data come a latency later
   /// and behind older data.
-  int64_t work(const isa::Load& load, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
+  int64_t load(const isa::Effects& effects, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t leave = run_leaves(take + timing::transfer::kLeave);
     const int64_t ready = leave + (d.beats > 0 ? timing::load::kFirstBeat + latency_ : timing::load::kStart);
     const int64_t begin = std::max(ready, e.end);
     const int64_t window = d.bursts * (latency_ + kReadBurst) / in_flight_;  // as many bursts as may be outstanding
-    const bool inp = load.space == isa::Space::kInp;
+    const bool inp = effects.writes(isa::Space::kInp);
     e.end = std::max({bus_.move(begin, d.beats, inp ? &alu_writes_ : nullptr), begin + d.engine, begin + window});
     if (inp) load_writes_.book(begin, e.end - begin, d.engine);
     e.free = std::max(take + 1, leave);
@@ -228,7 +241,7 @@ class Replay {
     return ready;
   }
 
-  int64_t work(const isa::Store&, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
+  int64_t store(Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t begin = std::max(take + timing::transfer::kLeave + timing::store::kFirstBeat, e.end);
     const int64_t window = d.bursts * (latency_ + kWriteBurst) / writes_in_flight_;
     // Where reads want the bus too, reads and writes take turns.
@@ -240,16 +253,6 @@ class Replay {
     const int64_t complete = e.end + latency_ + kStoreResponse;
     worked(kStoreWork, take, complete + 1, layer);
     return complete;
-  }
-
-  int64_t work(const isa::Fence&, Engine& e, int64_t take, const Duration&, uint32_t) {
-    e.free = std::max(take + 1, e.end);
-    return e.free;
-  }
-
-  int64_t work(const isa::Finish&, Engine&, int64_t take, const Duration&, uint32_t) {
-    TESSERA_INVARIANT(false, "FINISH has no engine");
-    return take;
   }
 
   // Places of isa::charge.

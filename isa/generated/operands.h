@@ -5,6 +5,8 @@
 
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
+#include "isa/generated/timing.h"
+#include "isa/raster.h"
 
 namespace tessera::isa::generated {
 
@@ -71,10 +73,12 @@ void describe(const Gemm& i, Builder& to) {
   to.entries({"weights", "wgt_addr", false}, Space::kWgt, i.wgt_addr, All{i.wgt_stride}, 0);
   if (i.accumulate) to.entries({"initial sums", "acc_addr", false}, Space::kAcc, i.acc_addr, Outer{i.acc_stride}, 0);
   to.entries({"sums", "acc_addr", true}, Space::kAcc, i.acc_addr, Outer{i.acc_stride}, 0);
+  to.steps(gemm_steps(i));
+  to.latency(timing::gemm::kWrite);
   if (to.config() == nullptr) return;
   const MachineConfig& config = *to.config();
-  if (i.mode == GemmMode::kDense) to.macs(int64_t{config.batch} * int64_t{config.block_in} * int64_t{config.block_out});
-  if (i.mode == GemmMode::kDepthwise) to.macs(int64_t{config.batch} * int64_t{config.lanes()});
+  if (i.mode == GemmMode::kDense) to.macs(to.iterations() * int64_t{config.batch} * int64_t{config.block_in} * int64_t{config.block_out});
+  if (i.mode == GemmMode::kDepthwise) to.macs(to.iterations() * int64_t{config.batch} * int64_t{config.lanes()});
 }
 
 template <typename Builder>
@@ -87,7 +91,10 @@ void describe(const Alu& i, Builder& to) {
   if (i.convert) to.entries({"bias and scale", "param_addr", false}, Space::kParam, i.param_addr, OneLoop{i.param_loop}, 0);
   if (i.table_enable) to.entries({"table", "table", false}, Space::kTable, i.table, Still{}, 0);
   if (i.second_table_enable) to.entries({"second table", "second_table", false}, Space::kTable, i.second_table, Still{}, 0);
-  to.vectors(1);
+  to.vectors(to.iterations());
+  to.steps(to.iterations());
+  if (i.second_op != SecondOp::kNone && i.src == AluSpace::kOut) to.steps(to.results());
+  to.latency(i.second_op != SecondOp::kNone ? timing::alu::kSecond : !i.convert && i.dst == AluSpace::kAcc ? timing::alu::kRaw : timing::alu::kFirst);
 }
 
 }  // namespace tessera::isa::generated

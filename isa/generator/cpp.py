@@ -262,6 +262,11 @@ def _operand_call(o):
     return f"to.entries({what}, {memory}, {address}, {where}, {o.length or 0});"
 
 
+def _timing(name):
+    unit, number = name.split(".")
+    return f"timing::{unit}::{constant(number)}"
+
+
 def _quantity(name):
     return f"int64_t{{config.{name}{'()' if name == 'lanes' else ''}}}"
 
@@ -271,7 +276,7 @@ def operands_header(isa):
     out = [NOTICE + "What each instruction reads, writes and computes, as calls of a\n"
            "// builder: one overload an instruction, written from `nest`, `operands` and `work` of isa.toml. Read by isa/effects.cc.\n"
            "#pragma once\n",
-           '#include "isa/config.h"\n#include "isa/generated/instructions.h"\n',
+           '#include "isa/config.h"\n#include "isa/generated/instructions.h"\n#include "isa/generated/timing.h"\n#include "isa/raster.h"\n',
            "namespace tessera::isa::generated {\n",
            "/// An operand's name, the field of its address, and whether it is written.\n"
            "struct OperandName {\n  const char* name;\n  const char* field;\n  bool write;\n};\n",
@@ -288,11 +293,16 @@ def operands_header(isa):
             arguments += [f"i.{f.name}" for f in i.nest.padding]
             lines.append(f"  to.nest({', '.join(arguments)});")
         lines += [_guarded(o.when, _operand_call(o)) for o in i.operands]
+        loops = {"all": "to.iterations()", "outer": "to.results()", "raster": "gemm_steps(i)"}
+        lines += [_guarded(w.when, f"to.{w.counts}({loops[w.loops]});") for w in i.work if not w.each]
+        if i.latency:
+            chain = " : ".join((f"{_condition(l.when)} ? " if l.when else "") + _timing(l.cycles) for l in i.latency)
+            lines.append(f"  to.latency({chain});")
         if any(w.each for w in i.work):
             lines.append("  if (to.config() == nullptr) return;\n  const MachineConfig& config = *to.config();")
         for w in i.work:
-            each = " * ".join(map(_quantity, w.each)) or "1"
-            lines.append(_guarded(w.when, f"to.{w.counts}({each});"))
+            if w.each:
+                lines.append(_guarded(w.when, f"to.{w.counts}({loops[w.loops]} * {' * '.join(map(_quantity, w.each))});"))
         if len(lines) == 2:
             lines.append("  (void)i, (void)to;")
         out.append("\n".join(lines + ["}"]) + "\n")

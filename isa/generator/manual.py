@@ -97,7 +97,12 @@ def _operands(isa):
         out += [_operand_row(i, o) for o in i.operands] + [""]
         for w in i.work:
             each = " x ".join(w.each) or "1"
-            out += [f"Each iteration of all loops counts {each} {w.counts}{' when ' + _when(w.when) if w.when else ''}.", ""]
+            loops = {"all": "Each iteration of all loops", "outer": "Each iteration of the outer loops",
+                     "raster": "Each vector of the raster, or iteration of all loops where there is none,"}[w.loops]
+            out.append(f"- {loops} counts {each} {w.counts}{' when ' + _when(w.when) if w.when else ''}.")
+        for l in i.latency:
+            out.append(f"- From the last step to the completion: `{l.cycles}` cycles{', when ' + _when(l.when) if l.when else ', else' if len(i.latency) > 1 else ''}.")
+        out += [""] if i.work or i.latency else []
     return out
 
 

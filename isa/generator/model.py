@@ -90,8 +90,15 @@ class Operand:
 
 @dataclass(frozen=True)
 class Work:
-    counts: str  # macs, vectors
+    counts: str  # macs, vectors, steps
+    loops: str  # all, outer, raster
     each: tuple  # quantities of the configuration
+    when: tuple  # of Term
+
+
+@dataclass(frozen=True)
+class Latency:
+    cycles: str  # unit.name of timing.toml
     when: tuple  # of Term
 
 
@@ -107,6 +114,7 @@ class Instruction:
     nest: Nest | None = None
     operands: tuple = ()
     work: tuple = ()
+    latency: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -186,7 +194,7 @@ def _check_all_claimed(owners, bits, where):
 
 
 # What `work` may count, and the quantities of a configuration it may multiply.
-COUNTS = ("macs", "vectors")
+COUNTS = ("macs", "vectors", "steps")
 QUANTITIES = ("batch", "block_in", "block_out", "lanes")
 
 
@@ -281,12 +289,28 @@ class _Operands:
 
     def work(self, table, nest, where):
         where = f"{where}.work"
-        _only(table, ("counts", "each", "when"), where)
+        _only(table, ("counts", "loops", "each", "when"), where)
         _require(table.get("counts") in COUNTS, f"{where}: counts is one of {', '.join(COUNTS)}, not {table.get('counts')}")
         unknown = sorted(set(table.get("each", ())) - set(QUANTITIES))
         _require("each" in table and not unknown, f"{where}: each multiplies some of {', '.join(QUANTITIES)}, not {', '.join(unknown) or 'nothing'}")
         _require(nest is not None, f"{where}: the instruction has no nest")
-        return Work(table["counts"], tuple(table["each"]), self.condition(table.get("when", ""), where))
+        loops = table.get("loops", "all")
+        _require(loops in ("all", "outer", "raster"), f"{where}: unknown loops {loops}")
+        _require(loops != "outer" or nest.reduce, f"{where}: outer loops need the nest's reduce")
+        _require(loops != "raster" or self.instruction == "gemm", f"{where}: the raster form is gemm's")
+        _require(table["counts"] != "steps" or not table["each"], f"{where}: a step is a cycle of every configuration")
+        return Work(table["counts"], loops, tuple(table["each"]), self.condition(table.get("when", ""), where))
+
+    def latencies(self, entries, where):
+        where = f"{where}.latency"
+        latencies = []
+        for table in entries:
+            _only(table, ("cycles", "when"), where)
+            _require("cycles" in table, f"{where}: no cycles")
+            latencies.append(Latency(table["cycles"], self.condition(table.get("when", ""), where)))
+        _require(all(bool(l.when) == (k + 1 < len(latencies)) for k, l in enumerate(latencies)),
+                 f"{where}: the last entry has no condition, and all others have one")
+        return tuple(latencies)
 
     def read(self, table):
         where = self.instruction
@@ -300,7 +324,12 @@ class _Operands:
         used = {f.name for o in operands for f in o.fields} | {f.name for f in (nest.fields if nest else ())}
         idle = [f.name for f in self.fields.values() if f.array and f.name not in used]
         _require(not idle, f"{where}: {', '.join(idle)} belongs to no operand and no nest")
-        return nest, operands, work
+        latency = self.latencies(table.get("latency", ()), where)
+        engine = table["engine"]
+        stepped = any(w.counts == "steps" for w in work)
+        _require(engine not in ("gemm", "alu") or (stepped and latency), f"{where}: {engine} needs its steps (in work) and its latency")
+        _require(engine in ("gemm", "alu") or not (stepped or latency), f"{where}: steps and latency are for gemm and alu")
+        return nest, operands, work, latency
 
 
 def build_isa(spec):
@@ -320,7 +349,7 @@ def build_isa(spec):
     opcode_field = next(f for f in header if f.name == "opcode")
     for index, table in enumerate(spec["instruction"]):
         where = table["name"]
-        _only(table, ("name", "opcode", "engine", "doc", "nest", "operands", "work", "fields", "reserved"), where)
+        _only(table, ("name", "opcode", "engine", "doc", "nest", "operands", "work", "latency", "fields", "reserved"), where)
         _require(where not in names, f"{where}: declared twice")
         names.add(where)
         opcode = table["opcode"]
@@ -347,7 +376,7 @@ def build_isa(spec):
             reserved.append((entry["lsb"], entry["width"]))
         _check_all_claimed(owners, range(bits), where)
         _require(engine != "field" or any(f.name == "engine" for f in fields), f"{where}: no field names the engine")
-        nest, operands, work = _Operands(where, fields, enums).read(table)
-        instructions.append(Instruction(where, opcode, engine, table["doc"], tuple(fields), tuple(reserved), index, nest, operands, work))
+        nest, operands, work, latency = _Operands(where, fields, enums).read(table)
+        instructions.append(Instruction(where, opcode, engine, table["doc"], tuple(fields), tuple(reserved), index, nest, operands, work, latency))
     return Isa(head["name"], head["version"], bits, head["loops"], head["transfer_loops"], enums, tuple(header),
                tuple(instructions))

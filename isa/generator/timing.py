@@ -293,3 +293,13 @@ def revise(text, timing, where):
         return f"{value}{match[2]}(`{match[3]}`)"
 
     return NUMBERED.sub(number, text)
+
+
+def check_latencies(isa, timing):
+    """The latencies of instructions name integers of the timing. Raises SpecError."""
+    numbers = {f"{e.unit}.{e.name}": e for unit in timing.units for e in unit.entries}
+    for i in isa.instructions:
+        for latency in i.latency:
+            entry = numbers.get(latency.cycles)
+            _require(entry is not None, f"{i.name}.latency: timing.toml has no {latency.cycles}")
+            _require(entry.constant, f"{i.name}.latency: {latency.cycles} depends on the configuration")

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "sim/systemc/npu.h"
 
 namespace tessera::sim::systemc {
@@ -38,15 +39,24 @@ void Alu::reset() {
 Alu::Job Alu::describe(const Queued& taken, Cycle now) const {
   Job job;
   job.item = taken.item;
-  const auto* alu = std::get_if<isa::Alu>(&taken.instruction);
-  job.moves = alu != nullptr && taken.item.fault == isa::Fault::kNone;
-  job.prepared = now + (alu == nullptr ? 1 : isa::timing::alu::kPrepare);
-  if (!job.moves) return job;
-  job.alu = *alu;
-  job.form = form_of(*alu);
-  job.destination = write_port(alu->dst);
-  job.reads_out_always = alu->src == isa::AluSpace::kOut;
-  job.reads_out = job.reads_out_always || job.form.second;
+  std::visit(isa::Overloaded{[&](const isa::Fence&) {
+                               job.prepared = now + 1;
+                               job.moves = false;
+                             },
+                             [&](const isa::Alu& alu) {
+                               job.prepared = now + isa::timing::alu::kPrepare;
+                               job.moves = taken.item.fault == isa::Fault::kNone;
+                               if (!job.moves) return;
+                               job.alu = alu;
+                               job.form = form_of(alu);
+                               job.destination = write_port(alu.dst);
+                               job.reads_out_always = alu.src == isa::AluSpace::kOut;
+                               job.reads_out = job.reads_out_always || job.form.second;
+                             },
+                             [](const isa::ForeignTo<isa::Engine::kAlu> auto&) {
+                               TESSERA_INVARIANT(false, "another engine's instruction in the ALU's queue");
+                             }},
+             taken.instruction);
   return job;
 }
 

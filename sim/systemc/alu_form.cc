@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "isa/effects.h"
+
 namespace tessera::sim::systemc {
 namespace {
 
@@ -61,15 +63,14 @@ class Destinations {
 }  // namespace
 
 AluForm form_of(const isa::Alu& alu) {
+  const isa::Effects effects = isa::effects(alu);
   AluForm form;
-  uint64_t sources = 1;
-  for (size_t k = 0; k < isa::kLoops; ++k) (k < outer_loops(alu) ? form.vectors : sources) *= alu.extent[k];
+  form.vectors = static_cast<uint64_t>(effects.results);
+  form.issues = static_cast<uint64_t>(effects.steps);
+  form.vector_issues = form.issues / form.vectors;
+  form.latency = static_cast<Cycle>(effects.latency_cycles);
   form.second = alu.second_op != isa::SecondOp::kNone;
   form.split = form.second && alu.src == isa::AluSpace::kOut;
-  form.vector_issues = sources + (form.split ? 1 : 0);
-  form.issues = form.vectors * form.vector_issues;
-  const bool raw = !alu.convert && alu.dst == isa::AluSpace::kAcc;
-  form.latency = raw ? isa::timing::alu::kRaw : form.second ? isa::timing::alu::kSecond : isa::timing::alu::kFirst;
   return form;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/systemc/gemm.h"
 
+#include "base/error.h"
 #include "sim/systemc/gemm_form.h"
 #include "sim/systemc/npu.h"
 
@@ -57,7 +58,12 @@ void Gemm::work(Cycle now) {
   Queued* taken = take(now);
   if (taken == nullptr) return;
   Item& item = taken->item;
-  const auto* gemm = std::get_if<isa::Gemm>(&taken->instruction);
+  const isa::Gemm* gemm = nullptr;  // none: FENCE
+  std::visit(isa::Overloaded{[](const isa::Fence&) {}, [&](const isa::Gemm& instruction) { gemm = &instruction; },
+                             [](const isa::ForeignTo<isa::Engine::kGemm> auto&) {
+                               TESSERA_INVARIANT(false, "another engine's instruction in GEMM's queue");
+                             }},
+             taken->instruction);
   if (gemm == nullptr || item.fault != isa::Fault::kNone) {
     const Cycle drained = free_ + isa::timing::gemm::kDrain - 1;
     const Cycle at = std::max(now + (gemm == nullptr ? 1 : kPrepare), drained);

@@ -26,7 +26,7 @@ GemmForm form_of(const isa::Gemm& gemm) {
   form.raster = isa::raster_of(gemm);
   const std::optional<isa::Raster>& raster = form.raster;
   if (raster) {
-    form.steps = isa::gemm_steps(gemm);
+    form.steps = static_cast<uint64_t>(isa::gemm_steps(gemm));
     form.first_end = uint64_t{raster->tap_rows() - 1} * raster->cols + raster->tap_cols() - 1;
     form.single = true;
   } else {

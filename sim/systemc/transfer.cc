@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/error.h"
 #include "isa/generated/timing.h"
 #include "sim/systemc/npu.h"
 
@@ -163,17 +164,23 @@ void Transfer::work(Cycle now) {
     const TimedRequest& request = *context_.request;
     prepared_.item = {isa::Space::kOut, item.fault};
     prepared_.done = now + timing::kPrepare;
+    const auto move = [&](const auto& transfer) {
+      prepared_.walk = Walk(transfer, request.bases[transfer.base], join);
+      prepared_.item.space = transfer.space;
+    };
     if (item.fault != isa::Fault::kNone) {
       prepared_.walk = Walk::none();
-    } else if (const auto* load = std::get_if<isa::Load>(&taken->instruction)) {
-      prepared_.walk = Walk(*load, request.bases[load->base], join);
-      prepared_.item.space = load->space;
-    } else if (const auto* store = std::get_if<isa::Store>(&taken->instruction)) {
-      prepared_.walk = Walk(*store, request.bases[store->base], join);
-      prepared_.item.space = store->space;
     } else {
-      prepared_.walk = Walk::none();
-      prepared_.done = now + timing::kFence;
+      std::visit(
+          isa::Overloaded{[&](const isa::Load& load) { move(load); }, [&](const isa::Store& store) { move(store); },
+                          [&](const isa::Fence&) {
+                            prepared_.walk = Walk::none();
+                            prepared_.done = now + timing::kFence;
+                          },
+                          []<typename T>(const T&)
+                            requires isa::ForeignTo<T, isa::Engine::kLoad> && isa::ForeignTo<T, isa::Engine::kStore>
+                          { TESSERA_INVARIANT(false, "another engine's instruction in a transfer's queue"); }},
+                          taken->instruction);
     }
     if (prepared_.item.space == isa::Space::kAcc && !context_.acc_moves) npu_.acc_moves();
     has_prepared_ = true;

@@ -55,22 +55,27 @@ class RandomProgramMaker {
 
   isa::Instruction make_instruction() {
     for (;;) {
-      isa::Instruction instruction;
-      switch (pick(0, 12)) {
-        case 0: instruction = make_fence(); break;
-        case 1:
-        case 2:
-        case 3: instruction = make_load(); break;
-        case 4:
-        case 5: instruction = make_store(); break;
-        case 6:
-        case 7:
-        case 8: instruction = make_gemm(); break;
-        default: instruction = make_alu(); break;
-      }
+      const isa::Instruction instruction = make_drawn(pick(0, weights() - 1));
       if (!isa::check_operands(instruction, config_) && !isa::check_ranges(instruction, config_)) return instruction;
     }
   }
+
+  // How often each instruction is drawn, and its maker: one pair an instruction, without which a new one does not
+  // compile. FINISH stands at the end alone.
+  template <typename T>
+  using Of = std::type_identity<T>;
+  static constexpr int weight(Of<isa::Finish>) { return 0; }
+  static constexpr int weight(Of<isa::Fence>) { return 1; }
+  static constexpr int weight(Of<isa::Load>) { return 3; }
+  static constexpr int weight(Of<isa::Store>) { return 2; }
+  static constexpr int weight(Of<isa::Gemm>) { return 3; }
+  static constexpr int weight(Of<isa::Alu>) { return 4; }
+  isa::Instruction make(Of<isa::Finish>) { return isa::Finish{}; }
+  isa::Instruction make(Of<isa::Fence>) { return make_fence(); }
+  isa::Instruction make(Of<isa::Load>) { return make_load(); }
+  isa::Instruction make(Of<isa::Store>) { return make_store(); }
+  isa::Instruction make(Of<isa::Gemm>) { return make_gemm(); }
+  isa::Instruction make(Of<isa::Alu>) { return make_alu(); }
 
   isa::Instruction make_gemm() {
     isa::Gemm i;
@@ -285,6 +290,25 @@ class RandomProgramMaker {
       }
     }
     return false;
+  }
+
+  template <size_t Kind = 0>
+  static constexpr int weights() {
+    if constexpr (Kind < std::variant_size_v<isa::Instruction>) {
+      return weight(Of<std::variant_alternative_t<Kind, isa::Instruction>>{}) + weights<Kind + 1>();
+    }
+    return 0;
+  }
+
+  /// The instruction on which the ticket, below weights(), falls.
+  template <size_t Kind = 0>
+  isa::Instruction make_drawn(int64_t ticket) {
+    if constexpr (Kind < std::variant_size_v<isa::Instruction>) {
+      using T = std::variant_alternative_t<Kind, isa::Instruction>;
+      if (ticket < weight(Of<T>{})) return make(Of<T>{});
+      return make_drawn<Kind + 1>(ticket - weight(Of<T>{}));
+    }
+    return isa::Finish{};
   }
 
   int byte_zero(bool is_unsigned) { return static_cast<int>(is_unsigned ? pick(0, 255) : pick(-128, 127)); }

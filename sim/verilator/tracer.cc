@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "isa/effects.h"
+
 namespace tessera::sim {
 namespace {
 
@@ -11,13 +13,6 @@ constexpr size_t kStore = static_cast<size_t>(isa::Engine::kStore);
 constexpr size_t kGemm = static_cast<size_t>(isa::Engine::kGemm);
 
 constexpr uint64_t kGemmPipeline = 4;
-
-template <typename Extents>
-uint64_t product(const Extents& extents, size_t count) {
-  uint64_t all = 1;
-  for (size_t k = 0; k < count; ++k) all *= extents[k];
-  return all;
-}
 
 void extend(InstructionTrace& trace, uint64_t cycle) {
   if (trace.first_cycle == UINT64_MAX) trace.first_cycle = cycle;
@@ -33,14 +28,7 @@ Tracer::Tracer(const isa::MachineConfig& config, std::span<const isa::Instructio
 
 uint64_t Tracer::needs(uint32_t pc) const {
   if (pc >= program_.size()) return 0;
-  if (const auto* gemm = std::get_if<isa::Gemm>(&program_[pc])) {
-    return gemm->mode == isa::GemmMode::kDense ? product(gemm->extent, gemm->extent.size()) : 0;
-  }
-  const auto* alu = std::get_if<isa::Alu>(&program_[pc]);
-  if (alu == nullptr) return 0;
-  const bool twice = alu->second_op != isa::SecondOp::kNone && alu->src == isa::AluSpace::kOut;
-  return product(alu->extent, alu->extent.size()) +
-         (twice ? product(alu->extent, alu->extent.size() - alu->reduce) : 0);
+  return static_cast<uint64_t>(isa::effects(program_[pc]).steps);
 }
 
 void Tracer::complete(size_t e, uint32_t pc) {

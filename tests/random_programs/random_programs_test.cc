@@ -93,9 +93,9 @@ TEST(Raster, EqualsTheBenchesRule) {
     const auto ours = isa::raster_of(gemm);
     const auto oracle = testing::raster_form(gemm);
     ASSERT_EQ(ours.has_value(), oracle.has_value()) << isa::disassemble(gemm);
-    uint64_t steps = 1;
+    int64_t steps = 1;
     for (int k = 0; k < (oracle ? oracle->kept : isa::kLoops); ++k) steps *= gemm.extent[static_cast<size_t>(k)];
-    if (oracle) steps *= static_cast<uint64_t>(oracle->rows * oracle->cols);
+    if (oracle) steps *= oracle->rows * oracle->cols;
     ASSERT_EQ(isa::gemm_steps(gemm), steps) << isa::disassemble(gemm);
     ++(ours ? found : none);
     if (!ours) continue;
