@@ -52,14 +52,14 @@ struct Transfer {
     present = true;
     sp = address;
     length = bytes;
-    std::copy(where.stride.begin(), where.stride.end(), sp_stride.begin());
+    if constexpr (requires { where.stride; }) std::copy(where.stride.begin(), where.stride.end(), sp_stride.begin());
   }
   template <typename Where>
   void dram(const isa::generated::OperandName& name, int, uint64_t offset, const Where& where, int64_t) {
     in_dram = true;
     to_dram = name.write;
     dram_first = static_cast<int64_t>(offset);
-    std::copy(where.stride.begin(), where.stride.end(), dram_stride.begin());
+    if constexpr (requires { where.stride; }) std::copy(where.stride.begin(), where.stride.end(), dram_stride.begin());
   }
 
   // What transfers do not have.

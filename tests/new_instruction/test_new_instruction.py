@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a new instruction needs, found out by adding one.
+
+A copy of the sources gets one more instruction in isa.toml and a fresh generation, nothing else. Then the generator, the
+C++ compiler and Verilator must name every place that still has to learn it, and these places must be the list in
+CONTRIBUTING.md: at most ten, none of them silent. Compilers only check (-fsyntax-only, --lint-only), with the commands of
+the build in TESSERA_BUILD.
+
+The short form compiles what can reach the places of the list and checks that each of them is named. The long form
+(TESSERA_LONG=1) compiles every translation unit that sees the instructions and lints every module, for an instruction of
+the vector unit, of the matrix unit, and for a transfer: nothing else may be named.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("TESSERA_BUILD", ROOT / "build" / "release")).resolve()
+LONG = bool(os.environ.get("TESSERA_LONG"))
+MOST_PLACES = 10
+
+TRANSPOSE = """
+[[instruction]]
+name = "transpose"
+opcode = 41
+engine = "alu"
+doc = "Exchanges rows and lanes of entries of OUT."
+nest = { extent = "extent" }
+operands = [
+  { name = "source", access = "read", memory = "out", unit = "entries", address = "src_addr", loops = "all", stride = "src_stride", doc = "" },
+  { name = "destination", access = "write", memory = "out", unit = "entries", address = "dst_addr", loops = "all", stride = "dst_stride", doc = "" },
+]
+work = [{ counts = "steps", each = [] }]
+latency = [{ cycles = "alu.raw" }]
+fields = [
+  { name = "extent", lsb = 64, width = 12, array = 2, kind = "unsigned", default = 1, doc = "Iterations." },
+  { name = "src_addr", lsb = 88, width = 14, kind = "unsigned", doc = "First source entry." },
+  { name = "dst_addr", lsb = 102, width = 14, kind = "unsigned", doc = "First destination entry." },
+  { name = "src_stride", lsb = 116, width = 14, array = 2, kind = "signed", doc = "Entries." },
+  { name = "dst_stride", lsb = 144, width = 14, array = 2, kind = "signed", doc = "Entries." },
+]
+reserved = [{ lsb = 172, width = 340 }]
+"""
+OUTER = TRANSPOSE.replace('"transpose"', '"outer"').replace('engine = "alu"', 'engine = "gemm"').replace("alu.raw", "gemm.write")
+SCATTER = """
+[[instruction]]
+name = "scatter"
+opcode = 42
+engine = "store"
+doc = "Writes one run of OUT to DRAM over and over."
+nest = { extent = "extent" }
+operands = [
+  { name = "source", access = "read", memory = "out", unit = "bytes", address = "sp_addr", loops = "none", length = "length", doc = "" },
+  { name = "destination", access = "write", memory = "dram:base", unit = "bytes", address = "dram_offset", loops = "all", stride = "dram_stride", length = "length", doc = "" },
+]
+fields = [
+  { name = "base", lsb = 64, width = 4, kind = "unsigned", doc = "Base register." },
+  { name = "dram_offset", lsb = 68, width = 36, kind = "unsigned", doc = "Bytes." },
+  { name = "length", lsb = 104, width = 16, kind = "unsigned", doc = "Bytes of a run." },
+  { name = "sp_addr", lsb = 120, width = 22, kind = "unsigned", doc = "First byte." },
+  { name = "extent", lsb = 142, width = 16, array = 2, kind = "unsigned", default = 1, doc = "Iterations." },
+  { name = "dram_stride", lsb = 174, width = 32, array = 2, kind = "signed", doc = "Bytes." },
+]
+reserved = [{ lsb = 238, width = 274 }]
+"""
+
+
+def listed_places():
+    """The numbered list of CONTRIBUTING.md: for each row the files, of which an instruction needs one."""
+    text = (ROOT / "CONTRIBUTING.md").read_text().split("## Adding an instruction")[1].split("\n## ")[0]
+    rows = re.findall(r"^\d+\. ((?:`[^`]+`(?: or |, )?)+)", text, re.M)
+    return [re.findall(r"`([^`]+)`", row) for row in rows]
+
+
+def copy_sources(to):
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in names.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix in (".h", ".cc", ".td", ".sv", ".py", ".toml", ".md", ".fbs", ".sh", ".in") and path.exists():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, to / name)
+
+
+def generate(sources):
+    return subprocess.run(["/usr/bin/python3", sources / "isa" / "generate.py"], capture_output=True, text=True)
+
+
+def includes(path, sources, seen):
+    """Adds the project's files that `path` includes, with those that they include."""
+    for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
+        inner = sources / name
+        if inner not in seen and inner.exists():
+            seen.add(inner)
+            includes(inner, sources, seen)
+    return seen
+
+
+def compile_commands(sources):
+    """Translation unit in the copy -> the build's own command, for this unit, as a check of the syntax."""
+    commands = {}
+    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
+        folder = pathlib.Path(entry["directory"])
+        unit = (folder / entry["file"]).resolve()
+        if not unit.is_relative_to(ROOT) or unit.is_relative_to(BUILD) or unit.suffix != ".cc":
+            continue
+        moved = sources / unit.relative_to(ROOT)
+
+        def relocate(text, folder=folder):
+            path = (folder / text).resolve()
+            inside = path.is_relative_to(ROOT) and not path.is_relative_to(BUILD)
+            return str(sources / path.relative_to(ROOT)) if inside else str(path)
+
+        arguments, words = [], iter(shlex.split(entry["command"]))
+        for word in words:
+            if word in ("-o", "-MF", "-MT", "-MQ"):
+                next(words)
+            elif word in ("-c", "-MD", "-MMD", "-Winvalid-pch") or word.endswith(("ccache", ".cc")):
+                continue
+            elif word.startswith("-I"):
+                arguments.append("-I" + relocate(word[2:]))
+            elif word == "-isystem":
+                arguments += [word, relocate(next(words))]
+            else:
+                arguments.append(word)
+        commands[moved] = [*arguments, "-fsyntax-only", "-w", "-fdiagnostics-color=never", str(moved)]
+    return commands
+
+
+def named_by(output, sources):
+    """The files that a compiler's errors lie in; for an error inside the library, the line that asked for it."""
+    places, asked = set(), None
+    for line in output.splitlines():
+        found = re.match(r"(\S+?):\d+:(?:\d+:)? +(error|required from)", line)
+        if not found:
+            continue
+        path = pathlib.Path(os.path.normpath(found[1]))
+        own = path.is_relative_to(sources) and not path.is_relative_to(sources / "isa" / "generated")
+        if found[2] == "required from":
+            asked = path if own else asked
+            continue
+        place = path if own else asked
+        if place is not None:
+            places.add(str(place.relative_to(sources)))
+        asked = None
+    return places
+
+
+def compiler_places(sources, units):
+    commands = compile_commands(sources)
+
+    def check(unit):
+        result = subprocess.run(commands[unit], cwd=BUILD, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
+        places = named_by(result.stderr, sources)
+        assert result.returncode == 0 or places, f"{unit}: no place in\n{result.stderr[:4000]}"
+        return places
+
+    with concurrent.futures.ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+        return set().union(*pool.map(check, [unit for unit in units if unit in commands]))
+
+
+def verilator_places(sources, modules):
+    """The modules that no longer pass Verilator's lint."""
+    places = set()
+    for path in modules:
+        command = ["verilator", "--lint-only", "-Wall", "-Wno-WIDTHCONCAT", "-Wno-UNUSEDPARAM"]
+        command += [sources / "isa/generated/tsr_isa_pkg.sv", "-y", sources / "hw/rtl", "-y", sources / "hw/prim"]
+        result = subprocess.run([*command, "--top-module", path.stem, path], capture_output=True, text=True)
+        found = re.findall(r"^%(?:Error|Warning)[^:]*: (\S+?):\d+:\d+:", result.stderr, re.M)
+        places |= {str(pathlib.Path(name).relative_to(sources)) for name in found if "generated" not in name}
+        assert result.returncode == 0 or found, result.stderr
+    return places
+
+
+def places_of(instruction, sources, long):
+    """Every place that is named once isa.toml has the instruction."""
+    copy_sources(sources)
+    name = re.search(r'name = "(\w+)"', instruction)[1]
+    toml = sources / "isa" / "isa.toml"
+    toml.write_text(toml.read_text() + instruction)
+    places = {"isa/isa.toml"}
+    refused = generate(sources)
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    places.add(re.search(r"generate.py: (\S+):", refused.stderr)[1])
+    chapter = sources / "isa" / "semantics.md"
+    chapter.write_text(chapter.read_text() + f"\n## {name.upper()}\n")
+    done = generate(sources)
+    assert done.returncode == 0, done.stdout + done.stderr
+    header = sources / "isa" / "generated" / "instructions.h"
+    units = [unit for unit in compile_commands(sources) if header in includes(unit, sources, set())]
+    modules = sorted((sources / "hw" / "rtl").glob("tsr_*.sv"))
+    if not long:
+        listed = {sources / file for row in listed_places() for file in row}
+        units = sorted(u for u in units if u in listed or u.name == "random_program_test.cc")
+        modules = [m for m in modules if m in listed]
+    places |= compiler_places(sources, units)
+    if shutil.which("verilator"):
+        places |= verilator_places(sources, modules)
+    return places
+
+
+def check_list(places):
+    rows = listed_places()
+    assert 1 <= len(rows) <= MOST_PLACES
+    for row in rows:
+        assert len(places.intersection(row)) == 1, f"CONTRIBUTING.md lists {row}, the build names {sorted(places)}"
+    assert places <= {file for row in rows for file in row}, "CONTRIBUTING.md does not list a place that the build names"
+
+
+def test_the_sources_themselves_pass(tmp_path):
+    """Without a new instruction nothing is named, so that what is named comes from it."""
+    copy_sources(tmp_path)
+    listed = {tmp_path / file for row in listed_places() for file in row}
+    units = sorted(u for u in compile_commands(tmp_path) if u in listed or u.name == "random_program_test.cc")
+    assert len(units) >= 4
+    assert compiler_places(tmp_path, units) == set()
+    if shutil.which("verilator"):
+        assert verilator_places(tmp_path, [path for path in sorted(listed) if path.suffix == ".sv"]) == set()
+
+
+def test_the_build_names_each_listed_place(tmp_path):
+    check_list(places_of(TRANSPOSE, tmp_path, long=False))
+
+
+@pytest.mark.skipif(not LONG, reason="the long form compiles everything: ./dev test --long")
+@pytest.mark.parametrize("instruction", [TRANSPOSE, OUTER, SCATTER], ids=["alu", "gemm", "store"])
+def test_the_build_names_no_other_place(instruction, tmp_path):
+    check_list(places_of(instruction, tmp_path, long=True))
