@@ -7,7 +7,9 @@
 
 #include "compiler/cpu/codegen.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
 #include "runtime/cpu_code.h"
 
 namespace tessera::cpu {
