@@ -124,7 +124,12 @@ class SpecTest(unittest.TestCase):
 
 class IsaRefusals(SpecTest):
     def test_the_description_itself_is_accepted(self):
-        self.assertEqual([i.name for i in build_isa(self.spec).instructions], ["finish", "fence", "load", "store", "gemm", "alu"])
+        built = build_isa(self.spec).instructions
+        self.assertEqual([i.name for i in built], [i["name"] for i in self.spec["instruction"]])
+        self.assertEqual(
+            {i.name: i.opcode for i in built if i.opcode < 7},
+            {"finish": 1, "fence": 2, "load": 3, "store": 4, "gemm": 5, "alu": 6},
+        )
 
     def test_bit_claimed_twice(self):
         self.field("gemm", "wgt_addr")["lsb"] = 149
@@ -244,7 +249,21 @@ class OperandRefusals(SpecTest):
         self.instruction("gemm")["work"][0]["each"] = ["batch", "block"]
         self.refused("gemm.work: each multiplies some of batch, block_in, block_out, lanes, not block")
         self.instruction("gemm")["work"][0]["counts"] = "flops"
-        self.refused("gemm.work: counts is one of macs, vectors, not flops")
+        self.refused("gemm.work: counts is one of macs, vectors, steps, not flops")
+        self.instruction("gemm")["work"] = []
+        self.refused("gemm: gemm needs its steps (in work) and its latency")
+
+    def test_latency(self):
+        latency = self.instruction("alu")["latency"]
+        latency[0]["when"] = "second_op == sub"
+        self.refused("alu.latency: enum second_op has no value sub")
+        del latency[0]["when"]
+        self.refused("alu.latency: the last entry has no condition, and all others have one")
+        latency[0]["when"] = "second_op != none"
+        latency[0]["cycles"] = "alu.third"
+        isa = build_isa(self.spec)
+        with self.assertRaisesRegex(SpecError, "alu.latency: timing.toml has no alu.third"):
+            generate.timing.check_latencies(isa, generate.machine()[1])
 
 
 class RegisterRefusals(unittest.TestCase):
