@@ -47,15 +47,17 @@ struct Moved {
 class Replay {
  public:
   Replay(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, size_t layers,
-         const isa::MachineConfig& config, int64_t dram_latency)
+         const isa::MachineConfig& config, const Dram& dram)
       : instructions_(instructions),
         tags_(tags),
         layers_(layers),
         config_(config),
-        latency_(dram_latency),
+        latency_(dram.latency_cycles),
+        bandwidth_(dram.bandwidth_bytes > 0 ? std::min<int64_t>(dram.bandwidth_bytes, config.axi_bytes)
+                                            : config.axi_bytes),
         in_flight_(std::max(1, config.reads_in_flight)),
         writes_in_flight_(std::max(1, config.writes_in_flight)),
-        dispatched_(dram_latency + kFirstWord) {
+        dispatched_(dram.latency_cycles + kFirstWord) {
     number_waits();
   }
 
@@ -82,6 +84,9 @@ class Replay {
   };
 
   Engine& engine(isa::Engine engine) { return engines_[static_cast<size_t>(engine)]; }
+
+  /// Cycles of the bus that so many beats take at the memory's bandwidth.
+  int64_t slots(int64_t beats) const { return (beats * config_.axi_bytes + bandwidth_ - 1) / bandwidth_; }
 
   /// What each instruction waits for, as numbers of signals from the start: the latest counts that the 16 bits can
   /// mean, as the stream is a topological order.
@@ -131,7 +136,7 @@ class Replay {
   void dispatch() {
     const int64_t word_beats = std::max<int64_t>(1, timing::fetch::word_beats(config_));
     const auto target = isa::engine_of(instructions_[fetched_]);
-    const int64_t word = bus_.move(dispatched_ - latency_, word_beats) + latency_;
+    const int64_t word = bus_.move(dispatched_ - latency_, slots(word_beats)) + latency_;
     dispatched_ = std::max(dispatched_ + 1, word);
     if (target) {
       Engine& e = engine(*target);
@@ -219,7 +224,8 @@ class Replay {
     const int64_t begin = std::max(ready, e.end);
     const int64_t window = d.bursts * (latency_ + kReadBurst) / in_flight_;  // as many bursts as may be outstanding
     const bool inp = effects.writes(isa::Space::kInp);
-    e.end = std::max({bus_.move(begin, d.beats, inp ? &alu_writes_ : nullptr), begin + d.engine, begin + window});
+    e.end =
+        std::max({bus_.move(begin, slots(d.beats), inp ? &alu_writes_ : nullptr), begin + d.engine, begin + window});
     if (inp) load_writes_.book(begin, e.end - begin, d.engine);
     e.free = std::max(take + 1, leave);
     worked(kLoadWork, take, e.end + 1, layer);
@@ -246,7 +252,7 @@ class Replay {
     const int64_t window = d.bursts * (latency_ + kWriteBurst) / writes_in_flight_;
     // Where reads want the bus too, reads and writes take turns.
     Engine& load = engine(isa::Engine::kLoad);
-    const auto [end, pushed] = bus_.take_turns(begin, d.beats);
+    const auto [end, pushed] = bus_.take_turns(begin, slots(d.beats));
     e.end = std::max(end, begin + window);
     if (load.end > begin) load.end = bus_.move(load.end, pushed);
     e.free = std::max(take + 1, e.end - kStoreOverlap);
@@ -277,7 +283,7 @@ class Replay {
   std::span<const uint32_t> tags_;
   size_t layers_;
   const isa::MachineConfig& config_;
-  int64_t latency_;  // of DRAM
+  int64_t latency_, bandwidth_;  // of DRAM
   int64_t in_flight_, writes_in_flight_;
 
   std::array<Engine, isa::kEngines> engines_;
@@ -294,8 +300,8 @@ class Replay {
 }  // namespace
 
 Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, size_t layers,
-                   const isa::MachineConfig& config, int64_t dram_latency) {
-  return Replay(instructions, tags, layers, config, dram_latency).run();
+                   const isa::MachineConfig& config, const Dram& dram) {
+  return Replay(instructions, tags, layers, config, dram).run();
 }
 
 }  // namespace tessera::emit

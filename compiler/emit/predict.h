@@ -19,8 +19,14 @@ struct Prediction {
   std::vector<int64_t> layer_cycles;  // by tag; they sum to `cycles`
 };
 
-/// `tags`: the layer of each instruction, below `layers`; others count to nobody. `dram_latency` in cycles.
+/// The memory behind the machine's port.
+struct Dram {
+  int64_t latency_cycles = 100;  // from a request to its first data
+  int64_t bandwidth_bytes = 0;   // a cycle, reads and writes together; 0: the width of the bus
+};
+
+/// `tags`: the layer of each instruction, below `layers`; others count to nobody.
 Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, size_t layers,
-                   const isa::MachineConfig& config, int64_t dram_latency = 100);
+                   const isa::MachineConfig& config, const Dram& dram = {});
 
 }  // namespace tessera::emit

@@ -112,8 +112,9 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     if (layer < program.layers.size())
       program.layers[layer].stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
   }
-  const emit::Prediction prediction = emit::predict(program.instructions, program.layer_of_instruction,
-                                                    program.layers.size(), config, options.dram_latency_cycles);
+  const emit::Prediction prediction =
+      emit::predict(program.instructions, program.layer_of_instruction, program.layers.size(), config,
+                    {options.dram_latency_cycles, options.dram_bandwidth_bytes});
   for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = prediction.layer_cycles[i];
   isa::check_program(program.instructions, config);
   return program;

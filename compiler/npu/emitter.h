@@ -4,6 +4,7 @@
 // a Program.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -38,7 +39,11 @@ enum class WeightBytes { kPacked, kPlacesOnly };
 class Emitter {
  public:
   Emitter(const isa::MachineConfig& machine, const Options& options, WeightBytes bytes = WeightBytes::kPacked)
-      : config(machine), weights(bytes), constants(options.alignment) {}
+      : config(machine),
+        weights(bytes),
+        bus_bytes(options.dram_bandwidth_bytes > 0 ? std::min<int64_t>(options.dram_bandwidth_bytes, machine.axi_bytes)
+                                                   : machine.axi_bytes),
+        constants(options.alignment) {}
 
   /// Begins a step: one iteration of a tile loop. What is pushed next belongs to it.
   void begin_step() { steps_.emplace_back(); }
@@ -79,6 +84,7 @@ class Emitter {
 
   const isa::MachineConfig& config;
   const WeightBytes weights;
+  const int64_t bus_bytes;  // that DRAM moves in a cycle
   ConstantPool constants;
   std::vector<isa::Instruction> instructions;
   std::vector<uint32_t> layer_of_instruction;

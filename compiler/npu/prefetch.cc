@@ -49,15 +49,15 @@ void Emitter::append_fetch(const WeightFetch& fetch) {
 void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before,
                             std::vector<std::vector<WeightFetch>>& behind) const {
   const int64_t entry_bytes = config.wgt_entry_bytes(),
-                entry_cycles = std::max<int64_t>(1, entry_bytes / config.axi_bytes);
-  const int64_t word_cycles = isa::kInstructionBytes / config.axi_bytes;
+                entry_cycles = std::max<int64_t>(1, entry_bytes / bus_bytes);
+  const int64_t word_cycles = isa::kInstructionBytes / bus_bytes;
   std::vector<Profile> profiles(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
     int64_t gemm = 0, alu = 0, bus = 0;
     for (const isa::Instruction& instruction : steps_[i].instructions) {
       const emit::Duration d = emit::duration(instruction, config);
       const bool moves_in = isa::engine_of(instruction) == isa::Engine::kLoad;
-      bus += std::max(d.beats, moves_in ? d.engine : 0) + word_cycles;
+      bus += std::max(d.beats * config.axi_bytes / bus_bytes, moves_in ? d.engine : 0) + word_cycles;
       const auto engine = isa::engine_of(instruction);
       if (engine == isa::Engine::kGemm) gemm += d.engine;
       if (engine == isa::Engine::kAlu) alu += d.engine;

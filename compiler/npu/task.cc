@@ -149,6 +149,7 @@ void finish_nest(Nest& nest, const isa::MachineConfig& config) {
   nest.extent[Dim::kOc] = nest.out_channels.blocks();
   nest.extent[Dim::kIc] = nest.intrinsic == Intrinsic::kDense ? nest.in_channels.blocks() : 1;
   for (Access* a : {&nest.second, &nest.output}) {
+    if (!a->present) continue;
     a->row_end = nest.extent[Dim::kOh];
     a->col_end = nest.extent[Dim::kOw];
   }

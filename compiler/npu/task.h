@@ -25,10 +25,12 @@ struct WeightSource {
   struct Plane {
     bool is_unsigned = false;
     int32_t zero = 0;
+    bool operator==(const Plane&) const = default;
   };
   std::vector<Plane> planes;
   /// The part of a weight that plane p holds.
   int32_t part(int32_t weight, size_t plane) const;
+  bool operator==(const WeightSource&) const = default;
 };
 
 struct Task {

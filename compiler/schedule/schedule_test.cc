@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "compiler/schedule/json.h"
+#include "compiler/schedule/nest_text.h"
 #include "compiler/schedule/searcher.h"
 
 namespace tessera::schedule {
@@ -447,6 +448,87 @@ TEST(Schedule, OneCopyOfEachOperandOnRequest) {
   const Evaluation slow = evaluate(nest, single, {npu256()}), fast = evaluate(nest, usual, {npu256()});
   EXPECT_TRUE(slow.legal);
   EXPECT_GT(slow.cycles, fast.cycles);
+}
+
+template <typename Read>
+std::string text_error(const std::string& text, Read&& read) {
+  text::Reader reader(text, "f");
+  try {
+    read(reader);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Text, NestsPrintAndParse) {
+  Nest folded = convolution();
+  folded.layout = {true, true, 2};
+  folded.second = folded.output;
+  folded.second.broadcast_c = true;
+  folded.second.is_unsigned = true;
+  folded.pad_value = 200;
+  for (const Nest& nest : {convolution(), product(), folded}) {
+    const std::string text = to_text(nest);
+    text::Reader reader(text);
+    EXPECT_EQ(read_nest(reader), nest) << text;
+    EXPECT_TRUE(reader.at_end());
+  }
+  EXPECT_EQ(to_text(convolution()).substr(0, 67),
+            "nest dense extent={oc=8 oh=28 ow=28 ic=4 kh=3 kw=3} in={total=64 ch");
+  const auto error = [](const Nest& nest) {
+    return text_error(to_text(nest), [](text::Reader& reader) { read_nest(reader); });
+  };
+  Nest bad = convolution();
+  bad.extent[Dim::kOc] = 7;
+  EXPECT_EQ(error(bad), "f:1:1: oc is not the blocks of a chunk of output channels");
+  bad = convolution();
+  bad.intrinsic = Intrinsic::kMap;
+  EXPECT_EQ(error(bad), "f:1:1: ic is of dense nests");
+  EXPECT_EQ(text_error("nest dens", [](text::Reader& reader) { read_nest(reader); }),
+            "f:1:6: unknown intrinsic 'dens'; known: dense, depthwise, reduce, map");
+}
+
+TEST(Text, SchedulesPrintAndParse) {
+  const Nest nest = convolution();
+  Schedule odd = generate(nest, {npu256()});
+  odd.input_layout = {true, true, 3};
+  odd.operands[0].scope = isa::Space::kOut;
+  odd.operands[0].halo = Halo::kKeep;
+  odd.operands[1].copies = 5;
+  odd.operands[1].attach = kDerived;
+  const LayerSchedule both = std::vector<Schedule>{odd, generate(product(), {npu256()})},
+                      chain = ChainSchedule{{"a \"b\"", "c"}, {14, 7, 2}};
+  for (const LayerSchedule& schedule : {both, chain}) {
+    const std::string text = to_text(schedule);
+    text::Reader reader(text);
+    EXPECT_EQ(read_layer_schedule(reader), schedule) << text;
+    EXPECT_TRUE(reader.at_end());
+  }
+  Schedule small;
+  small.intrinsic = Intrinsic::kDense;
+  small.levels = {{Dim::kOc, 2, LevelKind::kTemporal},
+                  {Dim::kOh, 14, LevelKind::kVthread, 2},
+                  {Dim::kOh, 4, LevelKind::kHwloop},
+                  {Dim::kOw, 56, LevelKind::kHwloop}};
+  small.operands = {{Operand::kInput, std::nullopt, 1, 3, Halo::kKeep},
+                    {Operand::kSums, std::nullopt, kDerived, kDerived, Halo::kReload}};
+  const std::string text =
+      "schedule dense {\n  temporal oc 2\n  vthread oh 14 x2\n  tile oh=4 ow=56\n  input attach=1 copies=3 "
+      "halo=keep\n  sums\n}\n";
+  EXPECT_EQ(to_text(small), text);
+  const auto error = [](const std::string& body) {
+    return text_error("schedule dense {" + body + "}", [](text::Reader& reader) { read_schedule(reader); });
+  };
+  EXPECT_EQ(error("vthread oh 4 x5"), "f:1:30: a vthread level of factor 4 runs from 2 to as many iterations at once");
+  EXPECT_EQ(error("vthread oh 4 5"), "f:1:30: expected a word, found '5'");
+  EXPECT_EQ(error("tile oh=4 temporal oh 2"), "f:1:27: a level around the tile stands before it");
+  EXPECT_EQ(
+      error("lane oc 16"),
+      "f:1:17: unknown line 'lane'; known: temporal, vthread, tile, input, weights, sums, second, output, params");
+  EXPECT_EQ(error("input layout=3"), "f:1:23: unknown field 'layout'");
+  EXPECT_EQ(error("input input"), "f:1:23: operand input is given twice");
 }
 
 /// Judges by DRAM bytes alone.

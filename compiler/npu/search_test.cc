@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search by the options: searchers and cost models from outside of the core, the log of candidates and its table,
+// and memories that the predictions follow.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "compiler/npu/graph.h"
+#include "compiler/npu/search_log.h"
+#include "compiler/npu/tests/random_graph.h"
+#include "compiler/npu/tests/reference.h"
+#include "compiler/schedule/searcher.h"
+
+namespace tessera::npu {
+namespace {
+
+using test::Random;
+
+/// One row of the output at a time, counted.
+class Rows : public schedule::Searcher {
+ public:
+  static inline int asked = 0;
+  std::vector<schedule::Ranked<schedule::Schedule>> schedules(const schedule::Subject& subject,
+                                                              const schedule::Machine& machine,
+                                                              schedule::CostModel& model, const schedule::Goal& goal,
+                                                              size_t) override {
+    ++asked;
+    const schedule::Nest& nest = *subject.nests.front();
+    schedule::Extents tile = nest.extent;
+    tile[schedule::Dim::kOh] = 1;
+    schedule::Ranked<schedule::Schedule> only;
+    only.plan = make_schedule(nest, machine.config, tile, {schedule::Dim::kOh}, goal.single);
+    only.cost = model.cost(subject, only.plan);
+    only.score = goal.score(only.cost, machine.config);
+    return {only};
+  }
+  std::vector<schedule::Ranked<schedule::ChainPlan>> chains(const schedule::Subject&, const schedule::Machine&,
+                                                            schedule::CostModel&, const schedule::Goal&,
+                                                            size_t) override {
+    return {};
+  }
+};
+
+/// As many cycles as LOAD instructions.
+class Loads : public schedule::CostModel {
+ public:
+  schedule::Cost cost(const schedule::Subject& subject, const schedule::Schedule& schedule) override {
+    return count(subject.lowering->lower(schedule, 1));
+  }
+  schedule::Cost cost(const schedule::Subject& subject, const schedule::ChainPlan& plan) override {
+    return count(subject.lowering->lower(plan, 1));
+  }
+
+ private:
+  static schedule::Cost count(const schedule::InstructionStream& stream) {
+    const auto loads = std::count_if(stream.instructions.begin(), stream.instructions.end(),
+                                     [](const auto& i) { return std::holds_alternative<isa::Load>(i); });
+    return {loads, stream.dram_bytes, stream.computed};
+  }
+};
+
+const schedule::RegisterSearcher kRows("test-rows", "rows", [] { return std::make_unique<Rows>(); });
+const schedule::RegisterCostModel kLoads("test-loads", "LOAD instructions",
+                                         [](const schedule::Machine&) { return std::make_unique<Loads>(); });
+
+Graph network(uint64_t seed = 3) {
+  Random random(seed);
+  return test::random_network(random);
+}
+
+/// Two convolutions, 3x3 and 1x1, of 20 x 20 pixels and 32 channels.
+Graph two_convolutions() {
+  Random random(11);
+  Graph graph;
+  Tensor image;
+  image.h = image.w = 20;
+  image.c = 32;
+  TensorId at = graph.add(image);
+  graph.inputs = {at};
+  for (const int64_t kernel : {3, 1}) {
+    Convolution op;
+    op.kernel_h = op.kernel_w = kernel;
+    op.pads = {kernel / 2, kernel / 2, kernel / 2, kernel / 2};
+    op.weights.resize(static_cast<size_t>(32 * 32 * kernel * kernel));
+    for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
+    op.stage = test::random_stage(random, image, 60000, false);
+    op.input = at;
+    op.output = at = graph.add(image);
+    Operation operation;
+    operation.name = "conv" + std::to_string(kernel);
+    operation.kind = "QLinearConv";
+    operation.what = op;
+    graph.operations.push_back(std::move(operation));
+  }
+  graph.outputs = {at};
+  return graph;
+}
+
+TEST(Search, PartsFromOutsideAreChosenByName) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const Graph graph = two_convolutions();
+  Options options;
+  options.search = "test-rows";
+  Program program;
+  EXPECT_EQ(test::compare(graph, config, 1, options, &program), "");
+  EXPECT_EQ(Rows::asked, 2);
+  for (const LayerInfo& layer : program.layers) {
+    const auto& schedule = std::get<std::vector<schedule::Schedule>>(layer.schedule).front();
+    EXPECT_EQ(schedule.tile()[schedule::Dim::kOh], 1);
+  }
+  const Program usual = compile(graph, config, {.chain = false});
+  EXPECT_NE(usual.instructions, program.instructions);
+  options.search = "exhaustive";
+  options.chain = false;
+  for (const char* model : {"test-loads", "replay"}) {
+    options.cost_model = model;
+    SearchLog log;
+    options.search_log = &log;
+    EXPECT_EQ(test::compare(graph, config, 1, options, &program), "") << model;
+    ASSERT_FALSE(log.pieces.empty());
+    for (const SearchLog::Candidate& c : log.pieces[0].candidates) {
+      ASSERT_GT(c.estimated.instructions, 0);
+      if (model == std::string("replay") && c.replayed) EXPECT_EQ(c.estimated.cycles, c.replayed->cycles);
+    }
+  }
+  const auto refused = [&](auto change, const std::string& words) {
+    Options wrong;
+    change(wrong);
+    try {
+      compile(graph, config, wrong);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  refused([](Options& o) { o.search = "luck"; }, "there is no searcher 'luck'; known: 'exhaustive', 'test-rows'");
+  refused([](Options& o) { o.cost_model = "guess"; },
+          "there is no cost model 'guess'; known: 'closed-form', 'replay', 'test-loads'");
+}
+
+TEST(Search, TheLogSaysWhatWasChosenAndWhy) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  for (uint64_t seed = 3; seed < 8; ++seed) {
+    const Graph graph = network(seed);
+    SearchLog log;
+    Options options;
+    options.search_log = &log;
+    const Program program = compile(graph, config, options);
+    EXPECT_EQ(program.instructions, compile(graph, config).instructions);  // looking on changes nothing
+    std::map<std::string, int> chosen;
+    for (const SearchLog::Piece& piece : log.pieces) {
+      EXPECT_FALSE(piece.reason.empty());
+      ASSERT_FALSE(piece.candidates.empty());
+      const auto winner = std::find_if(piece.candidates.begin(), piece.candidates.end(),
+                                       [](const auto& candidate) { return candidate.chosen; });
+      ASSERT_NE(winner, piece.candidates.end());
+      EXPECT_EQ(1, std::count_if(piece.candidates.begin(), piece.candidates.end(),
+                                 [](const auto& candidate) { return candidate.chosen; }));
+      ASSERT_TRUE(winner->replayed.has_value());
+      if (!piece.chosen) continue;
+      for (const std::string& name : piece.operations) chosen[name] += piece.nest == 0 ? 1 : 0;
+      // Among those that were tried between the neighbours the winner has the least score, else that of the replay.
+      for (const SearchLog::Candidate& c : piece.candidates) {
+        if (winner->score_in_place && c.score_in_place) EXPECT_LE(*winner->score_in_place, *c.score_in_place);
+        if (!winner->score_in_place && c.replayed) EXPECT_LE(winner->score, c.score);
+      }
+      if (piece.operations.size() > 1) continue;
+      for (const LayerInfo& layer : program.layers) {
+        const auto* parts = std::get_if<std::vector<schedule::Schedule>>(&layer.schedule);
+        if (layer.name == piece.operations[0] && parts != nullptr && piece.nests == 1)
+          EXPECT_EQ(winner->schedule, schedule::in_short(parts->front()));
+      }
+    }
+    for (const Operation& operation : graph.operations) EXPECT_EQ(chosen[operation.name], 1) << operation.name;
+    const std::string table = to_text(log, 3);
+    for (const Operation& operation : graph.operations)
+      EXPECT_NE(table.find("'" + operation.name + "'"), std::string::npos);
+    EXPECT_NE(table.find("search 'exhaustive' by 'closed-form'"), std::string::npos);
+  }
+}
+
+TEST(Search, GivenSchedulesAreSaidToBe) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const Graph graph = two_convolutions();
+  const Program first = compile(graph, config, {.chain = false});
+  SearchLog log;
+  Options options;
+  options.chain = false;
+  options.search_log = &log;
+  options.schedules = {first.layers[0].schedule};
+  compile(graph, config, options);
+  ASSERT_EQ(log.pieces.size(), 2U);
+  EXPECT_EQ(log.pieces[0].reason, "given");
+  EXPECT_EQ(log.pieces[0].candidates.size(), 1U);
+  EXPECT_GT(log.pieces[1].candidates.size(), 1U);
+}
+
+TEST(Search, PredictionsFollowTheMemory) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const Graph graph = two_convolutions();
+  const auto cycles = [&](int64_t latency, int64_t bandwidth) {
+    Options options;
+    options.dram_latency_cycles = latency;
+    options.dram_bandwidth_bytes = bandwidth;
+    int64_t sum = 0;
+    Program program;
+    EXPECT_EQ(test::compare(graph, config, 1, options, &program), "");
+    for (const LayerInfo& layer : program.layers) sum += layer.estimated_cycles;
+    return sum;
+  };
+  const int64_t usual = cycles(100, 0);
+  EXPECT_EQ(cycles(100, config.axi_bytes), usual);
+  EXPECT_LT(cycles(20, 0), usual);
+  EXPECT_GT(cycles(500, 0), usual + 400);
+  EXPECT_GT(cycles(100, 1), usual + 20 * 20 * 32);  // a byte a cycle
+}
+
+}  // namespace
+}  // namespace tessera::npu
