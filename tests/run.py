@@ -89,7 +89,13 @@ def main():
         )
     # A process for each group: the Python modules hold copies of the compiler, and one process can load only one of
     # them.
-    groups = [["tests/system", "tests/cpu"], ["tests/import"], ["tests/oracle"], ["ops/tests"], ["isa/tests"]]
+    groups = [
+        ["tests/system", "tests/cpu"],
+        ["tests/import"],
+        ["tests/oracle"],
+        ["ops/tests"],
+        ["isa/tests", "tests/new_instruction"],
+    ]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]
     for group in [files] if files else groups:
         options_of = [argument for argument in extra if argument not in files]

@@ -608,8 +608,8 @@ struct Decoded {
   Fault fault = Fault::kNone;
 };
 
-/// Unpacks a word: illegal_opcode, or illegal_operand for non-zero reserved bits and undefined enumeration values. Rules
-/// that depend on several fields or on the configuration are check_operands() of isa/verify.h.
+/// Unpacks a word: illegal_opcode, or illegal_operand for non-zero reserved bits and undefined enumeration values.
+/// Rules that depend on several fields or on the configuration are check_operands() of isa/verify.h.
 Decoded decode(const Word& word);
 
 inline const InstructionInfo& info_of(const Instruction& instruction) { return kInstructions[instruction.index()]; }

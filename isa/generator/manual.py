@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the manual: encoding tables and registers from the data, the meaning from the hand-written chapters.
 
-Enters: the Isa, the register Map, the configurations and the texts of the chapters. Leaves: isa.md, one document in which
-encoding, assembly, meaning, faults and ports stand together.
+Enters: the Isa, the register Map, the configurations and the texts of the chapters. Leaves: isa.md, one document in
+which encoding, assembly, operands, meaning, faults and ports stand together.
 """
+
 import re
 
 SYNTAX = """## Assembly
 
-One instruction a line: its name, then `field=value` in any order, separated by blanks. `#` begins a comment. Fields at their default may be
-left out, and the disassembler leaves them out. Values are integers (`12`, `-3`, `0x1f`), names of an enumeration, or `0`
-and `1` for bools, for which the bare field name means 1. Arrays are lists with commas and without blanks; missing trailing elements have
-their default.
+One instruction a line: its name, then `field=value` in any order, separated by blanks. `#` begins a comment. Fields at
+their default may be left out, and the disassembler leaves them out. Values are integers (`12`, `-3`, `0x1f`), names of
+an enumeration, or `0` and `1` for bools, for which the bare field name means 1. Arrays are lists with commas and
+without blanks; missing trailing elements have their default.
 
     gemm extent=1,1,14,14,9,4 inp_addr=0 wgt_addr=16 inp_stride=0,0,16,1,16,1 reduce=2 wait=load:3,alu:1 signal
 
-`wait=engine:count,...` fills the conditions from the first; `-` leaves one empty, and `!engine:count` writes one that is not enabled.
-`signal` sets the signal bit. An empty line or `name:` on a line of its own (a label, to structure listings) makes no instruction.
-Errors name line and column.
+`wait=engine:count,...` fills the conditions from the first; `-` leaves one empty, and `!engine:count` writes one that
+is not enabled. `signal` sets the signal bit. An empty line or `name:` on a line of its own (a label, to structure
+listings) makes no instruction. Errors name line and column.
 """
 
 
@@ -39,14 +40,18 @@ def _field_rows(fields, reserved=()):
         name = f"`{f.name}`"
         if f.array:
             name = f"`{f.name}[{f.array}]`"
-            where += f", then each {f.stride} bits up" if f.stride != f.width else f" to {f.element_lsb(f.array - 1)}..{f.element_lsb(f.array - 1) + f.width - 1}"
+            where += (
+                f", then each {f.stride} bits up"
+                if f.stride != f.width
+                else f" to {f.element_lsb(f.array - 1)}..{f.element_lsb(f.array - 1) + f.width - 1}"
+            )
         entries.append((f.lsb, f"| {where} | {name} | {_kind(f)} | {f.default} | {f.doc} |"))
     entries += [(lsb, f"| {_bits(lsb, width)} | reserved | | 0 | must be 0 |") for lsb, width in reserved]
     return rows + [row for _, row in sorted(entries)]
 
 
 def _demote(text):
-    """A chapter as part of the manual: no licence comment, headings one level down, relative links from the manual's folder."""
+    """A chapter as part of the manual: no licence comment, headings one level down, links from the manual's folder."""
     text = re.sub(r"\]\((?![a-z]+:|#)", "](../", text)
     lines = [line for line in text.splitlines() if not line.startswith("<!--")]
     return "\n".join("#" + line if line.startswith("#") else line for line in lines).strip() + "\n"
@@ -69,11 +74,14 @@ def _operand_row(instruction, o):
         memory = f"DRAM, base register `{o.base_field.name}`"
     else:
         memory = f"the one that `{o.space_field.name}` names" if o.space_field else o.space.upper()
-    extent = instruction.nest.extent if instruction.nest else None
     reduce = instruction.nest.reduce if instruction.nest else None
-    loops = {"all": "all", "none": "none", "outer": f"all but the innermost `{reduce.name if reduce else ''}`",
-             "inside": "all, iterations without padding",
-             "index": f"loop `{o.index_field.name if o.index_field else ''}`, one entry an iteration"}[o.loops]
+    loops = {
+        "all": "all",
+        "none": "none",
+        "outer": f"all but the innermost `{reduce.name if reduce else ''}`",
+        "inside": "all, iterations without padding",
+        "index": f"loop `{o.index_field.name if o.index_field else ''}`, one entry an iteration",
+    }[o.loops]
     if o.unit == "bytes":
         unit = f"`{o.length.name}` bytes"
     else:
@@ -85,31 +93,55 @@ def _operand_row(instruction, o):
 
 def _operands(isa):
     """The chapter of operands: what every instruction reads and writes."""
-    out = ["## Operands", "",
-           "What each instruction reads and writes. The address of an access is the address field plus, for each loop that moves it,",
-           "the loop's index times its element of the stride field. Addresses count entries, or bytes where an access has a length",
-           "in bytes. Ranges are checked over all these addresses, operand by operand in this order.", ""]
+    out = [
+        "## Operands",
+        "",
+        "What each instruction reads and writes. The address of an access is the address field plus, for each loop "
+        "that moves it,",
+        "the loop's index times its element of the stride field. Addresses count entries, or bytes where an access "
+        "has a length",
+        "in bytes. Ranges are checked over all these addresses, operand by operand in this order.",
+        "",
+    ]
     for i in isa.instructions:
         if not i.operands:
             out += [f"`{i.name}` touches no memory.", ""]
             continue
-        out += [f"### Operands of {i.name}", "", "| operand | | memory | address | loops | each access | |", "| --- | --- | --- | --- | --- | --- | --- |"]
+        out += [
+            f"### Operands of {i.name}",
+            "",
+            "| operand | | memory | address | loops | each access | |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+        ]
         out += [_operand_row(i, o) for o in i.operands] + [""]
         for w in i.work:
             each = " x ".join(w.each) or "1"
-            loops = {"all": "Each iteration of all loops", "outer": "Each iteration of the outer loops",
-                     "raster": "Each vector of the raster, or iteration of all loops where there is none,"}[w.loops]
+            loops = {
+                "all": "Each iteration of all loops",
+                "outer": "Each iteration of the outer loops",
+                "raster": "Each vector of the raster, or iteration of all loops where there is none,",
+            }[w.loops]
             out.append(f"- {loops} counts {each} {w.counts}{' when ' + _when(w.when) if w.when else ''}.")
-        for l in i.latency:
-            out.append(f"- From the last step to the completion: `{l.cycles}` cycles{', when ' + _when(l.when) if l.when else ', else' if len(i.latency) > 1 else ''}.")
+        for way in i.latency:
+            out.append(
+                f"- From the last step to the completion: `{way.cycles}` "
+                f"cycles{', when ' + _when(way.when) if way.when else ', else' if len(i.latency) > 1 else ''}."
+            )
         out += [""] if i.work or i.latency else []
     return out
 
 
 def _registers(register_map):
-    out = ["## Registers", "", "AXI4-Lite, 32-bit words, byte offsets. A register of 64 bits is two words, low word first. Access: rw; ro; rc (reading clears); sc "
-           "(writing 1 starts, hardware clears); wt (writing 1 toggles).", "",
-           "| offset | register | bits | access | reset | meaning |", "| --- | --- | --- | --- | --- | --- |"]
+    out = [
+        "## Registers",
+        "",
+        "AXI4-Lite, 32-bit words, byte offsets. A register of 64 bits is two words, low word first. Access: rw; "
+        "ro; rc (reading clears); sc "
+        "(writing 1 starts, hardware clears); wt (writing 1 toggles).",
+        "",
+        "| offset | register | bits | access | reset | meaning |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for r in register_map.registers:
         where, name = f"{r.offset:#05x}", f"`{r.name}`"
         if r.count:
@@ -123,10 +155,20 @@ def _registers(register_map):
 
 def manual(isa, register_map, configs, chapters):
     """configs: list of (name, parameters). chapters: texts in order: meaning, ports, and any others."""
-    out = ["<!-- SPDX-License-Identifier: Apache-2.0 -->", "<!-- Generated by isa/generate.py; do not edit. -->",
-           "# The Tessera instruction set", "",
-           f"Version {isa.version}. An instruction has {isa.bits // 8} bytes; bit n is bit n % 8 of byte n / 8. Every bit belongs to a field or is reserved; "
-           "a non-zero reserved bit is a fault.", "", "## Instructions", "", "| opcode | instruction | engine | |", "| --- | --- | --- | --- |"]
+    out = [
+        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
+        "<!-- Generated by isa/generate.py; do not edit. -->",
+        "# The Tessera instruction set",
+        "",
+        f"Version {isa.version}. An instruction has {isa.bits // 8} bytes; bit n is bit n % 8 of byte n / 8. Every "
+        f"bit belongs to a field or is reserved; "
+        "a non-zero reserved bit is a fault.",
+        "",
+        "## Instructions",
+        "",
+        "| opcode | instruction | engine | |",
+        "| --- | --- | --- | --- |",
+    ]
     for i in isa.instructions:
         engine = "its field" if i.engine == "field" else i.engine
         out.append(f"| {i.opcode} | [`{i.name}`](#{i.name}) | {engine} | {i.doc} |")
@@ -141,6 +183,11 @@ def manual(isa, register_map, configs, chapters):
         out += [_demote(text)]
     out += _registers(register_map)
     keys = [k for k in configs[0][1] if k != "name"]
-    out += ["## Configurations", "", "| parameter | " + " | ".join(name for name, _ in configs) + " |", "| --- |" + " --- |" * len(configs)]
+    out += [
+        "## Configurations",
+        "",
+        "| parameter | " + " | ".join(name for name, _ in configs) + " |",
+        "| --- |" + " --- |" * len(configs),
+    ]
     out += [f"| `{k}` | " + " | ".join(str(c[k]) for _, c in configs) + " |" for k in keys]
     return "\n".join(out) + "\n"

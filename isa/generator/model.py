@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The instruction set as checked Python objects.
 
-Enters: isa.toml as a dictionary. Leaves: an Isa whose every bit has exactly one owner and whose instructions' operands name
-fields that exist and have the kind they need. All writers read these objects and none reads the TOML again, so that what is refused here (overlaps, forgotten bits, unknown kinds, values that
-do not fit) is refused for every language.
+Enters: isa.toml as a dictionary. Leaves: an Isa whose every bit has exactly one owner and whose operands name fields
+that exist and have the kind they need. All writers read these objects and none reads the TOML again, so that what is
+refused here (overlaps, forgotten bits, unknown kinds, values that do not fit) is refused for every language.
 """
+
 from dataclasses import dataclass
 
 
@@ -50,6 +51,7 @@ class Field:
 @dataclass(frozen=True)
 class Term:
     """One part of a condition: the field's value equals `value` (`equal`), or it does not."""
+
     field: Field
     value: str  # "true", a value of the field's enumeration, or a number
     equal: bool
@@ -70,7 +72,7 @@ class Nest:
 class Operand:
     name: str
     write: bool
-    space: str | None         # a constant memory
+    space: str | None  # a constant memory
     space_field: Field | None  # the field that names the memory
     base_field: Field | None  # DRAM
     unit: str  # entries, bytes
@@ -190,7 +192,9 @@ def _claim(owners, bits, owner, where):
 
 def _check_all_claimed(owners, bits, where):
     free = [bit for bit in bits if bit not in owners]
-    _require(not free, f"{where}: bit {free[0] if free else ''} is neither a field nor reserved ({len(free)} such bits)")
+    _require(
+        not free, f"{where}: bit {free[0] if free else ''} is neither a field nor reserved ({len(free)} such bits)"
+    )
 
 
 # What `work` may count, and the quantities of a configuration it may multiply.
@@ -210,8 +214,10 @@ class _Operands:
         _require(name in self.fields, f"{where}: no field {name}")
         field = self.fields[name]
         _require(field.kind in kinds, f"{where}: {name} is {field.kind} and must be {' or '.join(kinds)}")
-        _require(field.array > 0 if array is None else field.array == array,
-                 f"{where}: {name} has {field.array} elements and must have {'several' if array is None else array}")
+        _require(
+            field.array > 0 if array is None else field.array == array,
+            f"{where}: {name} has {field.array} elements and must have {'several' if array is None else array}",
+        )
         return field
 
     def condition(self, text, where):
@@ -223,11 +229,18 @@ class _Operands:
                 field, value, equal = self.field(words[-1], where, ("bool",), 0), "true", len(words) == 1
             else:
                 _require(len(words) == 3 and words[1] in ("==", "!="), f"{where}: cannot read the condition '{part}'")
-                field, value, equal = self.field(words[0], where, ("enum", "unsigned", "signed"), 0), words[2], words[1] == "=="
+                field, value, equal = (
+                    self.field(words[0], where, ("enum", "unsigned", "signed"), 0),
+                    words[2],
+                    words[1] == "==",
+                )
                 if field.enum:
                     _require(value in field.enum.values, f"{where}: enum {field.enum.name} has no value {value}")
                 else:
-                    _require(value.lstrip("-").isdigit(), f"{where}: {field.name} is compared with '{value}', which is no number")
+                    _require(
+                        value.lstrip("-").isdigit(),
+                        f"{where}: {field.name} is compared with '{value}', which is no number",
+                    )
             terms.append(Term(field, value, equal))
         return tuple(terms)
 
@@ -241,7 +254,10 @@ class _Operands:
         reduce = self.field(table["reduce"], where, ("unsigned",), 0) if "reduce" in table else None
         padding = tuple(self.field(name, where, ("unsigned",), None) for name in table.get("padding", ()))
         _require(len(padding) in (0, 2), f"{where}: padding names two fields, before and after")
-        _require(not padding or padding[0].array == padding[1].array <= extent.array, f"{where}: padding of more loops than there are")
+        _require(
+            not padding or padding[0].array == padding[1].array <= extent.array,
+            f"{where}: padding of more loops than there are",
+        )
         return Nest(extent, reduce, padding)
 
     def operand(self, table, nest, where):
@@ -257,7 +273,9 @@ class _Operands:
         if memory.startswith("field:"):
             space_field = self.field(memory[6:], where, ("enum",), 0)
             unknown = sorted(set(space_field.enum.values) - set(self.enums["space"].values))
-            _require(not unknown, f"{where}: enum {space_field.enum.name} names {', '.join(unknown)}, which is no memory")
+            _require(
+                not unknown, f"{where}: enum {space_field.enum.name} names {', '.join(unknown)}, which is no memory"
+            )
         elif memory.startswith("dram:"):
             base_field = self.field(memory[5:], where, ("unsigned",), 0)
             _require(unit == "bytes", f"{where}: DRAM is addressed in bytes")
@@ -283,16 +301,37 @@ class _Operands:
             _require(isinstance(length, str), f"{where}: bytes need a field with the length")
             length = self.field(length, where, ("unsigned",), 0)
         else:
-            _require(length is None or (isinstance(length, int) and length > 0), f"{where}: the length of an entry's part is a number")
-        return Operand(table["name"], table["access"] == "write", space, space_field, base_field, unit, address, loops, index_field,
-                       stride, length, self.condition(table.get("when", ""), where), table["doc"])
+            _require(
+                length is None or (isinstance(length, int) and length > 0),
+                f"{where}: the length of an entry's part is a number",
+            )
+        return Operand(
+            table["name"],
+            table["access"] == "write",
+            space,
+            space_field,
+            base_field,
+            unit,
+            address,
+            loops,
+            index_field,
+            stride,
+            length,
+            self.condition(table.get("when", ""), where),
+            table["doc"],
+        )
 
     def work(self, table, nest, where):
         where = f"{where}.work"
         _only(table, ("counts", "loops", "each", "when"), where)
-        _require(table.get("counts") in COUNTS, f"{where}: counts is one of {', '.join(COUNTS)}, not {table.get('counts')}")
+        _require(
+            table.get("counts") in COUNTS, f"{where}: counts is one of {', '.join(COUNTS)}, not {table.get('counts')}"
+        )
         unknown = sorted(set(table.get("each", ())) - set(QUANTITIES))
-        _require("each" in table and not unknown, f"{where}: each multiplies some of {', '.join(QUANTITIES)}, not {', '.join(unknown) or 'nothing'}")
+        _require(
+            "each" in table and not unknown,
+            f"{where}: each multiplies some of {', '.join(QUANTITIES)}, not {', '.join(unknown) or 'nothing'}",
+        )
         _require(nest is not None, f"{where}: the instruction has no nest")
         loops = table.get("loops", "all")
         _require(loops in ("all", "outer", "raster"), f"{where}: unknown loops {loops}")
@@ -308,8 +347,10 @@ class _Operands:
             _only(table, ("cycles", "when"), where)
             _require("cycles" in table, f"{where}: no cycles")
             latencies.append(Latency(table["cycles"], self.condition(table.get("when", ""), where)))
-        _require(all(bool(l.when) == (k + 1 < len(latencies)) for k, l in enumerate(latencies)),
-                 f"{where}: the last entry has no condition, and all others have one")
+        _require(
+            all(bool(way.when) == (k + 1 < len(latencies)) for k, way in enumerate(latencies)),
+            f"{where}: the last entry has no condition, and all others have one",
+        )
         return tuple(latencies)
 
     def read(self, table):
@@ -327,8 +368,13 @@ class _Operands:
         latency = self.latencies(table.get("latency", ()), where)
         engine = table["engine"]
         stepped = any(w.counts == "steps" for w in work)
-        _require(engine not in ("gemm", "alu") or (stepped and latency), f"{where}: {engine} needs its steps (in work) and its latency")
-        _require(engine in ("gemm", "alu") or not (stepped or latency), f"{where}: steps and latency are for gemm and alu")
+        _require(
+            engine not in ("gemm", "alu") or (stepped and latency),
+            f"{where}: {engine} needs its steps (in work) and its latency",
+        )
+        _require(
+            engine in ("gemm", "alu") or not (stepped or latency), f"{where}: steps and latency are for gemm and alu"
+        )
         return nest, operands, work, latency
 
 
@@ -349,7 +395,11 @@ def build_isa(spec):
     opcode_field = next(f for f in header if f.name == "opcode")
     for index, table in enumerate(spec["instruction"]):
         where = table["name"]
-        _only(table, ("name", "opcode", "engine", "doc", "nest", "operands", "work", "latency", "fields", "reserved"), where)
+        _only(
+            table,
+            ("name", "opcode", "engine", "doc", "nest", "operands", "work", "latency", "fields", "reserved"),
+            where,
+        )
         _require(where not in names, f"{where}: declared twice")
         names.add(where)
         opcode = table["opcode"]
@@ -363,20 +413,47 @@ def build_isa(spec):
         fields = []
         for entry in table["fields"]:
             field = _field(entry, enums, where, bits)
-            _require(field.name not in [f.name for f in fields] + ["header", "wait", "signal"],
-                     f"{where}.{field.name}: the name is taken")
+            _require(
+                field.name not in [f.name for f in fields] + ["header", "wait", "signal"],
+                f"{where}.{field.name}: the name is taken",
+            )
             _claim(owners, field.bits(), field.name, where)
             fields.append(field)
         reserved = []
         for entry in table.get("reserved", []):
             _only(entry, ("lsb", "width"), f"{where}: reserved")
             span = range(entry["lsb"], entry["lsb"] + entry["width"])
-            _require(0 <= span.start < span.stop <= bits, f"{where}: reserved range {span.start}..{span.stop - 1} is outside the word")
+            _require(
+                0 <= span.start < span.stop <= bits,
+                f"{where}: reserved range {span.start}..{span.stop - 1} is outside the word",
+            )
             _claim(owners, span, "reserved", where)
             reserved.append((entry["lsb"], entry["width"]))
         _check_all_claimed(owners, range(bits), where)
         _require(engine != "field" or any(f.name == "engine" for f in fields), f"{where}: no field names the engine")
         nest, operands, work, latency = _Operands(where, fields, enums).read(table)
-        instructions.append(Instruction(where, opcode, engine, table["doc"], tuple(fields), tuple(reserved), index, nest, operands, work, latency))
-    return Isa(head["name"], head["version"], bits, head["loops"], head["transfer_loops"], enums, tuple(header),
-               tuple(instructions))
+        instructions.append(
+            Instruction(
+                where,
+                opcode,
+                engine,
+                table["doc"],
+                tuple(fields),
+                tuple(reserved),
+                index,
+                nest,
+                operands,
+                work,
+                latency,
+            )
+        )
+    return Isa(
+        head["name"],
+        head["version"],
+        bits,
+        head["loops"],
+        head["transfer_loops"],
+        enums,
+        tuple(header),
+        tuple(instructions),
+    )

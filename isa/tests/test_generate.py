@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the generator: committed files are fresh, broken descriptions are refused with the cause, the Python encoder agrees
-with bit positions written by hand, and the golden words that the C++ tests read are the Python encoder's.
+"""Tests of the generator: committed files are fresh, broken descriptions are refused with the cause, the Python encoder
+agrees with bit positions written by hand, and the golden words that the C++ tests read are the Python encoder's.
 
     isa/tests/test_generate.py            run
     isa/tests/test_generate.py --update   write isa/tests/words.txt anew
 """
+
 import copy
 import json
 import pathlib
@@ -22,11 +23,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "generated")]
 sys.dont_write_bytecode = True
 
-import generate  # noqa: E402
-import tessera_isa  # noqa: E402
-from generator.model import SpecError, build_isa  # noqa: E402
-from generator.registers import build_map  # noqa: E402
-from generator.timing import build_timing, chapter, evaluate, header, localparams, revise  # noqa: E402
+import generate
+import tessera_isa
+from generator.model import SpecError, build_isa
+from generator.registers import build_map
+from generator.timing import build_timing, chapter, evaluate, header, localparams, revise
 
 WORDS = ROOT / "tests" / "words.txt"
 
@@ -73,8 +74,10 @@ def random_instruction(rng, name):
 
 def golden_words():
     rng = random.Random(7)
-    lines = ["# Random instructions as assembly, each followed by its word in hexadecimal, first byte first. Written by",
-             "# isa/tests/test_generate.py --update with the Python encoder; read by the C++ tests."]
+    lines = [
+        "# Random instructions as assembly, each followed by its word in hexadecimal, first byte first. Written by",
+        "# isa/tests/test_generate.py --update with the Python encoder; read by the C++ tests.",
+    ]
     for name in tessera_isa.INSTRUCTIONS:
         for _ in range(12):
             instruction = random_instruction(rng, name)
@@ -209,7 +212,9 @@ class OperandRefusals(SpecTest):
         self.refuse_change("gemm", "weights", "stride", "wgt_addr", "wgt_addr is unsigned and must be signed")
         self.refuse_change("load", "source", "memory", "dram:bank", "no field bank")
         self.refuse_change("load", "destination", "memory", "field:fill", "fill is bool and must be enum")
-        self.refuse_change("alu", "source", "memory", "field:second_op", "enum second_op names add, max, mul, none, which is no memory")
+        self.refuse_change(
+            "alu", "source", "memory", "field:second_op", "enum second_op names add, max, mul, none, which is no memory"
+        )
         self.refuse_change("load", "source", "length", "sp_stride", "sp_stride is signed and must be unsigned")
 
     def test_words_must_be_known(self):
@@ -223,8 +228,12 @@ class OperandRefusals(SpecTest):
     def test_conditions(self):
         self.refuse_change("gemm", "initial sums", "when", "accumulates", "no field accumulates")
         self.refuse_change("gemm", "initial sums", "when", "mode == sparse", "enum gemm_mode has no value sparse")
-        self.refuse_change("gemm", "initial sums", "when", "accumulate or lane", "cannot read the condition 'accumulate or lane'")
-        self.refuse_change("gemm", "initial sums", "when", "lane == many", "lane is compared with 'many', which is no number")
+        self.refuse_change(
+            "gemm", "initial sums", "when", "accumulate or lane", "cannot read the condition 'accumulate or lane'"
+        )
+        self.refuse_change(
+            "gemm", "initial sums", "when", "lane == many", "lane is compared with 'many', which is no number"
+        )
         self.refuse_change("gemm", "initial sums", "when", "lane", "lane is unsigned and must be bool")
 
     def test_loops_need_a_nest_that_has_them(self):
@@ -316,7 +325,6 @@ class RegisterRefusals(unittest.TestCase):
         self.register("gie")["offset"] = 0x4
         self.refused("gie: unknown access maybe")
 
-
     def test_arguments(self):
         self.register("window_first")["argument"] = "array"
         self.refused("window_first: an argument is a pointer or a scalar, not array")
@@ -349,7 +357,9 @@ class TimingTable(unittest.TestCase):
         return next(e for u in self.spec["unit"] if u["name"] == unit for e in u["entries"] if e["name"] == name)
 
     def place(self, pipeline, name):
-        return next(p for line in self.spec["pipeline"] if line["name"] == pipeline for p in line["places"] if p["name"] == name)
+        return next(
+            p for line in self.spec["pipeline"] if line["name"] == pipeline for p in line["places"] if p["name"] == name
+        )
 
     def refused(self, message):
         with self.assertRaises(SpecError) as caught:
@@ -357,17 +367,24 @@ class TimingTable(unittest.TestCase):
         self.assertIn(message, str(caught.exception))
 
     def test_what_follows_moves_with_a_register(self):
-        """By hand: a register more in the second operation, then one less in the first stage, then one in the range check."""
+        """By hand: a register more in the second operation, one less in the first stage, one in the range check."""
         self.place("second_op", "zero")["registers"] = 2
         timing = self.build()
-        self.assertEqual([timing.number(f"alu.{n}") for n in ("raw", "first", "second", "least", "second_to_first")], [3, 13, 32, 13, 20])
+        self.assertEqual(
+            [timing.number(f"alu.{n}") for n in ("raw", "first", "second", "least", "second_to_first")],
+            [3, 13, 32, 13, 20],
+        )
         self.place("requantise", "round")["registers"] = 0
         timing = self.build()
-        self.assertEqual([timing.number(f"alu.{n}") for n in ("raw", "first", "second", "first_write")], [3, 12, 31, 20])
+        self.assertEqual(
+            [timing.number(f"alu.{n}") for n in ("raw", "first", "second", "first_write")], [3, 12, 31, 20]
+        )
         self.place("range", "product")["registers"] = 1
         self.place("gemm_tile", "product")["registers"] = 3
         timing = self.build()
-        self.assertEqual([timing.number(f"gemm.{n}") for n in ("prepare", "start", "read", "write", "apart")], [8, 9, 4, 6, 3])
+        self.assertEqual(
+            [timing.number(f"gemm.{n}") for n in ("prepare", "start", "read", "write", "apart")], [8, 9, 4, 6, 3]
+        )
         self.assertEqual([timing.number(n) for n in ("transfer.prepare", "transfer.leave", "load.alone")], [6, 8, 11])
 
     def test_forms_of_other_languages(self):
@@ -375,11 +392,22 @@ class TimingTable(unittest.TestCase):
         self.place("second_op", "integer")["registers"] = 0
         timing = self.build()
         self.assertIn("inline constexpr int kSecond = 31;  // alu.first + second_op.depth\n", header(timing))
-        self.assertIn("inline constexpr int64_t runs_waiting(const MachineConfig& config) { return 2 * int64_t{config.reads_in_flight}; }", header(timing))
+        self.assertIn(
+            "inline constexpr int64_t runs_waiting(const MachineConfig& config) { return 2 * "
+            "int64_t{config.reads_in_flight}; }",
+            header(timing),
+        )
         text = localparams(timing)
-        self.assertIn("  localparam logic [17:0] TimingSecondOpRegisters = 18'h3fffe;\n  localparam int unsigned TimingSecondOpDepth = 18;\n", text)
-        self.assertIn("  function automatic int unsigned timing_load_runs_waiting(input int unsigned reads_in_flight);\n"
-                      "    timing_load_runs_waiting = 2 * reads_in_flight;\n  endfunction\n", text)
+        self.assertIn(
+            "  localparam logic [17:0] TimingSecondOpRegisters = 18'h3fffe;\n  localparam int unsigned "
+            "TimingSecondOpDepth = 18;\n",
+            text,
+        )
+        self.assertIn(
+            "  function automatic int unsigned timing_load_runs_waiting(input int unsigned reads_in_flight);\n"
+            "    timing_load_runs_waiting = 2 * reads_in_flight;\n  endfunction\n",
+            text,
+        )
         config = dict(self.configs)["npu64"]
         self.assertEqual(evaluate(timing.number("load.runs_waiting"), config), 2 * config["reads_in_flight"])
         self.assertIn("| `load.runs_waiting` | npu1024 ", chapter(timing, self.configs))
@@ -387,10 +415,15 @@ class TimingTable(unittest.TestCase):
     def test_chapters_follow(self):
         self.place("second_op", "zero")["registers"] = 2
         timing = self.build()
-        self.assertEqual(revise("written in 31 (`alu.second`) or 13 (`alu.first`), see `alu.raw`.", timing, "x"),
-                         "written in 32 (`alu.second`) or 13 (`alu.first`), see `alu.raw`.")
-        for text, message in (("3 (`alu.third`)", "x: `alu.third` is not in timing.toml"), ("see `gemm.nothing`", "x: `gemm.nothing` is not in"),
-                              ("32 (`load.runs_waiting`)", "x: `load.runs_waiting` depends on the configuration")):
+        self.assertEqual(
+            revise("written in 31 (`alu.second`) or 13 (`alu.first`), see `alu.raw`.", timing, "x"),
+            "written in 32 (`alu.second`) or 13 (`alu.first`), see `alu.raw`.",
+        )
+        for text, message in (
+            ("3 (`alu.third`)", "x: `alu.third` is not in timing.toml"),
+            ("see `gemm.nothing`", "x: `gemm.nothing` is not in"),
+            ("32 (`load.runs_waiting`)", "x: `load.runs_waiting` depends on the configuration"),
+        ):
             with self.assertRaises(SpecError) as caught:
                 revise(text, timing, "x")
             self.assertIn(message, str(caught.exception))
@@ -404,9 +437,16 @@ class TimingTable(unittest.TestCase):
         self.refused("alu_vector.read: 2 registers, but the RTL builds 1 to 1")
 
     def test_expressions(self):
-        for value, message in (("gemm.start + later.entry", "queue.visible: unknown name gemm.start"), ("axi_bytes * bits", "unknown name bits"),
-                               ("1 +", "'1 +' is not an expression"), ("open('x')", "is not an expression of"), ("2 ** 3", "'2 ** 3' is not an"),
-                               ("5 / 2", "5 / 2 leaves a remainder"), ("axi_bytes / 3", "leaves a remainder"), ("2 - axi_bytes", "is negative")):
+        for value, message in (
+            ("gemm.start + later.entry", "queue.visible: unknown name gemm.start"),
+            ("axi_bytes * bits", "unknown name bits"),
+            ("1 +", "'1 +' is not an expression"),
+            ("open('x')", "is not an expression of"),
+            ("2 ** 3", "'2 ** 3' is not an"),
+            ("5 / 2", "5 / 2 leaves a remainder"),
+            ("axi_bytes / 3", "leaves a remainder"),
+            ("2 - axi_bytes", "is negative"),
+        ):
             self.entry_of_queue(value)
             self.refused(message)
 
@@ -428,6 +468,7 @@ class TimingTable(unittest.TestCase):
 
 class KernelDescriptions(unittest.TestCase):
     """The generated files, read back by readers that are not the generator."""
+
     NAMES = ["program_address", "instruction_count", *(f"base_{k}" for k in range(16)), "window_first", "window_last"]
     OFFSETS = [0x10, 0x18, *range(0x20, 0xA0, 8), 0xA0, 0xA8]
 
@@ -443,21 +484,30 @@ class KernelDescriptions(unittest.TestCase):
                 self.assertEqual([k.get("name") for k in found], ["tsr_kernel"])
                 self.assertEqual(found[0].get("hwControlProtocol"), "ap_ctrl_hs")
                 ports = {p.get("name"): p.attrib for p in root.iter("port")}
-                self.assertEqual({n: (p["mode"], p["dataWidth"]) for n, p in ports.items()},
-                                 {"s_axi_control": ("slave", "32"), "m_axi_gmem": ("master", width)})
+                self.assertEqual(
+                    {n: (p["mode"], p["dataWidth"]) for n, p in ports.items()},
+                    {"s_axi_control": ("slave", "32"), "m_axi_gmem": ("master", width)},
+                )
                 arguments = list(root.iter("arg"))
                 self.assertEqual([a.get("name") for a in arguments], self.NAMES)
                 self.assertEqual([int(a.get("offset"), 0) for a in arguments], self.OFFSETS)
                 self.assertEqual([int(a.get("id")) for a in arguments], list(range(20)))
                 for a in arguments:
                     pointer = a.get("name") == "program_address" or a.get("name").startswith("base_")
-                    self.assertEqual((a.get("addressQualifier"), a.get("port")), ("1", "m_axi_gmem") if pointer else ("0", "s_axi_control"))
+                    self.assertEqual(
+                        (a.get("addressQualifier"), a.get("port")),
+                        ("1", "m_axi_gmem") if pointer else ("0", "s_axi_control"),
+                    )
                     size = 4 if a.get("name") == "instruction_count" else 8
                     self.assertEqual((int(a.get("size"), 0), int(a.get("hostSize"), 0)), (size, size))
 
     def test_header(self):
-        rows = re.findall(r'\{"(\w+)", (\d+), (0x\w+), (\d), 0, (\d), ([01]), (\w+), "([\w*]+)"', self.read("kernel_arguments.h"))
-        self.assertEqual([(r[0], int(r[1]), int(r[2], 0)) for r in rows], list(zip(self.NAMES, range(20), self.OFFSETS)))
+        rows = re.findall(
+            r'\{"(\w+)", (\d+), (0x\w+), (\d), 0, (\d), ([01]), (\w+), "([\w*]+)"', self.read("kernel_arguments.h")
+        )
+        self.assertEqual(
+            [(r[0], int(r[1]), int(r[2], 0)) for r in rows], list(zip(self.NAMES, range(20), self.OFFSETS))
+        )
         self.assertIn("kArgumentBase = 2;", self.read("kernel_arguments.h"))
         self.assertIn("kArgumentWindowLast = 19;", self.read("kernel_arguments.h"))
 
@@ -472,8 +522,17 @@ class KernelDescriptions(unittest.TestCase):
 
 class PythonEncoder(unittest.TestCase):
     def test_by_hand(self):
-        word = tessera_isa.encode({"name": "gemm", "signal": True, "waits": [None, ("alu", 0xBEEF)], "extent": [1, 2, 3, 4, 5, 6],
-                                   "inp_addr": 5, "acc_stride": [0, 0, 0, 0, 0, -1], "mode": "depthwise"})
+        word = tessera_isa.encode(
+            {
+                "name": "gemm",
+                "signal": True,
+                "waits": [None, ("alu", 0xBEEF)],
+                "extent": [1, 2, 3, 4, 5, 6],
+                "inp_addr": 5,
+                "acc_stride": [0, 0, 0, 0, 0, -1],
+                "mode": "depthwise",
+            }
+        )
         expected = 5 | 1 << 6 | 1 << 26 | 2 << 27 | 0xBEEF << 29
         for k in range(6):
             expected |= (k + 1) << (64 + 12 * k)
@@ -505,14 +564,20 @@ class SystemVerilog(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("verilator"), "verilator is not installed")
     def test_verilator_takes_the_package_without_a_warning(self):
-        result = subprocess.run(["verilator", "--lint-only", "-Wall", str(self.PACKAGE)], capture_output=True, text=True)
+        result = subprocess.run(
+            ["verilator", "--lint-only", "-Wall", str(self.PACKAGE)], capture_output=True, text=True
+        )
         self.assertEqual((result.returncode, result.stderr), (0, ""))
 
     @unittest.skipUnless(shutil.which("yosys"), "yosys is not installed")
     def test_structs_decode_what_python_encodes(self):
         """Every member of every struct and the legality function, evaluated by Yosys on random and on broken words."""
         rng = random.Random(9)
-        ports, body, cases = ["input logic [511:0] word_i", "output logic [2:0] fault_o", "output logic [1:0] engine_o"], [], []
+        ports, body, cases = (
+            ["input logic [511:0] word_i", "output logic [2:0] fault_o", "output logic [1:0] engine_o"],
+            [],
+            [],
+        )
         ports += [f"output logic [1:0] {engine}_o" for engine in tessera_isa.ENUMS["engine"]]
         for name, (_, _, fields, _) in tessera_isa.INSTRUCTIONS.items():
             body.append(f"  tsr_isa_pkg::{name}_t u_{name};\n  assign u_{name} = word_i;")
@@ -542,9 +607,15 @@ class SystemVerilog(unittest.TestCase):
             engines = ["engine_o"] + [f"{engine}_o" for engine in tessera_isa.ENUMS["engine"]]
             script = [f"read_verilog -sv {self.PACKAGE} {source}", "hierarchy -top isa_check", "proc", "flatten", "opt"]
             for instruction, word in cases:
-                shown = [f"{instruction['name']}_{key}_o" for key in tessera_isa.INSTRUCTIONS[instruction["name"]][2]] if instruction else []
-                script.append(f"eval -set word_i 512'h{int.from_bytes(word, 'little'):x} " +
-                              " ".join(f"-show {port}" for port in shown + ["fault_o"] + (engines if instruction else [])))
+                shown = (
+                    [f"{instruction['name']}_{key}_o" for key in tessera_isa.INSTRUCTIONS[instruction["name"]][2]]
+                    if instruction
+                    else []
+                )
+                script.append(
+                    f"eval -set word_i 512'h{int.from_bytes(word, 'little'):x} "
+                    + " ".join(f"-show {port}" for port in shown + ["fault_o"] + (engines if instruction else []))
+                )
             path = pathlib.Path(folder) / "check.ys"
             path.write_text("\n".join(script) + "\n")
             result = subprocess.run(["yosys", str(path)], capture_output=True, text=True)
@@ -556,7 +627,10 @@ class SystemVerilog(unittest.TestCase):
             if instruction:
                 for key, field in tessera_isa.INSTRUCTIONS[instruction["name"]][2].items():
                     bits = field[1] * max(1, field[2])
-                    self.assertEqual(next(values), (f"{instruction['name']}_{key}_o", format(number >> field[0] & ((1 << bits) - 1), f"0{bits}b")))
+                    self.assertEqual(
+                        next(values),
+                        (f"{instruction['name']}_{key}_o", format(number >> field[0] & ((1 << bits) - 1), f"0{bits}b")),
+                    )
                 fault = "illegal_operand" if instruction["name"] == "gemm" else "none"
             else:
                 try:

@@ -2,7 +2,8 @@
 // Finds accesses that no chain of signals orders. Enters: instructions in the order the simulator runs them. Leaves:
 // pairs of accesses to the same bytes, one of them a write, that a machine with real concurrency could perform in
 // either order. The verdict depends on waits and signals only, not on the order seen here, so that one run finds every
-// missing wait between the last accesses to a byte.
+// missing wait between the last accesses to a byte. It is the oracle of the compiler's synchronisation: what an
+// instruction touches it knows from its own footprint and not from isa/effects.h.
 #pragma once
 
 #include <array>

@@ -2,8 +2,8 @@
 // tsr_gemm against sim::Machine: batches of random GEMM instructions (all modes, strides, reductions, signals, fences,
 // ranges that fault) run on the verilated engine over memories of plain bytes; ACC and the completions must agree byte
 // for byte. A third of the instructions are depthwise nests in raster form as the compiler makes them, or nearly so.
-// Random gaps between instructions. First the cycles of some nests are printed, with the multiply-accumulates of a
-// cycle.
+// Random gaps between instructions. Cycles are those of gemm_timing.h, which shares no code with the timing model.
+// First the cycles of some nests are printed, with the multiply-accumulates of a cycle.
 #include <cstdlib>
 #include <memory>
 #include <string>
