@@ -11,13 +11,11 @@ include(AddMLIR)
 separate_arguments(TESSERA_LLVM_DEFINITIONS NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 
 # What every target with an MLIR translation unit gets. LLVM's headers are system headers (no warnings from them) and its
-# compile time is template instantiation, not our loops: -O1 without debug information.
+# compile time is template instantiation, not our loops.
 function(tessera_mlir_target name)
   target_include_directories(${name} SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
   target_compile_definitions(${name} PUBLIC ${TESSERA_LLVM_DEFINITIONS})
-  if(NOT TESSERA_SANITIZE)
-    target_compile_options(${name} PRIVATE -O1 -g0)
-  endif()
+  tessera_cold(${name})
   target_link_libraries(${name} PUBLIC MLIR LLVM)
 endfunction()
 
@@ -26,6 +24,8 @@ function(tessera_mlir_library name)
   cmake_parse_arguments(ARG "" "" "LINK;DEPENDS" ${ARGN})
   tessera_library(${name} ${ARG_UNPARSED_ARGUMENTS} LINK ${ARG_LINK})
   tessera_mlir_target(${name})
+  # A source spends two thirds of its time in MLIR's headers.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TESSERA_UNITY} UNITY_BUILD_BATCH_SIZE 6)
   if(ARG_DEPENDS)
     add_dependencies(${name} ${ARG_DEPENDS})
   endif()

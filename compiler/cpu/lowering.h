@@ -29,6 +29,7 @@ struct Operator {
     require(has(i));
     return *inputs[i];
   }
+  std::optional<Tensor> optional_in(size_t i) const { return has(i) ? std::optional(in(i)) : std::nullopt; }
   /// Content of a constant input; declines when it is computed at run time.
   ops::Tensor constant(size_t i) const {
     auto value = nn::constant_value(nn::input_or_null(op, static_cast<unsigned>(i)));

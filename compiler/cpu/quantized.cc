@@ -202,14 +202,10 @@ Tensor convolution_sums(Operator& o, const Tensor& x, const Tensor& w, const std
   return o.graph.reshape(sums, shape);
 }
 
-std::optional<Tensor> optional_input(const Operator& o, size_t i) {
-  return o.has(i) ? std::optional(o.in(i)) : std::nullopt;
-}
-
 void qlinear_conv(Operator& o) {
   const Shape shape = o.shape();
   const int64_t filters = shape[1];
-  const Tensor sums = convolution_sums(o, o.in(0), o.in(3), optional_input(o, 2), optional_input(o, 5), shape);
+  const Tensor sums = convolution_sums(o, o.in(0), o.in(3), o.optional_in(2), o.optional_in(5), shape);
   const Tensor multiplier = o.graph.compute(DType::kFloat, {filters}, [&](Body& body, const Indices& i) {
     require(o.in(4).dtype == DType::kFloat);
     return scale(o, body, 1) * per_channel(body, o.in(4), filters, i[0]) / scale(o, body, 6);
@@ -223,7 +219,7 @@ void qlinear_conv(Operator& o) {
 }
 
 void conv_integer(Operator& o) {
-  o.yield(convolution_sums(o, o.in(0), o.in(1), optional_input(o, 2), optional_input(o, 3), o.shape()));
+  o.yield(convolution_sums(o, o.in(0), o.in(1), o.optional_in(2), o.optional_in(3), o.shape()));
 }
 
 /// A parameter of a matrix operand: one element, or one for each row of a (column of b).
@@ -260,7 +256,7 @@ void qlinear_matmul(Operator& o) {
 void matmul_integer(Operator& o) {
   for (size_t i : {2u, 3u}) require(!o.has(i) || o.in(i).rank() <= 1);
   o.yield(o.graph.reshape(
-      matrix_sums(o.graph, Matrices(o.graph, o.in(0), o.in(1)), optional_input(o, 2), optional_input(o, 3)),
+      matrix_sums(o.graph, Matrices(o.graph, o.in(0), o.in(1)), o.optional_in(2), o.optional_in(3)),
       o.shape()));
 }
 
@@ -268,7 +264,7 @@ void qgemm(Operator& o) {
   const Tensor a = o.node.get_int("transA", 0) != 0 ? o.graph.transpose(o.in(0), {1, 0}) : o.in(0);
   const Tensor b = o.node.get_int("transB", 0) != 0 ? o.graph.transpose(o.in(3), {1, 0}) : o.in(3);
   const Matrices p(o.graph, a, b);
-  const Tensor sums = matrix_sums(o.graph, p, optional_input(o, 2), optional_input(o, 5));
+  const Tensor sums = matrix_sums(o.graph, p, o.optional_in(2), o.optional_in(5));
   const bool quantises = o.has(8);
   require(o.has(7) == quantises && o.in(4).dtype == DType::kFloat);
   const float alpha = o.node.get_float("alpha", 1.0f);
@@ -287,7 +283,7 @@ void qgemm(Operator& o) {
 void matmul_to_float(Operator& o) {
   const Matrices p(o.graph, o.in(0), o.in(1));
   require(o.in(3).dtype == DType::kFloat);
-  const Tensor sums = matrix_sums(o.graph, p, optional_input(o, 4), optional_input(o, 5));
+  const Tensor sums = matrix_sums(o.graph, p, o.optional_in(4), o.optional_in(5));
   const Tensor y = o.graph.compute(DType::kFloat, p.full, [&](Body& body, const Indices& i) {
     const Index column = i[p.batch + 1];
     Scalar v = as_float(body.load(sums, i)) * (scale(o, body, 2) * matrix_parameter(body, o.in(3), p.n, column));

@@ -344,16 +344,12 @@ LayerNormalized layer_normalize(Graph& graph, const Tensor& given, size_t axis, 
   return {y, m};
 }
 
-std::optional<Tensor> optional_input(const Operator& o, size_t i) {
-  return o.has(i) ? std::optional(o.in(i)) : std::nullopt;
-}
-
 void layer_norm(Operator& o, bool centred) {
   const Tensor x = o.in(0);
   const auto axis =
       static_cast<size_t>(ops::normalise_axis(o.node, o.node.get_int("axis", -1), static_cast<int64_t>(x.rank())));
   const LayerNormalized r =
-      layer_normalize(o.graph, x, axis, o.node.get_float("epsilon", 1e-5f), centred, o.in(1), optional_input(o, 2));
+      layer_normalize(o.graph, x, axis, o.node.get_float("epsilon", 1e-5f), centred, o.in(1), o.optional_in(2));
   o.yield(r.y);
   if (o.op->getNumResults() > 1 && centred) o.yield(o.graph.reshape(*r.moments.mean, o.shape(1)));
   if (o.op->getNumResults() > o.results.size()) o.yield(o.graph.reshape(r.moments.inverse, o.shape(o.results.size())));
@@ -370,7 +366,7 @@ void skip_layer_norm(Operator& o, bool centred) {
     return v + body.broadcast(o.in(1), i);
   });
   o.yield(layer_normalize(o.graph, sum, x.rank() - 1, o.node.get_float("epsilon", 1e-12f), centred, o.in(2),
-                          centred ? optional_input(o, 3) : std::nullopt)
+                          centred ? o.optional_in(3) : std::nullopt)
               .y);
 }
 

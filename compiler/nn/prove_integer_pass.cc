@@ -65,7 +65,7 @@ double largest_of(const Source& s) {
   return std::max(std::fabs(low - zero), std::fabs(high - zero));
 }
 
-Tensor zero_of(const Source& s) {
+Tensor zero_tensor(const Source& s) {
   Tensor zero(dtype_of(s.bytes), {});
   *zero.mutable_data() = static_cast<std::byte>(s.zero);
   return zero;
@@ -131,7 +131,7 @@ void rewrite(NodeOp op, mlir::PatternRewriter& rewriter, const Source& x, llvm::
   const int version = std::max(13, static_cast<int>(op.getVersion()));
   mlir::Value sum = create_op(rewriter, location, integer_op, "", version,
                               {x.bytes, create_constant(rewriter, location, weights),
-                               create_constant(rewriter, location, zero_of(x))},
+                               create_constant(rewriter, location, zero_tensor(x))},
                               attributes)
                         ->getResult(0);
   if (!n.bias.empty())
@@ -356,8 +356,8 @@ bool prove_activations(NodeOp op, mlir::PatternRewriter& rewriter) {
   const mlir::Value left = move(bytes(*x), c->order[0], c->shape[0], false),
                     right = move(bytes(*y), c->order[1], c->shape[1], false);
   const mlir::Value sum = create_op(rewriter, location, "MatMulInteger", "", version,
-                                    {left, right, create_constant(rewriter, location, zero_of(x->source)),
-                                     create_constant(rewriter, location, zero_of(y->source))},
+                                    {left, right, create_constant(rewriter, location, zero_tensor(x->source)),
+                                     create_constant(rewriter, location, zero_tensor(y->source))},
                                     {})
                               ->getResult(0);
   mlir::Value result = create_op(rewriter, location, "DequantizeLinear", "", version,

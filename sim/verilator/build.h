@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines that this build has not verilated. Enters: a configuration. Leaves: the model, verilated from the RTL's
-// sources, compiled and loaded. The library stays in the user's cache directory under a hash of the sources, the
-// configuration, the tools and their flags, so that it is made once; two processes that want the same one wait for each
-// other.
+// Machines as libraries. Enters: a configuration. Leaves: the model, verilated from the RTL's sources, compiled and
+// loaded: by the build, or when a user asks for one that the build has not made. The library stays in the user's cache
+// directory under a hash of the sources, the configuration, the tools and their flags, so that it is made once; two
+// processes that want the same one wait for each other.
 #pragma once
 
 #include <string>
@@ -25,18 +25,21 @@ std::string rtl_cache();
 /// verilator or a compiler is missing, kIo for the cache, kInternal when a tool fails (the message names its log).
 const TesseraRtlApi& build_rtl(const isa::MachineConfig& config, bool waves);
 
-/// A machine to be linked in: its class is V<name>, its function tessera_rtl_entry_<name>.
-struct RtlArchive {
+/// The machine that the build made under this name: lib/tessera/rtl/NAME.so beside the folder of this program, or
+/// tessera/rtl/NAME.so beside this library. None when there is no such file, or when the RTL's sources are newer.
+const TesseraRtlApi* built_rtl(const std::string& name);
+
+/// A machine that the build makes.
+struct RtlModule {
   isa::MachineConfig config;
-  std::string name;
-  std::string path;
+  std::string path;                   // of the library
   std::vector<std::string> compiler;  // a command, all its words
-  std::string archiver;
   unsigned jobs = 1;
   bool profile = true;
 };
 
-/// Makes the archive from the source tree of this build, or says by its time that it is up to date. Errors: as above.
-void build_rtl_archive(const RtlArchive& wanted);
+/// Makes the library from the source tree of this build, or says by its time that it is up to date. Errors: as
+/// build_rtl.
+void build_rtl_module(const RtlModule& wanted);
 
 }  // namespace tessera::sim

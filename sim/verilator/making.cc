@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps in order; each works in the making's own folder, and all output goes to its log.
+#include "sim/verilator/making.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "sim/verilator/model_api.h"
+#include "sim/verilator/training.h"
+
+namespace tessera::sim {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kClass = "Vtessera_npu";
+constexpr const char* kWriteProfile = "tessera_rtl_write_profile";
+
+/// Parameters of tsr_top; the linter's rules are a matter of the sources and not of a user's configuration.
+Command verilator_flags(const Model& model) {
+  const isa::MachineConfig& c = model.config;
+  Command flags = {"--cc",
+                   "--top-module",
+                   "tsr_top",
+                   "--prefix",
+                   kClass,
+                   "-Wno-fatal",
+                   "-Wno-lint",
+                   "-Wno-WIDTHCONCAT",
+                   "-O3",
+                   "--x-assign",
+                   "fast",
+                   "--x-initial",
+                   "fast",
+                   "--noassert",
+                   "--unroll-stmts",
+                   "10000000",
+                   "--unroll-count",
+                   "4096"};
+  if (model.waves) flags.insert(flags.end(), {"--trace-fst", "--trace-max-width", "1024"});
+  const auto set = [&](const char* parameter, int64_t value) {
+    flags.push_back("-G" + std::string(parameter) + "=" + std::to_string(value));
+  };
+  set("Batch", c.batch);
+  set("BlockIn", c.block_in);
+  set("BlockOut", c.block_out);
+  set("InpDepth", c.inp_depth());
+  set("WgtDepth", c.wgt_depth());
+  set("AccDepth", c.acc_depth());
+  set("OutDepth", c.out_depth());
+  set("ParamDepth", c.param_depth());
+  set("TableCount", c.table_count);
+  set("AxiBytes", c.axi_bytes);
+  set("LoadQueue", c.load_queue);
+  set("GemmQueue", c.gemm_queue);
+  set("AluQueue", c.alu_queue);
+  set("StoreQueue", c.store_queue);
+  set("ReadsInFlight", c.reads_in_flight);
+  set("WritesInFlight", c.writes_in_flight);
+  return flags;
+}
+
+Command compiler_flags(const Model& model) {
+  Command flags = {"-std=gnu++17",
+                   "-fPIC",
+                   "-w",
+                   "-march=native",
+                   "-fvisibility=hidden",
+                   "-DVERILATOR=1",
+                   "-DVM_COVERAGE=0",
+                   "-DVM_SC=0",
+                   "-DVM_TRACE_VCD=0",
+                   "-DTESSERA_RTL_MODEL=" + std::string(kClass),
+                   "-DTESSERA_RTL_ENTRY=" + std::string(kRtlEntry)};
+  for (const char* flag : {"-DVM_TRACE", "-DVM_TRACE_FST"}) {
+    flags.push_back(flag + std::string(model.waves ? "=1" : "=0"));
+  }
+  if (model.waves) flags.push_back("-DTESSERA_RTL_WAVES");
+  return flags;
+}
+
+/// The same compilation must be given to both, or the counts do not fit.
+const Command kCount = {"-fprofile-generate"};
+const Command kUseCounts = {"-fprofile-use", "-Wno-missing-profile"};
+
+void append(Command& command, const Command& more) { command.insert(command.end(), more.begin(), more.end()); }
+
+}  // namespace
+
+Tools find_tools(const std::string& name) {
+  Tools tools;
+  tools.verilator = find_program("verilator");
+  for (const std::string& candidate :
+       {environment("CXX"), std::string("c++"), std::string("g++"), std::string("clang++")}) {
+    const std::string found = candidate.empty() ? "" : find_program(candidate);
+    if (tools.compiler.empty() && !found.empty()) tools.compiler = {fs::absolute(found)};
+  }
+  std::string missing = tools.verilator.empty() ? "verilator" : "";
+  if (tools.compiler.empty()) missing += missing.empty() ? "a C++ compiler" : " and a C++ compiler";
+  if (!missing.empty()) {
+    throw Error(ErrorCode::kUnsupported, "configuration '" + name +
+                                             "' is not among those verilated in this build, and to make it, " +
+                                             missing + " is needed and not found in PATH; install it (Debian: " +
+                                             "verilator, g++) or choose a configuration of this build");
+  }
+  return tools;
+}
+
+std::vector<fs::path> rtl_sources(const fs::path& home) {
+  std::vector<fs::path> sources;
+  for (const char* folder : {"hw/rtl", "hw/prim"}) {
+    for (const auto& entry : fs::directory_iterator(home / folder)) {
+      if (entry.path().extension() == ".sv") sources.push_back(entry.path());
+    }
+  }
+  std::sort(sources.begin(), sources.end());
+  sources.insert(sources.begin(), home / "isa/generated/tsr_isa_pkg.sv");  // a package comes before its users
+  return sources;
+}
+
+std::vector<Command> flags_of(const Model& model) {
+  std::vector<Command> flags = {verilator_flags(model), compiler_flags(model)};
+  if (model.profile) flags.insert(flags.end(), {kCount, kUseCounts});
+  return flags;
+}
+
+Making::Making(const Tools& tools, const fs::path& home, const Model& model, const fs::path& folder, unsigned jobs)
+    : tools_(tools), home_(home), model_(model), folder_(folder), log_(folder.string() + ".log"), jobs_(jobs) {
+  fs::remove_all(folder_);
+  fs::create_directories(folder_);
+  fs::remove(log_);
+}
+
+void Making::make(const fs::path& library) {
+  link(objects(), "model.so");
+  fs::rename(folder_ / "model.so", library);
+  fs::remove_all(folder_);
+  fs::remove(log_);
+}
+
+/// Relative to the folder.
+Command Making::objects() {
+  generate();
+  Command objects = compile(slow_, "-O0", {});
+  append(objects, compile(support_, "-O3", {}));
+  const bool counted = model_.profile && train_on(objects);
+  append(objects, compile({pins()}, "-O3", {}));
+  append(objects, compile(fast_, "-O3", counted ? kUseCounts : Command{}));
+  return objects;
+}
+
+void Making::run(Command command) { run_all({std::move(command)}, 1, folder_, log_); }
+
+void Making::link(const Command& objects, const std::string& library, const Command& flags) {
+  Command command = tools_.compiler;
+  append(command, {"-shared", "-Wl,-Bsymbolic", "-o", library});
+  append(command, flags);
+  append(command, objects);
+  command.push_back("-pthread");
+  if (model_.waves) command.push_back("-lz");
+  run(command);
+}
+
+/// The model's C++, sorted by how it is compiled.
+void Making::generate() {
+  Command command = {tools_.verilator};
+  append(command, verilator_flags(model_));
+  append(command, {"-Mdir", folder_.string()});
+  for (const fs::path& source : rtl_sources(home_)) command.push_back(source.string());
+  run(command);
+  include_ = fs::path(output_of({tools_.verilator, "--getenv", "VERILATOR_ROOT"}, folder_)) / "include";
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (entry.path().extension() != ".cpp") continue;
+    const std::string name = entry.path().filename().string();
+    const bool slow = name.find("__Slow") != std::string::npos || name.find("__Syms") != std::string::npos ||
+                      name.find("__Trace") != std::string::npos;
+    (slow ? slow_ : fast_).push_back(entry.path());
+  }
+  for (std::vector<fs::path>* sources : {&slow_, &fast_}) {  // largest first: it takes longest
+    std::sort(sources->begin(), sources->end(), [](const fs::path& a, const fs::path& b) {
+      return std::pair(fs::file_size(b), a) < std::pair(fs::file_size(a), b);
+    });
+  }
+  support_ = {include_ / "verilated.cpp", include_ / "verilated_threads.cpp"};
+  if (model_.waves) support_.push_back(include_ / "verilated_fst_c.cpp");
+}
+
+Command Making::compile(const std::vector<fs::path>& sources, const std::string& level, const Command& flags) {
+  std::vector<Command> commands;
+  Command objects;
+  for (const fs::path& source : sources) {
+    objects.push_back(source.stem().string() + ".o");
+    Command command = tools_.compiler;
+    command.push_back(level);
+    append(command, compiler_flags(model_));
+    append(command, flags);
+    for (const fs::path& path : {folder_, include_, include_ / "vltstd", home_ / "sim/verilator"}) {
+      command.push_back("-I" + path.string());
+    }
+    // The seed: the same source gives the same object, and counts fit objects from a compiler cache.
+    append(command, {"-frandom-seed=" + objects.back(), "-c", "-o", objects.back(), source.string()});
+    commands.push_back(std::move(command));
+  }
+  run_all(commands, jobs_, folder_, log_);
+  return objects;
+}
+
+fs::path Making::pins() const { return home_ / "sim/verilator/model.cc"; }
+
+/// Trains a machine of these objects and such that count. False, and a line on standard error, when it left no counts.
+bool Making::train_on(Command objects) {
+  try {
+    append(objects, compile({pins()}, "-O3", {"-DTESSERA_RTL_WRITE_PROFILE=" + std::string(kWriteProfile)}));
+    append(objects, compile(fast_, "-O3", kCount));
+    link(objects, "training.so", kCount);
+    const Library library(folder_ / "training.so");
+    train(model_.config, *library.symbol<const TesseraRtlApi*()>(kRtlEntry)());
+    library.symbol<void()>(kWriteProfile)();
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (entry.path().extension() == ".gcda") return true;
+    }
+    throw Error(ErrorCode::kInternal, "its training left no counts");
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    std::fprintf(stderr, "tessera: machine '%s' is made without a profile and will be slower: %s\n",
+                 model_.config.name.c_str(), text.substr(0, text.find('\n')).c_str());
+    return false;
+  }
+}
+
+}  // namespace tessera::sim
