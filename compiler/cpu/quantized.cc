@@ -255,9 +255,8 @@ void qlinear_matmul(Operator& o) {
 
 void matmul_integer(Operator& o) {
   for (size_t i : {2u, 3u}) require(!o.has(i) || o.in(i).rank() <= 1);
-  o.yield(o.graph.reshape(
-      matrix_sums(o.graph, Matrices(o.graph, o.in(0), o.in(1)), o.optional_in(2), o.optional_in(3)),
-      o.shape()));
+  o.yield(o.graph.reshape(matrix_sums(o.graph, Matrices(o.graph, o.in(0), o.in(1)), o.optional_in(2), o.optional_in(3)),
+                          o.shape()));
 }
 
 void qgemm(Operator& o) {
