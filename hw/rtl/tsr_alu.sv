@@ -101,6 +101,49 @@ module tsr_alu #(
   localparam int unsigned RingBits = $clog2(Long);  // as many vectors as cycles can be under way
   localparam int unsigned RingDepth = 1 << RingBits;
   localparam int unsigned UnderWayBits = RingBits + 1;
+  // What an entry of PARAM holds for a second operation (isa/semantics.md), low bits first from the end.
+  typedef struct packed {
+    logic [13:0] reserved;
+    logic minimum;
+    logic fused;
+    logic [15:0] zy;
+    logic [15:0] zx;
+    logic [15:0] zero;
+    logic [15:0] high;
+    logic [15:0] low;
+    logic [31:0] f;
+    logic [31:0] ry;
+    logic [31:0] rx;
+  } constants_t;
+  // What travels beside a vector: for tsr_requantise, for the stages behind it, for the write.
+  typedef struct packed {
+    logic convert;
+    logic [9:0] low;
+    logic [9:0] high;
+    logic [8:0] out_zero;
+  } bounds_t;
+  typedef struct packed {
+    logic enable;
+    logic [3:0] number;
+  } table_t;
+  typedef struct packed {
+    table_t first;
+    logic table_unsigned;
+    logic [1:0] second_op;
+    logic second_unsigned;
+    logic second_swap;
+    table_t second;
+  } after_t;
+  // A destination under way, and what its completion needs.
+  typedef struct packed {
+    logic [1:0] space;
+    logic [13:0] entry;
+  } target_t;
+  typedef struct packed {
+    logic last;  // of its instruction
+    logic signal;
+    logic [31:0] pc;
+  } info_t;
   localparam logic [1:0] SpaceAcc = 2'(tsr_isa_pkg::AluSpaceAcc), SpaceOut = 2'(tsr_isa_pkg::AluSpaceOut);
   localparam logic [1:0] SpaceInp = 2'(tsr_isa_pkg::AluSpaceInp), SpaceNone = 2'd3;
 
@@ -108,7 +151,7 @@ module tsr_alu #(
   logic prep_valid_q, prep_start_q, prep_move, prep_drop, constant_want_q, constant_back_q, constant_read;
   logic [511:0] prep_word_q;
   logic [31:0] prep_pc_q;
-  logic [191:0] prep_constants_q;
+  constants_t prep_constants_q;
   tsr_isa_pkg::alu_t prep;
   logic unused_prep_alu, prep_fence, prep_second, prep_done, prep_fault, src_done, dst_done, second_done, empty;
   logic signed [RangeBits-1:0] src_lowest, src_highest, dst_lowest, dst_highest, second_lowest, second_highest;
@@ -116,7 +159,7 @@ module tsr_alu #(
   logic [12:0] param_highest;
 
   assign prep = prep_word_q;
-  assign {unused_prep_alu, prep_fence} = tsr_isa_pkg::alu_instruction(prep_word_q[5:0]);
+  assign {unused_prep_alu, prep_fence} = tsr_isa_pkg::alu_instruction(prep.header.opcode);
   assign prep_second = prep.second_op != 2'(tsr_isa_pkg::SecondOpNone);
 
   tsr_range u_src_range (
@@ -144,7 +187,7 @@ module tsr_alu #(
     if (prep.dst == SpaceInp) dst_limit = RangeBits'(InpDepth);
     param_highest = 13'(prep.param_addr);
     for (int unsigned k = 0; k < 6; k++) begin
-      if (prep.param_loop == 3'(k)) param_highest = 13'(prep.param_addr) + 13'(prep.extent[12*k+:12]) - 13'd1;
+      if (prep.param_loop == 3'(k)) param_highest = 13'(prep.param_addr) + 13'(prep.extent[k]) - 13'd1;
     end
     prep_fault = src_lowest[RangeBits-1] || src_highest >= src_limit || dst_lowest[RangeBits-1] ||
         dst_highest >= dst_limit;
@@ -159,11 +202,10 @@ module tsr_alu #(
   logic running_q;
   logic [511:0] word_q;
   logic [31:0] pc_q;
-  logic [191:0] constants_q;
+  constants_t constants_q;
   tsr_isa_pkg::alu_t alu;
   logic has_second, raw, enable, issue, advance, retire;
-  logic [41:0] address;
-  logic [71:0] index;
+  tsr_isa_pkg::alu_extent_t index;
   logic [5:0] unused_inner_last;
   logic sum_first, sum_last, last;
   logic [13:0] src_address, dst_address, second_address;
@@ -180,10 +222,9 @@ module tsr_alu #(
   tsr_nest #(.Operands(3)) u_nest (
     .clk_i, .rst_ni, .load_i(prep_move), .advance_i(advance), .addr_i({prep.second_addr, prep.dst_addr, prep.src_addr}),
     .extent_i(alu.extent), .stride_i({alu.second_stride, alu.dst_stride, alu.src_stride}), .reduce_i(alu.reduce),
-    .addr_o(address), .index_o(index), .inner_last_o(unused_inner_last), .sum_first_o(sum_first),
+    .addr_o({second_address, dst_address, src_address}), .index_o(index), .inner_last_o(unused_inner_last), .sum_first_o(sum_first),
     .sum_last_o(sum_last), .last_o(last)
   );
-  assign {second_address, dst_address, src_address} = address;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -214,7 +255,7 @@ module tsr_alu #(
     end
   end
   always_ff @(posedge clk_i) begin
-    if (constant_back_q) prep_constants_q <= param_rdata_i[191:0];
+    if (constant_back_q) prep_constants_q <= param_rdata_i[$bits(prep_constants_q)-1:0];
   end
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -228,19 +269,20 @@ module tsr_alu #(
     end
   end
 
-  // Destinations under way, {space, entry}, oldest at pop_q; SpaceNone where there is none. Beside them what a
-  // completion needs: {last of its instruction, signal, pc}. slack_q: cycles until the newest of them is written.
-  logic [16*RingDepth-1:0] ring_q;
-  logic [33:0] ring_info[RingDepth];
-  logic [33:0] pop_info;
-  logic [15:0] pop_entry;
+  // Destinations under way, oldest at pop_q; SpaceNone where there is none. Beside them what a completion needs.
+  // slack_q: cycles until the newest of them is written.
+  info_t pop_info;
+  target_t pop_entry;
+  localparam int unsigned TargetBits = $bits(pop_entry);
+  logic [TargetBits*RingDepth-1:0] ring_q;
+  logic [$bits(pop_info)-1:0] ring_info[RingDepth];
   logic [RingBits-1:0] push_q, pop_q;
   logic [3*UnderWayBits-1:0] under_way_q;  // three counters, by space
   logic [LatencyBits-1:0] slack_q, latency;
   logic push, hazard_src, hazard_second;
 
   assign latency = raw ? RawLatency : has_second ? LongLatency : FirstLatency;
-  assign pop_entry = ring_q[16*pop_q+:16];
+  assign pop_entry = ring_q[TargetBits*pop_q+:TargetBits];
   assign pop_info = ring_info[pop_q];
   assign empty = under_way_q == '0;
 
@@ -249,12 +291,12 @@ module tsr_alu #(
     hazard_second = 1'b0;
     if (running_q && under_way_q[UnderWayBits*alu.src+:UnderWayBits] != '0) begin
       for (int unsigned e = 0; e < RingDepth; e++) begin
-        hazard_src = hazard_src | (ring_q[16*e+:16] == {alu.src, src_address});
+        hazard_src = hazard_src | (ring_q[TargetBits*e+:TargetBits] == {alu.src, src_address});
       end
     end
     if (running_q && has_second && under_way_q[UnderWayBits*SpaceOut+:UnderWayBits] != '0) begin
       for (int unsigned e = 0; e < RingDepth; e++) begin
-        hazard_second = hazard_second | (ring_q[16*e+:16] == {SpaceOut, second_address});
+        hazard_second = hazard_second | (ring_q[TargetBits*e+:TargetBits] == {SpaceOut, second_address});
       end
     end
   end
@@ -268,23 +310,23 @@ module tsr_alu #(
       slack_q <= '0;
     end else begin
       if (retire) begin
-        ring_q[16*pop_q+:16] <= {SpaceNone, 14'h3fff};
+        ring_q[TargetBits*pop_q+:TargetBits] <= {SpaceNone, 14'h3fff};
         pop_q <= pop_q + 1'b1;
       end
       if (push) begin
-        ring_q[16*push_q+:16] <= {alu.dst, dst_address};
+        ring_q[TargetBits*push_q+:TargetBits] <= {alu.dst, dst_address};
         push_q <= push_q + 1'b1;
       end
       for (int unsigned space = 0; space < 3; space++) begin
         under_way_q[UnderWayBits*space+:UnderWayBits] <= under_way_q[UnderWayBits*space+:UnderWayBits] +
-            UnderWayBits'(push && alu.dst == 2'(space)) - UnderWayBits'(retire && pop_entry[15:14] == 2'(space));
+            UnderWayBits'(push && alu.dst == 2'(space)) - UnderWayBits'(retire && pop_entry.space == 2'(space));
       end
       if (push) slack_q <= latency - 1'b1;
       else if (enable && slack_q != '0) slack_q <= slack_q - 1'b1;
     end
   end
   always_ff @(posedge clk_i) begin
-    if (push) ring_info[push_q] <= {last, word_q[6], pc_q};
+    if (push) ring_info[push_q] <= {last, alu.header.signal, pc_q};
   end
 
   // Issue: one read of the source; the second operand with the vector's last source, or after it when both are in OUT.
@@ -312,7 +354,7 @@ module tsr_alu #(
   always_comb begin
     param_address = alu.param_addr;
     for (int unsigned k = 0; k < 6; k++) begin
-      if (alu.param_loop == 3'(k)) param_address = alu.param_addr + index[12*k+:10];
+      if (alu.param_loop == 3'(k)) param_address = alu.param_addr + 10'(index.loop[k]);
     end
   end
   assign param_fetch = push && param_need;
@@ -323,7 +365,7 @@ module tsr_alu #(
   // bounds: what tsr_requantise needs of the instruction.
   logic valid_1_q, fresh_1_q, src_1_q, first_1_q, second_1_q, done_1_q, param_1_q, max_1_q, unsigned_1_q, raw_1_q;
   logic [1:0] space_1_q;
-  logic [29:0] bounds_1_q, bounds_2_q;  // {convert, low, high, out_zero}
+  bounds_t bounds_1_q, bounds_2_q;
   logic [32*Lanes-1:0] source, held_source_q, reduced, reduced_q;
   logic [8*Lanes-1:0] held_second_q, second_2_q, inp_bytes;
   logic [64*BlockOut-1:0] param_q;
@@ -417,18 +459,17 @@ module tsr_alu #(
     end
   end
 
-  // Bias, scale, clamp, zero point. after: what the stages behind it need of the instruction, {table_enable, table,
-  // table_unsigned, second_op, second_unsigned, second_swap, second_table_enable, second_table}, at stage a behind
+  // Bias, scale, clamp, zero point. after: what the stages behind it need of the instruction, at stage a behind
   // tsr_requantise and at stage b, where the second operation begins.
   logic [17*Lanes-1:0] value_a, value_b, value_c;
   logic valid_a, valid_c, second_on_b;
   logic [8*Lanes-1:0] second_b;
-  logic [14:0] after_a, after_b_q;
-  logic [191:0] constants_b;
+  after_t after_a, after_b_q;
+  constants_t constants_b;
 
   tsr_requantise #(.Lanes(Lanes), .Registers(RequantiseRegisters), .Trailing(RequantiseTrailing)) u_requantise (
-    .clk_i, .rst_ni, .enable_i(enable), .convert_i(bounds_2_q[29]), .low_i(16'($signed(bounds_2_q[28:19]))),
-    .high_i(16'($signed(bounds_2_q[18:9]))), .zero_i(16'($signed(bounds_2_q[8:0]))), .valid_i(valid_2_q && !raw_2_q),
+    .clk_i, .rst_ni, .enable_i(enable), .convert_i(bounds_2_q.convert), .low_i(16'($signed(bounds_2_q.low))),
+    .high_i(16'($signed(bounds_2_q.high))), .zero_i(16'($signed(bounds_2_q.out_zero))), .valid_i(valid_2_q && !raw_2_q),
     .value_i(reduced_q), .bias_i({Batch{param_q[32*BlockOut-1:0]}}),
     .scale_i({Batch{param_q[64*BlockOut-1:32*BlockOut]}}),
     .valid_o(valid_a), .value_o(value_a)
@@ -436,12 +477,12 @@ module tsr_alu #(
   tsr_delay #(.Width(8 * Lanes), .Stages(RequantiseLatency + 1)) u_second (
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(valid_2_q), .data_i(second_2_q), .data_o(second_b)
   );
-  tsr_delay #(.Width(15), .Stages(RequantiseLatency + 2)) u_after (
+  tsr_delay #(.Width($bits(after_a)), .Stages(RequantiseLatency + 2)) u_after (
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(push),
     .data_i({alu.table_enable, alu.table_, alu.table_unsigned, alu.second_op, alu.second_unsigned, alu.second_swap,
              alu.second_table_enable, alu.second_table}), .data_o(after_a)
   );
-  tsr_delay #(.Width(192), .Stages(RequantiseLatency + 3)) u_constants (
+  tsr_delay #(.Width($bits(constants_q)), .Stages(RequantiseLatency + 3)) u_constants (
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(push && has_second), .data_i(constants_q), .data_o(constants_b)
   );
 
@@ -452,10 +493,10 @@ module tsr_alu #(
   localparam int unsigned ByteBits = $clog2(AxiBytes);
   logic [8*AxiBytes*Lanes-1:0] words_b_q, words_w_q;
   logic [17*Lanes-1:0] stage_b_q, value_w;
-  logic valid_b_q, valid_w, look_w, read_b, read_w;
-  logic [3:0] table_w;
-  assign read_b = enable && valid_a && after_a[14];
-  assign read_w = enable && valid_w && look_w;
+  logic valid_b_q, valid_w, read_b, read_w;
+  table_t table_w;
+  assign read_b = enable && valid_a && after_a.first.enable;
+  assign read_w = enable && valid_w && table_w.enable;
 
 `ifdef VERILATOR
   logic [8*AxiBytes-1:0] table_mem[TableWords]  /* verilator public_flat_rw */;
@@ -476,14 +517,14 @@ module tsr_alu #(
   always_comb begin
     if (read_b) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        words_b[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({after_a[13:10], value_a[17*l+:8]} >> ByteBits)];
+        words_b[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({after_a.first.number, value_a[17*l+:8]} >> ByteBits)];
       end
     end
   end
   always_comb begin
     if (read_w) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        words_w[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({table_w, value_w[17*l+:8]} >> ByteBits)];
+        words_w[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({table_w.number, value_w[17*l+:8]} >> ByteBits)];
       end
     end
   end
@@ -494,12 +535,12 @@ module tsr_alu #(
 `else
   for (genvar l = 0; l < Lanes; l++) begin : gen_table
     tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(TableWords)) u_first (
-      .clk_i, .re_i(read_b), .raddr_i(WordBits'({after_a[13:10], value_a[17*l+:8]} >> ByteBits)),
+      .clk_i, .re_i(read_b), .raddr_i(WordBits'({after_a.first.number, value_a[17*l+:8]} >> ByteBits)),
       .rdata_o(words_b_q[8*AxiBytes*l+:8*AxiBytes]), .we_i(tbl_we_i), .waddr_i(WordBits'(tbl_waddr_i)),
       .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
     );
     tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(TableWords)) u_second (
-      .clk_i, .re_i(read_w), .raddr_i(WordBits'({table_w, value_w[17*l+:8]} >> ByteBits)),
+      .clk_i, .re_i(read_w), .raddr_i(WordBits'({table_w.number, value_w[17*l+:8]} >> ByteBits)),
       .rdata_o(words_w_q[8*AxiBytes*l+:8*AxiBytes]), .we_i(tbl_we_i), .waddr_i(WordBits'(tbl_waddr_i)),
       .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
     );
@@ -519,10 +560,10 @@ module tsr_alu #(
     entry = 'x;
     if (valid_b_q) begin
       value_b = stage_b_q;
-      if (after_b_q[14]) begin
+      if (after_b_q.first.enable) begin
         for (int unsigned l = 0; l < Lanes; l++) begin
           entry = 8'(words_b_q[8*AxiBytes*l+:8*AxiBytes] >> {stage_b_q[17*l+:ByteBits], 3'd0});
-          value_b[17*l+:17] = {{9{!after_b_q[9] && entry[7]}}, entry};
+          value_b[17*l+:17] = {{9{!after_b_q.table_unsigned && entry[7]}}, entry};
         end
       end
     end
@@ -530,9 +571,9 @@ module tsr_alu #(
 
   // The second operation.
   logic [17*Lanes-1:0] x, y;
-  logic [4:0] after_c;
+  table_t after_c;
 
-  assign second_on_b = valid_b_q && after_b_q[8:7] != 2'(tsr_isa_pkg::SecondOpNone);
+  assign second_on_b = valid_b_q && after_b_q.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   always_comb begin
     logic [16:0] second;
     `TSR_UNSPECIFIED(x)
@@ -540,21 +581,21 @@ module tsr_alu #(
     second = 'x;
     if (second_on_b) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        second = {{9{!after_b_q[6] && second_b[8*l+7]}}, second_b[8*l+:8]};
-        x[17*l+:17] = after_b_q[5] ? second : value_b[17*l+:17];
-        y[17*l+:17] = after_b_q[5] ? value_b[17*l+:17] : second;
+        second = {{9{!after_b_q.second_unsigned && second_b[8*l+7]}}, second_b[8*l+:8]};
+        x[17*l+:17] = after_b_q.second_swap ? second : value_b[17*l+:17];
+        y[17*l+:17] = after_b_q.second_swap ? value_b[17*l+:17] : second;
       end
     end
   end
   tsr_second_op #(.Lanes(Lanes), .Registers(SecondRegisters), .Trailing(SecondTrailing)) u_second_op (
-    .clk_i, .rst_ni, .enable_i(enable), .operation_i(after_b_q[8:7]), .fused_i(constants_b[176]),
-    .minimum_i(constants_b[177]), .rx_i(constants_b[31:0]), .ry_i(constants_b[63:32]), .f_i(constants_b[95:64]),
-    .low_i(constants_b[111:96]), .high_i(constants_b[127:112]), .zero_i(constants_b[143:128]),
-    .zx_i(constants_b[159:144]), .zy_i(constants_b[175:160]), .valid_i(second_on_b), .x_i(x), .y_i(y),
+    .clk_i, .rst_ni, .enable_i(enable), .operation_i(after_b_q.second_op), .fused_i(constants_b.fused),
+    .minimum_i(constants_b.minimum), .rx_i(constants_b.rx), .ry_i(constants_b.ry), .f_i(constants_b.f),
+    .low_i(constants_b.low), .high_i(constants_b.high), .zero_i(constants_b.zero), .zx_i(constants_b.zx),
+    .zy_i(constants_b.zy), .valid_i(second_on_b), .x_i(x), .y_i(y),
     .valid_o(valid_c), .value_o(value_c)
   );
-  tsr_delay #(.Width(5), .Stages(SecondLatency)) u_after_c (
-    .clk_i, .rst_ni, .enable_i(enable), .valid_i(second_on_b), .data_i(after_b_q[4:0]), .data_o(after_c)
+  tsr_delay #(.Width($bits(after_c)), .Stages(SecondLatency)) u_after_c (
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(second_on_b), .data_i(after_b_q.second), .data_o(after_c)
   );
 
   // The write. At most one of the three paths has a vector.
@@ -563,7 +604,7 @@ module tsr_alu #(
   logic [8*Lanes-1:0] write_bytes;
 
   assign valid_w = (valid_2_q && raw_2_q) || (valid_b_q && !second_on_b) || valid_c;
-  assign {look_w, table_w} = valid_c ? after_c : valid_b_q && !second_on_b ? after_b_q[4:0] : 5'd0;
+  assign table_w = valid_c ? after_c : valid_b_q && !second_on_b ? after_b_q.second : '0;
   always_comb begin
     `TSR_UNSPECIFIED(value_w)
     if (valid_w) value_w = valid_c ? value_c : value_b;
@@ -592,7 +633,7 @@ module tsr_alu #(
   always_ff @(posedge clk_i) begin
     if (enable && valid_w) begin
       write_data_q <= write_data_d;
-      look_w_q <= look_w;
+      look_w_q <= table_w.enable;
     end
   end
 
@@ -608,7 +649,8 @@ module tsr_alu #(
 
   logic [13:0] write_address;
   logic [1:0] write_space;
-  assign {write_space, write_address} = pop_entry;
+  assign write_space = pop_entry.space;
+  assign write_address = pop_entry.entry;
   assign acc_we_o = write_q && write_space == SpaceAcc;
   assign acc_waddr_o = write_address;
   assign acc_wdata_o = write_data_q;
@@ -623,11 +665,11 @@ module tsr_alu #(
   assign retire = write_q && enable;
 
   assign busy_o = prep_valid_q || running_q || !empty;
-  assign complete_o = (retire && pop_info[33]) || prep_drop;
-  assign complete_signal_o = prep_drop ? prep_fence && prep_word_q[6] : pop_info[32];
+  assign complete_o = (retire && pop_info.last) || prep_drop;
+  assign complete_signal_o = prep_drop ? prep_fence && prep.header.signal : pop_info.signal;
   assign complete_fault_o = prep_drop && !prep_fence;
   assign complete_code_o = complete_fault_o ? 3'(tsr_isa_pkg::FaultScratchpadRange) : 3'(tsr_isa_pkg::FaultNone);
-  assign complete_pc_o = prep_drop ? prep_pc_q : pop_info[31:0];
+  assign complete_pc_o = prep_drop ? prep_pc_q : pop_info.pc;
   assign issue_o = issue;
   assign stall_mem_o = 1'b0;
   assign stall_port_o = !enable || (want && !granted);

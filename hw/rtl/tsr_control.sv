@@ -89,8 +89,9 @@ module tsr_control #(
   assign s_rresp_o = 2'b00;
   assign raddr = {s_araddr_i[11:2], 2'b00};
 
-  // Counters: 0x200 to 0x21f the four sums, from 0x240 on 64 bytes a unit.
-  assign counter_select_o = raddr[11:0] < 12'h240 ? {4'd0, raddr[4:3]} : 6'((raddr - 12'h240) >> 3) + 6'd4;
+  // Counters: first the four sums, then those of each unit in turn.
+  assign counter_select_o = raddr < tsr_isa_pkg::RegBusy ? 6'((raddr - tsr_isa_pkg::RegCycles) >> 3)
+                                                         : 6'((raddr - tsr_isa_pkg::RegBusy) >> 3) + 6'd4;
 
   always_comb begin
     rdata = '0;
@@ -129,11 +130,11 @@ module tsr_control #(
         tsr_isa_pkg::RegConfigWritesInFlight: rdata = 32'(WritesInFlight);
         default: begin
           for (int unsigned k = 0; k < tsr_isa_pkg::RegBaseCount; k++) begin
-            if (raddr == tsr_isa_pkg::RegBase + 12'(8 * k)) rdata = base_q[64*k+:32];
-            if (raddr == tsr_isa_pkg::RegBase + 12'(8 * k + 4)) rdata = base_q[64*k+32+:32];
+            if (raddr == tsr_isa_pkg::RegBase + 12'(tsr_isa_pkg::RegBaseStride * k)) rdata = base_q[64*k+:32];
+            if (raddr == tsr_isa_pkg::RegBase + 12'(tsr_isa_pkg::RegBaseStride * k + 4)) rdata = base_q[64*k+32+:32];
           end
           if ((raddr >= tsr_isa_pkg::RegCycles && raddr < tsr_isa_pkg::RegCycles + 12'h20) ||
-              (raddr >= tsr_isa_pkg::RegBusy && raddr < tsr_isa_pkg::RegBusy + 12'h140))
+              (raddr >= tsr_isa_pkg::RegBusy && raddr < tsr_isa_pkg::RegBusy + 12'(tsr_isa_pkg::RegBusyCount * tsr_isa_pkg::RegBusyStride)))
             rdata = raddr[2] ? counter_value_i[63:32] : counter_value_i[31:0];
         end
       endcase

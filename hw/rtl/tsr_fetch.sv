@@ -90,10 +90,12 @@ module tsr_fetch #(
   assign outside = next_q == request_q && !end_of_program && !in_window;
   assign take = word_valid && (!held_q || fire);
 
+  tsr_isa_pkg::finish_t checked;  // of any instruction: for its header
   logic fault, is_finish;
   logic [1:0] engine;
   assign fault = held_q && code_q != 3'(tsr_isa_pkg::FaultNone);
-  assign is_finish = word_q[5:0] == 6'(tsr_isa_pkg::OpcodeFinish);
+  assign checked = word_q;
+  assign is_finish = checked.header.opcode == 6'(tsr_isa_pkg::OpcodeFinish);
   assign engine = tsr_isa_pkg::engine_of(word_q);
   assign held_o = held_q && !fault && !stopped_q;
   assign finish_o = held_o && is_finish;
@@ -142,6 +144,6 @@ module tsr_fetch #(
   end
 
   logic unused;
-  assign unused = words_ready_unused;
+  assign unused = &{1'b0, words_ready_unused, checked};
 
 endmodule

@@ -71,7 +71,7 @@ module tsr_gemm #(
   logic signed [RangeBits-1:0] inp_lowest, inp_highest, wgt_lowest, wgt_highest, acc_lowest, acc_highest;
 
   assign prep = prep_word_q;
-  assign {unused_prep_gemm, prep_fence} = tsr_isa_pkg::gemm_instruction(prep_word_q[5:0]);
+  assign {unused_prep_gemm, prep_fence} = tsr_isa_pkg::gemm_instruction(prep.header.opcode);
 
   tsr_range u_inp_range (
     .clk_i, .rst_ni, .start_i(prep_start_q), .addr_i(prep.inp_addr), .extent_i(prep.extent), .stride_i(prep.inp_stride),
@@ -114,10 +114,12 @@ module tsr_gemm #(
   logic [511:0] word_q;
   logic [31:0] pc_q;
   tsr_isa_pkg::gemm_t gemm;
-  logic [71:0] extent_q, index;
-  logic [83:0] inp_stride_q, wgt_stride_q, acc_stride_q;
+  tsr_isa_pkg::gemm_extent_t extent_q, index;
+  tsr_isa_pkg::gemm_inp_stride_t inp_stride_q;
+  tsr_isa_pkg::gemm_wgt_stride_t wgt_stride_q;
+  tsr_isa_pkg::gemm_acc_stride_t acc_stride_q;
   logic [2:0] reduce_q;
-  logic [41:0] address;
+  logic [13:0] inp_address, wgt_address, acc_address;
   logic [5:0] inner_last;
   logic [3:0] tap_q;
 
@@ -129,7 +131,7 @@ module tsr_gemm #(
   tsr_nest #(.Operands(3)) u_nest (
     .clk_i, .rst_ni, .load_i(prep_move), .advance_i(advance), .addr_i({prep.acc_addr, prep.wgt_addr, prep.inp_addr}),
     .extent_i(extent_q), .stride_i({acc_stride_q, wgt_stride_q, inp_stride_q}), .reduce_i(reduce_q),
-    .addr_o(address), .index_o(index), .inner_last_o(inner_last), .sum_first_o(sum_first), .sum_last_o(sum_last),
+    .addr_o({acc_address, wgt_address, inp_address}), .index_o(index), .inner_last_o(inner_last), .sum_first_o(sum_first), .sum_last_o(sum_last),
     .last_o(last)
   );
   assign advance = active_q && !stall;
@@ -172,12 +174,16 @@ module tsr_gemm #(
         if (form_raster) begin
           // The raster: the loops kept, then rows and columns. Nothing but INP moves inside.
           for (int unsigned k = 0; k < 4; k++) begin
-            if (3'(k) >= form_outer) extent_q[12*k+:12] <= 12'd1;
+            if (3'(k) >= form_outer) extent_q.loop[k] <= 12'd1;
           end
-          extent_q[48+:24] <= {form_cols, form_rows};
-          inp_stride_q[56+:28] <= {form_col_stride, form_row_stride};
-          wgt_stride_q[56+:28] <= '0;
-          acc_stride_q[56+:28] <= '0;
+          extent_q.loop[4] <= form_rows;
+          extent_q.loop[5] <= form_cols;
+          inp_stride_q.loop[4] <= form_row_stride;
+          inp_stride_q.loop[5] <= form_col_stride;
+          for (int unsigned k = 4; k < 6; k++) begin
+            wgt_stride_q.loop[k] <= '0;
+            acc_stride_q.loop[k] <= '0;
+          end
           reduce_q <= 3'd2;
         end
       end else if (advance) begin
@@ -196,8 +202,8 @@ module tsr_gemm #(
   logic [15:0] enter_q, line_0_q, line_1_q;
 
   assign row_wait = sum_first ? rows_before_q : row_wait_q;
-  assign acc_row = sum_first ? address[41:28] : acc_row_q;
-  assign acc_col = sum_first ? address[41:28] : acc_col_q;
+  assign acc_row = sum_first ? acc_address : acc_row_q;
+  assign acc_col = sum_first ? acc_address : acc_col_q;
   assign result = row_wait == 2'd0 && col_wait_q == 4'd0;
 
   always_ff @(posedge clk_i) begin
@@ -271,11 +277,11 @@ module tsr_gemm #(
     tile_0.first = raster_q || sum_first;
     tile_0.last = raster_q || sum_last;
     tile_0.finish = last;
-    tile_0.signal = gemm.header[6];
+    tile_0.signal = gemm.header.signal;
     tile_0.accumulate = gemm.accumulate;
     tile_0.depthwise = gemm.mode == 2'(tsr_isa_pkg::GemmModeDepthwise);
     tile_0.lane = gemm.lane;
-    tile_0.acc = raster_q ? acc_col : address[41:28];
+    tile_0.acc = raster_q ? acc_col : acc_address;
     tile_0.pc = pc_q;
   end
 
@@ -316,7 +322,7 @@ module tsr_gemm #(
         enter_1_q <= raster_q ? enter_q : 16'd1 << tap_q;
         line_0_1_q <= raster_q ? line_0_q : 16'd0;
         line_1_1_q <= raster_q ? line_1_q : 16'd0;
-        wgt_addr_1_q <= address[27:14];
+        wgt_addr_1_q <= wgt_address;
       end
     end
   end
@@ -337,7 +343,7 @@ module tsr_gemm #(
   logic signed [8:0] wgt_zero_2_q;
 
   tsr_window #(.Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .LineDepth(LineDepth)) u_window (
-    .clk_i, .read_i(advance && raster_q), .col_i(index[60+:LineBits]), .step_i(step),
+    .clk_i, .read_i(advance && raster_q), .col_i(LineBits'(index.loop[5])), .step_i(step),
     .depthwise_i(tile_1_q.depthwise), .write_i(raster_1_q), .keep_i(keep_1_q), .lane_i(tile_1_q.lane),
     .vector_i(inp_rdata_i), .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .enter_i(enter_1_q),
     .line_0_i(line_0_1_q), .line_1_i(line_1_1_q), .operands_o(operands_2)
@@ -457,7 +463,7 @@ module tsr_gemm #(
   end
 
   assign inp_req_o = advance;
-  assign inp_addr_o = address[13:0];
+  assign inp_addr_o = inp_address;
   assign wgt_req_o = step && wgt_read_1_q;
   assign wgt_addr_o = wgt_addr_1_q;
   assign acc_req_o = valid_a && tile_a.first && tile_a.accumulate;
@@ -479,7 +485,7 @@ module tsr_gemm #(
       !write_q;
   assign busy_o = prep_valid_q || !drained;
   assign complete_o = (write_q && tile_4_q.finish) || prep_drop;
-  assign complete_signal_o = prep_drop ? prep_fence && prep_word_q[6] : tile_4_q.signal;
+  assign complete_signal_o = prep_drop ? prep_fence && prep.header.signal : tile_4_q.signal;
   assign complete_fault_o = prep_drop && !prep_fence;
   assign complete_code_o = complete_fault_o ? 3'(tsr_isa_pkg::FaultScratchpadRange) : 3'(tsr_isa_pkg::FaultNone);
   assign complete_pc_o = prep_drop ? prep_pc_q : tile_4_q.pc;

@@ -26,7 +26,7 @@ module tsr_legal #(
   assign alu = word_i;
 
   logic finish_bad, transfer_bad, load_bad, store_bad, extents_bad, gemm_bad, alu_bad;
-  assign finish_bad = check_i && word_i[tsr_isa_pkg::HeaderSignalLsb];
+  assign finish_bad = check_i && load.header.signal;
 
   // LOAD and STORE share the places of length and extents.
   always_comb begin
@@ -36,11 +36,11 @@ module tsr_legal #(
     if (check_i) begin
       transfer_bad = load.length == '0;
       for (int unsigned k = 0; k < 4; k++) begin
-        if (load.extent[16*k+:16] == '0) transfer_bad = 1'b1;
+        if (load.extent[k] == '0) transfer_bad = 1'b1;
       end
       load_bad = transfer_bad;
       for (int unsigned k = 0; k < 2; k++) begin
-        if ({4'd0, {1'b0, load.pad_before[12*k+:12]} + {1'b0, load.pad_after[12*k+:12]}} > {1'b0, load.extent[16*k+:16]})
+        if ({4'd0, {1'b0, load.pad_before[k]} + {1'b0, load.pad_after[k]}} > {1'b0, load.extent[k]})
           load_bad = 1'b1;
       end
       if (load.fill && (load.pad_before != '0 || load.pad_after != '0 || load.base != '0 || load.dram_offset != '0 ||
@@ -55,7 +55,7 @@ module tsr_legal #(
     extents_bad = 1'b0;
     if (check_i) begin
       for (int unsigned k = 0; k < 6; k++) begin
-        if (gemm.extent[12*k+:12] == '0) extents_bad = 1'b1;
+        if (gemm.extent[k] == '0) extents_bad = 1'b1;
       end
     end
   end
@@ -68,21 +68,21 @@ module tsr_legal #(
     taps = '0;
     gemm_bad = 1'b0;
     if (check_i) begin
-      taps_inner = gemm.extent[60+:12];
-      taps_outer = gemm.reduce >= 3'd2 ? gemm.extent[48+:12] : 12'd1;
+      taps_inner = gemm.extent[5];
+      taps_outer = gemm.reduce >= 3'd2 ? gemm.extent[4] : 12'd1;
       taps = {5'd0, taps_inner[4:0]} * {5'd0, taps_outer[4:0]};
       gemm_bad = extents_bad || gemm.reduce > 3'd6;
       // A zero point of its byte type: unsigned needs bit 8 clear, signed needs bits 8 and 7 equal.
       if (gemm.inp_unsigned ? gemm.inp_zero[8] : gemm.inp_zero[8] != gemm.inp_zero[7]) gemm_bad = 1'b1;
       if (gemm.wgt_unsigned ? gemm.wgt_zero[8] : gemm.wgt_zero[8] != gemm.wgt_zero[7]) gemm_bad = 1'b1;
       for (int unsigned k = 0; k < 6; k++) begin
-        if (3'(6 - k) <= gemm.reduce && gemm.acc_stride[14*k+:14] != '0) gemm_bad = 1'b1;
+        if (3'(6 - k) <= gemm.reduce && gemm.acc_stride[k] != '0) gemm_bad = 1'b1;
       end
       if (gemm.mode == 2'(tsr_isa_pkg::GemmModeDense)) begin
         if (gemm.lane != '0) gemm_bad = 1'b1;
       end else begin
-        if (gemm.reduce == '0 || gemm.wgt_stride[70+:14] != '0) gemm_bad = 1'b1;
-        if (gemm.reduce >= 3'd2 && gemm.wgt_stride[56+:14] != '0) gemm_bad = 1'b1;
+        if (gemm.reduce == '0 || gemm.wgt_stride[5] != '0) gemm_bad = 1'b1;
+        if (gemm.reduce >= 3'd2 && gemm.wgt_stride[4] != '0) gemm_bad = 1'b1;
         if (taps_inner > 12'(MaxTaps) || taps_outer > 12'(MaxTaps) || taps > 10'(MaxTaps)) gemm_bad = 1'b1;
         if ({1'b0, gemm.lane} >= 6'(LaneGroups)) gemm_bad = 1'b1;
       end
@@ -99,7 +99,7 @@ module tsr_legal #(
       has_second = alu.second_op != 2'(tsr_isa_pkg::SecondOpNone);
       alu_bad = extents_bad || alu.reduce > 3'd6;
       for (int unsigned k = 0; k < 6; k++) begin
-        if (3'(6 - k) <= alu.reduce && (alu.dst_stride[14*k+:14] != '0 || alu.second_stride[14*k+:14] != '0))
+        if (3'(6 - k) <= alu.reduce && (alu.dst_stride[k] != '0 || alu.second_stride[k] != '0))
           alu_bad = 1'b1;
       end
       if (alu.reduce == '0 && alu.reduce_op != 1'(tsr_isa_pkg::ReduceOpSum)) alu_bad = 1'b1;

@@ -26,25 +26,29 @@ module tsr_nest #(
   output logic                   last_o
 );
 
-  logic [71:0] index_q, index_d;
-  logic [84*Operands-1:0] base_q, base_d;
+  localparam int unsigned Loops = tsr_isa_pkg::Loops;
+  localparam int unsigned AddressBits = tsr_isa_pkg::GemmInpAddrWidth;
+  localparam int unsigned Nest = AddressBits * Loops;
+  tsr_isa_pkg::gemm_extent_t extent, index_q, index_d;
+  logic [Nest*Operands-1:0] base_q, base_d;
   logic first_q;
   logic [5:0] inner_last;
 
+  assign extent = extent_i;
   always_comb begin
     logic chain;
     chain = 1'b1;
     inner_last = '0;
-    for (int unsigned n = 0; n < 6; n++) begin
-      chain = chain && index_q[12*(5-n)+:12] == extent_i[12*(5-n)+:12] - 12'd1;
-      inner_last[5-n] = chain;
+    for (int unsigned n = 0; n < Loops; n++) begin
+      chain = chain && index_q.loop[Loops-1-n] == extent.loop[Loops-1-n] - 12'd1;
+      inner_last[Loops-1-n] = chain;
     end
   end
 
   always_comb begin
     sum_last_o = 1'b1;
-    for (int unsigned k = 0; k < 6; k++) begin
-      if (reduce_i == 3'(6 - k)) sum_last_o = inner_last[k];
+    for (int unsigned k = 0; k < Loops; k++) begin
+      if (reduce_i == 3'(Loops - k)) sum_last_o = inner_last[k];
     end
   end
 
@@ -56,19 +60,19 @@ module tsr_nest #(
     address = '0;
     step = 1'b0;
     if (advance_i) begin
-      for (int unsigned k = 0; k < 6; k++) begin
-        step = k == 5 || inner_last[k < 5 ? k + 1 : 5];
-        if (step) index_d[12*k+:12] = inner_last[k] ? 12'd0 : index_q[12*k+:12] + 12'd1;
+      for (int unsigned k = 0; k < Loops; k++) begin
+        step = k == Loops - 1 || inner_last[k < Loops - 1 ? k + 1 : k];
+        if (step) index_d.loop[k] = inner_last[k] ? 12'd0 : index_q.loop[k] + 12'd1;
       end
       for (int unsigned n = 0; n < Operands; n++) begin
-        for (int unsigned k = 0; k < 6; k++) begin
+        for (int unsigned k = 0; k < Loops; k++) begin
           if (inner_last[k]) begin
-            base_d[84*n+14*k+:14] = address;
+            base_d[Nest*n+AddressBits*k+:AddressBits] = address;
           end else begin
-            address = base_q[84*n+14*k+:14];
-            if (k == 5 || inner_last[k < 5 ? k + 1 : 5]) begin
-              address = address + stride_i[84*n+14*k+:14];
-              base_d[84*n+14*k+:14] = address;
+            address = base_q[Nest*n+AddressBits*k+:AddressBits];
+            if (k == Loops - 1 || inner_last[k < Loops - 1 ? k + 1 : k]) begin
+              address = address + stride_i[Nest*n+AddressBits*k+:AddressBits];
+              base_d[Nest*n+AddressBits*k+:AddressBits] = address;
             end
           end
         end
@@ -83,7 +87,7 @@ module tsr_nest #(
       first_q <= 1'b0;
     end else if (load_i) begin
       index_q <= '0;
-      for (int unsigned n = 0; n < Operands; n++) base_q[84*n+:84] <= {6{addr_i[14*n+:14]}};
+      for (int unsigned n = 0; n < Operands; n++) base_q[Nest*n+:Nest] <= {Loops{addr_i[AddressBits*n+:AddressBits]}};
       first_q <= 1'b1;
     end else if (advance_i) begin
       index_q <= index_d;
@@ -94,7 +98,7 @@ module tsr_nest #(
 
   always_comb begin
     addr_o = '0;
-    for (int unsigned n = 0; n < Operands; n++) addr_o[14*n+:14] = base_q[84*n+70+:14];
+    for (int unsigned n = 0; n < Operands; n++) addr_o[AddressBits*n+:AddressBits] = base_q[Nest*(n+1)-AddressBits+:AddressBits];
   end
   assign index_o = index_q;
   assign inner_last_o = inner_last;

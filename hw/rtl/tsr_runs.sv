@@ -45,13 +45,13 @@ module tsr_runs #(
   logic prep_valid_q, prep_started_q, halted_q;
   logic [31:0] prep_pc_q;
   logic unused_prep_load, unused_store_fence, prep_fence, prep_store, prep_reads, prep_done, prep_take;
-  logic [63:0] dram_extent;
+  tsr_isa_pkg::load_extent_t dram_extent;
   logic sp_done, dram_done, start;
   logic signed [42:0] sp_lowest, sp_highest;
   logic signed [55:0] dram_lowest, dram_highest;
 
-  assign {unused_prep_load, prep_fence} = tsr_isa_pkg::load_instruction(prep_q.header[5:0]);
-  assign {prep_store, unused_store_fence} = tsr_isa_pkg::store_instruction(prep_q.header[5:0]);
+  assign {unused_prep_load, prep_fence} = tsr_isa_pkg::load_instruction(prep_q.header.opcode);
+  assign {prep_store, unused_store_fence} = tsr_isa_pkg::store_instruction(prep_q.header.opcode);
 
   // What STORE does not have reads as reserved zeros: fill, pads.
   always_comb begin
@@ -60,10 +60,9 @@ module tsr_runs #(
     if (prep_valid_q) begin
       dram_extent = prep_q.extent;
       for (int unsigned k = 0; k < 2; k++) begin
-        dram_extent[16*k+:16] = prep_q.extent[16*k+:16] - {4'd0, prep_q.pad_before[12*k+:12]} -
-            {4'd0, prep_q.pad_after[12*k+:12]};
+        dram_extent.loop[k] = prep_q.extent[k] - {4'd0, prep_q.pad_before[k]} - {4'd0, prep_q.pad_after[k]};
       end
-      prep_reads = !prep_q.fill && dram_extent[15:0] != '0 && dram_extent[31:16] != '0;
+      prep_reads = !prep_q.fill && dram_extent.loop[0] != '0 && dram_extent.loop[1] != '0;
     end
   end
 
@@ -146,12 +145,16 @@ module tsr_runs #(
   logic [31:0] walk_pc_q;
   logic [15:0] length_q;
   logic [7:0] pad_value_q;
-  logic [63:0] extent_q, index_q;
-  logic [23:0] before_q, after_q;
-  logic [127:0] dram_stride_q;
-  logic [87:0] sp_stride_q;
-  logic [255:0] dram_q;  // four addresses
-  logic [87:0] sp_q;     // four addresses
+  localparam int unsigned Loops = tsr_isa_pkg::TransferLoops;
+  typedef struct packed { logic [Loops-1:0][63:0] loop; } dram_addresses_t;
+  typedef struct packed { logic [Loops-1:0][21:0] loop; } sp_addresses_t;
+  tsr_isa_pkg::load_extent_t extent_q, index_q;
+  tsr_isa_pkg::load_pad_before_t before_q;
+  tsr_isa_pkg::load_pad_after_t after_q;
+  tsr_isa_pkg::load_dram_stride_t dram_stride_q;
+  tsr_isa_pkg::load_sp_stride_t sp_stride_q;
+  dram_addresses_t dram_q;
+  sp_addresses_t sp_q;
 
   logic step_last, step_pad, step_take;
   logic [1:0] inner;  // the innermost loop with an iteration left
@@ -165,7 +168,7 @@ module tsr_runs #(
     sp_next = '0;
     if (walk_q) begin
       for (int unsigned k = 0; k < 4; k++) begin
-        if (index_q[16*k+:16] + 16'd1 != extent_q[16*k+:16]) begin
+        if (index_q.loop[k] + 16'd1 != extent_q.loop[k]) begin
           step_last = 1'b0;
           inner = 2'(k);
         end
@@ -173,15 +176,15 @@ module tsr_runs #(
       if (walk_none_q) step_last = 1'b1;
       step_pad = walk_fill_q;
       for (int unsigned k = 0; k < 2; k++) begin
-        if (index_q[16*k+:16] < {4'd0, before_q[12*k+:12]}) step_pad = 1'b1;
-        if ({1'b0, index_q[16*k+:16]} + {5'd0, after_q[12*k+:12]} >= {1'b0, extent_q[16*k+:16]}) step_pad = 1'b1;
+        if (index_q.loop[k] < {4'd0, before_q.loop[k]}) step_pad = 1'b1;
+        if ({1'b0, index_q.loop[k]} + {5'd0, after_q.loop[k]} >= {1'b0, extent_q.loop[k]}) step_pad = 1'b1;
       end
-      dram_next = dram_q[64*inner+:64];
+      dram_next = dram_q.loop[inner];
       // Leading padding does not advance the DRAM address.
-      if (!(inner == 2'd0 && index_q[15:0] < {4'd0, before_q[11:0]}) &&
-          !(inner == 2'd1 && index_q[31:16] < {4'd0, before_q[23:12]}))
-        dram_next = dram_next + 64'($signed(dram_stride_q[32*inner+:32]));
-      sp_next = sp_q[22*inner+:22] + sp_stride_q[22*inner+:22];
+      if (!(inner == 2'd0 && index_q.loop[0] < {4'd0, before_q.loop[0]}) &&
+          !(inner == 2'd1 && index_q.loop[1] < {4'd0, before_q.loop[1]}))
+        dram_next = dram_next + 64'($signed(dram_stride_q.loop[inner]));
+      sp_next = sp_q.loop[inner] + sp_stride_q.loop[inner];
     end
   end
 
@@ -195,7 +198,7 @@ module tsr_runs #(
   logic joins, emit;
 
   assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad &&
-      held_sp_end_q == sp_q[66+:22] && (step_pad || held_dram_end_q == dram_q[192+:64]) &&
+      held_sp_end_q == sp_q.loop[Loops-1] && (step_pad || held_dram_end_q == dram_q.loop[Loops-1]) &&
       held_bytes_q < 22'(JoinBytes);
   assign run_valid_o = held_q && (held_last_q || (walk_q && !joins));
   assign emit = run_valid_o && run_ready_i;
@@ -225,11 +228,11 @@ module tsr_runs #(
       if (step_take) begin
         if (step_last) walk_q <= 1'b0;
         for (int unsigned k = 0; k < 4; k++) begin
-          if (2'(k) == inner) index_q[16*k+:16] <= index_q[16*k+:16] + 16'd1;
-          if (2'(k) > inner) index_q[16*k+:16] <= '0;
+          if (2'(k) == inner) index_q.loop[k] <= index_q.loop[k] + 16'd1;
+          if (2'(k) > inner) index_q.loop[k] <= '0;
           if (2'(k) >= inner) begin
-            dram_q[64*k+:64] <= dram_next;
-            sp_q[22*k+:22] <= sp_next;
+            dram_q.loop[k] <= dram_next;
+            sp_q.loop[k] <= sp_next;
           end
         end
       end
@@ -237,7 +240,7 @@ module tsr_runs #(
         walk_q <= 1'b1;
         walk_none_q <= prep_fence || prep_fault != 3'(tsr_isa_pkg::FaultNone);
         walk_fault_q <= prep_fault;
-        walk_signal_q <= prep_q.header[6];
+        walk_signal_q <= prep_q.header.signal;
         walk_pc_q <= prep_pc_q;
         walk_space_q <= prep_q.space;
         walk_fill_q <= prep_q.fill;
@@ -249,8 +252,8 @@ module tsr_runs #(
         after_q <= prep_q.pad_after;
         dram_stride_q <= prep_q.dram_stride;
         sp_stride_q <= prep_q.sp_stride;
-        dram_q <= {4{base + {28'd0, prep_q.dram_offset}}};
-        sp_q <= {4{prep_q.sp_addr}};
+        dram_q <= {Loops{base + {28'd0, prep_q.dram_offset}}};
+        sp_q <= {Loops{prep_q.sp_addr}};
       end
     end
   end
@@ -275,14 +278,14 @@ module tsr_runs #(
       if (step_take) begin
         held_q <= 1'b1;
         held_last_q <= step_last;
-        held_dram_end_q <= dram_q[192+:64] + {48'd0, length_q};
-        held_sp_end_q <= sp_q[66+:22] + {6'd0, length_q};
+        held_dram_end_q <= dram_q.loop[Loops-1] + {48'd0, length_q};
+        held_sp_end_q <= sp_q.loop[Loops-1] + {6'd0, length_q};
         if (joins) begin
           held_bytes_q <= held_bytes_q + {6'd0, length_q};
         end else begin
           held_bytes_q <= walk_none_q ? '0 : {6'd0, length_q};
-          held_dram_q <= dram_q[192+:64];
-          held_sp_q <= sp_q[66+:22];
+          held_dram_q <= dram_q.loop[Loops-1];
+          held_sp_q <= sp_q.loop[Loops-1];
           held_pad_q <= step_pad;
           held_signal_q <= walk_signal_q;
           held_space_q <= walk_space_q;

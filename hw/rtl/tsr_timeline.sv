@@ -18,25 +18,24 @@ module tsr_timeline (
   output logic [19:0]  waiting_on_o  // five times one bit an engine; 0 when all conditions hold
 );
 
-  logic [63:0] count_q;  // four counters
+  typedef struct packed { logic [3:0][15:0] engine; } counters_t;
+  counters_t count_q;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       count_q <= '0;
     end else if (signal_i != '0) begin
       for (int unsigned e = 0; e < 4; e++) begin
-        if (signal_i[e]) count_q[16*e+:16] <= count_q[16*e+:16] + 16'd1;
+        if (signal_i[e]) count_q.engine[e] <= count_q.engine[e] + 16'd1;
       end
     end
   end
 
+  tsr_isa_pkg::wait_t condition;
   always_comb begin
     logic [56:0] waits;
-    logic [1:0] engine;
-    int unsigned at;
     waits = '0;
-    engine = '0;
-    at = 0;
+    condition = '0;
     for (int unsigned h = 0; h < 5; h++) begin
       holds_o[h] = 1'b1;
       waiting_on_o[4*h+:4] = '0;
@@ -44,12 +43,11 @@ module tsr_timeline (
         waits = h == 0 ? load_waits_i : h == 1 ? gemm_waits_i : h == 2 ? alu_waits_i : h == 3 ? store_waits_i
                                                                                              : finish_waits_i;
         for (int unsigned k = 0; k < tsr_isa_pkg::Waits; k++) begin
-          at = tsr_isa_pkg::WaitBits * k;
-          engine = waits[at+1+:2];
+          condition = waits[tsr_isa_pkg::WaitBits*k+:tsr_isa_pkg::WaitBits];
           // Not reached: the difference modulo 2^16 is negative.
-          if (waits[at] && 16'(count_q[16*engine+:16] - waits[at+3+:16]) >= 16'h8000 && holds_o[h]) begin
+          if (condition.enable && 16'(count_q.engine[condition.engine] - condition.count) >= 16'h8000 && holds_o[h]) begin
             holds_o[h] = 1'b0;
-            waiting_on_o[4*h+:4] = 4'd1 << engine;
+            waiting_on_o[4*h+:4] = 4'd1 << condition.engine;
           end
         end
       end

@@ -68,6 +68,11 @@ module tsr_top #(
   input  logic [1:0]            m_bresp_i
 );
 
+  // Places in vectors of one element for each engine.
+  localparam int unsigned Load = 32'(tsr_isa_pkg::EngineLoad);
+  localparam int unsigned Gemm = 32'(tsr_isa_pkg::EngineGemm);
+  localparam int unsigned Alu = 32'(tsr_isa_pkg::EngineAlu);
+  localparam int unsigned Store = 32'(tsr_isa_pkg::EngineStore);
   localparam int unsigned InpEntry = Batch * BlockIn;
   localparam int unsigned WgtEntry = BlockIn * BlockOut;
   localparam int unsigned AccEntry = 4 * Batch * BlockOut;
@@ -127,20 +132,20 @@ module tsr_top #(
   assign head_word = {store_word, alu_word, gemm_word, load_word};
   logic [127:0] head_pc;
   tsr_queue #(.Width(544), .Depth(LoadQueue)) u_load_queue (
-    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[0]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[0]),
-    .valid_o(head_valid[0]), .data_o({head_pc[31:0], load_word}), .ready_i(head_pop[0])
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Load]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[Load]),
+    .valid_o(head_valid[Load]), .data_o({head_pc[32*Load+:32], load_word}), .ready_i(head_pop[Load])
   );
   tsr_queue #(.Width(544), .Depth(GemmQueue)) u_gemm_queue (
-    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[1]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[1]),
-    .valid_o(head_valid[1]), .data_o({head_pc[63:32], gemm_word}), .ready_i(head_pop[1])
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Gemm]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[Gemm]),
+    .valid_o(head_valid[Gemm]), .data_o({head_pc[32*Gemm+:32], gemm_word}), .ready_i(head_pop[Gemm])
   );
   tsr_queue #(.Width(544), .Depth(AluQueue)) u_alu_queue (
-    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[2]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[2]),
-    .valid_o(head_valid[2]), .data_o({head_pc[95:64], alu_word}), .ready_i(head_pop[2])
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Alu]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[Alu]),
+    .valid_o(head_valid[Alu]), .data_o({head_pc[32*Alu+:32], alu_word}), .ready_i(head_pop[Alu])
   );
   tsr_queue #(.Width(544), .Depth(StoreQueue)) u_store_queue (
-    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[3]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[3]),
-    .valid_o(head_valid[3]), .data_o({head_pc[127:96], store_word}), .ready_i(head_pop[3])
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Store]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[Store]),
+    .valid_o(head_valid[Store]), .data_o({head_pc[32*Store+:32], store_word}), .ready_i(head_pop[Store])
   );
   assign head_pop = instr_valid & instr_ready;
 
@@ -160,8 +165,8 @@ module tsr_top #(
   end
   tsr_timeline u_timeline (
     .clk_i, .rst_ni(program_rst_n), .signal_i(counted & complete_signal),
-    .valid_i({fetch_finish, head_valid}), .load_waits_i(load_word[7+:57]), .gemm_waits_i(gemm_word[7+:57]),
-    .alu_waits_i(alu_word[7+:57]), .store_waits_i(store_word[7+:57]), .finish_waits_i(fetch_word[7+:57]),
+    .valid_i({fetch_finish, head_valid}), .load_waits_i(load_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .gemm_waits_i(gemm_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]),
+    .alu_waits_i(alu_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .store_waits_i(store_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .finish_waits_i(fetch_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]),
     .holds_o(holds), .waiting_on_o(waiting_on)
   );
 
@@ -211,10 +216,10 @@ module tsr_top #(
     .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
     .ParamBytes(ParamEntry * ParamDepth), .TableBytes(256 * TableCount)
   ) u_load (
-    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[0]), .instr_i(load_word),
-    .instr_pc_i(head_pc[31:0]), .instr_ready_o(instr_ready[0]), .busy_o(busy[0]), .complete_o(complete[0]),
-    .complete_signal_o(complete_signal[0]), .complete_fault_o(complete_fault[0]),
-    .complete_code_o(complete_code[2:0]), .complete_pc_o(complete_pc[31:0]), .base_i(base),
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Load]), .instr_i(load_word),
+    .instr_pc_i(head_pc[32*Load+:32]), .instr_ready_o(instr_ready[Load]), .busy_o(busy[Load]), .complete_o(complete[Load]),
+    .complete_signal_o(complete_signal[Load]), .complete_fault_o(complete_fault[Load]),
+    .complete_code_o(complete_code[3*Load+:3]), .complete_pc_o(complete_pc[32*Load+:32]), .base_i(base),
     .window_first_i(window_first), .window_last_i(window_last), .ar_valid_o(load_ar_valid),
     .ar_ready_i(load_ar_ready), .ar_addr_o(load_ar_addr), .ar_len_o(load_ar_len), .r_valid_i(load_r_valid),
     .r_ready_o(load_r_ready), .r_data_i(r_data), .r_error_i(r_error), .sp_we_o(load_we), .sp_space_o(load_space),
@@ -231,10 +236,10 @@ module tsr_top #(
     .AxiBytes(AxiBytes), .WritesInFlight(WritesInFlight), .AccBytes(AccEntry * AccDepth),
     .OutBytes(OutEntry * OutDepth)
   ) u_store (
-    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[3]), .instr_i(store_word),
-    .instr_pc_i(head_pc[127:96]), .instr_ready_o(instr_ready[3]), .busy_o(busy[3]), .complete_o(complete[3]),
-    .complete_signal_o(complete_signal[3]), .complete_fault_o(complete_fault[3]),
-    .complete_code_o(complete_code[11:9]), .complete_pc_o(complete_pc[127:96]), .base_i(base),
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Store]), .instr_i(store_word),
+    .instr_pc_i(head_pc[32*Store+:32]), .instr_ready_o(instr_ready[Store]), .busy_o(busy[Store]), .complete_o(complete[Store]),
+    .complete_signal_o(complete_signal[Store]), .complete_fault_o(complete_fault[Store]),
+    .complete_code_o(complete_code[3*Store+:3]), .complete_pc_o(complete_pc[32*Store+:32]), .base_i(base),
     .window_first_i(window_first), .window_last_i(window_last), .sp_req_o(store_req), .sp_acc_o(store_acc),
     .sp_group_o(store_group), .sp_gnt_i(store_gnt), .sp_rdata_i(store_rdata), .burst_valid_o(burst_valid),
     .burst_ready_i(burst_ready), .burst_addr_o(burst_addr), .burst_len_o(burst_len), .burst_pc_o(probe_store_pc),
@@ -260,10 +265,10 @@ module tsr_top #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
     .AccDepth(AccDepth)
   ) u_gemm (
-    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[1]), .instr_i(gemm_word),
-    .instr_pc_i(head_pc[63:32]), .instr_ready_o(instr_ready[1]), .busy_o(busy[1]), .complete_o(complete[1]),
-    .complete_signal_o(complete_signal[1]), .complete_fault_o(complete_fault[1]),
-    .complete_code_o(complete_code[5:3]), .complete_pc_o(complete_pc[63:32]), .inp_req_o(gemm_inp_req),
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Gemm]), .instr_i(gemm_word),
+    .instr_pc_i(head_pc[32*Gemm+:32]), .instr_ready_o(instr_ready[Gemm]), .busy_o(busy[Gemm]), .complete_o(complete[Gemm]),
+    .complete_signal_o(complete_signal[Gemm]), .complete_fault_o(complete_fault[Gemm]),
+    .complete_code_o(complete_code[3*Gemm+:3]), .complete_pc_o(complete_pc[32*Gemm+:32]), .inp_req_o(gemm_inp_req),
     .inp_addr_o(gemm_inp_addr), .inp_rdata_i(gemm_inp_rdata), .wgt_req_o(gemm_wgt_req), .wgt_addr_o(gemm_wgt_addr),
     .wgt_rdata_i(gemm_wgt_rdata), .acc_req_o(gemm_acc_req), .acc_addr_o(gemm_acc_addr), .acc_rdata_i(acc_rdata),
     .acc_we_o(gemm_acc_we), .acc_waddr_o(gemm_acc_waddr), .acc_wdata_o(gemm_acc_wdata), .acc_wbe_o(gemm_acc_wbe),
@@ -273,10 +278,10 @@ module tsr_top #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .AccDepth(AccDepth),
     .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .AxiBytes(AxiBytes)
   ) u_alu (
-    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[2]), .instr_i(alu_word),
-    .instr_pc_i(head_pc[95:64]), .instr_ready_o(instr_ready[2]), .busy_o(busy[2]), .complete_o(complete[2]),
-    .complete_signal_o(complete_signal[2]), .complete_fault_o(complete_fault[2]),
-    .complete_code_o(complete_code[8:6]), .complete_pc_o(complete_pc[95:64]), .acc_req_o(alu_acc_req),
+    .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Alu]), .instr_i(alu_word),
+    .instr_pc_i(head_pc[32*Alu+:32]), .instr_ready_o(instr_ready[Alu]), .busy_o(busy[Alu]), .complete_o(complete[Alu]),
+    .complete_signal_o(complete_signal[Alu]), .complete_fault_o(complete_fault[Alu]),
+    .complete_code_o(complete_code[3*Alu+:3]), .complete_pc_o(complete_pc[32*Alu+:32]), .acc_req_o(alu_acc_req),
     .acc_addr_o(alu_acc_addr), .acc_gnt_i(alu_acc_gnt), .acc_rdata_i(acc_rdata), .acc_we_o(alu_acc_we),
     .acc_waddr_o(alu_acc_waddr), .acc_wdata_o(alu_acc_wdata), .acc_wgnt_i(alu_acc_wgnt), .out_req_o(alu_out_req),
     .out_addr_o(alu_out_addr), .out_gnt_i(alu_out_gnt), .out_rdata_i(out_rdata), .out_we_o(alu_out_we),

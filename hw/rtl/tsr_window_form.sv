@@ -41,6 +41,15 @@ module tsr_window_form #(
   output logic [15:0] line_1_o
 );
 
+  tsr_isa_pkg::gemm_extent_t extent;
+  tsr_isa_pkg::gemm_inp_stride_t inp_stride;
+  tsr_isa_pkg::gemm_wgt_stride_t wgt_stride;
+  tsr_isa_pkg::gemm_acc_stride_t acc_stride;
+  assign extent = extent_i;
+  assign inp_stride = inp_stride_i;
+  assign wgt_stride = wgt_stride_i;
+  assign acc_stride = acc_stride_i;
+
   logic candidate, x_fixed, y_fixed, col_one, col_two, x_row_one, x_row_two, y_row_one, y_row_two, along, both, fits;
   logic row_two;
   logic [11:0] tap_rows, tap_cols, x_extent, y_extent, results_x, results_y;
@@ -85,29 +94,29 @@ module tsr_window_form #(
     last_1 = '0;
     last_2 = '0;
     if (start_i) begin
-      tap_cols = extent_i[60+:12];
-      tap_col_stride = inp_stride_i[70+:14];
+      tap_cols = extent.loop[5];
+      tap_col_stride = inp_stride.loop[5];
       if (reduce_i == 3'd2) begin
-        tap_rows = extent_i[48+:12];
-        tap_row_stride = inp_stride_i[56+:14];
-        x_extent = extent_i[36+:12];
-        y_extent = extent_i[24+:12];
-        x_stride = inp_stride_i[42+:14];
-        y_stride = inp_stride_i[28+:14];
-        x_acc_stride = acc_stride_i[42+:14];
-        y_acc_stride = acc_stride_i[28+:14];
-        x_fixed = wgt_stride_i[42+:14] == '0 || x_extent == 12'd1;
-        y_fixed = wgt_stride_i[28+:14] == '0 || y_extent == 12'd1;
+        tap_rows = extent.loop[4];
+        tap_row_stride = inp_stride.loop[4];
+        x_extent = extent.loop[3];
+        y_extent = extent.loop[2];
+        x_stride = inp_stride.loop[3];
+        y_stride = inp_stride.loop[2];
+        x_acc_stride = acc_stride.loop[3];
+        y_acc_stride = acc_stride.loop[2];
+        x_fixed = wgt_stride.loop[3] == '0 || x_extent == 12'd1;
+        y_fixed = wgt_stride.loop[2] == '0 || y_extent == 12'd1;
       end else begin
         tap_rows = 12'd1;
-        x_extent = extent_i[48+:12];
-        y_extent = extent_i[36+:12];
-        x_stride = inp_stride_i[56+:14];
-        y_stride = inp_stride_i[42+:14];
-        x_acc_stride = acc_stride_i[56+:14];
-        y_acc_stride = acc_stride_i[42+:14];
-        x_fixed = wgt_stride_i[56+:14] == '0 || x_extent == 12'd1;
-        y_fixed = wgt_stride_i[42+:14] == '0 || y_extent == 12'd1;
+        x_extent = extent.loop[4];
+        y_extent = extent.loop[3];
+        x_stride = inp_stride.loop[4];
+        y_stride = inp_stride.loop[3];
+        x_acc_stride = acc_stride.loop[4];
+        y_acc_stride = acc_stride.loop[3];
+        x_fixed = wgt_stride.loop[4] == '0 || x_extent == 12'd1;
+        y_fixed = wgt_stride.loop[3] == '0 || y_extent == 12'd1;
       end
       candidate = depthwise_i && (reduce_i == 3'd1 || reduce_i == 3'd2) && tap_rows <= 12'd3;
 
@@ -159,7 +168,6 @@ module tsr_window_form #(
   end
 
   logic unused;
-  assign unused = &{1'b0, extent_i[23:0], inp_stride_i[27:0], wgt_stride_i[83:70], wgt_stride_i[27:0],
-                    acc_stride_i[83:70], acc_stride_i[27:0]};
+  assign unused = &{1'b0, extent, inp_stride, wgt_stride, acc_stride};
 
 endmodule

@@ -95,26 +95,29 @@ package tsr_isa_pkg;
     logic enable;
   } wait_t;
 
-  // The first 64 bits of every instruction; condition k is waits[WaitBits * k +: WaitBits].
+  // The first 64 bits of every instruction; each condition is a wait_t.
   typedef struct packed {
-    logic [56:0] waits;  // 3 elements of wait_t
+    logic [2:0][18:0] waits;
     logic signal;
     logic [5:0] opcode;  // opcode_e
   } header_t;
 
+  localparam int unsigned HeaderBits = 64;
+  localparam int unsigned HeaderWaitsLsb = 7;
+  localparam int unsigned HeaderWaitsBits = 57;
   localparam int unsigned HeaderSignalLsb = 6;
 
   // Ends the program: FETCH waits for the conditions and until every engine is idle, then raises done. The signal bit must be zero.
   typedef struct packed {
     logic [447:0] reserved_64;  // must be 0
-    logic [63:0] header;  // header_t
+    header_t header;
   } finish_t;
 
   // Does nothing on its engine but wait and signal: for more than three conditions.
   typedef struct packed {
     logic [445:0] reserved_66;  // must be 0
     logic [1:0] engine;  // engine_e
-    logic [63:0] header;  // header_t
+    header_t header;
   } fence_t;
 
   localparam int unsigned FenceEngineLsb = 64;
@@ -124,19 +127,25 @@ package tsr_isa_pkg;
   typedef struct packed {
     logic [29:0] reserved_482;  // must be 0
     logic [7:0] pad_value;
-    logic [23:0] pad_after;  // 2 elements of 12 bits
-    logic [23:0] pad_before;  // 2 elements of 12 bits
-    logic [87:0] sp_stride;  // 4 elements of 22 bits, signed
-    logic [127:0] dram_stride;  // 4 elements of 32 bits, signed
-    logic [63:0] extent;  // 4 elements of 16 bits
+    logic [1:0][11:0] pad_after;
+    logic [1:0][11:0] pad_before;
+    logic [3:0][21:0] sp_stride;  // signed
+    logic [3:0][31:0] dram_stride;  // signed
+    logic [3:0][15:0] extent;
     logic [21:0] sp_addr;
     logic [15:0] length;
     logic [35:0] dram_offset;
     logic [3:0] base;
     logic fill;
     logic [2:0] space;  // space_e
-    logic [63:0] header;  // header_t
+    header_t header;
   } load_t;
+
+  typedef struct packed { logic [3:0][15:0] loop; } load_extent_t;
+  typedef struct packed { logic [3:0][31:0] loop; } load_dram_stride_t;
+  typedef struct packed { logic [3:0][21:0] loop; } load_sp_stride_t;
+  typedef struct packed { logic [1:0][11:0] loop; } load_pad_before_t;
+  typedef struct packed { logic [1:0][11:0] loop; } load_pad_after_t;
 
   localparam int unsigned LoadSpaceLsb = 64;
   localparam int unsigned LoadSpaceWidth = 3;
@@ -171,17 +180,21 @@ package tsr_isa_pkg;
   // Copies runs of bytes from OUT or ACC to DRAM.
   typedef struct packed {
     logic [85:0] reserved_426;  // must be 0
-    logic [87:0] sp_stride;  // 4 elements of 22 bits, signed
-    logic [127:0] dram_stride;  // 4 elements of 32 bits, signed
-    logic [63:0] extent;  // 4 elements of 16 bits
+    logic [3:0][21:0] sp_stride;  // signed
+    logic [3:0][31:0] dram_stride;  // signed
+    logic [3:0][15:0] extent;
     logic [21:0] sp_addr;
     logic [15:0] length;
     logic [35:0] dram_offset;
     logic [3:0] base;
     logic reserved_67;  // must be 0
     logic [2:0] space;  // space_e
-    logic [63:0] header;  // header_t
+    header_t header;
   } store_t;
+
+  typedef struct packed { logic [3:0][15:0] loop; } store_extent_t;
+  typedef struct packed { logic [3:0][31:0] loop; } store_dram_stride_t;
+  typedef struct packed { logic [3:0][21:0] loop; } store_sp_stride_t;
 
   localparam int unsigned StoreSpaceLsb = 64;
   localparam int unsigned StoreSpaceWidth = 3;
@@ -214,15 +227,20 @@ package tsr_isa_pkg;
     logic inp_unsigned;
     logic [8:0] wgt_zero;  // signed
     logic [8:0] inp_zero;  // signed
-    logic [83:0] acc_stride;  // 6 elements of 14 bits, signed
-    logic [83:0] wgt_stride;  // 6 elements of 14 bits, signed
-    logic [83:0] inp_stride;  // 6 elements of 14 bits, signed
+    logic [5:0][13:0] acc_stride;  // signed
+    logic [5:0][13:0] wgt_stride;  // signed
+    logic [5:0][13:0] inp_stride;  // signed
     logic [13:0] acc_addr;
     logic [13:0] wgt_addr;
     logic [13:0] inp_addr;
-    logic [71:0] extent;  // 6 elements of 12 bits
-    logic [63:0] header;  // header_t
+    logic [5:0][11:0] extent;
+    header_t header;
   } gemm_t;
+
+  typedef struct packed { logic [5:0][11:0] loop; } gemm_extent_t;
+  typedef struct packed { logic [5:0][13:0] loop; } gemm_inp_stride_t;
+  typedef struct packed { logic [5:0][13:0] loop; } gemm_wgt_stride_t;
+  typedef struct packed { logic [5:0][13:0] loop; } gemm_acc_stride_t;
 
   localparam int unsigned GemmExtentLsb = 64;
   localparam int unsigned GemmExtentWidth = 12;
@@ -282,15 +300,20 @@ package tsr_isa_pkg;
     logic [9:0] constant_addr;
     logic [2:0] param_loop;
     logic [9:0] param_addr;
-    logic [83:0] second_stride;  // 6 elements of 14 bits, signed
-    logic [83:0] dst_stride;  // 6 elements of 14 bits, signed
-    logic [83:0] src_stride;  // 6 elements of 14 bits, signed
+    logic [5:0][13:0] second_stride;  // signed
+    logic [5:0][13:0] dst_stride;  // signed
+    logic [5:0][13:0] src_stride;  // signed
     logic [13:0] second_addr;
     logic [13:0] dst_addr;
     logic [13:0] src_addr;
-    logic [71:0] extent;  // 6 elements of 12 bits
-    logic [63:0] header;  // header_t
+    logic [5:0][11:0] extent;
+    header_t header;
   } alu_t;
+
+  typedef struct packed { logic [5:0][11:0] loop; } alu_extent_t;
+  typedef struct packed { logic [5:0][13:0] loop; } alu_src_stride_t;
+  typedef struct packed { logic [5:0][13:0] loop; } alu_dst_stride_t;
+  typedef struct packed { logic [5:0][13:0] loop; } alu_second_stride_t;
 
   localparam int unsigned AluExtentLsb = 64;
   localparam int unsigned AluExtentWidth = 12;

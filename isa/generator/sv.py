@@ -3,9 +3,11 @@
 
 Enters: the Isa and the register Map. Leaves: tsr_isa_pkg.sv, in the subset that Verilator 5.006 and Yosys 0.23 both take:
 enumerations, packed structs whose layout is the word's (an instruction is decoded by assigning the word to a struct), array
-fields as one packed vector (`extent[12 * k +: 12]`), functions without return statements.
+fields as arrays (`extent[k]`), functions without return statements. Yosys takes arrays as members of structures only, so
+that every array field has a structure of its own too, for registers and ports: `gemm_extent_t`, with the member `loop`.
 """
 from .cpp import pascal
+from .model import SpecError
 
 
 KEYWORDS = {"table"}  # field names that are keywords of SystemVerilog; their members end in an underscore
@@ -24,33 +26,48 @@ def _enum(isa, enum):
     return f"{doc}  typedef enum logic [{width - 1}:0] {{\n{values}\n  }} {enum.name}_e;\n"
 
 
+def _arrays(instruction):
+    """For each array field a structure that holds it alone."""
+    lines = []
+    for f in instruction.fields:
+        if f.array:
+            lines.append(f"  typedef struct packed {{ logic [{f.array - 1}:0][{f.width - 1}:0] loop; }} {instruction.name}_{f.name}_t;")
+    return "\n".join(lines) + ("\n" if lines else "")
+
+
+def _shapes(isa, first, second, pairs):
+    """Engines share modules: these fields of two instructions have one shape."""
+    fields = {i.name: {f.name: f for f in i.fields} for i in isa.instructions}
+    for a, b in pairs:
+        one, other = fields[first][a], fields[second][b]
+        if (one.array, one.width) != (other.array, other.width):
+            raise SpecError(f"{first}.{a} and {second}.{b} go through one module of the RTL and have unlike shapes")
+
+
 def _range(width):
     return "" if width == 1 else f"[{width - 1}:0] "
 
 
 def _struct(name, doc, parts, bits):
-    """parts: (lsb, width, member name, comment), to be laid out from the highest bit down."""
+    """parts: (lsb, width, member name, comment, type if it is not a vector), to be laid out from the highest bit down."""
     lines = [f"  // {doc}", "  typedef struct packed {"]
     expect = bits
-    for lsb, width, member, comment in sorted(parts, reverse=True):
+    for lsb, width, member, comment, *kind in sorted(parts, reverse=True):
         assert lsb + width == expect, (name, member)
         expect = lsb
-        lines.append(f"    logic {_range(width)}{member};" + (f"  // {comment}" if comment else ""))
+        lines.append(f"    {kind[0] if kind else f'logic {_range(width)}'.rstrip()} {member};" + (f"  // {comment}" if comment else ""))
     assert expect == 0, name
     lines.append(f"  }} {name};\n")
     return "\n".join(lines)
 
 
 def _parts(isa, instruction):
-    parts = [(0, 64, "header", "header_t")]
+    parts = [(0, 64, "header", "", "header_t")]
     for f in instruction.fields:
         assert f.stride == f.width or not f.array, f"{instruction.name}.{f.name}: elements must be side by side"
-        comment = f"{f.array} elements of {f.width} bits" if f.array else ("signed" if f.kind == "signed" else "")
-        if f.array and f.kind == "signed":
-            comment += ", signed"
-        if f.enum:
-            comment = f"{f.enum.name}_e"
-        parts.append((f.lsb, f.count * f.width, _member(f.name), comment))
+        comment = f"{f.enum.name}_e" if f.enum else "signed" if f.kind == "signed" else ""
+        kind = [f"logic [{f.array - 1}:0][{f.width - 1}:0]"] if f.array else []
+        parts.append((f.lsb, f.count * f.width, _member(f.name), comment, *kind))
     parts += [(lsb, width, f"reserved_{lsb}", "must be 0") for lsb, width in instruction.reserved]
     return parts
 
@@ -179,15 +196,19 @@ def package(isa, register_map, timing):
     out += [_enum(isa, e) for e in isa.enums.values()]
     out.append(_struct("wait_t", "One wait condition.", [(0, enable.width, "enable", ""), (enable.width, engine.width, "engine", "engine_e"),
                                                          (enable.width + engine.width, count.width, "count", "")], wait_bits))
-    out.append(_struct("header_t", "The first 64 bits of every instruction; condition k is waits[WaitBits * k +: WaitBits].",
+    out.append(_struct("header_t", "The first 64 bits of every instruction; each condition is a wait_t.",
                        [(0, 6, "opcode", "opcode_e"), (isa.header_field("signal").lsb, 1, "signal", ""),
-                        (enable.lsb, enable.array * wait_bits, "waits", f"{enable.array} elements of wait_t")], 64))
-    out.append(f"  localparam int unsigned HeaderSignalLsb = {isa.header_field('signal').lsb};\n")
+                        (enable.lsb, enable.array * wait_bits, "waits", "", f"logic [{enable.array - 1}:0][{wait_bits - 1}:0]")], 64))
+    out.append(f"  localparam int unsigned HeaderBits = 64;\n"
+               f"  localparam int unsigned HeaderWaitsLsb = {enable.lsb};\n"
+               f"  localparam int unsigned HeaderWaitsBits = {enable.array * wait_bits};\n"
+               f"  localparam int unsigned HeaderSignalLsb = {isa.header_field('signal').lsb};\n")
+    pairs = [("extent", "extent"), ("inp_stride", "src_stride"), ("wgt_stride", "dst_stride"), ("acc_stride", "second_stride")]
+    _shapes(isa, "gemm", "alu", pairs)
+    _shapes(isa, "load", "store", [(name, name) for name in ("extent", "dram_stride", "sp_stride")])
     for i in isa.instructions:
         out.append(_struct(f"{i.name}_t", i.doc, _parts(isa, i), isa.bits))
-        text = _constants(i)
-        if text:
-            out.append(text)
+        out += [text for text in (_arrays(i), _constants(i)) if text]
     out += [_legality(isa), _rules(isa), _engines(isa)]
     out.append(_registers(register_map))
     out.append(timing)

@@ -135,9 +135,9 @@ MUTANTS = [
     ),
     (
         "tsr_gemm",
-        "assign inp_addr_o = address[13:0];",
-        "address[13:0]",
-        "(address[13:0] | 14'h2000)",
+        "assign inp_addr_o = inp_address;",
+        "inp_address",
+        "(inp_address | 14'h2000)",
         "GEMM reads behind INP",
     ),
     (
