@@ -7,6 +7,7 @@ package, a chapter of the manual, and chapters whose numbers beside names are th
 syntax trees cut down to + - * / min max, evaluated once for every shipped configuration: what is negative, not whole, or
 unknown is refused here for all languages.
 """
+
 import ast
 import re
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ RTL = ("parameter", "structure")
 @dataclass(frozen=True)
 class Place:
     """Where registers of a pipeline may stand."""
+
     name: str
     registers: int
     least: int
@@ -42,11 +44,12 @@ class Pipeline:
 @dataclass(frozen=True)
 class Entry:
     """A number of a unit: an int, or a tree of ints, parameters' names and (operator, left, right)."""
+
     unit: str
     name: str
     value: object
     source: str  # the expression as written; empty for an integer
-    rtl: str     # parameter, structure, or derived
+    rtl: str  # parameter, structure, or derived
     units: str
     doc: str
 
@@ -87,11 +90,14 @@ def _combine(operator, left, right, where):
     if operator == "/":
         _require(right != 0 and left % right == 0, f"{where}: {left} / {right} leaves a remainder")
         return left // right
-    return {"+": left + right, "-": left - right, "*": left * right, "min": min(left, right), "max": max(left, right)}[operator]
+    return {"+": left + right, "-": left - right, "*": left * right, "min": min(left, right), "max": max(left, right)}[
+        operator
+    ]
 
 
 def _expression(text, names, where):
     """An expression as a tree in which everything constant has been computed."""
+
     def walk(node):
         if isinstance(node, ast.Constant) and type(node.value) is int:
             return node.value
@@ -104,10 +110,17 @@ def _expression(text, names, where):
             return names[node.id]
         if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
             return _combine(OPERATORS[type(node.op)], walk(node.left), walk(node.right), where)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max") and len(node.args) == 2 \
-                and not node.keywords:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("min", "max")
+            and len(node.args) == 2
+            and not node.keywords
+        ):
             return _combine(node.func.id, walk(node.args[0]), walk(node.args[1]), where)
-        raise SpecError(f"{where}: '{ast.unparse(node)}' is not an expression of + - * / min max over integers and names")
+        raise SpecError(
+            f"{where}: '{ast.unparse(node)}' is not an expression of + - * / min max over integers and names"
+        )
 
     try:
         tree = ast.parse(text, mode="eval")
@@ -146,13 +159,23 @@ def build_timing(spec, isa, configs):
         places = []
         for row in table["places"]:
             _only(row, ("name", "registers", "least", "most", "doc"), f"pipeline {name}")
-            place = Place(_name(row, [p.name for p in places] + ["depth"], name), row["registers"], row.get("least", 1), row.get("most", 1),
-                          row["doc"])
+            place = Place(
+                _name(row, [p.name for p in places] + ["depth"], name),
+                row["registers"],
+                row.get("least", 1),
+                row.get("most", 1),
+                row["doc"],
+            )
             where = f"{name}.{place.name}"
-            _require(all(type(n) is int for n in (place.registers, place.least, place.most)), f"{where}: registers are integers")
+            _require(
+                all(type(n) is int for n in (place.registers, place.least, place.most)),
+                f"{where}: registers are integers",
+            )
             _require(0 <= place.least <= place.most, f"{where}: least and most do not fit")
-            _require(place.least <= place.registers <= place.most,
-                     f"{where}: {place.registers} registers, but the RTL builds {place.least} to {place.most}")
+            _require(
+                place.least <= place.registers <= place.most,
+                f"{where}: {place.registers} registers, but the RTL builds {place.least} to {place.most}",
+            )
             places.append(place)
         pipelines.append(Pipeline(name, table["doc"], tuple(places)))
     words = {"loops": isa.loops, "transfer_loops": isa.transfer_loops, "instruction_bytes": isa.bits // 8}
@@ -185,7 +208,11 @@ def build_timing(spec, isa, configs):
 def _cpp_tree(value):
     if isinstance(value, tuple):
         operator, left, right = value[0], _cpp_tree(value[1]), _cpp_tree(value[2])
-        return f"std::{operator}<int64_t>({left}, {right})" if operator in ("min", "max") else f"({left} {operator} {right})"
+        return (
+            f"std::{operator}<int64_t>({left}, {right})"
+            if operator in ("min", "max")
+            else f"({left} {operator} {right})"
+        )
     return f"int64_t{{config.{value}}}" if isinstance(value, str) else str(value)
 
 
@@ -195,22 +222,38 @@ def _bare(text):
 
 def header(timing):
     """timing.h."""
-    out = ["// SPDX-License-Identifier: Apache-2.0",
-           "// Generated by isa/generate.py from isa/timing.toml; do not edit. The machine's timing: a namespace for each unit, in it",
-           "// constants and functions of the configuration, and the registers of each pipeline. What they mean: isa/timing.md.",
-           "#pragma once", "", "#include <algorithm>", "#include <cstdint>", "", '#include "isa/config.h"', "", "namespace tessera::isa::timing {", ""]
+    out = [
+        "// SPDX-License-Identifier: Apache-2.0",
+        "// Generated by isa/generate.py from isa/timing.toml; do not edit. The machine's timing: a namespace for each unit, in it",
+        "// constants and functions of the configuration, and the registers of each pipeline. What they mean: isa/timing.md.",
+        "#pragma once",
+        "",
+        "#include <algorithm>",
+        "#include <cstdint>",
+        "",
+        '#include "isa/config.h"',
+        "",
+        "namespace tessera::isa::timing {",
+        "",
+    ]
     for p in timing.pipelines:
         out += [f"/// {p.doc} Registers at each place, and in all.", f"namespace {p.name} {{"]
-        out += [f"inline constexpr int k{pascal(place.name)} = {place.registers};  // {place.doc}" for place in p.places]
+        out += [
+            f"inline constexpr int k{pascal(place.name)} = {place.registers};  // {place.doc}" for place in p.places
+        ]
         out += [f"inline constexpr int kDepth = {p.depth};", f"}}  // namespace {p.name}", ""]
     for u in timing.units:
         out += [f"/// {u.doc}", f"namespace {u.name} {{"]
         for e in u.entries:
             out.append(f"/// {e.doc}" + (f" {e.units[0].upper() + e.units[1:]}." if e.units != "cycles" else ""))
             if e.constant:
-                out.append(f"inline constexpr int k{pascal(e.name)} = {e.value};" + (f"  // {e.source}" if e.source else ""))
+                out.append(
+                    f"inline constexpr int k{pascal(e.name)} = {e.value};" + (f"  // {e.source}" if e.source else "")
+                )
             else:
-                out.append(f"inline constexpr int64_t {e.name}(const MachineConfig& config) {{ return {_bare(_cpp_tree(e.value))}; }}")
+                out.append(
+                    f"inline constexpr int64_t {e.name}(const MachineConfig& config) {{ return {_bare(_cpp_tree(e.value))}; }}"
+                )
         out += [f"}}  // namespace {u.name}", ""]
     out.append("}  // namespace tessera::isa::timing")
     return "\n".join(out) + "\n"
@@ -226,8 +269,10 @@ def _sv_tree(value):
 
 def localparams(timing):
     """The timing's part of the SystemVerilog package."""
-    out = ["  // The machine's timing (isa/timing.toml). Of a pipeline: registers at each place, which places have any (bit k: place k),",
-           "  // and registers in all."]
+    out = [
+        "  // The machine's timing (isa/timing.toml). Of a pipeline: registers at each place, which places have any (bit k: place k),",
+        "  // and registers in all.",
+    ]
     for p in timing.pipelines:
         stem, bits = f"Timing{pascal(p.name)}", len(p.places)
         mask = sum(1 << k for k, place in enumerate(p.places) if place.registers > 0)
@@ -241,19 +286,31 @@ def localparams(timing):
                 continue
             name = f"timing_{u.name}_{e.name}"
             arguments = ", ".join(f"input int unsigned {key}" for key in parameters_of(e.value))
-            out += [f"  // {e.doc}", f"  function automatic int unsigned {name}({arguments});", f"    {name} = {_bare(_sv_tree(e.value))};",
-                    "  endfunction"]
+            out += [
+                f"  // {e.doc}",
+                f"  function automatic int unsigned {name}({arguments});",
+                f"    {name} = {_bare(_sv_tree(e.value))};",
+                "  endfunction",
+            ]
     return "\n".join(out) + "\n"
 
 
 def chapter(timing, configs):
     """The table of the manual; numbers that differ between configurations as they are in each."""
-    out = ["# Numbers of the timing", "",
-           "From `isa/timing.toml`. RTL: *parameter*, the hardware takes the number from there; *structure*, its registers stand so; else the "
-           "expression that it follows from.", ""]
+    out = [
+        "# Numbers of the timing",
+        "",
+        "From `isa/timing.toml`. RTL: *parameter*, the hardware takes the number from there; *structure*, its registers stand so; else the "
+        "expression that it follows from.",
+        "",
+    ]
     for p in timing.pipelines:
-        out += [f"**`{p.name}`** {p.doc} Registers in all: {p.depth} (`{p.name}.depth`).", "", "| place | registers | the RTL builds | behind it |",
-                "| --- | --- | --- | --- |"]
+        out += [
+            f"**`{p.name}`** {p.doc} Registers in all: {p.depth} (`{p.name}.depth`).",
+            "",
+            "| place | registers | the RTL builds | behind it |",
+            "| --- | --- | --- | --- |",
+        ]
         for place in p.places:
             built = f"{place.least}" if place.least == place.most else f"{place.least} to {place.most}"
             out.append(f"| `{p.name}.{place.name}` | {place.registers} | {built} | {place.doc} |")

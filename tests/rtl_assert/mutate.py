@@ -172,7 +172,7 @@ MUTANTS = [
         "1'b1",
         "a beat read without room",
     ),
-    ("tsr_timeline", "count_q[16*e+:16] + 16'd1;", "16'd1", "16'hffff", "a counter is not the number of signals"),
+    ("tsr_timeline", "count_q.engine[e] + 16'd1;", "16'd1", "16'hffff", "a counter is not the number of signals"),
     (
         "tsr_load",
         "complete_q <= done || none_take;",
