@@ -4,9 +4,9 @@
 
     docs/images/tile_timeline.py [--build build/release]      writes docs/images/tile_timeline.svg
 
-Enters: the network, configuration and layer named below; they are compiled and run on device `sysc` with a trace. Leaves:
-an SVG in which every instruction of the layer is a bar from its first to its last busy cycle, one tile in colour. A tile
-is the stretch of the program from behind one STORE to the next. FETCH has the bursts of its words.
+Enters: the network, configuration and layer named below; they are compiled and run on device `sysc` with a trace.
+Leaves: an SVG in which every instruction of the layer is a bar from its first to its last busy cycle, one tile in
+colour. A tile is the stretch of the program from behind one STORE to the next. FETCH has the bursts of its words.
 """
 
 import argparse

@@ -545,8 +545,8 @@ package tsr_isa_pkg;
   localparam int unsigned RegExecutedCount = 5;
   localparam int unsigned RegExecutedStride = 64;
 
-  // The machine's timing (isa/timing.toml). Of a pipeline: registers at each place, which places have any (bit k: place k),
-  // and registers in all.
+  // The machine's timing (isa/timing.toml). Of a pipeline: registers at each place, which places have any (bit k:
+  // place k), and registers in all.
   localparam int unsigned TimingRangeProduct = 0;
   localparam logic [0:0] TimingRangeRegisters = 1'h0;
   localparam int unsigned TimingRangeDepth = 0;

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of the pipelines, drawn from the timing data.
 
-Enters: a Timing. Leaves: SVG texts by name, one for each unit: rows of boxes on an axis of cycles, as wide as the cycles
-they take. A box of a pipeline shows where data stand in that cycle: behind the registers of the place it names. What has
-no fixed length, DRAM's latency and work of an instruction's own size, is a box with torn edges. timing.md shows them.
+Enters: a Timing. Leaves: SVG texts by name, one for each unit: rows of boxes on an axis of cycles, as wide as the
+cycles they take. A box of a pipeline shows where data stand in that cycle: behind the registers of the place it
+names. What has no fixed length, DRAM's latency and work of an instruction's own size, is a box with torn edges.
+timing.md shows them.
 """
 
 from dataclasses import dataclass
@@ -209,7 +210,8 @@ def _box(box, x, y):
         for k, line in enumerate(words):
             at = middle + 4 + 11 * (k - (len(words) - 1) / 2)
             out.append(
-                f'<text transform="translate({at:g},{y + height / 2:g}) rotate(-90)" text-anchor="middle" font-size="9">{escape(line)}</text>'
+                f'<text transform="translate({at:g},{y + height / 2:g}) rotate(-90)" text-anchor="middle" font-size="9">'
+                f"{escape(line)}</text>"
             )
     else:
         for k, line in enumerate(lines):
@@ -249,7 +251,8 @@ def _svg(heading, rows):
         for box in row.boxes:
             if cycle is not None:  # cycles are numbered up to the first torn box
                 out += [
-                    f'<text x="{x + CELL * c + CELL / 2:g}" y="{y - 4}" text-anchor="middle" font-size="9" fill="#888">{cycle + c}</text>'
+                    f'<text x="{x + CELL * c + CELL / 2:g}" y="{y - 4}" text-anchor="middle" font-size="9" fill="#888">'
+                    f"{cycle + c}</text>"
                     for c in range(box.cycles or 1)
                 ]
                 cycle = None if box.cycles is None else cycle + box.cycles
