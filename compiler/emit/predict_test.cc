@@ -6,6 +6,7 @@
 #include "compiler/emit/duration.h"
 #include "compiler/emit/predict.h"
 #include "isa/config.h"
+#include "isa/generated/timing.h"
 #include "isa/raster.h"
 
 namespace tessera::emit {
@@ -112,6 +113,26 @@ TEST(Predict, LoadAndStoreShareTheBus) {
   const Prediction both =
       predict(std::vector<isa::Instruction>{whole, store, isa::Finish{}}, std::vector<uint32_t>{0, 0, 0}, 1, config);
   EXPECT_NEAR(static_cast<double>(both.cycles), 2 * 4096, 500);
+}
+
+// The shares of a lone instruction that stages of the machine have.
+TEST(Predict, DepthsAreThoseOfTheMachinesTable) {
+  const isa::MachineConfig config = isa::find_config("npu64");
+  const auto cycles = [&](const isa::Instruction& alone) {
+    return predict(std::vector<isa::Instruction>{alone, isa::Finish{}}, std::vector<uint32_t>{0, 0}, 1, config).cycles;
+  };
+  namespace timing = isa::timing;
+  isa::Alu raw;
+  isa::Alu first = raw;
+  first.dst = isa::AluSpace::kOut;
+  first.convert = true;
+  isa::Alu second = first;
+  second.second_op = isa::SecondOp::kAdd;
+  EXPECT_EQ(cycles(first) - cycles(raw), timing::alu::kFirst - timing::alu::kRaw);
+  EXPECT_EQ(cycles(second) - cycles(first), timing::alu::kSecond - timing::alu::kFirst);
+  // One step in the place of one issue.
+  EXPECT_EQ(cycles(gemm({1, 1, 1, 1, 1, 1}, 0)) - cycles(raw),
+            timing::gemm::kStart + timing::gemm::kWrite - timing::alu::kStart - timing::alu::kRaw);
 }
 
 }  // namespace
