@@ -31,38 +31,48 @@ struct Iteration {
   std::vector<Tile> tiles;  // one for each nest
 };
 
+/// The nests' tiles of one image, one interval of rows and one of columns, and some blocks of the middle channels.
+Iteration iteration(const std::vector<const Nest*>& nests, int64_t image, const std::vector<Interval>& rows,
+                    const std::vector<Interval>& cols, Interval middle) {
+  Iteration result;
+  for (size_t s = 0; s < nests.size(); ++s) {
+    const Nest& nest = *nests[s];
+    Tile tile;
+    tile.begin.value.fill(0);
+    tile.count = nest.extent;
+    const auto set = [&](Dim dim, const Interval& interval) {
+      tile.begin[dim] = interval.begin;
+      tile.count[dim] = interval.count;
+    };
+    set(Dim::kN, {image, 1});
+    set(Dim::kOh, rows[s]);
+    set(Dim::kOw, cols[s]);
+    set(nest.intrinsic != Intrinsic::kDense ? Dim::kG : s == 0 ? Dim::kOc : Dim::kIc, middle);
+    result.tiles.push_back(tile);
+  }
+  return result;
+}
+
+/// Intervals of at most `size` that cover [0, extent).
+std::vector<Interval> intervals(int64_t extent, int64_t size) {
+  std::vector<Interval> result;
+  for (int64_t begin = 0; begin < extent; begin += size) result.push_back({begin, std::min(size, extent - begin)});
+  return result;
+}
+
 std::vector<Iteration> iterations(const Chain& chain) {
   const auto& nests = chain.nests;
   const Nest& tail = *nests.back();
   const schedule::ChainTile& size = chain.plan.tile;
-  const bool head_dense = nests[0]->intrinsic == Intrinsic::kDense;
-  const int64_t middle = head_dense ? nests[0]->extent[Dim::kOc] : nests[0]->extent[Dim::kG];
+  const auto middle = intervals(schedule::middle_blocks(nests), size.blocks);
   std::vector<Iteration> result;
   for (int64_t n = 0; n < tail.extent[Dim::kN]; ++n) {
-    for (int64_t oh = 0; oh < tail.extent[Dim::kOh]; oh += size.oh) {
-      const auto rows = schedule::chain_intervals(nests, {oh, std::min(size.oh, tail.extent[Dim::kOh] - oh)}, true);
-      for (int64_t ow = 0; ow < tail.extent[Dim::kOw]; ow += size.ow) {
-        const auto cols = schedule::chain_intervals(nests, {ow, std::min(size.ow, tail.extent[Dim::kOw] - ow)}, false);
+    for (const Interval& oh : intervals(tail.extent[Dim::kOh], size.oh)) {
+      const auto rows = schedule::chain_intervals(nests, oh, true);
+      for (const Interval& ow : intervals(tail.extent[Dim::kOw], size.ow)) {
+        const auto cols = schedule::chain_intervals(nests, ow, false);
         TESSERA_INVARIANT(rows && cols, "a chain was planned with a tile that skips positions");
-        for (int64_t block = 0; block < middle; block += size.blocks) {
-          const int64_t blocks = std::min(size.blocks, middle - block);
-          Iteration iteration;
-          for (size_t s = 0; s < nests.size(); ++s) {
-            const Nest& nest = *nests[s];
-            Tile tile;
-            tile.begin.value.fill(0);
-            tile.count = nest.extent;
-            const auto set = [&](Dim dim, int64_t begin, int64_t count) {
-              tile.begin[dim] = begin, tile.count[dim] = count;
-            };
-            set(Dim::kN, n, 1);
-            set(Dim::kOh, (*rows)[s].begin, (*rows)[s].count);
-            set(Dim::kOw, (*cols)[s].begin, (*cols)[s].count);
-            set(nest.intrinsic != Intrinsic::kDense ? Dim::kG : s == 0 ? Dim::kOc : Dim::kIc, block, blocks);
-            iteration.tiles.push_back(tile);
-          }
-          result.push_back(std::move(iteration));
-        }
+        for (const Interval& blocks : middle) result.push_back(iteration(nests, n, *rows, *cols, blocks));
       }
     }
   }
@@ -155,70 +165,111 @@ std::vector<const Nest*> nests_of(const Chain& chain, const Nest& head) {
   return nests;
 }
 
-void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& infos) {
-  const size_t links = chain.size();
-  std::vector<std::unique_ptr<NestLowering>> nests;
-  std::map<isa::Space, int64_t> total, cursor;
-  for (size_t s = 0; s < links; ++s) {
-    nests.push_back(std::make_unique<NestLowering>(chain.tasks[s], *chain.nests[s], chain.plan.schedules[s], emitter,
-                                                   infos[chain.first + s], static_cast<uint32_t>(chain.first + s)));
-    for (const auto& [space, entries] : nests.back()->demand()) total[space] += entries;
-  }
-  for (const auto& [space, entries] : total) {
-    if (entries > 0) cursor[space] = emitter.reserve(space, entries);
-  }
-  for (auto& nest : nests) nest->place(cursor);
-  emitter.release_tables();
-  for (auto& nest : nests) nest->load_layer_constants();
+namespace {
 
-  const std::vector<Iteration> all = iterations(chain);
-  std::vector<std::vector<int64_t>> source(links, std::vector<int64_t>(all.size(), 0));
-  std::map<int64_t, Frame> frames[kMostLinks];  // by slot, of each nest's input
-  const auto run = [&](size_t s, size_t q) {
-    const Tile& tile = all[q].tiles[s];
-    const std::optional<int64_t> from = s > 0 ? std::optional(source[s][q]) : std::nullopt;
-    if (s + 1 == links) {
-      nests[s]->lower_tile(tile, from);
+/// The nests of a chain at work: where each one's input stands, and what of the slots is padded.
+class ChainLowerer {
+ public:
+  ChainLowerer(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& infos)
+      : chain_(chain), emitter_(emitter), all_(iterations(chain)), frames_(chain.size()) {
+    for (size_t s = 0; s < chain.size(); ++s) {
+      const size_t operation = chain.first + s;
+      nests_.push_back(std::make_unique<NestLowering>(chain.tasks[s], *chain.nests[s], chain.plan.schedules[s], emitter,
+                                                      infos[operation], static_cast<uint32_t>(operation)));
+      source_.emplace_back(all_.size(), 0);
+    }
+  }
+
+  void run() {
+    place();
+    const size_t links = chain_.size();
+    for (size_t step = 0; step < all_.size() + links - 1; ++step) {
+      emitter_.begin_step();
+      for (size_t s = 0; s < links; ++s) {
+        if (step >= s && step - s < all_.size()) link(s, step - s);
+      }
+    }
+  }
+
+ private:
+  void place() {
+    std::map<isa::Space, int64_t> total, cursor;
+    for (const auto& nest : nests_) {
+      for (const auto& [space, entries] : nest->demand()) total[space] += entries;
+    }
+    for (const auto& [space, entries] : total) {
+      if (entries > 0) cursor[space] = emitter_.reserve(space, entries);
+    }
+    for (auto& nest : nests_) nest->place(cursor);
+    emitter_.release_tables();
+    for (auto& nest : nests_) nest->load_layer_constants();
+  }
+
+  /// The s-th nest's work of iteration q, whose result goes to DRAM or into a slot of the next nest.
+  void link(size_t s, size_t q) {
+    const Tile& tile = all_[q].tiles[s];
+    const std::optional<int64_t> from = s > 0 ? std::optional(source_[s][q]) : std::nullopt;
+    if (s + 1 == chain_.size()) {
+      nests_[s]->lower_tile(tile, from);
       return;
     }
-    const Tile& next = all[q].tiles[s + 1];
-    const bool nobody = next.count[Dim::kOh] == 0 || next.count[Dim::kOw] == 0;
-    if (nobody) return;
-    NestLowering& consumer = *nests[s + 1];
+    const Tile& next = all_[q].tiles[s + 1];
+    if (next.count[Dim::kOh] == 0 || next.count[Dim::kOw] == 0) return;  // nobody reads it
+    NestLowering& consumer = *nests_[s + 1];
     const Span rows = consumer.rows_of(next), cols = consumer.cols_of(next);
     const int64_t slot = consumer.take_input(next), blocks = consumer.input_blocks(next);
-    source[s + 1][q] = slot;
-    Sink sink;
-    sink.space = consumer.input_scope() == isa::Space::kInp ? isa::AluSpace::kInp : isa::AluSpace::kOut;
-    sink.stride = {rows.count * cols.count * blocks, cols.count * blocks, blocks, 1};
-    const auto at = [&](int64_t row, int64_t col) {
-      Sink here = sink;
-      here.address = slot + (row * cols.count + col) * blocks;
-      return here;
-    };
+    source_[s + 1][q] = slot;
     const bool empty = tile.count[Dim::kOh] == 0 || tile.count[Dim::kOw] == 0;
-    const int64_t height = empty ? 0 : tile.count[Dim::kOh], width = empty ? 0 : tile.count[Dim::kOw];
-    const int64_t top = empty ? rows.count : tile.begin[Dim::kOh] - rows.begin,
-                  left = empty ? 0 : tile.begin[Dim::kOw] - cols.begin;
-    const Frame frame{rows.count, cols.count, blocks, top, left, height, width};
-    if (Frame& known = frames[s + 1][slot]; !(known == frame)) {
-      const uint8_t pad = consumer.nest().pad_value;
-      nests[s]->fill(at(0, 0), top, cols.count, blocks, slot, pad);
-      if (!empty) {
-        nests[s]->fill(at(top + height, 0), rows.count - top - height, cols.count, blocks, slot, pad);
-        nests[s]->fill(at(top, 0), height, left, blocks, slot, pad);
-        nests[s]->fill(at(top, left + width), height, cols.count - left - width, blocks, slot, pad);
-      }
+    Frame frame{rows.count, cols.count, blocks, rows.count, 0, 0, 0};
+    if (!empty) {
+      frame.top = tile.begin[Dim::kOh] - rows.begin;
+      frame.left = tile.begin[Dim::kOw] - cols.begin;
+      frame.inner_rows = tile.count[Dim::kOh];
+      frame.inner_cols = tile.count[Dim::kOw];
+    }
+    if (Frame& known = frames_[s + 1][slot]; known != frame) {
+      pad(s, slot, frame);
       known = frame;
     }
-    if (!empty) nests[s]->lower_tile(tile, from, at(top, left));
-  };
-  for (size_t step = 0; step < all.size() + links - 1; ++step) {
-    emitter.begin_step();
-    for (size_t s = 0; s < links; ++s) {
-      if (step >= s && step - s < all.size()) run(s, step - s);
-    }
+    if (!empty) nests_[s]->lower_tile(tile, from, sink(s, slot, frame, frame.top, frame.left));
   }
+
+  /// A place in the slot of the nest behind nest s.
+  Sink sink(size_t s, int64_t slot, const Frame& frame, int64_t row, int64_t col) const {
+    const int64_t row_entries = frame.cols * frame.blocks;
+    Sink sink;
+    sink.space = nests_[s + 1]->input_scope() == isa::Space::kInp ? isa::AluSpace::kInp : isa::AluSpace::kOut;
+    sink.stride = {frame.rows * row_entries, row_entries, frame.blocks, 1};
+    sink.address = slot + row * row_entries + col * frame.blocks;
+    return sink;
+  }
+
+  /// Fills what lies around the inner rectangle: above, below, left and right of it.
+  void pad(size_t s, int64_t slot, const Frame& f) {
+    const uint8_t value = nests_[s + 1]->nest().pad_value;
+    const auto fill = [&](int64_t row, int64_t col, int64_t rows, int64_t cols) {
+      nests_[s]->fill(sink(s, slot, f, row, col), rows, cols, f.blocks, slot, value);
+    };
+    const int64_t bottom = f.top + f.inner_rows, right = f.left + f.inner_cols;
+    fill(0, 0, f.top, f.cols);
+    if (f.inner_rows == 0) return;
+    fill(bottom, 0, f.rows - bottom, f.cols);
+    fill(f.top, 0, f.inner_rows, f.left);
+    fill(f.top, right, f.inner_rows, f.cols - right);
+  }
+
+  const Chain& chain_;
+  Emitter& emitter_;
+  const std::vector<Iteration> all_;
+  std::vector<std::unique_ptr<NestLowering>> nests_;
+  std::vector<std::vector<int64_t>> source_;      // by nest and iteration: the entry of its input
+  std::vector<std::map<int64_t, Frame>> frames_;  // by nest and slot of its input
+};
+
+}  // namespace
+
+void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& infos) {
+  ChainLowerer(chain, emitter, infos).run();
 }
 
 schedule::ChainSchedule schedule_of(const Chain& chain, const Graph& graph) {

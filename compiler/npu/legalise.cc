@@ -94,12 +94,11 @@ void emit_transfer(const Transfer& transfer, std::vector<isa::Instruction>& out)
   out.push_back(load);
 }
 
-}  // namespace
-
-void append_transfer(Transfer transfer, std::vector<isa::Instruction>& out) {
-  if (transfer.length <= 0) return;
+/// Drops unit loops; a transfer of padding alone becomes a fill. False: nothing is moved.
+bool normalise(Transfer& transfer) {
+  if (transfer.length <= 0) return false;
   for (const TransferLoop& loop : transfer.loops) {
-    if (loop.extent <= 0) return;
+    if (loop.extent <= 0) return false;
     TESSERA_INVARIANT(loop.pad_before + loop.pad_after <= loop.extent, "more padding than iterations");
     if (loop.pad_before + loop.pad_after == loop.extent) transfer.fill = true;
   }
@@ -108,106 +107,154 @@ void append_transfer(Transfer transfer, std::vector<isa::Instruction>& out) {
     transfer.dram_offset = 0;
     for (TransferLoop& loop : transfer.loops) loop.pad_before = loop.pad_after = loop.dram_stride = 0;
   }
+  std::erase_if(transfer.loops, [](const TransferLoop& loop) { return loop.extent == 1; });
+  return true;
+}
+
+/// Whether the loop's runs continue each other on both sides.
+bool contiguous(const Transfer& transfer, const TransferLoop& loop) {
+  return loop.sp_stride == transfer.length && (transfer.fill || loop.dram_stride == transfer.length);
+}
+
+/// Whether the innermost loop is one of contiguous runs, padded or not.
+bool ends_contiguous(const Transfer& transfer, bool with_padding) {
+  return !transfer.loops.empty() && padded(transfer.loops.back()) == with_padding &&
+         contiguous(transfer, transfer.loops.back());
+}
+
+bool merge_neighbours(Transfer& transfer) {
   auto& loops = transfer.loops;
-  std::erase_if(loops, [](const TransferLoop& loop) { return loop.extent == 1; });
+  for (size_t k = 0; k + 1 < loops.size(); ++k) {
+    const TransferLoop& a = loops[k];
+    const TransferLoop& b = loops[k + 1];
+    if (padded(a) || padded(b) || a.sp_stride != b.extent * b.sp_stride) continue;
+    if (!transfer.fill && a.dram_stride != b.extent * b.dram_stride) continue;
+    loops[k + 1].extent *= a.extent;
+    loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(k));
+    return true;
+  }
+  return false;
+}
 
-  // Padding counts have twelve bits: what exceeds them is filled by its own instructions.
-  for (size_t k = 0; k < loops.size(); ++k) {
-    const TransferLoop loop = loops[k];
-    if (loop.pad_before <= kPadLimit && loop.pad_after <= kPadLimit) continue;
-    append_transfer(padding(transfer, k, 0, loop.pad_before), out);
-    append_transfer(slice(transfer, k, loop.pad_before, loop.extent - loop.pad_before - loop.pad_after), out);
-    append_transfer(padding(transfer, k, loop.extent - loop.pad_after, loop.pad_after), out);
-    return;
-  }
+bool merge_into_run(Transfer& transfer) {
+  if (!ends_contiguous(transfer, false) || transfer.loops.back().extent * transfer.length > kRunLimit) return false;
+  transfer.length *= transfer.loops.back().extent;
+  transfer.loops.pop_back();
+  return true;
+}
 
-  // Merge neighbours, outer into inner, until nothing changes; then the innermost into the run.
-  const auto contiguous = [&](const TransferLoop& loop) {
-    return loop.sp_stride == transfer.length && (transfer.fill || loop.dram_stride == transfer.length);
-  };
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t k = 0; k + 1 < loops.size(); ++k) {
-      const TransferLoop& a = loops[k];
-      const TransferLoop& b = loops[k + 1];
-      if (padded(a) || padded(b)) continue;
-      if (a.sp_stride != b.extent * b.sp_stride || (!transfer.fill && a.dram_stride != b.extent * b.dram_stride))
-        continue;
-      loops[k + 1].extent *= a.extent;
-      loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(k));
-      changed = true;
-      break;
-    }
-    if (!changed && !loops.empty() && !padded(loops.back()) && contiguous(loops.back()) &&
-        loops.back().extent * transfer.length <= kRunLimit) {
-      transfer.length *= loops.back().extent;
-      loops.pop_back();
-      changed = true;
-    }
+using Parts = std::vector<Transfer>;
+
+/// The padding before loop k's inner iterations, these, and the padding behind them, each apart.
+Parts padding_apart(const Transfer& transfer, size_t k) {
+  const TransferLoop& loop = transfer.loops[k];
+  return {padding(transfer, k, 0, loop.pad_before),
+          slice(transfer, k, loop.pad_before, loop.extent - loop.pad_before - loop.pad_after),
+          padding(transfer, k, loop.extent - loop.pad_after, loop.pad_after)};
+}
+
+// Each of these cuts a transfer in parts where an instruction cannot hold it, and gives none where it can.
+
+/// Padding counts have twelve bits: what exceeds them is filled by its own instructions.
+Parts cut_long_padding(const Transfer& transfer) {
+  for (size_t k = 0; k < transfer.loops.size(); ++k) {
+    const TransferLoop& loop = transfer.loops[k];
+    if (loop.pad_before > kPadLimit || loop.pad_after > kPadLimit) return padding_apart(transfer, k);
   }
-  // Short contiguous runs inside a padded loop: padding apart, then one long run.
-  if (!loops.empty() && padded(loops.back()) && contiguous(loops.back()) && transfer.length < kShortRun &&
-      loops.back().extent - loops.back().pad_before - loops.back().pad_after > 1) {
-    const size_t k = loops.size() - 1;
-    const TransferLoop loop = loops[k];
-    append_transfer(padding(transfer, k, 0, loop.pad_before), out);
-    append_transfer(slice(transfer, k, loop.pad_before, loop.extent - loop.pad_before - loop.pad_after), out);
-    append_transfer(padding(transfer, k, loop.extent - loop.pad_after, loop.pad_after), out);
-    return;
-  }
-  // A contiguous loop too long for one run: whole runs of as many iterations as fit, and the rest.
-  if (!loops.empty() && !padded(loops.back()) && contiguous(loops.back()) && transfer.length * 2 <= kRunLimit) {
-    const size_t k = loops.size() - 1;
-    const int64_t chunk = kRunLimit / transfer.length, whole = loops[k].extent / chunk, rest = loops[k].extent % chunk;
-    Transfer main = slice(transfer, k, 0, chunk);
-    main.loops.insert(main.loops.begin() + static_cast<std::ptrdiff_t>(k),
-                      {whole, transfer.fill ? 0 : chunk * transfer.length, chunk * transfer.length});
-    main.length *= chunk;
-    main.loops.pop_back();
-    append_transfer(main, out);
-    if (rest > 0) append_transfer(slice(transfer, k, whole * chunk, rest), out);
-    return;
-  }
-  // A run beyond the field.
-  if (transfer.length > kRunLimit) {
-    Transfer head = transfer;
-    head.length = kRunLimit;
-    Transfer tail = transfer;
-    tail.length -= kRunLimit;
-    if (!transfer.fill) tail.dram_offset += kRunLimit;
-    tail.sp_addr += kRunLimit;
-    append_transfer(head, out);
-    append_transfer(tail, out);
-    return;
-  }
-  // Extents and strides beyond their fields, or too many loops: unroll.
-  size_t unroll = loops.size();
+  return {};
+}
+
+/// Short contiguous runs inside a padded loop: padding apart, then one long run.
+Parts cut_short_runs(const Transfer& transfer) {
+  if (!ends_contiguous(transfer, true) || transfer.length >= kShortRun) return {};
+  const TransferLoop& loop = transfer.loops.back();
+  if (loop.extent - loop.pad_before - loop.pad_after <= 1) return {};
+  return padding_apart(transfer, transfer.loops.size() - 1);
+}
+
+/// A contiguous loop too long for one run: whole runs of as many iterations as fit, and the rest.
+Parts cut_long_loop(const Transfer& transfer) {
+  if (!ends_contiguous(transfer, false) || transfer.length * 2 > kRunLimit) return {};
+  const size_t k = transfer.loops.size() - 1;
+  const int64_t extent = transfer.loops[k].extent, chunk = kRunLimit / transfer.length, whole = extent / chunk,
+                rest = extent % chunk;
+  Transfer main = slice(transfer, k, 0, chunk);
+  main.loops.insert(main.loops.begin() + static_cast<std::ptrdiff_t>(k),
+                    {whole, transfer.fill ? 0 : chunk * transfer.length, chunk * transfer.length});
+  main.length *= chunk;
+  main.loops.pop_back();
+  Parts parts{main};
+  if (rest > 0) parts.push_back(slice(transfer, k, whole * chunk, rest));
+  return parts;
+}
+
+/// A run beyond the field.
+Parts cut_long_run(const Transfer& transfer) {
+  if (transfer.length <= kRunLimit) return {};
+  Parts parts{transfer, transfer};
+  parts[0].length = kRunLimit;
+  parts[1].length -= kRunLimit;
+  if (!transfer.fill) parts[1].dram_offset += kRunLimit;
+  parts[1].sp_addr += kRunLimit;
+  return parts;
+}
+
+/// The loop to unroll: one whose stride exceeds its field, or of too many loops the shortest; loops.size(): none.
+size_t loop_to_unroll(const std::vector<TransferLoop>& loops) {
+  size_t found = loops.size();
   for (size_t k = 0; k < loops.size(); ++k) {
-    if (std::abs(loops[k].dram_stride) > kDramStrideLimit || std::abs(loops[k].sp_stride) > kSpStrideLimit) unroll = k;
+    if (std::abs(loops[k].dram_stride) > kDramStrideLimit || std::abs(loops[k].sp_stride) > kSpStrideLimit) found = k;
   }
-  if (unroll == loops.size() && loops.size() > isa::kTransferLoops) {
-    for (size_t k = 0; k < loops.size(); ++k) {
-      if (!padded(loops[k]) && (unroll == loops.size() || loops[k].extent < loops[unroll].extent)) unroll = k;
-    }
-  }
-  if (unroll < loops.size()) {
-    const TransferLoop loop = loops[unroll];
-    for (int64_t i = 0; i < loop.extent; ++i) {
-      const bool pad = i < loop.pad_before || i >= loop.extent - loop.pad_after;
-      append_transfer(pad ? padding(transfer, unroll, i, 1) : slice(transfer, unroll, i, 1), out);
-    }
-    return;
-  }
+  if (found < loops.size() || loops.size() <= isa::kTransferLoops) return found;
   for (size_t k = 0; k < loops.size(); ++k) {
-    if (loops[k].extent <= kTransferLimit) continue;
-    const TransferLoop loop = loops[k];
+    if (!padded(loops[k]) && (found == loops.size() || loops[k].extent < loops[found].extent)) found = k;
+  }
+  return found;
+}
+
+Parts unroll(const Transfer& transfer) {
+  const size_t k = loop_to_unroll(transfer.loops);
+  if (k == transfer.loops.size()) return {};
+  const TransferLoop& loop = transfer.loops[k];
+  Parts parts;
+  for (int64_t i = 0; i < loop.extent; ++i) {
+    const bool pad = i < loop.pad_before || i >= loop.extent - loop.pad_after;
+    parts.push_back(pad ? padding(transfer, k, i, 1) : slice(transfer, k, i, 1));
+  }
+  return parts;
+}
+
+/// A loop of more iterations than its field counts.
+Parts cut_long_extent(const Transfer& transfer) {
+  for (size_t k = 0; k < transfer.loops.size(); ++k) {
+    const TransferLoop& loop = transfer.loops[k];
+    if (loop.extent <= kTransferLimit) continue;
     const int64_t valid = loop.extent - loop.pad_before - loop.pad_after;
-    append_transfer(padding(transfer, k, 0, loop.pad_before), out);
-    for (int64_t begin = 0; begin < valid; begin += kTransferLimit) {
-      append_transfer(slice(transfer, k, loop.pad_before + begin, std::min(kTransferLimit, valid - begin)), out);
-    }
-    append_transfer(padding(transfer, k, loop.extent - loop.pad_after, loop.pad_after), out);
-    return;
+    Parts parts{padding(transfer, k, 0, loop.pad_before)};
+    for (int64_t begin = 0; begin < valid; begin += kTransferLimit)
+      parts.push_back(slice(transfer, k, loop.pad_before + begin, std::min(kTransferLimit, valid - begin)));
+    parts.push_back(padding(transfer, k, loop.extent - loop.pad_after, loop.pad_after));
+    return parts;
+  }
+  return {};
+}
+
+/// Appends the parts; false where there are none.
+bool append_parts(const Parts& parts, std::vector<isa::Instruction>& out) {
+  for (const Transfer& part : parts) append_transfer(part, out);
+  return !parts.empty();
+}
+
+}  // namespace
+
+void append_transfer(Transfer transfer, std::vector<isa::Instruction>& out) {
+  if (!normalise(transfer)) return;
+  if (append_parts(cut_long_padding(transfer), out)) return;
+  // Outer loops into inner ones until nothing changes, the innermost into the run.
+  while (merge_neighbours(transfer) || merge_into_run(transfer)) {
+  }
+  for (const auto cut : {cut_short_runs, cut_long_loop, cut_long_run, unroll, cut_long_extent}) {
+    if (append_parts(cut(transfer), out)) return;
   }
   emit_transfer(transfer, out);
 }
@@ -317,36 +364,45 @@ void append_gemm(const isa::Gemm& head, const ComputeNest& nest, std::vector<isa
   });
 }
 
+namespace {
+
+/// One ALU instruction over the loops of `part`, with the reduction innermost.
+isa::Alu alu_over(const isa::Alu& head, const std::array<int64_t, 4>& address, const Band& part,
+                  const Band& reduction) {
+  isa::Alu alu = head;
+  const bool second = head.second_op != isa::SecondOp::kNone;
+  alu.src_addr = static_cast<uint16_t>(address[0]);
+  alu.dst_addr = static_cast<uint16_t>(address[1]);
+  if (second) alu.second_addr = static_cast<uint16_t>(address[2]);
+  if (head.convert) alu.param_addr = static_cast<uint16_t>(address[3]);
+  alu.param_loop = 7;
+  alu.reduce = static_cast<uint8_t>(reduction.size());
+  if (reduction.empty()) alu.reduce_op = isa::ReduceOp::kSum;
+  const auto put = [&](size_t slot, const NestLoop& loop) {
+    alu.extent[slot] = static_cast<uint16_t>(loop.extent);
+    alu.src_stride[slot] = static_cast<int16_t>(loop.stride[0]);
+    alu.dst_stride[slot] = static_cast<int16_t>(loop.stride[1]);
+    if (second) alu.second_stride[slot] = static_cast<int16_t>(loop.stride[2]);
+    if (!head.convert || loop.stride[3] == 0) return;
+    TESSERA_INVARIANT(loop.stride[3] == 1 && alu.param_loop == 7, "PARAM is walked by one loop");
+    alu.param_loop = static_cast<uint8_t>(slot);
+  };
+  for (size_t k = 0; k < part.size(); ++k) put(isa::kLoops - reduction.size() - part.size() + k, part[k]);
+  for (size_t k = 0; k < reduction.size(); ++k) put(isa::kLoops - reduction.size() + k, reduction[k]);
+  return alu;
+}
+
+}  // namespace
+
 void append_alu(const isa::Alu& head, const ComputeNest& nest, std::vector<isa::Instruction>& out) {
   const Band outer = simplify(nest.outer);
   const Band reduction = simplify(nest.reduction);
   for (const NestLoop& loop : reduction) TESSERA_INVARIANT(encodable(loop), "an ALU reduction exceeds an instruction");
   TESSERA_INVARIANT(reduction.size() < isa::kLoops, "an ALU reduction has too many loops");
-  const auto emit = [&](const std::array<int64_t, 4>& address, const Band& part) {
-    isa::Alu alu = head;
-    alu.src_addr = static_cast<uint16_t>(address[0]);
-    alu.dst_addr = static_cast<uint16_t>(address[1]);
-    const bool second = head.second_op != isa::SecondOp::kNone;
-    if (second) alu.second_addr = static_cast<uint16_t>(address[2]);
-    if (head.convert) alu.param_addr = static_cast<uint16_t>(address[3]);
-    alu.param_loop = 7;
-    alu.reduce = static_cast<uint8_t>(reduction.size());
-    if (reduction.empty()) alu.reduce_op = isa::ReduceOp::kSum;
-    const auto put = [&](size_t slot, const NestLoop& loop) {
-      alu.extent[slot] = static_cast<uint16_t>(loop.extent);
-      alu.src_stride[slot] = static_cast<int16_t>(loop.stride[0]);
-      alu.dst_stride[slot] = static_cast<int16_t>(loop.stride[1]);
-      if (second) alu.second_stride[slot] = static_cast<int16_t>(loop.stride[2]);
-      if (head.convert && loop.stride[3] != 0) {
-        TESSERA_INVARIANT(loop.stride[3] == 1 && alu.param_loop == 7, "PARAM is walked by one loop");
-        alu.param_loop = static_cast<uint8_t>(slot);
-      }
-    };
-    for (size_t k = 0; k < part.size(); ++k) put(isa::kLoops - reduction.size() - part.size() + k, part[k]);
-    for (size_t k = 0; k < reduction.size(); ++k) put(isa::kLoops - reduction.size() + k, reduction[k]);
-    out.push_back(alu);
-  };
-  for_each_part(outer, isa::kLoops - reduction.size(), nest.address, emit);
+  for_each_part(outer, isa::kLoops - reduction.size(), nest.address,
+                [&](const std::array<int64_t, 4>& address, const Band& part) {
+                  out.push_back(alu_over(head, address, part, reduction));
+                });
 }
 
 }  // namespace tessera::npu

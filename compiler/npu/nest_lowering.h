@@ -121,6 +121,7 @@ class NestLowering {
     int64_t run = 0;    // bytes
     std::vector<TransferLoop> loops;
   };
+  class PieceMaker;
   /// Channels of blocks [b0, b0 + blocks) of chunks [g0, g0 + chunks), as pieces. Entries are rows of `lanes` channels.
   std::vector<ChannelPiece> channel_pieces(const schedule::ChannelMap& map, const schedule::Access& access, int64_t g0,
                                            int64_t chunks, int64_t b0, int64_t blocks, int64_t entry_bytes) const;
@@ -162,6 +163,10 @@ class NestLowering {
   std::vector<uint8_t> pack_params(const Tile& tile) const;
 
   std::vector<uint8_t> pack_weights(const Tile& tile) const;
+  /// Appends one plane: [g][oc][kh][kw][ic] entries of [output lane][input lane].
+  void pack_products(const Tile& tile, size_t plane, std::vector<uint8_t>& bytes) const;
+  /// Appends one plane: [pass over the window][g] entries of [channel][tap].
+  void pack_taps(const Tile& tile, size_t plane, std::vector<uint8_t>& bytes) const;
 
   // ---- the tile loop
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What moves between DRAM and the slots of a nest: boxes of pixels and channels, and packed constants.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <span>
 
 #include "base/error.h"
 #include "compiler/npu/nest_lowering.h"
@@ -53,65 +55,76 @@ void NestLowering::emit(const Transfer& transfer, Stream stream) {
   for (auto& instruction : scratch_) emitter_.push(std::move(instruction), stream);
 }
 
+/// Cuts the channels of a tile into runs.
+class NestLowering::PieceMaker {
+ public:
+  /// Chunks from g0 on, `blocks` blocks of each. Entries are rows of map.lanes channels; `whole_rows`: all channels of
+  /// a pixel are contiguous in the scratchpad.
+  PieceMaker(const ChannelMap& map, const Access& access, int64_t g0, int64_t blocks, int64_t entry_bytes,
+             bool whole_rows)
+      : map_(map), access_(access), g0_(g0), blocks_(blocks), entry_bytes_(entry_bytes), whole_rows_(whole_rows) {}
+
+  /// Channels [lo, hi) of each of `count` chunks from chunk g on.
+  void add(int64_t g, int64_t count, int64_t lo, int64_t hi) {
+    if (count <= 0 || hi <= lo) return;
+    if (access_.segment_channels < map_.total) {
+      TESSERA_INVARIANT(count == 1 && g == 0 && whole_rows_, "a packed pixel has one chunk");
+      add_segments(lo, hi);
+    } else if (whole_rows_) {
+      push(g, count, lo, lo, hi, 1);
+    } else {
+      const int64_t full = (hi - lo) / map_.lanes, rest = lo + full * map_.lanes;
+      if (full > 0) push(g, count, lo, lo, lo + map_.lanes, full);
+      if (rest < hi) push(g, count, lo, rest, hi, 1);
+    }
+  }
+  std::vector<ChannelPiece> take() { return std::move(pieces_); }
+
+ private:
+  /// Packed pixels: one chunk, rows contiguous. Cut at segments, whole segments in one loop.
+  void add_segments(int64_t lo, int64_t hi) {
+    const int64_t size = access_.segment_channels, e = access_.element_bytes;
+    for (int64_t c = lo; c < hi;) {
+      const int64_t end = std::min(hi, (c / size + 1) * size), whole = c % size == 0 ? (hi - c) / size : 0;
+      push(0, 1, lo, c, whole > 0 ? c + size : end, 1);
+      if (whole > 1) pieces_.back().loops.push_back({whole, access_.segment_pitch, size * e});
+      c = whole > 0 ? c + whole * size : end;
+    }
+  }
+
+  /// Channels [first, last) of the chunks, whose tile begins at channel lo: `blocks` runs of one block each, or one
+  /// run.
+  void push(int64_t g, int64_t count, int64_t lo, int64_t first, int64_t last, int64_t blocks) {
+    const int64_t e = access_.element_bytes, channel = g * map_.chunk + first;
+    ChannelPiece piece;
+    piece.dram = channel / access_.segment_channels * access_.segment_pitch + channel % access_.segment_channels * e;
+    piece.block = (g - g0_) * blocks_ + (first - lo) / map_.lanes;
+    piece.byte = (first - lo) % map_.lanes * e;
+    piece.run = (last - first) * e;
+    if (count > 1) piece.loops.push_back({count, map_.chunk * e, blocks_ * entry_bytes_});
+    if (blocks > 1) piece.loops.push_back({blocks, map_.lanes * e, entry_bytes_});
+    pieces_.push_back(piece);
+  }
+
+  const ChannelMap& map_;
+  const Access& access_;
+  const int64_t g0_, blocks_, entry_bytes_;
+  const bool whole_rows_;
+  std::vector<ChannelPiece> pieces_;
+};
+
 std::vector<NestLowering::ChannelPiece> NestLowering::channel_pieces(const ChannelMap& map, const Access& access,
                                                                      int64_t g0, int64_t chunks, int64_t b0,
                                                                      int64_t blocks, int64_t entry_bytes) const {
-  std::vector<ChannelPiece> pieces;
-  const int64_t e = access.element_bytes, row = map.lanes * e;
-  if (access.broadcast_c) {
-    // One channel into every lane of one block.
-    pieces.push_back({0, 0, 0, e, {{map.lanes, 0, e}}});
-    return pieces;
-  }
-  const bool whole_rows = config_.batch == 1;
-  // Channels [lo, hi) of each of `count` chunks from chunk g on; block index inside the tile is relative to g0.
-  const auto add = [&](int64_t g, int64_t count, int64_t lo, int64_t hi) {
-    if (count <= 0 || hi <= lo) return;
-    const TransferLoop chunk_loop{count, map.chunk * e, blocks * entry_bytes};
-    const int64_t block = (g - g0) * blocks;
-    const auto push = [&](int64_t first, int64_t last, int64_t more_blocks) {
-      // `more_blocks` runs of one block each, or a single run (1).
-      const int64_t channel = g * map.chunk + first;
-      const int64_t segment = channel / access.segment_channels;
-      ChannelPiece piece;
-      piece.dram = segment * access.segment_pitch + channel % access.segment_channels * e;
-      piece.block = block + (first - lo) / map.lanes;
-      piece.byte = (first - lo) % map.lanes * e;
-      piece.run = (last - first) * e;
-      if (count > 1) piece.loops.push_back(chunk_loop);
-      if (more_blocks > 1) piece.loops.push_back({more_blocks, row, entry_bytes});
-      pieces.push_back(piece);
-    };
-    if (access.segment_channels < map.total) {
-      // Packed pixels: one chunk, rows contiguous. Cut at segments, whole segments in one loop.
-      TESSERA_INVARIANT(count == 1 && g == 0 && whole_rows, "a packed pixel has one chunk");
-      const int64_t s = access.segment_channels;
-      int64_t c = lo;
-      while (c < hi) {
-        const int64_t end = std::min(hi, (c / s + 1) * s);
-        const int64_t whole = c % s == 0 ? (hi - c) / s : 0;
-        push(c, whole > 0 ? c + s : end, 1);
-        if (whole > 1) pieces.back().loops.push_back({whole, access.segment_pitch, s * e});
-        c = whole > 0 ? c + whole * s : end;
-      }
-      return;
-    }
-    if (whole_rows) {
-      push(lo, hi, 1);
-      return;
-    }
-    const int64_t full = (hi - lo) / map.lanes;
-    if (full > 0) push(lo, lo + map.lanes, full);
-    if (lo + full * map.lanes < hi) push(lo + full * map.lanes, hi, 1);
-  };
-  const int64_t lo = b0 * map.lanes;
-  const int64_t last = map.chunks() - 1;
+  const int64_t e = access.element_bytes;
+  if (access.broadcast_c) return {{0, 0, 0, e, {{map.lanes, 0, e}}}};  // one channel into every lane of one block
+  const int64_t lo = b0 * map.lanes, last = map.chunks() - 1;
   const int64_t last_channels = map.total - last * map.chunk;
   const bool has_last = g0 + chunks - 1 == last && last_channels < map.chunk;
-  const int64_t regular = has_last ? chunks - 1 : chunks;
-  add(g0, regular, lo, std::min((b0 + blocks) * map.lanes, map.chunk));
-  if (has_last) add(last, 1, lo, std::min((b0 + blocks) * map.lanes, last_channels));
-  return pieces;
+  PieceMaker maker(map, access, g0, blocks, entry_bytes, config_.batch == 1);
+  maker.add(g0, has_last ? chunks - 1 : chunks, lo, std::min((b0 + blocks) * map.lanes, map.chunk));
+  if (has_last) maker.add(last, 1, lo, std::min((b0 + blocks) * map.lanes, last_channels));
+  return maker.take();
 }
 
 void NestLowering::transfer(const Box& box) {
@@ -235,51 +248,71 @@ std::vector<uint8_t> NestLowering::pack_params(const Tile& tile) const {
   return bytes;
 }
 
+namespace {
+
+/// Calls visit(position) for every position of the tile in these dimensions, the first of them the slowest.
+template <typename Visit>
+void each_position(const Tile& tile, std::span<const Dim> dims, Visit&& visit) {
+  Extents at = tile.begin;
+  for (;;) {
+    visit(at);
+    size_t k = dims.size();
+    while (k > 0 && ++at[dims[k - 1]] == tile.begin[dims[k - 1]] + tile.count[dims[k - 1]]) {
+      at[dims[k - 1]] = tile.begin[dims[k - 1]];
+      --k;
+    }
+    if (k == 0) return;
+  }
+}
+
+}  // namespace
+
 std::vector<uint8_t> NestLowering::pack_weights(const Tile& tile) const {
-  const WeightSource& source = *task_.weights;
-  const int64_t in = config_.block_in, out = config_.block_out;
   std::vector<uint8_t> bytes;
   bytes.reserve(static_cast<size_t>(footprint_.weights * config_.wgt_entry_bytes()));
-  const auto& b = tile.begin;
-  const auto& c = tile.count;
-  for (size_t p = 0; p < source.planes.size(); ++p) {
-    const auto put = [&](int32_t weight) {
-      bytes.push_back(static_cast<uint8_t>(source.part(weight, p) + source.planes[p].zero));
-    };
-    if (nest_.intrinsic == Intrinsic::kDepthwise) {
-      for (int64_t kh = 0; kh < c[Dim::kKh]; kh += nest_.tap_h) {
-        for (int64_t kw = 0; kw < c[Dim::kKw]; kw += nest_.tap_w) {
-          const int64_t taps_h = std::min(nest_.tap_h, c[Dim::kKh] - kh),
-                        taps_w = std::min(nest_.tap_w, c[Dim::kKw] - kw);
-          for (int64_t g = b[Dim::kG]; g < b[Dim::kG] + c[Dim::kG]; ++g) {
-            for (int64_t o = 0; o < out; ++o) {
-              for (int64_t t = 0; t < in; ++t) {
-                const bool tap = t < taps_h * taps_w;
-                put(tap ? weight_at(source, nest_, g, o, 0, b[Dim::kKh] + kh + t / taps_w,
-                                    b[Dim::kKw] + kw + t % taps_w)
-                        : 0);
-              }
-            }
-          }
-        }
-      }
-      continue;
-    }
-    for (int64_t g = b[Dim::kG]; g < b[Dim::kG] + c[Dim::kG]; ++g) {
-      for (int64_t oc = b[Dim::kOc]; oc < b[Dim::kOc] + c[Dim::kOc]; ++oc) {
-        for (int64_t kh = b[Dim::kKh]; kh < b[Dim::kKh] + c[Dim::kKh]; ++kh) {
-          for (int64_t kw = b[Dim::kKw]; kw < b[Dim::kKw] + c[Dim::kKw]; ++kw) {
-            for (int64_t ic = b[Dim::kIc]; ic < b[Dim::kIc] + c[Dim::kIc]; ++ic) {
-              for (int64_t o = 0; o < out; ++o) {
-                for (int64_t i = 0; i < in; ++i) put(weight_at(source, nest_, g, oc * out + o, ic * in + i, kh, kw));
-              }
-            }
-          }
-        }
-      }
-    }
+  for (size_t plane = 0; plane < task_.weights->planes.size(); ++plane) {
+    if (nest_.intrinsic == Intrinsic::kDepthwise)
+      pack_taps(tile, plane, bytes);
+    else
+      pack_products(tile, plane, bytes);
   }
   return bytes;
+}
+
+void NestLowering::pack_products(const Tile& tile, size_t plane, std::vector<uint8_t>& bytes) const {
+  const WeightSource& source = *task_.weights;
+  const int64_t in = config_.block_in, out = config_.block_out;
+  static constexpr std::array kOrder = {Dim::kG, Dim::kOc, Dim::kKh, Dim::kKw, Dim::kIc};
+  each_position(tile, kOrder, [&](const Extents& at) {
+    for (int64_t lane = 0; lane < out * in; ++lane) {
+      const int32_t weight = weight_at(source, nest_, at[Dim::kG], at[Dim::kOc] * out + lane / in,
+                                       at[Dim::kIc] * in + lane % in, at[Dim::kKh], at[Dim::kKw]);
+      bytes.push_back(static_cast<uint8_t>(source.part(weight, plane) + source.planes[plane].zero));
+    }
+  });
+}
+
+void NestLowering::pack_taps(const Tile& tile, size_t plane, std::vector<uint8_t>& bytes) const {
+  const WeightSource& source = *task_.weights;
+  const int64_t in = config_.block_in, out = config_.block_out;
+  const Extents &b = tile.begin, &c = tile.count;
+  // Passes over the window as positions of their own.
+  Tile passes = tile;
+  passes.count[Dim::kKh] = ceil_div(c[Dim::kKh], nest_.tap_h);
+  passes.count[Dim::kKw] = ceil_div(c[Dim::kKw], nest_.tap_w);
+  static constexpr std::array kOrder = {Dim::kKh, Dim::kKw, Dim::kG};
+  each_position(passes, kOrder, [&](const Extents& at) {
+    const int64_t kh = (at[Dim::kKh] - b[Dim::kKh]) * nest_.tap_h, kw = (at[Dim::kKw] - b[Dim::kKw]) * nest_.tap_w;
+    const int64_t taps_h = std::min(nest_.tap_h, c[Dim::kKh] - kh), taps_w = std::min(nest_.tap_w, c[Dim::kKw] - kw);
+    for (int64_t lane = 0; lane < out * in; ++lane) {
+      const int64_t channel = lane / in, tap = lane % in;
+      const int32_t weight = tap < taps_h * taps_w
+                                 ? weight_at(source, nest_, at[Dim::kG], channel, 0, b[Dim::kKh] + kh + tap / taps_w,
+                                             b[Dim::kKw] + kw + tap % taps_w)
+                                 : 0;
+      bytes.push_back(static_cast<uint8_t>(source.part(weight, plane) + source.planes[plane].zero));
+    }
+  });
 }
 
 int64_t NestLowering::load_input(const Tile& tile) {

@@ -63,38 +63,90 @@ Uses uses_of(const Operation& operation) {
   return uses;
 }
 
-MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::vector<bool>& on_chip,
-                       const std::vector<std::pair<int64_t, int64_t>>& when) {
-  const size_t count = graph.tensors.size();
-  MemoryPlan plan;
-  plan.placements.resize(count);
-  std::vector<Life> lives(count);
-  const auto touch = [&](TensorId id, int64_t time) {
+namespace {
+
+/// The life of every allocation, by the tensor that holds it.
+std::vector<Life> lives_of(const Graph& graph, const std::vector<bool>& on_chip,
+                           const std::vector<std::pair<int64_t, int64_t>>& when) {
+  std::vector<Life> lives(graph.tensors.size());
+  const auto touch = [&](TensorId id, int64_t begin, int64_t end) {
     const auto root = static_cast<size_t>(root_of(graph, id));
     if (!on_chip.empty() && on_chip[root]) return;
     Life& life = lives[root];
     life.used = true;
-    life.begin = std::min(life.begin, time);
-    life.end = std::max(life.end, time);
+    life.begin = std::min(life.begin, begin);
+    life.end = std::max(life.end, end);
   };
   const auto steps = static_cast<int64_t>(graph.operations.size());
   for (int64_t i = 0; i < steps; ++i) {
     const Uses uses = uses_of(graph.operations[static_cast<size_t>(i)]);
     const auto [begin, end] = when.empty() ? std::pair{i, i} : when[static_cast<size_t>(i)];
-    for (const TensorId id : uses.read) {
-      touch(id, begin);
-      touch(id, end);
-    }
-    touch(uses.written, begin);
-    touch(uses.written, end);
+    for (const TensorId id : uses.read) touch(id, begin, end);
+    touch(uses.written, begin, end);
   }
   for (const std::vector<TensorId>* list : {&graph.inputs, &graph.outputs}) {
-    for (const TensorId id : *list) {
-      touch(id, -1);
-      touch(id, steps);
-    }
+    for (const TensorId id : *list) touch(id, -1, steps);
   }
+  return lives;
+}
 
+struct Block {
+  int64_t begin, end;
+  Life life;
+};
+
+/// Takes the lowest offset that no block of an overlapping life occupies. `placed`: by begin.
+Block take_place(std::vector<Block>& placed, int64_t size, const Life& life, bool reuse) {
+  int64_t offset = 0;
+  for (const Block& block : placed) {
+    const bool together = !reuse || (block.life.begin <= life.end && life.begin <= block.life.end);
+    if (!together || block.end <= offset) continue;
+    if (block.begin >= offset + size) break;
+    offset = block.end;
+  }
+  const Block block{offset, offset + size, life};
+  placed.insert(std::upper_bound(placed.begin(), placed.end(), block,
+                                 [](const Block& a, const Block& b) { return a.begin < b.begin; }),
+                block);
+  return block;
+}
+
+/// The place of a view or a reshape inside the place of its parent.
+Placement inside(const Tensor& tensor, Placement place) {
+  if (tensor.strided) {
+    place.offset += tensor.view_start * tensor.element_bytes;
+    place.image_pitch = tensor.step_n * tensor.element_bytes;
+    place.row_pitch = tensor.step_h * tensor.element_bytes;
+    place.pixel_pitch = tensor.step_w * tensor.element_bytes;
+  } else if (tensor.view_of != kNoTensor) {
+    place.offset += tensor.view_n * place.image_pitch + tensor.view_h * place.row_pitch +
+                    tensor.view_w * place.pixel_pitch + tensor.view_c * tensor.element_bytes;
+  } else {
+    const Placement dense = dense_placement(tensor, place.offset);
+    place.offset = dense.offset;
+    place.image_pitch = dense.image_pitch;
+    place.row_pitch = dense.row_pitch;
+    place.pixel_pitch = dense.pixel_pitch;
+  }
+  return place;
+}
+
+/// A tensor's place from the root down the chain, so that a view of a reshape of a view resolves in order.
+Placement resolve(const Graph& graph, const std::vector<Placement>& placements, size_t tensor) {
+  const Tensor& t = graph.tensors[tensor];
+  const TensorId parent = t.view_of != kNoTensor ? t.view_of : t.reshape_of;
+  if (parent == kNoTensor) return placements[tensor];
+  return inside(t, resolve(graph, placements, static_cast<size_t>(parent)));
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::vector<bool>& on_chip,
+                       const std::vector<std::pair<int64_t, int64_t>>& when) {
+  const size_t count = graph.tensors.size();
+  MemoryPlan plan;
+  plan.placements.resize(count);
+  const std::vector<Life> lives = lives_of(graph, on_chip, when);
   std::vector<size_t> order;
   for (size_t i = 0; i < count; ++i) {
     if (lives[i].used) order.push_back(i);
@@ -102,60 +154,17 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return region_bytes(graph.tensors[a]) > region_bytes(graph.tensors[b]); });
   const int64_t alignment = std::max<int64_t>(options.alignment, 1);
-  const auto aligned = [&](int64_t value) { return (value + alignment - 1) / alignment * alignment; };
-  struct Block {
-    int64_t begin, end;
-    Life life;
-  };
-  std::vector<Block> placed;  // by begin
+  std::vector<Block> placed;
   for (const size_t i : order) {
-    const int64_t size = aligned(region_bytes(graph.tensors[i]));
+    const int64_t size = (region_bytes(graph.tensors[i]) + alignment - 1) / alignment * alignment;
     plan.unshared_bytes += static_cast<uint64_t>(size);
-    int64_t offset = 0;
-    for (const Block& block : placed) {
-      const bool together =
-          !options.reuse_memory || (block.life.begin <= lives[i].end && lives[i].begin <= block.life.end);
-      if (!together || block.end <= offset) continue;
-      if (block.begin >= offset + size) break;
-      offset = block.end;
-    }
-    const Block block{offset, offset + size, lives[i]};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), block,
-                                   [](const Block& a, const Block& b) { return a.begin < b.begin; }),
-                  block);
-    plan.placements[i] = dense_placement(graph.tensors[i], offset);
+    const Block block = take_place(placed, size, lives[i], options.reuse_memory);
+    plan.placements[i] = dense_placement(graph.tensors[i], block.begin);
     plan.arena_bytes = std::max(plan.arena_bytes, static_cast<uint64_t>(block.end));
   }
-
   for (size_t i = 0; i < count; ++i) {
     const Tensor& t = graph.tensors[i];
-    if (t.view_of == kNoTensor && t.reshape_of == kNoTensor) continue;
-    // From the root down the chain, so that a view of a reshape of a view would resolve in order.
-    std::vector<size_t> chain{i};
-    for (const Tensor* at = &t; at->view_of != kNoTensor || at->reshape_of != kNoTensor;
-         at = &graph.tensors[chain.back()]) {
-      chain.push_back(static_cast<size_t>(at->view_of != kNoTensor ? at->view_of : at->reshape_of));
-    }
-    Placement place = plan.placements[chain.back()];
-    for (size_t k = chain.size() - 1; k-- > 0;) {
-      const Tensor& step = graph.tensors[chain[k]];
-      if (step.strided) {
-        place.offset += step.view_start * step.element_bytes;
-        place.image_pitch = step.step_n * step.element_bytes;
-        place.row_pitch = step.step_h * step.element_bytes;
-        place.pixel_pitch = step.step_w * step.element_bytes;
-      } else if (step.view_of != kNoTensor) {
-        place.offset += step.view_n * place.image_pitch + step.view_h * place.row_pitch +
-                        step.view_w * place.pixel_pitch + step.view_c * step.element_bytes;
-      } else {
-        const Placement dense = dense_placement(step, place.offset);
-        place.offset = dense.offset;
-        place.image_pitch = dense.image_pitch;
-        place.row_pitch = dense.row_pitch;
-        place.pixel_pitch = dense.pixel_pitch;
-      }
-    }
-    plan.placements[i] = place;
+    if (t.view_of != kNoTensor || t.reshape_of != kNoTensor) plan.placements[i] = resolve(graph, plan.placements, i);
   }
   return plan;
 }

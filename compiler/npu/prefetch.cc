@@ -25,7 +25,41 @@ struct Profile {
   int64_t spare = 0;  // cycles of its computation that its own transfers leave; negative: it is bound by them
   std::vector<std::pair<int64_t, int64_t>>
       used;  // intervals of WGT entries that products read or that run-time factors are fetched into
+
+  bool uses(int64_t entry, int64_t entries) const {
+    return std::any_of(used.begin(), used.end(),
+                       [&](const auto& r) { return r.first < entry + entries && entry < r.second; });
+  }
 };
+
+/// Not right behind the last reader, where LOAD would wait for it while the next inputs wait for LOAD.
+bool busy_around(const std::vector<Profile>& profiles, size_t step, int64_t entry, int64_t entries) {
+  for (size_t ahead = 0; ahead <= std::min(kRunAhead, step); ++ahead) {
+    if (profiles[step - ahead].uses(entry, entries)) return true;
+  }
+  return false;
+}
+
+Profile profile_of(const std::vector<isa::Instruction>& instructions, const isa::MachineConfig& config,
+                   int64_t bus_bytes) {
+  const int64_t entry_bytes = config.wgt_entry_bytes();
+  Profile profile;
+  int64_t gemm = 0, alu = 0, bus = 0;
+  for (const isa::Instruction& instruction : instructions) {
+    const emit::Duration d = emit::duration(instruction, config);
+    const auto engine = isa::engine_of(instruction);
+    const int64_t beats = d.beats * config.axi_bytes / bus_bytes;
+    bus += std::max(beats, engine == isa::Engine::kLoad ? d.engine : 0) + isa::kInstructionBytes / bus_bytes;
+    if (engine == isa::Engine::kGemm) gemm += d.engine;
+    if (engine == isa::Engine::kAlu) alu += d.engine;
+    for (const isa::Operand& operand : isa::effects(instruction, config).operands) {
+      if (operand.memory() == static_cast<int>(isa::Space::kWgt))
+        profile.used.emplace_back(operand.begin / entry_bytes, (operand.end + entry_bytes - 1) / entry_bytes);
+    }
+  }
+  profile.spare = std::max(gemm, alu) - bus;
+  return profile;
+}
 
 }  // namespace
 
@@ -48,26 +82,25 @@ void Emitter::append_fetch(const WeightFetch& fetch) {
 
 void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before,
                             std::vector<std::vector<WeightFetch>>& behind) const {
-  const int64_t entry_bytes = config.wgt_entry_bytes(),
-                entry_cycles = std::max<int64_t>(1, entry_bytes / bus_bytes);
-  const int64_t word_cycles = isa::kInstructionBytes / bus_bytes;
-  std::vector<Profile> profiles(steps_.size());
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    int64_t gemm = 0, alu = 0, bus = 0;
-    for (const isa::Instruction& instruction : steps_[i].instructions) {
-      const emit::Duration d = emit::duration(instruction, config);
-      const bool moves_in = isa::engine_of(instruction) == isa::Engine::kLoad;
-      bus += std::max(d.beats * config.axi_bytes / bus_bytes, moves_in ? d.engine : 0) + word_cycles;
-      const auto engine = isa::engine_of(instruction);
-      if (engine == isa::Engine::kGemm) gemm += d.engine;
-      if (engine == isa::Engine::kAlu) alu += d.engine;
-      for (const isa::Operand& operand : isa::effects(instruction, config).operands) {
-        if (operand.memory() == static_cast<int>(isa::Space::kWgt))
-          profiles[i].used.emplace_back(operand.begin / entry_bytes, (operand.end + entry_bytes - 1) / entry_bytes);
-      }
+  const int64_t entry_bytes = config.wgt_entry_bytes(), entry_cycles = std::max<int64_t>(1, entry_bytes / bus_bytes);
+  std::vector<Profile> profiles;
+  for (const Step& step : steps_) profiles.push_back(profile_of(step.instructions, config, bus_bytes));
+  /// Puts pieces behind steps before `step`; returns the entries that are left.
+  const auto spread = [&](const WeightFetch& fetch, size_t step) {
+    int64_t left = fetch.entries,
+            budget = 0;  // negative: steps bound by the bus that earlier ones must make up for
+    for (size_t s = step; s-- > 0 && left > 0 && !busy_around(profiles, s, fetch.entry, fetch.entries);) {
+      const int64_t spare = profiles[s].spare;
+      budget += spare > 0 ? static_cast<int64_t>(kShare * static_cast<double>(spare)) : spare;
+      const int64_t entries = std::min(left, budget / entry_cycles);
+      if (entries <= 0 || (entries * entry_cycles < kPieceCycles && entries < left)) continue;
+      left -= entries;
+      budget -= entries * entry_cycles;
+      profiles[s].spare -= entries * entry_cycles;
+      behind[s].push_back({fetch.entry + left, entries, fetch.constant_offset + left * entry_bytes, fetch.layer});
     }
-    profiles[i].spare = std::max(gemm, alu) - bus;
-  }
+    return left;
+  };
   for (size_t i = 0; i < steps_.size(); ++i) {
     for (const WeightFetch& fetch : steps_[i].weights) {
       if (fetch.entries * entry_cycles < kSmallestCycles) {
@@ -75,27 +108,7 @@ void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before,
         profiles[i].spare -= fetch.entries * entry_cycles;
         continue;
       }
-      const auto uses = [&](const Profile& profile) {
-        return std::any_of(profile.used.begin(), profile.used.end(), [&](const auto& r) {
-          return r.first < fetch.entry + fetch.entries && fetch.entry < r.second;
-        });
-      };
-      int64_t left = fetch.entries,
-              budget = 0;  // a negative budget: steps bound by the bus that earlier ones must make up for
-      for (size_t s = i; s-- > 0 && left > 0;) {
-        // Not right behind the last reader, where LOAD would wait for it while the next inputs wait for LOAD.
-        bool used = false;
-        for (size_t ahead = 0; ahead <= std::min(kRunAhead, s) && !used; ++ahead) used = uses(profiles[s - ahead]);
-        if (used) break;
-        const int64_t spare = profiles[s].spare;
-        budget += spare > 0 ? static_cast<int64_t>(kShare * static_cast<double>(spare)) : spare;
-        const int64_t entries = std::min(left, budget / entry_cycles);
-        if (entries <= 0 || (entries * entry_cycles < kPieceCycles && entries < left)) continue;
-        left -= entries;
-        budget -= entries * entry_cycles;
-        profiles[s].spare -= entries * entry_cycles;
-        behind[s].push_back({fetch.entry + left, entries, fetch.constant_offset + left * entry_bytes, fetch.layer});
-      }
+      const int64_t left = spread(fetch, i);
       if (left > 0) before[i].push_back({fetch.entry, left, fetch.constant_offset, fetch.layer});
     }
   }

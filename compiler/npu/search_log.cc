@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <numeric>
 
 namespace tessera::npu {
 
@@ -32,38 +31,51 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+std::string title(const SearchLog::Piece& piece) {
+  std::string names;
+  for (const std::string& name : piece.operations) names += (names.empty() ? "'" : " -> '") + name + "'";
+  if (piece.nests > 1) names += ", nest " + std::to_string(piece.nest + 1) + " of " + std::to_string(piece.nests);
+  return std::string(piece.operations.size() > 1 ? "chain " : "") + names + ": " +
+         (piece.chosen ? "chosen" : "not chosen") + ", " + piece.reason + "\n";
+}
+
+/// Those that were replayed by their score, then the others by the estimate's.
+std::vector<const SearchLog::Candidate*> best_first(const SearchLog::Piece& piece) {
+  std::vector<const SearchLog::Candidate*> order;
+  for (const SearchLog::Candidate& candidate : piece.candidates) order.push_back(&candidate);
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    if (a->replayed.has_value() != b->replayed.has_value()) return a->replayed.has_value();
+    return a->replayed ? a->score < b->score : a->estimated_score < b->estimated_score;
+  });
+  return order;
+}
+
+std::vector<std::string> row(const SearchLog::Candidate& c) {
+  const schedule::Cost& known = c.replayed ? *c.replayed : c.estimated;
+  return {c.chosen ? "->" : "",
+          std::to_string(c.estimated.cycles),
+          rounded(c.estimated_score),
+          c.replayed ? std::to_string(known.cycles) : "-",
+          std::to_string(known.bytes),
+          c.replayed ? rounded(c.score) : "-",
+          c.score_in_place ? rounded(*c.score_in_place) : "-",
+          c.schedule};
+}
+
 }  // namespace
 
 std::string to_text(const SearchLog& log, size_t most) {
-  std::string text = "search '" + log.searcher + "' by '" + log.cost_model + "', judged by the replay; score: cycles " +
-                     "and weighted bytes\n";
+  std::string text = "search '" + log.searcher + "' by '" + log.cost_model +
+                     "', judged by the replay; score: cycles and weighted bytes\n";
   for (const SearchLog::Piece& piece : log.pieces) {
-    std::string names;
-    for (const std::string& name : piece.operations) names += (names.empty() ? "'" : " -> '") + name + "'";
-    if (piece.nests > 1) names += ", nest " + std::to_string(piece.nest + 1) + " of " + std::to_string(piece.nests);
-    text += "\n" + std::string(piece.operations.size() > 1 ? "chain " : "") + names + ": " +
-            (piece.chosen ? "chosen" : "not chosen") + ", " + piece.reason + "\n";
-    std::vector<size_t> order(piece.candidates.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      const auto &x = piece.candidates[a], &y = piece.candidates[b];
-      if (x.replayed.has_value() != y.replayed.has_value()) return x.replayed.has_value();
-      return x.replayed ? x.score < y.score : x.estimated_score < y.estimated_score;
-    });
+    const auto order = best_first(piece);
     std::vector<std::vector<std::string>> rows = {{"", "estimated", "score", "replayed", "bytes", "score", "in place",
                                                    "schedule: iterations | tile | copies | layout"}};
-    size_t shown = 0;
-    for (const size_t i : order) {
-      const SearchLog::Candidate& c = piece.candidates[i];
-      if (++shown > most && !c.chosen) continue;
-      rows.push_back({c.chosen ? "->" : "", std::to_string(c.estimated.cycles), rounded(c.estimated_score),
-                      c.replayed ? std::to_string(c.replayed->cycles) : "-",
-                      std::to_string(c.replayed ? c.replayed->bytes : c.estimated.bytes),
-                      c.replayed ? rounded(c.score) : "-", c.score_in_place ? rounded(*c.score_in_place) : "-",
-                      c.schedule});
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (i < most || order[i]->chosen) rows.push_back(row(*order[i]));
     }
-    text += table(rows);
-    if (order.size() > most) text += "   and " + std::to_string(order.size() - most) + " more\n";
+    text += "\n" + title(piece) + table(rows);
+    if (rows.size() - 1 < order.size()) text += "and " + std::to_string(order.size() + 1 - rows.size()) + " more\n";
   }
   return text;
 }

@@ -38,27 +38,34 @@ std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nes
   return result;
 }
 
+namespace {
+
+/// Why the s-th nest cannot be a link where it stands.
+std::string link_obstacle(const std::vector<const Nest*>& nests, size_t s, const isa::MachineConfig& config) {
+  const Nest& n = *nests[s];
+  const int64_t middle = middle_blocks(nests);
+  const bool first = s == 0, last = s + 1 == nests.size();
+  if (n.raw) return "a link with int32 results";
+  if (n.factor.present) return "a product of two activations";
+  if (n.layout.columns > 1) return "several columns in one pixel";
+  if (n.input.element_bytes != 1 || n.input.broadcasts()) return "an input that is broadcast or int32";
+  if (!last && n.second.present) return "a second operand before the last link";
+  if (n.images != nests[0]->images) return "another number of images";
+  const char* const apart = "channels that do not follow each other";
+  if (!dense(n)) return n.extent[Dim::kG] == middle && n.out_channels.chunk == config.block_out ? "" : apart;
+  if (!first && !last) return "a product in the middle";
+  if (n.extent[Dim::kG] != 1) return "a product of groups";
+  if (!first && n.layout != InputLayout{}) return "a folded input in the middle";
+  return (first ? n.extent[Dim::kOc] : n.extent[Dim::kIc]) == middle ? "" : apart;
+}
+
+}  // namespace
+
 std::string chain_obstacle(const std::vector<const Nest*>& nests, const isa::MachineConfig& config) {
   if (nests.size() < 2) return "a chain has at least two links";
   if (config.block_in != config.block_out) return "BLOCK_IN and BLOCK_OUT differ: the vector unit cannot write INP";
-  const int64_t middle = middle_blocks(nests);
   for (size_t s = 0; s < nests.size(); ++s) {
-    const Nest& n = *nests[s];
-    const bool first = s == 0, last = s + 1 == nests.size();
-    if (n.raw) return "a link with int32 results";
-    if (n.factor.present) return "a product of two activations";
-    if (n.layout.columns > 1) return "several columns in one pixel";
-    if (n.input.element_bytes != 1 || n.input.broadcasts()) return "an input that is broadcast or int32";
-    if (!last && n.second.present) return "a second operand before the last link";
-    if (dense(n)) {
-      if (!first && !last) return "a product in the middle";
-      if (n.extent[Dim::kG] != 1) return "a product of groups";
-      if (!first && n.layout != InputLayout{}) return "a folded input in the middle";
-      if ((first ? n.extent[Dim::kOc] : n.extent[Dim::kIc]) != middle) return "channels that do not follow each other";
-    } else if (n.extent[Dim::kG] != middle || n.out_channels.chunk != config.block_out) {
-      return "channels that do not follow each other";
-    }
-    if (n.images != nests[0]->images) return "another number of images";
+    if (std::string why = link_obstacle(nests, s, config); !why.empty()) return why;
   }
   return "";
 }
