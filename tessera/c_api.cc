@@ -57,6 +57,15 @@ void need(const void* pointer, const char* what) {
   if (!pointer) throw tessera::Error(tessera::ErrorCode::kInvalidArgument, std::string(what) + " is NULL");
 }
 
+std::pair<std::string, std::string> name_and_value(const char* option) {
+  need(option, "an option");
+  const std::string text = option;
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos)
+    throw tessera::Error(tessera::ErrorCode::kInvalidArgument, "an option is NAME=VALUE, got '" + text + "'");
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
 tessera_status port_at(const std::vector<tessera::Port>& ports, size_t index, tessera_port* port) {
   return guarded([&] {
     need(port, "port");
@@ -75,15 +84,41 @@ extern "C" {
 const char* tessera_last_error(void) { return last_error.c_str(); }
 const char* tessera_version(void) { return "0.1.0"; }
 
+size_t tessera_compile_option_count(void) { return tessera::compiler::option_table().size(); }
+tessera_status tessera_compile_option_at(size_t index, tessera_compile_option* option) {
+  return guarded([&] {
+    need(option, "option");
+    const auto& table = tessera::compiler::option_table();
+    if (index >= table.size()) {
+      throw tessera::Error(tessera::ErrorCode::kInvalidArgument,
+                           "option " + std::to_string(index) + " of " + std::to_string(table.size()));
+    }
+    *option = {table[index].name.c_str(), table[index].summary.c_str(), table[index].fallback.c_str()};
+  });
+}
+
 tessera_status tessera_compile(const char* onnx_path, const char* config, const char* const* shapes, size_t shape_count,
                                const char* artifact_path) {
+  return tessera_compile_with(onnx_path, config, shapes, shape_count, nullptr, 0, artifact_path);
+}
+
+tessera_status tessera_compile_with(const char* onnx_path, const char* config, const char* const* shapes,
+                                    size_t shape_count, const char* const* options, size_t option_count,
+                                    const char* artifact_path) {
   return guarded([&] {
     need(onnx_path, "onnx_path");
     need(artifact_path, "artifact_path");
+    if (option_count > 0) need(options, "options");
+    tessera::compiler::CompileOptions compile;
+    for (size_t i = 0; i < option_count; ++i) {
+      const auto [name, value] = name_and_value(options[i]);
+      tessera::compiler::set_option(compile, name, value);
+    }
     tessera::compiler::ImportOptions import;
     for (size_t i = 0; i < shape_count; ++i) tessera::compiler::parse_shape(shapes[i], import);
     auto model = tessera::compiler::Model::from_file(onnx_path, import);
-    tessera::program::save(model.compile(tessera::isa::find_config(config ? config : "npu256")), artifact_path);
+    tessera::program::save(model.compile(tessera::isa::find_config(config ? config : "npu256"), compile),
+                           artifact_path);
   });
 }
 
@@ -98,12 +133,12 @@ tessera_status tessera_session_open_with(const char* path, const char* device, c
     if (device) to.device = device;
     if (config) to.config = config;
     for (size_t i = 0; i < option_count; ++i) {
-      need(options[i], "an option");
-      const std::string text = options[i];
-      const size_t equals = text.find('=');
-      if (equals == std::string::npos)
-        throw tessera::Error(tessera::ErrorCode::kInvalidArgument, "an option is NAME=VALUE, got '" + text + "'");
-      to.device_options[text.substr(0, equals)] = text.substr(equals + 1);
+      const auto [name, value] = name_and_value(options[i]);
+      if (tessera::compiler::is_option(name)) {
+        tessera::compiler::set_option(to.compile, name, value);
+      } else {
+        to.device_options[name] = value;
+      }
     }
     *session = new tessera_session{tessera::Session(path, std::move(to)), {}, {}};
   });

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <new>
 #include <string_view>
 
@@ -15,6 +17,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "compiler/pipeline/command_options.h"
+#include "compiler/pipeline/plugin.h"
 #include "driver/registry.h"
 #include "isa/assembler.h"
 #include "isa/verify.h"
@@ -31,12 +35,16 @@ using nlohmann::json;
 struct Arguments {
   std::string model, output, config, device, stats, trace, layout_default, source, wave;
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
-  double traffic_weight = 0.2;
-  bool quiet = false, no_npu = false, no_codegen = false, no_vthreads = false, no_chains = false, check_races = false,
-       as_json = false, brief = false, print_ir = false;
-  int64_t poison = -1, random_seed = -1, dram_latency = 0, dram_bandwidth = 0;
+  std::vector<std::string> plugins, print_ir_after;
+  std::string dump_dir;
+  compiler::CompileOptions compile;  // the flags of the option table
+  bool quiet = false, check_races = false, as_json = false, brief = false, print_ir = false, print_search = false;
+  int64_t poison = -1, random_seed = -1;
   std::string base_address, xclbin;
   BoardCommand board;
+  const CLI::App* command = nullptr;  // that was given
+
+  bool given(const std::string& flag) const { return command != nullptr && command->count(flag) > 0; }
 };
 
 [[noreturn]] void refuse(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
@@ -67,14 +75,35 @@ void write_text(const std::string& path, const std::string& text) {
   if (!out) throw Error(ErrorCode::kIo, "cannot write '" + path + "'");
 }
 
+/// Writes the state after each step into numbered files, and prints the wanted ones without their constants.
+compiler::SnapshotObserver snapshots(const Arguments& a) {
+  if (a.dump_dir.empty() && a.print_ir_after.empty()) return {};
+  if (!a.dump_dir.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(a.dump_dir, error);
+    if (error) throw Error(ErrorCode::kIo, "cannot make the folder '" + a.dump_dir + "': " + error.message());
+  }
+  // Shared, because the observer is copied.
+  return [&a, number = std::make_shared<int>(0)](const compiler::Snapshot& snapshot) {
+    if (!a.dump_dir.empty()) {
+      char count[16];
+      std::snprintf(count, sizeof count, "%03d", (*number)++);
+      write_text(a.dump_dir + "/" + count + "." + snapshot.step + "." + snapshot.extension, snapshot.text(false));
+    }
+    for (const std::string& wanted : a.print_ir_after) {
+      if (wanted != "all" && wanted != snapshot.step) continue;
+      std::cout << "// ----- after " << snapshot.step << "\n" << snapshot.text(true) << "\n";
+      break;
+    }
+  };
+}
+
 compiler::CompileOptions compile_options(const Arguments& a) {
-  compiler::CompileOptions options;
-  options.use_npu = !a.no_npu;
-  options.cpu_codegen = !a.no_codegen;
-  options.virtual_threads = !a.no_vthreads;
-  options.chains = !a.no_chains;
-  options.traffic_weight = a.traffic_weight;
+  for (const std::string& plugin : a.plugins) compiler::load_plugin(plugin);
+  compiler::CompileOptions options = a.compile;
   options.progress = progress(a);
+  options.snapshots = snapshots(a);
+  if (a.print_search) options.search_log = [](const std::string& text) { std::cout << text; };
   for (const std::string& file : a.schedules) {
     json all;
     try {
@@ -116,8 +145,9 @@ SessionOptions session_options(const Arguments& a) {
     if (equals == std::string::npos) refuse("--device-option takes NAME=VALUE, got '" + text + "'");
     options.device_options[text.substr(0, equals)] = text.substr(equals + 1);
   }
-  if (a.dram_latency > 0) options.device_options["latency"] = std::to_string(a.dram_latency);
-  if (a.dram_bandwidth > 0) options.device_options["bandwidth"] = std::to_string(a.dram_bandwidth);
+  // The memory that the program is made for is the one it runs with.
+  if (a.given("--dram-latency")) options.device_options["latency"] = std::to_string(a.compile.dram_latency);
+  if (a.given("--dram-bandwidth")) options.device_options["bandwidth"] = std::to_string(a.compile.dram_bandwidth);
   if (!a.wave.empty()) options.device_options["waves"] = a.wave;
   if (!a.xclbin.empty()) options.device_options["xclbin"] = a.xclbin;
   options.profile = !a.stats.empty() || !a.trace.empty();
@@ -466,21 +496,23 @@ int main(int argc, char** argv) {
         ->add_option("--schedule", a.schedules,
                      "JSON file from layers to schedules (tessera schedule), or --stats of a run")
         ->allow_extra_args(false);
-    command->add_flag("--no-npu", a.no_npu, "everything on the CPU");
-    command->add_flag("--no-vthreads", a.no_vthreads,
-                      "one copy of each operand: fetching does not hide behind computing");
-    command->add_flag("--no-chains", a.no_chains,
-                      "every layer writes its result to DRAM: to see what chaining on chip brings");
-    command->add_option(
-        "--traffic-weight", a.traffic_weight,
-        "cycles that a cycle of the DRAM's bus is worth when schedules are chosen: more saves bytes (0.2)");
-    command->add_flag("--no-cpu-codegen", a.no_codegen, "CPU operators as library kernels");
+    compiler::add_options(*command, a.compile);
+    command->add_option("--plugin", a.plugins, "shared object that registers passes or matchers of the compiler")
+        ->allow_extra_args(false);
   };
 
   auto* compile = app.add_subcommand("compile", "compile an ONNX model to an artifact (.tsr)");
   compile->add_option("model", a.model, "ONNX file")->required();
   compile->add_option("-o,--output", a.output, "artifact to write");
-  compile->add_flag("--print-ir", a.print_ir, "print the graph after the passes instead");
+  compile->add_flag("--print-ir", a.print_ir, "print the graph after the passes of nn instead");
+  compile
+      ->add_option("--print-ir-after", a.print_ir_after,
+                   "print the graph after this pass, or after every one (all), without large constants")
+      ->allow_extra_args(false);
+  compile->add_flag("--print-search", a.print_search,
+                    "print the candidates of every layer with their estimated and replayed cost");
+  compile->add_option("--dump-dir", a.dump_dir,
+                      "folder for numbered files of the graph after every pass, which tessera-opt reads");
   common(compile);
   compiling(compile);
 
@@ -490,12 +522,6 @@ int main(int argc, char** argv) {
     command->add_option("--input-layout", a.layouts, "NHWC, or NAME=NHWC: the file's layout where the model takes NCHW")
         ->allow_extra_args(false);
     command->add_option("--random-inputs", a.random_seed, "fill inputs without a file from this seed");
-    command->add_option("--dram-latency", a.dram_latency, "cycles from a request to its first data; devices rtl, sysc")
-        ->check(CLI::PositiveNumber);
-    command
-        ->add_option("--dram-bandwidth", a.dram_bandwidth,
-                     "bytes a cycle, reads and writes together, at most the bus's width; devices rtl, sysc")
-        ->check(CLI::PositiveNumber);
     command->add_option("--xclbin", a.xclbin, "the image for the card; device xrt");
     command->add_option("--device-option", a.device_options, "NAME=VALUE for the device")->allow_extra_args(false);
   };
@@ -573,6 +599,7 @@ int main(int argc, char** argv) {
     const int status = app.exit(e);
     return status == 0 ? 0 : 2;
   }
+  a.command = app.get_subcommands().front();
   try {
     if (*compile) return compile_command(a);
     if (*run) return run_command(a);

@@ -65,19 +65,14 @@ PYBIND11_MODULE(_tessera, m) {
                        const std::map<std::string, ops::Shape>& shapes,
                        const std::map<std::string, std::string>& device_options, const std::string& schedules,
                        bool check_races, std::optional<uint64_t> poison, std::optional<uint64_t> base_address,
-                       bool use_npu, bool cpu_codegen, bool virtual_threads, bool chains, double traffic_weight,
-                       bool profile) {
+                       const std::map<std::string, std::string>& compile_options, bool profile) {
              SessionOptions options;
              options.device = device;
              options.config = config;
              options.import.shapes = shapes;
              options.device_options = device_options;
              if (!schedules.empty()) options.compile.schedules = schedules_from(nlohmann::json::parse(schedules));
-             options.compile.use_npu = use_npu;
-             options.compile.cpu_codegen = cpu_codegen;
-             options.compile.virtual_threads = virtual_threads;
-             options.compile.chains = chains;
-             options.compile.traffic_weight = traffic_weight;
+             for (const auto& [name, value] : compile_options) compiler::set_option(options.compile, name, value);
              options.check_races = check_races;
              options.poison = poison;
              options.heap_base = base_address;
@@ -92,9 +87,8 @@ PYBIND11_MODULE(_tessera, m) {
              return std::make_unique<Session>(path, std::move(options));
            }),
            py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"),
-           py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"), py::arg("use_npu"),
-           py::arg("cpu_codegen"), py::arg("virtual_threads"), py::arg("chains"), py::arg("traffic_weight"),
-           py::arg("profile"))
+           py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"),
+           py::arg("compile_options"), py::arg("profile"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("run",
@@ -118,6 +112,17 @@ PYBIND11_MODULE(_tessera, m) {
       .def("schedules_json", [](Session& s) { return schedules_of(s.artifact()).dump(); })
       .def("save", [](Session& s, const std::string& path) { program::save(s.artifact(), path); });
 
+  m.def("compile_options", [] {
+    py::list rows;
+    for (const compiler::OptionInfo& info : compiler::option_table()) {
+      py::dict row;
+      row["name"] = info.name;
+      row["summary"] = info.summary;
+      row["default"] = info.fallback;
+      rows.append(row);
+    }
+    return rows;
+  });
   m.def("backends", [] {
     py::list names;
     names.append("reference");

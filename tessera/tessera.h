@@ -58,6 +58,19 @@ typedef struct {
 /* Compiles an ONNX file into an artifact. `shapes`: "name=1,3,224,224" for dynamic inputs, `shape_count` of them. */
 TESSERA_API tessera_status tessera_compile(const char* onnx_path, const char* config, const char* const* shapes,
                                            size_t shape_count, const char* artifact_path);
+/* The same with options of the compilation as "name=value", for example "traffic_weight=2". */
+TESSERA_API tessera_status tessera_compile_with(const char* onnx_path, const char* config, const char* const* shapes,
+                                                size_t shape_count, const char* const* options, size_t option_count,
+                                                const char* artifact_path);
+
+/* An option of the compilation: its name, what it does, its default. The strings live as long as the library. */
+typedef struct {
+  const char* name;
+  const char* summary;
+  const char* fallback;
+} tessera_compile_option;
+TESSERA_API size_t tessera_compile_option_count(void);
+TESSERA_API tessera_status tessera_compile_option_at(size_t index, tessera_compile_option* option);
 
 /* Opens a model (.onnx) or an artifact (.tsr). `device` NULL: "fsim"; `config` NULL: the artifact's, or npu256. */
 TESSERA_API tessera_status tessera_session_open(const char* path, const char* device, const char* config,

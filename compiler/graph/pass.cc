@@ -3,6 +3,7 @@
 #include "compiler/graph/pass.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "compiler/graph/passes.h"
@@ -67,6 +68,30 @@ const Pass& PassRegistry::find(std::string_view name) const {
   std::string known;
   for (const Pass& pass : passes_) known += (known.empty() ? "" : ", ") + pass.name;
   throw Error(ErrorCode::kInvalidArgument, "there is no pass '" + std::string(name) + "'; known: " + known);
+}
+
+namespace {
+
+std::string& registration_errors() {
+  static std::string errors;
+  return errors;
+}
+
+}  // namespace
+
+void guarded_registration(const std::function<void()>& registration) {
+  try {
+    registration();
+  } catch (const Error& error) {
+    std::string& errors = registration_errors();
+    errors += (errors.empty() ? "" : "; ") + std::string(error.what());
+  }
+}
+
+std::string take_registration_errors() { return std::exchange(registration_errors(), {}); }
+
+RegisterPass::RegisterPass(Pass pass, const Place& place) {
+  guarded_registration([&] { PassRegistry::instance().add(std::move(pass), place); });
 }
 
 void verify(const AnyGraph& graph) {

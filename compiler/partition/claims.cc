@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "compiler/graph/pass.h"
 #include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
 
@@ -436,6 +437,10 @@ void MatcherRegistry::add(Matcher matcher, const std::string& before) {
     }
   }
   matchers_.insert(at, std::move(matcher));
+}
+
+RegisterMatcher::RegisterMatcher(Matcher matcher, const std::string& before) {
+  graph::guarded_registration([&] { MatcherRegistry::instance().add(std::move(matcher), before); });
 }
 
 std::optional<Claim> claim(NodeOp op) {

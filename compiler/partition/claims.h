@@ -47,9 +47,7 @@ class MatcherRegistry {
 
 /// Registers a matcher while the program or a plugin is loaded.
 struct RegisterMatcher {
-  explicit RegisterMatcher(Matcher matcher, const std::string& before = "") {
-    MatcherRegistry::instance().add(std::move(matcher), before);
-  }
+  explicit RegisterMatcher(Matcher matcher, const std::string& before = "");
 };
 
 /// Errors: none; an operation that does not match is left to the CPU.

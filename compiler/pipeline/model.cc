@@ -6,13 +6,18 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 
 #include "compiler/nn/interpreter.h"
+#include "compiler/nn/module_text.h"
 #include "compiler/nn/passes.h"
+#include "compiler/npu/search_log.h"
 #include "compiler/onnx/import.h"
 #include "compiler/partition/partition.h"
 #include "compiler/schedule/json.h"
+#include "compiler/text/text.h"
+#include "isa/assembler.h"
 #if TESSERA_HAVE_CPU_CODEGEN
 #include "compiler/cpu/codegen.h"
 #endif
@@ -48,6 +53,42 @@ onnx::ImportOptions to_import(const ImportOptions& options) {
   out.dims = options.dims;
   out.directory = options.directory;
   return out;
+}
+
+Snapshot module_snapshot(const std::string& step, mlir::ModuleOp module) {
+  return {step, "mlir", [module](bool elide) { return nn::module_to_text(module, elide); }};
+}
+
+/// Shows the module after each pass that has a name.
+class AfterPass : public mlir::PassInstrumentation {
+ public:
+  explicit AfterPass(SnapshotObserver observer) : observer_(std::move(observer)) {}
+  void runAfterPass(mlir::Pass* pass, mlir::Operation* operation) override {
+    if (pass->getArgument().empty()) return;
+    auto module = mlir::dyn_cast<mlir::ModuleOp>(operation);
+    if (!module) module = operation->getParentOfType<mlir::ModuleOp>();
+    observer_(module_snapshot(pass->getArgument().str(), module));
+  }
+
+ private:
+  SnapshotObserver observer_;
+};
+
+/// What a graph of the NPU became.
+void show_program(const SnapshotObserver& observer, const npu::Graph& graph, const npu::Program& program) {
+  observer({graph.name + ".schedules", "json", [&](bool) {
+              std::string text = "{";
+              for (const npu::LayerInfo& layer : program.layers)
+                text += (text.size() > 1 ? ",\n " : "\n ") + text::quote(layer.name) + ": " +
+                        schedule::to_json(layer.schedule);
+              return text + "\n}\n";
+            }});
+  observer({graph.name + ".instructions", "asm", [&](bool) {
+              std::vector<std::string> notes;
+              for (const uint32_t layer : program.layer_of_instruction)
+                notes.push_back(layer < program.layers.size() ? program.layers[layer].name : "");
+              return isa::listing(program.instructions, notes);
+            }});
 }
 
 }  // namespace
@@ -92,8 +133,9 @@ Model Model::from_bytes(std::string_view bytes, const ImportOptions& options) {
 const std::vector<Port>& Model::inputs() const { return state_->inputs; }
 const std::vector<Port>& Model::outputs() const { return state_->outputs; }
 
-void Model::optimise() {
+void Model::optimise(const SnapshotObserver& snapshots) {
   if (state_->optimised) return;
+  if (snapshots) snapshots(module_snapshot("import", *state_->module));
   std::string message;
   mlir::ScopedDiagnosticHandler handler(&state_->context, [&](mlir::Diagnostic& diagnostic) {
     if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error && message.empty()) {
@@ -105,6 +147,7 @@ void Model::optimise() {
   });
   mlir::PassManager manager(&state_->context);
   nn::build_nn_pipeline(manager);
+  if (snapshots) manager.addInstrumentation(std::make_unique<AfterPass>(snapshots));
   if (mlir::failed(manager.run(*state_->module)))
     throw Error(ErrorCode::kInvalidModel, message.empty() ? "the graph passes failed without a message" : message);
   state_->optimised = true;
@@ -123,6 +166,7 @@ std::vector<ops::Value> Model::interpret(const std::vector<ops::Value>& inputs, 
 }
 
 program::Artifact Model::compile(const isa::MachineConfig& config, const CompileOptions& options) {
+  check_options(options);
   for (const Port& port : inputs()) {
     if (port.kind != program::ValueKind::kTensor || !port.ranked) continue;
     for (size_t i = 0; i < port.shape.size(); ++i) {
@@ -138,7 +182,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
     }
   }
   if (options.progress) options.progress("graph passes", 0, 1);
-  optimise();
+  optimise(options.snapshots);
   partition::Options to;
   to.use_npu = options.use_npu;
   to.progress = options.progress;
@@ -149,14 +193,17 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
       throw Error(error.code(), "node '" + node + "': " + error.what());
     }
   }
-  to.npu.virtual_threads = options.virtual_threads;
-  to.npu.chain = options.chains;
-  if (!(options.traffic_weight >= 0 && options.traffic_weight <= 1000)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "the traffic weight must be between 0 and 1000 cycles of time for a cycle of the bus, not " +
-                    std::to_string(options.traffic_weight));
+  to.npu = npu_options(options);
+  npu::SearchLog search;
+  if (options.search_log) to.npu.search_log = &search;
+  if (options.snapshots) {
+    to.after_pass = [&](const std::string& pass, const std::vector<graph::AnyGraph>& graphs) {
+      options.snapshots({pass, "npu", [&](bool elide) { return graph::to_text(graphs, elide); }});
+    };
+    to.after_compile = [&](const npu::Graph& graph, const npu::Program& program) {
+      show_program(options.snapshots, graph, program);
+    };
   }
-  to.npu.traffic_weight = options.traffic_weight;
 #if TESSERA_HAVE_CPU_CODEGEN
   std::unique_ptr<cpu::Codegen> cpu;
   if (options.cpu_codegen) {
@@ -165,6 +212,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
   }
 #endif
   program::Artifact artifact = partition::partition(*state_->module, config, to);
+  if (options.search_log) options.search_log(npu::to_text(search));
   for (size_t i = 0; i < inputs().size(); ++i) {
     program::ValueInfo& info = artifact.values[static_cast<size_t>(artifact.plans[0].inputs[i])];
     info.name = inputs()[i].name;
@@ -175,13 +223,18 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
   return artifact;
 }
 
-std::string Model::print() const {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  mlir::OpPrintingFlags flags;
-  flags.elideLargeElementsAttrs(16).elideLargeResourceString(64);
-  state_->module->print(stream, flags);
-  return text;
+std::string Model::print() const { return nn::module_to_text(*state_->module, /*elide=*/true); }
+
+npu::Options npu_options(const CompileOptions& options) {
+  npu::Options to;
+  to.virtual_threads = options.virtual_threads;
+  to.chain = options.chains;
+  to.traffic_weight = options.traffic_weight;
+  to.dram_latency_cycles = options.dram_latency;
+  to.dram_bandwidth_bytes = options.dram_bandwidth;
+  to.search = options.search;
+  to.cost_model = options.cost_model;
+  return to;
 }
 
 void parse_shape(std::string_view text, ImportOptions& options) {

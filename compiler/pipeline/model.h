@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/npu/graph.h"
+#include "compiler/pipeline/options.h"
 #include "isa/config.h"
 #include "isa/program/artifact.h"
 #include "ops/operator.h"
@@ -34,20 +36,6 @@ struct ImportOptions {
   std::string directory;                     // of external data when the model is given as bytes
 };
 
-/// Called with what is being done and how far it is.
-using Progress = std::function<void(const std::string& what, int64_t done, int64_t total)>;
-
-struct CompileOptions {
-  bool use_npu = true;          // false: everything on the CPU
-  bool cpu_codegen = true;      // false: CPU operators are library kernels
-  bool chains = true;           // tensors that only the next layer reads may stay on chip
-  double traffic_weight = 0.2;  // cycles that a cycle of the DRAM's bus is worth when schedules are chosen
-  bool virtual_threads = true;  // false: one copy of each operand, so that engines take turns in a layer
-  // JSON by node name ("name#2" for the second layer of a name), overriding the generator's
-  std::map<std::string, std::string> schedules;
-  Progress progress;
-};
-
 class Model {
  public:
   /// Errors: kIo, kInvalidModel, kUnsupported, kInvalidArgument (an override the model has no use for).
@@ -62,7 +50,8 @@ class Model {
 
   /// Runs the graph passes once; what follows uses the result. Errors: kInvalidModel, kUnsupported with the node's
   /// name.
-  void optimise();
+  /// `snapshots`, if given, sees the import and the module after each pass.
+  void optimise(const SnapshotObserver& snapshots = {});
   /// The reference interpreter on the optimised graph. `observer`, if given, sees every node's name, operator and
   /// results.
   using Observer = std::function<void(const std::string& node, const std::string& op_type,
@@ -78,6 +67,9 @@ class Model {
   explicit Model(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+/// The options of the NPU's code generator, also for a graph that is compiled or transformed alone.
+npu::Options npu_options(const CompileOptions& options);
 
 /// Parses "name=1,3,224,224" or "dimension=4" into `options`. Errors: kInvalidArgument.
 void parse_shape(std::string_view text, ImportOptions& options);

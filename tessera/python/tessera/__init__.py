@@ -17,7 +17,7 @@ import _tessera
 Error = _tessera.Error
 backends = _tessera.backends
 __version__ = "0.1.0"
-__all__ = ["Error", "Layer", "NodeArg", "Session", "Stats", "backends", "compile"]
+__all__ = ["Error", "Layer", "NodeArg", "Session", "Stats", "backends", "compile", "compile_options"]
 
 
 class NodeArg:
@@ -56,19 +56,24 @@ class Stats(Layer):
             self["layers"] = [Layer(row) for row in self["layers"]]
 
 
+def compile_options():
+    """The options of a compilation, as the command and the C interface have them too: dicts of name, summary and
+    default."""
+    return _tessera.compile_options()
+
+
 class Session:
     """A model on a device.
 
     model: path of an ONNX file or an artifact (.tsr), or the bytes of either. device: "fsim" (functional simulator),
     "reference" (interpreter) or another of tessera.backends(). config: npu64, npu256, npu256w, npu1024 or a .toml file;
     default: the artifact's own, or npu256. shapes: {input: shape} for dynamic dimensions; without it a model is
-    compiled for the shapes that come and kept. dram_latency (cycles), dram_bandwidth (bytes a cycle): the memory of
-    devices with time. wave: an FST file of device "rtl". schedules: a dict from layers to schedules as schedules()
-    gives it (those that are missing are chosen), or the stats() of a run. chains: False writes every layer's result to
-    DRAM, so that nothing stays on chip between layers. traffic_weight: cycles that a cycle of the DRAM's bus is worth
-    when schedules are chosen; more saves bytes. virtual_threads: False keeps one copy of each operand, so that fetching
-    does not hide behind computing inside a layer. profile: keep figures of each instruction, for layers' cycles and
-    trace(); without it device "rtl" is faster.
+    compiled for the shapes that come and kept. wave: an FST file of device "rtl". schedules: a dict from layers to
+    schedules as schedules() gives it (those that are missing are chosen), or the stats() of a run. profile: keep
+    figures of each instruction, for layers' cycles and trace(); without it device "rtl" is faster.
+
+    Every other keyword is an option of the compilation; help(tessera.Session) lists them below, and
+    tessera.compile_options() returns them. dram_latency and dram_bandwidth hold for devices with time, too.
     """
 
     def __init__(
@@ -83,18 +88,21 @@ class Session:
         check_races=False,
         poison=None,
         base_address=None,
-        use_npu=True,
-        cpu_codegen=True,
-        virtual_threads=True,
-        chains=True,
-        traffic_weight=0.2,
-        dram_latency=None,
-        dram_bandwidth=None,
         wave=None,
         profile=True,
+        **options,
     ):
+        options = {name: value for name, value in options.items() if value is not None}
+        unknown = sorted(set(options) - {row["name"] for row in compile_options()})
+        if unknown:
+            known = ", ".join(row["name"] for row in compile_options())
+            raise TypeError(f"Session() has no keyword {unknown[0]!r}; options of the compilation are {known}")
         device_options = dict(device_options or {})
-        for name, value in (("latency", dram_latency), ("bandwidth", dram_bandwidth), ("waves", wave)):
+        for name, value in (
+            ("latency", options.get("dram_latency")),
+            ("bandwidth", options.get("dram_bandwidth")),
+            ("waves", wave),
+        ):
             if value is not None:
                 device_options[name] = value
         self._session = _tessera.Session(
@@ -107,11 +115,7 @@ class Session:
             check_races,
             poison,
             base_address,
-            use_npu,
-            cpu_codegen,
-            virtual_threads,
-            chains,
-            traffic_weight,
+            {name: str(value) for name, value in options.items()},
             profile,
         )
 
@@ -145,6 +149,11 @@ class Session:
     def save(self, path):
         """Writes the compiled artifact."""
         self._session.save(str(path))
+
+
+Session.__doc__ += "\n" + "".join(
+    f"    {row['name']}: {row['summary']}. Default: {row['default']}.\n" for row in compile_options()
+)
 
 
 def compile(model, output, config="npu256", *, shapes=None, **options):
