@@ -308,7 +308,7 @@ void Planner::explain(const std::vector<Cut>& cuts, const std::vector<Unit>& uni
       reason = "all operations up to its last one score " + rounded(end.score) + " with it, " + rounded(end.rival) +
                " by the next best cut";
     else if (chosen)
-      reason = "the only way to run it";
+      reason = "no other cut ends with it";
     else if (offer.total > end.score)
       reason = "all operations up to its last one score " + rounded(offer.total) + " with it, " + rounded(end.score) +
                " without";
@@ -348,7 +348,7 @@ void Planner::pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
       std::swap(current, plan);
     }
   }
-  piece.reason += "; between its neighbours it scores " + rounded(best);
+  piece.reason += "; the winner scores " + rounded(best) + " between its neighbours";
 }
 
 void Planner::settle(std::vector<Unit>& units) {

@@ -82,9 +82,8 @@ InstructionStream lower_stream(const isa::MachineConfig& config, const Options& 
 }
 
 Cost replay(const InstructionStream& stream, const schedule::Machine& machine) {
-  const emit::Prediction prediction =
-      emit::predict(stream.instructions, stream.tags, stream.layers, machine.config,
-                    {machine.dram_latency_cycles, machine.dram_bandwidth_bytes});
+  const emit::Prediction prediction = emit::predict(stream.instructions, stream.tags, stream.layers, machine.config,
+                                                    {machine.dram_latency_cycles, machine.dram_bandwidth_bytes});
   return {prediction.cycles, stream.dram_bytes, stream.computed};
 }
 

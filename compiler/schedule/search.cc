@@ -155,12 +155,12 @@ Order with_windows(const Order& order, int loop, int64_t kept) {
 
 /// The schedule of a tile in an order, with copies that fit. Virtual threads run on the innermost loop if any operand
 /// has a copy to fetch ahead.
-Schedule build(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const Footprint& f,
-               const Order& order, bool single) {
-  Schedule schedule;
+void build(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const Footprint& f,
+           const Order& order, bool single, Schedule& schedule) {
   schedule.intrinsic = nest.intrinsic;
   schedule.input_layout = nest.layout;
-  schedule.levels.reserve(order.loops.size() + kDims);
+  schedule.levels.clear();
+  schedule.operands.clear();
   for (const Loop& loop : order.loops) schedule.levels.push_back({loop.dim, loop.factor, LevelKind::kTemporal});
   for (int d = 0; d < kDims; ++d) {
     const auto dim = static_cast<Dim>(d);
@@ -169,7 +169,6 @@ Schedule build(const Nest& nest, const isa::MachineConfig& config, const Extents
   const PerOperand copies = choose_copies(nest, config, f, order, single);
   const PerOperand sizes = {f.input, f.weights, f.sums, f.second, f.output, f.params};
   bool ahead = false;
-  schedule.operands.reserve(sizes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) continue;
     OperandPlan plan;
@@ -178,9 +177,12 @@ Schedule build(const Nest& nest, const isa::MachineConfig& config, const Extents
     if (plan.operand == Operand::kInput && order.kept >= 0) plan.halo = Halo::kKeep;
     schedule.operands.push_back(plan);
   }
-  for (const OperandPlan& plan : schedule.operands) {
-    const int attach = attach_of(nest, schedule, plan.operand);
-    const int64_t kept = fetched(nest, plan.operand) ? kept_tiles(nest, schedule, plan.operand, attach) : 1;
+  for (OperandPlan& plan : schedule.operands) {
+    int64_t kept = 1;
+    if (fetched(nest, plan.operand)) {
+      plan.attach = attach_of(nest, schedule, plan.operand);
+      kept = kept_tiles(nest, schedule, plan.operand, plan.attach);
+    }
     ahead = ahead || plan.copies > kept;
   }
   if (ahead) {
@@ -188,7 +190,6 @@ Schedule build(const Nest& nest, const isa::MachineConfig& config, const Extents
     innermost.kind = LevelKind::kVthread;
     innermost.threads = kThreads;
   }
-  return schedule;
 }
 
 struct Candidate {
@@ -206,12 +207,11 @@ bool better(const Candidate& a, const Candidate& b) {
 class Best {
  public:
   using Kind = std::tuple<size_t, bool, int64_t, int64_t, int64_t>;
-  void offer(const Kind& kind, Candidate candidate) {
+  void offer(const Kind& kind, const Candidate& candidate) {
     auto& list = best_[kind];
     if (list.size() == kCandidatesOfAKind && !better(candidate, list.back())) return;
     if (list.size() == kCandidatesOfAKind) list.pop_back();
-    const auto at = std::upper_bound(list.begin(), list.end(), candidate, better);
-    list.insert(at, std::move(candidate));
+    list.insert(std::upper_bound(list.begin(), list.end(), candidate, better), candidate);
   }
   bool empty() const { return best_.empty(); }
   std::vector<Candidate> take() {
@@ -250,14 +250,11 @@ class NestSearch {
 
   std::vector<Candidate> run() {
     // Whole windows if any tile with them fits; else parts of windows too.
-    const auto parts = [&](Dim dim, double ratio, int64_t most) {
-      if (best_.empty()) values_[static_cast<size_t>(dim)] = candidate_extents(nest_.extent[dim], ratio, most);
-    };
     sweep();
     for (const auto& [dim, ratio, most] :
          {std::tuple{Dim::kKh, 1.4, machine_.config.inp_depth()}, std::tuple{Dim::kKw, 1.2, int64_t{1} << 14}}) {
       if (!best_.empty()) break;
-      parts(dim, ratio, most);
+      values_[static_cast<size_t>(dim)] = candidate_extents(nest_.extent[dim], ratio, most);
       sweep();
     }
     if (best_.empty()) {
@@ -293,13 +290,12 @@ class NestSearch {
   }
 
   void judge(size_t number, const Order& order, const Footprint& f, int64_t kept) {
-    Candidate candidate;
-    candidate.schedule = build(nest_, machine_.config, tile_, f, order, goal_.single);
-    candidate.cost = model_.cost(subject_, candidate.schedule);
-    candidate.score = goal_.score(candidate.cost, machine_.config);
-    candidate.tiles = 1;
-    for (const Loop& loop : order.loops) candidate.tiles *= loop.factor;
-    best_.offer({number, kept > 0, tile_[Dim::kOc], tile_[Dim::kIc], tile_[Dim::kG]}, std::move(candidate));
+    build(nest_, machine_.config, tile_, f, order, goal_.single, candidate_.schedule);
+    candidate_.cost = model_.cost(subject_, candidate_.schedule);
+    candidate_.score = goal_.score(candidate_.cost, machine_.config);
+    candidate_.tiles = 1;
+    for (const Loop& loop : order.loops) candidate_.tiles *= loop.factor;
+    best_.offer({number, kept > 0, tile_[Dim::kOc], tile_[Dim::kIc], tile_[Dim::kG]}, candidate_);
   }
 
   bool holds(const Footprint& f) const { return used(nest_, f, one_of_each()).fits(machine_.config); }
@@ -338,6 +334,7 @@ class NestSearch {
   const Goal& goal_;
   std::array<std::vector<int64_t>, kDims> values_;
   Extents tile_;
+  Candidate candidate_;  // in hand
   Best best_;
 };
 
@@ -425,7 +422,9 @@ Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const
   }
   if (kept > 0) order = with_windows(order, keepable(nest, tile, order), kept);
   const Footprint f = footprint(nest, tile, config, kept * tile[Dim::kOh]);
-  return canonical(nest, config, build(nest, config, tile, f, order, single));
+  Schedule schedule;
+  build(nest, config, tile, f, order, single, schedule);
+  return canonical(nest, config, std::move(schedule));
 }
 
 Registry<MakeSearcher>& searchers() {
