@@ -62,6 +62,7 @@ struct InstructionProfile {
   isa::Unit unit = isa::Unit::kFetch;
   uint64_t macs = 0;           // GEMM
   uint64_t vectors = 0;        // ALU: source entries read
+  uint64_t steps = 0;          // GEMM, ALU: cycles of work when nothing holds it up; FENCE has none
   uint64_t bytes_read = 0;     // LOAD, from DRAM
   uint64_t bytes_written = 0;  // STORE
   // Only of devices that know time, else 0. Cycles count from the start of the program.

@@ -46,8 +46,12 @@ class FunctionalDevice final : public SimulatedDevice {
     inner.check_races = request.check_races;
     if (request.profile) {
       inner.observer = [&](const sim::Work& work) {
-        report.profile.push_back(
-            {work.pc, work.unit, work.macs, work.vectors, work.dram_read_bytes, work.dram_write_bytes});
+        report.profile.push_back({.pc = work.pc,
+                                  .unit = work.unit,
+                                  .macs = work.macs,
+                                  .vectors = work.vectors,
+                                  .bytes_read = work.dram_read_bytes,
+                                  .bytes_written = work.dram_write_bytes});
       };
     }
     const sim::RunResult result = machine_.run(inner);

@@ -42,6 +42,7 @@ void fill_profile(RunReport& report, const sim::Trace& trace, std::span<const is
       const isa::Effects effects = isa::effects(program[from.pc], config);
       to.macs = static_cast<uint64_t>(effects.macs);
       to.vectors = static_cast<uint64_t>(effects.vectors);
+      to.steps = static_cast<uint64_t>(effects.steps);
       to.bytes_read = static_cast<uint64_t>(effects.dram_read_bytes);
       to.bytes_written = static_cast<uint64_t>(effects.dram_write_bytes);
     }

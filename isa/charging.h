@@ -11,10 +11,24 @@
 #include <limits>
 #include <vector>
 
+#include "isa/generated/instructions.h"
+
 namespace tessera::isa {
 
-inline constexpr size_t kChargedEngines = 4;             // GEMM, ALU, LOAD, STORE: the causes in order of precedence
-inline constexpr size_t kCharges = kChargedEngines + 1;  // and synchronisation
+/// What a cycle is charged to, in order of precedence: the work of an engine, else synchronisation.
+enum class Cause : uint8_t { kCompute, kAlu, kLoad, kStore, kSync };
+inline constexpr size_t kCharges = 5;
+inline constexpr size_t kChargedEngines = kCharges - 1;
+
+constexpr Cause cause_of(Engine engine) {
+  switch (engine) {
+    case Engine::kGemm: return Cause::kCompute;
+    case Engine::kAlu: return Cause::kAlu;
+    case Engine::kLoad: return Cause::kLoad;
+    case Engine::kStore: return Cause::kStore;
+  }
+  return Cause::kSync;
+}
 inline constexpr uint32_t kNoLayer = std::numeric_limits<uint32_t>::max();
 
 /// Cycles [begin, end) in which an engine worked for a layer; kNoLayer: for none.
@@ -23,8 +37,8 @@ struct Stretch {
   uint32_t layer = kNoLayer;
 };
 
-/// Cycles of each layer by cause. They sum to `cycles` when there is a layer. Stretches of one engine may overlap: the
-/// one that began first keeps the cycle.
+/// Cycles of each layer by cause. `work` is by Cause. They sum to `cycles` when there is a layer. Stretches of one
+/// engine may overlap: the one that began first keeps the cycle.
 std::vector<std::array<uint64_t, kCharges>> charge(std::array<std::vector<Stretch>, kChargedEngines> work,
                                                    size_t layers, uint64_t cycles);
 

@@ -119,34 +119,34 @@ class Builder {
   }
 
   template <typename Strides>
-  int64_t count(const generated::All<Strides>&) const {
+  int64_t count(const generated::AllLoops<Strides>&) const {
     return product(extent_.data(), loops_);
   }
   template <typename Strides>
-  int64_t count(const generated::Outer<Strides>&) const {
+  int64_t count(const generated::OuterLoops<Strides>&) const {
     return product(extent_.data(), outer_);
   }
   template <typename Strides>
-  int64_t count(const generated::Inside<Strides>&) const {
+  int64_t count(const generated::InsideLoops<Strides>&) const {
     return product(inside_.data(), loops_);
   }
   int64_t count(const generated::OneLoop& where) const { return where.loop < loops_ ? extent_[where.loop] : 1; }
-  int64_t count(const generated::Still&) const { return 1; }
+  int64_t count(const generated::NoLoop&) const { return 1; }
 
   template <typename Strides>
-  void widen(Operand& operand, const generated::All<Strides>& where) const {
+  void widen(Operand& operand, const generated::AllLoops<Strides>& where) const {
     walk(operand, extent_.data(), where.stride, loops_);
   }
   template <typename Strides>
-  void widen(Operand& operand, const generated::Outer<Strides>& where) const {
+  void widen(Operand& operand, const generated::OuterLoops<Strides>& where) const {
     walk(operand, extent_.data(), where.stride, outer_);
   }
   template <typename Strides>
-  void widen(Operand& operand, const generated::Inside<Strides>& where) const {
+  void widen(Operand& operand, const generated::InsideLoops<Strides>& where) const {
     walk(operand, inside_.data(), where.stride, loops_);
   }
   void widen(Operand& operand, const generated::OneLoop& where) const { operand.highest += count(where) - 1; }
-  void widen(Operand&, const generated::Still&) const {}
+  void widen(Operand&, const generated::NoLoop&) const {}
 
   const MachineConfig* config_;
   Effects& effects_;

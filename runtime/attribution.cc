@@ -36,17 +36,15 @@ std::vector<LayerCycles> attribute_cycles(std::span<const driver::InstructionPro
     const uint64_t first = one.first_busy_cycle, last = one.last_busy_cycle + 1;
     switch (one.unit) {
       case isa::Unit::kGemm:
-        if (one.macs == 0) break;
-        add(Cause::kCompute, first, last);
-        own.gemm_cycles += last - first;
-        break;
       case isa::Unit::kAlu:
-        if (one.vectors == 0) break;
-        add(Cause::kAlu, first, last);
-        own.alu_cycles += last - first;
+        if (one.steps == 0) break;
+        add(isa::cause_of(static_cast<isa::Engine>(one.unit)), first, last);
+        (one.unit == isa::Unit::kGemm ? own.gemm_cycles : own.alu_cycles) += last - first;
         break;
-      case isa::Unit::kLoad: add(Cause::kLoad, one.start_cycle, one.end_cycle + 1); break;
-      case isa::Unit::kStore: add(Cause::kStore, one.start_cycle, one.end_cycle + 1); break;
+      case isa::Unit::kLoad:
+      case isa::Unit::kStore:
+        add(isa::cause_of(static_cast<isa::Engine>(one.unit)), one.start_cycle, one.end_cycle + 1);
+        break;
       case isa::Unit::kFetch: break;
     }
   }

@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "driver/device.h"
+#include "isa/charging.h"
 
 namespace tessera::runtime {
 
-enum class Cause { kCompute, kAlu, kLoad, kStore, kSync };
-inline constexpr size_t kCauses = 5;
+using isa::Cause;
+inline constexpr size_t kCauses = isa::kCharges;
 
 /// "compute", "alu", "load", "store", "sync".
 std::string_view to_string(Cause cause);

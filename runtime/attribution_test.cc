@@ -12,8 +12,7 @@ driver::InstructionProfile one(uint32_t pc, isa::Unit unit, uint64_t start, uint
   driver::InstructionProfile p;
   p.pc = pc;
   p.unit = unit;
-  p.macs = unit == isa::Unit::kGemm ? 1 : 0;
-  p.vectors = unit == isa::Unit::kAlu ? 1 : 0;
+  p.steps = unit == isa::Unit::kGemm || unit == isa::Unit::kAlu ? 1 : 0;
   p.start_cycle = start;
   p.first_busy_cycle = first;
   p.last_busy_cycle = last;

@@ -196,7 +196,7 @@ class Replay {
     const int64_t first = std::max(take + timing::gemm::kStart, e.end + 1);
     e.free = std::max(take + timing::gemm::kPrepare, e.end);
     e.end = first + d.engine - 1;
-    worked(kGemmWork, first, e.end + 1, layer);
+    worked(isa::Engine::kGemm, first, e.end + 1, layer);
     if (effects.reads(isa::Space::kAcc)) acc_.book(first, d.engine, d.outputs);
     return e.end + effects.latency_cycles;
   }
@@ -212,7 +212,7 @@ class Replay {
       Engine& load = engine(isa::Engine::kLoad);
       if (load.end > start) load.end = bus_.move(load.end, bus_.lose(start, e.end - start, load_writes_, alu_writes_));
     }
-    worked(kAluWork, start + 1, e.end + 1, layer);
+    worked(isa::Engine::kAlu, start + 1, e.end + 1, layer);
     return e.end + effects.latency_cycles;
   }
 
@@ -228,7 +228,7 @@ class Replay {
         std::max({bus_.move(begin, slots(d.beats), inp ? &alu_writes_ : nullptr), begin + d.engine, begin + window});
     if (inp) load_writes_.book(begin, e.end - begin, d.engine);
     e.free = std::max(take + 1, leave);
-    worked(kLoadWork, take, e.end + 1, layer);
+    worked(isa::Engine::kLoad, take, e.end + 1, layer);
     moved_.push_front({begin, e.end, d.runs});
     if (moved_.size() > static_cast<size_t>(timing::load::runs_waiting(config_))) moved_.pop_back();
     return e.end;
@@ -257,14 +257,12 @@ class Replay {
     if (load.end > begin) load.end = bus_.move(load.end, pushed);
     e.free = std::max(take + 1, e.end - kStoreOverlap);
     const int64_t complete = e.end + latency_ + kStoreResponse;
-    worked(kStoreWork, take, complete + 1, layer);
+    worked(isa::Engine::kStore, take, complete + 1, layer);
     return complete;
   }
 
-  // Places of isa::charge.
-  static constexpr size_t kGemmWork = 0, kAluWork = 1, kLoadWork = 2, kStoreWork = 3;
-  void worked(size_t place, int64_t begin, int64_t end, uint32_t layer) {
-    work_[place].push_back(
+  void worked(isa::Engine which, int64_t begin, int64_t end, uint32_t layer) {
+    work_[static_cast<size_t>(isa::cause_of(which))].push_back(
         {static_cast<uint64_t>(begin), static_cast<uint64_t>(end), layer < layers_ ? layer : isa::kNoLayer});
   }
 

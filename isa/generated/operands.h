@@ -17,30 +17,34 @@ struct OperandName {
   bool write;
 };
 
-// Which loops move an address: all, those outside the reduction, those without the iterations of padding; the one of a
-// number; none.
+// Which loops move an address: all, those outside the reduction, those without the iterations of
+// padding; the one of a number; none.
+
 template <typename Strides>
-struct All {
+struct AllLoops {
   const Strides& stride;
 };
 template <typename Strides>
-All(const Strides&) -> All<Strides>;
+AllLoops(const Strides&) -> AllLoops<Strides>;
+
 template <typename Strides>
-struct Outer {
+struct OuterLoops {
   const Strides& stride;
 };
 template <typename Strides>
-Outer(const Strides&) -> Outer<Strides>;
+OuterLoops(const Strides&) -> OuterLoops<Strides>;
+
 template <typename Strides>
-struct Inside {
+struct InsideLoops {
   const Strides& stride;
 };
 template <typename Strides>
-Inside(const Strides&) -> Inside<Strides>;
+InsideLoops(const Strides&) -> InsideLoops<Strides>;
+
 struct OneLoop {
   size_t loop;
 };
-struct Still {};
+struct NoLoop {};
 
 template <typename Builder>
 void describe(const Finish& i, Builder& to) {
@@ -55,24 +59,24 @@ void describe(const Fence& i, Builder& to) {
 template <typename Builder>
 void describe(const Load& i, Builder& to) {
   to.nest(i.extent, 0, i.pad_before, i.pad_after);
-  to.bytes({"destination", "sp_addr", true}, i.space, i.sp_addr, All{i.sp_stride}, i.length);
-  if (!i.fill) to.dram({"source", "dram_offset", false}, i.base, i.dram_offset, Inside{i.dram_stride}, i.length);
+  to.bytes({"destination", "sp_addr", true}, i.space, i.sp_addr, AllLoops{i.sp_stride}, i.length);
+  if (!i.fill) to.dram({"source", "dram_offset", false}, i.base, i.dram_offset, InsideLoops{i.dram_stride}, i.length);
 }
 
 template <typename Builder>
 void describe(const Store& i, Builder& to) {
   to.nest(i.extent, 0);
-  to.bytes({"source", "sp_addr", false}, i.space, i.sp_addr, All{i.sp_stride}, i.length);
-  to.dram({"destination", "dram_offset", true}, i.base, i.dram_offset, All{i.dram_stride}, i.length);
+  to.bytes({"source", "sp_addr", false}, i.space, i.sp_addr, AllLoops{i.sp_stride}, i.length);
+  to.dram({"destination", "dram_offset", true}, i.base, i.dram_offset, AllLoops{i.dram_stride}, i.length);
 }
 
 template <typename Builder>
 void describe(const Gemm& i, Builder& to) {
   to.nest(i.extent, i.reduce);
-  to.entries({"activations", "inp_addr", false}, Space::kInp, i.inp_addr, All{i.inp_stride}, 0);
-  to.entries({"weights", "wgt_addr", false}, Space::kWgt, i.wgt_addr, All{i.wgt_stride}, 0);
-  if (i.accumulate) to.entries({"initial sums", "acc_addr", false}, Space::kAcc, i.acc_addr, Outer{i.acc_stride}, 0);
-  to.entries({"sums", "acc_addr", true}, Space::kAcc, i.acc_addr, Outer{i.acc_stride}, 0);
+  to.entries({"activations", "inp_addr", false}, Space::kInp, i.inp_addr, AllLoops{i.inp_stride}, 0);
+  to.entries({"weights", "wgt_addr", false}, Space::kWgt, i.wgt_addr, AllLoops{i.wgt_stride}, 0);
+  if (i.accumulate) to.entries({"initial sums", "acc_addr", false}, Space::kAcc, i.acc_addr, OuterLoops{i.acc_stride}, 0);
+  to.entries({"sums", "acc_addr", true}, Space::kAcc, i.acc_addr, OuterLoops{i.acc_stride}, 0);
   to.steps(gemm_steps(i));
   to.latency(timing::gemm::kWrite);
   if (to.config() == nullptr) return;
@@ -84,13 +88,13 @@ void describe(const Gemm& i, Builder& to) {
 template <typename Builder>
 void describe(const Alu& i, Builder& to) {
   to.nest(i.extent, i.reduce);
-  to.entries({"source", "src_addr", false}, space_of(i.src), i.src_addr, All{i.src_stride}, 0);
-  to.entries({"destination", "dst_addr", true}, space_of(i.dst), i.dst_addr, Outer{i.dst_stride}, 0);
-  if (i.second_op != SecondOp::kNone) to.entries({"second operand", "second_addr", false}, Space::kOut, i.second_addr, Outer{i.second_stride}, 0);
-  if (i.second_op != SecondOp::kNone) to.entries({"constants", "constant_addr", false}, Space::kParam, i.constant_addr, Still{}, 32);
+  to.entries({"source", "src_addr", false}, space_of(i.src), i.src_addr, AllLoops{i.src_stride}, 0);
+  to.entries({"destination", "dst_addr", true}, space_of(i.dst), i.dst_addr, OuterLoops{i.dst_stride}, 0);
+  if (i.second_op != SecondOp::kNone) to.entries({"second operand", "second_addr", false}, Space::kOut, i.second_addr, OuterLoops{i.second_stride}, 0);
+  if (i.second_op != SecondOp::kNone) to.entries({"constants", "constant_addr", false}, Space::kParam, i.constant_addr, NoLoop{}, 32);
   if (i.convert) to.entries({"bias and scale", "param_addr", false}, Space::kParam, i.param_addr, OneLoop{i.param_loop}, 0);
-  if (i.table_enable) to.entries({"table", "table", false}, Space::kTable, i.table, Still{}, 0);
-  if (i.second_table_enable) to.entries({"second table", "second_table", false}, Space::kTable, i.second_table, Still{}, 0);
+  if (i.table_enable) to.entries({"table", "table", false}, Space::kTable, i.table, NoLoop{}, 0);
+  if (i.second_table_enable) to.entries({"second table", "second_table", false}, Space::kTable, i.second_table, NoLoop{}, 0);
   to.vectors(to.iterations());
   to.steps(to.iterations());
   if (i.second_op != SecondOp::kNone && i.src == AluSpace::kOut) to.steps(to.results());

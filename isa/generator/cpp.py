@@ -314,11 +314,11 @@ def _operand_call(o):
     else:
         memory = f"Space::{constant(o.space)}"
     if o.loops == "none":
-        where = "Still{}"
+        where = "NoLoop{}"
     elif o.loops == "index":
         where = f"OneLoop{{i.{o.index_field.name}}}"
     else:
-        where = f"{pascal(o.loops)}{{i.{o.stride.name}}}"
+        where = f"{pascal(o.loops)}Loops{{i.{o.stride.name}}}"
     if o.base_field:
         return f"to.dram({what}, {memory}, {address}, {where}, i.{o.length.name});"
     if o.unit == "bytes":
@@ -347,16 +347,14 @@ def operands_header(isa):
         "namespace tessera::isa::generated {\n",
         "/// An operand's name, the field of its address, and whether it is written.\n"
         "struct OperandName {\n  const char* name;\n  const char* field;\n  bool write;\n};\n",
-        "// Which loops move an address: all, those outside the reduction, those without the iterations of "
-        "padding; the one of a\n"
-        "// number; none.\n"
-        "template <typename Strides>\nstruct All {\n  const Strides& stride;\n};\ntemplate <typename "
-        "Strides>\nAll(const Strides&) -> All<Strides>;\n"
-        "template <typename Strides>\nstruct Outer {\n  const Strides& stride;\n};\ntemplate <typename "
-        "Strides>\nOuter(const Strides&) -> Outer<Strides>;\n"
-        "template <typename Strides>\nstruct Inside {\n  const Strides& stride;\n};\ntemplate <typename "
-        "Strides>\nInside(const Strides&) -> Inside<Strides>;\n"
-        "struct OneLoop {\n  size_t loop;\n};\nstruct Still {};\n",
+        "// Which loops move an address: all, those outside the reduction, those without the iterations of\n"
+        "// padding; the one of a number; none.\n",
+        *(
+            f"template <typename Strides>\nstruct {name} {{\n  const Strides& stride;\n}};\n"
+            f"template <typename Strides>\n{name}(const Strides&) -> {name}<Strides>;\n"
+            for name in ("AllLoops", "OuterLoops", "InsideLoops")
+        ),
+        "struct OneLoop {\n  size_t loop;\n};\nstruct NoLoop {};\n",
     ]
     for i in isa.instructions:
         lines = ["template <typename Builder>", f"void describe(const {pascal(i.name)}& i, Builder& to) {{"]

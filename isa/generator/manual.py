@@ -80,7 +80,7 @@ def _operand_row(instruction, o):
         "none": "none",
         "outer": f"all but the innermost `{reduce.name if reduce else ''}`",
         "inside": "all, iterations without padding",
-        "index": f"loop `{o.index_field.name if o.index_field else ''}`, one entry an iteration",
+        "index": f"the one that `{o.index_field.name if o.index_field else ''}` names: its index is added",
     }[o.loops]
     if o.unit == "bytes":
         unit = f"`{o.length.name}` bytes"
@@ -115,18 +115,17 @@ def _operands(isa):
         ]
         out += [_operand_row(i, o) for o in i.operands] + [""]
         for w in i.work:
-            each = " x ".join(w.each) or "1"
+            each = " x ".join(f"`{quantity}`" for quantity in w.each)
+            what = f"{each} {w.counts}" if each else f"one {w.counts.removesuffix('s')}"
             loops = {
-                "all": "Each iteration of all loops",
-                "outer": "Each iteration of the outer loops",
-                "raster": "Each vector of the raster, or iteration of all loops where there is none,",
+                "all": "Each iteration of all loops is",
+                "outer": "Each iteration of the outer loops is",
+                "raster": "Each vector of the raster, or each iteration of all loops where there is no raster, is",
             }[w.loops]
-            out.append(f"- {loops} counts {each} {w.counts}{' when ' + _when(w.when) if w.when else ''}.")
-        for way in i.latency:
-            out.append(
-                f"- From the last step to the completion: `{way.cycles}` "
-                f"cycles{', when ' + _when(way.when) if way.when else ', else' if len(i.latency) > 1 else ''}."
-            )
+            out.append(f"- {loops} {what}{' when ' + _when(w.when) if w.when else ''}.")
+        ways = [f"`{way.cycles}`" + (f" when {_when(way.when)}" if way.when else "") for way in i.latency]
+        if ways:
+            out.append(f"- Cycles from the last step to the completion: {', else '.join(ways)}.")
         out += [""] if i.work or i.latency else []
     return out
 
