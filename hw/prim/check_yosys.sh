@@ -15,7 +15,7 @@ if [ "$1" = "--area" ]; then
     width=$(sed -n 's/.*parameter logic \[\([0-9]*\):0\] *Registers.*/\1/p' "tsr_$unit.sv")
     width=$((width + 1))
     echo "tsr_$unit, all $width registers"
-    yosys -p "read_verilog -sv tsr_*.sv; hierarchy -top tsr_$unit -chparam Registers $(((1 << width) - 1));
+    yosys -p "read_verilog -sv ../../isa/generated/tsr_isa_pkg.sv tsr_*.sv; hierarchy -top tsr_$unit -chparam Registers $(((1 << width) - 1));
               synth_xilinx -noiopad -noclkbuf -flatten; tee -o /dev/stdout stat" -q |
       awk '/LUT[1-6]|FD[RSCP]E|CARRY4|DSP48|MUXF/ { printf "  %s %s", $1, $2 } END { print "" }'
   done
@@ -29,7 +29,7 @@ for file in tsr_*.sv; do
   for registers in $choices; do
     parameters=""
     [ "$registers" = all ] && parameters="-chparam Registers $(((1 << (width + 1)) - 1))"
-    yosys -q -p "read_verilog -sv tsr_*.sv; hierarchy -check -top $cell $parameters; proc; flatten; opt_clean;
+    yosys -q -p "read_verilog -sv ../../isa/generated/tsr_isa_pkg.sv tsr_*.sv; hierarchy -check -top $cell $parameters; proc; flatten; opt_clean;
                  check -assert; select -assert-none t:\$dlatch t:\$_DLATCH_*"
   done
 done

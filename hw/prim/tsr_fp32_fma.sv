@@ -12,13 +12,7 @@
 // rst_ni, synchronous, clears the valid bits. result_o is unspecified where valid_o = 0; idle stages are not evaluated
 // in simulation. Legal: Rounding = 0 and FlushSubnormals = 0; other values are for tests (tsr_fp32_mul).
 
-// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
-`ifdef VERILATOR
-`define TSR_UNSPECIFIED(signal)
-/* verilator lint_off LATCH */
-`else
-`define TSR_UNSPECIFIED(signal) signal = 'x;
-`endif
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
 module tsr_fp32_fma #(
   parameter int unsigned Lanes           = 1,
@@ -99,8 +93,8 @@ module tsr_fp32_fma #(
   always_comb begin
     logic [63:0] leading;
     logic [50:0] trailing;
-    `TSR_UNSPECIFIED(leading_3_d)
-    `TSR_UNSPECIFIED(trailing_3_d)
+    if (!tsr_isa_pkg::Simulated) leading_3_d = 'x;
+    if (!tsr_isa_pkg::Simulated) trailing_3_d = 'x;
     leading  = 'x;
     trailing = 'x;
     if (valid_2) begin
@@ -141,7 +135,7 @@ module tsr_fp32_fma #(
   logic [64*Lanes-1:0] sum_4_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(sum_4_d)
+    if (!tsr_isa_pkg::Simulated) sum_4_d = 'x;
     if (valid_3) begin
       for (int unsigned l = 0; l < Lanes; l++) sum_4_d[64*l+:64] = add(leading_3[64*l+:64], trailing_3[64*l+:51]);
     end
@@ -182,7 +176,7 @@ module tsr_fp32_fma #(
   logic [64*Lanes-1:0] unrounded_5_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(unrounded_5_d)
+    if (!tsr_isa_pkg::Simulated) unrounded_5_d = 'x;
     if (valid_4) begin
       for (int unsigned l = 0; l < Lanes; l++) unrounded_5_d[64*l+:64] = normalise(sum_4[64*l+:63]);
     end
@@ -215,7 +209,7 @@ module tsr_fp32_fma #(
   logic [32*Lanes-1:0] result_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(result_d)
+    if (!tsr_isa_pkg::Simulated) result_d = 'x;
     if (valid_5) begin
       for (int unsigned l = 0; l < Lanes; l++) result_d[32*l+:32] = round(unrounded_5[64*l+:38]);
     end
@@ -225,3 +219,4 @@ module tsr_fp32_fma #(
   );
 
 endmodule
+/* verilator lint_on LATCH */

@@ -11,13 +11,7 @@
 // Legal: Rounding = 0 and FlushSubnormals = 0. Rounding 1 (truncate), 2 (half away from zero) and FlushSubnormals 1
 // (operands and results) exist so that tests can show that they would be noticed.
 
-// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
-`ifdef VERILATOR
-`define TSR_UNSPECIFIED(signal)
-/* verilator lint_off LATCH */
-`else
-`define TSR_UNSPECIFIED(signal) signal = 'x;
-`endif
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
 module tsr_fp32_mul #(
   parameter int unsigned Lanes           = 1,
@@ -72,7 +66,7 @@ module tsr_fp32_mul #(
   logic [64*Lanes-1:0] unrounded_2_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(unrounded_2_d)
+    if (!tsr_isa_pkg::Simulated) unrounded_2_d = 'x;
     if (valid_1) begin
       for (int unsigned l = 0; l < Lanes; l++) unrounded_2_d[64*l+:64] = denormalise(product_1[64*l+:61]);
     end
@@ -106,7 +100,7 @@ module tsr_fp32_mul #(
   logic [32*Lanes-1:0] result_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(result_d)
+    if (!tsr_isa_pkg::Simulated) result_d = 'x;
     if (valid_2) begin
       for (int unsigned l = 0; l < Lanes; l++) result_d[32*l+:32] = round(unrounded_2[64*l+:38]);
     end
@@ -116,3 +110,4 @@ module tsr_fp32_mul #(
   );
 
 endmodule
+/* verilator lint_on LATCH */

@@ -12,13 +12,7 @@
 // synchronous, clears the valid bits. Outputs are unspecified where valid_o = 0; idle stages are not evaluated in
 // simulation. FlushSubnormals 1 takes subnormal operands as zero, for tests only.
 
-// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
-`ifdef VERILATOR
-`define TSR_UNSPECIFIED(signal)
-/* verilator lint_off LATCH */
-`else
-`define TSR_UNSPECIFIED(signal) signal = 'x;
-`endif
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
 module tsr_fp32_product #(
   parameter int unsigned Lanes           = 1,
@@ -67,7 +61,7 @@ module tsr_fp32_product #(
   logic [64*Lanes-1:0] product_1_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(product_1_d)
+    if (!tsr_isa_pkg::Simulated) product_1_d = 'x;
     if (valid_i) begin
       for (int unsigned l = 0; l < Lanes; l++) product_1_d[64*l+:64] = multiply(x_i[32*l+:32], y_i[32*l+:32]);
     end
@@ -111,7 +105,7 @@ module tsr_fp32_product #(
   logic [64*Lanes-1:0] product_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(product_d)
+    if (!tsr_isa_pkg::Simulated) product_d = 'x;
     if (valid_1) begin
       for (int unsigned l = 0; l < Lanes; l++) product_d[64*l+:64] = normalise(product_1[64*l+:62]);
     end
@@ -121,3 +115,4 @@ module tsr_fp32_product #(
   );
 
 endmodule
+/* verilator lint_on LATCH */

@@ -10,13 +10,7 @@
 // valid bits. result_o is unspecified where valid_o = 0; idle stages are not evaluated in simulation. Legal: Rounding =
 // 0; 1 (truncate) and 2 (half away from zero) are for tests. Bounds in the wrong order give high_i, NaN still low_i.
 
-// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
-`ifdef VERILATOR
-`define TSR_UNSPECIFIED(signal)
-/* verilator lint_off LATCH */
-`else
-`define TSR_UNSPECIFIED(signal) signal = 'x;
-`endif
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
 module tsr_fp32_round_clamp #(
   parameter int unsigned Lanes     = 1,
@@ -62,7 +56,7 @@ module tsr_fp32_round_clamp #(
   logic [32*Lanes-1:0] fixed_1_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(fixed_1_d)
+    if (!tsr_isa_pkg::Simulated) fixed_1_d = 'x;
     if (valid_i) begin
       for (int unsigned l = 0; l < Lanes; l++) fixed_1_d[32*l+:32] = fix(value_i[32*l+:32]);
     end
@@ -94,7 +88,7 @@ module tsr_fp32_round_clamp #(
   logic [16*Lanes-1:0] result_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(result_d)
+    if (!tsr_isa_pkg::Simulated) result_d = 'x;
     if (valid_1) begin
       for (int unsigned l = 0; l < Lanes; l++) result_d[16*l+:16] = clamp(fixed_1[32*l+:21], low_1, high_1);
     end
@@ -104,3 +98,4 @@ module tsr_fp32_round_clamp #(
   );
 
 endmodule
+/* verilator lint_on LATCH */

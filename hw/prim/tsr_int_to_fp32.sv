@@ -7,13 +7,7 @@
 // register. Reset: rst_ni, synchronous, clears the valid bits. result_o is unspecified where valid_o = 0; idle stages
 // are not evaluated in simulation. Legal: 2 <= Width <= 64; Rounding = 0, other values are for tests (tsr_fp32_mul).
 
-// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
-`ifdef VERILATOR
-`define TSR_UNSPECIFIED(signal)
-/* verilator lint_off LATCH */
-`else
-`define TSR_UNSPECIFIED(signal) signal = 'x;
-`endif
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
 module tsr_int_to_fp32 #(
   parameter int unsigned Lanes     = 1,
@@ -63,7 +57,7 @@ module tsr_int_to_fp32 #(
   logic [64*Lanes-1:0] unrounded_1_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(unrounded_1_d)
+    if (!tsr_isa_pkg::Simulated) unrounded_1_d = 'x;
     if (valid_i) begin
       for (int unsigned l = 0; l < Lanes; l++) unrounded_1_d[64*l+:64] = normalise(value_i[Width*l+:Width]);
     end
@@ -95,7 +89,7 @@ module tsr_int_to_fp32 #(
   logic [32*Lanes-1:0] result_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(result_d)
+    if (!tsr_isa_pkg::Simulated) result_d = 'x;
     if (valid_1) begin
       for (int unsigned l = 0; l < Lanes; l++) result_d[32*l+:32] = round(unrounded_1[64*l+:38]);
     end
@@ -105,3 +99,4 @@ module tsr_int_to_fp32 #(
   );
 
 endmodule
+/* verilator lint_on LATCH */

@@ -14,13 +14,7 @@
 // idle stages are not evaluated in simulation.
 // Legal: Rounding = 0, other values are for tests. low_i > high_i gives high_i (tsr_fp32_round_clamp).
 
-// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
-`ifdef VERILATOR
-`define TSR_UNSPECIFIED(signal)
-/* verilator lint_off LATCH */
-`else
-`define TSR_UNSPECIFIED(signal) signal = 'x;
-`endif
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
 module tsr_requantise #(
   parameter int unsigned Lanes     = 1,
@@ -60,7 +54,7 @@ module tsr_requantise #(
   assign clamp_valid_0 = valid_i & ~convert_i;
   always_comb begin
     logic signed [31:0] value;
-    `TSR_UNSPECIFIED(clamped_0d)
+    if (!tsr_isa_pkg::Simulated) clamped_0d = 'x;
     value = 'x;
     if (clamp_valid_0) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
@@ -79,7 +73,7 @@ module tsr_requantise #(
   logic [32*Lanes-1:0] biased_1_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(biased_1_d)
+    if (!tsr_isa_pkg::Simulated) biased_1_d = 'x;
     if (convert_valid_0) begin
       for (int unsigned l = 0; l < Lanes; l++) biased_1_d[32*l+:32] = value_i[32*l+:32] + bias_i[32*l+:32];
     end
@@ -124,7 +118,7 @@ module tsr_requantise #(
 
   always_comb begin
     logic signed [15:0] value;
-    `TSR_UNSPECIFIED(value_d)
+    if (!tsr_isa_pkg::Simulated) value_d = 'x;
     value = 'x;
     if (zero_valid) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
@@ -141,3 +135,4 @@ module tsr_requantise #(
   );
 
 endmodule
+/* verilator lint_on LATCH */

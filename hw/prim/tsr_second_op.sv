@@ -19,13 +19,7 @@
 // unspecified where valid_o = 0; idle stages are not evaluated in simulation. Legal: Rounding = 0, other values are for
 // tests. low_i > high_i gives high_i (tsr_fp32_round_clamp).
 
-// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
-`ifdef VERILATOR
-`define TSR_UNSPECIFIED(signal)
-/* verilator lint_off LATCH */
-`else
-`define TSR_UNSPECIFIED(signal) signal = 'x;
-`endif
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
 module tsr_second_op #(
   parameter int unsigned Lanes     = 1,
@@ -80,7 +74,7 @@ module tsr_second_op #(
   always_comb begin
     logic signed [16:0] x, y;
     logic signed [17:0] x_difference, y_difference;
-    `TSR_UNSPECIFIED(main_1_d)
+    if (!tsr_isa_pkg::Simulated) main_1_d = 'x;
     x            = 'x;
     y            = 'x;
     x_difference = 'x;
@@ -196,7 +190,7 @@ module tsr_second_op #(
   logic [17*Lanes-1:0] value_d;
 
   always_comb begin
-    `TSR_UNSPECIFIED(value_d)
+    if (!tsr_isa_pkg::Simulated) value_d = 'x;
     if (valid_5) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
         value_d[17*l+:17] = {rounded_5[16*l+15], rounded_5[16*l+:16]} + 17'(zero_5);
@@ -211,3 +205,4 @@ module tsr_second_op #(
   );
 
 endmodule
+/* verilator lint_on LATCH */

@@ -15,13 +15,7 @@
 // refused write holds the whole pipeline, a refused read the issue stage. Reset: synchronous, active low. Legal:
 // AxiBytes a power of two up to 64.
 
-// What a stage leaves where its valid bit is 0 is unspecified. Simulators are spared the clearing of it.
-`ifdef VERILATOR
-`define TSR_UNSPECIFIED(signal)
-/* verilator lint_off LATCH */
-`else
-`define TSR_UNSPECIFIED(signal) signal = 'x;
-`endif
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
 module tsr_alu #(
   parameter int unsigned Batch      = 1,
@@ -412,7 +406,7 @@ module tsr_alu #(
   assign inp_bytes = (8 * Lanes)'(inp_rdata_i);
   always_comb begin
     logic [7:0] entry;
-    `TSR_UNSPECIFIED(source)
+    if (!tsr_isa_pkg::Simulated) source = 'x;
     entry = 'x;
     if (valid_1_q && src_1_q) begin
       if (!fresh_1_q) begin
@@ -429,7 +423,7 @@ module tsr_alu #(
   end
 
   always_comb begin
-    `TSR_UNSPECIFIED(reduced)
+    if (!tsr_isa_pkg::Simulated) reduced = 'x;
     if (valid_1_q && src_1_q) begin
       if (first_1_q) begin
         reduced = source;
@@ -556,7 +550,7 @@ module tsr_alu #(
 
   always_comb begin
     logic [7:0] entry;
-    `TSR_UNSPECIFIED(value_b)
+    if (!tsr_isa_pkg::Simulated) value_b = 'x;
     entry = 'x;
     if (valid_b_q) begin
       value_b = stage_b_q;
@@ -576,8 +570,8 @@ module tsr_alu #(
   assign second_on_b = valid_b_q && after_b_q.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   always_comb begin
     logic [16:0] second;
-    `TSR_UNSPECIFIED(x)
-    `TSR_UNSPECIFIED(y)
+    if (!tsr_isa_pkg::Simulated) x = 'x;
+    if (!tsr_isa_pkg::Simulated) y = 'x;
     second = 'x;
     if (second_on_b) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
@@ -606,12 +600,12 @@ module tsr_alu #(
   assign valid_w = (valid_2_q && raw_2_q) || (valid_b_q && !second_on_b) || valid_c;
   assign table_w = valid_c ? after_c : valid_b_q && !second_on_b ? after_b_q.second : '0;
   always_comb begin
-    `TSR_UNSPECIFIED(value_w)
+    if (!tsr_isa_pkg::Simulated) value_w = 'x;
     if (valid_w) value_w = valid_c ? value_c : value_b;
   end
 
   always_comb begin
-    `TSR_UNSPECIFIED(write_data_d)
+    if (!tsr_isa_pkg::Simulated) write_data_d = 'x;
     if (valid_w) begin
       if (valid_2_q && raw_2_q) begin
         write_data_d = reduced_q;
@@ -638,7 +632,7 @@ module tsr_alu #(
   end
 
   always_comb begin
-    `TSR_UNSPECIFIED(write_bytes)
+    if (!tsr_isa_pkg::Simulated) write_bytes = 'x;
     if (write_q) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
         write_bytes[8*l+:8] = look_w_q ? 8'(words_w_q[8*AxiBytes*l+:8*AxiBytes] >> {write_data_q[32*l+:ByteBits], 3'd0})
@@ -679,3 +673,4 @@ module tsr_alu #(
                     inp_rdata_i};
 
 endmodule
+/* verilator lint_on LATCH */

@@ -15,6 +15,14 @@ package tsr_isa_pkg;
   localparam int unsigned TimelineBits = 16;
   localparam int unsigned Engines = 4;
 
+  // What a stage leaves where its valid bit is 0 is unspecified: synthesis may choose. A simulator is spared the clearing of
+  // it and keeps what was there.
+`ifdef VERILATOR
+  localparam bit Simulated = 1'b1;
+`else
+  localparam bit Simulated = 1'b0;
+`endif
+
   typedef enum logic [5:0] {
     OpcodeFinish = 6'd1,
     OpcodeFence = 6'd2,

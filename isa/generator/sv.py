@@ -190,7 +190,10 @@ def package(isa, register_map, timing):
            f"  localparam int unsigned Waits = {enable.array};\n"
            f"  localparam int unsigned WaitBits = {wait_bits};\n"
            f"  localparam int unsigned TimelineBits = {count.width};\n"
-           f"  localparam int unsigned Engines = {len(isa.enums['engine'].values)};\n"]
+           f"  localparam int unsigned Engines = {len(isa.enums['engine'].values)};\n",
+           "  // What a stage leaves where its valid bit is 0 is unspecified: synthesis may choose. A simulator is spared the clearing of\n"
+           "  // it and keeps what was there.\n"
+           "`ifdef VERILATOR\n  localparam bit Simulated = 1'b1;\n`else\n  localparam bit Simulated = 1'b0;\n`endif\n"]
     values = ",\n".join(f"    Opcode{pascal(i.name)} = {opcode.width}'d{i.opcode}" for i in isa.instructions)
     out.append(f"  typedef enum logic [{opcode.width - 1}:0] {{\n{values}\n  }} opcode_e;\n")
     out += [_enum(isa, e) for e in isa.enums.values()]
