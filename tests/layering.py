@@ -22,9 +22,45 @@ TABLE = {
     "bench": None,
     "tests": None,
 }
+# The compiler's own rooms, from below: plain C++ first, then what needs MLIR.
+COMPILER = {
+    "text": set(),
+    "schedule": {"text"},
+    "emit": set(),
+    "npu": {"schedule", "emit", "text"},
+    "graph": {"npu", "schedule", "text"},
+    "nn": set(),
+    "onnx": {"nn"},
+    "cpu": {"nn"},
+    "partition": {"nn", "cpu", "graph", "npu", "schedule", "text"},
+    "pipeline": {"nn", "onnx", "cpu", "partition", "graph", "npu", "schedule", "text"},
+    "tools": {"nn", "onnx", "partition", "pipeline", "graph", "npu", "schedule", "text"},
+}
 # Tests inside a room may use the machine to check what the room makes.
 TEST_EXTRA = {"compiler": {"sim", "driver", "runtime"}}
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/')
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([a-z_]+)/(?:([a-z_]+)/)?')
+
+
+def wrong(path, included, inner):
+    """What is wrong with an include of room `included` (and its inner room `inner`) in a file; None if nothing is."""
+    room = path.parts[0]
+    is_test = path.stem.endswith("_test") or "tests" in path.parts
+    if included not in TABLE:
+        return None
+    if included == room:
+        own = path.parts[1]
+        if room != "compiler" or inner == own:
+            return None
+        if own not in COMPILER:
+            return f"the compiler's room '{own}' is not in the table of tests/layering.py"
+        if inner not in COMPILER[own]:
+            return f"the compiler's room '{own}' may not include its room '{inner}'"
+        return None
+    if included not in TABLE[room] | (TEST_EXTRA.get(room, set()) if is_test else set()):
+        return f"room '{room}' may not include room '{included}'"
+    if room == "driver" and included == "sim" and path.name in {"device.h", "registry.h"}:
+        return "only a backend's own file may include 'sim'"
+    return None
 
 
 def violations():
@@ -35,20 +71,16 @@ def violations():
         for path in sorted((ROOT / room).rglob("*")):
             if path.suffix not in {".cc", ".h"}:
                 continue
-            extra = TEST_EXTRA.get(room, set()) if path.stem.endswith("_test") or "tests" in path.parts else set()
+            relative = path.relative_to(ROOT)
             for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
                 match = INCLUDE.match(line)
-                if not match or match[1] == room or match[1] not in TABLE:
-                    continue
-                relative = path.relative_to(ROOT)
-                if match[1] not in allowed | extra:
-                    found.append(f"{relative}:{number}: room '{room}' may not include room '{match[1]}'")
-                elif room == "driver" and match[1] == "sim" and path.name in {"device.h", "registry.h"}:
-                    found.append(f"{relative}:{number}: only a backend's own file may include 'sim'")
+                message = wrong(relative, match[1], match[2]) if match else None
+                if message:
+                    found.append(f"{relative}:{number}: {message}")
     return found
 
 
 if __name__ == "__main__":
     lines = violations()
-    print("\n".join(lines) if lines else "layering: every include follows the table of rooms")
+    print("\n".join(lines) if lines else "layering: every include follows the tables of rooms")
     sys.exit(1 if lines else 0)

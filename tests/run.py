@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every test of the project in stages: layering, unit tests (CTest, FileCheck tests of the passes among them),
+"""Runs every test of the project in stages: lint, unit tests (CTest, FileCheck tests of the passes among them),
 system tests (pytest).
 
 Each stage prints as it goes and all stages run even when one fails; the last line counts them together. Options that
@@ -64,7 +64,7 @@ def main():
     parser.add_argument("--random", type=int, metavar="N", help="random programs and models to run")
     parser.add_argument("--seed", type=int, metavar="S", help="seed of the random tests")
     parser.add_argument("--long", action="store_true", help="run the long variants too")
-    parser.add_argument("--only", choices=["layering", "unit", "system"], help="run one stage")
+    parser.add_argument("--only", choices=["lint", "unit", "system"], help="run one stage")
     options, extra = parser.parse_known_args()
 
     build = (ROOT / options.build).resolve()
@@ -79,7 +79,8 @@ def main():
 
     stages = []
     if not extra:
-        stages.append(("layering", [sys.executable, "tests/layering.py"]))
+        if options.random is None:
+            stages.append(("lint", [sys.executable, "tests/lint.py", "--all", "--build", str(build)]))
         stages.append(
             (
                 "unit",
@@ -110,8 +111,8 @@ def main():
         print(f"\n=== {name}: {' '.join(command)}", flush=True)
         start = time.monotonic()
         status, text = stream(command, sanitizer_environment(env) if name == "system" and sanitized(build) else env)
-        if name == "layering":
-            p, f, s = int(status == 0), int(status != 0), 0
+        if name == "lint":
+            p, f, s = count(r"lint: (\d+) checks passed", text), count(r"checks passed, (\d+) failed", text), 0
         elif name == "unit":
             total, f = count(r"out of (\d+)", text), count(r"(\d+) tests? failed out of", text)
             p, s = total - f, 0

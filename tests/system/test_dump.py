@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tessera compile --dump-dir`: every file is text that tessera-opt reads, and the pass that a file is named after makes it of the file
 before it, alone and in another process."""
+
 import json
 import subprocess
 import sys
@@ -38,7 +39,15 @@ def test_each_pass_alone_makes_the_next_file(dump):
     graphs = [path for path in files if path.suffix in {".mlir", ".npu"}]
     steps = [step_of(path) for path in graphs]
     assert steps[0] == "import" and "nn-fold-qdq" in steps
-    npu = ["partition", "assign-layouts", "transpose-factors", "fold-layout", "fuse-stages", "fold-layout", "fold-borders"]
+    npu = [
+        "partition",
+        "assign-layouts",
+        "transpose-factors",
+        "fold-layout",
+        "fuse-stages",
+        "fold-layout",
+        "fold-borders",
+    ]
     assert steps[-len(npu) :] == npu
     assert [path.name[:3] for path in files] == [f"{i:03}" for i in range(len(files))]
     for before, after in zip(graphs, graphs[1:]):
