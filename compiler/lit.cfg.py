@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lit configuration: lit compiler/nn/tests compiler/graph/tests compiler/partition/tests -Dtessera_bin=build/release/bin [-Dfilecheck=FileCheck-19] [-Dlit_out=folder]."""
+"""lit configuration: lit compiler/nn/tests compiler/graph/tests compiler/partition/tests
+-Dtessera_bin=build/release/bin [-Dfilecheck=FileCheck-19] [-Dlit_out=folder]."""
 
 import os
 import tempfile

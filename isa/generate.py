@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes everything under isa/generated/ from isa.toml, timing.toml, registers.toml, the chapters and hw/configs/*.toml, and the
-numbers beside names in the chapters.
+"""Writes everything under isa/generated/ from isa.toml, timing.toml, registers.toml, the chapters and
+hw/configs/*.toml, and the numbers beside names in the chapters.
 
     isa/generate.py           write the files
     isa/generate.py --check   compare with the files; exit status 1 and their names when one differs
@@ -9,6 +9,7 @@ numbers beside names in the chapters.
 The files are committed. A description that breaks a rule (bits or addresses claimed twice or not at all, values that do
 not fit) is refused with exit status 2 and nothing is written.
 """
+
 import argparse
 import pathlib
 import sys
@@ -37,7 +38,9 @@ def configurations():
     configs = [(path.stem, path, load_toml(path)) for path in paths]
     for name, _, config in configs:
         if config.get("name") != name or set(config) != set(configs[0][2]):
-            raise SpecError(f"configuration {name}: the name is not the file's, or its parameters are not those of {configs[0][0]}")
+            raise SpecError(
+                f"configuration {name}: the name is not the file's, or its parameters are not those of {configs[0][0]}"
+            )
     return configs
 
 
@@ -50,7 +53,9 @@ def registers():
 def machine():
     """The instruction set and the timing. Raises SpecError."""
     isa = build_isa(load_toml(ROOT / "isa.toml"))
-    numbers = timing.build_timing(load_toml(ROOT / "timing.toml"), isa, [(name, config) for name, _, config in configurations()])
+    numbers = timing.build_timing(
+        load_toml(ROOT / "timing.toml"), isa, [(name, config) for name, _, config in configurations()]
+    )
     timing.check_latencies(isa, numbers)
     return isa, numbers
 
@@ -61,8 +66,12 @@ def chapters():
     meaning = (ROOT / "semantics.md").read_text().splitlines()
     for instruction in machine()[0].instructions:
         if instruction.operands and f"## {instruction.name.upper()}" not in meaning:
-            raise SpecError(f"isa/semantics.md: no chapter '## {instruction.name.upper()}' says what the instruction means")
-    return {name: timing.revise((ROOT / name).read_text(), numbers, name) for name in CHAPTERS if (ROOT / name).exists()}
+            raise SpecError(
+                f"isa/semantics.md: no chapter '## {instruction.name.upper()}' says what the instruction means"
+            )
+    return {
+        name: timing.revise((ROOT / name).read_text(), numbers, name) for name in CHAPTERS if (ROOT / name).exists()
+    }
 
 
 def outputs():

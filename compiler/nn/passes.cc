@@ -18,11 +18,9 @@ constexpr int64_t kFoldLimitBytes = int64_t{64} << 20;
 void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& options) {
   mlir::OpPassManager& functions = manager.nest<mlir::func::FuncOp>();
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes));
-#ifdef TESSERA_HAVE_QDQ_FOLDING
   // Before every pass that merges equal constants, as MLIR's greedy driver does: two Q of one value whose parameters
   // are equal constants are two consumers, and keep ONNX Runtime from fusing the producer.
   if (options.fold_qdq) functions.addPass(create_qdq_folding_pass());
-#endif
   // A branch that was taken may make further shapes known, and so further branches.
   for (int round = 0; round < 2; ++round) {
     functions.addPass(create_fold_constants_pass(kFoldLimitBytes));
@@ -57,9 +55,7 @@ void register_nn_passes() {
     mlir::registerPass([] { return create_sink_transposes_pass(); });
     mlir::registerPass([] { return create_prove_integer_pass(); });
     mlir::registerPass([] { return create_split_zero_points_pass(); });
-#ifdef TESSERA_HAVE_QDQ_FOLDING
     mlir::registerPass([] { return create_qdq_folding_pass(); });
-#endif
     mlir::PassPipelineRegistration<>("nn-pipeline", "the passes between import and partitioning",
                                      [](mlir::OpPassManager& manager) { build_nn_pipeline(manager); });
     return true;

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the Python module: tables, and encode and decode over dictionaries.
 
-Enters: the Isa and the register Map. Leaves: tessera_isa.py, standard library only. Its packing works on one big integer, unlike
-the byte loops of the C++ library, so that each can check the other.
+Enters: the Isa and the register Map. Leaves: tessera_isa.py, standard library only. Its packing works on one big
+integer, unlike the byte loops of the C++ library, so that each can check the other.
 """
+
 import pprint
 
 TEMPLATE = '''# SPDX-License-Identifier: Apache-2.0
@@ -138,10 +139,29 @@ def _show(value):
 
 def module(isa, register_map):
     return TEMPLATE.format(
-        version=isa.version, bytes=isa.bits // 8, waits=isa.header_field("wait_enable").array,
+        version=isa.version,
+        bytes=isa.bits // 8,
+        waits=isa.header_field("wait_enable").array,
         enums=_show({e.name: e.values for e in isa.enums.values()}),
         header=_show({f.name: _field(f) for f in isa.header}),
-        instructions=_show({i.name: (i.opcode, i.engine, {f.name: _field(f) for f in i.fields}, list(i.reserved))
-                            for i in isa.instructions}),
-        registers=_show({r.name: (r.offset, r.width, r.access, r.count, r.stride, r.parameter,
-                                  {f.name: (f.lsb, f.width) for f in r.fields}) for r in register_map.registers}))
+        instructions=_show(
+            {
+                i.name: (i.opcode, i.engine, {f.name: _field(f) for f in i.fields}, list(i.reserved))
+                for i in isa.instructions
+            }
+        ),
+        registers=_show(
+            {
+                r.name: (
+                    r.offset,
+                    r.width,
+                    r.access,
+                    r.count,
+                    r.stride,
+                    r.parameter,
+                    {f.name: (f.lsb, f.width) for f in r.fields},
+                )
+                for r in register_map.registers
+            }
+        ),
+    )

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The register map as checked Python objects.
 
-Enters: registers.toml as a dictionary and the names of the configuration parameters. Leaves: a Map in which no two registers
-share an address, every bit of a register with fields has one owner, and every parameter can be read back.
+Enters: registers.toml as a dictionary and the names of the configuration parameters. Leaves: a Map in which no two
+registers share an address, every bit of a register with fields has one owner, and every parameter can be read back.
 """
+
 import re
 from dataclasses import dataclass, fields
 
@@ -47,6 +48,7 @@ class Register:
 @dataclass(frozen=True)
 class Kernel:
     """Names that the FPGA tools and XRT know the machine by."""
+
     name: str
     vendor: str
     library: str
@@ -61,6 +63,7 @@ class Kernel:
 @dataclass(frozen=True)
 class Argument:
     """One argument of the kernel: a register, or an element of an array."""
+
     name: str
     id: int
     offset: int
@@ -82,7 +85,9 @@ class Map:
             for k in range(max(1, r.count)):
                 name = f"{r.name}_{k}" if r.count else r.name
                 doc = f"{r.doc.rstrip('.')}: number {k}." if r.count else r.doc
-                found.append(Argument(name, len(found), r.offset + k * r.stride, r.width // 8, r.argument == "pointer", doc))
+                found.append(
+                    Argument(name, len(found), r.offset + k * r.stride, r.width // 8, r.argument == "pointer", doc)
+                )
         return tuple(found)
 
     def controls(self):
@@ -102,7 +107,7 @@ def _bit_fields(table, where, width):
     owners, fields = {}, []
 
     def claim(lsb, size, owner):
-        _require(0 <= lsb and size >= 1 and lsb + size <= width, f"{where}.{owner}: outside the register")
+        _require(lsb >= 0 and size >= 1 and lsb + size <= width, f"{where}.{owner}: outside the register")
         for bit in range(lsb, lsb + size):
             _require(bit not in owners, f"{where}: bit {bit} is claimed by {owners.get(bit)} and by {owner}")
             owners[bit] = owner
@@ -126,17 +131,28 @@ def _kernel(table):
     names = {field.name for field in fields(Kernel)}
     _require(set(table) == names, f"kernel: wants the keys {', '.join(sorted(names))}")
     for key, value in table.items():
-        _require(re.fullmatch(r"[0-9.]+" if key == "version" else r"[a-z][a-z0-9_]*", value), f"kernel.{key}: '{value}' is no name")
+        _require(
+            re.fullmatch(r"[0-9.]+" if key == "version" else r"[a-z][a-z0-9_]*", value),
+            f"kernel.{key}: '{value}' is no name",
+        )
     return Kernel(**table)
 
 
 def _require_argument(register):
     where = register.name
-    _require(register.argument in ("pointer", "scalar"), f"{where}: an argument is a pointer or a scalar, not {register.argument}")
+    _require(
+        register.argument in ("pointer", "scalar"),
+        f"{where}: an argument is a pointer or a scalar, not {register.argument}",
+    )
     _require(register.access == "rw", f"{where}: an argument is rw")
-    _require(register.offset >= CONTROL_BYTES, f"{where}: the first {CONTROL_BYTES} bytes are block control and no argument")
+    _require(
+        register.offset >= CONTROL_BYTES, f"{where}: the first {CONTROL_BYTES} bytes are block control and no argument"
+    )
     _require(register.argument == "scalar" or register.width == 64, f"{where}: a pointer has 64 bits")
-    _require(not register.count or register.stride == register.width // 8, f"{where}: elements of an argument are side by side")
+    _require(
+        not register.count or register.stride == register.width // 8,
+        f"{where}: elements of an argument are side by side",
+    )
 
 
 def build_map(spec, parameters):
@@ -147,8 +163,20 @@ def build_map(spec, parameters):
     owners, names, registers = {}, set(), []
     for table in spec["register"]:
         where = table["name"]
-        unknown = set(table) - {"name", "offset", "width", "access", "count", "stride", "reset", "parameter", "argument", "doc",
-                                "fields", "reserved"}
+        unknown = set(table) - {
+            "name",
+            "offset",
+            "width",
+            "access",
+            "count",
+            "stride",
+            "reset",
+            "parameter",
+            "argument",
+            "doc",
+            "fields",
+            "reserved",
+        }
         _require(not unknown, f"{where}: unknown key {', '.join(sorted(unknown))}")
         _require(where not in names, f"{where}: declared twice")
         names.add(where)
@@ -163,8 +191,19 @@ def build_map(spec, parameters):
         _require(0 <= reset < 1 << width, f"{where}: the reset value does not fit")
         parameter = table.get("parameter", "")
         _require(not parameter or parameter in parameters, f"{where}: no configuration has a parameter {parameter}")
-        register = Register(where, table["offset"], width, table["access"], count, stride, reset, parameter, table["doc"],
-                            _bit_fields(table, where, width), table.get("argument", ""))
+        register = Register(
+            where,
+            table["offset"],
+            width,
+            table["access"],
+            count,
+            stride,
+            reset,
+            parameter,
+            table["doc"],
+            _bit_fields(table, where, width),
+            table.get("argument", ""),
+        )
         if "argument" in table:
             _require_argument(register)
         for address in register.addresses():
@@ -174,5 +213,8 @@ def build_map(spec, parameters):
         registers.append(register)
     reported = [r.parameter for r in registers if r.parameter]
     for parameter in parameters:
-        _require(reported.count(parameter) == 1, f"configuration parameter {parameter} has {reported.count(parameter)} registers, must have one")
+        _require(
+            reported.count(parameter) == 1,
+            f"configuration parameter {parameter} has {reported.count(parameter)} registers, must have one",
+        )
     return Map(address_bits, tuple(registers), _kernel(spec["kernel"]))

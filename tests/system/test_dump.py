@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tessera compile --dump-dir`: every file is text that tessera-opt reads, and the pass that a file is named after makes it of the file
-before it, alone and in another process."""
+"""`tessera compile --dump-dir`: every file is text that tessera-opt reads, and the pass that a file is named after
+makes it of the file before it, alone and in another process."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from tests.system.conftest import BUILD, ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
-import networks  # noqa: E402
+import networks
 
 OPT = BUILD / "bin" / "tessera-opt"
 

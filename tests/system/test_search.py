@@ -12,7 +12,7 @@ import tessera
 from tests.system.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
-import networks  # noqa: E402
+import networks
 
 ROW = re.compile(r"^(->|  )?\s+(\d+)\s+(\d+)\s+(\d+|-)\s+(\d+)\s+(\d+|-)\s+(\d+|-)\s+(\S.*)$")
 
