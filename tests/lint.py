@@ -220,8 +220,8 @@ def main():
         checks["clang-format"] = lambda: command(FORMAT, "--dry-run", "--Werror", *cpp)
     if python:
         ruff = [sys.executable, "-m", "ruff"]
-        checks["ruff"] = lambda: command(*ruff, "check", "--quiet", *python)
-        checks["ruff format"] = lambda: command(*ruff, "format", "--quiet", "--diff", *python)
+        checks["ruff"] = lambda: command(*ruff, "check", "--quiet", "--force-exclude", *python)
+        checks["ruff format"] = lambda: command(*ruff, "format", "--quiet", "--diff", "--force-exclude", *python)
     if hardware and shutil.which("verilator"):
         checks["verilator: machine"] = lambda: command("hw/rtl/lint.sh")
         checks["verilator: cells"] = lambda: command("hw/prim/lint.sh")

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The section GEMM of isa/timing.md as a program. Enters: instructions in order, each with the cycle in which the
 // engine took it. Leaves: the cycle in which each completes, and its steps. Steps are walked one by one, because stalls
-// depend on ACC addresses. It is the oracle of the RTL and of the C++ models, so it shares no rule with either, not even
-// that of the raster form (isa/raster.h). The numbers are those of isa/timing.toml, against which the RTL is measured.
+// depend on ACC addresses. It is the oracle of the RTL and of the C++ models, so it shares no rule with either, not
+// even that of the raster form (isa/raster.h). The numbers are those of isa/timing.toml, against which the RTL is
+// measured.
 #pragma once
 
 #include <algorithm>
