@@ -494,8 +494,21 @@ TEST_F(Fields, Operands) {
 }
 
 TEST_F(Fields, ScopeOfAnAluInput) {
+  // One row for all rows of the output: results must not stand where the input is still read.
   Random random(8);
-  graph_ = test::random_pool(random, 40, 400);
+  Tensor in, out;
+  in.w = out.w = 9;
+  in.c = out.c = 40;
+  out.h = 12;
+  Elementwise map;
+  map.stage = test::random_stage(random, out, 100, true);
+  map.input = graph_.add(in);
+  map.output = graph_.add(out);
+  graph_.inputs = {map.input};
+  graph_.outputs = {map.output};
+  graph_.operations.emplace_back();
+  graph_.operations.back().name = "map";
+  graph_.operations.back().what = map;
   options_.chain = false;
   const Program first = compile(graph_, config_, options_);
   begin(schedules_of(first.layers[0]).front());

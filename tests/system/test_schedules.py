@@ -100,7 +100,7 @@ def test_an_edited_schedule_changes_the_program_and_not_the_results(resnet8, tmp
 
 
 def test_virtual_threads_decide_copies(resnet8, tmp_path):
-    data, feeds, expected, session = resnet8
+    data, feeds, expected, _session = resnet8
     plain = {
         "intrinsic": "dense",
         "levels": [{"dim": "oh", "factor": 16, "kind": "temporal"}]
@@ -117,7 +117,7 @@ def test_virtual_threads_decide_copies(resnet8, tmp_path):
         programs.add(program(given, tmp_path, "threads.tsr"))
     assert len(programs) == 4
     operand(plain, "input")["copies"] = 2
-    with pytest.raises(tessera.Error, match="node 'conv2'.*input has 2 copies and no level is a vthread"):
+    with pytest.raises(tessera.Error, match=r"node 'conv2'.*input has 2 copies and no level is a vthread"):
         tessera.Session(data, "fsim", "npu256", schedules={"conv2": plain})
 
 
