@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "isa/effects.h"
 #include "isa/generated/operands.h"
 #include "isa/generated/timing.h"
 
@@ -121,10 +120,16 @@ bool continues(const Transfer& t) {
 }  // namespace
 
 Duration duration(const isa::Instruction& instruction, const isa::MachineConfig& config) {
+  return duration(instruction, isa::effects(instruction), config);
+}
+
+Duration duration(const isa::Instruction& instruction, const isa::Effects& effects, const isa::MachineConfig& config) {
   Duration result;
-  const isa::Effects effects = isa::effects(instruction);
   result.engine = effects.steps;
-  if (effects.steps > 0) result.outputs = effects.results;
+  if (effects.steps > 0) {
+    result.outputs = effects.results;
+    return result;
+  }
   Transfer t;
   std::visit([&](const auto& i) { isa::generated::describe(i, t); }, instruction);
   if (!t.present) return result;

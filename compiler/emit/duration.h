@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "isa/config.h"
+#include "isa/effects.h"
 #include "isa/generated/instructions.h"
 
 namespace tessera::emit {
@@ -21,5 +22,7 @@ struct Duration {
 };
 
 Duration duration(const isa::Instruction& instruction, const isa::MachineConfig& config);
+/// The same for one whose effects are known.
+Duration duration(const isa::Instruction& instruction, const isa::Effects& effects, const isa::MachineConfig& config);
 
 }  // namespace tessera::emit

@@ -181,7 +181,7 @@ class Replay {
     Engine& e = engine(which);
     const isa::Effects effects = isa::effects(instruction, config_);
     if (effects.operands.empty()) return e.free = std::max(take + 1, e.end);
-    const Duration d = duration(instruction, config_);
+    const Duration d = duration(instruction, effects, config_);
     switch (which) {
       case isa::Engine::kGemm: return multiply(effects, e, take, d, layer);
       case isa::Engine::kAlu: return compute(effects, e, take, d, layer);

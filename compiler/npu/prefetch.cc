@@ -46,13 +46,14 @@ Profile profile_of(const std::vector<isa::Instruction>& instructions, const isa:
   Profile profile;
   int64_t gemm = 0, alu = 0, bus = 0;
   for (const isa::Instruction& instruction : instructions) {
-    const emit::Duration d = emit::duration(instruction, config);
+    const isa::Effects effects = isa::effects(instruction, config);
+    const emit::Duration d = emit::duration(instruction, effects, config);
     const auto engine = isa::engine_of(instruction);
     const int64_t beats = d.beats * config.axi_bytes / bus_bytes;
     bus += std::max(beats, engine == isa::Engine::kLoad ? d.engine : 0) + isa::kInstructionBytes / bus_bytes;
     if (engine == isa::Engine::kGemm) gemm += d.engine;
     if (engine == isa::Engine::kAlu) alu += d.engine;
-    for (const isa::Operand& operand : isa::effects(instruction, config).operands) {
+    for (const isa::Operand& operand : effects.operands) {
       if (operand.memory() == static_cast<int>(isa::Space::kWgt))
         profile.used.emplace_back(operand.begin / entry_bytes, (operand.end + entry_bytes - 1) / entry_bytes);
     }
