@@ -93,7 +93,7 @@ Coverage::Coverage(const isa::MachineConfig& config) {
   allow("signal", on_off("signal"));
   for (const std::string& a : engines) {
     for (const std::string& b : engines) {
-      if (a != b) allow("wait of", {a + " for " + b});
+      if (a != b) allow("wait of", cross({a + " for"}, {b}));
     }
   }
 }
@@ -194,7 +194,7 @@ std::vector<std::string> Coverage::missing() const {
   std::vector<std::string> names;
   for (const auto& [group, bins] : bins_) {
     for (const auto& [bin, count] : bins) {
-      if (count == 0) names.push_back(group + ": " + bin);
+      if (count == 0) names.push_back(cross({group + ":"}, {bin}).front());
     }
   }
   return names;
