@@ -135,7 +135,7 @@ Data make_data(const isa::MachineConfig& config) {
   d.a.resize(size_t{kM} * kK);
   d.w.resize(size_t{kN} * kK);
   d.c.resize(size_t{kM} * kN);
-  d.p.resize(static_cast<size_t>(kN / config.block_out * config.param_entry_bytes()));
+  d.p.resize(static_cast<size_t>(kN / config.block_out) * static_cast<size_t>(config.param_entry_bytes()));
   for (uint8_t& byte : d.a) byte = static_cast<uint8_t>(random());
   for (uint8_t& byte : d.w) byte = static_cast<uint8_t>(random());
   const auto block = static_cast<size_t>(config.block_out);

@@ -170,7 +170,7 @@ TEST(Cpu, DeclinesWhatItCannotCompile) {
                               {}));
   builder.setInsertionPointToStart(function.addEntryBlock());
   auto codegen = create_codegen(context);
-  const auto supported = [&](const char* op, std::vector<unsigned> arguments) {
+  const auto supported = [&](const char* op, const std::vector<unsigned>& arguments) {
     llvm::SmallVector<mlir::Value> operands;
     for (unsigned i : arguments) operands.push_back(function.getArgument(i));
     return codegen->supports(nn::create_op(builder, location, op, "", 13, operands));

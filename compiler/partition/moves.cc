@@ -85,7 +85,7 @@ std::optional<std::vector<int64_t>> constant_ints(NodeOp op, unsigned index) {
 
 /// An operand if present, else the attribute of older versions; nothing when the operand is not constant.
 std::optional<std::vector<int64_t>> ints(NodeOp op, unsigned index, const ops::Node& node, const char* attribute,
-                                         Shape otherwise) {
+                                         const Shape& otherwise) {
   if (nn::input_or_null(op, index)) return constant_ints(op, index);
   return node.has(attribute) ? node.get_ints(attribute) : otherwise;
 }
@@ -285,7 +285,7 @@ std::optional<std::vector<Steps>> moves_of(NodeOp op) {
   if (!op.getDomain().empty() || op.getInputs().empty() || nn::is_none(op.getInputs()[0])) return std::nullopt;
   const auto known = nn::shape_of(op.getInputs()[0]);
   if (!known) return std::nullopt;
-  const Shape shape = *known;
+  const Shape& shape = *known;
   const ops::Node node = nn::to_node(op);
   if (op.is("Split")) return split_steps(op, node, shape);
   if (op.getOutputs().size() != 1) return std::nullopt;

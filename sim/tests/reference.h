@@ -178,6 +178,7 @@ inline float clamp_and_round(float g, float low, float high) {
   return std::nearbyint(g);  // the default rounding mode: half to even
 }
 
+// NOLINTNEXTLINE(readability-function-cognitive-complexity): one loop nest, to be read beside the manual
 inline void run(const isa::Alu& i, Memories& m) {
   using isa::Space;
   const int B = m.config.batch, O = m.config.block_out;
