@@ -27,7 +27,7 @@ T softplus(T x) {
 /// Registers a float activation for several versions; make(node) gives the function op(T) -> T.
 template <typename Make>
 void activation(Registry& r, const char* name, std::initializer_list<int> versions, Make make,
-                std::set<std::string> attributes = {}) {
+                const std::set<std::string>& attributes = {}) {
   for (int version : versions)
     add(
         r, name, version, kOne, same_as_first(kFloats),

@@ -46,7 +46,7 @@ std::optional<mlir::Value> untranspose(mlir::PatternRewriter& rewriter, mlir::Va
 
 /// Replaces `op` by itself on other operands, each used result transposed behind it.
 bool rebuild(NodeOp op, mlir::PatternRewriter& rewriter, mlir::ValueRange operands,
-             std::map<std::string, ops::Attribute> attributes, const Permutation& perm) {
+             const std::map<std::string, ops::Attribute>& attributes, const Permutation& perm) {
   rewriter.setInsertionPoint(op);
   llvm::SmallVector<mlir::Value> unnamed(op->getNumResults());
   NodeOp moved = create_op(rewriter, location_for(op, unnamed), op.getOpType(), op.getDomain(),

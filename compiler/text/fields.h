@@ -161,8 +161,7 @@ class FieldWriter {
     }
     std::string out = "[";
     for (size_t i = 0; i < values.size(); ++i) {
-      const T value = values[i];
-      out += (i ? ", " : "") + format(value);
+      out += (i ? ", " : "") + format(static_cast<T>(values[i]));
     }
     return out + "]";
   }

@@ -184,7 +184,8 @@ Graph random_convolution(Random& random, int64_t most_channels, int64_t most_pix
       break;
   }
   if (!make_raw(random, out, op.stage)) {
-    const double magnitude = 74.0 * 74.0 * std::sqrt(static_cast<double>(in.c / op.groups * op.kernel_h * op.kernel_w));
+    const int64_t products = in.c / op.groups * op.kernel_h * op.kernel_w;
+    const double magnitude = 74.0 * 74.0 * std::sqrt(static_cast<double>(products));
     op.stage = random_stage(random, out, magnitude, random.chance(60));
     if (random.chance(40)) add_second(random, graph, op.stage, out);
   }
@@ -310,8 +311,8 @@ Graph random_network(Random& random) {
     for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
     Tensor out = make_tensor("t" + std::to_string(graph.tensors.size()), in.n, out_size(in.h, p, p, kernel, stride, 1),
                              out_size(in.w, p, p, kernel, stride, 1), oc, is_unsigned);
-    op.stage =
-        random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(in.c / groups * kernel * kernel)), true);
+    const int64_t products = in.c / groups * kernel * kernel;
+    op.stage = random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(products)), true);
     if (residual != kNoTensor) {
       SecondOperation second;
       second.tensor = residual;
