@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the SystemVerilog package.
 
-Enters: the Isa and the register Map. Leaves: tsr_isa_pkg.sv, in the subset that Verilator 5.006 and Yosys 0.23 both take:
-enumerations, packed structs whose layout is the word's (an instruction is decoded by assigning the word to a struct), array
-fields as arrays (`extent[k]`), functions without return statements. Yosys takes arrays as members of structures only, so
-that every array field has a structure of its own too, for registers and ports: `gemm_extent_t`, with the member `loop`.
+Enters: the Isa and the register Map. Leaves: tsr_isa_pkg.sv, in the subset that Verilator 5.006 and Yosys 0.23 both
+take: enumerations, packed structs whose layout is the word's (an instruction is decoded by assigning the word to a
+struct), array fields as arrays (`extent[k]`), functions without return statements. Yosys takes arrays as members of
+structures only, so that every array field has a structure of its own too, for registers and ports: `gemm_extent_t`,
+with the member `loop`.
 """
+
 from .cpp import pascal
 from .model import SpecError
-
 
 KEYWORDS = {"table"}  # field names that are keywords of SystemVerilog; their members end in an underscore
 
@@ -31,7 +32,9 @@ def _arrays(instruction):
     lines = []
     for f in instruction.fields:
         if f.array:
-            lines.append(f"  typedef struct packed {{ logic [{f.array - 1}:0][{f.width - 1}:0] loop; }} {instruction.name}_{f.name}_t;")
+            lines.append(
+                f"  typedef struct packed {{ logic [{f.array - 1}:0][{f.width - 1}:0] loop; }} {instruction.name}_{f.name}_t;"
+            )
     return "\n".join(lines) + ("\n" if lines else "")
 
 
@@ -49,13 +52,17 @@ def _range(width):
 
 
 def _struct(name, doc, parts, bits):
-    """parts: (lsb, width, member name, comment, type if it is not a vector), to be laid out from the highest bit down."""
+    """parts: (lsb, width, member name, comment, type if it is not a vector), to be laid out from the highest bit
+    down."""
     lines = [f"  // {doc}", "  typedef struct packed {"]
     expect = bits
     for lsb, width, member, comment, *kind in sorted(parts, reverse=True):
         assert lsb + width == expect, (name, member)
         expect = lsb
-        lines.append(f"    {kind[0] if kind else f'logic {_range(width)}'.rstrip()} {member};" + (f"  // {comment}" if comment else ""))
+        lines.append(
+            f"    {kind[0] if kind else f'logic {_range(width)}'.rstrip()} {member};"
+            + (f"  // {comment}" if comment else "")
+        )
     assert expect == 0, name
     lines.append(f"  }} {name};\n")
     return "\n".join(lines)
@@ -88,10 +95,14 @@ def _legality(isa):
     width = isa.enums["fault"].width
     code = {name: f"{width}'d{value}" for name, value in isa.enums["fault"].values.items()}
     # Literals, since Yosys 0.23 does not see a package's enumeration inside the package's functions.
-    lines = ["  // The code of FaultNone, FaultIllegalOpcode, or FaultIllegalOperand for non-zero reserved bits and undefined values of",
-             "  // enumerations.",
-             f"  function automatic logic [{width - 1}:0] encoding_fault(input logic [{isa.bits - 1}:0] word);",
-             f"    logic [{width - 1}:0] fault;", f"    fault = {code['none']};", "    case (word[5:0])"]
+    lines = [
+        "  // The code of FaultNone, FaultIllegalOpcode, or FaultIllegalOperand for non-zero reserved bits and undefined values of",
+        "  // enumerations.",
+        f"  function automatic logic [{width - 1}:0] encoding_fault(input logic [{isa.bits - 1}:0] word);",
+        f"    logic [{width - 1}:0] fault;",
+        f"    fault = {code['none']};",
+        "    case (word[5:0])",
+    ]
     for i in isa.instructions:
         bad = [f"word[{lsb + width - 1}:{lsb}] != {width}'d0" for lsb, width in i.reserved]
         for f in i.fields:
@@ -102,34 +113,52 @@ def _legality(isa):
         if bad:
             lines.append("        if (" + " ||\n            ".join(bad) + ") fault = " + code["illegal_operand"] + ";")
         lines.append("      end")
-    lines += [f"      default: fault = {code['illegal_opcode']};", "    endcase", "    encoding_fault = fault;", "  endfunction\n"]
+    lines += [
+        f"      default: fault = {code['illegal_opcode']};",
+        "    endcase",
+        "    encoding_fault = fault;",
+        "  endfunction\n",
+    ]
     return "\n".join(lines)
 
 
 def _rules(isa):
-    """Legality with the rules between fields. It takes one argument for each instruction, so that an instruction whose rules
-    the caller does not state is a call with too few arguments, which no tool accepts."""
+    """Legality with the rules between fields. It takes one argument for each instruction, so that an instruction whose
+    rules the caller does not state is a call with too few arguments, which no tool accepts."""
     width = isa.enums["fault"].width
     arguments = [f"input logic {i.name}_bad" for i in isa.instructions]
-    lines = ["  // encoding_fault, or FaultIllegalOperand when the rules between fields of the word's own instruction are broken. Each",
-             "  // instruction has one argument, in the order of isa.toml.",
-             f"  function automatic logic [{width - 1}:0] fault_of(input logic [{isa.bits - 1}:0] word,",
-             "      " + ", ".join(arguments) + ");",
-             f"    logic [{width - 1}:0] fault;", "    fault = encoding_fault(word);", "    case (word[5:0])"]
+    lines = [
+        "  // encoding_fault, or FaultIllegalOperand when the rules between fields of the word's own instruction are broken. Each",
+        "  // instruction has one argument, in the order of isa.toml.",
+        f"  function automatic logic [{width - 1}:0] fault_of(input logic [{isa.bits - 1}:0] word,",
+        "      " + ", ".join(arguments) + ");",
+        f"    logic [{width - 1}:0] fault;",
+        "    fault = encoding_fault(word);",
+        "    case (word[5:0])",
+    ]
     code = f"{width}'d{isa.enums['fault'].values['illegal_operand']}"
     none = f"{width}'d{isa.enums['fault'].values['none']}"
     for i in isa.instructions:
         lines.append(f"      6'd{i.opcode}: if (fault == {none} && {i.name}_bad) fault = {code};")
-    lines += ["      default: ;  // encoding_fault has refused it", "    endcase", "    fault_of = fault;", "  endfunction\n"]
+    lines += [
+        "      default: ;  // encoding_fault has refused it",
+        "    endcase",
+        "    fault_of = fault;",
+        "  endfunction\n",
+    ]
     return "\n".join(lines)
 
 
 def _engines(isa):
     """Where an instruction is queued, and for each engine which of its instructions a word is."""
     width = isa.enums["engine"].width
-    lines = ["  // The engine in whose queue FETCH puts a word; without meaning for illegal words and for FINISH.",
-             f"  function automatic logic [{width - 1}:0] engine_of(input logic [{isa.bits - 1}:0] word);",
-             f"    logic [{width - 1}:0] engine;", f"    engine = {width}'d0;", "    case (word[5:0])"]
+    lines = [
+        "  // The engine in whose queue FETCH puts a word; without meaning for illegal words and for FINISH.",
+        f"  function automatic logic [{width - 1}:0] engine_of(input logic [{isa.bits - 1}:0] word);",
+        f"    logic [{width - 1}:0] engine;",
+        f"    engine = {width}'d0;",
+        "    case (word[5:0])",
+    ]
     for i in isa.instructions:
         if i.engine == "fetch":
             continue
@@ -144,16 +173,21 @@ def _engines(isa):
         own = [i for i in isa.instructions if i.engine in (engine, "field")]
         bits = ", ".join(f"opcode == 6'd{i.opcode}" for i in reversed(own))
         names = ", ".join(i.name for i in reversed(own))
-        lines += [f"  // Which instruction of {engine.upper()} an opcode is, one bit each: {{{names}}}. An engine unpacks all bits, so that one more",
-                  "  // instruction does not fit where the engine has not been told what to do with it.",
-                  f"  function automatic logic [{len(own) - 1}:0] {engine}_instruction(input logic [5:0] opcode);",
-                  f"    {engine}_instruction = {{{bits}}};", "  endfunction\n"]
+        lines += [
+            f"  // Which instruction of {engine.upper()} an opcode is, one bit each: {{{names}}}. An engine unpacks all bits, so that one more",
+            "  // instruction does not fit where the engine has not been told what to do with it.",
+            f"  function automatic logic [{len(own) - 1}:0] {engine}_instruction(input logic [5:0] opcode);",
+            f"    {engine}_instruction = {{{bits}}};",
+            "  endfunction\n",
+        ]
     return "\n".join(lines)
 
 
 def _registers(register_map):
-    lines = ["  // AXI4-Lite registers: byte offsets; arrays have Count elements Stride bytes apart.",
-             f"  localparam int unsigned RegAddressBits = {register_map.address_bits};"]
+    lines = [
+        "  // AXI4-Lite registers: byte offsets; arrays have Count elements Stride bytes apart.",
+        f"  localparam int unsigned RegAddressBits = {register_map.address_bits};",
+    ]
     bits = register_map.address_bits
     for r in register_map.registers:
         stem = f"Reg{pascal(r.name)}"
@@ -174,39 +208,71 @@ def package(isa, register_map, timing):
     assert (opcode.lsb, opcode.width) == (0, 6)
     waits = [isa.header_field(n) for n in ("wait_enable", "wait_engine", "wait_count")]
     enable, engine, count = waits
-    assert all(w.stride == enable.stride for w in waits) and engine.lsb == enable.lsb + 1 and count.lsb == engine.lsb + engine.width
+    assert (
+        all(w.stride == enable.stride for w in waits)
+        and engine.lsb == enable.lsb + 1
+        and count.lsb == engine.lsb + engine.width
+    )
     wait_bits = enable.width + engine.width + count.width
     assert enable.stride == wait_bits
-    out = ["// SPDX-License-Identifier: Apache-2.0\n"
-           "// Generated by isa/generate.py; do not edit. The instruction set and the register map: enumerations, packed structs laid over\n"
-           "// the instruction word (assign the word to a struct to decode it), positions of fields, legality of an encoding.\n"
-           "/* verilator lint_off UNUSEDPARAM */\n/* verilator lint_off UNUSEDSIGNAL */\n"
-           "package tsr_isa_pkg;\n",
-           f"  localparam int unsigned IsaVersion = {isa.version};\n"
-           f"  localparam int unsigned InstructionBits = {isa.bits};\n"
-           f"  localparam int unsigned InstructionBytes = {isa.bits // 8};\n"
-           f"  localparam int unsigned Loops = {isa.loops};\n"
-           f"  localparam int unsigned TransferLoops = {isa.transfer_loops};\n"
-           f"  localparam int unsigned Waits = {enable.array};\n"
-           f"  localparam int unsigned WaitBits = {wait_bits};\n"
-           f"  localparam int unsigned TimelineBits = {count.width};\n"
-           f"  localparam int unsigned Engines = {len(isa.enums['engine'].values)};\n",
-           "  // What a stage leaves where its valid bit is 0 is unspecified: synthesis may choose. A simulator is spared the clearing of\n"
-           "  // it and keeps what was there.\n"
-           "`ifdef VERILATOR\n  localparam bit Simulated = 1'b1;\n`else\n  localparam bit Simulated = 1'b0;\n`endif\n"]
+    out = [
+        "// SPDX-License-Identifier: Apache-2.0\n"
+        "// Generated by isa/generate.py; do not edit. The instruction set and the register map: enumerations, packed structs laid over\n"
+        "// the instruction word (assign the word to a struct to decode it), positions of fields, legality of an encoding.\n"
+        "/* verilator lint_off UNUSEDPARAM */\n/* verilator lint_off UNUSEDSIGNAL */\n"
+        "package tsr_isa_pkg;\n",
+        f"  localparam int unsigned IsaVersion = {isa.version};\n"
+        f"  localparam int unsigned InstructionBits = {isa.bits};\n"
+        f"  localparam int unsigned InstructionBytes = {isa.bits // 8};\n"
+        f"  localparam int unsigned Loops = {isa.loops};\n"
+        f"  localparam int unsigned TransferLoops = {isa.transfer_loops};\n"
+        f"  localparam int unsigned Waits = {enable.array};\n"
+        f"  localparam int unsigned WaitBits = {wait_bits};\n"
+        f"  localparam int unsigned TimelineBits = {count.width};\n"
+        f"  localparam int unsigned Engines = {len(isa.enums['engine'].values)};\n",
+        "  // What a stage leaves where its valid bit is 0 is unspecified: synthesis may choose. A simulator is spared the clearing of\n"
+        "  // it and keeps what was there.\n"
+        "`ifdef VERILATOR\n  localparam bit Simulated = 1'b1;\n`else\n  localparam bit Simulated = 1'b0;\n`endif\n",
+    ]
     values = ",\n".join(f"    Opcode{pascal(i.name)} = {opcode.width}'d{i.opcode}" for i in isa.instructions)
     out.append(f"  typedef enum logic [{opcode.width - 1}:0] {{\n{values}\n  }} opcode_e;\n")
     out += [_enum(isa, e) for e in isa.enums.values()]
-    out.append(_struct("wait_t", "One wait condition.", [(0, enable.width, "enable", ""), (enable.width, engine.width, "engine", "engine_e"),
-                                                         (enable.width + engine.width, count.width, "count", "")], wait_bits))
-    out.append(_struct("header_t", "The first 64 bits of every instruction; each condition is a wait_t.",
-                       [(0, 6, "opcode", "opcode_e"), (isa.header_field("signal").lsb, 1, "signal", ""),
-                        (enable.lsb, enable.array * wait_bits, "waits", "", f"logic [{enable.array - 1}:0][{wait_bits - 1}:0]")], 64))
-    out.append(f"  localparam int unsigned HeaderBits = 64;\n"
-               f"  localparam int unsigned HeaderWaitsLsb = {enable.lsb};\n"
-               f"  localparam int unsigned HeaderWaitsBits = {enable.array * wait_bits};\n"
-               f"  localparam int unsigned HeaderSignalLsb = {isa.header_field('signal').lsb};\n")
-    pairs = [("extent", "extent"), ("inp_stride", "src_stride"), ("wgt_stride", "dst_stride"), ("acc_stride", "second_stride")]
+    out.append(
+        _struct(
+            "wait_t",
+            "One wait condition.",
+            [
+                (0, enable.width, "enable", ""),
+                (enable.width, engine.width, "engine", "engine_e"),
+                (enable.width + engine.width, count.width, "count", ""),
+            ],
+            wait_bits,
+        )
+    )
+    out.append(
+        _struct(
+            "header_t",
+            "The first 64 bits of every instruction; each condition is a wait_t.",
+            [
+                (0, 6, "opcode", "opcode_e"),
+                (isa.header_field("signal").lsb, 1, "signal", ""),
+                (enable.lsb, enable.array * wait_bits, "waits", "", f"logic [{enable.array - 1}:0][{wait_bits - 1}:0]"),
+            ],
+            64,
+        )
+    )
+    out.append(
+        f"  localparam int unsigned HeaderBits = 64;\n"
+        f"  localparam int unsigned HeaderWaitsLsb = {enable.lsb};\n"
+        f"  localparam int unsigned HeaderWaitsBits = {enable.array * wait_bits};\n"
+        f"  localparam int unsigned HeaderSignalLsb = {isa.header_field('signal').lsb};\n"
+    )
+    pairs = [
+        ("extent", "extent"),
+        ("inp_stride", "src_stride"),
+        ("wgt_stride", "dst_stride"),
+        ("acc_stride", "second_stride"),
+    ]
     _shapes(isa, "gemm", "alu", pairs)
     _shapes(isa, "load", "store", [(name, name) for name in ("extent", "dram_stride", "sp_stride")])
     for i in isa.instructions:
