@@ -87,7 +87,7 @@ int Emitter::table(const Table& bytes) {
   transfer.length = 256;
   std::vector<isa::Instruction> loads;
   append_transfer(transfer, loads);
-  for (auto& load : loads) push(std::move(load), Stream::kParams);
+  for (const isa::Instruction& load : loads) push(load, Stream::kParams);
   return slot;
 }
 

@@ -49,15 +49,15 @@ class Emitter {
   void begin_step() { steps_.emplace_back(); }
 
   /// A computation.
-  void push(isa::Instruction instruction) {
+  void push(const isa::Instruction& instruction) {
     if (steps_.empty()) begin_step();
-    steps_.back().instructions.push_back(std::move(instruction));
+    steps_.back().instructions.push_back(instruction);
     steps_.back().layers.push_back(layer);
   }
   /// A transfer, and what it is for.
-  void push(isa::Instruction instruction, Stream stream) {
+  void push(const isa::Instruction& instruction, Stream stream) {
     stream_bytes_of(layer)[static_cast<size_t>(stream)] += isa::dram_bytes(instruction);
-    push(std::move(instruction));
+    push(instruction);
   }
 
   /// Entries of WGT that this step needs from the constants; they may be fetched in earlier steps.

@@ -215,7 +215,7 @@ void NestLowering::multiply(const Tile& tile, int64_t input, int64_t weights, bo
   const auto emit_gemm = [&](const isa::Gemm& head) {
     scratch_.clear();
     append_gemm(head, compute, scratch_);
-    for (auto& instruction : scratch_) emitter_.push(std::move(instruction));
+    for (const isa::Instruction& instruction : scratch_) emitter_.push(instruction);
   };
   const auto& planes = task_.weights->planes;
   for (size_t p = 0; p < planes.size(); ++p) {
@@ -298,7 +298,7 @@ void NestLowering::add_window(ComputeNest& nest, const Tile& tile) const {
 void NestLowering::emit_alu(const isa::Alu& head, const ComputeNest& nest) {
   scratch_.clear();
   append_alu(head, nest, scratch_);
-  for (auto& instruction : scratch_) emitter_.push(std::move(instruction));
+  for (const isa::Instruction& instruction : scratch_) emitter_.push(instruction);
 }
 
 int64_t NestLowering::results_of(const Tile& tile) const {

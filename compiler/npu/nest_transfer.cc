@@ -52,7 +52,7 @@ void NestLowering::for_each_result_lane(const Tile& tile, Use&& use) const {
 void NestLowering::emit(const Transfer& transfer, Stream stream) {
   scratch_.clear();
   append_transfer(transfer, scratch_);
-  for (auto& instruction : scratch_) emitter_.push(std::move(instruction), stream);
+  for (const isa::Instruction& instruction : scratch_) emitter_.push(instruction, stream);
 }
 
 /// Cuts the channels of a tile into runs.

@@ -74,9 +74,9 @@ void Emitter::append_fetch(const WeightFetch& fetch) {
   t.loops.push_back({fetch.entries, t.length, t.length});
   std::vector<isa::Instruction> loads;
   append_transfer(t, loads);
-  for (auto& load : loads) {
+  for (const isa::Instruction& load : loads) {
     stream_bytes_of(fetch.layer)[static_cast<size_t>(Stream::kWeights)] += isa::dram_bytes(load);
-    instructions.push_back(std::move(load));
+    instructions.push_back(load);
     layer_of_instruction.push_back(fetch.layer);
   }
 }
@@ -85,12 +85,15 @@ void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before,
                             std::vector<std::vector<WeightFetch>>& behind) const {
   const int64_t entry_bytes = config.wgt_entry_bytes(), entry_cycles = std::max<int64_t>(1, entry_bytes / bus_bytes);
   std::vector<Profile> profiles;
+  profiles.reserve(steps_.size());
   for (const Step& step : steps_) profiles.push_back(profile_of(step.instructions, config, bus_bytes));
   /// Puts pieces behind steps before `step`; returns the entries that are left.
   const auto spread = [&](const WeightFetch& fetch, size_t step) {
     int64_t left = fetch.entries,
             budget = 0;  // negative: steps bound by the bus that earlier ones must make up for
-    for (size_t s = step; s-- > 0 && left > 0 && !busy_around(profiles, s, fetch.entry, fetch.entries);) {
+    for (size_t behind_it = step; behind_it > 0 && left > 0; --behind_it) {
+      const size_t s = behind_it - 1;
+      if (busy_around(profiles, s, fetch.entry, fetch.entries)) break;
       const int64_t spare = profiles[s].spare;
       budget += spare > 0 ? static_cast<int64_t>(kShare * static_cast<double>(spare)) : spare;
       const int64_t entries = std::min(left, budget / entry_cycles);

@@ -272,7 +272,7 @@ void NestLowering::multiply_factor(const Tile& tile, int64_t input, int64_t weig
   compute.reduction.push_back({ic, {1, oc, 0, 0}});
   scratch_.clear();
   append_gemm(gemm, compute, scratch_);
-  for (auto& instruction : scratch_) emitter_.push(std::move(instruction));
+  for (const isa::Instruction& instruction : scratch_) emitter_.push(instruction);
   info_.padded_macs += config_.peak_macs() * c[Dim::kN] * c[Dim::kOh] * c[Dim::kOw] * oc * ic;
 }
 

@@ -42,6 +42,7 @@ std::string title(const SearchLog::Piece& piece) {
 /// Those that were replayed by their score, then the others by the estimate's.
 std::vector<const SearchLog::Candidate*> best_first(const SearchLog::Piece& piece) {
   std::vector<const SearchLog::Candidate*> order;
+  order.reserve(piece.candidates.size());
   for (const SearchLog::Candidate& candidate : piece.candidates) order.push_back(&candidate);
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
     if (a->replayed.has_value() != b->replayed.has_value()) return a->replayed.has_value();

@@ -61,7 +61,10 @@ int64_t Schedule::window_rows() const {
 }
 
 std::string in_short(const Schedule& schedule) {
-  const auto word = [](std::string& to, const std::string& text) { to += (to.empty() ? "" : " ") + text; };
+  const auto word = [](std::string& to, const std::string& text) {
+    if (!to.empty()) to += ' ';
+    to += text;
+  };
   std::string outer, tile, copies;
   for (const Level& level : schedule.levels) {
     const std::string dim(kDimNames[static_cast<size_t>(level.dim)]), factor = std::to_string(level.factor);
