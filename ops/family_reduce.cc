@@ -282,10 +282,7 @@ Kernel arg(bool maximum) {
               int64_t best = 0;
               for (int64_t n = 1; n < length; ++n) {
                 const T a = line[n * inner], b = line[best * inner];
-                if (maximum ? a > b : a < b)
-                  best = n;
-                else if (last && a == b)
-                  best = n;
+                if ((maximum ? a > b : a < b) || (last && a == b)) best = n;
               }
               y[o * inner + i] = best;
             }

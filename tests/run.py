@@ -80,9 +80,7 @@ def main():
     stages = []
     if not extra:
         if options.random is None:
-            stages.append(
-                ("lint", [sys.executable, "tests/lint.py", "--all", "--skip", "clang-tidy", "--build", str(build)])
-            )
+            stages.append(("lint", [sys.executable, "tests/lint.py", "--all", "--build", str(build)]))
         stages.append(
             (
                 "unit",

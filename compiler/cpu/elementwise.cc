@@ -34,17 +34,17 @@ void zip(Operator& o, const Binary& f) {
                           [&](Body& body, const Indices& i) { return f(body.broadcast(a, i), body.broadcast(b, i)); }));
 }
 
-Lowering unary(Unary f) {
+Lowering unary(const Unary& f) {
   return [f](Operator& o) { map(o, f); };
 }
 /// A function on float32 and float64.
-Lowering real(Unary f) {
+Lowering real(const Unary& f) {
   return [f](Operator& o) {
     require(is_real(o.in(0).dtype));
     map(o, f);
   };
 }
-Lowering binary(Binary f) {
+Lowering binary(const Binary& f) {
   return [f](Operator& o) { zip(o, f); };
 }
 

@@ -58,8 +58,8 @@ Graph convolution(const Shape& s, uint64_t seed = 1) {
   op.input_zero = 117;
   op.weights.resize(static_cast<size_t>(s.oc * (s.ic / s.groups) * s.kh * s.kw));
   for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
-  op.stage = test::random_stage(random, out,
-                                74.0 * 74.0 * std::sqrt(static_cast<double>(s.ic / s.groups * s.kh * s.kw)), true);
+  const int64_t products = s.ic / s.groups * s.kh * s.kw;
+  op.stage = test::random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(products)), true);
   op.input = graph.add(in);
   op.output = graph.add(out);
   graph.inputs = {op.input};
