@@ -146,8 +146,10 @@ SessionOptions session_options(const Arguments& a) {
     options.device_options[text.substr(0, equals)] = text.substr(equals + 1);
   }
   // The memory that the program is made for is the one it runs with.
-  if (a.given("--dram-latency")) options.device_options["latency"] = std::to_string(a.compile.dram_latency);
-  if (a.given("--dram-bandwidth")) options.device_options["bandwidth"] = std::to_string(a.compile.dram_bandwidth);
+  const bool timed = options.device != "fsim" && options.device != "reference";
+  if (timed && a.given("--dram-latency")) options.device_options["latency"] = std::to_string(a.compile.dram_latency);
+  if (timed && a.given("--dram-bandwidth"))
+    options.device_options["bandwidth"] = std::to_string(a.compile.dram_bandwidth);
   if (!a.wave.empty()) options.device_options["waves"] = a.wave;
   if (!a.xclbin.empty()) options.device_options["xclbin"] = a.xclbin;
   options.profile = !a.stats.empty() || !a.trace.empty();

@@ -115,8 +115,7 @@ struct Session::State {
       for (int64_t id : plan.inputs) inputs.push_back(to_port(loaded->values[static_cast<size_t>(id)]));
       for (size_t i = 0; i < plan.outputs.size(); ++i) {
         Port port = to_port(loaded->values[static_cast<size_t>(plan.outputs[i])]);
-        const auto name = loaded->metadata.find("output." + std::to_string(i));
-        if (name != loaded->metadata.end()) port.name = name->second;
+        if (i < loaded->output_names.size()) port.name = loaded->output_names[i];
         outputs.push_back(std::move(port));
       }
       open_device();
@@ -251,11 +250,6 @@ const program::Artifact& Session::artifact() {
 
 namespace {
 
-uint64_t metadata_number(const program::Artifact& artifact, const std::string& key) {
-  const auto found = artifact.metadata.find(key);
-  return found == artifact.metadata.end() ? 0 : std::strtoull(found->second.c_str(), nullptr, 10);
-}
-
 std::string unit_name(isa::Unit unit) { return std::string(isa::to_string(unit)); }
 
 /// Bytes that the memory moves in a cycle, reads and writes together.
@@ -289,8 +283,8 @@ json Session::stats() const {
   const runtime::Report& report = s.last->executor->report();
   const program::Artifact& artifact = s.last->executor->artifact();
   out["config"] = artifact.config.name;
-  out["nodes_npu"] = metadata_number(artifact, "nodes_npu");
-  out["nodes_cpu"] = metadata_number(artifact, "nodes_cpu");
+  out["nodes_npu"] = artifact.totals.nodes_npu;
+  out["nodes_cpu"] = artifact.totals.nodes_cpu;
   const auto peak = static_cast<double>(artifact.config.peak_macs());
   uint64_t cycles = 0, macs = 0, instructions = 0, read = 0, written = 0, bound = 0, issued = 0, predicted = 0,
            arena = 0;
@@ -400,7 +394,7 @@ json Session::stats() const {
       out["cycles_" + std::string(runtime::to_string(static_cast<runtime::Cause>(c)))] = causes[c];
   out["macs"] = macs;
   out["issued_macs"] = issued;
-  out["macs_cpu"] = metadata_number(artifact, "macs_cpu");
+  out["macs_cpu"] = artifact.totals.macs_cpu;
   out["utilization"] =
       timed && cycles ? json(static_cast<double>(macs) / (static_cast<double>(cycles) * peak)) : json(nullptr);
   out["roofline_cycles"] = bound;
@@ -408,7 +402,7 @@ json Session::stats() const {
   for (size_t k = 0; k < streams.size(); ++k) out["bytes"][std::string(program::kStreamNames[k])] = streams[k];
   for (const program::NpuProgram& npu : artifact.npu_programs) arena = std::max(arena, npu.arena_bytes);
   out["arena_bytes"] = arena;
-  out["arena_bytes_without_reuse"] = metadata_number(artifact, "unshared_bytes");
+  out["arena_bytes_without_reuse"] = artifact.totals.unshared_bytes;
   out["dram_read_bytes"] = read;
   out["dram_write_bytes"] = written;
   out["instructions"] = instructions;
@@ -540,8 +534,7 @@ json describe_artifact(const program::Artifact& artifact) {
   };
   for (int64_t id : plan.inputs) out["inputs"].push_back(port(id, ""));
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    const auto name = artifact.metadata.find("output." + std::to_string(i));
-    out["outputs"].push_back(port(plan.outputs[i], name == artifact.metadata.end() ? "" : name->second));
+    out["outputs"].push_back(port(plan.outputs[i], i < artifact.output_names.size() ? artifact.output_names[i] : ""));
   }
   // Counted from the instructions: each runs exactly once, so this is what is executed.
   uint64_t instructions = 0, issued = 0, arena = 0, gemm_layers = 0;
@@ -559,8 +552,8 @@ json describe_artifact(const program::Artifact& artifact) {
     }
     gemm_layers += static_cast<uint64_t>(std::count(computes.begin(), computes.end(), true));
   }
-  const uint64_t on_npu = metadata_number(artifact, "nodes_npu"), on_cpu = metadata_number(artifact, "nodes_cpu");
-  const uint64_t macs_npu = metadata_number(artifact, "macs_npu"), macs_cpu = metadata_number(artifact, "macs_cpu");
+  const uint64_t on_npu = artifact.totals.nodes_npu, on_cpu = artifact.totals.nodes_cpu;
+  const uint64_t macs_npu = artifact.totals.macs_npu, macs_cpu = artifact.totals.macs_cpu;
   const auto share = [](uint64_t a, uint64_t b) {
     return a + b == 0 ? 1.0 : static_cast<double>(a) / static_cast<double>(a + b);
   };
@@ -576,7 +569,7 @@ json describe_artifact(const program::Artifact& artifact) {
   out["layers_with_gemm"] = gemm_layers;
   out["device_constant_bytes"] = artifact.device_constants.size();
   out["arena_bytes"] = arena;
-  out["arena_bytes_without_reuse"] = metadata_number(artifact, "unshared_bytes");
+  out["arena_bytes_without_reuse"] = artifact.totals.unshared_bytes;
   out["constant_bytes"] = artifact.constant_blob.size();
   out["cpu_code_bytes"] = artifact.cpu.object.size();
   out["cpu_triple"] = artifact.cpu.triple;

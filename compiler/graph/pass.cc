@@ -3,12 +3,12 @@
 #include "compiler/graph/pass.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 #include "compiler/graph/passes.h"
 #include "compiler/npu/check.h"
 #include "compiler/npu/graph_text.h"
+#include "compiler/schedule/registry.h"
 
 namespace tessera::graph {
 namespace {
@@ -40,8 +40,9 @@ PassRegistry::PassRegistry()
               {"transpose-factors", "Transposes factors of products where that pays.", transpose_factors},
               {"fold-layout", "Makes tensors in the order and place in which they are read.", fold_layout},
               {"fuse-stages", "Joins element-wise operations to their producers.", fuse_stages},
-              {"fold-borders", "Puts a border around inputs whose first layer is folded.", fold_borders}},
-      pipeline_{"assign-layouts", "transpose-factors", "fold-layout", "fuse-stages", "fold-layout", "fold-borders"} {}
+              {"fold-borders", "Puts a border around inputs whose first layer is folded.", fold_borders},
+              {"mark-chains", "Says which results may stay on chip for the next operation.", mark_chains}},
+      pipeline_{"assign-layouts", "transpose-factors", "fold-layout", "fuse-stages", "fold-layout", "fold-borders", "mark-chains"} {}
 
 PassRegistry& PassRegistry::instance() {
   static PassRegistry registry;
@@ -70,28 +71,8 @@ const Pass& PassRegistry::find(std::string_view name) const {
   throw Error(ErrorCode::kInvalidArgument, "there is no pass '" + std::string(name) + "'; known: " + known);
 }
 
-namespace {
-
-std::string& registration_errors() {
-  static std::string errors;
-  return errors;
-}
-
-}  // namespace
-
-void guarded_registration(const std::function<void()>& registration) {
-  try {
-    registration();
-  } catch (const Error& error) {
-    std::string& errors = registration_errors();
-    errors += (errors.empty() ? "" : "; ") + std::string(error.what());
-  }
-}
-
-std::string take_registration_errors() { return std::exchange(registration_errors(), {}); }
-
 RegisterPass::RegisterPass(Pass pass, const Place& place) {
-  guarded_registration([&] { PassRegistry::instance().add(std::move(pass), place); });
+  schedule::guarded_registration([&] { PassRegistry::instance().add(std::move(pass), place); });
 }
 
 void verify(const AnyGraph& graph) {

@@ -65,11 +65,6 @@ struct RegisterPass {
   explicit RegisterPass(Pass pass, const Place& place = {});
 };
 
-/// Runs a registration before main() or while a plugin is loaded, where no exception may leave: its message is kept.
-void guarded_registration(const std::function<void()>& registration);
-/// What registrations were refused since the last call; empty: none.
-std::string take_registration_errors();
-
 /// Called after each pass with its name and all graphs.
 using Observer = std::function<void(const std::string& pass, const std::vector<AnyGraph>& graphs)>;
 

@@ -24,4 +24,7 @@ void fuse_stages(npu::Graph& graph, const PassContext& context);
 /// window into the channels pays.
 void fold_borders(npu::Graph& graph, const PassContext& context);
 
+/// mark-chains: says of each operation whether its result may stay on chip for the next one.
+void mark_chains(npu::Graph& graph, const PassContext& context);
+
 }  // namespace tessera::graph

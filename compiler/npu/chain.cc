@@ -97,7 +97,8 @@ std::vector<bool> feeds_next(const Graph& graph) {
     const Tensor& tensor = graph.tensors[static_cast<size_t>(id)];
     const TensorId input = std::visit([](const auto& op) { return op.input; }, graph.operations[i + 1].what);
     // A tensor that two operations write in turn has a second writer, which only views of it can be.
-    result[i] = input == id && uses[static_cast<size_t>(id)] == 1 && tensor.view_of == kNoTensor &&
+    const bool allowed = graph.operations[i].feeds_next.value_or(true);
+    result[i] = allowed && input == id && uses[static_cast<size_t>(id)] == 1 && tensor.view_of == kNoTensor &&
                 tensor.reshape_of == kNoTensor;
   }
   return result;

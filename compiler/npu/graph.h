@@ -168,6 +168,9 @@ struct Operation {
   int64_t macs = 0;  // of the model; 0: computed by the generator; kNoMacs: none, it only moves elements
   std::variant<Convolution, Pool, Elementwise, Product, Transposition> what;
   std::vector<std::string> nodes;  // of the model that it stands for; one counts with the first of its operations
+  /// Whether the result may stay on chip because the next operation alone reads it: a candidate for a chain. The pass
+  /// mark-chains says so; false forbids it, nothing leaves it to the generator.
+  std::optional<bool> feeds_next;
   bool operator==(const Operation&) const = default;
 };
 

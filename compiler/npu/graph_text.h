@@ -37,6 +37,7 @@ void label_fields(IO& io, auto& operation) {
   io.field("op", operation.kind);
   io.field("macs", operation.macs);
   io.field("nodes", operation.nodes);
+  if constexpr (requires { operation.feeds_next; }) io.field("feeds_next", operation.feeds_next);
   if constexpr (requires { operation.operands; }) {
     io.ids("operands", operation.operands);
     io.ids("results", operation.results);

@@ -7,10 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
-#include "compiler/graph/pass.h"
 #include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
+#include "compiler/schedule/registry.h"
 
 namespace tessera::partition {
 namespace {
@@ -248,6 +249,58 @@ std::optional<Claim> claim_integer_bias(NodeOp op) {
   return std::nullopt;
 }
 
+/// A limit of Clip: nothing where there is none, NaN where it is not known.
+std::optional<double> clip_limit(NodeOp clip, const ops::Node& node, unsigned operand, const char* attribute) {
+  if (mlir::Value v = nn::input_or_null(clip, operand))
+    return nn::constant_scalar(v).value_or(std::numeric_limits<double>::quiet_NaN());
+  if (node.has(attribute)) return node.get_float(attribute, 0);
+  return std::nullopt;
+}
+
+/// The bounds of a Clip into those of a stage whose result has scale `scale`.
+bool apply_clip(NodeOp clip, float scale, npu::Stage& stage) {
+  const ops::Node node = nn::to_node(clip);
+  const auto bound = [&](double value) {  // quantised, without zero point
+    return static_cast<int32_t>(std::nearbyint(std::clamp(value / static_cast<double>(scale), -1024.0, 1024.0)));
+  };
+  const auto low = clip_limit(clip, node, 1, "min"), high = clip_limit(clip, node, 2, "max");
+  if ((low && std::isnan(*low)) || (high && std::isnan(*high)) || (low && high && *low > *high)) return false;
+  if (low) stage.low = std::min(std::max(stage.low, bound(*low)), stage.high);
+  if (high) stage.high = std::max(std::min(stage.high, bound(*high)), stage.low);
+  return true;
+}
+
+/// An activation that rises monotonically, as bounds of the stage or as the slope of a leaky ReLU. False: another.
+bool apply_activation(NodeOp activation, float scale, npu::Stage& stage, std::optional<float>& slope) {
+  if (activation.is("Relu")) {
+    stage.low = std::max(stage.low, 0);
+    return true;
+  }
+  if (activation.is("LeakyRelu")) {
+    slope = nn::to_node(activation).get_float("alpha", 0.01f);
+    return *slope > 0 && *slope <= 1;
+  }
+  return activation.is("Clip") && apply_clip(activation, scale, stage);
+}
+
+/// The multipliers of a DequantizeLinear of int32 sums to a result of scale `scale`, and the axis along which they
+/// vary. False: they are no powers of two, or not known.
+bool read_multipliers(NodeOp dequantise, mlir::Value sums, float scale, graph::Requantise& what) {
+  const auto scales = nn::constant_value(dequantise.getInputs()[1]);
+  if (!scales || scales->dtype() != DType::kFloat || scales->rank() > 1) return false;
+  for (float s : scales->to_floats()) {
+    if (!is_power_of_two(s)) return false;
+    what.stage.multiplier.push_back(s / scale);
+  }
+  if (what.stage.multiplier.size() <= 1) return true;
+  const Shape shape = *nn::shape_of(sums);
+  const auto rank = static_cast<int64_t>(shape.size());
+  what.channel_axis = nn::to_node(dequantise).get_int("axis", 1);
+  if (what.channel_axis < 0) what.channel_axis += rank;
+  return what.channel_axis >= 0 && what.channel_axis < rank &&
+         shape[static_cast<size_t>(what.channel_axis)] == static_cast<int64_t>(what.stage.multiplier.size());
+}
+
 }  // namespace
 
 /// QuantizeLinear(activation(DequantizeLinear(int32))) with power-of-two scales. float(sum) * scale / scale' is then
@@ -256,42 +309,14 @@ std::optional<Claim> claim_integer_bias(NodeOp op) {
 std::optional<Requantised> requantised(NodeOp op, mlir::Value value) {
   const auto qy = quantisation(op, 1, 2, DType::kUint8);
   if (!qy || !qy->scalar() || !is_power_of_two(qy->s())) return std::nullopt;
-  const Range range = range_of(qy->dtype);
-  npu::Stage stage;
-  stage.convert = true;
-  stage.out_zero = qy->z();
-  stage.low = range.low - qy->z();
-  stage.high = range.high - qy->z();
-  const auto bound = [&](double value) {  // Q(value) without zero point
-    return static_cast<int32_t>(std::nearbyint(std::clamp(value / static_cast<double>(qy->s()), -1024.0, 1024.0)));
-  };
+  graph::Requantise what;
+  what.stage = requantise({}, {}, *qy);
   std::vector<mlir::Operation*> covered{op.getOperation()};
   std::optional<float> slope;
   NodeOp inner = nn::defining_op(value);
   if (!inner || !inner.getDomain().empty()) return std::nullopt;
   if (!inner.is("DequantizeLinear")) {
-    const ops::Node node = nn::to_node(inner);
-    if (inner.is("Relu")) {
-      stage.low = std::max(stage.low, 0);
-    } else if (inner.is("LeakyRelu")) {
-      slope = node.get_float("alpha", 0.01f);
-      if (!(*slope > 0 && *slope <= 1)) return std::nullopt;
-    } else if (inner.is("Clip")) {
-      std::optional<double> limits[2];
-      for (unsigned i = 0; i < 2; ++i) {
-        if (mlir::Value v = nn::input_or_null(inner, i + 1)) {
-          limits[i] = nn::constant_scalar(v);
-          if (!limits[i] || std::isnan(*limits[i])) return std::nullopt;
-        } else if (const char* name = i ? "max" : "min"; node.has(name)) {
-          limits[i] = node.get_float(name, 0);
-        }
-      }
-      if (limits[0] && limits[1] && *limits[0] > *limits[1]) return std::nullopt;
-      if (limits[0]) stage.low = std::min(std::max(stage.low, bound(*limits[0])), stage.high);
-      if (limits[1]) stage.high = std::max(std::min(stage.high, bound(*limits[1])), stage.low);
-    } else {
-      return std::nullopt;
-    }
+    if (!apply_activation(inner, qy->s(), what.stage, slope)) return std::nullopt;
     covered.push_back(inner.getOperation());
     inner = nn::defining_op(inner.getInputs()[0], "DequantizeLinear");
     if (!inner) return std::nullopt;
@@ -299,26 +324,11 @@ std::optional<Requantised> requantised(NodeOp op, mlir::Value value) {
   mlir::Value sums = inner.getInputs()[0];
   if (nn::dtype_of(sums) != DType::kInt32 || nn::constant_value(sums) || nn::input_or_null(inner, 2))
     return std::nullopt;
-  const auto scale = nn::constant_value(inner.getInputs()[1]);
-  if (!scale || scale->dtype() != DType::kFloat || scale->rank() > 1) return std::nullopt;
+  if (!read_multipliers(inner, sums, qy->s(), what)) return std::nullopt;
   covered.push_back(inner.getOperation());
-  graph::Requantise what;
-  for (float s : scale->to_floats()) {
-    if (!is_power_of_two(s)) return std::nullopt;
-    stage.multiplier.push_back(s / qy->s());
-  }
-  if (stage.multiplier.size() > 1) {
-    const auto rank = static_cast<int64_t>(nn::shape_of(sums)->size());
-    what.channel_axis = nn::to_node(inner).get_int("axis", 1);
-    if (what.channel_axis < 0) what.channel_axis += rank;
-    if (what.channel_axis >= rank ||
-        (*nn::shape_of(sums))[static_cast<size_t>(what.channel_axis)] != static_cast<int64_t>(stage.multiplier.size()))
-      return std::nullopt;
-  }
-  what.stage = stage;
   if (slope) {
-    for (float& m : stage.multiplier) m *= *slope;
-    what.other = stage;
+    what.other = what.stage;
+    for (float& m : what.other->multiplier) m *= *slope;
   }
   return Requantised{std::move(what), sums, std::move(covered)};
 }
@@ -440,7 +450,7 @@ void MatcherRegistry::add(Matcher matcher, const std::string& before) {
 }
 
 RegisterMatcher::RegisterMatcher(Matcher matcher, const std::string& before) {
-  graph::guarded_registration([&] { MatcherRegistry::instance().add(std::move(matcher), before); });
+  schedule::guarded_registration([&] { MatcherRegistry::instance().add(std::move(matcher), before); });
 }
 
 std::optional<Claim> claim(NodeOp op) {

@@ -176,112 +176,161 @@ bool fit(npu::SecondOperation& form, const Pairs& wanted, bool x_unsigned, bool 
   return false;
 }
 
+/// Two byte tensors joined by an fp32 expression that `op` quantises.
+struct Pair {
+  std::vector<mlir::Value> sources;
+  std::vector<NodeOp> order;  // as they are evaluated
+  NodeOp join;                // the operator that reads both
+  Quantisation q[2], y;
+
+  bool is_unsigned(size_t i) const { return nn::dtype_of(sources[i]) == DType::kUint8; }
+};
+
+/// Whether the sources broadcast to the result.
+bool broadcasts(const Shape (&shapes)[2], const Shape& out) {
+  for (size_t k = 1; k <= out.size(); ++k) {
+    int64_t extent = 1;
+    for (const Shape& s : shapes) extent = std::max(extent, k <= s.size() ? s[s.size() - k] : 1);
+    if (extent != out[out.size() - k]) return false;
+  }
+  return std::all_of(std::begin(shapes), std::end(shapes), [&](const Shape& s) { return s.size() <= out.size(); });
+}
+
+/// Finds the operator that joins the two, and their scales.
+bool find_join(Pair& pair, NodeOp op) {
+  std::optional<Quantisation> q[2];
+  for (NodeOp step : pair.order) {
+    if (step.is("QuantizeLinear") && step != op) return false;
+    if (step.is("DequantizeLinear"))
+      for (size_t i = 0; i < 2; ++i)
+        if (step.getInputs()[0] == pair.sources[i]) q[i] = quantisation(step, 1, 2, nn::dtype_of(pair.sources[i]));
+    const auto run_time =
+        llvm::count_if(step.getInputs(), [](mlir::Value v) { return !nn::is_none(v) && !is_scalar_constant(v); });
+    if (run_time > 1) pair.join = step;
+  }
+  if (!pair.join || !q[0] || !q[1] || !q[0]->scalar() || !q[1]->scalar()) return false;
+  for (size_t i = 0; i < 2; ++i) pair.q[i] = *q[i];
+  return true;
+}
+
+std::optional<Pair> pair_of(NodeOp op) {
+  mlir::Value result = op.getResult(0);
+  const auto qy = quantisation(op, 1, 2, DType::kUint8);
+  if (!op.is("QuantizeLinear") || !qy || !qy->scalar() || !is_byte(nn::dtype_of(result))) return std::nullopt;
+  Pair pair;
+  pair.y = *qy;
+  std::set<mlir::Operation*> seen;
+  if (!collect_pair(result, pair.sources, pair.order, seen) || pair.sources.size() != 2) return std::nullopt;
+  const Shape shapes[2] = {*nn::shape_of(pair.sources[0]), *nn::shape_of(pair.sources[1])};
+  if (!broadcasts(shapes, *nn::shape_of(result)) || !find_join(pair, op)) return std::nullopt;
+  return pair;
+}
+
+/// Bounds and zero point of the result.
+npu::SecondOperation result_of(const Pair& pair) {
+  const Range to = range_of(pair.y.dtype);
+  npu::SecondOperation second;
+  second.zero = pair.y.z();
+  second.low = to.low - pair.y.z();
+  second.high = to.high - pair.y.z();
+  return second;
+}
+
+/// The larger (smaller) of two functions of one byte.
+std::optional<graph::Binary> extreme(const Pair& pair, const Pairs& wanted) {
+  NodeOp join = pair.join;
+  const bool minimum = join.is("Min");
+  const auto better = [&](int32_t a, int32_t b) { return minimum ? std::min(a, b) : std::max(a, b); };
+  const auto worse = [&](int32_t a, int32_t b) { return minimum ? std::max(a, b) : std::min(a, b); };
+  std::array<int32_t, 256> own[2];
+  for (auto& values : own) values.fill(minimum ? INT32_MIN : INT32_MAX);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    own[0][i / 256] = worse(own[0][i / 256], wanted[i]);
+    own[1][i % 256] = worse(own[1][i % 256], wanted[i]);
+  }
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (better(own[0][i / 256], own[1][i % 256]) != wanted[i]) return std::nullopt;
+  graph::Binary binary;
+  const Range to = range_of(pair.y.dtype);
+  binary.second.kind = npu::SecondOperation::Kind::kMax;
+  binary.second.minimum = minimum;
+  binary.second.low = to.low, binary.second.high = to.high;
+  for (size_t s = 0; s < 2; ++s) {
+    npu::Table& table = s == 0 ? binary.x_table : binary.y_table;
+    bool same = nn::dtype_of(pair.sources[s]) == pair.y.dtype;
+    for (size_t i = 0; i < 256; ++i) {
+      table.push_back(static_cast<uint8_t>(own[s][i]));
+      same = same && table.back() == i;
+    }
+    if (same) table.clear();
+  }
+  return binary;
+}
+
+std::optional<graph::Binary> sum(const Pair& pair, const Pairs& wanted) {
+  // The first operand of the operator may be the second source.
+  std::vector<mlir::Value> first;
+  std::vector<NodeOp> inner;
+  std::set<mlir::Operation*> visited;
+  NodeOp join = pair.join;
+  const bool turned =
+      collect_pair(join.getInputs()[0], first, inner, visited) && first.size() == 1 && first[0] == pair.sources[1];
+  const bool minus = join.is("Sub");
+  const double signs[2] = {minus && turned ? -1.0 : 1.0, minus && !turned ? -1.0 : 1.0};
+  graph::Binary binary;
+  npu::SecondOperation& second = binary.second;
+  second = result_of(pair);
+  second.kind = npu::SecondOperation::Kind::kAdd;
+  second.rx = static_cast<float>(signs[0] * pair.q[0].s() / pair.y.s());
+  second.ry = static_cast<float>(signs[1] * pair.q[1].s() / pair.y.s());
+  const double zeros = static_cast<double>(second.rx) * pair.q[0].z() + static_cast<double>(second.ry) * pair.q[1].z();
+  second.f = static_cast<float>(-zeros);
+  npu::SecondOperation before = second;  // the zero point before rounding
+  const Range to = range_of(pair.y.dtype);
+  before.f = static_cast<float>(pair.y.z() - zeros);
+  before.zero = 0;
+  before.low = to.low, before.high = to.high;
+  if (fit(second, wanted, pair.is_unsigned(0), pair.is_unsigned(1))) return binary;
+  if (!fit(before, wanted, pair.is_unsigned(0), pair.is_unsigned(1))) return std::nullopt;
+  second = before;
+  return binary;
+}
+
+std::optional<graph::Binary> product(const Pair& pair, const Pairs& wanted) {
+  graph::Binary binary;
+  npu::SecondOperation& second = binary.second;
+  second = result_of(pair);
+  second.kind = npu::SecondOperation::Kind::kMul;
+  second.zx = pair.q[0].z(), second.zy = pair.q[1].z();
+  second.rx = static_cast<float>(static_cast<double>(pair.q[0].s()) * pair.q[1].s() / pair.y.s());
+  if (!fit(second, wanted, pair.is_unsigned(0), pair.is_unsigned(1))) return std::nullopt;
+  return binary;
+}
+
+/// The machine's form of the joining operator that gives every wanted byte.
+std::optional<graph::Binary> form_of(const Pair& pair, const Pairs& wanted) {
+  NodeOp join = pair.join;
+  if (join.is("Max") || join.is("Min")) return extreme(pair, wanted);
+  if (join.is("Add") || join.is("Sub")) return sum(pair, wanted);
+  if (join.is("Mul")) return product(pair, wanted);
+  return std::nullopt;
+}
+
 }  // namespace
 
 /// QuantizeLinear of an fp32 expression of two dequantised tensors.
 std::optional<Claim> claim_float_binary(NodeOp op) {
-  mlir::Value result = op.getResult(0);
-  const auto qy = quantisation(op, 1, 2, DType::kUint8);
-  if (!op.is("QuantizeLinear") || !qy || !qy->scalar() || !is_byte(nn::dtype_of(result))) return std::nullopt;
-  std::vector<mlir::Value> sources;
-  std::vector<NodeOp> order;
-  std::set<mlir::Operation*> seen;
-  if (!collect_pair(result, sources, order, seen) || sources.size() != 2) return std::nullopt;
-  const Shape out = *nn::shape_of(result);
-  const Shape shapes[2] = {*nn::shape_of(sources[0]), *nn::shape_of(sources[1])};
-  for (size_t k = 1; k <= out.size(); ++k) {
-    int64_t extent = 1;
-    for (const Shape& s : shapes) extent = std::max(extent, k <= s.size() ? s[s.size() - k] : 1);
-    if (extent != out[out.size() - k]) return std::nullopt;
-  }
-  for (const Shape& s : shapes)
-    if (s.size() > out.size()) return std::nullopt;
-  // The operator that joins the two, and their scales.
-  NodeOp join;
-  std::optional<Quantisation> q[2];
-  for (NodeOp step : order) {
-    if (step.is("QuantizeLinear") && step != op) return std::nullopt;
-    if (step.is("DequantizeLinear"))
-      for (size_t i = 0; i < 2; ++i)
-        if (step.getInputs()[0] == sources[i]) q[i] = quantisation(step, 1, 2, nn::dtype_of(sources[i]));
-    size_t run_time = 0;
-    for (mlir::Value v : step.getInputs()) run_time += !nn::is_none(v) && !is_scalar_constant(v) ? 1 : 0;
-    if (run_time > 1) join = step;
-  }
-  if (!join || !q[0] || !q[1] || !q[0]->scalar() || !q[1]->scalar()) return std::nullopt;
-  const auto pairs = evaluate_pairs(sources, order, result);
-  if (!pairs) return std::nullopt;
-
-  const Range to = range_of(qy->dtype);
-  const bool is_unsigned[2] = {nn::dtype_of(sources[0]) == DType::kUint8, nn::dtype_of(sources[1]) == DType::kUint8};
-  graph::Binary binary;
-  npu::SecondOperation& second = binary.second;
-  second.zero = qy->z();
-  second.low = to.low - qy->z();
-  second.high = to.high - qy->z();
-  bool found = false;
-  if (join.is("Max") || join.is("Min")) {
-    // The larger (smaller) of two functions of one byte.
-    const bool minimum = join.is("Min");
-    std::array<int32_t, 256> own[2];
-    for (auto& values : own) values.fill(minimum ? INT32_MIN : INT32_MAX);
-    for (size_t i = 0; i < 65536; ++i)
-      for (size_t s = 0; s < 2; ++s) {
-        int32_t& v = own[s][s == 0 ? i / 256 : i % 256];
-        v = minimum ? std::max(v, (*pairs)[i]) : std::min(v, (*pairs)[i]);
-      }
-    found = true;
-    for (size_t i = 0; found && i < 65536; ++i) {
-      const int32_t a = own[0][i / 256], b = own[1][i % 256];
-      found = (minimum ? std::min(a, b) : std::max(a, b)) == (*pairs)[i];
-    }
-    second.kind = npu::SecondOperation::Kind::kMax;
-    second.minimum = minimum;
-    second.zero = 0;
-    second.low = to.low, second.high = to.high;
-    for (size_t s = 0; s < 2; ++s) {
-      npu::Table& table = s == 0 ? binary.x_table : binary.y_table;
-      bool same = nn::dtype_of(sources[s]) == qy->dtype;
-      for (size_t i = 0; i < 256; ++i) {
-        table.push_back(static_cast<uint8_t>(own[s][i]));
-        same = same && table.back() == i;
-      }
-      if (same) table.clear();
-    }
-  } else if (join.is("Add") || join.is("Sub")) {
-    // Its first operand may be the second source.
-    std::vector<mlir::Value> first;
-    std::vector<NodeOp> inner;
-    std::set<mlir::Operation*> visited;
-    const bool turned =
-        collect_pair(join.getInputs()[0], first, inner, visited) && first.size() == 1 && first[0] == sources[1];
-    const double signs[2] = {join.is("Sub") && turned ? -1.0 : 1.0, join.is("Sub") && !turned ? -1.0 : 1.0};
-    second.kind = npu::SecondOperation::Kind::kAdd;
-    second.rx = static_cast<float>(signs[0] * q[0]->s() / qy->s());
-    second.ry = static_cast<float>(signs[1] * q[1]->s() / qy->s());
-    const double zeros = static_cast<double>(second.rx) * q[0]->z() + static_cast<double>(second.ry) * q[1]->z();
-    second.f = static_cast<float>(-zeros);
-    npu::SecondOperation before = second;  // the zero point before rounding
-    before.f = static_cast<float>(qy->z() - zeros);
-    before.zero = 0;
-    before.low = to.low, before.high = to.high;
-    found = fit(second, *pairs, is_unsigned[0], is_unsigned[1]);
-    if (!found && fit(before, *pairs, is_unsigned[0], is_unsigned[1])) {
-      second = before;
-      found = true;
-    }
-  } else if (join.is("Mul")) {
-    second.kind = npu::SecondOperation::Kind::kMul;
-    second.zx = q[0]->z(), second.zy = q[1]->z();
-    second.rx = static_cast<float>(static_cast<double>(q[0]->s()) * q[1]->s() / qy->s());
-    found = fit(second, *pairs, is_unsigned[0], is_unsigned[1]);
-  }
-  if (!found) return std::nullopt;
-  Claim c = base_claim(op, sources);
-  c.op.kind = join.getOpType().str();
+  auto pair = pair_of(op);
+  if (!pair) return std::nullopt;
+  const auto wanted = evaluate_pairs(pair->sources, pair->order, op.getResult(0));
+  if (!wanted) return std::nullopt;
+  auto binary = form_of(*pair, *wanted);
+  if (!binary) return std::nullopt;
+  Claim c = base_claim(op, pair->sources);
+  c.op.kind = pair->join.getOpType().str();
   c.covered.clear();
-  for (NodeOp step : order) c.covered.push_back(step.getOperation());
-  c.op.what = std::move(binary);
+  for (NodeOp step : pair->order) c.covered.push_back(step.getOperation());
+  c.op.what = std::move(*binary);
   return c;
 }
 

@@ -45,11 +45,6 @@ class Assembler {
     artifact_.plans[0] = std::move(plan);
     check_schedules();
     if (options_.cpu) artifact_.cpu = options_.cpu->finish();
-    artifact_.metadata["nodes_npu"] = std::to_string(nodes_npu_);
-    artifact_.metadata["nodes_cpu"] = std::to_string(nodes_cpu_);
-    artifact_.metadata["macs_npu"] = std::to_string(macs_npu_);
-    artifact_.metadata["macs_cpu"] = std::to_string(macs_cpu_);
-    artifact_.metadata["unshared_bytes"] = std::to_string(unshared_bytes_);
     return std::move(artifact_);
   }
 
@@ -110,14 +105,14 @@ class Assembler {
       operations.push_back(op.getOperation());
       const auto macs = static_cast<uint64_t>(model_macs(op));
       layer.macs += macs;
-      macs_cpu_ += macs;
+      artifact_.totals.macs_cpu += macs;
       const std::string type = op.getOpType().str();
       layer.op += (layer.op.empty() ? "" : "+") + type;
     }
     if (layer.op.size() > 80) layer.op = layer.op.substr(0, 77) + "...";
     layer.nodes = covered_nodes(operations);
     layer.name = layer.nodes.empty() ? NodeOp(ops[0]).getOpType().str() : layer.nodes[0];
-    nodes_cpu_ += static_cast<int64_t>(ops.size());
+    artifact_.totals.nodes_cpu += ops.size();
     artifact_.cpu_layers.push_back(std::move(layer));
     return static_cast<int64_t>(artifact_.cpu_layers.size()) - 1;
   }
@@ -222,7 +217,7 @@ class Assembler {
 
   /// A node that several layers share (a DequantizeLinear with two readers) counts once.
   void count_nodes(const std::vector<std::string>& nodes) {
-    for (const std::string& name : nodes) nodes_npu_ += counted_.insert(name).second ? 1 : 0;
+    for (const std::string& name : nodes) artifact_.totals.nodes_npu += counted_.insert(name).second ? 1 : 0;
   }
 
   /// The schedules given for the layers of a graph.
@@ -253,7 +248,7 @@ class Assembler {
     const auto peak = static_cast<uint64_t>(config.peak_macs()), width = static_cast<uint64_t>(config.axi_bytes);
     layer.bound_cycles =
         std::max((layer.macs + peak - 1) / peak, (layer.dram_read_bytes + layer.dram_write_bytes + width - 1) / width);
-    macs_npu_ += layer.macs;
+    artifact_.totals.macs_npu += layer.macs;
     count_nodes(layer.nodes);
     return layer;
   }
@@ -292,7 +287,7 @@ class Assembler {
     artifact_.device_constants.insert(artifact_.device_constants.end(), compiled.constants.begin(),
                                       compiled.constants.end());
     target.arena_bytes = compiled.arena_bytes;
-    unshared_bytes_ += compiled.unshared_bytes;
+    artifact_.totals.unshared_bytes += compiled.unshared_bytes;
     for (size_t i = 0; i < compiled.layers.size(); ++i)
       target.layers.push_back(npu_layer(compiled.layers[i], graph.operations[i].nodes));
     count_nodes(graph.free_nodes);
@@ -385,10 +380,8 @@ class Assembler {
   program::Artifact artifact_;
   std::unordered_map<const void*, int64_t> ids_;
   std::set<std::string> names_, counted_;
-  int64_t nodes_npu_ = 0, nodes_cpu_ = 0;
   std::map<std::string, int64_t> named_;  // layers so far by name
   std::set<std::string> used_schedules_;
-  uint64_t macs_npu_ = 0, macs_cpu_ = 0, unshared_bytes_ = 0;
 };
 
 }  // namespace

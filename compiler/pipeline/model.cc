@@ -218,7 +218,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
     info.name = inputs()[i].name;
     info.dim_names = inputs()[i].dim_names;
   }
-  for (size_t i = 0; i < outputs().size(); ++i) artifact.metadata["output." + std::to_string(i)] = outputs()[i].name;
+  for (size_t i = 0; i < outputs().size(); ++i) artifact.output_names.push_back(outputs()[i].name);
   program::validate(artifact);
   return artifact;
 }

@@ -6,19 +6,19 @@
 #include <dlfcn.h>
 
 #include "base/error.h"
-#include "compiler/graph/pass.h"
+#include "compiler/schedule/registry.h"
 
 namespace tessera::compiler {
 
 void load_plugin(const std::string& path) {
   // A path without a slash would be looked for in the system's folders.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
-  graph::take_registration_errors();
+  schedule::take_registration_errors();
   if (dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     const char* const why = dlerror();
     throw Error(ErrorCode::kIo, "plugin '" + path + "' cannot be loaded: " + (why ? why : "no reason is given"));
   }
-  const std::string refused = graph::take_registration_errors();
+  const std::string refused = schedule::take_registration_errors();
   if (!refused.empty()) throw Error(ErrorCode::kInvalidArgument, "plugin '" + path + "': " + refused);
 }
 

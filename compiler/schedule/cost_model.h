@@ -80,7 +80,7 @@ Registry<MakeCostModel>& cost_models();
 std::unique_ptr<CostModel> make_cost_model(const std::string& name, const Machine& machine);
 struct RegisterCostModel {
   RegisterCostModel(const std::string& name, const std::string& what, MakeCostModel make) {
-    cost_models().add(name, what, std::move(make));
+    guarded_registration([&] { cost_models().add(name, what, std::move(make)); });
   }
 };
 

@@ -4,6 +4,7 @@
 // from one thread or several.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -13,6 +14,11 @@
 #include "base/error.h"
 
 namespace tessera::schedule {
+
+/// Runs a registration while the program or a plugin is loaded, where no exception may leave: a refusal is kept.
+void guarded_registration(const std::function<void()>& registration);
+/// What registrations were refused since the last call, as text; empty: none.
+std::string take_registration_errors();
 
 template <typename Make>
 class Registry {

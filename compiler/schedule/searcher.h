@@ -35,7 +35,7 @@ Registry<MakeSearcher>& searchers();
 std::unique_ptr<Searcher> make_searcher(const std::string& name);
 struct RegisterSearcher {
   RegisterSearcher(const std::string& name, const std::string& what, MakeSearcher make) {
-    searchers().add(name, what, std::move(make));
+    guarded_registration([&] { searchers().add(name, what, std::move(make)); });
   }
 };
 

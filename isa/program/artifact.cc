@@ -70,11 +70,13 @@ class Writer {
     const auto cpu = fb::CreateCpuModule(b_, text(a.cpu.triple), text(a.cpu.cpu), text(a.cpu.features),
                                          vector_of(b_, a.cpu.object), vector_of(b_, a.cpu.bitcode));
     const auto cpu_layers = layers(a.cpu_layers);
-    std::vector<flatbuffers::Offset<fb::Entry>> entries;
-    for (const auto& [key, value] : a.metadata) entries.push_back(fb::CreateEntry(b_, text(key), text(value)));
-    const auto metadata = b_.CreateVector(entries);
-    fb::FinishArtifactBuffer(
-        b_, fb::CreateArtifact(b_, producer, config, values, constants, plans, programs, cpu, cpu_layers, metadata));
+    std::vector<flatbuffers::Offset<flatbuffers::String>> names;
+    for (const std::string& name : a.output_names) names.push_back(text(name));
+    const auto output_names = b_.CreateVector(names);
+    const Totals& t = a.totals;
+    const auto totals = fb::CreateTotals(b_, t.nodes_npu, t.nodes_cpu, t.macs_npu, t.macs_cpu, t.unshared_bytes);
+    fb::FinishArtifactBuffer(b_, fb::CreateArtifact(b_, producer, config, values, constants, plans, programs, cpu,
+                                                    cpu_layers, output_names, totals));
     return {b_.GetBufferPointer(), b_.GetBufferPointer() + b_.GetSize()};
   }
 
@@ -169,12 +171,14 @@ class Reader {
                  vector(cpu->bitcode())};
     }
     out.cpu_layers = layers(a.cpu_layers());
-    if (const auto* entries = a.metadata()) {
-      for (const fb::Entry* entry : *entries) {
+    if (const auto* names = a.output_names()) {
+      for (const flatbuffers::String* name : *names) {
         charge(8);
-        out.metadata[text(entry->key())] = text(entry->value());
+        out.output_names.push_back(text(name));
       }
     }
+    if (const fb::Totals* t = a.totals())
+      out.totals = {t->nodes_npu(), t->nodes_cpu(), t->macs_npu(), t->macs_cpu(), t->unshared_bytes()};
     return out;
   }
 

@@ -217,6 +217,14 @@ struct CpuModule {
   bool operator==(const CpuModule&) const = default;
 };
 
+/// Sums over the model that the rest of the artifact does not tell.
+struct Totals {
+  uint64_t nodes_npu = 0, nodes_cpu = 0;  // nodes of the ONNX graph by where they run
+  uint64_t macs_npu = 0, macs_cpu = 0;    // multiply-accumulates of the model, not of padding
+  uint64_t unshared_bytes = 0;            // the arenas if no two tensors shared memory
+  bool operator==(const Totals&) const = default;
+};
+
 struct Artifact {
   std::string producer;
   isa::MachineConfig config;
@@ -228,7 +236,8 @@ struct Artifact {
   std::vector<NpuProgram> npu_programs;
   CpuModule cpu;
   std::vector<Layer> cpu_layers;
-  std::map<std::string, std::string> metadata;
+  std::vector<std::string> output_names;  // of plans[0].outputs, which may share a value; empty: the values' names
+  Totals totals;
   bool operator==(const Artifact&) const = default;
 };
 

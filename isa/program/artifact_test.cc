@@ -108,7 +108,8 @@ Artifact sample() {
   a.cpu = {"x86_64-unknown-linux-gnu", "generic", "+sse2", {1, 2, 3}, {4, 5}};
   a.cpu_layers = {{.name = "quant", .op = "QuantizeLinear", .placement = "cpu"},
                   {.name = "compare", .op = "Greater", .placement = "cpu"}};
-  a.metadata = {{"model", "m.onnx"}, {"", ""}};
+  a.output_names.assign(a.plans[0].outputs.size(), "result");
+  a.totals = {7, 2, uint64_t{1} << 40, 5, 4096};
   return a;
 }
 
@@ -186,7 +187,7 @@ TEST(Artifact, ForeignAndNewerFiles) {
   std::vector<uint8_t> bytes = serialize(sample());
   bytes[8] = 9;
   EXPECT_EQ(parse_error(bytes),
-            "the program has container version 9, this Tessera reads version 1; use a newer Tessera or compile the "
+            "the program has container version 9, this Tessera reads version 2; use a newer Tessera or compile the "
             "model again");
 }
 
@@ -295,6 +296,7 @@ INSTANTIATE_TEST_SUITE_P(
     Plans, Validate,
     testing::Values(
         Broken{"program: it has no plan", [](Artifact& a) { a.plans.clear(); }},
+        Broken{"program: it names some of its outputs only", [](Artifact& a) { a.output_names.emplace_back("more"); }},
         Broken{"plan 0: the main plan captures values", [](Artifact& a) { a.plans[0].captured = {0}; }},
         Broken{"plan 0: it reads a value before it is defined", [](Artifact& a) { a.plans[0].outputs = {9}; }},
         Broken{"plan 0: it reads a value that is not there", [](Artifact& a) { a.plans[0].outputs = {99}; }},

@@ -16,7 +16,7 @@
 
 namespace tessera::program {
 
-inline constexpr uint32_t kContainerVersion = 1;
+inline constexpr uint32_t kContainerVersion = 2;
 inline constexpr size_t kPreambleBytes = 64;
 
 struct Sections {

@@ -46,6 +46,8 @@ class Validator {
     require(a_.plans[0].captured.empty(), "plan 0", "the main plan captures values");
     plan_order();
     for (size_t k = 0; k < a_.plans.size(); ++k) plan(a_.plans[k], item("plan", k));
+    require(a_.output_names.empty() || a_.output_names.size() == a_.plans[0].outputs.size(), "program",
+            "it names some of its outputs only");
   }
 
  private:

@@ -2,6 +2,7 @@
 """`tessera compile --dump-dir`: every file is text that tessera-opt reads, and the pass that a file is named after
 makes it of the file before it, alone and in another process."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -47,10 +48,11 @@ def test_each_pass_alone_makes_the_next_file(dump):
         "fuse-stages",
         "fold-layout",
         "fold-borders",
+        "mark-chains",
     ]
     assert steps[-len(npu) :] == npu
     assert [path.name[:3] for path in files] == [f"{i:03}" for i in range(len(files))]
-    for before, after in zip(graphs, graphs[1:]):
+    for before, after in itertools.pairwise(graphs):
         assert run(OPT, before, f"--pass={step_of(after)}") == after.read_text(), after.name
 
 
@@ -73,7 +75,7 @@ def test_the_program_is_dumped_behind_the_graphs(dump):
     def code(text):
         return [line.split("#")[0].split() for line in text.splitlines() if line.split("#")[0].strip()]
 
-    assert sum((code(path.read_text()) for path in programs), []) == code(listing)
+    assert [line for path in programs for line in code(path.read_text())] == code(listing)
 
 
 def test_print_ir_after(dump, tmp_path):

@@ -98,9 +98,10 @@ class Session:
             known = ", ".join(row["name"] for row in compile_options())
             raise TypeError(f"Session() has no keyword {unknown[0]!r}; options of the compilation are {known}")
         device_options = dict(device_options or {})
+        timed = device not in ("fsim", "reference")  # these two have no memory of their own to be slow
         for name, value in (
-            ("latency", options.get("dram_latency")),
-            ("bandwidth", options.get("dram_bandwidth")),
+            ("latency", options.get("dram_latency") if timed else None),
+            ("bandwidth", options.get("dram_bandwidth") if timed else None),
             ("waves", wave),
         ):
             if value is not None:
