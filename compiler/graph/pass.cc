@@ -42,7 +42,8 @@ PassRegistry::PassRegistry()
               {"fuse-stages", "Joins element-wise operations to their producers.", fuse_stages},
               {"fold-borders", "Puts a border around inputs whose first layer is folded.", fold_borders},
               {"mark-chains", "Says which results may stay on chip for the next operation.", mark_chains}},
-      pipeline_{"assign-layouts", "transpose-factors", "fold-layout", "fuse-stages", "fold-layout", "fold-borders", "mark-chains"} {}
+      pipeline_{"assign-layouts", "transpose-factors", "fold-layout", "fuse-stages",
+                "fold-layout",    "fold-borders",      "mark-chains"} {}
 
 PassRegistry& PassRegistry::instance() {
   static PassRegistry registry;

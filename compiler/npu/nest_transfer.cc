@@ -16,8 +16,6 @@ using schedule::ChannelMap;
 using schedule::Dim;
 using schedule::Extents;
 using schedule::Intrinsic;
-using schedule::Nest;
-using schedule::Operand;
 using schedule::Span;
 
 namespace {
