@@ -443,7 +443,9 @@ module tsr_alu #(
       if (enable) begin
         if (src_1_q) reduced_q <= reduced;
         if (second_1_q) second_2_q <= fresh_1_q ? out_rdata_i : held_second_q;
-        if (param_1_q) param_q <= param_rdata_i;
+        // Without conversion: bias 0 and scale 1.0.
+        if (!bounds_1_q.convert) param_q <= {{BlockOut{32'h3f800000}}, {BlockOut{32'd0}}};
+        else if (param_1_q) param_q <= param_rdata_i;
         raw_2_q <= raw_1_q;
         bounds_2_q <= bounds_1_q;
       end else if (fresh_1_q) begin
@@ -455,15 +457,16 @@ module tsr_alu #(
 
   // Bias, scale, clamp, zero point. after: what the stages behind it need of the instruction, at stage a behind
   // tsr_requantise and at stage b, where the second operation begins.
-  logic [17*Lanes-1:0] value_a, value_b, value_c;
+  logic [11*Lanes-1:0] value_a, value_b;
+  logic [17*Lanes-1:0] value_c;
   logic valid_a, valid_c, second_on_b;
   logic [8*Lanes-1:0] second_b;
   after_t after_a, after_b_q;
   constants_t constants_b;
 
   tsr_requantise #(.Lanes(Lanes), .Registers(RequantiseRegisters), .Trailing(RequantiseTrailing)) u_requantise (
-    .clk_i, .rst_ni, .enable_i(enable), .convert_i(bounds_2_q.convert), .low_i(16'($signed(bounds_2_q.low))),
-    .high_i(16'($signed(bounds_2_q.high))), .zero_i(16'($signed(bounds_2_q.out_zero))), .valid_i(valid_2_q && !raw_2_q),
+    .clk_i, .rst_ni, .enable_i(enable), .low_i(bounds_2_q.low), .high_i(bounds_2_q.high), .zero_i(bounds_2_q.out_zero),
+    .valid_i(valid_2_q && !raw_2_q),
     .value_i(reduced_q), .bias_i({Batch{param_q[32*BlockOut-1:0]}}),
     .scale_i({Batch{param_q[64*BlockOut-1:32*BlockOut]}}),
     .valid_o(valid_a), .value_o(value_a)
@@ -486,7 +489,8 @@ module tsr_alu #(
   localparam int unsigned WordBits = TableWords > 1 ? $clog2(TableWords) : 1;
   localparam int unsigned ByteBits = $clog2(AxiBytes);
   logic [8*AxiBytes*Lanes-1:0] words_b_q, words_w_q;
-  logic [17*Lanes-1:0] stage_b_q, value_w;
+  logic [11*Lanes-1:0] stage_b_q;
+  logic [17*Lanes-1:0] value_w;
   logic valid_b_q, valid_w, read_b, read_w;
   table_t table_w;
   assign read_b = enable && valid_a && after_a.first.enable;
@@ -511,7 +515,7 @@ module tsr_alu #(
   always_comb begin
     if (read_b) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        words_b[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({after_a.first.number, value_a[17*l+:8]} >> ByteBits)];
+        words_b[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({after_a.first.number, value_a[11*l+:8]} >> ByteBits)];
       end
     end
   end
@@ -529,7 +533,7 @@ module tsr_alu #(
 `else
   for (genvar l = 0; l < Lanes; l++) begin : gen_table
     tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(TableWords)) u_first (
-      .clk_i, .re_i(read_b), .raddr_i(WordBits'({after_a.first.number, value_a[17*l+:8]} >> ByteBits)),
+      .clk_i, .re_i(read_b), .raddr_i(WordBits'({after_a.first.number, value_a[11*l+:8]} >> ByteBits)),
       .rdata_o(words_b_q[8*AxiBytes*l+:8*AxiBytes]), .we_i(tbl_we_i), .waddr_i(WordBits'(tbl_waddr_i)),
       .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
     );
@@ -556,8 +560,8 @@ module tsr_alu #(
       value_b = stage_b_q;
       if (after_b_q.first.enable) begin
         for (int unsigned l = 0; l < Lanes; l++) begin
-          entry = 8'(words_b_q[8*AxiBytes*l+:8*AxiBytes] >> {stage_b_q[17*l+:ByteBits], 3'd0});
-          value_b[17*l+:17] = {{9{!after_b_q.table_unsigned && entry[7]}}, entry};
+          entry = 8'(words_b_q[8*AxiBytes*l+:8*AxiBytes] >> {stage_b_q[11*l+:ByteBits], 3'd0});
+          value_b[11*l+:11] = {{3{!after_b_q.table_unsigned && entry[7]}}, entry};
         end
       end
     end
@@ -569,15 +573,17 @@ module tsr_alu #(
 
   assign second_on_b = valid_b_q && after_b_q.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   always_comb begin
-    logic [16:0] second;
+    logic [16:0] first, second;
     if (!tsr_isa_pkg::Simulated) x = 'x;
     if (!tsr_isa_pkg::Simulated) y = 'x;
+    first = 'x;
     second = 'x;
     if (second_on_b) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
         second = {{9{!after_b_q.second_unsigned && second_b[8*l+7]}}, second_b[8*l+:8]};
-        x[17*l+:17] = after_b_q.second_swap ? second : value_b[17*l+:17];
-        y[17*l+:17] = after_b_q.second_swap ? value_b[17*l+:17] : second;
+        first = 17'($signed(value_b[11*l+:11]));
+        x[17*l+:17] = after_b_q.second_swap ? second : first;
+        y[17*l+:17] = after_b_q.second_swap ? first : second;
       end
     end
   end
@@ -601,7 +607,12 @@ module tsr_alu #(
   assign table_w = valid_c ? after_c : valid_b_q && !second_on_b ? after_b_q.second : '0;
   always_comb begin
     if (!tsr_isa_pkg::Simulated) value_w = 'x;
-    if (valid_w) value_w = valid_c ? value_c : value_b;
+    if (valid_w) begin
+      value_w = value_c;
+      if (!valid_c) begin
+        for (int unsigned l = 0; l < Lanes; l++) value_w[17*l+:17] = 17'($signed(value_b[11*l+:11]));
+      end
+    end
   end
 
   always_comb begin
@@ -669,8 +680,8 @@ module tsr_alu #(
   assign stall_port_o = !enable || (want && !granted);
 
   logic unused;
-  assign unused = &{1'b0, unused_prep_alu, unused_inner_last, alu, prep, constants_b, after_b_q, param_rdata_i, index, tbl_waddr_i,
-                    inp_rdata_i};
+  assign unused = &{1'b0, unused_prep_alu, unused_inner_last, alu, prep, bounds_2_q, constants_b, after_b_q,
+                    param_rdata_i, index, tbl_waddr_i, inp_rdata_i};
 
 endmodule
 /* verilator lint_on LATCH */

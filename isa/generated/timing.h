@@ -36,15 +36,15 @@ inline constexpr int kDepth = 3;
 
 /// First stage of the ALU's lanes (tsr_requantise). Registers at each place, and in all.
 namespace requantise {
-inline constexpr int kBias = 1;  // Value plus bias; the integer path clamps here and waits.
-inline constexpr int kIntegerNormalise = 1;  // Magnitude and leading one of the integer.
-inline constexpr int kIntegerRound = 1;  // The integer rounded to fp32.
-inline constexpr int kMultiply = 1;  // Product of the significands of value and scale.
-inline constexpr int kNormalise = 1;  // Leading one of the product.
-inline constexpr int kRound = 1;  // The product rounded to fp32.
-inline constexpr int kShift = 1;  // Integer part, with a sticky bit.
-inline constexpr int kClamp = 1;  // Rounded half to even, and the bounds.
-inline constexpr int kZero = 1;  // Zero point; registers beyond one are for synthesis to move.
+inline constexpr int kBias = 1;  // Value plus bias.
+inline constexpr int kSignificant = 1;  // The sum rounded to 24 significant bits; the scale decoded.
+inline constexpr int kMultiply = 1;  // Two partial products with the scale's significand.
+inline constexpr int kProduct = 1;  // Their sum.
+inline constexpr int kShift = 1;  // Shifted by the scale's exponent, multiples of 16.
+inline constexpr int kFraction = 1;  // The rest of the shift: 25 fraction bits and a sticky bit.
+inline constexpr int kRound = 1;  // Rounded half to even, as fp32 would; the zero point in the same sum.
+inline constexpr int kCompare = 1;  // Compared with the bounds.
+inline constexpr int kClamp = 1;  // The bounds; registers beyond one are for synthesis to move.
 inline constexpr int kDepth = 9;
 }  // namespace requantise
 

@@ -34,7 +34,8 @@ module alu_arithmetic_tb #(
     assign unused = &{1'b0, product_valid, h[31:20]};
     logic [31:0] result_0, result_1, result_2, result_3, product_7, result_7, result_8;
     logic signed [15:0] result_4;
-    logic signed [16:0] result_5, result_6;
+    logic signed [10:0] result_5;
+    logic signed [16:0] result_6;
 
     tsr_int_to_fp32 #(.Registers(Registers[1:0]), .Rounding(Rounding)) u_int_to_fp32 (
       .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd0), .value_i(a),
@@ -57,8 +58,9 @@ module alu_arithmetic_tb #(
       .valid_o(valid_4), .result_o(result_4)
     );
     tsr_requantise #(.Registers(Registers[8:0]), .Rounding(Rounding)) u_requantise (
-      .clk_i, .rst_ni, .enable_i, .convert_i(e[16]), .low_i(d[15:0]), .high_i(d[31:16]), .zero_i(e[15:0]),
-      .valid_i(valid_i && unit_i == 4'd5), .value_i(a), .bias_i(b), .scale_i(c), .valid_o(valid_5), .value_o(result_5)
+      .clk_i, .rst_ni, .enable_i, .low_i(d[9:0]), .high_i(d[25:16]), .zero_i(e[8:0]),
+      .valid_i(valid_i && unit_i == 4'd5), .value_i(a), .bias_i(e[16] ? b : '0),
+      .scale_i(e[16] ? c : 32'h3f800000), .valid_o(valid_5), .value_o(result_5)
     );
     tsr_second_op #(.Registers(Registers), .Rounding(Rounding)) u_second_op (
       .clk_i, .rst_ni, .enable_i, .operation_i(h[17:16]), .fused_i(h[18]), .minimum_i(h[19]), .rx_i(c),

@@ -261,13 +261,42 @@ uint32_t random_scale(Random& random) {
   }
 }
 
+/// Bounds of ten bits in order, as the ISA has them.
+uint32_t random_narrow_bounds(Random& random) {
+  static constexpr std::array<std::array<int32_t, 2>, 7> kUsual = {
+      {{-128, 127}, {0, 255}, {-255, 0}, {-512, 511}, {0, 6}, {5, 5}, {-100, -3}}};
+  if (random.below(4) != 0) {
+    const auto& pair = kUsual[random.below(kUsual.size())];
+    return halves(pair[1], pair[0]);
+  }
+  const int32_t low = random.between(-512, 511);
+  return halves(random.between(low, 511), low);
+}
+
+/// A sum and a scale whose product lies within some units of the 24th bit of k + 1/2: what the product's own rounding
+/// decides. The sum has up to 31 bits, so that its rounding to 24 bits meets the tie as well.
+void random_near_tie(Random& random, Operands& w) {
+  const double tie = random.between(-520, 520) + 0.5;
+  const uint32_t shift = random.below(31);
+  auto sum = static_cast<int32_t>(random.bits() >> 1 >> shift) | 1;
+  if (random.bits() & 1) sum = -sum;
+  const auto scale = static_cast<float>(tie / static_cast<double>(static_cast<float>(sum)));
+  w[0] = static_cast<uint32_t>(sum);
+  w[1] = 0;
+  w[2] = std::bit_cast<uint32_t>(scale) + static_cast<uint32_t>(random.between(-3, 3));
+}
+
 void random_requantise(Random& random, Operands& w) {
-  w[0] = random.below(4) == 0 ? random.bits()
-                              : static_cast<uint32_t>(static_cast<int32_t>(random.bits()) >> random.below(31));
-  w[1] = random.below(8) == 0 ? random.bits() : static_cast<uint32_t>(random.between(-40000, 40000));
-  w[2] = random_scale(random);
-  w[3] = random_bounds(random);
-  w[4] = halves(random.below(8) != 0, random.below(4) == 0 ? random.between(-32768, 32767) : random.between(-256, 255));
+  if (random.below(4) == 0) {
+    random_near_tie(random, w);
+  } else {
+    w[0] = random.below(4) == 0 ? random.bits()
+                                : static_cast<uint32_t>(static_cast<int32_t>(random.bits()) >> random.below(31));
+    w[1] = random.below(8) == 0 ? random.bits() : static_cast<uint32_t>(random.between(-40000, 40000));
+    w[2] = random_scale(random);
+  }
+  w[3] = random_narrow_bounds(random);
+  w[4] = halves(random.below(8) != 0, random.between(-256, 255));
 }
 
 void random_second_op(Random& random, Operands& w) {
@@ -337,16 +366,33 @@ constexpr std::array<int32_t, 17> kIntegers = {
     255,       16777215, 16777216, 16777217, -16777217, 33554434, 2147483647, -2147483647 - 1,
     2147483584};
 
+constexpr std::array<std::array<int32_t, 2>, 8> kNarrowBounds = {
+    {{-128, 127}, {0, 255}, {-255, 0}, {-512, 511}, {0, 0}, {511, 511}, {-512, -512}, {3, 6}}};
+
 void cross_requantise(const std::function<void(const Operands&)>& emit) {
   for (const int32_t value : kIntegers) {
     for (const int32_t bias : kIntegers) {
       for (const uint32_t scale : special_floats()) {
-        for (const auto& [low, high] : kBounds) {
+        for (const auto& [low, high] : kNarrowBounds) {
           emit({static_cast<uint32_t>(value), static_cast<uint32_t>(bias), scale, halves(high, low), halves(1, 7)});
         }
       }
-      for (const auto& [low, high] : kBounds) {
+      for (const auto& [low, high] : kNarrowBounds) {
         emit({static_cast<uint32_t>(value), static_cast<uint32_t>(bias), 0, halves(high, low), halves(0, -7)});
+      }
+    }
+  }
+  // Every tie within the bounds and next to them, as a sum of 1 to 31 bits times a power of two or a neighbour of one,
+  // and what lies a unit of the sum beside it.
+  for (int32_t twice = -1029; twice <= 1029; twice += 2) {
+    for (int shift = 0; shift <= 20; ++shift) {
+      for (int32_t beside = -2; beside <= 2; ++beside) {
+        const uint32_t sum = (static_cast<uint32_t>(twice) << shift) + static_cast<uint32_t>(beside);
+        const uint32_t scale = static_cast<uint32_t>(126 - shift) << 23;
+        for (int32_t unit = -2; unit <= 2; ++unit) {
+          emit({sum, 0, scale + static_cast<uint32_t>(unit), halves(511, -512), halves(1, 0)});
+          emit({sum, 0, (scale + static_cast<uint32_t>(unit)) | 0x80000000u, halves(511, -512), halves(1, 0)});
+        }
       }
     }
   }
