@@ -12,7 +12,6 @@ namespace tessera::npu {
 namespace {
 
 using schedule::Access;
-using schedule::ChannelMap;
 using schedule::Dim;
 using schedule::Intrinsic;
 using schedule::Nest;
