@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "driver/registry.h"
 #include "isa/effects.h"
-#include "runtime/attribution.h"
 #include "runtime/executor.h"
+#include "tessera/statistics.h"
 
 namespace tessera {
 
@@ -261,154 +261,17 @@ uint64_t dram_bandwidth(const SessionOptions& options, const isa::MachineConfig&
   return value == 0 ? width : std::min(value, width);
 }
 
-/// Keys of schedules by program and layer.
-std::vector<std::vector<std::string>> layer_keys(const program::Artifact& artifact) {
-  std::vector<std::vector<std::string>> keys;
-  std::map<std::string, int64_t> seen;
-  for (const program::NpuProgram& npu : artifact.npu_programs) {
-    keys.emplace_back();
-    for (const program::Layer& layer : npu.layers) keys.back().push_back(program::layer_key(layer.name, seen));
-  }
-  return keys;
-}
-
 }  // namespace
 
 json Session::stats() const {
   const State& s = *state_;
   if (!s.last) throw Error(ErrorCode::kInvalidArgument, "statistics exist after a run");
   json out;
+  if (!s.last->model) {
+    const program::Artifact& artifact = s.last->executor->artifact();
+    out = statistics(artifact, s.last->executor->report(), dram_bandwidth(s.options, artifact.config));
+  }
   out["device"] = s.options.device;
-  if (s.last->model) return out;
-  const runtime::Report& report = s.last->executor->report();
-  const program::Artifact& artifact = s.last->executor->artifact();
-  out["config"] = artifact.config.name;
-  out["nodes_npu"] = artifact.totals.nodes_npu;
-  out["nodes_cpu"] = artifact.totals.nodes_cpu;
-  const auto peak = static_cast<double>(artifact.config.peak_macs());
-  uint64_t cycles = 0, macs = 0, instructions = 0, read = 0, written = 0, bound = 0, issued = 0, predicted = 0,
-           arena = 0;
-  const uint64_t bandwidth = dram_bandwidth(s.options, artifact.config);
-  const std::vector<std::vector<std::string>> keys = layer_keys(artifact);
-  std::vector<uint64_t> streams(program::kStreamNames.size());
-  bool timed = !report.programs.empty();
-  std::array<uint64_t, runtime::kCauses> causes{};
-  bool attributed = false;
-  json layers = json::array();
-  for (const runtime::ProgramReport& p : report.programs) {
-    const program::NpuProgram& npu = artifact.npu_programs[static_cast<size_t>(p.program)];
-    const driver::RunReport& run = p.device;
-    timed = timed && run.cycles.has_value();
-    cycles += run.cycles.value_or(0);
-    instructions += run.counters.instructions;
-    read += run.counters.bytes_read;
-    written += run.counters.bytes_written;
-    issued += run.counters.macs;
-    struct Sum {
-      uint64_t instructions = 0, macs = 0, read = 0, written = 0;
-    };
-    std::vector<Sum> sums(npu.layers.size());
-    for (const driver::InstructionProfile& one : run.profile) {
-      if (one.pc >= npu.layer_of_instruction.size() || npu.layer_of_instruction[one.pc] >= sums.size()) continue;
-      Sum& sum = sums[npu.layer_of_instruction[one.pc]];
-      ++sum.instructions;
-      sum.macs += one.macs;
-      sum.read += one.bytes_read;
-      sum.written += one.bytes_written;
-    }
-    std::vector<runtime::LayerCycles> where;
-    if (run.cycles)
-      where = runtime::attribute_cycles(run.profile, npu.layer_of_instruction, npu.layers.size(), *run.cycles);
-    if (run.profile.empty()) {  // a device that does not profile: every instruction runs once, traffic as planned
-      for (const uint32_t layer : npu.layer_of_instruction)
-        if (layer < sums.size()) ++sums[layer].instructions;
-      for (size_t i = 0; i < sums.size(); ++i) {
-        sums[i].read = npu.layers[i].dram_read_bytes;
-        sums[i].written = npu.layers[i].dram_write_bytes;
-      }
-    }
-    for (size_t i = 0; i < npu.layers.size(); ++i) {
-      const program::Layer& layer = npu.layers[i];
-      macs += layer.macs;
-      bound += layer.bound_cycles;
-      predicted += layer.predicted_cycles;
-      json row;
-      row["name"] = layer.name;
-      row["key"] = keys[static_cast<size_t>(p.program)][i];
-      row["op"] = layer.op;
-      row["placement"] = "npu";
-      row["macs"] = layer.macs;
-      row["issued_macs"] = sums[i].macs;
-      row["instructions"] = sums[i].instructions;
-      row["dram_read_bytes"] = sums[i].read;
-      row["dram_write_bytes"] = sums[i].written;
-      row["bound_cycles"] = layer.bound_cycles;
-      row["predicted_cycles"] = layer.predicted_cycles;
-      row["utilization"] = nullptr;
-      row["cycles"] = nullptr;
-      row["bound"] = nullptr;
-      uint64_t layer_bytes = 0;
-      for (size_t k = 0; k < layer.stream_bytes.size() && k < streams.size(); ++k) {
-        row["bytes"][std::string(program::kStreamNames[k])] = layer.stream_bytes[k];
-        streams[k] += layer.stream_bytes[k];
-        layer_bytes += layer.stream_bytes[k];
-      }
-      if (!where.empty()) {
-        const uint64_t span = where[i].cycles, dram_cycles = (layer_bytes + bandwidth - 1) / bandwidth;
-        const std::string_view limit = runtime::limit_of(where[i], dram_cycles);
-        row["cycles"] = span;
-        row["utilization"] = span ? static_cast<double>(layer.macs) / (static_cast<double>(span) * peak) : 0.0;
-        if (!limit.empty()) row["bound"] = limit;
-        row["begin_cycle"] = cycles - *run.cycles + where[i].begin_cycle;
-        row["end_cycle"] = cycles - *run.cycles + where[i].end_cycle;
-        row["gemm_cycles"] = where[i].gemm_cycles;
-        row["alu_cycles"] = where[i].alu_cycles;
-        row["dram_cycles"] = dram_cycles;
-        for (size_t c = 0; c < runtime::kCauses; ++c) {
-          row["cycles_" + std::string(runtime::to_string(static_cast<runtime::Cause>(c)))] = where[i].causes[c];
-          causes[c] += where[i].causes[c];
-        }
-        attributed = true;
-      }
-      if (!layer.schedule_json.empty()) row["schedule"] = json::parse(layer.schedule_json, nullptr, false);
-      row["nodes"] = layer.nodes;
-      layers.push_back(std::move(row));
-    }
-  }
-  for (const runtime::CpuReport& c : report.cpu) {
-    json row;
-    const program::Layer* layer = c.layer >= 0 ? &artifact.cpu_layers[static_cast<size_t>(c.layer)] : nullptr;
-    row["name"] = layer ? layer->name : c.name;
-    row["op"] = layer ? layer->op : c.op;
-    row["placement"] = "cpu";
-    row["macs"] = layer ? layer->macs : 0;
-    row["cycles"] = nullptr;
-    row["utilization"] = nullptr;
-    row["seconds"] = c.seconds;
-    if (layer) row["nodes"] = layer->nodes;
-    layers.push_back(std::move(row));
-  }
-  out["cycles"] = timed ? json(cycles) : json(nullptr);
-  if (attributed)
-    for (size_t c = 0; c < runtime::kCauses; ++c)
-      out["cycles_" + std::string(runtime::to_string(static_cast<runtime::Cause>(c)))] = causes[c];
-  out["macs"] = macs;
-  out["issued_macs"] = issued;
-  out["macs_cpu"] = artifact.totals.macs_cpu;
-  out["utilization"] =
-      timed && cycles ? json(static_cast<double>(macs) / (static_cast<double>(cycles) * peak)) : json(nullptr);
-  out["roofline_cycles"] = bound;
-  out["predicted_cycles"] = predicted;
-  for (size_t k = 0; k < streams.size(); ++k) out["bytes"][std::string(program::kStreamNames[k])] = streams[k];
-  for (const program::NpuProgram& npu : artifact.npu_programs) arena = std::max(arena, npu.arena_bytes);
-  out["arena_bytes"] = arena;
-  out["arena_bytes_without_reuse"] = artifact.totals.unshared_bytes;
-  out["dram_read_bytes"] = read;
-  out["dram_write_bytes"] = written;
-  out["instructions"] = instructions;
-  out["seconds"] = report.seconds;
-  out["transfer_seconds"] = report.transfer_seconds;
-  out["layers"] = std::move(layers);
   return out;
 }
 

@@ -516,7 +516,9 @@ TEST_F(Fields, ScopeOfAnAluInput) {
   const Program moved =
       changes([](schedule::Schedule& s) { plan(s, schedule::Operand::kInput).scope = isa::Space::kOut; });
   for (const isa::Instruction& instruction : moved.instructions) {
-    if (const auto* alu = std::get_if<isa::Alu>(&instruction)) EXPECT_EQ(alu->src, isa::AluSpace::kOut);
+    if (const auto* alu = std::get_if<isa::Alu>(&instruction)) {
+      EXPECT_EQ(alu->src, isa::AluSpace::kOut);
+    }
   }
   refused([](schedule::Schedule& s) { plan(s, schedule::Operand::kInput).scope = isa::Space::kAcc; },
           "the scope of input is inp or out, not acc");

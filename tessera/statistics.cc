@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows are made program by program and layer by layer; totals are sums over the rows' figures.
+#include "tessera/statistics.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "runtime/attribution.h"
+
+namespace tessera {
+
+using nlohmann::json;
+
+namespace {
+
+/// What the instructions of a layer did.
+struct Work {
+  uint64_t instructions = 0, macs = 0, read = 0, written = 0;
+};
+
+/// From the profile of the run; where a device keeps none, every instruction has run once, with traffic as planned.
+std::vector<Work> work_by_layer(const program::NpuProgram& npu, const driver::RunReport& run) {
+  std::vector<Work> work(npu.layers.size());
+  for (const driver::InstructionProfile& one : run.profile) {
+    if (one.pc >= npu.layer_of_instruction.size() || npu.layer_of_instruction[one.pc] >= work.size()) continue;
+    Work& layer = work[npu.layer_of_instruction[one.pc]];
+    ++layer.instructions;
+    layer.macs += one.macs;
+    layer.read += one.bytes_read;
+    layer.written += one.bytes_written;
+  }
+  if (!run.profile.empty()) return work;
+  for (const uint32_t layer : npu.layer_of_instruction)
+    if (layer < work.size()) ++work[layer].instructions;
+  for (size_t i = 0; i < work.size(); ++i) {
+    work[i].read = npu.layers[i].dram_read_bytes;
+    work[i].written = npu.layers[i].dram_write_bytes;
+  }
+  return work;
+}
+
+class Statistics {
+ public:
+  Statistics(const program::Artifact& artifact, uint64_t dram_bytes_per_cycle)
+      : artifact_(artifact),
+        keys_(layer_keys(artifact)),
+        peak_(static_cast<double>(artifact.config.peak_macs())),
+        dram_bytes_per_cycle_(dram_bytes_per_cycle) {
+    TESSERA_INVARIANT(dram_bytes_per_cycle > 0, "a DRAM that moves nothing");
+  }
+
+  void add(const runtime::ProgramReport& report) {
+    const program::NpuProgram& npu = artifact_.npu_programs[static_cast<size_t>(report.program)];
+    const driver::RunReport& run = report.device;
+    timed_ = timed_ && run.cycles.has_value();
+    const uint64_t begin = cycles_;
+    cycles_ += run.cycles.value_or(0);
+    instructions_ += run.counters.instructions;
+    read_ += run.counters.bytes_read;
+    written_ += run.counters.bytes_written;
+    issued_ += run.counters.macs;
+    const std::vector<Work> work = work_by_layer(npu, run);
+    std::vector<runtime::LayerCycles> where;
+    if (run.cycles)
+      where = runtime::attribute_cycles(run.profile, npu.layer_of_instruction, npu.layers.size(), *run.cycles);
+    for (size_t i = 0; i < npu.layers.size(); ++i) {
+      const program::Layer& layer = npu.layers[i];
+      json row = planned(layer, work[i]);
+      row["key"] = keys_[static_cast<size_t>(report.program)][i];
+      if (!where.empty()) measured(layer, where[i], begin, row);
+      if (!layer.schedule_json.empty()) row["schedule"] = json::parse(layer.schedule_json, nullptr, false);
+      row["nodes"] = layer.nodes;
+      layers_.push_back(std::move(row));
+    }
+  }
+
+  void add(const runtime::CpuReport& report) {
+    const program::Layer* layer =
+        report.layer >= 0 ? &artifact_.cpu_layers[static_cast<size_t>(report.layer)] : nullptr;
+    json row;
+    row["name"] = layer ? layer->name : report.name;
+    row["op"] = layer ? layer->op : report.op;
+    row["placement"] = "cpu";
+    row["macs"] = layer ? layer->macs : 0;
+    row["cycles"] = nullptr;
+    row["utilization"] = nullptr;
+    row["seconds"] = report.seconds;
+    if (layer) row["nodes"] = layer->nodes;
+    layers_.push_back(std::move(row));
+  }
+
+  /// Totals and rows.
+  json take(const runtime::Report& report) {
+    const bool timed = timed_ && !report.programs.empty();
+    json out;
+    out["config"] = artifact_.config.name;
+    out["nodes_npu"] = artifact_.totals.nodes_npu;
+    out["nodes_cpu"] = artifact_.totals.nodes_cpu;
+    out["cycles"] = timed ? json(cycles_) : json(nullptr);
+    if (attributed_) put_causes(causes_, out);
+    out["macs"] = macs_;
+    out["issued_macs"] = issued_;
+    out["macs_cpu"] = artifact_.totals.macs_cpu;
+    out["utilization"] = timed && cycles_ ? json(utilization(macs_, cycles_)) : json(nullptr);
+    out["roofline_cycles"] = bound_;
+    out["predicted_cycles"] = predicted_;
+    for (size_t k = 0; k < streams_.size(); ++k) out["bytes"][std::string(program::kStreamNames[k])] = streams_[k];
+    uint64_t arena = 0;
+    for (const program::NpuProgram& npu : artifact_.npu_programs) arena = std::max(arena, npu.arena_bytes);
+    out["arena_bytes"] = arena;
+    out["arena_bytes_without_reuse"] = artifact_.totals.unshared_bytes;
+    out["dram_read_bytes"] = read_;
+    out["dram_write_bytes"] = written_;
+    out["instructions"] = instructions_;
+    out["seconds"] = report.seconds;
+    out["transfer_seconds"] = report.transfer_seconds;
+    out["layers"] = std::move(layers_);
+    return out;
+  }
+
+ private:
+  using Causes = std::array<uint64_t, runtime::kCauses>;
+
+  double utilization(uint64_t macs, uint64_t cycles) const {
+    return cycles == 0 ? 0.0 : static_cast<double>(macs) / (static_cast<double>(cycles) * peak_);
+  }
+
+  template <typename Values>
+  static void put_causes(const Values& causes, json& out) {
+    for (size_t c = 0; c < runtime::kCauses; ++c)
+      out["cycles_" + std::string(runtime::to_string(static_cast<runtime::Cause>(c)))] = causes[c];
+  }
+
+  /// What the compiler knows of a layer, and what its instructions did; cycles still open.
+  json planned(const program::Layer& layer, const Work& work) {
+    macs_ += layer.macs;
+    bound_ += layer.bound_cycles;
+    predicted_ += layer.predicted_cycles;
+    json row;
+    row["name"] = layer.name;
+    row["op"] = layer.op;
+    row["placement"] = "npu";
+    row["macs"] = layer.macs;
+    row["issued_macs"] = work.macs;
+    row["instructions"] = work.instructions;
+    row["dram_read_bytes"] = work.read;
+    row["dram_write_bytes"] = work.written;
+    row["bound_cycles"] = layer.bound_cycles;
+    row["predicted_cycles"] = layer.predicted_cycles;
+    row["utilization"] = nullptr;
+    row["cycles"] = nullptr;
+    row["bound"] = nullptr;
+    for (size_t k = 0; k < layer.stream_bytes.size() && k < streams_.size(); ++k) {
+      row["bytes"][std::string(program::kStreamNames[k])] = layer.stream_bytes[k];
+      streams_[k] += layer.stream_bytes[k];
+    }
+    return row;
+  }
+
+  /// Cycles of a layer and their causes; `begin`: cycles of the programs before.
+  void measured(const program::Layer& layer, const runtime::LayerCycles& where, uint64_t begin, json& row) {
+    uint64_t bytes = 0;
+    for (size_t k = 0; k < layer.stream_bytes.size() && k < streams_.size(); ++k) bytes += layer.stream_bytes[k];
+    const uint64_t dram_cycles = (bytes + dram_bytes_per_cycle_ - 1) / dram_bytes_per_cycle_;
+    const std::string_view limit = runtime::limit_of(where, dram_cycles);
+    row["cycles"] = where.cycles;
+    row["utilization"] = utilization(layer.macs, where.cycles);
+    if (!limit.empty()) row["bound"] = limit;
+    row["begin_cycle"] = begin + where.begin_cycle;
+    row["end_cycle"] = begin + where.end_cycle;
+    row["gemm_cycles"] = where.gemm_cycles;
+    row["alu_cycles"] = where.alu_cycles;
+    row["dram_cycles"] = dram_cycles;
+    put_causes(where.causes, row);
+    for (size_t c = 0; c < runtime::kCauses; ++c) causes_[c] += where.causes[c];
+    attributed_ = true;
+  }
+
+  const program::Artifact& artifact_;
+  const std::vector<std::vector<std::string>> keys_;
+  const double peak_;
+  const uint64_t dram_bytes_per_cycle_;
+  uint64_t cycles_ = 0, macs_ = 0, instructions_ = 0, read_ = 0, written_ = 0, bound_ = 0, issued_ = 0, predicted_ = 0;
+  std::vector<uint64_t> streams_ = std::vector<uint64_t>(program::kStreamNames.size());
+  bool timed_ = true;
+  Causes causes_{};
+  bool attributed_ = false;
+  json layers_ = json::array();
+};
+
+}  // namespace
+
+std::vector<std::vector<std::string>> layer_keys(const program::Artifact& artifact) {
+  std::vector<std::vector<std::string>> keys;
+  std::map<std::string, int64_t> seen;
+  for (const program::NpuProgram& npu : artifact.npu_programs) {
+    keys.emplace_back();
+    for (const program::Layer& layer : npu.layers) keys.back().push_back(program::layer_key(layer.name, seen));
+  }
+  return keys;
+}
+
+json statistics(const program::Artifact& artifact, const runtime::Report& report, uint64_t dram_bytes_per_cycle) {
+  Statistics statistics(artifact, dram_bytes_per_cycle);
+  for (const runtime::ProgramReport& program : report.programs) statistics.add(program);
+  for (const runtime::CpuReport& step : report.cpu) statistics.add(step);
+  return statistics.take(report);
+}
+
+}  // namespace tessera
