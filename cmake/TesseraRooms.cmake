@@ -12,10 +12,14 @@ if(TESSERA_MOLD)
 endif()
 
 # What runs once or waits for memory gains nothing from -O3, and it costs a fifth of the build: -O2 is the rule, hot loops ask
-# for more (tessera_hot), what only puts other things together for less (tessera_cold).
+# for more (tessera_hot: a library; tessera_hot_sources: some sources), what only puts other things together for less
+# (tessera_cold).
 string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 function(tessera_hot name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O3>)
+endfunction()
+function(tessera_hot_sources)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
 endfunction()
 function(tessera_cold name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)

@@ -81,32 +81,45 @@ struct Run {
   double stores = 0;  // STORE: the other way round
 };
 
-/// Averages over the first runs of a transfer; alignments repeat soon.
+/// Averages over the first runs of a transfer; alignments repeat soon, and at once where every stride is a multiple of
+/// the width, which is a power of two.
 Run average_run(const Transfer& t, int64_t w) {
   constexpr int64_t kSamples = 64;
-  Run run;
-  Nest at{};
-  int64_t count = 0;
-  for (bool more = product(t.inside) > 0; more && count < kSamples; ++count) {
-    int64_t from = t.dram_first, to = t.sp;
-    for (size_t k = 0; k < kLoops; ++k) {
-      from += at[k] * t.dram_stride[k];
-      to += at[k] * t.sp_stride[k];
-    }
-    from = ((from % w) + w) % w;
-    to = ((to % w) + w) % w;
-    run.beats += static_cast<double>(ceil_div(from + t.length, w));
-    run.groups += static_cast<double>(ceil_div(to + t.length, w));
-    run.turns += from > to ? 1 : 0;
-    run.stores += to > from ? 1 : 0;
-    more = false;
-    for (size_t k = kLoops; k-- > 0 && !more;) {
-      more = ++at[k] < t.inside[k];
-      if (!more) at[k] = 0;
+  const int64_t all = product(t.inside);
+  if (all == 0) return {};
+  const auto within = [w](int64_t address) { return address & (w - 1); };
+  // Both addresses of a run as offsets in their beat and group; a step of a loop moves them and takes back those
+  // inside.
+  int64_t from = within(t.dram_first), to = within(t.sp);
+  Nest at{}, from_step{}, to_step{};
+  bool alike = true;
+  for (size_t k = 0; k < kLoops; ++k) {
+    if (t.inside[k] == 1) continue;
+    from_step[k] = within(t.dram_stride[k]);
+    to_step[k] = within(t.sp_stride[k]);
+    alike = alike && from_step[k] == 0 && to_step[k] == 0;
+  }
+  const int64_t samples = alike ? 1 : std::min(all, kSamples);
+  int64_t beats = 0, groups = 0, turns = 0, stores = 0;
+  for (int64_t sample = 0;;) {
+    beats += ceil_div(from + t.length, w);
+    groups += ceil_div(to + t.length, w);
+    turns += from > to ? 1 : 0;
+    stores += to > from ? 1 : 0;
+    if (++sample == samples) break;
+    for (size_t k = kLoops; k-- > 0;) {
+      if (++at[k] < t.inside[k]) {
+        from = within(from + from_step[k]);
+        to = within(to + to_step[k]);
+        break;
+      }
+      from = within(from - (at[k] - 1) * from_step[k]);
+      to = within(to - (at[k] - 1) * to_step[k]);
+      at[k] = 0;
     }
   }
-  const auto n = static_cast<double>(std::max<int64_t>(count, 1));
-  return {run.beats / n, run.groups / n, run.turns / n, run.stores / n};
+  const auto average = [samples](int64_t sum) { return static_cast<double>(sum) / static_cast<double>(samples); };
+  return {average(beats), average(groups), average(turns), average(stores)};
 }
 
 /// Whether each run of the innermost loop continues the one before on both sides.
@@ -136,7 +149,7 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
   const int64_t w = config.axi_bytes, join_bytes = isa::timing::transfer::kJoinBeats * w;
   const int64_t runs = t.in_dram ? product(t.inside) : 0, padded = product(t.extent) - runs;
   const bool joined = continues(t);
-  const Run run = average_run(t, w);
+  const Run run = joined ? Run{} : average_run(t, w);
   const auto scaled = [&](double each) { return static_cast<int64_t>(static_cast<double>(runs) * each); };
   result.beats = joined ? ceil_div(runs * t.length, w) : scaled(run.beats);
   result.bursts = joined ? ceil_div(runs * t.length, join_bytes) : runs;

@@ -3,7 +3,10 @@
 #include "compiler/emit/synchronise.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "isa/effects.h"
@@ -26,38 +29,10 @@ class Memory {
   /// before.
   void access(int64_t begin, int64_t end, bool write, size_t engine, uint32_t number, Clock& needed) {
     if (begin >= end) return;
-    split(begin);
-    split(end);
-    auto it = segments_.lower_bound(begin);
-    if (write) {
-      while (it != segments_.end() && it->first < end) {
-        merge(needed, it->second.writes);
-        merge(needed, it->second.reads);
-        it = segments_.erase(it);
-      }
-      Segment segment;
-      segment.end = end;
-      segment.writes[engine] = number;
-      segments_.emplace_hint(it, begin, segment);
-      return;
-    }
-    int64_t at = begin;
-    while (at < end) {
-      if (it == segments_.end() || it->first > at) {
-        Segment gap;
-        gap.end = it == segments_.end() ? end : std::min(end, it->first);
-        gap.reads[engine] = number;
-        const int64_t next = gap.end;
-        it = segments_.emplace_hint(it, at, gap);
-        ++it;
-        at = next;
-        continue;
-      }
-      merge(needed, it->second.writes);
-      it->second.reads[engine] = number;
-      at = it->second.end;
-      ++it;
-    }
+    if (write)
+      this->write(begin, end, engine, number, needed);
+    else
+      read(begin, end, engine, number, needed);
   }
 
  private:
@@ -65,25 +40,147 @@ class Memory {
     int64_t end = 0;
     Clock writes{}, reads{};  // the last write has one engine; a later write has waited for it
   };
+  using Segments = std::map<int64_t, Segment>;
+  using Iterator = Segments::iterator;
 
-  void split(int64_t at) {
-    auto it = segments_.upper_bound(at);
-    if (it == segments_.begin()) return;
-    --it;
-    if (it->first == at || it->second.end <= at) return;
-    Segment tail = it->second;
-    it->second.end = at;
-    segments_.emplace(at, tail);
+  void write(int64_t begin, int64_t end, size_t engine, uint32_t number, Clock& needed) {
+    const Iterator first = first_from(begin);
+    Iterator behind = first;
+    for (; behind != segments_.end() && behind->first < end; ++behind) {
+      cut(behind, end);
+      merge(needed, behind->second.writes);
+      merge(needed, behind->second.reads);
+    }
+    Segment segment;
+    segment.end = end;
+    segment.writes[engine] = number;
+    if (first != behind && first->first == begin) {
+      first->second = segment;
+      segments_.erase(std::next(first), behind);
+    } else {
+      segments_.erase(first, behind);
+      segments_.emplace_hint(behind, begin, segment);
+    }
   }
 
-  std::map<int64_t, Segment> segments_;
+  void read(int64_t begin, int64_t end, size_t engine, uint32_t number, Clock& needed) {
+    Iterator it = first_from(begin);
+    for (int64_t at = begin; at < end; at = it->second.end, ++it) {
+      if (it == segments_.end() || it->first > at) {
+        Segment gap;
+        gap.end = it == segments_.end() ? end : std::min(end, it->first);
+        it = segments_.emplace_hint(it, at, gap);
+      }
+      cut(it, end);
+      merge(needed, it->second.writes);
+      it->second.reads[engine] = number;
+    }
+  }
+
+  /// The first segment that begins there or later; one that reaches further is cut there.
+  Iterator first_from(int64_t at) {
+    const Iterator behind = segments_.lower_bound(at);
+    if (behind == segments_.begin() || (behind != segments_.end() && behind->first == at)) return behind;
+    const Iterator before = std::prev(behind);
+    return cut(before, at) ? std::next(before) : behind;
+  }
+
+  /// Cuts a segment in two if it reaches beyond `at`.
+  bool cut(Iterator segment, int64_t at) {
+    if (segment->second.end <= at) return false;
+    Segment tail = segment->second;
+    segment->second.end = at;
+    segments_.emplace_hint(std::next(segment), at, tail);
+    return true;
+  }
+
+  Segments segments_;
 };
 
+/// What an instruction waits for and whether others wait for it.
 struct Plan {
   int engine = -1;      // -1: executed by FETCH
   uint32_t number = 0;  // on its engine, from 1
   Clock wait{};         // per engine: the instruction to wait for, 0: none
   bool signal = false;
+};
+
+/// Finds the plans of a stream: dependences by bytes, less those that others imply.
+class Dependences {
+ public:
+  Dependences(const isa::MachineConfig& config, size_t instructions, SynchroniseSummary& summary)
+      : config_(config), memories_(isa::kMemories), summary_(summary) {
+    plans_.reserve(instructions);
+  }
+
+  void add(const isa::Instruction& instruction) {
+    Plan& plan = plans_.emplace_back();
+    const auto engine = isa::engine_of(instruction);
+    if (!engine) return;
+    const auto self = static_cast<size_t>(*engine);
+    plan.engine = static_cast<int>(self);
+    plan.number = static_cast<uint32_t>(queue_[self].size()) + 1;
+    Clock known = started_[self].empty() ? Clock{} : started_[self].back();
+    known[self] = plan.number - 1;
+    const Clock candidates = unknown(touched(instruction, self, plan.number), known);
+    plan.wait = without_implied(candidates);
+    for (size_t e = 0; e < candidates.size(); ++e) {
+      if (candidates[e] != 0) merge(known, once_complete(e, candidates[e]));
+      if (plan.wait[e] != 0) plans_[queue_[e][plan.wait[e] - 1]].signal = true;
+    }
+    queue_[self].push_back(plans_.size() - 1);
+    started_[self].push_back(known);
+  }
+
+  std::vector<Plan> take() { return std::move(plans_); }
+
+ private:
+  /// By engine: the last instruction that must be complete before this one touches what it touches; 0: none.
+  Clock touched(const isa::Instruction& instruction, size_t self, uint32_t number) {
+    Clock needed{};
+    for (const isa::Operand& operand : isa::effects(instruction, config_).operands) {
+      memories_[static_cast<size_t>(operand.memory())].access(operand.begin, operand.end, operand.write, self, number,
+                                                              needed);
+    }
+    needed[self] = 0;
+    return needed;
+  }
+
+  /// Those that the engine does not know to be complete anyway.
+  Clock unknown(Clock needed, const Clock& known) {
+    for (size_t e = 0; e < needed.size(); ++e) {
+      if (needed[e] == 0) continue;
+      ++summary_.dependences;
+      if (needed[e] <= known[e]) needed[e] = 0;
+    }
+    return needed;
+  }
+
+  /// Those of the candidates that no other one implies; of two that imply each other the later one stays.
+  Clock without_implied(const Clock& candidates) const {
+    Clock needed = candidates;
+    for (size_t e = 0; e < needed.size(); ++e) {
+      for (size_t other = 0; other < needed.size() && needed[e] != 0; ++other) {
+        if (other == e || needed[other] == 0) continue;
+        if (started_[other][candidates[other] - 1][e] >= needed[e]) needed[e] = 0;
+      }
+    }
+    return needed;
+  }
+
+  /// What is complete once the number-th instruction of an engine is.
+  Clock once_complete(size_t engine, uint32_t number) const {
+    Clock clock = started_[engine][number - 1];
+    clock[engine] = std::max(clock[engine], number);
+    return clock;
+  }
+
+  const isa::MachineConfig& config_;
+  std::vector<Memory> memories_;
+  std::vector<Plan> plans_;
+  std::array<std::vector<size_t>, isa::kEngines> queue_;   // instructions of an engine
+  std::array<std::vector<Clock>, isa::kEngines> started_;  // what was known complete when each of them started
+  SynchroniseSummary& summary_;
 };
 
 isa::Fence make_fence(isa::Engine engine, bool signal) {
@@ -93,6 +190,95 @@ isa::Fence make_fence(isa::Engine engine, bool signal) {
   return fence;
 }
 
+/// Writes the stream: counts of signals for the plans, and the barriers between them.
+class Writer {
+ public:
+  Writer(const isa::MachineConfig& config, int64_t signals_between_barriers, size_t instructions,
+         SynchroniseSummary& summary)
+      : config_(config), between_(static_cast<uint64_t>(signals_between_barriers)), summary_(summary) {
+    result_.reserve(instructions + 8);
+    tags_.reserve(instructions + 8);
+  }
+
+  void add(isa::Instruction instruction, uint32_t tag, const Plan& plan) {
+    if (barrier_due()) barrier(tags_.empty() ? tag : tags_.back());
+    if (plan.engine >= 0) {
+      isa::Header& header = isa::header_of(instruction);
+      header = {};
+      for (size_t e = 0; e < plan.wait.size(); ++e) {
+        // A wait for an instruction before the last barrier is already served by it.
+        if (plan.wait[e] > passed_[e]) wait_on(header, e, count_[e][plan.wait[e] - 1]);
+      }
+      const auto self = static_cast<size_t>(plan.engine);
+      header.signal = plan.signal;
+      if (plan.signal) ++signals_[self];
+      count_[self].push_back(signals_[self]);
+    }
+    push(std::move(instruction), tag);
+  }
+
+  void finish(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags) {
+    push(isa::Finish{}, tags_.empty() ? 0 : tags_.back());
+    instructions = std::move(result_);
+    tags = std::move(tags_);
+  }
+
+ private:
+  void push(isa::Instruction instruction, uint32_t tag) {
+    result_.push_back(std::move(instruction));
+    tags_.push_back(tag);
+  }
+
+  void wait_on(isa::Header& header, size_t engine, uint64_t signals) {
+    for (isa::Wait& wait : header.waits) {
+      if (wait.enable) continue;
+      wait = {true, static_cast<isa::Engine>(engine), static_cast<uint16_t>(signals)};
+      ++summary_.waits;
+      return;
+    }
+    TESSERA_INVARIANT(false, "more conditions than an instruction holds");
+  }
+
+  bool barrier_due() const {
+    for (size_t e = 0; e < signals_.size(); ++e) {
+      if (signals_[e] - at_barrier_[e] >= between_) return true;
+    }
+    return false;
+  }
+
+  /// All engines meet: each signals, LOAD waits for the others, and the others for LOAD.
+  void barrier(uint32_t tag) {
+    ++summary_.barriers;
+    isa::Fence meet = make_fence(isa::Engine::kLoad, true);
+    for (size_t e = 1; e < signals_.size(); ++e) {
+      push(make_fence(static_cast<isa::Engine>(e), true), tag);
+      wait_on(meet.header, e, ++signals_[e]);
+    }
+    push(meet, tag);
+    ++signals_[0];
+    // As many fences as a queue holds: FETCH cannot pass while an engine still has something from before the barrier,
+    // which bounds how far any timeline can run ahead of a condition that is still queued.
+    for (size_t e = 0; e < signals_.size(); ++e) {
+      const auto engine = static_cast<isa::Engine>(e);
+      isa::Fence leave = make_fence(engine, false);
+      if (e != 0) wait_on(leave.header, 0, signals_[0]);
+      push(leave, tag);
+      for (int i = 0; i < config_.queue_depth(engine) + 1; ++i) push(make_fence(engine, false), tag);
+    }
+    at_barrier_ = signals_;
+    for (size_t e = 0; e < passed_.size(); ++e) passed_[e] = static_cast<uint32_t>(count_[e].size());
+  }
+
+  const isa::MachineConfig& config_;
+  const uint64_t between_;  // signals of an engine from one barrier to the next, at most
+  std::vector<isa::Instruction> result_;
+  std::vector<uint32_t> tags_;
+  std::array<uint64_t, isa::kEngines> signals_{}, at_barrier_{};
+  Clock passed_{};                                          // instructions of each engine before the last barrier
+  std::array<std::vector<uint64_t>, isa::kEngines> count_;  // timeline once the instruction has signalled
+  SynchroniseSummary& summary_;
+};
+
 }  // namespace
 
 SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
@@ -101,122 +287,12 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
   TESSERA_INVARIANT(options.signals_between_barriers >= 1 && options.signals_between_barriers <= 32000,
                     "barriers too far apart");
   SynchroniseSummary summary;
-  std::vector<Memory> memories(isa::kMemories);
-  std::vector<Plan> plans(instructions.size());
-  std::array<std::vector<size_t>, isa::kEngines> queue;   // instructions of an engine
-  std::array<std::vector<Clock>, isa::kEngines> started;  // what was known complete when each of them started
-  for (size_t i = 0; i < instructions.size(); ++i) {
-    const auto engine = isa::engine_of(instructions[i]);
-    if (!engine) continue;
-    const auto self = static_cast<size_t>(*engine);
-    Plan& plan = plans[i];
-    plan.engine = static_cast<int>(self);
-    plan.number = static_cast<uint32_t>(queue[self].size()) + 1;
-    Clock needed{};
-    for (const isa::Operand& operand : isa::effects(instructions[i], config).operands) {
-      memories[static_cast<size_t>(operand.memory())].access(operand.begin, operand.end, operand.write, self,
-                                                             plan.number, needed);
-    }
-    Clock known = started[self].empty() ? Clock{} : started[self].back();
-    known[self] = plan.number - 1;
-    // Fetching the newest knowledge first lets it imply the older.
-    needed[self] = 0;
-    for (size_t e = 0; e < needed.size(); ++e) {
-      if (needed[e] == 0) continue;
-      ++summary.dependences;
-      if (needed[e] <= known[e]) needed[e] = 0;
-    }
-    const Clock candidates = needed;
-    for (size_t e = 0; e < needed.size(); ++e) {
-      for (size_t other = 0; other < needed.size() && needed[e] != 0; ++other) {
-        if (other == e || candidates[other] == 0 || needed[other] == 0) continue;
-        if (started[other][candidates[other] - 1][e] >= needed[e]) needed[e] = 0;
-      }
-    }
-    for (size_t e = 0; e < needed.size(); ++e) {
-      if (candidates[e] == 0) continue;
-      merge(known, started[e][candidates[e] - 1]);
-      known[e] = std::max(known[e], candidates[e]);
-    }
-    for (size_t e = 0; e < needed.size(); ++e) {
-      if (needed[e] != 0) plans[queue[e][needed[e] - 1]].signal = true;
-    }
-    plan.wait = needed;
-    queue[self].push_back(i);
-    started[self].push_back(known);
-  }
-
-  // Numbers. A wait for an instruction before the last barrier is already served by it.
-  std::vector<isa::Instruction> result;
-  std::vector<uint32_t> result_tags;
-  result.reserve(instructions.size() + 8);
-  result_tags.reserve(instructions.size() + 8);
-  std::array<uint64_t, isa::kEngines> signals{};
-  std::array<uint64_t, isa::kEngines> at_barrier{};
-  Clock passed{};  // instructions of each engine before the last barrier
-  Clock issued{};
-  std::array<std::vector<uint64_t>, isa::kEngines> count;  // timeline once the instruction has signalled
-  const auto wait_on = [&](isa::Header& header, size_t e, uint64_t value) {
-    for (isa::Wait& wait : header.waits) {
-      if (wait.enable) continue;
-      wait = {true, static_cast<isa::Engine>(e), static_cast<uint16_t>(value)};
-      ++summary.waits;
-      return;
-    }
-    TESSERA_INVARIANT(false, "more conditions than an instruction holds");
-  };
-  for (size_t i = 0; i < instructions.size(); ++i) {
-    const uint32_t tag = tags[i];
-    bool barrier = false;
-    for (size_t e = 0; e < signals.size(); ++e) {
-      barrier = barrier || signals[e] - at_barrier[e] >= static_cast<uint64_t>(options.signals_between_barriers);
-    }
-    if (barrier) {
-      ++summary.barriers;
-      const uint32_t before = result_tags.empty() ? tag : result_tags.back();
-      const auto push = [&](isa::Fence fence) {
-        result.push_back(fence);
-        result_tags.push_back(before);
-      };
-      isa::Fence meet = make_fence(isa::Engine::kLoad, true);
-      for (size_t e = 1; e < signals.size(); ++e) {
-        push(make_fence(static_cast<isa::Engine>(e), true));
-        wait_on(meet.header, e, ++signals[e]);
-      }
-      push(meet);
-      ++signals[0];
-      // As many fences as a queue holds: FETCH cannot pass while an engine still has something from before the barrier,
-      // which bounds how far any timeline can run ahead of a condition that is still queued.
-      for (size_t e = 0; e < signals.size(); ++e) {
-        const auto engine = static_cast<isa::Engine>(e);
-        isa::Fence leave = make_fence(engine, false);
-        if (e != 0) wait_on(leave.header, 0, signals[0]);
-        push(leave);
-        for (int i = 0; i < config.queue_depth(engine) + 1; ++i) push(make_fence(engine, false));
-      }
-      at_barrier = signals;
-      passed = issued;
-    }
-    const Plan& plan = plans[i];
-    if (plan.engine >= 0) {
-      isa::Header& header = isa::header_of(instructions[i]);
-      header = {};
-      for (size_t e = 0; e < plan.wait.size(); ++e) {
-        if (plan.wait[e] > passed[e]) wait_on(header, e, count[e][plan.wait[e] - 1]);
-      }
-      const auto self = static_cast<size_t>(plan.engine);
-      header.signal = plan.signal;
-      if (plan.signal) ++signals[self];
-      count[self].push_back(signals[self]);
-      ++issued[self];
-    }
-    result.push_back(std::move(instructions[i]));
-    result_tags.push_back(tag);
-  }
-  result.push_back(isa::Finish{});
-  result_tags.push_back(result_tags.empty() ? 0 : result_tags.back());
-  instructions = std::move(result);
-  tags = std::move(result_tags);
+  Dependences dependences(config, instructions.size(), summary);
+  for (const isa::Instruction& instruction : instructions) dependences.add(instruction);
+  const std::vector<Plan> plans = dependences.take();
+  Writer writer(config, options.signals_between_barriers, instructions.size(), summary);
+  for (size_t i = 0; i < instructions.size(); ++i) writer.add(std::move(instructions[i]), tags[i], plans[i]);
+  writer.finish(instructions, tags);
   return summary;
 }
 

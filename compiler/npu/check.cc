@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "compiler/npu/extremes.h"
 #include "compiler/npu/plan.h"
 
 namespace tessera::npu {
@@ -181,6 +183,17 @@ class Checker {
     require(input.element_bytes == 1, "the input has 1-byte elements");
   }
 
+  /// Millions of weights, and every pass over the graph ends here: the extremes of each channel are looked at.
+  void check_weights(const Convolution& op, size_t channels) const {
+    const size_t each = op.weights.size() / channels;
+    for (size_t channel = 0; channel < channels; ++channel) {
+      const int32_t zero = op.weight_zero.empty() ? 0 : op.weight_zero[op.weight_zero.size() == 1 ? 0 : channel];
+      const Extremes found = extremes_of(std::span(op.weights).subspan(channel * each, each));
+      const int32_t value = found.low - zero < -255 ? found.low - zero : found.high - zero;
+      if (value < -255 || value > 255) require(false, "a weight minus its zero point is " + std::to_string(value));
+    }
+  }
+
   void check(const Convolution& op) const {
     const Tensor& input = tensor(op.input, "input");
     const Tensor& output = tensor(op.output, "output");
@@ -203,13 +216,7 @@ class Checker {
             "weight_zero holds 1 element or one for each output channel");
     for (const int32_t zero : op.weight_zero)
       require(zero >= -128 && zero <= 255, "a weight zero point is no 8-bit value");
-    for (size_t i = 0; i < op.weights.size(); ++i) {
-      const int32_t zero =
-          zeros == 0 ? 0 : op.weight_zero[zeros == 1 ? 0 : i / (op.weights.size() / static_cast<size_t>(output.c))];
-      const int32_t value = op.weights[i] - zero;
-      // Millions of weights: the message is made for the one that breaks the rule.
-      if (value < -255 || value > 255) require(false, "a weight minus its zero point is " + std::to_string(value));
-    }
+    check_weights(op, static_cast<size_t>(output.c));
     require(
         input.is_unsigned ? op.input_zero >= 0 && op.input_zero <= 255 : op.input_zero >= -128 && op.input_zero <= 127,
         "input zero point " + std::to_string(op.input_zero) + " is outside the input's type");

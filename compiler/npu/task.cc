@@ -3,8 +3,10 @@
 #include "compiler/npu/task.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
+#include "compiler/npu/extremes.h"
 #include "compiler/npu/task_parts.h"
 
 namespace tessera::npu {
@@ -177,18 +179,17 @@ std::shared_ptr<WeightSource> weight_source(const Convolution& op, int64_t ic, i
   source->kernel_w = op.kernel_w;
   source->value = op.weights;
   if (!op.weight_zero.empty()) {
-    const size_t each = source->value.size() / static_cast<size_t>(oc);
-    for (size_t i = 0; i < source->value.size(); ++i) {
-      source->value[i] =
-          static_cast<int16_t>(source->value[i] - op.weight_zero[op.weight_zero.size() == 1 ? 0 : i / each]);
+    const size_t channels = op.weight_zero.size(), each = source->value.size() / channels;
+    for (size_t channel = 0; channel < channels; ++channel) {
+      const int32_t zero = op.weight_zero[channel];
+      if (zero == 0) continue;
+      for (int16_t& value : std::span(source->value).subspan(channel * each, each))
+        value = static_cast<int16_t>(value - zero);
     }
   }
   // Idle lanes hold 0, so 0 must be in range.
-  int32_t low = 0, high = 0;
-  for (const int16_t v : source->value) {
-    low = std::min<int32_t>(low, v);
-    high = std::max<int32_t>(high, v);
-  }
+  const Extremes found = extremes_of(source->value);
+  const int32_t low = std::min<int32_t>(found.low, 0), high = std::max<int32_t>(found.high, 0);
   if (low >= -128 && high <= 127) {
     source->planes = {{false, 0}};
   } else if (high - low <= 255) {
