@@ -499,7 +499,7 @@ int main(int argc, char** argv) {
                      "JSON file from layers to schedules (tessera schedule), or --stats of a run")
         ->allow_extra_args(false);
     compiler::add_options(*command, a.compile);
-    command->add_option("--plugin", a.plugins, "shared object that registers passes or matchers of the compiler")
+    command->add_option("--plugin", a.plugins, "shared object that adds to the compiler: passes, matchers, intrinsics")
         ->allow_extra_args(false);
   };
 

@@ -13,9 +13,9 @@
 
 namespace tessera::npu {
 
+using schedule::Computation;
 using schedule::Dim;
 using schedule::Interval;
-using schedule::Intrinsic;
 using schedule::Nest;
 using schedule::Span;
 
@@ -47,7 +47,7 @@ Iteration iteration(const std::vector<const Nest*>& nests, int64_t image, const 
     set(Dim::kN, {image, 1});
     set(Dim::kOh, rows[s]);
     set(Dim::kOw, cols[s]);
-    set(nest.intrinsic != Intrinsic::kDense ? Dim::kG : s == 0 ? Dim::kOc : Dim::kIc, middle);
+    set(nest.computation != Computation::kDense ? Dim::kG : s == 0 ? Dim::kOc : Dim::kIc, middle);
     result.tiles.push_back(tile);
   }
   return result;
@@ -118,7 +118,7 @@ std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, siz
     for (Task& task : result.back()) {
       for (Nest& nest : task.alternatives) {
         // The vector unit reads what it wrote in OUT, where no other engine is in its way; the matrix engine reads INP.
-        if (nest.intrinsic == Intrinsic::kReduce || nest.intrinsic == Intrinsic::kMap)
+        if (nest.computation == Computation::kReduce || nest.computation == Computation::kMap)
           nest.input_space = isa::Space::kOut;
       }
     }

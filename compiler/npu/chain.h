@@ -44,7 +44,7 @@ std::vector<const schedule::Nest*> nests_of(const Chain& chain, const schedule::
 void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements,
                  const isa::MachineConfig& config, const Options& options);
 
-/// Appends the chain's instructions. Adds to the links' infos: tiles, padded_macs.
+/// Appends the chain's instructions. Adds to the links' infos: tiles.
 void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& infos);
 
 /// The chain as it is written down.

@@ -108,9 +108,11 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   program.instructions = std::move(emitter.instructions);
   program.layer_of_instruction = std::move(emitter.layer_of_instruction);
   program.constants = emitter.constants.take();
-  for (const uint32_t layer : program.layer_of_instruction) {
-    if (layer < program.layers.size())
-      program.layers[layer].stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.layer_of_instruction[i] >= program.layers.size()) continue;
+    LayerInfo& layer = program.layers[program.layer_of_instruction[i]];
+    layer.stream_bytes[static_cast<size_t>(Stream::kInstructions)] += isa::kInstructionBytes;
+    layer.padded_macs += isa::effects(program.instructions[i], config).macs;
   }
   const emit::Prediction prediction =
       emit::predict(program.instructions, program.layer_of_instruction, program.layers.size(), config,

@@ -5,10 +5,10 @@
 // instructions.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "compiler/schedule/compute_nest.h"
 #include "isa/generated/instructions.h"
 
 namespace tessera::npu {
@@ -38,18 +38,8 @@ struct Transfer {
 /// Appends the LOAD or STORE instructions of a transfer. Stores have no padding. Empty loops (extent 0) give nothing.
 void append_transfer(Transfer transfer, std::vector<isa::Instruction>& out);
 
-/// One loop of a compute nest: strides in entries of up to four operands.
-/// GEMM: input, weights, sums. ALU: source, destination, second, PARAM.
-struct NestLoop {
-  int64_t extent = 1;
-  std::array<int64_t, 4> stride{};
-};
-
-struct ComputeNest {
-  std::array<int64_t, 4> address{};
-  std::vector<NestLoop> outer;      // outermost first
-  std::vector<NestLoop> reduction;  // innermost last
-};
+using schedule::ComputeNest;
+using schedule::NestLoop;
 
 /// Appends GEMM instructions. `head` carries everything but addresses, extents, strides and reduce. A reduction that
 /// needs more loops than an instruction has is continued with `accumulate`. Depthwise: `reduction` is exactly the two

@@ -11,9 +11,9 @@ namespace tessera::npu {
 
 using schedule::Access;
 using schedule::ChannelMap;
+using schedule::Computation;
 using schedule::Dim;
 using schedule::Extents;
-using schedule::Intrinsic;
 using schedule::Nest;
 using schedule::Operand;
 using schedule::Span;
@@ -145,6 +145,15 @@ void NestLowering::iterate(size_t depth, const std::vector<Extents>& threads) {
   }
 }
 
+bool NestLowering::starts(const Tile& tile) const {
+  return tile.begin[Dim::kIc] == 0 && tile.begin[Dim::kKh] == 0 && tile.begin[Dim::kKw] == 0;
+}
+
+bool NestLowering::ends(const Tile& tile) const {
+  const auto reaches = [&](Dim dim) { return tile.begin[dim] + tile.count[dim] == nest_.extent[dim]; };
+  return reaches(Dim::kIc) && reaches(Dim::kKh) && reaches(Dim::kKw);
+}
+
 bool NestLowering::split_window() const {
   const Extents tile = schedule_.tile();
   return tile[Dim::kKh] < nest_.extent[Dim::kKh] || tile[Dim::kKw] < nest_.extent[Dim::kKw];
@@ -154,12 +163,7 @@ void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, c
   ++info_.tiles;
   emitter_.layer = layer_;
   sink_ = sink;
-  const Extents& b = tile.begin;
-  const Extents& c = tile.count;
-  const bool first = b[Dim::kIc] == 0 && b[Dim::kKh] == 0 && b[Dim::kKw] == 0;
-  const bool last = b[Dim::kIc] + c[Dim::kIc] == nest_.extent[Dim::kIc] &&
-                    b[Dim::kKh] + c[Dim::kKh] == nest_.extent[Dim::kKh] &&
-                    b[Dim::kKw] + c[Dim::kKw] == nest_.extent[Dim::kKw];
+  const bool first = starts(tile), last = ends(tile);
   const int64_t input = source ? *source : load_input(tile);
   if (footprint_.sums > 0) {
     const Tile key = key_of(Operand::kSums, tile);
@@ -167,13 +171,14 @@ void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, c
     TESSERA_INVARIANT(first || open, "sums have lost their slot before they were finished");
     sums_slot_ = first ? sums_.take(key) : *open;
   }
+  schedule::TileView view = view_of(tile, input);
+  view.accumulate = !first || nest_.bias_preload;
   if (weighted()) {
-    const size_t weights = load_weights(tile);
+    view.weights = weights_.address(load_weights(tile));
     if (first && nest_.bias_preload) preload_bias(tile);
-    multiply(tile, input, weights_.address(weights), !first || nest_.bias_preload);
-  } else if (partial_reduce()) {
-    reduce_part(tile, input, first, last);
   }
+  Code code(*this, tile);
+  schedule_.intrinsic->accumulate(view, code);
   if (last) finish(tile, input);
 }
 
@@ -198,68 +203,38 @@ Span NestLowering::cols_of(const Tile& tile) const {
                               nest_.stride_w, nest_.dilation_w, nest_.pad_left);
 }
 
-void NestLowering::multiply(const Tile& tile, int64_t input, int64_t weights, bool accumulate) {
-  if (nest_.factor.present) return multiply_factor(tile, input, weights, accumulate);
-  const Extents& c = tile.count;
-  const Span rows = rows_of(tile), cols = cols_of(tile);
-  const int64_t blocks = input_blocks(tile), results = c[Dim::kG] * c[Dim::kOc];
-  const int64_t row = cols.count * blocks;
-  isa::Gemm gemm;
-  gemm.inp_zero = static_cast<int16_t>(task_.input_zero);
-  gemm.inp_unsigned = nest_.input.is_unsigned;
-  ComputeNest compute;
-  const auto outer = [&](Dim dim, int64_t in, int64_t weight, int64_t sum) {
-    compute.outer.push_back({c[dim], {in, weight, sum, 0}});
-  };
-  const int64_t sums = sums_.address(sums_slot_);
-  const auto emit_gemm = [&](const isa::Gemm& head) {
-    scratch_.clear();
-    append_gemm(head, compute, scratch_);
-    for (const isa::Instruction& instruction : scratch_) emitter_.push(instruction);
-  };
-  const auto& planes = task_.weights->planes;
-  for (size_t p = 0; p < planes.size(); ++p) {
-    gemm.wgt_unsigned = planes[p].is_unsigned;
-    gemm.wgt_zero = static_cast<int16_t>(planes[p].zero);
-    if (nest_.intrinsic == Intrinsic::kDepthwise) {
-      gemm.mode = isa::GemmMode::kDepthwise;
-      int64_t pass = static_cast<int64_t>(p) * schedule::depthwise_passes(nest_, c[Dim::kKh], c[Dim::kKw]);
-      for (int64_t kh = 0; kh < c[Dim::kKh]; kh += nest_.tap_h) {
-        for (int64_t kw = 0; kw < c[Dim::kKw]; kw += nest_.tap_w, ++pass) {
-          compute = {};
-          compute.address = {input + kh * rows.dilation * row + kw * cols.dilation * blocks,
-                             weights + pass * c[Dim::kG], sums, 0};
-          outer(Dim::kN, rows.count * row, 0, c[Dim::kOh] * c[Dim::kOw] * results);
-          outer(Dim::kG, 1, 1, 1);
-          outer(Dim::kOh, rows.stride * row, 0, c[Dim::kOw] * results);
-          outer(Dim::kOw, cols.stride * blocks, 0, results);
-          compute.reduction.push_back({std::min(nest_.tap_h, c[Dim::kKh] - kh), {rows.dilation * row, 0, 0, 0}});
-          compute.reduction.push_back({std::min(nest_.tap_w, c[Dim::kKw] - kw), {cols.dilation * blocks, 0, 0, 0}});
-          gemm.accumulate = accumulate;
-          emit_gemm(gemm);
-          accumulate = true;
-        }
-      }
-      info_.padded_macs += config_.batch * config_.lanes() * c[Dim::kN] * c[Dim::kG] * c[Dim::kOh] * c[Dim::kOw] *
-                           c[Dim::kKh] * c[Dim::kKw];
-      continue;
+void NestLowering::set_planes() {
+  isa::Gemm head;
+  head.inp_zero = static_cast<int16_t>(task_.input_zero);
+  head.inp_unsigned = nest_.input.is_unsigned;
+  if (nest_.factor.present) {
+    head.wgt_zero = static_cast<int16_t>(task_.factor_zero);
+    head.wgt_unsigned = nest_.factor.is_unsigned;
+    planes_.push_back(head);
+  } else if (weighted()) {
+    for (const WeightSource::Plane& plane : task_.weights->planes) {
+      head.wgt_unsigned = plane.is_unsigned;
+      head.wgt_zero = static_cast<int16_t>(plane.zero);
+      planes_.push_back(head);
     }
-    const int64_t ic = c[Dim::kIc], kw = c[Dim::kKw] * ic, kh = c[Dim::kKh] * kw;
-    compute = {};
-    compute.address = {input, weights + static_cast<int64_t>(p) * results * kh, sums, 0};
-    outer(Dim::kN, rows.count * row, 0, c[Dim::kOh] * c[Dim::kOw] * results);
-    outer(Dim::kOh, rows.stride * row, 0, c[Dim::kOw] * results);
-    outer(Dim::kOw, cols.stride * blocks, 0, results);
-    outer(Dim::kG, ic, c[Dim::kOc] * kh, c[Dim::kOc]);
-    outer(Dim::kOc, 0, kh, 1);
-    compute.reduction.push_back({c[Dim::kKh], {rows.dilation * row, kw, 0, 0}});
-    compute.reduction.push_back({c[Dim::kKw], {cols.dilation * blocks, ic, 0, 0}});
-    compute.reduction.push_back({ic, {1, 1, 0, 0}});
-    gemm.accumulate = accumulate;
-    emit_gemm(gemm);
-    accumulate = true;
-    info_.padded_macs += config_.peak_macs() * c[Dim::kN] * c[Dim::kOh] * c[Dim::kOw] * results * kh;
   }
+}
+
+schedule::TileView NestLowering::view_of(const Tile& tile, int64_t input) const {
+  schedule::TileView view{.nest = nest_,
+                          .count = tile.count,
+                          .split = split_window(),
+                          .first = starts(tile),
+                          .last = ends(tile),
+                          .rows = rows_of(tile),
+                          .cols = cols_of(tile),
+                          .input_blocks = input_blocks(tile),
+                          .input = input,
+                          .planes = planes_,
+                          .input_space = alu_space(input_scope_),
+                          .reduce = task_.sum ? isa::ReduceOp::kSum : isa::ReduceOp::kMax};
+  if (footprint_.sums > 0) view.sums = sums_.address(sums_slot_);
+  return view;
 }
 
 isa::AluSpace NestLowering::alu_space(isa::Space space) const {
@@ -268,75 +243,32 @@ isa::AluSpace NestLowering::alu_space(isa::Space space) const {
                                      : isa::AluSpace::kAcc;
 }
 
-ComputeNest NestLowering::result_nest(const Tile& tile, std::array<int64_t, 4> source, std::array<int64_t, 4> second,
-                                      bool params) const {
-  const Extents& c = tile.count;
-  const int64_t blocks = c[Dim::kG] * c[Dim::kOc];
-  ComputeNest nest;
-  nest.outer.push_back({c[Dim::kN], {source[0], c[Dim::kOh] * c[Dim::kOw] * blocks, second[0], 0}});
-  nest.outer.push_back({c[Dim::kOh], {source[1], c[Dim::kOw] * blocks, second[1], 0}});
-  nest.outer.push_back({c[Dim::kOw], {source[2], blocks, second[2], 0}});
-  nest.outer.push_back({blocks, {source[3], 1, second[3], params ? 1 : 0}});
-  return nest;
+void NestLowering::Code::gemm(const isa::Gemm& head, const ComputeNest& nest) {
+  lowering_.scratch_.clear();
+  append_gemm(head, nest, lowering_.scratch_);
+  lowering_.push_scratch();
 }
 
-std::array<int64_t, 4> NestLowering::input_strides(const Tile& tile) const {
-  const Span rows = rows_of(tile), cols = cols_of(tile);
-  const int64_t blocks = input_blocks(tile), row = cols.count * blocks;
-  const Access& in = nest_.input;
-  return {in.broadcast_n ? 0 : rows.count * row, in.broadcast_h ? 0 : rows.stride * row,
-          in.broadcast_w ? 0 : cols.stride * blocks, in.broadcast_c ? 0 : 1};
+void NestLowering::Code::alu(const isa::Alu& head, const ComputeNest& nest) { lowering_.emit_alu(head, nest); }
+
+isa::Alu NestLowering::Code::stage() const {
+  isa::Alu alu;
+  lowering_.set_stage(alu);
+  return alu;
 }
 
-void NestLowering::add_window(ComputeNest& nest, const Tile& tile) const {
-  const Span rows = rows_of(tile), cols = cols_of(tile);
-  const int64_t blocks = input_blocks(tile);
-  nest.reduction.push_back({tile.count[Dim::kKh], {rows.dilation * cols.count * blocks, 0, 0, 0}});
-  nest.reduction.push_back({tile.count[Dim::kKw], {cols.dilation * blocks, 0, 0, 0}});
+ComputeNest NestLowering::Code::stage_nest(const std::array<int64_t, 4>& source) const {
+  return lowering_.stage_nest(tile_, source);
 }
 
 void NestLowering::emit_alu(const isa::Alu& head, const ComputeNest& nest) {
   scratch_.clear();
   append_alu(head, nest, scratch_);
+  push_scratch();
+}
+
+void NestLowering::push_scratch() {
   for (const isa::Instruction& instruction : scratch_) emitter_.push(instruction);
-}
-
-int64_t NestLowering::results_of(const Tile& tile) const {
-  return tile.count[Dim::kN] * tile.count[Dim::kOh] * tile.count[Dim::kOw] * tile.count[Dim::kG] * tile.count[Dim::kOc];
-}
-
-void NestLowering::reduce_part(const Tile& tile, int64_t input, bool first, bool last) {
-  const int64_t sums = sums_.address(sums_slot_), results = results_of(tile);
-  isa::Alu alu;
-  alu.reduce_op = task_.sum ? isa::ReduceOp::kSum : isa::ReduceOp::kMax;
-  alu.src = alu_space(input_scope_);
-  alu.dst = isa::AluSpace::kAcc;
-  alu.src_unsigned = nest_.input.is_unsigned;
-  ComputeNest nest = result_nest(tile, input_strides(tile), {}, false);
-  nest.address = {input, first ? sums : sums + results, 0, 0};
-  add_window(nest, tile);
-  emit_alu(alu, nest);
-  if (first || last) return;
-  join(tile, false);
-}
-
-void NestLowering::join(const Tile& tile, bool stage) {
-  const int64_t sums = sums_.address(sums_slot_), results = results_of(tile);
-  isa::Alu alu;
-  alu.reduce_op = task_.sum ? isa::ReduceOp::kSum : isa::ReduceOp::kMax;
-  alu.src = alu.dst = isa::AluSpace::kAcc;
-  ComputeNest nest = stage ? stage_nest(tile, contiguous(tile)) : result_nest(tile, contiguous(tile), {}, false);
-  if (stage) set_stage(alu);
-  nest.address[0] = sums;
-  if (!stage) nest.address[1] = sums;
-  nest.reduction.push_back({2, {results, 0, 0, 0}});
-  emit_alu(alu, nest);
-}
-
-std::array<int64_t, 4> NestLowering::contiguous(const Tile& tile) {
-  const Extents& c = tile.count;
-  const int64_t blocks = c[Dim::kG] * c[Dim::kOc];
-  return {c[Dim::kOh] * c[Dim::kOw] * blocks, c[Dim::kOw] * blocks, blocks, 1};
 }
 
 void NestLowering::set_stage(isa::Alu& alu) const {
@@ -375,12 +307,18 @@ ComputeNest NestLowering::stage_nest(const Tile& tile, const std::array<int64_t,
   if (nest_.second.present) {
     const Access& s = nest_.second;
     const Extents& c = tile.count;
-    const int64_t blocks = s.broadcast_c ? 1 : c[Dim::kG] * c[Dim::kOc];
+    const int64_t entries = s.broadcast_c ? 1 : c[Dim::kG] * c[Dim::kOc];
     const int64_t cols = s.broadcast_w ? 1 : c[Dim::kOw], rows = s.broadcast_h ? 1 : c[Dim::kOh];
-    second = {s.broadcast_n ? 0 : rows * cols * blocks, s.broadcast_h ? 0 : cols * blocks, s.broadcast_w ? 0 : blocks,
-              s.broadcast_c ? 0 : 1};
+    second = {s.broadcast_n ? 0 : rows * cols * entries, s.broadcast_h ? 0 : cols * entries,
+              s.broadcast_w ? 0 : entries, s.broadcast_c ? 0 : 1};
   }
-  ComputeNest nest = result_nest(tile, source, second, nest_.per_channel && nest_.convert);
+  const Extents& c = tile.count;
+  const int64_t blocks = c[Dim::kG] * c[Dim::kOc], params = nest_.per_channel && nest_.convert ? 1 : 0;
+  ComputeNest nest;
+  nest.outer = {{c[Dim::kN], {source[0], c[Dim::kOh] * c[Dim::kOw] * blocks, second[0], 0}},
+                {c[Dim::kOh], {source[1], c[Dim::kOw] * blocks, second[1], 0}},
+                {c[Dim::kOw], {source[2], blocks, second[2], 0}},
+                {blocks, {source[3], 1, second[3], params}}};
   if (sink_) {
     nest.address[1] = sink_->address;
     for (size_t k = 0; k < sink_->stride.size(); ++k) nest.outer[k].stride[1] = sink_->stride[k];
@@ -408,7 +346,7 @@ void NestLowering::finish(const Tile& tile, int64_t input) {
   box.store = true;
   if (nest_.raw) {
     box.space = isa::Space::kAcc;
-    if (nest_.intrinsic == Intrinsic::kMap && input_scope_ == isa::Space::kAcc && !nest_.input.broadcasts()) {
+    if (footprint_.sums == 0) {  // it stands in ACC as it came
       box.slot = input;
       transfer(box);
       return;
@@ -417,21 +355,8 @@ void NestLowering::finish(const Tile& tile, int64_t input) {
   } else if (!sink_) {
     box.slot = output_.address(output_slot_);
   }
-  if (partial_reduce()) {
-    join(tile, true);
-  } else if (!(weighted() && nest_.raw)) {
-    isa::Alu alu;
-    alu.src = weighted() ? isa::AluSpace::kAcc : alu_space(input_scope_);
-    alu.src_unsigned = alu.src != isa::AluSpace::kAcc && nest_.input.is_unsigned;
-    set_stage(alu);
-    ComputeNest nest = stage_nest(tile, weighted() ? contiguous(tile) : input_strides(tile));
-    nest.address[0] = weighted() ? sums_.address(sums_slot_) : input;
-    if (nest_.intrinsic == Intrinsic::kReduce) {
-      alu.reduce_op = task_.sum ? isa::ReduceOp::kSum : isa::ReduceOp::kMax;
-      add_window(nest, tile);
-    }
-    emit_alu(alu, nest);
-  }
+  Code code(*this, tile);
+  schedule_.intrinsic->finish(view_of(tile, input), code);
   if (!sink_) transfer(box);
 }
 

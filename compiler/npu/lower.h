@@ -12,8 +12,7 @@
 
 namespace tessera::npu {
 
-/// Appends the instructions of a task under a schedule of `nest` (one of its alternatives). Adds to info: tiles,
-/// padded_macs.
+/// Appends the instructions of a task under a schedule of `nest` (one of its alternatives). Adds to info: tiles.
 void lower(const Task& task, const schedule::Nest& nest, const schedule::Schedule& schedule, Emitter& emitter,
            LayerInfo& info);
 

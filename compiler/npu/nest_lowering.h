@@ -60,8 +60,9 @@ class NestLowering {
         input_scope_(schedule::input_scope(nest, schedule)),
         keeps_rows_(schedule.keeps_rows()),
         window_rows_(schedule.window_rows()),
-        footprint_(schedule::footprint(nest, schedule.tile(), emitter.config, window_rows_)) {
+        footprint_(schedule::footprint(nest, *schedule.intrinsic, schedule.tile(), window_rows_)) {
     find_attaches();
+    set_planes();
   }
 
   /// Entries of each scratchpad that the rings need.
@@ -97,12 +98,31 @@ class NestLowering {
 
  private:
   bool weighted() const {
-    return nest_.intrinsic == schedule::Intrinsic::kDense || nest_.intrinsic == schedule::Intrinsic::kDepthwise;
+    return nest_.computation == schedule::Computation::kDense || nest_.computation == schedule::Computation::kDepthwise;
   }
-  bool partial_reduce() const {
-    return nest_.intrinsic == schedule::Intrinsic::kReduce && footprint_.sums > 0 && split_window();
-  }
+  /// Whether a result takes several tiles because its window is cut.
   bool split_window() const;
+  /// Whether a tile is the first of those that make a result, or the last.
+  bool starts(const Tile& tile) const;
+  bool ends(const Tile& tile) const;
+  /// The heads of GEMM, one for each plane of weights.
+  void set_planes();
+  /// A tile as the intrinsic sees it, without its weights.
+  schedule::TileView view_of(const Tile& tile, int64_t input) const;
+
+  /// What the intrinsic writes of a tile.
+  class Code : public schedule::TileCode {
+   public:
+    Code(NestLowering& lowering, const Tile& tile) : lowering_(lowering), tile_(tile) {}
+    void gemm(const isa::Gemm& head, const ComputeNest& nest) override;
+    void alu(const isa::Alu& head, const ComputeNest& nest) override;
+    isa::Alu stage() const override;
+    ComputeNest stage_nest(const std::array<int64_t, 4>& source) const override;
+
+   private:
+    NestLowering& lowering_;
+    const Tile& tile_;
+  };
 
   /// The tile in the dimensions that the operand has, and where it stands in the levels outside of its attach.
   Tile key_of(Operand operand, const Tile& tile) const;
@@ -189,35 +209,13 @@ class NestLowering {
   /// Rows of the unit matrix in place of an input.
   void load_unit(const Tile& tile, int64_t entry);
 
-  void multiply_factor(const Tile& tile, int64_t input, int64_t weights, bool accumulate);
-
   /// ACC starts from the bias, one entry for each block, the same for every pixel.
   void preload_bias(const Tile& tile);
 
-  void multiply(const Tile& tile, int64_t input, int64_t weights, bool accumulate);
-
   isa::AluSpace alu_space(isa::Space space) const;
 
-  /// Outer loops n, oh, ow, block with the result's strides in the destination. PARAM follows the block.
-  ComputeNest result_nest(const Tile& tile, std::array<int64_t, 4> source, std::array<int64_t, 4> second,
-                          bool params) const;
-
-  /// Strides of the input slot in the loops n, oh, ow, block of a channel-wise nest.
-  std::array<int64_t, 4> input_strides(const Tile& tile) const;
-
-  void add_window(ComputeNest& nest, const Tile& tile) const;
-
   void emit_alu(const isa::Alu& head, const ComputeNest& nest);
-
-  int64_t results_of(const Tile& tile) const;
-
-  /// A part of a window: reduced into the second half of the sums' slot (the first part: the first half), then joined.
-  void reduce_part(const Tile& tile, int64_t input, bool first, bool last);
-
-  /// Both halves of the sums' slot into the first, or through the stage to the result.
-  void join(const Tile& tile, bool stage);
-
-  static std::array<int64_t, 4> contiguous(const Tile& tile);
+  void push_scratch();
 
   /// The stage's fields; destination OUT, or ACC when the result is raw.
   void set_stage(isa::Alu& alu) const;
@@ -252,6 +250,7 @@ class NestLowering {
   int table_ = -1, second_table_ = -1;
   std::map<Extents, Blob> weight_blobs_;
   std::map<size_t, std::array<int64_t, 4>> factor_frames_;  // by slot of WGT: which lanes hold the factor's zero point
+  std::vector<isa::Gemm> planes_;
   std::vector<isa::Instruction> scratch_;
 };
 

@@ -13,9 +13,9 @@ namespace tessera::npu {
 
 using schedule::Access;
 using schedule::ChannelMap;
+using schedule::Computation;
 using schedule::Dim;
 using schedule::Extents;
-using schedule::Intrinsic;
 using schedule::Span;
 
 namespace {
@@ -269,7 +269,7 @@ std::vector<uint8_t> NestLowering::pack_weights(const Tile& tile) const {
   std::vector<uint8_t> bytes;
   bytes.reserve(static_cast<size_t>(footprint_.weights * config_.wgt_entry_bytes()));
   for (size_t plane = 0; plane < task_.weights->planes.size(); ++plane) {
-    if (nest_.intrinsic == Intrinsic::kDepthwise)
+    if (nest_.computation == Computation::kDepthwise)
       pack_taps(tile, plane, bytes);
     else
       pack_products(tile, plane, bytes);
@@ -280,8 +280,7 @@ std::vector<uint8_t> NestLowering::pack_weights(const Tile& tile) const {
 void NestLowering::pack_products(const Tile& tile, size_t plane, std::vector<uint8_t>& bytes) const {
   const WeightSource& source = *task_.weights;
   const int64_t in = config_.block_in, out = config_.block_out;
-  static constexpr std::array kOrder = {Dim::kG, Dim::kOc, Dim::kKh, Dim::kKw, Dim::kIc};
-  each_position(tile, kOrder, [&](const Extents& at) {
+  each_position(tile, schedule_.intrinsic->weight_order(), [&](const Extents& at) {
     for (int64_t lane = 0; lane < out * in; ++lane) {
       const int32_t weight = weight_at(source, nest_, at[Dim::kG], at[Dim::kOc] * out + lane / in,
                                        at[Dim::kIc] * in + lane % in, at[Dim::kKh], at[Dim::kKw]);
@@ -298,8 +297,8 @@ void NestLowering::pack_taps(const Tile& tile, size_t plane, std::vector<uint8_t
   Tile passes = tile;
   passes.count[Dim::kKh] = ceil_div(c[Dim::kKh], nest_.tap_h);
   passes.count[Dim::kKw] = ceil_div(c[Dim::kKw], nest_.tap_w);
-  static constexpr std::array kOrder = {Dim::kKh, Dim::kKw, Dim::kG};
-  each_position(passes, kOrder, [&](const Extents& at) {
+  static constexpr std::array order = {Dim::kKh, Dim::kKw, Dim::kG};
+  each_position(passes, order, [&](const Extents& at) {
     const int64_t kh = (at[Dim::kKh] - b[Dim::kKh]) * nest_.tap_h, kw = (at[Dim::kKw] - b[Dim::kKw]) * nest_.tap_w;
     const int64_t taps_h = std::min(nest_.tap_h, c[Dim::kKh] - kh), taps_w = std::min(nest_.tap_w, c[Dim::kKw] - kw);
     for (int64_t lane = 0; lane < out * in; ++lane) {
@@ -364,7 +363,7 @@ size_t NestLowering::load_weights(const Tile& tile) {
   }
   auto blob = weight_blobs_.find(part);
   if (blob == weight_blobs_.end()) {
-    const int64_t bytes = schedule::footprint(nest_, tile.count, config_).weights * config_.wgt_entry_bytes();
+    const int64_t bytes = schedule_.intrinsic->demand(nest_, tile.count).weights * config_.wgt_entry_bytes();
     const bool packed = emitter_.weights == WeightBytes::kPacked;
     blob = weight_blobs_
                .emplace(part, packed ? add_blob(pack_weights(tile)) : Blob{emitter_.constants.reserve(bytes), bytes})

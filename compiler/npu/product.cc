@@ -13,10 +13,10 @@
 namespace tessera::npu {
 
 using schedule::Access;
+using schedule::Computation;
 using schedule::Dim;
 using schedule::Extents;
 using schedule::Factor;
-using schedule::Intrinsic;
 using schedule::Nest;
 
 namespace {
@@ -59,7 +59,7 @@ void place_rows(Nest& nest, const isa::MachineConfig& config, int64_t n, int64_t
 }
 
 void push(Nest nest, const Stage& stage, const isa::MachineConfig& config, Task task, std::vector<Task>& tasks) {
-  nest.intrinsic = Intrinsic::kDense;
+  nest.computation = Computation::kDense;
   finish_nest(nest, config);
   task.stage = &stage;
   task.alternatives.push_back(std::move(nest));
@@ -242,38 +242,6 @@ void NestLowering::load_unit(const Tile& tile, int64_t entry) {
     for (int64_t i = 0; i < config_.block_in; ++i) bytes.push_back(row == i ? 1 : 0);
   }
   load_blob(isa::Space::kInp, entry, add_blob(std::move(bytes)), Stream::kParams);
-}
-
-void NestLowering::multiply_factor(const Tile& tile, int64_t input, int64_t weights, bool accumulate) {
-  const Extents& c = tile.count;
-  const schedule::Factor& f = nest_.factor;
-  const int64_t oc = c[Dim::kOc], ic = c[Dim::kIc];
-  const std::array<int64_t, 4> in = input_strides(tile);
-  isa::Gemm gemm;
-  gemm.inp_zero = static_cast<int16_t>(task_.input_zero);
-  gemm.inp_unsigned = nest_.input.is_unsigned;
-  gemm.wgt_zero = static_cast<int16_t>(task_.factor_zero);
-  gemm.wgt_unsigned = f.is_unsigned;
-  gemm.accumulate = accumulate;
-  ComputeNest compute;
-  compute.address = {input, weights, sums_.address(sums_slot_), 0};
-  int64_t stride = oc * ic;
-  std::array<int64_t, 3> matrix{};  // entries of WGT from one to the next in n, oh, ow
-  const std::array<Dim, 3> dims{Dim::kN, Dim::kOh, Dim::kOw};
-  for (size_t d = dims.size(); d-- > 0;) {
-    if (!f.indexed(dims[d])) continue;
-    matrix[d] = stride;
-    stride *= c[dims[d]];
-  }
-  compute.outer.push_back({c[Dim::kN], {in[0], matrix[0], c[Dim::kOh] * c[Dim::kOw] * oc, 0}});
-  compute.outer.push_back({c[Dim::kOh], {in[1], matrix[1], c[Dim::kOw] * oc, 0}});
-  compute.outer.push_back({c[Dim::kOw], {in[2], matrix[2], oc, 0}});
-  compute.outer.push_back({oc, {0, 1, 1, 0}});
-  compute.reduction.push_back({ic, {1, oc, 0, 0}});
-  scratch_.clear();
-  append_gemm(gemm, compute, scratch_);
-  for (const isa::Instruction& instruction : scratch_) emitter_.push(instruction);
-  info_.padded_macs += config_.peak_macs() * c[Dim::kN] * c[Dim::kOh] * c[Dim::kOw] * oc * ic;
 }
 
 }  // namespace tessera::npu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search by the options: searchers and cost models from outside of the core, the log of candidates and its table,
-// and memories that the predictions follow.
+// The search by the options: searchers, cost models and intrinsics from outside of the core, the log of candidates and
+// its table, and memories that the predictions follow.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "compiler/npu/search_log.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
+#include "compiler/schedule/intrinsic.h"
 #include "compiler/schedule/searcher.h"
 
 namespace tessera::npu {
@@ -138,6 +139,110 @@ TEST(Search, PartsFromOutsideAreChosenByName) {
   refused([](Options& o) { o.search = "luck"; }, "there is no searcher 'luck'; known: 'exhaustive', 'test-rows'");
   refused([](Options& o) { o.cost_model = "guess"; },
           "there is no cost model 'guess'; known: 'closed-form', 'replay', 'test-loads'");
+}
+
+/// GEMM tap by tap, the weights of a tap together and in another order than the core's.
+class TapsFirst : public schedule::Intrinsic {
+ public:
+  using Dim = schedule::Dim;
+  static inline bool wanted = false;
+  TapsFirst() : Intrinsic(schedule::Computation::kDense) {}
+  std::string nest_obstacle(const schedule::Nest& nest) const override {
+    if (!wanted) return "no test wants it";
+    return nest.factor.present ? "weights come at run time" : "";
+  }
+  std::array<Dim, 5> weight_order() const override { return {Dim::kKw, Dim::kKh, Dim::kIc, Dim::kG, Dim::kOc}; }
+  schedule::Demand demand(const schedule::Nest& nest, const schedule::Extents& tile) const override {
+    return core().demand(nest, tile);
+  }
+  schedule::Work work(const schedule::Nest& nest, const schedule::Tiling& tiling) const override {
+    schedule::Work work = core().work(nest, tiling);
+    work.gemm_instructions *= tiling.tile[Dim::kKh] * tiling.tile[Dim::kKw];
+    return work;
+  }
+  void accumulate(const schedule::TileView& tile, schedule::TileCode& code) const override {
+    const schedule::Extents& c = tile.count;
+    const schedule::Extents weight = weight_strides(weight_order(), c);
+    const int64_t row = tile.cols.count * tile.input_blocks, results = c[Dim::kG] * c[Dim::kOc];
+    const int64_t plane = results * c[Dim::kKh] * c[Dim::kKw] * c[Dim::kIc];
+    bool accumulate = tile.accumulate;
+    int64_t weights = tile.weights;
+    for (isa::Gemm gemm : tile.planes) {
+      for (int64_t kh = 0; kh < c[Dim::kKh]; ++kh) {
+        for (int64_t kw = 0; kw < c[Dim::kKw]; ++kw) {
+          schedule::ComputeNest nest;
+          nest.address = {tile.input + kh * tile.rows.dilation * row + kw * tile.cols.dilation * tile.input_blocks,
+                          weights + kh * weight[Dim::kKh] + kw * weight[Dim::kKw], tile.sums, 0};
+          nest.outer = {{c[Dim::kN], {tile.rows.count * row, 0, c[Dim::kOh] * c[Dim::kOw] * results, 0}},
+                        {c[Dim::kOh], {tile.rows.stride * row, 0, c[Dim::kOw] * results, 0}},
+                        {c[Dim::kOw], {tile.cols.stride * tile.input_blocks, 0, results, 0}},
+                        {c[Dim::kG], {c[Dim::kIc], weight[Dim::kG], c[Dim::kOc], 0}},
+                        {c[Dim::kOc], {0, weight[Dim::kOc], 1, 0}}};
+          nest.reduction = {{c[Dim::kIc], {1, weight[Dim::kIc], 0, 0}}};
+          gemm.accumulate = accumulate;
+          code.gemm(gemm, nest);
+          accumulate = true;
+        }
+      }
+      weights += plane;
+    }
+  }
+
+ private:
+  static const schedule::Intrinsic& core() { return schedule::core_intrinsic(schedule::Computation::kDense); }
+};
+const schedule::RegisterIntrinsic kTapsFirst("test_taps_first", "GEMM tap by tap", std::make_unique<TapsFirst>());
+
+/// The schedules of a program with another intrinsic in those of dense nests.
+std::vector<std::optional<schedule::LayerSchedule>> with_intrinsic(const Program& program, const char* name) {
+  std::vector<std::optional<schedule::LayerSchedule>> given;
+  for (const LayerInfo& layer : program.layers) {
+    auto parts = std::get<std::vector<schedule::Schedule>>(layer.schedule);
+    for (schedule::Schedule& part : parts) {
+      if (part.intrinsic->name() == "dense") part.intrinsic = &schedule::find_intrinsic(name);
+    }
+    given.emplace_back(std::move(parts));
+  }
+  return given;
+}
+
+TEST(Search, AnIntrinsicFromOutsideComputesTheSame) {
+  Random random(31);
+  int64_t more = 0;
+  for (int i = 0; i < 12; ++i) {
+    const isa::MachineConfig config = isa::find_config(i % 2 == 0 ? "npu256" : "npu64");
+    const Graph graph = test::random_network(random);
+    Options options;
+    options.chain = false;
+    TapsFirst::wanted = false;
+    const Program usual = compile(graph, config, options);
+    TapsFirst::wanted = true;
+    options.schedules = with_intrinsic(usual, "test_taps_first");
+    Program program;
+    EXPECT_EQ(test::compare(graph, config, 7, options, &program), "") << "network " << i;
+    more += static_cast<int64_t>(program.instructions.size()) - static_cast<int64_t>(usual.instructions.size());
+    // Among the candidates it does not win where it only costs instructions.
+    options.schedules.clear();
+    EXPECT_EQ(test::compare(graph, config, 7, options, &program), "") << "network " << i;
+  }
+  EXPECT_GT(more, 0);
+  TapsFirst::wanted = false;
+  const Graph graph = two_convolutions();
+  const isa::MachineConfig config = isa::find_config("npu256");
+  Options options;
+  options.schedules = with_intrinsic(compile(graph, config, {.chain = false}), "test_taps_first");
+  try {
+    compile(graph, config, options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(
+        std::string(error.what()).find("intrinsic test_taps_first cannot compute this operation: no test wants it"),
+        std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(schedule::find_intrinsic("none"), Error);
+  schedule::RegisterIntrinsic("two words", "", std::make_unique<TapsFirst>());
+  EXPECT_NE(schedule::take_registration_errors().find("not 'two words'"), std::string::npos);
 }
 
 TEST(Search, TheLogSaysWhatWasChosenAndWhy) {

@@ -289,7 +289,7 @@ TEST(GivenSchedules, AnyLegalOneGivesTheSameResult) {
   for (int i = 0; i < 240; ++i) {
     // Tiles of random extents, outer levels in random order, threads, copies and attaches where a rule may allow them.
     schedule::Schedule s;
-    s.intrinsic = schedule::Intrinsic::kDense;
+    s.intrinsic = &schedule::core_intrinsic(schedule::Computation::kDense);
     const Graph& graph = i % 2 == 0 ? plain : strided;
     const int64_t extents[] = {1, 1, 4, 13, 11, i % 2 == 0 ? 5 : 2, 3, 3};
     const bool keep = i % 4 >= 2;  // in half of them rows stay where the loops allow it
@@ -364,7 +364,7 @@ class Fields : public testing::Test {
   void convolve(bool sums) {
     graph_ = convolution({.h = 28, .w = 8, .ic = 64, .oc = 128, .kh = 3, .kw = 3, .pads = {1, 1, 1, 1}});
     schedule::Schedule s;
-    s.intrinsic = schedule::Intrinsic::kDense;
+    s.intrinsic = &schedule::core_intrinsic(schedule::Computation::kDense);
     s.levels = {{schedule::Dim::kOc, 2, schedule::LevelKind::kTemporal},
                 {schedule::Dim::kOh, 4, schedule::LevelKind::kVthread, 2}};
     if (sums) s.levels.push_back({schedule::Dim::kIc, 2, schedule::LevelKind::kTemporal});
@@ -429,7 +429,7 @@ TEST_F(Fields, LevelsAndThreads) {
   changes(level(1, [](schedule::Level& l) { l.threads = 3; }));  // three slots of input, sums and output
   changes(level(1, [](schedule::Level& l) { l = {l.dim, l.factor, schedule::LevelKind::kTemporal}; }));
   refused(level(1, [](schedule::Level& l) { l.threads = 5; }), "runs from 2 to as many iterations at once, not 5");
-  refused([](schedule::Schedule& s) { s.intrinsic = schedule::Intrinsic::kDepthwise; },
+  refused([](schedule::Schedule& s) { s.intrinsic = &schedule::find_intrinsic("depthwise"); },
           "the intrinsic of this operation is dense, not depthwise");
   refused([](schedule::Schedule& s) { s.input_layout = {true, true, 1}; }, "input_layout 'fold(kh,kw)'");
 }

@@ -14,8 +14,8 @@ namespace tessera::npu {
 namespace {
 
 using schedule::Access;
+using schedule::Computation;
 using schedule::Dim;
-using schedule::Intrinsic;
 using schedule::Nest;
 
 constexpr int64_t kShortRun = 24;  // bytes of a window's row: longer ones keep LOAD busy by themselves
@@ -148,7 +148,7 @@ void finish_nest(Nest& nest, const isa::MachineConfig& config) {
   nest.extent[Dim::kN] = ceil_div(nest.images, config.batch);
   nest.extent[Dim::kG] = nest.out_channels.chunks();
   nest.extent[Dim::kOc] = nest.out_channels.blocks();
-  nest.extent[Dim::kIc] = nest.intrinsic == Intrinsic::kDense ? nest.in_channels.blocks() : 1;
+  nest.extent[Dim::kIc] = nest.computation == Computation::kDense ? nest.in_channels.blocks() : 1;
   for (Access* a : {&nest.second, &nest.output}) {
     if (!a->present) continue;
     a->row_end = nest.extent[Dim::kOh];
@@ -301,7 +301,7 @@ int32_t WeightSource::part(int32_t weight, size_t plane) const {
 
 int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64_t o, int64_t i, int64_t kh,
                   int64_t kw) {
-  if (nest.intrinsic == Intrinsic::kDepthwise) {
+  if (nest.computation == Computation::kDepthwise) {
     const int64_t channel = g * nest.out_channels.chunk + o;
     if (o >= nest.out_channels.chunk || channel >= nest.out_channels.total || kh >= source.kernel_h ||
         kw >= source.kernel_w)
@@ -345,7 +345,7 @@ void make(const Convolution& op, const Graph& graph, const std::vector<Placement
   const auto source = weight_source(op, input.c, output.c);
   nest.planes = static_cast<int>(source->planes.size());
   if (op.groups == input.c && op.groups == output.c && op.groups > 1) {
-    nest.intrinsic = Intrinsic::kDepthwise;
+    nest.computation = Computation::kDepthwise;
     source->groups_per_chunk = config.lanes();
     channelwise(nest, input.c, config.lanes(), config.block_in, config.block_out);
     // A weight entry holds the taps of a part of the window; the datapath's window is 3 rows of 5.
@@ -354,7 +354,7 @@ void make(const Convolution& op, const Graph& graph, const std::vector<Placement
     nest.tap_h = std::max<int64_t>(1, std::min<int64_t>({op.kernel_h, 3, taps / nest.tap_w}));
     task.alternatives.push_back(nest);
   } else {
-    nest.intrinsic = Intrinsic::kDense;
+    nest.computation = Computation::kDense;
     source->groups_per_chunk = op.groups == 1 ? 1 : pack_groups(*source, config);
     nest.in_channels = {input.c, source->groups_per_chunk * source->ic_per_group, config.block_in};
     nest.out_channels = {output.c, source->groups_per_chunk * source->oc_per_group, config.block_out};
@@ -391,7 +391,7 @@ void make(const Pool& op, const Graph& graph, const std::vector<Placement>& plac
   admit_border(nest.input, input, op.pad_value);
   set_window(nest, op);
   nest.pad_value = static_cast<uint8_t>(op.pad_value);
-  nest.intrinsic = Intrinsic::kReduce;
+  nest.computation = Computation::kReduce;
   set_alu_input(nest, config);
   channelwise(nest, output.c, config.block_out, config.block_out, config.block_out);
   Task task;
@@ -422,7 +422,7 @@ void make(const Elementwise& op, const Graph& graph, const std::vector<Placement
       } else {
         mark_broadcasts(nest.input, input, output);
       }
-      nest.intrinsic = Intrinsic::kMap;
+      nest.computation = Computation::kMap;
       set_alu_input(nest, config);
       channelwise(nest, output.c, config.block_out, config.block_out, config.block_out);
       Task task;

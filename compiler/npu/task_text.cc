@@ -40,7 +40,7 @@ std::string task_obstacle(const Task& task) {
   if (task.alternatives.empty()) return "a task has a nest";
   const schedule::Nest& first = task.alternatives.front();
   for (const schedule::Nest& nest : task.alternatives) {
-    if (nest.intrinsic != first.intrinsic) return "the nests of a task have one intrinsic";
+    if (nest.computation != first.computation) return "the nests of a task have one computation";
     if (nest_of(task, nest.layout) != &nest) return "two nests of a task have one layout";
     if (nest.raw != task.stage->raw || nest.convert != task.stage->convert)
       return "raw and convert are those of the operation's stage";
@@ -48,7 +48,7 @@ std::string task_obstacle(const Task& task) {
       return "a nest has a second operand where the operation's stage has one";
   }
   const bool products =
-      first.intrinsic == schedule::Intrinsic::kDense || first.intrinsic == schedule::Intrinsic::kDepthwise;
+      first.computation == schedule::Computation::kDense || first.computation == schedule::Computation::kDepthwise;
   if (products != (task.weights != nullptr || first.factor.present)) return "products, and they alone, have weights";
   if (task.weights == nullptr) return "";
   const WeightSource& w = *task.weights;

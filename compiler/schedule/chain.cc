@@ -11,7 +11,7 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-bool dense(const Nest& nest) { return nest.intrinsic == Intrinsic::kDense; }
+bool dense(const Nest& nest) { return nest.computation == Computation::kDense; }
 
 }  // namespace
 
@@ -115,8 +115,7 @@ struct Layout {
   int64_t& of(size_t nest, Operand operand) { return copies[nest][static_cast<size_t>(operand)]; }
 };
 
-Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const Sweep& cols, int64_t blocks,
-                 const isa::MachineConfig& config) {
+Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const Sweep& cols, int64_t blocks) {
   Layout layout;
   layout.copies.resize(nests.size());
   for (size_t s = 0; s < nests.size(); ++s) {
@@ -133,7 +132,7 @@ Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const
       tile[Dim::kG] = blocks;
     }
     layout.tiles.push_back(tile);
-    layout.footprints.push_back(footprint(n, tile, config));
+    layout.footprints.push_back(footprint(n, core_intrinsic(n.computation), tile));
   }
   return layout;
 }
@@ -187,7 +186,7 @@ void give_more(Layout& layout, const std::vector<const Nest*>& nests, int64_t ti
 
 Schedule schedule_of(const Nest& nest, const Extents& tile, const Footprint& f, const PerOperand& copies) {
   Schedule schedule;
-  schedule.intrinsic = nest.intrinsic;
+  schedule.intrinsic = &core_intrinsic(nest.computation);
   schedule.input_layout = nest.layout;
   for (int d = 0; d < kDims; ++d) {
     const auto dim = static_cast<Dim>(d);
@@ -231,7 +230,7 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
   const int64_t chunks = ceil_div(middle, tile.blocks),
                 tiles = nests_[0]->extent[Dim::kN] * plan.rows->tiles * plan.cols->tiles;
   plan.steps = tiles * chunks;
-  Layout layout = layout_of(nests_, *plan.rows, *plan.cols, tile.blocks, config_);
+  Layout layout = layout_of(nests_, *plan.rows, *plan.cols, tile.blocks);
   give_two(layout, nests_, tiles, chunks);
   if (!used(nests_, layout).fits(config_)) {
     // One set of sums: the next tile's products wait for the stage.

@@ -17,8 +17,8 @@ constexpr int64_t kStepCycles = 24;        // of an engine for one step beside i
 constexpr int64_t kInstructionCycles = 4;  // of an engine for one instruction of a chain's step
 constexpr int64_t kTileInstructions = 5;   // of one tile; they are fetched through the same port
 
-bool dense(const Nest& nest) { return nest.intrinsic == Intrinsic::kDense; }
-bool weighted(const Nest& nest) { return dense(nest) || nest.intrinsic == Intrinsic::kDepthwise; }
+bool dense(const Nest& nest) { return nest.computation == Computation::kDense; }
+bool weighted(const Nest& nest) { return dense(nest) || nest.computation == Computation::kDepthwise; }
 
 /// Cycles in which the bus moves so many bytes.
 int64_t beats(int64_t bytes, const Machine& machine) { return ceil_div(bytes, machine.bytes_per_cycle()); }
@@ -48,15 +48,13 @@ class NestForm {
  public:
   NestForm(const Nest& nest, const Schedule& schedule, const Machine& machine)
       : nest_(nest), schedule_(schedule), machine_(machine), tile_(schedule.tile()) {
-    footprint_ = footprint(nest, tile_, machine.config, schedule.window_rows());
+    footprint_ = footprint(nest, *schedule.intrinsic, tile_, schedule.window_rows());
     outer_ = schedule.outer_levels();
     Extents trips;
     for (int i = 0; i < outer_; ++i) trips[level(i).dim] *= level(i).factor;
     output_tiles_ = trips[Dim::kN] * trips[Dim::kG] * trips[Dim::kOc] * trips[Dim::kOh] * trips[Dim::kOw];
     reduction_tiles_ = trips[Dim::kIc] * trips[Dim::kKh] * trips[Dim::kKw];
     tiles_ = output_tiles_ * reduction_tiles_;
-    const Extents& extent = nest.extent;
-    results_ = extent[Dim::kN] * extent[Dim::kG] * extent[Dim::kOc] * extent[Dim::kOh] * extent[Dim::kOw];
     if (schedule.keeps_rows()) {
       for (int i = 0; i < outer_; ++i) {
         if (level(i).dim == Dim::kOh) window_ = i;
@@ -173,33 +171,10 @@ class NestForm {
     store_ = beats(out_bytes, machine_) + out_runs * kRunCycles + output_tiles_ * kStepCycles;
   }
 
-  int64_t depthwise_products() const {
-    const int64_t taps = nest_.extent[Dim::kKh] * nest_.extent[Dim::kKw];
-    const int64_t each = results_ * taps * nest_.planes;
-    if (nest_.dilation_h != 1 || nest_.dilation_w != 1) return each;
-    const Span rows = input_span(0, tile_[Dim::kOh], 0, tile_[Dim::kKh], nest_.stride_h, nest_.dilation_h, 0);
-    const Span cols = input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, 0);
-    const int64_t passes = depthwise_passes(nest_, nest_.extent[Dim::kKh], nest_.extent[Dim::kKw]) * nest_.planes;
-    return std::min(tiles_ * tile_[Dim::kN] * tile_[Dim::kG] * rows.count * cols.count * passes, each);
-  }
-
   void products() {
-    const int64_t taps = nest_.extent[Dim::kKh] * nest_.extent[Dim::kKw];
-    alu_ = results_ + output_tiles_ * kStepCycles;
-    switch (nest_.intrinsic) {
-      case Intrinsic::kDense:
-        gemm_ = results_ * nest_.extent[Dim::kIc] * taps * nest_.planes + tiles_ * kStepCycles;
-        if (nest_.raw) alu_ = 0;
-        break;
-      case Intrinsic::kDepthwise:
-        gemm_ = depthwise_products() + tiles_ * kStepCycles;
-        if (nest_.raw) alu_ = 0;
-        break;
-      case Intrinsic::kReduce:
-        alu_ = results_ * taps + (reduction_tiles_ > 1 ? 2 * results_ * reduction_tiles_ : 0) + tiles_ * kStepCycles;
-        break;
-      case Intrinsic::kMap: break;
-    }
+    const Work work = schedule_.intrinsic->work(nest_, {tile_, output_tiles_, reduction_tiles_});
+    gemm_ = work.gemm_cycles + work.gemm_instructions * kStepCycles;
+    alu_ = work.alu_cycles + work.alu_instructions * kStepCycles;
   }
 
   /// Whether engines take turns for lack of a second copy.
@@ -250,7 +225,7 @@ class NestForm {
   Footprint footprint_;
   int outer_ = 0, window_ = -1;
   PerOperand attach_{}, copies_{};
-  int64_t output_tiles_ = 1, reduction_tiles_ = 1, tiles_ = 1, results_ = 1;
+  int64_t output_tiles_ = 1, reduction_tiles_ = 1, tiles_ = 1;
   int64_t read_ = 0, write_ = 0, gemm_ = 0, alu_ = 0, load_ = 0, store_ = 0, factor_tile_cycles_ = 0;
 };
 
@@ -292,7 +267,7 @@ class ChainForm {
     const int64_t pixels = images_ * plan_.rows->out[s] * plan_.cols->out[s];
     const int64_t taps = n.extent[Dim::kKh] * n.extent[Dim::kKw];
     if (dense(n)) return pixels * n.extent[Dim::kOc] * n.extent[Dim::kIc] * taps * n.planes;
-    if (n.intrinsic != Intrinsic::kDepthwise) return 0;
+    if (n.computation != Computation::kDepthwise) return 0;
     const int64_t each = pixels * middle_ * taps;
     const int64_t raster = images_ * plan_.rows->span[s] * plan_.cols->span[s] * middle_ *
                            depthwise_passes(n, n.extent[Dim::kKh], n.extent[Dim::kKw]);
@@ -302,10 +277,10 @@ class ChainForm {
   void link(size_t s) {
     const Nest& n = *nests_[s];
     const isa::MachineConfig& config = machine_.config;
-    const Footprint f = footprint(n, plan_.schedules[s].tile(), config);
+    const Footprint f = footprint(n, *plan_.schedules[s].intrinsic, plan_.schedules[s].tile());
     const int64_t turns = closing(s) ? tiles_ : plan_.steps;
     int64_t issues = images_ * plan_.rows->out[s] * plan_.cols->out[s] * (dense(n) ? n.extent[Dim::kOc] : middle_);
-    if (n.intrinsic == Intrinsic::kReduce) issues *= n.extent[Dim::kKh] * n.extent[Dim::kKw];
+    if (n.computation == Computation::kReduce) issues *= n.extent[Dim::kKh] * n.extent[Dim::kKw];
     gemm_ += products_of(s) + (weighted(n) ? plan_.steps * kInstructionCycles : 0);
     alu_ += issues + turns * 2 * kInstructionCycles;
     instructions_ += (weighted(n) ? plan_.steps : 0) + turns;

@@ -63,7 +63,7 @@ json parse(const std::string& text) {
 
 ordered_json value_of(const Schedule& schedule) {
   ordered_json root;
-  root["intrinsic"] = kIntrinsicNames[static_cast<size_t>(schedule.intrinsic)];
+  root["intrinsic"] = schedule.intrinsic->name();
   root["input_layout"] = to_string(schedule.input_layout);
   root["levels"] = ordered_json::array();
   for (const Level& level : schedule.levels) {
@@ -121,11 +121,20 @@ OperandPlan plan_of(const json& entry) {
   return plan;
 }
 
+const Intrinsic& intrinsic_of(const json& name) {
+  if (!name.is_string()) refuse("'intrinsic' must be a name, not " + name.dump());
+  try {
+    return find_intrinsic(name.get<std::string>());
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+}
+
 Schedule schedule_of(const json& root) {
   if (!root.is_object()) refuse("the top is not an object");
   check_keys(root, {"intrinsic", "input_layout", "levels", "operands"}, "a schedule");
   Schedule schedule;
-  schedule.intrinsic = static_cast<Intrinsic>(index_of(kIntrinsicNames, member(root, "intrinsic"), "intrinsic"));
+  schedule.intrinsic = &intrinsic_of(member(root, "intrinsic"));
   if (root.contains("input_layout")) {
     const json& layout = root["input_layout"];
     const auto parsed = layout.is_string() ? parse_input_layout(layout.get<std::string>()) : std::nullopt;

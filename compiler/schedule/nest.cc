@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "compiler/schedule/intrinsic.h"
+
 namespace tessera::schedule {
 
 std::string to_string(const InputLayout& layout) {
@@ -56,7 +58,7 @@ int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw) {
   return ((kh + nest.tap_h - 1) / nest.tap_h) * ((kw + nest.tap_w - 1) / nest.tap_w);
 }
 
-Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineConfig& config, int64_t window_rows) {
+Footprint footprint(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, int64_t window_rows) {
   Footprint result;
   const int64_t n = tile[Dim::kN], g = tile[Dim::kG], oc = tile[Dim::kOc], ic = tile[Dim::kIc];
   const int64_t height = std::max(tile[Dim::kOh], std::min(window_rows, nest.extent[Dim::kOh]));
@@ -67,24 +69,9 @@ Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineCon
   const int64_t pixels = n * tile[Dim::kOh] * tile[Dim::kOw];
   result.input = (nest.input.broadcast_n ? 1 : n) * rows.count * cols.count * (nest.input.broadcast_c ? 1 : g * ic);
   const int64_t results = pixels * g * oc;
-  switch (nest.intrinsic) {
-    case Intrinsic::kDense:
-      result.weights = nest.planes * matrices(nest, tile) * g * oc * ic * tile[Dim::kKh] * tile[Dim::kKw];
-      result.sums = results;
-      break;
-    case Intrinsic::kDepthwise:
-      result.weights = nest.planes * g * depthwise_passes(nest, tile[Dim::kKh], tile[Dim::kKw]);
-      result.sums = results;
-      break;
-    case Intrinsic::kReduce: {
-      const bool partial = tile[Dim::kKh] < nest.extent[Dim::kKh] || tile[Dim::kKw] < nest.extent[Dim::kKw];
-      result.sums = partial ? 2 * results : nest.raw ? results : 0;
-      break;
-    }
-    case Intrinsic::kMap:
-      result.sums = nest.raw && (nest.input_space != isa::Space::kAcc || nest.input.broadcasts()) ? results : 0;
-      break;
-  }
+  const Demand demand = intrinsic.demand(nest, tile);
+  result.weights = demand.weights;
+  result.sums = demand.sums;
   result.output = nest.raw ? 0 : results;
   if (nest.second.present) {
     result.constants = 1;

@@ -2,7 +2,7 @@
 // One tensor operation as a loop nest over the eight dimensions (n, g, oc, oh, ow, ic, kh, kw), with the access of
 // every operand to DRAM. This is what schedules are about: enters from an operation of the graph (compiler/npu/task),
 // leaves as footprints of a tile (here), a schedule (search) and tile operations (compiler/npu/lower). Convolution,
-// depthwise convolution, pooling and element-wise operations are the same nest with another inner intrinsic, so that
+// depthwise convolution, pooling and element-wise operations are the same nest with another computation inside, so that
 // tiling, halos, padding and channel tails are written once.
 #pragma once
 
@@ -15,6 +15,8 @@
 #include "isa/config.h"
 
 namespace tessera::schedule {
+
+class Intrinsic;
 
 /// n: groups of BATCH images; g: chunks of channels that take part together (groups of a convolution, blocks of a
 /// channel-wise operation); oc, ic: blocks of BLOCK_OUT, BLOCK_IN channels inside a chunk; oh, ow: output pixels; kh,
@@ -82,14 +84,14 @@ struct Factor {
   bool operator==(const Factor&) const = default;
 };
 
-/// The inner band.
-enum class Intrinsic : uint8_t {
-  kDense,      // GEMM: sum over ic, kh, kw of input times weights
-  kDepthwise,  // GEMM: one channel a lane, taps inside a weight entry
-  kReduce,     // ALU: sum or maximum over kh, kw
-  kMap,        // ALU: element-wise
+/// What the innermost loops compute. How the machine does it is an Intrinsic's business (intrinsic.h).
+enum class Computation : uint8_t {
+  kDense,      // sum over ic, kh, kw of input times weights
+  kDepthwise,  // sum over kh, kw of input times weights, each channel for itself
+  kReduce,     // sum or maximum over kh, kw
+  kMap,        // element-wise
 };
-inline constexpr std::array<std::string_view, 4> kIntrinsicNames = {"dense", "depthwise", "reduce", "map"};
+inline constexpr std::array<std::string_view, 4> kComputationNames = {"dense", "depthwise", "reduce", "map"};
 
 /// How the input's windows lie in its pixels. Plain: a pixel holds its channels. Folded: a packed pixel also holds the
 /// columns of a window (and its rows, which need the columns), and serves `columns` neighbouring columns of the output,
@@ -105,7 +107,7 @@ std::string to_string(const InputLayout& layout);
 std::optional<InputLayout> parse_input_layout(std::string_view text);
 
 struct Nest {
-  Intrinsic intrinsic = Intrinsic::kMap;
+  Computation computation = Computation::kMap;
   int64_t images = 1;
   Extents extent;
   ChannelMap in_channels, out_channels;
@@ -151,7 +153,7 @@ struct Footprint {
   bool second_in_place = false;
 };
 /// `window_rows`: output rows whose input a slot holds; 0: the tile's.
-Footprint footprint(const Nest& nest, const Extents& tile, const isa::MachineConfig& config, int64_t window_rows = 0);
+Footprint footprint(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, int64_t window_rows = 0);
 
 /// Matrices of the factor that a tile reads; 1 without one.
 int64_t matrices(const Nest& nest, const Extents& tile);

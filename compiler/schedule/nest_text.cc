@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/error.h"
 #include "compiler/text/fields.h"
 
 namespace tessera::text {
@@ -67,7 +68,7 @@ void fields(IO& io, text::In<IO, Factor> f) {
 
 namespace {
 
-/// All but the intrinsic, the layout and the operands.
+/// All but the computation, the layout and the operands.
 template <typename IO>
 void nest_fields(IO& io, auto& n) {
   io.field("images", n.images, 1);
@@ -160,7 +161,7 @@ std::string nest_obstacle(const Nest& nest) {
     return "strides and dilations are at least 1";
   if (nest.extent[Dim::kG] != nest.out_channels.chunks()) return "g is not the chunks of the output's channels";
   if (nest.extent[Dim::kOc] != nest.out_channels.blocks()) return "oc is not the blocks of a chunk of output channels";
-  const bool dense = nest.intrinsic == Intrinsic::kDense;
+  const bool dense = nest.computation == Computation::kDense;
   if (nest.extent[Dim::kIc] != (dense ? nest.in_channels.blocks() : 1))
     return dense ? "ic is not the blocks of a chunk of input channels" : "ic is of dense nests";
   if (nest.factor.present && !dense) return "a factor is of dense nests";
@@ -178,14 +179,14 @@ void print(const Nest& nest, text::Printer& printer) {
   io.field("factor", present(nest.factor));
   io.field("second", present(nest.second));
   io.field("output", present(nest.output));
-  io.print(printer, "nest " + std::string(kIntrinsicNames[static_cast<size_t>(nest.intrinsic)]));
+  io.print(printer, "nest " + std::string(kComputationNames[static_cast<size_t>(nest.computation)]));
 }
 
 Nest read_nest(text::Reader& reader) {
   const text::Token at = reader.token();
   reader.expect("nest");
   Nest nest;
-  nest.intrinsic = reader.one_of<Intrinsic>(kIntrinsicNames, "intrinsic");
+  nest.computation = reader.one_of<Computation>(kComputationNames, "computation");
   const text::Constants none;
   text::FieldReader io(reader, none);
   std::string layout;
@@ -211,7 +212,7 @@ Nest read_nest(text::Reader& reader) {
 
 void print(const Schedule& schedule, text::Printer& printer) {
   text::Line head("schedule");
-  head.word(kIntrinsicNames[static_cast<size_t>(schedule.intrinsic)]);
+  head.word(schedule.intrinsic->name());
   if (schedule.input_layout != InputLayout{}) head.field("layout", text::quote(to_string(schedule.input_layout)));
   printer.open(head);
   for (const Level& level : schedule.levels) {
@@ -236,7 +237,12 @@ void print(const Schedule& schedule, text::Printer& printer) {
 Schedule read_schedule(text::Reader& reader) {
   reader.expect("schedule");
   Schedule schedule;
-  schedule.intrinsic = reader.one_of<Intrinsic>(kIntrinsicNames, "intrinsic");
+  const text::Token named = reader.token();
+  try {
+    schedule.intrinsic = &find_intrinsic(reader.word());
+  } catch (const Error& error) {
+    reader.fail_at(named, error.what());
+  }
   reader.fields([&](const std::string& key) {
     if (key != "layout") return false;
     const text::Token at = reader.token();

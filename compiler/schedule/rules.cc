@@ -9,8 +9,6 @@ namespace tessera::schedule {
 
 namespace {
 
-constexpr int64_t kLoopLimit = 4095;    // iterations of an instruction's loop
-constexpr int64_t kStrideLimit = 8191;  // entries from one iteration to the next
 constexpr int kMostOuterLevels = 16;
 
 std::string name(Operand operand) { return std::string(kOperandNames[static_cast<size_t>(operand)]); }
@@ -134,29 +132,37 @@ std::string operands_obstacle(const Nest& nest, const Schedule& schedule, const 
 
 }  // namespace
 
-bool encodable(const Nest& nest, const Extents& tile) {
+bool encodable(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile) {
   if (tile[Dim::kG] > 1 && (tile[Dim::kOc] < nest.extent[Dim::kOc] || tile[Dim::kIc] < nest.extent[Dim::kIc]))
     return false;
-  if (nest.intrinsic != Intrinsic::kReduce) return true;
-  const Span cols = input_span(0, tile[Dim::kOw], 0, tile[Dim::kKw], nest.stride_w, nest.dilation_w, 0);
-  const Span rows = input_span(0, tile[Dim::kOh], 0, tile[Dim::kKh], nest.stride_h, nest.dilation_h, 0);
-  return tile[Dim::kKh] <= kLoopLimit && tile[Dim::kKw] <= kLoopLimit &&
-         rows.dilation * cols.count * tile[Dim::kG] <= kStrideLimit && cols.dilation * tile[Dim::kG] <= kStrideLimit;
+  return intrinsic.tile_obstacle(nest, tile).empty();
 }
 
-std::string obstacle(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config) {
-  if (schedule.intrinsic != nest.intrinsic) {
-    const auto named = [](Intrinsic intrinsic) { return std::string(kIntrinsicNames[static_cast<size_t>(intrinsic)]); };
-    return "the intrinsic of this operation is " + named(nest.intrinsic) + ", not " + named(schedule.intrinsic);
+namespace {
+
+std::string intrinsic_obstacle(const Nest& nest, const Schedule& schedule) {
+  if (schedule.intrinsic == nullptr) return "it names no intrinsic";
+  const Intrinsic& intrinsic = *schedule.intrinsic;
+  if (intrinsic.computation() != nest.computation) {
+    return "the intrinsic of this operation is " + core_intrinsic(nest.computation).name() + ", not " +
+           intrinsic.name();
   }
+  const std::string why = intrinsic.nest_obstacle(nest);
+  return why.empty() ? "" : "intrinsic " + intrinsic.name() + " cannot compute this operation: " + why;
+}
+
+}  // namespace
+
+std::string obstacle(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config) {
+  if (std::string why = intrinsic_obstacle(nest, schedule); !why.empty()) return why;
   if (schedule.input_layout != nest.layout)
     return "input_layout '" + to_string(schedule.input_layout) + "' is not '" + to_string(nest.layout) + "'";
   if (std::string why = levels_obstacle(nest, schedule); !why.empty()) return why;
   const Extents tile = schedule.tile();
   if (tile[Dim::kG] > 1 && (tile[Dim::kOc] < nest.extent[Dim::kOc] || tile[Dim::kIc] < nest.extent[Dim::kIc]))
     return "a tile of several chunks must hold them whole";
-  if (!encodable(nest, tile)) return "a stride or an extent of the reduction does not fit an instruction";
-  const Footprint f = footprint(nest, tile, config, schedule.window_rows());
+  if (std::string why = schedule.intrinsic->tile_obstacle(nest, tile); !why.empty()) return why;
+  const Footprint f = footprint(nest, *schedule.intrinsic, tile, schedule.window_rows());
   const PerOperand sizes = {f.input, f.weights, f.sums, f.second, f.output, f.params};
   if (std::string why = operands_obstacle(nest, schedule, sizes, config); !why.empty()) return why;
   if (std::string why = window_obstacle(nest, schedule); !why.empty()) return why;

@@ -81,11 +81,14 @@ std::string in_short(const Schedule& schedule) {
                      (plan.halo == Halo::kKeep ? "k" : ""));
   }
   const std::string layout = to_string(schedule.input_layout);
-  return outer + " | " + tile + " | " + copies + (layout == "nhwc" ? "" : " | " + layout);
+  std::string text = outer + " | " + tile + " | " + copies + (layout == "nhwc" ? "" : " | " + layout);
+  if (schedule.intrinsic != &core_intrinsic(schedule.intrinsic->computation()))
+    text += " | " + schedule.intrinsic->name();
+  return text;
 }
 
 bool indexes(const Nest& nest, Operand operand, Dim dim) {
-  const bool weighted = nest.intrinsic == Intrinsic::kDense || nest.intrinsic == Intrinsic::kDepthwise;
+  const bool weighted = nest.computation == Computation::kDense || nest.computation == Computation::kDepthwise;
   const auto broadcast = [&](const Access& access) {
     switch (dim) {
       case Dim::kN: return access.broadcast_n;
@@ -109,7 +112,7 @@ bool indexes(const Nest& nest, Operand operand, Dim dim) {
 }
 
 std::vector<isa::Space> input_scopes(const Nest& nest, const isa::MachineConfig& config) {
-  const bool alu = nest.intrinsic == Intrinsic::kReduce || nest.intrinsic == Intrinsic::kMap;
+  const bool alu = nest.computation == Computation::kReduce || nest.computation == Computation::kMap;
   if (!alu || nest.input.element_bytes != 1 || config.block_in != config.block_out) return {nest.input_space};
   if (nest.input_space == isa::Space::kOut) return {isa::Space::kOut, isa::Space::kInp};
   return {isa::Space::kInp, isa::Space::kOut};

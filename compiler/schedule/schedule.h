@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/schedule/intrinsic.h"
 #include "compiler/schedule/nest.h"
 #include "isa/config.h"
 
@@ -61,10 +62,10 @@ struct OperandPlan {
 };
 
 struct Schedule {
-  Intrinsic intrinsic = Intrinsic::kMap;
-  InputLayout input_layout;           // which of the layouts of the input it is for (first-layer folding)
-  std::vector<Level> levels;          // outermost first: temporal and vthread, then hwloop
-  std::vector<OperandPlan> operands;  // those the nest has; nothing is derived for one that is missing
+  const Intrinsic* intrinsic = nullptr;  // how a tile is computed; every legal schedule has one
+  InputLayout input_layout;              // which of the layouts of the input it is for (first-layer folding)
+  std::vector<Level> levels;             // outermost first: temporal and vthread, then hwloop
+  std::vector<OperandPlan> operands;     // those the nest has; nothing is derived for one that is missing
 
   /// Extents of one tile: products of the hwloop factors.
   Extents tile() const;
@@ -79,7 +80,8 @@ struct Schedule {
 };
 
 /// The schedule in one line: iterations outermost first | the tile | copies that do not follow from them, as
-/// "oh:14x2 oc:2 | oh4 ow56 oc2 kh3 kw3 | input3 weights2k"; x: threads, k: rows are kept.
+/// "oh:14x2 oc:2 | oh4 ow56 oc2 kh3 kw3 | input3 weights2k"; x: threads, k: rows are kept. Behind it stand a layout
+/// that is not the usual one, and an intrinsic that is not the core's.
 std::string in_short(const Schedule& schedule);
 
 /// Whether a tile of the operand depends on a dimension.
@@ -119,7 +121,7 @@ struct Capacity {
 void add_use(Capacity& use, const Footprint& footprint, const PerOperand& copies, isa::Space input_scope);
 
 /// Rules of tiles that no split of an instruction can mend.
-bool encodable(const Nest& nest, const Extents& tile);
+bool encodable(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile);
 
 /// Why a schedule breaks a rule or exceeds a scratchpad; nothing for a legal one.
 std::string obstacle(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config);
@@ -133,9 +135,10 @@ struct Loop {
 /// The schedule of a tile, the loops around it and the copies of operands that fit: two of everything first, then those
 /// that save fetches, then a few to fetch ahead, with virtual threads on the innermost loop. `single`: no virtual
 /// threads, one copy of each. `kept` > 0: the input keeps rows in windows of that many tiles of oh, the innermost of
-/// its loops.
+/// its loops. `intrinsic`: nothing is the core's.
 Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile,
-                       const std::vector<Dim>& order, bool single = false, int64_t kept = 0);
+                       const std::vector<Dim>& order, bool single = false, int64_t kept = 0,
+                       const Intrinsic* intrinsic = nullptr);
 
 /// Bytes of one run in DRAM when chunks x blocks of channels of `pixels` neighbouring pixels are moved.
 int64_t run_bytes(const ChannelMap& map, const Access& access, int64_t chunks, int64_t blocks, int64_t pixels,

@@ -28,7 +28,7 @@ OperandPlan& plan_of(Schedule& schedule, Operand operand) {
 /// 64 -> 128 channels, 3x3, stride 1, pad 1, on 28x28.
 Nest convolution() {
   Nest nest;
-  nest.intrinsic = Intrinsic::kDense;
+  nest.computation = Computation::kDense;
   nest.extent[Dim::kOh] = nest.extent[Dim::kOw] = 28;
   nest.extent[Dim::kKh] = nest.extent[Dim::kKw] = 3;
   nest.extent[Dim::kOc] = 8;
@@ -51,7 +51,7 @@ Nest convolution() {
 /// Twelve matrices, 200 rows of k = 72 by 100 columns.
 Nest product() {
   Nest nest;
-  nest.intrinsic = Intrinsic::kDense;
+  nest.computation = Computation::kDense;
   nest.extent[Dim::kOh] = 12;
   nest.extent[Dim::kOw] = 200;
   nest.extent[Dim::kOc] = 7;
@@ -82,14 +82,14 @@ TEST(Product, FactorOfATile) {
   tile[Dim::kOw] = 50;
   tile[Dim::kOc] = 7;
   tile[Dim::kIc] = 5;
-  EXPECT_EQ(footprint(nest, tile, npu256()).weights, 3 * 7 * 5);
+  EXPECT_EQ(footprint(nest, core_intrinsic(nest.computation), tile).weights, 3 * 7 * 5);
   EXPECT_EQ(factor_traffic(nest, tile).bytes, 3 * 100 * 72);
   EXPECT_EQ(factor_traffic(nest, tile).runs, 3 * 100 * 5);
   nest.factor.pitch_k = 100, nest.factor.pitch_column = 1;
   EXPECT_EQ(factor_traffic(nest, tile).runs, 3 * 100 * 72);
   nest.factor.pitch_h = 0;  // one matrix for all
   EXPECT_FALSE(indexes(nest, Operand::kWeights, Dim::kOh));
-  EXPECT_EQ(footprint(nest, tile, npu256()).weights, 7 * 5);
+  EXPECT_EQ(footprint(nest, core_intrinsic(nest.computation), tile).weights, 7 * 5);
   EXPECT_EQ(factor_traffic(nest, tile).bytes, 100 * 72);
 }
 
@@ -155,7 +155,7 @@ TEST(Footprint, OfATile) {
   tile[Dim::kOc] = 2;
   tile[Dim::kIc] = 4;
   tile[Dim::kKh] = tile[Dim::kKw] = 3;
-  const Footprint f = footprint(nest, tile, npu256());
+  const Footprint f = footprint(nest, core_intrinsic(nest.computation), tile);
   EXPECT_EQ(f.input, 6 * 30 * 4);
   EXPECT_EQ(f.weights, 2 * 9 * 4);
   EXPECT_EQ(f.sums, 4 * 28 * 2);
@@ -188,7 +188,11 @@ TEST(Schedule, JsonErrorsNameTheKey) {
   EXPECT_NE(message("{").find("no JSON"), std::string::npos);
   EXPECT_NE(message("1").find("not an object"), std::string::npos);
   EXPECT_NE(message("{}").find("'intrinsic' is missing"), std::string::npos);
-  EXPECT_NE(message(R"({"intrinsic":"gemm"})").find("known: dense, depthwise, reduce, map"), std::string::npos);
+  EXPECT_NE(message(R"({"intrinsic":"gemm"})")
+                .find("there is no intrinsic 'gemm'; known: 'dense', 'depthwise', 'map', 'reduce'; where a plugin "
+                      "brings it, load "
+                      "that plugin with --plugin FILE.so"),
+            std::string::npos);
   EXPECT_NE(message(R"({"intrinsic":"dense"})").find("'levels' is missing"), std::string::npos);
   EXPECT_NE(message(R"({"intrinsic":"dense","levels":[],"operands":[],"tile":1})").find("a schedule has no 'tile'"),
             std::string::npos);
@@ -244,7 +248,7 @@ TEST(Schedule, IllegalOnesHaveAReason) {
   bad.levels.insert(bad.levels.begin() + 1, {Dim::kOh, 2, LevelKind::kTemporal});
   EXPECT_EQ(reason(bad), "temporal reduction levels must be the innermost ones");
   bad = good;
-  bad.intrinsic = Intrinsic::kMap;
+  bad.intrinsic = &find_intrinsic("map");
   EXPECT_EQ(reason(bad), "the intrinsic of this operation is dense, not map");
   bad = good;
   bad.input_layout = {true, true, 2};
@@ -347,7 +351,7 @@ TEST(Schedule, WhatIsFetchedFurtherOutStays) {
 
 TEST(Schedule, InputsOfTheVectorUnitStandInInpOrOut) {
   Nest nest = convolution();
-  nest.intrinsic = Intrinsic::kMap;
+  nest.computation = Computation::kMap;
   nest.extent[Dim::kKh] = nest.extent[Dim::kKw] = nest.extent[Dim::kOc] = nest.extent[Dim::kIc] = 1;
   nest.extent[Dim::kG] = 4;
   nest.in_channels = nest.out_channels = {64, 16, 16};
@@ -484,10 +488,10 @@ TEST(Text, NestsPrintAndParse) {
   bad.extent[Dim::kOc] = 7;
   EXPECT_EQ(error(bad), "f:1:1: oc is not the blocks of a chunk of output channels");
   bad = convolution();
-  bad.intrinsic = Intrinsic::kMap;
+  bad.computation = Computation::kMap;
   EXPECT_EQ(error(bad), "f:1:1: ic is of dense nests");
   EXPECT_EQ(text_error("nest dens", [](text::Reader& reader) { read_nest(reader); }),
-            "f:1:6: unknown intrinsic 'dens'; known: dense, depthwise, reduce, map");
+            "f:1:6: unknown computation 'dens'; known: dense, depthwise, reduce, map");
 }
 
 TEST(Text, SchedulesPrintAndParse) {
@@ -507,7 +511,7 @@ TEST(Text, SchedulesPrintAndParse) {
     EXPECT_TRUE(reader.at_end());
   }
   Schedule small;
-  small.intrinsic = Intrinsic::kDense;
+  small.intrinsic = &core_intrinsic(Computation::kDense);
   small.levels = {{Dim::kOc, 2, LevelKind::kTemporal},
                   {Dim::kOh, 14, LevelKind::kVthread, 2},
                   {Dim::kOh, 4, LevelKind::kHwloop},

@@ -155,9 +155,9 @@ Order with_windows(const Order& order, int loop, int64_t kept) {
 
 /// The schedule of a tile in an order, with copies that fit. Virtual threads run on the innermost loop if any operand
 /// has a copy to fetch ahead.
-void build(const Nest& nest, const isa::MachineConfig& config, const Extents& tile, const Footprint& f,
-           const Order& order, bool single, Schedule& schedule) {
-  schedule.intrinsic = nest.intrinsic;
+void build(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config, const Extents& tile,
+           const Footprint& f, const Order& order, bool single, Schedule& schedule) {
+  schedule.intrinsic = &intrinsic;
   schedule.input_layout = nest.layout;
   schedule.levels.clear();
   schedule.operands.clear();
@@ -206,7 +206,7 @@ bool better(const Candidate& a, const Candidate& b) {
 /// Of candidates that differ little only the best few go on.
 class Best {
  public:
-  using Kind = std::tuple<size_t, bool, int64_t, int64_t, int64_t>;
+  using Kind = std::tuple<size_t, size_t, bool, int64_t, int64_t, int64_t>;
   void offer(const Kind& kind, const Candidate& candidate) {
     auto& list = best_[kind];
     if (list.size() == kCandidatesOfAKind && !better(candidate, list.back())) return;
@@ -229,7 +229,12 @@ class Best {
 class NestSearch {
  public:
   NestSearch(const Subject& subject, const Machine& machine, CostModel& model, const Goal& goal)
-      : subject_(subject), nest_(*subject.nests.front()), machine_(machine), model_(model), goal_(goal) {
+      : subject_(subject),
+        nest_(*subject.nests.front()),
+        machine_(machine),
+        model_(model),
+        goal_(goal),
+        intrinsics_(intrinsics_for(nest_)) {
     const Extents& extent = nest_.extent;
     const isa::MachineConfig& config = machine.config;
     const auto limit = [](int64_t value) { return std::max<int64_t>(value, 1); };
@@ -250,23 +255,29 @@ class NestSearch {
 
   std::vector<Candidate> run() {
     // Whole windows if any tile with them fits; else parts of windows too.
-    sweep();
+    sweep_intrinsics();
     for (const auto& [dim, ratio, most] :
          {std::tuple{Dim::kKh, 1.4, machine_.config.inp_depth()}, std::tuple{Dim::kKw, 1.2, int64_t{1} << 14}}) {
       if (!best_.empty()) break;
       values_[static_cast<size_t>(dim)] = candidate_extents(nest_.extent[dim], ratio, most);
-      sweep();
+      sweep_intrinsics();
     }
     if (best_.empty()) {
       const Extents one;
       throw Error(ErrorCode::kDoesNotFit,
                   "no tile fits the scratchpads: " +
-                      used(nest_, footprint(nest_, one, machine_.config), one_of_each()).reason(machine_.config));
+                      used(nest_, footprint(nest_, *intrinsics_.front(), one), one_of_each()).reason(machine_.config));
     }
     return best_.take();
   }
 
  private:
+  void sweep_intrinsics() {
+    for (intrinsic_ = 0; intrinsic_ < intrinsics_.size(); ++intrinsic_) sweep();
+  }
+
+  const Intrinsic& intrinsic() const { return *intrinsics_[intrinsic_]; }
+
   /// Every tile, the dimensions in this order from the slowest on.
   void sweep() {
     static constexpr std::array<Dim, kDims> kSlowestFirst = {Dim::kKh, Dim::kKw, Dim::kN,  Dim::kG,
@@ -290,19 +301,19 @@ class NestSearch {
   }
 
   void judge(size_t number, const Order& order, const Footprint& f, int64_t kept) {
-    build(nest_, machine_.config, tile_, f, order, goal_.single, candidate_.schedule);
+    build(nest_, intrinsic(), machine_.config, tile_, f, order, goal_.single, candidate_.schedule);
     candidate_.cost = model_.cost(subject_, candidate_.schedule);
     candidate_.score = goal_.score(candidate_.cost, machine_.config);
     candidate_.tiles = 1;
     for (const Loop& loop : order.loops) candidate_.tiles *= loop.factor;
-    best_.offer({number, kept > 0, tile_[Dim::kOc], tile_[Dim::kIc], tile_[Dim::kG]}, candidate_);
+    best_.offer({intrinsic_, number, kept > 0, tile_[Dim::kOc], tile_[Dim::kIc], tile_[Dim::kG]}, candidate_);
   }
 
   bool holds(const Footprint& f) const { return used(nest_, f, one_of_each()).fits(machine_.config); }
 
   void consider() {
-    if (!encodable(nest_, tile_)) return;
-    const Footprint f = footprint(nest_, tile_, machine_.config);
+    if (!encodable(nest_, intrinsic(), tile_)) return;
+    const Footprint f = footprint(nest_, intrinsic(), tile_);
     if (!holds(f)) return;
     const auto orders = loop_orders(nest_, tile_);
     for (size_t number = 0; number < orders.size(); ++number) {
@@ -320,7 +331,7 @@ class NestSearch {
     for (int64_t cuts = 1; cuts < tiles && tried < 2; cuts = tried > 0 ? cuts * 2 : cuts + 1) {
       const int64_t kept = ceil_div(tiles, cuts);
       if (kept < 2) break;
-      const Footprint window = footprint(nest_, tile_, machine_.config, kept * tile_[Dim::kOh]);
+      const Footprint window = footprint(nest_, intrinsic(), tile_, kept * tile_[Dim::kOh]);
       if (!holds(window)) continue;
       ++tried;
       judge(number, with_windows(order, level, kept), window, kept);
@@ -332,6 +343,8 @@ class NestSearch {
   const Machine& machine_;
   CostModel& model_;
   const Goal& goal_;
+  const std::vector<const Intrinsic*> intrinsics_;
+  size_t intrinsic_ = 0;  // in hand
   std::array<std::vector<int64_t>, kDims> values_;
   Extents tile_;
   Candidate candidate_;  // in hand
@@ -414,16 +427,17 @@ std::vector<int64_t> candidate_extents(int64_t extent, double ratio, int64_t lim
 }
 
 Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const Extents& tile,
-                       const std::vector<Dim>& dims, bool single, int64_t kept) {
+                       const std::vector<Dim>& dims, bool single, int64_t kept, const Intrinsic* with) {
+  const Intrinsic& intrinsic = with != nullptr ? *with : core_intrinsic(nest.computation);
   Order order;
   for (const Dim dim : dims) {
     const int64_t factor = ceil_div(nest.extent[dim], tile[dim]);
     if (factor > 1) order.loops.push_back({dim, factor});
   }
   if (kept > 0) order = with_windows(order, keepable(nest, tile, order), kept);
-  const Footprint f = footprint(nest, tile, config, kept * tile[Dim::kOh]);
+  const Footprint f = footprint(nest, intrinsic, tile, kept * tile[Dim::kOh]);
   Schedule schedule;
-  build(nest, config, tile, f, order, single, schedule);
+  build(nest, intrinsic, config, tile, f, order, single, schedule);
   return canonical(nest, config, std::move(schedule));
 }
 
