@@ -10,8 +10,6 @@
 namespace tessera::npu {
 
 using schedule::Access;
-using schedule::ChannelMap;
-using schedule::Computation;
 using schedule::Dim;
 using schedule::Extents;
 using schedule::Nest;

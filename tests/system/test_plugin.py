@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The example of a plugin, loaded by both commands: its matcher places what the core leaves to the CPU, its pass runs
-where it asked to, its cost model is known by name, its intrinsic computes what it should in fewer cycles; what cannot be
-loaded or clashes is refused."""
+where it asked to, its cost model is known by name, its intrinsic computes what it should in fewer cycles; what
+cannot be loaded or clashes is refused."""
 
 import json
 import shutil
