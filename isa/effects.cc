@@ -88,7 +88,7 @@ class Builder {
   Operand* add(const OperandName& name, int64_t address, const Where& where) {
     const int64_t accesses = count(where);
     if (accesses == 0) return nullptr;
-    Operand& operand = effects_.operands.add();
+    Operand& operand = effects_.operands.emplace_back();
     operand.name = name.name;
     operand.field = name.field;
     operand.write = name.write;

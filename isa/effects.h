@@ -7,13 +7,12 @@
 // (sim/tests/reference.h) and the RTL's benches (tests/rtl_engines).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <optional>
 
 #include "isa/config.h"
+#include "isa/fixed_vector.h"
 #include "isa/generated/instructions.h"
 
 namespace tessera::isa {
@@ -45,30 +44,8 @@ struct Operand {
   bool in_range() const { return dram || (0 <= lowest && highest < limit); }
 };
 
-/// At most as many operands as the instruction that has most. Only those that there are cost time: every pass over a
-/// stream makes one of these for each instruction.
-class Operands {
- public:
-  Operands() {}
-  Operands(const Operands& other) { *this = other; }
-  Operands& operator=(const Operands& other) {
-    if (this == &other) return *this;
-    size_ = 0;
-    for (const Operand& operand : other) add() = operand;
-    return *this;
-  }
-
-  const Operand* begin() const { return std::launder(reinterpret_cast<const Operand*>(storage_.data())); }
-  const Operand* end() const { return begin() + size_; }
-  size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  const Operand& operator[](size_t k) const { return begin()[k]; }
-  Operand& add() { return *new (&storage_[sizeof(Operand) * size_++]) Operand; }
-
- private:
-  alignas(Operand) std::array<std::byte, sizeof(Operand) * kMostOperands> storage_;
-  size_t size_ = 0;
-};
+/// At most as many as the instruction has that has most.
+using Operands = FixedVector<Operand, kMostOperands>;
 
 struct Effects {
   Operands operands;       // in the order of isa.toml

@@ -35,8 +35,9 @@ struct Engine {
   std::vector<int64_t> arrivals;     // when they reach the queue
   std::vector<int64_t> takes;
   std::vector<int64_t> signals;
-  int64_t free = 0;  // the earliest cycle in which the next instruction may be taken
-  int64_t end = 0;   // the last cycle of work of the instruction before
+  int64_t free = 0;              // the earliest cycle in which the next instruction may be taken
+  int64_t end = 0;               // the last cycle of work of the instruction before
+  std::optional<int64_t> ready;  // when the signals count that the next instruction waits for, once that is known
 };
 
 /// The data side's work on an instruction of LOAD.
@@ -151,14 +152,14 @@ class Replay {
   }
 
   /// The engine whose next instruction is first; nothing when none can be taken yet.
-  std::optional<Turn> first_turn() const {
+  std::optional<Turn> first_turn() {
     std::optional<Turn> first;
     for (size_t k = 0; k < engines_.size(); ++k) {
-      const Engine& e = engines_[k];
+      Engine& e = engines_[k];
       if (e.taken == e.dispatched) continue;
-      const auto ready = ready_at(e.program[e.taken]);
-      if (!ready) continue;
-      const int64_t take = std::max({e.arrivals[e.taken], *ready, e.free});
+      if (!e.ready) e.ready = ready_at(e.program[e.taken]);
+      if (!e.ready) continue;
+      const int64_t take = std::max({e.arrivals[e.taken], *e.ready, e.free});
       // What LOAD takes moves later.
       const int64_t moves = k == static_cast<size_t>(isa::Engine::kLoad) ? std::max(take + latency_, e.end) : take;
       if (!first || moves < first->moves) first = {k, take, moves};
@@ -169,6 +170,7 @@ class Replay {
   void take(const Turn& turn) {
     Engine& e = engines_[turn.engine];
     const size_t i = e.program[e.taken++];
+    e.ready.reset();
     e.takes.push_back(turn.take);
     const int64_t complete = work(static_cast<isa::Engine>(turn.engine), instructions_[i], turn.take, tags_[i]);
     if (isa::header_of(instructions_[i]).signal) e.signals.push_back(complete);

@@ -3,7 +3,6 @@
 #include "compiler/npu/legalise.h"
 
 #include <algorithm>
-#include <functional>
 #include <string>
 
 #include "base/error.h"
@@ -75,7 +74,7 @@ void emit_transfer(const Transfer& transfer, std::vector<isa::Instruction>& out)
     load.dram_offset = static_cast<uint64_t>(transfer.dram_offset);
   }
   // Padded loops go to the front, where the pad fields are; the others to the back.
-  std::vector<TransferLoop> front, back;
+  LoopList<TransferLoop> front, back;
   for (const TransferLoop& loop : transfer.loops) (padded(loop) ? front : back).push_back(loop);
   TESSERA_INVARIANT(front.size() <= 2 && front.size() + back.size() <= isa::kTransferLoops,
                     "a transfer nest is too deep");
@@ -107,7 +106,9 @@ bool normalise(Transfer& transfer) {
     transfer.dram_offset = 0;
     for (TransferLoop& loop : transfer.loops) loop.pad_before = loop.pad_after = loop.dram_stride = 0;
   }
-  std::erase_if(transfer.loops, [](const TransferLoop& loop) { return loop.extent == 1; });
+  auto& loops = transfer.loops;
+  loops.erase(std::remove_if(loops.begin(), loops.end(), [](const TransferLoop& loop) { return loop.extent == 1; }),
+              loops.end());
   return true;
 }
 
@@ -200,7 +201,7 @@ Parts cut_long_run(const Transfer& transfer) {
 }
 
 /// The loop to unroll: one whose stride exceeds its field, or of too many loops the shortest; loops.size(): none.
-size_t loop_to_unroll(const std::vector<TransferLoop>& loops) {
+size_t loop_to_unroll(const LoopList<TransferLoop>& loops) {
   size_t found = loops.size();
   for (size_t k = 0; k < loops.size(); ++k) {
     if (std::abs(loops[k].dram_stride) > kDramStrideLimit || std::abs(loops[k].sp_stride) > kSpStrideLimit) found = k;
@@ -261,7 +262,7 @@ void append_transfer(Transfer transfer, std::vector<isa::Instruction>& out) {
 
 namespace {
 
-using Band = std::vector<NestLoop>;
+using Band = LoopList<NestLoop>;
 
 /// Drops unit loops and merges neighbours whose strides agree.
 Band simplify(const Band& band) {
@@ -289,8 +290,8 @@ bool encodable(const NestLoop& loop) {
 }
 
 /// Calls `use(address offsets, band)` for parts of a band that have at most `most` loops, all encodable, in order.
-void for_each_part(const Band& band, size_t most, const std::array<int64_t, 4>& offset,
-                   const std::function<void(const std::array<int64_t, 4>&, const Band&)>& use) {
+template <typename Use>
+void for_each_part(const Band& band, size_t most, const std::array<int64_t, 4>& offset, const Use& use) {
   const auto at = [&](const NestLoop& loop, int64_t i) {
     std::array<int64_t, 4> result = offset;
     for (size_t k = 0; k < result.size(); ++k) result[k] += i * loop.stride[k];

@@ -13,6 +13,10 @@
 
 namespace tessera::npu {
 
+using schedule::ComputeNest;
+using schedule::LoopList;
+using schedule::NestLoop;
+
 /// One loop of a transfer, in bytes. The first pad_before and the last pad_after iterations write the padding byte;
 /// DRAM counts from the first that does not.
 struct TransferLoop {
@@ -29,17 +33,14 @@ struct Transfer {
   int64_t dram_offset = 0;
   int64_t sp_addr = 0;
   int64_t length = 0;  // bytes of a run
-  std::vector<TransferLoop>
-      loops;  // outermost first; iterations write distinct bytes, so that order carries no meaning
+  // Outermost first; iterations write distinct bytes, so that order carries no meaning.
+  LoopList<TransferLoop> loops;
   uint8_t pad_value = 0;
   bool fill = false;
 };
 
 /// Appends the LOAD or STORE instructions of a transfer. Stores have no padding. Empty loops (extent 0) give nothing.
 void append_transfer(Transfer transfer, std::vector<isa::Instruction>& out);
-
-using schedule::ComputeNest;
-using schedule::NestLoop;
 
 /// Appends GEMM instructions. `head` carries everything but addresses, extents, strides and reduce. A reduction that
 /// needs more loops than an instruction has is continued with `accumulate`. Depthwise: `reduction` is exactly the two

@@ -336,7 +336,7 @@ void NestLowering::finish(const Tile& tile, int64_t input) {
       params_slot_ = *slot;
     } else {
       params_slot_ = params_.take(key);
-      load_blob(isa::Space::kParam, params_.address(params_slot_), add_blob(pack_params(tile)), Stream::kParams);
+      load_blob(isa::Space::kParam, params_.address(params_slot_), params_of(tile), Stream::kParams);
     }
   }
   if (nest_.second.present) load_second(tile);

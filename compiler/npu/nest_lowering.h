@@ -139,7 +139,7 @@ class NestLowering {
     int64_t block = 0;  // entries from the pixel's first
     int64_t byte = 0;   // bytes inside the entry's row
     int64_t run = 0;    // bytes
-    std::vector<TransferLoop> loops;
+    LoopList<TransferLoop> loops;
   };
   class PieceMaker;
   /// Channels of blocks [b0, b0 + blocks) of chunks [g0, g0 + chunks), as pieces. Entries are rows of `lanes` channels.
@@ -180,6 +180,8 @@ class NestLowering {
   template <typename Use>
   void for_each_result_lane(const Tile& tile, Use&& use) const;
 
+  /// Bias and scale of a tile's channels, packed when a tile first asks for them.
+  const Blob& params_of(const Tile& tile);
   std::vector<uint8_t> pack_params(const Tile& tile) const;
 
   std::vector<uint8_t> pack_weights(const Tile& tile) const;
@@ -249,6 +251,7 @@ class NestLowering {
   std::optional<Sink> sink_;  // of the tile in hand
   int table_ = -1, second_table_ = -1;
   std::map<Extents, Blob> weight_blobs_;
+  std::map<std::array<int64_t, 4>, Blob> param_blobs_;  // by chunks and blocks; one where all channels have the same
   std::map<size_t, std::array<int64_t, 4>> factor_frames_;  // by slot of WGT: which lanes hold the factor's zero point
   std::vector<isa::Gemm> planes_;
   std::vector<isa::Instruction> scratch_;

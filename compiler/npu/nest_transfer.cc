@@ -227,6 +227,15 @@ void NestLowering::load_layer_constants() {
   load_blob(isa::Space::kParam, constants_entry_, add_blob(std::move(bytes)), Stream::kParams);
 }
 
+const NestLowering::Blob& NestLowering::params_of(const Tile& tile) {
+  std::array<int64_t, 4> channels{};
+  if (nest_.per_channel)
+    channels = {tile.begin[Dim::kG], tile.count[Dim::kG], tile.begin[Dim::kOc], tile.count[Dim::kOc]};
+  const auto [blob, fresh] = param_blobs_.try_emplace(channels);
+  if (fresh) blob->second = add_blob(pack_params(tile));
+  return blob->second;
+}
+
 std::vector<uint8_t> NestLowering::pack_params(const Tile& tile) const {
   const Stage& stage = *task_.stage;
   std::vector<uint8_t> bytes, scales;

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of a computation over entries of the scratchpads, any number of them and of any extent. An intrinsic makes
-// them; compiler/npu/legalise cuts them into what instructions hold.
+// The loops of a computation over entries of the scratchpads, up to sixteen of them in a band and of any extent. An
+// intrinsic makes them; compiler/npu/legalise cuts them into what instructions hold.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <vector>
+
+#include "isa/fixed_vector.h"
 
 namespace tessera::schedule {
+
+/// The loops of one nest; they stand in place.
+template <typename Loop>
+using LoopList = isa::FixedVector<Loop, 16>;
 
 /// One loop of a compute nest: strides in entries of up to four operands.
 /// GEMM: input, weights, sums. ALU: source, destination, second, PARAM.
@@ -18,8 +23,8 @@ struct NestLoop {
 
 struct ComputeNest {
   std::array<int64_t, 4> address{};
-  std::vector<NestLoop> outer;      // outermost first
-  std::vector<NestLoop> reduction;  // innermost last
+  LoopList<NestLoop> outer;      // outermost first
+  LoopList<NestLoop> reduction;  // innermost last
 };
 
 }  // namespace tessera::schedule
