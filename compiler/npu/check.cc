@@ -4,15 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "compiler/npu/chain.h"
 #include "compiler/npu/extremes.h"
 #include "compiler/npu/plan.h"
+#include "compiler/npu/second.h"
 
 namespace tessera::npu {
 
@@ -51,7 +52,6 @@ class Checker {
       require(writable(tensor(uses.written, "output")), "writes a strided view whose elements overlap");
       written[static_cast<size_t>(root_of(graph_, uses.written))] = true;
     }
-    check_scopes();
     for (const TensorId id : graph_.outputs) {
       where_ = "graph output";
       require(written[static_cast<size_t>(root_of(graph_, (tensor(id, "output"), id)))],
@@ -69,27 +69,6 @@ class Checker {
       if (input == id) return true;
     }
     return false;
-  }
-
-  /// Only what the next operation alone reads can stay on chip.
-  void check_scopes() {
-    std::vector<bool> passed(graph_.tensors.size(), false);
-    const auto chip = [](const Tensor& t) { return t.scope == Scope::kChip; };
-    if (std::any_of(graph_.tensors.begin(), graph_.tensors.end(), chip)) {
-      const std::vector<bool> feeds = feeds_next(graph_);
-      for (size_t i = 0; i < feeds.size(); ++i) {
-        if (feeds[i]) passed[static_cast<size_t>(uses_of(graph_.operations[i]).written)] = true;
-      }
-    }
-    for (size_t i = 0; i < graph_.tensors.size(); ++i) {
-      const Tensor& t = graph_.tensors[i];
-      where_ = "tensor '" + t.name + "'";
-      require(t.scope == Scope::kOpen || (t.view_of == kNoTensor && t.reshape_of == kNoTensor),
-              "a view and a reshape live where their parent does: they have no scope");
-      require(!chip(t) || passed[i],
-              "scope=chip is for the result of an operation that the next one alone reads, as its first input, and "
-              "whose feeds_next is not false; scope=dram is always right");
-    }
   }
 
   /// Elements of a strided view are apart when each step exceeds all that the smaller ones reach.
@@ -155,7 +134,9 @@ class Checker {
     require(!table || table->size() == 256, "a table has 256 bytes");
   }
 
-  void check_stage(const Stage& stage, const Tensor& output, bool bias_allowed) const {
+  /// `bytes`: values of the elements that the stage reads; nothing: it reads sums.
+  void check_stage(const Stage& stage, const Tensor& output, bool bias_allowed,
+                   std::optional<isa::IntegerRange> bytes = std::nullopt) const {
     if (stage.raw) {
       require(output.element_bytes == 4, "a raw result needs 4-byte elements");
       require(!stage.convert && !stage.table && !stage.second && !stage.second_table && stage.multiplier.empty(),
@@ -178,10 +159,10 @@ class Checker {
       const Tensor& t = tensor(second.tensor, "second operand");
       require(t.element_bytes == 1, "the second operand has 1-byte elements");
       check_broadcast(t, output, "second operand");
-      const auto int16 = [](int32_t v) { return v >= -32768 && v <= 32767; };
-      require(int16(second.low) && int16(second.high) && second.low <= second.high && int16(second.zero) &&
-                  int16(second.zx) && int16(second.zy),
-              "bounds or zero points of the second operation outside int16, or crossed");
+      require(
+          second_constants(second, first_stage_range(stage, bytes), byte_range(t.is_unsigned)).has_value(),
+          "the second operation's constants do not fit the machine's fixed point (isa/semantics.md): factors too far "
+          "apart, bounds outside -512..511 or crossed, or zero points outside -256..255");
     }
   }
 
@@ -252,7 +233,8 @@ class Checker {
     check_window(op, input, output);
     require(input.c == output.c, "channels differ: " + shape_of(input) + ", " + shape_of(output));
     require(op.pad_value >= -128 && op.pad_value <= 255, "pad_value is no 8-bit value");
-    check_stage(op.stage, output, false);
+    const bool sums = op.kind == Pool::Kind::kSum;
+    check_stage(op.stage, output, false, sums ? std::nullopt : std::optional(byte_range(input.is_unsigned)));
   }
 
   void check(const Elementwise& op) const {
@@ -267,7 +249,8 @@ class Checker {
       check_broadcast(input, output, "input");
     }
     require(input.element_bytes == 1 || op.stage.convert || op.stage.raw, "a 4-byte input needs convert or raw");
-    check_stage(op.stage, output, false);
+    check_stage(op.stage, output, false,
+                input.element_bytes == 1 ? std::optional(byte_range(input.is_unsigned)) : std::nullopt);
   }
 
   void check(const Product& op) const {
@@ -296,7 +279,7 @@ class Checker {
     require(input.n == output.n && input.h == output.h && input.w == output.c && input.c == output.w,
             shape_of(output) + " is not " + shape_of(input) + " transposed");
     require(input.element_bytes == 1 && !op.stage.raw, "transposed are tensors of 1-byte elements");
-    check_stage(op.stage, output, false);
+    check_stage(op.stage, output, false, byte_range(input.is_unsigned));
   }
 
   const Graph& graph_;

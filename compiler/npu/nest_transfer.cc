@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "compiler/npu/nest_lowering.h"
+#include "compiler/npu/second.h"
+#include "isa/second_operation.h"
 
 namespace tessera::npu {
 
@@ -212,17 +214,9 @@ void NestLowering::load_layer_constants() {
   if (stage.table) table_ = emitter_.table(*stage.table);
   if (stage.second_table) second_table_ = emitter_.table(*stage.second_table);
   if (!stage.second) return;
-  const SecondOperation& s = *stage.second;
-  std::vector<uint8_t> bytes;
-  const auto pair16 = [](int32_t low, int32_t high) {
-    return (static_cast<uint32_t>(low) & 0xffffu) | static_cast<uint32_t>(high) << 16;
-  };
-  put32(bytes, std::bit_cast<uint32_t>(s.rx));
-  put32(bytes, std::bit_cast<uint32_t>(s.ry));
-  put32(bytes, std::bit_cast<uint32_t>(s.f));
-  put32(bytes, pair16(s.low, s.high));
-  put32(bytes, pair16(s.zero, s.zx));
-  put32(bytes, pair16(s.zy, (s.fused ? 1 : 0) | (s.minimum ? 2 : 0)));
+  // check() has found that they exist with the ranges of the operands, which decide on nothing else.
+  const auto constants = isa::encode_second(second_constants(*stage.second, {}, {}).value());
+  std::vector<uint8_t> bytes(constants.begin(), constants.end());
   bytes.resize(static_cast<size_t>(config_.param_entry_bytes()), 0);
   load_blob(isa::Space::kParam, constants_entry_, add_blob(std::move(bytes)), Stream::kParams);
 }

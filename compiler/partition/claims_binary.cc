@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 
+#include "compiler/npu/second.h"
 #include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
 
@@ -61,6 +62,8 @@ std::optional<Claim> claim_binary(NodeOp op) {
     second.f = static_cast<float>(qc->z());
     second.zx = qa->z(), second.zy = qb->z();
   }
+  const isa::IntegerRange bytes = npu::byte_range(nn::dtype_of(a) == DType::kUint8);
+  if (!npu::second_constants(second, bytes, bytes)) return std::nullopt;
   Claim c = base_claim(op, {a, b});
   c.op.what = std::move(binary);
   return c;
@@ -155,6 +158,9 @@ float step_of(float value, int ulps) {
 /// choice of constants decides all of them alike.
 bool fit(npu::SecondOperation& form, const Pairs& wanted, bool x_unsigned, bool y_unsigned) {
   const npu::SecondOperation start = form;
+  const auto on_the_machine = [&] {
+    return npu::second_constants(form, npu::byte_range(x_unsigned), npu::byte_range(y_unsigned)).has_value();
+  };
   std::vector<size_t> hard;  // pairs that refused an earlier choice, asked first
   for (int round = 0; round < 343; ++round) {
     // Small changes first: 0, 1, -1, 2, -2, 3, -3 in each constant.
@@ -169,7 +175,7 @@ bool fit(npu::SecondOperation& form, const Pairs& wanted, bool x_unsigned, bool 
     if (!std::all_of(hard.begin(), hard.end(), equal)) continue;
     size_t wrong = 0;
     while (wrong < wanted.size() && equal(wrong)) ++wrong;
-    if (wrong == wanted.size()) return true;
+    if (wrong == wanted.size()) return on_the_machine();
     if (hard.size() > 64) return false;  // no matter of last bits
     hard.push_back(wrong);
   }

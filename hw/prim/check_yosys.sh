@@ -11,11 +11,11 @@ if ! command -v yosys > /dev/null; then
 fi
 ulimit -v 8000000
 if [ "$1" = "--area" ]; then
-  for unit in int_to_fp32 fp32_mul fp32_fma fp32_round_clamp requantise second_op; do
+  for unit in requantise round_saturate fixed_fma second_op; do
     width=$(sed -n 's/.*parameter logic \[\([0-9]*\):0\] *Registers.*/\1/p' "tsr_$unit.sv")
     width=$((width + 1))
     echo "tsr_$unit, all $width registers"
-    yosys -p "read_verilog -sv ../../isa/generated/tsr_isa_pkg.sv tsr_*.sv; hierarchy -top tsr_$unit -chparam Registers $(((1 << width) - 1));
+    yosys -p "read_verilog -sv ../../isa/generated/tsr_isa_pkg.sv tsr_*.sv; chparam -set Registers $(((1 << width) - 1)) tsr_$unit; hierarchy -top tsr_$unit;
               synth_xilinx -noiopad -noclkbuf -flatten; tee -o /dev/stdout stat" -q |
       awk '/LUT[1-6]|FD[RSCP]E|CARRY4|DSP48|MUXF/ { printf "  %s %s", $1, $2 } END { print "" }'
   done
@@ -28,8 +28,8 @@ for file in tsr_*.sv; do
   [ -n "$width" ] && choices="default all"
   for registers in $choices; do
     parameters=""
-    [ "$registers" = all ] && parameters="-chparam Registers $(((1 << (width + 1)) - 1))"
-    yosys -q -p "read_verilog -sv ../../isa/generated/tsr_isa_pkg.sv tsr_*.sv; hierarchy -check -top $cell $parameters; proc; flatten; opt_clean;
+    [ "$registers" = all ] && parameters="chparam -set Registers $(((1 << (width + 1)) - 1)) $cell;"
+    yosys -q -p "read_verilog -sv ../../isa/generated/tsr_isa_pkg.sv tsr_*.sv; $parameters hierarchy -check -top $cell; proc; flatten; opt_clean;
                  check -assert; select -assert-none t:\$dlatch t:\$_DLATCH_*"
   done
 done

@@ -5,11 +5,7 @@
 //
 // Method: fixed point, no floating-point unit. The biased sum is rounded to 24 significant bits (an integer of 33
 // bits), multiplied by the 24 bits of the scale's significand, and the product is shifted to 25 fraction bits and a
-// sticky bit. Bounds are integers, so rounding may come before clamping. The product's own rounding to 24 significant
-// bits can change the integer only by making or breaking a tie: a product within half a unit of its 24th bit of a tie
-// k + 1/2 rounds to that tie, and the tie to the even neighbour; for 2^j <= |k| < 2^(j+1) that distance is 2^(j+1)
-// units of the 25th fraction bit, itself included, because the tie's own 24th bit is even. For k = 0 and k = -1 the
-// distance is halved on the side of zero, where both answers agree.
+// sticky bit, which tsr_round_saturate makes an integer.
 //
 // The scale's exponent E gives the shift 150 - E, at most 77: every product is then below 1/4. Above E = 136 every sum
 // but 0 is beyond the bounds. Between them a sum is far, beyond the bounds for certain, when its leading group
@@ -52,9 +48,9 @@ module tsr_requantise #(
                                     32'(Registers[4]) + 32'(Registers[5]);
 
   // valid[k]: a vector is in stage k. What enters stage k is registered by bit k - 1.
-  logic [9:0] valid;
+  logic [6:0] valid;
   assign valid[0] = valid_i;
-  for (genvar k = 0; k < 9; k++) begin : gen_valid
+  for (genvar k = 0; k < 6; k++) begin : gen_valid
     tsr_pipe_valid #(.Enabled(32'(Registers[k]))) u_valid (
       .clk_i, .rst_ni, .enable_i, .valid_i(valid[k]), .valid_o(valid[k+1])
     );
@@ -297,95 +293,15 @@ module tsr_requantise #(
     .data_o({fixed_6, lost_6, far_6, sign_6, none_6})
   );
 
-  // Stage 6: rounding, and the zero point in the same sum. The integer part, the fraction's first bit, and the distance
-  // from one half: the other 24 bits, inverted below one half, so that the neighbourhood of a tie is small numbers on
-  // both sides. wide[b]: |k| >= 2^b for an integer part k within the bounds; a distance's bits below that are free.
-  // Where the integer part is not within ten bits, the sum is beyond the bounds.
+  // Stages 6 to 8.
   logic signed [9:0] low_6, high_6;
   logic signed [8:0] zero_6;
-  logic [11*Lanes-1:0] integer_6, integer_7, integer_8;
-  logic [Lanes-1:0] beyond_6, below_6, beyond_7, below_7, none_7;
   tsr_delay #(.Width(29), .Stages(ToRound)) u_bounds (
     .clk_i, .rst_ni, .enable_i, .valid_i, .data_i({low_i, high_i, zero_i}), .data_o({low_6, high_6, zero_6})
   );
-  always_comb begin
-    logic [15:0] whole;
-    logic [23:0] distance;
-    logic [8:0] magnitude, wide;
-    logic half, near, up;
-    if (!tsr_isa_pkg::Simulated) integer_6 = 'x;
-    if (!tsr_isa_pkg::Simulated) beyond_6 = 'x;
-    if (!tsr_isa_pkg::Simulated) below_6 = 'x;
-    whole = 'x;
-    distance = 'x;
-    magnitude = 'x;
-    wide = 'x;
-    half = 'x;
-    near = 'x;
-    up = 'x;
-    if (valid[6]) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        whole = fixed_6[41*l+25+:16];
-        half = fixed_6[41*l+24];
-        distance = fixed_6[41*l+:24] ^ {24{!half}};
-        magnitude = whole[8:0] ^ {9{whole[15]}};
-        for (int unsigned b = 0; b < 9; b++) wide[b] = (magnitude >> b) != 9'd0;
-        near = (distance & ~{15'd0, wide}) == 24'd0;
-        if (half && !lost_6[l] && distance == {14'd0, {wide, 1'b1} & ~{1'b0, wide}}) near = 1'b1;
-        up = near ? whole[0] : half;
-        if (Rounding == 1) up = whole[15];
-        if (Rounding == 2) up = half && !(near && whole[15] && distance == 24'd0 && !lost_6[l]);
-        // One adder again.
-        integer_6[11*l+:11] = 11'(({whole[10:0], 1'b1} + {zero_6[8], zero_6[8], zero_6, up}) >> 1);
-        below_6[l] = far_6[l] ? sign_6[l] : whole[15];
-        beyond_6[l] = far_6[l] || whole[15:9] != {7{whole[15]}};
-      end
-    end
-  end
-  tsr_pipe #(.Width(14 * Lanes), .Enabled(32'(Registers[6]))) u_stage_6 (
-    .clk_i, .enable_i(enable_i & valid[6]), .data_i({integer_6, beyond_6, below_6, none_6}),
-    .data_o({integer_7, beyond_7, below_7, none_7})
-  );
-  logic signed [10:0] low_7, high_7, low_8, high_8;
-  tsr_pipe #(.Width(22), .Enabled(32'(Registers[6]))) u_bounds_6 (
-    .clk_i, .enable_i(enable_i & valid[6]), .data_i({11'(low_6) + 11'(zero_6), 11'(high_6) + 11'(zero_6)}),
-    .data_o({low_7, high_7})
-  );
-
-  // Stage 7: comparison with the bounds.
-  logic [Lanes-1:0] at_low_7, at_high_7, at_low_8, at_high_8;
-  always_comb begin
-    if (!tsr_isa_pkg::Simulated) at_low_7 = 'x;
-    if (!tsr_isa_pkg::Simulated) at_high_7 = 'x;
-    if (valid[7]) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        at_low_7[l] = none_7[l] || (beyond_7[l] ? below_7[l] : $signed(integer_7[11*l+:11]) < low_7);
-        at_high_7[l] = beyond_7[l] ? !below_7[l] : $signed(integer_7[11*l+:11]) > high_7;
-      end
-    end
-  end
-  tsr_pipe #(.Width(13 * Lanes + 22), .Enabled(32'(Registers[7]))) u_stage_7 (
-    .clk_i, .enable_i(enable_i & valid[7]), .data_i({low_7, high_7, integer_7, at_low_7, at_high_7}),
-    .data_o({low_8, high_8, integer_8, at_low_8, at_high_8})
-  );
-
-  // Stage 8: clamp.
-  logic [11*Lanes-1:0] value_8;
-  always_comb begin
-    if (!tsr_isa_pkg::Simulated) value_8 = 'x;
-    if (valid[8]) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        value_8[11*l+:11] = at_low_8[l] ? low_8 : at_high_8[l] ? high_8 : integer_8[11*l+:11];
-      end
-    end
-  end
-  logic [11*Lanes-1:0] value_9;
-  tsr_pipe #(.Width(11 * Lanes), .Enabled(32'(Registers[8]))) u_stage_8 (
-    .clk_i, .enable_i(enable_i & valid[8]), .data_i(value_8), .data_o(value_9)
-  );
-  logic unused_busy;
-  tsr_retime #(.Width(11 * Lanes), .Stages(Trailing)) u_trailing (
-    .clk_i, .rst_ni, .enable_i, .valid_i(valid[9]), .data_i(value_9), .valid_o, .data_o(value_o), .busy_o(unused_busy)
+  tsr_round_saturate #(.Lanes(Lanes), .Registers(Registers[8:6]), .Rounding(Rounding), .Trailing(Trailing)) u_round (
+    .clk_i, .rst_ni, .enable_i, .low_i(low_6), .high_i(high_6), .zero_i(zero_6), .valid_i(valid[6]), .fixed_i(fixed_6),
+    .lost_i(lost_6), .far_i(far_6), .sign_i(sign_6), .none_i(none_6), .valid_o, .value_o
   );
 
 endmodule

@@ -29,7 +29,7 @@ module tsr_alu #(
   parameter int unsigned AxiBytes   = 8,
   parameter logic [8:0]  RequantiseRegisters = tsr_isa_pkg::TimingRequantiseRegisters,
   parameter int unsigned RequantiseTrailing  = tsr_isa_pkg::TimingRequantiseDepth - $countones(RequantiseRegisters),
-  parameter logic [17:0] SecondRegisters     = tsr_isa_pkg::TimingSecondOpRegisters,
+  parameter logic [12:0] SecondRegisters     = tsr_isa_pkg::TimingSecondOpRegisters,
   parameter int unsigned SecondTrailing      = tsr_isa_pkg::TimingSecondOpDepth - $countones(SecondRegisters)
 ) (
   input  logic                          clk_i,
@@ -97,17 +97,20 @@ module tsr_alu #(
   localparam int unsigned UnderWayBits = RingBits + 1;
   // What an entry of PARAM holds for a second operation (isa/semantics.md), low bits first from the end.
   typedef struct packed {
-    logic [13:0] reserved;
+    logic [45:0] reserved_3;
+    logic [8:0] zy;
+    logic [8:0] zx;
+    logic [11:0] reserved_2;
     logic minimum;
-    logic fused;
-    logic [15:0] zy;
-    logic [15:0] zx;
-    logic [15:0] zero;
-    logic [15:0] high;
-    logic [15:0] low;
-    logic [31:0] f;
-    logic [31:0] ry;
-    logic [31:0] rx;
+    logic [8:0] zero;
+    logic [41:0] outer_factor;
+    logic [5:0] reserved_1;
+    logic [9:0] high;
+    logic [47:0] inner_addend;
+    logic [7:0] reserved_0;
+    logic [9:0] low;
+    logic [3:0] shift;
+    logic [41:0] inner_factor;
   } constants_t;
   // What travels beside a vector: for tsr_requantise, for the stages behind it, for the write.
   typedef struct packed {
@@ -458,7 +461,7 @@ module tsr_alu #(
   // Bias, scale, clamp, zero point. after: what the stages behind it need of the instruction, at stage a behind
   // tsr_requantise and at stage b, where the second operation begins.
   logic [11*Lanes-1:0] value_a, value_b;
-  logic [17*Lanes-1:0] value_c;
+  logic [11*Lanes-1:0] value_c;
   logic valid_a, valid_c, second_on_b;
   logic [8*Lanes-1:0] second_b;
   after_t after_a, after_b_q;
@@ -490,7 +493,7 @@ module tsr_alu #(
   localparam int unsigned ByteBits = $clog2(AxiBytes);
   logic [8*AxiBytes*Lanes-1:0] words_b_q, words_w_q;
   logic [11*Lanes-1:0] stage_b_q;
-  logic [17*Lanes-1:0] value_w;
+  logic [11*Lanes-1:0] value_w;
   logic valid_b_q, valid_w, read_b, read_w;
   table_t table_w;
   assign read_b = enable && valid_a && after_a.first.enable;
@@ -522,7 +525,7 @@ module tsr_alu #(
   always_comb begin
     if (read_w) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        words_w[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({table_w.number, value_w[17*l+:8]} >> ByteBits)];
+        words_w[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({table_w.number, value_w[11*l+:8]} >> ByteBits)];
       end
     end
   end
@@ -538,7 +541,7 @@ module tsr_alu #(
       .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
     );
     tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(TableWords)) u_second (
-      .clk_i, .re_i(read_w), .raddr_i(WordBits'({table_w.number, value_w[17*l+:8]} >> ByteBits)),
+      .clk_i, .re_i(read_w), .raddr_i(WordBits'({table_w.number, value_w[11*l+:8]} >> ByteBits)),
       .rdata_o(words_w_q[8*AxiBytes*l+:8*AxiBytes]), .we_i(tbl_we_i), .waddr_i(WordBits'(tbl_waddr_i)),
       .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
     );
@@ -568,31 +571,29 @@ module tsr_alu #(
   end
 
   // The second operation.
-  logic [17*Lanes-1:0] x, y;
+  logic [11*Lanes-1:0] x, y;
   table_t after_c;
 
   assign second_on_b = valid_b_q && after_b_q.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   always_comb begin
-    logic [16:0] first, second;
+    logic [10:0] second;
     if (!tsr_isa_pkg::Simulated) x = 'x;
     if (!tsr_isa_pkg::Simulated) y = 'x;
-    first = 'x;
     second = 'x;
     if (second_on_b) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        second = {{9{!after_b_q.second_unsigned && second_b[8*l+7]}}, second_b[8*l+:8]};
-        first = 17'($signed(value_b[11*l+:11]));
-        x[17*l+:17] = after_b_q.second_swap ? second : first;
-        y[17*l+:17] = after_b_q.second_swap ? first : second;
+        second = {{3{!after_b_q.second_unsigned && second_b[8*l+7]}}, second_b[8*l+:8]};
+        x[11*l+:11] = after_b_q.second_swap ? second : value_b[11*l+:11];
+        y[11*l+:11] = after_b_q.second_swap ? value_b[11*l+:11] : second;
       end
     end
   end
   tsr_second_op #(.Lanes(Lanes), .Registers(SecondRegisters), .Trailing(SecondTrailing)) u_second_op (
-    .clk_i, .rst_ni, .enable_i(enable), .operation_i(after_b_q.second_op), .fused_i(constants_b.fused),
-    .minimum_i(constants_b.minimum), .rx_i(constants_b.rx), .ry_i(constants_b.ry), .f_i(constants_b.f),
-    .low_i(constants_b.low), .high_i(constants_b.high), .zero_i(constants_b.zero), .zx_i(constants_b.zx),
-    .zy_i(constants_b.zy), .valid_i(second_on_b), .x_i(x), .y_i(y),
-    .valid_o(valid_c), .value_o(value_c)
+    .clk_i, .rst_ni, .enable_i(enable), .operation_i(after_b_q.second_op), .minimum_i(constants_b.minimum),
+    .inner_factor_i(constants_b.inner_factor), .inner_addend_i(constants_b.inner_addend),
+    .outer_factor_i(constants_b.outer_factor), .shift_i(constants_b.shift), .low_i(constants_b.low),
+    .high_i(constants_b.high), .zero_i(constants_b.zero), .zx_i(constants_b.zx), .zy_i(constants_b.zy),
+    .valid_i(second_on_b), .x_i(x), .y_i(y), .valid_o(valid_c), .value_o(value_c)
   );
   tsr_delay #(.Width($bits(after_c)), .Stages(SecondLatency)) u_after_c (
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(second_on_b), .data_i(after_b_q.second), .data_o(after_c)
@@ -609,9 +610,7 @@ module tsr_alu #(
     if (!tsr_isa_pkg::Simulated) value_w = 'x;
     if (valid_w) begin
       value_w = value_c;
-      if (!valid_c) begin
-        for (int unsigned l = 0; l < Lanes; l++) value_w[17*l+:17] = 17'($signed(value_b[11*l+:11]));
-      end
+      if (!valid_c) value_w = value_b;
     end
   end
 
@@ -621,7 +620,7 @@ module tsr_alu #(
       if (valid_2_q && raw_2_q) begin
         write_data_d = reduced_q;
       end else begin
-        for (int unsigned l = 0; l < Lanes; l++) write_data_d[32*l+:32] = {{15{value_w[17*l+16]}}, value_w[17*l+:17]};
+        for (int unsigned l = 0; l < Lanes; l++) write_data_d[32*l+:32] = 32'($signed(value_w[11*l+:11]));
       end
     end
   end

@@ -56,25 +56,20 @@ inline constexpr int kDepth = 1;
 
 /// Second operation of the ALU's lanes (tsr_second_op). Registers at each place, and in all.
 namespace second_op {
-inline constexpr int kInteger = 1;  // Sum's x, product of differences, or the larger one.
-inline constexpr int kIntegerNormalise = 1;  // Magnitude and leading one of both integers.
-inline constexpr int kIntegerRound = 1;  // Both rounded to fp32.
-inline constexpr int kFirstMultiply = 1;  // First fma: product of the significands.
-inline constexpr int kFirstProduct = 1;  // First fma: leading one of the product.
-inline constexpr int kFirstAlign = 1;  // First fma: product and addend at one exponent.
-inline constexpr int kFirstAdd = 1;  // First fma: sum.
-inline constexpr int kFirstNormalise = 1;  // First fma: leading one of the sum.
-inline constexpr int kFirstRound = 1;  // First fma: rounded to fp32.
-inline constexpr int kSecondMultiply = 1;  // Second fma: product of the significands.
-inline constexpr int kSecondProduct = 1;  // Second fma: leading one of the product.
-inline constexpr int kSecondAlign = 1;  // Second fma: product and addend at one exponent.
-inline constexpr int kSecondAdd = 1;  // Second fma: sum.
-inline constexpr int kSecondNormalise = 1;  // Second fma: leading one of the sum.
-inline constexpr int kSecondRound = 1;  // Second fma: rounded to fp32.
-inline constexpr int kShift = 1;  // Integer part, with a sticky bit.
-inline constexpr int kClamp = 1;  // Rounded half to even, and the bounds.
-inline constexpr int kZero = 1;  // Zero point; registers beyond one are for synthesis to move.
-inline constexpr int kDepth = 18;
+inline constexpr int kDifference = 1;  // Operands minus their zero points; the larger one.
+inline constexpr int kPair = 1;  // Their product, or the one that takes part.
+inline constexpr int kInnerMultiply = 1;  // Times the lower part of the inner factor.
+inline constexpr int kInnerAdd = 1;  // Plus the inner addend; times the upper part.
+inline constexpr int kInnerSum = 1;  // The sum of both parts.
+inline constexpr int kSignificant = 1;  // Where its 24 significant bits end.
+inline constexpr int kInnerRound = 1;  // Rounded to them; beside it, the outer operand times the lower part of its factor.
+inline constexpr int kOuterAdd = 1;  // Both added; times the upper part.
+inline constexpr int kOuterSum = 1;  // The sum of both parts.
+inline constexpr int kShift = 1;  // 25 fraction bits and a sticky bit.
+inline constexpr int kRound = 1;  // Rounded half to even, as fp32 would; the zero point in the same sum.
+inline constexpr int kCompare = 1;  // Compared with the bounds.
+inline constexpr int kClamp = 1;  // The bounds; registers beyond one are for synthesis to move.
+inline constexpr int kDepth = 13;
 }  // namespace second_op
 
 /// Command queues and timelines.
@@ -206,19 +201,19 @@ inline constexpr int kRaw = 3;  // alu_vector.depth
 /// The same without a second operation.
 inline constexpr int kFirst = 13;  // alu.raw + requantise.depth + table.depth
 /// The same with a second operation.
-inline constexpr int kSecond = 31;  // alu.first + second_op.depth
+inline constexpr int kSecond = 26;  // alu.first + second_op.depth
 /// The same of any vector that goes to OUT or INP.
 inline constexpr int kLeast = 13;  // min(alu.first, alu.second)
 /// From taking an instruction to its first write of OUT or INP, at the earliest.
 inline constexpr int kFirstWrite = 21;  // alu.start + alu.least
 /// From the end of a vector with a second operation to that of one without, at least.
-inline constexpr int kSecondToFirst = 19;  // max(alu.second - alu.first, 0) + 1
+inline constexpr int kSecondToFirst = 14;  // max(alu.second - alu.first, 0) + 1
 /// The same to that of an int32 vector to ACC.
-inline constexpr int kSecondToRaw = 29;  // max(alu.second - alu.raw, 0) + 1
+inline constexpr int kSecondToRaw = 24;  // max(alu.second - alu.raw, 0) + 1
 /// From the end of a vector without a second operation to that of an int32 vector to ACC, at least.
 inline constexpr int kFirstToRaw = 11;  // max(alu.first - alu.raw, 0) + 1
 /// Vectors between their last issue and their write. Vectors.
-inline constexpr int kUnderWay = 31;  // alu.second
+inline constexpr int kUnderWay = 26;  // alu.second
 }  // namespace alu
 
 }  // namespace tessera::isa::timing

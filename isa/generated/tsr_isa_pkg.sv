@@ -583,26 +583,21 @@ package tsr_isa_pkg;
   localparam int unsigned TimingTableLookup = 1;
   localparam logic [0:0] TimingTableRegisters = 1'h1;
   localparam int unsigned TimingTableDepth = 1;
-  localparam int unsigned TimingSecondOpInteger = 1;
-  localparam int unsigned TimingSecondOpIntegerNormalise = 1;
-  localparam int unsigned TimingSecondOpIntegerRound = 1;
-  localparam int unsigned TimingSecondOpFirstMultiply = 1;
-  localparam int unsigned TimingSecondOpFirstProduct = 1;
-  localparam int unsigned TimingSecondOpFirstAlign = 1;
-  localparam int unsigned TimingSecondOpFirstAdd = 1;
-  localparam int unsigned TimingSecondOpFirstNormalise = 1;
-  localparam int unsigned TimingSecondOpFirstRound = 1;
-  localparam int unsigned TimingSecondOpSecondMultiply = 1;
-  localparam int unsigned TimingSecondOpSecondProduct = 1;
-  localparam int unsigned TimingSecondOpSecondAlign = 1;
-  localparam int unsigned TimingSecondOpSecondAdd = 1;
-  localparam int unsigned TimingSecondOpSecondNormalise = 1;
-  localparam int unsigned TimingSecondOpSecondRound = 1;
+  localparam int unsigned TimingSecondOpDifference = 1;
+  localparam int unsigned TimingSecondOpPair = 1;
+  localparam int unsigned TimingSecondOpInnerMultiply = 1;
+  localparam int unsigned TimingSecondOpInnerAdd = 1;
+  localparam int unsigned TimingSecondOpInnerSum = 1;
+  localparam int unsigned TimingSecondOpSignificant = 1;
+  localparam int unsigned TimingSecondOpInnerRound = 1;
+  localparam int unsigned TimingSecondOpOuterAdd = 1;
+  localparam int unsigned TimingSecondOpOuterSum = 1;
   localparam int unsigned TimingSecondOpShift = 1;
+  localparam int unsigned TimingSecondOpRound = 1;
+  localparam int unsigned TimingSecondOpCompare = 1;
   localparam int unsigned TimingSecondOpClamp = 1;
-  localparam int unsigned TimingSecondOpZero = 1;
-  localparam logic [17:0] TimingSecondOpRegisters = 18'h3ffff;
-  localparam int unsigned TimingSecondOpDepth = 18;
+  localparam logic [12:0] TimingSecondOpRegisters = 13'h1fff;
+  localparam int unsigned TimingSecondOpDepth = 13;
   localparam int unsigned TimingQueueVisible = 1;  // From the push of an instruction to the first cycle in which it can be its queue's head.
   localparam int unsigned TimingQueueSignal = 1;  // From a completion to the first cycle in which its writes are visible and its signal counts.
   localparam int unsigned TimingBusBurstBeats = 256;  // The longest burst; AXI4 allows no more.
@@ -658,13 +653,13 @@ package tsr_isa_pkg;
   localparam int unsigned TimingAluStart = 8;  // From taking an instruction to its first issue, at the earliest.
   localparam int unsigned TimingAluRaw = 3;  // From a vector's last issue to its write: no `convert`, destination ACC.
   localparam int unsigned TimingAluFirst = 13;  // The same without a second operation.
-  localparam int unsigned TimingAluSecond = 31;  // The same with a second operation.
+  localparam int unsigned TimingAluSecond = 26;  // The same with a second operation.
   localparam int unsigned TimingAluLeast = 13;  // The same of any vector that goes to OUT or INP.
   localparam int unsigned TimingAluFirstWrite = 21;  // From taking an instruction to its first write of OUT or INP, at the earliest.
-  localparam int unsigned TimingAluSecondToFirst = 19;  // From the end of a vector with a second operation to that of one without, at least.
-  localparam int unsigned TimingAluSecondToRaw = 29;  // The same to that of an int32 vector to ACC.
+  localparam int unsigned TimingAluSecondToFirst = 14;  // From the end of a vector with a second operation to that of one without, at least.
+  localparam int unsigned TimingAluSecondToRaw = 24;  // The same to that of an int32 vector to ACC.
   localparam int unsigned TimingAluFirstToRaw = 11;  // From the end of a vector without a second operation to that of an int32 vector to ACC, at least.
-  localparam int unsigned TimingAluUnderWay = 31;  // Vectors between their last issue and their write.
+  localparam int unsigned TimingAluUnderWay = 26;  // Vectors between their last issue and their write.
 
 endpackage
 /* verilator lint_on UNUSEDSIGNAL */

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "isa/second_operation.h"
 #include "sim/functional/nest.h"
 
 namespace tessera::sim {
@@ -20,35 +21,6 @@ constexpr size_t kChunk = 16;  // lanes that go through the stages together
 
 // A loop over lanes. Not unrolled, because the compiler vectorises loops and not what it has unrolled before.
 #define TESSERA_FOR_LANES(l, n) _Pragma("GCC unroll 1") for (size_t l = 0; l < (n); ++l)
-
-/// The PARAM entry named by constant_addr.
-struct SecondConstants {
-  float rx = 0;
-  float ry = 0;
-  float f = 0;
-  int16_t low = 0;
-  int16_t high = 0;
-  int16_t zero = 0;
-  int16_t zx = 0;
-  int16_t zy = 0;
-  uint16_t flags = 0;
-  bool fused() const { return (flags & 1) != 0; }
-  bool minimum() const { return (flags & 2) != 0; }
-};
-
-SecondConstants read_constants(const uint8_t* entry) {
-  SecondConstants c;
-  std::memcpy(&c.rx, entry, 4);
-  std::memcpy(&c.ry, entry + 4, 4);
-  std::memcpy(&c.f, entry + 8, 4);
-  std::memcpy(&c.low, entry + 12, 2);
-  std::memcpy(&c.high, entry + 14, 2);
-  std::memcpy(&c.zero, entry + 16, 2);
-  std::memcpy(&c.zx, entry + 18, 2);
-  std::memcpy(&c.zy, entry + 20, 2);
-  std::memcpy(&c.flags, entry + 22, 2);
-  return c;
-}
 
 /// Everything an instruction needs, looked up once.
 struct Job {
@@ -61,9 +33,9 @@ struct Job {
   const uint8_t* param = nullptr;
   const uint8_t* table = nullptr;
   const uint8_t* second_table = nullptr;
-  SecondConstants constants;
-  Nest<4> outer;  // src, dst, second, param
-  Nest<1> inner;  // src
+  isa::SecondConstants constants;  // of the second operation
+  Nest<4> outer;                   // src, dst, second, param
+  Nest<1> inner;                   // src
 };
 
 TESSERA_ALWAYS_INLINE float clamp(float g, float low, float high) {
@@ -133,6 +105,40 @@ TESSERA_ALWAYS_INLINE void clamp_lanes(int32_t* v, const Job& job, size_t n) {
   }
 }
 
+TESSERA_ALWAYS_INLINE int64_t wrap48(int64_t value) {
+  return static_cast<int64_t>(static_cast<uint64_t>(value) << 16) >> 16;
+}
+
+/// Operands of both products: s for the inner, t for the outer one.
+TESSERA_ALWAYS_INLINE void second_operands(int32_t* s, int32_t* t, const int32_t* x, const int32_t* y, const Job& job,
+                                           size_t n) {
+  const isa::SecondConstants& c = job.constants;
+  switch (job.alu.second_op) {
+    case isa::SecondOp::kNone: break;
+    case isa::SecondOp::kAdd:
+      TESSERA_FOR_LANES(l, n) s[l] = y[l];
+      TESSERA_FOR_LANES(l, n) t[l] = x[l];
+      break;
+    case isa::SecondOp::kMul: {
+      constexpr int kUnused = 32 - isa::kSecondPairBits;
+      TESSERA_FOR_LANES(l, n) {
+        const auto pair = static_cast<uint32_t>((x[l] - c.zx) * (y[l] - c.zy));
+        s[l] = static_cast<int32_t>(pair << kUnused) >> kUnused;
+      }
+      TESSERA_FOR_LANES(l, n) t[l] = isa::kSecondMulOuter;
+      break;
+    }
+    case isa::SecondOp::kMax:
+      TESSERA_FOR_LANES(l, n) s[l] = 0;
+      if (c.minimum) {
+        TESSERA_FOR_LANES(l, n) t[l] = x[l] < y[l] ? x[l] : y[l];
+      } else {
+        TESSERA_FOR_LANES(l, n) t[l] = x[l] > y[l] ? x[l] : y[l];
+      }
+      break;
+  }
+}
+
 TESSERA_ALWAYS_INLINE void second_lanes(int32_t* v, const Job& job, int32_t entry, size_t lane, size_t n) {
   const uint8_t* bytes = job.second + static_cast<size_t>(entry) * job.batch * job.block_out + lane;
   int32_t q[kChunk];
@@ -141,38 +147,20 @@ TESSERA_ALWAYS_INLINE void second_lanes(int32_t* v, const Job& job, int32_t entr
   } else {
     TESSERA_FOR_LANES(l, n) q[l] = static_cast<int8_t>(bytes[l]);
   }
-  const SecondConstants& c = job.constants;
-  const int32_t* x = job.alu.second_swap ? q : v;
-  const int32_t* y = job.alu.second_swap ? v : q;
-  float g[kChunk] = {};
-  switch (job.alu.second_op) {
-    case isa::SecondOp::kNone: return;
-    case isa::SecondOp::kAdd:
-      TESSERA_FOR_LANES(l, n) {
-        g[l] = __builtin_fmaf(static_cast<float>(x[l]), c.rx, __builtin_fmaf(static_cast<float>(y[l]), c.ry, c.f));
-      }
-      break;
-    case isa::SecondOp::kMul:
-      if (c.fused()) {
-        TESSERA_FOR_LANES(l, n) { g[l] = __builtin_fmaf(static_cast<float>((x[l] - c.zx) * (y[l] - c.zy)), c.rx, c.f); }
-      } else {
-        TESSERA_FOR_LANES(l, n) g[l] = static_cast<float>((x[l] - c.zx) * (y[l] - c.zy)) * c.rx + c.f;
-      }
-      break;
-    case isa::SecondOp::kMax:
-      if (c.minimum()) {
-        TESSERA_FOR_LANES(l, n) g[l] = static_cast<float>(x[l] < y[l] ? x[l] : y[l]);
-      } else {
-        TESSERA_FOR_LANES(l, n) g[l] = static_cast<float>(x[l] > y[l] ? x[l] : y[l]);
-      }
-      break;
+  int32_t s[kChunk], t[kChunk];
+  if (job.alu.second_swap) {
+    second_operands(s, t, q, v, job, n);
+  } else {
+    second_operands(s, t, v, q, job, n);
   }
-  const auto low = static_cast<float>(c.low);
-  const auto high = static_cast<float>(c.high);
+  const isa::SecondConstants& c = job.constants;
+  const float unit = 1.0f / static_cast<float>(int64_t{1} << (isa::kSecondFractionBits + c.shift));
   TESSERA_FOR_LANES(l, n) {
-    // Bounds come from memory, so that low may exceed high: a NaN becomes low also then.
-    const float clamped = clamp(g[l], low, high);
-    v[l] = round_half_even(g[l] != g[l] ? low : clamped) + c.zero;
+    const auto inner = static_cast<float>(wrap48(s[l] * c.inner_factor + c.inner_addend));
+    const int64_t sum = wrap48(static_cast<int64_t>(inner) + t[l] * c.outer_factor);
+    // Far beyond the bounds of ten bits the value does not matter.
+    const int32_t r = round_half_even(clamp(static_cast<float>(sum) * unit, -2048.0f, 2048.0f));
+    v[l] = (r > c.high ? c.high : r < c.low ? c.low : r) + c.zero;
   }
 }
 
@@ -244,7 +232,8 @@ void run_alu(const isa::Alu& alu, const isa::MachineConfig& config, Scratchpads&
   job.table = tables + size_t{alu.table} * 256;
   job.second_table = tables + size_t{alu.second_table} * 256;
   if (alu.second_op != isa::SecondOp::kNone) {
-    job.constants = read_constants(job.param + size_t{alu.constant_addr} * scratchpads.entry_bytes(isa::Space::kParam));
+    job.constants =
+        isa::decode_second(job.param + size_t{alu.constant_addr} * scratchpads.entry_bytes(isa::Space::kParam));
   }
   const int outer = isa::kLoops - alu.reduce;
   Strides param_stride{};

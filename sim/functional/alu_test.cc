@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "isa/second_operation.h"
 #include "sim/functional/machine.h"
 
 namespace tessera::sim {
@@ -80,12 +81,12 @@ class AluTest : public ::testing::TestWithParam<Kernels> {
     put(Space::kParam, 64, scale);
   }
 
-  /// PARAM entry 1: constants of the second operation.
-  void constants(float rx, float ry, float f, int low, int high, int zero, int zx, int zy, int flags) {
-    put(Space::kParam, 128, std::vector<float>{rx, ry, f});
-    put(Space::kParam, 140,
-        std::vector<int16_t>{static_cast<int16_t>(low), static_cast<int16_t>(high), static_cast<int16_t>(zero),
-                             static_cast<int16_t>(zx), static_cast<int16_t>(zy), static_cast<int16_t>(flags)});
+  /// PARAM entry 1: the constants of a second operation whose operands are bytes.
+  void constants(const isa::FloatSecond& second) {
+    const auto fixed = isa::fixed_second(second, {-128, 255}, {-128, 255});
+    ASSERT_TRUE(fixed);
+    const auto bytes = isa::encode_second(*fixed);
+    put(Space::kParam, 128, std::vector<uint8_t>(bytes.begin(), bytes.end()));
   }
 };
 
@@ -185,7 +186,7 @@ TEST_P(AluTest, AddIsFusedTwice) {
     const float rx = std::ldexp(static_cast<float>(1 + random() % 0xffffff), -24);
     const float ry = std::ldexp(static_cast<float>(1 + random() % 0xffffff), -24);
     const float f = std::ldexp(static_cast<float>(random() % 0xffffff), -17) - 64;
-    constants(rx, ry, f, 0, 255, 0, 0, 0, 0);
+    constants({.operation = isa::SecondOp::kAdd, .rx = rx, .ry = ry, .f = f, .low = 0, .high = 255});
     for (int block = 0; block < 16; ++block) {
       std::vector<uint8_t> x(256 * 16), y(256 * 16);
       for (int k = 0; k < 4096; ++k) {
@@ -232,10 +233,12 @@ TEST_P(AluTest, AddRoundsEachProductTogetherWithItsAddend) {
   alu.high = 127;
   alu.second_op = isa::SecondOp::kAdd;
   alu.constant_addr = 1;
-  constants(scale, 0, -64, -128, 127, 0, 0, 0, 0);  // the outer one
+  constants(
+      {.operation = isa::SecondOp::kAdd, .rx = scale, .ry = 0, .f = -64, .low = -128, .high = 127});  // the outer one
   run(alu);
   EXPECT_EQ(get<int8_t>(Space::kOut, 16, 16), std::vector<int8_t>(16, 1));
-  constants(0, scale, -64, -128, 127, 0, 0, 0, 0);  // the inner one
+  constants(
+      {.operation = isa::SecondOp::kAdd, .rx = 0, .ry = scale, .f = -64, .low = -128, .high = 127});  // the inner one
   run(alu);
   EXPECT_EQ(get<int8_t>(Space::kOut, 16, 16), std::vector<int8_t>(16, 1));
 }
@@ -252,15 +255,16 @@ TEST_P(AluTest, MultiplyRoundsOnceOrTwice) {
   alu.second_op = isa::SecondOp::kMul;
   alu.constant_addr = 1;
   alu.dst_addr = 1;
-  const auto result = [&](float f, int flags) {
-    constants(rx, 0, f, -128, 127, 0, 0, 0, flags);
+  const auto result = [&](float f, bool fused) {
+    constants({.operation = isa::SecondOp::kMul, .rx = rx, .f = f, .low = -128, .high = 127, .fused = fused});
     run(alu);
     return get<int8_t>(Space::kOut, 16, 16);
   };
-  EXPECT_EQ(result(-64.0f, 0), std::vector<int8_t>(16, 0));
-  EXPECT_EQ(result(-64.0f, 1), std::vector<int8_t>(16, 1));
+  EXPECT_EQ(result(-64.0f, false), std::vector<int8_t>(16, 0));
+  EXPECT_EQ(result(-64.0f, true), std::vector<int8_t>(16, 1));
   // Zero points of both operands, subtracted before the product; the zero point of the result after.
-  constants(0.0625f, 0, 0, -1000, 1000, 7, 10, -20, 0);
+  constants(
+      {.operation = isa::SecondOp::kMul, .rx = 0.0625f, .zx = 10, .zy = -20, .low = -500, .high = 500, .zero = 7});
   run(alu);
   EXPECT_EQ(get<int8_t>(Space::kOut, 16, 1)[0],
             static_cast<int8_t>(std::lrintf(static_cast<float>((p - 10) * (1 + 20)) * 0.0625f) + 7));
@@ -277,30 +281,39 @@ TEST_P(AluTest, MaximumMinimumAndTheirClamp) {
   alu.high = 127;
   alu.second_op = isa::SecondOp::kMax;
   alu.constant_addr = 1;
-  constants(0, 0, 0, -100, 100, 1, 0, 0, 0);
+  constants({.operation = isa::SecondOp::kMax, .low = -100, .high = 100, .zero = 1});
   run(alu);
   EXPECT_EQ(get<int8_t>(Space::kOut, 16, 8), (std::vector<int8_t>{1, -4, 1, 5, 101, 11, 22, 31}));
-  constants(0, 0, 0, -100, 100, 1, 0, 0, 2);
+  constants({.operation = isa::SecondOp::kMax, .low = -100, .high = 100, .zero = 1, .minimum = true});
   run(alu);
   EXPECT_EQ(get<int8_t>(Space::kOut, 16, 8), (std::vector<int8_t>{-99, -5, 0, 4, 101, -9, 21, 30}));
 }
 
-TEST_P(AluTest, SecondStageNotANumberBecomesItsLowerBound) {
-  put<uint8_t>(Space::kInp, 0, std::vector<uint8_t>(16, 3));
-  isa::Alu alu;
-  alu.src = AluSpace::kInp;
-  alu.dst = AluSpace::kOut;
-  alu.high = 127;
-  alu.second_op = isa::SecondOp::kAdd;
-  alu.constant_addr = 1;
-  for (const auto& [rx, f] : {std::pair{kNan, 0.0f}, std::pair{kInf, -kInf}, std::pair{1.0f, kNan}}) {
-    constants(rx, 0, f, -90, 50, 2, 0, 0, 0);
-    run(alu);
-    EXPECT_EQ(get<int8_t>(Space::kOut, 0, 16), std::vector<int8_t>(16, -88));
+TEST_P(AluTest, ConstantsBeyondTheFixedPointAreRefused) {
+  const isa::FloatSecond good{
+      .operation = isa::SecondOp::kAdd, .rx = 0.7f, .ry = 0.3f, .f = 1.5f, .low = -128, .high = 127};
+  const auto fits = [](isa::FloatSecond second) {
+    return isa::fixed_second(second, {-128, 255}, {-128, 255}).has_value();
+  };
+  const auto with = [&](auto change) {
+    isa::FloatSecond second = good;
+    change(second);
+    return second;
+  };
+  EXPECT_TRUE(fits(good));
+  for (const float value : {kNan, kInf, -kInf}) {
+    EXPECT_FALSE(fits(with([&](auto& s) { s.rx = value; })));
+    EXPECT_FALSE(fits(with([&](auto& s) { s.ry = value; })));
+    EXPECT_FALSE(fits(with([&](auto& s) { s.f = value; })));
   }
-  constants(kInf, 0, 0, -90, 50, 2, 0, 0, 0);
-  run(alu);
-  EXPECT_EQ(get<int8_t>(Space::kOut, 0, 1)[0], 52);
+  EXPECT_TRUE(fits(with([](auto& s) { s.rx = 0.7f / 4096; })));
+  EXPECT_FALSE(fits(with([](auto& s) { s.rx = 0.7f / 262144; })));
+  EXPECT_TRUE(fits(with([](auto& s) { s.rx = 1.0f / 262144; })));  // one bit reaches further down
+  EXPECT_FALSE(fits(with([](auto& s) { s.ry = 1e6f; })));
+  EXPECT_FALSE(fits(with([](auto& s) { s.low = -513; })));
+  EXPECT_FALSE(fits(with([](auto& s) { s.low = 1, s.high = 0; })));
+  EXPECT_FALSE(fits(with([](auto& s) { s.zero = 256; })));
+  EXPECT_FALSE(fits(with([](auto& s) { s.operation = isa::SecondOp::kMul, s.zx = 255, s.zy = 255; })));  // 383 * 383
 }
 
 TEST_P(AluTest, TablesTakeTheLowByteAndTheirSign) {
@@ -333,7 +346,7 @@ TEST_P(AluTest, TablesTakeTheLowByteAndTheirSign) {
   alu.second_addr = 1;
   alu.dst_addr = 2;
   put<int8_t>(Space::kOut, 16, std::vector<int8_t>(16, 10));
-  constants(0, 0, 0, -1000, 1000, 0, 0, 0, 0);
+  constants({.operation = isa::SecondOp::kMax, .low = -500, .high = 500});
   run(alu);
   EXPECT_EQ(get<uint8_t>(Space::kOut, 32, 3),
             (std::vector<uint8_t>{10, 10, 10}));  // max(0, 10), max(-1, 10), max(1, 10)

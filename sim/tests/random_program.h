@@ -14,6 +14,7 @@
 
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
+#include "isa/second_operation.h"
 #include "isa/verify.h"
 
 namespace tessera::sim::testing {
@@ -433,15 +434,50 @@ class RandomProgramMaker {
     // Half of the entries are constants of a second operation.
     const auto entry = static_cast<size_t>(config_.param_entry_bytes());
     for (size_t at = 0; at + 32 <= bytes.size(); at += 2 * entry) {
-      const std::array<float, 3> f{static_cast<float>(pick(1, 4000)) / 1024, static_cast<float>(pick(1, 4000)) / 1024,
-                                   static_cast<float>(pick(-80000, 80000)) / 512};
-      const std::array<int16_t, 6> s{static_cast<int16_t>(pick(-300, 0)),   static_cast<int16_t>(pick(0, 300)),
-                                     static_cast<int16_t>(pick(-128, 255)), static_cast<int16_t>(pick(-128, 255)),
-                                     static_cast<int16_t>(pick(-128, 255)), static_cast<int16_t>(pick(0, 3))};
-      std::memcpy(&bytes[at], f.data(), 12);
-      std::memcpy(&bytes[at + 12], s.data(), 12);
+      const auto words = isa::encode_second(chance(3) ? wild_second() : usual_second());
+      std::copy(words.begin(), words.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
     }
     return bytes;
+  }
+
+  int32_t small(int64_t low, int64_t high) { return static_cast<int32_t>(pick(low, high)); }
+
+  /// As a model has them: scales, zero points and bounds of bytes.
+  isa::SecondConstants usual_second() {
+    for (;;) {
+      isa::FloatSecond second;
+      second.operation = static_cast<isa::SecondOp>(pick(1, 3));
+      const bool product = second.operation == isa::SecondOp::kMul;
+      second.rx =
+          std::ldexp(static_cast<float>(pick(1, 1 << 24)), static_cast<int>(pick(-34, -24)) - (product ? 6 : 0));
+      second.ry = std::ldexp(static_cast<float>(pick(-1 << 24, 1 << 24)), static_cast<int>(pick(-34, -24)));
+      second.f = static_cast<float>(pick(-80000, 80000)) / 512;
+      second.low = small(-300, 0);
+      second.high = small(0, 300);
+      second.zero = small(-128, 255);
+      second.zx = small(-128, 127);
+      second.zy = small(-128, 127);
+      second.fused = chance(2);
+      second.minimum = chance(2);
+      if (const auto fixed = isa::fixed_second(second, {-128, 255}, {-128, 255})) return *fixed;
+    }
+  }
+
+  /// Any content of the fields, factors of any length: sums that wrap, bounds that cross.
+  isa::SecondConstants wild_second() {
+    const auto any = [&](int bits) { return static_cast<int64_t>(random_()) >> (64 - pick(1, bits)); };
+    isa::SecondConstants c;
+    c.inner_factor = any(isa::kSecondFactorBits);
+    c.inner_addend = any(isa::kSecondSumBits);
+    c.outer_factor = any(isa::kSecondFactorBits);
+    c.shift = small(0, 15);
+    c.low = small(-512, 511);
+    c.high = small(-512, 511);
+    c.zero = small(-256, 255);
+    c.zx = small(-256, 255);
+    c.zy = small(-256, 255);
+    c.minimum = chance(2);
+    return c;
   }
 
   isa::MachineConfig config_;

@@ -70,11 +70,6 @@ inline float read_f32(Memories& m, isa::Space space, int64_t at) {
   return value;
 }
 
-inline int read_i16(Memories& m, isa::Space space, int64_t at) {
-  const int value = m.read(space, at) | m.read(space, at + 1) << 8;
-  return value < 32768 ? value : value - 65536;
-}
-
 inline void write_i32(Memories& m, isa::Space space, int64_t at, int32_t value) {
   for (int n = 0; n < 4; ++n) m.write(space, at + n, static_cast<uint8_t>(static_cast<uint32_t>(value) >> (8 * n)));
 }
@@ -178,6 +173,63 @@ inline float clamp_and_round(float g, float low, float high) {
   return std::nearbyint(g);  // the default rounding mode: half to even
 }
 
+/// `width` bits of a PARAM entry from bit `position` on, as two's complement.
+inline __int128 constant_field(Memories& m, int64_t entry, int position, int width) {
+  __int128 value = 0;
+  for (int k = 0; k < width; ++k) {
+    const int bit = position + k;
+    const bool one = (m.read(isa::Space::kParam, entry + bit / 8) >> (bit % 8) & 1) != 0;
+    const __int128 weight = static_cast<__int128>(1) << k;
+    if (one) value += k == width - 1 ? -weight : weight;
+  }
+  return value;
+}
+
+/// The low `bits` bits as two's complement.
+inline __int128 wrapped(__int128 value, int bits) {
+  const __int128 modulus = static_cast<__int128>(1) << bits;
+  __int128 rest = value % modulus;
+  if (rest < 0) rest += modulus;
+  return rest >= modulus / 2 ? rest - modulus : rest;
+}
+
+/// numerator / 2^bits, a half to the even neighbour.
+inline __int128 halved_to_even(__int128 numerator, int bits) {
+  if (bits == 0) return numerator;
+  const __int128 unit = static_cast<__int128>(1) << bits;
+  __int128 down = numerator / unit;
+  if (down * unit > numerator) --down;
+  const __int128 twice = 2 * (numerator - down * unit);
+  const bool up = twice > unit || (twice == unit && down % 2 != 0);
+  return up ? down + 1 : down;
+}
+
+/// An integer rounded to 24 significant bits.
+inline __int128 significant(__int128 value) {
+  int bits = 0;
+  while ((value < 0 ? -value : value) >> bits >= 1 << 24) ++bits;
+  return halved_to_even(value, bits) * (static_cast<__int128>(1) << bits);
+}
+
+inline int64_t second_operation(Memories& m, int64_t entry, isa::SecondOp operation, int64_t x, int64_t y) {
+  const auto field = [&](int position, int width) { return constant_field(m, entry, position, width); };
+  const bool minimum = field(179, 1) != 0;
+  __int128 s = 0, t = 0;
+  if (operation == isa::SecondOp::kAdd) {
+    s = y, t = x;
+  } else if (operation == isa::SecondOp::kMul) {
+    s = wrapped((x - field(192, 9)) * (y - field(201, 9)), 18), t = 512;
+  } else {
+    t = (x < y) == minimum ? x : y;
+  }
+  const __int128 inner = significant(wrapped(s * field(0, 42) + field(64, 48), 48));
+  const __int128 sum = significant(wrapped(inner + t * field(128, 42), 48));
+  const int shift = static_cast<int>(field(42, 4)) & 15;
+  const auto rounded = static_cast<int64_t>(halved_to_even(sum, 25 + shift));
+  const auto low = static_cast<int64_t>(field(46, 10)), high = static_cast<int64_t>(field(112, 10));
+  return (rounded > high ? high : rounded < low ? low : rounded) + static_cast<int64_t>(field(170, 9));
+}
+
 // NOLINTNEXTLINE(readability-function-cognitive-complexity): one loop nest, to be read beside the manual
 inline void run(const isa::Alu& i, Memories& m) {
   using isa::Space;
@@ -222,25 +274,9 @@ inline void run(const isa::Alu& i, Memories& m) {
         if (i.table_enable) v = byte_value(m.read(Space::kTable, i.table * 256 + (v & 255)), i.table_unsigned);
         if (i.second_op != isa::SecondOp::kNone) {
           const int64_t c = int64_t{i.constant_addr} * 8 * O;
-          const float rx = read_f32(m, Space::kParam, c), ry = read_f32(m, Space::kParam, c + 4),
-                      f = read_f32(m, Space::kParam, c + 8);
-          const int low = read_i16(m, Space::kParam, c + 12), high = read_i16(m, Space::kParam, c + 14),
-                    zero = read_i16(m, Space::kParam, c + 16), zx = read_i16(m, Space::kParam, c + 18),
-                    zy = read_i16(m, Space::kParam, c + 20), flags = read_i16(m, Space::kParam, c + 22);
           const int64_t at = (entry(i.second_addr, i.second_stride, outer, none) * B + b) * O + o;
           const int64_t q = byte_value(m.read(Space::kOut, at), i.second_unsigned);
-          const int64_t x = i.second_swap ? q : v, y = i.second_swap ? v : q;
-          float g = 0;
-          if (i.second_op == isa::SecondOp::kAdd) {
-            g = std::fma(static_cast<float>(x), rx, std::fma(static_cast<float>(y), ry, f));
-          } else if (i.second_op == isa::SecondOp::kMul) {
-            const auto p = static_cast<float>((x - zx) * (y - zy));
-            const float product = p * rx;
-            g = (flags & 1) ? std::fma(p, rx, f) : product + f;
-          } else {
-            g = static_cast<float>((flags & 2) ? (x < y ? x : y) : (x > y ? x : y));
-          }
-          v = static_cast<int64_t>(clamp_and_round(g, static_cast<float>(low), static_cast<float>(high))) + zero;
+          v = i.second_swap ? second_operation(m, c, i.second_op, q, v) : second_operation(m, c, i.second_op, v, q);
         }
         if (i.second_table_enable) v = byte_value(m.read(Space::kTable, i.second_table * 256 + (v & 255)), false);
         const int64_t to = (entry(i.dst_addr, i.dst_stride, outer, none) * B + b) * O + o;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "isa/second_operation.h"
 #include "isa/verify.h"
 #include "sim/verilator/machine.h"
 
@@ -94,10 +95,11 @@ class Maker {
       }
     }
     if (weights_ < 32) return;
-    floats(0, {0.75F, 0.5F, 3.25F});
-    const std::array<int16_t, 6> bounds{-128, 127, 0, 0, 0, 0};
-    std::memcpy(&program_.dram[12], bounds.data(), sizeof(bounds));
-    std::memset(&program_.dram[24], 0, 8);
+    const auto constants = isa::fixed_second(
+        {.operation = isa::SecondOp::kAdd, .rx = 0.75F, .ry = 0.5F, .f = 3.25F, .low = -128, .high = 127}, {-128, 127},
+        {-128, 127});
+    const auto bytes = isa::encode_second(constants.value());
+    std::copy(bytes.begin(), bytes.end(), program_.dram.begin());
   }
 
   struct Wait {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes of the ALU's arithmetic units side by side, behind one uniform port for the C++ harness: eight 32-bit operands
+// Lanes of the ALU's arithmetic units side by side, behind one uniform port for the C++ harness: 14 32-bit operands
 // and one 32-bit result a lane; unit_i says which unit takes part, the others stay idle. Operands by unit (harness:
 // units.h):
 //   0 int_to_fp32   value                               5 requantise  value, bias, scale, {high, low}, {convert, zero}
-//   1 fp32_mul      x, y                                6 second_op   x, y, rx, ry, f, {high, low}, {zx, zero},
-//   2 fp32_fma      x, y, z                                           {minimum, fused, operation, zy}
+//   1 fp32_mul      x, y                                6 second_op   {y, x}, operation, 8 words as in PARAM
+//   2 fp32_fma      x, y, z
 //   3 fp32_add      x, y                                7 x * y + z with two roundings (mul, then add)
 //   4 round_clamp   value, {high, low}                  8 int_to_fp32 with Width = 17
 //
@@ -12,7 +12,7 @@
 // units.
 module alu_arithmetic_tb #(
   parameter int unsigned Lanes           = 16,
-  parameter logic [17:0] Registers       = 18'd0,
+  parameter logic [12:0] Registers       = 13'd0,
   parameter int unsigned Rounding        = 0,
   parameter int unsigned FlushSubnormals = 0
 ) (
@@ -21,21 +21,26 @@ module alu_arithmetic_tb #(
   input  logic                 enable_i,
   input  logic [3:0]           unit_i,
   input  logic                 valid_i,
-  input  logic [Lanes*256-1:0] operands_i,
+  input  logic [Lanes*448-1:0] operands_i,
   output logic [Lanes-1:0]     valid_o,
   output logic [Lanes*32-1:0]  results_o
 );
 
   for (genvar lane = 0; lane < Lanes; lane++) begin : gen_lane
-    logic [31:0] a, b, c, d, e, f, g, h;
-    assign {h, g, f, e, d, c, b, a} = operands_i[lane*256+:256];
+    logic [31:0] a, b, c, d, e;
+    logic [255:0] constants;
+    assign {e, d, c, b, a} = operands_i[lane*448+:160];
+    assign constants = operands_i[lane*448+64+:256];
+
+    logic unused_operands;
+    assign unused_operands = &{1'b0, operands_i[lane*448+320+:128]};  // what the harness's oracle alone reads
 
     logic valid_0, valid_1, valid_2, valid_3, valid_4, valid_5, valid_6, valid_7, valid_8, product_valid, unused;
-    assign unused = &{1'b0, product_valid, h[31:20]};
+    assign unused = &{1'b0, product_valid, constants, d, e};
     logic [31:0] result_0, result_1, result_2, result_3, product_7, result_7, result_8;
     logic signed [15:0] result_4;
     logic signed [10:0] result_5;
-    logic signed [16:0] result_6;
+    logic signed [10:0] result_6;
 
     tsr_int_to_fp32 #(.Registers(Registers[1:0]), .Rounding(Rounding)) u_int_to_fp32 (
       .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd0), .value_i(a),
@@ -63,10 +68,11 @@ module alu_arithmetic_tb #(
       .scale_i(e[16] ? c : 32'h3f800000), .valid_o(valid_5), .value_o(result_5)
     );
     tsr_second_op #(.Registers(Registers), .Rounding(Rounding)) u_second_op (
-      .clk_i, .rst_ni, .enable_i, .operation_i(h[17:16]), .fused_i(h[18]), .minimum_i(h[19]), .rx_i(c),
-      .ry_i(d), .f_i(e),
-      .low_i(f[15:0]), .high_i(f[31:16]), .zero_i(g[15:0]), .zx_i(g[31:16]), .zy_i(h[15:0]),
-      .valid_i(valid_i && unit_i == 4'd6), .x_i(a[16:0]), .y_i(b[16:0]), .valid_o(valid_6), .value_o(result_6)
+      .clk_i, .rst_ni, .enable_i, .operation_i(b[1:0]), .minimum_i(constants[179]),
+      .inner_factor_i(constants[0+:42]), .inner_addend_i(constants[64+:48]), .outer_factor_i(constants[128+:42]),
+      .shift_i(constants[42+:4]), .low_i(constants[46+:10]), .high_i(constants[112+:10]), .zero_i(constants[170+:9]),
+      .zx_i(constants[192+:9]), .zy_i(constants[201+:9]), .valid_i(valid_i && unit_i == 4'd6), .x_i(a[10:0]),
+      .y_i(a[26:16]), .valid_o(valid_6), .value_o(result_6)
     );
     tsr_fp32_mul u_unfused_mul (
       .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd7), .x_i(a), .y_i(b),

@@ -25,8 +25,8 @@
 namespace tessera::alu_arithmetic {
 namespace {
 
-constexpr uint32_t kFullMask = 0x3ffff;   // Registers of Valu_full
-constexpr uint32_t kMixedMask = 0x15555;  // Registers of Valu_mixed
+constexpr uint32_t kFullMask = 0x1fff;   // Registers of Valu_full
+constexpr uint32_t kMixedMask = 0x1555;  // Registers of Valu_mixed
 
 struct Options {
   std::string unit = "all";

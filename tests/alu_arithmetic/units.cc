@@ -5,8 +5,12 @@
 // significands (ties); the borders of the format; special operands among random ones.
 #include "tests/alu_arithmetic/units.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+
+#include "isa/second_operation.h"
 
 namespace tessera::alu_arithmetic {
 namespace {
@@ -18,6 +22,7 @@ int16_t high_half(uint32_t word) { return static_cast<int16_t>(word >> 16); }
 uint32_t halves(int32_t high, int32_t low) {
   return static_cast<uint32_t>(high) << 16 | (static_cast<uint32_t>(low) & 0xffff);
 }
+int32_t sign_extend_11(uint32_t word) { return static_cast<int32_t>(word << 21) >> 21; }
 int32_t sign_extend_17(uint32_t word) { return static_cast<int32_t>(word << 15) >> 15; }
 
 // ---- oracles ----
@@ -53,24 +58,48 @@ uint32_t requantise_reference(const Operands& w) {
   return static_cast<uint32_t>(round_clamp(scaled, low, high) + zero);
 }
 
-uint32_t second_op_reference(const Operands& w) {
-  const int32_t x = sign_extend_17(w[0]), y = sign_extend_17(w[1]);
-  const float rx = as_float(w[2]), ry = as_float(w[3]), f = as_float(w[4]);
-  const int32_t zx = high_half(w[6]), zy = low_half(w[7]);
-  const bool fused = w[7] >> 18 & 1, minimum = w[7] >> 19 & 1;
-  float g = 0;
-  switch (w[7] >> 16 & 3) {
-    case 1: g = std::fmaf(static_cast<float>(x), rx, std::fmaf(static_cast<float>(y), ry, f)); break;
+// Words of a second operation: {y, x}; the operation; eight words as in PARAM; and for the oracle alone rx, ry, f and
+// flags: bit 0, the constants stand for a binary32 form, bit 1, mul is fused.
+constexpr size_t kConstants = 2, kForm = 10;
+
+/// By the binary32 form.
+float float_form(const Operands& w, int32_t x, int32_t y, const isa::SecondConstants& c) {
+  const float rx = as_float(w[kForm]), ry = as_float(w[kForm + 1]), f = as_float(w[kForm + 2]);
+  switch (w[1]) {
+    case 1: return std::fmaf(static_cast<float>(x), rx, std::fmaf(static_cast<float>(y), ry, f));
     case 2: {
-      const auto p =
-          static_cast<float>(static_cast<int32_t>(static_cast<uint32_t>(x - zx) * static_cast<uint32_t>(y - zy)));
+      const auto p = static_cast<float>((x - c.zx) * (y - c.zy));
       const float product = p * rx;
-      g = fused ? std::fmaf(p, rx, f) : product + f;
-      break;
+      return w[kForm + 3] & 2 ? std::fmaf(p, rx, f) : product + f;
     }
-    default: g = static_cast<float>(minimum == (x < y) ? x : y); break;
+    default: return static_cast<float>(c.minimum == (x < y) ? x : y);
   }
-  return static_cast<uint32_t>(round_clamp(g, low_half(w[5]), high_half(w[5])) + low_half(w[6]));
+}
+
+int64_t wrap(int64_t value, int bits) {
+  return static_cast<int64_t>(static_cast<uint64_t>(value) << (64 - bits)) >> (64 - bits);
+}
+
+/// By isa/semantics.md, for constants of any value; the host converts integers to binary32.
+float fixed_form(const Operands& w, int32_t x, int32_t y, const isa::SecondConstants& c) {
+  int64_t s = 0, t = c.minimum == (x < y) ? x : y;
+  if (w[1] == 1) s = y, t = x;
+  if (w[1] == 2) s = wrap((x - c.zx) * (y - c.zy), 18), t = 512;
+  const auto inner = static_cast<float>(wrap(s * c.inner_factor + c.inner_addend, 48));
+  const auto sum = static_cast<float>(wrap(static_cast<int64_t>(inner) + t * c.outer_factor, 48));
+  return std::ldexp(sum, -25 - c.shift);
+}
+
+uint32_t second_op_reference(const Operands& w) {
+  std::array<uint8_t, 32> bytes;
+  std::memcpy(bytes.data(), &w[kConstants], bytes.size());
+  const isa::SecondConstants c = isa::decode_second(bytes.data());
+  const int32_t x = sign_extend_11(w[0]), y = sign_extend_11(w[0] >> 16);
+  const auto is_byte = [](int32_t value) { return value >= -128 && value <= 255; };  // what the form was made for
+  const float g = (w[kForm + 3] & 1) && is_byte(x) && is_byte(y) ? float_form(w, x, y, c) : fixed_form(w, x, y, c);
+  const float rounded = std::nearbyintf(g);
+  const auto low = static_cast<float>(c.low), high = static_cast<float>(c.high);
+  return static_cast<uint32_t>(static_cast<int32_t>(rounded > high ? high : rounded < low ? low : rounded) + c.zero);
 }
 
 // ---- random operands ----
@@ -299,18 +328,92 @@ void random_requantise(Random& random, Operands& w) {
   w[4] = halves(random.below(8) != 0, random.between(-256, 255));
 }
 
+constexpr isa::IntegerRange kBytes{-128, 255};
+
+void set_second_op(Operands& w, int32_t x, int32_t y, uint32_t operation, const isa::SecondConstants& constants) {
+  w[0] = (static_cast<uint32_t>(x) & 0xffff) | static_cast<uint32_t>(y) << 16;
+  w[1] = operation;
+  const auto bytes = isa::encode_second(constants);
+  std::memcpy(&w[kConstants], bytes.data(), bytes.size());
+  w[kForm + 3] = 0;
+}
+
+bool set_float_second_op(Operands& w, int32_t x, int32_t y, const isa::FloatSecond& form) {
+  const auto constants = isa::fixed_second(form, kBytes, kBytes);
+  if (!constants) return false;
+  set_second_op(w, x, y, static_cast<uint32_t>(form.operation), *constants);
+  w[kForm] = std::bit_cast<uint32_t>(form.rx);
+  w[kForm + 1] = std::bit_cast<uint32_t>(form.ry);
+  w[kForm + 2] = std::bit_cast<uint32_t>(form.f);
+  w[kForm + 3] = 1 | static_cast<uint32_t>(form.fused) << 1;
+  return true;
+}
+
+/// A few units in the last place away.
+float beside(Random& random, float value) {
+  return value == 0 ? value : as_float(std::bit_cast<uint32_t>(value) + static_cast<uint32_t>(random.between(-3, 3)));
+}
+
+/// Scales, zero points and bounds as models have them; half of them such that the result lies next to a tie.
+void random_float_second_op(Random& random, Operands& w) {
+  isa::FloatSecond form;
+  do {
+    const int32_t x = random.between(-128, 255), y = random.between(-128, 255);
+    const auto scale = [&](int32_t low, int32_t high) {
+      return random.below(4) ? as_float(random_near(random, 127 + low, 127 + high))
+                             : as_float(random_short(random, 6, 127 + low, 127 + high));
+    };
+    form = {};
+    form.operation = static_cast<isa::SecondOp>(1 + random.below(3));
+    const bool product = form.operation == isa::SecondOp::kMul;
+    form.rx = product ? scale(-14, -4) : scale(-11, 3);
+    form.ry = scale(-11, 3);
+    form.fused = random.bits() & 1;
+    form.minimum = random.bits() & 1;
+    form.zx = random.between(-128, 127);
+    form.zy = random.between(-128, 127);
+    const uint32_t bounds = random_narrow_bounds(random);
+    form.low = low_half(bounds);
+    form.high = high_half(bounds);
+    form.zero = random.between(-256, 255);
+    form.f = static_cast<float>(random.between(-600, 600)) * 0.5f;
+    if (random.below(2)) {
+      const double tie = random.between(-520, 520) + 0.5;
+      const int32_t p = (x - form.zx) * (y - form.zy);
+      if (!product) {
+        form.f = beside(random, static_cast<float>(tie - double{form.rx} * x - double{form.ry} * y));
+      } else if (p != 0) {
+        form.f = static_cast<float>(random.between(-256, 256));
+        form.rx = beside(random, static_cast<float>((tie - form.f) / p));
+      }
+    }
+    if (set_float_second_op(w, x, y, form)) return;
+  } while (true);
+}
+
+/// Any fields, factors of any length: sums that wrap, bounds that cross.
+void random_wild_second_op(Random& random, Operands& w) {
+  const auto any = [&](uint32_t bits) { return static_cast<int64_t>(random.bits64()) >> (63 - random.below(bits)); };
+  isa::SecondConstants c;
+  c.inner_factor = any(isa::kSecondFactorBits);
+  c.inner_addend = any(isa::kSecondSumBits);
+  c.outer_factor = any(isa::kSecondFactorBits);
+  c.shift = random.between(0, 15);
+  c.low = random.between(-512, 511);
+  c.high = random.below(4) ? random.between(c.low, 511) : random.between(-512, 511);
+  c.zero = random.between(-256, 255);
+  c.zx = random.between(-256, 255);
+  c.zy = random.between(-256, 255);
+  c.minimum = random.bits() & 1;
+  set_second_op(w, random.between(-1024, 1023), random.between(-1024, 1023), 1 + random.below(3), c);
+}
+
 void random_second_op(Random& random, Operands& w) {
-  const int32_t range = random.below(4) == 0 ? 65535 : random.below(2) ? 1023 : 128;
-  w[0] = static_cast<uint32_t>(random.between(-range - 1, range));
-  w[1] = static_cast<uint32_t>(random.between(-range - 1, range));
-  w[2] = random_scale(random);
-  w[3] = random_scale(random);
-  w[4] = random.below(2) ? random_scale(random)
-                         : std::bit_cast<uint32_t>(static_cast<float>(random.between(-600, 600)) * 0.5f);
-  w[5] = random_bounds(random);
-  w[6] = halves(random.between(-256, 255), random.between(-256, 255));
-  if (random.below(8) == 0) w[6] = random.bits();
-  w[7] = halves(random.bits() & 15, random.below(8) == 0 ? random.between(-32768, 32767) : random.between(-256, 255));
+  if (random.below(3) == 0) {
+    random_wild_second_op(random, w);
+  } else {
+    random_float_second_op(random, w);
+  }
 }
 
 // ---- cross products ----
@@ -399,20 +502,24 @@ void cross_requantise(const std::function<void(const Operands&)>& emit) {
 }
 
 void cross_second_op(const std::function<void(const Operands&)>& emit) {
-  static constexpr std::array<uint32_t, 16> kScales = {
-      0x00000000, 0x80000000, 0x00000001, 0x807fffff, 0x00800000, 0x3f000000, 0xbf800000, 0x3f800001,
-      0x40200000, 0x3dcccccd, 0x7f7fffff, 0x4b800001, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001};
-  static constexpr std::array<int32_t, 7> kValues = {0, 1, -1, 127, -128, 255, 1022};
-  for (uint32_t mode = 4; mode < 16; ++mode) {  // operation 1 to 3, with both flags
-    const uint32_t flags = mode / 4 | (mode % 4) << 2;
-    for (const int32_t x : kValues) {
-      for (const int32_t y : kValues) {
-        for (const uint32_t rx : kScales) {
-          for (const uint32_t ry : kScales) {
-            if (mode / 4 != 1 && ry != kScales[0]) continue;  // only add reads ry
-            for (const uint32_t f : kScales) {
-              emit({static_cast<uint32_t>(x), static_cast<uint32_t>(y), rx, ry, f, halves(127, -128), halves(3, -5),
-                    halves(static_cast<int32_t>(flags), -2)});
+  static constexpr std::array<float, 12> kScales = {0,    1,     -1,    0.5f,       1.5f,        2.5f,
+                                                    0.1f, -0.3f, 7.75f, 0.0009765f, 1.00000012f, 0.99999994f};
+  static constexpr std::array<int32_t, 8> kValues = {0, 1, -1, 2, 127, -128, 254, 255};
+  Operands w = {};
+  for (uint32_t mode = 0; mode < 12; ++mode) {
+    isa::FloatSecond form;
+    form.operation = static_cast<isa::SecondOp>(1 + mode / 4);
+    form.fused = mode & 1;
+    form.minimum = mode & 2;
+    form.zx = 3, form.zy = -2, form.low = -128, form.high = 127, form.zero = 5;
+    for (const float rx : kScales) {
+      for (const float ry : kScales) {
+        if (mode / 4 != 0 && ry != 0) continue;  // only add reads ry
+        for (const float f : kScales) {
+          form.rx = rx, form.ry = ry, form.f = f;
+          for (const int32_t x : kValues) {
+            for (const int32_t y : kValues) {
+              if (set_float_second_op(w, x, y, form)) emit(w);
             }
           }
         }
@@ -458,7 +565,7 @@ const std::vector<Unit>& units() {
       {"fp32_add", 3, 6, 2, true, add_reference, random_add, cross_pairs},
       {"fp32_round_clamp", 4, 2, 1, false, round_clamp_reference, random_round_clamp, cross_round_clamp},
       {"requantise", 5, 9, 3, false, requantise_reference, random_requantise, cross_requantise},
-      {"second_op", 6, 18, 2, false, second_op_reference, random_second_op, cross_second_op},
+      {"second_op", 6, 13, 1, false, second_op_reference, random_second_op, cross_second_op},
       {"mul_then_add", 7, 0, 3, true, unfused_reference, random_fma, cross_triples},
       {"int17_to_fp32", 8, 2, 1, true, int17_to_fp32_reference, random_int_to_fp32, cross_ints},
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the harness knows of each arithmetic unit: its operands as eight 32-bit words, the value the host's
+// What the harness knows of each arithmetic unit: its operands as 14 32-bit words, the value the host's
 // floating-point unit gives for them (the oracle), generators of operands that reach the hard cases, and the cross
 // product of special operands. The layout of the operands is that of alu_arithmetic_tb.sv.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace tessera::alu_arithmetic {
 
-using Operands = std::array<uint32_t, 8>;
+using Operands = std::array<uint32_t, 14>;
 
 /// splitmix64: a small generator with a 64-bit state, the same numbers on every host.
 class Random {

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 # Pipeline, place, registers: one more behind the second operation, in the range checks, and behind GEMM's products.
-DEEPER = [("second_op", "zero", 2), ("range", "product", 1), ("gemm_tile", "product", 2)]
+DEEPER = [("second_op", "clamp", 2), ("range", "product", 1), ("gemm_tile", "product", 2)]
 TESTS = ["gemm_bench", "alu_bench", "systemc_timing_test", "systemc_rtl_timing_test", "emit_test"]
 
 

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+
+#include "compiler/npu/second.h"
 
 namespace tessera::npu::test {
 
@@ -102,19 +105,21 @@ void add_second(Random& random, Graph& graph, Stage& stage, const Tensor& output
   }
   second.tensor = graph.add(t);
   graph.inputs.push_back(second.tensor);
-  second.rx = static_cast<float>(random.between(-3000, 3000)) / 1777.0f;
-  second.ry = static_cast<float>(random.between(-3000, 3000)) / 1777.0f;
-  second.f = static_cast<float>(random.between(-300, 300)) / 7.0f;
-  if (second.kind == SecondOperation::Kind::kMul) second.rx /= 100.0f;
-  second.zx = static_cast<int32_t>(random.between(-128, 255));
-  second.zy = static_cast<int32_t>(random.between(-128, 255));
-  const bool zero_first = random.chance(50);  // zero point before rounding: none after
-  second.zero = zero_first ? 0 : zero_for(random, output.is_unsigned);
-  second.low = (output.is_unsigned ? 0 : -128) - second.zero;
-  second.high = (output.is_unsigned ? 255 : 127) - second.zero;
-  second.swap = random.chance(50);
-  second.fused = random.chance(50);
-  second.minimum = second.kind == SecondOperation::Kind::kMax && random.chance(50);
+  do {
+    second.rx = static_cast<float>(random.between(-3000, 3000)) / 1777.0f;
+    second.ry = static_cast<float>(random.between(-3000, 3000)) / 1777.0f;
+    second.f = static_cast<float>(random.between(-300, 300)) / 7.0f;
+    if (second.kind == SecondOperation::Kind::kMul) second.rx /= 100.0f;
+    second.zx = static_cast<int32_t>(random.between(-128, 255));
+    second.zy = static_cast<int32_t>(random.between(-128, 255));
+    const bool zero_first = random.chance(50);  // zero point before rounding: none after
+    second.zero = zero_first ? 0 : zero_for(random, output.is_unsigned);
+    second.low = (output.is_unsigned ? 0 : -128) - second.zero;
+    second.high = (output.is_unsigned ? 255 : 127) - second.zero;
+    second.swap = random.chance(50);
+    second.fused = random.chance(50);
+    second.minimum = second.kind == SecondOperation::Kind::kMax && random.chance(50);
+  } while (!second_constants(second, first_stage_range(stage, std::nullopt), byte_range(t.is_unsigned)));
   stage.second = second;
 }
 
