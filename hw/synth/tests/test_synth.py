@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the scripts of synthesis without Yosys: tables of the documents, counts, keys of modules, reports of sta,
+wrappers. What needs Yosys is in check.py."""
+
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).absolute().parent.parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+
+import figures  # noqa: E402
+import modules  # noqa: E402
+import pnr  # noqa: E402
+import synth  # noqa: E402
+import timing  # noqa: E402
+
+CELL = "  cell {} {}\n    connect \\A \\a\n  end\n"
+
+
+def module(name, cells, source="a.sv:1.1-2.2"):
+    return f'attribute \\src "{source}"\nmodule {name}\n' + "".join(CELL.format(*cell) for cell in cells) + "end\n"
+
+
+class Documents(unittest.TestCase):
+    def test_tables_are_those_of_the_recorded_figures(self):
+        text = figures.PAGE.read_text()
+        self.assertEqual(figures.page(text, figures.load()), text, "./dev synth --record writes them")
+
+    def test_a_mark_without_a_table_is_refused(self):
+        with self.assertRaisesRegex(figures.Failure, "no table 'none'"):
+            figures.page("<!-- table: none -->\n<!-- end -->", figures.load())
+
+
+class Counting(unittest.TestCase):
+    def test_counts_of_a_hierarchy_add_up(self):
+        area = synth.Area(
+            {
+                "\\tsr_top": {"$paramod$1\\tsr_lane": 3, "LUT6": 2},
+                "$paramod$1\\tsr_lane": {"LUT2": 5, "FDRE": 7, "RAM32M": 2, "RAMB18E1": 1, "DSP48E1": 1, "CARRY4": 9},
+            }
+        )
+        self.assertEqual(
+            area.total("\\tsr_top"), {"lut": 17, "lut_memory": 24, "ff": 21, "dsp": 3, "bram36": 1.5, "uram": 0}
+        )
+        lanes, own = area.parts("\\tsr_top")
+        self.assertEqual((lanes["module"], lanes["instances"], lanes["lut"]), ("tsr_lane", 3, 15))
+        self.assertEqual((own["module"], own["lut"]), ("(itself)", 2))
+
+    def test_latches_and_unmapped_cells_are_refused(self):
+        for kind in ("LDCE", "$_DLATCH_P_", "$add"):
+            with self.assertRaises(figures.Failure):
+                synth.classify({kind: 1})
+
+    def test_a_part_is_full_or_has_a_quarter_to_spare(self):
+        def verdict(**used):
+            row = synth.fits({**dict.fromkeys(synth.KEYS, 0), **used}, "xc7")[0]
+            return row["fits"], row["spare"]
+
+        self.assertEqual(verdict(lut=39900, dsp=220), (True, True))
+        self.assertEqual(verdict(lut=39900, lut_memory=1), (True, False))
+        self.assertEqual(verdict(lut=53201), (False, False))
+        self.assertEqual(verdict(dsp=221), (False, False))
+
+
+class Modules(unittest.TestCase):
+    def test_split_and_cells(self):
+        text = "# Yosys\nautoidx 9\n" + module("\\tsr_a", [("$add", "$add$x$1")]) + module("\\tsr_b", [])
+        found = modules.split(text)
+        self.assertEqual(list(found), ["\\tsr_a", "\\tsr_b"])
+        self.assertEqual(modules.cells_of(found["\\tsr_a"]), {"$add": 1})
+
+    def test_invented_names_and_lines_do_not_count(self):
+        one = module("\\tsr_a", [("$add", "$add$/x/a.sv:7$12"), ("$mux", "$13")])
+        same = module("\\tsr_a", [("$add", "$add$/y/a.sv:9$99"), ("$mux", "$100")], "b.sv:9.1-9.9")
+        other = module("\\tsr_a", [("$sub", "$add$/x/a.sv:7$12"), ("$mux", "$13")])
+        swapped = module("\\tsr_a", [("$add", "\\named"), ("$mux", "$13")])
+        self.assertEqual(modules.normal(one), modules.normal(same))
+        self.assertNotEqual(modules.normal(one), modules.normal(other))
+        self.assertNotEqual(modules.normal(one), modules.normal(swapped))
+
+    def test_ports(self):
+        text = (
+            "module \\m\n  wire width 8 output 3 \\y_o\n  wire input 1 \\clk_i\n"
+            "  wire width 4 signed \\x\n  wire width 16 input 2 signed \\a_i\nend\n"
+        )
+        ports = modules.ports(text)
+        self.assertEqual(ports, {"clk_i": ("input", 1), "a_i": ("input", 16), "y_o": ("output", 8)})
+        wrapped, own = pnr.wrapper(ports)
+        self.assertEqual(own, 16 + 2 * 8)
+        self.assertIn("inner u_inner (.clk_i(clk_i), .a_i(in_q[0+:16]), .y_o(out_d[0+:8]));", wrapped)
+
+
+class Timing(unittest.TestCase):
+    REPORT = """
+45. Executing STA pass (static timing analysis).
+Latest arrival time in '$paramod$7\\tsr_a' is 2398:
+    2398 $slice$72 (FDRE.D)
+           \\next
+    1994 $lut$8 (LUT6.I0->O)
+           $carry [3]
+    1352 $c (CARRY4.S[0]->CO[3])
+           \\left_q [7]
+     303 $slice$71 (FDRE.C->Q)
+       0   \\clk_i (<primary input>)
+
+Arrival histogram:
+"""
+
+    def test_a_path(self):
+        netlist = (
+            "\nmodule $paramod$7\\tsr_a\n  cell FDRE $slice$72\n    connect \\D \\next\n    connect \\Q \\right_q [2]\n"
+            "  end\nend\n"
+        )
+        (name, report), *rest = timing.reports(self.REPORT).items()
+        self.assertEqual((name, rest), ("$paramod$7\\tsr_a", []))
+        self.assertEqual(
+            timing.path_of(report, name, netlist),
+            {"ns": 2.4, "levels": 1, "start": "left_q [7]", "end": "right_q [2]", "cells": ["FDRE", "CARRY4", "LUT6"]},
+        )
+
+    def test_budgets(self):
+        self.assertEqual(timing.budget("tsr_anything"), {"ns": 5.0, "levels": 12})
+
+
+if __name__ == "__main__":
+    unittest.main()
