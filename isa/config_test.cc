@@ -26,7 +26,7 @@ TEST(Config, ShippedSizes) {
   EXPECT_EQ(find_config("npu64").depthwise_taps(), 8);
   EXPECT_EQ(find_config("npu1024").wgt_depth(), 512);
   EXPECT_EQ(find_config("npu256w").axi_bytes, 16);
-  EXPECT_EQ(shipped_configs().size(), 4u);
+  EXPECT_EQ(shipped_configs().size(), 7u);
 }
 
 TEST(Config, FilesAndNamesAgree) {
@@ -91,9 +91,9 @@ TEST(Config, UnknownParametersNamesAndFiles) {
     find_config("npu65");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(
-        std::string(error.what()),
-        "unknown configuration 'npu65'; shipped are npu1024, npu256, npu256w, npu64, or give the path of a .toml file");
+    EXPECT_EQ(std::string(error.what()),
+              "unknown configuration 'npu65'; shipped are kv260, npu1024, npu256, npu256w, npu64, pynq_z2, ultra96, or "
+              "give the path of a .toml file");
   }
   try {
     find_config("no/such.toml");

@@ -25,7 +25,7 @@ from machine import Failure
 
 # What each memory of the machine becomes: the module, the memory inside it, the kinds of Yosys' cells.
 MEMORIES = {
-    "tsr_ram_1r1w.mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
+    "tsr_ram_1r1w.mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP", "URAM"),  # URAM: what machine.ULTRA names
     "tsr_ram_2rw.mem": ("BLOCKRAM_TDP",),
     "tsr_window.line_mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
     "tsr_queue.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),

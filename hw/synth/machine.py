@@ -58,6 +58,11 @@ def parameters(name):
     }
 
 
+# Memories of a configuration that go to UltraRAM: instances inside tsr_scratchpads, where the part of the board has too
+# little block RAM. The sources say nothing of it: synthesis is told.
+ULTRA = {"kv260": ("u_acc", "u_out")}
+
+
 def sources():
     return [
         ROOT / "isa/generated/tsr_isa_pkg.sv",

@@ -34,6 +34,7 @@ class Module:
     name: str  # as Yosys writes it, with parameters
     text: str  # RTLIL
     depth: int | None  # parameter Depth of a memory template
+    style: str = ""  # ram_style instead of what the source says
     key: str = ""
     cells: dict = dataclasses.field(default_factory=dict)  # {kind: number} of its netlist
     memories: list = dataclasses.field(default_factory=list)  # Yosys' lines about its memories
@@ -111,6 +112,12 @@ def elaborate(config, folder, tool, minutes):
         depth = re.search(r"^  parameter \\Depth (?:32'([01]+)|(\d+))$", text, re.M)
         found[name] = Module(name, text, (int(depth[1], 2) if depth[1] else int(depth[2])) if depth else None)
     target.unlink()
+    for instance in machine.ULTRA.get(config, ()):
+        pads = next(one for name, one in found.items() if short(name) == "tsr_scratchpads")
+        kind = re.search(rf"^  cell (\S+) \\{instance}$", pads.text, re.M)
+        if not kind:
+            raise Failure(f"tsr_scratchpads has no memory {instance}; see ULTRA in hw/synth/machine.py")
+        found[kind[1]].style = "ultra"
     return found
 
 
@@ -147,6 +154,9 @@ def synthesise(group, everything, config, number, family, options, folder, tool,
     names = {module.name for module in group}
     others = [pattern(other) for other in everything if other not in names]
     commands = machine.read_commands("tsr_top", machine.parameters(config))
+    commands += [
+        f'setattr -set ram_style "{module.style}" {pattern(module.name)}/m:*' for module in group if module.style
+    ]
     # Without a top Yosys keeps modules that no other one holds. Black boxes are not selected by the star.
     commands += ["setattr -mod -unset top *"]
     commands += [f"blackbox {other}" for other in others]
@@ -206,10 +216,12 @@ def mapped(config, family, options, folder, minutes=15, tool="yosys", jobs=2, fr
     """{name: Module} of a configuration after synthesis, and the seconds of the processor it took. Errors: Failure when
     Yosys refuses or takes too much, or a latch or an undriven wire is left."""
     everything = elaborate(config, folder, tool, minutes)
+    if any(module.style == "ultra" for module in everything.values()):
+        options = [*options, "-uram"]
     version = machine.version(tool)
     for module in everything.values():
         # A change of the flow above is a change of the key.
-        text = "\n".join([version, *flow(family, options), normal(module.text)])
+        text = "\n".join([version, *flow(family, options), module.style, normal(module.text)])
         module.key = hashlib.sha256(text.encode()).hexdigest()[:32]
     if config in TOGETHER:
         whole = hashlib.sha256("".join(sorted(module.key for module in everything.values())).encode()).hexdigest()

@@ -7,6 +7,26 @@ namespace tessera::isa {
 
 std::span<const ShippedConfig> shipped_configs() {
   static constexpr ShippedConfig kConfigs[] = {
+      {"kv260", R"toml(# SPDX-License-Identifier: Apache-2.0
+# kv260: 1 x 32 x 16 multiply-accumulates a cycle, 128-bit AXI, for the K26 of a KV260: ACC and OUT in UltraRAM.
+name = "kv260"
+batch = 1              # rows of a matmul or images of a batch in one entry
+block_in = 32            # input channels in one entry
+block_out = 16           # output channels in one entry
+inp_bytes = 65536
+wgt_bytes = 262144
+acc_bytes = 262144
+out_bytes = 65536
+param_bytes = 16384
+table_count = 16        # 256-byte tables
+axi_bytes = 16           # data width of the AXI master
+load_queue = 16         # instructions each engine's queue holds
+gemm_queue = 16
+alu_queue = 16
+store_queue = 16
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
+)toml"},
       {"npu1024", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu1024: 1 x 32 x 32 multiply-accumulates a cycle, 256-bit AXI.
 name = "npu1024"
@@ -80,6 +100,46 @@ out_bytes = 16384
 param_bytes = 8192
 table_count = 16        # 256-byte tables
 axi_bytes = 8           # data width of the AXI master
+load_queue = 16         # instructions each engine's queue holds
+gemm_queue = 16
+alu_queue = 16
+store_queue = 16
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
+)toml"},
+      {"pynq_z2", R"toml(# SPDX-License-Identifier: Apache-2.0
+# pynq_z2: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI, in the block RAM of a Zynq-7020 (Pynq-Z2).
+name = "pynq_z2"
+batch = 1              # rows of a matmul or images of a batch in one entry
+block_in = 16            # input channels in one entry
+block_out = 16           # output channels in one entry
+inp_bytes = 32768
+wgt_bytes = 131072
+acc_bytes = 131072
+out_bytes = 32768
+param_bytes = 16384
+table_count = 16        # 256-byte tables
+axi_bytes = 8           # data width of the AXI master
+load_queue = 16         # instructions each engine's queue holds
+gemm_queue = 16
+alu_queue = 16
+store_queue = 16
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
+)toml"},
+      {"ultra96", R"toml(# SPDX-License-Identifier: Apache-2.0
+# ultra96: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI, for the ZU3EG of an Ultra96.
+name = "ultra96"
+batch = 1              # rows of a matmul or images of a batch in one entry
+block_in = 16            # input channels in one entry
+block_out = 16           # output channels in one entry
+inp_bytes = 32768
+wgt_bytes = 262144
+acc_bytes = 131072
+out_bytes = 32768
+param_bytes = 16384
+table_count = 16        # 256-byte tables
+axi_bytes = 16           # data width of the AXI master
 load_queue = 16         # instructions each engine's queue holds
 gemm_queue = 16
 alu_queue = 16

@@ -25,7 +25,7 @@ sys.dont_write_bytecode = True
 import configure  # noqa: E402
 import machine  # noqa: E402
 
-CONFIGS = ("npu64", "npu256", "npu256w", "npu1024")
+CONFIGS = ("npu64", "npu256", "npu256w", "npu1024", "pynq_z2", "ultra96", "kv260")
 BOARDS = ("u250", "u50", "zcu104")
 # What tsr_kernel adds to the master of tsr_top: name: bits, value.
 CONSTANT = {"size": (3, None), "burst": (2, 1), "cache": (4, 3), "prot": (3, 0)}
