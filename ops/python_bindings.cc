@@ -125,7 +125,7 @@ PYBIND11_MODULE(_tessera_ops, module) {
   module.doc() = "Evaluation and inference of single ONNX operators by Tessera's operator library.";
   // The exception type lives as long as the interpreter.
   static py::object* error_type = new py::object(py::exception<Error>(module, "TesseraError"));
-  py::register_exception_translator([](std::exception_ptr pointer) {
+  py::register_local_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const Error& error) {

@@ -50,7 +50,7 @@ py::list to_python(const std::vector<Port>& ports) {
 
 PYBIND11_MODULE(_tessera, m) {
   static py::exception<Error> error(m, "Error", PyExc_RuntimeError);
-  py::register_exception_translator([](std::exception_ptr p) {
+  py::register_local_exception_translator([](std::exception_ptr p) {
     try {
       if (p) std::rethrow_exception(p);
     } catch (const Error& e) {

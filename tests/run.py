@@ -88,13 +88,8 @@ def main():
                 + (["-R", "random|functional|npu"] if options.random is not None else []),
             )
         )
-    # A process for each group: the Python modules hold copies of the compiler, and one process can load only one of
-    # them.
     groups = [
-        ["tests/system", "tests/cpu"],
-        ["tests/import"],
-        ["tests/oracle"],
-        ["ops/tests"],
+        ["tests/system", "tests/cpu", "tests/import", "tests/oracle", "ops/tests"],
         ["isa/tests", "tests/new_instruction"],
     ]
     files = [argument for argument in extra if pathlib.Path(argument.split("::")[0]).exists()]

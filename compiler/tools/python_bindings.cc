@@ -239,7 +239,7 @@ PYBIND11_MODULE(_tessera_nn, m) {
   using tessera::Model;
   static PyObject* error_class = PyErr_NewException("_tessera_nn.TesseraError", nullptr, nullptr);
   m.attr("TesseraError") = py::handle(error_class);
-  py::register_exception_translator([](std::exception_ptr pointer) {
+  py::register_local_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const tessera::Error& error) {
