@@ -10,6 +10,8 @@ networks    the benchmark networks on the RTL, the timing model and the function
             the roofline bound and the compiler's prediction, DRAM bytes; --device sysc leaves the RTL out; --config
             takes another machine
 vthreads    how much of the time the array works with and without copies of operands to fetch ahead (timing model)
+silicon     inferences a second at the estimated clock, per thousand look-up tables and per DSP slice, and energy as an
+            estimate, from the recorded area and delay; work per look-up table beside VTA's
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
 """
 
@@ -168,14 +170,14 @@ def main():
         prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "name", choices=["functional", "compile", "layers", "networks", "systemc", "vthreads", "chains"]
+        "name", choices=["functional", "compile", "layers", "networks", "systemc", "vthreads", "chains", "silicon"]
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
     parser.add_argument(
         "--device",
         choices=["rtl", "sysc"],
         default="rtl",
-        help="of layers and networks: where cycles are measured; sysc: on the timing model alone",
+        help="of layers, networks and silicon: where cycles are measured; sysc: on the timing model alone",
     )
     parser.add_argument("--config", help="of networks and vthreads: the machine (npu64, npu256, npu256w, npu1024)")
 
@@ -199,6 +201,10 @@ def main():
         result = {
             "chains": option_bench("chains", options.networks or ["mobilenetv2", "vww", "resnet18"], options.config)
         }
+    elif options.name == "silicon":
+        import silicon
+
+        result = silicon.bench(options.networks, options.config or "npu256", options.device)
     elif options.name == "layers":
         import layers
 

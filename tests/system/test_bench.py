@@ -129,3 +129,33 @@ def test_layers_move_few_bytes_twice():
     for name in ("mobilenetG.D5", "resnet18.C4"):
         assert rows[name]["data_bytes"] == rows[name]["compulsory_bytes"]
     assert rows["resnet18.C8"]["data_bytes"] < 1.2 * rows["resnet18.C8"]["compulsory_bytes"]
+
+
+def test_silicon(monkeypatch):
+    """The figures of a row follow from area, delay and counts of the run, computed here by hand."""
+    for folder in ("bench", "hw/synth"):
+        monkeypatch.syspath_prepend(ROOT / folder)
+    import silicon
+
+    monkeypatch.setattr(silicon, "recorded", lambda config: (20000, 50, 60, 5.0))
+    result = silicon.bench(["ds_cnn"], "npu64", "sysc")
+    assert result["estimated_megahertz"] == 100.0 and "vta" not in result
+    (row,) = result["silicon"]
+    rate = 100e6 / row["cycles"]
+    assert row["inferences_per_second"] == round(rate, 2)
+    assert row["per_thousand_lut"] == round(rate / 20, 3) and row["per_dsp"] == round(rate / 50, 3)
+    parts = row["of_them"]
+    # Every multiply-accumulate of the network is issued at least once, and reads a weight; weights come from DRAM.
+    macs = 2656768
+    assert parts["multiply_accumulate"] >= round(macs * 0.3e-6, 2)
+    assert parts["scratchpads"] >= round(macs * (1 + 1 / 8) * 1.25e-6, 2)
+    assert row["estimated_microjoules"] == round(sum(parts.values()), 1) and parts["dram"] > 0
+
+
+def test_silicon_wants_recorded_figures():
+    done = subprocess.run(
+        [sys.executable, ROOT / "bench" / "run.py", "--build", BUILD, "silicon", "--config", "odd2x4x8"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0 and "area and delay of odd2x4x8 are not recorded" in done.stderr
