@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Prepares a configuration for packaging. Enters: a name under hw/configs (or a .toml file) and a folder. Leaves in
-that folder: tsr_kernel.v with the configuration's parameters as defaults, kernel.xml, and sources.tcl, which names
-every file that the FPGA tools are given, in the order in which they are compiled.
+that folder: tsr_kernel.v with the configuration's parameters as defaults, kernel.xml, sources.tcl, which names every
+file that the FPGA tools are given, in the order in which they are compiled, and memories.xdc, which sends the memories
+of machine.ULTRA to UltraRAM.
 
 The parameters are written into the text, so that the packaged kernel has none to be set by hand."""
 
@@ -35,7 +36,7 @@ def tcl_list(name, values):
 
 
 def write(config, folder):
-    """Writes the three files; returns the list of sources."""
+    """Writes the files; returns the list of sources."""
     values = machine.parameters(config)
     name = pathlib.Path(config).stem
     folder = folder.absolute()
@@ -48,6 +49,11 @@ def write(config, folder):
     for path in sources:
         if re.search(r"[{}\\\s]", str(path)):
             raise Failure(f"{path}: the tools take no blanks or braces in paths; build in another folder")
+    ultra = machine.ULTRA.get(name, ())
+    cells = "[get_cells -hierarchical -filter {NAME =~ *u_scratchpads/MEMORY/mem_reg*}]"
+    (folder / "memories.xdc").write_text(
+        "".join(f"set_property RAM_STYLE ULTRA {cells.replace('MEMORY', memory)}\n" for memory in ultra)
+    )
     text = (
         "# SPDX-License-Identifier: Apache-2.0\n"
         f"# Written by hw/fpga/configure.py for {name}.\n"
@@ -58,6 +64,7 @@ def write(config, folder):
         f"set kernel_reads {values['ReadsInFlight']}\n"
         f"set kernel_writes {values['WritesInFlight']}\n"
         f"set kernel_burst {min(256, 4096 // values['AxiBytes'])}\n"
+        f"set kernel_ultra {{{' '.join(ultra)}}}\n"
     )
     (folder / "sources.tcl").write_text(text + tcl_list("kernel_sources", sources))
     return sources

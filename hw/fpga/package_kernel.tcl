@@ -58,6 +58,10 @@ foreach file [concat $kernel_sources [list $kernel_xml]] {
 create_project -force kernel [file join $folder project]
 add_files -norecurse $kernel_sources
 set_property top $kernel_name [current_fileset]
+if {[llength $kernel_ultra] != 0} {
+  # The constraint that sends memories to UltraRAM goes into the package, since the kernel is synthesised alone.
+  add_files -fileset constrs_1 -norecurse [file join $folder memories.xdc]
+}
 update_compile_order -fileset sources_1
 
 # A core of it.

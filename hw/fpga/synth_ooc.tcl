@@ -23,6 +23,9 @@ foreach file $kernel_sources {
     read_verilog $file
   }
 }
+if {[llength $kernel_ultra] != 0} {
+  read_xdc [file join $folder memories.xdc]
+}
 synth_design -top $kernel_name -part $part -mode out_of_context
 create_clock -name $kernel_clock -period [format %.3f [expr {1000.0 / $mhz}]] [get_ports $kernel_clock]
 opt_design

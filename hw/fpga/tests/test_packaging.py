@@ -24,9 +24,16 @@ sys.dont_write_bytecode = True
 
 import configure  # noqa: E402
 import machine  # noqa: E402
+import sections  # noqa: E402
 
 CONFIGS = ("npu64", "npu256", "npu256w", "npu1024", "pynq_z2", "ultra96", "kv260")
 BOARDS = ("u250", "u50", "zcu104")
+# Boards that go from Vivado to a bitstream: configuration, the processor's IP, address of the registers.
+BITSTREAMS = {
+    "pynq_z2": ("pynq_z2", "xilinx.com:ip:processing_system7:5.5", 0x40000000),
+    "ultra96": ("ultra96", "xilinx.com:ip:zynq_ultra_ps_e:3.4", 0xA0000000),
+    "kv260": ("kv260", "xilinx.com:ip:zynq_ultra_ps_e:3.4", 0xA0000000),
+}
 # What tsr_kernel adds to the master of tsr_top: name: bits, value.
 CONSTANT = {"size": (3, None), "burst": (2, 1), "cache": (4, 3), "prot": (3, 0)}
 needs_yosys = unittest.skipUnless(shutil.which("yosys"), "yosys is not installed")
@@ -349,6 +356,68 @@ class Packaging(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("tsr_kernel.v does not exist; run configure.py again", done.stderr)
 
+    def test_memories_go_to_ultraram(self):
+        """The constraint names instances that the RTL has, and reaches the package and synthesis alone."""
+        for config, memories in machine.ULTRA.items():
+            records = self.records(config, "bare")
+            self.assertEqual(records.of("constrs_1"), [(str(self.folder / "memories.xdc"),)])
+            text = (self.folder / "memories.xdc").read_text()
+            rtl = (ROOT / "hw/rtl/tsr_scratchpads.sv").read_text()
+            for memory in memories:
+                self.assertIn(f"u_scratchpads/{memory}/mem_reg*", text)
+                self.assertRegex(rtl, rf"tsr_ram_1r1w #\(.*\) {memory} \(")
+            self.assertEqual(len(text.splitlines()), len(memories))
+            alone = self.records(config, "bare", "synth_ooc.tcl", [self.folder, "xck26-sfvc784-2LV-c", "100"])
+            self.assertIn(("read_xdc", str(self.folder / "memories.xdc")), alone.of("command"))
+        self.assertEqual(self.records("npu64", "bare").of("constrs_1"), [])
+
+    def test_block_designs(self):
+        for board, (config, processor, base) in BITSTREAMS.items():
+            self.records(config, "bare")
+            (self.folder / "ip").mkdir(exist_ok=True)
+            (self.folder / "ip/component.xml").touch()
+            for mode in ("bare", "infer"):
+                arguments = [self.folder, HERE / f"boards/{board}.tcl", "100", self.folder / "made"]
+                done = self.rerun(mode, "block_design.tcl", arguments)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), board)
+                records = Records(self.folder / "records")
+                cells = dict(records.of("cell"))
+                self.assertEqual((cells["processor"], cells["kernel"]), (processor, "tessera:kernel:tsr_kernel:1.0"))
+                nets = [set(net) for net in records.of("net")]
+                self.assertEqual(len(nets), 8)
+                (clock,) = [net for net in nets if "kernel/ap_clk" in net]
+                self.assertEqual(len(clock), 7)
+                (reset,) = [net for net in nets if "kernel/ap_rst_n" in net]
+                self.assertIn("reset/peripheral_aresetn", reset)
+                self.assertIn({"control/M00_AXI", "kernel/s_axi_control"}, nets)
+                self.assertIn({"memory/S00_AXI", "kernel/m_axi_gmem"}, nets)
+                address = records.of("address")[0]
+                self.assertEqual((address[0], int(address[2], 0)), ("kernel/s_axi_control/reg0", base))
+                self.assertEqual(
+                    int(address[4], 0), 1 << self.ports["s_axi_control_awaddr"][1], "the range of the registers"
+                )
+                for suffix in ("bit", "hwh", "xsa"):
+                    self.assertTrue((self.folder / f"made/tessera.{suffix}").exists())
+                settings = {what: value for (path, what), value in records.properties.items() if path == "processor"}
+                self.assertIn("100", [value for what, value in settings.items() if what.endswith("freqmhz")])
+                (automation,) = records.of("automation")
+                self.assertEqual("apply_board_preset" in automation[1], mode == "infer")
+                width = [int(v) for what, v in settings.items() if what.endswith("data_width")]
+                self.assertEqual(width, [8 * axi_bytes(config)])
+            os.remove(self.folder / "ip/component.xml")
+            done = self.rerun("bare", "block_design.tcl", arguments)
+            self.assertIn("run make xo first", done.stderr)
+
+    def test_sections_of_an_xclbin(self):
+        for board, (_, _, base) in BITSTREAMS.items():
+            found = sections.sections(board)
+            (core,) = found["ip_layout"]["ip_layout"]["m_ip_data"]
+            self.assertEqual(int(core["m_base_address"], 0), base)
+            (memory,) = found["mem_topology"]["mem_topology"]["m_mem_data"]
+            self.assertGreaterEqual(int(memory["m_sizeKB"], 0), 512 << 10)
+        with self.assertRaisesRegex(SystemExit, "no board 'u250'; there are kv260, pynq_z2, ultra96"):
+            sections.sections("u250")
+
     def test_out_of_context_synthesis(self):
         records = self.records("npu64", "bare", "synth_ooc.tcl", [self.folder, "xczu7ev-ffvc1156-2-e", "125"])
         commands = records.of("command")
@@ -502,6 +571,21 @@ class Link(unittest.TestCase):
                     self.assertIn(
                         f"smoke.py --xclbin {scratch}/b/{config}/{board}/hw/tsr_kernel.xclbin --config {config}", text
                     )
+        for board, (config, _, _) in BITSTREAMS.items():
+            command = ["make", "-n", "-C", HERE, f"CONFIG={config}", f"BOARD={board}", "BUILD=/b"]
+            done = run([*command, "xo", "ooc", "bit", "sections", "smoke"])
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            text = re.sub(r"(?:\\\n|[ \t])+", " ", done.stdout)
+            self.assertIn(f"-tclargs /b/{config} {HERE}/boards/{board}.tcl 100 /b/{config}/{board}\n", text)
+            self.assertIn(f"sections.py --board {board} --output /b/{config}/{board}\n", text)
+            self.assertIn(f"smoke.py --xclbin /b/{config}/{board}/tessera.xclbin --config {config}", text)
+            part = re.search(r"board_part_name (\S+)", (HERE / f"boards/{board}.tcl").read_text())[1]
+            self.assertIn(f"synth_ooc.tcl -tclargs /b/{config} {part} 100", text)
+            done = run([*command, "xclbin"])
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("has no Vitis platform here; make bit", done.stderr)
+        done = run(["make", "-n", "-C", HERE, "BOARD=u250", "bit"])
+        self.assertIn("is linked by Vitis; make xclbin leads there", done.stderr)
         done = run(["make", "-n", "-C", HERE, "BOARD=u1"])
         self.assertEqual(done.returncode, 2)
         self.assertIn("no link options for board 'u1'; there are", done.stderr)
