@@ -263,7 +263,7 @@ Heads rotary_heads(const InferContext& c) {
     const int64_t width = cosine.ranked && cosine.shape.back() > 0 ? 2 * cosine.shape.back() : -1;
     if (x.shape[2] >= 0 && width > 0 && x.shape[2] % width != 0)
       c.node.fail(ErrorCode::kInvalidModel, "the tables do not fit " + to_string(x.shape));
-    return {x.shape[0], x.shape[2] < 0 || width < 0 ? -1 : x.shape[2] / width, x.shape[1], width};
+    return {x.shape[0], x.shape[2] < 0 || width <= 0 ? -1 : x.shape[2] / width, x.shape[1], width};
   }
   if (x.ranked && x.shape.size() == 4) return {x.shape[0], x.shape[1], x.shape[2], x.shape[3]};
   return heads_of(c.node, x, "num_heads", "the input");

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <new>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "tessera/session.h"
 
@@ -200,7 +198,7 @@ tessera_status tessera_stats(tessera_session* session, const char** json) {
   return guarded([&] {
     need(session, "session");
     need(json, "json");
-    session->stats = session->session.stats().dump();
+    session->stats = session->session.stats_json();
     *json = session->stats.c_str();
   });
 }

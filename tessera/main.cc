@@ -14,7 +14,6 @@
 #include <string_view>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "compiler/pipeline/command_options.h"
@@ -24,13 +23,13 @@
 #include "isa/verify.h"
 #include "runtime/npy.h"
 #include "tessera/board.h"
+#include "tessera/description.h"
 #include "tessera/report.h"
 #include "tessera/session.h"
 
 namespace {
 
 using namespace tessera;
-using nlohmann::json;
 
 struct Arguments {
   std::string model, output, config, device, stats, trace, layout_default, source, wave;
@@ -105,15 +104,8 @@ compiler::CompileOptions compile_options(const Arguments& a) {
   options.snapshots = snapshots(a);
   if (a.print_search) options.search_log = [](const std::string& text) { std::cout << text; };
   for (const std::string& file : a.schedules) {
-    json all;
-    try {
-      all = json::parse(read_text(file));
-    } catch (const json::exception& e) {
-      refuse("schedule file '" + file + "' is not JSON: " + e.what());
-    }
-    if (!all.is_object())
-      refuse("schedule file '" + file + "': expected an object from layers to schedules, or --stats of a run");
-    for (auto& [layer, schedule] : schedules_from(all)) options.schedules[layer] = std::move(schedule);
+    for (auto& [layer, schedule] : schedules_from(read_text(file), "schedule file '" + file + "'"))
+      options.schedules[layer] = std::move(schedule);
   }
   return options;
 }
@@ -312,12 +304,7 @@ int compile_command(const Arguments& a) {
   const program::Artifact artifact = model.compile(config, compile_options(a));
   const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
   program::save(artifact, output);
-  if (!a.quiet) {
-    const json info = describe_artifact(artifact);
-    std::printf("%s: %s, %lld instructions, %lld of %lld nodes on the NPU\n", output.c_str(), config.name.c_str(),
-                info["instructions"].get<long long>(), info["nodes_npu"].get<long long>(),
-                info["nodes_npu"].get<long long>() + info["nodes_cpu"].get<long long>());
-  }
+  if (!a.quiet) std::printf("%s: %s\n", output.c_str(), description_in_short(description_json(artifact)).c_str());
   return 0;
 }
 
@@ -347,35 +334,21 @@ int run_command(const Arguments& a) {
       runtime::save_npz(a.output, named);
     }
   }
-  const json stats = session.stats();
-  if (!a.stats.empty()) write_text(a.stats, stats.dump(2) + "\n");
-  if (!a.trace.empty()) write_text(a.trace, session.trace().dump() + "\n");
+  if (!a.stats.empty()) write_text(a.stats, session.stats_json(2) + "\n");
+  if (!a.trace.empty()) write_text(a.trace, session.trace_json() + "\n");
   if (!a.quiet) {
     for (const auto& [name, tensor] : named)
       std::printf("%s: %s %s\n", name.c_str(), std::string(ops::to_string(tensor.dtype())).c_str(),
                   ops::to_string(tensor.shape()).c_str());
-    if (stats.contains("instructions"))
-      std::printf("%s on %s: %lld instructions, %lld MACs, %lld bytes read, %lld written%s\n",
-                  stats["device"].get<std::string>().c_str(), stats["config"].get<std::string>().c_str(),
-                  stats["instructions"].get<long long>(), stats["macs"].get<long long>(),
-                  stats["dram_read_bytes"].get<long long>(), stats["dram_write_bytes"].get<long long>(),
-                  stats["cycles"].is_null()
-                      ? ""
-                      : (", " + std::to_string(stats["cycles"].get<long long>()) + " cycles").c_str());
+    const std::string sums = run_text(session.stats_json());
+    if (!sums.empty()) std::printf("%s\n", sums.c_str());
   }
   return 0;
 }
 
 int report_command(Arguments a) {
-  const std::string bytes = read_text(a.model);
-  json stats;
-  if (!bytes.empty() && bytes[0] == '{') {
-    try {
-      stats = json::parse(bytes);
-    } catch (const json::exception& e) {
-      refuse("'" + a.model + "' is not JSON: " + e.what());
-    }
-  } else {
+  std::string stats = read_text(a.model);
+  if (stats.empty() || stats[0] != '{') {
     if (a.device.empty()) {
       a.device = "fsim";
       for (const auto& backend : driver::backends())
@@ -386,9 +359,10 @@ int report_command(Arguments a) {
     options.profile = true;
     Session session(a.model, std::move(options));
     session.run(read_feeds(a, session.inputs()));
-    stats = session.stats();
+    stats = session.stats_json();
   }
-  write_text(a.output, a.as_json ? stats.dump(2) + "\n" : report_text(stats, !a.brief));
+  const std::string from = "'" + a.model + "'";
+  write_text(a.output, a.as_json ? indented(stats, from) + "\n" : report_text(stats, !a.brief, from));
   return 0;
 }
 
@@ -401,7 +375,7 @@ int schedule_command(const Arguments& a) {
     compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
     artifact = model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a));
   }
-  write_text(a.output, schedules_text(schedules_of(artifact)));
+  write_text(a.output, schedules_text(schedules_json(artifact)));
   return 0;
 }
 
@@ -443,40 +417,15 @@ int disasm_command(const Arguments& a) {
 }
 
 int info_command(const Arguments& a) {
-  json info;
-  const std::string bytes = read_text(a.model);
-  if (is_artifact(bytes) || a.model.ends_with(".tsr")) {
-    info = describe_artifact(program::load(a.model));
+  program::Artifact artifact;
+  if (is_artifact(read_text(a.model)) || a.model.ends_with(".tsr")) {
+    artifact = program::load(a.model);
   } else {
     compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
-    info =
-        describe_artifact(model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a)));
+    artifact = model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a));
   }
-  if (a.as_json) {
-    std::cout << info.dump(2) << "\n";
-    return 0;
-  }
-  std::printf("configuration   %s\n", info["config"].get<std::string>().c_str());
-  for (const char* side : {"inputs", "outputs"})
-    for (const json& port : info.value(side, json::array()))
-      std::printf("%-15s %s: %s\n", side, port["name"].get<std::string>().c_str(),
-                  port["type"].get<std::string>().c_str());
-  std::printf("nodes           %lld on the NPU, %lld on the CPU (%.1f%% NPU)\n", info["nodes_npu"].get<long long>(),
-              info["nodes_cpu"].get<long long>(), 100 * info["nodes_npu_share"].get<double>());
-  std::printf("MACs            %lld on the NPU, %lld on the CPU (%.1f%% NPU); %lld issued with padding\n",
-              info["macs_npu"].get<long long>(), info["macs_cpu"].get<long long>(),
-              100 * info["macs_npu_share"].get<double>(), info["issued_macs"].get<long long>());
-  std::printf("instructions    %lld in %lld programs\n", info["instructions"].get<long long>(),
-              info["programs"].get<long long>());
-  std::printf("device memory   %lld bytes of constants, %lld of activations (%lld without reuse)\n",
-              info["device_constant_bytes"].get<long long>(), info["arena_bytes"].get<long long>(),
-              info["arena_bytes_without_reuse"].get<long long>());
-  std::printf("CPU             %lld bytes of constants, %lld of code %s\n", info["constant_bytes"].get<long long>(),
-              info["cpu_code_bytes"].get<long long>(), info["cpu_triple"].get<std::string>().c_str());
-  for (const json& layer : info.value("layers", json::array()))
-    std::printf("  %-4s %-12lld %-40s %s\n", layer["placement"].get<std::string>().c_str(),
-                layer["macs"].get<long long>(), layer["op"].get<std::string>().c_str(),
-                layer["name"].get<std::string>().c_str());
+  const std::string description = description_json(artifact, a.as_json ? 2 : -1);
+  std::cout << (a.as_json ? description + "\n" : description_text(description));
   return 0;
 }
 

@@ -4,11 +4,10 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "driver/registry.h"
 #include "ops/python_tensor.h"
+#include "tessera/description.h"
 #include "tessera/session.h"
 
 namespace py = pybind11;
@@ -71,7 +70,7 @@ PYBIND11_MODULE(_tessera, m) {
              options.config = config;
              options.import.shapes = shapes;
              options.device_options = device_options;
-             if (!schedules.empty()) options.compile.schedules = schedules_from(nlohmann::json::parse(schedules));
+             if (!schedules.empty()) options.compile.schedules = schedules_from(schedules);
              for (const auto& [name, value] : compile_options) compiler::set_option(options.compile, name, value);
              options.check_races = check_races;
              options.poison = poison;
@@ -106,10 +105,10 @@ PYBIND11_MODULE(_tessera, m) {
              for (const ops::Value& result : results) out.append(ops::value_to_python(result));
              return out;
            })
-      .def("stats_json", [](const Session& s) { return s.stats().dump(); })
-      .def("trace_json", [](const Session& s) { return s.trace().dump(); })
-      .def("info_json", [](Session& s) { return describe_artifact(s.artifact()).dump(); })
-      .def("schedules_json", [](Session& s) { return schedules_of(s.artifact()).dump(); })
+      .def("stats_json", [](const Session& s) { return s.stats_json(); })
+      .def("trace_json", [](const Session& s) { return s.trace_json(); })
+      .def("info_json", [](Session& s) { return description_json(s.artifact()); })
+      .def("schedules_json", [](Session& s) { return schedules_json(s.artifact()); })
       .def("save", [](Session& s, const std::string& path) { program::save(s.artifact(), path); });
 
   m.def("compile_options", [] {

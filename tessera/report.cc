@@ -72,8 +72,8 @@ std::string table(std::vector<Column>& columns) {
   return text;
 }
 
-}  // namespace
-
+/// A schedule in one line: iterations outermost first | the tile | copies that do not follow from them, as "oh:14x2
+/// oc:2 | oh4 ow56 oc2 ic4 kh3 kw3 | input3 weights4"; x2: two virtual threads.
 std::string schedule_in_short(const json& schedule) {
   if (schedule.is_array()) {
     std::string text;
@@ -106,11 +106,21 @@ std::string schedule_in_short(const json& schedule) {
   return outer + " | " + tile + " | " + copies + (layout == "nhwc" ? "" : " | " + layout);
 }
 
-std::string report_text(const json& stats, bool with_schedules) {
-  if (!stats.is_object() || !stats.contains("layers") || !stats["layers"].is_array())
-    throw Error(
-        ErrorCode::kInvalidArgument,
-        "these are no statistics of a run on a machine: 'layers' is missing; `tessera run --stats` writes them");
+json parsed(const std::string& text, const std::string& from) {
+  try {
+    return json::parse(text);
+  } catch (const json::exception& e) {
+    throw Error(ErrorCode::kInvalidArgument, from + " is not JSON: " + e.what());
+  }
+}
+
+constexpr const char* kCauses[] = {"compute", "alu", "load", "store", "sync"};
+constexpr const char* kStreams[] = {"input", "weights", "params", "second", "output", "instructions"};
+
+double cycles_of(const json& row, const char* cause) { return value_of(row, (std::string("cycles_") + cause).c_str()); }
+
+/// The lines before the tables.
+std::string sums_text(const json& stats) {
   std::string text = cell(stats, "config") + " on " + cell(stats, "device") + ": ";
   const bool timed = has(stats, "cycles");
   const double cycles = value_of(stats, "cycles");
@@ -119,23 +129,66 @@ std::string report_text(const json& stats, bool with_schedules) {
   text += "roofline " + cell(stats, "roofline_cycles") + ", predicted " + cell(stats, "predicted_cycles");
   if (timed && cycles > 0) text += " (" + number(100 * (value_of(stats, "predicted_cycles") / cycles - 1), 1) + " %)";
   text += ", " + cell(stats, "instructions") + " instructions\n";
+  std::string separator = " ";
   if (timed && has(stats, "cycles_compute")) {
     text += "cycles by cause:";
-    for (const char* cause : {"compute", "alu", "load", "store", "sync"})
-      text += std::string(cause == std::string("compute") ? " " : ", ") + cause + " " +
-              percent(value_of(stats, (std::string("cycles_") + cause).c_str()), cycles) + " %";
+    for (const char* cause : kCauses) {
+      text += separator + cause + " " + percent(cycles_of(stats, cause), cycles) + " %";
+      separator = ", ";
+    }
     text += "\n";
   }
   if (stats.contains("bytes")) {
     text += "DRAM bytes:";
-    for (const char* stream : {"input", "weights", "params", "second", "output", "instructions"})
-      text += std::string(stream == std::string("input") ? " " : ", ") + stream + " " + cell(stats["bytes"], stream);
+    separator = " ";
+    for (const char* stream : kStreams) {
+      text += separator + stream + " " + cell(stats["bytes"], stream);
+      separator = ", ";
+    }
     text += "; read " + cell(stats, "dram_read_bytes") + ", written " + cell(stats, "dram_write_bytes") + "\n";
   }
   if (has(stats, "arena_bytes"))
     text += "activations: " + cell(stats, "arena_bytes") + " bytes at most, " +
             cell(stats, "arena_bytes_without_reuse") + " without reuse of memory\n";
+  return text;
+}
 
+std::vector<std::string> cpu_cells(const json& row) {
+  return {shortened(cell(row, "name")), shortened(cell(row, "op")), number(1000 * value_of(row, "seconds"), 3),
+          cell(row, "macs")};
+}
+
+/// `cycles`: of the whole run.
+std::vector<std::string> npu_cells(const json& row, double cycles, bool with_schedule) {
+  const bool known = has(row, "cycles");
+  const double own = value_of(row, "cycles"), predicted = value_of(row, "predicted_cycles");
+  std::vector<std::string> cells = {shortened(cell(row, "name")),
+                                    shortened(cell(row, "op")),
+                                    cell(row, "cycles"),
+                                    known ? number(cycles == 0 ? 0 : 100 * own / cycles, 1) : "-",
+                                    known ? number(100 * value_of(row, "utilization"), 1) : "-",
+                                    cell(row, "bound"),
+                                    cell(row, "predicted_cycles"),
+                                    known && own > 0 ? number(100 * (predicted / own - 1), 1) : "-"};
+  for (const char* cause : kCauses) cells.push_back(known ? percent(cycles_of(row, cause), own) : "-");
+  const json bytes = row.value("bytes", json::object());
+  for (const char* stream : kStreams) cells.push_back(cell(bytes, stream));
+  if (with_schedule) cells.push_back(schedule_in_short(row.value("schedule", json())));
+  return cells;
+}
+
+void add_row(std::vector<Column>& columns, std::vector<std::string> cells) {
+  for (size_t c = 0; c < columns.size(); ++c) columns[c].cells.push_back(std::move(cells[c]));
+}
+
+}  // namespace
+
+std::string report_text(const std::string& text, bool with_schedules, const std::string& from) {
+  const json stats = parsed(text, from);
+  if (!stats.is_object() || !stats.contains("layers") || !stats["layers"].is_array())
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "these are no statistics of a run on a machine: 'layers' is missing; `tessera run --stats` writes them");
   std::vector<Column> npu = {
       {"layer", true, {}},     {"op", true, {}},        {"cycles", false, {}},    {"% of run", false, {}},
       {"util %", false, {}},   {"bound", true, {}},     {"predicted", false, {}}, {"error %", false, {}},
@@ -147,36 +200,64 @@ std::string report_text(const json& stats, bool with_schedules) {
   for (const json& row : stats["layers"]) {
     if (!row.is_object())
       throw Error(ErrorCode::kInvalidArgument, "these statistics are damaged: a layer is no object");
-    if (row.value("placement", "") == "cpu") {
-      const std::string cells[] = {shortened(cell(row, "name")), shortened(cell(row, "op")),
-                                   number(1000 * value_of(row, "seconds"), 3), cell(row, "macs")};
-      for (size_t c = 0; c < cpu.size(); ++c) cpu[c].cells.push_back(cells[c]);
-      continue;
-    }
-    const bool known = has(row, "cycles");
-    const double own = value_of(row, "cycles"), predicted = value_of(row, "predicted_cycles");
-    std::vector<std::string> cells = {shortened(cell(row, "name")),
-                                      shortened(cell(row, "op")),
-                                      cell(row, "cycles"),
-                                      known ? number(cycles == 0 ? 0 : 100 * own / cycles, 1) : "-",
-                                      known ? number(100 * value_of(row, "utilization"), 1) : "-",
-                                      cell(row, "bound"),
-                                      cell(row, "predicted_cycles"),
-                                      known && own > 0 ? number(100 * (predicted / own - 1), 1) : "-"};
-    for (const char* cause : {"compute", "alu", "load", "store", "sync"})
-      cells.push_back(known ? percent(value_of(row, (std::string("cycles_") + cause).c_str()), own) : "-");
-    const json bytes = row.value("bytes", json::object());
-    for (const char* stream : {"input", "weights", "params", "second", "output", "instructions"})
-      cells.push_back(cell(bytes, stream));
-    if (with_schedules) cells.push_back(schedule_in_short(row.value("schedule", json())));
-    for (size_t c = 0; c < npu.size(); ++c) npu[c].cells.push_back(std::move(cells[c]));
+    if (row.value("placement", "") == "cpu")
+      add_row(cpu, cpu_cells(row));
+    else
+      add_row(npu, npu_cells(row, value_of(stats, "cycles"), with_schedules));
   }
-  if (!npu[0].cells.empty()) text += "\n" + table(npu);
-  if (!cpu[0].cells.empty()) text += "\n" + table(cpu);
-  return text;
+  std::string report = sums_text(stats);
+  if (!npu[0].cells.empty()) report += "\n" + table(npu);
+  if (!cpu[0].cells.empty()) report += "\n" + table(cpu);
+  return report;
 }
 
-std::string schedules_text(const nlohmann::ordered_json& schedules) {
+std::string run_text(const std::string& text) {
+  const json stats = json::parse(text);
+  if (!stats.contains("instructions")) return "";
+  return cell(stats, "device") + " on " + cell(stats, "config") + ": " + cell(stats, "instructions") +
+         " instructions, " + cell(stats, "macs") + " MACs, " + cell(stats, "dram_read_bytes") + " bytes read, " +
+         cell(stats, "dram_write_bytes") + " written" +
+         (stats["cycles"].is_null() ? "" : ", " + cell(stats, "cycles") + " cycles");
+}
+
+std::string description_in_short(const std::string& text) {
+  const json info = json::parse(text);
+  const int64_t on_npu = info["nodes_npu"], on_cpu = info["nodes_cpu"];
+  return cell(info, "config") + ", " + cell(info, "instructions") + " instructions, " + std::to_string(on_npu) +
+         " of " + std::to_string(on_npu + on_cpu) + " nodes on the NPU";
+}
+
+std::string description_text(const std::string& text) {
+  const json info = json::parse(text);
+  const auto share = [&](const char* key) { return number(100 * value_of(info, key), 1) + "%"; };
+  const auto padded = [](std::string cell, size_t width) {
+    cell.resize(std::max(width, cell.size()), ' ');
+    return cell + " ";
+  };
+  std::string lines = "configuration   " + cell(info, "config") + "\n";
+  for (const char* side : {"inputs", "outputs"})
+    for (const json& port : info.value(side, json::array()))
+      lines += padded(side, 15) + cell(port, "name") + ": " + cell(port, "type") + "\n";
+  lines += "nodes           " + cell(info, "nodes_npu") + " on the NPU, " + cell(info, "nodes_cpu") + " on the CPU (" +
+           share("nodes_npu_share") + " NPU)\n";
+  lines += "MACs            " + cell(info, "macs_npu") + " on the NPU, " + cell(info, "macs_cpu") + " on the CPU (" +
+           share("macs_npu_share") + " NPU); " + cell(info, "issued_macs") + " issued with padding\n";
+  lines += "instructions    " + cell(info, "instructions") + " in " + cell(info, "programs") + " programs\n";
+  lines += "device memory   " + cell(info, "device_constant_bytes") + " bytes of constants, " +
+           cell(info, "arena_bytes") + " of activations (" + cell(info, "arena_bytes_without_reuse") +
+           " without reuse)\n";
+  lines += "CPU             " + cell(info, "constant_bytes") + " bytes of constants, " + cell(info, "cpu_code_bytes") +
+           " of code " + cell(info, "cpu_triple") + "\n";
+  for (const json& layer : info.value("layers", json::array()))
+    lines += "  " + padded(cell(layer, "placement"), 4) + padded(cell(layer, "macs"), 12) +
+             padded(cell(layer, "op"), 40) + cell(layer, "name") + "\n";
+  return lines;
+}
+
+std::string indented(const std::string& text, const std::string& from) { return parsed(text, from).dump(2); }
+
+std::string schedules_text(const std::string& given) {
+  const auto schedules = nlohmann::ordered_json::parse(given);
   const auto list = [](const nlohmann::ordered_json& values, const std::string& indent) {
     std::string text = "[";
     for (const auto& value : values) text += (text.size() > 1 ? ",\n" : "\n") + indent + "  " + value.dump();

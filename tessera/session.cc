@@ -9,17 +9,13 @@
 #include <iterator>
 #include <mutex>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
 #include "driver/registry.h"
-#include "isa/effects.h"
 #include "runtime/executor.h"
 #include "tessera/statistics.h"
+#include "tessera/trace.h"
 
 namespace tessera {
-
-using nlohmann::json;
 
 namespace {
 
@@ -250,8 +246,6 @@ const program::Artifact& Session::artifact() {
 
 namespace {
 
-std::string unit_name(isa::Unit unit) { return std::string(isa::to_string(unit)); }
-
 /// Bytes that the memory moves in a cycle, reads and writes together.
 uint64_t dram_bandwidth(const SessionOptions& options, const isa::MachineConfig& config) {
   const auto width = static_cast<uint64_t>(config.axi_bytes);
@@ -263,192 +257,19 @@ uint64_t dram_bandwidth(const SessionOptions& options, const isa::MachineConfig&
 
 }  // namespace
 
-json Session::stats() const {
+std::string Session::stats_json(int indent) const {
   const State& s = *state_;
   if (!s.last) throw Error(ErrorCode::kInvalidArgument, "statistics exist after a run");
-  json out;
-  if (!s.last->model) {
-    const program::Artifact& artifact = s.last->executor->artifact();
-    out = statistics(artifact, s.last->executor->report(), dram_bandwidth(s.options, artifact.config));
-  }
-  out["device"] = s.options.device;
-  return out;
+  if (s.last->model) return statistics_json(s.options.device, indent);
+  const program::Artifact& artifact = s.last->executor->artifact();
+  return statistics_json(s.options.device, artifact, s.last->executor->report(),
+                         dram_bandwidth(s.options, artifact.config), indent);
 }
 
-json Session::trace() const {
+std::string Session::trace_json() const {
   const State& s = *state_;
   if (!s.last || !s.last->executor) throw Error(ErrorCode::kInvalidArgument, "a trace exists after a run on a machine");
-  const runtime::Report& report = s.last->executor->report();
-  const program::Artifact& artifact = s.last->executor->artifact();
-  // Tracks: one for each engine's work, one for what the head of its queue waits for, two for the bus. A microsecond of
-  // the trace is a cycle; on devices without time every instruction is one.
-  json events = json::array();
-  constexpr size_t kWaits = driver::kUnits, kReads = 2 * driver::kUnits, kWrites = kReads + 1;
-  const auto name_track = [&](size_t track, const std::string& name) {
-    events.push_back({{"ph", "M"}, {"pid", 0}, {"tid", track}, {"name", "thread_name"}, {"args", {{"name", name}}}});
-    events.push_back(
-        {{"ph", "M"}, {"pid", 0}, {"tid", track}, {"name", "thread_sort_index"}, {"args", {{"sort_index", track}}}});
-  };
-  const auto slice = [&](size_t track, uint64_t begin, uint64_t end, const std::string& name, json args) {
-    events.push_back({{"ph", "X"},
-                      {"pid", 0},
-                      {"tid", track},
-                      {"ts", begin},
-                      {"dur", end - begin},
-                      {"name", name},
-                      {"args", std::move(args)}});
-  };
-  const bool any_timed = std::any_of(report.programs.begin(), report.programs.end(),
-                                     [](const runtime::ProgramReport& p) { return p.device.cycles.has_value(); });
-  for (size_t u = 0; u < driver::kUnits; ++u) {
-    name_track(u, unit_name(static_cast<isa::Unit>(u)));
-    if (any_timed && u < isa::kEngines) name_track(kWaits + u, unit_name(static_cast<isa::Unit>(u)) + " queue");
-  }
-  if (any_timed) {
-    name_track(kReads, "bus reads");
-    name_track(kWrites, "bus writes");
-  }
-  uint64_t base = 0;
-  for (const runtime::ProgramReport& p : report.programs) {
-    const program::NpuProgram& npu = artifact.npu_programs[static_cast<size_t>(p.program)];
-    const bool timed = p.device.cycles.has_value();
-    uint64_t order = 0;
-    for (const driver::InstructionProfile& one : p.device.profile) {
-      const auto unit = static_cast<size_t>(one.unit);
-      const uint32_t layer =
-          one.pc < npu.layer_of_instruction.size() ? npu.layer_of_instruction[one.pc] : program::kNoLayer;
-      const std::string name = layer < npu.layers.size() ? npu.layers[layer].name : unit_name(one.unit);
-      json args = {{"pc", one.pc},
-                   {"macs", one.macs},
-                   {"vectors", one.vectors},
-                   {"bytes_read", one.bytes_read},
-                   {"bytes_written", one.bytes_written}};
-      if (!timed) {
-        slice(unit, base + order, base + order + 1, name, std::move(args));
-        ++order;
-        continue;
-      }
-      uint64_t waited = 0;
-      for (size_t e = 0; e < isa::kEngines; ++e) {
-        if (one.wait_cycles[e] == 0) continue;
-        args["wait_" + unit_name(static_cast<isa::Unit>(e))] = one.wait_cycles[e];
-        waited += one.wait_cycles[e];
-      }
-      args["queued"] = base + one.queued_cycle;
-      args["taken"] = base + one.start_cycle;
-      args["completed"] = base + one.end_cycle;
-      args["stall_memory"] = one.stall_memory_cycles;
-      args["stall_port"] = one.stall_port_cycles;
-      if (waited > 0) {
-        const auto most = std::max_element(one.wait_cycles.begin(), one.wait_cycles.end()) - one.wait_cycles.begin();
-        const uint64_t from = one.start_cycle >= waited ? one.start_cycle - waited : 0;
-        slice(kWaits + unit, base + from, base + one.start_cycle,
-              "waits for " + unit_name(static_cast<isa::Unit>(most)), {{"pc", one.pc}, {"node", name}});
-      }
-      slice(unit, base + one.first_busy_cycle, base + one.last_busy_cycle + 1, name, std::move(args));
-    }
-    for (const driver::BurstProfile& burst : p.device.bursts)
-      slice(burst.write ? kWrites : kReads, base + burst.first_cycle,
-            base + (burst.write ? std::max(burst.first_cycle, burst.last_cycle) : burst.last_cycle) + 1,
-            unit_name(burst.unit),
-            {{"address", burst.address}, {"bytes", burst.bytes}, {"requested", base + burst.address_cycle}});
-    base += timed ? *p.device.cycles : order;
-  }
-  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}};
-}
-
-nlohmann::ordered_json schedules_of(const program::Artifact& artifact) {
-  const std::vector<std::vector<std::string>> keys = layer_keys(artifact);
-  nlohmann::ordered_json out = nlohmann::ordered_json::object();
-  for (size_t p = 0; p < keys.size(); ++p)
-    for (size_t i = 0; i < keys[p].size(); ++i) {
-      const program::Layer& layer = artifact.npu_programs[p].layers[i];
-      if (!layer.schedule_json.empty())
-        out[keys[p][i]] = nlohmann::ordered_json::parse(layer.schedule_json, nullptr, false);
-    }
-  return out;
-}
-
-std::map<std::string, std::string> schedules_from(const json& all) {
-  std::map<std::string, std::string> out;
-  if (!all.is_object())
-    throw Error(ErrorCode::kInvalidArgument,
-                "schedules: expected an object from layers to schedules, or the statistics of a run");
-  const auto layers = all.find("layers");
-  if (layers == all.end() || !layers->is_array()) {
-    for (const auto& [key, schedule] : all.items())
-      out[key] = schedule.is_string() ? schedule.get<std::string>() : schedule.dump();
-    return out;
-  }
-  for (const json& row : *layers)
-    if (row.is_object() && row.contains("key") && row.contains("schedule"))
-      out[row["key"].get<std::string>()] = row["schedule"].dump();
-  return out;
-}
-
-json describe_artifact(const program::Artifact& artifact) {
-  json out;
-  out["producer"] = artifact.producer;
-  out["config"] = artifact.config.name;
-  const program::Plan& plan = artifact.plans[0];
-  const auto port = [&](int64_t id, const std::string& name) {
-    const program::ValueInfo& info = artifact.values[static_cast<size_t>(id)];
-    return json{{"name", name.empty() ? info.name : name}, {"type", runtime::describe(info)}};
-  };
-  for (int64_t id : plan.inputs) out["inputs"].push_back(port(id, ""));
-  for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    out["outputs"].push_back(port(plan.outputs[i], i < artifact.output_names.size() ? artifact.output_names[i] : ""));
-  }
-  // Counted from the instructions: each runs exactly once, so this is what is executed.
-  uint64_t instructions = 0, issued = 0, arena = 0, gemm_layers = 0;
-  for (const program::NpuProgram& npu : artifact.npu_programs) {
-    const auto decoded = program::instructions_of(npu);
-    instructions += decoded.size();
-    arena = std::max(arena, npu.arena_bytes);
-    std::vector<bool> computes(npu.layers.size(), false);
-    for (size_t i = 0; i < decoded.size(); ++i) {
-      const int64_t macs = isa::effects(decoded[i], artifact.config).macs;
-      if (macs == 0) continue;
-      issued += static_cast<uint64_t>(macs);
-      if (i < npu.layer_of_instruction.size() && npu.layer_of_instruction[i] < computes.size())
-        computes[npu.layer_of_instruction[i]] = true;
-    }
-    gemm_layers += static_cast<uint64_t>(std::count(computes.begin(), computes.end(), true));
-  }
-  const uint64_t on_npu = artifact.totals.nodes_npu, on_cpu = artifact.totals.nodes_cpu;
-  const uint64_t macs_npu = artifact.totals.macs_npu, macs_cpu = artifact.totals.macs_cpu;
-  const auto share = [](uint64_t a, uint64_t b) {
-    return a + b == 0 ? 1.0 : static_cast<double>(a) / static_cast<double>(a + b);
-  };
-  out["nodes_npu"] = on_npu;
-  out["nodes_cpu"] = on_cpu;
-  out["nodes_npu_share"] = share(on_npu, on_cpu);
-  out["macs_npu"] = macs_npu;
-  out["macs_cpu"] = macs_cpu;
-  out["macs_npu_share"] = share(macs_npu, macs_cpu);
-  out["issued_macs"] = issued;
-  out["instructions"] = instructions;
-  out["programs"] = artifact.npu_programs.size();
-  out["layers_with_gemm"] = gemm_layers;
-  out["device_constant_bytes"] = artifact.device_constants.size();
-  out["arena_bytes"] = arena;
-  out["arena_bytes_without_reuse"] = artifact.totals.unshared_bytes;
-  out["constant_bytes"] = artifact.constant_blob.size();
-  out["cpu_code_bytes"] = artifact.cpu.object.size();
-  out["cpu_triple"] = artifact.cpu.triple;
-  for (const program::NpuProgram& npu : artifact.npu_programs)
-    for (const program::Layer& layer : npu.layers)
-      out["layers"].push_back({{"name", layer.name},
-                               {"op", layer.op},
-                               {"placement", "npu"},
-                               {"macs", layer.macs},
-                               {"predicted_cycles", layer.predicted_cycles},
-                               {"bound_cycles", layer.bound_cycles},
-                               {"dram_read_bytes", layer.dram_read_bytes},
-                               {"dram_write_bytes", layer.dram_write_bytes}});
-  for (const program::Layer& layer : artifact.cpu_layers)
-    out["layers"].push_back({{"name", layer.name}, {"op", layer.op}, {"placement", "cpu"}, {"macs", layer.macs}});
-  return out;
+  return tessera::trace_json(s.last->executor->artifact(), s.last->executor->report());
 }
 
 }  // namespace tessera

@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "compiler/pipeline/model.h"
 #include "isa/program/artifact.h"
 #include "ops/tensor.h"
@@ -54,10 +52,11 @@ class Session {
   /// shape or type, both sides named), kDeviceFault, compilation errors.
   std::vector<ops::Value> run(const NamedValues& feeds, const std::vector<std::string>& outputs = {});
 
-  /// Statistics of the last run, with the keys of docs/profiling.md. Errors: kInvalidArgument before the first run.
-  nlohmann::json stats() const;
-  /// Trace of the last run in the Chrome trace format. Errors: as stats.
-  nlohmann::json trace() const;
+  /// Statistics of the last run as JSON, with the keys of docs/profiling.md; in one line without `indent`. Errors:
+  /// kInvalidArgument before the first run.
+  std::string stats_json(int indent = -1) const;
+  /// Trace of the last run in the Chrome trace format. Errors: as statistics.
+  std::string trace_json() const;
   /// The artifact of the last run, or of a static model. Errors: kUnsupported for the reference device.
   const program::Artifact& artifact();
 
@@ -69,16 +68,5 @@ class Session {
 
 /// True if the bytes begin like an artifact.
 bool is_artifact(std::string_view bytes);
-
-/// The schedules of an artifact's layers as an object from keys (the layer's name; "name#2" for the second of a name)
-/// to schedules: what `tessera schedule` writes and --schedule reads.
-nlohmann::ordered_json schedules_of(const program::Artifact& artifact);
-
-/// For CompileOptions::schedules, from what schedules_of gives or from the statistics of a run (Session::stats).
-/// Errors: kInvalidArgument.
-std::map<std::string, std::string> schedules_from(const nlohmann::json& all);
-
-/// What `tessera info` prints: ports, nodes and multiply-accumulates on the NPU and the CPU, sizes.
-nlohmann::json describe_artifact(const program::Artifact& artifact);
 
 }  // namespace tessera

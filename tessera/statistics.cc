@@ -204,11 +204,16 @@ std::vector<std::vector<std::string>> layer_keys(const program::Artifact& artifa
   return keys;
 }
 
-json statistics(const program::Artifact& artifact, const runtime::Report& report, uint64_t dram_bytes_per_cycle) {
+std::string statistics_json(const std::string& device, const program::Artifact& artifact, const runtime::Report& report,
+                            uint64_t dram_bytes_per_cycle, int indent) {
   Statistics statistics(artifact, dram_bytes_per_cycle);
   for (const runtime::ProgramReport& program : report.programs) statistics.add(program);
   for (const runtime::CpuReport& step : report.cpu) statistics.add(step);
-  return statistics.take(report);
+  json out = statistics.take(report);
+  out["device"] = device;
+  return out.dump(indent);
 }
+
+std::string statistics_json(const std::string& device, int indent) { return json{{"device", device}}.dump(indent); }
 
 }  // namespace tessera

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The statistics of a run as JSON. The artifact that ran, what the executor reports of it and the rate of the DRAM
-// enter; one object leaves: totals, and a row for each layer on the NPU and each CPU step. docs/profiling.md says what
-// the keys mean.
+// The statistics of a run as JSON in text. The artifact that ran, what the executor reports of it and the rate of the
+// DRAM enter; one object leaves: totals, and a row for each layer on the NPU and each CPU step. docs/profiling.md says
+// what the keys mean.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "isa/program/artifact.h"
 #include "runtime/executor.h"
@@ -19,9 +17,10 @@ namespace tessera {
 /// "name#2" and so on.
 std::vector<std::vector<std::string>> layer_keys(const program::Artifact& artifact);
 
-/// Everything but the device's name. `dram_bytes_per_cycle`: what the DRAM moves in a cycle, at least 1. Cycles are
-/// null where the device has no time.
-nlohmann::json statistics(const program::Artifact& artifact, const runtime::Report& report,
-                          uint64_t dram_bytes_per_cycle);
+/// `dram_bytes_per_cycle`: what the DRAM moves in a cycle, at least 1. Cycles are null where the device has no time.
+std::string statistics_json(const std::string& device, const program::Artifact& artifact, const runtime::Report& report,
+                            uint64_t dram_bytes_per_cycle, int indent = -1);
+/// Of a device that runs no artifact: its name.
+std::string statistics_json(const std::string& device, int indent = -1);
 
 }  // namespace tessera

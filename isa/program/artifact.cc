@@ -364,10 +364,9 @@ Artifact load(const std::string& path) {
   if (!file) fail_io("read", path);
   std::vector<uint8_t> bytes;
   std::array<uint8_t, 1 << 16> block;
-  for (;;) {
+  while (std::feof(file.get()) == 0 && std::ferror(file.get()) == 0) {
     const size_t got = std::fread(block.data(), 1, block.size(), file.get());
     bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<ptrdiff_t>(got));
-    if (got < block.size()) break;
   }
   if (std::ferror(file.get()) != 0) fail_io("read", path);
   try {
