@@ -169,7 +169,7 @@ def check_figures(folder, config="npu16", share=0.02):
         print(f"no figures of {key} are recorded: skipped; {again}")
         return
     area = synth.area(config, timing.FAMILY, folder, options)
-    now = {**area["total"], "ns": timing.measure(config, folder, options, whole=True)["parts"][0]["ns"]}
+    now = {**area["total"], "ns": timing.measure(config, folder, options, top_alone=True)["parts"][0]["ns"]}
     then = {**recorded["area"][key]["total"], "ns": recorded["timing"][key]["tsr_top"]["ns"]}
     moved = [
         f"{name} {then[name]:g} -> {now[name]:g}" for name in then if abs(now[name] - then[name]) > share * then[name]

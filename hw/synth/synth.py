@@ -16,6 +16,7 @@ import re
 import sys
 import tempfile
 
+import cells
 import figures
 import machine
 import modules
@@ -215,12 +216,13 @@ def arguments(given=None):
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for logs")
     parser.add_argument("--record", action="store_true", help="put the results into docs/synthesis.md")
+    parser.add_argument("--cells", action="store_true", help="delay in a 180 nm cell library, by OpenSTA, instead")
     parser.add_argument("--timing", action="store_true", help="delay of the logic of each module on 7 series instead")
     parser.add_argument(
         "--pnr", action="store_true", help="place and route instead, with nextpnr for ECP5 (default: npu16n)"
     )
     parser.add_argument(
-        "--module", action="append", help="with --pnr: a module of the configuration alone, repeatable; all: each one"
+        "--module", action="append", help="with --pnr, --cells: this module alone, repeatable; with --pnr all: each one"
     )
     parser.add_argument("--seeds", type=int, default=1, help="with --pnr: seeds to try, of which the worst counts")
     return parser.parse_args(given)
@@ -235,9 +237,9 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
         results = []
 
-        def add(result, show_it, record):
+        def add(result, show_it, record=None):
             results.append(result)
-            if options.record:
+            if options.record and record:
                 record(result)
             if not options.json:
                 show_it(result)
@@ -250,6 +252,9 @@ def main():
                 for module in chosen:
                     print(f"placing and routing {module or 'the whole'} of {config}: minutes", file=sys.stderr)
                     add(pnr.place_and_route(config, module, folder, options), pnr.show, figures.record_pnr)
+        elif options.cells:
+            for config in options.config or ["npu64"]:
+                add(cells.measure(config, folder, options), cells.show)
         elif options.timing:
             for config in options.config or ["npu64", "npu256"]:
                 add(timing.measure(config, folder, options), timing.show, figures.record_timing)
@@ -258,7 +263,7 @@ def main():
                 for family in options.family or figures.FAMILIES:
                     add(area(config, family, folder, options), show, figures.record_area)
     if options.json:
-        name = "pnr" if options.pnr else "timing" if options.timing else "synthesis"
+        name = "pnr" if options.pnr else "cells" if options.cells else "timing" if options.timing else "synthesis"
         print(json.dumps({name: results}))
     return 0
 

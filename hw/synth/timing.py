@@ -84,7 +84,7 @@ def path_of(report, name, netlist):
     }
 
 
-def measure(config, folder, options, whole=False):
+def measure(config, folder, options, top_alone=False):
     """The whole alone, or with it the parts of tsr_top, and with a depth above 1 all modules inside them. Errors:
     Failure as of modules.mapped, or when sta knows no delay of a cell."""
     flags = ["-nowidelut"] if options.nowidelut else []
@@ -95,7 +95,7 @@ def measure(config, folder, options, whole=False):
     whole, flat = folder / f"timing_{config}.il", folder / f"timing_{config}_flat.il"
     whole.write_text("".join(module.netlist for module in everything.values()))
     shown = {short(kind) for kind in everything[top].cells if "tsr_" in kind} | {"tsr_top"}
-    shown = {"tsr_top"} if whole else shown
+    shown = {"tsr_top"} if top_alone else shown
     chosen = [modules.pattern(name) for name in everything if options.depth > 1 or short(name) in shown]
     commands = [
         "read_verilog -lib -specify +/xilinx/cells_sim.v",

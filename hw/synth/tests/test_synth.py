@@ -11,6 +11,7 @@ HERE = pathlib.Path(__file__).absolute().parent.parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
+import cells  # noqa: E402
 import figures  # noqa: E402
 import modules  # noqa: E402
 import pnr  # noqa: E402
@@ -120,6 +121,17 @@ Arrival histogram:
             timing.path_of(report, name, netlist),
             {"ns": 2.4, "levels": 1, "start": "left_q [7]", "end": "right_q [2]", "cells": ["FDRE", "CARRY4", "LUT6"]},
         )
+
+    def test_a_path_of_opensta(self):
+        text = (
+            "Startpoint: _12_ (rising edge-triggered flip-flop clocked by clk)\n"
+            "Endpoint: out_o (output port clocked by clk)\n\n"
+            "   0.148    0.148 ^ _12_/Q (DFFPOSX1)\n   0.203    0.351 v _9_/Y (NAND3X1)\n"
+            "   0.000    0.351 v out_o (out)\n            0.351   data arrival time\n"
+        )
+        self.assertEqual(cells.path_of(text), (0.351, 2, "_12_", "out_o"))
+        with self.assertRaisesRegex(cells.Failure, "OpenSTA reports no path: No paths found"):
+            cells.path_of("No paths found.\nNo paths found")
 
     def test_budgets(self):
         self.assertEqual(timing.budget("tsr_anything"), {"ns": 5.0, "levels": 12})
