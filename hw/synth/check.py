@@ -10,11 +10,13 @@
   streams; no combinational path at all through the AXI master (paths.py).
 - The block RAM templates describe the same thing to the simulator and to synthesis (a proof).
 - The machine npu16 has the area and the longest path of logic that are documented (figures.json), within two percent.
+- Modules whose clock on ECP5 is recorded still reach it, within five percent (with TESSERA_LONG: minutes a module).
 
 Without Yosys the script says so and succeeds.
 """
 
 import argparse
+import os
 import pathlib
 import re
 import tempfile
@@ -179,10 +181,42 @@ def check_figures(folder, config="npu16", share=0.02):
     print(f"{config}: {', '.join(f'{name} {now[name]:g}' for name in then)}, as documented within {share:.0%}")
 
 
+def check_routed(folder, share=0.05):
+    """The recorded clocks on ECP5, the worst of as many seeds, against what modules reach now. Only in long tests."""
+    import figures
+    import pnr
+    import synth
+
+    if not os.environ.get("TESSERA_LONG"):
+        print("clocks on ECP5 are compared in long tests: skipped")
+        return
+    try:
+        pnr.find_tool()
+    except Failure as missing:
+        print(f"{missing}: skipped")
+        return
+    recorded = {key: entry for key, entry in figures.load()["pnr"].items() if not key.endswith(" tsr_top")}
+    slower = []
+    for key, then in recorded.items():
+        config, module = key.split()
+        options = synth.arguments(["--pnr", "--seeds", str(then["seeds"])])
+        now = pnr.place_and_route(config, module, folder, options)["worst_seed_mhz"]
+        print(f"{module} of {config}: {now:g} MHz, recorded {then['worst_seed_mhz']:g}")
+        if now < (1 - share) * then["worst_seed_mhz"]:
+            slower.append(f"{key}: {then['worst_seed_mhz']:g} -> {now:g} MHz")
+    if slower:
+        raise Failure(
+            f"slower on ECP5 than recorded: {'; '.join(slower)}; ./dev synth --pnr --record writes new figures"
+        )
+
+
 def main():
     parser = argparse.ArgumentParser(description="Structural checks by Yosys")
     parser.add_argument(
-        "parts", nargs="*", metavar="PART", help="templates, elaboration, structure, paths, figures (default: all)"
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help="templates, elaboration, structure, paths, figures, routed (default: all)",
     )
     parser.add_argument("--config", action="append", help="configurations to elaborate (default: all shipped ones)")
     parser.add_argument("--structure", default="npu16", help="configuration whose structure is checked")
@@ -199,6 +233,7 @@ def main():
             "structure": lambda: check_structure(folder, options.structure),
             "paths": lambda: paths.check(folder, options.structure),
             "figures": lambda: check_figures(folder),
+            "routed": lambda: check_routed(folder),
         }
         for part in options.parts or parts:
             if part not in parts:

@@ -35,6 +35,8 @@ def find_tool():
         subprocess.run(
             [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{TOOL}=={VERSION}"]
         )
+    installed = machine.ROOT / ".venv" / "bin" / TOOL
+    beside = beside if beside.exists() else installed
     for candidate in (str(beside) if beside.exists() else None, shutil.which(TOOL), shutil.which("nextpnr-ecp5")):
         if candidate:
             return candidate
@@ -42,9 +44,8 @@ def find_tool():
 
 
 def wrapper(ports):
-    """A module of one bit in and one bit out around a module called inner, and how many registers are its own.
-    `ports`: {name: (direction, bits)}. A shift register holds the inputs; the outputs go to registers, whose bits are
-    folded into one by a chain of registers."""
+    """A module of one bit in and one bit out around a module called inner. `ports`: {name: (direction, bits)}. A shift
+    register holds the inputs; the outputs go to registers, whose bits are folded into one by a chain of registers."""
     inputs = [(name, bits) for name, (way, bits) in ports.items() if way == "input" and name != "clk_i"]
     outputs = [(name, bits) for name, (way, bits) in ports.items() if way == "output"]
     in_bits, out_bits = sum(bits for _, bits in inputs), sum(bits for _, bits in outputs)
@@ -62,7 +63,16 @@ def wrapper(ports):
         f"  assign bit_o = fold_q[{out_bits - 1}];\n"
         f"  inner u_inner ({', '.join(connections)});\nendmodule\n"
     )
-    return text, in_bits + 2 * out_bits
+    return text
+
+
+def own_registers(netlist):
+    """How many flip-flops of a netlist (Yosys' JSON) are the wrapper's."""
+    module = json.loads(netlist.read_text())["modules"]["wrapper"]
+    bits = {bit for name in ("in_q", "out_q", "fold_q") for bit in module["netnames"][name]["bits"]}
+    return sum(
+        cell["type"] == "TRELLIS_FF" and cell["connections"]["Q"][0] in bits for cell in module["cells"].values()
+    )
 
 
 def form_of(config, module, folder, minutes, tool):
@@ -88,11 +98,9 @@ def synthesise(config, module, folder, minutes, tool):
     name = f"pnr_{config}_{module or 'tsr_top'}"
     netlist = folder / f"{name}.json"
     commands = machine.read_commands("tsr_top", machine.parameters(config))
-    own = 0
     if module:
         form = form_of(config, module, folder, minutes, tool)
-        text, own = wrapper(modules.ports(form.text))
-        (folder / f"{name}.v").write_text(text)
+        (folder / f"{name}.v").write_text(wrapper(modules.ports(form.text)))
         commands += [
             "setattr -mod -unset top *",
             f"rename {form.name.removeprefix(chr(92))} inner",
@@ -108,7 +116,7 @@ def synthesise(config, module, folder, minutes, tool):
         f"write_json {netlist.name}",
     ]
     run = machine.yosys(commands, folder / f"{name}.log", minutes, tool)
-    return netlist, own, run.seconds
+    return netlist, own_registers(netlist) if module else 0, run.seconds
 
 
 def route(tool, netlist, seed):
