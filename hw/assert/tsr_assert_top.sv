@@ -8,6 +8,7 @@ module tsr_assert_top (
   input logic            run,
   input logic            stop,
   input logic            fault,
+  input logic            fault_found,
   input logic [3:0]      instr_valid,
   input logic [3:0]      instr_ready,
   input logic [3:0]      busy,
@@ -32,7 +33,7 @@ module tsr_assert_top (
       word_q <= head_word;
       for (int unsigned e = 0; e < 4; e++) begin
         if (held_q[e]) begin
-          `TSR_ASSERT(instr_valid[e] || fault || !run, "an offered instruction was withdrawn")
+          `TSR_ASSERT(instr_valid[e] || fault || fault_found || !run, "an offered instruction was withdrawn")
           `TSR_ASSERT(word_q[512*e+:512] == head_word[512*e+:512], "an offered instruction changed")
         end
         if (complete[e]) begin

@@ -3,9 +3,10 @@
 // registers, the fault record, capabilities, and the read side of the counters. A write that stands between a start and
 // its end takes effect at once; software leaves the registers of a running program alone.
 //
-// Latency: a write is answered in the cycle after address and data have both come; a read likewise. Throughput: one
-// access in two cycles. ap_start is accepted as soon as the machine is idle; ap_ready comes with ap_done. Reset:
-// synchronous, active low.
+// Latency: a write is answered in the cycle after address and data have both come, a read three cycles after its address:
+// the counters answer in between. Throughput: one write in two cycles, one read in four. ap_start is accepted as soon as
+// the machine is idle; ap_ready comes with ap_done. Reset: synchronous, active low; for sixteen cycles after it the base
+// registers are cleared and no access is taken. Timing: one choice among the registers between two registers.
 module tsr_control #(
   parameter int unsigned Batch          = 1,
   parameter int unsigned BlockIn        = 8,
@@ -53,45 +54,66 @@ module tsr_control #(
   input  logic [31:0]   fault_pc_i,
   output logic [63:0]   program_address_o,
   output logic [31:0]   instruction_count_o,
-  output logic [1023:0] base_o,
+  input  logic [3:0]    load_base_i,          // number of a base register
+  output logic [63:0]   load_base_o,          // and what stands in it
+  input  logic [3:0]    store_base_i,
+  output logic [63:0]   store_base_o,
   output logic [63:0]   window_first_o,
   output logic [63:0]   window_last_o,
+  output logic          counter_read_o,       // one cycle: this counter is wanted
   output logic [5:0]    counter_select_o,
-  input  logic [63:0]   counter_value_i
+  input  logic [63:0]   counter_value_i       // from the next cycle on
 );
+
+  // Registers are where addresses have these bits.
+  localparam logic [11:0] LastBase = tsr_isa_pkg::RegBase + 12'(tsr_isa_pkg::RegBaseStride * tsr_isa_pkg::RegBaseCount);
+  if (tsr_isa_pkg::RegBase % 32 != 0 || tsr_isa_pkg::RegBaseStride != 8 || tsr_isa_pkg::RegBaseCount != 16)
+    $error("tsr_base has sixteen registers of eight bytes");
+  if (tsr_isa_pkg::RegCycles % 512 != 0 || tsr_isa_pkg::RegBusy != tsr_isa_pkg::RegCycles + 64)
+    $error("tsr_counters numbers its counters by bits 8 to 3 of their addresses");
 
   logic start_q, run_q, done_q, ready_q, restart_q, gie_q;
   logic [1:0] ier_q, isr_q;
   logic [63:0] program_q, window_first_q, window_last_q;
   logic [31:0] count_q;
-  logic [1023:0] base_q;
 
   // Write channel: both halves together.
   logic bvalid_q, write;
   logic [11:0] waddr;
-  logic [31:0] mask;
-  assign write = s_awvalid_i && s_wvalid_i && !bvalid_q;
+  assign write = s_awvalid_i && s_wvalid_i && !bvalid_q && base_ready;
   assign s_awready_o = write;
   assign s_wready_o = write;
   assign s_bvalid_o = bvalid_q;
   assign s_bresp_o = 2'b00;
   assign waddr = {s_awaddr_i[11:2], 2'b00};
-  assign mask = {{8{s_wstrb_i[3]}}, {8{s_wstrb_i[2]}}, {8{s_wstrb_i[1]}}, {8{s_wstrb_i[0]}}};
 
-  // Read channel.
-  logic rvalid_q, read;
+  // Read channel. A read passes three cycles: its address, the counters' answer, the choice.
+  logic rvalid_q, address_q, answer_q, read;
   logic [31:0] rdata_q, rdata;
   logic [11:0] raddr;
-  assign read = s_arvalid_i && !rvalid_q;
-  assign s_arready_o = !rvalid_q;
+  logic [9:0] raddr_q;
+  assign s_arready_o = !address_q && !answer_q && !rvalid_q && base_ready;
   assign s_rvalid_o = rvalid_q;
   assign s_rdata_o = rdata_q;
   assign s_rresp_o = 2'b00;
-  assign raddr = {s_araddr_i[11:2], 2'b00};
+  assign raddr = {raddr_q, 2'b00};
+  assign read = answer_q;
+  assign counter_read_o = address_q;
+  assign counter_select_o = raddr[8:3];
 
-  // Counters: first the four sums, then those of each unit in turn.
-  assign counter_select_o = raddr < tsr_isa_pkg::RegBusy ? 6'((raddr - tsr_isa_pkg::RegCycles) >> 3)
-                                                         : 6'((raddr - tsr_isa_pkg::RegBusy) >> 3) + 6'd4;
+  // Base registers: reads and writes of the interface share a port; a write comes first, and a read then waits.
+  logic base_ready, write_base, read_held;
+  logic [4:0] write_half, read_half;
+  logic [63:0] base;
+  assign write_base = write && waddr >= tsr_isa_pkg::RegBase && waddr < LastBase;
+  assign write_half = waddr[6:2] - tsr_isa_pkg::RegBase[6:2];
+  assign read_half = raddr[6:2] - tsr_isa_pkg::RegBase[6:2];
+  assign read_held = answer_q && write_base;
+  tsr_base u_base (
+    .clk_i, .rst_ni, .ready_o(base_ready), .we_i(write_base), .half_i(write_base ? write_half : read_half),
+    .be_i(s_wstrb_i), .wdata_i(s_wdata_i), .load_i(load_base_i), .load_base_o, .store_i(store_base_i), .store_base_o,
+    .half_base_o(base)
+  );
 
   always_comb begin
     rdata = '0;
@@ -129,13 +151,8 @@ module tsr_control #(
         tsr_isa_pkg::RegConfigReadsInFlight: rdata = 32'(ReadsInFlight);
         tsr_isa_pkg::RegConfigWritesInFlight: rdata = 32'(WritesInFlight);
         default: begin
-          for (int unsigned k = 0; k < tsr_isa_pkg::RegBaseCount; k++) begin
-            if (raddr == tsr_isa_pkg::RegBase + 12'(tsr_isa_pkg::RegBaseStride * k)) rdata = base_q[64*k+:32];
-            if (raddr == tsr_isa_pkg::RegBase + 12'(tsr_isa_pkg::RegBaseStride * k + 4)) rdata = base_q[64*k+32+:32];
-          end
-          if ((raddr >= tsr_isa_pkg::RegCycles && raddr < tsr_isa_pkg::RegCycles + 12'h20) ||
-              (raddr >= tsr_isa_pkg::RegBusy && raddr < tsr_isa_pkg::RegBusy + 12'(tsr_isa_pkg::RegBusyCount * tsr_isa_pkg::RegBusyStride)))
-            rdata = raddr[2] ? counter_value_i[63:32] : counter_value_i[31:0];
+          if (raddr >= tsr_isa_pkg::RegBase && raddr < LastBase) rdata = raddr[2] ? base[63:32] : base[31:0];
+          if (raddr[11:9] == tsr_isa_pkg::RegCycles[11:9]) rdata = raddr[2] ? counter_value_i[63:32] : counter_value_i[31:0];
         end
       endcase
     end
@@ -145,6 +162,31 @@ module tsr_control #(
   assign write_start = write && waddr == tsr_isa_pkg::RegApCtrl && s_wstrb_i[0] && s_wdata_i[0];
   assign start_o = start_q && !run_q;
   assign run_o = run_q;
+
+  // The addresses that a program begins with, by bytes.
+  always_ff @(posedge clk_i) begin
+    for (int unsigned b = 0; b < 4; b++) begin
+      if (write && s_wstrb_i[b]) begin
+        for (int unsigned h = 0; h < 2; h++) begin
+          if (waddr == tsr_isa_pkg::RegProgramAddress + 12'(4 * h)) program_q[32*h+8*b+:8] <= s_wdata_i[8*b+:8];
+          if (waddr == tsr_isa_pkg::RegWindowFirst + 12'(4 * h)) window_first_q[32*h+8*b+:8] <= s_wdata_i[8*b+:8];
+          if (waddr == tsr_isa_pkg::RegWindowLast + 12'(4 * h)) window_last_q[32*h+8*b+:8] <= s_wdata_i[8*b+:8];
+        end
+        if (waddr == tsr_isa_pkg::RegInstructionCount) count_q[8*b+:8] <= s_wdata_i[8*b+:8];
+      end
+    end
+    if (!rst_ni) begin
+      program_q <= '0;
+      count_q <= '0;
+      window_first_q <= '0;
+      window_last_q <= tsr_isa_pkg::RegWindowLastReset;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (s_arready_o) raddr_q <= s_araddr_i[11:2];
+    if (read && !read_held) rdata_q <= rdata;
+  end
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -156,20 +198,17 @@ module tsr_control #(
       gie_q <= 1'b0;
       ier_q <= '0;
       isr_q <= '0;
-      program_q <= '0;
-      count_q <= '0;
-      base_q <= '0;
-      window_first_q <= '0;
-      window_last_q <= tsr_isa_pkg::RegWindowLastReset;
       bvalid_q <= 1'b0;
       rvalid_q <= 1'b0;
-      rdata_q <= '0;
+      address_q <= 1'b0;
+      answer_q <= 1'b0;
     end else begin
       if (bvalid_q && s_bready_i) bvalid_q <= 1'b0;
       if (rvalid_q && s_rready_i) rvalid_q <= 1'b0;
-      if (read) begin
+      address_q <= s_arvalid_i && s_arready_o;
+      answer_q <= address_q || read_held;
+      if (read && !read_held) begin
         rvalid_q <= 1'b1;
-        rdata_q <= rdata;
         if (raddr == tsr_isa_pkg::RegApCtrl) begin
           done_q <= 1'b0;
           ready_q <= 1'b0;
@@ -182,21 +221,7 @@ module tsr_control #(
           tsr_isa_pkg::RegGie: if (s_wstrb_i[0]) gie_q <= s_wdata_i[0];
           tsr_isa_pkg::RegIer: if (s_wstrb_i[0]) ier_q <= s_wdata_i[1:0];
           tsr_isa_pkg::RegIsr: if (s_wstrb_i[0]) isr_q <= isr_q ^ s_wdata_i[1:0];
-          tsr_isa_pkg::RegProgramAddress: program_q[31:0] <= (program_q[31:0] & ~mask) | (s_wdata_i & mask);
-          tsr_isa_pkg::RegProgramAddress + 12'd4: program_q[63:32] <= (program_q[63:32] & ~mask) | (s_wdata_i & mask);
-          tsr_isa_pkg::RegInstructionCount: count_q <= (count_q & ~mask) | (s_wdata_i & mask);
-          tsr_isa_pkg::RegWindowFirst: window_first_q[31:0] <= (window_first_q[31:0] & ~mask) | (s_wdata_i & mask);
-          tsr_isa_pkg::RegWindowFirst + 12'd4:
-            window_first_q[63:32] <= (window_first_q[63:32] & ~mask) | (s_wdata_i & mask);
-          tsr_isa_pkg::RegWindowLast: window_last_q[31:0] <= (window_last_q[31:0] & ~mask) | (s_wdata_i & mask);
-          tsr_isa_pkg::RegWindowLast + 12'd4:
-            window_last_q[63:32] <= (window_last_q[63:32] & ~mask) | (s_wdata_i & mask);
-          default: begin
-            for (int unsigned k = 0; k < 2 * tsr_isa_pkg::RegBaseCount; k++) begin
-              if (waddr == tsr_isa_pkg::RegBase + 12'(4 * k))
-                base_q[32*k+:32] <= (base_q[32*k+:32] & ~mask) | (s_wdata_i & mask);
-            end
-          end
+          default: ;
         endcase
       end
       // The handshake wins over what was written or read in the same cycle.
@@ -218,7 +243,6 @@ module tsr_control #(
   assign interrupt_o = gie_q && isr_q != '0;
   assign program_address_o = program_q;
   assign instruction_count_o = count_q;
-  assign base_o = base_q;
   assign window_first_o = window_first_q;
   assign window_last_o = window_last_q;
 

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The performance counters of isa/registers.toml. Enters: one-cycle events by unit and byte counts. Leaves: one counter
-// by number: 0 cycles, 1 instructions, 2 bytes read, 3 bytes written, then eight for each unit: busy, waits on LOAD,
-// GEMM, ALU, STORE, stalls on memory and ports, executed. An instruction counts as waiting on the engine of its first
-// condition that does not hold.
+// by number: 0 cycles, 1 instructions, 2 bytes read, 3 bytes written, then from 8 on eight for each unit: busy, waits on
+// LOAD, GEMM, ALU, STORE, stalls on memory and ports, executed. An instruction counts as waiting on the engine of its
+// first condition that does not hold.
 //
-// Latency: an event counts from the next cycle on; value_o is combinational. Reset: synchronous, active low; it also
-// begins a program.
+// A counter of events has its seven low bits in registers and bits 6 to 63 in a LUT RAM that a walk visits, one counter a
+// cycle. Bit 6 stands in both: where the two differ, the register has passed a multiple of 64 since the last visit, and
+// the visit adds one. So a counter must be visited once in 64 cycles; the walk takes 48, and a read takes one of its
+// cycles. In the first walk the memory's words are of an older program and read as 0.
+//
+// Latency: an event counts from the next cycle on, bytes of reads one later; value_o follows read_i by a cycle. Reset:
+// synchronous, active low; it also begins a program. Legal: read_i in one of four cycles at most. Timing: a word of the
+// LUT RAM and a carry of 58 bits.
 module tsr_counters (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -19,76 +25,100 @@ module tsr_counters (
   input  logic [4:0]  stall_memory_i,
   input  logic [4:0]  stall_port_i,
   input  logic [4:0]  executed_i,
+  input  logic        read_i,
   input  logic [5:0]  select_i,
   output logic [63:0] value_o
 );
 
-  logic [63:0] cycles_q, instructions_q, read_q, written_q;
+  localparam logic [5:0] Last = 6'd47;
+
+  // Low bits: the eight counters of a unit side by side, a bit that stays 0 between them, so that they are one sum.
+  localparam logic [63:0] LowBits = {8{8'h7f}};
+  typedef struct packed { logic [7:0][7:0] counter; } lows_t;
+  lows_t machine_q, load_q, gemm_q, alu_q, store_q, fetch_q, unit;
+
+  function automatic logic [63:0] counted(input logic [63:0] low, input logic [7:0] events);
+    counted = LowBits & (low + {7'd0, events[7], 7'd0, events[6], 7'd0, events[5], 7'd0, events[4], 7'd0, events[3], 7'd0,
+                                events[2], 7'd0, events[1], 7'd0, events[0]});
+  endfunction
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      cycles_q <= '0;
-      instructions_q <= '0;
-      read_q <= '0;
-      written_q <= '0;
+      machine_q <= '0;
+      load_q <= '0;
+      gemm_q <= '0;
+      alu_q <= '0;
+      store_q <= '0;
+      fetch_q <= '0;
     end else if (run_i) begin
-      cycles_q <= cycles_q + 64'd1;
-      if (instruction_i) instructions_q <= instructions_q + 64'd1;
-      read_q <= read_q + {42'd0, load_bytes_i} + (fetch_word_i ? 64'd64 : 64'd0);
-      written_q <= written_q + {42'd0, store_bytes_i};
+      machine_q <= counted(machine_q, {6'd0, instruction_i, 1'b1});
+      load_q <= counted(load_q, {executed_i[0], stall_port_i[0], stall_memory_i[0], waiting_on_i[3:0], busy_i[0]});
+      gemm_q <= counted(gemm_q, {executed_i[1], stall_port_i[1], stall_memory_i[1], waiting_on_i[7:4], busy_i[1]});
+      alu_q <= counted(alu_q, {executed_i[2], stall_port_i[2], stall_memory_i[2], waiting_on_i[11:8], busy_i[2]});
+      store_q <= counted(store_q, {executed_i[3], stall_port_i[3], stall_memory_i[3], waiting_on_i[15:12], busy_i[3]});
+      fetch_q <= counted(fetch_q, {executed_i[4], stall_port_i[4], stall_memory_i[4], waiting_on_i[19:16], busy_i[4]});
     end
   end
 
-  // One register each and a choice in two steps: a vector of forty counters costs a simulator as much as an engine.
-  logic [5:0] unit_select;
-  logic [5*64-1:0] unit_value;
-  assign unit_select = select_i - 6'd4;
-  for (genvar u = 0; u < 5; u++) begin : gen_unit
-    logic [63:0] busy_q, load_q, gemm_q, alu_q, store_q, memory_q, port_q, executed_q, value;
-    always_ff @(posedge clk_i) begin
-      if (!rst_ni) begin
-        busy_q <= '0;
-        load_q <= '0;
-        gemm_q <= '0;
-        alu_q <= '0;
-        store_q <= '0;
-        memory_q <= '0;
-        port_q <= '0;
-        executed_q <= '0;
-      end else if (run_i) begin  // no branch for each of forty
-        busy_q <= busy_q + 64'(busy_i[u]);
-        load_q <= load_q + 64'(waiting_on_i[4*u]);
-        gemm_q <= gemm_q + 64'(waiting_on_i[4*u+1]);
-        alu_q <= alu_q + 64'(waiting_on_i[4*u+2]);
-        store_q <= store_q + 64'(waiting_on_i[4*u+3]);
-        memory_q <= memory_q + 64'(stall_memory_i[u]);
-        port_q <= port_q + 64'(stall_port_i[u]);
-        executed_q <= executed_q + 64'(executed_i[u]);
-      end
-    end
-    always_comb begin
-      case (unit_select[2:0])
-        3'd0: value = busy_q;
-        3'd1: value = load_q;
-        3'd2: value = gemm_q;
-        3'd3: value = alu_q;
-        3'd4: value = store_q;
-        3'd5: value = memory_q;
-        3'd6: value = port_q;
-        default: value = executed_q;
-      endcase
-    end
-    assign unit_value[64*u+:64] = value;
-  end
+  // The walk over the high bits.
+  logic [57:0] mem[Last+1];
+  logic [5:0] walk_q, number;
+  logic first_q;  // walk
+  logic [57:0] stored, high;
+  logic [6:0] low;
+  assign number = read_i ? select_i : walk_q;
 
   always_comb begin
-    case (select_i)
-      6'd0: value_o = cycles_q;
-      6'd1: value_o = instructions_q;
-      6'd2: value_o = read_q;
-      6'd3: value_o = written_q;
-      default: value_o = unit_select[5:3] < 3'd5 ? unit_value[{unit_select[5:3], 6'd0}+:64] : '0;
+    case (number[5:3])
+      3'd0: unit = machine_q;
+      3'd1: unit = load_q;
+      3'd2: unit = gemm_q;
+      3'd3: unit = alu_q;
+      3'd4: unit = store_q;
+      default: unit = fetch_q;
     endcase
+    low = unit.counter[number[2:0]][6:0];
+    stored = first_q && number >= walk_q ? '0 : mem[number];
+    high = stored + 58'(stored[0] != low[6]);
   end
+
+  always_ff @(posedge clk_i) begin
+    if (run_i && !read_i) mem[walk_q] <= high;
+  end
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      walk_q <= '0;
+      first_q <= 1'b1;
+    end else if (run_i && !read_i) begin
+      walk_q <= walk_q == Last ? '0 : walk_q + 6'd1;
+      if (walk_q == Last) first_q <= 1'b0;
+    end
+  end
+
+  // Bytes.
+  logic [63:0] read_q, written_q, value_q;
+  logic [21:0] read_add_q;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      read_q <= '0;
+      written_q <= '0;
+      read_add_q <= '0;
+    end else begin
+      read_add_q <= run_i ? load_bytes_i + (fetch_word_i ? 22'd64 : 22'd0) : '0;
+      if (read_add_q != '0) read_q <= read_q + 64'(read_add_q);
+      if (run_i && store_bytes_i != '0) written_q <= written_q + 64'(store_bytes_i);
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (read_i) begin
+      case (select_i)
+        6'd2: value_q <= read_q;
+        6'd3: value_q <= written_q;
+        default: value_q <= {high, low[5:0]};
+      endcase
+    end
+  end
+  assign value_o = value_q;
 
 endmodule

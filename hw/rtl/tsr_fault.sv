@@ -4,7 +4,12 @@
 // cycle in which the machine stops: FINISH, or a fault and nothing older left. When nothing has moved for IdleCycles
 // although something waits, the oldest waiting instruction becomes no_progress.
 //
-// Latency: a fault bars from the next cycle on. Reset: synchronous, active low; it also begins a program.
+// A fault of an engine is kept as that engine's cause. Causes become the record one a cycle, each unless the record is
+// older; meanwhile nothing starts. no_progress is found likewise: a head that is older than the record becomes it, one a
+// cycle, until none is.
+//
+// Latency: an engine's fault bars from the next cycle on and is the record one to four cycles later. Reset: synchronous,
+// active low; it also begins a program. Timing: one comparison of 32 bits between two registers.
 module tsr_fault #(
   parameter int unsigned IdleCycles = 64
 ) (
@@ -13,7 +18,8 @@ module tsr_fault #(
   input  logic         run_i,
   input  logic [3:0]   engine_fault_i,  // by engine: a fault completes
   input  logic [11:0]  engine_code_i,
-  input  logic [127:0] engine_pc_i,
+  input  logic [3:0]   complete_i,      // by engine: an instruction completes
+  input  logic [127:0] engine_pc_i,     // that instruction
   input  logic         fetch_fault_i,
   input  logic [2:0]   fetch_code_i,
   input  logic [31:0]  fetch_pc_i,
@@ -26,8 +32,10 @@ module tsr_fault #(
   input  logic         finish_i,        // FETCH holds FINISH
   input  logic         finish_holds_i,  // and its conditions hold
   output logic [3:0]   start_o,         // by engine: its head may start
+  output logic [3:0]   counted_o,       // by engine: what completes is no fault and is older than the record
   output logic         finish_take_o,
   output logic         stop_o,          // the program ends in this cycle
+  output logic         found_o,         // a fault is on its way to the record
   output logic         fault_o,         // there is a record
   output logic [2:0]   code_o,
   output logic [2:0]   unit_o,
@@ -36,79 +44,87 @@ module tsr_fault #(
 
   localparam int unsigned IdleBits = $clog2(IdleCycles + 1);
 
-  logic fault_q, fault, stuck;
-  logic [2:0] code_q, unit_q, code, unit;
-  logic [31:0] pc_q, pc;
-  logic [3:0] older;  // heads older than the record
+  typedef struct packed { logic [3:0][31:0] engine; } numbers_t;
+  typedef struct packed { logic [3:0][2:0] engine; } codes_t;
+  numbers_t engine_pc, head_pc, cause_pc_q;
+  codes_t engine_code, cause_code_q;
+  assign engine_pc = engine_pc_i;
+  assign head_pc = head_pc_i;
+  assign engine_code = engine_code_i;
+
+  logic fault_q, stuck;
+  logic [2:0] code_q, unit_q;
+  logic [31:0] pc_q;
+  logic [3:0] cause_q, older;
   logic [IdleBits-1:0] idle_q;
 
+  // An engine's completing instruction is compared, or else its head: where both are there the head waits a cycle.
   always_comb begin
     for (int unsigned e = 0; e < 4; e++) begin
-      older[e] = head_valid_i[e] && (!fault_q || head_pc_i[32*e+:32] < pc_q);
-      start_o[e] = run_i && older[e] && head_holds_i[e];
+      older[e] = !fault_q || (complete_i[e] ? engine_pc.engine[e] : head_pc.engine[e]) < pc_q;
+      counted_o[e] = complete_i[e] && !engine_fault_i[e] && older[e];
+      start_o[e] = run_i && head_valid_i[e] && head_holds_i[e] && cause_q == '0 && older[e] && !(fault_q && complete_i[e]);
     end
   end
 
-  assign finish_take_o = run_i && finish_i && finish_holds_i && head_valid_i == '0 && !busy_i && !fault_q;
-  assign stop_o = finish_take_o || (run_i && fault_q && older == '0 && !busy_i);
+  logic idle;  // nothing is under way that could still become the record
+  assign idle = !busy_i && cause_q == '0;
+  assign finish_take_o = run_i && finish_i && finish_holds_i && head_valid_i == '0 && idle && !fault_q;
+  assign stop_o = finish_take_o || (run_i && fault_q && (head_valid_i & older) == '0 && idle);
   assign stuck = idle_q == IdleBits'(IdleCycles);
 
-  always_comb begin
-    fault = fault_q;
-    code = code_q;
-    unit = unit_q;
-    pc = pc_q;
-    if (fetch_fault_i && (!fault || fetch_pc_i < pc)) begin
-      fault = 1'b1;
-      code = fetch_code_i;
-      unit = 3'(tsr_isa_pkg::UnitFetch);
-      pc = fetch_pc_i;
-    end
+  // The next candidate: a cause, else a head that is stuck.
+  logic [3:0] candidates;
+  logic [1:0] chosen;
+  logic candidate_older;
+  logic [31:0] candidate_pc;
+  assign candidates = cause_q != '0 ? cause_q : stuck ? head_valid_i & older : '0;
+  assign chosen = candidates[0] ? 2'd0 : candidates[1] ? 2'd1 : candidates[2] ? 2'd2 : 2'd3;
+  assign candidate_pc = cause_q != '0 ? cause_pc_q.engine[chosen] : head_pc.engine[chosen];
+  assign candidate_older = !fault_q || candidate_pc < pc_q;
+
+  always_ff @(posedge clk_i) begin
     for (int unsigned e = 0; e < 4; e++) begin
-      if (engine_fault_i[e] && (!fault || engine_pc_i[32*e+:32] < pc)) begin
-        fault = 1'b1;
-        code = engine_code_i[3*e+:3];
-        unit = 3'(e);
-        pc = engine_pc_i[32*e+:32];
-      end
-    end
-    if (stuck) begin
-      if (fetch_held_i && !fault) begin
-        fault = 1'b1;
-        code = 3'(tsr_isa_pkg::FaultNoProgress);
-        unit = 3'(tsr_isa_pkg::UnitFetch);
-        pc = fetch_pc_i;
-      end
-      for (int unsigned e = 0; e < 4; e++) begin
-        if (older[e] && (!fault || head_pc_i[32*e+:32] < pc)) begin
-          fault = 1'b1;
-          code = 3'(tsr_isa_pkg::FaultNoProgress);
-          unit = 3'(e);
-          pc = head_pc_i[32*e+:32];
-        end
+      if (engine_fault_i[e] && !cause_q[e]) begin
+        cause_pc_q.engine[e] <= engine_pc.engine[e];
+        cause_code_q.engine[e] <= engine_code.engine[e];
       end
     end
   end
 
+  // FETCH holds what is younger than everything else: its faults come last.
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       fault_q <= 1'b0;
       code_q <= '0;
       unit_q <= '0;
       pc_q <= '0;
+      cause_q <= '0;
       idle_q <= '0;
     end else if (run_i) begin
-      if (fetch_fault_i || engine_fault_i != '0 || stuck) begin
-        fault_q <= fault;
-        code_q <= code;
-        unit_q <= unit;
-        pc_q <= pc;
+      for (int unsigned e = 0; e < 4; e++) begin
+        if (engine_fault_i[e]) cause_q[e] <= 1'b1;
+        else if (chosen == 2'(e)) cause_q[e] <= 1'b0;
       end
-      if (busy_i || moving_i || start_o != '0 || finish_take_o || stuck || !(fault_q || fetch_held_i)) idle_q <= '0;
-      else idle_q <= idle_q + 1'b1;
+      if (candidates != '0) begin
+        if (candidate_older) begin
+          fault_q <= 1'b1;
+          code_q <= cause_q != '0 ? cause_code_q.engine[chosen] : 3'(tsr_isa_pkg::FaultNoProgress);
+          unit_q <= 3'(chosen);
+          pc_q <= candidate_pc;
+        end
+      end else if (!fault_q && (fetch_fault_i || (stuck && fetch_held_i))) begin
+        fault_q <= 1'b1;
+        code_q <= fetch_fault_i ? fetch_code_i : 3'(tsr_isa_pkg::FaultNoProgress);
+        unit_q <= 3'(tsr_isa_pkg::UnitFetch);
+        pc_q <= fetch_pc_i;
+      end
+      if (!idle || moving_i || start_o != '0 || finish_take_o || !(fault_q || fetch_held_i)) idle_q <= '0;
+      else if (!stuck) idle_q <= idle_q + 1'b1;
     end
   end
 
+  assign found_o = cause_q != '0;
   assign fault_o = fault_q;
   assign code_o = code_q;
   assign unit_o = unit_q;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // FETCH. Enters: the program's address and length. Leaves: instructions in program order, each for one command queue;
 // FINISH; and FETCH's own faults: an illegal word, a word outside the DRAM window, a refused read, a program without
-// FINISH. Words are read ahead, one burst each, into a queue of WordsAhead; the checked word stands in a register.
+// FINISH. Words are read ahead, one burst each, into a memory of WordsAhead words that beats fill; the checked word stands
+// in a register. How many words of the program lie in the DRAM window is found before the program starts.
 //
 // Latency: a word that has come completely is dispatched three cycles later. Throughput: one instruction in 64 /
 // AxiBytes cycles, limited by WordsAhead words in one memory latency. Back-pressure: full command queues. Reset:
-// synchronous, active low; it also begins a program, so that reads of an older one must have drained.
+// synchronous, active low; it also begins a program, so that reads of an older one must have drained, and address,
+// length and window must stand three cycles before. Legal: AxiBytes a power of two, 4 to 64; WordsAhead >= 1. Timing: a
+// word of the memory and its rules between two registers.
 module tsr_fetch #(
   parameter int unsigned AxiBytes   = 8,
   parameter int unsigned BlockIn    = 8,
@@ -40,54 +43,91 @@ module tsr_fetch #(
   output logic                  stall_memory_o      // no word has come
 );
 
+  if (AxiBytes < 4 || AxiBytes > 64 || AxiBytes != 1 << $clog2(AxiBytes) || WordsAhead < 1)
+    $error("tsr_fetch: AxiBytes is a power of two, 4 to 64; WordsAhead >= 1");
+
   localparam int unsigned WordBeats = 64 / AxiBytes;
   localparam int unsigned BeatBits = WordBeats > 1 ? $clog2(WordBeats) : 1;
   localparam int unsigned RoomBits = $clog2(WordsAhead + 1);
+  localparam int unsigned SlotBits = WordsAhead > 1 ? $clog2(WordsAhead) : 1;
+  localparam logic [SlotBits-1:0] LastSlot = SlotBits'(WordsAhead - 1);
+
+  // The end of the words that may be requested: of the program, or of the window within it.
+  logic [63:0] span;  // bytes behind the program's first one
+  logic [58:0] words;
+  logic [32:0] words_q;
+  logic [31:0] end_q;
+  logic cut_q;  // the window ends first
+  assign span = window_last_i - program_address_i;
+  assign words = {1'b0, span[63:6]} + 59'(span[5:0] == 6'd63);
+  always_ff @(posedge clk_i) begin
+    if (!run_i) begin
+      if (program_address_i < window_first_i || window_last_i < program_address_i) words_q <= '0;
+      else words_q <= {words[58:32] != '0, words[31:0]};
+      cut_q <= words_q < {1'b0, instruction_count_i};
+      end_q <= words_q < {1'b0, instruction_count_i} ? words_q[31:0] : instruction_count_i;
+    end
+  end
 
   // Requests.
   logic [31:0] request_q;  // number of the next word to request
   logic [RoomBits-1:0] room_q;
-  logic [63:0] first, last;
-  logic in_window, request, take;
-  assign first = program_address_i + {26'd0, request_q, 6'd0};
-  assign last = first + 64'd63;
-  assign in_window = first >= window_first_i && last <= window_last_i && first <= last;
-  assign request = run_i && request_q != instruction_count_i && in_window && room_q != '0;
+  logic request, take;
+  assign request = run_i && request_q != end_q && room_q != '0;
   assign ar_valid_o = request;
-  assign ar_addr_o = first;
+  assign ar_addr_o = program_address_i + {26'd0, request_q, 6'd0};
   assign ar_len_o = 8'(WordBeats - 1);
 
   // Beats to words.
+  logic [511:0] mem[WordsAhead];
+  logic [WordsAhead-1:0] error_q;  // of the word in each place
+  logic [SlotBits-1:0] head_q, tail_q;
+  logic [RoomBits-1:0] words_ready_q;
   logic [BeatBits-1:0] beat_q;
-  logic [511:0] part_q, part;
-  logic part_error_q, part_error, word_full, words_ready_unused, word_valid, word_error;
+  logic word_full, word_valid;
   logic [511:0] word;
   assign r_ready_o = 1'b1;  // room has been reserved
-  always_comb begin
-    part = part_q;
-    if (r_valid_i) part[8*AxiBytes*beat_q+:8*AxiBytes] = r_data_i;
-  end
-  assign part_error = r_error_i || (part_error_q && beat_q != '0);
   assign word_full = r_valid_i && beat_q == BeatBits'(WordBeats - 1);
+  assign word_valid = words_ready_q != '0;
+  assign word = mem[head_q];
   always_ff @(posedge clk_i) begin
-    if (r_valid_i) part_q <= part;
+    for (int unsigned b = 0; b < WordBeats; b++) begin
+      if (r_valid_i && beat_q == BeatBits'(b)) mem[tail_q][8*AxiBytes*b+:8*AxiBytes] <= r_data_i;
+    end
   end
-  tsr_queue #(.Width(513), .Depth(WordsAhead)) u_words (
-    .clk_i, .rst_ni, .valid_i(word_full), .data_i({part_error, part}), .ready_o(words_ready_unused),
-    .valid_o(word_valid), .data_o({word_error, word}), .ready_i(take)
-  );
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      request_q <= '0;
+      room_q <= RoomBits'(WordsAhead);
+      error_q <= '0;
+      head_q <= '0;
+      tail_q <= '0;
+      words_ready_q <= '0;
+      beat_q <= '0;
+    end else begin
+      if (request && ar_ready_i) request_q <= request_q + 32'd1;
+      room_q <= room_q - RoomBits'(request && ar_ready_i) + RoomBits'(take);
+      words_ready_q <= words_ready_q + RoomBits'(word_full) - RoomBits'(take);
+      if (r_valid_i) begin
+        beat_q <= word_full ? '0 : beat_q + 1'b1;
+        error_q[tail_q] <= r_error_i || (beat_q != '0 && error_q[tail_q]);
+        if (word_full) tail_q <= tail_q == LastSlot ? '0 : tail_q + 1'b1;
+      end
+      if (take) head_q <= head_q == LastSlot ? '0 : head_q + 1'b1;
+    end
+  end
 
   // The checked word.
   logic held_q, stopped_q, fire, end_of_program, outside;
   logic [511:0] word_q;
   logic [2:0] code_q, legal_code;
-  logic [31:0] next_q, pc_q;  // numbers of the next word and of the checked one
+  logic [31:0] pc_q;  // number of the word in the register, or of the one that comes
   tsr_legal #(.BlockIn(BlockIn), .BlockOut(BlockOut)) u_legal (
     .check_i(take), .word_i(word), .fault_o(legal_code)
   );
 
-  assign end_of_program = next_q == instruction_count_i;
-  assign outside = next_q == request_q && !end_of_program && !in_window;
+  assign end_of_program = pc_q == end_q && !cut_q;
+  assign outside = pc_q == end_q && cut_q;
   assign take = word_valid && (!held_q || fire);
 
   tsr_isa_pkg::finish_t checked;  // of any instruction: for its header
@@ -109,41 +149,31 @@ module tsr_fetch #(
   assign stall_memory_o = run_i && !held_q;
 
   always_ff @(posedge clk_i) begin
+    if (take) word_q <= word;
+  end
+  always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      request_q <= '0;
-      room_q <= RoomBits'(WordsAhead);
-      beat_q <= '0;
-      part_error_q <= 1'b0;
       held_q <= 1'b0;
       stopped_q <= 1'b0;
-      next_q <= '0;
       pc_q <= '0;
       code_q <= '0;
-      word_q <= '0;
     end else begin
-      if (request && ar_ready_i) request_q <= request_q + 32'd1;
-      room_q <= room_q - RoomBits'(request && ar_ready_i) + RoomBits'(take);
-      if (r_valid_i) begin
-        beat_q <= word_full ? '0 : beat_q + 1'b1;
-        part_error_q <= part_error;
+      if (fire) begin
+        held_q <= 1'b0;
+        pc_q <= pc_q + 32'd1;
       end
-      if (fire) held_q <= 1'b0;
       if (finish_take_i || fault) stopped_q <= 1'b1;
       if (take) begin
         held_q <= 1'b1;
-        word_q <= word;
-        code_q <= word_error ? 3'(tsr_isa_pkg::FaultAxiError) : legal_code;
-        pc_q <= next_q;
-        next_q <= next_q + 32'd1;
+        code_q <= error_q[head_q] ? 3'(tsr_isa_pkg::FaultAxiError) : legal_code;
       end else if (run_i && !stopped_q && !held_q && (end_of_program || outside)) begin
         held_q <= 1'b1;
         code_q <= end_of_program ? 3'(tsr_isa_pkg::FaultMissingFinish) : 3'(tsr_isa_pkg::FaultDramRange);
-        pc_q <= next_q;
       end
     end
   end
 
   logic unused;
-  assign unused = &{1'b0, words_ready_unused, checked};
+  assign unused = &{1'b0, checked};
 
 endmodule

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A FIFO with first-word fall-through: the oldest word stands at data_o while valid_o is set. It stands in a register, the
-// others in a memory, so that the output moves only when the head does.
+// A FIFO with first-word fall-through: the oldest word stands at data_o while valid_o is set. Its lowest HeadBits stand in
+// a register, for logic that looks at them in every cycle; the others are read from the memory, for a register that
+// takes them.
 //
 // Latency: a word written into an empty queue is visible in the next cycle. Throughput: one word in and one out a
 // cycle. Back-pressure: ready_o depends on state only. Reset: synchronous, active low, empties it. Legal: Width >= 1,
-// Depth >= 1.
+// HeadBits <= Width, Depth >= 1. Timing: the registered bits come from a register, the others from a LUT RAM.
 module tsr_queue #(
-  parameter int unsigned Width = 8,
-  parameter int unsigned Depth = 4
+  parameter int unsigned Width    = 8,
+  parameter int unsigned Depth    = 4,
+  parameter int unsigned HeadBits = 0
 ) (
   input  logic             clk_i,
   input  logic             rst_ni,
@@ -19,31 +21,42 @@ module tsr_queue #(
   input  logic             ready_i
 );
 
+  if (Width < 1 || HeadBits > Width || Depth < 1) $error("tsr_queue: Width >= HeadBits, Width >= 1, Depth >= 1");
+
   localparam int unsigned PointerBits = Depth > 1 ? $clog2(Depth) : 1;
   localparam int unsigned CountBits = $clog2(Depth + 1);
   localparam logic [PointerBits-1:0] LastSlot = PointerBits'(Depth - 1);
 
-  logic [Width-1:0] mem[Depth];
-  logic [Width-1:0] head_word_q;
-  logic [PointerBits-1:0] head_q, tail_q, next;  // slots; the head's own copy in mem is not read
+  logic [PointerBits-1:0] head_q, tail_q, next;  // slots
   logic [CountBits-1:0] count_q;
   logic push, pop;
 
   assign ready_o = count_q != CountBits'(Depth);
   assign valid_o = count_q != '0;
-  assign data_o = head_word_q;
   assign push = valid_i && ready_o;
   assign pop = valid_o && ready_i;
   assign next = head_q == LastSlot ? '0 : head_q + 1'b1;
 
-  always_ff @(posedge clk_i) begin
-    if (push) mem[tail_q] <= data_i;
+  if (HeadBits < Width) begin : gen_body
+    logic [Width-HeadBits-1:0] mem[Depth];
+    always_ff @(posedge clk_i) begin
+      if (push) mem[tail_q] <= data_i[Width-1:HeadBits];
+    end
+    assign data_o[Width-1:HeadBits] = mem[head_q];
   end
 
-  // A word that finds the queue empty, or leaving with it the only one, is the head at once.
-  always_ff @(posedge clk_i) begin
-    if (push && (count_q == '0 || (count_q == CountBits'(1) && pop))) head_word_q <= data_i;
-    else if (pop) head_word_q <= mem[next];
+  if (HeadBits > 0) begin : gen_head
+    logic [HeadBits-1:0] mem[Depth];  // the head's own copy in here is not read
+    logic [HeadBits-1:0] head_word_q;
+    always_ff @(posedge clk_i) begin
+      if (push) mem[tail_q] <= data_i[HeadBits-1:0];
+    end
+    // A word that finds the queue empty, or leaving with it the only one, is the head at once.
+    always_ff @(posedge clk_i) begin
+      if (push && (count_q == '0 || (count_q == CountBits'(1) && pop))) head_word_q <= data_i[HeadBits-1:0];
+      else if (pop) head_word_q <= mem[next];
+    end
+    assign data_o[HeadBits-1:0] = head_word_q;
   end
 
   always_ff @(posedge clk_i) begin

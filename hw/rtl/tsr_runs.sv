@@ -23,7 +23,8 @@ module tsr_runs #(
   input  logic [31:0]   instr_pc_i,
   output logic          instr_ready_o,
   output logic          busy_o,
-  input  logic [1023:0] base_i,          // sixteen base registers
+  output logic [3:0]    base_o,          // number of a base register
+  input  logic [63:0]   base_i,          // and what stands in it
   input  logic [63:0]   window_first_i,
   input  logic [63:0]   window_last_i,
   output logic          run_valid_o,
@@ -100,7 +101,7 @@ module tsr_runs #(
     sp_end = '0;
     prep_fault = 3'(tsr_isa_pkg::FaultNone);
     if (prep_valid_q) begin
-      base = base_i[64*prep_q.base+:64];
+      base = base_i;
       sp_end = sp_highest + 43'({1'b0, prep_q.length});
       dram_first = base + 64'(dram_lowest);
       dram_last = base + 64'(dram_highest) + {48'd0, prep_q.length} - 64'd1;
@@ -112,6 +113,7 @@ module tsr_runs #(
     end
   end
 
+  assign base_o = prep_q.base;
   assign prep_done = prep_valid_q && (prep_fence || (prep_started_q && sp_done && dram_done));
   assign instr_ready_o = (!prep_valid_q || prep_take) && !halted_q &&
       !(prep_take && prep_fault != 3'(tsr_isa_pkg::FaultNone));

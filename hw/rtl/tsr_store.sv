@@ -26,7 +26,8 @@ module tsr_store #(
   output logic                  complete_fault_o,
   output logic [2:0]            complete_code_o,
   output logic [31:0]           complete_pc_o,
-  input  logic [1023:0]         base_i,
+  output logic [3:0]            base_o,          // number of a base register
+  input  logic [63:0]           base_i,          // and what stands in it
   input  logic [63:0]           window_first_i,
   input  logic [63:0]           window_last_i,
   output logic                  sp_req_o,
@@ -62,7 +63,7 @@ module tsr_store #(
   tsr_runs #(
     .JoinBytes(tsr_isa_pkg::TimingTransferJoinBeats * AxiBytes), .AccBytes(AccBytes), .OutBytes(OutBytes)
   ) u_runs (
-    .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_i,
+    .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_o, .base_i,
     .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ready_i(run_ready), .run_dram_o(run_dram),
     .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_space_o(run_space), .run_pad_o(run_pad_unused),
     .run_pad_value_o(run_pad_value_unused), .run_last_o(run_last), .run_signal_o(run_signal),

@@ -84,9 +84,10 @@ module tsr_top #(
   logic start, run, stop, program_rst_n;
   logic [63:0] program_address, window_first, window_last, counter_value;
   logic [31:0] instruction_count;
-  logic [1023:0] base;
+  logic [63:0] load_base, store_base;
+  logic [3:0] load_base_number, store_base_number;
+  logic counter_read, fault, fault_found;
   logic [5:0] counter_select;
-  logic fault;
   logic [2:0] fault_code, fault_unit;
   logic [31:0] fault_pc;
   assign program_rst_n = rst_ni && !start;
@@ -102,8 +103,9 @@ module tsr_top #(
     .s_bvalid_o, .s_bready_i, .s_bresp_o, .s_arvalid_i, .s_arready_o, .s_araddr_i, .s_rvalid_o, .s_rready_i,
     .s_rdata_o, .s_rresp_o, .interrupt_o, .start_o(start), .run_o(run), .stop_i(stop), .fault_i(fault),
     .fault_code_i(fault_code), .fault_unit_i(fault_unit), .fault_pc_i(fault_pc), .program_address_o(program_address),
-    .instruction_count_o(instruction_count), .base_o(base), .window_first_o(window_first),
-    .window_last_o(window_last), .counter_select_o(counter_select), .counter_value_i(counter_value)
+    .instruction_count_o(instruction_count), .load_base_i(load_base_number),
+    .load_base_o(load_base), .store_base_i(store_base_number), .store_base_o(store_base), .window_first_o(window_first),
+    .window_last_o(window_last), .counter_read_o(counter_read), .counter_select_o(counter_select), .counter_value_i(counter_value)
   );
 
   // Instruction stream.
@@ -127,25 +129,36 @@ module tsr_top #(
     .fault_code_o(fetch_code), .issue_o(fetch_issue), .stall_memory_o(fetch_stall)
   );
 
+  // A queue keeps the bits that its engine's instructions have. Program counter and header are looked at while a word
+  // waits, the rest when the engine takes it.
+  localparam int unsigned HeadBits = 32 + tsr_isa_pkg::HeaderBits;
   logic [511:0] load_word, gemm_word, alu_word, store_word;
   logic [4*512-1:0] head_word;  // the four, for assertions
   assign head_word = {store_word, alu_word, gemm_word, load_word};
   logic [127:0] head_pc;
-  tsr_queue #(.Width(544), .Depth(LoadQueue)) u_load_queue (
-    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Load]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[Load]),
-    .valid_o(head_valid[Load]), .data_o({head_pc[32*Load+:32], load_word}), .ready_i(head_pop[Load])
+  assign load_word[511:tsr_isa_pkg::LoadQueueBits] = '0;
+  tsr_queue #(.Width(32 + tsr_isa_pkg::LoadQueueBits), .Depth(LoadQueue), .HeadBits(HeadBits)) u_load_queue (
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Load]), .ready_o(push_ready[Load]),
+    .data_i({fetch_word[tsr_isa_pkg::LoadQueueBits-1:0], fetch_pc}), .valid_o(head_valid[Load]),
+    .data_o({load_word[tsr_isa_pkg::LoadQueueBits-1:0], head_pc[32*Load+:32]}), .ready_i(head_pop[Load])
   );
-  tsr_queue #(.Width(544), .Depth(GemmQueue)) u_gemm_queue (
-    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Gemm]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[Gemm]),
-    .valid_o(head_valid[Gemm]), .data_o({head_pc[32*Gemm+:32], gemm_word}), .ready_i(head_pop[Gemm])
+  assign gemm_word[511:tsr_isa_pkg::GemmQueueBits] = '0;
+  tsr_queue #(.Width(32 + tsr_isa_pkg::GemmQueueBits), .Depth(GemmQueue), .HeadBits(HeadBits)) u_gemm_queue (
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Gemm]), .ready_o(push_ready[Gemm]),
+    .data_i({fetch_word[tsr_isa_pkg::GemmQueueBits-1:0], fetch_pc}), .valid_o(head_valid[Gemm]),
+    .data_o({gemm_word[tsr_isa_pkg::GemmQueueBits-1:0], head_pc[32*Gemm+:32]}), .ready_i(head_pop[Gemm])
   );
-  tsr_queue #(.Width(544), .Depth(AluQueue)) u_alu_queue (
-    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Alu]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[Alu]),
-    .valid_o(head_valid[Alu]), .data_o({head_pc[32*Alu+:32], alu_word}), .ready_i(head_pop[Alu])
+  assign alu_word[511:tsr_isa_pkg::AluQueueBits] = '0;
+  tsr_queue #(.Width(32 + tsr_isa_pkg::AluQueueBits), .Depth(AluQueue), .HeadBits(HeadBits)) u_alu_queue (
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Alu]), .ready_o(push_ready[Alu]),
+    .data_i({fetch_word[tsr_isa_pkg::AluQueueBits-1:0], fetch_pc}), .valid_o(head_valid[Alu]),
+    .data_o({alu_word[tsr_isa_pkg::AluQueueBits-1:0], head_pc[32*Alu+:32]}), .ready_i(head_pop[Alu])
   );
-  tsr_queue #(.Width(544), .Depth(StoreQueue)) u_store_queue (
-    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Store]), .data_i({fetch_pc, fetch_word}), .ready_o(push_ready[Store]),
-    .valid_o(head_valid[Store]), .data_o({head_pc[32*Store+:32], store_word}), .ready_i(head_pop[Store])
+  assign store_word[511:tsr_isa_pkg::StoreQueueBits] = '0;
+  tsr_queue #(.Width(32 + tsr_isa_pkg::StoreQueueBits), .Depth(StoreQueue), .HeadBits(HeadBits)) u_store_queue (
+    .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Store]), .ready_o(push_ready[Store]),
+    .data_i({fetch_word[tsr_isa_pkg::StoreQueueBits-1:0], fetch_pc}), .valid_o(head_valid[Store]),
+    .data_o({store_word[tsr_isa_pkg::StoreQueueBits-1:0], head_pc[32*Store+:32]}), .ready_i(head_pop[Store])
   );
   assign head_pop = instr_valid & instr_ready;
 
@@ -158,11 +171,6 @@ module tsr_top #(
   logic any_busy;
 
   // What completes behind a known fault is not counted: nothing older may depend on it.
-  always_comb begin
-    for (int unsigned e = 0; e < 4; e++) begin
-      counted[e] = complete[e] && !complete_fault[e] && (!fault || complete_pc[32*e+:32] < fault_pc);
-    end
-  end
   tsr_timeline u_timeline (
     .clk_i, .rst_ni(program_rst_n), .signal_i(counted & complete_signal),
     .valid_i({fetch_finish, head_valid}), .load_waits_i(load_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .gemm_waits_i(gemm_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]),
@@ -173,10 +181,11 @@ module tsr_top #(
   assign any_busy = busy != '0 || complete != '0 || read_busy;
   tsr_fault u_fault (
     .clk_i, .rst_ni(program_rst_n), .run_i(run), .engine_fault_i(complete & complete_fault),
-    .engine_code_i(complete_code), .engine_pc_i(complete_pc), .fetch_fault_i(fetch_fault), .fetch_code_i(fetch_code),
+    .engine_code_i(complete_code), .complete_i(complete), .engine_pc_i(complete_pc), .fetch_fault_i(fetch_fault), .fetch_code_i(fetch_code),
     .fetch_pc_i(fetch_pc), .fetch_held_i(fetch_held), .head_valid_i(head_valid), .head_pc_i(head_pc),
     .head_holds_i(holds[3:0]), .busy_i(any_busy), .moving_i(fetch_issue), .finish_i(fetch_finish),
-    .finish_holds_i(holds[4]), .start_o(instr_valid), .finish_take_o(finish_take), .stop_o(stop), .fault_o(fault),
+    .finish_holds_i(holds[4]), .start_o(instr_valid), .counted_o(counted), .finish_take_o(finish_take), .stop_o(stop), .found_o(fault_found),
+    .fault_o(fault),
     .code_o(fault_code), .unit_o(fault_unit), .pc_o(fault_pc)
   );
 
@@ -219,7 +228,7 @@ module tsr_top #(
     .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Load]), .instr_i(load_word),
     .instr_pc_i(head_pc[32*Load+:32]), .instr_ready_o(instr_ready[Load]), .busy_o(busy[Load]), .complete_o(complete[Load]),
     .complete_signal_o(complete_signal[Load]), .complete_fault_o(complete_fault[Load]),
-    .complete_code_o(complete_code[3*Load+:3]), .complete_pc_o(complete_pc[32*Load+:32]), .base_i(base),
+    .complete_code_o(complete_code[3*Load+:3]), .complete_pc_o(complete_pc[32*Load+:32]), .base_o(load_base_number), .base_i(load_base),
     .window_first_i(window_first), .window_last_i(window_last), .ar_valid_o(load_ar_valid),
     .ar_ready_i(load_ar_ready), .ar_addr_o(load_ar_addr), .ar_len_o(load_ar_len), .r_valid_i(load_r_valid),
     .r_ready_o(load_r_ready), .r_data_i(r_data), .r_error_i(r_error), .sp_we_o(load_we), .sp_space_o(load_space),
@@ -239,7 +248,7 @@ module tsr_top #(
     .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Store]), .instr_i(store_word),
     .instr_pc_i(head_pc[32*Store+:32]), .instr_ready_o(instr_ready[Store]), .busy_o(busy[Store]), .complete_o(complete[Store]),
     .complete_signal_o(complete_signal[Store]), .complete_fault_o(complete_fault[Store]),
-    .complete_code_o(complete_code[3*Store+:3]), .complete_pc_o(complete_pc[32*Store+:32]), .base_i(base),
+    .complete_code_o(complete_code[3*Store+:3]), .complete_pc_o(complete_pc[32*Store+:32]), .base_o(store_base_number), .base_i(store_base),
     .window_first_i(window_first), .window_last_i(window_last), .sp_req_o(store_req), .sp_acc_o(store_acc),
     .sp_group_o(store_group), .sp_gnt_i(store_gnt), .sp_rdata_i(store_rdata), .burst_valid_o(burst_valid),
     .burst_ready_i(burst_ready), .burst_addr_o(burst_addr), .burst_len_o(burst_len), .burst_pc_o(probe_store_pc),
@@ -332,7 +341,7 @@ module tsr_top #(
     .clk_i, .rst_ni(program_rst_n), .run_i(run), .instruction_i(fetch_issue), .load_bytes_i(load_bytes),
     .fetch_word_i(fetch_issue), .store_bytes_i(store_bytes), .busy_i({fetch_issue, issue}),
     .waiting_on_i(waiting_on), .stall_memory_i({fetch_stall, stall_memory}), .stall_port_i({1'b0, stall_port}),
-    .executed_i({finish_take, complete & ~complete_fault}), .select_i(counter_select), .value_o(counter_value)
+    .executed_i({finish_take, complete & ~complete_fault}), .read_i(counter_read), .select_i(counter_select), .value_o(counter_value)
   );
 
   assign probe_run = run;
@@ -357,6 +366,6 @@ module tsr_top #(
   assign unused = &{1'b0, probe_queued, probe_issued, probe_completed, probe_faulted, probe_busy, probe_waiting,
                     probe_stall_memory, probe_stall_port, probe_finished, probe_read_granted, probe_read_fetch,
                     probe_store_granted, probe_store_length, probe_store_pc, probe_queued_pc, probe_head_pc,
-                    probe_completed_pc, probe_run, head_word};
+                    probe_completed_pc, probe_run, head_word, fault_found, fetch_word};
 
 endmodule

@@ -30,6 +30,9 @@ MEMORIES = {
     "tsr_ram_1r1w.mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP", "URAM"),  # URAM: what machine.ULTRA names
     "tsr_ram_2rw.mem": ("BLOCKRAM_TDP",),
     "tsr_window.line_mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
+    "tsr_base.mem": ("LUTRAM_QP",),
+    "tsr_counters.mem": ("LUTRAM_SP", "LUTRAM_DP", "LUTRAM_SDP"),
+    "tsr_fetch.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_queue.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
 }
 # Memories that may become flip-flops, and up to how many words: below that they are cheaper than LUT RAM.

@@ -453,11 +453,15 @@ package tsr_isa_pkg;
     engine_of = engine;
   endfunction
 
+  localparam int unsigned LoadQueueBits = 482;  // of the words in the queue of LOAD: the others are 0
+
   // Which instruction of LOAD an opcode is, one bit each: {load, fence}. An engine unpacks all bits, so that one more
   // instruction does not fit where the engine has not been told what to do with it.
   function automatic logic [1:0] load_instruction(input logic [5:0] opcode);
     load_instruction = {opcode == 6'd3, opcode == 6'd2};
   endfunction
+
+  localparam int unsigned GemmQueueBits = 461;  // of the words in the queue of GEMM: the others are 0
 
   // Which instruction of GEMM an opcode is, one bit each: {gemm, fence}. An engine unpacks all bits, so that one more
   // instruction does not fit where the engine has not been told what to do with it.
@@ -465,11 +469,15 @@ package tsr_isa_pkg;
     gemm_instruction = {opcode == 6'd5, opcode == 6'd2};
   endfunction
 
+  localparam int unsigned AluQueueBits = 507;  // of the words in the queue of ALU: the others are 0
+
   // Which instruction of ALU an opcode is, one bit each: {alu, fence}. An engine unpacks all bits, so that one more
   // instruction does not fit where the engine has not been told what to do with it.
   function automatic logic [1:0] alu_instruction(input logic [5:0] opcode);
     alu_instruction = {opcode == 6'd6, opcode == 6'd2};
   endfunction
+
+  localparam int unsigned StoreQueueBits = 426;  // of the words in the queue of STORE: the others are 0
 
   // Which instruction of STORE an opcode is, one bit each: {store, fence}. An engine unpacks all bits, so that one more
   // instruction does not fit where the engine has not been told what to do with it.

@@ -79,6 +79,11 @@ def _parts(isa, instruction):
     return parts
 
 
+def _bits(instruction):
+    """Bits of an instruction up to the end of its last field."""
+    return max([64] + [f.lsb + f.width * (f.array or 1) for f in instruction.fields])
+
+
 def _constants(instruction):
     lines = []
     for f in instruction.fields:
@@ -174,6 +179,8 @@ def _engines(isa):
         bits = ", ".join(f"opcode == 6'd{i.opcode}" for i in reversed(own))
         names = ", ".join(i.name for i in reversed(own))
         lines += [
+            f"  localparam int unsigned {pascal(engine)}QueueBits = {max(map(_bits, own))};"
+            f"  // of the words in the queue of {engine.upper()}: the others are 0\n",
             f"  // Which instruction of {engine.upper()} an opcode is, one bit each: {{{names}}}. An engine unpacks all bits, so that one more",
             "  // instruction does not fit where the engine has not been told what to do with it.",
             f"  function automatic logic [{len(own) - 1}:0] {engine}_instruction(input logic [5:0] opcode);",

@@ -54,7 +54,7 @@ void RtlMachine::reset(DramModel& dram) {
   pins_.reset = 1;
   for (int cycle = 0; cycle < 4; ++cycle) clock(dram);
   pins_.reset = 0;
-  clock(dram);
+  for (int cycle = 0; cycle < 20; ++cycle) clock(dram);  // the machine clears its base registers
 }
 
 void RtlMachine::write_register(uint32_t offset, uint32_t value, DramModel& dram) {

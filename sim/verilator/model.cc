@@ -42,6 +42,10 @@ class Model {
       model_->clk_i = !model_->clk_i;
     }
     model_->rst_ni = 1;
+    for (int edge = 0; edge < 40; ++edge) {  // the machine clears its base registers
+      model_->eval();
+      model_->clk_i = !model_->clk_i;
+    }
     model_->eval();
   }
 

@@ -160,7 +160,7 @@ MUTANTS = [
     ),
     (
         "tsr_fetch",
-        "assign request = run_i && request_q != instruction_count_i && in_window && room_q != '0;",
+        "assign request = run_i && request_q != end_q && room_q != '0;",
         "room_q != '0",
         "1'b1",
         "a word read ahead without room",
