@@ -77,7 +77,10 @@ module tsr_counters (
       3'd4: unit = store_q;
       default: unit = fetch_q;
     endcase
-    low = unit.counter[number[2:0]][6:0];
+    low = '0;
+    for (int unsigned k = 0; k < 8; k++) begin
+      if (number[2:0] == 3'(k)) low = unit.counter[k][6:0];
+    end
     stored = first_q && number >= walk_q ? '0 : mem[number];
     high = stored + 58'(stored[0] != low[6]);
   end

@@ -78,9 +78,19 @@ module tsr_fault #(
   logic [1:0] chosen;
   logic candidate_older;
   logic [31:0] candidate_pc;
+  logic [2:0] candidate_code;
   assign candidates = cause_q != '0 ? cause_q : stuck ? head_valid_i & older : '0;
   assign chosen = candidates[0] ? 2'd0 : candidates[1] ? 2'd1 : candidates[2] ? 2'd2 : 2'd3;
-  assign candidate_pc = cause_q != '0 ? cause_pc_q.engine[chosen] : head_pc.engine[chosen];
+  always_comb begin
+    candidate_pc = '0;
+    candidate_code = '0;
+    for (int unsigned e = 0; e < 4; e++) begin
+      if (chosen == 2'(e)) begin
+        candidate_pc = cause_q != '0 ? cause_pc_q.engine[e] : head_pc.engine[e];
+        candidate_code = cause_q != '0 ? cause_code_q.engine[e] : 3'(tsr_isa_pkg::FaultNoProgress);
+      end
+    end
+  end
   assign candidate_older = !fault_q || candidate_pc < pc_q;
 
   always_ff @(posedge clk_i) begin
@@ -109,7 +119,7 @@ module tsr_fault #(
       if (candidates != '0) begin
         if (candidate_older) begin
           fault_q <= 1'b1;
-          code_q <= cause_q != '0 ? cause_code_q.engine[chosen] : 3'(tsr_isa_pkg::FaultNoProgress);
+          code_q <= candidate_code;
           unit_q <= 3'(chosen);
           pc_q <= candidate_pc;
         end

@@ -61,16 +61,19 @@ module tsr_legal #(
   end
 
   logic [11:0] taps_outer, taps_inner;
-  logic [9:0] taps;
+  logic taps_bad;  // their product is above MaxTaps
   always_comb begin
     taps_inner = '0;
     taps_outer = '0;
-    taps = '0;
+    taps_bad = 1'b0;
     gemm_bad = 1'b0;
     if (check_i) begin
       taps_inner = gemm.extent[5];
       taps_outer = gemm.reduce >= 3'd2 ? gemm.extent[4] : 12'd1;
-      taps = {5'd0, taps_inner[4:0]} * {5'd0, taps_outer[4:0]};
+      taps_bad = 1'b1;
+      for (int unsigned k = 1; k <= MaxTaps; k++) begin
+        if (taps_outer == 12'(k) && taps_inner <= 12'(MaxTaps / k)) taps_bad = 1'b0;
+      end
       gemm_bad = extents_bad || gemm.reduce > 3'd6;
       // A zero point of its byte type: unsigned needs bit 8 clear, signed needs bits 8 and 7 equal.
       if (gemm.inp_unsigned ? gemm.inp_zero[8] : gemm.inp_zero[8] != gemm.inp_zero[7]) gemm_bad = 1'b1;
@@ -83,7 +86,7 @@ module tsr_legal #(
       end else begin
         if (gemm.reduce == '0 || gemm.wgt_stride[5] != '0) gemm_bad = 1'b1;
         if (gemm.reduce >= 3'd2 && gemm.wgt_stride[4] != '0) gemm_bad = 1'b1;
-        if (taps_inner > 12'(MaxTaps) || taps_outer > 12'(MaxTaps) || taps > 10'(MaxTaps)) gemm_bad = 1'b1;
+        if (taps_bad) gemm_bad = 1'b1;
         if ({1'b0, gemm.lane} >= 6'(LaneGroups)) gemm_bad = 1'b1;
       end
     end

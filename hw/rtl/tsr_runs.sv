@@ -4,11 +4,13 @@
 // on both sides joined; each instruction's last run carries `last`. A FENCE, or an instruction that fails its range
 // check, is one run of 0 bytes with `last`; after a failed check nothing more is taken until reset.
 //
-// Latency: taken in cycle t, the first step of the nest in t + 5 (t + 1 for FENCE), its run leaves when the next step
+// Latency: taken in cycle t, the first step of the nest in t + 9 (t + 2 for FENCE), its run leaves when the next step
 // shows that nothing more joins it. Throughput: one step of the nest a cycle; the check of the next instruction runs
-// beside the walk. Back-pressure: run_ready_i. Reset: synchronous, active low. Legal: JoinBytes < 2^21.
+// beside the walk. Back-pressure: run_ready_i. Reset: synchronous, active low. Legal: JoinBytes a power of two below
+// 2^21. Timing: a loop's address, chosen and increased, between two registers.
 module tsr_runs #(
   parameter int unsigned JoinBytes     = 1024,  // a run of this many bytes is not joined further
+  parameter bit          Pads          = 1'b1,  // LOAD; STORE has neither padding nor fill
   parameter int unsigned InpBytes      = 64,
   parameter int unsigned WgtBytes      = 64,
   parameter int unsigned AccBytes      = 64,
@@ -41,154 +43,107 @@ module tsr_runs #(
   output logic [31:0]   run_pc_o
 );
 
+  if (JoinBytes != 1 << $clog2(JoinBytes) || JoinBytes >= 1 << 21) $error("tsr_runs: JoinBytes is a power of two below 2^21");
+
   // Preparation: one instruction whose ranges are being found.
   tsr_isa_pkg::load_t prep_q;
-  logic prep_valid_q, prep_started_q, halted_q;
+  logic prep_valid_q, halted_q;
   logic [31:0] prep_pc_q;
-  logic unused_prep_load, unused_store_fence, prep_fence, prep_store, prep_reads, prep_done, prep_take;
-  tsr_isa_pkg::load_extent_t dram_extent;
-  logic sp_done, dram_done, start;
-  logic signed [42:0] sp_lowest, sp_highest;
-  logic signed [55:0] dram_lowest, dram_highest;
+  logic unused_prep_load, unused_store_fence, prep_fence, prep_store, prep_done, prep_take, range_done, range_reads, take;
+  logic [2:0] range_fault, prep_fault;
+  logic [63:0] range_dram;
 
   assign {unused_prep_load, prep_fence} = tsr_isa_pkg::load_instruction(prep_q.header.opcode);
   assign {prep_store, unused_store_fence} = tsr_isa_pkg::store_instruction(prep_q.header.opcode);
+  assign base_o = prep_q.base;
+  assign take = instr_valid_i && instr_ready_o;
 
   // What STORE does not have reads as reserved zeros: fill, pads.
-  always_comb begin
-    dram_extent = '0;
-    prep_reads = 1'b0;
-    if (prep_valid_q) begin
-      dram_extent = prep_q.extent;
-      for (int unsigned k = 0; k < 2; k++) begin
-        dram_extent.loop[k] = prep_q.extent[k] - {4'd0, prep_q.pad_before[k]} - {4'd0, prep_q.pad_after[k]};
-      end
-      prep_reads = !prep_q.fill && dram_extent.loop[0] != '0 && dram_extent.loop[1] != '0;
-    end
-  end
-
-  assign start = prep_valid_q && !prep_started_q && !prep_fence;
-
-  tsr_range #(
-    .Loops(4), .AddressBits(22), .StrideBits(22), .ExtentBits(16), .ResultBits(43)
-  ) u_sp_range (
-    .clk_i, .rst_ni, .start_i(start), .addr_i(prep_q.sp_addr), .extent_i(prep_q.extent), .stride_i(prep_q.sp_stride),
-    .loops_i(3'd4), .done_o(sp_done), .lowest_o(sp_lowest), .highest_o(sp_highest)
-  );
-  tsr_range #(
-    .Loops(4), .AddressBits(36), .StrideBits(32), .ExtentBits(16), .ResultBits(56)
-  ) u_dram_range (
-    .clk_i, .rst_ni, .start_i(start), .addr_i(prep_q.dram_offset), .extent_i(dram_extent),
-    .stride_i(prep_q.dram_stride), .loops_i(3'd4), .done_o(dram_done), .lowest_o(dram_lowest),
-    .highest_o(dram_highest)
+  tsr_transfer_range #(
+    .Pads(Pads), .InpBytes(InpBytes), .WgtBytes(WgtBytes), .AccBytes(AccBytes), .OutBytes(OutBytes),
+    .ParamBytes(ParamBytes), .TableBytes(TableBytes)
+  ) u_range (
+    .clk_i, .rst_ni, .start_i(take), .instr_i(prep_q), .base_i, .window_first_i, .window_last_i, .done_o(range_done),
+    .fault_o(range_fault), .reads_o(range_reads), .dram_o(range_dram)
   );
 
-  logic signed [42:0] limit, sp_end;
-  logic [63:0] base, dram_first, dram_last;
-  logic [2:0] prep_fault;
-  always_comb begin
-    case (prep_q.space)
-      3'(tsr_isa_pkg::SpaceInp): limit = 43'(InpBytes);
-      3'(tsr_isa_pkg::SpaceWgt): limit = 43'(WgtBytes);
-      3'(tsr_isa_pkg::SpaceAcc): limit = 43'(AccBytes);
-      3'(tsr_isa_pkg::SpaceOut): limit = 43'(OutBytes);
-      3'(tsr_isa_pkg::SpaceParam): limit = 43'(ParamBytes);
-      default: limit = 43'(TableBytes);
-    endcase
-    base = '0;
-    dram_first = '0;
-    dram_last = '0;
-    sp_end = '0;
-    prep_fault = 3'(tsr_isa_pkg::FaultNone);
-    if (prep_valid_q) begin
-      base = base_i;
-      sp_end = sp_highest + 43'({1'b0, prep_q.length});
-      dram_first = base + 64'(dram_lowest);
-      dram_last = base + 64'(dram_highest) + {48'd0, prep_q.length} - 64'd1;
-      if (!prep_fence) begin
-        if (sp_lowest < 0 || sp_end > limit) prep_fault = 3'(tsr_isa_pkg::FaultScratchpadRange);
-        else if (prep_reads && (dram_first < window_first_i || dram_last > window_last_i || dram_first > dram_last))
-          prep_fault = 3'(tsr_isa_pkg::FaultDramRange);
-      end
-    end
-  end
-
-  assign base_o = prep_q.base;
-  assign prep_done = prep_valid_q && (prep_fence || (prep_started_q && sp_done && dram_done));
+  assign prep_done = prep_valid_q && (prep_fence || range_done);
+  assign prep_fault = prep_fence ? 3'(tsr_isa_pkg::FaultNone) : range_fault;
   assign instr_ready_o = (!prep_valid_q || prep_take) && !halted_q &&
       !(prep_take && prep_fault != 3'(tsr_isa_pkg::FaultNone));
 
   always_ff @(posedge clk_i) begin
+    if (take) begin
+      prep_pc_q <= instr_pc_i;
+      prep_q <= instr_i;
+    end
+  end
+  always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       prep_valid_q <= 1'b0;
-      prep_started_q <= 1'b0;
       halted_q <= 1'b0;
-      prep_pc_q <= '0;
-      prep_q <= '0;
     end else begin
-      if (start) prep_started_q <= 1'b1;
-      if (prep_take) begin
-        prep_valid_q <= 1'b0;
-        prep_started_q <= 1'b0;
-        if (prep_fault != 3'(tsr_isa_pkg::FaultNone)) halted_q <= 1'b1;
-      end
-      if (instr_valid_i && instr_ready_o) begin
-        prep_valid_q <= 1'b1;
-        prep_started_q <= 1'b0;
-        prep_pc_q <= instr_pc_i;
-        prep_q <= instr_i;
-      end
+      if (take) prep_valid_q <= 1'b1;
+      else if (prep_take) prep_valid_q <= 1'b0;
+      if (prep_take && prep_fault != 3'(tsr_isa_pkg::FaultNone)) halted_q <= 1'b1;
     end
   end
 
   // The walk: one step of the nest a cycle. Addresses of loop k: where its current iteration began.
-  logic walk_q, walk_none_q, walk_fill_q, walk_signal_q;
+  localparam int unsigned Loops = tsr_isa_pkg::TransferLoops;
+  typedef struct packed { logic [Loops-1:0][63:0] loop; } dram_addresses_t;
+  typedef struct packed { logic [Loops-1:0][21:0] loop; } sp_addresses_t;
+  typedef struct packed { logic [1:0][15:0] loop; } ends_t;
+  logic walk_q, walk_none_q, walk_signal_q, walk_store_q;
   logic [2:0] walk_fault_q, walk_space_q;
   logic [31:0] walk_pc_q;
   logic [15:0] length_q;
   logic [7:0] pad_value_q;
-  localparam int unsigned Loops = tsr_isa_pkg::TransferLoops;
-  typedef struct packed { logic [Loops-1:0][63:0] loop; } dram_addresses_t;
-  typedef struct packed { logic [Loops-1:0][21:0] loop; } sp_addresses_t;
-  tsr_isa_pkg::load_extent_t extent_q, index_q;
-  tsr_isa_pkg::load_pad_before_t before_q;
-  tsr_isa_pkg::load_pad_after_t after_q;
+  tsr_isa_pkg::load_extent_t extent_q, index_q, next;
   tsr_isa_pkg::load_dram_stride_t dram_stride_q;
   tsr_isa_pkg::load_sp_stride_t sp_stride_q;
   dram_addresses_t dram_q;
   sp_addresses_t sp_q;
+  // Padding of loops 0 and 1: the index at which each part ends, and in which of them the loop stands.
+  tsr_isa_pkg::load_pad_before_t before_q;
+  ends_t body_q;
+  logic [1:0] before_any_q, before_in_q, after_in_q;
+  logic padded_q;  // padding throughout
 
   logic step_last, step_pad, step_take;
+  logic [Loops-1:0] at_last;
   logic [1:0] inner;  // the innermost loop with an iteration left
-  logic [63:0] dram_next;
-  logic [21:0] sp_next;
   always_comb begin
-    step_last = 1'b1;
-    inner = 2'd0;
-    step_pad = 1'b0;
-    dram_next = '0;
-    sp_next = '0;
-    if (walk_q) begin
-      for (int unsigned k = 0; k < 4; k++) begin
-        if (index_q.loop[k] + 16'd1 != extent_q.loop[k]) begin
-          step_last = 1'b0;
-          inner = 2'(k);
-        end
+    for (int unsigned k = 0; k < Loops; k++) begin
+      next.loop[k] = index_q.loop[k] + 16'd1;
+      at_last[k] = next.loop[k] == extent_q.loop[k];
+    end
+    inner = !at_last[3] ? 2'd3 : !at_last[2] ? 2'd2 : !at_last[1] ? 2'd1 : 2'd0;
+  end
+  assign step_last = walk_none_q || at_last == '1;
+  assign step_pad = Pads && (padded_q || before_in_q != '0 || after_in_q != '0);
+
+  logic [63:0] dram_from, dram_next, dram_d;
+  logic signed [31:0] dram_by;
+  logic [21:0] sp_from, sp_by, sp_d;
+  always_comb begin
+    dram_from = dram_q.loop[0];
+    dram_by = dram_stride_q.loop[0];
+    sp_from = sp_q.loop[0];
+    sp_by = sp_stride_q.loop[0];
+    for (int unsigned k = 1; k < Loops; k++) begin
+      if (inner == 2'(k)) begin
+        dram_from = dram_q.loop[k];
+        dram_by = dram_stride_q.loop[k];
+        sp_from = sp_q.loop[k];
+        sp_by = sp_stride_q.loop[k];
       end
-      if (walk_none_q) step_last = 1'b1;
-      step_pad = walk_fill_q;
-      for (int unsigned k = 0; k < 2; k++) begin
-        if (index_q.loop[k] < {4'd0, before_q.loop[k]}) step_pad = 1'b1;
-        if ({1'b0, index_q.loop[k]} + {5'd0, after_q.loop[k]} >= {1'b0, extent_q.loop[k]}) step_pad = 1'b1;
-      end
-      dram_next = dram_q.loop[inner];
-      // Leading padding does not advance the DRAM address.
-      if (!(inner == 2'd0 && index_q.loop[0] < {4'd0, before_q.loop[0]}) &&
-          !(inner == 2'd1 && index_q.loop[1] < {4'd0, before_q.loop[1]}))
-        dram_next = dram_next + 64'($signed(dram_stride_q.loop[inner]));
-      sp_next = sp_q.loop[inner] + sp_stride_q.loop[inner];
     end
   end
+  // Leading padding does not advance the DRAM address.
+  assign dram_next = dram_from + (Pads && !inner[1] && before_in_q[inner[0]] ? '0 : 64'(dram_by));
+  assign dram_d = prep_take ? range_dram : dram_next;
+  assign sp_d = prep_take ? prep_q.sp_addr : sp_from + sp_by;
 
   // The run that may still grow.
   logic held_q, held_pad_q, held_last_q, held_signal_q;
@@ -197,105 +152,85 @@ module tsr_runs #(
   logic [2:0] held_space_q, held_fault_q;
   logic [7:0] held_pad_value_q;
   logic [31:0] held_pc_q;
-  logic joins, emit;
+  logic joins, emit, held_full;
 
-  assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad &&
-      held_sp_end_q == sp_q.loop[Loops-1] && (step_pad || held_dram_end_q == dram_q.loop[Loops-1]) &&
-      held_bytes_q < 22'(JoinBytes);
+  assign held_full = held_bytes_q[21:$clog2(JoinBytes)] != '0;
+  assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && held_sp_end_q == sp_q.loop[Loops-1] &&
+      (step_pad || held_dram_end_q == dram_q.loop[Loops-1]) && !held_full;
   assign run_valid_o = held_q && (held_last_q || (walk_q && !joins));
   assign emit = run_valid_o && run_ready_i;
   assign step_take = walk_q && (!held_q || joins || emit);
   assign prep_take = prep_done && (!walk_q || (step_take && step_last));
 
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      walk_q <= 1'b0;
-      walk_none_q <= 1'b0;
-      walk_fill_q <= 1'b0;
-      walk_signal_q <= 1'b0;
-      walk_fault_q <= '0;
-      walk_space_q <= '0;
-      walk_pc_q <= '0;
-      length_q <= '0;
-      pad_value_q <= '0;
-      extent_q <= '0;
-      index_q <= '0;
-      before_q <= '0;
-      after_q <= '0;
-      dram_stride_q <= '0;
-      sp_stride_q <= '0;
-      dram_q <= '0;
-      sp_q <= '0;
-    end else begin
-      if (step_take) begin
-        if (step_last) walk_q <= 1'b0;
-        for (int unsigned k = 0; k < 4; k++) begin
-          if (2'(k) == inner) index_q.loop[k] <= index_q.loop[k] + 16'd1;
-          if (2'(k) > inner) index_q.loop[k] <= '0;
-          if (2'(k) >= inner) begin
-            dram_q.loop[k] <= dram_next;
-            sp_q.loop[k] <= sp_next;
-          end
-        end
+    for (int unsigned k = 0; k < Loops; k++) begin
+      if (prep_take || (step_take && 2'(k) >= inner)) begin
+        dram_q.loop[k] <= dram_d;
+        sp_q.loop[k] <= sp_d;
+      end
+      if (prep_take || (step_take && 2'(k) > inner)) index_q.loop[k] <= '0;
+      else if (step_take && 2'(k) == inner) index_q.loop[k] <= next.loop[k];
+    end
+    for (int unsigned k = 0; k < 2; k++) begin
+      if (step_take && 2'(k) > inner) begin
+        before_in_q[k] <= before_any_q[k];
+        after_in_q[k] <= 1'b0;
+      end else if (step_take && 2'(k) == inner) begin
+        if (next.loop[k] == {4'd0, before_q.loop[k]}) before_in_q[k] <= 1'b0;
+        if (next.loop[k] == body_q.loop[k]) after_in_q[k] <= 1'b1;
       end
       if (prep_take) begin
-        walk_q <= 1'b1;
-        walk_none_q <= prep_fence || prep_fault != 3'(tsr_isa_pkg::FaultNone);
-        walk_fault_q <= prep_fault;
-        walk_signal_q <= prep_q.header.signal;
-        walk_pc_q <= prep_pc_q;
-        walk_space_q <= prep_q.space;
-        walk_fill_q <= prep_q.fill;
-        length_q <= prep_q.length;
-        pad_value_q <= prep_store ? 8'd0 : prep_q.pad_value;
-        extent_q <= prep_q.extent;
-        index_q <= '0;
-        before_q <= prep_q.pad_before;
-        after_q <= prep_q.pad_after;
-        dram_stride_q <= prep_q.dram_stride;
-        sp_stride_q <= prep_q.sp_stride;
-        dram_q <= {Loops{base + {28'd0, prep_q.dram_offset}}};
-        sp_q <= {Loops{prep_q.sp_addr}};
+        before_any_q[k] <= prep_q.pad_before[k] != '0;
+        before_in_q[k] <= prep_q.pad_before[k] != '0;
+        after_in_q[k] <= 1'b0;
+        body_q.loop[k] <= prep_q.extent[k] - {4'd0, prep_q.pad_after[k]};
+      end
+    end
+    if (prep_take) begin
+      walk_none_q <= prep_fence || prep_fault != 3'(tsr_isa_pkg::FaultNone);
+      walk_fault_q <= prep_fault;
+      walk_signal_q <= prep_q.header.signal;
+      walk_store_q <= prep_store;
+      walk_pc_q <= prep_pc_q;
+      walk_space_q <= prep_q.space;
+      length_q <= prep_q.length;
+      pad_value_q <= prep_q.pad_value;
+      extent_q <= prep_q.extent;
+      before_q <= prep_q.pad_before;
+      padded_q <= !range_reads;
+      dram_stride_q <= prep_q.dram_stride;
+      sp_stride_q <= prep_q.sp_stride;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (step_take) begin
+      held_last_q <= step_last;
+      held_dram_end_q <= dram_q.loop[Loops-1] + {48'd0, length_q};
+      held_sp_end_q <= sp_q.loop[Loops-1] + {6'd0, length_q};
+      held_bytes_q <= walk_none_q ? '0 : (joins ? held_bytes_q : '0) + {6'd0, length_q};
+      if (!joins) begin
+        held_dram_q <= dram_q.loop[Loops-1];
+        held_sp_q <= sp_q.loop[Loops-1];
+        held_pad_q <= step_pad;
+        held_signal_q <= walk_signal_q;
+        held_space_q <= walk_space_q;
+        held_fault_q <= walk_fault_q;
+        held_pad_value_q <= walk_store_q ? 8'd0 : pad_value_q;
+        held_pc_q <= walk_pc_q;
       end
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
+      walk_q <= 1'b0;
       held_q <= 1'b0;
-      held_pad_q <= 1'b0;
-      held_last_q <= 1'b0;
-      held_signal_q <= 1'b0;
-      held_dram_q <= '0;
-      held_dram_end_q <= '0;
-      held_sp_q <= '0;
-      held_sp_end_q <= '0;
-      held_bytes_q <= '0;
-      held_space_q <= '0;
-      held_fault_q <= '0;
-      held_pad_value_q <= '0;
-      held_pc_q <= '0;
     end else begin
-      if (emit) held_q <= 1'b0;
-      if (step_take) begin
-        held_q <= 1'b1;
-        held_last_q <= step_last;
-        held_dram_end_q <= dram_q.loop[Loops-1] + {48'd0, length_q};
-        held_sp_end_q <= sp_q.loop[Loops-1] + {6'd0, length_q};
-        if (joins) begin
-          held_bytes_q <= held_bytes_q + {6'd0, length_q};
-        end else begin
-          held_bytes_q <= walk_none_q ? '0 : {6'd0, length_q};
-          held_dram_q <= dram_q.loop[Loops-1];
-          held_sp_q <= sp_q.loop[Loops-1];
-          held_pad_q <= step_pad;
-          held_signal_q <= walk_signal_q;
-          held_space_q <= walk_space_q;
-          held_fault_q <= walk_fault_q;
-          held_pad_value_q <= pad_value_q;
-          held_pc_q <= walk_pc_q;
-        end
-      end
+      if (prep_take) walk_q <= 1'b1;
+      else if (step_take && step_last) walk_q <= 1'b0;
+      if (step_take) held_q <= 1'b1;
+      else if (emit) held_q <= 1'b0;
     end
   end
 

@@ -17,6 +17,15 @@ inline constexpr int kProduct = 0;  // Behind the multiplier, in front of the su
 inline constexpr int kDepth = 0;
 }  // namespace range
 
+/// Range check of LOAD and STORE: one loop a cycle passes all stages but the last (tsr_transfer_range). Registers at each place, and in all.
+namespace transfer_range {
+inline constexpr int kOperands = 1;  // A loop's steps and strides.
+inline constexpr int kProduct = 1;  // Their products.
+inline constexpr int kSum = 1;  // Added to the lowest or to the highest address.
+inline constexpr int kCompare = 1;  // Compared with the scratchpad's size and the DRAM window.
+inline constexpr int kDepth = 4;
+}  // namespace transfer_range
+
 /// GEMM from a step to the write of its sum (tsr_gemm). Registers at each place, and in all.
 namespace gemm_tile {
 inline constexpr int kInp = 1;  // INP answers; WGT is asked.
@@ -117,7 +126,7 @@ namespace transfer {
 /// A run of as many beats' bytes is joined no further. Beats.
 inline constexpr int kJoinBeats = 128;
 /// From taking an instruction to the end of its range check.
-inline constexpr int kPrepare = 5;  // transfer_loops + 1 + range.depth
+inline constexpr int kPrepare = 8;  // transfer_loops + transfer_range.depth
 /// The same for FENCE.
 inline constexpr int kFence = 1;
 /// From the end of the range check to the first step of the nest.
@@ -125,7 +134,7 @@ inline constexpr int kStep = 1;
 /// From the last step of a run to its departure: the next step shows whether it joins.
 inline constexpr int kJoin = 1;
 /// From taking an instruction to the departure of its first run, when that is one step of the nest.
-inline constexpr int kLeave = 7;  // transfer.prepare + transfer.step + transfer.join
+inline constexpr int kLeave = 10;  // transfer.prepare + transfer.step + transfer.join
 /// From a run's departure to its first burst at the arbiter.
 inline constexpr int kOffer = 1;
 }  // namespace transfer
@@ -143,7 +152,7 @@ inline constexpr int kFirstBeat = 3;  // transfer.offer + bus.address + bus.seen
 /// From the last group to the completion.
 inline constexpr int kComplete = 1;
 /// From taking a lone LOAD to its first beat, beside DRAM's latency.
-inline constexpr int kAlone = 10;  // transfer.leave + load.first_beat
+inline constexpr int kAlone = 13;  // transfer.leave + load.first_beat
 }  // namespace load
 
 /// The data side of STORE (tsr_store, tsr_realign).

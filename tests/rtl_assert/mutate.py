@@ -81,7 +81,7 @@ MUTANTS = [
         "1'b1",
         "a response expected without room",
     ),
-    ("tsr_control", "if (read) begin\n        rvalid_q", "read", "read || write", "read data without a read"),
+    ("tsr_control", "if (read && !read_held) begin\n        rvalid_q", "read && !read_held", "read && !read_held || write", "read data without a read"),
     ("tsr_control", "if (write) begin\n        bvalid_q", "write", "write || read", "write response without a write"),
     (
         "tsr_control",
