@@ -3,7 +3,8 @@
 //
 // Latency: a run taken in cycle t has its first burst at the output in t + 1. Throughput: one burst a cycle; the next
 // run is taken with the last burst of the previous one. Back-pressure: burst_ready_i. Reset: synchronous, active low.
-// Legal: AxiBytes a power of two, 4 to 64; a run is below 2^22 bytes.
+// Legal: AxiBytes a power of two, 4 to 64; a run is of 1 to 2^22 - 1 bytes; bursts of 256 beats at most. Timing: a
+// comparison of eight bits and a sum between two registers.
 module tsr_bursts #(
   parameter int unsigned AxiBytes = 8
 ) (
@@ -22,43 +23,56 @@ module tsr_bursts #(
 );
 
   localparam int unsigned OffsetBits = $clog2(AxiBytes);
-  localparam int unsigned BeatBits = 22;
+  localparam int unsigned BeatBits = 23 - OffsetBits;
   localparam int unsigned PageBeatBits = $clog2(tsr_isa_pkg::TimingBusPageBytes) - OffsetBits;  // 2^PageBeatBits a page
-  localparam logic [BeatBits-1:0] Longest = BeatBits'(tsr_isa_pkg::TimingBusBurstBeats);
+  localparam int unsigned LengthBits = $clog2(tsr_isa_pkg::TimingBusBurstBeats);
+  if (AxiBytes < 4 || AxiBytes > 64 || AxiBytes != 1 << $clog2(AxiBytes)) $error("tsr_bursts: AxiBytes is a power of two, 4 to 64");
+  if (LengthBits > 8 || tsr_isa_pkg::TimingBusBurstBeats != 1 << LengthBits || tsr_isa_pkg::TimingBusPageBytes > 4096 ||
+      tsr_isa_pkg::TimingBusPageBytes != 1 << $clog2(tsr_isa_pkg::TimingBusPageBytes))
+    $error("tsr_bursts: bursts of at most 256 beats, pages of at most 4096 bytes, both powers of two");
 
   logic [63-OffsetBits:0] beat_q;   // address in beats
-  logic [BeatBits-1:0] left_q;      // beats left
-  logic [BeatBits-1:0] to_page, beats;
-  logic take;
+  logic [BeatBits-1:0] left_q;      // beats left - 1
+  logic [LengthBits-1:0] longest, length;
+  logic busy_q, take, last, fire;
 
-  assign to_page = BeatBits'(1 << PageBeatBits) - BeatBits'(beat_q[PageBeatBits-1:0]);
-  always_comb begin
-    beats = left_q;
-    if (to_page < beats) beats = to_page;
-    if (beats > Longest) beats = Longest;
+  // All lengths are of beats - 1: then those to the end of a page are the complement of the place in the page.
+  if (PageBeatBits > LengthBits) begin : gen_long_page
+    assign longest = ~beat_q[LengthBits-1:0] | {LengthBits{beat_q[PageBeatBits-1:LengthBits] != '1}};
+  end else begin : gen_short_page
+    logic [PageBeatBits-1:0] place;
+    assign place = beat_q[PageBeatBits-1:0];
+    assign longest = LengthBits'({(LengthBits + 1 - PageBeatBits)'(0), ~place});
   end
+  assign last = left_q[BeatBits-1:LengthBits] == '0 && left_q[LengthBits-1:0] <= longest;
+  assign length = last ? left_q[LengthBits-1:0] : longest;
 
-  assign burst_valid_o = left_q != '0;
+  assign burst_valid_o = busy_q;
   assign burst_addr_o = {beat_q, OffsetBits'(0)};
-  assign burst_len_o = 8'(beats - BeatBits'(1));
-  assign burst_last_o = beats == left_q;
-  assign busy_o = burst_valid_o;
-  assign run_ready_o = !burst_valid_o || (burst_ready_i && burst_last_o);
+  assign burst_len_o = 8'(length);
+  assign burst_last_o = last;
+  assign busy_o = busy_q;
+  assign fire = busy_q && burst_ready_i;
+  assign run_ready_o = !busy_q || (burst_ready_i && last);
   assign take = run_valid_i && run_ready_o;
 
-  logic [BeatBits:0] span;
-  assign span = {1'b0, run_bytes_i} + (BeatBits + 1)'(run_dram_i[OffsetBits-1:0]) + (BeatBits + 1)'(AxiBytes - 1);
+  // Beats of the bytes beyond whole ones, with what stands before the first.
+  logic [1:0] rest;
+  assign rest = 2'(({2'd0, run_bytes_i[OffsetBits-1:0]} + {2'd0, run_dram_i[OffsetBits-1:0]} +
+                    (OffsetBits + 2)'(AxiBytes - 1)) >> OffsetBits);
 
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      beat_q <= '0;
-      left_q <= '0;
-    end else if (take) begin
+    if (!rst_ni) busy_q <= 1'b0;
+    else if (take) busy_q <= 1'b1;
+    else if (fire && last) busy_q <= 1'b0;
+  end
+  always_ff @(posedge clk_i) begin
+    if (take) begin
       beat_q <= run_dram_i[63:OffsetBits];
-      left_q <= BeatBits'(span >> OffsetBits);
-    end else if (burst_valid_o && burst_ready_i) begin
-      beat_q <= beat_q + (64 - OffsetBits)'(beats);
-      left_q <= left_q - beats;
+      left_q <= BeatBits'(run_bytes_i[21:OffsetBits]) + BeatBits'(rest) - 1'b1;
+    end else if (fire) begin
+      beat_q <= beat_q + (64 - OffsetBits)'(length) + 1'b1;
+      left_q <= left_q - BeatBits'(length) - 1'b1;
     end
   end
 

@@ -3,10 +3,10 @@
 // sides with a queue of runs between them: the address side walks the nest and sends bursts as far ahead as bursts in
 // flight and the queue allow, also of later instructions; the data side realigns what comes back and writes it.
 //
-// Latency: taken in cycle t, first burst at the arbiter in t + 7; a group is written two cycles after its beat has
+// Latency: taken in cycle t, first burst at the arbiter in t + 11; a group is written two cycles after its beat has
 // entered the machine; complete_o in the cycle after the last write. Throughput: one group of AxiBytes a cycle, padding
 // included. Back-pressure: port grants, absent beats. Reset: synchronous, active low; bursts in flight must have
-// drained. Legal: AxiBytes a power of two, 4 to 64.
+// drained. Legal: AxiBytes a power of two, 4 to 64. Timing: the slowest of the modules inside.
 module tsr_load #(
   parameter int unsigned AxiBytes      = 8,
   parameter int unsigned ReadsInFlight = 16,
@@ -137,36 +137,31 @@ module tsr_load #(
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      last_q <= 1'b0;
-      signal_q <= 1'b0;
       error_q <= 1'b0;
-      space_q <= '0;
-      group_q <= '0;
-      pc_q <= '0;
       complete_q <= 1'b0;
-      complete_signal_q <= 1'b0;
-      complete_code_q <= '0;
-      complete_pc_q <= '0;
     end else begin
       error_q <= error && !done;
-      if (group_fire) group_q <= group_q + 1'b1;
-      if (align_take) begin
-        last_q <= item_last;
-        signal_q <= item_signal;
-        space_q <= item_space;
-        group_q <= item_sp[21:OffsetBits];
-        pc_q <= item_pc;
-      end
       complete_q <= done || none_take;
-      if (none_take) begin
-        complete_signal_q <= item_signal;
-        complete_code_q <= item_fault;
-        complete_pc_q <= item_pc;
-      end else if (done) begin
-        complete_signal_q <= signal_q;
-        complete_code_q <= error ? 3'(tsr_isa_pkg::FaultAxiError) : 3'(tsr_isa_pkg::FaultNone);
-        complete_pc_q <= pc_q;
-      end
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (align_take) begin
+      last_q <= item_last;
+      signal_q <= item_signal;
+      space_q <= item_space;
+      group_q <= item_sp[21:OffsetBits];
+      pc_q <= item_pc;
+    end else if (group_fire) begin
+      group_q <= group_q + 1'b1;
+    end
+    if (none_take) begin
+      complete_signal_q <= item_signal;
+      complete_code_q <= item_fault;
+      complete_pc_q <= item_pc;
+    end else if (done) begin
+      complete_signal_q <= signal_q;
+      complete_code_q <= error ? 3'(tsr_isa_pkg::FaultAxiError) : 3'(tsr_isa_pkg::FaultNone);
+      complete_pc_q <= pc_q;
     end
   end
 

@@ -7,7 +7,7 @@
 // Latency: a run taken in cycle t offers its first group in t + 1 (t + 2 when the register must be filled), provided
 // the beat is there. Throughput: one group a cycle; the next run is taken with the last group of the previous one.
 // Back-pressure: group_ready_i; beats are taken only as groups need them. Reset: synchronous, active low. Legal:
-// AxiBytes a power of two, 4 to 64.
+// AxiBytes a power of two, 4 to 64. Timing: a beat's bytes chosen in two steps; a count of 20 bits.
 module tsr_realign #(
   parameter int unsigned AxiBytes = 8,
   localparam int unsigned OffsetBits = $clog2(AxiBytes)
@@ -33,80 +33,80 @@ module tsr_realign #(
   output logic                  starved_o      // a beat is needed and absent
 );
 
-  logic pad_q, first_q, prime_q;
+  if (AxiBytes < 4 || AxiBytes > 64 || AxiBytes != 1 << $clog2(AxiBytes)) $error("tsr_realign: AxiBytes is a power of two, 4 to 64");
+
+  // Cycles of a run: one for each group, and one before them that fills the register of the older beat. Each needs a beat
+  // but the last one of some runs.
+  localparam int unsigned CountBits = 23 - OffsetBits;
+  logic [CountBits-1:0] left_q;
+  logic busy_q, pad_q, first_q, prime_q, last_free_q;
   logic [7:0] pad_value_q;
-  logic [OffsetBits-1:0] shift_q;   // (from - to) modulo AxiBytes
+  logic [OffsetBits-1:0] shift_q;   // (from - to - 1) modulo AxiBytes
   logic [OffsetBits-1:0] first_lane_q, last_lane_q;
-  logic [21:0] beats_q, groups_q;   // left
   logic [8*AxiBytes-1:0] older_q;
 
-  logic needs_beat, group_fire, beat_fire, take;
-  assign needs_beat = beats_q != '0;
-  assign busy_o = groups_q != '0;
-  assign group_valid_o = busy_o && !prime_q && (!needs_beat || beat_valid_i);
-  assign group_last_o = groups_q == 22'd1;
+  logic needs_beat, group_fire, beat_fire, fire, take;
+  assign needs_beat = busy_q && !pad_q && !(last_free_q && group_last_o);
+  assign busy_o = busy_q;
+  assign group_valid_o = busy_q && !prime_q && (!needs_beat || beat_valid_i);
+  assign group_last_o = left_q == CountBits'(1);
   assign group_fire = group_valid_o && group_ready_i;
   assign beat_ready_o = needs_beat && (prime_q || group_ready_i);
   assign beat_fire = beat_ready_o && beat_valid_i;
-  assign starved_o = busy_o && needs_beat && !beat_valid_i;
-  assign run_ready_o = !busy_o || (group_fire && group_last_o);
+  assign fire = prime_q ? beat_fire : group_fire;
+  assign starved_o = needs_beat && !beat_valid_i;
+  assign run_ready_o = !busy_q || (group_fire && group_last_o);
   assign take = run_valid_i && run_ready_o;
 
+  // Byte i of a group is byte i + 1 + shift of both beats: first by even distances, then by one.
+  logic [8*AxiBytes-1:0] group_data;
+  logic [8*AxiBytes+7:0] even;
   logic [16*AxiBytes-1:0] pair;
   assign pair = {beat_data_i, older_q};
   always_comb begin
-    group_data_o = '0;
-    group_be_o = '0;
-    if (busy_o) begin
-      if (pad_q) group_data_o = {AxiBytes{pad_value_q}};
-      else if (shift_q == '0) group_data_o = beat_data_i;
-      else group_data_o = pair[8*shift_q+:8*AxiBytes];
-      group_be_o = '1;
-      if (first_q) group_be_o = group_be_o & ({AxiBytes{1'b1}} << first_lane_q);
-      if (group_last_o) group_be_o = group_be_o & ({AxiBytes{1'b1}} >> (OffsetBits'(AxiBytes - 1) - last_lane_q));
+    even = pair[8+:8*AxiBytes+8];
+    for (int unsigned k = 1; k < AxiBytes / 2; k++) begin
+      if (shift_q[OffsetBits-1:1] == (OffsetBits - 1)'(k)) even = (8 * AxiBytes + 8)'(pair >> (8 + 16 * k));
+    end
+    group_data = shift_q[0] ? even[8+:8*AxiBytes] : even[0+:8*AxiBytes];
+  end
+  assign group_data_o = pad_q ? {AxiBytes{pad_value_q}} : group_data;
+  always_comb begin
+    for (int unsigned i = 0; i < AxiBytes; i++) begin
+      group_be_o[i] = !(first_q && OffsetBits'(i) < first_lane_q) && !(group_last_o && OffsetBits'(i) > last_lane_q);
     end
   end
 
-  logic [22:0] beat_span, group_span;
-  assign beat_span = {1'b0, run_bytes_i} + 23'(run_from_i) + 23'(AxiBytes - 1);
-  assign group_span = {1'b0, run_bytes_i} + 23'(run_to_i) + 23'(AxiBytes - 1);
+  // Beats and groups of a run: those of its whole ones, and of the rest with what stands before.
+  logic [1:0] beat_rest;
+  logic [OffsetBits+1:0] group_rest;
+  logic prime;
+  assign beat_rest = 2'(({2'd0, run_bytes_i[OffsetBits-1:0]} + {2'd0, run_from_i} + (OffsetBits + 2)'(AxiBytes - 1)) >> OffsetBits);
+  assign group_rest = {2'd0, run_bytes_i[OffsetBits-1:0]} + {2'd0, run_to_i} + (OffsetBits + 2)'(AxiBytes - 1);
+  assign prime = !run_pad_i && run_from_i > run_to_i;
 
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      pad_q <= 1'b0;
-      first_q <= 1'b0;
-      prime_q <= 1'b0;
-      pad_value_q <= '0;
-      shift_q <= '0;
-      first_lane_q <= '0;
-      last_lane_q <= '0;
-      beats_q <= '0;
-      groups_q <= '0;
-    end else begin
-      if (beat_fire) begin
-        prime_q <= 1'b0;
-        beats_q <= beats_q - 22'd1;
-      end
-      if (group_fire) begin
-        first_q <= 1'b0;
-        groups_q <= groups_q - 22'd1;
-      end
-      if (take) begin
-        pad_q <= run_pad_i;
-        pad_value_q <= run_pad_value_i;
-        first_q <= 1'b1;
-        prime_q <= !run_pad_i && run_from_i > run_to_i;
-        shift_q <= run_from_i - run_to_i;
-        first_lane_q <= run_to_i;
-        last_lane_q <= OffsetBits'(group_span);  // (to + bytes - 1) modulo AxiBytes
-        beats_q <= run_pad_i ? '0 : 22'(beat_span >> OffsetBits);
-        groups_q <= 22'(group_span >> OffsetBits);
-      end
-    end
+    if (!rst_ni) busy_q <= 1'b0;
+    else if (take) busy_q <= 1'b1;
+    else if (group_fire && group_last_o) busy_q <= 1'b0;
   end
-
   always_ff @(posedge clk_i) begin
     if (beat_fire) older_q <= beat_data_i;
+    if (take) begin
+      pad_q <= run_pad_i;
+      pad_value_q <= run_pad_value_i;
+      first_q <= 1'b1;
+      prime_q <= prime;
+      last_free_q <= {1'b0, prime} + group_rest[OffsetBits+1:OffsetBits] != beat_rest;
+      shift_q <= run_from_i - run_to_i - 1'b1;
+      first_lane_q <= run_to_i;
+      last_lane_q <= group_rest[OffsetBits-1:0];  // (to + bytes - 1) modulo AxiBytes
+      left_q <= CountBits'(run_bytes_i[21:OffsetBits]) + CountBits'(group_rest[OffsetBits+1:OffsetBits]) + CountBits'(prime);
+    end else if (fire) begin
+      if (!prime_q) first_q <= 1'b0;
+      prime_q <= 1'b0;
+      left_q <= left_q - 1'b1;
+    end
   end
 
 endmodule

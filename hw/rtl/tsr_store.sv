@@ -3,9 +3,10 @@
 // A run goes three ways at once: its bursts to the address channel, its groups to the read port, its offsets to the
 // realigner; a queue of expected responses, in which FENCE stands as an entry without one, says what completes.
 //
-// Latency: taken in cycle t, first burst and first read in t + 7, first data at the bus in t + 10; complete_o in the
+// Latency: taken in cycle t, first burst and first read in t + 11, first data at the bus in t + 14; complete_o in the
 // cycle after the last response. Throughput: one beat a cycle. Back-pressure: port grants, the bus, WritesInFlight.
 // Reset: synchronous, active low; bursts in flight must have drained. Legal: AxiBytes a power of two, 4 to 64.
+// Timing: the slowest of the modules inside.
 module tsr_store #(
   parameter int unsigned AxiBytes       = 8,
   parameter int unsigned WritesInFlight = 8,
@@ -61,7 +62,7 @@ module tsr_store #(
   logic [31:0] run_pc;
 
   tsr_runs #(
-    .JoinBytes(tsr_isa_pkg::TimingTransferJoinBeats * AxiBytes), .AccBytes(AccBytes), .OutBytes(OutBytes)
+    .JoinBytes(tsr_isa_pkg::TimingTransferJoinBeats * AxiBytes), .Pads(1'b0), .AccBytes(AccBytes), .OutBytes(OutBytes)
   ) u_runs (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_o, .base_i,
     .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ready_i(run_ready), .run_dram_o(run_dram),
@@ -96,11 +97,7 @@ module tsr_store #(
   assign burst_fire = burst_valid_o && burst_ready_i;
   assign burst_pc_o = pc_q;
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      last_q <= 1'b0;
-      signal_q <= 1'b0;
-      pc_q <= '0;
-    end else if (run_take) begin
+    if (run_take) begin
       last_q <= run_last;
       signal_q <= run_signal;
       pc_q <= run_pc;
@@ -121,7 +118,8 @@ module tsr_store #(
   localparam int unsigned RoomBits = $clog2(Beats + 1);
   logic reads_acc_q, arriving_q, beat_valid, beat_ready, beat_pop, beats_ready_unused, read_fire;
   logic [GroupBits-1:0] reads_group_q;
-  logic [22:0] reads_left_q, reads_span;
+  logic [GroupBits:0] reads_left_q;
+  logic [1:0] reads_rest;  // groups of the bytes beyond whole ones, with what stands before the first
   logic [RoomBits-1:0] room_q;
   logic [8*AxiBytes-1:0] beat_data;
   assign sp_req_o = reads_left_q != '0 && room_q != '0;
@@ -129,28 +127,28 @@ module tsr_store #(
   assign sp_group_o = reads_group_q;
   assign read_fire = sp_req_o && sp_gnt_i;
   assign stall_port_o = sp_req_o && !sp_gnt_i;
-  assign reads_ready = reads_left_q == '0 || (reads_left_q == 23'd1 && read_fire);
-  assign reads_span = {1'b0, run_bytes} + 23'(run_sp[OffsetBits-1:0]) + 23'(AxiBytes - 1);
+  assign reads_ready = reads_left_q == '0 || (reads_left_q == (GroupBits + 1)'(1) && read_fire);
+  assign reads_rest = 2'(({2'd0, run_bytes[OffsetBits-1:0]} + {2'd0, run_sp[OffsetBits-1:0]} +
+                          (OffsetBits + 2)'(AxiBytes - 1)) >> OffsetBits);
   assign beat_pop = beat_valid && beat_ready;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      reads_acc_q <= 1'b0;
-      reads_group_q <= '0;
       reads_left_q <= '0;
       arriving_q <= 1'b0;
       room_q <= RoomBits'(Beats);
     end else begin
       arriving_q <= read_fire;
       room_q <= room_q + RoomBits'(beat_pop) - RoomBits'(read_fire);
-      if (read_fire) begin
-        reads_group_q <= reads_group_q + 1'b1;
-        reads_left_q <= reads_left_q - 23'd1;
-      end
-      if (run_take) begin
-        reads_acc_q <= run_space == 3'(tsr_isa_pkg::SpaceAcc);
-        reads_group_q <= run_sp[21:OffsetBits];
-        reads_left_q <= reads_span >> OffsetBits;
-      end
+      if (run_take) reads_left_q <= (GroupBits + 1)'(run_bytes[21:OffsetBits]) + (GroupBits + 1)'(reads_rest);
+      else if (read_fire) reads_left_q <= reads_left_q - 1'b1;
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (run_take) begin
+      reads_acc_q <= run_space == 3'(tsr_isa_pkg::SpaceAcc);
+      reads_group_q <= run_sp[21:OffsetBits];
+    end else if (read_fire) begin
+      reads_group_q <= reads_group_q + 1'b1;
     end
   end
   tsr_queue #(.Width(8 * AxiBytes), .Depth(Beats)) u_beats (
@@ -185,17 +183,16 @@ module tsr_store #(
     if (!rst_ni) begin
       error_q <= 1'b0;
       complete_q <= 1'b0;
-      complete_signal_q <= 1'b0;
-      complete_code_q <= '0;
-      complete_pc_q <= '0;
     end else begin
       error_q <= error && !done;
       complete_q <= done;
-      if (done) begin
-        complete_signal_q <= expect_signal;
-        complete_code_q <= error ? 3'(tsr_isa_pkg::FaultAxiError) : expect_fault;
-        complete_pc_q <= expect_pc;
-      end
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (done) begin
+      complete_signal_q <= expect_signal;
+      complete_code_q <= error ? 3'(tsr_isa_pkg::FaultAxiError) : expect_fault;
+      complete_pc_q <= expect_pc;
     end
   end
 

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The range check of LOAD and STORE. Enters: an instruction, the base register that it names, the DRAM window. Leaves: the
+// fault that its ranges make, or none, and the DRAM address of its first byte. The lowest and the highest address of a
+// nest are its first address and the sums over the loops of (extent - 1) * stride, of the negative and of the positive
+// ones. A loop passes one cycle after another through four stages: operands, products, sums, and behind the last loop the
+// comparison. While the sums wait for the first product they add up base, offset and length.
+//
+// In the scratchpad a product beyond 22 bits is out of any range, so that sums of 26 bits do. DRAM addresses are modulo
+// 2^64.
+//
+// Latency: start_i in cycle t, done_o and the rest from t + TimingTransferPrepare on, until the next start. The
+// instruction must stay until then. Reset: synchronous, active low. Timing: a product between two registers, or a sum of
+// 64 bits.
+module tsr_transfer_range #(
+  parameter bit          Pads       = 1'b1,  // LOAD, whose loops 0 and 1 have padding without DRAM addresses
+  parameter int unsigned InpBytes   = 64,
+  parameter int unsigned WgtBytes   = 64,
+  parameter int unsigned AccBytes   = 64,
+  parameter int unsigned OutBytes   = 64,
+  parameter int unsigned ParamBytes = 64,
+  parameter int unsigned TableBytes = 64
+) (
+  input  logic         clk_i,
+  input  logic         rst_ni,
+  input  logic         start_i,
+  input  logic [511:0] instr_i,         // from the cycle after start_i on
+  input  logic [63:0]  base_i,
+  input  logic [63:0]  window_first_i,
+  input  logic [63:0]  window_last_i,
+  output logic         done_o,
+  output logic [2:0]   fault_o,
+  output logic         reads_o,         // it has DRAM addresses
+  output logic [63:0]  dram_o           // the first of them
+);
+
+  localparam int unsigned Loops = tsr_isa_pkg::TransferLoops;
+  localparam int unsigned Products = tsr_isa_pkg::TimingTransferRangeProduct;
+  localparam int unsigned PhaseBits = 4;
+  // Cycles since the start: the first product reaches the sums, the sums are compared, the answer stands.
+  localparam logic [PhaseBits-1:0] First = PhaseBits'(2 + Products);
+  localparam logic [PhaseBits-1:0] Compare = PhaseBits'(2 + Products + Loops);
+  localparam logic [PhaseBits-1:0] Ready = PhaseBits'(3 + Products + Loops);
+  if (32'(Ready) != tsr_isa_pkg::TimingTransferPrepare || Products < 1 || Products > 4 || Loops != 4)
+    $error("tsr_transfer_range: four loops, 1 to 4 registers of the products, and the cycles of isa/timing.toml");
+
+  tsr_isa_pkg::load_t instr;
+  logic [PhaseBits-1:0] phase_q;  // 0: idle
+  assign instr = instr_i;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) phase_q <= '0;
+    else if (start_i) phase_q <= PhaseBits'(1);
+    else if (phase_q != '0 && phase_q != Ready) phase_q <= phase_q + 1'b1;
+  end
+
+  // Operands, the innermost loop first. Padding counts in the scratchpad alone.
+  logic [1:0] loop;
+  logic [15:0] extent;
+  logic [12:0] pads;
+  logic [31:0] stride;
+  logic [21:0] sp_stride;
+  logic signed [16:0] steps_q, sp_steps_q;
+  logic signed [31:0] stride_q;
+  logic signed [21:0] sp_stride_q;
+  assign loop = 2'd0 - phase_q[1:0];
+  always_comb begin
+    extent = instr.extent[0];
+    stride = instr.dram_stride[0];
+    sp_stride = instr.sp_stride[0];
+    for (int unsigned k = 1; k < Loops; k++) begin
+      if (loop == 2'(k)) begin
+        extent = instr.extent[k];
+        stride = instr.dram_stride[k];
+        sp_stride = instr.sp_stride[k];
+      end
+    end
+    pads = '0;
+    for (int unsigned k = 0; k < 2; k++) begin
+      if (Pads && loop == 2'(k)) pads = {1'b0, instr.pad_before[k]} + {1'b0, instr.pad_after[k]};
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    steps_q <= $signed({1'b0, extent}) - $signed({4'd0, pads}) - 17'sd1;
+    sp_steps_q <= $signed({1'b0, extent}) - 17'sd1;
+    stride_q <= stride;
+    sp_stride_q <= sp_stride;
+  end
+
+  // Products.
+  logic signed [48:0] product_q[Products];
+  logic signed [38:0] sp_product_q[Products];
+  always_ff @(posedge clk_i) begin
+    product_q[0] <= 49'(steps_q) * 49'(stride_q);
+    sp_product_q[0] <= 39'(sp_steps_q) * 39'(sp_stride_q);
+    for (int unsigned s = 1; s < Products; s++) begin
+      product_q[s] <= product_q[s-1];
+      sp_product_q[s] <= sp_product_q[s-1];
+    end
+  end
+
+  // Sums: base + offset, then length, then the products.
+  logic begins, ends, products;
+  assign begins = phase_q == PhaseBits'(1);
+  assign ends = phase_q == PhaseBits'(2);
+  assign products = phase_q >= First && phase_q < Compare;
+
+  logic negative;
+  logic [63:0] low_q, high_q, first_q, from, add, sum;
+  assign negative = products && product_q[Products-1][48];
+  assign from = begins ? base_i : negative ? low_q : high_q;
+  assign add = begins ? {28'd0, instr.dram_offset} : ends ? {48'd0, instr.length - 16'd1} : 64'(product_q[Products-1]);
+  assign sum = from + add;
+
+  logic sp_negative, sp_far_q, empty_q;
+  logic signed [25:0] sp_low_q, sp_high_q, sp_from, sp_add, sp_sum;
+  assign sp_negative = products && sp_product_q[Products-1][38];
+  assign sp_from = begins ? '0 : sp_negative ? sp_low_q : sp_high_q;
+  assign sp_add = begins ? $signed({4'd0, instr.sp_addr})
+                         : ends ? $signed({10'd0, instr.length}) : 26'(sp_product_q[Products-1]);
+  assign sp_sum = sp_from + sp_add;
+
+  always_ff @(posedge clk_i) begin
+    if (begins) first_q <= sum;
+    if (begins || negative) low_q <= sum;
+    if (begins || ends || (products && !negative)) high_q <= sum;
+    if (begins || sp_negative) sp_low_q <= sp_sum;
+    if (begins || ends || (products && !sp_negative)) sp_high_q <= sp_sum;
+    if (begins) sp_far_q <= 1'b0;
+    else if (products && sp_product_q[Products-1][38:22] != '0 && sp_product_q[Products-1][38:22] != '1) sp_far_q <= 1'b1;
+    // A loop that is padding throughout has -1 steps.
+    if (begins) empty_q <= Pads && instr.fill;
+    else if (Pads && steps_q[16] && (phase_q == PhaseBits'(4) || phase_q == PhaseBits'(5))) empty_q <= 1'b1;
+  end
+
+  // The comparison.
+  logic signed [25:0] limit;
+  logic sp_bad_q, dram_bad_q;
+  always_comb begin
+    case (instr.space)
+      3'(tsr_isa_pkg::SpaceInp): limit = 26'(InpBytes);
+      3'(tsr_isa_pkg::SpaceWgt): limit = 26'(WgtBytes);
+      3'(tsr_isa_pkg::SpaceAcc): limit = 26'(AccBytes);
+      3'(tsr_isa_pkg::SpaceOut): limit = 26'(OutBytes);
+      3'(tsr_isa_pkg::SpaceParam): limit = 26'(ParamBytes);
+      default: limit = 26'(TableBytes);
+    endcase
+  end
+  always_ff @(posedge clk_i) begin
+    if (phase_q == Compare) begin
+      sp_bad_q <= sp_far_q || sp_low_q < 0 || sp_high_q > limit;
+      dram_bad_q <= !empty_q && (low_q < window_first_i || high_q > window_last_i || low_q > high_q);
+    end
+  end
+
+  assign done_o = phase_q == Ready;
+  assign fault_o = sp_bad_q ? 3'(tsr_isa_pkg::FaultScratchpadRange)
+                            : dram_bad_q ? 3'(tsr_isa_pkg::FaultDramRange) : 3'(tsr_isa_pkg::FaultNone);
+  assign reads_o = !empty_q;
+  assign dram_o = first_q;
+
+  logic unused;
+  assign unused = &{1'b0, instr};
+
+endmodule
