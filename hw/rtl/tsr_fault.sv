@@ -81,16 +81,8 @@ module tsr_fault #(
   logic [2:0] candidate_code;
   assign candidates = cause_q != '0 ? cause_q : stuck ? head_valid_i & older : '0;
   assign chosen = candidates[0] ? 2'd0 : candidates[1] ? 2'd1 : candidates[2] ? 2'd2 : 2'd3;
-  always_comb begin
-    candidate_pc = '0;
-    candidate_code = '0;
-    for (int unsigned e = 0; e < 4; e++) begin
-      if (chosen == 2'(e)) begin
-        candidate_pc = cause_q != '0 ? cause_pc_q.engine[e] : head_pc.engine[e];
-        candidate_code = cause_q != '0 ? cause_code_q.engine[e] : 3'(tsr_isa_pkg::FaultNoProgress);
-      end
-    end
-  end
+  assign candidate_pc = cause_q != '0 ? cause_pc_q.engine[chosen] : head_pc.engine[chosen];
+  assign candidate_code = cause_q != '0 ? cause_code_q.engine[chosen] : 3'(tsr_isa_pkg::FaultNoProgress);
   assign candidate_older = !fault_q || candidate_pc < pc_q;
 
   always_ff @(posedge clk_i) begin

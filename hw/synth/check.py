@@ -57,7 +57,7 @@ def memory_kinds(lines, depths):
         module = re.findall(r"tsr_\w+", memory)
         key = f"{module[-1]}.{memory.rsplit('.', 1)[-1]}" if module else memory
         kind = found[2] or "flip-flops"
-        small = depths.get(memory.rsplit(".", 1)[0], 1 << 30) <= FLIP_FLOPS.get(key, 0)
+        small = depths.get(re.sub(r"(\.gen_\w+)*\.\w+$", "", memory), 1 << 30) <= FLIP_FLOPS.get(key, 0)
         pipeline = key in PIPELINES and kind in ("flip-flops", *PIPELINES[key])
         if kind not in MEMORIES.get(key, ()) and not pipeline and not (small and not found[2]):
             wanted = " or ".join(MEMORIES.get(key, ("nothing: it is not in the table",)))

@@ -356,7 +356,7 @@ TEST(SystemcMicro, AluInInpBesideLoadsAndStores) {
         }
         return program;
       },
-      40, 0.02);
+      40, 0.025);
 }
 
 // Less bandwidth than the bus has: a budget in whole bytes, of which the model knows the rate.
