@@ -30,7 +30,7 @@ MEMORIES = {
     "tsr_ram_1r1w.mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP", "URAM"),  # URAM: what machine.ULTRA names
     "tsr_ram_2rw.mem": ("BLOCKRAM_TDP",),
     "tsr_window.line_mem": ("BLOCKRAM_SDP", "BLOCKRAM_TDP"),
-    "tsr_base.mem": ("LUTRAM_QP",),
+    "tsr_base.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_counters.mem": ("LUTRAM_SP", "LUTRAM_DP", "LUTRAM_SDP"),
     "tsr_fetch.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_queue.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
@@ -69,14 +69,17 @@ def memory_kinds(lines, depths):
 
 def depths(log):
     """Words of the memory in each module with a parameter Depth, by the module's name: what Yosys' log says when it
-    elaborates."""
+    elaborates. Sixteen words of one bit count as one."""
     found = {}
     for given, module in re.findall(
         r"((?:Parameter \\\w+ = \S+\n)+)Generating RTLIL representation for module `(\S+)'", log
     ):
         depth = re.search(r"Parameter \\Depth = (?:(\d+)|\S*'(\d+))$", given, re.M)
+        single = re.search(r"Parameter \\Width = (?:1|\S*'0*1)$", given, re.M)
         if depth:
             found[module] = int(depth[1]) if depth[1] else int(depth[2], 2)
+            if single:
+                found[module] = -(-found[module] // 16)
     return found
 
 

@@ -42,7 +42,13 @@ MUTANTS = [
         "load_ar_addr_i + 64'd1",
         "read burst not aligned to the bus",
     ),
-    ("tsr_bursts", "| {LengthBits{beat_q[PageBeatBits-1:LengthBits] != '1}};", "beat_q[PageBeatBits-1:LengthBits] != '1", "1'b1", "burst crosses 4 KB"),
+    (
+        "tsr_bursts",
+        "| {LengthBits{beat_q[PageBeatBits-1:LengthBits] != '1}};",
+        "beat_q[PageBeatBits-1:LengthBits] != '1",
+        "1'b1",
+        "burst crosses 4 KB",
+    ),
     ("tsr_axi_write", "if (m_awready_i) awvalid_q <= 1'b0;", "m_awready_i", "1'b1", "awvalid fell before awready"),
     (
         "tsr_axi_write",
@@ -81,7 +87,13 @@ MUTANTS = [
         "1'b1",
         "a response expected without room",
     ),
-    ("tsr_control", "if (read && !read_held) begin\n        rvalid_q", "read && !read_held", "read && !read_held || write", "read data without a read"),
+    (
+        "tsr_control",
+        "if (read && !read_held) begin\n        rvalid_q",
+        "read && !read_held",
+        "read && !read_held || write",
+        "read data without a read",
+    ),
     ("tsr_control", "if (write) begin\n        bvalid_q", "write", "write || read", "write response without a write"),
     (
         "tsr_control",
