@@ -61,7 +61,8 @@ module tsr_fault #(
   // An engine's completing instruction is compared, or else its head: where both are there the head waits a cycle.
   always_comb begin
     for (int unsigned e = 0; e < 4; e++) begin
-      older[e] = !fault_q || (complete_i[e] ? engine_pc.engine[e] : head_pc.engine[e]) < pc_q;
+      older[e] = 1'b1;
+      if (fault_q) older[e] = (complete_i[e] ? engine_pc.engine[e] : head_pc.engine[e]) < pc_q;
       counted_o[e] = complete_i[e] && !engine_fault_i[e] && older[e];
       start_o[e] = run_i && head_valid_i[e] && head_holds_i[e] && cause_q == '0 && older[e] && !(fault_q && complete_i[e]);
     end
@@ -81,8 +82,14 @@ module tsr_fault #(
   logic [2:0] candidate_code;
   assign candidates = cause_q != '0 ? cause_q : stuck ? head_valid_i & older : '0;
   assign chosen = candidates[0] ? 2'd0 : candidates[1] ? 2'd1 : candidates[2] ? 2'd2 : 2'd3;
-  assign candidate_pc = cause_q != '0 ? cause_pc_q.engine[chosen] : head_pc.engine[chosen];
-  assign candidate_code = cause_q != '0 ? cause_code_q.engine[chosen] : 3'(tsr_isa_pkg::FaultNoProgress);
+  always_comb begin
+    candidate_pc = '0;
+    candidate_code = '0;
+    if (!tsr_isa_pkg::Simulated || candidates != '0) begin
+      candidate_pc = cause_q != '0 ? cause_pc_q.engine[chosen] : head_pc.engine[chosen];
+      candidate_code = cause_q != '0 ? cause_code_q.engine[chosen] : 3'(tsr_isa_pkg::FaultNoProgress);
+    end
+  end
   assign candidate_older = !fault_q || candidate_pc < pc_q;
 
   always_ff @(posedge clk_i) begin

@@ -89,7 +89,10 @@ module tsr_fetch #(
   assign r_ready_o = 1'b1;  // room has been reserved
   assign word_full = r_valid_i && beat_q == BeatBits'(WordBeats - 1);
   assign word_valid = words_ready_q != '0;
-  assign word = mem[head_q];
+  always_comb begin
+    word = '0;
+    if (!tsr_isa_pkg::Simulated || take) word = mem[head_q];
+  end
   always_ff @(posedge clk_i) begin
     for (int unsigned b = 0; b < WordBeats; b++) begin
       if (r_valid_i && beat_q == BeatBits'(b)) mem[tail_q][8*AxiBytes*b+:8*AxiBytes] <= r_data_i;

@@ -37,26 +37,28 @@ module tsr_queue #(
   assign pop = valid_o && ready_i;
   assign next = head_q == LastSlot ? '0 : head_q + 1'b1;
 
-  if (HeadBits < Width) begin : gen_body
-    logic [Width-HeadBits-1:0] mem[Depth];
+  // A simulator copies a word when the head moves, not in every cycle: there all of it stands in the register.
+  localparam int unsigned Kept = tsr_isa_pkg::Simulated ? Width : HeadBits;
+  if (Kept < Width) begin : gen_body
+    logic [Width-Kept-1:0] mem[Depth];
     always_ff @(posedge clk_i) begin
-      if (push) mem[tail_q] <= data_i[Width-1:HeadBits];
+      if (push) mem[tail_q] <= data_i[Width-1:Kept];
     end
-    assign data_o[Width-1:HeadBits] = mem[head_q];
+    assign data_o[Width-1:Kept] = mem[head_q];
   end
 
-  if (HeadBits > 0) begin : gen_head
-    logic [HeadBits-1:0] mem[Depth];  // the head's own copy in here is not read
-    logic [HeadBits-1:0] head_word_q;
+  if (Kept > 0) begin : gen_head
+    logic [Kept-1:0] mem[Depth];  // the head's own copy in here is not read
+    logic [Kept-1:0] head_word_q;
     always_ff @(posedge clk_i) begin
-      if (push) mem[tail_q] <= data_i[HeadBits-1:0];
+      if (push) mem[tail_q] <= data_i[Kept-1:0];
     end
     // A word that finds the queue empty, or leaving with it the only one, is the head at once.
     always_ff @(posedge clk_i) begin
-      if (push && (count_q == '0 || (count_q == CountBits'(1) && pop))) head_word_q <= data_i[HeadBits-1:0];
+      if (push && (count_q == '0 || (count_q == CountBits'(1) && pop))) head_word_q <= data_i[Kept-1:0];
       else if (pop) head_word_q <= mem[next];
     end
-    assign data_o[HeadBits-1:0] = head_word_q;
+    assign data_o[Kept-1:0] = head_word_q;
   end
 
   always_ff @(posedge clk_i) begin

@@ -64,18 +64,20 @@ module tsr_realign #(
   logic [16*AxiBytes-1:0] pair;
   assign pair = {beat_data_i, older_q};
   always_comb begin
-    even = pair[8+:8*AxiBytes+8];
-    for (int unsigned k = 1; k < AxiBytes / 2; k++) begin
-      if (shift_q[OffsetBits-1:1] == (OffsetBits - 1)'(k)) even = (8 * AxiBytes + 8)'(pair >> (8 + 16 * k));
+    even = '0;
+    group_data = '0;
+    if (!tsr_isa_pkg::Simulated || group_valid_o) begin
+      even = pair[8+:8*AxiBytes+8];
+      for (int unsigned k = 1; k < AxiBytes / 2; k++) begin
+        if (shift_q[OffsetBits-1:1] == (OffsetBits - 1)'(k)) even = pair[8+16*k+:8*AxiBytes+8];
+      end
+      group_data = shift_q[0] ? even[8+:8*AxiBytes] : even[0+:8*AxiBytes];
+      if (pad_q) group_data = {AxiBytes{pad_value_q}};
     end
-    group_data = shift_q[0] ? even[8+:8*AxiBytes] : even[0+:8*AxiBytes];
   end
-  assign group_data_o = pad_q ? {AxiBytes{pad_value_q}} : group_data;
-  always_comb begin
-    for (int unsigned i = 0; i < AxiBytes; i++) begin
-      group_be_o[i] = !(first_q && OffsetBits'(i) < first_lane_q) && !(group_last_o && OffsetBits'(i) > last_lane_q);
-    end
-  end
+  assign group_data_o = group_data;
+  assign group_be_o = (first_q ? {AxiBytes{1'b1}} << first_lane_q : '1) &
+      (group_last_o ? {AxiBytes{1'b1}} >> ~last_lane_q : '1);
 
   // Beats and groups of a run: those of its whole ones, and of the rest with what stands before.
   logic [1:0] beat_rest;

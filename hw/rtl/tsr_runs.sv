@@ -114,9 +114,13 @@ module tsr_runs #(
   logic [Loops-1:0] at_last;
   logic [1:0] inner;  // the innermost loop with an iteration left
   always_comb begin
-    for (int unsigned k = 0; k < Loops; k++) begin
-      next.loop[k] = index_q.loop[k] + 16'd1;
-      at_last[k] = next.loop[k] == extent_q.loop[k];
+    next = '0;
+    at_last = '0;
+    if (!tsr_isa_pkg::Simulated || walk_q) begin
+      for (int unsigned k = 0; k < Loops; k++) begin
+        next.loop[k] = index_q.loop[k] + 16'd1;
+        at_last[k] = next.loop[k] == extent_q.loop[k];
+      end
     end
     inner = !at_last[3] ? 2'd3 : !at_last[2] ? 2'd2 : !at_last[1] ? 2'd1 : 2'd0;
   end
@@ -127,16 +131,22 @@ module tsr_runs #(
   logic signed [31:0] dram_by;
   logic [21:0] sp_from, sp_by, sp_d;
   always_comb begin
-    dram_from = dram_q.loop[0];
-    dram_by = dram_stride_q.loop[0];
-    sp_from = sp_q.loop[0];
-    sp_by = sp_stride_q.loop[0];
-    for (int unsigned k = 1; k < Loops; k++) begin
-      if (inner == 2'(k)) begin
-        dram_from = dram_q.loop[k];
-        dram_by = dram_stride_q.loop[k];
-        sp_from = sp_q.loop[k];
-        sp_by = sp_stride_q.loop[k];
+    dram_from = '0;
+    dram_by = '0;
+    sp_from = '0;
+    sp_by = '0;
+    if (!tsr_isa_pkg::Simulated || walk_q) begin
+      dram_from = dram_q.loop[0];
+      dram_by = dram_stride_q.loop[0];
+      sp_from = sp_q.loop[0];
+      sp_by = sp_stride_q.loop[0];
+      for (int unsigned k = 1; k < Loops; k++) begin
+        if (inner == 2'(k)) begin
+          dram_from = dram_q.loop[k];
+          dram_by = dram_stride_q.loop[k];
+          sp_from = sp_q.loop[k];
+          sp_by = sp_stride_q.loop[k];
+        end
       end
     end
   end
@@ -162,7 +172,7 @@ module tsr_runs #(
   assign step_take = walk_q && (!held_q || joins || emit);
   assign prep_take = prep_done && (!walk_q || (step_take && step_last));
 
-  always_ff @(posedge clk_i) begin
+  always_ff @(posedge clk_i) if (prep_take || step_take) begin
     for (int unsigned k = 0; k < Loops; k++) begin
       if (prep_take || (step_take && 2'(k) >= inner)) begin
         dram_q.loop[k] <= dram_d;

@@ -45,6 +45,8 @@ module tsr_transfer_range #(
 
   tsr_isa_pkg::load_t instr;
   logic [PhaseBits-1:0] phase_q;  // 0: idle
+  logic active;
+  assign active = phase_q != '0 && phase_q != Ready;
   assign instr = instr_i;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) phase_q <= '0;
@@ -78,7 +80,7 @@ module tsr_transfer_range #(
       if (Pads && loop == 2'(k)) pads = {1'b0, instr.pad_before[k]} + {1'b0, instr.pad_after[k]};
     end
   end
-  always_ff @(posedge clk_i) begin
+  always_ff @(posedge clk_i) if (!tsr_isa_pkg::Simulated || active) begin
     steps_q <= $signed({1'b0, extent}) - $signed({4'd0, pads}) - 17'sd1;
     sp_steps_q <= $signed({1'b0, extent}) - 17'sd1;
     stride_q <= stride;
@@ -88,7 +90,7 @@ module tsr_transfer_range #(
   // Products.
   logic signed [48:0] product_q[Products];
   logic signed [38:0] sp_product_q[Products];
-  always_ff @(posedge clk_i) begin
+  always_ff @(posedge clk_i) if (!tsr_isa_pkg::Simulated || active) begin
     product_q[0] <= 49'(steps_q) * 49'(stride_q);
     sp_product_q[0] <= 39'(sp_steps_q) * 39'(sp_stride_q);
     for (int unsigned s = 1; s < Products; s++) begin
@@ -106,19 +108,33 @@ module tsr_transfer_range #(
   logic negative;
   logic [63:0] low_q, high_q, first_q, from, add, sum;
   assign negative = products && product_q[Products-1][48];
-  assign from = begins ? base_i : negative ? low_q : high_q;
-  assign add = begins ? {28'd0, instr.dram_offset} : ends ? {48'd0, instr.length - 16'd1} : 64'(product_q[Products-1]);
-  assign sum = from + add;
+  always_comb begin
+    from = '0;
+    add = '0;
+    sum = '0;
+    if (!tsr_isa_pkg::Simulated || active) begin
+      from = begins ? base_i : negative ? low_q : high_q;
+      add = begins ? {28'd0, instr.dram_offset} : ends ? {48'd0, instr.length - 16'd1} : 64'(product_q[Products-1]);
+      sum = from + add;
+    end
+  end
 
   logic sp_negative, sp_far_q, empty_q;
   logic signed [25:0] sp_low_q, sp_high_q, sp_from, sp_add, sp_sum;
   assign sp_negative = products && sp_product_q[Products-1][38];
-  assign sp_from = begins ? '0 : sp_negative ? sp_low_q : sp_high_q;
-  assign sp_add = begins ? $signed({4'd0, instr.sp_addr})
-                         : ends ? $signed({10'd0, instr.length}) : 26'(sp_product_q[Products-1]);
-  assign sp_sum = sp_from + sp_add;
+  always_comb begin
+    sp_from = '0;
+    sp_add = '0;
+    sp_sum = '0;
+    if (!tsr_isa_pkg::Simulated || active) begin
+      sp_from = begins ? '0 : sp_negative ? sp_low_q : sp_high_q;
+      sp_add = begins ? $signed({4'd0, instr.sp_addr})
+                      : ends ? $signed({10'd0, instr.length}) : 26'(sp_product_q[Products-1]);
+      sp_sum = sp_from + sp_add;
+    end
+  end
 
-  always_ff @(posedge clk_i) begin
+  always_ff @(posedge clk_i) if (!tsr_isa_pkg::Simulated || active) begin
     if (begins) first_q <= sum;
     if (begins || negative) low_q <= sum;
     if (begins || ends || (products && !negative)) high_q <= sum;
