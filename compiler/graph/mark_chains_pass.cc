@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which results may stay on chip: those that the next operation alone reads. The generator's search decides which
-// neighbours become chains; this pass says which it may consider, and a text can forbid one.
+// Which results may stay on chip: those that the next operation alone reads. The pass place-chains decides which
+// neighbours become chains; this one says which may, and a text can forbid one.
 #include "compiler/graph/passes.h"
 #include "compiler/npu/chain.h"
 

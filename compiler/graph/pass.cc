@@ -41,9 +41,10 @@ PassRegistry::PassRegistry()
               {"fold-layout", "Makes tensors in the order and place in which they are read.", fold_layout},
               {"fuse-stages", "Joins element-wise operations to their producers.", fuse_stages},
               {"fold-borders", "Puts a border around inputs whose first layer is folded.", fold_borders},
-              {"mark-chains", "Says which results may stay on chip for the next operation.", mark_chains}},
+              {"mark-chains", "Says which results may stay on chip for the next operation.", mark_chains},
+              {"place-chains", "Says which tensors stay on chip, and so which operations form chains.", place_chains}},
       pipeline_{"assign-layouts", "transpose-factors", "fold-layout", "fuse-stages",
-                "fold-layout",    "fold-borders",      "mark-chains"} {}
+                "fold-layout",    "fold-borders",      "mark-chains", "place-chains"} {}
 
 PassRegistry& PassRegistry::instance() {
   static PassRegistry registry;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -21,6 +22,8 @@ namespace tessera::graph {
 struct PassContext {
   const isa::MachineConfig& config;
   const npu::Options& options;
+  /// The schedules that the user gives for the operations of a graph, by index; nothing: none.
+  std::function<std::vector<std::optional<schedule::LayerSchedule>>(const npu::Graph&)> schedules = {};
 };
 
 using AnyGraph = std::variant<ValueGraph, npu::Graph>;

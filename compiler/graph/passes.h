@@ -27,4 +27,8 @@ void fold_borders(npu::Graph& graph, const PassContext& context);
 /// mark-chains: says of each operation whether its result may stay on chip for the next one.
 void mark_chains(npu::Graph& graph, const PassContext& context);
 
+/// place-chains: says of each tensor whether it lives in DRAM or stays on chip between an operation and the next.
+/// Errors: kInvalidArgument for a scope that cannot be, kDoesNotFit; both name the node.
+void place_chains(npu::Graph& graph, const PassContext& context);
+
 }  // namespace tessera::graph

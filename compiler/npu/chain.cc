@@ -5,6 +5,7 @@
 #include "compiler/npu/chain.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "base/error.h"
@@ -271,6 +272,25 @@ class ChainLowerer {
 
 void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& infos) {
   ChainLowerer(chain, emitter, infos).run();
+}
+
+std::vector<Task> tasks_of(const Graph& graph, const Program& program, const isa::MachineConfig& config,
+                           const Options& options) {
+  std::vector<Task> result;
+  const auto append = [&](std::vector<Task>&& tasks) {
+    std::move(tasks.begin(), tasks.end(), std::back_inserter(result));
+  };
+  for (size_t i = 0; i < graph.operations.size();) {
+    const auto* chain = std::get_if<schedule::ChainSchedule>(&program.layers[i].schedule);
+    if (chain == nullptr) {
+      append(make_tasks(graph, i++, program.placements, config, options));
+      continue;
+    }
+    for (auto& tasks : chain_tasks(graph, i, chain->links.size(), program.placements, config, options))
+      append(std::move(tasks));
+    i += chain->links.size();
+  }
+  return result;
 }
 
 schedule::ChainSchedule schedule_of(const Chain& chain, const Graph& graph) {

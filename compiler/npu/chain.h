@@ -44,6 +44,10 @@ std::vector<const schedule::Nest*> nests_of(const Chain& chain, const schedule::
 void place_chain(Chain& chain, const Graph& graph, const std::vector<Placement>& placements,
                  const isa::MachineConfig& config, const Options& options);
 
+/// The tasks of a compiled graph, where its tensors stand, in order of operations.
+std::vector<Task> tasks_of(const Graph& graph, const Program& program, const isa::MachineConfig& config,
+                           const Options& options);
+
 /// Appends the chain's instructions. Adds to the links' infos: tiles.
 void lower_chain(const Chain& chain, Emitter& emitter, std::vector<LayerInfo>& infos);
 

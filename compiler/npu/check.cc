@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "compiler/npu/chain.h"
 #include "compiler/npu/extremes.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/second.h"
@@ -52,6 +53,7 @@ class Checker {
       require(writable(tensor(uses.written, "output")), "writes a strided view whose elements overlap");
       written[static_cast<size_t>(root_of(graph_, uses.written))] = true;
     }
+    check_scopes();
     for (const TensorId id : graph_.outputs) {
       where_ = "graph output";
       require(written[static_cast<size_t>(root_of(graph_, (tensor(id, "output"), id)))],
@@ -69,6 +71,27 @@ class Checker {
       if (input == id) return true;
     }
     return false;
+  }
+
+  /// Only what the next operation alone reads can stay on chip.
+  void check_scopes() {
+    std::vector<bool> passed(graph_.tensors.size(), false);
+    const auto chip = [](const Tensor& t) { return t.scope == Scope::kChip; };
+    if (std::any_of(graph_.tensors.begin(), graph_.tensors.end(), chip)) {
+      const std::vector<bool> feeds = feeds_next(graph_);
+      for (size_t i = 0; i < feeds.size(); ++i) {
+        if (feeds[i]) passed[static_cast<size_t>(uses_of(graph_.operations[i]).written)] = true;
+      }
+    }
+    for (size_t i = 0; i < graph_.tensors.size(); ++i) {
+      const Tensor& t = graph_.tensors[i];
+      where_ = "tensor '" + t.name + "'";
+      require(t.scope == Scope::kOpen || (t.view_of == kNoTensor && t.reshape_of == kNoTensor),
+              "a view and a reshape live where their parent does: they have no scope");
+      require(!chip(t) || passed[i],
+              "scope=chip is for the result of an operation that the next one alone reads, as its first input, and "
+              "whose feeds_next is not false; scope=dram is always right");
+    }
   }
 
   /// Elements of a strided view are apart when each step exceeds all that the smaller ones reach.

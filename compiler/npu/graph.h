@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -30,14 +31,19 @@ struct Border {
   bool operator==(const Border&) const = default;
 };
 
+/// Where a tensor lives. open: the generator decides. chip: it goes from the operation that makes it to the next one
+/// through the scratchpads, and has no place in DRAM; such neighbours form a chain.
+enum class Scope : uint8_t { kOpen, kDram, kChip };
+
 /// An activation in device DRAM, NHWC, c fastest. A matrix [rows, k] is n=1, h=1, w=rows, c=k. A vector per image is
 /// h=w=1.
 struct Tensor {
   std::string name;
   int64_t n = 1, h = 1, w = 1, c = 1;
-  bool is_unsigned = false;   // uint8 instead of int8; ignored for 4-byte elements
-  int32_t element_bytes = 1;  // 1, or 4: little-endian int32
-  Border border;              // graph inputs only
+  bool is_unsigned = false;    // uint8 instead of int8; ignored for 4-byte elements
+  int32_t element_bytes = 1;   // 1, or 4: little-endian int32
+  Border border;               // graph inputs only
+  Scope scope = Scope::kOpen;  // of what is no view and no reshape
 
   // A tensor may be a part of another one (concatenation, slice, split): the box of its own shape that starts at
   // (view_n, view_h, view_w, view_c) of `view_of`. Same element type. Writing the view writes the parent.
@@ -169,7 +175,7 @@ struct Operation {
   std::variant<Convolution, Pool, Elementwise, Product, Transposition> what;
   std::vector<std::string> nodes;  // of the model that it stands for; one counts with the first of its operations
   /// Whether the result may stay on chip because the next operation alone reads it: a candidate for a chain. The pass
-  /// mark-chains says so; false forbids it, nothing leaves it to the generator.
+  /// mark-chains says so; false forbids it. Whether it does is its tensor's scope.
   std::optional<bool> feeds_next;
   bool operator==(const Operation&) const = default;
 };
@@ -244,6 +250,7 @@ struct Program {
 };
 
 struct SearchLog;
+class SearchMemo;
 
 struct Options {
   bool fold = true;              // pack small-channel windows into one pixel where the input's border allows it
@@ -261,6 +268,7 @@ struct Options {
   int64_t dram_latency_cycles = 100;       // of the memory that the program will run with: from a request to its data
   int64_t dram_bandwidth_bytes = 0;        // a cycle, reads and writes together; 0: the width of the bus
   SearchLog* search_log = nullptr;         // receives every candidate and why the winner won (search_log.h)
+  std::shared_ptr<SearchMemo> memo;        // what earlier searches found (search_memo.h); nothing: each for itself
 };
 
 /// Compiles a graph for a machine. The program is legal (isa::check_program), free of races and ends with FINISH.

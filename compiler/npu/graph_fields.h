@@ -13,6 +13,10 @@ struct Names<npu::SecondOperation::Kind> {
   static constexpr std::array<std::string_view, 3> value{"add", "mul", "max"};
 };
 template <>
+struct Names<npu::Scope> {
+  static constexpr std::array<std::string_view, 3> value{"open", "dram", "chip"};
+};
+template <>
 struct Names<npu::Pool::Kind> {
   static constexpr std::array<std::string_view, 2> value{"max", "sum"};
 };

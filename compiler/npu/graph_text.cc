@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "compiler/npu/check.h"
 #include "compiler/npu/graph_fields.h"
+#include "compiler/npu/plan.h"
 
 namespace tessera::npu {
 namespace {
@@ -34,6 +35,7 @@ void print_tensor(const Tensor& t, TensorId id, text::Printer& printer, text::Co
     io.pack("at", {0, 0, 0, 0}, t.view_n, t.view_h, t.view_w, t.view_c);
   }
   io.field("border", t.border);
+  io.field("scope", t.scope, Scope::kOpen);
   // An int32 tensor of unsigned provenance: the generator ignores it, the text keeps it.
   if (t.element_bytes == 4) io.field("unsigned", t.is_unsigned);
   io.print(printer, head);
@@ -77,9 +79,23 @@ Tensor read_tensor(text::Reader& reader, const text::Constants& constants) {
     io.pack("at", {0, 0, 0, 0}, t.view_n, t.view_h, t.view_w, t.view_c);
   }
   io.field("border", t.border);
+  io.field("scope", t.scope, Scope::kOpen);
   if (t.element_bytes == 4) io.field("unsigned", t.is_unsigned);
   io.run();
   return t;
+}
+
+/// Whether an operation's result stays on chip for the next one.
+bool goes_on(const Graph& graph, size_t operation) {
+  const TensorId written = uses_of(graph.operations[operation]).written;
+  return operation + 1 < graph.operations.size() && graph.tensors[static_cast<size_t>(written)].scope == Scope::kChip;
+}
+
+/// A comment with the operations that scopes join; the reader skips it.
+void print_chain(const Graph& graph, size_t first, text::Printer& printer) {
+  std::string names = text::quote(graph.operations[first].name);
+  for (size_t i = first; goes_on(graph, i); ++i) names += " -> " + text::quote(graph.operations[i + 1].name);
+  printer.line(text::Line("// chain " + names));
 }
 
 template <typename IO>
@@ -100,7 +116,13 @@ void print(const Graph& graph, text::Printer& printer, text::Constants& constant
   text::FieldWriter io(constants);
   interface_fields(io, graph);
   io.print(printer, "interface");
-  for (const Operation& operation : graph.operations) print_operation(operation, printer, constants);
+  bool inside = false;
+  for (size_t i = 0; i < graph.operations.size(); ++i) {
+    const bool stays = goes_on(graph, i);
+    if (stays && !inside) print_chain(graph, i, printer);
+    inside = stays;
+    print_operation(graph.operations[i], printer, constants);
+  }
   printer.close();
 }
 

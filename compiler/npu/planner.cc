@@ -65,9 +65,13 @@ Planner::Planner(const Graph& graph, const isa::MachineConfig& config, const Opt
       judge_(schedule::make_cost_model("replay", machine_)),
       placements_(plan_memory(graph, options).placements),
       feeds_(feeds_next(graph)),
-      log_(options.search_log != nullptr ? *options.search_log : own_log_) {
+      memo_(options.memo != nullptr && options.memo->serves(config, options) ? *options.memo : own_memo_),
+      log_(options.search_log != nullptr ? *options.search_log : own_log_),
+      known_pieces_(log_.pieces.size()) {
   log_.searcher = options.search;
   log_.cost_model = options.cost_model;
+  for (const Operation& operation : graph.operations)
+    scopes_.push_back(graph.tensors[static_cast<size_t>(root_of(graph, uses_of(operation).written))].scope);
 }
 
 const schedule::LayerSchedule* Planner::given(size_t operation) const {
@@ -75,12 +79,19 @@ const schedule::LayerSchedule* Planner::given(size_t operation) const {
   return operation < schedules.size() && schedules[operation] ? &*schedules[operation] : nullptr;
 }
 
-SearchLog::Piece& Planner::open_piece(size_t first, size_t count, size_t nest, size_t nests) {
+size_t Planner::open_piece(size_t first, size_t count, size_t nest, size_t nests) {
+  for (size_t p = 0; p < known_pieces_; ++p) {
+    const SearchLog::Piece& piece = log_.pieces[p];
+    if (piece.graph == graph_.name && piece.first == first && piece.operations.size() == count && piece.nest == nest)
+      return p;
+  }
   SearchLog::Piece& piece = log_.pieces.emplace_back();
+  piece.graph = graph_.name;
+  piece.first = first;
   for (size_t i = first; i < first + count; ++i) piece.operations.push_back(graph_.operations[i].name);
   piece.nest = nest;
   piece.nests = nests;
-  return piece;
+  return log_.pieces.size() - 1;
 }
 
 size_t Planner::note(SearchLog::Piece& piece, std::string text, const Cost& estimated) const {
@@ -98,8 +109,17 @@ double Planner::judge(SearchLog::Candidate& candidate, const Subject& subject, c
   return candidate.score;
 }
 
-/// Of the searcher's schedules for each layout those whose stream does best, best first.
 std::vector<Planner::Ranked> Planner::choose(const Task& task, SearchLog::Piece& piece) {
+  const std::string key = search_key(task);
+  auto known = memo_.tasks.find(key);
+  if (known == memo_.tasks.end()) known = memo_.tasks.emplace(key, search(task)).first;
+  piece.candidates = known->second.candidates;
+  return known->second.best;
+}
+
+/// Of the searcher's schedules for each layout those whose stream does best, best first.
+Found<Schedule> Planner::search(const Task& task) {
+  SearchLog::Piece piece;
   std::vector<Ranked> all;
   std::string reason;
   for (const Nest& nest : task.alternatives) {
@@ -127,7 +147,7 @@ std::vector<Planner::Ranked> Planner::choose(const Task& task, SearchLog::Piece&
   if (all.empty()) throw Error(ErrorCode::kDoesNotFit, reason);
   std::stable_sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return a.second < b.second; });
   if (all.size() > kFinalists) all.resize(kFinalists);
-  return all;
+  return {std::move(piece.candidates), std::move(all), {}};
 }
 
 std::vector<schedule::InputLayout> Planner::layouts(size_t operation) {
@@ -152,7 +172,6 @@ Schedule Planner::legal(const Task& task, const Schedule& given) const {
 Unit Planner::single(size_t i) {
   Unit unit;
   unit.first = i;
-  unit.piece = log_.pieces.size();
   const std::vector<Task> tasks = make_tasks(graph_, i, placements_, config_, options_);
   const auto* schedules = given(i) == nullptr ? nullptr : std::get_if<std::vector<Schedule>>(given(i));
   if (schedules != nullptr && schedules->size() != tasks.size()) {
@@ -161,12 +180,15 @@ Unit Planner::single(size_t i) {
                     std::to_string(tasks.size()) + " nests; give one for each, as a list where there are several");
   }
   for (size_t t = 0; t < tasks.size(); ++t) {
-    SearchLog::Piece& piece = open_piece(i, 1, t, tasks.size());
+    const size_t number = open_piece(i, 1, t, tasks.size());
+    if (t == 0) unit.piece = number;
+    SearchLog::Piece& piece = log_.pieces[number];
     if (schedules != nullptr) {
       Schedule schedule = legal(tasks[t], (*schedules)[t]);
       const Nest& nest = nest_for(tasks[t], schedule);
       const TaskLowering lowering(tasks[t], nest, config_, options_);
       const Subject subject{{&nest}, &lowering};
+      piece.candidates.clear();
       note(piece, schedule::in_short(schedule), model_->cost(subject, schedule));
       piece.candidates[0].chosen = true;
       unit.score += judge(piece.candidates[0], subject, schedule);
@@ -183,15 +205,15 @@ Unit Planner::single(size_t i) {
   return unit;
 }
 
-std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason) {
-  auto chain = make_chain(graph_, i, links, placements_, config_, options_, reason);
-  if (!chain) return std::nullopt;
+/// The plans of a chain for the layout of its first input that the model likes best, those that were judged best first.
+std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const schedule::ChainTile* tile,
+                                                      std::string* reason) {
   // Layouts differ in the first input alone.
   std::vector<const Nest*> nests;
   std::vector<schedule::Ranked<ChainPlan>> plans;
-  for (const Nest& head : chain->tasks[0].alternatives) {
-    Subject subject{nests_of(*chain, head), nullptr};
-    const ChainLowering lowering(*chain, subject.nests, config_, options_);
+  for (const Nest& head : chain.tasks[0].alternatives) {
+    Subject subject{nests_of(chain, head), nullptr};
+    const ChainLowering lowering(chain, subject.nests, config_, options_);
     subject.lowering = &lowering;
     std::string why = schedule::chain_obstacle(subject.nests, config_);
     std::vector<schedule::Ranked<ChainPlan>> found;
@@ -208,30 +230,51 @@ std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::Cha
     plans = std::move(found);
   }
   if (plans.empty()) return std::nullopt;
-  chain->nests = nests;
-
-  Unit unit;
-  unit.first = i;
-  unit.count = links;
-  unit.piece = log_.pieces.size();
-  SearchLog::Piece& piece = open_piece(i, links, 0, 1);
-  const ChainLowering lowering(*chain, nests, config_, options_);
+  SearchLog::Piece piece;
+  const ChainLowering lowering(chain, nests, config_, options_);
   const Subject subject{nests, &lowering};
-  std::vector<std::pair<double, Choice<ChainPlan>>> judged;
+  std::vector<std::pair<Choice<ChainPlan>, double>> judged;
   int64_t replayed = 0;
   for (auto& [plan, cost, score] : plans) {
     const size_t candidate = note(piece, in_short(plan.tile), cost);
     if (replayed > kReplayed) continue;
     const double replay = judge(piece.candidates[candidate], subject, plan);
     replayed += piece.candidates[candidate].replayed->instructions;
-    judged.push_back({replay, {std::move(plan), candidate}});
+    judged.push_back({{std::move(plan), candidate}, replay});
   }
-  std::stable_sort(judged.begin(), judged.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  unit.score = judged.front().first;
-  unit.candidate = judged.front().second.candidate;
+  std::stable_sort(judged.begin(), judged.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (judged.size() > kFinalists) judged.resize(kFinalists);
+  return Found<ChainPlan>{std::move(piece.candidates), std::move(judged), nests.front()->layout};
+}
+
+std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason) {
+  auto chain = make_chain(graph_, i, links, placements_, config_, options_, reason);
+  if (!chain) return std::nullopt;
+  std::optional<Found<ChainPlan>> found;
+  if (tile != nullptr) {
+    found = search_chain(*chain, tile, reason);
+  } else {
+    std::string key;
+    for (const Task& task : chain->tasks) key += search_key(task) + "\n";
+    auto known = memo_.chains.find(key);
+    if (known == memo_.chains.end()) known = memo_.chains.emplace(key, search_chain(*chain, nullptr, reason)).first;
+    found = known->second;
+    if (!found && reason != nullptr && reason->empty()) *reason = "no tile fits the scratchpads";
+  }
+  if (!found) return std::nullopt;
+
+  Unit unit;
+  unit.first = i;
+  unit.count = links;
+  unit.piece = open_piece(i, links, 0, 1);
+  SearchLog::Piece& piece = log_.pieces[unit.piece];
+  piece.candidates = std::move(found->candidates);
+  chain->nests = nests_of(*chain, *nest_of(chain->tasks[0], found->layout));
+  unit.score = found->best.front().second;
+  unit.candidate = found->best.front().first.candidate;
   piece.candidates[unit.candidate].chosen = true;
-  chain->plan = std::move(judged.front().second.plan);
-  for (size_t k = 1; k < std::min(judged.size(), kFinalists); ++k) unit.plans.push_back(std::move(judged[k].second));
+  chain->plan = std::move(found->best.front().first.plan);
+  for (size_t k = 1; k < found->best.size(); ++k) unit.plans.push_back(std::move(found->best[k].first));
   unit.chain = std::move(chain);
   return unit;
 }
@@ -247,6 +290,8 @@ Unit Planner::given_chain(size_t i, const schedule::ChainSchedule& given) {
       refuse("'" + given.links[s] + "' does not stand at place " + std::to_string(s) + " behind this node");
     if (s + 1 < links && !feeds_[i + s])
       refuse("the result of '" + given.links[s] + "' is not read by the next node alone");
+    if (s + 1 < links && scopes_[i + s] == Scope::kDram)
+      refuse("the graph places the result of '" + given.links[s] + "' in DRAM");
   }
   std::string reason;
   auto unit = chained(i, links, &given.tile, &reason);
@@ -255,8 +300,10 @@ Unit Planner::given_chain(size_t i, const schedule::ChainSchedule& given) {
 }
 
 bool Planner::may_chain(size_t i, size_t links) const {
-  return options_.chain && options_.virtual_threads && i + links <= graph_.operations.size() && feeds_[i + links - 2] &&
-         given(i) == nullptr && given(i + links - 1) == nullptr;
+  const size_t last = i + links - 1;
+  return options_.virtual_threads && last < graph_.operations.size() && feeds_[last - 1] &&
+         (options_.chain || stays(last - 1)) && scopes_[last - 1] != Scope::kDram && given(i) == nullptr &&
+         given(last) == nullptr;
 }
 
 void Planner::offer(std::vector<Cut>& cuts, Unit unit) {
@@ -283,16 +330,55 @@ std::vector<Unit> Planner::run() {
       offer(cuts, guarded(graph_, config_, i, [&] { return given_chain(i, *chain); }));
       continue;
     }
-    offer(cuts, guarded(graph_, config_, i, [&] { return single(i); }));
+    if (!stays(i)) offer(cuts, guarded(graph_, config_, i, [&] { return single(i); }));
     for (size_t links = 2; links <= kMostLinks && may_chain(i, links); ++links) {
-      if (auto unit = chained(i, links, nullptr, nullptr)) offer(cuts, std::move(*unit));
+      if (stays(i + links - 1)) continue;
+      std::string reason;
+      if (auto unit = chained(i, links, nullptr, &reason))
+        offer(cuts, std::move(*unit));
+      else
+        reasons_[i] = reason;
     }
   }
+  if (cuts[count].score < 0) refuse_scopes(cuts);
   std::vector<Unit> result;
   for (size_t end = count; end > 0; end = result.back().first) result.push_back(std::move(cuts[end].unit));
   std::reverse(result.begin(), result.end());
   explain(cuts, result);
   return result;
+}
+
+void Planner::refuse_scopes(const std::vector<Cut>& cuts) const {
+  // The first operation at which no unit ends although one begins before it.
+  size_t first = 0;
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    if (cuts[i].score >= 0) first = i;
+  }
+  size_t at = first;
+  while (at < scopes_.size() && !stays(at)) ++at;
+  const auto named = [&](size_t i) { return "'" + graph_.operations[i].name + "'"; };
+  std::string why = "a chain has at most " + std::to_string(kMostLinks) + " operations";
+  if (!options_.virtual_threads)
+    why = "without virtual threads there are no chains";
+  else if (given(at) != nullptr || (at + 1 < scopes_.size() && given(at + 1) != nullptr))
+    why = "a schedule of its own is given";
+  else if (const auto found = reasons_.find(first); found != reasons_.end())
+    why = found->second;
+  throw Error(ErrorCode::kInvalidArgument,
+              "node " + named(at) + " on " + config_.name +
+                  ": the graph keeps its result on chip (scope=chip), and no chain can be: " + why +
+                  "; scope=dram splits it there");
+}
+
+void place_chains(Graph& graph, const isa::MachineConfig& config, const Options& options) {
+  const std::vector<Unit> units = Planner(graph, config, options).run();
+  for (Tensor& tensor : graph.tensors) {
+    if (tensor.view_of == kNoTensor && tensor.reshape_of == kNoTensor) tensor.scope = Scope::kDram;
+  }
+  for (const Unit& unit : units) {
+    for (size_t i = unit.first; i + 1 < unit.first + unit.count; ++i)
+      graph.tensors[static_cast<size_t>(uses_of(graph.operations[i]).written)].scope = Scope::kChip;
+  }
 }
 
 void Planner::explain(const std::vector<Cut>& cuts, const std::vector<Unit>& units) {
@@ -316,7 +402,7 @@ void Planner::explain(const std::vector<Cut>& cuts, const std::vector<Unit>& uni
       reason = "a cut through other operations scores less";
     for (size_t k = 0; k < offer.pieces; ++k) {
       log_.pieces[offer.piece + k].chosen = chosen;
-      log_.pieces[offer.piece + k].reason = reason;
+      if (offer.piece >= known_pieces_) log_.pieces[offer.piece + k].reason = reason;
     }
   }
 }

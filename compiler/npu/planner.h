@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the operations of a graph are run. A checked graph and the machine enter; units leave, in order: an operation
 // with a schedule for each of its nests, or several operations as a chain. A searcher finds candidates, the replay
-// judges them; of all ways to cut the sequence of operations the one of least score wins, and each unit then takes the
-// candidate that does best between its neighbours. Schedules given by the user are taken as they are.
+// judges them; of all ways to cut the sequence of operations that the scopes of tensors allow the one of least score
+// wins, and each unit then takes the candidate that does best between its neighbours. Schedules given by the user are
+// taken as they are.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,18 +16,12 @@
 #include "compiler/npu/chain.h"
 #include "compiler/npu/graph.h"
 #include "compiler/npu/search_log.h"
+#include "compiler/npu/search_memo.h"
 #include "compiler/npu/task.h"
 #include "compiler/npu/trial.h"
 #include "compiler/schedule/searcher.h"
 
 namespace tessera::npu {
-
-/// Something that may be chosen, and where the log describes it.
-template <typename Plan>
-struct Choice {
-  Plan plan;
-  size_t candidate = 0;  // in the candidates of its piece of the log
-};
 
 /// One or several operations: the tasks of a single operation with a schedule each, or a chain.
 struct Unit {
@@ -53,6 +49,10 @@ auto guarded(const Graph& graph, const isa::MachineConfig& config, size_t operat
     throw Error(error.code(), "node '" + op.name + "' (" + op.kind + ") on " + config.name + ": " + error.what());
   }
 }
+
+/// Writes down where tensors live best: the scope of each that has none, so that the chains of the graph are those
+/// that a compilation under the same options would choose. Given schedules count.
+void place_chains(Graph& graph, const isa::MachineConfig& config, const Options& options);
 
 class Planner {
  public:
@@ -85,7 +85,8 @@ class Planner {
   };
 
   const schedule::LayerSchedule* given(size_t operation) const;
-  SearchLog::Piece& open_piece(size_t first, size_t count, size_t nest, size_t nests);
+  /// The number of a piece of the log; one that an earlier plan of the same graph has opened is taken up again.
+  size_t open_piece(size_t first, size_t count, size_t nest, size_t nests);
   /// Notes a candidate of the piece without a replay; its number.
   size_t note(SearchLog::Piece& piece, std::string text, const schedule::Cost& estimated) const;
   /// Replays the noted candidate; its score.
@@ -93,12 +94,18 @@ class Planner {
   double judge(SearchLog::Candidate& candidate, const schedule::Subject& subject, const Plan& plan);
 
   std::vector<Ranked> choose(const Task& task, SearchLog::Piece& piece);
+  Found<schedule::Schedule> search(const Task& task);
   schedule::Schedule legal(const Task& task, const schedule::Schedule& given) const;
   Unit single(size_t i);
   /// The chain of so many links under its best plan, or under the given tile; nothing when there is none.
   std::optional<Unit> chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason);
   Unit given_chain(size_t i, const schedule::ChainSchedule& given);
+  std::optional<Found<schedule::ChainPlan>> search_chain(const Chain& chain, const schedule::ChainTile* tile,
+                                                         std::string* reason);
+  /// Whether scopes, options and given schedules allow a unit of so many operations.
   bool may_chain(size_t i, size_t links) const;
+  bool stays(size_t i) const { return scopes_[i] == Scope::kChip; }
+  [[noreturn]] void refuse_scopes(const std::vector<Cut>& cuts) const;
   void offer(std::vector<Cut>& cuts, Unit unit);
   void explain(const std::vector<Cut>& cuts, const std::vector<Unit>& units);
   /// Tries the other candidates in place of the unit's own.
@@ -114,9 +121,14 @@ class Planner {
   const std::unique_ptr<schedule::CostModel> model_, judge_;
   const std::vector<Placement> placements_;
   const std::vector<bool> feeds_;
+  std::vector<Scope> scopes_;              // by operation: of its result
+  std::map<size_t, std::string> reasons_;  // by operation: why no chain that begins with it can be
+  SearchMemo own_memo_;
+  SearchMemo& memo_;
   std::vector<Offer> offers_;
   SearchLog own_log_;
   SearchLog& log_;
+  const size_t known_pieces_;  // of earlier plans
 };
 
 }  // namespace tessera::npu

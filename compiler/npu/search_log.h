@@ -23,6 +23,8 @@ struct SearchLog {
   };
   /// One nest of an operation, or several operations as a chain.
   struct Piece {
+    std::string graph;
+    size_t first = 0;  // of the operations
     std::vector<std::string> operations;
     size_t nest = 0, nests = 1;  // of the operation's
     std::vector<Candidate> candidates;

@@ -220,18 +220,6 @@ class Assembler {
     for (const std::string& name : nodes) artifact_.totals.nodes_npu += counted_.insert(name).second ? 1 : 0;
   }
 
-  /// The schedules given for the layers of a graph.
-  std::vector<std::optional<schedule::LayerSchedule>> schedules_of(const npu::Graph& graph) {
-    std::vector<std::optional<schedule::LayerSchedule>> schedules(graph.operations.size());
-    for (size_t i = 0; i < schedules.size(); ++i) {
-      const auto given = options_.schedules.find(program::layer_key(graph.operations[i].name, named_));
-      if (given == options_.schedules.end()) continue;
-      schedules[i] = given->second;
-      used_schedules_.insert(given->first);
-    }
-    return schedules;
-  }
-
   program::Layer npu_layer(const npu::LayerInfo& info, const std::vector<std::string>& nodes) {
     const isa::MachineConfig& config = artifact_.config;
     program::Layer layer;
@@ -275,7 +263,10 @@ class Assembler {
   program::NpuStep npu_step(size_t number) {
     const npu::Graph& graph = graphs_[number];
     npu::Options npu_options = options_.npu;
-    npu_options.schedules = schedules_of(graph);
+    std::map<std::string, int64_t> before = named_;
+    npu_options.schedules = given_schedules(graph, options_, named_);
+    for (const npu::Operation& operation : graph.operations)
+      used_schedules_.insert(program::layer_key(operation.name, before));
     const npu::Program compiled = npu::compile(graph, artifact_.config, npu_options);
     if (options_.after_compile) options_.after_compile(graph, compiled);
     program::NpuProgram target;
@@ -381,10 +372,20 @@ class Assembler {
   std::unordered_map<const void*, int64_t> ids_;
   std::set<std::string> names_, counted_;
   std::map<std::string, int64_t> named_;  // layers so far by name
-  std::set<std::string> used_schedules_;
+  std::set<std::string> used_schedules_;  // layers that there are, by their keys
 };
 
 }  // namespace
+
+std::vector<std::optional<schedule::LayerSchedule>> given_schedules(const npu::Graph& graph, const Options& options,
+                                                                    std::map<std::string, int64_t>& named) {
+  std::vector<std::optional<schedule::LayerSchedule>> schedules;
+  for (const npu::Operation& operation : graph.operations) {
+    const auto given = options.schedules.find(program::layer_key(operation.name, named));
+    schedules.push_back(given == options.schedules.end() ? std::nullopt : std::optional(given->second));
+  }
+  return schedules;
+}
 
 program::Artifact package(mlir::func::FuncOp function, const Selection& selection,
                           const std::vector<npu::Graph>& graphs, const isa::MachineConfig& config,

@@ -2,7 +2,11 @@
 // The main line: select, run the passes of the graph, package.
 #include "compiler/partition/partition.h"
 
+#include <algorithm>
+#include <map>
+
 #include "base/error.h"
+#include "compiler/graph/passes.h"
 #include "compiler/partition/package.h"
 #include "compiler/partition/select.h"
 
@@ -22,6 +26,65 @@ std::vector<graph::AnyGraph> take_graphs(Selection& selection) {
   return graphs;
 }
 
+/// What the passes may ask of one of these graphs: the schedules given for it.
+auto schedules_in(const Selection& selection, const std::vector<graph::AnyGraph>& graphs, const Options& options) {
+  return [&](const npu::Graph& graph) {
+    std::map<std::string, int64_t> named;
+    for (const Turn& turn : selection.turns) {
+      const auto* other = turn.graph ? std::get_if<npu::Graph>(&graphs[*turn.graph]) : nullptr;
+      if (other == nullptr) continue;
+      auto schedules = given_schedules(*other, options, named);
+      if (other == &graph) return schedules;
+    }
+    return std::vector<std::optional<schedule::LayerSchedule>>(graph.operations.size());
+  };
+}
+
+/// Checks that a graph given as text takes and leaves the values of the one that it replaces.
+void check_interface(const npu::Graph& given, const graph::ValueGraph& values, const graph::PassContext& context) {
+  const npu::Graph own = graph::assign_layouts(values, context);
+  const auto same = [&](const std::vector<npu::Binding>& a, const std::vector<npu::Binding>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const npu::Binding& x, const npu::Binding& y) {
+      const npu::Tensor &t = given.tensors[static_cast<size_t>(x.tensor)],
+                        &u = own.tensors[static_cast<size_t>(y.tensor)];
+      return x.value == y.value && x.axes.size() == y.axes.size() && t.elements() == u.elements() &&
+             t.element_bytes == u.element_bytes;
+    });
+  };
+  if (!same(given.host_inputs, own.host_inputs) || !same(given.host_outputs, own.host_outputs)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "the given graph @" + given.name +
+                    " takes or leaves other values than this model's; dump the graphs of this model again");
+  }
+}
+
+/// Puts given graphs in the places of those of the same names. The pipeline does not run over them.
+void replace_graphs(std::vector<graph::AnyGraph>& graphs, const std::vector<graph::AnyGraph>& given,
+                    const graph::PassContext& context) {
+  for (const graph::AnyGraph& any : given) {
+    const auto* graph = std::get_if<npu::Graph>(&any);
+    if (graph == nullptr) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a given graph is one of values; give one of tensors, from assign-layouts on");
+    }
+    const auto own = std::find_if(graphs.begin(), graphs.end(), [&](const graph::AnyGraph& g) {
+      const auto* values = std::get_if<graph::ValueGraph>(&g);
+      return values != nullptr && values->name == graph->name;
+    });
+    if (own == graphs.end()) {
+      throw Error(ErrorCode::kInvalidArgument, "the given graph @" + graph->name +
+                                                   " is none of this model's, or is given twice; there are " +
+                                                   std::to_string(graphs.size()) + ", named npu0, npu1 and so on");
+    }
+    check_interface(*graph, std::get<graph::ValueGraph>(*own), context);
+    *own = *graph;
+  }
+  for (const graph::AnyGraph& any : graphs) {
+    if (const auto* values = std::get_if<graph::ValueGraph>(&any))
+      throw Error(ErrorCode::kInvalidArgument, "the model has a graph @" + values->name + ", and none is given for it");
+  }
+}
+
 }  // namespace
 
 std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module) {
@@ -34,7 +97,13 @@ program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& con
   Selection selection = select(function.getBody().front(), options.use_npu);
   std::vector<graph::AnyGraph> graphs = take_graphs(selection);
   if (options.after_pass) options.after_pass(kPartitionPass, graphs);
-  graph::run_pipeline(graph::PassRegistry::instance().pipeline(), graphs, {config, options.npu}, options.after_pass);
+  const graph::PassContext context{config, options.npu, schedules_in(selection, graphs, options)};
+  if (options.graphs.empty()) {
+    graph::run_pipeline(graph::PassRegistry::instance().pipeline(), graphs, context, options.after_pass);
+  } else {
+    replace_graphs(graphs, options.graphs, context);
+    if (options.after_pass) options.after_pass("given", graphs);
+  }
   std::vector<npu::Graph> lowered;
   for (graph::AnyGraph& any : graphs) {
     auto* graph = std::get_if<npu::Graph>(&any);

@@ -28,6 +28,8 @@ struct Options {
   bool use_npu = true;  // false: everything on the CPU
   // By node name, overriding the generator's. Where several layers bear a name, the second is "name#2" and so on.
   std::map<std::string, schedule::LayerSchedule> schedules;
+  /// Graphs of tensors in place of those that the passes would make: all of them, by name. Empty: the passes run.
+  std::vector<graph::AnyGraph> graphs;
   cpu::Codegen* cpu = nullptr;  // nullptr: every CPU operation is a library kernel
   std::function<void(const std::string& what, int64_t done, int64_t total)> progress;
   graph::Observer after_pass;  // sees the graphs of the NPU after partitioning and after each pass

@@ -27,7 +27,8 @@ inline void add_options(CLI::App& app, CompileOptions& options) {
           info.flag, [set, off](int64_t) { set(off ? "false" : "true"); },
           off && info.summary.starts_with("False: ") ? info.summary.substr(7) : info.summary);
     } else {
-      app.add_option_function<std::string>(info.flag, set, info.summary + " (" + info.fallback + ")");
+      app.add_option_function<std::string>(info.flag, set,
+                                           info.summary + (info.fallback.empty() ? "" : " (" + info.fallback + ")"));
     }
   }
 }

@@ -3,6 +3,9 @@
 // begins with the node's name, taken from the operation's location.
 #include "compiler/pipeline/model.h"
 
+#include <fstream>
+#include <iterator>
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -12,7 +15,11 @@
 #include "compiler/nn/interpreter.h"
 #include "compiler/nn/module_text.h"
 #include "compiler/nn/passes.h"
+#include "compiler/npu/chain.h"
+#include "compiler/npu/schedule_text.h"
 #include "compiler/npu/search_log.h"
+#include "compiler/npu/search_memo.h"
+#include "compiler/npu/task_text.h"
 #include "compiler/onnx/import.h"
 #include "compiler/partition/partition.h"
 #include "compiler/schedule/json.h"
@@ -74,8 +81,19 @@ class AfterPass : public mlir::PassInstrumentation {
   SnapshotObserver observer_;
 };
 
+std::vector<graph::AnyGraph> read_graphs(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
+  return graph::graphs_from_text(std::string(std::istreambuf_iterator<char>(in), {}), path);
+}
+
 /// What a graph of the NPU became.
-void show_program(const SnapshotObserver& observer, const npu::Graph& graph, const npu::Program& program) {
+void show_program(const SnapshotObserver& observer, const npu::Graph& graph, const npu::Program& program,
+                  const isa::MachineConfig& config, const npu::Options& options) {
+  // Weights stand in the graph; here their bytes would only be in the way.
+  observer({graph.name + ".tasks", "txt",
+            [&](bool) { return npu::to_text(npu::tasks_of(graph, program, config, options), graph, true); }});
+  observer({graph.name + ".schedules", "txt", [&](bool) { return npu::schedules_to_text(graph, program); }});
   observer({graph.name + ".schedules", "json", [&](bool) {
               std::string text = "{";
               for (const npu::LayerInfo& layer : program.layers)
@@ -194,6 +212,8 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
     }
   }
   to.npu = npu_options(options);
+  to.npu.memo = std::make_shared<npu::SearchMemo>();
+  if (!options.graph.empty()) to.graphs = read_graphs(options.graph);
   npu::SearchLog search;
   if (options.search_log) to.npu.search_log = &search;
   if (options.snapshots) {
@@ -201,7 +221,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
       options.snapshots({pass, "npu", [&](bool elide) { return graph::to_text(graphs, elide); }});
     };
     to.after_compile = [&](const npu::Graph& graph, const npu::Program& program) {
-      show_program(options.snapshots, graph, program);
+      show_program(options.snapshots, graph, program, config, to.npu);
     };
   }
 #if TESSERA_HAVE_CPU_CODEGEN

@@ -34,6 +34,10 @@ void for_each_option(Options& o, Visit&& visit) {
         o.dram_bandwidth, 0, 4096);
   visit("search", "search", "Who looks for schedules", o.search, 0, 0);
   visit("cost_model", "cost-model", "What ranks schedules before the best are replayed", o.cost_model, 0, 0);
+  visit(
+      "graph", "graph",
+      "File with graphs of the NPU as --dump-dir writes them, changed by hand: in place of those that the passes make",
+      o.graph, 0, 0);
 }
 
 template <typename T>
@@ -88,7 +92,7 @@ void parse(std::string_view name, std::string_view value, double& to, double low
   parse_number(name, value, to, low, high, "a number");
 }
 void parse(std::string_view name, std::string_view value, std::string& to, double, double) {
-  if (value.empty()) refuse(name, "a word", value);
+  if (value.empty() && !to.empty()) refuse(name, "a word", value);
   to = value;
 }
 

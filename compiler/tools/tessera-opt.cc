@@ -4,6 +4,8 @@
 //
 //   tessera-opt model.onnx --pass=nn-pipeline,partition,assign-layouts -o graphs.npu
 //   tessera-opt graphs.npu --pass=fuse-stages --config npu64
+//   tessera-opt graphs.npu --emit=tasks                              (or schedules, instructions)
+//   tessera-opt graphs.npu --schedules changed.txt --emit=instructions
 //   tessera-opt module.mlir --nn-fold-padding --split-input-file     (MLIR's own command line)
 //
 // The file's content decides what it is: a module of nn operations, graphs of the NPU (values or tensors), or ONNX.
@@ -33,18 +35,22 @@
 #include "compiler/nn/module_text.h"
 #include "compiler/nn/nn_dialect.h"
 #include "compiler/nn/passes.h"
+#include "compiler/npu/chain.h"
+#include "compiler/npu/schedule_text.h"
+#include "compiler/npu/task_text.h"
 #include "compiler/onnx/import.h"
 #include "compiler/partition/partition.h"
 #include "compiler/pipeline/command_options.h"
 #include "compiler/pipeline/model.h"
 #include "compiler/pipeline/plugin.h"
+#include "isa/assembler.h"
 
 namespace {
 
 using namespace tessera;
 
 struct Arguments {
-  std::string input, output, config = "npu256";
+  std::string input, output, config = "npu256", emit, schedules;
   std::vector<std::string> passes, plugins, shapes;
   bool elide = false, list = false;
   compiler::CompileOptions options;
@@ -108,6 +114,31 @@ class Compilation {
     }
   }
 
+  /// What the generator makes of the graphs: tasks, schedules or instructions, one graph after the other.
+  std::string emit(const std::string& what, const std::string& schedules) const {
+    const std::string given = schedules.empty() ? "" : read_all(schedules);
+    std::string text;
+    for (const graph::AnyGraph& any : graphs_) {
+      const auto* graph = std::get_if<npu::Graph>(&any);
+      if (graph == nullptr)
+        throw Error(ErrorCode::kInvalidArgument, "--emit takes graphs of tensors; the pass assign-layouts makes them");
+      npu::Options options = options_;
+      options.schedules = npu::schedules_from_text(given, *graph, schedules);
+      const npu::Program program = npu::compile(*graph, machine_, options);
+      if (what == "tasks") {
+        text += npu::to_text(npu::tasks_of(*graph, program, machine_, options), *graph, true);
+      } else if (what == "schedules") {
+        text += npu::schedules_to_text(*graph, program);
+      } else {
+        std::vector<std::string> notes;
+        for (const uint32_t layer : program.layer_of_instruction)
+          notes.push_back(layer < program.layers.size() ? program.layers[layer].name : "");
+        text += isa::listing(program.instructions, notes);
+      }
+    }
+    return text;
+  }
+
   std::string text(bool elide) const {
     mlir::ModuleOp module = module_ ? *module_ : mlir::ModuleOp();
     return module ? nn::module_to_text(module, elide) : graph::to_text(graphs_, elide);
@@ -155,7 +186,8 @@ int run(const Arguments& arguments) {
   const std::string content = arguments.input.ends_with(".onnx") ? "" : read_all(arguments.input);
   Compilation compilation(arguments, content);
   for (const std::string& pass : arguments.passes) compilation.run(pass);
-  const std::string text = compilation.text(arguments.elide);
+  const std::string text = arguments.emit.empty() ? compilation.text(arguments.elide)
+                                                  : compilation.emit(arguments.emit, arguments.schedules);
   if (arguments.output.empty() || arguments.output == "-") {
     std::cout << text;
     return 0;
@@ -173,7 +205,7 @@ bool for_mlir(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     ours = ours || word.starts_with("--pass=") || word == "--pass" || word.starts_with("--load") || word == "--list" ||
-           word.ends_with(".onnx") || word.ends_with(".npu");
+           word.starts_with("--emit") || word.ends_with(".onnx") || word.ends_with(".npu");
   }
   return !ours;
 }
@@ -196,6 +228,9 @@ int main(int argc, char** argv) {
   app.add_option("--config", a.config, "configuration: npu64, npu256, npu256w, npu1024, or a .toml file");
   app.add_option("--shape", a.shapes, "NAME=D0,D1,...: shape of an input")->allow_extra_args(false);
   app.add_option("-o,--output", a.output, "file to write instead of standard output");
+  app.add_option("--emit", a.emit, "what the generator makes of the graphs instead of the graphs")
+      ->check(CLI::IsMember({"tasks", "schedules", "instructions"}));
+  app.add_option("--schedules", a.schedules, "schedules for --emit, as --emit=schedules writes them");
   app.add_flag("--elide", a.elide, "leave out large constants; the text cannot be read back");
   app.add_flag("--list", a.list, "list the passes");
   compiler::add_options(app, a.options);
