@@ -7,7 +7,10 @@
 
 #include "base/error.h"
 #include "compiler/npu/graph.h"
+#include "compiler/npu/graph_text.h"
+#include "compiler/npu/planner.h"
 #include "compiler/npu/search_log.h"
+#include "compiler/npu/search_memo.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
 #include "compiler/schedule/intrinsic.h"
@@ -243,6 +246,39 @@ TEST(Search, AnIntrinsicFromOutsideComputesTheSame) {
   EXPECT_THROW(schedule::find_intrinsic("none"), Error);
   schedule::RegisterIntrinsic("two words", "", std::make_unique<TapsFirst>());
   EXPECT_NE(schedule::take_registration_errors().find("not 'two words'"), std::string::npos);
+}
+
+TEST(Search, PlacesWrittenIntoTheGraphMakeTheSameProgram) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  for (const uint64_t seed : {3u, 8u, 21u}) {
+    const Graph graph = network(seed);
+    const Program usual = compile(graph, config);
+    SearchLog log;
+    Options options;
+    options.search_log = &log;
+    options.memo = std::make_shared<SearchMemo>();
+    Graph placed = graph;
+    placed.name = "g";
+    place_chains(placed, config, options);
+    const size_t pieces = log.pieces.size(), found = options.memo->tasks.size();
+    const Program program = compile(placed, config, options);
+    EXPECT_EQ(program.instructions, usual.instructions) << seed;
+    EXPECT_EQ(program.constants, usual.constants) << seed;
+    EXPECT_EQ(log.pieces.size(), pieces) << seed;  // nothing is noted or searched twice
+    EXPECT_EQ(options.memo->tasks.size(), found) << seed;
+    // Without chains every tensor has a place; the text keeps what stands in it.
+    for (Tensor& tensor : placed.tensors) {
+      if (tensor.scope == Scope::kChip) tensor.scope = Scope::kDram;
+    }
+    EXPECT_EQ(graph_from_text(to_text(placed)), placed);
+    EXPECT_EQ(compile(placed, config).instructions, compile(graph, config, {.chain = false}).instructions) << seed;
+  }
+  // A memo serves one machine and one set of options.
+  SearchMemo memo;
+  EXPECT_TRUE(memo.serves(config, {}));
+  EXPECT_FALSE(memo.serves(config, {.dram_latency_cycles = 50}));
+  EXPECT_FALSE(memo.serves(isa::find_config("npu64"), {}));
+  EXPECT_TRUE(memo.serves(config, {}));
 }
 
 TEST(Search, TheLogSaysWhatWasChosenAndWhy) {
