@@ -84,13 +84,14 @@ void verify(const AnyGraph& graph) {
 
 void run_pass(const Pass& pass, AnyGraph& graph, const PassContext& context) {
   const std::string where = "pass '" + pass.name + "' on graph @" + name_of(graph) + ": ";
+  const auto named = [&](const std::string& what) { return what.starts_with("node '") ? what : where + what; };
   try {
     std::visit(Overloaded{[&](const ValuePass& run) { run(level<ValueGraph>(graph), context); },
                           [&](const LoweringPass& run) { graph = run(level<ValueGraph>(graph), context); },
                           [&](const GraphPass& run) { run(level<npu::Graph>(graph), context); }},
                pass.run);
   } catch (const Error& error) {
-    throw Error(error.code(), where + error.what());
+    throw Error(error.code(), named(error.what()));
   }
   try {
     verify(graph);

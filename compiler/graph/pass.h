@@ -72,7 +72,8 @@ struct RegisterPass {
 using Observer = std::function<void(const std::string& pass, const std::vector<AnyGraph>& graphs)>;
 
 /// Runs one pass and verifies what it leaves. Errors: kInvalidArgument when the graph is of another level; kInternal
-/// when what it leaves breaks a rule; what the pass throws. All name pass and graph.
+/// when what it leaves breaks a rule; what the pass throws. All name pass and graph, or
+/// the node.
 void run_pass(const Pass& pass, AnyGraph& graph, const PassContext& context);
 
 /// Runs passes one after the other, each over all graphs.

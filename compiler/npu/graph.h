@@ -264,7 +264,8 @@ struct Options {
   // By operation index; nothing or missing: the generator's choice. A chain stands at its first operation.
   std::vector<std::optional<schedule::LayerSchedule>> schedules;
   std::string search = "exhaustive";       // who looks for schedules (schedule/searcher.h)
-  std::string cost_model = "closed-form";  // by what it ranks them (schedule/cost_model.h); the replay then decides
+  std::string cost_model = "closed-form";  // by what it ranks them (schedule/cost_model.h)
+  std::string judge = "replay";            // the cost model that decides among the best of them
   int64_t dram_latency_cycles = 100;       // of the memory that the program will run with: from a request to its data
   int64_t dram_bandwidth_bytes = 0;        // a cycle, reads and writes together; 0: the width of the bus
   SearchLog* search_log = nullptr;         // receives every candidate and why the winner won (search_log.h)

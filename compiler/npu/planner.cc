@@ -62,7 +62,7 @@ Planner::Planner(const Graph& graph, const isa::MachineConfig& config, const Opt
       goal_{!options.virtual_threads, options.traffic_weight},
       searcher_(schedule::make_searcher(options.search)),
       model_(schedule::make_cost_model(options.cost_model, machine_)),
-      judge_(schedule::make_cost_model("replay", machine_)),
+      judge_(schedule::make_cost_model(options.judge, machine_)),
       placements_(plan_memory(graph, options).placements),
       feeds_(feeds_next(graph)),
       memo_(options.memo != nullptr && options.memo->serves(config, options) ? *options.memo : own_memo_),
@@ -70,6 +70,7 @@ Planner::Planner(const Graph& graph, const isa::MachineConfig& config, const Opt
       known_pieces_(log_.pieces.size()) {
   log_.searcher = options.search;
   log_.cost_model = options.cost_model;
+  log_.judge = options.judge;
   for (const Operation& operation : graph.operations)
     scopes_.push_back(graph.tensors[static_cast<size_t>(root_of(graph, uses_of(operation).written))].scope);
 }
@@ -408,7 +409,8 @@ void Planner::explain(const std::vector<Cut>& cuts, const std::vector<Unit>& uni
 }
 
 template <typename Plan>
-void Planner::pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others, const std::function<Cost()>& cost) {
+void Planner::pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
+                   const std::function<std::optional<Cost>()>& cost) {
   if (others.empty()) return;
   SearchLog::Piece& piece = log_.pieces[unit.piece];
   const auto score = [&](size_t candidate, const Cost& of) {
@@ -416,13 +418,14 @@ void Planner::pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
     piece.candidates[candidate].score_in_place = value;
     return value;
   };
-  const Cost own = cost();
-  double best = score(unit.candidate, own);
-  int64_t replayed = own.instructions;
+  const std::optional<Cost> own = cost();
+  if (!own) return;  // the judge looks at no streams
+  double best = score(unit.candidate, *own);
+  int64_t replayed = own->instructions;
   for (auto& [plan, candidate] : others) {
-    if (replayed + own.instructions > kReplayed) break;
+    if (replayed + own->instructions > kReplayed) break;
     std::swap(current, plan);
-    const Cost other = cost();
+    const Cost other = cost().value();
     replayed += other.instructions;
     const double value = score(candidate, other);
     if (value < best) {
@@ -443,12 +446,10 @@ void Planner::settle(std::vector<Unit>& units) {
   for (size_t u = 0; u < units.size(); ++u) {
     Unit& unit = units[u];
     const auto cost = [&] {
-      return replay(lower_stream(config_, options_, layers,
-                                 [&](Emitter& emitter) {
-                                   for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k)
-                                     lower_unit(units[k], emitter, infos);
-                                 }),
-                    machine_);
+      return judge_->cost(lower_stream(config_, options_, layers, [&](Emitter& emitter) {
+        for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k)
+          lower_unit(units[k], emitter, infos);
+      }));
     };
     if (unit.chain)
       pick(unit, unit.chain->plan, unit.plans, cost);

@@ -110,7 +110,8 @@ class Planner {
   void explain(const std::vector<Cut>& cuts, const std::vector<Unit>& units);
   /// Tries the other candidates in place of the unit's own.
   template <typename Plan>
-  void pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others, const std::function<schedule::Cost()>& cost);
+  void pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
+            const std::function<std::optional<schedule::Cost>()>& cost);
 
   const Graph& graph_;
   const isa::MachineConfig& config_;

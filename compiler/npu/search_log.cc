@@ -66,8 +66,8 @@ std::vector<std::string> row(const SearchLog::Candidate& c) {
 }  // namespace
 
 std::string to_text(const SearchLog& log, size_t most) {
-  std::string text = "search '" + log.searcher + "' by '" + log.cost_model +
-                     "', judged by the replay; score: cycles and weighted bytes\n";
+  std::string text = "search '" + log.searcher + "' by '" + log.cost_model + "', judged by '" + log.judge +
+                     "'; score: cycles and weighted bytes\n";
   for (const SearchLog::Piece& piece : log.pieces) {
     const auto order = best_first(piece);
     std::vector<std::vector<std::string>> rows = {{"", "estimated", "score", "replayed", "bytes", "score", "in place",

@@ -31,7 +31,7 @@ struct SearchLog {
     bool chosen = false;
     std::string reason;  // why it was chosen, or not
   };
-  std::string searcher, cost_model;
+  std::string searcher, cost_model, judge;
   std::vector<Piece> pieces;  // in the order in which they were looked at
 };
 

@@ -37,7 +37,7 @@ bool SearchMemo::serves(const isa::MachineConfig& config, const Options& o) {
     to += flag ? "1" : "0";
   for (const int64_t number : {o.alignment, o.dram_latency_cycles, o.dram_bandwidth_bytes})
     to += " " + std::to_string(number);
-  to += " " + text::number(o.traffic_weight) + " " + o.search + " " + o.cost_model;
+  to += " " + text::number(o.traffic_weight) + " " + o.search + " " + o.cost_model + " " + o.judge;
   if (bound_.empty()) bound_ = to;
   return bound_ == to;
 }

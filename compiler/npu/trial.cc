@@ -39,6 +39,7 @@ class Replay : public schedule::CostModel {
     return twice(subject, schedule);
   }
   Cost cost(const schedule::Subject& subject, const schedule::ChainPlan& plan) override { return twice(subject, plan); }
+  std::optional<Cost> cost(const InstructionStream& stream) override { return replay(stream, machine_); }
 
  private:
   template <typename Plan>

@@ -254,6 +254,7 @@ npu::Options npu_options(const CompileOptions& options) {
   to.dram_bandwidth_bytes = options.dram_bandwidth;
   to.search = options.search;
   to.cost_model = options.cost_model;
+  to.judge = options.judge;
   return to;
 }
 

@@ -33,7 +33,8 @@ void for_each_option(Options& o, Visit&& visit) {
         "Bytes a cycle, reads and writes together, of the memory the program will run with; 0: the bus's width",
         o.dram_bandwidth, 0, 4096);
   visit("search", "search", "Who looks for schedules", o.search, 0, 0);
-  visit("cost_model", "cost-model", "What ranks schedules before the best are replayed", o.cost_model, 0, 0);
+  visit("cost_model", "cost-model", "What ranks schedules before the best are judged", o.cost_model, 0, 0);
+  visit("judge", "judge", "The cost model that decides among the best schedules", o.judge, 0, 0);
   visit(
       "graph", "graph",
       "File with graphs of the NPU as --dump-dir writes them, changed by hand: in place of those that the passes make",

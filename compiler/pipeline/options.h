@@ -34,6 +34,7 @@ struct CompileOptions {
   int64_t dram_bandwidth = 0;
   std::string search = "exhaustive";
   std::string cost_model = "closed-form";
+  std::string judge = "replay";
   std::string graph;
 
   // What is no option of a word: JSON by node name ("name#2" for the second layer of a name), overriding the

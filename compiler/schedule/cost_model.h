@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,9 @@ class CostModel {
   virtual Cost cost(const Subject& subject, const Schedule& schedule) = 0;
   /// Of a plan of all its nests.
   virtual Cost cost(const Subject& subject, const ChainPlan& plan) = 0;
+  /// Of finished instructions, of several operations in a row. Nothing: it does not look at instructions, and as judge
+  /// it does not choose between neighbours.
+  virtual std::optional<Cost> cost(const InstructionStream&) { return std::nullopt; }
 };
 
 using MakeCostModel = std::function<std::unique_ptr<CostModel>(const Machine&)>;

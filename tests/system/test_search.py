@@ -22,7 +22,7 @@ def test_the_candidates_are_printed_with_their_costs_and_why_the_winner_won(comm
     model = networks.CACHE / "ds_cnn.onnx"
     done = command("compile", model, "-o", tmp_path / "looked.tsr", "--print-search", "-q")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("search 'exhaustive' by 'closed-form'")
+    assert done.stdout.startswith("search 'exhaustive' by 'closed-form', judged by 'replay'")
     pieces = re.split(r"\n\n", done.stdout.strip())[1:]
     chosen = {}
     for piece in pieces:
@@ -57,8 +57,16 @@ def test_models_and_searchers_come_by_name(command, tmp_path):
     expected = tessera.Session(data, "fsim", "npu256").run(None, feeds)
     session = tessera.Session(data, "fsim", "npu256", cost_model="replay", chains=False)
     assert all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected))
+    # Another judge: the closed form ranks and decides alone, so that nothing is replayed or tried between neighbours.
+    session = tessera.Session(data, "fsim", "npu256", judge="closed-form")
+    assert all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected))
+    options = ("--judge", "closed-form", "--print-search", "-q")
+    done = command("compile", networks.CACHE / "ds_cnn.onnx", "-o", tmp_path / "judged.tsr", *options)
+    rows = [match.groups() for match in map(ROW.match, done.stdout.splitlines()) if match]
+    assert rows and all(row[1] == row[3] and row[6] == "-" for row in rows if row[3] != "-")
     for options, words in (
         ({"search": "luck"}, "there is no searcher 'luck'; known: 'exhaustive'"),
+        ({"judge": "jury"}, "there is no cost model 'jury'"),
         ({"cost_model": "guess"}, "there is no cost model 'guess'; known: 'closed-form', 'replay'"),
     ):
         with pytest.raises(tessera.Error, match=words):
