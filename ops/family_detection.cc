@@ -158,70 +158,96 @@ Sample<T> sample_at(T y, T x, int64_t height, int64_t width) {
   return s;
 }
 
-void evaluate_roi_align(EvalContext& c, const std::vector<TypeInfo>& types) {
-  const Tensor in = widen(c.input(0)), rois = widen(c.input(1));
+/// A region of interest in pixels, cut into bins, each of which is sampled in a grid.
+template <typename T>
+struct Region {
+  T x, y, bin_width, bin_height;
+  int64_t samples_x, samples_y;  // of a bin
+
+  std::vector<Sample<T>> samples(int64_t bin_y, int64_t bin_x, int64_t height, int64_t width) const {
+    std::vector<Sample<T>> all;
+    const auto place = [](T begin, int64_t bin, T size, int64_t sample, int64_t samples) {
+      return begin + static_cast<T>(bin) * size + (static_cast<T>(sample) + T(0.5)) * size / static_cast<T>(samples);
+    };
+    for (int64_t i = 0; i < samples_y; ++i) {
+      for (int64_t k = 0; k < samples_x; ++k)
+        all.push_back(sample_at<T>(place(y, bin_y, bin_height, i, samples_y), place(x, bin_x, bin_width, k, samples_x),
+                                   height, width));
+    }
+    return all;
+  }
+};
+
+/// `roi`: x1, y1, x2, y2. `ratio`: samples of a bin along each axis; 0: one for each pixel.
+template <typename T>
+Region<T> region_of(const Node& node, const T* roi, int64_t number, bool half_pixel, int64_t ratio, int64_t bins_y,
+                    int64_t bins_x) {
+  const T scale = static_cast<T>(node.get_float("spatial_scale", 1.0f)), offset = half_pixel ? T(0.5) : T(0);
+  Region<T> region;
+  region.x = roi[0] * scale - offset;
+  region.y = roi[1] * scale - offset;
+  T width = roi[2] * scale - offset - region.x, height = roi[3] * scale - offset - region.y;
+  if (!half_pixel) width = std::max<T>(width, 1), height = std::max<T>(height, 1);
+  region.bin_width = width / static_cast<T>(bins_x);
+  region.bin_height = height / static_cast<T>(bins_y);
+  const auto grid = [&](T size) {
+    return ratio > 0 ? static_cast<double>(ratio) : std::max(0.0, std::ceil(static_cast<double>(size)));
+  };
+  const double grid_y = grid(region.bin_height), grid_x = grid(region.bin_width);
+  if (!(grid_y * grid_x <= kMaxSamples))
+    node.fail(ErrorCode::kInvalidArgument, "region " + std::to_string(number) + " is too large or not finite");
+  region.samples_y = static_cast<int64_t>(grid_y);
+  region.samples_x = static_cast<int64_t>(grid_x);
+  return region;
+}
+
+template <typename T>
+T pool_samples(const std::vector<Sample<T>>& samples, const T* image, bool average) {
+  T result = 0;
+  for (size_t s = 0; s < samples.size(); ++s) {
+    T term[4];
+    for (int k = 0; k < 4; ++k) term[k] = samples[s].weight[k] * image[samples[s].at[k]];
+    // The standard's maximum goes over the weighted neighbours, not over the interpolated samples.
+    const T most = std::max(std::max(term[0], term[1]), std::max(term[2], term[3]));
+    if (average)
+      result += term[0] + term[1] + term[2] + term[3];
+    else
+      result = s == 0 ? most : std::max(result, most);
+  }
+  return average ? result / static_cast<T>(std::max<int64_t>(1, static_cast<int64_t>(samples.size()))) : result;
+}
+
+template <typename T>
+void align_regions(EvalContext& c, const Tensor& in, const Tensor& rois, Tensor& out) {
   const std::vector<int64_t> batch = c.input(2).to_int64s();
   const bool half_pixel =
       c.node.version >= 16 && c.node.get_string("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   const bool average = c.node.get_string("mode", "avg") == "avg";
   const int64_t ratio = c.node.get_int("sampling_ratio", 0), channels = in.shape()[1], height = in.shape()[2],
-                width = in.shape()[3];
-  Tensor out(in.dtype(), types[0].shape);
-  const int64_t bins_y = out.shape()[2], bins_x = out.shape()[3];
-  if (out.size() == 0) {
-    c.outputs[0] = narrow(std::move(out), types[0].dtype);
-    return;
-  }
-  if (height == 0 || width == 0)
-    c.node.fail(ErrorCode::kInvalidModel, "X of shape " + to_string(in.shape()) + " has no pixels");
-  visit_float(in.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T scale = static_cast<T>(c.node.get_float("spatial_scale", 1.0f)), offset = half_pixel ? T(0.5) : T(0);
-    for (int64_t n = 0; n < out.shape()[0]; ++n) {
-      if (batch[static_cast<size_t>(n)] < 0 || batch[static_cast<size_t>(n)] >= in.shape()[0])
-        c.node.fail(ErrorCode::kInvalidArgument,
-                    "batch index " + std::to_string(batch[static_cast<size_t>(n)]) + " lies outside X");
-      const T* roi = elements<T>(rois) + n * 4;  // x1, y1, x2, y2
-      const T x1 = roi[0] * scale - offset, y1 = roi[1] * scale - offset;
-      T roi_width = roi[2] * scale - offset - x1, roi_height = roi[3] * scale - offset - y1;
-      if (!half_pixel) roi_width = std::max<T>(roi_width, 1), roi_height = std::max<T>(roi_height, 1);
-      const T bin_width = roi_width / static_cast<T>(bins_x), bin_height = roi_height / static_cast<T>(bins_y);
-      const double grid_y =
-          ratio > 0 ? static_cast<double>(ratio) : std::max(0.0, std::ceil(static_cast<double>(bin_height)));
-      const double grid_x =
-          ratio > 0 ? static_cast<double>(ratio) : std::max(0.0, std::ceil(static_cast<double>(bin_width)));
-      if (!(grid_y * grid_x <= kMaxSamples))
-        c.node.fail(ErrorCode::kInvalidArgument, "region " + std::to_string(n) + " is too large or not finite");
-      const int64_t ny = static_cast<int64_t>(grid_y), nx = static_cast<int64_t>(grid_x);
-      for (int64_t py = 0; py < bins_y; ++py)
-        for (int64_t px = 0; px < bins_x; ++px) {
-          std::vector<Sample<T>> samples;
-          for (int64_t iy = 0; iy < ny; ++iy)
-            for (int64_t ix = 0; ix < nx; ++ix)
-              samples.push_back(sample_at<T>(
-                  y1 + static_cast<T>(py) * bin_height +
-                      (static_cast<T>(iy) + T(0.5)) * bin_height / static_cast<T>(ny),
-                  x1 + static_cast<T>(px) * bin_width + (static_cast<T>(ix) + T(0.5)) * bin_width / static_cast<T>(nx),
-                  height, width));
-          for (int64_t ch = 0; ch < channels; ++ch) {
-            const T* image = elements<T>(in) + (batch[static_cast<size_t>(n)] * channels + ch) * height * width;
-            T result = 0;
-            for (size_t s = 0; s < samples.size(); ++s) {
-              T term[4];
-              for (int k = 0; k < 4; ++k) term[k] = samples[s].weight[k] * image[samples[s].at[k]];
-              // The standard's maximum goes over the weighted neighbours, not over the interpolated samples.
-              if (average)
-                result += term[0] + term[1] + term[2] + term[3];
-              else
-                result = s == 0 ? std::max(std::max(term[0], term[1]), std::max(term[2], term[3]))
-                                : std::max(result, std::max(std::max(term[0], term[1]), std::max(term[2], term[3])));
-            }
-            if (average) result /= static_cast<T>(std::max<int64_t>(1, ny * nx));
-            mutable_elements<T>(out)[((n * channels + ch) * bins_y + py) * bins_x + px] = result;
-          }
-        }
+                width = in.shape()[3], bins_y = out.shape()[2], bins_x = out.shape()[3];
+  for (int64_t n = 0; n < out.shape()[0]; ++n) {
+    const int64_t picture = batch[static_cast<size_t>(n)];
+    if (picture < 0 || picture >= in.shape()[0])
+      c.node.fail(ErrorCode::kInvalidArgument, "batch index " + std::to_string(picture) + " lies outside X");
+    const Region<T> region = region_of<T>(c.node, elements<T>(rois) + n * 4, n, half_pixel, ratio, bins_y, bins_x);
+    for (int64_t bin = 0; bin < bins_y * bins_x; ++bin) {
+      const std::vector<Sample<T>> samples = region.samples(bin / bins_x, bin % bins_x, height, width);
+      for (int64_t ch = 0; ch < channels; ++ch) {
+        const T* image = elements<T>(in) + (picture * channels + ch) * height * width;
+        mutable_elements<T>(out)[(n * channels + ch) * bins_y * bins_x + bin] = pool_samples(samples, image, average);
+      }
     }
-  });
+  }
+}
+
+void evaluate_roi_align(EvalContext& c, const std::vector<TypeInfo>& types) {
+  const Tensor in = widen(c.input(0)), rois = widen(c.input(1));
+  Tensor out(in.dtype(), types[0].shape);
+  if (out.size() != 0) {
+    if (in.shape()[2] == 0 || in.shape()[3] == 0)
+      c.node.fail(ErrorCode::kInvalidModel, "X of shape " + to_string(in.shape()) + " has no pixels");
+    visit_float(in.dtype(), [&](auto tag) { align_regions<typename decltype(tag)::type>(c, in, rois, out); });
+  }
   c.outputs[0] = narrow(std::move(out), types[0].dtype);
 }
 

@@ -217,63 +217,79 @@ ops::Tensor random_tensor(const Port& port, uint64_t seed) {
   return tensor;
 }
 
+/// What --input-layout says of an input: of its own name, or else of all.
+std::string layout_of(const Arguments& a, const std::string& name) {
+  std::string layout = a.layout_default;
+  for (const std::string& text : a.layouts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos)
+      layout = text;
+    else if (text.substr(0, equals) == name)
+      layout = text.substr(equals + 1);
+  }
+  if (!layout.empty() && layout != "NHWC" && layout != "NCHW")
+    refuse("--input-layout takes NCHW or NHWC, got '" + layout + "'");
+  return layout;
+}
+
+bool is_port(const std::vector<Port>& ports, const std::string& name) {
+  return std::any_of(ports.begin(), ports.end(), [&](const Port& port) { return port.name == name; });
+}
+
+/// The two sides of --input NAME=FILE; without a name where the whole text is a file.
+std::pair<std::string, std::string> name_and_file(const std::string& text, const std::vector<Port>& ports) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) return {"", text};
+  const std::string name = text.substr(0, equals);
+  if (is_port(ports, name)) return {name, text.substr(equals + 1)};
+  if (!std::ifstream(text)) refuse("the model has no input '" + name + "'; it takes " + port_list(ports));
+  return {"", text};
+}
+
+/// The array of a file for one input: the only one, or that of the input's name.
+ops::Tensor one_array(runtime::NamedTensors arrays, const std::string& file, const std::string& name) {
+  if (arrays.size() == 1) return std::move(arrays[0].second);
+  for (auto& [array, tensor] : arrays) {
+    if (array == name) return std::move(tensor);
+  }
+  refuse("'" + file + "' holds several arrays and none is named '" + name + "'");
+}
+
+/// The arrays of one --input, by input.
+runtime::NamedTensors read_input(const std::string& text, const std::vector<Port>& ports) {
+  const auto [name, file] = name_and_file(text, ports);
+  runtime::NamedTensors found;
+  if (!file.ends_with(".npz")) {
+    if (name.empty() && ports.size() != 1)
+      refuse("the model has several inputs (" + port_list(ports) + "); give --input NAME=FILE for each");
+    found.emplace_back(name.empty() ? ports[0].name : name, runtime::load_npy(file));
+    return found;
+  }
+  auto arrays = runtime::load_npz(file);
+  if (!name.empty() || (arrays.size() == 1 && ports.size() == 1)) {
+    found.emplace_back(name.empty() ? ports[0].name : name, one_array(std::move(arrays), file, name));
+    return found;
+  }
+  for (auto& [array, tensor] : arrays) {
+    if (is_port(ports, array)) found.emplace_back(array, std::move(tensor));
+  }
+  if (found.empty()) refuse("'" + file + "' has no array named like an input; the model takes " + port_list(ports));
+  return found;
+}
+
 NamedValues read_feeds(const Arguments& a, const std::vector<Port>& ports) {
   NamedValues feeds;
-  const auto add = [&](const std::string& name, ops::Tensor tensor) {
-    std::string layout = a.layout_default;
-    for (const std::string& text : a.layouts) {
-      const size_t equals = text.find('=');
-      if (equals == std::string::npos)
-        layout = text;
-      else if (text.substr(0, equals) == name)
-        layout = text.substr(equals + 1);
-    }
-    if (layout == "NHWC")
-      tensor = to_channels_first(tensor, name);
-    else if (!layout.empty() && layout != "NCHW")
-      refuse("--input-layout takes NCHW or NHWC, got '" + layout + "'");
-    feeds.emplace_back(name, std::move(tensor));
-  };
   for (const std::string& text : a.inputs) {
-    std::string name, file = text;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos &&
-        std::any_of(ports.begin(), ports.end(), [&](const Port& p) { return p.name == text.substr(0, equals); })) {
-      name = text.substr(0, equals);
-      file = text.substr(equals + 1);
-    } else if (equals != std::string::npos && !std::ifstream(text)) {
-      refuse("the model has no input '" + text.substr(0, equals) + "'; it takes " + port_list(ports));
-    }
-    if (file.ends_with(".npz")) {
-      auto arrays = runtime::load_npz(file);
-      if (!name.empty() || (arrays.size() == 1 && ports.size() == 1)) {
-        const auto same = std::find_if(arrays.begin(), arrays.end(), [&](const auto& e) { return e.first == name; });
-        if (arrays.size() != 1 && same == arrays.end())
-          refuse("'" + file + "' holds several arrays and none is named '" + name + "'");
-        add(name.empty() ? ports[0].name : name, std::move(same == arrays.end() ? arrays[0].second : same->second));
-      } else {
-        size_t used = 0;
-        for (auto& [array, tensor] : arrays)
-          if (std::any_of(ports.begin(), ports.end(), [&, n = array](const Port& p) { return p.name == n; })) {
-            add(array, std::move(tensor));
-            ++used;
-          }
-        if (used == 0) refuse("'" + file + "' has no array named like an input; the model takes " + port_list(ports));
-      }
-    } else {
-      if (name.empty()) {
-        if (ports.size() != 1)
-          refuse("the model has several inputs (" + port_list(ports) + "); give --input NAME=FILE for each");
-        name = ports[0].name;
-      }
-      add(name, runtime::load_npy(file));
+    for (auto& [name, tensor] : read_input(text, ports)) {
+      if (layout_of(a, name) == "NHWC") tensor = to_channels_first(tensor, name);
+      feeds.emplace_back(name, std::move(tensor));
     }
   }
-  if (a.random_seed >= 0) {
-    uint64_t seed = static_cast<uint64_t>(a.random_seed);
-    for (const Port& port : ports)
-      if (std::none_of(feeds.begin(), feeds.end(), [&](const auto& f) { return f.first == port.name; }))
-        feeds.emplace_back(port.name, random_tensor(port, ++seed));
+  if (a.random_seed < 0) return feeds;
+  uint64_t seed = static_cast<uint64_t>(a.random_seed);
+  for (const Port& port : ports) {
+    if (std::none_of(feeds.begin(), feeds.end(), [&](const auto& feed) { return feed.first == port.name; }))
+      feeds.emplace_back(port.name, random_tensor(port, ++seed));
   }
   return feeds;
 }

@@ -123,25 +123,34 @@ class Nest {
     body_ = op_.getBody();
     inputs_ = static_cast<size_t>(op_.getNumDpsInputs());
     outputs_ = static_cast<size_t>(op_.getNumDpsInits());
+    std::vector<Linear> operands;
+    for (OpOperand& operand : op_->getOpOperands()) operands.push_back(linear_address(operand));
+    keep_loops(std::move(operands));
+    reduces_ = std::any_of(loops_.begin(), loops_.end(), [](const Loop& loop) { return loop.reduction; });
+    find_dependences();
+  }
+
+  /// Of an operand, over the operation's own loops.
+  Linear linear_address(OpOperand& operand) {
+    Linear address;
+    address.coefficients.assign(op_.getStaticLoopRanges().size(), 0);
+    auto type = cast<MemRefType>(operand.get().getType());
+    SmallVector<int64_t> strides;
+    int64_t offset = 0;
+    const auto known = getStridesAndOffset(type, strides, offset);
+    TESSERA_INVARIANT(succeeded(known) && !ShapedType::isDynamic(offset), "buffers have static strides");
+    address.offset = offset;
+    AffineMap map = op_.getMatchingIndexingMap(&operand);
+    for (unsigned d = 0; d < map.getNumResults(); ++d) add_expression(map.getResult(d), strides[d], address);
+    return address;
+  }
+
+  /// Loops that remain: no extent of 1, neighbours merged where every operand continues.
+  void keep_loops(std::vector<Linear> operands) {
     const auto ranges = op_.getStaticLoopRanges();
+    const auto iterators = op_.getIteratorTypesArray();
     std::set<unsigned> observed;
     body_->walk([&](linalg::IndexOp index) { observed.insert(static_cast<unsigned>(index.getDim())); });
-    std::vector<Linear> operands;
-    for (OpOperand& operand : op_->getOpOperands()) {
-      Linear address;
-      address.coefficients.assign(ranges.size(), 0);
-      auto type = cast<MemRefType>(operand.get().getType());
-      SmallVector<int64_t> strides;
-      int64_t offset = 0;
-      const auto known = getStridesAndOffset(type, strides, offset);
-      TESSERA_INVARIANT(succeeded(known) && !ShapedType::isDynamic(offset), "buffers have static strides");
-      address.offset = offset;
-      AffineMap map = op_.getMatchingIndexingMap(&operand);
-      for (unsigned d = 0; d < map.getNumResults(); ++d) add_expression(map.getResult(d), strides[d], address);
-      operands.push_back(std::move(address));
-    }
-    // Loops that remain: no extent of 1, neighbours merged where every operand continues.
-    const auto iterators = op_.getIteratorTypesArray();
     std::vector<std::vector<int64_t>> kept(operands.size());
     for (unsigned d = 0; d < ranges.size(); ++d) {
       const bool seen = observed.count(d) != 0;
@@ -150,24 +159,23 @@ class Nest {
       bool merge = !loops_.empty() && !seen && loops_.back().dim < 0 && loops_.back().reduction == reduction;
       for (size_t k = 0; merge && k < operands.size(); ++k)
         merge = kept[k].back() == operands[k].coefficients[d] * ranges[d];
-      if (merge) {
+      if (merge)
         loops_.back().extent *= ranges[d];
-      } else {
+      else
         loops_.push_back({ranges[d], reduction, seen ? static_cast<int>(d) : -1});
-      }
       for (size_t k = 0; k < operands.size(); ++k) {
-        if (merge)
-          kept[k].back() = operands[k].coefficients[d];
-        else
-          kept[k].push_back(operands[k].coefficients[d]);
+        kept[k].resize(loops_.size());
+        kept[k].back() = operands[k].coefficients[d];
       }
     }
     for (size_t k = 0; k < operands.size(); ++k) {
       operands[k].coefficients = std::move(kept[k]);
       addresses_.push_back(std::move(operands[k]));
     }
-    reduces_ = std::any_of(loops_.begin(), loops_.end(), [](const Loop& loop) { return loop.reduction; });
-    // Which loops each value of the body depends on.
+  }
+
+  /// Which loops each value of the body depends on.
+  void find_dependences() {
     for (BlockArgument argument : body_->getArguments()) {
       std::set<size_t> loops;
       const auto& c = addresses_[argument.getArgNumber()].coefficients;
@@ -177,17 +185,22 @@ class Nest {
       depends_[argument.getAsOpaquePointer()] = std::move(loops);
     }
     for (Operation& op : body_->without_terminator()) {
-      std::set<size_t> loops;
-      if (auto index = dyn_cast<linalg::IndexOp>(op)) {
-        for (size_t l = 0; l < loops_.size(); ++l)
-          if (loops_[l].dim == static_cast<int>(index.getDim())) loops.insert(l);
-      }
-      for (Value operand : op.getOperands()) {
-        const auto found = depends_.find(operand.getAsOpaquePointer());
-        if (found != depends_.end()) loops.insert(found->second.begin(), found->second.end());
-      }
+      const std::set<size_t> loops = loops_behind(op);
       for (Value result : op.getResults()) depends_[result.getAsOpaquePointer()] = loops;
     }
+  }
+
+  std::set<size_t> loops_behind(Operation& op) const {
+    std::set<size_t> loops;
+    if (auto index = dyn_cast<linalg::IndexOp>(op)) {
+      for (size_t l = 0; l < loops_.size(); ++l)
+        if (loops_[l].dim == static_cast<int>(index.getDim())) loops.insert(l);
+    }
+    for (Value operand : op.getOperands()) {
+      const auto found = depends_.find(operand.getAsOpaquePointer());
+      if (found != depends_.end()) loops.insert(found->second.begin(), found->second.end());
+    }
+    return loops;
   }
 
   /// Sums that the operation just before has set to a constant start from that constant.
@@ -230,55 +243,80 @@ class Nest {
     return calls ? std::min<int64_t>(lanes, 8) : lanes;
   }
 
-  void choose() {
-    // The vector loop: the least work an element, where a strided access costs one step a lane.
+  /// Whether the body calls functions or reads memory by computed addresses, one lane after the other.
+  static bool lane_by_lane(Operation& op) { return isa<memref::LoadOp>(op) || !library_function(&op).empty(); }
+
+  int64_t coefficient(size_t operand, int loop) const {
+    return addresses_[operand].coefficients[static_cast<size_t>(loop)];
+  }
+  bool unused_input(size_t operand) const {
+    return operand < inputs() && body_->getArgument(static_cast<unsigned>(operand)).use_empty();
+  }
+
+  /// Work for a vector of `lanes` along a loop, where a strided access costs one step a lane.
+  double vector_work(int loop, double lanes) const {
+    double work = 0;
+    for (size_t k = 0; k < addresses_.size(); ++k) {
+      if (unused_input(k)) continue;
+      const int64_t c = coefficient(k, loop);
+      work += c == 0 || c == 1 ? 1 : lanes;
+    }
+    for (Operation& op : body_->without_terminator())
+      work += !library_function(&op).empty() ? 4 * lanes : isa<memref::LoadOp>(op) ? lanes : 1;
+    return work;
+  }
+
+  /// The vector loop: the least work an element.
+  void choose_vector_loop() {
     double best = 0;
     for (size_t l = 0; l < loops_.size(); ++l) {
       if (loops_[l].reduction || loops_[l].extent == 1) continue;
       const int loop = static_cast<int>(l);
       const auto lanes = static_cast<double>(std::min(lanes_along(loop), loops_[l].extent));
-      double work = 0;
-      for (size_t k = 0; k < addresses_.size(); ++k) {
-        if (body_->getArgument(static_cast<unsigned>(k)).use_empty() && k < inputs()) continue;
-        const int64_t c = addresses_[k].coefficients[l];
-        work += c == 0 || c == 1 ? 1 : lanes;
-      }
-      for (Operation& op : body_->without_terminator())
-        work += !library_function(&op).empty() ? 4 * lanes : isa<memref::LoadOp>(op) ? lanes : 1;
-      const double cost = work / lanes;
-      if (vector_ < 0 || cost <= best) {
-        vector_ = loop;
-        best = cost;
-      }
+      const double cost = vector_work(loop, lanes) / lanes;
+      if (vector_ >= 0 && cost > best) continue;
+      vector_ = loop;
+      best = cost;
     }
     if (vector_ >= 0) lanes_ = std::min(lanes_along(vector_), loops_[static_cast<size_t>(vector_)].extent);
-    if (!reduces_ || vector_ < 0) return;
-    const bool calls = std::any_of(body_->begin(), body_->end(), [](Operation& op) {
-      return isa<memref::LoadOp>(op) || !library_function(&op).empty();
-    });
-    if (calls) return;
-    // The loop kept in registers: the one with the fewest reads for a tile. An operand that stands still along it is
-    // read once; one that varies along the vectors too costs most.
-    const int64_t registers = vector_bytes_ >= 64 ? 2 * kRegisterTile : kRegisterTile;
+  }
+
+  /// Reads for a register tile along a loop, and those where every row reads for itself. An operand that stands still
+  /// along the loop is read once; one that varies along the vectors too costs most.
+  std::pair<int64_t, int64_t> tile_reads(int loop) const {
+    const int64_t rows = std::min(kRegisterTile, loops_[static_cast<size_t>(loop)].extent);
+    int64_t reads = 0, separate = 0;
+    for (size_t k = 0; k < inputs(); ++k) {
+      if (unused_input(k)) continue;
+      const int64_t along = coefficient(k, vector_);
+      const int64_t cost = 2 * (along == 0 ? 1 : along == 1 ? 2 : lanes_);
+      reads += coefficient(k, loop) == 0 ? cost / rows : cost;
+      separate += cost;
+    }
+    return {reads, separate};
+  }
+
+  /// The loop kept in registers: the one with the fewest reads for a tile.
+  void choose_tile_loop() {
     int64_t least = 0;
     for (size_t l = 0; l < loops_.size(); ++l) {
       if (loops_[l].reduction || static_cast<int>(l) == vector_ || loops_[l].extent == 1) continue;
-      const int64_t rows = std::min(kRegisterTile, loops_[l].extent);
-      int64_t reads = 0, separate = 0;
-      for (size_t k = 0; k < inputs(); ++k) {
-        if (body_->getArgument(static_cast<unsigned>(k)).use_empty()) continue;
-        const int64_t along = addresses_[k].coefficients[static_cast<size_t>(vector_)];
-        const int64_t cost = 2 * (along == 0 ? 1 : along == 1 ? 2 : lanes_);
-        reads += addresses_[k].coefficients[l] == 0 ? cost / rows : cost;
-        separate += cost;
-      }
-      if (reads < (tile_loop_ < 0 ? separate : least) ||
-          (reads == least && tile_loop_ >= 0 && loops_[l].extent > loops_[static_cast<size_t>(tile_loop_)].extent)) {
-        tile_loop_ = static_cast<int>(l);
-        least = reads;
-      }
+      const auto [reads, separate] = tile_reads(static_cast<int>(l));
+      const bool fewer = reads < (tile_loop_ < 0 ? separate : least);
+      const bool longer =
+          reads == least && tile_loop_ >= 0 && loops_[l].extent > loops_[static_cast<size_t>(tile_loop_)].extent;
+      if (!fewer && !longer) continue;
+      tile_loop_ = static_cast<int>(l);
+      least = reads;
     }
     if (tile_loop_ >= 0) tile_ = std::min(kRegisterTile, loops_[static_cast<size_t>(tile_loop_)].extent);
+  }
+
+  void choose() {
+    choose_vector_loop();
+    if (!reduces_ || vector_ < 0 || std::any_of(body_->begin(), body_->end(), lane_by_lane)) return;
+    choose_tile_loop();
+    const int64_t registers = vector_bytes_ >= 64 ? 2 * kRegisterTile : kRegisterTile;
     const bool strided = std::any_of(addresses_.begin(), addresses_.end(), [&](const Linear& address) {
       const int64_t c = address.coefficients[static_cast<size_t>(vector_)];
       return c != 0 && c != 1;

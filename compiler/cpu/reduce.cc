@@ -111,6 +111,112 @@ void finish(Operator& o, const Tensor& sums, const std::function<Scalar(Scalar)>
 
 enum class Kind { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
 
+/// One reduction of a tensor over some of its axes.
+class Reduction {
+ public:
+  Reduction(Operator& o, Tensor x, const std::vector<bool>& reduced)
+      : o_(o),
+        x_(std::move(x)),
+        axes_(x_.shape, reduced),
+        real_(is_real(x_.dtype)),
+        sum_type_(real_ ? DType::kDouble : x_.dtype) {}
+
+  void lower(Kind kind) {
+    const auto self = [](Scalar v) { return v; };
+    const auto plain = [this](Scalar s) { return cast(s, x_.dtype); };
+    switch (kind) {
+      case Kind::kMax:
+      case Kind::kMin: return extreme(kind == Kind::kMax);
+      case Kind::kSum: return finish(o_, sum(self), plain);
+      case Kind::kLogSum:
+        require(real_);
+        return finish(o_, sum(self), [&](Scalar s) { return plain(math("log", {s})); });
+      case Kind::kMean: return finish(o_, sum(self), [this](Scalar s) { return mean(s); });
+      case Kind::kProd:
+        return finish(o_,
+                      fold(
+                          o_, x_, axes_, sum_type_, [this](Body& body) { return body.number(sum_type_, 1); },
+                          [this](Scalar s, Scalar v) { return s * cast(v, sum_type_); }),
+                      plain);
+      case Kind::kL1: return finish(o_, sum([this](Scalar v) { return magnitude(v); }), plain);
+      case Kind::kL2: require(real_); return finish(o_, squares(), [&](Scalar s) { return plain(math("sqrt", {s})); });
+      case Kind::kSumSquare: return finish(o_, squares(), plain);
+      case Kind::kLogSumExp: return log_sum_exp();
+    }
+  }
+
+ private:
+  /// The sum of f of every element.
+  Tensor sum(const std::function<Scalar(Scalar)>& f) {
+    return fold(o_, x_, axes_, sum_type_, zero(sum_type_),
+                [&](Scalar s, Scalar v) { return s + cast(f(v), sum_type_); });
+  }
+  Tensor squares() {
+    return fold(o_, x_, axes_, sum_type_, zero(sum_type_),
+                [this](Scalar s, Scalar v) { return s + cast(v, sum_type_) * cast(v, sum_type_); });
+  }
+
+  Scalar magnitude(Scalar v) const {
+    return !real_ && !ops::is_signed_integer(x_.dtype) ? v : select(v < v.same(0), -v, v);
+  }
+
+  Scalar mean(Scalar s) const {
+    if (real_) return cast(s / s.same(static_cast<double>(axes_.count)), x_.dtype);
+    const DType wide = ops::is_signed_integer(x_.dtype) ? DType::kInt64 : DType::kUint64;
+    return cast(cast(s, wide) / s.body().integer(wide, axes_.count), x_.dtype);
+  }
+
+  /// What every value is at least (`top`) or at most as large as.
+  Scalar limit(Body& body, bool top) const {
+    if (real_) return body.number(x_.dtype, top ? -INFINITY : INFINITY);
+    if (!ops::is_signed_integer(x_.dtype)) return body.integer(x_.dtype, top ? 0 : -1);
+    const int bits = static_cast<int>(8 * ops::element_bytes(x_.dtype));
+    const int64_t lowest = bits == 64 ? std::numeric_limits<int64_t>::min() : -(int64_t{1} << (bits - 1));
+    return body.integer(x_.dtype, top ? lowest : ~lowest);
+  }
+
+  void extreme(bool top) {
+    const auto self = [](Scalar s) { return s; };
+    if (x_.dtype == DType::kBool) {
+      finish(o_,
+             fold(
+                 o_, x_, axes_, DType::kBool, [&](Body& body) { return body.integer(DType::kBool, top ? 0 : 1); },
+                 [&](Scalar s, Scalar v) { return top ? s | v : s & v; }),
+             self);
+      return;
+    }
+    finish(o_,
+           fold(
+               o_, x_, axes_, x_.dtype, [&](Body& body) { return limit(body, top); },
+               [&](Scalar s, Scalar v) { return top ? nan_max(s, v) : nan_min(s, v); }),
+           self);
+  }
+
+  /// An infinite maximum is not subtracted.
+  void log_sum_exp() {
+    require(real_);
+    const Tensor top = fold(
+        o_, x_, axes_, sum_type_, [this](Body& body) { return body.number(sum_type_, -INFINITY); },
+        [this](Scalar s, Scalar v) { return nan_max(s, cast(v, sum_type_)); });
+    const auto finite = [](Scalar m) { return select(math("absf", {m}) < m.same(INFINITY), m, m.same(0)); };
+    const Tensor sum = o_.graph.reduce(
+        sum_type_, axes_.kept_shape, axes_.extents, zero(sum_type_),
+        [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+          return s + math("exp", {cast(body.load(x_, axes_.merge(i, k)), sum_type_) - finite(body.load(top, i))});
+        });
+    const Tensor y = o_.graph.compute(o_.dtype(), axes_.kept_shape, [&](Body& body, const Indices& i) {
+      return cast(finite(body.load(top, i)) + math("log", {body.load(sum, i)}), x_.dtype);
+    });
+    o_.yield(o_.graph.reshape(y, o_.shape()));
+  }
+
+  Operator& o_;
+  const Tensor x_;
+  const Axes axes_;
+  const bool real_;
+  const DType sum_type_;
+};
+
 Lowering reduction(Kind kind, int axes_input_since) {
   return [kind, axes_input_since](Operator& o) {
     const Tensor x = o.in(0);
@@ -124,97 +230,7 @@ Lowering reduction(Kind kind, int axes_input_since) {
     std::vector<bool> reduced(x.rank(), given.empty());
     for (int64_t axis : given)
       reduced[static_cast<size_t>(ops::normalise_axis(o.node, axis, static_cast<int64_t>(x.rank())))] = true;
-    const Axes axes(x.shape, reduced);
-    const bool real = is_real(x.dtype);
-    const DType sum_type = real ? DType::kDouble : x.dtype;
-    const auto plain = [&](Scalar s) { return cast(s, x.dtype); };
-    const auto magnitude = [&](Scalar v) {
-      return !real && !ops::is_signed_integer(x.dtype) ? v : select(v < v.same(0), -v, v);
-    };
-    switch (kind) {
-      case Kind::kMax:
-      case Kind::kMin: {
-        const bool top = kind == Kind::kMax;
-        if (x.dtype == DType::kBool) {
-          finish(o,
-                 fold(
-                     o, x, axes, DType::kBool, [&](Body& body) { return body.integer(DType::kBool, top ? 0 : 1); },
-                     [&](Scalar s, Scalar v) { return top ? s | v : s & v; }),
-                 [](Scalar s) { return s; });
-          return;
-        }
-        const Start limit = [&](Body& body) {
-          if (real) return body.number(x.dtype, top ? -INFINITY : INFINITY);
-          const int bits = static_cast<int>(8 * ops::element_bytes(x.dtype));
-          if (ops::is_signed_integer(x.dtype)) {
-            const int64_t lowest = bits == 64 ? std::numeric_limits<int64_t>::min() : -(int64_t{1} << (bits - 1));
-            return body.integer(x.dtype, top ? lowest : ~lowest);
-          }
-          return body.integer(x.dtype, top ? 0 : -1);
-        };
-        finish(
-            o,
-            fold(o, x, axes, x.dtype, limit, [&](Scalar s, Scalar v) { return top ? nan_max(s, v) : nan_min(s, v); }),
-            [](Scalar s) { return s; });
-        return;
-      }
-      case Kind::kSum:
-        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type); }),
-               plain);
-        return;
-      case Kind::kLogSum:
-        require(real);
-        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type); }),
-               [&](Scalar s) { return plain(math("log", {s})); });
-        return;
-      case Kind::kMean:
-        finish(o, fold(o, x, axes, sum_type, zero(sum_type), [&](Scalar s, Scalar v) { return s + cast(v, sum_type); }),
-               [&](Scalar s) {
-                 if (real) return plain(s / s.same(static_cast<double>(axes.count)));
-                 const DType wide = ops::is_signed_integer(x.dtype) ? DType::kInt64 : DType::kUint64;
-                 return cast(cast(s, wide) / s.body().integer(wide, axes.count), x.dtype);
-               });
-        return;
-      case Kind::kProd:
-        finish(o,
-               fold(
-                   o, x, axes, sum_type, [&](Body& body) { return body.number(sum_type, 1); },
-                   [&](Scalar s, Scalar v) { return s * cast(v, sum_type); }),
-               plain);
-        return;
-      case Kind::kL1:
-        finish(o,
-               fold(o, x, axes, sum_type, zero(sum_type),
-                    [&](Scalar s, Scalar v) { return s + cast(magnitude(v), sum_type); }),
-               plain);
-        return;
-      case Kind::kL2:
-      case Kind::kSumSquare:
-        require(real || kind == Kind::kSumSquare);
-        finish(o,
-               fold(o, x, axes, sum_type, zero(sum_type),
-                    [&](Scalar s, Scalar v) { return s + cast(v, sum_type) * cast(v, sum_type); }),
-               [&](Scalar s) { return plain(kind == Kind::kL2 ? math("sqrt", {s}) : s); });
-        return;
-      case Kind::kLogSumExp: {
-        // An infinite maximum is not subtracted.
-        require(real);
-        const Tensor top = fold(
-            o, x, axes, sum_type, [&](Body& body) { return body.number(sum_type, -INFINITY); },
-            [&](Scalar s, Scalar v) { return nan_max(s, cast(v, sum_type)); });
-        const auto finite = [](Scalar m) { return select(math("absf", {m}) < m.same(INFINITY), m, m.same(0)); };
-        const Tensor sum = o.graph.reduce(
-            sum_type, axes.kept_shape, axes.extents, zero(sum_type),
-            [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-              return s + math("exp", {cast(body.load(x, axes.merge(i, k)), sum_type) - finite(body.load(top, i))});
-            });
-        const Tensor y = o.graph.compute(o.dtype(), axes.kept_shape, [&](Body& body, const Indices& i) {
-          return plain(finite(body.load(top, i)) + math("log", {body.load(sum, i)}));
-        });
-        o.yield(o.graph.reshape(y, o.shape()));
-        return;
-      }
-    }
+    Reduction(o, x, reduced).lower(kind);
   };
 }
 

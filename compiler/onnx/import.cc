@@ -191,6 +191,10 @@ class Importer {
   void import_initializers(GraphProto& graph, Scope& scope, const std::string& where);
   void import_nodes(RepeatedPtrField<NodeProto>& nodes, Scope& scope, const std::string& where);
   void import_node(NodeProto& node, Scope& scope);
+  static void resolve_references(NodeProto& node, const Scope& scope, const std::string& what);
+  static int known_version(const NodeProto& node, const std::string& domain, const Scope& scope,
+                           const std::string& what);
+  static std::vector<std::string> output_names(const NodeProto& node, const Scope& scope, const std::string& what);
   void import_constant(NodeProto& node, Scope& scope);
   void import_body(GraphProto& graph, mlir::Region& region, const Scope& outer, const std::string& what);
   void inline_function(const FunctionProto& function, NodeProto& node, Scope& scope);
@@ -548,12 +552,8 @@ void Importer::inline_function(const FunctionProto& function, NodeProto& node, S
   }
 }
 
-void Importer::import_node(NodeProto& node, Scope& scope) {
-  std::string what = describe(node);
-  if (node.op_type().empty()) fail("node '" + display_name(node) + "' has no operator");
-  std::string domain = canonical_domain(node.domain());
-
-  // Attributes that refer to the enclosing function's are replaced by what the call gives, or dropped.
+/// Attributes that refer to the enclosing function's are replaced by what the call gives, or dropped.
+void Importer::resolve_references(NodeProto& node, const Scope& scope, const std::string& what) {
   std::set<std::string> seen;
   for (int i = node.attribute_size() - 1; i >= 0; --i) {
     AttributeProto* attribute = node.mutable_attribute(i);
@@ -571,28 +571,47 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
     *attribute = AttributeProto(*it->second);
     attribute->set_name(name);
   }
+}
 
+/// The version of the node's operator set, in which the operator library knows it.
+int Importer::known_version(const NodeProto& node, const std::string& domain, const Scope& scope,
+                            const std::string& what) {
+  auto opset = scope.opsets->find(domain);
+  if (opset == scope.opsets->end() && domain.empty())
+    fail(what + ": the model does not import the operator set of ONNX");
+  const int version = opset == scope.opsets->end() ? 1 : opset->second;
+  if (ops::registry().find(domain, node.op_type(), version)) return version;
+  std::string message = what + ": operator '" + (domain.empty() ? "" : domain + "::") + node.op_type() + "' of opset " +
+                        std::to_string(version) + " is not known";
+  std::string near;
+  for (const std::string& name : ops::registry().similar(node.op_type())) near += (near.empty() ? "" : ", ") + name;
+  if (!near.empty()) message += "; similar: " + near;
+  message += domain.empty()
+                 ? ". Export the model with other operators or another opset (7 to 24), or add the operator to ops/"
+                 : ". Replace it by standard operators, or define it as a model-local function";
+  throw Error(ErrorCode::kUnsupported, message);
+}
+
+/// The names of a node's outputs, empty for those that nobody asks for, without such at the end.
+std::vector<std::string> Importer::output_names(const NodeProto& node, const Scope& scope, const std::string& what) {
+  int outputs = node.output_size();
+  while (outputs > 0 && node.output(outputs - 1).empty()) --outputs;
+  if (outputs == 0) fail(what + ": has no outputs");
+  std::vector<std::string> names;
+  for (int i = 0; i < outputs; ++i) {
+    names.push_back(node.output(i).empty() ? std::string() : scope.prefix + node.output(i));
+  }
+  return names;
+}
+
+void Importer::import_node(NodeProto& node, Scope& scope) {
+  std::string what = describe(node);
+  if (node.op_type().empty()) fail("node '" + display_name(node) + "' has no operator");
+  std::string domain = canonical_domain(node.domain());
+  resolve_references(node, scope, what);
   if (auto it = functions_.find({domain, node.op_type()}); it != functions_.end())
     return inline_function(*it->second, node, scope);
-
-  auto opset = scope.opsets->find(domain);
-  int version = 1;
-  if (opset != scope.opsets->end()) {
-    version = opset->second;
-  } else if (domain.empty()) {
-    fail(what + ": the model does not import the operator set of ONNX");
-  }
-  if (!ops::registry().find(domain, node.op_type(), version)) {
-    std::string message = what + ": operator '" + (domain.empty() ? "" : domain + "::") + node.op_type() +
-                          "' of opset " + std::to_string(version) + " is not known";
-    std::string near;
-    for (const std::string& name : ops::registry().similar(node.op_type())) near += (near.empty() ? "" : ", ") + name;
-    if (!near.empty()) message += "; similar: " + near;
-    message += domain.empty()
-                   ? ". Export the model with other operators or another opset (7 to 24), or add the operator to ops/"
-                   : ". Replace it by standard operators, or define it as a model-local function";
-    throw Error(ErrorCode::kUnsupported, message);
-  }
+  const int version = known_version(node, domain, scope, what);
   if (domain.empty() && node.op_type() == "Constant") return import_constant(node, scope);
 
   llvm::SmallVector<mlir::Value> operands;
@@ -613,20 +632,13 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
       attributes[attribute.name()] = convert_attribute(attribute, what + ": attribute '" + attribute.name() + "'");
     }
   }
-  int outputs = node.output_size();
-  while (outputs > 0 && node.output(outputs - 1).empty()) --outputs;
-  if (outputs == 0) fail(what + ": has no outputs");
-  std::vector<std::string> output_names;
-  for (int i = 0; i < outputs; ++i) {
-    output_names.push_back(node.output(i).empty() ? std::string() : scope.prefix + node.output(i));
-  }
-  mlir::Location location = nn::make_location(&context_, scope.prefix + display_name(node), output_names);
+  const std::vector<std::string> names = output_names(node, scope, what);
+  mlir::Location location = nn::make_location(&context_, scope.prefix + display_name(node), names);
   while (!operands.empty() && (!operands.back() || nn::is_none(operands.back()))) operands.pop_back();
   for (mlir::Value& operand : operands) {
     if (!operand) operand = nn::create_none(builder_, location);
   }
-  llvm::SmallVector<mlir::Type> types(static_cast<size_t>(outputs),
-                                      mlir::UnrankedTensorType::get(builder_.getF32Type()));
+  llvm::SmallVector<mlir::Type> types(names.size(), mlir::UnrankedTensorType::get(builder_.getF32Type()));
   auto op = builder_.create<nn::NodeOp>(location, types, operands, builder_.getStringAttr(node.op_type()),
                                         builder_.getStringAttr(domain), builder_.getI64IntegerAttr(version),
                                         nn::to_dictionary(&context_, attributes), builder_.getArrayAttr(body_names),
@@ -635,8 +647,9 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
     std::string name = llvm::cast<mlir::StringAttr>(body_names[i]).getValue().str();
     import_body(*bodies[i], op.getBodies()[i], scope, what + ", " + name);
   }
-  for (int i = 0; i < outputs; ++i) {
-    if (!node.output(i).empty()) define(scope, node.output(i), op->getResult(static_cast<unsigned>(i)), what);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& output = node.output(static_cast<int>(i));
+    if (!output.empty()) define(scope, output, op->getResult(static_cast<unsigned>(i)), what);
   }
 }
 
