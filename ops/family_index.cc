@@ -198,7 +198,7 @@ void for_each_tuple(const Node& node, const Shape& data, const Tensor& indices, 
   const size_t length = static_cast<size_t>(shape.back());
   const std::vector<int64_t> strides = row_strides(data), values = indices.to_int64s();
   const int64_t tuples = product(shape, 0, shape.size() - 1), batches = product(shape, 0, batch),
-                per_batch = batches == 0 ? 0 : tuples / batches;
+                per_batch = batches == 0 ? 1 : tuples / batches;  // without batches there are no tuples
   const int64_t batch_size = product(data, batch, data.size());
   for (int64_t t = 0; t < tuples; ++t) {
     int64_t at = (t / per_batch) * batch_size;

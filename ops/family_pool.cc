@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "ops/elementwise_kernel.h"
 #include "ops/window.h"
@@ -68,10 +69,41 @@ int64_t column_major(int64_t offset, const Shape& extents) {
   return result;
 }
 
+/// Maxima of a run of `row.size()` outputs over the taps of a plane; `offsets`: by tap and output, negative: padding.
+template <typename T>
+void run_maxima(const T* plane, const std::vector<int64_t>& offsets, std::span<T> row) {
+  const auto count = static_cast<int64_t>(row.size());
+  const T lowest = row.empty() ? T() : row[0];  // what the run begins with
+  for (const int64_t *offset = offsets.data(), *end = offset + offsets.size(); offset != end; offset += count) {
+    for (int64_t j = 0; j < count; ++j) {
+      const T value = offset[j] >= 0 ? plane[offset[j]] : lowest;
+      T& best = row[static_cast<size_t>(j)];
+      best = best >= value ? best : value;
+    }
+  }
+}
+
+/// The same where NaNs count or places are asked for: the first of equal elements wins, a NaN wins over numbers.
+/// `best`: the places, -1 where there is none.
+template <typename T>
+void run_maxima_with_places(const T* plane, const std::vector<int64_t>& offsets, std::span<T> row,
+                            std::vector<int64_t>& best) {
+  const size_t count = row.size();
+  best.assign(count, -1);
+  for (size_t k = 0; k < offsets.size(); ++k) {
+    const size_t j = k % count;
+    if (offsets[k] < 0) continue;
+    const T value = plane[offsets[k]];
+    if (best[j] >= 0 && !(value > row[j]) && !(value != value && row[j] == row[j])) continue;
+    row[j] = value;
+    best[j] = offsets[k];
+  }
+}
+
 template <typename T>
 void max_pool(const Window& window, const Tensor& x, bool columns, Tensor& y, Tensor* indices) {
   const int64_t in_plane = element_count(window.input), out_plane = element_count(window.output);
-  const int64_t planes = x.shape()[0] * x.shape()[1], taps = window.kernel_size();
+  const int64_t planes = x.shape()[0] * x.shape()[1];
   constexpr T kLowest =
       std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
   const T* in = elements<T>(x);
@@ -82,30 +114,13 @@ void max_pool(const Window& window, const Tensor& x, bool columns, Tensor& y, Te
   for_each_run(window, [&](int64_t first, int64_t count, const std::vector<int64_t>& offsets) {
     for (int64_t p = 0; p < planes; ++p) {
       const T* plane = in + p * in_plane;
-      T* row = out + p * out_plane + first;
-      std::fill_n(row, count, kLowest);
+      const std::span<T> row(out + p * out_plane + first, static_cast<size_t>(count));
+      std::fill(row.begin(), row.end(), kLowest);
       if (chosen == nullptr && !any_nan) {
-        for (int64_t k = 0; k < taps; ++k) {
-          const int64_t* offset = offsets.data() + k * count;
-          for (int64_t j = 0; j < count; ++j) {
-            const T value = offset[j] >= 0 ? plane[offset[j]] : kLowest;
-            row[j] = row[j] >= value ? row[j] : value;
-          }
-        }
+        run_maxima(plane, offsets, row);
         continue;
       }
-      best.assign(static_cast<size_t>(count), -1);
-      for (int64_t k = 0; k < taps; ++k) {
-        const int64_t* offset = offsets.data() + k * count;
-        for (int64_t j = 0; j < count; ++j) {
-          // The first of equal elements wins; a NaN wins over numbers.
-          if (offset[j] >= 0 && (best[static_cast<size_t>(j)] < 0 || plane[offset[j]] > row[j] ||
-                                 (plane[offset[j]] != plane[offset[j]] && row[j] == row[j]))) {
-            row[j] = plane[offset[j]];
-            best[static_cast<size_t>(j)] = offset[j];
-          }
-        }
-      }
+      run_maxima_with_places(plane, offsets, row, best);
       for (int64_t j = 0; chosen != nullptr && j < count; ++j) {
         const int64_t at = best[static_cast<size_t>(j)];
         chosen[p * out_plane + first + j] =

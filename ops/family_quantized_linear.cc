@@ -107,6 +107,44 @@ std::vector<int64_t> three(const std::vector<int64_t>& values, int64_t fill) {
   return out;
 }
 
+/// Extents of a convolution with three spatial axes.
+struct ConvGeometry {
+  std::vector<int64_t> in, out, kernel, stride, dilation, pad;
+
+  int64_t in_size() const { return in[0] * in[1] * in[2]; }
+  int64_t out_size() const { return out[0] * out[1] * out[2]; }
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+};
+
+/// Adds one tap of the window: `weight` times the elements of a plane that it meets, padding left out.
+void add_tap(const ConvGeometry& g, const int32_t* plane, int64_t tap, int32_t weight, std::vector<uint32_t>& sums) {
+  const int64_t offset[3] = {tap / (g.kernel[1] * g.kernel[2]) * g.dilation[0] - g.pad[0],
+                             tap / g.kernel[2] % g.kernel[1] * g.dilation[1] - g.pad[1],
+                             tap % g.kernel[2] * g.dilation[2] - g.pad[2]};
+  // Columns whose input lies inside: 0 <= column * stride + offset < in.
+  const int64_t first = offset[2] >= 0 ? 0 : (-offset[2] + g.stride[2] - 1) / g.stride[2];
+  const int64_t last = offset[2] >= g.in[2] ? 0 : std::min(g.out[2], (g.in[2] - 1 - offset[2]) / g.stride[2] + 1);
+  for (int64_t d = 0; d < g.out[0]; ++d) {
+    const int64_t id = d * g.stride[0] + offset[0];
+    if (id < 0 || id >= g.in[0]) continue;
+    for (int64_t h = 0; h < g.out[1]; ++h) {
+      const int64_t ih = h * g.stride[1] + offset[1];
+      if (ih < 0 || ih >= g.in[1]) continue;
+      const int32_t* row = plane + (id * g.in[1] + ih) * g.in[2] + offset[2];
+      uint32_t* sum = sums.data() + (d * g.out[1] + h) * g.out[2];
+      for (int64_t k = first; k < last; ++k) sum[k] += wrap(row[k * g.stride[2]] * weight);
+    }
+  }
+}
+
+/// The bias by channel; 0 where there is none.
+std::vector<int32_t> conv_bias(EvalContext& context, int64_t filters) {
+  if (!context.has(8)) return std::vector<int32_t>(static_cast<size_t>(filters), 0);
+  if (context.input(8).dtype() != DType::kInt32 || context.input(8).size() != filters)
+    context.node.fail(ErrorCode::kInvalidModel, "B must hold one int32 for each output channel");
+  return to_int32s(context.input(8));
+}
+
 void evaluate_conv(EvalContext& context) {
   const Node& node = context.node;
   const Tensor& x = context.input(0);
@@ -128,10 +166,9 @@ void evaluate_conv(EvalContext& context) {
   Shape shape = {x.shape()[0], filters};
   const std::vector<int64_t> extents(x.shape().begin() + 2, x.shape().end());
   for (size_t d = 0; d < extents.size(); ++d) shape.push_back(window.output(node, d, extents[d]));
-  const std::vector<int64_t> in = three(extents, 1), out = three({shape.begin() + 2, shape.end()}, 1),
-                             kernel = three(window.kernel, 1);
-  const std::vector<int64_t> stride = three(window.stride, 1), dilation = three(window.dilation, 1),
-                             pad = three(window.pad_begin, 0);
+  const ConvGeometry g{three(extents, 1),         three({shape.begin() + 2, shape.end()}, 1),
+                       three(window.kernel, 1),   three(window.stride, 1),
+                       three(window.dilation, 1), three(window.pad_begin, 0)};
 
   const float x_scale = scalar_scale(context, 1, "x_scale");
   const float y_scale = scalar_scale(context, 6, "y_scale");
@@ -139,45 +176,22 @@ void evaluate_conv(EvalContext& context) {
   const int32_t y_zero = scalar_zero(context, 7, dtype, "y_zero_point");
   const std::vector<float> w_scale = channel_scales(context, 4, filters, "w_scale");
   const std::vector<int32_t> w_zero = channel_zeros(context, 5, filters, w.dtype(), "w_zero_point");
-  std::vector<int32_t> bias(static_cast<size_t>(filters), 0);
-  if (context.has(8)) {
-    if (context.input(8).dtype() != DType::kInt32 || context.input(8).size() != filters)
-      node.fail(ErrorCode::kInvalidModel, "B must hold one int32 for each output channel");
-    bias = to_int32s(context.input(8));
-  }
+  const std::vector<int32_t> bias = conv_bias(context, filters);
 
   std::vector<int32_t> xs = to_int32s(x);
   for (int32_t& v : xs) v -= x_zero;  // padding then is 0
   const std::vector<int32_t> ws = to_int32s(w);
-  const int64_t in_size = in[0] * in[1] * in[2], out_size = out[0] * out[1] * out[2],
-                taps = kernel[0] * kernel[1] * kernel[2];
+  const int64_t out_size = g.out_size(), taps = g.taps();
   std::vector<uint32_t> sums(static_cast<size_t>(out_size));
   std::vector<int32_t> result(static_cast<size_t>(element_count(shape)));
   for (int64_t n = 0; n < shape[0]; ++n) {
     for (int64_t f = 0; f < filters; ++f) {
       std::fill(sums.begin(), sums.end(), wrap(bias[static_cast<size_t>(f)]));
       for (int64_t c = 0; c < depth; ++c) {
-        const int32_t* plane = xs.data() + (n * channels + f / (filters / group) * depth + c) * in_size;
+        const int32_t* plane = xs.data() + (n * channels + f / (filters / group) * depth + c) * g.in_size();
         for (int64_t t = 0; t < taps; ++t) {
           const int32_t weight = ws[static_cast<size_t>((f * depth + c) * taps + t)] - w_zero[static_cast<size_t>(f)];
-          if (weight == 0) continue;
-          const int64_t offset[3] = {t / (kernel[1] * kernel[2]) * dilation[0] - pad[0],
-                                     t / kernel[2] % kernel[1] * dilation[1] - pad[1],
-                                     t % kernel[2] * dilation[2] - pad[2]};
-          // Columns whose input lies inside: 0 <= column * stride + offset < in.
-          const int64_t first = offset[2] >= 0 ? 0 : (-offset[2] + stride[2] - 1) / stride[2];
-          const int64_t last = offset[2] >= in[2] ? 0 : std::min(out[2], (in[2] - 1 - offset[2]) / stride[2] + 1);
-          for (int64_t d = 0; d < out[0]; ++d) {
-            const int64_t id = d * stride[0] + offset[0];
-            if (id < 0 || id >= in[0]) continue;
-            for (int64_t h = 0; h < out[1]; ++h) {
-              const int64_t ih = h * stride[1] + offset[1];
-              if (ih < 0 || ih >= in[1]) continue;
-              const int32_t* row = plane + (id * in[1] + ih) * in[2] + offset[2];
-              uint32_t* sum = sums.data() + (d * out[1] + h) * out[2];
-              for (int64_t k = first; k < last; ++k) sum[k] += wrap(row[k * stride[2]] * weight);
-            }
-          }
+          if (weight != 0) add_tap(g, plane, t, weight, sums);
         }
       }
       const float multiplier = x_scale * w_scale[static_cast<size_t>(f)] / y_scale;

@@ -114,33 +114,61 @@ struct Dim {
   }
 };
 
+constexpr const char* kNames[] = {"X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"};
+constexpr int64_t kRanks[] = {3, 3, 3, 2, 1, 3, 3, 2};
+
+/// What the operands of a cell say of its dimensions.
+struct CellShape {
+  const Node& node;
+  const Plan& plan;
+  int64_t gates;
+  Dim steps, batch, input, hidden, directions;
+
+  void agree_rows(int64_t dim, int64_t factor, const char* what) {
+    if (dim < 0) return;
+    if (dim % factor != 0)
+      node.fail(ErrorCode::kInvalidModel,
+                std::string(what) + " has " + std::to_string(dim) + " rows, no multiple of " + std::to_string(factor));
+    hidden.agree(node, dim / factor, std::string("hidden size in ") + what);
+  }
+
+  /// Operand i, of known rank: sequence lengths, a state, or something by direction and gate.
+  void agree(size_t i, const Shape& shape) {
+    const std::string name = kNames[i];
+    if (i == 4) {
+      batch.agree(node, shape[0], name);
+      return;
+    }
+    if (i == 5 || i == 6) {
+      directions.agree(node, shape[plan.batch_first ? 1 : 0], "directions in " + name);
+      batch.agree(node, shape[plan.batch_first ? 0 : 1], "batch in " + name);
+      hidden.agree(node, shape[2], "hidden size in " + name);
+      return;
+    }
+    directions.agree(node, shape[0], "directions in " + name);
+    agree_rows(shape[1], i == 3 ? 2 * gates : i == 7 ? 3 : gates, kNames[i]);
+    if (i == 1) input.agree(node, shape[2], "input size in W");
+    if (i == 2) hidden.agree(node, shape[2], "hidden size in R");
+  }
+};
+
 InferFunction infer_cell(Cell cell) {
   return [cell](InferContext& c) {
     const Plan plan = plan_of(c.node, cell);
-    const int64_t gates = static_cast<int64_t>(kGates[static_cast<size_t>(cell)]);
+    CellShape shape{c.node, plan, static_cast<int64_t>(kGates[static_cast<size_t>(cell)]), {}, {}, {}, {}, {}};
     const TypeInfo& x = c.input(0);
     require_type(c.node, x.dtype, kFloats, "X");
-    Dim steps, batch, input, hidden, directions;
-    directions.value = plan.directions;
+    shape.directions.value = plan.directions;
     if (c.node.has("hidden_size")) {
-      hidden.value = c.node.get_int("hidden_size", 0);
-      if (hidden.value < 1) c.node.fail(ErrorCode::kInvalidModel, "hidden_size must be positive");
+      shape.hidden.value = c.node.get_int("hidden_size", 0);
+      if (shape.hidden.value < 1) c.node.fail(ErrorCode::kInvalidModel, "hidden_size must be positive");
     }
-    const auto per_gate = [&](int64_t dim, int64_t factor, const char* what) {
-      if (dim < 0) return;
-      if (dim % factor != 0)
-        c.node.fail(ErrorCode::kInvalidModel, std::string(what) + " has " + std::to_string(dim) +
-                                                  " rows, no multiple of " + std::to_string(factor));
-      hidden.agree(c.node, dim / factor, std::string("hidden size in ") + what);
-    };
     require_rank(c.node, x, 3, "X");
     if (x.ranked) {
-      steps.value = x.shape[plan.batch_first ? 1 : 0];
-      batch.value = x.shape[plan.batch_first ? 0 : 1];
-      input.value = x.shape[2];
+      shape.steps.value = x.shape[plan.batch_first ? 1 : 0];
+      shape.batch.value = x.shape[plan.batch_first ? 0 : 1];
+      shape.input.value = x.shape[2];
     }
-    static constexpr const char* kNames[] = {"X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"};
-    static constexpr int64_t kRanks[] = {3, 3, 3, 2, 1, 3, 3, 2};
     c.input(1);
     c.input(2);
     for (size_t i = 1; i < c.inputs.size(); ++i) {
@@ -151,24 +179,12 @@ InferFunction infer_cell(Cell cell) {
       else
         require_same_type(c.node, x, t);
       require_rank(c.node, t, kRanks[i], kNames[i]);
-      if (!t.ranked) continue;
-      if (i == 4) {
-        batch.agree(c.node, t.shape[0], "sequence_lens");
-      } else if (i == 5 || i == 6) {
-        directions.agree(c.node, t.shape[plan.batch_first ? 1 : 0], std::string("directions in ") + kNames[i]);
-        batch.agree(c.node, t.shape[plan.batch_first ? 0 : 1], std::string("batch in ") + kNames[i]);
-        hidden.agree(c.node, t.shape[2], std::string("hidden size in ") + kNames[i]);
-      } else {
-        directions.agree(c.node, t.shape[0], std::string("directions in ") + kNames[i]);
-        per_gate(t.shape[1], i == 3 ? 2 * gates : i == 7 ? 3 : gates, kNames[i]);
-        if (i == 1) input.agree(c.node, t.shape[2], "input size in W");
-        if (i == 2) hidden.agree(c.node, t.shape[2], "hidden size in R");
-      }
+      if (t.ranked) shape.agree(i, t.shape);
     }
-    const Shape whole = plan.batch_first ? Shape{batch.value, steps.value, plan.directions, hidden.value}
-                                         : Shape{steps.value, plan.directions, batch.value, hidden.value};
-    const Shape last = plan.batch_first ? Shape{batch.value, plan.directions, hidden.value}
-                                        : Shape{plan.directions, batch.value, hidden.value};
+    const int64_t batch = shape.batch.value, steps = shape.steps.value, hidden = shape.hidden.value;
+    const Shape whole =
+        plan.batch_first ? Shape{batch, steps, plan.directions, hidden} : Shape{steps, plan.directions, batch, hidden};
+    const Shape last = plan.batch_first ? Shape{batch, plan.directions, hidden} : Shape{plan.directions, batch, hidden};
     for (size_t i = 0; i < c.outputs.size(); ++i) c.outputs[i] = TypeInfo::tensor(x.dtype, i == 0 ? whole : last);
   };
 }
@@ -246,77 +262,120 @@ struct Direction {
   }
 };
 
-Kernel evaluate_cell(Cell cell) {
-  return [cell](EvalContext& c, const std::vector<TypeInfo>& types) {
-    const Plan plan = plan_of(c.node, cell);
-    const Tensor x = widen(c.input(0)), w = widen(c.input(1)), r = widen(c.input(2));
-    const int64_t gates = static_cast<int64_t>(kGates[static_cast<size_t>(cell)]);
-    const int64_t steps = x.shape()[plan.batch_first ? 1 : 0], batch = x.shape()[plan.batch_first ? 0 : 1],
-                  input = x.shape()[2];
-    const int64_t hidden = r.shape()[2], directions = plan.directions;
-    std::vector<int64_t> lengths(static_cast<size_t>(batch), steps);
-    if (c.has(4)) lengths = c.input(4).to_int64s();
-    for (int64_t length : lengths)
-      if (length < 0 || length > steps)
+/// Sequences of a cell through its steps. Elements of [steps, directions, batch, hidden], or of [batch, steps,
+/// directions, hidden] where the batch comes first.
+class Sequences {
+ public:
+  Sequences(EvalContext& c, Cell cell)
+      : c_(c),
+        cell_(cell),
+        plan_(plan_of(c.node, cell)),
+        x_(widen(c.input(0))),
+        w_(widen(c.input(1))),
+        r_(widen(c.input(2))),
+        gates_(static_cast<int64_t>(kGates[static_cast<size_t>(cell)])),
+        steps_(x_.shape()[plan_.batch_first ? 1 : 0]),
+        batch_(x_.shape()[plan_.batch_first ? 0 : 1]),
+        input_(x_.shape()[2]),
+        hidden_(r_.shape()[2]),
+        lengths_(static_cast<size_t>(batch_), steps_) {
+    if (c.has(4)) lengths_ = c.input(4).to_int64s();
+    for (int64_t length : lengths_)
+      if (length < 0 || length > steps_)
         c.node.fail(ErrorCode::kInvalidArgument, "a sequence length of " + std::to_string(length) +
-                                                     " lies outside [0, " + std::to_string(steps) + "]");
+                                                     " lies outside [0, " + std::to_string(steps_) + "]");
+    const int64_t directions = plan_.directions;
     const Shape whole =
-        plan.batch_first ? Shape{batch, steps, directions, hidden} : Shape{steps, directions, batch, hidden};
-    const Shape last = plan.batch_first ? Shape{batch, directions, hidden} : Shape{directions, batch, hidden};
-    Tensor y(x.dtype(), whole), y_h(x.dtype(), last), y_c(x.dtype(), last);
-    visit_float(x.dtype(), [&](auto tag) {
+        plan_.batch_first ? Shape{batch_, steps_, directions, hidden_} : Shape{steps_, directions, batch_, hidden_};
+    const Shape last = plan_.batch_first ? Shape{batch_, directions, hidden_} : Shape{directions, batch_, hidden_};
+    y_ = Tensor(x_.dtype(), whole);
+    y_h_ = Tensor(x_.dtype(), last);
+    y_c_ = Tensor(x_.dtype(), last);
+  }
+
+  void run(const std::vector<TypeInfo>& types) {
+    visit_float(x_.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      const auto optional = [&](size_t i) { return c.has(i) ? widen(c.input(i)) : Tensor(); };
-      const Tensor b = optional(3), h0 = optional(5), c0 = optional(6), p = optional(7);
-      for (int64_t d = 0; d < directions; ++d) {
-        Direction<T> direction;
-        direction.cell = cell;
-        direction.input = input;
-        direction.hidden = hidden;
-        direction.w = transposed(elements<T>(w) + d * gates * hidden * input, gates * hidden, input);
-        direction.r = transposed(elements<T>(r) + d * gates * hidden * hidden, gates * hidden, hidden);
-        direction.wb.assign(static_cast<size_t>(gates * hidden), T(0));
-        direction.rb = direction.wb;
-        direction.p.assign(static_cast<size_t>(3 * hidden), T(0));
-        if (c.has(3)) {
-          const T* from = elements<T>(b) + d * 2 * gates * hidden;
-          direction.wb.assign(from, from + gates * hidden);
-          direction.rb.assign(from + gates * hidden, from + 2 * gates * hidden);
-        }
-        if (cell == Cell::kLstm && c.has(7))
-          direction.p.assign(elements<T>(p) + d * 3 * hidden, elements<T>(p) + (d + 1) * 3 * hidden);
-        direction.f = plan.activations.data() + static_cast<size_t>(d) * kActivations[static_cast<size_t>(cell)];
-        direction.clips = c.node.has("clip");
-        direction.clip = static_cast<T>(c.node.get_float("clip", 0));
-        direction.couples = c.node.get_int("input_forget", 0) != 0;
-        direction.reset_after = c.node.get_int("linear_before_reset", 0) != 0;
-        const bool backward = plan.reverse || d == 1;
-        for (int64_t n = 0; n < batch; ++n) {
-          const int64_t state_at = (plan.batch_first ? n * directions + d : d * batch + n) * hidden;
-          std::vector<T> h(static_cast<size_t>(hidden), T(0)), state = h;
-          if (c.has(5)) h.assign(elements<T>(h0) + state_at, elements<T>(h0) + state_at + hidden);
-          if (cell == Cell::kLstm && c.has(6))
-            state.assign(elements<T>(c0) + state_at, elements<T>(c0) + state_at + hidden);
-          const int64_t length = lengths[static_cast<size_t>(n)];
-          for (int64_t t = 0; t < length; ++t) {
-            const int64_t step = backward ? length - 1 - t : t;
-            direction.step(elements<T>(x) + (plan.batch_first ? n * steps + step : step * batch + n) * input, h, state);
-            const int64_t to =
-                plan.batch_first ? (n * steps + step) * directions + d : (step * directions + d) * batch + n;
-            std::copy(h.begin(), h.end(), mutable_elements<T>(y) + to * hidden);
-          }
-          if (length == 0) {  // nothing was computed: no last value
-            std::fill(h.begin(), h.end(), T(0));
-            state = h;
-          }
-          std::copy(h.begin(), h.end(), mutable_elements<T>(y_h) + state_at);
-          std::copy(state.begin(), state.end(), mutable_elements<T>(y_c) + state_at);
-        }
+      const Tensor h0 = optional(5), c0 = optional(6);
+      for (int64_t d = 0; d < plan_.directions; ++d) {
+        Direction<T> direction = direction_of<T>(d);
+        for (int64_t n = 0; n < batch_; ++n) run_one(direction, d, n, h0, c0);
       }
     });
-    Tensor* results[] = {&y, &y_h, &y_c};
-    for (size_t i = 0; i < c.outputs.size(); ++i) c.outputs[i] = narrow(std::move(*results[i]), types[i].dtype);
-  };
+    Tensor* results[] = {&y_, &y_h_, &y_c_};
+    for (size_t i = 0; i < c_.outputs.size(); ++i) c_.outputs[i] = narrow(std::move(*results[i]), types[i].dtype);
+  }
+
+ private:
+  Tensor optional(size_t i) const { return c_.has(i) ? widen(c_.input(i)) : Tensor(); }
+  bool has_cell_state(size_t i) const { return cell_ == Cell::kLstm && c_.has(i); }
+
+  template <typename T>
+  Direction<T> direction_of(int64_t d) const {
+    const int64_t rows = gates_ * hidden_;
+    Direction<T> direction;
+    direction.cell = cell_;
+    direction.input = input_;
+    direction.hidden = hidden_;
+    direction.w = transposed(elements<T>(w_) + d * rows * input_, rows, input_);
+    direction.r = transposed(elements<T>(r_) + d * rows * hidden_, rows, hidden_);
+    direction.wb.assign(static_cast<size_t>(rows), T(0));
+    direction.rb = direction.wb;
+    direction.p.assign(static_cast<size_t>(3 * hidden_), T(0));
+    if (c_.has(3)) {
+      const Tensor b = optional(3);
+      const T* from = elements<T>(b) + d * 2 * rows;
+      direction.wb.assign(from, from + rows);
+      direction.rb.assign(from + rows, from + 2 * rows);
+    }
+    if (has_cell_state(7)) {
+      const Tensor p = optional(7);
+      direction.p.assign(elements<T>(p) + d * 3 * hidden_, elements<T>(p) + (d + 1) * 3 * hidden_);
+    }
+    direction.f = plan_.activations.data() + static_cast<size_t>(d) * kActivations[static_cast<size_t>(cell_)];
+    direction.clips = c_.node.has("clip");
+    direction.clip = static_cast<T>(c_.node.get_float("clip", 0));
+    direction.couples = c_.node.get_int("input_forget", 0) != 0;
+    direction.reset_after = c_.node.get_int("linear_before_reset", 0) != 0;
+    return direction;
+  }
+
+  /// Sequence n in direction d.
+  template <typename T>
+  void run_one(Direction<T>& direction, int64_t d, int64_t n, const Tensor& h0, const Tensor& c0) {
+    const int64_t directions = plan_.directions;
+    const int64_t state_at = (plan_.batch_first ? n * directions + d : d * batch_ + n) * hidden_;
+    std::vector<T> h(static_cast<size_t>(hidden_), T(0)), state = h;
+    if (c_.has(5)) h.assign(elements<T>(h0) + state_at, elements<T>(h0) + state_at + hidden_);
+    if (has_cell_state(6)) state.assign(elements<T>(c0) + state_at, elements<T>(c0) + state_at + hidden_);
+    const bool backward = plan_.reverse || d == 1;
+    const int64_t length = lengths_[static_cast<size_t>(n)];
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t step = backward ? length - 1 - t : t;
+      direction.step(elements<T>(x_) + (plan_.batch_first ? n * steps_ + step : step * batch_ + n) * input_, h, state);
+      const int64_t to =
+          plan_.batch_first ? (n * steps_ + step) * directions + d : (step * directions + d) * batch_ + n;
+      std::copy(h.begin(), h.end(), mutable_elements<T>(y_) + to * hidden_);
+    }
+    if (length == 0) {  // nothing was computed: no last value
+      std::fill(h.begin(), h.end(), T(0));
+      state = h;
+    }
+    std::copy(h.begin(), h.end(), mutable_elements<T>(y_h_) + state_at);
+    std::copy(state.begin(), state.end(), mutable_elements<T>(y_c_) + state_at);
+  }
+
+  EvalContext& c_;
+  const Cell cell_;
+  const Plan plan_;
+  const Tensor x_, w_, r_;
+  const int64_t gates_, steps_, batch_, input_, hidden_;
+  std::vector<int64_t> lengths_;
+  Tensor y_, y_h_, y_c_;
+};
+
+Kernel evaluate_cell(Cell cell) {
+  return [cell](EvalContext& c, const std::vector<TypeInfo>& types) { Sequences(c, cell).run(types); };
 }
 
 }  // namespace

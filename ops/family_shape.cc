@@ -18,80 +18,106 @@ void evaluate_reshaped(EvalContext& c, const std::vector<TypeInfo>& types) {
 
 // ------------------------------------------------------------------------------------------------- Reshape
 
+/// The result of a Reshape whose wanted dimensions are known.
+class Reshape {
+ public:
+  Reshape(const InferContext& c, const std::vector<int64_t>& wanted)
+      : node_(c.node),
+        in_(c.input(0)),
+        wanted_(wanted),
+        zero_copies_(c.node.get_int("allowzero", 0) == 0),
+        cancelled_(in_.shape.size(), false) {}
+
+  Shape shape() {
+    for (size_t i = 0; i < wanted_.size(); ++i) out_.push_back(dimension(i));
+    if (open_ >= 0 && !zero_copies_ && std::find(wanted_.begin(), wanted_.end(), 0) != wanted_.end())
+      bad("0 and -1 together with allowzero");
+    if (in_.ranked) count_elements();
+    return out_;
+  }
+
+ private:
+  [[noreturn]] void bad(const std::string& why) const {
+    std::string text = "shape " + (in_.ranked ? to_string(in_.shape) : std::string("?")) + " cannot become (";
+    for (int64_t dim : wanted_) text.append(" ").append(std::to_string(dim));
+    node_.fail(ErrorCode::kInvalidModel, text.append(" ): ").append(why));
+  }
+
+  int64_t dimension(size_t i) {
+    const int64_t dim = wanted_[i];
+    if (dim == -1) {
+      if (open_ >= 0) bad("more than one -1");
+      open_ = static_cast<int64_t>(i);
+      return -1;
+    }
+    if (dim == 0 && zero_copies_) {
+      if (!in_.ranked) return -1;
+      if (i >= in_.shape.size()) bad("0 copies a dimension that the input does not have");
+      cancelled_[i] = in_.shape[i] <= 0;
+      return in_.shape[i];
+    }
+    if (dim < 0) bad("negative dimension");
+    return dim;
+  }
+
+  void multiply(int64_t& count, int64_t dim) const {
+    if (__builtin_mul_overflow(count, dim, &count)) bad("too many elements");
+  }
+
+  /// Elements of the result, without those that stay open.
+  int64_t made() const {
+    int64_t count = 1;
+    for (size_t i = 0; i < out_.size(); ++i) {
+      if (static_cast<int64_t>(i) == open_ || (i < cancelled_.size() && cancelled_[i])) continue;
+      if (out_[i] >= 0) multiply(count, out_[i]);
+    }
+    return count;
+  }
+
+  /// Copied dimensions that are unknown or zero cancel, so that an empty batch gives what any batch gives; the rest
+  /// must be known to say more.
+  void count_elements() {
+    int64_t have = 1;
+    bool known = true, in_zero = false, both_zero = false;
+    for (size_t i = 0; i < in_.shape.size(); ++i) {
+      const int64_t dim = in_.shape[i];
+      if (cancelled_[i]) {
+        both_zero = both_zero || dim == 0;
+        continue;
+      }
+      in_zero = in_zero || dim == 0;
+      known = known && dim >= 0;
+      if (dim >= 0) multiply(have, dim);
+    }
+    const int64_t made = this->made();
+    if (!known && !in_zero) return;
+    if (open_ < 0) {
+      if (have != made && !both_zero) bad("the element counts differ");
+      return;
+    }
+    if (made == 0 ? have != 0 : have % made != 0) bad("the element counts differ");
+    out_[static_cast<size_t>(open_)] = made == 0 ? 0 : have / made;
+  }
+
+  const Node& node_;
+  const TypeInfo& in_;
+  const std::vector<int64_t>& wanted_;
+  const bool zero_copies_;
+  Shape out_;
+  std::vector<bool> cancelled_;  // unknown or zero input dimensions that the result repeats
+  int64_t open_ = -1;            // the dimension that is counted from the others
+};
+
 void infer_reshape(InferContext& c) {
   const TypeInfo& in = c.input(0);
   require_type(c.node, c.input(1).dtype, kInt64Set, "shape");
   require_rank(c.node, c.input(1), 1, "shape");
-  const auto wanted = known_ints(c, 1);
-  if (!wanted) {
-    const int64_t rank = known_length(c, 1);
-    c.outputs[0] = rank < 0 ? TypeInfo::unranked(in.dtype) : of_rank(in.dtype, rank);
+  if (const auto wanted = known_ints(c, 1)) {
+    c.outputs[0] = TypeInfo::tensor(in.dtype, Reshape(c, *wanted).shape());
     return;
   }
-  const bool zero_copies = c.node.get_int("allowzero", 0) == 0;
-  const auto bad = [&](const std::string& why) {
-    std::string text = "shape " + (in.ranked ? to_string(in.shape) : std::string("?")) + " cannot become (";
-    for (int64_t dim : *wanted) text.append(" ").append(std::to_string(dim));
-    c.node.fail(ErrorCode::kInvalidModel, text.append(" ): ").append(why));
-  };
-  Shape out;
-  std::vector<bool> cancelled(in.shape.size(), false);  // unknown or zero input dimensions that the result repeats
-  int64_t open = -1;
-  for (size_t i = 0; i < wanted->size(); ++i) {
-    const int64_t dim = (*wanted)[i];
-    if (dim == -1) {
-      if (open >= 0) bad("more than one -1");
-      open = static_cast<int64_t>(i);
-      out.push_back(-1);
-    } else if (dim == 0 && zero_copies) {
-      if (in.ranked && i >= in.shape.size()) bad("0 copies a dimension that the input does not have");
-      out.push_back(in.ranked ? in.shape[i] : -1);
-      if (in.ranked && in.shape[i] <= 0) cancelled[i] = true;
-    } else if (dim < 0) {
-      bad("negative dimension");
-    } else {
-      out.push_back(dim);
-    }
-  }
-  if (open >= 0 && !zero_copies && std::find(wanted->begin(), wanted->end(), 0) != wanted->end())
-    bad("0 and -1 together with allowzero");
-  if (in.ranked) {
-    // Copied dimensions that are unknown or zero cancel, so that an empty batch gives what any batch gives; the rest
-    // must be known to say more.
-    int64_t have = 1, made = 1;
-    bool known = true, in_zero = false, both_zero = false;
-    for (size_t i = 0; i < in.shape.size(); ++i) {
-      if (cancelled[i]) {
-        both_zero = both_zero || in.shape[i] == 0;
-        continue;
-      }
-      if (in.shape[i] == 0) in_zero = true;
-      if (in.shape[i] < 0)
-        known = false;
-      else if (__builtin_mul_overflow(have, in.shape[i], &have))
-        bad("too many elements");
-    }
-    for (size_t i = 0; i < out.size(); ++i) {
-      if (static_cast<int64_t>(i) == open || (i < cancelled.size() && cancelled[i])) continue;
-      if (out[i] >= 0 && __builtin_mul_overflow(made, out[i], &made)) bad("too many elements");
-    }
-    if (known || in_zero) {
-      if (open >= 0) {
-        if (made == 0) {
-          if (have == 0)
-            out[static_cast<size_t>(open)] = 0;
-          else
-            bad("the element counts differ");
-        } else {
-          if (have % made != 0) bad("the element counts differ");
-          out[static_cast<size_t>(open)] = have / made;
-        }
-      } else if (have != made && !both_zero) {
-        bad("the element counts differ");
-      }
-    }
-  }
-  c.outputs[0] = TypeInfo::tensor(in.dtype, std::move(out));
+  const int64_t rank = known_length(c, 1);
+  c.outputs[0] = rank < 0 ? TypeInfo::unranked(in.dtype) : of_rank(in.dtype, rank);
 }
 
 void infer_flatten(InferContext& c) {
