@@ -26,6 +26,7 @@ constexpr ConfigKey kKeys[] = {
     {"out_bytes", nullptr, &M::out_bytes},
     {"param_bytes", nullptr, &M::param_bytes},
     {"table_count", &M::table_count, nullptr},
+    {"second_lanes", &M::second_lanes, nullptr},
     {"axi_bytes", &M::axi_bytes, nullptr},
     {"load_queue", &M::load_queue, nullptr},
     {"gemm_queue", &M::gemm_queue, nullptr},
@@ -111,6 +112,12 @@ void validate(const MachineConfig& config) {
   power_of_two("block_in", config.block_in, 4, 128);
   power_of_two("block_out", config.block_out, 4, 128);
   in_range("table_count", config.table_count, 1, 16);
+  const int lanes = config.batch * config.block_out;
+  in_range("second_lanes", config.second_lanes, 1, lanes);
+  if (lanes % config.second_lanes != 0) {
+    fail(where + "second_lanes = " + std::to_string(config.second_lanes) + " must divide the " + std::to_string(lanes) +
+         " lanes of batch * block_out");
+  }
   power_of_two("axi_bytes", config.axi_bytes, 4, 64);
   in_range("load_queue", config.load_queue, 1, 256);
   in_range("gemm_queue", config.gemm_queue, 1, 256);

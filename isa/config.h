@@ -25,6 +25,7 @@ struct MachineConfig {
   int64_t out_bytes = 0;
   int64_t param_bytes = 0;
   int table_count = 0;
+  int second_lanes = 0;
   int axi_bytes = 0;
   int load_queue = 0;
   int gemm_queue = 0;

@@ -12,10 +12,11 @@ namespace {
 
 using generated::OperandName;
 
-/// Collects the operands of one instruction; without a configuration only that in DRAM.
+/// Collects the operands of one instruction; without `scratchpads` only that in DRAM.
 class Builder {
  public:
-  Builder(const MachineConfig* config, Effects& effects) : config_(config), effects_(effects) {}
+  Builder(const MachineConfig* config, bool scratchpads, Effects& effects)
+      : config_(config), scratchpads_(scratchpads), effects_(effects) {}
   const MachineConfig* config() const { return config_; }
 
   template <size_t N, typename Extent>
@@ -41,7 +42,7 @@ class Builder {
   /// `part`: bytes from the entry's first on; 0: the whole entry.
   template <typename Where>
   void entries(const OperandName& name, Space space, int64_t address, const Where& where, int64_t part) {
-    if (config_ == nullptr) return;
+    if (!scratchpads_) return;
     Operand* operand = add(name, address, where);
     if (operand == nullptr) return;
     const int64_t entry = config_->entry_bytes(space), length = part > 0 ? part : entry;
@@ -55,7 +56,7 @@ class Builder {
 
   template <typename Where>
   void bytes(const OperandName& name, Space space, int64_t address, const Where& where, int64_t length) {
-    if (config_ == nullptr) return;
+    if (!scratchpads_) return;
     Operand* operand = add(name, address, where);
     if (operand == nullptr) return;
     operand->space = space;
@@ -79,6 +80,7 @@ class Builder {
   void macs(int64_t count) { effects_.macs += count; }
   void vectors(int64_t count) { effects_.vectors += count; }
   void steps(int64_t count) { effects_.steps += count; }
+  void pauses(int64_t count) { effects_.pauses += count; }
   void latency(int64_t cycles) { effects_.latency_cycles = cycles; }
 
  private:
@@ -149,15 +151,16 @@ class Builder {
   void widen(Operand&, const generated::NoLoop&) const {}
 
   const MachineConfig* config_;
+  bool scratchpads_;
   Effects& effects_;
   std::array<int64_t, kMostLoops> extent_{};
   std::array<int64_t, kMostLoops> inside_{};  // without padding
   size_t loops_ = 0, outer_ = 0;
 };
 
-Effects describe(const Instruction& instruction, const MachineConfig* config) {
+Effects describe(const Instruction& instruction, const MachineConfig* config, bool scratchpads) {
   Effects result;
-  Builder builder(config, result);
+  Builder builder(config, scratchpads, result);
   std::visit([&](const auto& i) { generated::describe(i, builder); }, instruction);
   return result;
 }
@@ -180,12 +183,16 @@ bool Effects::writes(Space space) const {
 }
 
 Effects effects(const Instruction& instruction, const MachineConfig& config) {
-  Effects result = describe(instruction, &config);
+  Effects result = describe(instruction, &config, true);
   result.fill_bytes = std::max<int64_t>(0, result.fill_bytes - result.dram_read_bytes);
   return result;
 }
 
-Effects effects(const Instruction& instruction) { return describe(instruction, nullptr); }
+Effects effects_beside_scratchpads(const Instruction& instruction, const MachineConfig& config) {
+  return describe(instruction, &config, false);
+}
+
+Effects effects(const Instruction& instruction) { return describe(instruction, nullptr, false); }
 
 std::optional<Operand> dram_range(const Instruction& instruction) {
   const Effects found = effects(instruction);

@@ -57,6 +57,7 @@ struct Effects {
   int64_t macs = 0;            // multiply-accumulates, padding of blocks included
   int64_t vectors = 0;         // source entries through the vector unit
   int64_t steps = 0;           // cycles in which GEMM or ALU works on it when nothing holds it up; transfers have none
+  int64_t pauses = 0;          // cycles that the ALU leaves between steps at most
   int64_t latency_cycles = 0;  // from the last step to the completion
 
   /// The operand in DRAM, or null.
@@ -69,7 +70,10 @@ struct Effects {
 /// Needs check_operands() of isa/verify.h to hold.
 Effects effects(const Instruction& instruction, const MachineConfig& config);
 
-/// What does not depend on a configuration: the loops, steps, latency, and the operand in DRAM alone.
+/// The same without the operands in scratchpads.
+Effects effects_beside_scratchpads(const Instruction& instruction, const MachineConfig& config);
+
+/// What does not depend on a configuration: the loops, the steps and the operand in DRAM alone.
 Effects effects(const Instruction& instruction);
 
 /// The operand in DRAM alone; it does not depend on the configuration. Nothing when the instruction touches no DRAM.

@@ -56,7 +56,7 @@ def machine():
     numbers = timing.build_timing(
         load_toml(ROOT / "timing.toml"), isa, [(name, config) for name, _, config in configurations()]
     )
-    timing.check_latencies(isa, numbers)
+    timing.check_names(isa, numbers)
     return isa, numbers
 
 
@@ -82,7 +82,7 @@ def outputs():
     register_map = registers()
     files = {
         "instructions.h": cpp.instructions_header(isa),
-        "operands.h": cpp.operands_header(isa),
+        "operands.h": cpp.operands_header(isa, numbers),
         "registers.h": cpp.registers_header(register_map),
         "configs.cc": cpp.configs_source([(name, path.read_text()) for name, path, _ in configs]),
         "tsr_isa_pkg.sv": sv.package(isa, register_map, timing.localparams(numbers)),

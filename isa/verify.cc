@@ -123,6 +123,7 @@ Result check(const Alu& i, const MachineConfig& config) {
   }
   if (!i.table_enable && (i.table != 0 || i.table_unsigned)) return illegal("table without table_enable");
   if (!i.second_table_enable && i.second_table != 0) return illegal("second_table without second_table_enable");
+  if (i.second_table_enable && i.second_op == SecondOp::kNone) return illegal("second_table_enable without second_op");
   if (i.second_op == SecondOp::kNone && (i.second_addr != 0 || !all_zero(i.second_stride) || i.second_unsigned ||
                                          i.second_swap || i.constant_addr != 0)) {
     return illegal("fields of the second operation without second_op");

@@ -98,6 +98,7 @@ TEST(CheckOperands, Alu) {
   EXPECT_EQ(operands("alu dst=out table=1"), "table without table_enable");
   EXPECT_EQ(operands("alu dst=out table_unsigned"), "table without table_enable");
   EXPECT_EQ(operands("alu dst=out second_table=1"), "second_table without second_table_enable");
+  EXPECT_EQ(operands("alu dst=out second_table_enable"), "second_table_enable without second_op");
   for (const char* field : {"second_addr=1", "second_stride=1", "second_unsigned", "second_swap", "constant_addr=1"}) {
     EXPECT_EQ(operands(std::string("alu dst=out ") + field), "fields of the second operation without second_op");
     EXPECT_EQ(operands(std::string("alu dst=out second_op=add ") + field), "ok");
@@ -132,7 +133,7 @@ TEST(CheckRanges, LimitsOfEachMemory) {
   MachineConfig config = find_config("npu256");
   config.table_count = 2;
   EXPECT_EQ(check_ranges(one("alu dst=out table_enable table=2"), config)->message, "table: 2..2 leaves table (0..1)");
-  EXPECT_EQ(check_ranges(one("alu dst=out second_table_enable second_table=3"), config)->message,
+  EXPECT_EQ(check_ranges(one("alu dst=out second_op=add second_table_enable second_table=3"), config)->message,
             "second_table: 3..3 leaves table (0..1)");
 }
 

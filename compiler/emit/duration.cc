@@ -70,6 +70,7 @@ struct Transfer {
   void macs(int64_t) {}
   void vectors(int64_t) {}
   void steps(int64_t) {}
+  void pauses(int64_t) {}
   void latency(int64_t) {}
 };
 
@@ -133,12 +134,13 @@ bool continues(const Transfer& t) {
 }  // namespace
 
 Duration duration(const isa::Instruction& instruction, const isa::MachineConfig& config) {
-  return duration(instruction, isa::effects(instruction), config);
+  return duration(instruction, isa::effects_beside_scratchpads(instruction, config), config);
 }
 
 Duration duration(const isa::Instruction& instruction, const isa::Effects& effects, const isa::MachineConfig& config) {
   Duration result;
-  result.engine = effects.steps;
+  // In front of the first vector nobody occupies the second operation, as a rule.
+  result.engine = effects.steps + effects.pauses - effects.pauses / std::max<int64_t>(1, effects.results);
   if (effects.steps > 0) {
     result.outputs = effects.results;
     return result;

@@ -129,7 +129,7 @@ TEST(Predict, DepthsAreThoseOfTheMachinesTable) {
   isa::Alu second = first;
   second.second_op = isa::SecondOp::kAdd;
   EXPECT_EQ(cycles(first) - cycles(raw), timing::alu::kFirst - timing::alu::kRaw);
-  EXPECT_EQ(cycles(second) - cycles(first), timing::alu::kSecond - timing::alu::kFirst);
+  EXPECT_EQ(cycles(second) - cycles(first), timing::alu::second(config) - timing::alu::kFirst);
   // One step in the place of one issue.
   EXPECT_EQ(cycles(gemm({1, 1, 1, 1, 1, 1}, 0)) - cycles(raw),
             timing::gemm::kStart + timing::gemm::kWrite - timing::alu::kStart - timing::alu::kRaw);

@@ -177,6 +177,7 @@ class Checker {
     require(stage.out_zero >= -256 && stage.out_zero <= 255, "zero point outside -256..255");
     check_table(stage.table);
     check_table(stage.second_table);
+    require(stage.second || !stage.second_table, "a second table follows a second operation");
     if (stage.second) {
       const SecondOperation& second = *stage.second;
       const Tensor& t = tensor(second.tensor, "second operand");

@@ -703,6 +703,11 @@ TEST(Errors, DoesNotFitNamesNodeAndMemory) {
   Random random(1);
   Stage& stage = std::get<Convolution>(graph.operations[0].what).stage;
   stage.table = test::random_table(random);
+  SecondOperation second;
+  second.kind = SecondOperation::Kind::kMax;
+  second.tensor = graph.add(graph.tensors[static_cast<size_t>(std::get<Convolution>(graph.operations[0].what).output)]);
+  graph.inputs.push_back(second.tensor);
+  stage.second = second;
   stage.second_table = test::random_table(random);
   const std::string message = error_of(graph, config, ErrorCode::kDoesNotFit);
   EXPECT_NE(message.find("conv_node"), std::string::npos) << message;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/schedule/cost_model.h"
+#include "isa/generated/timing.h"
 
 namespace tessera::schedule {
 
@@ -175,6 +176,10 @@ class NestForm {
     const Work work = schedule_.intrinsic->work(nest_, {tile_, output_tiles_, reduction_tiles_});
     gemm_ = work.gemm_cycles + work.gemm_instructions * kStepCycles;
     alu_ = work.alu_cycles + work.alu_instructions * kStepCycles;
+    if (!nest_.second.present) return;
+    const Extents& e = nest_.extent;
+    const int64_t results = e[Dim::kN] * e[Dim::kOh] * e[Dim::kOw] * e[Dim::kG] * e[Dim::kOc];
+    alu_ += results * isa::timing::alu::pause(machine_.config);
   }
 
   /// Whether engines take turns for lack of a second copy.
@@ -279,10 +284,13 @@ class ChainForm {
     const isa::MachineConfig& config = machine_.config;
     const Footprint f = footprint(n, *plan_.schedules[s].intrinsic, plan_.schedules[s].tile());
     const int64_t turns = closing(s) ? tiles_ : plan_.steps;
-    int64_t issues = images_ * plan_.rows->out[s] * plan_.cols->out[s] * (dense(n) ? n.extent[Dim::kOc] : middle_);
+    const int64_t vectors =
+        images_ * plan_.rows->out[s] * plan_.cols->out[s] * (dense(n) ? n.extent[Dim::kOc] : middle_);
+    int64_t issues = vectors;
     if (n.computation == Computation::kReduce) issues *= n.extent[Dim::kKh] * n.extent[Dim::kKw];
     gemm_ += products_of(s) + (weighted(n) ? plan_.steps * kInstructionCycles : 0);
     alu_ += issues + turns * 2 * kInstructionCycles;
+    if (n.second.present) alu_ += vectors * isa::timing::alu::pause(config);
     instructions_ += (weighted(n) ? plan_.steps : 0) + turns;
     const auto fetches = [&](Operand operand, int64_t different) {
       const int64_t times = copies(s, operand) >= different ? different : different * tiles_;

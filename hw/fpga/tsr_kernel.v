@@ -18,6 +18,7 @@ module tsr_kernel #(
   parameter integer OutDepth       = 2048,
   parameter integer ParamDepth     = 128,
   parameter integer TableCount     = 16,
+  parameter integer SecondLanes    = 4,
   parameter integer AxiBytes       = 8,
   parameter integer LoadQueue      = 16,
   parameter integer GemmQueue      = 16,
@@ -95,7 +96,8 @@ module tsr_kernel #(
 
   tsr_top #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
-    .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .AxiBytes(AxiBytes),
+    .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes),
+    .AxiBytes(AxiBytes),
     .LoadQueue(LoadQueue), .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue),
     .ReadsInFlight(ReadsInFlight), .WritesInFlight(WritesInFlight)
   ) u_top (

@@ -26,6 +26,7 @@ module tsr_alu #(
   parameter int unsigned OutDepth   = 16,
   parameter int unsigned ParamDepth = 16,
   parameter int unsigned TableCount = 1,
+  parameter int unsigned SecondLanes = Batch * BlockOut,
   parameter int unsigned AxiBytes   = 8,
   parameter logic [8:0]  RequantiseRegisters = tsr_isa_pkg::TimingRequantiseRegisters,
   parameter int unsigned RequantiseTrailing  = tsr_isa_pkg::TimingRequantiseDepth - $countones(RequantiseRegisters),
@@ -85,33 +86,18 @@ module tsr_alu #(
   localparam int unsigned RangeBits = 14 + 1 + 12 + 3 + 1;
   localparam int unsigned RequantiseLatency = $countones(RequantiseRegisters) + RequantiseTrailing;
   localparam int unsigned SecondLatency = $countones(SecondRegisters) + SecondTrailing;
+  localparam int unsigned Turns = Lanes / SecondLanes;
+  localparam int unsigned TurnBits = Turns > 1 ? $clog2(Turns) : 1;
   // From the last read to the write.
   localparam int unsigned Raw = tsr_isa_pkg::TimingAluRaw;
   localparam int unsigned First = Raw + RequantiseLatency + tsr_isa_pkg::TimingTableDepth;
-  localparam int unsigned Long = First + SecondLatency;
+  localparam int unsigned Long = First + tsr_isa_pkg::TimingAluTurn + Turns - 1 + SecondLatency;
   localparam int unsigned LatencyBits = $clog2(Long + 1);
   localparam logic [LatencyBits-1:0] RawLatency = LatencyBits'(Raw), FirstLatency = LatencyBits'(First);
   localparam logic [LatencyBits-1:0] LongLatency = LatencyBits'(Long);
   localparam int unsigned RingBits = $clog2(Long);  // as many vectors as cycles can be under way
   localparam int unsigned RingDepth = 1 << RingBits;
   localparam int unsigned UnderWayBits = RingBits + 1;
-  // What an entry of PARAM holds for a second operation (isa/semantics.md), low bits first from the end.
-  typedef struct packed {
-    logic [45:0] reserved_3;
-    logic [8:0] zy;
-    logic [8:0] zx;
-    logic [11:0] reserved_2;
-    logic minimum;
-    logic [8:0] zero;
-    logic [41:0] outer_factor;
-    logic [5:0] reserved_1;
-    logic [9:0] high;
-    logic [47:0] inner_addend;
-    logic [7:0] reserved_0;
-    logic [9:0] low;
-    logic [3:0] shift;
-    logic [41:0] inner_factor;
-  } constants_t;
   // What travels beside a vector: for tsr_requantise, for the stages behind it, for the write.
   typedef struct packed {
     logic convert;
@@ -148,7 +134,7 @@ module tsr_alu #(
   logic prep_valid_q, prep_start_q, prep_move, prep_drop, constant_want_q, constant_back_q, constant_read;
   logic [511:0] prep_word_q;
   logic [31:0] prep_pc_q;
-  constants_t prep_constants_q;
+  logic [255:0] prep_constants_q;
   tsr_isa_pkg::alu_t prep;
   logic unused_prep_alu, prep_fence, prep_second, prep_done, prep_fault, src_done, dst_done, second_done, empty;
   logic signed [RangeBits-1:0] src_lowest, src_highest, dst_lowest, dst_highest, second_lowest, second_highest;
@@ -199,7 +185,7 @@ module tsr_alu #(
   logic running_q;
   logic [511:0] word_q;
   logic [31:0] pc_q;
-  constants_t constants_q;
+  logic [255:0] constants_q;
   tsr_isa_pkg::alu_t alu;
   logic has_second, raw, enable, issue, advance, retire;
   tsr_isa_pkg::alu_extent_t index;
@@ -327,7 +313,8 @@ module tsr_alu #(
   end
 
   // Issue: one read of the source; the second operand with the vector's last source, or after it when both are in OUT.
-  logic second_phase_q, split, take_src, completing, take_second, want, granted, loaded_q, param_need, param_fetch;
+  logic second_phase_q, split, take_src, completing, take_second, want, granted, loaded_q, param_need, param_fetch, pausing;
+  logic [TurnBits-1:0] occupied_q;  // cycles for which the second operation cannot take another vector's end
   logic [9:0] param_address, loaded_address_q;
 
   assign split = has_second && alu.src == SpaceOut;
@@ -335,7 +322,8 @@ module tsr_alu #(
   assign completing = second_phase_q || (sum_last && !split);
   assign take_second = has_second && completing;
   assign param_need = completing && alu.convert && !(loaded_q && loaded_address_q == param_address);
-  assign want = running_q && enable && !(take_src && hazard_src) && !(take_second && hazard_second) &&
+  assign pausing = has_second && take_src && sum_first && occupied_q > TurnBits'(split);
+  assign want = running_q && enable && !pausing && !(take_src && hazard_src) && !(take_second && hazard_second) &&
       !(completing && latency <= slack_q) && !(param_need && constant_read);
   assign granted = (!acc_req_o || acc_gnt_i) && (!out_req_o || out_gnt_i) &&
       (!(take_src && alu.src == SpaceInp) || (!inp_we_o && inp_gnt_i));
@@ -371,6 +359,7 @@ module tsr_alu #(
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       second_phase_q <= 1'b0;
+      occupied_q <= '0;
       loaded_q <= 1'b0;
       loaded_address_q <= '0;
       valid_1_q <= 1'b0;
@@ -385,6 +374,8 @@ module tsr_alu #(
         loaded_address_q <= param_address;
       end
       fresh_1_q <= issue;
+      if (push && has_second) occupied_q <= TurnBits'(Turns - 1);
+      else if (enable && occupied_q != '0) occupied_q <= occupied_q - 1'b1;
       if (enable) begin
         valid_1_q <= issue;
         valid_2_q <= valid_1_q && done_1_q;
@@ -461,11 +452,10 @@ module tsr_alu #(
   // Bias, scale, clamp, zero point. after: what the stages behind it need of the instruction, at stage a behind
   // tsr_requantise and at stage b, where the second operation begins.
   logic [11*Lanes-1:0] value_a, value_b;
-  logic [11*Lanes-1:0] value_c;
   logic valid_a, valid_c, second_on_b;
   logic [8*Lanes-1:0] second_b;
   after_t after_a, after_b_q;
-  constants_t constants_b;
+  logic [255:0] constants_b;
 
   tsr_requantise #(.Lanes(Lanes), .Registers(RequantiseRegisters), .Trailing(RequantiseTrailing)) u_requantise (
     .clk_i, .rst_ni, .enable_i(enable), .low_i(bounds_2_q.low), .high_i(bounds_2_q.high), .zero_i(bounds_2_q.out_zero),
@@ -486,67 +476,22 @@ module tsr_alu #(
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(push && has_second), .data_i(constants_q), .data_o(constants_b)
   );
 
-  // Tables: words of one group. The first one is read here, the second one before the write. In hardware each reader
-  // has a copy of its own, since a block RAM has one read port; the simulator needs one.
-  localparam int unsigned TableWords = TableCount * 256 / AxiBytes;
-  localparam int unsigned WordBits = TableWords > 1 ? $clog2(TableWords) : 1;
+  // Tables: the first one is read here, the second one behind the second operation.
   localparam int unsigned ByteBits = $clog2(AxiBytes);
-  logic [8*AxiBytes*Lanes-1:0] words_b_q, words_w_q;
+  logic [8*AxiBytes*Lanes-1:0] words_b_q;
+  logic [8*AxiBytes*SecondLanes-1:0] words_d_q;
+  logic [12*Lanes-1:0] index_a;
+  logic [12*SecondLanes-1:0] index_c;
   logic [11*Lanes-1:0] stage_b_q;
-  logic [11*Lanes-1:0] value_w;
-  logic valid_b_q, valid_w, read_b, read_w;
-  table_t table_w;
-  assign read_b = enable && valid_a && after_a.first.enable;
-  assign read_w = enable && valid_w && table_w.enable;
-
-`ifdef VERILATOR
-  logic [8*AxiBytes-1:0] table_mem[TableWords]  /* verilator public_flat_rw */;
-  logic [8*AxiBytes-1:0] table_merged;
+  logic valid_b_q, look_c;
   always_comb begin
-    table_merged = '0;
-    if (tbl_we_i) begin
-      table_merged = table_mem[WordBits'(tbl_waddr_i)];
-      for (int unsigned n = 0; n < AxiBytes; n++) begin
-        if (tbl_wbe_i[n]) table_merged[8*n+:8] = tbl_wdata_i[8*n+:8];
-      end
-    end
+    for (int unsigned l = 0; l < Lanes; l++) index_a[12*l+:12] = {after_a.first.number, value_a[11*l+:8]};
   end
-  always_ff @(posedge clk_i) begin
-    if (tbl_we_i) table_mem[WordBits'(tbl_waddr_i)] <= table_merged;
-  end
-  logic [8*AxiBytes*Lanes-1:0] words_b, words_w;
-  always_comb begin
-    if (read_b) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        words_b[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({after_a.first.number, value_a[11*l+:8]} >> ByteBits)];
-      end
-    end
-  end
-  always_comb begin
-    if (read_w) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        words_w[8*AxiBytes*l+:8*AxiBytes] = table_mem[WordBits'({table_w.number, value_w[11*l+:8]} >> ByteBits)];
-      end
-    end
-  end
-  always_ff @(posedge clk_i) begin
-    if (read_b) words_b_q <= words_b;
-    if (read_w) words_w_q <= words_w;
-  end
-`else
-  for (genvar l = 0; l < Lanes; l++) begin : gen_table
-    tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(TableWords)) u_first (
-      .clk_i, .re_i(read_b), .raddr_i(WordBits'({after_a.first.number, value_a[11*l+:8]} >> ByteBits)),
-      .rdata_o(words_b_q[8*AxiBytes*l+:8*AxiBytes]), .we_i(tbl_we_i), .waddr_i(WordBits'(tbl_waddr_i)),
-      .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
-    );
-    tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(TableWords)) u_second (
-      .clk_i, .re_i(read_w), .raddr_i(WordBits'({table_w.number, value_w[11*l+:8]} >> ByteBits)),
-      .rdata_o(words_w_q[8*AxiBytes*l+:8*AxiBytes]), .we_i(tbl_we_i), .waddr_i(WordBits'(tbl_waddr_i)),
-      .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
-    );
-  end
-`endif
+  tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .AxiBytes(AxiBytes)) u_tables (
+    .clk_i, .first_i(enable && valid_a && after_a.first.enable), .first_index_i(index_a), .first_words_o(words_b_q),
+    .second_i(look_c), .second_index_i(index_c), .second_words_o(words_d_q), .we_i(tbl_we_i), .waddr_i(tbl_waddr_i),
+    .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
+  );
 
   always_ff @(posedge clk_i) begin
     if (enable && valid_a) begin
@@ -570,57 +515,32 @@ module tsr_alu #(
     end
   end
 
-  // The second operation.
-  logic [11*Lanes-1:0] x, y;
-  table_t after_c;
-
+  // The second operation and the second table.
+  logic [8*Lanes-1:0] bytes_d;
   assign second_on_b = valid_b_q && after_b_q.second_op != 2'(tsr_isa_pkg::SecondOpNone);
-  always_comb begin
-    logic [10:0] second;
-    if (!tsr_isa_pkg::Simulated) x = 'x;
-    if (!tsr_isa_pkg::Simulated) y = 'x;
-    second = 'x;
-    if (second_on_b) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        second = {{3{!after_b_q.second_unsigned && second_b[8*l+7]}}, second_b[8*l+:8]};
-        x[11*l+:11] = after_b_q.second_swap ? second : value_b[11*l+:11];
-        y[11*l+:11] = after_b_q.second_swap ? value_b[11*l+:11] : second;
-      end
-    end
-  end
-  tsr_second_op #(.Lanes(Lanes), .Registers(SecondRegisters), .Trailing(SecondTrailing)) u_second_op (
-    .clk_i, .rst_ni, .enable_i(enable), .operation_i(after_b_q.second_op), .minimum_i(constants_b.minimum),
-    .inner_factor_i(constants_b.inner_factor), .inner_addend_i(constants_b.inner_addend),
-    .outer_factor_i(constants_b.outer_factor), .shift_i(constants_b.shift), .low_i(constants_b.low),
-    .high_i(constants_b.high), .zero_i(constants_b.zero), .zx_i(constants_b.zx), .zy_i(constants_b.zy),
-    .valid_i(second_on_b), .x_i(x), .y_i(y), .valid_o(valid_c), .value_o(value_c)
-  );
-  tsr_delay #(.Width($bits(after_c)), .Stages(SecondLatency)) u_after_c (
-    .clk_i, .rst_ni, .enable_i(enable), .valid_i(second_on_b), .data_i(after_b_q.second), .data_o(after_c)
+  tsr_alu_second #(
+    .Lanes(Lanes), .SecondLanes(SecondLanes), .AxiBytes(AxiBytes), .Registers(SecondRegisters), .Trailing(SecondTrailing)
+  ) u_second_stage (
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(second_on_b), .value_i(value_b), .second_i(second_b),
+    .operation_i(after_b_q.second_op), .unsigned_i(after_b_q.second_unsigned), .swap_i(after_b_q.second_swap),
+    .table_enable_i(after_b_q.second.enable), .table_i(after_b_q.second.number), .constants_i(constants_b),
+    .valid_o(valid_c), .bytes_o(bytes_d), .look_up_o(look_c), .index_o(index_c), .words_i(words_d_q)
   );
 
   // The write. At most one of the three paths has a vector.
-  logic write_q, look_w_q;
+  logic write_q, second_w_q, valid_first, valid_w;
   logic [32*Lanes-1:0] write_data_d, write_data_q;
   logic [8*Lanes-1:0] write_bytes;
 
-  assign valid_w = (valid_2_q && raw_2_q) || (valid_b_q && !second_on_b) || valid_c;
-  assign table_w = valid_c ? after_c : valid_b_q && !second_on_b ? after_b_q.second : '0;
-  always_comb begin
-    if (!tsr_isa_pkg::Simulated) value_w = 'x;
-    if (valid_w) begin
-      value_w = value_c;
-      if (!valid_c) value_w = value_b;
-    end
-  end
-
+  assign valid_first = (valid_2_q && raw_2_q) || (valid_b_q && !second_on_b);
+  assign valid_w = valid_first || valid_c;
   always_comb begin
     if (!tsr_isa_pkg::Simulated) write_data_d = 'x;
-    if (valid_w) begin
+    if (valid_first) begin
       if (valid_2_q && raw_2_q) begin
         write_data_d = reduced_q;
       end else begin
-        for (int unsigned l = 0; l < Lanes; l++) write_data_d[32*l+:32] = 32'($signed(value_w[11*l+:11]));
+        for (int unsigned l = 0; l < Lanes; l++) write_data_d[32*l+:32] = 32'($signed(value_b[11*l+:11]));
       end
     end
   end
@@ -635,18 +555,16 @@ module tsr_alu #(
     end
   end
   always_ff @(posedge clk_i) begin
-    if (enable && valid_w) begin
-      write_data_q <= write_data_d;
-      look_w_q <= table_w.enable;
-    end
+    if (enable && valid_first) write_data_q <= write_data_d;
+    if (enable && valid_w) second_w_q <= valid_c;
   end
 
   always_comb begin
     if (!tsr_isa_pkg::Simulated) write_bytes = 'x;
     if (write_q) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        write_bytes[8*l+:8] = look_w_q ? 8'(words_w_q[8*AxiBytes*l+:8*AxiBytes] >> {write_data_q[32*l+:ByteBits], 3'd0})
-                                       : write_data_q[32*l+:8];
+      write_bytes = bytes_d;
+      if (!second_w_q) begin
+        for (int unsigned l = 0; l < Lanes; l++) write_bytes[8*l+:8] = write_data_q[32*l+:8];
       end
     end
   end
@@ -679,8 +597,8 @@ module tsr_alu #(
   assign stall_port_o = !enable || (want && !granted);
 
   logic unused;
-  assign unused = &{1'b0, unused_prep_alu, unused_inner_last, alu, prep, bounds_2_q, constants_b, after_b_q,
-                    param_rdata_i, index, tbl_waddr_i, inp_rdata_i};
+  assign unused = &{1'b0, unused_prep_alu, unused_inner_last, alu, prep, bounds_2_q, after_b_q, param_rdata_i, index,
+                    inp_rdata_i};
 
 endmodule
 /* verilator lint_on LATCH */

@@ -119,6 +119,7 @@ module tsr_legal #(
       end
       if (!alu.table_enable && (alu.table_ != '0 || alu.table_unsigned)) alu_bad = 1'b1;
       if (!alu.second_table_enable && alu.second_table != '0) alu_bad = 1'b1;
+      if (alu.second_table_enable && !has_second) alu_bad = 1'b1;
       if (!has_second && (alu.second_addr != '0 || alu.second_stride != '0 || alu.second_unsigned || alu.second_swap ||
                           alu.constant_addr != '0))
         alu_bad = 1'b1;

@@ -15,6 +15,7 @@ module tsr_top #(
   parameter int unsigned OutDepth       = 2048,
   parameter int unsigned ParamDepth     = 128,
   parameter int unsigned TableCount     = 16,
+  parameter int unsigned SecondLanes    = 4,
   parameter int unsigned AxiBytes       = 8,
   parameter int unsigned LoadQueue      = 16,
   parameter int unsigned GemmQueue      = 16,
@@ -95,7 +96,7 @@ module tsr_top #(
   tsr_control #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpBytes(InpEntry * InpDepth),
     .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
-    .ParamBytes(ParamEntry * ParamDepth), .TableCount(TableCount), .AxiBytes(AxiBytes), .LoadQueue(LoadQueue),
+    .ParamBytes(ParamEntry * ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .AxiBytes(AxiBytes), .LoadQueue(LoadQueue),
     .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue), .ReadsInFlight(ReadsInFlight),
     .WritesInFlight(WritesInFlight)
   ) u_control (
@@ -285,7 +286,7 @@ module tsr_top #(
   );
   tsr_alu #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .AccDepth(AccDepth),
-    .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .AxiBytes(AxiBytes)
+    .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .AxiBytes(AxiBytes)
   ) u_alu (
     .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Alu]), .instr_i(alu_word),
     .instr_pc_i(head_pc[32*Alu+:32]), .instr_ready_o(instr_ready[Alu]), .busy_o(busy[Alu]), .complete_o(complete[Alu]),

@@ -48,6 +48,7 @@ def parameters(name):
         "OutDepth": c["out_bytes"] // (batch * block_out),
         "ParamDepth": c["param_bytes"] // (8 * block_out),
         "TableCount": c["table_count"],
+        "SecondLanes": c["second_lanes"],
         "AxiBytes": c["axi_bytes"],
         "LoadQueue": c["load_queue"],
         "GemmQueue": c["gemm_queue"],

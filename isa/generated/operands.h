@@ -98,7 +98,11 @@ void describe(const Alu& i, Builder& to) {
   to.vectors(to.iterations());
   to.steps(to.iterations());
   if (i.second_op != SecondOp::kNone && i.src == AluSpace::kOut) to.steps(to.results());
-  to.latency(i.second_op != SecondOp::kNone ? timing::alu::kSecond : !i.convert && i.dst == AluSpace::kAcc ? timing::alu::kRaw : timing::alu::kFirst);
+  if (to.config() == nullptr) return;
+  const MachineConfig& config = *to.config();
+  to.latency(i.second_op != SecondOp::kNone ? timing::alu::second(config) : !i.convert && i.dst == AluSpace::kAcc ? timing::alu::kRaw : timing::alu::kFirst);
+  if (i.second_op != SecondOp::kNone && i.src != AluSpace::kOut) to.pauses(to.results() * timing::alu::pause(config));
+  if (i.second_op != SecondOp::kNone && i.src == AluSpace::kOut) to.pauses(to.results() * timing::alu::pause_out(config));
 }
 
 }  // namespace tessera::isa::generated

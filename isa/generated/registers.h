@@ -125,6 +125,9 @@ inline constexpr uint32_t kConfigReadsInFlight = 0x140;
 /// AXI write bursts in flight.
 inline constexpr uint32_t kConfigWritesInFlight = 0x144;
 
+/// Lanes of the ALU's second operation.
+inline constexpr uint32_t kConfigSecondLanes = 0x148;
+
 /// Clock cycles from start to done. All counters are cleared by ap_start and stable once done.
 inline constexpr uint32_t kCycles = 0x200;
 
@@ -182,7 +185,7 @@ struct Register {
   std::string_view doc;
 };
 
-inline constexpr std::array<Register, 41> kRegisters{{
+inline constexpr std::array<Register, 42> kRegisters{{
     {"ap_ctrl", 0x000, 32, "rw", 0, 4, 0x0u, "",
      "Block control in the layout of AP_CTRL_HS."},
     {"gie", 0x004, 32, "rw", 0, 4, 0x0u, "",
@@ -241,6 +244,8 @@ inline constexpr std::array<Register, 41> kRegisters{{
      "AXI read bursts in flight."},
     {"config_writes_in_flight", 0x144, 32, "ro", 0, 4, 0x0u, "writes_in_flight",
      "AXI write bursts in flight."},
+    {"config_second_lanes", 0x148, 32, "ro", 0, 4, 0x0u, "second_lanes",
+     "Lanes of the ALU's second operation."},
     {"cycles", 0x200, 64, "ro", 0, 8, 0x0u, "",
      "Clock cycles from start to done. All counters are cleared by ap_start and stable once done."},
     {"instructions", 0x208, 64, "ro", 0, 8, 0x0u, "",

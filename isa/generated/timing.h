@@ -209,20 +209,28 @@ inline constexpr int kStart = 8;  // alu.prepare + 1
 inline constexpr int kRaw = 3;  // alu_vector.depth
 /// The same without a second operation.
 inline constexpr int kFirst = 13;  // alu.raw + requantise.depth + table.depth
+/// From the first stage's value to the first lanes of its second operation.
+inline constexpr int kTurn = 1;
+/// For which a vector occupies the second operation: as many times as its lanes exceed those.
+inline constexpr int64_t turns(const MachineConfig& config) { return (int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes}; }
+/// From the end of a vector with a second operation to the first issue of the next one, beside the one cycle; for sources not in OUT.
+inline constexpr int64_t pause(const MachineConfig& config) { return ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes}) - 1; }
+/// The same for sources in OUT, whose second operand takes an issue.
+inline constexpr int64_t pause_out(const MachineConfig& config) { return std::max<int64_t>((((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes}) - 2), 0); }
 /// The same with a second operation.
-inline constexpr int kSecond = 26;  // alu.first + second_op.depth
+inline constexpr int64_t second(const MachineConfig& config) { return ((14 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13; }
 /// The same of any vector that goes to OUT or INP.
-inline constexpr int kLeast = 13;  // min(alu.first, alu.second)
+inline constexpr int kLeast = 13;  // alu.first
 /// From taking an instruction to its first write of OUT or INP, at the earliest.
 inline constexpr int kFirstWrite = 21;  // alu.start + alu.least
 /// From the end of a vector with a second operation to that of one without, at least.
-inline constexpr int kSecondToFirst = 14;  // max(alu.second - alu.first, 0) + 1
+inline constexpr int64_t second_to_first(const MachineConfig& config) { return ((((14 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13) - 13) + 1; }
 /// The same to that of an int32 vector to ACC.
-inline constexpr int kSecondToRaw = 24;  // max(alu.second - alu.raw, 0) + 1
+inline constexpr int64_t second_to_raw(const MachineConfig& config) { return ((((14 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13) - 3) + 1; }
 /// From the end of a vector without a second operation to that of an int32 vector to ACC, at least.
-inline constexpr int kFirstToRaw = 11;  // max(alu.first - alu.raw, 0) + 1
+inline constexpr int kFirstToRaw = 11;  // alu.first - alu.raw + 1
 /// Vectors between their last issue and their write. Vectors.
-inline constexpr int kUnderWay = 26;  // alu.second
+inline constexpr int64_t under_way(const MachineConfig& config) { return ((14 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13; }
 }  // namespace alu
 
 }  // namespace tessera::isa::timing

@@ -532,6 +532,7 @@ package tsr_isa_pkg;
   localparam logic [11:0] RegConfigStoreQueue = 12'h13c;  // Depth of STORE's queue.
   localparam logic [11:0] RegConfigReadsInFlight = 12'h140;  // AXI read bursts in flight.
   localparam logic [11:0] RegConfigWritesInFlight = 12'h144;  // AXI write bursts in flight.
+  localparam logic [11:0] RegConfigSecondLanes = 12'h148;  // Lanes of the ALU's second operation.
   localparam logic [11:0] RegCycles = 12'h200;  // Clock cycles from start to done. All counters are cleared by ap_start and stable once done.
   localparam logic [11:0] RegInstructions = 12'h208;  // Instructions dispatched or executed by FETCH.
   localparam logic [11:0] RegBytesRead = 12'h210;  // Bytes of DRAM read, instructions included.
@@ -667,13 +668,38 @@ package tsr_isa_pkg;
   localparam int unsigned TimingAluStart = 8;  // From taking an instruction to its first issue, at the earliest.
   localparam int unsigned TimingAluRaw = 3;  // From a vector's last issue to its write: no `convert`, destination ACC.
   localparam int unsigned TimingAluFirst = 13;  // The same without a second operation.
-  localparam int unsigned TimingAluSecond = 26;  // The same with a second operation.
+  localparam int unsigned TimingAluTurn = 1;  // From the first stage's value to the first lanes of its second operation.
+  // For which a vector occupies the second operation: as many times as its lanes exceed those.
+  function automatic int unsigned timing_alu_turns(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
+    timing_alu_turns = (batch * block_out) / second_lanes;
+  endfunction
+  // From the end of a vector with a second operation to the first issue of the next one, beside the one cycle; for sources not in OUT.
+  function automatic int unsigned timing_alu_pause(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
+    timing_alu_pause = ((batch * block_out) / second_lanes) - 1;
+  endfunction
+  // The same for sources in OUT, whose second operand takes an issue.
+  function automatic int unsigned timing_alu_pause_out(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
+    timing_alu_pause_out = (((batch * block_out) / second_lanes) - 2) > 0 ? (((batch * block_out) / second_lanes) - 2) : 0;
+  endfunction
+  // The same with a second operation.
+  function automatic int unsigned timing_alu_second(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
+    timing_alu_second = ((14 + ((batch * block_out) / second_lanes)) - 1) + 13;
+  endfunction
   localparam int unsigned TimingAluLeast = 13;  // The same of any vector that goes to OUT or INP.
   localparam int unsigned TimingAluFirstWrite = 21;  // From taking an instruction to its first write of OUT or INP, at the earliest.
-  localparam int unsigned TimingAluSecondToFirst = 14;  // From the end of a vector with a second operation to that of one without, at least.
-  localparam int unsigned TimingAluSecondToRaw = 24;  // The same to that of an int32 vector to ACC.
+  // From the end of a vector with a second operation to that of one without, at least.
+  function automatic int unsigned timing_alu_second_to_first(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
+    timing_alu_second_to_first = ((((14 + ((batch * block_out) / second_lanes)) - 1) + 13) - 13) + 1;
+  endfunction
+  // The same to that of an int32 vector to ACC.
+  function automatic int unsigned timing_alu_second_to_raw(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
+    timing_alu_second_to_raw = ((((14 + ((batch * block_out) / second_lanes)) - 1) + 13) - 3) + 1;
+  endfunction
   localparam int unsigned TimingAluFirstToRaw = 11;  // From the end of a vector without a second operation to that of an int32 vector to ACC, at least.
-  localparam int unsigned TimingAluUnderWay = 26;  // Vectors between their last issue and their write.
+  // Vectors between their last issue and their write.
+  function automatic int unsigned timing_alu_under_way(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
+    timing_alu_under_way = ((14 + ((batch * block_out) / second_lanes)) - 1) + 13;
+  endfunction
 
 endpackage
 /* verilator lint_on UNUSEDSIGNAL */

@@ -326,16 +326,20 @@ def _operand_call(o):
     return f"to.entries({what}, {memory}, {address}, {where}, {o.length or 0});"
 
 
-def _timing(name):
+def _timing(name, numbers):
     unit, number = name.split(".")
+    if numbers.of_configuration(name):
+        return f"timing::{unit}::{number}(config)"
     return f"timing::{unit}::{constant(number)}"
 
 
-def _quantity(name):
+def _quantity(name, numbers):
+    if "." in name:
+        return _timing(name, numbers)
     return f"int64_t{{config.{name}{'()' if name == 'lanes' else ''}}}"
 
 
-def operands_header(isa):
+def operands_header(isa, numbers):
     """Effects of every instruction as calls of a builder, isa/effects.cc."""
     out = [
         NOTICE + "What each instruction reads, writes and computes, as calls of a\n"
@@ -365,18 +369,22 @@ def operands_header(isa):
         lines += [_guarded(o.when, _operand_call(o)) for o in i.operands]
         loops = {"all": "to.iterations()", "outer": "to.results()", "raster": "gemm_steps(i)"}
         lines += [_guarded(w.when, f"to.{w.counts}({loops[w.loops]});") for w in i.work if not w.each]
+        late = any(numbers.of_configuration(way.cycles) for way in i.latency)
         if i.latency:
             chain = " : ".join(
-                (f"{_condition(way.when)} ? " if way.when else "") + _timing(way.cycles) for way in i.latency
+                (f"{_condition(way.when)} ? " if way.when else "") + _timing(way.cycles, numbers) for way in i.latency
             )
-            lines.append(f"  to.latency({chain});")
-        if any(w.each for w in i.work):
+            latency = f"  to.latency({chain});"
+            if not late:
+                lines.append(latency)
+        if late or any(w.each for w in i.work):
             lines.append("  if (to.config() == nullptr) return;\n  const MachineConfig& config = *to.config();")
+        if late:
+            lines.append(latency)
         for w in i.work:
             if w.each:
-                lines.append(
-                    _guarded(w.when, f"to.{w.counts}({loops[w.loops]} * {' * '.join(map(_quantity, w.each))});")
-                )
+                each = " * ".join(_quantity(name, numbers) for name in w.each)
+                lines.append(_guarded(w.when, f"to.{w.counts}({loops[w.loops]} * {each});"))
         if len(lines) == 2:
             lines.append("  (void)i, (void)to;")
         out.append("\n".join(lines + ["}"]) + "\n")

@@ -197,8 +197,8 @@ def _check_all_claimed(owners, bits, where):
     )
 
 
-# What `work` may count, and the quantities of a configuration it may multiply.
-COUNTS = ("macs", "vectors", "steps")
+# What `work` may count, and the quantities of a configuration it may multiply, beside numbers of timing.toml.
+COUNTS = ("macs", "vectors", "steps", "pauses")
 QUANTITIES = ("batch", "block_in", "block_out", "lanes")
 
 
@@ -327,7 +327,7 @@ class _Operands:
         _require(
             table.get("counts") in COUNTS, f"{where}: counts is one of {', '.join(COUNTS)}, not {table.get('counts')}"
         )
-        unknown = sorted(set(table.get("each", ())) - set(QUANTITIES))
+        unknown = sorted(name for name in set(table.get("each", ())) - set(QUANTITIES) if "." not in name)
         _require(
             "each" in table and not unknown,
             f"{where}: each multiplies some of {', '.join(QUANTITIES)}, not {', '.join(unknown) or 'nothing'}",

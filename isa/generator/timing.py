@@ -74,6 +74,10 @@ class Timing:
         """The value of unit.entry, pipeline.depth or pipeline.place; KeyError when there is none."""
         return _names(self.pipelines, [e for u in self.units for e in u.entries])[name]
 
+    def of_configuration(self, name):
+        """Whether that number differs between configurations."""
+        return not isinstance(self.number(name), int)
+
 
 def _names(pipelines, entries):
     names = {}
@@ -358,11 +362,11 @@ def revise(text, timing, where):
     return NUMBERED.sub(number, text)
 
 
-def check_latencies(isa, timing):
-    """The latencies of instructions name integers of the timing. Raises SpecError."""
+def check_names(isa, timing):
+    """Latencies and work of instructions name numbers of the timing. Raises SpecError."""
     numbers = {f"{e.unit}.{e.name}": e for unit in timing.units for e in unit.entries}
     for i in isa.instructions:
         for latency in i.latency:
-            entry = numbers.get(latency.cycles)
-            _require(entry is not None, f"{i.name}.latency: timing.toml has no {latency.cycles}")
-            _require(entry.constant, f"{i.name}.latency: {latency.cycles} depends on the configuration")
+            _require(latency.cycles in numbers, f"{i.name}.latency: timing.toml has no {latency.cycles}")
+        for name in (name for work in i.work for name in work.each if "." in name):
+            _require(name in numbers, f"{i.name}.work: timing.toml has no {name}")

@@ -331,6 +331,11 @@ TEST_P(AluTest, TablesTakeTheLowByteAndTheirSign) {
   alu.high = 511;
   alu.table_enable = true;
   alu.table = 1;
+  alu.second_op = isa::SecondOp::kMax;  // with the least value
+  alu.constant_addr = 1;
+  alu.second_addr = 1;
+  put<int8_t>(Space::kOut, 16, std::vector<int8_t>(16, -128));
+  constants({.operation = isa::SecondOp::kMax, .low = -500, .high = 500});
   alu.second_table_enable = true;
   alu.second_table = 2;
   run(alu);
@@ -341,9 +346,6 @@ TEST_P(AluTest, TablesTakeTheLowByteAndTheirSign) {
   // The sign of a table's entries is seen by the second operation.
   alu.second_table_enable = false;
   alu.second_table = 0;
-  alu.second_op = isa::SecondOp::kMax;
-  alu.constant_addr = 1;
-  alu.second_addr = 1;
   alu.dst_addr = 2;
   put<int8_t>(Space::kOut, 16, std::vector<int8_t>(16, 10));
   constants({.operation = isa::SecondOp::kMax, .low = -500, .high = 500});

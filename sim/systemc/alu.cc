@@ -48,7 +48,7 @@ Alu::Job Alu::describe(const Queued& taken, Cycle now) const {
                                job.moves = taken.item.fault == isa::Fault::kNone;
                                if (!job.moves) return;
                                job.alu = alu;
-                               job.form = form_of(alu);
+                               job.form = form_of(alu, context_.config);
                                job.destination = write_port(alu.dst);
                                job.reads_out_always = alu.src == isa::AluSpace::kOut;
                                job.reads_out = job.reads_out_always || job.form.second;
@@ -110,9 +110,10 @@ void Alu::advance(Cycle now) {
   }
   walk_.forget_stretches();
   if (walk_.done()) return;
-  const double share = 1 / static_cast<double>(job.form.vector_issues);
+  const auto period = static_cast<double>(job.form.vector_issues);
+  const double share = 1 / period, busy = 1 - static_cast<double>(job.form.pause) / period;
   suppose(writes_, walk_.next() + job.form.latency, job.destination, share);
-  if (job.reads_out) suppose(out_reads_, walk_.next(), Port::kOutRead, job.reads_out_always ? 1 : share);
+  if (job.reads_out) suppose(out_reads_, walk_.next(), Port::kOutRead, job.reads_out_always ? busy : share);
 }
 
 /// Single writes a few cycles apart are one stretch of a smaller share: LOAD's queue of beats evens them out.
@@ -140,7 +141,7 @@ void Alu::begin(Cycle now) {
   Job& job = *active_;
   begun_ = true;
   walk_.start(job.alu, job.form, now);
-  counters().busy += job.form.issues;
+  counters().busy += job.form.issues - job.form.pause * job.form.vectors;
   context_.alu_reads_inp = walk_.reads_inp();
   bus_share_ = bus_before_ = context_.ports.get(Port::kInpB, PortShares::kLoad);
   bus_since_ = now;

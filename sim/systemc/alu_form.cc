@@ -62,11 +62,12 @@ class Destinations {
 
 }  // namespace
 
-AluForm form_of(const isa::Alu& alu) {
-  const isa::Effects effects = isa::effects(alu);
+AluForm form_of(const isa::Alu& alu, const isa::MachineConfig& config) {
+  const isa::Effects effects = isa::effects_beside_scratchpads(alu, config);
   AluForm form;
   form.vectors = static_cast<uint64_t>(effects.results);
-  form.issues = static_cast<uint64_t>(effects.steps);
+  form.issues = static_cast<uint64_t>(effects.steps + effects.pauses);
+  form.pause = static_cast<uint64_t>(effects.pauses) / form.vectors;
   form.vector_issues = form.issues / form.vectors;
   form.latency = static_cast<Cycle>(effects.latency_cycles);
   form.second = alu.second_op != isa::SecondOp::kNone;
@@ -82,8 +83,10 @@ void AluWalk::reset(const isa::MachineConfig& config, const AccUse& acc) {
   writes_.clear();
   ends_.clear();
   out_reads_.clear();
-  next_ = last_at_ = last_acc_write_ = last_inp_write_ = port_stalls_ = 0;
+  next_ = last_at_ = last_acc_write_ = last_inp_write_ = port_stalls_ = occupied_ = 0;
   owed_ = 0;
+  window_ = static_cast<uint64_t>(isa::timing::alu::under_way(config)) + 1;
+  turns_ = static_cast<Cycle>(isa::timing::alu::turns(config));
 }
 
 void AluWalk::start(const isa::Alu& alu, const AluForm& form, Cycle from) {
@@ -92,8 +95,11 @@ void AluWalk::start(const isa::Alu& alu, const AluForm& form, Cycle from) {
   next_ = from;
   alu_ = alu;
   form_ = form;
-  sources_ = form.vector_issues - (form.split ? 1 : 0);
-  issued_ = 0;
+  sources_ = form.vector_issues - form.pause - (form.split ? 1 : 0);
+  // The first vector waits for no more than the second operation's last one needs.
+  const Cycle free = occupied_ - std::min<Cycle>(occupied_, form.split ? 1 : 0);
+  issued_ = form.pause - std::min<uint64_t>(form.pause, free > from ? free - from : 0);
+  begun_ = false;
   placed_ = false;
   while (!writes_.empty() && writes_.front().at < from) writes_.pop_front();
   const size_t outer = outer_loops(alu);
@@ -117,7 +123,9 @@ void AluWalk::place() {
   source_ = alu_.src_addr;
   target_ = alu_.dst_addr;
   other_ = alu_.second_addr;
-  uint64_t position = issued_ / form_.vector_issues * sources_ + std::min(issued_ % form_.vector_issues, sources_ - 1);
+  const uint64_t part = issued_ % form_.vector_issues;
+  uint64_t position =
+      issued_ / form_.vector_issues * sources_ + std::min(part - std::min(part, form_.pause), sources_ - 1);
   for (size_t k = isa::kLoops; k-- > 0;) {
     index_[k] = static_cast<uint32_t>(position % alu_.extent[k]);
     position /= alu_.extent[k];
@@ -162,7 +170,7 @@ void AluWalk::refused_read(Cycle from, Cycle to) {
 }
 
 void AluWalk::write(int32_t entry, Cycle at) {
-  while (!writes_.empty() && (writes_.front().at < next_ || writes_.size() > kWindow)) writes_.pop_front();
+  while (!writes_.empty() && (writes_.front().at < next_ || writes_.size() > window_)) writes_.pop_front();
   writes_.push_back({alu_.dst, entry, at});
   written(alu_.dst, entry) = last_at_ = at;
   if (alu_.dst == isa::AluSpace::kAcc) last_acc_write_ = at;
@@ -186,6 +194,7 @@ bool AluWalk::refused(Cycle at) {
   }
   last_at_ = writes_.back().at;
   if (older_until_ >= at) ++older_until_;
+  if (occupied_ > at) ++occupied_;
   return true;
 }
 
@@ -201,16 +210,27 @@ Cycle AluWalk::straight(Cycle limit, double load_share) const {
   return limit;
 }
 
+/// Issues since `begin` that read OUT, pauses left out.
+void AluWalk::read_out(Cycle begin) {
+  if (form_.pause == 0) return add(out_reads_, last_, next_ - begin, 1);
+  const Cycle first = out_reads_.empty() ? begin : std::max(begin, out_reads_.back().to);
+  const double share = 1 - static_cast<double>(form_.pause) / static_cast<double>(form_.vector_issues);
+  if (first < next_) out_reads_.push_back({first, next_, share});
+}
+
 /// The next `count` issues without a wait.
 void AluWalk::skip(uint64_t count) {
-  if (issued_ == 0) first_ = next_;
   const uint64_t before = issued_ / form_.vector_issues, over = issued_ % form_.vector_issues;
   const Cycle begin = next_;
+  if (!begun_ && over + count > form_.pause) {
+    begun_ = true;
+    first_ = next_ + form_.pause - std::min(form_.pause, over);
+  }
   issued_ += count;
   next_ += count;
   last_ = next_ - 1;
   placed_ = false;
-  if (alu_.src == isa::AluSpace::kOut) add(out_reads_, last_, count, 1);
+  if (alu_.src == isa::AluSpace::kOut) read_out(begin);
   const uint64_t vectors = issued_ / form_.vector_issues;
   if (vectors == before) return;
   const auto end = [&](uint64_t n) { return begin + (n + 1 - before) * form_.vector_issues - over - 1; };
@@ -218,6 +238,7 @@ void AluWalk::skip(uint64_t count) {
   if (form_.second && !form_.split) add(out_reads_, end(vectors - 1), vectors - before, form_.vector_issues);
   // Those that are still under way.
   const uint64_t window = std::min(vectors - before, (form_.latency - 1) / form_.vector_issues + 1);
+  if (form_.second) occupied_ = end(vectors - 1) + turns_;
   Destinations destinations(alu_, vectors - window);
   for (uint64_t n = vectors - window; n < vectors; ++n) write(destinations.next(), end(n) + form_.latency);
 }
@@ -229,8 +250,12 @@ void AluWalk::cycle(double load_share) {
     ++port_stalls_;
     return;
   }
-  if (!placed_) place();
   const uint64_t part = issued_ % form_.vector_issues;
+  if (part < form_.pause) {
+    ++issued_;
+    return;
+  }
+  if (!placed_) place();
   const bool end = part + 1 == form_.vector_issues;
   const bool second_alone = form_.split && end;
   const bool stepping = last_acc_write_ >= at;  // refusals have to be seen in each cycle
@@ -261,13 +286,15 @@ void AluWalk::cycle(double load_share) {
     }
     if (refuse) return refused_read(at, next_);
   }
-  if (issued_ == 0) first_ = at;
+  if (!begun_) first_ = at;
+  begun_ = true;
   last_ = at;
   ++issued_;
   if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) add(out_reads_, at, 1, 1);
   if (end) {
     add(ends_, at, 1, form_.vector_issues);
     write(static_cast<int32_t>(target_), at + form_.latency);
+    if (form_.second) occupied_ = at + turns_;
   }
   if (!(form_.split && part + 2 == form_.vector_issues)) move_on();
 }

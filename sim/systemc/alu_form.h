@@ -19,15 +19,16 @@
 namespace tessera::sim::systemc {
 
 struct AluForm {
-  uint64_t vectors = 1;  // written
-  uint64_t issues = 1;
+  uint64_t vectors = 1;        // written
+  uint64_t issues = 1;         // pauses of the second operation included
   uint64_t vector_issues = 1;  // of each
+  uint64_t pause = 0;          // of these, in front of each vector
   Cycle latency = 0;           // from a vector's end to its write
   bool second = false;
   bool split = false;  // source and second operand share OUT
 };
 
-AluForm form_of(const isa::Alu& alu);
+AluForm form_of(const isa::Alu& alu, const isa::MachineConfig& config);
 
 /// Vectors written in one share of the cycles: [from, to).
 struct AluStretch {
@@ -70,7 +71,6 @@ class AluWalk {
   Cycle next() const { return next_; }
 
  private:
-  static constexpr uint64_t kWindow = isa::timing::alu::kUnderWay + 1;
   struct Write {
     isa::AluSpace space;
     int32_t entry;
@@ -83,6 +83,7 @@ class AluWalk {
   void place();
   void move_on();
   Cycle straight(Cycle limit, double load_share) const;
+  void read_out(Cycle begin);
   void skip(uint64_t count);
   void cycle(double load_share);
   bool refused(Cycle at);
@@ -91,6 +92,8 @@ class AluWalk {
   void write(int32_t entry, Cycle at);
 
   const AccUse* acc_ = nullptr;
+  uint64_t window_ = 0;  // writes that are remembered
+  Cycle turns_ = 1;      // for which a vector occupies the second operation
   isa::Alu alu_;
   AluForm form_;
   uint64_t sources_ = 1;   // of a vector
@@ -99,6 +102,8 @@ class AluWalk {
   Cycle next_ = 0;
   Cycle first_ = 0, last_ = 0;
   uint64_t issued_ = 0;
+  bool begun_ = false;  // the first issue has been made
+  Cycle occupied_ = 0;  // up to before this cycle, the second operation by the last vector with one
   // Where the walk over the nest stands, for the issue number issued_ when placed_.
   bool placed_ = false;
   std::array<uint32_t, isa::kLoops> index_{};

@@ -23,6 +23,7 @@ inline isa::MachineConfig odd_config(int batch, int block_in, int block_out, int
   config.out_bytes = int64_t{entries} * config.out_entry_bytes();
   config.param_bytes = int64_t{entries} * config.param_entry_bytes();
   config.table_count = 3;
+  config.second_lanes = std::max(1, batch * block_out / 4);
   config.load_queue = 2;
   config.gemm_queue = 3;
   config.alu_queue = 1;

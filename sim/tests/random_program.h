@@ -180,7 +180,7 @@ class RandomProgramMaker {
         i.second_addr = place(isa::Space::kOut, i.extent, i.second_stride, outer);
         i.constant_addr = static_cast<uint16_t>(pick(0, config_.param_depth() - 1));
       }
-      i.second_table_enable = chance(4);
+      i.second_table_enable = i.second_op != isa::SecondOp::kNone && chance(3);
       if (i.second_table_enable) i.second_table = static_cast<uint8_t>(pick(0, config_.table_count - 1));
     }
     return i;

@@ -50,6 +50,7 @@ Command verilator_flags(const Model& model) {
   set("OutDepth", c.out_depth());
   set("ParamDepth", c.param_depth());
   set("TableCount", c.table_count);
+  set("SecondLanes", c.second_lanes);
   set("AxiBytes", c.axi_bytes);
   set("LoadQueue", c.load_queue);
   set("GemmQueue", c.gemm_queue);

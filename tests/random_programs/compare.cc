@@ -61,7 +61,7 @@ std::vector<T> simpler(const T& instruction) {
     add([](T& i) { i.table_enable = false, i.table = 0, i.table_unsigned = false; });
     add([](T& i) {
       i.second_op = isa::SecondOp::kNone, i.second_addr = 0, i.second_stride = {}, i.second_unsigned = false;
-      i.second_swap = false, i.constant_addr = 0;
+      i.second_swap = false, i.constant_addr = 0, i.second_table_enable = false, i.second_table = 0;
     });
   }
   // Any field by itself at its default.

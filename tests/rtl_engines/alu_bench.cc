@@ -57,7 +57,8 @@ struct Timeline {
 class Prediction {
  public:
   Prediction(const isa::MachineConfig& config, const std::vector<isa::Instruction>& program,
-             const std::vector<int64_t>& offered, bool last_faults) {
+             const std::vector<int64_t>& offered, bool last_faults)
+      : config_(config) {
     const size_t n = offered.size();
     int64_t free = 0;  // the next instruction may be taken
     // An instruction is taken before its predecessor's last issues, which it may disturb: look one ahead.
@@ -110,7 +111,7 @@ class Prediction {
     const bool second = alu.second_op != isa::SecondOp::kNone;
     const bool split = second && alu.src == isa::AluSpace::kOut;
     const int64_t latency = !alu.convert && alu.dst == isa::AluSpace::kAcc ? timing::kRaw
-                            : second                                       ? timing::kSecond
+                            : second                                       ? timing::second(config_)
                                                                            : timing::kFirst;
     const auto outer = static_cast<size_t>(isa::kLoops - alu.reduce);
     int loaded = -1;
@@ -121,8 +122,11 @@ class Prediction {
     };
     for (bool more = true; more;) {
       const int src = entry(alu.src_addr, alu.src_stride), other = entry(alu.second_addr, alu.second_stride);
-      bool last_source = true;
-      for (size_t k = outer; k < isa::kLoops; ++k) last_source = last_source && at[k] + 1 == alu.extent[k];
+      bool first_source = true, last_source = true;
+      for (size_t k = outer; k < isa::kLoops; ++k) {
+        first_source = first_source && at[k] == 0;
+        last_source = last_source && at[k] + 1 == alu.extent[k];
+      }
       const int param = alu.param_addr + (alu.param_loop < isa::kLoops ? at[alu.param_loop] : 0);
       for (int phase = 0; phase < (split && last_source ? 2 : 1); ++phase) {
         const bool end = last_source && phase == (split ? 1 : 0);
@@ -135,6 +139,7 @@ class Prediction {
             continue;
           }
           if (end && second && pending(isa::AluSpace::kOut, other, issue_)) continue;
+          if (phase == 0 && first_source && second && issue_ < occupied_until_ - (split ? 1 : 0)) continue;
           if (end && issue_ + latency <= newest_) continue;
           if (reads_param && issue_ == constants_of_next) continue;
           break;
@@ -142,6 +147,7 @@ class Prediction {
         if (reads_param) loaded = param;
         if (end) {
           newest_ = issue_ + latency;
+          if (second) occupied_until_ = issue_ + timing::turns(config_);
           std::erase_if(writes_, [&](const Write& w) { return w.cycle < issue_; });
           writes_.push_back({alu.dst, entry(alu.dst_addr, alu.dst_stride), newest_});
         }
@@ -154,7 +160,9 @@ class Prediction {
     }
   }
 
+  const isa::MachineConfig& config_;
   int64_t issue_ = -1, newest_ = -1;  // the last issue, the newest write
+  int64_t occupied_until_ = 0;        // the second operation, by the last vector
   std::vector<Write> writes_;
 };
 

@@ -26,6 +26,7 @@ acc_bytes = 32768
 out_bytes = 8192
 param_bytes = 2048
 table_count = 4
+second_lanes = 8
 axi_bytes = 16
 load_queue = 3
 gemm_queue = 2

@@ -89,7 +89,6 @@ Stage random_stage(Random& random, const Tensor& output, double magnitude, bool 
   stage.high = (output.is_unsigned ? 255 : 127) - stage.out_zero;
   if (random.chance(20)) stage.table = random_table(random);
   if (stage.table) stage.table_unsigned = random.chance(50);
-  if (random.chance(10)) stage.second_table = random_table(random);
   return stage;
 }
 
@@ -121,6 +120,7 @@ void add_second(Random& random, Graph& graph, Stage& stage, const Tensor& output
     second.minimum = second.kind == SecondOperation::Kind::kMax && random.chance(50);
   } while (!second_constants(second, first_stage_range(stage, std::nullopt), byte_range(t.is_unsigned)));
   stage.second = second;
+  if (random.chance(20)) stage.second_table = random_table(random);
 }
 
 Graph random_convolution(Random& random, int64_t most_channels, int64_t most_pixels) {

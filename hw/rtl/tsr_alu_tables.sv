@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ALU's tables: reads of one byte a lane for the first and for the second lookup, writes of LOAD. Enters: table and
+// byte of each lane. Leaves: the words around the bytes, of AxiBytes, in the next cycle. Method: in hardware each lane
+// has a copy of its own, since a block RAM has one read port; the simulator has one memory for all.
+//
+// Latency: one cycle. Throughput: all reads and one write a cycle. Back-pressure: none; first_i = 0 or second_i = 0
+// leaves the words as they are. Reset: none, the content is data.
+// Legal: AxiBytes a power of two.
+module tsr_alu_tables #(
+  parameter int unsigned Lanes       = 16,
+  parameter int unsigned SecondLanes = 4,
+  parameter int unsigned TableCount  = 1,
+  parameter int unsigned AxiBytes    = 8
+) (
+  input  logic                              clk_i,
+  input  logic                              first_i,
+  input  logic [12*Lanes-1:0]               first_index_i,
+  output logic [8*AxiBytes*Lanes-1:0]       first_words_o,
+  input  logic                              second_i,
+  input  logic [12*SecondLanes-1:0]         second_index_i,
+  output logic [8*AxiBytes*SecondLanes-1:0] second_words_o,
+  // One aligned group of AxiBytes.
+  input  logic                              we_i,
+  input  logic [21-$clog2(AxiBytes):0]      waddr_i,
+  input  logic [8*AxiBytes-1:0]             wdata_i,
+  input  logic [AxiBytes-1:0]               wbe_i
+);
+
+  localparam int unsigned Words = TableCount * 256 / AxiBytes;
+  localparam int unsigned WordBits = Words > 1 ? $clog2(Words) : 1;
+  localparam int unsigned ByteBits = $clog2(AxiBytes);
+
+`ifdef VERILATOR
+  logic [8*AxiBytes-1:0] table_mem[Words]  /* verilator public_flat_rw */;
+  logic [8*AxiBytes-1:0] merged;
+  always_comb begin
+    merged = '0;
+    if (we_i) begin
+      merged = table_mem[WordBits'(waddr_i)];
+      for (int unsigned n = 0; n < AxiBytes; n++) begin
+        if (wbe_i[n]) merged[8*n+:8] = wdata_i[8*n+:8];
+      end
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (we_i) table_mem[WordBits'(waddr_i)] <= merged;
+  end
+  always_ff @(posedge clk_i) begin
+    if (first_i) begin
+      for (int unsigned l = 0; l < Lanes; l++) begin
+        first_words_o[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'(first_index_i[12*l+:12] >> ByteBits)];
+      end
+    end
+    if (second_i) begin
+      for (int unsigned l = 0; l < SecondLanes; l++) begin
+        second_words_o[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'(second_index_i[12*l+:12] >> ByteBits)];
+      end
+    end
+  end
+`else
+  for (genvar l = 0; l < Lanes; l++) begin : gen_first
+    tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(Words)) u_copy (
+      .clk_i, .re_i(first_i), .raddr_i(WordBits'(first_index_i[12*l+:12] >> ByteBits)),
+      .rdata_o(first_words_o[8*AxiBytes*l+:8*AxiBytes]), .we_i, .waddr_i(WordBits'(waddr_i)), .wdata_i, .wbe_i
+    );
+  end
+  for (genvar l = 0; l < SecondLanes; l++) begin : gen_second
+    tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(Words)) u_copy (
+      .clk_i, .re_i(second_i), .raddr_i(WordBits'(second_index_i[12*l+:12] >> ByteBits)),
+      .rdata_o(second_words_o[8*AxiBytes*l+:8*AxiBytes]), .we_i, .waddr_i(WordBits'(waddr_i)), .wdata_i, .wbe_i
+    );
+  end
+`endif
+
+  logic unused;
+  assign unused = &{1'b0, first_index_i, second_index_i, waddr_i};
+
+endmodule
