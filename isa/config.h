@@ -51,8 +51,18 @@ struct MachineConfig {
 
   /// Lanes of the depthwise datapath: min(BLOCK_IN, BLOCK_OUT).
   int lanes() const { return block_in < block_out ? block_in : block_out; }
-  /// Taps one WGT entry holds for each lane in depthwise mode.
-  int depthwise_taps() const { return block_in < 16 ? block_in : 16; }
+  /// Taps one WGT entry holds for each lane in depthwise mode: half a row of multipliers, and what windows of 2 x 3 and
+  /// 3 x 3 need beyond it.
+  int depthwise_taps() const {
+    if (block_in == 8) return 6;
+    if (block_in == 16) return 9;
+    return block_in < 8 ? block_in : 16;
+  }
+  /// The byte of an output lane's row that holds tap `tap` of `taps`: the last tap stands first, in even lanes at byte
+  /// 0, in odd ones at byte block_in / 2, modulo block_in.
+  int depthwise_byte(int lane, int tap, int taps) const {
+    return (taps - 1 - tap + lane % 2 * (block_in / 2)) % block_in;
+  }
   /// Multiply-accumulates a cycle of the GEMM engine in dense mode.
   int64_t peak_macs() const { return int64_t{batch} * block_in * block_out; }
 

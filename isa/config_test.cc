@@ -22,8 +22,12 @@ TEST(Config, ShippedSizes) {
   EXPECT_EQ(c.param_depth(), 128);
   EXPECT_EQ(c.table_bytes(), 4096);
   EXPECT_EQ(c.lanes(), 16);
-  EXPECT_EQ(c.depthwise_taps(), 16);
-  EXPECT_EQ(find_config("npu64").depthwise_taps(), 8);
+  EXPECT_EQ(c.depthwise_taps(), 9);
+  EXPECT_EQ(find_config("npu64").depthwise_taps(), 6);
+  EXPECT_EQ(find_config("npu1024").depthwise_taps(), 16);
+  EXPECT_EQ(c.depthwise_byte(2, 8, 9), 0);
+  EXPECT_EQ(c.depthwise_byte(3, 8, 9), 8);
+  EXPECT_EQ(c.depthwise_byte(3, 0, 9), 0);
   EXPECT_EQ(find_config("npu1024").wgt_depth(), 512);
   EXPECT_EQ(find_config("npu256w").axi_bytes, 16);
   EXPECT_EQ(shipped_configs().size(), 7u);

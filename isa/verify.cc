@@ -94,6 +94,7 @@ Result check(const Gemm& i, const MachineConfig& config) {
     return illegal("depthwise has " + std::to_string(taps) + " taps, an entry holds " +
                    std::to_string(config.depthwise_taps()));
   }
+  if (i.wgt_unsigned || i.wgt_zero != 0) return illegal("depthwise weights are int8 without a zero point");
   if (i.lane >= std::max(config.block_in, config.block_out) / config.lanes())
     return illegal("lane is beyond the block");
   return {};

@@ -55,11 +55,14 @@ TEST(CheckOperands, Gemm) {
   EXPECT_EQ(operands("gemm reduce=2 acc_stride=0,0,0,0,1"), "acc_stride[4] is not 0 in a reduction loop");
   EXPECT_EQ(operands("gemm lane=1"), "lane is for depthwise");
   EXPECT_EQ(operands("gemm mode=depthwise"), "depthwise needs a tap loop (reduce = 0)");
-  EXPECT_EQ(operands("gemm mode=depthwise reduce=2 extent=1,1,1,1,4,4"), "ok");
-  EXPECT_EQ(operands("gemm mode=depthwise reduce=2 extent=1,1,1,1,1,17"), "depthwise has 17 taps, an entry holds 16");
+  EXPECT_EQ(operands("gemm mode=depthwise reduce=2 extent=1,1,1,1,3,3"), "ok");
+  EXPECT_EQ(operands("gemm mode=depthwise reduce=2 extent=1,1,1,1,1,10"), "depthwise has 10 taps, an entry holds 9");
   EXPECT_EQ(operands("gemm mode=depthwise reduce=1 extent=1,1,1,1,9,3"), "ok");
   EXPECT_EQ(operands("gemm mode=depthwise reduce=2 extent=1,1,1,1,3,3", "npu64"),
-            "depthwise has 9 taps, an entry holds 8");
+            "depthwise has 9 taps, an entry holds 6");
+  EXPECT_EQ(operands("gemm mode=depthwise reduce=2 extent=1,1,1,1,4,4", "npu1024"), "ok");
+  EXPECT_EQ(operands("gemm mode=depthwise reduce=1 wgt_unsigned"), "depthwise weights are int8 without a zero point");
+  EXPECT_EQ(operands("gemm mode=depthwise reduce=1 wgt_zero=1"), "depthwise weights are int8 without a zero point");
   EXPECT_EQ(operands("gemm mode=depthwise reduce=3 wgt_stride=0,0,0,1"), "ok");
   EXPECT_EQ(operands("gemm mode=depthwise reduce=3 wgt_stride=0,0,0,0,1"), "wgt_stride[4] is not 0 in a tap loop");
   EXPECT_EQ(operands("gemm mode=depthwise reduce=1 lane=1"), "lane is beyond the block");

@@ -304,13 +304,17 @@ void NestLowering::pack_taps(const Tile& tile, size_t plane, std::vector<uint8_t
   each_position(passes, order, [&](const Extents& at) {
     const int64_t kh = (at[Dim::kKh] - b[Dim::kKh]) * nest_.tap_h, kw = (at[Dim::kKw] - b[Dim::kKw]) * nest_.tap_w;
     const int64_t taps_h = std::min(nest_.tap_h, c[Dim::kKh] - kh), taps_w = std::min(nest_.tap_w, c[Dim::kKw] - kw);
-    for (int64_t lane = 0; lane < out * in; ++lane) {
-      const int64_t channel = lane / in, tap = lane % in;
-      const int32_t weight = tap < taps_h * taps_w
-                                 ? weight_at(source, nest_, at[Dim::kG], channel, 0, b[Dim::kKh] + kh + tap / taps_w,
-                                             b[Dim::kKw] + kw + tap % taps_w)
-                                 : 0;
-      bytes.push_back(static_cast<uint8_t>(source.part(weight, plane) + source.planes[plane].zero));
+    const int64_t taps = taps_h * taps_w;
+    const size_t entry = bytes.size();
+    bytes.resize(entry + static_cast<size_t>(out * in));
+    for (int64_t channel = 0; channel < out; ++channel) {
+      for (int64_t tap = 0; tap < taps; ++tap) {
+        const int32_t weight = weight_at(source, nest_, at[Dim::kG], channel, 0, b[Dim::kKh] + kh + tap / taps_w,
+                                         b[Dim::kKw] + kw + tap % taps_w);
+        const int byte =
+            config_.depthwise_byte(static_cast<int>(channel), static_cast<int>(tap), static_cast<int>(taps));
+        bytes[entry + static_cast<size_t>(channel * in + byte)] = static_cast<uint8_t>(source.part(weight, plane));
+      }
     }
   });
 }

@@ -192,6 +192,10 @@ std::shared_ptr<WeightSource> weight_source(const Convolution& op, int64_t ic, i
   const int32_t low = std::min<int32_t>(found.low, 0), high = std::max<int32_t>(found.high, 0);
   if (low >= -128 && high <= 127) {
     source->planes = {{false, 0}};
+  } else if (op.groups == ic && op.groups == oc && op.groups > 1) {
+    const int32_t planes =
+        static_cast<int32_t>(std::max(ceil_div(-low, 128), ceil_div(high, 127)));  // depthwise: each of them int8
+    source->planes.assign(static_cast<size_t>(planes), {false, 0});
   } else if (high - low <= 255) {
     source->planes = {{true, -low}};
   } else {
@@ -294,9 +298,8 @@ void set_window(Nest& nest, const Window& op) {
 }  // namespace
 
 int32_t WeightSource::part(int32_t weight, size_t plane) const {
-  if (planes.size() == 1) return weight;
-  const int32_t first = std::clamp(weight, -128, 127);
-  return plane == 0 ? first : weight - first;
+  for (size_t before = 0; before < plane; ++before) weight -= std::clamp(weight, -128, 127);
+  return plane + 1 == planes.size() ? weight : std::clamp(weight, -128, 127);
 }
 
 int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64_t o, int64_t i, int64_t kh,
@@ -348,10 +351,18 @@ void make(const Convolution& op, const Graph& graph, const std::vector<Placement
     nest.computation = Computation::kDepthwise;
     source->groups_per_chunk = config.lanes();
     channelwise(nest, input.c, config.lanes(), config.block_in, config.block_out);
-    // A weight entry holds the taps of a part of the window; the datapath's window is 3 rows of 5.
+    // A weight entry holds the taps of a part of the window, in raster form of at most 3 rows. Of the parts that need
+    // the fewest passes the widest one is taken.
     const int64_t taps = config.depthwise_taps();
-    nest.tap_w = std::min<int64_t>({op.kernel_w, 5, taps});
-    nest.tap_h = std::max<int64_t>(1, std::min<int64_t>({op.kernel_h, 3, taps / nest.tap_w}));
+    int64_t fewest = 0;
+    for (int64_t w = std::min<int64_t>({op.kernel_w, 5, taps}); w > 0; --w) {
+      const int64_t h = std::min<int64_t>({op.kernel_h, 3, taps / w});
+      const int64_t passes = ceil_div(op.kernel_w, w) * ceil_div(op.kernel_h, h);
+      if (fewest != 0 && passes >= fewest) continue;
+      fewest = passes;
+      nest.tap_w = w;
+      nest.tap_h = h;
+    }
     task.alternatives.push_back(nest);
   } else {
     nest.computation = Computation::kDense;

@@ -116,7 +116,7 @@ struct Nest {
   Access input, second, output;
   Factor factor;  // dense: in place of constant weights
   isa::Space input_space = isa::Space::kInp;
-  int planes = 1;                // weight planes: 2 when a weight minus its zero point needs nine bits and more
+  int planes = 1;                // weight planes: 2 or 3 when a weight minus its zero point needs nine bits
   int64_t tap_h = 1, tap_w = 1;  // depthwise: taps of one instruction
   bool raw = false;              // int32 output from ACC
   bool convert = false;          // bias and scale from PARAM

@@ -166,7 +166,7 @@ std::string nest_obstacle(const Nest& nest) {
     return dense ? "ic is not the blocks of a chunk of input channels" : "ic is of dense nests";
   if (nest.factor.present && !dense) return "a factor is of dense nests";
   if (nest.layout != InputLayout{} && !dense) return "a folded input is of dense nests";
-  if (nest.planes < 1 || nest.planes > 2) return "there are one or two planes of weights";
+  if (nest.planes < 1 || nest.planes > 3) return "there are one to three planes of weights";
   return "";
 }
 

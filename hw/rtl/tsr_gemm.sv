@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The matrix engine: multiply-accumulate over a nest of six loops (isa/semantics.md, GEMM). Enters: instructions, INP
 // and WGT entries, ACC entries when sums accumulate. Leaves: ACC entries, completions. Method: a preparation register
-// in which the ranges are checked and the form is found while the previous instruction runs; then a pipeline of five
-// stages: 0 counts and asks for INP, 1 makes the operands (tsr_window) and asks for WGT, 2 multiplies, adds groups of
-// four products and asks for ACC, 3 adds them to the sum, 4 writes. Every multiplier has a weight of its own, byte k of
-// row o, and takes the input k of the row (dense) or the input of lane o that meets tap k (depthwise). A depthwise nest
-// in raster form reads each input vector once and makes a result whenever it completes a window; any other takes one
-// tap a cycle.
+// in which the ranges are checked and the form is found while the previous instruction runs; then a pipeline: stage 0
+// counts and asks for INP, 1 makes the operands (tsr_window) and asks for WGT, 2 and what follows multiply and add
+// (tsr_mac_array), `a` is the last of these and asks for ACC, 3 adds the tile to the sum, 4 writes. A depthwise nest in
+// raster form reads each input vector once and makes a result whenever it completes a window; any other takes one tap a
+// cycle.
 //
 // Latency: gemm.start cycles of isa/timing.toml from acceptance to the first tile when idle, gemm.write from a tile to
-// its write; between stages 2 and 3 stand ProductRegisters - 1 more, for synthesis to move. Throughput: one tile
-// (dense), tap or vector of the raster (depthwise) a cycle, no bubble between prepared instructions. Back-pressure:
-// none on the memories, which always grant and must keep the data of INP and WGT until the next read; a sum that starts
-// from an ACC entry still on its way to be written waits for it (stall_o). Reset: synchronous, active low. Legal: Batch
-// >= 1, BlockIn and BlockOut powers of two from 4 on.
+// its write. Throughput: one tile (dense), tap or vector of the raster (depthwise) a cycle, no bubble between prepared
+// instructions. Back-pressure: none on the memories, which always grant and must keep the data of INP and WGT until the
+// next read; a sum that starts from an ACC entry still on its way to be written waits for it (stall_o). Reset:
+// synchronous, active low, of what is valid; data have none. Timing: the nest's step (tsr_nest), and one addition of 32
+// bits behind ACC's output. Legal: Batch >= 1, BlockIn and BlockOut powers of two from 4 on; Taps up to 16.
 module tsr_gemm #(
   parameter int unsigned Batch    = 1,
   parameter int unsigned BlockIn  = 8,
@@ -21,7 +20,12 @@ module tsr_gemm #(
   parameter int unsigned InpDepth = 16,
   parameter int unsigned WgtDepth = 16,
   parameter int unsigned AccDepth = 16,
-  parameter int unsigned ProductRegisters = tsr_isa_pkg::TimingGemmTileProduct
+  parameter int unsigned Taps     = BlockIn == 8 ? 6 : BlockIn == 16 ? 9 : BlockIn < 8 ? BlockIn : 16,
+`ifdef VERILATOR
+  parameter int unsigned AsSynthesised = 0
+`else
+  parameter int unsigned AsSynthesised = 1
+`endif
 ) (
   input  logic                           clk_i,
   input  logic                           rst_ni,
@@ -57,10 +61,16 @@ module tsr_gemm #(
 
   localparam int unsigned Lanes = BlockIn < BlockOut ? BlockIn : BlockOut;
   localparam int unsigned AccLanes = Batch * BlockOut;
-  localparam int unsigned Words = BlockIn / 4;
+  localparam int unsigned OperandBits = AsSynthesised != 0 ? 9 : 32;
+  localparam int unsigned MacStages = tsr_isa_pkg::TimingGemmTileLoad + tsr_isa_pkg::TimingGemmTileMultiply +
+      tsr_isa_pkg::TimingGemmTilePair + tsr_isa_pkg::TimingGemmTileTree;
   localparam int unsigned LineDepth = tsr_isa_pkg::TimingGemmLineColumns;
   localparam int unsigned LineBits = $clog2(LineDepth);
   localparam int unsigned RangeBits = 14 + 1 + 12 + 3 + 1;
+
+  if (Batch < 1) $error("tsr_gemm: Batch is 0");
+  if (BlockOut < 4 || (BlockOut & (BlockOut - 1)) != 0) $error("tsr_gemm: BlockOut is no power of two from 4 on");
+  if (Taps > 16) $error("tsr_gemm: a depthwise entry has more than 16 taps");
 
   // Preparation: the instruction whose ranges are being found.
   logic prep_valid_q, prep_start_q, prep_move, prep_drop, drained;
@@ -97,16 +107,17 @@ module tsr_gemm #(
   logic [13:0] form_row_stride, form_col_stride, form_acc_row_stride, form_acc_col_stride;
   logic [1:0] form_rows_before;
   logic [3:0] form_cols_before;
-  logic [15:0] form_enter, form_line_0, form_line_1;
+  logic [Taps-1:0] form_taps, form_line_0, form_line_1;
+  logic [3:0] form_last_tap;
 
-  tsr_window_form #(.LineDepth(LineDepth)) u_form (
+  tsr_window_form #(.LineDepth(LineDepth), .Taps(Taps)) u_form (
     .clk_i, .rst_ni, .start_i(prep_start_q), .depthwise_i(prep.mode == 2'(tsr_isa_pkg::GemmModeDepthwise)),
     .reduce_i(prep.reduce), .extent_i(prep.extent), .inp_stride_i(prep.inp_stride), .wgt_stride_i(prep.wgt_stride),
     .acc_stride_i(prep.acc_stride), .raster_o(form_raster), .outer_o(form_outer), .rows_o(form_rows),
     .cols_o(form_cols), .row_stride_o(form_row_stride), .col_stride_o(form_col_stride),
     .rows_before_o(form_rows_before), .cols_before_o(form_cols_before), .row_skip_o(form_row_skip),
     .col_skip_o(form_col_skip), .acc_row_stride_o(form_acc_row_stride), .acc_col_stride_o(form_acc_col_stride),
-    .enter_o(form_enter), .line_0_o(form_line_0), .line_1_o(form_line_1)
+    .last_tap_o(form_last_tap), .taps_o(form_taps), .line_0_o(form_line_0), .line_1_o(form_line_1)
   );
 
   // The instruction that issues tiles, and the nest of its reads.
@@ -121,7 +132,7 @@ module tsr_gemm #(
   logic [2:0] reduce_q;
   logic [13:0] inp_address, wgt_address, acc_address;
   logic [5:0] inner_last;
-  logic [3:0] tap_q;
+  logic [3:0] tap_q, last_tap_q;  // counted from the last tap
 
   assign gemm = word_q;
   assign prep_move = prep_done && !prep_fault && (!active_q || (advance && last));
@@ -140,32 +151,26 @@ module tsr_gemm #(
     if (!rst_ni) begin
       prep_valid_q <= 1'b0;
       prep_start_q <= 1'b0;
-      prep_word_q <= '0;
-      prep_pc_q <= '0;
       active_q <= 1'b0;
-      word_q <= '0;
-      pc_q <= '0;
-      tap_q <= '0;
-      extent_q <= '0;
-      inp_stride_q <= '0;
-      wgt_stride_q <= '0;
-      acc_stride_q <= '0;
-      reduce_q <= '0;
     end else begin
-      prep_start_q <= 1'b0;
-      if (instr_valid_i && instr_ready_o) begin
-        prep_valid_q <= 1'b1;
-        prep_start_q <= 1'b1;
-        prep_word_q <= instr_i;
-        prep_pc_q <= instr_pc_i;
-      end else if (prep_move || prep_drop) begin
-        prep_valid_q <= 1'b0;
-      end
-      if (prep_move) begin
-        active_q <= 1'b1;
+      prep_start_q <= instr_valid_i && instr_ready_o;
+      if (instr_valid_i && instr_ready_o) prep_valid_q <= 1'b1;
+      else if (prep_move || prep_drop) prep_valid_q <= 1'b0;
+      if (prep_move) active_q <= 1'b1;
+      else if (advance && last) active_q <= 1'b0;
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (instr_valid_i && instr_ready_o) begin
+      prep_word_q <= instr_i;
+      prep_pc_q <= instr_pc_i;
+    end
+    if (prep_move) begin
         word_q <= prep_word_q;
         pc_q <= prep_pc_q;
-        tap_q <= '0;
+        tap_q <= form_last_tap;
+        last_tap_q <= form_last_tap;
         extent_q <= prep.extent;
         inp_stride_q <= prep.inp_stride;
         wgt_stride_q <= prep.wgt_stride;
@@ -186,10 +191,8 @@ module tsr_gemm #(
           end
           reduce_q <= 3'd2;
         end
-      end else if (advance) begin
-        if (last) active_q <= 1'b0;
-        tap_q <= (gemm.reduce >= 3'd2 ? inner_last[4] : inner_last[5]) ? 4'd0 : tap_q + 4'd1;
-      end
+    end else if (advance) begin
+      tap_q <= (gemm.reduce >= 3'd2 ? inner_last[4] : inner_last[5]) ? last_tap_q : tap_q - 4'd1;
     end
   end
 
@@ -199,7 +202,7 @@ module tsr_gemm #(
   logic [1:0] rows_before_q, row_wait_q, row_wait;
   logic [3:0] cols_before_q, col_wait_q;
   logic [13:0] acc_row_stride_q, acc_col_stride_q, acc_row_q, acc_col_q, acc_row, acc_col;
-  logic [15:0] enter_q, line_0_q, line_1_q;
+  logic [Taps-1:0] taps_q, line_0_q, line_1_q;
 
   assign row_wait = sum_first ? rows_before_q : row_wait_q;
   assign acc_row = sum_first ? acc_address : acc_row_q;
@@ -207,22 +210,7 @@ module tsr_gemm #(
   assign result = row_wait == 2'd0 && col_wait_q == 4'd0;
 
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      raster_q <= 1'b0;
-      row_skip_q <= 1'b0;
-      col_skip_q <= 1'b0;
-      rows_before_q <= '0;
-      cols_before_q <= '0;
-      row_wait_q <= '0;
-      col_wait_q <= '0;
-      acc_row_stride_q <= '0;
-      acc_col_stride_q <= '0;
-      acc_row_q <= '0;
-      acc_col_q <= '0;
-      enter_q <= '0;
-      line_0_q <= '0;
-      line_1_q <= '0;
-    end else if (prep_move) begin
+    if (prep_move) begin
       raster_q <= form_raster;
       if (form_raster) begin
         row_skip_q <= form_row_skip;
@@ -232,7 +220,7 @@ module tsr_gemm #(
         col_wait_q <= form_cols_before;
         acc_row_stride_q <= form_acc_row_stride;
         acc_col_stride_q <= form_acc_col_stride;
-        enter_q <= form_enter;
+        taps_q <= form_taps;
         line_0_q <= form_line_0;
         line_1_q <= form_line_1;
       end
@@ -286,44 +274,31 @@ module tsr_gemm #(
   end
 
   // Stage 1: the operands; WGT is asked. In the raster a vector need not make a result, and the weights stay.
-  logic result_1_q, raster_1_q, keep_1_q, wgt_read_1_q, inp_unsigned_1_q, wgt_unsigned_1_q;
+  logic result_1_q, write_1_q, wgt_read_1_q, inp_unsigned_1_q, wgt_unsigned_1_q;
   logic [8:0] inp_zero_1_q, wgt_zero_1_q;
-  logic [15:0] enter_1_q, line_0_1_q, line_1_1_q;
+  logic [Taps-1:0] take_1_q, one_1_q, line_0_1_q, line_1_1_q;
   logic [13:0] wgt_addr_1_q;
 
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      valid_1_q <= 1'b0;
-      tile_1_q <= '0;
-      result_1_q <= 1'b0;
-      raster_1_q <= 1'b0;
-      keep_1_q <= 1'b0;
-      wgt_read_1_q <= 1'b0;
-      inp_unsigned_1_q <= 1'b0;
-      wgt_unsigned_1_q <= 1'b0;
-      inp_zero_1_q <= '0;
-      wgt_zero_1_q <= '0;
-      enter_1_q <= '0;
-      line_0_1_q <= '0;
-      line_1_1_q <= '0;
-      wgt_addr_1_q <= '0;
-    end else if (!stall) begin
-      valid_1_q <= active_q;
-      if (active_q) begin
-        tile_1_q <= tile_0;
-        result_1_q <= !raster_q || result;
-        raster_1_q <= raster_q;
-        keep_1_q <= raster_q && !sum_first;
-        wgt_read_1_q <= !raster_q || sum_first;
-        inp_unsigned_1_q <= gemm.inp_unsigned;
-        wgt_unsigned_1_q <= gemm.wgt_unsigned;
-        inp_zero_1_q <= gemm.inp_zero;
-        wgt_zero_1_q <= gemm.wgt_zero;
-        enter_1_q <= raster_q ? enter_q : 16'd1 << tap_q;
-        line_0_1_q <= raster_q ? line_0_q : 16'd0;
-        line_1_1_q <= raster_q ? line_1_q : 16'd0;
-        wgt_addr_1_q <= wgt_address;
-      end
+    if (!rst_ni) valid_1_q <= 1'b0;
+    else if (!stall) valid_1_q <= active_q;
+  end
+
+  always_ff @(posedge clk_i) begin
+    if (advance) begin
+      tile_1_q <= tile_0;
+      result_1_q <= !raster_q || result;
+      write_1_q <= raster_q;
+      wgt_read_1_q <= !raster_q || sum_first;
+      inp_unsigned_1_q <= gemm.inp_unsigned;
+      wgt_unsigned_1_q <= gemm.wgt_unsigned;
+      inp_zero_1_q <= gemm.inp_zero;
+      wgt_zero_1_q <= gemm.wgt_zero;
+      take_1_q <= raster_q ? taps_q : '0;
+      one_1_q <= raster_q || !tile_0.depthwise ? '0 : Taps'(1) << tap_q;
+      line_0_1_q <= raster_q ? line_0_q : '0;
+      line_1_1_q <= raster_q ? line_1_q : '0;
+      wgt_addr_1_q <= wgt_address;
     end
   end
 
@@ -337,129 +312,97 @@ module tsr_gemm #(
   assign step = valid_1_q && !stall;
   assign go_1 = step && result_1_q;
 
-  // Stage 2: operands times weights; ACC is asked.
-  logic [32*AccLanes*BlockIn-1:0] operands_2;
+  // Stage 2: operands and weights stand.
+  logic [OperandBits*Batch*BlockIn-1:0] newest_2;
+  logic [OperandBits*Batch*Lanes*(Taps-1)-1:0] window_2;
+  logic [Taps-1:0] take_2_q, one_2_q;
   logic wgt_unsigned_2_q;
   logic signed [8:0] wgt_zero_2_q;
 
-  tsr_window #(.Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .LineDepth(LineDepth)) u_window (
+  tsr_window #(
+    .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .Taps(Taps), .LineDepth(LineDepth), .OperandBits(OperandBits)
+  ) u_window (
     .clk_i, .read_i(advance && raster_q), .col_i(LineBits'(index.loop[5])), .step_i(step),
-    .depthwise_i(tile_1_q.depthwise), .write_i(raster_1_q), .keep_i(keep_1_q), .lane_i(tile_1_q.lane),
-    .vector_i(inp_rdata_i), .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .enter_i(enter_1_q),
-    .line_0_i(line_0_1_q), .line_1_i(line_1_1_q), .operands_o(operands_2)
+    .depthwise_i(tile_1_q.depthwise), .write_i(write_1_q), .lane_i(tile_1_q.lane), .vector_i(inp_rdata_i),
+    .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .line_0_i(line_0_1_q), .line_1_i(line_1_1_q),
+    .newest_o(newest_2), .window_o(window_2)
   );
 
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      valid_2_q <= 1'b0;
-      tile_2_q <= '0;
-      wgt_unsigned_2_q <= 1'b0;
-      wgt_zero_2_q <= '0;
-    end else begin
-      valid_2_q <= go_1;
-      if (go_1) begin
-        tile_2_q <= tile_1_q;
-        wgt_unsigned_2_q <= wgt_unsigned_1_q;
-        wgt_zero_2_q <= wgt_zero_1_q;
-      end
-    end
+    if (!rst_ni) valid_2_q <= 1'b0;
+    else valid_2_q <= go_1;
   end
-
-  // Weight (o, k) meets the operand of the same place. Products of four neighbours in WGT are added here. Signed
-  // weights are offset by 128: with the top bit flipped all bytes are unsigned and 128 joins the zero point.
-  logic [32*AccLanes*Words-1:0] partial_q;
   always_ff @(posedge clk_i) begin
-    logic [8*BlockIn*BlockOut-1:0] weights;
-    logic [32*AccLanes*Words-1:0] partial;
-    logic signed [31:0] operand, weight, zero, product;
-    if (valid_2_q) begin
-      weights = wgt_rdata_i ^ {BlockIn * BlockOut{!wgt_unsigned_2_q, 7'd0}};
-      zero = 32'(wgt_zero_2_q) + (wgt_unsigned_2_q ? 32'sd0 : 32'sd128);
-      for (int unsigned b = 0; b < Batch; b++) begin
-        for (int unsigned j = 0; j < 4; j++) begin
-          for (int unsigned n = 0; n < BlockOut * Words; n++) begin
-            operand = $signed({operands_2[32*((j*Batch+b)*BlockOut*Words+n)+:9], 23'd0}) >>> 23;
-            weight = $signed({24'd0, weights[32*n+8*j+:8]}) - zero;
-            product = operand * weight;
-            if (j != 0) product = product + $signed(partial[32*(b*BlockOut*Words+n)+:32]);
-            partial[32*(b*BlockOut*Words+n)+:32] = product;
-          end
-        end
-      end
-      partial_q <= partial;
+    if (go_1) begin
+      tile_2_q <= tile_1_q;
+      take_2_q <= take_1_q;
+      one_2_q <= one_1_q;
+      wgt_unsigned_2_q <= wgt_unsigned_1_q;
+      wgt_zero_2_q <= wgt_zero_1_q;
     end
   end
 
-  // Registers of stage 2 beyond the first: of the products, and of the tiles beside them. ACC is asked in the last one.
-  logic products_valid_q, valid_a, tiles_busy, unused_products_valid, unused_products_busy;
-  logic [32*AccLanes*Words-1:0] partial_a;
+  // Stages 2 to `a`: products and their sums, which stand in stage 3; the tiles beside them.
+  logic [32*AccLanes-1:0] sums_3;
+  logic [MacStages-1:0] valid_q;  // bit n: stage 2 + n
+  logic valid_a;
   tile_t tile_a;
+
+  tsr_mac_array #(
+    .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .Taps(Taps), .OperandBits(OperandBits),
+    .AsSynthesised(AsSynthesised)
+  ) u_mac_array (
+    .clk_i, .rst_ni, .valid_i(valid_2_q), .dense_i(!tile_2_q.depthwise), .take_i(take_2_q), .one_i(one_2_q),
+    .newest_i(newest_2), .window_i(window_2), .weights_i(wgt_rdata_i), .unsigned_i(wgt_unsigned_2_q),
+    .zero_i(wgt_zero_2_q), .sums_o(sums_3)
+  );
+
+  logic [MacStages-2:0] later_q;
+  assign valid_q = {later_q, valid_2_q};
+  assign valid_a = valid_q[MacStages-1];
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) products_valid_q <= 1'b0;
-    else products_valid_q <= valid_2_q;
+    if (!rst_ni) later_q <= '0;
+    else later_q <= valid_q[MacStages-2:0];
   end
-  tsr_retime #(.Width(32 * AccLanes * Words), .Stages(ProductRegisters - 1)) u_products (
-    .clk_i, .rst_ni, .enable_i(1'b1), .valid_i(products_valid_q), .data_i(partial_q), .valid_o(unused_products_valid),
-    .data_o(partial_a), .busy_o(unused_products_busy)
+  tsr_delay #(.Width($bits(tile_2_q)), .Stages(MacStages - 1)) u_tiles (
+    .clk_i, .rst_ni, .enable_i(1'b1), .valid_i(valid_2_q), .data_i(tile_2_q), .data_o(tile_a)
   );
-  tsr_retime #(.Width($bits(tile_2_q)), .Stages(ProductRegisters - 1)) u_tiles (
-    .clk_i, .rst_ni, .enable_i(1'b1), .valid_i(valid_2_q), .data_i(tile_2_q), .valid_o(valid_a), .data_o(tile_a),
-    .busy_o(tiles_busy)
-  );
+
+  // The tile that left stage 1 two cycles ago.
+  always_ff @(posedge clk_i) begin
+    if (valid_2_q) {passed_last, passed_acc} <= {tile_2_q.last, tile_2_q.acc};
+  end
+  assign passed_valid = valid_q[1];
 
   // Stage 3: the sum.
   logic [32*AccLanes-1:0] sum_q;
 
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      valid_3_q <= 1'b0;
-      tile_3_q <= '0;
-    end else begin
-      valid_3_q <= valid_a;
-      if (valid_a) tile_3_q <= tile_a;
-    end
+    if (!rst_ni) valid_3_q <= 1'b0;
+    else valid_3_q <= valid_a;
   end
-
-  if (ProductRegisters == 1) begin : gen_passed_sum
-    assign passed_valid = valid_3_q;
-    assign passed_last = tile_3_q.last;
-    assign passed_acc = tile_3_q.acc;
-  end else begin : gen_passed
-    logic last_q;
-    logic [13:0] acc_q;
-    always_ff @(posedge clk_i) begin
-      if (valid_2_q) {last_q, acc_q} <= {tile_2_q.last, tile_2_q.acc};
-    end
-    assign passed_valid = products_valid_q;
-    assign passed_last = last_q;
-    assign passed_acc = acc_q;
+  always_ff @(posedge clk_i) begin
+    if (valid_a) tile_3_q <= tile_a;
   end
 
   always_ff @(posedge clk_i) begin
     logic [32*AccLanes-1:0] sum;
-    logic signed [31:0] dot;
     if (valid_3_q) begin
       if (!tile_3_q.first) sum = sum_q;
       else if (tile_3_q.accumulate) sum = acc_rdata_i;
       else sum = '0;
-      for (int unsigned l = 0; l < AccLanes; l++) begin
-        dot = '0;
-        for (int unsigned w = 0; w < Words; w++) dot = dot + $signed(partial_a[32*(l*Words+w)+:32]);
-        sum[32*l+:32] = sum[32*l+:32] + dot;
-      end
+      for (int unsigned l = 0; l < AccLanes; l++) sum[32*l+:32] = sum[32*l+:32] + sums_3[32*l+:32];
       sum_q <= sum;
     end
   end
 
   // Stage 4: the write.
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      write_q <= 1'b0;
-      tile_4_q <= '0;
-    end else begin
-      write_q <= valid_3_q && tile_3_q.last;
-      if (valid_3_q && tile_3_q.last) tile_4_q <= tile_3_q;
-    end
+    if (!rst_ni) write_q <= 1'b0;
+    else write_q <= valid_3_q && tile_3_q.last;
+  end
+  always_ff @(posedge clk_i) begin
+    if (valid_3_q && tile_3_q.last) tile_4_q <= tile_3_q;
   end
 
   assign inp_req_o = advance;
@@ -481,8 +424,7 @@ module tsr_gemm #(
     end
   end
 
-  assign drained = !active_q && !valid_1_q && !valid_2_q && !tiles_busy && !valid_3_q &&
-      !write_q;
+  assign drained = !active_q && !valid_1_q && valid_q == '0 && !valid_3_q && !write_q;
   assign busy_o = prep_valid_q || !drained;
   assign complete_o = (write_q && tile_4_q.finish) || prep_drop;
   assign complete_signal_o = prep_drop ? prep_fence && prep.header.signal : tile_4_q.signal;

@@ -13,7 +13,7 @@ module tsr_legal #(
   output logic [2:0]   fault_o
 );
 
-  localparam int unsigned MaxTaps = BlockIn < 16 ? BlockIn : 16;
+  localparam int unsigned MaxTaps = BlockIn == 8 ? 6 : BlockIn == 16 ? 9 : BlockIn < 8 ? BlockIn : 16;
   localparam int unsigned LaneGroups = BlockIn > BlockOut ? BlockIn / BlockOut : BlockOut / BlockIn;
 
   tsr_isa_pkg::load_t load;
@@ -87,6 +87,7 @@ module tsr_legal #(
         if (gemm.reduce == '0 || gemm.wgt_stride[5] != '0) gemm_bad = 1'b1;
         if (gemm.reduce >= 3'd2 && gemm.wgt_stride[4] != '0) gemm_bad = 1'b1;
         if (taps_bad) gemm_bad = 1'b1;
+        if (gemm.wgt_unsigned || gemm.wgt_zero != '0) gemm_bad = 1'b1;
         if ({1'b0, gemm.lane} >= 6'(LaneGroups)) gemm_bad = 1'b1;
       end
     end

@@ -11,9 +11,12 @@
 // not in raster form. Each vector of the raster belongs to a tap, so that the raster reads the nest's entries and no
 // others, and never more of them than the nest has taps.
 //
-// Latency: start_i in cycle t, results from t + 1 on, until the next start. Reset: none but raster_o, which is 0.
+// Latency: start_i in cycle t, results from t + 3 on, until the next start; operands must stay until then. Reset: none
+// but raster_o, which is 0. Timing: a stage compares strides, one picks among the results and finds the raster's size,
+// and one compares that.
 module tsr_window_form #(
-  parameter int unsigned LineDepth = 512
+  parameter int unsigned LineDepth = 512,
+  parameter int unsigned Taps      = 16
 ) (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -36,9 +39,10 @@ module tsr_window_form #(
   output logic        col_skip_o,
   output logic [13:0] acc_row_stride_o,
   output logic [13:0] acc_col_stride_o,
-  output logic [15:0] enter_o,  // the tap of the newest vector, of the row before, and of that before, as bits
-  output logic [15:0] line_0_o,
-  output logic [15:0] line_1_o
+  output logic [3:0]  last_tap_o,  // of any depthwise nest: its taps less one
+  output logic [Taps-1:0] taps_o,      // the taps, the last one first, as bits
+  output logic [Taps-1:0] line_0_o,    // the tap of the row before, and of that before
+  output logic [Taps-1:0] line_1_o
 );
 
   tsr_isa_pkg::gemm_extent_t extent;
@@ -50,19 +54,34 @@ module tsr_window_form #(
   assign wgt_stride = wgt_stride_i;
   assign acc_stride = acc_stride_i;
 
-  logic candidate, x_fixed, y_fixed, col_one, col_two, x_row_one, x_row_two, y_row_one, y_row_two, along, both, fits;
-  logic row_two;
-  logic [11:0] tap_rows, tap_cols, x_extent, y_extent, results_x, results_y;
-  logic [13:0] tap_row_stride, tap_col_stride, x_stride, y_stride, row_loop_stride, x_acc_stride, y_acc_stride;
-  logic [13:0] rows, cols;
-  logic [3:0] last_0, last_1, last_2;
+  // The loops that count: of two reduction loops the outer one walks rows of taps.
+  logic start_1_q, start_2_q, two;
+  logic [11:0] tap_rows, tap_cols, x_extent, y_extent;
+  logic [13:0] tap_row_stride, tap_col_stride, x_stride, y_stride, x_acc_stride, y_acc_stride;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) {start_2_q, start_1_q} <= 2'b00;
+    else {start_2_q, start_1_q} <= {start_1_q, start_i};
+  end
+  assign two = reduce_i != 3'd1;
+  assign tap_cols = extent.loop[5];
+  assign tap_col_stride = inp_stride.loop[5];
+  assign tap_rows = two ? extent.loop[4] : 12'd1;
+  assign tap_row_stride = two ? inp_stride.loop[4] : '0;
+  assign x_extent = two ? extent.loop[3] : extent.loop[4];
+  assign y_extent = two ? extent.loop[2] : extent.loop[3];
+  assign x_stride = two ? inp_stride.loop[3] : inp_stride.loop[4];
+  assign y_stride = two ? inp_stride.loop[2] : inp_stride.loop[3];
+  assign x_acc_stride = two ? acc_stride.loop[3] : acc_stride.loop[4];
+  assign y_acc_stride = two ? acc_stride.loop[2] : acc_stride.loop[3];
 
   function automatic logic twice(input logic [13:0] stride, input logic [13:0] step);
     twice = {stride[13], stride} == {step, 1'b0};
   endfunction
 
+  // The loop around the taps may walk along the row, or else from row to row; the next one from row to row.
+  logic x_fixed, y_fixed, col_one, col_two, x_row_one, x_row_two, y_row_one, y_row_two;
+  logic candidate_q, col_one_q, col_two_q, x_row_one_q, x_row_two_q, y_row_one_q, y_row_two_q;
   always_comb begin
-    candidate = 1'b0;
     x_fixed = 1'b0;
     y_fixed = 1'b0;
     col_one = 1'b0;
@@ -71,103 +90,94 @@ module tsr_window_form #(
     x_row_two = 1'b0;
     y_row_one = 1'b0;
     y_row_two = 1'b0;
-    along = 1'b0;
-    both = 1'b0;
-    fits = 1'b0;
-    row_two = 1'b0;
-    tap_rows = '0;
-    tap_cols = '0;
-    x_extent = '0;
-    y_extent = '0;
-    results_x = '0;
-    results_y = '0;
-    tap_row_stride = '0;
-    tap_col_stride = '0;
-    x_stride = '0;
-    y_stride = '0;
-    row_loop_stride = '0;
-    x_acc_stride = '0;
-    y_acc_stride = '0;
-    rows = '0;
-    cols = '0;
-    last_0 = '0;
-    last_1 = '0;
-    last_2 = '0;
     if (start_i) begin
-      tap_cols = extent.loop[5];
-      tap_col_stride = inp_stride.loop[5];
-      if (reduce_i == 3'd2) begin
-        tap_rows = extent.loop[4];
-        tap_row_stride = inp_stride.loop[4];
-        x_extent = extent.loop[3];
-        y_extent = extent.loop[2];
-        x_stride = inp_stride.loop[3];
-        y_stride = inp_stride.loop[2];
-        x_acc_stride = acc_stride.loop[3];
-        y_acc_stride = acc_stride.loop[2];
-        x_fixed = wgt_stride.loop[3] == '0 || x_extent == 12'd1;
-        y_fixed = wgt_stride.loop[2] == '0 || y_extent == 12'd1;
-      end else begin
-        tap_rows = 12'd1;
-        x_extent = extent.loop[4];
-        y_extent = extent.loop[3];
-        x_stride = inp_stride.loop[4];
-        y_stride = inp_stride.loop[3];
-        x_acc_stride = acc_stride.loop[4];
-        y_acc_stride = acc_stride.loop[3];
-        x_fixed = wgt_stride.loop[4] == '0 || x_extent == 12'd1;
-        y_fixed = wgt_stride.loop[3] == '0 || y_extent == 12'd1;
-      end
-      candidate = depthwise_i && (reduce_i == 3'd1 || reduce_i == 3'd2) && tap_rows <= 12'd3;
-
-      // The loop around the taps may walk along the row, or else from row to row; the next one from row to row.
+      x_fixed = (two ? wgt_stride.loop[3] : wgt_stride.loop[4]) == '0 || x_extent == 12'd1;
+      y_fixed = (two ? wgt_stride.loop[2] : wgt_stride.loop[3]) == '0 || y_extent == 12'd1;
       col_one = x_fixed && (x_extent == 12'd1 || tap_cols == 12'd1 || x_stride == tap_col_stride);
       col_two = x_fixed && tap_cols != 12'd1 && twice(x_stride, tap_col_stride);
       x_row_one = x_fixed && (tap_rows == 12'd1 || x_stride == tap_row_stride);
       x_row_two = x_fixed && tap_rows != 12'd1 && twice(x_stride, tap_row_stride);
       y_row_one = y_fixed && (y_extent == 12'd1 || tap_rows == 12'd1 || y_stride == tap_row_stride);
       y_row_two = y_fixed && tap_rows != 12'd1 && twice(y_stride, tap_row_stride);
-      along = col_one || col_two;
-      both = along && (y_row_one || y_row_two);
-      row_loop_stride = along ? y_stride : x_stride;
-      row_two = both ? !y_row_one : !along && !x_row_one;
-      results_x = along ? x_extent : 12'd1;
-      results_y = both ? y_extent : along ? 12'd1 : x_extent;
-      cols = (along && !col_one ? {1'b0, results_x - 12'd1, 1'b0} : {2'd0, results_x - 12'd1}) + {2'd0, tap_cols};
-      rows = (row_two ? {1'b0, results_y - 12'd1, 1'b0} : {2'd0, results_y - 12'd1}) + {2'd0, tap_rows};
-      fits = rows < 14'd4096 && cols < 14'd4096 &&
-          (tap_rows == 12'd1 || (cols >= 14'd2 && cols <= 14'(LineDepth)));
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (start_i) begin
+      candidate_q <= depthwise_i && (reduce_i == 3'd1 || reduce_i == 3'd2) && tap_rows <= 12'd3;
+      col_one_q <= col_one;
+      col_two_q <= col_two;
+      x_row_one_q <= x_row_one;
+      x_row_two_q <= x_row_two;
+      y_row_one_q <= y_row_one;
+      y_row_two_q <= y_row_two;
+    end
+  end
 
+  // What the raster is, if it is one.
+  logic along, both, row_two, col_two_only;
+  logic [11:0] steps_x, steps_y;  // results less one
+  logic [3:0] last_0, last_1, last_2;
+  logic [7:0] taps;
+  logic raster_q;
+  logic [13:0] rows_q, cols_q;
+  always_comb begin
+    along = 1'b0;
+    both = 1'b0;
+    row_two = 1'b0;
+    col_two_only = 1'b0;
+    steps_x = '0;
+    steps_y = '0;
+    last_0 = '0;
+    last_1 = '0;
+    last_2 = '0;
+    taps = '0;
+    if (start_1_q) begin
+      along = col_one_q || col_two_q;
+      both = along && (y_row_one_q || y_row_two_q);
+      row_two = both ? !y_row_one_q : !along && !x_row_one_q;
+      col_two_only = along && !col_one_q;
+      steps_x = along ? x_extent - 12'd1 : 12'd0;
+      steps_y = both ? y_extent - 12'd1 : along ? 12'd0 : x_extent - 12'd1;
       // The last tap of the first, the second and the third row of taps.
       last_0 = tap_cols[3:0] - 4'd1;
       last_1 = last_0 + tap_cols[3:0];
       last_2 = last_1 + tap_cols[3:0];
+      // Sixteen taps less one are fifteen, however many bits the product has.
+      taps = {4'd0, tap_cols[3:0]} * {4'd0, tap_rows[3:0]};
     end
   end
-
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      raster_o <= 1'b0;
-    end else if (start_i) begin
-      raster_o <= candidate && (along || x_row_one || x_row_two) && fits;
+    if (start_1_q) begin
+      raster_q <= candidate_q && (along || x_row_one_q || x_row_two_q);
+      rows_q <= (row_two ? {1'b0, steps_y, 1'b0} : {2'd0, steps_y}) + {2'd0, tap_rows};
+      cols_q <= (col_two_only ? {1'b0, steps_x, 1'b0} : {2'd0, steps_x}) + {2'd0, tap_cols};
       outer_o <= 3'd6 - reduce_i - (both ? 3'd2 : 3'd1);
-      rows_o <= rows[11:0];
-      cols_o <= cols[11:0];
-      row_stride_o <= tap_rows == 12'd1 ? row_loop_stride : tap_row_stride;
+      row_stride_o <= tap_rows == 12'd1 ? (along ? y_stride : x_stride) : tap_row_stride;
       col_stride_o <= along && tap_cols == 12'd1 ? x_stride : tap_col_stride;
       rows_before_o <= tap_rows[1:0] - 2'd1;
-      cols_before_o <= tap_cols[3:0] - 4'd1;
+      cols_before_o <= last_0;
       row_skip_o <= row_two;
-      col_skip_o <= along && !col_one;
+      col_skip_o <= col_two_only;
       acc_col_stride_o <= x_acc_stride;
       acc_row_stride_o <= along ? y_acc_stride : x_acc_stride;
-      enter_o <= 16'd1 << (tap_rows == 12'd1 ? last_0 : tap_rows == 12'd2 ? last_1 : last_2);
-      line_0_o <= tap_rows == 12'd1 ? 16'd0 : 16'd1 << (tap_rows == 12'd2 ? last_0 : last_1);
-      line_1_o <= tap_rows == 12'd3 ? 16'd1 << last_0 : 16'd0;
+      last_tap_o <= taps[3:0] - 4'd1;
+      taps_o <= Taps'(16'hffff >> ~(tap_rows == 12'd1 ? last_0 : tap_rows == 12'd2 ? last_1 : last_2));
+      line_0_o <= tap_rows == 12'd1 ? '0 : Taps'(1) << tap_cols[3:0];
+      line_1_o <= tap_rows == 12'd3 ? Taps'(1) << {tap_cols[2:0], 1'b0} : '0;
     end
+  end
+  assign rows_o = rows_q[11:0];
+  assign cols_o = cols_q[11:0];
+
+  logic fits;
+  assign fits = rows_q < 14'd4096 && cols_q < 14'd4096 &&
+      (tap_rows == 12'd1 || (cols_q >= 14'd2 && cols_q <= 14'(LineDepth)));
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) raster_o <= 1'b0;
+    else if (start_2_q) raster_o <= raster_q && fits;
   end
 
   logic unused;
-  assign unused = &{1'b0, extent, inp_stride, wgt_stride, acc_stride};
+  assign unused = &{1'b0, extent, inp_stride, wgt_stride, acc_stride, taps};
 
 endmodule

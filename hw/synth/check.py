@@ -9,6 +9,7 @@
 - No combinational path from a ready input to a valid output or payload of the same side of a stream, in any module with
   streams; no combinational path at all through the AXI master (paths.py).
 - The block RAM templates describe the same thing to the simulator and to synthesis (a proof).
+- So do both forms of the matrix engine's multipliers, at small widths (a proof).
 - The machine npu16 has the area and the longest path of logic that are documented (figures.json), within two percent.
 - Modules whose clock on ECP5 is recorded still reach it, within five percent (with TESSERA_LONG: minutes a module).
 
@@ -216,13 +217,41 @@ def check_routed(folder, share=0.05):
         )
 
 
+def check_forms(folder):
+    """The simulator's form of tsr_mac_array and the one for synthesis compute the same: a proof over all inputs, with
+    registers as wires, at widths that a solver masters. Each field, carry and correction of the real widths is there,
+    and taps beyond half a row. Types and zero points of dense weights are cases of their own."""
+    names = (
+        "hw/synth/no_registers.v",
+        "hw/prim/tsr_sum_tree.sv",
+        "hw/rtl/tsr_mac_array.sv",
+        "hw/synth/equal_mac_array.sv",
+    )
+    files = " ".join(str(machine.ROOT / name) for name in ("isa/generated/tsr_isa_pkg.sv", *names))
+    cases = ["-set dense_i 0"]
+    cases += [f"-set dense_i 1 -set unsigned_i {kind} -set zero_i {zero}" for kind in range(2) for zero in range(4)]
+    commands = [
+        f"read_verilog -sv {files}",
+        "hierarchy -check -top equal_mac_array -chparam Taps 3 -chparam InputBits 2 -chparam WeightBits 2",
+        *("proc", "flatten", "opt_dff -nosdff", f"techmap -map {machine.ROOT}/hw/synth/no_registers.v"),
+        "select -assert-none t:$dff t:$dffe",
+        *("opt_clean", "wreduce", "opt -full", "alumacc", "techmap", "opt -fast", "abc -fast", "opt_clean"),
+        *(f"sat -verify {case} -prove equal_o 1" for case in cases),
+    ]
+    run = machine.yosys(commands, folder / "forms_tsr_mac_array.log")
+    proofs = run.log.count("SAT proof finished - no model found: SUCCESS!")
+    if proofs != len(cases):
+        raise Failure(f"tsr_mac_array: {proofs} of {len(cases)} proofs of equality ran, see {folder}")
+    print(f"tsr_mac_array: both forms are equal ({run.seconds:.1f} s)")
+
+
 def main():
     parser = argparse.ArgumentParser(description="Structural checks by Yosys")
     parser.add_argument(
         "parts",
         nargs="*",
         metavar="PART",
-        help="templates, elaboration, structure, paths, figures, routed (default: all)",
+        help="templates, forms, elaboration, structure, paths, figures, routed (default: all)",
     )
     parser.add_argument("--config", action="append", help="configurations to elaborate (default: all shipped ones)")
     parser.add_argument("--structure", default="npu16", help="configuration whose structure is checked")
@@ -235,6 +264,7 @@ def main():
         folder = options.keep or pathlib.Path(scratch)
         parts = {
             "templates": lambda: check_templates(folder),
+            "forms": lambda: check_forms(folder),
             "elaboration": lambda: check_elaboration(folder, options.config or machine.shipped()),
             "structure": lambda: check_structure(folder, options.structure),
             "paths": lambda: paths.check(folder, options.structure),

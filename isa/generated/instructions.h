@@ -15,7 +15,7 @@
 
 namespace tessera::isa {
 
-inline constexpr int kIsaVersion = 1;
+inline constexpr int kIsaVersion = 2;
 inline constexpr int kInstructionBytes = 64;
 inline constexpr int kLoops = 6;
 inline constexpr int kTransferLoops = 4;

@@ -5,7 +5,7 @@ An instruction is a dictionary: "name", "signal" (bool), "waits" (a list of at m
 empty), and one key for each field; enumerations by name, arrays as lists. Missing fields have their defaults.
 """
 
-VERSION = 1
+VERSION = 2
 INSTRUCTION_BYTES = 64
 
 ENUMS = {'engine': {'load': 0, 'gemm': 1, 'alu': 2, 'store': 3},

@@ -29,10 +29,13 @@ inline constexpr int kDepth = 4;
 /// GEMM from a step to the write of its sum (tsr_gemm). Registers at each place, and in all.
 namespace gemm_tile {
 inline constexpr int kInp = 1;  // INP answers; WGT is asked.
-inline constexpr int kOperands = 1;  // tsr_window makes the operands; WGT answers.
-inline constexpr int kProduct = 1;  // Operands times weights, groups of four products added; ACC is asked in the last one.
-inline constexpr int kSum = 1;  // Groups are added to the sum, or to the ACC entry.
-inline constexpr int kDepth = 4;
+inline constexpr int kOperands = 1;  // The zero point is subtracted; tsr_window moves on; WGT answers.
+inline constexpr int kLoad = 1;  // Operands and weights at the multipliers.
+inline constexpr int kMultiply = 1;  // Products, two in a multiplier.
+inline constexpr int kPair = 1;  // Two multipliers' products added.
+inline constexpr int kTree = 4;  // The rest of a tile's products added, the constants' part subtracted; ACC is asked in the last one.
+inline constexpr int kSum = 1;  // The tile is added to the sum, or to the ACC entry.
+inline constexpr int kDepth = 10;
 }  // namespace gemm_tile
 
 /// What every vector of the ALU passes, in front of and behind its lanes (tsr_alu). Registers at each place, and in all.
@@ -178,17 +181,17 @@ inline constexpr int kPrepare = 7;  // loops + 1 + range.depth
 /// From taking an instruction to its first step, at the earliest.
 inline constexpr int kStart = 8;  // gemm.prepare + 1
 /// From the first step of a sum to its read of ACC.
-inline constexpr int kRead = 2;  // gemm_tile.inp + gemm_tile.operands + gemm_tile.product - 1
+inline constexpr int kRead = 8;  // gemm_tile.depth - gemm_tile.sum - 1
 /// From the last step of a sum to its write.
-inline constexpr int kWrite = 4;  // gemm_tile.depth
+inline constexpr int kWrite = 10;  // gemm_tile.depth
 /// From the end of a sum to the start of the next on the same entry, so that nothing waits.
 inline constexpr int kApart = 3;  // gemm.write + 1 - gemm.read
 /// From the last step to the completion of a FENCE or a fault behind it.
-inline constexpr int kDrain = 5;  // gemm.write + 1
+inline constexpr int kDrain = 11;  // gemm.write + 1
 /// From taking an instruction to its first read of ACC, at the earliest.
-inline constexpr int kFirstRead = 10;  // gemm.start + gemm.read
+inline constexpr int kFirstRead = 16;  // gemm.start + gemm.read
 /// From taking an instruction to its first write of ACC, at the earliest.
-inline constexpr int kFirstWrite = 12;  // gemm.start + gemm.write
+inline constexpr int kFirstWrite = 18;  // gemm.start + gemm.write
 /// Columns of a raster that the line buffers hold. Columns.
 inline constexpr int kLineColumns = 512;
 /// Rows of taps in raster form, at most: the line buffers' and the newest. Rows.

@@ -5,7 +5,7 @@
 /* verilator lint_off UNUSEDSIGNAL */
 package tsr_isa_pkg;
 
-  localparam int unsigned IsaVersion = 1;
+  localparam int unsigned IsaVersion = 2;
   localparam int unsigned InstructionBits = 512;
   localparam int unsigned InstructionBytes = 64;
   localparam int unsigned Loops = 6;
@@ -575,10 +575,13 @@ package tsr_isa_pkg;
   localparam int unsigned TimingTransferRangeDepth = 4;
   localparam int unsigned TimingGemmTileInp = 1;
   localparam int unsigned TimingGemmTileOperands = 1;
-  localparam int unsigned TimingGemmTileProduct = 1;
+  localparam int unsigned TimingGemmTileLoad = 1;
+  localparam int unsigned TimingGemmTileMultiply = 1;
+  localparam int unsigned TimingGemmTilePair = 1;
+  localparam int unsigned TimingGemmTileTree = 4;
   localparam int unsigned TimingGemmTileSum = 1;
-  localparam logic [3:0] TimingGemmTileRegisters = 4'hf;
-  localparam int unsigned TimingGemmTileDepth = 4;
+  localparam logic [6:0] TimingGemmTileRegisters = 7'h7f;
+  localparam int unsigned TimingGemmTileDepth = 10;
   localparam int unsigned TimingAluVectorRead = 1;
   localparam int unsigned TimingAluVectorReduce = 1;
   localparam int unsigned TimingAluVectorWrite = 1;
@@ -654,12 +657,12 @@ package tsr_isa_pkg;
   localparam int unsigned TimingStoreComplete = 1;  // From the last response, or a FENCE's answer, to the completion.
   localparam int unsigned TimingGemmPrepare = 7;  // From taking an instruction to the end of its range check; its form is known too.
   localparam int unsigned TimingGemmStart = 8;  // From taking an instruction to its first step, at the earliest.
-  localparam int unsigned TimingGemmRead = 2;  // From the first step of a sum to its read of ACC.
-  localparam int unsigned TimingGemmWrite = 4;  // From the last step of a sum to its write.
+  localparam int unsigned TimingGemmRead = 8;  // From the first step of a sum to its read of ACC.
+  localparam int unsigned TimingGemmWrite = 10;  // From the last step of a sum to its write.
   localparam int unsigned TimingGemmApart = 3;  // From the end of a sum to the start of the next on the same entry, so that nothing waits.
-  localparam int unsigned TimingGemmDrain = 5;  // From the last step to the completion of a FENCE or a fault behind it.
-  localparam int unsigned TimingGemmFirstRead = 10;  // From taking an instruction to its first read of ACC, at the earliest.
-  localparam int unsigned TimingGemmFirstWrite = 12;  // From taking an instruction to its first write of ACC, at the earliest.
+  localparam int unsigned TimingGemmDrain = 11;  // From the last step to the completion of a FENCE or a fault behind it.
+  localparam int unsigned TimingGemmFirstRead = 16;  // From taking an instruction to its first read of ACC, at the earliest.
+  localparam int unsigned TimingGemmFirstWrite = 18;  // From taking an instruction to its first write of ACC, at the earliest.
   localparam int unsigned TimingGemmLineColumns = 512;  // Columns of a raster that the line buffers hold.
   localparam int unsigned TimingGemmWindowRows = 3;  // Rows of taps in raster form, at most: the line buffers' and the newest.
   localparam int unsigned TimingAluPrepare = 7;  // From taking an instruction to the end of its range check.

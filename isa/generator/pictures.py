@@ -82,7 +82,7 @@ def _rows(timing):
                     f"ACC is read {n('gemm.read')} and written {n('gemm.write')} cycles behind it",
                     (
                         step,
-                        *_places(line["gemm_tile"], "lanes", ("inp", "operands", "product")),
+                        *_places(line["gemm_tile"], "lanes", ("inp", "operands", "load", "multiply", "pair", "tree")),
                         *(
                             Box("write sum", box.cycles, "write")
                             for box in _places(line["gemm_tile"], "write", ("sum",))

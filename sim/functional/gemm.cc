@@ -359,8 +359,10 @@ bool GemmUnit::State::run_depthwise(const isa::Gemm& g) {
   tap_weights.resize(steps * lanes + 16);
   int32_t weights_valid_for = INT32_MIN;
   const uint8_t* wgt = scratchpads.bytes(isa::Space::kWgt).data();
-  const auto weight = [&](uint8_t byte) {
-    return (g.wgt_unsigned ? int32_t{byte} : int32_t{static_cast<int8_t>(byte)}) - g.wgt_zero;
+  const auto weight = [&](const uint8_t* entry, size_t lane, size_t tap) {
+    const int byte =
+        config.depthwise_byte(static_cast<int>(lane_out + lane), static_cast<int>(tap), static_cast<int>(taps));
+    return int32_t{static_cast<int8_t>(entry[lane * block_in + static_cast<size_t>(byte)])};
   };
   DepthwiseCall call;
   call.x = inp_pairs.data();
@@ -390,10 +392,10 @@ bool GemmUnit::State::run_depthwise(const isa::Gemm& g) {
         const uint8_t* entry = wgt + (static_cast<size_t>(at[1] + group) * block_out + lane_out) * block_in;
         for (size_t row = 0; row < tap_rows; ++row) {
           for (size_t column = 0; column < tap_columns; column += 2, to += lanes) {
-            const uint8_t* tap = entry + row * tap_columns + column;
+            const size_t tap = row * tap_columns + column;
             const bool two = column + 1 < tap_columns;
             for (size_t c = 0; c < lanes; ++c) {
-              to[c] = make_pair(weight(tap[c * block_in]), two ? weight(tap[c * block_in + 1]) : 0);
+              to[c] = make_pair(weight(entry, c, tap), two ? weight(entry, c, tap + 1) : 0);
             }
           }
         }

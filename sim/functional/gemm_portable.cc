@@ -81,13 +81,15 @@ void run_depthwise(const isa::Gemm& g, const isa::MachineConfig& config, Scratch
     }
     for_each_iteration(inner_nest, {at[0], at[1]}, [&](const std::array<int32_t, 2>& group) {
       const uint8_t* ws = wgt + (static_cast<size_t>(group[1]) * block_out + lane_out) * block_in;
-      size_t tap = 0;
+      int tap = 0;
+      const auto taps = static_cast<int>(tap_nest.iterations());
       for_each_iteration(tap_nest, {group[0]}, [&](const std::array<int32_t, 1>& pixel) {
         const uint8_t* xs = inp + static_cast<size_t>(pixel[0]) * batch * block_in + lane_in;
         for (size_t b = 0; b < batch; ++b) {
           for (size_t c = 0; c < lanes; ++c) {
             const int32_t x = multiplicand(xs[b * block_in + c], g.inp_unsigned, g.inp_zero);
-            const int32_t w = multiplicand(ws[c * block_in + tap], g.wgt_unsigned, g.wgt_zero);
+            const auto byte = static_cast<size_t>(config.depthwise_byte(static_cast<int>(lane_out + c), tap, taps));
+            const auto w = static_cast<int8_t>(ws[c * block_in + byte]);
             sum[b * lanes + c] += static_cast<uint32_t>(x * w);
           }
         }

@@ -89,6 +89,8 @@ class RandomProgramMaker {
     i.wgt_zero = static_cast<int16_t>(chance(3) ? 0 : byte_zero(i.wgt_unsigned));
     const int outer = isa::kLoops - i.reduce;
     if (i.mode == isa::GemmMode::kDepthwise) {
+      i.wgt_unsigned = false;
+      i.wgt_zero = 0;
       i.reduce = static_cast<uint8_t>(pick(1, 6));
       i.lane = static_cast<uint8_t>(pick(0, std::max(config_.block_in, config_.block_out) / config_.lanes() - 1));
     }

@@ -156,8 +156,11 @@ inline void run(const isa::Gemm& i, Memories& m) {
           if (dense) {
             for (int k = 0; k < I; ++k) sum += x(k) * w(lane, k);
           } else {
+            // The last tap is the first byte; an odd lane's row begins in its middle.
             const int tap = i.reduce == 1 ? inner[5] : inner[4] * i.extent[5] + inner[5];
-            sum += x(li + lane) * w(lo + lane, tap);
+            const int taps = i.reduce == 1 ? i.extent[5] : i.extent[4] * i.extent[5];
+            const int middle = (lo + lane) % 2 == 1 ? I / 2 : 0;
+            sum += x(li + lane) * w(lo + lane, (middle + taps - 1 - tap) % I);
           }
         }
         write_i32(m, Space::kAcc, at, static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(sum))));

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// The multipliers of the matrix engine and the trees that add their products. Enters: in each cycle the operands of a
+// tile (tsr_window), a WGT entry and the zero point of its bytes. Leaves: for each row and output lane the sum of
+// operand x (weight - zero point), over BlockIn operands (dense) or over the taps of the lane (depthwise).
+//
+// Method: one multiplier makes two products of an operand. It multiplies it by the word {hi, 0, lo}, where hi is a
+// signed weight and lo one that is offset to be unsigned; the products stand Field bits apart. Two such words of
+// products are added before they are taken apart. The sum of the lower ones then has one bit more than a field; that bit
+// is found by the parity of the upper sum, which is the exclusive or of two products of single bits. Lanes 2 p and 2 p +
+// 1 share multipliers: `hi` is the even lane's in the lower half of a row's bytes and the odd lane's in the upper half.
+// So each lane has BlockIn / 2 multipliers whose `hi` is its own. In depthwise mode, where lanes share no operand, they
+// take its taps, and `lo` does not count. Taps beyond BlockIn / 2 have multipliers of their own. Tap u, counted from
+// the last, meets byte u of an even lane's row and byte (u + BlockIn / 2) modulo BlockIn of an odd one's. The offset of
+// `lo` and the zero point add a constant times a sum of operands to each dense sum: it is found once for each row and
+// subtracted at the end. Depthwise weights are signed and have no zero point.
+//
+// There are two forms. With AsSynthesised the module is built as told. Without it the sums are computed plainly, from
+// words that a simulator turns into vector instructions, and wait in a delay line. hw/synth/check.py proves
+// both equal at small widths, and tests/rtl_engines runs both.
+//
+// Latency: load + multiply + pair + tree cycles of gemm_tile in isa/timing.toml, from valid_i to sums_o. Throughput: one
+// tile a cycle. Back-pressure: none. Reset: for the delay line's address only. Timing: a stage is one selection, one
+// product, one sum of two products, or one addition of up to 22 bits. Legal: BlockIn a power of two from 4 on, BlockOut one
+// from 2 on; Taps from 2 to BlockIn; WordBits, of a sum, 32 but for proofs.
+module tsr_mac_array #(
+  parameter int unsigned Batch         = 1,
+  parameter int unsigned BlockIn       = 8,
+  parameter int unsigned BlockOut      = 8,
+  parameter int unsigned Taps          = 6,
+  parameter int unsigned InputBits     = 9,
+  parameter int unsigned WeightBits    = 8,
+  parameter int unsigned OperandBits   = 9,
+  parameter int unsigned WordBits      = 32,
+  parameter int unsigned AsSynthesised = 1,
+  localparam int unsigned Lanes        = BlockIn < BlockOut ? BlockIn : BlockOut
+) (
+  input  logic                                    clk_i,
+  input  logic                                    rst_ni,
+  input  logic                                    valid_i,
+  input  logic                                    dense_i,
+  input  logic [Taps-1:0]                         take_i,     // depthwise: the taps that meet their operand
+  input  logic [Taps-1:0]                         one_i,      // or the newest one
+  input  logic [OperandBits*Batch*BlockIn-1:0]    newest_i,
+  input  logic [OperandBits*Batch*Lanes*(Taps-1)-1:0] window_i,  // [tap - 1][row][lane]; tap 0 is in newest_i
+  input  logic [WeightBits*BlockIn*BlockOut-1:0]  weights_i,
+  input  logic                                    unsigned_i,
+  input  logic signed [WeightBits:0]              zero_i,
+  output logic [WordBits*Batch*BlockOut-1:0]      sums_o
+);
+
+  localparam int unsigned Tree = tsr_isa_pkg::TimingGemmTileTree;
+  localparam int unsigned Half = BlockIn / 2;
+
+  if (BlockIn < 4 || (BlockIn & (BlockIn - 1)) != 0) $error("tsr_mac_array: BlockIn is no power of two from 4 on");
+  if (BlockOut < 2 || (BlockOut & (BlockOut - 1)) != 0) $error("tsr_mac_array: BlockOut is no power of two from 2 on");
+  if (Taps < 2 || Taps > BlockIn) $error("tsr_mac_array: Taps is not from 2 to BlockIn");
+
+  if (AsSynthesised != 0) begin : gen_made
+    localparam int unsigned Field = InputBits + WeightBits;
+    localparam int unsigned PackedBits = Field + WeightBits;
+    localparam int unsigned ProductBits = PackedBits + InputBits;
+    localparam int unsigned Extras = Taps > Half ? Taps - Half : 0;
+    localparam int unsigned TermBits = Field + 2;              // of the first level of the tree
+    localparam int unsigned SumBits = TermBits + $clog2(Half / 2);
+    localparam int unsigned OperandSumBits = InputBits + $clog2(Half);
+
+    logic dense_1_q, dense_2_q, dense_3_q, dense_4_q, dense_5_q;
+    logic signed [WeightBits-1:0] rest_1_q, rest_2_q, rest_3_q, rest_4_q;
+    always_ff @(posedge clk_i) begin
+      dense_1_q <= dense_i;
+      dense_2_q <= dense_1_q;
+      dense_3_q <= dense_2_q;
+      dense_4_q <= dense_3_q;
+      dense_5_q <= dense_4_q;
+      rest_1_q <= {zero_i[WeightBits-1] ^ unsigned_i, zero_i[WeightBits-2:0]};  // as unsigned weights are offset too
+      rest_2_q <= rest_1_q;
+      rest_3_q <= rest_2_q;
+      rest_4_q <= rest_3_q;
+    end
+
+    for (genvar b = 0; b < Batch; b++) begin : gen_row
+      // The operands of a multiplier of this row.
+      logic [InputBits*BlockIn-1:0] newest;
+      logic [InputBits*Lanes*Taps-1:0] window;
+      for (genvar k = 0; k < BlockIn; k++) begin : gen_newest
+        assign newest[InputBits*k+:InputBits] = newest_i[OperandBits*(b*BlockIn+k)+:InputBits];
+      end
+      for (genvar n = 0; n < Lanes * Taps; n++) begin : gen_window
+        if (n < Lanes) begin : gen_last
+          assign window[InputBits*n+:InputBits] = newest[InputBits*n+:InputBits];
+        end else begin : gen_before
+          assign window[InputBits*n+:InputBits] =
+              window_i[OperandBits*(((n/Lanes-1)*Batch+b)*Lanes+n%Lanes)+:InputBits];
+        end
+      end
+
+      // What the constants add: three cycles for the sums of the operands, one each for their sum, product and result.
+      logic signed [OperandSumBits-1:0] first_3, second_3, first_4_q, second_4_q, first_5_q, second_5_q;
+      logic signed [OperandSumBits:0] all_4_q;
+      logic signed [OperandSumBits+WeightBits:0] product_5_q;
+      logic signed [SumBits-1:0] even_6_q, odd_6_q;
+      tsr_sum_tree #(.Inputs(Half), .Width(InputBits), .Stages(3)) u_first (
+        .clk_i, .data_i(newest[0+:InputBits*Half]), .sum_o(first_3)
+      );
+      tsr_sum_tree #(.Inputs(Half), .Width(InputBits), .Stages(3)) u_second (
+        .clk_i, .data_i(newest[InputBits*Half+:InputBits*Half]), .sum_o(second_3)
+      );
+      always_ff @(posedge clk_i) begin
+        all_4_q <= (OperandSumBits + 1)'(first_3) + (OperandSumBits + 1)'(second_3);
+        first_4_q <= first_3;
+        second_4_q <= second_3;
+        product_5_q <= all_4_q * rest_4_q;
+        first_5_q <= first_4_q;
+        second_5_q <= second_4_q;
+        if (!dense_5_q) begin
+          even_6_q <= '0;
+          odd_6_q <= '0;
+        end else begin
+          even_6_q <= SumBits'(product_5_q) + (SumBits'(second_5_q) <<< (WeightBits - 1));
+          odd_6_q <= SumBits'(product_5_q) + (SumBits'(first_5_q) <<< (WeightBits - 1));
+        end
+      end
+
+      for (genvar p = 0; p < BlockOut / 2; p++) begin : gen_lanes
+        // Of each group of two multipliers: the sum of the upper products, less a carry from below that stands beside
+        // it, and the sum of the lower ones.
+        logic [Field*Half-1:0] upper_3;
+        logic [(Field+1)*Half-1:0] lower_3;
+        logic [Half-1:0] carry_3;
+        for (genvar g = 0; g < Half; g++) begin : gen_group
+          logic parity_1_q, parity_2_q, parity_3_q;
+          logic [1:0] bits;
+          logic [2*ProductBits-1:0] products_2_q;
+          logic [ProductBits:0] sum_3_q;
+          for (genvar j = 0; j < 2; j++) begin : gen_multiplier
+            localparam int unsigned K = 2 * g + j;
+            localparam int unsigned Odd = K < Half ? 0 : 1;  // the lane whose weight is the upper one
+            localparam int unsigned Tap = K % Half;
+            localparam int unsigned Lane = (2 * p + Odd) % Lanes;
+            logic [InputBits-1:0] operand;
+            logic [WeightBits-1:0] hi, lo;
+            logic signed [InputBits-1:0] operand_1_q;
+            logic signed [PackedBits-1:0] weights_1_q;
+            if (Tap < Taps) begin : gen_tap
+              assign operand = ({InputBits{dense_i}} & newest[InputBits*K+:InputBits]) |
+                  ({InputBits{take_i[Tap]}} & window[InputBits*(Tap*Lanes+Lane)+:InputBits]) |
+                  ({InputBits{one_i[Tap]}} & newest[InputBits*Lane+:InputBits]);
+            end else begin : gen_dense
+              assign operand = {InputBits{dense_i}} & newest[InputBits*K+:InputBits];
+            end
+            assign hi = weights_i[WeightBits*((2*p+Odd)*BlockIn+K)+:WeightBits];
+            assign lo = weights_i[WeightBits*((2*p+1-Odd)*BlockIn+K)+:WeightBits];
+            assign bits[j] = operand[0] & hi[0];
+            always_ff @(posedge clk_i) begin
+              operand_1_q <= operand;
+              weights_1_q <= {hi[WeightBits-1] ^ unsigned_i, hi[WeightBits-2:0], InputBits'(0),
+                              lo[WeightBits-1] ^ !unsigned_i, lo[WeightBits-2:0]};
+              products_2_q[ProductBits*j+:ProductBits] <= operand_1_q * weights_1_q;
+            end
+          end
+          always_ff @(posedge clk_i) begin
+            sum_3_q <= (ProductBits + 1)'($signed(products_2_q[0+:ProductBits])) +
+                (ProductBits + 1)'($signed(products_2_q[ProductBits+:ProductBits]));
+            parity_1_q <= ^bits;
+            parity_2_q <= parity_1_q;
+            parity_3_q <= parity_2_q;
+          end
+          assign carry_3[g] = sum_3_q[Field] ^ parity_3_q;
+          assign lower_3[(Field+1)*g+:Field+1] = {carry_3[g], sum_3_q[Field-1:0]};
+          assign upper_3[Field*g+:Field] = sum_3_q[2*Field-1:Field];
+        end
+
+        for (genvar o = 0; o < 2; o++) begin : gen_lane
+          localparam int unsigned Lane = (2 * p + o) % Lanes;
+          logic [TermBits*(Half/2)-1:0] terms_4_q;
+          logic signed [SumBits-1:0] sum_6, sum_7_q;
+          for (genvar g = 0; g < Half / 2; g++) begin : gen_term
+            logic [Field:0] extra_3;
+            logic [TermBits:0] left, right, term;
+            logic unused_term;
+            if (2 * g < Extras) begin : gen_extra  // one tap or two with multipliers of their own
+              logic [2*Field-1:0] products_2;
+              logic [Field:0] sum_3_q;
+              for (genvar j = 0; j < 2; j++) begin : gen_multiplier
+                localparam int unsigned Tap = Half + 2 * g + j;
+                if (Tap < Taps) begin : gen_product
+                  logic [WeightBits-1:0] weight;
+                  logic signed [InputBits-1:0] operand_1_q;
+                  logic signed [WeightBits-1:0] weight_1_q;
+                  logic signed [Field-1:0] product_2_q;
+                  assign weight = weights_i[WeightBits*((2*p+o)*BlockIn+(Tap+o*Half)%BlockIn)+:WeightBits];
+                  always_ff @(posedge clk_i) begin
+                    operand_1_q <= ({InputBits{take_i[Tap]}} & window[InputBits*(Tap*Lanes+Lane)+:InputBits]) |
+                        ({InputBits{one_i[Tap]}} & newest[InputBits*Lane+:InputBits]);
+                    weight_1_q <= weight;
+                    product_2_q <= operand_1_q * weight_1_q;
+                  end
+                  assign products_2[Field*j+:Field] = product_2_q;
+                end else begin : gen_none
+                  assign products_2[Field*j+:Field] = '0;
+                end
+              end
+              always_ff @(posedge clk_i) begin
+                sum_3_q <= (Field + 1)'($signed(products_2[0+:Field])) + (Field + 1)'($signed(products_2[Field+:Field]));
+              end
+              assign extra_3 = sum_3_q;
+            end else begin : gen_no_extra
+              assign extra_3 = '0;
+            end
+            // One adder: the carry enters below the lowest bit.
+            assign left = {TermBits'($signed(dense_3_q ? lower_3[(Field+1)*(g+(1-o)*Half/2)+:Field+1] : extra_3)), 1'b1};
+            assign right = {TermBits'($signed(upper_3[Field*(g+o*Half/2)+:Field])), carry_3[g+o*Half/2]};
+            assign term = left + right;
+            assign unused_term = term[0];
+            always_ff @(posedge clk_i) terms_4_q[TermBits*g+:TermBits] <= term[TermBits:1];
+          end
+          tsr_sum_tree #(.Inputs(Half / 2), .Width(TermBits), .Stages(Tree - 2)) u_sum (
+            .clk_i, .data_i(terms_4_q), .sum_o(sum_6)
+          );
+          always_ff @(posedge clk_i) sum_7_q <= sum_6 - (o == 0 ? even_6_q : odd_6_q);
+          assign sums_o[WordBits*(b*BlockOut+2*p+o)+:WordBits] = WordBits'(sum_7_q);
+        end
+      end
+    end
+
+    logic unused;
+    assign unused = &{1'b0, rst_ni, valid_i, newest_i, window_i, zero_i};
+  end else begin : gen_plain
+    localparam int unsigned Words = BlockIn / 4;
+    localparam int unsigned AccLanes = Batch * BlockOut;
+    localparam int unsigned Waits = tsr_isa_pkg::TimingGemmTileLoad + tsr_isa_pkg::TimingGemmTileMultiply +
+        tsr_isa_pkg::TimingGemmTilePair + Tree - 3;
+    localparam logic [WordBits-1:0] Flip = WordBits'(1) << (WeightBits - 1);
+
+    // Byte k of row o meets word k / 4 of row o of plane k % 4: so neighbours are treated alike.
+    logic [WordBits*4*AccLanes*Words-1:0] operands_q;
+    logic [WeightBits*BlockIn*BlockOut-1:0] weights_q;
+    logic signed [WordBits-1:0] zero_q;
+    logic operands_valid_q;
+    always_ff @(posedge clk_i) begin
+      logic [WordBits*BlockIn-1:0] row;
+      operands_valid_q <= valid_i;
+      if (valid_i) begin
+        weights_q <= weights_i ^ {BlockIn * BlockOut{!unsigned_i, (WeightBits - 1)'(0)}};
+        zero_q <= WordBits'(zero_i) + (unsigned_i ? $signed(WordBits'(0)) : $signed(Flip));
+        if (dense_i) begin
+          for (int unsigned b = 0; b < Batch; b++) begin
+            for (int unsigned k = 0; k < BlockIn; k++) begin
+              row[WordBits*(k%4*Words+k/4)+:WordBits] = WordBits'($signed(newest_i[OperandBits*(b*BlockIn+k)+:OperandBits]));
+            end
+            for (int unsigned j = 0; j < 4; j++) begin
+              for (int unsigned o = 0; o < BlockOut; o++) begin
+                operands_q[WordBits*((j*Batch+b)*BlockOut+o)*Words+:WordBits*Words] <= row[WordBits*j*Words+:WordBits*Words];
+              end
+            end
+          end
+        end else begin
+          operands_q <= '0;
+          for (int unsigned t = 0; t < Taps; t++) begin
+            if (t != 0 && take_i[t]) begin
+              for (int unsigned n = 0; n < AccLanes; n++) begin
+                operands_q[WordBits*(((t+n%2*Half)%BlockIn%4*AccLanes+n)*Words+(t+n%2*Half)%BlockIn/4)+:WordBits] <= WordBits'(
+                    $signed(window_i[OperandBits*(((t-1)*Batch+n/BlockOut)*Lanes+n%Lanes)+:OperandBits]));
+              end
+            end
+            if (one_i[t] || (t == 0 && take_i[0])) begin
+              for (int unsigned n = 0; n < AccLanes; n++) begin
+                operands_q[WordBits*(((t+n%2*Half)%BlockIn%4*AccLanes+n)*Words+(t+n%2*Half)%BlockIn/4)+:WordBits] <= WordBits'(
+                    $signed(newest_i[OperandBits*(n/BlockOut*BlockIn+n%Lanes)+:OperandBits]));
+              end
+            end
+          end
+        end
+      end
+    end
+
+    logic [WordBits*AccLanes*Words-1:0] partial_q;
+    logic valid_q;
+    always_ff @(posedge clk_i) begin
+      logic [WordBits*AccLanes*Words-1:0] partial;
+      logic signed [WordBits-1:0] operand, weight, product;
+      valid_q <= operands_valid_q;
+      if (operands_valid_q) begin
+        for (int unsigned b = 0; b < Batch; b++) begin
+          for (int unsigned j = 0; j < 4; j++) begin
+            for (int unsigned n = 0; n < BlockOut * Words; n++) begin
+              operand = $signed(operands_q[WordBits*((j*Batch+b)*BlockOut*Words+n)+:WordBits]);
+              weight = $signed(WordBits'(weights_q[WeightBits*(4*n+j)+:WeightBits])) - zero_q;
+              product = operand * weight;
+              if (j != 0) product = product + $signed(partial[WordBits*(b*BlockOut*Words+n)+:WordBits]);
+              partial[WordBits*(b*BlockOut*Words+n)+:WordBits] = product;
+            end
+          end
+        end
+        partial_q <= partial;
+      end
+    end
+
+    logic [WordBits*AccLanes-1:0] sums_q;
+    logic sums_valid_q;
+    always_ff @(posedge clk_i) begin
+      logic signed [WordBits-1:0] sum;
+      sums_valid_q <= valid_q;
+      if (valid_q) begin
+        for (int unsigned l = 0; l < AccLanes; l++) begin
+          sum = '0;
+          for (int unsigned w = 0; w < Words; w++) sum = sum + $signed(partial_q[WordBits*(l*Words+w)+:WordBits]);
+          sums_q[WordBits*l+:WordBits] <= sum;
+        end
+      end
+    end
+
+    tsr_delay #(.Width(WordBits * AccLanes), .Stages(Waits)) u_sums (
+      .clk_i, .rst_ni, .enable_i(1'b1), .valid_i(sums_valid_q), .data_i(sums_q), .data_o(sums_o)
+    );
+  end
+
+endmodule
