@@ -91,7 +91,7 @@ class Ledger {
   }
 
  private:
-  static constexpr int64_t kBucket = 64, kGaps = 8;
+  static constexpr int64_t kBucket = 64, kGaps = 7;
   int32_t& used(int64_t bucket) {
     const auto index = static_cast<size_t>(bucket);
     if (index >= used_.size()) used_.resize(index + index / 4 + 64, 0);

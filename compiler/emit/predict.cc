@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -22,7 +23,6 @@ namespace {
 namespace timing = isa::timing;
 
 // Estimates of what single bursts and beats would tell, which this replay does not follow; no facts of the machine.
-constexpr int64_t kFirstWord = 8;      // cycles before the first instruction's word moves
 constexpr int64_t kReadBurst = 20;     // that a read burst holds its place beside DRAM's latency
 constexpr int64_t kWriteBurst = 8;     // the same of a write burst
 constexpr int64_t kStoreOverlap = 8;   // that the next STORE is taken before the beats of this one have moved
@@ -38,6 +38,11 @@ struct Engine {
   int64_t free = 0;              // the earliest cycle in which the next instruction may be taken
   int64_t end = 0;               // the last cycle of work of the instruction before
   std::optional<int64_t> ready;  // when the signals count that the next instruction waits for, once that is known
+};
+
+/// A word of the program: when FETCH requests it, and the cycle after its last beat.
+struct Word {
+  int64_t request = 0, end = 0;
 };
 
 /// The data side's work on an instruction of LOAD.
@@ -57,9 +62,10 @@ class Replay {
         bandwidth_(dram.bandwidth_bytes > 0 ? std::min<int64_t>(dram.bandwidth_bytes, config.axi_bytes)
                                             : config.axi_bytes),
         in_flight_(std::max(1, config.reads_in_flight)),
-        writes_in_flight_(std::max(1, config.writes_in_flight)),
-        dispatched_(dram.latency_cycles + kFirstWord) {
+        writes_in_flight_(std::max(1, config.writes_in_flight)) {
     number_waits();
+    words_.reserve(instructions.size());
+    for (int64_t k = 0; k < timing::fetch::kWordsAhead; ++k) request_word(0);
   }
 
   /// Always the engine that is first in time, so that uses of the bus and of ports meet in about the order of time.
@@ -133,12 +139,28 @@ class Replay {
     return e.dispatched < e.takes.size() + static_cast<size_t>(config_.queue_depth(*target));
   }
 
-  /// Dispatches the next instruction where its queue has room. The fetch of its word is booked.
+  /// Books the next word of the program, which FETCH requests in cycle `at`. Words come in order.
+  void request_word(int64_t at) {
+    if (words_.size() == instructions_.size()) return;
+    const int64_t beats = std::max<int64_t>(1, timing::fetch::word_beats(config_));
+    const int64_t seen = at + timing::bus::kAddress + latency_ + timing::bus::kSeen;
+    words_.push_back({at, bus_.move(std::max(seen, words_.empty() ? 0 : words_.back().end), slots(beats))});
+  }
+
+  /// The cycle after the last word that was requested before a burst that LOAD offers in cycle `offer`: read beats come
+  /// in the order of the requests, and FETCH's come first.
+  int64_t behind_words(int64_t offer) const {
+    const auto later =
+        std::upper_bound(words_.begin(), words_.end(), offer, [](int64_t at, const Word& w) { return at < w.request; });
+    return later == words_.begin() ? 0 : std::prev(later)->end;
+  }
+
+  /// Dispatches the next instruction where its queue has room. FETCH then requests one more word.
   void dispatch() {
-    const int64_t word_beats = std::max<int64_t>(1, timing::fetch::word_beats(config_));
     const auto target = isa::engine_of(instructions_[fetched_]);
-    const int64_t word = bus_.move(dispatched_ - latency_, slots(word_beats)) + latency_;
-    dispatched_ = std::max(dispatched_ + 1, word);
+    const int64_t in_register = std::max(words_[fetched_].end, dispatched_);
+    request_word(in_register + 1);
+    dispatched_ = in_register + timing::fetch::kCheck;
     if (target) {
       Engine& e = engine(*target);
       const auto depth = static_cast<size_t>(config_.queue_depth(*target));
@@ -208,7 +230,8 @@ class Replay {
     e.free = start;
     e.end = start + d.engine;
     if (effects.reads(isa::Space::kAcc)) e.end = std::max(e.end, acc_.move(start, d.engine));
-    if (effects.reads(isa::Space::kInp)) e.end = std::max(e.end, load_writes_.behind(start, d.engine, alu_writes_));
+    alu_reads_inp_ = effects.reads(isa::Space::kInp);
+    if (alu_reads_inp_) e.end = std::max(e.end, load_writes_.behind(start, d.engine, alu_writes_));
     if (effects.writes(isa::Space::kInp)) {
       alu_writes_.book(start, e.end - start, d.outputs);
       Engine& load = engine(isa::Engine::kLoad);
@@ -223,12 +246,19 @@ class Replay {
   int64_t load(const isa::Effects& effects, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t leave = run_leaves(take + timing::transfer::kLeave);
     const int64_t ready = leave + (d.beats > 0 ? timing::load::kFirstBeat + latency_ : timing::load::kStart);
-    const int64_t begin = std::max(ready, e.end);
+    const int64_t begin =
+        std::max({ready, e.end, d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0}});
     const int64_t window = d.bursts * (latency_ + kReadBurst) / in_flight_;  // as many bursts as may be outstanding
     const bool inp = effects.writes(isa::Space::kInp);
     e.end =
         std::max({bus_.move(begin, slots(d.beats), inp ? &alu_writes_ : nullptr), begin + d.engine, begin + window});
-    if (inp) load_writes_.book(begin, e.end - begin, d.engine);
+    if (inp) {
+      load_writes_.book(begin, e.end - begin, d.engine);
+      // Each write takes a read of the vector unit its cycle, also of an instruction that was taken before.
+      Engine& alu = engine(isa::Engine::kAlu);
+      const int64_t together = std::min(e.end, alu.end) - begin;
+      if (alu_reads_inp_ && together > 0) alu.end += d.engine * together / std::max<int64_t>(e.end - begin, 1);
+    }
     e.free = std::max(take + 1, leave);
     worked(isa::Engine::kLoad, take, e.end + 1, layer);
     moved_.push_front({begin, e.end, d.runs});
@@ -291,9 +321,11 @@ class Replay {
   Ledger bus_, acc_;                 // ACC: its port of reads
   Ledger alu_writes_, load_writes_;  // of INP's second port
   std::deque<Moved> moved_;          // of LOAD, newest first
+  bool alu_reads_inp_ = false;       // what the vector unit works on
   size_t fetched_ = 0;
-  int64_t dispatched_;  // the cycle of the last dispatch
-  int64_t last_ = 0;    // completion
+  std::vector<Word> words_;  // that have been requested
+  int64_t dispatched_ = 0;   // the cycle of the last dispatch
+  int64_t last_ = 0;         // completion
   std::array<std::vector<isa::Stretch>, isa::kChargedEngines> work_;
 };
 
