@@ -72,8 +72,17 @@ class Collector {
     const int64_t lane_in = block_in > block_out ? i.lane * lanes : 0;
     const int64_t taps = int64_t{i.extent[5]} * (i.reduce >= 2 ? i.extent[4] : 1);
     part(isa::Space::kInp, false, i.inp_addr, i.extent, i.inp_stride, isa::kLoops, lane_in, lanes, {batch, block_in});
-    part(isa::Space::kWgt, false, i.wgt_addr, i.extent, i.wgt_stride, isa::kLoops, lane_out * block_in, taps,
-         {lanes, block_in});
+    // Rows of odd lanes begin in their middle, and what is beyond their end is at their begin.
+    const StridedLoop pairs{lanes / 2, 2 * block_in};
+    const auto weights = [&](int64_t first, int64_t count) {
+      if (count <= 0) return;
+      part(isa::Space::kWgt, false, i.wgt_addr, i.extent, i.wgt_stride, isa::kLoops, lane_out * block_in + first, count,
+           pairs);
+    };
+    const int64_t behind = std::min(taps, block_in - block_in / 2);
+    weights(0, taps);
+    weights(block_in + block_in / 2, behind);
+    weights(block_in, taps - behind);
     const StridedLoop rows{batch, 4 * block_out};
     if (i.accumulate) {
       part(isa::Space::kAcc, false, i.acc_addr, i.extent, i.acc_stride, outer, 4 * lane_out, 4 * lanes, rows);

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "isa/generated/timing.h"
 #include "sim/tests/random_program.h"
 #include "sim/verilator/machine.h"
 
@@ -128,10 +129,10 @@ TEST_F(RtlCounters, AluWaitsForGemm) {
   const InstructionTrace &first = r.trace.instructions[0], &second = r.trace.instructions[1];
   EXPECT_EQ(r.units[kAluUnit].wait[1], second.issued_cycle - second.queued_cycle - 1);
   EXPECT_EQ(first.last_cycle - first.first_cycle + 1, 1000U);
-  EXPECT_EQ(first.retired_cycle, first.last_cycle + 4);
+  EXPECT_EQ(first.retired_cycle, first.last_cycle + isa::timing::gemm::kWrite);
   EXPECT_EQ(second.issued_cycle, first.retired_cycle + 1);
   EXPECT_EQ(second.last_cycle - second.first_cycle + 1, 20U);
-  EXPECT_EQ(second.retired_cycle, second.last_cycle + 3);
+  EXPECT_EQ(second.retired_cycle, second.last_cycle + isa::timing::alu::kRaw);
 }
 
 TEST_F(RtlCounters, TracesAddUp) {

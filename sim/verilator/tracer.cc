@@ -5,14 +5,13 @@
 #include <algorithm>
 
 #include "isa/effects.h"
+#include "isa/generated/timing.h"
 
 namespace tessera::sim {
 namespace {
 
 constexpr size_t kStore = static_cast<size_t>(isa::Engine::kStore);
 constexpr size_t kGemm = static_cast<size_t>(isa::Engine::kGemm);
-
-constexpr uint64_t kGemmPipeline = 4;
 
 void extend(InstructionTrace& trace, uint64_t cycle) {
   if (trace.first_cycle == UINT64_MAX) trace.first_cycle = cycle;
@@ -23,7 +22,7 @@ void extend(InstructionTrace& trace, uint64_t cycle) {
 
 Tracer::Tracer(const isa::MachineConfig& config, std::span<const isa::Instruction> program)
     : beat_bytes_(static_cast<uint32_t>(config.axi_bytes)), program_(program) {
-  engines_[kGemm].pipeline = kGemmPipeline;
+  engines_[kGemm].pipeline = isa::timing::gemm::kWrite;
 }
 
 uint64_t Tracer::needs(uint32_t pc) const {

@@ -19,8 +19,8 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("verilator"), reason="verilator is not installed"),
 ]
 
-# Pipeline, place, registers: one more behind the second operation, in the range checks, and behind GEMM's products.
-DEEPER = [("second_op", "clamp", 2), ("range", "product", 1), ("gemm_tile", "product", 2)]
+# Pipeline, place, registers: one more behind the second operation, in the range checks, and behind the first stage.
+DEEPER = [("second_op", "clamp", 2), ("range", "product", 1), ("requantise", "clamp", 2)]
 TESTS = ["gemm_bench", "alu_bench", "systemc_timing_test", "systemc_rtl_timing_test", "emit_test"]
 
 
