@@ -12,8 +12,7 @@ import onnx
 import pytest
 
 pytest.importorskip("onnxruntime")
-from tests.oracle import models as random_models
-from tests.oracle import oracle
+from tests.oracle import oracle, random_dense_graphs, random_image_graphs, random_operators
 from tests.oracle.compare import LONG, differing
 from tests.oracle.conftest import SHARED
 from tests.oracle.walker import walk
@@ -64,31 +63,31 @@ def check(nn, case, pipeline=ONLY_FOLDING):
 
 
 @pytest.mark.parametrize("form", ["qdq", "qop"])
-@pytest.mark.parametrize("kind", sorted(random_models.OPERATORS))
+@pytest.mark.parametrize("kind", sorted(random_operators.OPERATORS))
 def test_random_operator(nn, ops, kind, form):
     for seed in range(40 if LONG else 12):
-        case = random_models.OPERATORS[kind](seed, form)
+        case = random_operators.OPERATORS[kind](seed, form)
         check(nn, case)
         check(nn, case, pipeline="")
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + GRAPHS))
 def test_random_graph(nn, ops, seed):
-    case = random_models.random_graph(seed)
+    case = random_image_graphs.random_graph(seed)
     check(nn, case)
     check(nn, case, pipeline="")
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + GRAPHS // 2))
 def test_random_dense_graph(nn, ops, seed):
-    case = random_models.random_dense_graph(seed)
+    case = random_dense_graphs.random_dense_graph(seed)
     check(nn, case)
     check(nn, case, pipeline="")
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_operator_graph(nn, ops, seed):
-    check(nn, random_models.random_graph(seed, form="qop"))
+    check(nn, random_image_graphs.random_graph(seed, form="qop"))
 
 
 # --- public models

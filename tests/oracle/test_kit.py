@@ -7,8 +7,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 pytest.importorskip("onnxruntime")
-from tests.oracle import models as random_models
-from tests.oracle import oracle
+from tests.oracle import oracle, random_image_graphs, random_operators
 
 
 def test_the_wheel_is_the_pinned_one():
@@ -20,7 +19,7 @@ def test_the_wheel_is_the_pinned_one():
 
 
 def test_fused_operators_are_named():
-    case = random_models.random_conv(0)
+    case = random_operators.random_conv(0)
     result = oracle.run(case.model, case.feeds)
     oracle.assert_fused(result, {"QLinearConv": 1})
     with pytest.raises(AssertionError, match="fused"):
@@ -28,7 +27,7 @@ def test_fused_operators_are_named():
 
 
 def test_int8_stays_int8():
-    case = random_models.random_conv(1, dtype="s8")
+    case = random_operators.random_conv(1, dtype="s8")
     result = oracle.run(case.model, case.feeds)
     (node,) = [node for node in result.optimized.graph.node if node.op_type == "QLinearConv"]
     assert result.values[node.input[0]].dtype == np.int8 and result.values[node.output[0]].dtype == np.int8
@@ -36,7 +35,7 @@ def test_int8_stays_int8():
 
 def test_observation_does_not_change_the_result():
     for seed in range(6):
-        case = random_models.random_graph(seed)
+        case = random_image_graphs.random_graph(seed)
         plain = oracle.run(case.model, case.feeds, intermediates=False)
         observed = oracle.run(case.model, case.feeds)
         assert plain.operators == observed.operators
@@ -45,7 +44,7 @@ def test_observation_does_not_change_the_result():
 
 
 def test_an_output_inside_a_group_prevents_fusion():
-    case = random_models.random_conv(3)
+    case = random_operators.random_conv(3)
     conv = next(node for node in case.model.graph.node if node.op_type == "Conv")
     observed = oracle.add_outputs(case.model, [conv.output[0]])
     assert not oracle.run(observed, case.feeds).fused and oracle.run(case.model, case.feeds).fused
@@ -54,21 +53,21 @@ def test_an_output_inside_a_group_prevents_fusion():
 def test_histogram():
     a, b = np.array([1, 2, 3, 250], np.uint8), np.array([1, 3, 3, 2], np.uint8)
     assert oracle.histogram(a, b) == {0: 2, -1: 1, 248: 1}
-    case = random_models.random_gemm(2)
+    case = random_operators.random_gemm(2)
     result = oracle.run(case.model, case.feeds)
     for counts in oracle.default_histogram(case.model, case.feeds, result.outputs).values():
         assert sum(counts.values()) == next(iter(result.outputs.values())).size
 
 
 @pytest.mark.parametrize("form", ["qdq", "qop"])
-@pytest.mark.parametrize("kind", sorted(random_models.OPERATORS))
+@pytest.mark.parametrize("kind", sorted(random_operators.OPERATORS))
 def test_random_models_are_valid_and_lively(kind, form):
     levels = []
     for seed in range(8):
-        case = random_models.OPERATORS[kind](seed, form)
+        case = random_operators.OPERATORS[kind](seed, form)
         if form == "qdq":
             onnx.checker.check_model(case.model)
-        again = random_models.OPERATORS[kind](seed, form)
+        again = random_operators.OPERATORS[kind](seed, form)
         assert case.model.SerializeToString() == again.model.SerializeToString()
         result = oracle.run(case.model, case.feeds)
         assert kind == "pool" or result.fused, f"seed {seed}: nothing fused in {dict(result.operators)}"
