@@ -344,14 +344,6 @@ void interface_fields(IO& io, text::In<IO, ValueGraph> graph) {
   io.field("numbers", graph.numbers);
 }
 
-ValueId read_number(text::Reader& reader) {
-  const text::Token at = reader.token();
-  const std::string digits = reader.symbol('%');
-  if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos)
-    reader.fail_at(at, "values are %0, %1 and so on");
-  return static_cast<ValueId>(std::stol(digits));
-}
-
 }  // namespace
 
 bool only_moves(const Operation& operation) {
@@ -379,24 +371,16 @@ void print(const ValueGraph& graph, text::Printer& printer, text::Constants& con
 
 ValueGraph read_values(text::Reader& reader, const text::Constants& constants) {
   ValueGraph graph;
-  reader.expect("value.graph");
-  const text::Token at = reader.token();
-  graph.name = reader.symbol('@');
-  reader.expect("{");
-  while (reader.at(text::TokenKind::kWord) && reader.token().text[0] == '%') {
-    const text::Token number = reader.token();
-    if (read_number(reader) != static_cast<ValueId>(graph.values.size()))
-      reader.fail_at(number, "values are numbered in order; expected %" + std::to_string(graph.values.size()));
-    reader.expect("=");
-    Value value;
+  const npu::GraphHead head = npu::read_head(reader, "value.graph", "values", [&] {
+    Value& value = graph.values.emplace_back();
     value.element = reader.one_of<Element>(kElements, "element type");
     reader.list("[", "]", ",", [&] { value.shape.push_back(reader.integer()); });
     value.name = reader.string();
     text::FieldReader io(reader, constants);
     io.field("prefers", value.prefers);
     io.run();
-    graph.values.push_back(std::move(value));
-  }
+  });
+  graph.name = head.name;
   reader.expect("interface");
   text::FieldReader io(reader, constants);
   interface_fields(io, graph);
@@ -405,7 +389,7 @@ ValueGraph read_values(text::Reader& reader, const text::Constants& constants) {
   try {
     check_values(graph);
   } catch (const Error& error) {
-    reader.fail_at(at, "graph @" + graph.name + ": " + error.what());
+    reader.fail_at(head.at, "graph @" + graph.name + ": " + error.what());
   }
   return graph;
 }

@@ -11,6 +11,7 @@ namespace tessera::npu {
 namespace {
 
 constexpr std::array<std::string_view, 3> kTypes{"i8", "u8", "i32"};
+constexpr std::string_view kTensors = "tensors";
 
 std::string type_of(const Tensor& t) {
   const std::string_view element = t.element_bytes == 4 ? kTypes[2] : kTypes[t.is_unsigned ? 1 : 0];
@@ -41,13 +42,7 @@ void print_tensor(const Tensor& t, TensorId id, text::Printer& printer, text::Co
   io.print(printer, head);
 }
 
-TensorId read_parent(text::Reader& reader) {
-  const text::Token at = reader.token();
-  const std::string digits = reader.symbol('%');
-  if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos)
-    reader.fail_at(at, "tensors are %0, %1 and so on");
-  return static_cast<TensorId>(std::stol(digits));
-}
+TensorId read_parent(text::Reader& reader) { return read_number(reader, kTensors); }
 
 Tensor read_tensor(text::Reader& reader, const text::Constants& constants) {
   constexpr std::array<std::string_view, 4> kForms{"tensor", "view", "strided", "reshape"};
@@ -126,19 +121,34 @@ void print(const Graph& graph, text::Printer& printer, text::Constants& constant
   printer.close();
 }
 
+int32_t read_number(text::Reader& reader, std::string_view entries) {
+  const text::Token at = reader.token();
+  const std::string digits = reader.symbol('%');
+  if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos)
+    reader.fail_at(at, std::string(entries) + " are %0, %1 and so on");
+  return static_cast<int32_t>(std::stol(digits));
+}
+
+GraphHead read_head(text::Reader& reader, std::string_view keyword, std::string_view entries,
+                    const std::function<void()>& read_entry) {
+  reader.expect(keyword);
+  GraphHead head{.at = reader.token(), .name = reader.symbol('@')};
+  reader.expect("{");
+  for (int32_t next = 0; reader.at(text::TokenKind::kWord) && reader.token().text[0] == '%'; ++next) {
+    const text::Token number = reader.token();
+    if (read_number(reader, entries) != next)
+      reader.fail_at(number, std::string(entries) + " are numbered in order; expected %" + std::to_string(next));
+    reader.expect("=");
+    read_entry();
+  }
+  return head;
+}
+
 Graph read_graph(text::Reader& reader, const text::Constants& constants) {
   Graph graph;
-  reader.expect("npu.graph");
-  const text::Token at = reader.token();
-  graph.name = reader.symbol('@');
-  reader.expect("{");
-  while (reader.at(text::TokenKind::kWord) && reader.token().text[0] == '%') {
-    const text::Token number = reader.token();
-    if (read_parent(reader) != static_cast<TensorId>(graph.tensors.size()))
-      reader.fail_at(number, "tensors are numbered in order; expected %" + std::to_string(graph.tensors.size()));
-    reader.expect("=");
-    graph.tensors.push_back(read_tensor(reader, constants));
-  }
+  const GraphHead head =
+      read_head(reader, "npu.graph", kTensors, [&] { graph.tensors.push_back(read_tensor(reader, constants)); });
+  graph.name = head.name;
   reader.expect("interface");
   text::FieldReader io(reader, constants);
   interface_fields(io, graph);
@@ -147,7 +157,7 @@ Graph read_graph(text::Reader& reader, const text::Constants& constants) {
   try {
     check_graph(graph);
   } catch (const Error& error) {
-    reader.fail_at(at, "graph @" + graph.name + ": " + error.what());
+    reader.fail_at(head.at, "graph @" + graph.name + ": " + error.what());
   }
   return graph;
 }

@@ -14,6 +14,7 @@
 // Shapes are n, h, w, c; i8, u8 and i32 are element types. Fields at their defaults are left out (graph_fields.h).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,17 @@ Graph graph_from_text(std::string_view text, const std::string& source = "text")
 /// One graph among others that share constants.
 void print(const Graph& graph, text::Printer& printer, text::Constants& constants);
 Graph read_graph(text::Reader& reader, const text::Constants& constants);
+
+/// The head of a graph of whatever level: `keyword @name {` and the lines `%0 = ...`, `%1 = ...` and so on.
+struct GraphHead {
+  text::Token at;  ///< where the name stands, for messages about the whole graph
+  std::string name;
+};
+/// `read_entry` reads one line behind its `=`; `entries` is what messages call those lines ("tensors").
+GraphHead read_head(text::Reader& reader, std::string_view keyword, std::string_view entries,
+                    const std::function<void()>& read_entry);
+/// The number of `%7`.
+int32_t read_number(text::Reader& reader, std::string_view entries);
 
 /// Name, operator, products and nodes of an operation, of whatever level: all but what it computes.
 template <typename IO>
