@@ -107,51 +107,77 @@ class Prediction {
                        [&](const Write& w) { return w.space == space && w.entry == entry && w.cycle >= cycle; });
   }
 
-  void run(const isa::Alu& alu, int64_t constants_of_next) {
-    const bool second = alu.second_op != isa::SecondOp::kNone;
-    const bool split = second && alu.src == isa::AluSpace::kOut;
-    const int64_t latency = !alu.convert && alu.dst == isa::AluSpace::kAcc ? timing::kRaw
-                            : second                                       ? timing::second(config_)
-                                                                           : timing::kFirst;
-    const auto outer = static_cast<size_t>(isa::kLoops - alu.reduce);
-    int loaded = -1;
-    std::array<int, isa::kLoops> at = {};
+  /// What the issues of one instruction have in common.
+  struct Run {
+    const isa::Alu& alu;
+    bool second, split;
+    int64_t latency, constants_of_next;
+    int loaded = -1;  // the PARAM entry
+  };
+
+  /// One iteration of the nest: its entries, and where it stands in its vector.
+  struct Place {
+    int src, dst, other, param;
+    bool first, last;
+  };
+
+  static Place place(const isa::Alu& alu, const std::array<int, isa::kLoops>& at) {
     const auto entry = [&](int first, const auto& stride) {
       for (size_t k = 0; k < isa::kLoops; ++k) first += at[k] * stride[k];
       return first;
     };
+    Place p{entry(alu.src_addr, alu.src_stride),
+            entry(alu.dst_addr, alu.dst_stride),
+            entry(alu.second_addr, alu.second_stride),
+            alu.param_addr + (alu.param_loop < isa::kLoops ? at[alu.param_loop] : 0),
+            true,
+            true};
+    for (size_t k = static_cast<size_t>(isa::kLoops - alu.reduce); k < isa::kLoops; ++k) {
+      p.first = p.first && at[k] == 0;
+      p.last = p.last && at[k] + 1 == alu.extent[k];
+    }
+    return p;
+  }
+
+  /// Whether the source cannot be read in this cycle.
+  bool source_waits(const Run& run, const Place& p) const {
+    if (pending(run.alu.src, p.src, issue_)) return true;
+    if (p.first && run.second && issue_ < occupied_until_ - (run.split ? 1 : 0)) return true;
+    return run.alu.src == isa::AluSpace::kInp && std::any_of(writes_.begin(), writes_.end(), [&](const Write& w) {
+             return w.space == isa::AluSpace::kInp && w.cycle == issue_;
+           });
+  }
+
+  /// Whether the vector cannot end in this cycle.
+  bool end_waits(const Run& run, const Place& p, bool reads_param) const {
+    return (run.second && pending(isa::AluSpace::kOut, p.other, issue_)) || issue_ + run.latency <= newest_ ||
+           (reads_param && issue_ == run.constants_of_next);
+  }
+
+  void issue(Run& run, const Place& p, bool reads_source, bool end) {
+    const bool reads_param = end && run.alu.convert && p.param != run.loaded;
+    do {
+      ++issue_;
+    } while ((reads_source && source_waits(run, p)) || (end && end_waits(run, p, reads_param)));
+    if (reads_param) run.loaded = p.param;
+    if (!end) return;
+    newest_ = issue_ + run.latency;
+    if (run.second) occupied_until_ = issue_ + timing::turns(config_);
+    std::erase_if(writes_, [&](const Write& w) { return w.cycle < issue_; });
+    writes_.push_back({run.alu.dst, p.dst, newest_});
+  }
+
+  void run(const isa::Alu& alu, int64_t constants_of_next) {
+    const bool second = alu.second_op != isa::SecondOp::kNone;
+    const int64_t latency = !alu.convert && alu.dst == isa::AluSpace::kAcc ? timing::kRaw
+                            : second                                       ? timing::second(config_)
+                                                                           : timing::kFirst;
+    Run one{alu, second, second && alu.src == isa::AluSpace::kOut, latency, constants_of_next};
+    std::array<int, isa::kLoops> at = {};
     for (bool more = true; more;) {
-      const int src = entry(alu.src_addr, alu.src_stride), other = entry(alu.second_addr, alu.second_stride);
-      bool first_source = true, last_source = true;
-      for (size_t k = outer; k < isa::kLoops; ++k) {
-        first_source = first_source && at[k] == 0;
-        last_source = last_source && at[k] + 1 == alu.extent[k];
-      }
-      const int param = alu.param_addr + (alu.param_loop < isa::kLoops ? at[alu.param_loop] : 0);
-      for (int phase = 0; phase < (split && last_source ? 2 : 1); ++phase) {
-        const bool end = last_source && phase == (split ? 1 : 0);
-        const bool reads_param = end && alu.convert && param != loaded;
-        for (++issue_;; ++issue_) {
-          if (phase == 0 && pending(alu.src, src, issue_)) continue;
-          if (phase == 0 && alu.src == isa::AluSpace::kInp &&
-              std::any_of(writes_.begin(), writes_.end(),
-                          [&](const Write& w) { return w.space == isa::AluSpace::kInp && w.cycle == issue_; })) {
-            continue;
-          }
-          if (end && second && pending(isa::AluSpace::kOut, other, issue_)) continue;
-          if (phase == 0 && first_source && second && issue_ < occupied_until_ - (split ? 1 : 0)) continue;
-          if (end && issue_ + latency <= newest_) continue;
-          if (reads_param && issue_ == constants_of_next) continue;
-          break;
-        }
-        if (reads_param) loaded = param;
-        if (end) {
-          newest_ = issue_ + latency;
-          if (second) occupied_until_ = issue_ + timing::turns(config_);
-          std::erase_if(writes_, [&](const Write& w) { return w.cycle < issue_; });
-          writes_.push_back({alu.dst, entry(alu.dst_addr, alu.dst_stride), newest_});
-        }
-      }
+      const Place p = place(alu, at);
+      issue(one, p, true, p.last && !one.split);
+      if (p.last && one.split) issue(one, p, false, true);
       more = false;
       for (size_t k = isa::kLoops; k-- > 0 && !more;) {
         more = ++at[k] < alu.extent[k];
@@ -241,6 +267,42 @@ void write_tables(Model& model, const sim::Machine& machine) {
   model.tbl_we_i = 0;
 }
 
+/// Now and then an address that may leave its memory.
+void make_wild(isa::Alu& alu, std::mt19937_64& random) {
+  const auto wild = static_cast<uint16_t>(random() % 128);
+  switch (random() % 5) {
+    case 0: alu.src_addr = wild; break;
+    case 1: alu.dst_addr = wild; break;
+    case 2:
+      if (alu.convert) alu.param_addr = wild;
+      break;
+    case 3:
+      if (alu.table_enable) alu.table = wild % 16;
+      break;
+    default:
+      if (alu.second_op != isa::SecondOp::kNone) (wild % 2 ? alu.second_addr : alu.constant_addr) = wild;
+  }
+}
+
+isa::Instruction make_instruction(sim::testing::RandomProgramMaker& maker, std::mt19937_64& random) {
+  isa::Instruction next = maker.make_alu();
+  if (random() % 8 == 0) {
+    isa::Fence fence;
+    fence.engine = isa::Engine::kAlu;
+    next = fence;
+  }
+  if (auto* alu = std::get_if<isa::Alu>(&next)) {
+    // In-place and shifted instructions meet their own writes.
+    if (random() % 4 == 0 && alu->src == alu->dst && alu->reduce == 0) {
+      alu->src_stride = alu->dst_stride;
+      alu->src_addr = static_cast<uint16_t>(alu->dst_addr + random() % 3);
+    }
+    if (random() % 32 == 0) make_wild(*alu, random);
+  }
+  isa::header_of(next).signal = random() % 2;
+  return next;
+}
+
 template <typename Model>
 bool run(int batch, int block_in, int block_out, int batches, uint64_t seed) {
   const isa::MachineConfig config = sim::testing::odd_config(batch, block_in, block_out, kEntries);
@@ -255,35 +317,7 @@ bool run(int batch, int block_in, int block_out, int batches, uint64_t seed) {
     const std::vector<uint8_t> param = maker.make().param;
     std::vector<isa::Instruction> program;
     while (program.size() < 12) {
-      isa::Instruction next = maker.make_alu();
-      if (random() % 8 == 0) {
-        isa::Fence fence;
-        fence.engine = isa::Engine::kAlu;
-        next = fence;
-      }
-      if (auto* alu = std::get_if<isa::Alu>(&next)) {
-        // In-place and shifted instructions meet their own writes.
-        if (random() % 4 == 0 && alu->src == alu->dst && alu->reduce == 0) {
-          alu->src_stride = alu->dst_stride;
-          alu->src_addr = static_cast<uint16_t>(alu->dst_addr + random() % 3);
-        }
-        if (random() % 32 == 0) {
-          const auto wild = static_cast<uint16_t>(random() % 128);
-          switch (random() % 5) {
-            case 0: alu->src_addr = wild; break;
-            case 1: alu->dst_addr = wild; break;
-            case 2:
-              if (alu->convert) alu->param_addr = wild;
-              break;
-            case 3:
-              if (alu->table_enable) alu->table = wild % 16;
-              break;
-            default:
-              if (alu->second_op != isa::SecondOp::kNone) (wild % 2 ? alu->second_addr : alu->constant_addr) = wild;
-          }
-        }
-      }
-      isa::header_of(next).signal = random() % 2;
+      const isa::Instruction next = make_instruction(maker, random);
       if (!isa::check_operands(next, config) && (random() % 2 == 0 || !isa::check_ranges(next, config))) {
         program.push_back(next);
       }
