@@ -211,11 +211,13 @@ TEST_F(RaceTest, DepthwiseTouchesItsLanesAndTaps) {
   others.sp_stride[3] = 64;
   expect_none({others, fill(Space::kAcc, 32, 48), fill(Space::kAcc, 96, 32), gemm});
   EXPECT_EQ(races({fill(Space::kAcc, 95, 1), gemm}).size(), 1u);
-  // WGT rows 4 to 7 of 4 bytes, taps 0 to 2: byte 3 of a row is free.
-  isa::Load unused = fill(Space::kWgt, 19, 1);
-  unused.extent[3] = 4;
-  unused.sp_stride[3] = 4;
-  expect_none({unused, fill(Space::kWgt, 0, 16), fill(Space::kWgt, 32, 32), gemm});
+  // WGT rows 4 to 7 of 4 bytes, three taps: rows 4 and 6 leave byte 3 free, rows 5 and 7, which begin in their middle,
+  // byte 1.
+  isa::Load even = fill(Space::kWgt, 19, 1), odd = fill(Space::kWgt, 21, 1);
+  even.extent[3] = odd.extent[3] = 2;
+  even.sp_stride[3] = odd.sp_stride[3] = 8;
+  expect_none({even, odd, fill(Space::kWgt, 0, 16), fill(Space::kWgt, 32, 32), gemm});
+  EXPECT_EQ(races({fill(Space::kWgt, 20, 1), gemm}).size(), 1u);
   EXPECT_EQ(races({fill(Space::kWgt, 18, 1), gemm}).size(), 1u);
 }
 
