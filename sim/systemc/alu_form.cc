@@ -210,12 +210,23 @@ Cycle AluWalk::straight(Cycle limit, double load_share) const {
   return limit;
 }
 
-/// Issues since `begin` that read OUT, pauses left out.
-void AluWalk::read_out(Cycle begin) {
-  if (form_.pause == 0) return add(out_reads_, last_, next_ - begin, 1);
-  const Cycle first = out_reads_.empty() ? begin : std::max(begin, out_reads_.back().to);
-  const double share = 1 - static_cast<double>(form_.pause) / static_cast<double>(form_.vector_issues);
-  if (first < next_) out_reads_.push_back({first, next_, share});
+/// Cycles up to `last`, from `from` on, of which reads of OUT take a share: pauses lie between them.
+void AluWalk::read_out(Cycle from, Cycle last, double share) {
+  if (!out_reads_.empty()) {
+    AluStretch& before = out_reads_.back();
+    from = std::max(from, before.to);
+    if (before.to == from && before.share == share) {
+      before.to = std::max(before.to, last + 1);
+      return;
+    }
+  }
+  if (from <= last) out_reads_.push_back({from, last + 1, share});
+}
+
+/// The share of OUT's reads in a vector without a wait.
+double AluWalk::out_share() const {
+  const uint64_t reads = (alu_.src == isa::AluSpace::kOut ? sources_ : 0) + (form_.second ? 1 : 0);
+  return static_cast<double>(reads) / static_cast<double>(form_.vector_issues);
 }
 
 /// The next `count` issues without a wait.
@@ -230,7 +241,7 @@ void AluWalk::skip(uint64_t count) {
   next_ += count;
   last_ = next_ - 1;
   placed_ = false;
-  if (alu_.src == isa::AluSpace::kOut) read_out(begin);
+  if (alu_.src == isa::AluSpace::kOut) read_out(begin, last_, out_share());
   const uint64_t vectors = issued_ / form_.vector_issues;
   if (vectors == before) return;
   const auto end = [&](uint64_t n) { return begin + (n + 1 - before) * form_.vector_issues - over - 1; };
@@ -252,6 +263,7 @@ void AluWalk::cycle(double load_share) {
   }
   const uint64_t part = issued_ % form_.vector_issues;
   if (part < form_.pause) {
+    if (reads_inp()) owed_ = std::max(0.0, owed_ - (1 - load_share));  // LOAD has INP in the pause
     ++issued_;
     return;
   }
@@ -284,13 +296,22 @@ void AluWalk::cycle(double load_share) {
       owed_ -= 1;
       refuse = true;
     }
+    if (refuse && form_.pause > 0) {
+      // STORE has groups waiting and does not notice OUT's port taken for a cycle where a pause is near.
+      ++port_stalls_;
+      return;
+    }
     if (refuse) return refused_read(at, next_);
   }
   if (!begun_) first_ = at;
   begun_ = true;
   last_ = at;
   ++issued_;
-  if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) add(out_reads_, at, 1, 1);
+  if (form_.pause == 0) {
+    if (alu_.src == isa::AluSpace::kOut || (end && form_.second)) add(out_reads_, at, 1, 1);
+  } else if (end) {
+    read_out(at + 1 - std::min<Cycle>(at, form_.vector_issues), at, out_share());
+  }
   if (end) {
     add(ends_, at, 1, form_.vector_issues);
     write(static_cast<int32_t>(target_), at + form_.latency);

@@ -83,7 +83,8 @@ class AluWalk {
   void place();
   void move_on();
   Cycle straight(Cycle limit, double load_share) const;
-  void read_out(Cycle begin);
+  void read_out(Cycle from, Cycle last, double share);
+  double out_share() const;
   void skip(uint64_t count);
   void cycle(double load_share);
   bool refused(Cycle at);
