@@ -3,17 +3,18 @@
 // from OUT, bias, scale and constants from PARAM, tables written by LOAD. Leaves: vectors to ACC, OUT or INP,
 // completions. Method: a preparation register in which ranges are checked and constants read while the previous
 // instruction runs; an issue stage that reads one source vector a cycle; a reduction register; then one pipeline of
-// lanes: tsr_requantise, a table, tsr_second_op, a table, the write. The bare int32 path to ACC leaves after the
-// reduction, instructions without a second operation skip it. What a stage needs of the instruction enters with each
-// vector and travels beside it, so that instructions follow one another without a gap. Destinations under way are kept
-// in a ring, of all instructions; a read of one of them waits for its write. Writes stay in program order: a vector of
-// a shorter path is issued no earlier than so that it is written after the older ones.
+// lanes: tsr_requantise, a table, tsr_alu_second with the second table, the write. The bare int32 path to ACC leaves
+// after the reduction, instructions without a second operation skip it. What a stage needs of the instruction enters
+// with each vector and travels beside it, so that instructions follow one another without a gap. Destinations under way
+// are kept in a ring, of all instructions; a read of one of them waits for its write. Writes stay in program order: a
+// vector of a shorter path is issued no earlier than so that it is written after the older ones.
 //
 // Latency from the last read of a vector to its write: alu.raw, alu.first or alu.second of isa/timing.toml, from which
-// the defaults of the registers come; another choice of registers moves the last two. Throughput: one source vector a cycle; two cycles
-// a vector where source and second operand are both in OUT. All of it in closed form: isa/timing.md. Back-pressure: a
-// refused write holds the whole pipeline, a refused read the issue stage. Reset: synchronous, active low. Legal:
-// AxiBytes a power of two up to 64.
+// the defaults of the registers come; another choice of registers moves the last two. Throughput: one source vector a
+// cycle; two cycles a vector where source and second operand are both in OUT; Batch * BlockOut / SecondLanes cycles a
+// vector with a second operation, if that is more. All of it in closed form: isa/timing.md. Back-pressure: a refused
+// write holds the whole pipeline, a refused read the issue stage. Reset: synchronous, active low. Legal: AxiBytes a
+// power of two up to 64, SecondLanes a divisor of Batch * BlockOut.
 
 /* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ALU's second operation and second table for whole vectors: SecondLanes lanes work off a vector in Turns cycles.
-// Enters: a vector of the first stage, its second operand and what the instruction says. Leaves: the vector of bytes. Method: a register that holds the vector while its lanes take their turns; the constants
-// travel inside tsr_second_op; a register that collects the bytes of all turns but the last one.
+// Enters: a vector of the first stage, its second operand and what the instruction says. Leaves: the vector of bytes.
+// Method: a register that holds the vector while its lanes take their turns; the constants travel inside tsr_second_op;
+// a register that collects the bytes of all turns but the last one.
 //
 // valid_i: a vector, at least Turns enabled cycles after the one before; the ALU's issue sees to that. Latency: from
-// valid_i to valid_o, in enabled cycles, alu.turn + Turns - 1 + the registers of tsr_second_op; bytes_o comes one later. Throughput: a vector in Turns cycles. Back-pressure:
-// enable_i = 0 holds every register. Reset: synchronous, clears the valid bits.
+// valid_i to valid_o, in enabled cycles, alu.turn + Turns - 1 + the registers of tsr_second_op; bytes_o comes one
+// later. Throughput: a vector in Turns cycles. Back-pressure: enable_i = 0 holds every register. Reset: synchronous,
+// clears the valid bits. Legal: SecondLanes a divisor of Lanes.
 
 /* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
