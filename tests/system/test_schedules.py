@@ -199,12 +199,6 @@ def one_of_each(schedule):
     return "vthread" not in kinds and not any("copies" in entry for entry in schedule["operands"])
 
 
-def one_of_each(schedule):
-    """No level is a vthread, and no operand has a copy beside the one that follows."""
-    kinds = {level["kind"] for level in schedule["levels"]}
-    return "vthread" not in kinds and not any("copies" in entry for entry in schedule["operands"])
-
-
 @pytest.mark.skipif("sysc" not in tessera.backends(), reason="this build has no timing model")
 @pytest.mark.parametrize(
     "name, times", [("resnet8", 1.1), ("autoencoder", 1.01)], ids=["bound by products", "bound by weights"]
