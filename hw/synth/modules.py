@@ -102,6 +102,12 @@ def normal(text):
     return "\n".join(lines)
 
 
+def parameter(text, name):
+    """The integer parameter of a module in RTLIL, or None."""
+    found = re.search(rf"^  parameter \\{name} (?:32'([01]+)|(\d+))$", text, re.M)
+    return (int(found[1], 2) if found[1] else int(found[2])) if found else None
+
+
 def elaborate(config, folder, tool, minutes):
     """{name: Module} of a configuration, before synthesis."""
     target = folder / f"elaborated_{config}.il"
@@ -109,8 +115,10 @@ def elaborate(config, folder, tool, minutes):
     machine.yosys(commands, folder / f"elaborate_{config}.log", minutes, tool)
     found = {}
     for name, text in split(target.read_text()).items():
-        depth = re.search(r"^  parameter \\Depth (?:32'([01]+)|(\d+))$", text, re.M)
-        found[name] = Module(name, text, (int(depth[1], 2) if depth[1] else int(depth[2])) if depth else None)
+        depth = parameter(text, "Depth")
+        if depth and parameter(text, "Width") == 1:
+            depth = -(-depth // 16)  # as check.depths counts
+        found[name] = Module(name, text, depth)
     target.unlink()
     for instance in machine.ULTRA.get(config, ()):
         pads = next(one for name, one in found.items() if short(name) == "tsr_scratchpads")
