@@ -157,6 +157,13 @@ std::string type_text(const TypeProto& type, const std::string& what, int depth 
   throw Error(ErrorCode::kUnsupported, what + ": maps, sparse tensors and opaque types are not supported");
 }
 
+/// Whether a dimension's name says only that its size is open: exporters write "?" for each such axis, so two of them
+/// are two dimensions. A name of digits or signs alone ("?", "-1", "*"), and the "None" of Python, are such names.
+bool is_anonymous(const std::string& dimension) {
+  return dimension == "None" || std::none_of(dimension.begin(), dimension.end(),
+                                             [](unsigned char c) { return std::isalpha(c) != 0 || c >= 0x80; });
+}
+
 using AttributeMap = std::unordered_map<std::string, const AttributeProto*>;
 
 class Importer {
@@ -277,15 +284,17 @@ ops::TypeInfo Importer::type_info(const TypeProto& type, const std::string& what
   return info;
 }
 
-/// Values of symbolic dimensions: those given, and those that a given shape of an input implies.
+/// Values of symbolic dimensions: those given by name, and those that a given shape of an input implies. ONNX Runtime
+/// does not hold axes of one name to one size, so a name for which shapes imply several sizes has no value here, and
+/// each axis keeps the size of its own shape.
 void Importer::bind_dims(const GraphProto& graph) {
-  std::set<std::string> symbols;
+  std::set<std::string> symbols, by_name, ambiguous;
   std::map<std::string, const TypeProto*> inputs;
   for (const auto& input : graph.input()) {
     inputs[input.name()] = &input.type();
     if (!input.type().has_tensor_type()) continue;
     for (const auto& dim : input.type().tensor_type().shape().dim()) {
-      if (dim.has_dim_param()) symbols.insert(dim.dim_param());
+      if (dim.has_dim_param() && !is_anonymous(dim.dim_param())) symbols.insert(dim.dim_param());
     }
   }
   auto bind = [&](const std::string& name, int64_t value, const std::string& what) {
@@ -293,6 +302,10 @@ void Importer::bind_dims(const GraphProto& graph) {
       throw Error(ErrorCode::kInvalidArgument, what + ": dimension " + std::to_string(value) + " is negative");
     auto [it, inserted] = bound_dims_.emplace(name, value);
     if (!inserted && it->second != value) {
+      if (!by_name.count(name)) {
+        ambiguous.insert(name);
+        return;
+      }
       throw Error(ErrorCode::kInvalidArgument, what + ": dimension '" + name + "' is given as " +
                                                    std::to_string(it->second) + " and as " + std::to_string(value));
     }
@@ -305,22 +318,28 @@ void Importer::bind_dims(const GraphProto& graph) {
   std::vector<std::string> names;
   for (const auto& [name, type] : inputs) names.push_back(name);
   auto bind_symbol = [&](const std::string& name, int64_t value) {
-    if (symbols.count(name)) return bind(name, value, "shape option");
+    if (symbols.count(name)) {
+      bind(name, value, "shape option");
+      by_name.insert(name);
+      return;
+    }
     throw Error(ErrorCode::kInvalidArgument, "shape option: the model has no input and no dimension '" + name +
                                                  "'; inputs: " + join(names) +
                                                  "; symbolic dimensions: " + join(symbols));
   };
   for (const auto& [name, value] : options_.dims) bind_symbol(name, value);
   for (const auto& [name, shape] : options_.shapes) {
-    auto it = inputs.find(name);
-    if (it == inputs.end()) {
-      // "batch=4" reads as a shape of one dimension: it may mean a symbol.
-      if (shape.size() == 1 && symbols.count(name)) {
-        bind(name, shape[0], "shape option");
-        continue;
-      }
-      bind_symbol(name, 0);
+    if (inputs.count(name)) continue;
+    // "batch=4" reads as a shape of one dimension: it means a symbol.
+    if (symbols.count(name) && shape.size() != 1) {
+      throw Error(ErrorCode::kInvalidArgument, "shape option: dimension '" + name + "' takes one size, " +
+                                                   std::to_string(shape.size()) + " were given");
     }
+    bind_symbol(name, shape.empty() ? 0 : shape[0]);
+  }
+  for (const auto& [name, shape] : options_.shapes) {
+    auto it = inputs.find(name);
+    if (it == inputs.end()) continue;
     if (!it->second->has_tensor_type() || !it->second->tensor_type().has_shape()) continue;
     const auto& dims = it->second->tensor_type().shape();
     if (dims.dim_size() != static_cast<int>(shape.size())) {
@@ -329,11 +348,12 @@ void Importer::bind_dims(const GraphProto& graph) {
                                                    std::to_string(shape.size()) + " were given");
     }
     for (int i = 0; i < dims.dim_size(); ++i) {
-      if (dims.dim(i).has_dim_param() && !dims.dim(i).dim_param().empty()) {
+      if (dims.dim(i).has_dim_param() && !is_anonymous(dims.dim(i).dim_param())) {
         bind(dims.dim(i).dim_param(), shape[static_cast<size_t>(i)], "shape option for '" + name + "'");
       }
     }
   }
+  for (const std::string& name : ambiguous) bound_dims_.erase(name);
 }
 
 mlir::Type Importer::argument_type(const onnx_proto::ValueInfoProto& input,

@@ -652,6 +652,24 @@ def test_dynamic_dimensions(nn):
     assert by_symbol.outputs == fixed.outputs
 
 
+def test_anonymous_dimensions_are_independent(nn):
+    """Axes called "?" share no size; axes of one real name may differ, as ONNX Runtime lets them."""
+    x, z = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Relu", ["z"], ["w"])]
+    for name in ("?", "-1", "None", "*", "n"):
+        model = model_of(nodes, [value("x", (name, name)), value("z", (name, name))], [value("y"), value("w")])
+        check(nn, model, {"x": x, "z": z})
+        check(nn, model, {"x": x, "z": z}, shapes={"x": [2, 3], "z": [4, 3]})
+        assert nn.Model(model.SerializeToString(), {"x": [2, 3]}).inputs[1] == ("z", "float32", [-1, -1])
+    with pytest.raises(nn.TesseraError, match="no dimension '[?]'"):
+        nn.Model(model_of(nodes[:1], [value("x", ("?", "?"))], [value("y")]).SerializeToString(), {"?": [2]})
+    model = model_of(nodes[:1], [value("x", ("n", "m"))], [value("y")]).SerializeToString()
+    with pytest.raises(nn.TesseraError, match="dimension 'n' is given as 4 and as 2"):
+        nn.Model(model, {"n": [4], "x": [2, 3]})
+    with pytest.raises(nn.TesseraError, match="dimension 'n' takes one size, 2 were given"):
+        nn.Model(model, {"n": [4, 4]})
+
+
 def test_observed_values_keep_their_names(nn):
     """Values of the model that survive the passes are found under their ONNX names, with their values."""
     rng = np.random.default_rng(9)
