@@ -10,6 +10,7 @@
   streams; no combinational path at all through the AXI master (paths.py).
 - The block RAM templates describe the same thing to the simulator and to synthesis (a proof).
 - So do both forms of the matrix engine's multipliers, at small widths (a proof).
+- The rounding at the end of the ALU's stages is that of binary32 (a proof).
 - The machine npu16 has the area and the longest path of logic that are documented (figures.json), within two percent.
 - Modules whose clock on ECP5 is recorded still reach it, within five percent (with TESSERA_LONG: minutes a module).
 
@@ -245,13 +246,33 @@ def check_forms(folder):
     print(f"tsr_mac_array: both forms are equal ({run.seconds:.1f} s)")
 
 
+def check_rounding(folder):
+    """tsr_round_saturate equals two roundings, one after the other, and a clamp: a proof over all inputs. The cell's two
+    wrong roundings must fail it, so that the proof is known to look."""
+    names = [f"hw/prim/tsr_{name}.sv" for name in ("pipe", "pipe_valid", "retime", "round_saturate")]
+    files = ("isa/generated/tsr_isa_pkg.sv", *names, "hw/synth/equal_rounding.sv")
+    for rounding in range(3):
+        commands = [
+            f"read_verilog -sv {' '.join(str(machine.ROOT / name) for name in files)}",
+            f"hierarchy -check -top equal_rounding -chparam Rounding {rounding}",
+            *("proc", "flatten", "opt -full", "alumacc", "techmap", "opt -fast", "abc -fast", "opt_clean"),
+            f"sat -{'falsify' if rounding else 'verify'} -prove equal_o 1",
+        ]
+        run = machine.yosys(commands, folder / f"rounding_{rounding}.log")
+        ending = "model found: FAIL!" if rounding else "no model found: SUCCESS!"
+        if f"SAT proof finished - {ending}" not in run.log:
+            raise Failure(f"tsr_round_saturate: the proof with Rounding = {rounding} did not run, see {folder}")
+        seen = "is refuted" if rounding else "equals binary32's two roundings"
+        print(f"tsr_round_saturate, Rounding = {rounding}: {seen} ({run.seconds:.1f} s)")
+
+
 def main():
     parser = argparse.ArgumentParser(description="Structural checks by Yosys")
     parser.add_argument(
         "parts",
         nargs="*",
         metavar="PART",
-        help="templates, forms, elaboration, structure, paths, figures, routed (default: all)",
+        help="templates, forms, rounding, elaboration, structure, paths, figures, routed (default: all)",
     )
     parser.add_argument("--config", action="append", help="configurations to elaborate (default: all shipped ones)")
     parser.add_argument("--structure", default="npu16", help="configuration whose structure is checked")
@@ -265,6 +286,7 @@ def main():
         parts = {
             "templates": lambda: check_templates(folder),
             "forms": lambda: check_forms(folder),
+            "rounding": lambda: check_rounding(folder),
             "elaboration": lambda: check_elaboration(folder, options.config or machine.shipped()),
             "structure": lambda: check_structure(folder, options.structure),
             "paths": lambda: paths.check(folder, options.structure),
