@@ -247,8 +247,8 @@ def check_forms(folder):
 
 
 def check_rounding(folder):
-    """tsr_round_saturate equals two roundings, one after the other, and a clamp: a proof over all inputs. The cell's two
-    wrong roundings must fail it, so that the proof is known to look."""
+    """tsr_round_saturate equals two roundings, one after the other, and a clamp: a proof over all inputs. The
+    cell's two wrong roundings must fail it."""
     names = [f"hw/prim/tsr_{name}.sv" for name in ("pipe", "pipe_valid", "retime", "round_saturate")]
     files = ("isa/generated/tsr_isa_pkg.sv", *names, "hw/synth/equal_rounding.sv")
     for rounding in range(3):
