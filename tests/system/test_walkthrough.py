@@ -93,7 +93,7 @@ def test_the_cycles_are_those_of_the_timing_model(artifact, tmp_path):
 
 
 def stale_numbers(text):
-    """Numbers of the text behind the table that neither the table nor the text before it has: of three digits or more."""
+    """Numbers of three digits or more behind the table that neither the table nor the text before it has."""
     before, behind = text.split("The forms of [isa/timing.md]")
     return sorted(set(re.findall(r"\d{3,}", behind)) - set(re.findall(r"\d{3,}", before)), key=int)
 
