@@ -84,7 +84,6 @@ module tsr_alu #(
 );
 
   localparam int unsigned Lanes = Batch * BlockOut;
-  localparam int unsigned RangeBits = 14 + 1 + 12 + 3 + 1;
   localparam int unsigned RequantiseLatency = $countones(RequantiseRegisters) + RequantiseTrailing;
   localparam int unsigned SecondLatency = $countones(SecondRegisters) + SecondTrailing;
   localparam int unsigned Turns = Lanes / SecondLanes;
@@ -137,46 +136,38 @@ module tsr_alu #(
   logic [31:0] prep_pc_q;
   logic [255:0] prep_constants_q;
   tsr_isa_pkg::alu_t prep;
-  logic unused_prep_alu, prep_fence, prep_second, prep_done, prep_fault, src_done, dst_done, second_done, empty;
-  logic signed [RangeBits-1:0] src_lowest, src_highest, dst_lowest, dst_highest, second_lowest, second_highest;
-  logic signed [RangeBits-1:0] src_limit, dst_limit;
+  logic unused_prep_alu, prep_fence, prep_second, prep_done, prep_fault, range_done, empty;
+  logic [2:0] outside;
+  logic [14:0] src_limit, dst_limit;
   logic [12:0] param_highest;
 
   assign prep = prep_word_q;
   assign {unused_prep_alu, prep_fence} = tsr_isa_pkg::alu_instruction(prep.header.opcode);
   assign prep_second = prep.second_op != 2'(tsr_isa_pkg::SecondOpNone);
 
-  tsr_range u_src_range (
-    .clk_i, .rst_ni, .start_i(prep_start_q), .addr_i(prep.src_addr), .extent_i(prep.extent), .stride_i(prep.src_stride),
-    .loops_i(3'd6), .done_o(src_done), .lowest_o(src_lowest), .highest_o(src_highest)
+  // Of the source, the destination and the second operand, in this order.
+  tsr_range #(.Operands(3)) u_range (
+    .clk_i, .rst_ni, .start_i(prep_start_q && !prep_fence), .addr_i({prep.second_addr, prep.dst_addr, prep.src_addr}),
+    .extent_i(prep.extent), .stride_i({prep.second_stride, prep.dst_stride, prep.src_stride}),
+    .loops_i({3'd6 - prep.reduce, 3'd6 - prep.reduce, 3'd6}), .limit_i({15'(OutDepth), dst_limit, src_limit}),
+    .done_o(range_done), .outside_o(outside)
   );
-  tsr_range u_dst_range (
-    .clk_i, .rst_ni, .start_i(prep_start_q), .addr_i(prep.dst_addr), .extent_i(prep.extent), .stride_i(prep.dst_stride),
-    .loops_i(3'd6 - prep.reduce), .done_o(dst_done), .lowest_o(dst_lowest), .highest_o(dst_highest)
-  );
-  tsr_range u_second_range (
-    .clk_i, .rst_ni, .start_i(prep_start_q), .addr_i(prep.second_addr), .extent_i(prep.extent),
-    .stride_i(prep.second_stride), .loops_i(3'd6 - prep.reduce), .done_o(second_done), .lowest_o(second_lowest),
-    .highest_o(second_highest)
-  );
-  assign prep_done = prep_valid_q && !prep_fence && !prep_start_q && src_done && dst_done && second_done &&
+  assign prep_done = prep_valid_q && !prep_fence && !prep_start_q && range_done &&
       !constant_want_q && !constant_back_q;
 
   always_comb begin
-    src_limit = RangeBits'(OutDepth);
-    if (prep.src == SpaceAcc) src_limit = RangeBits'(AccDepth);
-    if (prep.src == SpaceInp) src_limit = RangeBits'(InpDepth);
-    dst_limit = RangeBits'(OutDepth);
-    if (prep.dst == SpaceAcc) dst_limit = RangeBits'(AccDepth);
-    if (prep.dst == SpaceInp) dst_limit = RangeBits'(InpDepth);
+    src_limit = 15'(OutDepth);
+    if (prep.src == SpaceAcc) src_limit = 15'(AccDepth);
+    if (prep.src == SpaceInp) src_limit = 15'(InpDepth);
+    dst_limit = 15'(OutDepth);
+    if (prep.dst == SpaceAcc) dst_limit = 15'(AccDepth);
+    if (prep.dst == SpaceInp) dst_limit = 15'(InpDepth);
     param_highest = 13'(prep.param_addr);
     for (int unsigned k = 0; k < 6; k++) begin
       if (prep.param_loop == 3'(k)) param_highest = 13'(prep.param_addr) + 13'(prep.extent[k]) - 13'd1;
     end
-    prep_fault = src_lowest[RangeBits-1] || src_highest >= src_limit || dst_lowest[RangeBits-1] ||
-        dst_highest >= dst_limit;
-    if (prep_second && (second_lowest[RangeBits-1] || second_highest >= RangeBits'(OutDepth) ||
-                        32'(prep.constant_addr) >= ParamDepth)) prep_fault = 1'b1;
+    prep_fault = outside[1:0] != '0;
+    if (prep_second && (outside[2] || 32'(prep.constant_addr) >= ParamDepth)) prep_fault = 1'b1;
     if (prep.convert && 32'(param_highest) >= ParamDepth) prep_fault = 1'b1;
     if (prep.table_enable && 32'(prep.table_) >= TableCount) prep_fault = 1'b1;
     if (prep.second_table_enable && 32'(prep.second_table) >= TableCount) prep_fault = 1'b1;
@@ -189,7 +180,8 @@ module tsr_alu #(
   logic [255:0] constants_q;
   tsr_isa_pkg::alu_t alu;
   logic has_second, raw, enable, issue, advance, retire;
-  tsr_isa_pkg::alu_extent_t index;
+  tsr_isa_pkg::alu_extent_t count;
+  logic [9:0] param_before_q;  // the first address less one
   logic [5:0] unused_inner_last;
   logic sum_first, sum_last, last;
   logic [13:0] src_address, dst_address, second_address;
@@ -204,9 +196,9 @@ module tsr_alu #(
   assign constant_read = constant_want_q && enable;
 
   tsr_nest #(.Operands(3)) u_nest (
-    .clk_i, .rst_ni, .load_i(prep_move), .advance_i(advance), .addr_i({prep.second_addr, prep.dst_addr, prep.src_addr}),
-    .extent_i(alu.extent), .stride_i({alu.second_stride, alu.dst_stride, alu.src_stride}), .reduce_i(alu.reduce),
-    .addr_o({second_address, dst_address, src_address}), .index_o(index), .inner_last_o(unused_inner_last), .sum_first_o(sum_first),
+    .clk_i, .load_i(prep_move), .advance_i(advance), .addr_i({prep.second_addr, prep.dst_addr, prep.src_addr}),
+    .extent_i(prep.extent), .stride_i({prep.second_stride, prep.dst_stride, prep.src_stride}), .reduce_i(prep.reduce),
+    .addr_o({second_address, dst_address, src_address}), .count_o(count), .inner_last_o(unused_inner_last), .sum_first_o(sum_first),
     .sum_last_o(sum_last), .last_o(last)
   );
 
@@ -245,10 +237,12 @@ module tsr_alu #(
     if (!rst_ni) begin
       word_q <= '0;
       pc_q <= '0;
+      param_before_q <= '0;
       constants_q <= '0;
     end else if (prep_move) begin
       word_q <= prep_word_q;
       pc_q <= prep_pc_q;
+      param_before_q <= prep.param_addr - 10'd1;
       constants_q <= prep_constants_q;
     end
   end
@@ -338,10 +332,11 @@ module tsr_alu #(
   assign out_addr_o = take_second ? second_address : src_address;
 
   always_comb begin
-    param_address = alu.param_addr;
+    param_address = 10'd1;
     for (int unsigned k = 0; k < 6; k++) begin
-      if (alu.param_loop == 3'(k)) param_address = alu.param_addr + 10'(index.loop[k]);
+      if (alu.param_loop == 3'(k)) param_address = 10'(count.loop[k]);
     end
+    param_address = param_address + param_before_q;
   end
   assign param_fetch = push && param_need;
   assign param_req_o = constant_read || param_fetch;
@@ -598,7 +593,7 @@ module tsr_alu #(
   assign stall_port_o = !enable || (want && !granted);
 
   logic unused;
-  assign unused = &{1'b0, unused_prep_alu, unused_inner_last, alu, prep, bounds_2_q, after_b_q, param_rdata_i, index,
+  assign unused = &{1'b0, unused_prep_alu, unused_inner_last, alu, prep, bounds_2_q, after_b_q, param_rdata_i, count,
                     inp_rdata_i};
 
 endmodule

@@ -66,7 +66,6 @@ module tsr_gemm #(
       tsr_isa_pkg::TimingGemmTilePair + tsr_isa_pkg::TimingGemmTileTree;
   localparam int unsigned LineDepth = tsr_isa_pkg::TimingGemmLineColumns;
   localparam int unsigned LineBits = $clog2(LineDepth);
-  localparam int unsigned RangeBits = 14 + 1 + 12 + 3 + 1;
 
   if (Batch < 1) $error("tsr_gemm: Batch is 0");
   if (BlockOut < 4 || (BlockOut & (BlockOut - 1)) != 0) $error("tsr_gemm: BlockOut is no power of two from 4 on");
@@ -77,28 +76,21 @@ module tsr_gemm #(
   logic [511:0] prep_word_q;
   logic [31:0] prep_pc_q;
   tsr_isa_pkg::gemm_t prep;
-  logic unused_prep_gemm, prep_fence, prep_done, prep_fault, inp_done, wgt_done, acc_done;
-  logic signed [RangeBits-1:0] inp_lowest, inp_highest, wgt_lowest, wgt_highest, acc_lowest, acc_highest;
+  logic unused_prep_gemm, prep_fence, prep_done, prep_fault, range_done;
+  logic [2:0] outside;
 
   assign prep = prep_word_q;
   assign {unused_prep_gemm, prep_fence} = tsr_isa_pkg::gemm_instruction(prep.header.opcode);
 
-  tsr_range u_inp_range (
-    .clk_i, .rst_ni, .start_i(prep_start_q), .addr_i(prep.inp_addr), .extent_i(prep.extent), .stride_i(prep.inp_stride),
-    .loops_i(3'd6), .done_o(inp_done), .lowest_o(inp_lowest), .highest_o(inp_highest)
+  // Of INP, WGT and ACC, in this order.
+  tsr_range #(.Operands(3)) u_range (
+    .clk_i, .rst_ni, .start_i(prep_start_q && !prep_fence), .addr_i({prep.acc_addr, prep.wgt_addr, prep.inp_addr}),
+    .extent_i(prep.extent), .stride_i({prep.acc_stride, prep.wgt_stride, prep.inp_stride}),
+    .loops_i({3'd6 - prep.reduce, 3'd6, 3'd6}), .limit_i({15'(AccDepth), 15'(WgtDepth), 15'(InpDepth)}),
+    .done_o(range_done), .outside_o(outside)
   );
-  tsr_range u_wgt_range (
-    .clk_i, .rst_ni, .start_i(prep_start_q), .addr_i(prep.wgt_addr), .extent_i(prep.extent), .stride_i(prep.wgt_stride),
-    .loops_i(3'd6), .done_o(wgt_done), .lowest_o(wgt_lowest), .highest_o(wgt_highest)
-  );
-  tsr_range u_acc_range (
-    .clk_i, .rst_ni, .start_i(prep_start_q), .addr_i(prep.acc_addr), .extent_i(prep.extent), .stride_i(prep.acc_stride),
-    .loops_i(3'd6 - prep.reduce), .done_o(acc_done), .lowest_o(acc_lowest), .highest_o(acc_highest)
-  );
-  assign prep_done = prep_valid_q && !prep_fence && !prep_start_q && inp_done && wgt_done && acc_done;
-  assign prep_fault = inp_lowest[RangeBits-1] || wgt_lowest[RangeBits-1] || acc_lowest[RangeBits-1] ||
-      inp_highest >= RangeBits'(InpDepth) || wgt_highest >= RangeBits'(WgtDepth) ||
-      acc_highest >= RangeBits'(AccDepth);
+  assign prep_done = prep_valid_q && !prep_fence && !prep_start_q && range_done;
+  assign prep_fault = outside != '0;
 
   // The form of a depthwise nest, found meanwhile.
   logic form_raster, form_row_skip, form_col_skip;
@@ -125,11 +117,11 @@ module tsr_gemm #(
   logic [511:0] word_q;
   logic [31:0] pc_q;
   tsr_isa_pkg::gemm_t gemm;
-  tsr_isa_pkg::gemm_extent_t extent_q, index;
-  tsr_isa_pkg::gemm_inp_stride_t inp_stride_q;
-  tsr_isa_pkg::gemm_wgt_stride_t wgt_stride_q;
-  tsr_isa_pkg::gemm_acc_stride_t acc_stride_q;
-  logic [2:0] reduce_q;
+  tsr_isa_pkg::gemm_extent_t extent, count;
+  tsr_isa_pkg::gemm_inp_stride_t inp_stride;
+  tsr_isa_pkg::gemm_wgt_stride_t wgt_stride;
+  tsr_isa_pkg::gemm_acc_stride_t acc_stride;
+  logic [2:0] reduce;
   logic [13:0] inp_address, wgt_address, acc_address;
   logic [5:0] inner_last;
   logic [3:0] tap_q, last_tap_q;  // counted from the last tap
@@ -139,11 +131,38 @@ module tsr_gemm #(
   assign prep_drop = prep_valid_q && drained && (prep_fence || (prep_done && prep_fault));
   assign instr_ready_o = !prep_valid_q || prep_move;
 
+  // In raster form: the loops kept, then rows and columns. Nothing but INP moves inside.
+  always_comb begin
+    extent = '0;
+    inp_stride = '0;
+    wgt_stride = '0;
+    acc_stride = '0;
+    reduce = prep.reduce;
+    if (!tsr_isa_pkg::Simulated || prep_move) begin
+      extent = prep.extent;
+      inp_stride = prep.inp_stride;
+      wgt_stride = prep.wgt_stride;
+      acc_stride = prep.acc_stride;
+      if (form_raster) begin
+        for (int unsigned k = 0; k < 4; k++) if (3'(k) >= form_outer) extent.loop[k] = 12'd1;
+        extent.loop[4] = form_rows;
+        extent.loop[5] = form_cols;
+        inp_stride.loop[4] = form_row_stride;
+        inp_stride.loop[5] = form_col_stride;
+        for (int unsigned k = 4; k < 6; k++) begin
+          wgt_stride.loop[k] = '0;
+          acc_stride.loop[k] = '0;
+        end
+        reduce = 3'd2;
+      end
+    end
+  end
+
   tsr_nest #(.Operands(3)) u_nest (
-    .clk_i, .rst_ni, .load_i(prep_move), .advance_i(advance), .addr_i({prep.acc_addr, prep.wgt_addr, prep.inp_addr}),
-    .extent_i(extent_q), .stride_i({acc_stride_q, wgt_stride_q, inp_stride_q}), .reduce_i(reduce_q),
-    .addr_o({acc_address, wgt_address, inp_address}), .index_o(index), .inner_last_o(inner_last), .sum_first_o(sum_first), .sum_last_o(sum_last),
-    .last_o(last)
+    .clk_i, .load_i(prep_move), .advance_i(advance), .addr_i({prep.acc_addr, prep.wgt_addr, prep.inp_addr}),
+    .extent_i(extent), .stride_i({acc_stride, wgt_stride, inp_stride}), .reduce_i(reduce),
+    .addr_o({acc_address, wgt_address, inp_address}), .count_o(count), .inner_last_o(inner_last), .sum_first_o(sum_first),
+    .sum_last_o(sum_last), .last_o(last)
   );
   assign advance = active_q && !stall;
 
@@ -167,30 +186,10 @@ module tsr_gemm #(
       prep_pc_q <= instr_pc_i;
     end
     if (prep_move) begin
-        word_q <= prep_word_q;
-        pc_q <= prep_pc_q;
-        tap_q <= form_last_tap;
-        last_tap_q <= form_last_tap;
-        extent_q <= prep.extent;
-        inp_stride_q <= prep.inp_stride;
-        wgt_stride_q <= prep.wgt_stride;
-        acc_stride_q <= prep.acc_stride;
-        reduce_q <= prep.reduce;
-        if (form_raster) begin
-          // The raster: the loops kept, then rows and columns. Nothing but INP moves inside.
-          for (int unsigned k = 0; k < 4; k++) begin
-            if (3'(k) >= form_outer) extent_q.loop[k] <= 12'd1;
-          end
-          extent_q.loop[4] <= form_rows;
-          extent_q.loop[5] <= form_cols;
-          inp_stride_q.loop[4] <= form_row_stride;
-          inp_stride_q.loop[5] <= form_col_stride;
-          for (int unsigned k = 4; k < 6; k++) begin
-            wgt_stride_q.loop[k] <= '0;
-            acc_stride_q.loop[k] <= '0;
-          end
-          reduce_q <= 3'd2;
-        end
+      word_q <= prep_word_q;
+      pc_q <= prep_pc_q;
+      tap_q <= form_last_tap;
+      last_tap_q <= form_last_tap;
     end else if (advance) begin
       tap_q <= (gemm.reduce >= 3'd2 ? inner_last[4] : inner_last[5]) ? last_tap_q : tap_q - 4'd1;
     end
@@ -322,7 +321,7 @@ module tsr_gemm #(
   tsr_window #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .Taps(Taps), .LineDepth(LineDepth), .OperandBits(OperandBits)
   ) u_window (
-    .clk_i, .read_i(advance && raster_q), .col_i(LineBits'(index.loop[5])), .step_i(step),
+    .clk_i, .read_i(advance && raster_q), .col_i(LineBits'(count.loop[5])), .step_i(step),
     .depthwise_i(tile_1_q.depthwise), .write_i(write_1_q), .lane_i(tile_1_q.lane), .vector_i(inp_rdata_i),
     .unsigned_i(inp_unsigned_1_q), .zero_i(inp_zero_1_q), .line_0_i(line_0_1_q), .line_1_i(line_1_1_q),
     .newest_o(newest_2), .window_o(window_2)
@@ -435,6 +434,6 @@ module tsr_gemm #(
   assign stall_o = stall && active_q;
 
   logic unused;
-  assign unused = &{1'b0, unused_prep_gemm, index, tile_4_q, prep, gemm, inner_last};
+  assign unused = &{1'b0, unused_prep_gemm, count, tile_4_q, prep, gemm, inner_last};
 
 endmodule

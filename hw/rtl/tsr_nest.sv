@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The address nest of GEMM and ALU: six counters, loop 5 innermost, and for each operand the entry addressed now. Each
-// loop keeps the address at which it stands with all deeper loops at 0; a loop that steps adds its stride to that, and
-// the deeper ones restart from there, so that no multiplier is needed. Addresses are modulo 2^14, which is exact once
-// the range check has passed.
+// loop keeps the address at which it stands with all deeper loops at 0. In an iteration one loop steps, the innermost
+// one that is not through: its stride is added to that address, and the deeper loops restart from there, so that no
+// multiplier and one adder an operand are needed. Whether a loop is through is found when its counter moves. Addresses
+// are modulo 2^14, which is exact once the range check has passed.
 //
-// Latency: load_i in cycle t, outputs of the first iteration in t + 1. Throughput: one iteration a cycle. Extents,
-// strides and reduce_i must hold from t + 1 on. Reset: synchronous, active low. inner_last_o bit k: loops k to 5 all
-// stand at their last iteration.
+// Latency: load_i in cycle t, outputs of the first iteration in t + 1. Throughput: one iteration a cycle. Operands are
+// taken with load_i. Reset: none, what stands before the first load means nothing. Timing: the choice among six loops
+// and an addition, or a counter and its comparison. count_o: the iteration at which a loop stands, from 1 on.
+// inner_last_o bit k: loops k to 5 all stand at their last iteration.
 module tsr_nest #(
   parameter int unsigned Operands = 3
 ) (
   input  logic                   clk_i,
-  input  logic                   rst_ni,
   input  logic                   load_i,
   input  logic                   advance_i,
   input  logic [14*Operands-1:0] addr_i,
@@ -19,7 +20,7 @@ module tsr_nest #(
   input  logic [84*Operands-1:0] stride_i,
   input  logic [2:0]             reduce_i,
   output logic [14*Operands-1:0] addr_o,
-  output logic [71:0]            index_o,
+  output logic [71:0]            count_o,
   output logic [5:0]             inner_last_o,
   output logic                   sum_first_o,
   output logic                   sum_last_o,
@@ -28,81 +29,82 @@ module tsr_nest #(
 
   localparam int unsigned Loops = tsr_isa_pkg::Loops;
   localparam int unsigned AddressBits = tsr_isa_pkg::GemmInpAddrWidth;
-  localparam int unsigned Nest = AddressBits * Loops;
-  tsr_isa_pkg::gemm_extent_t extent, index_q, index_d;
-  logic [Nest*Operands-1:0] base_q, base_d;
+  localparam int unsigned ExtentBits = tsr_isa_pkg::GemmExtentWidth;
+  localparam int unsigned Width = AddressBits * Operands;
+
+  // Of a loop: whether it is through; of its deeper loops and itself: whether all are, which is why the next one steps.
+  logic [Loops-1:0] one, ends, moves, through_q, through, inner_q, inner;
+  logic [2:0] reduce_q, step_q, step;
   logic first_q;
-  logic [5:0] inner_last;
-
-  assign extent = extent_i;
+  assign moves = {1'b1, inner_q[Loops-1:1]};
   always_comb begin
-    logic chain;
-    chain = 1'b1;
-    inner_last = '0;
-    for (int unsigned n = 0; n < Loops; n++) begin
-      chain = chain && index_q.loop[Loops-1-n] == extent.loop[Loops-1-n] - 12'd1;
-      inner_last[Loops-1-n] = chain;
-    end
-  end
-
-  always_comb begin
-    sum_last_o = 1'b1;
-    for (int unsigned k = 0; k < Loops; k++) begin
-      if (reduce_i == 3'(Loops - k)) sum_last_o = inner_last[k];
-    end
-  end
-
-  always_comb begin
-    logic step;
-    logic [13:0] address;
-    index_d = index_q;
-    base_d = base_q;
-    address = '0;
-    step = 1'b0;
-    if (advance_i) begin
+    through = through_q;
+    inner = inner_q;
+    step = step_q;
+    if (load_i || advance_i) begin
       for (int unsigned k = 0; k < Loops; k++) begin
-        step = k == Loops - 1 || inner_last[k < Loops - 1 ? k + 1 : k];
-        if (step) index_d.loop[k] = inner_last[k] ? 12'd0 : index_q.loop[k] + 12'd1;
+        if (load_i || inner_q[k]) through[k] = one[k];
+        else if (moves[k]) through[k] = ends[k];
       end
-      for (int unsigned n = 0; n < Operands; n++) begin
-        for (int unsigned k = 0; k < Loops; k++) begin
-          if (inner_last[k]) begin
-            base_d[Nest*n+AddressBits*k+:AddressBits] = address;
-          end else begin
-            address = base_q[Nest*n+AddressBits*k+:AddressBits];
-            if (k == Loops - 1 || inner_last[k < Loops - 1 ? k + 1 : k]) begin
-              address = address + stride_i[Nest*n+AddressBits*k+:AddressBits];
-              base_d[Nest*n+AddressBits*k+:AddressBits] = address;
-            end
-          end
-        end
-      end
+      for (int unsigned k = 0; k < Loops; k++) inner[k] = (Loops'(1) << (Loops - k)) - Loops'(1) == through >> k;
+      step = '0;
+      for (int unsigned k = 1; k < Loops; k++) if (!inner[k]) step = 3'(k);
     end
+    sum_last_o = 1'b1;
+    for (int unsigned k = 0; k < Loops; k++) if (reduce_q == 3'(Loops - k)) sum_last_o = inner_q[k];
   end
-
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      index_q <= '0;
-      base_q <= '0;
-      first_q <= 1'b0;
-    end else if (load_i) begin
-      index_q <= '0;
-      for (int unsigned n = 0; n < Operands; n++) base_q[Nest*n+:Nest] <= {Loops{addr_i[AddressBits*n+:AddressBits]}};
-      first_q <= 1'b1;
-    end else if (advance_i) begin
-      index_q <= index_d;
-      base_q <= base_d;
-      first_q <= sum_last_o;
+    if (load_i || advance_i) begin
+      through_q <= through;
+      inner_q <= inner;
+      step_q <= step;
+      first_q <= load_i || sum_last_o;
+    end
+    if (load_i) reduce_q <= reduce_i;
+  end
+
+  // The address and the stride of the loop that steps.
+  logic [Width-1:0] from, by, next;
+  always_comb begin
+    from = step_q[2] ? (step_q[0] ? gen_loop[5].address_q : gen_loop[4].address_q)
+                     : step_q[1] ? (step_q[0] ? gen_loop[3].address_q : gen_loop[2].address_q)
+                                 : (step_q[0] ? gen_loop[1].address_q : gen_loop[0].address_q);
+    by = step_q[2] ? (step_q[0] ? gen_loop[5].stride_q : gen_loop[4].stride_q)
+                   : step_q[1] ? (step_q[0] ? gen_loop[3].stride_q : gen_loop[2].stride_q)
+                               : (step_q[0] ? gen_loop[1].stride_q : gen_loop[0].stride_q);
+    next = addr_i;
+    if (!load_i) begin
+      for (int unsigned n = 0; n < Operands; n++) begin
+        next[AddressBits*n+:AddressBits] = from[AddressBits*n+:AddressBits] + by[AddressBits*n+:AddressBits];
+      end
     end
   end
 
-  always_comb begin
-    addr_o = '0;
-    for (int unsigned n = 0; n < Operands; n++) addr_o[AddressBits*n+:AddressBits] = base_q[Nest*(n+1)-AddressBits+:AddressBits];
+  for (genvar k = 0; k < Loops; k++) begin : gen_loop
+    logic [ExtentBits-1:0] extent, extent_q, count_q, count;
+    logic [Width-1:0] stride, stride_q, address_q;
+    always_comb begin
+      for (int unsigned n = 0; n < Operands; n++) begin
+        stride[AddressBits*n+:AddressBits] = stride_i[AddressBits*(Loops*n+k)+:AddressBits];
+      end
+    end
+    assign count = count_q + ExtentBits'(1);
+    assign extent = load_i ? extent_i[ExtentBits*k+:ExtentBits] : extent_q;
+    assign one[k] = extent == ExtentBits'(1);
+    assign ends[k] = count == extent_q;
+    always_ff @(posedge clk_i) begin
+      if (load_i) extent_q <= extent;
+      if (load_i) stride_q <= stride;
+      if (load_i || (advance_i && inner_q[k])) count_q <= ExtentBits'(1);
+      else if (advance_i && moves[k]) count_q <= count;
+      if (load_i || (advance_i && moves[k])) address_q <= next;
+    end
+    assign count_o[ExtentBits*k+:ExtentBits] = count_q;
   end
-  assign index_o = index_q;
-  assign inner_last_o = inner_last;
+
+  assign addr_o = gen_loop[Loops-1].address_q;
+  assign inner_last_o = inner_q;
   assign sum_first_o = first_q;
-  assign last_o = inner_last[0];
+  assign last_o = inner_q[0];
 
 endmodule

@@ -1,119 +1,121 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lowest and the highest address of an operand: addr + sum over loops of min(0, (extent - 1) * stride), and the
-// same with max. One multiplier, one loop a cycle. Enters: address, extents, strides, and how many of the outermost
-// loops count. Leaves: both bounds, exact and signed.
+// The range check of GEMM and ALU: whether a nest takes an operand out of its memory. The lowest address of an operand is
+// its first one plus the sum over the loops of min(0, (extent - 1) * stride), the highest one the same with max. Enters:
+// for each operand its address, strides, how many of the outermost loops count, and the entries of its memory; the
+// extents of all. Leaves: for each operand, whether an address is below 0 or none of the memory's. Method: a loop passes
+// one cycle after another through operands, products and sums, a multiplier an operand. Sums have the bits of an address:
+// what leaves them is outside, and stays so.
 //
-// Latency: start_i in cycle t, done_o and bounds from t + Loops + Registers on, until the next start. Operands must stay
-// until then. Reset: synchronous, active low. Legal: ResultBits large enough for the exact sums; Registers, behind the
-// multiplier, 0 or 1.
+// Latency: start_i in cycle t, done_o and outside_o from t + Loops + TimingRangeDepth - 1 on, until the next start, which
+// may not come before. Operands must stay until then. Reset: synchronous, active low, of what is valid. Timing: a choice
+// among the loops and a decrement, a product between two registers, or a sum and its comparison. Legal: extents from 1
+// on, limits up to 2^AddressBits, Products from 1 on.
 module tsr_range #(
+  parameter int unsigned Operands    = 3,
   parameter int unsigned Loops       = 6,
   parameter int unsigned AddressBits = 14,
   parameter int unsigned StrideBits  = 14,
   parameter int unsigned ExtentBits  = 12,
-  parameter int unsigned ResultBits  = AddressBits + 1 + ExtentBits + $clog2(Loops) + 1,
-  parameter int unsigned Registers   = tsr_isa_pkg::TimingRangeProduct
+  parameter int unsigned Products    = tsr_isa_pkg::TimingRangeProduct
 ) (
-  input  logic                               clk_i,
-  input  logic                               rst_ni,
-  input  logic                               start_i,
-  input  logic        [AddressBits-1:0]      addr_i,
-  input  logic        [Loops*ExtentBits-1:0] extent_i,
-  input  logic        [Loops*StrideBits-1:0] stride_i,
-  input  logic        [2:0]                  loops_i,
-  output logic                               done_o,
-  output logic signed [ResultBits-1:0]       lowest_o,
-  output logic signed [ResultBits-1:0]       highest_o
+  input  logic                                 clk_i,
+  input  logic                                 rst_ni,
+  input  logic                                 start_i,
+  input  logic [AddressBits*Operands-1:0]      addr_i,
+  input  logic [ExtentBits*Loops-1:0]          extent_i,
+  input  logic [StrideBits*Loops*Operands-1:0] stride_i,
+  input  logic [3*Operands-1:0]                loops_i,
+  input  logic [(AddressBits+1)*Operands-1:0]  limit_i,
+  output logic                                 done_o,
+  output logic [Operands-1:0]                  outside_o
 );
 
-  logic add, add_first, add_last;  // a span is added to the sums, of the first or the last loop
-  logic signed [ResultBits-1:0] add_span;
-  logic [2:0] loop_q, loop;
-  logic running_q, done_q;
-  logic signed [ResultBits-1:0] lowest_q, highest_q, lowest, highest, span;
-  logic signed [StrideBits-1:0] stride;
-  logic [ExtentBits-1:0] extent;
-  logic signed [ExtentBits:0] steps;
-  logic signed [StrideBits+ExtentBits:0] product;
+  localparam int unsigned ProductBits = StrideBits + ExtentBits;
+  localparam int unsigned SumBits = AddressBits + 1;
+  localparam int unsigned LoopBits = 3;
+  localparam int unsigned Fill = (1 << LoopBits) - Loops;
 
-  assign loop = start_i ? 3'd0 : loop_q;
-  assign lowest = add_first ? ResultBits'({1'b0, addr_i}) : lowest_q;
-  assign highest = add_first ? ResultBits'({1'b0, addr_i}) : highest_q;
+  if (Loops != 6) $error("tsr_range: a nest has six loops");
+  if (Products < 1) $error("tsr_range: the products have no register");
 
+  // The loop whose operands are chosen now; how far those before it have come, bit 0 for operands that stand.
+  logic [LoopBits-1:0] loop_q;
+  logic choose;
+  logic [Products:0] stands_q, last_q;
+  assign choose = start_i || loop_q != '0;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      loop_q <= '0;
+      stands_q <= '0;
+      done_o <= 1'b0;
+    end else begin
+      if (choose) loop_q <= loop_q == LoopBits'(Loops - 1) ? '0 : loop_q + 1'b1;
+      stands_q <= {stands_q[Products-1:0], choose};
+      if (start_i) done_o <= 1'b0;
+      else if (last_q[Products]) done_o <= 1'b1;
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    last_q <= {last_q[Products-1:0], loop_q == LoopBits'(Loops - 1)};
+  end
+
+  // The choice among the loops halves what is left with each bit of the number. The last loops fill the places to eight.
+  logic [ExtentBits*(1<<LoopBits)-1:0] extents;
+  logic [ExtentBits-1:0] steps;
   always_comb begin
-    stride = '0;
-    extent = '0;
-    product = '0;
-    steps = '0;
-    if (start_i || running_q) begin
-      for (int unsigned k = 0; k < Loops; k++) begin
-        if (loop == 3'(k)) begin
-          stride = stride_i[StrideBits*k+:StrideBits];
-          extent = extent_i[ExtentBits*k+:ExtentBits];
+    extents = {extent_i[ExtentBits*Loops-1-:ExtentBits*Fill], extent_i};
+    if (!tsr_isa_pkg::Simulated || choose) begin
+      for (int unsigned bit_ = 0; bit_ < LoopBits; bit_++) begin
+        if (loop_q[bit_]) extents = extents >> (ExtentBits << bit_);
+      end
+    end
+  end
+  assign steps = extents[0+:ExtentBits] - ExtentBits'(1);
+
+  for (genvar n = 0; n < Operands; n++) begin : gen_operand
+    logic [StrideBits*(1<<LoopBits)-1:0] strides;
+    always_comb begin
+      strides = {stride_i[StrideBits*Loops*(n+1)-1-:StrideBits*Fill], stride_i[StrideBits*Loops*n+:StrideBits*Loops]};
+      if (!tsr_isa_pkg::Simulated || choose) begin
+        for (int unsigned bit_ = 0; bit_ < LoopBits; bit_++) begin
+          if (loop_q[bit_]) strides = strides >> (StrideBits << bit_);
         end
       end
-      steps = $signed({1'b0, extent}) - $signed((ExtentBits + 1)'(1));
-      product = (StrideBits + ExtentBits + 1)'(steps) * (StrideBits + ExtentBits + 1)'(stride);
     end
-  end
-  assign span = loop < loops_i ? ResultBits'(product) : '0;
 
-  always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      running_q <= 1'b0;
-      loop_q <= '0;
-    end else if (start_i || running_q) begin
-      loop_q <= loop + 3'd1;
-      running_q <= loop != 3'(Loops - 1);
-    end
-  end
-
-  if (Registers == 0) begin : gen_direct
-    assign add = start_i || running_q;
-    assign add_first = start_i;
-    assign add_last = loop == 3'(Loops - 1);
-    assign add_span = span;
-  end else begin : gen_register
-    logic add_q, first_q, last_q;
-    logic signed [ResultBits-1:0] span_q;
+    logic signed [ExtentBits:0] steps_q;
+    logic signed [StrideBits-1:0] stride_q;
+    logic signed [ProductBits-1:0] product_q[Products];
+    logic [Products:0] counts_q;
     always_ff @(posedge clk_i) begin
-      if (!rst_ni) add_q <= 1'b0;
-      else add_q <= start_i || running_q;
-    end
-    always_ff @(posedge clk_i) begin
-      if (start_i || running_q) begin
-        first_q <= start_i;
-        last_q <= loop == 3'(Loops - 1);
-        span_q <= span;
+      if (!tsr_isa_pkg::Simulated || choose || stands_q != '0) begin
+        steps_q <= {1'b0, steps};
+        stride_q <= strides[0+:StrideBits];
+        product_q[0] <= ProductBits'(steps_q) * ProductBits'(stride_q);
+        for (int unsigned s = 1; s < Products; s++) product_q[s] <= product_q[s-1];
+        counts_q <= {counts_q[Products-1:0], loop_q < loops_i[3*n+:3]};
       end
     end
-    assign add = add_q;
-    assign add_first = first_q;
-    assign add_last = last_q;
-    assign add_span = span_q;
-  end
 
-  always_ff @(posedge clk_i) begin
-    if (!rst_ni) begin
-      done_q <= 1'b0;
-      lowest_q <= '0;
-      highest_q <= '0;
-    end else if (add) begin
-      if (add_span < 0) begin
-        lowest_q <= lowest + add_span;
-        highest_q <= highest;
-      end else begin
-        lowest_q <= lowest;
-        highest_q <= highest + add_span;
-      end
-      done_q <= add_last;
-    end else if (start_i) begin
-      done_q <= 1'b0;
+    // The lowest address, from 0 on, and the highest one less the memory's entries, below 0.
+    logic [ProductBits-1:0] span;
+    logic [SumBits-1:0] sum, first;
+    logic adds, negative, far;
+    logic [AddressBits-1:0] lowest_q, highest_q;
+    assign span = product_q[Products-1];
+    assign adds = stands_q[Products] && counts_q[Products];
+    assign negative = span[ProductBits-1];
+    assign far = span[ProductBits-1:AddressBits] != {ProductBits - AddressBits{negative}};
+    assign sum = span[0+:SumBits] + {!negative, negative ? lowest_q : highest_q};
+    assign first = {1'b0, addr_i[AddressBits*n+:AddressBits]} - limit_i[SumBits*n+:SumBits];
+    always_ff @(posedge clk_i) begin
+      if (start_i) lowest_q <= addr_i[AddressBits*n+:AddressBits];
+      else if (adds && negative) lowest_q <= sum[0+:AddressBits];
+      if (start_i) highest_q <= first[0+:AddressBits];
+      else if (adds && !negative) highest_q <= sum[0+:AddressBits];
+      if (start_i) outside_o[n] <= !first[AddressBits];
+      else if (adds) outside_o[n] <= outside_o[n] || far || sum[AddressBits] == negative;
     end
   end
-
-  assign done_o = done_q && !start_i;
-  assign lowest_o = lowest_q;
-  assign highest_o = highest_q;
 
 endmodule

@@ -11,10 +11,12 @@
 
 namespace tessera::isa::timing {
 
-/// Range check: one loop a cycle through one multiplier (tsr_range). Registers at each place, and in all.
+/// Range check of GEMM and ALU: one loop a cycle passes all stages (tsr_range). Registers at each place, and in all.
 namespace range {
-inline constexpr int kProduct = 0;  // Behind the multiplier, in front of the sums.
-inline constexpr int kDepth = 0;
+inline constexpr int kOperands = 1;  // A loop's steps, and its stride for each operand.
+inline constexpr int kProduct = 1;  // Their products.
+inline constexpr int kSum = 1;  // Added to the lowest or to the highest address, and compared with the memory's size.
+inline constexpr int kDepth = 3;
 }  // namespace range
 
 /// Range check of LOAD and STORE: one loop a cycle passes all stages but the last (tsr_transfer_range). Registers at each place, and in all.
@@ -177,9 +179,9 @@ inline constexpr int kComplete = 1;
 /// GEMM (tsr_gemm, tsr_window).
 namespace gemm {
 /// From taking an instruction to the end of its range check; its form is known too.
-inline constexpr int kPrepare = 7;  // loops + 1 + range.depth
+inline constexpr int kPrepare = 9;  // loops + range.depth
 /// From taking an instruction to its first step, at the earliest.
-inline constexpr int kStart = 8;  // gemm.prepare + 1
+inline constexpr int kStart = 10;  // gemm.prepare + 1
 /// From the first step of a sum to its read of ACC.
 inline constexpr int kRead = 8;  // gemm_tile.depth - gemm_tile.sum - 1
 /// From the last step of a sum to its write.
@@ -189,9 +191,9 @@ inline constexpr int kApart = 3;  // gemm.write + 1 - gemm.read
 /// From the last step to the completion of a FENCE or a fault behind it.
 inline constexpr int kDrain = 11;  // gemm.write + 1
 /// From taking an instruction to its first read of ACC, at the earliest.
-inline constexpr int kFirstRead = 16;  // gemm.start + gemm.read
+inline constexpr int kFirstRead = 18;  // gemm.start + gemm.read
 /// From taking an instruction to its first write of ACC, at the earliest.
-inline constexpr int kFirstWrite = 18;  // gemm.start + gemm.write
+inline constexpr int kFirstWrite = 20;  // gemm.start + gemm.write
 /// Columns of a raster that the line buffers hold. Columns.
 inline constexpr int kLineColumns = 512;
 /// Rows of taps in raster form, at most: the line buffers' and the newest. Rows.
@@ -201,13 +203,13 @@ inline constexpr int kWindowRows = 3;
 /// ALU (tsr_alu).
 namespace alu {
 /// From taking an instruction to the end of its range check.
-inline constexpr int kPrepare = 7;  // loops + 1 + range.depth
+inline constexpr int kPrepare = 9;  // loops + range.depth
 /// From taking an instruction to the read of its constants, at the earliest.
 inline constexpr int kConstants = 2;
 /// From the read of the constants to the end of the preparation.
 inline constexpr int kConstantsBack = 2;
 /// From taking an instruction to its first issue, at the earliest.
-inline constexpr int kStart = 8;  // alu.prepare + 1
+inline constexpr int kStart = 10;  // alu.prepare + 1
 /// From a vector's last issue to its write: no `convert`, destination ACC.
 inline constexpr int kRaw = 3;  // alu_vector.depth
 /// The same without a second operation.
@@ -225,7 +227,7 @@ inline constexpr int64_t second(const MachineConfig& config) { return ((14 + ((i
 /// The same of any vector that goes to OUT or INP.
 inline constexpr int kLeast = 13;  // alu.first
 /// From taking an instruction to its first write of OUT or INP, at the earliest.
-inline constexpr int kFirstWrite = 21;  // alu.start + alu.least
+inline constexpr int kFirstWrite = 23;  // alu.start + alu.least
 /// From the end of a vector with a second operation to that of one without, at least.
 inline constexpr int64_t second_to_first(const MachineConfig& config) { return ((((14 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13) - 13) + 1; }
 /// The same to that of an int32 vector to ACC.

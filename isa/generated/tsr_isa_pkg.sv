@@ -564,9 +564,11 @@ package tsr_isa_pkg;
 
   // The machine's timing (isa/timing.toml). Of a pipeline: registers at each place, which places have any (bit k:
   // place k), and registers in all.
-  localparam int unsigned TimingRangeProduct = 0;
-  localparam logic [0:0] TimingRangeRegisters = 1'h0;
-  localparam int unsigned TimingRangeDepth = 0;
+  localparam int unsigned TimingRangeOperands = 1;
+  localparam int unsigned TimingRangeProduct = 1;
+  localparam int unsigned TimingRangeSum = 1;
+  localparam logic [2:0] TimingRangeRegisters = 3'h7;
+  localparam int unsigned TimingRangeDepth = 3;
   localparam int unsigned TimingTransferRangeOperands = 1;
   localparam int unsigned TimingTransferRangeProduct = 1;
   localparam int unsigned TimingTransferRangeSum = 1;
@@ -655,20 +657,20 @@ package tsr_isa_pkg;
   localparam int unsigned TimingStoreFirstBeat = 4;  // From a run's departure to its first beat on the bus, at the earliest.
   localparam int unsigned TimingStoreFence = 1;  // From the departure of a FENCE, or the last response, to its answer.
   localparam int unsigned TimingStoreComplete = 1;  // From the last response, or a FENCE's answer, to the completion.
-  localparam int unsigned TimingGemmPrepare = 7;  // From taking an instruction to the end of its range check; its form is known too.
-  localparam int unsigned TimingGemmStart = 8;  // From taking an instruction to its first step, at the earliest.
+  localparam int unsigned TimingGemmPrepare = 9;  // From taking an instruction to the end of its range check; its form is known too.
+  localparam int unsigned TimingGemmStart = 10;  // From taking an instruction to its first step, at the earliest.
   localparam int unsigned TimingGemmRead = 8;  // From the first step of a sum to its read of ACC.
   localparam int unsigned TimingGemmWrite = 10;  // From the last step of a sum to its write.
   localparam int unsigned TimingGemmApart = 3;  // From the end of a sum to the start of the next on the same entry, so that nothing waits.
   localparam int unsigned TimingGemmDrain = 11;  // From the last step to the completion of a FENCE or a fault behind it.
-  localparam int unsigned TimingGemmFirstRead = 16;  // From taking an instruction to its first read of ACC, at the earliest.
-  localparam int unsigned TimingGemmFirstWrite = 18;  // From taking an instruction to its first write of ACC, at the earliest.
+  localparam int unsigned TimingGemmFirstRead = 18;  // From taking an instruction to its first read of ACC, at the earliest.
+  localparam int unsigned TimingGemmFirstWrite = 20;  // From taking an instruction to its first write of ACC, at the earliest.
   localparam int unsigned TimingGemmLineColumns = 512;  // Columns of a raster that the line buffers hold.
   localparam int unsigned TimingGemmWindowRows = 3;  // Rows of taps in raster form, at most: the line buffers' and the newest.
-  localparam int unsigned TimingAluPrepare = 7;  // From taking an instruction to the end of its range check.
+  localparam int unsigned TimingAluPrepare = 9;  // From taking an instruction to the end of its range check.
   localparam int unsigned TimingAluConstants = 2;  // From taking an instruction to the read of its constants, at the earliest.
   localparam int unsigned TimingAluConstantsBack = 2;  // From the read of the constants to the end of the preparation.
-  localparam int unsigned TimingAluStart = 8;  // From taking an instruction to its first issue, at the earliest.
+  localparam int unsigned TimingAluStart = 10;  // From taking an instruction to its first issue, at the earliest.
   localparam int unsigned TimingAluRaw = 3;  // From a vector's last issue to its write: no `convert`, destination ACC.
   localparam int unsigned TimingAluFirst = 13;  // The same without a second operation.
   localparam int unsigned TimingAluTurn = 1;  // From the first stage's value to the first lanes of its second operation.
@@ -689,7 +691,7 @@ package tsr_isa_pkg;
     timing_alu_second = ((14 + ((batch * block_out) / second_lanes)) - 1) + 13;
   endfunction
   localparam int unsigned TimingAluLeast = 13;  // The same of any vector that goes to OUT or INP.
-  localparam int unsigned TimingAluFirstWrite = 21;  // From taking an instruction to its first write of OUT or INP, at the earliest.
+  localparam int unsigned TimingAluFirstWrite = 23;  // From taking an instruction to its first write of OUT or INP, at the earliest.
   // From the end of a vector with a second operation to that of one without, at least.
   function automatic int unsigned timing_alu_second_to_first(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
     timing_alu_second_to_first = ((((14 + ((batch * block_out) / second_lanes)) - 1) + 13) - 13) + 1;
