@@ -3,6 +3,7 @@
 // Bound to every tsr_queue.
 module tsr_assert_queue #(
   parameter int unsigned Depth       = 4,
+  parameter int unsigned Slots       = 4,
   parameter int unsigned PointerBits = 2,
   parameter int unsigned CountBits   = 3
 ) (
@@ -27,8 +28,8 @@ module tsr_assert_queue #(
     end else begin
       `TSR_ASSERT(32'(count_q) == words && words <= Depth, "the count is wrong")
       `TSR_ASSERT(valid_o == (words != 0), "valid is wrong")
-      `TSR_ASSERT(32'(head_q) < Depth && 32'(tail_q) < Depth, "a pointer left the queue")
-      `TSR_ASSERT((32'(head_q) + words) % Depth == 32'(tail_q), "the pointers are not as far apart as the words")
+      `TSR_ASSERT(32'(head_q) < Slots && 32'(tail_q) < Slots, "a pointer left the queue")
+      `TSR_ASSERT((32'(head_q) + words) % Slots == 32'(tail_q), "the pointers are not as far apart as the words")
       `TSR_ASSERT(!(push && words == Depth), "overflow")
       `TSR_ASSERT(!(pop && words == 0), "underflow")
       `TSR_ASSERT(push == (valid_i && ready_o) && pop == (valid_o && ready_i), "a word moved without its handshake")
@@ -38,4 +39,4 @@ module tsr_assert_queue #(
 
 endmodule
 
-bind tsr_queue tsr_assert_queue #(.Depth(Depth), .PointerBits(PointerBits), .CountBits(CountBits)) u_assert (.*);
+bind tsr_queue tsr_assert_queue #(.Depth(Depth), .Slots(Slots), .PointerBits(PointerBits), .CountBits(CountBits)) u_assert (.*);

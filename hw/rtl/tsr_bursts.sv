@@ -4,7 +4,7 @@
 // Latency: a run taken in cycle t has its first burst at the output in t + 1. Throughput: one burst a cycle; the next
 // run is taken with the last burst of the previous one. Back-pressure: burst_ready_i. Reset: synchronous, active low.
 // Legal: AxiBytes a power of two, 4 to 64; a run is of 1 to 2^22 - 1 bytes; bursts of 256 beats at most. Timing: a
-// comparison of eight bits and a sum between two registers.
+// count of beats, or the next place of a page, between two registers.
 module tsr_bursts #(
   parameter int unsigned AxiBytes = 8
 ) (
@@ -36,14 +36,21 @@ module tsr_bursts #(
   logic [LengthBits-1:0] longest, length;
   logic busy_q, take, last, fire;
 
-  // All lengths are of beats - 1: then those to the end of a page are the complement of the place in the page.
+  // All lengths are of beats - 1: then those to the end of a page are the complement of the place in the page. A burst
+  // that is not its run's last one ends a page, or it has as many beats as a burst can have. Either way the address grows
+  // by one above the place, and the place becomes 0 or stays.
+  localparam int unsigned PlaceBits = PageBeatBits > LengthBits ? LengthBits : PageBeatBits;
+  logic ends_page;
+  logic [PlaceBits-1:0] place, place_next;
+  assign place = beat_q[PlaceBits-1:0];
   if (PageBeatBits > LengthBits) begin : gen_long_page
-    assign longest = ~beat_q[LengthBits-1:0] | {LengthBits{beat_q[PageBeatBits-1:LengthBits] != '1}};
+    assign ends_page = beat_q[PageBeatBits-1:LengthBits] == '1;
+    assign longest = ~place | {LengthBits{!ends_page}};
   end else begin : gen_short_page
-    logic [PageBeatBits-1:0] place;
-    assign place = beat_q[PageBeatBits-1:0];
+    assign ends_page = 1'b1;
     assign longest = LengthBits'({(LengthBits + 1 - PageBeatBits)'(0), ~place});
   end
+  assign place_next = ends_page ? '0 : place;
   assign last = left_q[BeatBits-1:LengthBits] == '0 && left_q[LengthBits-1:0] <= longest;
   assign length = last ? left_q[LengthBits-1:0] : longest;
 
@@ -66,13 +73,15 @@ module tsr_bursts #(
     else if (take) busy_q <= 1'b1;
     else if (fire && last) busy_q <= 1'b0;
   end
+  logic [63-OffsetBits-PlaceBits:0] page_next;
+  assign page_next = beat_q[63-OffsetBits:PlaceBits] + 1'b1;
   always_ff @(posedge clk_i) begin
     if (take) begin
       beat_q <= run_dram_i[63:OffsetBits];
       left_q <= BeatBits'(run_bytes_i[21:OffsetBits]) + BeatBits'(rest) - 1'b1;
     end else if (fire) begin
-      beat_q <= beat_q + (64 - OffsetBits)'(length) + 1'b1;
-      left_q <= left_q - BeatBits'(length) - 1'b1;
+      beat_q <= {page_next, place_next};
+      left_q <= left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one
     end
   end
 

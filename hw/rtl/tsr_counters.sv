@@ -11,7 +11,7 @@
 //
 // Latency: an event counts from the next cycle on, bytes of reads one later; value_o follows read_i by a cycle. Reset:
 // synchronous, active low; it also begins a program. Legal: read_i in one of four cycles at most. Timing: a word of the
-// LUT RAM and a carry of 58 bits.
+// LUT RAM and a carry of 29 bits.
 module tsr_counters (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -65,6 +65,7 @@ module tsr_counters (
   logic [5:0] walk_q, number;
   logic first_q;  // walk
   logic [57:0] stored, high;
+  logic passed;  // a multiple of 64 since the last visit
   logic [6:0] low;
   assign number = read_i ? select_i : walk_q;
 
@@ -82,7 +83,9 @@ module tsr_counters (
       if (number[2:0] == 3'(k)) low = unit.counter[k][6:0];
     end
     stored = first_q && number >= walk_q ? '0 : mem[number];
-    high = stored + 58'(stored[0] != low[6]);
+    // In two halves: the upper one grows when all of the lower one are ones.
+    passed = stored[0] != low[6];
+    high = {stored[57:29] + 29'(passed && stored[28:0] == '1), stored[28:0] + 29'(passed)};
   end
 
   always_ff @(posedge clk_i) begin

@@ -8,6 +8,10 @@
 // older; meanwhile nothing starts. no_progress is found likewise: a head that is older than the record becomes it, one a
 // cycle, until none is.
 //
+// Behind a fault no cycle counts any more. So the comparisons with the record end in registers: a head that is older than
+// the record may start a cycle later, a completion that is older counts a cycle later, and the program ends once a cycle
+// has passed in which nothing moved. Without a record nothing is compared and nothing is late.
+//
 // Latency: an engine's fault bars from the next cycle on and is the record one to four cycles later. Reset: synchronous,
 // active low; it also begins a program. Timing: one comparison of 32 bits between two registers.
 module tsr_fault #(
@@ -19,6 +23,7 @@ module tsr_fault #(
   input  logic [3:0]   engine_fault_i,  // by engine: a fault completes
   input  logic [11:0]  engine_code_i,
   input  logic [3:0]   complete_i,      // by engine: an instruction completes
+  input  logic [3:0]   signal_i,        // by engine: and gives a signal
   input  logic [127:0] engine_pc_i,     // that instruction
   input  logic         fetch_fault_i,
   input  logic [2:0]   fetch_code_i,
@@ -32,7 +37,7 @@ module tsr_fault #(
   input  logic         finish_i,        // FETCH holds FINISH
   input  logic         finish_holds_i,  // and its conditions hold
   output logic [3:0]   start_o,         // by engine: its head may start
-  output logic [3:0]   counted_o,       // by engine: what completes is no fault and is older than the record
+  output logic [3:0]   counted_o,       // by engine: a signal of what was no fault and is older than the record
   output logic         finish_take_o,
   output logic         stop_o,          // the program ends in this cycle
   output logic         found_o,         // a fault is on its way to the record
@@ -52,45 +57,54 @@ module tsr_fault #(
   assign head_pc = head_pc_i;
   assign engine_code = engine_code_i;
 
-  logic fault_q, stuck;
+  logic fault_q, stuck, changed_q;  // changed: the record is new in this cycle
   logic [2:0] code_q, unit_q;
   logic [31:0] pc_q;
-  logic [3:0] cause_q, older;
+  logic [3:0] cause_q, head_older_q, late_q, older;
   logic [IdleBits-1:0] idle_q;
 
-  // An engine's completing instruction is compared, or else its head: where both are there the head waits a cycle.
+  // An engine's completing instruction is compared, or else its head. What was compared is the head still, unless it may
+  // have started meanwhile.
   always_comb begin
+    older = '0;
     for (int unsigned e = 0; e < 4; e++) begin
-      older[e] = 1'b1;
-      if (fault_q) older[e] = (complete_i[e] ? engine_pc.engine[e] : head_pc.engine[e]) < pc_q;
-      counted_o[e] = complete_i[e] && !engine_fault_i[e] && older[e];
-      start_o[e] = run_i && head_valid_i[e] && head_holds_i[e] && cause_q == '0 && older[e] && !(fault_q && complete_i[e]);
+      if (!tsr_isa_pkg::Simulated || fault_q) older[e] = (complete_i[e] ? engine_pc.engine[e] : head_pc.engine[e]) < pc_q;
+      start_o[e] = run_i && head_valid_i[e] && head_holds_i[e] && cause_q == '0 &&
+          (!fault_q || (head_older_q[e] && !changed_q));
+      counted_o[e] = late_q[e] || (signal_i[e] && !engine_fault_i[e] && !fault_q);
     end
+  end
+  always_ff @(posedge clk_i) begin
+    head_older_q <= head_valid_i & older & ~complete_i & ~start_o;
   end
 
   logic idle;  // nothing is under way that could still become the record
   assign idle = !busy_i && cause_q == '0;
   assign finish_take_o = run_i && finish_i && finish_holds_i && head_valid_i == '0 && idle && !fault_q;
-  assign stop_o = finish_take_o || (run_i && fault_q && (head_valid_i & older) == '0 && idle);
+  assign stop_o = finish_take_o || (run_i && fault_q && !changed_q && head_older_q == '0 && idle_q != '0 && idle);
   assign stuck = idle_q == IdleBits'(IdleCycles);
 
-  // The next candidate: a cause, else a head that is stuck.
+  // The next candidate: a cause, else a head that is stuck; such a head is older than the record.
   logic [3:0] candidates;
   logic [1:0] chosen;
   logic candidate_older;
-  logic [31:0] candidate_pc;
+  logic [31:0] candidate_pc, chosen_cause_pc, chosen_head_pc;
   logic [2:0] candidate_code;
-  assign candidates = cause_q != '0 ? cause_q : stuck ? head_valid_i & older : '0;
+  assign candidates = cause_q != '0 ? cause_q : !stuck || changed_q ? '0 : fault_q ? head_older_q : head_valid_i;
   assign chosen = candidates[0] ? 2'd0 : candidates[1] ? 2'd1 : candidates[2] ? 2'd2 : 2'd3;
   always_comb begin
+    chosen_cause_pc = '0;
+    chosen_head_pc = '0;
     candidate_pc = '0;
     candidate_code = '0;
     if (!tsr_isa_pkg::Simulated || candidates != '0) begin
-      candidate_pc = cause_q != '0 ? cause_pc_q.engine[chosen] : head_pc.engine[chosen];
+      chosen_cause_pc = cause_pc_q.engine[chosen];
+      chosen_head_pc = head_pc.engine[chosen];
+      candidate_pc = cause_q != '0 ? chosen_cause_pc : chosen_head_pc;
       candidate_code = cause_q != '0 ? cause_code_q.engine[chosen] : 3'(tsr_isa_pkg::FaultNoProgress);
     end
   end
-  assign candidate_older = !fault_q || candidate_pc < pc_q;
+  assign candidate_older = !fault_q || cause_q == '0 || chosen_cause_pc < pc_q;
 
   always_ff @(posedge clk_i) begin
     for (int unsigned e = 0; e < 4; e++) begin
@@ -109,8 +123,12 @@ module tsr_fault #(
       unit_q <= '0;
       pc_q <= '0;
       cause_q <= '0;
+      late_q <= '0;
+      changed_q <= 1'b0;
       idle_q <= '0;
     end else if (run_i) begin
+      changed_q <= 1'b0;
+      late_q <= fault_q ? signal_i & ~engine_fault_i & older : '0;
       for (int unsigned e = 0; e < 4; e++) begin
         if (engine_fault_i[e]) cause_q[e] <= 1'b1;
         else if (chosen == 2'(e)) cause_q[e] <= 1'b0;
@@ -118,17 +136,19 @@ module tsr_fault #(
       if (candidates != '0) begin
         if (candidate_older) begin
           fault_q <= 1'b1;
+          changed_q <= 1'b1;
           code_q <= candidate_code;
           unit_q <= 3'(chosen);
           pc_q <= candidate_pc;
         end
       end else if (!fault_q && (fetch_fault_i || (stuck && fetch_held_i))) begin
         fault_q <= 1'b1;
+        changed_q <= 1'b1;
         code_q <= fetch_fault_i ? fetch_code_i : 3'(tsr_isa_pkg::FaultNoProgress);
         unit_q <= 3'(tsr_isa_pkg::UnitFetch);
         pc_q <= fetch_pc_i;
       end
-      if (!idle || moving_i || start_o != '0 || finish_take_o || !(fault_q || fetch_held_i)) idle_q <= '0;
+      if (!idle || late_q != '0 || moving_i || start_o != '0 || finish_take_o || !(fault_q || fetch_held_i)) idle_q <= '0;
       else if (!stuck) idle_q <= idle_q + 1'b1;
     end
   end

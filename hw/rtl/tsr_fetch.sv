@@ -2,13 +2,13 @@
 // FETCH. Enters: the program's address and length. Leaves: instructions in program order, each for one command queue;
 // FINISH; and FETCH's own faults: an illegal word, a word outside the DRAM window, a refused read, a program without
 // FINISH. Words are read ahead, one burst each, into a memory of WordsAhead words that beats fill; the checked word stands
-// in a register. How many words of the program lie in the DRAM window is found before the program starts.
+// in a register, and its rules are checked there. How many words of the program lie in the DRAM window is found before the program starts.
 //
-// Latency: a word that has come completely is dispatched three cycles later. Throughput: one instruction in 64 /
+// Latency: a word that has come completely is dispatched four cycles later. Throughput: one instruction in 64 /
 // AxiBytes cycles, limited by WordsAhead words in one memory latency. Back-pressure: full command queues. Reset:
 // synchronous, active low; it also begins a program, so that reads of an older one must have drained, and address,
-// length and window must stand three cycles before. Legal: AxiBytes a power of two, 4 to 64; WordsAhead >= 1. Timing: a
-// word of the memory and its rules between two registers.
+// length and window must stand three cycles before. Legal: AxiBytes a power of two, 4 to 64; WordsAhead >= 1. Timing: the
+// rules of a word between two registers.
 module tsr_fetch #(
   parameter int unsigned AxiBytes   = 8,
   parameter int unsigned BlockIn    = 8,
@@ -54,15 +54,16 @@ module tsr_fetch #(
 
   // The end of the words that may be requested: of the program, or of the window within it.
   logic [63:0] span;  // bytes behind the program's first one
+  logic behind;       // the program begins behind the window
   logic [58:0] words;
   logic [32:0] words_q;
   logic [31:0] end_q;
   logic cut_q;  // the window ends first
-  assign span = window_last_i - program_address_i;
+  assign {behind, span} = {1'b0, window_last_i} - {1'b0, program_address_i};
   assign words = {1'b0, span[63:6]} + 59'(span[5:0] == 6'd63);
   always_ff @(posedge clk_i) begin
     if (!run_i) begin
-      if (program_address_i < window_first_i || window_last_i < program_address_i) words_q <= '0;
+      if (program_address_i < window_first_i || behind) words_q <= '0;
       else words_q <= {words[58:32] != '0, words[31:0]};
       cut_q <= words_q < {1'b0, instruction_count_i};
       end_q <= words_q < {1'b0, instruction_count_i} ? words_q[31:0] : instruction_count_i;
@@ -120,13 +121,13 @@ module tsr_fetch #(
     end
   end
 
-  // The checked word.
-  logic held_q, stopped_q, fire, end_of_program, outside;
+  // The word in the register: first it stands there, then its check is known.
+  logic held_q, checked_q, stopped_q, fire, end_of_program, outside;
   logic [511:0] word_q;
-  logic [2:0] code_q, legal_code;
+  logic [2:0] known_q, code_q, legal_code;  // known: what is wrong beside the word's own rules
   logic [31:0] pc_q;  // number of the word in the register, or of the one that comes
   tsr_legal #(.BlockIn(BlockIn), .BlockOut(BlockOut)) u_legal (
-    .check_i(take), .word_i(word), .fault_o(legal_code)
+    .check_i(held_q && !checked_q), .word_i(word_q), .fault_o(legal_code)
   );
 
   assign end_of_program = pc_q == end_q && !cut_q;
@@ -136,11 +137,11 @@ module tsr_fetch #(
   tsr_isa_pkg::finish_t checked;  // of any instruction: for its header
   logic fault, is_finish;
   logic [1:0] engine;
-  assign fault = held_q && code_q != 3'(tsr_isa_pkg::FaultNone);
+  assign fault = checked_q && code_q != 3'(tsr_isa_pkg::FaultNone);
   assign checked = word_q;
   assign is_finish = checked.header.opcode == 6'(tsr_isa_pkg::OpcodeFinish);
   assign engine = tsr_isa_pkg::engine_of(word_q);
-  assign held_o = held_q && !fault && !stopped_q;
+  assign held_o = checked_q && !fault && !stopped_q;
   assign finish_o = held_o && is_finish;
   assign push_valid_o = held_o && !is_finish && run_i ? 4'd1 << engine : '0;
   assign fire = (push_valid_o & push_ready_i) != '0 || finish_take_i;
@@ -149,7 +150,7 @@ module tsr_fetch #(
   assign fault_o = fault && run_i && !stopped_q;
   assign fault_code_o = code_q;
   assign issue_o = fire;
-  assign stall_memory_o = run_i && !held_q;
+  assign stall_memory_o = run_i && !checked_q;
 
   always_ff @(posedge clk_i) begin
     if (take) word_q <= word;
@@ -157,21 +158,25 @@ module tsr_fetch #(
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       held_q <= 1'b0;
+      checked_q <= 1'b0;
       stopped_q <= 1'b0;
       pc_q <= '0;
+      known_q <= '0;
       code_q <= '0;
     end else begin
+      checked_q <= held_q && !fire;
       if (fire) begin
         held_q <= 1'b0;
         pc_q <= pc_q + 32'd1;
       end
       if (finish_take_i || fault) stopped_q <= 1'b1;
+      if (held_q && !checked_q) code_q <= known_q != 3'(tsr_isa_pkg::FaultNone) ? known_q : legal_code;
       if (take) begin
         held_q <= 1'b1;
-        code_q <= error_q[head_q] ? 3'(tsr_isa_pkg::FaultAxiError) : legal_code;
+        known_q <= error_q[head_q] ? 3'(tsr_isa_pkg::FaultAxiError) : 3'(tsr_isa_pkg::FaultNone);
       end else if (run_i && !stopped_q && !held_q && (end_of_program || outside)) begin
         held_q <= 1'b1;
-        code_q <= end_of_program ? 3'(tsr_isa_pkg::FaultMissingFinish) : 3'(tsr_isa_pkg::FaultDramRange);
+        known_q <= end_of_program ? 3'(tsr_isa_pkg::FaultMissingFinish) : 3'(tsr_isa_pkg::FaultDramRange);
       end
     end
   end

@@ -3,7 +3,7 @@
 // sides with a queue of runs between them: the address side walks the nest and sends bursts as far ahead as bursts in
 // flight and the queue allow, also of later instructions; the data side realigns what comes back and writes it.
 //
-// Latency: taken in cycle t, first burst at the arbiter in t + 11; a group is written two cycles after its beat has
+// Latency: taken in cycle t, first burst at the arbiter in t + 12; a group is written two cycles after its beat has
 // entered the machine; complete_o in the cycle after the last write. Throughput: one group of AxiBytes a cycle, padding
 // included. Back-pressure: port grants, absent beats. Reset: synchronous, active low; bursts in flight must have
 // drained. Legal: AxiBytes a power of two, 4 to 64. Timing: the slowest of the modules inside.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A FIFO with first-word fall-through: the oldest word stands at data_o while valid_o is set. Its lowest HeadBits stand in
 // a register, for logic that looks at them in every cycle; the others are read from the memory, for a register that
-// takes them.
+// takes them. With Held these others are not the head's but those of the word that left last: they stay until the next
+// one leaves, so that whoever takes words needs no copy.
 //
 // Latency: a word written into an empty queue is visible in the next cycle. Throughput: one word in and one out a
 // cycle. Back-pressure: ready_o depends on state only. Reset: synchronous, active low, empties it. Legal: Width >= 1,
@@ -9,7 +10,8 @@
 module tsr_queue #(
   parameter int unsigned Width    = 8,
   parameter int unsigned Depth    = 4,
-  parameter int unsigned HeadBits = 0
+  parameter int unsigned HeadBits = 0,
+  parameter bit          Held     = 1'b0
 ) (
   input  logic             clk_i,
   input  logic             rst_ni,
@@ -23,9 +25,10 @@ module tsr_queue #(
 
   if (Width < 1 || HeadBits > Width || Depth < 1) $error("tsr_queue: Width >= HeadBits, Width >= 1, Depth >= 1");
 
-  localparam int unsigned PointerBits = Depth > 1 ? $clog2(Depth) : 1;
+  localparam int unsigned Slots = Depth + 32'(Held);  // the place of a held word is not written
+  localparam int unsigned PointerBits = Slots > 1 ? $clog2(Slots) : 1;
   localparam int unsigned CountBits = $clog2(Depth + 1);
-  localparam logic [PointerBits-1:0] LastSlot = PointerBits'(Depth - 1);
+  localparam logic [PointerBits-1:0] LastSlot = PointerBits'(Slots - 1);
 
   logic [PointerBits-1:0] head_q, tail_q, next;  // slots
   logic [CountBits-1:0] count_q;
@@ -40,15 +43,23 @@ module tsr_queue #(
   // A simulator copies a word when the head moves, not in every cycle: there all of it stands in the register.
   localparam int unsigned Kept = tsr_isa_pkg::Simulated ? Width : HeadBits;
   if (Kept < Width) begin : gen_body
-    logic [Width-Kept-1:0] mem[Depth];
+    logic [Width-Kept-1:0] mem[Slots];
     always_ff @(posedge clk_i) begin
       if (push) mem[tail_q] <= data_i[Width-1:Kept];
     end
-    assign data_o[Width-1:Kept] = mem[head_q];
+    if (Held) begin : gen_held
+      logic [PointerBits-1:0] held_q;
+      always_ff @(posedge clk_i) begin
+        if (pop) held_q <= head_q;
+      end
+      assign data_o[Width-1:Kept] = mem[held_q];
+    end else begin : gen_shown
+      assign data_o[Width-1:Kept] = mem[head_q];
+    end
   end
 
   if (Kept > 0) begin : gen_head
-    logic [Kept-1:0] mem[Depth];  // the head's own copy in here is not read
+    logic [Kept-1:0] mem[Slots];  // the head's own copy in here is not read
     logic [Kept-1:0] head_word_q;
     always_ff @(posedge clk_i) begin
       if (push) mem[tail_q] <= data_i[Kept-1:0];
@@ -58,7 +69,16 @@ module tsr_queue #(
       if (push && (count_q == '0 || (count_q == CountBits'(1) && pop))) head_word_q <= data_i[Kept-1:0];
       else if (pop) head_word_q <= mem[next];
     end
-    assign data_o[Kept-1:0] = head_word_q;
+    if (Held && Kept > HeadBits) begin : gen_held
+      logic [Kept-HeadBits-1:0] held_word_q;
+      always_ff @(posedge clk_i) begin
+        if (pop) held_word_q <= head_word_q[Kept-1:HeadBits];
+      end
+      assign data_o[Kept-1:HeadBits] = held_word_q;
+      assign data_o[HeadBits-1:0] = head_word_q[HeadBits-1:0];
+    end else begin : gen_shown
+      assign data_o[Kept-1:0] = head_word_q;
+    end
   end
 
   always_ff @(posedge clk_i) begin

@@ -4,10 +4,18 @@
 // on both sides joined; each instruction's last run carries `last`. A FENCE, or an instruction that fails its range
 // check, is one run of 0 bytes with `last`; after a failed check nothing more is taken until reset.
 //
-// Latency: taken in cycle t, the first step of the nest in t + 9 (t + 2 for FENCE), its run leaves when the next step
-// shows that nothing more joins it. Throughput: one step of the nest a cycle; the check of the next instruction runs
-// beside the walk. Back-pressure: run_ready_i. Reset: synchronous, active low. Legal: JoinBytes a power of two below
-// 2^21. Timing: a loop's address, chosen and increased, between two registers.
+// A loop's stride and extent, and where its current iteration began, stand in two small memories: a step reads one loop
+// and writes one loop. The loops inside the one that steps begin anew: they are `fresh`, and what stands for them in the
+// memory counts no more. A fresh loop began where the next outer one that is not fresh has begun, loop 0 where the nest
+// begins.
+//
+// instr_i is the queue's head in its header and the instruction taken last in the rest, which stays until the next is
+// taken.
+//
+// Latency: taken in cycle t, the first step of the nest in t + TimingTransferPrepare + 1 (t + 2 for FENCE), its run leaves
+// when the next step shows that nothing more joins it. Throughput: one step of the nest a cycle; the check of the next
+// instruction runs beside the walk. Back-pressure: run_ready_i. Reset: synchronous, active low. Legal: JoinBytes a power
+// of two below 2^21. Timing: a loop's address, read from its memory and increased.
 module tsr_runs #(
   parameter int unsigned JoinBytes     = 1024,  // a run of this many bytes is not joined further
   parameter bit          Pads          = 1'b1,  // LOAD; STORE has neither padding nor fill
@@ -46,16 +54,21 @@ module tsr_runs #(
   if (JoinBytes != 1 << $clog2(JoinBytes) || JoinBytes >= 1 << 21) $error("tsr_runs: JoinBytes is a power of two below 2^21");
 
   // Preparation: one instruction whose ranges are being found.
-  tsr_isa_pkg::load_t prep_q;
-  logic prep_valid_q, halted_q;
+  tsr_isa_pkg::load_t instr;
+  logic prep_valid_q, halted_q, prep_fence_q, prep_signal_q;
   logic [31:0] prep_pc_q;
-  logic unused_prep_load, unused_store_fence, prep_fence, prep_store, prep_done, prep_take, range_done, range_reads, take;
+  logic load_unused, load_fence, store_unused, store_fence, prep_done, prep_take, range_done, range_reads, take;
   logic [2:0] range_fault, prep_fault;
   logic [63:0] range_dram;
+  logic loop_valid;
+  logic [1:0] loop;
+  logic [15:0] loop_steps;
+  logic [31:0] loop_stride;
+  logic [21:0] loop_sp_stride;
 
-  assign {unused_prep_load, prep_fence} = tsr_isa_pkg::load_instruction(prep_q.header.opcode);
-  assign {prep_store, unused_store_fence} = tsr_isa_pkg::store_instruction(prep_q.header.opcode);
-  assign base_o = prep_q.base;
+  assign instr = instr_i;
+  assign {load_unused, load_fence} = tsr_isa_pkg::load_instruction(instr.header.opcode);
+  assign {store_unused, store_fence} = tsr_isa_pkg::store_instruction(instr.header.opcode);
   assign take = instr_valid_i && instr_ready_o;
 
   // What STORE does not have reads as reserved zeros: fill, pads.
@@ -63,19 +76,20 @@ module tsr_runs #(
     .Pads(Pads), .InpBytes(InpBytes), .WgtBytes(WgtBytes), .AccBytes(AccBytes), .OutBytes(OutBytes),
     .ParamBytes(ParamBytes), .TableBytes(TableBytes)
   ) u_range (
-    .clk_i, .rst_ni, .start_i(take), .instr_i(prep_q), .base_i, .window_first_i, .window_last_i, .done_o(range_done),
-    .fault_o(range_fault), .reads_o(range_reads), .dram_o(range_dram)
+    .clk_i, .rst_ni, .start_i(take), .instr_i, .base_o, .base_i, .window_first_i, .window_last_i, .done_o(range_done),
+    .fault_o(range_fault), .reads_o(range_reads), .dram_o(range_dram), .loop_valid_o(loop_valid), .loop_o(loop),
+    .loop_steps_o(loop_steps), .loop_stride_o(loop_stride), .loop_sp_stride_o(loop_sp_stride)
   );
 
-  assign prep_done = prep_valid_q && (prep_fence || range_done);
-  assign prep_fault = prep_fence ? 3'(tsr_isa_pkg::FaultNone) : range_fault;
-  assign instr_ready_o = (!prep_valid_q || prep_take) && !halted_q &&
-      !(prep_take && prep_fault != 3'(tsr_isa_pkg::FaultNone));
+  assign prep_done = prep_valid_q && (prep_fence_q || range_done);
+  assign prep_fault = prep_fence_q ? 3'(tsr_isa_pkg::FaultNone) : range_fault;
+  assign instr_ready_o = !prep_valid_q && !halted_q;
 
   always_ff @(posedge clk_i) begin
     if (take) begin
       prep_pc_q <= instr_pc_i;
-      prep_q <= instr_i;
+      prep_fence_q <= Pads ? load_fence : store_fence;
+      prep_signal_q <= instr.header.signal;
     end
   end
   always_ff @(posedge clk_i) begin
@@ -89,71 +103,120 @@ module tsr_runs #(
     end
   end
 
-  // The walk: one step of the nest a cycle. Addresses of loop k: where its current iteration began.
+  // The loops of two instructions: of the one that walks and of the one in preparation, which fills its half.
   localparam int unsigned Loops = tsr_isa_pkg::TransferLoops;
-  typedef struct packed { logic [Loops-1:0][63:0] loop; } dram_addresses_t;
-  typedef struct packed { logic [Loops-1:0][21:0] loop; } sp_addresses_t;
-  typedef struct packed { logic [1:0][15:0] loop; } ends_t;
-  logic walk_q, walk_none_q, walk_signal_q, walk_store_q;
+  typedef struct packed {
+    logic [11:0] after;     // iterations of padding behind the body; STORE has none
+    logic [15:0] body;      // iterations of body and of padding behind it
+    logic [15:0] steps;     // extent - 1
+    logic [31:0] stride;
+    logic [21:0] sp_stride;
+  } loop_t;
+  localparam int unsigned LoopBits = 16 + 32 + 22 + (Pads ? 28 : 0);
+  logic [LoopBits-1:0] loops[2*Loops];  // Yosys knows no memory of structures
+  loop_t prep_loop, walk_loop;
+  logic half_q;  // of the instruction in preparation
+  logic [Loops-1:0] prep_once_q;
+  logic [1:0] prep_before_any_q;
+  always_comb begin
+    prep_loop = '0;
+    if (!tsr_isa_pkg::Simulated || loop_valid) begin
+      prep_loop.steps = loop_steps;
+      prep_loop.stride = loop_stride;
+      prep_loop.sp_stride = loop_sp_stride;
+      if (Pads) begin
+        prep_loop.after = loop[0] ? instr.pad_after[1] : instr.pad_after[0];
+        prep_loop.body = loop_steps + 16'd1 - {4'd0, loop[0] ? instr.pad_before[1] : instr.pad_before[0]};
+      end
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (loop_valid) begin
+      loops[{half_q, loop}] <= LoopBits'(prep_loop);
+      prep_once_q[loop] <= loop_steps == '0;
+    end
+    prep_before_any_q <= {Pads && instr.pad_before[1] != '0, Pads && instr.pad_before[0] != '0};
+  end
+
+  // The walk: one step of the nest a cycle.
+  typedef struct packed {
+    logic two;              // two iterations are left, this one included
+    logic [15:0] left;      // iterations behind this one
+    logic [63:0] dram;      // where it began
+    logic [21:0] sp;
+  } iteration_t;
+  logic [102:0] iterations[Loops];
+  iteration_t from, begun;
+  logic walk_q, walk_none_q, walk_signal_q;
   logic [2:0] walk_fault_q, walk_space_q;
   logic [31:0] walk_pc_q;
   logic [15:0] length_q;
   logic [7:0] pad_value_q;
-  tsr_isa_pkg::load_extent_t extent_q, index_q, next;
-  tsr_isa_pkg::load_dram_stride_t dram_stride_q;
-  tsr_isa_pkg::load_sp_stride_t sp_stride_q;
-  dram_addresses_t dram_q;
-  sp_addresses_t sp_q;
-  // Padding of loops 0 and 1: the index at which each part ends, and in which of them the loop stands.
-  tsr_isa_pkg::load_pad_before_t before_q;
-  ends_t body_q;
+  logic [63:0] dram_q;
+  logic [21:0] sp_q;
+  // Loops in their last iteration; with one iteration; fresh ones.
+  logic [Loops-1:0] at_last_q, at_last_d, once_q, fresh_q, fresh_d;
+  logic [1:0] inner_q;    // the innermost loop with an iteration left, the one that steps next
+  logic [1:0] begin_q;    // the loop that tells where that one began
+  logic inner_fresh_q;
+  // Padding of loops 0 and 1: whether it precedes, and where the loop stands.
   logic [1:0] before_any_q, before_in_q, after_in_q;
   logic padded_q;  // padding throughout
 
-  logic step_last, step_pad, step_take;
-  logic [Loops-1:0] at_last;
-  logic [1:0] inner;  // the innermost loop with an iteration left
-  always_comb begin
-    next = '0;
-    at_last = '0;
-    if (!tsr_isa_pkg::Simulated || walk_q) begin
-      for (int unsigned k = 0; k < Loops; k++) begin
-        next.loop[k] = index_q.loop[k] + 16'd1;
-        at_last[k] = next.loop[k] == extent_q.loop[k];
-      end
-    end
-    inner = !at_last[3] ? 2'd3 : !at_last[2] ? 2'd2 : !at_last[1] ? 2'd1 : 2'd0;
-  end
-  assign step_last = walk_none_q || at_last == '1;
-  assign step_pad = Pads && (padded_q || before_in_q != '0 || after_in_q != '0);
+  function automatic logic [1:0] innermost(input logic [Loops-1:1] at_last);
+    innermost = !at_last[3] ? 2'd3 : !at_last[2] ? 2'd2 : !at_last[1] ? 2'd1 : 2'd0;
+  endfunction
+  // The next outer loop that is not fresh, or the loop itself.
+  function automatic logic [1:0] beginning(input logic [1:0] k, input logic [Loops-1:1] fresh);
+    beginning = k == 2'd3 && !fresh[3] ? 2'd3 : k >= 2'd2 && !fresh[2] ? 2'd2 : k >= 2'd1 && !fresh[1] ? 2'd1 : 2'd0;
+  endfunction
 
-  logic [63:0] dram_from, dram_next, dram_d;
-  logic signed [31:0] dram_by;
-  logic [21:0] sp_from, sp_by, sp_d;
+  logic step_last, step_pad, step_take;
+  logic [15:0] left;
+  assign step_last = walk_none_q || at_last_q == '1;
+  assign step_pad = Pads && (padded_q || before_in_q != '0 || after_in_q != '0);
   always_comb begin
-    dram_from = '0;
-    dram_by = '0;
-    sp_from = '0;
-    sp_by = '0;
+    walk_loop = '0;
+    from = '0;
     if (!tsr_isa_pkg::Simulated || walk_q) begin
-      dram_from = dram_q.loop[0];
-      dram_by = dram_stride_q.loop[0];
-      sp_from = sp_q.loop[0];
-      sp_by = sp_stride_q.loop[0];
-      for (int unsigned k = 1; k < Loops; k++) begin
-        if (inner == 2'(k)) begin
-          dram_from = dram_q.loop[k];
-          dram_by = dram_stride_q.loop[k];
-          sp_from = sp_q.loop[k];
-          sp_by = sp_stride_q.loop[k];
-        end
+      walk_loop = 98'(loops[{!half_q, inner_q}]);
+      from = iterations[begin_q];
+    end
+    left = inner_fresh_q ? walk_loop.steps : from.left;
+  end
+  // Behind a step: an iteration more of one loop, all inner ones from their beginning.
+  always_comb begin
+    for (int unsigned k = 0; k < Loops; k++) begin
+      at_last_d[k] = at_last_q[k];
+      fresh_d[k] = fresh_q[k];
+      if (2'(k) > inner_q) begin
+        at_last_d[k] = once_q[k];
+        fresh_d[k] = 1'b1;
+      end else if (2'(k) == inner_q) begin
+        at_last_d[k] = inner_fresh_q ? walk_loop.steps == 16'd1 : from.two;
+        fresh_d[k] = 1'b0;
       end
     end
+    if (prep_take) begin
+      at_last_d = prep_once_q;
+      fresh_d = '1;
+    end
   end
+
   // Leading padding does not advance the DRAM address.
-  assign dram_next = dram_from + (Pads && !inner[1] && before_in_q[inner[0]] ? '0 : 64'(dram_by));
-  assign dram_d = prep_take ? range_dram : dram_next;
-  assign sp_d = prep_take ? prep_q.sp_addr : sp_from + sp_by;
+  logic [63:0] dram_next;
+  logic dram_stays;
+  assign dram_stays = Pads && !inner_q[1] && before_in_q[inner_q[0]];
+  assign dram_next = from.dram + (dram_stays ? '0 : 64'($signed(walk_loop.stride)));
+  always_comb begin
+    begun = '0;
+    if (!tsr_isa_pkg::Simulated || prep_take || step_take) begin
+      begun.two = left == 16'd2;
+      begun.left = left - 16'd1;
+      begun.dram = prep_take ? range_dram : dram_next;
+      begun.sp = prep_take ? instr.sp_addr : from.sp + walk_loop.sp_stride;
+    end
+  end
 
   // The run that may still grow.
   logic held_q, held_pad_q, held_last_q, held_signal_q;
@@ -165,68 +228,61 @@ module tsr_runs #(
   logic joins, emit, held_full;
 
   assign held_full = held_bytes_q[21:$clog2(JoinBytes)] != '0;
-  assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && held_sp_end_q == sp_q.loop[Loops-1] &&
-      (step_pad || held_dram_end_q == dram_q.loop[Loops-1]) && !held_full;
+  assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && held_sp_end_q == sp_q &&
+      (step_pad || held_dram_end_q == dram_q) && !held_full;
   assign run_valid_o = held_q && (held_last_q || (walk_q && !joins));
   assign emit = run_valid_o && run_ready_i;
   assign step_take = walk_q && (!held_q || joins || emit);
   assign prep_take = prep_done && (!walk_q || (step_take && step_last));
 
   always_ff @(posedge clk_i) if (prep_take || step_take) begin
-    for (int unsigned k = 0; k < Loops; k++) begin
-      if (prep_take || (step_take && 2'(k) >= inner)) begin
-        dram_q.loop[k] <= dram_d;
-        sp_q.loop[k] <= sp_d;
-      end
-      if (prep_take || (step_take && 2'(k) > inner)) index_q.loop[k] <= '0;
-      else if (step_take && 2'(k) == inner) index_q.loop[k] <= next.loop[k];
-    end
+    iterations[prep_take ? 2'd0 : inner_q] <= begun;
+    dram_q <= begun.dram;
+    sp_q <= begun.sp;
+    at_last_q <= at_last_d;
+    fresh_q <= fresh_d;
+    inner_q <= innermost(at_last_d[Loops-1:1]);
+    begin_q <= beginning(innermost(at_last_d[Loops-1:1]), fresh_d[Loops-1:1]);
+    inner_fresh_q <= fresh_d[innermost(at_last_d[Loops-1:1])];
     for (int unsigned k = 0; k < 2; k++) begin
-      if (step_take && 2'(k) > inner) begin
+      if (2'(k) > inner_q) begin
         before_in_q[k] <= before_any_q[k];
         after_in_q[k] <= 1'b0;
-      end else if (step_take && 2'(k) == inner) begin
-        if (next.loop[k] == {4'd0, before_q.loop[k]}) before_in_q[k] <= 1'b0;
-        if (next.loop[k] == body_q.loop[k]) after_in_q[k] <= 1'b1;
-      end
-      if (prep_take) begin
-        before_any_q[k] <= prep_q.pad_before[k] != '0;
-        before_in_q[k] <= prep_q.pad_before[k] != '0;
-        after_in_q[k] <= 1'b0;
-        body_q.loop[k] <= prep_q.extent[k] - {4'd0, prep_q.pad_after[k]};
+      end else if (2'(k) == inner_q) begin
+        if (left == walk_loop.body) before_in_q[k] <= 1'b0;
+        if (left == {4'd0, walk_loop.after}) after_in_q[k] <= 1'b1;
       end
     end
     if (prep_take) begin
-      walk_none_q <= prep_fence || prep_fault != 3'(tsr_isa_pkg::FaultNone);
+      before_any_q <= prep_before_any_q;
+      before_in_q <= prep_before_any_q;
+      after_in_q <= '0;
+      once_q <= prep_once_q;
+      walk_none_q <= prep_fence_q || prep_fault != 3'(tsr_isa_pkg::FaultNone);
       walk_fault_q <= prep_fault;
-      walk_signal_q <= prep_q.header.signal;
-      walk_store_q <= prep_store;
+      walk_signal_q <= prep_signal_q;
       walk_pc_q <= prep_pc_q;
-      walk_space_q <= prep_q.space;
-      length_q <= prep_q.length;
-      pad_value_q <= prep_q.pad_value;
-      extent_q <= prep_q.extent;
-      before_q <= prep_q.pad_before;
+      walk_space_q <= instr.space;
+      length_q <= instr.length;
+      pad_value_q <= Pads ? instr.pad_value : '0;
       padded_q <= !range_reads;
-      dram_stride_q <= prep_q.dram_stride;
-      sp_stride_q <= prep_q.sp_stride;
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (step_take) begin
       held_last_q <= step_last;
-      held_dram_end_q <= dram_q.loop[Loops-1] + {48'd0, length_q};
-      held_sp_end_q <= sp_q.loop[Loops-1] + {6'd0, length_q};
+      held_dram_end_q <= dram_q + {48'd0, length_q};
+      held_sp_end_q <= sp_q + {6'd0, length_q};
       held_bytes_q <= walk_none_q ? '0 : (joins ? held_bytes_q : '0) + {6'd0, length_q};
       if (!joins) begin
-        held_dram_q <= dram_q.loop[Loops-1];
-        held_sp_q <= sp_q.loop[Loops-1];
+        held_dram_q <= dram_q;
+        held_sp_q <= sp_q;
         held_pad_q <= step_pad;
         held_signal_q <= walk_signal_q;
         held_space_q <= walk_space_q;
         held_fault_q <= walk_fault_q;
-        held_pad_value_q <= walk_store_q ? 8'd0 : pad_value_q;
+        held_pad_value_q <= pad_value_q;
         held_pc_q <= walk_pc_q;
       end
     end
@@ -236,7 +292,9 @@ module tsr_runs #(
     if (!rst_ni) begin
       walk_q <= 1'b0;
       held_q <= 1'b0;
+      half_q <= 1'b0;
     end else begin
+      if (prep_take) half_q <= !half_q;
       if (prep_take) walk_q <= 1'b1;
       else if (step_take && step_last) walk_q <= 1'b0;
       if (step_take) held_q <= 1'b1;
@@ -257,6 +315,6 @@ module tsr_runs #(
   assign run_pc_o = held_pc_q;
 
   logic unused;
-  assign unused = &{1'b0, unused_prep_load, unused_store_fence, prep_q.header, prep_q.reserved_482};
+  assign unused = &{1'b0, load_unused, load_fence, store_unused, store_fence, instr, prep_loop};
 
 endmodule

@@ -3,7 +3,7 @@
 // A run goes three ways at once: its bursts to the address channel, its groups to the read port, its offsets to the
 // realigner; a queue of expected responses, in which FENCE stands as an entry without one, says what completes.
 //
-// Latency: taken in cycle t, first burst and first read in t + 11, first data at the bus in t + 14; complete_o in the
+// Latency: taken in cycle t, first burst and first read in t + 12, first data at the bus in t + 15; complete_o in the
 // cycle after the last response. Throughput: one beat a cycle. Back-pressure: port grants, the bus, WritesInFlight.
 // Reset: synchronous, active low; bursts in flight must have drained. Legal: AxiBytes a power of two, 4 to 64.
 // Timing: the slowest of the modules inside.

@@ -131,14 +131,14 @@ module tsr_top #(
   );
 
   // A queue keeps the bits that its engine's instructions have. Program counter and header are looked at while a word
-  // waits, the rest when the engine takes it.
+  // waits, the rest when the engine takes it; of LOAD and STORE the rest is that of the word they took last.
   localparam int unsigned HeadBits = 32 + tsr_isa_pkg::HeaderBits;
   logic [511:0] load_word, gemm_word, alu_word, store_word;
   logic [4*512-1:0] head_word;  // the four, for assertions
   assign head_word = {store_word, alu_word, gemm_word, load_word};
   logic [127:0] head_pc;
   assign load_word[511:tsr_isa_pkg::LoadQueueBits] = '0;
-  tsr_queue #(.Width(32 + tsr_isa_pkg::LoadQueueBits), .Depth(LoadQueue), .HeadBits(HeadBits)) u_load_queue (
+  tsr_queue #(.Width(32 + tsr_isa_pkg::LoadQueueBits), .Depth(LoadQueue), .HeadBits(HeadBits), .Held(1'b1)) u_load_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Load]), .ready_o(push_ready[Load]),
     .data_i({fetch_word[tsr_isa_pkg::LoadQueueBits-1:0], fetch_pc}), .valid_o(head_valid[Load]),
     .data_o({load_word[tsr_isa_pkg::LoadQueueBits-1:0], head_pc[32*Load+:32]}), .ready_i(head_pop[Load])
@@ -156,7 +156,7 @@ module tsr_top #(
     .data_o({alu_word[tsr_isa_pkg::AluQueueBits-1:0], head_pc[32*Alu+:32]}), .ready_i(head_pop[Alu])
   );
   assign store_word[511:tsr_isa_pkg::StoreQueueBits] = '0;
-  tsr_queue #(.Width(32 + tsr_isa_pkg::StoreQueueBits), .Depth(StoreQueue), .HeadBits(HeadBits)) u_store_queue (
+  tsr_queue #(.Width(32 + tsr_isa_pkg::StoreQueueBits), .Depth(StoreQueue), .HeadBits(HeadBits), .Held(1'b1)) u_store_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Store]), .ready_o(push_ready[Store]),
     .data_i({fetch_word[tsr_isa_pkg::StoreQueueBits-1:0], fetch_pc}), .valid_o(head_valid[Store]),
     .data_o({store_word[tsr_isa_pkg::StoreQueueBits-1:0], head_pc[32*Store+:32]}), .ready_i(head_pop[Store])
@@ -173,7 +173,7 @@ module tsr_top #(
 
   // What completes behind a known fault is not counted: nothing older may depend on it.
   tsr_timeline u_timeline (
-    .clk_i, .rst_ni(program_rst_n), .signal_i(counted & complete_signal),
+    .clk_i, .rst_ni(program_rst_n), .signal_i(counted),
     .valid_i({fetch_finish, head_valid}), .load_waits_i(load_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .gemm_waits_i(gemm_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]),
     .alu_waits_i(alu_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .store_waits_i(store_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .finish_waits_i(fetch_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]),
     .holds_o(holds), .waiting_on_o(waiting_on)
@@ -182,7 +182,7 @@ module tsr_top #(
   assign any_busy = busy != '0 || complete != '0 || read_busy;
   tsr_fault u_fault (
     .clk_i, .rst_ni(program_rst_n), .run_i(run), .engine_fault_i(complete & complete_fault),
-    .engine_code_i(complete_code), .complete_i(complete), .engine_pc_i(complete_pc), .fetch_fault_i(fetch_fault), .fetch_code_i(fetch_code),
+    .engine_code_i(complete_code), .complete_i(complete), .signal_i(complete & complete_signal), .engine_pc_i(complete_pc), .fetch_fault_i(fetch_fault), .fetch_code_i(fetch_code),
     .fetch_pc_i(fetch_pc), .fetch_held_i(fetch_held), .head_valid_i(head_valid), .head_pc_i(head_pc),
     .head_holds_i(holds[3:0]), .busy_i(any_busy), .moving_i(fetch_issue), .finish_i(fetch_finish),
     .finish_holds_i(holds[4]), .start_o(instr_valid), .counted_o(counted), .finish_take_o(finish_take), .stop_o(stop), .found_o(fault_found),

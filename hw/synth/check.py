@@ -36,6 +36,8 @@ MEMORIES = {
     "tsr_counters.mem": ("LUTRAM_SP", "LUTRAM_DP", "LUTRAM_SDP"),
     "tsr_fetch.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_queue.mem": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+    "tsr_runs.loops": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+    "tsr_runs.iterations": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
 }
 # Memories that may become flip-flops, and up to how many words: below that they are cheaper than LUT RAM.
 FLIP_FLOPS = {"tsr_queue.mem": 4}

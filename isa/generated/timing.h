@@ -22,10 +22,10 @@ inline constexpr int kDepth = 3;
 /// Range check of LOAD and STORE: one loop a cycle passes all stages but the last (tsr_transfer_range). Registers at each place, and in all.
 namespace transfer_range {
 inline constexpr int kOperands = 1;  // A loop's steps and strides.
-inline constexpr int kProduct = 1;  // Their products.
+inline constexpr int kProduct = 2;  // Their products, in two parts; the sum of these.
 inline constexpr int kSum = 1;  // Added to the lowest or to the highest address.
 inline constexpr int kCompare = 1;  // Compared with the scratchpad's size and the DRAM window.
-inline constexpr int kDepth = 4;
+inline constexpr int kDepth = 5;
 }  // namespace transfer_range
 
 /// GEMM from a step to the write of its sum (tsr_gemm). Registers at each place, and in all.
@@ -121,9 +121,9 @@ inline constexpr int64_t word_beats(const MachineConfig& config) { return 64 / i
 /// From the last beat of a word at FETCH to the checked register's taking it.
 inline constexpr int kAssemble = 1;
 /// From there to the first cycle in which it can be dispatched.
-inline constexpr int kCheck = 1;
+inline constexpr int kCheck = 2;
 /// From the last beat of a word at FETCH to the queue's head.
-inline constexpr int kDispatch = 3;  // fetch.assemble + fetch.check + queue.visible
+inline constexpr int kDispatch = 4;  // fetch.assemble + fetch.check + queue.visible
 }  // namespace fetch
 
 /// What LOAD and STORE have in common: checks, the walk over the nest, bursts of a run (tsr_runs, tsr_bursts).
@@ -131,15 +131,17 @@ namespace transfer {
 /// A run of as many beats' bytes is joined no further. Beats.
 inline constexpr int kJoinBeats = 128;
 /// From taking an instruction to the end of its range check.
-inline constexpr int kPrepare = 8;  // transfer_loops + transfer_range.depth
+inline constexpr int kPrepare = 9;  // transfer_loops + transfer_range.depth
 /// The same for FENCE.
 inline constexpr int kFence = 1;
+/// From the end of the preparation to the first cycle in which the next instruction can be taken.
+inline constexpr int kFree = 1;
 /// From the end of the range check to the first step of the nest.
 inline constexpr int kStep = 1;
 /// From the last step of a run to its departure: the next step shows whether it joins.
 inline constexpr int kJoin = 1;
 /// From taking an instruction to the departure of its first run, when that is one step of the nest.
-inline constexpr int kLeave = 10;  // transfer.prepare + transfer.step + transfer.join
+inline constexpr int kLeave = 11;  // transfer.prepare + transfer.step + transfer.join
 /// From a run's departure to its first burst at the arbiter.
 inline constexpr int kOffer = 1;
 }  // namespace transfer
@@ -157,7 +159,7 @@ inline constexpr int kFirstBeat = 3;  // transfer.offer + bus.address + bus.seen
 /// From the last group to the completion.
 inline constexpr int kComplete = 1;
 /// From taking a lone LOAD to its first beat, beside DRAM's latency.
-inline constexpr int kAlone = 13;  // transfer.leave + load.first_beat
+inline constexpr int kAlone = 14;  // transfer.leave + load.first_beat
 }  // namespace load
 
 /// The data side of STORE (tsr_store, tsr_realign).

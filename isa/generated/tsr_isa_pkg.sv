@@ -570,11 +570,11 @@ package tsr_isa_pkg;
   localparam logic [2:0] TimingRangeRegisters = 3'h7;
   localparam int unsigned TimingRangeDepth = 3;
   localparam int unsigned TimingTransferRangeOperands = 1;
-  localparam int unsigned TimingTransferRangeProduct = 1;
+  localparam int unsigned TimingTransferRangeProduct = 2;
   localparam int unsigned TimingTransferRangeSum = 1;
   localparam int unsigned TimingTransferRangeCompare = 1;
   localparam logic [3:0] TimingTransferRangeRegisters = 4'hf;
-  localparam int unsigned TimingTransferRangeDepth = 4;
+  localparam int unsigned TimingTransferRangeDepth = 5;
   localparam int unsigned TimingGemmTileInp = 1;
   localparam int unsigned TimingGemmTileOperands = 1;
   localparam int unsigned TimingGemmTileLoad = 1;
@@ -633,14 +633,15 @@ package tsr_isa_pkg;
     timing_fetch_word_beats = 64 / axi_bytes;
   endfunction
   localparam int unsigned TimingFetchAssemble = 1;  // From the last beat of a word at FETCH to the checked register's taking it.
-  localparam int unsigned TimingFetchCheck = 1;  // From there to the first cycle in which it can be dispatched.
-  localparam int unsigned TimingFetchDispatch = 3;  // From the last beat of a word at FETCH to the queue's head.
+  localparam int unsigned TimingFetchCheck = 2;  // From there to the first cycle in which it can be dispatched.
+  localparam int unsigned TimingFetchDispatch = 4;  // From the last beat of a word at FETCH to the queue's head.
   localparam int unsigned TimingTransferJoinBeats = 128;  // A run of as many beats' bytes is joined no further.
-  localparam int unsigned TimingTransferPrepare = 8;  // From taking an instruction to the end of its range check.
+  localparam int unsigned TimingTransferPrepare = 9;  // From taking an instruction to the end of its range check.
   localparam int unsigned TimingTransferFence = 1;  // The same for FENCE.
+  localparam int unsigned TimingTransferFree = 1;  // From the end of the preparation to the first cycle in which the next instruction can be taken.
   localparam int unsigned TimingTransferStep = 1;  // From the end of the range check to the first step of the nest.
   localparam int unsigned TimingTransferJoin = 1;  // From the last step of a run to its departure: the next step shows whether it joins.
-  localparam int unsigned TimingTransferLeave = 10;  // From taking an instruction to the departure of its first run, when that is one step of the nest.
+  localparam int unsigned TimingTransferLeave = 11;  // From taking an instruction to the departure of its first run, when that is one step of the nest.
   localparam int unsigned TimingTransferOffer = 1;  // From a run's departure to its first burst at the arbiter.
   // Runs that have left and wait for the data side.
   function automatic int unsigned timing_load_runs_waiting(input int unsigned reads_in_flight);
@@ -650,7 +651,7 @@ package tsr_isa_pkg;
   localparam int unsigned TimingLoadStart = 2;  // From a run's departure to its first group, at the earliest.
   localparam int unsigned TimingLoadFirstBeat = 3;  // From a run's departure to its first beat at LOAD, beside DRAM's latency.
   localparam int unsigned TimingLoadComplete = 1;  // From the last group to the completion.
-  localparam int unsigned TimingLoadAlone = 13;  // From taking a lone LOAD to its first beat, beside DRAM's latency.
+  localparam int unsigned TimingLoadAlone = 14;  // From taking a lone LOAD to its first beat, beside DRAM's latency.
   localparam int unsigned TimingStoreGroupsWaiting = 4;  // Groups read and not yet taken by the realigner.
   localparam int unsigned TimingStoreRunsWaiting = 4;  // Runs whose offsets wait for the realigner, beside the one in it.
   localparam int unsigned TimingStoreRealign = 2;  // From the read of a group to the first cycle in which the realigner can take it.

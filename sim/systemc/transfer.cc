@@ -20,7 +20,7 @@ void Transfer::reset() {
   Engine::reset();
   instructions_.clear();
   has_prepared_ = has_run_ = bursting_ = advancing_ = false;
-  walk_from_ = walk_over_ = last_emit_ = bursts_free_ = 0;
+  walk_from_ = walk_over_ = last_emit_ = bursts_free_ = free_from_ = 0;
   walk_ = Walk();
   free_transactions_.clear();
   for (const auto& transaction : pool_) free_transactions_.push_back(transaction.get());
@@ -152,10 +152,15 @@ void Transfer::work(Cycle now) {
       walk_item_ = prepared_.item;
       walk_from_ = from + timing::kStep;
       has_prepared_ = false;
+      free_from_ = from + timing::kFree;
       advance(now);
       continue;
     }
     if (has_prepared_) return;
+    if (free_from_ > now) {
+      wake_at(free_from_);
+      return;
+    }
     const Queued* taken = take(now);
     if (taken == nullptr) return;
     const Item& item = taken->item;

@@ -72,6 +72,7 @@ class Transfer : public Engine, public BeatSide {
   Current walk_item_;
   Cycle walk_from_ = 0;  // the walk's instruction can step from this cycle on
   Cycle walk_over_ = 0;  // the last step of the walk before
+  Cycle free_from_ = 0;  // the preparation register is free
   bool has_run_ = false;
   Run run_;
   Cycle run_ready_ = 0;

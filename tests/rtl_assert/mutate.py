@@ -42,13 +42,7 @@ MUTANTS = [
         "load_ar_addr_i + 64'd1",
         "read burst not aligned to the bus",
     ),
-    (
-        "tsr_bursts",
-        "| {LengthBits{beat_q[PageBeatBits-1:LengthBits] != '1}};",
-        "beat_q[PageBeatBits-1:LengthBits] != '1",
-        "1'b1",
-        "burst crosses 4 KB",
-    ),
+    ("tsr_bursts", "assign longest = ~place | {LengthBits{!ends_page}};", "!ends_page", "1'b1", "burst crosses 4 KB"),
     ("tsr_axi_write", "if (m_awready_i) awvalid_q <= 1'b0;", "m_awready_i", "1'b1", "awvalid fell before awready"),
     (
         "tsr_axi_write",
