@@ -129,9 +129,11 @@ std::string description_json(const program::Artifact& artifact, int indent) {
                                {"predicted_cycles", layer.predicted_cycles},
                                {"bound_cycles", layer.bound_cycles},
                                {"dram_read_bytes", layer.dram_read_bytes},
-                               {"dram_write_bytes", layer.dram_write_bytes}});
+                               {"dram_write_bytes", layer.dram_write_bytes},
+                               {"nodes", layer.nodes}});
   for (const program::Layer& layer : artifact.cpu_layers)
-    out["layers"].push_back({{"name", layer.name}, {"op", layer.op}, {"placement", "cpu"}, {"macs", layer.macs}});
+    out["layers"].push_back(
+        {{"name", layer.name}, {"op", layer.op}, {"placement", "cpu"}, {"macs", layer.macs}, {"nodes", layer.nodes}});
   return out.dump(indent);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, report, schedule, asm, disasm, info, board. Every error is one line on standard
-// error that names the node or file, the cause and the way out; the exit status is then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, quantize, report, schedule, asm, disasm, info, board. Every error is one line on
+// standard error that names the node or file, the cause and the way out; the exit status is then 1 (2 for a wrong
+// command line).
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,7 @@
 #include "runtime/npy.h"
 #include "tessera/board.h"
 #include "tessera/description.h"
+#include "tessera/quantise.h"
 #include "tessera/report.h"
 #include "tessera/session.h"
 
@@ -40,6 +42,7 @@ struct Arguments {
   bool quiet = false, check_races = false, as_json = false, brief = false, print_ir = false, print_search = false;
   int64_t poison = -1, random_seed = -1;
   std::string base_address, xclbin;
+  std::string calibrate, engine, preprocess;  // of a float model that is quantised first
   BoardCommand board;
   const CLI::App* command = nullptr;  // that was given
 
@@ -324,8 +327,31 @@ int compile_command(const Arguments& a) {
   return 0;
 }
 
+/// The float model of the command line, quantised; null without --calibrate.
+std::unique_ptr<QuantisedModel> quantised(const Arguments& a) {
+  if (a.calibrate.empty()) {
+    if (!a.engine.empty() || !a.preprocess.empty())
+      refuse("--engine and --preprocess say how a model is quantised; add --calibrate DATA");
+    return nullptr;
+  }
+  if (is_artifact(read_text(a.model)))
+    refuse("'" + a.model + "' is compiled already; --calibrate takes a float ONNX model");
+  std::vector<std::string> words = {"--calibrate", a.calibrate, "--part-of-run"};
+  const auto add = [&](const char* flag, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {flag, value});
+  };
+  add("--engine", a.engine);
+  add("--preprocess", a.preprocess);
+  add("--config", a.config);
+  for (const std::string& shape : a.shapes) add("--shape", shape);
+  if (a.quiet) words.emplace_back("--quiet");
+  return std::make_unique<QuantisedModel>(a.model, words);
+}
+
 int run_command(const Arguments& a) {
-  Session session(a.model, session_options(a));
+  const std::unique_ptr<QuantisedModel> made = quantised(a);
+  if (made && made->status() != 0) return made->status();
+  Session session(made ? made->path() : a.model, session_options(a));
   const NamedValues feeds = read_feeds(a, session.inputs());
   const auto results = session.run(feeds, a.outputs);
   runtime::NamedTensors named;
@@ -358,6 +384,8 @@ int run_command(const Arguments& a) {
                   ops::to_string(tensor.shape()).c_str());
     const std::string sums = run_text(session.stats_json());
     if (!sums.empty()) std::printf("%s\n", sums.c_str());
+    const std::string note = float_note(session.stats_json(), a.model);
+    if (!note.empty()) std::fprintf(stderr, "tessera: %s\n", note.c_str());
   }
   return 0;
 }
@@ -505,9 +533,16 @@ int main(int argc, char** argv) {
   run->add_option("--poison", a.poison, "fill scratchpads and fresh device memory from this seed");
   run->add_option("--base-address", a.base_address, "first address of device memory");
   run->add_option("--wave", a.wave, "waveforms of every cycle (FST); device rtl");
+  run->add_option("--calibrate", a.calibrate,
+                  "quantise a float model first, on this data (tessera quantize --help): .npz, a folder, or random");
+  run->add_option("--engine", a.engine, "of --calibrate: nncf or onnxruntime");
+  run->add_option("--preprocess", a.preprocess, "of --calibrate, for pictures: imagenet, unit or a TOML file");
   running(run);
   common(run);
   compiling(run);
+
+  app.add_subcommand("quantize", "quantise a float ONNX model for the NPU; quantize --help lists its options")
+      ->prefix_command();
 
   auto* report = app.add_subcommand("report", "where the cycles and bytes of each layer go, as a table");
   report->add_option("model", a.model, "ONNX file, artifact, or the JSON that run --stats wrote")->required();
@@ -561,7 +596,12 @@ int main(int argc, char** argv) {
     argc = k;
   }
   try {
+    // The quantiser reads its own command line.
+    if (argc > 1 && std::string_view(argv[1]) == "quantize") become_quantiser({argv + 2, argv + argc});
     app.parse(argc, argv);
+  } catch (const Error& e) {
+    std::fprintf(stderr, "tessera: error (%s): %s\n", std::string(to_string(e.code())).c_str(), e.what());
+    return 1;
   } catch (const CLI::ParseError& e) {
     const int status = app.exit(e);
     return status == 0 ? 0 : 2;

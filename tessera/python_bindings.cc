@@ -122,6 +122,7 @@ PYBIND11_MODULE(_tessera, m) {
     }
     return rows;
   });
+  m.def("operator_names", [] { return compiler::operator_names(); });
   m.def("backends", [] {
     py::list names;
     names.append("reference");

@@ -206,9 +206,19 @@ std::string report_text(const std::string& text, bool with_schedules, const std:
       add_row(npu, npu_cells(row, value_of(stats, "cycles"), with_schedules));
   }
   std::string report = sums_text(stats);
+  const std::string note = float_note(text, "MODEL");
+  if (!note.empty()) report += "note: " + note + "\n";
   if (!npu[0].cells.empty()) report += "\n" + table(npu);
   if (!cpu[0].cells.empty()) report += "\n" + table(cpu);
   return report;
+}
+
+std::string float_note(const std::string& text, const std::string& model) {
+  const json stats = json::parse(text, nullptr, false);
+  if (!stats.is_object() || value_of(stats, "macs") > 0 || value_of(stats, "macs_cpu") == 0) return "";
+  return "none of the " + cell(stats, "macs_cpu") +
+         " multiply-accumulates ran on the NPU, which computes quantised models; `tessera quantize " + model +
+         " --calibrate DATA` makes one, and `tessera run --calibrate DATA` does both";
 }
 
 std::string run_text(const std::string& text) {

@@ -13,6 +13,10 @@ namespace tessera {
 std::string report_text(const std::string& stats, bool with_schedules = true,
                         const std::string& from = "the statistics");
 
+/// One sentence for a model of which every product ran in float on the CPU, and what to do; empty for others.
+/// Statistics as a session gives them; `model`: its file.
+std::string float_note(const std::string& statistics, const std::string& model);
+
 /// The sums of a run in one line; nothing where no artifact ran.
 std::string run_text(const std::string& stats);
 

@@ -6,68 +6,18 @@
 #include <set>
 
 #include "compiler/partition/claims_util.h"
+#include "compiler/partition/operator_class.h"
 #include "compiler/partition/parameters.h"
 
 namespace tessera::partition {
 
 bool is_elementwise(NodeOp op) {
-  static const std::set<std::string> kOnnx = {"Abs",
-                                              "Acos",
-                                              "Acosh",
-                                              "Add",
-                                              "Asin",
-                                              "Asinh",
-                                              "Atan",
-                                              "Atanh",
-                                              "Cast",
-                                              "Ceil",
-                                              "Celu",
-                                              "Clip",
-                                              "Cos",
-                                              "Cosh",
-                                              "DequantizeLinear",
-                                              "Div",
-                                              "Elu",
-                                              "Erf",
-                                              "Exp",
-                                              "Floor",
-                                              "Gelu",
-                                              "HardSigmoid",
-                                              "HardSwish",
-                                              "Identity",
-                                              "LeakyRelu",
-                                              "Log",
-                                              "Max",
-                                              "Min",
-                                              "Mish",
-                                              "Mul",
-                                              "Neg",
-                                              "PRelu",
-                                              "Pow",
-                                              "QuantizeLinear",
-                                              "Reciprocal",
-                                              "Relu",
-                                              "Round",
-                                              "Selu",
-                                              "Sigmoid",
-                                              "Sign",
-                                              "Sin",
-                                              "Sinh",
-                                              "Softplus",
-                                              "Softsign",
-                                              "Sqrt",
-                                              "Sub",
-                                              "Swish",
-                                              "Tan",
-                                              "Tanh",
-                                              "ThresholdedRelu"};
   static const std::set<std::string> kMicrosoft = {"QLinearLeakyRelu", "QLinearSigmoid", "Gelu",
                                                    "QuickGelu",        "FastGelu",       "QuantizeLinear",
                                                    "DequantizeLinear", "QLinearAdd",     "QLinearMul"};
-  return op.getOutputs().size() == 1 && (op.getDomain().empty()                   ? kOnnx
-                                         : op.getDomain() == nn::kMicrosoftDomain ? kMicrosoft
-                                                                                  : std::set<std::string>{})
-                                                .count(op.getOpType().str()) != 0;
+  if (op.getOutputs().size() != 1) return false;
+  if (op.getDomain() == nn::kMicrosoftDomain) return kMicrosoft.count(op.getOpType().str()) != 0;
+  return op.getDomain().empty() && operator_names().elementwise.count(op.getOpType().str()) != 0;
 }
 
 bool is_scalar_constant(mlir::Value value) {

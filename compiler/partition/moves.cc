@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/partition/claims_util.h"
+#include "compiler/partition/operator_class.h"
 
 namespace tessera::partition {
 namespace {
@@ -282,7 +283,8 @@ std::optional<std::vector<Steps>> one(std::optional<Steps> steps) {
 }  // namespace
 
 std::optional<std::vector<Steps>> moves_of(NodeOp op) {
-  if (!op.getDomain().empty() || op.getInputs().empty() || nn::is_none(op.getInputs()[0])) return std::nullopt;
+  if (!op.getDomain().empty() || operator_names().movements.count(op.getOpType().str()) == 0) return std::nullopt;
+  if (op.getInputs().empty() || nn::is_none(op.getInputs()[0])) return std::nullopt;
   const auto known = nn::shape_of(op.getInputs()[0]);
   if (!known) return std::nullopt;
   const Shape& shape = *known;

@@ -70,6 +70,68 @@ int64_t products_each(mlir::Value weights) {
 
 }  // namespace
 
+const OperatorNames& operator_names() {
+  static const OperatorNames names = [] {
+    OperatorNames all;
+    for (const char* type : {"Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum"}) all.products.insert(type);
+    all.elementwise = {"Abs",
+                       "Acos",
+                       "Acosh",
+                       "Add",
+                       "Asin",
+                       "Asinh",
+                       "Atan",
+                       "Atanh",
+                       "Cast",
+                       "Ceil",
+                       "Celu",
+                       "Clip",
+                       "Cos",
+                       "Cosh",
+                       "DequantizeLinear",
+                       "Div",
+                       "Elu",
+                       "Erf",
+                       "Exp",
+                       "Floor",
+                       "Gelu",
+                       "HardSigmoid",
+                       "HardSwish",
+                       "Identity",
+                       "LeakyRelu",
+                       "Log",
+                       "Max",
+                       "Min",
+                       "Mish",
+                       "Mul",
+                       "Neg",
+                       "PRelu",
+                       "Pow",
+                       "QuantizeLinear",
+                       "Reciprocal",
+                       "Relu",
+                       "Round",
+                       "Selu",
+                       "Sigmoid",
+                       "Sign",
+                       "Sin",
+                       "Sinh",
+                       "Softplus",
+                       "Softsign",
+                       "Sqrt",
+                       "Sub",
+                       "Swish",
+                       "Tan",
+                       "Tanh",
+                       "ThresholdedRelu"};
+    all.movements = {"DepthToSpace", "Expand",    "Flatten",   "Gather",       "Identity", "Pad",
+                     "Reshape",      "Resize",    "Slice",     "SpaceToDepth", "Split",    "Squeeze",
+                     "Tile",         "Transpose", "Unsqueeze", "Upsample"};
+    return all;
+  }();
+  return names;
+}
+
 OperatorClass operator_class(nn::NodeOp op) {
   const Entry* entry = find(op);
   return entry == nullptr ? OperatorClass::kOther : entry->is;

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <string>
 
 #include "compiler/nn/bridge.h"
 
@@ -18,6 +20,15 @@ enum class OperatorClass : uint8_t {
 };
 
 OperatorClass operator_class(nn::NodeOp op);
+
+/// Operators of ONNX by what the NPU does with them between DequantizeLinear and QuantizeLinear. Whether one runs there
+/// depends on its shapes and parameters too.
+struct OperatorNames {
+  std::set<std::string> products;     // convolutions and matrix products
+  std::set<std::string> elementwise;  // chains of them on one tensor become a table of 256 values
+  std::set<std::string> movements;    // their results are elements of their input
+};
+const OperatorNames& operator_names();
 
 /// Multiply-accumulates of an operation of the model (convolutions, matrix products); 0 for others or unknown shapes.
 int64_t model_macs(nn::NodeOp op);

@@ -21,6 +21,7 @@
 #include "compiler/npu/search_memo.h"
 #include "compiler/npu/task_text.h"
 #include "compiler/onnx/import.h"
+#include "compiler/partition/operator_class.h"
 #include "compiler/partition/partition.h"
 #include "compiler/schedule/json.h"
 #include "compiler/text/text.h"
@@ -244,6 +245,13 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
 }
 
 std::string Model::print() const { return nn::module_to_text(*state_->module, /*elide=*/true); }
+
+std::map<std::string, std::vector<std::string>> operator_names() {
+  const partition::OperatorNames& names = partition::operator_names();
+  return {{"products", {names.products.begin(), names.products.end()}},
+          {"elementwise", {names.elementwise.begin(), names.elementwise.end()}},
+          {"movements", {names.movements.begin(), names.movements.end()}}};
+}
 
 npu::Options npu_options(const CompileOptions& options) {
   npu::Options to;

@@ -71,6 +71,10 @@ class Model {
 /// The options of the NPU's code generator, also for a graph that is compiled or transformed alone.
 npu::Options npu_options(const CompileOptions& options);
 
+/// Names of ONNX operators by what the NPU does with them: "products", "elementwise", "movements"
+/// (partition::OperatorNames).
+std::map<std::string, std::vector<std::string>> operator_names();
+
 /// Parses "name=1,3,224,224" or "dimension=4" into `options`. Errors: kInvalidArgument.
 void parse_shape(std::string_view text, ImportOptions& options);
 

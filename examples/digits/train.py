@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the demo network and writes it as quantised ONNX beside its test images.
 
-In: the 1,797 handwritten digits of 8x8 pixels inside scikit-learn. Out: digits.onnx (QDQ, uint8 activations, int8
-weights per channel, quantised by ONNX Runtime) and digits_test.npz (images float32 [N,1,8,8], labels). The network is a
-small residual one with a depthwise convolution, so that each kind of operation of the machine takes part: convolution,
-residual add, max pool, depthwise, pointwise, global average pool, fully connected. Plain NumPy with Adam; seeded, about
-a minute on one core.
+In: the 1,797 handwritten digits of 8x8 pixels inside scikit-learn. Out: digits_float.onnx, the network as it was
+trained; digits.onnx (QDQ, uint8 activations, int8 weights per channel, quantised by ONNX Runtime); digits_test.npz
+(images float32 [N,1,8,8], labels); and digits_calibration.npz, images that are not among the test ones. The network is
+a small residual one with a depthwise convolution, so that each kind of operation of the machine takes part:
+convolution, residual add, max pool, depthwise, pointwise, global average pool, fully connected. Plain NumPy with Adam;
+seeded, a few minutes on one core.
 """
 
 import pathlib
@@ -210,7 +211,9 @@ def main():
     accuracy = (net.forward(images[test])[0].argmax(1) == labels[test]).mean()
     print(f"float accuracy on {len(test)} test images: {accuracy:.4f}")
     quantise(to_onnx(net), images[learn][:512], HERE / "digits.onnx")
+    onnx.save(to_onnx(net), HERE / "digits_float.onnx")
     np.savez_compressed(HERE / "digits_test.npz", images=images[test], labels=labels[test])
+    np.savez_compressed(HERE / "digits_calibration.npz", images=images[learn][:128])
 
     import onnxruntime
 

@@ -17,7 +17,7 @@ import _tessera
 Error = _tessera.Error
 backends = _tessera.backends
 __version__ = "0.1.0"
-__all__ = ["Error", "Layer", "NodeArg", "Session", "Stats", "backends", "compile", "compile_options"]
+__all__ = ["Error", "Layer", "NodeArg", "Session", "Stats", "backends", "compile", "compile_options", "quantize"]
 
 
 class NodeArg:
@@ -162,3 +162,11 @@ def compile(model, output, config="npu256", *, shapes=None, **options):
     session = Session(model, "fsim", config, shapes=shapes, **options)
     session.save(output)
     return session.info()
+
+
+def quantize(model, calibrate, output=None, **options):
+    """Quantises a float ONNX model so that its products run on the NPU: see tessera.quantization.quantize. What that
+    needs (onnx, onnxruntime) is imported when it is first called."""
+    from .quantization import quantize as implementation
+
+    return implementation(model, calibrate, output, **options)

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The libraries that calibrate. In: a prepared float model and data. Out: the model with its weights and biases as the
+library wants them, and a range for every float tensor. Scales and QDQ pairs are written by write.py in either case, so
+that the same groups reach the NPU.
+
+onnxruntime: ONNX Runtime's calibrators (min-max, entropy, percentile); weights stay as they are.
+nncf: NNCF's post-training quantisation: biases corrected for the mean error of the quantised weights, activations of
+transformers smoothed into weights (SmoothQuant). The ranges are the same extremes. Whether its changes bring the
+network's outputs nearer is measured, and they are left out where they do not (quantise.py)."""
+
+import contextlib
+import copy
+import dataclasses
+import io
+import logging
+import os
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from .errors import argument, error
+from .graph import Graph, is_onnx
+
+ENGINES = ("nncf", "onnxruntime")
+METHODS = ("minmax", "entropy", "percentile")
+BIAS_SAMPLES = 64  # that NNCF corrects biases on; the ranges come from all
+CHUNK = 8  # samples whose tensors are held at one time
+
+
+@dataclasses.dataclass
+class Calibrated:
+    model: onnx.ModelProto
+    ranges: dict  # tensor -> (low, high)
+    samples: int
+    version: str
+    plain: onnx.ModelProto = None  # the model as it was before the engine changed weights and biases, if it did
+    note: str = ""
+
+
+class _Reader:
+    """A part of the data in the form that ONNX Runtime's calibrators take."""
+
+    def __init__(self, feeds):
+        self.feeds = iter(feeds)
+
+    def get_next(self):
+        return next(self.feeds, None)
+
+
+def _chunks(data, size):
+    chunk = []
+    for feed in data:
+        chunk.append(feed)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def measure_ranges(model, data, method="minmax", progress=None):
+    """Ranges of all float tensors by one of ONNX Runtime's calibrators, a few samples at a time; and how many there
+    were."""
+    from onnxruntime.quantization import CalibrationMethod
+    from onnxruntime.quantization.calibrate import create_calibrator
+
+    methods = {
+        "minmax": CalibrationMethod.MinMax,
+        "entropy": CalibrationMethod.Entropy,
+        "percentile": CalibrationMethod.Percentile,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        source, augmented = os.path.join(folder, "model.onnx"), os.path.join(folder, "augmented.onnx")
+        onnx.save(model, source)
+        calibrator = create_calibrator(source, [], augmented, calibrate_method=methods[method])
+        count = 0
+        for chunk in _chunks(data, CHUNK):
+            calibrator.collect_data(_Reader(chunk))
+            count += len(chunk)
+            if progress:
+                progress("calibrating", count)
+        ranges = {
+            name: tuple(float(np.min(v)) if k == 0 else float(np.max(v)) for k, v in enumerate(value.range_value))
+            for name, value in calibrator.compute_data().items()
+        }
+    return ranges, count
+
+
+def with_onnxruntime(model, data, options, progress=None):
+    import onnxruntime
+
+    ranges, count = measure_ranges(model, data, options.method, progress)
+    return Calibrated(model, ranges, count, f"onnxruntime {onnxruntime.__version__}")
+
+
+# --- NNCF
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def import_nncf():
+    # NNCF reports its use to its makers unless it believes to be in a test; this project reports nothing.
+    os.environ.setdefault("NNCF_CI", "1")
+    try:
+        import nncf
+    except ImportError:
+        raise error(
+            "unsupported",
+            "the engine nncf is not installed; `pip install -r requirements-quantize.txt` installs it, or use "
+            "--engine onnxruntime",
+        ) from None
+    nncf.set_log_level(logging.ERROR)
+    return nncf
+
+
+def with_nncf(model, data, options, progress=None):
+    nncf = import_nncf()
+    from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters, OverflowFix
+    from nncf.quantization.range_estimator import RangeEstimatorParametersSet
+
+    ranges, count = measure_ranges(model, data, "minmax", progress)
+    attention = any(is_onnx(n, "MatMul") and n.input[1] not in Graph(model).constants for n in model.graph.node)
+    ignored = sorted(set(options.float_nodes) & {n.name for n in model.graph.node})
+
+    def run(fast):
+        # NNCF draws progress bars on standard output, where they would stand in the way of the table.
+        with contextlib.redirect_stdout(io.StringIO()):
+            return nncf.quantize(
+                copy.deepcopy(model),
+                nncf.Dataset(data.limited(min(count, BIAS_SAMPLES))),
+                preset=nncf.QuantizationPreset.MIXED,
+                target_device=nncf.TargetDevice.ANY,
+                subset_size=min(count, BIAS_SAMPLES),
+                fast_bias_correction=fast,
+                model_type=nncf.ModelType.TRANSFORMER if attention else None,
+                ignored_scope=nncf.IgnoredScope(names=ignored, validate=False) if ignored else None,
+                advanced_parameters=AdvancedQuantizationParameters(
+                    overflow_fix=OverflowFix.DISABLE,
+                    activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX,
+                ),
+            )
+
+    if progress:
+        progress("correcting biases", min(count, BIAS_SAMPLES))
+    note = "accurate bias correction" if options.accurate_bias else "fast bias correction"
+    try:
+        quantised = run(not options.accurate_bias)
+    except Exception as e:
+        if not options.accurate_bias:
+            raise error("unsupported", f"NNCF does not take the model ({e}); use --engine onnxruntime") from None
+        # The accurate correction cuts the graph behind each layer, and fails at some residual networks.
+        note = "fast bias correction, as the accurate one failed"
+        quantised = run(True)
+    adapted, own = strip(quantised)
+    adapted = onnx.shape_inference.infer_shapes(adapted, data_prop=True)
+    _restore(adapted, model, set(options.float_nodes))
+    known = {**ranges, **own}
+    missing = [n for n in Graph(adapted).producer if Graph(adapted).is_float(n) and n not in known]
+    if missing:
+        known = {**measure_ranges(adapted, data, "minmax")[0], **known}
+    return Calibrated(adapted, {**known, **ranges}, count, f"nncf {nncf.__version__}", plain=model, note=note)
+
+
+def strip(quantised):
+    """A QDQ model without its quantisation: activations as they were, weights as their dequantised values; and the
+    range of each activation that was quantised."""
+    model = copy.deepcopy(quantised)
+    graph = Graph(model)
+    rename, ranges, constants = {}, {}, {}
+    kept = []
+    for node in model.graph.node:
+        if is_onnx(node, "QuantizeLinear"):
+            scale, zero = graph.array(node.input[1]), graph.array(node.input[2])
+            rename[node.output[0]] = node.input[0]
+            if scale.size == 1:
+                info = np.iinfo(zero.dtype)
+                step, z = float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0])
+                ranges.setdefault(node.input[0], ((info.min - z) * step, (info.max - z) * step))
+        elif is_onnx(node, "DequantizeLinear"):
+            source = rename.get(node.input[0], node.input[0])
+            if source in graph.constants:
+                constants[node.output[0]] = _dequantised(graph, node)
+            else:
+                rename[node.output[0]] = source
+        else:
+            kept.append(node)
+
+    def final(name):
+        while name in rename:
+            name = rename[name]
+        return name
+
+    for node in kept:
+        for index, name in enumerate(node.input):
+            node.input[index] = final(name)
+    for name, array in constants.items():
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    outputs = {value.name: final(value.name) for value in model.graph.output}
+    for name, source in outputs.items():
+        if source != name:  # the output was a dequantised value
+            for node in kept:
+                for index, result in enumerate(node.output):
+                    if result == source:
+                        node.output[index] = name
+                for index, operand in enumerate(node.input):
+                    if operand == source:
+                        node.input[index] = name
+            if source in ranges:
+                ranges[name] = ranges[source]
+    del model.graph.node[:], model.graph.value_info[:]
+    model.graph.node.extend(kept)
+    read = {name for node in kept for name in node.input}
+    initializers = [tensor for tensor in model.graph.initializer if tensor.name in read]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(initializers)
+    return model, ranges
+
+
+def _dequantised(graph, node):
+    values, scale = graph.array(node.input[0]).astype(np.float32), graph.array(node.input[1])
+    zero = graph.array(node.input[2]).astype(np.float32) if len(node.input) > 2 else np.float32(0)
+    axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
+    if scale.size > 1:
+        shape = [1] * values.ndim
+        shape[axis] = -1
+        scale, zero = scale.reshape(shape), np.reshape(zero, shape)
+    else:
+        scale, zero = scale.reshape(()), np.reshape(zero, ())
+    return (values - zero) * scale
+
+
+def _restore(adapted, model, float_nodes):
+    """Nodes that stay float keep the constants of the float model."""
+    original = Graph(model)
+    own = {node.name: node for node in model.graph.node}
+    present = {tensor.name for tensor in adapted.graph.initializer}
+    for node in adapted.graph.node:
+        if node.name not in float_nodes or node.name not in own:
+            continue
+        for index, name in enumerate(own[node.name].input):
+            if name in original.constants and index < len(node.input):
+                if name not in present:
+                    adapted.graph.initializer.append(original.constants[name])
+                    present.add(name)
+                node.input[index] = name
+
+
+def calibrate(engine, model, data, options, progress=None):
+    """Runs the engine. options: `method`, `accurate_bias`, `float_nodes` (names that stay float)."""
+    if engine not in ENGINES:
+        raise argument(f"--engine takes {' or '.join(ENGINES)}, not '{engine}'")
+    if options.method not in METHODS:
+        raise argument(f"--method takes {', '.join(METHODS)}, not '{options.method}'")
+    if engine == "nncf" and options.method != "minmax":
+        raise argument(f"--method {options.method} is one of the engine onnxruntime; add --engine onnxruntime")
+    return (with_nncf if engine == "nncf" else with_onnxruntime)(model, data, options, progress)

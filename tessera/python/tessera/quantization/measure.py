@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures a quantised model beside its float one. Integers are those of ONNX Runtime's integer operators, which the
+NPU's equal (docs/numerics.md), so an accuracy measured here is the NPU's.
+
+Distances are signal to noise ratios in dB: 10 log10(sum of float^2 / sum of (float - int8)^2)."""
+
+import copy
+import math
+import os
+import tempfile
+
+import numpy as np
+import onnx
+
+from .errors import argument
+
+CONFIG = {"session.x64quantprecision": "1", "session.qdqisint8allowed": "1", "session.disable_double_qdq_remover": "1"}
+
+
+def _options(optimise, path=None):
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    level = ort.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_EXTENDED if optimise else level.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    for key, value in CONFIG.items():
+        options.add_session_config_entry(key, value)
+    if path is not None:
+        options.optimized_model_filepath = path
+    return options
+
+
+def session(model, optimise=True):
+    import onnxruntime as ort
+
+    return ort.InferenceSession(model.SerializeToString(), _options(optimise), providers=["CPUExecutionProvider"])
+
+
+def integer_model(model):
+    """The model with the integer operators that ONNX Runtime makes of its groups."""
+    import onnxruntime as ort
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "optimised.onnx")
+        ort.InferenceSession(model.SerializeToString(), _options(True, path), providers=["CPUExecutionProvider"])
+        return onnx.load(path)
+
+
+def observed(model, names):
+    """A session that gives the named tensors, as far as they exist, beside the model's outputs."""
+    model = copy.deepcopy(model)
+    made = {name for node in model.graph.node for name in node.output}
+    present = {value.name for value in model.graph.output}
+    for name in names:
+        if name in made and name not in present:
+            model.graph.output.append(onnx.ValueInfoProto(name=name))
+    made_session = session(model, optimise=False)
+    return made_session, [value.name for value in made_session.get_outputs()]
+
+
+def decibels(signal, noise):
+    if signal <= 0:
+        return math.inf if noise <= 0 else -math.inf
+    return math.inf if noise <= 0 else 10 * math.log10(signal / noise)
+
+
+class Distance:
+    """Sums of the float values' and the differences' squares."""
+
+    def __init__(self):
+        self.signal = self.noise = 0.0
+        self.count = self.clipped = 0
+
+    def add(self, real, other, parameters=None):
+        real = np.asarray(real, np.float64)
+        self.signal += float((real**2).sum())
+        self.noise += float(((real - np.asarray(other, np.float64)) ** 2).sum())
+        if parameters is not None:
+            half = float(parameters.scale) / 2
+            outside = (real < parameters.low - half) | (real > parameters.high + half)
+            self.clipped += int(outside.sum())
+        self.count += real.size
+
+    @property
+    def snr(self):
+        return decibels(self.signal, self.noise)
+
+
+def layer_distances(model, quantised, plan, parameters, feeds):
+    """tensor -> Distance, for the tensors of quantised units that exist in both models."""
+    wanted = {f"{name}/quantised": name for unit in plan.units if unit.quantised for name in unit.outputs}
+    float_session, float_names = observed(model, wanted.values())
+    integer_session, integer_names = observed(integer_model(quantised), wanted)
+    distances = {}
+    for feed in feeds:
+        real = dict(zip(float_names, float_session.run(None, feed)))
+        integers = dict(zip(integer_names, integer_session.run(None, feed)))
+        for quantised_name, name in wanted.items():
+            if name not in real or quantised_name not in integers or name not in parameters:
+                continue
+            given = parameters[name]
+            value = (integers[quantised_name].astype(np.float64) - given.zero) * float(given.scale)
+            distances.setdefault(name, Distance()).add(real[name], value, given)
+    return distances
+
+
+def float_outputs(model, feeds):
+    """Outputs of the float model for each feed, kept as the reference of several candidates."""
+    run = session(model)
+    return [run.run(None, feed) for feed in feeds]
+
+
+def output_distance(quantised, feeds, reference):
+    """SNR of all outputs together: noise of each output is weighed by its own signal."""
+    run = session(quantised)
+    sums = None
+    for feed, expected in zip(feeds, reference):
+        results = run.run(None, feed)
+        sums = sums or [Distance() for _ in results]
+        for distance, real, other in zip(sums, expected, results):
+            if np.asarray(real).dtype.kind == "f":
+                distance.add(real, other)
+    shares = [d.noise / d.signal for d in sums if d.signal > 0]
+    return decibels(1.0, float(np.mean(shares))) if shares else math.inf
+
+
+def top1(model, data, labels):
+    """How many of the labelled samples the first output's largest value names, and how many there are."""
+    run = session(model)
+    right = count = 0
+    for feed, label in zip(data, labels):
+        right += int(np.argmax(run.run(None, feed)[0]) == int(label))
+        count += 1
+    if count == 0:
+        raise argument("no labelled sample to measure accuracy on")
+    return right, count
+
+
+def load_labels(source):
+    """Integers of a .npy file, an .npz file with the array `labels`, a text file with one a line, or a sequence."""
+    if not isinstance(source, (str, os.PathLike)):
+        return np.asarray(source).reshape(-1)
+    path = os.fspath(source)
+    try:
+        if path.endswith(".npz"):
+            with np.load(path) as arrays:
+                if "labels" not in arrays.files:
+                    raise argument(f"'{path}' has no array 'labels'; it holds {', '.join(arrays.files)}")
+                return arrays["labels"].reshape(-1)
+        return np.load(path).reshape(-1) if path.endswith(".npy") else np.loadtxt(path, dtype=np.int64, ndmin=1)
+    except (OSError, ValueError) as e:
+        if hasattr(e, "code"):
+            raise
+        raise argument(f"'{path}' holds no labels that can be read: {e}") from None

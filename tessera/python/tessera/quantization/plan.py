@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a float model is quantised. In: a prepared model (prepare.py) and the operator names of the compiler. Out:
+units, which are the groups of nodes that the NPU computes as one operation between quantised tensors.
+
+A unit is a product with its bias and its activation, a sum or product of two tensors, a chain of elementwise operators
+on one tensor (one table of 256 values), a movement, a concatenation, or any other operator alone. Only the borders of
+units are quantised: inside one, values are exact sums or parts of a table. Which units stay quantised is decided by
+`settle`: a unit that is no product needs a quantised neighbour on both sides, else it would only lose accuracy. What
+the NPU does not take is found by compiling (place.py)."""
+
+import dataclasses
+import math
+
+from .graph import Graph, is_onnx
+
+# Operators of ONNX whose result is a selection of their input by order, so that quantisation moves through them.
+ORDERED = ("MaxPool", "GlobalMaxPool", "ReduceMax")
+
+
+@dataclasses.dataclass(eq=False)
+class Unit:
+    kind: str  # product, binary, elementwise, movement, concat, other
+    node: object  # that the unit is named after
+    nodes: list
+    inputs: list  # tensors at run time that the unit reads from outside
+    output: str  # the tensor behind its last node; elementwise units may have `outputs` beside it
+    outputs: list
+    low: float = -math.inf  # the activation that the range of the output must imply
+    high: float = math.inf
+    quantised: bool = True
+    why: str = ""  # that it is not quantised
+
+    @property
+    def name(self):
+        return self.node.name
+
+
+class Plan:
+    """units in topological order; unit_of: tensor -> the unit that makes it."""
+
+    def __init__(self, model, names, *, power_of_two=False):
+        self.graph = Graph(model)
+        self.names = {kind: set(values) for kind, values in names.items()}
+        self.power_of_two = power_of_two
+        self.units, self.unit_of, self.taken = [], {}, set()
+        for node in self.graph.nodes:
+            if id(node) not in self.taken:
+                self._place(node)
+        self._close_elementwise()
+
+    # --- forming units
+
+    def _add(self, kind, node, nodes, inputs, output, **more):
+        unit = Unit(kind, node, nodes, inputs, output, [o for o in nodes[-1].output if o], **more)
+        self.taken |= {id(n) for n in nodes}
+        self.units.append(unit)
+        for name in unit.outputs:
+            self.unit_of[name] = unit
+        return unit
+
+    def _run_time(self, node):
+        """Operands that are float tensors known at run time only."""
+        return [n for n in node.input if n and n not in self.graph.constants and self.graph.is_float(n)]
+
+    def _place(self, node):
+        graph, data = self.graph, self._run_time(node)
+        floats = bool(data) and any(graph.is_float(o) for o in node.output)
+        standard = node.domain in ("", "ai.onnx")
+        if not floats or not standard:
+            unit = self._add("other", node, [node], data, node.output[0])
+            unit.quantised, unit.why = False, "no float operator of ONNX"
+        elif node.op_type in self.names["products"] and self._has_weights(node):
+            self._product(node, data)
+        elif node.op_type in self.names["movements"] or node.op_type in ORDERED:
+            self._add("movement", node, [node], data[:1], node.output[0])
+        elif node.op_type == "Concat":
+            self._add("concat", node, [node], data, node.output[0])
+        elif node.op_type in self.names["elementwise"]:
+            self._elementwise(node, data)
+        else:
+            self._add("other", node, [node], data, node.output[0])
+
+    def _has_weights(self, node):
+        """A product whose second operand is a float constant or a float tensor."""
+        return len(node.input) > 1 and self.graph.is_float(node.input[1])
+
+    def _product(self, node, data):
+        nodes, last = [node], node
+        if is_onnx(node, "MatMul") and node.input[1] in self.graph.constants:
+            add = self.graph.only_reader(node.output[0])
+            if add is not None and is_onnx(add, "Add"):
+                other = add.input[1] if add.input[0] == node.output[0] else add.input[0]
+                width = self.graph.constants[node.input[1]].dims[-1]
+                if other in self.graph.constants and list(self.graph.constants[other].dims) == [width]:
+                    nodes.append(add)
+                    last = add
+        self._with_activation("product", nodes, last, data)
+
+    def _with_activation(self, kind, nodes, last, data):
+        """Adds a unit that takes the Relu and Clip behind it in."""
+        low, high = -math.inf, math.inf
+        while True:
+            reader = self.graph.only_reader(last.output[0])
+            bounds = self._bounds(reader) if reader is not None else None
+            if bounds is None:
+                break
+            nodes.append(reader)
+            last = reader
+            low, high = max(low, bounds[0]), min(high, bounds[1])
+        self._add(kind, nodes[0], nodes, data, last.output[0], low=low, high=high)
+
+    def _bounds(self, node):
+        """What Relu or Clip limits to; None for other nodes and limits that no range can imply."""
+        if is_onnx(node, "Relu"):
+            return 0.0, math.inf
+        if not is_onnx(node, "Clip"):
+            return None
+        limits = []
+        for index, fallback in ((1, -math.inf), (2, math.inf)):
+            name = node.input[index] if len(node.input) > index else ""
+            if name and name not in self.graph.constants:
+                return None
+            limits.append(float(self.graph.array(name).reshape(-1)[0]) if name else fallback)
+        low, high = limits
+        if low > 0 or high < 0 or (self.power_of_two and math.isfinite(high)):
+            return None
+        # With a zero point of its own a finite lower limit other than 0 would have to fall on a step.
+        return None if math.isfinite(low) and low != 0 else (low, high)
+
+    def _elementwise(self, node, data):
+        """Joins the chain of its operands if all of them come from one tensor of its shape, else begins one, or is an
+        operation on two tensors."""
+        graph = self.graph
+        vectors = [n for n in node.input if n in graph.constants and graph.is_float(n) and not graph.is_scalar(n)]
+        roots = {self._root(name) for name in data}
+        shape = graph.shapes.get(node.output[0])
+        alike = shape is not None and all(graph.shapes.get(name) == shape for name in data)
+        if not vectors and len(roots) == 1 and alike and len(node.output) == 1:
+            root = roots.pop()
+            units = {self.unit_of[n] for n in data if n != root}
+            if units and all(u.kind == "elementwise" for u in units):
+                self._join(units, node)
+            else:
+                self._add("elementwise", node, [node], [root], node.output[0])
+        elif len(data) == 2 or (len(data) == 1 and vectors and len(node.input) == 2):
+            self._with_activation("binary", [node], node, data)
+        else:
+            self._add("other", node, [node], data, node.output[0])
+
+    def _root(self, name):
+        """The tensor that an elementwise chain began with, for what such a chain made; the tensor itself for others."""
+        unit = self.unit_of.get(name)
+        return unit.inputs[0] if unit is not None and unit.kind == "elementwise" else name
+
+    def _join(self, units, node):
+        first, *others = sorted(units, key=self.units.index)
+        for unit in others:
+            first.nodes += unit.nodes
+            first.outputs += unit.outputs
+            self.units.remove(unit)
+        first.nodes.append(node)
+        first.outputs.append(node.output[0])
+        first.output = node.output[0]
+        first.node = node
+        self.taken.add(id(node))
+        # The unit stands where its last node does: what it reads is made before.
+        self.units.remove(first)
+        self.units.append(first)
+        for name in first.outputs:
+            self.unit_of[name] = first
+
+    def _close_elementwise(self):
+        """Outputs of a chain are the tensors that somebody outside of it reads."""
+        for unit in self.units:
+            if unit.kind != "elementwise":
+                continue
+            own = {id(node) for node in unit.nodes}
+            unit.outputs = [
+                name
+                for node in unit.nodes
+                for name in node.output
+                if name in self.graph.held or any(id(n) not in own for n, _ in self.graph.readers.get(name, []))
+            ]
+
+    # --- choosing units
+
+    def readers_of(self, unit):
+        """The units that read what the unit makes."""
+        nodes = {id(node) for name in unit.outputs for node, _ in self.graph.readers.get(name, [])}
+        return [u for u in self.units if u is not unit and any(id(n) in nodes for n in u.nodes)]
+
+    def settle(self):
+        """Takes quantisation away, until nothing changes, from units that are no products and stand alone: a neighbour
+        that is quantised must stand on each side. A movement or a concatenation may also read the graph's input, and a
+        movement may write its output."""
+        readers = {unit: self.readers_of(unit) for unit in self.units}
+        changed = True
+        while changed:
+            changed = False
+            for unit in self.units:
+                if not unit.quantised or unit.kind == "product":
+                    continue
+                moves = unit.kind in ("movement", "concat")
+                before = any(
+                    self.unit_of[name].quantised if name in self.unit_of else moves and name in self.graph.inputs
+                    for name in unit.inputs
+                )
+                behind = any(reader.quantised for reader in readers[unit])
+                if unit.kind == "movement" and all(name in self.unit_of for name in unit.inputs):
+                    behind |= unit.output in self.graph.outputs
+                if not (before and behind):
+                    unit.quantised, unit.why = False, "no quantised neighbour"
+                    changed = True
+
+    def quantised_tensors(self):
+        """Tensors that get a scale: what a quantised unit reads, and what one makes."""
+        wanted = set()
+        for unit in self.units:
+            if unit.quantised:
+                wanted |= set(unit.inputs) | set(unit.outputs)
+        return wanted

@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From any float ONNX model to the form that quantisation works on. In: a path, bytes or a ModelProto of opsets 1 to
+24. Out: a float32 model of opset 13 or later with constants folded, batch norms gone, shapes inferred, and a name for
+each node. Method: ONNX's version converter, ONNX Runtime's basic optimiser (which folds constants, batch norms, scales
+and pads into convolutions), and here what those leave: half precision, old attributes, batch norms alone, factors of
+Gemm."""
+
+import copy
+import os
+import pathlib
+import tempfile
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper, version_converter
+
+from .errors import argument, error, model_error
+from .graph import Graph, attribute, is_onnx, opset_of
+
+LEAST_OPSET = 13  # of scales for each channel
+QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
+
+
+def load(model):
+    """A ModelProto of a path, bytes or a ModelProto, checked to be one with a graph."""
+    name = "the model"
+    try:
+        if isinstance(model, onnx.ModelProto):
+            loaded = copy.deepcopy(model)
+        elif isinstance(model, (bytes, bytearray)):
+            loaded = onnx.load_model_from_string(bytes(model))
+        else:
+            name = f"'{os.fspath(model)}'"
+            if not pathlib.Path(model).is_file():
+                raise error("io", f"cannot open {name} for reading")
+            loaded = onnx.load(os.fspath(model))
+    except (onnx.checker.ValidationError, FileNotFoundError) as e:
+        raise error("io", f"{name}: data outside the file cannot be read: {e}") from None
+    except Exception as e:
+        if hasattr(e, "code"):
+            raise
+        raise model_error(f"{name} is no ONNX model: {type(e).__name__}; give a file that onnx.load reads") from None
+    if not loaded.graph.node:
+        raise model_error(f"{name} is no ONNX model with a graph; give a float model in ONNX format")
+    return loaded
+
+
+def refuse_unfit(model, products):
+    """Errors for what cannot be quantised: a model that is quantised already, one without products."""
+    for node in model.graph.node:
+        if node.op_type in QUANTISED or node.op_type.startswith("QLinear") or node.op_type == "DynamicQuantizeLinear":
+            raise argument(
+                f"node '{node.name or node.output[0]}' ({node.op_type}): the model is quantised already; compile it as "
+                "it is, or give the float model that it was made of"
+            )
+    if not any(node.op_type in products for node in model.graph.node):
+        raise argument(
+            "the model has no Conv, MatMul, Gemm or other product, so nothing of it gains from the NPU; run it as it is"
+        )
+
+
+# --- half precision
+# -----------------------------------------------------------------------------------------------------
+
+
+def _widen(tensor):
+    name = tensor.name
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), name))
+
+
+def widen_half(model):
+    """float16 and bfloat16 become float32 everywhere. Inputs and outputs change their type too; Casts of the model to
+    half precision become Casts to float32."""
+    half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+    def widen_graph(graph):
+        for tensor in graph.initializer:
+            if tensor.data_type in half:
+                _widen(tensor)
+        for value in [*graph.input, *graph.output, *graph.value_info]:
+            if value.type.tensor_type.elem_type in half:
+                value.type.tensor_type.elem_type = TensorProto.FLOAT
+        for node in graph.node:
+            for entry in node.attribute:
+                if node.op_type == "Cast" and entry.name == "to" and entry.i in half:
+                    entry.i = TensorProto.FLOAT
+                if entry.HasField("t") and entry.t.data_type in half:
+                    _widen(entry.t)
+                for body in [entry.g] if entry.HasField("g") else list(entry.graphs):
+                    widen_graph(body)
+
+    widen_graph(model.graph)
+
+
+# --- opsets
+# -------------------------------------------------------------------------------------------------------------
+
+
+def _constant(graph, name, array):
+    graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    return name
+
+
+def _attribute_to_input(graph, node, name, position, dtype):
+    """An attribute of an old opset becomes operand `position`."""
+    value = attribute(node, name)
+    if value is None:
+        return
+    while len(node.input) < position:
+        node.input.append("")
+    if len(node.input) == position:
+        node.input.append(_constant(graph, f"{node.output[0]}/{name}", np.array(value, dtype)))
+    kept = [entry for entry in node.attribute if entry.name != name]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+
+
+def mend_old(model):
+    """What the version converter refuses or leaves wrong in opsets 1 to 12, in the form that opset 13 has. The
+    attributes that became operands are moved; attributes that no longer mean anything go."""
+    graph = model.graph
+    for node in graph.node:
+        if not is_onnx(node, node.op_type):
+            continue
+        kept = [e for e in node.attribute if e.name not in ("consumed_inputs", "is_test")]
+        if is_onnx(node, "BatchNormalization"):
+            kept = [e for e in kept if e.name != "spatial"]
+            del node.output[1:]
+        if is_onnx(node, "Dropout"):
+            kept = []
+            node.op_type = "Identity"
+            del node.input[1:]
+            del node.output[1:]
+        if is_onnx(node, "MaxPool", "AveragePool") and attribute(node, "storage_order", 0) == 0:
+            kept = [e for e in kept if e.name != "storage_order"]
+        if is_onnx(node, "Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Greater", "Less", "Equal", "PRelu"):
+            kept = _broadcast_of_old(graph, node, kept)
+        del node.attribute[:]
+        node.attribute.extend(kept)
+        _operands_of_old(graph, node)
+    for entry in model.opset_import:
+        if entry.domain in ("", "ai.onnx"):
+            entry.version = LEAST_OPSET
+    _softmax_of_old(model)
+
+
+def _broadcast_of_old(graph, node, kept):
+    """`broadcast` and `axis` of opsets below 7: the constant operand gets the axes that today's rule wants."""
+    axis = attribute(node, "axis")
+    if axis is not None and len(node.input) == 2:
+        left = next((v for v in [*graph.value_info, *graph.input] if v.name == node.input[0]), None)
+        right = next((t for t in graph.initializer if t.name == node.input[1]), None)
+        if right is None or left is None:
+            raise error(
+                "unsupported",
+                f"node '{node.name or node.output[0]}' ({node.op_type}): broadcasting along axis {axis} of an opset "
+                "below 7 between tensors of unknown shape; export the model with opset 13 or later",
+            )
+        rank = len(left.type.tensor_type.shape.dim)
+        array = numpy_helper.to_array(right)
+        array = array.reshape(array.shape + (1,) * (rank - (axis % rank) - array.ndim))
+        node.input[1] = _constant(graph, f"{node.output[0]}/operand", array)
+    return [e for e in kept if e.name not in ("axis", "broadcast")]
+
+
+def _operands_of_old(graph, node):
+    moved = {
+        "Reshape": [("shape", 1, np.int64)],
+        "Clip": [("min", 1, np.float32), ("max", 2, np.float32)],
+        "Pad": [("pads", 1, np.int64), ("value", 2, np.float32)],
+        "Slice": [("starts", 1, np.int64), ("ends", 2, np.int64), ("axes", 3, np.int64)],
+        "Squeeze": [("axes", 1, np.int64)],
+        "Unsqueeze": [("axes", 1, np.int64)],
+        "Split": [("split", 1, np.int64)],
+        "ReduceSum": [("axes", 1, np.int64)],
+        "Tile": [("tiles", 1, np.int64)],
+    }
+    if is_onnx(node, "Upsample"):
+        scales = attribute(node, "scales")
+        mode = attribute(node, "mode", b"nearest").decode()
+        operand = (
+            node.input[1] if len(node.input) > 1 else _constant(graph, f"{node.output[0]}/scales", np.float32(scales))
+        )
+        source = node.input[0]
+        del node.input[:], node.attribute[:]
+        node.op_type = "Resize"
+        node.input.extend([source, "", operand])
+        node.attribute.extend(
+            [
+                helper.make_attribute("mode", mode),
+                helper.make_attribute("coordinate_transformation_mode", "asymmetric"),
+                helper.make_attribute("nearest_mode", "floor"),
+            ]
+        )
+    elif is_onnx(node, "Resize") and len(node.input) == 2:
+        source, scales = node.input
+        del node.input[:]
+        node.input.extend([source, "", scales])
+        node.attribute.extend(
+            [
+                helper.make_attribute("coordinate_transformation_mode", "asymmetric"),
+                helper.make_attribute("nearest_mode", "floor"),
+            ]
+        )
+    elif is_onnx(node, *moved):
+        for name, position, dtype in moved[node.op_type]:
+            _attribute_to_input(graph, node, name, position, dtype)
+
+
+def _softmax_of_old(model):
+    """Softmax below opset 13 flattens from its axis (default 1) on. On the last axis that is today's; else Flatten,
+    Softmax and Reshape stand for it."""
+    inferred = Graph(onnx.shape_inference.infer_shapes(model))
+    nodes = []
+    for node in model.graph.node:
+        nodes.append(node)
+        if not is_onnx(node, "Softmax", "LogSoftmax"):
+            continue
+        shape = inferred.shapes.get(node.input[0])
+        axis = attribute(node, "axis", 1)
+        del node.attribute[:]
+        if shape is not None and axis % len(shape) == len(shape) - 1:
+            node.attribute.append(helper.make_attribute("axis", -1))
+            continue
+        source, result = node.input[0], node.output[0]
+        node.attribute.append(helper.make_attribute("axis", -1))
+        nodes.pop()
+        nodes.append(helper.make_node("Shape", [source], [f"{result}/shape"], f"{result}/shape"))
+        nodes.append(helper.make_node("Flatten", [source], [f"{result}/flat"], f"{result}/flatten", axis=axis))
+        node.input[0], node.output[0] = f"{result}/flat", f"{result}/softmax"
+        nodes.append(node)
+        nodes.append(helper.make_node("Reshape", [f"{result}/softmax", f"{result}/shape"], [result], f"{result}/back"))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def convert_opset(model):
+    """The model in opset 13 or later."""
+    model.ir_version = max(model.ir_version, 4)
+    if opset_of(model) >= LEAST_OPSET:
+        return drop_initialized_inputs(model)
+    if opset_of(model) == 0:
+        raise model_error("the model names no opset of ai.onnx; export it again with opset 13 or later")
+    converted = None
+    if opset_of(model) >= 7:  # below, the converter takes broadcasting wrongly
+        try:
+            # The converter wants initialisers among the inputs.
+            converted = version_converter.convert_version(with_initialized_inputs(model), LEAST_OPSET)
+            converted = drop_initialized_inputs(converted)
+            onnx.checker.check_model(converted)
+            onnx.shape_inference.infer_shapes(converted, strict_mode=True)
+        except Exception:
+            converted = None
+    if converted is None:
+        converted = drop_initialized_inputs(copy.deepcopy(model))
+        shaped = onnx.shape_inference.infer_shapes(converted)
+        converted.graph.value_info.extend(shaped.graph.value_info)
+        mend_old(converted)
+        del converted.graph.value_info[:]
+    converted.ir_version = max(converted.ir_version, 8)
+    return converted
+
+
+def with_initialized_inputs(model):
+    model = copy.deepcopy(model)
+    present = {value.name for value in model.graph.input}
+    for tensor in model.graph.initializer:
+        if tensor.name not in present:
+            model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    return model
+
+
+def drop_initialized_inputs(model):
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in constants]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    return model
+
+
+# --- folding
+# ------------------------------------------------------------------------------------------------------------
+
+
+def fold(model):
+    """ONNX Runtime's basic optimisation: constants, identities, batch norms behind convolutions."""
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "folded.onnx")
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = path
+        options.log_severity_level = 4
+        try:
+            onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        except Exception as e:
+            raise model_error(f"ONNX Runtime does not take the model: {str(e).splitlines()[0]}") from None
+        folded = onnx.load(path)
+    # The optimiser adds domains that nothing uses.
+    used = {node.domain for node in folded.graph.node} | {""}
+    entries = [entry for entry in folded.opset_import if entry.domain in used]
+    del folded.opset_import[:]
+    folded.opset_import.extend(entries)
+    return folded
+
+
+def batch_norms_to_convolutions(model):
+    """A batch norm that stands alone becomes a depthwise 1x1 convolution, whose products the NPU computes exactly.
+    Only where the rank is known to be 3 or 4."""
+    graph = Graph(model)
+    for node in model.graph.node:
+        if not is_onnx(node, "BatchNormalization") or len(node.output) > 1:
+            continue
+        shape = graph.shapes.get(node.input[0])
+        parameters = [graph.array(name) for name in node.input[1:5]]
+        if shape is None or len(shape) not in (3, 4) or any(p is None for p in parameters):
+            continue
+        scale, bias, mean, variance = (p.astype(np.float64) for p in parameters)
+        factor = scale / np.sqrt(variance + attribute(node, "epsilon", 1e-5))
+        weights = factor.astype(np.float32).reshape((-1, 1) + (1,) * (len(shape) - 2))
+        offset = (bias - mean * factor).astype(np.float32)
+        name = node.output[0]
+        del node.input[1:], node.attribute[:]
+        node.op_type = "Conv"
+        node.input.extend(
+            [_constant(model.graph, f"{name}/weights", weights), _constant(model.graph, f"{name}/bias", offset)]
+        )
+        node.attribute.append(helper.make_attribute("group", len(scale)))
+
+
+def plain_gemms(model):
+    """alpha, beta and a transposed constant of Gemm go into its constants."""
+    graph = Graph(model)
+    for node in model.graph.node:
+        if not is_onnx(node, "Gemm"):
+            continue
+        for index, name in ((1, "alpha"), (2, "beta")):
+            factor = attribute(node, name, 1.0)
+            if factor == 1.0 or len(node.input) <= index or not node.input[index]:
+                continue
+            array = graph.array(node.input[index])
+            if array is None:
+                continue
+            node.input[index] = _constant(model.graph, f"{node.output[0]}/{name}", (array * np.float32(factor)))
+            kept = [entry for entry in node.attribute if entry.name != name]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+        if len(node.input) > 2 and node.input[2]:
+            bias = graph.array(node.input[2])
+            weights = graph.shapes.get(node.input[1])
+            if bias is not None and weights is not None:
+                width = weights[0 if attribute(node, "transB", 0) else 1]
+                if bias.size in (1, width) and bias.shape != (width,):
+                    node.input[2] = _constant(
+                        model.graph, f"{node.output[0]}/bias", np.broadcast_to(bias.reshape(-1), (width,)).copy()
+                    )
+
+
+def sums_to_adds(model):
+    nodes = []
+    for node in model.graph.node:
+        if is_onnx(node, "Sum") and len(node.input) > 1:
+            left, result = node.input[0], node.output[0]
+            for k, right in enumerate(node.input[1:], 1):
+                out = result if k == len(node.input) - 1 else f"{result}/sum{k}"
+                nodes.append(helper.make_node("Add", [left, right], [out], f"{node.name or result}/add{k}"))
+                left = out
+        else:
+            nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def drop_unused(model):
+    graph = Graph(model)
+    kept = [t for t in model.graph.initializer if t.name in graph.readers or t.name in graph.held]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+
+
+def name_nodes(model):
+    seen = set()
+    for node in model.graph.node:
+        name = node.name or next((o for o in node.output if o), node.op_type)
+        unique, k = name, 1
+        while unique in seen:
+            k += 1
+            unique = f"{name}#{k}"
+        seen.add(unique)
+        node.name = unique
+
+
+def prepare(model, products):
+    """See the module's text. products: names of the operators whose products the NPU computes."""
+    model = load(model)
+    refuse_unfit(model, products)
+    widen_half(model)
+    model = fold(convert_opset(model))
+    sums_to_adds(model)
+    plain_gemms(model)
+    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    batch_norms_to_convolutions(model)
+    drop_unused(model)
+    name_nodes(model)
+    refuse_unfit(model, products)
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)

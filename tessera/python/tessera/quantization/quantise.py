@@ -1,0 +1,385 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a float model to a quantised one: prepare, calibrate, choose, write, ask the compiler, measure. The compiler
+decides what is quantised: after each writing the model is compiled, and whatever it leaves to the CPU becomes float
+again, until nothing changes."""
+
+import dataclasses
+import json
+import math
+import os
+
+import _tessera
+import numpy as np
+import onnx
+
+from . import engines, measure, place, ranges, write
+from .data import open_data, ports_of
+from .errors import argument
+from .plan import Plan
+from .prepare import prepare
+
+METADATA = "tessera.quantization"
+SENSITIVITY_SAMPLES = 4
+DISTANCE_SAMPLES = 16
+
+
+@dataclasses.dataclass
+class Options:
+    engine: str = "nncf"
+    method: str = "minmax"  # of the engine onnxruntime
+    accurate_bias: bool = True  # of the engine nncf: the slower bias correction
+    power_of_two: bool = False
+    per_channel: bool = True
+    float_nodes: tuple = ()  # names that stay float
+    config: str = "npu256"
+    shapes: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class State:
+    """One quantised candidate and what it was made of."""
+
+    plan: Plan
+    parameters: dict
+    model: onnx.ModelProto
+    writer: write.Writer
+    placement: place.Placement = None
+    left: dict = dataclasses.field(default_factory=dict)  # unit's name -> why it is float
+
+
+def candidate(calibrated, options, float_nodes):
+    plan = Plan(calibrated.model, _tessera.operator_names(), power_of_two=options.power_of_two)
+    for unit in plan.units:
+        why = next((float_nodes[n.name] for n in unit.nodes if n.name in float_nodes), None)
+        if why is not None:
+            unit.quantised, unit.why = False, why
+    plan.settle()
+    parameters = ranges.choose(plan, calibrated.ranges, power_of_two=options.power_of_two)
+    writer = write.Writer(plan, parameters, per_channel=options.per_channel, power_of_two=options.power_of_two)
+    model = writer.write()
+    return State(plan, parameters, model, writer)
+
+
+def settle_with_compiler(calibrated, options, float_nodes, progress=None):
+    """The candidate of which all quantised units but movements run on the NPU."""
+    float_nodes = dict(float_nodes)
+    for turn in range(64):
+        if progress:
+            progress("asking the compiler", turn + 1)
+        state = candidate(calibrated, options, float_nodes)
+        if not any(unit.quantised for unit in state.plan.units):
+            raise argument("nothing of the model can be quantised: every product is kept float; run it as it is")
+        state.placement = place.place(state.model, options.config, options.shapes)
+        refused = [
+            unit
+            for unit in state.plan.units
+            if unit.quantised and unit.kind != "movement" and any(n.name in state.placement.cpu for n in unit.nodes)
+        ]
+        if not refused:
+            break
+        for unit in refused:
+            float_nodes[unit.name] = "the compiler leaves it to the CPU"
+    onnx.checker.check_model(state.model)
+    return state
+
+
+def resolve_layers(model, names):
+    """Node names of layers given by node or by one of its results."""
+    found = {}
+    by_name = {node.name: node.name for node in model.graph.node}
+    by_name.update({name: node.name for node in model.graph.node for name in node.output})
+    for name in names:
+        if name not in by_name:
+            near = [n for n in by_name if name.lower() in n.lower()][:3] or list(by_name)[:3]
+            raise argument(
+                f"--keep-float: the model has no layer '{name}'; it has {', '.join(repr(n) for n in near)} ..."
+            )
+        found[by_name[name]] = "kept float"
+    return found
+
+
+def fix_shapes(model, shapes):
+    """Gives dynamic dimensions of inputs the given extents."""
+    known = {value.name: value for value in model.graph.input}
+    symbols = {d.dim_param for value in known.values() for d in value.type.tensor_type.shape.dim if d.dim_param}
+    for name, shape in shapes.items():
+        if name in symbols and name not in known and len(shape) == 1:
+            for value in known.values():
+                for dim in value.type.tensor_type.shape.dim:
+                    if dim.dim_param == name:
+                        dim.Clear()
+                        dim.dim_value = int(shape[0])
+            continue
+        if name not in known:
+            raise argument(f"--shape: the model has no input '{name}'; it takes {', '.join(known)}")
+        dims = known[name].type.tensor_type.shape.dim
+        if len(dims) != len(shape):
+            raise argument(f"--shape: input '{name}' has {len(dims)} dimensions, got {len(shape)}")
+        for dim, extent in zip(dims, shape):
+            dim.Clear()
+            dim.dim_value = int(extent)
+    if shapes:
+        del model.graph.value_info[:]
+        for value in model.graph.output:
+            for dim in value.type.tensor_type.shape.dim:
+                if not dim.HasField("dim_value"):
+                    dim.Clear()
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    return model
+
+
+def take(data, count):
+    return list(data.limited(count if data.limit is None else min(count, data.limit)))
+
+
+class Quantization:
+    """The work of one call of tessera.quantize."""
+
+    def __init__(self, model, calibrate, options, *, preprocess="", seed=0, samples=300, progress=None):
+        self.options, self.progress, self.seed = options, progress, seed
+        self.model = fix_shapes(prepare(model, set(_tessera.operator_names()["products"])), options.shapes)
+        self.ports = ports_of(self.model)
+        self.data = open_data(calibrate, self.ports, preprocess=preprocess, seed=seed, samples=samples)
+        first = self.data.first()
+        self.options.shapes = {name: list(value.shape) for name, value in first.items()}
+        self.float_nodes = {}
+
+    def run(self, keep_float=()):
+        layers = [name for name in keep_float if not str(name).isdigit()]
+        most = sum(int(name) for name in keep_float if str(name).isdigit())
+        self.float_nodes = resolve_layers(self.model, layers)
+        self.options.float_nodes = tuple(self.float_nodes)
+        self.calibrated = engines.calibrate(self.options.engine, self.model, self.data, self.options, self.progress)
+        self.state = settle_with_compiler(self.calibrated, self.options, self.float_nodes, self.progress)
+        if self.calibrated.plain is not None:
+            self._choose_weights()
+        if most:
+            for name, _ in self.ranking()[:most]:
+                self.float_nodes[name] = "kept float: among the most sensitive"
+            self.state = settle_with_compiler(self.calibrated, self.options, self.float_nodes, self.progress)
+        return self.state
+
+    def _choose_weights(self):
+        """Keeps what the engine did to weights and biases only if it brings the outputs nearer to the float ones."""
+        plain = dataclasses.replace(self.calibrated, model=self.calibrated.plain, plain=None)
+        other = settle_with_compiler(plain, self.options, self.float_nodes, self.progress)
+        feeds = take(self.data, DISTANCE_SAMPLES)
+        reference = measure.float_outputs(self.model, feeds)
+        corrected = measure.output_distance(self.state.model, feeds, reference)
+        before = measure.output_distance(other.model, feeds, reference)
+        if before >= corrected:
+            self.calibrated, self.state = plain, other
+            self.calibrated.note = f"left out: {self.calibrated.note} ({corrected:.1f} dB against {before:.1f} dB)"
+
+    # --- sensitivity
+
+    def sensitivities(self):
+        """Product's name -> what the SNR of the network's outputs gains, in dB, when this layer alone stays float."""
+        feeds = take(self.data, SENSITIVITY_SAMPLES)
+        reference = measure.float_outputs(self.model, feeds)
+        base = measure.output_distance(self.state.model, feeds, reference)
+        left = {unit.name: unit.why for unit in self.state.plan.units if not unit.quantised and unit.why}
+        gains = {}
+        products = [unit for unit in self.state.plan.units if unit.kind == "product" and unit.quantised]
+        for k, unit in enumerate(products):
+            if self.progress:
+                self.progress("measuring sensitivity", k + 1, len(products))
+            try:
+                variant = candidate(self.calibrated, self.options, {**left, unit.name: "alone"})
+            except ValueError:
+                continue
+            distance = measure.output_distance(variant.model, feeds, reference)
+            gains[unit.name] = distance - base if math.isfinite(distance) and math.isfinite(base) else 0.0
+        return gains
+
+    def ranking(self):
+        """Products with their gains, the most sensitive first."""
+        self.gains = self.sensitivities()
+        return sorted(self.gains.items(), key=lambda pair: -pair[1])
+
+    def limit_drop(self, score, most):
+        """Keeps the most sensitive layers float, one more at a time, until `score` (of a model; larger is better) is
+        within `most` of the float model's."""
+        target = score(self.model) - most
+        ranking = self.ranking()
+        kept = 0
+        while score(self.state.model) < target:
+            if kept == len(ranking):
+                raise argument(
+                    f"--max-drop {most}: not reached with any number of layers in float; calibrate on more data"
+                )
+            step = max(1, kept // 4)
+            for name, _ in ranking[kept : kept + step]:
+                self.float_nodes[name] = "kept float for --max-drop"
+            kept += step
+            if kept >= len(ranking):
+                raise argument(
+                    f"--max-drop {most}: not reached with all but the last of {len(ranking)} layers in float; check "
+                    "the calibration data and the labels"
+                )
+            self.state = settle_with_compiler(self.calibrated, self.options, self.float_nodes, self.progress)
+        return kept
+
+    # --- the result
+
+    def finish(self):
+        """The quantised model with what it was made by in its metadata."""
+        model = self.state.model
+        entry = model.metadata_props.add()
+        entry.key, entry.value = METADATA, json.dumps(self.origin(), sort_keys=True)
+        return model
+
+    def origin(self):
+        return {
+            "engine": self.calibrated.version,
+            "weights": self.calibrated.note,
+            "calibration": self.data.text,
+            "synthetic": self.data.synthetic,
+            "samples": self.calibrated.samples,
+            "seed": self.seed,
+            "scales": "powers of two" if self.options.power_of_two else "any",
+        }
+
+    def report(self, *, sensitivity=True):
+        """A dict: origin, totals, and a row for each unit. See docs/quantize.md."""
+        state = self.state
+        feeds = take(self.data, DISTANCE_SAMPLES)
+        distances = measure.layer_distances(self.model, state.model, state.plan, state.parameters, feeds)
+        gains = (getattr(self, "gains", None) or self.sensitivities()) if sensitivity else {}
+        cycles = self._cycles()
+        rows = []
+        for unit in state.plan.units:
+            name = unit.output
+            distance = distances.get(name)
+            given = state.parameters.get(name) if unit.quantised else None
+            rows.append(
+                {
+                    "layer": unit.name,
+                    "op": "+".join(node.op_type for node in unit.nodes),
+                    "kind": unit.kind,
+                    "int8": unit.quantised,
+                    "why_float": unit.why,
+                    "snr_db": _finite(distance.snr) if distance else None,
+                    "scale": float(given.scale) if given else None,
+                    "zero_point": given.zero if given else None,
+                    "clipped": distance.clipped / distance.count if distance and distance.count else None,
+                    "sensitivity_db": _finite(gains.get(unit.name)),
+                    "predicted_cycles": cycles.get(unit.name),
+                }
+            )
+        info = state.placement.info
+        reference = measure.float_outputs(self.model, feeds)
+        return {
+            **self.origin(),
+            "config": self.options.config,
+            "macs": info["macs_npu"] + info["macs_cpu"],
+            "macs_npu_share": info["macs_npu_share"],
+            "predicted_cycles": sum(layer.get("predicted_cycles") or 0 for layer in info.get("layers", [])),
+            "output_snr_db": _finite(measure.output_distance(state.model, feeds, reference)),
+            "layers": rows,
+        }
+
+    def _cycles(self):
+        """Unit's name -> predicted cycles; a layer of the NPU counts for the first of its nodes that names a unit."""
+        unit_of = {node.name: unit.name for unit in self.state.plan.units for node in unit.nodes}
+        cycles = {}
+        for layer in self.state.placement.info.get("layers", []):
+            if layer["placement"] != "npu":
+                continue
+            found = [unit_of[n] for n in [layer["name"], *layer["nodes"]] if n in unit_of]
+            if found:
+                cycles[found[0]] = cycles.get(found[0], 0) + layer["predicted_cycles"]
+        return cycles
+
+
+def _finite(value):
+    return None if value is None or not math.isfinite(value) else round(float(value), 2)
+
+
+@dataclasses.dataclass
+class Quantized:
+    """model: the quantised ModelProto. report: a dict (empty unless asked for). float_model: what it is compared
+    with."""
+
+    model: onnx.ModelProto
+    report: dict
+    float_model: onnx.ModelProto
+    macs_npu_share: float
+    synthetic: bool
+
+    def save(self, path):
+        onnx.save(self.model, os.fspath(path))
+
+
+def quantize(
+    model,
+    calibrate,
+    output=None,
+    *,
+    engine="nncf",
+    method="minmax",
+    config="npu256",
+    preprocess="",
+    samples=300,
+    seed=0,
+    shapes=None,
+    power_of_two=False,
+    per_channel=True,
+    accurate_bias=True,
+    keep_float=(),
+    labels=None,
+    test=None,
+    metric=None,
+    max_drop=None,
+    report=False,
+    progress=None,
+):
+    """Quantises a float ONNX model so that its products run on the NPU.
+
+    model: path, bytes or ModelProto. calibrate: an .npz file, a folder of pictures or .pb tensors, "random", arrays, an
+    iterable of arrays or dicts, or a function that gives an iterator. output: where to write the model. engine: "nncf"
+    or "onnxruntime"; method: "minmax", "entropy" or "percentile" (onnxruntime). config: the machine that decides what
+    runs where. preprocess: "imagenet", "unit" or a TOML file, for pictures. samples: at most so many are used. shapes:
+    {input: shape} for dynamic dimensions. power_of_two: all scales are powers of two. keep_float: names of layers, or
+    a number of the most sensitive ones. labels: of the samples of `test` (default: of the calibration data); metric: a
+    function from a ModelProto to a score in place of top-1, larger is better. max_drop: the loss of score that is
+    allowed; layers stay float until it is met. report: whether layers are measured.
+    Returns a Quantized. Errors: tessera.Error with the codes invalid_argument, invalid_model, io, unsupported."""
+    keep = [keep_float] if isinstance(keep_float, (str, int)) else list(keep_float)
+    options = Options(
+        engine, method, accurate_bias, power_of_two, per_channel, config=config, shapes=dict(shapes or {})
+    )
+    work = Quantization(model, calibrate, options, preprocess=preprocess, seed=seed, samples=samples, progress=progress)
+    score, known, count = _scorer(work, labels, test, metric, preprocess, seed)
+    if max_drop is not None and score is None:
+        raise argument("--max-drop needs --labels (or a metric), to know what is lost")
+    work.run(keep)
+    if max_drop is not None:
+        work.limit_drop(score, float(max_drop))
+    made = work.finish()
+    told = work.report() if report else {}
+    if score is not None:
+        told["accuracy"] = {
+            "float": score(work.model),
+            "int8": score(made),
+            "samples": count,
+            "data": known,
+            "synthetic": work.data.synthetic and test is None,
+        }
+    result = Quantized(made, told, work.model, work.state.placement.macs_share, work.data.synthetic)
+    if output is not None:
+        result.save(output)
+    return result
+
+
+def _scorer(work, labels, test, metric, preprocess, seed):
+    """A function from a model to its score, the data's text, and how many samples there are."""
+    if metric is not None:
+        return metric, "the caller's metric", None
+    if labels is None and test is None:
+        return None, "", 0
+    data = work.data if test is None else open_data(test, work.ports, preprocess=preprocess, seed=seed, samples=10**9)
+    known = measure.load_labels(labels) if labels is not None else data.labels
+    if known is None:
+        raise argument(f"{data.text} has no labels; give --labels a file with one integer for each sample")
+    return (lambda model: np.divide(*measure.top1(model, data, known)).item()), data.text, len(known)

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From ranges of tensors to scales and zero points. In: for each tensor the smallest and largest value that shall be
+told apart. Out: for each tensor one scale (float32) and one zero point of uint8; tensors that only differ by position
+share both, so that moving them costs nothing."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+    """real = (integer - zero) * scale, integer from 0 to 255."""
+
+    scale: np.float32
+    zero: int
+
+    @property
+    def low(self):
+        return float((0 - self.zero) * np.float64(self.scale))
+
+    @property
+    def high(self):
+        return float((255 - self.zero) * np.float64(self.scale))
+
+
+def parameters_of(low, high, *, power_of_two=False):
+    """The finest uint8 grid that holds 0 and the range from low to high (the reals it stands for may exceed it by half
+    a step). power_of_two: the scale is the next power of two."""
+    low, high = min(0.0, float(low)), max(0.0, float(high))
+    scale = (high - low) / 255
+    if not math.isfinite(scale) or scale <= 0:
+        scale = 1 / 255
+    scale = max(scale, 2.0**-100)
+    if power_of_two:
+        scale = 2.0 ** math.ceil(math.log2(scale) - 1e-6)
+    scale = np.float32(scale)
+    return Parameters(scale, int(np.clip(np.rint(-low / np.float64(scale)), 0, 255)))
+
+
+def shared(plan, wanted):
+    """tensor -> representative of the tensors with which it shares scale and zero point."""
+    parent = {name: name for name in wanted}
+
+    def find(name):
+        while parent[name] != name:
+            name = parent[name]
+        return name
+
+    for unit in plan.units:
+        if not unit.quantised or unit.output not in parent:
+            continue
+        if unit.kind == "movement":
+            for name in unit.outputs:
+                if name in parent:
+                    parent[find(name)] = find(unit.inputs[0])
+        if unit.kind == "concat":
+            for name in unit.inputs:
+                source = plan.unit_of.get(name)
+                limited = source is not None and math.isfinite(source.low)
+                alone = plan.graph.only_reader(name) is not None and source is not None and source.kind != "movement"
+                if alone and not limited and source.quantised:
+                    parent[find(name)] = find(unit.output)
+    return {name: find(name) for name in wanted}
+
+
+def choose(plan, ranges, *, power_of_two=False):
+    """tensor -> Parameters for all tensors that are quantised. ranges: tensor -> (low, high)."""
+    wanted = plan.quantised_tensors()
+    groups = shared(plan, wanted)
+    makers = {}
+    for name, group in groups.items():
+        makers.setdefault(group, []).append(name)
+    chosen = {}
+    for members in makers.values():
+        # A movement's result lies in the range of what it moves: the source decides.
+        moved = {n for n in members if n in plan.unit_of and plan.unit_of[n].kind == "movement"}
+        deciding = [n for n in members if n not in moved] or members
+        low = min(ranges[n][0] for n in deciding)
+        high = max(ranges[n][1] for n in deciding)
+        for name in deciding:
+            unit = plan.unit_of.get(name)
+            if unit is not None and unit.quantised:
+                low, high = max(low, unit.low), min(high, unit.high)
+        parameters = parameters_of(low, high, power_of_two=power_of_two)
+        chosen.update(dict.fromkeys(members, parameters))
+    return chosen

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a quantised model. In: a plan, and scale and zero point of its tensors. Out: the model in QDQ form: one
+QuantizeLinear a tensor, one DequantizeLinear for each unit that reads it, weights as int8 with one symmetric scale for
+each channel, biases as int32 with the scale of their sums. These are the groups that ONNX Runtime computes in integers
+(docs/numerics.md)."""
+
+import copy
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from .graph import attribute, is_onnx
+
+
+def weight_scales(array, axis, *, least=None, power_of_two=False):
+    """Symmetric scales along `axis` (one for all if it is None), float32; `least`: for each channel the smallest one
+    allowed."""
+    magnitude = np.abs(array.astype(np.float64))
+    peak = magnitude.max() if axis is None else magnitude.max(axis=tuple(a for a in range(array.ndim) if a != axis))
+    scale = np.maximum(np.asarray(peak) / 127, 2.0**-100)
+    if least is not None:
+        scale = np.maximum(scale, least)
+    if power_of_two:
+        scale = 2.0 ** np.ceil(np.log2(scale) - 1e-6)
+    return scale.astype(np.float32)
+
+
+def channel_axis(node, rank):
+    """The axis of a product's constant that counts its results; None for one scale."""
+    if is_onnx(node, "Conv"):
+        return 0
+    if is_onnx(node, "Gemm"):
+        return 0 if attribute(node, "transB", 0) else 1
+    if is_onnx(node, "MatMul"):
+        return rank - 1 if rank >= 2 else None
+    return None
+
+
+def along(values, axis, rank):
+    if axis is None or np.ndim(values) == 0:
+        return values
+    shape = [1] * rank
+    shape[axis] = -1
+    return np.reshape(values, shape)
+
+
+class Writer:
+    def __init__(self, plan, parameters, *, per_channel=True, power_of_two=False):
+        self.plan, self.parameters = plan, parameters
+        self.per_channel, self.power_of_two = per_channel, power_of_two
+        self.model = copy.deepcopy(plan.graph.model)
+        self.nodes, self.initializers, self.done = [], {}, set()
+        self.taken = set(plan.graph.producer) | set(plan.graph.inputs) | set(plan.graph.constants)
+        self.renamed = {}  # tensor -> the name of its float value before quantisation
+        self.pairs = {}  # tensor -> names of the quantised tensor, its scale and its zero point
+        self.weights = {}  # unit's name -> scales of its weights
+
+    def write(self):
+        by_name = {node.name: node for node in self.model.graph.node}
+        for unit in self.plan.units:
+            for node in unit.nodes:
+                by_name[node.name].CopyFrom(node)
+        for name in self.plan.graph.inputs:
+            self._quantise(name)
+        unit_of = {node.name: unit for unit in self.plan.units for node in unit.nodes}
+        for node in self.model.graph.node:
+            unit = unit_of[node.name]
+            if unit.quantised:
+                self._rewire(unit, node)
+            else:
+                self._read_float(unit, node)
+            self._emit(unit, node)
+        graph = self.model.graph
+        kept = list(graph.initializer) + [numpy_helper.from_array(a, n) for n, a in self.initializers.items()]
+        read = {name for node in self.nodes for name in node.input} | set(self.plan.graph.held)
+        del graph.node[:], graph.initializer[:], graph.value_info[:]
+        graph.node.extend(self.nodes)
+        graph.initializer.extend(tensor for tensor in kept if tensor.name in read)
+        return self.model
+
+    # --- tensors
+
+    def _fresh(self, name):
+        unique, k = name, 1
+        while unique in self.taken:
+            k += 1
+            unique = f"{name}.{k}"
+        self.taken.add(unique)
+        return unique
+
+    def _constant(self, name, array):
+        name = self._fresh(name)
+        self.initializers[name] = np.asarray(array)
+        return name
+
+    def _quantise(self, name):
+        """QuantizeLinear behind the tensor, if it has parameters."""
+        given = self.parameters.get(name)
+        if given is None:
+            return
+        scale = self._constant(f"{name}/scale", np.float32(given.scale))
+        zero = self._constant(f"{name}/zero_point", np.uint8(given.zero))
+        result = self._fresh(f"{name}/quantised")
+        source = self.renamed.get(name, name)
+        self.nodes.append(helper.make_node("QuantizeLinear", [source, scale, zero], [result], self._fresh(f"{name}/Q")))
+        self.done.add(name)
+        self.pairs[name] = (result, scale, zero)
+
+    def _dequantise(self, name, result=None):
+        quantised, scale, zero = self.pairs[name]
+        result = result or self._fresh(f"{name}/value")
+        self.nodes.append(
+            helper.make_node("DequantizeLinear", [quantised, scale, zero], [result], self._fresh(f"{name}/DQ"))
+        )
+        return result
+
+    def _maker_is_quantised(self, name):
+        unit = self.plan.unit_of.get(name)
+        return unit is not None and unit.quantised
+
+    def _emit(self, unit, node):
+        """The node, and the quantisation of its results."""
+        ends = [name for name in node.output if name in self.parameters]
+        for name in ends:
+            if unit.quantised and name in self.plan.graph.held:
+                # What leaves the graph keeps its name and is the dequantised value.
+                self.renamed[name] = self._fresh(f"{name}/float")
+                node.output[list(node.output).index(name)] = self.renamed[name]
+        self.nodes.append(node)
+        for name in ends:
+            self._quantise(name)
+            if name in self.renamed:
+                self._dequantise(name, name)
+
+    # --- operands
+
+    def _read_float(self, unit, node):
+        """A float unit reads the dequantised value of what a quantised one made."""
+        for index, name in enumerate(node.input):
+            if name not in self.done or not self._maker_is_quantised(name):
+                continue
+            if name not in self.plan.graph.held:
+                node.input[index] = self._dequantise(name)
+            if unit.kind == "product":
+                node.input[index] = self._apart(node.input[index])
+
+    def _apart(self, name):
+        """The same value behind a Clip that limits nothing: a product between DequantizeLinear and QuantizeLinear would
+        be computed in integers, with its weights quantised."""
+        lowest = self._constant(f"{name}/lowest", np.float32(np.finfo(np.float32).min))
+        result = self._fresh(f"{name}/apart")
+        self.nodes.append(helper.make_node("Clip", [name, lowest], [result], self._fresh(f"{result}/Clip")))
+        return result
+
+    def _rewire(self, unit, node):
+        own = {name for n in unit.nodes for name in n.output}
+        for index, name in enumerate(node.input):
+            if name in self.done and name not in own:
+                node.input[index] = self._dequantise(name)
+            elif name in self.renamed and name in own:
+                node.input[index] = self.renamed[name]
+        if unit.kind == "product":
+            self._weights(unit, node)
+        elif unit.kind == "binary" and node is self._first(unit, node):
+            self._constant_operand(node)
+
+    def _first(self, unit, node):
+        return node if node.name == unit.nodes[0].name else None
+
+    def _constant_operand(self, node):
+        """A vector beside a tensor in a sum or product becomes uint8 with one scale."""
+        from .ranges import parameters_of
+
+        for index, name in enumerate(node.input):
+            array = self.plan.graph.array(name)
+            if array is None or array.size == 1:
+                continue
+            given = parameters_of(array.min(), array.max(), power_of_two=self.power_of_two)
+            values = np.clip(np.rint(array / given.scale) + given.zero, 0, 255).astype(np.uint8)
+            node.input[index] = self._dequantised_constant(name, values, given.scale, np.uint8(given.zero))
+
+    def _dequantised_constant(self, name, values, scale, zero, axis=None):
+        operands = [
+            self._constant(f"{name}/quantised", values),
+            self._constant(f"{name}/scale", np.asarray(scale, np.float32)),
+            self._constant(f"{name}/zero_point", zero),
+        ]
+        result = self._fresh(f"{name}/value")
+        more = {} if axis is None else {"axis": axis}
+        self.nodes.append(helper.make_node("DequantizeLinear", operands, [result], self._fresh(f"{name}/DQ"), **more))
+        return result
+
+    def _weights(self, unit, node):
+        product = self._first(unit, node)
+        if product is None:
+            if is_onnx(node, "Add"):
+                self._bias(node, 1 if node.input[1] in self.plan.graph.constants else 0, unit)
+            return
+        name = unit.node.input[1]
+        array = self.plan.graph.array(name)
+        if array is None:
+            return
+        axis = channel_axis(node, array.ndim) if self.per_channel else None
+        step = np.float64(self.parameters[unit.inputs[0]].scale)
+        bias = self._bias_of(unit)
+        least = None
+        if bias is not None:
+            # The bias must fit an int32 in steps of both scales.
+            least = np.abs(bias.astype(np.float64)) / step / 2.0**30
+            least = least.max() if axis is None or least.size != array.shape[axis] else least
+        scale = weight_scales(array, axis, least=least, power_of_two=self.power_of_two)
+        values = np.clip(np.rint(array / along(scale, axis, array.ndim)), -127, 127).astype(np.int8)
+        zero = np.zeros(scale.shape, np.int8)
+        self.weights[unit.name] = scale
+        node.input[1] = self._dequantised_constant(name, values, scale, zero, axis)
+        if len(node.input) > 2 and node.input[2]:
+            self._bias(node, 2, unit)
+
+    def _bias_of(self, unit):
+        if len(unit.node.input) > 2 and unit.node.input[2]:
+            return self.plan.graph.array(unit.node.input[2])
+        if len(unit.nodes) > 1 and is_onnx(unit.nodes[1], "Add"):
+            return next((a for a in map(self.plan.graph.array, unit.nodes[1].input) if a is not None), None)
+        return None
+
+    def _bias(self, node, index, unit):
+        array = self.plan.graph.array(node.input[index])
+        if array is None:
+            return
+        scale = (np.float32(self.parameters[unit.inputs[0]].scale) * self.weights[unit.name]).astype(np.float32)
+        limit = 2.0**31 - 2**8
+        values = np.clip(np.rint(array.astype(np.float64) / scale), -limit, limit).astype(np.int32)
+        operands = [
+            self._constant(f"{node.input[index]}/quantised", values),
+            self._constant(f"{node.input[index]}/scale", scale),
+        ]
+        result = self._fresh(f"{node.input[index]}/value")
+        more = {"axis": 0} if scale.ndim else {}
+        self.nodes.append(helper.make_node("DequantizeLinear", operands, [result], self._fresh(f"{result}/DQ"), **more))
+        node.input[index] = result
+
+
+def write(plan, parameters, **options):
+    model = Writer(plan, parameters, **options).write()
+    onnx.checker.check_model(model)
+    return model

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The quantiser, which is Python (tessera/python/tessera/quantization), started from the command. Enters: a command
+// line, or a float model and calibration data. Leaves: the quantiser's exit status, or a quantised model in a file that
+// goes with its owner.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// Becomes the quantiser with these words behind its name; returns only by an error. Errors: kUnsupported when Python
+/// cannot be started.
+[[noreturn]] void become_quantiser(const std::vector<std::string>& words);
+
+/// A quantised model in a temporary folder, which the destructor removes.
+class QuantisedModel {
+ public:
+  /// Runs the quantiser on `model` with these words. Errors: kUnsupported when Python cannot be started, kIo. When the
+  /// quantiser fails it has said why on standard error, and `status` is not 0.
+  QuantisedModel(const std::string& model, const std::vector<std::string>& words);
+  ~QuantisedModel();
+  QuantisedModel(const QuantisedModel&) = delete;
+  QuantisedModel& operator=(const QuantisedModel&) = delete;
+
+  std::string path() const { return folder_ + "/model.onnx"; }
+  int status() const { return status_; }
+
+ private:
+  std::string folder_;
+  int status_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantisation of float models: small seeded ones of many kinds, with each engine. Every product runs on the NPU, every
+element equals ONNX Runtime's, and the outputs stay near the float model's. Then the sources of data, the options, the
+command, and one clear error for each bad input."""
+
+import importlib.util
+import json
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from tessera.quantization import measure
+from tessera.quantization.quantise import METADATA
+
+import tessera
+from tests.oracle import oracle
+from tests.system import float_models
+from tests.system.conftest import BUILD, ROOT
+
+HAVE_NNCF = importlib.util.find_spec("nncf") is not None
+HAVE_PILLOW = importlib.util.find_spec("PIL") is not None
+NNCF_MISSING = "NNCF is not installed (requirements-quantize.txt)"
+ENGINES = ["onnxruntime", pytest.param("nncf", marks=pytest.mark.skipif(not HAVE_NNCF, reason=NNCF_MISSING))]
+LEAST_DECIBELS = 25
+
+
+def as_float32(feeds):
+    return [{name: value.astype(np.float32) for name, value in feed.items()} for feed in feeds]
+
+
+def check_exact(model, feed, config="npu256"):
+    """The functional simulator equals ONNX Runtime in every element. Where float operators stand inside or behind the
+    quantised part (Softmax, LayerNormalization), whose class is a tolerance, outputs may differ in their last bits."""
+    expected = oracle.run(model, feed, intermediates=False).outputs
+    session = tessera.Session(model.SerializeToString(), "fsim", config, check_races=True, poison=1)
+    exact = not {"Softmax", "LayerNormalization"} & {node.op_type for node in model.graph.node}
+    for port, got in zip(session.get_outputs(), session.run(None, feed)):
+        want = expected[port.name]
+        equal = np.array_equal(got, want) if exact else np.allclose(got, want, rtol=1e-5, atol=1e-6)
+        assert equal, f"{port.name}: {(got != want).sum()} of {got.size} differ"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", float_models.MODELS)
+def test_products_run_on_the_npu_exactly(name, engine):
+    model = float_models.MODELS[name]()
+    feeds = float_models.feeds_of(model, 12)
+    made = tessera.quantize(model, feeds, engine=engine)
+    assert made.macs_npu_share == 1.0
+    feeds = as_float32(feeds)[:4]
+    reference = measure.float_outputs(made.float_model, feeds)
+    assert measure.output_distance(made.model, feeds, reference) > LEAST_DECIBELS
+    if oracle.exact_cpu():
+        check_exact(made.model, feeds[0])
+
+
+@pytest.mark.parametrize("name", float_models.MODELS)
+def test_preparation_keeps_the_float_model(name):
+    """Opset conversion, folding and renaming change no output but in its last bits."""
+    from tessera.quantization.prepare import prepare
+
+    model = float_models.MODELS[name]()
+    prepared = prepare(model, {"Conv", "Gemm", "MatMul"})
+    assert all(node.op_type != "BatchNormalization" for node in prepared.graph.node)
+    feed = float_models.feeds_of(model, 1)[0]
+    # ONNX Runtime no longer has operators of opset 6.
+    source = float_models.opset6(modern=True) if name == "opset6" else model
+    expected = measure.session(source, optimise=False).run(None, feed)
+    for got, want in zip(measure.session(prepared).run(None, as_float32([feed])[0]), expected):
+        tolerance = 2e-2 if name == "half" else 1e-4
+        assert np.allclose(got, want.astype(np.float32), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["relu6", "residual", "attention", "silu"])
+def test_scales_that_are_powers_of_two(name):
+    model = float_models.MODELS[name]()
+    feeds = float_models.feeds_of(model, 8)
+    made = tessera.quantize(model, feeds, engine="onnxruntime", power_of_two=True)
+    assert made.macs_npu_share == 1.0
+    scales = [numpy_helper.to_array(t) for t in made.model.graph.initializer if "/scale" in t.name]
+    assert scales and all(np.all(np.frexp(scale)[0] == 0.5) for scale in scales)
+    if oracle.exact_cpu():
+        check_exact(made.model, feeds[0])
+
+
+@pytest.mark.parametrize("method", ["entropy", "percentile"])
+def test_other_ways_to_choose_ranges(method):
+    model = float_models.residual()
+    made = tessera.quantize(model, float_models.feeds_of(model, 8), engine="onnxruntime", method=method)
+    assert made.macs_npu_share == 1.0
+
+
+def test_the_same_input_gives_the_same_model():
+    model = float_models.depthwise()
+    first, second = (tessera.quantize(model, "random", engine="onnxruntime", seed=3) for _ in range(2))
+    assert first.model.SerializeToString() == second.model.SerializeToString()
+    other = tessera.quantize(model, "random", engine="onnxruntime", seed=4)
+    assert other.model.SerializeToString() != first.model.SerializeToString()
+
+
+# --- data
+# --------------------------------------------------------------------------------------------------------------
+
+
+def pixels(count, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, 16, 16, 3), dtype=np.uint8)
+
+
+def test_data_from_arrays_files_and_functions(tmp_path):
+    """The same samples give the same model, wherever they come from."""
+    model = float_models.relu6()
+    feeds = float_models.feeds_of(model, 6)
+    stacked = np.concatenate([feed["x"] for feed in feeds])
+    np.savez(tmp_path / "named.npz", x=stacked)
+    np.savez_compressed(tmp_path / "other.npz", images=stacked.transpose(0, 2, 3, 1), labels=np.arange(6))
+    np.savez(tmp_path / "columns.npz", x=np.asfortranarray(stacked))
+    for k, feed in enumerate(feeds):
+        onnx.save_tensor(numpy_helper.from_array(feed["x"]), str(tmp_path / f"sample_{k}.pb"))
+    (tmp_path / "sets").mkdir()
+    for k, feed in enumerate(feeds):
+        folder = tmp_path / "sets" / f"test_data_set_{k}"
+        folder.mkdir()
+        onnx.save_tensor(numpy_helper.from_array(feed["x"]), str(folder / "input_0.pb"))
+        onnx.save_tensor(numpy_helper.from_array(feed["x"]), str(folder / "output_0.pb"))
+    sources = [
+        feeds,
+        [feed["x"][0] for feed in feeds],
+        {"x": stacked},
+        lambda: iter(feeds),
+        iter(feeds),
+        tmp_path / "named.npz",
+        str(tmp_path / "other.npz"),
+        tmp_path / "columns.npz",
+        tmp_path / "sets",
+    ]
+    scales = set()
+    for source in sources:
+        made = tessera.quantize(model, source, engine="onnxruntime")
+        scales.add(
+            tuple(
+                float(numpy_helper.to_array(t))
+                for t in made.model.graph.initializer
+                if t.dims == [] and "scale" in t.name
+            )
+        )
+        assert not made.synthetic
+    assert len(scales) == 1
+
+
+@pytest.mark.skipif(not HAVE_PILLOW, reason="Pillow is not installed (requirements-quantize.txt)")
+def test_data_from_pictures(tmp_path):
+    from PIL import Image
+
+    for k, picture in enumerate(pixels(4)):
+        Image.fromarray(picture).resize((40, 24)).save(tmp_path / f"{k}.png")
+    made = tessera.quantize(float_models.relu6(), tmp_path, engine="onnxruntime", preprocess="imagenet")
+    assert made.macs_npu_share == 1.0
+    (tmp_path / "own.toml").write_text('resize = "short"\nscale = 0.5\nmean = [1, 2, 3]\nstd = 2\nchannels = "BGR"\n')
+    made = tessera.quantize(float_models.nhwc(), tmp_path, engine="onnxruntime", preprocess=str(tmp_path / "own.toml"))
+    assert made.macs_npu_share == 1.0
+
+
+def test_preprocessing_is_what_it_says():
+    from tessera.quantization.data import Preprocess
+
+    values = Preprocess(scale=0.5, mean=(1, 2, 3), std=(2, 2, 4), channels="BGR").values(np.uint8([[[10, 20, 30]]]))
+    assert np.array_equal(values, [[[(15 - 1) / 2, (10 - 2) / 2, (5 - 3) / 4]]])
+
+
+def test_a_long_data_set_is_read_piece_by_piece():
+    """No more than a few samples are alive at a time."""
+    alive, most = set(), 0
+    model = float_models.relu6()
+
+    class Sample(np.ndarray):
+        def __del__(self):
+            alive.discard(id(self))
+
+    def samples():
+        nonlocal most
+        for feed in float_models.feeds_of(model, 100):
+            sample = feed["x"].view(Sample)
+            alive.add(id(sample))
+            most = max(most, len(alive))
+            yield {"x": sample}
+            del sample
+
+    tessera.quantize(model, samples, engine="onnxruntime")
+    assert most <= 16
+
+
+# --- what is told
+# ------------------------------------------------------------------------------------------------------
+
+
+def test_report_and_metadata():
+    model = float_models.residual()
+    made = tessera.quantize(
+        model, "random", engine="onnxruntime", labels=[1] * 32, report=True, config="npu64", keep_float=["conv2"]
+    )
+    report = made.report
+    assert made.synthetic and report["synthetic"] and report["accuracy"]["synthetic"]
+    origin = {entry.key: entry.value for entry in made.model.metadata_props}[METADATA]
+    assert json.loads(origin)["synthetic"] is True
+    rows = {row["layer"]: row for row in report["layers"]}
+    assert rows["conv2"]["int8"] is False and rows["conv2"]["why_float"] == "kept float"
+    products = [row for row in report["layers"] if row["kind"] == "product" and row["int8"]]
+    assert len(products) == 3
+    for row in products:
+        assert row["snr_db"] > 20 and row["scale"] > 0 and row["clipped"] <= 0.01
+        assert row["sensitivity_db"] is not None and row["predicted_cycles"] > 0
+    assert 0 < report["macs_npu_share"] < 1 and report["predicted_cycles"] > 0
+    assert report["accuracy"]["samples"] == 32
+
+
+def test_float_layers_by_number_and_by_drop():
+    model = float_models.residual()
+    feeds = float_models.feeds_of(model, 8)
+    made = tessera.quantize(model, feeds, engine="onnxruntime", keep_float=1, report=True)
+    kept = [row for row in made.report["layers"] if row["kind"] == "product" and not row["int8"]]
+    assert len(kept) == 1 and "most sensitive" in kept[0]["why_float"]
+
+    def metric(candidate):
+        """1 with at most one product in int8, else 0: the drop is met late."""
+        return float(sum(n.op_type in ("Conv", "Gemm") and "value" in n.input[1] for n in candidate.graph.node) <= 1)
+
+    made = tessera.quantize(model, feeds, engine="onnxruntime", metric=metric, max_drop=0.1)
+    assert metric(made.model) == 1.0
+
+
+# --- the command
+# -------------------------------------------------------------------------------------------------------
+
+
+def command(*words, status=0):
+    done = subprocess.run(
+        [str(BUILD / "bin" / "tessera"), *map(str, words)], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == status, done.stderr
+    return done
+
+
+@pytest.fixture
+def float_file(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(float_models.relu6(), path)
+    return path
+
+
+def test_the_command(tmp_path, float_file):
+    np.savez(tmp_path / "x.npz", x=pixels(8).transpose(0, 3, 1, 2).astype(np.float32) / 255)
+    done = command(
+        "quantize", float_file, "--calibrate", tmp_path / "x.npz", "-o", tmp_path / "q.onnx", "--engine", "onnxruntime",
+        "--report", tmp_path / "report.json",
+    )  # fmt: skip
+    assert "100.00 % of the products on the NPU" in done.stdout and "sensitivity" in done.stdout
+    assert json.loads((tmp_path / "report.json").read_text())["macs_npu_share"] == 1.0
+    assert tessera.Session(tmp_path / "q.onnx").info().macs_npu_share == 1.0
+    done = command("quantize", float_file, "--calibrate", "random", "--engine", "onnxruntime", "-q")
+    assert done.stdout == "" and done.stderr == "" and (tmp_path / "model_int8.onnx").exists()
+
+
+def test_a_float_model_says_so_and_is_quantised_on_request(float_file):
+    done = command("run", float_file, "--random-inputs", 1)
+    assert "tessera quantize" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert command("run", float_file, "--random-inputs", 1, "-q").stderr == ""
+    done = command("run", float_file, "--random-inputs", 1, "--calibrate", "random", "--engine", "onnxruntime")
+    assert "calibrated on random values" in done.stderr and "none of" not in done.stderr
+    assert " 0 MACs" not in done.stdout
+    assert "note: none of" in command("report", float_file, "--device", "fsim").stdout
+
+
+# --- bad input
+# ---------------------------------------------------------------------------------------------------------
+
+
+def refused(match, model, calibrate, **options):
+    with pytest.raises(tessera.Error, match=match) as raised:
+        tessera.quantize(model, calibrate, **{"engine": "onnxruntime", **options})
+    assert "\n" not in str(raised.value)
+    return raised.value.code
+
+
+def test_models_that_cannot_be_quantised(tmp_path):
+    model = float_models.relu6()
+    quantised = tessera.quantize(model, "random", engine="onnxruntime").model
+    assert refused("quantised already", quantised, "random") == "invalid_argument"
+    none = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            [onnx.helper.make_node("Relu", ["x"], ["y"])],
+            "none",
+            [onnx.helper.make_tensor_value_info("x", 1, [2])],
+            [onnx.helper.make_tensor_value_info("y", 1, [2])],
+        )
+    )
+    assert refused("no Conv, MatMul, Gemm", none, "random") == "invalid_argument"
+    assert refused("cannot open", tmp_path / "missing.onnx", "random") == "io"
+    (tmp_path / "text.onnx").write_text("no model")
+    assert refused("no ONNX model", tmp_path / "text.onnx", "random") == "invalid_model"
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    assert refused("no ONNX model", tmp_path / "empty.onnx", "random") == "invalid_model"
+
+
+def test_data_that_does_not_fit(tmp_path):
+    model = float_models.relu6()
+    assert refused("no calibration data", model, None) == "invalid_argument"
+    assert refused("cannot open the calibration data", model, tmp_path / "missing.npz") == "io"
+    (tmp_path / "empty").mkdir()
+    refused("holds no pictures", model, tmp_path / "empty")
+    (tmp_path / "broken.npz").write_text("no archive")
+    assert refused("no .npz file", model, tmp_path / "broken.npz") == "io"
+    np.savez(tmp_path / "shape.npz", x=np.zeros((4, 3, 8, 8), np.float32))
+    refused(r"shape \[3, 8, 8\].*input 'x' takes \[1,3,16,16\]", model, tmp_path / "shape.npz")
+    np.savez(tmp_path / "names.npz", a=np.zeros((4, 3, 16, 16)), b=np.zeros((4, 3, 16, 16)))
+    refused("no array for input 'x'", model, tmp_path / "names.npz")
+    refused("no array for input 'z'", float_models.two_inputs(), [{"x": np.zeros((1, 3, 16, 16))}])
+    refused("give dicts", float_models.two_inputs(), [np.zeros((1, 3, 16, 16))])
+    refused("holds no sample", model, [])
+    (tmp_path / "text.txt").write_text("1")
+    refused("no calibration data", model, tmp_path / "text.txt")
+    (tmp_path / "tensors").mkdir()
+    (tmp_path / "tensors" / "a.pb").write_bytes(b"\xff\xff\xff")
+    refused("no ONNX tensor", model, tmp_path / "tensors")
+
+
+@pytest.mark.skipif(not HAVE_PILLOW, reason="Pillow is not installed (requirements-quantize.txt)")
+def test_pictures_that_cannot_be_read(tmp_path):
+    (tmp_path / "a.png").write_text("no picture")
+    refused("no picture that can be read", float_models.relu6(), tmp_path)
+    refused("takes no pictures", float_models.gemm(), tmp_path)
+    refused("serves one input", float_models.two_inputs(), tmp_path)
+    refused("cannot open 'nothing'", float_models.relu6(), tmp_path, preprocess="nothing")
+    (tmp_path / "p.toml").write_text("size = 3\n")
+    refused("unknown key 'size'", float_models.relu6(), tmp_path, preprocess=str(tmp_path / "p.toml"))
+
+
+def test_options_that_make_no_sense(tmp_path):
+    model = float_models.relu6()
+    refused("--engine takes", model, "random", engine="other")
+    refused("--method takes", model, "random", method="other")
+    refused("engine onnxruntime", model, "random", engine="nncf", method="entropy")
+    refused("no layer 'conv9'", model, "random", keep_float=["conv9"])
+    refused("--max-drop needs --labels", model, "random", max_drop=0.1)
+    refused("has no labels", model, "random", test="random")
+    refused("no labels that can be read", model, "random", labels=str(tmp_path / "missing.txt"))
+    refused("no input 'y'", model, "random", shapes={"y": [1]})
+    refused("nothing of the model can be quantised", model, "random", keep_float=["conv0", "conv3"])
+
+
+def test_the_command_refuses_with_one_line(tmp_path, float_file):
+    done = command("quantize", float_file, status=1)
+    assert done.stderr.startswith("tessera: error (invalid_argument): no calibration data") and done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    done = command("run", float_file, "--random-inputs", 1, "--calibrate", tmp_path / "missing.npz", status=1)
+    assert "cannot open the calibration data" in done.stderr
+    assert "add --calibrate" in command("run", float_file, "--engine", "nncf", status=1).stderr
+    assert command("quantize", float_file, "--calibrate", "random", "--shape", "x", status=1).stderr.count("\n") == 1
+    assert command("quantize", status=2).stdout == ""
+
+
+def test_without_nncf_the_other_engine_is_offered(monkeypatch):
+    import builtins
+
+    original = builtins.__import__
+
+    def without(name, *arguments, **keywords):
+        if name.split(".")[0] == "nncf":
+            raise ImportError(name)
+        return original(name, *arguments, **keywords)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert refused("requirements-quantize.txt.*--engine onnxruntime", float_models.relu6(), "random", engine="nncf")
+
+
+# --- the guide
+# ---------------------------------------------------------------------------------------------------------
+
+
+def commands_of_the_guide():
+    """The indented lines of docs/quantize.md that begin with `tessera`."""
+    lines = (ROOT / "docs" / "quantize.md").read_text().splitlines()
+    return [line.split() for line in lines if line.startswith("    tessera ")]
+
+
+def test_the_guide_walks_from_a_float_model_to_cycles(tmp_path):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    lines = commands_of_the_guide()
+    assert len(lines) == 5
+    said = []
+    for words in lines:
+        if "rtl" not in tessera.backends():
+            words = ["sysc" if word == "rtl" else word for word in words]
+        if "sysc" in words and "sysc" not in tessera.backends():
+            pytest.skip("this build has no device with time")
+        words[0] = str(BUILD / "bin" / "tessera")
+        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert done.returncode == 0, done.stderr
+        said.append(done)
+    assert "none of" in said[0].stderr
+    assert "100.00 % of the products on the NPU" in said[1].stdout
+    assert "cycles" in said[2].stdout
+    assert "conv2" in said[3].stdout and "utilisation" in said[3].stdout
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_digits_keep_their_accuracy(engine):
+    folder = ROOT / "examples" / "digits"
+    made = tessera.quantize(
+        folder / "digits_float.onnx", folder / "digits_calibration.npz", engine=engine, test=folder / "digits_test.npz"
+    )
+    accuracy = made.report["accuracy"]
+    assert accuracy["samples"] == 360 and accuracy["float"] > 0.97
+    assert accuracy["int8"] >= accuracy["float"] - 3 / 360
+    if oracle.exact_cpu():
+        check_exact(made.model, {"image": np.load(folder / "digits_test.npz")["images"][:8]})
