@@ -5,11 +5,12 @@
 //
 // Method: fixed point, no floating-point unit. The biased sum is rounded to 24 significant bits (an integer of 33
 // bits), multiplied by the 24 bits of the scale's significand, and the product is shifted to 25 fraction bits and a
-// sticky bit, which tsr_round_saturate makes an integer.
+// sticky bit, which tsr_round_saturate makes an integer. The scale's sign negates that integer: all roundings are
+// symmetric.
 //
-// The scale's exponent E gives the shift 150 - E, at most 77: every product is then below 1/4. Above E = 136 every sum
-// but 0 is beyond the bounds. Between them a sum is far, beyond the bounds for certain, when its leading group
-// of four bits says so, and else the integer part has at most 16 bits.
+// The scale's exponent E gives the shift 150 - E, at most 77: every product is then below 1/4. From E = 136 on every sum
+// but 0 is at the bounds or beyond them, so that a larger E counts as 136. An infinite scale has 1.5 as its significand,
+// by which only the sum 0 is not beyond the bounds; that product is no number.
 //
 // Everything enters with the vector and travels with it: value_i, bias_i and scale_i of each lane; low_i, high_i
 // and zero_i, common to all lanes; so vectors of different instructions may follow one another in any cycle.
@@ -70,98 +71,101 @@ module tsr_requantise #(
     .clk_i, .enable_i(enable_i & valid[0]), .data_i({sum_0, scale_i}), .data_o({sum_1, scale_1})
   );
 
-  // Stage 1: the sum with the scale's sign, rounded to 24 significant bits; the scale decoded. group: the leading
-  // group of four bits of the magnitude; factor: the significand; shift: 150 - E - 14.
-  logic [33*Lanes-1:0] rounded_1, rounded_2;
-  logic [24*Lanes-1:0] factor_1, factor_2;
-  logic [6*Lanes-1:0] shift_1, shift_2;
-  logic [3*Lanes-1:0] group_1, group_2;
-  logic [Lanes-1:0] nonzero_1, huge_1, nan_1, infinite_1, nonzero_2, huge_2, nan_2, infinite_2;
+  // Stage 1: the sum rounded to 24 significant bits; the scale decoded. factor: the significand; shift: 150 - E - 14.
+  // What is not a product's operand waits in memory: the shift, and negate, special (E = 255) and nan.
+  localparam int unsigned ToShift = 32'(Registers[1]) + 32'(Registers[2]) + 32'(Registers[3]);
+  logic [33*Lanes-1:0] rounded_1;
+  logic [24*Lanes-1:0] factor_1;
+  logic [6*Lanes-1:0] shift_1, shift_4;
+  logic [Lanes-1:0] negate_1, special_1, nan_1, negate_6, special_6, nan_6;
   always_comb begin
-    logic [31:0] sum, magnitude;
+    logic [31:0] sum;
     logic [32:0] total;
-    logic [7:0] exponent, dropped, half;
-    logic [8:0] right;
-    logic [7:0] any;  // of each group
-    logic negate, odd;
+    logic [7:0] exponent, carry, right;
+    logic [6:0] magnitude, half;
+    logic [7:0] dropped;
+    logic odd, over;
     if (!tsr_isa_pkg::Simulated) rounded_1 = 'x;
     if (!tsr_isa_pkg::Simulated) factor_1 = 'x;
     if (!tsr_isa_pkg::Simulated) shift_1 = 'x;
-    if (!tsr_isa_pkg::Simulated) group_1 = 'x;
-    if (!tsr_isa_pkg::Simulated) nonzero_1 = 'x;
-    if (!tsr_isa_pkg::Simulated) huge_1 = 'x;
+    if (!tsr_isa_pkg::Simulated) negate_1 = 'x;
+    if (!tsr_isa_pkg::Simulated) special_1 = 'x;
     if (!tsr_isa_pkg::Simulated) nan_1 = 'x;
-    if (!tsr_isa_pkg::Simulated) infinite_1 = 'x;
     sum = 'x;
     magnitude = 'x;
     total = 'x;
     exponent = 'x;
+    carry = 'x;
     right = 'x;
     dropped = 'x;
     half = 'x;
-    any = 'x;
-    negate = 'x;
     odd = 'x;
+    over = 'x;
     if (valid[1]) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
         sum = sum_1[32*l+:32];
-        negate = scale_1[32*l+31];
         exponent = scale_1[32*l+23+:8];
         // One less than the magnitude of a negative number: the leading bit is another only for powers of two, which
         // are exact either way.
-        magnitude = sum ^ {32{sum[31]}};
-        for (int unsigned k = 0; k < 8; k++) dropped[k] = (magnitude[31:24] >> k) != 8'd0;
-        // The last kept bit, and half of its weight; both in the negated sum, of which they are used only where bits
-        // below are not all 0.
+        magnitude = sum[30:24] ^ {7{sum[31]}};
+        dropped = 8'd0;
+        for (int unsigned k = 0; k < 7; k++) dropped[k] = (magnitude >> k) != 7'd0;
         odd = 1'b0;
         for (int unsigned k = 0; k < 7; k++) begin
-          if (dropped[k] && !dropped[k+1]) odd = sum[k+1] ^ negate;
+          if (dropped[k] && !dropped[k+1]) odd = sum[k+1];
         end
-        if (dropped[7]) odd = sum[8] ^ negate;
-        // Half of it, less 1 unless the sum is negated (minus x is not x, plus 1).
-        half = {1'b0, dropped[7:1]};
-        if (negate) half = dropped & ~(dropped >> 1);
-        if (Rounding == 1) begin
-          half = 8'd0;
-          odd = 1'b0;
-        end
-        if (Rounding == 2) odd = 1'b1;
-        // One adder: the last bit is the carry in.
-        total = 33'(({{sum[31], sum} ^ {33{negate}}, 1'b1} + {25'd0, half, dropped[0] ? odd : negate}) >> 1);
-        rounded_1[33*l+:33] = {total[32:8], total[7:0] & ~dropped};
-        for (int unsigned k = 0; k < 8; k++) any[k] = magnitude[4*k+:4] != 4'd0;
-        group_1[3*l+:3] = 3'd0;
-        for (int unsigned k = 1; k < 8; k++) begin
-          if (any[k]) group_1[3*l+:3] = 3'(k);
-        end
-        nonzero_1[l] = any != 8'd0 || sum[31];
-        right = 9'd136 - {1'b0, exponent};
-        shift_1[6*l+:6] = right[5:0];
-        if (!right[8] && right[7:6] != 2'd0) shift_1[6*l+4+:2] = 2'd3;
-        huge_1[l] = right[8];
-        infinite_1[l] = exponent == 8'd255;
+        // One adder: half of the dropped weight, less 1 unless the last kept bit is 1.
+        half = Rounding == 1 ? 7'd0 : dropped[7:1];
+        total = 33'(({sum[31], sum, 1'b1} + {26'd0, half, dropped[0] && (Rounding == 0 ? odd : Rounding == 2)}) >> 1);
+        rounded_1[33*l+:33] = {total[32:7], total[6:0] & ~dropped[6:0]};
+        // 136 - E, a bit at a time, since a part of it is a small table.
+        carry[0] = 1'b1;
+        for (int unsigned k = 0; k < 7; k++) carry[k+1] = k == 3 ? !exponent[k] || carry[k] : !exponent[k] && carry[k];
+        right = ~exponent ^ carry ^ 8'd136;
+        over = exponent[7] && !carry[7];
+        shift_1[6*l+:4] = over ? 4'd0 : right[3:0];
+        shift_1[6*l+4+:2] = over ? 2'd0 : right[7:6] != 2'd0 ? 2'd3 : right[5:4];
+        negate_1[l] = scale_1[32*l+31];
+        special_1[l] = exponent == 8'd255;
         nan_1[l] = exponent == 8'd255 && scale_1[32*l+:23] != 23'd0;
-        factor_1[24*l+:24] = {exponent != 8'd0, scale_1[32*l+:23]};
+        factor_1[24*l+:24] = {exponent != 8'd0, scale_1[32*l+22] || exponent == 8'd255, scale_1[32*l+:22]};
       end
     end
   end
-  tsr_pipe #(.Width(70 * Lanes), .Enabled(32'(Registers[1]))) u_stage_1 (
-    .clk_i, .enable_i(enable_i & valid[1]),
-    .data_i({rounded_1, factor_1, shift_1, group_1, nonzero_1, huge_1, nan_1, infinite_1}),
-    .data_o({rounded_2, factor_2, shift_2, group_2, nonzero_2, huge_2, nan_2, infinite_2})
+  tsr_delay #(.Width(6 * Lanes), .Stages(ToShift)) u_shift (
+    .clk_i, .rst_ni, .enable_i, .valid_i(valid[1]), .data_i(shift_1), .data_o(shift_4)
+  );
+  tsr_delay #(.Width(3 * Lanes), .Stages(ToShift + 32'(Registers[4]) + 32'(Registers[5]))) u_flags (
+    .clk_i, .rst_ni, .enable_i, .valid_i(valid[1]), .data_i({negate_1, special_1, nan_1}),
+    .data_o({negate_6, special_6, nan_6})
   );
 
-  // Stages 2 and 3: two partial products, of the lower 17 bits and of the rest, and their sum. With both registers they
-  // are two DSP slices a lane, adder included, which is why each lane has its own signals here.
+  // Stages 2 and 3: two partial products, of the lower 17 bits and of the rest, and their sum. With all registers they
+  // are two DSP slices a lane, operands and adder included, which is why each lane has its own signals here.
   logic [58*Lanes-1:0] product_4;
   for (genvar l = 0; l < Lanes; l++) begin : gen_product
+    logic [16:0] lower_1, tail_4;
+    logic [15:0] upper_1;
+    logic [23:0] factor_2;
     logic signed [17:0] lower, upper;
     logic signed [24:0] factor;
     logic signed [42:0] lower_2, upper_2, lower_3, upper_3, head_3, head_4;
-    logic [16:0] tail_4;
-    assign lower = $signed({1'b0, rounded_2[33*l+:17]});
-    assign upper = 18'($signed(rounded_2[33*l+17+:16]));
-    assign factor = $signed({1'b0, factor_2[24*l+:24]});
+    if (Registers[1]) begin : gen_register_1
+      always_ff @(posedge clk_i) begin
+        if (enable_i && valid[1]) begin
+          lower_1 <= rounded_1[33*l+:17];
+          upper_1 <= rounded_1[33*l+17+:16];
+          factor_2 <= factor_1[24*l+:24];
+        end
+      end
+    end else begin : gen_wire_1
+      assign lower_1 = rounded_1[33*l+:17];
+      assign upper_1 = rounded_1[33*l+17+:16];
+      assign factor_2 = factor_1[24*l+:24];
+    end
+    assign lower = $signed({1'b0, lower_1});
+    assign upper = 18'($signed(upper_1));
+    assign factor = $signed({1'b0, factor_2});
     assign lower_2 = lower * factor;
     assign upper_2 = upper * factor;
     if (Registers[2]) begin : gen_register_2
@@ -192,40 +196,17 @@ module tsr_requantise #(
     assign unused = &{1'b0, head_4[42:41]};
   end
 
-  // Beside them: whether the sum is beyond the bounds for certain, 2^10 or more in magnitude; where it is not, it is
-  // below 2^14. sign: of the result. none: not a number.
-  logic [6*Lanes-1:0] shift_3, shift_4;
-  logic [Lanes-1:0] far_2, sign_2, none_2, far_3, sign_3, none_3, far_4, sign_4, none_4;
-  always_comb begin
-    if (!tsr_isa_pkg::Simulated) far_2 = 'x;
-    if (!tsr_isa_pkg::Simulated) sign_2 = 'x;
-    if (!tsr_isa_pkg::Simulated) none_2 = 'x;
-    if (valid[2]) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        far_2[l] = nonzero_2[l] && (huge_2[l] || {1'b0, group_2[3*l+:3]} > shift_2[6*l+2+:4]);
-        sign_2[l] = rounded_2[33*l+32];
-        none_2[l] = nan_2[l] || (infinite_2[l] && !nonzero_2[l]);
-      end
-    end
-  end
-  tsr_pipe #(.Width(9 * Lanes), .Enabled(32'(Registers[2]))) u_stage_2 (
-    .clk_i, .enable_i(enable_i & valid[2]), .data_i({shift_2, far_2, sign_2, none_2}),
-    .data_o({shift_3, far_3, sign_3, none_3})
-  );
-  tsr_pipe #(.Width(9 * Lanes), .Enabled(32'(Registers[3]))) u_stage_3 (
-    .clk_i, .enable_i(enable_i & valid[3]), .data_i({shift_3, far_3, sign_3, none_3}),
-    .data_o({shift_4, far_4, sign_4, none_4})
-  );
-
-  // Stage 4: with 25 fraction bits and 16 integer bits, still to be shifted by up to 15; sticky: a lost bit was 1.
-  logic [56*Lanes-1:0] coarse_4, coarse_5;
+  // Stage 4: with 25 fraction bits, still to be shifted by up to 15. sticky: a lost bit was 1. far: a bit left out on the
+  // upper side is not the sign, so that the result is beyond the bounds.
+  logic [50*Lanes-1:0] coarse_4, coarse_5;
   logic [4*Lanes-1:0] shift_5;
-  logic [Lanes-1:0] sticky_4, sticky_5, far_5, sign_5, none_5;
+  logic [Lanes-1:0] sticky_4, sticky_5, far_4, far_5;
   always_comb begin
     logic [57:0] product;
     logic [1:0] shift;
     if (!tsr_isa_pkg::Simulated) coarse_4 = 'x;
     if (!tsr_isa_pkg::Simulated) sticky_4 = 'x;
+    if (!tsr_isa_pkg::Simulated) far_4 = 'x;
     product = 'x;
     shift = 'x;
     if (valid[4]) begin
@@ -233,20 +214,21 @@ module tsr_requantise #(
         product = product_4[58*l+:58];
         shift = shift_4[6*l+4+:2];
         case (shift)
-          2'd0: coarse_4[56*l+:56] = {product[44:0], 11'd0};
-          2'd1: coarse_4[56*l+:56] = 56'($signed(product[57:5]));
-          2'd2: coarse_4[56*l+:56] = 56'($signed(product[57:21]));
-          default: coarse_4[56*l+:56] = 56'($signed(product[57:37]));
+          2'd0: coarse_4[50*l+:50] = {product[57], product[37:0], 11'd0};
+          2'd1: coarse_4[50*l+:50] = {product[57], product[53:5]};
+          2'd2: coarse_4[50*l+:50] = 50'($signed(product[57:21]));
+          default: coarse_4[50*l+:50] = 50'($signed(product[57:37]));
         endcase
         sticky_4[l] = ((shift[1] || shift[0]) && product[4:0] != 5'd0) || (shift[1] && product[20:5] != 16'd0) ||
             (shift[1] && shift[0] && product[36:21] != 16'd0);
+        far_4[l] = !shift[1] && (product[56:54] != {3{product[57]}} ||
+                                 (!shift[0] && product[53:38] != {16{product[57]}}));
       end
     end
   end
-  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[4]))) u_stage_4 (
-    .clk_i, .enable_i(enable_i & valid[4]),
-    .data_i({coarse_4, sticky_4, far_4, sign_4, none_4, low_nibbles(shift_4)}),
-    .data_o({coarse_5, sticky_5, far_5, sign_5, none_5, shift_5})
+  tsr_pipe #(.Width(56 * Lanes), .Enabled(32'(Registers[4]))) u_stage_4 (
+    .clk_i, .enable_i(enable_i & valid[4]), .data_i({coarse_4, sticky_4, far_4, low_nibbles(shift_4)}),
+    .data_o({coarse_5, sticky_5, far_5, shift_5})
   );
 
   // The lower four bits of each shift.
@@ -255,42 +237,14 @@ module tsr_requantise #(
   endfunction
 
   // Stage 5: the rest of the shift.
-  logic [41*Lanes-1:0] fixed_5, fixed_6;
-  logic [Lanes-1:0] lost_5, lost_6, far_6, sign_6, none_6;
-  always_comb begin
-    logic [55:0] coarse;
-    logic [43:0] fours;
-    logic [3:0] shift;
-    if (!tsr_isa_pkg::Simulated) fixed_5 = 'x;
-    if (!tsr_isa_pkg::Simulated) lost_5 = 'x;
-    coarse = 'x;
-    fours = 'x;
-    shift = 'x;
-    if (valid[5]) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        coarse = coarse_5[56*l+:56];
-        shift = shift_5[4*l+:4];
-        case (shift[3:2])
-          2'd0: fours = coarse[43:0];
-          2'd1: fours = coarse[47:4];
-          2'd2: fours = coarse[51:8];
-          default: fours = coarse[55:12];
-        endcase
-        case (shift[1:0])
-          2'd0: fixed_5[41*l+:41] = fours[40:0];
-          2'd1: fixed_5[41*l+:41] = fours[41:1];
-          2'd2: fixed_5[41*l+:41] = fours[42:2];
-          default: fixed_5[41*l+:41] = fours[43:3];
-        endcase
-        lost_5[l] = sticky_5[l] || ((shift[3] || shift[2]) && coarse[3:0] != 4'd0) ||
-            (shift[3] && coarse[7:4] != 4'd0) || (shift[3] && shift[2] && coarse[11:8] != 4'd0) ||
-            ((shift[1] || shift[0]) && fours[0]) || (shift[1] && fours[1]) || (shift[1] && shift[0] && fours[2]);
-      end
-    end
-  end
-  tsr_pipe #(.Width(45 * Lanes), .Enabled(32'(Registers[5]))) u_stage_5 (
-    .clk_i, .enable_i(enable_i & valid[5]), .data_i({fixed_5, lost_5, far_5, sign_5, none_5}),
-    .data_o({fixed_6, lost_6, far_6, sign_6, none_6})
+  logic [35*Lanes-1:0] fixed_5, fixed_6;
+  logic [Lanes-1:0] lost_5, lost_6, over_5, far_6;
+  tsr_shift_sticky #(.Lanes(Lanes), .Width(50)) u_fraction (
+    .valid_i(valid[5]), .number_i(coarse_5), .shift_i(shift_5), .lost_i(sticky_5), .far_i(far_5), .fixed_o(fixed_5),
+    .lost_o(lost_5), .far_o(over_5)
+  );
+  tsr_pipe #(.Width(37 * Lanes), .Enabled(32'(Registers[5]))) u_stage_5 (
+    .clk_i, .enable_i(enable_i & valid[5]), .data_i({fixed_5, lost_5, over_5}), .data_o({fixed_6, lost_6, far_6})
   );
 
   // Stages 6 to 8.
@@ -299,9 +253,11 @@ module tsr_requantise #(
   tsr_delay #(.Width(29), .Stages(ToRound)) u_bounds (
     .clk_i, .rst_ni, .enable_i, .valid_i, .data_i({low_i, high_i, zero_i}), .data_o({low_6, high_6, zero_6})
   );
-  tsr_round_saturate #(.Lanes(Lanes), .Registers(Registers[8:6]), .Rounding(Rounding), .Trailing(Trailing)) u_round (
+  tsr_round_saturate #(
+    .Lanes(Lanes), .Registers(Registers[8:6]), .Scaled(1), .Rounding(Rounding), .Trailing(Trailing)
+  ) u_round (
     .clk_i, .rst_ni, .enable_i, .low_i(low_6), .high_i(high_6), .zero_i(zero_6), .valid_i(valid[6]), .fixed_i(fixed_6),
-    .lost_i(lost_6), .far_i(far_6), .sign_i(sign_6), .none_i(none_6), .valid_o, .value_o
+    .lost_i(lost_6), .far_i(far_6), .negate_i(negate_6), .special_i(special_6), .nan_i(nan_6), .valid_o, .value_o
   );
 
 endmodule

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of both fixed-point stages of the ALU, for a vector of lanes: a number with 16 integer and 25 fraction bits
+// The end of both fixed-point stages of the ALU, for a vector of lanes: a number with 10 integer and 25 fraction bits
 // and a sticky bit -> rounded as binary32 does it, to 24 significant bits and then half to even to an integer ->
 // bounds -> + zero_i. value_o = (r > high ? high : r < low ? low : r) + zero, the exact 11-bit sum.
 //
@@ -9,8 +9,9 @@
 // bit, itself included, because the tie's own 24th bit is even. For k = 0 and k = -1 the distance is halved on the side
 // of zero, where both answers agree.
 //
-// far_i: the number is beyond the bounds for certain, with the sign sign_i, and fixed_i does not count. none_i: not a
-// number, which becomes low. Registers: bit 0 after the rounding and the zero point, 1 after the comparison with the
+// far_i: the number does not fit in fixed_i, of which only the sign counts; it is beyond all bounds. With Scaled the
+// rounded integer of a lane may be negated (negate_i), and low is the result where nan_i says so, or special_i of a number
+// that fits. Registers: bit 0 after the rounding and the zero point, 1 after the comparison with the
 // bounds, to which the zero point has been added too, 2 after the clamp; Trailing more behind it. Latency: the number
 // of ones and Trailing, in enabled cycles; 0 is combinational. Throughput: one vector a cycle. Back-pressure: a pure
 // pipeline, enable_i = 0 holds every register. Reset: rst_ni, synchronous, clears the valid bits. value_o is unspecified
@@ -22,6 +23,7 @@
 module tsr_round_saturate #(
   parameter int unsigned Lanes     = 1,
   parameter logic [2:0]  Registers = 3'd0,
+  parameter int unsigned Scaled    = 0,
   parameter int unsigned Rounding  = 0,
   parameter int unsigned Trailing  = 0
 ) (
@@ -32,11 +34,12 @@ module tsr_round_saturate #(
   input  logic signed [9:0]   high_i,
   input  logic signed [8:0]   zero_i,
   input  logic                valid_i,
-  input  logic [41*Lanes-1:0] fixed_i,
+  input  logic [35*Lanes-1:0] fixed_i,
   input  logic [Lanes-1:0]    lost_i,
   input  logic [Lanes-1:0]    far_i,
-  input  logic [Lanes-1:0]    sign_i,
-  input  logic [Lanes-1:0]    none_i,
+  input  logic [Lanes-1:0]    negate_i,
+  input  logic [Lanes-1:0]    special_i,
+  input  logic [Lanes-1:0]    nan_i,
   output logic                valid_o,
   output logic [11*Lanes-1:0] value_o
 );
@@ -52,17 +55,16 @@ module tsr_round_saturate #(
 
   // Stage 0: rounding, and the zero point in the same sum. The integer part, the fraction's first bit, and the distance
   // from one half: the other 24 bits, inverted below one half, so that the neighbourhood of a tie is small numbers on
-  // both sides. wide[b]: |k| >= 2^b for an integer part k within the bounds; a distance's bits below that are free.
-  // Where the integer part is not within ten bits, the number is beyond the bounds.
+  // both sides. wide[b]: |k| >= 2^b for an integer part k; a distance's bits below that are free.
   logic [11*Lanes-1:0] integer_0, integer_1, integer_2;
-  logic [Lanes-1:0] beyond_0, below_0, beyond_1, below_1, none_1;
+  logic [Lanes-1:0] below_0, none_0, beyond_1, below_1, none_1;
   always_comb begin
-    logic [15:0] whole;
+    logic [9:0] whole;
     logic [23:0] distance;
     logic [8:0] magnitude, wide;
-    logic half, near, up;
+    logic half, near, up, negate;
     if (!tsr_isa_pkg::Simulated) integer_0 = 'x;
-    if (!tsr_isa_pkg::Simulated) beyond_0 = 'x;
+    if (!tsr_isa_pkg::Simulated) none_0 = 'x;
     if (!tsr_isa_pkg::Simulated) below_0 = 'x;
     whole = 'x;
     distance = 'x;
@@ -71,27 +73,29 @@ module tsr_round_saturate #(
     half = 'x;
     near = 'x;
     up = 'x;
+    negate = 'x;
     if (valid[0]) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        whole = fixed_i[41*l+25+:16];
-        half = fixed_i[41*l+24];
-        distance = fixed_i[41*l+:24] ^ {24{!half}};
-        magnitude = whole[8:0] ^ {9{whole[15]}};
+        whole = fixed_i[35*l+25+:10];
+        half = fixed_i[35*l+24];
+        negate = Scaled != 0 && negate_i[l];
+        distance = fixed_i[35*l+:24] ^ {24{!half}};
+        magnitude = whole[8:0] ^ {9{whole[9]}};
         for (int unsigned b = 0; b < 9; b++) wide[b] = (magnitude >> b) != 9'd0;
         near = (distance & ~{15'd0, wide}) == 24'd0;
         if (half && !lost_i[l] && distance == {14'd0, {wide, 1'b1} & ~{1'b0, wide}}) near = 1'b1;
         up = near ? whole[0] : half;
-        if (Rounding == 1) up = whole[15];
-        if (Rounding == 2) up = half && !(near && whole[15] && distance == 24'd0 && !lost_i[l]);
-        // One adder: the rounding is the carry in.
-        integer_0[11*l+:11] = 11'(({whole[10:0], 1'b1} + {zero_i[8], zero_i[8], zero_i, up}) >> 1);
-        below_0[l] = far_i[l] ? sign_i[l] : whole[15];
-        beyond_0[l] = far_i[l] || whole[15:9] != {7{whole[15]}};
+        if (Rounding == 1) up = whole[9];
+        if (Rounding == 2) up = half && !(near && whole[9] && distance == 24'd0 && !lost_i[l]);
+        // One adder: the rounding is the carry in. Minus x is not x, plus 1.
+        integer_0[11*l+:11] = 11'(({{whole[9], whole} ^ {11{negate}}, 1'b1} + {zero_i[8], zero_i[8], zero_i, up ^ negate}) >> 1);
+        below_0[l] = whole[9] ^ negate;
+        none_0[l] = Scaled != 0 && (nan_i[l] || (special_i[l] && !far_i[l]));
       end
     end
   end
   tsr_pipe #(.Width(14 * Lanes), .Enabled(32'(Registers[0]))) u_stage_0 (
-    .clk_i, .enable_i(enable_i & valid[0]), .data_i({integer_0, beyond_0, below_0, none_i}),
+    .clk_i, .enable_i(enable_i & valid[0]), .data_i({integer_0, far_i, below_0, none_0}),
     .data_o({integer_1, beyond_1, below_1, none_1})
   );
   logic signed [10:0] low_1, high_1, low_2, high_2;
@@ -134,6 +138,9 @@ module tsr_round_saturate #(
   tsr_retime #(.Width(11 * Lanes), .Stages(Trailing)) u_trailing (
     .clk_i, .rst_ni, .enable_i, .valid_i(valid[3]), .data_i(value_3), .valid_o, .data_o(value_o), .busy_o(unused_busy)
   );
+
+  logic unused;
+  assign unused = &{1'b0, negate_i, special_i, nan_i};
 
 endmodule
 /* verilator lint_on LATCH */

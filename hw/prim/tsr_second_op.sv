@@ -213,53 +213,21 @@ module tsr_second_op #(
     .upper_i(outer_upper_7), .addend_i(whole_7), .sum_o(sum_9)
   );
 
-  // Stage 9: 25 fraction bits, a sticky bit, 16 integer bits; far: the integer part has more.
-  logic [41*Lanes-1:0] fixed_9, fixed_10;
-  logic [Lanes-1:0] lost_9, far_9, sign_9, lost_10, far_10, sign_10;
-  always_comb begin
-    logic [59:0] extended;
-    logic [47:0] fours;
-    logic [3:0] shift;
-    if (!tsr_isa_pkg::Simulated) fixed_9 = 'x;
-    if (!tsr_isa_pkg::Simulated) lost_9 = 'x;
-    if (!tsr_isa_pkg::Simulated) far_9 = 'x;
-    if (!tsr_isa_pkg::Simulated) sign_9 = 'x;
-    extended = 'x;
-    fours = 'x;
-    shift = shift_9;
-    if (valid[9]) begin
-      for (int unsigned l = 0; l < Lanes; l++) begin
-        extended = 60'($signed(sum_9[48*l+:48]));
-        case (shift[3:2])
-          2'd0: fours = extended[47:0];
-          2'd1: fours = extended[51:4];
-          2'd2: fours = extended[55:8];
-          default: fours = extended[59:12];
-        endcase
-        case (shift[1:0])
-          2'd0: fixed_9[41*l+:41] = fours[40:0];
-          2'd1: fixed_9[41*l+:41] = fours[41:1];
-          2'd2: fixed_9[41*l+:41] = fours[42:2];
-          default: fixed_9[41*l+:41] = fours[43:3];
-        endcase
-        sign_9[l] = extended[47];
-        // Before the last shift these bits weigh 2^10 at least, beyond the bounds in any case.
-        far_9[l] = fours[47:38] != {10{extended[47]}};
-        lost_9[l] = ((shift[3] || shift[2]) && extended[3:0] != 4'd0) || (shift[3] && extended[7:4] != 4'd0) ||
-            (shift[3] && shift[2] && extended[11:8] != 4'd0) || ((shift[1] || shift[0]) && fours[0]) ||
-            (shift[1] && fours[1]) || (shift[1] && shift[0] && fours[2]);
-      end
-    end
-  end
-  tsr_pipe #(.Width(44 * Lanes), .Enabled(32'(Registers[9]))) u_stage_9 (
-    .clk_i, .enable_i(enable_i & valid[9]), .data_i({fixed_9, lost_9, far_9, sign_9}),
-    .data_o({fixed_10, lost_10, far_10, sign_10})
+  // Stage 9: 25 fraction bits, a sticky bit, 10 integer bits; far: the integer part has more.
+  logic [35*Lanes-1:0] fixed_9, fixed_10;
+  logic [Lanes-1:0] lost_9, far_9, lost_10, far_10;
+  tsr_shift_sticky #(.Lanes(Lanes), .Width(48)) u_fraction (
+    .valid_i(valid[9]), .number_i(sum_9), .shift_i({Lanes{shift_9}}), .lost_i('0), .far_i('0), .fixed_o(fixed_9),
+    .lost_o(lost_9), .far_o(far_9)
+  );
+  tsr_pipe #(.Width(37 * Lanes), .Enabled(32'(Registers[9]))) u_stage_9 (
+    .clk_i, .enable_i(enable_i & valid[9]), .data_i({fixed_9, lost_9, far_9}), .data_o({fixed_10, lost_10, far_10})
   );
 
   // Stages 10 to 12.
   tsr_round_saturate #(.Lanes(Lanes), .Registers(Registers[12:10]), .Rounding(Rounding), .Trailing(Trailing)) u_round (
     .clk_i, .rst_ni, .enable_i, .low_i(low_10), .high_i(high_10), .zero_i(zero_10), .valid_i(valid[10]),
-    .fixed_i(fixed_10), .lost_i(lost_10), .far_i(far_10), .sign_i(sign_10), .none_i('0), .valid_o, .value_o
+    .fixed_i(fixed_10), .lost_i(lost_10), .far_i(far_10), .negate_i('0), .special_i('0), .nan_i('0), .valid_o, .value_o
   );
 
 endmodule

@@ -95,9 +95,8 @@ module tsr_alu #(
   localparam int unsigned LatencyBits = $clog2(Long + 1);
   localparam logic [LatencyBits-1:0] RawLatency = LatencyBits'(Raw), FirstLatency = LatencyBits'(First);
   localparam logic [LatencyBits-1:0] LongLatency = LatencyBits'(Long);
-  localparam int unsigned RingBits = $clog2(Long);  // as many vectors as cycles can be under way
-  localparam int unsigned RingDepth = 1 << RingBits;
-  localparam int unsigned UnderWayBits = RingBits + 1;
+  localparam int unsigned UnderWayBits = $clog2(Long + 1);  // as many vectors as cycles can be under way
+  localparam int unsigned InfoDepth = 1 << $clog2(Long);
   // What travels beside a vector: for tsr_requantise, for the stages behind it, for the write.
   typedef struct packed {
     logic convert;
@@ -117,10 +116,13 @@ module tsr_alu #(
     logic second_swap;
     table_t second;
   } after_t;
-  // A destination under way, and what its completion needs.
+  // A destination under way, and what its completion needs. In simulation a destination has 16 bits.
+  localparam int unsigned DeepestEntry = $clog2(InpDepth > AccDepth ? InpDepth > OutDepth ? InpDepth : OutDepth :
+                                                                      AccDepth > OutDepth ? AccDepth : OutDepth);
+  localparam int unsigned EntryBits = tsr_isa_pkg::Simulated ? 14 : DeepestEntry;
   typedef struct packed {
     logic [1:0] space;
-    logic [13:0] entry;
+    logic [EntryBits-1:0] entry;
   } target_t;
   typedef struct packed {
     logic last;  // of its instruction
@@ -128,7 +130,7 @@ module tsr_alu #(
     logic [31:0] pc;
   } info_t;
   localparam logic [1:0] SpaceAcc = 2'(tsr_isa_pkg::AluSpaceAcc), SpaceOut = 2'(tsr_isa_pkg::AluSpaceOut);
-  localparam logic [1:0] SpaceInp = 2'(tsr_isa_pkg::AluSpaceInp), SpaceNone = 2'd3;
+  localparam logic [1:0] SpaceInp = 2'(tsr_isa_pkg::AluSpaceInp);
 
   // Preparation: the instruction whose ranges are being found and whose constants are read.
   logic prep_valid_q, prep_start_q, prep_move, prep_drop, constant_want_q, constant_back_q, constant_read;
@@ -247,64 +249,84 @@ module tsr_alu #(
     end
   end
 
-  // Destinations under way, oldest at pop_q; SpaceNone where there is none. Beside them what a completion needs.
-  // slack_q: cycles until the newest of them is written.
+  // Destinations under way, each at the place that says in how many cycles it is written;
+  // all ones, which is no space, where there is none. info: what completions need, oldest at pop_q. slack_q: cycles until the newest one is written.
+  logic write_q, push, hazard_src, hazard_second;
+  info_t info[InfoDepth];
   info_t pop_info;
-  target_t pop_entry;
-  localparam int unsigned TargetBits = $bits(pop_entry);
-  logic [TargetBits*RingDepth-1:0] ring_q;
-  logic [$bits(pop_info)-1:0] ring_info[RingDepth];
-  logic [RingBits-1:0] push_q, pop_q;
-  logic [3*UnderWayBits-1:0] under_way_q;  // three counters, by space
+  target_t src_target, second_target, write_target;
+  localparam int unsigned TargetBits = $bits(src_target);
+  localparam logic [TargetBits-1:0] NoTarget = '1;
+  logic [TargetBits*Long-1:0] targets_q;
+  logic [$clog2(InfoDepth)-1:0] push_q, pop_q;
   logic [LatencyBits-1:0] slack_q, latency;
-  logic push, hazard_src, hazard_second;
+  logic src_under_way, out_under_way;  // there are destinations to compare with
 
   assign latency = raw ? RawLatency : has_second ? LongLatency : FirstLatency;
-  assign pop_entry = ring_q[TargetBits*pop_q+:TargetBits];
-  assign pop_info = ring_info[pop_q];
-  assign empty = under_way_q == '0;
+  assign pop_info = info[pop_q];
+  assign write_target = targets_q[TargetBits-1:0];
+  assign empty = slack_q == '0 && !write_q;
+  assign src_target = {alu.src, EntryBits'(src_address)};
+  assign second_target = {SpaceOut, EntryBits'(second_address)};
 
   always_comb begin
     hazard_src = 1'b0;
     hazard_second = 1'b0;
-    if (running_q && under_way_q[UnderWayBits*alu.src+:UnderWayBits] != '0) begin
-      for (int unsigned e = 0; e < RingDepth; e++) begin
-        hazard_src = hazard_src | (ring_q[TargetBits*e+:TargetBits] == {alu.src, src_address});
+    if (src_under_way) begin
+      for (int unsigned e = 0; e < Long; e++) begin
+        hazard_src = hazard_src | (targets_q[TargetBits*e+:TargetBits] == src_target);
       end
     end
-    if (running_q && has_second && under_way_q[UnderWayBits*SpaceOut+:UnderWayBits] != '0) begin
-      for (int unsigned e = 0; e < RingDepth; e++) begin
-        hazard_second = hazard_second | (ring_q[TargetBits*e+:TargetBits] == {SpaceOut, second_address});
+    if (out_under_way) begin
+      for (int unsigned e = 0; e < Long; e++) begin
+        hazard_second = hazard_second | (targets_q[TargetBits*e+:TargetBits] == second_target);
       end
     end
   end
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      ring_q <= '1;
-      push_q <= '0;
-      pop_q <= '0;
-      under_way_q <= '0;
+      targets_q <= '1;
       slack_q <= '0;
-    end else begin
-      if (retire) begin
-        ring_q[TargetBits*pop_q+:TargetBits] <= {SpaceNone, 14'h3fff};
-        pop_q <= pop_q + 1'b1;
-      end
-      if (push) begin
-        ring_q[TargetBits*push_q+:TargetBits] <= {alu.dst, dst_address};
-        push_q <= push_q + 1'b1;
-      end
-      for (int unsigned space = 0; space < 3; space++) begin
-        under_way_q[UnderWayBits*space+:UnderWayBits] <= under_way_q[UnderWayBits*space+:UnderWayBits] +
-            UnderWayBits'(push && alu.dst == 2'(space)) - UnderWayBits'(retire && pop_entry.space == 2'(space));
-      end
-      if (push) slack_q <= latency - 1'b1;
-      else if (enable && slack_q != '0) slack_q <= slack_q - 1'b1;
+    end else if (enable && (push || !empty)) begin
+      targets_q <= {NoTarget, targets_q[TargetBits*Long-1:TargetBits]};
+      if (push && latency == RawLatency) targets_q[TargetBits*(Raw-1)+:TargetBits] <= {alu.dst, EntryBits'(dst_address)};
+      if (push && latency == FirstLatency) targets_q[TargetBits*(First-1)+:TargetBits] <= {alu.dst, EntryBits'(dst_address)};
+      if (push && latency == LongLatency) targets_q[TargetBits*(Long-1)+:TargetBits] <= {alu.dst, EntryBits'(dst_address)};
+      slack_q <= push ? latency - 1'b1 : slack_q == '0 ? '0 : slack_q - 1'b1;
     end
   end
   always_ff @(posedge clk_i) begin
-    if (push) ring_info[push_q] <= {last, alu.header.signal, pc_q};
+    if (!rst_ni) begin
+      push_q <= '0;
+      pop_q <= '0;
+    end else begin
+      if (retire) pop_q <= pop_q + 1'b1;
+      if (push) push_q <= push_q + 1'b1;
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (push) info[push_q] <= {last, alu.header.signal, pc_q};
+  end
+
+  // A simulator compares only where a space has destinations under way, which it counts.
+  if (tsr_isa_pkg::Simulated) begin : gen_counted
+    logic [3*UnderWayBits-1:0] under_way_q;  // by space
+    always_ff @(posedge clk_i) begin
+      if (!rst_ni) begin
+        under_way_q <= '0;
+      end else if (push || retire) begin
+        for (int unsigned space = 0; space < 3; space++) begin
+          under_way_q[UnderWayBits*space+:UnderWayBits] <= under_way_q[UnderWayBits*space+:UnderWayBits] +
+              UnderWayBits'(push && alu.dst == 2'(space)) - UnderWayBits'(retire && write_target.space == 2'(space));
+        end
+      end
+    end
+    assign src_under_way = running_q && under_way_q[UnderWayBits*alu.src+:UnderWayBits] != '0;
+    assign out_under_way = running_q && has_second && under_way_q[UnderWayBits*SpaceOut+:UnderWayBits] != '0;
+  end else begin : gen_compared
+    assign src_under_way = 1'b1;
+    assign out_under_way = 1'b1;
   end
 
   // Issue: one read of the source; the second operand with the vector's last source, or after it when both are in OUT.
@@ -524,7 +546,7 @@ module tsr_alu #(
   );
 
   // The write. At most one of the three paths has a vector.
-  logic write_q, second_w_q, valid_first, valid_w;
+  logic second_w_q, valid_first, valid_w;
   logic [32*Lanes-1:0] write_data_d, write_data_q;
   logic [8*Lanes-1:0] write_bytes;
 
@@ -567,8 +589,8 @@ module tsr_alu #(
 
   logic [13:0] write_address;
   logic [1:0] write_space;
-  assign write_space = pop_entry.space;
-  assign write_address = pop_entry.entry;
+  assign write_space = write_target.space;
+  assign write_address = 14'(write_target.entry);
   assign acc_we_o = write_q && write_space == SpaceAcc;
   assign acc_waddr_o = write_address;
   assign acc_wdata_o = write_data_q;
