@@ -79,6 +79,27 @@ using InferFunction = std::function<void(InferContext&)>;
 /// Evaluation: the plain meaning, scalar loops, fp32 rounded once for each operation, no reordering.
 using EvalFunction = std::function<void(EvalContext&)>;
 
+/// An operator as a small graph of other operators, in order: what it means, and what the compiler makes of it.
+struct Expansion {
+  /// What a step reads: an operand of the expanded node, a result of an earlier step, a constant, or nothing.
+  struct Operand {
+    enum class Kind : uint8_t { kNone, kInput, kStep, kConstant } kind = Kind::kNone;
+    size_t index = 0;   // of the operand, or of the step
+    size_t result = 0;  // of that step
+    Tensor constant;
+  };
+  struct Step {
+    Node node;
+    std::vector<Operand> operands;
+  };
+  std::vector<Step> steps;
+  std::vector<Operand> results;  // one for each result of the expanded node
+};
+
+/// The expansion of a node for operands of these types; nothing while a rank or a content that it depends on is
+/// unknown. It checks what the steps do not and throws through node.fail().
+using ExpandFunction = std::function<std::optional<Expansion>(const Node&, const std::vector<TypeInfo>&)>;
+
 struct OperatorDef {
   std::string domain;
   std::string name;
@@ -90,6 +111,7 @@ struct OperatorDef {
   EvalFunction evaluate;
   std::set<std::string> attributes = {};  // known attribute names; empty: not checked
   bool checks_itself = false;             // evaluate runs infer on its operands; otherwise the library does so first
+  ExpandFunction expand = {};             // set for operators that are defined by others (expansion.h)
 };
 
 class Registry {

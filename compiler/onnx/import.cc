@@ -15,6 +15,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 
+#include "compiler/nn/expand_operators.h"
 #include "compiler/nn/inference.h"
 #include "compiler/onnx/tensor_decode.h"
 
@@ -28,7 +29,7 @@ using onnx_proto::GraphProto;
 using onnx_proto::NodeProto;
 using onnx_proto::TypeProto;
 
-constexpr int kOldestOpset = 7;
+constexpr int kOldestOpset = 1;
 constexpr int kNewestOpset = 24;
 /// Nesting of subgraphs and functions; beyond it a model is refused before the stack is.
 constexpr int kMaxDepth = 64;
@@ -601,13 +602,17 @@ int Importer::known_version(const NodeProto& node, const std::string& domain, co
     fail(what + ": the model does not import the operator set of ONNX");
   const int version = opset == scope.opsets->end() ? 1 : opset->second;
   if (ops::registry().find(domain, node.op_type(), version)) return version;
+  if (domain == "ai.onnx.preview.training" || domain == "ai.onnx.training")
+    throw Error(ErrorCode::kUnsupported, what +
+                                             ": a training operator; Tessera compiles inference, so export the model "
+                                             "without its training part");
   std::string message = what + ": operator '" + (domain.empty() ? "" : domain + "::") + node.op_type() + "' of opset " +
                         std::to_string(version) + " is not known";
   std::string near;
   for (const std::string& name : ops::registry().similar(node.op_type())) near += (near.empty() ? "" : ", ") + name;
   if (!near.empty()) message += "; similar: " + near;
   message += domain.empty()
-                 ? ". Export the model with other operators or another opset (7 to 24), or add the operator to ops/"
+                 ? ". Export the model with other operators or another opset (1 to 24), or add the operator to ops/"
                  : ". Replace it by standard operators, or define it as a model-local function";
   throw Error(ErrorCode::kUnsupported, message);
 }
@@ -699,14 +704,24 @@ void Importer::check_declared_types(const RepeatedPtrField<onnx_proto::ValueInfo
   }
 }
 
+/// Puts expansions in the place of their operators until none is left to expand: an expansion may hold operators that
+/// expand in turn, and each round knows more types. `inference` has run on `func`.
+void expand_all(mlir::func::FuncOp func, nn::TypeInference& inference) {
+  constexpr int kMaxRounds = 8;
+  for (int round = 0; round < kMaxRounds && nn::expand_operators(func, inference); ++round) {
+    inference = nn::TypeInference();
+    inference.run(func);
+  }
+}
+
 mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
   onnx_proto::ModelProto& model = *file_.proto;
   GraphProto& graph = *model.mutable_graph();
   std::map<std::string, int> opsets = read_opsets(model.opset_import(), "the model");
   if (opsets.empty()) {
-    fail(
-        "the model imports no operator set: it is truncated, or older than IR version 3; convert it with a current "
-        "onnx package");
+    // Operator sets were introduced with IR version 3; what is older is of set 1.
+    if (model.ir_version() >= 3) fail("the model imports no operator set; it may be truncated");
+    opsets[""] = 1;
   }
   read_functions();
   bind_dims(graph);
@@ -758,11 +773,13 @@ mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
   }
   builder_.create<mlir::func::ReturnOp>(builder_.getUnknownLoc(), results);
 
-  nn::TypeInference().run(func);
-  func.setAllArgAttrs(argument_attributes);
-  func.setAllResultAttrs(result_attributes);
+  nn::TypeInference inference;
+  inference.run(func);
   check_declared_types(graph.output());
   check_declared_types(graph.value_info());
+  expand_all(func, inference);
+  func.setAllArgAttrs(argument_attributes);
+  func.setAllResultAttrs(result_attributes);
 
   std::string messages;
   mlir::ScopedDiagnosticHandler handler(&context_, [&](mlir::Diagnostic& diagnostic) {

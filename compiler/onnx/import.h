@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enters: an ONNX model (opsets 7 to 24, any IR version). Leaves: a module with one func.func @main of nn operations
+// Enters: an ONNX model (opsets 1 to 24, any IR version). Leaves: a module with one func.func @main of nn operations
 // whose types are inferred. Method: the protobuf graph is sorted and turned into SSA, model-local functions are
 // inlined, subgraphs become regions that capture outer values, then the operator library infers types, evaluating shape
 // arithmetic on the way.

@@ -105,7 +105,23 @@ def edited(model, edit):
 CASES = {
     "no_graph": (onnx.ModelProto(ir_version=8), "invalid_model", ["no graph"]),
     "no_opset": (edited(model_of([relu()]), lambda m: m.ClearField("opset_import")), "invalid_model", ["operator set"]),
-    "opset_too_old": (model_of([relu()], opset=6), "unsupported", ["opset 6", "7 to 24"]),
+    "training": (
+        model_of(
+            [relu(op="Adagrad", domain="ai.onnx.preview.training")],
+            opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.preview.training", 1)],
+        ),
+        "unsupported",
+        ["the_node", "training", "without its training part"],
+    ),
+    "old_shapes_differ": (
+        model_of(
+            [helper.make_node("Add", ["x", "b"], ["y"], name="the_node")],
+            initializers=[numpy_helper.from_array(np.ones(3, np.float32), "b")],
+            opset=6,
+        ),
+        "invalid_model",
+        ["the_node", "broadcast = 1"],
+    ),
     "opset_too_new": (model_of([relu()], opset=99), "unsupported", ["opset 99"]),
     "opset_negative": (model_of([relu()], opset=-3), "invalid_model", ["-3"]),
     "opset_twice": (

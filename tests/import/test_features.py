@@ -2,9 +2,12 @@
 """Features of the format on generated models: tensor encodings, opsets, functions, subgraphs, dynamic shapes. Expected
 values come from numpy or ONNX Runtime."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx.version_converter
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -249,6 +252,90 @@ def test_opsets(nn, opset):
         expected_model.opset_import[0].version = 23
     expected = ort_run(expected_model, {"x": x})["y"]
     same(nn.run_reference(model.SerializeToString(), {"x": x})["y"], expected, 1e-5)
+
+
+def old_network():
+    """A small network as exporters of operator set 6 wrote it; weights are inputs with initializers."""
+    rng = np.random.default_rng(6)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], kernel_shape=[3, 3]),
+        helper.make_node("Add", ["c", "bias"], ["a"], broadcast=1, axis=1),
+        helper.make_node("BatchNormalization", ["a", "scale", "shift", "mean", "variance"], ["n"], is_test=1),
+        helper.make_node("PRelu", ["n", "slope"], ["r"]),
+        helper.make_node("Dropout", ["r"], ["d"], is_test=1, ratio=0.5),
+        helper.make_node("MaxPool", ["d"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Sum", ["p", "p"], ["s"]),
+        helper.make_node("Reshape", ["s", "size"], ["f"]),
+        helper.make_node("MatMul", ["f", "g"], ["m"]),
+        helper.make_node("Add", ["m", "h"], ["y"], broadcast=1),
+    ]
+    shapes = {"w": (4, 3, 3, 3), "g": (36, 5), "h": (5,)} | dict.fromkeys(
+        ("bias", "scale", "shift", "mean", "slope"), (4,)
+    )
+    tensors = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    tensors |= {"variance": np.array([1, 2, 3, 4], np.float32), "size": np.array([2, 36])}
+    weights = [numpy_helper.from_array(tensor, name) for name, tensor in tensors.items()]
+    kinds = {"size": TensorProto.INT64}
+    inputs = [value(name, tensor.shape, kinds.get(name, FLOAT)) for name, tensor in tensors.items()]
+    model = model_of(nodes, [value("x", (2, 3, 6, 6)), *inputs], [value("y", (2, 5))], weights, opset=6, ir_version=3)
+    return model, rng.standard_normal((2, 3, 6, 6)).astype(np.float32)
+
+
+def test_operator_sets_below_7(nn):
+    """What the importer makes of a network of set 6 is what the converter of the onnx package and ONNX Runtime make of
+    it. The converter leaves the slope of PRelu and refuses the axis of Add: it is given the shapes that set 7 wants."""
+    model, x = old_network()
+    newer = onnx.ModelProto()
+    newer.CopyFrom(model)
+    for tensors in (newer.graph.initializer, newer.graph.input):
+        for entry in tensors:
+            if entry.name not in ("slope", "bias"):
+                continue
+            if isinstance(entry, TensorProto):
+                entry.dims.extend([1, 1])
+            else:
+                entry.CopyFrom(value(entry.name, (4, 1, 1)))
+    del newer.graph.node[1].attribute[:]
+    newer.graph.node[1].attribute.append(helper.make_attribute("broadcast", 1))
+    newer = onnx.version_converter.convert_version(newer, 13)
+    expected = ort_run(newer, {"x": x})["y"]
+    imported = nn.Model(model.SerializeToString())
+    versions = {int(v) for v in re.findall(r" opset (\d+) ", imported.text())}
+    assert versions and min(versions) >= 7
+    assert not re.search("is_test|broadcast", imported.text())
+    same(imported.run({"x": x})["y"], expected, 1e-5)
+    imported.optimise()
+    same(imported.run({"x": x})["y"], expected, 1e-5)
+
+
+@pytest.mark.parametrize("ir_version", [1, 2])
+def test_models_without_operator_sets(nn, ir_version):
+    """Before IR version 3 a model imported no operator set: it is of set 1."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], consumed_inputs=[0]),
+        helper.make_node("Reshape", ["r"], ["s"], shape=[3, 2]),
+        helper.make_node("Cast", ["s"], ["y"], to="INT64"),
+    ]
+    model = model_of(nodes, [value("x", (2, 3))], [value("y", (3, 2), TensorProto.INT64)], ir_version=ir_version)
+    model.ClearField("opset_import")
+    x = np.array([[-1.5, 0, 1.5], [2.5, -3, 4]], np.float32)
+    actual = nn.Model(model.SerializeToString()).run({"x": x})["y"]
+    same(actual, np.maximum(x, 0).reshape(3, 2).astype(np.int64))
+
+
+def test_old_operators_of_unknown_rank_wait_for_the_run(nn):
+    model = model_of(
+        [helper.make_node("Add", ["x", "b"], ["y"], broadcast=1, axis=0)],
+        [value("x")],
+        [value("y")],
+        [numpy_helper.from_array(np.array([10, 20], np.float32), "b")],
+        opset=6,
+    )
+    x = np.ones((2, 3), np.float32)
+    imported = nn.Model(model.SerializeToString())
+    same(imported.run({"x": x})["y"], x + np.array([[10], [20]], np.float32))
+    imported.optimise()
+    same(imported.run({"x": x})["y"], x + np.array([[10], [20]], np.float32))
 
 
 @pytest.mark.parametrize("ir_version", [3, 4, 8])
