@@ -198,7 +198,7 @@ module tsr_alu #(
   assign constant_read = constant_want_q && enable;
 
   tsr_nest #(.Operands(3)) u_nest (
-    .clk_i, .load_i(prep_move), .advance_i(advance), .addr_i({prep.second_addr, prep.dst_addr, prep.src_addr}),
+    .clk_i, .idle_i(!running_q), .load_i(prep_move), .advance_i(advance), .addr_i({prep.second_addr, prep.dst_addr, prep.src_addr}),
     .extent_i(prep.extent), .stride_i({prep.second_stride, prep.dst_stride, prep.src_stride}), .reduce_i(prep.reduce),
     .addr_o({second_address, dst_address, src_address}), .count_o(count), .inner_last_o(unused_inner_last), .sum_first_o(sum_first),
     .sum_last_o(sum_last), .last_o(last)

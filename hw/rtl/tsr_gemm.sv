@@ -159,7 +159,7 @@ module tsr_gemm #(
   end
 
   tsr_nest #(.Operands(3)) u_nest (
-    .clk_i, .load_i(prep_move), .advance_i(advance), .addr_i({prep.acc_addr, prep.wgt_addr, prep.inp_addr}),
+    .clk_i, .idle_i(!active_q), .load_i(prep_move), .advance_i(advance), .addr_i({prep.acc_addr, prep.wgt_addr, prep.inp_addr}),
     .extent_i(extent), .stride_i({acc_stride, wgt_stride, inp_stride}), .reduce_i(reduce),
     .addr_o({acc_address, wgt_address, inp_address}), .count_o(count), .inner_last_o(inner_last), .sum_first_o(sum_first),
     .sum_last_o(sum_last), .last_o(last)

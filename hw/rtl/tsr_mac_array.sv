@@ -3,16 +3,18 @@
 // tile (tsr_window), a WGT entry and the zero point of its bytes. Leaves: for each row and output lane the sum of
 // operand x (weight - zero point), over BlockIn operands (dense) or over the taps of the lane (depthwise).
 //
-// Method: one multiplier makes two products of an operand. It multiplies it by the word {hi, 0, lo}, where hi is a
-// signed weight and lo one that is offset to be unsigned; the products stand Field bits apart. Two such words of
+// Method: one multiplier makes two products of an operand. It multiplies it by the word {hi, fill, lo}, where hi is a
+// signed weight and lo one that is offset to be unsigned; the products stand Field bits apart. In dense mode fill is all
+// ones, so that lo less 256 is multiplied and hi plus 1. Were it a constant 0, the word's register would have fewer bits
+// than the multiplier's, and Yosys would leave it outside of the DSP slice. Two such words of
 // products are added before they are taken apart. The sum of the lower ones then has one bit more than a field; that bit
 // is found by the parity of the upper sum, which is the exclusive or of two products of single bits. Lanes 2 p and 2 p +
 // 1 share multipliers: `hi` is the even lane's in the lower half of a row's bytes and the odd lane's in the upper half.
 // So each lane has BlockIn / 2 multipliers whose `hi` is its own. In depthwise mode, where lanes share no operand, they
-// take its taps, and `lo` does not count. Taps beyond BlockIn / 2 have multipliers of their own. Tap u, counted from
-// the last, meets byte u of an even lane's row and byte (u + BlockIn / 2) modulo BlockIn of an odd one's. The offset of
-// `lo` and the zero point add a constant times a sum of operands to each dense sum: it is found once for each row and
-// subtracted at the end. Depthwise weights are signed and have no zero point.
+// take its taps, fill is 0 and `lo` does not count. Taps beyond BlockIn / 2 have multipliers of their own. Tap u, counted from
+// the last, meets byte u of an even lane's row and byte (u + BlockIn / 2) modulo BlockIn of an odd one's. The offsets of
+// `hi` and `lo` and the zero point add constants times sums of operands to each dense sum: that is found once for each
+// row and subtracted at the end. Depthwise weights are signed and have no zero point.
 //
 // There are two forms. With AsSynthesised the module is built as told. Without it the sums are computed plainly, from
 // words that a simulator turns into vector instructions, and wait in a delay line. hw/synth/check.py proves
@@ -95,10 +97,10 @@ module tsr_mac_array #(
       end
 
       // What the constants add: three cycles for the sums of the operands, one each for their sum, product and result.
-      logic signed [OperandSumBits-1:0] first_3, second_3, first_4_q, second_4_q, first_5_q, second_5_q;
+      logic signed [OperandSumBits-1:0] first_3, second_3, first_4_q, second_4_q;
       logic signed [OperandSumBits:0] all_4_q;
       logic signed [OperandSumBits+WeightBits:0] product_5_q;
-      logic signed [SumBits-1:0] even_6_q, odd_6_q;
+      logic signed [SumBits-1:0] even_5_q, odd_5_q, even_6_q, odd_6_q;
       tsr_sum_tree #(.Inputs(Half), .Width(InputBits), .Stages(3)) u_first (
         .clk_i, .data_i(newest[0+:InputBits*Half]), .sum_o(first_3)
       );
@@ -110,14 +112,14 @@ module tsr_mac_array #(
         first_4_q <= first_3;
         second_4_q <= second_3;
         product_5_q <= all_4_q * rest_4_q;
-        first_5_q <= first_4_q;
-        second_5_q <= second_4_q;
+        even_5_q <= SumBits'(first_4_q) - (SumBits'(second_4_q) <<< (WeightBits - 1));
+        odd_5_q <= SumBits'(second_4_q) - (SumBits'(first_4_q) <<< (WeightBits - 1));
         if (!dense_5_q) begin
           even_6_q <= '0;
           odd_6_q <= '0;
         end else begin
-          even_6_q <= SumBits'(product_5_q) + (SumBits'(second_5_q) <<< (WeightBits - 1));
-          odd_6_q <= SumBits'(product_5_q) + (SumBits'(first_5_q) <<< (WeightBits - 1));
+          even_6_q <= SumBits'(product_5_q) + even_5_q;
+          odd_6_q <= SumBits'(product_5_q) + odd_5_q;
         end
       end
 
@@ -150,10 +152,10 @@ module tsr_mac_array #(
             end
             assign hi = weights_i[WeightBits*((2*p+Odd)*BlockIn+K)+:WeightBits];
             assign lo = weights_i[WeightBits*((2*p+1-Odd)*BlockIn+K)+:WeightBits];
-            assign bits[j] = operand[0] & hi[0];
+            assign bits[j] = operand[0] & (hi[0] ^ dense_i);
             always_ff @(posedge clk_i) begin
               operand_1_q <= operand;
-              weights_1_q <= {hi[WeightBits-1] ^ unsigned_i, hi[WeightBits-2:0], InputBits'(0),
+              weights_1_q <= {hi[WeightBits-1] ^ unsigned_i, hi[WeightBits-2:0], {InputBits{dense_i}},
                               lo[WeightBits-1] ^ !unsigned_i, lo[WeightBits-2:0]};
               products_2_q[ProductBits*j+:ProductBits] <= operand_1_q * weights_1_q;
             end
@@ -207,10 +209,11 @@ module tsr_mac_array #(
             end else begin : gen_no_extra
               assign extra_3 = '0;
             end
-            // One adder: the carry enters below the lowest bit.
-            assign left = {TermBits'($signed(dense_3_q ? lower_3[(Field+1)*(g+(1-o)*Half/2)+:Field+1] : extra_3)), 1'b1};
+            // One adder: the carry enters below the lowest bit. It is written as a difference, of which Yosys puts the
+            // first operand on the carry chain directly and the choice for the second one into the chain's own tables.
+            assign left = {~(TermBits'($signed(dense_3_q ? lower_3[(Field+1)*(g+(1-o)*Half/2)+:Field+1] : extra_3))), 1'b1};
             assign right = {TermBits'($signed(upper_3[Field*(g+o*Half/2)+:Field])), carry_3[g+o*Half/2]};
-            assign term = left + right;
+            assign term = right - left;
             assign unused_term = term[0];
             always_ff @(posedge clk_i) terms_4_q[TermBits*g+:TermBits] <= term[TermBits:1];
           end

@@ -6,13 +6,15 @@
 // are modulo 2^14, which is exact once the range check has passed.
 //
 // Latency: load_i in cycle t, outputs of the first iteration in t + 1. Throughput: one iteration a cycle. Operands are
-// taken with load_i. Reset: none, what stands before the first load means nothing. Timing: the choice among six loops
-// and an addition, or a counter and its comparison. count_o: the iteration at which a loop stands, from 1 on.
+// taken with load_i, which comes with the last iteration's advance_i or while idle_i. Reset: none, what stands before the
+// first load means nothing. Timing: the choice among six loops and an addition, or a counter, its comparison and the
+// next loop that steps; load_i and advance_i only enable. count_o: the iteration at which a loop stands, from 1 on.
 // inner_last_o bit k: loops k to 5 all stand at their last iteration.
 module tsr_nest #(
   parameter int unsigned Operands = 3
 ) (
   input  logic                   clk_i,
+  input  logic                   idle_i,
   input  logic                   load_i,
   input  logic                   advance_i,
   input  logic [14*Operands-1:0] addr_i,
@@ -32,6 +34,11 @@ module tsr_nest #(
   localparam int unsigned ExtentBits = tsr_isa_pkg::GemmExtentWidth;
   localparam int unsigned Width = AddressBits * Operands;
 
+  // Behind the last iteration, and before the first one, whatever moves is a load or means nothing: so only clock enables
+  // wait for load_i and advance_i.
+  logic fresh;
+  assign fresh = idle_i || inner_q[0];
+
   // Of a loop: whether it is through; of its deeper loops and itself: whether all are, which is why the next one steps.
   logic [Loops-1:0] one, ends, moves, through_q, through, inner_q, inner;
   logic [2:0] reduce_q, step_q, step;
@@ -41,9 +48,9 @@ module tsr_nest #(
     through = through_q;
     inner = inner_q;
     step = step_q;
-    if (load_i || advance_i) begin
+    if (!tsr_isa_pkg::Simulated || load_i || advance_i) begin
       for (int unsigned k = 0; k < Loops; k++) begin
-        if (load_i || inner_q[k]) through[k] = one[k];
+        if (fresh || inner_q[k]) through[k] = one[k];
         else if (moves[k]) through[k] = ends[k];
       end
       for (int unsigned k = 0; k < Loops; k++) inner[k] = (Loops'(1) << (Loops - k)) - Loops'(1) == through >> k;
@@ -58,7 +65,7 @@ module tsr_nest #(
       through_q <= through;
       inner_q <= inner;
       step_q <= step;
-      first_q <= load_i || sum_last_o;
+      first_q <= fresh || sum_last_o;
     end
     if (load_i) reduce_q <= reduce_i;
   end
@@ -73,7 +80,7 @@ module tsr_nest #(
                    : step_q[1] ? (step_q[0] ? gen_loop[3].stride_q : gen_loop[2].stride_q)
                                : (step_q[0] ? gen_loop[1].stride_q : gen_loop[0].stride_q);
     next = addr_i;
-    if (!load_i) begin
+    if (!fresh) begin
       for (int unsigned n = 0; n < Operands; n++) begin
         next[AddressBits*n+:AddressBits] = from[AddressBits*n+:AddressBits] + by[AddressBits*n+:AddressBits];
       end
@@ -89,14 +96,13 @@ module tsr_nest #(
       end
     end
     assign count = count_q + ExtentBits'(1);
-    assign extent = load_i ? extent_i[ExtentBits*k+:ExtentBits] : extent_q;
+    assign extent = fresh ? extent_i[ExtentBits*k+:ExtentBits] : extent_q;
     assign one[k] = extent == ExtentBits'(1);
     assign ends[k] = count == extent_q;
     always_ff @(posedge clk_i) begin
       if (load_i) extent_q <= extent;
       if (load_i) stride_q <= stride;
-      if (load_i || (advance_i && inner_q[k])) count_q <= ExtentBits'(1);
-      else if (advance_i && moves[k]) count_q <= count;
+      if (load_i || (advance_i && moves[k])) count_q <= fresh || inner_q[k] ? ExtentBits'(1) : count;
       if (load_i || (advance_i && moves[k])) address_q <= next;
     end
     assign count_o[ExtentBits*k+:ExtentBits] = count_q;
