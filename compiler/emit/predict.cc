@@ -99,12 +99,15 @@ class Replay {
   /// mean, as the stream is a topological order.
   void number_waits() {
     waits_.resize(instructions_.size());
+    conditions_.resize(instructions_.size());
     std::array<int64_t, isa::kEngines> signals{};
     for (size_t i = 0; i < instructions_.size(); ++i) {
       const isa::Header& header = isa::header_of(instructions_[i]);
       waits_[i].fill(0);
+      conditions_[i] = 0;
       for (const isa::Wait& wait : header.waits) {
         if (!wait.enable) continue;
+        ++conditions_[i];
         const int64_t count = signals[static_cast<size_t>(wait.engine)];
         auto& number = waits_[i][static_cast<size_t>(wait.engine)];
         number = std::max(number, count - static_cast<uint16_t>(count - wait.count));
@@ -116,7 +119,8 @@ class Replay {
     }
   }
 
-  /// The first cycle in which the signals count that an instruction waits for; nothing while they are not known.
+  /// The first cycle in which an instruction's conditions may hold, those last that hold last: the signals that it waits
+  /// for count then, and the last one has been looked at; nothing while they are not known.
   std::optional<int64_t> ready_at(size_t i) const {
     int64_t ready = 0;
     for (size_t e = 0; e < engines_.size(); ++e) {
@@ -125,7 +129,7 @@ class Replay {
       if (static_cast<int64_t>(engines_[e].signals.size()) < number) return std::nullopt;
       ready = std::max(ready, engines_[e].signals[static_cast<size_t>(number - 1)] + timing::queue::kSignal);
     }
-    return ready;
+    return ready + (conditions_[i] > 0 ? timing::queue::kCondition : 0);
   }
 
   /// Whether the next instruction's queue is known to have room.
@@ -181,7 +185,8 @@ class Replay {
       if (e.taken == e.dispatched) continue;
       if (!e.ready) e.ready = ready_at(e.program[e.taken]);
       if (!e.ready) continue;
-      const int64_t take = std::max({e.arrivals[e.taken], *e.ready, e.free});
+      const int64_t looks = conditions_[e.program[e.taken]] * timing::queue::kCondition;
+      const int64_t take = std::max({e.arrivals[e.taken] + looks, *e.ready, e.free});
       // What LOAD takes moves later.
       const int64_t moves = k == static_cast<size_t>(isa::Engine::kLoad) ? std::max(take + latency_, e.end) : take;
       if (!first || moves < first->moves) first = {k, take, moves};
@@ -318,6 +323,7 @@ class Replay {
 
   std::array<Engine, isa::kEngines> engines_;
   std::vector<std::array<int64_t, isa::kEngines>> waits_;
+  std::vector<int64_t> conditions_;  // how many an instruction has
   Ledger bus_, acc_;                 // ACC: its port of reads
   Ledger alu_writes_, load_writes_;  // of INP's second port
   std::deque<Moved> moved_;          // of LOAD, newest first

@@ -9,9 +9,9 @@
 // the visit adds one. So a counter must be visited once in 64 cycles; the walk takes 48, and a read takes one of its
 // cycles. In the first walk the memory's words are of an older program and read as 0.
 //
-// Latency: an event counts from the next cycle on, bytes of reads one later; value_o follows read_i by a cycle. Reset:
+// Latency: an event counts from the next cycle on, bytes one or two later; value_o follows read_i by a cycle. Reset:
 // synchronous, active low; it also begins a program. Legal: read_i in one of four cycles at most. Timing: a word of the
-// LUT RAM and a carry of 29 bits.
+// LUT RAM and a carry of 15 bits.
 module tsr_counters (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -83,9 +83,10 @@ module tsr_counters (
       if (number[2:0] == 3'(k)) low = unit.counter[k][6:0];
     end
     stored = first_q && number >= walk_q ? '0 : mem[number];
-    // In two halves: the upper one grows when all of the lower one are ones.
+    // In four parts: one grows when all of the lower ones are ones.
     passed = stored[0] != low[6];
-    high = {stored[57:29] + 29'(passed && stored[28:0] == '1), stored[28:0] + 29'(passed)};
+    high = {stored[57:44] + 14'(passed && stored[43:0] == '1), stored[43:30] + 14'(passed && stored[29:0] == '1),
+            stored[29:15] + 15'(passed && stored[14:0] == '1), stored[14:0] + 15'(passed)};
   end
 
   always_ff @(posedge clk_i) begin
@@ -101,18 +102,23 @@ module tsr_counters (
     end
   end
 
-  // Bytes.
+  // Bytes: what comes in a cycle is added in the next one, a word that FETCH has dispatched still one later.
   logic [63:0] read_q, written_q, value_q;
-  logic [21:0] read_add_q;
+  logic [21:0] read_add_q, written_add_q;
+  logic fetch_word_q;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       read_q <= '0;
       written_q <= '0;
       read_add_q <= '0;
+      written_add_q <= '0;
+      fetch_word_q <= 1'b0;
     end else begin
-      read_add_q <= run_i ? load_bytes_i + (fetch_word_i ? 22'd64 : 22'd0) : '0;
+      fetch_word_q <= run_i && fetch_word_i;
+      read_add_q <= (run_i ? load_bytes_i : '0) + (fetch_word_q ? 22'd64 : '0);
+      written_add_q <= run_i ? store_bytes_i : '0;
       if (read_add_q != '0) read_q <= read_q + 64'(read_add_q);
-      if (run_i && store_bytes_i != '0) written_q <= written_q + 64'(store_bytes_i);
+      if (written_add_q != '0) written_q <= written_q + 64'(written_add_q);
     end
   end
 

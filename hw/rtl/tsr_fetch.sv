@@ -122,7 +122,7 @@ module tsr_fetch #(
   end
 
   // The word in the register: first it stands there, then its check is known.
-  logic held_q, checked_q, stopped_q, fire, end_of_program, outside;
+  logic held_q, checked_q, stopped_q, pushed, fire, end_of_program, outside;
   logic [511:0] word_q;
   logic [2:0] known_q, code_q, legal_code;  // known: what is wrong beside the word's own rules
   logic [31:0] pc_q;  // number of the word in the register, or of the one that comes
@@ -132,7 +132,7 @@ module tsr_fetch #(
 
   assign end_of_program = pc_q == end_q && !cut_q;
   assign outside = pc_q == end_q && cut_q;
-  assign take = word_valid && (!held_q || fire);
+  assign take = word_valid && (!held_q || pushed);  // nothing behind FINISH
 
   tsr_isa_pkg::finish_t checked;  // of any instruction: for its header
   logic fault, is_finish;
@@ -144,7 +144,8 @@ module tsr_fetch #(
   assign held_o = checked_q && !fault && !stopped_q;
   assign finish_o = held_o && is_finish;
   assign push_valid_o = held_o && !is_finish && run_i ? 4'd1 << engine : '0;
-  assign fire = (push_valid_o & push_ready_i) != '0 || finish_take_i;
+  assign pushed = (push_valid_o & push_ready_i) != '0;
+  assign fire = pushed || finish_take_i;
   assign word_o = word_q;
   assign pc_o = pc_q;
   assign fault_o = fault && run_i && !stopped_q;

@@ -156,7 +156,7 @@ module tsr_runs #(
   logic [21:0] sp_q;
   // Loops in their last iteration; with one iteration; fresh ones.
   logic [Loops-1:0] at_last_q, at_last_d, once_q, fresh_q, fresh_d;
-  logic [1:0] inner_q;    // the innermost loop with an iteration left, the one that steps next
+  logic [1:0] inner_q, inner_d;  // the innermost loop with an iteration left, the one that steps next
   logic [1:0] begin_q;    // the loop that tells where that one began
   logic inner_fresh_q;
   // Padding of loops 0 and 1: whether it precedes, and where the loop stands.
@@ -197,10 +197,7 @@ module tsr_runs #(
         fresh_d[k] = 1'b0;
       end
     end
-    if (prep_take) begin
-      at_last_d = prep_once_q;
-      fresh_d = '1;
-    end
+    inner_d = innermost(at_last_d[Loops-1:1]);
   end
 
   // Leading padding does not advance the DRAM address.
@@ -239,11 +236,11 @@ module tsr_runs #(
     iterations[prep_take ? 2'd0 : inner_q] <= begun;
     dram_q <= begun.dram;
     sp_q <= begun.sp;
-    at_last_q <= at_last_d;
-    fresh_q <= fresh_d;
-    inner_q <= innermost(at_last_d[Loops-1:1]);
-    begin_q <= beginning(innermost(at_last_d[Loops-1:1]), fresh_d[Loops-1:1]);
-    inner_fresh_q <= fresh_d[innermost(at_last_d[Loops-1:1])];
+    at_last_q <= prep_take ? prep_once_q : at_last_d;
+    fresh_q <= prep_take ? '1 : fresh_d;
+    inner_q <= prep_take ? innermost(prep_once_q[Loops-1:1]) : inner_d;
+    begin_q <= prep_take ? '0 : beginning(inner_d, fresh_d[Loops-1:1]);
+    inner_fresh_q <= prep_take || fresh_d[inner_d];
     for (int unsigned k = 0; k < 2; k++) begin
       if (2'(k) > inner_q) begin
         before_in_q[k] <= before_any_q[k];

@@ -122,7 +122,7 @@ module tsr_scratchpads #(
   assign load_out = load_we_i && load_space_i == 3'(tsr_isa_pkg::SpaceOut);
   assign load_param = load_we_i && load_space_i == 3'(tsr_isa_pkg::SpaceParam);
   assign table_we_o = load_we_i && load_space_i == 3'(tsr_isa_pkg::SpaceTable);
-  assign load_gnt_o = !(load_inp && alu_inp_req_i && alu_inp_we_i) && !(load_acc && (gemm_acc_we_i || alu_acc_we_i)) &&
+  assign load_gnt_o = !(load_inp && alu_inp_we_i) && !(load_acc && (gemm_acc_we_i || alu_acc_we_i)) &&
       !(load_out && alu_out_we_i);
 
   // INP: port A is GEMM's.
@@ -130,7 +130,7 @@ module tsr_scratchpads #(
   logic [InpBits-1:0] inp_b_addr;
   logic [8*InpWordBytes-1:0] inp_b_wdata, gemm_inp_word, alu_inp_word;
   logic [InpWordBytes-1:0] inp_b_wbe;
-  assign inp_b_alu_we = alu_inp_req_i && alu_inp_we_i;
+  assign inp_b_alu_we = alu_inp_we_i;  // never without a request
   assign alu_inp_gnt_o = alu_inp_we_i || !load_inp;
   assign inp_b_we = inp_b_alu_we || load_inp;
   always_comb begin

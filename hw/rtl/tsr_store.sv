@@ -113,42 +113,43 @@ module tsr_store #(
   assign b_ready_o = expect_valid && expect_burst;
   assign expect_take = expect_valid && (b_valid_i || !expect_burst);
 
-  // Reads: one group a cycle while the queue of beats has room for what is on its way.
+  // Reads: one group a cycle while the queue of beats has room for what is on its way. Runs wait for their reads in a
+  // queue that has room for all that may wait for the realigner and for the one in it, so that no grant of a port is in
+  // the way of the next run.
   localparam int unsigned Beats = tsr_isa_pkg::TimingStoreGroupsWaiting;
   localparam int unsigned RoomBits = $clog2(Beats + 1);
-  logic reads_acc_q, arriving_q, beat_valid, beat_ready, beat_pop, beats_ready_unused, read_fire;
-  logic [GroupBits-1:0] reads_group_q;
-  logic [GroupBits:0] reads_left_q;
+  localparam int unsigned ReadBits = 1 + GroupBits + GroupBits + 1;
+  logic reads_valid, reads_acc, arriving_q, beat_valid, beat_ready, beat_pop, beats_ready_unused, read_fire, read_last;
+  logic [GroupBits-1:0] reads_group;
+  logic [GroupBits:0] reads_count, run_groups, read_q;  // read: groups of the run that have been read, and this one
   logic [1:0] reads_rest;  // groups of the bytes beyond whole ones, with what stands before the first
   logic [RoomBits-1:0] room_q;
   logic [8*AxiBytes-1:0] beat_data;
-  assign sp_req_o = reads_left_q != '0 && room_q != '0;
-  assign sp_acc_o = reads_acc_q;
-  assign sp_group_o = reads_group_q;
-  assign read_fire = sp_req_o && sp_gnt_i;
-  assign stall_port_o = sp_req_o && !sp_gnt_i;
-  assign reads_ready = reads_left_q == '0 || (reads_left_q == (GroupBits + 1)'(1) && read_fire);
   assign reads_rest = 2'(({2'd0, run_bytes[OffsetBits-1:0]} + {2'd0, run_sp[OffsetBits-1:0]} +
                           (OffsetBits + 2)'(AxiBytes - 1)) >> OffsetBits);
+  assign run_groups = (GroupBits + 1)'(run_bytes[21:OffsetBits]) + (GroupBits + 1)'(reads_rest);
+  tsr_queue #(.Width(ReadBits), .Depth(tsr_isa_pkg::TimingStoreRunsWaiting + 1), .HeadBits(ReadBits)) u_reads (
+    .clk_i, .rst_ni, .valid_i(run_take),
+    .data_i({run_space == 3'(tsr_isa_pkg::SpaceAcc), run_sp[21:OffsetBits] - GroupBits'(1), run_groups}),
+    .ready_o(reads_ready), .valid_o(reads_valid), .data_o({reads_acc, reads_group, reads_count}),
+    .ready_i(read_fire && read_last)
+  );
+  assign sp_req_o = reads_valid && room_q != '0;
+  assign sp_acc_o = reads_acc;
+  assign sp_group_o = reads_group + read_q[GroupBits-1:0];
+  assign read_fire = sp_req_o && sp_gnt_i;
+  assign read_last = read_q == reads_count;
+  assign stall_port_o = sp_req_o && !sp_gnt_i;
   assign beat_pop = beat_valid && beat_ready;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      reads_left_q <= '0;
+      read_q <= (GroupBits + 1)'(1);
       arriving_q <= 1'b0;
       room_q <= RoomBits'(Beats);
     end else begin
       arriving_q <= read_fire;
       room_q <= room_q + RoomBits'(beat_pop) - RoomBits'(read_fire);
-      if (run_take) reads_left_q <= (GroupBits + 1)'(run_bytes[21:OffsetBits]) + (GroupBits + 1)'(reads_rest);
-      else if (read_fire) reads_left_q <= reads_left_q - 1'b1;
-    end
-  end
-  always_ff @(posedge clk_i) begin
-    if (run_take) begin
-      reads_acc_q <= run_space == 3'(tsr_isa_pkg::SpaceAcc);
-      reads_group_q <= run_sp[21:OffsetBits];
-    end else if (read_fire) begin
-      reads_group_q <= reads_group_q + 1'b1;
+      if (read_fire) read_q <= read_last ? (GroupBits + 1)'(1) : read_q + 1'b1;
     end
   end
   tsr_queue #(.Width(8 * AxiBytes), .Depth(Beats)) u_beats (
@@ -197,7 +198,7 @@ module tsr_store #(
   end
 
   logic sending;
-  assign sending = runs_busy || bursts_busy || reads_left_q != '0 || offsets_valid || align_busy;
+  assign sending = runs_busy || bursts_busy || reads_valid || offsets_valid || align_busy;
   assign busy_o = sending || expect_valid || complete_q;
   assign stall_memory_o = (w_valid_o && !w_ready_i) || (!sending && expect_valid);
   assign complete_o = complete_q;

@@ -174,7 +174,7 @@ module tsr_top #(
   // What completes behind a known fault is not counted: nothing older may depend on it.
   tsr_timeline u_timeline (
     .clk_i, .rst_ni(program_rst_n), .signal_i(counted),
-    .valid_i({fetch_finish, head_valid}), .load_waits_i(load_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .gemm_waits_i(gemm_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]),
+    .valid_i({fetch_finish, head_valid}), .leave_i(head_pop), .load_waits_i(load_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .gemm_waits_i(gemm_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]),
     .alu_waits_i(alu_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .store_waits_i(store_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]), .finish_waits_i(fetch_word[tsr_isa_pkg::HeaderWaitsLsb+:tsr_isa_pkg::HeaderWaitsBits]),
     .holds_o(holds), .waiting_on_o(waiting_on)
   );

@@ -92,6 +92,8 @@ namespace queue {
 inline constexpr int kVisible = 1;
 /// From a completion to the first cycle in which its writes are visible and its signal counts.
 inline constexpr int kSignal = 1;
+/// From the cycle in which a condition is looked at and holds to the look at the next one, or to the take.
+inline constexpr int kCondition = 1;
 }  // namespace queue
 
 /// Arbiter, bursts and beats (tsr_axi_read, tsr_axi_write, tsr_bursts).

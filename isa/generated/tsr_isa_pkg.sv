@@ -620,6 +620,7 @@ package tsr_isa_pkg;
   localparam int unsigned TimingSecondOpDepth = 13;
   localparam int unsigned TimingQueueVisible = 1;  // From the push of an instruction to the first cycle in which it can be its queue's head.
   localparam int unsigned TimingQueueSignal = 1;  // From a completion to the first cycle in which its writes are visible and its signal counts.
+  localparam int unsigned TimingQueueCondition = 1;  // From the cycle in which a condition is looked at and holds to the look at the next one, or to the take.
   localparam int unsigned TimingBusBurstBeats = 256;  // The longest burst; AXI4 allows no more.
   localparam int unsigned TimingBusPageBytes = 4096;  // No burst crosses a multiple of this; AXI4 wants 4096.
   localparam int unsigned TimingBusBeatsWaiting = 2;  // Read beats that wait for their owner before the bus is held.

@@ -25,6 +25,7 @@ void Engine::reset() {
   inside_ = 0;
   queue_.clear();
   completions_.clear();
+  conditions_ = {};
   halted_ = false;
   popped_at_ = kNever;
   waiting_on_ = -1;
@@ -42,8 +43,6 @@ void Engine::push(uint32_t pc, const isa::Instruction& instruction) {
   if (queue_.size() == 1) wake_at(now + kVisible);
 }
 
-bool Engine::head_holds() const { return npu_.unmet(isa::header_of(queue_.front().instruction)) == nullptr; }
-
 void Engine::timeline_counted(isa::Engine engine) {
   if (waiting_on_ == static_cast<int>(engine)) wake();
 }
@@ -58,8 +57,9 @@ void Engine::watch_head(Cycle now) {
   waiting_on_ = -1;
   waiting_since_ = now;
   if (queue_.empty() || queue_.front().visible > now) return;
-  const isa::Wait* unmet = npu_.unmet(isa::header_of(queue_.front().instruction));
+  const isa::Wait* unmet = conditions_.unmet(isa::header_of(queue_.front().instruction), npu_, now);
   if (unmet != nullptr) waiting_on_ = static_cast<int>(unmet->engine);
+  if (conditions_.next() > now) wake_at(conditions_.next());
 }
 
 void Engine::close_wait() { watch_head(context_.agenda.now()); }
@@ -70,6 +70,7 @@ Queued* Engine::take(Cycle now) {
   if (waiting_on_ >= 0) return nullptr;
   taken_ = std::move(queue_.front());
   queue_.pop_front();
+  conditions_ = {};
   popped_at_ = now;
   if (!queue_.empty() && queue_.front().visible <= now) queue_.front().visible = now + kVisible;
   npu_.room(engine_);

@@ -7,6 +7,7 @@
 
 #include <systemc>
 
+#include "sim/systemc/conditions.h"
 #include "sim/systemc/context.h"
 #include "sim/systemc/ring.h"
 
@@ -42,8 +43,6 @@ class Engine : public sc_core::sc_module, public Process {
   uint32_t head_pc() const { return queue_.front().item.pc; }
   /// Nothing inside, and the last completion lies in the past.
   bool idle() const { return inside_ == 0; }
-  /// Whether the head's conditions hold.
-  bool head_holds() const;
   /// A timeline has counted.
   void timeline_counted(isa::Engine engine);
   void wake() { wake_at(0); }
@@ -80,6 +79,7 @@ class Engine : public sc_core::sc_module, public Process {
   Ring<Queued> queue_;
   Ring<Completion> completions_;
   Queued taken_;
+  Conditions conditions_;  // of the head
   Cycle popped_at_ = kNever;
   bool halted_ = false;  // a fault has been found: nothing more is taken
   int waiting_on_ = -1;

@@ -25,6 +25,7 @@ void Fetch::reset() {
   code_ = isa::Fault::kNone;
   empty_since_ = 0;
   waiting_on_ = -1;
+  conditions_ = {};
 }
 
 void Fetch::start() {
@@ -128,8 +129,13 @@ void Fetch::watch_finish(Cycle now) {
   waiting_on_ = -1;
   waiting_since_ = now;
   if (!finish_held()) return;
-  const isa::Wait* unmet = npu_.unmet(finish_header());
+  const isa::Wait* unmet = conditions_.unmet(finish_header(), npu_, now);
   if (unmet != nullptr) waiting_on_ = static_cast<int>(unmet->engine);
+  if (conditions_.next() > now) wake_at(conditions_.next());
+}
+
+bool Fetch::finish_ready() {
+  return finish_held() && conditions_.unmet(finish_header(), npu_, context_.agenda.now()) == nullptr;
 }
 
 void Fetch::timeline_counted(isa::Engine engine) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "isa/generated/timing.h"
+#include "sim/systemc/conditions.h"
 #include "sim/systemc/context.h"
 #include "sim/systemc/memory.h"
 #include "sim/systemc/ring.h"
@@ -30,6 +31,8 @@ class Fetch : public sc_core::sc_module, public Process, public BeatSide {
   void wake_at(Cycle at) { context_.agenda.ask(Agenda::kFetch, at); }
   /// FINISH stands in the checked register.
   bool finish_held() const;
+  /// FINISH stands in the register and its conditions hold.
+  bool finish_ready();
   const isa::Header& finish_header() const { return isa::header_of(instruction_); }
   bool held() const { return held_ && !stopped_; }
   uint32_t pc() const { return pc_; }
@@ -70,6 +73,7 @@ class Fetch : public sc_core::sc_module, public Process, public BeatSide {
   isa::Fault code_ = isa::Fault::kNone;
   Cycle empty_since_ = 0;
   int waiting_on_ = -1;
+  Conditions conditions_;  // of FINISH
   Cycle waiting_since_ = 0;
 };
 

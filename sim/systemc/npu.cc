@@ -110,7 +110,7 @@ void Npu::check_end() {
     stop(context_.agenda.now());
     return;
   }
-  if (!fetch_.finish_held() || unmet(fetch_.finish_header()) != nullptr) return;
+  if (!fetch_.finish_ready()) return;
   fetch_.finish_taken();
   stop(context_.agenda.now());
 }

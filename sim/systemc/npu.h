@@ -27,13 +27,6 @@ class Npu : public sc_core::sc_module {
   bool holds(const isa::Wait& wait) const {
     return !wait.enable || static_cast<int16_t>(timeline_[static_cast<size_t>(wait.engine)] - wait.count) >= 0;
   }
-  /// The first condition that does not hold, or null.
-  const isa::Wait* unmet(const isa::Header& header) const {
-    for (const isa::Wait& wait : header.waits) {
-      if (!holds(wait)) return &wait;
-    }
-    return nullptr;
-  }
   /// Faults bar younger instructions.
   bool barred(uint32_t pc) const { return fault_.code != isa::Fault::kNone && pc >= fault_.pc; }
   bool faulted() const { return fault_.code != isa::Fault::kNone; }

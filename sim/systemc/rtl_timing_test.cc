@@ -330,7 +330,7 @@ TEST(SystemcMicro, AluBesideShortRuns) {
         }
         return program;
       },
-      40, 0.02);
+      40, 0.025);
 }
 
 // The ALU copies inside INP and leaves results there, LOAD writes INP, STORE takes turns on the bus: between the ALU's

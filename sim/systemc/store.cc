@@ -19,9 +19,7 @@ using isa::timing::store::kFirstBeat;
 void Store::reset() {
   Transfer::reset();
   pieces_.clear();
-  moved_.clear();
-  reads_ = last_reads_ = 0;
-  last_emitted_ = offsets_free_ = beats_free_ = responded_ = answered_ = 0;
+  offsets_free_ = beats_free_ = responded_ = answered_ = 0;
   blocked_ = 0;
   error_ = false;
 }
@@ -30,20 +28,8 @@ Cycle Store::emit_from(const Run& run, Cycle ready) {
   const Cycle bursts = bursts_free();
   if (bursts == kNever) return kNever;
   if (run.bytes == 0) return pieces_.empty() ? std::max(ready, bursts + 1) : kNever;
-  const Cycle reads = reads_free();
-  if (reads == kNever || pieces_.size() > kOffsets) return kNever;
-  return std::max({ready, bursts, reads, offsets_free_});
-}
-
-/// The cycle of the last read of the runs emitted so far: one read a cycle, at most kAhead before the groups that have
-/// left; kNever while it is open when those leave.
-Cycle Store::reads_free() const {
-  const Cycle straight = last_emitted_ + last_reads_;
-  if (reads_ <= kAhead) return straight;
-  for (const Moved& moved : moved_) {
-    if (moved.end >= reads_ - kAhead) return std::max(straight, moved.consumed - (moved.end - (reads_ - kAhead)) + 1);
-  }
-  return kNever;
+  if (pieces_.size() > kOffsets) return kNever;
+  return std::max({ready, bursts, offsets_free_});
 }
 
 void Store::emitted(const Run& run, Cycle at, bool moves) {
@@ -58,18 +44,12 @@ void Store::emitted(const Run& run, Cycle at, bool moves) {
   const uint32_t from = run.sp & (width - 1);
   const auto to = static_cast<uint32_t>(run.dram & (width - 1));
   Piece& piece = pieces_.push_back();
-  piece.reads = groups_of(run.sp, run.bytes, width);
   piece.beats = groups_of(run.dram, run.bytes, width);
   piece.prime = from > to ? 1 : 0;
   piece.emitted = at;
   piece.port = run_item_.space == isa::Space::kAcc ? Port::kAccRead : Port::kOutRead;
   piece.last = run.last;
   counters().busy += piece.beats;
-  reads_ += piece.reads;
-  piece.end = reads_;
-  last_emitted_ = at;
-  last_reads_ = piece.reads;
-  while (!moved_.empty() && moved_.front().end + kAhead < reads_) moved_.pop_front();
 }
 
 BeatSide::Ready Store::ready(const Burst& burst) const {
@@ -92,8 +72,6 @@ void Store::moved(Burst& burst, bool error, Cycle at) {
   if (!burst.run_last) return;
   const Piece piece = pieces_.front();
   pieces_.pop_front();
-  const uint32_t tail = piece.prime + piece.beats - piece.reads;
-  moved_.push_back({piece.end, burst.boundary - 1 - kWrite - tail});
   if (pieces_.size() == kOffsets) offsets_free_ = burst.boundary - kWrite;
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;

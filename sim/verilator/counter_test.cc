@@ -75,9 +75,9 @@ TEST_F(RtlCounters, LoadAndStore) {
   EXPECT_EQ(r.units[kLoadUnit].executed, 1U);
   EXPECT_EQ(r.units[kStoreUnit].executed, 1U);
   EXPECT_EQ(r.units[kFetchUnit].executed, 1U);
-  // STORE waits at the head of its queue until LOAD's signal counts, in the cycle after its completion.
+  // STORE waits at the head of its queue until LOAD's signal counts, in the cycle after its completion, and is seen.
   const InstructionTrace &one = r.trace.instructions[0], &two = r.trace.instructions[1];
-  EXPECT_EQ(two.issued_cycle, one.retired_cycle + 1);
+  EXPECT_EQ(two.issued_cycle, one.retired_cycle + isa::timing::queue::kSignal + isa::timing::queue::kCondition);
   EXPECT_EQ(r.units[kStoreUnit].wait[0], two.issued_cycle - two.queued_cycle - 1);
   EXPECT_EQ(r.units[kStoreUnit].wait[1] + r.units[kStoreUnit].wait[2] + r.units[kStoreUnit].wait[3], 0U);
   // A longer latency is a longer stall of LOAD on memory and of STORE on its response; nothing else.
@@ -130,7 +130,7 @@ TEST_F(RtlCounters, AluWaitsForGemm) {
   EXPECT_EQ(r.units[kAluUnit].wait[1], second.issued_cycle - second.queued_cycle - 1);
   EXPECT_EQ(first.last_cycle - first.first_cycle + 1, 1000U);
   EXPECT_EQ(first.retired_cycle, first.last_cycle + isa::timing::gemm::kWrite);
-  EXPECT_EQ(second.issued_cycle, first.retired_cycle + 1);
+  EXPECT_EQ(second.issued_cycle, first.retired_cycle + isa::timing::queue::kSignal + isa::timing::queue::kCondition);
   EXPECT_EQ(second.last_cycle - second.first_cycle + 1, 20U);
   EXPECT_EQ(second.retired_cycle, second.last_cycle + isa::timing::alu::kRaw);
 }

@@ -154,7 +154,7 @@ MUTANTS = [
         "ALU writes behind OUT",
     ),
     ("tsr_load", "assign sp_group_o = group_q;", "group_q", "~group_q", "LOAD writes behind"),
-    ("tsr_store", "assign sp_group_o = reads_group_q;", "reads_group_q", "~reads_group_q", "STORE reads behind"),
+    ("tsr_store", "assign sp_group_o = reads_group +", "reads_group", "~reads_group", "STORE reads behind"),
     ("tsr_queue", "assign push = valid_i && ready_o;", "ready_o", "1'b1", "overflow"),
     ("tsr_queue", "assign pop = valid_o && ready_i;", "valid_o", "1'b1", "underflow"),
     (
@@ -171,13 +171,7 @@ MUTANTS = [
         "1'b1",
         "a word read ahead without room",
     ),
-    (
-        "tsr_store",
-        "assign sp_req_o = reads_left_q != '0 && room_q != '0;",
-        "room_q != '0",
-        "1'b1",
-        "a beat read without room",
-    ),
+    ("tsr_store", "assign sp_req_o = reads_valid && room_q != '0;", "room_q != '0", "1'b1", "a beat read without room"),
     ("tsr_timeline", "count_q.engine[e] + 16'd1;", "16'd1", "16'hffff", "a counter is not the number of signals"),
     (
         "tsr_load",
