@@ -13,6 +13,7 @@ vthreads    how much of the time the array works with and without copies of oper
 silicon     inferences a second at the estimated clock, per thousand look-up tables and per DSP slice, and energy as an
             estimate, from the recorded area and delay; work per look-up table beside VTA's
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
+cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
 
 import argparse
@@ -170,7 +171,8 @@ def main():
         prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "name", choices=["functional", "compile", "layers", "networks", "systemc", "vthreads", "chains", "silicon"]
+        "name",
+        choices=["functional", "compile", "layers", "networks", "systemc", "vthreads", "chains", "silicon", "cpu"],
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
     parser.add_argument(
@@ -205,6 +207,10 @@ def main():
         import silicon
 
         result = silicon.bench(options.networks, options.config or "npu256", options.device)
+    elif options.name == "cpu":
+        import cpu
+
+        result = cpu.bench(options.networks)
     elif options.name == "layers":
         import layers
 
