@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "runtime/vector_math.h"
 
 namespace tessera::runtime {
 namespace {
@@ -52,6 +53,13 @@ CpuCode::CpuCode(const program::CpuModule& module) : state_(std::make_unique<Sta
   auto jit = llvm::orc::LLJITBuilder().create();
   if (!jit) throw refuse(text(jit.takeError()));
   state_->jit = std::move(*jit);
+  llvm::orc::SymbolMap functions;
+  for (const VectorFunction& function : vector_functions())
+    functions[state_->jit->mangleAndIntern(function.name)] = {
+        llvm::orc::ExecutorAddr::fromPtr(function.call),
+        llvm::JITSymbolFlags::Callable | llvm::JITSymbolFlags::Exported};
+  if (auto error = state_->jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(functions))))
+    throw refuse(text(std::move(error)));
   if (!module.object.empty() && host_runs(module)) {
     auto buffer = llvm::MemoryBuffer::getMemBufferCopy(
         llvm::StringRef(reinterpret_cast<const char*>(module.object.data()), module.object.size()), "tessera-cpu-code");

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "runtime/buffer_pool.h"
 #include "runtime/cpu_code.h"
 #include "runtime/layout.h"
 
@@ -17,22 +18,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-/// 64-byte aligned memory for compiled code.
-class Aligned {
- public:
-  explicit Aligned(size_t bytes)
-      : data_(static_cast<std::byte*>(std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64))) {
-    if (!data_) throw Error(ErrorCode::kDoesNotFit, "the host has no memory for " + std::to_string(bytes) + " bytes");
-  }
-  ~Aligned() { std::free(data_); }
-  Aligned(const Aligned&) = delete;
-  Aligned& operator=(const Aligned&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte* data_;
-};
 
 /// The constant `index` of the artifact: a view of it where compiled code can read it in place, else a copy.
 ops::Tensor constant_tensor(const program::Artifact& artifact, std::shared_ptr<const program::Artifact> owner,
@@ -56,9 +41,9 @@ ops::Tensor constant_tensor(const program::Artifact& artifact, std::shared_ptr<c
   }
   if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
     const auto bytes = static_cast<size_t>(ops::element_count(info.shape) * ops::element_bytes(dtype));
-    auto copy = std::make_shared<Aligned>(bytes);
-    std::memcpy(copy->data(), data, bytes);
-    const std::byte* moved = copy->data();
+    std::shared_ptr<std::byte> copy = BufferPool().acquire(bytes);
+    std::memcpy(copy.get(), data, bytes);
+    const std::byte* moved = copy.get();
     return ops::Tensor::view(dtype, info.shape, std::move(copy), moved);
   }
   return ops::Tensor::view(dtype, info.shape, std::move(owner), data);
@@ -118,6 +103,7 @@ struct Executor::State {
   std::vector<uint64_t> allocations;
   std::unordered_map<const void*, ops::Node> nodes;  // of kernel steps
   std::unordered_map<const void*, CpuCode::Function> functions;
+  BufferPool memory;  // of compiled code
   Report report;
   RunOptions options;
 
@@ -226,33 +212,33 @@ struct Executor::State {
       known = functions.emplace(&step, code->find(step.symbol)).first;
     }
     std::vector<void*> buffers;
-    std::vector<std::unique_ptr<Aligned>> copies;  // inputs that are not aligned as compiled code expects
+    std::vector<std::shared_ptr<std::byte>> copies;  // inputs that are not aligned as compiled code expects
     for (int64_t id : step.inputs) {
       const ops::Tensor& t = value(frame, id).tensor;
       auto* data = const_cast<std::byte*>(t.data());
       if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
-        copies.push_back(std::make_unique<Aligned>(static_cast<size_t>(t.bytes())));
-        std::memcpy(copies.back()->data(), data, static_cast<size_t>(t.bytes()));
-        data = copies.back()->data();
+        copies.push_back(memory.acquire(static_cast<size_t>(t.bytes())));
+        std::memcpy(copies.back().get(), data, static_cast<size_t>(t.bytes()));
+        data = copies.back().get();
       }
       buffers.push_back(data);
     }
-    std::vector<std::shared_ptr<Aligned>> results;
+    std::vector<std::shared_ptr<std::byte>> results;
     for (int64_t id : step.outputs) {
       const program::ValueInfo& info = artifact->values[static_cast<size_t>(id)];
-      results.push_back(std::make_shared<Aligned>(static_cast<size_t>(
-          ops::element_count(info.shape) * ops::element_bytes(static_cast<ops::DType>(info.dtype)))));
-      buffers.push_back(results.back()->data());
+      results.push_back(memory.acquire(static_cast<size_t>(ops::element_count(info.shape) *
+                                                           ops::element_bytes(static_cast<ops::DType>(info.dtype)))));
+      buffers.push_back(results.back().get());
     }
-    std::unique_ptr<Aligned> scratch;
+    std::shared_ptr<std::byte> scratch;
     if (step.scratch_bytes != 0) {
-      scratch = std::make_unique<Aligned>(step.scratch_bytes);
-      buffers.push_back(scratch->data());
+      scratch = memory.acquire(step.scratch_bytes);
+      buffers.push_back(scratch.get());
     }
     known->second(buffers.data());
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       const program::ValueInfo& info = artifact->values[static_cast<size_t>(step.outputs[i])];
-      const std::byte* data = results[i]->data();
+      const std::byte* data = results[i].get();
       frame.values[step.outputs[i]] =
           ops::Tensor::view(static_cast<ops::DType>(info.dtype), info.shape, results[i], data);
     }

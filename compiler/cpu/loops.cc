@@ -87,15 +87,19 @@ std::string library_function(Operation* op) {
   return "";
 }
 
+/// Whether the runtime has a vector form of the C library's function (runtime/vector_math.h).
+bool has_vector_form(const std::string& function) { return function == "expf" || function == "erff"; }
+
 struct Loop {
   int64_t extent = 1;
   bool reduction = false;
   int dim = -1;  // of the operation, where its value is read; -1 otherwise
 };
 
-/// Iterations [start, start + count * step) of a loop, `step` elements at a time.
+/// Iterations [start, start + count * step) of a loop, `step` elements at a time. A segment of one step may end early:
+/// of its elements only `active` exist, the others are lanes under a mask.
 struct Segment {
-  int64_t start = 0, count = 1, step = 1;
+  int64_t start = 0, count = 1, step = 1, active = 1;
 };
 
 constexpr int64_t kRegisterTile = 8;
@@ -237,14 +241,33 @@ class Nest {
     for (Operation& op : body_->without_terminator()) {
       for (Value result : op.getResults())
         if (!result.getType().isInteger(1)) see(result);
-      calls = calls || !library_function(&op).empty() || isa<memref::LoadOp>(op);
+      calls = calls || lane_by_lane(op);
     }
     const int64_t lanes = std::max<int64_t>(vector_bytes_ / widest, 1);
     return calls ? std::min<int64_t>(lanes, 8) : lanes;
   }
 
+  /// Whether lanes may compute on elements that do not exist: where vectors have masks and nothing in the body can trap
+  /// or goes lane by lane.
+  bool maskable() const {
+    if (vector_bytes_ < 64 || goes_lane_by_lane()) return false;
+    for (OpOperand& operand : op_->getOpOperands())
+      if (getElementTypeOrSelf(operand.get().getType()).isInteger(1)) return false;
+    return std::none_of(body_->begin(), body_->end(), [](Operation& op) {
+      return isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::CeilDivSIOp, arith::CeilDivUIOp,
+                 arith::FloorDivSIOp>(op);
+    });
+  }
+
   /// Whether the body calls functions or reads memory by computed addresses, one lane after the other.
-  static bool lane_by_lane(Operation& op) { return isa<memref::LoadOp>(op) || !library_function(&op).empty(); }
+  bool lane_by_lane(Operation& op) const {
+    const std::string function = library_function(&op);
+    return isa<memref::LoadOp>(op) || (!function.empty() && !(vector_bytes_ >= 32 && has_vector_form(function)));
+  }
+
+  bool goes_lane_by_lane() const {
+    return std::any_of(body_->begin(), body_->end(), [this](Operation& op) { return lane_by_lane(op); });
+  }
 
   int64_t coefficient(size_t operand, int loop) const {
     return addresses_[operand].coefficients[static_cast<size_t>(loop)];
@@ -253,16 +276,25 @@ class Nest {
     return operand < inputs() && body_->getArgument(static_cast<unsigned>(operand)).use_empty();
   }
 
+  /// Steps of reading or writing `lanes` elements that are `stride` apart.
+  double access_work(size_t operand, int64_t stride, double lanes) const {
+    if (stride == 0 || stride == 1) return 1;
+    return stride == 2 && operand < inputs() ? std::min(3.0, lanes) : lanes;
+  }
+
   /// Work for a vector of `lanes` along a loop, where a strided access costs one step a lane.
   double vector_work(int loop, double lanes) const {
     double work = 0;
     for (size_t k = 0; k < addresses_.size(); ++k) {
       if (unused_input(k)) continue;
       const int64_t c = coefficient(k, loop);
-      work += c == 0 || c == 1 ? 1 : lanes;
+      work += access_work(k, c, lanes);
     }
     for (Operation& op : body_->without_terminator())
-      work += !library_function(&op).empty() ? 4 * lanes : isa<memref::LoadOp>(op) ? lanes : 1;
+      work += isa<memref::LoadOp>(op)         ? lanes
+              : library_function(&op).empty() ? 1
+              : lane_by_lane(op)              ? 4 * lanes
+                                              : lanes;
     return work;
   }
 
@@ -278,7 +310,10 @@ class Nest {
       vector_ = loop;
       best = cost;
     }
-    if (vector_ >= 0) lanes_ = std::min(lanes_along(vector_), loops_[static_cast<size_t>(vector_)].extent);
+    if (vector_ < 0) return;
+    const int64_t extent = loops_[static_cast<size_t>(vector_)].extent;
+    masked_ = maskable();
+    lanes_ = std::min(lanes_along(vector_), masked_ ? static_cast<int64_t>(llvm::PowerOf2Ceil(extent)) : extent);
   }
 
   /// Reads for a register tile along a loop, and those where every row reads for itself. An operand that stands still
@@ -289,7 +324,8 @@ class Nest {
     for (size_t k = 0; k < inputs(); ++k) {
       if (unused_input(k)) continue;
       const int64_t along = coefficient(k, vector_);
-      const int64_t cost = 2 * (along == 0 ? 1 : along == 1 ? 2 : lanes_);
+      const auto cost =
+          static_cast<int64_t>(2 * (along == 0 ? 1 : 2 * access_work(k, along, static_cast<double>(lanes_) / 2)));
       reads += coefficient(k, loop) == 0 ? cost / rows : cost;
       separate += cost;
     }
@@ -314,14 +350,14 @@ class Nest {
 
   void choose() {
     choose_vector_loop();
-    if (!reduces_ || vector_ < 0 || std::any_of(body_->begin(), body_->end(), lane_by_lane)) return;
+    if (!reduces_ || vector_ < 0 || goes_lane_by_lane()) return;
     choose_tile_loop();
     const int64_t registers = vector_bytes_ >= 64 ? 2 * kRegisterTile : kRegisterTile;
-    const bool strided = std::any_of(addresses_.begin(), addresses_.end(), [&](const Linear& address) {
-      const int64_t c = address.coefficients[static_cast<size_t>(vector_)];
-      return c != 0 && c != 1;
-    });
-    const int64_t extent = loops_[static_cast<size_t>(vector_)].extent;
+    bool strided = false;
+    for (size_t k = 0; k < addresses_.size(); ++k)
+      strided = strided || access_work(k, coefficient(k, vector_), static_cast<double>(lanes_)) > 3;
+    // With masks a last vector may be in part beyond the end.
+    const int64_t extent = loops_[static_cast<size_t>(vector_)].extent + (masked_ ? lanes_ - 1 : 0);
     while (!strided && tile_ * unroll_ * 2 <= registers && lanes_ * unroll_ * 2 <= extent) unroll_ *= 2;
   }
 
@@ -332,10 +368,16 @@ class Nest {
     int64_t at = 0;
     for (int64_t step : {lanes_ * unroll_, lanes_}) {
       const int64_t count = (extent - at) / step;
-      if (count > 0) segments.push_back({at, count, step});
+      if (count > 0) segments.push_back({at, count, step, step});
       at += count * step;
+      if (masked_ && at < extent) {
+        const int64_t rest = extent - at;
+        const int64_t lanes = std::min(lanes_, static_cast<int64_t>(llvm::PowerOf2Ceil(rest)));
+        segments.push_back({at, 1, (rest + lanes - 1) / lanes * lanes, rest});
+        return segments;
+      }
     }
-    if (at < extent) segments.push_back({at, 1, extent - at});
+    if (at < extent) segments.push_back({at, 1, extent - at, extent - at});
     return segments;
   }
 
@@ -364,7 +406,9 @@ class Nest {
     positions_.clear();
     ivs_.assign(loops_.size(), Value());
     shift_.assign(loops_.size(), 0);
+    place_ = Value();
     lanes_now_ = std::min(vectors.step, lanes_);
+    active_ = vectors.active;
     rows_ = tile_loop_ < 0 ? 1 : tile.step;
     copies_ = vector_ < 0 ? 1 : vectors.step / lanes_now_;
     for (size_t l = 0; l < loops_.size(); ++l)
@@ -516,11 +560,44 @@ class Nest {
     const int64_t stride = vector_stride(operand);
     if (stride == 0 || lanes_now_ == 1) return builder_.create<memref::LoadOp>(location_, buffer, at);
     auto type = VectorType::get({lanes_now_}, cast<MemRefType>(buffer.getType()).getElementType());
-    if (stride == 1) return builder_.create<vector::LoadOp>(location_, type, buffer, at);
+    const int64_t active = active_lanes(copy);
+    if (stride == 1) return load_vector(type, buffer, at, active);
+    if (stride == 2 && lanes_now_ > 2) return load_every_second(type, buffer, at, active);
     return lanes(type, [&](int64_t i) -> Value {
-      Value lane = i == 0 ? at : builder_.create<arith::AddIOp>(location_, at, constant(i * stride)).getResult();
+      const int64_t inside = std::min(i, active - 1);  // a lane that does not exist repeats the last one
+      Value lane =
+          inside == 0 ? at : builder_.create<arith::AddIOp>(location_, at, constant(inside * stride)).getResult();
       return builder_.create<memref::LoadOp>(location_, buffer, lane);
     });
+  }
+
+  /// Lanes of a copy's vector that exist; the others are the last ones.
+  int64_t active_lanes(Copy copy) const { return std::min(lanes_now_, active_ - copy.second * lanes_now_); }
+
+  Value mask(int64_t active) {
+    SmallVector<bool> bits(static_cast<size_t>(lanes_now_), false);
+    std::fill_n(bits.begin(), active, true);
+    return builder_.create<arith::ConstantOp>(location_, builder_.getBoolVectorAttr(bits));
+  }
+
+  /// The first `active` lanes from memory, zero in the others.
+  Value load_vector(VectorType type, Value buffer, Value at, int64_t active) {
+    if (active == type.getDimSize(0)) return builder_.create<vector::LoadOp>(location_, type, buffer, at);
+    Value zero = builder_.create<arith::ConstantOp>(location_, builder_.getZeroAttr(type));
+    if (active <= 0) return zero;
+    return builder_.create<vector::MaskedLoadOp>(location_, type, buffer, at, mask(active), zero);
+  }
+
+  /// Elements 0, 2, 4, ... from `at`: two vectors and a shuffle. The second vector ends at the last element that is
+  /// needed, so that nothing behind it is read.
+  Value load_every_second(VectorType type, Value buffer, Value at, int64_t active) {
+    const int64_t n = type.getDimSize(0), span = 2 * active - 1;
+    Value low = load_vector(type, buffer, at, std::min(n, span));
+    Value behind = builder_.create<arith::AddIOp>(location_, at, constant(n - 1));
+    Value high = load_vector(type, buffer, behind, span - (n - 1));
+    SmallVector<int64_t> order;
+    for (int64_t i = 0; i < n; ++i) order.push_back(2 * i < n ? 2 * i : n + 2 * i - (n - 1));
+    return builder_.create<vector::ShuffleOp>(location_, low, high, order);
   }
 
   template <typename F>
@@ -549,9 +626,12 @@ class Nest {
         builder_.create<memref::StoreOp>(location_, v, buffer, at);
       } else if (stride == 1) {
         v = widened(v, vector_type(v.getType()), parallel);
-        builder_.create<vector::StoreOp>(location_, v, buffer, at);
+        if (active_lanes(copy) == lanes_now_)
+          builder_.create<vector::StoreOp>(location_, v, buffer, at);
+        else
+          builder_.create<vector::MaskedStoreOp>(location_, buffer, at, mask(active_lanes(copy)), v);
       } else {
-        for (int64_t i = 0; i < lanes_now_; ++i) {
+        for (int64_t i = 0; i < active_lanes(copy); ++i) {
           Value lane = i == 0 ? at : builder_.create<arith::AddIOp>(location_, at, constant(i * stride)).getResult();
           Value element = lane_of(v, i);
           builder_.create<memref::StoreOp>(location_, element, buffer, lane);
@@ -679,16 +759,37 @@ class Nest {
     return varies ? lanes(VectorType::get({lanes_now_}, type.getElementType()), element) : element(0);
   }
 
-  Value call(const std::string& name, ArrayRef<Value> operands, Type type, bool varies) {
+  /// The vector form of a function, on a place of the stack.
+  Value vector_call(const std::string& name, Value operand) {
+    auto type = cast<VectorType>(operand.getType());
+    auto place = MemRefType::get({lanes_now_}, type.getElementType());
+    if (!place_) {
+      OpBuilder::InsertionGuard guard(builder_);
+      builder_.setInsertionPointToStart(&op_->getParentOfType<func::FuncOp>().getBody().front());
+      place_ = builder_.create<memref::AllocaOp>(location_, place, ValueRange{}, builder_.getI64IntegerAttr(64));
+    }
+    builder_.create<vector::StoreOp>(location_, operand, place_, constant(0));
+    const std::string form = "tessera_" + name + "_" + std::to_string(lanes_now_);
+    builder_.create<func::CallOp>(location_, declared(form, {place}, {}), place_);
+    return builder_.create<vector::LoadOp>(location_, type, place_, constant(0));
+  }
+
+  func::FuncOp declared(const std::string& name, ArrayRef<Type> inputs, ArrayRef<Type> results) {
     auto module = op_->getParentOfType<ModuleOp>();
     auto function = module.lookupSymbol<func::FuncOp>(name);
-    if (!function) {
-      OpBuilder::InsertionGuard guard(builder_);
-      builder_.setInsertionPointToStart(module.getBody());
-      SmallVector<Type> inputs(operands.size(), type);
-      function = builder_.create<func::FuncOp>(location_, name, builder_.getFunctionType(inputs, {type}));
-      function.setPrivate();
-    }
+    if (function) return function;
+    OpBuilder::InsertionGuard guard(builder_);
+    builder_.setInsertionPointToStart(module.getBody());
+    function = builder_.create<func::FuncOp>(location_, name, builder_.getFunctionType(inputs, results));
+    function.setPrivate();
+    return function;
+  }
+
+  Value call(const std::string& name, ArrayRef<Value> operands, Type type, bool varies) {
+    const bool form = vector_bytes_ >= 32 && has_vector_form(name) && type.isF32();
+    if (varies && form && (lanes_now_ == 4 || lanes_now_ == 8 || lanes_now_ == 16))
+      return vector_call(name, operands[0]);
+    auto function = declared(name, SmallVector<Type>(operands.size(), type), {type});
     const auto one = [&](int64_t lane) -> Value {
       SmallVector<Value> arguments;
       for (Value operand : operands) arguments.push_back(lane_of(operand, lane));
@@ -712,12 +813,14 @@ class Nest {
   bool reduces_ = false;
   int vector_ = -1, tile_loop_ = -1;
   int64_t lanes_ = 1, tile_ = 1, unroll_ = 1;
+  bool masked_ = false;  // the last vector may have lanes that do not exist
 
   // Of the nest being written.
-  int64_t lanes_now_ = 1, rows_ = 1, copies_ = 1;
+  int64_t lanes_now_ = 1, active_ = 1, rows_ = 1, copies_ = 1;
   std::vector<size_t> positions_;  // loops from the outermost in
   std::vector<Operation*> anchors_;
   Operation* after_ = nullptr;
+  Value place_;  // of arguments and results of vector calls
   std::vector<Value> ivs_;
   std::vector<int64_t> shift_;  // of loops that run once
   std::map<Key, Value> values_;

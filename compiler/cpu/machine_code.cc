@@ -77,7 +77,11 @@ void mark_library_calls(llvm::Module& module) {
     if (!function.isDeclaration() || function.isIntrinsic()) continue;
     function.setDoesNotThrow();
     function.setWillReturn();
-    function.setDoesNotAccessMemory();
+    // A vector form gets the place of its lanes; all others are functions of values.
+    if (function.arg_size() == 1 && function.getArg(0)->getType()->isPointerTy())
+      function.setOnlyAccessesArgMemory();
+    else
+      function.setDoesNotAccessMemory();
   }
   for (llvm::Function& function : module)
     for (llvm::BasicBlock& block : function)

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "compiler/cpu/lowering.h"
+#include "compiler/cpu/machine_code.h"
 #include "compiler/cpu/products.h"
 
 namespace tessera::cpu {
@@ -152,14 +153,21 @@ void conv(Operator& o, const Finish& last) {
       [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
         return sum + body.load(c.x, c.input(i, k)) * body.load(c.w, c.weight(i, k));
       });
-  const Shape shape = o.shape();
-  const Tensor y = o.graph.reshape(sums, shape);
-  o.yield(o.graph.compute(dtype, shape, [&](Body& body, const Indices& i) {
+  const Tensor y = c.values(o.graph, sums);
+  o.yield(o.graph.compute(dtype, o.shape(), [&](Body& body, const Indices& i) {
     Scalar v = body.load(y, i);
     if (o.has(2)) v = v + body.load(o.in(2), {i[1]});
     if (o.has(3)) v = v + body.load(o.in(3), i);
     return last(v);
   }));
+}
+
+/// Whether vectors of `lanes` elements that run on from a padded row to the next are fewer than vectors of rows.
+bool rows_are_short(const ops::Window& window, const Tensor& padded, int64_t lanes) {
+  if (window.rank() != 2 || window.strides[0] != 1 || window.strides[1] != 1) return false;
+  const int64_t rows = window.output[0], columns = window.output[1], pitch = padded.shape[3];
+  const auto vectors = [&](int64_t elements) { return (elements + lanes - 1) / lanes; };
+  return pitch > columns && vectors((rows - 1) * pitch + columns) * 33 < rows * vectors(columns) * 32;
 }
 
 }  // namespace
@@ -172,18 +180,29 @@ Convolution::Convolution(Graph& graph, const ops::Node& node, const Tensor& x_gi
   const Tensor padded = padded_for(graph, x_given, window, padding);
   const int64_t depth = w_given.shape[1], filters = w_given.shape[0] / groups;
   Shape x_shape = {padded.shape[0], groups, depth}, w_shape = {groups, filters, depth};
-  x_shape.insert(x_shape.end(), padded.shape.begin() + 2, padded.shape.end());
+  Shape spatial = window.output;
+  if (rows_are_short(window, padded, host_vector_bytes() / ops::element_bytes(padded.dtype))) {
+    pitch = padded.shape[3];
+    x_shape.push_back(padded.shape[2] * pitch);
+    spatial = {(window.output[0] - 1) * pitch + window.output[1]};
+  } else {
+    x_shape.insert(x_shape.end(), padded.shape.begin() + 2, padded.shape.end());
+  }
   w_shape.insert(w_shape.end(), kernel.begin(), kernel.end());
   x = graph.reshape(padded, x_shape);
   w = graph.reshape(w_given, w_shape);
   result = {padded.shape[0], groups, filters};
-  result.insert(result.end(), window.output.begin(), window.output.end());
+  result.insert(result.end(), spatial.begin(), spatial.end());
   extents = {depth};
   extents.insert(extents.end(), kernel.begin(), kernel.end());
 }
 
 Indices Convolution::input(const Indices& i, const Indices& k) const {
   Indices at = {i[0], i[1], k[0]};
+  if (pitch > 0) {
+    at.push_back(i[3] + k[1] * (window.dilations[0] * pitch) + k[2] * window.dilations[1]);
+    return at;
+  }
   const Indices inside = window_indices(window, llvm::ArrayRef(i).drop_front(3), llvm::ArrayRef(k).drop_front(1));
   at.insert(at.end(), inside.begin(), inside.end());
   return at;
@@ -193,6 +212,16 @@ Indices Convolution::weight(const Indices& i, const Indices& k) const {
   Indices at = {i[1], i[2]};
   at.insert(at.end(), k.begin(), k.end());
   return at;
+}
+
+Tensor Convolution::values(Graph& graph, const Tensor& sums) const {
+  Shape shape = {result[0], result[1] * result[2]};
+  shape.insert(shape.end(), window.output.begin(), window.output.end());
+  if (pitch == 0) return graph.reshape(sums, shape);
+  const Tensor flat = graph.reshape(sums, {shape[0], shape[1], result[3]});
+  return graph.compute(sums.dtype, shape, [&](Body& body, const Indices& i) {
+    return body.load(flat, {i[0], i[1], i[2] * pitch + i[3]});
+  });
 }
 
 void add_product(Lowerings& t) {

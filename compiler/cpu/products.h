@@ -25,15 +25,21 @@ struct Matrices {
 
 /// A convolution as a sum over extents [depth, kernel...] for result [batch, group, filter, spatial...] of
 /// x [batch, group, depth, padded spatial...] times w [group, filter, depth, kernel...].
+///
+/// Where rows are short beside a vector and windows move by 1, the two spatial axes of x and of the result are one
+/// axis in the pitch of the padded rows (`pitch` > 0): position h * pitch + w. Sums between the rows mean nothing, and
+/// values() leaves them out.
 struct Convolution {
   ops::Window window;
-  int64_t groups = 1;
+  int64_t groups = 1, pitch = 0;
   Tensor x, w;
   Shape result, extents;
 
   Convolution(Graph& graph, const ops::Node& node, const Tensor& x, const Tensor& w, const Start& padding);
   Indices input(const Indices& i, const Indices& k) const;
   Indices weight(const Indices& i, const Indices& k) const;
+  /// The sums [result...] as [batch, channels, spatial...].
+  Tensor values(Graph& graph, const Tensor& sums) const;
 };
 
 }  // namespace tessera::cpu

@@ -178,7 +178,7 @@ void dynamic_quantize(Operator& o) {
 
 /// int32 sums of (x - x_zero) * (w - w_zero), padded with x's zero point; [batch, channels, spatial...].
 Tensor convolution_sums(Operator& o, const Tensor& x, const Tensor& w, const std::optional<Tensor>& x_zero,
-                        const std::optional<Tensor>& w_zero, const Shape& shape) {
+                        const std::optional<Tensor>& w_zero) {
   require(is_8bit(x.dtype) && is_8bit(w.dtype));
   const Convolution c(o.graph, o.node, x, w, [&](Body& body) {
     return x_zero ? body.load(*x_zero, only_element(body, *x_zero)) : body.number(x.dtype, 0);
@@ -199,13 +199,13 @@ Tensor convolution_sums(Operator& o, const Tensor& x, const Tensor& w, const std
           b = b - as_int(body.load(*w_zero, only_element(body, *w_zero)));
         return sum + a * b;
       });
-  return o.graph.reshape(sums, shape);
+  return c.values(o.graph, sums);
 }
 
 void qlinear_conv(Operator& o) {
   const Shape shape = o.shape();
   const int64_t filters = shape[1];
-  const Tensor sums = convolution_sums(o, o.in(0), o.in(3), o.optional_in(2), o.optional_in(5), shape);
+  const Tensor sums = convolution_sums(o, o.in(0), o.in(3), o.optional_in(2), o.optional_in(5));
   const Tensor multiplier = o.graph.compute(DType::kFloat, {filters}, [&](Body& body, const Indices& i) {
     require(o.in(4).dtype == DType::kFloat);
     return scale(o, body, 1) * per_channel(body, o.in(4), filters, i[0]) / scale(o, body, 6);
@@ -218,9 +218,7 @@ void qlinear_conv(Operator& o) {
   }));
 }
 
-void conv_integer(Operator& o) {
-  o.yield(convolution_sums(o, o.in(0), o.in(1), o.optional_in(2), o.optional_in(3), o.shape()));
-}
+void conv_integer(Operator& o) { o.yield(convolution_sums(o, o.in(0), o.in(1), o.optional_in(2), o.optional_in(3))); }
 
 /// A parameter of a matrix operand: one element, or one for each row of a (column of b).
 Scalar matrix_parameter(Body& body, const Tensor& t, int64_t count, Index index) {
