@@ -80,7 +80,7 @@ def measure(name, data, seconds):
     row = {"model": name}
     for label, threads, clock in (("one", 1, time.process_time), ("all", 0, time.perf_counter)):
         start = time.perf_counter()
-        own = tessera.Session(data, use_npu=False)
+        own = tessera.Session(data, use_npu=False, threads=threads)
         results = own.run(None, feeds)
         compile_seconds = time.perf_counter() - start
         other = reference(threads)

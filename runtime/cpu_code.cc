@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "runtime/threads.h"
 #include "runtime/vector_math.h"
 
 namespace tessera::runtime {
@@ -58,6 +59,8 @@ CpuCode::CpuCode(const program::CpuModule& module) : state_(std::make_unique<Sta
     functions[state_->jit->mangleAndIntern(function.name)] = {
         llvm::orc::ExecutorAddr::fromPtr(function.call),
         llvm::JITSymbolFlags::Callable | llvm::JITSymbolFlags::Exported};
+  functions[state_->jit->mangleAndIntern("tessera_parallel_for")] = {
+      llvm::orc::ExecutorAddr::fromPtr(parallel_for), llvm::JITSymbolFlags::Callable | llvm::JITSymbolFlags::Exported};
   if (auto error = state_->jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(functions))))
     throw refuse(text(std::move(error)));
   if (!module.object.empty() && host_runs(module)) {

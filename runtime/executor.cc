@@ -12,6 +12,7 @@
 #include "runtime/buffer_pool.h"
 #include "runtime/cpu_code.h"
 #include "runtime/layout.h"
+#include "runtime/threads.h"
 
 namespace tessera::runtime {
 namespace {
@@ -384,6 +385,7 @@ std::vector<ops::Value> Executor::run(const std::vector<ops::Value>& inputs, con
     check_input(s.artifact->values[static_cast<size_t>(plan.inputs[i])], inputs[i]);
   s.report = {};
   s.options = options;
+  const ThreadLimit limit(options.threads);
   const auto start = Clock::now();
   auto outputs = s.run_plan(plan, inputs, nullptr);
   s.report.seconds = seconds_since(start);

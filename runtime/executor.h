@@ -20,6 +20,7 @@ namespace tessera::runtime {
 struct RunOptions {
   bool check_races = false;        // Error kDeviceFault names the first race
   std::optional<uint64_t> poison;  // seed for the scratchpads before each program
+  int64_t threads = 0;             // of compiled code; 0: one for each processor
   bool profile = true;             // keep figures of each instruction
 };
 

@@ -224,6 +224,7 @@ std::vector<ops::Value> Session::run(const NamedValues& feeds, const std::vector
     run.check_races = s.options.check_races;
     run.poison = s.options.poison;
     run.profile = s.options.profile;
+    run.threads = s.options.compile.threads;
     results = entry.executor->run(values, run);
   }
   s.last = &entry;

@@ -141,10 +141,11 @@ class LlvmCodegen : public Codegen {
 
   program::CpuModule finish() override {
     if (entry_points_.empty()) return {};
-    program::CpuModule out = emit_machine_code(*module_, entry_points_);
+    program::CpuModule out = emit_machine_code(*module_, entry_points_, work_);
     module_ = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
     entry_points_.clear();
     nests_.clear();
+    work_.clear();
     return out;
   }
 
@@ -218,6 +219,19 @@ class LlvmCodegen : public Codegen {
     return nullptr;
   }
 
+  /// Each call of a nest computes all of its items; machine_code.cc turns those that are worth it into loops of
+  /// threads.
+  void give_all_items(mlir::func::FuncOp function) {
+    for (mlir::func::CallOp call : llvm::make_early_inc_range(function.getOps<mlir::func::CallOp>())) {
+      mlir::OpBuilder builder(call);
+      llvm::SmallVector<Value> operands(call.getOperands());
+      for (int64_t item : {int64_t{0}, work_.at(call.getCallee().str()).items})
+        operands.push_back(builder.create<mlir::arith::ConstantIndexOp>(call.getLoc(), item));
+      builder.create<mlir::func::CallOp>(call.getLoc(), call.getCallee(), mlir::TypeRange{}, operands);
+      call.erase();
+    }
+  }
+
   mlir::LogicalResult lower(mlir::func::FuncOp function, bool dump) {
     mlir::RewritePatternSet patterns(&context_);
     mlir::linalg::populateElementwiseOpsFusionPatterns(patterns, worth_fusing);
@@ -231,7 +245,9 @@ class LlvmCodegen : public Codegen {
     if (mlir::failed(mlir::bufferization::runOneShotBufferize(function, options))) return mlir::failure();
     if (dump) function.dump();
     plan_scratch(function);
-    for (mlir::func::FuncOp nest : outline(function, nests_)) make_loops(nest, vector_bytes_);
+    for (mlir::func::FuncOp nest : outline(function, nests_))
+      work_[nest.getName().str()] = make_loops(nest, vector_bytes_);
+    give_all_items(function);
     if (dump) function.dump();
     return mlir::success();
   }
@@ -240,6 +256,7 @@ class LlvmCodegen : public Codegen {
   mlir::OwningOpRef<mlir::ModuleOp> module_;
   std::vector<EntryPoint> entry_points_;
   std::map<std::string, mlir::func::FuncOp> nests_;  // by content
+  std::map<std::string, Work> work_;                 // of the nests by name
   const int64_t vector_bytes_ = host_vector_bytes();
 };
 

@@ -9,6 +9,7 @@
 #include "compiler/cpu/loops.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -100,23 +101,40 @@ struct Loop {
 /// of its elements only `active` exist, the others are lanes under a mask.
 struct Segment {
   int64_t start = 0, count = 1, step = 1, active = 1;
+  int64_t first_item = 0;  // where this loop is split among threads: the number of its first step
 };
 
+/// Numbers the steps of a loop's segments; returns how many there are.
+int64_t number_items(std::vector<Segment>& segments) {
+  int64_t items = 0;
+  for (Segment& segment : segments) {
+    segment.first_item = items;
+    items += segment.count;
+  }
+  return items;
+}
+
 constexpr int64_t kRegisterTile = 8;
+constexpr double kLeastWork = 1e6;  // operations on elements that are worth another thread
 
 class Nest {
  public:
   Nest(linalg::GenericOp op, int64_t vector_bytes, FlatBuffers& buffers)
       : op_(op), vector_bytes_(vector_bytes), buffers_(buffers), builder_(op), location_(op.getLoc()) {}
 
-  void lower() {
+  /// Items of the loop that threads share come from the function's last two arguments, where it `splits`.
+  Work lower(bool splits) {
     read_loops();
     read_start_values();
     choose();
-    for (const Segment& vectors : vector_segments())
-      for (const Segment& tile : tile_segments()) emit(vectors, tile);
+    std::vector<Segment> all_vectors = vector_segments(), all_tiles = tile_segments();
+    const int64_t vector_items = number_items(all_vectors), tile_items = number_items(all_tiles);
+    const Work work = splits ? choose_split(vector_items, tile_items) : Work();
+    for (const Segment& vectors : all_vectors)
+      for (const Segment& tile : all_tiles) emit(vectors, tile);
     for (Operation* dead : erased_) dead->erase();
     op_.erase();
+    return work;
   }
 
  private:
@@ -389,6 +407,45 @@ class Nest {
     return segments;
   }
 
+  /// The loop that threads share: the outermost one with many items, else the one with most.
+  Work choose_split(int64_t vector_items, int64_t tile_items) {
+    constexpr int64_t kMany = 32;
+    Work work;
+    const auto offer = [&](int loop, int64_t items) {
+      if (work.items >= kMany || items <= work.items) return;
+      split_ = loop;
+      work.items = items;
+    };
+    double steps = 1;
+    for (size_t l = 0; l < loops_.size(); ++l) {
+      const int loop = static_cast<int>(l);
+      steps *= static_cast<double>(loops_[l].extent);
+      if (!loops_[l].reduction && loop != vector_ && loop != tile_loop_) offer(loop, loops_[l].extent);
+    }
+    if (vector_ >= 0) offer(vector_, vector_items);
+    if (tile_loop_ >= 0) offer(tile_loop_, tile_items);
+    double operations = 0;  // of a step
+    for (Operation& op : body_->without_terminator()) operations += library_function(&op).empty() ? 1 : 16;
+    const double an_item = steps * std::max(operations, 1.0) / static_cast<double>(work.items);
+    work.grain = static_cast<int64_t>(std::ceil(kLeastWork / an_item));
+    return work;
+  }
+
+  /// Bounds of the segment's part that this call of the function computes.
+  std::pair<Value, Value> split_bounds(const Segment& segment) {
+    builder_.setInsertionPoint(op_);
+    auto function = op_->getParentOfType<func::FuncOp>();
+    const auto bound = [&](Value item) -> Value {
+      Value own = builder_.create<arith::SubIOp>(location_, item, constant(segment.first_item));
+      own = builder_.create<arith::MaxSIOp>(location_, own, constant(0));
+      own = builder_.create<arith::MinSIOp>(location_, own, constant(segment.count));
+      own = builder_.create<arith::MulIOp>(location_, own, constant(segment.step));
+      return builder_.create<arith::AddIOp>(location_, own, constant(segment.start));
+    };
+    const unsigned last = function.getNumArguments() - 1;
+    return {bound(function.getArgument(last - 1)), bound(function.getArgument(last))};
+  }
+
   // --- one nest
   // ----------------------------------------------------------------------------------------------------------------
 
@@ -421,19 +478,24 @@ class Nest {
       if (loops_[l].reduction) positions_.push_back(l);
     anchors_.assign(positions_.size() + 1, op_.getOperation());
 
+    const auto segment_of = [&](size_t l) {
+      if (static_cast<int>(l) == vector_) return vectors;
+      return static_cast<int>(l) == tile_loop_ ? tile : Segment{0, loops_[l].extent, 1};
+    };
+    std::pair<Value, Value> shared;
+    if (split_ >= 0) shared = split_bounds(segment_of(static_cast<size_t>(split_)));
     for (size_t p = 0; p < parallel; ++p) {
       const size_t l = positions_[p];
-      Segment segment{0, loops_[l].extent, 1};
-      if (static_cast<int>(l) == vector_) segment = vectors;
-      if (static_cast<int>(l) == tile_loop_) segment = tile;
-      if (segment.count == 1) {
+      const Segment segment = segment_of(l);
+      const bool splits = static_cast<int>(l) == split_;
+      if (segment.count == 1 && !splits) {
         shift_[l] = segment.start;
         continue;
       }
+      Value from = splits ? shared.first : constant(segment.start);
+      Value to = splits ? shared.second : constant(segment.start + segment.count * segment.step);
       builder_.setInsertionPoint(anchors_[p]);
-      auto loop =
-          builder_.create<scf::ForOp>(location_, constant(segment.start),
-                                      constant(segment.start + segment.count * segment.step), constant(segment.step));
+      auto loop = builder_.create<scf::ForOp>(location_, from, to, constant(segment.step));
       ivs_[l] = loop.getInductionVar();
       open(p, loop);
       for (size_t q = p + 1; q < anchors_.size(); ++q) anchors_[q] = loop.getBody()->getTerminator();
@@ -811,7 +873,7 @@ class Nest {
   std::vector<Attribute> starts_;                    // of each output: a constant start, or none
   std::vector<Operation*> erased_;
   bool reduces_ = false;
-  int vector_ = -1, tile_loop_ = -1;
+  int vector_ = -1, tile_loop_ = -1, split_ = -1;
   int64_t lanes_ = 1, tile_ = 1, unroll_ = 1;
   bool masked_ = false;  // the last vector may have lanes that do not exist
 
@@ -830,16 +892,24 @@ class Nest {
 
 }  // namespace
 
-void make_loops(func::FuncOp function, int64_t vector_bytes) {
+Work make_loops(func::FuncOp function, int64_t vector_bytes) {
   FlatBuffers buffers;
+  const Type index = IndexType::get(function.getContext());
+  for (int i = 0; i < 2; ++i)
+    function.insertArgument(function.getNumArguments(), index, {}, function.getLoc());  // first item, end
   // Last first: a sum takes over the start values that the operation before it stores.
-  for (;;) {
+  Work work;
+  int64_t nests = 0;
+  for (;; ++nests) {
     linalg::GenericOp last;
     for (linalg::GenericOp op : function.getOps<linalg::GenericOp>()) last = op;
     if (!last) break;
-    Nest(last, vector_bytes, buffers).lower();
+    const Work own = Nest(last, vector_bytes, buffers).lower(/*splits=*/nests == 0);
+    if (nests == 0) work = own;
   }
+  if (nests > 1) work.grain = work.items;  // a start value that is stored before belongs to all
   erase_dead_views(function);
+  return work;
 }
 
 }  // namespace tessera::cpu

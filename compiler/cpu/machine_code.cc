@@ -92,13 +92,15 @@ void mark_library_calls(llvm::Module& module) {
 }
 
 /// Functions on buffers: each buffer is one argument, 64-byte aligned, and no two overlap.
-void mark_functions(llvm::Module& module) {
+void mark_functions(llvm::Module& module, const std::map<std::string, Work>& work) {
   for (llvm::Function& function : module) {
     if (function.isDeclaration()) continue;
     function.setLinkage(llvm::GlobalValue::InternalLinkage);
     function.addFnAttr(llvm::Attribute::NoInline);
     function.setDoesNotThrow();
+    const bool is_nest = work.count(function.getName().str()) != 0;  // others hand their buffers on to threads
     for (llvm::Argument& argument : function.args()) {
+      if (!is_nest || !argument.getType()->isPointerTy()) continue;
       argument.addAttr(llvm::Attribute::NoAlias);
       argument.addAttr(llvm::Attribute::NoCapture);
       argument.addAttr(llvm::Attribute::getWithAlignment(module.getContext(), llvm::Align(64)));
@@ -119,6 +121,51 @@ void add_entry_point(llvm::Module& module, const EntryPoint& entry) {
     arguments.push_back(builder.CreateLoad(pointer, builder.CreateConstGEP1_64(pointer, outer->getArg(0), i)));
   builder.CreateCall(function, arguments);
   builder.CreateRetVoid();
+}
+
+/// void name(void** buffers, int64_t begin, int64_t end), which calls `nest` on them.
+llvm::Function* range_function(llvm::Module& module, llvm::Function& nest) {
+  llvm::LLVMContext& context = module.getContext();
+  auto* pointer = llvm::PointerType::get(context, 0);
+  auto* count = llvm::Type::getInt64Ty(context);
+  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), {pointer, count, count}, false);
+  auto* range = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, nest.getName() + "_range", module);
+  llvm::IRBuilder<> builder(llvm::BasicBlock::Create(context, "entry", range));
+  std::vector<llvm::Value*> arguments;
+  for (unsigned i = 0; i + 2 < nest.arg_size(); ++i)
+    arguments.push_back(builder.CreateLoad(pointer, builder.CreateConstGEP1_64(pointer, range->getArg(0), i)));
+  arguments.push_back(range->getArg(1));
+  arguments.push_back(range->getArg(2));
+  builder.CreateCall(&nest, arguments);
+  builder.CreateRetVoid();
+  return range;
+}
+
+/// Calls of nests with much work become calls of the runtime's parallel_for (runtime/threads.h).
+void share_loops(llvm::Module& module, const std::map<std::string, Work>& work) {
+  llvm::LLVMContext& context = module.getContext();
+  auto* pointer = llvm::PointerType::get(context, 0);
+  auto* count = llvm::Type::getInt64Ty(context);
+  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), {pointer, pointer, count, count}, false);
+  for (const auto& [name, own] : work) {
+    llvm::Function* nest = module.getFunction(name);
+    if (!nest || own.items / own.grain < 2) continue;
+    const llvm::FunctionCallee parallel_for = module.getOrInsertFunction("tessera_parallel_for", type);
+    llvm::SmallVector<llvm::CallInst*> calls;
+    for (llvm::User* user : nest->users()) calls.push_back(llvm::cast<llvm::CallInst>(user));
+    llvm::Function* range = range_function(module, *nest);
+    for (llvm::CallInst* call : calls) {
+      llvm::IRBuilder<> entry(&*call->getFunction()->getEntryBlock().getFirstInsertionPt());
+      const unsigned buffers = call->arg_size() - 2;
+      llvm::Value* table = entry.CreateAlloca(pointer, entry.getInt64(buffers));
+      llvm::IRBuilder<> builder(call);
+      for (unsigned i = 0; i < buffers; ++i)
+        builder.CreateStore(call->getArgOperand(i), builder.CreateConstGEP1_64(pointer, table, i));
+      builder.CreateCall(parallel_for, {range, table, builder.getInt64(static_cast<uint64_t>(own.items)),
+                                        builder.getInt64(static_cast<uint64_t>(own.grain))});
+      call->eraseFromParent();
+    }
+  }
 }
 
 std::unique_ptr<llvm::TargetMachine> host_machine(program::CpuModule& about) {
@@ -171,7 +218,8 @@ int64_t host_vector_bytes() {
   return 16;
 }
 
-program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<EntryPoint>& entry_points) {
+program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<EntryPoint>& entry_points,
+                                     const std::map<std::string, Work>& work) {
   program::CpuModule out;
   auto machine = host_machine(out);
   if (mlir::failed(to_llvm_dialect(module, machine->createDataLayout())))
@@ -181,9 +229,10 @@ program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<En
   if (!code) refuse("the module does not translate to LLVM");
   code->setTargetTriple(out.triple);
   code->setDataLayout(machine->createDataLayout());
-  mark_functions(*code);
+  mark_functions(*code, work);
   for (const EntryPoint& entry : entry_points) add_entry_point(*code, entry);
   mark_library_calls(*code);
+  share_loops(*code, work);
   if (getenv("TESSERA_CPU_DUMP")) code->print(llvm::errs(), nullptr);
   std::string problem;
   llvm::raw_string_ostream stream(problem);

@@ -2,9 +2,11 @@
 // From a module of loops over memrefs and vectors to an object for this host.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "compiler/cpu/loops.h"
 #include "isa/program/artifact.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -19,7 +21,9 @@ struct EntryPoint {
 /// Bytes of the widest vector that this host computes with.
 int64_t host_vector_bytes();
 
-/// Consumes the module. Throws Error kInternal when LLVM refuses what the lowering made.
-program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<EntryPoint>& entry_points);
+/// Consumes the module. `work`: the functions that threads can share, by name. Throws Error kInternal when LLVM refuses
+/// what the lowering made.
+program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<EntryPoint>& entry_points,
+                                     const std::map<std::string, Work>& work);
 
 }  // namespace tessera::cpu

@@ -4,6 +4,8 @@
 Each case is a model of one operator (or a few), compiled twice: once into machine code, once as library kernels. That
 the first really was compiled is read from the size of the artifact's CPU code."""
 
+import concurrent.futures
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -807,3 +809,47 @@ def random_graph(rng):
 def test_random_graph(seed):
     m, outputs = random_graph(np.random.default_rng(seed))
     check(m, outputs, oracle=False)
+
+
+# --- threads and the shapes of vectors
+
+
+def assert_same_on_any_number_of_threads(m, output):
+    data = m.bytes([output])
+    want = tessera.Session(data, use_npu=False, cpu_codegen=False).run(None, m.inputs)[0]
+    for threads in (0, 1, 2, 3, 8):
+        session = tessera.Session(data, use_npu=False, threads=threads)
+        for _ in range(3):
+            assert same_bits(session.run(None, m.inputs)[0], want), f"{threads} threads"
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("width", [7, 13, 16, 27, 33, 56])
+def test_rows_of_any_width_on_any_number_of_threads(width, stride):
+    m = Model()
+    x = m.input(floats(1, 9, width, width))
+    w, b = m.constant(floats(21, 9, 3, 3, seed=1)), m.constant(floats(21, seed=2))
+    y = m.node("Conv", [x, w, b], pads=[1, 1, 1, 1], strides=[stride, stride])
+    assert_same_on_any_number_of_threads(m, m.node("MaxPool", [y], kernel_shape=[2, 2], strides=[2, 2]))
+
+
+def test_products_functions_and_sums_on_any_number_of_threads():
+    m = Model()
+    x, w = m.input(floats(3, 77, 61)), m.constant(floats(61, 131, seed=1))
+    y = m.node("Erf", [m.node("MatMul", [x, w])])
+    y = m.node("Softmax", [m.node("Mul", [y, m.node("Sigmoid", [y])])], axis=-1)
+    assert_same_on_any_number_of_threads(m, m.node("ReduceMean", [y], axes=[1], keepdims=0))
+
+
+def test_sessions_that_run_at_the_same_time_share_the_threads():
+    m = Model()
+    y = m.node("Conv", [m.input(floats(1, 16, 40, 40)), m.constant(floats(32, 16, 3, 3, seed=1))])
+    data = m.bytes([y])
+    want = tessera.Session(data, use_npu=False, threads=1).run(None, m.inputs)[0]
+    sessions = [tessera.Session(data, use_npu=False, threads=threads) for threads in (0, 2, 3, 8)]
+
+    def work(session):
+        return all(same_bits(session.run(None, m.inputs)[0], want) for _ in range(50))
+
+    with concurrent.futures.ThreadPoolExecutor(len(sessions)) as pool:
+        assert all(pool.map(work, sessions))
