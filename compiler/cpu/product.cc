@@ -52,19 +52,25 @@ bool is_product_type(DType dtype) {
          dtype == DType::kInt64 || dtype == DType::kUint64;
 }
 
-Tensor multiply(Graph& graph, const Matrices& p) {
+/// sum + a * b, each rounded. The product of two float16 is exact in float32, so there one instruction that rounds once
+/// gives the same bits.
+Scalar accumulate(const Operator& o, Scalar sum, Scalar a, Scalar b) {
+  const auto narrow = [&](unsigned i) { return nn::dtype_of(nn::input_or_null(o.op, i)) == DType::kFloat16; };
+  if (o.widens && host_vector_bytes() >= 32 && narrow(0) && narrow(1)) return math("fma", {a, b, sum});
+  return sum + a * b;
+}
+
+Tensor multiply(const Operator& o, const Matrices& p) {
   const DType dtype = p.a.dtype;
   require(is_product_type(dtype) && p.b.dtype == dtype);
-  return graph.reduce(
+  return o.graph.reduce(
       dtype, p.full, {p.k}, [&](Body& body) { return body.number(dtype, 0); },
       [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-        return sum + body.load(p.a, p.left(i, k[0])) * body.load(p.b, p.right(i, k[0]));
+        return accumulate(o, sum, body.load(p.a, p.left(i, k[0])), body.load(p.b, p.right(i, k[0])));
       });
 }
 
-void matmul(Operator& o) {
-  o.yield(o.graph.reshape(multiply(o.graph, Matrices(o.graph, o.in(0), o.in(1))), o.shape()));
-}
+void matmul(Operator& o) { o.yield(o.graph.reshape(multiply(o, Matrices(o.graph, o.in(0), o.in(1))), o.shape())); }
 
 void fused_matmul(Operator& o) {
   Tensor operands[2];
@@ -79,7 +85,7 @@ void fused_matmul(Operator& o) {
     operands[i] = std::is_sorted(order.begin(), order.end()) ? o.in(i) : o.graph.transpose(o.in(i), order);
   }
   const float alpha = o.node.get_float("alpha", 1.0f);
-  Tensor y = o.graph.reshape(multiply(o.graph, Matrices(o.graph, operands[0], operands[1])), o.shape());
+  Tensor y = o.graph.reshape(multiply(o, Matrices(o.graph, operands[0], operands[1])), o.shape());
   if (alpha != 1.0f)
     y = o.graph.compute(y.dtype, y.shape, [&](Body& body, const Indices& i) {
       const Scalar v = body.load(y, i);
@@ -133,8 +139,8 @@ void gemm(Operator& o, const Finish& last) {
   const Tensor sums = o.graph.reduce(
       dtype, shape, {k}, [&](Body& body) { return body.number(dtype, 0); },
       [&](Body& body, const Indices& i, const Indices& at, Scalar sum) {
-        return sum + body.load(a, trans_a ? Indices{at[0], i[0]} : Indices{i[0], at[0]}) *
-                         body.load(b, trans_b ? Indices{i[1], at[0]} : Indices{at[0], i[1]});
+        return accumulate(o, sum, body.load(a, trans_a ? Indices{at[0], i[0]} : Indices{i[0], at[0]}),
+                          body.load(b, trans_b ? Indices{i[1], at[0]} : Indices{at[0], i[1]}));
       });
   o.yield(o.graph.compute(dtype, shape, [&](Body& body, const Indices& i) {
     Scalar v = body.load(sums, i);
@@ -151,7 +157,7 @@ void conv(Operator& o, const Finish& last) {
   const Tensor sums = o.graph.reduce(
       dtype, c.result, c.extents, [&](Body& body) { return body.number(dtype, 0); },
       [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-        return sum + body.load(c.x, c.input(i, k)) * body.load(c.w, c.weight(i, k));
+        return accumulate(o, sum, body.load(c.x, c.input(i, k)), body.load(c.w, c.weight(i, k)));
       });
   const Tensor y = c.values(o.graph, sums);
   o.yield(o.graph.compute(dtype, o.shape(), [&](Body& body, const Indices& i) {

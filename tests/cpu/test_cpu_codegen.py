@@ -833,6 +833,18 @@ def test_rows_of_any_width_on_any_number_of_threads(width, stride):
     assert_same_on_any_number_of_threads(m, m.node("MaxPool", [y], kernel_shape=[2, 2], strides=[2, 2]))
 
 
+@pytest.mark.parametrize("scale", [1e-7, 1e-3, 1.0, 300.0])
+def test_products_of_float16_have_the_bits_of_two_roundings(scale):
+    half = [(scale * floats(*shape, seed=i)).astype(np.float16) for i, shape in enumerate([(5, 300), (300, 40)])]
+    half[0][0, :3] = np.inf, -np.inf, np.nan
+    half[0][1, :4] = 0.0, -0.0, 6e-8, -65504
+    one("MatMul", half, oracle=False)
+    one("Gemm", [*half, np.zeros(40, np.float16)], oracle=False)
+    x, w = half[0][2:].reshape(1, 9, 10, 10), half[1][:3, :27].reshape(9, 1, 3, 3)
+    one("Conv", [x, w], oracle=False, group=9)
+    one("Conv", [x, w.reshape(1, 9, 3, 3)], oracle=False)
+
+
 def test_products_functions_and_sums_on_any_number_of_threads():
     m = Model()
     x, w = m.input(floats(3, 77, 61)), m.constant(floats(61, 131, seed=1))
