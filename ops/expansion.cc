@@ -2,6 +2,8 @@
 // Inference and evaluation of an operator that is given by its expansion: step by step, each by the library itself.
 #include "ops/expansion.h"
 
+#include <algorithm>
+
 namespace tessera::ops {
 
 namespace {
@@ -84,6 +86,34 @@ Expansion Expander::finish(std::vector<Operand> results) {
   results.resize(node_.output_count);
   expansion_.results = std::move(results);
   return std::move(expansion_);
+}
+
+std::vector<int64_t> channel_permutation(size_t rank, bool to_channels_last) {
+  std::vector<int64_t> axes(rank);
+  for (size_t d = 0; d < rank; ++d) axes[d] = static_cast<int64_t>(d);
+  if (to_channels_last) {
+    std::rotate(axes.begin() + 1, axes.begin() + 2, axes.end());
+  } else {
+    std::rotate(axes.begin() + 1, axes.end() - 1, axes.end());
+  }
+  return axes;
+}
+
+std::optional<Expansion> between_transpositions(const Node& node, const std::vector<TypeInfo>& inputs,
+                                                const std::string& op, const std::string& domain, int version) {
+  if (inputs.empty() || !inputs[0].present) node.fail(ErrorCode::kInvalidModel, "input 0 is missing");
+  if (!inputs[0].ranked) return std::nullopt;
+  const size_t rank = inputs[0].shape.size();
+  if (rank < 3)
+    node.fail(ErrorCode::kInvalidModel, "the input " + to_string(inputs[0].shape) + " must have rank 3 or more");
+  Expander e(node, inputs, 13);
+  std::vector<Expander::Operand> operands = e.inputs();
+  operands[0] = e.step("Transpose", {operands[0]}, {{"perm", channel_permutation(rank, false)}});
+  Expander::Attributes attributes = node.attributes;
+  attributes.erase("channels_last");
+  auto results = e.steps(op, std::move(operands), std::move(attributes), node.output_count, domain, version);
+  for (auto& result : results) result = e.step("Transpose", {result}, {{"perm", channel_permutation(rank, true)}});
+  return e.finish(std::move(results));
 }
 
 void add_expansion(Registry& registry, const char* name, int since_version, kernel::Arity inputs, ExpandFunction expand,

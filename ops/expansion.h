@@ -42,6 +42,14 @@ class Expander {
   Expansion expansion_;
 };
 
+/// Axes for Transpose from [N,C,D...] to [N,D...,C], or back.
+std::vector<int64_t> channel_permutation(size_t rank, bool to_channels_last);
+
+/// Operator `op`, whose first operand and results have channels in dimension 1, on ones that have them last; attribute
+/// `channels_last` is dropped. Nothing while the rank is unknown.
+std::optional<Expansion> between_transpositions(const Node& node, const std::vector<TypeInfo>& inputs,
+                                                const std::string& op, const std::string& domain, int version);
+
 /// Adds an operator that `expand` defines. `unknown` infers its results while expand() gives nothing; by default they
 /// have the first operand's element type.
 void add_expansion(Registry& registry, const char* name, int since_version, kernel::Arity inputs, ExpandFunction expand,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "ops/expansion.h"
 #include "ops/quantized_math.h"
 #include "ops/quantized_window.h"
 
@@ -220,6 +221,12 @@ void evaluate_reduce_mean(EvalContext& context) {
   context.outputs[0] = from_int32s(x.dtype(), shape, out);
 }
 
+/// The compiler knows channels in dimension 1; what remains channels last is evaluated as it is.
+std::optional<Expansion> expand_channels_last(const Node& node, const std::vector<TypeInfo>& inputs) {
+  if (node.get_int("channels_last", 0) == 0) return std::nullopt;
+  return between_transpositions(node, inputs, node.op_type, node.domain, node.version);
+}
+
 }  // namespace
 
 void register_quantized_pool(Registry& registry) {
@@ -231,7 +238,8 @@ void register_quantized_pool(Registry& registry) {
                 .max_inputs = 5,
                 .infer = infer_global,
                 .evaluate = evaluate_global,
-                .attributes = {"channels_last"}});
+                .attributes = {"channels_last"},
+                .expand = expand_channels_last});
   registry.add({.domain = ms,
                 .name = "QLinearAveragePool",
                 .since_version = 1,
@@ -240,7 +248,8 @@ void register_quantized_pool(Registry& registry) {
                 .infer = infer_average,
                 .evaluate = evaluate_average,
                 .attributes = {"auto_pad", "ceil_mode", "channels_last", "count_include_pad", "kernel_shape", "pads",
-                               "strides", "dilations"}});
+                               "strides", "dilations"},
+                .expand = expand_channels_last});
   registry.add({.domain = ms,
                 .name = "QLinearReduceMean",
                 .since_version = 1,

@@ -56,25 +56,23 @@ void replace(NodeOp op, const ops::Expansion& expansion) {
 }  // namespace
 
 bool expand_operators(mlir::func::FuncOp func, const TypeInference& inference) {
-  std::vector<NodeOp> nodes;
-  func.walk<mlir::WalkOrder::PreOrder>([&](NodeOp op) { nodes.push_back(op); });
-  bool any = false;
-  for (NodeOp op : nodes) {
+  std::vector<std::pair<NodeOp, ops::Expansion>> found;
+  func.walk<mlir::WalkOrder::PreOrder>([&](NodeOp op) {
     const int version = static_cast<int>(op.getVersion());
     const ops::OperatorDef* def = ops::registry().find(op.getDomain().str(), op.getOpType().str(), version);
-    if (def == nullptr) continue;
+    if (def == nullptr) return;
     if (op.getDomain().empty() && version < kOldestVersion &&
         def == ops::registry().find("", op.getOpType().str(), kOldestVersion))
       op.setVersion(kOldestVersion);
-    if (!def->expand || !op.getBodies().empty()) continue;
+    if (!def->expand || !op.getBodies().empty()) return;
     std::vector<ops::TypeInfo> inputs;
     for (mlir::Value operand : op->getOperands()) inputs.push_back(inference.info(operand));
-    const std::optional<ops::Expansion> expansion = def->expand(to_node(op), inputs);
-    if (!expansion) continue;
-    replace(op, *expansion);
-    any = true;
-  }
-  return any;
+    if (std::optional<ops::Expansion> expansion = def->expand(to_node(op), inputs))
+      found.emplace_back(op, std::move(*expansion));
+  });
+  // Nothing is asked of `inference` from here on: it knows values by their places, which new ones take again.
+  for (const auto& [op, expansion] : found) replace(op, expansion);
+  return !found.empty();
 }
 
 }  // namespace tessera::nn

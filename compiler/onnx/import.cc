@@ -29,6 +29,7 @@ using onnx_proto::GraphProto;
 using onnx_proto::NodeProto;
 using onnx_proto::TypeProto;
 
+constexpr const char* kNchwcDomain = "com.microsoft.nchwc";
 constexpr int kOldestOpset = 1;
 constexpr int kNewestOpset = 24;
 /// Nesting of subgraphs and functions; beyond it a model is refused before the stack is.
@@ -165,6 +166,34 @@ bool is_anonymous(const std::string& dimension) {
                                              [](unsigned char c) { return std::isalpha(c) != 0 || c >= 0x80; });
 }
 
+/// How many channels a block of ONNX Runtime's layout NCHWc has in this model. A file does not say it: it is bound to
+/// the machine that saved it, where the block is 16 with AVX-512 or NEON and 8 without. Weights that are filled up to 8
+/// only, or with 8 channels or more, tell; where none does, this machine's block is taken, as ONNX Runtime does.
+int64_t nchwc_block(const GraphProto& graph) {
+  std::unordered_map<std::string, int64_t> channels_of_weights, channels_of_values;
+  for (const auto& tensor : graph.initializer())
+    if (tensor.dims_size() == 4) channels_of_weights[tensor.name()] = tensor.dims(0);
+  for (const NodeProto& node : graph.node()) {
+    if (node.domain() != kNchwcDomain || node.op_type() != "Conv" || node.input_size() < 2) continue;
+    const auto found = channels_of_weights.find(node.input(1));
+    if (found == channels_of_weights.end()) continue;
+    if (found->second % 16 != 0) return 8;
+    if (node.output_size() > 0) channels_of_values[node.output(0)] = found->second;
+  }
+  for (const NodeProto& node : graph.node()) {
+    if (node.domain() != kNchwcDomain || node.op_type() != "ReorderOutput" || node.input_size() < 1) continue;
+    const auto found = channels_of_values.find(node.input(0));
+    for (const AttributeProto& attribute : node.attribute())
+      if (found != channels_of_values.end() && attribute.name() == "channels" && found->second - attribute.i() >= 8)
+        return 16;
+  }
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") ? 16 : 8;
+#else
+  return 16;
+#endif
+}
+
 using AttributeMap = std::unordered_map<std::string, const AttributeProto*>;
 
 class Importer {
@@ -214,6 +243,7 @@ class Importer {
   ModelFile file_;
   const ImportOptions& options_;
   std::map<std::string, int64_t> bound_dims_;
+  int64_t nchwc_block_ = 16;
   std::unordered_map<std::string, mlir::Value> values_;  // of the main graph, by ONNX name
   std::map<std::pair<std::string, std::string>, const FunctionProto*> functions_;
   std::vector<const FunctionProto*> call_stack_;
@@ -657,6 +687,7 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
       attributes[attribute.name()] = convert_attribute(attribute, what + ": attribute '" + attribute.name() + "'");
     }
   }
+  if (domain == kNchwcDomain) attributes.emplace("block", nchwc_block_);
   const std::vector<std::string> names = output_names(node, scope, what);
   mlir::Location location = nn::make_location(&context_, scope.prefix + display_name(node), names);
   while (!operands.empty() && (!operands.back() || nn::is_none(operands.back()))) operands.pop_back();
@@ -725,6 +756,7 @@ mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
   }
   read_functions();
   bind_dims(graph);
+  nchwc_block_ = nchwc_block(graph);
   if (graph.output_size() == 0) fail("the graph has no outputs: there is nothing to compute");
 
   mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(builder_.getUnknownLoc());
