@@ -12,6 +12,8 @@ networks    the benchmark networks on the RTL, the timing model and the function
 vthreads    how much of the time the array works with and without copies of operands to fetch ahead (timing model)
 silicon     inferences a second at the estimated clock, per thousand look-up tables and per DSP slice, and energy as an
             estimate, from the recorded area and delay; work per look-up table beside VTA's
+quantize    float networks quantised by ONNX Runtime's defaults and by `tessera quantize`: accuracy or agreement with
+            float, share of the products on the NPU, cycles (timing model); --config takes another machine
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
 cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
@@ -160,10 +162,10 @@ def option_bench(option, names, config):
 
 
 def table(rows):
-    keys = list(rows[0])
-    widths = [max(len(k), *(len(str(r.get(k))) for r in rows)) for k in keys]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    widths = [max(len(k), *(len(str(r.get(k, ""))) for r in rows)) for k in keys]
     lines = ["  ".join(k.rjust(w) for k, w in zip(keys, widths))]
-    return "\n".join(lines + ["  ".join(str(r.get(k)).rjust(w) for k, w in zip(keys, widths)) for r in rows])
+    return "\n".join(lines + ["  ".join(str(r.get(k, "")).rjust(w) for k, w in zip(keys, widths)) for r in rows])
 
 
 def main():
@@ -172,7 +174,18 @@ def main():
     )
     parser.add_argument(
         "name",
-        choices=["functional", "compile", "layers", "networks", "systemc", "vthreads", "chains", "silicon", "cpu"],
+        choices=[
+            "functional",
+            "compile",
+            "layers",
+            "networks",
+            "quantize",
+            "systemc",
+            "vthreads",
+            "chains",
+            "silicon",
+            "cpu",
+        ],
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
     parser.add_argument(
@@ -197,6 +210,10 @@ def main():
         import systemc
 
         result = systemc.bench(build, options.networks)
+    elif options.name == "quantize":
+        import quantize
+
+        result = quantize.bench(options.networks, options.config)
     elif options.name == "vthreads":
         result = {"vthreads": option_bench("virtual_threads", options.networks or ["resnet18"], options.config)}
     elif options.name == "chains":

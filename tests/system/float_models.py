@@ -232,10 +232,13 @@ MODELS = {
 def feeds_of(model, count, seed=0):
     """Seeded feeds with a batch of one where the batch is dynamic."""
     rng = np.random.default_rng(seed)
+    constants = {tensor.name for tensor in model.graph.initializer}
     feeds = []
     for _ in range(count):
         feed = {}
         for value in model.graph.input:
+            if value.name in constants:
+                continue
             kind = value.type.tensor_type
             shape = [d.dim_value or 1 for d in kind.shape.dim]
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)

@@ -24,6 +24,16 @@ def bench(*arguments):
     return json.loads(done.stdout), done.stderr
 
 
+def test_quantize():
+    pytest.importorskip("PIL", reason="Pillow is not installed (requirements-quantize.txt)")
+    result, _ = bench("quantize", "digits")
+    ways = {row["way"]: row for row in result["quantize"]}
+    assert {"float", "onnxruntime default", "onnxruntime"} <= set(ways)
+    own = ways["onnxruntime"]
+    assert own["products_on_npu_percent"] == 100.0 and own["cycles"] > 0 and own["equal_to_onnx_runtime"]
+    assert own["score"].endswith("of 360 right")
+
+
 def test_networks():
     result, _ = bench("networks", "--device", "sysc", "resnet8", "--config", "npu64")
     (row,) = result["networks"]

@@ -190,10 +190,17 @@ class Plan:
         return [u for u in self.units if u is not unit and any(id(n) in nodes for n in u.nodes)]
 
     def settle(self):
-        """Takes quantisation away, until nothing changes, from units that are no products and stand alone: a neighbour
-        that is quantised must stand on each side. A movement or a concatenation may also read the graph's input, and a
-        movement may write its output."""
+        """Takes quantisation away, until nothing changes, from units that are no products and stand alone: a unit that
+        is quantised must stand on each side, and behind it one that computes (or else values of different sizes that
+        leave the graph together would share a scale). A movement or a concatenation may also read the graph's input,
+        and a movement of quantised values may write its output."""
         readers = {unit: self.readers_of(unit) for unit in self.units}
+
+        def computes(unit):
+            if unit.kind in ("movement", "concat"):
+                return unit.quantised and any(computes(reader) for reader in readers[unit])
+            return unit.quantised
+
         changed = True
         while changed:
             changed = False
@@ -205,9 +212,11 @@ class Plan:
                     self.unit_of[name].quantised if name in self.unit_of else moves and name in self.graph.inputs
                     for name in unit.inputs
                 )
-                behind = any(reader.quantised for reader in readers[unit])
+                behind = any(computes(reader) for reader in readers[unit])
                 if unit.kind == "movement" and all(name in self.unit_of for name in unit.inputs):
-                    behind |= unit.output in self.graph.outputs
+                    behind |= unit.output in self.graph.outputs or any(
+                        reader.quantised and reader.kind == "movement" for reader in readers[unit]
+                    )
                 if not (before and behind):
                     unit.quantised, unit.why = False, "no quantised neighbour"
                     changed = True

@@ -12,15 +12,16 @@ import _tessera
 import numpy as np
 import onnx
 
-from . import engines, measure, place, ranges, write
+from . import engines, equalise, measure, place, ranges, tables, write
 from .data import open_data, ports_of
 from .errors import argument
 from .plan import Plan
 from .prepare import prepare
 
 METADATA = "tessera.quantization"
-SENSITIVITY_SAMPLES = 4
+SENSITIVITY_SAMPLES = 8
 DISTANCE_SAMPLES = 16
+MARGIN_DECIBELS = 1.0  # by which a change must bring the outputs nearer to be kept: less says nothing of other data
 
 
 @dataclasses.dataclass
@@ -30,6 +31,7 @@ class Options:
     accurate_bias: bool = True  # of the engine nncf: the slower bias correction
     power_of_two: bool = False
     per_channel: bool = True
+    equalise: bool = True
     float_nodes: tuple = ()  # names that stay float
     config: str = "npu256"
     shapes: dict = dataclasses.field(default_factory=dict)
@@ -149,7 +151,11 @@ class Quantization:
         most = sum(int(name) for name in keep_float if str(name).isdigit())
         self.float_nodes = resolve_layers(self.model, layers)
         self.options.float_nodes = tuple(self.float_nodes)
-        self.calibrated = engines.calibrate(self.options.engine, self.model, self.data, self.options, self.progress)
+        feeds = take(self.data, DISTANCE_SAMPLES)
+        self.reference = measure.float_outputs(self.model, feeds)
+        self.same = self._equalised(feeds)
+        self.calibrated = engines.calibrate(self.options.engine, self.same, self.data, self.options, self.progress)
+        self._narrow(feeds)
         self.state = settle_with_compiler(self.calibrated, self.options, self.float_nodes, self.progress)
         if self.calibrated.plain is not None:
             self._choose_weights()
@@ -159,14 +165,51 @@ class Quantization:
             self.state = settle_with_compiler(self.calibrated, self.options, self.float_nodes, self.progress)
         return self.state
 
+    def _distance(self, model, feeds):
+        return measure.output_distance(model, feeds, self.reference)
+
+    def _equalised(self, feeds):
+        """The float model with channels of similar ranges, if its outputs in int8 come nearer by that."""
+        other, changed = equalise.equalise(self.model, _tessera.operator_names(), self.data)
+        self.equalised = 0
+        if not changed or self.options.float_nodes or not self.options.equalise:
+            return self.model
+        reached = []
+        for model in (self.model, other):
+            found, count = engines.measure_ranges(model, self.data.limited(DISTANCE_SAMPLES))
+            trial = candidate(engines.Calibrated(model, found, count, ""), self.options, self.float_nodes)
+            reached.append(self._distance(trial.model, feeds))
+        if reached[1] < reached[0] + MARGIN_DECIBELS:
+            return self.model
+        self.equalised = changed
+        return other
+
+    def _narrow(self, feeds):
+        """Of the extremes, ranges narrowed in front of functions that are flat, and ranges narrowed everywhere: those
+        that bring the outputs nearest."""
+        extremes = self.calibrated.ranges
+        trial = candidate(self.calibrated, self.options, self.float_nodes)
+        options = {"power_of_two": self.options.power_of_two}
+        found = {"extremes": extremes}
+        for name, everywhere in (("flat parts cut off", False), ("least squared error", True)):
+            narrowed = tables.narrow(trial.plan, extremes, feeds, everywhere=everywhere, **options)
+            if narrowed != extremes:
+                found[name] = narrowed
+        self.how_ranged, best = "extremes", -math.inf
+        for name, narrowed in found.items() if len(found) > 1 else ():
+            self.calibrated.ranges = narrowed
+            reached = self._distance(candidate(self.calibrated, self.options, self.float_nodes).model, feeds)
+            # Clipping may cost more on other data than it gains on this.
+            if reached > best + (MARGIN_DECIBELS if name == "least squared error" else 0):
+                self.how_ranged, best = name, reached
+        self.calibrated.ranges = found[self.how_ranged]
+
     def _choose_weights(self):
         """Keeps what the engine did to weights and biases only if it brings the outputs nearer to the float ones."""
         plain = dataclasses.replace(self.calibrated, model=self.calibrated.plain, plain=None)
         other = settle_with_compiler(plain, self.options, self.float_nodes, self.progress)
         feeds = take(self.data, DISTANCE_SAMPLES)
-        reference = measure.float_outputs(self.model, feeds)
-        corrected = measure.output_distance(self.state.model, feeds, reference)
-        before = measure.output_distance(other.model, feeds, reference)
+        corrected, before = self._distance(self.state.model, feeds), self._distance(other.model, feeds)
         if before >= corrected:
             self.calibrated, self.state = plain, other
             self.calibrated.note = f"left out: {self.calibrated.note} ({corrected:.1f} dB against {before:.1f} dB)"
@@ -176,8 +219,7 @@ class Quantization:
     def sensitivities(self):
         """Product's name -> what the SNR of the network's outputs gains, in dB, when this layer alone stays float."""
         feeds = take(self.data, SENSITIVITY_SAMPLES)
-        reference = measure.float_outputs(self.model, feeds)
-        base = measure.output_distance(self.state.model, feeds, reference)
+        base = self._distance(self.state.model, feeds)
         left = {unit.name: unit.why for unit in self.state.plan.units if not unit.quantised and unit.why}
         gains = {}
         products = [unit for unit in self.state.plan.units if unit.kind == "product" and unit.quantised]
@@ -188,7 +230,7 @@ class Quantization:
                 variant = candidate(self.calibrated, self.options, {**left, unit.name: "alone"})
             except ValueError:
                 continue
-            distance = measure.output_distance(variant.model, feeds, reference)
+            distance = self._distance(variant.model, feeds)
             gains[unit.name] = distance - base if math.isfinite(distance) and math.isfinite(base) else 0.0
         return gains
 
@@ -233,6 +275,8 @@ class Quantization:
         return {
             "engine": self.calibrated.version,
             "weights": self.calibrated.note,
+            "equalised_tensors": self.equalised,
+            "ranges": self.how_ranged,
             "calibration": self.data.text,
             "synthetic": self.data.synthetic,
             "samples": self.calibrated.samples,
@@ -244,7 +288,7 @@ class Quantization:
         """A dict: origin, totals, and a row for each unit. See docs/quantize.md."""
         state = self.state
         feeds = take(self.data, DISTANCE_SAMPLES)
-        distances = measure.layer_distances(self.model, state.model, state.plan, state.parameters, feeds)
+        distances = measure.layer_distances(self.same, state.model, state.plan, state.parameters, feeds)
         gains = (getattr(self, "gains", None) or self.sensitivities()) if sensitivity else {}
         cycles = self._cycles()
         rows = []
@@ -268,14 +312,13 @@ class Quantization:
                 }
             )
         info = state.placement.info
-        reference = measure.float_outputs(self.model, feeds)
         return {
             **self.origin(),
             "config": self.options.config,
             "macs": info["macs_npu"] + info["macs_cpu"],
             "macs_npu_share": info["macs_npu_share"],
             "predicted_cycles": sum(layer.get("predicted_cycles") or 0 for layer in info.get("layers", [])),
-            "output_snr_db": _finite(measure.output_distance(state.model, feeds, reference)),
+            "output_snr_db": _finite(self._distance(state.model, feeds)),
             "layers": rows,
         }
 

@@ -142,12 +142,12 @@ class Writer:
                 continue
             if name not in self.plan.graph.held:
                 node.input[index] = self._dequantise(name)
-            if unit.kind == "product":
+            if unit.kind in ("product", "binary", "other"):
                 node.input[index] = self._apart(node.input[index])
 
     def _apart(self, name):
-        """The same value behind a Clip that limits nothing: a product between DequantizeLinear and QuantizeLinear would
-        be computed in integers, with its weights quantised."""
+        """The same value behind a Clip that limits nothing: between DequantizeLinear and QuantizeLinear a product would
+        have its weights quantised, and a Softmax would become an integer one, whose results can overflow."""
         lowest = self._constant(f"{name}/lowest", np.float32(np.finfo(np.float32).min))
         result = self._fresh(f"{name}/apart")
         self.nodes.append(helper.make_node("Clip", [name, lowest], [result], self._fresh(f"{result}/Clip")))

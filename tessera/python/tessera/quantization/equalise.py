@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gives the channels of a tensor between convolutions similar ranges. A tensor has one scale, so a channel whose values
+are ten times smaller than another's has only a tenth of the steps. In: a prepared model and calibration data. Out: the
+same function with weights scaled: channel c of the producer by 1 / s[c], of the readers by s[c], where s is at most 1.
+
+Relu commutes with a positive factor. The upper limit of a Clip stays where it is, so it limits channel c to s[c] times
+what it was, which is no less than any value that the data showed. Where every reader is depthwise, whose weights have
+a scale for each channel, all ranges become equal. Other readers have one scale for all input channels of an output, so
+there the square root of the ratio shares the loss between both. The idea is that of Nagel et al., Data-Free
+Quantization Through Weight Equalization and Bias Correction (2019), with ranges from data."""
+
+import copy
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from .graph import Graph, attribute, is_onnx
+from .plan import Plan
+
+LEAST_FACTOR = 1 / 64
+
+
+def pairs_of(plan):
+    """(unit, its tensor, readers' nodes) for convolutions whose result only convolutions read."""
+    graph = plan.graph
+    for unit in plan.units:
+        name = unit.output
+        readers = [node for node, index in graph.readers.get(name, []) if index == 0]
+        if unit.kind != "product" or not is_onnx(unit.node, "Conv") or name in graph.held or not readers:
+            continue
+        if len(readers) != len(graph.readers[name]) or not all(is_onnx(node, "Conv") for node in readers):
+            continue
+        constant = all(graph.array(node.input[1]) is not None for node in [unit.node, *readers])
+        limited = any(is_onnx(node, "Clip") for node in unit.nodes)
+        if constant and (unit.low == 0 or not limited):
+            yield unit, name, readers
+
+
+def largest_values(model, names, data):
+    """tensor -> the largest magnitude of each channel (axis 1) over the data."""
+    from .measure import session
+
+    model = copy.deepcopy(model)
+    for name in names:
+        model.graph.output.append(onnx.ValueInfoProto(name=name))
+    run = session(model)
+    found = {}
+    for feed in data:
+        for name, value in zip(names, run.run(names, feed)):
+            most = np.abs(value).max(axis=tuple(a for a in range(value.ndim) if a != 1))
+            found[name] = np.maximum(found.get(name, 0), most)
+    return found
+
+
+def depthwise(node, channels):
+    return attribute(node, "group", 1) == channels
+
+
+def factors(largest, shared):
+    """s for each channel: 1 for the largest one and for channels without values."""
+    top = largest.max()
+    if top <= 0:
+        return np.ones_like(largest)
+    ratio = np.where(largest > 0, largest / top, 1)
+    return np.clip(np.sqrt(ratio) if shared else ratio, LEAST_FACTOR, 1).astype(np.float32)
+
+
+def equalise(model, names, data):
+    """The equalised model, and how many tensors changed. names: the compiler's operators."""
+    model = copy.deepcopy(model)
+    plan = Plan(model, names)
+    pairs = list(pairs_of(plan))
+    if not pairs:
+        return model, 0
+    largest = largest_values(model, [name for _, name, _ in pairs], data)
+    weights = _Weights(model)
+    for unit, name, readers in pairs:
+        channels = len(largest[name])
+        free = all(depthwise(node, channels) for node in readers)
+        # The producer's own channels were not scaled before: each tensor is changed once on each side.
+        scale = factors(largest[name], not free)
+        weights.multiply(unit.node, 1, 1 / scale, 0)
+        if len(unit.node.input) > 2 and unit.node.input[2]:
+            weights.multiply(unit.node, 2, 1 / scale, 0)
+        for node in readers:
+            groups = attribute(node, "group", 1)
+            if groups == 1:
+                weights.multiply(node, 1, scale, 1)
+            else:
+                weights.multiply_groups(node, scale, groups)
+    weights.store()
+    return model, len(pairs)
+
+
+class _Weights:
+    """Constants of nodes; one that several nodes read becomes one for each of them."""
+
+    def __init__(self, model):
+        self.model, self.graph, self.arrays = model, Graph(model), {}
+
+    def _array(self, node, index):
+        key = (node.name, index)
+        if key not in self.arrays:
+            self.arrays[key] = (node, self.graph.array(node.input[index]).astype(np.float32))
+        return key, self.arrays[key][1]
+
+    def multiply(self, node, index, factor, axis):
+        key, array = self._array(node, index)
+        shape = [1] * array.ndim
+        shape[axis] = -1
+        self.arrays[key] = (node, array * factor.reshape(shape))
+
+    def multiply_groups(self, node, factor, groups):
+        """Weights [oc, ic / groups, ...]: output channel o reads the input channels of its group."""
+        key, array = self._array(node, 1)
+        out, each = array.shape[:2]
+        group = np.arange(out) // (out // groups)
+        chosen = factor[group[:, None] * each + np.arange(each)[None]]
+        self.arrays[key] = (node, array * chosen.reshape(chosen.shape + (1,) * (array.ndim - 2)))
+
+    def store(self):
+        for (name, index), (node, array) in self.arrays.items():
+            constant = f"{name}/equalised{index}"
+            self.model.graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), constant))
+            node.input[index] = constant
+        read = {name for node in self.model.graph.node for name in node.input}
+        kept = [tensor for tensor in self.model.graph.initializer if tensor.name in read]
+        del self.model.graph.initializer[:]
+        self.model.graph.initializer.extend(kept)
