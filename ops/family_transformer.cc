@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention operators of domain com.microsoft that ONNX Runtime's optimiser writes for transformers, and the
+// product with weights of few bits, as expansions into the standard's operators. Scores are q k^T times the scale, plus
+// the mask's values, plus attention_bias; what the mask hides gets mask_filter_value, what lies in the future the
+// lowest number.
+#include <cmath>
+#include <limits>
+
+#include "ops/expansion.h"
+
+namespace tessera::ops {
+
+namespace {
+
+using Operand = Expander::Operand;
+using Types = std::vector<TypeInfo>;
+
+constexpr int kVersion = 13;
+constexpr const char* kMicrosoft = "com.microsoft";
+
+/// Heads of one attention: queries [B,N,S,H], keys [B,N,T,H], values [B,N,T,V].
+struct Heads {
+  Operand q, k, v;
+  DType type = DType::kFloat;
+  int64_t head_size = 0;
+  int64_t batch = -1, queries = -1, keys = -1;  // -1: unknown
+};
+
+bool is_present(const Types& inputs, size_t i) { return i < inputs.size() && inputs[i].present; }
+
+int64_t heads_of(const Node& node) {
+  const int64_t heads = node.get_int("num_heads", 0);
+  if (heads < 1) node.fail(ErrorCode::kInvalidModel, "attribute 'num_heads' must be positive");
+  return heads;
+}
+
+/// [B,S,N*H] to [B,N,S,H].
+Operand split_heads(Expander& e, const Operand& x, int64_t heads, int64_t size) {
+  const Operand parts = e.step("Reshape", {x, Expander::integers({0, 0, heads, size})});
+  return e.step("Transpose", {parts}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+}
+
+Operand filter_value(const Node& node, DType type) {
+  return Expander::scalar(type, node.get_float("mask_filter_value", -10000.0f));
+}
+
+/// Values to add to the scores for a mask of integers: [B,T] or [B,S,T] with 0 for what is hidden, or [B], how many
+/// keys of each sequence are to be seen. Nothing while a size is unknown.
+std::optional<Operand> mask_values(Expander& e, const Node& node, const TypeInfo& mask, size_t index,
+                                   const Heads& heads) {
+  if (!mask.ranked) return std::nullopt;
+  const size_t rank = mask.shape.size();
+  Operand seen;
+  if (rank == 1) {
+    if (heads.keys < 0 || heads.batch < 0 || mask.shape[0] < 0) return std::nullopt;
+    if (mask.shape[0] != heads.batch)
+      node.fail(ErrorCode::kUnsupported,
+                "a mask " + to_string(mask.shape) + " of one dimension must hold one length for each sequence");
+    Tensor positions(DType::kInt32, {1, 1, 1, heads.keys});
+    for (int64_t i = 0; i < heads.keys; ++i)
+      positions.as_mutable<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(i);
+    const Operand lengths = e.step("Reshape", {e.input(index), Expander::integers({-1, 1, 1, 1})});
+    seen = e.step("Less", {Expander::constant(std::move(positions)), lengths});
+  } else if (rank == 2 || rank == 3) {
+    const std::vector<int64_t> axes = rank == 2 ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1};
+    const Operand shaped = e.step("Unsqueeze", {e.input(index), Expander::integers(axes)});
+    seen = e.step("Greater", {shaped, Expander::constant(Tensor(mask.dtype, {}))});
+  } else {
+    node.fail(ErrorCode::kUnsupported, "a mask " + to_string(mask.shape) + " of rank 4 is not served");
+  }
+  return e.step("Where", {seen, Expander::scalar(heads.type, 0), filter_value(node, heads.type)});
+}
+
+/// 0 for keys up to the query's own, the lowest number behind. Nothing while a size is unknown.
+std::optional<Operand> causal_values(const Heads& heads) {
+  if (heads.queries < 0 || heads.keys < heads.queries) return std::nullopt;
+  Tensor values(DType::kFloat, {1, 1, heads.queries, heads.keys});
+  const int64_t past = heads.keys - heads.queries;
+  const float lowest = heads.type == DType::kFloat16 ? -65504.0f : std::numeric_limits<float>::lowest();
+  for (int64_t q = 0; q < heads.queries; ++q)
+    for (int64_t k = past + q + 1; k < heads.keys; ++k)
+      values.as_mutable<float>()[static_cast<size_t>(q * heads.keys + k)] = lowest;
+  return Expander::constant(kernel::narrow(values, heads.type));
+}
+
+/// softmax(q k^T * scale + addends) v as [B,S,N*V]. `mask`, `bias`: indices of operands, those beyond the list absent.
+std::optional<Operand> attend(Expander& e, const Node& node, const Types& inputs, const Heads& heads, size_t mask,
+                              size_t bias) {
+  const float given = node.get_float("scale", 0.0f);
+  const double scale = given != 0.0f ? given : 1.0 / std::sqrt(static_cast<double>(heads.head_size));
+  const Operand keys = e.step("Transpose", {heads.k}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  Operand scores = e.step("Mul", {e.step("MatMul", {heads.q, keys}), Expander::scalar(heads.type, scale)});
+  if (is_present(inputs, mask)) {
+    const std::optional<Operand> values = mask_values(e, node, inputs[mask], mask, heads);
+    if (!values) return std::nullopt;
+    scores = e.step("Add", {scores, *values});
+  }
+  if (node.get_int("unidirectional", 0) != 0) {
+    const std::optional<Operand> values = causal_values(heads);
+    if (!values) return std::nullopt;
+    scores = e.step("Add", {scores, *values});
+  }
+  if (is_present(inputs, bias)) scores = e.step("Add", {scores, e.input(bias)});
+  const Operand weights = e.step("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  const Operand mixed =
+      e.step("Transpose", {e.step("MatMul", {weights, heads.v})}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+  return e.step("Reshape", {mixed, Expander::integers({0, 0, -1})});
+}
+
+int64_t dimension(const TypeInfo& type, size_t axis) {
+  return type.ranked && axis < type.shape.size() ? type.shape[axis] : -1;
+}
+
+void refuse_rotary(const Node& node) {
+  for (const char* name : {"do_rotary", "past_present_share_buffer"})
+    if (node.get_int(name, 0) != 0)
+      node.fail(ErrorCode::kUnsupported, "attribute '" + std::string(name) + "' is not served");
+}
+
+// ------------------------------------------------------------------------------------------- Attention and QAttention
+
+/// From the projection [B,S,Q+K+V] on. `past` is an operand [2,B,N,P,H], of which the second result is longer by S.
+std::optional<Expansion> attend_projected(Expander& e, const Node& node, const Types& inputs, const Operand& projected,
+                                          const std::vector<int64_t>& sizes, DType type, size_t mask, size_t past,
+                                          size_t bias) {
+  const int64_t count = heads_of(node);
+  for (const int64_t size : sizes)
+    if (size < 1 || size % count != 0)
+      node.fail(ErrorCode::kInvalidModel,
+                std::to_string(size) + " channels do not make " + std::to_string(count) + " heads");
+  if (sizes[0] != sizes[1]) node.fail(ErrorCode::kInvalidModel, "queries and keys differ in size");
+  const std::vector<Operand> parts =
+      e.steps("Split", {projected, Expander::integers(sizes)}, {{"axis", int64_t{2}}}, 3);
+  Heads heads{split_heads(e, parts[0], count, sizes[0] / count),
+              split_heads(e, parts[1], count, sizes[1] / count),
+              split_heads(e, parts[2], count, sizes[2] / count),
+              type,
+              sizes[0] / count,
+              dimension(inputs[0], 0),
+              dimension(inputs[0], 1),
+              dimension(inputs[0], 1)};
+  if (is_present(inputs, past)) {
+    const auto of_past = [&](int64_t which) {
+      return e.step("Gather", {e.input(past), Expander::constant(Tensor::scalar_i64(which))}, {{"axis", int64_t{0}}});
+    };
+    heads.k = e.step("Concat", {of_past(0), heads.k}, {{"axis", int64_t{2}}});
+    heads.v = e.step("Concat", {of_past(1), heads.v}, {{"axis", int64_t{2}}});
+    const int64_t before = dimension(inputs[past], 3);
+    heads.keys = before < 0 || heads.keys < 0 ? -1 : before + heads.keys;
+  }
+  const std::optional<Operand> y = attend(e, node, inputs, heads, mask, bias);
+  if (!y) return std::nullopt;
+  std::vector<Operand> results = {*y};
+  if (node.output_count > 1) {
+    const Operand axis = Expander::integers({0});
+    const Operand k = e.step("Unsqueeze", {heads.k, axis}), v = e.step("Unsqueeze", {heads.v, axis});
+    results.push_back(e.step("Concat", {k, v}, {{"axis", int64_t{0}}}));
+  }
+  return e.finish(std::move(results));
+}
+
+/// Columns of the weights [D,Q+K+V] that make queries, keys and values; nothing while they are unknown.
+std::optional<std::vector<int64_t>> projection_sizes(const Node& node, const TypeInfo& weights) {
+  std::vector<int64_t> sizes = node.get_ints("qkv_hidden_sizes");
+  const int64_t columns = dimension(weights, 1);
+  if (columns < 0) return std::nullopt;
+  if (sizes.empty()) sizes.assign(3, columns / 3);
+  if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != columns)
+    node.fail(ErrorCode::kInvalidModel,
+              "weights " + to_string(weights.shape) + " do not hold queries, keys and values");
+  return sizes;
+}
+
+/// Inputs: x [B,S,D], weights, bias, mask_index, past, attention_bias.
+std::optional<Expansion> expand_attention(const Node& node, const Types& inputs) {
+  refuse_rotary(node);
+  if (!is_present(inputs, 0) || !is_present(inputs, 1)) node.fail(ErrorCode::kInvalidModel, "input or weights missing");
+  kernel::require_type(node, inputs[0].dtype, kernel::kFloats, "input");
+  kernel::require_rank(node, inputs[0], 3, "the input");
+  kernel::require_rank(node, inputs[1], 2, "the weights");
+  const auto sizes = projection_sizes(node, inputs[1]);
+  if (!sizes || !inputs[0].ranked) return std::nullopt;
+  Expander e(node, inputs, kVersion);
+  Operand projected = e.step("MatMul", {e.input(0), e.input(1)});
+  if (is_present(inputs, 2)) projected = e.step("Add", {projected, e.input(2)});
+  return attend_projected(e, node, inputs, projected, *sizes, inputs[0].dtype, 3, 4, 5);
+}
+
+/// Inputs: x [B,S,D] and weights in 8 bits, bias, scale of x, of weights, mask_index, zero points of both, past.
+std::optional<Expansion> expand_qattention(const Node& node, const Types& inputs) {
+  refuse_rotary(node);
+  for (size_t i = 0; i < 5; ++i)
+    if (!is_present(inputs, i)) node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " is missing");
+  kernel::require_rank(node, inputs[0], 3, "the input");
+  kernel::require_rank(node, inputs[1], 2, "the weights");
+  const auto sizes = projection_sizes(node, inputs[1]);
+  if (!sizes || !inputs[0].ranked) return std::nullopt;
+  Expander e(node, inputs, kVersion);
+  const Operand sum = e.steps("MatMulInteger", {e.input(0), e.input(1), e.input(6), e.input(7)}, {}, 1, "", 10)[0];
+  const DType type = inputs[2].dtype;
+  const Operand real = e.step("Cast", {sum}, {{"to", static_cast<int64_t>(type)}});
+  const Operand scaled = e.step("Mul", {real, e.step("Mul", {e.input(3), e.input(4)})});
+  return attend_projected(e, node, inputs, e.step("Add", {scaled, e.input(2)}), *sizes, type, 5, 8, 99);
+}
+
+void infer_unknown_qattention(InferContext& c) {
+  for (TypeInfo& output : c.outputs) output = TypeInfo::unranked(c.input(2).dtype);
+}
+
+// ------------------------------------------------------------------------------------------------ MultiHeadAttention
+
+/// Inputs: query [B,S,N*H], key [B,T,N*H], value [B,T,N*V], bias, key_padding_mask, attention_bias, past key and value
+/// [B,N,P,H]. Key and value may be [B,N,T,H] already.
+std::optional<Expansion> expand_multi_head(const Node& node, const Types& inputs) {
+  for (size_t i = 0; i < 3; ++i)
+    if (!is_present(inputs, i))
+      node.fail(ErrorCode::kUnsupported,
+                "packed queries, keys and values are not served: input " + std::to_string(i) + " is missing");
+  if (is_present(inputs, 8) || is_present(inputs, 9) || node.output_count > 3)
+    node.fail(ErrorCode::kUnsupported, "past_sequence_length, cache_indirection and the result qk are not served");
+  kernel::require_type(node, inputs[0].dtype, kernel::kFloats, "query");
+  kernel::require_rank(node, inputs[0], 3, "the query");
+  const int64_t count = heads_of(node), hidden = dimension(inputs[0], 2);
+  if (hidden < 0 || !inputs[1].ranked || !inputs[2].ranked) return std::nullopt;
+  const size_t rank = inputs[1].shape.size();
+  if ((rank != 3 && rank != 4) || inputs[2].shape.size() != rank)
+    node.fail(ErrorCode::kUnsupported, "key " + to_string(inputs[1].shape) + " and value " +
+                                           to_string(inputs[2].shape) + " must have rank 3 or 4");
+  const int64_t values = rank == 3 ? inputs[2].shape[2] : inputs[2].shape[3] < 0 ? -1 : inputs[2].shape[3] * count;
+  if (values < 0) return std::nullopt;
+  if (hidden % count != 0 || values % count != 0)
+    node.fail(ErrorCode::kInvalidModel,
+              std::to_string(hidden) + " channels do not make " + std::to_string(count) + " heads");
+  Expander e(node, inputs, kVersion);
+  std::vector<Operand> qkv = {e.input(0), e.input(1), e.input(2)};
+  if (is_present(inputs, 3)) {
+    const std::vector<Operand> biases =
+        e.steps("Split", {e.input(3), Expander::integers({hidden, hidden, values})}, {{"axis", int64_t{0}}}, 3);
+    for (size_t i = 0; i < (rank == 3 ? 3U : 1U); ++i) qkv[i] = e.step("Add", {qkv[i], biases[i]});
+  }
+  qkv[0] = split_heads(e, qkv[0], count, hidden / count);
+  if (rank == 3) {
+    qkv[1] = split_heads(e, qkv[1], count, hidden / count);
+    qkv[2] = split_heads(e, qkv[2], count, values / count);
+  }
+  Heads heads{qkv[0],
+              qkv[1],
+              qkv[2],
+              inputs[0].dtype,
+              hidden / count,
+              dimension(inputs[0], 0),
+              dimension(inputs[0], 1),
+              dimension(inputs[1], rank == 3 ? 1 : 2)};
+  if (is_present(inputs, 6) && is_present(inputs, 7)) {
+    heads.k = e.step("Concat", {e.input(6), heads.k}, {{"axis", int64_t{2}}});
+    heads.v = e.step("Concat", {e.input(7), heads.v}, {{"axis", int64_t{2}}});
+    const int64_t before = dimension(inputs[6], 2);
+    heads.keys = before < 0 || heads.keys < 0 ? -1 : before + heads.keys;
+  }
+  const std::optional<Operand> y = attend(e, node, inputs, heads, 4, 5);
+  if (!y) return std::nullopt;
+  return e.finish({*y, heads.k, heads.v});
+}
+
+// ------------------------------------------------------------------------------------------------------- MatMulNBits
+
+/// Weights [N,K] in blocks along K, packed from the low bits of each byte, as float32 [K,N].
+std::optional<Tensor> unpacked_weights(const Node& node, const Types& inputs) {
+  const int64_t bits = node.get_int("bits", 4), block = node.get_int("block_size", 0);
+  const int64_t rows = node.get_int("N", 0), depth = node.get_int("K", 0);
+  if ((bits != 2 && bits != 4 && bits != 8) || block < 1 || rows < 1 || depth < 1 || depth > (int64_t{1} << 32) ||
+      rows > (int64_t{1} << 32))
+    node.fail(ErrorCode::kUnsupported, "bits must be 2, 4 or 8, and N, K and block_size positive");
+  for (size_t i : {1, 2})
+    if (!inputs[i].constant) return std::nullopt;
+  const Tensor &packed = *inputs[1].constant, scales = kernel::widen(*inputs[2].constant);
+  const int64_t blocks = (depth + block - 1) / block, bytes = (block * bits + 7) / 8;
+  if (packed.dtype() != DType::kUint8 || packed.size() != rows * blocks * bytes || scales.size() != rows * blocks)
+    node.fail(ErrorCode::kInvalidModel, "weights " + to_string(packed.shape()) + " or scales " +
+                                            to_string(scales.shape()) + " do not fit N, K and block_size");
+  std::vector<double> zeros;
+  const int64_t zero_bytes = (blocks * bits + 7) / 8, mask = (int64_t{1} << bits) - 1, per_byte = 8 / bits;
+  if (is_present(inputs, 3)) {
+    if (!inputs[3].constant) return std::nullopt;
+    const Tensor& given = *inputs[3].constant;
+    const bool small = given.dtype() == DType::kUint8;
+    if (given.size() != rows * (small ? zero_bytes : blocks))
+      node.fail(ErrorCode::kInvalidModel, "zero points " + to_string(given.shape()) + " do not fit");
+    for (int64_t n = 0; n < rows; ++n)
+      for (int64_t b = 0; b < blocks; ++b)
+        zeros.push_back(
+            small ? static_cast<double>((given.at_int64(n * zero_bytes + b / per_byte) >> (b % per_byte * bits)) & mask)
+                  : given.at_double(n * blocks + b));
+  }
+  Tensor weights(DType::kFloat, {depth, rows});
+  auto out = weights.as_mutable<float>();
+  const auto in = packed.as<uint8_t>();
+  for (int64_t n = 0; n < rows; ++n)
+    for (int64_t k = 0; k < depth; ++k) {
+      const int64_t at = n * blocks + k / block, inside = k % block;
+      const int64_t value =
+          (in[static_cast<size_t>(at * bytes + inside / per_byte)] >> (inside % per_byte * bits)) & mask;
+      const double zero =
+          zeros.empty() ? static_cast<double>(int64_t{1} << (bits - 1)) : zeros[static_cast<size_t>(at)];
+      out[static_cast<size_t>(k * rows + n)] =
+          (static_cast<float>(value) - static_cast<float>(zero)) * scales.as<float>()[static_cast<size_t>(at)];
+    }
+  return weights;
+}
+
+/// Inputs: A [..,K], weights, scales, zero points, g_idx, bias [N].
+std::optional<Expansion> expand_matmul_bits(const Node& node, const Types& inputs) {
+  for (size_t i = 0; i < 3; ++i)
+    if (!is_present(inputs, i)) node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " is missing");
+  if (is_present(inputs, 4)) node.fail(ErrorCode::kUnsupported, "g_idx is not served");
+  if (inputs[0].dtype != DType::kFloat && inputs[0].dtype != DType::kFloat16)
+    node.fail(ErrorCode::kInvalidModel, "A must be float32 or float16");
+  const std::optional<Tensor> weights = unpacked_weights(node, inputs);
+  if (!weights) return std::nullopt;
+  Expander e(node, inputs, kVersion);
+  Operand y = e.step("MatMul", {e.input(0), Expander::constant(kernel::narrow(*weights, inputs[0].dtype))});
+  if (is_present(inputs, 5)) y = e.step("Add", {y, e.input(5)});
+  return e.finish({y});
+}
+
+}  // namespace
+
+void register_transformer(Registry& registry) {
+  add_expansion(registry, "Attention", 1, {2, 7}, expand_attention,
+                {"do_rotary", "mask_filter_value", "num_heads", "past_present_share_buffer", "qkv_hidden_sizes",
+                 "rotary_embedding_dim", "scale", "unidirectional"},
+                {1, 2}, kMicrosoft);
+  add_expansion(registry, "QAttention", 1, {5, 9}, expand_qattention,
+                {"do_rotary", "mask_filter_value", "num_heads", "past_present_share_buffer", "scale", "unidirectional"},
+                {1, 2}, kMicrosoft, infer_unknown_qattention);
+  add_expansion(registry, "MultiHeadAttention", 1, {1, 10}, expand_multi_head,
+                {"mask_filter_value", "num_heads", "scale", "unidirectional"}, {1, 4}, kMicrosoft);
+  add_expansion(registry, "MatMulNBits", 1, {3, 6}, expand_matmul_bits,
+                {"K", "N", "accuracy_level", "bits", "block_size"}, kernel::kOne, kMicrosoft);
+}
+
+}  // namespace tessera::ops

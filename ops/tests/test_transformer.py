@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention and products with packed weights of domain com.microsoft, beside ONNX Runtime."""
+
+import numpy as np
+import pytest
+from ort_compare import check, check_rejected
+
+RNG = np.random.default_rng(23)
+MS = "com.microsoft"
+B, S, D, N = 2, 5, 12, 3
+MASKS = {
+    "none": None,
+    "keys": np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], np.int32),
+    "pairs": RNG.integers(0, 2, (B, S, S)).astype(np.int32) | np.eye(S, dtype=np.int32),
+    "lengths": np.array([3, 5], np.int32),
+}
+
+
+def f(*shape):
+    return np.asarray(RNG.standard_normal(shape), np.float32)
+
+
+def same(op, inputs, attributes, outputs=1, **options):
+    options = dict(rtol=1e-4, atol=1e-5) | options
+    return check(op, inputs, domain=MS, attributes={"num_heads": N, **attributes}, outputs=outputs, **options)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention(mask, causal):
+    operands = [f(B, S, D), f(D, 3 * D), f(3 * D), MASKS[mask]]
+    same("Attention", operands, {"unidirectional": causal})
+    same("Attention", operands, {"unidirectional": causal, "scale": 0.3, "mask_filter_value": -50.0})
+
+
+def test_attention_with_past_bias_and_sizes():
+    past = f(2, B, N, 4, D // N)
+    same("Attention", [f(B, S, D), f(D, 3 * D), f(3 * D), None, past], {"unidirectional": 1}, outputs=2)
+    same("Attention", [f(B, S, D), f(D, 3 * D), f(3 * D), None, None, f(B, N, S, S)], {})
+    same("Attention", [f(B, S, 7), f(7, 2 * D + 6), f(2 * D + 6)], {"qkv_hidden_sizes": [D, D, 6]})
+    rejected = dict(domain=MS, attributes={"num_heads": 5})
+    check_rejected("Attention", [f(B, S, D), f(D, 3 * D), f(3 * D)], match="do not make 5 heads", **rejected)
+
+
+@pytest.mark.parametrize("mask", ["none", "keys", "lengths"])
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_qattention(mask, kind):
+    x = RNG.integers(0, 256, (B, S, D), np.uint8)
+    w = RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, (D, 3 * D), kind)
+    scales = [np.array(0.01, np.float32), np.array(0.004, np.float32)]
+    zeros = [np.array(120, np.uint8), np.array(3, kind)]
+    operands = [x, w, f(3 * D), *scales, MASKS[mask], *zeros]
+    same("QAttention", operands, {}, constants=(1, 2, 3, 4, 6, 7))
+
+
+@pytest.mark.parametrize("mask", ["none", "keys", "lengths"])
+@pytest.mark.parametrize("causal", [0, 1])
+def test_multi_head_attention(mask, causal):
+    q, k, v = f(B, S, D), f(B, S, D), f(B, S, 6)
+    same("MultiHeadAttention", [q, k, v, None, MASKS[mask]], {"unidirectional": causal})
+    same("MultiHeadAttention", [q, k, v, f(2 * D + 6), MASKS[mask]], {"unidirectional": causal, "scale": 0.2})
+
+
+def test_multi_head_attention_of_other_lengths():
+    q, k, v = f(B, S, D), f(B, 7, D), f(B, 7, D)
+    same("MultiHeadAttention", [q, k, v, None, None, f(1, N, S, 7)], {})
+    split = [x.reshape(B, 7, N, D // N).transpose(0, 2, 1, 3).copy() for x in (k, v)]
+    same("MultiHeadAttention", [q, *split], {})
+    past = [f(B, N, 4, D // N), f(B, N, 4, D // N)]
+    new = [f(B, S, D), f(B, S, D), f(B, S, D)]
+    same("MultiHeadAttention", [*new, None, None, None, *past], {}, outputs=3)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_matmul_of_few_bits(bits, zeros):
+    rows, depth, block = 6, 40, 16
+    blocks = -(-depth // block)
+    weights = RNG.integers(0, 256, (rows, blocks, block * bits // 8), np.uint8)
+    operands = [f(2, 3, depth), weights, np.abs(f(rows, blocks)).reshape(-1)]
+    if zeros:
+        operands.append(RNG.integers(0, 256, rows * -(-blocks * bits // 8), np.uint8))
+    attributes = {"K": depth, "N": rows, "bits": bits, "block_size": block}
+    options = dict(domain=MS, attributes=attributes, rtol=1e-4, atol=1e-3, constants=(1, 2, 3))
+    check("MatMulNBits", operands, infer_only_constants=(1, 2, 3), **options)
+    check_rejected(
+        "MatMulNBits", [operands[0], weights[:3], operands[2]], domain=MS, attributes=attributes, match="do not fit"
+    )
