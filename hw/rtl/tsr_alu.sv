@@ -147,10 +147,20 @@ module tsr_alu #(
   assign {unused_prep_alu, prep_fence} = tsr_isa_pkg::alu_instruction(prep.header.opcode);
   assign prep_second = prep.second_op != 2'(tsr_isa_pkg::SecondOpNone);
 
-  // Of the source, the destination and the second operand, in this order.
+  // Addresses and strides of the source, the destination and the second operand, in this order.
+  logic check;
+  logic [3*14-1:0] prep_addresses;
+  logic [3*84-1:0] prep_strides;
+  assign check = prep_start_q && !prep_fence;
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) {prep_addresses, prep_strides} = 'x;
+    if (!tsr_isa_pkg::Simulated || check || !range_done || prep_move) begin
+      prep_addresses = {prep.second_addr, prep.dst_addr, prep.src_addr};
+      prep_strides = {prep.second_stride, prep.dst_stride, prep.src_stride};
+    end
+  end
   tsr_range #(.Operands(3)) u_range (
-    .clk_i, .rst_ni, .start_i(prep_start_q && !prep_fence), .addr_i({prep.second_addr, prep.dst_addr, prep.src_addr}),
-    .extent_i(prep.extent), .stride_i({prep.second_stride, prep.dst_stride, prep.src_stride}),
+    .clk_i, .rst_ni, .start_i(check), .addr_i(prep_addresses), .extent_i(prep.extent), .stride_i(prep_strides),
     .loops_i({3'd6 - prep.reduce, 3'd6 - prep.reduce, 3'd6}), .limit_i({15'(OutDepth), dst_limit, src_limit}),
     .done_o(range_done), .outside_o(outside)
   );
@@ -198,8 +208,8 @@ module tsr_alu #(
   assign constant_read = constant_want_q && enable;
 
   tsr_nest #(.Operands(3)) u_nest (
-    .clk_i, .idle_i(!running_q), .load_i(prep_move), .advance_i(advance), .addr_i({prep.second_addr, prep.dst_addr, prep.src_addr}),
-    .extent_i(prep.extent), .stride_i({prep.second_stride, prep.dst_stride, prep.src_stride}), .reduce_i(prep.reduce),
+    .clk_i, .idle_i(!running_q), .load_i(prep_move), .advance_i(advance), .addr_i(prep_addresses),
+    .extent_i(prep.extent), .stride_i(prep_strides), .reduce_i(prep.reduce),
     .addr_o({second_address, dst_address, src_address}), .count_o(count), .inner_last_o(unused_inner_last), .sum_first_o(sum_first),
     .sum_last_o(sum_last), .last_o(last)
   );

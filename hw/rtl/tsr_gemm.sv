@@ -13,6 +13,8 @@
 // next read; a sum that starts from an ACC entry still on its way to be written waits for it (stall_o). Reset:
 // synchronous, active low, of what is valid; data have none. Timing: the nest's step (tsr_nest), and one addition of 32
 // bits behind ACC's output. Legal: Batch >= 1, BlockIn and BlockOut powers of two from 4 on; Taps up to 16.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_gemm #(
   parameter int unsigned Batch    = 1,
   parameter int unsigned BlockIn  = 8,
@@ -74,7 +76,6 @@ module tsr_gemm #(
   // Preparation: the instruction whose ranges are being found.
   logic prep_valid_q, prep_start_q, prep_move, prep_drop, drained;
   logic [511:0] prep_word_q;
-  logic [31:0] prep_pc_q;
   tsr_isa_pkg::gemm_t prep;
   logic unused_prep_gemm, prep_fence, prep_done, prep_fault, range_done;
   logic [2:0] outside;
@@ -82,15 +83,44 @@ module tsr_gemm #(
   assign prep = prep_word_q;
   assign {unused_prep_gemm, prep_fence} = tsr_isa_pkg::gemm_instruction(prep.header.opcode);
 
-  // Of INP, WGT and ACC, in this order.
+  // Addresses and strides of INP, WGT and ACC, in this order.
+  logic check;
+  logic [3*14-1:0] prep_addresses;
+  logic [3*84-1:0] prep_strides;
+  assign check = prep_start_q && !prep_fence;
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) {prep_addresses, prep_strides} = 'x;
+    if (!tsr_isa_pkg::Simulated || check || !range_done || prep_move) begin
+      prep_addresses = {prep.acc_addr, prep.wgt_addr, prep.inp_addr};
+      prep_strides = {prep.acc_stride, prep.wgt_stride, prep.inp_stride};
+    end
+  end
   tsr_range #(.Operands(3)) u_range (
-    .clk_i, .rst_ni, .start_i(prep_start_q && !prep_fence), .addr_i({prep.acc_addr, prep.wgt_addr, prep.inp_addr}),
-    .extent_i(prep.extent), .stride_i({prep.acc_stride, prep.wgt_stride, prep.inp_stride}),
+    .clk_i, .rst_ni, .start_i(check), .addr_i(prep_addresses), .extent_i(prep.extent), .stride_i(prep_strides),
     .loops_i({3'd6 - prep.reduce, 3'd6, 3'd6}), .limit_i({15'(AccDepth), 15'(WgtDepth), 15'(InpDepth)}),
     .done_o(range_done), .outside_o(outside)
   );
   assign prep_done = prep_valid_q && !prep_fence && !prep_start_q && range_done;
   assign prep_fault = outside != '0;
+
+  // What the completions of the instructions inside need, in their order; the one in preparation is the newest.
+  localparam int unsigned InsideBits = $clog2(tsr_isa_pkg::TimingGemmDrain + 3);
+  logic [32:0] inside_info[1 << InsideBits];
+  logic [32:0] oldest;
+  logic [InsideBits-1:0] push_q, pop_q;
+  always_ff @(posedge clk_i) begin
+    if (instr_valid_i && instr_ready_o) inside_info[push_q] <= {instr_i[tsr_isa_pkg::HeaderSignalLsb], instr_pc_i};
+  end
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      push_q <= '0;
+      pop_q <= '0;
+    end else begin
+      if (instr_valid_i && instr_ready_o) push_q <= push_q + 1'b1;
+      if (complete_o) pop_q <= pop_q + 1'b1;
+    end
+  end
+  assign oldest = inside_info[pop_q];
 
   // The form of a depthwise nest, found meanwhile.
   logic form_raster, form_row_skip, form_col_skip;
@@ -115,13 +145,9 @@ module tsr_gemm #(
   // The instruction that issues tiles, and the nest of its reads.
   logic active_q, advance, stall, last, sum_first, sum_last;
   logic [511:0] word_q;
-  logic [31:0] pc_q;
   tsr_isa_pkg::gemm_t gemm;
   tsr_isa_pkg::gemm_extent_t extent, count;
-  tsr_isa_pkg::gemm_inp_stride_t inp_stride;
-  tsr_isa_pkg::gemm_wgt_stride_t wgt_stride;
-  tsr_isa_pkg::gemm_acc_stride_t acc_stride;
-  logic [2:0] reduce;
+  logic [3*84-1:0] strides;
   logic [13:0] inp_address, wgt_address, acc_address;
   logic [5:0] inner_last;
   logic [3:0] tap_q, last_tap_q;  // counted from the last tap
@@ -133,34 +159,25 @@ module tsr_gemm #(
 
   // In raster form: the loops kept, then rows and columns. Nothing but INP moves inside.
   always_comb begin
-    extent = '0;
-    inp_stride = '0;
-    wgt_stride = '0;
-    acc_stride = '0;
-    reduce = prep.reduce;
+    if (!tsr_isa_pkg::Simulated) {extent, strides} = 'x;
     if (!tsr_isa_pkg::Simulated || prep_move) begin
       extent = prep.extent;
-      inp_stride = prep.inp_stride;
-      wgt_stride = prep.wgt_stride;
-      acc_stride = prep.acc_stride;
+      strides = prep_strides;
       if (form_raster) begin
         for (int unsigned k = 0; k < 4; k++) if (3'(k) >= form_outer) extent.loop[k] = 12'd1;
         extent.loop[4] = form_rows;
         extent.loop[5] = form_cols;
-        inp_stride.loop[4] = form_row_stride;
-        inp_stride.loop[5] = form_col_stride;
-        for (int unsigned k = 4; k < 6; k++) begin
-          wgt_stride.loop[k] = '0;
-          acc_stride.loop[k] = '0;
-        end
-        reduce = 3'd2;
+        strides[14*4+:14] = form_row_stride;
+        strides[14*5+:14] = form_col_stride;
+        strides[84+14*4+:28] = '0;
+        strides[168+14*4+:28] = '0;
       end
     end
   end
 
   tsr_nest #(.Operands(3)) u_nest (
-    .clk_i, .idle_i(!active_q), .load_i(prep_move), .advance_i(advance), .addr_i({prep.acc_addr, prep.wgt_addr, prep.inp_addr}),
-    .extent_i(extent), .stride_i({acc_stride, wgt_stride, inp_stride}), .reduce_i(reduce),
+    .clk_i, .idle_i(!active_q), .load_i(prep_move), .advance_i(advance), .addr_i(prep_addresses), .extent_i(extent),
+    .stride_i(strides), .reduce_i(form_raster ? 3'd2 : prep.reduce),
     .addr_o({acc_address, wgt_address, inp_address}), .count_o(count), .inner_last_o(inner_last), .sum_first_o(sum_first),
     .sum_last_o(sum_last), .last_o(last)
   );
@@ -183,11 +200,9 @@ module tsr_gemm #(
   always_ff @(posedge clk_i) begin
     if (instr_valid_i && instr_ready_o) begin
       prep_word_q <= instr_i;
-      prep_pc_q <= instr_pc_i;
     end
     if (prep_move) begin
       word_q <= prep_word_q;
-      pc_q <= prep_pc_q;
       tap_q <= form_last_tap;
       last_tap_q <= form_last_tap;
     end else if (advance) begin
@@ -250,12 +265,10 @@ module tsr_gemm #(
     logic first;  // of its sum
     logic last;
     logic finish;  // of its instruction
-    logic signal;
     logic accumulate;
     logic depthwise;
     logic [4:0] lane;
     logic [13:0] acc;
-    logic [31:0] pc;
   } tile_t;
   tile_t tile_0, tile_1_q, tile_2_q, tile_3_q, tile_4_q;
   logic valid_1_q, valid_2_q, valid_3_q, write_q;
@@ -264,12 +277,10 @@ module tsr_gemm #(
     tile_0.first = raster_q || sum_first;
     tile_0.last = raster_q || sum_last;
     tile_0.finish = last;
-    tile_0.signal = gemm.header.signal;
     tile_0.accumulate = gemm.accumulate;
     tile_0.depthwise = gemm.mode == 2'(tsr_isa_pkg::GemmModeDepthwise);
     tile_0.lane = gemm.lane;
     tile_0.acc = raster_q ? acc_col : acc_address;
-    tile_0.pc = pc_q;
   end
 
   // Stage 1: the operands; WGT is asked. In the raster a vector need not make a result, and the weights stay.
@@ -426,10 +437,10 @@ module tsr_gemm #(
   assign drained = !active_q && !valid_1_q && valid_q == '0 && !valid_3_q && !write_q;
   assign busy_o = prep_valid_q || !drained;
   assign complete_o = (write_q && tile_4_q.finish) || prep_drop;
-  assign complete_signal_o = prep_drop ? prep_fence && prep.header.signal : tile_4_q.signal;
+  assign complete_signal_o = oldest[32] && !complete_fault_o;
   assign complete_fault_o = prep_drop && !prep_fence;
   assign complete_code_o = complete_fault_o ? 3'(tsr_isa_pkg::FaultScratchpadRange) : 3'(tsr_isa_pkg::FaultNone);
-  assign complete_pc_o = prep_drop ? prep_pc_q : tile_4_q.pc;
+  assign complete_pc_o = oldest[31:0];
   assign issue_o = advance;
   assign stall_o = stall && active_q;
 
@@ -437,3 +448,4 @@ module tsr_gemm #(
   assign unused = &{1'b0, unused_prep_gemm, count, tile_4_q, prep, gemm, inner_last};
 
 endmodule
+/* verilator lint_on LATCH */

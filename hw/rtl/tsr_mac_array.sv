@@ -232,20 +232,26 @@ module tsr_mac_array #(
     localparam int unsigned Words = BlockIn / 4;
     localparam int unsigned AccLanes = Batch * BlockOut;
     localparam int unsigned Waits = tsr_isa_pkg::TimingGemmTileLoad + tsr_isa_pkg::TimingGemmTileMultiply +
-        tsr_isa_pkg::TimingGemmTilePair + Tree - 3;
+        tsr_isa_pkg::TimingGemmTilePair + Tree - 2;
     localparam logic [WordBits-1:0] Flip = WordBits'(1) << (WeightBits - 1);
 
     // Byte k of row o meets word k / 4 of row o of plane k % 4: so neighbours are treated alike.
     logic [WordBits*4*AccLanes*Words-1:0] operands_q;
-    logic [WeightBits*BlockIn*BlockOut-1:0] weights_q;
-    logic signed [WordBits-1:0] zero_q;
+    logic [WordBits*4*BlockOut*Words-1:0] weights_q;
     logic operands_valid_q;
     always_ff @(posedge clk_i) begin
       logic [WordBits*BlockIn-1:0] row;
+      logic [WordBits-1:0] zero, flip;
       operands_valid_q <= valid_i;
       if (valid_i) begin
-        weights_q <= weights_i ^ {BlockIn * BlockOut{!unsigned_i, (WeightBits - 1)'(0)}};
-        zero_q <= WordBits'(zero_i) + (unsigned_i ? $signed(WordBits'(0)) : $signed(Flip));
+        flip = unsigned_i ? '0 : Flip;
+        zero = WordBits'(zero_i) + flip;
+        for (int unsigned j = 0; j < 4; j++) begin
+          for (int unsigned n = 0; n < BlockOut * Words; n++) begin
+            weights_q[WordBits*(j*BlockOut*Words+n)+:WordBits] <=
+                (WordBits'(weights_i[WeightBits*(4*n+j)+:WeightBits]) ^ flip) - zero;
+          end
+        end
         if (dense_i) begin
           for (int unsigned b = 0; b < Batch; b++) begin
             for (int unsigned k = 0; k < BlockIn; k++) begin
@@ -277,37 +283,26 @@ module tsr_mac_array #(
       end
     end
 
-    logic [WordBits*AccLanes*Words-1:0] partial_q;
-    logic valid_q;
-    always_ff @(posedge clk_i) begin
-      logic [WordBits*AccLanes*Words-1:0] partial;
-      logic signed [WordBits-1:0] operand, weight, product;
-      valid_q <= operands_valid_q;
-      if (operands_valid_q) begin
-        for (int unsigned b = 0; b < Batch; b++) begin
-          for (int unsigned j = 0; j < 4; j++) begin
-            for (int unsigned n = 0; n < BlockOut * Words; n++) begin
-              operand = $signed(operands_q[WordBits*((j*Batch+b)*BlockOut*Words+n)+:WordBits]);
-              weight = $signed(WordBits'(weights_q[WeightBits*(4*n+j)+:WeightBits])) - zero_q;
-              product = operand * weight;
-              if (j != 0) product = product + $signed(partial[WordBits*(b*BlockOut*Words+n)+:WordBits]);
-              partial[WordBits*(b*BlockOut*Words+n)+:WordBits] = product;
-            end
-          end
-        end
-        partial_q <= partial;
-      end
-    end
-
     logic [WordBits*AccLanes-1:0] sums_q;
     logic sums_valid_q;
     always_ff @(posedge clk_i) begin
+      logic [WordBits*AccLanes*Words-1:0] partial;
       logic signed [WordBits-1:0] sum;
-      sums_valid_q <= valid_q;
-      if (valid_q) begin
+      sums_valid_q <= operands_valid_q;
+      if (operands_valid_q) begin
+        for (int unsigned b = 0; b < Batch; b++) begin
+          for (int unsigned n = 0; n < BlockOut * Words; n++) begin
+            sum = '0;
+            for (int unsigned j = 0; j < 4; j++) begin
+              sum = sum + $signed(operands_q[WordBits*((j*Batch+b)*BlockOut*Words+n)+:WordBits]) *
+                  $signed(weights_q[WordBits*(j*BlockOut*Words+n)+:WordBits]);
+            end
+            partial[WordBits*(b*BlockOut*Words+n)+:WordBits] = sum;
+          end
+        end
         for (int unsigned l = 0; l < AccLanes; l++) begin
           sum = '0;
-          for (int unsigned w = 0; w < Words; w++) sum = sum + $signed(partial_q[WordBits*(l*Words+w)+:WordBits]);
+          for (int unsigned w = 0; w < Words; w++) sum = sum + $signed(partial[WordBits*(l*Words+w)+:WordBits]);
           sums_q[WordBits*l+:WordBits] <= sum;
         end
       end

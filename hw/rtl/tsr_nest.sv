@@ -10,6 +10,8 @@
 // first load means nothing. Timing: the choice among six loops and an addition, or a counter, its comparison and the
 // next loop that steps; load_i and advance_i only enable. count_o: the iteration at which a loop stands, from 1 on.
 // inner_last_o bit k: loops k to 5 all stand at their last iteration.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_nest #(
   parameter int unsigned Operands = 3
 ) (
@@ -40,19 +42,14 @@ module tsr_nest #(
   assign fresh = idle_i || inner_q[0];
 
   // Of a loop: whether it is through; of its deeper loops and itself: whether all are, which is why the next one steps.
-  logic [Loops-1:0] one, ends, moves, through_q, through, inner_q, inner;
+  logic [Loops-1:0] moves, through_q, through, inner_q, inner;
   logic [2:0] reduce_q, step_q, step;
   logic first_q;
   assign moves = {1'b1, inner_q[Loops-1:1]};
   always_comb begin
-    through = through_q;
     inner = inner_q;
     step = step_q;
-    if (!tsr_isa_pkg::Simulated || load_i || advance_i) begin
-      for (int unsigned k = 0; k < Loops; k++) begin
-        if (fresh || inner_q[k]) through[k] = one[k];
-        else if (moves[k]) through[k] = ends[k];
-      end
+    if (!tsr_isa_pkg::Simulated || fresh || through != through_q) begin
       for (int unsigned k = 0; k < Loops; k++) inner[k] = (Loops'(1) << (Loops - k)) - Loops'(1) == through >> k;
       step = '0;
       for (int unsigned k = 1; k < Loops; k++) if (!inner[k]) step = 3'(k);
@@ -73,37 +70,48 @@ module tsr_nest #(
   // The address and the stride of the loop that steps.
   logic [Width-1:0] from, by, next;
   always_comb begin
-    from = step_q[2] ? (step_q[0] ? gen_loop[5].address_q : gen_loop[4].address_q)
-                     : step_q[1] ? (step_q[0] ? gen_loop[3].address_q : gen_loop[2].address_q)
-                                 : (step_q[0] ? gen_loop[1].address_q : gen_loop[0].address_q);
-    by = step_q[2] ? (step_q[0] ? gen_loop[5].stride_q : gen_loop[4].stride_q)
-                   : step_q[1] ? (step_q[0] ? gen_loop[3].stride_q : gen_loop[2].stride_q)
-                               : (step_q[0] ? gen_loop[1].stride_q : gen_loop[0].stride_q);
-    next = addr_i;
-    if (!fresh) begin
-      for (int unsigned n = 0; n < Operands; n++) begin
-        next[AddressBits*n+:AddressBits] = from[AddressBits*n+:AddressBits] + by[AddressBits*n+:AddressBits];
+    if (!tsr_isa_pkg::Simulated) {from, by, next} = 'x;
+    if (!tsr_isa_pkg::Simulated || load_i || advance_i) begin
+      from = step_q[2] ? (step_q[0] ? gen_loop[5].address_q : gen_loop[4].address_q)
+                       : step_q[1] ? (step_q[0] ? gen_loop[3].address_q : gen_loop[2].address_q)
+                                   : (step_q[0] ? gen_loop[1].address_q : gen_loop[0].address_q);
+      by = step_q[2] ? (step_q[0] ? gen_loop[5].stride_q : gen_loop[4].stride_q)
+                     : step_q[1] ? (step_q[0] ? gen_loop[3].stride_q : gen_loop[2].stride_q)
+                                 : (step_q[0] ? gen_loop[1].stride_q : gen_loop[0].stride_q);
+      next = addr_i;
+      if (!fresh) begin
+        for (int unsigned n = 0; n < Operands; n++) begin
+          next[AddressBits*n+:AddressBits] = from[AddressBits*n+:AddressBits] + by[AddressBits*n+:AddressBits];
+        end
       end
     end
   end
 
   for (genvar k = 0; k < Loops; k++) begin : gen_loop
     logic [ExtentBits-1:0] extent, extent_q, count_q, count;
-    logic [Width-1:0] stride, stride_q, address_q;
+    logic [Width-1:0] stride_q, address_q;
+    logic moving, ends;  // of loops that stay, only a simulator needs not to know more
+    assign moving = load_i || (advance_i && moves[k]);
     always_comb begin
-      for (int unsigned n = 0; n < Operands; n++) begin
-        stride[AddressBits*n+:AddressBits] = stride_i[AddressBits*(Loops*n+k)+:AddressBits];
+      if (!tsr_isa_pkg::Simulated) {extent, count} = 'x;
+      ends = through_q[k];
+      if (tsr_isa_pkg::Simulated ? moving : fresh || moves[k]) begin
+        extent = fresh ? extent_i[ExtentBits*k+:ExtentBits] : extent_q;
+        count = count_q + ExtentBits'(1);
+        ends = (fresh || inner_q[k] ? extent == ExtentBits'(1) : count == extent_q);
       end
     end
-    assign count = count_q + ExtentBits'(1);
-    assign extent = fresh ? extent_i[ExtentBits*k+:ExtentBits] : extent_q;
-    assign one[k] = extent == ExtentBits'(1);
-    assign ends[k] = count == extent_q;
+    assign through[k] = ends;
     always_ff @(posedge clk_i) begin
-      if (load_i) extent_q <= extent;
-      if (load_i) stride_q <= stride;
-      if (load_i || (advance_i && moves[k])) count_q <= fresh || inner_q[k] ? ExtentBits'(1) : count;
-      if (load_i || (advance_i && moves[k])) address_q <= next;
+      if (load_i) begin
+        extent_q <= extent_i[ExtentBits*k+:ExtentBits];
+        for (int unsigned n = 0; n < Operands; n++) begin
+          stride_q[AddressBits*n+:AddressBits] <= stride_i[AddressBits*(Loops*n+k)+:AddressBits];
+        end
+      end
+      if (load_i || (advance_i && inner_q[k])) count_q <= ExtentBits'(1);
+      else if (moving) count_q <= count;
+      if (moving) address_q <= next;
     end
     assign count_o[ExtentBits*k+:ExtentBits] = count_q;
   end
@@ -114,3 +122,4 @@ module tsr_nest #(
   assign last_o = inner_q[0];
 
 endmodule
+/* verilator lint_on LATCH */

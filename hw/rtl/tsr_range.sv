@@ -10,6 +10,8 @@
 // may not come before. Operands must stay until then. Reset: synchronous, active low, of what is valid. Timing: a choice
 // among the loops and a decrement, a product between two registers, or a sum and its comparison. Legal: extents from 1
 // on, limits up to 2^AddressBits, Products from 1 on.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_range #(
   parameter int unsigned Operands    = 3,
   parameter int unsigned Loops       = 6,
@@ -63,30 +65,27 @@ module tsr_range #(
   logic [ExtentBits*(1<<LoopBits)-1:0] extents;
   logic [ExtentBits-1:0] steps;
   always_comb begin
-    extents = {extent_i[ExtentBits*Loops-1-:ExtentBits*Fill], extent_i};
+    if (!tsr_isa_pkg::Simulated) {extents, steps} = 'x;
     if (!tsr_isa_pkg::Simulated || choose) begin
-      for (int unsigned bit_ = 0; bit_ < LoopBits; bit_++) begin
-        if (loop_q[bit_]) extents = extents >> (ExtentBits << bit_);
-      end
+      extents = {extent_i[ExtentBits*Loops-1-:ExtentBits*Fill], extent_i};
+      for (int unsigned b = 0; b < LoopBits; b++) if (loop_q[b]) extents = extents >> (ExtentBits << b);
+      steps = extents[0+:ExtentBits] - ExtentBits'(1);
     end
   end
-  assign steps = extents[0+:ExtentBits] - ExtentBits'(1);
 
   for (genvar n = 0; n < Operands; n++) begin : gen_operand
     logic [StrideBits*(1<<LoopBits)-1:0] strides;
-    always_comb begin
-      strides = {stride_i[StrideBits*Loops*(n+1)-1-:StrideBits*Fill], stride_i[StrideBits*Loops*n+:StrideBits*Loops]};
-      if (!tsr_isa_pkg::Simulated || choose) begin
-        for (int unsigned bit_ = 0; bit_ < LoopBits; bit_++) begin
-          if (loop_q[bit_]) strides = strides >> (StrideBits << bit_);
-        end
-      end
-    end
-
     logic signed [ExtentBits:0] steps_q;
     logic signed [StrideBits-1:0] stride_q;
     logic signed [ProductBits-1:0] product_q[Products];
     logic [Products:0] counts_q;
+    always_comb begin
+      if (!tsr_isa_pkg::Simulated) strides = 'x;
+      if (!tsr_isa_pkg::Simulated || choose) begin
+        strides = {stride_i[StrideBits*Loops*(n+1)-1-:StrideBits*Fill], stride_i[StrideBits*Loops*n+:StrideBits*Loops]};
+        for (int unsigned b = 0; b < LoopBits; b++) if (loop_q[b]) strides = strides >> (StrideBits << b);
+      end
+    end
     always_ff @(posedge clk_i) begin
       if (!tsr_isa_pkg::Simulated || choose || stands_q != '0) begin
         steps_q <= {1'b0, steps};
@@ -105,17 +104,28 @@ module tsr_range #(
     assign span = product_q[Products-1];
     assign adds = stands_q[Products] && counts_q[Products];
     assign negative = span[ProductBits-1];
-    assign far = span[ProductBits-1:AddressBits] != {ProductBits - AddressBits{negative}};
-    assign sum = span[0+:SumBits] + {!negative, negative ? lowest_q : highest_q};
-    assign first = {1'b0, addr_i[AddressBits*n+:AddressBits]} - limit_i[SumBits*n+:SumBits];
+    always_comb begin
+      if (!tsr_isa_pkg::Simulated) {far, sum, first} = 'x;
+      if (!tsr_isa_pkg::Simulated || adds) begin
+        far = span[ProductBits-1:AddressBits] != {ProductBits - AddressBits{negative}};
+        sum = span[0+:SumBits] + {!negative, negative ? lowest_q : highest_q};
+      end
+      if (!tsr_isa_pkg::Simulated || start_i) begin
+        first = {1'b0, addr_i[AddressBits*n+:AddressBits]} - limit_i[SumBits*n+:SumBits];
+      end
+    end
     always_ff @(posedge clk_i) begin
-      if (start_i) lowest_q <= addr_i[AddressBits*n+:AddressBits];
-      else if (adds && negative) lowest_q <= sum[0+:AddressBits];
-      if (start_i) highest_q <= first[0+:AddressBits];
-      else if (adds && !negative) highest_q <= sum[0+:AddressBits];
-      if (start_i) outside_o[n] <= !first[AddressBits];
-      else if (adds) outside_o[n] <= outside_o[n] || far || sum[AddressBits] == negative;
+      if (start_i) begin
+        lowest_q <= addr_i[AddressBits*n+:AddressBits];
+        highest_q <= first[0+:AddressBits];
+        outside_o[n] <= !first[AddressBits];
+      end else if (adds) begin
+        if (negative) lowest_q <= sum[0+:AddressBits];
+        else highest_q <= sum[0+:AddressBits];
+        outside_o[n] <= outside_o[n] || far || sum[AddressBits] == negative;
+      end
     end
   end
 
 endmodule
+/* verilator lint_on LATCH */

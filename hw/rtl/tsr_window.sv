@@ -10,6 +10,8 @@
 // of a window that is not yet full mean nothing. Timing: from INP's output one subtraction and one selection. Legal:
 // rasters with rows of 2 to LineDepth columns; Taps at least 2. Operands have OperandBits each, of which a simulator copies words and
 // synthesis as few as count: 9. Synthesis makes no more of them than a line buffer's block RAMs have bits anyway.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_window #(
   parameter int unsigned Batch       = 1,
   parameter int unsigned BlockIn     = 8,
@@ -42,17 +44,18 @@ module tsr_window #(
   if (Taps < 2) $error("tsr_window: there are fewer than two taps");
 
   // Signed inputs are offset by 128: with the top bit flipped all bytes are unsigned and 128 joins the zero point.
+  logic [OperandBits-1:0] flip, zero;
   logic [OperandBits*Batch*BlockIn-1:0] vector, newest_q;
   logic [Width-1:0] lanes;
   always_comb begin
-    vector = 'x;
-    lanes = 'x;
-    if (step_i) begin
+    if (!tsr_isa_pkg::Simulated) {flip, zero, vector, lanes} = 'x;
+    if (!tsr_isa_pkg::Simulated || step_i) begin
+      flip = OperandBits'({!unsigned_i, 7'd0});
+      zero = OperandBits'(zero_i[7:0]) ^ flip;
       for (int unsigned n = 0; n < Batch * BlockIn; n++) begin
-        vector[OperandBits*n+:OperandBits] = OperandBits'({!unsigned_i ^ vector_i[8*n+7], vector_i[8*n+:7]}) -
-            OperandBits'({!unsigned_i ^ zero_i[7], zero_i[6:0]});
+        vector[OperandBits*n+:OperandBits] = (OperandBits'(vector_i[8*n+:8]) ^ flip) - zero;
       end
-      if (depthwise_i) begin
+      if (!tsr_isa_pkg::Simulated || depthwise_i) begin
         for (int unsigned b = 0; b < Batch; b++) begin
           lanes[OperandBits*b*Lanes+:OperandBits*Lanes] = (OperandBits * Lanes)'(
               vector[OperandBits*b*BlockIn+:OperandBits*BlockIn] >> (BlockIn > BlockOut ? OperandBits * Lanes * 32'(lane_i) : 0));
@@ -106,3 +109,4 @@ module tsr_window #(
   assign unused = &{1'b0, zero_i[8], line_0_i, line_1_i, lane_i};
 
 endmodule
+/* verilator lint_on LATCH */
