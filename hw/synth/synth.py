@@ -221,8 +221,11 @@ def arguments(given=None):
     parser.add_argument(
         "--pnr", action="store_true", help="place and route instead, with nextpnr for ECP5 (default: npu16n)"
     )
+    parser.add_argument("--paths", type=int, default=0, help="with --timing: list so many of the worst paths")
     parser.add_argument(
-        "--module", action="append", help="with --pnr, --cells: this module alone, repeatable; with --pnr all: each one"
+        "--module",
+        action="append",
+        help="with --pnr, --cells: this module alone, repeatable; with --pnr all: each one; with --paths: its paths",
     )
     parser.add_argument("--seeds", type=int, default=1, help="with --pnr: seeds to try, of which the worst counts")
     return parser.parse_args(given)

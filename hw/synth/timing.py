@@ -9,12 +9,14 @@ at the port. sta follows the timing arcs of a cell's model, and synth_xilinx tak
 chains and wide multiplexers in the end: a sta in the same run ends paths there and says too little. So sta gets the
 models afresh."""
 
+import json
 import pathlib
 import re
 import tomllib
 
 import machine
 import modules
+import worst
 from machine import Failure
 from modules import short
 
@@ -84,6 +86,14 @@ def path_of(report, name, netlist):
     }
 
 
+def paths_of(everything, wanted):
+    """The modules whose paths are listed, by their short names. Errors: Failure when there is none of a name."""
+    missing = set(wanted) - {short(name) for name in everything}
+    if missing:
+        raise Failure(f"the machine has no module {', '.join(sorted(missing))}")
+    return [name for name in everything if short(name) in wanted]
+
+
 def measure(config, folder, options, top_alone=False):
     """The whole alone, or with it the parts of tsr_top, and with a depth above 1 all modules inside them. Errors:
     Failure as of modules.mapped, or when sta knows no delay of a cell."""
@@ -107,6 +117,10 @@ def measure(config, folder, options, top_alone=False):
         "sta",
         f"write_rtlil -selected {flat.name}",
     ]
+    listed = paths_of(everything, options.module or ["tsr_top"]) if getattr(options, "paths", 0) else []
+    if listed:
+        kinds = sorted({kind for module in everything.values() for kind in module.cells if "tsr_" not in kind})
+        commands += worst.commands(kinds, [modules.pattern(name) for name in listed], f"paths_{config}.json")
     run = machine.yosys(commands, folder / f"timing_{config}.log", options.minutes, options.yosys)
     without = sorted(set(re.findall(r"Module '(\S+)' has no timing arcs!", run.log)) - {"GND", "VCC", "INV"})
     if without:
@@ -123,6 +137,11 @@ def measure(config, folder, options, top_alone=False):
         # Of several forms of a module the slowest one counts.
         if path["ns"] >= into.get(kind, {"ns": -1})["ns"]:
             into[kind] = {"module": kind, **path, "budget": budget(kind)}
+    lists = {}
+    if listed:
+        netlists = json.loads((folder / f"paths_{config}.json").read_text())["modules"]
+        for name in listed:
+            lists[short(name)] = worst.Netlist(netlists, name.removeprefix("\\")).worst(options.paths)
     vta = read_table("vta.toml")["delay_ns"]
     by_delay = sorted(rows.values(), key=lambda row: (row["module"] != "tsr_top", -row["ns"]))
     return {
@@ -132,6 +151,7 @@ def measure(config, folder, options, top_alone=False):
         "options": flags,
         "parts": by_delay,
         "inside": sorted(inner.values(), key=lambda row: -row["ns"]),
+        "paths": lists,
         "vta_ns": vta,
         "sta_seconds": round(run.seconds),
     }
@@ -156,5 +176,8 @@ def show(result):
             )
         if rows is result["parts"] and result["inside"]:
             print("inside them:")
+    for name, paths in result["paths"].items():
+        print(f"the worst paths of {name}:")
+        worst.show(paths)
     broken = sum(over(row) for row in result["parts"])
     print(f"{broken} of {len(result['parts'])} parts are over their budget (*).")

@@ -17,6 +17,7 @@ import modules  # noqa: E402
 import pnr  # noqa: E402
 import synth  # noqa: E402
 import timing  # noqa: E402
+import worst  # noqa: E402
 
 CELL = "  cell {} {}\n    connect \\A \\a\n  end\n"
 
@@ -134,6 +135,44 @@ Arrival histogram:
 
     def test_budgets(self):
         self.assertEqual(timing.budget("tsr_anything"), {"ns": 5.0, "levels": 12})
+
+
+class Worst(unittest.TestCase):
+    """Two registers, of which one word reaches the other through a look-up table, and itself through none."""
+
+    @staticmethod
+    def models():
+        def arc(kind, source, target, **parameters):
+            nets = {"SRC": [source], "DST": [target], "EN": ["1"]}
+            return {"type": kind, "parameters": {"FULL": "1", "TYPE": "$setup", **parameters}, "connections": nets}
+
+        ports = {name: {"direction": way, "bits": [net]} for name, way, net in [("D", "input", 1), ("Q", "output", 2)]}
+        register = {"ports": {**ports, "C": {"direction": "input", "bits": [3]}}, "cells": {}}
+        register["cells"]["launch"] = arc("$specify3", 3, 2, T_RISE_MAX="100101111")  # 303
+        register["cells"]["setup"] = arc("$specrule", 1, 3, T_LIMIT_MAX="110010")  # 50
+        ports = {name: {"direction": way, "bits": [net]} for name, way, net in [("I0", "input", 1), ("O", "output", 2)]}
+        return {"FDRE": register, "LUT1": {"ports": ports, "cells": {"way": arc("$specify2", 1, 2, T_RISE_MAX="1000")}}}
+
+    def test_one_path_for_each_start_and_end(self):
+        def cell(kind, **nets):
+            return {"type": kind, "parameters": {}, "connections": {port: [net] for port, net in nets.items()}}
+
+        top = {
+            "ports": {"clk": {"direction": "input", "bits": [9]}},
+            "cells": {
+                "a0": cell("FDRE", D=2, Q=2, C=9),
+                "a1": cell("FDRE", D=3, Q=3, C=9),
+                "lut": cell("LUT1", I0=3, O=4),
+                "b": cell("FDRE", D=4, Q=5, C=9),
+            },
+            "netnames": {"a_q": {"bits": [2, 3]}, "b_q": {"bits": [5]}, "b_d": {"bits": [4]}},
+        }
+        paths = worst.Netlist({**self.models(), "top": top}, "top").worst(9)
+        self.assertEqual(
+            [(one["ns"], one["levels"], one["start"], one["end"]) for one in paths],
+            [(0.36, 1, "a_q", "b_q"), (0.35, 0, "a_q", "a_q")],
+        )
+        self.assertEqual(paths[0]["through"], ["a_q", "b_d"])
 
 
 if __name__ == "__main__":
