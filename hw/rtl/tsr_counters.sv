@@ -17,8 +17,10 @@ module tsr_counters (
   input  logic        rst_ni,
   input  logic        run_i,
   input  logic        instruction_i,
+  input  logic        load_bytes_valid_i,
   input  logic [21:0] load_bytes_i,
   input  logic        fetch_word_i,     // 64 bytes
+  input  logic        store_bytes_valid_i,
   input  logic [21:0] store_bytes_i,
   input  logic [4:0]  busy_i,           // by unit
   input  logic [19:0] waiting_on_i,     // by unit, one bit an engine
@@ -115,8 +117,8 @@ module tsr_counters (
       fetch_word_q <= 1'b0;
     end else begin
       fetch_word_q <= run_i && fetch_word_i;
-      read_add_q <= (run_i ? load_bytes_i : '0) + (fetch_word_q ? 22'd64 : '0);
-      written_add_q <= run_i ? store_bytes_i : '0;
+      read_add_q <= {15'd0, fetch_word_q, 6'd0} + (run_i && load_bytes_valid_i ? load_bytes_i : '0);
+      written_add_q <= run_i && store_bytes_valid_i ? store_bytes_i : '0;
       if (read_add_q != '0) read_q <= read_q + 64'(read_add_q);
       if (written_add_q != '0) written_q <= written_q + 64'(written_add_q);
     end

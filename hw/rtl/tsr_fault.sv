@@ -5,12 +5,13 @@
 // although something waits, the oldest waiting instruction becomes no_progress.
 //
 // A fault of an engine is kept as that engine's cause. Causes become the record one a cycle, each unless the record is
-// older; meanwhile nothing starts. no_progress is found likewise: a head that is older than the record becomes it, one a
-// cycle, until none is.
+// older; meanwhile nothing starts. no_progress is found likewise: a head that is older than the record becomes it, until
+// none is.
 //
-// Behind a fault no cycle counts any more. So the comparisons with the record end in registers: a head that is older than
-// the record may start a cycle later, a completion that is older counts a cycle later, and the program ends once a cycle
-// has passed in which nothing moved. Without a record nothing is compared and nothing is late.
+// Behind a fault no cycle counts any more. So one comparison with the record serves causes and the four heads in turn,
+// and ends in registers: a head may start once it is known to be older than the record, a completion that is older counts
+// a cycle later, and the program ends once nothing moves and no head is older. Without a record nothing is compared and
+// nothing is late.
 //
 // Latency: an engine's fault bars from the next cycle on and is the record one to four cycles later. Reset: synchronous,
 // active low; it also begins a program. Timing: one comparison of 32 bits between two registers.
@@ -60,51 +61,54 @@ module tsr_fault #(
   logic fault_q, stuck, changed_q;  // changed: the record is new in this cycle
   logic [2:0] code_q, unit_q;
   logic [31:0] pc_q;
-  logic [3:0] cause_q, head_older_q, late_q, older;
+  logic [3:0] cause_q, known_q, head_older_q, late_q, older;  // known: a head has been compared with the record
+  logic [1:0] turn_q;                                         // the head that is compared
   logic [IdleBits-1:0] idle_q;
 
-  // An engine's completing instruction is compared, or else its head. What was compared is the head still, unless it may
-  // have started meanwhile.
   always_comb begin
     older = '0;
     for (int unsigned e = 0; e < 4; e++) begin
-      if (!tsr_isa_pkg::Simulated || fault_q) older[e] = (complete_i[e] ? engine_pc.engine[e] : head_pc.engine[e]) < pc_q;
+      if (!tsr_isa_pkg::Simulated || (fault_q && complete_i[e])) older[e] = engine_pc.engine[e] < pc_q;
       start_o[e] = run_i && head_valid_i[e] && head_holds_i[e] && cause_q == '0 &&
-          (!fault_q || (head_older_q[e] && !changed_q));
+          (!fault_q || (known_q[e] && head_older_q[e] && !changed_q));
       counted_o[e] = late_q[e] || (signal_i[e] && !engine_fault_i[e] && !fault_q);
     end
-  end
-  always_ff @(posedge clk_i) begin
-    head_older_q <= head_valid_i & older & ~complete_i & ~start_o;
   end
 
   logic idle;  // nothing is under way that could still become the record
   assign idle = !busy_i && cause_q == '0;
   assign finish_take_o = run_i && finish_i && finish_holds_i && head_valid_i == '0 && idle && !fault_q;
-  assign stop_o = finish_take_o || (run_i && fault_q && !changed_q && head_older_q == '0 && idle_q != '0 && idle);
+  assign stop_o = finish_take_o || (run_i && fault_q && !changed_q && (head_valid_i & (~known_q | head_older_q)) == '0 &&
+                                    idle_q != '0 && idle);
   assign stuck = idle_q == IdleBits'(IdleCycles);
 
-  // The next candidate: a cause, else a head that is stuck; such a head is older than the record.
-  logic [3:0] candidates;
-  logic [1:0] chosen;
-  logic candidate_older;
-  logic [31:0] candidate_pc, chosen_cause_pc, chosen_head_pc;
+  // The candidate: a cause, else the head whose turn it is.
+  logic [1:0] chosen, cause_number;
+  logic causes, candidate, candidate_older;
+  logic [31:0] candidate_pc;
   logic [2:0] candidate_code;
-  assign candidates = cause_q != '0 ? cause_q : !stuck || changed_q ? '0 : fault_q ? head_older_q : head_valid_i;
-  assign chosen = candidates[0] ? 2'd0 : candidates[1] ? 2'd1 : candidates[2] ? 2'd2 : 2'd3;
+  assign causes = cause_q != '0;
+  assign cause_number = cause_q[0] ? 2'd0 : cause_q[1] ? 2'd1 : cause_q[2] ? 2'd2 : 2'd3;
+  assign chosen = causes ? cause_number : turn_q;
+  assign candidate = causes || (stuck && head_valid_i[turn_q] && !changed_q);
   always_comb begin
-    chosen_cause_pc = '0;
-    chosen_head_pc = '0;
     candidate_pc = '0;
     candidate_code = '0;
-    if (!tsr_isa_pkg::Simulated || candidates != '0) begin
-      chosen_cause_pc = cause_pc_q.engine[chosen];
-      chosen_head_pc = head_pc.engine[chosen];
-      candidate_pc = cause_q != '0 ? chosen_cause_pc : chosen_head_pc;
-      candidate_code = cause_q != '0 ? cause_code_q.engine[chosen] : 3'(tsr_isa_pkg::FaultNoProgress);
+    if (!tsr_isa_pkg::Simulated || causes || fault_q || stuck) begin
+      candidate_pc = causes ? cause_pc_q.engine[cause_number] : head_pc.engine[turn_q];
+      candidate_code = causes ? cause_code_q.engine[cause_number] : 3'(tsr_isa_pkg::FaultNoProgress);
     end
   end
-  assign candidate_older = !fault_q || cause_q == '0 || chosen_cause_pc < pc_q;
+  assign candidate_older = candidate_pc < pc_q;
+
+  // What is known of a head ends when the record changes and when the head may have left.
+  always_ff @(posedge clk_i) begin
+    for (int unsigned e = 0; e < 4; e++) begin
+      if (!rst_ni || causes || changed_q || start_o[e] || !head_valid_i[e]) known_q[e] <= 1'b0;
+      else if (turn_q == 2'(e) && fault_q) known_q[e] <= 1'b1;
+      if (turn_q == 2'(e)) head_older_q[e] <= candidate_older;
+    end
+  end
 
   always_ff @(posedge clk_i) begin
     for (int unsigned e = 0; e < 4; e++) begin
@@ -124,6 +128,7 @@ module tsr_fault #(
       pc_q <= '0;
       cause_q <= '0;
       late_q <= '0;
+      turn_q <= '0;
       changed_q <= 1'b0;
       idle_q <= '0;
     end else if (run_i) begin
@@ -131,17 +136,18 @@ module tsr_fault #(
       late_q <= fault_q ? signal_i & ~engine_fault_i & older : '0;
       for (int unsigned e = 0; e < 4; e++) begin
         if (engine_fault_i[e]) cause_q[e] <= 1'b1;
-        else if (chosen == 2'(e)) cause_q[e] <= 1'b0;
+        else if (cause_number == 2'(e)) cause_q[e] <= 1'b0;
       end
-      if (candidates != '0) begin
-        if (candidate_older) begin
+      turn_q <= turn_q + 2'd1;
+      if (candidate) begin
+        if (!fault_q || candidate_older) begin
           fault_q <= 1'b1;
           changed_q <= 1'b1;
           code_q <= candidate_code;
           unit_q <= 3'(chosen);
           pc_q <= candidate_pc;
         end
-      end else if (!fault_q && (fetch_fault_i || (stuck && fetch_held_i))) begin
+      end else if (!fault_q && (fetch_fault_i || (stuck && fetch_held_i && head_valid_i == '0))) begin
         fault_q <= 1'b1;
         changed_q <= 1'b1;
         code_q <= fetch_fault_i ? fetch_code_i : 3'(tsr_isa_pkg::FaultNoProgress);

@@ -52,7 +52,8 @@ module tsr_load #(
   output logic                  issue_o,         // a group is written
   output logic                  stall_memory_o,  // a beat is needed and absent
   output logic                  stall_port_o,    // a group waits for its port
-  output logic [21:0]           bytes_o          // bytes of a run whose bursts begin in this cycle, else 0
+  output logic                  bytes_valid_o,   // a run with bursts begins in this cycle
+  output logic [21:0]           bytes_o          // with these bytes
 );
 
   logic runs_busy, run_valid, run_ready, run_pad, run_last, run_signal, run_none, run_reads;
@@ -77,7 +78,8 @@ module tsr_load #(
   assign run_none = run_bytes == '0;
   assign run_reads = !run_none && !run_pad;
   assign run_ready = queue_ready && (bursts_ready || !run_reads);
-  assign bytes_o = run_valid && run_ready && run_reads ? run_bytes : '0;
+  assign bytes_valid_o = run_valid && run_ready && run_reads;
+  assign bytes_o = run_bytes;
 
   tsr_bursts #(.AxiBytes(AxiBytes)) u_bursts (
     .clk_i, .rst_ni, .run_valid_i(run_valid && run_reads && queue_ready), .run_ready_o(bursts_ready),

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // A FIFO with first-word fall-through: the oldest word stands at data_o while valid_o is set. Its lowest HeadBits stand in
-// a register, for logic that looks at them in every cycle; the others are read from the memory, for a register that
-// takes them. With Held these others are not the head's but those of the word that left last: they stay until the next
-// one leaves, so that whoever takes words needs no copy.
+// a register, for logic that looks at them in every cycle; the others are read from the memory. With Held those above the
+// next ShownBits are not the head's but those of the word that left last: they stay until the next one leaves, so that
+// whoever takes words needs no copy.
 //
 // Latency: a word written into an empty queue is visible in the next cycle. Throughput: one word in and one out a
 // cycle. Back-pressure: ready_o depends on state only. Reset: synchronous, active low, empties it. Legal: Width >= 1,
-// HeadBits <= Width, Depth >= 1. Timing: the registered bits come from a register, the others from a LUT RAM.
+// HeadBits + ShownBits <= Width, Depth >= 1. Timing: the registered bits come from a register, the others from a LUT RAM.
 module tsr_queue #(
-  parameter int unsigned Width    = 8,
-  parameter int unsigned Depth    = 4,
-  parameter int unsigned HeadBits = 0,
-  parameter bit          Held     = 1'b0
+  parameter int unsigned Width     = 8,
+  parameter int unsigned Depth     = 4,
+  parameter int unsigned HeadBits  = 0,
+  parameter int unsigned ShownBits = 0,
+  parameter bit          Held      = 1'b0
 ) (
   input  logic             clk_i,
   input  logic             rst_ni,
@@ -23,7 +24,8 @@ module tsr_queue #(
   input  logic             ready_i
 );
 
-  if (Width < 1 || HeadBits > Width || Depth < 1) $error("tsr_queue: Width >= HeadBits, Width >= 1, Depth >= 1");
+  if (Width < 1 || HeadBits + ShownBits > Width || Depth < 1)
+    $error("tsr_queue: Width >= HeadBits + ShownBits, Width >= 1, Depth >= 1");
 
   localparam int unsigned Slots = Depth + 32'(Held);  // the place of a held word is not written
   localparam int unsigned PointerBits = Slots > 1 ? $clog2(Slots) : 1;
@@ -42,20 +44,22 @@ module tsr_queue #(
 
   // A simulator copies a word when the head moves, not in every cycle: there all of it stands in the register.
   localparam int unsigned Kept = tsr_isa_pkg::Simulated ? Width : HeadBits;
-  if (Kept < Width) begin : gen_body
-    logic [Width-Kept-1:0] mem[Slots];
+  localparam int unsigned Shown = tsr_isa_pkg::Simulated ? Kept : Held ? HeadBits + ShownBits : Width;
+  if (Kept < Shown) begin : gen_shown
+    logic [Shown-Kept-1:0] mem[Slots];
     always_ff @(posedge clk_i) begin
-      if (push) mem[tail_q] <= data_i[Width-1:Kept];
+      if (push) mem[tail_q] <= data_i[Shown-1:Kept];
     end
-    if (Held) begin : gen_held
-      logic [PointerBits-1:0] held_q;
-      always_ff @(posedge clk_i) begin
-        if (pop) held_q <= head_q;
-      end
-      assign data_o[Width-1:Kept] = mem[held_q];
-    end else begin : gen_shown
-      assign data_o[Width-1:Kept] = mem[head_q];
+    assign data_o[Shown-1:Kept] = mem[head_q];
+  end
+  if (Shown < Width) begin : gen_held
+    logic [Width-Shown-1:0] mem[Slots];
+    logic [PointerBits-1:0] held_q;
+    always_ff @(posedge clk_i) begin
+      if (push) mem[tail_q] <= data_i[Width-1:Shown];
+      if (pop) held_q <= head_q;
     end
+    assign data_o[Width-1:Shown] = mem[held_q];
   end
 
   if (Kept > 0) begin : gen_head
@@ -69,14 +73,14 @@ module tsr_queue #(
       if (push && (count_q == '0 || (count_q == CountBits'(1) && pop))) head_word_q <= data_i[Kept-1:0];
       else if (pop) head_word_q <= mem[next];
     end
-    if (Held && Kept > HeadBits) begin : gen_held
-      logic [Kept-HeadBits-1:0] held_word_q;
+    if (Held && Kept > HeadBits + ShownBits) begin : gen_held
+      logic [Kept-HeadBits-ShownBits-1:0] held_word_q;
       always_ff @(posedge clk_i) begin
-        if (pop) held_word_q <= head_word_q[Kept-1:HeadBits];
+        if (pop) held_word_q <= head_word_q[Kept-1:HeadBits+ShownBits];
       end
-      assign data_o[Kept-1:HeadBits] = held_word_q;
-      assign data_o[HeadBits-1:0] = head_word_q[HeadBits-1:0];
-    end else begin : gen_shown
+      assign data_o[Kept-1:HeadBits+ShownBits] = held_word_q;
+      assign data_o[HeadBits+ShownBits-1:0] = head_word_q[HeadBits+ShownBits-1:0];
+    end else begin : gen_kept
       assign data_o[Kept-1:0] = head_word_q;
     end
   end

@@ -10,6 +10,7 @@
 // AxiBytes a power of two, 4 to 64. Timing: a beat's bytes chosen in two steps; a count of 20 bits.
 module tsr_realign #(
   parameter int unsigned AxiBytes = 8,
+  parameter bit          Pads     = 1'b1,  // there are runs of padding
   localparam int unsigned OffsetBits = $clog2(AxiBytes)
 ) (
   input  logic                  clk_i,
@@ -95,8 +96,8 @@ module tsr_realign #(
   always_ff @(posedge clk_i) begin
     if (beat_fire) older_q <= beat_data_i;
     if (take) begin
-      pad_q <= run_pad_i;
-      pad_value_q <= run_pad_value_i;
+      pad_q <= Pads && run_pad_i;
+      pad_value_q <= Pads ? run_pad_value_i : '0;
       first_q <= 1'b1;
       prime_q <= prime;
       last_free_q <= {1'b0, prime} + group_rest[OffsetBits+1:OffsetBits] != beat_rest;

@@ -216,8 +216,10 @@ module tsr_runs #(
   end
 
   // The run that may still grow.
+  localparam int unsigned SpanBits = 50;
   logic held_q, held_pad_q, held_last_q, held_signal_q;
-  logic [63:0] held_dram_q, held_dram_end_q;
+  logic [63:0] held_dram_q;
+  logic [SpanBits-1:0] held_dram_end_q;  // what a nest spans is shorter, so that no more is compared
   logic [21:0] held_sp_q, held_sp_end_q, held_bytes_q;
   logic [2:0] held_space_q, held_fault_q;
   logic [7:0] held_pad_value_q;
@@ -226,7 +228,7 @@ module tsr_runs #(
 
   assign held_full = held_bytes_q[21:$clog2(JoinBytes)] != '0;
   assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && held_sp_end_q == sp_q &&
-      (step_pad || held_dram_end_q == dram_q) && !held_full;
+      (step_pad || held_dram_end_q == dram_q[SpanBits-1:0]) && !held_full;
   assign run_valid_o = held_q && (held_last_q || (walk_q && !joins));
   assign emit = run_valid_o && run_ready_i;
   assign step_take = walk_q && (!held_q || joins || emit);
@@ -269,7 +271,7 @@ module tsr_runs #(
   always_ff @(posedge clk_i) begin
     if (step_take) begin
       held_last_q <= step_last;
-      held_dram_end_q <= dram_q + {48'd0, length_q};
+      held_dram_end_q <= dram_q[SpanBits-1:0] + SpanBits'(length_q);
       held_sp_end_q <= sp_q + {6'd0, length_q};
       held_bytes_q <= walk_none_q ? '0 : (joins ? held_bytes_q : '0) + {6'd0, length_q};
       if (!joins) begin

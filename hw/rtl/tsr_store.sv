@@ -51,7 +51,8 @@ module tsr_store #(
   output logic                  issue_o,         // a beat goes to the bus
   output logic                  stall_memory_o,  // a beat waits for the bus, or only responses are missing
   output logic                  stall_port_o,    // a read waits for its port
-  output logic [21:0]           bytes_o          // bytes of a run that begins in this cycle, else 0
+  output logic                  bytes_valid_o,   // a run begins in this cycle
+  output logic [21:0]           bytes_o          // with these bytes
 );
 
   logic runs_busy, run_valid, run_ready, run_pad_unused, run_last, run_signal, run_none;
@@ -78,7 +79,8 @@ module tsr_store #(
   assign none_take = run_valid && run_none && !bursts_busy && expect_ready;
   assign run_take = run_valid && !run_none && bursts_ready && reads_ready && offsets_ready;
   assign run_ready = run_none ? !bursts_busy && expect_ready : bursts_ready && reads_ready && offsets_ready;
-  assign bytes_o = run_take ? run_bytes : '0;
+  assign bytes_valid_o = run_take;
+  assign bytes_o = run_bytes;
 
   tsr_bursts #(.AxiBytes(AxiBytes)) u_bursts (
     .clk_i, .rst_ni, .run_valid_i(run_valid && !run_none && reads_ready && offsets_ready), .run_ready_o(bursts_ready),
@@ -166,7 +168,7 @@ module tsr_store #(
     .ready_o(offsets_ready), .valid_o(offsets_valid), .data_o({align_from, align_to, align_bytes}),
     .ready_i(align_ready)
   );
-  tsr_realign #(.AxiBytes(AxiBytes)) u_realign (
+  tsr_realign #(.AxiBytes(AxiBytes), .Pads(1'b0)) u_realign (
     .clk_i, .rst_ni, .run_valid_i(offsets_valid), .run_ready_o(align_ready), .run_from_i(align_from),
     .run_to_i(align_to), .run_bytes_i(align_bytes), .run_pad_i(1'b0), .run_pad_value_i(8'd0),
     .beat_valid_i(beat_valid), .beat_ready_o(beat_ready), .beat_data_i(beat_data), .group_valid_o(w_valid_o),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The signal counters of the four engines, and which of five instructions (four queue heads and FINISH) may go on.
 // Enters: signals of completed instructions and the conditions of the five. Leaves: for each, whether all hold, and the
-// engine of its first condition that is not known to hold. The conditions of an instruction are looked at one after
-// another, one a cycle, so that an instruction has one comparison. A condition that has held needs no second look:
-// its counter stays within half its range as long as the instruction waits.
+// engine of the condition that is looked at. The conditions of an instruction are looked at one after another, one a
+// cycle, so that an instruction has one comparison. A condition that has held needs no second look: its counter stays
+// within half its range as long as the instruction waits.
 //
-// Latency: a signal counts from the next cycle on; a condition that is looked at in cycle t and holds is known to from
-// t + 1 on, and t + 1 is the next one's. An instruction without conditions waits for nothing. Reset: synchronous, active
+// Latency: a signal counts from the next cycle on; a condition that is looked at in cycle t and holds, or is none, gives
+// way to the next one in t + 1. An instruction without conditions waits for nothing. Reset: synchronous, active
 // low, to 0. Timing: a condition chosen, its counter chosen and compared; holds_o comes from registers.
 module tsr_timeline (
   input  logic         clk_i,
@@ -26,7 +26,9 @@ module tsr_timeline (
   localparam int unsigned Waits = tsr_isa_pkg::Waits;
   typedef struct packed { logic [3:0][15:0] engine; } counters_t;
   counters_t count_q;
-  logic [5*Waits-1:0] known_q, held;  // conditions that have held; that hold in this cycle
+  if (Waits != 3) $error("tsr_timeline: three conditions");
+  logic [9:0] look_q;  // by instruction: the number of the condition that is looked at; 3 behind the last
+  logic [4:0] passed;  // it holds, or is none
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -40,33 +42,42 @@ module tsr_timeline (
 
   tsr_isa_pkg::wait_t condition;
   logic [56:0] waits;
-  logic [Waits-1:0] open, first;  // conditions that are not known to hold; of them the first
+  logic [1:0] look;
+  logic [Waits-1:0] enable;
+  logic [15:0] count;
   always_comb begin
     waits = '0;
     condition = '0;
-    open = '0;
-    first = '0;
-    held = '0;
+    look = '0;
+    enable = '0;
+    count = '0;
+    passed = '0;
     for (int unsigned h = 0; h < 5; h++) begin
       holds_o[h] = 1'b1;
       waiting_on_o[4*h+:4] = '0;
-      if (valid_i[h]) begin
+      // A queue without an instruction still shows some word.
+      if (!tsr_isa_pkg::Simulated || valid_i[h]) begin
         waits = h == 0 ? load_waits_i : h == 1 ? gemm_waits_i : h == 2 ? alu_waits_i : h == 3 ? store_waits_i
                                                                                              : finish_waits_i;
+        look = look_q[2*h+:2];
         for (int unsigned k = 0; k < Waits; k++) begin
           condition = waits[tsr_isa_pkg::WaitBits*k+:tsr_isa_pkg::WaitBits];
-          open[k] = condition.enable && !known_q[Waits*h+k];
+          enable[k] = condition.enable;
         end
-        holds_o[h] = open == '0;
-        if (!tsr_isa_pkg::Simulated || open != '0) begin
-          first = open & (~open + Waits'(1));
-          condition = '0;
-          for (int unsigned k = 0; k < Waits; k++) begin
-            if (first[k]) condition = condition | waits[tsr_isa_pkg::WaitBits*k+:tsr_isa_pkg::WaitBits];
+        holds_o[h] = !valid_i[h] || look == 2'd3 ||
+            !(enable[2] || (look != 2'd2 && enable[1]) || (look == 2'd0 && enable[0]));
+        if (!tsr_isa_pkg::Simulated || !holds_o[h]) begin
+          condition = waits[2*tsr_isa_pkg::WaitBits+:tsr_isa_pkg::WaitBits];
+          for (int unsigned k = 0; k < 2; k++) begin
+            if (look == 2'(k)) condition = waits[tsr_isa_pkg::WaitBits*k+:tsr_isa_pkg::WaitBits];
+          end
+          count = '0;
+          for (int unsigned e = 0; e < 4; e++) begin
+            if (condition.engine == 2'(e)) count = count_q.engine[e];
           end
           // Reached: the difference modulo 2^16 is not negative.
-          if (16'(count_q.engine[condition.engine] - condition.count) < 16'h8000) held[Waits*h+:Waits] = first;
-          if (open != '0) waiting_on_o[4*h+:4] = 4'd1 << condition.engine;
+          passed[h] = !condition.enable || 16'(count - condition.count) < 16'h8000;
+          if (!holds_o[h]) waiting_on_o[4*h+:4] = 4'd1 << condition.engine;
         end
       end
     end
@@ -74,8 +85,8 @@ module tsr_timeline (
 
   always_ff @(posedge clk_i) begin
     for (int unsigned h = 0; h < 5; h++) begin
-      if (!rst_ni || !valid_i[h] || (h < 4 && leave_i[h[1:0]])) known_q[Waits*h+:Waits] <= '0;
-      else known_q[Waits*h+:Waits] <= known_q[Waits*h+:Waits] | held[Waits*h+:Waits];
+      if (!rst_ni || !valid_i[h] || (h < 4 && leave_i[h[1:0]])) look_q[2*h+:2] <= '0;
+      else if (passed[h] && !holds_o[h]) look_q[2*h+:2] <= look_q[2*h+:2] + 2'd1;
     end
   end
 

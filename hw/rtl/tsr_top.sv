@@ -130,36 +130,44 @@ module tsr_top #(
     .fault_code_o(fetch_code), .issue_o(fetch_issue), .stall_memory_o(fetch_stall)
   );
 
-  // A queue keeps the bits that its engine's instructions have. Program counter and header are looked at while a word
+  // A queue keeps the bits that its engine's instructions have. Header and program counter are looked at while a word
   // waits, the rest when the engine takes it; of LOAD and STORE the rest is that of the word they took last.
-  localparam int unsigned HeadBits = 32 + tsr_isa_pkg::HeaderBits;
+  localparam int unsigned HeaderBits = tsr_isa_pkg::HeaderBits;
   logic [511:0] load_word, gemm_word, alu_word, store_word;
   logic [4*512-1:0] head_word;  // the four, for assertions
   assign head_word = {store_word, alu_word, gemm_word, load_word};
   logic [127:0] head_pc;
   assign load_word[511:tsr_isa_pkg::LoadQueueBits] = '0;
-  tsr_queue #(.Width(32 + tsr_isa_pkg::LoadQueueBits), .Depth(LoadQueue), .HeadBits(HeadBits), .Held(1'b1)) u_load_queue (
+  tsr_queue #(.Width(32 + tsr_isa_pkg::LoadQueueBits), .Depth(LoadQueue), .HeadBits(HeaderBits), .ShownBits(32), .Held(1'b1)) u_load_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Load]), .ready_o(push_ready[Load]),
-    .data_i({fetch_word[tsr_isa_pkg::LoadQueueBits-1:0], fetch_pc}), .valid_o(head_valid[Load]),
-    .data_o({load_word[tsr_isa_pkg::LoadQueueBits-1:0], head_pc[32*Load+:32]}), .ready_i(head_pop[Load])
+    .data_i({fetch_word[tsr_isa_pkg::LoadQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]}),
+    .valid_o(head_valid[Load]),
+    .data_o({load_word[tsr_isa_pkg::LoadQueueBits-1:HeaderBits], head_pc[32*Load+:32], load_word[HeaderBits-1:0]}),
+    .ready_i(head_pop[Load])
   );
   assign gemm_word[511:tsr_isa_pkg::GemmQueueBits] = '0;
-  tsr_queue #(.Width(32 + tsr_isa_pkg::GemmQueueBits), .Depth(GemmQueue), .HeadBits(HeadBits)) u_gemm_queue (
+  tsr_queue #(.Width(32 + tsr_isa_pkg::GemmQueueBits), .Depth(GemmQueue), .HeadBits(HeaderBits), .ShownBits(32)) u_gemm_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Gemm]), .ready_o(push_ready[Gemm]),
-    .data_i({fetch_word[tsr_isa_pkg::GemmQueueBits-1:0], fetch_pc}), .valid_o(head_valid[Gemm]),
-    .data_o({gemm_word[tsr_isa_pkg::GemmQueueBits-1:0], head_pc[32*Gemm+:32]}), .ready_i(head_pop[Gemm])
+    .data_i({fetch_word[tsr_isa_pkg::GemmQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]}),
+    .valid_o(head_valid[Gemm]),
+    .data_o({gemm_word[tsr_isa_pkg::GemmQueueBits-1:HeaderBits], head_pc[32*Gemm+:32], gemm_word[HeaderBits-1:0]}),
+    .ready_i(head_pop[Gemm])
   );
   assign alu_word[511:tsr_isa_pkg::AluQueueBits] = '0;
-  tsr_queue #(.Width(32 + tsr_isa_pkg::AluQueueBits), .Depth(AluQueue), .HeadBits(HeadBits)) u_alu_queue (
+  tsr_queue #(.Width(32 + tsr_isa_pkg::AluQueueBits), .Depth(AluQueue), .HeadBits(HeaderBits), .ShownBits(32)) u_alu_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Alu]), .ready_o(push_ready[Alu]),
-    .data_i({fetch_word[tsr_isa_pkg::AluQueueBits-1:0], fetch_pc}), .valid_o(head_valid[Alu]),
-    .data_o({alu_word[tsr_isa_pkg::AluQueueBits-1:0], head_pc[32*Alu+:32]}), .ready_i(head_pop[Alu])
+    .data_i({fetch_word[tsr_isa_pkg::AluQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]}),
+    .valid_o(head_valid[Alu]),
+    .data_o({alu_word[tsr_isa_pkg::AluQueueBits-1:HeaderBits], head_pc[32*Alu+:32], alu_word[HeaderBits-1:0]}),
+    .ready_i(head_pop[Alu])
   );
   assign store_word[511:tsr_isa_pkg::StoreQueueBits] = '0;
-  tsr_queue #(.Width(32 + tsr_isa_pkg::StoreQueueBits), .Depth(StoreQueue), .HeadBits(HeadBits), .Held(1'b1)) u_store_queue (
+  tsr_queue #(.Width(32 + tsr_isa_pkg::StoreQueueBits), .Depth(StoreQueue), .HeadBits(HeaderBits), .ShownBits(32), .Held(1'b1)) u_store_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Store]), .ready_o(push_ready[Store]),
-    .data_i({fetch_word[tsr_isa_pkg::StoreQueueBits-1:0], fetch_pc}), .valid_o(head_valid[Store]),
-    .data_o({store_word[tsr_isa_pkg::StoreQueueBits-1:0], head_pc[32*Store+:32]}), .ready_i(head_pop[Store])
+    .data_i({fetch_word[tsr_isa_pkg::StoreQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]}),
+    .valid_o(head_valid[Store]),
+    .data_o({store_word[tsr_isa_pkg::StoreQueueBits-1:HeaderBits], head_pc[32*Store+:32], store_word[HeaderBits-1:0]}),
+    .ready_i(head_pop[Store])
   );
   assign head_pop = instr_valid & instr_ready;
 
@@ -219,6 +227,7 @@ module tsr_top #(
   logic [8*AxiBytes-1:0] load_wdata, store_rdata;
   logic [AxiBytes-1:0] load_wbe;
   logic [21:0] load_bytes, store_bytes;
+  logic load_bytes_valid, store_bytes_valid;
   logic [3:0] issue, stall_memory, stall_port;
 
   tsr_load #(
@@ -234,7 +243,7 @@ module tsr_top #(
     .ar_ready_i(load_ar_ready), .ar_addr_o(load_ar_addr), .ar_len_o(load_ar_len), .r_valid_i(load_r_valid),
     .r_ready_o(load_r_ready), .r_data_i(r_data), .r_error_i(r_error), .sp_we_o(load_we), .sp_space_o(load_space),
     .sp_group_o(load_group), .sp_wdata_o(load_wdata), .sp_wbe_o(load_wbe), .sp_gnt_i(load_gnt), .issue_o(issue[0]),
-    .stall_memory_o(stall_memory[0]), .stall_port_o(stall_port[0]), .bytes_o(load_bytes)
+    .stall_memory_o(stall_memory[0]), .stall_port_o(stall_port[0]), .bytes_valid_o(load_bytes_valid), .bytes_o(load_bytes)
   );
 
   logic store_req, store_acc, store_gnt, burst_valid, burst_ready, w_valid, w_ready, b_valid, b_ready, b_error;
@@ -255,7 +264,7 @@ module tsr_top #(
     .burst_ready_i(burst_ready), .burst_addr_o(burst_addr), .burst_len_o(burst_len), .burst_pc_o(probe_store_pc),
     .w_valid_o(w_valid), .w_ready_i(w_ready), .w_data_o(w_data), .w_strb_o(w_strb), .b_valid_i(b_valid),
     .b_ready_o(b_ready), .b_error_i(b_error),
-    .issue_o(issue[3]), .stall_memory_o(stall_memory[3]), .stall_port_o(stall_port[3]), .bytes_o(store_bytes)
+    .issue_o(issue[3]), .stall_memory_o(stall_memory[3]), .stall_port_o(stall_port[3]), .bytes_valid_o(store_bytes_valid), .bytes_o(store_bytes)
   );
 
   logic gemm_inp_req, gemm_wgt_req, gemm_acc_req, gemm_acc_we;
@@ -339,8 +348,9 @@ module tsr_top #(
   );
 
   tsr_counters u_counters (
-    .clk_i, .rst_ni(program_rst_n), .run_i(run), .instruction_i(fetch_issue), .load_bytes_i(load_bytes),
-    .fetch_word_i(fetch_issue), .store_bytes_i(store_bytes), .busy_i({fetch_issue, issue}),
+    .clk_i, .rst_ni(program_rst_n), .run_i(run), .instruction_i(fetch_issue),
+    .load_bytes_valid_i(load_bytes_valid), .load_bytes_i(load_bytes),
+    .fetch_word_i(fetch_issue), .store_bytes_valid_i(store_bytes_valid), .store_bytes_i(store_bytes), .busy_i({fetch_issue, issue}),
     .waiting_on_i(waiting_on), .stall_memory_i({fetch_stall, stall_memory}), .stall_port_i({1'b0, stall_port}),
     .executed_i({finish_take, complete & ~complete_fault}), .read_i(counter_read), .select_i(counter_select), .value_o(counter_value)
   );

@@ -4,6 +4,7 @@
 // the condition that it waits for. Looks of one cycle agree.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "isa/generated/timing.h"
@@ -17,22 +18,22 @@ class Conditions {
   /// holds(wait) what has been reached.
   template <typename Timelines>
   const isa::Wait* unmet(const isa::Header& header, const Timelines& timelines, Cycle now) {
-    if (now < next_) return &header.waits[looked_];
-    while (known_ < header.waits.size() && !header.waits[known_].enable) ++known_;
-    if (known_ == header.waits.size()) return nullptr;
+    if (now < next_) return &header.waits[static_cast<size_t>(looked_)];
+    const auto open = [](const isa::Wait& wait) { return wait.enable; };
+    if (std::none_of(header.waits.begin() + known_, header.waits.end(), open)) return nullptr;
     looked_ = known_;
-    if (timelines.holds(header.waits[looked_])) {
+    if (timelines.holds(header.waits[static_cast<size_t>(looked_)])) {
       ++known_;
       next_ = now + isa::timing::queue::kCondition;
     }
-    return &header.waits[looked_];
+    return &header.waits[static_cast<size_t>(looked_)];
   }
   /// The cycle of the next look, when the last one succeeded.
   Cycle next() const { return next_; }
 
  private:
-  size_t known_ = 0;   // conditions that have held
-  size_t looked_ = 0;  // the one of the last look
+  std::ptrdiff_t known_ = 0;   // conditions that have held or are none
+  std::ptrdiff_t looked_ = 0;  // the one of the last look
   Cycle next_ = 0;
 };
 
