@@ -23,7 +23,7 @@ def parser():
     add("--calibrate", metavar="DATA", help=".npz file, folder of pictures or .pb tensors, or `random`")
     add("-o", "--output", metavar="FILE", help="quantised model to write; default MODEL_int8.onnx")
     add("--engine", choices=ENGINES, default="", help="library that calibrates; default nncf")
-    add("--method", choices=METHODS, default="minmax", help="how ranges are chosen (engine onnxruntime)")
+    add("--method", choices=METHODS, default="minmax", help="how ranges are chosen; entropy, percentile: onnxruntime")
     add("--fast-bias", action="store_true", help="the faster bias correction (engine nncf)")
     add("--config", default="npu256", help="machine that decides what runs on the NPU; default npu256")
     add("--preprocess", default="", metavar="HOW", help="imagenet, unit, raw or a TOML file, for pictures")

@@ -24,7 +24,7 @@ from .errors import argument, error
 from .graph import Graph, is_onnx
 
 ENGINES = ("nncf", "onnxruntime")
-METHODS = ("minmax", "entropy", "percentile")
+METHODS = ("minmax", "mse", "entropy", "percentile")
 BIAS_SAMPLES = 64  # that NNCF corrects biases on; the ranges come from all
 CHUNK = 8  # samples whose tensors are held at one time
 
@@ -68,6 +68,7 @@ def measure_ranges(model, data, method="minmax", progress=None):
 
     methods = {
         "minmax": CalibrationMethod.MinMax,
+        "mse": CalibrationMethod.MinMax,  # narrowed later (tables.py)
         "entropy": CalibrationMethod.Entropy,
         "percentile": CalibrationMethod.Percentile,
     }
@@ -77,13 +78,16 @@ def measure_ranges(model, data, method="minmax", progress=None):
         calibrator = create_calibrator(source, [], augmented, calibrate_method=methods[method])
         count = 0
         for chunk in _chunks(data, CHUNK):
-            calibrator.collect_data(_Reader(chunk))
+            with contextlib.redirect_stdout(io.StringIO()):  # the histograms announce themselves
+                calibrator.collect_data(_Reader(chunk))
             count += len(chunk)
             if progress:
                 progress("calibrating", count)
+        with contextlib.redirect_stdout(io.StringIO()):
+            found = calibrator.compute_data()
         ranges = {
             name: tuple(float(np.min(v)) if k == 0 else float(np.max(v)) for k, v in enumerate(value.range_value))
-            for name, value in calibrator.compute_data().items()
+            for name, value in found.items()
         }
     return ranges, count
 
@@ -252,6 +256,6 @@ def calibrate(engine, model, data, options, progress=None):
         raise argument(f"--engine takes {' or '.join(ENGINES)}, not '{engine}'")
     if options.method not in METHODS:
         raise argument(f"--method takes {', '.join(METHODS)}, not '{options.method}'")
-    if engine == "nncf" and options.method != "minmax":
+    if engine == "nncf" and options.method in ("entropy", "percentile"):
         raise argument(f"--method {options.method} is one of the engine onnxruntime; add --engine onnxruntime")
     return (with_nncf if engine == "nncf" else with_onnxruntime)(model, data, options, progress)

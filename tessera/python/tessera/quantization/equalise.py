@@ -3,11 +3,11 @@
 are ten times smaller than another's has only a tenth of the steps. In: a prepared model and calibration data. Out: the
 same function with weights scaled: channel c of the producer by 1 / s[c], of the readers by s[c], where s is at most 1.
 
-Relu commutes with a positive factor. The upper limit of a Clip stays where it is, so it limits channel c to s[c] times
-what it was, which is no less than any value that the data showed. Where every reader is depthwise, whose weights have
-a scale for each channel, all ranges become equal. Other readers have one scale for all input channels of an output, so
-there the square root of the ratio shares the loss between both. The idea is that of Nagel et al., Data-Free
-Quantization Through Weight Equalization and Bias Correction (2019), with ranges from data."""
+Relu commutes with a positive factor; Clip does not, and tensors behind one stay as they are. s is the square root
+of the ratio to the largest channel. So half of the difference stays: it is room for values that the data did not
+show, and the readers' weights, where one scale serves all input channels, lose no more than the tensor gains. The
+idea is that of Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (2019), with
+ranges from data."""
 
 import copy
 
@@ -32,8 +32,7 @@ def pairs_of(plan):
         if len(readers) != len(graph.readers[name]) or not all(is_onnx(node, "Conv") for node in readers):
             continue
         constant = all(graph.array(node.input[1]) is not None for node in [unit.node, *readers])
-        limited = any(is_onnx(node, "Clip") for node in unit.nodes)
-        if constant and (unit.low == 0 or not limited):
+        if constant and not any(is_onnx(node, "Clip") for node in unit.nodes):
             yield unit, name, readers
 
 
@@ -53,17 +52,12 @@ def largest_values(model, names, data):
     return found
 
 
-def depthwise(node, channels):
-    return attribute(node, "group", 1) == channels
-
-
-def factors(largest, shared):
+def factors(largest):
     """s for each channel: 1 for the largest one and for channels without values."""
     top = largest.max()
     if top <= 0:
         return np.ones_like(largest)
-    ratio = np.where(largest > 0, largest / top, 1)
-    return np.clip(np.sqrt(ratio) if shared else ratio, LEAST_FACTOR, 1).astype(np.float32)
+    return np.clip(np.sqrt(np.where(largest > 0, largest / top, 1)), LEAST_FACTOR, 1).astype(np.float32)
 
 
 def equalise(model, names, data):
@@ -76,10 +70,8 @@ def equalise(model, names, data):
     largest = largest_values(model, [name for _, name, _ in pairs], data)
     weights = _Weights(model)
     for unit, name, readers in pairs:
-        channels = len(largest[name])
-        free = all(depthwise(node, channels) for node in readers)
-        # The producer's own channels were not scaled before: each tensor is changed once on each side.
-        scale = factors(largest[name], not free)
+        # A tensor's producer and its readers are scaled along different axes, so their factors do not meet.
+        scale = factors(largest[name])
         weights.multiply(unit.node, 1, 1 / scale, 0)
         if len(unit.node.input) > 2 and unit.node.input[2]:
             weights.multiply(unit.node, 2, 1 / scale, 0)

@@ -27,7 +27,7 @@ MARGIN_DECIBELS = 1.0  # by which a change must bring the outputs nearer to be k
 @dataclasses.dataclass
 class Options:
     engine: str = "nncf"
-    method: str = "minmax"  # of the engine onnxruntime
+    method: str = "minmax"
     accurate_bias: bool = True  # of the engine nncf: the slower bias correction
     power_of_two: bool = False
     per_channel: bool = True
@@ -185,24 +185,21 @@ class Quantization:
         return other
 
     def _narrow(self, feeds):
-        """Of the extremes, ranges narrowed in front of functions that are flat, and ranges narrowed everywhere: those
-        that bring the outputs nearest."""
+        """Cuts off what functions behind a product map to nearly one value, if that brings the outputs nearer; with the
+        method mse every range is the one of the least squared error."""
+        everywhere = self.options.method == "mse"
+        options = {"everywhere": everywhere, "power_of_two": self.options.power_of_two}
+        before = candidate(self.calibrated, self.options, self.float_nodes)
         extremes = self.calibrated.ranges
-        trial = candidate(self.calibrated, self.options, self.float_nodes)
-        options = {"power_of_two": self.options.power_of_two}
-        found = {"extremes": extremes}
-        for name, everywhere in (("flat parts cut off", False), ("least squared error", True)):
-            narrowed = tables.narrow(trial.plan, extremes, feeds, everywhere=everywhere, **options)
-            if narrowed != extremes:
-                found[name] = narrowed
-        self.how_ranged, best = "extremes", -math.inf
-        for name, narrowed in found.items() if len(found) > 1 else ():
-            self.calibrated.ranges = narrowed
-            reached = self._distance(candidate(self.calibrated, self.options, self.float_nodes).model, feeds)
-            # Clipping may cost more on other data than it gains on this.
-            if reached > best + (MARGIN_DECIBELS if name == "least squared error" else 0):
-                self.how_ranged, best = name, reached
-        self.calibrated.ranges = found[self.how_ranged]
+        self.calibrated.ranges = tables.narrow(before.plan, extremes, feeds, **options)
+        self.how_ranged = "least squared error" if everywhere else self.options.method
+        if everywhere or self.calibrated.ranges == extremes:
+            return
+        after = candidate(self.calibrated, self.options, self.float_nodes)
+        if self._distance(after.model, feeds) > self._distance(before.model, feeds):
+            self.how_ranged += ", flat parts of functions cut off"
+        else:
+            self.calibrated.ranges = extremes
 
     def _choose_weights(self):
         """Keeps what the engine did to weights and biases only if it brings the outputs nearer to the float ones."""
@@ -379,14 +376,15 @@ def quantize(
 ):
     """Quantises a float ONNX model so that its products run on the NPU.
 
-    model: path, bytes or ModelProto. calibrate: an .npz file, a folder of pictures or .pb tensors, "random", arrays, an
-    iterable of arrays or dicts, or a function that gives an iterator. output: where to write the model. engine: "nncf"
-    or "onnxruntime"; method: "minmax", "entropy" or "percentile" (onnxruntime). config: the machine that decides what
-    runs where. preprocess: "imagenet", "unit" or a TOML file, for pictures. samples: at most so many are used. shapes:
-    {input: shape} for dynamic dimensions. power_of_two: all scales are powers of two. keep_float: names of layers, or
-    a number of the most sensitive ones. labels: of the samples of `test` (default: of the calibration data); metric: a
-    function from a ModelProto to a score in place of top-1, larger is better. max_drop: the loss of score that is
-    allowed; layers stay float until it is met. report: whether layers are measured.
+    model: path, bytes or ModelProto. calibrate: an .npz file, a folder of pictures or .pb tensors, "random", arrays,
+    an iterable of arrays or dicts, or a function that gives an iterator. output: where to write the model. engine:
+    "nncf" or "onnxruntime"; method: "minmax", "mse", "entropy" or "percentile" (the last two: onnxruntime). config:
+    the machine that decides what runs where. preprocess: "imagenet", "unit" or a TOML file, for pictures. samples: at
+    most so many are used. shapes: {input: shape} for dynamic dimensions. power_of_two: all scales are powers of two.
+    keep_float: names of layers, or a number of the most sensitive ones. labels: of the samples of `test` (default: of
+    the calibration data); metric: a function from a ModelProto to a score in place of top-1, larger is better.
+    max_drop: the loss of score that is allowed; layers stay float until it is met. report: whether layers are
+    measured.
     Returns a Quantized. Errors: tessera.Error with the codes invalid_argument, invalid_model, io, unsupported."""
     keep = [keep_float] if isinstance(keep_float, (str, int)) else list(keep_float)
     options = Options(

@@ -4,8 +4,9 @@ tensor the range, among shares of the observed one, with the smallest error, wei
 
 A tensor that only one chain of elementwise operators reads, such as the sums of a convolution in front of SiLU, is
 judged by the error behind that chain. What the function maps to nearly one value needs no steps: SiLU is nearly 0
-below -8, HardSwish is 0 below -3. Other tensors are judged by their own error (`everywhere`): few extreme values then
-no longer cost all others their steps, but are clipped."""
+below -8, HardSwish is 0 below -3. Only the lower end is cut there. Other tensors are judged by their own error
+(`everywhere`): few extreme values then no longer cost all others their steps, but are clipped. That is a method to ask
+for, as it trusts the data to show all extremes that matter."""
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -69,12 +70,13 @@ def histograms(model, ranges, names, feeds):
     return counts
 
 
-def best_range(function, low, high, counts, *, power_of_two=False):
+def best_range(function, low, high, counts, *, highs=(1,), power_of_two=False):
+    """Of the shares LOW_SHARES of the lower end and `highs` of the upper one, those with the smallest error."""
     middles = low + (np.arange(BINS) + 0.5) * (high - low) / BINS
     wanted = function(middles)
     best, least = (low, high), np.inf
     for a in LOW_SHARES if low < 0 else (1,):
-        for b in HIGH_SHARES if high > 0 else (1,):
+        for b in highs if high > 0 else (1,):
             given = parameters_of(a * low, b * high, power_of_two=power_of_two)
             steps = np.clip(np.rint(middles / given.scale) + given.zero, 0, 255)
             error = (counts * (function((steps - given.zero) * given.scale) - wanted) ** 2).sum()
@@ -96,5 +98,6 @@ def narrow(plan, ranges, feeds, *, everywhere=False, power_of_two=False):
     for name, count in counts.items():
         low, high = ranges[name]
         if low < high:
-            found[name] = best_range(functions[name], low, high, count, power_of_two=power_of_two)
+            highs = HIGH_SHARES if everywhere else (1,)
+            found[name] = best_range(functions[name], low, high, count, highs=highs, power_of_two=power_of_two)
     return found
