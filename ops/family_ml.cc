@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators of domain ai.onnx.ml that are arithmetic on tensors: preparation of features, linear regression, trees of
+// regression, and the encoder of labels. What is arithmetic of the standard's operators is written as an expansion.
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "ops/expansion.h"
+
+namespace tessera::ops {
+
+namespace {
+
+using Operand = Expander::Operand;
+using Types = std::vector<TypeInfo>;
+
+constexpr int kVersion = 19;
+constexpr const char* kMl = "ai.onnx.ml";
+
+const TypeInfo& first(const Node& node, const Types& inputs) {
+  if (inputs.empty() || !inputs[0].present) node.fail(ErrorCode::kInvalidModel, "input 0 is missing");
+  return inputs[0];
+}
+
+Operand cast(Expander& e, const Operand& x, DType type) {
+  return e.step("Cast", {x}, {{"to", static_cast<int64_t>(type)}});
+}
+
+Operand floats(const std::vector<float>& values) {
+  return Expander::constant(Tensor::of(DType::kFloat, {static_cast<int64_t>(values.size())}, values));
+}
+
+void infer_unknown_float(InferContext& c) { c.outputs[0] = TypeInfo::unranked(DType::kFloat); }
+
+/// (x - offset) * scale of each feature, as float32.
+std::optional<Expansion> expand_scaler(const Node& node, const Types& inputs) {
+  first(node, inputs);
+  Expander e(node, inputs, kVersion);
+  Operand y = cast(e, e.input(0), DType::kFloat);
+  if (node.has("offset")) y = e.step("Sub", {y, floats(node.get_floats("offset"))});
+  if (node.has("scale")) y = e.step("Mul", {y, floats(node.get_floats("scale"))});
+  return e.finish({y});
+}
+
+/// 1 where x is above the threshold, else 0, of x's type.
+std::optional<Expansion> expand_binarizer(const Node& node, const Types& inputs) {
+  const DType type = first(node, inputs).dtype;
+  Expander e(node, inputs, kVersion);
+  const Operand above = e.step(
+      "Greater", {cast(e, e.input(0), DType::kFloat), Expander::scalar(DType::kFloat, node.get_float("threshold", 0))});
+  return e.finish({cast(e, above, type)});
+}
+
+/// x over the norm of its row; rows of norm 0 stay.
+std::optional<Expansion> expand_normalizer(const Node& node, const Types& inputs) {
+  first(node, inputs);
+  const std::string norm = node.get_string("norm", "MAX");
+  if (norm != "MAX" && norm != "L1" && norm != "L2")
+    node.fail(ErrorCode::kInvalidModel, "attribute 'norm' = '" + norm + "' is none of MAX, L1, L2");
+  Expander e(node, inputs, kVersion);
+  const Operand x = cast(e, e.input(0), DType::kFloat);
+  const Expander::Attributes over = {{"axes", std::vector<int64_t>{-1}}, {"keepdims", int64_t{1}}};
+  const Operand size = e.steps(norm == "MAX"  ? "ReduceMax"
+                               : norm == "L1" ? "ReduceL1"
+                                              : "ReduceL2",
+                               {x}, over, 1, "", 13)[0];
+  const Operand none = e.step("Equal", {size, Expander::scalar(DType::kFloat, 0)});
+  return e.finish({e.step("Div", {x, e.step("Where", {none, Expander::scalar(DType::kFloat, 1), size})})});
+}
+
+/// Features that hold replaced_value (NaN included) become those of imputed_value.
+std::optional<Expansion> expand_imputer(const Node& node, const Types& inputs) {
+  const DType type = first(node, inputs).dtype;
+  Expander e(node, inputs, kVersion);
+  if (type == DType::kInt64) {
+    const Operand missing =
+        e.step("Equal", {e.input(0), Expander::constant(Tensor::scalar_i64(node.get_int("replaced_value_int64", 0)))});
+    const Operand values = Expander::integers(node.get_ints("imputed_value_int64s"));
+    return e.finish({e.step("Where", {missing, values, e.input(0)})});
+  }
+  if (type != DType::kFloat) node.fail(ErrorCode::kUnsupported, "the input must be float32 or int64");
+  const float replaced = node.get_float("replaced_value_float", 0);
+  const Operand missing = std::isnan(replaced) ? e.step("IsNaN", {e.input(0)})
+                                               : e.step("Equal", {e.input(0), Expander::scalar(type, replaced)});
+  return e.finish({e.step("Where", {missing, floats(node.get_floats("imputed_value_floats")), e.input(0)})});
+}
+
+void refuse_transform(const Node& node) {
+  const std::string name = node.get_string("post_transform", "NONE");
+  if (name != "NONE") node.fail(ErrorCode::kUnsupported, "post_transform '" + name + "' is not served");
+}
+
+/// x [N,F] times the coefficients [targets,F] plus the intercepts.
+std::optional<Expansion> expand_linear_regressor(const Node& node, const Types& inputs) {
+  refuse_transform(node);
+  kernel::require_rank(node, first(node, inputs), 2, "the input");
+  const std::vector<float> coefficients = node.get_floats("coefficients"), intercepts = node.get_floats("intercepts");
+  const int64_t targets = node.get_int("targets", 1);
+  if (targets < 1 || coefficients.empty() || static_cast<int64_t>(coefficients.size()) % targets != 0)
+    node.fail(ErrorCode::kInvalidModel, std::to_string(coefficients.size()) + " coefficients do not make " +
+                                            std::to_string(targets) + " targets");
+  const int64_t features = static_cast<int64_t>(coefficients.size()) / targets;
+  Expander e(node, inputs, kVersion);
+  const Operand weights = Expander::constant(Tensor::of(DType::kFloat, {targets, features}, coefficients));
+  const Operand turned = e.step("Transpose", {weights}, {{"perm", std::vector<int64_t>{1, 0}}});
+  Operand y = e.step("MatMul", {cast(e, e.input(0), DType::kFloat), turned});
+  if (!intercepts.empty()) y = e.step("Add", {y, floats(intercepts)});
+  return e.finish({y});
+}
+
+/// Elements of the last dimension by their indices; a vector gives one row.
+std::optional<Expansion> expand_extractor(const Node& node, const Types& inputs) {
+  const TypeInfo& x = first(node, inputs);
+  if (!x.ranked) return std::nullopt;
+  Expander e(node, inputs, kVersion);
+  Operand data = e.input(0);
+  if (x.shape.size() == 1) data = e.step("Unsqueeze", {data, Expander::integers({0})});
+  const Operand indices = e.step("Reshape", {e.input(1), Expander::integers({-1})});
+  return e.finish({e.step("Gather", {data, indices}, {{"axis", int64_t{-1}}})});
+}
+
+/// One more dimension, 1 at the place of the category; all zeros for a value that is none.
+std::optional<Expansion> expand_one_hot(const Node& node, const Types& inputs) {
+  const DType type = first(node, inputs).dtype;
+  if (node.get_int("zeros", 1) == 0)
+    node.fail(ErrorCode::kUnsupported, "zeros = 0, which makes an unknown category an error, is not served");
+  Expander e(node, inputs, kVersion);
+  Operand x = e.input(0), categories;
+  if (type == DType::kString) {
+    const std::vector<std::string> names = node.get_strings("cats_strings");
+    Tensor tensor(DType::kString, {static_cast<int64_t>(names.size())});
+    tensor.mutable_strings() = names;
+    categories = Expander::constant(std::move(tensor));
+  } else {
+    x = cast(e, x, DType::kInt64);
+    categories = Expander::integers(node.get_ints("cats_int64s"));
+  }
+  const Operand same = e.step("Equal", {e.step("Unsqueeze", {x, Expander::integers({-1})}), categories});
+  return e.finish({cast(e, same, DType::kFloat)});
+}
+
+// ------------------------------------------------------------------------------------------------------ LabelEncoder
+
+Tensor strings_tensor(const std::vector<std::string>& values) {
+  Tensor tensor(DType::kString, {static_cast<int64_t>(values.size())});
+  tensor.mutable_strings() = values;
+  return tensor;
+}
+
+/// Keys or values as a vector: `prefix`_strings, _int64s, _floats or _tensor.
+Tensor labels(const Node& node, const std::string& prefix) {
+  if (const Tensor* tensor = node.get_tensor(prefix + "_tensor")) return tensor->reshaped({tensor->size()});
+  if (node.has(prefix + "_strings")) return strings_tensor(node.get_strings(prefix + "_strings"));
+  if (node.has(prefix + "_int64s")) return Tensor::vector_i64(node.get_ints(prefix + "_int64s"));
+  const std::vector<float> values = node.get_floats(prefix + "_floats");
+  return Tensor::of(DType::kFloat, {static_cast<int64_t>(values.size())}, values);
+}
+
+struct Dictionary {
+  Tensor keys, values, fallback;
+};
+
+/// Before version 2 the list of classes goes both ways: names to places, and places to names.
+Dictionary dictionary_of(const Node& node, DType input) {
+  Dictionary d;
+  if (node.version < 2) {
+    const std::vector<std::string> names = node.get_strings("classes_strings");
+    std::vector<int64_t> places(names.size());
+    for (size_t i = 0; i < names.size(); ++i) places[i] = static_cast<int64_t>(i);
+    d.keys = input == DType::kString ? strings_tensor(names) : Tensor::vector_i64(places);
+    d.values = input == DType::kString ? Tensor::vector_i64(places) : strings_tensor(names);
+  } else {
+    d.keys = labels(node, "keys");
+    d.values = labels(node, "values");
+  }
+  if (const Tensor* tensor = node.get_tensor("default_tensor")) {
+    d.fallback = tensor->reshaped({1});
+  } else if (d.values.dtype() == DType::kString) {
+    d.fallback = strings_tensor({node.get_string("default_string", "_Unused")});
+  } else if (d.values.dtype() == DType::kInt64) {
+    d.fallback = Tensor::vector_i64({node.get_int("default_int64", -1)});
+  } else if (d.values.dtype() == DType::kFloat) {
+    d.fallback = Tensor::of<float>(DType::kFloat, {1}, {node.get_float("default_float", -0.0f)});
+  } else {
+    d.fallback = Tensor(d.values.dtype(), {1});
+  }
+  if (d.keys.size() != d.values.size() || d.fallback.dtype() != d.values.dtype())
+    node.fail(ErrorCode::kInvalidModel, std::to_string(d.keys.size()) + " keys for " + std::to_string(d.values.size()) +
+                                            " values, or a default of another type");
+  if (d.keys.dtype() != input)
+    node.fail(ErrorCode::kInvalidModel, "the input is " + std::string(to_string(input)) + ", the keys are " +
+                                            std::string(to_string(d.keys.dtype())));
+  return d;
+}
+
+/// Equal elements have equal texts; every NaN is one key, which ONNX Runtime finds from version 4 on.
+std::string key_of(const Tensor& tensor, int64_t i) {
+  if (tensor.dtype() == DType::kString) return tensor.strings()[static_cast<size_t>(i)];
+  if (!is_floating(tensor.dtype())) return std::to_string(tensor.at_int64(i));
+  const double value = tensor.at_double(i);
+  if (std::isnan(value)) return "nan";
+  const double positive = value == 0 ? 0 : value;
+  return std::string(reinterpret_cast<const char*>(&positive), sizeof(positive));
+}
+
+void infer_label_encoder(InferContext& c) {
+  const Dictionary d = dictionary_of(c.node, c.input(0).dtype);
+  c.outputs[0] = kernel::without_constant(c.input(0), d.values.dtype());
+}
+
+void evaluate_label_encoder(EvalContext& c, const std::vector<TypeInfo>&) {
+  const Tensor& x = c.input(0);
+  const Dictionary d = dictionary_of(c.node, x.dtype());
+  std::unordered_map<std::string, int64_t> places;
+  for (int64_t i = 0; i < d.keys.size(); ++i) places.emplace(key_of(d.keys, i), i);
+  Tensor indices(DType::kInt64, x.shape());
+  auto out = indices.as_mutable<int64_t>();
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const bool lost = c.node.version < 4 && is_floating(x.dtype()) && std::isnan(x.at_double(i));
+    const auto found = lost ? places.end() : places.find(key_of(x, i));
+    out[static_cast<size_t>(i)] = found == places.end() ? d.values.size() : found->second;
+  }
+  const Node join{"", "Concat", 13, c.node.name, {{"axis", int64_t{0}}}, 1};
+  const Node pick{"", "Gather", 13, c.node.name, {{"axis", int64_t{0}}}, 1};
+  c.outputs[0] = evaluate(pick, {evaluate(join, {d.values, d.fallback})[0], indices})[0];
+}
+
+}  // namespace
+
+void register_ml(Registry& registry) {
+  const auto expansion = [&](const char* name, kernel::Arity inputs, ExpandFunction expand,
+                             std::set<std::string> attributes, InferFunction unknown = {}) {
+    add_expansion(registry, name, 1, inputs, std::move(expand), std::move(attributes), kernel::kOne, kMl,
+                  std::move(unknown));
+  };
+  expansion("ArrayFeatureExtractor", kernel::kTwo, expand_extractor, {});
+  expansion("Binarizer", kernel::kOne, expand_binarizer, {"threshold"});
+  expansion("Imputer", kernel::kOne, expand_imputer,
+            {"imputed_value_floats", "imputed_value_int64s", "replaced_value_float", "replaced_value_int64"});
+  expansion("LinearRegressor", kernel::kOne, expand_linear_regressor,
+            {"coefficients", "intercepts", "post_transform", "targets"}, infer_unknown_float);
+  expansion("Normalizer", kernel::kOne, expand_normalizer, {"norm"}, infer_unknown_float);
+  expansion("OneHotEncoder", kernel::kOne, expand_one_hot, {"cats_int64s", "cats_strings", "zeros"},
+            infer_unknown_float);
+  expansion("Scaler", kernel::kOne, expand_scaler, {"offset", "scale"}, infer_unknown_float);
+  std::set<std::string> names = {"classes_strings", "default_int64", "default_string"};
+  kernel::add(registry, "LabelEncoder", 1, kernel::kOne, infer_label_encoder, evaluate_label_encoder, names,
+              kernel::kOne, kMl);
+  names = {"default_float", "default_int64", "default_string", "keys_floats",   "keys_int64s",
+           "keys_strings",  "values_floats", "values_int64s",  "values_strings"};
+  kernel::add(registry, "LabelEncoder", 2, kernel::kOne, infer_label_encoder, evaluate_label_encoder, names,
+              kernel::kOne, kMl);
+  names.insert({"default_tensor", "keys_tensor", "values_tensor"});
+  kernel::add(registry, "LabelEncoder", 4, kernel::kOne, infer_label_encoder, evaluate_label_encoder, names,
+              kernel::kOne, kMl);
+}
+
+}  // namespace tessera::ops
