@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // First stage of the ALU for a vector of lanes: int32 value + int32 bias (wraps) -> fp32 -> times the fp32 scale_i ->
 // clamp to [low_i, high_i], NaN to low_i -> round half to even -> + zero_i; each step rounded once. value_o is the exact
-// 11-bit sum. With bias 0 and scale 1.0 it is the integer clamp: rounding to 24 bits begins far beyond the bounds.
+// 11-bit sum. With convert_i = 0 bias is 0 and scale 1.0, which is the integer clamp: rounding to 24 bits begins far
+// beyond the bounds.
 //
 // Method: fixed point, no floating-point unit. The biased sum is rounded to 24 significant bits (an integer of 33
 // bits), multiplied by the 24 bits of the scale's significand, and the product is shifted to 25 fraction bits and a
@@ -12,11 +13,11 @@
 // but 0 is at the bounds or beyond them, so that a larger E counts as 136. An infinite scale has 1.5 as its significand,
 // by which only the sum 0 is not beyond the bounds; that product is no number.
 //
-// Everything enters with the vector and travels with it: value_i, bias_i and scale_i of each lane; low_i, high_i
-// and zero_i, common to all lanes; so vectors of different instructions may follow one another in any cycle.
+// Everything enters with the vector and travels with it: value_i, bias_i and scale_i of each lane; convert_i, low_i,
+// high_i and zero_i, common to all lanes; so vectors of different instructions may follow one another in any cycle.
 // Registers: bit 0 after the bias, 1 after the rounding to 24 bits, 2 after the partial products, 3 after the product, 4
 // and 5 after the two parts of the shift, 6 after the rounding and the zero point, 7 after the comparison with the
-// bounds, to which the zero point has been added too, 8 after the clamp; Trailing more behind it. Bits 2 and 3 become
+// bounds, to which the zero point has been added too, 8 after the clamp; Trailing more behind it. Bits 1 to 3 become
 // registers of two DSP slices a lane. Latency: the number of ones and Trailing, in enabled cycles; 0 is combinational.
 // Throughput: one vector a cycle. Back-pressure: a pure pipeline, enable_i = 0 holds every register. Reset: rst_ni,
 // synchronous, clears the valid bits. value_o is unspecified where valid_o = 0; idle stages are not evaluated in
@@ -38,6 +39,7 @@ module tsr_requantise #(
   input  logic signed [9:0]   high_i,
   input  logic signed [8:0]   zero_i,
   input  logic                valid_i,
+  input  logic                convert_i,
   input  logic [32*Lanes-1:0] value_i,
   input  logic [32*Lanes-1:0] bias_i,
   input  logic [32*Lanes-1:0] scale_i,
@@ -63,13 +65,21 @@ module tsr_requantise #(
     if (!tsr_isa_pkg::Simulated) sum_0 = 'x;
     if (valid[0]) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        sum_0[32*l+:32] = value_i[32*l+:32] + bias_i[32*l+:32];
+        sum_0[32*l+:32] = value_i[32*l+:32] + (bias_i[32*l+:32] & {32{convert_i}});
       end
     end
   end
-  tsr_pipe #(.Width(64 * Lanes), .Enabled(32'(Registers[0]))) u_stage_0 (
-    .clk_i, .enable_i(enable_i & valid[0]), .data_i({sum_0, scale_i}), .data_o({sum_1, scale_1})
-  );
+  if (Registers[0]) begin : gen_register_0
+    always_ff @(posedge clk_i) begin
+      if (enable_i && valid[0]) begin
+        sum_1 <= sum_0;
+        scale_1 <= convert_i ? scale_i : {Lanes{32'h3f800000}};
+      end
+    end
+  end else begin : gen_wire_0
+    assign sum_1 = sum_0;
+    assign scale_1 = convert_i ? scale_i : {Lanes{32'h3f800000}};
+  end
 
   // Stage 1: the sum rounded to 24 significant bits; the scale decoded. factor: the significand; shift: 150 - E - 14.
   // What is not a product's operand waits in memory: the shift, and negate, special (E = 255) and nan.

@@ -96,7 +96,8 @@ module tsr_alu #(
   localparam logic [LatencyBits-1:0] RawLatency = LatencyBits'(Raw), FirstLatency = LatencyBits'(First);
   localparam logic [LatencyBits-1:0] LongLatency = LatencyBits'(Long);
   localparam int unsigned UnderWayBits = $clog2(Long + 1);  // as many vectors as cycles can be under way
-  localparam int unsigned InfoDepth = 1 << $clog2(Long);
+  localparam int unsigned InfoDepth = 1 << $clog2(Long + 2);
+  localparam int unsigned InfoBits = $clog2(InfoDepth);
   // What travels beside a vector: for tsr_requantise, for the stages behind it, for the write.
   typedef struct packed {
     logic convert;
@@ -115,6 +116,7 @@ module tsr_alu #(
     logic second_unsigned;
     logic second_swap;
     table_t second;
+    logic [InfoBits-1:0] slot;  // of its constants
   } after_t;
   // A destination under way, and what its completion needs. In simulation a destination has 16 bits.
   localparam int unsigned DeepestEntry = $clog2(InpDepth > AccDepth ? InpDepth > OutDepth ? InpDepth : OutDepth :
@@ -129,14 +131,14 @@ module tsr_alu #(
     logic signal;
     logic [31:0] pc;
   } info_t;
+  localparam int unsigned ConstantBits = 184;
   localparam logic [1:0] SpaceAcc = 2'(tsr_isa_pkg::AluSpaceAcc), SpaceOut = 2'(tsr_isa_pkg::AluSpaceOut);
-  localparam logic [1:0] SpaceInp = 2'(tsr_isa_pkg::AluSpaceInp);
+  localparam logic [1:0] SpaceInp = 2'(tsr_isa_pkg::AluSpaceInp), FromKept = 2'd3;
 
   // Preparation: the instruction whose ranges are being found and whose constants are read.
   logic prep_valid_q, prep_start_q, prep_move, prep_drop, constant_want_q, constant_back_q, constant_read;
   logic [511:0] prep_word_q;
   logic [31:0] prep_pc_q;
-  logic [255:0] prep_constants_q;
   tsr_isa_pkg::alu_t prep;
   logic unused_prep_alu, prep_fence, prep_second, prep_done, prep_fault, range_done, empty;
   logic [2:0] outside;
@@ -187,9 +189,13 @@ module tsr_alu #(
 
   // The instruction that issues.
   logic running_q;
+  logic begin_q;  // no issue yet
   logic [511:0] word_q;
+  logic [InfoBits-1:0] prep_slot_q, slot_q;
+  logic [ConstantBits-1:0] constants[InfoDepth];
+  logic [ConstantBits-1:0] constants_b;
+  after_t after_b_q;
   logic [31:0] pc_q;
-  logic [255:0] constants_q;
   tsr_isa_pkg::alu_t alu;
   logic has_second, raw, enable, issue, advance, retire;
   tsr_isa_pkg::alu_extent_t count;
@@ -204,8 +210,8 @@ module tsr_alu #(
   assign prep_move = prep_done && !prep_fault && (!running_q || (advance && last));
   assign prep_drop = prep_valid_q && !running_q && empty && (prep_fence || (prep_done && prep_fault));
   assign instr_ready_o = !prep_valid_q || prep_move || (prep_drop && prep_fence);
-  // What a held first stage still has to take from PARAM's read port must not be overwritten there.
-  assign constant_read = constant_want_q && enable;
+  // What the next stage will take from PARAM's read port must not be overwritten there.
+  assign constant_read = constant_want_q && enable && !convert_1;
 
   tsr_nest #(.Operands(3)) u_nest (
     .clk_i, .idle_i(!running_q), .load_i(prep_move), .advance_i(advance), .addr_i(prep_addresses),
@@ -242,20 +248,29 @@ module tsr_alu #(
       prep_pc_q <= instr_pc_i;
     end
   end
+  // The constants of second operations, a slot an instruction, and its slot with each vector. No more instructions than
+  // vectors are under way.
   always_ff @(posedge clk_i) begin
-    if (constant_back_q) prep_constants_q <= param_rdata_i[$bits(prep_constants_q)-1:0];
+    if (!rst_ni) prep_slot_q <= '0;
+    else if (prep_move && prep_second) prep_slot_q <= prep_slot_q + 1'b1;
   end
+  always_ff @(posedge clk_i) begin
+    if (constant_back_q) begin  // reserved bits left out
+      constants[prep_slot_q] <= {param_rdata_i[209:192], param_rdata_i[179:128], param_rdata_i[121:64], param_rdata_i[55:0]};
+    end
+  end
+  assign constants_b = constants[after_b_q.slot];
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       word_q <= '0;
       pc_q <= '0;
       param_before_q <= '0;
-      constants_q <= '0;
+      slot_q <= '0;
     end else if (prep_move) begin
       word_q <= prep_word_q;
       pc_q <= prep_pc_q;
       param_before_q <= prep.param_addr - 10'd1;
-      constants_q <= prep_constants_q;
+      slot_q <= prep_slot_q;
     end
   end
 
@@ -268,7 +283,7 @@ module tsr_alu #(
   localparam int unsigned TargetBits = $bits(src_target);
   localparam logic [TargetBits-1:0] NoTarget = '1;
   logic [TargetBits*Long-1:0] targets_q;
-  logic [$clog2(InfoDepth)-1:0] push_q, pop_q;
+  logic [InfoBits-1:0] push_q, pop_q;
   logic [LatencyBits-1:0] slack_q, latency;
   logic src_under_way, out_under_way;  // there are destinations to compare with
 
@@ -340,18 +355,17 @@ module tsr_alu #(
   end
 
   // Issue: one read of the source; the second operand with the vector's last source, or after it when both are in OUT.
-  logic second_phase_q, split, take_src, completing, take_second, want, granted, loaded_q, param_need, param_fetch, pausing;
+  logic second_phase_q, split, take_src, completing, take_second, want, granted, loaded_q, convert_1, param_fetch, pausing;
   logic [TurnBits-1:0] occupied_q;  // cycles for which the second operation cannot take another vector's end
-  logic [9:0] param_address, loaded_address_q;
+  logic [9:0] param_address, param_address_1_q, loaded_address_q;
 
   assign split = has_second && alu.src == SpaceOut;
   assign take_src = !second_phase_q;
   assign completing = second_phase_q || (sum_last && !split);
   assign take_second = has_second && completing;
-  assign param_need = completing && alu.convert && !(loaded_q && loaded_address_q == param_address);
   assign pausing = has_second && take_src && sum_first && occupied_q > TurnBits'(split);
   assign want = running_q && enable && !pausing && !(take_src && hazard_src) && !(take_second && hazard_second) &&
-      !(completing && latency <= slack_q) && !(param_need && constant_read);
+      !(completing && latency <= slack_q) && !(completing && alu.convert && constant_want_q && convert_1);
   assign granted = (!acc_req_o || acc_gnt_i) && (!out_req_o || out_gnt_i) &&
       (!(take_src && alu.src == SpaceInp) || (!inp_we_o && inp_gnt_i));
   assign issue = want && granted;
@@ -370,18 +384,20 @@ module tsr_alu #(
     end
     param_address = param_address + param_before_q;
   end
-  assign param_fetch = push && param_need;
+  // PARAM answers when the vector is in stage 2, and keeps its answer while nothing else is read.
+  assign convert_1 = valid_1_q && done_1_q && bounds_1_q.convert;
+  assign param_fetch = enable && convert_1 && !(loaded_q && loaded_address_q == param_address_1_q);
   assign param_req_o = constant_read || param_fetch;
-  assign param_addr_o = constant_read ? prep.constant_addr : param_address;
+  assign param_addr_o = convert_1 ? param_address_1_q : prep.constant_addr;
 
   // Stage 1: data are back. What a refused write holds here is kept, because other engines share the read ports.
   // bounds: what tsr_requantise needs of the instruction.
-  logic valid_1_q, fresh_1_q, src_1_q, first_1_q, second_1_q, done_1_q, param_1_q, max_1_q, unsigned_1_q, raw_1_q;
-  logic [1:0] space_1_q;
+  logic valid_1_q, fresh_1_q, src_1_q, second_1_q, done_1_q, unsigned_1_q, raw_1_q;
+  logic add_1_q, max_1_q;  // with what is in the register
+  logic [1:0] from_1_q;     // where the source comes from: its space, or what is kept
   bounds_t bounds_1_q, bounds_2_q;
   logic [32*Lanes-1:0] source, held_source_q, reduced, reduced_q;
   logic [8*Lanes-1:0] held_second_q, second_2_q, inp_bytes;
-  logic [64*BlockOut-1:0] param_q;
   logic valid_2_q, raw_2_q;
 
   always_ff @(posedge clk_i) begin
@@ -389,19 +405,21 @@ module tsr_alu #(
       second_phase_q <= 1'b0;
       occupied_q <= '0;
       loaded_q <= 1'b0;
-      loaded_address_q <= '0;
+      begin_q <= 1'b0;
       valid_1_q <= 1'b0;
       fresh_1_q <= 1'b0;
+      from_1_q <= FromKept;
       valid_2_q <= 1'b0;
     end else begin
       if (issue) second_phase_q <= split && sum_last && !second_phase_q;
-      if (prep_move) begin
-        loaded_q <= 1'b0;
-      end else if (param_fetch) begin
-        loaded_q <= 1'b1;
-        loaded_address_q <= param_address;
-      end
+      // An instruction reads its first entry in any case.
+      if (param_fetch) loaded_q <= 1'b1;
+      else if (constant_read) loaded_q <= 1'b0;
+      if (issue && begin_q) loaded_q <= 1'b0;
+      if (prep_move) begin_q <= 1'b1;
+      else if (issue) begin_q <= 1'b0;
       fresh_1_q <= issue;
+      from_1_q <= issue ? alu.src : FromKept;
       if (push && has_second) occupied_q <= TurnBits'(Turns - 1);
       else if (enable && occupied_q != '0) occupied_q <= occupied_q - 1'b1;
       if (enable) begin
@@ -411,15 +429,15 @@ module tsr_alu #(
     end
   end
   always_ff @(posedge clk_i) begin
+    if (param_fetch) loaded_address_q <= param_address_1_q;
     if (issue) begin
       src_1_q <= take_src;
-      first_1_q <= sum_first;
       second_1_q <= take_second;
       done_1_q <= completing;
-      param_1_q <= param_fetch;
-      max_1_q <= alu.reduce_op != 1'(tsr_isa_pkg::ReduceOpSum);
+      param_address_1_q <= param_address;
+      add_1_q <= !sum_first && alu.reduce_op == 1'(tsr_isa_pkg::ReduceOpSum);
+      max_1_q <= !sum_first && alu.reduce_op != 1'(tsr_isa_pkg::ReduceOpSum);
       unsigned_1_q <= alu.src_unsigned;
-      space_1_q <= alu.src;
       raw_1_q <= raw;
       bounds_1_q <= {alu.convert, alu.low, alu.high, alu.out_zero};
     end
@@ -431,30 +449,35 @@ module tsr_alu #(
     if (!tsr_isa_pkg::Simulated) source = 'x;
     entry = 'x;
     if (valid_1_q && src_1_q) begin
-      if (!fresh_1_q) begin
+      if (from_1_q == FromKept) begin
         source = held_source_q;
-      end else if (space_1_q == SpaceAcc) begin
+      end else if (from_1_q == SpaceAcc) begin
         source = acc_rdata_i;
       end else begin
         for (int unsigned l = 0; l < Lanes; l++) begin
-          entry = space_1_q == SpaceOut ? out_rdata_i[8*l+:8] : inp_bytes[8*l+:8];
+          entry = from_1_q == SpaceOut ? out_rdata_i[8*l+:8] : inp_bytes[8*l+:8];
           source[32*l+:32] = {{24{!unsigned_1_q && entry[7]}}, entry};
         end
       end
     end
   end
 
+  // One adder a lane; a larger one that is there already stays.
   always_comb begin
+    logic [31:0] there, more, sum;
     if (!tsr_isa_pkg::Simulated) reduced = 'x;
+    there = 'x;
+    more = 'x;
+    sum = 'x;
     if (valid_1_q && src_1_q) begin
-      if (first_1_q) begin
+      if (tsr_isa_pkg::Simulated && !add_1_q && !max_1_q) begin
         reduced = source;
-      end else if (!max_1_q) begin
-        for (int unsigned l = 0; l < Lanes; l++) reduced[32*l+:32] = reduced_q[32*l+:32] + source[32*l+:32];
       end else begin
         for (int unsigned l = 0; l < Lanes; l++) begin
-          reduced[32*l+:32] = $signed(reduced_q[32*l+:32]) > $signed(source[32*l+:32]) ? reduced_q[32*l+:32]
-                                                                                     : source[32*l+:32];
+          there = reduced_q[32*l+:32];
+          more = source[32*l+:32];
+          sum = more + (there & {32{add_1_q}});
+          reduced[32*l+:32] = max_1_q && $signed(more) < $signed(there) ? there : sum;
         end
       end
     end
@@ -465,9 +488,6 @@ module tsr_alu #(
       if (enable) begin
         if (src_1_q) reduced_q <= reduced;
         if (second_1_q) second_2_q <= fresh_1_q ? out_rdata_i : held_second_q;
-        // Without conversion: bias 0 and scale 1.0.
-        if (!bounds_1_q.convert) param_q <= {{BlockOut{32'h3f800000}}, {BlockOut{32'd0}}};
-        else if (param_1_q) param_q <= param_rdata_i;
         raw_2_q <= raw_1_q;
         bounds_2_q <= bounds_1_q;
       end else if (fresh_1_q) begin
@@ -482,14 +502,13 @@ module tsr_alu #(
   logic [11*Lanes-1:0] value_a, value_b;
   logic valid_a, valid_c, second_on_b;
   logic [8*Lanes-1:0] second_b;
-  after_t after_a, after_b_q;
-  logic [255:0] constants_b;
+  after_t after_a;
 
   tsr_requantise #(.Lanes(Lanes), .Registers(RequantiseRegisters), .Trailing(RequantiseTrailing)) u_requantise (
     .clk_i, .rst_ni, .enable_i(enable), .low_i(bounds_2_q.low), .high_i(bounds_2_q.high), .zero_i(bounds_2_q.out_zero),
     .valid_i(valid_2_q && !raw_2_q),
-    .value_i(reduced_q), .bias_i({Batch{param_q[32*BlockOut-1:0]}}),
-    .scale_i({Batch{param_q[64*BlockOut-1:32*BlockOut]}}),
+    .convert_i(bounds_2_q.convert), .value_i(reduced_q), .bias_i({Batch{param_rdata_i[32*BlockOut-1:0]}}),
+    .scale_i({Batch{param_rdata_i[64*BlockOut-1:32*BlockOut]}}),
     .valid_o(valid_a), .value_o(value_a)
   );
   tsr_delay #(.Width(8 * Lanes), .Stages(RequantiseLatency + 1)) u_second (
@@ -498,10 +517,7 @@ module tsr_alu #(
   tsr_delay #(.Width($bits(after_a)), .Stages(RequantiseLatency + 2)) u_after (
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(push),
     .data_i({alu.table_enable, alu.table_, alu.table_unsigned, alu.second_op, alu.second_unsigned, alu.second_swap,
-             alu.second_table_enable, alu.second_table}), .data_o(after_a)
-  );
-  tsr_delay #(.Width($bits(constants_q)), .Stages(RequantiseLatency + 3)) u_constants (
-    .clk_i, .rst_ni, .enable_i(enable), .valid_i(push && has_second), .data_i(constants_q), .data_o(constants_b)
+             alu.second_table_enable, alu.second_table, slot_q}), .data_o(after_a)
   );
 
   // Tables: the first one is read here, the second one behind the second operation.

@@ -30,7 +30,7 @@ module tsr_alu_second #(
   input  logic                              swap_i,
   input  logic                              table_enable_i,
   input  logic [3:0]                        table_i,
-  input  logic [255:0]                      constants_i,
+  input  logic [183:0]                      constants_i,
   // The vector's last lanes have their value; bytes_o holds all of them in the next enabled cycle.
   output logic                              valid_o,
   output logic [8*Lanes-1:0]                bytes_o,
@@ -45,19 +45,15 @@ module tsr_alu_second #(
   localparam int unsigned Depth = $countones(Registers) + Trailing;
   if (Lanes % SecondLanes != 0) $error("tsr_alu_second: SecondLanes does not divide Lanes");
 
-  // What an entry of PARAM holds for a second operation (isa/semantics.md), low bits last.
+  // What an entry of PARAM holds for a second operation (isa/semantics.md), reserved bits left out, low bits last.
   typedef struct packed {
-    logic [45:0] reserved_3;
     logic [8:0] zy;
     logic [8:0] zx;
-    logic [11:0] reserved_2;
     logic minimum;
     logic [8:0] zero;
     logic [41:0] outer_factor;
-    logic [5:0] reserved_1;
     logic [9:0] high;
     logic [47:0] inner_addend;
-    logic [7:0] reserved_0;
     logic [9:0] low;
     logic [3:0] shift;
     logic [41:0] inner_factor;
@@ -187,7 +183,7 @@ module tsr_alu_second #(
   end
 
   logic unused;
-  assign unused = &{1'b0, constants_q, result};
+  assign unused = &{1'b0, result};
 
 endmodule
 /* verilator lint_on LATCH */

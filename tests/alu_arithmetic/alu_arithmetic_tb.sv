@@ -64,8 +64,7 @@ module alu_arithmetic_tb #(
     );
     tsr_requantise #(.Registers(Registers[8:0]), .Rounding(Rounding)) u_requantise (
       .clk_i, .rst_ni, .enable_i, .low_i(d[9:0]), .high_i(d[25:16]), .zero_i(e[8:0]),
-      .valid_i(valid_i && unit_i == 4'd5), .value_i(a), .bias_i(e[16] ? b : '0),
-      .scale_i(e[16] ? c : 32'h3f800000), .valid_o(valid_5), .value_o(result_5)
+      .valid_i(valid_i && unit_i == 4'd5), .convert_i(e[16]), .value_i(a), .bias_i(b), .scale_i(c), .valid_o(valid_5), .value_o(result_5)
     );
     tsr_second_op #(.Registers(Registers), .Rounding(Rounding)) u_second_op (
       .clk_i, .rst_ni, .enable_i, .operation_i(b[1:0]), .minimum_i(constants[179]),

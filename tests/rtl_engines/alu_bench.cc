@@ -112,12 +112,11 @@ class Prediction {
     const isa::Alu& alu;
     bool second, split;
     int64_t latency, constants_of_next;
-    int loaded = -1;  // the PARAM entry
   };
 
   /// One iteration of the nest: its entries, and where it stands in its vector.
   struct Place {
-    int src, dst, other, param;
+    int src, dst, other;
     bool first, last;
   };
 
@@ -129,7 +128,6 @@ class Prediction {
     Place p{entry(alu.src_addr, alu.src_stride),
             entry(alu.dst_addr, alu.dst_stride),
             entry(alu.second_addr, alu.second_stride),
-            alu.param_addr + (alu.param_loop < isa::kLoops ? at[alu.param_loop] : 0),
             true,
             true};
     for (size_t k = static_cast<size_t>(isa::kLoops - alu.reduce); k < isa::kLoops; ++k) {
@@ -149,18 +147,17 @@ class Prediction {
   }
 
   /// Whether the vector cannot end in this cycle.
-  bool end_waits(const Run& run, const Place& p, bool reads_param) const {
+  bool end_waits(const Run& run, const Place& p) const {
     return (run.second && pending(isa::AluSpace::kOut, p.other, issue_)) || issue_ + run.latency <= newest_ ||
-           (reads_param && issue_ == run.constants_of_next);
+           (run.alu.convert && issue_ == run.constants_of_next && converted_ + 1 == issue_);
   }
 
-  void issue(Run& run, const Place& p, bool reads_source, bool end) {
-    const bool reads_param = end && run.alu.convert && p.param != run.loaded;
+  void issue(const Run& run, const Place& p, bool reads_source, bool end) {
     do {
       ++issue_;
-    } while ((reads_source && source_waits(run, p)) || (end && end_waits(run, p, reads_param)));
-    if (reads_param) run.loaded = p.param;
+    } while ((reads_source && source_waits(run, p)) || (end && end_waits(run, p)));
     if (!end) return;
+    if (run.alu.convert) converted_ = issue_;
     newest_ = issue_ + run.latency;
     if (run.second) occupied_until_ = issue_ + timing::turns(config_);
     std::erase_if(writes_, [&](const Write& w) { return w.cycle < issue_; });
@@ -172,7 +169,7 @@ class Prediction {
     const int64_t latency = !alu.convert && alu.dst == isa::AluSpace::kAcc ? timing::kRaw
                             : second                                       ? timing::second(config_)
                                                                            : timing::kFirst;
-    Run one{alu, second, second && alu.src == isa::AluSpace::kOut, latency, constants_of_next};
+    const Run one{alu, second, second && alu.src == isa::AluSpace::kOut, latency, constants_of_next};
     std::array<int, isa::kLoops> at = {};
     for (bool more = true; more;) {
       const Place p = place(alu, at);
@@ -188,6 +185,7 @@ class Prediction {
 
   const isa::MachineConfig& config_;
   int64_t issue_ = -1, newest_ = -1;  // the last issue, the newest write
+  int64_t converted_ = -2;            // the last end with `convert`
   int64_t occupied_until_ = 0;        // the second operation, by the last vector
   std::vector<Write> writes_;
 };
