@@ -6,7 +6,7 @@
 // lanes: tsr_requantise, a table, tsr_alu_second with the second table, the write. The bare int32 path to ACC leaves
 // after the reduction, instructions without a second operation skip it. What a stage needs of the instruction enters
 // with each vector and travels beside it, so that instructions follow one another without a gap. Destinations under way
-// are kept in a ring, of all instructions; a read of one of them waits for its write. Writes stay in program order: a
+// move with the pipeline, of all instructions; a read of one of them waits for its write. Writes stay in program order: a
 // vector of a shorter path is issued no earlier than so that it is written after the older ones.
 //
 // Latency from the last read of a vector to its write: alu.raw, alu.first or alu.second of isa/timing.toml, from which
@@ -277,8 +277,8 @@ module tsr_alu #(
   // Destinations under way, each at the place that says in how many cycles it is written;
   // all ones, which is no space, where there is none. info: what completions need, oldest at pop_q. slack_q: cycles until the newest one is written.
   logic write_q, push, hazard_src, hazard_second;
-  info_t info[InfoDepth];
   info_t pop_info;
+  logic [$bits(pop_info)-1:0] info[InfoDepth];  // Yosys 0.23 makes one bit a word of a structure here
   target_t src_target, second_target, write_target;
   localparam int unsigned TargetBits = $bits(src_target);
   localparam logic [TargetBits-1:0] NoTarget = '1;
@@ -521,9 +521,8 @@ module tsr_alu #(
   );
 
   // Tables: the first one is read here, the second one behind the second operation.
-  localparam int unsigned ByteBits = $clog2(AxiBytes);
-  logic [8*AxiBytes*Lanes-1:0] words_b_q;
-  logic [8*AxiBytes*SecondLanes-1:0] words_d_q;
+  logic [8*Lanes-1:0] bytes_b_q;
+  logic [8*SecondLanes-1:0] bytes_d_q;
   logic [12*Lanes-1:0] index_a;
   logic [12*SecondLanes-1:0] index_c;
   logic [11*Lanes-1:0] stage_b_q;
@@ -532,8 +531,8 @@ module tsr_alu #(
     for (int unsigned l = 0; l < Lanes; l++) index_a[12*l+:12] = {after_a.first.number, value_a[11*l+:8]};
   end
   tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .AxiBytes(AxiBytes)) u_tables (
-    .clk_i, .first_i(enable && valid_a && after_a.first.enable), .first_index_i(index_a), .first_words_o(words_b_q),
-    .second_i(look_c), .second_index_i(index_c), .second_words_o(words_d_q), .we_i(tbl_we_i), .waddr_i(tbl_waddr_i),
+    .clk_i, .first_i(enable && valid_a && after_a.first.enable), .first_index_i(index_a), .first_bytes_o(bytes_b_q),
+    .second_i(look_c), .second_index_i(index_c), .second_bytes_o(bytes_d_q), .we_i(tbl_we_i), .waddr_i(tbl_waddr_i),
     .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
   );
 
@@ -552,7 +551,7 @@ module tsr_alu #(
       value_b = stage_b_q;
       if (after_b_q.first.enable) begin
         for (int unsigned l = 0; l < Lanes; l++) begin
-          entry = 8'(words_b_q[8*AxiBytes*l+:8*AxiBytes] >> {stage_b_q[11*l+:ByteBits], 3'd0});
+          entry = bytes_b_q[8*l+:8];
           value_b[11*l+:11] = {{3{!after_b_q.table_unsigned && entry[7]}}, entry};
         end
       end
@@ -563,12 +562,12 @@ module tsr_alu #(
   logic [8*Lanes-1:0] bytes_d;
   assign second_on_b = valid_b_q && after_b_q.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   tsr_alu_second #(
-    .Lanes(Lanes), .SecondLanes(SecondLanes), .AxiBytes(AxiBytes), .Registers(SecondRegisters), .Trailing(SecondTrailing)
+    .Lanes(Lanes), .SecondLanes(SecondLanes), .Registers(SecondRegisters), .Trailing(SecondTrailing)
   ) u_second_stage (
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(second_on_b), .value_i(value_b), .second_i(second_b),
     .operation_i(after_b_q.second_op), .unsigned_i(after_b_q.second_unsigned), .swap_i(after_b_q.second_swap),
     .table_enable_i(after_b_q.second.enable), .table_i(after_b_q.second.number), .constants_i(constants_b),
-    .valid_o(valid_c), .bytes_o(bytes_d), .look_up_o(look_c), .index_o(index_c), .words_i(words_d_q)
+    .valid_o(valid_c), .bytes_o(bytes_d), .look_up_o(look_c), .index_o(index_c), .bytes_i(bytes_d_q)
   );
 
   // The write. At most one of the three paths has a vector.

@@ -14,7 +14,6 @@
 module tsr_alu_second #(
   parameter int unsigned Lanes       = 16,
   parameter int unsigned SecondLanes = 4,
-  parameter int unsigned AxiBytes    = 8,
   parameter logic [12:0] Registers   = tsr_isa_pkg::TimingSecondOpRegisters,
   parameter int unsigned Trailing    = tsr_isa_pkg::TimingSecondOpDepth - $countones(Registers)
 ) (
@@ -34,10 +33,10 @@ module tsr_alu_second #(
   // The vector's last lanes have their value; bytes_o holds all of them in the next enabled cycle.
   output logic                              valid_o,
   output logic [8*Lanes-1:0]                bytes_o,
-  // The second table (tsr_alu_tables): table and byte of each lane, and a cycle later the words around the bytes.
+  // The second table (tsr_alu_tables): table and byte of each lane, and a cycle later the bytes.
   output logic                              look_up_o,
   output logic [12*SecondLanes-1:0]         index_o,
-  input  logic [8*AxiBytes*SecondLanes-1:0] words_i
+  input  logic [8*SecondLanes-1:0]          bytes_i
 );
 
   localparam int unsigned Turns = Lanes / SecondLanes;
@@ -141,7 +140,6 @@ module tsr_alu_second #(
   assign valid_o = valid_c && last_c;
 
   // The second table's answer, in the cycle behind the value.
-  localparam int unsigned ByteBits = $clog2(AxiBytes);
   logic valid_d_q, look_q;
   logic [8*SecondLanes-1:0] bytes_d_q, bytes;
   assign look_up_o = enable_i && valid_c && table_c.enable;
@@ -160,14 +158,7 @@ module tsr_alu_second #(
   end
   always_comb begin
     if (!tsr_isa_pkg::Simulated) bytes = 'x;
-    if (valid_d_q) begin
-      bytes = bytes_d_q;
-      if (look_q) begin
-        for (int unsigned l = 0; l < SecondLanes; l++) begin
-          bytes[8*l+:8] = 8'(words_i[8*AxiBytes*l+:8*AxiBytes] >> {bytes_d_q[8*l+:ByteBits], 3'd0});
-        end
-      end
-    end
+    if (valid_d_q) bytes = look_q ? bytes_i : bytes_d_q;
   end
 
   // The bytes of all turns.

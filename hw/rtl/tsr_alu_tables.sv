@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ALU's tables: reads of one byte a lane for the first and for the second lookup, writes of LOAD. Enters: table and
-// byte of each lane. Leaves: the words around the bytes, of AxiBytes, in the next cycle. Method: in hardware each lane
-// has a copy of its own, since a block RAM has one read port; the simulator has one memory for all.
+// byte of each lane. Leaves: the bytes, in the next cycle. Method: in hardware each lane has a copy of its own, since a
+// block RAM has one read port; a word of AxiBytes is read, and the byte chosen behind it. The simulator has one memory for
+// all.
 //
 // Latency: one cycle. Throughput: all reads and one write a cycle. Back-pressure: none; first_i = 0 or second_i = 0
-// leaves the words as they are. Reset: none, the content is data.
+// leaves the bytes as they are. Reset: none, the content is data.
 // Legal: AxiBytes a power of two.
 module tsr_alu_tables #(
   parameter int unsigned Lanes       = 16,
@@ -12,18 +13,18 @@ module tsr_alu_tables #(
   parameter int unsigned TableCount  = 1,
   parameter int unsigned AxiBytes    = 8
 ) (
-  input  logic                              clk_i,
-  input  logic                              first_i,
-  input  logic [12*Lanes-1:0]               first_index_i,
-  output logic [8*AxiBytes*Lanes-1:0]       first_words_o,
-  input  logic                              second_i,
-  input  logic [12*SecondLanes-1:0]         second_index_i,
-  output logic [8*AxiBytes*SecondLanes-1:0] second_words_o,
+  input  logic                        clk_i,
+  input  logic                        first_i,
+  input  logic [12*Lanes-1:0]         first_index_i,
+  output logic [8*Lanes-1:0]          first_bytes_o,
+  input  logic                        second_i,
+  input  logic [12*SecondLanes-1:0]   second_index_i,
+  output logic [8*SecondLanes-1:0]    second_bytes_o,
   // One aligned group of AxiBytes.
-  input  logic                              we_i,
-  input  logic [21-$clog2(AxiBytes):0]      waddr_i,
-  input  logic [8*AxiBytes-1:0]             wdata_i,
-  input  logic [AxiBytes-1:0]               wbe_i
+  input  logic                        we_i,
+  input  logic [21-$clog2(AxiBytes):0] waddr_i,
+  input  logic [8*AxiBytes-1:0]       wdata_i,
+  input  logic [AxiBytes-1:0]         wbe_i
 );
 
   localparam int unsigned Words = TableCount * 256 / AxiBytes;
@@ -48,27 +49,37 @@ module tsr_alu_tables #(
   always_ff @(posedge clk_i) begin
     if (first_i) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        first_words_o[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'(first_index_i[12*l+:12] >> ByteBits)];
+        first_bytes_o[8*l+:8] <= 8'(table_mem[WordBits'(first_index_i[12*l+:12] >> ByteBits)] >>
+                                    {first_index_i[12*l+:ByteBits], 3'd0});
       end
     end
     if (second_i) begin
       for (int unsigned l = 0; l < SecondLanes; l++) begin
-        second_words_o[8*AxiBytes*l+:8*AxiBytes] <= table_mem[WordBits'(second_index_i[12*l+:12] >> ByteBits)];
+        second_bytes_o[8*l+:8] <= 8'(table_mem[WordBits'(second_index_i[12*l+:12] >> ByteBits)] >>
+                                     {second_index_i[12*l+:ByteBits], 3'd0});
       end
     end
   end
 `else
-  for (genvar l = 0; l < Lanes; l++) begin : gen_first
+  logic [12*(Lanes+SecondLanes)-1:0] indices;
+  logic [8*(Lanes+SecondLanes)-1:0] bytes;
+  assign indices = {second_index_i, first_index_i};
+  assign {second_bytes_o, first_bytes_o} = bytes;
+  for (genvar l = 0; l < Lanes + SecondLanes; l++) begin : gen_lane
+    logic [11:0] index;
+    logic [ByteBits-1:0] byte_q;
+    logic [8*AxiBytes-1:0] word;
+    logic read;
+    assign index = indices[12*l+:12];
+    assign read = l < Lanes ? first_i : second_i;
     tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(Words)) u_copy (
-      .clk_i, .re_i(first_i), .raddr_i(WordBits'(first_index_i[12*l+:12] >> ByteBits)),
-      .rdata_o(first_words_o[8*AxiBytes*l+:8*AxiBytes]), .we_i, .waddr_i(WordBits'(waddr_i)), .wdata_i, .wbe_i
+      .clk_i, .re_i(read), .raddr_i(WordBits'(index >> ByteBits)), .rdata_o(word), .we_i, .waddr_i(WordBits'(waddr_i)),
+      .wdata_i, .wbe_i
     );
-  end
-  for (genvar l = 0; l < SecondLanes; l++) begin : gen_second
-    tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(Words)) u_copy (
-      .clk_i, .re_i(second_i), .raddr_i(WordBits'(second_index_i[12*l+:12] >> ByteBits)),
-      .rdata_o(second_words_o[8*AxiBytes*l+:8*AxiBytes]), .we_i, .waddr_i(WordBits'(waddr_i)), .wdata_i, .wbe_i
-    );
+    always_ff @(posedge clk_i) begin
+      if (read) byte_q <= index[ByteBits-1:0];
+    end
+    assign bytes[8*l+:8] = 8'(word >> {byte_q, 3'd0});
   end
 `endif
 

@@ -44,7 +44,8 @@ FLIP_FLOPS = {"tsr_queue.mem": 4}
 # Pipelines written as memories: LUT RAM or flip-flops, what Yosys finds cheaper.
 PIPELINES = {
     "tsr_delay.line": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
-    "tsr_alu.ring_info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+    "tsr_alu.info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+    "tsr_alu.constants": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
 }
 LATCHES = "t:$dlatch t:$adlatch t:$dlatchsr t:$_DLATCH*"
 
