@@ -62,10 +62,16 @@ module tsr_requantise #(
   // Stage 0: bias.
   logic [32*Lanes-1:0] sum_0, sum_1, scale_1;
   always_comb begin
+    logic [31:0] bias;
     if (!tsr_isa_pkg::Simulated) sum_0 = 'x;
+    bias = 'x;
     if (valid[0]) begin
       for (int unsigned l = 0; l < Lanes; l++) begin
-        sum_0[32*l+:32] = value_i[32*l+:32] + (bias_i[32*l+:32] & {32{convert_i}});
+        bias = bias_i[32*l+:32] & {32{convert_i}};
+        // Written as a difference for synthesis: Yosys gives its first operand, a register, to the carry chain as it is.
+        // Of a sum it takes either.
+        if (tsr_isa_pkg::Simulated) sum_0[32*l+:32] = value_i[32*l+:32] + bias;
+        else sum_0[32*l+:32] = 32'(({value_i[32*l+:32], 1'b0} - {~bias, 1'b1}) >> 1);
       end
     end
   end

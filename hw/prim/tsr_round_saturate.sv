@@ -60,6 +60,7 @@ module tsr_round_saturate #(
   logic [Lanes-1:0] below_0, none_0, beyond_1, below_1, none_1;
   always_comb begin
     logic [9:0] whole;
+    logic [10:0] signed_whole;
     logic [23:0] distance;
     logic [8:0] magnitude, wide;
     logic half, near, up, negate;
@@ -67,6 +68,7 @@ module tsr_round_saturate #(
     if (!tsr_isa_pkg::Simulated) none_0 = 'x;
     if (!tsr_isa_pkg::Simulated) below_0 = 'x;
     whole = 'x;
+    signed_whole = 'x;
     distance = 'x;
     magnitude = 'x;
     wide = 'x;
@@ -87,8 +89,10 @@ module tsr_round_saturate #(
         up = near ? whole[0] : half;
         if (Rounding == 1) up = whole[9];
         if (Rounding == 2) up = half && !(near && whole[9] && distance == 24'd0 && !lost_i[l]);
-        // One adder: the rounding is the carry in. Minus x is not x, plus 1.
-        integer_0[11*l+:11] = 11'(({{whole[9], whole} ^ {11{negate}}, 1'b1} + {zero_i[8], zero_i[8], zero_i, up ^ negate}) >> 1);
+        // One adder, written as a difference, whose first operand costs no look-up table: the rounding is the carry in.
+        // Minus x is not x, plus 1.
+        signed_whole = {whole[9], whole} ^ {11{negate}};
+        integer_0[11*l+:11] = 11'(({zero_i[8], zero_i[8], zero_i, 1'b0} - {~signed_whole, up == negate}) >> 1);
         below_0[l] = whole[9] ^ negate;
         none_0[l] = Scaled != 0 && (nan_i[l] || (special_i[l] && !far_i[l]));
       end
