@@ -87,7 +87,8 @@ bool worth_fusing(mlir::OpOperand* operand) {
 
 class LlvmCodegen : public Codegen {
  public:
-  explicit LlvmCodegen(mlir::MLIRContext& context) : context_(context) {
+  LlvmCodegen(mlir::MLIRContext& context, bool cached) : context_(context) {
+    if (cached) cache_.emplace(CodeCache::default_folder());
     mlir::DialectRegistry registry;
     mlir::arith::registerBufferizableOpInterfaceExternalModels(registry);
     mlir::linalg::registerBufferizableOpInterfaceExternalModels(registry);
@@ -141,7 +142,7 @@ class LlvmCodegen : public Codegen {
 
   program::CpuModule finish() override {
     if (entry_points_.empty()) return {};
-    program::CpuModule out = emit_machine_code(*module_, entry_points_, work_);
+    program::CpuModule out = emit_machine_code(*module_, entry_points_, work_, cache_ ? &*cache_ : nullptr);
     module_ = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context_));
     entry_points_.clear();
     nests_.clear();
@@ -256,12 +257,15 @@ class LlvmCodegen : public Codegen {
   mlir::OwningOpRef<mlir::ModuleOp> module_;
   std::vector<EntryPoint> entry_points_;
   std::map<std::string, mlir::func::FuncOp> nests_;  // by content
-  std::map<std::string, Work> work_;                 // of the nests by name
+  std::optional<CodeCache> cache_;
+  std::map<std::string, Work> work_;  // of the nests by name
   const int64_t vector_bytes_ = host_vector_bytes();
 };
 
 }  // namespace
 
-std::unique_ptr<Codegen> create_codegen(mlir::MLIRContext& context) { return std::make_unique<LlvmCodegen>(context); }
+std::unique_ptr<Codegen> create_codegen(mlir::MLIRContext& context, bool cached) {
+  return std::make_unique<LlvmCodegen>(context, cached);
+}
 
 }  // namespace tessera::cpu

@@ -30,7 +30,8 @@ class Codegen {
 };
 
 /// A code generator whose functions all end up in one module, for this host's processor. Loads the dialects it needs
-/// into `context`, which must outlive it.
-std::unique_ptr<Codegen> create_codegen(mlir::MLIRContext& context);
+/// into `context`, which must outlive it. `cached`: machine code that was made before is taken from the user's cache
+/// (code_cache.h), and what is made is kept there.
+std::unique_ptr<Codegen> create_codegen(mlir::MLIRContext& context, bool cached = false);
 
 }  // namespace tessera::cpu

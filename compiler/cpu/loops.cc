@@ -115,7 +115,7 @@ int64_t number_items(std::vector<Segment>& segments) {
 }
 
 constexpr int64_t kRegisterTile = 8;
-constexpr double kLeastWork = 1e6;  // operations on elements that are worth another thread
+constexpr double kLeastWork = 2e6;  // operations on elements that are worth another thread
 
 class Nest {
  public:

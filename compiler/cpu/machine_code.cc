@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -209,6 +210,29 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
+std::vector<uint8_t> bitcode(const llvm::Module& module) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream to(bytes);
+  llvm::WriteBitcodeToFile(module, to);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Names what makes code of a module: to be changed with optimise(), make_code() and the options of host_machine().
+constexpr std::string_view kPipeline = "O2 without vectorisers, 1";
+
+/// Optimised bitcode and object.
+void make_code(llvm::Module& module, llvm::TargetMachine& machine, program::CpuModule& out) {
+  optimise(module, machine);
+  out.bitcode = bitcode(module);
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream to(bytes);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, to, nullptr, llvm::CodeGenFileType::ObjectFile))
+    refuse("the target writes no objects");
+  passes.run(module);
+  out.object.assign(bytes.begin(), bytes.end());
+}
+
 }  // namespace
 
 int64_t host_vector_bytes() {
@@ -219,7 +243,7 @@ int64_t host_vector_bytes() {
 }
 
 program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<EntryPoint>& entry_points,
-                                     const std::map<std::string, Work>& work) {
+                                     const std::map<std::string, Work>& work, const CodeCache* cache) {
   program::CpuModule out;
   auto machine = host_machine(out);
   if (mlir::failed(to_llvm_dialect(module, machine->createDataLayout())))
@@ -237,21 +261,21 @@ program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<En
   std::string problem;
   llvm::raw_string_ostream stream(problem);
   if (llvm::verifyModule(*code, &stream)) refuse(problem);
-  optimise(*code, *machine);
-
-  llvm::SmallVector<char, 0> bytes;
-  {
-    llvm::raw_svector_ostream to(bytes);
-    llvm::WriteBitcodeToFile(*code, to);
+  if (!cache) {
+    make_code(*code, *machine, out);
+    return out;
   }
-  out.bitcode.assign(bytes.begin(), bytes.end());
-  bytes.clear();
-  llvm::raw_svector_ostream to(bytes);
-  llvm::legacy::PassManager passes;
-  if (machine->addPassesToEmitFile(passes, to, nullptr, llvm::CodeGenFileType::ObjectFile))
-    refuse("the target writes no objects");
-  passes.run(*code);
-  out.object.assign(bytes.begin(), bytes.end());
+  const std::vector<uint8_t> source = bitcode(*code);
+  const std::string key =
+      CodeCache::key({kPipeline, LLVM_VERSION_STRING, out.triple, out.cpu, out.features,
+                      std::string_view(reinterpret_cast<const char*>(source.data()), source.size())});
+  if (auto known = cache->find(key)) {
+    out.object = std::move(known->object);
+    out.bitcode = std::move(known->bitcode);
+    return out;
+  }
+  make_code(*code, *machine, out);
+  cache->keep(key, out);
   return out;
 }
 

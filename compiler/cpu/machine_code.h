@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/cpu/code_cache.h"
 #include "compiler/cpu/loops.h"
 #include "isa/program/artifact.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -21,9 +22,10 @@ struct EntryPoint {
 /// Bytes of the widest vector that this host computes with.
 int64_t host_vector_bytes();
 
-/// Consumes the module. `work`: the functions that threads can share, by name. Throws Error kInternal when LLVM refuses
+/// Consumes the module. `work`: the functions that threads can share, by name. `cache`: where code that was made before
+/// is found, or null. Throws Error kInternal when LLVM refuses
 /// what the lowering made.
 program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<EntryPoint>& entry_points,
-                                     const std::map<std::string, Work>& work);
+                                     const std::map<std::string, Work>& work, const CodeCache* cache);
 
 }  // namespace tessera::cpu

@@ -228,7 +228,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
 #if TESSERA_HAVE_CPU_CODEGEN
   std::unique_ptr<cpu::Codegen> cpu;
   if (options.cpu_codegen) {
-    cpu = cpu::create_codegen(state_->context);
+    cpu = cpu::create_codegen(state_->context, options.cpu_cache);
     to.cpu = cpu.get();
   }
 #endif

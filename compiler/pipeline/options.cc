@@ -19,6 +19,8 @@ void for_each_option(Options& o, Visit&& visit) {
   visit("use_npu", "npu", "False: everything on the CPU", o.use_npu, 0, 1);
   visit("cpu_codegen", "cpu-codegen", "False: CPU operators as library kernels instead of compiled code", o.cpu_codegen,
         0, 1);
+  visit("cpu_cache", "cpu-cache",
+        "False: machine code of the CPU is made anew, not taken from the user's cache or kept", o.cpu_cache, 0, 1);
   visit("threads", "threads", "Threads that compute on the CPU; 0: one for each processor", o.threads, 0, 256);
   visit("chains", "chains", "False: every layer writes its result to DRAM, nothing stays on chip between layers",
         o.chains, 0, 1);

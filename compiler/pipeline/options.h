@@ -27,6 +27,7 @@ using SnapshotObserver = std::function<void(const Snapshot&)>;
 struct CompileOptions {
   bool use_npu = true;
   bool cpu_codegen = true;
+  bool cpu_cache = true;
   int64_t threads = 0;
   bool chains = true;
   bool virtual_threads = true;

@@ -865,3 +865,17 @@ def test_sessions_that_run_at_the_same_time_share_the_threads():
 
     with concurrent.futures.ThreadPoolExecutor(len(sessions)) as pool:
         assert all(pool.map(work, sessions))
+
+
+def test_machine_code_of_the_cache_is_the_code_that_was_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    m = Model()
+    data = m.bytes([m.node("Relu", [m.node("MatMul", [m.input(floats(5, 9)), m.constant(floats(9, 7, seed=1))])])])
+    want = tessera.Session(data, use_npu=False, cpu_cache=False).run(None, m.inputs)[0]
+    assert not list(tmp_path.rglob("*.code"))
+    for _ in range(2):
+        session = tessera.Session(data, use_npu=False)
+        assert same_bits(session.run(None, m.inputs)[0], want)
+        assert len(list(tmp_path.rglob("*.code"))) == 1
+    next(tmp_path.rglob("*.code")).write_bytes(b"damaged")
+    assert same_bits(tessera.Session(data, use_npu=False).run(None, m.inputs)[0], want)
