@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 
+#include "ops/expansion.h"
 #include "ops/quantized_math.h"
 #include "ops/quantized_window.h"
 
@@ -542,9 +543,27 @@ void evaluate_dynamic_matmul(EvalContext& context) {
 
 }  // namespace
 
+namespace {
+
+/// From opset 21 on scales may be of 16 bits; each is widened, which is exact.
+std::optional<Expansion> expand_linear_matmul_21(const Node& node, const std::vector<TypeInfo>& inputs) {
+  Expander e(node, inputs, 13);
+  std::vector<Expander::Operand> operands = e.inputs();
+  for (const size_t i : {1, 4, 6}) {
+    if (i >= inputs.size() || !inputs[i].present)
+      node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " is missing");
+    if (inputs[i].dtype == DType::kFloat16 || inputs[i].dtype == DType::kBfloat16)
+      operands[i] = e.step("Cast", {operands[i]}, {{"to", static_cast<int64_t>(DType::kFloat)}});
+  }
+  return e.finish(e.steps("QLinearMatMul", std::move(operands), {}, 1, "", 10));
+}
+
+}  // namespace
+
 void register_quantized_linear(Registry& registry) {
   const std::string ms = "com.microsoft";
   const std::set<std::string> conv = {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"};
+  add_expansion(registry, "QLinearMatMul", 21, {8, 8}, expand_linear_matmul_21);
   registry.add({.domain = "",
                 .name = "QLinearConv",
                 .since_version = 10,
