@@ -93,7 +93,7 @@ module tsr_queue #(
     end else if (push || pop) begin
       if (push) tail_q <= tail_q == LastSlot ? '0 : tail_q + 1'b1;
       if (pop) head_q <= next;
-      count_q <= count_q + CountBits'(push) - CountBits'(pop);
+      if (push != pop) count_q <= push ? count_q + 1'b1 : count_q - 1'b1;  // both ready before the choice
     end
   end
 
