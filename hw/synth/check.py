@@ -46,6 +46,7 @@ PIPELINES = {
     "tsr_delay.line": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_alu.info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_alu.constants": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+    "tsr_gemm.inside_info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
 }
 LATCHES = "t:$dlatch t:$adlatch t:$dlatchsr t:$_DLATCH*"
 
