@@ -290,6 +290,18 @@ def test_report_and_metadata():
     assert report["accuracy"]["samples"] == 32
 
 
+@pytest.mark.parametrize("kind, place_of", [("MatMul", 3), ("MatMul", 0)])
+def test_a_layer_kept_float_is_computed_in_float(kind, place_of):
+    """Also where movements stand between it and the quantised tensors, and its operands are two of them."""
+    model = float_models.attention()
+    layer = [node.name for node in model.graph.node if node.op_type == kind][place_of]
+    made = tessera.quantize(model, float_models.feeds_of(model, 8), engine="onnxruntime", keep_float=layer)
+    assert made.macs_npu_share < 1
+    counts = oracle.operator_counts(oracle.optimize(made.model))
+    assert counts["MatMul"] + counts["Gemm"] + counts["com.microsoft::FusedMatMul"] == 1
+    assert counts["QLinearMatMul"] + counts["com.microsoft::QGemm"] == 5
+
+
 def test_float_layers_by_number_and_by_drop():
     model = float_models.residual()
     feeds = float_models.feeds_of(model, 8)

@@ -90,6 +90,8 @@ def resolve_layers(model, names):
     found = {}
     by_name = {node.name: node.name for node in model.graph.node}
     by_name.update({name: node.name for node in model.graph.node for name in node.output})
+    # ONNX Runtime's optimiser appends to the name of a node what it has folded into it.
+    by_name.update({node.name.split("/MatMulAddFusion")[0]: node.name for node in model.graph.node})
     for name in names:
         if name not in by_name:
             near = [n for n in by_name if name.lower() in n.lower()][:3] or list(by_name)[:3]

@@ -136,13 +136,14 @@ class Writer:
     # --- operands
 
     def _read_float(self, unit, node):
-        """A float unit reads the dequantised value of what a quantised one made."""
+        """A float unit reads the dequantised value of what a quantised one made, itself or through movements."""
         for index, name in enumerate(node.input):
-            if name not in self.done or not self._maker_is_quantised(name):
-                continue
-            if name not in self.plan.graph.held:
+            maker = self.plan.unit_of.get(name)
+            quantised = name in self.done and self._maker_is_quantised(name)
+            if quantised and name not in self.plan.graph.held:
                 node.input[index] = self._dequantise(name)
-            if unit.kind in ("product", "binary", "other"):
+            moved = maker is not None and maker.kind == "movement" and self.plan.graph.is_float(name)
+            if unit.kind in ("product", "binary", "other") and (quantised or moved):
                 node.input[index] = self._apart(node.input[index])
 
     def _apart(self, name):
