@@ -5,6 +5,7 @@ command, and one clear error for each bad input."""
 
 import importlib.util
 import json
+import os
 import subprocess
 
 import numpy as np
@@ -445,6 +446,21 @@ def test_the_command_refuses_with_one_line(tmp_path, float_file):
     assert "add --calibrate" in command("run", float_file, "--engine", "nncf", status=1).stderr
     assert command("quantize", float_file, "--calibrate", "random", "--shape", "x", status=1).stderr.count("\n") == 1
     assert command("quantize", status=2).stdout == ""
+
+
+@pytest.mark.skipif(not HAVE_NNCF, reason=NNCF_MISSING)
+def test_nncf_reports_nothing_to_anybody(tmp_path, float_file):
+    """Nothing of its telemetry is loaded, and no file of it appears in the home folder."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("NNCF", "CI", "PYTEST"))}
+    done = subprocess.run(
+        [str(BUILD / "bin" / "tessera"), "quantize", str(float_file), "--calibrate", "random", "--engine", "nncf"],
+        capture_output=True,
+        text=True,
+        env={**environment, "HOME": str(tmp_path / "home")},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list((tmp_path / "home").rglob("*"))
 
 
 def test_without_nncf_the_other_engine_is_offered(monkeypatch):
