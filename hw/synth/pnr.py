@@ -119,8 +119,10 @@ def synthesise(config, module, folder, minutes, tool):
     return netlist, own_registers(netlist) if module else 0, run.seconds
 
 
-def route(tool, netlist, seed):
-    """nextpnr's report for one seed. Errors: Failure with nextpnr's own message."""
+def route(tool, netlist, seed, whole):
+    """nextpnr's report for one seed. A whole machine is placed by the electrostatic placer and routed by router2: the
+    analytic placer crowds the vector unit's lanes, which no router can then connect. Errors: Failure with nextpnr's own
+    message."""
 
     def bounds():
         resource.setrlimit(resource.RLIMIT_CPU, (60 * PNR_MINUTES, 60 * PNR_MINUTES))
@@ -130,6 +132,8 @@ def route(tool, netlist, seed):
     # Names without a folder: the WebAssembly has a /tmp of its own.
     command = f"nice {tool} --um5g-85k --out-of-context --freq 100 --timing-allow-fail --seed {seed}".split()
     command += ["--json", netlist.name, "--report", report.name]
+    if whole:
+        command += ["--placer", "static", "--router", "router2"]
     with open(log, "w") as file:
         done = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, cwd=netlist.parent, preexec_fn=bounds)
     if done.returncode != 0 or not report.exists():
@@ -156,7 +160,7 @@ def place_and_route(config, module, folder, options):
     begin = time.monotonic()
     reports = {}
     for seed in range(1, options.seeds + 1):
-        reports[seed] = route(tool, netlist, seed)
+        reports[seed] = route(tool, netlist, seed, whole=not module)
     clocks = {seed: min(c["achieved"] for c in report["fmax"].values()) for seed, report in reports.items()}
     worst = min(clocks, key=clocks.get)
     found = reports[worst]
