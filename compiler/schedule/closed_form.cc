@@ -13,10 +13,15 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-constexpr int64_t kRunCycles = 2;          // of LOAD and STORE for one run beside its bytes
-constexpr int64_t kStepCycles = 24;        // of an engine for one step beside its work: engines wait for each other
-constexpr int64_t kInstructionCycles = 4;  // of an engine for one instruction of a chain's step
-constexpr int64_t kTileInstructions = 5;   // of one tile; they are fetched through the same port
+namespace timing = isa::timing;
+
+// What an instruction or a run costs beside its work, for nests and chains alike; rationale.md has the measurements.
+// GEMM and ALU wait for each other: an instruction's first result counts so long after the engine takes it.
+constexpr int64_t kGemmCycles = timing::gemm::kFirstWrite + timing::queue::kSignal;
+constexpr int64_t kAluCycles = timing::alu::kFirstWrite + timing::queue::kSignal;
+constexpr int64_t kTransferCycles = timing::transfer::kPrepare;  // of LOAD and STORE; a chain's are prepared ahead
+constexpr int64_t kLoadRunCycles = timing::load::kStart;         // from a run's departure to its first group
+constexpr int64_t kStoreRunCycles = timing::store::kRealign;     // from the read of a group to its realigner
 
 bool dense(const Nest& nest) { return nest.computation == Computation::kDense; }
 bool weighted(const Nest& nest) { return dense(nest) || nest.computation == Computation::kDepthwise; }
@@ -137,8 +142,10 @@ class NestForm {
     const Footprint& f = footprint_;
     int64_t bytes = 0, runs = 0, factor_bytes = 0, factor_cycles = 0;
     load_input(bytes, runs);
+    int64_t loads = fetches(Operand::kInput);
     if (f.weights > 0) {
       const int64_t count = fetches(Operand::kWeights);
+      loads += count;
       if (nest_.factor.present) {
         // Short runs: as many are under way at once as the machine has reads in flight.
         const FactorTraffic one = factor_traffic(nest_, tile_);
@@ -153,6 +160,7 @@ class NestForm {
     }
     if (f.params > 0) {
       const int64_t count = fetches(Operand::kParams);
+      loads += count;
       bytes += count * f.params * config.param_entry_bytes();
       runs += count;
     }
@@ -165,21 +173,24 @@ class NestForm {
       const int64_t entries = f.second_in_place ? f.output : f.second;
       bytes += std::min(fetches(Operand::kSecond) * entries * config.out_entry_bytes(), out_bytes);
       runs += out_runs;
+      loads += fetches(Operand::kSecond);
     }
     read_ = bytes + factor_bytes;
     write_ = out_bytes;
-    load_ = beats(bytes, machine_) + factor_cycles + runs * kRunCycles + tiles_ * kStepCycles;
-    store_ = beats(out_bytes, machine_) + out_runs * kRunCycles + output_tiles_ * kStepCycles;
+    load_ = beats(bytes, machine_) + factor_cycles + runs * kLoadRunCycles + loads * kTransferCycles;
+    store_ = beats(out_bytes, machine_) + out_runs * kStoreRunCycles + output_tiles_ * kTransferCycles;
+    instructions_ = loads + output_tiles_;
   }
 
   void products() {
     const Work work = schedule_.intrinsic->work(nest_, {tile_, output_tiles_, reduction_tiles_});
-    gemm_ = work.gemm_cycles + work.gemm_instructions * kStepCycles;
-    alu_ = work.alu_cycles + work.alu_instructions * kStepCycles;
+    gemm_ = work.gemm_cycles + work.gemm_instructions * kGemmCycles;
+    alu_ = work.alu_cycles + work.alu_instructions * kAluCycles;
+    instructions_ += work.gemm_instructions + work.alu_instructions;
     if (!nest_.second.present) return;
     const Extents& e = nest_.extent;
     const int64_t results = e[Dim::kN] * e[Dim::kOh] * e[Dim::kOw] * e[Dim::kG] * e[Dim::kOc];
-    alu_ += results * isa::timing::alu::pause(machine_.config);
+    alu_ += results * timing::alu::pause(machine_.config);
   }
 
   /// Whether engines take turns for lack of a second copy.
@@ -216,7 +227,7 @@ class NestForm {
       store = products ? alu : first;
     }
     if (turns) first = std::max(first, alu);
-    const int64_t fetch = tiles_ * kTileInstructions * beats(isa::kInstructionBytes, machine_);
+    const int64_t fetch = instructions_ * beats(isa::kInstructionBytes, machine_);
     const int64_t steady = std::max({load_ + store_ + fetch, first, alu, store});
     // The first tile's fetch and the last tile's way out overlap with the layers around in part.
     const int64_t ends = load_ / std::max<int64_t>(tiles_, 1) + (alu + store_) / std::max<int64_t>(output_tiles_, 1);
@@ -232,6 +243,7 @@ class NestForm {
   PerOperand attach_{}, copies_{};
   int64_t output_tiles_ = 1, reduction_tiles_ = 1, tiles_ = 1;
   int64_t read_ = 0, write_ = 0, gemm_ = 0, alu_ = 0, load_ = 0, store_ = 0, factor_tile_cycles_ = 0;
+  int64_t instructions_ = 0;
 };
 
 /// A chain under one plan: work of the engines over all steps.
@@ -249,7 +261,7 @@ class ChainForm {
     const int64_t store = transfers();
     const Nest& tail = *nests_.back();
     const int64_t bus = load_ + store + instructions_ * beats(isa::kInstructionBytes, machine_);
-    int64_t busiest = std::max({gemm_ + plan_.steps * kStepCycles, alu_ + plan_.steps * kStepCycles, bus});
+    int64_t busiest = std::max({gemm_, alu_, bus});
     const size_t last = nests_.size() - 1;
     if (dense(tail) && tiles_ > 1 && copies(last, Operand::kSums) == 1)
       busiest += images_ * plan_.rows->out[last] * plan_.cols->out[last] * tail.extent[Dim::kOc];
@@ -288,9 +300,9 @@ class ChainForm {
         images_ * plan_.rows->out[s] * plan_.cols->out[s] * (dense(n) ? n.extent[Dim::kOc] : middle_);
     int64_t issues = vectors;
     if (n.computation == Computation::kReduce) issues *= n.extent[Dim::kKh] * n.extent[Dim::kKw];
-    gemm_ += products_of(s) + (weighted(n) ? plan_.steps * kInstructionCycles : 0);
-    alu_ += issues + turns * 2 * kInstructionCycles;
-    if (n.second.present) alu_ += vectors * isa::timing::alu::pause(config);
+    gemm_ += products_of(s) + (weighted(n) ? plan_.steps * kGemmCycles : 0);
+    alu_ += issues + turns * kAluCycles;
+    if (n.second.present) alu_ += vectors * timing::alu::pause(config);
     instructions_ += (weighted(n) ? plan_.steps : 0) + turns;
     const auto fetches = [&](Operand operand, int64_t different) {
       const int64_t times = copies(s, operand) >= different ? different : different * tiles_;
@@ -299,23 +311,23 @@ class ChainForm {
     };
     if (f.weights > 0) {
       const int64_t times = fetches(Operand::kWeights, chunks_);
-      load_ += times * f.weights * beats(config.wgt_entry_bytes(), machine_);
+      load_ += times * (f.weights * beats(config.wgt_entry_bytes(), machine_) + kLoadRunCycles);
       bytes_ += times * f.weights * config.wgt_entry_bytes();
     }
     if (f.params > 0) {
       const int64_t times = fetches(Operand::kParams, closing(s) || !n.per_channel ? 1 : chunks_);
-      load_ += times * (f.params * beats(config.param_entry_bytes(), machine_) + kRunCycles);
+      load_ += times * (f.params * beats(config.param_entry_bytes(), machine_) + kLoadRunCycles);
       bytes_ += times * f.params * config.param_entry_bytes();
     }
   }
 
-  int64_t moved(const ChannelMap& map, const Access& access, int64_t height, int64_t width, int64_t pixels,
-                bool whole) {
+  int64_t moved(const ChannelMap& map, const Access& access, int64_t height, int64_t width, int64_t pixels, bool whole,
+                int64_t run_cycles) {
     const int64_t bytes = images_ * machine_.config.batch * height * width * map.total * access.element_bytes;
     const int64_t run =
         run_bytes(map, access, whole ? map.chunks() : plan_.tile.blocks, map.blocks(), pixels, machine_.config.batch);
     bytes_ += bytes;
-    return beats(bytes, machine_) + ceil_div(bytes, std::max<int64_t>(run, 1)) * kRunCycles;
+    return beats(bytes, machine_) + ceil_div(bytes, std::max<int64_t>(run, 1)) * run_cycles;
   }
 
   /// Adds what LOAD moves; returns STORE's cycles.
@@ -324,11 +336,12 @@ class ChainForm {
     const bool whole_in = dense(head) || chunks_ == 1, whole_out = dense(tail) || chunks_ == 1;
     const Sweep &rows = *plan_.rows, &cols = *plan_.cols;
     const int64_t wide = cols.tiles == 1 ? cols.read * plan_.schedules[0].tile()[Dim::kOh] : cols.read / cols.tiles;
-    load_ += moved(head.in_channels, head.input, rows.read, cols.read, wide, whole_in);
+    load_ += moved(head.in_channels, head.input, rows.read, cols.read, wide, whole_in, kLoadRunCycles);
     const int64_t height = tail.extent[Dim::kOh], width = tail.extent[Dim::kOw];
     const int64_t pixels = cols.tiles == 1 ? width * plan_.tile.oh : plan_.tile.ow;
-    const int64_t store = moved(tail.out_channels, tail.output, height, width, pixels, whole_out);
-    if (tail.second.present) load_ += moved(tail.out_channels, tail.second, height, width, pixels, whole_out);
+    const int64_t store = moved(tail.out_channels, tail.output, height, width, pixels, whole_out, kStoreRunCycles);
+    if (tail.second.present)
+      load_ += moved(tail.out_channels, tail.second, height, width, pixels, whole_out, kLoadRunCycles);
     instructions_ +=
         (dense(head) ? tiles_ : plan_.steps) + (dense(tail) ? tiles_ : plan_.steps) * (tail.second.present ? 2 : 1);
     return store;
