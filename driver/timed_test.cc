@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "driver/registry.h"
 #include "driver/tests/programs.h"
+#include "isa/generated/timing.h"
 
 namespace tessera::driver {
 namespace {
@@ -86,9 +87,11 @@ TEST_P(TimedDevice, ProfilesInstructions) {
   }
   EXPECT_EQ(load.last_busy_cycle - load.first_busy_cycle + 1, 126U);  // groups of 8 bytes, the first and last in part
   EXPECT_EQ(load.end_cycle, load.last_busy_cycle + 1);
-  EXPECT_EQ(store.start_cycle, load.end_cycle + 1);  // it waited for LOAD's signal
-  // It stood at the head from the cycle after it was queued until LOAD's signal counted.
-  EXPECT_EQ(store.wait_cycles[0], load.end_cycle - store.queued_cycle);
+  // It waited for LOAD's signal, and then for the look at its condition.
+  const uint64_t seen = load.end_cycle + isa::timing::queue::kCondition;
+  EXPECT_EQ(store.start_cycle, seen + 1);
+  // It stood at the head from the cycle after it was queued until that look.
+  EXPECT_EQ(store.wait_cycles[0], seen - store.queued_cycle);
   EXPECT_LT(actual.report.profile[2].end_cycle, *actual.report.cycles);
 
   // FETCH reads three words, LOAD 1000 bytes in one burst, STORE writes 100 runs of 10 bytes.

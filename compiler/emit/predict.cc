@@ -119,8 +119,8 @@ class Replay {
     }
   }
 
-  /// The first cycle in which an instruction's conditions may hold, those last that hold last: the signals that it waits
-  /// for count then, and the last one has been looked at; nothing while they are not known.
+  /// The first cycle in which an instruction's conditions may hold, those last that hold last: the signals that it
+  /// waits for count then, and the last one has been looked at; nothing while they are not known.
   std::optional<int64_t> ready_at(size_t i) const {
     int64_t ready = 0;
     for (size_t e = 0; e < engines_.size(); ++e) {

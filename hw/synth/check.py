@@ -255,19 +255,19 @@ def check_rounding(folder):
     cell's two wrong roundings must fail it."""
     names = [f"hw/prim/tsr_{name}.sv" for name in ("pipe", "pipe_valid", "retime", "round_saturate")]
     files = ("isa/generated/tsr_isa_pkg.sv", *names, "hw/synth/equal_rounding.sv")
-    for rounding in range(3):
+    for rounding, scaled in ((0, 0), (0, 1), (1, 0), (2, 0)):
         commands = [
             f"read_verilog -sv {' '.join(str(machine.ROOT / name) for name in files)}",
-            f"hierarchy -check -top equal_rounding -chparam Rounding {rounding}",
+            f"hierarchy -check -top equal_rounding -chparam Rounding {rounding} -chparam Scaled {scaled}",
             *("proc", "flatten", "opt -full", "alumacc", "techmap", "opt -fast", "abc -fast", "opt_clean"),
             f"sat -{'falsify' if rounding else 'verify'} -prove equal_o 1",
         ]
-        run = machine.yosys(commands, folder / f"rounding_{rounding}.log")
+        run = machine.yosys(commands, folder / f"rounding_{rounding}_{scaled}.log")
         ending = "model found: FAIL!" if rounding else "no model found: SUCCESS!"
         if f"SAT proof finished - {ending}" not in run.log:
             raise Failure(f"tsr_round_saturate: the proof with Rounding = {rounding} did not run, see {folder}")
         seen = "is refuted" if rounding else "equals binary32's two roundings"
-        print(f"tsr_round_saturate, Rounding = {rounding}: {seen} ({run.seconds:.1f} s)")
+        print(f"tsr_round_saturate, Rounding = {rounding}, Scaled = {scaled}: {seen} ({run.seconds:.1f} s)")
 
 
 def main():

@@ -3,17 +3,19 @@
 // Enters: anything; bounds that cross are taken the other way round. Leaves: equal_o.
 //
 // The reference rounds as its words say: the magnitude to 24 significant bits, half to even, then to an integer, half
-// to even, then the sign, the bounds, the zero point. A number enters with the sticky bit as its lowest bit. That bit
+// to even, then the sign, which Scaled may change, the bounds, the zero point. A number enters with the sticky bit as its lowest bit. That bit
 // stands for anything between nothing and one unit. It decides as such wherever two or more bits are rounded away, and a
 // magnitude below one half, for which that does not hold, is 0 in any case: binary32 rounds it to one half at most, and
 // half to even is 0.
 module equal_rounding #(
   parameter int unsigned Rounding  = 0,
-  localparam int unsigned Bits     = 42,  // 16 of an integer, 25 of a fraction, the sticky bit
+  parameter int unsigned Scaled    = 0,
+  localparam int unsigned Bits     = 36,  // 10 of an integer, 25 of a fraction, the sticky bit
   localparam int unsigned Fraction = 26
 ) (
-  input  logic [40:0]       fixed_i,
+  input  logic [34:0]       fixed_i,
   input  logic              lost_i,
+  input  logic              negate_i,
   input  logic signed [9:0] bound_i,
   input  logic signed [9:0] other_bound_i,
   input  logic signed [8:0] zero_i,
@@ -26,9 +28,9 @@ module equal_rounding #(
 
   logic valid;
   logic [10:0] made;
-  tsr_round_saturate #(.Rounding(Rounding)) u_made (
+  tsr_round_saturate #(.Rounding(Rounding), .Scaled(Scaled)) u_made (
     .clk_i(1'b0), .rst_ni(1'b1), .enable_i(1'b1), .low_i(low), .high_i(high), .zero_i, .valid_i(1'b1), .fixed_i,
-    .lost_i, .far_i(1'b0), .sign_i(1'b0), .none_i(1'b0), .valid_o(valid), .value_o(made)
+    .lost_i, .far_i(1'b0), .negate_i, .special_i(1'b0), .nan_i(1'b0), .valid_o(valid), .value_o(made)
   );
 
   // The magnitude, and which of its bits is the leading one, of those from one half on.
@@ -56,10 +58,10 @@ module equal_rounding #(
   logic signed [Bits-Fraction+1:0] rounded;
   assign whole = last[Bits:Fraction] + {{(Bits - Fraction) {1'b0}},
                                         last[Fraction-1] && (last[Fraction-2:0] != '0 || last[Fraction])};
-  assign rounded = number[Bits-1] ? -$signed({1'b0, whole}) : $signed({1'b0, whole});
+  assign rounded = number[Bits-1] != (Scaled != 0 && negate_i) ? -$signed({1'b0, whole}) : $signed({1'b0, whole});
   logic signed [10:0] clamped, wanted;
-  assign clamped = rounded > 18'(high) ? 11'(high)
-                 : rounded < 18'(low) ? 11'(low) : rounded[10:0];
+  assign clamped = rounded > 12'(high) ? 11'(high)
+                 : rounded < 12'(low) ? 11'(low) : rounded[10:0];
   assign wanted = clamped + 11'(zero_i);
   assign equal_o = valid && made == wanted;
 

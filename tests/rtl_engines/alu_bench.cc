@@ -125,11 +125,8 @@ class Prediction {
       for (size_t k = 0; k < isa::kLoops; ++k) first += at[k] * stride[k];
       return first;
     };
-    Place p{entry(alu.src_addr, alu.src_stride),
-            entry(alu.dst_addr, alu.dst_stride),
-            entry(alu.second_addr, alu.second_stride),
-            true,
-            true};
+    Place p{entry(alu.src_addr, alu.src_stride), entry(alu.dst_addr, alu.dst_stride),
+            entry(alu.second_addr, alu.second_stride), true, true};
     for (size_t k = static_cast<size_t>(isa::kLoops - alu.reduce); k < isa::kLoops; ++k) {
       p.first = p.first && at[k] == 0;
       p.last = p.last && at[k] + 1 == alu.extent[k];
