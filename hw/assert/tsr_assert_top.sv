@@ -37,6 +37,7 @@ module tsr_assert_top (
           `TSR_ASSERT(word_q[512*e+:512] == head_word[512*e+:512], "an offered instruction changed")
         end
         if (complete[e]) begin
+          `TSR_ASSERT(busy[e], "an engine completed that was not busy")
           `TSR_ASSERT(taken[e].size() != 0, "an engine completed what it did not take")
           if (taken[e].size() != 0) begin
             oldest = taken[e].pop_front();

@@ -49,6 +49,7 @@ module tsr_alu #(
   output logic [31:0]                   complete_pc_o,
   // Memories.
   output logic                          acc_req_o,
+  output logic                          acc_claim_o,  // with every request, and early: STORE stays away
   output logic [13:0]                   acc_addr_o,
   input  logic                          acc_gnt_i,
   input  logic [32*Batch*BlockOut-1:0]  acc_rdata_i,
@@ -57,6 +58,7 @@ module tsr_alu #(
   output logic [32*Batch*BlockOut-1:0]  acc_wdata_o,
   input  logic                          acc_wgnt_i,
   output logic                          out_req_o,
+  output logic                          out_claim_o,
   output logic [13:0]                   out_addr_o,
   input  logic                          out_gnt_i,
   input  logic [8*Batch*BlockOut-1:0]   out_rdata_i,
@@ -140,20 +142,19 @@ module tsr_alu #(
   logic [511:0] prep_word_q;
   logic [31:0] prep_pc_q;
   tsr_isa_pkg::alu_t prep;
-  logic unused_prep_alu, prep_fence, prep_second, prep_done, prep_fault, range_done, empty;
+  logic prep_fence_q, prep_second, prep_done, prep_fault, range_done, empty;
   logic [2:0] outside;
   logic [14:0] src_limit, dst_limit;
   logic [12:0] param_highest;
 
   assign prep = prep_word_q;
-  assign {unused_prep_alu, prep_fence} = tsr_isa_pkg::alu_instruction(prep.header.opcode);
   assign prep_second = prep.second_op != 2'(tsr_isa_pkg::SecondOpNone);
 
   // Addresses and strides of the source, the destination and the second operand, in this order.
   logic check;
   logic [3*14-1:0] prep_addresses;
   logic [3*84-1:0] prep_strides;
-  assign check = prep_start_q && !prep_fence;
+  assign check = prep_start_q && !prep_fence_q;
   always_comb begin
     if (!tsr_isa_pkg::Simulated) {prep_addresses, prep_strides} = 'x;
     if (!tsr_isa_pkg::Simulated || check || !range_done || prep_move) begin
@@ -166,7 +167,7 @@ module tsr_alu #(
     .loops_i({3'd6 - prep.reduce, 3'd6 - prep.reduce, 3'd6}), .limit_i({15'(OutDepth), dst_limit, src_limit}),
     .done_o(range_done), .outside_o(outside)
   );
-  assign prep_done = prep_valid_q && !prep_fence && !prep_start_q && range_done &&
+  assign prep_done = prep_valid_q && !prep_fence_q && !prep_start_q && range_done &&
       !constant_want_q && !constant_back_q;
 
   always_comb begin
@@ -176,16 +177,27 @@ module tsr_alu #(
     dst_limit = 15'(OutDepth);
     if (prep.dst == SpaceAcc) dst_limit = 15'(AccDepth);
     if (prep.dst == SpaceInp) dst_limit = 15'(InpDepth);
-    param_highest = 13'(prep.param_addr);
-    for (int unsigned k = 0; k < 6; k++) begin
-      if (prep.param_loop == 3'(k)) param_highest = 13'(prep.param_addr) + 13'(prep.extent[k]) - 13'd1;
-    end
-    prep_fault = outside[1:0] != '0;
-    if (prep_second && (outside[2] || 32'(prep.constant_addr) >= ParamDepth)) prep_fault = 1'b1;
-    if (prep.convert && 32'(param_highest) >= ParamDepth) prep_fault = 1'b1;
-    if (prep.table_enable && 32'(prep.table_) >= TableCount) prep_fault = 1'b1;
-    if (prep.second_table_enable && 32'(prep.second_table) >= TableCount) prep_fault = 1'b1;
   end
+  // What the fields alone decide is found in the first cycle of the range check.
+  logic field_fault, field_fault_q;
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) param_highest = 'x;
+    if (!tsr_isa_pkg::Simulated) field_fault = 1'bx;
+    if (!tsr_isa_pkg::Simulated || prep_start_q) begin
+      param_highest = 13'(prep.param_addr);
+      for (int unsigned k = 0; k < 6; k++) begin
+        if (prep.param_loop == 3'(k)) param_highest = 13'(prep.param_addr) + 13'(prep.extent[k]) - 13'd1;
+      end
+      field_fault = (prep_second && 32'(prep.constant_addr) >= ParamDepth) ||
+          (prep.convert && 32'(param_highest) >= ParamDepth) ||
+          (prep.table_enable && 32'(prep.table_) >= TableCount) ||
+          (prep.second_table_enable && 32'(prep.second_table) >= TableCount);
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (prep_start_q) field_fault_q <= field_fault;
+  end
+  assign prep_fault = field_fault_q || outside[1:0] != '0 || (prep_second && outside[2]);
 
   // The instruction that issues.
   logic running_q;
@@ -208,8 +220,8 @@ module tsr_alu #(
   assign has_second = alu.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   assign raw = !alu.convert && alu.dst == SpaceAcc;
   assign prep_move = prep_done && !prep_fault && (!running_q || (advance && last));
-  assign prep_drop = prep_valid_q && !running_q && empty && (prep_fence || (prep_done && prep_fault));
-  assign instr_ready_o = !prep_valid_q || prep_move || (prep_drop && prep_fence);
+  assign prep_drop = prep_valid_q && !running_q && empty && (prep_fence_q || (prep_done && prep_fault));
+  assign instr_ready_o = !prep_valid_q || prep_move || (prep_drop && prep_fence_q);
   // What the next stage will take from PARAM's read port must not be overwritten there.
   assign constant_read = constant_want_q && enable && !convert_1;
 
@@ -232,19 +244,25 @@ module tsr_alu #(
       if (instr_valid_i && instr_ready_o) prep_valid_q <= 1'b1;
       else if (prep_move || prep_drop) prep_valid_q <= 1'b0;
       // An address out of range is not read: the instruction will fault.
-      if (prep_start_q) constant_want_q <= !prep_fence && prep_second && 32'(prep.constant_addr) < ParamDepth;
+      if (prep_start_q) constant_want_q <= !prep_fence_q && prep_second && 32'(prep.constant_addr) < ParamDepth;
       else if (constant_read) constant_want_q <= 1'b0;
       constant_back_q <= constant_read;
       if (prep_move) running_q <= 1'b1;
       else if (advance && last) running_q <= 1'b0;
     end
   end
+  tsr_isa_pkg::alu_t taken;
+  logic unused_taken_alu, taken_fence;
+  assign taken = instr_i;
+  assign {unused_taken_alu, taken_fence} = tsr_isa_pkg::alu_instruction(taken.header.opcode);
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       prep_word_q <= '0;
+      prep_fence_q <= 1'b0;
       prep_pc_q <= '0;
     end else if (instr_valid_i && instr_ready_o) begin
       prep_word_q <= instr_i;
+      prep_fence_q <= taken_fence;
       prep_pc_q <= instr_pc_i;
     end
   end
@@ -355,7 +373,8 @@ module tsr_alu #(
   end
 
   // Issue: one read of the source; the second operand with the vector's last source, or after it when both are in OUT.
-  logic second_phase_q, split, take_src, completing, take_second, want, granted, loaded_q, convert_1, param_fetch, pausing;
+  logic second_phase_q, split, take_src, completing, take_second, asks, want, granted, loaded_q, convert_1, param_fetch;
+  logic pausing;
   logic [TurnBits-1:0] occupied_q;  // cycles for which the second operation cannot take another vector's end
   logic [9:0] param_address, param_address_1_q, loaded_address_q;
 
@@ -364,8 +383,9 @@ module tsr_alu #(
   assign completing = second_phase_q || (sum_last && !split);
   assign take_second = has_second && completing;
   assign pausing = has_second && take_src && sum_first && occupied_q > TurnBits'(split);
-  assign want = running_q && enable && !pausing && !(take_src && hazard_src) && !(take_second && hazard_second) &&
-      !(completing && latency <= slack_q) && !(completing && alu.convert && constant_want_q && convert_1);
+  assign asks = running_q && !pausing && !(completing && latency <= slack_q);
+  assign want = asks && enable && !(take_src && hazard_src) && !(take_second && hazard_second) &&
+      !(completing && alu.convert && constant_want_q && convert_1);
   assign granted = (!acc_req_o || acc_gnt_i) && (!out_req_o || out_gnt_i) &&
       (!(take_src && alu.src == SpaceInp) || (!inp_we_o && inp_gnt_i));
   assign issue = want && granted;
@@ -373,8 +393,10 @@ module tsr_alu #(
   assign advance = issue && (completing || !sum_last);
 
   assign acc_req_o = want && take_src && alu.src == SpaceAcc;
+  assign acc_claim_o = asks && take_src && alu.src == SpaceAcc;
   assign acc_addr_o = src_address;
   assign out_req_o = want && (take_second || (take_src && alu.src == SpaceOut));
+  assign out_claim_o = asks && (take_second || (take_src && alu.src == SpaceOut));
   assign out_addr_o = take_second ? second_address : src_address;
 
   always_comb begin
@@ -631,8 +653,8 @@ module tsr_alu #(
 
   assign busy_o = prep_valid_q || running_q || !empty;
   assign complete_o = (retire && pop_info.last) || prep_drop;
-  assign complete_signal_o = prep_drop ? prep_fence && prep.header.signal : pop_info.signal;
-  assign complete_fault_o = prep_drop && !prep_fence;
+  assign complete_signal_o = prep_drop ? prep_fence_q && prep.header.signal : pop_info.signal;
+  assign complete_fault_o = prep_drop && !prep_fence_q;
   assign complete_code_o = complete_fault_o ? 3'(tsr_isa_pkg::FaultScratchpadRange) : 3'(tsr_isa_pkg::FaultNone);
   assign complete_pc_o = prep_drop ? prep_pc_q : pop_info.pc;
   assign issue_o = issue;
@@ -640,7 +662,7 @@ module tsr_alu #(
   assign stall_port_o = !enable || (want && !granted);
 
   logic unused;
-  assign unused = &{1'b0, unused_prep_alu, unused_inner_last, alu, prep, bounds_2_q, after_b_q, param_rdata_i, count,
+  assign unused = &{1'b0, unused_taken_alu, taken, unused_inner_last, alu, prep, bounds_2_q, after_b_q, param_rdata_i, count,
                     inp_rdata_i};
 
 endmodule

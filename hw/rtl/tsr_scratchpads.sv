@@ -40,6 +40,7 @@ module tsr_scratchpads #(
   output logic [8*AccBytes-1:0]   acc_rdata_o,  // for GEMM and ALU
   // ALU.
   input  logic                    alu_acc_req_i,
+  input  logic                    alu_acc_claim_i,
   input  logic [13:0]             alu_acc_addr_i,
   output logic                    alu_acc_gnt_o,
   input  logic                    alu_acc_we_i,
@@ -47,6 +48,7 @@ module tsr_scratchpads #(
   input  logic [8*AccBytes-1:0]   alu_acc_wdata_i,
   output logic                    alu_acc_wgnt_o,
   input  logic                    alu_out_req_i,
+  input  logic                    alu_out_claim_i,
   input  logic [13:0]             alu_out_addr_i,
   output logic                    alu_out_gnt_o,
   output logic [8*OutBytes-1:0]   out_rdata_o,
@@ -178,11 +180,11 @@ module tsr_scratchpads #(
   logic store_acc_gnt;
   assign alu_acc_gnt_o = !gemm_acc_req_i;
   assign alu_acc_wgnt_o = !gemm_acc_we_i;
-  assign store_acc_gnt = store_req_i && store_acc_i && !gemm_acc_req_i && !alu_acc_req_i;
+  assign store_acc_gnt = store_req_i && store_acc_i && !gemm_acc_req_i && !alu_acc_claim_i;
   always_comb begin
     acc_entry = gemm_acc_req_i ? gemm_acc_addr_i : alu_acc_addr_i;
     acc_raddr = AccBits'(32'(acc_entry) / AccEntries);
-    if (!gemm_acc_req_i && !alu_acc_req_i) acc_raddr = AccBits'(32'(store_group_i) / AccGroups);
+    if (!gemm_acc_req_i && !alu_acc_claim_i) acc_raddr = AccBits'(32'(store_group_i) / AccGroups);
     acc_waddr = '0;
     acc_wdata = '0;
     acc_wbe = '0;
@@ -214,10 +216,10 @@ module tsr_scratchpads #(
   logic [OutWordBytes-1:0] out_wbe;
   logic store_out_gnt;
   assign alu_out_gnt_o = 1'b1;
-  assign store_out_gnt = store_req_i && !store_acc_i && !alu_out_req_i;
+  assign store_out_gnt = store_req_i && !store_acc_i && !alu_out_claim_i;
   always_comb begin
     out_raddr = OutBits'(32'(alu_out_addr_i) / OutEntries);
-    if (!alu_out_req_i) out_raddr = OutBits'(32'(store_group_i) / OutGroups);
+    if (!alu_out_claim_i) out_raddr = OutBits'(32'(store_group_i) / OutGroups);
     out_waddr = '0;
     out_wdata = '0;
     out_wbe = '0;

@@ -127,8 +127,8 @@ MUTANTS = [
     ),
     (
         "tsr_scratchpads",
-        "assign store_out_gnt = store_req_i && !store_acc_i && !alu_out_req_i;",
-        "!alu_out_req_i",
+        "assign store_out_gnt = store_req_i && !store_acc_i && !alu_out_claim_i;",
+        "!alu_out_claim_i",
         "1'b1",
         "OUT read: not one grant",
     ),

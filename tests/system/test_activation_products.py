@@ -265,12 +265,14 @@ def test_schedules_of_products(config, tmp_path):
     assert program(tessera.Session(data, "fsim", config, schedules=schedules), "again.tsr") == program(
         first, "first.tsr"
     )
-    for name in ("scores", "context"):
+    block_in = {"npu64": 8, "npu256": 16, "npu1024": 32}[config]
+    for name, products in (("scores", 24 // 2), ("context", 40)):
         edited = {key: value for key, value in schedules.items() if key == name}
         levels = edited[name]["levels"]
         extent = {}
         for level in levels:
             extent[level["dim"]] = extent.get(level["dim"], 1) * level["factor"]
+        extent["ic"] = -(-products // block_in)  # the factors may cover more than there is
         # One row of a head at a time, the columns outside.
         edited[name]["levels"] = [
             {"dim": dim, "factor": extent[dim], "kind": "vthread", "threads": 2}
