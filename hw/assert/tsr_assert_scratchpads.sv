@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arbiters of isa/ports.md, bound to tsr_scratchpads: at most one request is granted at each port of each memory, one
-// is granted when there is any, and every granted address is inside its memory.
+// is granted when there is any that may be, and every granted address is inside its memory.
 module tsr_assert_scratchpads #(
   parameter int unsigned InpDepth   = 16,
   parameter int unsigned WgtDepth   = 16,
@@ -25,12 +25,14 @@ module tsr_assert_scratchpads #(
   input logic                 gemm_acc_we_i,
   input logic [13:0]          gemm_acc_waddr_i,
   input logic                 alu_acc_req_i,
+  input logic                 alu_acc_claim_i,
   input logic [13:0]          alu_acc_addr_i,
   input logic                 alu_acc_gnt_o,
   input logic                 alu_acc_we_i,
   input logic [13:0]          alu_acc_waddr_i,
   input logic                 alu_acc_wgnt_o,
   input logic                 alu_out_req_i,
+  input logic                 alu_out_claim_i,
   input logic [13:0]          alu_out_addr_i,
   input logic                 alu_out_gnt_o,
   input logic                 alu_out_we_i,
@@ -64,6 +66,11 @@ module tsr_assert_scratchpads #(
   assign acc_write = acc_write_ask & {1'b1, alu_acc_wgnt_o, load_gnt_o};
   assign out_read_ask = {alu_out_req_i, store_req_i && !store_acc_i};
   assign out_read = out_read_ask & {alu_out_gnt_o, store_gnt_o};
+  // What the ALU claims it need not ask for, but STORE does not get it.
+  logic [2:0] acc_read_may;
+  logic [1:0] out_read_may;
+  assign acc_read_may = acc_read_ask & {2'b11, !alu_acc_claim_i};
+  assign out_read_may = out_read_ask & {1'b1, !alu_out_claim_i};
   assign out_write_ask = {alu_out_we_i, load_out};
   assign out_write = out_write_ask & {1'b1, load_gnt_o};
 
@@ -74,9 +81,9 @@ module tsr_assert_scratchpads #(
 
   always @(posedge clk_i) begin
     `TSR_ASSERT($onehot0(inp_b) && (inp_b != '0) == (inp_b_ask != '0), "INP port B: not one grant")
-    `TSR_ASSERT($onehot0(acc_read) && (acc_read != '0) == (acc_read_ask != '0), "ACC read: not one grant")
+    `TSR_ASSERT($onehot0(acc_read) && (acc_read != '0) == (acc_read_may != '0), "ACC read: not one grant")
     `TSR_ASSERT($onehot0(acc_write) && (acc_write != '0) == (acc_write_ask != '0), "ACC write: not one grant")
-    `TSR_ASSERT($onehot0(out_read) && (out_read != '0) == (out_read_ask != '0), "OUT read: not one grant")
+    `TSR_ASSERT($onehot0(out_read) && (out_read != '0) == (out_read_may != '0), "OUT read: not one grant")
     `TSR_ASSERT($onehot0(out_write) && (out_write != '0) == (out_write_ask != '0), "OUT write: not one grant")
     if (gemm_inp_req_i) `TSR_ASSERT(32'(gemm_inp_addr_i) < InpDepth, "GEMM reads behind INP")
     if (gemm_wgt_req_i) `TSR_ASSERT(32'(gemm_wgt_addr_i) < WgtDepth, "GEMM reads behind WGT")
@@ -84,6 +91,8 @@ module tsr_assert_scratchpads #(
     if (gemm_acc_we_i) `TSR_ASSERT(32'(gemm_acc_waddr_i) < AccDepth, "GEMM writes behind ACC")
     if (alu_acc_req_i) `TSR_ASSERT(32'(alu_acc_addr_i) < AccDepth, "ALU reads behind ACC")
     if (alu_acc_we_i) `TSR_ASSERT(32'(alu_acc_waddr_i) < AccDepth, "ALU writes behind ACC")
+    if (alu_acc_req_i) `TSR_ASSERT(alu_acc_claim_i, "the ALU reads what it has not claimed")
+    if (alu_out_req_i) `TSR_ASSERT(alu_out_claim_i, "the ALU reads what it has not claimed")
     if (alu_out_req_i) `TSR_ASSERT(32'(alu_out_addr_i) < OutDepth, "ALU reads behind OUT")
     if (alu_out_we_i) `TSR_ASSERT(32'(alu_out_waddr_i) < OutDepth, "ALU writes behind OUT")
     if (alu_inp_req_i) `TSR_ASSERT(32'(alu_inp_addr_i) < InpDepth, "ALU behind INP")
