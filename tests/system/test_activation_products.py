@@ -266,7 +266,7 @@ def test_schedules_of_products(config, tmp_path):
         first, "first.tsr"
     )
     block_in = {"npu64": 8, "npu256": 16, "npu1024": 32}[config]
-    for name, products in (("scores", 24 // 2), ("context", 40)):
+    for name, products in (("scores", 24), ("context", 40)):
         edited = {key: value for key, value in schedules.items() if key == name}
         levels = edited[name]["levels"]
         extent = {}
