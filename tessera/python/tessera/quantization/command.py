@@ -111,8 +111,8 @@ def summary(result, output, config):
     return "\n".join(lines)
 
 
-def choose_engine(wanted, quiet):
-    """The engine asked for, else nncf where it is installed, else onnxruntime with a note."""
+def choose_engine(wanted):
+    """The engine asked for, else nncf where it is installed, else onnxruntime."""
     if wanted:
         return wanted
     from .engines import import_nncf
@@ -121,10 +121,6 @@ def choose_engine(wanted, quiet):
         import_nncf()
         return "nncf"
     except _tessera.Error:
-        if not quiet:
-            note(
-                "NNCF is not installed, ONNX Runtime calibrates; `pip install -r requirements-quantize.txt` installs it"
-            )
         return "onnxruntime"
 
 
@@ -139,11 +135,12 @@ def run(arguments):
         raise argument(f"--samples takes a number above 0, got {arguments.samples}")
     output = arguments.output or arguments.model.removesuffix(".onnx") + "_int8.onnx"
     draws = sys.stderr.isatty() and not arguments.quiet
+    engine = choose_engine(arguments.engine)
     result = quantize(
         arguments.model,
         arguments.calibrate,
         output,
-        engine=choose_engine(arguments.engine, arguments.quiet),
+        engine=engine,
         method=arguments.method,
         config=arguments.config,
         preprocess=arguments.preprocess,
@@ -162,6 +159,8 @@ def run(arguments):
     )
     if draws:
         sys.stderr.write("\r\033[K")
+    if engine != (arguments.engine or "nncf") and not arguments.quiet:
+        note("NNCF is not installed, ONNX Runtime calibrated; `pip install -r requirements-quantize.txt` installs it")
     if result.synthetic and not arguments.quiet:
         note("calibrated on random values: scales are made up, and the model is labelled as synthetic")
     if arguments.report is not None:
