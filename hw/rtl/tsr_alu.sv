@@ -2,8 +2,9 @@
 // The vector engine (isa/semantics.md, ALU). Enters: instructions, source vectors from ACC, OUT or INP, second operands
 // from OUT, bias, scale and constants from PARAM, tables written by LOAD. Leaves: vectors to ACC, OUT or INP,
 // completions. Method: a preparation register in which ranges are checked and constants read while the previous
-// instruction runs; an issue stage that reads one source vector a cycle; a reduction register; then one pipeline of
-// lanes: tsr_requantise, a table, tsr_alu_second with the second table, the write. The bare int32 path to ACC leaves
+// instruction runs; a nest that is one issue ahead, so that what an issue has to wait for stands in a register; an issue
+// stage that reads one source vector a cycle; a reduction register; then one pipeline of lanes: tsr_requantise, a table,
+// tsr_alu_second with the second table, the write. The bare int32 path to ACC leaves
 // after the reduction, instructions without a second operation skip it. What a stage needs of the instruction enters
 // with each vector and travels beside it, so that instructions follow one another without a gap. Destinations under way
 // move with the pipeline, of all instructions; a read of one of them waits for its write. Writes stay in program order: a
@@ -69,7 +70,7 @@ module tsr_alu #(
   output logic                          inp_we_o,
   output logic [13:0]                   inp_addr_o,
   output logic [8*Batch*BlockIn-1:0]    inp_wdata_o,
-  input  logic                          inp_gnt_i,
+  input  logic                          inp_gnt_i,  // of reads; a write is always granted
   input  logic [8*Batch*BlockIn-1:0]    inp_rdata_i,
   output logic                          param_req_o,
   output logic [9:0]                    param_addr_o,
@@ -133,6 +134,24 @@ module tsr_alu #(
     logic signal;
     logic [31:0] pc;
   } info_t;
+  // An issue, and what the nest needs of its instruction to make one.
+  typedef struct packed {
+    logic [1:0] src;
+    logic second;
+    logic [2:0] param_loop;
+    logic [9:0] param_before;  // the first address less one
+  } ahead_t;
+  typedef struct packed {
+    logic take_src;
+    logic take_second;
+    logic completing;
+    logic sum_first;
+    logic last;  // of its instruction
+    logic [13:0] src_address;
+    logic [13:0] dst_address;
+    logic [13:0] second_address;
+    logic [9:0] param_address;
+  } issue_t;
   localparam int unsigned ConstantBits = 184;
   localparam logic [1:0] SpaceAcc = 2'(tsr_isa_pkg::AluSpaceAcc), SpaceOut = 2'(tsr_isa_pkg::AluSpaceOut);
   localparam logic [1:0] SpaceInp = 2'(tsr_isa_pkg::AluSpaceInp), FromKept = 2'd3;
@@ -157,7 +176,7 @@ module tsr_alu #(
   assign check = prep_start_q && !prep_fence_q;
   always_comb begin
     if (!tsr_isa_pkg::Simulated) {prep_addresses, prep_strides} = 'x;
-    if (!tsr_isa_pkg::Simulated || check || !range_done || prep_move) begin
+    if (!tsr_isa_pkg::Simulated || check || !range_done) begin
       prep_addresses = {prep.second_addr, prep.dst_addr, prep.src_addr};
       prep_strides = {prep.second_stride, prep.dst_stride, prep.src_stride};
     end
@@ -209,28 +228,72 @@ module tsr_alu #(
   after_t after_b_q;
   logic [31:0] pc_q;
   tsr_isa_pkg::alu_t alu;
-  logic has_second, raw, enable, issue, advance, retire;
-  tsr_isa_pkg::alu_extent_t count;
-  logic [9:0] param_before_q;  // the first address less one
-  logic [5:0] unused_inner_last;
-  logic sum_first, sum_last, last;
-  logic [13:0] src_address, dst_address, second_address;
+  logic has_second, raw, enable, issue, retire;
 
   assign alu = word_q;
   assign has_second = alu.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   assign raw = !alu.convert && alu.dst == SpaceAcc;
-  assign prep_move = prep_done && !prep_fault && (!running_q || (advance && last));
+  assign prep_move = prep_done && !prep_fault && (!running_q || (issue && issue_q.last));
   assign prep_drop = prep_valid_q && !running_q && empty && (prep_fence_q || (prep_done && prep_fault));
   assign instr_ready_o = !prep_valid_q || prep_move || (prep_drop && prep_fence_q);
   // What the next stage will take from PARAM's read port must not be overwritten there.
   assign constant_read = constant_want_q && enable && !convert_1;
 
+  // The nest, one issue ahead: it is loaded while the ranges are still being found, and its first iteration waits for
+  // the end of the preparation. `ahead`: what it needs of its instruction.
+  logic ahead_valid_q, ahead_first_q;  // there is an iteration, it is its instruction's first
+  logic ahead_load, step, advance;
+  tsr_isa_pkg::alu_extent_t count;
+  logic [5:0] unused_inner_last;
+  logic sum_first, sum_last, nest_last;
+  logic [13:0] src_address, dst_address, second_address;
+  logic [9:0] param_address;
+  ahead_t ahead_q;
+  issue_t ahead, issue_q;
+  logic completing, take_second;
+  logic second_phase_q, split;  // with source and second operand both in OUT, the latter takes an issue of its own
+
   tsr_nest #(.Operands(3)) u_nest (
-    .clk_i, .idle_i(!running_q), .load_i(prep_move), .advance_i(advance), .addr_i(prep_addresses),
-    .extent_i(prep.extent), .stride_i(prep_strides), .reduce_i(prep.reduce),
+    .clk_i, .idle_i(!ahead_valid_q), .load_i(ahead_load), .advance_i(advance),
+    .addr_i({prep.second_addr, prep.dst_addr, prep.src_addr}), .extent_i(prep.extent),
+    .stride_i({prep.second_stride, prep.dst_stride, prep.src_stride}), .reduce_i(prep.reduce),
     .addr_o({second_address, dst_address, src_address}), .count_o(count), .inner_last_o(unused_inner_last), .sum_first_o(sum_first),
-    .sum_last_o(sum_last), .last_o(last)
+    .sum_last_o(sum_last), .last_o(nest_last)
   );
+  assign step = prep_move || (issue && !issue_q.last);
+  assign advance = step && (completing || !sum_last);
+  assign ahead_load = prep_valid_q && !prep_fence_q && !(ahead_valid_q && ahead_first_q) &&
+      (!ahead_valid_q || (advance && nest_last));
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      ahead_valid_q <= 1'b0;
+      ahead_first_q <= 1'b0;
+      second_phase_q <= 1'b0;
+    end else begin
+      if (ahead_load) ahead_valid_q <= 1'b1;
+      else if ((advance && nest_last) || prep_drop) ahead_valid_q <= 1'b0;
+      if (ahead_load) ahead_first_q <= 1'b1;
+      else if (step) ahead_first_q <= 1'b0;
+      if (step) second_phase_q <= split && sum_last && !second_phase_q;
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (ahead_load) ahead_q <= {prep.src, prep_second, prep.param_loop, prep.param_addr - 10'd1};
+    if (step) issue_q <= ahead;
+  end
+
+  assign split = ahead_q.second && ahead_q.src == SpaceOut;
+  assign completing = second_phase_q || (sum_last && !split);
+  assign take_second = ahead_q.second && completing;
+  assign ahead = {!second_phase_q, take_second, completing, sum_first, nest_last && completing, src_address, dst_address,
+                  second_address, param_address};
+  always_comb begin
+    param_address = 10'd1;
+    for (int unsigned k = 0; k < 6; k++) begin
+      if (ahead_q.param_loop == 3'(k)) param_address = 10'(count.loop[k]);
+    end
+    param_address = param_address + ahead_q.param_before;
+  end
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -248,7 +311,7 @@ module tsr_alu #(
       else if (constant_read) constant_want_q <= 1'b0;
       constant_back_q <= constant_read;
       if (prep_move) running_q <= 1'b1;
-      else if (advance && last) running_q <= 1'b0;
+      else if (issue && issue_q.last) running_q <= 1'b0;
     end
   end
   tsr_isa_pkg::alu_t taken;
@@ -282,49 +345,55 @@ module tsr_alu #(
     if (!rst_ni) begin
       word_q <= '0;
       pc_q <= '0;
-      param_before_q <= '0;
       slot_q <= '0;
     end else if (prep_move) begin
       word_q <= prep_word_q;
       pc_q <= prep_pc_q;
-      param_before_q <= prep.param_addr - 10'd1;
       slot_q <= prep_slot_q;
     end
   end
 
   // Destinations under way, each at the place that says in how many cycles it is written;
   // all ones, which is no space, where there is none. info: what completions need, oldest at pop_q. slack_q: cycles until the newest one is written.
-  logic write_q, push, hazard_src, hazard_second;
+  logic write_q, push, hazard_q;
   info_t pop_info;
   logic [$bits(pop_info)-1:0] info[InfoDepth];  // Yosys 0.23 makes one bit a word of a structure here
-  target_t src_target, second_target, write_target;
+  target_t src_target, second_target, push_target, write_target;
   localparam int unsigned TargetBits = $bits(src_target);
   localparam logic [TargetBits-1:0] NoTarget = '1;
   logic [TargetBits*Long-1:0] targets_q;
   logic [InfoBits-1:0] push_q, pop_q;
   logic [LatencyBits-1:0] slack_q, latency;
-  logic src_under_way, out_under_way;  // there are destinations to compare with
+  logic [Long-1:0] meets, meets_q;  // the destinations that the next issue reads, and those that this one reads
+  logic meets_push, compare_src, compare_second;
 
   assign latency = raw ? RawLatency : has_second ? LongLatency : FirstLatency;
   assign pop_info = info[pop_q];
   assign write_target = targets_q[TargetBits-1:0];
   assign empty = slack_q == '0 && !write_q;
-  assign src_target = {alu.src, EntryBits'(src_address)};
+  assign push_target = {alu.dst, EntryBits'(issue_q.dst_address)};
+  assign src_target = {ahead_q.src, EntryBits'(src_address)};
   assign second_target = {SpaceOut, EntryBits'(second_address)};
 
+  // The next issue is compared with all that is under way while this one is made. Then only time passes: a bit beside
+  // each destination, which moves with it.
   always_comb begin
-    hazard_src = 1'b0;
-    hazard_second = 1'b0;
-    if (src_under_way) begin
-      for (int unsigned e = 0; e < Long; e++) begin
-        hazard_src = hazard_src | (targets_q[TargetBits*e+:TargetBits] == src_target);
-      end
+    meets = '0;
+    if (compare_src) begin
+      for (int unsigned e = 0; e < Long; e++) meets[e] = targets_q[TargetBits*e+:TargetBits] == src_target;
     end
-    if (out_under_way) begin
-      for (int unsigned e = 0; e < Long; e++) begin
-        hazard_second = hazard_second | (targets_q[TargetBits*e+:TargetBits] == second_target);
-      end
+    if (compare_second) begin
+      for (int unsigned e = 0; e < Long; e++) meets[e] = meets[e] | (targets_q[TargetBits*e+:TargetBits] == second_target);
     end
+    meets_push = (!second_phase_q && push_target == src_target) || (take_second && push_target == second_target);
+  end
+  always_ff @(posedge clk_i) begin
+    if (step || enable) meets_q <= (step ? meets : meets_q) >> enable;
+    if (push && latency == RawLatency) meets_q[Raw-1] <= meets_push;
+    if (push && latency == FirstLatency) meets_q[First-1] <= meets_push;
+    if (push && latency == LongLatency) meets_q[Long-1] <= meets_push;
+    if (step) hazard_q <= (push && meets_push) || (!enable && meets[0]) || meets[Long-1:1] != '0;
+    else if (enable) hazard_q <= meets_q[Long-1:1] != '0;
   end
 
   always_ff @(posedge clk_i) begin
@@ -333,9 +402,9 @@ module tsr_alu #(
       slack_q <= '0;
     end else if (enable && (push || !empty)) begin
       targets_q <= {NoTarget, targets_q[TargetBits*Long-1:TargetBits]};
-      if (push && latency == RawLatency) targets_q[TargetBits*(Raw-1)+:TargetBits] <= {alu.dst, EntryBits'(dst_address)};
-      if (push && latency == FirstLatency) targets_q[TargetBits*(First-1)+:TargetBits] <= {alu.dst, EntryBits'(dst_address)};
-      if (push && latency == LongLatency) targets_q[TargetBits*(Long-1)+:TargetBits] <= {alu.dst, EntryBits'(dst_address)};
+      if (push && latency == RawLatency) targets_q[TargetBits*(Raw-1)+:TargetBits] <= push_target;
+      if (push && latency == FirstLatency) targets_q[TargetBits*(First-1)+:TargetBits] <= push_target;
+      if (push && latency == LongLatency) targets_q[TargetBits*(Long-1)+:TargetBits] <= push_target;
       slack_q <= push ? latency - 1'b1 : slack_q == '0 ? '0 : slack_q - 1'b1;
     end
   end
@@ -349,7 +418,7 @@ module tsr_alu #(
     end
   end
   always_ff @(posedge clk_i) begin
-    if (push) info[push_q] <= {last, alu.header.signal, pc_q};
+    if (push) info[push_q] <= {issue_q.last, alu.header.signal, pc_q};
   end
 
   // A simulator compares only where a space has destinations under way, which it counts.
@@ -365,47 +434,34 @@ module tsr_alu #(
         end
       end
     end
-    assign src_under_way = running_q && under_way_q[UnderWayBits*alu.src+:UnderWayBits] != '0;
-    assign out_under_way = running_q && has_second && under_way_q[UnderWayBits*SpaceOut+:UnderWayBits] != '0;
+    assign compare_src = step && !second_phase_q && under_way_q[UnderWayBits*ahead_q.src+:UnderWayBits] != '0;
+    assign compare_second = step && take_second && under_way_q[UnderWayBits*SpaceOut+:UnderWayBits] != '0;
   end else begin : gen_compared
-    assign src_under_way = 1'b1;
-    assign out_under_way = 1'b1;
+    assign compare_src = !second_phase_q;
+    assign compare_second = take_second;
   end
 
   // Issue: one read of the source; the second operand with the vector's last source, or after it when both are in OUT.
-  logic second_phase_q, split, take_src, completing, take_second, asks, want, granted, loaded_q, convert_1, param_fetch;
+  logic asks, want, granted, loaded_q, convert_1, param_fetch;
   logic pausing;
   logic [TurnBits-1:0] occupied_q;  // cycles for which the second operation cannot take another vector's end
-  logic [9:0] param_address, param_address_1_q, loaded_address_q;
+  logic [9:0] param_address_1_q, loaded_address_q;
 
-  assign split = has_second && alu.src == SpaceOut;
-  assign take_src = !second_phase_q;
-  assign completing = second_phase_q || (sum_last && !split);
-  assign take_second = has_second && completing;
-  assign pausing = has_second && take_src && sum_first && occupied_q > TurnBits'(split);
-  assign asks = running_q && !pausing && !(completing && latency <= slack_q);
-  assign want = asks && enable && !(take_src && hazard_src) && !(take_second && hazard_second) &&
-      !(completing && alu.convert && constant_want_q && convert_1);
+  assign pausing = has_second && issue_q.take_src && issue_q.sum_first && occupied_q > TurnBits'(alu.src == SpaceOut);
+  assign asks = running_q && !pausing && !(issue_q.completing && latency <= slack_q);
+  assign want = asks && enable && !hazard_q && !(issue_q.completing && alu.convert && constant_want_q && convert_1);
   assign granted = (!acc_req_o || acc_gnt_i) && (!out_req_o || out_gnt_i) &&
-      (!(take_src && alu.src == SpaceInp) || (!inp_we_o && inp_gnt_i));
+      (!(issue_q.take_src && alu.src == SpaceInp) || (!inp_we_o && inp_gnt_i));
   assign issue = want && granted;
-  assign push = issue && completing;
-  assign advance = issue && (completing || !sum_last);
+  assign push = issue && issue_q.completing;
 
-  assign acc_req_o = want && take_src && alu.src == SpaceAcc;
-  assign acc_claim_o = asks && take_src && alu.src == SpaceAcc;
-  assign acc_addr_o = src_address;
-  assign out_req_o = want && (take_second || (take_src && alu.src == SpaceOut));
-  assign out_claim_o = asks && (take_second || (take_src && alu.src == SpaceOut));
-  assign out_addr_o = take_second ? second_address : src_address;
+  assign acc_req_o = want && issue_q.take_src && alu.src == SpaceAcc;
+  assign acc_claim_o = asks && issue_q.take_src && alu.src == SpaceAcc;
+  assign acc_addr_o = issue_q.src_address;
+  assign out_req_o = want && (issue_q.take_second || (issue_q.take_src && alu.src == SpaceOut));
+  assign out_claim_o = asks && (issue_q.take_second || (issue_q.take_src && alu.src == SpaceOut));
+  assign out_addr_o = issue_q.take_second ? issue_q.second_address : issue_q.src_address;
 
-  always_comb begin
-    param_address = 10'd1;
-    for (int unsigned k = 0; k < 6; k++) begin
-      if (alu.param_loop == 3'(k)) param_address = 10'(count.loop[k]);
-    end
-    param_address = param_address + param_before_q;
-  end
   // PARAM answers when the vector is in stage 2, and keeps its answer while nothing else is read.
   assign convert_1 = valid_1_q && done_1_q && bounds_1_q.convert;
   assign param_fetch = enable && convert_1 && !(loaded_q && loaded_address_q == param_address_1_q);
@@ -424,7 +480,6 @@ module tsr_alu #(
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
-      second_phase_q <= 1'b0;
       occupied_q <= '0;
       loaded_q <= 1'b0;
       begin_q <= 1'b0;
@@ -433,7 +488,6 @@ module tsr_alu #(
       from_1_q <= FromKept;
       valid_2_q <= 1'b0;
     end else begin
-      if (issue) second_phase_q <= split && sum_last && !second_phase_q;
       // An instruction reads its first entry in any case.
       if (param_fetch) loaded_q <= 1'b1;
       else if (constant_read) loaded_q <= 1'b0;
@@ -453,12 +507,12 @@ module tsr_alu #(
   always_ff @(posedge clk_i) begin
     if (param_fetch) loaded_address_q <= param_address_1_q;
     if (issue) begin
-      src_1_q <= take_src;
-      second_1_q <= take_second;
-      done_1_q <= completing;
-      param_address_1_q <= param_address;
-      add_1_q <= !sum_first && alu.reduce_op == 1'(tsr_isa_pkg::ReduceOpSum);
-      max_1_q <= !sum_first && alu.reduce_op != 1'(tsr_isa_pkg::ReduceOpSum);
+      src_1_q <= issue_q.take_src;
+      second_1_q <= issue_q.take_second;
+      done_1_q <= issue_q.completing;
+      param_address_1_q <= issue_q.param_address;
+      add_1_q <= !issue_q.sum_first && alu.reduce_op == 1'(tsr_isa_pkg::ReduceOpSum);
+      max_1_q <= !issue_q.sum_first && alu.reduce_op != 1'(tsr_isa_pkg::ReduceOpSum);
       unsigned_1_q <= alu.src_unsigned;
       raw_1_q <= raw;
       bounds_1_q <= {alu.convert, alu.low, alu.high, alu.out_zero};
@@ -485,21 +539,22 @@ module tsr_alu #(
   end
 
   // One adder a lane; a larger one that is there already stays.
+  logic [Lanes-1:0] stays;
   always_comb begin
-    logic [31:0] there, more, sum;
-    if (!tsr_isa_pkg::Simulated) reduced = 'x;
+    logic [31:0] there, more;
+    if (!tsr_isa_pkg::Simulated) {stays, reduced} = 'x;
     there = 'x;
     more = 'x;
-    sum = 'x;
     if (valid_1_q && src_1_q) begin
+      stays = '0;
       if (tsr_isa_pkg::Simulated && !add_1_q && !max_1_q) begin
         reduced = source;
       end else begin
         for (int unsigned l = 0; l < Lanes; l++) begin
           there = reduced_q[32*l+:32];
           more = source[32*l+:32];
-          sum = more + (there & {32{add_1_q}});
-          reduced[32*l+:32] = max_1_q && $signed(more) < $signed(there) ? there : sum;
+          stays[l] = max_1_q && $signed(more) < $signed(there);
+          reduced[32*l+:32] = tsr_isa_pkg::Simulated && stays[l] ? there : more + (there & {32{add_1_q}});
         end
       end
     end
@@ -508,7 +563,9 @@ module tsr_alu #(
   always_ff @(posedge clk_i) begin
     if (valid_1_q) begin
       if (enable) begin
-        if (src_1_q) reduced_q <= reduced;
+        for (int unsigned l = 0; l < Lanes; l++) begin
+          if (src_1_q && (tsr_isa_pkg::Simulated || !stays[l])) reduced_q[32*l+:32] <= reduced[32*l+:32];
+        end
         if (second_1_q) second_2_q <= fresh_1_q ? out_rdata_i : held_second_q;
         raw_2_q <= raw_1_q;
         bounds_2_q <= bounds_1_q;
@@ -645,10 +702,10 @@ module tsr_alu #(
   assign out_waddr_o = write_address;
   assign out_wdata_o = write_bytes;
   assign inp_we_o = write_q && write_space == SpaceInp;
-  assign inp_req_o = inp_we_o || (want && take_src && alu.src == SpaceInp);
-  assign inp_addr_o = inp_we_o ? write_address : src_address;
+  assign inp_req_o = inp_we_o || (want && issue_q.take_src && alu.src == SpaceInp);
+  assign inp_addr_o = inp_we_o ? write_address : issue_q.src_address;
   assign inp_wdata_o = (8 * Batch * BlockIn)'(write_bytes);
-  assign enable = !((acc_we_o && !acc_wgnt_i) || (inp_we_o && !inp_gnt_i));
+  assign enable = !(acc_we_o && !acc_wgnt_i);
   assign retire = write_q && enable;
 
   assign busy_o = prep_valid_q || running_q || !empty;

@@ -11,7 +11,7 @@
 //
 // Latency: an event counts from the next cycle on, bytes one or two later; value_o follows read_i by a cycle. Reset:
 // synchronous, active low; it also begins a program. Legal: read_i in one of four cycles at most. Timing: a word of the
-// LUT RAM and a carry of 15 bits.
+// LUT RAM and a carry of 15 bits; a read's carry stands behind value_o's register.
 module tsr_counters (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -66,10 +66,16 @@ module tsr_counters (
   logic [57:0] mem[Last+1];
   logic [5:0] walk_q, number;
   logic first_q;  // walk
-  logic [57:0] stored, high;
-  logic passed;  // a multiple of 64 since the last visit
+  logic [57:0] word, high;
+  logic fresh, passed;  // of a read: the walk has not come there yet; a multiple of 64 has passed since the last visit
   logic [6:0] low;
   assign number = read_i ? select_i : walk_q;
+
+  // One more, or not, in four parts: one grows when all of the lower ones are ones.
+  function automatic logic [57:0] grown(input logic [57:0] bits, input logic more);
+    grown = {bits[57:44] + 14'(more && bits[43:0] == '1), bits[43:30] + 14'(more && bits[29:0] == '1),
+             bits[29:15] + 15'(more && bits[14:0] == '1), bits[14:0] + 15'(more)};
+  endfunction
 
   always_comb begin
     case (number[5:3])
@@ -84,11 +90,10 @@ module tsr_counters (
     for (int unsigned k = 0; k < 8; k++) begin
       if (number[2:0] == 3'(k)) low = unit.counter[k][6:0];
     end
-    stored = first_q && number >= walk_q ? '0 : mem[number];
-    // In four parts: one grows when all of the lower ones are ones.
-    passed = stored[0] != low[6];
-    high = {stored[57:44] + 14'(passed && stored[43:0] == '1), stored[43:30] + 14'(passed && stored[29:0] == '1),
-            stored[29:15] + 15'(passed && stored[14:0] == '1), stored[14:0] + 15'(passed)};
+    word = mem[number];
+    high = first_q ? 58'(low[6]) : grown(word, word[0] != low[6]);
+    fresh = first_q && select_i >= walk_q;
+    passed = (word[0] && !fresh) != low[6];
   end
 
   always_ff @(posedge clk_i) begin
@@ -104,35 +109,41 @@ module tsr_counters (
     end
   end
 
-  // Bytes: what comes in a cycle is added in the next one, a word that FETCH has dispatched still one later.
-  logic [63:0] read_q, written_q, value_q;
-  logic [21:0] read_add_q, written_add_q;
+  // Bytes: what STORE sends in a cycle is added in the next one, what LOAD and FETCH read one later.
+  logic [63:0] read_q, written_q;
+  logic [21:0] load_add_q, read_add_q, written_add_q;
   logic fetch_word_q;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       read_q <= '0;
       written_q <= '0;
+      load_add_q <= '0;
       read_add_q <= '0;
       written_add_q <= '0;
       fetch_word_q <= 1'b0;
     end else begin
       fetch_word_q <= run_i && fetch_word_i;
-      read_add_q <= {15'd0, fetch_word_q, 6'd0} + (run_i && load_bytes_valid_i ? load_bytes_i : '0);
+      load_add_q <= run_i && load_bytes_valid_i ? load_bytes_i : '0;
+      read_add_q <= {15'd0, fetch_word_q, 6'd0} + load_add_q;
       written_add_q <= run_i && store_bytes_valid_i ? store_bytes_i : '0;
       if (read_add_q != '0) read_q <= read_q + 64'(read_add_q);
       if (written_add_q != '0) written_q <= written_q + 64'(written_add_q);
     end
   end
 
+  // A read keeps the parts of the value; their sum is made behind the register.
+  logic [63:0] value_q;
+  logic passed_q;
   always_ff @(posedge clk_i) begin
     if (read_i) begin
+      passed_q <= select_i != 6'd2 && select_i != 6'd3 && passed;
       case (select_i)
         6'd2: value_q <= read_q;
         6'd3: value_q <= written_q;
-        default: value_q <= {high, low[5:0]};
+        default: value_q <= {fresh ? 58'd0 : word, low[5:0]};
       endcase
     end
   end
-  assign value_o = value_q;
+  assign value_o = {grown(value_q[63:6], passed_q), value_q[5:0]};
 
 endmodule

@@ -53,28 +53,28 @@ module tsr_fetch #(
   localparam logic [SlotBits-1:0] LastSlot = SlotBits'(WordsAhead - 1);
 
   // The end of the words that may be requested: of the program, or of the window within it.
-  logic [63:0] span;  // bytes behind the program's first one
-  logic behind;       // the program begins behind the window
+  logic [63:0] span, span_q;  // bytes behind the program's first one
+  logic behind, outside_q;    // the program begins behind the window, or in front of it
   logic [58:0] words;
-  logic [32:0] words_q;
   logic [31:0] end_q;
-  logic cut_q;  // the window ends first
+  logic cut, cut_q;  // the window ends first
   assign {behind, span} = {1'b0, window_last_i} - {1'b0, program_address_i};
-  assign words = {1'b0, span[63:6]} + 59'(span[5:0] == 6'd63);
+  assign words = {1'b0, span_q[63:6]} + 59'(span_q[5:0] == 6'd63);
+  assign cut = outside_q || words < {27'd0, instruction_count_i};
   always_ff @(posedge clk_i) begin
     if (!run_i) begin
-      if (program_address_i < window_first_i || behind) words_q <= '0;
-      else words_q <= {words[58:32] != '0, words[31:0]};
-      cut_q <= words_q < {1'b0, instruction_count_i};
-      end_q <= words_q < {1'b0, instruction_count_i} ? words_q[31:0] : instruction_count_i;
+      span_q <= span;
+      outside_q <= program_address_i < window_first_i || behind;
+      cut_q <= cut;
+      end_q <= outside_q ? '0 : cut ? words[31:0] : instruction_count_i;
     end
   end
 
   // Requests.
   logic [31:0] request_q;  // number of the next word to request
   logic [RoomBits-1:0] room_q;
-  logic request, take;
-  assign request = run_i && request_q != end_q && room_q != '0;
+  logic request, more_q, take;
+  assign request = run_i && more_q && room_q != '0;
   assign ar_valid_o = request;
   assign ar_addr_o = program_address_i + {26'd0, request_q, 6'd0};
   assign ar_len_o = 8'(WordBeats - 1);
@@ -93,6 +93,10 @@ module tsr_fetch #(
   always_comb begin
     word = '0;
     if (!tsr_isa_pkg::Simulated || take) word = mem[head_q];
+  end
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) more_q <= end_q != '0;
+    else more_q <= (request && ar_ready_i ? request_q + 32'd1 : request_q) != end_q;
   end
   always_ff @(posedge clk_i) begin
     for (int unsigned b = 0; b < WordBeats; b++) begin

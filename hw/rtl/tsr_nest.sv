@@ -51,8 +51,9 @@ module tsr_nest #(
     step = step_q;
     if (!tsr_isa_pkg::Simulated || fresh || through != through_q) begin
       for (int unsigned k = 0; k < Loops; k++) inner[k] = (Loops'(1) << (Loops - k)) - Loops'(1) == through >> k;
+      // The innermost loop that is not through, with gates: a choice would become a reset that waits for load_i.
       step = '0;
-      for (int unsigned k = 1; k < Loops; k++) if (!inner[k]) step = 3'(k);
+      for (int unsigned k = 1; k < Loops; k++) step = step | ({3{!inner[k] && (k == Loops - 1 || inner[(k+1)%Loops])}} & 3'(k));
     end
     sum_last_o = 1'b1;
     for (int unsigned k = 0; k < Loops; k++) if (reduce_q == 3'(Loops - k)) sum_last_o = inner_q[k];

@@ -68,10 +68,10 @@ module tsr_queue #(
     always_ff @(posedge clk_i) begin
       if (push) mem[tail_q] <= data_i[Kept-1:0];
     end
-    // A word that finds the queue empty, or leaving with it the only one, is the head at once.
+    // A word that finds the queue empty, or leaving with it the only one, is the head at once. Who leaves last leaves
+    // anything behind: so the choice waits for nobody.
     always_ff @(posedge clk_i) begin
-      if (push && (count_q == '0 || (count_q == CountBits'(1) && pop))) head_word_q <= data_i[Kept-1:0];
-      else if (pop) head_word_q <= mem[next];
+      if (pop || (push && count_q == '0)) head_word_q <= count_q > CountBits'(1) ? mem[next] : data_i[Kept-1:0];
     end
     if (Held && Kept > HeadBits + ShownBits) begin : gen_held
       logic [Kept-HeadBits-ShownBits-1:0] held_word_q;

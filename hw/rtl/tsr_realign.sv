@@ -37,9 +37,9 @@ module tsr_realign #(
   if (AxiBytes < 4 || AxiBytes > 64 || AxiBytes != 1 << $clog2(AxiBytes)) $error("tsr_realign: AxiBytes is a power of two, 4 to 64");
 
   // Cycles of a run: one for each group, and one before them that fills the register of the older beat. Each needs a beat
-  // but the last one of some runs.
-  localparam int unsigned CountBits = 23 - OffsetBits;
-  logic [CountBits-1:0] left_q;
+  // but the last one of some runs. Counted down to -1, which its sign tells.
+  localparam int unsigned CountBits = 24 - OffsetBits;
+  logic [CountBits-1:0] left_q;  // behind this one, less one
   logic busy_q, pad_q, first_q, prime_q, last_free_q;
   logic [7:0] pad_value_q;
   logic [OffsetBits-1:0] shift_q;   // (from - to - 1) modulo AxiBytes
@@ -50,7 +50,7 @@ module tsr_realign #(
   assign needs_beat = busy_q && !pad_q && !(last_free_q && group_last_o);
   assign busy_o = busy_q;
   assign group_valid_o = busy_q && !prime_q && (!needs_beat || beat_valid_i);
-  assign group_last_o = left_q == CountBits'(1);
+  assign group_last_o = left_q[CountBits-1];
   assign group_fire = group_valid_o && group_ready_i;
   assign beat_ready_o = needs_beat && (prime_q || group_ready_i);
   assign beat_fire = beat_ready_o && beat_valid_i;
@@ -104,7 +104,8 @@ module tsr_realign #(
       shift_q <= run_from_i - run_to_i - 1'b1;
       first_lane_q <= run_to_i;
       last_lane_q <= group_rest[OffsetBits-1:0];  // (to + bytes - 1) modulo AxiBytes
-      left_q <= CountBits'(run_bytes_i[21:OffsetBits]) + CountBits'(group_rest[OffsetBits+1:OffsetBits]) + CountBits'(prime);
+      left_q <= CountBits'(run_bytes_i[21:OffsetBits]) + CountBits'(3'(group_rest[OffsetBits+1:OffsetBits]) + 3'(prime)) -
+          CountBits'(2);
     end else if (fire) begin
       if (!prime_q) first_q <= 1'b0;
       prime_q <= 1'b0;

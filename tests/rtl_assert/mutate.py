@@ -166,7 +166,7 @@ MUTANTS = [
     ),
     (
         "tsr_fetch",
-        "assign request = run_i && request_q != end_q && room_q != '0;",
+        "assign request = run_i && more_q && room_q != '0;",
         "room_q != '0",
         "1'b1",
         "a word read ahead without room",

@@ -229,7 +229,7 @@ bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, u
   if (param) ok = m.param.read(param_addr, param_data.data()) && ok;
   if (p->acc_we_o && p->acc_wgnt_i) ok = m.acc.write(p->acc_waddr_o, &p->acc_wdata_o) && ok;
   if (p->out_we_o) ok = m.out.write(p->out_waddr_o, &p->out_wdata_o) && ok;
-  if (p->inp_req_o && p->inp_we_o && p->inp_gnt_i) ok = m.inp.write(p->inp_addr_o, &p->inp_wdata_o) && ok;
+  if (p->inp_req_o && p->inp_we_o) ok = m.inp.write(p->inp_addr_o, &p->inp_wdata_o) && ok;
   model.clk_i = 1;
   model.eval();
   scribble(&model.acc_rdata_i, m.acc.entry, random);
