@@ -23,7 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kNoProfile = "; slower than it could be: the compiler is not GCC, which makes it by a profile";
+constexpr const char* kNoProfile =
+    "; slower than it could be: the compiler is neither GCC nor a Clang with its llvm-profdata, which make it by a "
+    "profile";
 
 /// FNV-1a over strings, each with its length.
 class Hash {
@@ -91,8 +93,8 @@ std::vector<fs::path> beside_code(const std::string& from_program, const std::st
   return folders;
 }
 
-/// Of everything the model depends on. `folder`: for the tools' output. Decides, too, whether there can be a profile.
-std::string key_of(const Tools& tools, const fs::path& home, Model& model, const fs::path& folder) {
+/// Of everything the model depends on. `folder`: for the tools' output. `profile`: wanted; decides whether and how.
+std::string key_of(const Tools& tools, const fs::path& home, Model& model, bool profile, const fs::path& folder) {
   Hash hash;
   for (const fs::path& source : rtl_sources(home)) {
     hash.add(source.filename().string());
@@ -103,12 +105,12 @@ std::string key_of(const Tools& tools, const fs::path& home, Model& model, const
   Command compiler = tools.compiler;
   compiler.push_back("--version");
   const std::string version = output_of(compiler, folder);
-  model.profile = model.profile && !model.waves && version.find("Free Software Foundation") != std::string::npos;
+  if (profile && !model.waves) model.profiling = profiling_of(tools.compiler, version);
   hash.add(output_of({tools.verilator, "--version"}, folder));
   hash.add(version);
   std::vector<Command> flags = flags_of(model);
   flags.push_back(tools.compiler);
-  if (model.profile) {
+  if (model.profiling != Profiling::kNone) {
     const TrainingProgram program = training_program(model.config);
     hash.add({program.dram.begin(), program.dram.end()});
     for (const isa::Instruction& instruction : program.instructions) {
@@ -187,8 +189,8 @@ const TesseraRtlApi& build_rtl(const isa::MachineConfig& config, bool waves) {
                                     "; XDG_CACHE_HOME moves it");
   }
   const bool profile = environment("TESSERA_RTL_PROFILE") == "1";
-  Model model{.config = config, .waves = waves, .profile = profile};
-  const std::string key = key_of(tools, home, model, cache);
+  Model model{.config = config, .waves = waves};
+  const std::string key = key_of(tools, home, model, profile, cache);
   if (const auto found = loaded.find(key); found != loaded.end()) return *found->second;
 
   const fs::path library = cache / (key + ".so");
@@ -197,7 +199,7 @@ const TesseraRtlApi& build_rtl(const isa::MachineConfig& config, bool waves) {
     if (!fs::exists(library)) {
       std::fprintf(stderr, "tessera: verilating the machine '%s'%s, once; it stays in %s%s\n", config.name.c_str(),
                    waves ? " with waveforms" : "", cache.c_str(),
-                   profile && !waves && !model.profile ? kNoProfile : "");
+                   profile && !waves && model.profiling == Profiling::kNone ? kNoProfile : "");
       const auto begin = std::chrono::steady_clock::now();
       Making making(tools, home, model, cache / key, std::max(1U, std::thread::hardware_concurrency()));
       making.make(library);
@@ -214,16 +216,16 @@ void build_rtl_module(const RtlModule& wanted) {
   const fs::path home = TESSERA_RTL_SOURCE, path = fs::absolute(wanted.path);
   Tools tools = find_tools(wanted.config.name);
   tools.compiler = wanted.compiler;
-  Model model{.config = wanted.config, .profile = wanted.profile};
+  Model model{.config = wanted.config};
   fs::create_directories(path.parent_path());
-  const std::string key = key_of(tools, home, model, path.parent_path());
+  const std::string key = key_of(tools, home, model, wanted.profile, path.parent_path());
   const fs::path stamp = path.string() + ".key";
   if (fs::exists(path) && fs::exists(stamp) && read_file(stamp) == key) {
     fs::last_write_time(path, fs::file_time_type::clock::now());
     return;
   }
   fs::remove(stamp);
-  if (wanted.profile && !model.profile) {
+  if (wanted.profile && model.profiling == Profiling::kNone) {
     std::fprintf(stderr, "make_rtl_model: %s%s\n", wanted.config.name.c_str(), kNoProfile);
   }
   Making(tools, home, model, path.string() + ".made", wanted.jobs).make(path);

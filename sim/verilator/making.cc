@@ -80,9 +80,20 @@ Command compiler_flags(const Model& model) {
   return flags;
 }
 
-/// The same compilation must be given to both, or the counts do not fit.
-const Command kCount = {"-fprofile-generate"};
-const Command kUseCounts = {"-fprofile-use", "-Wno-missing-profile"};
+/// Clang's counts, as its programs leave them and as its compiler reads them.
+constexpr const char* kRawCounts = "training.profraw";
+constexpr const char* kCounts = "training.profdata";
+
+/// The program that turns the one into the other: the compiler's own, which it knows where to find.
+std::string profdata_of(const Command& compiler) {
+  try {
+    Command command = compiler;
+    command.push_back("-print-prog-name=llvm-profdata");
+    return find_program(output_of(command, fs::temp_directory_path()));
+  } catch (const std::exception&) {
+    return "";
+  }
+}
 
 void append(Command& command, const Command& more) { command.insert(command.end(), more.begin(), more.end()); }
 
@@ -91,8 +102,8 @@ void append(Command& command, const Command& more) { command.insert(command.end(
 Tools find_tools(const std::string& name) {
   Tools tools;
   tools.verilator = find_program("verilator");
-  for (const std::string& candidate :
-       {environment("CXX"), std::string("c++"), std::string("g++"), std::string("clang++")}) {
+  for (const std::string& candidate : {environment("CXX"), std::string("clang++-19"), std::string("clang++"),
+                                       std::string("c++"), std::string("g++")}) {
     const std::string found = candidate.empty() ? "" : find_program(candidate);
     if (tools.compiler.empty() && !found.empty()) tools.compiler = {fs::absolute(found)};
   }
@@ -105,6 +116,12 @@ Tools find_tools(const std::string& name) {
                                              "verilator, g++) or choose a configuration of this build");
   }
   return tools;
+}
+
+Profiling profiling_of(const Command& compiler, const std::string& version) {
+  if (version.find("Free Software Foundation") != std::string::npos) return Profiling::kGcc;
+  const bool clang = version.find("clang version") != std::string::npos;
+  return clang && !profdata_of(compiler).empty() ? Profiling::kClang : Profiling::kNone;
 }
 
 std::vector<fs::path> rtl_sources(const fs::path& home) {
@@ -121,7 +138,7 @@ std::vector<fs::path> rtl_sources(const fs::path& home) {
 
 std::vector<Command> flags_of(const Model& model) {
   std::vector<Command> flags = {verilator_flags(model), compiler_flags(model)};
-  if (model.profile) flags.insert(flags.end(), {kCount, kUseCounts});
+  if (model.profiling != Profiling::kNone) flags.push_back({"-fprofile-generate", "-fprofile-use"});
   return flags;
 }
 
@@ -144,9 +161,9 @@ Command Making::objects() {
   generate();
   Command objects = compile(slow_, "-O0", {});
   append(objects, compile(support_, "-O3", {}));
-  const bool counted = model_.profile && train_on(objects);
+  const Command counts = model_.profiling != Profiling::kNone ? train_on(objects) : Command{};
   append(objects, compile({pins()}, "-O3", {}));
-  append(objects, compile(fast_, "-O3", counted ? kUseCounts : Command{}));
+  append(objects, compile(fast_, "-O3", counts));
   return objects;
 }
 
@@ -208,24 +225,38 @@ Command Making::compile(const std::vector<fs::path>& sources, const std::string&
 
 fs::path Making::pins() const { return home_ / "sim/verilator/model.cc"; }
 
-/// Trains a machine of these objects and such that count. False, and a line on standard error, when it left no counts.
-bool Making::train_on(Command objects) {
+/// The same compilation must be given to both, or the counts do not fit.
+Command Making::counting() const {
+  return {model_.profiling == Profiling::kGcc ? "-fprofile-generate" : "-fprofile-generate=" + folder_.string()};
+}
+
+Command Making::use_counts() const {
+  if (model_.profiling == Profiling::kGcc) return {"-fprofile-use", "-Wno-missing-profile"};
+  return {"-fprofile-use=" + (folder_ / kCounts).string()};
+}
+
+/// Trains a machine of these objects and such that count. Leaves the flags that use the counts; none, and a line on
+/// standard error, when it left no counts.
+Command Making::train_on(Command objects) {
   try {
     append(objects, compile({pins()}, "-O3", {"-DTESSERA_RTL_WRITE_PROFILE=" + std::string(kWriteProfile)}));
-    append(objects, compile(fast_, "-O3", kCount));
-    link(objects, "training.so", kCount);
+    append(objects, compile(fast_, "-O3", counting()));
+    link(objects, "training.so", counting());
     const Library library(folder_ / "training.so");
     train(model_.config, *library.symbol<const TesseraRtlApi*()>(kRtlEntry)());
-    library.symbol<void()>(kWriteProfile)();
+    library.symbol<void(const char*)>(kWriteProfile)((folder_ / kRawCounts).c_str());
+    if (model_.profiling == Profiling::kClang) {
+      run({profdata_of(tools_.compiler), "merge", "-o", kCounts, kRawCounts});
+    }
     for (const auto& entry : fs::directory_iterator(folder_)) {
-      if (entry.path().extension() == ".gcda") return true;
+      if (entry.path().extension() == ".gcda" || entry.path().filename() == kCounts) return use_counts();
     }
     throw Error(ErrorCode::kInternal, "its training left no counts");
   } catch (const std::exception& error) {
     const std::string text = error.what();
     std::fprintf(stderr, "tessera: machine '%s' is made without a profile and will be slower: %s\n",
                  model_.config.name.c_str(), text.substr(0, text.find('\n')).c_str());
-    return false;
+    return {};
   }
 }
 

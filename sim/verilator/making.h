@@ -22,6 +22,12 @@ struct Tools {
   Command compiler;  // with what stands before and behind it: a compiler cache, flags of all sources
 };
 
+/// How a compiler makes and takes a profile.
+enum class Profiling { kNone, kGcc, kClang };
+
+/// Of this compiler; `version`: what its --version says. Clang needs the llvm-profdata beside it.
+Profiling profiling_of(const Command& compiler, const std::string& version);
+
 /// Those of PATH and CXX. `name`: of the configuration, for the message. Errors: kUnsupported naming what is missing.
 Tools find_tools(const std::string& name);
 
@@ -29,7 +35,7 @@ Tools find_tools(const std::string& name);
 struct Model {
   const isa::MachineConfig& config;
   bool waves = false;
-  bool profile = false;  // where the compiler can
+  Profiling profiling = Profiling::kNone;
 };
 
 /// The packages and modules of the folder with hw/ and isa/, packages first.
@@ -55,7 +61,9 @@ class Making {
   void generate();
   Command compile(const std::vector<std::filesystem::path>& sources, const std::string& level, const Command& flags);
   std::filesystem::path pins() const;
-  bool train_on(Command objects);
+  Command counting() const;
+  Command use_counts() const;
+  Command train_on(Command objects);
 
   const Tools& tools_;
   const std::filesystem::path& home_;

@@ -214,6 +214,19 @@ extern "C" __attribute__((visibility("default"))) const TesseraRtlApi* TESSERA_R
 }
 
 #ifdef TESSERA_RTL_WRITE_PROFILE
+#ifdef __clang__
+extern "C" int __llvm_profile_write_file();
+extern "C" void __llvm_profile_set_filename(const char*);
+#else
 extern "C" void __gcov_dump();
-extern "C" __attribute__((visibility("default"))) void TESSERA_RTL_WRITE_PROFILE() { __gcov_dump(); }
+#endif
+/// `file`: where Clang's counts go; GCC's go beside the objects.
+extern "C" __attribute__((visibility("default"))) void TESSERA_RTL_WRITE_PROFILE([[maybe_unused]] const char* file) {
+#ifdef __clang__
+  __llvm_profile_set_filename(file);
+  __llvm_profile_write_file();
+#else
+  __gcov_dump();
+#endif
+}
 #endif
