@@ -418,9 +418,10 @@ inline TypeInfo type_of(const Value& value) {
   return t;
 }
 
-/// Adds an operator whose evaluation is `kernel` after `infer` has accepted the actual inputs.
-inline void add(Registry& registry, const char* name, int since_version, Arity inputs, InferFunction infer,
-                Kernel kernel, std::set<std::string> attributes = {}, Arity outputs = kOne, const char* domain = "") {
+/// Adds an operator that checks its operands itself. `expand`: what else defines it (expansion.h), if anything.
+inline void add_checked(Registry& registry, const char* name, int since_version, Arity inputs, InferFunction infer,
+                        EvalFunction evaluate, std::set<std::string> attributes, Arity outputs, const char* domain,
+                        ExpandFunction expand) {
   OperatorDef def;
   def.domain = domain;
   def.name = name;
@@ -431,8 +432,17 @@ inline void add(Registry& registry, const char* name, int since_version, Arity i
   def.max_outputs = outputs.max;
   def.attributes = std::move(attributes);
   def.checks_itself = true;
-  def.infer = infer;
-  def.evaluate = [infer = std::move(infer), kernel = std::move(kernel)](EvalContext& c) {
+  def.infer = std::move(infer);
+  def.evaluate = std::move(evaluate);
+  def.expand = std::move(expand);
+  registry.add(std::move(def));
+}
+
+/// Adds an operator whose evaluation is `kernel` after `infer` has accepted the actual inputs.
+inline void add(Registry& registry, const char* name, int since_version, Arity inputs, InferFunction infer,
+                Kernel kernel, std::set<std::string> attributes = {}, Arity outputs = kOne, const char* domain = "",
+                ExpandFunction expand = {}) {
+  EvalFunction evaluate = [infer, kernel = std::move(kernel)](EvalContext& c) {
     std::vector<TypeInfo> in, out(c.outputs.size());
     in.reserve(c.inputs.size());
     for (const Value& value : c.inputs) in.push_back(type_of(value));
@@ -440,7 +450,8 @@ inline void add(Registry& registry, const char* name, int since_version, Arity i
     infer(checks);
     kernel(c, out);
   };
-  registry.add(std::move(def));
+  add_checked(registry, name, since_version, inputs, std::move(infer), std::move(evaluate), std::move(attributes),
+              outputs, domain, std::move(expand));
 }
 
 /// Result type = type of the first input, which must be in `set`.

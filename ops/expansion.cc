@@ -88,6 +88,12 @@ Expansion Expander::finish(std::vector<Operand> results) {
   return std::move(expansion_);
 }
 
+std::vector<Value> evaluate_expansion(const Expansion& expansion, const std::vector<Value>& inputs) {
+  return walk<Value>(
+      expansion, inputs, Value(), [](const Tensor& tensor) { return Value(tensor); },
+      [](const Node& node, const std::vector<Value>& operands) { return evaluate(node, operands); });
+}
+
 std::vector<int64_t> channel_permutation(size_t rank, bool to_channels_last) {
   std::vector<int64_t> axes(rank);
   for (size_t d = 0; d < rank; ++d) axes[d] = static_cast<int64_t>(d);
@@ -122,34 +128,22 @@ void add_expansion(Registry& registry, const char* name, int since_version, kern
     unknown = [](InferContext& c) {
       for (TypeInfo& output : c.outputs) output = TypeInfo::unranked(c.input(0).dtype);
     };
-  OperatorDef def;
-  def.domain = domain;
-  def.name = name;
-  def.since_version = since_version;
-  def.min_inputs = inputs.min;
-  def.max_inputs = inputs.max;
-  def.min_outputs = outputs.min;
-  def.max_outputs = outputs.max;
-  def.attributes = std::move(attributes);
-  def.checks_itself = true;
-  def.infer = [expand, unknown = std::move(unknown)](InferContext& c) {
+  InferFunction infer_types = [expand, unknown = std::move(unknown)](InferContext& c) {
     const std::optional<Expansion> expansion = expand(c.node, c.inputs);
     if (!expansion) return unknown(c);
     c.outputs = walk<TypeInfo>(
         *expansion, c.inputs, TypeInfo::absent(), TypeInfo::of,
         [](const Node& node, const std::vector<TypeInfo>& operands) { return infer(node, operands, /*fold=*/true); });
   };
-  def.evaluate = [expand](EvalContext& c) {
+  EvalFunction evaluate_steps = [expand](EvalContext& c) {
     std::vector<TypeInfo> types;
     for (const Value& value : c.inputs) types.push_back(kernel::type_of(value));
     const std::optional<Expansion> expansion = expand(c.node, types);
     if (!expansion) c.node.fail(ErrorCode::kUnsupported, "its meaning is not known for these operands");
-    c.outputs = walk<Value>(
-        *expansion, c.inputs, Value(), [](const Tensor& tensor) { return Value(tensor); },
-        [](const Node& node, const std::vector<Value>& operands) { return evaluate(node, operands); });
+    c.outputs = evaluate_expansion(*expansion, c.inputs);
   };
-  def.expand = std::move(expand);
-  registry.add(std::move(def));
+  kernel::add_checked(registry, name, since_version, inputs, std::move(infer_types), std::move(evaluate_steps),
+                      std::move(attributes), outputs, domain, std::move(expand));
 }
 
 }  // namespace tessera::ops

@@ -42,6 +42,9 @@ class Expander {
   Expansion expansion_;
 };
 
+/// Evaluates the steps of an expansion on the operands of the expanded node.
+std::vector<Value> evaluate_expansion(const Expansion& expansion, const std::vector<Value>& inputs);
+
 /// Axes for Transpose from [N,C,D...] to [N,D...,C], or back.
 std::vector<int64_t> channel_permutation(size_t rank, bool to_channels_last);
 

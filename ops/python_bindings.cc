@@ -3,6 +3,7 @@
 // every operator beside another implementation. Errors become _tessera_ops.TesseraError with attribute `code`.
 #include <pybind11/functional.h>
 
+#include "ops/expansion.h"
 #include "ops/python_tensor.h"
 
 namespace py = pybind11;
@@ -79,6 +80,25 @@ py::list run_node(const std::string& op_type, const std::string& domain, int ver
   return results;
 }
 
+/// Evaluates a node by its expansion for operands of which the contents of `known` are known; None where it has none.
+py::object run_expansion(const std::string& op_type, const std::string& domain, int version, const py::dict& attributes,
+                         const py::list& inputs, size_t output_count, const std::vector<size_t>& known) {
+  const Node node = make_node(op_type, domain, version, attributes, output_count);
+  std::vector<Value> values;
+  std::vector<TypeInfo> types;
+  for (const py::handle& input : inputs) {
+    values.push_back(value_from_python(input));
+    types.push_back(kernel::type_of(values.back()));
+    if (std::find(known.begin(), known.end(), types.size() - 1) == known.end()) types.back().constant.reset();
+  }
+  const OperatorDef& def = lookup(node, types.size());
+  const std::optional<Expansion> expansion = def.expand ? def.expand(node, types) : std::nullopt;
+  if (!expansion) return py::none();
+  py::list results;
+  for (const Value& value : evaluate_expansion(*expansion, values)) results.append(value_to_python(value));
+  return results;
+}
+
 /// An input is None (absent), an array or a list of arrays (known type and shape; content too when `constants` is set),
 /// or a tuple (dtype name, shape or None) with -1 for unknown dimensions.
 TypeInfo type_from_python(const py::handle& object, bool constants) {
@@ -140,6 +160,10 @@ PYBIND11_MODULE(_tessera_ops, module) {
   module.def("run_node", &run_node, py::arg("op_type"), py::arg("domain"), py::arg("version"), py::arg("attributes"),
              py::arg("inputs"), py::arg("output_count") = 1,
              "Evaluates one node. An input is an array, None (absent) or a list of arrays (a sequence).");
+  module.def("run_expansion", &run_expansion, py::arg("op_type"), py::arg("domain"), py::arg("version"),
+             py::arg("attributes"), py::arg("inputs"), py::arg("output_count"), py::arg("known"),
+             "Evaluates one node by its expansion into other operators, None if it has none. The contents of the "
+             "inputs in `known`\nare known to the expansion.");
   module.def("infer_node", &infer_node, py::arg("op_type"), py::arg("domain"), py::arg("version"),
              py::arg("attributes"), py::arg("inputs"), py::arg("output_count") = 1, py::arg("constants") = false,
              py::arg("fold") = false,

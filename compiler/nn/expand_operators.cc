@@ -10,6 +10,11 @@ constexpr int kOldestVersion = 7;
 
 using Operand = ops::Expansion::Operand;
 
+/// Domains of QONNX's quantisers, as exporters have called them.
+bool is_qonnx(llvm::StringRef domain) {
+  return domain == "qonnx.custom_op.general" || domain == "finn.custom_op.general" || domain == "onnx.brevitas";
+}
+
 /// Names of a step's results: those of the node's results that the step makes, "" for others.
 std::vector<std::string> names_of(NodeOp op, const ops::Expansion& expansion, size_t step) {
   std::vector<std::string> names(expansion.steps[step].node.output_count);
@@ -65,6 +70,7 @@ bool expand_operators(mlir::func::FuncOp func, const TypeInference& inference) {
         def == ops::registry().find("", op.getOpType().str(), kOldestVersion))
       op.setVersion(kOldestVersion);
     if (!def->expand || !op.getBodies().empty()) return;
+    if (is_qonnx(op.getDomain())) func->setAttr(kFreeGroupsAttr, mlir::UnitAttr::get(func.getContext()));
     std::vector<ops::TypeInfo> inputs;
     for (mlir::Value operand : op->getOperands()) inputs.push_back(inference.info(operand));
     if (std::optional<ops::Expansion> expansion = def->expand(to_node(op), inputs))

@@ -2,7 +2,8 @@
 // Folds BatchNormalization, and Mul and Add by a constant for each channel, into the constant weights and bias of a
 // preceding float Conv, ConvTranspose, Gemm or MatMul. The weights are rounded once more, so results change in the last
 // bits: only float operators with constant weights, in the arithmetic in which ONNX Runtime fuses them; never integer
-// operators or weights behind DequantizeLinear.
+// operators. Weights behind DequantizeLinear are left alone too, but for networks of QONNX, which ONNX Runtime does not
+// run: there the factors of the channels go into the scales, and the integers stay.
 #include <array>
 #include <cmath>
 
@@ -28,6 +29,7 @@ ops::Tensor from_floats(DType dtype, const ops::Shape& shape, const std::vector<
 /// An operator whose output channels have weights and a bias of their own.
 struct Linear {
   NodeOp op;
+  NodeOp dequantise;  // null, or what makes the weights of integers
   ops::Tensor weights;
   std::vector<float> bias;  // empty: none
   int64_t channels = 0;
@@ -35,17 +37,35 @@ struct Linear {
   std::function<int64_t(int64_t)> channel_of;  // of a weight's flat index
 };
 
-std::optional<Linear> match_linear(mlir::Value value) {
+/// A constant, or what a DequantizeLinear of constants makes of them.
+std::optional<ops::Tensor> known_value(mlir::Value value) {
+  NodeOp op = value ? defining_op(value, "DequantizeLinear") : NodeOp();
+  if (!op) return constant_value(value);
+  std::vector<ops::Value> operands;
+  for (mlir::Value operand : op.getInputs()) {
+    auto tensor = is_none(operand) ? std::optional<ops::Tensor>(ops::Tensor()) : constant_value(operand);
+    if (!tensor) return std::nullopt;
+    operands.push_back(is_none(operand) ? ops::Value() : ops::Value(*tensor));
+  }
+  return ops::evaluate(to_node(op), operands)[0].tensor;
+}
+
+/// The operator that makes `value`; of quantised weights only if `quantised`, of others only if not.
+std::optional<Linear> match_linear(mlir::Value value, bool quantised) {
   NodeOp op = defining_op(value);
   if (!op || !op.getDomain().empty() || !value.hasOneUse()) return std::nullopt;
   DType dtype = dtype_of(value);
   if (dtype != DType::kFloat && dtype != DType::kFloat16) return std::nullopt;
   bool conv = op.is("Conv"), transposed = op.is("ConvTranspose"), gemm = op.is("Gemm"), matmul = op.is("MatMul");
   if (!conv && !transposed && !gemm && !matmul) return std::nullopt;
-  auto weights = constant_value(input_or_null(op, 1));
+  const mlir::Value second = input_or_null(op, 1);
+  NodeOp dequantise = second ? defining_op(second, "DequantizeLinear") : NodeOp();
+  if (!second || quantised != static_cast<bool>(dequantise) || (quantised && dtype != DType::kFloat))
+    return std::nullopt;
+  auto weights = known_value(input_or_null(op, 1));
   auto result_shape = shape_of(value);
   if (!weights || !result_shape || weights->size() == 0) return std::nullopt;
-  Linear linear{op, *weights, {}, 0, static_cast<int64_t>(result_shape->size()), {}};
+  Linear linear{op, dequantise, *weights, {}, 0, static_cast<int64_t>(result_shape->size()), {}};
   ops::Node node = to_node(op);
   const ops::Shape& shape = weights->shape();
   if (conv) {
@@ -68,7 +88,7 @@ std::optional<Linear> match_linear(mlir::Value value) {
     linear.channel_of = [=](int64_t i) { return rows ? i / width : i % width; };
   }
   if (mlir::Value bias = input_or_null(op, 2)) {
-    auto values = constant_value(bias);
+    auto values = quantised ? known_value(bias) : constant_value(bias);
     if (!values) return std::nullopt;
     bool vector = values->rank() >= 1 && values->shape().back() == values->size();
     if (values->size() == 1) {
@@ -82,13 +102,58 @@ std::optional<Linear> match_linear(mlir::Value value) {
   return linear;
 }
 
+/// Weights [..] of integers whose scale along the output channels is multiplied by `factor`; a negative factor turns
+/// the signs of the integers, a factor of zero makes them the zero point. Nothing where the integers do not allow it.
+std::optional<mlir::Value> scaled_integers(mlir::PatternRewriter& rewriter, const Linear& linear,
+                                           const std::vector<float>& factor) {
+  NodeOp dq = linear.dequantise, op = linear.op;
+  const ops::Tensor scale = *constant_value(dq->getOperand(1));
+  ops::Tensor q = copy_of(*constant_value(dq->getOperand(0)));
+  const int64_t group = to_node(op).get_int("group", 1);
+  if (q.dtype() != DType::kInt8 || scale.dtype() != DType::kFloat || (op.is("ConvTranspose") && group != 1))
+    return std::nullopt;
+  const bool rows = op.is("Conv") || (op.is("Gemm") && to_node(op).get_int("transB", 0) != 0);
+  const int64_t axis = rows ? 0 : 1;
+  if (scale.size() != 1 &&
+      (ops::normalise_axis(to_node(dq), to_node(dq).get_int("axis", 1), q.rank()) != axis || scale.rank() != 1))
+    return std::nullopt;
+  const auto channels = static_cast<size_t>(linear.channels);
+  ops::Tensor scales(DType::kFloat, {linear.channels}), zeros(DType::kInt8, {linear.channels});
+  const auto given = input_or_null(dq, 2) ? constant_value(input_or_null(dq, 2)) : std::nullopt;
+  for (size_t c = 0; c < channels; ++c) {
+    const int64_t from = scale.size() == 1 ? 0 : static_cast<int64_t>(c);
+    const int64_t zero = given ? given->at_int64(given->size() == 1 ? 0 : from) : 0;
+    if (zero == -128 && factor[c] < 0) return std::nullopt;
+    const float product = std::abs(factor[c]) * scale.as<float>()[static_cast<size_t>(from)];
+    scales.as_mutable<float>()[c] = product > 0 ? product : 1.0f;
+    zeros.as_mutable<int8_t>()[c] = static_cast<int8_t>(factor[c] < 0 ? -zero : zero);
+    if (!std::isfinite(product)) return std::nullopt;
+  }
+  auto out = q.as_mutable<int8_t>();
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto c = static_cast<size_t>(linear.channel_of(static_cast<int64_t>(i)));
+    if (out[i] == -128 && factor[c] < 0) return std::nullopt;
+    if (factor[c] < 0) out[i] = static_cast<int8_t>(-out[i]);
+    if (factor[c] == 0) out[i] = zeros.as<int8_t>()[c];
+  }
+  const auto constant = [&](const ops::Tensor& tensor) { return create_constant(rewriter, dq.getLoc(), tensor); };
+  NodeOp result = create_op(rewriter, dq.getLoc(), "DequantizeLinear", dq.getDomain(),
+                            std::max(13, static_cast<int>(dq.getVersion())),
+                            {constant(q), constant(scales), constant(zeros)}, {{"axis", axis}});
+  return result->getResult(0);
+}
+
 /// Replaces `last` by the linear operator with weights multiplied by `scale` (none if empty) and the given bias.
-void rebuild(mlir::PatternRewriter& rewriter, NodeOp last, const Linear& linear, const std::vector<float>& scale,
+bool rebuild(mlir::PatternRewriter& rewriter, NodeOp last, const Linear& linear, const std::vector<float>& scale,
              const std::vector<float>& bias) {
   NodeOp op = linear.op;
   mlir::Location location = location_for(op, {last->getResult(0)}, {last});
   mlir::Value weights = op->getOperand(1);
-  if (!scale.empty()) {
+  if (!scale.empty() && linear.dequantise) {
+    std::optional<mlir::Value> scaled = scaled_integers(rewriter, linear, scale);
+    if (!scaled) return false;
+    weights = *scaled;
+  } else if (!scale.empty()) {
     std::vector<float> values = linear.weights.to_floats();
     for (size_t i = 0; i < values.size(); ++i)
       values[i] *= scale[static_cast<size_t>(linear.channel_of(static_cast<int64_t>(i)))];
@@ -104,13 +169,14 @@ void rebuild(mlir::PatternRewriter& rewriter, NodeOp last, const Linear& linear,
   NodeOp folded = create_op(rewriter, location, type, "", static_cast<int>(op.getVersion()),
                             {op->getOperand(0), weights, bias_value}, to_attributes(op.getOnnxAttributes()));
   rewriter.replaceOp(last, folded->getResults());
+  return true;
 }
 
-bool fold_batch_norm(NodeOp op, mlir::PatternRewriter& rewriter) {
+bool fold_batch_norm(NodeOp op, mlir::PatternRewriter& rewriter, bool quantised) {
   if (!op.is("BatchNormalization") || !only_first_result_used(op) || op->getNumOperands() != 5) return false;
   ops::Node node = to_node(op);
   if (node.get_int("training_mode", 0) != 0 || node.get_int("spatial", 1) != 1) return false;
-  auto linear = match_linear(op->getOperand(0));
+  auto linear = match_linear(op->getOperand(0), quantised);
   if (!linear) return false;
   std::array<std::vector<float>, 4> parameters;
   for (unsigned i = 0; i < 4; ++i) {
@@ -125,8 +191,7 @@ bool fold_batch_norm(NodeOp op, mlir::PatternRewriter& rewriter) {
     scale[c] = scale[c] / std::sqrt(variance[c] + epsilon);
     bias[c] = linear->bias.empty() ? shift[c] - mean[c] * scale[c] : (linear->bias[c] - mean[c]) * scale[c] + shift[c];
   }
-  rebuild(rewriter, op, *linear, scale, bias);
-  return true;
+  return rebuild(rewriter, op, *linear, scale, bias);
 }
 
 /// Values for each channel of a constant that is broadcast over a result [N, C, ...]; nothing if it varies elsewhere.
@@ -140,34 +205,42 @@ std::optional<std::vector<float>> channel_values(mlir::Value value, const Linear
   return tensor->to_floats();
 }
 
-bool fold_scale_or_shift(NodeOp op, mlir::PatternRewriter& rewriter) {
+bool fold_scale_or_shift(NodeOp op, mlir::PatternRewriter& rewriter, bool quantised) {
   bool mul = op.is("Mul"), add = op.is("Add");
   if (!mul && !add) return false;
   for (unsigned i = 0; i < 2; ++i) {
-    auto linear = match_linear(op->getOperand(i));
+    auto linear = match_linear(op->getOperand(i), quantised);
     if (!linear || linear->op.is("MatMul") || linear->op.is("Gemm")) continue;
     auto values = channel_values(op->getOperand(1 - i), *linear);
     if (!values) continue;
     std::vector<float> bias = linear->bias;
     if (mul) {
       for (size_t c = 0; c < bias.size(); ++c) bias[c] *= (*values)[c];
-      rebuild(rewriter, op, *linear, *values, bias);
+      return rebuild(rewriter, op, *linear, *values, bias);
     } else {
       if (bias.empty()) bias.assign(values->size(), 0.0f);
       for (size_t c = 0; c < bias.size(); ++c) bias[c] += (*values)[c];
-      rebuild(rewriter, op, *linear, {}, bias);
+      return rebuild(rewriter, op, *linear, {}, bias);
     }
-    return true;
   }
   return false;
 }
 
 }  // namespace
 
-std::unique_ptr<mlir::Pass> create_fold_batch_norm_pass() {
+std::unique_ptr<mlir::Pass> create_fold_batch_norm_pass(bool quantised) {
+  const auto rewrites = [quantised](mlir::func::FuncOp func) {
+    if (quantised && !func->hasAttr(kFreeGroupsAttr)) return mlir::success();
+    const auto with = [quantised](bool (*fold)(NodeOp, mlir::PatternRewriter&, bool)) {
+      return [=](NodeOp op, mlir::PatternRewriter& rewriter) { return fold(op, rewriter, quantised); };
+    };
+    return apply_rewrites(func, {with(fold_batch_norm), with(fold_scale_or_shift)});
+  };
   return make_function_pass(
-      "nn-fold-batch-norm", "fold batch normalisation and channel-wise constants into convolutions and matmuls",
-      [](mlir::func::FuncOp func) { return apply_rewrites(func, {fold_batch_norm, fold_scale_or_shift}); });
+      quantised ? "nn-fold-batch-norm-quantised" : "nn-fold-batch-norm",
+      quantised ? "fold batch normalisation and channel-wise constants into the scales of quantised weights"
+                : "fold batch normalisation and channel-wise constants into convolutions and matmuls",
+      rewrites);
 }
 
 }  // namespace tessera::nn

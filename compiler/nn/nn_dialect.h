@@ -25,6 +25,8 @@ namespace tessera::nn {
 
 inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 inline constexpr llvm::StringLiteral kDimNamesAttr = "nn.dim_names";
+/// On a function whose quantisers are none of ONNX Runtime's: its groups need not be those that ONNX Runtime fuses.
+inline constexpr llvm::StringLiteral kFreeGroupsAttr = "nn.free_groups";
 inline constexpr llvm::StringLiteral kMicrosoftDomain = "com.microsoft";
 
 }  // namespace tessera::nn

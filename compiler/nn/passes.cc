@@ -18,6 +18,8 @@ constexpr int64_t kFoldLimitBytes = int64_t{64} << 20;
 void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& options) {
   mlir::OpPassManager& functions = manager.nest<mlir::func::FuncOp>();
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes));
+  // What ONNX Runtime does not run has no grouping to follow: normalisation goes out of the way of the groups.
+  if (options.fold_qdq && options.fold_batch_norm) functions.addPass(create_fold_batch_norm_pass(/*quantised=*/true));
   // Before every pass that merges equal constants, as MLIR's greedy driver does: two Q of one value whose parameters
   // are equal constants are two consumers, and keep ONNX Runtime from fusing the producer.
   if (options.fold_qdq) functions.addPass(create_qdq_folding_pass());
@@ -37,6 +39,8 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   functions.addPass(create_fold_padding_pass());
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
   functions.addPass(create_prove_integer_pass());
+  functions.addPass(create_split_float_products_pass());
+  functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
   functions.addPass(create_split_zero_points_pass());
   functions.addPass(mlir::createCSEPass());
   functions.addPass(mlir::createCanonicalizerPass());
@@ -51,10 +55,12 @@ void register_nn_passes() {
     mlir::registerPass([] { return create_remove_identities_pass(); });
     mlir::registerPass([] { return create_simplify_pass(); });
     mlir::registerPass([] { return create_fold_batch_norm_pass(); });
+    mlir::registerPass([] { return create_fold_batch_norm_pass(true); });
     mlir::registerPass([] { return create_fold_padding_pass(); });
     mlir::registerPass([] { return create_sink_transposes_pass(); });
     mlir::registerPass([] { return create_prove_integer_pass(); });
     mlir::registerPass([] { return create_split_zero_points_pass(); });
+    mlir::registerPass([] { return create_split_float_products_pass(); });
     mlir::registerPass([] { return create_qdq_folding_pass(); });
     mlir::PassPipelineRegistration<>("nn-pipeline", "the passes between import and partitioning",
                                      [](mlir::OpPassManager& manager) { build_nn_pipeline(manager); });

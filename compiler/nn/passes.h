@@ -25,7 +25,7 @@ std::unique_ptr<mlir::Pass> create_remove_identities_pass();
 std::unique_ptr<mlir::Pass> create_simplify_pass();
 /// nn-fold-batch-norm: BatchNormalization and per-channel scale and shift into a preceding float Conv or Gemm. Rounding
 /// changes.
-std::unique_ptr<mlir::Pass> create_fold_batch_norm_pass();
+std::unique_ptr<mlir::Pass> create_fold_batch_norm_pass(bool quantised = false);
 /// nn-fold-padding: constant Pad into Conv, AveragePool and MaxPool where the result keeps every bit.
 std::unique_ptr<mlir::Pass> create_fold_padding_pass();
 /// nn-sink-transposes: transposes move down through element-wise operations until they meet and cancel; those that only
@@ -41,6 +41,8 @@ std::unique_ptr<mlir::Pass> create_prove_integer_pass();
 /// nn-split-zero-points: MatMulInteger and ConvInteger with constant weights lose an input zero point that is known at
 /// run time only (dynamic quantisation); what it contributed is subtracted from their int32 result. Keeps every bit.
 std::unique_ptr<mlir::Pass> create_split_zero_points_pass();
+/// MatMulIntegerToFloat, DynamicQuantizeMatMul and QGemm of float results become MatMulInteger and arithmetic.
+std::unique_ptr<mlir::Pass> create_split_float_products_pass();
 
 struct PipelineOptions {
   bool fold_qdq = true;

@@ -13,10 +13,15 @@ namespace {
 
 class Preparation : public BlockEditor {
  public:
-  using BlockEditor::BlockEditor;
+  explicit Preparation(mlir::Block& block)
+      : BlockEditor(block), free_groups_(block.getParentOp()->hasAttr(kFreeGroupsAttr)) {}
 
   void run() {
     remove_identities();
+    if (free_groups_) {
+      for_each_op([&](NodeOp op) { return flatten_to_reshape(op); });
+      for_each_op([&](NodeOp op) { return drop_formula(op); });
+    }
     merge_equal();
     fold_constant_quantisation();
     bool changed = true;
@@ -33,6 +38,48 @@ class Preparation : public BlockEditor {
   }
 
  private:
+  /// Q and DQ move through Reshape, and not through Flatten.
+  bool flatten_to_reshape(NodeOp op) {
+    const auto shape = op.is("Flatten") ? shape_of(op->getResult(0)) : std::nullopt;
+    if (!shape || !is_static(op->getResult(0))) return false;
+    rewriter_.setInsertionPoint(op);
+    NodeOp reshape = create(op.getLoc(), "Reshape", "", std::max<int64_t>(op.getVersion(), 13),
+                            {data_of(op), constant(op, Tensor::vector_i64(*shape))}, {}, op->getResultTypes());
+    op->getResult(0).replaceAllUsesWith(reshape->getResult(0));
+    erase(op);
+    return true;
+  }
+
+  /// A group of DQ and an operator that a Q could close.
+  static bool is_open_group(mlir::Value value) {
+    NodeOp op = defining_op(value);
+    if (!single_edge(value)) return false;
+    if (is_onnx(op, {"Relu", "Clip", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "MaxPool"}))
+      return is_open_group(data_of(op));
+    if (is_onnx(op, {"Conv", "MatMul", "Gemm", "AveragePool", "GlobalAveragePool"}))
+      return dq_of(data_of(op)) && (op.getInputs().size() < 2 || dq_of(op.getInputs()[1]));
+    return is_onnx(op, {"Add", "Mul"}) && llvm::all_of(op.getInputs(), [](mlir::Value operand) {
+             NodeOp product = defining_op(operand, "MatMul");
+             return dq_of(operand) || constant_value(operand) || (product && is_open_group(operand));
+           });
+  }
+
+  /// QONNX's Quant with a zero point, which rounds behind its addition, is its formula in front of a Q. Behind a group
+  /// the Q alone is taken: the group rounds its sums as QLinearConv does, and ties are no longer those of the formula.
+  bool drop_formula(NodeOp op) {
+    if (!op.is("Quant", "tessera") || !is_open_group(data_of(op))) return false;
+    const ops::Node node = to_node(op);
+    const std::string mode = llvm::StringRef(node.get_string("rounding_mode", "ROUND")).upper();
+    mlir::OpOperand* edge = single_edge(op->getResult(0));
+    const auto bits = constant_value(op.getInputs()[3]);
+    if ((mode != "ROUND" && mode != "HALF_EVEN") || !edge || !is_q(llvm::dyn_cast<NodeOp>(edge->getOwner())) || !bits ||
+        (bits->at_double(0) == 1 && node.get_int("signed", 1) != 0))
+      return false;
+    op->getResult(0).replaceAllUsesWith(data_of(op));
+    erase(op);
+    return true;
+  }
+
   void remove_identities() {
     for_each_op([&](NodeOp op) {
       if (!is_onnx(op, {"Identity", "Cast", "Dropout"}) || op->getResult(0).getType() != data_of(op).getType())
@@ -318,7 +365,7 @@ class Preparation : public BlockEditor {
     NodeOp x = dq_of(op.getInputs()[0]);
     if (!x || !is_scalar(scale_of(x)) || !constant_value(scale_of(x)) || dtype_of(scale_of(x)) != DType::kFloat)
       return false;
-    if (!reaches_q(op->getResult(0))) return false;
+    if (!reaches_q(op->getResult(0)) && !(free_groups_ && op.is("Gemm"))) return false;
     const mlir::Value weights = op.getInputs()[1], bias = input_or_null(op, 2);
     NodeOp w = dq_of(weights);
     const auto weight_value = w ? std::nullopt : constant_value(weights);
@@ -413,6 +460,8 @@ class Preparation : public BlockEditor {
       changed = true;
     }
   }
+
+  const bool free_groups_;  // ONNX Runtime does not run the network: groups need not be its own
 };
 
 }  // namespace
