@@ -15,7 +15,7 @@ func.func @to_float(%a: tensor<3x2xui8>) -> tensor<3x2xf32> {
   %za = nn.constant dense<7> : tensor<ui8> -> tensor<ui8>
   %zb = nn.constant dense<0> : tensor<i8> -> tensor<i8>
   %bias = nn.constant dense<[1.0, 3.0]> : tensor<2xf32> -> tensor<2xf32>
-  %0 = nn.op "MatMulIntegerToFloat"(%a, %b, %sa, %sb, %za, %zb, %bias) opset 1 of "com.microsoft" {} : (tensor<3x2xui8>, tensor<2x2xi8>, tensor<f32>, tensor<2xf32>, tensor<ui8>, tensor<i8>, tensor<2xf32>) -> tensor<3x2xf32>
+  %0 = nn.op "MatMulIntegerToFloat"(%a, %b, %sa, %sb, %za, %zb, %bias) domain "com.microsoft" opset 1 {} : (tensor<3x2xui8>, tensor<2x2xi8>, tensor<f32>, tensor<2xf32>, tensor<ui8>, tensor<i8>, tensor<2xf32>) -> tensor<3x2xf32>
   return %0 : tensor<3x2xf32>
 }
 
@@ -26,6 +26,6 @@ func.func @to_float(%a: tensor<3x2xui8>) -> tensor<3x2xf32> {
 // CHECK: "MatMulIntegerToFloat"
 func.func @kept(%a: tensor<3x2xui8>, %b: tensor<2x2xi8>) -> tensor<3x2xf32> {
   %s = nn.constant dense<0.5> : tensor<f32> -> tensor<f32>
-  %0 = nn.op "MatMulIntegerToFloat"(%a, %b, %s, %s) opset 1 of "com.microsoft" {} : (tensor<3x2xui8>, tensor<2x2xi8>, tensor<f32>, tensor<f32>) -> tensor<3x2xf32>
+  %0 = nn.op "MatMulIntegerToFloat"(%a, %b, %s, %s) domain "com.microsoft" opset 1 {} : (tensor<3x2xui8>, tensor<2x2xi8>, tensor<f32>, tensor<f32>) -> tensor<3x2xf32>
   return %0 : tensor<3x2xf32>
 }
