@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one matrix product of the library, which convolution shares: two strided matrices enter, a row-major product
-// leaves. Each element is a plain sum over ascending k of a product rounded and a sum rounded, so the result does not
-// depend on tiling; tiles only keep several such sums in registers and columns of b in cache. Integers are multiplied
-// as unsigned, which wraps.
+// leaves. Each element is a plain sum over ascending k, so the result does not depend on tiling; tiles only keep several
+// such sums in registers and columns of b in cache. On floats a step of a sum is fma: product and sum are rounded once,
+// on every processor. Integers are multiplied as unsigned, which wraps.
 #pragma once
 
 #include <algorithm>
@@ -35,33 +35,28 @@ struct MatrixView {
 namespace gemm {
 
 inline constexpr int64_t kTileRows = 4;
-inline constexpr int64_t kPanelBytes = 48;  // columns of a panel: three 16-byte vectors
+inline constexpr int64_t kPanelBytes = 64;  // columns of a panel
 template <typename T>
 inline constexpr int64_t kTileColumns = kPanelBytes / static_cast<int64_t>(sizeof(T));
 
-/// sums[kRows][kTileColumns] = a[0..kRows, 0..k] * panel[0..k, columns], k ascending.
-template <typename T, int64_t kRows>
-void tile(int64_t k, MatrixView<T> a, const T* panel, T* sums) {
-  typedef T Vector __attribute__((vector_size(16), aligned(alignof(T)), may_alias));
-  constexpr int64_t kLanes = 16 / static_cast<int64_t>(sizeof(T));
-  Vector sum[kRows][3] = {};
-  const T* rows[kRows];
-  for (int64_t i = 0; i < kRows; ++i) rows[i] = a.data + i * a.row;
-  for (int64_t p = 0; p < k; ++p) {
-    const Vector b0 = *reinterpret_cast<const Vector*>(panel);
-    const Vector b1 = *reinterpret_cast<const Vector*>(panel + kLanes);
-    const Vector b2 = *reinterpret_cast<const Vector*>(panel + 2 * kLanes);
-    for (int64_t i = 0; i < kRows; ++i) {
-      const T x = rows[i][p * a.column];
-      sum[i][0] = sum[i][0] + x * b0;
-      sum[i][1] = sum[i][1] + x * b1;
-      sum[i][2] = sum[i][2] + x * b2;
-    }
-    panel += kTileColumns<T>;
+/// sums[rows][kTileColumns] = a[0..rows, 0..k] * panel[0..k, columns], k ascending; rows <= kTileRows.
+template <typename T>
+void tile(int64_t rows, int64_t k, MatrixView<T> a, const T* panel, T* sums) {
+  using Wide = std::conditional_t<sizeof(T) < sizeof(uint32_t), uint32_t, T>;  // no promotion to a signed type
+  for (int64_t i = 0; i < rows; ++i) {
+    T sum[kTileColumns<T>] = {};
+    const T* const row = a.data + i * a.row;
+    for (int64_t p = 0; p < k; ++p)
+      for (int64_t q = 0; q < kTileColumns<T>; ++q)
+        sum[q] = static_cast<T>(sum[q] + Wide{row[p * a.column]} * panel[p * kTileColumns<T> + q]);
+    std::copy_n(sum, kTileColumns<T>, sums + i * kTileColumns<T>);
   }
-  for (int64_t i = 0; i < kRows; ++i)
-    for (int64_t v = 0; v < 3; ++v) *reinterpret_cast<Vector*>(sums + i * kTileColumns<T> + v * kLanes) = sum[i][v];
 }
+// With instructions of the processor where it has fma, else through the C library (gemm_kernel.cc).
+template <>
+void tile(int64_t rows, int64_t k, MatrixView<float> a, const float* panel, float* sums);
+template <>
+void tile(int64_t rows, int64_t k, MatrixView<double> a, const double* panel, double* sums);
 
 }  // namespace gemm
 
@@ -82,12 +77,7 @@ void multiply(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
     for (int64_t i = 0; i < m; i += gemm::kTileRows) {
       const int64_t rows = std::min(gemm::kTileRows, m - i);
       const MatrixView<T> part{a.data + i * a.row, a.row, a.column};
-      switch (rows) {
-        case 1: gemm::tile<T, 1>(k, part, panel.data(), sums); break;
-        case 2: gemm::tile<T, 2>(k, part, panel.data(), sums); break;
-        case 3: gemm::tile<T, 3>(k, part, panel.data(), sums); break;
-        default: gemm::tile<T, 4>(k, part, panel.data(), sums); break;
-      }
+      gemm::tile<T>(rows, k, part, panel.data(), sums);
       for (int64_t r = 0; r < rows; ++r) std::copy_n(sums + r * kColumns, columns, c + (i + r) * c_row + j);
     }
   }

@@ -6,6 +6,8 @@
 
 #include <llvm/ExecutionEngine/Orc/CompileUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
+#include <unistd.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IRReader/IRReader.h>
@@ -13,6 +15,7 @@
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/TargetParser/Host.h>
 
+#include <cstdio>
 #include <mutex>
 
 #include "base/error.h"
@@ -35,6 +38,34 @@ bool host_runs(const program::CpuModule& module) {
   return true;
 }
 
+/// Names of the linked functions for perf: /tmp/perf-PID.map.
+class PerfMap : public llvm::orc::ObjectLinkingLayer::Plugin {
+ public:
+  void modifyPassConfig(llvm::orc::MaterializationResponsibility&, llvm::jitlink::LinkGraph&,
+                        llvm::jitlink::PassConfiguration& passes) override {
+    passes.PrePrunePasses.push_back([](llvm::jitlink::LinkGraph& graph) {
+      for (auto* symbol : graph.defined_symbols())
+        if (symbol->isCallable()) symbol->setLive(true);
+      return llvm::Error::success();
+    });
+    passes.PostFixupPasses.push_back([](llvm::jitlink::LinkGraph& graph) {
+      if (FILE* file = fopen(("/tmp/perf-" + std::to_string(getpid()) + ".map").c_str(), "a")) {
+        for (const auto* symbol : graph.defined_symbols())
+          if (symbol->isCallable() && symbol->hasName())
+            fprintf(file, "%llx %llx %s\n", static_cast<unsigned long long>(symbol->getAddress().getValue()),
+                    static_cast<unsigned long long>(symbol->getSize()), symbol->getName().str().c_str());
+        fclose(file);
+      }
+      return llvm::Error::success();
+    });
+  }
+  llvm::Error notifyFailed(llvm::orc::MaterializationResponsibility&) override { return llvm::Error::success(); }
+  llvm::Error notifyRemovingResources(llvm::orc::JITDylib&, llvm::orc::ResourceKey) override {
+    return llvm::Error::success();
+  }
+  void notifyTransferringResources(llvm::orc::JITDylib&, llvm::orc::ResourceKey, llvm::orc::ResourceKey) override {}
+};
+
 }  // namespace
 
 struct CpuCode::State {
@@ -54,6 +85,9 @@ CpuCode::CpuCode(const program::CpuModule& module) : state_(std::make_unique<Sta
   auto jit = llvm::orc::LLJITBuilder().create();
   if (!jit) throw refuse(text(jit.takeError()));
   state_->jit = std::move(*jit);
+  if (getenv("TESSERA_PERF_MAP") != nullptr)
+    if (auto* linker = llvm::dyn_cast<llvm::orc::ObjectLinkingLayer>(&state_->jit->getObjLinkingLayer()))
+      linker->addPlugin(std::make_shared<PerfMap>());
   llvm::orc::SymbolMap functions;
   for (const VectorFunction& function : vector_functions())
     functions[state_->jit->mangleAndIntern(function.name)] = {

@@ -11,15 +11,15 @@ namespace tessera::runtime {
 
 namespace {
 
-using Kernel = void (*)(float*, int64_t);
+using Kernel = VectorKernels::Function;
 using Scalar = float (*)(float);
 
 float library_exp(float x) { return std::exp(x); }
 float library_erf(float x) { return std::erf(x); }
 
-template <Scalar function>
-void one_by_one(float* values, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) values[i] = function(values[i]);
+template <Scalar function, int64_t kLanes>
+void one_by_one(float* lanes) {
+  for (int64_t i = 0; i < kLanes; ++i) lanes[i] = function(lanes[i]);
 }
 
 bool same(float a, float b) {
@@ -27,9 +27,9 @@ bool same(float a, float b) {
 }
 
 /// Whether kernel and library agree on arguments of all magnitudes.
+template <int64_t kLanes>
 bool agrees(Kernel kernel, Scalar function) {
   constexpr uint32_t kStep = 65521;  // of the bit patterns: about 65000 arguments
-  constexpr int64_t kLanes = 64;
   float values[kLanes], arguments[kLanes];
   for (uint64_t bits = 0; bits < uint64_t{1} << 32;) {
     for (float& argument : arguments) {
@@ -37,7 +37,7 @@ bool agrees(Kernel kernel, Scalar function) {
       bits += kStep;
     }
     std::memcpy(values, arguments, sizeof values);
-    kernel(values, kLanes);
+    kernel(values);
     for (int64_t i = 0; i < kLanes; ++i)
       if (!same(values[i], function(arguments[i]))) return false;
   }
@@ -53,37 +53,25 @@ VectorKernels host_kernels() {
   return {};
 }
 
-Kernel exp_kernel() {
-  static const Kernel kernel = [] {
-    const Kernel host = host_kernels().exp;
-    return host && agrees(host, library_exp) ? host : one_by_one<library_exp>;
-  }();
-  return kernel;
-}
-
-Kernel erf_kernel() {
-  static const Kernel kernel = [] {
-    const Kernel host = host_kernels().erf;
-    return host && agrees(host, library_erf) ? host : one_by_one<library_erf>;
-  }();
-  return kernel;
-}
-
-template <int64_t kLanes>
-void exp_lanes(float* lanes) {
-  exp_kernel()(lanes, kLanes);
-}
-template <int64_t kLanes>
-void erf_lanes(float* lanes) {
-  erf_kernel()(lanes, kLanes);
+/// The kernels of one function, or calls of the library in their place.
+template <Scalar function>
+void add(const std::string& name, const Kernel (&kernels)[3], std::vector<VectorFunction>& to) {
+  const Kernel library[] = {one_by_one<function, 4>, one_by_one<function, 8>, one_by_one<function, 16>};
+  const bool serve = kernels[2] != nullptr && agrees<16>(kernels[2], function);
+  for (size_t i = 0; i < 3; ++i)
+    to.push_back({"tessera_" + name + "_" + std::to_string(kVectorLanes[i]), serve ? kernels[i] : library[i]});
 }
 
 }  // namespace
 
 const std::vector<VectorFunction>& vector_functions() {
-  static const std::vector<VectorFunction> functions = {
-      {"tessera_expf_4", exp_lanes<4>}, {"tessera_expf_8", exp_lanes<8>}, {"tessera_expf_16", exp_lanes<16>},
-      {"tessera_erff_4", erf_lanes<4>}, {"tessera_erff_8", erf_lanes<8>}, {"tessera_erff_16", erf_lanes<16>}};
+  static const std::vector<VectorFunction> functions = [] {
+    const VectorKernels host = host_kernels();
+    std::vector<VectorFunction> all;
+    add<library_exp>("expf", host.exp, all);
+    add<library_erf>("erff", host.erf, all);
+    return all;
+  }();
   return functions;
 }
 

@@ -18,10 +18,11 @@ struct VectorFunction {
 /// whose bits they give, else lane by lane through the C library.
 const std::vector<VectorFunction>& vector_functions();
 
-/// Functions on `count` floats (a multiple of 4), for one kind of processor; null where it is not compiled in.
+inline constexpr int64_t kVectorLanes[] = {4, 8, 16};
+/// Functions for each of these numbers of lanes, for one kind of processor; null where it is not compiled in.
 struct VectorKernels {
-  void (*exp)(float* values, int64_t count) = nullptr;
-  void (*erf)(float* values, int64_t count) = nullptr;
+  using Function = void (*)(float* lanes);
+  Function exp[3] = {}, erf[3] = {};
 };
 VectorKernels avx2_kernels();
 VectorKernels avx512_kernels();

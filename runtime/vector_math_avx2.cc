@@ -6,9 +6,18 @@
 
 namespace tessera::runtime {
 
+namespace {
+
+template <float (*lane)(float), int64_t kLanes>
+void apply(float* lanes) {
+  for (int64_t i = 0; i < kLanes; ++i) lanes[i] = lane(lanes[i]);
+}
+
+}  // namespace
+
 VectorKernels avx2_kernels() {
-  return {[](float* values, int64_t count) { each_lane(values, count, [](float x) { return exp_lane(x); }); },
-          [](float* values, int64_t count) { each_lane(values, count, [](float x) { return erf_lane(x); }); }};
+  return {{apply<exp_lane, 4>, apply<exp_lane, 8>, apply<exp_lane, 16>},
+          {apply<erf_lane, 4>, apply<erf_lane, 8>, apply<erf_lane, 16>}};
 }
 
 }  // namespace tessera::runtime

@@ -49,71 +49,61 @@ inline float exp_lane(float x) {
   return choose(x != x, x + x, y);
 }
 
-/// c[kFrom] + x * (c[kFrom + 1] + x * ...), each step rounded twice.
-template <int kFrom = 0, int kCount>
-inline float polynomial(const float (&c)[kCount], float x) {
+/// The rational approximations of erf: coefficients of ascending degree, a column for each range of |x|: below 0.84375,
+/// below 1.25, below 1 / 0.35, below 6. Zeros in front do not change a result.
+enum ErfRange { kNearZero, kNearOne, kTail, kFarTail };
+alignas(16) inline constexpr float kErfNumerator[8][4] = {
+    {1.2837916613e-01F, -2.3621185683e-03F, -9.8649440333e-03F, -9.8649431020e-03F},
+    {-3.2504209876e-01F, 4.1485610604e-01F, -6.9385856390e-01F, -7.9928326607e-01F},
+    {-2.8481749818e-02F, -3.7220788002e-01F, -1.0558626175e+01F, -1.7757955551e+01F},
+    {-5.7702702470e-03F, 3.1834661961e-01F, -6.2375331879e+01F, -1.6063638306e+02F},
+    {-2.3763017452e-05F, -1.1089469492e-01F, -1.6239666748e+02F, -6.3756646729e+02F},
+    {0.0F, 3.5478305072e-02F, -1.8460508728e+02F, -1.0250950928e+03F},
+    {0.0F, -2.1663755178e-03F, -8.1287437439e+01F, -4.8351919556e+02F},
+    {0.0F, 0.0F, -9.8143291473e+00F, 0.0F}};
+alignas(16) inline constexpr float kErfDenominator[9][4] = {
+    {1.0F, 1.0F, 1.0F, 1.0F},
+    {3.9791721106e-01F, 1.0642088205e-01F, 1.9651271820e+01F, 3.0338060379e+01F},
+    {6.5022252500e-02F, 5.4039794207e-01F, 1.3765776062e+02F, 3.2579251099e+02F},
+    {5.0813062117e-03F, 7.1828655899e-02F, 4.3456588745e+02F, 1.5367296143e+03F},
+    {1.3249473704e-04F, 1.2617121637e-01F, 6.4538726807e+02F, 3.1998581543e+03F},
+    {-3.9602282413e-06F, 1.3637083583e-02F, 4.2900814819e+02F, 2.5530502930e+03F},
+    {0.0F, 1.1984500103e-02F, 1.0863500214e+02F, 4.7452853394e+02F},
+    {0.0F, 0.0F, 6.5702495575e+00F, -2.2440952301e+01F},
+    {0.0F, 0.0F, -6.0424413532e-02F, 0.0F}};
+inline constexpr float kErfOfOne = 8.4506291151e-01F;  // near 1 what is added to the quotient
+inline constexpr float kErfSlope = 1.2837916613e-01F;  // erf(x) / x - 1 at 0
+inline constexpr uint32_t kFarTailFrom = 0x4036DB6EU;  // bits of 1 / 0.35
+
+/// c[kFrom][range] + x * (c[kFrom + 1][range] + x * ...), each step rounded twice.
+template <int kRange, int kFrom = 0, int kCount>
+inline float polynomial(const float (&c)[kCount][4], float x) {
   if constexpr (kFrom == kCount - 1) {
-    return c[kFrom];
+    return c[kFrom][kRange];
   } else {
-    return c[kFrom] + x * polynomial<kFrom + 1>(c, x);
+    return c[kFrom][kRange] + x * polynomial<kRange, kFrom + 1>(c, x);
   }
 }
 
-/// |x| below 0.84375.
 inline float erf_near_zero(float x, float magnitude) {
-  constexpr float kP[] = {1.2837916613e-01F, -3.2504209876e-01F, -2.8481749818e-02F, -5.7702702470e-03F,
-                          -2.3763017452e-05F};
-  constexpr float kQ[] = {
-      1.0F, 3.9791721106e-01F, 6.5022252500e-02F, 5.0813062117e-03F, 1.3249473704e-04F, -3.9602282413e-06F};
   const float z = x * x;
-  const float y = polynomial(kP, z) / polynomial(kQ, z);
+  const float y = polynomial<kNearZero>(kErfNumerator, z) / polynomial<kNearZero>(kErfDenominator, z);
   const float tiny =
-      choose(magnitude < 0x1p-119F, 0.0625F * (16.0F * x + (16.0F * 1.2837916613e-01F) * x), x + 1.2837916613e-01F * x);
+      choose(magnitude < 0x1p-119F, 0.0625F * (16.0F * x + (16.0F * kErfSlope) * x), x + kErfSlope * x);
   return choose(magnitude < 0x1p-28F, tiny, x + x * y);
 }
 
-/// |x| in [0.84375, 1.25).
 inline float erf_near_one(float magnitude) {
-  constexpr float kP[] = {-2.3621185683e-03F, 4.1485610604e-01F, -3.7220788002e-01F, 3.1834661961e-01F,
-                          -1.1089469492e-01F, 3.5478305072e-02F, -2.1663755178e-03F};
-  constexpr float kQ[] = {1.0F,
-                          1.0642088205e-01F,
-                          5.4039794207e-01F,
-                          7.1828655899e-02F,
-                          1.2617121637e-01F,
-                          1.3637083583e-02F,
-                          1.1984500103e-02F};
   const float s = magnitude - 1.0F;
-  return 8.4506291151e-01F + polynomial(kP, s) / polynomial(kQ, s);
+  return kErfOfOne + polynomial<kNearOne>(kErfNumerator, s) / polynomial<kNearOne>(kErfDenominator, s);
 }
 
 /// |x| in [1.25, 6).
 inline float erf_tail(float magnitude) {
-  constexpr float kRa[] = {-9.8649440333e-03F, -6.9385856390e-01F, -1.0558626175e+01F, -6.2375331879e+01F,
-                           -1.6239666748e+02F, -1.8460508728e+02F, -8.1287437439e+01F, -9.8143291473e+00F};
-  constexpr float kSa[] = {1.0F,
-                           1.9651271820e+01F,
-                           1.3765776062e+02F,
-                           4.3456588745e+02F,
-                           6.4538726807e+02F,
-                           4.2900814819e+02F,
-                           1.0863500214e+02F,
-                           6.5702495575e+00F,
-                           -6.0424413532e-02F};
-  constexpr float kRb[] = {-9.8649431020e-03F, -7.9928326607e-01F, -1.7757955551e+01F, -1.6063638306e+02F,
-                           -6.3756646729e+02F, -1.0250950928e+03F, -4.8351919556e+02F};
-  constexpr float kSb[] = {1.0F,
-                           3.0338060379e+01F,
-                           3.2579251099e+02F,
-                           1.5367296143e+03F,
-                           3.1998581543e+03F,
-                           2.5530502930e+03F,
-                           4.7452853394e+02F,
-                           -2.2440952301e+01F};
   const float s = 1.0F / (magnitude * magnitude);
-  const bool near = __builtin_bit_cast(uint32_t, magnitude) < 0x4036DB6EU;  // 1 / 0.35
-  const float ratio =
-      choose(near, polynomial(kRa, s), polynomial(kRb, s)) / choose(near, polynomial(kSa, s), polynomial(kSb, s));
+  const bool near = __builtin_bit_cast(uint32_t, magnitude) < kFarTailFrom;
+  const float ratio = choose(near, polynomial<kTail>(kErfNumerator, s), polynomial<kFarTail>(kErfNumerator, s)) /
+                      choose(near, polynomial<kTail>(kErfDenominator, s), polynomial<kFarTail>(kErfDenominator, s));
   const auto z = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, magnitude) & 0xFFFFF000U);
   const float r = exp_lane(-z * z - 0.5625F) * exp_lane((z - magnitude) * (z + magnitude) + ratio);
   return 1.0F - r / magnitude;
@@ -125,12 +115,6 @@ inline float erf_lane(float x) {
   const float far = choose(magnitude < 1.25F, erf_near_one(magnitude), tail);
   const float y = choose(magnitude < 0.84375F, erf_near_zero(x, magnitude), __builtin_copysignf(far, x));
   return choose(x != x, x + x, y);
-}
-
-/// values[i] = lane(values[i]).
-template <typename Lane>
-inline void each_lane(float* values, int64_t count, const Lane& lane) {
-  for (int64_t i = 0; i < count; ++i) values[i] = lane(values[i]);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "compiler/cpu/joins.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -57,7 +58,7 @@ void erase_dead_views(func::FuncOp function) {
   for (bool again = true; again;) {
     again = false;
     for (Operation& op : llvm::make_early_inc_range(function.getBody().front()))
-      if (is_view(&op) && op.use_empty()) {
+      if ((is_view(&op) || is_name_of_sum(&op)) && op.use_empty()) {
         op.erase();
         again = true;
       }
@@ -69,12 +70,15 @@ int64_t plan_scratch(func::FuncOp function) {
   std::map<Operation*, int64_t> order;
   int64_t next = 0;
   for (Operation& op : block) order[&op] = next++;
+  for (auto reader : block.getOps<linalg::GenericOp>())  // a joined pair runs as one
+    if (is_joined(reader)) order[sum_before(reader)] = order[reader];
   struct Place {
     memref::AllocOp op;
     int64_t bytes, first, last, offset;
   };
   std::vector<Place> places;
   for (auto alloc : block.getOps<memref::AllocOp>()) {
+    if (is_name_of_sum(alloc)) continue;
     Place place{alloc, align64(alloc.getType().getNumElements() * element_bytes(alloc.getType().getElementType())),
                 next, -1, 0};
     std::vector<Value> aliases{alloc.getResult()};
@@ -143,9 +147,11 @@ std::vector<func::FuncOp> outline(func::FuncOp function, std::map<std::string, f
   SmallVector<linalg::GenericOp> operations(function.getOps<linalg::GenericOp>());
   while (!operations.empty()) {
     linalg::GenericOp last = operations.pop_back_val();
-    std::vector<linalg::GenericOp> members = fills_before(last);
-    operations.truncate(operations.size() - members.size());
-    members.push_back(last);
+    linalg::GenericOp sum = is_joined(last) ? sum_before(last) : last;
+    std::vector<linalg::GenericOp> members = fills_before(sum);
+    members.push_back(sum);
+    if (sum != last) members.push_back(last);
+    operations.truncate(operations.size() - (members.size() - 1));
 
     // Buffers and constants that the operations use, in the order of their use.
     std::vector<Value> outside;
@@ -161,7 +167,7 @@ std::vector<func::FuncOp> outline(func::FuncOp function, std::map<std::string, f
     for (Value v : outside) {
       if (!isa<MemRefType>(v.getType())) continue;
       Value root = root_of(v);
-      if (llvm::is_contained(roots, root)) continue;
+      if (llvm::is_contained(roots, root) || (root.getDefiningOp() && is_name_of_sum(root.getDefiningOp()))) continue;
       roots.push_back(root);
       types.push_back(root.getType());
     }
@@ -175,7 +181,7 @@ std::vector<func::FuncOp> outline(func::FuncOp function, std::map<std::string, f
     const std::function<void(Value)> bring = [&](Value v) {
       if (mapping.contains(v)) return;
       Operation* def = v.getDefiningOp();
-      TESSERA_INVARIANT(def && (is_view(def) || isa<arith::ConstantOp>(def)),
+      TESSERA_INVARIANT(def && (is_view(def) || isa<arith::ConstantOp>(def) || is_name_of_sum(def)),
                         "an operation works on buffers and constants");
       for (Value operand : def->getOperands()) bring(operand);
       builder.clone(*def, mapping);
@@ -189,7 +195,11 @@ std::vector<func::FuncOp> outline(func::FuncOp function, std::map<std::string, f
     nest.print(stream, OpPrintingFlags().useLocalScope().assumeVerified());
     const auto [found, fresh] = known.try_emplace(stream.str(), nest);
     if (fresh) {
-      nest.setName("nest_" + std::to_string(known.size()));
+      std::string name = "nest_" + std::to_string(known.size());
+      const auto kinds = sum.getIteratorTypesArray();
+      for (size_t d = 0; d < kinds.size(); ++d)
+        name += (kinds[d] == utils::IteratorType::reduction ? "_r" : "_") + std::to_string(sum.getStaticLoopRanges()[d]);
+      nest.setName(name);
       made.push_back(nest);
     } else {
       nest.erase();

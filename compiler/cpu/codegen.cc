@@ -5,6 +5,7 @@
 #include "compiler/cpu/codegen.h"
 
 #include "compiler/cpu/buffers.h"
+#include "compiler/cpu/joins.h"
 #include "compiler/cpu/loops.h"
 #include "compiler/cpu/lowering.h"
 #include "compiler/cpu/machine_code.h"
@@ -245,6 +246,8 @@ class LlvmCodegen : public Codegen {
     mlir::bufferization::OneShotBufferizationOptions options;
     if (mlir::failed(mlir::bufferization::runOneShotBufferize(function, options))) return mlir::failure();
     if (dump) function.dump();
+    join_readers(function, vector_bytes_);
+    write_in_place(function, vector_bytes_);
     plan_scratch(function);
     for (mlir::func::FuncOp nest : outline(function, nests_))
       work_[nest.getName().str()] = make_loops(nest, vector_bytes_);

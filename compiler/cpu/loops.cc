@@ -14,7 +14,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "compiler/cpu/addresses.h"
 #include "compiler/cpu/buffers.h"
+#include "compiler/cpu/joins.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -50,47 +52,6 @@ class FlatBuffers {
   std::map<const void*, Value> flat_;
 };
 
-/// A linear function of the loops: offset + sum coefficient * loop.
-struct Linear {
-  int64_t offset = 0;
-  std::vector<int64_t> coefficients;
-};
-
-void add_expression(AffineExpr e, int64_t factor, Linear& to) {
-  if (auto constant = dyn_cast<AffineConstantExpr>(e)) {
-    to.offset += factor * constant.getValue();
-  } else if (auto dim = dyn_cast<AffineDimExpr>(e)) {
-    to.coefficients[dim.getPosition()] += factor;
-  } else {
-    auto pair = cast<AffineBinaryOpExpr>(e);
-    if (e.getKind() == AffineExprKind::Add) {
-      add_expression(pair.getLHS(), factor, to);
-      add_expression(pair.getRHS(), factor, to);
-    } else {
-      TESSERA_INVARIANT(e.getKind() == AffineExprKind::Mul && isa<AffineConstantExpr>(pair.getRHS()),
-                        "operands are read at linear indices");
-      add_expression(pair.getLHS(), factor * cast<AffineConstantExpr>(pair.getRHS()).getValue(), to);
-    }
-  }
-}
-
-/// Name of the C library's function for an operation that no instruction computes; "" for all others.
-std::string library_function(Operation* op) {
-  static const std::map<std::string, std::string> names = {
-      {"math.exp", "exp"},     {"math.expm1", "expm1"}, {"math.log", "log"},     {"math.log1p", "log1p"},
-      {"math.tanh", "tanh"},   {"math.erf", "erf"},     {"math.sin", "sin"},     {"math.cos", "cos"},
-      {"math.tan", "tan"},     {"math.asin", "asin"},   {"math.acos", "acos"},   {"math.atan", "atan"},
-      {"math.sinh", "sinh"},   {"math.cosh", "cosh"},   {"math.asinh", "asinh"}, {"math.acosh", "acosh"},
-      {"math.atanh", "atanh"}, {"math.powf", "pow"}};
-  const auto found = names.find(op->getName().getStringRef().str());
-  if (found != names.end()) return found->second + (op->getResult(0).getType().isF32() ? "f" : "");
-  if (isa<arith::RemFOp>(op)) return op->getResult(0).getType().isF32() ? "fmodf" : "fmod";
-  return "";
-}
-
-/// Whether the runtime has a vector form of the C library's function (runtime/vector_math.h).
-bool has_vector_form(const std::string& function) { return function == "expf" || function == "erff"; }
-
 struct Loop {
   int64_t extent = 1;
   bool reduction = false;
@@ -119,8 +80,14 @@ constexpr double kLeastWork = 2e6;  // operations on elements that are worth ano
 
 class Nest {
  public:
-  Nest(linalg::GenericOp op, int64_t vector_bytes, FlatBuffers& buffers)
-      : op_(op), vector_bytes_(vector_bytes), buffers_(buffers), builder_(op), location_(op.getLoc()) {}
+  /// `reader`, if any, is an element-wise operation joined to the sum `op` (joins.h).
+  Nest(linalg::GenericOp op, linalg::GenericOp reader, int64_t vector_bytes, FlatBuffers& buffers)
+      : op_(op),
+        reader_(reader),
+        vector_bytes_(vector_bytes),
+        buffers_(buffers),
+        builder_(op),
+        location_(op.getLoc()) {}
 
   /// Items of the loop that threads share come from the function's last two arguments, where it `splits`.
   Work lower(bool splits) {
@@ -132,6 +99,7 @@ class Nest {
     const Work work = splits ? choose_split(vector_items, tile_items) : Work();
     for (const Segment& vectors : all_vectors)
       for (const Segment& tile : all_tiles) emit(vectors, tile);
+    if (reader_) reader_.erase();
     for (Operation* dead : erased_) dead->erase();
     op_.erase();
     return work;
@@ -146,25 +114,19 @@ class Nest {
     inputs_ = static_cast<size_t>(op_.getNumDpsInputs());
     outputs_ = static_cast<size_t>(op_.getNumDpsInits());
     std::vector<Linear> operands;
-    for (OpOperand& operand : op_->getOpOperands()) operands.push_back(linear_address(operand));
+    for (OpOperand& operand : op_->getOpOperands()) operands.push_back(linear_address(op_, operand));
+    if (reader_) {
+      joined_ = joined_operand(reader_);
+      const auto over = addresses_over(op_, reader_, joined_);
+      TESSERA_INVARIANT(over, "a joined operation runs over the loops of its sum");
+      operands.insert(operands.end(), over->begin(), over->end());
+    }
+    for (Operation& op : body_->without_terminator()) body_operations_.push_back(&op);
+    if (reader_)
+      for (Operation& op : reader_.getBody()->without_terminator()) body_operations_.push_back(&op);
     keep_loops(std::move(operands));
     reduces_ = std::any_of(loops_.begin(), loops_.end(), [](const Loop& loop) { return loop.reduction; });
     find_dependences();
-  }
-
-  /// Of an operand, over the operation's own loops.
-  Linear linear_address(OpOperand& operand) {
-    Linear address;
-    address.coefficients.assign(op_.getStaticLoopRanges().size(), 0);
-    auto type = cast<MemRefType>(operand.get().getType());
-    SmallVector<int64_t> strides;
-    int64_t offset = 0;
-    const auto known = getStridesAndOffset(type, strides, offset);
-    TESSERA_INVARIANT(succeeded(known) && !ShapedType::isDynamic(offset), "buffers have static strides");
-    address.offset = offset;
-    AffineMap map = op_.getMatchingIndexingMap(&operand);
-    for (unsigned d = 0; d < map.getNumResults(); ++d) add_expression(map.getResult(d), strides[d], address);
-    return address;
   }
 
   /// Loops that remain: no extent of 1, neighbours merged where every operand continues.
@@ -198,17 +160,20 @@ class Nest {
 
   /// Which loops each value of the body depends on.
   void find_dependences() {
-    for (BlockArgument argument : body_->getArguments()) {
+    std::vector<BlockArgument> arguments(body_->args_begin(), body_->args_end());
+    if (reader_)
+      arguments.insert(arguments.end(), reader_.getBody()->args_begin(), reader_.getBody()->args_end());
+    for (BlockArgument argument : arguments) {
       std::set<size_t> loops;
-      const auto& c = addresses_[argument.getArgNumber()].coefficients;
-      const bool accumulator = reduces_ && argument.getArgNumber() >= inputs();
+      const auto& c = addresses_[operand_of(argument)].coefficients;
+      const bool accumulator = reduces_ && argument.getOwner() == body_ && argument.getArgNumber() >= inputs();
       for (size_t l = 0; l < loops_.size(); ++l)
         if (c[l] != 0 || (accumulator && loops_[l].reduction)) loops.insert(l);
       depends_[argument.getAsOpaquePointer()] = std::move(loops);
     }
-    for (Operation& op : body_->without_terminator()) {
-      const std::set<size_t> loops = loops_behind(op);
-      for (Value result : op.getResults()) depends_[result.getAsOpaquePointer()] = loops;
+    for (Operation* op : body_operations_) {
+      const std::set<size_t> loops = loops_behind(*op);
+      for (Value result : op->getResults()) depends_[result.getAsOpaquePointer()] = loops;
     }
   }
 
@@ -259,7 +224,7 @@ class Nest {
     for (Operation& op : body_->without_terminator()) {
       for (Value result : op.getResults())
         if (!result.getType().isInteger(1)) see(result);
-      calls = calls || lane_by_lane(op);
+      calls = calls || lane_by_lane(op, vector_bytes_);
     }
     const int64_t lanes = std::max<int64_t>(vector_bytes_ / widest, 1);
     return calls ? std::min<int64_t>(lanes, 8) : lanes;
@@ -269,22 +234,17 @@ class Nest {
   /// or goes lane by lane.
   bool maskable() const {
     if (vector_bytes_ < 64 || goes_lane_by_lane()) return false;
-    for (OpOperand& operand : op_->getOpOperands())
-      if (getElementTypeOrSelf(operand.get().getType()).isInteger(1)) return false;
-    return std::none_of(body_->begin(), body_->end(), [](Operation& op) {
+    for (size_t k = 0; k < addresses_.size(); ++k)
+      if (getElementTypeOrSelf(buffer_of(k).getType()).isInteger(1)) return false;
+    return std::none_of(body_operations_.begin(), body_operations_.end(), [](Operation* op) {
       return isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::CeilDivSIOp, arith::CeilDivUIOp,
                  arith::FloorDivSIOp>(op);
     });
   }
 
-  /// Whether the body calls functions or reads memory by computed addresses, one lane after the other.
-  bool lane_by_lane(Operation& op) const {
-    const std::string function = library_function(&op);
-    return isa<memref::LoadOp>(op) || (!function.empty() && !(vector_bytes_ >= 32 && has_vector_form(function)));
-  }
-
   bool goes_lane_by_lane() const {
-    return std::any_of(body_->begin(), body_->end(), [this](Operation& op) { return lane_by_lane(op); });
+    return std::any_of(body_operations_.begin(), body_operations_.end(),
+                       [this](Operation* op) { return lane_by_lane(*op, vector_bytes_); });
   }
 
   int64_t coefficient(size_t operand, int loop) const {
@@ -302,16 +262,18 @@ class Nest {
 
   /// Work for a vector of `lanes` along a loop, where a strided access costs one step a lane.
   double vector_work(int loop, double lanes) const {
-    double work = 0;
+    double work = 0, terms = 1;  // an operation behind the sum runs once for all terms of it
+    for (const Loop& l : loops_)
+      if (l.reduction) terms *= static_cast<double>(l.extent);
     for (size_t k = 0; k < addresses_.size(); ++k) {
       if (unused_input(k)) continue;
       const int64_t c = coefficient(k, loop);
-      work += access_work(k, c, lanes);
+      work += access_work(k, c, lanes) / (k < own_operands() ? 1 : terms);
     }
     for (Operation& op : body_->without_terminator())
       work += isa<memref::LoadOp>(op)         ? lanes
               : library_function(&op).empty() ? 1
-              : lane_by_lane(op)              ? 4 * lanes
+              : lane_by_lane(op, vector_bytes_) ? 4 * lanes
                                               : lanes;
     return work;
   }
@@ -468,11 +430,7 @@ class Nest {
     active_ = vectors.active;
     rows_ = tile_loop_ < 0 ? 1 : tile.step;
     copies_ = vector_ < 0 ? 1 : vectors.step / lanes_now_;
-    for (size_t l = 0; l < loops_.size(); ++l)
-      if (!loops_[l].reduction && static_cast<int>(l) != vector_ && static_cast<int>(l) != tile_loop_)
-        positions_.push_back(l);
-    if (vector_ >= 0) positions_.push_back(static_cast<size_t>(vector_));
-    if (tile_loop_ >= 0) positions_.push_back(static_cast<size_t>(tile_loop_));
+    order_parallel_loops();
     const size_t parallel = positions_.size();
     for (size_t l = 0; l < loops_.size(); ++l)
       if (loops_[l].reduction) positions_.push_back(l);
@@ -505,6 +463,63 @@ class Nest {
     else
       store_results(parallel, [&](size_t k, Copy copy) { return get(yielded(k), copy); });
   }
+
+  /// Vectors run inside the loops around them, and the tile in that of the vectors; or the tile goes around all loops
+  /// that its own operands do not know, where that reads less from far memory.
+  void order_parallel_loops() {
+    const bool tile_around = tile_loop_ >= 0 && tile_belongs_outside();
+    const auto is_tile = [&](size_t l) { return static_cast<int>(l) == tile_loop_; };
+    const auto is_vector = [&](size_t l) { return static_cast<int>(l) == vector_; };
+    for (const bool outside : {true, false}) {
+      if (!outside && tile_around) positions_.push_back(static_cast<size_t>(tile_loop_));
+      for (size_t l = 0; l < loops_.size(); ++l)
+        if (!loops_[l].reduction && !is_tile(l) && !is_vector(l) && (!tile_around || tile_knows(l)) == outside)
+          positions_.push_back(l);
+    }
+    if (vector_ >= 0) positions_.push_back(static_cast<size_t>(vector_));
+    if (tile_loop_ >= 0 && !tile_around) positions_.push_back(static_cast<size_t>(tile_loop_));
+  }
+
+  bool is_tile_operand(size_t k) const {
+    return !unused_input(k) && coefficient(k, tile_loop_) != 0 && coefficient(k, vector_) == 0;
+  }
+
+  /// Whether operands of the tile's loop alone, such as weights, depend on a loop.
+  bool tile_knows(size_t loop) const {
+    for (size_t k = 0; k < inputs(); ++k)
+      if (is_tile_operand(k) && addresses_[k].coefficients[loop] != 0) return true;
+    return false;
+  }
+
+  /// Time to read an operand again for each round of loops that it does not know, in bytes of the second-level cache.
+  double time_of_rereading(bool tile_operands) const {
+    constexpr double kNear = 24 << 10, kFar = 768 << 10, kNearCost = 0.2, kFarCost = 5;
+    double bytes = 0, rounds = 1;
+    for (size_t k = 0; k < inputs(); ++k) {
+      if (unused_input(k) || is_tile_operand(k) != tile_operands) continue;
+      double elements = 1, span = 1;  // windows overlap
+      for (size_t l = 0; l < loops_.size(); ++l) {
+        const int64_t c = addresses_[k].coefficients[l];
+        if (c == 0 || !(loops_[l].reduction || !tile_knows(l) || static_cast<int>(l) == tile_loop_)) continue;
+        elements *= static_cast<double>(loops_[l].extent);
+        span += static_cast<double>((loops_[l].extent - 1) * std::abs(c));
+      }
+      bytes += std::min(elements, span) *
+               static_cast<double>(element_bytes(getElementTypeOrSelf(buffer_of(k).getType())));
+    }
+    for (size_t l = 0; l < loops_.size(); ++l) {
+      if (loops_[l].reduction) continue;
+      const bool tile = static_cast<int>(l) == tile_loop_;
+      if (tile != tile_operands && (tile || !tile_knows(l)))
+        rounds *= std::ceil(static_cast<double>(loops_[l].extent) /
+                            static_cast<double>(tile                              ? tile_
+                                                : static_cast<int>(l) == vector_ ? lanes_ * unroll_
+                                                                                 : 1));
+    }
+    return bytes * rounds * (bytes < kNear ? kNearCost : bytes > kFar ? kFarCost : 1);
+  }
+
+  bool tile_belongs_outside() const { return time_of_rereading(false) < time_of_rereading(true); }
 
   /// The loops over reduced indices with all sums of the tile as loop-carried values, and the stores behind them.
   void reduce(size_t parallel) {
@@ -543,7 +558,17 @@ class Nest {
     }
     after_ = after;
     n = 0;
-    store_results(parallel, [&](size_t, Copy) { return loops[0].getResult(static_cast<unsigned>(n++)); });
+    const auto sum = [&] { return loops[0].getResult(static_cast<unsigned>(n++)); };
+    if (reader_) {
+      Block* reader = reader_.getBody();
+      each_copy([&](size_t, Copy copy) {
+        values_[key(reader->getArgument(joined_), copy)] = sum();
+        store(own_operands() + static_cast<size_t>(reader_.getNumDpsInputs()),
+              get(reader->getTerminator()->getOperand(0), copy), copy, parallel);
+      });
+    } else {
+      store_results(parallel, [&](size_t, Copy) { return sum(); });
+    }
     after_ = nullptr;
   }
 
@@ -616,7 +641,7 @@ class Nest {
   }
 
   Value load(size_t operand, Copy copy, size_t limit) {
-    Value buffer = buffers_(root_of(op_->getOperand(static_cast<unsigned>(operand))));
+    Value buffer = buffers_(root_of(buffer_of(operand)));
     Value at = address(operand, copy, limit);
     at_level(limit);
     const int64_t stride = vector_stride(operand);
@@ -675,31 +700,30 @@ class Nest {
 
   template <typename F>
   void store_results(size_t parallel, F&& value) {
-    each_copy([&](size_t k, Copy copy) {
-      Value v = value(k, copy);
-      const size_t operand = inputs() + k;
-      Value buffer = buffers_(root_of(output(k)));
-      Value at = address(operand, copy, parallel);
-      at_level(parallel);
-      const int64_t stride = vector_stride(operand);
-      const bool is_vector = isa<VectorType>(v.getType());
-      if (lanes_now_ == 1 || stride == 0) {
-        TESSERA_INVARIANT(!is_vector, "an output varies along the vector loop");
-        builder_.create<memref::StoreOp>(location_, v, buffer, at);
-      } else if (stride == 1) {
-        v = widened(v, vector_type(v.getType()), parallel);
-        if (active_lanes(copy) == lanes_now_)
-          builder_.create<vector::StoreOp>(location_, v, buffer, at);
-        else
-          builder_.create<vector::MaskedStoreOp>(location_, buffer, at, mask(active_lanes(copy)), v);
-      } else {
-        for (int64_t i = 0; i < active_lanes(copy); ++i) {
-          Value lane = i == 0 ? at : builder_.create<arith::AddIOp>(location_, at, constant(i * stride)).getResult();
-          Value element = lane_of(v, i);
-          builder_.create<memref::StoreOp>(location_, element, buffer, lane);
-        }
+    each_copy([&](size_t k, Copy copy) { store(inputs() + k, value(k, copy), copy, parallel); });
+  }
+
+  void store(size_t operand, Value v, Copy copy, size_t parallel) {
+    Value buffer = buffers_(root_of(buffer_of(operand)));
+    Value at = address(operand, copy, parallel);
+    at_level(parallel);
+    const int64_t stride = vector_stride(operand);
+    if (lanes_now_ == 1 || stride == 0) {
+      TESSERA_INVARIANT(!isa<VectorType>(v.getType()), "an output varies along the vector loop");
+      builder_.create<memref::StoreOp>(location_, v, buffer, at);
+    } else if (stride == 1) {
+      v = widened(v, vector_type(v.getType()), parallel);
+      if (active_lanes(copy) == lanes_now_)
+        builder_.create<vector::StoreOp>(location_, v, buffer, at);
+      else
+        builder_.create<vector::MaskedStoreOp>(location_, buffer, at, mask(active_lanes(copy)), v);
+    } else {
+      for (int64_t i = 0; i < active_lanes(copy); ++i) {
+        Value lane = i == 0 ? at : builder_.create<arith::AddIOp>(location_, at, constant(i * stride)).getResult();
+        Value element = lane_of(v, i);
+        builder_.create<memref::StoreOp>(location_, element, buffer, lane);
       }
-    });
+    }
   }
 
   // --- values
@@ -707,6 +731,15 @@ class Nest {
 
   size_t inputs() const { return inputs_; }
   size_t outputs() const { return outputs_; }
+  /// Operands are those of the sum, then those of the joined operation.
+  size_t own_operands() const { return inputs_ + outputs_; }
+  size_t operand_of(BlockArgument argument) const {
+    return argument.getArgNumber() + (argument.getOwner() == body_ ? 0 : own_operands());
+  }
+  Value buffer_of(size_t operand) const {
+    return operand < own_operands() ? op_->getOperand(static_cast<unsigned>(operand))
+                                    : reader_->getOperand(static_cast<unsigned>(operand - own_operands()));
+  }
   Value output(size_t k) { return op_.getDpsInits()[static_cast<unsigned>(k)]; }
   Value yielded(size_t k) { return body_->getTerminator()->getOperand(static_cast<unsigned>(k)); }
 
@@ -742,7 +775,7 @@ class Nest {
     if (made) return made;
     const size_t limit = level(known->second);
     if (auto argument = dyn_cast<BlockArgument>(v)) {
-      Value loaded = load(argument.getArgNumber(), copy, limit);
+      Value loaded = load(operand_of(argument), copy, limit);
       return values_[key(v, copy)] = loaded;
     }
     Operation* op = v.getDefiningOp();
@@ -860,13 +893,15 @@ class Nest {
     return varies ? lanes(VectorType::get({lanes_now_}, type), one) : one(0);
   }
 
-  linalg::GenericOp op_;
+  linalg::GenericOp op_, reader_;
+  unsigned joined_ = 0;  // operand of the reader that is the sum
   int64_t vector_bytes_;
   FlatBuffers& buffers_;
   OpBuilder builder_;
   Location location_;
   Block* body_ = nullptr;
   size_t inputs_ = 0, outputs_ = 0;
+  std::vector<Operation*> body_operations_;  // of the sum and of the reader
   std::vector<Loop> loops_;
   std::vector<Linear> addresses_;                    // of each operand
   std::map<const void*, std::set<size_t>> depends_;  // loops behind each value of the body
@@ -904,7 +939,12 @@ Work make_loops(func::FuncOp function, int64_t vector_bytes) {
     linalg::GenericOp last;
     for (linalg::GenericOp op : function.getOps<linalg::GenericOp>()) last = op;
     if (!last) break;
-    const Work own = Nest(last, vector_bytes, buffers).lower(/*splits=*/nests == 0);
+    linalg::GenericOp reader;
+    if (is_joined(last)) {
+      reader = last;
+      last = sum_before(reader);
+    }
+    const Work own = Nest(last, reader, vector_bytes, buffers).lower(/*splits=*/nests == 0);
     if (nests == 0) work = own;
   }
   if (nests > 1) work.grain = work.items;  // a start value that is stored before belongs to all

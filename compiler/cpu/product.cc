@@ -52,12 +52,9 @@ bool is_product_type(DType dtype) {
          dtype == DType::kInt64 || dtype == DType::kUint64;
 }
 
-/// sum + a * b, each rounded. The product of two float16 is exact in float32, so there one instruction that rounds once
-/// gives the same bits.
-Scalar accumulate(const Operator& o, Scalar sum, Scalar a, Scalar b) {
-  const auto narrow = [&](unsigned i) { return nn::dtype_of(nn::input_or_null(o.op, i)) == DType::kFloat16; };
-  if (o.widens && host_vector_bytes() >= 32 && narrow(0) && narrow(1)) return math("fma", {a, b, sum});
-  return sum + a * b;
+/// sum + a * b: rounded once for floats (ops/gemm_kernel.h), wrapping for integers.
+Scalar accumulate(Scalar sum, Scalar a, Scalar b) {
+  return ops::is_floating(sum.dtype()) ? math("fma", {a, b, sum}) : sum + a * b;
 }
 
 Tensor multiply(const Operator& o, const Matrices& p) {
@@ -66,7 +63,7 @@ Tensor multiply(const Operator& o, const Matrices& p) {
   return o.graph.reduce(
       dtype, p.full, {p.k}, [&](Body& body) { return body.number(dtype, 0); },
       [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-        return accumulate(o, sum, body.load(p.a, p.left(i, k[0])), body.load(p.b, p.right(i, k[0])));
+        return accumulate(sum, body.load(p.a, p.left(i, k[0])), body.load(p.b, p.right(i, k[0])));
       });
 }
 
@@ -139,7 +136,7 @@ void gemm(Operator& o, const Finish& last) {
   const Tensor sums = o.graph.reduce(
       dtype, shape, {k}, [&](Body& body) { return body.number(dtype, 0); },
       [&](Body& body, const Indices& i, const Indices& at, Scalar sum) {
-        return accumulate(o, sum, body.load(a, trans_a ? Indices{at[0], i[0]} : Indices{i[0], at[0]}),
+        return accumulate(sum, body.load(a, trans_a ? Indices{at[0], i[0]} : Indices{i[0], at[0]}),
                           body.load(b, trans_b ? Indices{i[1], at[0]} : Indices{at[0], i[1]}));
       });
   o.yield(o.graph.compute(dtype, shape, [&](Body& body, const Indices& i) {
@@ -157,7 +154,7 @@ void conv(Operator& o, const Finish& last) {
   const Tensor sums = o.graph.reduce(
       dtype, c.result, c.extents, [&](Body& body) { return body.number(dtype, 0); },
       [&](Body& body, const Indices& i, const Indices& k, Scalar sum) {
-        return accumulate(o, sum, body.load(c.x, c.input(i, k)), body.load(c.w, c.weight(i, k)));
+        return accumulate(sum, body.load(c.x, c.input(i, k)), body.load(c.w, c.weight(i, k)));
       });
   const Tensor y = c.values(o.graph, sums);
   o.yield(o.graph.compute(dtype, o.shape(), [&](Body& body, const Indices& i) {
