@@ -336,6 +336,11 @@ Tensor resize_nearest(const Options& options, const std::vector<Axis>& axes, con
       using T = typename decltype(tag)::type;
       const T* x = elements<T>(current);
       T* y = mutable_elements<T>(out);
+      if (inner == 1) {
+        for (int64_t o = 0; o < outer; ++o, x += axes[d].in)
+          for (int64_t index : from) *y++ = x[index];
+        return;
+      }
       for (int64_t o = 0; o < outer; ++o)
         for (int64_t index : from)
           y = std::copy(x + (o * axes[d].in + index) * inner, x + (o * axes[d].in + index + 1) * inner, y);

@@ -78,14 +78,23 @@ inline Tensor tensor_from_python(const py::handle& object) {
     }
     return tensor;
   }
-  Tensor tensor(dtype_from_numpy(array.attr("dtype").attr("name").cast<std::string>()), shape);
-  const py::bytes raw = array.attr("tobytes")();
-  const std::string_view view = raw;
-  TESSERA_INVARIANT(static_cast<int64_t>(view.size()) == tensor.bytes(), "numpy's byte count differs");
-  if (!view.empty()) std::memcpy(tensor.mutable_data(), view.data(), view.size());
-  if (tensor.dtype() == DType::kInt4)  // numpy leaves the upper four bits open; a Tensor holds the sign there
-    for (int8_t& v : tensor.as_mutable<int8_t>()) v = static_cast<int8_t>((v & 7) - (v & 8));
-  return tensor;
+  const DType dtype = dtype_from_numpy(array.attr("dtype").attr("name").cast<std::string>());
+  const py::object rows = numpy.attr("ascontiguousarray")(array);
+  const auto bytes = rows.attr("nbytes").cast<size_t>();
+  TESSERA_INVARIANT(static_cast<int64_t>(bytes) == element_count(shape) * element_bytes(dtype),
+                    "numpy's byte count differs");
+  const auto from = rows.attr("ctypes").attr("data").cast<uintptr_t>();
+  constexpr size_t kAlignment = 64;  // as compiled code reads it
+  const std::shared_ptr<std::byte> copy(
+      static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), std::align_val_t{kAlignment})),
+      [](std::byte* data) { ::operator delete(data, std::align_val_t{kAlignment}); });
+  if (bytes != 0) std::memcpy(copy.get(), reinterpret_cast<const void*>(from), bytes);
+  if (dtype == DType::kInt4)  // numpy leaves the upper four bits open; a Tensor holds the sign there
+    for (size_t i = 0; i < bytes; ++i) {
+      const auto v = std::to_integer<int>(copy.get()[i]);
+      copy.get()[i] = static_cast<std::byte>((v & 7) - (v & 8));
+    }
+  return Tensor::view(dtype, shape, copy, copy.get());
 }
 
 inline py::object tensor_to_python(const Tensor& tensor) {

@@ -84,6 +84,15 @@ int64_t widest(linalg::GenericOp op) {
   return bytes;
 }
 
+/// Whether a loop that is summed over runs more than once; others vanish, and with them the sum.
+bool sums_terms(linalg::GenericOp op) {
+  const auto ranges = op.getStaticLoopRanges();
+  const auto kinds = op.getIteratorTypesArray();
+  for (size_t d = 0; d < ranges.size(); ++d)
+    if (kinds[d] == utils::IteratorType::reduction && ranges[d] > 1) return true;
+  return false;
+}
+
 bool computes_in_lanes(linalg::GenericOp op, int64_t vector_bytes) {
   return llvm::none_of(op.getBody()->without_terminator(), [&](Operation& inner) {
     return isa<linalg::IndexOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(inner) ||
@@ -121,7 +130,7 @@ bool try_join(linalg::GenericOp reader, OpOperand& use, int64_t vector_bytes) {
   linalg::GenericOp sum = only_source(reader, use);
   if (!sum || sum->getBlock() != reader->getBlock() || !sum->isBeforeInBlock(reader)) return false;
   if (sum.getNumDpsInits() != 1 || !starts_constant(sum) || widest(reader) > widest(sum)) return false;
-  if (!computes_in_lanes(sum, vector_bytes) || !can_move(sum, reader)) return false;
+  if (!sums_terms(sum) || !computes_in_lanes(sum, vector_bytes) || !can_move(sum, reader)) return false;
   const auto operands = addresses_over(sum, reader, use.getOperandNumber());
   if (!operands || !contiguous_alike(sum, reader, *operands)) return false;
   Operation* alloc = root_of(use.get()).getDefiningOp();

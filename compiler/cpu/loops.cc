@@ -17,6 +17,7 @@
 #include "compiler/cpu/addresses.h"
 #include "compiler/cpu/buffers.h"
 #include "compiler/cpu/joins.h"
+#include "compiler/cpu/vectors.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -87,7 +88,8 @@ class Nest {
         vector_bytes_(vector_bytes),
         buffers_(buffers),
         builder_(op),
-        location_(op.getLoc()) {}
+        location_(op.getLoc()),
+        code_(builder_, location_, op->getParentOfType<func::FuncOp>(), vector_bytes) {}
 
   /// Items of the loop that threads share come from the function's last two arguments, where it `splits`.
   Work lower(bool splits) {
@@ -425,7 +427,6 @@ class Nest {
     positions_.clear();
     ivs_.assign(loops_.size(), Value());
     shift_.assign(loops_.size(), 0);
-    place_ = Value();
     lanes_now_ = std::min(vectors.step, lanes_);
     active_ = vectors.active;
     rows_ = tile_loop_ < 0 ? 1 : tile.step;
@@ -525,6 +526,13 @@ class Nest {
   void reduce(size_t parallel) {
     std::vector<Value> current;
     each_copy([&](size_t k, Copy copy) { current.push_back(start_value(k, copy, parallel)); });
+    if (slides()) {
+      loads_.clear();
+      written_out_ = true;
+      store_sums(slide(std::move(current)), parallel);
+      written_out_ = false;
+      return;
+    }
     Operation* after = anchors_[parallel];
     std::vector<scf::ForOp> loops;
     for (size_t p = parallel; p < positions_.size(); ++p) {
@@ -557,19 +565,113 @@ class Nest {
       builder_.create<scf::YieldOp>(location_, loops[i + 1].getResults());
     }
     after_ = after;
-    n = 0;
-    const auto sum = [&] { return loops[0].getResult(static_cast<unsigned>(n++)); };
-    if (reader_) {
-      Block* reader = reader_.getBody();
-      each_copy([&](size_t, Copy copy) {
-        values_[key(reader->getArgument(joined_), copy)] = sum();
-        store(own_operands() + static_cast<size_t>(reader_.getNumDpsInputs()),
-              get(reader->getTerminator()->getOperand(0), copy), copy, parallel);
-      });
-    } else {
-      store_results(parallel, [&](size_t, Copy) { return sum(); });
-    }
+    store_sums({loops[0].getResults().begin(), loops[0].getResults().end()}, parallel);
     after_ = nullptr;
+  }
+
+  /// Stores the sums of all copies, or what the joined operation makes of them.
+  void store_sums(const std::vector<Value>& sums, size_t parallel) {
+    size_t n = 0;
+    if (!reader_) {
+      store_results(parallel, [&](size_t, Copy) { return sums[n++]; });
+      return;
+    }
+    Block* reader = reader_.getBody();
+    each_copy([&](size_t, Copy copy) {
+      values_[key(reader->getArgument(joined_), copy)] = sums[n++];
+      store(own_operands() + static_cast<size_t>(reader_.getNumDpsInputs()),
+            get(reader->getTerminator()->getOperand(0), copy), copy, parallel);
+    });
+  }
+
+  // A window that moves by less than its own size along the tile's loop: rows of the tile read the same elements for
+  // other terms.
+
+  int64_t terms() const {
+    int64_t count = 1;
+    for (const Loop& l : loops_)
+      if (l.reduction) count *= l.extent;
+    return count;
+  }
+
+  /// The operand that a window slides over, or none.
+  std::optional<size_t> sliding_operand() const {
+    for (size_t k = 0; k < inputs(); ++k) {
+      if (unused_input(k) || coefficient(k, vector_) == 0) continue;
+      const int64_t step = coefficient(k, tile_loop_);
+      for (size_t l = 0; step > 0 && l < loops_.size(); ++l) {
+        const int64_t c = addresses_[k].coefficients[l];
+        if (loops_[l].reduction && c > 0 && step % c == 0 && step / c < loops_[l].extent) return k;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Whether all terms are written out, so that what several rows read is loaded once: few terms, which read elements
+  /// in ascending order.
+  bool slides() const {
+    constexpr int64_t kTerms = 25;
+    if (tile_loop_ < 0 || vector_ < 0 || outputs() != 1 || terms() > kTerms) return false;
+    const auto operand = sliding_operand();
+    if (!operand) return false;
+    int64_t span = 0;
+    for (size_t l = loops_.size(); l-- > 0;) {
+      if (!loops_[l].reduction) continue;
+      const int64_t c = addresses_[*operand].coefficients[l];
+      if (c <= span) return false;
+      span += c * (loops_[l].extent - 1);
+    }
+    return true;
+  }
+
+  /// All terms of all sums in the order of the elements that they read; of one sum this is the order of its terms.
+  std::vector<Value> slide(std::vector<Value> sums) {
+    struct Term {
+      int64_t element;
+      std::vector<int64_t> at;
+      Copy copy;
+      size_t sum;
+    };
+    const size_t operand = *sliding_operand();
+    std::vector<size_t> reduced;
+    for (size_t l = 0; l < loops_.size(); ++l)
+      if (loops_[l].reduction) reduced.push_back(l);
+    std::vector<Term> all;
+    for (int64_t t = 0; t < terms(); ++t) {
+      Term term{0, std::vector<int64_t>(reduced.size()), {}, 0};
+      int64_t rest = t;
+      for (size_t i = reduced.size(); i-- > 0; rest /= loops_[reduced[i]].extent) {
+        term.at[i] = rest % loops_[reduced[i]].extent;
+        term.element += addresses_[operand].coefficients[reduced[i]] * term.at[i];
+      }
+      size_t n = 0;
+      each_copy([&](size_t, Copy copy) {
+        all.push_back(term);
+        all.back().element += coefficient(operand, tile_loop_) * copy.first;
+        all.back().copy = copy;
+        all.back().sum = n++;
+      });
+    }
+    std::stable_sort(all.begin(), all.end(), [](const Term& a, const Term& b) { return a.element < b.element; });
+    for (const Term& term : all) {
+      for (size_t i = 0; i < reduced.size(); ++i) shift_[reduced[i]] = term.at[i];
+      forget_terms(term.copy);
+      values_[key(accumulator(0), term.copy)] = sums[term.sum];
+      sums[term.sum] = widened(get(yielded(0), term.copy), sums[term.sum].getType(), positions_.size());
+    }
+    return sums;
+  }
+
+  /// Values of the body that belong to one term are made anew for the next.
+  void forget_terms(Copy copy) {
+    const auto forget = [&](Value v) {
+      const auto& loops = depends_.at(v.getAsOpaquePointer());
+      if (std::any_of(loops.begin(), loops.end(), [&](size_t l) { return loops_[l].reduction; }))
+        values_.erase(key(v, copy));
+    };
+    for (Value argument : body_->getArguments()) forget(argument);
+    for (Operation& op : body_->without_terminator())
+      for (Value result : op.getResults()) forget(result);
   }
 
   template <typename F>
@@ -586,15 +688,7 @@ class Nest {
       if (anchors_[q] == old) anchors_[q] = loop;
   }
 
-  Value constant(int64_t value) {
-    Value& known = constants_[value];
-    if (!known) {
-      OpBuilder::InsertionGuard guard(builder_);
-      builder_.setInsertionPointToStart(&op_->getParentOfType<func::FuncOp>().getBody().front());
-      known = builder_.create<arith::ConstantIndexOp>(location_, value);
-    }
-    return known;
-  }
+  Value constant(int64_t value) { return code_.constant(value); }
 
   /// Position behind the innermost loop in `loops`.
   size_t level(const std::set<size_t>& loops) const {
@@ -641,62 +735,35 @@ class Nest {
   }
 
   Value load(size_t operand, Copy copy, size_t limit) {
+    if (!written_out_) return load_from(operand, copy, limit);
+    Value& known = loads_[{operand, constant_offset(operand, copy)}];
+    if (!known) known = load_from(operand, copy, limit);
+    return known;
+  }
+
+  /// What is added to the loops' part of an address.
+  int64_t constant_offset(size_t operand, Copy copy) const {
+    const Linear& linear = addresses_[operand];
+    int64_t offset = linear.offset;
+    if (tile_loop_ >= 0) offset += coefficient(operand, tile_loop_) * copy.first;
+    if (vector_ >= 0) offset += coefficient(operand, vector_) * copy.second * lanes_now_;
+    for (size_t l = 0; l < loops_.size(); ++l)
+      if (!ivs_[l]) offset += linear.coefficients[l] * shift_[l];
+    return offset;
+  }
+
+  Value load_from(size_t operand, Copy copy, size_t limit) {
     Value buffer = buffers_(root_of(buffer_of(operand)));
     Value at = address(operand, copy, limit);
     at_level(limit);
     const int64_t stride = vector_stride(operand);
     if (stride == 0 || lanes_now_ == 1) return builder_.create<memref::LoadOp>(location_, buffer, at);
     auto type = VectorType::get({lanes_now_}, cast<MemRefType>(buffer.getType()).getElementType());
-    const int64_t active = active_lanes(copy);
-    if (stride == 1) return load_vector(type, buffer, at, active);
-    if (stride == 2 && lanes_now_ > 2) return load_every_second(type, buffer, at, active);
-    return lanes(type, [&](int64_t i) -> Value {
-      const int64_t inside = std::min(i, active - 1);  // a lane that does not exist repeats the last one
-      Value lane =
-          inside == 0 ? at : builder_.create<arith::AddIOp>(location_, at, constant(inside * stride)).getResult();
-      return builder_.create<memref::LoadOp>(location_, buffer, lane);
-    });
+    return code_.load(type, buffer, at, stride, active_lanes(copy));
   }
 
   /// Lanes of a copy's vector that exist; the others are the last ones.
   int64_t active_lanes(Copy copy) const { return std::min(lanes_now_, active_ - copy.second * lanes_now_); }
-
-  Value mask(int64_t active) {
-    SmallVector<bool> bits(static_cast<size_t>(lanes_now_), false);
-    std::fill_n(bits.begin(), active, true);
-    return builder_.create<arith::ConstantOp>(location_, builder_.getBoolVectorAttr(bits));
-  }
-
-  /// The first `active` lanes from memory, zero in the others.
-  Value load_vector(VectorType type, Value buffer, Value at, int64_t active) {
-    if (active == type.getDimSize(0)) return builder_.create<vector::LoadOp>(location_, type, buffer, at);
-    Value zero = builder_.create<arith::ConstantOp>(location_, builder_.getZeroAttr(type));
-    if (active <= 0) return zero;
-    return builder_.create<vector::MaskedLoadOp>(location_, type, buffer, at, mask(active), zero);
-  }
-
-  /// Elements 0, 2, 4, ... from `at`: two vectors and a shuffle. The second vector ends at the last element that is
-  /// needed, so that nothing behind it is read.
-  Value load_every_second(VectorType type, Value buffer, Value at, int64_t active) {
-    const int64_t n = type.getDimSize(0), span = 2 * active - 1;
-    Value low = load_vector(type, buffer, at, std::min(n, span));
-    Value behind = builder_.create<arith::AddIOp>(location_, at, constant(n - 1));
-    Value high = load_vector(type, buffer, behind, span - (n - 1));
-    SmallVector<int64_t> order;
-    for (int64_t i = 0; i < n; ++i) order.push_back(2 * i < n ? 2 * i : n + 2 * i - (n - 1));
-    return builder_.create<vector::ShuffleOp>(location_, low, high, order);
-  }
-
-  template <typename F>
-  Value lanes(VectorType type, F&& f) {
-    Value v;
-    for (int64_t i = 0; i < type.getDimSize(0); ++i) {
-      Value lane = f(i);
-      v = i == 0 ? builder_.create<vector::SplatOp>(location_, type, lane).getResult()
-                 : builder_.create<vector::InsertOp>(location_, lane, v, ArrayRef<int64_t>{i}).getResult();
-    }
-    return v;
-  }
 
   template <typename F>
   void store_results(size_t parallel, F&& value) {
@@ -711,18 +778,8 @@ class Nest {
     if (lanes_now_ == 1 || stride == 0) {
       TESSERA_INVARIANT(!isa<VectorType>(v.getType()), "an output varies along the vector loop");
       builder_.create<memref::StoreOp>(location_, v, buffer, at);
-    } else if (stride == 1) {
-      v = widened(v, vector_type(v.getType()), parallel);
-      if (active_lanes(copy) == lanes_now_)
-        builder_.create<vector::StoreOp>(location_, v, buffer, at);
-      else
-        builder_.create<vector::MaskedStoreOp>(location_, buffer, at, mask(active_lanes(copy)), v);
     } else {
-      for (int64_t i = 0; i < active_lanes(copy); ++i) {
-        Value lane = i == 0 ? at : builder_.create<arith::AddIOp>(location_, at, constant(i * stride)).getResult();
-        Value element = lane_of(v, i);
-        builder_.create<memref::StoreOp>(location_, element, buffer, lane);
-      }
+      code_.store(widened(v, vector_type(v.getType()), parallel), buffer, at, stride, active_lanes(copy));
     }
   }
 
@@ -794,7 +851,7 @@ class Nest {
     if (isa<memref::LoadOp>(op))
       result = indirect_load(cast<memref::LoadOp>(op), operands, limit, varies);
     else if (const std::string function = library_function(op); !function.empty())
-      result = call(function, operands, v.getType(), varies);
+      result = code_.call(function, operands, varies ? vector_type(v.getType()) : v.getType());
     else
       result = clone(op, operands, v, varies, limit);
     return values_[key(v, copy)] = result;
@@ -831,10 +888,6 @@ class Nest {
     return builder_.create<arith::AddIOp>(location_, widened(scalar, ramp.getType(), limit), ramp);
   }
 
-  Value lane_of(Value v, int64_t i) {
-    return isa<VectorType>(v.getType()) ? builder_.create<vector::ExtractOp>(location_, v, i).getResult() : v;
-  }
-
   Value indirect_load(memref::LoadOp op, ArrayRef<Value> operands, size_t limit, bool varies) {
     auto type = cast<MemRefType>(op.getMemRef().getType());
     SmallVector<int64_t> strides;
@@ -845,52 +898,13 @@ class Nest {
     const auto element = [&](int64_t lane) -> Value {
       Value at = constant(offset);
       for (size_t d = 0; d < strides.size(); ++d) {
-        Value term = builder_.create<arith::MulIOp>(location_, lane_of(operands[d + 1], lane), constant(strides[d]));
+        Value term = builder_.create<arith::MulIOp>(location_, code_.lane_of(operands[d + 1], lane), constant(strides[d]));
         at = builder_.create<arith::AddIOp>(location_, at, term);
       }
       return builder_.create<memref::LoadOp>(location_, buffer, at);
     };
     at_level(limit);
-    return varies ? lanes(VectorType::get({lanes_now_}, type.getElementType()), element) : element(0);
-  }
-
-  /// The vector form of a function, on a place of the stack.
-  Value vector_call(const std::string& name, Value operand) {
-    auto type = cast<VectorType>(operand.getType());
-    auto place = MemRefType::get({lanes_now_}, type.getElementType());
-    if (!place_) {
-      OpBuilder::InsertionGuard guard(builder_);
-      builder_.setInsertionPointToStart(&op_->getParentOfType<func::FuncOp>().getBody().front());
-      place_ = builder_.create<memref::AllocaOp>(location_, place, ValueRange{}, builder_.getI64IntegerAttr(64));
-    }
-    builder_.create<vector::StoreOp>(location_, operand, place_, constant(0));
-    const std::string form = "tessera_" + name + "_" + std::to_string(lanes_now_);
-    builder_.create<func::CallOp>(location_, declared(form, {place}, {}), place_);
-    return builder_.create<vector::LoadOp>(location_, type, place_, constant(0));
-  }
-
-  func::FuncOp declared(const std::string& name, ArrayRef<Type> inputs, ArrayRef<Type> results) {
-    auto module = op_->getParentOfType<ModuleOp>();
-    auto function = module.lookupSymbol<func::FuncOp>(name);
-    if (function) return function;
-    OpBuilder::InsertionGuard guard(builder_);
-    builder_.setInsertionPointToStart(module.getBody());
-    function = builder_.create<func::FuncOp>(location_, name, builder_.getFunctionType(inputs, results));
-    function.setPrivate();
-    return function;
-  }
-
-  Value call(const std::string& name, ArrayRef<Value> operands, Type type, bool varies) {
-    const bool form = vector_bytes_ >= 32 && has_vector_form(name) && type.isF32();
-    if (varies && form && (lanes_now_ == 4 || lanes_now_ == 8 || lanes_now_ == 16))
-      return vector_call(name, operands[0]);
-    auto function = declared(name, SmallVector<Type>(operands.size(), type), {type});
-    const auto one = [&](int64_t lane) -> Value {
-      SmallVector<Value> arguments;
-      for (Value operand : operands) arguments.push_back(lane_of(operand, lane));
-      return builder_.create<func::CallOp>(location_, function, arguments).getResult(0);
-    };
-    return varies ? lanes(VectorType::get({lanes_now_}, type), one) : one(0);
+    return varies ? code_.from_lanes(VectorType::get({lanes_now_}, type.getElementType()), element) : element(0);
   }
 
   linalg::GenericOp op_, reader_;
@@ -899,6 +913,7 @@ class Nest {
   FlatBuffers& buffers_;
   OpBuilder builder_;
   Location location_;
+  VectorCode code_;
   Block* body_ = nullptr;
   size_t inputs_ = 0, outputs_ = 0;
   std::vector<Operation*> body_operations_;  // of the sum and of the reader
@@ -917,12 +932,12 @@ class Nest {
   std::vector<size_t> positions_;  // loops from the outermost in
   std::vector<Operation*> anchors_;
   Operation* after_ = nullptr;
-  Value place_;  // of arguments and results of vector calls
   std::vector<Value> ivs_;
   std::vector<int64_t> shift_;  // of loops that run once
   std::map<Key, Value> values_;
+  bool written_out_ = false;                           // the terms of sums are, so that loads repeat
+  std::map<std::pair<size_t, int64_t>, Value> loads_;  // by operand and constant offset
   std::map<std::pair<size_t, size_t>, Value> sums_;  // partial addresses by (operand, position)
-  std::map<int64_t, Value> constants_;
 };
 
 }  // namespace

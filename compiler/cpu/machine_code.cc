@@ -100,6 +100,7 @@ void mark_functions(llvm::Module& module, const std::map<std::string, Work>& wor
     function.addFnAttr(llvm::Attribute::NoInline);
     function.setDoesNotThrow();
     const bool is_nest = work.count(function.getName().str()) != 0;  // others hand their buffers on to threads
+    if (is_nest) function.addFnAttr("no-builtins");  // rows are too short for calls of memcpy and memset
     for (llvm::Argument& argument : function.args()) {
       if (!is_nest || !argument.getType()->isPointerTy()) continue;
       argument.addAttr(llvm::Attribute::NoAlias);
@@ -218,7 +219,7 @@ std::vector<uint8_t> bitcode(const llvm::Module& module) {
 }
 
 /// Names what makes code of a module: to be changed with optimise(), make_code() and the options of host_machine().
-constexpr std::string_view kPipeline = "O2 without vectorisers, 1";
+constexpr std::string_view kPipeline = "O2 without vectorisers, 2";
 
 /// Optimised bitcode and object.
 void make_code(llvm::Module& module, llvm::TargetMachine& machine, program::CpuModule& out) {

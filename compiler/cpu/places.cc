@@ -74,7 +74,7 @@ std::vector<Operation*> operations_on(Value buffer) {
 /// The reads of a result's rows as vectors of their own, where the sum could have run on from row to row: the more
 /// terms the sum has, the more that costs beside a copy.
 bool rows_cost_more(linalg::GenericOp writer, memref::SubViewOp place, int64_t vector_bytes) {
-  constexpr double kCopy = 8;  // of a vector, in terms
+  constexpr double kCopy = 16;  // of a vector, in terms
   linalg::GenericOp sum = is_joined(writer) ? sum_before(writer) : writer;
   auto type = place.getType();
   const int64_t rank = type.getRank();
