@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one matrix product of the library, which convolution shares: two strided matrices enter, a row-major product
-// leaves. Each element is a plain sum over ascending k, so the result does not depend on tiling; tiles only keep several
-// such sums in registers and columns of b in cache. On floats a step of a sum is fma: product and sum are rounded once,
-// on every processor. Integers are multiplied as unsigned, which wraps.
+// leaves. Each element is a plain sum over ascending k, so the result does not depend on tiling; tiles only keep
+// several such sums in registers and columns of b in cache. On floats a step of a sum is fma: product and sum are
+// rounded once, on every processor. Integers are multiplied as unsigned, which wraps.
 #pragma once
 
 #include <algorithm>

@@ -68,8 +68,7 @@ inline __m512 near_zero(__m512 x, __m512 magnitude, __m512 y) {
 
 /// Lanes of |x| in [1.25, 6), of which `ratio` is the quotient.
 inline __m512 tail(__m512 magnitude, __m512 ratio) {
-  const __m512 z =
-      _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(magnitude), _mm512_set1_epi32(~0xFFF)));
+  const __m512 z = _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(magnitude), _mm512_set1_epi32(~0xFFF)));
   const __m512 minus_z = _mm512_sub_ps(_mm512_setzero_ps(), z);
   const __m512 first = exp_of(_mm512_sub_ps(_mm512_mul_ps(minus_z, z), _mm512_set1_ps(0.5625F)));
   const __m512 second =
@@ -92,8 +91,8 @@ inline __m512 erf_of(__m512 x) {
   const __m512 one = _mm512_set1_ps(1.0F), square = _mm512_mul_ps(magnitude, magnitude);
   __m512 argument = _mm512_mask_sub_ps(square, from_one, magnitude, one);
   if (in_tail != 0) argument = _mm512_mask_div_ps(argument, in_tail, one, square);
-  const __m512 quotient = _mm512_div_ps(polynomial(kErfNumerator, range, argument),
-                                        polynomial(kErfDenominator, range, argument));
+  const __m512 quotient =
+      _mm512_div_ps(polynomial(kErfNumerator, range, argument), polynomial(kErfDenominator, range, argument));
   const __m512 zero = near_zero(x, magnitude, quotient);
   if (from_one == 0) return zero;
   __m512 y = _mm512_add_ps(_mm512_set1_ps(kErfOfOne), quotient);

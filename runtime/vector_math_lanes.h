@@ -88,8 +88,7 @@ inline float polynomial(const float (&c)[kCount][4], float x) {
 inline float erf_near_zero(float x, float magnitude) {
   const float z = x * x;
   const float y = polynomial<kNearZero>(kErfNumerator, z) / polynomial<kNearZero>(kErfDenominator, z);
-  const float tiny =
-      choose(magnitude < 0x1p-119F, 0.0625F * (16.0F * x + (16.0F * kErfSlope) * x), x + kErfSlope * x);
+  const float tiny = choose(magnitude < 0x1p-119F, 0.0625F * (16.0F * x + (16.0F * kErfSlope) * x), x + kErfSlope * x);
   return choose(magnitude < 0x1p-28F, tiny, x + x * y);
 }
 

@@ -198,7 +198,8 @@ std::vector<func::FuncOp> outline(func::FuncOp function, std::map<std::string, f
       std::string name = "nest_" + std::to_string(known.size());
       const auto kinds = sum.getIteratorTypesArray();
       for (size_t d = 0; d < kinds.size(); ++d)
-        name += (kinds[d] == utils::IteratorType::reduction ? "_r" : "_") + std::to_string(sum.getStaticLoopRanges()[d]);
+        name +=
+            (kinds[d] == utils::IteratorType::reduction ? "_r" : "_") + std::to_string(sum.getStaticLoopRanges()[d]);
       nest.setName(name);
       made.push_back(nest);
     } else {

@@ -7,8 +7,9 @@
 
 namespace tessera::cpu {
 
-/// Joins sums to the element-wise operations that alone read them (bias, activation, residual): such a reader is marked,
-/// stands behind its sum, and takes the sum's elements out of registers. The buffer between them is never written.
+/// Joins sums to the element-wise operations that alone read them (bias, activation, residual): such a reader is
+/// marked, stands behind its sum, and takes the sum's elements out of registers. The buffer between them is never
+/// written.
 void join_readers(mlir::func::FuncOp function, int64_t vector_bytes);
 /// Whether `op` is a reader that is joined to a sum; the sum; the number of the operand that is its result.
 bool is_joined(mlir::linalg::GenericOp op);

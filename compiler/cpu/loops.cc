@@ -163,8 +163,7 @@ class Nest {
   /// Which loops each value of the body depends on.
   void find_dependences() {
     std::vector<BlockArgument> arguments(body_->args_begin(), body_->args_end());
-    if (reader_)
-      arguments.insert(arguments.end(), reader_.getBody()->args_begin(), reader_.getBody()->args_end());
+    if (reader_) arguments.insert(arguments.end(), reader_.getBody()->args_begin(), reader_.getBody()->args_end());
     for (BlockArgument argument : arguments) {
       std::set<size_t> loops;
       const auto& c = addresses_[operand_of(argument)].coefficients;
@@ -273,10 +272,10 @@ class Nest {
       work += access_work(k, c, lanes) / (k < own_operands() ? 1 : terms);
     }
     for (Operation& op : body_->without_terminator())
-      work += isa<memref::LoadOp>(op)         ? lanes
-              : library_function(&op).empty() ? 1
+      work += isa<memref::LoadOp>(op)           ? lanes
+              : library_function(&op).empty()   ? 1
               : lane_by_lane(op, vector_bytes_) ? 4 * lanes
-                                              : lanes;
+                                                : lanes;
     return work;
   }
 
@@ -505,17 +504,17 @@ class Nest {
         elements *= static_cast<double>(loops_[l].extent);
         span += static_cast<double>((loops_[l].extent - 1) * std::abs(c));
       }
-      bytes += std::min(elements, span) *
-               static_cast<double>(element_bytes(getElementTypeOrSelf(buffer_of(k).getType())));
+      bytes +=
+          std::min(elements, span) * static_cast<double>(element_bytes(getElementTypeOrSelf(buffer_of(k).getType())));
     }
     for (size_t l = 0; l < loops_.size(); ++l) {
       if (loops_[l].reduction) continue;
       const bool tile = static_cast<int>(l) == tile_loop_;
       if (tile != tile_operands && (tile || !tile_knows(l)))
-        rounds *= std::ceil(static_cast<double>(loops_[l].extent) /
-                            static_cast<double>(tile                              ? tile_
-                                                : static_cast<int>(l) == vector_ ? lanes_ * unroll_
-                                                                                 : 1));
+        rounds *= std::ceil(static_cast<double>(loops_[l].extent) / static_cast<double>(tile ? tile_
+                                                                                        : static_cast<int>(l) == vector_
+                                                                                            ? lanes_ * unroll_
+                                                                                            : 1));
     }
     return bytes * rounds * (bytes < kNear ? kNearCost : bytes > kFar ? kFarCost : 1);
   }
@@ -898,7 +897,8 @@ class Nest {
     const auto element = [&](int64_t lane) -> Value {
       Value at = constant(offset);
       for (size_t d = 0; d < strides.size(); ++d) {
-        Value term = builder_.create<arith::MulIOp>(location_, code_.lane_of(operands[d + 1], lane), constant(strides[d]));
+        Value term =
+            builder_.create<arith::MulIOp>(location_, code_.lane_of(operands[d + 1], lane), constant(strides[d]));
         at = builder_.create<arith::AddIOp>(location_, at, term);
       }
       return builder_.create<memref::LoadOp>(location_, buffer, at);
@@ -937,7 +937,7 @@ class Nest {
   std::map<Key, Value> values_;
   bool written_out_ = false;                           // the terms of sums are, so that loads repeat
   std::map<std::pair<size_t, int64_t>, Value> loads_;  // by operand and constant offset
-  std::map<std::pair<size_t, size_t>, Value> sums_;  // partial addresses by (operand, position)
+  std::map<std::pair<size_t, size_t>, Value> sums_;    // partial addresses by (operand, position)
 };
 
 }  // namespace

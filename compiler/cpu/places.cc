@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// write_in_place(): a copy of a whole allocation into a part of another buffer goes, and the part takes the allocation's
-// place. The buffer, its fill and the part then stand before whatever wrote the allocation. This needs that nothing
-// else of the buffer is read or written meanwhile but parts that do not meet this one.
+// write_in_place(): a copy of a whole allocation into a part of another buffer goes, and the part takes the
+// allocation's place. The buffer, its fill and the part then stand before whatever wrote the allocation. This needs
+// that nothing else of the buffer is read or written meanwhile but parts that do not meet this one.
 #include <algorithm>
 #include <cmath>
 
