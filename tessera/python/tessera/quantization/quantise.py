@@ -12,7 +12,7 @@ import _tessera
 import numpy as np
 import onnx
 
-from . import engines, equalise, measure, place, ranges, tables, write
+from . import engines, equalise, measure, place, ranges, split, tables, write
 from .data import open_data, ports_of
 from .errors import argument
 from .plan import Plan
@@ -21,6 +21,8 @@ from .prepare import prepare
 METADATA = "tessera.quantization"
 SENSITIVITY_SAMPLES = 8
 DISTANCE_SAMPLES = 16
+SPLIT_SAMPLES = 6
+SPLIT_TRIALS = 3  # in a row without success, then the search for splits ends
 MARGIN_DECIBELS = 1.0  # by which a change must bring the outputs nearer to be kept: less says nothing of other data
 
 
@@ -155,7 +157,7 @@ class Quantization:
         self.options.float_nodes = tuple(self.float_nodes)
         feeds = take(self.data, DISTANCE_SAMPLES)
         self.reference = measure.float_outputs(self.model, feeds)
-        self.same = self._equalised(feeds)
+        self.same = self._split(self._equalised(feeds))
         self.calibrated = engines.calibrate(self.options.engine, self.same, self.data, self.options, self.progress)
         self._narrow(feeds)
         self.state = settle_with_compiler(self.calibrated, self.options, self.float_nodes, self.progress)
@@ -185,6 +187,40 @@ class Quantization:
             return self.model
         self.equalised = changed
         return other
+
+    def _split(self, model):
+        """The float model with convolutions in parts, as far as each split brings the outputs nearer."""
+        self.splits = []
+        if self.options.float_nodes or not self.options.equalise:
+            return model
+        names, feeds = _tessera.operator_names(), take(self.data, SPLIT_SAMPLES)
+        places = split.proposals(model, names, feeds)
+        if not places:
+            return model
+        found, count = engines.measure_ranges(model, feeds)
+        reached, found = self._split_distance(model, found, count, feeds, found)
+        failures = 0
+        for k, proposal in enumerate(places):
+            if self.progress:
+                self.progress("splitting", k + 1, len(places))
+            other = split.split(model, names, proposal)
+            own = split.ranges_of(proposal)
+            distance, ranges_found = self._split_distance(other, {**found, **own}, count, feeds, own)
+            if distance > reached + MARGIN_DECIBELS:
+                model, reached, found, failures = other, distance, ranges_found, 0
+                self.splits.append(proposal.product.name)
+            else:
+                failures += 1
+            if failures == SPLIT_TRIALS:
+                break
+        return model
+
+    def _split_distance(self, model, found, count, feeds, fresh):
+        """The distance of a trial, and its ranges with those of the tensors `fresh` cut."""
+        plan = candidate(engines.Calibrated(model, found, count, ""), self.options, self.float_nodes).plan
+        found = tables.narrow(plan, found, feeds, only=fresh, power_of_two=self.options.power_of_two)
+        trial = candidate(engines.Calibrated(model, found, count, ""), self.options, self.float_nodes)
+        return measure.output_distance(trial.model, feeds, self.reference[: len(feeds)]), found
 
     def _narrow(self, feeds):
         """Cuts off what functions behind a product map to nearly one value, if that brings the outputs nearer; with the
@@ -275,6 +311,7 @@ class Quantization:
             "engine": self.calibrated.version,
             "weights": self.calibrated.note,
             "equalised_tensors": self.equalised,
+            "split_layers": self.splits,
             "ranges": self.how_ranged,
             "calibration": self.data.text,
             "synthetic": self.data.synthetic,

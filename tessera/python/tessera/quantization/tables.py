@@ -85,9 +85,10 @@ def best_range(function, low, high, counts, *, highs=(1,), power_of_two=False):
     return best
 
 
-def narrow(plan, ranges, feeds, *, everywhere=False, power_of_two=False):
-    """`ranges` with those replaced that a chain reads, or all of quantised tensors."""
-    functions = {name: function_of(plan, unit) for name, unit in chains_of(plan).items() if name in ranges}
+def narrow(plan, ranges, feeds, *, everywhere=False, only=None, power_of_two=False):
+    """`ranges` with those replaced that a chain reads (`only`: of these tensors), or all of quantised tensors."""
+    chains = {name: unit for name, unit in chains_of(plan).items() if name in (ranges if only is None else only)}
+    functions = {name: function_of(plan, unit) for name, unit in chains.items()}
     if everywhere:
         for name in plan.quantised_tensors():
             functions.setdefault(name, lambda x: x)
