@@ -38,6 +38,7 @@ class Calibrated:
     version: str
     plain: onnx.ModelProto = None  # the model as it was before the engine changed weights and biases, if it did
     note: str = ""
+    scales: dict = dataclasses.field(default_factory=dict)  # layer -> scales of weights that lie on a grid already
 
 
 class _Reader:

@@ -12,7 +12,7 @@ import _tessera
 import numpy as np
 import onnx
 
-from . import engines, equalise, measure, place, ranges, split, tables, write
+from . import engines, equalise, measure, place, ranges, rounding, split, tables, write
 from .data import open_data, ports_of
 from .errors import argument
 from .plan import Plan
@@ -59,7 +59,13 @@ def candidate(calibrated, options, float_nodes):
             unit.quantised, unit.why = False, why
     plan.settle()
     parameters = ranges.choose(plan, calibrated.ranges, power_of_two=options.power_of_two)
-    writer = write.Writer(plan, parameters, per_channel=options.per_channel, power_of_two=options.power_of_two)
+    writer = write.Writer(
+        plan,
+        parameters,
+        per_channel=options.per_channel,
+        power_of_two=options.power_of_two,
+        scales=calibrated.scales,
+    )
     model = writer.write()
     return State(plan, parameters, model, writer)
 
@@ -161,8 +167,7 @@ class Quantization:
         self.calibrated = engines.calibrate(self.options.engine, self.same, self.data, self.options, self.progress)
         self._narrow(feeds)
         self.state = settle_with_compiler(self.calibrated, self.options, self.float_nodes, self.progress)
-        if self.calibrated.plain is not None:
-            self._choose_weights()
+        self._choose_weights()
         if most:
             for name, _ in self.ranking()[:most]:
                 self.float_nodes[name] = "kept float: among the most sensitive"
@@ -240,14 +245,24 @@ class Quantization:
             self.calibrated.ranges = extremes
 
     def _choose_weights(self):
-        """Keeps what the engine did to weights and biases only if it brings the outputs nearer to the float ones."""
-        plain = dataclasses.replace(self.calibrated, model=self.calibrated.plain, plain=None)
-        other = settle_with_compiler(plain, self.options, self.float_nodes, self.progress)
+        """Of the weights and biases as they were, as the engine made them, and as rounding.py makes them, keeps those
+        that bring the outputs nearest to the float ones."""
         feeds = take(self.data, DISTANCE_SAMPLES)
-        corrected, before = self._distance(self.state.model, feeds), self._distance(other.model, feeds)
-        if before >= corrected:
-            self.calibrated, self.state = plain, other
-            self.calibrated.note = f"left out: {self.calibrated.note} ({corrected:.1f} dB against {before:.1f} dB)"
+        plain, tried = self.calibrated, []
+        if self.calibrated.plain is not None:
+            plain = dataclasses.replace(self.calibrated, model=self.calibrated.plain, plain=None, note="as they were")
+            tried.append((self.calibrated, self.state))
+        other = settle_with_compiler(plain, self.options, self.float_nodes, self.progress) if tried else self.state
+        tried.append((plain, other))
+        options = {"per_channel": self.options.per_channel, "power_of_two": self.options.power_of_two}
+        model, scales = rounding.reround(other, self.data, progress=self.progress, **options)
+        rounded = dataclasses.replace(plain, model=model, scales=scales, note="rounded by layers, biases corrected")
+        tried.append((rounded, settle_with_compiler(rounded, self.options, self.float_nodes, self.progress)))
+        reached = [self._distance(state.model, feeds) for _, state in tried]
+        best = int(np.argmax(reached))
+        self.calibrated, self.state = tried[best]
+        left = [f"{c.note} {d:.1f} dB" for k, ((c, _), d) in enumerate(zip(tried, reached)) if k != best]
+        self.calibrated.note += f" ({reached[best]:.1f} dB; {', '.join(left)})"
 
     # --- sensitivity
 

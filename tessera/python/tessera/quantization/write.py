@@ -46,8 +46,8 @@ def along(values, axis, rank):
 
 
 class Writer:
-    def __init__(self, plan, parameters, *, per_channel=True, power_of_two=False):
-        self.plan, self.parameters = plan, parameters
+    def __init__(self, plan, parameters, *, per_channel=True, power_of_two=False, scales=None):
+        self.plan, self.parameters, self.given = plan, parameters, scales or {}
         self.per_channel, self.power_of_two = per_channel, power_of_two
         self.model = copy.deepcopy(plan.graph.model)
         self.nodes, self.initializers, self.done = [], {}, set()
@@ -210,7 +210,9 @@ class Writer:
             # The bias must fit an int32 in steps of both scales.
             least = np.abs(bias.astype(np.float64)) / step / 2.0**30
             least = least.max() if axis is None or least.size != array.shape[axis] else least
-        scale = weight_scales(array, axis, least=least, power_of_two=self.power_of_two)
+        scale = self.given.get(unit.name)
+        if scale is None or (least is not None and np.any(scale < least)):
+            scale = weight_scales(array, axis, least=least, power_of_two=self.power_of_two)
         values = np.clip(np.rint(array / along(scale, axis, array.ndim)), -127, 127).astype(np.int8)
         zero = np.zeros(scale.shape, np.int8)
         self.weights[unit.name] = scale
