@@ -170,6 +170,22 @@ def silu():
     return b.model(IMAGE, [b.conv(x, 16, 8)])
 
 
+def silu_uneven():
+    """Channels of very different sizes with SiLU between convolutions, which a pool, a concatenation and depthwise
+    convolutions read."""
+    b = Builder(seed=22)
+    sizes = np.geomspace(0.02, 40, 24).astype(np.float32)[b.rng.permutation(24)]
+    swish = lambda x: b.node("Mul", [x, b.node("Sigmoid", [x])])
+    w = b.constant(b.rng.standard_normal((24, 3, 3, 3)) * sizes[:, None, None, None] * 0.3)
+    x = swish(b.node("Conv", ["x", w], pads=[1] * 4))
+    w = b.constant(b.rng.standard_normal((24, 1, 3, 3)) / sizes[:, None, None, None])
+    deep = swish(b.node("Conv", [x, w, b.constant(b.rng.standard_normal(24))], pads=[1] * 4, group=24))
+    pool = b.node("MaxPool", [x], kernel_shape=[3, 3], pads=[1] * 4)
+    both = b.node("Concat", [x, pool], axis=1)
+    w = b.constant(b.rng.standard_normal((8, 48, 1, 1)) / np.concatenate([sizes, sizes])[None, :, None, None])
+    return b.model(IMAGE, [b.node("Add", [b.conv(deep, 24, 8), b.node("Conv", [both, w])])])
+
+
 def hard_swish():
     b = Builder(opset=14, seed=12)
     x = b.node("HardSwish", [b.conv("x", 3, 16)])

@@ -176,6 +176,118 @@ def test_a_softmax_between_quantised_products_stays_float():
     assert "com.microsoft::QLinearSoftmax" not in oracle.operator_counts(oracle.optimize(made.model))
 
 
+def prepared_plan(model):
+    import _tessera
+    from tessera.quantization.plan import Plan
+    from tessera.quantization.prepare import prepare
+
+    model = prepare(model, {"Conv", "MatMul", "Gemm"})
+    return model, Plan(model, _tessera.operator_names())
+
+
+def test_a_convolution_is_split_where_its_channels_differ():
+    """Its parts compute the same in float, and the outputs in int8 come nearer by it."""
+    import _tessera
+    from tessera.quantization import split
+
+    feeds = as_float32(float_models.feeds_of(float_models.silu_uneven(), 8))
+    model, plan = prepared_plan(float_models.silu_uneven())
+    places = split.proposals(model, _tessera.operator_names(), feeds)
+    first = plan.units[0].name
+    assert [place.product.name for place in places] == [first]
+    assert sorted(np.concatenate(places[0].parts)) == list(range(24))
+    parts = split.split(model, _tessera.operator_names(), places[0])
+    assert measure.output_distance(parts, feeds, measure.float_outputs(model, feeds)) > 100
+    found = split.ranges_of(places[0])
+    session, names = measure.observed(parts, found)
+    seen = [dict(zip(names, session.run(None, feed))) for feed in feeds]
+    for name in set(found) & set(names):
+        low, high = min(s[name].min() for s in seen), max(s[name].max() for s in seen)
+        assert np.allclose(found[name], (low, high), rtol=1e-4, atol=1e-5), name
+    made = tessera.quantize(float_models.silu_uneven(), feeds, engine="onnxruntime", report=True)
+    assert made.report["split_layers"] == [first] and made.macs_npu_share == 1.0
+    whole = tessera.quantize(
+        float_models.silu_uneven(), feeds, engine="onnxruntime", report=True, keep_float=[plan.units[-1].name]
+    )
+    assert whole.report["split_layers"] == []
+
+
+def test_a_tensor_whose_order_matters_is_not_split():
+    """A sum with another tensor, a reshape, and an output of the graph need the channels where they are."""
+    from tessera.quantization.split import Moved, follow
+
+    moved = Moved(np.arange(16)[::-1], np.ones(16))
+    for last in ("Reshape", "Add", "none", "Conv"):
+        b = float_models.Builder(seed=5)
+        x = b.conv("x", 3, 16)
+        if last == "Reshape":
+            y = b.conv(b.node("Reshape", [x, b.constant(np.asarray([1, 4, 32, 32]))]), 4, 8)
+        elif last == "Add":
+            y = b.conv(b.node("Add", [x, b.conv("x", 3, 16)]), 16, 8)
+        else:
+            y = b.conv(x, 16, 8)
+        model, plan = prepared_plan(b.model(float_models.IMAGE, [y] + [x] * (last == "none")))
+        edits = follow(plan.graph, plan.names["elementwise"], x, moved)
+        assert (edits is not None) == (last == "Conv"), last
+
+
+CONVOLUTIONS = [
+    {"pads": [1, 0, 2, 1]},
+    {"strides": [2, 1], "dilations": [1, 2], "pads": [0, 2, 1, 2]},
+    {"group": 2, "auto_pad": "SAME_UPPER", "strides": [2, 2]},
+    {"group": 6, "auto_pad": "SAME_LOWER", "strides": [2, 3]},
+    {"group": 3, "auto_pad": "VALID"},
+]
+
+
+@pytest.mark.parametrize("attributes", CONVOLUTIONS)
+def test_columns_of_a_convolution(attributes, monkeypatch):
+    """Weights times columns are the convolution."""
+    from tessera.quantization import rounding
+
+    monkeypatch.setattr(rounding, "DRAWN", 10**6)
+    rng = np.random.default_rng(3)
+    weights = rng.standard_normal((6, 6 // attributes.get("group", 1), 3, 2)).astype(np.float32)
+    b = float_models.Builder()
+    model = b.model({"x": [2, 6, 9, 8]}, [b.node("Conv", ["x", b.constant(weights)], **attributes)])
+    value = rng.standard_normal((2, 6, 9, 8)).astype(np.float32)
+    (expected,) = measure.session(model).run(None, {"x": value})
+    columns = rounding.columns_of(model.graph.node[0], value, weights, rng)
+    matrices, _ = rounding.as_matrices(model.graph.node[0], weights, columns.shape[1])
+    got = np.einsum("pgk,gok->pgo", columns, matrices).reshape(2, -1, 6).transpose(0, 2, 1)
+    assert np.allclose(got, expected.reshape(2, 6, -1), atol=1e-4)
+
+
+def test_rounding_of_columns_lowers_the_error_of_sums():
+    from tessera.quantization.rounding import round_columns
+
+    rng = np.random.default_rng(7)
+    values = rng.standard_normal((400, 6)) @ rng.standard_normal((6, 24)) + 0.1 * rng.standard_normal((400, 24))
+    covariance = (values.T @ values / 400)[None]
+    weights = rng.standard_normal((1, 8, 24))
+    scales = np.abs(weights).max(2) / 7
+    made = round_columns(weights, scales, covariance)
+    plain = np.rint(weights / scales[..., None])
+    assert np.array_equal(made, np.rint(made)) and np.abs(made).max() <= 127
+    noise = lambda q: np.square(values @ (q * scales[..., None] - weights)[0].T).sum()
+    assert noise(made) < 0.3 * noise(plain)
+    alone = round_columns(weights, scales, np.eye(24)[None])
+    assert np.array_equal(alone, plain)
+
+
+def test_a_layer_kept_float_has_its_own_weights():
+    """Also where the others are rounded layer by layer."""
+    model = float_models.residual()
+    made = tessera.quantize(model, float_models.feeds_of(model, 8), engine="onnxruntime", keep_float=1, report=True)
+    assert "rounded layer by layer" in made.report["weights"]
+    name = next(row["layer"] for row in made.report["layers"] if row["kind"] == "product" and not row["int8"])
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in made.float_model.graph.initializer}
+    kept = {tensor.name: numpy_helper.to_array(tensor) for tensor in made.model.graph.initializer}
+    node, other = (next(n for n in m.graph.node if n.name == name) for m in (made.model, made.float_model))
+    assert len(node.input) == len(other.input)
+    assert all(np.array_equal(kept[a], arrays[b]) for a, b in zip(node.input[1:], other.input[1:]))
+
+
 # --- data
 # --------------------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class Calibrated:
     version: str
     plain: onnx.ModelProto = None  # the model as it was before the engine changed weights and biases, if it did
     note: str = ""
+    original: onnx.ModelProto = None  # whose constants layers get that stay float
     scales: dict = dataclasses.field(default_factory=dict)  # layer -> scales of weights that lie on a grid already
 
 
@@ -163,7 +164,7 @@ def with_nncf(model, data, options, progress=None):
         quantised = run(True)
     adapted, own = strip(quantised)
     adapted = onnx.shape_inference.infer_shapes(adapted, data_prop=True)
-    _restore(adapted, model, set(options.float_nodes))
+    restore(adapted, model, set(options.float_nodes))
     known = {**ranges, **own}
     missing = [n for n in Graph(adapted).producer if Graph(adapted).is_float(n) and n not in known]
     if missing:
@@ -239,14 +240,15 @@ def _dequantised(graph, node):
     return (values - zero) * scale
 
 
-def _restore(adapted, model, float_nodes):
-    """Nodes that stay float keep the constants of the float model."""
+def restore(adapted, model, float_nodes):
+    """Nodes that stay float keep the constants of the float model, and get no bias that they had not."""
     original = Graph(model)
     own = {node.name: node for node in model.graph.node}
     present = {tensor.name for tensor in adapted.graph.initializer}
     for node in adapted.graph.node:
         if node.name not in float_nodes or node.name not in own:
             continue
+        del node.input[len(own[node.name].input) :]
         for index, name in enumerate(own[node.name].input):
             if name in original.constants and index < len(node.input):
                 if name not in present:

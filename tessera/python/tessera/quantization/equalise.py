@@ -3,10 +3,10 @@
 are ten times smaller than another's has only a tenth of the steps. In: a prepared model and calibration data. Out: the
 same function with weights scaled: channel c of the producer by 1 / s[c], of the readers by s[c], where s is at most 1.
 
-s is the square root of the ratio to the largest channel. So half of the difference stays: it is room for values that
-the data did not show, and the readers' weights, where one scale serves all input channels, lose no more than the tensor
-gains. Relu commutes with a positive factor. The upper limit of a Clip now cuts the channel at s times the limit, which
-is above its largest value on the data, as a tensor's range cuts values that the data did not show. The idea is that of Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (2019), with
+Relu commutes with a positive factor; Clip does not, and tensors behind one stay as they are. s is the square root
+of the ratio to the largest channel. So half of the difference stays: it is room for values that the data did not
+show, and the readers' weights, where one scale serves all input channels, lose no more than the tensor gains. The
+idea is that of Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction (2019), with
 ranges from data."""
 
 import copy
@@ -31,7 +31,8 @@ def pairs_of(plan):
             continue
         if len(readers) != len(graph.readers[name]) or not all(is_onnx(node, "Conv") for node in readers):
             continue
-        if all(graph.array(node.input[1]) is not None for node in [unit.node, *readers]):
+        constant = all(graph.array(node.input[1]) is not None for node in [unit.node, *readers])
+        if constant and not any(is_onnx(node, "Clip") for node in unit.nodes):
             yield unit, name, readers
 
 

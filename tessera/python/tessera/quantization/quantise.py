@@ -3,6 +3,7 @@
 decides what is quantised: after each writing the model is compiled, and whatever it leaves to the CPU becomes float
 again, until nothing changes."""
 
+import copy
 import dataclasses
 import json
 import math
@@ -51,8 +52,19 @@ class State:
     left: dict = dataclasses.field(default_factory=dict)  # unit's name -> why it is float
 
 
+def _plan(model, options):
+    return Plan(model, _tessera.operator_names(), power_of_two=options.power_of_two)
+
+
 def candidate(calibrated, options, float_nodes):
-    plan = Plan(calibrated.model, _tessera.operator_names(), power_of_two=options.power_of_two)
+    plan = _plan(calibrated.model, options)
+    alone = {
+        node.name for unit in plan.units if float_nodes.keys() & {n.name for n in unit.nodes} for node in unit.nodes
+    }
+    if alone and calibrated.original is not None:
+        model = copy.deepcopy(calibrated.model)
+        engines.restore(model, calibrated.original, alone)
+        plan = _plan(model, options)
     for unit in plan.units:
         why = next((float_nodes[n.name] for n in unit.nodes if n.name in float_nodes), None)
         if why is not None:
@@ -60,11 +72,7 @@ def candidate(calibrated, options, float_nodes):
     plan.settle()
     parameters = ranges.choose(plan, calibrated.ranges, power_of_two=options.power_of_two)
     writer = write.Writer(
-        plan,
-        parameters,
-        per_channel=options.per_channel,
-        power_of_two=options.power_of_two,
-        scales=calibrated.scales,
+        plan, parameters, per_channel=options.per_channel, power_of_two=options.power_of_two, scales=calibrated.scales
     )
     model = writer.write()
     return State(plan, parameters, model, writer)
@@ -250,19 +258,21 @@ class Quantization:
         feeds = take(self.data, DISTANCE_SAMPLES)
         plain, tried = self.calibrated, []
         if self.calibrated.plain is not None:
-            plain = dataclasses.replace(self.calibrated, model=self.calibrated.plain, plain=None, note="as they were")
+            plain = dataclasses.replace(self.calibrated, model=self.calibrated.plain, plain=None)
             tried.append((self.calibrated, self.state))
+        plain = dataclasses.replace(plain, note="as they were")
         other = settle_with_compiler(plain, self.options, self.float_nodes, self.progress) if tried else self.state
         tried.append((plain, other))
-        options = {"per_channel": self.options.per_channel, "power_of_two": self.options.power_of_two}
-        model, scales = rounding.reround(other, self.data, progress=self.progress, **options)
-        rounded = dataclasses.replace(plain, model=model, scales=scales, note="rounded by layers, biases corrected")
+        count = min(self.calibrated.samples, rounding.ROUND_SAMPLES)
+        model, scales = rounding.reround(other, lambda: self.data.limited(count), progress=self.progress)
+        note = "rounded layer by layer, biases corrected"
+        rounded = dataclasses.replace(plain, model=model, scales=scales, original=plain.model, note=note)
         tried.append((rounded, settle_with_compiler(rounded, self.options, self.float_nodes, self.progress)))
         reached = [self._distance(state.model, feeds) for _, state in tried]
         best = int(np.argmax(reached))
         self.calibrated, self.state = tried[best]
-        left = [f"{c.note} {d:.1f} dB" for k, ((c, _), d) in enumerate(zip(tried, reached)) if k != best]
-        self.calibrated.note += f" ({reached[best]:.1f} dB; {', '.join(left)})"
+        told = [f"{made.note}: {distance:.1f} dB" for (made, _), distance in zip(tried, reached)]
+        self.calibrated.note = "; ".join([told[best], *(f"not {text}" for text in told if text != told[best])])
 
     # --- sensitivity
 

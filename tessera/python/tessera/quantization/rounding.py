@@ -16,9 +16,9 @@ from onnx import numpy_helper
 
 from . import measure
 from .graph import attribute, is_onnx
-from .write import along, channel_axis, weight_scales
+from .write import channel_axis
 
-ROUND_SAMPLES = 64
+ROUND_SAMPLES = 32
 DRAWN = 512  # places of one tensor and sample
 MOST_COLUMNS = 1536  # of a covariance; layers with more keep their rounding and have their bias corrected
 MOST_VALUES = 1 << 26  # of all covariances held at a time
@@ -176,14 +176,16 @@ def round_layer(layer, array, scale, centred):
     return back(made).astype(np.float32), shift.astype(np.float32)
 
 
-def bias_operand(unit):
-    """(node, operand index) of the layer's bias; None if it has none and can have none."""
+def bias_operand(unit, graph):
+    """(node, operand index) of the layer's constant bias, or where a convolution's can be added; None if there is no
+    such place."""
     if len(unit.nodes) > 1 and is_onnx(unit.nodes[1], "Add"):
-        return unit.nodes[1], None
+        node = unit.nodes[1]
+        return node, next(k for k, name in enumerate(node.input) if name in graph.constants)
     node = unit.node
     if len(node.input) > 2 and node.input[2]:
         plain = attribute(node, "beta", 1.0) == 1 and attribute(node, "alpha", 1.0) == 1
-        return (node, 2) if is_onnx(node, "Conv") or plain else None
+        return (node, 2) if plain and node.input[2] in graph.constants else None
     return (node, 2) if is_onnx(node, "Conv") else None
 
 
@@ -201,18 +203,19 @@ def batches(layers):
         yield batch
 
 
-def reround(state, data, *, per_channel=True, power_of_two=False, progress=None):
-    """The candidate's float model with rounded weights, and for each layer's name the scales of them."""
+def reround(state, data, *, progress=None):
+    """The candidate's float model with rounded weights, and for each layer's name the scales of them. data: a function
+    that gives an iterator of feeds."""
     layers = list(layers_of(state))
     model = copy.deepcopy(state.plan.graph.model)
     nodes = {node.name: node for node in model.graph.node}
     scales = {}
     for batch in batches(layers):
-        collect(state, batch, data.limited(ROUND_SAMPLES))
+        collect(state, batch, data())
         for layer in batch:
             if progress:
                 progress("rounding weights", len(scales) + 1, len(layers))
-            scales[layer.unit.name] = _replace(model, state, layer, nodes, per_channel, power_of_two)
+            scales[layer.unit.name] = _replace(model, state, layer, nodes)
             layer.squares = None
     read = {name for node in model.graph.node for name in node.input} | state.plan.graph.held
     kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
@@ -221,21 +224,18 @@ def reround(state, data, *, per_channel=True, power_of_two=False, progress=None)
     return model, scales
 
 
-def _replace(model, state, layer, nodes, per_channel, power_of_two):
+def _replace(model, state, layer, nodes):
     """Writes a layer's new weights and bias into the model; its scales."""
     unit, graph = layer.unit, state.plan.graph
     array = graph.array(unit.node.input[1])
-    axis = channel_axis(unit.node, array.ndim) if per_channel else None
     scale = state.writer.weights[unit.name]
-    biased = bias_operand(unit)
+    biased = bias_operand(unit, graph)
     made, shift = round_layer(layer, array, scale, biased is not None)
     nodes[unit.name].input[1] = _store(model, f"{unit.name}/rounded", made)
     if biased is not None:
         node, index = nodes[biased[0].name], biased[1]
-        if index is None:
-            index = next(k for k, name in enumerate(node.input) if name in graph.constants)
-        old = graph.array(node.input[index]) if len(node.input) > index else None
-        name = _store(model, f"{unit.name}/shifted", shift if old is None else old + shift.reshape(-1))
+        old = graph.array(node.input[index]) if len(node.input) > index and node.input[index] else None
+        name = _store(model, f"{unit.name}/shifted", shift if old is None else old.reshape(-1) + shift)
         if len(node.input) > index:
             node.input[index] = name
         else:

@@ -21,7 +21,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from . import measure
-from .graph import Graph, attribute, is_onnx
+from .graph import attribute, is_onnx
 from .plan import Plan
 
 MOST_PARTS = 4
@@ -238,7 +238,7 @@ def partition(sizes, weight, parts):
 
 
 def choose_parts(place, sizes, weight):
-    """Fills in the parts of a place; whether a split is worth it."""
+    """Fills in the parts of a place. True if a split is worth a trial."""
     place.before = float((weight * sizes.max() ** 2).sum())
     place.parts, place.after = partition(sizes, weight, 1)
     for parts in range(2, min(MOST_PARTS, len(sizes)) + 1):
