@@ -18,7 +18,7 @@ from . import measure
 from .graph import attribute, is_onnx
 from .write import channel_axis
 
-ROUND_SAMPLES = 32
+ROUND_SAMPLES = 64
 DRAWN = 512  # places of one tensor and sample
 MOST_COLUMNS = 1536  # of a covariance; layers with more keep their rounding and have their bias corrected
 MOST_VALUES = 1 << 26  # of all covariances held at a time
