@@ -71,7 +71,9 @@ module tsr_queue #(
     // A word that finds the queue empty, or leaving with it the only one, is the head at once. Who leaves last leaves
     // anything behind: so the choice waits for nobody.
     always_ff @(posedge clk_i) begin
-      if (pop || (push && count_q == '0)) head_word_q <= count_q > CountBits'(1) ? mem[next] : data_i[Kept-1:0];
+      if (pop || (push && count_q == '0)) begin
+        head_word_q <= count_q == '0 || count_q == CountBits'(1) ? data_i[Kept-1:0] : mem[next];
+      end
     end
     if (Held && Kept > HeadBits + ShownBits) begin : gen_held
       logic [Kept-HeadBits-ShownBits-1:0] held_word_q;

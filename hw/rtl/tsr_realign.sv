@@ -84,6 +84,8 @@ module tsr_realign #(
   logic [1:0] beat_rest;
   logic [OffsetBits+1:0] group_rest;
   logic prime;
+  logic [2:0] more;
+  assign more = {1'b0, group_rest[OffsetBits+1:OffsetBits]} + {2'd0, prime};
   assign beat_rest = 2'(({2'd0, run_bytes_i[OffsetBits-1:0]} + {2'd0, run_from_i} + (OffsetBits + 2)'(AxiBytes - 1)) >> OffsetBits);
   assign group_rest = {2'd0, run_bytes_i[OffsetBits-1:0]} + {2'd0, run_to_i} + (OffsetBits + 2)'(AxiBytes - 1);
   assign prime = !run_pad_i && run_from_i > run_to_i;
@@ -104,8 +106,7 @@ module tsr_realign #(
       shift_q <= run_from_i - run_to_i - 1'b1;
       first_lane_q <= run_to_i;
       last_lane_q <= group_rest[OffsetBits-1:0];  // (to + bytes - 1) modulo AxiBytes
-      left_q <= CountBits'(run_bytes_i[21:OffsetBits]) + CountBits'(3'(group_rest[OffsetBits+1:OffsetBits]) + 3'(prime)) -
-          CountBits'(2);
+      left_q <= CountBits'(run_bytes_i[21:OffsetBits]) + CountBits'(more) - CountBits'(2);
     end else if (fire) begin
       if (!prime_q) first_q <= 1'b0;
       prime_q <= 1'b0;
