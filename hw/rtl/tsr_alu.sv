@@ -237,7 +237,7 @@ module tsr_alu #(
   assign prep_drop = prep_valid_q && !running_q && empty && (prep_fence_q || (prep_done && prep_fault));
   assign instr_ready_o = !prep_valid_q || prep_move || (prep_drop && prep_fence_q);
   // What the next stage will take from PARAM's read port must not be overwritten there.
-  assign constant_read = constant_want_q && enable && !convert_1;
+  assign constant_read = constant_want_q && enable && !convert_2;
 
   // The nest, one issue ahead: it is loaded while the ranges are still being found, and its first iteration waits for
   // the end of the preparation. `ahead`: what it needs of its instruction.
@@ -442,14 +442,15 @@ module tsr_alu #(
   end
 
   // Issue: one read of the source; the second operand with the vector's last source, or after it when both are in OUT.
-  logic asks, want, granted, loaded_q, convert_1, param_fetch;
+  logic asks, want, granted, loaded_q, convert_1, convert_2, param_fetch;
   logic pausing;
   logic [TurnBits-1:0] occupied_q;  // cycles for which the second operation cannot take another vector's end
-  logic [9:0] param_address_1_q, loaded_address_q;
+  logic [9:0] param_address_1_q, param_address_2_q, loaded_address_q;
 
   assign pausing = has_second && issue_q.take_src && issue_q.sum_first && occupied_q > TurnBits'(alu.src == SpaceOut);
   assign asks = running_q && !pausing && !(issue_q.completing && latency <= slack_q);
-  assign want = asks && enable && !hazard_q && !(issue_q.completing && alu.convert && constant_want_q && convert_1);
+  assign want = asks && enable && !hazard_q && 
+      !(issue_q.completing && alu.convert && constant_want_q && convert_1 && convert_2);
   assign granted = (!acc_req_o || acc_gnt_i) && (!out_req_o || out_gnt_i) &&
       (!(issue_q.take_src && alu.src == SpaceInp) || (!inp_we_o && inp_gnt_i));
   assign issue = want && granted;
@@ -462,21 +463,24 @@ module tsr_alu #(
   assign out_claim_o = asks && (issue_q.take_second || (issue_q.take_src && alu.src == SpaceOut));
   assign out_addr_o = issue_q.take_second ? issue_q.second_address : issue_q.src_address;
 
-  // PARAM answers when the vector is in stage 2, and keeps its answer while nothing else is read.
+  // PARAM answers when the vector is in stage 3, and keeps its answer while nothing else is read.
   assign convert_1 = valid_1_q && done_1_q && bounds_1_q.convert;
-  assign param_fetch = enable && convert_1 && !(loaded_q && loaded_address_q == param_address_1_q);
+  assign convert_2 = valid_2_q && done_2_q && bounds_2_q.convert;
+  assign param_fetch = enable && convert_2 && !(loaded_q && loaded_address_q == param_address_2_q);
   assign param_req_o = constant_read || param_fetch;
-  assign param_addr_o = convert_1 ? param_address_1_q : prep.constant_addr;
+  assign param_addr_o = convert_2 ? param_address_2_q : prep.constant_addr;
 
   // Stage 1: data are back. What a refused write holds here is kept, because other engines share the read ports.
-  // bounds: what tsr_requantise needs of the instruction.
+  // bounds: what tsr_requantise needs of the instruction. Stage 2: the source's values. Stage 3: their sum or maximum.
   logic valid_1_q, fresh_1_q, src_1_q, second_1_q, done_1_q, unsigned_1_q, raw_1_q;
-  logic add_1_q, max_1_q;  // with what is in the register
+  logic add_1_q, max_1_q, add_2_q, max_2_q;  // with what is in the register
+  logic begin_1_q;  // the first issue of its instruction
+  logic valid_2_q, src_2_q, done_2_q, raw_2_q;
   logic [1:0] from_1_q;     // where the source comes from: its space, or what is kept
-  bounds_t bounds_1_q, bounds_2_q;
-  logic [32*Lanes-1:0] source, held_source_q, reduced, reduced_q;
+  bounds_t bounds_1_q, bounds_2_q, bounds_3_q;
+  logic [32*Lanes-1:0] source, held_source_q, source_2_q, reduced, reduced_q;
   logic [8*Lanes-1:0] held_second_q, second_2_q, inp_bytes;
-  logic valid_2_q, raw_2_q;
+  logic valid_3_q, raw_3_q;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -487,11 +491,12 @@ module tsr_alu #(
       fresh_1_q <= 1'b0;
       from_1_q <= FromKept;
       valid_2_q <= 1'b0;
+      valid_3_q <= 1'b0;
     end else begin
       // An instruction reads its first entry in any case.
       if (param_fetch) loaded_q <= 1'b1;
       else if (constant_read) loaded_q <= 1'b0;
-      if (issue && begin_q) loaded_q <= 1'b0;
+      if (enable && valid_1_q && begin_1_q) loaded_q <= 1'b0;
       if (prep_move) begin_q <= 1'b1;
       else if (issue) begin_q <= 1'b0;
       fresh_1_q <= issue;
@@ -500,13 +505,15 @@ module tsr_alu #(
       else if (enable && occupied_q != '0) occupied_q <= occupied_q - 1'b1;
       if (enable) begin
         valid_1_q <= issue;
-        valid_2_q <= valid_1_q && done_1_q;
+        valid_2_q <= valid_1_q;
+        valid_3_q <= valid_2_q && done_2_q;
       end
     end
   end
   always_ff @(posedge clk_i) begin
-    if (param_fetch) loaded_address_q <= param_address_1_q;
+    if (param_fetch) loaded_address_q <= param_address_2_q;
     if (issue) begin
+      begin_1_q <= begin_q;
       src_1_q <= issue_q.take_src;
       second_1_q <= issue_q.take_second;
       done_1_q <= issue_q.completing;
@@ -545,30 +552,42 @@ module tsr_alu #(
     if (!tsr_isa_pkg::Simulated) {stays, reduced} = 'x;
     there = 'x;
     more = 'x;
-    if (valid_1_q && src_1_q) begin
+    if (valid_2_q && src_2_q) begin
       stays = '0;
-      if (tsr_isa_pkg::Simulated && !add_1_q && !max_1_q) begin
-        reduced = source;
+      if (tsr_isa_pkg::Simulated && !add_2_q && !max_2_q) begin
+        reduced = source_2_q;
       end else begin
         for (int unsigned l = 0; l < Lanes; l++) begin
           there = reduced_q[32*l+:32];
-          more = source[32*l+:32];
-          stays[l] = max_1_q && $signed(more) < $signed(there);
-          reduced[32*l+:32] = tsr_isa_pkg::Simulated && stays[l] ? there : more + (there & {32{add_1_q}});
+          more = source_2_q[32*l+:32];
+          stays[l] = max_2_q && $signed(more) < $signed(there);
+          reduced[32*l+:32] = tsr_isa_pkg::Simulated && stays[l] ? there : more + (there & {32{add_2_q}});
         end
       end
     end
   end
 
   always_ff @(posedge clk_i) begin
+    if (enable && valid_2_q) begin
+      raw_3_q <= raw_2_q;
+      bounds_3_q <= bounds_2_q;
+      if (tsr_isa_pkg::Simulated) begin
+        if (src_2_q) reduced_q <= reduced;
+      end else begin
+        for (int unsigned l = 0; l < Lanes; l++) if (src_2_q && !stays[l]) reduced_q[32*l+:32] <= reduced[32*l+:32];
+      end
+    end
     if (valid_1_q) begin
       if (enable) begin
-        for (int unsigned l = 0; l < Lanes; l++) begin
-          if (src_1_q && (tsr_isa_pkg::Simulated || !stays[l])) reduced_q[32*l+:32] <= reduced[32*l+:32];
-        end
-        if (second_1_q) second_2_q <= fresh_1_q ? out_rdata_i : held_second_q;
+        src_2_q <= src_1_q;
+        done_2_q <= done_1_q;
+        add_2_q <= add_1_q;
+        max_2_q <= max_1_q;
         raw_2_q <= raw_1_q;
         bounds_2_q <= bounds_1_q;
+        param_address_2_q <= param_address_1_q;
+        if (src_1_q) source_2_q <= source;
+        if (second_1_q) second_2_q <= fresh_1_q ? out_rdata_i : held_second_q;
       end else if (fresh_1_q) begin
         held_source_q <= source;
         held_second_q <= out_rdata_i;
@@ -584,16 +603,16 @@ module tsr_alu #(
   after_t after_a;
 
   tsr_requantise #(.Lanes(Lanes), .Registers(RequantiseRegisters), .Trailing(RequantiseTrailing)) u_requantise (
-    .clk_i, .rst_ni, .enable_i(enable), .low_i(bounds_2_q.low), .high_i(bounds_2_q.high), .zero_i(bounds_2_q.out_zero),
-    .valid_i(valid_2_q && !raw_2_q),
-    .convert_i(bounds_2_q.convert), .value_i(reduced_q), .bias_i({Batch{param_rdata_i[32*BlockOut-1:0]}}),
+    .clk_i, .rst_ni, .enable_i(enable), .low_i(bounds_3_q.low), .high_i(bounds_3_q.high), .zero_i(bounds_3_q.out_zero),
+    .valid_i(valid_3_q && !raw_3_q),
+    .convert_i(bounds_3_q.convert), .value_i(reduced_q), .bias_i({Batch{param_rdata_i[32*BlockOut-1:0]}}),
     .scale_i({Batch{param_rdata_i[64*BlockOut-1:32*BlockOut]}}),
     .valid_o(valid_a), .value_o(value_a)
   );
-  tsr_delay #(.Width(8 * Lanes), .Stages(RequantiseLatency + 1)) u_second (
-    .clk_i, .rst_ni, .enable_i(enable), .valid_i(valid_2_q), .data_i(second_2_q), .data_o(second_b)
+  tsr_delay #(.Width(8 * Lanes), .Stages(RequantiseLatency + 2)) u_second (
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(valid_2_q && done_2_q), .data_i(second_2_q), .data_o(second_b)
   );
-  tsr_delay #(.Width($bits(after_a)), .Stages(RequantiseLatency + 2)) u_after (
+  tsr_delay #(.Width($bits(after_a)), .Stages(RequantiseLatency + 3)) u_after (
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(push),
     .data_i({alu.table_enable, alu.table_, alu.table_unsigned, alu.second_op, alu.second_unsigned, alu.second_swap,
              alu.second_table_enable, alu.second_table, slot_q}), .data_o(after_a)
@@ -601,7 +620,8 @@ module tsr_alu #(
 
   // Tables: the first one is read here, the second one behind the second operation.
   logic [8*Lanes-1:0] bytes_b_q;
-  logic [8*SecondLanes-1:0] bytes_d_q;
+  logic [8*SecondLanes-1:0] bytes_d_q, plain_d;
+  logic look_d;
   logic [12*Lanes-1:0] index_a;
   logic [12*SecondLanes-1:0] index_c;
   logic [11*Lanes-1:0] stage_b_q;
@@ -611,7 +631,8 @@ module tsr_alu #(
   end
   tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .AxiBytes(AxiBytes)) u_tables (
     .clk_i, .first_i(enable && valid_a && after_a.first.enable), .first_index_i(index_a), .first_bytes_o(bytes_b_q),
-    .second_i(look_c), .second_index_i(index_c), .second_bytes_o(bytes_d_q), .we_i(tbl_we_i), .waddr_i(tbl_waddr_i),
+    .second_i(look_c), .second_index_i(index_c), .second_plain_i(plain_d), .second_look_i(look_d), .second_bytes_o(bytes_d_q),
+    .we_i(tbl_we_i), .waddr_i(tbl_waddr_i),
     .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
   );
 
@@ -646,20 +667,22 @@ module tsr_alu #(
     .clk_i, .rst_ni, .enable_i(enable), .valid_i(second_on_b), .value_i(value_b), .second_i(second_b),
     .operation_i(after_b_q.second_op), .unsigned_i(after_b_q.second_unsigned), .swap_i(after_b_q.second_swap),
     .table_enable_i(after_b_q.second.enable), .table_i(after_b_q.second.number), .constants_i(constants_b),
-    .valid_o(valid_c), .bytes_o(bytes_d), .look_up_o(look_c), .index_o(index_c), .bytes_i(bytes_d_q)
+    .first_valid_i(valid_first), .first_bytes_i(last_bytes), .valid_o(valid_c), .bytes_o(bytes_d), .look_up_o(look_c),
+    .index_o(index_c), .plain_o(plain_d), .look_o(look_d), .bytes_i(bytes_d_q)
   );
 
   // The write. At most one of the three paths has a vector.
   logic second_w_q, valid_first, valid_w;
   logic [32*Lanes-1:0] write_data_d, write_data_q;
   logic [8*Lanes-1:0] write_bytes;
+  logic [8*SecondLanes-1:0] last_bytes;  // of lanes that also come from the second table, which is late
 
-  assign valid_first = (valid_2_q && raw_2_q) || (valid_b_q && !second_on_b);
+  assign valid_first = (valid_3_q && raw_3_q) || (valid_b_q && !second_on_b);
   assign valid_w = valid_first || valid_c;
   always_comb begin
     if (!tsr_isa_pkg::Simulated) write_data_d = 'x;
     if (valid_first) begin
-      if (valid_2_q && raw_2_q) begin
+      if (valid_3_q && raw_3_q) begin
         write_data_d = reduced_q;
       end else begin
         for (int unsigned l = 0; l < Lanes; l++) write_data_d[32*l+:32] = 32'($signed(value_b[11*l+:11]));
@@ -667,6 +690,9 @@ module tsr_alu #(
     end
   end
 
+  always_comb begin
+    for (int unsigned l = 0; l < SecondLanes; l++) last_bytes[8*l+:8] = write_data_d[32*(Lanes-SecondLanes+l)+:8];
+  end
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       valid_b_q <= 1'b0;
@@ -686,7 +712,7 @@ module tsr_alu #(
     if (write_q) begin
       write_bytes = bytes_d;
       if (!second_w_q) begin
-        for (int unsigned l = 0; l < Lanes; l++) write_bytes[8*l+:8] = write_data_q[32*l+:8];
+        for (int unsigned l = SecondLanes; l < Lanes; l++) write_bytes[8*(l-SecondLanes)+:8] = write_data_q[32*(l-SecondLanes)+:8];
       end
     end
   end
@@ -719,7 +745,7 @@ module tsr_alu #(
   assign stall_port_o = !enable || (want && !granted);
 
   logic unused;
-  assign unused = &{1'b0, unused_taken_alu, taken, unused_inner_last, alu, prep, bounds_2_q, after_b_q, param_rdata_i, count,
+  assign unused = &{1'b0, unused_taken_alu, taken, unused_inner_last, alu, prep, bounds_3_q, after_b_q, param_rdata_i, count,
                     inp_rdata_i};
 
 endmodule

@@ -6,7 +6,8 @@
 //
 // valid_i: a vector, at least Turns enabled cycles after the one before; the ALU's issue sees to that. Latency: from
 // valid_i to valid_o, in enabled cycles, alu.turn + Turns - 1 + the registers of tsr_second_op; bytes_o comes one
-// later. Throughput: a vector in Turns cycles. Back-pressure: enable_i = 0 holds every register. Reset: synchronous,
+// later. So do in the last SecondLanes lanes of bytes_o the bytes of a vector without a second operation, which find this
+// module empty: then one choice is left behind the table's late answer. Throughput: a vector in Turns cycles. Back-pressure: enable_i = 0 holds every register. Reset: synchronous,
 // clears the valid bits. Legal: SecondLanes a divisor of Lanes.
 
 /* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
@@ -33,9 +34,13 @@ module tsr_alu_second #(
   // The vector's last lanes have their value; bytes_o holds all of them in the next enabled cycle.
   output logic                              valid_o,
   output logic [8*Lanes-1:0]                bytes_o,
-  // The second table (tsr_alu_tables): table and byte of each lane, and a cycle later the bytes.
+  input  logic                              first_valid_i,
+  input  logic [8*SecondLanes-1:0]          first_bytes_i,
+  // The second table (tsr_alu_tables): table and byte of each lane, and a cycle later the bytes, or plain_o.
   output logic                              look_up_o,
   output logic [12*SecondLanes-1:0]         index_o,
+  output logic                              look_o,
+  output logic [8*SecondLanes-1:0]          plain_o,
   input  logic [8*SecondLanes-1:0]          bytes_i
 );
 
@@ -140,37 +145,39 @@ module tsr_alu_second #(
   assign valid_o = valid_c && last_c;
 
   // The second table's answer, in the cycle behind the value.
-  logic valid_d_q, look_q;
-  logic [8*SecondLanes-1:0] bytes_d_q, bytes;
+  logic look_q;
+  logic [8*SecondLanes-1:0] plain_q;
   assign look_up_o = enable_i && valid_c && table_c.enable;
   always_comb begin
     for (int unsigned l = 0; l < SecondLanes; l++) index_o[12*l+:12] = {table_c.number, result[11*l+:8]};
   end
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) valid_d_q <= 1'b0;
-    else if (enable_i) valid_d_q <= valid_c;
-  end
-  always_ff @(posedge clk_i) begin
     if (enable_i && valid_c) begin
       look_q <= table_c.enable;
-      for (int unsigned l = 0; l < SecondLanes; l++) bytes_d_q[8*l+:8] <= result[11*l+:8];
+      for (int unsigned l = 0; l < SecondLanes; l++) plain_q[8*l+:8] <= result[11*l+:8];
+    end else if (enable_i && first_valid_i) begin
+      look_q <= 1'b0;
+      plain_q <= first_bytes_i;
     end
   end
-  always_comb begin
-    if (!tsr_isa_pkg::Simulated) bytes = 'x;
-    if (valid_d_q) bytes = look_q ? bytes_i : bytes_d_q;
-  end
+  assign look_o = look_q;
+  assign plain_o = plain_q;
 
   // The bytes of all turns.
   if (Turns == 1) begin : gen_whole
-    assign bytes_o = bytes;
+    assign bytes_o = bytes_i;
   end else begin : gen_collect
     localparam int unsigned Others = 8 * (Lanes - SecondLanes);
     logic [Others-1:0] collected_q;
+    logic valid_d_q;
     always_ff @(posedge clk_i) begin
-      if (enable_i && valid_d_q) collected_q <= Others'({bytes, collected_q} >> (8 * SecondLanes));
+      if (!rst_ni) valid_d_q <= 1'b0;
+      else if (enable_i) valid_d_q <= valid_c;
     end
-    assign bytes_o = {bytes, collected_q};
+    always_ff @(posedge clk_i) begin
+      if (enable_i && valid_d_q) collected_q <= Others'({bytes_i, collected_q} >> (8 * SecondLanes));
+    end
+    assign bytes_o = {bytes_i, collected_q};
   end
 
   logic unused;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ALU's tables: reads of one byte a lane for the first and for the second lookup, writes of LOAD. Enters: table and
-// byte of each lane. Leaves: the bytes, in the next cycle. Method: in hardware each lane has a copy of its own, since a
+// byte of each lane. Leaves: the bytes, in the next cycle; of the second lookup second_plain_i where second_look_i is not
+// set then. Method: in hardware each lane has a copy of its own, since a
 // block RAM has one read port; a word of AxiBytes is read, and the byte chosen behind it. The simulator has one memory for
 // all.
 //
@@ -19,6 +20,8 @@ module tsr_alu_tables #(
   output logic [8*Lanes-1:0]          first_bytes_o,
   input  logic                        second_i,
   input  logic [12*SecondLanes-1:0]   second_index_i,
+  input  logic                        second_look_i,
+  input  logic [8*SecondLanes-1:0]    second_plain_i,
   output logic [8*SecondLanes-1:0]    second_bytes_o,
   // One aligned group of AxiBytes.
   input  logic                        we_i,
@@ -34,6 +37,7 @@ module tsr_alu_tables #(
 `ifdef VERILATOR
   logic [8*AxiBytes-1:0] table_mem[Words]  /* verilator public_flat_rw */;
   logic [8*AxiBytes-1:0] merged;
+  logic [8*SecondLanes-1:0] second_q;
   always_comb begin
     merged = '0;
     if (we_i) begin
@@ -55,16 +59,18 @@ module tsr_alu_tables #(
     end
     if (second_i) begin
       for (int unsigned l = 0; l < SecondLanes; l++) begin
-        second_bytes_o[8*l+:8] <= 8'(table_mem[WordBits'(second_index_i[12*l+:12] >> ByteBits)] >>
+        second_q[8*l+:8] <= 8'(table_mem[WordBits'(second_index_i[12*l+:12] >> ByteBits)] >>
                                      {second_index_i[12*l+:ByteBits], 3'd0});
       end
     end
   end
+  assign second_bytes_o = second_look_i ? second_q : second_plain_i;
 `else
   logic [12*(Lanes+SecondLanes)-1:0] indices;
   logic [8*(Lanes+SecondLanes)-1:0] bytes;
   assign indices = {second_index_i, first_index_i};
-  assign {second_bytes_o, first_bytes_o} = bytes;
+  assign first_bytes_o = bytes[8*Lanes-1:0];
+  assign second_bytes_o = second_look_i ? bytes[8*Lanes+:8*SecondLanes] : second_plain_i;
   for (genvar l = 0; l < Lanes + SecondLanes; l++) begin : gen_lane
     logic [11:0] index;
     logic [ByteBits-1:0] byte_q;

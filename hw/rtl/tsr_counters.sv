@@ -64,12 +64,14 @@ module tsr_counters (
 
   // The walk over the high bits.
   logic [57:0] mem[Last+1];
-  logic [5:0] walk_q, number;
+  logic [5:0] walk_q, walk_next, number;
   logic first_q;  // walk
-  logic [57:0] word, high;
+  logic [57:0] word, visited, high;
   logic fresh, passed;  // of a read: the walk has not come there yet; a multiple of 64 has passed since the last visit
   logic [6:0] low;
+  logic bit_q;  // bit 6 of the walk's counter, as it was when the walk came to it
   assign number = read_i ? select_i : walk_q;
+  assign walk_next = walk_q == Last ? '0 : walk_q + 6'd1;
 
   // One more, or not, in four parts: one grows when all of the lower ones are ones.
   function automatic logic [57:0] grown(input logic [57:0] bits, input logic more);
@@ -77,8 +79,25 @@ module tsr_counters (
              bits[29:15] + 15'(more && bits[14:0] == '1), bits[14:0] + 15'(more)};
   endfunction
 
+  lows_t walked;
+  logic sixth;  // bit 6 of the counter that is visited next
   always_comb begin
-    case (number[5:3])
+    case (walk_next[5:3])
+      3'd0: walked = machine_q;
+      3'd1: walked = load_q;
+      3'd2: walked = gemm_q;
+      3'd3: walked = alu_q;
+      3'd4: walked = store_q;
+      default: walked = fetch_q;
+    endcase
+    sixth = 1'b0;
+    for (int unsigned k = 0; k < 8; k++) begin
+      if (walk_next[2:0] == 3'(k)) sixth = walked.counter[k][6:6];
+    end
+  end
+
+  always_comb begin
+    case (select_i[5:3])
       3'd0: unit = machine_q;
       3'd1: unit = load_q;
       3'd2: unit = gemm_q;
@@ -88,10 +107,11 @@ module tsr_counters (
     endcase
     low = '0;
     for (int unsigned k = 0; k < 8; k++) begin
-      if (number[2:0] == 3'(k)) low = unit.counter[k][6:0];
+      if (select_i[2:0] == 3'(k)) low = unit.counter[k][6:0];
     end
     word = mem[number];
-    high = first_q ? 58'(low[6]) : grown(word, word[0] != low[6]);
+    visited = first_q ? '0 : word;
+    high = grown(visited, visited[0] != bit_q);
     fresh = first_q && select_i >= walk_q;
     passed = (word[0] && !fresh) != low[6];
   end
@@ -103,8 +123,10 @@ module tsr_counters (
     if (!rst_ni) begin
       walk_q <= '0;
       first_q <= 1'b1;
+      bit_q <= 1'b0;
     end else if (run_i && !read_i) begin
-      walk_q <= walk_q == Last ? '0 : walk_q + 6'd1;
+      walk_q <= walk_next;
+      bit_q <= sixth;
       if (walk_q == Last) first_q <= 1'b0;
     end
   end

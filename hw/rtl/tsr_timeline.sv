@@ -28,6 +28,7 @@ module tsr_timeline (
   counters_t count_q;
   if (Waits != 3) $error("tsr_timeline: three conditions");
   logic [9:0] look_q;  // by instruction: the number of the condition that is looked at; 3 behind the last
+  logic [4:0] fresh_q;  // the first one: there was no instruction, or another one
   logic [4:0] passed;  // it holds, or is none
 
   always_ff @(posedge clk_i) begin
@@ -59,7 +60,7 @@ module tsr_timeline (
       if (!tsr_isa_pkg::Simulated || valid_i[h]) begin
         waits = h == 0 ? load_waits_i : h == 1 ? gemm_waits_i : h == 2 ? alu_waits_i : h == 3 ? store_waits_i
                                                                                              : finish_waits_i;
-        look = look_q[2*h+:2];
+        look = fresh_q[h] ? '0 : look_q[2*h+:2];
         for (int unsigned k = 0; k < Waits; k++) begin
           condition = waits[tsr_isa_pkg::WaitBits*k+:tsr_isa_pkg::WaitBits];
           enable[k] = condition.enable;
@@ -85,8 +86,9 @@ module tsr_timeline (
 
   always_ff @(posedge clk_i) begin
     for (int unsigned h = 0; h < 5; h++) begin
-      if (!rst_ni || !valid_i[h] || (h < 4 && leave_i[h[1:0]])) look_q[2*h+:2] <= '0;
-      else if (passed[h] && !holds_o[h]) look_q[2*h+:2] <= look_q[2*h+:2] + 2'd1;
+      fresh_q[h] <= !rst_ni || !valid_i[h] || (h < 4 && leave_i[h[1:0]]);
+      if (passed[h] && !holds_o[h]) look_q[2*h+:2] <= (fresh_q[h] ? '0 : look_q[2*h+:2]) + 2'd1;
+      else if (fresh_q[h]) look_q[2*h+:2] <= '0;
     end
   end
 

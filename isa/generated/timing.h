@@ -42,10 +42,11 @@ inline constexpr int kDepth = 10;
 
 /// What every vector of the ALU passes, in front of and behind its lanes (tsr_alu). Registers at each place, and in all.
 namespace alu_vector {
-inline constexpr int kRead = 1;  // The source and the second operand answer; PARAM is read.
+inline constexpr int kRead = 1;  // The source and the second operand answer.
+inline constexpr int kSource = 1;  // The source's values; PARAM is read.
 inline constexpr int kReduce = 1;  // Sum or maximum over the innermost loops.
 inline constexpr int kWrite = 1;  // The write, behind the second table.
-inline constexpr int kDepth = 3;
+inline constexpr int kDepth = 4;
 }  // namespace alu_vector
 
 /// First stage of the ALU's lanes (tsr_requantise). Registers at each place, and in all.
@@ -215,9 +216,9 @@ inline constexpr int kConstantsBack = 2;
 /// From taking an instruction to its first issue, at the earliest.
 inline constexpr int kStart = 10;  // alu.prepare + 1
 /// From a vector's last issue to its write: no `convert`, destination ACC.
-inline constexpr int kRaw = 3;  // alu_vector.depth
+inline constexpr int kRaw = 4;  // alu_vector.depth
 /// The same without a second operation.
-inline constexpr int kFirst = 13;  // alu.raw + requantise.depth + table.depth
+inline constexpr int kFirst = 14;  // alu.raw + requantise.depth + table.depth
 /// From the first stage's value to the first lanes of its second operation.
 inline constexpr int kTurn = 1;
 /// For which a vector occupies the second operation: as many times as its lanes exceed those.
@@ -227,19 +228,19 @@ inline constexpr int64_t pause(const MachineConfig& config) { return ((int64_t{c
 /// The same for sources in OUT, whose second operand takes an issue.
 inline constexpr int64_t pause_out(const MachineConfig& config) { return std::max<int64_t>((((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes}) - 2), 0); }
 /// The same with a second operation.
-inline constexpr int64_t second(const MachineConfig& config) { return ((14 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13; }
+inline constexpr int64_t second(const MachineConfig& config) { return ((15 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13; }
 /// The same of any vector that goes to OUT or INP.
-inline constexpr int kLeast = 13;  // alu.first
+inline constexpr int kLeast = 14;  // alu.first
 /// From taking an instruction to its first write of OUT or INP, at the earliest.
-inline constexpr int kFirstWrite = 23;  // alu.start + alu.least
+inline constexpr int kFirstWrite = 24;  // alu.start + alu.least
 /// From the end of a vector with a second operation to that of one without, at least.
-inline constexpr int64_t second_to_first(const MachineConfig& config) { return ((((14 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13) - 13) + 1; }
+inline constexpr int64_t second_to_first(const MachineConfig& config) { return ((((15 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13) - 14) + 1; }
 /// The same to that of an int32 vector to ACC.
-inline constexpr int64_t second_to_raw(const MachineConfig& config) { return ((((14 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13) - 3) + 1; }
+inline constexpr int64_t second_to_raw(const MachineConfig& config) { return ((((15 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13) - 4) + 1; }
 /// From the end of a vector without a second operation to that of an int32 vector to ACC, at least.
 inline constexpr int kFirstToRaw = 11;  // alu.first - alu.raw + 1
 /// Vectors between their last issue and their write. Vectors.
-inline constexpr int64_t under_way(const MachineConfig& config) { return ((14 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13; }
+inline constexpr int64_t under_way(const MachineConfig& config) { return ((15 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13; }
 }  // namespace alu
 
 }  // namespace tessera::isa::timing

@@ -585,10 +585,11 @@ package tsr_isa_pkg;
   localparam logic [6:0] TimingGemmTileRegisters = 7'h7f;
   localparam int unsigned TimingGemmTileDepth = 10;
   localparam int unsigned TimingAluVectorRead = 1;
+  localparam int unsigned TimingAluVectorSource = 1;
   localparam int unsigned TimingAluVectorReduce = 1;
   localparam int unsigned TimingAluVectorWrite = 1;
-  localparam logic [2:0] TimingAluVectorRegisters = 3'h7;
-  localparam int unsigned TimingAluVectorDepth = 3;
+  localparam logic [3:0] TimingAluVectorRegisters = 4'hf;
+  localparam int unsigned TimingAluVectorDepth = 4;
   localparam int unsigned TimingRequantiseBias = 1;
   localparam int unsigned TimingRequantiseSignificant = 1;
   localparam int unsigned TimingRequantiseMultiply = 1;
@@ -673,8 +674,8 @@ package tsr_isa_pkg;
   localparam int unsigned TimingAluConstants = 2;  // From taking an instruction to the read of its constants, at the earliest.
   localparam int unsigned TimingAluConstantsBack = 2;  // From the read of the constants to the end of the preparation.
   localparam int unsigned TimingAluStart = 10;  // From taking an instruction to its first issue, at the earliest.
-  localparam int unsigned TimingAluRaw = 3;  // From a vector's last issue to its write: no `convert`, destination ACC.
-  localparam int unsigned TimingAluFirst = 13;  // The same without a second operation.
+  localparam int unsigned TimingAluRaw = 4;  // From a vector's last issue to its write: no `convert`, destination ACC.
+  localparam int unsigned TimingAluFirst = 14;  // The same without a second operation.
   localparam int unsigned TimingAluTurn = 1;  // From the first stage's value to the first lanes of its second operation.
   // For which a vector occupies the second operation: as many times as its lanes exceed those.
   function automatic int unsigned timing_alu_turns(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
@@ -690,22 +691,22 @@ package tsr_isa_pkg;
   endfunction
   // The same with a second operation.
   function automatic int unsigned timing_alu_second(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
-    timing_alu_second = ((14 + ((batch * block_out) / second_lanes)) - 1) + 13;
+    timing_alu_second = ((15 + ((batch * block_out) / second_lanes)) - 1) + 13;
   endfunction
-  localparam int unsigned TimingAluLeast = 13;  // The same of any vector that goes to OUT or INP.
-  localparam int unsigned TimingAluFirstWrite = 23;  // From taking an instruction to its first write of OUT or INP, at the earliest.
+  localparam int unsigned TimingAluLeast = 14;  // The same of any vector that goes to OUT or INP.
+  localparam int unsigned TimingAluFirstWrite = 24;  // From taking an instruction to its first write of OUT or INP, at the earliest.
   // From the end of a vector with a second operation to that of one without, at least.
   function automatic int unsigned timing_alu_second_to_first(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
-    timing_alu_second_to_first = ((((14 + ((batch * block_out) / second_lanes)) - 1) + 13) - 13) + 1;
+    timing_alu_second_to_first = ((((15 + ((batch * block_out) / second_lanes)) - 1) + 13) - 14) + 1;
   endfunction
   // The same to that of an int32 vector to ACC.
   function automatic int unsigned timing_alu_second_to_raw(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
-    timing_alu_second_to_raw = ((((14 + ((batch * block_out) / second_lanes)) - 1) + 13) - 3) + 1;
+    timing_alu_second_to_raw = ((((15 + ((batch * block_out) / second_lanes)) - 1) + 13) - 4) + 1;
   endfunction
   localparam int unsigned TimingAluFirstToRaw = 11;  // From the end of a vector without a second operation to that of an int32 vector to ACC, at least.
   // Vectors between their last issue and their write.
   function automatic int unsigned timing_alu_under_way(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
-    timing_alu_under_way = ((14 + ((batch * block_out) / second_lanes)) - 1) + 13;
+    timing_alu_under_way = ((15 + ((batch * block_out) / second_lanes)) - 1) + 13;
   endfunction
 
 endpackage

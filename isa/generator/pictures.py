@@ -57,7 +57,7 @@ def _rows(timing):
 
     step = Box("step", 1, "memory")
     vector, lanes = line["alu_vector"], _places(line["requantise"], "lanes")
-    read, write = _places(vector, "memory", ("read", "reduce")), _places(vector, "write", ("write",))
+    read, write = _places(vector, "memory", ("read", "source", "reduce")), _places(vector, "write", ("write",))
     table, second = _places(line["table"], "table"), _places(line["second_op"], "lanes")
     latency, bursts = (
         Box("latency of DRAM", None, "bus"),

@@ -146,7 +146,7 @@ class Prediction {
   /// Whether the vector cannot end in this cycle.
   bool end_waits(const Run& run, const Place& p) const {
     return (run.second && pending(isa::AluSpace::kOut, p.other, issue_)) || issue_ + run.latency <= newest_ ||
-           (run.alu.convert && issue_ == run.constants_of_next && converted_ + 1 == issue_);
+           (run.alu.convert && issue_ == run.constants_of_next && converted_ + 1 == issue_ && converted_before_ + 2 == issue_);
   }
 
   void issue(const Run& run, const Place& p, bool reads_source, bool end) {
@@ -154,7 +154,10 @@ class Prediction {
       ++issue_;
     } while ((reads_source && source_waits(run, p)) || (end && end_waits(run, p)));
     if (!end) return;
-    if (run.alu.convert) converted_ = issue_;
+    if (run.alu.convert) {
+      converted_before_ = converted_;
+      converted_ = issue_;
+    }
     newest_ = issue_ + run.latency;
     if (run.second) occupied_until_ = issue_ + timing::turns(config_);
     std::erase_if(writes_, [&](const Write& w) { return w.cycle < issue_; });
@@ -183,6 +186,7 @@ class Prediction {
   const isa::MachineConfig& config_;
   int64_t issue_ = -1, newest_ = -1;  // the last issue, the newest write
   int64_t converted_ = -2;            // the last end with `convert`
+  int64_t converted_before_ = -2;     // and the one before it
   int64_t occupied_until_ = 0;        // the second operation, by the last vector
   std::vector<Write> writes_;
 };
