@@ -61,6 +61,25 @@ inline py::object numpy_dtype(DType dtype) {
   throw Error(ErrorCode::kUnsupported, std::string(to_string(dtype)) + " has no numpy type");
 }
 
+/// The memory of a contiguous numpy array.
+class ArrayBytes {
+ public:
+  explicit ArrayBytes(const py::object& array) {
+    if (PyObject_GetBuffer(array.ptr(), &buffer_, PyBUF_SIMPLE) == 0) return;
+    PyErr_Clear();  // types that Python's buffers do not know
+    if (PyObject_GetBuffer(array.attr("view")("uint8").ptr(), &buffer_, PyBUF_SIMPLE) != 0)
+      throw py::error_already_set();
+  }
+  ~ArrayBytes() { PyBuffer_Release(&buffer_); }
+  ArrayBytes(const ArrayBytes&) = delete;
+  ArrayBytes& operator=(const ArrayBytes&) = delete;
+  const void* data() const { return buffer_.buf; }
+  size_t size() const { return static_cast<size_t>(buffer_.len); }
+
+ private:
+  Py_buffer buffer_ = {};
+};
+
 inline Tensor tensor_from_python(const py::handle& object) {
   const py::module_ numpy = py::module_::import("numpy");
   const py::object array = numpy.attr("asarray")(object);
@@ -79,16 +98,15 @@ inline Tensor tensor_from_python(const py::handle& object) {
     return tensor;
   }
   const DType dtype = dtype_from_numpy(array.attr("dtype").attr("name").cast<std::string>());
-  const py::object rows = numpy.attr("ascontiguousarray")(array);
-  const auto bytes = rows.attr("nbytes").cast<size_t>();
+  const ArrayBytes rows(numpy.attr("ascontiguousarray")(array));
+  const size_t bytes = rows.size();
   TESSERA_INVARIANT(static_cast<int64_t>(bytes) == element_count(shape) * element_bytes(dtype),
                     "numpy's byte count differs");
-  const auto from = rows.attr("ctypes").attr("data").cast<uintptr_t>();
   constexpr size_t kAlignment = 64;  // as compiled code reads it
   const std::shared_ptr<std::byte> copy(
       static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), std::align_val_t{kAlignment})),
       [](std::byte* data) { ::operator delete(data, std::align_val_t{kAlignment}); });
-  if (bytes != 0) std::memcpy(copy.get(), reinterpret_cast<const void*>(from), bytes);
+  if (bytes != 0) std::memcpy(copy.get(), rows.data(), bytes);
   if (dtype == DType::kInt4)  // numpy leaves the upper four bits open; a Tensor holds the sign there
     for (size_t i = 0; i < bytes; ++i) {
       const auto v = std::to_integer<int>(copy.get()[i]);

@@ -77,7 +77,7 @@ int64_t number_items(std::vector<Segment>& segments) {
 }
 
 constexpr int64_t kRegisterTile = 8;
-constexpr double kLeastWork = 2e6;  // operations on elements that are worth another thread
+constexpr double kLeastWork = 1e6;  // that is worth another thread: sums of products, of which 32 take a cycle
 
 class Nest {
  public:
@@ -387,11 +387,20 @@ class Nest {
     }
     if (vector_ >= 0) offer(vector_, vector_items);
     if (tile_loop_ >= 0) offer(tile_loop_, tile_items);
-    double operations = 0;  // of a step
-    for (Operation& op : body_->without_terminator()) operations += library_function(&op).empty() ? 1 : 16;
-    const double an_item = steps * std::max(operations, 1.0) / static_cast<double>(work.items);
+    const double an_item = steps * work_of_a_step() / static_cast<double>(work.items);
     work.grain = static_cast<int64_t>(std::ceil(kLeastWork / an_item));
     return work;
+  }
+
+  /// In the unit of kLeastWork. What is no sum spends its time in memory.
+  double work_of_a_step() const {
+    constexpr double kAccess = 8, kVectorCall = 60, kCall = 600;
+    double work = 0;
+    for (Operation& op : body_->without_terminator())
+      work += library_function(&op).empty() ? 1 : lane_by_lane(op, vector_bytes_) ? kCall : kVectorCall;
+    for (size_t k = 0; !reduces_ && k < own_operands(); ++k)
+      if (!unused_input(k)) work += kAccess;
+    return std::max(work, 1.0);
   }
 
   /// Bounds of the segment's part that this call of the function computes.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One dialect conversion to LLVM, translation, the O2 pipeline without its vectorisers (vectors are made before), and
-// the host's code generator. Buffers never alias (each step's inputs, outputs and scratch are separate), which the
+// One dialect conversion to LLVM, translation, a short pipeline of LLVM's passes (vectors are made before), and the
+// host's code generator. Buffers never alias (each step's inputs, outputs and scratch are separate), which the
 // functions' arguments say. Floating point is strict: no contraction, and calls of the C library are not replaced by
 // other expressions.
 #include "compiler/cpu/machine_code.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -194,21 +195,25 @@ std::unique_ptr<llvm::TargetMachine> host_machine(program::CpuModule& about) {
   return machine;
 }
 
+/// LLVM's passes; they are part of the key of the cache, so what else makes code of a module is named behind them.
+constexpr std::string_view kPasses =
+    "function(simplifycfg,sroa,early-cse<memssa>,loop-mssa(loop-rotate,licm),instcombine,early-cse,simplifycfg,dce)";
+constexpr std::string_view kPipeline = "default code generator, 3";  // to be changed with make_code(), host_machine()
+
 void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;
   llvm::ModuleAnalysisManager modules;
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = false;
-  tuning.SLPVectorization = false;
-  llvm::PassBuilder builder(&machine, tuning);
+  llvm::PassBuilder builder(&machine);
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(components);
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, components, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+  llvm::ModulePassManager passes;
+  if (auto error = builder.parsePassPipeline(passes, kPasses)) refuse(llvm::toString(std::move(error)));
+  passes.run(module, modules);
 }
 
 std::vector<uint8_t> bitcode(const llvm::Module& module) {
@@ -217,9 +222,6 @@ std::vector<uint8_t> bitcode(const llvm::Module& module) {
   llvm::WriteBitcodeToFile(module, to);
   return {bytes.begin(), bytes.end()};
 }
-
-/// Names what makes code of a module: to be changed with optimise(), make_code() and the options of host_machine().
-constexpr std::string_view kPipeline = "O2 without vectorisers, 2";
 
 /// Optimised bitcode and object.
 void make_code(llvm::Module& module, llvm::TargetMachine& machine, program::CpuModule& out) {
@@ -237,10 +239,15 @@ void make_code(llvm::Module& module, llvm::TargetMachine& machine, program::CpuM
 }  // namespace
 
 int64_t host_vector_bytes() {
-  const auto features = llvm::sys::getHostCPUFeatures();
-  if (features.lookup("avx512f") && features.lookup("avx512bw") && features.lookup("avx512vl")) return 64;
-  if (features.lookup("avx2")) return 32;
-  return 16;
+  static const int64_t host = [] {
+    const auto features = llvm::sys::getHostCPUFeatures();
+    if (features.lookup("avx512f") && features.lookup("avx512bw") && features.lookup("avx512vl")) return 64;
+    return features.lookup("avx2") ? 32 : 16;
+  }();
+  const char* limit = getenv("TESSERA_CPU_VECTOR_BYTES");
+  if (limit == nullptr) return host;
+  const std::string_view text = limit;
+  return std::min<int64_t>(host, text == "16" ? 16 : text == "32" ? 32 : 64);
 }
 
 program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<EntryPoint>& entry_points,
@@ -268,7 +275,7 @@ program::CpuModule emit_machine_code(mlir::ModuleOp module, const std::vector<En
   }
   const std::vector<uint8_t> source = bitcode(*code);
   const std::string key =
-      CodeCache::key({kPipeline, LLVM_VERSION_STRING, out.triple, out.cpu, out.features,
+      CodeCache::key({kPasses, kPipeline, LLVM_VERSION_STRING, out.triple, out.cpu, out.features,
                       std::string_view(reinterpret_cast<const char*>(source.data()), source.size())});
   if (auto known = cache->find(key)) {
     out.object = std::move(known->object);

@@ -165,12 +165,15 @@ void conv(Operator& o, const Finish& last) {
   }));
 }
 
-/// Whether vectors of `lanes` elements that run on from a padded row to the next are fewer than vectors of rows.
-bool rows_are_short(const ops::Window& window, const Tensor& padded, int64_t lanes) {
+/// Whether vectors of `lanes` elements that run on from a padded row to the next are so many fewer than vectors of rows
+/// that this is worth moving the result once more. `terms`: of each sum.
+bool rows_are_short(const ops::Window& window, const Tensor& padded, int64_t lanes, int64_t terms) {
+  constexpr int64_t kMove = 8;  // of a vector, in terms
   if (window.rank() != 2 || window.strides[0] != 1 || window.strides[1] != 1) return false;
   const int64_t rows = window.output[0], columns = window.output[1], pitch = padded.shape[3];
   const auto vectors = [&](int64_t elements) { return (elements + lanes - 1) / lanes; };
-  return pitch > columns && vectors((rows - 1) * pitch + columns) * 33 < rows * vectors(columns) * 32;
+  const int64_t run = vectors((rows - 1) * pitch + columns), saved = rows * vectors(columns) - run;
+  return pitch > columns && saved * 33 > run && saved * terms > run * kMove;
 }
 
 }  // namespace
@@ -184,7 +187,8 @@ Convolution::Convolution(Graph& graph, const ops::Node& node, const Tensor& x_gi
   const int64_t depth = w_given.shape[1], filters = w_given.shape[0] / groups;
   Shape x_shape = {padded.shape[0], groups, depth}, w_shape = {groups, filters, depth};
   Shape spatial = window.output;
-  if (rows_are_short(window, padded, host_vector_bytes() / ops::element_bytes(padded.dtype))) {
+  if (rows_are_short(window, padded, host_vector_bytes() / ops::element_bytes(padded.dtype),
+                     depth * ops::element_count(kernel))) {
     pitch = padded.shape[3];
     x_shape.push_back(padded.shape[2] * pitch);
     spatial = {(window.output[0] - 1) * pitch + window.output[1]};

@@ -237,9 +237,44 @@ void trilu(Operator& o) {
   }));
 }
 
+/// Resize that repeats elements a whole number of times along each axis. What the library takes where is found by
+/// giving it the numbers of the elements.
+void repeat(Operator& o) {
+  constexpr int64_t kMost = 1 << 20;  // elements that are worth trying
+  const Tensor x = o.in(0);
+  const Shape shape = o.shape();
+  require(o.node.get_string("mode", "nearest") == "nearest" && x.size() <= kMost && ops::element_count(shape) <= kMost);
+  require(o.node.get_string("coordinate_transformation_mode", "") != "tf_crop_and_resize");
+  ops::Tensor numbers(DType::kInt64, x.shape);
+  const auto elements = numbers.as_mutable<int64_t>();
+  std::iota(elements.begin(), elements.end(), int64_t{0});
+  std::vector<ops::Value> operands{numbers};
+  for (size_t i = 1; i < o.inputs.size(); ++i) operands.push_back(o.has(i) ? ops::Value(o.constant(i)) : ops::Value());
+  const ops::Tensor taken = ops::evaluate(o.node, operands)[0].tensor;
+  require(taken.shape() == shape && shape.size() == x.rank());
+  Shape split, factors;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    require(shape[d] % x.shape[d] == 0);
+    factors.push_back(shape[d] / x.shape[d]);
+    split.insert(split.end(), {x.shape[d], factors[d]});
+  }
+  ops::for_each_index(shape, [&](int64_t flat, const std::vector<int64_t>& at) {
+    int64_t element = 0;
+    for (size_t d = 0; d < at.size(); ++d) element = element * x.shape[d] + at[d] / factors[d];
+    require(taken.at_int64(flat) == element);
+  });
+  const Tensor y = o.graph.compute(x.dtype, split, [&](Body& body, const Indices& i) {
+    Indices at;
+    for (size_t d = 0; d < shape.size(); ++d) at.push_back(i[2 * d]);
+    return body.load(x, at);
+  });
+  o.yield(o.graph.reshape(y, shape));
+}
+
 }  // namespace
 
 void add_shape(Lowerings& t) {
+  for (const char* name : {"Resize", "Upsample"}) t.add(name, repeat);
   for (const char* name : {"Reshape", "Flatten", "Squeeze", "Unsqueeze"}) t.add(name, rename);
   t.add("Transpose", transpose);
   t.add("Concat", concat);
