@@ -602,7 +602,11 @@ module tsr_alu #(
   logic [8*Lanes-1:0] second_b;
   after_t after_a;
 
+`ifdef VERILATOR
+  tsr_requantise_plain #(.Lanes(Lanes), .Registers(RequantiseRegisters), .Trailing(RequantiseTrailing)) u_requantise (
+`else
   tsr_requantise #(.Lanes(Lanes), .Registers(RequantiseRegisters), .Trailing(RequantiseTrailing)) u_requantise (
+`endif
     .clk_i, .rst_ni, .enable_i(enable), .low_i(bounds_3_q.low), .high_i(bounds_3_q.high), .zero_i(bounds_3_q.out_zero),
     .valid_i(valid_3_q && !raw_3_q),
     .convert_i(bounds_3_q.convert), .value_i(reduced_q), .bias_i({Batch{param_rdata_i[32*BlockOut-1:0]}}),

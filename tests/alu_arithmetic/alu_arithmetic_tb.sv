@@ -8,13 +8,14 @@
 //   3 fp32_add      x, y                                7 x * y + z with two roundings (mul, then add)
 //   4 round_clamp   value, {high, low}                  8 int_to_fp32 with Width = 17
 //
-// Registers gives every unit the low bits of one mask (unit 7 has none of them). Rounding and FlushSubnormals go to the
-// units.
+// Plain: tsr_requantise_plain is unit 5. Registers gives every unit the low bits of one mask (unit 7 has none of them).
+// Rounding and FlushSubnormals go to the units.
 module alu_arithmetic_tb #(
   parameter int unsigned Lanes           = 16,
   parameter logic [12:0] Registers       = 13'd0,
   parameter int unsigned Rounding        = 0,
-  parameter int unsigned FlushSubnormals = 0
+  parameter int unsigned FlushSubnormals = 0,
+  parameter int unsigned Plain           = 0
 ) (
   input  logic                 clk_i,
   input  logic                 rst_ni,
@@ -62,10 +63,19 @@ module alu_arithmetic_tb #(
       .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd4), .value_i(a), .low_i(b[15:0]), .high_i(b[31:16]),
       .valid_o(valid_4), .result_o(result_4)
     );
-    tsr_requantise #(.Registers(Registers[8:0]), .Rounding(Rounding)) u_requantise (
-      .clk_i, .rst_ni, .enable_i, .low_i(d[9:0]), .high_i(d[25:16]), .zero_i(e[8:0]),
-      .valid_i(valid_i && unit_i == 4'd5), .convert_i(e[16]), .value_i(a), .bias_i(b), .scale_i(c), .valid_o(valid_5), .value_o(result_5)
-    );
+    if (Plain != 0) begin : gen_plain
+      tsr_requantise_plain #(.Registers(Registers[8:0])) u_requantise (
+        .clk_i, .rst_ni, .enable_i, .low_i(d[9:0]), .high_i(d[25:16]), .zero_i(e[8:0]),
+        .valid_i(valid_i && unit_i == 4'd5), .convert_i(e[16]), .value_i(a), .bias_i(b), .scale_i(c), .valid_o(valid_5),
+        .value_o(result_5)
+      );
+    end else begin : gen_staged
+      tsr_requantise #(.Registers(Registers[8:0]), .Rounding(Rounding)) u_requantise (
+        .clk_i, .rst_ni, .enable_i, .low_i(d[9:0]), .high_i(d[25:16]), .zero_i(e[8:0]),
+        .valid_i(valid_i && unit_i == 4'd5), .convert_i(e[16]), .value_i(a), .bias_i(b), .scale_i(c), .valid_o(valid_5),
+        .value_o(result_5)
+      );
+    end
     tsr_second_op #(.Registers(Registers), .Rounding(Rounding)) u_second_op (
       .clk_i, .rst_ni, .enable_i, .operation_i(b[1:0]), .minimum_i(constants[179]),
       .inner_factor_i(constants[0+:42]), .inner_addend_i(constants[64+:48]), .outer_factor_i(constants[128+:42]),
