@@ -9,20 +9,6 @@
 #include "base/error.h"
 
 namespace tessera::sim {
-namespace {
-
-/// Beats of the usual width take an instruction or two.
-void copy_beat(uint8_t* to, const uint8_t* from, int bytes) {
-  if (bytes == 8) {
-    std::memcpy(to, from, 8);
-  } else if (bytes == 16) {
-    std::memcpy(to, from, 16);
-  } else {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-  }
-}
-
-}  // namespace
 
 DramModel::DramModel(const DramOptions& options, uint64_t address, uint8_t* data, uint64_t size_bytes)
     : options_(options), address_(address), data_(data), size_bytes_(size_bytes), random_(options.seed) {
@@ -85,7 +71,7 @@ const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
     out.r_error = from == nullptr;
     out.r_last = burst.beats == 1;
     if (from != nullptr) {
-      copy_beat(out.r_data.data(), from, options_.beat_bytes);
+      std::memcpy(out.r_data.data(), from, static_cast<size_t>(options_.beat_bytes));
     } else {
       out.r_data.fill(0);
     }
@@ -106,8 +92,6 @@ const DramOutputs& DramModel::cycle(const DramInputs& inputs) {
     uint8_t* to = fails(write_errors_, burst.address) ? nullptr : host(burst.address);
     if (to == nullptr) {
       burst.error = true;
-    } else if (inputs.w_strobe == ~uint64_t{0} >> (64 - options_.beat_bytes)) {
-      copy_beat(to, inputs.w_data, options_.beat_bytes);
     } else {
       for (int n = 0; n < options_.beat_bytes; ++n) {
         if (inputs.w_strobe >> n & 1) to[n] = inputs.w_data[n];
