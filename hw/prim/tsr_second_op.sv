@@ -206,9 +206,7 @@ module tsr_second_op #(
   logic [18*Lanes-1:0] outer_operand_6;
   logic [48*Lanes-1:0] sum_9;
   always_comb begin
-    if (valid[6] || !tsr_isa_pkg::Simulated) begin
-      for (int unsigned l = 0; l < Lanes; l++) outer_operand_6[18*l+:18] = 18'($signed(outer_6[11*l+:11]));
-    end
+    for (int unsigned l = 0; l < Lanes; l++) outer_operand_6[18*l+:18] = 18'($signed(outer_6[11*l+:11]));
   end
   tsr_fixed_fma #(.Lanes(Lanes), .Registers(Registers[8:6])) u_outer_product (
     .clk_i, .enable_i, .valid_i(valid[8:6]), .operand_i(outer_operand_6), .lower_i(outer_factor_6[16:0]),

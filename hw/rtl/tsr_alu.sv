@@ -631,9 +631,7 @@ module tsr_alu #(
   logic [11*Lanes-1:0] stage_b_q;
   logic valid_b_q, look_c;
   always_comb begin
-    if (!tsr_isa_pkg::Simulated || (valid_a && after_a.first.enable)) begin
-      for (int unsigned l = 0; l < Lanes; l++) index_a[12*l+:12] = {after_a.first.number, value_a[11*l+:8]};
-    end
+    for (int unsigned l = 0; l < Lanes; l++) index_a[12*l+:12] = {after_a.first.number, value_a[11*l+:8]};
   end
   tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .AxiBytes(AxiBytes)) u_tables (
     .clk_i, .first_i(enable && valid_a && after_a.first.enable), .first_index_i(index_a), .first_bytes_o(bytes_b_q),
