@@ -39,11 +39,8 @@ module tsr_counters (
   typedef struct packed { logic [7:0][7:0] counter; } lows_t;
   lows_t machine_q, load_q, gemm_q, alu_q, store_q, fetch_q, unit;
 
-  // A simulator spreads seven of the events by a product, whose terms for different bits do not meet.
   function automatic logic [63:0] counted(input logic [63:0] low, input logic [7:0] events);
-    if (tsr_isa_pkg::Simulated) begin
-      counted = LowBits & (low + ((64'(events[6:0]) * 64'h2040810204081 & 64'h1010101010101) | 64'(events[7]) << 56));
-    end else counted = LowBits & (low + {7'd0, events[7], 7'd0, events[6], 7'd0, events[5], 7'd0, events[4], 7'd0, events[3], 7'd0,
+    counted = LowBits & (low + {7'd0, events[7], 7'd0, events[6], 7'd0, events[5], 7'd0, events[4], 7'd0, events[3], 7'd0,
                                 events[2], 7'd0, events[1], 7'd0, events[0]});
   endfunction
 
@@ -114,8 +111,7 @@ module tsr_counters (
     end
     word = mem[number];
     visited = first_q ? '0 : word;
-    high = visited;
-    if (!tsr_isa_pkg::Simulated || visited[0] != bit_q) high = grown(visited, visited[0] != bit_q);
+    high = grown(visited, visited[0] != bit_q);
     fresh = first_q && select_i >= walk_q;
     passed = (word[0] && !fresh) != low[6];
   end
