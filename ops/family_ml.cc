@@ -139,7 +139,31 @@ std::optional<Expansion> expand_one_hot(const Node& node, const Types& inputs) {
   return e.finish({cast(e, same, DType::kFloat)});
 }
 
-// ------------------------------------------------------------------------------------------------------ LabelEncoder
+/// The inputs [N,C] (or [C] as one row) side by side as float32, each cut or filled with zeros to its given width.
+std::optional<Expansion> expand_feature_vectorizer(const Node& node, const Types& inputs) {
+  const std::vector<int64_t> widths = node.get_ints("inputdimensions");
+  if (widths.size() != inputs.size())
+    node.fail(ErrorCode::kInvalidModel,
+              std::to_string(widths.size()) + " inputdimensions for " + std::to_string(inputs.size()) + " inputs");
+  Expander e(node, inputs, kVersion);
+  std::vector<Operand> parts;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Shape& shape = inputs[i].shape;
+    if (!inputs[i].ranked || shape.empty()) return std::nullopt;
+    const int64_t width = kernel::product(shape, shape.size() > 1 ? 1 : 0, shape.size());
+    if (width < 0) return std::nullopt;
+    Operand part = cast(e, e.input(i), DType::kFloat);
+    if (shape.size() == 1) part = e.step("Unsqueeze", {part, Expander::integers({0})});
+    if (shape.size() > 2) part = e.step("Flatten", {part}, {{"axis", int64_t{1}}});
+    if (width > widths[i])
+      part = e.step("Slice", {part, Expander::integers({0}), Expander::integers({widths[i]}), Expander::integers({1})});
+    if (width < widths[i]) part = e.step("Pad", {part, Expander::integers({0, 0, 0, widths[i] - width})});
+    parts.push_back(part);
+  }
+  return e.finish({e.step("Concat", parts, {{"axis", int64_t{1}}})});
+}
+
+// ------------------------------------------------------------------------------------- LabelEncoder, CategoryMapper
 
 Tensor strings_tensor(const std::vector<std::string>& values) {
   Tensor tensor(DType::kString, {static_cast<int64_t>(values.size())});
@@ -163,7 +187,12 @@ struct Dictionary {
 /// Before version 2 the list of classes goes both ways: names to places, and places to names.
 Dictionary dictionary_of(const Node& node, DType input) {
   Dictionary d;
-  if (node.version < 2) {
+  if (node.op_type == "CategoryMapper") {
+    const Tensor names = strings_tensor(node.get_strings("cats_strings")),
+                 numbers = Tensor::vector_i64(node.get_ints("cats_int64s"));
+    d.keys = input == DType::kString ? names : numbers;
+    d.values = input == DType::kString ? numbers : names;
+  } else if (node.version < 2) {
     const std::vector<std::string> names = node.get_strings("classes_strings");
     std::vector<int64_t> places(names.size());
     for (size_t i = 0; i < names.size(); ++i) places[i] = static_cast<int64_t>(i);
@@ -235,6 +264,7 @@ void register_ml(Registry& registry) {
   };
   expansion("ArrayFeatureExtractor", kernel::kTwo, expand_extractor, {});
   expansion("Binarizer", kernel::kOne, expand_binarizer, {"threshold"});
+  expansion("FeatureVectorizer", {1, -1}, expand_feature_vectorizer, {"inputdimensions"}, infer_unknown_float);
   expansion("Imputer", kernel::kOne, expand_imputer,
             {"imputed_value_floats", "imputed_value_int64s", "replaced_value_float", "replaced_value_int64"});
   expansion("LinearRegressor", kernel::kOne, expand_linear_regressor,
@@ -250,6 +280,8 @@ void register_ml(Registry& registry) {
            "keys_strings",  "values_floats", "values_int64s",  "values_strings"};
   kernel::add(registry, "LabelEncoder", 2, kernel::kOne, infer_label_encoder, evaluate_label_encoder, names,
               kernel::kOne, kMl);
+  kernel::add(registry, "CategoryMapper", 1, kernel::kOne, infer_label_encoder, evaluate_label_encoder,
+              {"cats_int64s", "cats_strings", "default_int64", "default_string"}, kernel::kOne, kMl);
   names.insert({"default_tensor", "keys_tensor", "values_tensor"});
   kernel::add(registry, "LabelEncoder", 4, kernel::kOne, infer_label_encoder, evaluate_label_encoder, names,
               kernel::kOne, kMl);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// QuantizeLinear, DequantizeLinear (per tensor, per axis, blocked; every integer and fp8 type) and
+// QuantizeLinear, DequantizeLinear (per tensor, per axis, blocked; every integer type, fp8 and fp4) and
 // DynamicQuantizeLinear. In: float or quantised tensors with scales and zero points; out: the other kind. Scalar loops;
 // how one element is rounded stands in quantized_math.h, how the scale of an element is found in ParameterIndex.
 #include <cmath>
@@ -12,14 +12,15 @@ namespace {
 
 using namespace quantized;
 
-const std::vector<DType> kQuantized = {
-    DType::kUint8, DType::kInt8,         DType::kUint16,         DType::kInt16,      DType::kUint4,
-    DType::kInt4,  DType::kFloat8E4M3FN, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2, DType::kFloat8E5M2FNUZ};
+const std::vector<DType> kQuantized = {DType::kUint8,          DType::kInt8,           DType::kUint16,
+                                       DType::kInt16,          DType::kUint4,          DType::kInt4,
+                                       DType::kFloat8E4M3FN,   DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2,
+                                       DType::kFloat8E5M2FNUZ, DType::kFloat4E2M1};
 const std::vector<DType> kScales = {DType::kFloat, DType::kFloat16, DType::kBfloat16};
 
-bool is_float8(DType dtype) {
-  return dtype == DType::kFloat8E4M3FN || dtype == DType::kFloat8E4M3FNUZ || dtype == DType::kFloat8E5M2 ||
-         dtype == DType::kFloat8E5M2FNUZ;
+bool is_small_float(DType dtype) {
+  return dtype == DType::kFloat4E2M1 || dtype == DType::kFloat8E4M3FN || dtype == DType::kFloat8E4M3FNUZ ||
+         dtype == DType::kFloat8E5M2 || dtype == DType::kFloat8E5M2FNUZ;
 }
 
 /// Maps a flat element index to the index of its scale and zero point.
@@ -125,14 +126,13 @@ void evaluate_quantize(EvalContext& context) {
   const std::vector<float> scales = scale.to_floats();
   if (context.has(2) && context.input(2).size() != scale.size())
     node.fail(ErrorCode::kInvalidModel, "scale and zero point differ in size");
-  if (is_float8(dtype)) {
-    const bool saturate = node.get_int("saturate", 1) != 0;
-    Tensor y(dtype, x.shape());
-    auto out = y.as_mutable<uint8_t>();
-    for (size_t i = 0; i < out.size(); ++i) {
-      out[i] = float_to_float8(dtype, values[i] / scales[parameter(static_cast<int64_t>(i))], saturate);
-    }
-    context.outputs[0] = std::move(y);
+  if (is_small_float(dtype)) {
+    Tensor quotients(DType::kFloat, x.shape());
+    for (size_t i = 0; i < values.size(); ++i)
+      quotients.as_mutable<float>()[i] = values[i] / scales[parameter(static_cast<int64_t>(i))];
+    const int64_t saturate = node.get_int("saturate", 1);
+    const Node cast{"", "Cast", 23, node.name, {{"to", static_cast<int64_t>(dtype)}, {"saturate", saturate}}, 1};
+    context.outputs[0] = evaluate(cast, {quotients})[0];
     return;
   }
   if (!is_quantized_integer(dtype))
@@ -179,7 +179,7 @@ void evaluate_dequantize(EvalContext& context) {
     node.fail(ErrorCode::kInvalidModel, "scale and zero point differ in size");
 
   std::vector<float> values(static_cast<size_t>(x.size()));
-  if (is_float8(x.dtype())) {
+  if (is_small_float(x.dtype())) {
     const std::vector<float> in = x.to_floats();
     for (size_t i = 0; i < values.size(); ++i) values[i] = in[i] * scales[parameter(static_cast<int64_t>(i))];
   } else {

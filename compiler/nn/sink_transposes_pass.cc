@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves transposes down through operations that work on each element, concatenate, split, pad, reduce or normalise
 // along an axis, where nothing else reads the transposed value, so that a transpose meets its inverse and both vanish.
+// Several readers that come together again in one value (x * sigmoid(x)) count as one.
 // No arithmetic changes. A transpose that only moves dimensions of extent one becomes a reshape.
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
 
 #include "compiler/nn/pass_util.h"
@@ -81,32 +84,91 @@ const llvm::StringSet<>& broadcasting_operators() {
   return names;
 }
 
-/// Operators on one tensor whose other operands are scalars or absent: the leading operand moves.
-bool sink_through_unary(NodeOp op, mlir::PatternRewriter& rewriter) {
+/// Whether an operator works on each element of its first operand, and its other operands are scalars or absent.
+bool is_unary(NodeOp op) {
   bool plain = op.getDomain().empty() && unary_operators().contains(op.getOpType());
   bool scalars = op.is("Clip") || op.is("QuantizeLinear") || op.is("DequantizeLinear") ||
                  op.is("QuantizeLinear", kMicrosoftDomain) || op.is("DequantizeLinear", kMicrosoftDomain) ||
                  op.is("QLinearLeakyRelu", kMicrosoftDomain) || op.is("QLinearSigmoid", kMicrosoftDomain);
   if (!plain && !scalars) return false;
+  return llvm::all_of(llvm::drop_begin(op->getOperands()), [](mlir::Value other) {
+    auto shape = shape_of(other);
+    return is_none(other) || (shape && shape->empty());
+  });
+}
+
+/// The operands that an operator broadcasts against each other; none if it does not.
+std::vector<unsigned> broadcast_operands(NodeOp op) {
+  bool quantised = op.is("QLinearAdd", kMicrosoftDomain) || op.is("QLinearMul", kMicrosoftDomain);
+  std::vector<unsigned> data;
+  if (!quantised && !(op.getDomain().empty() && broadcasting_operators().contains(op.getOpType()))) return data;
+  for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+    if (!quantised || i == 0 || i == 3) data.push_back(i);
+  }
+  return data;
+}
+
+/// Whether a transposition of the values in `transposed` passes through the operation.
+bool passes(NodeOp op, const Permutation& perm, const llvm::DenseSet<mlir::Value>& transposed) {
+  const auto turned = [&](mlir::Value value) {
+    NodeOp other = defining_op(value, "Transpose");
+    return transposed.contains(value) || (other && permutation_of(other) == perm);
+  };
+  if (op->getNumResults() != 1 || !op.getBodies().empty()) return false;
+  if (is_unary(op)) return turned(op->getOperand(0));
+  const std::vector<unsigned> data = broadcast_operands(op);
+  auto result = shape_of(op->getResult(0));
+  return !data.empty() && result && result->size() == perm.size() && llvm::all_of(data, [&](unsigned i) {
+    mlir::Value value = op->getOperand(i);
+    auto shape = shape_of(value);
+    return !is_none(value) && (turned(value) || constant_value(value) || (shape && shape->empty()));
+  });
+}
+
+/// A transpose with several readers becomes one for each reader where all of them lead, through element-wise
+/// operations, to one value: then they sink to it, and are one transpose again.
+bool split_at_diamond(NodeOp op, mlir::PatternRewriter& rewriter) {
+  constexpr int kMostOperations = 64;
+  if (!op.is("Transpose")) return false;
+  const Permutation perm = permutation_of(op);
+  mlir::Value start = op->getResult(0);
+  llvm::SmallSetVector<mlir::Operation*, 4> readers(start.user_begin(), start.user_end());
+  if (perm.empty() || readers.size() < 2) return false;
+  llvm::DenseSet<mlir::Value> inside = {start};
+  const auto leaves = [&](mlir::Value value) {  // whether something outside reads it
+    return llvm::any_of(value.getUsers(), [&](mlir::Operation* user) {
+      return user->getNumResults() != 1 || !inside.contains(user->getResult(0));
+    });
+  };
+  mlir::Operation* at = op->getNextNode();
+  for (int i = 0; at && i < kMostOperations; ++i, at = at->getNextNode()) {
+    NodeOp next = llvm::dyn_cast<NodeOp>(at);
+    if (!next || !passes(next, perm, inside)) continue;
+    inside.insert(next->getResult(0));
+    if (leaves(start) || llvm::count_if(inside, leaves) != 1) continue;
+    rewriter.setInsertionPointAfter(op);
+    for (mlir::Operation* reader : llvm::drop_begin(readers)) {
+      mlir::Value copy = rewriter.clone(*op)->getResult(0);
+      rewriter.modifyOpInPlace(reader, [&] { reader->replaceUsesOfWith(start, copy); });
+    }
+    return true;
+  }
+  return false;
+}
+
+/// Operators on one tensor whose other operands are scalars or absent: the leading operand moves.
+bool sink_through_unary(NodeOp op, mlir::PatternRewriter& rewriter) {
+  if (!is_unary(op)) return false;
   Permutation perm = sinkable(op->getOperand(0), op);
   if (perm.empty()) return false;
   llvm::SmallVector<mlir::Value> operands(op->getOperands());
-  for (mlir::Value other : llvm::drop_begin(operands)) {
-    auto shape = shape_of(other);
-    if (!is_none(other) && !(shape && shape->empty())) return false;
-  }
   operands[0] = source(operands[0]);
   return rebuild(op, rewriter, operands, to_attributes(op.getOnnxAttributes()), perm);
 }
 
 /// Element-wise operators with broadcasting: every operand is transposed alike or a constant.
 bool sink_through_broadcast(NodeOp op, mlir::PatternRewriter& rewriter) {
-  bool quantised = op.is("QLinearAdd", kMicrosoftDomain) || op.is("QLinearMul", kMicrosoftDomain);
-  if (!quantised && !(op.getDomain().empty() && broadcasting_operators().contains(op.getOpType()))) return false;
-  std::vector<unsigned> data;
-  for (unsigned i = 0; i < op->getNumOperands(); ++i) {
-    if (!quantised || i == 0 || i == 3) data.push_back(i);
-  }
+  const std::vector<unsigned> data = broadcast_operands(op);
   Permutation perm;
   for (unsigned i : data) {
     if (is_none(op->getOperand(i))) return false;
@@ -252,8 +314,9 @@ bool cancel_transposes(NodeOp op, mlir::PatternRewriter& rewriter) {
 std::unique_ptr<mlir::Pass> create_sink_transposes_pass() {
   return make_function_pass(
       "nn-sink-transposes", "move transposes down until they cancel", [](mlir::func::FuncOp func) {
-        std::vector<Rewrite> sink = {cancel_transposes, sink_through_unary, sink_through_broadcast, sink_through_concat,
-                                     sink_through_axis, sink_through_pad,   sink_through_reduction};
+        std::vector<Rewrite> sink = {cancel_transposes,      split_at_diamond,      sink_through_unary,
+                                     sink_through_broadcast, sink_through_concat,   sink_through_axis,
+                                     sink_through_pad,       sink_through_reduction};
         if (mlir::failed(apply_rewrites(func, sink))) return mlir::failure();
         return apply_rewrites(func, {transpose_to_reshape});
       });

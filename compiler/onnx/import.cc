@@ -636,6 +636,12 @@ int Importer::known_version(const NodeProto& node, const std::string& domain, co
     throw Error(ErrorCode::kUnsupported, what +
                                              ": a training operator; Tessera compiles inference, so export the model "
                                              "without its training part");
+  if (domain == "ai.onnx.ml" &&
+      (node.op_type() == "ZipMap" || node.op_type() == "CastMap" || node.op_type() == "DictVectorizer"))
+    throw Error(ErrorCode::kUnsupported,
+                what +
+                    ": takes or makes maps, which are not served; export the model without it, "
+                    "so that tensors go in and out (skl2onnx: options={'zipmap': False})");
   std::string message = what + ": operator '" + (domain.empty() ? "" : domain + "::") + node.op_type() + "' of opset " +
                         std::to_string(version) + " is not known";
   std::string near;

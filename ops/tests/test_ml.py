@@ -70,6 +70,23 @@ def test_one_hot_encoder():
     same("OneHotEncoder", [np.array(["a", "c", "z"], object)], {"cats_strings": ["c", "a"], "zeros": 1})
 
 
+def test_category_mapper():
+    both = {"cats_strings": ["b", "a", "c"], "cats_int64s": [4, 5, 6]}
+    names = np.array([["a", "z"], ["c", "b"]], object)
+    same("CategoryMapper", [names], {**both, "default_int64": 42})
+    same("CategoryMapper", [np.array([[5, 9], [4, 6]])], {**both, "default_string": "none"})
+    same("CategoryMapper", [names], both)
+
+
+def test_feature_vectorizer():
+    same("FeatureVectorizer", [X, WHOLE, f(4, 2)], {"inputdimensions": [3, 3, 2]})
+    same("FeatureVectorizer", [X], {"inputdimensions": [3]})
+    same("FeatureVectorizer", [WHOLE.astype(np.int32), WHOLE.astype(np.float64)], {"inputdimensions": [3, 3]})
+    same("FeatureVectorizer", [X, f(4, 2)], {"inputdimensions": [2, 4]})
+    wrong = dict(opset=1, domain=ML, attributes={"inputdimensions": [3, 1]})
+    check_rejected("FeatureVectorizer", [X], match="2 inputdimensions for 1 inputs", **wrong)
+
+
 def test_label_encoder():
     names = np.array([["a", "b"], ["z", "c"]], object)
     pairs = {"keys_strings": ["a", "b", "c"], "values_int64s": [4, 5, 6]}

@@ -49,3 +49,19 @@ func.func @kept(%x: tensor<2x3xf32>, %y: tensor<1x1x3x2xf32>) -> (tensor<3x2xf32
   %2 = nn.op "Transpose"(%y) opset 13 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x1x3x2xf32>) -> tensor<1x3x1x2xf32>
   return %0, %1, %2 : tensor<3x2xf32>, tensor<3x2xf32>, tensor<1x3x1x2xf32>
 }
+
+// -----
+
+// x * sigmoid(x): both readers of the transposed value lead to one value, which meets the inverse.
+// CHECK-LABEL: func.func @diamond
+// CHECK-NOT: "Transpose"
+// CHECK: %[[S:.*]] = nn.op "HardSigmoid"(%arg0)
+// CHECK: %[[M:.*]] = nn.op "Mul"(%arg0, %[[S]])
+// CHECK: return %[[M]]
+func.func @diamond(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %0 = nn.op "Transpose"(%x) opset 13 {perm = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %1 = nn.op "HardSigmoid"(%0) opset 13 {} : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  %2 = nn.op "Mul"(%0, %1) opset 13 {} : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %3 = nn.op "Transpose"(%2) opset 13 {perm = array<i64: 1, 0>} : (tensor<3x2xf32>) -> tensor<2x3xf32>
+  return %3 : tensor<2x3xf32>
+}

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of domain com.microsoft that are the standard's in another form, and Inverse, beside ONNX Runtime."""
+
+import numpy as np
+import pytest
+from ort_compare import check, check_rejected
+
+RNG = np.random.default_rng(43)
+MS = "com.microsoft"
+
+
+def f(*shape):
+    return np.asarray(RNG.standard_normal(shape), np.float32)
+
+
+def same(op, inputs, attributes=None, **options):
+    return check(op, inputs, domain=MS, attributes=attributes or {}, **options)
+
+
+def test_names():
+    for axis in (0, 1, -1):
+        same("ExpandDims", [f(2, 3), np.array(axis, np.int32)], infer_only_constants=(1,))
+    same("GatherND", [f(3, 4), np.array([[0, 1], [2, 3]])])
+    for upper in (0, 1):
+        same("Trilu", [f(4, 4), np.array(1, np.int64)], {"upper": upper})
+    same("Range", [np.array(v, np.int32) for v in (2, 11, 3)], static=False)
+    same("Range", [np.array(v, np.float32) for v in (2, 5)], static=False)
+    same("Pad", [f(2, 3), np.array([0, 1, 2, 0]), np.array([7], np.float32)], {"mode": "constant"}, static=False)
+    same("GridSample", [f(1, 2, 4, 5), np.asarray(RNG.uniform(-1, 1, (1, 3, 3, 2)), np.float32)], rtol=1e-5, atol=1e-6)
+
+
+def test_unique():
+    x = np.array([3, 1, 3, 2, 1, 7], np.float32)
+    same("Unique", [x], outputs=3, static=False)
+
+
+def test_distances():
+    for metric in ("sqeuclidean", "euclidean"):
+        for kind in (np.float32, np.float64):
+            same("CDist", [f(4, 3).astype(kind), f(5, 3).astype(kind)], {"metric": metric}, rtol=1e-3, atol=1e-4)
+    check_rejected("CDist", [f(4, 3), f(5, 3)], domain=MS, attributes={"metric": "cosine"}, match="neither")
+
+
+def test_products_of_short_integers():
+    a, b = (RNG.integers(-3000, 3000, s).astype(np.int16) for s in ((3, 4), (4, 5)))
+    same("MatMulInteger16", [a, b])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (2, 4, 4), (2, 1, 5, 5)])
+def test_inverse(shape):
+    x = f(*shape) + 4 * np.eye(shape[-1], dtype=np.float32)
+    same("Inverse", [x], rtol=1e-4, atol=1e-5)
+    same("Inverse", [x.astype(np.float64)], rtol=1e-10, atol=1e-12)
+    x = np.zeros((2, 2), np.float32)
+    x[0, 1] = x[1, 0] = 2  # the first pivot is zero
+    same("Inverse", [x])
+    check_rejected("Inverse", [f(2, 3)], domain=MS, match="square matrices")
+
+
+def test_quantised_embedding():
+    def table(rows):
+        return RNG.integers(0, 256, (rows, 8)).astype(np.uint8)
+
+    ids, segments = RNG.integers(0, 9, (2, 5)).astype(np.int32), RNG.integers(0, 2, (2, 5)).astype(np.int32)
+    tables = [table(9), table(6), table(2), table(1)[0], table(1)[0]]
+    scales = [np.array(v, np.float32) for v in (0.02, 0.03, 0.01, 0.05, 0.04)]
+    zeros = [np.array(v, np.uint8) for v in (128, 120, 100, 3, 130)]
+    mask = np.ones((2, 5), np.int32)
+    operands = [ids, segments, *tables, mask, *scales, *zeros]
+    same("QEmbedLayerNormalization", operands, {"epsilon": 1e-6}, outputs=2, rtol=1e-4, atol=1e-4)
