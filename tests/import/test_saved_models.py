@@ -10,6 +10,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.system import encoder
+
 LEVELS = {
     "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
     "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
@@ -126,3 +128,28 @@ def test_public_models(nn, name, tolerance, level, tmp_path):
     if not path.exists():
         pytest.skip(f"no {path.name} beside the project")
     check(nn, str(path), level, tmp_path, tolerance)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", ["", "bert", "gpt2"])
+def test_transformers(nn, kind, level, tmp_path):
+    """Files of ONNX Runtime's optimiser for transformers, which writes operators of its own, and of the runtime."""
+    path = tmp_path / "encoder.onnx"
+    onnx.save(encoder.Encoder().model(), path)
+    if kind:
+        optimizer = pytest.importorskip("onnxruntime.transformers.optimizer")
+        fused = optimizer.optimize_model(str(path), model_type=kind, num_heads=2, hidden_size=16, opt_level=0)
+        fused.save_model_to_file(str(path))
+        found = {node.op_type for node in onnx.load(path).graph.node}
+        assert "SkipLayerNormalization" in found and (kind != "bert" or "Attention" in found)
+    saved = tmp_path / "saved.onnx"
+    session_of(str(path), LEVELS[level], saved)
+    rng = np.random.default_rng(3)
+    mask = (np.arange(6) < np.array([[6], [4]])).astype(np.int64)
+    feeds = {"ids": rng.integers(0, 11, (2, 6)), "mask": mask}
+    session = session_of(str(saved), onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+    expected = session.run(None, feeds)[0]
+    model = nn.Model(str(saved))
+    model.optimise()
+    actual = model.run(feeds)[session.get_outputs()[0].name]
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-5)
