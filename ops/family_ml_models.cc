@@ -32,7 +32,7 @@ void set_label(Tensor& out, int64_t at, const Tensor& labels, int64_t index) {
     out.as_mutable<int64_t>()[static_cast<size_t>(at)] = labels.at_int64(index);
 }
 
-InferFunction infer_classifier(const char* integers, std::function<int64_t(const Node&)> columns) {
+InferFunction infer_classifier(const char* integers, const std::function<int64_t(const Node&)>& columns) {
   return [integers, columns](InferContext& c) {
     const int64_t rows = row_count(c.node, c.input(0));
     post_transform_of(c.node);
