@@ -709,3 +709,17 @@ def test_the_table_of_operators(case, configs):
     )
     npu, cpu = check(model, g.feeds, case, configs, exact=exact)
     assert ("CPU" if cpu else "NPU") == where[case], f"{npu} nodes on the NPU, {cpu} on the CPU"
+
+
+@pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
+def test_products_with_float_results(op_type, configs):
+    """A last layer that nothing quantises: the integer product on the NPU, its conversion on the CPU, bit for bit."""
+    g = Case((9, 16))
+    shape = (16, 5) if op_type == "MatMul" else (5, 16)
+    scale = g.constant(np.linspace(0.003, 0.007, 5, dtype=np.float32))
+    x = g.op("DequantizeLinear", [g.x, *g.own], [9, 16])
+    w = [g.constant(weights(*shape)), scale, g.constant(np.zeros(5, np.int8))]
+    w = g.op("DequantizeLinear", w, list(shape), axis=1 if op_type == "MatMul" else 0)
+    model = g.last(op_type, [x, w], **({} if op_type == "MatMul" else {"transB": 1}))
+    npu, _ = check(model, g.feeds, op_type, configs)
+    assert npu > 0 and tessera.Session(model.SerializeToString(), "fsim", configs[-1]).info().macs_npu_share == 1.0
