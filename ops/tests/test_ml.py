@@ -79,9 +79,11 @@ def test_category_mapper():
 
 
 def test_feature_vectorizer():
-    same("FeatureVectorizer", [X, WHOLE, f(4, 2)], {"inputdimensions": [3, 3, 2]})
+    same("FeatureVectorizer", [X, f(4, 1), f(4, 2)], {"inputdimensions": [3, 1, 2]})
     same("FeatureVectorizer", [X], {"inputdimensions": [3]})
-    same("FeatureVectorizer", [WHOLE.astype(np.int32), WHOLE.astype(np.float64)], {"inputdimensions": [3, 3]})
+    same("FeatureVectorizer", [WHOLE, WHOLE[:, :2].copy()], {"inputdimensions": [3, 2]})
+    same("FeatureVectorizer", [WHOLE.astype(np.int32)], {"inputdimensions": [3]})
+    same("FeatureVectorizer", [X.astype(np.float64)], {"inputdimensions": [3]})
     same("FeatureVectorizer", [X, f(4, 2)], {"inputdimensions": [2, 4]})
     wrong = dict(opset=1, domain=ML, attributes={"inputdimensions": [3, 1]})
     check_rejected("FeatureVectorizer", [X], match="2 inputdimensions for 1 inputs", **wrong)
