@@ -131,6 +131,19 @@ bool continues(const Transfer& t) {
   return true;
 }
 
+/// How many neighbouring runs LOAD requests together: they continue each other in DRAM, and begin and end with beats
+/// and groups.
+int64_t requested_together(const Transfer& t, int64_t w) {
+  if (t.length % w != 0 || t.dram_first % w != 0 || t.sp % w != 0) return 1;
+  int64_t runs = 1;
+  for (size_t k = kLoops; k-- > 0;) {
+    if (t.extent[k] == 1) continue;
+    if (t.inside[k] != t.extent[k] || t.dram_stride[k] != runs * t.length || t.sp_stride[k] % w != 0) break;
+    runs *= t.extent[k];
+  }
+  return runs;
+}
+
 }  // namespace
 
 Duration duration(const isa::Instruction& instruction, const isa::MachineConfig& config) {
@@ -159,6 +172,9 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
     result.engine = joined ? result.beats + 1 : scaled(run.beats + run.stores);
     return result;
   }
+  if (!joined && t.in_dram)
+    result.bursts =
+        std::max(ceil_div(runs, requested_together(t, w)), ceil_div(result.beats, isa::timing::bus::kBurstBeats));
   result.engine = joined ? result.beats + 1 + ceil_div(padded * t.length, w)
                          : scaled(run.groups + run.turns) + padded * ceil_div(t.length, w);
   result.runs =

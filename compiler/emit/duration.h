@@ -16,7 +16,7 @@ struct Duration {
   int64_t engine =
       0;  // cycles of its engine: GEMM's steps, ALU's issues, groups that LOAD and STORE move in the scratchpad
   int64_t beats = 0;    // of the bus, without the instruction's own words
-  int64_t bursts = 0;   // LOAD and STORE: runs that do not continue each other
+  int64_t bursts = 0;   // STORE: runs that do not continue each other; LOAD: that are not requested together
   int64_t runs = 0;     // LOAD: bursts' runs and runs of padding
   int64_t outputs = 0;  // GEMM, ALU: entries written
 };

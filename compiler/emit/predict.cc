@@ -253,7 +253,9 @@ class Replay {
     const int64_t ready = leave + (d.beats > 0 ? timing::load::kFirstBeat + latency_ : timing::load::kStart);
     const int64_t begin =
         std::max({ready, e.end, d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0}});
-    const int64_t window = d.bursts * (latency_ + kReadBurst) / in_flight_;  // as many bursts as may be outstanding
+    // As many bursts may be outstanding, as many runs may wait.
+    const int64_t window = std::max(d.bursts * (latency_ + kReadBurst) / in_flight_,
+                                    d.runs * (latency_ + kReadBurst) / timing::load::runs_waiting(config_));
     const bool inp = effects.writes(isa::Space::kInp);
     e.end =
         std::max({bus_.move(begin, slots(d.beats), inp ? &alu_writes_ : nullptr), begin + d.engine, begin + window});

@@ -218,11 +218,12 @@ void NestLowering::load_factor(const Tile& tile, size_t slot) {
     factor_frames_.erase(slot);
   }
   const auto fetch = [&](int64_t first, int64_t blocks, int64_t lanes) {
-    Transfer part = t;
+    Transfer part = t;  // blocks that continue each other in DRAM side by side: LOAD requests them together
     part.dram_offset += first * in * f.pitch_k;
     part.sp_addr += first * oc * entry;
-    part.loops.push_back({blocks, in * f.pitch_k, oc * entry});
     part.loops.push_back({columns, f.pitch_column, in});
+    part.loops.push_back({blocks, in * f.pitch_k, oc * entry});
+    if (f.pitch_k != 1) std::swap(part.loops[part.loops.size() - 2], part.loops.back());
     part.length = lanes;
     if (f.pitch_k != 1) {
       part.loops.push_back({lanes, f.pitch_k, 1});

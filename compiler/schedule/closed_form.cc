@@ -150,7 +150,8 @@ class NestForm {
         // Short runs: as many are under way at once as the machine has reads in flight.
         const FactorTraffic one = factor_traffic(nest_, tile_);
         const int64_t wait = ceil_div(machine_.dram_latency_cycles, std::max(1, config.reads_in_flight));
-        factor_tile_cycles_ = one.runs * std::max(beats(one.bytes / one.runs, machine_) + 1, wait);
+        factor_tile_cycles_ =
+            std::max(one.runs * (beats(one.bytes / one.runs, machine_)), one.requests * wait) + one.requests;
         factor_bytes = count * one.bytes;
         factor_cycles = count * factor_tile_cycles_;
       } else {

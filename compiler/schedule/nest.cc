@@ -51,7 +51,8 @@ FactorTraffic factor_traffic(const Nest& nest, const Extents& tile) {
   const int64_t k = std::min(tile[Dim::kIc] * nest.in_channels.lanes, nest.in_channels.total);
   const int64_t pieces = nest.factor.pitch_k == 1 ? (k + nest.in_channels.lanes - 1) / nest.in_channels.lanes : k;
   const int64_t count = matrices(nest, tile);
-  return {count * columns * k, count * columns * pieces};
+  const bool together = nest.factor.pitch_k == 1 && nest.factor.pitch_column % nest.in_channels.lanes == 0;
+  return {count * columns * k, count * columns * pieces, count * columns * (together ? 1 : pieces)};
 }
 
 int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw) {

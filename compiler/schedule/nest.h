@@ -161,6 +161,7 @@ int64_t matrices(const Nest& nest, const Extents& tile);
 /// What LOAD fetches of the factor for a tile.
 struct FactorTraffic {
   int64_t bytes = 0, runs = 0;
+  int64_t requests = 0;  // runs, those as one that LOAD requests together
 };
 FactorTraffic factor_traffic(const Nest& nest, const Extents& tile);
 

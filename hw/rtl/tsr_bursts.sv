@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts a run of DRAM bytes into AXI bursts: aligned, at most 256 beats, none across 4 KB.
+// Cuts a run of DRAM bytes into AXI bursts: aligned, at most 256 beats, none across 4 KB. A run that continues the one
+// before at a beat's boundary joins it while a burst of that one waits.
 //
 // Latency: a run taken in cycle t has its first burst at the output in t + 1. Throughput: one burst a cycle; the next
-// run is taken with the last burst of the previous one. Back-pressure: burst_ready_i. Reset: synchronous, active low.
+// run is taken with the last burst of the previous one, or joins it. Back-pressure: burst_ready_i. Reset: synchronous, active low.
 // Legal: AxiBytes a power of two, 4 to 64; a run is of 1 to 2^22 - 1 bytes; bursts of 256 beats at most. Timing: a
 // count of beats, or the next place of a page, between two registers.
 module tsr_bursts #(
@@ -14,6 +15,7 @@ module tsr_bursts #(
   output logic        run_ready_o,
   input  logic [63:0] run_dram_i,
   input  logic [21:0] run_bytes_i,
+  input  logic        run_continues_i,  // begins where the run before ended, with a beat
   output logic        burst_valid_o,
   input  logic        burst_ready_i,
   output logic [63:0] burst_addr_o,
@@ -34,7 +36,7 @@ module tsr_bursts #(
   logic [63-OffsetBits:0] beat_q;   // address in beats
   logic [BeatBits-1:0] left_q;      // beats left - 1
   logic [LengthBits-1:0] longest, length;
-  logic busy_q, take, last, fire;
+  logic busy_q, take, last, fire, joins;
 
   // All lengths are of beats - 1: then those to the end of a page are the complement of the place in the page. A burst
   // that is not its run's last one ends a page, or it has as many beats as a burst can have. Either way the address grows
@@ -60,7 +62,8 @@ module tsr_bursts #(
   assign burst_last_o = last;
   assign busy_o = busy_q;
   assign fire = busy_q && burst_ready_i;
-  assign run_ready_o = !busy_q || (burst_ready_i && last);
+  assign joins = busy_q && !burst_ready_i && run_continues_i;
+  assign run_ready_o = !busy_q || joins || (burst_ready_i && last);
   assign take = run_valid_i && run_ready_o;
 
   // Beats of the bytes beyond whole ones, with what stands before the first.
@@ -77,8 +80,8 @@ module tsr_bursts #(
   assign page_next = beat_q[63-OffsetBits:PlaceBits] + 1'b1;
   always_ff @(posedge clk_i) begin
     if (take) begin
-      beat_q <= run_dram_i[63:OffsetBits];
-      left_q <= BeatBits'(run_bytes_i[21:OffsetBits]) + BeatBits'(rest) - 1'b1;
+      if (!joins) beat_q <= run_dram_i[63:OffsetBits];
+      left_q <= (joins ? left_q : '1) + BeatBits'(run_bytes_i[21:OffsetBits]) + BeatBits'(rest);
     end else if (fire) begin
       beat_q <= {page_next, place_next};
       left_q <= left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The front of LOAD and STORE: checks an instruction's ranges and walks its nest. Enters: instructions. Leaves, in
 // order: runs of contiguous bytes {DRAM address, scratchpad byte, bytes, padding}, neighbours that continue each other
-// on both sides joined; each instruction's last run carries `last`. A FENCE, or an instruction that fails its range
+// on both sides joined; `continues` marks one that continues the run before in DRAM alone, where both begin and end with
+// beats and groups; each instruction's last run carries `last`. A FENCE, or an instruction that fails its range
 // check, is one run of 0 bytes with `last`; after a failed check nothing more is taken until reset.
 //
 // A loop's stride and extent, and where its current iteration began, stand in two small memories: a step reads one loop
@@ -19,6 +20,7 @@
 module tsr_runs #(
   parameter int unsigned JoinBytes     = 1024,  // a run of this many bytes is not joined further
   parameter bit          Pads          = 1'b1,  // LOAD; STORE has neither padding nor fill
+  parameter int unsigned AxiBytes      = 8,
   parameter int unsigned InpBytes      = 64,
   parameter int unsigned WgtBytes      = 64,
   parameter int unsigned AccBytes      = 64,
@@ -42,6 +44,7 @@ module tsr_runs #(
   output logic [63:0]   run_dram_o,
   output logic [21:0]   run_sp_o,
   output logic [21:0]   run_bytes_o,
+  output logic          run_continues_o,
   output logic [2:0]    run_space_o,
   output logic          run_pad_o,
   output logic [7:0]    run_pad_value_o,
@@ -217,6 +220,7 @@ module tsr_runs #(
 
   // The run that may still grow.
   localparam int unsigned SpanBits = 50;
+  localparam int unsigned OffsetBits = $clog2(AxiBytes);
   logic held_q, held_pad_q, held_last_q, held_signal_q;
   logic [63:0] held_dram_q;
   logic [SpanBits-1:0] held_dram_end_q;  // what a nest spans is shorter, so that no more is compared
@@ -224,11 +228,13 @@ module tsr_runs #(
   logic [2:0] held_space_q, held_fault_q;
   logic [7:0] held_pad_value_q;
   logic [31:0] held_pc_q;
-  logic joins, emit, held_full;
+  logic joins, emit, held_full, held_continues_q, dram_continues, aligned;
 
   assign held_full = held_bytes_q[21:$clog2(JoinBytes)] != '0;
+  assign dram_continues = held_dram_end_q == dram_q[SpanBits-1:0];
+  assign aligned = dram_q[OffsetBits-1:0] == '0 && sp_q[OffsetBits-1:0] == '0 && held_sp_end_q[OffsetBits-1:0] == '0;
   assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && held_sp_end_q == sp_q &&
-      (step_pad || held_dram_end_q == dram_q[SpanBits-1:0]) && !held_full;
+      (step_pad || dram_continues) && !held_full;
   assign run_valid_o = held_q && (held_last_q || (walk_q && !joins));
   assign emit = run_valid_o && run_ready_i;
   assign step_take = walk_q && (!held_q || joins || emit);
@@ -278,6 +284,7 @@ module tsr_runs #(
         held_dram_q <= dram_q;
         held_sp_q <= sp_q;
         held_pad_q <= step_pad;
+        held_continues_q <= held_q && !held_last_q && !held_pad_q && !step_pad && dram_continues && aligned;
         held_signal_q <= walk_signal_q;
         held_space_q <= walk_space_q;
         held_fault_q <= walk_fault_q;
@@ -305,6 +312,7 @@ module tsr_runs #(
   assign run_dram_o = held_dram_q;
   assign run_sp_o = held_sp_q;
   assign run_bytes_o = held_bytes_q;
+  assign run_continues_o = held_continues_q;
   assign run_space_o = held_space_q;
   assign run_pad_o = held_pad_q;
   assign run_pad_value_o = held_pad_value_q;

@@ -152,7 +152,7 @@ inline constexpr int kOffer = 1;
 /// The data side of LOAD (tsr_load, tsr_realign).
 namespace load {
 /// Runs that have left and wait for the data side. Runs.
-inline constexpr int64_t runs_waiting(const MachineConfig& config) { return 2 * int64_t{config.reads_in_flight}; }
+inline constexpr int64_t runs_waiting(const MachineConfig& config) { return 4 * int64_t{config.reads_in_flight}; }
 /// From a run's departure to the first cycle in which the realigner can take it.
 inline constexpr int kItem = 1;
 /// From a run's departure to its first group, at the earliest.

@@ -647,7 +647,7 @@ package tsr_isa_pkg;
   localparam int unsigned TimingTransferOffer = 1;  // From a run's departure to its first burst at the arbiter.
   // Runs that have left and wait for the data side.
   function automatic int unsigned timing_load_runs_waiting(input int unsigned reads_in_flight);
-    timing_load_runs_waiting = 2 * reads_in_flight;
+    timing_load_runs_waiting = 4 * reads_in_flight;
   endfunction
   localparam int unsigned TimingLoadItem = 1;  // From a run's departure to the first cycle in which the realigner can take it.
   localparam int unsigned TimingLoadStart = 2;  // From a run's departure to its first group, at the earliest.

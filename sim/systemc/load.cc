@@ -38,13 +38,19 @@ void Load::reset() {
   emitted_ = left_ = 0;
 }
 
-Cycle Load::emit_from(const Run& run, Cycle ready) {
-  // A place in the queue of runs is free from the cycle after one has been taken out of it.
+/// A place in the queue of runs is free from the cycle after one has been taken out of it.
+Cycle Load::join_from(Cycle ready) {
   if (emitted_ >= queue_places_) {
     const uint64_t before = emitted_ - queue_places_;
     if (before >= left_) return kNever;
     ready = std::max(ready, left_queue_[before & (left_queue_.size() - 1)] + 1);
   }
+  return ready;
+}
+
+Cycle Load::emit_from(const Run& run, Cycle ready) {
+  ready = join_from(ready);
+  if (ready == kNever) return kNever;
   if (run.pad || run.bytes == 0) return ready;
   const Cycle bursts = bursts_free();
   return bursts == kNever ? kNever : std::max(ready, bursts);
@@ -61,6 +67,7 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   piece.groups = piece.none ? 0 : groups_of(run.sp, run.bytes, width);
   piece.beats = piece.prime = piece.tail = 0;
   piece.taken = false;
+  piece.joined = piece.joined_beats = 0;
   if (moves) {
     const auto from = static_cast<uint32_t>(run.dram & (width - 1));
     const uint32_t to = run.sp & (width - 1);
@@ -71,6 +78,20 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   counters().busy += piece.groups;
   ++emitted_;
   drain(context_.agenda.now());
+}
+
+/// It needs a cycle for each beat, like the run before it.
+void Load::joined(const Run& run, Cycle at) {
+  const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
+  Piece& piece = pieces_.back();
+  const uint32_t beats = groups_of(run.dram, run.bytes, width);
+  piece.beats += beats;
+  piece.groups += beats;
+  piece.last = run.last;
+  ++piece.joined;
+  piece.joined_beats += beats;
+  counters().busy += beats;
+  ++emitted_;
 }
 
 void Load::finish_instruction(Cycle at, bool error) {
@@ -202,6 +223,7 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   const Piece piece = pieces_.front();
   const Cycle from = std::max(piece.emitted + kStart, free_);
   free_ = at + isa::timing::bus::kSeen + piece.tail;
+  for (uint32_t k = piece.joined; k > 0; --k) leave_queue(free_ - 1 - Cycle{piece.joined_beats} * k / piece.joined);
   const Cycle work = piece.beats + piece.tail;
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;

@@ -25,7 +25,10 @@ class Load : public Transfer {
  protected:
   void work(Cycle now) override;
   Cycle emit_from(const Run& run, Cycle ready) override;
+  Cycle join_from(Cycle ready) override;
+  bool joins() const override { return true; }
   void emitted(const Run& run, Cycle at, bool moves) override;
+  void joined(const Run& run, Cycle at) override;
   void moved(Burst& burst, bool error, Cycle at) override;
 
  private:
@@ -40,6 +43,9 @@ class Load : public Transfer {
     bool none;
     bool last;
     bool taken = false;  // out of the queue
+    // Runs that joined it, and their beats.
+    uint32_t joined = 0;
+    uint32_t joined_beats = 0;
   };
   /// What stands at the front and needs no beats is written; the next run leaves the queue.
   void drain(Cycle now) {

@@ -21,7 +21,7 @@ TEST(Walk, JoinsWhatContinues) {
   load.extent = {1, 1, 3, 20};
   load.dram_stride = {0, 0, 5000, 100};
   load.sp_stride = {0, 0, 2000, 100};
-  Walk walk(load, 64, 1024);
+  Walk walk(load, 64, 1024, 8);
   std::vector<uint32_t> bytes, steps;
   while (!walk.done()) {
     systemc::Run run;
@@ -42,7 +42,7 @@ TEST(Walk, PaddingIsARunOfItsOwn) {
   load.pad_after = {1, 0};
   load.dram_stride = {100, 16, 0, 8};
   load.sp_stride = {48, 16, 0, 8};
-  Walk walk(load, 1000, 1024);
+  Walk walk(load, 1000, 1024, 8);
   std::vector<uint64_t> read;  // address, bytes
   std::vector<uint32_t> padded;
   while (!walk.done()) {

@@ -42,27 +42,48 @@ BurstTransaction& Transfer::fresh() {
   return transaction;
 }
 
-void Transfer::offer(Cycle at) {
+/// The length of a burst that begins the beats left.
+void Transfer::cut(Burst& burst) {
   const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
   constexpr uint64_t kPage = isa::timing::bus::kPageBytes;
-  const auto to_page = static_cast<uint32_t>(kPage - burst_address_ % kPage) >> std::countr_zero(width);
-  const uint32_t beats = std::min({burst_beats_left_, to_page, uint32_t{isa::timing::bus::kBurstBeats}});
+  const auto to_page = static_cast<uint32_t>(kPage - burst.address % kPage) >> std::countr_zero(width);
+  burst.beats = std::min({burst_beats_left_, to_page, uint32_t{isa::timing::bus::kBurstBeats}});
+  burst.run_last = burst.beats == burst_beats_left_;
+  burst.payload->set_data_length(burst.beats * width);
+}
+
+void Transfer::offer(uint64_t address, Cycle at) {
   BurstTransaction& transaction = fresh();
   Burst& burst = transaction.burst;
-  burst.address = burst_address_;
-  burst.beats = beats;
+  burst.address = address;
   burst.run_first = burst_first_;
-  burst.run_last = beats == burst_beats_left_;
   burst.offered = at;
   burst.blocked = 0;
   burst_first_ = false;
-  burst_address_ += uint64_t{beats} * width;
-  burst_beats_left_ -= beats;
-  transaction.payload.set_address(burst.address);
-  transaction.payload.set_data_length(beats * width);
+  offered_ = &burst;
+  cut(burst);
+  transaction.payload.set_address(address);
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay = context_.agenda.delay(at);
   socket->nb_transport_fw(transaction.payload, phase, delay);
+}
+
+/// Runs that continue the one in the burst unit and are ready before cycle `limit`, up to which its burst waits, join
+/// it.
+void Transfer::join_before(Cycle limit) {
+  while (joins() && next_run() && run_.continues) {
+    const Cycle at = join_from(std::max({run_ready_, last_emit_ + 1, offered_->offered}));
+    if (at == kNever || at >= limit) {
+      if (at != kNever && limit == context_.agenda.now()) wake_at(at + 1);
+      break;
+    }
+    has_run_ = false;
+    last_emit_ = at;
+    burst_beats_left_ += groups_of(run_.dram, run_.bytes, static_cast<uint32_t>(context_.config.axi_bytes));
+    context_.result->bytes_read += run_.bytes;
+    joined(run_, at);
+    if (walk_.done()) wake();
+  }
 }
 
 tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,
@@ -70,9 +91,13 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
   const Cycle now = context_.agenda.now();
   const Cycle at = context_.agenda.cycle(delay);
   if (phase == tlm::END_REQ) {
-    const Cycle granted = burst_of(payload).granted;
+    Burst& burst = burst_of(payload);
+    const Cycle granted = burst.granted;
+    join_before(granted);
+    cut(burst);
+    burst_beats_left_ -= burst.beats;
     if (burst_beats_left_ > 0) {
-      offer(granted + 1);
+      offer(burst.address + payload.get_data_length(), granted + 1);
     } else {
       bursting_ = false;
       bursts_free_ = granted;
@@ -93,7 +118,7 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
 
 /// As advance(); when that ends the walk, the next instruction may begin.
 void Transfer::advance_and_wake(Cycle now) {
-  if (has_run_ && bursting_ && moves(run_)) return;  // behind the bursts of the run before
+  if (has_run_ && bursting_ && moves(run_) && !joins()) return;  // behind the bursts of the run before
   const bool walking = !walk_.done();
   advance(now);
   if (walking && walk_.done()) wake();
@@ -102,41 +127,43 @@ void Transfer::advance_and_wake(Cycle now) {
 void Transfer::advance(Cycle now) {
   if (advancing_) return;
   advancing_ = true;
-  for (;;) {
-    if (has_run_) {
-      if (bursting_ && moves(run_)) break;  // behind the bursts of the run before
-      const Cycle at = emit_from(run_, std::max(run_ready_, last_emit_ + 1));
-      if (at == kNever) break;
-      if (at > now + kLookahead) {
-        wake_at(at);
-        break;
-      }
-      has_run_ = false;
-      last_emit_ = at;
-      const bool bursts = moves(run_);
-      emitted(run_, at, bursts);
-      if (bursts) {
-        const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
-        bursting_ = burst_first_ = true;
-        burst_address_ = run_.dram & ~uint64_t{width - 1};
-        burst_beats_left_ = groups_of(run_.dram, run_.bytes, width);
-        (engine() == isa::Engine::kStore ? context_.result->bytes_written : context_.result->bytes_read) += run_.bytes;
-        offer(at + timing::kOffer);
-      }
-      continue;
+  while (next_run()) {
+    if (bursting_ && moves(run_)) {  // behind the bursts of the run before
+      join_before(now);
+      if (!has_run_) continue;
+      break;
     }
-    if (!walk_.done()) {
-      walk_.next(run_);
-      run_item_ = walk_item_;
-      has_run_ = true;
-      const Cycle from = std::max(last_emit_, walk_from_);
-      run_ready_ = from + run_.steps - 1 + timing::kJoin;
-      if (run_.last) walk_over_ = run_ready_ - timing::kJoin;
-      continue;
+    const Cycle at = emit_from(run_, std::max(run_ready_, last_emit_ + 1));
+    if (at == kNever) break;
+    if (at > now + kLookahead) {
+      wake_at(at);
+      break;
     }
-    break;
+    has_run_ = false;
+    last_emit_ = at;
+    const bool bursts = moves(run_);
+    emitted(run_, at, bursts);
+    if (bursts) {
+      const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
+      bursting_ = burst_first_ = true;
+      burst_beats_left_ = groups_of(run_.dram, run_.bytes, width);
+      (engine() == isa::Engine::kStore ? context_.result->bytes_written : context_.result->bytes_read) += run_.bytes;
+      offer(run_.dram & ~uint64_t{width - 1}, at + timing::kOffer);
+    }
   }
   advancing_ = false;
+}
+
+/// Whether there is a run, the walk's next one if need be.
+bool Transfer::next_run() {
+  if (has_run_) return true;
+  if (walk_.done()) return false;
+  walk_.next(run_);
+  run_item_ = walk_item_;
+  has_run_ = true;
+  run_ready_ = std::max(last_emit_, walk_from_) + run_.steps - 1 + timing::kJoin;
+  if (run_.last) walk_over_ = run_ready_ - timing::kJoin;
+  return true;
 }
 
 void Transfer::work(Cycle now) {
@@ -170,7 +197,8 @@ void Transfer::work(Cycle now) {
     prepared_.item = {isa::Space::kOut, item.fault};
     prepared_.done = now + timing::kPrepare;
     const auto move = [&](const auto& transfer) {
-      prepared_.walk = Walk(transfer, request.bases[transfer.base], join);
+      prepared_.walk =
+          Walk(transfer, request.bases[transfer.base], join, static_cast<uint32_t>(context_.config.axi_bytes));
       prepared_.item.space = transfer.space;
     };
     if (item.fault != isa::Fault::kNone) {

@@ -31,8 +31,14 @@ class Transfer : public Engine, public BeatSide {
   /// The earliest cycle in which the run may leave, given that the walk has it ready in `ready`; kNever: not before a
   /// later wake().
   virtual Cycle emit_from(const Run& run, Cycle ready) = 0;
+  /// The same for a run that joins the one before: the burst unit need not be free.
+  virtual Cycle join_from(Cycle ready) { return ready; }
   /// A run has left in cycle `at`. `moves`: bursts of it follow, the first of which carries run_first.
   virtual void emitted(const Run& run, Cycle at, bool moves) = 0;
+  /// Whether runs may join the one in front of them while a burst of it waits.
+  virtual bool joins() const { return false; }
+  /// A run has left in cycle `at`, and its beats come with those of the run before.
+  virtual void joined(const Run&, Cycle) {}
   /// The beats of one burst have moved; of writes: the response comes at `at`.
   virtual void moved(Burst& burst, bool error, Cycle at) = 0;
 
@@ -57,7 +63,10 @@ class Transfer : public Engine, public BeatSide {
   tlm::tlm_sync_enum nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase, sc_core::sc_time& delay);
   void advance(Cycle now);
   void advance_and_wake(Cycle now);
-  void offer(Cycle at);
+  void offer(uint64_t address, Cycle at);
+  void cut(Burst& burst);
+  bool next_run();
+  void join_before(Cycle limit);
   BurstTransaction& fresh();
   static bool moves(const Run& run) { return run.bytes > 0 && !run.pad; }
 
@@ -79,8 +88,8 @@ class Transfer : public Engine, public BeatSide {
   Cycle last_emit_ = 0;
   // The run in the burst unit.
   bool bursting_ = false;
-  uint64_t burst_address_ = 0;
-  uint32_t burst_beats_left_ = 0;
+  Burst* offered_ = nullptr;       // its burst that is not granted
+  uint32_t burst_beats_left_ = 0;  // those of that burst included
   bool burst_first_ = false;
   Cycle bursts_free_ = 0;
   bool advancing_ = false;

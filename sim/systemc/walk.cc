@@ -7,8 +7,8 @@
 
 namespace tessera::sim::systemc {
 
-Walk::Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes)
-    : length_(load.length), join_bytes_(join_bytes), fill_(load.fill), done_(false) {
+Walk::Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes, uint32_t width)
+    : length_(load.length), join_bytes_(join_bytes), fill_(load.fill), done_(false), width_(width) {
   for (size_t k = 0; k < 4; ++k) {
     extent_[k] = load.extent[k];
     dram_stride_[k] = load.dram_stride[k];
@@ -23,8 +23,8 @@ Walk::Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes)
   }
 }
 
-Walk::Walk(const isa::Store& store, uint64_t base, uint32_t join_bytes)
-    : length_(store.length), join_bytes_(join_bytes), done_(false) {
+Walk::Walk(const isa::Store& store, uint64_t base, uint32_t join_bytes, uint32_t width)
+    : length_(store.length), join_bytes_(join_bytes), done_(false), width_(width) {
   for (size_t k = 0; k < 4; ++k) {
     extent_[k] = store.extent[k];
     dram_stride_[k] = store.dram_stride[k];
@@ -78,14 +78,20 @@ void Walk::next(Run& run) {
   run.sp = static_cast<uint32_t>(sp_[3]);
   run.bytes = length_;
   run.steps = 1;
-  run.pad = run.last = false;
+  run.pad = run.last = run.continues = false;
   if (length_ == 0) {
     run.last = done_ = true;
     return;
   }
   run.pad = padding();
-  uint64_t dram_end = dram_[3] + length_;
-  int64_t sp_end = sp_[3] + length_;
+  const auto aligned = [this](auto address) { return (address & (width_ - 1)) == 0; };
+  run.continues =
+      moved_ && !run.pad && dram_end_ == dram_[3] && aligned(dram_[3]) && aligned(sp_[3]) && aligned(sp_end_);
+  moved_ = !run.pad;
+  uint64_t& dram_end = dram_end_;
+  int64_t& sp_end = sp_end_;
+  dram_end = dram_[3] + length_;
+  sp_end = sp_[3] + length_;
   // Steps of loop 3 that continue each other: as many at once as stay below the limit.
   const bool straight = sp_stride_[3] == length_ && (run.pad || dram_stride_[3] == length_);
   for (;;) {

@@ -17,15 +17,17 @@ struct Run {
   uint32_t bytes = 0;  // 0: nothing moves (FENCE)
   uint32_t steps = 1;
   bool pad = false;
-  bool last = false;  // of its instruction
+  bool last = false;       // of its instruction
+  bool continues = false;  // continues the run before in DRAM, where both begin and end with beats and groups
 };
 
 class Walk {
  public:
   Walk() = default;
-  /// `base` is the content of the instruction's base register; a run of `join_bytes` or more is not joined further.
-  Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes);
-  Walk(const isa::Store& store, uint64_t base, uint32_t join_bytes);
+  /// `base` is the content of the instruction's base register; a run of `join_bytes` or more is not joined further; a
+  /// beat has `width` bytes, a power of two.
+  Walk(const isa::Load& load, uint64_t base, uint32_t join_bytes, uint32_t width);
+  Walk(const isa::Store& store, uint64_t base, uint32_t join_bytes, uint32_t width);
   /// A FENCE: one empty run.
   static Walk none();
 
@@ -50,6 +52,11 @@ class Walk {
   bool fill_ = false;
   bool pads_ = false;  // some iterations
   bool done_ = true;
+  // Of the run before.
+  uint32_t width_ = 1;
+  uint64_t dram_end_ = 0;
+  int64_t sp_end_ = 0;
+  bool moved_ = false;  // there is one, and it is no padding
 };
 
 }  // namespace tessera::sim::systemc
