@@ -2,6 +2,8 @@
 // The read half of the AXI4 master: FETCH before LOAD, one identifier, so that data come back in the order of the
 // bursts; a queue of owners says whose they are.
 //
+// Short bursts that will grow wait where half of the bursts in flight are taken: then requests are what is scarce.
+//
 // Latency: a granted burst is on the bus in the next cycle; a beat reaches its owner in the cycle after it was taken.
 // Throughput: one burst and one beat a cycle. Back-pressure: at most ReadsInFlight bursts are outstanding; every output
 // depends on state only. Reset: synchronous, active low; bursts in flight must have drained.
@@ -21,6 +23,7 @@ module tsr_axi_read #(
   output logic                  load_ar_ready_o,
   input  logic [63:0]           load_ar_addr_i,
   input  logic [7:0]            load_ar_len_i,
+  input  logic                  load_ar_grows_i,
   output logic                  load_r_valid_o,
   input  logic                  load_r_ready_i,
   output logic [8*AxiBytes-1:0] r_data_o,   // for both
@@ -37,14 +40,14 @@ module tsr_axi_read #(
   input  logic                  m_rlast_i
 );
 
-  logic free, owners_ready, owner_valid, owner_fetch, fire;
+  logic free, owners_ready, owner_valid, owner_fetch, fire, crowded, done;
   logic arvalid_q;
   logic [63:0] araddr_q;
   logic [7:0] arlen_q;
   assign free = (!arvalid_q || m_arready_i) && owners_ready;
   assign fetch_ar_ready_o = free;
-  assign load_ar_ready_o = free && !fetch_ar_valid_i;
-  assign fire = free && (fetch_ar_valid_i || load_ar_valid_i);
+  assign load_ar_ready_o = free && !fetch_ar_valid_i && !(crowded && load_ar_grows_i);
+  assign fire = (fetch_ar_valid_i && fetch_ar_ready_o) || (load_ar_valid_i && load_ar_ready_o);
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -75,8 +78,16 @@ module tsr_axi_read #(
 
   tsr_queue #(.Width(1), .Depth(ReadsInFlight)) u_owners (
     .clk_i, .rst_ni, .valid_i(fire), .data_i(fetch_ar_valid_i), .ready_o(owners_ready), .valid_o(owner_valid),
-    .data_o(owner_fetch), .ready_i(beat_valid && beat_ready && beat_last)
+    .data_o(owner_fetch), .ready_i(done)
   );
+  assign done = beat_valid && beat_ready && beat_last;
+  localparam int unsigned CountBits = $clog2(ReadsInFlight + 1);
+  logic [CountBits-1:0] outstanding_q;
+  assign crowded = outstanding_q >= CountBits'(ReadsInFlight / 2);
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) outstanding_q <= '0;
+    else if (fire != done) outstanding_q <= fire ? outstanding_q + 1'b1 : outstanding_q - 1'b1;
+  end
   assign busy_o = owner_valid;
 
   logic unused;

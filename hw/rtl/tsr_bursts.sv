@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cuts a run of DRAM bytes into AXI bursts: aligned, at most 256 beats, none across 4 KB. A run that continues the one
-// before at a beat's boundary joins it while a burst of that one waits.
+// before at a beat's boundary joins it while a burst of that one waits. `grows` says that one will soon, and that the
+// burst is short.
 //
 // Latency: a run taken in cycle t has its first burst at the output in t + 1. Throughput: one burst a cycle; the next
 // run is taken with the last burst of the previous one, or joins it. Back-pressure: burst_ready_i. Reset: synchronous, active low.
@@ -16,11 +17,13 @@ module tsr_bursts #(
   input  logic [63:0] run_dram_i,
   input  logic [21:0] run_bytes_i,
   input  logic        run_continues_i,  // begins where the run before ended, with a beat
+  input  logic        run_more_i,       // the next run will continue this one
   output logic        burst_valid_o,
   input  logic        burst_ready_i,
   output logic [63:0] burst_addr_o,
   output logic [7:0]  burst_len_o,   // beats - 1
   output logic        burst_last_o,  // of its run
+  output logic        burst_grows_o,
   output logic        busy_o
 );
 
@@ -36,7 +39,7 @@ module tsr_bursts #(
   logic [63-OffsetBits:0] beat_q;   // address in beats
   logic [BeatBits-1:0] left_q;      // beats left - 1
   logic [LengthBits-1:0] longest, length;
-  logic busy_q, take, last, fire, joins;
+  logic busy_q, more_q, take, last, fire, joins;
 
   // All lengths are of beats - 1: then those to the end of a page are the complement of the place in the page. A burst
   // that is not its run's last one ends a page, or it has as many beats as a burst can have. Either way the address grows
@@ -60,6 +63,7 @@ module tsr_bursts #(
   assign burst_addr_o = {beat_q, OffsetBits'(0)};
   assign burst_len_o = 8'(length);
   assign burst_last_o = last;
+  assign burst_grows_o = more_q && left_q < BeatBits'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
   assign busy_o = busy_q;
   assign fire = busy_q && burst_ready_i;
   assign joins = busy_q && !burst_ready_i && run_continues_i;
@@ -80,6 +84,7 @@ module tsr_bursts #(
   assign page_next = beat_q[63-OffsetBits:PlaceBits] + 1'b1;
   always_ff @(posedge clk_i) begin
     if (take) begin
+      more_q <= run_more_i;
       if (!joins) beat_q <= run_dram_i[63:OffsetBits];
       left_q <= (joins ? left_q : '1) + BeatBits'(run_bytes_i[21:OffsetBits]) + BeatBits'(rest);
     end else if (fire) begin

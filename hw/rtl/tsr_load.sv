@@ -39,6 +39,7 @@ module tsr_load #(
   input  logic                  ar_ready_i,
   output logic [63:0]           ar_addr_o,
   output logic [7:0]            ar_len_o,
+  output logic                  ar_grows_o,      // more beats join it soon
   input  logic                  r_valid_i,
   output logic                  r_ready_o,
   input  logic [8*AxiBytes-1:0] r_data_i,
@@ -56,7 +57,7 @@ module tsr_load #(
   output logic [21:0]           bytes_o          // with these bytes
 );
 
-  logic runs_busy, run_valid, run_ready, run_pad, run_last, run_signal, run_none, run_reads, run_continues;
+  logic runs_busy, run_valid, run_ready, run_pad, run_last, run_signal, run_none, run_reads, run_continues, run_more;
   logic [63:0] run_dram;
   logic [21:0] run_sp, run_bytes;
   logic [2:0] run_space, run_fault;
@@ -69,12 +70,13 @@ module tsr_load #(
   ) u_runs (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_o, .base_i,
     .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ready_i(run_ready), .run_dram_o(run_dram),
-    .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues), .run_space_o(run_space),
+    .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues), .run_more_o(run_more), .run_space_o(run_space),
     .run_pad_o(run_pad), .run_pad_value_o(run_pad_value), .run_last_o(run_last), .run_signal_o(run_signal), .run_fault_o(run_fault),
     .run_pc_o(run_pc)
   );
 
-  logic bursts_ready, bursts_busy, queue_ready, burst_last_unused;
+  logic bursts_ready, bursts_busy, queue_ready, burst_grows, burst_last_unused;
+  assign ar_grows_o = burst_grows && queue_ready;
   assign run_none = run_bytes == '0;
   assign run_reads = !run_none && !run_pad;
   assign run_ready = queue_ready && (bursts_ready || !run_reads);
@@ -83,8 +85,8 @@ module tsr_load #(
 
   tsr_bursts #(.AxiBytes(AxiBytes)) u_bursts (
     .clk_i, .rst_ni, .run_valid_i(run_valid && run_reads && queue_ready), .run_ready_o(bursts_ready),
-    .run_dram_i(run_dram), .run_bytes_i(run_bytes), .run_continues_i(run_continues), .burst_valid_o(ar_valid_o), .burst_ready_i(ar_ready_i),
-    .burst_addr_o(ar_addr_o), .burst_len_o(ar_len_o), .burst_last_o(burst_last_unused), .busy_o(bursts_busy)
+    .run_dram_i(run_dram), .run_bytes_i(run_bytes), .run_continues_i(run_continues), .run_more_i(run_more), .burst_valid_o(ar_valid_o), .burst_ready_i(ar_ready_i),
+    .burst_addr_o(ar_addr_o), .burst_len_o(ar_len_o), .burst_last_o(burst_last_unused), .burst_grows_o(burst_grows), .busy_o(bursts_busy)
   );
 
   // Runs between the two sides.

@@ -2,7 +2,7 @@
 // The front of LOAD and STORE: checks an instruction's ranges and walks its nest. Enters: instructions. Leaves, in
 // order: runs of contiguous bytes {DRAM address, scratchpad byte, bytes, padding}, neighbours that continue each other
 // on both sides joined; `continues` marks one that continues the run before in DRAM alone, where both begin and end with
-// beats and groups; each instruction's last run carries `last`. A FENCE, or an instruction that fails its range
+// beats and groups, `more` one before such a run; each instruction's last run carries `last`. A FENCE, or an instruction that fails its range
 // check, is one run of 0 bytes with `last`; after a failed check nothing more is taken until reset.
 //
 // A loop's stride and extent, and where its current iteration began, stand in two small memories: a step reads one loop
@@ -45,6 +45,7 @@ module tsr_runs #(
   output logic [21:0]   run_sp_o,
   output logic [21:0]   run_bytes_o,
   output logic          run_continues_o,
+  output logic          run_more_o,
   output logic [2:0]    run_space_o,
   output logic          run_pad_o,
   output logic [7:0]    run_pad_value_o,
@@ -228,11 +229,12 @@ module tsr_runs #(
   logic [2:0] held_space_q, held_fault_q;
   logic [7:0] held_pad_value_q;
   logic [31:0] held_pc_q;
-  logic joins, emit, held_full, held_continues_q, dram_continues, aligned;
+  logic joins, emit, held_full, held_continues_q, continues, dram_continues, aligned;
 
   assign held_full = held_bytes_q[21:$clog2(JoinBytes)] != '0;
   assign dram_continues = held_dram_end_q == dram_q[SpanBits-1:0];
   assign aligned = dram_q[OffsetBits-1:0] == '0 && sp_q[OffsetBits-1:0] == '0 && held_sp_end_q[OffsetBits-1:0] == '0;
+  assign continues = held_q && !held_last_q && !held_pad_q && !step_pad && dram_continues && aligned;
   assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && held_sp_end_q == sp_q &&
       (step_pad || dram_continues) && !held_full;
   assign run_valid_o = held_q && (held_last_q || (walk_q && !joins));
@@ -284,7 +286,7 @@ module tsr_runs #(
         held_dram_q <= dram_q;
         held_sp_q <= sp_q;
         held_pad_q <= step_pad;
-        held_continues_q <= held_q && !held_last_q && !held_pad_q && !step_pad && dram_continues && aligned;
+        held_continues_q <= continues;
         held_signal_q <= walk_signal_q;
         held_space_q <= walk_space_q;
         held_fault_q <= walk_fault_q;
@@ -313,6 +315,7 @@ module tsr_runs #(
   assign run_sp_o = held_sp_q;
   assign run_bytes_o = held_bytes_q;
   assign run_continues_o = held_continues_q;
+  assign run_more_o = continues;  // a run that leaves and is not the last has the next step beside it
   assign run_space_o = held_space_q;
   assign run_pad_o = held_pad_q;
   assign run_pad_value_o = held_pad_value_q;

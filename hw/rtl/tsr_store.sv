@@ -55,7 +55,7 @@ module tsr_store #(
   output logic [21:0]           bytes_o          // with these bytes
 );
 
-  logic runs_busy, run_valid, run_ready, run_pad_unused, run_last, run_signal, run_none, run_continues_unused;
+  logic runs_busy, run_valid, run_ready, run_pad_unused, run_last, run_signal, run_none, run_continues_unused, run_more_unused;
   logic [63:0] run_dram;
   logic [21:0] run_sp, run_bytes;
   logic [2:0] run_space, run_fault;
@@ -68,14 +68,14 @@ module tsr_store #(
   ) u_runs (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_o, .base_i,
     .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ready_i(run_ready), .run_dram_o(run_dram),
-    .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues_unused), .run_space_o(run_space),
+    .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues_unused), .run_more_o(run_more_unused), .run_space_o(run_space),
     .run_pad_o(run_pad_unused),
     .run_pad_value_o(run_pad_value_unused), .run_last_o(run_last), .run_signal_o(run_signal),
     .run_fault_o(run_fault), .run_pc_o(run_pc)
   );
 
   // A run is taken by all three ways in the same cycle; an empty one by the queue of responses alone.
-  logic bursts_ready, bursts_busy, bursts_valid, burst_last, reads_ready, offsets_ready, expect_ready, run_take;
+  logic bursts_ready, bursts_busy, bursts_valid, burst_last, burst_grows_unused, reads_ready, offsets_ready, expect_ready, run_take;
   logic none_take;
   assign run_none = run_bytes == '0;
   assign none_take = run_valid && run_none && !bursts_busy && expect_ready;
@@ -86,8 +86,8 @@ module tsr_store #(
 
   tsr_bursts #(.AxiBytes(AxiBytes)) u_bursts (
     .clk_i, .rst_ni, .run_valid_i(run_valid && !run_none && reads_ready && offsets_ready), .run_ready_o(bursts_ready),
-    .run_dram_i(run_dram), .run_bytes_i(run_bytes), .run_continues_i(1'b0), .burst_valid_o(bursts_valid),
-    .burst_ready_i(burst_ready_i && expect_ready), .burst_addr_o, .burst_len_o, .burst_last_o(burst_last),
+    .run_dram_i(run_dram), .run_bytes_i(run_bytes), .run_continues_i(1'b0), .run_more_i(1'b0), .burst_valid_o(bursts_valid),
+    .burst_ready_i(burst_ready_i && expect_ready), .burst_addr_o, .burst_len_o, .burst_last_o(burst_last), .burst_grows_o(burst_grows_unused),
     .busy_o(bursts_busy)
   );
   assign burst_valid_o = bursts_valid && expect_ready;
@@ -212,7 +212,7 @@ module tsr_store #(
   assign complete_pc_o = complete_pc_q;
 
   logic unused;
-  assign unused = &{1'b0, run_pad_unused, run_pad_value_unused, beats_ready_unused, align_starved_unused,
+  assign unused = &{1'b0, run_pad_unused, run_continues_unused, run_more_unused, burst_grows_unused, run_pad_value_unused, beats_ready_unused, align_starved_unused,
                     align_last_unused};
 
 endmodule

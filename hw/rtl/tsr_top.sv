@@ -222,6 +222,7 @@ module tsr_top #(
   logic load_ar_valid, load_ar_ready, load_r_valid, load_r_ready, load_we, load_gnt, table_we;
   logic [63:0] load_ar_addr;
   logic [7:0] load_ar_len;
+  logic load_ar_grows;
   logic [2:0] load_space;
   logic [GroupBits-1:0] load_group, store_group;
   logic [8*AxiBytes-1:0] load_wdata, store_rdata;
@@ -240,7 +241,7 @@ module tsr_top #(
     .complete_signal_o(complete_signal[Load]), .complete_fault_o(complete_fault[Load]),
     .complete_code_o(complete_code[3*Load+:3]), .complete_pc_o(complete_pc[32*Load+:32]), .base_o(load_base_number), .base_i(load_base),
     .window_first_i(window_first), .window_last_i(window_last), .ar_valid_o(load_ar_valid),
-    .ar_ready_i(load_ar_ready), .ar_addr_o(load_ar_addr), .ar_len_o(load_ar_len), .r_valid_i(load_r_valid),
+    .ar_ready_i(load_ar_ready), .ar_addr_o(load_ar_addr), .ar_len_o(load_ar_len), .ar_grows_o(load_ar_grows), .r_valid_i(load_r_valid),
     .r_ready_o(load_r_ready), .r_data_i(r_data), .r_error_i(r_error), .sp_we_o(load_we), .sp_space_o(load_space),
     .sp_group_o(load_group), .sp_wdata_o(load_wdata), .sp_wbe_o(load_wbe), .sp_gnt_i(load_gnt), .issue_o(issue[0]),
     .stall_memory_o(stall_memory[0]), .stall_port_o(stall_port[0]), .bytes_valid_o(load_bytes_valid), .bytes_o(load_bytes)
@@ -336,7 +337,8 @@ module tsr_top #(
     .clk_i, .rst_ni, .fetch_ar_valid_i(fetch_ar_valid), .fetch_ar_ready_o(fetch_ar_ready),
     .fetch_ar_addr_i(fetch_ar_addr), .fetch_ar_len_i(fetch_ar_len), .fetch_r_valid_o(fetch_r_valid),
     .fetch_r_ready_i(fetch_r_ready), .load_ar_valid_i(load_ar_valid), .load_ar_ready_o(load_ar_ready),
-    .load_ar_addr_i(load_ar_addr), .load_ar_len_i(load_ar_len), .load_r_valid_o(load_r_valid),
+    .load_ar_addr_i(load_ar_addr), .load_ar_len_i(load_ar_len), .load_ar_grows_i(load_ar_grows),
+    .load_r_valid_o(load_r_valid),
     .load_r_ready_i(load_r_ready), .r_data_o(r_data), .r_error_o(r_error), .busy_o(read_busy), .m_arvalid_o,
     .m_arready_i, .m_araddr_o, .m_arlen_o, .m_rvalid_i, .m_rready_o, .m_rdata_i, .m_rresp_i, .m_rlast_i
   );

@@ -645,6 +645,7 @@ package tsr_isa_pkg;
   localparam int unsigned TimingTransferJoin = 1;  // From the last step of a run to its departure: the next step shows whether it joins.
   localparam int unsigned TimingTransferLeave = 11;  // From taking an instruction to the departure of its first run, when that is one step of the nest.
   localparam int unsigned TimingTransferOffer = 1;  // From a run's departure to its first burst at the arbiter.
+  localparam int unsigned TimingLoadRequestBeats = 8;  // A shorter burst waits for runs that join it, where half of the reads in flight are taken.
   // Runs that have left and wait for the data side.
   function automatic int unsigned timing_load_runs_waiting(input int unsigned reads_in_flight);
     timing_load_runs_waiting = 4 * reads_in_flight;

@@ -27,6 +27,7 @@ class Load : public Transfer {
   Cycle emit_from(const Run& run, Cycle ready) override;
   Cycle join_from(Cycle ready) override;
   bool joins() const override { return true; }
+  bool join_room() const override { return emitted_ - left_ < queue_places_; }
   void emitted(const Run& run, Cycle at, bool moves) override;
   void joined(const Run& run, Cycle at) override;
   void moved(Burst& burst, bool error, Cycle at) override;

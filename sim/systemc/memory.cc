@@ -81,11 +81,13 @@ void Memory::grant(Cycle now) {
     if ((!offers_[fetch] && !offers_[load]) || read_slots_.empty()) break;
     const Cycle free = std::max(next_read_grant_, read_slots_.front());
     const Cycle fetch_at = offers_[fetch] ? std::max(free, offers_[fetch]->offered) : kNever;
-    const Cycle load_at = offers_[load] ? std::max(free, offers_[load]->offered) : kNever;
+    const bool crowded = 2 * read_slots_.size() <= static_cast<size_t>(context_.config.reads_in_flight + 1);
+    const Cycle load_at =
+        offers_[load] && !(crowded && offers_[load]->grows) ? std::max(free, offers_[load]->offered) : kNever;
     const int id = fetch_at <= load_at ? fetch : load;
     const Cycle at = std::min(fetch_at, load_at);
     if (at > now) {
-      wake_at(at);
+      if (at != kNever) wake_at(at);
       break;
     }
     Burst& burst = *offers_[static_cast<size_t>(id)];

@@ -40,7 +40,8 @@ struct Burst : tlm::tlm_extension<Burst> {
   uint32_t beats = 1;
   bool run_first = false;  // of its run
   bool run_last = false;
-  uint64_t tag = 0;  // the initiator's
+  bool grows = false;  // more beats join it soon
+  uint64_t tag = 0;    // the initiator's
   BeatSide* side = nullptr;
   tlm::tlm_generic_payload* payload = nullptr;  // that carries it
   Cycle offered = 0;   // at the arbiter from this cycle on; it may have passed when that shows only now

@@ -62,6 +62,8 @@ void Transfer::offer(uint64_t address, Cycle at) {
   burst_first_ = false;
   offered_ = &burst;
   cut(burst);
+  burst.grows = false;
+  grow();
   transaction.payload.set_address(address);
   tlm::tlm_phase phase = tlm::BEGIN_REQ;
   sc_core::sc_time delay = context_.agenda.delay(at);
@@ -82,8 +84,17 @@ void Transfer::join_before(Cycle limit) {
     burst_beats_left_ += groups_of(run_.dram, run_.bytes, static_cast<uint32_t>(context_.config.axi_bytes));
     context_.result->bytes_read += run_.bytes;
     joined(run_, at);
+    more_ = run_.more;
+    offered_->offered = std::max(offered_->offered, at + 1);
     if (walk_.done()) wake();
   }
+}
+
+/// Tells the arbiter whether the burst that waits will grow.
+void Transfer::grow() {
+  const bool grows = joins() && more_ && burst_beats_left_ < isa::timing::load::kRequestBeats && join_room();
+  if (offered_->grows && !grows) npu_.poke_memory();
+  offered_->grows = grows;
 }
 
 tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, tlm::tlm_phase& phase,

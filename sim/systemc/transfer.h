@@ -37,6 +37,8 @@ class Transfer : public Engine, public BeatSide {
   virtual void emitted(const Run& run, Cycle at, bool moves) = 0;
   /// Whether runs may join the one in front of them while a burst of it waits.
   virtual bool joins() const { return false; }
+  /// Whether there is room for one now.
+  virtual bool join_room() const { return true; }
   /// A run has left in cycle `at`, and its beats come with those of the run before.
   virtual void joined(const Run&, Cycle) {}
   /// The beats of one burst have moved; of writes: the response comes at `at`.
@@ -67,6 +69,7 @@ class Transfer : public Engine, public BeatSide {
   void cut(Burst& burst);
   bool next_run();
   void join_before(Cycle limit);
+  void grow();
   BurstTransaction& fresh();
   static bool moves(const Run& run) { return run.bytes > 0 && !run.pad; }
 
@@ -90,6 +93,7 @@ class Transfer : public Engine, public BeatSide {
   bool bursting_ = false;
   Burst* offered_ = nullptr;       // its burst that is not granted
   uint32_t burst_beats_left_ = 0;  // those of that burst included
+  bool more_ = false;              // the next run will join
   bool burst_first_ = false;
   Cycle bursts_free_ = 0;
   bool advancing_ = false;

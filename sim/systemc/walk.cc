@@ -78,20 +78,16 @@ void Walk::next(Run& run) {
   run.sp = static_cast<uint32_t>(sp_[3]);
   run.bytes = length_;
   run.steps = 1;
-  run.pad = run.last = run.continues = false;
+  run.pad = run.last = run.more = false;
+  run.continues = continues_;
+  continues_ = false;
   if (length_ == 0) {
     run.last = done_ = true;
     return;
   }
   run.pad = padding();
-  const auto aligned = [this](auto address) { return (address & (width_ - 1)) == 0; };
-  run.continues =
-      moved_ && !run.pad && dram_end_ == dram_[3] && aligned(dram_[3]) && aligned(sp_[3]) && aligned(sp_end_);
-  moved_ = !run.pad;
-  uint64_t& dram_end = dram_end_;
-  int64_t& sp_end = sp_end_;
-  dram_end = dram_[3] + length_;
-  sp_end = sp_[3] + length_;
+  uint64_t dram_end = dram_[3] + length_;
+  int64_t sp_end = sp_[3] + length_;
   // Steps of loop 3 that continue each other: as many at once as stay below the limit.
   const bool straight = sp_stride_[3] == length_ && (run.pad || dram_stride_[3] == length_);
   for (;;) {
@@ -110,7 +106,10 @@ void Walk::next(Run& run) {
       run.last = true;
       return;
     }
-    if (run.bytes >= join_bytes_ || sp_[3] != sp_end || padding() != run.pad || (!run.pad && dram_[3] != dram_end)) {
+    const bool pad = padding();
+    if (run.bytes >= join_bytes_ || sp_[3] != sp_end || pad != run.pad || (!run.pad && dram_[3] != dram_end)) {
+      run.more = continues_ = !run.pad && !pad && dram_[3] == dram_end && aligned(dram_end) &&
+                              aligned(static_cast<uint64_t>(sp_[3])) && aligned(static_cast<uint64_t>(sp_end));
       return;
     }
     ++run.steps;

@@ -19,6 +19,7 @@ struct Run {
   bool pad = false;
   bool last = false;       // of its instruction
   bool continues = false;  // continues the run before in DRAM, where both begin and end with beats and groups
+  bool more = false;       // the next run continues this one so
 };
 
 class Walk {
@@ -37,6 +38,7 @@ class Walk {
 
  private:
   bool padding() const;
+  bool aligned(uint64_t address) const { return (address & (width_ - 1)) == 0; }
   void advance();
 
   std::array<uint32_t, 4> extent_{1, 1, 1, 1};
@@ -52,11 +54,8 @@ class Walk {
   bool fill_ = false;
   bool pads_ = false;  // some iterations
   bool done_ = true;
-  // Of the run before.
   uint32_t width_ = 1;
-  uint64_t dram_end_ = 0;
-  int64_t sp_end_ = 0;
-  bool moved_ = false;  // there is one, and it is no padding
+  bool continues_ = false;  // the next run
 };
 
 }  // namespace tessera::sim::systemc
