@@ -67,7 +67,7 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   piece.groups = piece.none ? 0 : groups_of(run.sp, run.bytes, width);
   piece.beats = piece.prime = piece.tail = 0;
   piece.taken = false;
-  piece.joined = piece.joined_beats = 0;
+  piece.joined = piece.joined_beats = piece.joined_left = piece.moved = 0;
   if (moves) {
     const auto from = static_cast<uint32_t>(run.dram & (width - 1));
     const uint32_t to = run.sp & (width - 1);
@@ -210,11 +210,27 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
   return {burst.run_first ? kNever : 0, Port::kNone};
 }
 
+/// Runs that joined leave the queue as the beats in front of theirs have moved.
+void Load::begun(const Burst& burst, Cycle at, double beat_cycles) {
+  Piece& piece = pieces_.front();
+  if (piece.pad) return;
+  const uint32_t own = piece.beats - piece.joined_beats;
+  for (; piece.joined_left < piece.joined; ++piece.joined_left) {
+    const uint32_t before = own + piece.joined_beats / piece.joined * piece.joined_left;
+    if (before >= piece.moved + burst.beats) break;
+    const double cycles = before > piece.moved ? (before - piece.moved - 1) * beat_cycles : 0;
+    leave_queue(at + isa::timing::bus::kSeen + static_cast<Cycle>(cycles));
+  }
+}
+
 void Load::moved(Burst& burst, bool error, Cycle at) {
   error_ = error_ || error;
   blocked_ += burst.blocked;
   if (burst.run_first) begun_ = burst.first + isa::timing::bus::kSeen;
-  if (!burst.run_last) return;
+  if (!burst.run_last) {
+    pieces_.front().moved += burst.beats;
+    return;
+  }
   if (pieces_.front().pad) drain(at);
   if (pieces_.front().pad) {  // held up after the beats had been let through
     padding_.left = 0;
@@ -223,7 +239,7 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   const Piece piece = pieces_.front();
   const Cycle from = std::max(piece.emitted + kStart, free_);
   free_ = at + isa::timing::bus::kSeen + piece.tail;
-  for (uint32_t k = piece.joined; k > 0; --k) leave_queue(free_ - 1 - Cycle{piece.joined_beats} * k / piece.joined);
+  for (uint32_t k = piece.joined_left; k < piece.joined; ++k) leave_queue(free_ - 1);
   const Cycle work = piece.beats + piece.tail;
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;

@@ -21,13 +21,14 @@ class Load : public Transfer {
   }
 
   Ready ready(const Burst& burst) const override;
+  void begun(const Burst& burst, Cycle at, double beat_cycles) override;
 
  protected:
   void work(Cycle now) override;
   Cycle emit_from(const Run& run, Cycle ready) override;
   Cycle join_from(Cycle ready) override;
   bool joins() const override { return true; }
-  bool join_room() const override { return emitted_ - left_ < queue_places_; }
+  bool join_room() override { return join_from(0) <= context_.agenda.now(); }
   void emitted(const Run& run, Cycle at, bool moves) override;
   void joined(const Run& run, Cycle at) override;
   void moved(Burst& burst, bool error, Cycle at) override;
@@ -47,6 +48,8 @@ class Load : public Transfer {
     // Runs that joined it, and their beats.
     uint32_t joined = 0;
     uint32_t joined_beats = 0;
+    uint32_t joined_left = 0;  // those that have left the queue
+    uint32_t moved = 0;        // beats of the bursts that have moved
   };
   /// What stands at the front and needs no beats is written; the next run leaves the queue.
   void drain(Cycle now) {

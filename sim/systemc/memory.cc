@@ -185,6 +185,7 @@ bool Memory::begin_read(Cycle now, Cycle& next) {
   if (!write_.active) read_.left -= idle_beats(now);
   if (taken > now) read_.delay = static_cast<double>(taken - now) / burst.beats;
   burst.first = std::max(now, taken);
+  burst.side->begun(burst, burst.first, slot_);
   if (write_.active && !follows && read_.delay == 0 && takes_turns(write_)) {
     read_.left -= 0.5;
     write_.left += 0.5;

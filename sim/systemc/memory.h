@@ -30,6 +30,8 @@ class BeatSide {
   };
   /// Of the burst in front of its side of the bus.
   virtual Ready ready(const Burst& burst) const = 0;
+  /// Its first beat moves in cycle `at`, one more every `beat_cycles` if nothing holds them up.
+  virtual void begun(const Burst&, Cycle /*at*/, double /*beat_cycles*/) {}
 };
 
 /// What a transaction carries beside address and length. Data do not travel: the functional executor moves them.

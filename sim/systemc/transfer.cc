@@ -141,6 +141,7 @@ void Transfer::advance(Cycle now) {
   while (next_run()) {
     if (bursting_ && moves(run_)) {  // behind the bursts of the run before
       join_before(now);
+      grow();
       if (!has_run_) continue;
       break;
     }

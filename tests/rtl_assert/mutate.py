@@ -23,7 +23,7 @@ MUTANTS = [
     ),
     (
         "tsr_axi_read",
-        "assign load_ar_ready_o = free && !fetch_ar_valid_i;",
+        "assign load_ar_ready_o = free && !fetch_ar_valid_i && !(crowded && load_ar_grows_i);",
         "!fetch_ar_valid_i",
         "1'b1",
         "two masters granted",
