@@ -192,6 +192,8 @@ class RandomProgramMaker {
     isa::Load i;
     i.space = static_cast<isa::Space>(chance(8) ? pick(0, 5) : pick(0, 3));
     transfer_shape(i.length, i.extent);
+    grain_ = chance(4) ? config_.axi_bytes : 1;
+    i.length = static_cast<uint16_t>((i.length + grain_ - 1) / grain_ * grain_);
     i.pad_value = static_cast<uint8_t>(random_());
     i.fill = chance(6);
     if (!i.fill) {
@@ -205,6 +207,7 @@ class RandomProgramMaker {
       place_dram(i, read);
     }
     place_bytes(i);
+    grain_ = 1;
     return i;
   }
 
@@ -378,6 +381,7 @@ class RandomProgramMaker {
       const int64_t largest = std::min(limit, extent[k] > 1 ? left / (extent[k] - 1) : limit);
       int64_t s = chance(3) ? pick(-largest, largest) : (chance(2) ? packed : packed + pick(0, 32));
       s = std::clamp(s, -largest, largest);
+      s -= s % grain_;
       stride[k] = static_cast<int32_t>(s);
       packed = s * extent[k];
       (s < 0 ? low : high) += s * (std::max<int64_t>(extent[k], 1) - 1);
@@ -390,7 +394,8 @@ class RandomProgramMaker {
     const auto bytes = static_cast<int64_t>(limits_.dram_bytes);
     const auto [low, high] = spread(i.dram_stride, extent, i.length, bytes, INT32_MAX);
     // Base registers point anywhere into DRAM; the offset, unsigned, goes up from one.
-    const int64_t first = pick(-low, bytes - i.length - high);
+    int64_t first = pick(-low, bytes - i.length - high);
+    first = std::max(first - first % grain_, -low);
     std::vector<int> usable;
     for (int b = 0; b < 16; ++b) {
       if (bases_[b] <= dram_address_ + static_cast<uint64_t>(first)) usable.push_back(b);
@@ -414,7 +419,8 @@ class RandomProgramMaker {
       return;
     }
     const auto [low, high] = spread(i.sp_stride, extent, i.length, bytes, (1 << 21) - 1);
-    i.sp_addr = static_cast<uint32_t>(pick(-low, bytes - i.length - high));
+    const int64_t first = pick(-low, bytes - i.length - high);
+    i.sp_addr = static_cast<uint32_t>(std::max(first - first % grain_, -low));
   }
 
   std::vector<uint8_t> make_param() {
@@ -487,6 +493,7 @@ class RandomProgramMaker {
   RandomLimits limits_;
   uint64_t dram_address_ = 0;
   std::array<uint64_t, 16> bases_{};
+  int64_t grain_ = 1;  // of a transfer's addresses, strides and length
 };
 
 }  // namespace tessera::sim::testing

@@ -58,11 +58,20 @@ std::string raster_bin(const isa::Gemm& gemm) {
   return columns && rows ? "rows and columns" : columns ? "columns" : "rows";
 }
 
+/// Whether runs of the innermost loop continue each other in DRAM alone, beat by beat.
+bool requests_together(const isa::Load& i, int axi_bytes) {
+  size_t k = i.extent.size() - 1;
+  while (k > 0 && i.extent[k] == 1) --k;
+  return !i.fill && i.extent[k] > 1 && i.dram_stride[k] == i.length && i.sp_stride[k] != i.length &&
+         i.length % axi_bytes == 0 && i.sp_stride[k] % axi_bytes == 0 &&
+         i.sp_addr % static_cast<uint32_t>(axi_bytes) == 0;
+}
+
 Names on_off(const char* name) { return {on(false, name), on(true, name)}; }
 
 }  // namespace
 
-Coverage::Coverage(const isa::MachineConfig& config) {
+Coverage::Coverage(const isa::MachineConfig& config) : axi_bytes_(config.axi_bytes) {
   Names spaces, alu_spaces{"acc", "out"}, engines;
   for (int s = 0; s < isa::kSpaces; ++s) spaces.push_back(text(static_cast<isa::Space>(s)));
   for (int e = 0; e < isa::kEngines; ++e) engines.push_back(text(static_cast<isa::Engine>(e)));
@@ -72,6 +81,7 @@ Coverage::Coverage(const isa::MachineConfig& config) {
   allow("load space", cross(spaces, {"data", "fill", "padded"}));
   allow("load loops", numbers(0, 4));
   allow("load strides", {"positive", "negative"});
+  allow("load requests", {"alone", "together"});
   allow("store space", {"acc", "out"});
   allow("store loops", numbers(0, 4));
   allow("store strides", {"positive", "negative"});
@@ -158,6 +168,7 @@ void Coverage::add_operands(const isa::Load& i) {
   hit("load space", text(i.space) + (i.fill ? " fill" : padded ? " padded" : " data"));
   hit("load loops", depth_of(i.extent));
   hit("load strides", sign_of(i.sp_stride));
+  hit("load requests", requests_together(i, axi_bytes_) ? "together" : "alone");
 }
 
 void Coverage::add_operands(const isa::Store& i) {

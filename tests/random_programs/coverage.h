@@ -46,6 +46,7 @@ class Coverage {
   void add_operands(const isa::Alu& i);
 
   std::map<std::string, std::map<std::string, uint64_t>> bins_;
+  int axi_bytes_;
 };
 
 }  // namespace tessera::proof
