@@ -8,7 +8,8 @@
 // Legal: AxiBytes a power of two, 4 to 64; a run is of 1 to 2^22 - 1 bytes; bursts of 256 beats at most. Timing: a
 // count of beats, or the next place of a page, between two registers.
 module tsr_bursts #(
-  parameter int unsigned AxiBytes = 8
+  parameter int unsigned AxiBytes = 8,
+  parameter bit          Joins    = 1'b1  // runs may join; without, the two inputs that say so are not looked at
 ) (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -16,7 +17,7 @@ module tsr_bursts #(
   output logic        run_ready_o,
   input  logic [63:0] run_dram_i,
   input  logic [21:0] run_bytes_i,
-  input  logic        run_continues_i,  // begins where the run before ended, with a beat
+  input  logic        run_continues_i,  // whole beats, begins where the run before ended
   input  logic        run_more_i,       // the next run will continue this one
   output logic        burst_valid_o,
   input  logic        burst_ready_i,
@@ -63,16 +64,16 @@ module tsr_bursts #(
   assign burst_addr_o = {beat_q, OffsetBits'(0)};
   assign burst_len_o = 8'(length);
   assign burst_last_o = last;
-  assign burst_grows_o = more_q && left_q < BeatBits'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
+  assign burst_grows_o = Joins && more_q && left_q < BeatBits'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
   assign busy_o = busy_q;
   assign fire = busy_q && burst_ready_i;
-  assign joins = busy_q && !burst_ready_i && run_continues_i;
+  assign joins = Joins && busy_q && !burst_ready_i && run_continues_i;
   assign run_ready_o = !busy_q || joins || (burst_ready_i && last);
   assign take = run_valid_i && run_ready_o;
 
   // Beats of the bytes beyond whole ones, with what stands before the first.
-  logic [1:0] rest;
-  assign rest = 2'(({2'd0, run_bytes_i[OffsetBits-1:0]} + {2'd0, run_dram_i[OffsetBits-1:0]} +
+  logic [2:0] rest;
+  assign rest = 3'(({2'd0, run_bytes_i[OffsetBits-1:0]} + {2'd0, run_dram_i[OffsetBits-1:0]} +
                     (OffsetBits + 2)'(AxiBytes - 1)) >> OffsetBits);
 
   always_ff @(posedge clk_i) begin
@@ -86,7 +87,7 @@ module tsr_bursts #(
     if (take) begin
       more_q <= run_more_i;
       if (!joins) beat_q <= run_dram_i[63:OffsetBits];
-      left_q <= (joins ? left_q : '1) + BeatBits'(run_bytes_i[21:OffsetBits]) + BeatBits'(rest);
+      left_q <= (joins ? left_q : BeatBits'($signed(rest - 3'd1))) + BeatBits'(run_bytes_i[21:OffsetBits]);
     end else if (fire) begin
       beat_q <= {page_next, place_next};
       left_q <= left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one

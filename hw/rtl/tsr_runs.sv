@@ -233,8 +233,9 @@ module tsr_runs #(
 
   assign held_full = held_bytes_q[21:$clog2(JoinBytes)] != '0;
   assign dram_continues = held_dram_end_q == dram_q[SpanBits-1:0];
-  assign aligned = dram_q[OffsetBits-1:0] == '0 && sp_q[OffsetBits-1:0] == '0 && held_sp_end_q[OffsetBits-1:0] == '0;
-  assign continues = held_q && !held_last_q && !held_pad_q && !step_pad && dram_continues && aligned;
+  assign aligned = dram_q[OffsetBits-1:0] == '0 && sp_q[OffsetBits-1:0] == '0 && length_q[OffsetBits-1:0] == '0 &&
+      held_sp_end_q[OffsetBits-1:0] == '0;
+  assign continues = Pads && held_q && !held_last_q && !held_pad_q && !step_pad && dram_continues && aligned;
   assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && held_sp_end_q == sp_q &&
       (step_pad || dram_continues) && !held_full;
   assign run_valid_o = held_q && (held_last_q || (walk_q && !joins));

@@ -84,7 +84,7 @@ module tsr_store #(
   assign bytes_valid_o = run_take;
   assign bytes_o = run_bytes;
 
-  tsr_bursts #(.AxiBytes(AxiBytes)) u_bursts (
+  tsr_bursts #(.AxiBytes(AxiBytes), .Joins(1'b0)) u_bursts (
     .clk_i, .rst_ni, .run_valid_i(run_valid && !run_none && reads_ready && offsets_ready), .run_ready_o(bursts_ready),
     .run_dram_i(run_dram), .run_bytes_i(run_bytes), .run_continues_i(1'b0), .run_more_i(1'b0), .burst_valid_o(bursts_valid),
     .burst_ready_i(burst_ready_i && expect_ready), .burst_addr_o, .burst_len_o, .burst_last_o(burst_last), .burst_grows_o(burst_grows_unused),

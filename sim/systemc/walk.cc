@@ -108,7 +108,7 @@ void Walk::next(Run& run) {
     }
     const bool pad = padding();
     if (run.bytes >= join_bytes_ || sp_[3] != sp_end || pad != run.pad || (!run.pad && dram_[3] != dram_end)) {
-      run.more = continues_ = !run.pad && !pad && dram_[3] == dram_end && aligned(dram_end) &&
+      run.more = continues_ = !run.pad && !pad && dram_[3] == dram_end && aligned(dram_end | length_) &&
                               aligned(static_cast<uint64_t>(sp_[3])) && aligned(static_cast<uint64_t>(sp_end));
       return;
     }
