@@ -77,6 +77,7 @@ int64_t number_items(std::vector<Segment>& segments) {
 }
 
 constexpr int64_t kRegisterTile = 8;
+constexpr int64_t kSlidingTile = 4;  // rows whose terms are all written out
 constexpr double kLeastWork = 1e6;  // that is worth another thread: sums of products, of which 32 take a cycle
 
 class Nest {
@@ -333,7 +334,9 @@ class Nest {
     choose_vector_loop();
     if (!reduces_ || vector_ < 0 || goes_lane_by_lane()) return;
     choose_tile_loop();
-    const int64_t registers = vector_bytes_ >= 64 ? 2 * kRegisterTile : kRegisterTile;
+    const bool sliding = slides();
+    if (sliding) tile_ = std::min(tile_, kSlidingTile);
+    const int64_t registers = vector_bytes_ >= 64 && !sliding ? 2 * kRegisterTile : kRegisterTile;
     bool strided = false;
     for (size_t k = 0; k < addresses_.size(); ++k)
       strided = strided || access_work(k, coefficient(k, vector_), static_cast<double>(lanes_)) > 3;
