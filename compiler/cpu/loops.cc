@@ -78,7 +78,7 @@ int64_t number_items(std::vector<Segment>& segments) {
 
 constexpr int64_t kRegisterTile = 8;
 constexpr int64_t kSlidingTile = 4;  // rows whose terms are all written out
-constexpr double kLeastWork = 1e6;  // that is worth another thread: sums of products, of which 32 take a cycle
+constexpr double kLeastWork = 1e6;   // that is worth another thread: sums of products, of which 32 take a cycle
 
 class Nest {
  public:
