@@ -99,7 +99,7 @@ module tsr_alu #(
   localparam logic [LatencyBits-1:0] RawLatency = LatencyBits'(Raw), FirstLatency = LatencyBits'(First);
   localparam logic [LatencyBits-1:0] LongLatency = LatencyBits'(Long);
   localparam int unsigned UnderWayBits = $clog2(Long + 1);  // as many vectors as cycles can be under way
-  localparam int unsigned InfoDepth = 1 << $clog2(Long + 2);
+  localparam int unsigned InfoDepth = 1 << $clog2(Long + 1);
   localparam int unsigned InfoBits = $clog2(InfoDepth);
   // What travels beside a vector: for tsr_requantise, for the stages behind it, for the write.
   typedef struct packed {
