@@ -35,6 +35,11 @@ if(TESSERA_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 endif()
+if(TESSERA_FUZZ)
+  # Counters of the edges that an input takes, for libFuzzer. LLVM's libraries are not built this way: what crosses the
+  # border has no type information that the check of virtual tables and of function types could use.
+  add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize=vptr,function)
+endif()
 
 # tessera_library(NAME SOURCES... [LINK libs...]): a static library that includes from the project's root.
 function(tessera_library name)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "isa/count.h"
 #include "isa/generated/operands.h"
 
 namespace tessera::isa {
@@ -27,8 +28,8 @@ class Builder {
     effects_.iterations = effects_.results = 1;
     for (size_t k = 0; k < N; ++k) {
       extent_[k] = inside_[k] = extent[k];
-      effects_.iterations *= extent[k];
-      if (k < outer_) effects_.results *= extent[k];
+      effects_.iterations = times(effects_.iterations, extent[k]);
+      if (k < outer_) effects_.results = times(effects_.results, extent[k]);
     }
   }
 
@@ -51,7 +52,7 @@ class Builder {
     operand->limit = config_->depth(space);
     operand->begin = operand->lowest * entry;
     operand->end = operand->highest * entry + length;
-    operand->bytes = operand->accesses * length;
+    operand->bytes = times(operand->accesses, length);
   }
 
   template <typename Where>
@@ -104,12 +105,12 @@ class Builder {
     operand.highest += length - 1;
     operand.begin = operand.lowest;
     operand.end = operand.highest + 1;
-    operand.bytes = operand.accesses * length;
+    operand.bytes = times(operand.accesses, length);
   }
 
   static int64_t product(const int64_t* extent, size_t loops) {
     int64_t all = 1;
-    for (size_t k = 0; k < loops; ++k) all *= extent[k];
+    for (size_t k = 0; k < loops; ++k) all = times(all, extent[k]);
     return all;
   }
   template <typename Strides>

@@ -38,7 +38,7 @@ struct Operand {
   int64_t limit = 0;  // entries or bytes that the scratchpad has
   int64_t begin = 0;  // the same range in bytes, the end exclusive
   int64_t end = 0;
-  int64_t accesses = 0;  // entries or runs, each as often as the loops name it
+  int64_t accesses = 0;  // entries or runs, each as often as the loops name it; counts stop at kMostCount of count.h
   int64_t bytes = 0;     // of all accesses
   int memory() const { return dram ? kSpaces + base : static_cast<int>(space); }
   bool in_range() const { return dram || (0 <= lowest && highest < limit); }

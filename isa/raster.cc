@@ -2,6 +2,7 @@
 // The rule, loop by loop, in the words of hw/rtl/tsr_window_form.sv.
 #include "isa/raster.h"
 
+#include "isa/count.h"
 #include "isa/generated/timing.h"
 
 namespace tessera::isa {
@@ -58,7 +59,7 @@ int64_t gemm_steps(const Gemm& gemm) {
   const std::optional<Raster> raster = raster_of(gemm);
   int64_t steps = raster ? int64_t{raster->rows} * raster->cols : 1;
   const int loops = raster ? raster->outer_loops : kLoops;
-  for (int k = 0; k < loops; ++k) steps *= gemm.extent[static_cast<size_t>(k)];
+  for (int k = 0; k < loops; ++k) steps = times(steps, gemm.extent[static_cast<size_t>(k)]);
   return steps;
 }
 

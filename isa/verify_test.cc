@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "isa/assembler.h"
+#include "isa/count.h"
 #include "isa/random_instruction.h"
 
 namespace tessera::isa {
@@ -227,6 +228,20 @@ TEST(CheckProgram, Frame) {
   EXPECT_EQ(program("gemm reduce=7\nfinish"), "instruction 0 (gemm): reduce exceeds 6");
   EXPECT_EQ(program("gemm\ngemm acc_addr=2048\nfinish"),
             "instruction 1 (gemm): acc_addr: 2048..2048 leaves acc (0..2047)");
+}
+
+TEST(CheckProgram, ManyIterationsReachWhatTheyReach) {
+  // 2^66 iterations: a product of 64 bits would be 0, and an operand that is never reached is not checked.
+  const std::string most = "extent=2048,2048,2048,2048,2048,2048";
+  EXPECT_EQ(program("gemm " + most + " inp_stride=8191\nfinish").substr(0, 50),
+            "instruction 0 (gemm): inp_addr: 0..16766977 leaves");
+  EXPECT_EQ(program("gemm " + most + " acc_stride=8191\nfinish").substr(0, 50),
+            "instruction 0 (gemm): acc_addr: 0..16766977 leaves");
+  EXPECT_EQ(program("alu " + most + " src_stride=8191\nfinish").substr(0, 49),
+            "instruction 0 (alu): src_addr: 0..16766977 leaves");
+  EXPECT_EQ(program("gemm " + most + "\nfinish"), "ok");
+  EXPECT_EQ(effects(one("gemm " + most), find_config("npu256")).iterations, kMostCount);
+  EXPECT_EQ(dram_range(one("load length=65535 extent=65535,65535,65535,65535"))->bytes, kMostCount);
 }
 
 TEST(CheckProgram, TimelinesWrap) {

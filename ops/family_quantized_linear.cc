@@ -369,6 +369,20 @@ void evaluate_qlinear_matmul(EvalContext& context) {
 // --- QGemm
 // ---------------------------------------------------------------------------------------------------------------------
 
+/// An operand that is added to a result must broadcast to it without making it larger.
+void expect_addend(InferContext& context, size_t i, const Shape& result, const char* what) {
+  if (!context.has(i) || !context.input(i).ranked) return;
+  const Shape& shape = context.input(i).shape;
+  bool fits = shape.size() <= result.size();
+  for (size_t k = 1; fits && k <= shape.size(); ++k) {
+    const int64_t have = shape[shape.size() - k], want = result[result.size() - k];
+    fits = have < 0 || want < 0 || have == 1 || have == want;
+  }
+  if (!fits)
+    context.node.fail(ErrorCode::kInvalidModel, std::string(what) + " of shape " + to_string(shape) +
+                                                    " does not broadcast to " + to_string(result));
+}
+
 void infer_gemm(InferContext& context) {
   const Node& node = context.node;
   expect_dtype(context, 0, kBytes, "A");
@@ -394,6 +408,7 @@ void infer_gemm(InferContext& context) {
     node.fail(ErrorCode::kInvalidModel,
               "inner extents differ: " + std::to_string(k[0]) + " and " + std::to_string(k[1]));
   for (size_t i : {4u, 5u}) expect_channels(context, i, shape[1], "a scale or zero point of B");
+  expect_addend(context, 6, shape, "C");
   context.outputs[0] = TypeInfo::tensor(context.has(8) ? context.input(8).dtype : DType::kFloat, shape);
 }
 

@@ -8,6 +8,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "ops/limits.h"
+
 namespace tessera::ops {
 
 namespace {
@@ -32,6 +34,18 @@ void check_results(const Node& node, const OperatorDef& def, size_t filled) {
   if (filled != node.output_count)
     node.fail(ErrorCode::kInternal, "the operator left " + std::to_string(filled) + " results instead of " +
                                         std::to_string(node.output_count));
+}
+
+/// Before a kernel makes room for what it computes.
+void check_sizes(const Node& node, const std::vector<TypeInfo>& results) {
+  for (const TypeInfo& result : results) {
+    if (!result.present || result.kind != TypeInfo::Kind::kTensor || !result.is_static()) continue;
+    const int64_t width = result.dtype == DType::kUndefined ? 1 : std::max<int64_t>(1, element_bytes(result.dtype));
+    if (element_count(result.shape) > memory_limit_bytes() / width)
+      node.fail(ErrorCode::kDoesNotFit, "a result of shape " + to_string(result.shape) +
+                                            " needs more memory than the " + std::to_string(memory_limit_bytes()) +
+                                            " bytes that tensors may have");
+  }
 }
 
 bool has_graph(const Node& node) {
@@ -195,6 +209,7 @@ std::vector<Value> evaluate(const Node& node, const std::vector<Value>& inputs) 
       for (const Value& input : inputs) types.push_back(type_of(input));
       InferContext checks{node, types, results};
       def.infer(checks);
+      check_sizes(node, results);
     }
     def.evaluate(context);
   });

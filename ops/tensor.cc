@@ -11,12 +11,11 @@
 #include <limits>
 
 #include "base/error.h"
+#include "ops/limits.h"
 
 namespace tessera::ops {
 
 namespace {
-
-constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;
 
 /// Layout of a narrow float: widths, exponent bias and what stands at the top of the range.
 struct NarrowFormat {
@@ -99,6 +98,23 @@ int64_t as_int64(DType dtype, const std::byte* data, int64_t index) {
     else
       return static_cast<int64_t>(value);
   });
+}
+
+/// Storage in the account of memory: a copy of `from`, or zeros.
+std::shared_ptr<std::vector<std::byte>> charged(size_t size, const std::byte* from = nullptr) {
+  struct Charged {
+    MemoryCharge charge;
+    std::vector<std::byte> bytes;
+    Charged(size_t count, const std::byte* source) : charge(static_cast<int64_t>(count)) {
+      if (source != nullptr) {
+        bytes.assign(source, source + count);
+      } else {
+        bytes.resize(count);
+      }
+    }
+  };
+  auto made = std::make_shared<Charged>(size, from);
+  return {made, &made->bytes};
 }
 
 }  // namespace
@@ -227,12 +243,13 @@ int64_t element_count(const Shape& shape) {
 Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)), size_(element_count(shape_)) {
   const int64_t width = dtype == DType::kString ? static_cast<int64_t>(sizeof(std::string)) : element_bytes(dtype);
   int64_t total = 0;
-  if (__builtin_mul_overflow(size_, width, &total) || total > kMaxTensorBytes)
-    throw Error(ErrorCode::kInvalidModel, "a tensor of shape " + to_string(shape_) + " does not fit in memory");
+  if (__builtin_mul_overflow(size_, width, &total) || total > memory_limit_bytes())
+    throw Error(ErrorCode::kDoesNotFit, "a tensor of shape " + to_string(shape_) + " needs more memory than the " +
+                                            std::to_string(memory_limit_bytes()) + " bytes that tensors may have");
   if (dtype == DType::kString)
     strings_ = std::make_shared<std::vector<std::string>>(static_cast<size_t>(size_));
   else
-    storage_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(total));
+    storage_ = charged(static_cast<size_t>(total));
 }
 
 Tensor Tensor::scalar_f32(float value) { return of<float>(DType::kFloat, {}, {value}); }
@@ -266,11 +283,11 @@ const std::byte* Tensor::data() const {
 
 std::byte* Tensor::mutable_data() {
   if (view_ != nullptr) {
-    storage_ = std::make_shared<std::vector<std::byte>>(view_, view_ + bytes());
+    storage_ = charged(static_cast<size_t>(bytes()), view_);
     view_ = nullptr;
     owner_.reset();
   } else if (storage_ && storage_.use_count() > 1) {
-    storage_ = std::make_shared<std::vector<std::byte>>(*storage_);
+    storage_ = charged(storage_->size(), storage_->data());
   }
   return storage_ ? storage_->data() : nullptr;
 }

@@ -61,7 +61,7 @@ int64_t element_count(const Shape& shape);
 class Tensor {
  public:
   Tensor() = default;
-  /// Zero-filled (strings empty). Throws Error kInvalidModel if the size is absurd (> 2^40 bytes) or negative.
+  /// Zero-filled (strings empty). Errors: kInvalidModel for a negative extent, kDoesNotFit beyond ops/limits.h.
   Tensor(DType dtype, Shape shape);
   template <typename T>
   static Tensor of(DType dtype, Shape shape, const std::vector<T>& values);

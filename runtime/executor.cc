@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <unordered_map>
 
@@ -90,6 +91,19 @@ void check_input(const program::ValueInfo& info, const ops::Value& value) {
   if (!fits) refuse("");
 }
 
+namespace {
+
+/// A kernel that gives another shape than the artifact declares must not reach compiled code. Errors: kInvalidArtifact.
+void check_operand(const program::ValueInfo& info, const ops::Value& value, const std::string& who) {
+  if (value.kind == ops::Value::Kind::kTensor &&
+      static_cast<int>(value.tensor.dtype()) == static_cast<int>(info.dtype) && value.tensor.shape() == info.shape)
+    return;
+  throw Error(ErrorCode::kInvalidArtifact,
+              who + " was compiled for " + describe(info) + " as '" + info.name + "', got " + describe(value));
+}
+
+}  // namespace
+
 struct Executor::State {
   std::shared_ptr<const program::Artifact> artifact;
   std::shared_ptr<driver::Device> device;
@@ -98,9 +112,10 @@ struct Executor::State {
   struct Loaded {
     uint64_t program = 0, constants = 0, arena = 0;
     uint32_t instructions = 0;
-    std::vector<uint8_t> host_arena;  // staging
   };
   std::vector<Loaded> programs;
+  // Staging of one program after the other. Its pages take memory when they are written.
+  std::unique_ptr<uint8_t, void (*)(void*)> host_arena{nullptr, std::free};
   std::vector<uint64_t> allocations;
   std::unordered_map<const void*, ops::Node> nodes;  // of kernel steps
   std::unordered_map<const void*, CpuCode::Function> functions;
@@ -216,6 +231,8 @@ struct Executor::State {
     std::vector<std::shared_ptr<std::byte>> copies;  // inputs that are not aligned as compiled code expects
     for (int64_t id : step.inputs) {
       const ops::Tensor& t = value(frame, id).tensor;
+      // The code was compiled for this type and shape, and looks at neither.
+      check_operand(artifact->values[static_cast<size_t>(id)], value(frame, id), "node '" + step.node_name + "'");
       auto* data = const_cast<std::byte*>(t.data());
       if (reinterpret_cast<uintptr_t>(data) % 64 != 0) {
         copies.push_back(memory.acquire(static_cast<size_t>(t.bytes())));
@@ -249,12 +266,14 @@ struct Executor::State {
   void run_npu(const program::NpuStep& step, Frame& frame) {
     Loaded& loaded = programs[static_cast<size_t>(step.program)];
     const program::NpuProgram& npu = artifact->npu_programs[static_cast<size_t>(step.program)];
+    const std::span<uint8_t> staging(host_arena.get(), npu.arena_bytes);
     auto start = Clock::now();
     for (const program::DeviceTensor& d : step.inputs) {
       const ops::Value& v = value(frame, d.value);
+      check_operand(artifact->values[static_cast<size_t>(d.value)], v, "a program of the NPU");
       const Extent e = extent(d);
-      pack(v.tensor, d, loaded.host_arena);
-      device->write(loaded.arena + e.offset, std::span(loaded.host_arena).subspan(e.offset, e.bytes));
+      pack(v.tensor, d, staging);
+      device->write(loaded.arena + e.offset, staging.subspan(e.offset, e.bytes));
     }
     report.transfer_seconds += seconds_since(start);
     driver::RunRequest request;
@@ -281,8 +300,8 @@ struct Executor::State {
     start = Clock::now();
     for (const program::DeviceTensor& d : step.outputs) {
       const Extent e = extent(d);
-      device->read(loaded.arena + e.offset, std::span(loaded.host_arena).subspan(e.offset, e.bytes));
-      frame.values[d.value] = unpack(d, artifact->values[static_cast<size_t>(d.value)].shape, loaded.host_arena);
+      device->read(loaded.arena + e.offset, staging.subspan(e.offset, e.bytes));
+      frame.values[d.value] = unpack(d, artifact->values[static_cast<size_t>(d.value)].shape, staging);
     }
     report.transfer_seconds += seconds_since(start);
   }
@@ -359,6 +378,9 @@ Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::share
   uint64_t arena = 0;
   for (const program::NpuProgram& p : a.npu_programs) arena = std::max(arena, p.arena_bytes);
   const uint64_t shared_arena = place(arena);  // programs run one after the other
+  s.host_arena.reset(static_cast<uint8_t*>(std::calloc(std::max<uint64_t>(arena, 64), 1)));
+  if (!s.host_arena)
+    throw Error(ErrorCode::kDoesNotFit, "the host has no memory for an arena of " + std::to_string(arena) + " bytes");
   for (const program::NpuProgram& p : a.npu_programs) {
     State::Loaded loaded;
     loaded.instructions = static_cast<uint32_t>(p.instructions.size() / 64);
@@ -368,7 +390,6 @@ Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::share
     if (p.constant_bytes != 0)
       s.device->write(loaded.constants, std::span(a.device_constants).subspan(p.constant_offset, p.constant_bytes));
     loaded.arena = shared_arena;
-    loaded.host_arena.resize(p.arena_bytes);
     s.programs.push_back(std::move(loaded));
   }
 }

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "tessera/message.h"
 #include "tessera/session.h"
 
 struct tessera_session {
@@ -40,13 +41,13 @@ tessera_status guarded(F&& body) {
     body();
     return TESSERA_OK;
   } catch (const tessera::Error& e) {
-    last_error = e.what();
+    last_error = tessera::one_line(e.what());
     return to_status(e.code());
   } catch (const std::bad_alloc&) {
     last_error = "the host has not enough memory";
     return TESSERA_DOES_NOT_FIT;
   } catch (const std::exception& e) {
-    last_error = e.what();
+    last_error = tessera::one_line(e.what());
     return TESSERA_INTERNAL;
   }
 }
@@ -132,7 +133,9 @@ tessera_status tessera_session_open_with(const char* path, const char* device, c
     if (config) to.config = config;
     for (size_t i = 0; i < option_count; ++i) {
       const auto [name, value] = name_and_value(options[i]);
-      if (tessera::compiler::is_option(name)) {
+      if (name == "trusted_keys") {
+        to.trusted_keys = value;
+      } else if (tessera::compiler::is_option(name)) {
         tessera::compiler::set_option(to.compile, name, value);
       } else {
         to.device_options[name] = value;

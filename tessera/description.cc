@@ -23,10 +23,13 @@ std::string schedules_json(const program::Artifact& artifact) {
   for (size_t p = 0; p < keys.size(); ++p)
     for (size_t i = 0; i < keys[p].size(); ++i) {
       const program::Layer& layer = artifact.npu_programs[p].layers[i];
-      if (!layer.schedule_json.empty())
-        out[keys[p][i]] = nlohmann::ordered_json::parse(layer.schedule_json, nullptr, false);
+      if (layer.schedule_json.empty()) continue;
+      auto schedule = nlohmann::ordered_json::parse(layer.schedule_json, nullptr, false);
+      if (schedule.is_discarded())
+        throw Error(ErrorCode::kInvalidArtifact, "layer '" + layer.name + "': its schedule is not JSON");
+      out[keys[p][i]] = std::move(schedule);
     }
-  return out.dump();
+  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::map<std::string, std::string> schedules_from(const std::string& text, const std::string& from) {
@@ -47,7 +50,7 @@ std::map<std::string, std::string> schedules_from(const std::string& text, const
     return out;
   }
   for (const json& row : *layers)
-    if (row.is_object() && row.contains("key") && row.contains("schedule"))
+    if (row.is_object() && row.contains("key") && row["key"].is_string() && row.contains("schedule"))
       out[row["key"].get<std::string>()] = row["schedule"].dump();
   return out;
 }
@@ -91,7 +94,7 @@ Counts counts_of(const program::Artifact& artifact) {
 
 }  // namespace
 
-std::string description_json(const program::Artifact& artifact, int indent) {
+std::string description_json(const program::Artifact& artifact, int indent, const std::optional<std::string>& signer) {
   json out;
   out["producer"] = artifact.producer;
   out["config"] = artifact.config.name;
@@ -120,6 +123,8 @@ std::string description_json(const program::Artifact& artifact, int indent) {
   out["constant_bytes"] = artifact.constant_blob.size();
   out["cpu_code_bytes"] = artifact.cpu.object.size();
   out["cpu_triple"] = artifact.cpu.triple;
+  out["machine_code"] = !artifact.cpu.object.empty() || !artifact.cpu.bitcode.empty();
+  if (signer) out["signer"] = signer->empty() ? json(nullptr) : json(*signer);
   for (const program::NpuProgram& npu : artifact.npu_programs)
     for (const program::Layer& layer : npu.layers)
       out["layers"].push_back({{"name", layer.name},
@@ -134,7 +139,8 @@ std::string description_json(const program::Artifact& artifact, int indent) {
   for (const program::Layer& layer : artifact.cpu_layers)
     out["layers"].push_back(
         {{"name", layer.name}, {"op", layer.op}, {"placement", "cpu"}, {"macs", layer.macs}, {"nodes", layer.nodes}});
-  return out.dump(indent);
+  // Names come from the model, whose bytes need not be UTF-8.
+  return out.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace tessera

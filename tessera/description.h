@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "isa/program/artifact.h"
@@ -19,6 +20,8 @@ std::string schedules_json(const program::Artifact& artifact);
 std::map<std::string, std::string> schedules_from(const std::string& text, const std::string& from = "schedules");
 
 /// What `tessera info` prints: ports, nodes and multiply-accumulates on the NPU and the CPU, sizes.
-std::string description_json(const program::Artifact& artifact, int indent = -1);
+/// `signer`: of an artifact from a file, the key it is signed with, empty without a signature.
+std::string description_json(const program::Artifact& artifact, int indent = -1,
+                             const std::optional<std::string>& signer = std::nullopt);
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, quantize, report, schedule, asm, disasm, info, board. Every error is one line on
-// standard error that names the node or file, the cause and the way out; the exit status is then 1 (2 for a wrong
-// command line).
+// The `tessera` command: compile, run, quantize, report, schedule, asm, disasm, info, keygen, sign, board. Every error
+// is one line on standard error that names the node or file, the cause and the way out; the exit status is then 1 (2
+// for a wrong command line).
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,10 +21,12 @@
 #include "compiler/pipeline/plugin.h"
 #include "driver/registry.h"
 #include "isa/assembler.h"
+#include "isa/program/signature.h"
 #include "isa/verify.h"
 #include "runtime/npy.h"
 #include "tessera/board.h"
 #include "tessera/description.h"
+#include "tessera/message.h"
 #include "tessera/quantise.h"
 #include "tessera/report.h"
 #include "tessera/session.h"
@@ -42,6 +44,8 @@ struct Arguments {
   bool quiet = false, check_races = false, as_json = false, brief = false, print_ir = false, print_search = false;
   int64_t poison = -1, random_seed = -1;
   std::string base_address, xclbin;
+  std::optional<std::string> trusted_keys;
+  std::string key;
   std::string calibrate, engine, preprocess;  // of a float model that is quantised first
   BoardCommand board;
   const CLI::App* command = nullptr;  // that was given
@@ -100,6 +104,34 @@ compiler::SnapshotObserver snapshots(const Arguments& a) {
   };
 }
 
+bool holds_artifact(const Arguments& a, const std::string& bytes) {
+  return is_artifact(bytes) || a.model.ends_with(".tsr");
+}
+
+std::span<const uint8_t> span_of(const std::string& bytes) {
+  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+}
+
+/// Runs a function on the bytes of the file `a.model`; what it throws names the file.
+template <typename Function>
+auto on_file(const Arguments& a, const std::string& bytes, Function&& function) {
+  try {
+    return function(span_of(bytes));
+  } catch (const Error& error) {
+    throw Error(error.code(), a.model + ": " + error.what());
+  }
+}
+
+/// The artifact in `bytes`; with --trusted-keys its signature is looked at before it.
+program::Artifact artifact_of(const Arguments& a, const std::string& bytes) {
+  std::optional<program::TrustedKeys> keys;
+  if (a.trusted_keys) keys = program::TrustedKeys::load(*a.trusted_keys);
+  return on_file(a, bytes, [&](std::span<const uint8_t> content) {
+    if (keys) program::require_trusted(content, *keys);
+    return program::parse(content);
+  });
+}
+
 compiler::CompileOptions compile_options(const Arguments& a) {
   for (const std::string& plugin : a.plugins) compiler::load_plugin(plugin);
   compiler::CompileOptions options = a.compile;
@@ -147,6 +179,7 @@ SessionOptions session_options(const Arguments& a) {
     options.device_options["bandwidth"] = std::to_string(a.compile.dram_bandwidth);
   if (!a.wave.empty()) options.device_options["waves"] = a.wave;
   if (!a.xclbin.empty()) options.device_options["xclbin"] = a.xclbin;
+  options.trusted_keys = a.trusted_keys;
   options.profile = !a.stats.empty() || !a.trace.empty();
   return options;
 }
@@ -413,8 +446,8 @@ int report_command(Arguments a) {
 int schedule_command(const Arguments& a) {
   program::Artifact artifact;
   const std::string bytes = read_text(a.model);
-  if (is_artifact(bytes) || a.model.ends_with(".tsr")) {
-    artifact = program::load(a.model);
+  if (holds_artifact(a, bytes)) {
+    artifact = artifact_of(a, bytes);
   } else {
     compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
     artifact = model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a));
@@ -438,8 +471,8 @@ int asm_command(const Arguments& a) {
 int disasm_command(const Arguments& a) {
   const std::string bytes = read_text(a.model);
   std::string text;
-  if (is_artifact(bytes) || a.model.ends_with(".tsr")) {
-    const program::Artifact artifact = program::load(a.model);
+  if (holds_artifact(a, bytes)) {
+    const program::Artifact artifact = artifact_of(a, bytes);
     for (size_t p = 0; p < artifact.npu_programs.size(); ++p) {
       const program::NpuProgram& npu = artifact.npu_programs[p];
       std::vector<std::string> notes;
@@ -462,14 +495,48 @@ int disasm_command(const Arguments& a) {
 
 int info_command(const Arguments& a) {
   program::Artifact artifact;
-  if (is_artifact(read_text(a.model)) || a.model.ends_with(".tsr")) {
-    artifact = program::load(a.model);
+  std::optional<std::string> signer;
+  const std::string bytes = read_text(a.model);
+  if (holds_artifact(a, bytes)) {
+    artifact = artifact_of(a, bytes);
+    const auto key = on_file(a, bytes, program::signer);
+    signer = key ? program::to_text(*key) : "";
   } else {
     compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
     artifact = model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a));
   }
-  const std::string description = description_json(artifact, a.as_json ? 2 : -1);
+  const std::string description = description_json(artifact, a.as_json ? 2 : -1, signer);
   std::cout << (a.as_json ? description + "\n" : description_text(description));
+  return 0;
+}
+
+/// The report of a bug keeps its lines.
+std::string shown(const Error& error) {
+  return error.code() == ErrorCode::kInternal ? std::string(error.what()) : one_line(error.what());
+}
+
+int keygen_command(const Arguments& a) {
+  const program::PublicKey key = program::make_key(a.output);
+  if (!a.quiet)
+    std::printf("%s.key: secret, for tessera sign --key\n%s.pub: for --trusted-keys, key %s\n", a.output.c_str(),
+                a.output.c_str(), program::to_text(key).c_str());
+  return 0;
+}
+
+int sign_command(const Arguments& a) {
+  const std::string bytes = read_text(a.model);
+  const program::SecretKey key = program::load_secret_key(a.key);
+  const std::vector<uint8_t> made = on_file(a, bytes, [&](std::span<const uint8_t> content) {
+    program::parse(content);  // who signs answers for a whole artifact
+    return program::sign(content, key);
+  });
+  // The file changes at once or not at all.
+  const std::string output = a.output.empty() ? a.model : a.output, beside = output + ".signing";
+  write_text(beside, std::string(made.begin(), made.end()));
+  std::error_code error;
+  std::filesystem::rename(beside, output, error);
+  if (error) throw Error(ErrorCode::kIo, "cannot write '" + output + "': " + error.message());
+  if (!a.quiet) std::printf("%s: signed\n", output.c_str());
   return 0;
 }
 
@@ -483,6 +550,10 @@ int main(int argc, char** argv) {
   const auto common = [&](CLI::App* command) {
     command->add_option("--config", a.config, "configuration: npu64, npu256, npu256w, npu1024, or a .toml file");
     command->add_flag("-q,--quiet", a.quiet, "print nothing but errors");
+  };
+  const auto loading = [&](CLI::App* command) {
+    command->add_option("--trusted-keys", a.trusted_keys,
+                        "file or folder of public keys: refuse artifacts that none of them has signed");
   };
   const auto compiling = [&](CLI::App* command) {
     command->add_option("--shape", a.shapes, "NAME=D0,D1,...: shape of an input; DIMENSION=N: a symbolic dimension")
@@ -539,6 +610,7 @@ int main(int argc, char** argv) {
   run->add_option("--preprocess", a.preprocess, "of --calibrate, for pictures: imagenet, unit or a TOML file");
   running(run);
   common(run);
+  loading(run);
   compiling(run);
 
   app.add_subcommand("quantize", "quantise a float ONNX model for the NPU; quantize --help lists its options")
@@ -552,12 +624,14 @@ int main(int argc, char** argv) {
   report->add_flag("--brief", a.brief, "without the schedules");
   running(report);
   common(report);
+  loading(report);
   compiling(report);
 
   auto* schedule = app.add_subcommand("schedule", "write the schedules of all layers to a file for --schedule");
   schedule->add_option("model", a.model, "ONNX file or artifact")->required();
   schedule->add_option("-o,--output", a.output, "file to write instead of standard output");
   common(schedule);
+  loading(schedule);
   compiling(schedule);
 
   auto* assemble = app.add_subcommand("asm", "assemble instructions");
@@ -569,12 +643,23 @@ int main(int argc, char** argv) {
       app.add_subcommand("disasm", "print the instructions of an artifact or of assembled instructions");
   disassemble->add_option("file", a.model, "artifact (.tsr) or instructions (.bin)")->required();
   disassemble->add_option("-o,--output", a.output, "file to write instead of standard output");
+  loading(disassemble);
 
   auto* info = app.add_subcommand("info", "what an artifact or a model consists of and where it runs");
   info->add_option("model", a.model, "artifact or ONNX file")->required();
   info->add_flag("--json", a.as_json, "as JSON");
   common(info);
+  loading(info);
   compiling(info);
+
+  auto* keygen = app.add_subcommand("keygen", "make a key to sign artifacts with: NAME.key and NAME.pub");
+  keygen->add_option("name", a.output, "path of both files without their endings")->required();
+  keygen->add_flag("-q,--quiet", a.quiet, "print nothing but errors");
+  auto* sign = app.add_subcommand("sign", "sign an artifact, so that --trusted-keys accepts it");
+  sign->add_option("file", a.model, "artifact")->required();
+  sign->add_option("--key", a.key, "secret key of tessera keygen (.key)")->required();
+  sign->add_option("-o,--output", a.output, "file to write instead of the artifact itself");
+  sign->add_flag("-q,--quiet", a.quiet, "print nothing but errors");
 
   auto* board = app.add_subcommand("board",
                                    "run a command with a simulated card for device xrt: tessera board -- COMMAND; "
@@ -600,7 +685,7 @@ int main(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "quantize") become_quantiser({argv + 2, argv + argc});
     app.parse(argc, argv);
   } catch (const Error& e) {
-    std::fprintf(stderr, "tessera: error (%s): %s\n", std::string(to_string(e.code())).c_str(), e.what());
+    std::fprintf(stderr, "tessera: error (%s): %s\n", std::string(to_string(e.code())).c_str(), shown(e).c_str());
     return 1;
   } catch (const CLI::ParseError& e) {
     const int status = app.exit(e);
@@ -614,6 +699,8 @@ int main(int argc, char** argv) {
     if (*schedule) return schedule_command(a);
     if (*assemble) return asm_command(a);
     if (*disassemble) return disasm_command(a);
+    if (*keygen) return keygen_command(a);
+    if (*sign) return sign_command(a);
     if (*board) {
       if (a.board.command.empty()) a.board.command = board->remaining();
       return run_board(a.board);
@@ -621,7 +708,7 @@ int main(int argc, char** argv) {
     return info_command(a);
   } catch (const Error& e) {
     std::fflush(stdout);
-    std::fprintf(stderr, "tessera: error (%s): %s\n", std::string(to_string(e.code())).c_str(), e.what());
+    std::fprintf(stderr, "tessera: error (%s): %s\n", std::string(to_string(e.code())).c_str(), shown(e).c_str());
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "tessera: error (does_not_fit): the host has not enough memory for this model\n");
   } catch (const std::exception& e) {

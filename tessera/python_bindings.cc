@@ -8,6 +8,7 @@
 #include "driver/registry.h"
 #include "ops/python_tensor.h"
 #include "tessera/description.h"
+#include "tessera/message.h"
 #include "tessera/session.h"
 
 namespace py = pybind11;
@@ -53,7 +54,7 @@ PYBIND11_MODULE(_tessera, m) {
     try {
       if (p) std::rethrow_exception(p);
     } catch (const Error& e) {
-      py::object instance = py::reinterpret_borrow<py::object>(error)(py::str(e.what()));
+      py::object instance = py::reinterpret_borrow<py::object>(error)(py::str(one_line(e.what())));
       instance.attr("code") = std::string(to_string(e.code()));
       PyErr_SetObject(error.ptr(), instance.ptr());
     }
@@ -64,7 +65,8 @@ PYBIND11_MODULE(_tessera, m) {
                        const std::map<std::string, ops::Shape>& shapes,
                        const std::map<std::string, std::string>& device_options, const std::string& schedules,
                        bool check_races, std::optional<uint64_t> poison, std::optional<uint64_t> base_address,
-                       const std::map<std::string, std::string>& compile_options, bool profile) {
+                       const std::map<std::string, std::string>& compile_options, bool profile,
+                       const std::optional<std::string>& trusted_keys) {
              SessionOptions options;
              options.device = device;
              options.config = config;
@@ -76,6 +78,7 @@ PYBIND11_MODULE(_tessera, m) {
              options.poison = poison;
              options.heap_base = base_address;
              options.profile = profile;
+             options.trusted_keys = trusted_keys;
              if (py::isinstance<py::bytes>(model)) {
                const auto bytes = model.cast<std::string>();
                py::gil_scoped_release release;
@@ -87,7 +90,7 @@ PYBIND11_MODULE(_tessera, m) {
            }),
            py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"),
            py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"),
-           py::arg("compile_options"), py::arg("profile"))
+           py::arg("compile_options"), py::arg("profile"), py::arg("trusted_keys"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("run",

@@ -258,6 +258,13 @@ std::string description_text(const std::string& text) {
            " without reuse)\n";
   lines += "CPU             " + cell(info, "constant_bytes") + " bytes of constants, " + cell(info, "cpu_code_bytes") +
            " of code " + cell(info, "cpu_triple") + "\n";
+  lines += "trust           ";
+  lines += info.value("machine_code", false)
+               ? "carries machine code, which runs with the rights of the process that loads it: load it only\n"
+                 "                when you trust who made it (docs/security.md)\n"
+               : "carries no machine code for the CPU; its instructions reach its own buffers alone\n";
+  if (info.contains("signer"))
+    lines += "signature       " + (info["signer"].is_null() ? "none" : "by the key " + cell(info, "signer")) + "\n";
   for (const json& layer : info.value("layers", json::array()))
     lines += "  " + padded(cell(layer, "placement"), 4) + padded(cell(layer, "macs"), 12) +
              padded(cell(layer, "op"), 40) + cell(layer, "name") + "\n";

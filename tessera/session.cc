@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "driver/registry.h"
+#include "isa/program/signature.h"
 #include "runtime/executor.h"
 #include "tessera/statistics.h"
 #include "tessera/trace.h"
@@ -98,14 +99,27 @@ struct Session::State {
     device = driver::open_device(options.device, config, to);
   }
 
+  /// Reads an artifact; with trusted keys its signature comes first.
+  std::shared_ptr<program::Artifact> read_artifact(std::string_view content) const {
+    const std::span bytes(reinterpret_cast<const uint8_t*>(content.data()), content.size());
+    std::optional<program::TrustedKeys> keys;
+    if (options.trusted_keys) keys = program::TrustedKeys::load(*options.trusted_keys);
+    try {
+      if (keys) program::require_trusted(bytes, *keys);
+      return std::make_shared<program::Artifact>(program::parse(bytes));
+    } catch (const Error& error) {
+      if (path.empty()) throw;
+      throw Error(error.code(), path + ": " + error.what());
+    }
+  }
+
   void open(std::string content, bool from_file) {
     if (is_artifact(content) || (from_file && path.ends_with(".tsr"))) {
       if (reference())
         throw Error(
             ErrorCode::kInvalidArgument,
             "the reference device interprets ONNX models; an artifact runs on a machine, for example --device fsim");
-      loaded = std::make_shared<program::Artifact>(
-          program::parse(std::span(reinterpret_cast<const uint8_t*>(content.data()), content.size())));
+      loaded = read_artifact(content);
       config = options.config.empty() ? loaded->config : isa::find_config(options.config);
       const program::Plan& plan = loaded->plans[0];
       for (int64_t id : plan.inputs) inputs.push_back(to_port(loaded->values[static_cast<size_t>(id)]));

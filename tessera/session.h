@@ -28,16 +28,18 @@ struct SessionOptions {
   compiler::CompileOptions compile;
   std::map<std::string, std::string> device_options;
   bool check_races = false;
-  std::optional<uint64_t> poison;     // fills scratchpads and fresh device memory from this seed
-  std::optional<uint64_t> heap_base;  // first address of device memory
-  bool profile = true;                // keep figures of each instruction, for stats and trace; makes `rtl` slower
+  std::optional<uint64_t> poison;           // fills scratchpads and fresh device memory from this seed
+  std::optional<uint64_t> heap_base;        // first address of device memory
+  std::optional<std::string> trusted_keys;  // file or folder of public keys: artifacts must be signed with one of them
+  bool profile = true;                      // keep figures of each instruction, for stats and trace; makes `rtl` slower
 };
 
 /// A model on a device. Thread-safe: runs of one session happen one after another.
 class Session {
  public:
   /// `path` ends in .onnx or holds an artifact (.tsr); the content decides.
-  /// Errors: those of import, compilation and of opening the device.
+  /// Errors: those of import, compilation and of opening the device; kInvalidArtifact for an artifact without a trusted
+  /// signature where trusted_keys are given, before anything else of it is read.
   explicit Session(const std::string& path, SessionOptions options = {});
   static Session from_bytes(std::string_view bytes, SessionOptions options = {});
   ~Session();

@@ -72,7 +72,8 @@ class Statistics {
       json row = planned(layer, work[i]);
       row["key"] = keys_[static_cast<size_t>(report.program)][i];
       if (!where.empty()) measured(layer, where[i], begin, row);
-      if (!layer.schedule_json.empty()) row["schedule"] = json::parse(layer.schedule_json, nullptr, false);
+      if (json schedule = json::parse(layer.schedule_json, nullptr, false); !schedule.is_discarded())
+        row["schedule"] = std::move(schedule);
       row["nodes"] = layer.nodes;
       layers_.push_back(std::move(row));
     }
@@ -211,7 +212,7 @@ std::string statistics_json(const std::string& device, const program::Artifact& 
   for (const runtime::CpuReport& step : report.cpu) statistics.add(step);
   json out = statistics.take(report);
   out["device"] = device;
-  return out.dump(indent);
+  return out.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
 std::string statistics_json(const std::string& device, int indent) { return json{{"device", device}}.dump(indent); }

@@ -75,7 +75,9 @@ TESSERA_API tessera_status tessera_compile_option_at(size_t index, tessera_compi
 /* Opens a model (.onnx) or an artifact (.tsr). `device` NULL: "fsim"; `config` NULL: the artifact's, or npu256. */
 TESSERA_API tessera_status tessera_session_open(const char* path, const char* device, const char* config,
                                                 tessera_session** session);
-/* The same with options of the device, "name=value": latency, bandwidth, waves and others of its backend. */
+/* The same with options of the device, "name=value": latency, bandwidth, waves and others of its backend; and
+ * "trusted_keys=PATH", a file or folder of public keys: an artifact that none of them has signed is refused with
+ * TESSERA_INVALID_ARTIFACT before anything else of it is read. */
 TESSERA_API tessera_status tessera_session_open_with(const char* path, const char* device, const char* config,
                                                      const char* const* options, size_t option_count,
                                                      tessera_session** session);

@@ -45,7 +45,10 @@ class Trace {
     base_ += *run.cycles;
   }
 
-  std::string take() { return json{{"traceEvents", std::move(events_)}, {"displayTimeUnit", "ns"}}.dump(); }
+  std::string take() {
+    return json{{"traceEvents", std::move(events_)}, {"displayTimeUnit", "ns"}}.dump(-1, ' ', false,
+                                                                                     json::error_handler_t::replace);
+  }
 
  private:
   void name_track(size_t track, const std::string& name) {

@@ -153,6 +153,40 @@ TEST(Mutation, AnotherPaddingOnChipIsSeen) {
   EXPECT_NE(*out, compiled().expected[0].tensor.to_floats());
 }
 
+// A kernel may give another shape than the artifact declares. Machine code looks at no shape.
+TEST(Mutation, AnotherShapeDoesNotReachMachineCode) {
+  auto artifact = std::make_shared<program::Artifact>(compiled().artifact);
+  program::Plan& plan = artifact->plans[0];
+  const int64_t input = plan.inputs[0], flat = static_cast<int64_t>(artifact->values.size());
+  artifact->values.push_back(artifact->values[static_cast<size_t>(input)]);
+  artifact->values.back().name = "flat";
+  bool found = false;
+  for (program::Step& step : plan.steps) {
+    auto* code = std::get_if<program::CodeStep>(&step);
+    if (code == nullptr) continue;
+    const auto read = std::find(code->inputs.begin(), code->inputs.end(), input);
+    if (read == code->inputs.end()) continue;
+    *read = flat;
+    found = true;
+    break;
+  }
+  ASSERT_TRUE(found);
+  program::KernelStep flatten{.op_type = "Flatten", .version = 13, .inputs = {input}, .outputs = {flat}};
+  plan.steps.insert(plan.steps.begin(), flatten);
+  program::validate(*artifact);
+  std::shared_ptr<driver::Device> device = driver::open_device("fsim", artifact->config);
+  runtime::Executor executor(artifact, device);
+  try {
+    executor.run(compiled().inputs);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArtifact);
+    EXPECT_NE(std::string(error.what()).find("was compiled for float32 [2,1,8,8] as 'flat', got float32 [2,64]"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 // --- arithmetic: the values the random tests draw tell these mistakes apart
 // ------------------------------------------------------
 

@@ -380,6 +380,14 @@ Tensor Graph::build(DType dtype, const Shape& shape, const Shape& extents, mlir:
       if (auto dim = mlir::dyn_cast<mlir::AffineDimExpr>(index)) bound[dim.getPosition()] = true;
   };
   for (const Body::Input& input : body.inputs_) {
+    // Machine code looks at no bounds: an axis that a loop walks is at least as long as the loop.
+    const auto type = mlir::cast<mlir::RankedTensorType>(input.tensor.getType());
+    for (size_t k = 0; k < input.at.size(); ++k) {
+      const auto dim = mlir::dyn_cast<mlir::AffineDimExpr>(input.at[k]);
+      if (!dim) continue;
+      const size_t d = dim.getPosition();
+      require(type.getDimSize(static_cast<unsigned>(k)) >= (d < shape.size() ? shape[d] : extents[d - shape.size()]));
+    }
     inputs.push_back(input.tensor);
     add(input.at);
   }

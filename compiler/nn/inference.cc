@@ -3,7 +3,7 @@
 // until the types of the carried values do not change, and the last asking leaves its types in the body.
 #include "compiler/nn/inference.h"
 
-#include "compiler/nn/limits.h"
+#include "ops/limits.h"
 
 namespace tessera::nn {
 
@@ -43,7 +43,8 @@ void check_size(const ops::TypeInfo& info, const std::string& what) {
   if (!info.present || info.kind != ops::TypeInfo::Kind::kTensor || !info.is_static()) return;
   auto refuse = [&] {
     throw Error(ErrorCode::kDoesNotFit, what + " has shape " + ops::to_string(info.shape) +
-                                            ", which needs more than the memory of this machine");
+                                            ", which needs more memory than the " +
+                                            std::to_string(ops::memory_limit_bytes()) + " bytes that tensors may have");
   };
   int64_t count = 0;
   try {
@@ -51,7 +52,7 @@ void check_size(const ops::TypeInfo& info, const std::string& what) {
   } catch (const Error&) {
     refuse();
   }
-  if (count > memory_limit_bytes() / std::max<int64_t>(1, ops::element_bytes(info.dtype))) refuse();
+  if (count > ops::memory_limit_bytes() / std::max<int64_t>(1, ops::element_bytes(info.dtype))) refuse();
 }
 
 ops::TypeInfo TypeInference::info(mlir::Value value) const {

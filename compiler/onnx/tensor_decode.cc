@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "compiler/nn/limits.h"
+#include "ops/limits.h"
 
 namespace tessera::onnx {
 namespace {
@@ -31,8 +31,9 @@ ops::Shape decode_dims(const Dims& dims, DType dtype, const std::string& what) {
     fail(what, "shape " + ops::to_string(shape) + " is absurdly large");
   }
   int64_t width = std::max<int64_t>(1, ops::element_bytes(dtype));
-  if (count > nn::memory_limit_bytes() / width)
-    fail(what, "shape " + ops::to_string(shape) + " needs more than the memory of this machine");
+  if (count > ops::memory_limit_bytes() / width)
+    fail(what, "shape " + ops::to_string(shape) + " needs more memory than the " +
+                   std::to_string(ops::memory_limit_bytes()) + " bytes that tensors may have");
   return shape;
 }
 

@@ -82,8 +82,8 @@ std::optional<npu::Convolution> convolution_body(NodeOp op, mlir::Value x, const
 
 std::optional<Claim> claim_qlinear_conv(NodeOp op) {
   mlir::Value x = nn::input_or_null(op, 0), w_value = nn::input_or_null(op, 3);
-  const auto qx = quantisation(op, 1, 2, DType::kUint8), qw = quantisation(op, 4, 5, DType::kUint8),
-             qy = quantisation(op, 6, 7, DType::kUint8);
+  const auto qx = operand_quantisation(op, 1, 2), qw = operand_quantisation(op, 4, 5),
+             qy = result_quantisation(op, 6, 7);
   if (!x || !w_value || !qx || !qw || !qy || !qx->scalar() || !qy->scalar()) return std::nullopt;
   const auto w = nn::constant_value(w_value);
   if (!w) return std::nullopt;
@@ -169,8 +169,8 @@ std::optional<Claim> matrix_claim(NodeOp op, mlir::Value a, const ops::Tensor& b
 
 std::optional<Claim> claim_qlinear_matmul(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b_value = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
-             qy = quantisation(op, 6, 7, DType::kUint8);
+  const auto qa = operand_quantisation(op, 1, 2), qb = operand_quantisation(op, 4, 5),
+             qy = result_quantisation(op, 6, 7);
   if (!a || !b_value || !qa || !qb || !qy || !qa->scalar() || !qy->scalar()) return std::nullopt;
   const auto b = nn::constant_value(b_value);
   if (!b || b->rank() < 2) return std::nullopt;
@@ -200,8 +200,8 @@ std::optional<Claim> claim_matmul_integer(NodeOp op) {
 /// com.microsoft QGemm: A, a_scale, a_zero, B, b_scale, b_zero, C?, y_scale?, y_zero?.
 std::optional<Claim> claim_qgemm(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b_value = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
-             qy = quantisation(op, 7, 8, DType::kUint8);
+  const auto qa = operand_quantisation(op, 1, 2), qb = operand_quantisation(op, 4, 5),
+             qy = result_quantisation(op, 7, 8);
   const ops::Node node = nn::to_node(op);
   if (!a || !b_value || !qa || !qb || !qy || !qa->scalar() || !qy->scalar() || !nn::input_or_null(op, 8))
     return std::nullopt;
@@ -307,7 +307,7 @@ bool read_multipliers(NodeOp dequantise, mlir::Value sums, float scale, graph::R
 /// one rounding, that of float(sum), as on the machine. An activation that rises monotonically commutes with rounding
 /// and clamping: ReLU and Clip become bounds, a leaky ReLU the larger of two conversions.
 std::optional<Requantised> requantised(NodeOp op, mlir::Value value) {
-  const auto qy = quantisation(op, 1, 2, DType::kUint8);
+  const auto qy = result_quantisation(op, 1, 2);
   if (!qy || !qy->scalar() || !is_power_of_two(qy->s())) return std::nullopt;
   graph::Requantise what;
   what.stage = requantise({}, {}, *qy);
@@ -359,10 +359,10 @@ std::optional<Claim> claim_concat(NodeOp op) {
     for (mlir::Value v : op.getInputs()) operands.push_back(v);
     concat.tables.resize(operands.size());
   } else {
-    const auto qy = quantisation(op, 0, 1, DType::kUint8);
+    const auto qy = result_quantisation(op, 0, 1);
     if (!qy || !qy->scalar() || op.getInputs().size() < 5 || op.getInputs().size() % 3 != 2) return std::nullopt;
     for (unsigned i = 2; i < op.getInputs().size(); i += 3) {
-      const auto qx = quantisation(op, i + 1, i + 2, DType::kUint8);
+      const auto qx = operand_quantisation(op, i + 1, i + 2);
       mlir::Value v = nn::input_or_null(op, i);
       if (!qx || !qx->scalar() || !v || !is_byte(nn::dtype_of(v))) return std::nullopt;
       operands.push_back(v);

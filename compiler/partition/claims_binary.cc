@@ -33,8 +33,8 @@ bool is_innermost_scalar(const Shape& a, const Shape& b) {
 /// com.microsoft QLinearAdd and QLinearMul: A, a_scale, a_zero, B, b_scale, b_zero, c_scale, c_zero.
 std::optional<Claim> claim_binary(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
-             qc = quantisation(op, 6, 7, DType::kUint8);
+  const auto qa = operand_quantisation(op, 1, 2), qb = operand_quantisation(op, 4, 5),
+             qc = result_quantisation(op, 6, 7);
   if (!a || !b || !qa || !qb || !qc || !qa->scalar() || !qb->scalar() || !qc->scalar()) return std::nullopt;
   if (!is_byte(nn::dtype_of(a)) || nn::dtype_of(a) != nn::dtype_of(b)) return std::nullopt;
   const auto constant_scalar = [](mlir::Value v) {
@@ -209,7 +209,7 @@ bool find_join(Pair& pair, NodeOp op) {
     if (step.is("QuantizeLinear") && step != op) return false;
     if (step.is("DequantizeLinear"))
       for (size_t i = 0; i < 2; ++i)
-        if (step.getInputs()[0] == pair.sources[i]) q[i] = quantisation(step, 1, 2, nn::dtype_of(pair.sources[i]));
+        if (step.getInputs()[0] == pair.sources[i]) q[i] = operand_quantisation(step, 1, 2);
     const auto run_time =
         llvm::count_if(step.getInputs(), [](mlir::Value v) { return !nn::is_none(v) && !is_scalar_constant(v); });
     if (run_time > 1) pair.join = step;
@@ -221,7 +221,7 @@ bool find_join(Pair& pair, NodeOp op) {
 
 std::optional<Pair> pair_of(NodeOp op) {
   mlir::Value result = op.getResult(0);
-  const auto qy = quantisation(op, 1, 2, DType::kUint8);
+  const auto qy = result_quantisation(op, 1, 2);
   if (!op.is("QuantizeLinear") || !qy || !qy->scalar() || !is_byte(nn::dtype_of(result))) return std::nullopt;
   Pair pair;
   pair.y = *qy;

@@ -125,7 +125,7 @@ std::vector<Run> runs_of(int64_t out, int64_t in, int64_t kernel, int64_t stride
 /// com.microsoft QLinearAveragePool: X, x_scale, x_zero, y_scale, y_zero.
 std::optional<Claim> claim_average_pool(NodeOp op) {
   mlir::Value x = nn::input_or_null(op, 0);
-  const auto qx = quantisation(op, 1, 2, DType::kUint8), qy = quantisation(op, 3, 4, DType::kUint8);
+  const auto qx = operand_quantisation(op, 1, 2), qy = result_quantisation(op, 3, 4);
   if (!x || !qx || !qy || !qx->scalar() || !qy->scalar() || !is_byte(nn::dtype_of(x)) || nn::constant_value(x))
     return std::nullopt;
   const ops::Node node = nn::to_node(op);
@@ -229,7 +229,7 @@ std::optional<Claim> claim_reduce_max(NodeOp op) {
 /// com.microsoft QLinearReduceMean: data, scale, zero, result's scale, result's zero.
 std::optional<Claim> claim_reduce_mean(NodeOp op) {
   mlir::Value x = nn::input_or_null(op, 0);
-  const auto qx = quantisation(op, 1, 2, DType::kUint8), qy = quantisation(op, 3, 4, DType::kUint8);
+  const auto qx = operand_quantisation(op, 1, 2), qy = result_quantisation(op, 3, 4);
   if (!x || !qx || !qy || !qx->scalar() || !qy->scalar() || !is_byte(nn::dtype_of(x)) || nn::constant_value(x))
     return std::nullopt;
   const ops::Node node = nn::to_node(op);
@@ -248,14 +248,14 @@ std::optional<Claim> claim_reduce_mean(NodeOp op) {
 
 /// QuantizeLinear of a maximum, sum or mean of dequantised bytes.
 std::optional<Claim> claim_float_pool(NodeOp op) {
-  const auto qy = quantisation(op, 1, 2, DType::kUint8);
+  const auto qy = result_quantisation(op, 1, 2);
   NodeOp inner = nn::defining_op(op.getInputs()[0]);
   if (!qy || !qy->scalar() || !inner || !inner.getDomain().empty() || !all_static(inner)) return std::nullopt;
   NodeOp dq = nn::defining_op(inner.getInputs()[0], "DequantizeLinear");
   if (!dq) return std::nullopt;
   mlir::Value x = dq.getInputs()[0];
   if (!is_byte(nn::dtype_of(x)) || nn::constant_value(x) || !has_elements(x)) return std::nullopt;
-  auto qx = quantisation(dq, 1, 2, nn::dtype_of(x));
+  auto qx = operand_quantisation(dq, 1, 2);
   if (!qx || !qx->scalar() || nn::shape_of(x)->empty()) return std::nullopt;
   const ops::Node node = nn::to_node(inner);
   const Shape in = *nn::shape_of(x);
@@ -334,7 +334,7 @@ std::optional<Claim> claim_max_pool(NodeOp op) {
 /// com.microsoft QLinearGlobalAveragePool: X, x_scale, x_zero, y_scale, y_zero.
 std::optional<Claim> claim_global_average_pool(NodeOp op) {
   mlir::Value x = nn::input_or_null(op, 0);
-  const auto qx = quantisation(op, 1, 2, DType::kUint8), qy = quantisation(op, 3, 4, DType::kUint8);
+  const auto qx = operand_quantisation(op, 1, 2), qy = result_quantisation(op, 3, 4);
   if (!x || !qx || !qy || !qx->scalar() || !qy->scalar() || !is_byte(nn::dtype_of(x))) return std::nullopt;
   const Shape in = *nn::shape_of(x);
   if (in.size() < 3 || in.size() > 4) return std::nullopt;

@@ -36,8 +36,8 @@ Claim product_claim(NodeOp op, mlir::Value a, mlir::Value b, graph::Product what
 
 std::optional<Claim> claim_qlinear_product(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
-             qy = quantisation(op, 6, 7, DType::kUint8);
+  const auto qa = operand_quantisation(op, 1, 2), qb = operand_quantisation(op, 4, 5),
+             qy = result_quantisation(op, 6, 7);
   if (!two_activations(a, b) || !qa || !qb || !qy || !qa->scalar() || !qy->scalar()) return std::nullopt;
   const auto zero = one_zero(qb->zero);
   const auto columns = static_cast<size_t>(columns_of(*nn::shape_of(b), false));
@@ -68,8 +68,8 @@ std::optional<Claim> claim_integer_product(NodeOp op) {
 
 std::optional<Claim> claim_gemm_product(NodeOp op) {
   mlir::Value a = nn::input_or_null(op, 0), b = nn::input_or_null(op, 3);
-  const auto qa = quantisation(op, 1, 2, DType::kUint8), qb = quantisation(op, 4, 5, DType::kUint8),
-             qy = quantisation(op, 7, 8, DType::kUint8);
+  const auto qa = operand_quantisation(op, 1, 2), qb = operand_quantisation(op, 4, 5),
+             qy = result_quantisation(op, 7, 8);
   if (!two_activations(a, b) || !qa || !qb || !qy || !qa->scalar() || !qy->scalar() || !nn::input_or_null(op, 8))
     return std::nullopt;
   const ops::Node node = nn::to_node(op);

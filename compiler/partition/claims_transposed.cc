@@ -29,7 +29,7 @@ struct Pattern {
 
 std::optional<Pattern> pattern_of(NodeOp op) {
   Pattern p;
-  const auto qy = quantisation(op, 1, 2, DType::kUint8);
+  const auto qy = result_quantisation(op, 1, 2);
   if (!qy || !qy->scalar() || !is_power_of_two(qy->s())) return std::nullopt;
   p.qy = *qy;
   p.covered.push_back(op.getOperation());
@@ -47,7 +47,7 @@ std::optional<Pattern> pattern_of(NodeOp op) {
   p.covered.push_back(dq.getOperation());
   p.x = dq.getInputs()[0];
   if (!is_byte(nn::dtype_of(p.x)) || nn::constant_value(p.x) || !has_elements(p.x)) return std::nullopt;
-  const auto qx = quantisation(dq, 1, 2, nn::dtype_of(p.x));
+  const auto qx = operand_quantisation(dq, 1, 2);
   if (!qx || !qx->scalar() || !is_power_of_two(qx->s())) return std::nullopt;
   p.qx = *qx;
   return p;

@@ -6,7 +6,9 @@
 
 namespace tessera::partition {
 
-std::optional<Quantisation> quantisation(NodeOp op, unsigned scale_index, unsigned zero_index, DType fallback) {
+namespace {
+
+std::optional<Quantisation> quantisation(NodeOp op, unsigned scale_index, unsigned zero_index, DType type) {
   mlir::Value scale_value = nn::input_or_null(op, scale_index);
   if (!scale_value) return std::nullopt;
   const auto scale = nn::constant_value(scale_value);
@@ -17,8 +19,9 @@ std::optional<Quantisation> quantisation(NodeOp op, unsigned scale_index, unsign
     if (!std::isfinite(s) || s <= 0) return std::nullopt;
   mlir::Value zero_value = nn::input_or_null(op, zero_index);
   if (!zero_value) {
+    if (!is_byte(type)) return std::nullopt;
     q.zero = {0};
-    q.dtype = fallback;
+    q.dtype = type;
     return q;
   }
   const auto zero = nn::constant_value(zero_value);
@@ -29,6 +32,20 @@ std::optional<Quantisation> quantisation(NodeOp op, unsigned scale_index, unsign
   return q;
 }
 
+}  // namespace
+
+std::optional<Quantisation> operand_quantisation(NodeOp op, unsigned scale_index, unsigned zero_index) {
+  mlir::Value operand = nn::input_or_null(op, scale_index - 1);
+  return operand ? quantisation(op, scale_index, zero_index, nn::dtype_of(operand)) : std::nullopt;
+}
+
+std::optional<Quantisation> result_quantisation(NodeOp op, unsigned scale_index, unsigned zero_index) {
+  return quantisation(op, scale_index, zero_index, nn::dtype_of(op.getResult(0)));
+}
+
+/// Of kernels, strides, dilations and pads in the graphs of the NPU (npu/check.cc).
+constexpr int64_t kLargestWindow = int64_t{1} << 20;
+
 std::optional<Window> window(const ops::Node& node, const Shape& kernel, const Shape& spatial, const Shape& out) {
   const size_t dims = spatial.size();
   if (dims < 1 || dims > 2 || kernel.size() != dims || out.size() != dims) return std::nullopt;
@@ -36,9 +53,11 @@ std::optional<Window> window(const ops::Node& node, const Shape& kernel, const S
   const auto pads = node.get_ints("pads", Shape(2 * dims, 0));
   const std::string automatic = node.get_string("auto_pad", "NOTSET");
   if (strides.size() != dims || dilations.size() != dims || pads.size() != 2 * dims) return std::nullopt;
+  const auto usual = [](int64_t value) { return value >= 1 && value < kLargestWindow; };
   Window w;
   for (size_t i = 0; i < dims; ++i) {
     const size_t at = 2 - dims + i;
+    if (!usual(kernel[i]) || !usual(strides[i]) || !usual(dilations[i])) return std::nullopt;
     w.kernel[at] = kernel[i];
     w.stride[at] = strides[i];
     w.dilation[at] = dilations[i];
@@ -51,7 +70,7 @@ std::optional<Window> window(const ops::Node& node, const Shape& kernel, const S
     else
       w.before[at] = automatic == "VALID" ? 0 : pads[i];
     w.after[at] = std::max<int64_t>(0, reach - spatial[i] - w.before[at]);
-    if (w.before[at] < 0 || strides[i] < 1 || dilations[i] < 1 || kernel[i] < 1) return std::nullopt;
+    if (w.before[at] < 0 || w.before[at] >= kLargestWindow) return std::nullopt;
   }
   return w;
 }

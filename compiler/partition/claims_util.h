@@ -33,8 +33,10 @@ struct Quantisation {
   int32_t z() const { return zero[0]; }
 };
 
-/// Reads constant operands `scale_index` and `zero_index`; an absent zero point is 0 of type `fallback`.
-std::optional<Quantisation> quantisation(NodeOp op, unsigned scale_index, unsigned zero_index, DType fallback);
+/// Reads constant operands `scale_index` and `zero_index`: of the operand in front of its scale, and of the result. An
+/// absent zero point is 0 of the type that the graph gives the tensor.
+std::optional<Quantisation> operand_quantisation(NodeOp op, unsigned scale_index, unsigned zero_index);
+std::optional<Quantisation> result_quantisation(NodeOp op, unsigned scale_index, unsigned zero_index);
 
 /// A window; index 0 is rows.
 struct Window {

@@ -34,6 +34,7 @@ namespace {
 constexpr uint64_t kSliceCycles = 1024;
 constexpr uint32_t kClockMhz = 250;
 constexpr uint64_t kPageBytes = 4096;
+constexpr size_t kMostCommands = 4096;  // of one connection: queued, or done and not fetched
 constexpr uint32_t kRegisterBytes = 1u << isa::reg::kAddressBits;
 constexpr uint32_t kFirstArgumentWord = isa::reg::kProgramAddress / 4;
 
@@ -248,10 +249,20 @@ struct Board::State {
     unit.queue = std::move(kept);
   }
 
+  /// Commands whose completions the client has not fetched.
+  size_t commands_of(const Client& client) const {
+    size_t count = client.unsent.size();
+    for (const Unit& unit : units) {
+      count += static_cast<size_t>(std::count_if(unit.queue.begin(), unit.queue.end(),
+                                                 [&](const Command& command) { return command.client == &client; }));
+    }
+    return count;
+  }
+
   int execute(Client& client, uint64_t id, const uint8_t* payload, size_t bytes) {
     std::vector<uint32_t> words(bytes / 4);
-    std::memcpy(words.data(), payload, words.size() * 4);
     if (words.size() < 2) return EINVAL;
+    std::memcpy(words.data(), payload, words.size() * 4);
     const size_t extra_masks = words[0] >> 10 & 3, count = words[0] >> 12 & 0x7ff;
     if (words.size() < 1 + count || count < 1 + extra_masks) return EINVAL;
     Unit* chosen = nullptr;
@@ -264,6 +275,7 @@ struct Board::State {
       if (chosen == nullptr || load(units[u]) < load(*chosen)) chosen = &units[u];
     }
     if (chosen == nullptr) return EINVAL;  // no context on any unit of the mask
+    if (commands_of(client) >= kMostCommands) return EAGAIN;
     Command command{&client, id, {}};
     const size_t first = 2 + extra_masks + kFirstArgumentWord, last = 1 + count;
     if (last > first)

@@ -248,6 +248,24 @@ TEST(Types, SizesAndNames) {
   }
 }
 
+TEST(Artifact, PlansNestAsDeepAsTheStackAllows) {
+  const auto nested = [](size_t depth) {
+    Artifact a;
+    a.config = isa::find_config("npu64");
+    a.values = {tensor("c", DType::kBool, {})};
+    a.plans.resize(depth);
+    a.plans[0].inputs = {0};
+    for (size_t k = 0; k + 1 < depth; ++k) {
+      KernelStep step{.op_type = "If", .version = 13};
+      step.attributes = {{.name = "then_branch", .kind = Attribute::kPlan, .plan = static_cast<int64_t>(k) + 1}};
+      a.plans[k].steps = {step};
+    }
+    return error_of([&] { parse(serialize(a)); });
+  };
+  EXPECT_EQ(nested(100), "accepted");
+  EXPECT_EQ(nested(101), "program: its plans run each other too deeply");
+}
+
 struct Broken {
   const char* message;
   std::function<void(Artifact&)> change;
@@ -295,6 +313,14 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Plans, Validate,
     testing::Values(
+        Broken{"plan 0, step 1, input 0: it does not fit in the arena",
+               [](Artifact& a) {
+                 npu(a).inputs[0].border_bottom = INT32_MAX;  // every row in the same place
+                 npu(a).inputs[0].row_pitch = 0;
+               }},
+        Broken{
+            "plan 0, step 2: a tensor of more than 2^48 bytes",
+            [](Artifact& a) { a.values[static_cast<size_t>(code(a).outputs[0])].shape = {int64_t{1} << 40, 1 << 20}; }},
         Broken{"program: it has no plan", [](Artifact& a) { a.plans.clear(); }},
         Broken{"program: it names some of its outputs only", [](Artifact& a) { a.output_names.emplace_back("more"); }},
         Broken{"plan 0: the main plan captures values", [](Artifact& a) { a.plans[0].captured = {0}; }},

@@ -3,6 +3,7 @@
 // of a later version is called so and not "damaged".
 #include "isa/program/container.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -77,11 +78,13 @@ Sections unframe(std::span<const uint8_t> bytes) {
          (version > kContainerVersion ? "; use a newer Tessera or compile the model again"
                                       : "; compile the model again"));
   }
-  if (get(bytes, 56, 8) != checksum(bytes.first(56)) || get(bytes, 12, 4) != kPreambleBytes || get(bytes, 48, 8) != 0) {
+  if (get(bytes, 56, 8) != checksum(bytes.first(56)) || get(bytes, 12, 4) != kPreambleBytes ||
+      (get(bytes, 48, 8) != 0 && get(bytes, 48, 8) != kSignatureBytes)) {
     fail("the program is damaged: its preamble does not match its checksum");
   }
   std::array<uint64_t, 3> sizes{};
-  uint64_t total = kPreambleBytes;
+  const uint64_t signature = get(bytes, 48, 8);
+  uint64_t total = kPreambleBytes + signature;
   for (size_t k = 0; k < sizes.size(); ++k) {
     sizes[k] = get(bytes, 16 + 8 * k, 8);
     if (sizes[k] > uint64_t{1} << 56) fail("the program is damaged: a section is impossibly large");
@@ -91,7 +94,7 @@ Sections unframe(std::span<const uint8_t> bytes) {
     fail("the program is " + std::string(bytes.size() < total ? "truncated" : "damaged") + ": it has " +
          std::to_string(bytes.size()) + " bytes, its preamble says " + std::to_string(total));
   }
-  if (get(bytes, 40, 8) != checksum(bytes.subspan(kPreambleBytes))) {
+  if (get(bytes, 40, 8) != checksum(bytes.subspan(kPreambleBytes, total - kPreambleBytes - signature))) {
     fail("the program is damaged: its content does not match its checksum");
   }
   Sections sections;
@@ -101,7 +104,17 @@ Sections unframe(std::span<const uint8_t> bytes) {
   sections.constant_blob = bytes.subspan(at, sizes[1]);
   at += padded(sizes[1]);
   sections.device_constants = bytes.subspan(at, sizes[2]);
+  sections.signature = bytes.last(signature);
   return sections;
+}
+
+std::vector<uint8_t> with_signature_place(std::span<const uint8_t> bytes) {
+  const size_t held = bytes.size() - unframe(bytes).signature.size();
+  std::vector<uint8_t> out(held + kSignatureBytes);
+  std::copy_n(bytes.begin(), held, out.begin());
+  put(out, 48, kSignatureBytes, 8);
+  put(out, 56, checksum(std::span(out).first(56)), 8);
+  return out;
 }
 
 }  // namespace tessera::program

@@ -16,6 +16,7 @@ using Wide = __int128;
 
 constexpr int64_t kLargestExtent = int64_t{1} << 40;
 constexpr uint64_t kLargestBytes = uint64_t{1} << 48;
+constexpr size_t kDeepestPlans = 100;  // a plan that runs another takes stack of the host
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidArtifact, message); }
 
@@ -143,7 +144,7 @@ class Validator {
         }
       }
     }
-    std::vector<size_t> ready;
+    std::vector<size_t> ready, depth(a_.plans.size(), 1);
     for (size_t k = 0; k < pending.size(); ++k) {
       if (pending[k] == 0) ready.push_back(k);
     }
@@ -152,7 +153,9 @@ class Validator {
       const size_t k = ready.back();
       ready.pop_back();
       ++ordered;
+      require(depth[k] <= kDeepestPlans, "program", "its plans run each other too deeply");
       for (size_t next : runs[k]) {
+        depth[next] = std::max(depth[next], depth[k] + 1);
         if (--pending[next] == 0) ready.push_back(next);
       }
     }
@@ -219,6 +222,11 @@ class Validator {
             "a value has no fixed type");
     require(std::all_of(value.shape.begin(), value.shape.end(), [](int64_t d) { return d >= 0; }), where,
             "a value's shape is known only at run time");
+    try {
+      tensor_bytes(value.dtype, value.shape);
+    } catch (const Error& error) {
+      fail(where + ": " + error.what());
+    }
   }
 
   void step(const CodeStep& s, const std::string& where) {
@@ -278,6 +286,11 @@ class Validator {
     for (int64_t pitch : {t.image_pitch, t.row_pitch, t.pixel_pitch}) {
       require(pitch >= 0 && pitch <= kLargestPitch, where, "impossible pitch");
     }
+    // Tensors that lay over themselves would take longer to write than the arena is large.
+    const Wide pixels =
+        Wide{t.n} * (Wide{t.h} + t.border_top + t.border_bottom) * (Wide{t.w} + t.border_left + t.border_right);
+    require(pixels <= Wide{arena} && pixels * t.padded_c * (dtype_bits(t.dtype) / 8) <= Wide{arena}, where,
+            "it does not fit in the arena");
     const Wide first = Wide{t.offset} - Wide{t.border_top} * t.row_pitch - Wide{t.border_left} * t.pixel_pitch;
     const Wide end = Wide{t.offset} + Wide{t.n - 1} * t.image_pitch + (Wide{t.h - 1} + t.border_bottom) * t.row_pitch +
                      (Wide{t.w - 1} + t.border_right) * t.pixel_pitch + Wide{t.padded_c} * (dtype_bits(t.dtype) / 8);

@@ -265,5 +265,12 @@ def test_refusals():
         library().infer_node(
             "QLinearMatMul", "", 10, {}, [np.zeros((2, 3), np.uint8), s, z, np.zeros((4, 5), np.int8), s, zw, s, z]
         )
+    # C broadcasts to the result, and not beside it.
+    a, b = np.zeros((2, 3), np.uint8), np.zeros((3, 4), np.int8)
+    for shape in ((4,), (1, 4), (2, 1), (2, 4), (1, 1), ()):
+        library().infer_node("QGemm", MS, 1, {}, [a, s, z, b, s, zw, np.zeros(shape, np.int32), s, z])
+    for shape in ((4, 1), (3, 4), (2,), (1, 5), (1, 1, 4)):
+        with pytest.raises(error, match="does not broadcast"):
+            library().infer_node("QGemm", MS, 1, {}, [a, s, z, b, s, zw, np.zeros(shape, np.int32), s, z])
     with pytest.raises(error, match="one element"):
         library().infer_node("QLinearConv", "", 10, {}, [x, np.ones(3, F32), z, w, s, zw, s, z])

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "isa/count.h"
 #include "isa/generated/timing.h"
 
 namespace tessera::sim::systemc {
@@ -20,8 +21,11 @@ GemmForm form_of(const isa::Gemm& gemm) {
   GemmForm form;
   const auto outer = static_cast<size_t>(isa::kLoops - gemm.reduce);
   uint64_t sum_steps = 1;
-  for (size_t k = 0; k < isa::kLoops; ++k) (k < outer ? form.sums : sum_steps) *= gemm.extent[k];
-  form.steps = form.sums * sum_steps;
+  for (size_t k = 0; k < isa::kLoops; ++k) {
+    uint64_t& count = k < outer ? form.sums : sum_steps;
+    count = static_cast<uint64_t>(isa::times(static_cast<int64_t>(count), gemm.extent[k]));
+  }
+  form.steps = static_cast<uint64_t>(isa::times(static_cast<int64_t>(form.sums), static_cast<int64_t>(sum_steps)));
   form.first_end = sum_steps - 1;
   form.raster = isa::raster_of(gemm);
   const std::optional<isa::Raster>& raster = form.raster;

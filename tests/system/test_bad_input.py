@@ -4,6 +4,7 @@ way out; the exit status is 1 (2 for the command line itself) and nothing is lef
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import tessera
 from tests.system.conftest import ROOT
@@ -100,6 +101,35 @@ def test_assembly(command, tmp_path):
     expect(command("asm", tmp_path / "b.asm"), 1, "instruction 0")
     (tmp_path / "c.bin").write_bytes(b"\0" * 65)
     expect(command("disasm", tmp_path / "c.bin"), 1, "c.bin")
+
+
+@pytest.mark.parametrize("strides", [[1 << 20, 2], [2, (1 << 28) - 1]])
+def test_windows_beyond_any_size(strides):
+    """A stride that is never taken is legal, however large."""
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1, 2], strides=strides)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node], "g", [value("x", TensorProto.INT8, [1, 3, 4, 5])], [value("y", TensorProto.INT8, None)]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+    feeds = {"x": np.arange(60, dtype=np.int8).reshape(1, 3, 4, 5)}
+    (want,) = tessera.Session(model, "reference").run(None, feeds)
+    (got,) = tessera.Session(model, "fsim", "npu64").run(None, feeds)
+    assert np.array_equal(got, want)
+
+
+def test_names_of_any_bytes(tmp_path):
+    """What stands in names reaches messages and reports as one line of UTF-8."""
+    node = helper.make_node("Relu", ["x"], ["y"], name="the_name")
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph([node], "g", [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, [2])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    session = tessera.Session(model.replace(b"the_name", b"t\nhe\xff\xfeee"))
+    session.run(None, {"x": np.zeros(2, np.float32)})
+    assert "\ufffd" in session.stats().layers[0].name and session.trace() and session.info()
+    with pytest.raises(tessera.Error) as caught:
+        tessera.Session(model.replace(b"the_name", b"t\nhe\xff\xfeee").replace(b"Relu", b"Rulu"))
+    assert "t\\nhe\\xff\\xfeee" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_python_errors_have_codes():

@@ -11,6 +11,7 @@ Session has the shape of onnxruntime.InferenceSession: run, get_inputs, get_outp
 """
 
 import json
+import os
 
 import _tessera
 
@@ -70,7 +71,8 @@ class Session:
     default: the artifact's own, or npu256. shapes: {input: shape} for dynamic dimensions; without it a model is
     compiled for the shapes that come and kept. wave: an FST file of device "rtl". schedules: a dict from layers to
     schedules as schedules() gives it (those that are missing are chosen), or the stats() of a run. profile: keep
-    figures of each instruction, for layers' cycles and trace(); without it device "rtl" is faster.
+    figures of each instruction, for layers' cycles and trace(); without it device "rtl" is faster. trusted_keys: file
+    or folder of public keys; an artifact that none of them has signed is refused before anything else of it is read.
 
     Every other keyword is an option of the compilation; help(tessera.Session) lists them below, and
     tessera.compile_options() returns them. dram_latency and dram_bandwidth hold for devices with time, too.
@@ -90,6 +92,7 @@ class Session:
         base_address=None,
         wave=None,
         profile=True,
+        trusted_keys=None,
         **options,
     ):
         options = {name: value for name, value in options.items() if value is not None}
@@ -118,6 +121,7 @@ class Session:
             base_address,
             {name: str(value) for name, value in options.items()},
             profile,
+            None if trusted_keys is None else os.fspath(trusted_keys),
         )
 
     def run(self, output_names, input_feed, run_options=None):
