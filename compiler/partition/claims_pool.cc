@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "compiler/partition/claims_util.h"
 #include "compiler/partition/parameters.h"
@@ -74,6 +75,8 @@ bool sums_are_exact(float scale, int64_t terms) {
   return exponent > -60 && exponent < 60 && static_cast<double>(terms) * 255.0 * std::ldexp(1.0, bits) <= 16777216.0;
 }
 
+constexpr float kBeyondInteger = 2147483648.0f;  // as int32 this and NaN are its least number
+
 /// QLinearAveragePool on fp32 sums: v = sum of sx * (x - zx) / count; RNE(v / sy + zy). Nothing where the order of the
 /// sum or the values behind S could matter.
 std::optional<int32_t> average_of(int64_t s, int64_t terms, int64_t count, const Quantisation& x,
@@ -82,8 +85,9 @@ std::optional<int32_t> average_of(int64_t s, int64_t terms, int64_t count, const
   if (sums_are_exact(x.s(), terms)) {
     const float sum = x.s() * static_cast<float>(s);
     const float mean = sum / static_cast<float>(count);
-    const float quotient = mean / y.s();
-    return round_even(quotient + static_cast<float>(y.z()), to.low, to.high);
+    const float result = mean / y.s() + static_cast<float>(y.z());
+    if (!(std::fabs(result) < kBeyondInteger)) return to.low;
+    return round_even(result, to.low, to.high);
   }
   const Range from = range_of(x.dtype);
   const double scale = x.s(), largest = std::max(from.high - x.z(), x.z() - from.low);
@@ -94,6 +98,7 @@ std::optional<int32_t> average_of(int64_t s, int64_t terms, int64_t count, const
   const double value = scale * static_cast<double>(s) / divisor;
   const double error =
       1.01 * kUnit * (magnitude * static_cast<double>(terms) / divisor + 3 * std::fabs(value) + std::abs(y.z()) + 1);
+  if (!(magnitude < std::numeric_limits<float>::max() && std::fabs(value) + error < kBeyondInteger)) return std::nullopt;
   const auto rounded = [&](double v) { return std::nearbyint(std::clamp<double>(v, to.low, to.high)); };
   const double low = rounded(value + y.z() - error), high = rounded(value + y.z() + error);
   if (low != high) return std::nullopt;

@@ -46,7 +46,7 @@ module tsr_queue #(
   localparam int unsigned Kept = tsr_isa_pkg::Simulated ? Width : HeadBits;
   localparam int unsigned Shown = tsr_isa_pkg::Simulated ? Kept : Held ? HeadBits + ShownBits : Width;
   if (Kept < Shown) begin : gen_shown
-    logic [Shown-Kept-1:0] mem[Slots];
+    (* ram_style = Slots > 64 ? "distributed" : "auto" *) logic [Shown-Kept-1:0] mem[Slots];
     always_ff @(posedge clk_i) begin
       if (push) mem[tail_q] <= data_i[Shown-1:Kept];
     end

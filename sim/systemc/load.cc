@@ -215,12 +215,14 @@ void Load::begun(const Burst& burst, Cycle at, double beat_cycles) {
   Piece& piece = pieces_.front();
   if (piece.pad) return;
   const uint32_t own = piece.beats - piece.joined_beats;
+  if (piece.joined_left == piece.joined) return;
   for (; piece.joined_left < piece.joined; ++piece.joined_left) {
     const uint32_t before = own + piece.joined_beats / piece.joined * piece.joined_left;
     if (before >= piece.moved + burst.beats) break;
     const double cycles = before > piece.moved ? (before - piece.moved - 1) * beat_cycles : 0;
     leave_queue(at + isa::timing::bus::kSeen + static_cast<Cycle>(cycles));
   }
+  wake();
 }
 
 void Load::moved(Burst& burst, bool error, Cycle at) {
