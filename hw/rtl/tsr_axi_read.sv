@@ -83,7 +83,7 @@ module tsr_axi_read #(
   assign done = beat_valid && beat_ready && beat_last;
   localparam int unsigned CountBits = $clog2(ReadsInFlight + 1);
   logic [CountBits-1:0] outstanding_q;
-  assign crowded = outstanding_q >= CountBits'(ReadsInFlight / 2);
+  assign crowded = {outstanding_q, 1'b1} >= (CountBits + 1)'(ReadsInFlight);  // at least half
   always_ff @(posedge clk_i) begin
     if (!rst_ni) outstanding_q <= '0;
     else if (fire != done) outstanding_q <= fire ? outstanding_q + 1'b1 : outstanding_q - 1'b1;

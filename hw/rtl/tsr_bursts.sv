@@ -40,7 +40,7 @@ module tsr_bursts #(
   logic [63-OffsetBits:0] beat_q;   // address in beats
   logic [BeatBits-1:0] left_q;      // beats left - 1
   logic [LengthBits-1:0] longest, length;
-  logic busy_q, more_q, take, last, fire, joins;
+  logic busy_q, more_q, grows_q, take, last, fire, joins;
 
   // All lengths are of beats - 1: then those to the end of a page are the complement of the place in the page. A burst
   // that is not its run's last one ends a page, or it has as many beats as a burst can have. Either way the address grows
@@ -64,7 +64,7 @@ module tsr_bursts #(
   assign burst_addr_o = {beat_q, OffsetBits'(0)};
   assign burst_len_o = 8'(length);
   assign burst_last_o = last;
-  assign burst_grows_o = Joins && more_q && left_q < BeatBits'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
+  assign burst_grows_o = Joins && grows_q;
   assign busy_o = busy_q;
   assign fire = busy_q && burst_ready_i;
   assign joins = Joins && busy_q && !burst_ready_i && run_continues_i;
@@ -83,15 +83,19 @@ module tsr_bursts #(
   end
   logic [63-OffsetBits-PlaceBits:0] page_next;
   assign page_next = beat_q[63-OffsetBits:PlaceBits] + 1'b1;
+  logic [BeatBits-1:0] left;  // from the next cycle on
+  logic more;
+  assign left = take ? (joins ? left_q : BeatBits'($signed(rest - 3'd1))) + BeatBits'(run_bytes_i[21:OffsetBits])
+                     : left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one
+  assign more = take ? run_more_i : more_q;
   always_ff @(posedge clk_i) begin
-    if (take) begin
-      more_q <= run_more_i;
-      if (!joins) beat_q <= run_dram_i[63:OffsetBits];
-      left_q <= (joins ? left_q : BeatBits'($signed(rest - 3'd1))) + BeatBits'(run_bytes_i[21:OffsetBits]);
-    end else if (fire) begin
-      beat_q <= {page_next, place_next};
-      left_q <= left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one
+    if (take || fire) begin
+      left_q <= left;
+      more_q <= more;
+      grows_q <= more && left < BeatBits'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
     end
+    if (take && !joins) beat_q <= run_dram_i[63:OffsetBits];
+    else if (fire && !take) beat_q <= {page_next, place_next};
   end
 
 endmodule
