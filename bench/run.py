@@ -15,6 +15,7 @@ silicon     inferences a second at the estimated clock, per thousand look-up tab
 quantize    float networks quantised by ONNX Runtime's defaults and by `tessera quantize`: accuracy or agreement with
             float, share of the products on the NPU, cycles (timing model); --config takes another machine
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
+products    products of few rows, as decoding has them, beside the roofline bound; --device sysc, --config
 cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
 
@@ -185,6 +186,7 @@ def main():
             "chains",
             "silicon",
             "cpu",
+            "products",
         ],
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
@@ -224,6 +226,10 @@ def main():
         import silicon
 
         result = silicon.bench(options.networks, options.config or "npu256", options.device)
+    elif options.name == "products":
+        import products
+
+        result = products.bench(options.networks, options.config, options.device)
     elif options.name == "cpu":
         import cpu
 
