@@ -27,6 +27,7 @@ constexpr ConfigKey kKeys[] = {
     {"param_bytes", nullptr, &M::param_bytes},
     {"table_count", &M::table_count, nullptr},
     {"second_lanes", &M::second_lanes, nullptr},
+    {"row_lanes", &M::row_lanes, nullptr},
     {"axi_bytes", &M::axi_bytes, nullptr},
     {"load_queue", &M::load_queue, nullptr},
     {"gemm_queue", &M::gemm_queue, nullptr},
@@ -117,6 +118,11 @@ void validate(const MachineConfig& config) {
   if (lanes % config.second_lanes != 0) {
     fail(where + "second_lanes = " + std::to_string(config.second_lanes) + " must divide the " + std::to_string(lanes) +
          " lanes of batch * block_out");
+  }
+  in_range("row_lanes", config.row_lanes, 0, lanes);
+  if (config.row_lanes > 0 && lanes % config.row_lanes != 0) {
+    fail(where + "row_lanes = " + std::to_string(config.row_lanes) + " must divide the " + std::to_string(lanes) +
+         " lanes of batch * block_out, or be 0");
   }
   power_of_two("axi_bytes", config.axi_bytes, 4, 64);
   in_range("load_queue", config.load_queue, 1, 256);

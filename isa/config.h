@@ -26,6 +26,7 @@ struct MachineConfig {
   int64_t param_bytes = 0;
   int table_count = 0;
   int second_lanes = 0;
+  int row_lanes = 0;
   int axi_bytes = 0;
   int load_queue = 0;
   int gemm_queue = 0;

@@ -40,7 +40,7 @@ class Builder {
     for (size_t k = 0; k < P; ++k) inside_[k] = std::max<int64_t>(0, inside_[k] - before[k] - after[k]);
   }
 
-  /// `part`: bytes from the entry's first on; 0: the whole entry.
+  /// `part`: bytes from the entry's first on, into those that follow when it is longer; 0: the whole entry.
   template <typename Where>
   void entries(const OperandName& name, Space space, int64_t address, const Where& where, int64_t part) {
     if (!scratchpads_) return;
@@ -52,6 +52,7 @@ class Builder {
     operand->limit = config_->depth(space);
     operand->begin = operand->lowest * entry;
     operand->end = operand->highest * entry + length;
+    operand->highest += (length - 1) / entry;
     operand->bytes = times(operand->accesses, length);
   }
 

@@ -84,6 +84,24 @@ inline constexpr std::string_view to_string(SecondOp value) {
   return index < 4 ? kSecondOpNameTable[index] : std::string_view("?");
 }
 
+/// What row_reduce finds of a row.
+enum class Reduction : uint8_t { kMax = 0, kSumExp = 1, kMoments = 2 };
+inline constexpr std::string_view kReductionNameTable[] = {"max", "sum_exp", "moments"};
+inline constexpr std::span<const std::string_view> kReductionNames{kReductionNameTable};
+inline constexpr std::string_view to_string(Reduction value) {
+  const auto index = static_cast<size_t>(value);
+  return index < 3 ? kReductionNameTable[index] : std::string_view("?");
+}
+
+/// What row_map makes of an element and its row's scalars.
+enum class Mapping : uint8_t { kSoftmax = 0, kNormalise = 1 };
+inline constexpr std::string_view kMappingNameTable[] = {"softmax", "normalise"};
+inline constexpr std::span<const std::string_view> kMappingNames{kMappingNameTable};
+inline constexpr std::string_view to_string(Mapping value) {
+  const auto index = static_cast<size_t>(value);
+  return index < 2 ? kMappingNameTable[index] : std::string_view("?");
+}
+
 /// Codes of the fault record.
 enum class Fault : uint8_t { kNone = 0, kIllegalOpcode = 1, kIllegalOperand = 2, kScratchpadRange = 3, kDramRange = 4, kAxiError = 5, kNoProgress = 6, kMissingFinish = 7 };
 inline constexpr std::string_view kFaultNameTable[] = {"none", "illegal_opcode", "illegal_operand", "scratchpad_range", "dram_range", "axi_error", "no_progress", "missing_finish"};
@@ -220,7 +238,55 @@ struct Alu {
   bool operator==(const Alu&) const = default;
 };
 
-using Instruction = std::variant<Finish, Fence, Load, Store, Gemm, Alu>;
+/// Walks rows element by element, lanes inside entries, and keeps a few scalars of each row in an ACC entry. Needs row lanes.
+struct RowReduce {
+  Header header;
+  std::array<uint16_t, 6> extent{1, 1, 1, 1, 1, 1};  // Iterations of each loop, 0 outermost; 0 is illegal.
+  uint16_t src_addr = 0;  // First source entry.
+  uint16_t scalar_addr = 0;  // First ACC entry of scalars.
+  uint8_t tail = 0;  // Lanes of a row's last entry that belong to the row, 1 to BLOCK_OUT.
+  int8_t offset = 0;  // moments: added to the exponent.
+  std::array<int16_t, 6> src_stride{};  // Entries.
+  std::array<int16_t, 6> scalar_stride{};  // Entries; must be 0 in the loops of a row.
+  uint64_t epsilon = 0;  // moments: added to the shifted variance.
+  uint16_t length = 0;  // moments: elements of a row, 1 to 4096.
+  uint8_t shift = 0;  // moments: fraction bits of epsilon, 0 to 16.
+  bool centre = false;  // moments: about the mean; else about 0.
+  AluSpace src = AluSpace::kAcc;  // Source memory: out or inp.
+  bool src_unsigned = false;  // Source bytes are uint8.
+  uint8_t row = 0;  // Number of innermost loops that walk one row, 0 to 6.
+  Reduction operation = Reduction::kMax;  // What is found of a row.
+  uint8_t table = 0;  // sum_exp: the first of four tables.
+  int16_t zero = 0;  // moments: zero point of the source.
+  bool operator==(const RowReduce&) const = default;
+};
+
+/// Makes bytes of a row's elements and its scalars: a softmax, or a normalisation. Needs row lanes.
+struct RowMap {
+  Header header;
+  std::array<uint16_t, 6> extent{1, 1, 1, 1, 1, 1};  // Iterations of each loop, 0 outermost; 0 is illegal.
+  uint16_t src_addr = 0;  // First source entry.
+  uint16_t dst_addr = 0;  // First destination entry.
+  uint16_t scalar_addr = 0;  // First ACC entry of scalars.
+  std::array<int16_t, 6> src_stride{};  // Entries.
+  std::array<int16_t, 6> dst_stride{};  // Entries.
+  std::array<int16_t, 6> scalar_stride{};  // Entries; must be 0 in the loops of a row.
+  uint16_t param_addr = 0;  // normalise: first PARAM entry (addend and factor).
+  uint8_t param_loop = 7;  // normalise: the loop whose index is added to param_addr, 0 to 5; 7: none.
+  AluSpace src = AluSpace::kAcc;  // Source memory: out or inp.
+  AluSpace dst = AluSpace::kAcc;  // Destination memory: out or inp.
+  bool src_unsigned = false;  // Source bytes are uint8.
+  uint8_t row = 0;  // Number of innermost loops that walk one row, 0 to 6.
+  Mapping operation = Mapping::kSoftmax;  // What is made of an element.
+  int16_t out_zero = 0;  // Zero point added after rounding.
+  int16_t low = 0;  // Lower clamp bound, before the zero point.
+  int16_t high = 0;  // Upper clamp bound, before the zero point.
+  uint8_t table = 0;  // softmax: the first of four tables.
+  int16_t zero = 0;  // normalise: zero point of the source.
+  bool operator==(const RowMap&) const = default;
+};
+
+using Instruction = std::variant<Finish, Fence, Load, Store, Gemm, Alu, RowReduce, RowMap>;
 
 /// One instruction in memory: bit n of the encoding is bit n % 8 of byte n / 8.
 using Word = std::array<uint8_t, kInstructionBytes>;
@@ -433,6 +499,99 @@ inline constexpr std::array<BitRange, 1> kAluReserved{{
     {507, 5},
 }};
 
+inline constexpr std::array<Field, 17> kRowReduceFields{{
+    {"extent", 64, 12, 6, 12, FieldKind::kUnsigned, 1, {},
+     "Iterations of each loop, 0 outermost; 0 is illegal."},
+    {"src_addr", 136, 14, 0, 14, FieldKind::kUnsigned, 0, {},
+     "First source entry."},
+    {"scalar_addr", 150, 14, 0, 14, FieldKind::kUnsigned, 0, {},
+     "First ACC entry of scalars."},
+    {"tail", 164, 8, 0, 8, FieldKind::kUnsigned, 0, {},
+     "Lanes of a row's last entry that belong to the row, 1 to BLOCK_OUT."},
+    {"offset", 172, 6, 0, 6, FieldKind::kSigned, 0, {},
+     "moments: added to the exponent."},
+    {"src_stride", 178, 14, 6, 14, FieldKind::kSigned, 0, {},
+     "Entries."},
+    {"scalar_stride", 262, 14, 6, 14, FieldKind::kSigned, 0, {},
+     "Entries; must be 0 in the loops of a row."},
+    {"epsilon", 346, 48, 0, 48, FieldKind::kUnsigned, 0, {},
+     "moments: added to the shifted variance."},
+    {"length", 394, 13, 0, 13, FieldKind::kUnsigned, 0, {},
+     "moments: elements of a row, 1 to 4096."},
+    {"shift", 407, 5, 0, 5, FieldKind::kUnsigned, 0, {},
+     "moments: fraction bits of epsilon, 0 to 16."},
+    {"centre", 412, 1, 0, 1, FieldKind::kBool, 0, {},
+     "moments: about the mean; else about 0."},
+    {"src", 453, 2, 0, 2, FieldKind::kEnum, 0, kAluSpaceNames,
+     "Source memory: out or inp."},
+    {"src_unsigned", 457, 1, 0, 1, FieldKind::kBool, 0, {},
+     "Source bytes are uint8."},
+    {"row", 459, 3, 0, 3, FieldKind::kUnsigned, 0, {},
+     "Number of innermost loops that walk one row, 0 to 6."},
+    {"operation", 462, 2, 0, 2, FieldKind::kEnum, 0, kReductionNames,
+     "What is found of a row."},
+    {"table", 494, 4, 0, 4, FieldKind::kUnsigned, 0, {},
+     "sum_exp: the first of four tables."},
+    {"zero", 498, 9, 0, 9, FieldKind::kSigned, 0, {},
+     "moments: zero point of the source."},
+}};
+
+inline constexpr std::array<BitRange, 5> kRowReduceReserved{{
+    {413, 40},
+    {455, 2},
+    {458, 1},
+    {464, 30},
+    {507, 5},
+}};
+
+inline constexpr std::array<Field, 19> kRowMapFields{{
+    {"extent", 64, 12, 6, 12, FieldKind::kUnsigned, 1, {},
+     "Iterations of each loop, 0 outermost; 0 is illegal."},
+    {"src_addr", 136, 14, 0, 14, FieldKind::kUnsigned, 0, {},
+     "First source entry."},
+    {"dst_addr", 150, 14, 0, 14, FieldKind::kUnsigned, 0, {},
+     "First destination entry."},
+    {"scalar_addr", 164, 14, 0, 14, FieldKind::kUnsigned, 0, {},
+     "First ACC entry of scalars."},
+    {"src_stride", 178, 14, 6, 14, FieldKind::kSigned, 0, {},
+     "Entries."},
+    {"dst_stride", 262, 14, 6, 14, FieldKind::kSigned, 0, {},
+     "Entries."},
+    {"scalar_stride", 346, 14, 6, 14, FieldKind::kSigned, 0, {},
+     "Entries; must be 0 in the loops of a row."},
+    {"param_addr", 430, 10, 0, 10, FieldKind::kUnsigned, 0, {},
+     "normalise: first PARAM entry (addend and factor)."},
+    {"param_loop", 440, 3, 0, 3, FieldKind::kUnsigned, 7, {},
+     "normalise: the loop whose index is added to param_addr, 0 to 5; 7: none."},
+    {"src", 453, 2, 0, 2, FieldKind::kEnum, 0, kAluSpaceNames,
+     "Source memory: out or inp."},
+    {"dst", 455, 2, 0, 2, FieldKind::kEnum, 0, kAluSpaceNames,
+     "Destination memory: out or inp."},
+    {"src_unsigned", 457, 1, 0, 1, FieldKind::kBool, 0, {},
+     "Source bytes are uint8."},
+    {"row", 459, 3, 0, 3, FieldKind::kUnsigned, 0, {},
+     "Number of innermost loops that walk one row, 0 to 6."},
+    {"operation", 462, 2, 0, 2, FieldKind::kEnum, 0, kMappingNames,
+     "What is made of an element."},
+    {"out_zero", 464, 9, 0, 9, FieldKind::kSigned, 0, {},
+     "Zero point added after rounding."},
+    {"low", 473, 10, 0, 10, FieldKind::kSigned, 0, {},
+     "Lower clamp bound, before the zero point."},
+    {"high", 483, 10, 0, 10, FieldKind::kSigned, 0, {},
+     "Upper clamp bound, before the zero point."},
+    {"table", 494, 4, 0, 4, FieldKind::kUnsigned, 0, {},
+     "softmax: the first of four tables."},
+    {"zero", 498, 9, 0, 9, FieldKind::kSigned, 0, {},
+     "normalise: zero point of the source."},
+}};
+
+inline constexpr std::array<BitRange, 4> kRowMapReserved{{
+    {443, 10},
+    {458, 1},
+    {493, 1},
+    {507, 5},
+}};
+
 /// One entry of kInstructions. engine: an engine's name, "fetch", or "field" (the instruction's field names it).
 struct InstructionInfo {
   std::string_view name;
@@ -444,7 +603,7 @@ struct InstructionInfo {
 };
 
 /// In the order of the variant's alternatives.
-inline constexpr std::array<InstructionInfo, 6> kInstructions{{
+inline constexpr std::array<InstructionInfo, 8> kInstructions{{
     {"finish", 1, "fetch", kFinishFields, kFinishReserved,
      "Ends the program: FETCH waits for the conditions and until every engine is idle, then raises done. The signal bit must be zero."},
     {"fence", 2, "field", kFenceFields, kFenceReserved,
@@ -457,6 +616,10 @@ inline constexpr std::array<InstructionInfo, 6> kInstructions{{
      "Multiply-accumulate over a nest of six loops; the innermost `reduce` loops form one sum."},
     {"alu", 6, "alu", kAluFields, kAluReserved,
      "Vector unit: reduce, bias, requantise, table, second operand, table; one vector of BATCH x BLOCK_OUT lanes for each iteration of the outer loops."},
+    {"row_reduce", 7, "alu", kRowReduceFields, kRowReduceReserved,
+     "Walks rows element by element, lanes inside entries, and keeps a few scalars of each row in an ACC entry. Needs row lanes."},
+    {"row_map", 8, "alu", kRowMapFields, kRowMapReserved,
+     "Makes bytes of a row's elements and its scalars: a softmax, or a normalisation. Needs row lanes."},
 }};
 
 // visit_fields(instruction, visit) calls visit(const Field&, member&) for every field in the order of the table.
@@ -554,6 +717,52 @@ void visit_fields(Self& instruction, Visitor&& visit) {
   visit(kAluFields[26], instruction.second_table);
 }
 
+template <typename Self, typename Visitor>
+  requires std::same_as<std::remove_const_t<Self>, RowReduce>
+void visit_fields(Self& instruction, Visitor&& visit) {
+  visit(kRowReduceFields[0], instruction.extent);
+  visit(kRowReduceFields[1], instruction.src_addr);
+  visit(kRowReduceFields[2], instruction.scalar_addr);
+  visit(kRowReduceFields[3], instruction.tail);
+  visit(kRowReduceFields[4], instruction.offset);
+  visit(kRowReduceFields[5], instruction.src_stride);
+  visit(kRowReduceFields[6], instruction.scalar_stride);
+  visit(kRowReduceFields[7], instruction.epsilon);
+  visit(kRowReduceFields[8], instruction.length);
+  visit(kRowReduceFields[9], instruction.shift);
+  visit(kRowReduceFields[10], instruction.centre);
+  visit(kRowReduceFields[11], instruction.src);
+  visit(kRowReduceFields[12], instruction.src_unsigned);
+  visit(kRowReduceFields[13], instruction.row);
+  visit(kRowReduceFields[14], instruction.operation);
+  visit(kRowReduceFields[15], instruction.table);
+  visit(kRowReduceFields[16], instruction.zero);
+}
+
+template <typename Self, typename Visitor>
+  requires std::same_as<std::remove_const_t<Self>, RowMap>
+void visit_fields(Self& instruction, Visitor&& visit) {
+  visit(kRowMapFields[0], instruction.extent);
+  visit(kRowMapFields[1], instruction.src_addr);
+  visit(kRowMapFields[2], instruction.dst_addr);
+  visit(kRowMapFields[3], instruction.scalar_addr);
+  visit(kRowMapFields[4], instruction.src_stride);
+  visit(kRowMapFields[5], instruction.dst_stride);
+  visit(kRowMapFields[6], instruction.scalar_stride);
+  visit(kRowMapFields[7], instruction.param_addr);
+  visit(kRowMapFields[8], instruction.param_loop);
+  visit(kRowMapFields[9], instruction.src);
+  visit(kRowMapFields[10], instruction.dst);
+  visit(kRowMapFields[11], instruction.src_unsigned);
+  visit(kRowMapFields[12], instruction.row);
+  visit(kRowMapFields[13], instruction.operation);
+  visit(kRowMapFields[14], instruction.out_zero);
+  visit(kRowMapFields[15], instruction.low);
+  visit(kRowMapFields[16], instruction.high);
+  visit(kRowMapFields[17], instruction.table);
+  visit(kRowMapFields[18], instruction.zero);
+}
+
 /// Overloads of one name, for std::visit: an instruction without an overload does not compile.
 ///   std::visit(Overloaded{[&](const Load& i) { ... }, [&](const Store& i) { ... }, ...}, instruction);
 template <typename... Functions>
@@ -582,6 +791,10 @@ template <>
 inline constexpr bool kRunsOn<Engine::kGemm, Gemm> = true;
 template <>
 inline constexpr bool kRunsOn<Engine::kAlu, Alu> = true;
+template <>
+inline constexpr bool kRunsOn<Engine::kAlu, RowReduce> = true;
+template <>
+inline constexpr bool kRunsOn<Engine::kAlu, RowMap> = true;
 
 /// Types of instructions that an engine never meets. An engine's visitor names its own instructions and takes the others as
 /// `const ForeignTo<Engine::kGemm> auto&`; a new instruction of the engine then fits no overload and does not compile.
@@ -595,6 +808,8 @@ inline std::optional<Engine> engine_of(const Load&) { return Engine::kLoad; }
 inline std::optional<Engine> engine_of(const Store&) { return Engine::kStore; }
 inline std::optional<Engine> engine_of(const Gemm&) { return Engine::kGemm; }
 inline std::optional<Engine> engine_of(const Alu&) { return Engine::kAlu; }
+inline std::optional<Engine> engine_of(const RowReduce&) { return Engine::kAlu; }
+inline std::optional<Engine> engine_of(const RowMap&) { return Engine::kAlu; }
 inline std::optional<Engine> engine_of(const Instruction& instruction) {
   return std::visit([](const auto& i) -> std::optional<Engine> { return engine_of(i); }, instruction);
 }

@@ -105,4 +105,35 @@ void describe(const Alu& i, Builder& to) {
   if (i.second_op != SecondOp::kNone && i.src == AluSpace::kOut) to.pauses(to.results() * timing::alu::pause_out(config));
 }
 
+template <typename Builder>
+void describe(const RowReduce& i, Builder& to) {
+  to.nest(i.extent, i.row);
+  to.entries({"source", "src_addr", false}, space_of(i.src), i.src_addr, AllLoops{i.src_stride}, 0);
+  if (i.operation == Reduction::kSumExp) to.entries({"initial scalars", "scalar_addr", false}, Space::kAcc, i.scalar_addr, OuterLoops{i.scalar_stride}, 0);
+  to.entries({"scalars", "scalar_addr", true}, Space::kAcc, i.scalar_addr, OuterLoops{i.scalar_stride}, 0);
+  if (i.operation == Reduction::kSumExp) to.entries({"tables", "table", false}, Space::kTable, i.table, NoLoop{}, 1024);
+  to.vectors(to.iterations());
+  to.steps(to.iterations());
+  if (to.config() == nullptr) return;
+  const MachineConfig& config = *to.config();
+  to.latency(i.operation == Reduction::kMoments ? timing::row::moments(config) : timing::row::reduce(config));
+  to.pauses(to.iterations() * timing::row::pause(config));
+}
+
+template <typename Builder>
+void describe(const RowMap& i, Builder& to) {
+  to.nest(i.extent, i.row);
+  to.entries({"source", "src_addr", false}, space_of(i.src), i.src_addr, AllLoops{i.src_stride}, 0);
+  to.entries({"destination", "dst_addr", true}, space_of(i.dst), i.dst_addr, AllLoops{i.dst_stride}, 0);
+  to.entries({"scalars", "scalar_addr", false}, Space::kAcc, i.scalar_addr, OuterLoops{i.scalar_stride}, 0);
+  if (i.operation == Mapping::kNormalise) to.entries({"addend and factor", "param_addr", false}, Space::kParam, i.param_addr, OneLoop{i.param_loop}, 0);
+  if (i.operation == Mapping::kSoftmax) to.entries({"tables", "table", false}, Space::kTable, i.table, NoLoop{}, 1024);
+  to.vectors(to.iterations());
+  to.steps(to.iterations());
+  if (to.config() == nullptr) return;
+  const MachineConfig& config = *to.config();
+  to.latency(timing::row::map(config));
+  to.pauses(to.iterations() * timing::row::pause(config));
+}
+
 }  // namespace tessera::isa::generated

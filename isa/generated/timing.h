@@ -245,4 +245,18 @@ inline constexpr int kFirstToRaw = 11;  // alu.first - alu.raw + 1
 inline constexpr int64_t under_way(const MachineConfig& config) { return ((15 + ((int64_t{config.batch} * int64_t{config.block_out}) / int64_t{config.second_lanes})) - 1) + 13; }
 }  // namespace alu
 
+/// The ALU's rows (row_reduce, row_map).
+namespace row {
+/// For which a vector occupies the row lanes.
+inline constexpr int64_t turns(const MachineConfig& config) { return (int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1); }
+/// Behind each issue of a source vector.
+inline constexpr int64_t pause(const MachineConfig& config) { return ((int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1)) - 1; }
+/// From a row's last issue to the write of its maximum or sum.
+inline constexpr int64_t reduce(const MachineConfig& config) { return (4 + ((int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1))) + 8; }
+/// The same of its moments: the root's digits.
+inline constexpr int64_t moments(const MachineConfig& config) { return ((4 + ((int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1))) + 8) + 32; }
+/// From a vector's issue to its write.
+inline constexpr int64_t map(const MachineConfig& config) { return (4 + ((int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1))) + 16; }
+}  // namespace row
+
 }  // namespace tessera::isa::timing

@@ -29,7 +29,9 @@ package tsr_isa_pkg;
     OpcodeLoad = 6'd3,
     OpcodeStore = 6'd4,
     OpcodeGemm = 6'd5,
-    OpcodeAlu = 6'd6
+    OpcodeAlu = 6'd6,
+    OpcodeRowReduce = 6'd7,
+    OpcodeRowMap = 6'd8
   } opcode_e;
 
   // Engines with a command queue. FETCH decodes and dispatches and has no code.
@@ -83,6 +85,19 @@ package tsr_isa_pkg;
     SecondOpMul = 2'd2,
     SecondOpMax = 2'd3
   } second_op_e;
+
+  // What row_reduce finds of a row.
+  typedef enum logic [1:0] {
+    ReductionMax = 2'd0,
+    ReductionSumExp = 2'd1,
+    ReductionMoments = 2'd2
+  } reduction_e;
+
+  // What row_map makes of an element and its row's scalars.
+  typedef enum logic [1:0] {
+    MappingSoftmax = 2'd0,
+    MappingNormalise = 2'd1
+  } mapping_e;
 
   // Codes of the fault record.
   typedef enum logic [2:0] {
@@ -382,6 +397,151 @@ package tsr_isa_pkg;
   localparam int unsigned AluSecondTableLsb = 503;
   localparam int unsigned AluSecondTableWidth = 4;
 
+  // Walks rows element by element, lanes inside entries, and keeps a few scalars of each row in an ACC entry. Needs row lanes.
+  typedef struct packed {
+    logic [4:0] reserved_507;  // must be 0
+    logic [8:0] zero;  // signed
+    logic [3:0] table_;
+    logic [29:0] reserved_464;  // must be 0
+    logic [1:0] operation;  // reduction_e
+    logic [2:0] row;
+    logic reserved_458;  // must be 0
+    logic src_unsigned;
+    logic [1:0] reserved_455;  // must be 0
+    logic [1:0] src;  // alu_space_e
+    logic [39:0] reserved_413;  // must be 0
+    logic centre;
+    logic [4:0] shift;
+    logic [12:0] length;
+    logic [47:0] epsilon;
+    logic [5:0][13:0] scalar_stride;  // signed
+    logic [5:0][13:0] src_stride;  // signed
+    logic [5:0] offset;  // signed
+    logic [7:0] tail;
+    logic [13:0] scalar_addr;
+    logic [13:0] src_addr;
+    logic [5:0][11:0] extent;
+    header_t header;
+  } row_reduce_t;
+
+  typedef struct packed { logic [5:0][11:0] loop; } row_reduce_extent_t;
+  typedef struct packed { logic [5:0][13:0] loop; } row_reduce_src_stride_t;
+  typedef struct packed { logic [5:0][13:0] loop; } row_reduce_scalar_stride_t;
+
+  localparam int unsigned RowReduceExtentLsb = 64;
+  localparam int unsigned RowReduceExtentWidth = 12;
+  localparam int unsigned RowReduceExtentCount = 6;
+  localparam int unsigned RowReduceSrcAddrLsb = 136;
+  localparam int unsigned RowReduceSrcAddrWidth = 14;
+  localparam int unsigned RowReduceScalarAddrLsb = 150;
+  localparam int unsigned RowReduceScalarAddrWidth = 14;
+  localparam int unsigned RowReduceTailLsb = 164;
+  localparam int unsigned RowReduceTailWidth = 8;
+  localparam int unsigned RowReduceOffsetLsb = 172;
+  localparam int unsigned RowReduceOffsetWidth = 6;
+  localparam int unsigned RowReduceSrcStrideLsb = 178;
+  localparam int unsigned RowReduceSrcStrideWidth = 14;
+  localparam int unsigned RowReduceSrcStrideCount = 6;
+  localparam int unsigned RowReduceScalarStrideLsb = 262;
+  localparam int unsigned RowReduceScalarStrideWidth = 14;
+  localparam int unsigned RowReduceScalarStrideCount = 6;
+  localparam int unsigned RowReduceEpsilonLsb = 346;
+  localparam int unsigned RowReduceEpsilonWidth = 48;
+  localparam int unsigned RowReduceLengthLsb = 394;
+  localparam int unsigned RowReduceLengthWidth = 13;
+  localparam int unsigned RowReduceShiftLsb = 407;
+  localparam int unsigned RowReduceShiftWidth = 5;
+  localparam int unsigned RowReduceCentreLsb = 412;
+  localparam int unsigned RowReduceCentreWidth = 1;
+  localparam int unsigned RowReduceSrcLsb = 453;
+  localparam int unsigned RowReduceSrcWidth = 2;
+  localparam int unsigned RowReduceSrcUnsignedLsb = 457;
+  localparam int unsigned RowReduceSrcUnsignedWidth = 1;
+  localparam int unsigned RowReduceRowLsb = 459;
+  localparam int unsigned RowReduceRowWidth = 3;
+  localparam int unsigned RowReduceOperationLsb = 462;
+  localparam int unsigned RowReduceOperationWidth = 2;
+  localparam int unsigned RowReduceTableLsb = 494;
+  localparam int unsigned RowReduceTableWidth = 4;
+  localparam int unsigned RowReduceZeroLsb = 498;
+  localparam int unsigned RowReduceZeroWidth = 9;
+
+  // Makes bytes of a row's elements and its scalars: a softmax, or a normalisation. Needs row lanes.
+  typedef struct packed {
+    logic [4:0] reserved_507;  // must be 0
+    logic [8:0] zero;  // signed
+    logic [3:0] table_;
+    logic reserved_493;  // must be 0
+    logic [9:0] high;  // signed
+    logic [9:0] low;  // signed
+    logic [8:0] out_zero;  // signed
+    logic [1:0] operation;  // mapping_e
+    logic [2:0] row;
+    logic reserved_458;  // must be 0
+    logic src_unsigned;
+    logic [1:0] dst;  // alu_space_e
+    logic [1:0] src;  // alu_space_e
+    logic [9:0] reserved_443;  // must be 0
+    logic [2:0] param_loop;
+    logic [9:0] param_addr;
+    logic [5:0][13:0] scalar_stride;  // signed
+    logic [5:0][13:0] dst_stride;  // signed
+    logic [5:0][13:0] src_stride;  // signed
+    logic [13:0] scalar_addr;
+    logic [13:0] dst_addr;
+    logic [13:0] src_addr;
+    logic [5:0][11:0] extent;
+    header_t header;
+  } row_map_t;
+
+  typedef struct packed { logic [5:0][11:0] loop; } row_map_extent_t;
+  typedef struct packed { logic [5:0][13:0] loop; } row_map_src_stride_t;
+  typedef struct packed { logic [5:0][13:0] loop; } row_map_dst_stride_t;
+  typedef struct packed { logic [5:0][13:0] loop; } row_map_scalar_stride_t;
+
+  localparam int unsigned RowMapExtentLsb = 64;
+  localparam int unsigned RowMapExtentWidth = 12;
+  localparam int unsigned RowMapExtentCount = 6;
+  localparam int unsigned RowMapSrcAddrLsb = 136;
+  localparam int unsigned RowMapSrcAddrWidth = 14;
+  localparam int unsigned RowMapDstAddrLsb = 150;
+  localparam int unsigned RowMapDstAddrWidth = 14;
+  localparam int unsigned RowMapScalarAddrLsb = 164;
+  localparam int unsigned RowMapScalarAddrWidth = 14;
+  localparam int unsigned RowMapSrcStrideLsb = 178;
+  localparam int unsigned RowMapSrcStrideWidth = 14;
+  localparam int unsigned RowMapSrcStrideCount = 6;
+  localparam int unsigned RowMapDstStrideLsb = 262;
+  localparam int unsigned RowMapDstStrideWidth = 14;
+  localparam int unsigned RowMapDstStrideCount = 6;
+  localparam int unsigned RowMapScalarStrideLsb = 346;
+  localparam int unsigned RowMapScalarStrideWidth = 14;
+  localparam int unsigned RowMapScalarStrideCount = 6;
+  localparam int unsigned RowMapParamAddrLsb = 430;
+  localparam int unsigned RowMapParamAddrWidth = 10;
+  localparam int unsigned RowMapParamLoopLsb = 440;
+  localparam int unsigned RowMapParamLoopWidth = 3;
+  localparam int unsigned RowMapSrcLsb = 453;
+  localparam int unsigned RowMapSrcWidth = 2;
+  localparam int unsigned RowMapDstLsb = 455;
+  localparam int unsigned RowMapDstWidth = 2;
+  localparam int unsigned RowMapSrcUnsignedLsb = 457;
+  localparam int unsigned RowMapSrcUnsignedWidth = 1;
+  localparam int unsigned RowMapRowLsb = 459;
+  localparam int unsigned RowMapRowWidth = 3;
+  localparam int unsigned RowMapOperationLsb = 462;
+  localparam int unsigned RowMapOperationWidth = 2;
+  localparam int unsigned RowMapOutZeroLsb = 464;
+  localparam int unsigned RowMapOutZeroWidth = 9;
+  localparam int unsigned RowMapLowLsb = 473;
+  localparam int unsigned RowMapLowWidth = 10;
+  localparam int unsigned RowMapHighLsb = 483;
+  localparam int unsigned RowMapHighWidth = 10;
+  localparam int unsigned RowMapTableLsb = 494;
+  localparam int unsigned RowMapTableWidth = 4;
+  localparam int unsigned RowMapZeroLsb = 498;
+  localparam int unsigned RowMapZeroWidth = 9;
+
   // The code of FaultNone, FaultIllegalOpcode, or FaultIllegalOperand for non-zero reserved bits and undefined values of
   // enumerations.
   function automatic logic [2:0] encoding_fault(input logic [511:0] word);
@@ -415,6 +575,25 @@ package tsr_isa_pkg;
             word[454:453] == 2'd3 ||
             word[456:455] == 2'd3) fault = 3'd2;
       end
+      6'd7: begin  // row_reduce
+        if (word[452:413] != 40'd0 ||
+            word[456:455] != 2'd0 ||
+            word[458:458] != 1'd0 ||
+            word[493:464] != 30'd0 ||
+            word[511:507] != 5'd0 ||
+            word[454:453] == 2'd3 ||
+            word[463:462] == 2'd3) fault = 3'd2;
+      end
+      6'd8: begin  // row_map
+        if (word[452:443] != 10'd0 ||
+            word[458:458] != 1'd0 ||
+            word[493:493] != 1'd0 ||
+            word[511:507] != 5'd0 ||
+            word[454:453] == 2'd3 ||
+            word[456:455] == 2'd3 ||
+            word[463:462] == 2'd2 ||
+            word[463:462] == 2'd3) fault = 3'd2;
+      end
       default: fault = 3'd1;
     endcase
     encoding_fault = fault;
@@ -423,7 +602,7 @@ package tsr_isa_pkg;
   // encoding_fault, or FaultIllegalOperand when the rules between fields of the word's own instruction are broken. Each
   // instruction has one argument, in the order of isa.toml.
   function automatic logic [2:0] fault_of(input logic [511:0] word,
-      input logic finish_bad, input logic fence_bad, input logic load_bad, input logic store_bad, input logic gemm_bad, input logic alu_bad);
+      input logic finish_bad, input logic fence_bad, input logic load_bad, input logic store_bad, input logic gemm_bad, input logic alu_bad, input logic row_reduce_bad, input logic row_map_bad);
     logic [2:0] fault;
     fault = encoding_fault(word);
     case (word[5:0])
@@ -433,6 +612,8 @@ package tsr_isa_pkg;
       6'd4: if (fault == 3'd0 && store_bad) fault = 3'd2;
       6'd5: if (fault == 3'd0 && gemm_bad) fault = 3'd2;
       6'd6: if (fault == 3'd0 && alu_bad) fault = 3'd2;
+      6'd7: if (fault == 3'd0 && row_reduce_bad) fault = 3'd2;
+      6'd8: if (fault == 3'd0 && row_map_bad) fault = 3'd2;
       default: ;  // encoding_fault has refused it
     endcase
     fault_of = fault;
@@ -448,6 +629,8 @@ package tsr_isa_pkg;
       6'd4: engine = 2'd3;  // store
       6'd5: engine = 2'd1;  // gemm
       6'd6: engine = 2'd2;  // alu
+      6'd7: engine = 2'd2;  // row_reduce
+      6'd8: engine = 2'd2;  // row_map
       default: ;
     endcase
     engine_of = engine;
@@ -471,10 +654,10 @@ package tsr_isa_pkg;
 
   localparam int unsigned AluQueueBits = 507;  // of the words in the queue of ALU: the others are 0
 
-  // Which instruction of ALU an opcode is, one bit each: {alu, fence}. An engine unpacks all bits, so that one more
+  // Which instruction of ALU an opcode is, one bit each: {row_map, row_reduce, alu, fence}. An engine unpacks all bits, so that one more
   // instruction does not fit where the engine has not been told what to do with it.
-  function automatic logic [1:0] alu_instruction(input logic [5:0] opcode);
-    alu_instruction = {opcode == 6'd6, opcode == 6'd2};
+  function automatic logic [3:0] alu_instruction(input logic [5:0] opcode);
+    alu_instruction = {opcode == 6'd8, opcode == 6'd7, opcode == 6'd6, opcode == 6'd2};
   endfunction
 
   localparam int unsigned StoreQueueBits = 426;  // of the words in the queue of STORE: the others are 0
@@ -533,6 +716,7 @@ package tsr_isa_pkg;
   localparam logic [11:0] RegConfigReadsInFlight = 12'h140;  // AXI read bursts in flight.
   localparam logic [11:0] RegConfigWritesInFlight = 12'h144;  // AXI write bursts in flight.
   localparam logic [11:0] RegConfigSecondLanes = 12'h148;  // Lanes of the ALU's second operation.
+  localparam logic [11:0] RegConfigRowLanes = 12'h14c;  // Lanes of the ALU's rows; 0: it has no row_reduce and no row_map.
   localparam logic [11:0] RegCycles = 12'h200;  // Clock cycles from start to done. All counters are cleared by ap_start and stable once done.
   localparam logic [11:0] RegInstructions = 12'h208;  // Instructions dispatched or executed by FETCH.
   localparam logic [11:0] RegBytesRead = 12'h210;  // Bytes of DRAM read, instructions included.
@@ -708,6 +892,26 @@ package tsr_isa_pkg;
   // Vectors between their last issue and their write.
   function automatic int unsigned timing_alu_under_way(input int unsigned batch, input int unsigned block_out, input int unsigned second_lanes);
     timing_alu_under_way = ((15 + ((batch * block_out) / second_lanes)) - 1) + 13;
+  endfunction
+  // For which a vector occupies the row lanes.
+  function automatic int unsigned timing_row_turns(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
+    timing_row_turns = (batch * block_out) / (row_lanes > 1 ? row_lanes : 1);
+  endfunction
+  // Behind each issue of a source vector.
+  function automatic int unsigned timing_row_pause(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
+    timing_row_pause = ((batch * block_out) / (row_lanes > 1 ? row_lanes : 1)) - 1;
+  endfunction
+  // From a row's last issue to the write of its maximum or sum.
+  function automatic int unsigned timing_row_reduce(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
+    timing_row_reduce = (4 + ((batch * block_out) / (row_lanes > 1 ? row_lanes : 1))) + 8;
+  endfunction
+  // The same of its moments: the root's digits.
+  function automatic int unsigned timing_row_moments(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
+    timing_row_moments = ((4 + ((batch * block_out) / (row_lanes > 1 ? row_lanes : 1))) + 8) + 32;
+  endfunction
+  // From a vector's issue to its write.
+  function automatic int unsigned timing_row_map(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
+    timing_row_map = (4 + ((batch * block_out) / (row_lanes > 1 ? row_lanes : 1))) + 16;
   endfunction
 
 endpackage
