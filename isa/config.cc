@@ -124,6 +124,7 @@ void validate(const MachineConfig& config) {
     fail(where + "row_lanes = " + std::to_string(config.row_lanes) + " must divide the " + std::to_string(lanes) +
          " lanes of batch * block_out, or be 0");
   }
+  if (config.row_lanes > 0 && config.batch != 1) fail(where + "row_lanes > 0 needs batch = 1");
   power_of_two("axi_bytes", config.axi_bytes, 4, 64);
   in_range("load_queue", config.load_queue, 1, 256);
   in_range("gemm_queue", config.gemm_queue, 1, 256);

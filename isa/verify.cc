@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "isa/row_operation.h"
 
 namespace tessera::isa {
 namespace {
@@ -130,6 +131,53 @@ Result check(const Alu& i, const MachineConfig& config) {
     return illegal("fields of the second operation without second_op");
   }
   return {};
+}
+
+/// What both instructions of rows have in common.
+template <typename Row>
+Result check_rows(const Row& i, const MachineConfig& config) {
+  if (config.row_lanes == 0) return Violation{Fault::kIllegalOpcode, "the machine has no row lanes"};
+  if (auto v = check_extents(i.extent)) return v;
+  if (i.row > kLoops) return illegal("row exceeds 6");
+  if (auto v = check_reduced_strides("scalar_stride", i.scalar_stride, i.row)) return v;
+  if (i.src == AluSpace::kAcc) return illegal("rows are not read from acc");
+  if (i.src == AluSpace::kInp && config.block_in != config.block_out) {
+    return illegal("the ALU reaches inp only when block_in = block_out");
+  }
+  return {};
+}
+
+Result check(const RowReduce& i, const MachineConfig& config) {
+  if (auto v = check_rows(i, config)) return v;
+  if (i.tail == 0 || i.tail > config.block_out) return illegal("tail is not in 1 to block_out");
+  if (i.operation != Reduction::kSumExp && i.table != 0) return illegal("table is for sum_exp");
+  if (i.operation != Reduction::kMoments) {
+    if (i.zero != 0 || i.length != 0 || i.centre || i.shift != 0 || i.offset != 0 || i.epsilon != 0) {
+      return illegal("zero, length, centre, shift, offset and epsilon are for moments");
+    }
+    return {};
+  }
+  if (i.length == 0 || i.length > kMostRowLength) return illegal("length is not in 1 to 4096");
+  if (i.shift > 16) return illegal("shift exceeds 16");
+  return check_zero_point("zero", i.zero, i.src_unsigned);
+}
+
+Result check(const RowMap& i, const MachineConfig& config) {
+  if (auto v = check_rows(i, config)) return v;
+  if (i.dst == AluSpace::kAcc) return illegal("row_map does not write acc");
+  if (i.dst == AluSpace::kInp && config.block_in != config.block_out) {
+    return illegal("the ALU reaches inp only when block_in = block_out");
+  }
+  if (i.low > i.high) return illegal("low exceeds high");
+  if (i.param_loop == kLoops) return illegal("param_loop is no loop");
+  if (i.operation == Mapping::kSoftmax) {
+    if (i.param_addr != 0 || i.param_loop != 7 || i.zero != 0) {
+      return illegal("param_addr, param_loop and zero are for normalise");
+    }
+    return {};
+  }
+  if (i.table != 0) return illegal("table is for softmax");
+  return check_zero_point("zero", i.zero, i.src_unsigned);
 }
 
 [[noreturn]] void refuse(size_t index, const Instruction& instruction, const std::string& message) {

@@ -449,6 +449,34 @@ bool LayoutAssigner::add(const Operation& op, const Requantise& what) {
   return true;
 }
 
+bool LayoutAssigner::add(const Operation& op, const Rows& what) {
+  const ValueId x = op.operands[0], y = op.results[0];
+  const Extents& shape = shape_of(y);
+  const auto axis = static_cast<size_t>(what.axis);
+  // The rows fastest, the other axes as they lie.
+  const auto in_row = [&](int64_t a) { return what.flattened ? a >= what.axis : a == what.axis; };
+  const Order memory = what.flattened ? identity_order(shape.size()) : order_of(x).value_or(identity_order(shape.size()));
+  Order order;
+  for (const int64_t a : memory)
+    if (!in_row(a)) order.push_back(a);
+  for (const int64_t a : identity_order(shape.size()))
+    if (in_row(a)) order.push_back(a);
+  Dims dims = collapse(shape, order);
+  if (what.flattened) {
+    dims = {1, 1, 1, 1};
+    for (size_t a = 0; a < shape.size(); ++a) dims[a < axis ? 2 : 3] *= shape[a];
+  }
+  const auto source = operand(op, x, order, dims);
+  if (!source) return false;
+  npu::Rows rows;
+  rows.form = what.form;
+  rows.stage = what.stage;
+  rows.input = *source;
+  rows.output = result(y, order, dims);
+  push(op, std::move(rows), 0);
+  return true;
+}
+
 bool LayoutAssigner::add(const Operation& op, const Concat& what) {
   ValueId y = op.results[0];
   const Extents out = shape_of(y);

@@ -86,6 +86,7 @@ class LayoutAssigner {
   bool add(const Operation& op, const Requantise& what);
   bool add(const Operation& op, const Concat& what);
   bool add(const Operation& op, const Move& what);
+  bool add(const Operation& op, const Rows& what);
 
   bool add_batch(const Operation& op, const Matmul& what);
 

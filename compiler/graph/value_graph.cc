@@ -133,6 +133,14 @@ void fields(IO& io, text::In<IO, Move> m) {
   io.field("table_first", m.table_first);
 }
 
+template <typename IO>
+void fields(IO& io, text::In<IO, Rows> r) {
+  fields(io, r.form);
+  io.field("axis", r.axis);
+  io.field("flattened", r.flattened);
+  io.field("stage", r.stage);
+}
+
 constexpr std::string_view mnemonic(const Convolution&) { return "convolution"; }
 constexpr std::string_view mnemonic(const Matmul&) { return "matmul"; }
 constexpr std::string_view mnemonic(const Product&) { return "product"; }
@@ -144,6 +152,7 @@ constexpr std::string_view mnemonic(const Binary&) { return "binary"; }
 constexpr std::string_view mnemonic(const Requantise&) { return "requantise"; }
 constexpr std::string_view mnemonic(const Concat&) { return "concat"; }
 constexpr std::string_view mnemonic(const Move&) { return "move"; }
+constexpr std::string_view mnemonic(const Rows&) { return "rows"; }
 
 namespace {
 
@@ -293,6 +302,11 @@ class Checker {
   void check(const Operation& op, const Reduce& what) const {
     arity(op, 1);
     require(what.reduced.size() == operand(op, 0).size(), "says of some axes only whether they are reduced");
+  }
+  void check(const Operation& op, const Rows& what) const {
+    arity(op, 1);
+    require(operand(op, 0) == result(op), "keeps its operand's shape");
+    require(what.axis >= 0 && static_cast<size_t>(what.axis) < result(op).size(), "its axis is none of its operand's");
   }
   void check(const Operation& op, const Lookup& what) const {
     arity(op, 1);

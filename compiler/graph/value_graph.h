@@ -138,6 +138,15 @@ struct Step {
 };
 using Steps = std::vector<Step>;
 
+/// All elements of `axis` (and of those behind it where `flattened`) together, for each position of the others.
+struct Rows {
+  npu::RowForm form;
+  npu::Stage stage;
+  int64_t axis = 0;
+  bool flattened = false;
+  bool operator==(const Rows&) const = default;
+};
+
 /// Operands side by side along an axis of the result, each through its own table (empty: copied).
 struct Concat {
   int64_t axis = 0;
@@ -160,7 +169,7 @@ struct Operation {
   int64_t macs = 0;
   std::vector<ValueId> operands, results;
   std::variant<Convolution, Matmul, Product, TransposedConvolution, Pool, Reduce, Lookup, Binary, Requantise, Concat,
-               Move>
+               Move, Rows>
       what;
   std::vector<std::string> nodes;  // of the model that it stands for
   bool operator==(const Operation&) const = default;

@@ -98,7 +98,9 @@ std::vector<bool> feeds_next(const Graph& graph) {
     const Tensor& tensor = graph.tensors[static_cast<size_t>(id)];
     const TensorId input = std::visit([](const auto& op) { return op.input; }, graph.operations[i + 1].what);
     // A tensor that two operations write in turn has a second writer, which only views of it can be.
-    const bool allowed = graph.operations[i].feeds_next.value_or(true);
+    const bool rows = std::holds_alternative<Rows>(graph.operations[i].what) ||
+                      std::holds_alternative<Rows>(graph.operations[i + 1].what);  // chains cut channels
+    const bool allowed = graph.operations[i].feeds_next.value_or(true) && !rows;
     result[i] = allowed && input == id && uses[static_cast<size_t>(id)] == 1 && tensor.view_of == kNoTensor &&
                 tensor.reshape_of == kNoTensor;
   }
@@ -119,8 +121,7 @@ std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, siz
     for (Task& task : result.back()) {
       for (Nest& nest : task.alternatives) {
         // The vector unit reads what it wrote in OUT, where no other engine is in its way; the matrix engine reads INP.
-        if (nest.computation == Computation::kReduce || nest.computation == Computation::kMap)
-          nest.input_space = isa::Space::kOut;
+        if (schedule::reads_by_alu(nest.computation)) nest.input_space = isa::Space::kOut;
       }
     }
   }

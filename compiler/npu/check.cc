@@ -15,6 +15,7 @@
 #include "compiler/npu/extremes.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/second.h"
+#include "isa/row_operation.h"
 
 namespace tessera::npu {
 
@@ -304,6 +305,39 @@ class Checker {
             shape_of(output) + " is not " + shape_of(input) + " transposed");
     require(input.element_bytes == 1 && !op.stage.raw, "transposed are tensors of 1-byte elements");
     check_stage(op.stage, output, false, byte_range(input.is_unsigned));
+  }
+
+  void check(const Rows& op) const {
+    const Tensor& input = tensor(op.input, "input");
+    const Tensor& output = tensor(op.output, "output");
+    const RowForm& form = op.form;
+    require(input.n == output.n && input.h == output.h && input.w == output.w && input.c == output.c,
+            shape_of(output) + " is not " + shape_of(input));
+    require(input.element_bytes == 1 && output.element_bytes == 1, "rows have 1-byte elements");
+    const Stage& stage = op.stage;
+    const bool normalises = form.kind == RowForm::Kind::kNormalise;
+    require(!stage.raw && !stage.table && !stage.second && !stage.second_table && stage.bias.empty() &&
+                stage.multiplier.empty() && stage.convert == normalises,
+            "the stage of rows has bounds and a zero point, and convert where they are normalised");
+    require(stage.low >= -512 && stage.high <= 511 && stage.low <= stage.high, "bounds outside -512..511 or crossed");
+    require(stage.out_zero >= -256 && stage.out_zero <= 255, "zero point outside -256..255");
+    const size_t tables = normalises ? 0 : isa::kRowTables * 256;
+    require(form.sum_tables.size() == tables && form.map_tables.size() == tables,
+            "a softmax, and it alone, has two times four tables");
+    if (!normalises) return;
+    const auto sized = [&](const std::vector<int32_t>& v) {
+      return v.size() == 1 || v.size() == static_cast<size_t>(output.c);
+    };
+    require(sized(form.factor) && sized(form.addend), "factor and addend hold 1 element or one for each channel");
+    const int32_t limit = 1 << (isa::kNormaliseFactorBits - 1);
+    require(std::all_of(form.factor.begin(), form.factor.end(), [&](int32_t f) { return f >= -limit && f < limit; }),
+            "a factor has more than 18 bits");
+    const isa::IntegerRange zeros = byte_range(input.is_unsigned);
+    require(form.zero >= zeros.low && form.zero <= zeros.high, "the zero point is outside the input's type");
+    require(input.c <= isa::kMostRowLength, "a row that is normalised has at most 4096 elements");
+    require(form.shift >= 0 && form.shift <= 16 && form.offset >= -32 && form.offset <= 31 && form.epsilon >= 0 &&
+                form.epsilon >> 48 == 0,
+            "shift, offset or epsilon are beyond their fields");
   }
 
   const Graph& graph_;

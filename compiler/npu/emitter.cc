@@ -61,30 +61,42 @@ int64_t Emitter::reserve(isa::Space space, int64_t total, int64_t first) {
 }
 
 int Emitter::table(const Table& bytes) {
-  tables_.resize(static_cast<size_t>(config.table_count));
-  for (size_t i = 0; i < tables_.size(); ++i) {
-    if (tables_[i] != bytes) continue;
-    pinned_.push_back(static_cast<int>(i));
-    return static_cast<int>(i);
-  }
-  const auto pinned = [&](int slot) { return std::find(pinned_.begin(), pinned_.end(), slot) != pinned_.end(); };
-  for (int tried = 0; pinned(next_table_); ++tried) {
-    if (tried == config.table_count) {
-      throw Error(ErrorCode::kDoesNotFit, "needs " + std::to_string(config.table_count + 1) +
-                                              " tables at once, the machine has " + std::to_string(config.table_count));
+  const auto count = static_cast<int>(bytes.size() / 256), slots = config.table_count;
+  const auto part = [&](int k) { return Table(bytes.begin() + 256 * k, bytes.begin() + 256 * (k + 1)); };
+  tables_.resize(static_cast<size_t>(slots));
+  const auto holds = [&](int slot) {
+    for (int k = 0; k < count; ++k) {
+      if (tables_[static_cast<size_t>(slot + k)] != part(k)) return false;
     }
-    next_table_ = (next_table_ + 1) % config.table_count;
+    return true;
+  };
+  const auto pin = [&](int slot) {
+    for (int k = 0; k < count; ++k) pinned_.push_back(slot + k);
+    return slot;
+  };
+  for (int slot = 0; slot + count <= slots; ++slot) {
+    if (holds(slot)) return pin(slot);
   }
-  const int slot = next_table_;
-  pinned_.push_back(slot);
-  next_table_ = (next_table_ + 1) % config.table_count;
-  tables_[static_cast<size_t>(slot)] = bytes;
+  const auto taken = [&](int slot) {
+    return slot + count > slots || std::any_of(pinned_.begin(), pinned_.end(),
+                                               [&](int other) { return other >= slot && other < slot + count; });
+  };
+  for (int tried = 0; taken(next_table_); ++tried) {
+    if (tried == slots) {
+      throw Error(ErrorCode::kDoesNotFit, "needs " + std::to_string(slots + 1) + " tables at once, the machine has " +
+                                              std::to_string(slots));
+    }
+    next_table_ = (next_table_ + 1) % slots;
+  }
+  const int slot = pin(next_table_);
+  next_table_ = (slot + count) % slots;
+  for (int k = 0; k < count; ++k) tables_[static_cast<size_t>(slot + k)] = part(k);
   Transfer transfer;
   transfer.space = isa::Space::kTable;
   transfer.base = kConstantBase;
   transfer.dram_offset = constants.add(bytes);
   transfer.sp_addr = int64_t{256} * slot;
-  transfer.length = 256;
+  transfer.length = static_cast<int64_t>(bytes.size());
   std::vector<isa::Instruction> loads;
   append_transfer(transfer, loads);
   for (const isa::Instruction& load : loads) push(load, Stream::kParams);

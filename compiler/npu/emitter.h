@@ -76,8 +76,8 @@ class Emitter {
   /// free and the bus has time beside the steps before (`prefetch`), or else in their own step. Ends the collection.
   void assemble(bool prefetch);
 
-  /// The TABLE slot that holds a table, loaded when it is not there; it stays until release_tables(). Errors:
-  /// kDoesNotFit.
+  /// The TABLE slot that holds a table of 256 bytes, loaded when it is not there; it stays until release_tables().
+  /// Several tables stand behind each other. Errors: kDoesNotFit.
   int table(const Table& bytes);
   /// From here on tables may be replaced.
   void release_tables() { pinned_.clear(); }

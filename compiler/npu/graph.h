@@ -166,13 +166,40 @@ struct Transposition {
   bool operator==(const Transposition&) const = default;
 };
 
+/// What is made of a row, by the formulas of isa/semantics.md (ROW_REDUCE, ROW_MAP), x being its bytes:
+///   softmax:   m = max, s = sum of sum_tables[m - x];  v = map_tables[m - x] / s, as a number of binary32, rounded
+///   normalise: moments of x - zero about the mean (or about 0 where not `centre`); v = normalised by them, times
+///              factor[c] plus addend[c]
+/// then v = clamp(v, stage.low, stage.high) + stage.out_zero. Tables: the bytes of 256 numbers, plane by plane.
+struct RowForm {
+  enum class Kind { kSoftmax, kNormalise };
+  Kind kind = Kind::kSoftmax;
+  Table sum_tables, map_tables;
+  int32_t zero = 0;
+  bool centre = true;
+  int64_t shift = 0, offset = 0, epsilon = 0;
+  std::vector<int32_t> factor, addend;  // 1 element or one for each channel
+  bool operator==(const RowForm&) const = default;
+};
+
+/// output[n, h, w, :] of all of input[n, h, w, :]. 1-byte elements.
+struct Rows {
+  TensorId input = kNoTensor, output = kNoTensor;
+  RowForm form;
+  Stage stage;  // bounds and zero point alone; convert says that there are factors
+  bool operator==(const Rows&) const = default;
+};
+
+/// The longest row that a machine takes; 0: none.
+int64_t longest_row(const isa::MachineConfig& config, RowForm::Kind kind);
+
 inline constexpr int64_t kNoMacs = -1;
 
 struct Operation {
   std::string name;  // of the ONNX node, for errors and reports
   std::string kind;  // of the ONNX node, e.g. "QLinearConv"
   int64_t macs = 0;  // of the model; 0: computed by the generator; kNoMacs: none, it only moves elements
-  std::variant<Convolution, Pool, Elementwise, Product, Transposition> what;
+  std::variant<Convolution, Pool, Elementwise, Product, Transposition, Rows> what;
   std::vector<std::string> nodes;  // of the model that it stands for; one counts with the first of its operations
   /// Whether the result may stay on chip because the next operation alone reads it: a candidate for a chain. The pass
   /// mark-chains says so; false forbids it. Whether it does is its tensor's scope.

@@ -20,6 +20,10 @@ template <>
 struct Names<npu::Pool::Kind> {
   static constexpr std::array<std::string_view, 2> value{"max", "sum"};
 };
+template <>
+struct Names<npu::RowForm::Kind> {
+  static constexpr std::array<std::string_view, 2> value{"softmax", "normalise"};
+};
 
 }  // namespace tessera::text
 
@@ -124,6 +128,28 @@ void fields(IO& io, text::In<IO, Transposition> t) {
 }
 
 template <typename IO>
+void fields(IO& io, text::In<IO, RowForm> r) {
+  io.required("kind", r.kind);
+  io.field("sum_tables", r.sum_tables);
+  io.field("map_tables", r.map_tables);
+  io.field("input_zero", r.zero);
+  io.field("centre", r.centre, true);
+  io.field("shift", r.shift);
+  io.field("offset", r.offset);
+  io.field("epsilon", r.epsilon);
+  io.field("factor", r.factor);
+  io.field("addend", r.addend);
+}
+
+template <typename IO>
+void fields(IO& io, text::In<IO, Rows> r) {
+  io.id("input", r.input);
+  io.id("output", r.output);
+  fields(io, r.form);
+  io.field("stage", r.stage);
+}
+
+template <typename IO>
 void fields(IO& io, text::In<IO, Binding> b) {
   io.required("value", b.value);
   io.id("tensor", b.tensor);
@@ -136,5 +162,6 @@ constexpr std::string_view mnemonic(const Pool&) { return "pool"; }
 constexpr std::string_view mnemonic(const Elementwise&) { return "elementwise"; }
 constexpr std::string_view mnemonic(const Product&) { return "product"; }
 constexpr std::string_view mnemonic(const Transposition&) { return "transposition"; }
+constexpr std::string_view mnemonic(const Rows&) { return "rows"; }
 
 }  // namespace tessera::npu

@@ -406,4 +406,61 @@ void append_alu(const isa::Alu& head, const ComputeNest& nest, std::vector<isa::
                 });
 }
 
+namespace {
+
+/// Calls put(instruction slot, loop) for each loop of `part`, and of the row behind them.
+template <typename Put>
+void put_loops(const Band& part, const Band& row, const Put& put) {
+  for (size_t k = 0; k < part.size(); ++k) put(isa::kLoops - row.size() - part.size() + k, part[k]);
+  for (size_t k = 0; k < row.size(); ++k) put(isa::kLoops - row.size() + k, row[k]);
+}
+
+/// The loop of a row; none when it has one entry.
+Band row_of(const ComputeNest& nest) {
+  const Band row = simplify(nest.reduction);
+  TESSERA_INVARIANT(row.size() <= 1 && (row.empty() || encodable(row[0])), "a row does not fit an instruction");
+  return row;
+}
+
+}  // namespace
+
+void append_row_reduce(const isa::RowReduce& head, const ComputeNest& nest, std::vector<isa::Instruction>& out) {
+  const Band row = row_of(nest);
+  for_each_part(simplify(nest.outer), isa::kLoops - row.size(), nest.address,
+                [&](const std::array<int64_t, 4>& address, const Band& part) {
+                  isa::RowReduce reduce = head;
+                  reduce.src_addr = static_cast<uint16_t>(address[0]);
+                  reduce.scalar_addr = static_cast<uint16_t>(address[1]);
+                  reduce.row = static_cast<uint8_t>(row.size());
+                  put_loops(part, row, [&](size_t slot, const NestLoop& loop) {
+                    reduce.extent[slot] = static_cast<uint16_t>(loop.extent);
+                    reduce.src_stride[slot] = static_cast<int16_t>(loop.stride[0]);
+                    reduce.scalar_stride[slot] = static_cast<int16_t>(loop.stride[1]);
+                  });
+                  out.push_back(reduce);
+                });
+}
+
+void append_row_map(const isa::RowMap& head, const ComputeNest& nest, std::vector<isa::Instruction>& out) {
+  const Band row = row_of(nest);
+  const bool params = head.operation == isa::Mapping::kNormalise;
+  for_each_part(simplify(nest.outer), isa::kLoops - row.size(), nest.address,
+                [&](const std::array<int64_t, 4>& address, const Band& part) {
+                  isa::RowMap map = head;
+                  map.src_addr = static_cast<uint16_t>(address[0]);
+                  map.dst_addr = static_cast<uint16_t>(address[1]);
+                  map.scalar_addr = static_cast<uint16_t>(address[2]);
+                  if (params) map.param_addr = static_cast<uint16_t>(address[3]);
+                  map.row = static_cast<uint8_t>(row.size());
+                  put_loops(part, row, [&](size_t slot, const NestLoop& loop) {
+                    map.extent[slot] = static_cast<uint16_t>(loop.extent);
+                    map.src_stride[slot] = static_cast<int16_t>(loop.stride[0]);
+                    map.dst_stride[slot] = static_cast<int16_t>(loop.stride[1]);
+                    map.scalar_stride[slot] = static_cast<int16_t>(loop.stride[2]);
+                    if (params && loop.stride[3] != 0) map.param_loop = static_cast<uint8_t>(slot);
+                  });
+                  out.push_back(map);
+                });
+}
+
 }  // namespace tessera::npu

@@ -51,4 +51,8 @@ void append_gemm(const isa::Gemm& head, const ComputeNest& nest, std::vector<isa
 /// reduction must fit one instruction.
 void append_alu(const isa::Alu& head, const ComputeNest& nest, std::vector<isa::Instruction>& out);
 
+/// Append the instructions of rows, which the reduction walks: it is one loop that fits an instruction.
+void append_row_reduce(const isa::RowReduce& head, const ComputeNest& nest, std::vector<isa::Instruction>& out);
+void append_row_map(const isa::RowMap& head, const ComputeNest& nest, std::vector<isa::Instruction>& out);
+
 }  // namespace tessera::npu

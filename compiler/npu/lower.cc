@@ -249,6 +249,56 @@ void NestLowering::Code::gemm(const isa::Gemm& head, const ComputeNest& nest) {
 
 void NestLowering::Code::alu(const isa::Alu& head, const ComputeNest& nest) { lowering_.emit_alu(head, nest); }
 
+void NestLowering::Code::row_reduce(const isa::RowReduce& head, const ComputeNest& nest) {
+  lowering_.scratch_.clear();
+  append_row_reduce(head, nest, lowering_.scratch_);
+  lowering_.push_scratch();
+}
+
+void NestLowering::Code::row_map(const isa::RowMap& head, const ComputeNest& nest) {
+  lowering_.scratch_.clear();
+  append_row_map(head, nest, lowering_.scratch_);
+  lowering_.push_scratch();
+}
+
+std::vector<isa::RowReduce> NestLowering::Code::row_reductions() const {
+  const RowForm& form = *lowering_.task_.rows;
+  const int64_t length = lowering_.nest_.out_channels.total, lanes = lowering_.config_.block_out;
+  isa::RowReduce head;
+  head.tail = static_cast<uint8_t>((length - 1) % lanes + 1);
+  if (form.kind == RowForm::Kind::kSoftmax) {
+    isa::RowReduce sum = head;
+    sum.operation = isa::Reduction::kSumExp;
+    sum.table = static_cast<uint8_t>(lowering_.table_);
+    return {head, sum};
+  }
+  head.operation = isa::Reduction::kMoments;
+  head.zero = static_cast<int16_t>(form.zero);
+  head.length = static_cast<uint16_t>(length);
+  head.centre = form.centre;
+  head.shift = static_cast<uint8_t>(form.shift);
+  head.offset = static_cast<int8_t>(form.offset);
+  head.epsilon = static_cast<uint64_t>(form.epsilon);
+  return {head};
+}
+
+isa::RowMap NestLowering::Code::row_mapping() const {
+  const RowForm& form = *lowering_.task_.rows;
+  const Stage& stage = *lowering_.task_.stage;
+  isa::RowMap map;
+  map.dst = lowering_.sink_ ? lowering_.sink_->space : isa::AluSpace::kOut;
+  map.low = static_cast<int16_t>(stage.low);
+  map.high = static_cast<int16_t>(stage.high);
+  map.out_zero = static_cast<int16_t>(stage.out_zero);
+  if (form.kind == RowForm::Kind::kSoftmax) {
+    map.table = static_cast<uint8_t>(lowering_.second_table_);
+    return map;
+  }
+  map.operation = isa::Mapping::kNormalise;
+  map.zero = static_cast<int16_t>(form.zero);
+  return map;
+}
+
 isa::Alu NestLowering::Code::stage() const {
   isa::Alu alu;
   lowering_.set_stage(alu);

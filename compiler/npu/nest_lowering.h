@@ -116,7 +116,11 @@ class NestLowering {
     Code(NestLowering& lowering, const Tile& tile) : lowering_(lowering), tile_(tile) {}
     void gemm(const isa::Gemm& head, const ComputeNest& nest) override;
     void alu(const isa::Alu& head, const ComputeNest& nest) override;
+    void row_reduce(const isa::RowReduce& head, const ComputeNest& nest) override;
+    void row_map(const isa::RowMap& head, const ComputeNest& nest) override;
     isa::Alu stage() const override;
+    std::vector<isa::RowReduce> row_reductions() const override;
+    isa::RowMap row_mapping() const override;
     ComputeNest stage_nest(const std::array<int64_t, 4>& source) const override;
 
    private:

@@ -213,6 +213,10 @@ void NestLowering::load_layer_constants() {
   const Stage& stage = *task_.stage;
   if (stage.table) table_ = emitter_.table(*stage.table);
   if (stage.second_table) second_table_ = emitter_.table(*stage.second_table);
+  if (task_.rows != nullptr && task_.rows->kind == RowForm::Kind::kSoftmax) {
+    table_ = emitter_.table(task_.rows->sum_tables);
+    second_table_ = emitter_.table(task_.rows->map_tables);
+  }
   if (!stage.second) return;
   // check() has found that they exist with the ranges of the operands, which decide on nothing else.
   const auto constants = isa::encode_second(second_constants(*stage.second, {}, {}).value());
@@ -233,9 +237,14 @@ const NestLowering::Blob& NestLowering::params_of(const Tile& tile) {
 std::vector<uint8_t> NestLowering::pack_params(const Tile& tile) const {
   const Stage& stage = *task_.stage;
   std::vector<uint8_t> bytes, scales;
+  const auto scale = [&](int64_t channel) {
+    if (task_.rows != nullptr) return static_cast<uint32_t>(element(task_.rows->factor, channel, 0));
+    return std::bit_cast<uint32_t>(element(stage.multiplier, channel, 0.0f));
+  };
+  const std::vector<int32_t>& bias = task_.rows != nullptr ? task_.rows->addend : stage.bias;
   const auto entry = [&](int64_t lane, int64_t channel) {
-    put32(bytes, channel < 0 ? 0u : static_cast<uint32_t>(element(stage.bias, channel, 0)));
-    put32(scales, channel < 0 ? 0u : std::bit_cast<uint32_t>(element(stage.multiplier, channel, 0.0f)));
+    put32(bytes, channel < 0 ? 0u : static_cast<uint32_t>(element(bias, channel, 0)));
+    put32(scales, channel < 0 ? 0u : scale(channel));
     if (lane == config_.block_out - 1) {
       bytes.insert(bytes.end(), scales.begin(), scales.end());
       scales.clear();

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "compiler/npu/extremes.h"
 #include "compiler/npu/task_parts.h"
+#include "isa/row_operation.h"
 
 namespace tessera::npu {
 
@@ -445,7 +446,34 @@ void make(const Elementwise& op, const Graph& graph, const std::vector<Placement
   }
 }
 
+void make(const Rows& op, const Graph& graph, const std::vector<Placement>& placements,
+          const isa::MachineConfig& config, const Options&, std::vector<Task>& tasks) {
+  const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
+  const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
+  Nest nest = start_nest(graph, output, placements[static_cast<size_t>(op.output)], op.stage, placements);
+  nest.input = access_of(input, placements[static_cast<size_t>(op.input)]);
+  nest.per_channel = op.form.factor.size() > 1 || op.form.addend.size() > 1;
+  nest.computation = Computation::kRows;
+  set_alu_input(nest, config);
+  channelwise(nest, output.c, config.block_out, config.block_out, config.block_out);
+  Task task;
+  task.stage = &op.stage;
+  task.rows = &op.form;
+  finish_nest(nest, config);
+  task.alternatives.push_back(nest);
+  tasks.push_back(std::move(task));
+}
+
 }  // namespace
+
+int64_t longest_row(const isa::MachineConfig& config, RowForm::Kind kind) {
+  const bool softmax = kind == RowForm::Kind::kSoftmax;
+  if (config.row_lanes == 0 || (softmax && config.table_count < 2 * isa::kRowTables)) return 0;
+  // One row on its way in, one on its way out, and room for a second of each.
+  const int64_t input = config.block_in == config.block_out ? config.inp_depth() : config.out_depth() / 2;
+  const int64_t entries = std::min({input, config.out_depth() / 2, config.param_depth() / 2, int64_t{4095}}) / 2;
+  return std::min<int64_t>(entries * config.block_out, softmax ? INT32_MAX : isa::kMostRowLength);
+}
 
 const Nest* nest_of(const Task& task, const schedule::InputLayout& layout) {
   const auto found = std::find_if(task.alternatives.begin(), task.alternatives.end(),

@@ -38,6 +38,7 @@ struct Task {
   std::vector<schedule::Nest> alternatives;  // the same result in different input layouts; never empty
   const Stage* stage = nullptr;
   bool sum = false;  // of a reduce nest: sum instead of maximum
+  const RowForm* rows = nullptr;  // of a nest of rows
   int32_t input_zero = 0;
   std::shared_ptr<const WeightSource> weights;
   int32_t factor_zero = 0;  // of a nest with a factor

@@ -49,6 +49,7 @@ std::string task_obstacle(const Task& task) {
   }
   const bool products =
       first.computation == schedule::Computation::kDense || first.computation == schedule::Computation::kDepthwise;
+  if ((first.computation == schedule::Computation::kRows) != (task.rows != nullptr)) return "rows are rows' operations";
   if (products != (task.weights != nullptr || first.factor.present)) return "products, and they alone, have weights";
   if (task.weights == nullptr) return "";
   const WeightSource& w = *task.weights;
@@ -88,6 +89,7 @@ Task read_task(text::Reader& reader, const Graph& graph, const text::Constants& 
     reader.fail_at(at, "the graph's operation " + std::to_string(operation) + " is not " + text::quote(name));
   task.operation = static_cast<size_t>(operation);
   task.stage = std::visit([](const auto& what) { return &what.stage; }, graph.operations[task.operation].what);
+  if (const auto* rows = std::get_if<Rows>(&graph.operations[task.operation].what)) task.rows = &rows->form;
   reader.expect("nests");
   reader.list("{", "}", "", [&] {
     if (!reader.accept("weights")) {

@@ -188,6 +188,10 @@ class NestForm {
     gemm_ = work.gemm_cycles + work.gemm_instructions * kGemmCycles;
     alu_ = work.alu_cycles + work.alu_instructions * kAluCycles;
     instructions_ += work.gemm_instructions + work.alu_instructions;
+    if (nest_.computation == Computation::kRows) {
+      alu_ += work.alu_cycles * timing::row::pause(machine_.config);
+      return;
+    }
     if (!nest_.second.present) return;
     const Extents& e = nest_.extent;
     const int64_t results = e[Dim::kN] * e[Dim::kOh] * e[Dim::kOw] * e[Dim::kG] * e[Dim::kOc];

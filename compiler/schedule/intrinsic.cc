@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry of intrinsics and the core's four: the two forms of GEMM, and ALU with and without a reduction.
+// The registry of intrinsics and the core's five: the two forms of GEMM, and ALU with and without a reduction and along
+// rows.
 #include "compiler/schedule/intrinsic.h"
 
 #include <algorithm>
@@ -309,6 +310,56 @@ class Map : public Intrinsic {
   }
 };
 
+/// ALU along rows: an entry of sums for each pixel holds the scalars of its row, which is all its channels.
+class RowWalk : public Intrinsic {
+ public:
+  RowWalk() : Intrinsic(Computation::kRows) {}
+
+  std::string tile_obstacle(const Nest& nest, const Extents& tile) const override {
+    return tile[Dim::kG] == nest.extent[Dim::kG] ? "" : "a tile must hold rows whole: all of g";
+  }
+
+  Demand demand(const Nest&, const Extents& tile) const override {
+    return {0, tile[Dim::kN] * tile[Dim::kOh] * tile[Dim::kOw]};
+  }
+
+  Work work(const Nest& nest, const Tiling& tiling) const override {
+    constexpr int64_t kPasses = 3;
+    Work work;
+    work.alu_cycles = kPasses * results_of(nest.extent);
+    work.alu_instructions = kPasses * tiling.output_tiles;
+    return work;
+  }
+
+  void finish(const TileView& tile, TileCode& code) const override {
+    const std::array<int64_t, 4> in = tile.input_strides();
+    const Extents& c = tile.count;
+    const std::array<int64_t, 3> rows{c[Dim::kOh] * c[Dim::kOw], c[Dim::kOw], 1};
+    ComputeNest map = code.stage_nest(in);
+    const NestLoop blocks = map.outer.back();
+    map.outer.pop_back();
+    map.reduction.push_back(blocks);
+    map.address[0] = tile.input;
+    map.address[2] = tile.sums;
+    ComputeNest reduce;
+    reduce.address = {tile.input, tile.sums, 0, 0};
+    for (size_t k = 0; k < rows.size(); ++k) {
+      map.outer[k].stride[2] = rows[k];
+      reduce.outer.push_back({map.outer[k].extent, {in[k], rows[k], 0, 0}});
+    }
+    reduce.reduction.push_back({blocks.extent, {in[3], 0, 0, 0}});
+    for (isa::RowReduce head : code.row_reductions()) {
+      head.src = tile.input_space;
+      head.src_unsigned = tile.nest.input.is_unsigned;
+      code.row_reduce(head, reduce);
+    }
+    isa::RowMap head = code.row_mapping();
+    head.src = tile.input_space;
+    head.src_unsigned = tile.nest.input.is_unsigned;
+    code.row_map(head, map);
+  }
+};
+
 }  // namespace
 
 Registry<IntrinsicEntry>& intrinsics() {
@@ -322,6 +373,7 @@ const RegisterIntrinsic kDense("dense", "GEMM over blocks of channels", std::mak
 const RegisterIntrinsic kDepthwise("depthwise", "GEMM with one channel a lane", std::make_unique<Depthwise>());
 const RegisterIntrinsic kReduce("reduce", "ALU with the window as its reduction", std::make_unique<Reduce>());
 const RegisterIntrinsic kMap("map", "ALU without a reduction", std::make_unique<Map>());
+const RegisterIntrinsic kRows("rows", "ALU along rows", std::make_unique<RowWalk>());
 
 }  // namespace
 

@@ -77,9 +77,16 @@ class TileCode {
   virtual ~TileCode() = default;
   virtual void gemm(const isa::Gemm& head, const ComputeNest& nest) = 0;
   virtual void alu(const isa::Alu& head, const ComputeNest& nest) = 0;
+  /// The reduction of the nest walks a row. Operands: source, scalars.
+  virtual void row_reduce(const isa::RowReduce& head, const ComputeNest& nest) = 0;
+  /// The same. Operands: source, destination, scalars, PARAM.
+  virtual void row_map(const isa::RowMap& head, const ComputeNest& nest) = 0;
   /// What turns a value into the result: parameters, bounds, tables, second operation, destination. The source is the
   /// intrinsic's to set.
   virtual isa::Alu stage() const = 0;
+  /// What finds the scalars of rows, in order, and what makes the result with them. The source is the intrinsic's.
+  virtual std::vector<isa::RowReduce> row_reductions() const = 0;
+  virtual isa::RowMap row_mapping() const = 0;
   /// The loops n, oh, ow, block of the stage over a source of these strides; address[0], the source's, is to be set.
   virtual ComputeNest stage_nest(const std::array<int64_t, 4>& source) const = 0;
 };

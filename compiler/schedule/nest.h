@@ -90,8 +90,14 @@ enum class Computation : uint8_t {
   kDepthwise,  // sum over kh, kw of input times weights, each channel for itself
   kReduce,     // sum or maximum over kh, kw
   kMap,        // element-wise
+  kRows,       // scalars of all channels of a pixel, then element-wise with them
 };
-inline constexpr std::array<std::string_view, 4> kComputationNames = {"dense", "depthwise", "reduce", "map"};
+inline constexpr std::array<std::string_view, 5> kComputationNames = {"dense", "depthwise", "reduce", "map", "rows"};
+
+/// Whether the vector unit reads the input.
+inline constexpr bool reads_by_alu(Computation computation) {
+  return computation != Computation::kDense && computation != Computation::kDepthwise;
+}
 
 /// How the input's windows lie in its pixels. Plain: a pixel holds its channels. Folded: a packed pixel also holds the
 /// columns of a window (and its rows, which need the columns), and serves `columns` neighbouring columns of the output,

@@ -130,8 +130,12 @@ module tsr_legal #(
   always_comb begin
     fault_o = 3'(tsr_isa_pkg::FaultNone);
     if (check_i) begin
-      // One argument for each instruction: finish, fence, which has no rules, load, store, gemm, alu.
-      fault_o = tsr_isa_pkg::fault_of(word_i, finish_bad, 1'b0, load_bad, store_bad, gemm_bad, alu_bad);
+      // One argument for each instruction: finish, fence, which has no rules, load, store, gemm, alu, and those of rows,
+      // which this machine has not: their opcodes are illegal.
+      fault_o = tsr_isa_pkg::fault_of(word_i, finish_bad, 1'b0, load_bad, store_bad, gemm_bad, alu_bad, 1'b0, 1'b0);
+      if (fault_o == 3'(tsr_isa_pkg::FaultNone) &&
+          (alu.header.opcode == 6'(tsr_isa_pkg::OpcodeRowReduce) || alu.header.opcode == 6'(tsr_isa_pkg::OpcodeRowMap)))
+        fault_o = 3'(tsr_isa_pkg::FaultIllegalOpcode);
     end
   end
 

@@ -92,10 +92,6 @@ class Collector {
 
   void collect(const isa::Alu& i) {
     const int outer = isa::kLoops - i.reduce;
-    const auto space = [](isa::AluSpace s) {
-      return s == isa::AluSpace::kAcc ? isa::Space::kAcc
-                                      : (s == isa::AluSpace::kOut ? isa::Space::kOut : isa::Space::kInp);
-    };
     entries(space(i.src), false, i.src_addr, i.extent, i.src_stride, isa::kLoops);
     const int64_t param = config_.param_entry_bytes();
     if (i.convert) {
@@ -112,7 +108,36 @@ class Collector {
     entries(space(i.dst), true, i.dst_addr, i.extent, i.dst_stride, outer);
   }
 
+  void collect(const isa::RowReduce& i) {
+    const int outer = isa::kLoops - i.row;
+    entries(space(i.src), false, i.src_addr, i.extent, i.src_stride, isa::kLoops);
+    if (i.operation == isa::Reduction::kSumExp) {
+      entries(isa::Space::kAcc, false, i.scalar_addr, i.extent, i.scalar_stride, outer);
+      add(isa::Space::kTable, false, uint64_t{i.table} * 256, 1024, {});
+    }
+    entries(isa::Space::kAcc, true, i.scalar_addr, i.extent, i.scalar_stride, outer);
+  }
+
+  void collect(const isa::RowMap& i) {
+    entries(space(i.src), false, i.src_addr, i.extent, i.src_stride, isa::kLoops);
+    entries(isa::Space::kAcc, false, i.scalar_addr, i.extent, i.scalar_stride, isa::kLoops - i.row);
+    if (i.operation == isa::Mapping::kSoftmax) {
+      add(isa::Space::kTable, false, uint64_t{i.table} * 256, 1024, {});
+    } else {
+      const int64_t param = config_.param_entry_bytes();
+      const int64_t used = i.param_loop < isa::kLoops ? i.extent[i.param_loop] : 1;
+      add(isa::Space::kParam, false, static_cast<uint64_t>(i.param_addr * param), static_cast<uint64_t>(used * param),
+          {});
+    }
+    entries(space(i.dst), true, i.dst_addr, i.extent, i.dst_stride, isa::kLoops);
+  }
+
  private:
+  static isa::Space space(isa::AluSpace s) {
+    return s == isa::AluSpace::kAcc ? isa::Space::kAcc
+                                    : (s == isa::AluSpace::kOut ? isa::Space::kOut : isa::Space::kInp);
+  }
+
   void add(isa::Space space, bool write, uint64_t base, uint64_t length, std::vector<StridedLoop> loops) {
     touched_.push_back({false, space, write, strided_set(base, length, std::move(loops))});
   }

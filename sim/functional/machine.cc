@@ -17,6 +17,7 @@
 #include "isa/verify.h"
 #include "sim/functional/alu.h"
 #include "sim/functional/gemm.h"
+#include "sim/functional/rows.h"
 #include "sim/functional/transfer.h"
 
 namespace tessera::sim {
@@ -93,6 +94,16 @@ class Executor {
 
   isa::Fault execute(const isa::Alu& alu) {
     run_alu(alu, machine_.config, machine_.scratchpads, machine_.kernels);
+    return isa::Fault::kNone;
+  }
+
+  isa::Fault execute(const isa::RowReduce& reduce) {
+    run_row_reduce(reduce, machine_.config, machine_.scratchpads);
+    return isa::Fault::kNone;
+  }
+
+  isa::Fault execute(const isa::RowMap& map) {
+    run_row_map(map, machine_.config, machine_.scratchpads);
     return isa::Fault::kNone;
   }
 

@@ -36,6 +36,17 @@ void Alu::reset() {
   context_.alu_reads_inp = false;
 }
 
+template <typename Instruction>
+void Alu::Job::set(const Queued& taken, Cycle now, const Instruction& instruction, const isa::MachineConfig& config) {
+  prepared = now + isa::timing::alu::kPrepare;
+  moves = taken.item.fault == isa::Fault::kNone;
+  if (!moves) return;
+  work = work_of(instruction, config);
+  destination = write_port(work.alu.dst);
+  reads_out_always = work.alu.src == isa::AluSpace::kOut;
+  reads_out = reads_out_always || work.form.second;
+}
+
 Alu::Job Alu::describe(const Queued& taken, Cycle now) const {
   Job job;
   job.item = taken.item;
@@ -43,16 +54,9 @@ Alu::Job Alu::describe(const Queued& taken, Cycle now) const {
                                job.prepared = now + 1;
                                job.moves = false;
                              },
-                             [&](const isa::Alu& alu) {
-                               job.prepared = now + isa::timing::alu::kPrepare;
-                               job.moves = taken.item.fault == isa::Fault::kNone;
-                               if (!job.moves) return;
-                               job.alu = alu;
-                               job.form = form_of(alu, context_.config);
-                               job.destination = write_port(alu.dst);
-                               job.reads_out_always = alu.src == isa::AluSpace::kOut;
-                               job.reads_out = job.reads_out_always || job.form.second;
-                             },
+                             [&](const isa::Alu& alu) { job.set(taken, now, alu, context_.config); },
+                             [&](const isa::RowReduce& reduce) { job.set(taken, now, reduce, context_.config); },
+                             [&](const isa::RowMap& map) { job.set(taken, now, map, context_.config); },
                              [](const isa::ForeignTo<isa::Engine::kAlu> auto&) {
                                TESSERA_INVARIANT(false, "another engine's instruction in the ALU's queue");
                              }},
@@ -103,16 +107,16 @@ void Alu::advance(Cycle now) {
     if (!uses->uses.empty() && uses->uses.back().supposed) uses->uses.pop_back();
   }
   for (const AluStretch& ends : walk_.ends()) {
-    add_write({ends.from + job.form.latency, ends.to + job.form.latency, job.destination, ends.share, false});
+    add_write({ends.from + job.work.form.latency, ends.to + job.work.form.latency, job.destination, ends.share, false});
   }
   for (const AluStretch& reads : walk_.out_reads()) {
     out_reads_.uses.push_back({reads.from, reads.to, Port::kOutRead, reads.share, false});
   }
   walk_.forget_stretches();
   if (walk_.done()) return;
-  const auto period = static_cast<double>(job.form.vector_issues);
-  const double share = 1 / period, busy = 1 - static_cast<double>(job.form.pause) / period;
-  suppose(writes_, walk_.next() + job.form.latency, job.destination, share);
+  const auto period = static_cast<double>(job.work.form.vector_issues);
+  const double share = 1 / period, busy = 1 - static_cast<double>(job.work.form.pause) / period;
+  suppose(writes_, walk_.next() + job.work.form.latency, job.destination, share);
   if (job.reads_out) suppose(out_reads_, walk_.next(), Port::kOutRead, job.reads_out_always ? busy : share);
 }
 
@@ -140,8 +144,8 @@ void Alu::suppose(Uses& uses, Cycle from, Port port, double share) {
 void Alu::begin(Cycle now) {
   Job& job = *active_;
   begun_ = true;
-  walk_.start(job.alu, job.form, now);
-  counters().busy += job.form.issues - job.form.pause * job.form.vectors;
+  walk_.start(job.work.alu, job.work.form, now);
+  counters().busy += job.work.form.issues - job.work.form.pause * job.work.form.vectors;
   context_.alu_reads_inp = walk_.reads_inp();
   bus_share_ = bus_before_ = context_.ports.get(Port::kInpB, PortShares::kLoad);
   bus_since_ = now;

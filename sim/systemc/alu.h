@@ -29,13 +29,14 @@ class Alu : public Engine {
  private:
   struct Job {
     Item item;
-    isa::Alu alu;
-    AluForm form;
+    AluWork work;
     Cycle prepared = 0;  // its ranges are known
     bool moves = true;   // else FENCE or a fault
     Port destination = Port::kNone;
     bool reads_out = false;         // source or second operand
     bool reads_out_always = false;  // the source
+    template <typename Instruction>
+    void set(const Queued& taken, Cycle now, const Instruction& instruction, const isa::MachineConfig& config);
   };
   /// A port in a share of the cycles from `from` to before `to`.
   struct Use {

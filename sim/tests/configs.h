@@ -32,6 +32,16 @@ inline isa::MachineConfig odd_config(int batch, int block_in, int block_out, int
   return config;
 }
 
+/// The same with rows: a vector in `turns` cycles, and as many tables as two softmaxes need.
+inline isa::MachineConfig row_config(int block_in, int block_out, int entries, int turns) {
+  isa::MachineConfig config = odd_config(1, block_in, block_out, entries);
+  config.name = "row" + config.name.substr(3);
+  config.row_lanes = block_out / turns;
+  config.table_count = 9;
+  isa::validate(config);
+  return config;
+}
+
 inline std::vector<isa::MachineConfig> all_configs() {
   std::vector<isa::MachineConfig> configs;
   for (const isa::ShippedConfig& shipped : isa::shipped_configs()) {
@@ -42,6 +52,10 @@ inline std::vector<isa::MachineConfig> all_configs() {
   configs.push_back(odd_config(3, 16, 16, 64));
   configs.push_back(odd_config(1, 4, 4, 37));
   configs.push_back(odd_config(1, 64, 16, 33));
+  configs.push_back(row_config(16, 16, 90, 4));
+  configs.push_back(row_config(8, 8, 64, 4));
+  configs.push_back(row_config(8, 32, 50, 8));
+  configs.push_back(row_config(4, 4, 37, 1));
   return configs;
 }
 

@@ -71,12 +71,16 @@ class RandomProgramMaker {
   static constexpr int weight(Of<isa::Store>) { return 2; }
   static constexpr int weight(Of<isa::Gemm>) { return 3; }
   static constexpr int weight(Of<isa::Alu>) { return 4; }
+  int weight(Of<isa::RowReduce>) const { return config_.row_lanes > 0 ? 2 : 0; }
+  int weight(Of<isa::RowMap>) const { return config_.row_lanes > 0 ? 2 : 0; }
   isa::Instruction make(Of<isa::Finish>) { return isa::Finish{}; }
   isa::Instruction make(Of<isa::Fence>) { return make_fence(); }
   isa::Instruction make(Of<isa::Load>) { return make_load(); }
   isa::Instruction make(Of<isa::Store>) { return make_store(); }
   isa::Instruction make(Of<isa::Gemm>) { return make_gemm(); }
   isa::Instruction make(Of<isa::Alu>) { return make_alu(); }
+  isa::Instruction make(Of<isa::RowReduce>) { return make_row_reduce(); }
+  isa::Instruction make(Of<isa::RowMap>) { return make_row_map(); }
 
   isa::Instruction make_gemm() {
     isa::Gemm i;
@@ -185,6 +189,61 @@ class RandomProgramMaker {
       i.second_table_enable = i.second_op != isa::SecondOp::kNone && chance(3);
       if (i.second_table_enable) i.second_table = static_cast<uint8_t>(pick(0, config_.table_count - 1));
     }
+    return i;
+  }
+
+  isa::Instruction make_row_reduce() {
+    isa::RowReduce i;
+    i.src = row_space();
+    i.src_unsigned = chance(2);
+    i.row = static_cast<uint8_t>(chance(2) ? 1 : pick(0, 6));
+    make_extents(i.extent, limits_.iterations);
+    i.src_addr = place(space_of(i.src), i.extent, i.src_stride, isa::kLoops);
+    i.scalar_addr = place(isa::Space::kAcc, i.extent, i.scalar_stride, isa::kLoops - i.row);
+    i.tail = static_cast<uint8_t>(chance(3) ? config_.block_out : pick(1, config_.block_out));
+    i.operation = static_cast<isa::Reduction>(pick(0, 2));
+    if (i.operation == isa::Reduction::kSumExp) i.table = static_cast<uint8_t>(row_table());
+    if (i.operation == isa::Reduction::kMoments) {
+      i.zero = static_cast<int16_t>(byte_zero(i.src_unsigned));
+      int64_t elements = i.tail - config_.block_out;
+      int64_t entries = config_.block_out;
+      for (int k = isa::kLoops - i.row; k < isa::kLoops; ++k) entries *= i.extent[k];
+      elements += entries;
+      i.length = static_cast<uint16_t>(chance(4) || elements > 4096 ? pick(1, 4096) : elements);
+      i.centre = chance(2);
+      i.shift = static_cast<uint8_t>(pick(0, 16));
+      i.offset = static_cast<int8_t>(chance(4) ? pick(-32, 31) : pick(0, 14));
+      i.epsilon = random_() >> pick(16, 63);
+    }
+    return i;
+  }
+
+  isa::Instruction make_row_map() {
+    isa::RowMap i;
+    i.src = row_space();
+    i.dst = row_space();
+    i.src_unsigned = chance(2);
+    i.row = static_cast<uint8_t>(chance(2) ? 1 : pick(0, 6));
+    make_extents(i.extent, limits_.iterations);
+    i.src_addr = place(space_of(i.src), i.extent, i.src_stride, isa::kLoops);
+    i.dst_addr = place(space_of(i.dst), i.extent, i.dst_stride, isa::kLoops);
+    if (chance(4)) {
+      i.dst = i.src, i.dst_addr = i.src_addr, i.dst_stride = i.src_stride;
+    }
+    i.scalar_addr = place(isa::Space::kAcc, i.extent, i.scalar_stride, isa::kLoops - i.row);
+    i.low = static_cast<int16_t>(chance(2) ? pick(-256, 0) : pick(-512, 511));
+    i.high = static_cast<int16_t>(chance(2) ? pick(std::max<int>(i.low, 0), 511) : pick(i.low, 511));
+    i.out_zero = static_cast<int16_t>(chance(2) ? 0 : pick(-256, 255));
+    i.operation = static_cast<isa::Mapping>(pick(0, 1));
+    if (i.operation == isa::Mapping::kSoftmax) {
+      i.table = static_cast<uint8_t>(row_table());
+      return i;
+    }
+    i.zero = static_cast<int16_t>(byte_zero(i.src_unsigned));
+    if (chance(2)) i.param_loop = static_cast<uint8_t>(pick(0, isa::kLoops - 1));
+    const int64_t used = i.param_loop == 7 ? 1 : i.extent[i.param_loop];
+    if (used > config_.param_depth()) return i;  // refused by check_ranges, and made anew
+    i.param_addr = static_cast<uint16_t>(pick(0, config_.param_depth() - used));
     return i;
   }
 
@@ -298,8 +357,13 @@ class RandomProgramMaker {
     return false;
   }
 
+  isa::AluSpace row_space() {
+    return config_.block_in == config_.block_out && chance(2) ? isa::AluSpace::kInp : isa::AluSpace::kOut;
+  }
+  int64_t row_table() { return pick(0, std::max(0, config_.table_count - 4)); }
+
   template <size_t Kind = 0>
-  static constexpr int weights() {
+  int weights() const {
     if constexpr (Kind < std::variant_size_v<isa::Instruction>) {
       return weight(Of<std::variant_alternative_t<Kind, isa::Instruction>>{}) + weights<Kind + 1>();
     }

@@ -4,11 +4,14 @@
 // both. It runs instructions in stream order and knows no synchronisation. An observer sees every byte it touches.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "isa/config.h"
@@ -288,6 +291,154 @@ inline void run(const isa::Alu& i, Memories& m) {
         } else {
           m.write(space(i.dst), to, static_cast<uint8_t>(v & 255));
         }
+      }
+    }
+  }
+}
+
+/// A number of a softmax as the float of that value; an exponent of 255 is left to the integer code.
+inline float row_number(Memories& m, int64_t table, int64_t index) {
+  uint32_t bits = 0;
+  for (int p = 0; p < 4; ++p) bits |= uint32_t{m.read(isa::Space::kTable, (table + p) * 256 + (index & 255))} << (8 * p);
+  return std::bit_cast<float>(bits & 0x7fffffff);
+}
+
+/// Of a code of 31 bits: the integer that is multiplied by 2^(exponent - 150), and that exponent.
+inline std::pair<__int128, int> row_parts(uint32_t code) {
+  const int exponent = static_cast<int>(code >> 23 & 255);
+  const auto fraction = static_cast<__int128>(code % (1 << 23));
+  return exponent == 0 ? std::pair{fraction, 1} : std::pair{fraction + (1 << 23), exponent};
+}
+
+/// The processor's addition where it means the same; else in exact integers.
+inline uint32_t row_sum(uint32_t a, uint32_t b) {
+  const float sum = std::bit_cast<float>(a) + std::bit_cast<float>(b);
+  if (std::isfinite(std::bit_cast<float>(a)) && std::isfinite(std::bit_cast<float>(b)) && std::isfinite(sum)) {
+    return std::bit_cast<uint32_t>(sum);
+  }
+  auto [x, p] = row_parts(a);
+  auto [y, q] = row_parts(b);
+  const int low = std::max(std::max(p, q) - 60, std::min(p, q));  // bits further below round to nothing
+  x = p >= low ? x << (p - low) : 0;
+  y = q >= low ? y << (q - low) : 0;
+  __int128 total = x + y;
+  int bits = 0;
+  while (total >> bits >= 1 << 24) ++bits;
+  total = halved_to_even(total, bits);
+  return static_cast<uint32_t>(((static_cast<int64_t>(low + bits) - 1) << 23) + static_cast<int64_t>(total)) & 0x7fffffff;
+}
+
+inline int64_t row_quotient(uint32_t a, uint32_t b) {
+  if (b >> 23 == 0) return 511;
+  if (a >> 23 == 0) return 0;
+  const auto [x, p] = row_parts(a);
+  const auto [y, q] = row_parts(b);
+  // As numbers near 1: binary32's quotient of these is that of the others, scaled.
+  const float quotient = std::ldexp(static_cast<float>(x), -23) / std::ldexp(static_cast<float>(y), -23);
+  return static_cast<int64_t>(std::min(std::nearbyint(std::ldexp(static_cast<double>(quotient), p - q)), 511.0));
+}
+
+inline isa::Space row_space(isa::AluSpace s) { return s == isa::AluSpace::kOut ? isa::Space::kOut : isa::Space::kInp; }
+
+inline std::array<int64_t, 4> row_moments(const std::vector<int>& row, const isa::RowReduce& i) {
+  __int128 sum = 0, squares = 0;
+  for (const int x : row) sum += x - i.zero, squares += (x - i.zero) * (x - i.zero);
+  sum = i.centre ? wrapped(sum, 21) : 0;
+  squares %= 1 << 28;
+  const __int128 modulus = static_cast<__int128>(1) << 48;
+  __int128 v = (i.length * squares - sum * sum) * (1 << i.shift) + static_cast<__int128>(i.epsilon);
+  v = (v % modulus + modulus) % modulus;
+  if (v == 0) v = 1;
+  int k = 24;  // v / 4^k is in 1/4 to 1
+  while (v < static_cast<__int128>(1) << (2 * k - 2)) --k;
+  const __int128 w = v * (static_cast<__int128>(1) << (48 - 2 * k)) / (1 << 22);
+  int64_t h = 0;
+  for (int64_t bit = 1 << 18; bit > 0; bit /= 2) {
+    if ((h + bit) * static_cast<__int128>(h + bit) * w <= static_cast<__int128>(1) << 60) h += bit;
+  }
+  const int64_t shift = k + i.offset;
+  return {static_cast<int64_t>(sum), std::min<int64_t>((h + 1) / 2, (1 << 17) - 1), shift < 0 ? 0 : shift > 31 ? 31 : shift,
+          i.length};
+}
+
+inline void run(const isa::RowReduce& i, Memories& m) {
+  using isa::Space;
+  const int B = m.config.batch, O = m.config.block_out;
+  const auto inner_loops = indices(i.extent, 6 - i.row, 6);
+  for (const auto& outer : indices(i.extent, 0, 6 - i.row)) {
+    for (int b = 0; b < B; ++b) {
+      std::vector<int> row;
+      for (const auto& inner : inner_loops) {
+        const int64_t at = (entry(i.src_addr, i.src_stride, outer, inner) * B + b) * O;
+        const int lanes = &inner == &inner_loops.back() ? i.tail : O;
+        for (int o = 0; o < O; ++o) {
+          const int x = byte_value(m.read(row_space(i.src), at + o), i.src_unsigned);
+          if (o < lanes) row.push_back(x);
+        }
+      }
+      const int64_t to = (entry(i.scalar_addr, i.scalar_stride, outer, std::array<int, 6>{}) * B + b) * O;
+      std::array<int64_t, 4> scalars{};
+      if (i.operation == isa::Reduction::kMax) {
+        scalars[0] = *std::max_element(row.begin(), row.end());
+      } else if (i.operation == isa::Reduction::kSumExp) {
+        for (int o = 3; o < O; ++o) read_i32(m, Space::kAcc, (to + o) * 4);  // whole entries count as read
+        for (int o = 2; o >= 0; --o) scalars[0] = read_i32(m, Space::kAcc, (to + o) * 4);
+        uint32_t sum = 0;
+        for (const int x : row) sum = row_sum(sum, std::bit_cast<uint32_t>(row_number(m, i.table, scalars[0] - x)));
+        scalars[1] = sum;
+      } else {
+        scalars = row_moments(row, i);
+      }
+      for (int o = 0; o < O; ++o) {
+        write_i32(m, Space::kAcc, (to + o) * 4, o < 4 ? static_cast<int32_t>(scalars[static_cast<size_t>(o)]) : 0);
+      }
+    }
+  }
+}
+
+inline int64_t row_normalised(Memories& m, const isa::RowMap& i, int x, const std::array<int32_t, 4>& c, int64_t param,
+                              int o) {
+  const int O = m.config.block_out;
+  const __int128 addend = read_i32(m, isa::Space::kParam, param * 8 * O + 4 * o);
+  const __int128 factor = wrapped(read_i32(m, isa::Space::kParam, param * 8 * O + 4 * O + 4 * o), 18);
+  const auto floored = [](__int128 value, int bits) {
+    const __int128 unit = static_cast<__int128>(1) << bits;
+    return (value - ((value % unit) + unit) % unit) / unit;
+  };
+  const int q = c[2] & 31;
+  const __int128 n_r = static_cast<__int128>(c[3] & 8191) * (c[1] & 131071), s_r = wrapped(c[0], 22) * (c[1] & 131071);
+  const bool small = floored(n_r, q + 10) != 0;
+  const __int128 a = floored(n_r * 16384, small ? q + 8 : q) % (1 << 24), centre = floored(s_r * 16384, q);
+  const __int128 scaled = wrapped(floored((x - i.zero) * a * (small ? 256 : 1) - centre, 8), 25);
+  return static_cast<int64_t>(halved_to_even(scaled * factor + addend * 256, 28));
+}
+
+inline void run(const isa::RowMap& i, Memories& m) {
+  using isa::Space;
+  const int B = m.config.batch, O = m.config.block_out;
+  const std::array<int, 6> none{};
+  for (const auto& at : indices(i.extent, 0, 6)) {
+    const int64_t param = i.param_addr + (i.param_loop == 7 ? 0 : at[i.param_loop]);
+    for (int b = 0; b < B; ++b) {
+      std::array<int32_t, 4> c{};
+      const int64_t scalars = (entry(i.scalar_addr, i.scalar_stride, at, none) * B + b) * O;
+      for (int o = O - 1; o >= 0; --o) {
+        const int32_t word = read_i32(m, Space::kAcc, (scalars + o) * 4);
+        if (o < 4) c[static_cast<size_t>(o)] = word;
+      }
+      for (int o = 0; o < O; ++o) {
+        const int64_t from = (entry(i.src_addr, i.src_stride, at, none) * B + b) * O + o;
+        const int x = byte_value(m.read(row_space(i.src), from), i.src_unsigned);
+        int64_t r = 0;
+        if (i.operation == isa::Mapping::kSoftmax) {
+          const auto a = std::bit_cast<uint32_t>(row_number(m, i.table, int64_t{c[0]} - x));
+          r = row_quotient(a, static_cast<uint32_t>(c[1]) & 0x7fffffff);
+        } else {
+          r = row_normalised(m, i, x, c, param, o);
+        }
+        r = (r < i.low ? i.low : r > i.high ? i.high : r) + i.out_zero;
+        const int64_t to = (entry(i.dst_addr, i.dst_stride, at, none) * B + b) * O + o;
+        m.write(row_space(i.dst), to, static_cast<uint8_t>(r & 255));
       }
     }
   }

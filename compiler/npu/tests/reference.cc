@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 
+#include "isa/row_operation.h"
 #include "isa/verify.h"
 #include "sim/functional/machine.h"
 
@@ -200,6 +201,59 @@ class Interpreter {
   void run(const Transposition& op) {
     for_each_output(op.output, op.stage,
                     [&](int64_t n, int64_t h, int64_t w, int64_t c) { return store_.at(op.input, n, h, c, w); });
+  }
+
+  /// By the processor's floating point, for tables as models have them.
+  void run(const Rows& op) {
+    const Tensor& out = tensor(op.output);
+    const auto length = static_cast<size_t>(out.c);
+    for (int64_t n = 0; n < out.n; ++n) {
+      for (int64_t h = 0; h < out.h; ++h) {
+        for (int64_t w = 0; w < out.w; ++w) {
+          std::vector<int32_t> row(length);
+          for (size_t c = 0; c < length; ++c) row[c] = store_.at(op.input, n, h, w, static_cast<int64_t>(c));
+          const std::vector<int64_t> result = op.form.kind == RowForm::Kind::kSoftmax ? softmax(op, row)
+                                                                                      : normalised(op, row);
+          for (size_t c = 0; c < length; ++c) {
+            const int64_t v = std::clamp<int64_t>(result[c], op.stage.low, op.stage.high) + op.stage.out_zero;
+            store_.at(op.output, n, h, w, static_cast<int64_t>(c)) = wrap8(v, out.is_unsigned);
+          }
+        }
+      }
+    }
+  }
+
+  static std::vector<int64_t> softmax(const Rows& op, const std::vector<int32_t>& row) {
+    const auto number = [](const Table& tables, int32_t d) {
+      uint32_t bits = 0;
+      for (size_t p = 0; p < 4; ++p) bits |= uint32_t{tables[p * 256 + static_cast<size_t>(d)]} << (8 * p);
+      return std::bit_cast<float>(bits);
+    };
+    const int32_t most = *std::max_element(row.begin(), row.end());
+    float sum = 0;
+    for (const int32_t x : row) sum += number(op.form.sum_tables, most - x);
+    std::vector<int64_t> result;
+    for (const int32_t x : row) {
+      const float quotient = number(op.form.map_tables, most - x) / sum;
+      result.push_back(static_cast<int64_t>(std::nearbyint(std::min(quotient, 511.0f))));
+    }
+    return result;
+  }
+
+  static std::vector<int64_t> normalised(const Rows& op, const std::vector<int32_t>& row) {
+    const RowForm& form = op.form;
+    int64_t sum = 0, squares = 0;
+    for (const int32_t x : row) sum += x - form.zero, squares += int64_t{x - form.zero} * (x - form.zero);
+    const isa::RowScalars scalars =
+        isa::moments(sum, squares,
+                     {static_cast<int32_t>(row.size()), static_cast<int32_t>(form.shift),
+                      static_cast<int32_t>(form.offset), static_cast<uint64_t>(form.epsilon), form.centre});
+    std::vector<int64_t> result;
+    for (size_t c = 0; c < row.size(); ++c) {
+      const auto of = [&](const std::vector<int32_t>& v) { return v[v.size() == 1 ? 0 : c]; };
+      result.push_back(isa::normalise(row[c] - form.zero, scalars, of(form.factor), of(form.addend)));
+    }
+    return result;
   }
 
   const Graph& graph_;

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows one after another, in program order. The arithmetic of an element is isa/row_operation.h.
+#include "sim/functional/rows.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "isa/row_operation.h"
+#include "sim/functional/nest.h"
+
+namespace tessera::sim {
+namespace {
+
+int32_t element(uint8_t byte, bool is_unsigned) { return is_unsigned ? byte : static_cast<int8_t>(byte); }
+
+/// The numbers of four byte tables.
+std::array<uint32_t, 256> numbers(const Scratchpads& scratchpads, size_t table) {
+  const uint8_t* bytes = scratchpads.bytes(isa::Space::kTable).data() + table * 256;
+  std::array<uint32_t, 256> all{};
+  for (size_t d = 0; d < all.size(); ++d) {
+    for (size_t p = 0; p < isa::kRowTables; ++p) all[d] |= uint32_t{bytes[p * 256 + d]} << (8 * p);
+    all[d] &= 0x7fffffff;
+  }
+  return all;
+}
+
+/// Lanes of an ACC entry.
+class Scalars {
+ public:
+  Scalars(const isa::MachineConfig& config, Scratchpads& scratchpads)
+      : row_(static_cast<size_t>(config.block_out)),
+        batch_(static_cast<size_t>(config.batch)),
+        acc_(scratchpads.bytes(isa::Space::kAcc).data()) {}
+
+  isa::RowScalars read(int32_t entry, size_t b) const {
+    isa::RowScalars scalars;
+    std::memcpy(scalars.data(), at(entry, b), sizeof scalars);
+    return scalars;
+  }
+  void write(int32_t entry, size_t b, const isa::RowScalars& scalars) const {
+    std::memset(at(entry, b), 0, 4 * row_);
+    std::memcpy(at(entry, b), scalars.data(), sizeof scalars);
+  }
+
+ private:
+  uint8_t* at(int32_t entry, size_t b) const { return acc_ + 4 * row_ * (static_cast<size_t>(entry) * batch_ + b); }
+
+  size_t row_, batch_;
+  uint8_t* acc_;
+};
+
+}  // namespace
+
+void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, Scratchpads& scratchpads) {
+  const auto batch = static_cast<size_t>(config.batch), lanes = static_cast<size_t>(config.block_out);
+  const uint8_t* src = scratchpads.bytes(space_of(i.src)).data();
+  const Scalars acc(config, scratchpads);
+  std::array<uint32_t, 256> table{};
+  if (i.operation == isa::Reduction::kSumExp) table = numbers(scratchpads, i.table);
+  const isa::MomentsForm form{i.length, i.shift, i.offset, i.epsilon, i.centre};
+  const int outer = isa::kLoops - i.row;
+  const Nest<1> inner = make_nest(outer, i.row, i.extent, i.src_stride);
+  const uint64_t entries = inner.iterations();
+
+  const auto row = [&](int32_t first, int32_t scalar, size_t b) {
+    uint64_t left = entries;
+    const auto each = [&](auto&& visit) {
+      for_each_iteration(inner, {first}, [&](const std::array<int32_t, 1>& at) {
+        const uint8_t* bytes = src + (static_cast<size_t>(at[0]) * batch + b) * lanes;
+        const size_t count = --left == 0 ? i.tail : lanes;
+        for (size_t o = 0; o < count; ++o) visit(element(bytes[o], i.src_unsigned));
+      });
+    };
+    switch (i.operation) {
+      case isa::Reduction::kMax: {
+        int32_t most = INT32_MIN;
+        each([&](int32_t x) { most = std::max(most, x); });
+        return acc.write(scalar, b, {most, 0, 0, 0});
+      }
+      case isa::Reduction::kSumExp: {
+        const int32_t most = acc.read(scalar, b)[0];
+        uint32_t sum = 0;
+        each([&](int32_t x) { sum = isa::add_row_numbers(sum, table[static_cast<uint32_t>(most - x) & 255]); });
+        return acc.write(scalar, b, {most, static_cast<int32_t>(sum), 0, 0});
+      }
+      case isa::Reduction::kMoments: {
+        int64_t sum = 0, squares = 0;
+        each([&](int32_t x) {
+          sum += x - i.zero;
+          squares += int64_t{x - i.zero} * (x - i.zero);
+        });
+        return acc.write(scalar, b, isa::moments(sum, squares, form));
+      }
+    }
+  };
+  const Nest<2> rows = make_nest(0, outer, i.extent, i.src_stride, i.scalar_stride);
+  for_each_iteration(rows, {i.src_addr, i.scalar_addr}, [&](const std::array<int32_t, 2>& at) {
+    for (size_t b = 0; b < batch; ++b) row(at[0], at[1], b);
+  });
+}
+
+void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads) {
+  const auto batch = static_cast<size_t>(config.batch), lanes = static_cast<size_t>(config.block_out);
+  const uint8_t* src = scratchpads.bytes(space_of(i.src)).data();
+  uint8_t* dst = scratchpads.bytes(space_of(i.dst)).data();
+  const uint8_t* param = scratchpads.bytes(isa::Space::kParam).data();
+  const Scalars acc(config, scratchpads);
+  const bool softmax = i.operation == isa::Mapping::kSoftmax;
+  std::array<uint32_t, 256> table{};
+  if (softmax) table = numbers(scratchpads, i.table);
+  Strides param_stride{};
+  if (i.param_loop < isa::kLoops) param_stride[i.param_loop] = 1;
+
+  const auto value = [&](int32_t x, const isa::RowScalars& c, const uint8_t* words, size_t o) -> int64_t {
+    if (softmax) {
+      const uint32_t a = table[static_cast<uint32_t>(c[0] - x) & 255];
+      return isa::divide_row_numbers(a, static_cast<uint32_t>(c[1]) & 0x7fffffff);
+    }
+    int32_t addend, factor;
+    std::memcpy(&addend, words + 4 * o, 4);
+    std::memcpy(&factor, words + 4 * (lanes + o), 4);
+    return isa::normalise(x - i.zero, c, factor, addend);
+  };
+  const Nest<4> nest =
+      make_nest(0, isa::kLoops, i.extent, i.src_stride, i.dst_stride, i.scalar_stride, param_stride);
+  const std::array<int32_t, 4> start{i.src_addr, i.dst_addr, i.scalar_addr, i.param_addr};
+  for_each_iteration(nest, start, [&](const std::array<int32_t, 4>& at) {
+    const uint8_t* words = param + static_cast<size_t>(at[3]) * 8 * lanes;
+    for (size_t b = 0; b < batch; ++b) {
+      const isa::RowScalars scalars = acc.read(at[2], b);
+      const uint8_t* from = src + (static_cast<size_t>(at[0]) * batch + b) * lanes;
+      uint8_t* to = dst + (static_cast<size_t>(at[1]) * batch + b) * lanes;
+      for (size_t o = 0; o < lanes; ++o) {
+        const int64_t r = value(element(from[o], i.src_unsigned), scalars, words, o);
+        to[o] = static_cast<uint8_t>(std::clamp<int64_t>(r, i.low, i.high) + i.out_zero);
+      }
+    }
+  });
+}
+
+}  // namespace tessera::sim
