@@ -90,7 +90,7 @@ TEST(GraphText, ErrorsSayWhereAndWhat) {
   const std::string all = text();
   EXPECT_EQ(error_of(all, "weights=", "wights="), "f:8:104: unknown field 'wights'");
   EXPECT_EQ(error_of(all, "convolution", "convolutoin"),
-            "f:8:3: unknown operation 'convolutoin'; known: convolution, pool, elementwise, product, transposition");
+            "f:8:3: unknown operation 'convolutoin'; known: convolution, pool, elementwise, product, transposition, rows");
   EXPECT_EQ(error_of(all, "%1 = tensor", "%9 = tensor"), "f:3:3: tensors are numbered in order; expected %1");
   EXPECT_EQ(error_of(all, "weights=#0", "weights=#1"), "f:8:112: the text has no constant #1");
   EXPECT_EQ(error_of(all, "#0 = i16", "#0 = f32"), "f:8:112: constant #0 is of type f32, not i16");

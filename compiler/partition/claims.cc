@@ -407,6 +407,7 @@ MatcherRegistry::MatcherRegistry()
           {"qlinear-product", "", "QLinearMatMul", claim_qlinear_product},
           {"integer-product", "", "MatMulInteger", claim_integer_product},
           {"gemm-product", "com.microsoft", "QGemm", claim_gemm_product},
+          {"qlinear-softmax", "com.microsoft", "QLinearSoftmax", claim_qlinear_softmax},
           {"integer-bias", "", "Add", claim_integer_bias},
           {"requantise", "", "QuantizeLinear", claim_requantise},
           {"max-pool", "", "MaxPool", claim_max_pool},

@@ -51,7 +51,7 @@ graph::Preference preference_of(mlir::Value value) {
 
 class Selector {
  public:
-  Selector(mlir::Block& block, bool use_npu) : block_(block) {
+  Selector(mlir::Block& block, bool use_npu, const Ability& ability) : block_(block), ability_(ability) {
     for (mlir::Operation& operation : block)
       if (auto op = mlir::dyn_cast<NodeOp>(operation)) {
         operations_.push_back(op);
@@ -106,6 +106,7 @@ class Selector {
       if (!element_of(v)) return;
     for (mlir::Value v : found->operands) found->op.operands.push_back(id_of(v));
     for (mlir::Value v : root.getOutputs()) found->op.results.push_back(id_of(v));
+    if (ability_ && !ability_(found->op, values_)) return;
     found->op.nodes = covered_nodes(found->covered);
     claims_.emplace(op.getOperation(), std::move(*found));
   }
@@ -275,6 +276,7 @@ class Selector {
   }
 
   mlir::Block& block_;
+  const Ability& ability_;
   std::vector<NodeOp> operations_;
   std::unordered_map<mlir::Operation*, Claim> claims_;
   graph::ValueGraph values_;  // of all claims; without operations
@@ -287,6 +289,20 @@ class Selector {
 
 }  // namespace
 
-Selection select(mlir::Block& block, bool use_npu) { return Selector(block, use_npu).run(); }
+Ability ability_of(const isa::MachineConfig& config) {
+  return [config](const graph::Operation& operation, const graph::ValueGraph& values) {
+    const auto* rows = std::get_if<graph::Rows>(&operation.what);
+    if (rows == nullptr) return true;
+    const graph::Extents& shape = values.value(operation.results[0]).shape;
+    const size_t first = static_cast<size_t>(rows->axis), end = rows->flattened ? shape.size() : first + 1;
+    int64_t length = 1;
+    for (size_t a = first; a < end; ++a) length *= shape[a];
+    return length <= npu::longest_row(config, rows->form.kind);
+  };
+}
+
+Selection select(mlir::Block& block, bool use_npu, const Ability& ability) {
+  return Selector(block, use_npu, ability).run();
+}
 
 }  // namespace tessera::partition

@@ -5,12 +5,14 @@
 // that are ready run; and so on until all is placed.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "compiler/graph/value_graph.h"
 #include "compiler/nn/bridge.h"
+#include "isa/config.h"
 #include "mlir/IR/Block.h"
 
 namespace tessera::partition {
@@ -28,7 +30,12 @@ struct Selection {
   std::set<const void*> claim_reads;  // values that claims read past the operations they stand for
 };
 
+/// What the machine computes of an operation that the matchers recognise; nothing: all of it.
+using Ability = std::function<bool(const graph::Operation&, const graph::ValueGraph&)>;
+/// That of a configuration.
+Ability ability_of(const isa::MachineConfig& config);
+
 /// `use_npu` false: everything on the CPU. Errors: kInternal.
-Selection select(mlir::Block& block, bool use_npu);
+Selection select(mlir::Block& block, bool use_npu, const Ability& ability = {});
 
 }  // namespace tessera::partition

@@ -27,6 +27,7 @@ out_bytes = 8192
 param_bytes = 2048
 table_count = 4
 second_lanes = 8
+row_lanes = 0
 axi_bytes = 16
 load_queue = 3
 gemm_queue = 2
@@ -48,6 +49,19 @@ def odd_config(tmp_path_factory):
 @pytest.fixture(scope="session")
 def configs(odd_config):
     return ["npu64", "npu256", "npu1024", odd_config]
+
+
+@pytest.fixture(scope="session")
+def row_configs(tmp_path_factory):
+    """Machines with row lanes: npu256 and npu64, and one with narrow input blocks and wide output blocks."""
+    odd = ODD.replace("batch = 2", "batch = 1").replace("table_count = 4", "table_count = 9")
+    shipped = [(ROOT / "hw" / "configs" / f"{name}.toml").read_text() for name in ("npu256", "npu64")]
+    paths = []
+    for number, text in enumerate([*shipped, odd]):
+        path = tmp_path_factory.mktemp("rows") / f"rows{number}.toml"
+        path.write_text(text.replace("row_lanes = 0", "row_lanes = 4"))
+        paths.append(str(path))
+    return paths
 
 
 @pytest.fixture(scope="session")
