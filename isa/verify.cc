@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "isa/row_operation.h"
+#include "base/row_arithmetic.h"
 
 namespace tessera::isa {
 namespace {
@@ -157,7 +157,7 @@ Result check(const RowReduce& i, const MachineConfig& config) {
     }
     return {};
   }
-  if (i.length == 0 || i.length > kMostRowLength) return illegal("length is not in 1 to 4096");
+  if (i.length == 0 || i.length > rows::kMostRowLength) return illegal("length is not in 1 to 4096");
   if (i.shift > 16) return illegal("shift exceeds 16");
   return check_zero_point("zero", i.zero, i.src_unsigned);
 }

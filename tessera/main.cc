@@ -335,7 +335,7 @@ int compile_command(const Arguments& a) {
   compiler::ImportOptions import = import_options(a);
   compiler::Model model = compiler::Model::from_file(a.model, import);
   if (a.print_ir) {
-    model.optimise();
+    model.optimise({}, compiler::is_close(a.compile));
     write_text(a.output, model.print());
     return 0;
   }

@@ -145,7 +145,7 @@ struct Session::State {
     auto entry = std::make_unique<Entry>();
     entry->shapes = shapes;
     if (reference()) {
-      model->optimise();
+      model->optimise({}, compiler::is_close(options.compile));
       entry->model = std::move(model);
     } else {
       auto artifact = std::make_shared<program::Artifact>(model->compile(config, options.compile));

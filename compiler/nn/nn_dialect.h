@@ -28,5 +28,7 @@ inline constexpr llvm::StringLiteral kDimNamesAttr = "nn.dim_names";
 /// On a function whose quantisers are none of ONNX Runtime's: its groups need not be those that ONNX Runtime fuses.
 inline constexpr llvm::StringLiteral kFreeGroupsAttr = "nn.free_groups";
 inline constexpr llvm::StringLiteral kMicrosoftDomain = "com.microsoft";
+/// Of operators that the compiler makes and no model has.
+inline constexpr llvm::StringLiteral kTesseraDomain = "ai.tessera";
 
 }  // namespace tessera::nn

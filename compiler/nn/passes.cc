@@ -32,6 +32,7 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
   functions.addPass(create_fold_padding_pass());
   functions.addPass(mlir::createCSEPass());
   functions.addPass(create_fold_constants_pass(kFoldLimitBytes, /*quantisation=*/true));
+  if (options.close) functions.addPass(create_close_rows_pass());
   functions.addPass(create_simplify_pass());
   functions.addPass(create_sink_transposes_pass());
   functions.addPass(create_remove_identities_pass());
@@ -62,6 +63,7 @@ void register_nn_passes() {
     mlir::registerPass([] { return create_split_zero_points_pass(); });
     mlir::registerPass([] { return create_split_float_products_pass(); });
     mlir::registerPass([] { return create_qdq_folding_pass(); });
+    mlir::registerPass([] { return create_close_rows_pass(); });
     mlir::PassPipelineRegistration<>("nn-pipeline", "the passes between import and partitioning",
                                      [](mlir::OpPassManager& manager) { build_nn_pipeline(manager); });
     return true;

@@ -44,9 +44,14 @@ std::unique_ptr<mlir::Pass> create_split_zero_points_pass();
 /// MatMulIntegerToFloat, DynamicQuantizeMatMul and QGemm of float results become MatMulInteger and arithmetic.
 std::unique_ptr<mlir::Pass> create_split_float_products_pass();
 
+/// nn-close-rows: float normalisations of rows between bytes become integer ones, which are close to them and not equal
+/// (docs/numerics.md).
+std::unique_ptr<mlir::Pass> create_close_rows_pass();
+
 struct PipelineOptions {
   bool fold_qdq = true;
   bool fold_batch_norm = true;
+  bool close = false;  // operators whose results are close to ONNX Runtime's and not equal
 };
 void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& options = {});
 

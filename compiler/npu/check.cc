@@ -15,7 +15,7 @@
 #include "compiler/npu/extremes.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/second.h"
-#include "isa/row_operation.h"
+#include "base/row_arithmetic.h"
 
 namespace tessera::npu {
 
@@ -321,7 +321,7 @@ class Checker {
             "the stage of rows has bounds and a zero point, and convert where they are normalised");
     require(stage.low >= -512 && stage.high <= 511 && stage.low <= stage.high, "bounds outside -512..511 or crossed");
     require(stage.out_zero >= -256 && stage.out_zero <= 255, "zero point outside -256..255");
-    const size_t tables = normalises ? 0 : isa::kRowTables * 256;
+    const size_t tables = normalises ? 0 : rows::kRowTables * 256;
     require(form.sum_tables.size() == tables && form.map_tables.size() == tables,
             "a softmax, and it alone, has two times four tables");
     if (!normalises) return;
@@ -329,12 +329,12 @@ class Checker {
       return v.size() == 1 || v.size() == static_cast<size_t>(output.c);
     };
     require(sized(form.factor) && sized(form.addend), "factor and addend hold 1 element or one for each channel");
-    const int32_t limit = 1 << (isa::kNormaliseFactorBits - 1);
+    const int32_t limit = 1 << (rows::kNormaliseFactorBits - 1);
     require(std::all_of(form.factor.begin(), form.factor.end(), [&](int32_t f) { return f >= -limit && f < limit; }),
             "a factor has more than 18 bits");
     const isa::IntegerRange zeros = byte_range(input.is_unsigned);
     require(form.zero >= zeros.low && form.zero <= zeros.high, "the zero point is outside the input's type");
-    require(input.c <= isa::kMostRowLength, "a row that is normalised has at most 4096 elements");
+    require(input.c <= rows::kMostRowLength, "a row that is normalised has at most 4096 elements");
     require(form.shift >= 0 && form.shift <= 16 && form.offset >= -32 && form.offset <= 31 && form.epsilon >= 0 &&
                 form.epsilon >> 48 == 0,
             "shift, offset or epsilon are beyond their fields");

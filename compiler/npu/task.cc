@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "compiler/npu/extremes.h"
 #include "compiler/npu/task_parts.h"
-#include "isa/row_operation.h"
+#include "base/row_arithmetic.h"
 
 namespace tessera::npu {
 
@@ -468,12 +468,12 @@ void make(const Rows& op, const Graph& graph, const std::vector<Placement>& plac
 
 int64_t longest_row(const isa::MachineConfig& config, RowForm::Kind kind) {
   const bool softmax = kind == RowForm::Kind::kSoftmax;
-  if (config.row_lanes == 0 || (softmax && config.table_count < 2 * isa::kRowTables)) return 0;
+  if (config.row_lanes == 0 || (softmax && config.table_count < 2 * rows::kRowTables)) return 0;
   // One row on its way in, one on its way out, and room for a second of each.
   const int64_t input = config.block_in == config.block_out ? config.inp_depth() : config.out_depth() / 2;
   const int64_t params = softmax ? INT64_MAX : config.param_depth();
   const int64_t entries = std::min({input, config.out_depth() / 2, params, int64_t{4095}}) / 2;
-  return std::min<int64_t>(entries * config.block_out, softmax ? INT32_MAX : isa::kMostRowLength);
+  return std::min<int64_t>(entries * config.block_out, softmax ? INT32_MAX : rows::kMostRowLength);
 }
 
 const Nest* nest_of(const Task& task, const schedule::InputLayout& layout) {

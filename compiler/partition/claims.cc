@@ -408,6 +408,7 @@ MatcherRegistry::MatcherRegistry()
           {"integer-product", "", "MatMulInteger", claim_integer_product},
           {"gemm-product", "com.microsoft", "QGemm", claim_gemm_product},
           {"qlinear-softmax", "com.microsoft", "QLinearSoftmax", claim_qlinear_softmax},
+          {"normalise-rows", nn::kTesseraDomain.str(), "NormaliseRows", claim_normalise_rows},
           {"integer-bias", "", "Add", claim_integer_bias},
           {"requantise", "", "QuantizeLinear", claim_requantise},
           {"max-pool", "", "MaxPool", claim_max_pool},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators whose result needs a whole row: QLinearSoftmax.
+// Operators whose result needs a whole row: QLinearSoftmax, and the normalisations of nn-close-rows.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -46,6 +46,31 @@ std::optional<Claim> claim_qlinear_softmax(NodeOp op) {
   rows.stage.low = 0;
   rows.stage.high = 255 - qy->z();  // for int8 too, of which the low byte is kept
   rows.stage.out_zero = qy->z();
+  Claim c = base_claim(op, {x});
+  c.op.what = std::move(rows);
+  return c;
+}
+
+std::optional<Claim> claim_normalise_rows(NodeOp op) {
+  mlir::Value x = nn::input_or_null(op, 0);
+  const ops::Node node = nn::to_node(op);
+  const auto rank = static_cast<int64_t>(nn::shape_of(x)->size());
+  graph::Rows rows;
+  rows.axis = ops::normalise_axis(node, node.get_int("axis", -1), rank);
+  rows.flattened = rows.axis < rank - 1;
+  npu::RowForm& form = rows.form;
+  form.kind = npu::RowForm::Kind::kNormalise;
+  form.zero = static_cast<int32_t>(node.get_int("zero", 0));
+  form.centre = node.get_int("centre", 1) != 0;
+  form.shift = node.get_int("shift", 0);
+  form.offset = node.get_int("offset", 0);
+  form.epsilon = node.get_int("epsilon", 0);
+  for (const int64_t v : node.get_ints("factor")) form.factor.push_back(static_cast<int32_t>(v));
+  for (const int64_t v : node.get_ints("addend")) form.addend.push_back(static_cast<int32_t>(v));
+  rows.stage.convert = true;
+  rows.stage.low = static_cast<int32_t>(node.get_int("low", 0));
+  rows.stage.high = static_cast<int32_t>(node.get_int("high", 255));
+  rows.stage.out_zero = static_cast<int32_t>(node.get_int("out_zero", 0));
   Claim c = base_claim(op, {x});
   c.op.what = std::move(rows);
   return c;

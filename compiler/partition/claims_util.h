@@ -89,6 +89,7 @@ struct Requantised {
 std::optional<Requantised> requantised(NodeOp op, mlir::Value value);
 std::optional<Claim> claim_transposed(NodeOp op);
 std::optional<Claim> claim_qlinear_softmax(NodeOp op);
+std::optional<Claim> claim_normalise_rows(NodeOp op);
 std::optional<Claim> claim_qlinear_product(NodeOp op);
 std::optional<Claim> claim_integer_product(NodeOp op);
 std::optional<Claim> claim_gemm_product(NodeOp op);

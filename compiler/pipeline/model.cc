@@ -152,7 +152,7 @@ Model Model::from_bytes(std::string_view bytes, const ImportOptions& options) {
 const std::vector<Port>& Model::inputs() const { return state_->inputs; }
 const std::vector<Port>& Model::outputs() const { return state_->outputs; }
 
-void Model::optimise(const SnapshotObserver& snapshots) {
+void Model::optimise(const SnapshotObserver& snapshots, bool close) {
   if (state_->optimised) return;
   if (snapshots) snapshots(module_snapshot("import", *state_->module));
   std::string message;
@@ -165,7 +165,9 @@ void Model::optimise(const SnapshotObserver& snapshots) {
     return mlir::success();
   });
   mlir::PassManager manager(&state_->context);
-  nn::build_nn_pipeline(manager);
+  nn::PipelineOptions passes;
+  passes.close = close;
+  nn::build_nn_pipeline(manager, passes);
   if (snapshots) manager.addInstrumentation(std::make_unique<AfterPass>(snapshots));
   if (mlir::failed(manager.run(*state_->module)))
     throw Error(ErrorCode::kInvalidModel, message.empty() ? "the graph passes failed without a message" : message);
@@ -201,7 +203,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
     }
   }
   if (options.progress) options.progress("graph passes", 0, 1);
-  optimise(options.snapshots);
+  optimise(options.snapshots, is_close(options));
   partition::Options to;
   to.use_npu = options.use_npu;
   to.progress = options.progress;

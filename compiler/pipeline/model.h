@@ -50,8 +50,8 @@ class Model {
 
   /// Runs the graph passes once; what follows uses the result. Errors: kInvalidModel, kUnsupported with the node's
   /// name.
-  /// `snapshots`, if given, sees the import and the module after each pass.
-  void optimise(const SnapshotObserver& snapshots = {});
+  /// `snapshots`, if given, sees the import and the module after each pass. `close`: is_close() of the options.
+  void optimise(const SnapshotObserver& snapshots = {}, bool close = false);
   /// The reference interpreter on the optimised graph. `observer`, if given, sees every node's name, operator and
   /// results.
   using Observer = std::function<void(const std::string& node, const std::string& op_type,

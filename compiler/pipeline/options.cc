@@ -42,6 +42,10 @@ void for_each_option(Options& o, Visit&& visit) {
       "graph", "graph",
       "File with graphs of the NPU as --dump-dir writes them, changed by hand: in place of those that the passes make",
       o.graph, 0, 0);
+  visit("numerics", "numerics",
+        "exact: every quantised result is ONNX Runtime's; close: normalisations run as integers that may differ by a "
+        "step",
+        o.numerics, 0, 0);
 }
 
 template <typename T>
@@ -140,6 +144,7 @@ void set_option(CompileOptions& options, std::string_view name, std::string_view
     parse(name, value, member, low, high);
   });
   if (!known) unknown(name);
+  if (name == "numerics" && value != "exact" && value != "close") refuse(name, "exact or close", value);
 }
 
 void check_options(const CompileOptions& options) {

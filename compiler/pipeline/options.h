@@ -38,6 +38,7 @@ struct CompileOptions {
   std::string cost_model = "closed-form";
   std::string judge = "replay";
   std::string graph;
+  std::string numerics = "exact";
 
   // What is no option of a word: JSON by node name ("name#2" for the second layer of a name), overriding the
   // generator's, and who looks on.
@@ -57,6 +58,10 @@ struct OptionInfo {
   OptionKind kind = OptionKind::kBool;
   std::string fallback;  // the default as text
 };
+
+/// Whether operators may be computed by integers that are close to ONNX Runtime's results and not equal to them
+/// (docs/numerics.md).
+inline bool is_close(const CompileOptions& options) { return options.numerics == "close"; }
 
 /// All options, in the order in which help lists them.
 const std::vector<OptionInfo>& option_table();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows one after another, in program order. The arithmetic of an element is isa/row_operation.h.
+// Rows one after another, in program order. The arithmetic of an element is base/row_arithmetic.h.
 #include "sim/functional/rows.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "isa/row_operation.h"
+#include "base/row_arithmetic.h"
 #include "sim/functional/nest.h"
 
 namespace tessera::sim {
@@ -19,7 +19,7 @@ std::array<uint32_t, 256> numbers(const Scratchpads& scratchpads, size_t table) 
   const uint8_t* bytes = scratchpads.bytes(isa::Space::kTable).data() + table * 256;
   std::array<uint32_t, 256> all{};
   for (size_t d = 0; d < all.size(); ++d) {
-    for (size_t p = 0; p < isa::kRowTables; ++p) all[d] |= uint32_t{bytes[p * 256 + d]} << (8 * p);
+    for (size_t p = 0; p < rows::kRowTables; ++p) all[d] |= uint32_t{bytes[p * 256 + d]} << (8 * p);
     all[d] &= 0x7fffffff;
   }
   return all;
@@ -33,12 +33,12 @@ class Scalars {
         batch_(static_cast<size_t>(config.batch)),
         acc_(scratchpads.bytes(isa::Space::kAcc).data()) {}
 
-  isa::RowScalars read(int32_t entry, size_t b) const {
-    isa::RowScalars scalars;
+  rows::RowScalars read(int32_t entry, size_t b) const {
+    rows::RowScalars scalars;
     std::memcpy(scalars.data(), at(entry, b), sizeof scalars);
     return scalars;
   }
-  void write(int32_t entry, size_t b, const isa::RowScalars& scalars) const {
+  void write(int32_t entry, size_t b, const rows::RowScalars& scalars) const {
     std::memset(at(entry, b), 0, 4 * row_);
     std::memcpy(at(entry, b), scalars.data(), sizeof scalars);
   }
@@ -58,7 +58,7 @@ void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, S
   const Scalars acc(config, scratchpads);
   std::array<uint32_t, 256> table{};
   if (i.operation == isa::Reduction::kSumExp) table = numbers(scratchpads, i.table);
-  const isa::MomentsForm form{i.length, i.shift, i.offset, i.epsilon, i.centre};
+  const rows::MomentsForm form{i.length, i.shift, i.offset, i.epsilon, i.centre};
   const int outer = isa::kLoops - i.row;
   const Nest<1> inner = make_nest(outer, i.row, i.extent, i.src_stride);
   const uint64_t entries = inner.iterations();
@@ -81,7 +81,7 @@ void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, S
       case isa::Reduction::kSumExp: {
         const int32_t most = acc.read(scalar, b)[0];
         uint32_t sum = 0;
-        each([&](int32_t x) { sum = isa::add_row_numbers(sum, table[static_cast<uint32_t>(most - x) & 255]); });
+        each([&](int32_t x) { sum = rows::add_row_numbers(sum, table[static_cast<uint32_t>(most - x) & 255]); });
         return acc.write(scalar, b, {most, static_cast<int32_t>(sum), 0, 0});
       }
       case isa::Reduction::kMoments: {
@@ -90,7 +90,7 @@ void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, S
           sum += x - i.zero;
           squares += int64_t{x - i.zero} * (x - i.zero);
         });
-        return acc.write(scalar, b, isa::moments(sum, squares, form));
+        return acc.write(scalar, b, rows::moments(sum, squares, form));
       }
     }
   };
@@ -112,15 +112,15 @@ void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratch
   Strides param_stride{};
   if (i.param_loop < isa::kLoops) param_stride[i.param_loop] = 1;
 
-  const auto value = [&](int32_t x, const isa::RowScalars& c, const uint8_t* words, size_t o) -> int64_t {
+  const auto value = [&](int32_t x, const rows::RowScalars& c, const uint8_t* words, size_t o) -> int64_t {
     if (softmax) {
       const uint32_t a = table[static_cast<uint32_t>(c[0] - x) & 255];
-      return isa::divide_row_numbers(a, static_cast<uint32_t>(c[1]) & 0x7fffffff);
+      return rows::divide_row_numbers(a, static_cast<uint32_t>(c[1]) & 0x7fffffff);
     }
     int32_t addend, factor;
     std::memcpy(&addend, words + 4 * o, 4);
     std::memcpy(&factor, words + 4 * (lanes + o), 4);
-    return isa::normalise(x - i.zero, c, factor, addend);
+    return rows::normalise(x - i.zero, c, factor, addend);
   };
   const Nest<4> nest =
       make_nest(0, isa::kLoops, i.extent, i.src_stride, i.dst_stride, i.scalar_stride, param_stride);
@@ -128,7 +128,7 @@ void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratch
   for_each_iteration(nest, start, [&](const std::array<int32_t, 4>& at) {
     const uint8_t* words = param + static_cast<size_t>(at[3]) * 8 * lanes;
     for (size_t b = 0; b < batch; ++b) {
-      const isa::RowScalars scalars = acc.read(at[2], b);
+      const rows::RowScalars scalars = acc.read(at[2], b);
       const uint8_t* from = src + (static_cast<size_t>(at[0]) * batch + b) * lanes;
       uint8_t* to = dst + (static_cast<size_t>(at[1]) * batch + b) * lanes;
       for (size_t o = 0; o < lanes; ++o) {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "isa/row_operation.h"
+#include "base/row_arithmetic.h"
 #include "isa/verify.h"
 #include "sim/functional/machine.h"
 
@@ -244,14 +244,14 @@ class Interpreter {
     const RowForm& form = op.form;
     int64_t sum = 0, squares = 0;
     for (const int32_t x : row) sum += x - form.zero, squares += int64_t{x - form.zero} * (x - form.zero);
-    const isa::RowScalars scalars =
-        isa::moments(sum, squares,
+    const rows::RowScalars scalars =
+        rows::moments(sum, squares,
                      {static_cast<int32_t>(row.size()), static_cast<int32_t>(form.shift),
                       static_cast<int32_t>(form.offset), static_cast<uint64_t>(form.epsilon), form.centre});
     std::vector<int64_t> result;
     for (size_t c = 0; c < row.size(); ++c) {
       const auto of = [&](const std::vector<int32_t>& v) { return v[v.size() == 1 ? 0 : c]; };
-      result.push_back(isa::normalise(row[c] - form.zero, scalars, of(form.factor), of(form.addend)));
+      result.push_back(rows::normalise(row[c] - form.zero, scalars, of(form.factor), of(form.addend)));
     }
     return result;
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "isa/row_operation.h"
+#include "base/row_arithmetic.h"
 
 #include <bit>
 #include <cmath>
 
-namespace tessera::isa {
+namespace tessera::rows {
 namespace {
 
 struct Number {
@@ -79,4 +79,4 @@ int64_t normalise(int32_t difference, const RowScalars& scalars, int32_t factor,
   return round_half_even_shift(sum, kNormaliseFraction);
 }
 
-}  // namespace tessera::isa
+}  // namespace tessera::rows

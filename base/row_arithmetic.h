@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-namespace tessera::isa {
+namespace tessera::rows {
 
 /// Lanes of an ACC entry in which the scalars of a row stand: its maximum or the sum of its elements; the sum of its
 /// exponentials or the root's reciprocal; what the reciprocal's exponent makes of an element; the row's length.
@@ -59,4 +59,4 @@ RowScalars moments(int64_t sum, int64_t squares, const MomentsForm& form);
 /// A normalised element before clamp and zero point. `difference`: the element less its zero point.
 int64_t normalise(int32_t difference, const RowScalars& scalars, int32_t factor, int32_t addend);
 
-}  // namespace tessera::isa
+}  // namespace tessera::rows

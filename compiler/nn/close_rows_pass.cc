@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Float normalisations of rows between DequantizeLinear and QuantizeLinear become ai.tessera::NormaliseRows, whose
+// integers differ from ONNX Runtime's by a step now and then (docs/numerics.md, class close). Recognised are
+// LayerNormalization, RMSNormalization, SimplifiedLayerNormalization, and both forms spelled out in Sub, Pow or Mul,
+// ReduceMean, Add, Sqrt, Div or Reciprocal, Mul, Add.
+#include <algorithm>
+#include <cmath>
+
+#include "base/row_arithmetic.h"
+#include "compiler/nn/pass_util.h"
+#include "compiler/nn/passes.h"
+
+namespace tessera::nn {
+namespace {
+
+/// A normalisation of `x` over the axes from `axis` on.
+struct Normalisation {
+  mlir::Value x;
+  int64_t axis = -1;
+  bool centre = true;
+  double epsilon = 0;
+  std::vector<float> scale{1.0f}, shift{0.0f};  // 1 element or one for each of a row
+};
+
+/// A constant float with one element, or as many as a row.
+std::optional<std::vector<float>> row_constant(mlir::Value value, int64_t length) {
+  const auto tensor = value ? constant_value(value) : std::nullopt;
+  if (!tensor || tensor->dtype() != ops::DType::kFloat || (tensor->size() != 1 && tensor->size() != length))
+    return std::nullopt;
+  return tensor->to_floats();
+}
+
+/// The other operand of an Add or Mul one of whose operands is a constant along the row.
+std::optional<std::pair<mlir::Value, std::vector<float>>> with_constant(NodeOp op, int64_t length) {
+  const auto last = [](mlir::Value v) {
+    const auto shape = shape_of(v);
+    return shape && !shape->empty() ? shape->back() : 1;
+  };
+  for (unsigned i = 0; i < 2; ++i) {
+    mlir::Value constant = op.getInputs()[i];
+    auto values = row_constant(constant, length);
+    if (values && (values->size() == 1 || last(constant) == length)) return std::pair{op.getInputs()[1 - i], *values};
+  }
+  return std::nullopt;
+}
+
+/// ReduceMean over the last axis alone, extents kept.
+mlir::Value mean_of(mlir::Value value) {
+  NodeOp mean = defining_op(value, "ReduceMean");
+  if (!mean || to_node(mean).get_int("keepdims", 1) == 0) return {};
+  const auto shape = shape_of(mean.getInputs()[0]);
+  const auto axes = constant_ints(mean, 1, "axes");
+  if (!shape || !axes || axes->size() != 1) return {};
+  const auto rank = static_cast<int64_t>(shape->size());
+  return (*axes)[0] == -1 || (*axes)[0] == rank - 1 ? mean.getInputs()[0] : mlir::Value{};
+}
+
+/// What is squared.
+mlir::Value root_of_square(mlir::Value value) {
+  if (NodeOp mul = defining_op(value, "Mul")) {
+    return mul.getInputs()[0] == mul.getInputs()[1] ? mul.getInputs()[0] : mlir::Value{};
+  }
+  NodeOp pow = defining_op(value, "Pow");
+  return pow && constant_scalar(pow.getInputs()[1]) == 2.0 ? pow.getInputs()[0] : mlir::Value{};
+}
+
+/// Of sqrt(mean(a * a) + epsilon): a.
+mlir::Value deviation_of(mlir::Value value, double& epsilon) {
+  NodeOp root = defining_op(value, "Sqrt");
+  NodeOp sum = root ? defining_op(root.getInputs()[0], "Add") : NodeOp{};
+  if (!sum) return {};
+  for (unsigned i = 0; i < 2; ++i) {
+    const auto added = constant_scalar(sum.getInputs()[i]);
+    if (!added) continue;
+    epsilon = *added;
+    mlir::Value squares = mean_of(sum.getInputs()[1 - i]);
+    return squares ? root_of_square(squares) : mlir::Value{};
+  }
+  return {};
+}
+
+/// a divided by its deviation, in any of the forms.
+std::optional<Normalisation> spelled_out(mlir::Value value) {
+  Normalisation n;
+  mlir::Value a;
+  if (NodeOp div = defining_op(value, "Div")) {
+    if (deviation_of(div.getInputs()[1], n.epsilon) == div.getInputs()[0]) a = div.getInputs()[0];
+  } else if (NodeOp mul = defining_op(value, "Mul")) {
+    for (unsigned i = 0; i < 2 && !a; ++i) {
+      NodeOp inverse = defining_op(mul.getInputs()[i], "Reciprocal");
+      mlir::Value divisor = inverse ? inverse.getInputs()[0] : mlir::Value{};
+      if (NodeOp div = defining_op(mul.getInputs()[i], "Div"); div && constant_scalar(div.getInputs()[0]) == 1.0)
+        divisor = div.getInputs()[1];
+      if (divisor && deviation_of(divisor, n.epsilon) == mul.getInputs()[1 - i]) a = mul.getInputs()[1 - i];
+    }
+  }
+  if (!a) return std::nullopt;
+  n.x = a;
+  n.centre = false;
+  if (NodeOp sub = defining_op(a, "Sub"); sub && mean_of(sub.getInputs()[1]) == sub.getInputs()[0]) {
+    n.x = sub.getInputs()[0];
+    n.centre = true;
+  }
+  return n;
+}
+
+/// Scale and shift around a spelled out normalisation.
+std::optional<Normalisation> scaled(mlir::Value value) {
+  const auto shape = shape_of(value);
+  if (!shape || shape->empty()) return std::nullopt;
+  std::vector<float> scale{1.0f}, shift{0.0f};
+  if (NodeOp add = defining_op(value, "Add")) {
+    if (auto part = with_constant(add, shape->back())) std::tie(value, shift) = *part;
+  }
+  if (NodeOp mul = defining_op(value, "Mul")) {
+    if (auto part = with_constant(mul, shape->back())) std::tie(value, scale) = *part;
+  }
+  auto found = spelled_out(value);
+  if (!found || shape_of(found->x) != shape) return std::nullopt;
+  found->scale = std::move(scale);
+  found->shift = std::move(shift);
+  return found;
+}
+
+std::optional<Normalisation> normalisation_of(mlir::Value value) {
+  NodeOp op = defining_op(value);
+  if (!op || !is_static(value)) return std::nullopt;
+  const bool layer = op.is("LayerNormalization");
+  const bool square = op.is("RMSNormalization") || op.is("SimplifiedLayerNormalization") ||
+                      op.is("SimplifiedLayerNormalization", kMicrosoftDomain);
+  if (!layer && !square) return scaled(value);
+  if (value != op.getResult(0)) return std::nullopt;
+  const ops::Node node = to_node(op);
+  const ops::Shape shape = *shape_of(value);
+  Normalisation n;
+  n.x = op.getInputs()[0];
+  n.axis = node.get_int("axis", -1);
+  n.centre = layer;
+  n.epsilon = node.get_float("epsilon", 1e-5f);
+  const auto rank = static_cast<int64_t>(shape.size()), first = n.axis < 0 ? n.axis + rank : n.axis;
+  if (first < 0 || first >= rank) return std::nullopt;
+  int64_t length = 1;
+  for (int64_t a = first; a < rank; ++a) length *= shape[static_cast<size_t>(a)];
+  auto scale = row_constant(input_or_null(op, 1), length);
+  if (!scale) return std::nullopt;
+  n.scale = std::move(*scale);
+  if (mlir::Value shift = layer ? input_or_null(op, 2) : mlir::Value{}) {
+    auto values = row_constant(shift, length);
+    if (!values) return std::nullopt;
+    n.shift = std::move(*values);
+  }
+  return n;
+}
+
+/// Scale and zero point of a Q or a DQ for the whole tensor.
+struct Bytes {
+  double scale = 1;
+  int32_t zero = 0;
+  bool is_unsigned = true;
+  int32_t low() const { return is_unsigned ? 0 : -128; }
+  int32_t high() const { return is_unsigned ? 255 : 127; }
+};
+std::optional<Bytes> bytes_of(NodeOp op, ops::DType dtype) {
+  if (dtype != ops::DType::kUint8 && dtype != ops::DType::kInt8) return std::nullopt;
+  const auto scale = constant_scalar(op.getInputs()[1]);
+  if (!scale || !(*scale > 0) || !std::isfinite(*scale)) return std::nullopt;
+  Bytes b{*scale, 0, dtype == ops::DType::kUint8};
+  if (mlir::Value zero = input_or_null(op, 2)) {
+    const auto value = constant_scalar(zero);
+    if (!value) return std::nullopt;
+    b.zero = static_cast<int32_t>(*value);
+  }
+  return b;
+}
+
+using Attributes = std::map<std::string, ops::Attribute>;
+
+/// The largest even number of fraction bits with which `most` stays below 48 bits; negative: none.
+int fraction_bits(double most) {
+  int bits = 16;
+  while (bits >= 0 && std::ldexp(most, bits) > std::ldexp(0.999, 48)) bits -= 2;
+  return bits;
+}
+
+/// The constants of the integer form; nothing where they do not fit its fields.
+std::optional<Attributes> integer_form(const Normalisation& n, const Bytes& x, const Bytes& y, int64_t length) {
+  constexpr double kFactorLimit = (1 << (rows::kNormaliseFactorBits - 1)) - 1;
+  if (length < 2 || length > rows::kMostRowLength || !(n.epsilon >= 0)) return std::nullopt;
+  const double count = static_cast<double>(length), farthest = std::max(x.high() - x.zero, x.zero - x.low());
+  const double spread = count * count * (n.centre ? 127.5 * 127.5 : farthest * farthest);
+  const double epsilon = n.epsilon * count * count / (x.scale * x.scale);
+  const int shift = fraction_bits(spread + epsilon);
+  if (shift < 0) return std::nullopt;
+  double largest = 0;
+  for (const float s : n.scale) largest = std::max(largest, std::abs(static_cast<double>(s)) / y.scale);
+  if (!std::isfinite(largest)) return std::nullopt;
+  // As many bits of the factor as its field, the exponent's range and the size of a normalised element allow.
+  int bits = 13 + shift / 2;
+  while (std::nearbyint(std::ldexp(largest, bits)) > kFactorLimit) --bits;
+  const double length_bits = std::log2(count);
+  if (bits < std::ceil(4 + length_bits / 2)) return std::nullopt;
+  const int offset = bits - 6 - shift / 2;
+  if (offset < -32 || offset > 31) return std::nullopt;
+  // Below this the element's exponent would leave its range. No row but one of equal elements comes near it.
+  double least = std::nearbyint(std::ldexp(epsilon, shift));
+  const double needed = std::ldexp(1.0, 2 * std::max(0, static_cast<int>(std::ceil(length_bits)) - 2 - offset));
+  if (least < needed) {
+    if (needed > std::ldexp(count - 1, shift) / 64) return std::nullopt;
+    least = needed;
+  }
+  std::vector<int64_t> factor, addend;
+  for (const float s : n.scale)
+    factor.push_back(std::llrint(std::ldexp(static_cast<double>(s) / y.scale, bits)));
+  for (const float s : n.shift) {
+    const double value = std::ldexp(static_cast<double>(s) / y.scale, rows::kNormaliseAddendFraction);
+    if (!(std::abs(value) < 2147483647.0)) return std::nullopt;
+    addend.push_back(std::llrint(value));
+  }
+  return Attributes{{"axis", n.axis},
+                    {"centre", int64_t{n.centre}},
+                    {"zero", int64_t{x.zero}},
+                    {"shift", int64_t{shift}},
+                    {"offset", int64_t{offset}},
+                    {"epsilon", static_cast<int64_t>(least)},
+                    {"factor", factor},
+                    {"addend", addend},
+                    {"low", int64_t{y.low()} - y.zero},
+                    {"high", int64_t{y.high()} - y.zero},
+                    {"out_zero", int64_t{y.zero}},
+                    {"unsigned", int64_t{y.is_unsigned}}};
+}
+
+bool close_rows(NodeOp quantise, mlir::PatternRewriter& rewriter) {
+  if (!quantise.is("QuantizeLinear")) return false;
+  const auto n = normalisation_of(quantise.getInputs()[0]);
+  NodeOp dequantise = n ? defining_op(n->x, "DequantizeLinear") : NodeOp{};
+  if (!dequantise || constant_value(dequantise.getInputs()[0])) return false;
+  const auto x = bytes_of(dequantise, dtype_of(dequantise.getInputs()[0]));
+  const auto y = bytes_of(quantise, dtype_of(quantise.getResult(0)));
+  if (!x || !y) return false;
+  const ops::Shape shape = *shape_of(quantise.getResult(0));
+  int64_t length = 1;
+  for (auto a = static_cast<size_t>(n->axis < 0 ? n->axis + std::ssize(shape) : n->axis); a < shape.size(); ++a)
+    length *= shape[a];
+  const auto attributes = integer_form(*n, *x, *y, length);
+  if (!attributes) return false;
+  NodeOp rows = create_op(rewriter, fuse_locations(quantise, {defining_op(quantise.getInputs()[0]).getOperation()}),
+                          "NormaliseRows", kTesseraDomain, 1, {dequantise.getInputs()[0]}, *attributes);
+  rewriter.replaceOp(quantise, rows->getResults());
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<mlir::Pass> create_close_rows_pass() {
+  return make_function_pass("nn-close-rows",
+                            "turn float normalisations between bytes into integers that are close to them",
+                            [](mlir::func::FuncOp func) { return apply_rewrites(func, {close_rows}); });
+}
+
+}  // namespace tessera::nn
