@@ -150,6 +150,9 @@ std::string sums_text(const json& stats) {
   if (has(stats, "arena_bytes"))
     text += "activations: " + cell(stats, "arena_bytes") + " bytes at most, " +
             cell(stats, "arena_bytes_without_reuse") + " without reuse of memory\n";
+  if (has(stats, "close_candidates"))
+    text += "float on the CPU: " + cell(stats, "close_candidates") +
+            " normalisations that --numerics close computes in integers, on the NPU where it has row lanes\n";
   return text;
 }
 

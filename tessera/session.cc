@@ -76,6 +76,7 @@ struct Session::State {
     std::map<std::string, ops::Shape> shapes;
     std::unique_ptr<compiler::Model> model;  // reference device
     std::unique_ptr<runtime::Executor> executor;
+    int64_t close_candidates = 0;
   };
   std::vector<std::unique_ptr<Entry>> entries;  // most recently used last
   const Entry* last = nullptr;
@@ -149,6 +150,7 @@ struct Session::State {
       entry->model = std::move(model);
     } else {
       auto artifact = std::make_shared<program::Artifact>(model->compile(config, options.compile));
+      entry->close_candidates = model->close_candidates();
       entry->executor = std::make_unique<runtime::Executor>(std::move(artifact), device);
     }
     if (entries.size() >= kKeptExecutables) {
@@ -278,7 +280,7 @@ std::string Session::stats_json(int indent) const {
   if (s.last->model) return statistics_json(s.options.device, indent);
   const program::Artifact& artifact = s.last->executor->artifact();
   return statistics_json(s.options.device, artifact, s.last->executor->report(),
-                         dram_bandwidth(s.options, artifact.config), indent);
+                         dram_bandwidth(s.options, artifact.config), indent, s.last->close_candidates);
 }
 
 std::string Session::trace_json() const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/row_arithmetic.h"
 #include "compiler/nn/pass_util.h"
 #include "compiler/nn/passes.h"
@@ -230,27 +231,81 @@ std::optional<Attributes> integer_form(const Normalisation& n, const Bytes& x, c
                     {"unsigned", int64_t{y.is_unsigned}}};
 }
 
-bool close_rows(NodeOp quantise, mlir::PatternRewriter& rewriter) {
-  if (!quantise.is("QuantizeLinear")) return false;
-  const auto n = normalisation_of(quantise.getInputs()[0]);
-  NodeOp dequantise = n ? defining_op(n->x, "DequantizeLinear") : NodeOp{};
-  if (!dequantise || constant_value(dequantise.getInputs()[0])) return false;
+/// Operators that only move elements, from the nearest to `value` on; `value` becomes what the last of them reads.
+std::vector<NodeOp> movements_before(mlir::Value& value) {
+  std::vector<NodeOp> found;
+  for (NodeOp op = defining_op(value); op; op = defining_op(value)) {
+    if (!op.getDomain().empty() || found.size() > 16 || !is_static(value)) break;
+    if (!op.is("Reshape") && !op.is("Transpose") && !op.is("Squeeze") && !op.is("Unsqueeze") && !op.is("Flatten")) break;
+    found.push_back(op);
+    value = op.getInputs()[0];
+  }
+  return found;
+}
+
+/// The same movements of another value, in their order.
+mlir::Value moved(mlir::PatternRewriter& rewriter, mlir::Value value, const std::vector<NodeOp>& movements) {
+  for (auto at = movements.rbegin(); at != movements.rend(); ++at) {
+    NodeOp op = *at;
+    llvm::SmallVector<mlir::Value> operands(op.getInputs());
+    operands[0] = value;
+    value = create_op(rewriter, op.getLoc(), op.getOpType(), op.getDomain(), static_cast<int>(op.getVersion()), operands,
+                      to_attributes(op.getOnnxAttributes()))
+                .getResult(0);
+  }
+  return value;
+}
+
+/// A normalisation between DequantizeLinear and QuantizeLinear, movements around it aside, and its integer form.
+struct Match {
+  mlir::Value bytes, result;           // what the DequantizeLinear reads; the normalised value
+  std::vector<NodeOp> before, behind;  // movements
+  Attributes attributes;
+};
+
+std::optional<Match> match(NodeOp quantise) {
+  if (!quantise.is("QuantizeLinear")) return std::nullopt;
+  mlir::Value result = quantise.getInputs()[0];
+  const std::vector<NodeOp> behind = movements_before(result);
+  const auto n = normalisation_of(result);
+  mlir::Value source = n ? n->x : mlir::Value{};
+  const std::vector<NodeOp> before = n ? movements_before(source) : std::vector<NodeOp>{};
+  NodeOp dequantise = n ? defining_op(source, "DequantizeLinear") : NodeOp{};
+  if (!dequantise || constant_value(dequantise.getInputs()[0])) return std::nullopt;
   const auto x = bytes_of(dequantise, dtype_of(dequantise.getInputs()[0]));
   const auto y = bytes_of(quantise, dtype_of(quantise.getResult(0)));
-  if (!x || !y) return false;
-  const ops::Shape shape = *shape_of(quantise.getResult(0));
+  if (!x || !y) return std::nullopt;
+  const ops::Shape shape = *shape_of(result);
   int64_t length = 1;
   for (auto a = static_cast<size_t>(n->axis < 0 ? n->axis + std::ssize(shape) : n->axis); a < shape.size(); ++a)
     length *= shape[a];
-  const auto attributes = integer_form(*n, *x, *y, length);
-  if (!attributes) return false;
-  NodeOp rows = create_op(rewriter, fuse_locations(quantise, {defining_op(quantise.getInputs()[0]).getOperation()}),
-                          "NormaliseRows", kTesseraDomain, 1, {dequantise.getInputs()[0]}, *attributes);
-  rewriter.replaceOp(quantise, rows->getResults());
+  auto attributes = integer_form(*n, *x, *y, length);
+  if (!attributes) return std::nullopt;
+  return Match{dequantise.getInputs()[0], result, before, behind, std::move(*attributes)};
+}
+
+bool close_rows(NodeOp quantise, mlir::PatternRewriter& rewriter) {
+  const auto found = match(quantise);
+  if (!found) return false;
+  NodeOp rows = create_op(rewriter, fuse_locations(quantise, {defining_op(found->result).getOperation()}), "NormaliseRows",
+                          kTesseraDomain, 1, {moved(rewriter, found->bytes, found->before)},
+                          found->attributes);
+  rewriter.replaceOp(quantise, moved(rewriter, rows.getResult(0), found->behind));
   return true;
 }
 
 }  // namespace
+
+int64_t count_close_rows(mlir::func::FuncOp func) {
+  int64_t count = 0;
+  func.walk([&](NodeOp op) {
+    try {
+      count += match(op) ? 1 : 0;
+    } catch (const Error&) {  // what the operator library refuses is no match
+    }
+  });
+  return count;
+}
 
 std::unique_ptr<mlir::Pass> create_close_rows_pass() {
   return make_function_pass("nn-close-rows",

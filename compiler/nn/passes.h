@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 
@@ -47,6 +48,8 @@ std::unique_ptr<mlir::Pass> create_split_float_products_pass();
 /// nn-close-rows: float normalisations of rows between bytes become integer ones, which are close to them and not equal
 /// (docs/numerics.md).
 std::unique_ptr<mlir::Pass> create_close_rows_pass();
+/// How many nn-close-rows would make of a function behind the pipeline.
+int64_t count_close_rows(mlir::func::FuncOp func);
 
 struct PipelineOptions {
   bool fold_qdq = true;

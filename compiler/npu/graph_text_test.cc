@@ -20,7 +20,8 @@ TEST(GraphText, RandomGraphsComeBackAsTheyWere) {
     for (Graph graph : {test::random_convolution(random, 40, 60), test::random_pool(random, 40, 60),
                         test::random_elementwise(random, 40, 60), test::random_strided(random, 24),
                         test::random_network(random), test::random_product(random, 40),
-                        test::random_transposition(random, 40), test::random_attention(random, 12)}) {
+                        test::random_transposition(random, 40), test::random_rows(random, 40),
+                        test::random_attention(random, 12)}) {
       graph.name = "g" + std::to_string(seed);
       for (Operation& operation : graph.operations) {
         kinds.insert(operation.what.index());

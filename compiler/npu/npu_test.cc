@@ -123,6 +123,22 @@ TEST_P(OnMachine, RandomProducts) {
   repeat(60, 6000, [&](Random& random) { return test::random_product(random, small ? 40 : 257); });
 }
 
+TEST(Rows, RandomRows) {
+  isa::MachineConfig narrow = test::odd_machine("rows8x32", 1, 8, 32, 300, 100, 200, 100, 20),
+                     square = isa::find_config("npu256"), tight = test::odd_machine("rows_tight", 1, 16, 16, 48, 20, 24, 32, 16);
+  narrow.table_count = tight.table_count = 8;
+  narrow.row_lanes = 8;
+  square.row_lanes = 4;
+  tight.row_lanes = 16;
+  for (const isa::MachineConfig& config : {narrow, square, tight}) {
+    for (uint64_t seed = 12000; seed < 12030; ++seed) {
+      Random random(seed);
+      const Graph graph = test::random_rows(random, config.name == "rows_tight" ? 120 : 300);
+      ASSERT_EQ(test::compare(graph, config, seed), "") << config.name << ", seed " << seed;
+    }
+  }
+}
+
 TEST_P(OnMachine, RandomTranspositions) {
   const bool small = GetParam().inp_depth() < 64;
   repeat(30, 7000, [&](Random& random) { return test::random_transposition(random, small ? 40 : 257); });

@@ -472,7 +472,7 @@ int64_t longest_row(const isa::MachineConfig& config, RowForm::Kind kind) {
   // One row on its way in, one on its way out, and room for a second of each.
   const int64_t input = config.block_in == config.block_out ? config.inp_depth() : config.out_depth() / 2;
   const int64_t params = softmax ? INT64_MAX : config.param_depth();
-  const int64_t entries = std::min({input, config.out_depth() / 2, params, int64_t{4095}}) / 2;
+  const int64_t entries = std::min({std::min(input, config.out_depth() / 2) / 2, params, int64_t{4095}});
   return std::min<int64_t>(entries * config.block_out, softmax ? INT32_MAX : rows::kMostRowLength);
 }
 

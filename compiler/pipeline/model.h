@@ -52,6 +52,8 @@ class Model {
   /// name.
   /// `snapshots`, if given, sees the import and the module after each pass. `close`: is_close() of the options.
   void optimise(const SnapshotObserver& snapshots = {}, bool close = false);
+  /// Operators of an optimised model that `close` would compute in integers, and exact numerics leave as floats.
+  int64_t close_candidates() const;
   /// The reference interpreter on the optimised graph. `observer`, if given, sees every node's name, operator and
   /// results.
   using Observer = std::function<void(const std::string& node, const std::string& op_type,

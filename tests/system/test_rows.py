@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of whole rows on a machine with row lanes: softmax. Random shapes, axes, types and lengths, alone and
-between products; functional simulator = reference interpreter = ONNX Runtime in every element, races checked, memories
-poisoned. Class: exact."""
+"""Operators of whole rows on a machine with row lanes. Softmax, class exact: random shapes, axes, types and lengths,
+alone and between products; functional simulator = reference interpreter = ONNX Runtime in every element, races checked,
+memories poisoned. Normalisations, class close: simulators = reference interpreter in every element, and at most one
+step from ONNX Runtime in at most one element of a thousand."""
 
 import numpy as np
 import pytest
 
 import tessera
+from tests.oracle import oracle
 from tests.system import attention, builders
 from tests.system.builders import MS
-from tests.system.conftest import ROOT
 from tests.system.test_activation_products import Products
 from tests.system.test_npu_operators import COUNT, SEED, check, seeds
 
@@ -51,3 +52,121 @@ def test_random_softmax(chunk, row_configs):
         on_npu, on_cpu = check(model, feeds, text, row_configs)
         # One element alone may exceed binary32 where ONNX Runtime scales it, and long rows a small scratchpad.
         assert on_cpu == 0 or length == 1 or length > 2048, f"{on_cpu} nodes on the CPU; {text}"
+
+
+def test_attention_stays_on_the_npu(row_configs):
+    model, feeds = attention.quantised(2, 17, 3, 16)
+    expected = tessera.Session(model.SerializeToString(), "reference").run(None, feeds)
+    for device in ("fsim", "sysc"):
+        session = tessera.Session(model.SerializeToString(), device, row_configs[0])
+        assert all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected))
+        placed = {layer["op"]: layer["placement"] for layer in session.stats().layers}
+        assert placed["QLinearSoftmax"] == "npu"
+
+
+def steps_of(values, dtype):
+    """Scale and zero point with which `values` fill the type."""
+    limits = np.iinfo(dtype)
+    scale = np.float32((values.max() - values.min()) / 255)
+    return scale, np.array(np.clip(np.round(limits.min - values.min() / scale), limits.min, limits.max), dtype)
+
+
+def normalisation(g, form, x, gamma, beta, length):
+    """`form` of a normalisation of the last axis of x; and whether it is about the mean."""
+    if form == "LayerNormalization":
+        return g.node(form, [x, g.constant(gamma), g.constant(beta)], "y", axis=-1, epsilon=1e-5), True
+    if form in ("RMSNormalization", "SimplifiedLayerNormalization"):
+        return g.node(form, [x, g.constant(gamma)], "y", axis=-1, epsilon=1e-5), False
+    layer = form == "spelled out"
+    a = x
+    if layer:
+        a = g.node("Sub", [x, g.node("ReduceMean", [x], "mean", axes=[-1])], "centred")
+    square = g.node("Pow", [a, g.constant(np.float32(2))], "square")
+    variance = g.node("ReduceMean", [square], "variance", axes=[-1])
+    root = g.node("Sqrt", [g.node("Add", [variance, g.constant(np.float32(1e-5))], "sum")], "root")
+    y = g.node("Mul", [g.node("Div", [a, root], "quotient"), g.constant(gamma)], "scaled")
+    return (g.node("Add", [y, g.constant(beta)], "y") if layer else y), layer
+
+
+def normalised_network(seed, form, shape, dtype):
+    """(model, feeds) of a dequantised tensor, normalised and quantised over the range that it takes."""
+    g = builders.Graph(23 if form == "RMSNormalization" else 17)
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape) * rng.uniform(0.3, 3, (*shape[:-1], 1)) + rng.normal(0, 0.5, (*shape[:-1], 1))
+    scale, zero = steps_of(values, dtype)
+    limits = np.iinfo(dtype)
+    x = g.input(np.clip(np.round(values / scale) + int(zero), limits.min, limits.max).astype(dtype), "x")
+    gamma, beta = (
+        rng.uniform(0.2, 1.5, shape[-1]).astype(np.float32),
+        rng.normal(0, 0.3, shape[-1]).astype(np.float32),
+    )
+    y, centred = normalisation(
+        g, form, g.node("DequantizeLinear", [x, g.constant(scale), g.constant(zero)], "d"), gamma, beta, shape[-1]
+    )
+    centre = values.mean(-1, keepdims=True) if centred else 0
+    result = (values - centre) / np.sqrt(((values - centre) ** 2).mean(-1, keepdims=True)) * gamma
+    scale, zero = steps_of(result + (beta if centred else 0), dtype)
+    return g.finish(g.node("QuantizeLinear", [y, g.constant(scale), g.constant(zero)], "q")), g.feeds
+
+
+FORMS = ["LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization", "spelled out", "spelled out about 0"]
+
+
+def test_movements_around_a_normalisation(row_configs):
+    """A normalisation between a turned operand and a reshape, as exported networks have it."""
+    g = builders.Graph(17)
+    rng = np.random.default_rng(5)
+    x = g.input(rng.integers(0, 256, (2, 48, 21)).astype(np.uint8), "x")
+    x = g.node("DequantizeLinear", [x, g.constant(np.float32(0.05)), g.constant(np.uint8(120))], "d")
+    x = g.node("Transpose", [x], "turned", perm=[0, 2, 1])
+    gamma = g.constant(rng.uniform(0.2, 1.5, 48).astype(np.float32))
+    y = g.node("LayerNormalization", [x, gamma, g.constant(np.zeros(48, np.float32))], "y", axis=-1)
+    y = g.node("Reshape", [y, g.constant(np.array([42, 48], np.int64))], "flat")
+    y = g.node("QuantizeLinear", [y, g.constant(np.float32(0.03)), g.constant(np.uint8(128))], "q")
+    data = g.finish(y).SerializeToString()
+    expected = tessera.Session(data, "reference").run(None, g.feeds)[0]
+    session = tessera.Session(data, "fsim", row_configs[0], numerics="close")
+    got = session.run(None, g.feeds)[0]
+    assert np.array_equal(got, tessera.Session(data, "reference", numerics="close").run(None, g.feeds)[0])
+    assert session.info().nodes_cpu == 0
+    assert np.abs(got.astype(int) - expected).max() <= 1 and (got != expected).mean() <= 1e-3
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(1, 197, 192), (2, 24, 384), (50, 37), (3, 5, 1000)], ids=str)
+def test_normalisations_are_close(form, shape, row_configs):
+    dtype = np.int8 if shape[0] == 2 else np.uint8
+    model, feeds = normalised_network(len(form), form, shape, dtype)
+    data = model.SerializeToString()
+    expected = tessera.Session(data, "reference", numerics="close").run(None, feeds)[0]
+    for config in row_configs[: 1 if shape[-1] > 200 else 3]:
+        session = tessera.Session(data, "fsim", config, numerics="close", check_races=True, poison=3)
+        assert np.array_equal(session.run(None, feeds)[0], expected), config
+        assert session.info().nodes_cpu == 0, config
+    timed = tessera.Session(data, "sysc", row_configs[0], numerics="close")
+    assert np.array_equal(timed.run(None, feeds)[0], expected)
+    without = tessera.Session(data, "fsim", "npu64", numerics="close")  # no row lanes: the CPU, the same integers
+    assert np.array_equal(without.run(None, feeds)[0], expected) and without.info().nodes_npu == 0
+    exact = tessera.Session(data, "reference").run(None, feeds)[0]  # itself a tolerance of float sums
+    apart = np.abs(expected.astype(int) - exact)
+    assert apart.max() <= 1 and (apart > 0).mean() <= 1e-3, f"{(apart > 0).mean():.5f} of the elements differ"
+    if oracle.exact_cpu() and form != "RMSNormalization":  # ONNX Runtime 1.23 has no kernel of opset 23's
+        (want,) = oracle.run(model, feeds, intermediates=False).outputs.values()
+        apart = np.abs(expected.astype(int) - want)
+        assert apart.max() <= 1 and (apart > 0).mean() <= 1e-3, f"{(apart > 0).mean():.5f} of the elements differ"
+
+
+def test_report_says_what_close_would_gain(command, tmp_path):
+    model, _feeds = normalised_network(1, "LayerNormalization", (4, 32), np.uint8)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    exact = command("report", path, "--config", "npu64", "--random-inputs", "1")
+    assert "float on the CPU: 1 normalisations that --numerics close computes in integers" in exact.stdout, exact.stderr
+    close = command("report", path, "--config", "npu64", "--random-inputs", "1", "--numerics", "close")
+    assert close.returncode == 0 and "--numerics" not in close.stdout
+
+
+def test_numerics_takes_two_words():
+    model, _feeds = normalised_network(1, "LayerNormalization", (4, 32), np.uint8)
+    with pytest.raises(tessera.Error, match="exact or close, not 'closer'"):
+        tessera.Session(model.SerializeToString(), "fsim", numerics="closer")

@@ -3,6 +3,7 @@
 #include "compiler/npu/tests/random_graph.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 
@@ -436,6 +437,53 @@ Graph random_transposition(Random& random, int64_t most_channels) {
   op.output = add_operand(random, graph, out);
   graph.outputs.push_back(op.output);
   graph.operations.push_back({"turn", "Transpose", kNoMacs, op});
+  return graph;
+}
+
+Graph random_rows(Random& random, int64_t most_channels) {
+  Graph graph;
+  Rows op;
+  const Tensor in = make_tensor("in", random.one_of<int64_t>({1, 1, 2, 3}), random.one_of<int64_t>({1, 1, 2, 5}),
+                                random.between(1, 40), channels(random, most_channels), random.chance(50));
+  Tensor out = in;
+  out.name = "out";
+  RowForm& form = op.form;
+  op.stage.out_zero = zero_for(random, out.is_unsigned);
+  if (random.chance(50)) {
+    const double scale = std::exp(-static_cast<double>(random.between(0, 60)) / 10);
+    form.sum_tables.resize(1024);
+    form.map_tables.resize(1024);
+    for (size_t d = 0; d < 256; ++d) {
+      const auto e = static_cast<float>(std::exp(70 - static_cast<double>(d) * scale));
+      const auto sum = std::bit_cast<uint32_t>(e), map = std::bit_cast<uint32_t>(e * 256);
+      for (size_t p = 0; p < 4; ++p) {
+        form.sum_tables[p * 256 + d] = static_cast<uint8_t>(sum >> (8 * p));
+        form.map_tables[p * 256 + d] = static_cast<uint8_t>(map >> (8 * p));
+      }
+    }
+    op.stage.low = 0;
+    op.stage.high = 255 - op.stage.out_zero;
+  } else {
+    form.kind = RowForm::Kind::kNormalise;
+    op.stage.convert = true;
+    op.stage.low = (out.is_unsigned ? 0 : -128) - op.stage.out_zero;
+    op.stage.high = (out.is_unsigned ? 255 : 127) - op.stage.out_zero;
+    form.zero = zero_for(random, in.is_unsigned);
+    form.centre = random.chance(60);
+    form.shift = random.between(0, 16);
+    form.offset = random.between(-4, 8);
+    form.epsilon = random.between(0, 1 << 20);
+    const size_t count = random.chance(80) ? static_cast<size_t>(out.c) : 1;
+    for (size_t c = 0; c < count; ++c) {
+      form.factor.push_back(static_cast<int32_t>(random.between(-(1 << 17), (1 << 17) - 1)));
+      form.addend.push_back(static_cast<int32_t>(random.between(-(1 << 27), 1 << 27)));
+    }
+  }
+  op.input = add_operand(random, graph, in);
+  graph.inputs = {root(graph, op.input)};
+  op.output = add_operand(random, graph, out);
+  graph.outputs.push_back(op.output);
+  graph.operations.push_back({"rows", "QLinearSoftmax", 0, op});
   return graph;
 }
 
