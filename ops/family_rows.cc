@@ -71,8 +71,8 @@ void register_rows(Registry& registry) {
                 .max_inputs = 1,
                 .infer = infer_rows,
                 .evaluate = evaluate_rows,
-                .attributes = {"axis", "centre", "zero", "shift", "offset", "epsilon", "factor", "addend", "low", "high",
-                               "out_zero", "unsigned"}});
+                .attributes = {"axis", "centre", "zero", "shift", "offset", "epsilon", "factor", "addend", "low",
+                               "high", "out_zero", "unsigned"}});
 }
 
 }  // namespace tessera::ops

@@ -455,7 +455,8 @@ bool LayoutAssigner::add(const Operation& op, const Rows& what) {
   const auto axis = static_cast<size_t>(what.axis);
   // The rows fastest, the other axes as they lie.
   const auto in_row = [&](int64_t a) { return what.flattened ? a >= what.axis : a == what.axis; };
-  const Order memory = what.flattened ? identity_order(shape.size()) : order_of(x).value_or(identity_order(shape.size()));
+  const Order memory =
+      what.flattened ? identity_order(shape.size()) : order_of(x).value_or(identity_order(shape.size()));
   Order order;
   for (const int64_t a : memory)
     if (!in_row(a)) order.push_back(a);

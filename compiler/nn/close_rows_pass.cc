@@ -210,8 +210,7 @@ std::optional<Attributes> integer_form(const Normalisation& n, const Bytes& x, c
     least = needed;
   }
   std::vector<int64_t> factor, addend;
-  for (const float s : n.scale)
-    factor.push_back(std::llrint(std::ldexp(static_cast<double>(s) / y.scale, bits)));
+  for (const float s : n.scale) factor.push_back(std::llrint(std::ldexp(static_cast<double>(s) / y.scale, bits)));
   for (const float s : n.shift) {
     const double value = std::ldexp(static_cast<double>(s) / y.scale, rows::kNormaliseAddendFraction);
     if (!(std::abs(value) < 2147483647.0)) return std::nullopt;
@@ -236,7 +235,8 @@ std::vector<NodeOp> movements_before(mlir::Value& value) {
   std::vector<NodeOp> found;
   for (NodeOp op = defining_op(value); op; op = defining_op(value)) {
     if (!op.getDomain().empty() || found.size() > 16 || !is_static(value)) break;
-    if (!op.is("Reshape") && !op.is("Transpose") && !op.is("Squeeze") && !op.is("Unsqueeze") && !op.is("Flatten")) break;
+    if (!op.is("Reshape") && !op.is("Transpose") && !op.is("Squeeze") && !op.is("Unsqueeze") && !op.is("Flatten"))
+      break;
     found.push_back(op);
     value = op.getInputs()[0];
   }
@@ -249,8 +249,8 @@ mlir::Value moved(mlir::PatternRewriter& rewriter, mlir::Value value, const std:
     NodeOp op = *at;
     llvm::SmallVector<mlir::Value> operands(op.getInputs());
     operands[0] = value;
-    value = create_op(rewriter, op.getLoc(), op.getOpType(), op.getDomain(), static_cast<int>(op.getVersion()), operands,
-                      to_attributes(op.getOnnxAttributes()))
+    value = create_op(rewriter, op.getLoc(), op.getOpType(), op.getDomain(), static_cast<int>(op.getVersion()),
+                      operands, to_attributes(op.getOnnxAttributes()))
                 .getResult(0);
   }
   return value;
@@ -287,9 +287,9 @@ std::optional<Match> match(NodeOp quantise) {
 bool close_rows(NodeOp quantise, mlir::PatternRewriter& rewriter) {
   const auto found = match(quantise);
   if (!found) return false;
-  NodeOp rows = create_op(rewriter, fuse_locations(quantise, {defining_op(found->result).getOperation()}), "NormaliseRows",
-                          kTesseraDomain, 1, {moved(rewriter, found->bytes, found->before)},
-                          found->attributes);
+  NodeOp rows =
+      create_op(rewriter, fuse_locations(quantise, {defining_op(found->result).getOperation()}), "NormaliseRows",
+                kTesseraDomain, 1, {moved(rewriter, found->bytes, found->before)}, found->attributes);
   rewriter.replaceOp(quantise, moved(rewriter, rows.getResult(0), found->behind));
   return true;
 }

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/row_arithmetic.h"
 #include "compiler/npu/chain.h"
 #include "compiler/npu/extremes.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/second.h"
-#include "base/row_arithmetic.h"
 
 namespace tessera::npu {
 

@@ -83,8 +83,8 @@ int Emitter::table(const Table& bytes) {
   };
   for (int tried = 0; taken(next_table_); ++tried) {
     if (tried == slots) {
-      throw Error(ErrorCode::kDoesNotFit, "needs " + std::to_string(slots + 1) + " tables at once, the machine has " +
-                                              std::to_string(slots));
+      throw Error(ErrorCode::kDoesNotFit,
+                  "needs " + std::to_string(slots + 1) + " tables at once, the machine has " + std::to_string(slots));
     }
     next_table_ = (next_table_ + 1) % slots;
   }

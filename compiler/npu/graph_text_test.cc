@@ -17,11 +17,11 @@ TEST(GraphText, RandomGraphsComeBackAsTheyWere) {
   std::set<size_t> kinds;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     test::Random random(seed);
-    for (Graph graph : {test::random_convolution(random, 40, 60), test::random_pool(random, 40, 60),
-                        test::random_elementwise(random, 40, 60), test::random_strided(random, 24),
-                        test::random_network(random), test::random_product(random, 40),
-                        test::random_transposition(random, 40), test::random_rows(random, 40),
-                        test::random_attention(random, 12)}) {
+    for (Graph graph :
+         {test::random_convolution(random, 40, 60), test::random_pool(random, 40, 60),
+          test::random_elementwise(random, 40, 60), test::random_strided(random, 24), test::random_network(random),
+          test::random_product(random, 40), test::random_transposition(random, 40), test::random_rows(random, 40),
+          test::random_attention(random, 12)}) {
       graph.name = "g" + std::to_string(seed);
       for (Operation& operation : graph.operations) {
         kinds.insert(operation.what.index());
@@ -90,8 +90,9 @@ std::string error_of(std::string all, const std::string& from, const std::string
 TEST(GraphText, ErrorsSayWhereAndWhat) {
   const std::string all = text();
   EXPECT_EQ(error_of(all, "weights=", "wights="), "f:8:104: unknown field 'wights'");
-  EXPECT_EQ(error_of(all, "convolution", "convolutoin"),
-            "f:8:3: unknown operation 'convolutoin'; known: convolution, pool, elementwise, product, transposition, rows");
+  EXPECT_EQ(
+      error_of(all, "convolution", "convolutoin"),
+      "f:8:3: unknown operation 'convolutoin'; known: convolution, pool, elementwise, product, transposition, rows");
   EXPECT_EQ(error_of(all, "%1 = tensor", "%9 = tensor"), "f:3:3: tensors are numbered in order; expected %1");
   EXPECT_EQ(error_of(all, "weights=#0", "weights=#1"), "f:8:112: the text has no constant #1");
   EXPECT_EQ(error_of(all, "#0 = i16", "#0 = f32"), "f:8:112: constant #0 is of type f32, not i16");

@@ -125,7 +125,8 @@ TEST_P(OnMachine, RandomProducts) {
 
 TEST(Rows, RandomRows) {
   isa::MachineConfig narrow = test::odd_machine("rows8x32", 1, 8, 32, 300, 100, 200, 100, 20),
-                     square = isa::find_config("npu256"), tight = test::odd_machine("rows_tight", 1, 16, 16, 48, 20, 24, 32, 16);
+                     square = isa::find_config("npu256"),
+                     tight = test::odd_machine("rows_tight", 1, 16, 16, 48, 20, 24, 32, 16);
   narrow.table_count = tight.table_count = 8;
   narrow.row_lanes = 8;
   square.row_lanes = 4;

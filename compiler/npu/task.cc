@@ -6,9 +6,9 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/row_arithmetic.h"
 #include "compiler/npu/extremes.h"
 #include "compiler/npu/task_parts.h"
-#include "base/row_arithmetic.h"
 
 namespace tessera::npu {
 

@@ -37,7 +37,7 @@ struct Task {
   size_t operation = 0;
   std::vector<schedule::Nest> alternatives;  // the same result in different input layouts; never empty
   const Stage* stage = nullptr;
-  bool sum = false;  // of a reduce nest: sum instead of maximum
+  bool sum = false;               // of a reduce nest: sum instead of maximum
   const RowForm* rows = nullptr;  // of a nest of rows
   int32_t input_zero = 0;
   std::shared_ptr<const WeightSource> weights;

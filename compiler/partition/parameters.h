@@ -54,8 +54,8 @@ inline float mul_multiplier(float sa, float sb, float sc) {
   return product / sc;
 }
 
-/// QLinearSoftmax of rows of `length` elements: exp by distance from the maximum, scaled so far up that the sum of a row
-/// fits binary32, and the same times floor(1 / sy). Nothing where a number or a result leaves the machine's range.
+/// QLinearSoftmax of rows of `length` elements: exp by distance from the maximum, scaled so far up that the sum of a
+/// row fits binary32, and the same times floor(1 / sy). Nothing where a number or a result leaves the machine's range.
 struct SoftmaxParameters {
   std::array<float, 256> exponentials{}, scaled{};
 };

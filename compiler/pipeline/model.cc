@@ -174,9 +174,7 @@ void Model::optimise(const SnapshotObserver& snapshots, bool close) {
   state_->optimised = true;
 }
 
-int64_t Model::close_candidates() const {
-  return state_->optimised ? nn::count_close_rows(state_->main()) : 0;
-}
+int64_t Model::close_candidates() const { return state_->optimised ? nn::count_close_rows(state_->main()) : 0; }
 
 std::vector<ops::Value> Model::interpret(const std::vector<ops::Value>& inputs, const Observer& observer) {
   optimise();

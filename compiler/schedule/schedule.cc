@@ -112,7 +112,8 @@ bool indexes(const Nest& nest, Operand operand, Dim dim) {
 }
 
 std::vector<isa::Space> input_scopes(const Nest& nest, const isa::MachineConfig& config) {
-  if (!reads_by_alu(nest.computation) || nest.input.element_bytes != 1 || config.block_in != config.block_out) return {nest.input_space};
+  if (!reads_by_alu(nest.computation) || nest.input.element_bytes != 1 || config.block_in != config.block_out)
+    return {nest.input_space};
   if (nest.input_space == isa::Space::kOut) return {isa::Space::kOut, isa::Space::kInp};
   return {isa::Space::kInp, isa::Space::kOut};
 }

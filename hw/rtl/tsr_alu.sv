@@ -317,7 +317,8 @@ module tsr_alu #(
   tsr_isa_pkg::alu_t taken;
   logic unused_taken_alu, unused_row_reduce, unused_row_map, taken_fence;  // no row comes here: tsr_legal
   assign taken = instr_i;
-  assign {unused_row_map, unused_row_reduce, unused_taken_alu, taken_fence} = tsr_isa_pkg::alu_instruction(taken.header.opcode);
+  assign {unused_row_map, unused_row_reduce, unused_taken_alu, taken_fence} =
+      tsr_isa_pkg::alu_instruction(taken.header.opcode);
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       prep_word_q <= '0;

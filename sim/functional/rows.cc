@@ -122,8 +122,7 @@ void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratch
     std::memcpy(&factor, words + 4 * (lanes + o), 4);
     return rows::normalise(x - i.zero, c, factor, addend);
   };
-  const Nest<4> nest =
-      make_nest(0, isa::kLoops, i.extent, i.src_stride, i.dst_stride, i.scalar_stride, param_stride);
+  const Nest<4> nest = make_nest(0, isa::kLoops, i.extent, i.src_stride, i.dst_stride, i.scalar_stride, param_stride);
   const std::array<int32_t, 4> start{i.src_addr, i.dst_addr, i.scalar_addr, i.param_addr};
   for_each_iteration(nest, start, [&](const std::array<int32_t, 4>& at) {
     const uint8_t* words = param + static_cast<size_t>(at[3]) * 8 * lanes;

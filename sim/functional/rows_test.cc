@@ -64,7 +64,8 @@ TEST(RowArithmetic, ReciprocalRootsAreWithinHalfAUnit) {
   for (int n = 0; n < 100000; ++n) {
     const uint64_t v = std::max<uint64_t>(1, random() >> (16 + random() % 48));
     const rows::RowScalars scalars = rows::moments(0, 0, {.length = 1, .shift = 0, .offset = 0, .epsilon = v});
-    const double k = scalars[2], exact = std::ldexp(1.0, 16) / std::sqrt(std::ldexp(static_cast<double>(v), -2 * int(k)));
+    const double k = scalars[2],
+                 exact = std::ldexp(1.0, 16) / std::sqrt(std::ldexp(static_cast<double>(v), -2 * int(k)));
     ASSERT_GE(scalars[1], 1 << 16);
     ASSERT_LT(scalars[1], 1 << 17);
     ASSERT_NEAR(scalars[1], exact, 0.51 + (exact > 131071.5 ? 1 : 0)) << v;

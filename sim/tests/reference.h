@@ -299,7 +299,8 @@ inline void run(const isa::Alu& i, Memories& m) {
 /// A number of a softmax as the float of that value; an exponent of 255 is left to the integer code.
 inline float row_number(Memories& m, int64_t table, int64_t index) {
   uint32_t bits = 0;
-  for (int p = 0; p < 4; ++p) bits |= uint32_t{m.read(isa::Space::kTable, (table + p) * 256 + (index & 255))} << (8 * p);
+  for (int p = 0; p < 4; ++p)
+    bits |= uint32_t{m.read(isa::Space::kTable, (table + p) * 256 + (index & 255))} << (8 * p);
   return std::bit_cast<float>(bits & 0x7fffffff);
 }
 
@@ -325,7 +326,8 @@ inline uint32_t row_sum(uint32_t a, uint32_t b) {
   int bits = 0;
   while (total >> bits >= 1 << 24) ++bits;
   total = halved_to_even(total, bits);
-  return static_cast<uint32_t>(((static_cast<int64_t>(low + bits) - 1) << 23) + static_cast<int64_t>(total)) & 0x7fffffff;
+  return static_cast<uint32_t>(((static_cast<int64_t>(low + bits) - 1) << 23) + static_cast<int64_t>(total)) &
+         0x7fffffff;
 }
 
 inline int64_t row_quotient(uint32_t a, uint32_t b) {
@@ -357,7 +359,10 @@ inline std::array<int64_t, 4> row_moments(const std::vector<int>& row, const isa
     if ((h + bit) * static_cast<__int128>(h + bit) * w <= static_cast<__int128>(1) << 60) h += bit;
   }
   const int64_t shift = k + i.offset;
-  return {static_cast<int64_t>(sum), std::min<int64_t>((h + 1) / 2, (1 << 17) - 1), shift < 0 ? 0 : shift > 31 ? 31 : shift,
+  return {static_cast<int64_t>(sum), std::min<int64_t>((h + 1) / 2, (1 << 17) - 1),
+          shift < 0    ? 0
+          : shift > 31 ? 31
+                       : shift,
           i.length};
 }
 

@@ -35,7 +35,9 @@ def random_softmax(seed):
     result = [g.constant(np.float32(g.pick(1 / 256, 1 / 256, 1 / 255, 0.01, 0.3, 3.0))), None]
     result[1] = g.constant(builders.zero_point(g.rng, dtype) if g.chance(0.3) else np.array(np.iinfo(dtype).min, dtype))
     source = [g.constant(np.float32(scale)), g.constant(builders.zero_point(g.rng, dtype))]
-    y = g.op("QLinearSoftmax", [x, *source, *result], shape, MS, axis=axis - (rank if g.chance(0.3) else 0), opset=opset)
+    y = g.op(
+        "QLinearSoftmax", [x, *source, *result], shape, MS, axis=axis - (rank if g.chance(0.3) else 0), opset=opset
+    )
     if g.chance(0.3) and rank > 1:
         b = g.operand([shape[-1], g.pick(3, 16, 40)], dtype, "b")
         out = shape[:-1] + [g.shape[b][-1]]

@@ -212,8 +212,8 @@ class Interpreter {
         for (int64_t w = 0; w < out.w; ++w) {
           std::vector<int32_t> row(length);
           for (size_t c = 0; c < length; ++c) row[c] = store_.at(op.input, n, h, w, static_cast<int64_t>(c));
-          const std::vector<int64_t> result = op.form.kind == RowForm::Kind::kSoftmax ? softmax(op, row)
-                                                                                      : normalised(op, row);
+          const std::vector<int64_t> result =
+              op.form.kind == RowForm::Kind::kSoftmax ? softmax(op, row) : normalised(op, row);
           for (size_t c = 0; c < length; ++c) {
             const int64_t v = std::clamp<int64_t>(result[c], op.stage.low, op.stage.high) + op.stage.out_zero;
             store_.at(op.output, n, h, w, static_cast<int64_t>(c)) = wrap8(v, out.is_unsigned);
@@ -246,8 +246,8 @@ class Interpreter {
     for (const int32_t x : row) sum += x - form.zero, squares += int64_t{x - form.zero} * (x - form.zero);
     const rows::RowScalars scalars =
         rows::moments(sum, squares,
-                     {static_cast<int32_t>(row.size()), static_cast<int32_t>(form.shift),
-                      static_cast<int32_t>(form.offset), static_cast<uint64_t>(form.epsilon), form.centre});
+                      {static_cast<int32_t>(row.size()), static_cast<int32_t>(form.shift),
+                       static_cast<int32_t>(form.offset), static_cast<uint64_t>(form.epsilon), form.centre});
     std::vector<int64_t> result;
     for (size_t c = 0; c < row.size(); ++c) {
       const auto of = [&](const std::vector<int32_t>& v) { return v[v.size() == 1 ? 0 : c]; };
