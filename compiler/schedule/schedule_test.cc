@@ -188,11 +188,12 @@ TEST(Schedule, JsonErrorsNameTheKey) {
   EXPECT_NE(message("{").find("no JSON"), std::string::npos);
   EXPECT_NE(message("1").find("not an object"), std::string::npos);
   EXPECT_NE(message("{}").find("'intrinsic' is missing"), std::string::npos);
-  EXPECT_NE(message(R"({"intrinsic":"gemm"})")
-                .find("there is no intrinsic 'gemm'; known: 'dense', 'depthwise', 'map', 'reduce'; where a plugin "
-                      "brings it, load "
-                      "that plugin with --plugin FILE.so"),
-            std::string::npos);
+  EXPECT_NE(
+      message(R"({"intrinsic":"gemm"})")
+          .find("there is no intrinsic 'gemm'; known: 'dense', 'depthwise', 'map', 'reduce', 'rows'; where a plugin "
+                "brings it, load "
+                "that plugin with --plugin FILE.so"),
+      std::string::npos);
   EXPECT_NE(message(R"({"intrinsic":"dense"})").find("'levels' is missing"), std::string::npos);
   EXPECT_NE(message(R"({"intrinsic":"dense","levels":[],"operands":[],"tile":1})").find("a schedule has no 'tile'"),
             std::string::npos);
@@ -491,7 +492,7 @@ TEST(Text, NestsPrintAndParse) {
   bad.computation = Computation::kMap;
   EXPECT_EQ(error(bad), "f:1:1: ic is of dense nests");
   EXPECT_EQ(text_error("nest dens", [](text::Reader& reader) { read_nest(reader); }),
-            "f:1:6: unknown computation 'dens'; known: dense, depthwise, reduce, map");
+            "f:1:6: unknown computation 'dens'; known: dense, depthwise, reduce, map, rows");
 }
 
 TEST(Text, SchedulesPrintAndParse) {
