@@ -27,7 +27,7 @@ npu::Table byte_planes(const std::array<float, 256>& numbers) {
 std::optional<Claim> claim_qlinear_softmax(NodeOp op) {
   mlir::Value x = nn::input_or_null(op, 0);
   if (!x || !is_byte(nn::dtype_of(x)) || nn::constant_value(x)) return std::nullopt;
-  const auto qx = quantisation(op, 1, 2, nn::dtype_of(x)), qy = quantisation(op, 3, 4, nn::dtype_of(x));
+  const auto qx = operand_quantisation(op, 1, 2), qy = result_quantisation(op, 3, 4);
   if (!qx || !qy || !qx->scalar() || !qy->scalar() || qy->dtype != nn::dtype_of(x)) return std::nullopt;
   const ops::Node node = nn::to_node(op);
   const Shape shape = *nn::shape_of(x);
