@@ -7,6 +7,9 @@
 //   2 fp32_fma      x, y, z
 //   3 fp32_add      x, y                                7 x * y + z with two roundings (mul, then add)
 //   4 round_clamp   value, {high, low}                  8 int_to_fp32 with Width = 17
+//   9 row_add       x, y, clear
+//  10 row_map       of a softmax: a, b, reciprocal, {high, low}, zero, limit
+//  11 row_map       normalisation: offset, {place, factor}, addend (two words), {high, low}, zero, gain, bias
 //
 // Plain: tsr_requantise_plain is unit 5. Registers gives every unit the low bits of one mask (unit 7 has none of them).
 // Rounding and FlushSubnormals go to the units.
@@ -37,6 +40,7 @@ module alu_arithmetic_tb #(
     assign unused_operands = &{1'b0, operands_i[lane*448+320+:128]};  // what the harness's oracle alone reads
 
     logic valid_0, valid_1, valid_2, valid_3, valid_4, valid_5, valid_6, valid_7, valid_8, product_valid, unused;
+    logic valid_9, valid_10, valid_11;
     assign unused = &{1'b0, product_valid, constants, d, e};
     logic [31:0] result_0, result_1, result_2, result_3, product_7, result_7, result_8;
     logic signed [15:0] result_4;
@@ -96,7 +100,42 @@ module alu_arithmetic_tb #(
       .valid_o(valid_8), .result_o(result_8)
     );
 
-    assign valid_o[lane] = valid_0 | valid_1 | valid_2 | valid_3 | valid_4 | valid_5 | valid_6 | valid_7 | valid_8;
+    // Rows.
+    logic [31:0] f, g, h;
+    logic [30:0] result_9;
+    logic [7:0] result_10;
+    logic row_softmax;
+    logic [15:0] row_bounds_low, row_bounds_high;
+    logic [8:0] row_zero;
+    assign {h, g, f} = operands_i[lane*448+160+:96];
+    assign row_softmax = unit_i == 4'd10;
+    assign row_bounds_low = row_softmax ? d[15:0] : e[15:0];
+    assign row_bounds_high = row_softmax ? d[31:16] : e[31:16];
+    assign row_zero = row_softmax ? e[8:0] : f[8:0];
+    tsr_row_add #(.Registers(Registers[3:0]), .Rounding(Rounding)) u_row_add (
+      .clk_i, .enable_i, .clear_i(c[0]), .x_i(a[30:0]), .y_i(b[30:0]), .sum_o(result_9)
+    );
+    tsr_delay_valid #(.Stages($countones(Registers[3:0]))) u_row_add_valid (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd9), .valid_o(valid_9)
+    );
+    tsr_row_map #(.Registers(Registers[9:0]), .Rounding(Rounding)) u_row_map (
+      .clk_i, .rst_ni, .enable_i, .softmax_i(row_softmax), .b_i(b[30:0]), .limit_i(f[11:0]),
+      .factor_i(row_softmax ? c[23:0] : b[23:0]), .coarse_i(!row_softmax && b[24]),
+      .addend_i(row_softmax ? 48'd0 : {d[15:0], c}), .low_i(row_bounds_low[9:0]), .high_i(row_bounds_high[9:0]),
+      .zero_i(row_zero[7:0]), .lowest_i(row_bounds_low[7:0] + row_zero[7:0]),
+      .highest_i(row_bounds_high[7:0] + row_zero[7:0]), .offset_i(a[8:0]), .a_i(a[30:0]), .gain_i(g[17:0]), .bias_i(h),
+      .byte_o(result_10)
+    );
+    tsr_delay_valid #(.Stages($countones(Registers[9:0]))) u_row_softmax_valid (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd10), .valid_o(valid_10)
+    );
+    tsr_delay_valid #(.Stages($countones(Registers[9:0]))) u_row_normalise_valid (
+      .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd11), .valid_o(valid_11)
+    );
+    logic unused_row;
+    assign unused_row = &{1'b0, f, g, row_bounds_low, row_bounds_high, row_zero};
+
+    assign valid_o[lane] = valid_9 | valid_10 | valid_11 | valid_0 | valid_1 | valid_2 | valid_3 | valid_4 | valid_5 | valid_6 | valid_7 | valid_8;
     always_comb begin
       results_o[lane*32+:32] = 32'd0;
       if (valid_0) results_o[lane*32+:32] = result_0;
@@ -107,6 +146,8 @@ module alu_arithmetic_tb #(
       if (valid_5) results_o[lane*32+:32] = 32'(result_5);
       if (valid_6) results_o[lane*32+:32] = 32'(result_6);
       if (valid_7) results_o[lane*32+:32] = result_7;
+      if (valid_9) results_o[lane*32+:32] = 32'(result_9);
+      if (valid_10 || valid_11) results_o[lane*32+:32] = 32'(result_10);
       if (valid_8) results_o[lane*32+:32] = result_8;
     end
   end

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// One lane of ROW_MAP (isa/semantics.md) behind its table: softmax_i = 1: a_i / b_i rounded to 24 bits and then to an
+// integer; 0: offset_i normalised by the row's factor, then by the channel's. Both clamped, plus the zero point. Two DSP
+// slices.
+//
+// Softmax, without a divider. Let ma and mb be the significands, d the difference of the exponents, reciprocal_i =
+// floor((2^35 - 1) / mb). The first product, of ma's upper 17 bits by the reciprocal, is ma / mb * 2^28, less by a part
+// in 2^10.9 at most. So its integer part t0 at the place that d says is that of a / b or less by 1, by 0.27 at most below
+// 512: the result is t0 or t0 + 1, and h = t0 + 1/2 decides. The second product gives rho = ma - h * mb, exact, h being
+// set in the quotient's own places by a mask. rho's sign says which; unless a / b rounds to h itself, which is so where
+// |a / b - h| is below half a last place of h, and then the even one is the result. (No quotient of two such
+// significands lies halfway between two, so that no equality is looked at; where h is a power of two, that is 1/2, the
+// even one is below, as is everything that its narrower last place would leave out.) Above 512 clamping decides.
+//
+// Normalisation: value = ((offset << 8 * coarse) * factor + addend) >> 8 in 25 bits, all but the offset being the row's;
+// then RNE((value * gain + bias * 2^8) / 2^28).
+//
+// The row's and the instruction's operands (all inputs but offset_i, a_i, gain_i and bias_i) hold while elements of the
+// row are under way. gain_i and bias_i enter with stage 3. Registers: bit 0 the first product's factors, 1 the product, 2
+// the sum, 3 the second one's factors, 4 the product, 5 the sum, 6 after the choice, 7 after the rounding, 8 after the
+// comparison with the bounds, 9 after the clamp. Latency: the number of ones, in enabled cycles. Throughput: one element a cycle.
+// Back-pressure: enable_i = 0 holds every register. Reset: none, data only, rst_ni is that of delay lines.
+// Rounding = 0; 1 (truncation) and 2 (halves away from zero) are for tests.
+module tsr_row_map #(
+  parameter logic [9:0]  Registers = 10'd0,
+  parameter int unsigned Rounding  = 0
+) (
+  input  logic        clk_i,
+  input  logic        rst_ni,
+  input  logic        enable_i,
+  input  logic        softmax_i,
+  // The row: a softmax's sum and the reciprocal of its significand as the factor; or factor, place and addend.
+  input  logic [30:0] b_i,
+  input  logic [11:0] limit_i,  // (mb - 1) >> 12
+  input  logic [23:0] factor_i,
+  input  logic        coarse_i,
+  input  logic [47:0] addend_i,
+  input  logic [9:0]  low_i,
+  input  logic [9:0]  high_i,
+  input  logic [7:0]  zero_i,
+  input  logic [7:0]  lowest_i,   // bounds with the zero point
+  input  logic [7:0]  highest_i,
+  // The element.
+  input  logic [8:0]  offset_i,
+  input  logic [30:0] a_i,
+  input  logic [17:0] gain_i,
+  input  logic [31:0] bias_i,
+  output logic [7:0]  byte_o
+);
+
+  localparam int unsigned ToSecond = 32'(Registers[0]) + 32'(Registers[1]) + 32'(Registers[2]);
+  localparam int unsigned ToRound = 32'(Registers[4]) + 32'(Registers[5]);
+  localparam logic [3:0] NoPlace = 4'd15;
+
+  // Stage 0: the first factors. place: that of 1/2 in the quotient's 13 bits, 2 to 12.
+  logic [17:0] first;
+  logic [9:0] difference;
+  logic [3:0] place_0, place_3;
+  logic none_0, all_0, none_3, all_3;
+  assign first = softmax_i ? {2'b01, a_i[22:7]} :
+      coarse_i ? {offset_i[8], offset_i, 8'd0} : {{9{offset_i[8]}}, offset_i};
+  assign difference = {2'd0, a_i[30:23]} - {2'd0, b_i[30:23]};
+  assign all_0 = b_i[30:23] == 8'd0 || (!difference[9] && difference[8:0] > 9'd9);
+  assign none_0 = !all_0 && (a_i[30:23] == 8'd0 || (difference[9] && difference != 10'h3ff));
+  assign place_0 = softmax_i ? 4'd11 - difference[3:0] : NoPlace;
+  tsr_delay #(.Width(6), .Stages(ToSecond)) u_place (
+    .clk_i, .rst_ni, .enable_i, .valid_i(1'b1), .data_i({all_0, none_0, place_0}), .data_o({all_3, none_3, place_3})
+  );
+  logic [22:0] fraction_4;
+  tsr_delay #(.Width(23), .Stages(ToSecond + 32'(Registers[3]))) u_fraction (
+    .clk_i, .rst_ni, .enable_i, .valid_i(1'b1), .data_i(a_i[22:0]), .data_o(fraction_4)
+  );
+  logic [47:0] sum_3;
+  tsr_multiply_add #(.Registers(Registers[2:0])) u_first (
+    .clk_i, .enable_i, .x_i({1'b0, factor_i}), .y_i(first), .addend_i(addend_i), .sum_o(sum_3)
+  );
+
+  // Stage 3: the second factors: h and mb, or gain and value. floor: t0.
+  logic [12:0] quotient, kept, half;
+  logic [17:0] second;
+  logic [9:0] floor_3, floor_4, floor_6;
+  assign quotient = sum_3[28:16];
+  always_comb begin
+    for (int unsigned k = 0; k < 13; k++) begin
+      kept[k] = softmax_i && 32'(place_3) < k;
+      half[k] = softmax_i && 32'(place_3) == k;
+    end
+    second = gain_i;
+    second[12:0] = (quotient & kept) | half | (softmax_i ? 13'd0 : gain_i[12:0]);
+    if (softmax_i) second[17:13] = 5'd0;
+    floor_3 = 10'(quotient >> (5'(place_3) + 5'd1));
+    if (none_3) floor_3 = 10'd0;
+    if (all_3) floor_3 = '1;
+  end
+  logic exact_3, upper_4, exact_4, upper_6, exact_6;
+  assign exact_3 = none_3 || all_3;  // no step up
+  tsr_pipe #(.Width(12), .Enabled(32'(Registers[3]))) u_floor_3 (
+    .clk_i, .enable_i, .data_i({floor_3, exact_3, second[12]}), .data_o({floor_4, exact_4, upper_4})
+  );
+  tsr_delay #(.Width(12), .Stages(ToRound)) u_floor (
+    .clk_i, .rst_ni, .enable_i, .valid_i(1'b1), .data_i({floor_4, exact_4, upper_4}),
+    .data_o({floor_6, exact_6, upper_6})
+  );
+
+  // Stage 4: what is added to the second product: the bias, or -ma - 1 in its place.
+  logic [31:0] bias_4;
+  logic [47:0] addend_4, sum_6;
+  tsr_pipe #(.Width(32), .Enabled(32'(Registers[3]))) u_bias (
+    .clk_i, .enable_i, .data_i(bias_i | {32{softmax_i}}), .data_o(bias_4)
+  );
+  assign addend_4 = {{8{bias_4[31]}}, bias_4, {8{softmax_i}}} ^ {12'd0, {1'b1, fraction_4} & {24{softmax_i}}, 12'd0};
+  tsr_multiply_add #(.Registers(Registers[5:3])) u_second (
+    .clk_i, .enable_i, .x_i(softmax_i ? {2'b01, b_i[22:0]} : sum_3[32:8]), .y_i(second),
+    .addend_i(addend_4), .sum_o(sum_6)
+  );
+
+  // Stage 6: which way to round. Of a softmax the sum is -rho - 1.
+  logic negative, near, tie, lost, up_6, up_7, beyond_6, beyond_7, beyond_8, below_7, below_8;
+  logic [11:0] margin, limit;
+  logic [10:0] whole_6, whole_7;
+  assign negative = sum_6[43];
+  assign limit = upper_6 ? limit_i : {1'b0, limit_i[11:1]};  // |rho| at most
+  assign margin = sum_6[11:0] ^ {12{negative}};
+  assign near = {margin, 1'b0} < {limit, negative};
+  assign tie = sum_6[37:12] == {26{negative}} && near;
+  assign lost = sum_6[26:0] != 27'd0;
+  assign whole_6 = softmax_i ? {1'b0, floor_6} : sum_6[38:28];
+  assign beyond_6 = !softmax_i && sum_6[43:39] != {5{sum_6[38]}};
+  always_comb begin
+    up_6 = sum_6[27] && (Rounding == 2 || lost || sum_6[28]);
+    if (softmax_i) up_6 = !exact_6 && (tie ? Rounding == 2 || floor_6[0] : negative);
+    if (Rounding == 1) up_6 = 1'b0;
+  end
+  tsr_pipe #(.Width(14), .Enabled(32'(Registers[6]))) u_stage_6 (
+    .clk_i, .enable_i, .data_i({beyond_6, negative, up_6, whole_6}), .data_o({beyond_7, below_7, up_7, whole_7})
+  );
+
+  // Stages 7 to 9: the integer, its bounds, the zero point.
+  logic [11:0] rounded_7, rounded_8;
+  logic over_8, under_8, over_9, under_9;
+  logic [7:0] moved_8, moved_9, byte_9;
+  assign rounded_7 = {whole_7[10], whole_7} + {11'd0, up_7};
+  tsr_pipe #(.Width(14), .Enabled(32'(Registers[7]))) u_stage_7 (
+    .clk_i, .enable_i, .data_i({beyond_7, below_7, rounded_7}), .data_o({beyond_8, below_8, rounded_8})
+  );
+  assign under_8 = beyond_8 ? below_8 : $signed(rounded_8) < 12'($signed(low_i));
+  assign over_8 = beyond_8 ? !below_8 : $signed(rounded_8) > 12'($signed(high_i));
+  assign moved_8 = rounded_8[7:0] + zero_i;
+  tsr_pipe #(.Width(10), .Enabled(32'(Registers[8]))) u_stage_8 (
+    .clk_i, .enable_i, .data_i({under_8, over_8, moved_8}), .data_o({under_9, over_9, moved_9})
+  );
+  assign byte_9 = under_9 ? lowest_i : over_9 ? highest_i : moved_9;
+  tsr_pipe #(.Width(8), .Enabled(32'(Registers[9]))) u_stage_9 (
+    .clk_i, .enable_i, .data_i(byte_9), .data_o(byte_o)
+  );
+
+  logic unused;
+  assign unused = &{1'b0, sum_3, sum_6};
+
+endmodule
