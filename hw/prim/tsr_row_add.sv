@@ -23,27 +23,25 @@ module tsr_row_add #(
   output logic [30:0] sum_o
 );
 
-  // Stage 0: the operand of the larger exponent in front. Subnormal numbers have exponent 1 and no leading bit.
+  // Stage 0: the operand of the larger exponent in front. Subnormal numbers have no leading bit, and the places of
+  // exponent 1: one place less between one of them and another number.
   logic [30:0] x;
   logic x_normal, y_normal, swap, far;
-  logic [7:0] exponent_x, exponent_y;
-  logic [8:0] x_less_y, y_less_x;
+  logic [9:0] x_less_y, y_less_x;
   logic [7:0] exponent_0, exponent_1, exponent_2, exponent_3;
   logic [23:0] large_0, small_0, large_1, small_1, large_2;
   logic [4:0] shift_0, shift_1;
   assign x = clear_i ? 31'd0 : x_i;
   assign x_normal = x[30:23] != 8'd0;
   assign y_normal = y_i[30:23] != 8'd0;
-  assign exponent_x = {x[30:24], x[23] | !x_normal};
-  assign exponent_y = {y_i[30:24], y_i[23] | !y_normal};
-  assign x_less_y = {1'b0, exponent_x} - {1'b0, exponent_y};
-  assign y_less_x = {1'b0, exponent_y} - {1'b0, exponent_x};
-  assign swap = x_less_y[8];
-  assign far = swap ? y_less_x[7:5] != 3'd0 : x_less_y[7:5] != 3'd0;
+  assign x_less_y = {1'b0, x[30:23], 1'b0} - {1'b0, y_i[30:23], x_normal && !y_normal};
+  assign y_less_x = {1'b0, y_i[30:23], 1'b0} - {1'b0, x[30:23], y_normal && !x_normal};
+  assign swap = x_less_y[9];
+  assign far = swap ? y_less_x[8:6] != 3'd0 : x_less_y[8:6] != 3'd0;
   assign exponent_0 = swap ? y_i[30:23] : x[30:23];
   assign large_0 = swap ? {y_normal, y_i[22:0]} : {x_normal, x[22:0]};
   assign small_0 = swap ? {x_normal, x[22:0]} : {y_normal, y_i[22:0]};
-  assign shift_0 = (swap ? y_less_x[4:0] : x_less_y[4:0]) | {5{far}};
+  assign shift_0 = (swap ? y_less_x[5:1] : x_less_y[5:1]) | {5{far}};
   tsr_pipe #(.Width(61), .Enabled(32'(Registers[0]))) u_stage_0 (
     .clk_i, .enable_i, .data_i({exponent_0, large_0, small_0, shift_0}),
     .data_o({exponent_1, large_1, small_1, shift_1})
@@ -92,6 +90,6 @@ module tsr_row_add #(
   );
 
   logic unused;
-  assign unused = &{1'b0, unused_carry, y_less_x[8]};
+  assign unused = &{1'b0, unused_carry, x_less_y[0], y_less_x};
 
 endmodule
