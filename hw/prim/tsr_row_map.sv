@@ -15,6 +15,8 @@
 // Normalisation: value = ((offset << 8 * coarse) * factor + addend) >> 8 in 25 bits, all but the offset being the row's;
 // then RNE((value * gain + bias * 2^8) / 2^28).
 //
+// square_i with softmax_i, coarse_i and addend_i 0 gives offset_i^2 at square_o.
+//
 // The row's and the instruction's operands (all inputs but offset_i, a_i, gain_i and bias_i) hold while elements of the
 // row are under way. gain_i and bias_i enter with stage 3. Registers: bit 0 the first product's factors, 1 the product, 2
 // the sum, 3 the second one's factors, 4 the product, 5 the sum, 6 after the choice, 7 after the rounding, 8 after the
@@ -45,7 +47,10 @@ module tsr_row_map #(
   input  logic [30:0] a_i,
   input  logic [17:0] gain_i,
   input  logic [31:0] bias_i,
-  output logic [7:0]  byte_o
+  output logic [7:0]  byte_o,
+  // Instead: the offset's square, behind stage 2.
+  input  logic        square_i,
+  output logic [16:0] square_o
 );
 
   localparam int unsigned ToSecond = 32'(Registers[0]) + 32'(Registers[1]) + 32'(Registers[2]);
@@ -72,8 +77,10 @@ module tsr_row_map #(
   );
   logic [47:0] sum_3;
   tsr_multiply_add #(.Registers(Registers[2:0])) u_first (
-    .clk_i, .enable_i, .x_i({1'b0, factor_i}), .y_i(first), .addend_i(addend_i), .sum_o(sum_3)
+    .clk_i, .enable_i, .x_i(square_i ? {{16{offset_i[8]}}, offset_i} : {1'b0, factor_i}), .y_i(first), .addend_i(addend_i), .sum_o(sum_3)
   );
+
+  assign square_o = sum_3[16:0];
 
   // Stage 3: the second factors: h and mb, or gain and value. floor: t0.
   logic [12:0] quotient, kept, half;

@@ -124,7 +124,7 @@ module alu_arithmetic_tb #(
       .addend_i(row_softmax ? 48'd0 : {d[15:0], c}), .low_i(row_bounds_low[9:0]), .high_i(row_bounds_high[9:0]),
       .zero_i(row_zero[7:0]), .lowest_i(row_bounds_low[7:0] + row_zero[7:0]),
       .highest_i(row_bounds_high[7:0] + row_zero[7:0]), .offset_i(a[8:0]), .a_i(a[30:0]), .gain_i(g[17:0]), .bias_i(h),
-      .byte_o(result_10)
+      .byte_o(result_10), .square_i(1'b0), .square_o(unused_square)
     );
     tsr_delay_valid #(.Stages($countones(Registers[9:0]))) u_row_softmax_valid (
       .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd10), .valid_o(valid_10)
@@ -132,8 +132,9 @@ module alu_arithmetic_tb #(
     tsr_delay_valid #(.Stages($countones(Registers[9:0]))) u_row_normalise_valid (
       .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd11), .valid_o(valid_11)
     );
+    logic [16:0] unused_square;
     logic unused_row;
-    assign unused_row = &{1'b0, f, g, row_bounds_low, row_bounds_high, row_zero};
+    assign unused_row = &{1'b0, unused_square, f, g, row_bounds_low, row_bounds_high, row_zero};
 
     assign valid_o[lane] = valid_9 | valid_10 | valid_11 | valid_0 | valid_1 | valid_2 | valid_3 | valid_4 | valid_5 | valid_6 | valid_7 | valid_8;
     always_comb begin

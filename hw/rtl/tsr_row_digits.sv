@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a row takes digit after digit (isa/semantics.md): root and exponent of its moments, the reciprocal of its sum's
+// significand. Enters: S1 and S2 with the instruction's length, shift, epsilon and offset; or a significand. Leaves: R
+// and q; or floor((2^35 - 1) / significand). Method: one accumulator makes length * S2 - S1 * S1 by shifted additions,
+// from the upper digit on, then the shift, epsilon, and V's place. H = floor(sqrt(floor(2^60 / W))): each two digits of
+// the quotient are the square root's next two, so that no quotient is kept.
+//
+// start_i with its operands, which hold until done_o, whose results hold until the next start. Latency: 42 cycles for
+// the products, shift + 3, one for each two places that V is moved, 41 for the root; 14 for a reciprocal. Reset:
+// synchronous, active low, to idle.
+module tsr_row_digits (
+  input  logic        clk_i,
+  input  logic        rst_ni,
+  input  logic        moments_i,     // start
+  input  logic        reciprocal_i,  // start
+  input  logic [20:0] sum_i,
+  input  logic [27:0] squares_i,
+  input  logic [12:0] length_i,
+  input  logic [4:0]  shift_i,
+  input  logic [47:0] epsilon_i,
+  input  logic [5:0]  offset_i,
+  input  logic [23:0] significand_i,
+  output logic        done_o,
+  output logic [16:0] root_o,
+  output logic [4:0]  exponent_o,
+  output logic [11:0] reciprocal_o
+);
+
+  localparam logic [2:0] Idle = 3'd0, Multiply = 3'd1, Shift = 3'd2, Add = 3'd3, Place = 3'd4, Divide = 3'd5, Last = 3'd6;
+  logic [2:0] state_q;
+  logic [5:0] count_q;
+  logic squaring_q, inverting_q, pair_q, upper_q;
+  logic [4:0] places_q;  // k
+  logic [47:0] total_q;  // later the divisor: its upper 26 bits
+
+  // The accumulator. Of a negative S1 the upper digit counts negative, as in two's complement.
+  logic [47:0] addend, doubled;
+  logic minus, placed;
+  assign minus = state_q == Multiply && squaring_q && count_q != 6'd20;
+  assign doubled = state_q == Multiply && !squaring_q ? {total_q[46:0], 1'b0} : total_q;
+  always_comb begin
+    addend = epsilon_i;
+    if (state_q == Multiply) begin
+      addend = squaring_q ? {48{sum_i[count_q[4:0]]}} & {{27{sum_i[20]}}, sum_i} : 48'd0;
+      if (!squaring_q && count_q < 6'd13) addend = {48{length_i[count_q[3:0]]}} & {20'd0, squares_i};
+    end
+  end
+  assign placed = total_q[47:46] != 2'd0 || places_q == 5'd1;
+
+  // A digit of the quotient.
+  logic [25:0] rest_q;
+  logic [26:0] rest, less;
+  logic digit;
+  assign rest = {rest_q, inverting_q};
+  assign less = rest - {1'b0, total_q[47:22]};
+  assign digit = !less[26];
+
+  // A digit of the square root behind each two.
+  logic [18:0] root_q;
+  logic [18:0] remainder_q;
+  logic [20:0] under;
+  logic [21:0] trial;
+  logic [1:0] two_q;
+  logic take_q;
+  assign under = {remainder_q, two_q};
+  assign trial = {1'b0, under} - {1'b0, root_q, 2'b01};
+
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      state_q <= Idle;
+      done_o <= 1'b0;
+      take_q <= 1'b0;
+    end else begin
+      done_o <= state_q == Last && !take_q;
+      take_q <= state_q == Divide && pair_q && !inverting_q;
+      case (state_q)
+        Idle: begin
+          if (moments_i) state_q <= Multiply;
+          if (reciprocal_i) state_q <= Divide;
+        end
+        Multiply: if (squaring_q && count_q == 6'd0) state_q <= Shift;
+        Shift: if (count_q == 6'd0) state_q <= Add;
+        Add: state_q <= Place;
+        Place: if (placed) state_q <= Divide;
+        Divide: if (count_q == 6'd0) state_q <= Last;
+        default: if (!take_q) state_q <= Idle;
+      endcase
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    case (state_q)
+      Idle: begin
+        total_q <= reciprocal_i ? {2'd0, significand_i, 22'd0} : 48'd0;
+        rest_q <= reciprocal_i ? 26'h7fffff : 26'h800000;
+        count_q <= reciprocal_i ? 6'd11 : 6'd20;
+        inverting_q <= reciprocal_i;
+        squaring_q <= 1'b0;
+        places_q <= 5'd24;
+      end
+      Multiply: begin
+        total_q <= minus ? doubled - addend : doubled + addend;
+        squaring_q <= !squaring_q;
+        if (squaring_q) count_q <= count_q == 6'd0 ? {1'b0, shift_i} : count_q - 6'd1;
+      end
+      Shift: begin
+        if (count_q != 6'd0) total_q <= {total_q[46:0], 1'b0};
+        count_q <= count_q - 6'd1;
+      end
+      Add: total_q <= total_q + addend;
+      Place: begin
+        if (placed) begin
+          if (total_q[47:46] == 2'd0) total_q[46] <= 1'b1;  // V = 0 counts as 1
+        end else begin
+          total_q <= {total_q[45:0], 2'd0};
+          places_q <= places_q - 5'd1;
+        end
+        count_q <= 6'd36;
+      end
+      Divide: begin
+        rest_q <= digit ? less[25:0] : rest[25:0];
+        count_q <= count_q - 6'd1;
+        upper_q <= digit;
+        two_q <= {upper_q, digit};
+      end
+      default: ;
+    endcase
+    // The first digit stands alone in its pair.
+    if (state_q != Divide) begin
+      pair_q <= 1'b1;
+      if (state_q != Last) upper_q <= 1'b0;
+    end else begin
+      pair_q <= !pair_q;
+    end
+    if (state_q == Idle || state_q == Place) begin
+      root_q <= '0;
+      remainder_q <= '0;
+    end else if (state_q == Divide && inverting_q) begin
+      root_q <= {root_q[17:0], digit};
+    end else if (take_q) begin
+      root_q <= {root_q[17:0], !trial[21]};
+      remainder_q <= trial[21] ? under[18:0] : trial[18:0];
+    end
+  end
+
+  // R and q. A root of 2^18 is cut.
+  logic [19:0] rounded;
+  logic [7:0] exponent;
+  assign rounded = {1'b0, root_q} + 20'd1;
+  assign root_o = rounded[18] ? '1 : rounded[17:1];
+  assign exponent = {3'd0, places_q} + {{2{offset_i[5]}}, offset_i};
+  assign exponent_o = exponent[7] ? 5'd0 : exponent[6:5] != 2'd0 ? 5'd31 : exponent[4:0];
+  assign reciprocal_o = root_q[11:0];
+
+  logic unused;
+  assign unused = &{1'b0, rounded, trial};
+
+endmodule

@@ -1,0 +1,589 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of the vector engine (isa/semantics.md, ROW_REDUCE and ROW_MAP): a few lanes that take a row's bytes one after
+// another. Enters: an instruction whose ranges hold, vectors of OUT or INP, scalars from ACC, channels from PARAM, bytes of
+// the tables. Leaves: scalars to ACC, vectors to OUT or INP. The vector engine has nothing else under way meanwhile.
+//
+// Method. A vector is read once and leaves its register in groups of RowLanes bytes. ROW_MAP: a group's bytes go to the
+// lanes side by side, one row after another; a row begins when the lanes are empty, since its scalars stand beside them.
+// ROW_REDUCE: a lane takes one byte a cycle, and four rows in turn, whose sums are the four registers of its adder. So
+// Rows = 4 * RowLanes rows are walked together: all their vectors of one iteration are written into a small memory of
+// each lane, of two halves, while the lanes take the bytes of the iteration before in the other order. Then the rows'
+// results are kept, finished one after another and written.
+//
+// start_i: the instruction at word_i, held until done_o, one cycle, with which the last write is granted. Back-pressure: a
+// refused write holds the lanes of ROW_MAP, or the results of ROW_REDUCE; refused reads are asked for again. Reset:
+// synchronous, active low, to idle. Legal: BlockOut and RowLanes powers of two, RowLanes at most BlockOut / 4.
+module tsr_rows #(
+  parameter int unsigned BlockOut = 16,
+  parameter int unsigned RowLanes = 4
+) (
+  input  logic                    clk_i,
+  input  logic                    rst_ni,
+  input  logic                    start_i,
+  input  logic [511:0]            word_i,
+  output logic                    done_o,
+  output logic                    issue_o,
+  // Memories. Source and destination are in OUT or INP, as the instruction says.
+  output logic                    acc_req_o,
+  output logic [13:0]             acc_addr_o,
+  input  logic                    acc_gnt_i,
+  input  logic [127:0]            acc_rdata_i,
+  output logic                    acc_we_o,
+  output logic [13:0]             acc_waddr_o,
+  output logic [127:0]            acc_wdata_o,
+  input  logic                    acc_wgnt_i,
+  output logic                    src_req_o,
+  output logic [13:0]             src_addr_o,
+  input  logic                    src_gnt_i,
+  input  logic [8*BlockOut-1:0]   src_rdata_i,
+  output logic                    dst_we_o,
+  output logic [13:0]             dst_addr_o,
+  output logic [8*BlockOut-1:0]   dst_wdata_o,
+  input  logic                    dst_gnt_i,
+  output logic                    param_req_o,
+  output logic [9:0]              param_addr_o,
+  input  logic [64*BlockOut-1:0]  param_rdata_i,
+  // Four bytes a lane, a table each.
+  output logic                    look_up_o,
+  output logic [48*RowLanes-1:0]  index_o,
+  input  logic [32*RowLanes-1:0]  bytes_i
+);
+
+  localparam int unsigned Turns = BlockOut / RowLanes;
+  localparam int unsigned TurnBits = $clog2(Turns);
+  localparam int unsigned LaneBits = RowLanes > 1 ? $clog2(RowLanes) : 1;
+  localparam int unsigned Rows = 4 * RowLanes;
+  localparam int unsigned RowBits = $clog2(Rows);
+  localparam int unsigned StepBits = $clog2(4 * BlockOut);
+  localparam logic [9:0] MapRegisters = '1;
+  localparam int unsigned MapDepth = $countones(MapRegisters);
+  localparam int unsigned Behind = MapDepth + 3;  // from a group to its bytes
+  if (4 * RowLanes > BlockOut) $error("tsr_rows: RowLanes above BlockOut / 4");
+
+  localparam logic [3:0] Idle = 4'd0, Gather = 4'd1, Walk = 4'd2, Drain = 4'd3, Capture = 4'd4, Finish = 4'd5,
+      Scalars = 4'd6, Back = 4'd7, Setup = 4'd8, Run = 4'd9;
+
+  tsr_isa_pkg::row_reduce_t reduce;
+  tsr_isa_pkg::row_map_t map;
+  logic reducing, is_max, is_sum, is_moments, is_softmax, is_normalise;
+  assign reduce = word_i;
+  assign map = word_i;
+  assign reducing = map.header.opcode == 6'(tsr_isa_pkg::OpcodeRowReduce);
+  assign is_max = reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionMax);
+  assign is_sum = reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionSumExp);
+  assign is_moments = reducing && reduce.operation == 2'(tsr_isa_pkg::ReductionMoments);
+  assign is_softmax = !reducing && map.operation == 2'(tsr_isa_pkg::MappingSoftmax);
+  assign is_normalise = !reducing && map.operation != 2'(tsr_isa_pkg::MappingSoftmax);
+
+  // Two nests: over the rows, and inside a row.
+  logic [3:0] state_q;
+  logic [71:0] outer_extent, inner_extent, outer_count, inner_count;
+  logic [13:0] row_source, row_target, row_scalars, source_step, target_step;
+  logic next_row, load_inner, next_inner, last_row, last_inner;
+  always_comb begin
+    for (int unsigned k = 0; k < 6; k++) begin
+      outer_extent[12*k+:12] = 4'(map.row) + 4'(k) < 4'd6 ? map.extent[k] : 12'd1;
+      inner_extent[12*k+:12] = 4'(map.row) + 4'(k) < 4'd6 ? 12'd1 : map.extent[k];
+    end
+  end
+  logic [5:0] unused_outer_last, unused_inner_last;
+  logic [3:0] unused_sums;
+  tsr_nest #(.Operands(3)) u_rows (
+    .clk_i, .idle_i(state_q == Idle), .load_i(start_i), .advance_i(next_row),
+    .addr_i({map.scalar_addr, map.dst_addr, map.src_addr}), .extent_i(outer_extent),
+    .stride_i({map.scalar_stride, map.dst_stride, map.src_stride}), .reduce_i(3'd0),
+    .addr_o({row_scalars, row_target, row_source}), .count_o(outer_count), .inner_last_o(unused_outer_last),
+    .sum_first_o(unused_sums[0]), .sum_last_o(unused_sums[1]), .last_o(last_row)
+  );
+  tsr_nest #(.Operands(2)) u_inner (
+    .clk_i, .idle_i(load_inner), .load_i(load_inner), .advance_i(next_inner), .addr_i(28'd0), .extent_i(inner_extent),
+    .stride_i({map.dst_stride, map.src_stride}), .reduce_i(3'd0), .addr_o({target_step, source_step}),
+    .count_o(inner_count), .inner_last_o(unused_inner_last), .sum_first_o(unused_sums[2]),
+    .sum_last_o(unused_sums[3]), .last_o(last_inner)
+  );
+
+  // The rows of a group: where they begin, where their scalars are.
+  logic [13:0] base[Rows], target[Rows];
+  logic [31:0] maximum[Rows];
+  logic [RowBits-1:0] row_q, rows_q;  // rows_q: the last one's number
+  logic last_group_q, took_q;
+  logic [RowBits-1:0] took_row_q;
+  logic gathered, group_ends;
+  assign gathered = state_q == Gather && (!is_sum || acc_gnt_i);
+  assign group_ends = row_q == RowBits'(Rows - 1) || last_row;
+  always_ff @(posedge clk_i) begin
+    if (gathered) begin
+      base[row_q] <= row_source;
+      target[row_q] <= row_target;
+    end
+    if (took_q) maximum[took_row_q] <= acc_rdata_i[31:0];
+    took_row_q <= row_q;
+  end
+
+  // A vector's read, its register, its groups of bytes. A read is taken, and the nest moved, when its data come.
+  logic enable;  // of all that follows; a refused write of ROW_MAP
+  logic ask, back_q, taking, hazard;
+  logic [TurnBits-1:0] pace_q, turn_q;
+  logic emitting_q;
+  logic [8*BlockOut-1:0] vector_q;
+  logic [RowBits-1:0] fetch_row_q;
+  logic half_q;  // the half that is written
+  logic [1:0] full_q, final_q;  // by half: its vectors are there; they are the rows' last
+  logic fetched_all_q, taking_last;
+  assign ask = (state_q == Walk && !fetched_all_q && !full_q[half_q]) || (state_q == Run && !fetched_all_q && !hazard);
+  assign src_req_o = ask && enable && !back_q && pace_q == '0;
+  assign src_addr_o = source_step + (reducing ? base[fetch_row_q] : row_source);
+  assign taking = back_q && enable;
+  assign taking_last = !reducing || fetch_row_q == rows_q;  // of an iteration
+  assign next_inner = taking && taking_last;
+  assign issue_o = taking;
+  logic [RowBits-1:0] emit_row_q;
+  logic emit_half_q, emit_last_q;
+  logic [RowLanes*8-1:0] group;
+  always_comb begin
+    group = vector_q[8*RowLanes-1:0];
+    for (int unsigned t = 1; t < Turns; t++) begin
+      if (turn_q == TurnBits'(t)) group = vector_q[8*RowLanes*t+:8*RowLanes];
+    end
+  end
+  logic emit_ends;
+  assign emit_ends = emitting_q && enable && turn_q == TurnBits'(Turns - 1);
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      back_q <= 1'b0;
+      emitting_q <= 1'b0;
+      pace_q <= '0;
+      turn_q <= '0;
+    end else begin
+      back_q <= src_req_o && src_gnt_i;
+      if (taking) pace_q <= TurnBits'(Turns - 2);
+      else if (enable && pace_q != '0) pace_q <= pace_q - 1'b1;
+      if (taking) emitting_q <= 1'b1;
+      else if (emit_ends) emitting_q <= 1'b0;
+      if (taking) turn_q <= '0;
+      else if (enable && emitting_q) turn_q <= turn_q + 1'b1;
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (taking) begin
+      vector_q <= src_rdata_i;
+      emit_row_q <= fetch_row_q;
+      emit_half_q <= half_q;
+      emit_last_q <= taking_last;
+    end
+  end
+
+  // ROW_REDUCE: the lanes' bytes. step_q counts bytes of the four rows of a lane, the row in its lower two bits, as does
+  // phase_q always, so that the sums' turn is known.
+  logic [1:0] phase_q;
+  logic [StepBits-1:0] step_q;
+  logic walking_q, walk_half_q, walk_first_q, walked_all_q;
+  logic byte_valid_0, byte_first_0;
+  assign byte_valid_0 = walking_q && !(final_q[walk_half_q] && 32'(step_q[StepBits-1:2]) >= 32'(reduce.tail));
+  assign byte_first_0 = walking_q && walk_first_q && step_q[StepBits-1:2] == '0;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) phase_q <= '0;
+    else phase_q <= phase_q + 2'd1;
+  end
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni || state_q == Idle || state_q == Gather) begin
+      full_q <= '0;
+      walking_q <= 1'b0;
+      walk_half_q <= 1'b0;
+      walk_first_q <= 1'b1;
+      half_q <= 1'b0;
+      fetch_row_q <= '0;
+      fetched_all_q <= 1'b0;
+      walked_all_q <= 1'b0;
+      step_q <= '0;
+    end else if (reducing) begin
+      if (taking) begin
+        fetch_row_q <= taking_last ? '0 : fetch_row_q + 1'b1;
+        if (taking_last) begin
+          half_q <= !half_q;
+          final_q[half_q] <= last_inner;
+          if (last_inner) fetched_all_q <= 1'b1;
+        end
+      end
+      if (emit_ends && emit_last_q) full_q[emit_half_q] <= 1'b1;
+      if (!walking_q) begin
+        if (full_q[walk_half_q] && phase_q == 2'd3 && !walked_all_q) walking_q <= 1'b1;
+      end else begin
+        step_q <= step_q + 1'b1;
+        if (step_q == '1) begin
+          full_q[walk_half_q] <= 1'b0;
+          walk_first_q <= 1'b0;
+          walk_half_q <= !walk_half_q;
+          if (final_q[walk_half_q]) walked_all_q <= 1'b1;
+          walking_q <= full_q[!walk_half_q] && !final_q[walk_half_q];
+        end
+      end
+    end else begin
+      if (state_q == Scalars) fetched_all_q <= 1'b0;
+      if (taking && last_inner) fetched_all_q <= 1'b1;
+    end
+  end
+
+  // ROW_MAP: the row's scalars and what is made of them.
+  logic [6:0] wait_q;  // Setup, Drain, Capture: cycles
+  logic [31:0] scalar_q;       // m or S1
+  logic [30:0] sum_b_q;        // b or R
+  logic [4:0] exponent_q;
+  logic [12:0] length_q;
+  logic [23:0] factor_q;
+  logic coarse_q;
+  logic [52:0] centre_q;       // S1 * R * 2^14, shifted
+  logic [43:0] scale_q;        // n * R * 2^14, shifted
+  logic [47:0] product, addend_q;
+  tsr_multiply_add #(.Registers(3'b111)) u_scale (
+    .clk_i, .enable_i(1'b1), .x_i(wait_q[0] ? {12'd0, length_q} : {{3{scalar_q[21]}}, scalar_q[21:0]}),
+    .y_i({1'b0, sum_b_q[16:0]}), .addend_i(48'd0), .sum_o(product)
+  );
+  logic start_reciprocal, start_moments, digits_done;
+  logic [16:0] root;
+  logic [4:0] root_exponent;
+  logic [11:0] reciprocal;
+  logic [48:0] kept[Rows];
+  logic [48:0] result_q;
+  tsr_row_digits u_digits (
+    .clk_i, .rst_ni, .moments_i(start_moments), .reciprocal_i(start_reciprocal), .sum_i(result_q[20:0]),
+    .squares_i(result_q[48:21]), .length_i(reduce.length), .shift_i(reduce.shift), .epsilon_i(reduce.epsilon),
+    .offset_i(reduce.offset), .significand_i({1'b1, sum_b_q[22:0]}), .done_o(digits_done), .root_o(root),
+    .exponent_o(root_exponent), .reciprocal_o(reciprocal)
+  );
+  logic setup_done;
+  assign start_reciprocal = state_q == Setup && is_softmax && wait_q == '0;
+  assign setup_done = state_q == Setup && (is_softmax ? digits_done : wait_q == 7'd31);
+  always_ff @(posedge clk_i) begin
+    if (state_q == Back) begin
+      {length_q, exponent_q, sum_b_q, scalar_q} <= {acc_rdata_i[108:96], acc_rdata_i[68:64], acc_rdata_i[62:32],
+                                                    acc_rdata_i[31:0]};
+      addend_q <= '0;
+      coarse_q <= 1'b0;
+    end
+    if (state_q == Setup && is_normalise) begin
+      if (wait_q == 7'd3) centre_q <= {product[38:0], 14'd0};
+      if (wait_q == 7'd4) scale_q <= {product[29:0], 14'd0};
+      // One place or four at a time.
+      if (wait_q == 7'd5 && exponent_q != '0) begin
+        if (exponent_q[4:2] != '0) begin
+          exponent_q <= exponent_q - 5'd4;
+          centre_q <= {{4{centre_q[52]}}, centre_q[52:4]};
+          scale_q <= {4'd0, scale_q[43:4]};
+        end else begin
+          exponent_q <= exponent_q - 5'd1;
+          centre_q <= {centre_q[52], centre_q[52:1]};
+          scale_q <= {1'b0, scale_q[43:1]};
+        end
+      end
+      if (wait_q == 7'd6) begin
+        coarse_q <= scale_q[43:24] != '0;
+        factor_q <= scale_q[43:24] != '0 ? scale_q[31:8] : scale_q[23:0];
+        addend_q <= -centre_q[47:0];
+      end
+    end
+    if (is_softmax && digits_done) factor_q <= {12'd0, reciprocal};
+    if (reducing && state_q == Gather) {factor_q, addend_q, coarse_q} <= '0;
+  end
+
+  // The lanes. Stage 0: a byte; 1: its distance and the table's index; 2: the table's answer; 3: the sum, or the map.
+  logic valid_1_q, valid_2_q, valid_3_q, first_1_q, first_2_q, first_3_q, map_valid_0;
+  logic [2:0] first_later_q;
+  logic [1:0] slot_1;
+  logic [8:0] against;
+  assign map_valid_0 = emitting_q && !reducing;
+  assign slot_1 = phase_q - 2'd1;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      {valid_1_q, valid_2_q, valid_3_q} <= '0;
+      {first_1_q, first_2_q, first_3_q} <= '0;
+      first_later_q <= '0;
+    end else if (enable) begin
+      {valid_3_q, valid_2_q, valid_1_q} <= {valid_2_q, valid_1_q, reducing ? byte_valid_0 : map_valid_0};
+      {first_3_q, first_2_q, first_1_q} <= {first_2_q, first_1_q, byte_first_0};
+      first_later_q <= {first_later_q[1:0], first_3_q};
+    end
+  end
+  assign look_up_o = enable && valid_1_q && (is_sum || is_softmax);
+  logic [8*RowLanes-1:0] made;
+  logic [9:0] low, high;
+  logic [7:0] lowest, highest;
+  assign low = map.low;
+  assign high = map.high;
+  assign lowest = map.low[7:0] + map.out_zero[7:0];
+  assign highest = map.high[7:0] + map.out_zero[7:0];
+  logic [23:0] b_less;
+  assign b_less = {1'b1, sum_b_q[22:0]} - 24'd1;
+  assign against = is_moments || is_normalise ? map.zero : 9'd0;
+  for (genvar l = 0; l < RowLanes; l++) begin : gen_lane
+    // The corner: groups are written as they come, bytes read as they are wanted.
+    logic [8*RowLanes-1:0] corner[8 * Turns];
+    logic [8*RowLanes-1:0] read_group;
+    logic [7:0] chosen, byte_1_q;
+    logic [7:0] lane_maximum[4];
+    always_ff @(posedge clk_i) begin
+      if (emitting_q && reducing && (RowLanes == 1 || emit_row_q[LaneBits-1:0] == LaneBits'(l)))
+        corner[{emit_half_q, emit_row_q[RowBits-1-:2], turn_q}] <= group;
+      if (took_q && (RowLanes == 1 || took_row_q[LaneBits-1:0] == LaneBits'(l)))
+        lane_maximum[took_row_q[RowBits-1-:2]] <= acc_rdata_i[7:0];
+    end
+    assign read_group = corner[{walk_half_q, phase_q, step_q[StepBits-1-:TurnBits]}];
+    always_comb begin
+      chosen = group[8*l+:8];
+      if (reducing) begin
+        chosen = read_group[7:0];
+        for (int unsigned n = 1; n < RowLanes; n++) begin
+          if (32'(step_q[2+:LaneBits]) == n) chosen = read_group[8*n+:8];
+        end
+      end
+    end
+    logic [8:0] wide_1, offset_2_q, offset_3_q;
+    logic [7:0] distance_1;
+    logic [30:0] number_3_q;
+    assign wide_1 = {!map.src_unsigned && byte_1_q[7], byte_1_q};
+    assign distance_1 = (reducing ? lane_maximum[slot_1] : scalar_q[7:0]) - byte_1_q;
+    for (genvar p = 0; p < 4; p++) begin : gen_plane
+      assign index_o[48*l+12*p+:12] = {map.table_ + 4'(p), distance_1};
+    end
+    always_ff @(posedge clk_i) begin
+      if (enable) begin
+        byte_1_q <= chosen;
+        offset_2_q <= wide_1 - against;
+        offset_3_q <= valid_2_q ? offset_2_q : 9'd0;
+        number_3_q <= valid_2_q ? bytes_i[32*l+:31] : 31'd0;
+      end
+    end
+    logic unused_bit;
+    assign unused_bit = bytes_i[32*l+31];
+
+    // Four sums in turn: of a softmax in the adder's registers, of S1 and S2, and four maxima.
+    logic [30:0] sum_3;
+    tsr_row_add #(.Registers(4'b1111)) u_add (
+      .clk_i, .enable_i(1'b1), .clear_i(first_3_q), .x_i(sum_3), .y_i(number_3_q), .sum_o(sum_3)
+    );
+    logic [16:0] square_6, square_7_q;
+    logic [20:0] first_sum_3;
+    logic [27:0] squares_7;
+    logic [8:0] largest_3;
+    logic [20:0] first_ring_q[4];
+    logic [27:0] squares_ring_q[4];
+    logic [8:0] largest_ring_q[4];
+    logic keeps;
+    assign first_sum_3 = first_ring_q[3];
+    assign squares_7 = squares_ring_q[3];
+    assign largest_3 = largest_ring_q[3];
+    assign keeps = !first_3_q && (!valid_3_q || $signed(largest_3) > $signed(offset_3_q));
+    always_ff @(posedge clk_i) begin
+      square_7_q <= square_6;
+      first_ring_q[0] <= (first_sum_3 & {21{!first_3_q}}) + {{12{offset_3_q[8]}}, offset_3_q};
+      squares_ring_q[0] <= (squares_7 & {28{!first_7_q}}) + {11'd0, square_7_q};
+      largest_ring_q[0] <= keeps ? largest_3 : offset_3_q;
+      for (int unsigned k = 1; k < 4; k++) begin
+        first_ring_q[k] <= first_ring_q[k-1];
+        squares_ring_q[k] <= squares_ring_q[k-1];
+        largest_ring_q[k] <= largest_ring_q[k-1];
+      end
+    end
+    logic [48:0] lane_result;
+    assign lane_result = is_sum ? {18'd0, sum_3} : is_max ? {{40{largest_3[8]}}, largest_3} :
+        {squares_7, first_sum_3 & {21{reduce.centre}}};
+
+    // The map. Its channels come with stage 3.
+    logic [17:0] gain;
+    logic [31:0] bias;
+    always_comb begin
+      gain = param_rdata_i[32*(BlockOut+l)+:18];
+      bias = param_rdata_i[32*l+:32];
+      for (int unsigned t = 1; t < Turns; t++) begin
+        if (turn_6 == TurnBits'(t)) begin
+          gain = param_rdata_i[32*(BlockOut+RowLanes*t+l)+:18];
+          bias = param_rdata_i[32*(RowLanes*t+l)+:32];
+        end
+      end
+    end
+    tsr_row_map #(.Registers(MapRegisters)) u_map (
+      .clk_i, .rst_ni, .enable_i(enable), .softmax_i(is_softmax), .b_i(sum_b_q), .limit_i(b_less[23:12]),
+      .factor_i(factor_q), .coarse_i(coarse_q), .addend_i(addend_q), .low_i(low), .high_i(high),
+      .zero_i(map.out_zero[7:0]), .lowest_i(lowest), .highest_i(highest), .offset_i(offset_3_q), .a_i(number_3_q),
+      .gain_i(gain), .bias_i(bias), .byte_o(made[8*l+:8]), .square_i(is_moments), .square_o(square_6)
+    );
+  end
+  logic first_7_q;
+  always_ff @(posedge clk_i) first_7_q <= first_later_q[2];
+
+  // Beside ROW_MAP's groups: which turn they are, whose channels they want, where their vector goes.
+  logic [TurnBits-1:0] turn_5, turn_6, turn_last;
+  logic valid_5, valid_last;
+  logic [9:0] param_address, param_5;
+  always_comb begin
+    param_address = 10'd1;
+    for (int unsigned k = 0; k < 6; k++) begin
+      if (map.param_loop == 3'(k))
+        param_address = 4'(map.row) + 4'(k) < 4'd6 ? outer_count[12*k+:10] : inner_count[12*k+:10];
+    end
+    param_address = param_address + map.param_addr - 10'd1;
+  end
+  logic [9:0] emit_param_q;
+  logic [13:0] emit_target_q, target_last;
+  always_ff @(posedge clk_i) begin
+    if (taking) begin
+      emit_param_q <= param_address;
+      emit_target_q <= row_target + target_step;
+    end
+  end
+  tsr_delay #(.Width(TurnBits + 10), .Stages(5)) u_channel (
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(1'b1), .data_i({emit_param_q, turn_q}), .data_o({param_5, turn_5})
+  );
+  tsr_delay_valid #(.Stages(5)) u_channel_valid (
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(map_valid_0), .valid_o(valid_5)
+  );
+  always_ff @(posedge clk_i) if (enable) turn_6 <= turn_5;
+  assign param_req_o = enable && is_normalise && valid_5 && turn_5 == '0;
+  assign param_addr_o = param_5;
+  tsr_delay #(.Width(TurnBits + 14), .Stages(Behind)) u_target (
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(1'b1), .data_i({emit_target_q, turn_q}),
+    .data_o({target_last, turn_last})
+  );
+  tsr_delay_valid #(.Stages(Behind)) u_target_valid (
+    .clk_i, .rst_ni, .enable_i(enable), .valid_i(map_valid_0), .valid_o(valid_last)
+  );
+
+  // A vector of made bytes.
+  logic [8*BlockOut-1:0] made_q;
+  logic write_q;
+  logic [13:0] write_address_q;
+  assign enable = !(write_q && !dst_gnt_i);
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) write_q <= 1'b0;
+    else if (enable) write_q <= valid_last && turn_last == TurnBits'(Turns - 1);
+  end
+  always_ff @(posedge clk_i) begin
+    if (enable && valid_last) begin
+      made_q <= {made, made_q[8*BlockOut-1:8*RowLanes]};
+      write_address_q <= target_last;
+    end
+  end
+  assign dst_we_o = write_q;
+  assign dst_addr_o = write_address_q;
+  assign dst_wdata_o = made_q;
+
+  // Destinations under way, which a source may be: oldest first.
+  localparam int unsigned UnderWay = (Behind + 2 + Turns) / Turns + 1;
+  localparam int unsigned WayBits = $clog2(UnderWay + 1);
+  logic [13:0] way_q[UnderWay];
+  logic [WayBits-1:0] ways_q;
+  logic arrives;
+  assign arrives = write_q && enable;
+  always_comb begin
+    hazard = ways_q == WayBits'(UnderWay);
+    for (int unsigned w = 0; w < UnderWay; w++) begin
+      if (WayBits'(w) < ways_q && way_q[w] == src_addr_o && map.src == map.dst) hazard = 1'b1;
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      ways_q <= '0;
+    end else if (!reducing) begin
+      ways_q <= ways_q + WayBits'(taking) - WayBits'(arrives);
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (taking) begin
+      way_q[0] <= row_target + target_step;
+      for (int unsigned w = 1; w < UnderWay; w++) way_q[w] <= way_q[w-1];
+    end
+  end
+
+  // Results of a group of rows, finished and written one after another.
+  logic [RowBits-1:0] capture_row;
+  logic [48:0] captured;
+  logic fresh_q, started_q, finished, written;
+  logic [LaneBits-1:0] lane;
+  assign lane = LaneBits'(wait_q >> 2);  // in Capture
+  always_comb begin
+    captured = '0;
+    for (int unsigned n = 0; n < RowLanes; n++) if (32'(lane) == n) captured = lane_results[49*n+:49];
+  end
+  logic [49*RowLanes-1:0] lane_results;
+  for (genvar l = 0; l < RowLanes; l++) begin : gen_result
+    assign lane_results[49*l+:49] = gen_lane[l].lane_result;
+  end
+  logic [1:0] capture_slot;
+  assign capture_slot = phase_q - 2'd3;
+  assign capture_row = RowLanes == 1 ? RowBits'(capture_slot) : RowBits'({capture_slot, lane});
+  always_ff @(posedge clk_i) begin
+    if (state_q == Capture) kept[capture_row] <= captured;
+    if (state_q == Finish && fresh_q) result_q <= kept[row_q];
+  end
+  assign start_moments = state_q == Finish && is_moments && started_q;
+  assign finished = state_q == Finish && !fresh_q && (is_moments ? digits_done || waiting_q : !started_q);
+  logic waiting_q;  // for the grant of the moments' write
+  assign acc_we_o = finished;
+  assign acc_waddr_o = target[row_q];
+  assign written = finished && acc_wgnt_i;
+  always_comb begin
+    acc_wdata_o = {96'd0, result_q[31:0]};
+    if (is_sum) acc_wdata_o = {64'd0, 1'b0, result_q[30:0], maximum[row_q]};
+    if (is_moments) begin
+      acc_wdata_o = {19'd0, reduce.length, 27'd0, root_exponent, 15'd0, root, {11{result_q[20]}}, result_q[20:0]};
+    end
+  end
+
+  // What happens when.
+  logic row_done;
+  logic unused;
+  assign unused = &{1'b0, acc_rdata_i, reduce, map, scalar_q, product, b_less, unused_outer_last, unused_inner_last,
+                    unused_sums, outer_count, inner_count};
+  assign acc_req_o = (state_q == Gather && is_sum) || state_q == Scalars;
+  assign acc_addr_o = reducing ? row_target : row_scalars;
+  assign next_row = (gathered && !last_row) || (row_done && !last_row);
+  assign load_inner = (state_q == Gather && gathered && group_ends) || state_q == Back;
+  assign row_done = state_q == Run && fetched_all_q && ways_q == '0 && !emitting_q;
+  assign done_o = (row_done && last_row) || (written && row_q == rows_q && last_group_q);
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begin
+      state_q <= Idle;
+      took_q <= 1'b0;
+      waiting_q <= 1'b0;
+    end else begin
+      took_q <= gathered && is_sum;
+      waiting_q <= finished && !acc_wgnt_i;
+      case (state_q)
+        Idle: if (start_i) state_q <= reducing ? Gather : Scalars;
+        Gather: if (gathered && group_ends) state_q <= Walk;
+        Walk: if (walked_all_q) state_q <= Drain;
+        Drain: if (wait_q == 7'd15) state_q <= Capture;
+        Capture: if (wait_q == 7'(4 * RowLanes - 1)) state_q <= Finish;
+        Finish: if (written && row_q == rows_q) state_q <= last_group_q ? Idle : Gather;
+        Scalars: if (acc_gnt_i) state_q <= Back;
+        Back: state_q <= Setup;
+        Setup: if (setup_done) state_q <= Run;
+        default: if (row_done) state_q <= last_row ? Idle : Scalars;
+      endcase
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    case (state_q)
+      Gather: if (gathered) begin
+        row_q <= group_ends ? '0 : row_q + 1'b1;
+        rows_q <= row_q;
+        last_group_q <= last_row;
+      end
+      Finish: if (written) row_q <= row_q == rows_q ? '0 : row_q + 1'b1;
+      default: row_q <= '0;
+    endcase
+    if (state_q == Setup && is_normalise) begin
+      // 5: until the exponent is used up; 6: the scalars; then go on.
+      if (wait_q != 7'd5 || exponent_q == '0) wait_q <= wait_q == 7'd6 ? 7'd31 : wait_q + 7'd1;
+    end else if (state_q == Setup && is_softmax) begin
+      wait_q <= 7'd1;
+    end else if (state_q == Drain || state_q == Capture) begin
+      wait_q <= state_q == Drain && wait_q == 7'd15 ? '0 : wait_q + 7'd1;
+    end else begin
+      wait_q <= '0;
+    end
+    fresh_q <= !(state_q == Finish) || written;
+    started_q <= state_q == Finish && fresh_q;
+  end
+
+endmodule
