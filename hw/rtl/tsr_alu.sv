@@ -29,6 +29,7 @@ module tsr_alu #(
   parameter int unsigned ParamDepth = 16,
   parameter int unsigned TableCount = 1,
   parameter int unsigned SecondLanes = Batch * BlockOut,
+  parameter int unsigned RowLanes   = 0,
   parameter int unsigned AxiBytes   = 8,
   parameter logic [8:0]  RequantiseRegisters = tsr_isa_pkg::TimingRequantiseRegisters,
   parameter int unsigned RequantiseTrailing  = tsr_isa_pkg::TimingRequantiseDepth - $countones(RequantiseRegisters),
@@ -167,7 +168,9 @@ module tsr_alu #(
   logic [12:0] param_highest;
 
   assign prep = prep_word_q;
-  assign prep_second = prep.second_op != 2'(tsr_isa_pkg::SecondOpNone);
+  assign prep_second = !prep_rows_q && prep.second_op != 2'(tsr_isa_pkg::SecondOpNone);
+  // Instructions of rows stay here until tsr_rows is through with them.
+  logic prep_rows_q, prep_map_q, rows_start, rows_busy_q, rows_done;
 
   // Addresses and strides of the source, the destination and the second operand, in this order.
   logic check;
@@ -183,7 +186,8 @@ module tsr_alu #(
   end
   tsr_range #(.Operands(3)) u_range (
     .clk_i, .rst_ni, .start_i(check), .addr_i(prep_addresses), .extent_i(prep.extent), .stride_i(prep_strides),
-    .loops_i({3'd6 - prep.reduce, 3'd6 - prep.reduce, 3'd6}), .limit_i({15'(OutDepth), dst_limit, src_limit}),
+    .loops_i({3'd6 - prep.reduce, prep_map_q ? 3'd6 : 3'd6 - prep.reduce, 3'd6}),
+    .limit_i({prep_map_q ? 15'(AccDepth) : 15'(OutDepth), dst_limit, src_limit}),
     .done_o(range_done), .outside_o(outside)
   );
   assign prep_done = prep_valid_q && !prep_fence_q && !prep_start_q && range_done &&
@@ -199,6 +203,9 @@ module tsr_alu #(
   end
   // What the fields alone decide is found in the first cycle of the range check.
   logic field_fault, field_fault_q;
+  logic rows_look;  // an instruction of rows reads tables; its operation stands where an ALU's other bits are
+  assign rows_look = {prep.convert, prep.reduce_op} ==
+      (prep_map_q ? 2'(tsr_isa_pkg::MappingSoftmax) : 2'(tsr_isa_pkg::ReductionSumExp));
   always_comb begin
     if (!tsr_isa_pkg::Simulated) param_highest = 'x;
     if (!tsr_isa_pkg::Simulated) field_fault = 1'bx;
@@ -211,12 +218,15 @@ module tsr_alu #(
           (prep.convert && 32'(param_highest) >= ParamDepth) ||
           (prep.table_enable && 32'(prep.table_) >= TableCount) ||
           (prep.second_table_enable && 32'(prep.second_table) >= TableCount);
+      if (prep_rows_q) begin
+        field_fault = rows_look ? 32'(prep.table_) + 32'd4 > TableCount : prep_map_q && 32'(param_highest) >= ParamDepth;
+      end
     end
   end
   always_ff @(posedge clk_i) begin
     if (prep_start_q) field_fault_q <= field_fault;
   end
-  assign prep_fault = field_fault_q || outside[1:0] != '0 || (prep_second && outside[2]);
+  assign prep_fault = field_fault_q || outside[1:0] != '0 || ((prep_second || prep_map_q) && outside[2]);
 
   // The instruction that issues.
   logic running_q;
@@ -233,7 +243,7 @@ module tsr_alu #(
   assign alu = word_q;
   assign has_second = alu.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   assign raw = !alu.convert && alu.dst == SpaceAcc;
-  assign prep_move = prep_done && !prep_fault && (!running_q || (issue && issue_q.last));
+  assign prep_move = prep_done && !prep_fault && !prep_rows_q && (!running_q || (issue && issue_q.last));
   assign prep_drop = prep_valid_q && !running_q && empty && (prep_fence_q || (prep_done && prep_fault));
   assign instr_ready_o = !prep_valid_q || prep_move || (prep_drop && prep_fence_q);
   // What the next stage will take from PARAM's read port must not be overwritten there.
@@ -262,7 +272,7 @@ module tsr_alu #(
   );
   assign step = prep_move || (issue && !issue_q.last);
   assign advance = step && (completing || !sum_last);
-  assign ahead_load = prep_valid_q && !prep_fence_q && !(ahead_valid_q && ahead_first_q) &&
+  assign ahead_load = prep_valid_q && !prep_fence_q && !prep_rows_q && !(ahead_valid_q && ahead_first_q) &&
       (!ahead_valid_q || (advance && nest_last));
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -305,7 +315,7 @@ module tsr_alu #(
     end else begin
       prep_start_q <= instr_valid_i && instr_ready_o;
       if (instr_valid_i && instr_ready_o) prep_valid_q <= 1'b1;
-      else if (prep_move || prep_drop) prep_valid_q <= 1'b0;
+      else if (prep_move || prep_drop || rows_done) prep_valid_q <= 1'b0;
       // An address out of range is not read: the instruction will fault.
       if (prep_start_q) constant_want_q <= !prep_fence_q && prep_second && 32'(prep.constant_addr) < ParamDepth;
       else if (constant_read) constant_want_q <= 1'b0;
@@ -315,18 +325,22 @@ module tsr_alu #(
     end
   end
   tsr_isa_pkg::alu_t taken;
-  logic unused_taken_alu, unused_row_reduce, unused_row_map, taken_fence;  // no row comes here: tsr_legal
+  logic unused_taken_alu, taken_reduce, taken_map, taken_fence;
   assign taken = instr_i;
-  assign {unused_row_map, unused_row_reduce, unused_taken_alu, taken_fence} =
+  assign {taken_map, taken_reduce, unused_taken_alu, taken_fence} =
       tsr_isa_pkg::alu_instruction(taken.header.opcode);
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       prep_word_q <= '0;
       prep_fence_q <= 1'b0;
+      prep_rows_q <= 1'b0;
+      prep_map_q <= 1'b0;
       prep_pc_q <= '0;
     end else if (instr_valid_i && instr_ready_o) begin
       prep_word_q <= instr_i;
       prep_fence_q <= taken_fence;
+      prep_rows_q <= RowLanes != 0 && (taken_map || taken_reduce);
+      prep_map_q <= RowLanes != 0 && taken_map;
       prep_pc_q <= instr_pc_i;
     end
   end
@@ -457,19 +471,21 @@ module tsr_alu #(
   assign issue = want && granted;
   assign push = issue && issue_q.completing;
 
-  assign acc_req_o = want && issue_q.take_src && alu.src == SpaceAcc;
-  assign acc_claim_o = asks && issue_q.take_src && alu.src == SpaceAcc;
-  assign acc_addr_o = issue_q.src_address;
-  assign out_req_o = want && (issue_q.take_second || (issue_q.take_src && alu.src == SpaceOut));
-  assign out_claim_o = asks && (issue_q.take_second || (issue_q.take_src && alu.src == SpaceOut));
-  assign out_addr_o = issue_q.take_second ? issue_q.second_address : issue_q.src_address;
+  assign acc_req_o = rows_acc_req || (want && issue_q.take_src && alu.src == SpaceAcc);
+  assign acc_claim_o = rows_acc_req || (asks && issue_q.take_src && alu.src == SpaceAcc);
+  assign acc_addr_o = rows_busy_q ? rows_acc_address : issue_q.src_address;
+  assign out_req_o = (rows_src_req && prep.src == SpaceOut) ||
+      (want && (issue_q.take_second || (issue_q.take_src && alu.src == SpaceOut)));
+  assign out_claim_o = (rows_src_req && prep.src == SpaceOut) ||
+      (asks && (issue_q.take_second || (issue_q.take_src && alu.src == SpaceOut)));
+  assign out_addr_o = rows_busy_q ? rows_src_address : issue_q.take_second ? issue_q.second_address : issue_q.src_address;
 
   // PARAM answers when the vector is in stage 3, and keeps its answer while nothing else is read.
   assign convert_1 = valid_1_q && done_1_q && bounds_1_q.convert;
   assign convert_2 = valid_2_q && done_2_q && bounds_2_q.convert;
   assign param_fetch = enable && convert_2 && !(loaded_q && loaded_address_q == param_address_2_q);
-  assign param_req_o = constant_read || param_fetch;
-  assign param_addr_o = convert_2 ? param_address_2_q : prep.constant_addr;
+  assign param_req_o = constant_read || param_fetch || rows_param_req;
+  assign param_addr_o = rows_busy_q ? rows_param_address : convert_2 ? param_address_2_q : prep.constant_addr;
 
   // Stage 1: data are back. What a refused write holds here is kept, because other engines share the read ports.
   // bounds: what tsr_requantise needs of the instruction. Stage 2: the source's values. Stage 3: their sum or maximum.
@@ -501,7 +517,7 @@ module tsr_alu #(
       if (prep_move) begin_q <= 1'b1;
       else if (issue) begin_q <= 1'b0;
       fresh_1_q <= issue;
-      from_1_q <= issue ? alu.src : FromKept;
+      from_1_q <= issue ? alu.src : rows_src_req ? prep.src : FromKept;
       if (push && has_second) occupied_q <= TurnBits'(Turns - 1);
       else if (enable && occupied_q != '0) occupied_q <= occupied_q - 1'b1;
       if (enable) begin
@@ -532,7 +548,7 @@ module tsr_alu #(
     logic [7:0] entry;
     if (!tsr_isa_pkg::Simulated) source = 'x;
     entry = 'x;
-    if (valid_1_q && src_1_q) begin
+    if ((valid_1_q && src_1_q) || rows_busy_q) begin
       if (from_1_q == FromKept) begin
         source = held_source_q;
       end else if (from_1_q == SpaceAcc) begin
@@ -635,7 +651,8 @@ module tsr_alu #(
     for (int unsigned l = 0; l < Lanes; l++) index_a[12*l+:12] = {after_a.first.number, value_a[11*l+:8]};
   end
   tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .AxiBytes(AxiBytes)) u_tables (
-    .clk_i, .first_i(enable && valid_a && after_a.first.enable), .first_index_i(index_a), .first_bytes_o(bytes_b_q),
+    .clk_i, .first_i(rows_look_up || (enable && valid_a && after_a.first.enable)),
+    .first_index_i(rows_busy_q ? rows_index : index_a), .first_bytes_o(bytes_b_q),
     .second_i(look_c), .second_index_i(index_c), .second_plain_i(plain_d), .second_look_i(look_d), .second_bytes_o(bytes_d_q),
     .we_i(tbl_we_i), .waddr_i(tbl_waddr_i),
     .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
@@ -686,7 +703,9 @@ module tsr_alu #(
   assign valid_w = valid_first || valid_c;
   always_comb begin
     if (!tsr_isa_pkg::Simulated) write_data_d = 'x;
-    if (valid_first) begin
+    if (rows_busy_q) begin
+      write_data_d = (32 * Lanes)'(rows_scalars);
+    end else if (valid_first) begin
       if (valid_3_q && raw_3_q) begin
         write_data_d = reduced_q;
       end else begin
@@ -708,13 +727,15 @@ module tsr_alu #(
     end
   end
   always_ff @(posedge clk_i) begin
-    if (enable && valid_first) write_data_q <= write_data_d;
+    if ((enable && valid_first) || rows_busy_q) write_data_q <= write_data_d;
     if (enable && valid_w) second_w_q <= valid_c;
   end
 
   always_comb begin
     if (!tsr_isa_pkg::Simulated) write_bytes = 'x;
-    if (write_q) begin
+    if (rows_busy_q) begin
+      write_bytes = rows_bytes;
+    end else if (write_q) begin
       write_bytes = bytes_d;
       if (!second_w_q) begin
         for (int unsigned l = SecondLanes; l < Lanes; l++) write_bytes[8*(l-SecondLanes)+:8] = write_data_q[32*(l-SecondLanes)+:8];
@@ -726,28 +747,68 @@ module tsr_alu #(
   logic [1:0] write_space;
   assign write_space = write_target.space;
   assign write_address = 14'(write_target.entry);
-  assign acc_we_o = write_q && write_space == SpaceAcc;
-  assign acc_waddr_o = write_address;
+  assign acc_we_o = rows_acc_we || (write_q && write_space == SpaceAcc);
+  assign acc_waddr_o = rows_busy_q ? rows_acc_target : write_address;
   assign acc_wdata_o = write_data_q;
-  assign out_we_o = write_q && write_space == SpaceOut;
-  assign out_waddr_o = write_address;
+  assign out_we_o = (rows_dst_we && prep.dst == SpaceOut) || (write_q && write_space == SpaceOut);
+  assign out_waddr_o = rows_busy_q ? rows_dst_address : write_address;
   assign out_wdata_o = write_bytes;
-  assign inp_we_o = write_q && write_space == SpaceInp;
-  assign inp_req_o = inp_we_o || (want && issue_q.take_src && alu.src == SpaceInp);
-  assign inp_addr_o = inp_we_o ? write_address : issue_q.src_address;
+  assign inp_we_o = (rows_dst_we && prep.dst == SpaceInp) || (write_q && write_space == SpaceInp);
+  assign inp_req_o = inp_we_o || (rows_src_req && prep.src == SpaceInp) || (want && issue_q.take_src && alu.src == SpaceInp);
+  assign inp_addr_o = rows_busy_q ? (rows_dst_we ? rows_dst_address : rows_src_address) :
+      inp_we_o ? write_address : issue_q.src_address;
   assign inp_wdata_o = (8 * Batch * BlockIn)'(write_bytes);
   assign enable = !(acc_we_o && !acc_wgnt_i);
   assign retire = write_q && enable;
 
   assign busy_o = prep_valid_q || running_q || !empty;
-  assign complete_o = (retire && pop_info.last) || prep_drop;
-  assign complete_signal_o = prep_drop ? prep_fence_q && prep.header.signal : pop_info.signal;
+  assign complete_o = (retire && pop_info.last) || prep_drop || rows_done;
+  assign complete_signal_o = prep_drop || rows_done ? (prep_fence_q || rows_done) && prep.header.signal : pop_info.signal;
   assign complete_fault_o = prep_drop && !prep_fence_q;
   assign complete_code_o = complete_fault_o ? 3'(tsr_isa_pkg::FaultScratchpadRange) : 3'(tsr_isa_pkg::FaultNone);
-  assign complete_pc_o = prep_drop ? prep_pc_q : pop_info.pc;
-  assign issue_o = issue;
+  assign complete_pc_o = prep_drop || rows_done ? prep_pc_q : pop_info.pc;
+  assign issue_o = issue || rows_issue;
   assign stall_mem_o = 1'b0;
   assign stall_port_o = !enable || (want && !granted);
+
+  // Rows, while nothing else is under way.
+  logic rows_acc_req, rows_acc_we, rows_src_req, rows_dst_we, rows_param_req, rows_look_up, rows_issue;
+  logic [13:0] rows_acc_address, rows_acc_target, rows_src_address, rows_dst_address;
+  logic [9:0] rows_param_address;
+  logic [127:0] rows_scalars;
+  logic [8*Lanes-1:0] rows_bytes;
+  logic [12*Lanes-1:0] rows_index;
+  assign rows_start = prep_rows_q && prep_done && !prep_fault && !running_q && empty && !rows_busy_q;
+  if (RowLanes != 0) begin : gen_rows
+    if (Batch != 1) $error("tsr_alu: rows with a batch");
+    always_ff @(posedge clk_i) begin
+      if (!rst_ni) rows_busy_q <= 1'b0;
+      else rows_busy_q <= rows_start || (rows_busy_q && !rows_done);
+    end
+    logic [48*RowLanes-1:0] index;
+    logic [8*Lanes-1:0] source_bytes;
+    always_comb begin
+      for (int unsigned l = 0; l < Lanes; l++) source_bytes[8*l+:8] = source[32*l+:8];
+    end
+    tsr_rows #(.BlockOut(BlockOut), .RowLanes(RowLanes)) u_rows (
+      .clk_i, .rst_ni, .start_i(rows_start), .word_i(prep_word_q), .done_o(rows_done), .issue_o(rows_issue),
+      .acc_req_o(rows_acc_req), .acc_addr_o(rows_acc_address), .acc_gnt_i, .acc_rdata_i(acc_rdata_i[127:0]),
+      .acc_we_o(rows_acc_we), .acc_waddr_o(rows_acc_target), .acc_wdata_o(rows_scalars), .acc_wgnt_i,
+      .src_req_o(rows_src_req), .src_addr_o(rows_src_address),
+      .src_gnt_i(prep.src == SpaceOut ? out_gnt_i : inp_gnt_i && !inp_we_o), .src_rdata_i(source_bytes),
+      .dst_we_o(rows_dst_we), .dst_addr_o(rows_dst_address), .dst_wdata_o(rows_bytes), .param_req_o(rows_param_req),
+      .param_addr_o(rows_param_address), .param_rdata_i, .look_up_o(rows_look_up), .index_o(index),
+      .bytes_i(bytes_b_q[32*RowLanes-1:0])
+    );
+    assign rows_index = (12 * Lanes)'(index);
+  end else begin : gen_no_rows
+    assign {rows_busy_q, rows_done, rows_acc_req, rows_acc_we, rows_src_req, rows_dst_we, rows_param_req,
+            rows_look_up, rows_issue} = '0;
+    assign {rows_acc_address, rows_acc_target, rows_src_address, rows_dst_address, rows_param_address} = '0;
+    assign {rows_scalars, rows_bytes, rows_index} = '0;
+    logic unused_start;
+    assign unused_start = &{1'b0, rows_start};
+  end
 
   logic unused;
   assign unused = &{1'b0, unused_taken_alu, taken, unused_inner_last, alu, prep, bounds_3_q, after_b_q, param_rdata_i, count,

@@ -6,7 +6,8 @@
 // Latency: combinational. Without check_i the answer means nothing, and nothing is computed.
 module tsr_legal #(
   parameter int unsigned BlockIn  = 8,
-  parameter int unsigned BlockOut = 8
+  parameter int unsigned BlockOut = 8,
+  parameter int unsigned RowLanes = 0
 ) (
   input  logic         check_i,
   input  logic [511:0] word_i,
@@ -127,19 +128,60 @@ module tsr_legal #(
     end
   end
 
+  // Of both instructions of rows the extents, the source, the row and the opcode stand at the same places.
+  tsr_isa_pkg::row_reduce_t reduce;
+  tsr_isa_pkg::row_map_t map;
+  logic row_reduce_bad, row_map_bad, rows_bad, no_moments, typed;
+  assign reduce = word_i;
+  assign map = word_i;
+  always_comb begin
+    rows_bad = 1'b0;
+    row_reduce_bad = 1'b0;
+    row_map_bad = 1'b0;
+    no_moments = 1'b0;
+    typed = 1'b0;
+    if (check_i && RowLanes != 0) begin
+      typed = map.src_unsigned ? !map.zero[8] : map.zero[8] == map.zero[7];
+      rows_bad = extents_bad || map.row > 3'd6 || map.src == 2'(tsr_isa_pkg::AluSpaceAcc) ||
+          (BlockIn != BlockOut && map.src == 2'(tsr_isa_pkg::AluSpaceInp));
+      row_reduce_bad = rows_bad || reduce.tail == '0 || 32'(reduce.tail) > BlockOut;
+      row_map_bad = rows_bad || map.dst == 2'(tsr_isa_pkg::AluSpaceAcc) || $signed(map.low) > $signed(map.high) ||
+          (BlockIn != BlockOut && map.dst == 2'(tsr_isa_pkg::AluSpaceInp)) || map.param_loop == 3'd6;
+      for (int unsigned k = 0; k < 6; k++) begin
+        if (3'(6 - k) <= map.row && reduce.scalar_stride[k] != '0) row_reduce_bad = 1'b1;
+        if (3'(6 - k) <= map.row && map.scalar_stride[k] != '0) row_map_bad = 1'b1;
+      end
+      no_moments = reduce.zero == '0 && reduce.length == '0 && !reduce.centre && reduce.shift == '0 &&
+          reduce.offset == '0 && reduce.epsilon == '0;
+      case (reduce.operation)
+        2'(tsr_isa_pkg::ReductionMax): if (!no_moments || reduce.table_ != '0) row_reduce_bad = 1'b1;
+        2'(tsr_isa_pkg::ReductionSumExp): if (!no_moments) row_reduce_bad = 1'b1;
+        default: begin
+          if (!typed || reduce.table_ != '0 || reduce.length == '0 || reduce.length > 13'd4096 || reduce.shift > 5'd16)
+            row_reduce_bad = 1'b1;
+        end
+      endcase
+      if (map.operation == 2'(tsr_isa_pkg::MappingSoftmax)) begin
+        if (map.param_addr != '0 || map.zero != '0 || map.param_loop != 3'd7) row_map_bad = 1'b1;
+      end else if (!typed || map.table_ != '0) begin
+        row_map_bad = 1'b1;
+      end
+    end
+  end
+
   always_comb begin
     fault_o = 3'(tsr_isa_pkg::FaultNone);
     if (check_i) begin
-      // One argument for each instruction: finish, fence, which has no rules, load, store, gemm, alu, and those of rows,
-      // which this machine has not: their opcodes are illegal.
-      fault_o = tsr_isa_pkg::fault_of(word_i, finish_bad, 1'b0, load_bad, store_bad, gemm_bad, alu_bad, 1'b0, 1'b0);
-      if (fault_o == 3'(tsr_isa_pkg::FaultNone) &&
+      // One argument for each instruction: finish, fence, which has no rules, load, store, gemm, alu, row_reduce, row_map.
+      fault_o = tsr_isa_pkg::fault_of(word_i, finish_bad, 1'b0, load_bad, store_bad, gemm_bad, alu_bad, row_reduce_bad,
+                                      row_map_bad);
+      if (RowLanes == 0 && fault_o == 3'(tsr_isa_pkg::FaultNone) &&
           (alu.header.opcode == 6'(tsr_isa_pkg::OpcodeRowReduce) || alu.header.opcode == 6'(tsr_isa_pkg::OpcodeRowMap)))
         fault_o = 3'(tsr_isa_pkg::FaultIllegalOpcode);
     end
   end
 
   logic unused;
-  assign unused = &{1'b0, load, store, gemm, alu};
+  assign unused = &{1'b0, reduce, map};
 
 endmodule

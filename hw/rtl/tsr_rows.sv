@@ -30,7 +30,7 @@ module tsr_rows #(
   input  logic [127:0]            acc_rdata_i,
   output logic                    acc_we_o,
   output logic [13:0]             acc_waddr_o,
-  output logic [127:0]            acc_wdata_o,
+  output logic [127:0]            acc_wdata_o,  // a cycle before the write
   input  logic                    acc_wgnt_i,
   output logic                    src_req_o,
   output logic [13:0]             src_addr_o,
@@ -39,7 +39,6 @@ module tsr_rows #(
   output logic                    dst_we_o,
   output logic [13:0]             dst_addr_o,
   output logic [8*BlockOut-1:0]   dst_wdata_o,
-  input  logic                    dst_gnt_i,
   output logic                    param_req_o,
   output logic [9:0]              param_addr_o,
   input  logic [64*BlockOut-1:0]  param_rdata_i,
@@ -121,7 +120,7 @@ module tsr_rows #(
   end
 
   // A vector's read, its register, its groups of bytes. A read is taken, and the nest moved, when its data come.
-  logic enable;  // of all that follows; a refused write of ROW_MAP
+  logic enable;
   logic ask, back_q, taking, hazard;
   logic [TurnBits-1:0] pace_q, turn_q;
   logic emitting_q;
@@ -452,7 +451,7 @@ module tsr_rows #(
   logic [8*BlockOut-1:0] made_q;
   logic write_q;
   logic [13:0] write_address_q;
-  assign enable = !(write_q && !dst_gnt_i);
+  assign enable = 1'b1;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) write_q <= 1'b0;
     else if (enable) write_q <= valid_last && turn_last == TurnBits'(Turns - 1);
@@ -517,10 +516,11 @@ module tsr_rows #(
   end
   assign start_moments = state_q == Finish && is_moments && started_q;
   assign finished = state_q == Finish && !fresh_q && (is_moments ? digits_done || waiting_q : !started_q);
-  logic waiting_q;  // for the grant of the moments' write
-  assign acc_we_o = finished;
+  logic waiting_q;  // for the write's grant
+  logic shown_q;    // a cycle ago, too
+  assign acc_we_o = finished && shown_q;
   assign acc_waddr_o = target[row_q];
-  assign written = finished && acc_wgnt_i;
+  assign written = acc_we_o && acc_wgnt_i;
   always_comb begin
     acc_wdata_o = {96'd0, result_q[31:0]};
     if (is_sum) acc_wdata_o = {64'd0, 1'b0, result_q[30:0], maximum[row_q]};
@@ -547,7 +547,8 @@ module tsr_rows #(
       waiting_q <= 1'b0;
     end else begin
       took_q <= gathered && is_sum;
-      waiting_q <= finished && !acc_wgnt_i;
+      waiting_q <= finished && !written;
+      shown_q <= finished && !written;
       case (state_q)
         Idle: if (start_i) state_q <= reducing ? Gather : Scalars;
         Gather: if (gathered && group_ends) state_q <= Walk;

@@ -55,7 +55,7 @@ inline std::vector<isa::MachineConfig> all_configs() {
   configs.push_back(row_config(16, 16, 90, 4));
   configs.push_back(row_config(8, 8, 64, 4));
   configs.push_back(row_config(8, 32, 50, 8));
-  configs.push_back(row_config(4, 4, 37, 1));
+  configs.push_back(row_config(4, 4, 37, 4));
   return configs;
 }
 
