@@ -90,7 +90,7 @@ module tsr_row_digits (
 
   always_ff @(posedge clk_i) begin
     case (state_q)
-      Idle: begin
+      Idle: if (moments_i || reciprocal_i) begin
         total_q <= reciprocal_i ? {2'd0, significand_i, 22'd0} : 48'd0;
         rest_q <= reciprocal_i ? 26'h7fffff : 26'h800000;
         count_q <= reciprocal_i ? 6'd11 : 6'd20;
@@ -132,7 +132,7 @@ module tsr_row_digits (
     end else begin
       pair_q <= !pair_q;
     end
-    if (state_q == Idle || state_q == Place) begin
+    if ((state_q == Idle && (moments_i || reciprocal_i)) || state_q == Place) begin
       root_q <= '0;
       remainder_q <= '0;
     end else if (state_q == Divide && inverting_q) begin

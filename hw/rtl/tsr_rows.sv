@@ -54,7 +54,7 @@ module tsr_rows #(
   localparam int unsigned Rows = 4 * RowLanes;
   localparam int unsigned RowBits = $clog2(Rows);
   localparam int unsigned StepBits = $clog2(4 * BlockOut);
-  localparam logic [9:0] MapRegisters = '1;
+  localparam logic [9:0] MapRegisters = 10'h3ff;
   localparam int unsigned MapDepth = $countones(MapRegisters);
   localparam int unsigned Behind = MapDepth + 3;  // from a group to its bytes
   if (4 * RowLanes > BlockOut) $error("tsr_rows: RowLanes above BlockOut / 4");
