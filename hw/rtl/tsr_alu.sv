@@ -755,7 +755,7 @@ module tsr_alu #(
   assign out_wdata_o = write_bytes;
   assign inp_we_o = (rows_dst_we && prep.dst == SpaceInp) || (write_q && write_space == SpaceInp);
   assign inp_req_o = inp_we_o || (rows_src_req && prep.src == SpaceInp) || (want && issue_q.take_src && alu.src == SpaceInp);
-  assign inp_addr_o = rows_busy_q ? (rows_dst_we ? rows_dst_address : rows_src_address) :
+  assign inp_addr_o = rows_busy_q ? (inp_we_o ? rows_dst_address : rows_src_address) :
       inp_we_o ? write_address : issue_q.src_address;
   assign inp_wdata_o = (8 * Batch * BlockIn)'(write_bytes);
   assign enable = !(acc_we_o && !acc_wgnt_i);

@@ -355,15 +355,6 @@ bool run(const isa::MachineConfig& config, int batches, uint64_t seed) {
       ok = same_times(timeline, Prediction(config, program, timeline.offered, !expected.ok()));
     }
     if (!ok) {
-      for (const auto& i : program) {
-        if (const auto* r = std::get_if<isa::RowReduce>(&i)) {
-          std::printf("reduce op %d row %d ext %d %d %d %d %d %d tail %d src %d@%d scal %d str %d %d %d %d %d %d table %d\n", int(r->operation), r->row, r->extent[0],r->extent[1],r->extent[2],r->extent[3],r->extent[4],r->extent[5], r->tail, int(r->src), r->src_addr, r->scalar_addr, r->scalar_stride[0],r->scalar_stride[1],r->scalar_stride[2],r->scalar_stride[3],r->scalar_stride[4],r->scalar_stride[5], r->table);
-        } else if (const auto* r = std::get_if<isa::RowMap>(&i)) {
-          std::printf("map op %d row %d ext %d %d %d %d %d %d src %d@%d dst %d@%d scal %d table %d\n", int(r->operation), r->row, r->extent[0],r->extent[1],r->extent[2],r->extent[3],r->extent[4],r->extent[5], int(r->src), r->src_addr, int(r->dst), r->dst_addr, r->scalar_addr, r->table);
-        } else if (const auto* r = std::get_if<isa::Alu>(&i)) {
-          std::printf("alu src %d dst %d@%d\n", int(r->src), int(r->dst), r->dst_addr);
-        } else std::printf("fence\n");
-      }
       std::printf("alu %s: batch %d of seed %llu fails\n", config.name.c_str(), n,
                   static_cast<unsigned long long>(seed));
       return false;
