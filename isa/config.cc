@@ -119,7 +119,7 @@ void validate(const MachineConfig& config) {
     fail(where + "second_lanes = " + std::to_string(config.second_lanes) + " must divide the " + std::to_string(lanes) +
          " lanes of batch * block_out");
   }
-  in_range("row_lanes", config.row_lanes, 0, lanes);
+  in_range("row_lanes", config.row_lanes, 0, lanes / 4);  // a lane looks four bytes up
   if (config.row_lanes > 0 && lanes % config.row_lanes != 0) {
     fail(where + "row_lanes = " + std::to_string(config.row_lanes) + " must divide the " + std::to_string(lanes) +
          " lanes of batch * block_out, or be 0");

@@ -19,6 +19,7 @@ module tsr_kernel #(
   parameter integer ParamDepth     = 128,
   parameter integer TableCount     = 16,
   parameter integer SecondLanes    = 4,
+  parameter integer RowLanes       = 0,
   parameter integer AxiBytes       = 8,
   parameter integer LoadQueue      = 16,
   parameter integer GemmQueue      = 16,
@@ -97,6 +98,7 @@ module tsr_kernel #(
   tsr_top #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
     .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes),
+    .RowLanes(RowLanes),
     .AxiBytes(AxiBytes),
     .LoadQueue(LoadQueue), .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue),
     .ReadsInFlight(ReadsInFlight), .WritesInFlight(WritesInFlight)

@@ -18,6 +18,7 @@ module tsr_control #(
   parameter int unsigned ParamBytes     = 64,
   parameter int unsigned TableCount     = 1,
   parameter int unsigned SecondLanes    = 1,
+  parameter int unsigned RowLanes       = 0,
   parameter int unsigned AxiBytes       = 8,
   parameter int unsigned LoadQueue      = 2,
   parameter int unsigned GemmQueue      = 2,
@@ -145,6 +146,7 @@ module tsr_control #(
         tsr_isa_pkg::RegConfigParamBytes: rdata = 32'(ParamBytes);
         tsr_isa_pkg::RegConfigTableCount: rdata = 32'(TableCount);
         tsr_isa_pkg::RegConfigSecondLanes: rdata = 32'(SecondLanes);
+        tsr_isa_pkg::RegConfigRowLanes: rdata = 32'(RowLanes);
         tsr_isa_pkg::RegConfigAxiBytes: rdata = 32'(AxiBytes);
         tsr_isa_pkg::RegConfigLoadQueue: rdata = 32'(LoadQueue);
         tsr_isa_pkg::RegConfigGemmQueue: rdata = 32'(GemmQueue);

@@ -13,6 +13,7 @@ module tsr_fetch #(
   parameter int unsigned AxiBytes   = 8,
   parameter int unsigned BlockIn    = 8,
   parameter int unsigned BlockOut   = 8,
+  parameter int unsigned RowLanes   = 0,
   parameter int unsigned WordsAhead = tsr_isa_pkg::TimingFetchWordsAhead
 ) (
   input  logic                  clk_i,
@@ -130,7 +131,7 @@ module tsr_fetch #(
   logic [511:0] word_q;
   logic [2:0] known_q, code_q, legal_code;  // known: what is wrong beside the word's own rules
   logic [31:0] pc_q;  // number of the word in the register, or of the one that comes
-  tsr_legal #(.BlockIn(BlockIn), .BlockOut(BlockOut)) u_legal (
+  tsr_legal #(.BlockIn(BlockIn), .BlockOut(BlockOut), .RowLanes(RowLanes)) u_legal (
     .check_i(held_q && !checked_q), .word_i(word_q), .fault_o(legal_code)
   );
 

@@ -6,7 +6,7 @@
 // the quotient are the square root's next two, so that no quotient is kept.
 //
 // start_i with its operands, which hold until done_o, whose results hold until the next start. Latency: 42 cycles for
-// the products, shift + 3, one for each two places that V is moved, 41 for the root; 14 for a reciprocal. Reset:
+// the products, shift + 3, one for each place that V is moved, 41 for the root; 15 for a reciprocal. Reset:
 // synchronous, active low, to idle.
 module tsr_row_digits (
   input  logic        clk_i,
@@ -30,22 +30,27 @@ module tsr_row_digits (
   logic [2:0] state_q;
   logic [5:0] count_q;
   logic squaring_q, inverting_q, pair_q, upper_q;
-  logic [4:0] places_q;  // k
+  logic [5:0] places_q;  // 2 * k, and 1 between two places
   logic [47:0] total_q;  // later the divisor: its upper 26 bits
 
-  // The accumulator. Of a negative S1 the upper digit counts negative, as in two's complement.
+  // The accumulator: itself or twice itself, and one of four addends or none. Of a negative S1 the upper digit counts
+  // negative, as in two's complement. The digits of both factors stand in shift registers.
   logic [47:0] addend, doubled;
-  logic minus, placed;
+  logic [20:0] sum_digits_q;
+  logic [12:0] length_digits_q;
+  logic doubles, minus, adds, placed, start;
+  assign start = moments_i || reciprocal_i;
+  assign doubles = (state_q == Multiply && !squaring_q) || state_q == Shift || state_q == Place;
   assign minus = state_q == Multiply && squaring_q && count_q != 6'd20;
-  assign doubled = state_q == Multiply && !squaring_q ? {total_q[46:0], 1'b0} : total_q;
+  assign doubled = doubles ? {total_q[46:0], 1'b0} : total_q;
+  assign adds = state_q == Add || (state_q == Multiply && (squaring_q ? sum_digits_q[20] : length_digits_q[12]));
   always_comb begin
-    addend = epsilon_i;
-    if (state_q == Multiply) begin
-      addend = squaring_q ? {48{sum_i[count_q[4:0]]}} & {{27{sum_i[20]}}, sum_i} : 48'd0;
-      if (!squaring_q && count_q < 6'd13) addend = {48{length_i[count_q[3:0]]}} & {20'd0, squares_i};
-    end
+    addend = {20'd0, squares_i};
+    if (squaring_q) addend = {{27{sum_i[20]}}, sum_i};
+    if (state_q == Add) addend = inverting_q ? {2'd0, significand_i, 22'd0} : epsilon_i;
+    if (!adds) addend = 48'd0;
   end
-  assign placed = total_q[47:46] != 2'd0 || places_q == 5'd1;
+  assign placed = total_q[47:46] != 2'd0 || places_q == 6'd2;
 
   // A digit of the quotient.
   logic [25:0] rest_q;
@@ -74,14 +79,11 @@ module tsr_row_digits (
       done_o <= state_q == Last && !take_q;
       take_q <= state_q == Divide && pair_q && !inverting_q;
       case (state_q)
-        Idle: begin
-          if (moments_i) state_q <= Multiply;
-          if (reciprocal_i) state_q <= Divide;
-        end
-        Multiply: if (squaring_q && count_q == 6'd0) state_q <= Shift;
-        Shift: if (count_q == 6'd0) state_q <= Add;
-        Add: state_q <= Place;
-        Place: if (placed) state_q <= Divide;
+        Idle: if (start) state_q <= reciprocal_i ? Add : Multiply;
+        Multiply: if (squaring_q && count_q == 6'd0) state_q <= shift_i == 5'd0 ? Add : Shift;
+        Shift: if (count_q == 6'd1) state_q <= Add;
+        Add: state_q <= inverting_q ? Divide : Place;
+        Place: if (placed && !places_q[0]) state_q <= Divide;
         Divide: if (count_q == 6'd0) state_q <= Last;
         default: if (!take_q) state_q <= Idle;
       endcase
@@ -89,32 +91,37 @@ module tsr_row_digits (
   end
 
   always_ff @(posedge clk_i) begin
+    if (state_q == Idle && start) total_q <= '0;
+    else if ((doubles && !(state_q == Place && placed && !places_q[0])) || state_q == Multiply || state_q == Add)
+      total_q <= minus ? doubled - addend : doubled + addend;
+    if (state_q == Place && places_q == 6'd2 && total_q[47:46] == 2'd0) total_q[46] <= 1'b1;  // V = 0 counts as 1
+  end
+  always_ff @(posedge clk_i) begin
     case (state_q)
-      Idle: if (moments_i || reciprocal_i) begin
-        total_q <= reciprocal_i ? {2'd0, significand_i, 22'd0} : 48'd0;
+      Idle: if (start) begin
         rest_q <= reciprocal_i ? 26'h7fffff : 26'h800000;
-        count_q <= reciprocal_i ? 6'd11 : 6'd20;
+        count_q <= 6'd20;
         inverting_q <= reciprocal_i;
         squaring_q <= 1'b0;
-        places_q <= 5'd24;
+        places_q <= 6'd48;
+        sum_digits_q <= sum_i;
+        length_digits_q <= '0;
       end
       Multiply: begin
-        total_q <= minus ? doubled - addend : doubled + addend;
         squaring_q <= !squaring_q;
-        if (squaring_q) count_q <= count_q == 6'd0 ? {1'b0, shift_i} : count_q - 6'd1;
-      end
-      Shift: begin
-        if (count_q != 6'd0) total_q <= {total_q[46:0], 1'b0};
-        count_q <= count_q - 6'd1;
-      end
-      Add: total_q <= total_q + addend;
-      Place: begin
-        if (placed) begin
-          if (total_q[47:46] == 2'd0) total_q[46] <= 1'b1;  // V = 0 counts as 1
-        end else begin
-          total_q <= {total_q[45:0], 2'd0};
-          places_q <= places_q - 5'd1;
+        if (squaring_q) begin
+          count_q <= count_q == 6'd0 ? {1'b0, shift_i} : count_q - 6'd1;
+          sum_digits_q <= {sum_digits_q[19:0], 1'b0};
+          length_digits_q <= count_q == 6'd13 ? length_i : {length_digits_q[11:0], 1'b0};
         end
+      end
+      Shift: count_q <= count_q - 6'd1;
+      Add: begin
+        squaring_q <= 1'b0;
+        count_q <= 6'd11;
+      end
+      Place: begin
+        if (!placed || places_q[0]) places_q <= places_q - 6'd1;
         count_q <= 6'd36;
       end
       Divide: begin
@@ -132,7 +139,7 @@ module tsr_row_digits (
     end else begin
       pair_q <= !pair_q;
     end
-    if ((state_q == Idle && (moments_i || reciprocal_i)) || state_q == Place) begin
+    if (state_q == Add) begin
       root_q <= '0;
       remainder_q <= '0;
     end else if (state_q == Divide && inverting_q) begin
@@ -148,7 +155,7 @@ module tsr_row_digits (
   logic [7:0] exponent;
   assign rounded = {1'b0, root_q} + 20'd1;
   assign root_o = rounded[18] ? '1 : rounded[17:1];
-  assign exponent = {3'd0, places_q} + {{2{offset_i[5]}}, offset_i};
+  assign exponent = {3'd0, places_q[5:1]} + {{2{offset_i[5]}}, offset_i};
   assign exponent_o = exponent[7] ? 5'd0 : exponent[6:5] != 2'd0 ? 5'd31 : exponent[4:0];
   assign reciprocal_o = root_q[11:0];
 

@@ -16,6 +16,7 @@ module tsr_top #(
   parameter int unsigned ParamDepth     = 128,
   parameter int unsigned TableCount     = 16,
   parameter int unsigned SecondLanes    = 4,
+  parameter int unsigned RowLanes       = 0,
   parameter int unsigned AxiBytes       = 8,
   parameter int unsigned LoadQueue      = 16,
   parameter int unsigned GemmQueue      = 16,
@@ -96,7 +97,7 @@ module tsr_top #(
   tsr_control #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpBytes(InpEntry * InpDepth),
     .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
-    .ParamBytes(ParamEntry * ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .AxiBytes(AxiBytes), .LoadQueue(LoadQueue),
+    .ParamBytes(ParamEntry * ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .AxiBytes(AxiBytes), .LoadQueue(LoadQueue),
     .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue), .ReadsInFlight(ReadsInFlight),
     .WritesInFlight(WritesInFlight)
   ) u_control (
@@ -120,7 +121,7 @@ module tsr_top #(
   logic fetch_held, fetch_finish, finish_take, fetch_fault, fetch_issue, fetch_stall;
   logic [2:0] fetch_code;
 
-  tsr_fetch #(.AxiBytes(AxiBytes), .BlockIn(BlockIn), .BlockOut(BlockOut)) u_fetch (
+  tsr_fetch #(.AxiBytes(AxiBytes), .BlockIn(BlockIn), .BlockOut(BlockOut), .RowLanes(RowLanes)) u_fetch (
     .clk_i, .rst_ni(program_rst_n), .run_i(run && !fault), .program_address_i(program_address),
     .instruction_count_i(instruction_count), .window_first_i(window_first), .window_last_i(window_last),
     .ar_valid_o(fetch_ar_valid), .ar_ready_i(fetch_ar_ready), .ar_addr_o(fetch_ar_addr), .ar_len_o(fetch_ar_len),
@@ -296,7 +297,7 @@ module tsr_top #(
   );
   tsr_alu #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .AccDepth(AccDepth),
-    .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .AxiBytes(AxiBytes)
+    .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .AxiBytes(AxiBytes)
   ) u_alu (
     .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Alu]), .instr_i(alu_word),
     .instr_pc_i(head_pc[32*Alu+:32]), .instr_ready_o(instr_ready[Alu]), .busy_o(busy[Alu]), .complete_o(complete[Alu]),

@@ -38,6 +38,7 @@ Command verilator_flags(const Model& model) {
   set("ParamDepth", c.param_depth());
   set("TableCount", c.table_count);
   set("SecondLanes", c.second_lanes);
+  set("RowLanes", c.row_lanes);
   set("AxiBytes", c.axi_bytes);
   set("LoadQueue", c.load_queue);
   set("GemmQueue", c.gemm_queue);
