@@ -181,7 +181,7 @@ module tsr_rows #(
   assign byte_valid_0 = walking_q && !(final_q[walk_half_q] && 32'(step_q[StepBits-1:2]) >= 32'(reduce.tail));
   assign byte_first_0 = walking_q && walk_first_q && step_q[StepBits-1:2] == '0;
   always_ff @(posedge clk_i) begin
-    if (!rst_ni) phase_q <= '0;
+    if (!rst_ni || state_q == Gather) phase_q <= '0;  // so that the cycles follow from the instruction
     else phase_q <= phase_q + 2'd1;
   end
   always_ff @(posedge clk_i) begin
