@@ -182,6 +182,6 @@ module tsr_legal #(
   end
 
   logic unused;
-  assign unused = &{1'b0, load, reduce, map};
+  assign unused = &{1'b0, load, store, gemm, alu, reduce, map};
 
 endmodule
