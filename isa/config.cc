@@ -3,6 +3,7 @@
 // set.
 #include "isa/config.h"
 
+#include <algorithm>
 #include <bit>
 #include <fstream>
 #include <limits>
@@ -36,6 +37,8 @@ constexpr ConfigKey kKeys[] = {
     {"reads_in_flight", &M::reads_in_flight, nullptr},
     {"writes_in_flight", &M::writes_in_flight, nullptr},
 };
+// What a file may leave out, and then is 0: units that a machine need not have.
+constexpr std::string_view kMayBeAbsent[] = {"row_lanes"};
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
@@ -170,6 +173,7 @@ MachineConfig parse_config(std::string_view text, const std::string& source) {
   if (!name) fail(source + ": name is missing or not a string");
   config.name = *name;
   for (const ConfigKey& key : kKeys) {
+    if (!table.contains(key.name) && std::ranges::find(kMayBeAbsent, key.name) != std::end(kMayBeAbsent)) continue;
     const auto value = table[key.name].value_exact<int64_t>();
     if (!value)
       fail(source + ": " + std::string(key.name) +

@@ -77,6 +77,13 @@ TEST(Config, Refusals) {
             "configuration: batch = 99999999999 is out of range");
 }
 
+TEST(Config, AMachineNeedNotSayWhatItDoesNotHave) {
+  std::string toml = to_toml(find_config("npu64"));
+  const size_t begin = toml.find("row_lanes");
+  toml.erase(begin, toml.find('\n', begin) - begin);
+  EXPECT_EQ(parse_config(toml, "c.toml"), find_config("npu64"));
+}
+
 TEST(Config, RefusesSizes) {
   EXPECT_EQ(message(replaced("inp_bytes = 16384", "inp_bytes = 16383")),
             "configuration npu64: inp_bytes = 16383 must be a positive multiple of its entry of 8 bytes");

@@ -49,7 +49,7 @@ def parameters(name):
         "ParamDepth": c["param_bytes"] // (8 * block_out),
         "TableCount": c["table_count"],
         "SecondLanes": c["second_lanes"],
-        "RowLanes": c["row_lanes"],
+        "RowLanes": c.get("row_lanes", 0),
         "AxiBytes": c["axi_bytes"],
         "LoadQueue": c["load_queue"],
         "GemmQueue": c["gemm_queue"],
