@@ -98,7 +98,8 @@ std::optional<int32_t> average_of(int64_t s, int64_t terms, int64_t count, const
   const double value = scale * static_cast<double>(s) / divisor;
   const double error =
       1.01 * kUnit * (magnitude * static_cast<double>(terms) / divisor + 3 * std::fabs(value) + std::abs(y.z()) + 1);
-  if (!(magnitude < std::numeric_limits<float>::max() && std::fabs(value) + error < kBeyondInteger)) return std::nullopt;
+  if (!(magnitude < std::numeric_limits<float>::max() && std::fabs(value) + error < kBeyondInteger))
+    return std::nullopt;
   const auto rounded = [&](double v) { return std::nearbyint(std::clamp<double>(v, to.low, to.high)); };
   const double low = rounded(value + y.z() - error), high = rounded(value + y.z() + error);
   if (low != high) return std::nullopt;

@@ -117,7 +117,9 @@ void random_row_softmax(Random& random, Operands& w) {
   uint32_t a = random.bits() & kMagnitude, b = random_number(random, 60, 255);
   switch (random.below(8)) {
     case 0: b = random.bits(); break;
-    case 1: a = random_number(random, static_cast<int32_t>(exponent_of(b)) - 3, static_cast<int32_t>(exponent_of(b)) + 12); break;
+    case 1:
+      a = random_number(random, static_cast<int32_t>(exponent_of(b)) - 3, static_cast<int32_t>(exponent_of(b)) + 12);
+      break;
     default: {  // a / b next to k + 1/2, by some last places of a
       const double tie = random.below(random.below(3) ? 520 : 4) + 0.5;
       const auto near = static_cast<float>(tie * scaled(b));
@@ -140,13 +142,14 @@ void cross_row_softmax(const std::function<void(const Operands&)>& emit) {
       emit(w);
     }
   }
-  for (const uint32_t fraction : {0u, 1u, 2u, 0x3fffffu, 0x400000u, 0x400001u, 0x7ffffeu, 0x7fffffu, 0x2aaaaau, 0x555555u,
-                                  0x1fffffu, 0x200000u, 0x123456u, 0x000fffu, 0x001000u, 0x7ff000u}) {
+  for (const uint32_t fraction : {0u, 1u, 2u, 0x3fffffu, 0x400000u, 0x400001u, 0x7ffffeu, 0x7fffffu, 0x2aaaaau,
+                                  0x555555u, 0x1fffffu, 0x200000u, 0x123456u, 0x000fffu, 0x001000u, 0x7ff000u}) {
     const uint32_t b = 150u << 23 | fraction;
     for (uint32_t twice = 1; twice < 1100; ++twice) {
       const auto near = std::bit_cast<uint32_t>(0.5f * static_cast<float>(twice) * as_float(b));
       for (int32_t beside = -3; beside <= 3; ++beside) {
-        set_softmax(w, near + static_cast<uint32_t>(beside), b, halves(511, 0), -256 + static_cast<int32_t>(twice & 256));
+        set_softmax(w, near + static_cast<uint32_t>(beside), b, halves(511, 0),
+                    -256 + static_cast<int32_t>(twice & 256));
         emit(w);
       }
     }
@@ -169,9 +172,12 @@ uint32_t row_normalise_reference(const Operands& w) {
 }
 
 void random_row_normalise(Random& random, Operands& w) {
-  static constexpr std::array<std::array<int32_t, 2>, 5> kUsual = {{{-128, 127}, {0, 255}, {-512, 511}, {5, 5}, {-100, -3}}};
+  static constexpr std::array<std::array<int32_t, 2>, 5> kUsual = {
+      {{-128, 127}, {0, 255}, {-512, 511}, {5, 5}, {-100, -3}}};
   const auto& usual = kUsual[random.below(kUsual.size())];
-  const auto any = [&](int bits) { return static_cast<int64_t>(random.bits64()) >> (63 - random.below(static_cast<uint32_t>(bits))); };
+  const auto any = [&](int bits) {
+    return static_cast<int64_t>(random.bits64()) >> (63 - random.below(static_cast<uint32_t>(bits)));
+  };
   w[0] = random.bits() & 0x1ff;
   w[1] = (random.bits() >> 8 >> random.below(8)) | (random.bits() & 1) << 24;
   const auto addend = any(48);
@@ -211,7 +217,8 @@ void cross_row_normalise(const std::function<void(const Operands&)>& emit) {
 void add_row_units(std::vector<Unit>& units) {
   units.push_back({"row_add", 9, 4, 3, false, row_add_reference, random_row_add, cross_row_add});
   units.push_back({"row_softmax", 10, 10, 1, false, row_softmax_reference, random_row_softmax, cross_row_softmax});
-  units.push_back({"row_normalise", 11, 10, 1, false, row_normalise_reference, random_row_normalise, cross_row_normalise});
+  units.push_back(
+      {"row_normalise", 11, 10, 1, false, row_normalise_reference, random_row_normalise, cross_row_normalise});
 }
 
 }  // namespace tessera::alu_arithmetic

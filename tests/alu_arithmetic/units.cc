@@ -561,15 +561,15 @@ const std::vector<uint32_t>& special_floats() {
 const std::vector<Unit>& units() {
   static const std::vector<Unit> list = [] {
     std::vector<Unit> all = {
-      {"int_to_fp32", 0, 2, 1, true, int_to_fp32_reference, random_int_to_fp32, cross_ints},
-      {"fp32_mul", 1, 3, 2, true, mul_reference, random_mul, cross_pairs},
-      {"fp32_fma", 2, 6, 3, true, fma_reference, random_fma, cross_triples},
-      {"fp32_add", 3, 6, 2, true, add_reference, random_add, cross_pairs},
-      {"fp32_round_clamp", 4, 2, 1, false, round_clamp_reference, random_round_clamp, cross_round_clamp},
-      {"requantise", 5, 9, 3, false, requantise_reference, random_requantise, cross_requantise},
-      {"second_op", 6, 13, 1, false, second_op_reference, random_second_op, cross_second_op},
-      {"mul_then_add", 7, 0, 3, true, unfused_reference, random_fma, cross_triples},
-      {"int17_to_fp32", 8, 2, 1, true, int17_to_fp32_reference, random_int_to_fp32, cross_ints},
+        {"int_to_fp32", 0, 2, 1, true, int_to_fp32_reference, random_int_to_fp32, cross_ints},
+        {"fp32_mul", 1, 3, 2, true, mul_reference, random_mul, cross_pairs},
+        {"fp32_fma", 2, 6, 3, true, fma_reference, random_fma, cross_triples},
+        {"fp32_add", 3, 6, 2, true, add_reference, random_add, cross_pairs},
+        {"fp32_round_clamp", 4, 2, 1, false, round_clamp_reference, random_round_clamp, cross_round_clamp},
+        {"requantise", 5, 9, 3, false, requantise_reference, random_requantise, cross_requantise},
+        {"second_op", 6, 13, 1, false, second_op_reference, random_second_op, cross_second_op},
+        {"mul_then_add", 7, 0, 3, true, unfused_reference, random_fma, cross_triples},
+        {"int17_to_fp32", 8, 2, 1, true, int17_to_fp32_reference, random_int_to_fp32, cross_ints},
     };
     add_row_units(all);
     return all;

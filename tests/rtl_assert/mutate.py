@@ -148,7 +148,7 @@ MUTANTS = [
     ),
     (
         "tsr_alu",
-        "assign out_waddr_o = write_address;",
+        "assign out_waddr_o = rows_busy_q ? rows_dst_address : write_address;",
         "write_address",
         "(write_address | 14'h2000)",
         "ALU writes behind OUT",

@@ -149,7 +149,8 @@ class Prediction {
   /// Whether the vector cannot end in this cycle.
   bool end_waits(const Run& run, const Place& p) const {
     return (run.second && pending(isa::AluSpace::kOut, p.other, issue_)) || issue_ + run.latency <= newest_ ||
-           (run.alu.convert && issue_ == run.constants_of_next && converted_ + 1 == issue_ && converted_before_ + 2 == issue_);
+           (run.alu.convert && issue_ == run.constants_of_next && converted_ + 1 == issue_ &&
+            converted_before_ + 2 == issue_);
   }
 
   void issue(const Run& run, const Place& p, bool reads_source, bool end) {
@@ -428,7 +429,8 @@ int main(int argc, char** argv) {
   return run<Valu_1x8x8>(odd(1, 8, 8), batches, seed) && run<Valu_1x16x16>(odd(1, 16, 16), batches, seed) &&
                  run<Valu_2x8x32>(odd(2, 8, 32), batches, seed) && run<Valu_1x16x8>(odd(1, 16, 8), batches, seed) &&
                  run<Valu_rows_16x16x4>(rows(16, 16, 4), batches, seed) &&
-                 run<Valu_rows_8x32x4>(rows(8, 32, 8), batches, seed) && run<Valu_rows_4x4x1>(rows(4, 4, 4), batches, seed)
+                 run<Valu_rows_8x32x4>(rows(8, 32, 8), batches, seed) &&
+                 run<Valu_rows_4x4x1>(rows(4, 4, 4), batches, seed)
              ? 0
              : 1;
 }
