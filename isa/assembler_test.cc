@@ -89,7 +89,7 @@ TEST(Assembler, WordsAreThoseOfThePythonEncoder) {
     EXPECT_EQ(hex(encode(program[0])), word) << line;
     ++count;
   }
-  EXPECT_EQ(count, 72);
+  EXPECT_EQ(count, 96);
 }
 
 struct Bad {

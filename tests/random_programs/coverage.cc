@@ -71,12 +71,14 @@ Names on_off(const char* name) { return {on(false, name), on(true, name)}; }
 
 }  // namespace
 
-Coverage::Coverage(const isa::MachineConfig& config) : axi_bytes_(config.axi_bytes) {
+Coverage::Coverage(const isa::MachineConfig& config) : axi_bytes_(config.axi_bytes), rows_(config.row_lanes > 0) {
   Names spaces, alu_spaces{"acc", "out"}, engines;
   for (int s = 0; s < isa::kSpaces; ++s) spaces.push_back(text(static_cast<isa::Space>(s)));
   for (int e = 0; e < isa::kEngines; ++e) engines.push_back(text(static_cast<isa::Engine>(e)));
   if (config.block_in == config.block_out) alu_spaces.emplace_back("inp");
-  for (const isa::InstructionInfo& info : isa::kInstructions) allow("opcode", {std::string(info.name)});
+  for (const isa::InstructionInfo& info : isa::kInstructions) {
+    if (legal(info.name)) allow("opcode", {std::string(info.name)});
+  }
   allow_fields();
   allow("load space", cross(spaces, {"data", "fill", "padded"}));
   allow("load loops", numbers(0, 4));
@@ -125,8 +127,10 @@ void Coverage::allow_fields() {
   if constexpr (Index < std::variant_size_v<isa::Instruction>) {
     using T = std::variant_alternative_t<Index, isa::Instruction>;
     if constexpr (!kHasOwnBins<T>) {
+      const std::string_view instruction = isa::kInstructions[Index].name;
       for (const isa::Field& field : isa::kInstructions[Index].fields) {
-        const std::string group = std::string(isa::kInstructions[Index].name) + " " + std::string(field.name);
+        if (!legal(instruction)) break;
+        const std::string group = std::string(instruction) + " " + std::string(field.name);
         if (field.kind == isa::FieldKind::kBool) allow(group, {"0", "1"});
         for (const std::string_view name : field.names) {
           if (!name.empty()) allow(group, {std::string(name)});

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -36,6 +37,8 @@ class Coverage {
   /// For every other instruction each value of each bool and enumeration is a bin.
   template <size_t Index = 0>
   void allow_fields();
+  /// Whether the configuration has the instruction.
+  bool legal(std::string_view instruction) const { return rows_ || !instruction.starts_with("row_"); }
   template <typename T>
   void add_operands(const T& i);
   void add_operands(const isa::Finish& i);
@@ -47,6 +50,7 @@ class Coverage {
 
   std::map<std::string, std::map<std::string, uint64_t>> bins_;
   int axi_bytes_;
+  bool rows_;
 };
 
 }  // namespace tessera::proof
