@@ -455,8 +455,17 @@ RegisterMatcher::RegisterMatcher(Matcher matcher, const std::string& before) {
   schedule::guarded_registration([&] { MatcherRegistry::instance().add(std::move(matcher), before); });
 }
 
+/// Whether an operand or a result is known to have no element.
+bool is_empty(NodeOp op) {
+  const auto empty = [](mlir::Value value) {
+    const auto shape = nn::is_none(value) ? std::nullopt : nn::shape_of(value);
+    return shape && std::find(shape->begin(), shape->end(), 0) != shape->end();
+  };
+  return llvm::any_of(op.getInputs(), empty) || llvm::any_of(op->getResults(), empty);
+}
+
 std::optional<Claim> claim(NodeOp op) {
-  if (!may_match(op)) return std::nullopt;
+  if (!may_match(op) || is_empty(op)) return std::nullopt;
   try {
     for (const Matcher& matcher : MatcherRegistry::instance().matchers()) {
       if (!matcher.op_type.empty() && !op.is(matcher.op_type, matcher.domain)) continue;

@@ -106,7 +106,7 @@ class Selector {
       if (!element_of(v)) return;
     for (mlir::Value v : found->operands) found->op.operands.push_back(id_of(v));
     for (mlir::Value v : root.getOutputs()) found->op.results.push_back(id_of(v));
-    if (ability_ && !ability_(found->op, values_)) return;
+    if (ability_ ? !ability_(found->op, values_) : std::holds_alternative<graph::Rows>(found->op.what)) return;
     found->op.nodes = covered_nodes(found->covered);
     claims_.emplace(op.getOperation(), std::move(*found));
   }

@@ -395,7 +395,7 @@ class TimingTable(unittest.TestCase):
             "inline constexpr int kFirst = 14;  // alu.raw + requantise.depth + table.depth\n", header(timing)
         )
         self.assertIn(
-            "inline constexpr int64_t runs_waiting(const MachineConfig& config) { return 2 * "
+            "inline constexpr int64_t runs_waiting(const MachineConfig& config) { return 4 * "
             "int64_t{config.reads_in_flight}; }",
             header(timing),
         )
@@ -407,7 +407,7 @@ class TimingTable(unittest.TestCase):
         )
         self.assertIn(
             "  function automatic int unsigned timing_load_runs_waiting(input int unsigned reads_in_flight);\n"
-            "    timing_load_runs_waiting = 2 * reads_in_flight;\n  endfunction\n",
+            "    timing_load_runs_waiting = 4 * reads_in_flight;\n  endfunction\n",
             text,
         )
         config = dict(self.configs)["npu64"]

@@ -109,6 +109,7 @@ tlm::tlm_sync_enum Transfer::nb_transport_bw(tlm::tlm_generic_payload& payload, 
     burst_beats_left_ -= burst.beats;
     if (burst_beats_left_ > 0) {
       offer(burst.address + payload.get_data_length(), granted + 1);
+      wake();
     } else {
       bursting_ = false;
       bursts_free_ = granted;
