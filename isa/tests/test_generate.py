@@ -411,8 +411,8 @@ class TimingTable(unittest.TestCase):
             text,
         )
         config = dict(self.configs)["npu64"]
-        self.assertEqual(evaluate(timing.number("load.runs_waiting"), config), 2 * config["reads_in_flight"])
-        self.assertIn("npu1024 64, npu256 64", chapter(timing, self.configs))
+        self.assertEqual(evaluate(timing.number("load.runs_waiting"), config), 4 * config["reads_in_flight"])
+        self.assertIn("npu1024 128, npu256 128", chapter(timing, self.configs))
 
     def test_chapters_follow(self):
         self.place("requantise", "clamp")["registers"] = 2
