@@ -109,6 +109,7 @@ PYBIND11_MODULE(_tessera, m) {
              return out;
            })
       .def("stats_json", [](const Session& s) { return s.stats_json(); })
+      .def("report_json", [](const Session& s) { return s.report_json(); })
       .def("trace_json", [](const Session& s) { return s.trace_json(); })
       .def("info_json", [](Session& s) { return description_json(s.artifact()); })
       .def("schedules_json", [](Session& s) { return schedules_json(s.artifact()); })

@@ -274,8 +274,6 @@ std::string description_text(const std::string& text) {
   return lines;
 }
 
-std::string indented(const std::string& text, const std::string& from) { return parsed(text, from).dump(2); }
-
 std::string schedules_text(const std::string& given) {
   const auto schedules = nlohmann::ordered_json::parse(given);
   const auto list = [](const nlohmann::ordered_json& values, const std::string& indent) {

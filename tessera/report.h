@@ -27,7 +27,4 @@ std::string description_in_short(const std::string& description);
 /// What schedules_json gives as JSON with a line for each level and operand.
 std::string schedules_text(const std::string& schedules);
 
-/// JSON with a line for each value. Errors: kInvalidArgument.
-std::string indented(const std::string& text, const std::string& from);
-
 }  // namespace tessera

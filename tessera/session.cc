@@ -13,6 +13,7 @@
 #include "driver/registry.h"
 #include "isa/program/signature.h"
 #include "runtime/executor.h"
+#include "tessera/run_report.h"
 #include "tessera/statistics.h"
 #include "tessera/trace.h"
 
@@ -263,6 +264,13 @@ const program::Artifact& Session::artifact() {
 
 namespace {
 
+/// Cycles to the first data.
+int64_t dram_latency(const SessionOptions& options) {
+  const auto given = options.device_options.find("latency");
+  return given == options.device_options.end() ? compiler::CompileOptions().dram_latency
+                                               : std::strtoll(given->second.c_str(), nullptr, 10);
+}
+
 /// Bytes that the memory moves in a cycle, reads and writes together.
 uint64_t dram_bandwidth(const SessionOptions& options, const isa::MachineConfig& config) {
   const auto width = static_cast<uint64_t>(config.axi_bytes);
@@ -281,6 +289,25 @@ std::string Session::stats_json(int indent) const {
   const program::Artifact& artifact = s.last->executor->artifact();
   return statistics_json(s.options.device, artifact, s.last->executor->report(),
                          dram_bandwidth(s.options, artifact.config), indent, s.last->close_candidates);
+}
+
+std::string Session::report_json() const {
+  const State& s = *state_;
+  RunFacts facts;
+  facts.statistics = stats_json();
+  facts.model = s.path.substr(s.path.rfind('/') + 1);
+  facts.device = s.options.device;
+  // The graph is read again: what was compiled has become another.
+  std::optional<nn::Listing> graph;
+  if (!s.loaded) graph = s.import(s.last->shapes).listing();
+  if (graph) facts.graph = &*graph;
+  if (s.last->executor) {
+    facts.artifact = &s.last->executor->artifact();
+    facts.run = &s.last->executor->report();
+    facts.dram_latency = dram_latency(s.options);
+    facts.dram_bandwidth = static_cast<int64_t>(dram_bandwidth(s.options, facts.artifact->config));
+  }
+  return run_report_json(facts);
 }
 
 std::string Session::trace_json() const {

@@ -59,6 +59,8 @@ class Session {
   std::string stats_json(int indent = -1) const;
   /// Trace of the last run in the Chrome trace format. Errors: as statistics.
   std::string trace_json() const;
+  /// The versioned report of the last run (docs/report.md) as JSON. Errors: as statistics.
+  std::string report_json() const;
   /// The artifact of the last run, or of a static model. Errors: kUnsupported for the reference device.
   const program::Artifact& artifact();
 

@@ -12,6 +12,7 @@
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 
+#include "compiler/nn/inference.h"
 #include "compiler/nn/interpreter.h"
 #include "compiler/nn/module_text.h"
 #include "compiler/nn/passes.h"
@@ -246,6 +247,11 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
   for (size_t i = 0; i < outputs().size(); ++i) artifact.output_names.push_back(outputs()[i].name);
   program::validate(artifact);
   return artifact;
+}
+
+nn::Listing Model::listing() {
+  nn::TypeInference().run(state_->main());
+  return nn::listing_of(state_->main());
 }
 
 std::string Model::print() const { return nn::module_to_text(*state_->module, /*elide=*/true); }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/nn/listing.h"
 #include "compiler/npu/graph.h"
 #include "compiler/pipeline/options.h"
 #include "isa/config.h"
@@ -61,6 +62,9 @@ class Model {
   std::vector<ops::Value> interpret(const std::vector<ops::Value>& inputs, const Observer& observer = {});
   /// Errors: kUnsupported when an input has a dynamic dimension (the message says how to fix it), kDoesNotFit.
   program::Artifact compile(const isa::MachineConfig& config, const CompileOptions& options = {});
+  /// The nodes as they stand: of the ONNX file before optimise() and compile(). Types are inferred. Errors: as
+  /// optimise.
+  nn::Listing listing();
   /// The graph as text.
   std::string print() const;
 

@@ -139,6 +139,10 @@ class Session:
         """Statistics of the last run."""
         return Stats(json.loads(self._session.stats_json()))
 
+    def report(self):
+        """The versioned report of the last run as a dict: docs/report.md says what stands in it."""
+        return json.loads(self._session.report_json())
+
     def trace(self):
         """Chrome trace of the last run as a dict."""
         return json.loads(self._session.trace_json())

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The versioned report of a run (docs/report.md, docs/report.schema.json): the statistics, and beside them where each
+// figure comes from, the machine, the instructions in time, the graph and the memories. JSON in text leaves.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/nn/listing.h"
+#include "isa/program/artifact.h"
+#include "runtime/executor.h"
+
+namespace tessera {
+
+/// Raised when a key changes its meaning or goes; new keys alone do not raise it.
+inline constexpr int kReportVersion = 1;
+
+struct RunFacts {
+  std::string model;   // the file's name without its folder; empty where there is none
+  std::string device;  // as it was asked for
+  int64_t dram_latency = 0, dram_bandwidth = 0;
+  std::string statistics;                // statistics_json
+  const nn::Listing* graph = nullptr;    // of the ONNX model; null: an artifact ran
+  const runtime::Report* run = nullptr;  // null: nothing ran on a machine
+  const program::Artifact* artifact = nullptr;
+};
+
+std::string run_report_json(const RunFacts& facts);
+
+/// Node data for Model Explorer: cycles, utilisation and what limits the layer, by ONNX node. `report`: what
+/// run_report_json gives. Errors: kInvalidArgument where it is none, or has no graph.
+std::string model_explorer_json(const std::string& report, const std::string& from);
+
+}  // namespace tessera
