@@ -38,6 +38,7 @@ def parser():
     add(
         "--max-drop", type=float, metavar="X", help="keep layers float until accuracy drops by at most X (0.01: one %%)"
     )
+    add("--bytes", action="append", default=[], metavar="PATTERN", help="inputs and outputs that are uint8; repeatable")
     add("--report", metavar="FILE", help="measure every layer: table on standard output, JSON to FILE")
     add("--part-of-run", action="store_true", help=argparse.SUPPRESS)  # of `tessera run --calibrate`
     add("-q", "--quiet", action="store_true", help="print nothing but errors")
@@ -154,6 +155,7 @@ def run(arguments):
         labels=arguments.labels,
         test=arguments.test,
         max_drop=arguments.max_drop,
+        bytes=arguments.bytes,
         report=arguments.report is not None,
         progress=show_progress if draws else None,
     )

@@ -13,7 +13,7 @@ import _tessera
 import numpy as np
 import onnx
 
-from . import engines, equalise, measure, place, ranges, rounding, split, tables, write
+from . import byte_io, engines, equalise, measure, place, ranges, rounding, split, tables, write
 from .data import open_data, ports_of
 from .errors import argument
 from .plan import Plan
@@ -324,9 +324,9 @@ class Quantization:
 
     # --- the result
 
-    def finish(self):
+    def finish(self, byte_patterns=()):
         """The quantised model with what it was made by in its metadata."""
-        model = self.state.model
+        model = byte_io.convert(copy.deepcopy(self.state.model), byte_patterns)
         entry = model.metadata_props.add()
         entry.key, entry.value = METADATA, json.dumps(self.origin(), sort_keys=True)
         return model
@@ -435,6 +435,7 @@ def quantize(
     test=None,
     metric=None,
     max_drop=None,
+    bytes=(),
     report=False,
     progress=None,
 ):
@@ -447,8 +448,9 @@ def quantize(
     most so many are used. shapes: {input: shape} for dynamic dimensions. power_of_two: all scales are powers of two.
     keep_float: names of layers, or a number of the most sensitive ones. labels: of the samples of `test` (default: of
     the calibration data); metric: a function from a ModelProto to a score in place of top-1, larger is better.
-    max_drop: the loss of score that is allowed; layers stay float until it is met. report: whether layers are
-    measured.
+    max_drop: the loss of score that is allowed; layers stay float until it is met. bytes: patterns of the names of
+    inputs and outputs that are uint8 in the quantised model (their scales stand in its metadata `tessera.bytes`).
+    report: whether layers are measured.
     Returns a Quantized. Errors: tessera.Error with the codes invalid_argument, invalid_model, io, unsupported."""
     keep = [keep_float] if isinstance(keep_float, (str, int)) else list(keep_float)
     options = Options(
@@ -461,12 +463,12 @@ def quantize(
     work.run(keep)
     if max_drop is not None:
         work.limit_drop(score, float(max_drop))
-    made = work.finish()
+    made = work.finish([bytes] if isinstance(bytes, str) else bytes)
     told = work.report() if report else {}
     if score is not None:
         told["accuracy"] = {
             "float": score(work.model),
-            "int8": score(made),
+            "int8": score(work.state.model),
             "samples": count,
             "data": known,
             "synthetic": work.data.synthetic and test is None,

@@ -60,9 +60,16 @@ def shared(plan, wanted):
                 source = plan.unit_of.get(name)
                 limited = source is not None and math.isfinite(source.low)
                 alone = plan.graph.only_reader(name) is not None and source is not None and source.kind != "movement"
-                if alone and not limited and source.quantised:
+                if (alone and not limited and source.quantised) or _is_cache(plan, unit, name):
                     parent[find(name)] = find(unit.output)
     return {name: find(name) for name in wanted}
+
+
+def _is_cache(plan, concat, name):
+    """Whether the operand `name` is the graph's input and the concatenation its output: what one run gives, the next
+    one takes, as decoders do with keys and values."""
+    graph = plan.graph
+    return name in graph.inputs and graph.only_reader(name) is not None and concat.output in graph.outputs
 
 
 def choose(plan, ranges, *, power_of_two=False):
