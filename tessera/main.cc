@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, quantize, report, schedule, asm, disasm, info, keygen, sign, board. Every error
-// is one line on standard error that names the node or file, the cause and the way out; the exit status is then 1 (2
-// for a wrong command line).
+// The `tessera` command: compile, run, quantize, explore, report, schedule, asm, disasm, info, keygen, sign, board.
+// Every error is one line on standard error that names the node or file, the cause and the way out; the exit status is
+// then 1 (2 for a wrong command line).
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +34,10 @@
 namespace {
 
 using namespace tessera;
+
+// Commands that are modules of the Python package.
+constexpr std::pair<std::string_view, const char*> kInPython[] = {{"quantize", "tessera.quantization"},
+                                                                  {"explore", "tessera.exploration"}};
 
 struct Arguments {
   std::string model, output, config, device, stats, trace, layout_default, source, wave;
@@ -340,19 +344,14 @@ int compile_command(const Arguments& a) {
     return 0;
   }
   // A dynamic batch is 1 unless said otherwise; any other dynamic dimension must be given.
-  bool again = false;
-  for (const Port& port : model.inputs())
-    if (port.ranked && !port.shape.empty() && port.shape[0] < 0 &&
-        std::none_of(port.shape.begin() + 1, port.shape.end(), [](int64_t d) { return d < 0; })) {
-      ops::Shape shape = port.shape;
-      shape[0] = 1;
-      import.shapes[port.name] = shape;
-      again = true;
-      if (!a.quiet)
-        std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n",
-                     port.name.c_str(), ops::to_string(shape).c_str());
-    }
-  if (again) model = compiler::Model::from_file(a.model, import);
+  const auto batches = compiler::batches_of_one(model);
+  for (const auto& [name, shape] : batches) {
+    import.shapes[name] = shape;
+    if (!a.quiet)
+      std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n",
+                   name.c_str(), ops::to_string(shape).c_str());
+  }
+  if (!batches.empty()) model = compiler::Model::from_file(a.model, import);
   const program::Artifact artifact = model.compile(config, compile_options(a));
   const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
   program::save(artifact, output);
@@ -616,6 +615,10 @@ int main(int argc, char** argv) {
 
   app.add_subcommand("quantize", "quantise a float ONNX model for the NPU; quantize --help lists its options")
       ->prefix_command();
+  app.add_subcommand("explore",
+                     "which machine to build: a space of machines times networks, the Pareto front; explore --help "
+                     "lists its options")
+      ->prefix_command();
 
   auto* report = app.add_subcommand("report", "where the cycles and bytes of each layer go, as a table");
   report->add_option("model", a.model, "ONNX file, artifact, or the JSON that run --stats wrote")->required();
@@ -682,8 +685,9 @@ int main(int argc, char** argv) {
     argc = k;
   }
   try {
-    // The quantiser reads its own command line.
-    if (argc > 1 && std::string_view(argv[1]) == "quantize") become_quantiser({argv + 2, argv + argc});
+    // What is Python reads its own command line.
+    for (const auto& [name, module] : kInPython)
+      if (argc > 1 && name == argv[1]) become_python(module, {argv + 2, argv + argc});
     app.parse(argc, argv);
   } catch (const Error& e) {
     std::fprintf(stderr, "tessera: error (%s): %s\n", std::string(to_string(e.code())).c_str(), shown(e).c_str());

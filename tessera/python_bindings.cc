@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "driver/registry.h"
+#include "isa/config.h"
 #include "ops/python_tensor.h"
 #include "tessera/description.h"
 #include "tessera/message.h"
@@ -45,6 +46,36 @@ py::list to_python(const std::vector<Port>& ports) {
   for (const Port& port : ports) out.append(to_python(port));
   return out;
 }
+
+/// A model whose front end runs once; what depends on a machine runs for each.
+class PredictedModel {
+ public:
+  PredictedModel(const std::string& bytes, const std::map<std::string, ops::Shape>& shapes)
+      : model_(compiler::Model::from_bytes(bytes, given(shapes))) {
+    const auto batches = compiler::batches_of_one(model_);
+    if (batches.empty()) return;
+    compiler::ImportOptions import = given(shapes);
+    import.shapes.insert(batches.begin(), batches.end());
+    model_ = compiler::Model::from_bytes(bytes, import);
+  }
+
+  /// The description of what would run on the machine. Machine code of the CPU is not made: no cycle depends on it.
+  std::string predict(const std::string& toml, const std::map<std::string, std::string>& options) {
+    compiler::CompileOptions compile;
+    for (const auto& [name, value] : options) compiler::set_option(compile, name, value);
+    compile.cpu_codegen = false;
+    const isa::MachineConfig config = isa::parse_config(toml, "machine");
+    return description_json(model_.compile(config, compile));
+  }
+
+ private:
+  static compiler::ImportOptions given(const std::map<std::string, ops::Shape>& shapes) {
+    compiler::ImportOptions import;
+    import.shapes = shapes;
+    return import;
+  }
+  compiler::Model model_;
+};
 
 }  // namespace
 
@@ -114,6 +145,27 @@ PYBIND11_MODULE(_tessera, m) {
       .def("info_json", [](Session& s) { return description_json(s.artifact()); })
       .def("schedules_json", [](Session& s) { return schedules_json(s.artifact()); })
       .def("save", [](Session& s, const std::string& path) { program::save(s.artifact(), path); });
+
+  py::class_<PredictedModel>(m, "PredictedModel")
+      .def(py::init([](const std::string& bytes, const std::map<std::string, ops::Shape>& shapes) {
+             py::gil_scoped_release release;
+             return std::make_unique<PredictedModel>(bytes, shapes);
+           }),
+           py::arg("model"), py::arg("shapes"))
+      .def(
+          "predict",
+          [](PredictedModel& self, const std::string& toml, const std::map<std::string, std::string>& options) {
+            py::gil_scoped_release release;
+            return self.predict(toml, options);
+          },
+          py::arg("config"), py::arg("options"));
+  m.def("shipped_configs", [] {
+    std::map<std::string, std::string> texts;
+    for (const isa::ShippedConfig& config : isa::shipped_configs())
+      texts.emplace(std::string(config.name), std::string(config.toml));
+    return texts;
+  });
+  m.def("check_config", [](const std::string& toml) { isa::parse_config(toml, "machine"); }, py::arg("config"));
 
   m.def("compile_options", [] {
     py::list rows;

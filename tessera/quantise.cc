@@ -16,6 +16,8 @@
 namespace tessera {
 namespace {
 
+constexpr const char* kQuantiser = "tessera.quantization";
+
 std::string interpreter() {
   const char* given = std::getenv("TESSERA_PYTHON");
   return given != nullptr && *given != '\0' ? given : TESSERA_PYTHON_EXECUTABLE;
@@ -42,18 +44,19 @@ std::vector<char*> arguments_of(std::vector<std::string>& words) {
   return arguments;
 }
 
-std::vector<std::string> line_of(const std::string& python, const std::vector<std::string>& words) {
-  std::vector<std::string> line = {python, "-m", "tessera.quantization"};
+std::vector<std::string> line_of(const std::string& python, const std::string& module,
+                                 const std::vector<std::string>& words) {
+  std::vector<std::string> line = {python, "-m", module};
   line.insert(line.end(), words.begin(), words.end());
   return line;
 }
 
 }  // namespace
 
-void become_quantiser(const std::vector<std::string>& words) {
+void become_python(const std::string& module, const std::vector<std::string>& words) {
   const std::string python = interpreter();
   find_package();
-  std::vector<std::string> line = line_of(python, words);
+  std::vector<std::string> line = line_of(python, module, words);
   ::execvp(python.c_str(), arguments_of(line).data());
   refuse(python, errno);
 }
@@ -66,7 +69,7 @@ QuantisedModel::QuantisedModel(const std::string& model, const std::vector<std::
   folder_ = name;
   const std::string python = interpreter();
   find_package();
-  std::vector<std::string> line = line_of(python, {model, "-o", path()});
+  std::vector<std::string> line = line_of(python, kQuantiser, {model, "-o", path()});
   line.insert(line.end(), words.begin(), words.end());
   pid_t child = 0;
   const int failed = ::posix_spawnp(&child, python.c_str(), nullptr, nullptr, arguments_of(line).data(), environ);

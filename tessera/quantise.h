@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quantiser, which is Python (tessera/python/tessera/quantization), started from the command. Enters: a command
-// line, or a float model and calibration data. Leaves: the quantiser's exit status, or a quantised model in a file that
-// goes with its owner.
+// What is Python (tessera/python/tessera: quantization, exploration), started from the command. Enters: a command line,
+// or a float model and calibration data. Leaves: the exit status of what ran, or a quantised model in a file that goes
+// with its owner.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-/// Becomes the quantiser with these words behind its name; returns only by an error. Errors: kUnsupported when Python
-/// cannot be started.
-[[noreturn]] void become_quantiser(const std::vector<std::string>& words);
+/// Becomes Python with a module of the package, for example "tessera.quantization", and these words behind its name;
+/// returns only by an error. Errors: kUnsupported when Python cannot be started.
+[[noreturn]] void become_python(const std::string& module, const std::vector<std::string>& words);
 
 /// A quantised model in a temporary folder, which the destructor removes.
 class QuantisedModel {

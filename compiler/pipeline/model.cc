@@ -3,6 +3,7 @@
 // begins with the node's name, taken from the operation's location.
 #include "compiler/pipeline/model.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -261,6 +262,17 @@ std::map<std::string, std::vector<std::string>> operator_names() {
   return {{"products", {names.products.begin(), names.products.end()}},
           {"elementwise", {names.elementwise.begin(), names.elementwise.end()}},
           {"movements", {names.movements.begin(), names.movements.end()}}};
+}
+
+std::map<std::string, ops::Shape> batches_of_one(const Model& model) {
+  std::map<std::string, ops::Shape> shapes;
+  for (const Port& port : model.inputs()) {
+    if (!port.ranked || port.shape.empty() || port.shape[0] >= 0) continue;
+    if (std::any_of(port.shape.begin() + 1, port.shape.end(), [](int64_t d) { return d < 0; })) continue;
+    shapes[port.name] = port.shape;
+    shapes[port.name][0] = 1;
+  }
+  return shapes;
 }
 
 npu::Options npu_options(const CompileOptions& options) {

@@ -18,7 +18,18 @@ import _tessera
 Error = _tessera.Error
 backends = _tessera.backends
 __version__ = "0.1.0"
-__all__ = ["Error", "Layer", "NodeArg", "Session", "Stats", "backends", "compile", "compile_options", "quantize"]
+__all__ = [
+    "Error",
+    "Layer",
+    "NodeArg",
+    "PredictedModel",
+    "Session",
+    "Stats",
+    "backends",
+    "compile",
+    "compile_options",
+    "quantize",
+]
 
 
 class NodeArg:
@@ -163,6 +174,26 @@ class Session:
 Session.__doc__ += "\n" + "".join(
     f"    {row['name']}: {row['summary']}. Default: {row['default']}.\n" for row in compile_options()
 )
+
+
+class PredictedModel:
+    """A model whose cycles on many machines are asked for. The front end (import, graph passes) runs once; tiles,
+    chains and instructions are made for each machine.
+
+    model: bytes of an ONNX file or its path. shapes: {input: shape} for dynamic dimensions; a dynamic batch is 1.
+    Errors: Error."""
+
+    def __init__(self, model, shapes=None):
+        if not isinstance(model, bytes):
+            with open(model, "rb") as file:
+                model = file.read()
+        self._model = _tessera.PredictedModel(model, dict(shapes or {}))
+
+    def predict(self, config, **options):
+        """What would run on the machine, as Session.info() gives it: `layers` have predicted_cycles and bytes. config:
+        text of a configuration file. options: of the compilation. Errors: Error when the model does not compile for
+        the machine."""
+        return Layer(json.loads(self._model.predict(config, {name: str(value) for name, value in options.items()})))
 
 
 def compile(model, output, config="npu256", *, shapes=None, **options):

@@ -1,19 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of quantisation: tessera.Error with a code, as those of the compiler."""
+"""Errors of quantisation: those of the package."""
 
-import _tessera
+from ..errors import argument, error, model_error
 
-
-def error(code, message):
-    """A tessera.Error to be raised. code: "invalid_argument", "invalid_model", "unsupported", "io"."""
-    raised = _tessera.Error(message)
-    raised.code = code
-    return raised
-
-
-def argument(message):
-    return error("invalid_argument", message)
-
-
-def model_error(message):
-    return error("invalid_model", message)
+__all__ = ["argument", "error", "model_error"]

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Area and delay of the machines of points.toml, to which the area model of `tessera explore` is fitted. Enters: names
+of machines (default: those that are not recorded for the present RTL), a Yosys. Leaves: area_points.json, one record a
+machine: its parameters, counts of each part of tsr_top on 7 series, the longest path of logic, a digest of the sources,
+Yosys' version and the command. A machine takes minutes; each record is written as soon as it is there, so the command
+can be ended and given again."""
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import tomllib
+
+import machine
+import synth
+import timing
+
+HERE = pathlib.Path(__file__).absolute().parent
+RECORDS = machine.ROOT / "tessera/python/tessera/exploration/area_points.json"
+FAMILY = "xc7"
+COMMAND = "python3 hw/synth/points.py"
+
+
+def machines():
+    """{name: every parameter of its configuration}."""
+    base = tomllib.loads((machine.ROOT / "hw/configs/npu256.toml").read_text())
+    own = tomllib.loads((HERE / "points.toml").read_text())["machine"]
+    return {name: {**base, **changes, "name": name} for name, changes in own.items()}
+
+
+def sources_digest():
+    digest = hashlib.sha256()
+    for path in machine.sources():
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def load():
+    """The records by the machine's name."""
+    return json.loads(RECORDS.read_text())["machines"] if RECORDS.exists() else {}
+
+
+def record(name, entry):
+    """Puts one record into the file; others may do so at the same time."""
+    with open(RECORDS.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = {**load(), name: entry}
+        partial = RECORDS.with_suffix(".partial")
+        content = {
+            "command": COMMAND,
+            "family": FAMILY,
+            "parts": timing.read_table("parts.toml")["part"],
+            "machines": dict(sorted(found.items())),
+        }
+        partial.write_text(json.dumps(content, indent=1) + "\n")
+        partial.replace(RECORDS)
+
+
+def measure(name, parameters, folder, options):
+    """One record. Errors: machine.Failure as of synth.area and timing.measure."""
+    shipped = name in ("npu16", *machine.shipped())
+    if not shipped:
+        pathlib.Path(f"{name}.toml").write_text(
+            "".join(f"{key} = {json.dumps(value)}\n" for key, value in parameters.items())
+        )
+    config = name if shipped else f"{name}.toml"
+    area = synth.area(config, FAMILY, folder, options)
+    delay = timing.measure(config, folder, options, top_alone=True)
+    return {
+        "parameters": {key: value for key, value in parameters.items() if key != "name"},
+        "total": area["total"],
+        "parts": {part["module"]: {key: part[key] for key in ("instances", *synth.KEYS)} for part in area["parts"]},
+        "ns": next(row["ns"] for row in delay["parts"] if row["module"] == "tsr_top"),
+        "sources": sources_digest(),
+        "yosys": area["yosys"],
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Area and delay of the machines of points.toml")
+    parser.add_argument("names", nargs="*", help="machines (default: all that the present RTL has no record of)")
+    parser.add_argument("--yosys", default="yosys")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--minutes", type=int, default=30)
+    given = parser.parse_args()
+    options = synth.arguments(["--yosys", given.yosys, "--jobs", str(given.jobs), "--minutes", str(given.minutes)])
+    known, digest = machines(), sources_digest()
+    for name in given.names:
+        if name not in known:
+            raise machine.Failure(f"no machine '{name}' in points.toml; there are {', '.join(known)}")
+    done = {name for name, entry in load().items() if entry["sources"] == digest}
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)
+        for name in given.names or [name for name in known if name not in done]:
+            record(name, measure(name, known[name], pathlib.Path(scratch), options))
+            print(f"{name}: recorded", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    machine.main(main)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Area and clock of a machine that nobody has synthesised. Enters: parameters of a configuration. Leaves: look-up
+tables, flip-flops, DSP slices and block RAMs on 7 series, and an estimate of the clock.
+
+Method: Yosys has synthesised the machines of hw/synth/points.toml part by part (area_points.json, which
+hw/synth/points.py writes and names the command of). For each part and resource a linear model over few features, which
+are products of parameters, is fitted by least squares; the counts of parts add up. Errors are relative to a machine's
+total, so small machines weigh as much as large ones. `leave_one_out` predicts each machine from the others.
+
+    python3 -m tessera.exploration.area        # the errors, machine by machine"""
+
+import dataclasses
+import functools
+import importlib.resources
+import json
+import math
+
+import numpy as np
+
+from ..errors import argument
+
+RESOURCES = ("lut", "lut_memory", "ff", "dsp", "bram36")
+WIRES = 2.0  # a path takes as long in wires as in logic, as bench/silicon.py has it
+PORTS = ((72, 512), (36, 1024), (18, 2048), (9, 4096), (4, 8192), (2, 16384), (1, 32768))  # bits, words of a RAMB36
+
+
+def blocks(bits, words, two_ports=False):
+    """RAMB36 of a memory, halves included, in the best of the shapes that a block has."""
+    found = []
+    for wide, deep in PORTS:
+        wide = min(wide, 36) if two_ports else wide
+        found.append(math.ceil(bits / wide) * math.ceil(words / deep))
+        if deep > 512 and words <= deep // 2:
+            found.append(math.ceil(bits / wide) / 2)
+    return min(found)
+
+
+def memories(p):
+    """Blocks of each scratchpad. A word is as wide as the bus at least; WGT and PARAM are memories of a bus' width side
+    by side (docs/synthesis.md)."""
+    bus = p["axi_bytes"]
+    entry = {
+        "inp": p["batch"] * p["block_in"],
+        "wgt": p["block_in"] * p["block_out"],
+        "acc": 4 * p["batch"] * p["block_out"],
+        "out": p["batch"] * p["block_out"],
+        "param": 8 * p["block_out"],
+    }
+    found = {}
+    for name, size in entry.items():
+        word = max(size, bus)
+        words = math.ceil(p[f"{name}_bytes"] / word)
+        if name in ("wgt", "param"):
+            found[name] = word // bus * blocks(8 * bus, words)
+        else:
+            found[name] = blocks(8 * word, words, two_ports=name == "inp")
+    return found
+
+
+def features(p):
+    """{part: what its counts grow with}; 1 stands in all of them."""
+    bus, inside, out = p["axi_bytes"], p["batch"] * p["block_in"], p["batch"] * p["block_out"]
+    products = p["batch"] * p["block_in"] * p["block_out"]
+    rows, second = p["row_lanes"], p["second_lanes"]
+    at = memories(p)
+    queues = p["load_queue"] + p["gemm_queue"] + p["alu_queue"] + p["store_queue"]
+    wgt_groups = max(1, p["block_in"] * p["block_out"] / bus)
+    return {
+        "tsr_alu": [out, second, rows, math.log2(out / second) if second else 0, float(rows > 0), out * math.log2(out)],
+        "tsr_gemm": [products, out, inside, out * math.log2(inside)],
+        "tsr_scratchpads": [
+            at["inp"],
+            at["wgt"],
+            at["acc"] + at["out"] + at["param"],
+            max(inside, bus) + max(out, bus) + max(4 * out, bus),
+            p["block_in"] * p["block_out"],
+            wgt_groups,
+        ],
+        "tsr_load": [bus, bus * math.log2(bus)],
+        "tsr_store": [bus, bus * math.log2(bus)],
+        "tsr_fetch": [bus, float(rows > 0)],
+        "tsr_control": [],
+        "tsr_counters": [],
+        "tsr_fault": [],
+        "tsr_timeline": [],
+        "tsr_queue": [queues, float(rows > 0)],
+        "tsr_axi_read": [bus, p["reads_in_flight"]],
+        "tsr_axi_write": [bus, p["writes_in_flight"]],
+        "(itself)": [],
+    }
+
+
+def clock_features(p):
+    """What the longest path of logic grows with."""
+    return [1.0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Area:
+    """Counts on 7 series; `lut` without those that are memory. ns: longest path of logic without wires. outside: the
+    parameters beyond those of all measured machines."""
+
+    lut: float
+    lut_memory: float
+    ff: float
+    dsp: float
+    bram36: float
+    ns: float
+    outside: tuple = ()
+
+    @property
+    def megahertz(self):
+        return 1000 / (WIRES * self.ns)
+
+    def counts(self):
+        return {key: getattr(self, key) for key in RESOURCES}
+
+
+class Model:
+    """Fitted to records {machine: {parameters, parts, total, ns}}."""
+
+    def __init__(self, records):
+        self.records = records
+        self.names = list(records)
+        weight = {
+            key: np.array([1 / max(1.0, records[name]["total"][key]) for name in self.names]) for key in RESOURCES
+        }
+        rows = {}
+        for name in self.names:
+            for part, found in features(records[name]["parameters"]).items():
+                rows.setdefault(part, []).append([1.0, *found])
+        self.coefficients = {}
+        for part, matrix in rows.items():
+            matrix = np.array(matrix)
+            for key in RESOURCES:
+                counts = np.array([records[name]["parts"].get(part, {}).get(key, 0) for name in self.names], float)
+                if not counts.any():
+                    continue
+                scaled = matrix * weight[key][:, None]
+                self.coefficients[part, key] = np.linalg.lstsq(scaled, counts * weight[key], rcond=1e-9)[0]
+        parameters = [record["parameters"] for record in records.values()]
+        self.ranges = {key: (min(p[key] for p in parameters), max(p[key] for p in parameters)) for key in parameters[0]}
+        self.ns = max(record["ns"] for record in records.values())
+
+    def predict(self, parameters):
+        counts = dict.fromkeys(RESOURCES, 0.0)
+        found = features(parameters)
+        for (part, key), coefficients in self.coefficients.items():
+            counts[key] += max(0.0, float(np.dot(coefficients, [1.0, *found[part]])))
+        counts = {key: round(2 * value) / 2 if key == "bram36" else round(value) for key, value in counts.items()}
+        outside = tuple(key for key, (low, high) in self.ranges.items() if not low <= parameters[key] <= high)
+        return Area(**counts, ns=self.ns, outside=outside)
+
+
+def data():
+    """The recorded file: command, parts of boards, machines."""
+    return json.loads(importlib.resources.files(__package__).joinpath("area_points.json").read_text())
+
+
+@functools.cache
+def model():
+    return Model(data()["machines"])
+
+
+def parts():
+    """{name in lower case without dashes: {name, lut, lut_memory, ff, dsp, bram36}} of parts of 7 series."""
+    return {part["name"].lower().replace("-", ""): part for part in data()["parts"] if part["family"] == "xc7"}
+
+
+def part_of(name):
+    """Errors: invalid_argument when the part is unknown."""
+    key = str(name).lower().replace("-", "").replace("_", "")
+    if key not in parts():
+        raise argument(f"the area model knows no part '{name}'; it knows {', '.join(parts())} (7 series)")
+    return parts()[key]
+
+
+def obstacle(area, part, spare=0.0):
+    """Why a machine does not fit a part of which the share `spare` of look-up tables and flip-flops stays free, or
+    None."""
+    used = {**area.counts(), "lut": area.lut + area.lut_memory}
+    for key in RESOURCES:
+        most = part[key] * (1 - spare if key in ("lut", "ff") else 1)
+        if used[key] > most:
+            return f"{part['name']}: {key} {used[key]:,g} of {most:,g}"
+    return None
+
+
+def leave_one_out(records):
+    """{machine: {resource: (measured, predicted from the others)}}; `lut` with those that are memory."""
+    found = {}
+    for name, record in records.items():
+        area = Model({other: records[other] for other in records if other != name}).predict(record["parameters"])
+        counts = {**area.counts(), "lut": area.lut + area.lut_memory}
+        total = {**record["total"], "lut": record["total"]["lut"] + record["total"]["lut_memory"]}
+        found[name] = {key: (total[key], counts[key]) for key in RESOURCES if key != "lut_memory"}
+    return found
+
+
+def main():
+    found = leave_one_out(data()["machines"])
+    keys = [key for key in RESOURCES if key != "lut_memory"]
+    print(f"{'machine':<12}" + "".join(f"{key:>10}{'model':>9}{'%':>7}" for key in keys))
+    worst = dict.fromkeys(keys, 0.0)
+    for name, row in found.items():
+        line = f"{name:<12}"
+        for key in keys:
+            measured, predicted = row[key]
+            off = 100 * (predicted - measured) / max(1, measured)
+            worst[key] = max(worst[key], abs(off))
+            line += f"{measured:>10,g}{predicted:>9,g}{off:>7.1f}"
+        print(line)
+    print("largest error: " + ", ".join(f"{key} {value:.1f} %" for key, value in worst.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command `tessera explore`, which the command `tessera` starts. Progress and notes go to standard error, the table
+and the reasons to standard output, and an error is one line, as the other commands write it."""
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+import _tessera
+
+from .. import workers
+from ..errors import argument, error
+from . import explorer, nsga2, picture, report, results, space
+
+AUTOMATIC_SCREEN = 100  # machines, from which on a search screens first
+
+
+def parser():
+    made = argparse.ArgumentParser(
+        prog="tessera explore",
+        description="which machine to build: machines of a space times networks (docs/explore.md)",
+    )
+    add = made.add_argument
+    add("space", help="TOML file with ranges, rules, constraints and objectives")
+    add("--network", action="append", required=True, metavar="ONNX", help="quantised network; repeatable")
+    add("--shape", action="append", default=[], metavar="[NETWORK:]INPUT=D0,...", help="of a dynamic input; repeatable")
+    add(
+        "--method",
+        choices=("grid", "random", "nsga2"),
+        default="grid",
+        help="which machines are looked at; default grid",
+    )
+    add("--evaluations", type=int, default=400, metavar="N", help="machines for random and nsga2; default 400")
+    add("--seed", type=int, default=1, help="of random and nsga2; default 1")
+    add("--screen", choices=("auto", "yes", "no"), default="auto", help="compile in full only what may be on the front")
+    add("--workers", default="1", metavar="W", help="processes here, or dask, dask:N, dask:tcp://HOST:PORT; default 1")
+    add("--db", metavar="FILE", help="results that are kept, SQLite; default SPACE.db in this folder")
+    add("-o", "--output", metavar="FILE", help="all points and the front as JSON")
+    add("--picture", action="append", default=[], metavar="FILE", help=".png or .svg; repeatable")
+    add("--confirm", choices=("sysc", "rtl"), help="run the networks on the front's machines")
+    add(
+        "--most",
+        type=int,
+        default=20,
+        metavar="N",
+        help="machines of the front that are shown and confirmed; default 20",
+    )
+    add("--json", action="store_true", help="the JSON on standard output instead of the table")
+    add("-q", "--quiet", action="store_true", help="print no progress and no notes")
+    return made
+
+
+def checked(given):
+    """Refuses what would fail late. Errors: invalid_argument, io, unsupported."""
+    if given.evaluations < 1 or given.most < 1:
+        raise argument("--evaluations and --most take numbers from 1 on")
+    if workers.count_of(given.workers) is None:
+        raise argument(f"--workers '{given.workers}': a number, dask, dask:N or dask:tcp://HOST:PORT")
+    for path in given.picture:
+        picture.check(path)
+    for path in [given.output, *given.picture]:
+        if path and not pathlib.Path(path).absolute().parent.is_dir():
+            raise error("io", f"cannot write '{path}': there is no such folder")
+
+
+def searched(found, given):
+    size = found.space.size if given.method == "grid" else given.evaluations
+    screen = given.screen == "yes" or (given.screen == "auto" and size > AUTOMATIC_SCREEN)
+    if given.method == "grid":
+        return found.grid(screen)
+    if given.method == "random":
+        return found.random(given.evaluations, given.seed, screen)
+    return nsga2.search(found, given.evaluations, given.seed)
+
+
+def nothing(found):
+    """The error of a space of which no machine is left."""
+    why = "; ".join(f"{count:,} {reason}" for reason, count in found.refused.most_common(4))
+    if found.failures:
+        (_, name), cause = next(iter(found.failures.items()))
+        why += f"{'; ' if why else ''}{len(found.failures):,} on which a network does not run, as {name}: {cause}"
+    return argument(f"no machine of the space is left: {why}; widen ranges, constraints or rules")
+
+
+def write(path, text):
+    try:
+        pathlib.Path(path).write_text(text)
+    except OSError as refused:
+        raise error("io", f"cannot write '{path}': {refused.strerror}") from None
+
+
+def run(given):
+    checked(given)
+    start = time.monotonic()
+    chosen = space.load(given.space)
+    kept = results.Results(given.db or pathlib.Path(given.space).with_suffix(".db").name)
+    found = explorer.Explorer(
+        chosen, explorer.networks_of(given.network, given.shape), kept, given.workers, given.quiet
+    )
+    points = searched(found, given)
+    front = found.front(points)
+    if not front:
+        raise nothing(found)
+    shown = front[: given.most]
+    confirmed = found.confirm(shown, given.confirm) if given.confirm else None
+    content = report.as_json(found, points, front, confirmed, given.confirm or "")
+    if given.output:
+        write(given.output, json.dumps(content, indent=1) + "\n")
+    for path in given.picture:
+        picture.draw(found, points, front, path)
+    if given.json:
+        print(json.dumps(content))
+    else:
+        print(report.table(report.rows(found, shown, confirmed)))
+        print("\n" + "\n".join(report.reasons(found, front)))
+    if not given.quiet:
+        for line in report.notes(found, points):
+            print(f"tessera: {line}", file=sys.stderr)
+        print(
+            f"tessera: {sum(found.compiled.values()):,} evaluations in {time.monotonic() - start:.1f} s, "
+            f"kept in {kept.path}",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def main(arguments=None):
+    given = parser().parse_args(arguments)
+    try:
+        return run(given)
+    except _tessera.Error as refused:
+        code, message = refused.code, str(refused)
+    except (ImportError, OSError) as refused:
+        code, message = "unsupported", f"--workers {given.workers}: {refused}"
+    except KeyboardInterrupt:
+        code, message = "interrupted", "ended; results are kept, and the same command goes on from there"
+    print(f"tessera: error ({code}): {message}", file=sys.stderr)
+    return 1

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exploration: machines of a space times networks. Enters: a Space, networks, a results file, a pool of workers.
+Leaves: points with their figures, the front, what was refused and why.
+
+Two steps save time on many machines. The screen chooses schedules by the closed form alone; its cycles are those of a
+program that would run, some percent more than the compiler's own. A screened machine's figures times the least ratio
+that compiled machines have shown, less a margin, are what it may reach at best. The machines that are on the front even
+so are compiled in full, and this goes on until only compiled machines are left on it."""
+
+import collections
+import dataclasses
+import json
+import pathlib
+import sys
+import time
+
+import numpy as np
+
+from .. import workers as workers_module
+from ..errors import argument, error
+from . import area as area_module
+from . import energy, pareto, results
+
+UNIT_SECONDS = 2.0  # of a unit of work
+MARGIN = 0.03  # beyond the best ratio of compiled and screened that was seen
+FIRST_RATIO = 0.85  # before any was
+MOST_GRID = 200_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    name: str
+    data: bytes
+    digest: str  # of the bytes and the shapes
+    shapes: dict  # of dynamic inputs; a dynamic batch that is not there is 1
+
+
+def shapes_of(texts, names):
+    """{network: {input: shape}} of texts "INPUT=1,3,32,32" for all networks or "NETWORK:INPUT=..." for one. Errors:
+    invalid_argument."""
+    found = {name: {} for name in names}
+    for text in texts:
+        where, _, dims = text.rpartition("=")
+        network, _, name = where.rpartition(":")
+        if not name or not all(d.isdigit() and int(d) > 0 for d in dims.split(",")) or network not in ("", *names):
+            raise argument(f"--shape takes [NETWORK:]INPUT=D0,D1,..., got '{text}'; networks are {', '.join(names)}")
+        for each in [network] if network else names:
+            found[each][name] = [int(d) for d in dims.split(",")]
+    return found
+
+
+def networks_of(paths, shapes=()):
+    """paths: of ONNX files. shapes: as of shapes_of. Errors: io, invalid_argument for two networks of one name."""
+    found, given = {}, shapes_of(shapes, [pathlib.Path(path).stem for path in paths])
+    for path in paths:
+        try:
+            data = pathlib.Path(path).read_bytes()
+        except OSError as refused:
+            raise error("io", f"cannot read the network '{path}': {refused.strerror}") from None
+        name = pathlib.Path(path).stem
+        if name in found:
+            raise argument(f"two networks are called '{name}'; rename a file")
+        found[name] = Network(name, data, results.digest(data, json.dumps(given[name])), given[name])
+    return list(found.values())
+
+
+@dataclasses.dataclass
+class Point:
+    """A machine with what is known of it. figures: {objective: value} of all networks together, per_network: {network:
+    counts}, judge: what made them."""
+
+    number: int
+    machine: object
+    area: object
+    values: dict  # of the space's axes
+    megahertz: float
+    figures: dict = dataclasses.field(default_factory=dict)
+    per_network: dict = dataclasses.field(default_factory=dict)
+    judge: str = ""
+
+    def key(self):
+        """What its cycles depend on."""
+        return self.machine.toml(), tuple(sorted(self.machine.options().items()))
+
+
+class Progress:
+    """One line on standard error, written again."""
+
+    def __init__(self, quiet):
+        self.shown = not quiet and sys.stderr.isatty()
+        self.last = 0.0
+
+    def __call__(self, text, end=False):
+        if self.shown and (end or time.monotonic() - self.last > 0.2):
+            self.last = time.monotonic()
+            print(f"\r\033[Ktessera: {text}" + ("\r\033[K" if end else ""), end="", file=sys.stderr, flush=True)
+
+
+class Explorer:
+    """Errors of its methods: those of the results file; workers.Failure for a bug in a worker."""
+
+    def __init__(self, space, networks, kept, workers="1", quiet=True):
+        self.space, self.networks, self.kept, self.workers = space, networks, kept, workers
+        self.progress = Progress(quiet)
+        self.compiler = results.compiler_digest()
+        self.part = area_module.part_of(space.constraints["fits"]) if "fits" in space.constraints else None
+        self.refused = collections.Counter()  # why machines were left out, by reason
+        self.failures = {}  # {(machine's number, network): error}
+        self.compiled = collections.Counter()  # by judge, in this run
+        self.known = {}  # {number: Point}, or None where it is refused
+        self.seconds = 0.0
+
+    # --- machines
+
+    def point(self, number):
+        """The Point of a combination, or None; why is counted once."""
+        if number not in self.known:
+            self.known[number] = self._make(number)
+        return self.known[number]
+
+    def _make(self, number):
+        machine, why = self.space.machine(number)
+        if machine is None:
+            self.refused[f"no machine: {why}"] += 1
+            return None
+        area = area_module.model().predict(machine.parameters)
+        megahertz = machine.megahertz or area.megahertz
+        if megahertz > area.megahertz:
+            self.refused[f"clock of {megahertz:g} MHz is above the estimate of {area.megahertz:.0f}"] += 1
+            return None
+        point = Point(number, machine, area, self.space.values(number), megahertz)
+        point.figures = {**area.counts(), "lut": area.lut + area.lut_memory}
+        why = self.refusal(point)
+        if why:
+            self.refused[why] += 1
+            return None
+        return point
+
+    def refusal(self, point, scale=None):
+        """The constraint that the point's figures break, or None. scale: {objective: factor} for what is not final."""
+        if self.part is not None and not point.judge:
+            why = area_module.obstacle(point.area, self.part, self.space.constraints.get("spare", 0))
+            if why:
+                return f"does not fit {self.part['name']}: {why.split(': ')[1].split(' ')[0]}"
+        for key, most in self.space.constraints.items():
+            if key in point.figures and point.figures[key] * (scale or {}).get(key, 1) > most:
+                return f"more than {most:g} {key}"
+        return None
+
+    # --- figures
+
+    def result_key(self, point, network, judge):
+        toml, options = point.key()
+        return results.digest("explore", self.compiler, network.digest, judge, toml, json.dumps(options))
+
+    def figures_of(self, point, counts):
+        """{objective: value} from {network: counts}."""
+        cycles = sum(found["cycles"] for found in counts.values())
+        power = [energy.microjoules(f["issued_macs"], f["bytes"], point.machine.parameters) for f in counts.values()]
+        return {
+            **point.area.counts(),
+            "lut": point.area.lut + point.area.lut_memory,
+            "cycles": cycles,
+            "milliseconds": cycles / point.megahertz / 1000,
+            "bytes": sum(found["bytes"] for found in counts.values()),
+            "microjoules": sum(sum(parts.values()) for parts in power),
+        }
+
+    def evaluate(self, points, judge):
+        """Gives the points their figures. Returns those that have some: the others do not compile."""
+        wanted = {}  # {(network's digest, key of the machine): {result's key, points}}
+        for point in points:
+            for network in self.networks:
+                wanted.setdefault(self.result_key(point, network, judge), (network, point))
+        found = self.kept.find(wanted)
+        self._work({key: pair for key, pair in wanted.items() if key not in found}, judge, found)
+        done = []
+        for point in points:
+            counts = {network.name: found[self.result_key(point, network, judge)] for network in self.networks}
+            wrong = {name: counted for name, counted in counts.items() if "error" in counted}
+            for name, counted in wrong.items():
+                self.failures[point.number, name] = counted["error"]
+            if wrong:
+                continue
+            point.judge, point.per_network = judge, counts
+            point.figures = self.figures_of(point, counts)
+            done.append(point)
+        return done
+
+    def _work(self, missing, judge, found):
+        """Runs what is missing; each result is in the file before the next is looked at."""
+        if not missing:
+            return
+        start, total = time.monotonic(), len(missing)
+        waiting = collections.defaultdict(collections.deque)
+        for key, (network, _) in missing.items():
+            waiting[network.digest].append(key)
+        spent = {network.digest: [0.0, 0] for network in self.networks}  # seconds, machines
+        units = {}
+
+        def next_unit():
+            digest = max(waiting, key=lambda name: len(waiting[name]) * self._each(spent[name]))
+            keys = []
+            while waiting[digest] and len(keys) < max(1, int(UNIT_SECONDS / self._each(spent[digest]))):
+                keys.append(waiting[digest].popleft())
+            return unit_of(keys) if keys else None
+
+        def unit_of(keys):
+            unit = results.digest("unit", *keys)
+            units[unit] = keys
+            machines = [missing[key][1] for key in keys]
+            payload = [(point.machine.toml(), point.machine.options()) for point in machines]
+            network = missing[keys[0]][0]
+            return unit, {"network": network.digest, "shapes": network.shapes, "judge": judge, "machines": payload}
+
+        def on_result(unit, result):
+            keys = units.pop(unit)
+            network = missing[keys[0]][0]
+            if isinstance(result, workers_module.Lost):
+                if len(keys) > 1:  # which machine was it?
+                    alone.extend(keys)
+                    return
+                result = [{"error": f"a worker died on it {result.tries} times", "code": "internal", "seconds": 0.0}]
+            rows = []
+            for key, counts in zip(keys, result):
+                found[key] = counts
+                spent[network.digest][0] += counts["seconds"]
+                spent[network.digest][1] += 1
+                if counts.get("code") != "internal":
+                    rows.append((key, network.name, missing[key][1].machine.toml(), judge, counts))
+            self.kept.add(rows)
+            self.compiled[judge] += len(rows)
+            self.progress(f"{judge}: {sum(key in found for key in missing)} of {total}")
+
+        alone = collections.deque()
+        shared = {network.digest: network.data for network in self.networks}
+        with workers_module.open_pool(self.workers, shared) as pool:
+            pool.run(
+                "tessera.exploration.evaluate:evaluate",
+                lambda: unit_of([alone.popleft()]) if alone else next_unit(),
+                on_result,
+            )
+        self.seconds += time.monotonic() - start
+        self.progress("", end=True)
+
+    @staticmethod
+    def _each(spent):
+        """Seconds that a machine takes of a network: a guess before any is done."""
+        seconds, machines = spent
+        return max(seconds / machines, 1e-3) if machines else UNIT_SECONDS
+
+    # --- searches
+
+    def vectors(self, points, scale=None):
+        """[points, objectives]."""
+        factors = [(scale or {}).get(key, 1) for key in self.space.objectives]
+        return np.array(
+            [[point.figures[key] * factor for key, factor in zip(self.space.objectives, factors)] for point in points]
+        ).reshape(len(points), len(self.space.objectives))
+
+    def allowed(self, points, scale=None):
+        """Those that break no constraint; the others are counted."""
+        fine = []
+        for point in points:
+            why = self.refusal(point, scale)
+            if why is None:
+                fine.append(point)
+            else:
+                self.refused[why] += 1
+        return fine
+
+    def grid(self, screen):
+        """All machines of the space. Returns the points with figures that keep to the constraints."""
+        if self.space.size > MOST_GRID:
+            raise argument(
+                f"the grid has {self.space.size:,} machines, more than {MOST_GRID:,}; use --method nsga2 or random, "
+                "or fewer values"
+            )
+        points = []
+        for number in range(self.space.size):
+            self.progress(f"machine {number} of {self.space.size}")
+            point = self.point(number)
+            if point is not None:
+                points.append(point)
+        return self.some(points, screen)
+
+    def some(self, points, screen):
+        if not screen:
+            return self.allowed(self.evaluate(points, "predict"))
+        return self.refine(self.evaluate(points, "screen"))
+
+    def refine(self, screened):
+        """Compiles in full whatever may be on the front. Returns all points, those of the screen as they are."""
+        before = {point.number: dict(point.figures) for point in screened}
+        waiting, compiled, ratios = {point.number: point for point in screened}, [], {}
+        while waiting:
+            scale = {key: ratios.get(key, FIRST_RATIO) - MARGIN for key in ("cycles", "milliseconds")}
+            scale |= {key: ratios.get(key, FIRST_RATIO) - MARGIN for key in ("bytes", "microjoules")}
+            fine = [point for point in waiting.values() if self.refusal(point, scale) is None]
+            legal = [point for point in compiled if self.refusal(point) is None]
+            best = self.vectors(legal)
+            hopeful = [
+                point
+                for point, hopeless in zip(fine, pareto.dominated(self.vectors(fine, scale), best[pareto.front(best)]))
+                if not hopeless
+            ]
+            if not hopeful:
+                break
+            chosen = [hopeful[at] for at in pareto.front(self.vectors(hopeful))]
+            for point in chosen:
+                del waiting[point.number]
+            for point in self.evaluate(chosen, "predict"):
+                compiled.append(point)
+                for key in ("cycles", "milliseconds", "bytes", "microjoules"):
+                    ratio = point.figures[key] / before[point.number][key]
+                    ratios[key] = min(ratios.get(key, 1.0), ratio)
+        return self.allowed(compiled) + self.allowed(list(waiting.values()))
+
+    def random(self, count, seed, screen):
+        """`count` different machines of the space, uniformly."""
+        generator = np.random.default_rng(seed)
+        points, seen = [], set()
+        for _ in range(100 * count):
+            number = int(generator.integers(self.space.size))
+            if number not in seen:
+                seen.add(number)
+                point = self.point(number)
+                if point is not None:
+                    points.append(point)
+            if len(points) == count or len(seen) == self.space.size:
+                break
+        return self.some(points, screen)
+
+    def front(self, points):
+        """The compiled points that no other one dominates, by the first objective."""
+        compiled = [point for point in points if point.judge == "predict"]
+        return [compiled[at] for at in pareto.front(self.vectors(compiled))]
+
+    def confirm(self, points, device):
+        """[{network: counts on the device}] of points."""
+        seen = []
+        wanted = {}
+        for point in points:
+            for network in self.networks:
+                wanted[self.result_key(point, network, device)] = (network, point)
+        found = self.kept.find(wanted)
+        self._work({key: pair for key, pair in wanted.items() if key not in found}, device, found)
+        for point in points:
+            seen.append({n.name: found[self.result_key(point, n, device)] for n in self.networks})
+        return seen

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges and rules of a space of machines. A range is a list, one value, or text: "8k..128k by 2x" (each twice the one
+before), "4..16 by 4" (each 4 more). A rule is an expression over parameters: "block_out / 4", "wgt_bytes >= 64k"."""
+
+import ast
+import operator
+import re
+
+from ..errors import argument
+
+MOST_VALUES = 10000  # of one range
+SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20}
+NUMBER = r"(\d+(?:\.\d+)?)([kKmM]?)"
+
+OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+FUNCTIONS = {"min": min, "max": max}
+
+
+def number(text, where):
+    """The number of a text such as "8k". Errors: invalid_argument."""
+    found = re.fullmatch(NUMBER, text.strip())
+    if not found:
+        raise argument(f"{where}: '{text.strip()}' is no number; write 4096, 4k or 1M")
+    value = float(found[1]) * SUFFIXES[found[2].lower()]
+    return int(value) if value == int(value) else value
+
+
+def span(text, where):
+    """The values of "FIRST..LAST by STEP" or "... by FACTORx". Errors: invalid_argument."""
+    found = re.fullmatch(r"(.+?)\.\.(.+?)\s+by\s+(.+?)(x?)", text.strip())
+    if not found:
+        raise argument(f'{where}: \'{text}\' is no range; write "8k..128k by 2x" or "4..16 by 4"')
+    first, last, step = (number(part, where) for part in found.groups()[:3])
+    if (step <= 1 if found[4] else step <= 0) or last < first or (found[4] and first <= 0):
+        raise argument(f"{where}: '{text}' never ends or is empty")
+    values, value = [], first
+    while value <= last and len(values) <= MOST_VALUES:
+        values.append(value)
+        value = value * step if found[4] else value + step
+    if len(values) > MOST_VALUES:
+        raise argument(f"{where}: '{text}' has more than {MOST_VALUES} values")
+    return values
+
+
+class Rule:
+    """An expression over names. Errors of parsing and evaluating: invalid_argument with the rule's text."""
+
+    def __init__(self, text, where):
+        self.text, self.where = text, where
+        plain = re.sub(r"\b(\d+)([kKmM])\b", lambda m: str(int(m[1]) * SUFFIXES[m[2].lower()]), text)
+        try:
+            self.tree = ast.parse(plain, mode="eval").body
+        except SyntaxError:
+            raise argument(f"{where}: '{text}' is no expression; write for example \"block_out / 4\"") from None
+        self.names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)} - set(FUNCTIONS)
+
+    def __call__(self, values):
+        try:
+            return self._value(self.tree, values)
+        except ZeroDivisionError:
+            raise argument(f"{self.where}: '{self.text}' divides by zero") from None
+
+    def _value(self, node, values):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return node.value
+        if isinstance(node, ast.Name) and node.id in values:
+            return values[node.id]
+        if isinstance(node, ast.BinOp):
+            left, right = self._value(node.left, values), self._value(node.right, values)
+            if isinstance(node.op, ast.Div):
+                quotient = left / right
+                return int(quotient) if quotient == int(quotient) else quotient
+            if type(node.op) in OPERATORS:
+                return OPERATORS[type(node.op)](left, right)
+        if isinstance(node, ast.Compare):
+            left, holds = self._value(node.left, values), True
+            for step, right in zip(node.ops, node.comparators):
+                if type(step) not in OPERATORS:
+                    break
+                value = self._value(right, values)
+                holds, left = holds and OPERATORS[type(step)](left, value), value
+            else:
+                return holds
+        if isinstance(node, ast.BoolOp):
+            found = [self._value(value, values) for value in node.values]
+            return all(found) if isinstance(node.op, ast.And) else any(found)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+            value = self._value(node.operand, values)
+            return not value if isinstance(node.op, ast.Not) else -value
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+            return FUNCTIONS[node.func.id](*(self._value(value, values) for value in node.args))
+        what = f"name '{node.id}'" if isinstance(node, ast.Name) else f"'{ast.unparse(node)}'"
+        raise argument(
+            f"{self.where}: '{self.text}' has {what}, which a rule cannot have; names are {', '.join(sorted(values))}"
+        )
+
+
+def values_of(given, where):
+    """A list of values, or a Rule. given: list, number or text of a space file. Errors: invalid_argument."""
+    if isinstance(given, bool) or not isinstance(given, list | int | float | str):
+        raise argument(f"{where} takes a number, a list, a range or a rule, not {given!r}")
+    if isinstance(given, list):
+        if not given:
+            raise argument(f"{where} is an empty list")
+        found = [number(value, where) if isinstance(value, str) else value for value in given]
+        if any(isinstance(value, bool) or not isinstance(value, int | float) for value in found):
+            raise argument(f"{where} takes numbers, not {given!r}")
+        return list(dict.fromkeys(found))
+    if not isinstance(given, str):
+        return [given]
+    if ".." in given:
+        return span(given, where)
+    if re.fullmatch(NUMBER, given.strip()):
+        return [number(given, where)]
+    return Rule(given, where)

@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tessera explore`: ranges and rules, the front against one found by brute force, resumption, workers that die, the
+confirmation on the timing model, and what is refused."""
+
+import itertools
+import json
+import os
+import pathlib
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import _tessera
+import numpy as np
+import pytest
+from tessera.exploration import area, energy, explorer, pareto, report, results, rules, space
+
+from tessera import workers
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
+
+SMALL = {
+    "name": "small",
+    "base": "npu64",
+    "machine": {"block_in": [8, 16], "block_out": [8, 16], "axi_bytes": "8..16 by 2x", "second_lanes": "block_out / 4"},
+}
+
+
+def small(**changes):
+    return space.Space({**SMALL, **changes})
+
+
+def exploring(tmp_path, content=None, **given):
+    kept = results.Results(tmp_path / "kept.db")
+    return explorer.Explorer(content or small(), explorer.networks_of([DIGITS]), kept, **given)
+
+
+# --- spaces
+
+
+@pytest.mark.parametrize(
+    "text, values",
+    [
+        ("8k..128k by 2x", [8192, 16384, 32768, 65536, 131072]),
+        ("4..16 by 4", [4, 8, 12, 16]),
+        ("1M", [1 << 20]),
+        (7, [7]),
+        (["4k", 100], [4096, 100]),
+    ],
+)
+def test_ranges(text, values):
+    assert rules.values_of(text, "here") == values
+
+
+@pytest.mark.parametrize("text", ["8k..4k by 2x", "4..8 by 0", "4..8 by 1x", "a..b by 2", "8..16", [], [True], None])
+def test_bad_ranges_are_refused(text):
+    with pytest.raises(_tessera.Error, match="here"):
+        rules.values_of(text, "here")(dict())
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [("a / 2", 8), ("a * b - 1", 47), ("min(a, b) >= 3 and not a < b", True), ("b <= a <= 4k", True), ("a // 5", 3)],
+)
+def test_rules(text, value):
+    assert rules.Rule(text, "here")({"a": 16, "b": 3}) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["__import__('os')", "a.b", "c + 1", "a if b else 1", "a / 0", "lambda: 1", "a +", "'x'"]
+)
+def test_rules_are_arithmetic_and_nothing_else(text):
+    with pytest.raises(_tessera.Error, match="here"):
+        rules.Rule(text, "here")({"a": 16, "b": 3})
+
+
+def test_numbers_name_all_combinations_once():
+    chosen = small()
+    seen = {tuple(chosen.values(number).items()) for number in range(chosen.size)}
+    assert len(seen) == chosen.size == 8
+    for number in range(chosen.size):
+        places = [values.index(chosen.values(number)[key]) for key, values in chosen.axes.items()]
+        assert chosen.number(places) == number
+    machine, _ = chosen.machine(7)
+    assert machine.parameters["second_lanes"] == 4 and machine.parameters["wgt_bytes"] == 65536
+
+
+def test_illegal_machines_say_why():
+    chosen = small(machine={"block_in": [12], "second_lanes": 4})
+    assert "block_in = 12" in chosen.machine(0)[1]
+    chosen = small(rules={"require": ["block_in * block_out > 10000"]})
+    assert chosen.machine(0) == (None, "rule 'block_in * block_out > 10000'")
+
+
+@pytest.mark.parametrize(
+    "content, names",
+    [
+        ({"machines": {}}, "machines"),
+        ({"machine": {"block": 8}}, "block_in"),
+        ({"machine": {"block_in": "block_out", "block_out": "block_in"}}, "need each other"),
+        ({"machine": {"block_in": "width / 2"}}, "width"),
+        ({"constraints": {"fits": "zynq9000"}}, "zynq9000"),
+        ({"constraints": {"lutz": 3}}, "lutz"),
+        ({"objectives": {"minimise": ["beauty"]}}, "beauty"),
+        ({"base": "npu7"}, "npu7"),
+        ({"rules": {"require": "block_in"}}, "require"),
+    ],
+)
+def test_bad_spaces_are_refused(tmp_path, content, names):
+    with pytest.raises(_tessera.Error, match=names):
+        exploring(tmp_path, space.Space(content))
+
+
+# --- area, energy, dominance
+
+
+def test_area_of_synthesised_machines_is_what_synthesis_says():
+    figures = json.loads((ROOT / "hw" / "synth" / "figures.json").read_text())["area"]["pynq_z2 xc7 0.23"]["total"]
+    import tomllib
+
+    parameters = tomllib.loads((ROOT / "hw" / "configs" / "pynq_z2.toml").read_text())
+    found = area.model().predict(parameters)
+    for key in ("lut", "ff", "dsp", "bram36"):
+        assert abs(getattr(found, key) - figures[key]) <= 0.05 * figures[key]
+
+
+def test_the_models_parts_are_those_of_synthesis():
+    import tomllib
+
+    parts = tomllib.loads((ROOT / "hw" / "synth" / "parts.toml").read_text())["part"]
+    assert area.data()["parts"] == parts
+
+
+def test_blocks_of_a_memory():
+    assert area.blocks(72, 512) == 1 and area.blocks(36, 512) == 0.5 and area.blocks(144, 2048) == 8
+    assert area.blocks(72, 512, two_ports=True) == 1
+
+
+def test_energy_grows_with_bytes_and_with_memories():
+    machine = small().machine(0)[0].parameters
+    less = energy.microjoules(1000, 1000, machine)
+    more = energy.microjoules(1000, 2000, machine)
+    assert more["dram"] == 2 * less["dram"] and more["multiply_accumulate"] == less["multiply_accumulate"]
+    assert energy.sram_byte(8192) == 10 / 8 and energy.sram_byte(1 << 20) == 100 / 8
+    assert energy.sram_byte(32768) < energy.sram_byte(65536) < energy.sram_byte(1 << 20)
+
+
+def test_front_is_what_comparing_all_pairs_finds():
+    random = np.random.default_rng(3)
+    for objectives in (1, 2, 3):
+        vectors = random.integers(0, 6, (40, objectives))
+        better = lambda a, b: (a <= b).all() and (a < b).any()
+        expected = {tuple(a) for a in vectors if not any(better(b, a) for b in vectors)}
+        found = pareto.front(vectors)
+        assert {tuple(vectors[at]) for at in found} == expected and len(found) == len(expected)
+        assert list(pareto.dominated(vectors, vectors)) == [any(better(b, a) for b in vectors) for a in vectors]
+
+
+# --- the exploration
+
+
+def test_grid_is_what_the_compiler_says_of_each_machine(tmp_path):
+    import tessera
+
+    found = exploring(tmp_path)
+    points = found.grid(screen=False)
+    assert len(points) == 8
+    for point in points:
+        path = tmp_path / "one.toml"
+        path.write_text(point.machine.toml())
+        session = tessera.Session(str(DIGITS), "fsim", str(path), shapes={"image": [1, 1, 8, 8]})
+        layers = session.info()["layers"]
+        assert point.figures["cycles"] == sum(layer.get("predicted_cycles", 0) for layer in layers)
+        assert point.figures["milliseconds"] == point.figures["cycles"] / point.megahertz / 1000
+    assert found.front(points)
+
+
+def test_screened_grid_has_the_front_of_the_full_one(tmp_path):
+    wide = {**SMALL, "machine": {**SMALL["machine"], "inp_bytes": "4k..16k by 2x", "block_in": [4, 8, 16]}}
+    full, screened = exploring(tmp_path, space.Space(wide)), exploring(tmp_path, space.Space(wide))
+    expected = full.front(full.grid(screen=False))
+    points = screened.grid(screen=True)
+    assert [point.number for point in screened.front(points)] == [point.number for point in expected]
+    assert screened.compiled["predict"] == 0  # all of it was in the file
+
+
+def test_constraints_leave_machines_out(tmp_path):
+    found = exploring(tmp_path)
+    points = found.grid(screen=False)
+    most = sorted(point.figures["lut"] for point in points)[3]
+    some = exploring(tmp_path, small(constraints={"lut": most, "fits": "Zynq-7020"}))
+    kept = some.grid(screen=False)
+    assert {point.number for point in kept} == {point.number for point in points if point.figures["lut"] <= most}
+    assert some.refused[f"more than {most:g} lut"] == 4
+
+
+def test_a_second_run_does_nothing_again(tmp_path):
+    first, second = exploring(tmp_path), exploring(tmp_path)
+    one = first.front(first.grid(screen=False))
+    two = second.front(second.grid(screen=False))
+    assert [point.figures for point in one] == [point.figures for point in two]
+    assert first.compiled["predict"] == 8 and second.compiled["predict"] == 0 and first.kept.count() == 8
+
+
+def test_front_is_confirmed_by_the_timing_model(tmp_path):
+    found = exploring(tmp_path, small(machine={"block_in": [8, 16]}))
+    front = found.front(found.grid(screen=False))
+    for point, counts in zip(front, found.confirm(front, "sysc")):
+        assert abs(report.cycles_of(counts) / point.figures["cycles"] - 1) < 0.05
+
+
+def test_network_that_does_not_compile_is_told(tmp_path):
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    kept = results.Results(tmp_path / "kept.db")
+    found = explorer.Explorer(small(), explorer.networks_of([DIGITS, broken]), kept)
+    assert found.grid(screen=False) == [] and len(found.failures) == 8
+
+
+def test_nsga2_finds_the_front_of_a_small_space(tmp_path):
+    pytest.importorskip("pymoo")
+    from tessera.exploration import nsga2
+
+    found, other = exploring(tmp_path), exploring(tmp_path)
+    expected = {point.number for point in found.front(found.grid(screen=False))}
+    assert {point.number for point in other.front(nsga2.search(other, 40, seed=1))} == expected
+
+
+# --- workers
+
+
+def units(keys):
+    left = iter(keys)
+    return lambda: next(((f"unit{key}", key) for key in left), None)
+
+
+@pytest.mark.parametrize("kind", ["2", "dask:2"])
+def test_each_unit_is_reported_once_though_workers_die(tmp_path, kind):
+    if kind.startswith("dask"):
+        pytest.importorskip("distributed")
+    seen = []
+    shared = {"folder": str(tmp_path).encode()}
+    with workers.open_pool(kind, shared) as pool:
+        pool.run(
+            "tests.system.explore_worker:dies_once", units(range(12)), lambda key, result: seen.append((key, result))
+        )
+    assert sorted(seen) == sorted((f"unit{key}", key * key) for key in range(12))
+
+
+def test_a_unit_that_kills_every_worker_is_lost_and_no_other(tmp_path):
+    seen = {}
+    with workers.open_pool("2", {}) as pool:
+        pool.run("tests.system.explore_worker:dies_on_three", units(range(6)), seen.__setitem__)
+    assert seen.pop("unit3") == workers.Lost(workers.TRIES)
+    assert seen == {f"unit{key}": key for key in range(6) if key != 3}
+
+
+def test_what_a_function_raises_is_shown():
+    with workers.open_pool("1", {}) as pool, pytest.raises(workers.Failure, match="on purpose"):
+        pool.run("tests.system.explore_worker:raises", units([1]), lambda *_: None)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "dask2"])
+def test_bad_workers_are_refused(text):
+    with pytest.raises(ValueError, match="dask"):
+        workers.open_pool(text)
+
+
+# --- the command
+
+
+def space_file(tmp_path, **changes):
+    content = {**SMALL, **changes}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in content.items() if not isinstance(value, dict)]
+    for section, entries in content.items():
+        if isinstance(entries, dict):
+            lines += [f"[{section}]"] + [f"{key} = {json.dumps(value)}" for key, value in entries.items()]
+    path = tmp_path / "space.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_command_writes_table_and_json(command, tmp_path):
+    output = tmp_path / "front.json"
+    done = command(
+        "explore", space_file(tmp_path), "--network", DIGITS, "-o", output, "--db", tmp_path / "kept.db", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    content = json.loads(output.read_text())
+    assert content["schema"] == "tessera.explore/1" and len(content["points"]) == 8
+    numbers = {point["number"] for point in content["points"]}
+    assert content["front"] and set(content["front"]) <= numbers
+    assert "The best machine for digits by milliseconds is" in done.stdout and "LUT" in done.stdout
+
+
+def test_command_draws(command, tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "front.svg"
+    done = command("explore", space_file(tmp_path), "--network", DIGITS, "--picture", picture, "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "<svg" in picture.read_text() and not done.stderr
+
+
+@pytest.mark.parametrize(
+    "changes, arguments, says",
+    [
+        ({"constraints": {"lut": 10}}, [], "no machine of the space is left: 8 more than 10 lut"),
+        ({"machine": {"block_in": [7]}}, [], "block_in = 7"),
+        ({}, ["--network", "missing.onnx"], "cannot read the network 'missing.onnx'"),
+        ({}, ["--workers", "none"], "--workers 'none'"),
+        ({}, ["-o", "no/such/folder/x.json"], "there is no such folder"),
+        ({}, ["--picture", "x.gif"], ".png or .svg"),
+    ],
+)
+def test_command_refuses_in_one_line(command, tmp_path, changes, arguments, says):
+    done = command("explore", space_file(tmp_path, **changes), "--network", DIGITS, *arguments, cwd=tmp_path)
+    assert done.returncode == 1 and says in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_broken_results_file_is_told(command, tmp_path):
+    kept = tmp_path / "kept.db"
+    kept.write_bytes(b"this is no database" * 100)
+    done = command("explore", space_file(tmp_path), "--network", DIGITS, "--db", kept)
+    assert done.returncode == 1 and str(kept) in done.stderr and "delete it" in done.stderr
+
+
+def test_full_disk_is_told_and_what_was_kept_stays(tmp_path):
+    kept = results.Results(tmp_path / "kept.db")
+    kept.add([("first", "n", "m", "predict", {"cycles": 1})])
+    pages = kept.connection.execute("PRAGMA page_count").fetchone()[0]
+    kept.connection.execute(f"PRAGMA max_page_count = {pages}")  # as a disk without room
+    with pytest.raises(_tessera.Error, match="full.*make room"):
+        kept.add([(str(number), "n", "m" * 1000, "predict", {}) for number in range(100)])
+    assert kept.find(["first"]) == {"first": {"cycles": 1}}
+
+
+def test_killed_in_the_middle_goes_on(tmp_path):
+    """The client is killed after the first results; the second run makes the rest and ends with the same front."""
+    wide = {"machine": {**SMALL["machine"], "inp_bytes": "4k..16k by 2x"}}
+    path, database = space_file(tmp_path, **wide), tmp_path / "kept.db"
+    line = [sys.executable, "-m", "tessera.exploration", str(path), "--network", str(DIGITS), "--db", str(database)]
+    line += ["--screen", "no", "--json", "-q"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    child = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, cwd=tmp_path)
+    for _ in range(3000):
+        time.sleep(0.01)
+        if child.poll() is not None or (database.exists() and kept_rows(database) > 3):
+            break
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    before = kept_rows(database)
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    content = json.loads(done.stdout)
+    assert 3 < before <= len(content["points"]) == kept_rows(database)
+    fresh = exploring(tmp_path / "..", space.load(path))
+    assert content["front"] == [point.number for point in fresh.front(fresh.grid(screen=False))]
+
+
+def kept_rows(database):
+    try:
+        with sqlite3.connect(database, timeout=10) as connection:
+            return connection.execute("SELECT COUNT(*) FROM evaluations").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0
+
+
+def test_random_spaces_end_with_a_front_or_one_error(tmp_path):
+    random = np.random.default_rng(11)
+    ranges = {
+        "block_in": [4, 8, 12, 16, 32],
+        "block_out": [4, 8, 16, 256],
+        "inp_bytes": [100, 1024, 8192, 1 << 23],
+        "wgt_bytes": [64, 4096, 65536],
+        "acc_bytes": [32, 4096, 65536],
+        "axi_bytes": [3, 4, 8, 64],
+        "second_lanes": [1, 2, 3, 4],
+        "reads_in_flight": [0, 1, 16],
+    }
+    ended = 0
+    for number, _ in itertools.product(range(6), [0]):
+        machine = {
+            key: [int(v) for v in random.choice(values, 2)] for key, values in ranges.items() if random.random() < 0.5
+        }
+        chosen = space.Space({"base": "npu64", "machine": machine, "memory": {"latency": [1, 500]}})
+        found = exploring(tmp_path, chosen)
+        points = found.random(6, seed=number, screen=False)
+        legal = sum(chosen.machine(n)[0] is not None for n in found.known)
+        assert len(points) + len({n for n, _ in found.failures}) == legal
+        assert sum(found.refused.values()) + legal == len(found.known)
+        ended += bool(found.front(points))
+    assert ended > 0
