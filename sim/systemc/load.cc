@@ -28,7 +28,9 @@ Port load_port(isa::Space space) {
 void Load::reset() {
   Transfer::reset();
   pieces_.clear();
-  free_ = 0;
+  joined_.clear();
+  moving_ = {};
+  free_ = begun_ = 0;
   blocked_ = 0;
   error_ = draining_ = false;
   padding_ = {};
@@ -67,7 +69,7 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   piece.groups = piece.none ? 0 : groups_of(run.sp, run.bytes, width);
   piece.beats = piece.prime = piece.tail = 0;
   piece.taken = false;
-  piece.joined = piece.joined_beats = piece.joined_left = piece.moved = 0;
+  piece.joined = piece.moved = 0;
   if (moves) {
     const auto from = static_cast<uint32_t>(run.dram & (width - 1));
     const uint32_t to = run.sp & (width - 1);
@@ -85,13 +87,28 @@ void Load::joined(const Run& run, Cycle at) {
   const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
   Piece& piece = pieces_.back();
   const uint32_t beats = groups_of(run.dram, run.bytes, width);
+  joined_.push_back({piece.beats, at});
+  ++piece.joined;
   piece.beats += beats;
   piece.groups += beats;
   piece.last = run.last;
-  ++piece.joined;
-  piece.joined_beats += beats;
   counters().busy += beats;
   ++emitted_;
+  if (pieces_.size() == 1) joined_leave();
+}
+
+/// Runs that joined the piece at the front leave the queue with the last beat in front of theirs.
+void Load::joined_leave() {
+  Piece& piece = pieces_.front();
+  while (piece.joined > 0) {
+    const Joined& run = joined_.front();
+    if (run.before > piece.moved + moving_.beats) return;
+    const uint32_t ahead = run.before > piece.moved ? run.before - piece.moved - 1 : 0;
+    const Cycle gone = moving_.seen + static_cast<Cycle>(ahead * moving_.beat_cycles);
+    leave_queue(std::max(run.emitted + kItem, gone));
+    joined_.pop_front();
+    --piece.joined;
+  }
 }
 
 void Load::finish_instruction(Cycle at, bool error) {
@@ -186,6 +203,7 @@ void Load::drain_front(Cycle now) {
     pieces_.front().taken = true;
     leave_queue(std::max(pieces_.front().emitted + kItem, free_ == 0 ? 0 : free_ - 1));
     if (padded) npu_.poke_memory();
+    joined_leave();
   }
   draining_ = false;
 }
@@ -210,18 +228,10 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
   return {burst.run_first ? kNever : 0, Port::kNone};
 }
 
-/// Runs that joined leave the queue as the beats in front of theirs have moved.
 void Load::begun(const Burst& burst, Cycle at, double beat_cycles) {
-  Piece& piece = pieces_.front();
-  if (piece.pad) return;
-  const uint32_t own = piece.beats - piece.joined_beats;
-  if (piece.joined_left == piece.joined) return;
-  for (; piece.joined_left < piece.joined; ++piece.joined_left) {
-    const uint32_t before = own + piece.joined_beats / piece.joined * piece.joined_left;
-    if (before >= piece.moved + burst.beats) break;
-    const double cycles = before > piece.moved ? (before - piece.moved - 1) * beat_cycles : 0;
-    leave_queue(at + isa::timing::bus::kSeen + static_cast<Cycle>(cycles));
-  }
+  moving_ = {at + isa::timing::bus::kSeen, burst.beats, beat_cycles};
+  if (pieces_.front().joined == 0) return;  // padding too
+  joined_leave();
   wake();
 }
 
@@ -231,6 +241,7 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   if (burst.run_first) begun_ = burst.first + isa::timing::bus::kSeen;
   if (!burst.run_last) {
     pieces_.front().moved += burst.beats;
+    moving_ = {at, 0, 1};
     return;
   }
   if (pieces_.front().pad) drain(at);
@@ -239,9 +250,13 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
     drain(at);
   }
   const Piece piece = pieces_.front();
+  moving_ = {};
   const Cycle from = std::max(piece.emitted + kStart, free_);
   free_ = at + isa::timing::bus::kSeen + piece.tail;
-  for (uint32_t k = piece.joined_left; k < piece.joined; ++k) leave_queue(free_ - 1);
+  for (uint32_t k = piece.joined; k > 0; --k) {
+    leave_queue(free_ - 1);
+    joined_.pop_front();
+  }
   const Cycle work = piece.beats + piece.tail;
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;

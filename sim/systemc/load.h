@@ -28,7 +28,6 @@ class Load : public Transfer {
   Cycle emit_from(const Run& run, Cycle ready) override;
   Cycle join_from(Cycle ready) override;
   bool joins() const override { return true; }
-  bool join_room() override { return join_from(0) <= context_.agenda.now(); }
   void emitted(const Run& run, Cycle at, bool moves) override;
   void joined(const Run& run, Cycle at) override;
   void moved(Burst& burst, bool error, Cycle at) override;
@@ -44,12 +43,9 @@ class Load : public Transfer {
     bool pad;
     bool none;
     bool last;
-    bool taken = false;  // out of the queue
-    // Runs that joined it, and their beats.
-    uint32_t joined = 0;
-    uint32_t joined_beats = 0;
-    uint32_t joined_left = 0;  // those that have left the queue
-    uint32_t moved = 0;        // beats of the bursts that have moved
+    bool taken = false;   // out of the queue
+    uint32_t joined = 0;  // runs that joined it and have not left the queue
+    uint32_t moved = 0;   // beats of the bursts that have moved
   };
   /// What stands at the front and needs no beats is written; the next run leaves the queue.
   void drain(Cycle now) {
@@ -60,7 +56,22 @@ class Load : public Transfer {
   void written(Cycle from, Cycle boundary);
   void finish_instruction(Cycle at, bool error);
 
+  /// A run that joined the one before.
+  struct Joined {
+    uint32_t before;  // beats in front of its own
+    Cycle emitted;
+  };
+  /// The burst in hand, as its beats will move if nothing holds them up.
+  struct Moving {
+    Cycle seen = 0;  // its first beat
+    uint32_t beats = 0;
+    double beat_cycles = 1;
+  };
+  void joined_leave();
+
   Ring<Piece> pieces_;
+  Ring<Joined> joined_;   // in the queue
+  Moving moving_;         // of the piece at the front
   uint64_t emitted_ = 0;  // runs so far
   // When runs left the queue: of run n in place n modulo the places, of which there are at least those of the queue.
   std::vector<Cycle> left_queue_;

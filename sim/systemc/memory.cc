@@ -75,15 +75,21 @@ bool Memory::refused(const Burst& burst) const {
   return find_dram(request.dram, first, size) == nullptr;
 }
 
+/// From when on less than half of the reads in flight are taken: a burst that will grow waits until then.
+Cycle Memory::uncrowded() const {
+  const auto free = static_cast<size_t>(context_.config.reads_in_flight + 1) / 2;
+  return read_slots_.size() > free ? read_slots_[free] : kNever;
+}
+
 void Memory::grant(Cycle now) {
   for (;;) {
     const int fetch = 0, load = 1;
     if ((!offers_[fetch] && !offers_[load]) || read_slots_.empty()) break;
     const Cycle free = std::max(next_read_grant_, read_slots_.front());
     const Cycle fetch_at = offers_[fetch] ? std::max(free, offers_[fetch]->offered) : kNever;
-    const bool crowded = 2 * read_slots_.size() <= static_cast<size_t>(context_.config.reads_in_flight + 1);
-    const Cycle load_at =
-        offers_[load] && !(crowded && offers_[load]->grows) ? std::max(free, offers_[load]->offered) : kNever;
+    const Cycle load_at = !offers_[load]         ? kNever
+                          : offers_[load]->grows ? std::max({free, offers_[load]->offered, uncrowded()})
+                                                 : std::max(free, offers_[load]->offered);
     const int id = fetch_at <= load_at ? fetch : load;
     const Cycle at = std::min(fetch_at, load_at);
     if (at > now) {

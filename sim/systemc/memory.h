@@ -120,6 +120,7 @@ class Memory : public sc_core::sc_module, public Process {
   };
 
   void grant(Cycle now);
+  Cycle uncrowded() const;
   void settle(Cycle now);
   void plan(Cycle now);
   bool begin_read(Cycle now, Cycle& next);

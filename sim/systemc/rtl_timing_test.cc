@@ -12,6 +12,7 @@
 #include "isa/assembler.h"
 #include "sim/systemc/machine.h"
 #include "sim/tests/random_program.h"
+#include "sim/tests/transposing_load.h"
 #include "sim/verilator/machine.h"
 
 namespace tessera::sim::systemc {
@@ -194,6 +195,20 @@ TEST(SystemcMicro, Loads) {
         return program;
       },
       60);
+}
+
+// Runs that join a request, and requests that wait for them: all but some of a thousand programs are equal.
+TEST(SystemcMicro, LoadsRequestedTogether) {
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) {
+        Program program;
+        for (int n = pick(random, 1, 8); n > 0; --n) {
+          program.push_back(pick(random, 0, 4) == 0 ? any_load(random, config)
+                                                    : testing::transposing_load(random, config));
+        }
+        return program;
+      },
+      60, 0.005);
 }
 
 TEST(SystemcMicro, OneStore) {

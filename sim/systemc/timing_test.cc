@@ -2,13 +2,17 @@
 // Without the RTL: cuts of transfers into runs; random programs leave what the functional simulator leaves, and end;
 // programs that break a rule have its fault record; one elaborated machine serves several objects and threads.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "sim/systemc/machine.h"
 #include "sim/systemc/walk.h"
 #include "sim/tests/configs.h"
 #include "sim/tests/random_program.h"
+#include "sim/tests/transposing_load.h"
 
 namespace tessera::sim::systemc {
 namespace {
@@ -135,6 +139,65 @@ class Comparison {
   TimedMachine timed_;
   Machine functional_;
 };
+
+/// A random program on a machine of its own, of an even number one of LOADs that are requested together: its cycles.
+uint64_t cycles_of(const isa::MachineConfig& config, uint64_t seed, int latency) {
+  testing::RandomLimits limits;
+  limits.instructions = 60;
+  testing::RandomProgramMaker maker(config, seed, limits);
+  testing::RandomProgram program = maker.make();
+  if (seed % 2 == 0) {
+    program.bases[0] = program.dram_address;
+    program.instructions.clear();
+    std::mt19937_64 random(seed);
+    for (int n = 0; n < 12; ++n) program.instructions.emplace_back(testing::transposing_load(random, config));
+    program.instructions.emplace_back(isa::Finish{});
+  }
+  return Comparison(config).run(program, seed, latency).cycles;
+}
+
+/// The same in a process of its own; 0 when it has failed. To be called before anything has run in this process.
+uint64_t cycles_in_a_fresh_process(const isa::MachineConfig& config, uint64_t seed, int latency) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) return 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    const uint64_t cycles = cycles_of(config, seed, latency);
+    _exit(write(ends[1], &cycles, sizeof cycles) == sizeof cycles ? 0 : 1);
+  }
+  close(ends[1]);
+  uint64_t cycles = 0;
+  if (child < 0 || read(ends[0], &cycles, sizeof cycles) != sizeof cycles) cycles = 0;
+  close(ends[0]);
+  if (child > 0) waitpid(child, nullptr, 0);
+  return cycles;
+}
+
+// The first to run a machine in this process, so that a child's machine is a fresh one. Programs of all configurations,
+// in two orders and each twice, take the cycles that they take alone.
+TEST(SystemcProgram, NothingOutlivesARun) {
+  struct Case {
+    isa::MachineConfig config;
+    uint64_t seed;
+    int latency;
+    uint64_t alone;
+  };
+  std::vector<Case> cases;
+  for (const isa::MachineConfig& config : testing::all_configs()) {
+    for (const int latency : {20, 300, 500, 100}) {
+      const uint64_t seed = 100 + cases.size();
+      cases.push_back({config, seed, latency, cycles_in_a_fresh_process(config, seed, latency)});
+    }
+  }
+  const auto check = [](const Case& c) {
+    for (int k = 0; k < 2; ++k) {
+      EXPECT_EQ(cycles_of(c.config, c.seed, c.latency), c.alone) << c.config.name << ", latency " << c.latency;
+    }
+  };
+  for (const Case& c : cases) check(c);
+  std::ranges::reverse(cases);
+  for (const Case& c : cases) check(c);
+}
 
 TEST(SystemcProgram, RandomPrograms) {
   for (const isa::MachineConfig& config : testing::all_configs()) {

@@ -92,7 +92,12 @@ void Transfer::join_before(Cycle limit) {
 
 /// Tells the arbiter whether the burst that waits will grow.
 void Transfer::grow() {
-  const bool grows = joins() && more_ && burst_beats_left_ < isa::timing::load::kRequestBeats && join_room();
+  bool grows = joins() && more_ && burst_beats_left_ < isa::timing::load::kRequestBeats;
+  if (grows) {
+    const Cycle room = join_from(0);
+    grows = room <= context_.agenda.now();
+    if (!grows && room != kNever) wake_at(room);
+  }
   if (offered_->grows && !grows) npu_.poke_memory();
   offered_->grows = grows;
 }
@@ -157,6 +162,7 @@ void Transfer::advance(Cycle now) {
     const bool bursts = moves(run_);
     emitted(run_, at, bursts);
     if (bursts) {
+      more_ = run_.more;
       const auto width = static_cast<uint32_t>(context_.config.axi_bytes);
       bursting_ = burst_first_ = true;
       burst_beats_left_ = groups_of(run_.dram, run_.bytes, width);

@@ -37,8 +37,6 @@ class Transfer : public Engine, public BeatSide {
   virtual void emitted(const Run& run, Cycle at, bool moves) = 0;
   /// Whether runs may join the one in front of them while a burst of it waits.
   virtual bool joins() const { return false; }
-  /// Whether there is room for one now.
-  virtual bool join_room() { return true; }
   /// A run has left in cycle `at`, and its beats come with those of the run before.
   virtual void joined(const Run&, Cycle) {}
   /// The beats of one burst have moved; of writes: the response comes at `at`.
