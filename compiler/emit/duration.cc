@@ -138,8 +138,9 @@ int64_t requested_together(const Transfer& t, int64_t w) {
   int64_t runs = 1;
   for (size_t k = kLoops; k-- > 0;) {
     if (t.extent[k] == 1) continue;
-    if (t.inside[k] != t.extent[k] || t.dram_stride[k] != runs * t.length || t.sp_stride[k] % w != 0) break;
-    runs *= t.extent[k];
+    if (t.dram_stride[k] != runs * t.length || t.sp_stride[k] % w != 0) break;
+    runs *= t.inside[k];
+    if (t.inside[k] != t.extent[k]) break;  // padding in between
   }
   return runs;
 }
@@ -173,8 +174,8 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
     return result;
   }
   if (!joined && t.in_dram)
-    result.bursts =
-        std::max(ceil_div(runs, requested_together(t, w)), ceil_div(result.beats, isa::timing::bus::kBurstBeats));
+    result.bursts = std::max(ceil_div(runs, std::max<int64_t>(1, requested_together(t, w))),
+                             ceil_div(result.beats, isa::timing::bus::kBurstBeats));
   result.engine = joined ? result.beats + 1 + ceil_div(padded * t.length, w)
                          : scaled(run.groups + run.turns) + padded * ceil_div(t.length, w);
   result.runs =
