@@ -27,8 +27,10 @@
 #include "tessera/board.h"
 #include "tessera/description.h"
 #include "tessera/message.h"
+#include "tessera/page.h"
 #include "tessera/quantise.h"
 #include "tessera/report.h"
+#include "tessera/run_report.h"
 #include "tessera/session.h"
 
 namespace {
@@ -44,6 +46,8 @@ struct Arguments {
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
   std::vector<std::string> plugins, print_ir_after;
   std::string dump_dir;
+  std::string html, model_explorer;
+  std::vector<std::string> compare;
   compiler::CompileOptions compile;  // the flags of the option table
   bool quiet = false, check_races = false, as_json = false, brief = false, print_ir = false, print_search = false;
   int64_t poison = -1, random_seed = -1;
@@ -422,24 +426,42 @@ int run_command(const Arguments& a) {
   return 0;
 }
 
-int report_command(Arguments a) {
-  std::string stats = read_text(a.model);
-  if (stats.empty() || stats[0] != '{') {
-    if (a.device.empty()) {
-      a.device = "fsim";
-      for (const auto& backend : driver::backends())
-        if (backend.name == "sysc") a.device = "sysc";
-    }
-    if (a.random_seed < 0) a.random_seed = 1;
-    SessionOptions options = session_options(a);
-    options.profile = true;
-    Session session(a.model, std::move(options));
-    session.run(read_feeds(a, session.inputs()));
-    stats = a.as_json ? session.report_json() : session.stats_json();
+/// What a session gives for the model, or the content of a file that a run has written.
+std::string statistics_or_report(Arguments& a, bool versioned) {
+  std::string text = read_text(a.model);
+  if (!text.empty() && text[0] == '{') return text;
+  if (a.device.empty()) {
+    a.device = "fsim";
+    for (const auto& backend : driver::backends())
+      if (backend.name == "sysc") a.device = "sysc";
   }
+  if (a.random_seed < 0) a.random_seed = 1;
+  SessionOptions options = session_options(a);
+  options.profile = true;
+  Session session(a.model, std::move(options));
+  session.run(read_feeds(a, session.inputs()));
+  return versioned ? session.report_json() : session.stats_json();
+}
+
+int report_command(Arguments a) {
+  const bool files = !a.html.empty() || !a.model_explorer.empty();
+  if (a.model.empty() && a.compare.empty()) refuse("give a model, or the reports of runs with --compare");
+  if (!a.compare.empty() && a.html.empty()) refuse("--compare shows runs side by side on a page; give --html FILE too");
+  std::vector<NamedReport> runs;
+  std::string text;
   const std::string from = "'" + a.model + "'";
-  const std::string table = report_text(stats, !a.brief, from);  // refuses what is no report
-  write_text(a.output, a.as_json ? stats : table);
+  if (!a.model.empty()) text = statistics_or_report(a, files || a.as_json);
+  if (files && !a.model.empty()) runs.push_back({name_of_report(text, from), text});
+  for (const std::string& file : a.compare) {
+    const std::string saved = read_text(file);
+    check_report(saved, "'" + file + "'");
+    runs.push_back({std::filesystem::path(file).stem().string(), saved});
+  }
+  if (!a.html.empty()) write_text(a.html, page_html(runs));
+  if (!a.model_explorer.empty()) write_text(a.model_explorer, model_explorer_json(runs[0].json, from));
+  if (a.model.empty() || (files && !a.as_json && a.output.empty())) return 0;
+  const std::string table = report_text(text, !a.brief, from);  // refuses what is no report
+  write_text(a.output, a.as_json ? text : table);
   return 0;
 }
 
@@ -621,9 +643,12 @@ int main(int argc, char** argv) {
       ->prefix_command();
 
   auto* report = app.add_subcommand("report", "where the cycles and bytes of each layer go, as a table");
-  report->add_option("model", a.model, "ONNX file, artifact, or the JSON that run --stats wrote")->required();
+  report->add_option("model", a.model, "ONNX file, artifact, or the JSON that report --json or run --stats wrote");
   report->add_option("--device", a.device, "where: " + devices + "; default sysc");
   report->add_option("-o,--output", a.output, "file to write instead of standard output");
+  report->add_option("--html", a.html, "page for the browser to write: timeline, roofline, graph, memory, tables");
+  report->add_option("--compare", a.compare, "reports of other runs (report --json) to stand beside it on the page");
+  report->add_option("--model-explorer", a.model_explorer, "node data to write for the overlay of Model Explorer");
   report->add_flag("--json", a.as_json, "the versioned report as JSON (docs/report.md) in place of the table");
   report->add_flag("--brief", a.brief, "without the schedules");
   running(report);

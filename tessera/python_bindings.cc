@@ -10,6 +10,7 @@
 #include "ops/python_tensor.h"
 #include "tessera/description.h"
 #include "tessera/message.h"
+#include "tessera/page.h"
 #include "tessera/session.h"
 
 namespace py = pybind11;
@@ -141,6 +142,11 @@ PYBIND11_MODULE(_tessera, m) {
            })
       .def("stats_json", [](const Session& s) { return s.stats_json(); })
       .def("report_json", [](const Session& s) { return s.report_json(); })
+      .def("report_html",
+           [](const Session& s) {
+             const std::string report = s.report_json();
+             return page_html({{name_of_report(report, "the report"), report}});
+           })
       .def("trace_json", [](const Session& s) { return s.trace_json(); })
       .def("info_json", [](Session& s) { return description_json(s.artifact()); })
       .def("schedules_json", [](Session& s) { return schedules_json(s.artifact()); })

@@ -232,6 +232,8 @@ json parsed_report(const std::string& text, const std::string& from) {
 
 }  // namespace
 
+void check_report(const std::string& report, const std::string& from) { parsed_report(report, from); }
+
 std::string model_explorer_json(const std::string& text, const std::string& from) {
   const json report = parsed_report(text, from);
   if (!report.contains("graph"))

@@ -150,9 +150,15 @@ class Session:
         """Statistics of the last run."""
         return Stats(json.loads(self._session.stats_json()))
 
-    def report(self):
-        """The versioned report of the last run as a dict: docs/report.md says what stands in it."""
-        return json.loads(self._session.report_json())
+    def report(self, path=None):
+        """The versioned report of the last run as a dict: docs/report.md says what stands in it. With a path it is
+        written there too: as a page for the browser where the path ends in .html, else as JSON."""
+        text = self._session.report_json()
+        if path is not None:
+            page = os.fspath(path).endswith(".html")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(self._session.report_html() if page else text)
+        return json.loads(text)
 
     def trace(self):
         """Chrome trace of the last run as a dict."""

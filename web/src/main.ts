@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page: reads the reports that stand in it, makes the views and joins them by one state.
+import { causesOf, Layer, PageData, Run, STREAMS } from "./report";
+import { State } from "./state";
+import { bytes, CAUSE_COLOURS, count, element, parts, percent, STREAM_COLOURS, Tooltip } from "./look";
+import { Compare } from "./compare";
+import { Details, swatch } from "./details";
+import { GraphView } from "./graph";
+import { MemoryView } from "./memory";
+import { Roofline } from "./roofline";
+import { Table } from "./table";
+import { Timeline } from "./timeline";
+
+const SOURCES: Record<string, string> = {
+  functional: "functional simulator",
+  predicted: "predicted by the compiler",
+  systemc: "SystemC timing model",
+  rtl: "Verilated RTL",
+  board: "board",
+  simulated_board: "simulated board",
+  host: "clock of the host",
+};
+
+function section(id: string, title: string, ...lead: (Node | string)[]): HTMLElement {
+  const made = element("section", { id, "aria-labelledby": `${id}-title` }, element("h2", { id: `${id}-title` }, title), ...lead);
+  document.querySelector("#nav")!.append(element("a", { href: `#${id}` }, title));
+  return made;
+}
+
+function source(run: Run, key: string): string {
+  const word = run.report.provenance[key];
+  return word ? (SOURCES[word] ?? word) : "not known";
+}
+
+/// The figures at the top, each with where it comes from.
+function drawSums(host: HTMLElement, run: Run): void {
+  const r = run.report;
+  const error = r.cycles && r.predicted_cycles ? r.predicted_cycles / r.cycles - 1 : null;
+  const card = (name: string, value: string, note: string): HTMLElement =>
+    element("div", { class: "card" }, element("span", {}, name), element("strong", {}, value), element("small", {}, note));
+  const cards = element(
+    "div",
+    { class: "cards" },
+    card("cycles", count(r.cycles), source(run, "cycles")),
+    card("utilisation", r.utilization === null || r.utilization === undefined ? "–" : percent(r.utilization), `of ${run.peak} MACs a cycle`),
+    card("predicted", count(r.predicted_cycles), error === null ? "by the compiler" : `error ${error >= 0 ? "+" : "−"}${Math.abs(100 * error).toFixed(1)} %`),
+    card("roofline", count(r.roofline_cycles), "least cycles, layer by layer"),
+    card("DRAM", bytes((r.dram_read_bytes ?? 0) + (r.dram_write_bytes ?? 0)), `${bytes(r.dram_read_bytes)} read, ${bytes(r.dram_write_bytes)} written`),
+    card("arena", bytes(r.arena_bytes), `${bytes(r.arena_bytes_without_reuse)} without reuse`),
+    card("ONNX nodes", `${count(r.nodes_npu)} + ${count(r.nodes_cpu)}`, "on the NPU + on the CPU"),
+  );
+  const bars = element("div", { class: "two" });
+  if (r.cycles) bars.append(element("div", {}, element("h3", {}, "Cycles by cause"), parts(causesOf(r).map(([c, v]) => [c, v, CAUSE_COLOURS[c]]), "Cycles by cause", count)));
+  if (r.bytes) bars.append(element("div", {}, element("h3", {}, "DRAM bytes by stream"), parts(STREAMS.map((s) => [s, r.bytes![s] ?? 0, STREAM_COLOURS[s]]), "DRAM bytes by stream", bytes)));
+  host.replaceChildren(cards, bars);
+}
+
+function drawHeader(state: State): void {
+  const r = state.run.report;
+  const chips = document.querySelector("#chips")!;
+  const chip = (text: string | undefined | null): Node | string => (text ? element("span", { class: "chip" }, text) : "");
+  document.querySelector("#model")!.textContent = r.model.name || "model";
+  document.title = `${r.model.name || "model"} · Tessera`;
+  chips.replaceChildren(
+    chip(r.config),
+    chip(SOURCES[r.provenance.results ?? ""] ?? r.device),
+    chip(r.dram && state.run.timed ? `DRAM ${r.dram.bandwidth_bytes} B a cycle, latency ${r.dram.latency_cycles}` : null),
+    chip(r.compiler),
+  );
+}
+
+function layerTable(host: HTMLElement, state: State): void {
+  const number = (title: string, value: (row: Layer) => number | null | undefined, hint = "", bar = false) => ({
+    title,
+    hint,
+    value,
+    show: (row: Layer) => count(value(row)),
+    bar,
+  });
+  const share = (title: string, value: (row: Layer) => number | null, hint = "") => ({
+    title,
+    hint,
+    value,
+    show: (row: Layer) => (value(row) === null ? "–" : percent(value(row)!)),
+  });
+  const table = new Table<Layer>(
+    host,
+    "Layers",
+    [
+      { title: "#", value: (row) => state.run.layers.indexOf(row) },
+      {
+        title: "layer",
+        value: (row) => state.run.label(state.run.layers.indexOf(row)),
+        show: (row) => element("span", {}, swatch(state.run.layers.indexOf(row)), state.run.label(state.run.layers.indexOf(row))),
+      },
+      { title: "operators", value: (row) => row.op },
+      { title: "where", value: (row) => row.placement },
+      { title: "exactness", value: (row) => row.exactness },
+      number("cycles", (row) => row.cycles, "Cycles of the run that the layer costs", true),
+      share("of run", (row) => (row.cycles === null ? null : row.cycles / Math.max(1, state.run.report.cycles ?? 1))),
+      share("utilisation", (row) => row.utilization),
+      { title: "bound", value: (row) => row.bound ?? null },
+      number("predicted", (row) => row.predicted_cycles, "The compiler's replay of the program"),
+      share("error", (row) => (row.cycles && row.predicted_cycles !== undefined ? row.predicted_cycles / row.cycles - 1 : null), "Of the prediction"),
+      number("roofline", (row) => row.bound_cycles),
+      ...causesOf({} as Layer).map(([cause]) =>
+        share(cause, (row) => (row.cycles ? (causesOf(row).find(([one]) => one === cause)?.[1] ?? 0) / row.cycles : null), `Share of the layer's cycles charged to ${cause}`),
+      ),
+      ...STREAMS.map((stream) => number(`${stream} B`, (row) => row.bytes?.[stream], `Bytes of DRAM for ${stream}`)),
+      number("MACs", (row) => row.macs),
+      number("instructions", (row) => row.instructions),
+    ],
+    (row) => state.select({ layer: state.run.layers.indexOf(row) }),
+  );
+  const fill = (): void => table.fill(state.run.layers);
+  const mark = (): void => table.mark(state.run.layers[state.selection.layer] ?? null);
+  fill();
+  state.listen((what) => {
+    if (what === "run") fill();
+    if (what !== "view") mark();
+  });
+}
+
+function provenance(host: HTMLElement, run: Run): void {
+  const list = element("dl", { class: "sources" });
+  for (const key of Object.keys(run.report.provenance)) list.append(element("dt", {}, key), element("dd", {}, source(run, key)));
+  const machine = element("dl", { class: "sources" });
+  for (const [key, value] of Object.entries(run.report.machine ?? {})) machine.append(element("dt", {}, key), element("dd", {}, String(value)));
+  host.replaceChildren(element("div", { class: "two" }, element("div", {}, element("h3", {}, "Figures"), list), element("div", {}, element("h3", {}, "Machine"), machine)));
+}
+
+/// Makes a view when it comes near the screen.
+function lazily(host: HTMLElement, make: () => void): void {
+  const observer = new IntersectionObserver(
+    (entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      observer.disconnect();
+      make();
+    },
+    { rootMargin: "600px" },
+  );
+  observer.observe(host);
+}
+
+function themeButton(state: State): HTMLElement {
+  const dark = (): boolean =>
+    (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const button = element("button", { type: "button", "aria-pressed": dark() }, "Dark");
+  button.addEventListener("click", () => {
+    document.documentElement.dataset.theme = dark() ? "light" : "dark";
+    button.setAttribute("aria-pressed", String(dark()));
+    state.tell("theme");
+  });
+  return button;
+}
+
+function start(): void {
+  const data = JSON.parse(document.querySelector("#data")!.textContent!) as PageData;
+  const state = new State(data.runs.map(({ name, report }) => new Run(name, report)));
+  const tooltip = new Tooltip();
+  const main = document.querySelector("main")!;
+  const tools = document.querySelector("#tools")!;
+  if (state.runs.length > 1) {
+    const choice = element("select", { "aria-label": "Run that the views show" });
+    state.runs.forEach((run, r) => choice.append(element("option", { value: r }, run.name)));
+    choice.addEventListener("change", () => state.activate(Number(choice.value)));
+    state.listen((what) => what === "run" && (choice.value = String(state.active)));
+    tools.append(choice);
+  }
+  tools.append(themeButton(state));
+
+  const sums = section("sums", "Sums");
+  const sumsBody = element("div");
+  sums.append(sumsBody);
+  const timeline = section("timeline", "Timeline");
+  const roofline = section("roofline", "Roofline");
+  const memory = section("memory", "Memory");
+  const graph = section("graph", "Graph");
+  const layers = section("layers", "Layers");
+  const all: HTMLElement[] = [sums];
+  if (state.runs.length > 1) {
+    const compare = section("compare", "Compare");
+    new Compare(compare, state);
+    all.push(compare);
+  }
+  const sources = section("sources", "Where the figures come from");
+  const sourcesBody = element("div");
+  sources.append(sourcesBody);
+  main.append(...all, timeline, memory, roofline, graph, layers, sources);
+
+  const render = (): void => {
+    drawHeader(state);
+    drawSums(sumsBody, state.run);
+    provenance(sourcesBody, state.run);
+  };
+  render();
+  state.listen((what) => what === "run" && render());
+  new Details(document.querySelector("#aside")!, state);
+  new Timeline(timeline, state, tooltip);
+  lazily(memory, () => new MemoryView(memory, state, tooltip));
+  lazily(roofline, () => new Roofline(roofline, state, tooltip));
+  lazily(graph, () => new GraphView(graph, state, tooltip));
+  lazily(layers, () => layerTable(layers, state));
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape") state.select({});
+  });
+  requestAnimationFrame(() => (document.documentElement.dataset.ready = "yes"));
+}
+
+start();
