@@ -46,7 +46,7 @@ struct Arguments {
   std::vector<std::string> shapes, inputs, outputs, layouts, device_options, schedules;
   std::vector<std::string> plugins, print_ir_after;
   std::string dump_dir;
-  std::string html, model_explorer;
+  std::string html, model_explorer, explore;
   std::vector<std::string> compare;
   compiler::CompileOptions compile;  // the flags of the option table
   bool quiet = false, check_races = false, as_json = false, brief = false, print_ir = false, print_search = false;
@@ -445,8 +445,10 @@ std::string statistics_or_report(Arguments& a, bool versioned) {
 
 int report_command(Arguments a) {
   const bool files = !a.html.empty() || !a.model_explorer.empty();
-  if (a.model.empty() && a.compare.empty()) refuse("give a model, or the reports of runs with --compare");
-  if (!a.compare.empty() && a.html.empty()) refuse("--compare shows runs side by side on a page; give --html FILE too");
+  if (a.model.empty() && a.compare.empty() && a.explore.empty())
+    refuse("give a model, or the reports of runs with --compare");
+  if ((!a.compare.empty() || !a.explore.empty()) && a.html.empty())
+    refuse("--compare and --explore show on a page what was found before; give --html FILE too");
   std::vector<NamedReport> runs;
   std::string text;
   const std::string from = "'" + a.model + "'";
@@ -457,8 +459,11 @@ int report_command(Arguments a) {
     check_report(saved, "'" + file + "'");
     runs.push_back({std::filesystem::path(file).stem().string(), saved});
   }
-  if (!a.html.empty()) write_text(a.html, page_html(runs));
-  if (!a.model_explorer.empty()) write_text(a.model_explorer, model_explorer_json(runs[0].json, from));
+  if (!a.html.empty()) write_text(a.html, page_html(runs, a.explore.empty() ? "" : read_text(a.explore)));
+  if (!a.model_explorer.empty()) {
+    if (runs.empty()) refuse("--model-explorer needs the model or its report");
+    write_text(a.model_explorer, model_explorer_json(runs[0].json, from));
+  }
   if (a.model.empty() || (files && !a.as_json && a.output.empty())) return 0;
   const std::string table = report_text(text, !a.brief, from);  // refuses what is no report
   write_text(a.output, a.as_json ? text : table);
@@ -648,6 +653,7 @@ int main(int argc, char** argv) {
   report->add_option("-o,--output", a.output, "file to write instead of standard output");
   report->add_option("--html", a.html, "page for the browser to write: timeline, roofline, graph, memory, tables");
   report->add_option("--compare", a.compare, "reports of other runs (report --json) to stand beside it on the page");
+  report->add_option("--explore", a.explore, "what `tessera explore -o` wrote, to show on the page");
   report->add_option("--model-explorer", a.model_explorer, "node data to write for the overlay of Model Explorer");
   report->add_flag("--json", a.as_json, "the versioned report as JSON (docs/report.md) in place of the table");
   report->add_flag("--brief", a.brief, "without the schedules");

@@ -26,6 +26,13 @@ std::string inside_script(const std::string& json) {
   return out;
 }
 
+void check_exploration(const std::string& text) {
+  const nlohmann::json found = nlohmann::json::parse(text, nullptr, false);
+  if (!found.is_object() || !found.contains("schema") || found["schema"] != "tessera.explore/1")
+    throw Error(ErrorCode::kInvalidArgument,
+                "this is no exploration of this version; `tessera explore -o FILE` writes one for --explore");
+}
+
 }  // namespace
 
 std::string name_of_report(const std::string& json, const std::string& from) {
@@ -36,7 +43,7 @@ std::string name_of_report(const std::string& json, const std::string& from) {
          report.value("device", "") + ")";
 }
 
-std::string page_html(const std::vector<NamedReport>& runs) {
+std::string page_html(const std::vector<NamedReport>& runs, const std::string& exploration) {
   const std::string_view page = page_template();
   const size_t at = page.find(kMarker);
   if (at == std::string_view::npos)
@@ -51,7 +58,12 @@ std::string page_html(const std::vector<NamedReport>& runs) {
     html += (i ? ",\n" : "\n") + ("{\"name\": " + inside_script(nlohmann::json(runs[i].name).dump())) +
             ", \"report\": " + inside_script(runs[i].json) + "}";
   }
-  html += "]}";
+  html += "]";
+  if (!exploration.empty()) {
+    check_exploration(exploration);
+    html += ",\n\"explore\": " + inside_script(exploration);
+  }
+  html += "}";
   html += page.substr(at + kMarker.size());
   return html;
 }

@@ -18,8 +18,9 @@ struct NamedReport {
 /// the message calls it.
 std::string name_of_report(const std::string& json, const std::string& from);
 
-/// Errors: kUnsupported when Tessera was built without the page; kInvalidArgument for what is no report.
-std::string page_html(const std::vector<NamedReport>& runs);
+/// `exploration`: what `tessera explore` wrote, or empty. Errors: kUnsupported when Tessera was built without the page;
+/// kInvalidArgument for what is no report and no exploration.
+std::string page_html(const std::vector<NamedReport>& runs, const std::string& exploration = "");
 
 /// The page without its data; empty when Tessera was built without it. Defined by what web/build.mjs writes.
 std::string_view page_template();

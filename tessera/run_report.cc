@@ -239,27 +239,21 @@ std::string model_explorer_json(const std::string& text, const std::string& from
   if (!report.contains("graph"))
     throw Error(ErrorCode::kInvalidArgument,
                 from + " was made from an artifact, which has no ONNX graph; give the model");
-  const json& layers = report["layers"];
-  const json& nodes = report["graph"]["nodes"];
-  const auto results_of = [&](const char* key) {
-    json results = json::object();
-    for (size_t i = 0; i < nodes["name"].size(); ++i) {
-      const int64_t layer = nodes["layer"][i];
-      if (layer < 0) continue;
-      const json value = layers[static_cast<size_t>(layer)].value(key, json());
-      if (value.is_number()) results[nodes["name"][i].get<std::string>()] = {{"value", value}};
-    }
-    return results;
-  };
-  const json blue = json::array({{{"stop", 0}, {"bgColor", "#eef6fc"}}, {{"stop", 1}, {"bgColor", "#56b4e9"}}});
-  json out = json::object();
-  for (const auto& [key, title] :
-       std::vector<std::pair<const char*, const char*>>{{"cycles", "cycles of the layer"},
-                                                        {"utilization", "utilisation of the layer"},
-                                                        {"predicted_cycles", "predicted cycles of the layer"}}) {
-    const json results = results_of(key);
-    if (!results.empty()) out[title] = {{"main", {{"results", results}, {"gradient", blue}}}};
+  // A layer's cost stands at the node that gives it its name, so that sums over groups of nodes are right.
+  json results = json::object();
+  const bool timed = report["cycles"].is_number();
+  for (const json& row : report["layers"]) {
+    const json value = row.value(timed ? "cycles" : "predicted_cycles", json());
+    const std::vector<std::string> nodes = row.value("nodes", std::vector<std::string>());
+    if (!value.is_number() || nodes.empty()) continue;
+    const std::string name = row.value("name", "");
+    const bool named = std::find(nodes.begin(), nodes.end(), name) != nodes.end();
+    results[named ? name : nodes[0]] = {{"value", value}};
   }
+  json out;
+  out["name"] = (timed ? "cycles on " : "predicted cycles on ") + report.value("config", "");
+  out["results"] = std::move(results);
+  out["gradient"] = {{{"stop", 0}, {"bgColor", "#eef6fc"}}, {{"stop", 1}, {"bgColor", "#56b4e9"}}};
   return lines_of(out);
 }
 

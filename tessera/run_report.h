@@ -30,7 +30,7 @@ std::string run_report_json(const RunFacts& facts);
 /// Errors: kInvalidArgument where the text is no report, or one of another version; `from`: what the message calls it.
 void check_report(const std::string& report, const std::string& from);
 
-/// Node data for Model Explorer: cycles, utilisation and what limits the layer, by ONNX node. `report`: what
+/// Node data for the overlay of Model Explorer: the cycles of each layer at the ONNX node that names it. `report`: what
 /// run_report_json gives. Errors: kInvalidArgument where it is none, or has no graph.
 std::string model_explorer_json(const std::string& report, const std::string& from);
 

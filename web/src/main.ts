@@ -4,6 +4,7 @@ import { causesOf, Layer, PageData, Run, STREAMS } from "./report";
 import { State } from "./state";
 import { bytes, CAUSE_COLOURS, count, element, parts, percent, STREAM_COLOURS, Tooltip } from "./look";
 import { Compare } from "./compare";
+import { Explore } from "./explore";
 import { Details, swatch } from "./details";
 import { GraphView } from "./graph";
 import { MemoryView } from "./memory";
@@ -142,23 +143,20 @@ function lazily(host: HTMLElement, make: () => void): void {
   observer.observe(host);
 }
 
-function themeButton(state: State): HTMLElement {
+function themeButton(): HTMLElement {
   const dark = (): boolean =>
     (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const button = element("button", { type: "button", "aria-pressed": dark() }, "Dark");
+  const button = element("button", { id: "theme", type: "button", "aria-pressed": dark() }, "Dark");
   button.addEventListener("click", () => {
     document.documentElement.dataset.theme = dark() ? "light" : "dark";
     button.setAttribute("aria-pressed", String(dark()));
-    state.tell("theme");
   });
   return button;
 }
 
-function start(): void {
-  const data = JSON.parse(document.querySelector("#data")!.textContent!) as PageData;
+/// The views of runs, joined by one state.
+function showRuns(data: PageData, main: Element, tooltip: Tooltip): void {
   const state = new State(data.runs.map(({ name, report }) => new Run(name, report)));
-  const tooltip = new Tooltip();
-  const main = document.querySelector("main")!;
   const tools = document.querySelector("#tools")!;
   if (state.runs.length > 1) {
     const choice = element("select", { "aria-label": "Run that the views show" });
@@ -167,26 +165,28 @@ function start(): void {
     state.listen((what) => what === "run" && (choice.value = String(state.active)));
     tools.append(choice);
   }
-  tools.append(themeButton(state));
+  document.querySelector("#theme")!.addEventListener("click", () => state.tell("theme"));
 
   const sums = section("sums", "Sums");
   const sumsBody = element("div");
   sums.append(sumsBody);
-  const timeline = section("timeline", "Timeline");
-  const roofline = section("roofline", "Roofline");
-  const memory = section("memory", "Memory");
-  const graph = section("graph", "Graph");
-  const layers = section("layers", "Layers");
-  const all: HTMLElement[] = [sums];
+  main.append(sums);
   if (state.runs.length > 1) {
     const compare = section("compare", "Compare");
     new Compare(compare, state);
-    all.push(compare);
+    main.append(compare);
   }
-  const sources = section("sources", "Where the figures come from");
+  const [timeline, memory, roofline, graph, layers, sources] = [
+    section("timeline", "Timeline"),
+    section("memory", "Memory"),
+    section("roofline", "Roofline"),
+    section("graph", "Graph"),
+    section("layers", "Layers"),
+    section("sources", "Where the figures come from"),
+  ];
   const sourcesBody = element("div");
   sources.append(sourcesBody);
-  main.append(...all, timeline, memory, roofline, graph, layers, sources);
+  main.append(timeline, memory, roofline, graph, layers, sources);
 
   const render = (): void => {
     drawHeader(state);
@@ -204,6 +204,24 @@ function start(): void {
   addEventListener("keydown", (event) => {
     if (event.key === "Escape") state.select({});
   });
+}
+
+function start(): void {
+  const data = JSON.parse(document.querySelector("#data")!.textContent!) as PageData;
+  const tooltip = new Tooltip();
+  const main = document.querySelector("main")!;
+  document.querySelector("#tools")!.append(themeButton());
+  if (data.runs.length > 0) showRuns(data, main, tooltip);
+  if (data.explore) {
+    const explore = section("explore", "Machines");
+    main.append(explore);
+    new Explore(explore, data.explore, tooltip);
+  }
+  if (data.runs.length === 0) {
+    document.querySelector("#model")!.textContent = "Machines";
+    document.querySelector("#aside")!.remove();
+    document.querySelector(".page")!.classList.add("wide");
+  }
   requestAnimationFrame(() => (document.documentElement.dataset.ready = "yes"));
 }
 

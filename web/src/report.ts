@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The versioned report (docs/report.schema.json) as types, and a run made ready for the views.
 
+import type { Exploration } from "./explore";
+
 export type Cause = "compute" | "alu" | "load" | "store" | "sync";
 export const CAUSES: Cause[] = ["compute", "alu", "load", "store", "sync"];
 export type Stream = "input" | "weights" | "params" | "second" | "output" | "instructions";
@@ -131,6 +133,7 @@ export interface Report {
 
 export interface PageData {
   runs: { name: string; report: Report }[];
+  explore?: Exploration; // what `tessera explore` wrote
 }
 
 export interface Wait {

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of `tessera report --html` in Debian's Chromium: every view renders, a click selects in all of them, runs
+compare, keys work, and neither the console nor axe complains. Screenshots are kept in build/screenshots."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tessera
+from tests.system.conftest import BUILD, ROOT
+
+sys.path.insert(0, str(ROOT / "bench"))
+import networks
+
+WEB = ROOT / "web"
+SHOTS = BUILD.parent / "screenshots"
+VIEWS = ["sums", "timeline", "memory", "roofline", "graph", "layers", "sources"]
+DEVICE = "sysc" if "sysc" in tessera.backends() else "fsim"
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed; ./dev setup does it")
+
+
+def needs(path, what):
+    return pytest.mark.skipif(not path, reason=f"{what} is missing; ./dev setup installs it")
+
+
+pytestmark = [
+    needs(shutil.which("chromium") and shutil.which("chromedriver"), "chromium with its driver"),
+    needs((WEB / "node_modules").is_dir(), "web/node_modules"),
+]
+
+
+class Page:
+    """A browser with one page, and the questions that the tests ask of it."""
+
+    def __init__(self):
+        options = webdriver.ChromeOptions()
+        options.binary_location = shutil.which("chromium")
+        for word in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1500,1000"):
+            options.add_argument(f"--{word}")
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = webdriver.chrome.service.Service(shutil.which("chromedriver"))
+        self.driver = webdriver.Chrome(options=options, service=service)
+
+    def js(self, text, *arguments):
+        return self.driver.execute_script(text, *arguments)
+
+    def until(self, text, *arguments):
+        """Waits for a condition in the page."""
+        end = time.monotonic() + 30
+        while not (value := self.js(f"return {text}", *arguments)):
+            assert time.monotonic() < end, f"never true: {text}"
+            time.sleep(0.02)
+        return value
+
+    def open(self, path):
+        self.driver.get(path.as_uri())
+        self.until("document.documentElement.dataset.ready === 'yes'")
+        self.js("document.documentElement.style.scrollBehavior = 'auto'")
+
+    def show(self, view):
+        self.js("document.getElementById(arguments[0]).scrollIntoView()", view)
+        self.until("document.getElementById(arguments[0]).children.length > 1", view)
+        self.settle()
+
+    def settle(self):
+        """Two frames, so that what was asked to be drawn is drawn."""
+        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
+    def inked(self, view):
+        """How many colours a canvas of the view has."""
+        return self.js(
+            """const canvas = document.querySelector(`#${arguments[0]} canvas`);
+            const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+            const seen = new Set();
+            for (let i = 0; i < data.length; i += 4 * 37) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+            return seen.size""",
+            view,
+        )
+
+    def shot(self, name):
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        self.driver.save_screenshot(str(SHOTS / f"{name}.png"))
+
+    def complaints(self):
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def press(self, selector, *keys):
+        found = self.driver.find_element("css selector", selector)
+        self.js("arguments[0].focus()", found)
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
+        self.settle()
+
+
+@pytest.fixture(scope="module")
+def page():
+    made = Page()
+    yield made
+    made.driver.quit()
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """Reports by (network, configuration) as JSON files, made once."""
+    folder = tmp_path_factory.mktemp("reports")
+
+    def report(name, config="npu256"):
+        path = folder / f"{name}-{config}.json"
+        if not path.exists():
+            data, feeds = networks.build(name)
+            session = tessera.Session(data, DEVICE, config)
+            session.run(None, feeds)
+            session.report(path)
+        return path
+
+    return report
+
+
+def html(command, path, *arguments):
+    out = path.with_suffix(".html")
+    done = command("report", path, "--html", out, *arguments)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_types_are_strict():
+    done = subprocess.run(
+        [WEB / "node_modules" / ".bin" / "tsc", "--noEmit", "-p", WEB], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    assert json.loads((WEB / "tsconfig.json").read_text())["compilerOptions"]["strict"]
+
+
+@pytest.mark.parametrize("name", ["resnet8", "ds_cnn", "autoencoder", "encoder"])
+def test_every_view_renders(page, reports, command, name):
+    path = reports(name)
+    report = json.loads(path.read_text())
+    made = html(command, path)
+    text = made.read_text()
+    assert "<script src" not in text and '<link rel="stylesheet' not in text
+    page.open(made)
+    for view in VIEWS:
+        page.show(view)
+        page.shot(f"{name}-{view}")
+    for view, least in (("timeline", 8), ("memory", 5), ("graph", 5)):
+        page.show(view)
+        if view == "graph":
+            page.until("document.querySelector('#graph canvas').dataset.boxes > 0")
+            page.settle()
+        assert page.inked(view) >= least, view
+    rows = page.js("return document.querySelectorAll('#layers tbody tr').length")
+    assert rows == len(report["layers"])
+    products = [r for r in report["layers"] if r["placement"] == "npu" and r["macs"] and r["dram_read_bytes"]]
+    assert page.js("return document.querySelectorAll('#roofline .point').length") == len(products)
+    assert page.js("return document.querySelectorAll('#memory [role=tab]').length") == 7
+    cycles = f"{report['cycles']:,}" if report["cycles"] else "–"
+    assert cycles in page.js("return document.querySelector('#sums').textContent")
+    assert page.complaints() == []
+
+
+def test_a_click_selects_everywhere(page, reports, command):
+    path = reports("resnet8")
+    report = json.loads(path.read_text())
+    page.open(html(command, path))
+    for view in VIEWS:
+        page.show(view)
+    layer = max(range(len(report["layers"])), key=lambda i: report["layers"][i]["cycles"] or 0)
+    name = report["layers"][layer]["key"]
+    page.js("document.querySelectorAll('#layers tbody tr')[arguments[0]].click()", layer)
+    page.settle()
+    assert page.js("return document.querySelector('#aside h3').textContent").startswith(name)
+    assert "cycles" in page.js("return document.querySelector('.why').textContent")
+    chosen = "return document.querySelector('#roofline [aria-pressed=true]').dataset.layer"
+    assert page.js(chosen) == str(layer)
+    # From the roofline back to the table, from the table by Escape to nothing.
+    other = page.js("return document.querySelector('#roofline [aria-pressed=false]').dataset.layer")
+    page.js(
+        "document.querySelector(`#roofline [data-layer='${arguments[0]}'] circle`).parentNode.dispatchEvent("
+        "new MouseEvent('click', {bubbles: true}))",
+        other,
+    )
+    page.settle()
+    marked = "return [...document.querySelectorAll('#layers tbody tr')].findIndex(r => r.ariaSelected === 'true')"
+    assert page.js(marked) == int(other)
+    page.shot("resnet8-selected")
+    page.driver.switch_to.active_element.send_keys("\ue00c")
+    page.settle()
+    assert page.js(marked) == -1
+    if DEVICE == "fsim":
+        return
+    # In the timeline: a click on the middle of the layer's bar; bars stand on two lines in turn.
+    page.show("timeline")
+    canvas = page.driver.find_element("css selector", "#timeline canvas")
+    row = report["layers"][layer]
+    width, height = canvas.size["width"], canvas.size["height"]
+    share = (row["begin_cycle"] + row["end_cycle"]) / 2 / report["timeline"]["end"]
+    x, y = 58 + share * (width - 66) - width / 2, 22 + 6 + 12 * (layer % 2) - height / 2
+    actions = webdriver.ActionChains(page.driver)
+    actions.move_to_element_with_offset(canvas, round(x), round(y)).click().perform()
+    page.settle()
+    assert page.js(marked) == layer
+    assert page.complaints() == []
+
+
+def test_sorting_filtering_and_search(page, reports, command):
+    path = reports("resnet8")
+    page.open(html(command, path))
+    page.show("layers")
+    cells = "return [...document.querySelectorAll('#layers tbody tr')].map(r => r.cells[{}].textContent)"
+    heads = page.js("return [...document.querySelectorAll('#layers thead th')].map(h => h.textContent)")
+    column = heads.index("predicted")
+    page.js("document.querySelectorAll('#layers thead button')[arguments[0]].click()", column)
+    figures = [int(text.replace(",", "")) for text in page.js(cells.format(column)) if text != "–"]
+    assert figures == sorted(figures, reverse=True) and len(figures) > 8
+    page.js("document.querySelectorAll('#layers thead button')[arguments[0]].click()", column)
+    again = [int(text.replace(",", "")) for text in page.js(cells.format(column)) if text != "–"]
+    assert again == sorted(figures)
+    page.driver.find_element("css selector", "#layers input").send_keys("cpu quantize")
+    assert set(page.js(cells.format(heads.index("where")))) == {"cpu"}
+    page.show("graph")
+    page.until("document.querySelector('#graph canvas').dataset.boxes > 0")
+    folded = int(page.js("return document.querySelector('#graph canvas').dataset.boxes"))
+    page.press("#graph input", *"conv9", "\ue007")
+    assert page.js("return document.querySelector('#aside h3').textContent").startswith("conv9")
+    page.js("[...document.querySelectorAll('#graph button')].find(b => b.textContent === 'Unfold all').click()")
+    page.until("document.querySelector('#graph canvas').dataset.boxes > arguments[0]", 2 * folded)
+    assert page.complaints() == []
+
+
+def test_keys(page, reports, command):
+    page.open(html(command, reports("resnet8")))
+    view = "return document.querySelector('#timeline canvas').dataset.view.split(',').map(Number)"
+    page.settle()
+    whole = page.js(view)
+    page.press("#timeline canvas", "+", "+", "+")
+    near = page.js(view)
+    assert near[1] - near[0] == pytest.approx((whole[1] - whole[0]) / 8, rel=0.01)
+    page.press("#timeline canvas", "\ue014")
+    assert page.js(view)[0] > near[0]
+    page.press("#timeline canvas", "n", "n")
+    assert page.js("return document.querySelector('#aside h3') !== null")
+    page.shot("resnet8-instructions")
+    page.press("#timeline canvas", "0")
+    assert page.js(view) == whole
+    page.show("roofline")
+    page.press("#roofline .point[tabindex='0']", "\ue014", "\ue014")
+    assert page.js("return document.querySelectorAll('#roofline [aria-pressed=true]').length") == 1
+    assert page.complaints() == []
+
+
+def test_comparison(page, reports, command, tmp_path):
+    first, second = reports("resnet8"), reports("resnet8", "npu64")
+    out = tmp_path / "compare.html"
+    done = command("report", "--compare", first, second, "--html", out)
+    assert done.returncode == 0, done.stderr
+    page.open(out)
+    page.show("compare")
+    text = page.js("return document.querySelector('#compare .sums').textContent")
+    for path in (first, second):
+        report = json.loads(path.read_text())
+        assert f"{report['cycles'] or report['predicted_cycles']:,}" in text
+    page.js("document.querySelectorAll('#compare tbody')[1].rows[2].click()")
+    page.settle()
+    name = page.js("return document.querySelectorAll('#compare tbody')[1].rows[2].cells[0].textContent")
+    assert page.js("return document.querySelector('#aside h3').textContent").startswith(name)
+    page.shot("compare")
+    chips = "return document.querySelector('#chips').textContent"
+    before = page.js(chips)
+    page.js("const s = document.querySelector('#tools select'); s.value = 1; s.dispatchEvent(new Event('change'))")
+    page.settle()
+    assert "npu256" in before and "npu64" in page.js(chips)
+    assert page.js("return document.querySelector('#aside h3').textContent").startswith(name)  # the same layer
+    assert page.complaints() == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_accessibility(page, reports, command, tmp_path, theme):
+    out = tmp_path / "page.html"
+    done = command("report", reports("resnet8"), "--compare", reports("resnet8", "npu64"), "--html", out)
+    assert done.returncode == 0, done.stderr
+    page.open(out)
+    page.js("document.documentElement.dataset.theme = arguments[0]", theme)
+    for view in [*VIEWS, "compare"]:
+        page.show(view)
+    page.js("document.querySelector('#layers tbody tr').click()")
+    page.driver.execute_script((WEB / "node_modules" / "axe-core" / "axe.min.js").read_text())
+    found = page.driver.execute_async_script("axe.run().then(arguments[0])")
+    serious = [f for f in found["violations"] if f["impact"] in ("serious", "critical")]
+    told = [(f["id"], f["nodes"][0]["html"][:120], f["nodes"][0]["failureSummary"][:200]) for f in serious]
+    assert not told and len(found["passes"]) > 15
+    page.show("timeline")
+    page.shot(f"theme-{theme}")
+
+
+def test_artifacts_and_devices_without_time(page, command, tmp_path):
+    networks.build("resnet8")
+    artifact, out = tmp_path / "a.tsr", tmp_path / "a.html"
+    assert command("compile", networks.CACHE / "resnet8.onnx", "-q", "-o", artifact).returncode == 0
+    assert command("report", artifact, "--device", "fsim", "--html", out).returncode == 0
+    page.open(out)
+    for view in VIEWS:
+        page.show(view)
+    page.until("document.querySelector('#graph canvas').dataset.boxes > 8")
+    assert page.inked("timeline") >= 8
+    assert page.complaints() == []
+
+
+def test_names_of_the_model_are_only_text(page, reports, command, tmp_path):
+    """A name that looks like markup does not become markup."""
+    report = json.loads(reports("resnet8").read_text())
+    name = "</script><img src=x onerror=document.title='broken'>"
+    report["layers"][0]["key"] = report["layers"][0]["name"] = report["model"]["name"] = name
+    report["graph"]["nodes"]["name"][0] = name
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(report))
+    page.open(html(command, path))
+    for view in VIEWS:
+        page.show(view)
+    assert page.js("return document.querySelector('#model').textContent") == name
+    assert page.js("return document.querySelectorAll('img').length") == 0
+    assert page.complaints() == []
+
+
+def test_what_is_refused(command, tmp_path, reports):
+    out = tmp_path / "x.html"
+    old = json.loads(reports("resnet8").read_text())
+    old["schema_version"] = 99
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    (tmp_path / "stats.json").write_text(json.dumps({"layers": []}))
+    for words, arguments in (
+        ("is a report of version 99", (tmp_path / "old.json", "--html", out)),
+        ("is no report", (tmp_path / "stats.json", "--html", out)),
+        ("is no report", (reports("resnet8"), "--compare", tmp_path / "stats.json", "--html", out)),
+        ("give --html FILE too", ("--compare", reports("resnet8"))),
+        ("give a model", ()),
+    ):
+        done = command("report", *arguments)
+        assert done.returncode == 1 and words in done.stderr, (words, done.stderr)
+        assert not out.exists()
+
+
+def test_node_data_for_model_explorer(command, reports, tmp_path):
+    path, out = reports("resnet8"), tmp_path / "nodes.json"
+    report = json.loads(path.read_text())
+    assert command("report", path, "--model-explorer", out).returncode == 0
+    data = json.loads(out.read_text())
+    assert set(data) == {"name", "results", "gradient"}
+    assert set(data["results"]) <= set(report["graph"]["nodes"]["name"])
+    key = "cycles" if report["cycles"] else "predicted_cycles"
+    assert sum(result["value"] for result in data["results"].values()) == report[key]
+    assert [stop["stop"] for stop in data["gradient"]] == [0, 1]
+
+
+def test_python_writes_the_page(tmp_path):
+    data, feeds = networks.build("resnet8")
+    session = tessera.Session(data, "fsim")
+    session.run(None, feeds)
+    path = pathlib.Path(tmp_path, "report.html")
+    report = session.report(path)
+    assert report["schema"] == "tessera-report" and path.read_text().startswith("<!doctype html>")
+    session.report(os.fspath(tmp_path / "report.json"))
+    assert json.loads((tmp_path / "report.json").read_text()) == report
