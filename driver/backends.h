@@ -14,4 +14,6 @@ std::unique_ptr<Device> open_rtl(const isa::MachineConfig& config, const DeviceO
 std::unique_ptr<Device> open_sysc(const isa::MachineConfig& config, const DeviceOptions& options);
 std::unique_ptr<Device> open_xrt(const isa::MachineConfig& config, const DeviceOptions& options);
 
+RtlInstallation inspect_rtl();
+
 }  // namespace tessera::driver

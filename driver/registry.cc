@@ -33,6 +33,14 @@ std::vector<BackendInfo> backends() {
   return all;
 }
 
+std::optional<RtlInstallation> rtl_installation() {
+#ifdef TESSERA_BACKEND_RTL
+  return inspect_rtl();
+#else
+  return std::nullopt;
+#endif
+}
+
 std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineConfig& config,
                                     const DeviceOptions& options) {
   // "xrt:1", "xrt:0000:65:00.1": which card.

@@ -33,6 +33,17 @@ struct BackendInfo {
 /// The backends of this build, in alphabetical order.
 std::vector<BackendInfo> backends();
 
+/// What device rtl can run here. Nothing is opened or made.
+struct RtlInstallation {
+  std::vector<std::string> machines;  // shipped configurations whose verilated machine is part of the installation
+  std::string tools;                  // that make the machine of another configuration; empty when one is missing,
+  std::string missing;                // and then this says which
+  std::string cache;                  // folder of the machines that were made
+};
+
+/// None in a build without device rtl.
+std::optional<RtlInstallation> rtl_installation();
+
 /// Opens a device. Errors: kInvalidArgument for an unknown name (the message lists the known ones), a configuration
 /// that is not valid, or a wrong option; kDoesNotFit when the host cannot provide the memory.
 std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineConfig& config,

@@ -3,12 +3,16 @@
 // made when the device is opened (sim/verilator/build.h). Options: latency (cycles of DRAM, default 100), bandwidth
 // (bytes a cycle, default the width of the bus), pressure (per cent of moments at which DRAM refuses, default 0), seed
 // (of pressure), waves (an FST file).
+#include <algorithm>
 #include <random>
 
 #include "driver/backends.h"
 #include "driver/profile.h"
+#include "driver/registry.h"
 #include "driver/simulated_device.h"
+#include "sim/verilator/build.h"
 #include "sim/verilator/machine.h"
+#include "sim/verilator/making.h"
 
 namespace tessera::driver {
 namespace {
@@ -66,6 +70,25 @@ class RtlDevice final : public SimulatedDevice {
 };
 
 }  // namespace
+
+RtlInstallation inspect_rtl() {
+  RtlInstallation found;
+  const std::vector<isa::MachineConfig> built = sim::rtl_configs();
+  for (const isa::ShippedConfig& config : isa::shipped_configs()) {
+    const std::string name(config.name);
+    const bool known = std::any_of(built.begin(), built.end(), [&](const auto& one) { return one.name == name; });
+    if (known && sim::built_rtl(name) != nullptr) found.machines.push_back(name);
+  }
+  try {
+    const sim::Tools tools = sim::find_tools("of your own");
+    sim::rtl_home();
+    found.tools = tools.verilator + " and " + tools.compiler[0];
+  } catch (const Error& error) {
+    found.missing = error.what();
+  }
+  found.cache = sim::rtl_cache();
+  return found;
+}
 
 std::unique_ptr<Device> open_rtl(const isa::MachineConfig& config, const DeviceOptions& options) {
   return std::make_unique<RtlDevice>(config, options);

@@ -168,6 +168,14 @@ Tensor to_four_bits(const Node& node, const Tensor& in, DType to) {
   return out;
 }
 
+PowerRounding power_rounding(const Node& node) {
+  const std::string mode = node.get_string("round_mode", "up");
+  if (mode == "up") return PowerRounding::kUp;
+  if (mode == "down") return PowerRounding::kDown;
+  if (mode == "nearest") return PowerRounding::kNearest;
+  node.fail(ErrorCode::kInvalidModel, "round_mode '" + mode + "' is none of up, down, nearest");
+}
+
 Tensor cast(const Node& node, const Tensor& given, DType to) {
   if (given.dtype() == to) return given;
   if (to == DType::kString) return to_strings(node, given);
@@ -187,17 +195,23 @@ Tensor cast(const Node& node, const Tensor& given, DType to) {
   Tensor out(to, in.shape());
   uint8_t* y = mutable_elements<uint8_t>(out);
   const float* x = elements<float>(wide);
+  if (to == DType::kFloat8E8M0) {
+    const PowerRounding rounding = power_rounding(node);
+    for (int64_t i = 0; i < wide.size(); ++i) y[i] = float_to_float8e8m0(x[i], saturate, rounding);
+    return out;
+  }
   for (int64_t i = 0; i < wide.size(); ++i) y[i] = float_to_float8(to, x[i], saturate);
   return out;
 }
 
 constexpr TypeSet kCastable =
-    kNumeric | kFloat8s | kBoolSet | set_of({DType::kString, DType::kInt4, DType::kUint4, DType::kFloat4E2M1});
+    kNumeric | kFloat8s | kBoolSet |
+    set_of({DType::kString, DType::kInt4, DType::kUint4, DType::kFloat4E2M1, DType::kFloat8E8M0});
 
 /// Attribute `name` as an element type; throws Error kInvalidModel for a number that names none.
 DType type_attribute(const Node& node, const char* name, int64_t fallback) {
   const int64_t to = node.get_int(name, fallback);
-  if (to <= 0 || to > static_cast<int64_t>(DType::kFloat4E2M1))
+  if (to <= 0 || to > static_cast<int64_t>(DType::kFloat8E8M0))
     node.fail(ErrorCode::kInvalidModel,
               "attribute '" + std::string(name) + "' = " + std::to_string(to) + " is no element type");
   return static_cast<DType>(to);

@@ -16,7 +16,7 @@ const std::vector<DType> kQuantized = {DType::kUint8,          DType::kInt8,    
                                        DType::kInt16,          DType::kUint4,          DType::kInt4,
                                        DType::kFloat8E4M3FN,   DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2,
                                        DType::kFloat8E5M2FNUZ, DType::kFloat4E2M1};
-const std::vector<DType> kScales = {DType::kFloat, DType::kFloat16, DType::kBfloat16};
+const std::vector<DType> kScales = {DType::kFloat, DType::kFloat16, DType::kBfloat16, DType::kFloat8E8M0};
 
 bool is_small_float(DType dtype) {
   return dtype == DType::kFloat4E2M1 || dtype == DType::kFloat8E4M3FN || dtype == DType::kFloat8E4M3FNUZ ||

@@ -44,6 +44,7 @@ inline constexpr NumpyName kNumpyNames[] = {
     {DType::kUint4, "uint4", true},
     {DType::kInt4, "int4", true},
     {DType::kFloat4E2M1, "float4_e2m1fn", true},
+    {DType::kFloat8E8M0, "float8_e8m0fnu", true},
 };
 
 inline DType dtype_from_numpy(const std::string& name) {

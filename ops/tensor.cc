@@ -70,6 +70,7 @@ auto with_element(DType dtype, const std::byte* data, int64_t index, F&& f) {
     case DType::kFloat8E5M2:
     case DType::kFloat8E5M2FNUZ: return f(static_cast<double>(float8_to_float(dtype, load(uint8_t{}))));
     case DType::kFloat4E2M1: return f(static_cast<double>(float4_to_float(load(uint8_t{}))));
+    case DType::kFloat8E8M0: return f(static_cast<double>(float8e8m0_to_float(load(uint8_t{}))));
     case DType::kUint8:
     case DType::kUint4: return f(static_cast<int64_t>(load(uint8_t{})));
     case DType::kBool: return f(static_cast<int64_t>(load(uint8_t{}) != 0));
@@ -145,6 +146,7 @@ std::string_view to_string(DType dtype) {
     case DType::kUint4: return "uint4";
     case DType::kInt4: return "int4";
     case DType::kFloat4E2M1: return "float4e2m1";
+    case DType::kFloat8E8M0: return "float8e8m0";
   }
   return "unknown";
 }
@@ -162,7 +164,8 @@ int64_t element_bytes(DType dtype) {
     case DType::kFloat8E5M2FNUZ:
     case DType::kUint4:
     case DType::kInt4:
-    case DType::kFloat4E2M1: return 1;
+    case DType::kFloat4E2M1:
+    case DType::kFloat8E8M0: return 1;
     case DType::kUint16:
     case DType::kInt16:
     case DType::kFloat16:
@@ -190,7 +193,8 @@ bool is_floating(DType dtype) {
     case DType::kFloat8E4M3FNUZ:
     case DType::kFloat8E5M2:
     case DType::kFloat8E5M2FNUZ:
-    case DType::kFloat4E2M1: return true;
+    case DType::kFloat4E2M1:
+    case DType::kFloat8E8M0: return true;
     default: return false;
   }
 }
@@ -426,6 +430,20 @@ float float8_to_float(DType dtype, uint8_t bits) {
   const int scale = (exponent == 0 ? 1 : exponent) - format.bias - format.mantissa_bits;
   const float magnitude = std::ldexp(static_cast<float>(significand), scale);
   return (bits & 0x80) ? -magnitude : magnitude;
+}
+
+float float8e8m0_to_float(uint8_t bits) {
+  return bits == 0xff ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0f, bits - 127);
+}
+
+uint8_t float_to_float8e8m0(float value, bool saturate, PowerRounding rounding) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value), exponent = bits >> 23 & 0xff, fraction = bits & 0x7fffff;
+  if (exponent == 0xff) return 0xff;
+  // A tie goes up, but among the subnormal numbers, where the exponent 0 stands for the same power as 1.
+  const bool nearest_is_above = fraction > 0x400000 || (fraction == 0x400000 && exponent > 0);
+  const bool up =
+      rounding == PowerRounding::kUp ? fraction != 0 : rounding == PowerRounding::kNearest && nearest_is_above;
+  return static_cast<uint8_t>(exponent + (up && !(saturate && exponent == 0xfe) ? 1 : 0));
 }
 
 uint8_t float_to_float8(DType dtype, float value, bool saturate) {

@@ -41,6 +41,7 @@ enum class DType : uint8_t {
   kUint4 = 21,
   kInt4 = 22,
   kFloat4E2M1 = 23,
+  kFloat8E8M0 = 24,  // powers of two, for scales; no sign, no zero
 };
 
 /// "float32", "uint8", ...
@@ -166,6 +167,13 @@ float bfloat16_to_float(uint16_t bits);
 uint16_t float_to_bfloat16(float value);
 float float8_to_float(DType dtype, uint8_t bits);
 uint8_t float_to_float8(DType dtype, float value, bool saturate);
+
+/// float8e8m0: the exponent alone; 0xff is NaN. A value between two powers of two goes to the larger one (kUp), the
+/// smaller one (kDown) or the nearer one; its sign is dropped. What lies beyond 2^127 becomes 2^127 where `saturate`,
+/// else NaN; infinities become NaN. Source: onnx.numpy_helper.to_float8e8m0, with all bits of the fraction.
+enum class PowerRounding { kUp, kDown, kNearest };
+float float8e8m0_to_float(uint8_t bits);
+uint8_t float_to_float8e8m0(float value, bool saturate, PowerRounding rounding);
 
 template <typename T>
 Tensor Tensor::of(DType dtype, Shape shape, const std::vector<T>& values) {

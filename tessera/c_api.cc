@@ -81,7 +81,7 @@ tessera_status port_at(const std::vector<tessera::Port>& ports, size_t index, te
 extern "C" {
 
 const char* tessera_last_error(void) { return last_error.c_str(); }
-const char* tessera_version(void) { return "0.1.0"; }
+const char* tessera_version(void) { return TESSERA_VERSION; }
 
 size_t tessera_compile_option_count(void) { return tessera::compiler::option_table().size(); }
 tessera_status tessera_compile_option_at(size_t index, tessera_compile_option* option) {

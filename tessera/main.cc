@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, quantize, explore, report, schedule, asm, disasm, info, keygen, sign, board.
-// Every error is one line on standard error that names the node or file, the cause and the way out; the exit status is
-// then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, quantize, explore, report, schedule, asm, disasm, info, keygen, sign, board,
+// doctor, completion. Every error is one line on standard error that names the node or file, the cause and the way out;
+// the exit status is then 1 (2 for a wrong command line).
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +25,10 @@
 #include "isa/verify.h"
 #include "runtime/npy.h"
 #include "tessera/board.h"
+#include "tessera/command.h"
+#include "tessera/completion.h"
 #include "tessera/description.h"
+#include "tessera/doctor.h"
 #include "tessera/message.h"
 #include "tessera/page.h"
 #include "tessera/quantise.h"
@@ -567,12 +570,41 @@ int sign_command(const Arguments& a) {
   return 0;
 }
 
+int print(const std::string& text) {
+  std::cout << text;
+  return 0;
+}
+
+/// A line that works as it stands on the files of the repository, or after the lines of other commands.
+const char* example_of(const std::string& command) {
+  constexpr std::pair<std::string_view, const char*> kExamples[] = {
+      {"compile", "tessera compile model.onnx -o model.tsr --config npu256"},
+      {"run", "tessera run model.onnx --device sysc --input image.npy --output result.npz --stats stats.json"},
+      {"quantize", "tessera quantize model.onnx --calibrate images.npz -o model_int8.onnx"},
+      {"explore", "tessera explore space.toml --network model_int8.onnx -o front.json"},
+      {"report", "tessera report model.onnx --config npu64"},
+      {"schedule", "tessera schedule model.onnx -o schedules.json"},
+      {"asm", "tessera asm program.asm -o program.bin"},
+      {"disasm", "tessera disasm model.tsr"},
+      {"info", "tessera info model.tsr"},
+      {"keygen", "tessera keygen release"},
+      {"sign", "tessera sign model.tsr --key release.key"},
+      {"board", "tessera board -- tessera run model.onnx --device xrt --random-inputs 1"},
+      {"doctor", "tessera doctor"},
+      {"completion", "source <(tessera completion bash)"},
+  };
+  for (const auto& [name, line] : kExamples) {
+    if (name == command) return line;
+  }
+  invariant_failed("example", __FILE__, __LINE__, "the command '" + command + "' has no example");
+}
+
 }  // namespace
 
-int main(int argc, char** argv) {
+int tessera::run_command_line(int argc, char** argv) {
   CLI::App app{"Tessera: ONNX models on an open NPU", "tessera"};
   app.require_subcommand(1);
-  app.set_version_flag("--version", "tessera 0.1.0");
+  app.set_version_flag("--version", "tessera " TESSERA_VERSION);
   Arguments a;
   const auto common = [&](CLI::App* command) {
     command->add_option("--config", a.config, "configuration: npu64, npu256, npu256w, npu1024, or a .toml file");
@@ -709,6 +741,15 @@ int main(int argc, char** argv) {
   board->add_flag("-v,--verbose", a.board.verbose, "say which processes come and go");
   board->prefix_command();
 
+  auto* doctor = app.add_subcommand("doctor", "what this installation can do, and how to get what is missing");
+  doctor->add_flag("--json", a.as_json, "as JSON");
+
+  auto* completion = app.add_subcommand("completion", "print a script that completes this command in a shell");
+  completion->add_option("shell", a.source, "bash, zsh or fish")->required();
+
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    command->footer(std::string("Example:\n  ") + example_of(command->get_name()));
+
   // What follows "--" is another program's command line.
   for (int k = 2; k < argc && std::string_view(argv[1]) == "board"; ++k) {
     if (std::string_view(argv[k]) != "--") continue;
@@ -737,6 +778,8 @@ int main(int argc, char** argv) {
     if (*disassemble) return disasm_command(a);
     if (*keygen) return keygen_command(a);
     if (*sign) return sign_command(a);
+    if (*doctor) return print(doctor_report(a.as_json));
+    if (*completion) return print(completion_script(app, a.source));
     if (*board) {
       if (a.board.command.empty()) a.board.command = board->remaining();
       return run_board(a.board);

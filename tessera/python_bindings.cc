@@ -8,6 +8,7 @@
 #include "driver/registry.h"
 #include "isa/config.h"
 #include "ops/python_tensor.h"
+#include "tessera/command.h"
 #include "tessera/description.h"
 #include "tessera/message.h"
 #include "tessera/page.h"
@@ -18,9 +19,23 @@ using namespace tessera;
 
 namespace {
 
+/// A name of the model, whose bytes need not be UTF-8: as Python has the names of files, so that it can be given back.
+py::object to_python(const std::string& name) {
+  return py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogateescape"));
+}
+
+std::string name_of(const py::handle& name) {
+  if (!py::isinstance<py::str>(name)) throw py::type_error("names of inputs and outputs are strings");
+  const auto bytes =
+      py::reinterpret_steal<py::bytes>(PyUnicode_AsEncodedString(name.ptr(), "utf-8", "surrogateescape"));
+  if (!bytes) throw py::error_already_set();
+  return bytes;
+}
+
 py::dict to_python(const Port& port) {
   py::dict out;
-  out["name"] = port.name;
+  out["name"] = to_python(port.name);
   out["dtype"] = std::string(ops::to_string(port.dtype));
   out["kind"] = port.kind == program::ValueKind::kSequence   ? "sequence"
                 : port.kind == program::ValueKind::kOptional ? "optional"
@@ -34,7 +49,7 @@ py::dict to_python(const Port& port) {
     if (port.shape[i] >= 0)
       shape.append(port.shape[i]);
     else if (i < port.dim_names.size() && !port.dim_names[i].empty())
-      shape.append(port.dim_names[i]);
+      shape.append(to_python(port.dim_names[i]));
     else
       shape.append(py::none());
   }
@@ -126,11 +141,12 @@ PYBIND11_MODULE(_tessera, m) {
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("run",
-           [](Session& s, const std::vector<std::string>& outputs, const py::dict& feeds) {
+           [](Session& s, const py::list& wanted, const py::dict& feeds) {
+             std::vector<std::string> outputs;
+             for (const py::handle& name : wanted) outputs.push_back(name_of(name));
              NamedValues values;
              for (const auto& [name, value] : feeds)
-               values.emplace_back(name.cast<std::string>(),
-                                   ops::value_from_python(py::reinterpret_borrow<py::object>(value)));
+               values.emplace_back(name_of(name), ops::value_from_python(py::reinterpret_borrow<py::object>(value)));
              std::vector<ops::Value> results;
              {
                py::gil_scoped_release release;
@@ -173,6 +189,14 @@ PYBIND11_MODULE(_tessera, m) {
   });
   m.def("check_config", [](const std::string& toml) { isa::parse_config(toml, "machine"); }, py::arg("config"));
 
+  m.attr("version") = TESSERA_VERSION;
+  m.def("run_command_line", [](std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    py::gil_scoped_release release;
+    return run_command_line(static_cast<int>(words.size()), arguments.data());
+  });
   m.def("compile_options", [] {
     py::list rows;
     for (const compiler::OptionInfo& info : compiler::option_table()) {

@@ -13,6 +13,13 @@ namespace tessera {
 /// returns only by an error. Errors: kUnsupported when Python cannot be started.
 [[noreturn]] void become_python(const std::string& module, const std::vector<std::string>& words);
 
+/// The interpreter that runs the quantiser: $TESSERA_PYTHON, or that of the build.
+std::string quantiser_interpreter();
+
+/// What a script prints in that interpreter, with the package in its path. Errors: kUnsupported when it cannot be
+/// started or fails.
+std::string output_of_python(const std::string& script);
+
 /// A quantised model in a temporary folder, which the destructor removes.
 class QuantisedModel {
  public:

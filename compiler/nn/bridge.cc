@@ -44,6 +44,7 @@ mlir::Type to_element_type(mlir::MLIRContext* context, ops::DType dtype) {
     case DType::kUint4: return integer(4, true);
     case DType::kInt4: return integer(4);
     case DType::kFloat4E2M1: return Float4E2M1Type::get(context);
+    case DType::kFloat8E8M0: return Float8E8M0Type::get(context);
     case DType::kUndefined: break;
   }
   throw Error(ErrorCode::kInvalidModel,
@@ -80,6 +81,7 @@ ops::DType to_dtype(mlir::Type type) {
       .Case<mlir::Float8E5M2FNUZType>([](auto) { return DType::kFloat8E5M2FNUZ; })
       .Case<StringType>([](auto) { return DType::kString; })
       .Case<Float4E2M1Type>([](auto) { return DType::kFloat4E2M1; })
+      .Case<Float8E8M0Type>([](auto) { return DType::kFloat8E8M0; })
       .Default([](auto) { return DType::kUndefined; });
 }
 
@@ -156,7 +158,9 @@ mlir::ElementsAttr to_attribute(mlir::MLIRContext* context, const ops::Tensor& t
     return llvm::cast<mlir::ElementsAttr>(mlir::DenseStringElementsAttr::get(type, strings));
   }
   const char* data = reinterpret_cast<const char*>(tensor.data());
-  if (tensor.dtype() != ops::DType::kFloat4E2M1 && tensor.bytes() <= kSmallConstantBytes) {
+  // MLIR writes the elements of its own types.
+  const bool own = tensor.dtype() == ops::DType::kFloat4E2M1 || tensor.dtype() == ops::DType::kFloat8E8M0;
+  if (!own && tensor.bytes() <= kSmallConstantBytes) {
     if (tensor.dtype() == ops::DType::kBool) {
       llvm::SmallVector<bool> bits;
       for (int64_t i = 0; i < tensor.size(); ++i) bits.push_back(data[i] != 0);

@@ -17,7 +17,8 @@
 namespace tessera::nn {
 
 // --- types -------------------------------------------------------------------------------------------------
-// Signed integers are signless (i8), unsigned ones ui8, bool is i1, strings !nn.string, float4e2m1 !nn.f4E2M1.
+// Signed integers are signless (i8), unsigned ones ui8, bool is i1, strings !nn.string, float4e2m1 !nn.f4E2M1,
+// float8e8m0 !nn.f8E8M0.
 
 /// Throws Error kInvalidModel for kUndefined.
 mlir::Type to_element_type(mlir::MLIRContext* context, ops::DType dtype);

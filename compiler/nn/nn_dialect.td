@@ -30,6 +30,9 @@ def NN_StringType : NN_Type<"String", "string"> {
 def NN_Float4Type : NN_Type<"Float4E2M1", "f4E2M1"> {
   let summary = "element type of a float4e2m1 tensor, one byte an element";
 }
+def NN_Float8E8M0Type : NN_Type<"Float8E8M0", "f8E8M0"> {
+  let summary = "element type of a float8e8m0 tensor";
+}
 def NN_SequenceType : NN_Type<"Sequence", "sequence"> {
   let summary = "a sequence of tensors of one element type";
   let parameters = (ins "::mlir::Type":$element);

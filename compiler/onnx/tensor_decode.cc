@@ -198,12 +198,9 @@ ops::Tensor from_external(const TensorProto& proto, DType dtype, const ops::Shap
 }  // namespace
 
 ops::DType to_dtype(int32_t data_type, const std::string& what) {
-  if (data_type <= 0 || data_type > static_cast<int32_t>(DType::kFloat4E2M1)) {
-    throw Error(data_type == TensorProto::FLOAT8E8M0 ? ErrorCode::kUnsupported : ErrorCode::kInvalidModel,
-                what + ": element type " + std::to_string(data_type) + " is " +
-                    (data_type == 0                         ? "undefined"
-                     : data_type == TensorProto::FLOAT8E8M0 ? "float8e8m0, which is not supported"
-                                                            : "unknown"));
+  if (data_type <= 0 || data_type > static_cast<int32_t>(DType::kFloat8E8M0)) {
+    throw Error(ErrorCode::kInvalidModel, what + ": element type " + std::to_string(data_type) + " is " +
+                                              (data_type == 0 ? "undefined" : "unknown"));
   }
   return static_cast<DType>(data_type);
 }

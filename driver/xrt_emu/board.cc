@@ -31,7 +31,7 @@
 namespace tessera::driver {
 namespace {
 
-constexpr uint64_t kSliceCycles = 1024;
+constexpr uint64_t kSliceCycles = 64;  // of each unit, between two looks at the sockets
 constexpr uint32_t kClockMhz = 250;
 constexpr uint64_t kPageBytes = 4096;
 constexpr size_t kMostCommands = 4096;  // of one connection: queued, or done and not fetched

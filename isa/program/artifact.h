@@ -47,6 +47,7 @@ enum class DType : int32_t {
   kUint4 = 21,
   kInt4 = 22,
   kFloat4E2M1 = 23,
+  kFloat8E8M0 = 24,
 };
 
 /// Bits of one element; 0 for kString and kUndefined, which have no fixed size.

@@ -25,6 +25,7 @@ try:
         np.dtype(ml_dtypes.float8_e4m3fnuz): TensorProto.FLOAT8E4M3FNUZ,
         np.dtype(ml_dtypes.float8_e5m2): TensorProto.FLOAT8E5M2,
         np.dtype(ml_dtypes.float8_e5m2fnuz): TensorProto.FLOAT8E5M2FNUZ,
+        np.dtype(ml_dtypes.float8_e8m0fnu): TensorProto.FLOAT8E8M0,
         np.dtype(ml_dtypes.int4): TensorProto.INT4,
         np.dtype(ml_dtypes.uint4): TensorProto.UINT4,
         np.dtype(ml_dtypes.float4_e2m1fn): TensorProto.FLOAT4E2M1,
@@ -39,6 +40,7 @@ NAMES = {
     "float8_e4m3fnuz": "float8e4m3fnuz",
     "float8_e5m2": "float8e5m2",
     "float8_e5m2fnuz": "float8e5m2fnuz",
+    "float8_e8m0fnu": "float8e8m0",
     "float4_e2m1fn": "float4e2m1",
     "object": "string",
 }

@@ -147,6 +147,45 @@ def test_float4():
     check("Cast", [expected], opset=23, attributes={"to": T.FLOAT}, expected=[expected.astype(np.float32)])
 
 
+@pytest.mark.parametrize("mode", ["up", "down", "nearest"])
+@pytest.mark.parametrize("saturate", [0, 1])
+def test_float8e8m0(mode, saturate):
+    """Against powers of two in exact arithmetic: 255 stands for NaN."""
+    exponents = range(-127, 129)
+    x = np.array([2.0**e * f for e in exponents for f in (1, 1.25, 1.5, 1.5000001, 1.75)], np.float64)
+    x = np.concatenate([x[x < np.finfo(np.float32).max], [-3.0, np.inf, -np.inf, np.nan]]).astype(np.float32)
+    codes = []
+    for value in np.abs(x.astype(np.float64)):
+        if not np.isfinite(value):
+            codes.append(255)
+            continue
+        power = max(-127, int(np.floor(np.log2(value))))
+        share = value / 2.0**power  # from 1 to 2
+        above = {"up": share > 1, "down": False, "nearest": share >= 1.5}[mode]
+        code = power + 127 + int(above)
+        codes.append(254 if saturate and code == 255 else code)
+    expected = np.array(codes, np.uint8).view(ml_dtypes.float8_e8m0fnu)
+    normal = np.abs(x) >= np.finfo(np.float32).tiny  # smaller ones have the exponent 0 and another fraction
+    x, expected = x[normal | ~np.isfinite(x)], expected[normal | ~np.isfinite(x)]
+    attributes = {"to": T.FLOAT8E8M0, "round_mode": mode, "saturate": saturate}
+    check("Cast", [x], opset=24, attributes=attributes, expected=[expected])
+    check("Cast", [expected], opset=24, attributes={"to": T.FLOAT}, expected=[expected.astype(np.float32)])
+
+
+def test_float8e8m0_scales():
+    """Blocks of 32 elements with a power of two as their scale, as microscaling formats have them."""
+    x = np.random.default_rng(8).integers(-8, 8, (4, 64)).astype(ml_dtypes.int4)
+    scale = np.array([[0.5, 2.0], [1.0, 0.25], [4.0, 2.0**-20], [1024.0, 1.0]], np.float32)
+    expected = x.astype(np.float32) * np.repeat(scale, 32, axis=1)
+    check(
+        "DequantizeLinear",
+        [x, scale.astype(ml_dtypes.float8_e8m0fnu)],
+        opset=24,
+        attributes={"axis": 1, "block_size": 32, "output_dtype": T.FLOAT},
+        expected=[expected],
+    )
+
+
 def test_cast_like():
     x = np.array([[1.5, -2.5], [0, 300]], np.float32)
     for like in [

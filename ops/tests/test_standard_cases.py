@@ -27,10 +27,6 @@ LEFT_OUT = (
     }
     | {f"test_qlinearmatmul_{d}D_int8_{kind}": SATURATION for d in (2, 3) for kind in ("float16", "float32")}
     | {f"test_{op}linear_float4e2m1": "float4e2m1 is served by Cast only" for op in ("quantize", "dequantize")}
-    | {
-        f"test_cast_e8m0_{pair}": "float8e8m0 is not an element type of the library"
-        for pair in ("FLOAT16_to_FLOAT8E8M0", "FLOAT_to_FLOAT8E8M0", "FLOAT8E8M0_to_FLOAT", "FLOAT8E8M0_to_FLOAT16")
-    }
 )
 RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
 

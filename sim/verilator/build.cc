@@ -67,15 +67,19 @@ const TesseraRtlApi& load(const fs::path& path) {
   return *api;
 }
 
+/// Whether the build made this library where it stands, and did not install it: it has put its key beside it.
+bool is_of_build(const fs::path& library) {
+  std::error_code error;
+  return fs::exists(library.string() + ".key", error);
+}
+
 /// Whether a source of the RTL is newer than this library: the build has not made it again since.
 bool is_stale(const fs::path& library) {
   const fs::file_time_type made = fs::last_write_time(library);
-  std::vector<fs::path> sources;
-  try {
-    sources = rtl_sources(rtl_home());
-  } catch (const Error&) {
-    return false;  // an installation without sources
-  }
+  std::error_code error;
+  // In an installation library and sources came together, and the times of files mean nothing.
+  if (!fs::exists(fs::path(TESSERA_RTL_SOURCE) / "hw/rtl", error) || !is_of_build(library)) return false;
+  const std::vector<fs::path> sources = rtl_sources(TESSERA_RTL_SOURCE);
   return std::any_of(sources.begin(), sources.end(), [&](const fs::path& s) { return fs::last_write_time(s) > made; });
 }
 
@@ -134,6 +138,8 @@ std::string rtl_home() {
     candidates.push_back(chosen);
   } else {
     candidates = beside_code("../share/tessera", "../share/tessera");
+    // In the wheel the package holds everything.
+    for (const fs::path& folder : beside_code("../share/tessera", "tessera/share")) candidates.push_back(folder);
     candidates.push_back(TESSERA_RTL_SOURCE);
   }
   for (const fs::path& candidate : candidates) {
@@ -216,7 +222,7 @@ void build_rtl_module(const RtlModule& wanted) {
   const fs::path home = TESSERA_RTL_SOURCE, path = fs::absolute(wanted.path);
   Tools tools = find_tools(wanted.config.name);
   tools.compiler = wanted.compiler;
-  Model model{.config = wanted.config};
+  Model model{.config = wanted.config, .processor = wanted.processor};
   fs::create_directories(path.parent_path());
   const std::string key = key_of(tools, home, model, wanted.profile, path.parent_path());
   const fs::path stamp = path.string() + ".key";

@@ -36,6 +36,7 @@ struct RtlModule {
   std::vector<std::string> compiler;  // a command, all its words
   unsigned jobs = 1;
   bool profile = true;
+  std::string processor = "native";  // what -march takes: the oldest processor that the library is for
 };
 
 /// Makes the library from the source tree of this build, or says by its time that it is up to date. Errors: as

@@ -2,7 +2,7 @@
 // A step of the build: one configuration's machine, verilated and compiled, as a library that is loaded when it is
 // asked for.
 //
-//   make_rtl_model CONFIG.toml LIBRARY.so [--jobs N] [--no-profile] -- COMPILER...
+//   make_rtl_model CONFIG.toml LIBRARY.so [--jobs N] [--no-profile] [--march PROCESSOR] -- COMPILER...
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -22,13 +22,17 @@ int main(int argc, char** argv) {
       module.jobs = static_cast<unsigned>(std::max(1, std::atoi(words[++n].c_str())));
     } else if (words[n] == "--no-profile") {
       module.profile = false;
+    } else if (words[n] == "--march" && n + 1 < words.size()) {
+      module.processor = words[++n];
     } else {
       names.push_back(words[n]);
     }
   }
   if (n < words.size()) module.compiler.assign(words.begin() + static_cast<ptrdiff_t>(n) + 1, words.end());
   if (names.size() != 2 || module.compiler.empty()) {
-    std::fprintf(stderr, "usage: make_rtl_model CONFIG.toml LIBRARY.so [--jobs N] [--no-profile] -- COMPILER...\n");
+    std::fprintf(
+        stderr,
+        "usage: make_rtl_model CONFIG.toml LIBRARY.so [--jobs N] [--no-profile] [--march PROCESSOR] -- COMPILER...\n");
     return 2;
   }
   try {

@@ -53,7 +53,7 @@ Command compiler_flags(const Model& model) {
   Command flags = {"-std=gnu++17",
                    "-fPIC",
                    "-w",
-                   "-march=native",
+                   "-march=" + model.processor,
                    "-fvisibility=hidden",
                    "-DVERILATOR=1",
                    "-DVM_COVERAGE=0",

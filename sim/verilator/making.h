@@ -36,6 +36,7 @@ struct Model {
   const isa::MachineConfig& config;
   bool waves = false;
   Profiling profiling = Profiling::kNone;
+  std::string processor = "native";  // what -march takes
 };
 
 /// The packages and modules of the folder with hw/ and isa/, packages first.

@@ -381,7 +381,7 @@ CASES = {
         "invalid_model",
         ["'w'", "3 bytes"],
     ),
-    "initializer_float8e8m0": (with_weights(tensor(data_type=24, raw_data=bytes(6))), "unsupported", ["'w'", "e8m0"]),
+    "initializer_of_no_type": (with_weights(tensor(data_type=99, raw_data=bytes(6))), "invalid_model", ["'w'", "99"]),
     "sparse_index_outside": (
         edited(
             with_weights(tensor("v", raw_data=bytes(24))),

@@ -79,6 +79,7 @@ DTYPES = {
     "float8_e4m3fnuz": (TensorProto.FLOAT8E4M3FNUZ, np.array([0.1, -240, 2], ml_dtypes.float8_e4m3fnuz)),
     "float8_e5m2": (TensorProto.FLOAT8E5M2, np.array([0.1, -57344, 2], ml_dtypes.float8_e5m2)),
     "float8_e5m2fnuz": (TensorProto.FLOAT8E5M2FNUZ, np.array([0.1, -57344, 2], ml_dtypes.float8_e5m2fnuz)),
+    "float8_e8m0fnu": (TensorProto.FLOAT8E8M0, np.array([0.125, 2.0**127, 1], ml_dtypes.float8_e8m0fnu)),
     "int8": (TensorProto.INT8, np.array([-128, 127, -1], np.int8)),
     "uint8": (TensorProto.UINT8, np.array([0, 255, 128], np.uint8)),
     "int16": (TensorProto.INT16, np.array([-32768, 32767, -1], np.int16)),

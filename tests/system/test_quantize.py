@@ -13,7 +13,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from tessera.quantization import measure, place
-from tessera.quantization.quantise import METADATA
+from tessera.quantization.data import Data
+from tessera.quantization.quantise import METADATA, Quantization
 
 import tessera
 from tests.oracle import oracle
@@ -273,6 +274,28 @@ def test_rounding_of_columns_lowers_the_error_of_sums():
     assert noise(made) < 0.3 * noise(plain)
     alone = round_columns(weights, scales, np.eye(24)[None])
     assert np.array_equal(alone, plain)
+
+
+@pytest.mark.parametrize(
+    "samples, expected",
+    [
+        ([[10, 10, 10], [10.5, 10.5, 10.5]], 0),  # within the margin
+        ([[10, 10, 10], [12, 12, 12]], 1),
+        ([[10, 10, 10], [20, 9, 9]], 0),  # one sample alone
+        ([[10, 10, 10], [12, 12, 12], [12.5, 12.5, 12.5]], 1),
+        ([[10, 10, 10], [8, 8, 8], [12, 12, 9.9]], 2),
+    ],
+)
+def test_weights_are_changed_for_a_clear_gain_alone(monkeypatch, samples, expected):
+    monkeypatch.setattr(measure, "output_distance", lambda model, feeds, reference: samples[model][feeds[0]])
+    means = [sum(s) / len(s) for s in samples]
+    assert Quantization._clearly_nearest(range(len(samples)), means, [0, 1, 2], [None] * 3) == expected
+
+
+def test_samples_behind_others():
+    data = Data(lambda: iter(range(10)), "ten numbers", limit=8)
+    assert list(data.behind(5)) == [5, 6, 7] and list(data.behind(9)) == []
+    assert list(Data(lambda: iter(range(10)), "ten numbers").behind(8)) == [8, 9]
 
 
 def test_a_layer_kept_float_has_its_own_weights():

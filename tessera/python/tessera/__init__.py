@@ -17,7 +17,7 @@ import _tessera
 
 Error = _tessera.Error
 backends = _tessera.backends
-__version__ = "0.1.0"
+__version__ = _tessera.version
 __all__ = [
     "Error",
     "Layer",

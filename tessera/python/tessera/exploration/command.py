@@ -21,6 +21,7 @@ def parser():
     made = argparse.ArgumentParser(
         prog="tessera explore",
         description="which machine to build: machines of a space times networks (docs/explore.md)",
+        epilog="Example: tessera explore space.toml --network model_int8.onnx -o front.json",
     )
     add = made.add_argument
     add("space", help="TOML file with ranges, rules, constraints and objectives")

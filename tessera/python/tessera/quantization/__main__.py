@@ -3,6 +3,12 @@
 
 import sys
 
-from .command import main
+try:
+    from .command import main
+except ImportError as missing:
+    sys.exit(
+        f"tessera: error (unsupported): tessera quantize needs the Python package '{missing.name}', which is not "
+        "installed: pip install onnx onnxruntime (of the wheel: its extra [quantize])"
+    )
 
 sys.exit(main())

@@ -16,7 +16,9 @@ LONGEST = 40
 
 def parser():
     made = argparse.ArgumentParser(
-        prog="tessera quantize", description="quantise a float ONNX model for the NPU (docs/quantize.md)"
+        prog="tessera quantize",
+        description="quantise a float ONNX model for the NPU (docs/quantize.md)",
+        epilog="Example: tessera quantize model.onnx --calibrate images.npz -o model_int8.onnx",
     )
     add = made.add_argument
     add("model", help="float ONNX model")

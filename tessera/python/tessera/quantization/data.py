@@ -215,6 +215,12 @@ class Data:
     def limited(self, limit):
         return Data(self._feeds, self.text, synthetic=self.synthetic, labels=self.labels, limit=limit)
 
+    def behind(self, count):
+        """The samples behind the first `count`, without their labels."""
+        feeds = lambda: itertools.islice(self._feeds(), count, None)
+        limit = None if self.limit is None else max(0, self.limit - count)
+        return Data(feeds, self.text, synthetic=self.synthetic, limit=limit)
+
 
 def _npz_header(archive, member):
     with archive.open(member) as file:

@@ -23,6 +23,7 @@ METADATA = "tessera.quantization"
 SENSITIVITY_SAMPLES = 8
 DISTANCE_SAMPLES = 16
 SPLIT_SAMPLES = 6
+FEWEST_HELD = 4  # samples that can judge; where fewer are left over, all judge and all are fitted to
 SPLIT_TRIALS = 3  # in a row without success, then the search for splits ends
 MARGIN_DECIBELS = 1.0  # by which a change must bring the outputs nearer to be kept: less says nothing of other data
 
@@ -253,26 +254,47 @@ class Quantization:
             self.calibrated.ranges = extremes
 
     def _choose_weights(self):
-        """Of the weights and biases as they were, as the engine made them, and as rounding.py makes them, keeps those
-        that bring the outputs nearest to the float ones."""
-        feeds = take(self.data, DISTANCE_SAMPLES)
-        plain, tried = self.calibrated, []
-        if self.calibrated.plain is not None:
-            plain = dataclasses.replace(self.calibrated, model=self.calibrated.plain, plain=None)
-            tried.append((self.calibrated, self.state))
-        plain = dataclasses.replace(plain, note="as they were")
-        other = settle_with_compiler(plain, self.options, self.float_nodes, self.progress) if tried else self.state
+        """Of the weights and biases as they were, as the engine made them, and as rounding.py makes them, keeps the
+        last that brings the outputs clearly nearer to the float ones, on samples that rounding.py has not seen where
+        there are enough."""
+        samples = self.calibrated.samples
+        held = min(DISTANCE_SAMPLES, samples // 4)
+        held = held if held >= FEWEST_HELD else 0
+        count = min(samples - held, rounding.ROUND_SAMPLES)
+        feeds = take(self.data.behind(count), held) if held else take(self.data, DISTANCE_SAMPLES)
+        reference = measure.float_outputs(self.model, feeds)
+        engine, tried = self.calibrated, []
+        plain = dataclasses.replace(engine, note="as they were")
+        other = self.state
+        if engine.plain is not None:
+            plain = dataclasses.replace(plain, model=engine.plain, plain=None)
+            other = settle_with_compiler(plain, self.options, self.float_nodes, self.progress)
         tried.append((plain, other))
-        count = min(self.calibrated.samples, rounding.ROUND_SAMPLES)
+        if engine.plain is not None:
+            tried.append((engine, self.state))
         model, scales = rounding.reround(other, lambda: self.data.limited(count), progress=self.progress)
         note = "rounded layer by layer, biases corrected"
         rounded = dataclasses.replace(plain, model=model, scales=scales, original=plain.model, note=note)
         tried.append((rounded, settle_with_compiler(rounded, self.options, self.float_nodes, self.progress)))
-        reached = [self._distance(state.model, feeds) for _, state in tried]
-        best = int(np.argmax(reached))
+        reached = [measure.output_distance(state.model, feeds, reference) for _, state in tried]
+        best = self._clearly_nearest([state.model for _, state in tried], reached, feeds, reference)
         self.calibrated, self.state = tried[best]
         told = [f"{made.note}: {distance:.1f} dB" for (made, _), distance in zip(tried, reached)]
         self.calibrated.note = "; ".join([told[best], *(f"not {text}" for text in told if text != told[best])])
+
+    @staticmethod
+    def _clearly_nearest(models, reached, feeds, reference):
+        """The index of the last model that is nearer than the one kept before it by the margin over all samples, and
+        nearer on most of them: a mean alone may come from one sample."""
+        alone = lambda k: [measure.output_distance(models[k], [f], [r]) for f, r in zip(feeds, reference)]
+        best, kept = 0, alone(0)
+        for k in range(1, len(models)):
+            if reached[k] < reached[best] + MARGIN_DECIBELS:
+                continue
+            single = alone(k)
+            if 2 * sum(a > b for a, b in zip(single, kept)) > len(feeds):
+                best, kept = k, single
+        return best
 
     # --- sensitivity
 
