@@ -159,6 +159,12 @@ def test_front_is_what_comparing_all_pairs_finds():
         assert list(pareto.dominated(vectors, vectors)) == [any(better(b, a) for b in vectors) for a in vectors]
 
 
+def test_what_the_figures_cannot_tell_apart_is_shown_once():
+    vectors = np.array([[1.0, 100.0], [1.001, 99.5], [1.3, 80.0], [1.301, 79.0], [2.0, 79.5]])
+    assert pareto.thinned(vectors, range(5), 0.01) == [0, 2, 3]
+    assert pareto.thinned(vectors, range(5), 0.0) == [0, 1, 2, 3]
+
+
 # --- the exploration
 
 

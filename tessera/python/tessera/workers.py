@@ -188,7 +188,7 @@ class DaskPool(Pool):
     def run(self, function, next_unit, on_result):
         self.client.wait_for_workers(1, timeout=60)
         self.scattered = self._scatter()
-        waiting = self.distributed.as_completed()
+        waiting = self.distributed.as_completed(loop=self.client.loop)
         flying, tries, names = {}, collections.Counter(), {}  # key: (future, payload); Dask's name: key
 
         def submit(key, payload):

@@ -48,6 +48,13 @@ def parser():
         metavar="N",
         help="machines of the front that are shown and confirmed; default 20",
     )
+    add(
+        "--tolerance",
+        type=float,
+        default=0.01,
+        metavar="X",
+        help="machines that differ less are shown once; default 0.01: one per cent",
+    )
     add("--json", action="store_true", help="the JSON on standard output instead of the table")
     add("-q", "--quiet", action="store_true", help="print no progress and no notes")
     return made
@@ -55,8 +62,8 @@ def parser():
 
 def checked(given):
     """Refuses what would fail late. Errors: invalid_argument, io, unsupported."""
-    if given.evaluations < 1 or given.most < 1:
-        raise argument("--evaluations and --most take numbers from 1 on")
+    if given.evaluations < 1 or given.most < 1 or not 0 <= given.tolerance < 1:
+        raise argument("--evaluations and --most take numbers from 1 on, --tolerance one from 0 to below 1")
     if workers.count_of(given.workers) is None:
         raise argument(f"--workers '{given.workers}': a number, dask, dask:N or dask:tcp://HOST:PORT")
     for path in given.picture:
@@ -104,18 +111,18 @@ def run(given):
     front = found.front(points)
     if not front:
         raise nothing(found)
-    shown = front[: given.most]
+    shown = found.distinct(front, given.tolerance)[: given.most]
     confirmed = found.confirm(shown, given.confirm) if given.confirm else None
-    content = report.as_json(found, points, front, confirmed, given.confirm or "")
+    content = report.as_json(found, points, front, shown, confirmed, given.confirm or "")
     if given.output:
         write(given.output, json.dumps(content, indent=1) + "\n")
     for path in given.picture:
-        picture.draw(found, points, front, path)
+        picture.draw(found, points, shown, path)
     if given.json:
         print(json.dumps(content))
     else:
         print(report.table(report.rows(found, shown, confirmed)))
-        print("\n" + "\n".join(report.reasons(found, front)))
+        print("\n" + "\n".join(report.reasons(found, shown)))
     if not given.quiet:
         for line in report.notes(found, points):
             print(f"tessera: {line}", file=sys.stderr)

@@ -336,6 +336,11 @@ class Explorer:
         compiled = [point for point in points if point.judge == "predict"]
         return [compiled[at] for at in pareto.front(self.vectors(compiled))]
 
+    def distinct(self, front, tolerance):
+        """Of the front those machines that differ from better ones by more than `tolerance` in an objective."""
+        vectors = self.vectors(front)
+        return [front[at] for at in pareto.thinned(vectors, range(len(front)), tolerance)]
+
     def confirm(self, points, device):
         """[{network: counts on the device}] of points."""
         seen = []

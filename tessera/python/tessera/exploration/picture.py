@@ -99,18 +99,24 @@ def draw(explorer, points, front, path):
     if explorer.part and across in explorer.part:
         axes.axvline(explorer.part[across], color=INK, linewidth=1, linestyle=":")
         axes.text(
-            explorer.part[across], 0.99, f" {explorer.part['name']}", transform=axes.get_xaxis_transform(), va="top"
+            explorer.part[across],
+            0.03,
+            f"{explorer.part['name']} ",
+            transform=axes.get_xaxis_transform(),
+            rotation=90,
+            ha="right",
+            color=INK,
         )
     axes.set_xlabel(AXES[across])
     axes.set_ylabel(AXES[up])
     axes.set_title(
-        f"{explorer.space.name}: {', '.join(network.name for network in explorer.networks)}", loc="left", color=INK
+        f"{explorer.space.name}: {', '.join(network.name for network in explorer.networks)}", loc="right", color=INK
     )
     axes.grid(True, which="major", color="#e6eaee", linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.legend(frameon=False, loc="upper right")
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1.02), ncols=2, borderaxespad=0)
     listed = []
     for number, point in enumerate(front[:MOST_LISTED]):
         listed.append(

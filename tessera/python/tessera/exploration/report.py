@@ -158,8 +158,9 @@ def notes(explorer, points):
     return lines
 
 
-def as_json(explorer, points, front, confirmed=None, device=""):
-    """The versioned object. Figures of all points, the front by numbers, best first."""
+def as_json(explorer, points, front, shown, confirmed=None, device=""):
+    """The versioned object. Figures of all points, the front by numbers, best first. shown: of the front, what was
+    confirmed."""
     made = {
         "schema": SCHEMA,
         "space": explorer.space.content,
@@ -182,6 +183,7 @@ def as_json(explorer, points, front, confirmed=None, device=""):
             for point in points
         ],
         "front": [point.number for point in front],
+        "shown": [point.number for point in shown],
         "reasons": reasons(explorer, front),
         "left_out": dict(explorer.refused),
         "failures": [
@@ -198,7 +200,7 @@ def as_json(explorer, points, front, confirmed=None, device=""):
                     "predicted_cycles": point.figures["cycles"],
                     "networks": counts,
                 }
-                for point, counts in zip(front, confirmed)
+                for point, counts in zip(shown, confirmed)
             ],
         }
     return made
