@@ -16,6 +16,8 @@ quantize    float networks quantised by ONNX Runtime's defaults and by `tessera 
             float, share of the products on the NPU, cycles (timing model); --config takes another machine
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
 products    products of few rows, as decoding has them, beside the roofline bound; --device sysc, --config
+explore     machines of a grid times networks: evaluations and seconds, the front confirmed by the timing model, workers
+scale       what a unit of work costs beside the work, on processes and on Dask, and a simulation of many workers
 cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
 
@@ -186,6 +188,8 @@ def main():
             "chains",
             "silicon",
             "cpu",
+            "explore",
+            "scale",
             "products",
         ],
     )
@@ -230,6 +234,14 @@ def main():
         import products
 
         result = products.bench(options.networks, options.config, options.device)
+    elif options.name == "explore":
+        import explore
+
+        result = explore.bench(options.networks)
+    elif options.name == "scale":
+        import scale
+
+        result = scale.bench()
     elif options.name == "cpu":
         import cpu
 

@@ -135,8 +135,8 @@ def test_the_models_parts_are_those_of_synthesis():
 
 
 def test_blocks_of_a_memory():
-    assert area.blocks(72, 512) == 1 and area.blocks(36, 512) == 0.5 and area.blocks(144, 2048) == 8
-    assert area.blocks(72, 512, two_ports=True) == 1
+    assert area.blocks(64, 512) == 1 and area.blocks(32, 512) == 0.5 and area.blocks(128, 2048) == 8
+    assert area.blocks(64, 512, two_ports=True) == 2
 
 
 def test_energy_grows_with_bytes_and_with_memories():

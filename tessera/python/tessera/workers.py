@@ -22,6 +22,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 import traceback
 
 TRIES = 3
@@ -165,6 +166,7 @@ class DaskPool(Pool):
     Dask knows it by."""
 
     AHEAD = 2  # units for each worker, so that none waits
+    LOOK_SECONDS = 2.0  # between two looks at how many workers there are
 
     def __init__(self, where, shared):
         try:
@@ -200,8 +202,13 @@ class DaskPool(Pool):
             names[future.key] = key
             waiting.add(future)
 
+        places, looked = 1, 0.0  # workers that the cluster has, and when it was asked
+
         def fill():
-            while len(flying) < self.AHEAD * max(1, len(self.client.nthreads())):
+            nonlocal places, looked
+            if time.monotonic() - looked > self.LOOK_SECONDS:
+                places, looked = max(1, sum(self.client.nthreads().values())), time.monotonic()
+            while len(flying) < self.AHEAD * places:
                 unit = next_unit()
                 if unit is None:
                     return

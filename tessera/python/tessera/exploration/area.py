@@ -21,33 +21,37 @@ from ..errors import argument
 
 RESOURCES = ("lut", "lut_memory", "ff", "dsp", "bram36")
 WIRES = 2.0  # a path takes as long in wires as in logic, as bench/silicon.py has it
-PORTS = ((72, 512), (36, 1024), (18, 2048), (9, 4096), (4, 8192), (2, 16384), (1, 32768))  # bits, words of a RAMB36
+# Bits and words of a RAMB36. Memories are written byte by byte, and Yosys leaves the ninth bits unused.
+SHAPES = ((64, 512), (32, 1024), (16, 2048), (8, 4096), (4, 8192), (2, 16384), (1, 32768))
 
 
 def blocks(bits, words, two_ports=False):
     """RAMB36 of a memory, halves included, in the best of the shapes that a block has."""
     found = []
-    for wide, deep in PORTS:
-        wide = min(wide, 36) if two_ports else wide
+    for wide, deep in SHAPES:
+        wide = min(wide, 32) if two_ports else wide
         found.append(math.ceil(bits / wide) * math.ceil(words / deep))
         if deep > 512 and words <= deep // 2:
             found.append(math.ceil(bits / wide) / 2)
     return min(found)
 
 
-def memories(p):
-    """Blocks of each scratchpad. A word is as wide as the bus at least; WGT and PARAM are memories of a bus' width side
-    by side (docs/synthesis.md)."""
-    bus = p["axi_bytes"]
-    entry = {
+def entries(p):
+    """Bytes of an entry of each scratchpad."""
+    return {
         "inp": p["batch"] * p["block_in"],
         "wgt": p["block_in"] * p["block_out"],
         "acc": 4 * p["batch"] * p["block_out"],
         "out": p["batch"] * p["block_out"],
         "param": 8 * p["block_out"],
     }
-    found = {}
-    for name, size in entry.items():
+
+
+def memories(p):
+    """Blocks of each scratchpad. A word is as wide as the bus at least; WGT and PARAM are memories of a bus' width side
+    by side (docs/synthesis.md)."""
+    bus, found = p["axi_bytes"], {}
+    for name, size in entries(p).items():
         word = max(size, bus)
         words = math.ceil(p[f"{name}_bytes"] / word)
         if name in ("wgt", "param"):
@@ -57,37 +61,56 @@ def memories(p):
     return found
 
 
+def taps(block_in):
+    """Taps of a depthwise window that the array takes at once (tsr_gemm)."""
+    return {4: 4, 8: 6, 16: 9}.get(block_in, 16)
+
+
+def chosen_bits(p):
+    """Bits behind choices: of words of the bus that hold several entries of a scratchpad."""
+    bus = p["axi_bytes"]
+    return sum(8 * bus for size in entries(p).values() if size < bus)
+
+
 def features(p):
     """{part: what its counts grow with}; 1 stands in all of them."""
     bus, inside, out = p["axi_bytes"], p["batch"] * p["block_in"], p["batch"] * p["block_out"]
     products = p["batch"] * p["block_in"] * p["block_out"]
     rows, second = p["row_lanes"], p["second_lanes"]
-    at = memories(p)
+    lanes = p["batch"] * min(p["block_in"], p["block_out"])  # of the depthwise window
+    extra = max(0, taps(p["block_in"]) - p["block_in"] // 2)  # multipliers of a lane that only depthwise tiles use
+    # A table is there for each lane and each of its two readers.
+    tables = (out + second) * blocks(8 * bus, math.ceil(256 * p["table_count"] / bus))
     queues = p["load_queue"] + p["gemm_queue"] + p["alu_queue"] + p["store_queue"]
-    wgt_groups = max(1, p["block_in"] * p["block_out"] / bus)
     return {
-        "tsr_alu": [out, second, rows, math.log2(out / second) if second else 0, float(rows > 0), out * math.log2(out)],
-        "tsr_gemm": [products, out, inside, out * math.log2(inside)],
-        "tsr_scratchpads": [
-            at["inp"],
-            at["wgt"],
-            at["acc"] + at["out"] + at["param"],
-            max(inside, bus) + max(out, bus) + max(4 * out, bus),
-            p["block_in"] * p["block_out"],
-            wgt_groups,
-        ],
-        "tsr_load": [bus, bus * math.log2(bus)],
-        "tsr_store": [bus, bus * math.log2(bus)],
-        "tsr_fetch": [bus, float(rows > 0)],
-        "tsr_control": [],
-        "tsr_counters": [],
-        "tsr_fault": [],
-        "tsr_timeline": [],
-        "tsr_queue": [queues, float(rows > 0)],
-        "tsr_axi_read": [bus, p["reads_in_flight"]],
-        "tsr_axi_write": [bus, p["writes_in_flight"]],
-        "(itself)": [],
+        "tsr_alu": {
+            "lut": [out, second, rows, float(rows > 0)],
+            "lut_memory": [out, second, rows],
+            "ff": [out, second, rows, float(rows > 0)],
+            "dsp": [out, second, rows],
+            "bram36": [tables, rows],
+        },
+        "tsr_gemm": {
+            "lut": [products, out, inside],
+            "lut_memory": [products, out, inside],
+            "ff": [products, out, lanes],
+            "dsp": [products, out * extra],
+            "bram36": [lanes],
+        },
+        "tsr_scratchpads": {"lut": [out, inside, chosen_bits(p)], "ff": [], "bram36": [sum(memories(p).values())]},
+        "tsr_load": {"*": [bus], "lut_memory": [bus, p["reads_in_flight"]]},
+        "tsr_store": {"*": [bus]},
+        "tsr_fetch": {"*": [bus, float(rows > 0)]},
+        "tsr_queue": {"*": [queues], "lut_memory": [queues]},
+        "tsr_axi_read": {"*": [bus, p["reads_in_flight"]]},
+        "tsr_axi_write": {"*": [bus, p["writes_in_flight"]]},
+        "tsr_fault": {"*": [queues]},
+        **{part: {"*": []} for part in ("tsr_control", "tsr_counters", "tsr_timeline", "(itself)")},
     }
+
+
+def of(part, key):
+    return part.get(key, part.get("*", []))
 
 
 def clock_features(p):
@@ -125,19 +148,15 @@ class Model:
         weight = {
             key: np.array([1 / max(1.0, records[name]["total"][key]) for name in self.names]) for key in RESOURCES
         }
-        rows = {}
-        for name in self.names:
-            for part, found in features(records[name]["parameters"]).items():
-                rows.setdefault(part, []).append([1.0, *found])
         self.coefficients = {}
-        for part, matrix in rows.items():
-            matrix = np.array(matrix)
+        found = [features(records[name]["parameters"]) for name in self.names]
+        for part in found[0]:
             for key in RESOURCES:
                 counts = np.array([records[name]["parts"].get(part, {}).get(key, 0) for name in self.names], float)
                 if not counts.any():
                     continue
-                scaled = matrix * weight[key][:, None]
-                self.coefficients[part, key] = np.linalg.lstsq(scaled, counts * weight[key], rcond=1e-9)[0]
+                matrix = np.array([[1.0, *of(row[part], key)] for row in found]) * weight[key][:, None]
+                self.coefficients[part, key] = np.linalg.lstsq(matrix, counts * weight[key], rcond=1e-9)[0]
         parameters = [record["parameters"] for record in records.values()]
         self.ranges = {key: (min(p[key] for p in parameters), max(p[key] for p in parameters)) for key in parameters[0]}
         self.ns = max(record["ns"] for record in records.values())
@@ -146,7 +165,7 @@ class Model:
         counts = dict.fromkeys(RESOURCES, 0.0)
         found = features(parameters)
         for (part, key), coefficients in self.coefficients.items():
-            counts[key] += max(0.0, float(np.dot(coefficients, [1.0, *found[part]])))
+            counts[key] += max(0.0, float(np.dot(coefficients, [1.0, *of(found[part], key)])))
         counts = {key: round(2 * value) / 2 if key == "bram36" else round(value) for key, value in counts.items()}
         outside = tuple(key for key, (low, high) in self.ranges.items() if not low <= parameters[key] <= high)
         return Area(**counts, ns=self.ns, outside=outside)
