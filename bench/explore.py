@@ -79,6 +79,7 @@ def bench(names, workers="2"):
             "evaluations": dict(found.compiled),
             "workers": workers,
             "seconds": round(seconds, 1),
+            "cpu_seconds": round(found.cpu_seconds, 1),
             "worst_error_of_prediction": max(
                 round(abs(c / p.figures["cycles"] - 1), 4) for c, p in zip(cycles, front) if c
             ),

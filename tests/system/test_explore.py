@@ -211,6 +211,13 @@ def test_a_second_run_does_nothing_again(tmp_path):
     assert first.compiled["predict"] == 8 and second.compiled["predict"] == 0 and first.kept.count() == 8
 
 
+def test_worker_with_another_compiler_is_told(tmp_path):
+    found = exploring(tmp_path)
+    found.compiler = "another"
+    with pytest.raises(_tessera.Error, match="another build"):
+        found.grid(screen=False)
+
+
 def test_front_is_confirmed_by_the_timing_model(tmp_path):
     found = exploring(tmp_path, small(machine={"block_in": [8, 16]}))
     front = found.front(found.grid(screen=False))

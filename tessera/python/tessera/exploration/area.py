@@ -31,7 +31,7 @@ def blocks(bits, words, two_ports=False):
     for wide, deep in SHAPES:
         wide = min(wide, 32) if two_ports else wide
         found.append(math.ceil(bits / wide) * math.ceil(words / deep))
-        if deep > 512 and words <= deep // 2:
+        if deep > 512 and words <= deep // 2 and (wide <= 16 or not two_ports):
             found.append(math.ceil(bits / wide) / 2)
     return min(found)
 

@@ -127,7 +127,8 @@ def run(given):
         for line in report.notes(found, points):
             print(f"tessera: {line}", file=sys.stderr)
         print(
-            f"tessera: {sum(found.compiled.values()):,} evaluations in {time.monotonic() - start:.1f} s, "
+            f"tessera: {sum(found.compiled.values()):,} evaluations in {time.monotonic() - start:.1f} s "
+            f"({found.cpu_seconds:.1f} s of processors in workers), "
             f"kept in {kept.path}",
             file=sys.stderr,
         )

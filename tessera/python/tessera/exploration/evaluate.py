@@ -10,9 +10,13 @@ import _tessera
 
 import tessera
 
+from .results import compiler_digest
+
 JUDGES = ("screen", "predict", "sysc", "rtl")
 SCREEN = {"judge": "closed-form"}  # schedules chosen without their replay: a sixth of the time, cycles some percent up
 KEPT = 8  # front ends
+COMPILER = compiler_digest()  # of this process, whatever is built meanwhile
+OTHER_COMPILER = "other_compiler"  # code of an error
 _models = {}
 
 
@@ -66,13 +70,16 @@ def measured(data, shapes, toml, options, device):
 
 
 def evaluate(payload, shared):
-    """payload: {network (a name in shared), shapes {input: shape}, judge, machines: [(configuration text, options)]}.
-    Returns a list of counts with `seconds`, or {error, code} where a network does not compile for a machine."""
+    """payload: {network (a name in shared), shapes {input: shape}, judge, compiler (a digest), machines: a list of
+    (configuration text, options)}. Returns a list of counts with `cpu_seconds`, or {error, code} where a network does
+    not compile for a machine."""
     name, data = payload["network"], shared[payload["network"]]
     shapes, judge = payload["shapes"], payload["judge"]
+    if payload["compiler"] != COMPILER:
+        return [{"error": "a worker has another compiler", "code": OTHER_COMPILER, "cpu_seconds": 0.0}]
     results = []
     for toml, options in payload["machines"]:
-        start = time.monotonic()
+        start = time.process_time()
         try:
             if judge in ("sysc", "rtl"):
                 found = measured(data, shapes, toml, options, judge)
@@ -83,5 +90,5 @@ def evaluate(payload, shared):
                 found = {"error": "nothing of the network runs on the NPU", "code": "unsupported"}
         except _tessera.Error as refused:
             found = {"error": str(refused), "code": refused.code}
-        results.append({**found, "seconds": round(time.monotonic() - start, 4)})
+        results.append({**found, "cpu_seconds": round(time.process_time() - start, 4)})
     return results

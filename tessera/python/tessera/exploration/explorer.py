@@ -19,7 +19,7 @@ import numpy as np
 from .. import workers as workers_module
 from ..errors import argument, error
 from . import area as area_module
-from . import energy, pareto, results
+from . import energy, evaluate, pareto, results
 
 UNIT_SECONDS = 2.0  # of a unit of work
 MARGIN = 0.03  # beyond the best ratio of compiled and screened that was seen
@@ -102,13 +102,13 @@ class Explorer:
     def __init__(self, space, networks, kept, workers="1", quiet=True):
         self.space, self.networks, self.kept, self.workers = space, networks, kept, workers
         self.progress = Progress(quiet)
-        self.compiler = results.compiler_digest()
+        self.compiler = evaluate.COMPILER
         self.part = area_module.part_of(space.constraints["fits"]) if "fits" in space.constraints else None
         self.refused = collections.Counter()  # why machines were left out, by reason
         self.failures = {}  # {(machine's number, network): error}
         self.compiled = collections.Counter()  # by judge, in this run
         self.known = {}  # {number: Point}, or None where it is refused
-        self.seconds = 0.0
+        self.cpu_seconds = 0.0  # of the workers
 
     # --- machines
 
@@ -191,7 +191,7 @@ class Explorer:
         """Runs what is missing; each result is in the file before the next is looked at."""
         if not missing:
             return
-        start, total = time.monotonic(), len(missing)
+        total = len(missing)
         waiting = collections.defaultdict(collections.deque)
         for key, (network, _) in missing.items():
             waiting[network.digest].append(key)
@@ -211,7 +211,8 @@ class Explorer:
             machines = [missing[key][1] for key in keys]
             payload = [(point.machine.toml(), point.machine.options()) for point in machines]
             network = missing[keys[0]][0]
-            return unit, {"network": network.digest, "shapes": network.shapes, "judge": judge, "machines": payload}
+            given = {"network": network.digest, "shapes": network.shapes, "judge": judge, "machines": payload}
+            return unit, {**given, "compiler": self.compiler}
 
         def on_result(unit, result):
             keys = units.pop(unit)
@@ -220,12 +221,21 @@ class Explorer:
                 if len(keys) > 1:  # which machine was it?
                     alone.extend(keys)
                     return
-                result = [{"error": f"a worker died on it {result.tries} times", "code": "internal", "seconds": 0.0}]
+                result = [
+                    {"error": f"a worker died on it {result.tries} times", "code": "internal", "cpu_seconds": 0.0}
+                ]
+            if result[0].get("code") == evaluate.OTHER_COMPILER:
+                raise error(
+                    "unsupported",
+                    "a worker has another build of Tessera than this command; give all the same one (or it was built "
+                    "again meanwhile: give the command again)",
+                )
             rows = []
             for key, counts in zip(keys, result):
                 found[key] = counts
-                spent[network.digest][0] += counts["seconds"]
+                spent[network.digest][0] += counts["cpu_seconds"]
                 spent[network.digest][1] += 1
+                self.cpu_seconds += counts["cpu_seconds"]
                 if counts.get("code") != "internal":
                     rows.append((key, network.name, missing[key][1].machine.toml(), judge, counts))
             self.kept.add(rows)
@@ -240,7 +250,6 @@ class Explorer:
                 lambda: unit_of([alone.popleft()]) if alone else next_unit(),
                 on_result,
             )
-        self.seconds += time.monotonic() - start
         self.progress("", end=True)
 
     @staticmethod
