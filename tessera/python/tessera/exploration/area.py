@@ -114,8 +114,9 @@ def of(part, key):
 
 
 def clock_features(p):
-    """What the longest path of logic grows with."""
-    return [1.0]
+    """What the longest path of logic goes with: synthesis makes machines slower whose blocks differ, those with wider
+    inputs most."""
+    return [float(p["block_in"] > p["block_out"]), float(p["block_in"] < p["block_out"])]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +140,17 @@ class Area:
         return {key: getattr(self, key) for key in RESOURCES}
 
 
+def fitted(matrix, counts, weight):
+    """Coefficients of weighted least squares, that of 1 first. A feature that does not vary gets 0: what it would do is
+    not known. matrix: [machines, features]."""
+    middle = matrix.mean(axis=0)
+    spread = np.where(np.ptp(matrix, axis=0) > 0, np.ptp(matrix, axis=0), 1)
+    scaled = np.column_stack([np.ones(len(matrix)), (matrix - middle) / spread]) * weight[:, None]
+    found = np.linalg.lstsq(scaled, counts * weight, rcond=1e-9)[0]
+    slopes = found[1:] / spread
+    return np.concatenate([[found[0] - slopes @ middle], slopes])
+
+
 class Model:
     """Fitted to records {machine: {parameters, parts, total, ns}}."""
 
@@ -155,11 +167,12 @@ class Model:
                 counts = np.array([records[name]["parts"].get(part, {}).get(key, 0) for name in self.names], float)
                 if not counts.any():
                     continue
-                matrix = np.array([[1.0, *of(row[part], key)] for row in found]) * weight[key][:, None]
-                self.coefficients[part, key] = np.linalg.lstsq(matrix, counts * weight[key], rcond=1e-9)[0]
+                matrix = np.array([of(row[part], key) for row in found], float).reshape(len(found), -1)
+                self.coefficients[part, key] = fitted(matrix, counts, weight[key])
         parameters = [record["parameters"] for record in records.values()]
         self.ranges = {key: (min(p[key] for p in parameters), max(p[key] for p in parameters)) for key in parameters[0]}
-        self.ns = max(record["ns"] for record in records.values())
+        paths = np.array([record["ns"] for record in records.values()])
+        self.path = fitted(np.array([clock_features(p) for p in parameters]), paths, 1 / paths)
 
     def predict(self, parameters):
         counts = dict.fromkeys(RESOURCES, 0.0)
@@ -168,7 +181,8 @@ class Model:
             counts[key] += max(0.0, float(np.dot(coefficients, [1.0, *of(found[part], key)])))
         counts = {key: round(2 * value) / 2 if key == "bram36" else round(value) for key, value in counts.items()}
         outside = tuple(key for key, (low, high) in self.ranges.items() if not low <= parameters[key] <= high)
-        return Area(**counts, ns=self.ns, outside=outside)
+        ns = float(self.path @ [1.0, *clock_features(parameters)])
+        return Area(**counts, ns=round(ns, 3), outside=outside)
 
 
 def data():
@@ -206,26 +220,27 @@ def obstacle(area, part, spare=0.0):
 
 
 def leave_one_out(records):
-    """{machine: {resource: (measured, predicted from the others)}}; `lut` with those that are memory."""
+    """{machine: {resource or "ns": (measured, predicted from the others)}}; `lut` with those that are memory."""
     found = {}
     for name, record in records.items():
         area = Model({other: records[other] for other in records if other != name}).predict(record["parameters"])
         counts = {**area.counts(), "lut": area.lut + area.lut_memory}
         total = {**record["total"], "lut": record["total"]["lut"] + record["total"]["lut_memory"]}
         found[name] = {key: (total[key], counts[key]) for key in RESOURCES if key != "lut_memory"}
+        found[name]["ns"] = record["ns"], area.ns
     return found
 
 
 def main():
     found = leave_one_out(data()["machines"])
-    keys = [key for key in RESOURCES if key != "lut_memory"]
+    keys = ["lut", "ff", "dsp", "bram36", "ns"]
     print(f"{'machine':<12}" + "".join(f"{key:>10}{'model':>9}{'%':>7}" for key in keys))
     worst = dict.fromkeys(keys, 0.0)
     for name, row in found.items():
         line = f"{name:<12}"
         for key in keys:
             measured, predicted = row[key]
-            off = 100 * (predicted - measured) / max(1, measured)
+            off = 100 * (predicted - measured) / measured
             worst[key] = max(worst[key], abs(off))
             line += f"{measured:>10,g}{predicted:>9,g}{off:>7.1f}"
         print(line)

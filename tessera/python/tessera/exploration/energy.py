@@ -5,11 +5,13 @@ machine. Leaves: microjoules by where they go.
 
 Counted: an 8-bit product and a 32-bit sum for each multiply-accumulate that is issued; a scratchpad for each byte that
 the array reads (a weight a product, an input for each block of outputs) and for each byte that crosses the bus; DRAM
-for each byte that crosses the bus. A byte of a scratchpad costs by the scratchpad's size, between the table's three
-sizes along the logarithm. Left out: sums in ACC, the ALU, control, the clock tree, leakage. So it compares schedules
-and machines; it is no power of a chip, and much below that of an FPGA."""
+for each byte that crosses the bus. A scratchpad is memories of 64 bits side by side; a byte of it costs by the size of
+one of these, between the table's three sizes along the logarithm. Left out: sums in ACC, the ALU, control, the clock
+tree, leakage. So it compares schedules and machines; it is no power of a chip, and much below that of an FPGA."""
 
 import math
+
+from . import area
 
 PICOJOULE = {
     "multiply_int8": 0.2,
@@ -30,10 +32,16 @@ def sram_byte(size):
     raise AssertionError("a size between the first and the last point lies between two")
 
 
+def byte_of(name, parameters):
+    """Picojoules of a byte of a scratchpad: "inp", "wgt"."""
+    entry = area.entries(parameters)[name]
+    return sram_byte(parameters[f"{name}_bytes"] * 8 / max(8, entry, parameters["axi_bytes"]))
+
+
 def microjoules(issued_macs, dram_bytes, parameters):
     """{where: microjoules}. parameters: of the machine's configuration."""
     # Bytes from the bus go to all scratchpads; INP stands for them.
-    inp, wgt = sram_byte(parameters["inp_bytes"]), sram_byte(parameters["wgt_bytes"])
+    inp, wgt = byte_of("inp", parameters), byte_of("wgt", parameters)
     picojoules = {
         "multiply_accumulate": issued_macs * (PICOJOULE["multiply_int8"] + PICOJOULE["add_int32"]),
         "scratchpads": issued_macs / parameters["batch"] * wgt
