@@ -276,6 +276,45 @@ def test_each_unit_is_reported_once_though_workers_die(tmp_path, kind):
     assert sorted(seen) == sorted((f"unit{key}", key * key) for key in range(12))
 
 
+def started(line, file, environment):
+    """A process that writes its scheduler's address into a file, and the address."""
+    child = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        time.sleep(0.05)
+        if file.exists() and file.stat().st_size:
+            break
+    return child, json.loads(file.read_text())["address"]
+
+
+def test_killed_scheduler_loses_no_result(tmp_path):
+    pytest.importorskip("distributed")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    file, cli = tmp_path / "scheduler.json", [sys.executable, "-m"]
+    line = [*cli, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    scheduler, address = started([*line, "--scheduler-file", str(file)], file, environment)
+    line = [*cli, "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"]
+    worker = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        found = exploring(tmp_path, workers=f"dask:{address}")
+        kept = found.kept.add
+
+        def kill(rows):
+            kept(rows)
+            scheduler.kill()
+
+        found.kept.add = kill
+        with pytest.raises(ConnectionError, match="scheduler of Dask is gone"):
+            found.grid(screen=False)
+        before = found.kept.count()
+        assert 0 < before < 8
+        other = exploring(tmp_path)
+        assert len(other.grid(screen=False)) == 8 and other.compiled["predict"] == 8 - before
+    finally:
+        for child in (scheduler, worker):
+            child.kill()
+            child.wait()
+
+
 def test_a_unit_that_kills_every_worker_is_lost_and_no_other(tmp_path):
     seen = {}
     with workers.open_pool("2", {}) as pool:
@@ -287,6 +326,12 @@ def test_a_unit_that_kills_every_worker_is_lost_and_no_other(tmp_path):
 def test_what_a_function_raises_is_shown():
     with workers.open_pool("1", {}) as pool, pytest.raises(workers.Failure, match="on purpose"):
         pool.run("tests.system.explore_worker:raises", units([1]), lambda *_: None)
+
+
+def test_workers_that_cannot_start_end_the_run(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with workers.open_pool("2", {}) as pool, pytest.raises(workers.Failure, match="cannot start"):
+        pool.run("tests.system.explore_worker:raises", units([1, 2]), lambda *_: None)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "dask2"])

@@ -13,6 +13,7 @@ are reported in the caller's thread, so that the caller can keep them before any
 This file is also the worker: `python -m tessera.workers FD` serves the pool of its parent process."""
 
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import importlib
@@ -36,7 +37,7 @@ class Lost:
 
 
 class Failure(Exception):
-    """A function of a worker raised; the message is its traceback."""
+    """A function of a worker raised (the message is its traceback), or no worker can start."""
 
 
 def function_of(name):
@@ -94,6 +95,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
             )
         self.unit = None  # (key, payload, function, tries) in hand
+        self.ready = False  # it has said so
         with contextlib.suppress(OSError):  # a worker that is already dead is met when its result is waited for
             self.pipe.send_bytes(shared)
 
@@ -140,10 +142,16 @@ class LocalPool(Pool):
 
     def _take(self, worker, again, on_result):
         key, payload, function, tries = worker.unit
-        worker.unit = None
         try:
-            fine, result = pickle.loads(worker.pipe.recv_bytes())
+            message = pickle.loads(worker.pipe.recv_bytes())
+            if not worker.ready:
+                worker.ready = True
+                return
+            worker.unit = None
+            fine, result = message
         except (EOFError, OSError, pickle.UnpicklingError):
+            if not worker.ready:
+                raise Failure("a worker process cannot start; what it said stands above") from None
             self.workers.remove(worker)
             worker.end()
             if tries < TRIES:
@@ -222,18 +230,29 @@ class DaskPool(Pool):
             payload = flying.pop(key)[1]
             try:
                 fine, result = future.result()
-            except (self.distributed.KilledWorker, self.distributed.client.FutureCancelledError) as lost:
+            except self.distributed.KilledWorker:
                 if tries[key] >= TRIES:
                     on_result(key, Lost(tries[key]))
                 else:
-                    if not isinstance(lost, self.distributed.KilledWorker):
-                        self.scattered = self._scatter()  # it was lost with its last holder
                     submit(key, payload)
+            except (self.distributed.client.FutureCancelledError, concurrent.futures.CancelledError):
+                self._look_for_scheduler()
+                self.scattered = self._scatter()  # it was lost with its last holder
+                submit(key, payload)
             else:
                 if not fine:
                     raise Failure(result)
                 on_result(key, result)
             fill()
+
+    def _look_for_scheduler(self):
+        """Errors: ConnectionError when it is gone."""
+        try:
+            self.client.sync(self.client.scheduler.identity, callback_timeout=10)
+        except Exception:
+            raise ConnectionError(
+                "the scheduler of Dask is gone; what it had reported is kept, and the same command goes on from there"
+            ) from None
 
     def close(self):
         self.scattered = None
@@ -257,6 +276,7 @@ def serve(descriptor):
     os.dup2(2, 1)  # what a function prints must not look like the command's result
     try:
         shared = pickle.loads(pipe.recv_bytes())
+        pipe.send_bytes(pickle.dumps("ready"))
         while True:
             function, payload = pickle.loads(pipe.recv_bytes())
             pipe.send_bytes(pickle.dumps(call(function, payload, shared)))

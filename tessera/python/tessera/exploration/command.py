@@ -143,6 +143,8 @@ def main(arguments=None):
         code, message = refused.code, str(refused)
     except (ImportError, OSError) as refused:
         code, message = "unsupported", f"--workers {given.workers}: {refused}"
+    except workers.Failure as broken:
+        code, message = "internal", str(broken).strip().splitlines()[-1]
     except KeyboardInterrupt:
         code, message = "interrupted", "ended; results are kept, and the same command goes on from there"
     print(f"tessera: error ({code}): {message}", file=sys.stderr)
