@@ -18,6 +18,7 @@ chains      cycles, bytes and memory with tensors that stay on chip between laye
 products    products of few rows, as decoding has them, beside the roofline bound; --device sysc, --config
 explore     machines of a grid times networks: evaluations and seconds, the front confirmed by the timing model, workers
 scale       what a unit of work costs beside the work, on processes and on Dask, and a simulation of many workers
+report      the page of a report in Chromium: its size, the time until it can be used, the time of a frame
 cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
 
@@ -191,6 +192,7 @@ def main():
             "explore",
             "scale",
             "products",
+            "report",
         ],
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
@@ -242,6 +244,10 @@ def main():
         import scale
 
         result = scale.bench()
+    elif options.name == "report":
+        import report
+
+        result = report.bench(build, options.networks)
     elif options.name == "cpu":
         import cpu
 

@@ -37,7 +37,7 @@ class Tracker {
  public:
   void write(Region region) {
     if (region.begin >= region.end) return;
-    cut(region.begin, region.end);
+    cut(region.begin, region.end, region.from);
     live_.emplace(region.begin, region);
   }
 
@@ -70,13 +70,15 @@ class Tracker {
     return at;
   }
 
-  void cut(int64_t begin, int64_t end) {
+  /// Ends what lies there. A reader's range may span bytes that it does not touch and that are written meanwhile.
+  void cut(int64_t begin, int64_t end, uint64_t at_time) {
     for (auto at = first(begin); at != live_.end() && at->second.begin < end;) {
       const Region old = at->second;
       at = live_.erase(at);
       Region gone = old;
       gone.begin = std::max(old.begin, begin);
       gone.end = std::min(old.end, end);
+      gone.to = std::min(gone.to, at_time);
       ended_.push_back(gone);
       if (old.begin < begin) live_.emplace(old.begin, part(old, old.begin, begin));
       if (old.end > end) at = std::next(live_.emplace(end, part(old, end, old.end)).first);

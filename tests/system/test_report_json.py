@@ -95,7 +95,7 @@ def test_instructions_and_waits(reports, name, device):
     assert moved["fetch"] == sum(timeline["fetch"]["bytes"]) >= report["bytes"]["instructions"]
 
 
-@pytest.mark.parametrize("name,device", both(["resnet8", "encoder"]))
+@pytest.mark.parametrize("name,device", both(["resnet8", "ds_cnn", "encoder"]))
 def test_memory(reports, name, device):
     report = reports(name, device)
     memory = report["memory"]
@@ -109,6 +109,12 @@ def test_memory(reports, name, device):
             continue
         assert regions["begin"].min() >= 0 and regions["end"].max() <= space["bytes"]
         assert np.all(regions["from"] <= regions["to"])
+        # No byte belongs to two regions at one time.
+        times = np.unique(np.concatenate([regions["from"], regions["to"]]))[:: max(1, len(regions["from"]) // 200)]
+        for at in times:
+            alive = (regions["from"] <= at) & (at < regions["to"])
+            order = np.argsort(regions["begin"][alive])
+            assert np.all(regions["end"][alive][order][:-1] <= regions["begin"][alive][order][1:]), space["name"]
     # The compiler placed the tensors; their lives are seen in what the instructions read and write.
     arena = memory["arena"]
     assert arena["peak_bytes"] <= arena["bytes"] == report["arena_bytes"]

@@ -5,10 +5,8 @@ compare, keys work, and neither the console nor axe complains. Screenshots are k
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -23,7 +21,7 @@ SHOTS = BUILD.parent / "screenshots"
 VIEWS = ["sums", "timeline", "memory", "roofline", "graph", "layers", "sources"]
 DEVICE = "sysc" if "sysc" in tessera.backends() else "fsim"
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed; ./dev setup does it")
+browser = pytest.importorskip("tests.system.browser", reason="selenium is not installed; ./dev setup does it")
 
 
 def needs(path, what):
@@ -31,77 +29,14 @@ def needs(path, what):
 
 
 pytestmark = [
-    needs(shutil.which("chromium") and shutil.which("chromedriver"), "chromium with its driver"),
+    needs(browser.CHROMIUM and browser.DRIVER, "chromium with its driver"),
     needs((WEB / "node_modules").is_dir(), "web/node_modules"),
 ]
 
 
-class Page:
-    """A browser with one page, and the questions that the tests ask of it."""
-
-    def __init__(self):
-        options = webdriver.ChromeOptions()
-        options.binary_location = shutil.which("chromium")
-        for word in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1500,1000"):
-            options.add_argument(f"--{word}")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        service = webdriver.chrome.service.Service(shutil.which("chromedriver"))
-        self.driver = webdriver.Chrome(options=options, service=service)
-
-    def js(self, text, *arguments):
-        return self.driver.execute_script(text, *arguments)
-
-    def until(self, text, *arguments):
-        """Waits for a condition in the page."""
-        end = time.monotonic() + 30
-        while not (value := self.js(f"return {text}", *arguments)):
-            assert time.monotonic() < end, f"never true: {text}"
-            time.sleep(0.02)
-        return value
-
-    def open(self, path):
-        self.driver.get(path.as_uri())
-        self.until("document.documentElement.dataset.ready === 'yes'")
-        self.js("document.documentElement.style.scrollBehavior = 'auto'")
-
-    def show(self, view):
-        self.js("document.getElementById(arguments[0]).scrollIntoView()", view)
-        self.until("document.getElementById(arguments[0]).children.length > 1", view)
-        self.settle()
-
-    def settle(self):
-        """Two frames, so that what was asked to be drawn is drawn."""
-        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
-
-    def inked(self, view):
-        """How many colours a canvas of the view has."""
-        return self.js(
-            """const canvas = document.querySelector(`#${arguments[0]} canvas`);
-            const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-            const seen = new Set();
-            for (let i = 0; i < data.length; i += 4 * 37) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
-            return seen.size""",
-            view,
-        )
-
-    def shot(self, name):
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        self.driver.save_screenshot(str(SHOTS / f"{name}.png"))
-
-    def complaints(self):
-        return [entry["message"] for entry in self.driver.get_log("browser")]
-
-    def press(self, selector, *keys):
-        found = self.driver.find_element("css selector", selector)
-        self.js("arguments[0].focus()", found)
-        for key in keys:
-            self.driver.switch_to.active_element.send_keys(key)
-        self.settle()
-
-
 @pytest.fixture(scope="module")
 def page():
-    made = Page()
+    made = browser.Page(SHOTS)
     yield made
     made.driver.quit()
 
@@ -160,6 +95,7 @@ def test_every_view_renders(page, reports, command, name):
     products = [r for r in report["layers"] if r["placement"] == "npu" and r["macs"] and r["dram_read_bytes"]]
     assert page.js("return document.querySelectorAll('#roofline .point').length") == len(products)
     assert page.js("return document.querySelectorAll('#memory [role=tab]').length") == 7
+    assert page.js("return document.querySelectorAll('#memory [role=tab][aria-selected=true]').length") == 1
     cycles = f"{report['cycles']:,}" if report["cycles"] else "–"
     assert cycles in page.js("return document.querySelector('#sums').textContent")
     assert page.complaints() == []
@@ -202,8 +138,7 @@ def test_a_click_selects_everywhere(page, reports, command):
     width, height = canvas.size["width"], canvas.size["height"]
     share = (row["begin_cycle"] + row["end_cycle"]) / 2 / report["timeline"]["end"]
     x, y = 58 + share * (width - 66) - width / 2, 22 + 6 + 12 * (layer % 2) - height / 2
-    actions = webdriver.ActionChains(page.driver)
-    actions.move_to_element_with_offset(canvas, round(x), round(y)).click().perform()
+    page.click(canvas, round(x), round(y))
     page.settle()
     assert page.js(marked) == layer
     assert page.complaints() == []

@@ -59,7 +59,9 @@ export function bytes(value: number | null | undefined): string {
 }
 
 export function percent(part: number, whole = 1, digits = 1): string {
-  return whole === 0 ? "–" : `${((100 * part) / whole).toFixed(digits)} %`;
+  if (whole === 0) return "–";
+  const text = ((100 * part) / whole).toFixed(digits);
+  return `${Number(text) === 0 ? text.replace("-", "") : text.replace("-", "−")} %`;
 }
 
 type Child = Node | string | null | undefined | false;
@@ -73,6 +75,7 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") made.addEventListener(name.slice(2), value as EventListener);
+    else if (name.startsWith("aria-")) made.setAttribute(name, String(value));
     else if (value !== false) made.setAttribute(name, value === true ? "" : String(value));
   }
   for (const child of children) if (child) made.append(child);

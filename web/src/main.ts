@@ -166,6 +166,7 @@ function showRuns(data: PageData, main: Element, tooltip: Tooltip): void {
     tools.append(choice);
   }
   document.querySelector("#theme")!.addEventListener("click", () => state.tell("theme"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => state.tell("theme"));
 
   const sums = section("sums", "Sums");
   const sumsBody = element("div");
@@ -222,7 +223,11 @@ function start(): void {
     document.querySelector("#aside")!.remove();
     document.querySelector(".page")!.classList.add("wide");
   }
-  requestAnimationFrame(() => (document.documentElement.dataset.ready = "yes"));
+  // Behind the first frame: the page can be seen and used.
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    document.documentElement.dataset.milliseconds = String(Math.round(performance.now()));
+    document.documentElement.dataset.ready = "yes";
+  }));
 }
 
 start();

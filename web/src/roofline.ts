@@ -70,7 +70,7 @@ export class Roofline {
     picture.append(
       svg("path", { d: roof, class: "roof" }),
       svg("text", { x: width - MARGIN.right, y: MARGIN.top + 8, "text-anchor": "end", class: "mark" }, `array: ${run.peak} MACs a cycle`),
-      svg("text", { x: x(Math.sqrt(left * ridge)) - 12, y: y(bandwidth * Math.sqrt(left * ridge)) - 8, "text-anchor": "end", class: "mark" }, `DRAM: ${bandwidth} bytes a cycle`),
+      svg("text", { x: x(Math.sqrt(left * ridge)) + 14, y: y(bandwidth * Math.sqrt(left * ridge)) + 14, class: "mark" }, `DRAM: ${bandwidth} bytes a cycle`),
     );
     this.current = Math.max(0, points.findIndex((p) => p.layer === selection.layer));
     [...points]
@@ -81,7 +81,8 @@ export class Roofline {
     const without = run.layers.filter((row) => row.placement === "npu" && row.macs === 0).length;
     this.note.textContent =
       "Size: cycles. Letter: what limits the layer (C compute, D DRAM, A vector unit, S synchronisation). Diamond: predicted." +
-      (without ? ` ${without} layers without products are not shown.` : "") +
+      " A layer stands above the roof where other layers' work hides its bytes." +
+      (without ? ` Layers without products are not shown (${without}).` : "") +
       (run.timed ? "" : " This device has no time: all points are predicted.");
   }
 

@@ -51,7 +51,7 @@ function boundSentences(run: Run, row: Layer): string[] {
     const [stream, most] = largestStream(row);
     out.push(
       `It is bound by the memory: its ${bytes(moved)} need ${count(row.dram_cycles)} cycles at ${wide} bytes a cycle. ` +
-        `Most of them (${percent(most, moved, 0)}) are ${STREAM_WORDS[stream]}. ` +
+        `The largest part, ${percent(most, moved, 0)}, is ${STREAM_WORDS[stream]}. ` +
         (stream === "weights"
           ? "More rows or images for each load of the weights, or a wider bus, would make it faster."
           : stream === "input" || stream === "second"
