@@ -103,6 +103,12 @@ bool collect_unary(mlir::Value value, const Shape& shape, mlir::Value& source, s
   return true;
 }
 
+bool is_identity(const npu::Table& table) {
+  for (size_t i = 0; i < table.size(); ++i)
+    if (table[i] != i) return false;
+  return true;
+}
+
 /// The node's operator names the layer: that of the chain which is neither Q nor DQ.
 std::string kind_of(const std::vector<NodeOp>& order, NodeOp op) {
   std::string kind = order.size() == 1 ? op.getOpType().str() : "Table";
@@ -127,7 +133,11 @@ std::optional<Claim> claim_table(NodeOp op) {
   c.covered.clear();
   for (NodeOp step : order) c.covered.push_back(step.getOperation());
   c.op.kind = kind_of(order, op);
-  c.op.what = graph::Lookup{std::move(*table)};
+  if (nn::dtype_of(source) == nn::dtype_of(result) && is_identity(*table)) {
+    c.op.what = graph::Move{{{}}, {}};  // a factor that only scales the steps: the bytes stay where they are
+  } else {
+    c.op.what = graph::Lookup{std::move(*table)};
+  }
   return c;
 }
 
@@ -170,12 +180,6 @@ std::optional<Chain> chain_to(mlir::Value at, bool pads = false) {
   }
   if (nn::constant_value(chain.source)) return std::nullopt;
   return chain;
-}
-
-bool is_identity(const npu::Table& table) {
-  for (size_t i = 0; i < table.size(); ++i)
-    if (table[i] != i) return false;
-  return true;
 }
 
 }  // namespace

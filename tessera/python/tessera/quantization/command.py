@@ -28,6 +28,7 @@ def parser():
     add("--method", choices=METHODS, default="minmax", help="how ranges are chosen; entropy, percentile: onnxruntime")
     add("--fast-bias", action="store_true", help="the faster bias correction (engine nncf)")
     add("--config", default="npu256", help="machine that decides what runs on the NPU; default npu256")
+    add("--numerics", choices=("exact", "close"), default="exact", help="as of `tessera run`; default exact")
     add("--preprocess", default="", metavar="HOW", help="imagenet, unit, raw or a TOML file, for pictures")
     add("--samples", type=int, default=300, help="use at most so many samples; default 300")
     add("--seed", type=int, default=0, help="of `--calibrate random`")
@@ -146,6 +147,7 @@ def run(arguments):
         engine=engine,
         method=arguments.method,
         config=arguments.config,
+        numerics=arguments.numerics,
         preprocess=arguments.preprocess,
         samples=arguments.samples,
         seed=arguments.seed,

@@ -33,10 +33,11 @@ def static_shapes(model, fixed=None):
     return shapes
 
 
-def place(model, config="npu256", shapes=None):
+def place(model, config="npu256", shapes=None, numerics="exact"):
     from .. import Session
 
-    info = Session(model.SerializeToString(), "fsim", config, shapes=static_shapes(model, shapes)).info()
+    fixed = static_shapes(model, shapes)
+    info = Session(model.SerializeToString(), "fsim", config, shapes=fixed, numerics=numerics).info()
     nodes = {"npu": set(), "cpu": set()}
     for layer in info.get("layers", []):
         nodes[layer["placement"]] |= set(layer["nodes"])

@@ -3,7 +3,8 @@
 units, which are the groups of nodes that the NPU computes as one operation between quantised tensors.
 
 A unit is a product with its bias and its activation, a sum or product of two tensors, a chain of elementwise operators
-on one tensor (one table of 256 values), a movement, a concatenation, or any other operator alone. Only the borders of
+on one tensor (one table of 256 values), a normalisation of rows, a movement, a concatenation, an embedding (rows of a
+constant that are chosen at run time: the CPU moves their bytes), or any other operator alone. Only the borders of
 units are quantised: inside one, values are exact sums or parts of a table. Which units stay quantised is decided by
 `settle`: a unit that is no product needs a quantised neighbour on both sides, else it would only lose accuracy. What
 the NPU does not take is found by compiling (place.py)."""
@@ -11,6 +12,7 @@ the NPU does not take is found by compiling (place.py)."""
 import dataclasses
 import math
 
+from .attention import is_embedding, normalisations
 from .graph import Graph, is_onnx
 
 # Operators of ONNX whose result is a selection of their input by order, so that quantisation moves through them.
@@ -19,7 +21,7 @@ ORDERED = ("MaxPool", "GlobalMaxPool", "ReduceMax")
 
 @dataclasses.dataclass(eq=False)
 class Unit:
-    kind: str  # product, binary, elementwise, movement, concat, other
+    kind: str  # product, binary, elementwise, normalisation, movement, concat, embedding, other
     node: object  # that the unit is named after
     nodes: list
     inputs: list  # tensors at run time that the unit reads from outside
@@ -43,6 +45,7 @@ class Plan:
         self.names = {kind: set(values) for kind, values in names.items()}
         self.power_of_two = power_of_two
         self.units, self.unit_of, self.taken = [], {}, set()
+        self.normalisations = normalisations(self.graph)
         for node in self.graph.nodes:
             if id(node) not in self.taken:
                 self._place(node)
@@ -66,7 +69,12 @@ class Plan:
         graph, data = self.graph, self._run_time(node)
         floats = bool(data) and any(graph.is_float(o) for o in node.output)
         standard = node.domain in ("", "ai.onnx")
-        if not floats or not standard:
+        if id(node) in self.normalisations:
+            nodes, x, result = self.normalisations[id(node)]
+            self._add("normalisation", nodes[-1], nodes, [x], result)
+        elif is_embedding(graph, node):
+            self._add("embedding", node, [node], [], node.output[0])
+        elif not floats or not standard:
             unit = self._add("other", node, [node], data, node.output[0])
             unit.quantised, unit.why = False, "no float operator of ONNX"
         elif node.op_type in self.names["products"] and self._has_weights(node):
@@ -193,7 +201,8 @@ class Plan:
         """Takes quantisation away, until nothing changes, from units that are no products and stand alone: a unit that
         is quantised must stand on each side, and behind it one that computes (or else values of different sizes that
         leave the graph together would share a scale). A movement or a concatenation may also read the graph's input,
-        and a movement of quantised values may write its output."""
+        and a movement of quantised values may write its output. So may a normalisation, whose values are of one
+        size. Nothing stands before an embedding."""
         readers = {unit: self.readers_of(unit) for unit in self.units}
 
         def computes(unit):
@@ -212,7 +221,9 @@ class Plan:
                     self.unit_of[name].quantised if name in self.unit_of else moves and name in self.graph.inputs
                     for name in unit.inputs
                 )
+                before |= unit.kind == "embedding"
                 behind = any(computes(reader) for reader in readers[unit])
+                behind |= unit.kind == "normalisation" and unit.output in self.graph.outputs
                 if unit.kind == "movement" and all(name in self.unit_of for name in unit.inputs):
                     behind |= unit.output in self.graph.outputs or any(
                         reader.quantised and reader.kind == "movement" for reader in readers[unit]

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
+from .attention import masks_to_sums
 from .errors import argument, error, model_error
 from .graph import Graph, attribute, is_onnx, opset_of
 
@@ -302,7 +303,19 @@ def fold(model):
     entries = [entry for entry in folded.opset_import if entry.domain in used]
     del folded.opset_import[:]
     folded.opset_import.extend(entries)
+    rename_made_constants(folded, {tensor.name for tensor in model.graph.initializer})
     return folded
+
+
+def rename_made_constants(model, known):
+    """Constants of ONNX Runtime's own get other names: some of its fusions give each the same one, and then refuse a
+    model that holds it already."""
+    renamed = {t.name: f"{t.name}/folded" for t in model.graph.initializer if t.name not in known}
+    for tensor in model.graph.initializer:
+        tensor.name = renamed.get(tensor.name, tensor.name)
+    for node in model.graph.node:
+        for index, name in enumerate(node.input):
+            node.input[index] = renamed.get(name, name)
 
 
 def batch_norms_to_convolutions(model):
@@ -401,6 +414,7 @@ def prepare(model, products):
     plain_gemms(model)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     batch_norms_to_convolutions(model)
+    masks_to_sums(model, Graph(model), lambda name, array: _constant(model.graph, name, array))
     drop_unused(model)
     name_nodes(model)
     refuse_unfit(model, products)

@@ -20,6 +20,7 @@ from .plan import Plan
 from .prepare import prepare
 
 METADATA = "tessera.quantization"
+MOVES = ("movement", "embedding")  # units that cost little wherever they run
 SENSITIVITY_SAMPLES = 8
 DISTANCE_SAMPLES = 16
 SPLIT_SAMPLES = 6
@@ -38,6 +39,7 @@ class Options:
     equalise: bool = True
     float_nodes: tuple = ()  # names that stay float
     config: str = "npu256"
+    numerics: str = "exact"  # that the model will be compiled with
     shapes: dict = dataclasses.field(default_factory=dict)
 
 
@@ -80,7 +82,7 @@ def candidate(calibrated, options, float_nodes):
 
 
 def settle_with_compiler(calibrated, options, float_nodes, progress=None):
-    """The candidate of which all quantised units but movements run on the NPU."""
+    """The candidate of which all quantised units run on the NPU, those that only move bytes aside."""
     float_nodes = dict(float_nodes)
     for turn in range(64):
         if progress:
@@ -88,11 +90,11 @@ def settle_with_compiler(calibrated, options, float_nodes, progress=None):
         state = candidate(calibrated, options, float_nodes)
         if not any(unit.quantised for unit in state.plan.units):
             raise argument("nothing of the model can be quantised: every product is kept float; run it as it is")
-        state.placement = place.place(state.model, options.config, options.shapes)
+        state.placement = place.place(state.model, options.config, options.shapes, options.numerics)
         refused = [
             unit
             for unit in state.plan.units
-            if unit.quantised and unit.kind != "movement" and any(n.name in state.placement.cpu for n in unit.nodes)
+            if unit.quantised and unit.kind not in MOVES and any(n.name in state.placement.cpu for n in unit.nodes)
         ]
         if not refused:
             break
@@ -445,6 +447,7 @@ def quantize(
     engine="nncf",
     method="minmax",
     config="npu256",
+    numerics="exact",
     preprocess="",
     samples=300,
     seed=0,
@@ -463,20 +466,27 @@ def quantize(
 ):
     """Quantises a float ONNX model so that its products run on the NPU.
 
-    model: path, bytes or ModelProto. calibrate: an .npz file, a folder of pictures or .pb tensors, "random", arrays,
-    an iterable of arrays or dicts, or a function that gives an iterator. output: where to write the model. engine:
-    "nncf" or "onnxruntime"; method: "minmax", "mse", "entropy" or "percentile" (the last two: onnxruntime). config:
-    the machine that decides what runs where. preprocess: "imagenet", "unit" or a TOML file, for pictures. samples: at
-    most so many are used. shapes: {input: shape} for dynamic dimensions. power_of_two: all scales are powers of two.
-    keep_float: names of layers, or a number of the most sensitive ones. labels: of the samples of `test` (default: of
-    the calibration data); metric: a function from a ModelProto to a score in place of top-1, larger is better.
-    max_drop: the loss of score that is allowed; layers stay float until it is met. bytes: patterns of the names of
-    inputs and outputs that are uint8 in the quantised model (their scales stand in its metadata `tessera.bytes`).
-    report: whether layers are measured.
+    model: path, bytes or ModelProto. calibrate: an .npz file, a folder of pictures or .pb tensors, "random", arrays, an
+    iterable of arrays or dicts, or a function that gives an iterator. output: where to write the model. engine: "nncf"
+    or "onnxruntime"; method: "minmax", "mse", "entropy" or "percentile" (the last two: onnxruntime). config and
+    numerics: the machine that decides what runs where, and its option ("exact" or "close"). preprocess: "imagenet",
+    "unit" or a TOML file, for pictures. samples: at most so many are used. shapes: {input: shape} for dynamic
+    dimensions. power_of_two: all scales are powers of two. keep_float: names of layers, or a number of the most
+    sensitive ones. labels: of the samples of `test` (default: of the calibration data); metric: a function from a
+    ModelProto to a score in place of top-1, larger is better. max_drop: the loss of score that is allowed; layers stay
+    float until it is met. bytes: patterns of the names of inputs and outputs that are uint8 in the quantised model
+    (their scales stand in its metadata `tessera.bytes`). report: whether layers are measured.
     Returns a Quantized. Errors: tessera.Error with the codes invalid_argument, invalid_model, io, unsupported."""
     keep = [keep_float] if isinstance(keep_float, (str, int)) else list(keep_float)
     options = Options(
-        engine, method, accurate_bias, power_of_two, per_channel, config=config, shapes=dict(shapes or {})
+        engine,
+        method,
+        accurate_bias,
+        power_of_two,
+        per_channel,
+        config=config,
+        numerics=numerics,
+        shapes=dict(shapes or {}),
     )
     work = Quantization(model, calibrate, options, preprocess=preprocess, seed=seed, samples=samples, progress=progress)
     score, known, count = _scorer(work, labels, test, metric, preprocess, seed)

@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 
+from . import attention
+
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
@@ -74,6 +76,7 @@ def _is_cache(plan, concat, name):
 
 def choose(plan, ranges, *, power_of_two=False):
     """tensor -> Parameters for all tensors that are quantised. ranges: tensor -> (low, high)."""
+    ranges = attention.ranges_of(plan, ranges)
     wanted = plan.quantised_tensors()
     groups = shared(plan, wanted)
     makers = {}

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from . import attention
 from .graph import attribute, is_onnx
 
 
@@ -164,22 +165,38 @@ class Writer:
         if unit.kind == "product":
             self._weights(unit, node)
         elif unit.kind == "binary" and node is self._first(unit, node):
-            self._constant_operand(node)
+            self._constant_operand(unit, node)
+        elif unit.kind in ("concat", "embedding"):
+            self._constant_parts(unit, node)
 
     def _first(self, unit, node):
         return node if node.name == unit.nodes[0].name else None
 
-    def _constant_operand(self, node):
+    def _constant_operand(self, unit, node):
         """A vector beside a tensor in a sum or product becomes uint8 with one scale."""
         from .ranges import parameters_of
 
+        masked = attention.masked_sum(self.plan, unit, {})
         for index, name in enumerate(node.input):
             array = self.plan.graph.array(name)
             if array is None or array.size == 1:
                 continue
+            if masked is not None and name == masked[1]:
+                scores, total = self.parameters[masked[0]], self.parameters[unit.output]
+                array = np.maximum(array, attention.lowest_of_mask((scores.low, scores.high), (total.low, total.high)))
             given = parameters_of(array.min(), array.max(), power_of_two=self.power_of_two)
-            values = np.clip(np.rint(array / given.scale) + given.zero, 0, 255).astype(np.uint8)
-            node.input[index] = self._dequantised_constant(name, values, given.scale, np.uint8(given.zero))
+            node.input[index] = self._constant_bytes(name, array, given)
+
+    def _constant_parts(self, unit, node):
+        """Constants that are joined with tensors, or whose rows are chosen, become uint8 with the result's scale."""
+        for index, name in enumerate(node.input):
+            array = self.plan.graph.array(name)
+            if array is not None and self.plan.graph.is_float(name):
+                node.input[index] = self._constant_bytes(name, array, self.parameters[unit.output])
+
+    def _constant_bytes(self, name, array, given):
+        values = np.clip(np.rint(array / given.scale) + given.zero, 0, 255).astype(np.uint8)
+        return self._dequantised_constant(name, values, given.scale, np.uint8(given.zero))
 
     def _dequantised_constant(self, name, values, scale, zero, axis=None):
         operands = [
