@@ -15,6 +15,8 @@ silicon     inferences a second at the estimated clock, per thousand look-up tab
 quantize    float networks quantised by ONNX Runtime's defaults and by `tessera quantize`: accuracy or agreement with
             float, share of the products on the NPU, cycles (timing model); --config takes another machine
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
+transformers  whole transformers on npu256 with row lanes, normalisations in integers (`--numerics close`): cycles, the
+            bound, share of peak, what is left to the CPU; the timing model unless --device rtl; --config
 products    products of few rows, as decoding has them, beside the roofline bound; --device sysc, --config
 explore     machines of a grid times networks: evaluations and seconds, the front confirmed by the timing model, workers
 scale       what a unit of work costs beside the work, on processes and on Dask, and a simulation of many workers
@@ -193,14 +195,15 @@ def main():
             "scale",
             "products",
             "report",
+            "transformers",
         ],
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
     parser.add_argument(
         "--device",
         choices=["rtl", "sysc"],
-        default="rtl",
-        help="of layers, networks and silicon: where cycles are measured; sysc: on the timing model alone",
+        help="of layers, networks, silicon and transformers: where cycles are measured; sysc: on the timing model "
+        "alone, the default of transformers; rtl: the default of the others",
     )
     parser.add_argument("--config", help="of networks and vthreads: the machine (npu64, npu256, npu256w, npu1024)")
 
@@ -208,6 +211,7 @@ def main():
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_intermixed_args()
     build = (ROOT / options.build).resolve()
+    device = options.device or "rtl"
     for path in (ROOT, ROOT / "bench", ROOT / "tessera" / "python", build / "lib"):
         sys.path.insert(0, str(path))
     if options.name == "functional":
@@ -231,11 +235,11 @@ def main():
     elif options.name == "silicon":
         import silicon
 
-        result = silicon.bench(options.networks, options.config or "npu256", options.device)
+        result = silicon.bench(options.networks, options.config or "npu256", device)
     elif options.name == "products":
         import products
 
-        result = products.bench(options.networks, options.config, options.device)
+        result = products.bench(options.networks, options.config, device)
     elif options.name == "explore":
         import explore
 
@@ -248,6 +252,10 @@ def main():
         import report
 
         result = report.bench(build, options.networks)
+    elif options.name == "transformers":
+        import transformers
+
+        result = transformers.bench(options.networks, options.config, options.device or "sysc")
     elif options.name == "cpu":
         import cpu
 
@@ -255,9 +263,9 @@ def main():
     elif options.name == "layers":
         import layers
 
-        result = layers.bench(options.networks, options.device)
+        result = layers.bench(options.networks, device)
     else:
-        result = networks_bench(build, options.networks, options.config, options.device)
+        result = networks_bench(build, options.networks, options.config, device)
     if options.json:
         print(json.dumps(result))
     else:

@@ -239,8 +239,9 @@ TRANSFORMERS = {
 }
 
 
-def feeds_of(model, seed=2):
-    """Random values for the inputs of a model: images, token ids, a mask whose last tokens are padding."""
+def feeds_of(model, seed=2, words=500):
+    """Random values for the inputs of a model: images, token ids below `words`, a mask whose last tokens are
+    padding."""
     rng, feeds = np.random.default_rng(seed), {}
     for value in model.graph.input:
         shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
@@ -248,7 +249,79 @@ def feeds_of(model, seed=2):
             feeds["mask"] = np.ones(shape, np.int64)
             feeds["mask"][:, shape[1] - shape[1] // 8 :] = 0
         elif value.type.tensor_type.elem_type == TensorProto.INT64:
-            feeds[value.name] = rng.integers(0, 500, shape)
+            feeds[value.name] = rng.integers(0, words, shape)
         else:
             feeds[value.name] = rng.standard_normal(shape).astype(np.float32)
     return feeds
+
+
+def quantised(model, calibration, numerics="close"):
+    """The model in int8 as `tessera quantize --engine onnxruntime` writes it, its weights as they are."""
+    from tessera.quantization import engines, quantise
+    from tessera.quantization.prepare import prepare
+
+    prepared = prepare(model, {"Conv", "Gemm", "MatMul"})
+    ranges, count = engines.measure_ranges(prepared, calibration)
+    options = quantise.Options(engine="onnxruntime", numerics=numerics)
+    return quantise.candidate(engines.Calibrated(prepared, ranges, count, ""), options, {}).model
+
+
+def build(name):
+    """(bytes of the quantised model, feeds)."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    path = CACHE / f"{name}.onnx"
+    if not path.exists():
+        make, shape = TRANSFORMERS[name]
+        model = make(shape)
+        onnx.save(quantised(model, [feeds_of(model, seed) for seed in (2, 3)]), path)
+    return path.read_bytes(), feeds_of(onnx.load(path), 4)
+
+
+def bench(names, config, device):
+    """Rows of the named transformers (all of them if there is none)."""
+    import tessera
+
+    rows = []
+    for name in names or TRANSFORMERS:
+        data, feeds = build(name)
+        machine = config or with_row_lanes("npu256")
+        expected = tessera.Session(data, "reference", numerics="close").run(None, feeds)
+        session = tessera.Session(data, device, machine, profile=False, numerics="close")
+        equal = all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected))
+        stats = session.stats()
+        peak = stats.macs / (stats.cycles * machine_macs(machine))
+        rows.append(
+            {
+                "network": name,
+                f"{device}_cycles": stats.cycles,
+                "predicted_cycles": stats.predicted_cycles,
+                "bound_cycles": stats.roofline_cycles,
+                "peak_percent": round(100 * peak, 1),
+                "macs": stats.macs,
+                "macs_cpu": stats.macs_cpu,
+                "nodes_npu": stats.nodes_npu,
+                "nodes_cpu": stats.nodes_cpu,
+                "on_cpu": " ".join(sorted({n["op"] for n in stats.layers if n["placement"] == "cpu"})),
+                "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes,
+                "equal_to_reference": equal,
+            }
+        )
+        print(f"{name}: done", file=sys.stderr)
+    return {"transformers": rows}
+
+
+def with_row_lanes(config, folder=None):
+    """A file of the shipped configuration with four row lanes."""
+    text = (ROOT / "hw" / "configs" / f"{config}.toml").read_text()
+    path = (folder or CACHE) / f"{config}_rows.toml"
+    path.write_text(text.replace("row_lanes = 0 ", "row_lanes = 4 "))
+    return str(path)
+
+
+def machine_macs(config):
+    """Multiply-accumulates in a cycle."""
+    import tomllib
+
+    path = pathlib.Path(config)
+    values = tomllib.loads((path if path.exists() else ROOT / "hw" / "configs" / f"{config}.toml").read_text())
+    return values["batch"] * values["block_in"] * values["block_out"]

@@ -382,9 +382,8 @@ std::optional<Claim> claim_concat(NodeOp op) {
       concat.tables.push_back(std::move(table));
     }
   }
-  if (!llvm::all_of(operands, has_elements) || llvm::all_of(operands, [](mlir::Value v) {
-        return nn::constant_value(v).has_value();
-      }))
+  if (!llvm::all_of(operands, has_elements) ||
+      llvm::all_of(operands, [](mlir::Value v) { return nn::constant_value(v).has_value(); }))
     return std::nullopt;
   Claim c = base_claim(op, operands);
   c.op.what = std::move(concat);

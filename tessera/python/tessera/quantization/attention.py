@@ -76,21 +76,22 @@ def lowest_of_mask(scores, total):
 
 def ranges_of(plan, ranges):
     """`ranges` with those of masks, of sums with masks, and of embeddings as they have to be."""
-    found = dict(ranges)
+    found, masks = dict(ranges), {}
     for unit in plan.units:
         if unit.kind == "embedding":
             array = plan.graph.array(unit.node.input[0])
             found[unit.output] = (float(array.min()), float(array.max()))
-        pair = masked_sum(plan, unit, found)
+        pair = masked_sum(plan, unit, ranges)
         if pair is None or pair[0] not in found:
             continue
         low, high = found[pair[0]]
-        # A mask over the sum of scores and another mask: the first sum has been limited already.
-        above = max(0.0, _range_of(plan, found, pair[1])[1])
+        above = max(0.0, _range_of(plan, ranges, pair[1])[1])
         found[unit.output] = (low - MARGIN, high + above)
         if pair[1] not in plan.graph.constants:
-            found[pair[1]] = (lowest_of_mask(found[pair[0]], found[unit.output]), above)
-    return found
+            # Layers share a mask.
+            lowest = lowest_of_mask(found[pair[0]], found[unit.output])
+            masks[pair[1]] = (min(lowest, masks.get(pair[1], (0.0,))[0]), above)
+    return {**found, **masks}
 
 
 # --- normalisations
