@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/row_arithmetic.h"
 #include "compiler/npu/nest_lowering.h"
 #include "compiler/npu/plan.h"
 
@@ -98,9 +99,7 @@ std::vector<bool> feeds_next(const Graph& graph) {
     const Tensor& tensor = graph.tensors[static_cast<size_t>(id)];
     const TensorId input = std::visit([](const auto& op) { return op.input; }, graph.operations[i + 1].what);
     // A tensor that two operations write in turn has a second writer, which only views of it can be.
-    const bool rows = std::holds_alternative<Rows>(graph.operations[i].what) ||
-                      std::holds_alternative<Rows>(graph.operations[i + 1].what);  // chains cut channels
-    const bool allowed = graph.operations[i].feeds_next.value_or(true) && !rows;
+    const bool allowed = graph.operations[i].feeds_next.value_or(true);
     result[i] = allowed && input == id && uses[static_cast<size_t>(id)] == 1 && tensor.view_of == kNoTensor &&
                 tensor.reshape_of == kNoTensor;
   }
@@ -155,7 +154,10 @@ std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count,
     chain.tasks.push_back(std::move(tasks.front()));
   }
   int tables = 0;
-  for (const Task& task : chain.tasks) tables += (task.stage->table ? 1 : 0) + (task.stage->second_table ? 1 : 0);
+  for (const Task& task : chain.tasks) {
+    tables += (task.stage->table ? 1 : 0) + (task.stage->second_table ? 1 : 0);
+    if (task.rows != nullptr && task.rows->kind == RowForm::Kind::kSoftmax) tables += 2 * rows::kRowTables;
+  }
   if (tables > config.table_count)
     return refuse("its stages need " + std::to_string(tables) + " tables at once, the machine has " +
                   std::to_string(config.table_count));

@@ -222,6 +222,9 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
   if (tile.oh < 1 || tile.ow < 1 || tile.blocks < 1 || tile.oh > tail.extent[Dim::kOh] ||
       tile.ow > tail.extent[Dim::kOw] || tile.blocks > middle)
     return refuse("the tile exceeds the output or the channels between");
+  const auto walks_rows = [](const Nest* nest) { return nest->computation == Computation::kRows; };
+  if (tile.blocks < middle && std::any_of(nests_.begin(), nests_.end(), walks_rows))
+    return refuse("a link needs rows whole: all channels between");
   ChainPlan plan;
   plan.tile = tile;
   plan.rows = sweep_of(tile.oh, true);

@@ -305,6 +305,11 @@ class ChainForm {
         images_ * plan_.rows->out[s] * plan_.cols->out[s] * (dense(n) ? n.extent[Dim::kOc] : middle_);
     int64_t issues = vectors;
     if (n.computation == Computation::kReduce) issues *= n.extent[Dim::kKh] * n.extent[Dim::kKw];
+    if (n.computation == Computation::kRows) {
+      const Schedule& schedule = plan_.schedules[s];
+      issues =
+          schedule.intrinsic->work(n, {schedule.tile(), turns, turns}).alu_cycles * (1 + timing::row::pause(config));
+    }
     gemm_ += products_of(s) + (weighted(n) ? plan_.steps * kGemmCycles : 0);
     alu_ += issues + turns * kAluCycles;
     if (n.second.present) alu_ += vectors * timing::alu::pause(config);
