@@ -18,7 +18,7 @@ namespace {
 
 using test::Random;
 
-enum class Kind { kDense, kDepthwise, kPool, kMap };
+enum class Kind { kDense, kDepthwise, kPool, kMap, kRows };
 
 struct Window {
   int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
@@ -27,7 +27,7 @@ struct Window {
 
 Window random_window(Random& random, Kind kind, int64_t h, int64_t w) {
   Window x;
-  if (kind == Kind::kMap) return x;
+  if (kind == Kind::kMap || kind == Kind::kRows) return x;
   do {
     x.kh = random.one_of<int64_t>({1, 2, 3, 3, 5});
     x.kw = random.one_of<int64_t>({1, 2, 3, 3, 5});
@@ -84,6 +84,8 @@ TensorId append(Random& random, Graph& graph, TensorId input, Kind kind, const W
     op.pad_value = byte(in.is_unsigned);
     op.stage = test::random_stage(random, out, op.kind == Pool::Kind::kSum ? 100.0 * taps : 100.0, random.chance(40));
     operation.what = op;
+  } else if (kind == Kind::kRows) {
+    operation.what = test::random_row_form(random, in, out);
   } else {
     Elementwise op;
     op.stage = test::random_stage(random, out, 100.0, random.chance(50));
@@ -91,7 +93,7 @@ TensorId append(Random& random, Graph& graph, TensorId input, Kind kind, const W
   }
   const TensorId id = graph.add(out);
   std::visit([&](auto& op) { op.input = input, op.output = id; }, operation.what);
-  if (last && random.chance(50)) {
+  if (last && kind != Kind::kRows && random.chance(50)) {
     std::visit([&](auto& op) { test::add_second(random, graph, op.stage, out); }, operation.what);
   }
   graph.operations.push_back(std::move(operation));
@@ -171,6 +173,61 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
     }
   }
   EXPECT_GT(chains, count / 4);
+}
+
+TEST(Chain, RowsAreLinks) {
+  // Rows between products, behind one, in front of one, beside maps; whole rows in each step.
+  std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),
+                                              square(1, 4, 400, 400, 300, 300, 60)};
+  machines[0].row_lanes = 2, machines[1].row_lanes = 4, machines[2].row_lanes = 1;
+  machines[2].table_count = 9;
+  const char* factor = std::getenv("TESSERA_NPU_TESTS");
+  const int count = 40 * (factor != nullptr ? std::atoi(factor) : 1);
+  int chains = 0, cut = 0;
+  for (int i = 0; i < count; ++i) {
+    const uint64_t seed = 78000 + static_cast<uint64_t>(i);
+    Random random(seed);
+    Graph graph;
+    Tensor in;
+    in.name = "in";
+    in.n = random.one_of<int64_t>({1, 1, 2});
+    in.h = random.one_of<int64_t>({1, 1, 3});
+    in.w = random.between(1, 40);
+    in.c = random.one_of<int64_t>({1, 3, 8, 16, 17, 40, 64});
+    in.is_unsigned = random.chance(50);
+    TensorId at = graph.add(in);
+    graph.inputs = {at};
+    const auto kinds = random.one_of<std::vector<Kind>>({{Kind::kRows, Kind::kDense},
+                                                         {Kind::kDense, Kind::kRows},
+                                                         {Kind::kDense, Kind::kRows, Kind::kDense},
+                                                         {Kind::kMap, Kind::kRows, Kind::kDense},
+                                                         {Kind::kRows, Kind::kMap}});
+    for (const Kind kind : kinds)
+      at = append(random, graph, at, kind, {}, random.one_of<int64_t>({1, 7, 16, 33, 48, 80}), kind == kinds.back());
+    graph.outputs = {at};
+    const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, 2))];
+    const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
+    const bool leading = kinds[0] == Kind::kDense;
+    const int64_t channels = graph.tensors[leading ? 1 : 0].c;
+    schedule::ChainSchedule given;
+    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
+    given.tile = {random.between(1, out.h), random.between(1, out.w),
+                  (channels + config.block_out - 1) / config.block_out};
+    if (random.chance(20)) given.tile.blocks = random.between(1, given.tile.blocks);
+    Options options;
+    options.schedules = {given};
+    try {
+      ASSERT_EQ(test::compare(graph, config, seed, options), "")
+          << "seed " << seed << " on " << config.name << ": " << schedule::to_json(given);
+      ++chains;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+      cut += std::string(error.what()).find("a link needs rows whole") != std::string::npos ? 1 : 0;
+      ASSERT_EQ(test::compare(graph, config, seed), "") << "seed " << seed << " on " << config.name;
+    }
+  }
+  EXPECT_GT(chains, count / 2);
+  EXPECT_GT(cut, 0);
 }
 
 /// An inverted residual block: expand, depthwise, project and add.

@@ -440,13 +440,8 @@ Graph random_transposition(Random& random, int64_t most_channels) {
   return graph;
 }
 
-Graph random_rows(Random& random, int64_t most_channels) {
-  Graph graph;
+Rows random_row_form(Random& random, const Tensor& in, const Tensor& out) {
   Rows op;
-  const Tensor in = make_tensor("in", random.one_of<int64_t>({1, 1, 2, 3}), random.one_of<int64_t>({1, 1, 2, 5}),
-                                random.between(1, 40), channels(random, most_channels), random.chance(50));
-  Tensor out = in;
-  out.name = "out";
   RowForm& form = op.form;
   op.stage.out_zero = zero_for(random, out.is_unsigned);
   if (random.chance(50)) {
@@ -463,22 +458,32 @@ Graph random_rows(Random& random, int64_t most_channels) {
     }
     op.stage.low = 0;
     op.stage.high = 255 - op.stage.out_zero;
-  } else {
-    form.kind = RowForm::Kind::kNormalise;
-    op.stage.convert = true;
-    op.stage.low = (out.is_unsigned ? 0 : -128) - op.stage.out_zero;
-    op.stage.high = (out.is_unsigned ? 255 : 127) - op.stage.out_zero;
-    form.zero = zero_for(random, in.is_unsigned);
-    form.centre = random.chance(60);
-    form.shift = random.between(0, 16);
-    form.offset = random.between(-4, 8);
-    form.epsilon = random.between(0, 1 << 20);
-    const size_t count = random.chance(80) ? static_cast<size_t>(out.c) : 1;
-    for (size_t c = 0; c < count; ++c) {
-      form.factor.push_back(static_cast<int32_t>(random.between(-(1 << 17), (1 << 17) - 1)));
-      form.addend.push_back(static_cast<int32_t>(random.between(-(1 << 27), 1 << 27)));
-    }
+    return op;
   }
+  form.kind = RowForm::Kind::kNormalise;
+  op.stage.convert = true;
+  op.stage.low = (out.is_unsigned ? 0 : -128) - op.stage.out_zero;
+  op.stage.high = (out.is_unsigned ? 255 : 127) - op.stage.out_zero;
+  form.zero = zero_for(random, in.is_unsigned);
+  form.centre = random.chance(60);
+  form.shift = random.between(0, 16);
+  form.offset = random.between(-4, 8);
+  form.epsilon = random.between(0, 1 << 20);
+  const size_t count = random.chance(80) ? static_cast<size_t>(out.c) : 1;
+  for (size_t c = 0; c < count; ++c) {
+    form.factor.push_back(static_cast<int32_t>(random.between(-(1 << 17), (1 << 17) - 1)));
+    form.addend.push_back(static_cast<int32_t>(random.between(-(1 << 27), 1 << 27)));
+  }
+  return op;
+}
+
+Graph random_rows(Random& random, int64_t most_channels) {
+  Graph graph;
+  const Tensor in = make_tensor("in", random.one_of<int64_t>({1, 1, 2, 3}), random.one_of<int64_t>({1, 1, 2, 5}),
+                                random.between(1, 40), channels(random, most_channels), random.chance(50));
+  Tensor out = in;
+  out.name = "out";
+  Rows op = random_row_form(random, in, out);
   op.input = add_operand(random, graph, in);
   graph.inputs = {root(graph, op.input)};
   op.output = add_operand(random, graph, out);
