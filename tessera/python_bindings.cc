@@ -40,6 +40,12 @@ py::dict to_python(const Port& port) {
   out["kind"] = port.kind == program::ValueKind::kSequence   ? "sequence"
                 : port.kind == program::ValueKind::kOptional ? "optional"
                                                              : "tensor";
+  if (!port.keys.empty()) {
+    py::list keys;
+    for (const std::string& key : port.keys.strings) keys.append(to_python(key));
+    for (const int64_t key : port.keys.ints) keys.append(key);
+    out["keys"] = keys;
+  }
   if (!port.ranked) {
     out["shape"] = py::none();
     return out;

@@ -128,6 +128,7 @@ struct Session::State {
       for (size_t i = 0; i < plan.outputs.size(); ++i) {
         Port port = to_port(loaded->values[static_cast<size_t>(plan.outputs[i])]);
         if (i < loaded->output_names.size()) port.name = loaded->output_names[i];
+        if (i < loaded->output_keys.size()) port.keys = loaded->output_keys[i];
         outputs.push_back(std::move(port));
       }
       open_device();

@@ -25,6 +25,8 @@ namespace tessera::nn {
 
 inline constexpr llvm::StringLiteral kNameAttr = "nn.name";
 inline constexpr llvm::StringLiteral kDimNamesAttr = "nn.dim_names";
+/// On a result that stands for a sequence of maps: the keys of its columns (array of strings or of i64).
+inline constexpr llvm::StringLiteral kMapKeysAttr = "nn.map_keys";
 /// On a function whose quantisers are none of ONNX Runtime's: its groups need not be those that ONNX Runtime fuses.
 inline constexpr llvm::StringLiteral kFreeGroupsAttr = "nn.free_groups";
 inline constexpr llvm::StringLiteral kMicrosoftDomain = "com.microsoft";

@@ -221,6 +221,7 @@ class Importer {
   ops::TypeInfo type_info(const TypeProto& type, const std::string& what, int depth = 0);
   void bind_dims(const GraphProto& graph);
   void check_declared_types(const RepeatedPtrField<onnx_proto::ValueInfoProto>& declared);
+  void check_maps();
 
   void define(Scope& scope, const std::string& name, mlir::Value value, const std::string& what);
   mlir::Value find(const Scope& scope, const std::string& name) const;
@@ -233,6 +234,7 @@ class Importer {
                            const std::string& what);
   static std::vector<std::string> output_names(const NodeProto& node, const Scope& scope, const std::string& what);
   void import_constant(NodeProto& node, Scope& scope);
+  void import_zip_map(NodeProto& node, Scope& scope, const std::string& what);
   void import_body(GraphProto& graph, mlir::Region& region, const Scope& outer, const std::string& what);
   void inline_function(const FunctionProto& function, NodeProto& node, Scope& scope);
   ops::Attribute convert_attribute(AttributeProto& attribute, const std::string& what);
@@ -244,7 +246,8 @@ class Importer {
   const ImportOptions& options_;
   std::map<std::string, int64_t> bound_dims_;
   int64_t nchwc_block_ = 16;
-  std::unordered_map<std::string, mlir::Value> values_;  // of the main graph, by ONNX name
+  std::unordered_map<std::string, mlir::Value> values_;        // of the main graph, by ONNX name
+  std::unordered_map<std::string, mlir::ArrayAttr> map_keys_;  // of outputs of ZipMap, by ONNX name
   std::map<std::pair<std::string, std::string>, const FunctionProto*> functions_;
   std::vector<const FunctionProto*> call_stack_;
 };
@@ -636,12 +639,10 @@ int Importer::known_version(const NodeProto& node, const std::string& domain, co
     throw Error(ErrorCode::kUnsupported, what +
                                              ": a training operator; Tessera compiles inference, so export the model "
                                              "without its training part");
-  if (domain == "ai.onnx.ml" &&
-      (node.op_type() == "ZipMap" || node.op_type() == "CastMap" || node.op_type() == "DictVectorizer"))
-    throw Error(ErrorCode::kUnsupported,
-                what +
-                    ": takes or makes maps, which are not served; export the model without it, "
-                    "so that tensors go in and out (skl2onnx: options={'zipmap': False})");
+  if (domain == "ai.onnx.ml" && (node.op_type() == "CastMap" || node.op_type() == "DictVectorizer"))
+    throw Error(ErrorCode::kUnsupported, what +
+                                             ": takes a map, which has no place in a tensor; export the model without "
+                                             "it, so that its input is the vector of the map's values");
   std::string message = what + ": operator '" + (domain.empty() ? "" : domain + "::") + node.op_type() + "' of opset " +
                         std::to_string(version) + " is not known";
   std::string near;
@@ -665,6 +666,58 @@ std::vector<std::string> Importer::output_names(const NodeProto& node, const Sco
   return names;
 }
 
+/// ZipMap names the columns of a matrix. Its result is the matrix, and the output that it becomes carries the names.
+void Importer::import_zip_map(NodeProto& node, Scope& scope, const std::string& what) {
+  if (scope.parent != nullptr || !scope.prefix.empty())
+    throw Error(ErrorCode::kUnsupported, what + ": maps are made in the main graph only");
+  if (node.input_size() != 1 || node.output_size() != 1 || node.output(0).empty())
+    fail(what + ": takes one input and has one output");
+  llvm::SmallVector<mlir::Attribute> keys;
+  for (AttributeProto& attribute : *node.mutable_attribute()) {
+    ops::Attribute value = convert_attribute(attribute, what + ": attribute '" + attribute.name() + "'");
+    if (auto* strings = std::get_if<std::vector<std::string>>(&value);
+        strings && attribute.name() == "classlabels_strings") {
+      for (const std::string& key : *strings) keys.push_back(builder_.getStringAttr(key));
+    } else if (auto* ints = std::get_if<std::vector<int64_t>>(&value);
+               ints && attribute.name() == "classlabels_int64s") {
+      for (const int64_t key : *ints) keys.push_back(builder_.getI64IntegerAttr(key));
+    } else {
+      fail(what + ": attribute '" + attribute.name() + "' is none of classlabels_strings and classlabels_int64s");
+    }
+  }
+  if (keys.empty()) fail(what + ": no labels are given");
+  if (llvm::any_of(keys, [&](mlir::Attribute key) { return key.getTypeID() != keys[0].getTypeID(); }))
+    fail(what + ": labels are given as strings and as integers");
+  mlir::Value matrix = require(scope, node.input(0), what + ": input 0");
+  const auto count = static_cast<int64_t>(keys.size());
+  // A vector is the matrix of one row. Columns that are not as many as the keys are refused where they are known,
+  // below, and else where they are no multiple.
+  const std::string name = node.output(0);
+  const mlir::Location location = nn::make_location(&context_, display_name(node), {name});
+  const mlir::Value shape = constant(ops::Tensor::vector_i64({-1, count}), name + "/shape");
+  auto op = builder_.create<nn::NodeOp>(location, mlir::UnrankedTensorType::get(builder_.getF32Type()),
+                                        mlir::ValueRange{matrix, shape}, builder_.getStringAttr("Reshape"),
+                                        builder_.getStringAttr(""), builder_.getI64IntegerAttr(13),
+                                        builder_.getDictionaryAttr({}), builder_.getArrayAttr({}), 0U);
+  define(scope, name, op->getResult(0), what);
+  map_keys_[name] = builder_.getArrayAttr(keys);
+}
+
+/// The matrix of a ZipMap has float elements, in as many columns as there are keys.
+void Importer::check_maps() {
+  for (const auto& [name, keys] : map_keys_) {
+    const mlir::Value matrix = values_.at(name).getDefiningOp()->getOperand(0);
+    const ops::TypeInfo info = nn::to_type_info(matrix.getType());
+    const std::string what = "ZipMap with the output '" + name + "'";
+    if (info.dtype != ops::DType::kFloat) fail(what + " takes float32, not " + std::string(ops::to_string(info.dtype)));
+    if (!info.ranked) continue;
+    if (info.shape.empty() || info.shape.size() > 2) fail(what + " takes a vector or a matrix");
+    if (info.shape.back() >= 0 && info.shape.back() != static_cast<int64_t>(keys.size()))
+      fail(what + " has " + std::to_string(keys.size()) + " labels for " + std::to_string(info.shape.back()) +
+           " columns");
+  }
+}
+
 void Importer::import_node(NodeProto& node, Scope& scope) {
   std::string what = describe(node);
   if (node.op_type().empty()) fail("node '" + display_name(node) + "' has no operator");
@@ -672,11 +725,15 @@ void Importer::import_node(NodeProto& node, Scope& scope) {
   resolve_references(node, scope, what);
   if (auto it = functions_.find({domain, node.op_type()}); it != functions_.end())
     return inline_function(*it->second, node, scope);
+  if (domain == "ai.onnx.ml" && node.op_type() == "ZipMap") return import_zip_map(node, scope, what);
   const int version = known_version(node, domain, scope, what);
   if (domain.empty() && node.op_type() == "Constant") return import_constant(node, scope);
 
   llvm::SmallVector<mlir::Value> operands;
   for (int i = 0; i < node.input_size(); ++i) {
+    if (map_keys_.contains(node.input(i)))
+      throw Error(ErrorCode::kUnsupported, what + ": input '" + node.input(i) +
+                                               "' is a sequence of maps, which only leaves a model as its output");
     operands.push_back(node.input(i).empty() ? mlir::Value()
                                              : require(scope, node.input(i), what + ": input " + std::to_string(i)));
   }
@@ -807,12 +864,16 @@ mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
       for (const auto& dim : output.type().tensor_type().shape().dim())
         dim_names.push_back(builder_.getStringAttr(dim.dim_param()));
     }
-    result_attributes.push_back(describe_value(output.name(), dim_names));
+    const mlir::DictionaryAttr described = describe_value(output.name(), dim_names);
+    mlir::NamedAttrList named(described);
+    if (auto keys = map_keys_.find(output.name()); keys != map_keys_.end()) named.set(nn::kMapKeysAttr, keys->second);
+    result_attributes.push_back(named.getDictionary(&context_));
   }
   builder_.create<mlir::func::ReturnOp>(builder_.getUnknownLoc(), results);
 
   nn::TypeInference inference;
   inference.run(func);
+  check_maps();
   check_declared_types(graph.output());
   check_declared_types(graph.value_info());
   expand_all(func, inference);

@@ -52,6 +52,14 @@ std::vector<Port> ports(mlir::func::FuncOp function, bool inputs) {
     if (info.kind == ops::TypeInfo::Kind::kOptional) port.kind = program::ValueKind::kOptional;
     if (auto names = mlir::dyn_cast_or_null<mlir::ArrayAttr>(attribute(nn::kDimNamesAttr)))
       for (mlir::Attribute name : names) port.dim_names.push_back(mlir::cast<mlir::StringAttr>(name).str());
+    if (auto keys = mlir::dyn_cast_or_null<mlir::ArrayAttr>(attribute(nn::kMapKeysAttr))) {
+      for (mlir::Attribute key : keys) {
+        if (auto text = mlir::dyn_cast<mlir::StringAttr>(key))
+          port.keys.strings.push_back(text.str());
+        else
+          port.keys.ints.push_back(mlir::cast<mlir::IntegerAttr>(key).getInt());
+      }
+    }
     out.push_back(std::move(port));
   }
   return out;
@@ -245,7 +253,10 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
     info.name = inputs()[i].name;
     info.dim_names = inputs()[i].dim_names;
   }
-  for (size_t i = 0; i < outputs().size(); ++i) artifact.output_names.push_back(outputs()[i].name);
+  for (size_t i = 0; i < outputs().size(); ++i) {
+    artifact.output_names.push_back(outputs()[i].name);
+    artifact.output_keys.push_back(outputs()[i].keys);
+  }
   program::validate(artifact);
   return artifact;
 }

@@ -29,6 +29,7 @@ struct Port {
   bool ranked = false;
   ops::Shape shape;
   std::vector<std::string> dim_names;
+  program::MapKeys keys;  // of an output that is a sequence of maps: one for each column of its matrix
 };
 
 struct ImportOptions {

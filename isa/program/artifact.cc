@@ -73,10 +73,14 @@ class Writer {
     std::vector<flatbuffers::Offset<flatbuffers::String>> names;
     for (const std::string& name : a.output_names) names.push_back(text(name));
     const auto output_names = b_.CreateVector(names);
+    const auto output_keys = tables_of(b_, a.output_keys, [&](const MapKeys& keys) {
+      const auto strings = strings_of(b_, keys.strings);
+      return fb::CreateMapKeys(b_, strings, vector_of(b_, keys.ints));
+    });
     const Totals& t = a.totals;
     const auto totals = fb::CreateTotals(b_, t.nodes_npu, t.nodes_cpu, t.macs_npu, t.macs_cpu, t.unshared_bytes);
     fb::FinishArtifactBuffer(b_, fb::CreateArtifact(b_, producer, config, values, constants, plans, programs, cpu,
-                                                    cpu_layers, output_names, totals));
+                                                    cpu_layers, output_names, totals, output_keys));
     return {b_.GetBufferPointer(), b_.GetBufferPointer() + b_.GetSize()};
   }
 
@@ -177,6 +181,9 @@ class Reader {
         out.output_names.push_back(text(name));
       }
     }
+    out.output_keys = tables<MapKeys>(a.output_keys(), [&](const fb::MapKeys& keys) {
+      return MapKeys{strings(keys.strings()), vector(keys.ints())};
+    });
     if (const fb::Totals* t = a.totals())
       out.totals = {t->nodes_npu(), t->nodes_cpu(), t->macs_npu(), t->macs_cpu(), t->unshared_bytes()};
     return out;

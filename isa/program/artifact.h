@@ -60,6 +60,15 @@ uint64_t tensor_bytes(DType dtype, std::span<const int64_t> shape);
 
 enum class ValueKind : uint8_t { kTensor = 0, kSequence = 1, kOptional = 2, kMap = 3 };
 
+/// The keys of an output that is a sequence of maps (ZipMap): its value is a matrix, a row a map, a column a key.
+/// Strings or integers, or neither where the output is no map.
+struct MapKeys {
+  std::vector<std::string> strings;
+  std::vector<int64_t> ints;
+  bool empty() const { return strings.empty() && ints.empty(); }
+  bool operator==(const MapKeys&) const = default;
+};
+
 struct ValueInfo {
   std::string name;  // of the ONNX value; unique among named values, may be empty inside
   DType dtype = DType::kUndefined;
@@ -238,6 +247,7 @@ struct Artifact {
   CpuModule cpu;
   std::vector<Layer> cpu_layers;
   std::vector<std::string> output_names;  // of plans[0].outputs, which may share a value; empty: the values' names
+  std::vector<MapKeys> output_keys;       // of plans[0].outputs; empty: no output is a map
   Totals totals;
   bool operator==(const Artifact&) const = default;
 };

@@ -109,6 +109,7 @@ Artifact sample() {
   a.cpu_layers = {{.name = "quant", .op = "QuantizeLinear", .placement = "cpu"},
                   {.name = "compare", .op = "Greater", .placement = "cpu"}};
   a.output_names.assign(a.plans[0].outputs.size(), "result");
+  a.output_keys.resize(a.plans[0].outputs.size());
   a.totals = {7, 2, uint64_t{1} << 40, 5, 4096};
   return a;
 }
@@ -324,6 +325,17 @@ INSTANTIATE_TEST_SUITE_P(
             [](Artifact& a) { a.values[static_cast<size_t>(code(a).outputs[0])].shape = {int64_t{1} << 40, 1 << 20}; }},
         Broken{"program: it has no plan", [](Artifact& a) { a.plans.clear(); }},
         Broken{"program: it names some of its outputs only", [](Artifact& a) { a.output_names.emplace_back("more"); }},
+        Broken{"program: it has keys of some of its outputs only", [](Artifact& a) { a.output_keys.emplace_back(); }},
+        Broken{"output 0: keys are strings and integers",
+               [](Artifact& a) {
+                 a.output_keys[0] = {{"a"}, {1}};
+               }},
+        Broken{"output 0: keys that are not one for each column",
+               [](Artifact& a) {
+                 ValueInfo& v = a.values[static_cast<size_t>(a.plans[0].outputs[0])];
+                 v.dtype = DType::kFloat;
+                 a.output_keys[0].ints = {1, 2, 3};
+               }},
         Broken{"plan 0: the main plan captures values", [](Artifact& a) { a.plans[0].captured = {0}; }},
         Broken{"plan 0: it reads a value before it is defined", [](Artifact& a) { a.plans[0].outputs = {9}; }},
         Broken{"plan 0: it reads a value that is not there", [](Artifact& a) { a.plans[0].outputs = {99}; }},

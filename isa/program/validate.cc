@@ -49,9 +49,25 @@ class Validator {
     for (size_t k = 0; k < a_.plans.size(); ++k) plan(a_.plans[k], item("plan", k));
     require(a_.output_names.empty() || a_.output_names.size() == a_.plans[0].outputs.size(), "program",
             "it names some of its outputs only");
+    require(a_.output_keys.empty() || a_.output_keys.size() == a_.plans[0].outputs.size(), "program",
+            "it has keys of some of its outputs only");
+    for (size_t k = 0; k < a_.output_keys.size(); ++k) keys(k);
   }
 
  private:
+  /// The value of an output that is a sequence of maps is a float matrix with a column for each key.
+  void keys(size_t output) {
+    const MapKeys& keys = a_.output_keys[output];
+    if (keys.empty()) return;
+    const std::string where = item("output", output);
+    require(keys.strings.empty() || keys.ints.empty(), where, "keys are strings and integers");
+    const ValueInfo& v = a_.values[static_cast<size_t>(a_.plans[0].outputs[output])];
+    const auto count = static_cast<int64_t>(keys.strings.size() + keys.ints.size());
+    require(v.kind == ValueKind::kTensor && v.dtype == DType::kFloat, where, "a map of what is no float tensor");
+    require(!v.ranked || (v.shape.size() == 2 && (v.shape[1] < 0 || v.shape[1] == count)), where,
+            "keys that are not one for each column");
+  }
+
   void constant(const ConstantInfo& c, const std::string& where) {
     require(known(c.dtype) && c.dtype != DType::kUndefined, where, "unknown data type");
     if (c.dtype == DType::kString) {

@@ -43,6 +43,9 @@ class NodeArg:
         self.shape = port["shape"]
         element = self._TYPES.get(port["dtype"], port["dtype"])
         self.type = f"tensor({element})" if port["kind"] == "tensor" else f"{port['kind']}(tensor({element}))"
+        if "keys" in port:  # a sequence of maps, one for each row
+            key = "string" if isinstance(port["keys"][0], str) else "int64"
+            self.type, self.shape = f"seq(map({key},tensor({element})))", []
 
     def __repr__(self):
         return f"NodeArg(name={self.name!r}, type={self.type!r}, shape={self.shape!r})"
@@ -136,9 +139,16 @@ class Session:
         )
 
     def run(self, output_names, input_feed, run_options=None):
-        """Results as a list of arrays, those named in output_names or all for None. run_options is accepted and not
-        used."""
-        return self._session.run(list(output_names or []), dict(input_feed))
+        """Results as a list of arrays, those named in output_names or all for None. A sequence of maps (ZipMap) is a
+        list of dicts. run_options is accepted and not used."""
+        results = self._session.run(list(output_names or []), dict(input_feed))
+        ports = self._session.outputs()
+        keys = {port["name"]: port["keys"] for port in ports if "keys" in port}
+        if not keys:
+            return results
+        names = list(output_names or [port["name"] for port in ports])
+        as_maps = lambda name, rows: [dict(zip(keys[name], row)) for row in rows.tolist()]
+        return [as_maps(name, result) if name in keys else result for name, result in zip(names, results)]
 
     def get_inputs(self):
         return [NodeArg(port) for port in self._session.inputs()]
