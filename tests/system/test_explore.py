@@ -408,6 +408,18 @@ def test_full_disk_is_told_and_what_was_kept_stays(tmp_path):
     assert kept.find(["first"]) == {"first": {"cycles": 1}}
 
 
+def test_two_explorations_share_a_results_file(tmp_path):
+    path, database = space_file(tmp_path), tmp_path / "kept.db"
+    line = [sys.executable, "-m", "tessera.exploration", str(path), "--network", str(DIGITS), "--db", str(database)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen([*line, "--json", "-q"], env=environment, cwd=tmp_path, **pipes) for _ in range(2)]
+    ends = [child.communicate(timeout=120) for child in both]
+    assert [child.returncode for child in both] == [0, 0], ends
+    one, two = (json.loads(output) for output, _ in ends)
+    assert one["front"] == two["front"] and kept_rows(database) == 8
+
+
 def test_killed_in_the_middle_goes_on(tmp_path):
     """The client is killed after the first results; the second run makes the rest and ends with the same front."""
     wide = {"machine": {**SMALL["machine"], "inp_bytes": "4k..16k by 2x"}}
