@@ -2,7 +2,7 @@
 """What an exploration found, for people and for programs: a table of the front, reasons in words, JSON. Enters: an
 Explorer, its points and front, what a device confirmed. Leaves: text and a dict (docs/explore.md has the schema)."""
 
-from . import energy
+from . import area, energy
 
 SCHEMA = "tessera.explore/1"
 SHOWN = {
@@ -73,8 +73,7 @@ def bound_of(point, part, spare):
 
 
 def neighbours(explorer, point):
-    """[(axis, value, Point or reason)] of machines one step along one axis away. Points are there only where they were
-    evaluated."""
+    """[(axis, value, Point, reason or None)] of machines one step along one axis away, as other_point has it."""
     space = explorer.space
     places = [values.index(point.values[key]) for key, values in space.axes.items()]
     found = []
@@ -88,18 +87,18 @@ def neighbours(explorer, point):
 
 
 def other_point(explorer, number):
-    """The point of a number, or why there is none."""
+    """The point of a number, or why there is none; None: nobody has looked at it."""
     machine, why = explorer.space.machine(number)
     if machine is None:
         return why
-    point = explorer.known.get(number)
+    if number not in explorer.known:
+        return None
+    point = explorer.known[number]
     if point is None:
-        from . import area
-
         counts = area.model().predict(machine.parameters)
         spare = explorer.space.constraints.get("spare", 0)
-        return (explorer.part and area.obstacle(counts, explorer.part, spare)) or "another constraint"
-    return point if point.judge else "was not evaluated"
+        return (explorer.part and area.obstacle(counts, explorer.part, spare)) or "a constraint"
+    return point if point.judge else next((why for (n, _), why in explorer.failures.items() if n == number), None)
 
 
 def reasons(explorer, front):
@@ -125,6 +124,8 @@ def reasons(explorer, front):
         fullest = ", ".join(f"{100 * share:.0f} % of the {SHOWN[key][0]}" for share, key in shares[:3] if key in SHOWN)
         lines.append(f"It fills {explorer.part['name']} to {fullest}.")
     for key, value, other in neighbours(explorer, best):
+        if other is None:
+            continue
         what = f"With {key} = {short(value)} instead of {short(best.values[key])}"
         if isinstance(other, str):
             lines.append(f"{what} there is no such machine: {other}.")
