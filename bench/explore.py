@@ -57,6 +57,7 @@ def scaling(folder):
     for kind in kinds:
         content = {**SPACE, "name": "part", "machine": PART}
         found, points, seconds = explored(content, ["vww"], kind, folder)
+        found.close()
         rows.append({"workers": kind, "machines": len(points), "seconds": round(seconds, 2)})
     return rows
 
@@ -69,6 +70,7 @@ def bench(names, workers="2"):
         front = found.distinct(found.front(points), 0.01)
         print(f"{found.compiled} in {seconds:.0f} s", file=sys.stderr)
         confirmed = found.confirm(front, "sysc")
+        found.close()
         rows = report.rows(found, front, confirmed)
         cycles = [report.cycles_of(counts) for counts in confirmed]
         return {

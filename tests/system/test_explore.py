@@ -33,9 +33,19 @@ def small(**changes):
     return space.Space({**SMALL, **changes})
 
 
-def exploring(tmp_path, content=None, **given):
-    kept = results.Results(tmp_path / "kept.db")
-    return explorer.Explorer(content or small(), explorer.networks_of([DIGITS]), kept, **given)
+@pytest.fixture
+def exploring(tmp_path):
+    """Explorers of a space with the digits network, by default, whose results lie in one file."""
+    made = []
+
+    def explorer_of(content=None, paths=(DIGITS,), **given):
+        kept = results.Results(tmp_path / "kept.db")
+        made.append(explorer.Explorer(content or small(), explorer.networks_of(paths), kept, **given))
+        return made[-1]
+
+    yield explorer_of
+    for one in made:
+        one.close()
 
 
 # --- spaces
@@ -109,9 +119,9 @@ def test_illegal_machines_say_why():
         ({"rules": {"require": "block_in"}}, "require"),
     ],
 )
-def test_bad_spaces_are_refused(tmp_path, content, names):
+def test_bad_spaces_are_refused(exploring, content, names):
     with pytest.raises(_tessera.Error, match=names):
-        exploring(tmp_path, space.Space(content))
+        exploring(space.Space(content))
 
 
 # --- area, energy, dominance
@@ -181,10 +191,10 @@ def test_what_the_figures_cannot_tell_apart_is_shown_once():
 # --- the exploration
 
 
-def test_grid_is_what_the_compiler_says_of_each_machine(tmp_path):
+def test_grid_is_what_the_compiler_says_of_each_machine(exploring, tmp_path):
     import tessera
 
-    found = exploring(tmp_path)
+    found = exploring()
     points = found.grid(screen=False)
     assert len(points) == 8
     for point in points:
@@ -197,60 +207,59 @@ def test_grid_is_what_the_compiler_says_of_each_machine(tmp_path):
     assert found.front(points)
 
 
-def test_screened_grid_has_the_front_of_the_full_one(tmp_path):
+def test_screened_grid_has_the_front_of_the_full_one(exploring):
     wide = {**SMALL, "machine": {**SMALL["machine"], "inp_bytes": "4k..16k by 2x", "block_in": [4, 8, 16]}}
-    full, screened = exploring(tmp_path, space.Space(wide)), exploring(tmp_path, space.Space(wide))
+    full, screened = exploring(space.Space(wide)), exploring(space.Space(wide))
     expected = full.front(full.grid(screen=False))
     points = screened.grid(screen=True)
     assert [point.number for point in screened.front(points)] == [point.number for point in expected]
     assert screened.compiled["predict"] == 0  # all of it was in the file
 
 
-def test_constraints_leave_machines_out(tmp_path):
-    found = exploring(tmp_path)
+def test_constraints_leave_machines_out(exploring):
+    found = exploring()
     points = found.grid(screen=False)
     most = sorted(point.figures["lut"] for point in points)[3]
-    some = exploring(tmp_path, small(constraints={"lut": most, "fits": "Zynq-7020"}))
+    some = exploring(small(constraints={"lut": most, "fits": "Zynq-7020"}))
     kept = some.grid(screen=False)
     assert {point.number for point in kept} == {point.number for point in points if point.figures["lut"] <= most}
     assert some.refused[f"more than {most:g} lut"] == 4
 
 
-def test_a_second_run_does_nothing_again(tmp_path):
-    first, second = exploring(tmp_path), exploring(tmp_path)
+def test_a_second_run_does_nothing_again(exploring):
+    first, second = exploring(), exploring()
     one = first.front(first.grid(screen=False))
     two = second.front(second.grid(screen=False))
     assert [point.figures for point in one] == [point.figures for point in two]
     assert first.compiled["predict"] == 8 and second.compiled["predict"] == 0 and first.kept.count() == 8
 
 
-def test_worker_with_another_compiler_is_told(tmp_path):
-    found = exploring(tmp_path)
+def test_worker_with_another_compiler_is_told(exploring):
+    found = exploring()
     found.compiler = "another"
     with pytest.raises(_tessera.Error, match="another build"):
         found.grid(screen=False)
 
 
-def test_front_is_confirmed_by_the_timing_model(tmp_path):
-    found = exploring(tmp_path, small(machine={"block_in": [8, 16]}))
+def test_front_is_confirmed_by_the_timing_model(exploring):
+    found = exploring(small(machine={"block_in": [8, 16]}))
     front = found.front(found.grid(screen=False))
     for point, counts in zip(front, found.confirm(front, "sysc")):
         assert abs(report.cycles_of(counts) / point.figures["cycles"] - 1) < 0.05
 
 
-def test_network_that_does_not_compile_is_told(tmp_path):
+def test_network_that_does_not_compile_is_told(exploring, tmp_path):
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
-    kept = results.Results(tmp_path / "kept.db")
-    found = explorer.Explorer(small(), explorer.networks_of([DIGITS, broken]), kept)
+    found = exploring(paths=[DIGITS, broken])
     assert found.grid(screen=False) == [] and len(found.failures) == 8
 
 
-def test_nsga2_finds_the_front_of_a_small_space(tmp_path):
+def test_nsga2_finds_the_front_of_a_small_space(exploring):
     pytest.importorskip("pymoo")
     from tessera.exploration import nsga2
 
-    found, other = exploring(tmp_path), exploring(tmp_path)
+    found, other = exploring(), exploring()
     expected = {point.number for point in found.front(found.grid(screen=False))}
     assert {point.number for point in other.front(nsga2.search(other, 40, seed=1))} == expected
 
@@ -286,7 +295,7 @@ def started(line, file, environment):
     return child, json.loads(file.read_text())["address"]
 
 
-def test_killed_scheduler_loses_no_result(tmp_path):
+def test_killed_scheduler_loses_no_result(exploring, tmp_path):
     pytest.importorskip("distributed")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     file, cli = tmp_path / "scheduler.json", [sys.executable, "-m"]
@@ -295,7 +304,7 @@ def test_killed_scheduler_loses_no_result(tmp_path):
     line = [*cli, "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"]
     worker = subprocess.Popen(line, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        found = exploring(tmp_path, workers=f"dask:{address}")
+        found = exploring(workers=f"dask:{address}")
         kept = found.kept.add
 
         def kill(rows):
@@ -307,7 +316,7 @@ def test_killed_scheduler_loses_no_result(tmp_path):
             found.grid(screen=False)
         before = found.kept.count()
         assert 0 < before < 8
-        other = exploring(tmp_path)
+        other = exploring()
         assert len(other.grid(screen=False)) == 8 and other.compiled["predict"] == 8 - before
     finally:
         for child in (scheduler, worker):
@@ -420,7 +429,7 @@ def test_two_explorations_share_a_results_file(tmp_path):
     assert one["front"] == two["front"] and kept_rows(database) == 8
 
 
-def test_killed_in_the_middle_goes_on(tmp_path):
+def test_killed_in_the_middle_goes_on(exploring, tmp_path):
     """The client is killed after the first results; the second run makes the rest and ends with the same front."""
     wide = {"machine": {**SMALL["machine"], "inp_bytes": "4k..16k by 2x"}}
     path, database = space_file(tmp_path, **wide), tmp_path / "kept.db"
@@ -439,7 +448,7 @@ def test_killed_in_the_middle_goes_on(tmp_path):
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
     assert 3 < before <= len(content["points"]) == kept_rows(database)
-    fresh = exploring(tmp_path / "..", space.load(path))
+    fresh = exploring(space.load(path))
     assert content["front"] == [point.number for point in fresh.front(fresh.grid(screen=False))]
 
 
@@ -451,7 +460,7 @@ def kept_rows(database):
         return 0
 
 
-def test_random_spaces_end_with_a_front_or_one_error(tmp_path):
+def test_random_spaces_end_with_a_front_or_one_error(exploring):
     random = np.random.default_rng(11)
     ranges = {
         "block_in": [4, 8, 12, 16, 32],
@@ -469,7 +478,7 @@ def test_random_spaces_end_with_a_front_or_one_error(tmp_path):
             key: [int(v) for v in random.choice(values, 2)] for key, values in ranges.items() if random.random() < 0.5
         }
         chosen = space.Space({"base": "npu64", "machine": machine, "memory": {"latency": [1, 500]}})
-        found = exploring(tmp_path, chosen)
+        found = exploring(chosen)
         points = found.random(6, seed=number, screen=False)
         legal = sum(chosen.machine(n)[0] is not None for n in found.known)
         assert len(points) + len({n for n, _ in found.failures}) == legal

@@ -84,7 +84,7 @@ def features(p):
     queues = p["load_queue"] + p["gemm_queue"] + p["alu_queue"] + p["store_queue"]
     return {
         "tsr_alu": {
-            "lut": [out, second, rows, float(rows > 0)],
+            "lut": [out, second, second * bus, rows, float(rows > 0)],
             "lut_memory": [out, second, rows],
             "ff": [out, second, rows, float(rows > 0)],
             "dsp": [out, second, rows],
@@ -97,9 +97,10 @@ def features(p):
             "dsp": [products, out * extra],
             "bram36": [lanes],
         },
-        "tsr_scratchpads": {"lut": [out, inside, chosen_bits(p)], "ff": [], "bram36": [sum(memories(p).values())]},
-        "tsr_load": {"*": [bus], "lut_memory": [bus, p["reads_in_flight"]]},
-        "tsr_store": {"*": [bus]},
+        "tsr_scratchpads": {"lut": [out, products, chosen_bits(p)], "ff": [], "bram36": [sum(memories(p).values())]},
+        # A bus of less than 8 bytes saves nothing: entries then lie over several words.
+        "tsr_load": {"*": [max(8, bus)], "lut_memory": [bus, p["reads_in_flight"]]},
+        "tsr_store": {"*": [max(8, bus)]},
         "tsr_fetch": {"*": [bus, float(rows > 0)]},
         "tsr_queue": {"*": [queues], "lut_memory": [queues]},
         "tsr_axi_read": {"*": [bus, p["reads_in_flight"]]},

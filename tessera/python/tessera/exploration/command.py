@@ -104,15 +104,14 @@ def run(given):
     start = time.monotonic()
     chosen = space.load(given.space)
     kept = results.Results(given.db or pathlib.Path(given.space).with_suffix(".db").name)
-    found = explorer.Explorer(
-        chosen, explorer.networks_of(given.network, given.shape), kept, given.workers, given.quiet
-    )
-    points = searched(found, given)
-    front = found.front(points)
-    if not front:
-        raise nothing(found)
-    shown = found.distinct(front, given.tolerance)[: given.most]
-    confirmed = found.confirm(shown, given.confirm) if given.confirm else None
+    networks = explorer.networks_of(given.network, given.shape)
+    with explorer.Explorer(chosen, networks, kept, given.workers, given.quiet) as found:
+        points = searched(found, given)
+        front = found.front(points)
+        if not front:
+            raise nothing(found)
+        shown = found.distinct(front, given.tolerance)[: given.most]
+        confirmed = found.confirm(shown, given.confirm) if given.confirm else None
     content = report.as_json(found, points, front, shown, confirmed, given.confirm or "")
     if given.output:
         write(given.output, json.dumps(content, indent=1) + "\n")

@@ -23,6 +23,7 @@ from . import energy, evaluate, pareto, results
 
 UNIT_SECONDS = 2.0  # of a unit of work
 MARGIN = 0.03  # beyond the best ratio of compiled and screened that was seen
+BATCH = 16  # screened machines that are compiled in full before the next look, at least, so that workers are busy
 FIRST_RATIO = 0.85  # before any was
 MOST_GRID = 200_000
 
@@ -107,8 +108,21 @@ class Explorer:
         self.refused = collections.Counter()  # why machines were left out, by reason
         self.failures = {}  # {(machine's number, network): error}
         self.compiled = collections.Counter()  # by judge, in this run
+        self.pool = None  # from the first work on
         self.known = {}  # {number: Point}, or None where it is refused
         self.cpu_seconds = 0.0  # of the workers
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Ends the workers."""
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
 
     # --- machines
 
@@ -243,13 +257,18 @@ class Explorer:
             self.progress(f"{judge}: {sum(key in found for key in missing)} of {total}")
 
         alone = collections.deque()
-        shared = {network.digest: network.data for network in self.networks}
-        with workers_module.open_pool(self.workers, shared) as pool:
-            pool.run(
+        if self.pool is None:
+            shared = {network.digest: network.data for network in self.networks}
+            self.pool = workers_module.open_pool(self.workers, shared)
+        try:
+            self.pool.run(
                 "tessera.exploration.evaluate:evaluate",
                 lambda: unit_of([alone.popleft()]) if alone else next_unit(),
                 on_result,
             )
+        except BaseException:
+            self.close()  # its workers have units in hand
+            raise
         self.progress("", end=True)
 
     @staticmethod
@@ -315,7 +334,11 @@ class Explorer:
             ]
             if not hopeful:
                 break
-            chosen = [hopeful[at] for at in pareto.front(self.vectors(hopeful))]
+            chosen = []
+            while hopeful and len(chosen) < BATCH:
+                best = set(pareto.front(self.vectors(hopeful)))
+                chosen += [point for at, point in enumerate(hopeful) if at in best]
+                hopeful = [point for at, point in enumerate(hopeful) if at not in best]
             for point in chosen:
                 del waiting[point.number]
             for point in self.evaluate(chosen, "predict"):
