@@ -260,6 +260,7 @@ std::string model_explorer_json(const std::string& text, const std::string& from
 std::string run_report_json(const RunFacts& facts) {
   json out = json::parse(facts.statistics);
   const json rows = out.value("layers", json::array());
+  out["layers"] = rows;
   out["schema"] = "tessera-report";
   out["schema_version"] = kReportVersion;
   out["model"] = {{"name", facts.model}, {"kind", facts.graph ? "onnx" : "artifact"}};

@@ -8,7 +8,9 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import tessera
 from tests.system.conftest import BUILD, ROOT
@@ -73,7 +75,11 @@ def test_types_are_strict():
     assert json.loads((WEB / "tsconfig.json").read_text())["compilerOptions"]["strict"]
 
 
-@pytest.mark.parametrize("name", ["resnet8", "ds_cnn", "autoencoder", "encoder"])
+SMALL = ["resnet8", "ds_cnn", "autoencoder", "encoder"]
+LARGE = ["vww", "mobilenetv2", "resnet18", "resnet50"]
+
+
+@pytest.mark.parametrize("name", SMALL + LARGE * ("TESSERA_LONG" in os.environ))
 def test_every_view_renders(page, reports, command, name):
     path = reports(name)
     report = json.loads(path.read_text())
@@ -245,6 +251,87 @@ def test_artifacts_and_devices_without_time(page, command, tmp_path):
     page.until("document.querySelector('#graph canvas').dataset.boxes > 8")
     assert page.inked("timeline") >= 8
     assert page.complaints() == []
+
+
+def value(name, dtype, shape):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def float_product():
+    """A product of floats with a dynamic batch: nothing for the NPU."""
+    weights = numpy_helper.from_array(np.ones((8, 4), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product"), helper.make_node("Relu", ["y"], ["z"])]
+    graph = helper.make_graph(
+        nodes, "floats", [value("x", TensorProto.FLOAT, ["n", 8])], [value("z", TensorProto.FLOAT, None)], [weights]
+    )
+    return graph, np.ones((3, 8), np.float32)
+
+
+def branches():
+    """A node with graphs inside."""
+
+    def body(op, inputs, name):
+        node = helper.make_node(op, inputs, [name], name=f"inside {name}")
+        return helper.make_graph([node], name, [], [value(name, TensorProto.FLOAT, None)])
+
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+        helper.make_node("Cast", ["s"], ["c"], to=TensorProto.BOOL),
+        helper.make_node(
+            "If",
+            ["c"],
+            ["r"],
+            name="choice",
+            then_branch=body("Add", ["x", "x"], "a"),
+            else_branch=body("Neg", ["x"], "b"),
+        ),
+    ]
+    graph = helper.make_graph(
+        nodes, "branches", [value("x", TensorProto.FLOAT, [2, 3])], [value("r", TensorProto.FLOAT, None)]
+    )
+    return graph, np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize("make,device", [(float_product, DEVICE), (branches, "fsim"), (branches, "reference")])
+def test_models_with_nothing_for_the_npu(page, tmp_path, make, device):
+    graph, x = make()
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = tessera.Session(model.SerializeToString(), device)
+    session.run(None, {"x": x})
+    report = session.report(tmp_path / "page.html")
+    nodes = report["graph"]["nodes"]
+    if make is branches:
+        choice = nodes["name"].index("choice")
+        assert [nodes["parent"][nodes["name"].index(f"inside {name}")] for name in "ab"] == [choice] * 2
+    else:
+        assert nodes["exactness"][nodes["name"].index("product")] == "tolerance"
+    page.open(tmp_path / "page.html")
+    for view in VIEWS:
+        page.show(view)
+    page.until("document.querySelector('#graph canvas').dataset.boxes > 2")
+    assert page.complaints() == []
+
+
+def test_machines_that_an_exploration_found(page, command, tmp_path):
+    networks.build("resnet8")
+    space, found, out = (tmp_path / name for name in ("space.toml", "front.json", "machines.html"))
+    machine = 'block_in = [8, 16]\nblock_out = [8, 16]\naxi_bytes = "8..16 by 2x"\nsecond_lanes = "block_out / 4"\n'
+    space.write_text('name = "small"\nbase = "npu64"\n[machine]\n' + machine)
+    done = command("explore", space, "--network", networks.CACHE / "resnet8.onnx", "-o", found, "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert command("report", "--explore", found, "--html", out).returncode == 0
+    content = json.loads(found.read_text())
+    page.open(out)
+    page.show("explore")
+    page.shot("explore")
+    assert page.js("return document.querySelectorAll('#explore svg .point').length") == len(content["points"])
+    assert page.js("return document.querySelectorAll('#explore svg .front').length") == len(content["front"])
+    assert page.js("return document.querySelectorAll('#explore tbody tr').length") == len(content["front"])
+    page.js("document.querySelector('#explore tbody tr').click()")
+    assert page.js("return document.querySelectorAll('#explore .chosen').length") == 1
+    assert page.complaints() == []
+    done = command("report", "--explore", space, "--html", tmp_path / "x.html")
+    assert done.returncode == 1 and "no exploration" in done.stderr
 
 
 def test_names_of_the_model_are_only_text(page, reports, command, tmp_path):
