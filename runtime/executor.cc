@@ -95,8 +95,12 @@ namespace {
 
 /// A kernel that gives another shape than the artifact declares must not reach compiled code. Errors: kInvalidArtifact.
 void check_operand(const program::ValueInfo& info, const ops::Value& value, const std::string& who) {
+  const auto fits = [](const ops::Shape& shape, const std::vector<int64_t>& declared) {
+    return std::equal(shape.begin(), shape.end(), declared.begin(), declared.end(),
+                      [](int64_t have, int64_t want) { return want < 0 || have == want; });
+  };
   if (value.kind == ops::Value::Kind::kTensor &&
-      static_cast<int>(value.tensor.dtype()) == static_cast<int>(info.dtype) && value.tensor.shape() == info.shape)
+      static_cast<int>(value.tensor.dtype()) == static_cast<int>(info.dtype) && fits(value.tensor.shape(), info.shape))
     return;
   throw Error(ErrorCode::kInvalidArtifact,
               who + " was compiled for " + describe(info) + " as '" + info.name + "', got " + describe(value));
@@ -120,6 +124,7 @@ struct Executor::State {
   std::unordered_map<const void*, ops::Node> nodes;  // of kernel steps
   std::unordered_map<const void*, CpuCode::Function> functions;
   BufferPool memory;  // of compiled code
+  int64_t past = 0;   // how much of what grows there is before the run at hand
   Report report;
   RunOptions options;
 
@@ -263,6 +268,27 @@ struct Executor::State {
     report.cpu.push_back({step.node_name, step.symbol, step.layer, seconds_since(start)});
   }
 
+  /// The length that all pasts have. Errors: kInvalidArgument when they differ or there is no room for it.
+  int64_t length_of_past(const std::vector<ops::Value>& inputs) const {
+    const program::Growth& growth = artifact->growth;
+    int64_t length = 0;
+    for (const program::Past& past : growth.pasts) {
+      const program::ValueInfo& info =
+          artifact->values[static_cast<size_t>(artifact->plans[0].inputs[static_cast<size_t>(past.input)])];
+      const int64_t own = inputs[static_cast<size_t>(past.input)].tensor.shape()[static_cast<size_t>(past.axis)];
+      if (&past == &growth.pasts.front()) length = own;
+      if (own != length)
+        throw Error(ErrorCode::kInvalidArgument, "input '" + info.name + "' holds a past of " + std::to_string(own) +
+                                                     ", an input before it one of " + std::to_string(length));
+      if (own > growth.room)
+        throw Error(ErrorCode::kInvalidArgument,
+                    "input '" + info.name + "' holds a past of " + std::to_string(own) + ", and a run adds " +
+                        std::to_string(growth.step) + "; the model was compiled for a length of " +
+                        std::to_string(growth.room + growth.step) + ": compile it with a larger --max-length");
+    }
+    return length;
+  }
+
   void run_npu(const program::NpuStep& step, Frame& frame) {
     Loaded& loaded = programs[static_cast<size_t>(step.program)];
     const program::NpuProgram& npu = artifact->npu_programs[static_cast<size_t>(step.program)];
@@ -301,7 +327,10 @@ struct Executor::State {
     for (const program::DeviceTensor& d : step.outputs) {
       const Extent e = extent(d);
       device->read(loaded.arena + e.offset, staging.subspan(e.offset, e.bytes));
-      frame.values[d.value] = unpack(d, artifact->values[static_cast<size_t>(d.value)].shape, staging);
+      ops::Shape shape = artifact->values[static_cast<size_t>(d.value)].shape;
+      if (d.growing_axis >= 0)
+        shape[static_cast<size_t>(d.growing_axis)] = largest_extent(d, shape) - (artifact->growth.room - past);
+      frame.values[d.value] = unpack(d, shape, staging);
     }
     report.transfer_seconds += seconds_since(start);
   }
@@ -404,6 +433,7 @@ std::vector<ops::Value> Executor::run(const std::vector<ops::Value>& inputs, con
                                                  std::to_string(inputs.size()));
   for (size_t i = 0; i < inputs.size(); ++i)
     check_input(s.artifact->values[static_cast<size_t>(plan.inputs[i])], inputs[i]);
+  s.past = s.length_of_past(inputs);
   s.report = {};
   s.options = options;
   const ThreadLimit limit(options.threads);

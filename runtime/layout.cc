@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For each device axis one table maps its index to an offset in the host tensor; an element's host offset is the sum of
-// four.
+// four. Along an axis that grows the device has places for more elements than there are: they map to nothing.
 #include "runtime/layout.h"
 
 #include <algorithm>
@@ -11,12 +11,25 @@
 #include "base/error.h"
 
 namespace tessera::runtime {
+
+int64_t largest_extent(const program::DeviceTensor& device, const ops::Shape& shape) {
+  const auto growing = static_cast<size_t>(device.growing_axis);
+  int64_t extent = std::array<int64_t, 4>{device.n, device.h, device.w,
+                                          device.c}[static_cast<size_t>(device.axes[growing])];
+  for (size_t axis = 0; axis < shape.size(); ++axis)
+    if (axis != growing && device.axes[axis] == device.axes[growing]) extent /= shape[axis];
+  return extent;
+}
+
 namespace {
+
+constexpr int64_t kNowhere = -1;
 
 struct Map {
   std::array<std::vector<int64_t>, 4> offset;  // elements of the host tensor, by index along the device axis
   int64_t width = 1;
   bool dense_channels = true;  // channels are neighbours in the host tensor
+  bool whole = true;           // every place has an element
 };
 
 Map make_map(const program::DeviceTensor& device, const ops::Shape& shape, int64_t width) {
@@ -36,13 +49,19 @@ Map make_map(const program::DeviceTensor& device, const ops::Shape& shape, int64
     table = {0};
     for (size_t axis = 0; axis < shape.size(); ++axis) {
       if (device.axes[axis] != static_cast<int64_t>(d)) continue;
+      const int64_t extent =
+          device.growing_axis == static_cast<int64_t>(axis) ? largest_extent(device, shape) : shape[axis];
       std::vector<int64_t> next;
-      next.reserve(table.size() * static_cast<size_t>(shape[axis]));
+      next.reserve(table.size() * static_cast<size_t>(extent));
       for (int64_t base : table)
-        for (int64_t i = 0; i < shape[axis]; ++i) next.push_back(base + i * stride[axis]);
+        for (int64_t i = 0; i < extent; ++i)
+          next.push_back(base == kNowhere || i >= shape[axis] ? kNowhere : base + i * stride[axis]);
+      map.whole = map.whole && extent == shape[axis];
       table = std::move(next);
     }
-    if (static_cast<int64_t>(table.size()) != extents[d])
+    if (static_cast<int64_t>(table.size()) != extents[d] ||
+        (device.growing_axis >= 0 &&
+         shape[static_cast<size_t>(device.growing_axis)] > largest_extent(device, shape)))
       throw Error(ErrorCode::kInvalidArgument,
                   "a tensor of shape " + ops::to_string(shape) + " does not fit its place on the device");
   }
@@ -51,8 +70,35 @@ Map make_map(const program::DeviceTensor& device, const ops::Shape& shape, int64
   return map;
 }
 
+/// Element by element, where places have none.
+template <typename T, bool kPack>
+void copy_growing(const Map& map, const program::DeviceTensor& device, auto* host, auto* arena) {
+  for (int64_t n = 0; n < device.n; ++n)
+    for (int64_t h = 0; h < device.h; ++h)
+      for (int64_t w = 0; w < device.w; ++w) {
+        auto* pixel = arena + n * device.image_pitch + h * device.row_pitch + w * device.pixel_pitch;
+        const int64_t from[3] = {map.offset[0][static_cast<size_t>(n)], map.offset[1][static_cast<size_t>(h)],
+                                 map.offset[2][static_cast<size_t>(w)]};
+        const bool outside = from[0] == kNowhere || from[1] == kNowhere || from[2] == kNowhere;
+        for (int64_t c = 0; c < device.c; ++c) {
+          const int64_t channel = map.offset[3][static_cast<size_t>(c)];
+          auto* place = pixel + c * static_cast<int64_t>(sizeof(T));
+          if (outside || channel == kNowhere) {
+            if constexpr (kPack) std::memset(place, device.fill, sizeof(T));
+            continue;
+          }
+          auto* element = host + (from[0] + from[1] + from[2] + channel) * static_cast<int64_t>(sizeof(T));
+          if constexpr (kPack)
+            std::memcpy(place, element, sizeof(T));
+          else
+            std::memcpy(element, place, sizeof(T));
+        }
+      }
+}
+
 template <typename T, bool kPack>
 void copy_plain(const Map& map, const program::DeviceTensor& device, auto* host, auto* arena) {
+  if (!map.whole) return copy_growing<T, kPack>(map, device, host, arena);
   for (int64_t n = 0; n < device.n; ++n)
     for (int64_t h = 0; h < device.h; ++h)
       for (int64_t w = 0; w < device.w; ++w) {

@@ -18,6 +18,9 @@ void pack(const ops::Tensor& tensor, const program::DeviceTensor& device, std::s
 /// Reads a value of `shape` out of the arena's bytes.
 ops::Tensor unpack(const program::DeviceTensor& device, const ops::Shape& shape, std::span<const uint8_t> arena);
 
+/// Places along the axis that grows, of a value of `shape` elsewhere.
+int64_t largest_extent(const program::DeviceTensor& device, const ops::Shape& shape);
+
 /// First byte and number of bytes that the tensor (border included) occupies in the arena.
 struct Extent {
   uint64_t offset = 0, bytes = 0;

@@ -70,6 +70,7 @@ struct Session::State {
   SessionOptions options;
   std::string path, bytes;  // of the ONNX model; `bytes` when it has no path
   std::vector<Port> inputs, outputs;
+  std::map<std::string, std::vector<size_t>> growing;  // dimensions of inputs for which one compilation serves
   isa::MachineConfig config;
   std::shared_ptr<driver::Device> device;
   std::shared_ptr<const program::Artifact> loaded;  // when opened from an artifact
@@ -140,7 +141,19 @@ struct Session::State {
     auto model = std::make_unique<compiler::Model>(import({}));
     inputs = model->inputs();
     outputs = model->outputs();
-    if (std::none_of(inputs.begin(), inputs.end(), is_dynamic)) prepare({}, std::move(model));
+    if (options.compile.max_length > 0 && !reference()) growing = model->growing_inputs();
+    const auto open = [&](const Port& port) {
+      const auto axes = growing.find(port.name);
+      const size_t growing_axes = axes == growing.end() ? 0 : axes->second.size();
+      return port.kind == program::ValueKind::kTensor && port.ranked &&
+             static_cast<size_t>(std::count_if(port.shape.begin(), port.shape.end(), [](int64_t d) { return d < 0; })) >
+                 growing_axes;
+    };
+    if (std::any_of(inputs.begin(), inputs.end(), open)) return;
+    std::map<std::string, ops::Shape> shapes;
+    for (const Port& port : inputs)
+      if (is_dynamic(port)) shapes[port.name] = key_of(port, port.shape);
+    prepare(shapes, std::move(model));
   }
 
   Entry& prepare(const std::map<std::string, ops::Shape>& shapes, std::unique_ptr<compiler::Model> model) {
@@ -163,12 +176,20 @@ struct Session::State {
     return *entries.back();
   }
 
+  /// The shape for which a program is compiled: what grows stays open.
+  ops::Shape key_of(const Port& port, ops::Shape shape) const {
+    const auto axes = growing.find(port.name);
+    if (axes == growing.end()) return shape;
+    for (const size_t axis : axes->second) shape[axis] = compiler::ImportOptions::kOpen;
+    return shape;
+  }
+
   Entry& find(const std::vector<ops::Value>& values) {
     std::map<std::string, ops::Shape> shapes;
     if (!loaded)
       for (size_t i = 0; i < inputs.size(); ++i)
         if (is_dynamic(inputs[i]) || (!inputs[i].ranked && values[i].kind == ops::Value::Kind::kTensor))
-          shapes[inputs[i].name] = values[i].tensor.shape();
+          shapes[inputs[i].name] = key_of(inputs[i], values[i].tensor.shape());
     for (size_t i = 0; i < entries.size(); ++i) {
       if (entries[i]->shapes != shapes) continue;
       std::rotate(entries.begin() + static_cast<int64_t>(i), entries.begin() + static_cast<int64_t>(i) + 1,

@@ -382,6 +382,7 @@ void Importer::bind_dims(const GraphProto& graph) {
                                                    std::to_string(shape.size()) + " were given");
     }
     for (int i = 0; i < dims.dim_size(); ++i) {
+      if (shape[static_cast<size_t>(i)] == ImportOptions::kOpen) continue;
       if (dims.dim(i).has_dim_param() && !is_anonymous(dims.dim(i).dim_param())) {
         bind(dims.dim(i).dim_param(), shape[static_cast<size_t>(i)], "shape option for '" + name + "'");
       }
@@ -403,6 +404,7 @@ mlir::Type Importer::argument_type(const onnx_proto::ValueInfoProto& input,
     }
     for (size_t i = 0; i < info.shape.size(); ++i) {
       int64_t value = given->second[i];
+      if (value == ImportOptions::kOpen) continue;
       if (value < 0) throw Error(ErrorCode::kInvalidArgument, "shape option: a dimension of " + what + " is negative");
       if (info.shape[i] >= 0 && info.shape[i] != value) {
         throw Error(ErrorCode::kInvalidArgument, "shape option: dimension " + std::to_string(i) + " of " + what +

@@ -17,7 +17,9 @@
 namespace tessera::onnx {
 
 struct ImportOptions {
-  /// Dimensions of inputs by name; they fix dynamic dimensions and must agree with fixed ones.
+  /// Dimensions of inputs by name; they fix dynamic dimensions and must agree with fixed ones. kOpen leaves one as the
+  /// model has it.
+  static constexpr int64_t kOpen = INT64_MIN;
   std::map<std::string, std::vector<int64_t>> shapes;
   /// Values of symbolic dimensions ("batch", "height") by name.
   std::map<std::string, int64_t> dims;

@@ -45,6 +45,9 @@ class Assembler {
     artifact_.plans[0] = std::move(plan);
     check_schedules();
     if (options_.cpu) artifact_.cpu = options_.cpu->finish();
+    const uint64_t state_bytes = artifact_.growth.state_bytes;
+    artifact_.growth = options_.growth;
+    artifact_.growth.state_bytes = state_bytes;
     return std::move(artifact_);
   }
 
@@ -84,6 +87,7 @@ class Assembler {
     info.dtype = to_program(type.dtype);
     info.ranked = type.ranked;
     info.shape = type.shape;
+    for (const int64_t axis : nn::axes_of(options_.growing, value)) info.shape[static_cast<size_t>(axis)] = -1;
     if (type.kind == ops::TypeInfo::Kind::kSequence) info.kind = program::ValueKind::kSequence;
     if (type.kind == ops::TypeInfo::Kind::kOptional) info.kind = program::ValueKind::kOptional;
     info.name = nn::value_name(value);
@@ -252,6 +256,10 @@ class Assembler {
     d.n = t.n, d.h = t.h, d.w = t.w, d.c = t.c, d.padded_c = t.c;
     d.image_pitch = p.image_pitch, d.row_pitch = p.row_pitch, d.pixel_pitch = p.pixel_pitch;
     d.axes = binding.axes;
+    const mlir::Value value = selection_.values[static_cast<size_t>(binding.value)];
+    if (const auto& growing = nn::axes_of(options_.growing, value); !growing.empty()) d.growing_axis = growing.front();
+    if (const auto fill = selection_.fills.find(value.getAsOpaquePointer()); input && fill != selection_.fills.end())
+      d.fill = fill->second;
     if (input) {
       d.border_top = static_cast<int32_t>(t.border.top), d.border_left = static_cast<int32_t>(t.border.left);
       d.border_bottom = static_cast<int32_t>(t.border.bottom), d.border_right = static_cast<int32_t>(t.border.right);
@@ -323,7 +331,7 @@ class Assembler {
       run.clear();
     };
     for (NodeOp op : turn.cpu) {
-      if (options_.cpu && options_.cpu->supports(op)) {
+      if (options_.cpu && !grows(op) && options_.cpu->supports(op)) {
         run.push_back(op);
         if (run.size() >= 32) flush();
       } else {
@@ -332,6 +340,15 @@ class Assembler {
       }
     }
     flush();
+  }
+
+  /// Compiled code has fixed shapes.
+  bool grows(NodeOp op) const {
+    const auto any = [&](mlir::ValueRange values) {
+      return std::any_of(values.begin(), values.end(),
+                         [&](mlir::Value v) { return !nn::axes_of(options_.growing, v).empty(); });
+    };
+    return any(op.getInputs()) || any(op.getOutputs());
   }
 
   bool compiled_run(program::Plan& plan, const std::vector<NodeOp>& run) {

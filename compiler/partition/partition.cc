@@ -94,7 +94,8 @@ std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module) {
 
 program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& config, const Options& options) {
   mlir::func::FuncOp function = main_function(module);
-  Selection selection = select(function.getBody().front(), options.use_npu, ability_of(config));
+  Selection selection =
+      select(function.getBody().front(), options.use_npu, ability_of(config), options.growing);
   std::vector<graph::AnyGraph> graphs = take_graphs(selection);
   if (options.after_pass) options.after_pass(kPartitionPass, graphs);
   const graph::PassContext context{config, options.npu, schedules_in(selection, graphs, options)};

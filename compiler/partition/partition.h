@@ -13,6 +13,7 @@
 #include "compiler/cpu/codegen.h"
 #include "compiler/graph/pass.h"
 #include "compiler/nn/bridge.h"
+#include "compiler/nn/growing_axes.h"
 #include "compiler/npu/graph.h"
 #include "isa/program/artifact.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -32,6 +33,8 @@ struct Options {
   std::vector<graph::AnyGraph> graphs;
   cpu::Codegen* cpu = nullptr;  // nullptr: every CPU operation is a library kernel
   std::function<void(const std::string& what, int64_t done, int64_t total)> progress;
+  nn::GrowingAxes growing;  // of a decoder that is compiled for its longest past, and what it grows by
+  program::Growth growth;
   graph::Observer after_pass;  // sees the graphs of the NPU after partitioning and after each pass
   std::function<void(const npu::Graph& graph, const npu::Program& program)> after_compile;
 };

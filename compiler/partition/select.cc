@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "compiler/graph/layout_assigner.h"
 #include "compiler/partition/claims.h"
+#include "compiler/partition/growth.h"
 #include "compiler/partition/operator_class.h"
 #include "compiler/partition/util.h"
 
@@ -51,12 +52,14 @@ graph::Preference preference_of(mlir::Value value) {
 
 class Selector {
  public:
-  Selector(mlir::Block& block, bool use_npu, const Ability& ability) : block_(block), ability_(ability) {
+  Selector(mlir::Block& block, bool use_npu, const Ability& ability, const nn::GrowingAxes& growing)
+      : block_(block), ability_(ability), growing_(growing) {
     for (mlir::Operation& operation : block)
       if (auto op = mlir::dyn_cast<NodeOp>(operation)) {
         operations_.push_back(op);
         if (use_npu) match(op);
       }
+    if (!growing.empty()) leave_what_mixes();
   }
 
   Selection run() && {
@@ -83,6 +86,7 @@ class Selector {
       selection.turns.push_back(std::move(turn));
     }
     selection.values = std::move(known_);
+    selection.fills = std::move(fills_);
     return selection;
   }
 
@@ -109,6 +113,27 @@ class Selector {
     if (ability_ ? !ability_(found->op, values_) : std::holds_alternative<graph::Rows>(found->op.what)) return;
     found->op.nodes = covered_nodes(found->covered);
     claims_.emplace(op.getOperation(), std::move(*found));
+  }
+
+  /// Drops claims on values that grow which the NPU cannot compute at their largest extent, and notes what those that
+  /// stay need of the host.
+  void leave_what_mixes() {
+    const auto axes = [&](graph::ValueId id) -> const std::vector<int64_t>& {
+      return nn::axes_of(growing_, known_[static_cast<size_t>(id)]);
+    };
+    std::map<mlir::Operation*, uint8_t> fills;
+    std::erase_if(claims_, [&](const auto& item) {
+      const GrowthRule rule = growth_rule(item.second.op, values_, axes);
+      if (rule.fits && rule.fill) fills[item.first] = static_cast<uint8_t>(*rule.fill);
+      return !rule.fits;
+    });
+    for (const auto& [op, fill] : fills) {
+      const mlir::Value left = claims_.at(op).operands[0];
+      if (left.getDefiningOp() && claims_.count(left.getDefiningOp()) != 0)
+        claims_.erase(op);
+      else
+        fills_[left.getAsOpaquePointer()] = fill;
+    }
   }
 
   graph::ValueId id_of(mlir::Value v) {
@@ -278,6 +303,8 @@ class Selector {
   mlir::Block& block_;
   const Ability& ability_;
   std::vector<NodeOp> operations_;
+  const nn::GrowingAxes& growing_;
+  std::map<const void*, uint8_t> fills_;
   std::unordered_map<mlir::Operation*, Claim> claims_;
   graph::ValueGraph values_;  // of all claims; without operations
   std::vector<mlir::Value> known_;
@@ -301,8 +328,8 @@ Ability ability_of(const isa::MachineConfig& config) {
   };
 }
 
-Selection select(mlir::Block& block, bool use_npu, const Ability& ability) {
-  return Selector(block, use_npu, ability).run();
+Selection select(mlir::Block& block, bool use_npu, const Ability& ability, const nn::GrowingAxes& growing) {
+  return Selector(block, use_npu, ability, growing).run();
 }
 
 }  // namespace tessera::partition

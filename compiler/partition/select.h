@@ -6,12 +6,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "compiler/graph/value_graph.h"
 #include "compiler/nn/bridge.h"
+#include "compiler/nn/growing_axes.h"
 #include "isa/config.h"
 #include "mlir/IR/Block.h"
 
@@ -28,6 +30,7 @@ struct Selection {
   std::vector<graph::ValueGraph> graphs;  // named npu0, npu1, ..; ValueGraph::numbers index `values`
   std::vector<mlir::Value> values;
   std::set<const void*> claim_reads;  // values that claims read past the operations they stand for
+  std::map<const void*, uint8_t> fills;  // of values of the host that grow: the byte behind their end
 };
 
 /// What the machine computes of an operation that the matchers recognise; nothing: all of it.
@@ -35,7 +38,8 @@ using Ability = std::function<bool(const graph::Operation&, const graph::ValueGr
 /// That of a configuration.
 Ability ability_of(const isa::MachineConfig& config);
 
-/// `use_npu` false: everything on the CPU. Errors: kInternal.
-Selection select(mlir::Block& block, bool use_npu, const Ability& ability = {});
+/// `use_npu` false: everything on the CPU. `growing`: axes whose extent is known at run time, and that the NPU computes
+/// at their largest. Errors: kInternal.
+Selection select(mlir::Block& block, bool use_npu, const Ability& ability = {}, const nn::GrowingAxes& growing = {});
 
 }  // namespace tessera::partition

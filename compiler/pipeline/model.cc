@@ -13,6 +13,7 @@
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 
+#include "compiler/nn/growing_axes.h"
 #include "compiler/nn/inference.h"
 #include "compiler/nn/interpreter.h"
 #include "compiler/nn/module_text.h"
@@ -127,6 +128,9 @@ struct Model::State {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::vector<Port> inputs, outputs;
   bool optimised = false;
+  // The model again, for another length of the past.
+  std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext&, const onnx::ImportOptions&)> import;
+  onnx::ImportOptions given;
 
   State() { context.loadDialect<nn::NNDialect, mlir::func::FuncDialect>(); }
   mlir::func::FuncOp main() {
@@ -138,7 +142,47 @@ struct Model::State {
     inputs = ports(main(), true);
     outputs = ports(main(), false);
   }
+  bool is_dynamic() const {
+    return std::any_of(inputs.begin(), inputs.end(), [](const Port& port) {
+      return port.kind == program::ValueKind::kTensor && port.ranked &&
+             std::any_of(port.shape.begin(), port.shape.end(), [](int64_t d) { return d < 0; });
+    });
+  }
 };
+
+namespace {
+
+mlir::func::FuncOp main_of(mlir::ModuleOp module) { return module.lookupSymbol<mlir::func::FuncOp>("main"); }
+
+/// The graph passes over a module.
+void run_passes(mlir::MLIRContext& context, mlir::ModuleOp module, const SnapshotObserver& snapshots, bool close) {
+  if (snapshots) snapshots(module_snapshot("import", module));
+  std::string message;
+  mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic& diagnostic) {
+    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error && message.empty()) {
+      const std::string node = nn::node_name(diagnostic.getLocation());
+      const std::string text = diagnostic.str();
+      message = node.empty() || text.find(node) != std::string::npos ? text : "node '" + node + "': " + text;
+    }
+    return mlir::success();
+  });
+  mlir::PassManager manager(&context);
+  nn::PipelineOptions passes;
+  passes.close = close;
+  nn::build_nn_pipeline(manager, passes);
+  if (snapshots) manager.addInstrumentation(std::make_unique<AfterPass>(snapshots));
+  if (mlir::failed(manager.run(module)))
+    throw Error(ErrorCode::kInvalidModel, message.empty() ? "the graph passes failed without a message" : message);
+}
+
+/// A decoder for its longest past.
+struct Bounded {
+  mlir::OwningOpRef<mlir::ModuleOp> module, shorter;
+  program::Growth growth;
+  nn::GrowingAxes axes;
+};
+
+}  // namespace
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::~Model() = default;
@@ -147,15 +191,24 @@ Model& Model::operator=(Model&&) noexcept = default;
 
 Model Model::from_file(const std::string& path, const ImportOptions& options) {
   auto state = std::make_unique<State>();
-  state->module = onnx::import_onnx_file(state->context, path, to_import(options));
+  state->given = to_import(options);
+  state->module = onnx::import_onnx_file(state->context, path, state->given);
   state->read_ports();
+  state->import = [path](mlir::MLIRContext& context, const onnx::ImportOptions& to) {
+    return onnx::import_onnx_file(context, path, to);
+  };
   return Model(std::move(state));
 }
 
 Model Model::from_bytes(std::string_view bytes, const ImportOptions& options) {
   auto state = std::make_unique<State>();
-  state->module = onnx::import_onnx_bytes(state->context, bytes, to_import(options));
+  state->given = to_import(options);
+  state->module = onnx::import_onnx_bytes(state->context, bytes, state->given);
   state->read_ports();
+  if (state->is_dynamic())
+    state->import = [copy = std::string(bytes)](mlir::MLIRContext& context, const onnx::ImportOptions& to) {
+      return onnx::import_onnx_bytes(context, copy, to);
+    };
   return Model(std::move(state));
 }
 
@@ -164,23 +217,7 @@ const std::vector<Port>& Model::outputs() const { return state_->outputs; }
 
 void Model::optimise(const SnapshotObserver& snapshots, bool close) {
   if (state_->optimised) return;
-  if (snapshots) snapshots(module_snapshot("import", *state_->module));
-  std::string message;
-  mlir::ScopedDiagnosticHandler handler(&state_->context, [&](mlir::Diagnostic& diagnostic) {
-    if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error && message.empty()) {
-      const std::string node = nn::node_name(diagnostic.getLocation());
-      const std::string text = diagnostic.str();
-      message = node.empty() || text.find(node) != std::string::npos ? text : "node '" + node + "': " + text;
-    }
-    return mlir::success();
-  });
-  mlir::PassManager manager(&state_->context);
-  nn::PipelineOptions passes;
-  passes.close = close;
-  nn::build_nn_pipeline(manager, passes);
-  if (snapshots) manager.addInstrumentation(std::make_unique<AfterPass>(snapshots));
-  if (mlir::failed(manager.run(*state_->module)))
-    throw Error(ErrorCode::kInvalidModel, message.empty() ? "the graph passes failed without a message" : message);
+  run_passes(state_->context, *state_->module, snapshots, close);
   state_->optimised = true;
 }
 
@@ -198,12 +235,118 @@ std::vector<ops::Value> Model::interpret(const std::vector<ops::Value>& inputs, 
   return nn::interpret(state_->main(), inputs, inner);
 }
 
+std::map<std::string, std::vector<size_t>> Model::growing_inputs() const {
+  std::map<std::string, std::vector<size_t>> growing;
+  std::vector<std::string> symbols;
+  const auto name_of = [](const Port& port, size_t axis) {
+    return axis < port.dim_names.size() ? port.dim_names[axis] : std::string();
+  };
+  for (const nn::PastInput& past : nn::past_inputs(state_->main())) {
+    const Port& port = inputs()[past.input];
+    growing[port.name].push_back(static_cast<size_t>(past.axis));
+    if (const std::string name = name_of(port, static_cast<size_t>(past.axis)); !name.empty()) symbols.push_back(name);
+  }
+  if (growing.empty()) return growing;
+  // Others that follow: masks and positions over all that has been.
+  for (const Port& port : inputs()) {
+    if (growing.count(port.name) != 0 || port.kind != program::ValueKind::kTensor || !port.ranked) continue;
+    for (size_t i = 0; i < port.shape.size(); ++i) {
+      if (port.shape[i] >= 0) continue;
+      const std::string name = name_of(port, i);
+      if (name.find("total") != std::string::npos ||
+          std::any_of(symbols.begin(), symbols.end(),
+                      [&](const std::string& symbol) { return name.find(symbol) != std::string::npos; }))
+        growing[port.name].push_back(i);
+    }
+  }
+  return growing;
+}
+
+namespace {
+
+/// The import options with each growing dimension of the pasts `past` long, and that of the others `total` (kOpen: as
+/// the model has it).
+onnx::ImportOptions sized(const onnx::ImportOptions& given, const std::vector<Port>& inputs,
+                          const std::map<std::string, std::vector<size_t>>& growing,
+                          const std::vector<nn::PastInput>& pasts, int64_t past, int64_t total) {
+  onnx::ImportOptions to = given;
+  std::string symbol;
+  for (const nn::PastInput& p : pasts) {
+    const std::vector<std::string>& names = inputs[p.input].dim_names;
+    if (static_cast<size_t>(p.axis) < names.size()) symbol = names[static_cast<size_t>(p.axis)];
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto axes = growing.find(inputs[i].name);
+    if (axes == growing.end()) continue;
+    const bool is_past = std::any_of(pasts.begin(), pasts.end(), [&](const auto& p) { return p.input == i; });
+    std::vector<int64_t> shape = inputs[i].shape;
+    for (const size_t axis : axes->second) {
+      const bool same = axis < inputs[i].dim_names.size() && !symbol.empty() && inputs[i].dim_names[axis] == symbol;
+      shape[axis] = is_past || same ? past : total;
+    }
+    for (int64_t& extent : shape)
+      if (extent < 0) extent = onnx::ImportOptions::kOpen;
+    to.shapes[inputs[i].name] = std::move(shape);
+  }
+  return to;
+}
+
+std::vector<int64_t> shape_of_type(mlir::Type type) {
+  const ops::TypeInfo info = nn::to_type_info(type);
+  return info.ranked ? info.shape : std::vector<int64_t>{};
+}
+
+}  // namespace
+
+/// The model for the longest past, and for one that is shorter by one, after the same passes.
+static Bounded bounded(mlir::MLIRContext& context, const Model& model, mlir::func::FuncOp function,
+                       const onnx::ImportOptions& given, const auto& import, const CompileOptions& options) {
+  const std::vector<nn::PastInput> pasts = nn::past_inputs(function);
+  const auto growing = model.growing_inputs();
+  if (pasts.empty())
+    throw Error(ErrorCode::kInvalidArgument,
+                "a maximal length is given, and the model has no input of dynamic length that a Concat or an attention "
+                "extends into an output; compile it without --max-length");
+  const auto with = [&](int64_t past, int64_t total) {
+    return import(context, sized(given, model.inputs(), growing, pasts, past, total));
+  };
+  Bounded made;
+  {
+    auto probe = with(1, onnx::ImportOptions::kOpen);
+    const nn::PastInput& first = pasts.front();
+    const auto shape = shape_of_type(main_of(*probe).getResultTypes()[first.output]);
+    const auto axis = static_cast<size_t>(first.axis);
+    made.growth.step = axis < shape.size() && shape[axis] > 0 ? shape[axis] - 1 : 0;
+  }
+  if (made.growth.step < 1)
+    throw Error(ErrorCode::kUnsupported, "output '" + model.outputs()[pasts.front().output].name +
+                                             "': how much a run adds to the past is not known; fix the number of "
+                                             "tokens, for example with --shape input_ids=1,1");
+  made.growth.room = options.max_length - made.growth.step;
+  if (made.growth.room < 2)
+    throw Error(ErrorCode::kInvalidArgument, "a maximal length of " + std::to_string(options.max_length) +
+                                                 " leaves no past beside the " + std::to_string(made.growth.step) +
+                                                 " that a run adds; give at least " +
+                                                 std::to_string(made.growth.step + 2));
+  for (const nn::PastInput& past : pasts) made.growth.pasts.push_back({past.input, past.output, past.axis});
+  made.module = with(made.growth.room, options.max_length);
+  made.shorter = with(made.growth.room - 1, options.max_length - 1);
+  run_passes(context, *made.module, options.snapshots, is_close(options));
+  run_passes(context, *made.shorter, {}, is_close(options));
+  made.axes = nn::growing_axes(main_of(*made.module), main_of(*made.shorter));
+  return made;
+}
+
 program::Artifact Model::compile(const isa::MachineConfig& config, const CompileOptions& options) {
   check_options(options);
+  const auto growing =
+      options.max_length > 0 ? growing_inputs() : std::map<std::string, std::vector<size_t>>();
   for (const Port& port : inputs()) {
     if (port.kind != program::ValueKind::kTensor || !port.ranked) continue;
     for (size_t i = 0; i < port.shape.size(); ++i) {
       if (port.shape[i] >= 0) continue;
+      const auto known = growing.find(port.name);
+      if (known != growing.end() && std::count(known->second.begin(), known->second.end(), i) != 0) continue;
       std::string example = "--shape " + port.name + "=";
       for (size_t k = 0; k < port.shape.size(); ++k)
         example += (k ? "," : "") + (port.shape[k] >= 0 ? std::to_string(port.shape[k]) : std::string("1"));
@@ -215,8 +358,15 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
     }
   }
   if (options.progress) options.progress("graph passes", 0, 1);
-  optimise(options.snapshots, is_close(options));
+  Bounded bound;
+  if (options.max_length > 0)
+    bound = bounded(state_->context, *this, state_->main(), state_->given, state_->import, options);
+  else
+    optimise(options.snapshots, is_close(options));
+  mlir::ModuleOp module = bound.module ? *bound.module : *state_->module;
   partition::Options to;
+  to.growing = bound.axes;
+  to.growth = bound.growth;
   to.use_npu = options.use_npu;
   to.progress = options.progress;
   for (const auto& [node, text] : options.schedules) {
@@ -246,7 +396,7 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
     to.cpu = cpu.get();
   }
 #endif
-  program::Artifact artifact = partition::partition(*state_->module, config, to);
+  program::Artifact artifact = partition::partition(module, config, to);
   if (options.search_log) options.search_log(npu::to_text(search));
   for (size_t i = 0; i < inputs().size(); ++i) {
     program::ValueInfo& info = artifact.values[static_cast<size_t>(artifact.plans[0].inputs[i])];

@@ -46,6 +46,10 @@ void for_each_option(Options& o, Visit&& visit) {
         "exact: every quantised result is ONNX Runtime's; close: normalisations run as integers that may differ by a "
         "step",
         o.numerics, 0, 0);
+  visit("max_length", "max-length",
+        "Of a decoder with past and present: compiled once, for any past with which a run ends at this length; 0: for "
+        "the length that comes",
+        o.max_length, 0, 1 << 24);
 }
 
 template <typename T>

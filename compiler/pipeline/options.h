@@ -39,6 +39,7 @@ struct CompileOptions {
   std::string judge = "replay";
   std::string graph;
   std::string numerics = "exact";
+  int64_t max_length = 0;
 
   // What is no option of a word: JSON by node name ("name#2" for the second layer of a name), overriding the
   // generator's, and who looks on.

@@ -64,8 +64,10 @@ class Writer {
     const auto programs = tables_of(b_, a.npu_programs, [&](const NpuProgram& p) {
       const auto instructions = vector_of(b_, p.instructions);
       const auto map = vector_of(b_, p.layer_of_instruction);
+      std::vector<int64_t> pitches;
+      for (const Slide& slide : p.slides) pitches.push_back(slide.pitch);
       return fb::CreateNpuProgram(b_, instructions, map, p.constant_offset, p.constant_bytes, p.arena_bytes,
-                                  layers(p.layers));
+                                  layers(p.layers), vector_of(b_, pitches));
     });
     const auto cpu = fb::CreateCpuModule(b_, text(a.cpu.triple), text(a.cpu.cpu), text(a.cpu.features),
                                          vector_of(b_, a.cpu.object), vector_of(b_, a.cpu.bitcode));
@@ -80,12 +82,20 @@ class Writer {
     const Totals& t = a.totals;
     const auto totals = fb::CreateTotals(b_, t.nodes_npu, t.nodes_cpu, t.macs_npu, t.macs_cpu, t.unshared_bytes);
     fb::FinishArtifactBuffer(b_, fb::CreateArtifact(b_, producer, config, values, constants, plans, programs, cpu,
-                                                    cpu_layers, output_names, totals, output_keys));
+                                                    cpu_layers, output_names, totals, output_keys,
+                                                    growth(a.growth)));
     return {b_.GetBufferPointer(), b_.GetBufferPointer() + b_.GetSize()};
   }
 
  private:
   flatbuffers::Offset<flatbuffers::String> text(const std::string& s) { return b_.CreateString(s); }
+
+  flatbuffers::Offset<fb::Growth> growth(const Growth& g) {
+    if (g.room == 0) return 0;
+    const auto pasts =
+        tables_of(b_, g.pasts, [&](const Past& p) { return fb::CreatePast(b_, p.input, p.output, p.axis); });
+    return fb::CreateGrowth(b_, g.room, g.step, pasts, g.state_bytes);
+  }
 
   flatbuffers::Offset<fb::Step> step(const KernelStep& s) {
     const auto attributes = tables_of(b_, s.attributes, [&](const Attribute& a) {
@@ -108,7 +118,8 @@ class Writer {
     const auto write = [&](const DeviceTensor& t) {
       return fb::CreateDeviceTensor(b_, t.value, t.offset, static_cast<int32_t>(t.dtype), t.n, t.h, t.w, t.c,
                                     t.image_pitch, t.row_pitch, t.pixel_pitch, vector_of(b_, t.axes), t.border_top,
-                                    t.border_left, t.border_bottom, t.border_right, t.padded_c, t.border_value);
+                                    t.border_left, t.border_bottom, t.border_right, t.padded_c, t.border_value,
+                                    t.base, t.growing_axis, t.fill);
     };
     const auto inputs = tables_of(b_, s.inputs, write);
     const auto outputs = tables_of(b_, s.outputs, write);
@@ -166,9 +177,12 @@ class Reader {
       return plan;
     });
     out.npu_programs = tables<NpuProgram>(a.npu_programs(), [&](const fb::NpuProgram& p) {
-      return NpuProgram{vector(p.instructions()), vector(p.layer_of_instruction()),
-                        p.constant_offset(),      p.constant_bytes(),
-                        p.arena_bytes(),          layers(p.layers())};
+      NpuProgram program{vector(p.instructions()), vector(p.layer_of_instruction()),
+                         p.constant_offset(),      p.constant_bytes(),
+                         p.arena_bytes(),          layers(p.layers()),
+                         {}};
+      for (const int64_t pitch : vector(p.slide_pitches())) program.slides.push_back({pitch});
+      return program;
     });
     if (const fb::CpuModule* cpu = a.cpu()) {
       out.cpu = {text(cpu->triple()), text(cpu->cpu()), text(cpu->features()), vector(cpu->object()),
@@ -186,6 +200,11 @@ class Reader {
     });
     if (const fb::Totals* t = a.totals())
       out.totals = {t->nodes_npu(), t->nodes_cpu(), t->macs_npu(), t->macs_cpu(), t->unshared_bytes()};
+    if (const fb::Growth* g = a.growth()) {
+      out.growth = {g->room(), g->step(), {}, g->state_bytes()};
+      out.growth.pasts = tables<Past>(
+          g->pasts(), [](const fb::Past& p) { return Past{p.input(), p.output(), p.axis()}; });
+    }
     return out;
   }
 
@@ -281,6 +300,9 @@ class Reader {
         out.border_right = t.border_right();
         out.padded_c = t.padded_c();
         out.border_value = t.border_value();
+        out.base = t.base();
+        out.growing_axis = t.growing_axis();
+        out.fill = t.fill();
         return out;
       };
       NpuStep out;

@@ -158,6 +158,12 @@ struct DeviceTensor {
   int32_t border_top = 0, border_left = 0, border_bottom = 0, border_right = 0;
   int64_t padded_c = 1;
   uint8_t border_value = 0;
+  /// The base register that `offset` counts from: the arena, or what stays from run to run.
+  int32_t base = 1;
+  /// The value's axis that grows with the past (Growth), or -1. Its extent in n, h, w, c is the largest. At run time the
+  /// value has the first of its elements alone; of inputs the runtime writes `fill` into the others.
+  int64_t growing_axis = -1;
+  uint8_t fill = 0;
   bool operator==(const DeviceTensor&) const = default;
 };
 
@@ -208,6 +214,15 @@ std::string layer_key(const std::string& name, std::map<std::string, int64_t>& s
 inline constexpr uint32_t kNoLayer = 0xffffffff;
 inline constexpr int kConstantsBase = 0;  // base registers
 inline constexpr int kArenaBase = 1;
+inline constexpr int kStateBase = 2;       // what stays from run to run
+inline constexpr int kFirstSlideBase = 3;  // and those behind it
+
+/// A base register whose address follows the past: the state's minus (Growth::room - length of the past) * pitch. STORE
+/// instructions alone use it. They name the place that is right for the longest past.
+struct Slide {
+  int64_t pitch = 0;  // bytes from one element of the past to the next
+  bool operator==(const Slide&) const = default;
+};
 
 struct NpuProgram {
   std::vector<uint8_t> instructions;  // 64 bytes each
@@ -217,6 +232,7 @@ struct NpuProgram {
   uint64_t constant_bytes = 0;
   uint64_t arena_bytes = 0;
   std::vector<Layer> layers;
+  std::vector<Slide> slides;  // base registers from kFirstSlideBase on
   bool operator==(const NpuProgram&) const = default;
 };
 
@@ -235,6 +251,23 @@ struct Totals {
   bool operator==(const Totals&) const = default;
 };
 
+/// An input of the model that a run extends, and the output that it leaves: the first elements along `axis` are those of
+/// the input.
+struct Past {
+  int64_t input = -1, output = -1;  // indices into plans[0].inputs and outputs
+  int64_t axis = 0;                 // of both
+  bool operator==(const Past&) const = default;
+};
+
+/// A program for any length of the past. Axes of values that grow with it are -1 in their shapes.
+struct Growth {
+  int64_t room = 0;  // the longest past; 0: nothing grows
+  int64_t step = 0;  // elements that a run adds
+  std::vector<Past> pasts;
+  uint64_t state_bytes = 0;  // device memory that stays from run to run
+  bool operator==(const Growth&) const = default;
+};
+
 struct Artifact {
   std::string producer;
   isa::MachineConfig config;
@@ -249,6 +282,7 @@ struct Artifact {
   std::vector<std::string> output_names;  // of plans[0].outputs, which may share a value; empty: the values' names
   std::vector<MapKeys> output_keys;       // of plans[0].outputs; empty: no output is a map
   Totals totals;
+  Growth growth;
   bool operator==(const Artifact&) const = default;
 };
 

@@ -42,6 +42,7 @@ class Validator {
     }
     for (size_t k = 0; k < a_.constants.size(); ++k) constant(a_.constants[k], item("constant", k));
     values();
+    growth_limits();
     for (size_t k = 0; k < a_.npu_programs.size(); ++k) program(a_.npu_programs[k], item("npu program", k));
     require(!a_.plans.empty(), "program", "it has no plan");
     require(a_.plans[0].captured.empty(), "plan 0", "the main plan captures values");
@@ -52,6 +53,7 @@ class Validator {
     require(a_.output_keys.empty() || a_.output_keys.size() == a_.plans[0].outputs.size(), "program",
             "it has keys of some of its outputs only");
     for (size_t k = 0; k < a_.output_keys.size(); ++k) keys(k);
+    pasts();
   }
 
  private:
@@ -66,6 +68,27 @@ class Validator {
     require(v.kind == ValueKind::kTensor && v.dtype == DType::kFloat, where, "a map of what is no float tensor");
     require(!v.ranked || (v.shape.size() == 2 && (v.shape[1] < 0 || v.shape[1] == count)), where,
             "keys that are not one for each column");
+  }
+
+  void growth_limits() {
+    const Growth& g = a_.growth;
+    require(g.room >= 0 && g.room <= kLargestExtent && g.step >= 0 && g.step <= kLargestExtent &&
+                g.state_bytes <= kLargestBytes,
+            "growth", "impossible size");
+    require(g.room > 0 || (g.pasts.empty() && g.state_bytes == 0), "growth", "there is none, and it has pasts");
+  }
+
+  void pasts() {
+    for (const Past& past : a_.growth.pasts) {
+      require(in(past.input, a_.plans[0].inputs.size()) && in(past.output, a_.plans[0].outputs.size()), "growth",
+              "a past is no input or no output");
+      for (const int64_t id : {a_.plans[0].inputs[static_cast<size_t>(past.input)],
+                               a_.plans[0].outputs[static_cast<size_t>(past.output)]}) {
+        const ValueInfo& value = a_.values[static_cast<size_t>(id)];
+        require(in(past.axis, value.shape.size()) && value.shape[static_cast<size_t>(past.axis)] == -1, "growth",
+                "a past does not grow");
+      }
+    }
   }
 
   void constant(const ConstantInfo& c, const std::string& where) {
@@ -118,6 +141,9 @@ class Validator {
     require(Wide{p.constant_offset} + p.constant_bytes <= a_.device_constants.size(), where,
             "its constants leave the device constants");
     require(p.arena_bytes <= kLargestBytes, where, "impossible size of the arena");
+    require(p.slides.size() <= isa::kBases - kFirstSlideBase, where, "too many base registers");
+    for (const Slide& slide : p.slides)
+      require(slide.pitch >= 0 && slide.pitch <= int64_t{1} << 40, where, "impossible pitch");
     std::vector<isa::Instruction> instructions;
     try {
       instructions = instructions_of(p);
@@ -129,12 +155,21 @@ class Validator {
       const auto range = isa::dram_range(instructions[n]);
       if (!range) continue;
       const std::string at = where + ", " + item("instruction", n);
-      require(range->base == kConstantsBase || range->base == kArenaBase, at,
-              "it uses a base register that has no meaning");
+      const int slide = range->base - kFirstSlideBase;
+      require(range->base <= kArenaBase || (range->base == kStateBase && a_.growth.room > 0) ||
+                  (slide >= 0 && in(slide, p.slides.size())),
+              at, "it uses a base register that has no meaning");
       require(!(range->write && range->base == kConstantsBase), at, "it writes to the constants");
-      const uint64_t limit = range->base == kConstantsBase ? p.constant_bytes : p.arena_bytes;
-      require(range->lowest >= 0 && Wide{range->highest} < Wide{limit}, at,
-              range->base == kConstantsBase ? "it leaves the constants" : "it leaves the arena");
+      require(range->write || slide < 0, at, "it reads where a run appends");
+      const uint64_t limit = range->base == kConstantsBase ? p.constant_bytes
+                             : range->base == kArenaBase   ? p.arena_bytes
+                                                           : a_.growth.state_bytes;
+      // What a shorter past moves down must stay inside, too.
+      const Wide slack = slide < 0 ? Wide{0} : Wide{p.slides[static_cast<size_t>(slide)].pitch} * a_.growth.room;
+      require(Wide{range->lowest} >= slack && Wide{range->highest} < Wide{limit}, at,
+              range->base == kConstantsBase ? "it leaves the constants"
+              : range->base == kArenaBase   ? "it leaves the arena"
+                                            : "it leaves the state");
     }
     require(p.layer_of_instruction.empty() || p.layer_of_instruction.size() == instructions.size(), where,
             "the debug map does not have one entry for each instruction");
@@ -232,14 +267,21 @@ class Validator {
     }
   }
 
-  void static_shape(int64_t v, const std::string& where) {
+  /// `growing`: an axis that may be open.
+  void static_shape(int64_t v, const std::string& where, int64_t growing = -1) {
     const ValueInfo& value = a_.values[static_cast<size_t>(v)];
     require(value.kind == ValueKind::kTensor && value.ranked && dtype_bits(value.dtype) != 0, where,
             "a value has no fixed type");
-    require(std::all_of(value.shape.begin(), value.shape.end(), [](int64_t d) { return d >= 0; }), where,
+    std::vector<int64_t> shape = value.shape;
+    if (growing != -1) {
+      require(in(growing, shape.size()) && shape[static_cast<size_t>(growing)] == -1 && a_.growth.room > 0, where,
+              "the axis that grows is none of its value");
+      shape[static_cast<size_t>(growing)] = 1;
+    }
+    require(std::all_of(shape.begin(), shape.end(), [](int64_t d) { return d >= 0; }), where,
             "a value's shape is known only at run time");
     try {
-      tensor_bytes(value.dtype, value.shape);
+      tensor_bytes(value.dtype, shape);
     } catch (const Error& error) {
       fail(where + ": " + error.what());
     }
@@ -280,17 +322,28 @@ class Validator {
   }
 
   void device_tensor(const DeviceTensor& t, uint64_t arena, const std::string& where) {
-    static_shape(t.value, where);
+    static_shape(t.value, where, t.growing_axis);
     const ValueInfo& value = a_.values[static_cast<size_t>(t.value)];
     require(t.dtype == value.dtype, where, "its type is not that of its value");
+    require(t.base == kArenaBase || (t.base == kStateBase && a_.growth.room > 0), where,
+            "it uses a base register that has no meaning");
+    if (t.base == kStateBase) arena = a_.growth.state_bytes;
     require(dtype_bits(t.dtype) % 8 == 0, where, "its elements are no whole bytes");
     require(t.axes.size() == value.shape.size(), where, "it does not place every axis of its value");
     std::array<Wide, 4> extent = {1, 1, 1, 1};
     for (size_t k = 0; k < t.axes.size(); ++k) {
       require(t.axes[k] >= 0 && t.axes[k] < 4, where, "it places an axis beyond the fourth");
       Wide& e = extent[static_cast<size_t>(t.axes[k])];
-      e *= value.shape[k];
+      if (t.growing_axis != static_cast<int64_t>(k)) e *= value.shape[k];
       require(e <= kLargestExtent, where, "impossible size");
+    }
+    if (t.growing_axis >= 0) {
+      const auto d = static_cast<size_t>(t.axes[static_cast<size_t>(t.growing_axis)]);
+      const Wide whole = std::array<Wide, 4>{t.n, t.h, t.w, t.c}[d];
+      require(extent[d] > 0 && whole % extent[d] == 0, where, "its extents are not those of its value");
+      require(t.border_top == 0 && t.border_left == 0 && t.border_bottom == 0 && t.border_right == 0, where,
+              "what grows has no border");
+      extent[d] = whole;
     }
     require(extent[0] == t.n && extent[1] == t.h && extent[2] == t.w && extent[3] == t.c, where,
             "its extents are not those of its value");

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the NPU may compute of values that grow with the past of a decoder. It computes them at their largest extent:
+// the first elements are right, and what stands behind them is anything. So an operation must keep each element's
+// place along the axis, and must not mix the elements of it. Enters: an operation of the value graph and the axes of its
+// values. Leaves: whether it may run on the NPU, and which value must be 0 behind its end.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "compiler/graph/value_graph.h"
+
+namespace tessera::partition {
+
+/// The axes of a value that grow.
+using AxesOf = std::function<const std::vector<int64_t>&(graph::ValueId)>;
+
+struct GrowthRule {
+  bool fits = false;
+  /// A product that sums along the axis: its left operand must come from the host, which writes this byte, the
+  /// operand's zero point, behind its end.
+  std::optional<int32_t> fill;
+};
+
+GrowthRule growth_rule(const graph::Operation& operation, const graph::ValueGraph& values, const AxesOf& axes);
+
+}  // namespace tessera::partition
