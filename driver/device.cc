@@ -2,6 +2,8 @@
 // Texts of reports.
 #include "driver/device.h"
 
+#include <vector>
+
 namespace tessera::driver {
 
 std::string describe(const RaceReport& race) {
@@ -18,6 +20,12 @@ std::string describe(const isa::FaultRecord& fault) {
   if (fault.code == isa::Fault::kNone) return "none";
   return std::string(isa::to_string(fault.code)) + " at instruction " + std::to_string(fault.pc) + " (" +
          std::string(isa::to_string(fault.unit)) + ")";
+}
+
+void Device::copy(uint64_t to, uint64_t from, uint64_t size_bytes) {
+  std::vector<uint8_t> bytes(size_bytes);
+  read(from, bytes);
+  write(to, bytes);
 }
 
 }  // namespace tessera::driver

@@ -140,6 +140,10 @@ class Device {
   /// Copies from device memory. The range must lie inside one allocation, else Error kInvalidArgument.
   virtual void read(uint64_t address, std::span<uint8_t> bytes) = 0;
 
+  /// Copies inside device memory; the ranges do not overlap. Both must lie inside one allocation each, else Error
+  /// kInvalidArgument.
+  virtual void copy(uint64_t to, uint64_t from, uint64_t size_bytes);
+
   /// Runs a program to FINISH or to a fault and returns when the machine is idle.
   /// Errors: kInvalidArgument for a program address that is no multiple of 64, kUnsupported for a check the device
   /// lacks.

@@ -61,6 +61,14 @@ void SimulatedDevice::read(uint64_t address, std::span<uint8_t> bytes) {
   std::memcpy(bytes.data(), host(address), bytes.size());
 }
 
+void SimulatedDevice::copy(uint64_t to, uint64_t from, uint64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (size_bytes == 0) return;
+  require_allocated("copy from", from, size_bytes);
+  require_allocated("copy to", to, size_bytes);
+  std::memmove(host(to), host(from), size_bytes);
+}
+
 RunReport SimulatedDevice::run(const RunRequest& request) {
   const std::lock_guard lock(mutex_);
   if (request.program_address % isa::kInstructionBytes != 0) {

@@ -25,6 +25,7 @@ class SimulatedDevice : public Device {
   void free(uint64_t address) override;
   void write(uint64_t address, std::span<const uint8_t> bytes) override;
   void read(uint64_t address, std::span<uint8_t> bytes) override;
+  void copy(uint64_t to, uint64_t from, uint64_t size_bytes) override;
   RunReport run(const RunRequest& request) override;
 
  protected:

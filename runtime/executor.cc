@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "runtime/buffer_pool.h"
@@ -53,6 +54,15 @@ ops::Tensor constant_tensor(const program::Artifact& artifact, std::shared_ptr<c
 
 }  // namespace
 
+namespace {
+
+bool fits(const program::ValueInfo& info, const ops::Shape& shape) {
+  return std::equal(shape.begin(), shape.end(), info.shape.begin(), info.shape.end(),
+                    [](int64_t have, int64_t want) { return want < 0 || have == want; });
+}
+
+}  // namespace
+
 std::string describe(const program::ValueInfo& info) {
   const auto dtype = std::string(ops::to_string(static_cast<ops::DType>(info.dtype)));
   if (!info.ranked) return dtype + " of any shape";
@@ -86,21 +96,23 @@ void check_input(const program::ValueInfo& info, const ops::Value& value) {
     refuse("; convert the array, for example with astype('" +
            std::string(ops::to_string(static_cast<ops::DType>(info.dtype))) + "')");
   if (!info.ranked) return;
-  bool fits = t.shape().size() == info.shape.size();
-  for (size_t i = 0; fits && i < info.shape.size(); ++i) fits = info.shape[i] < 0 || info.shape[i] == t.shape()[i];
-  if (!fits) refuse("");
+  if (!fits(info, t.shape())) refuse("");
+}
+
+void check_input(const program::ValueInfo& info, const DeviceArray& array) {
+  if (info.kind == program::ValueKind::kTensor && static_cast<int>(array.dtype) == static_cast<int>(info.dtype) &&
+      (!info.ranked || fits(info, array.shape)))
+    return;
+  throw Error(ErrorCode::kInvalidArgument, "input '" + info.name + "': the model takes " + describe(info) +
+                                               ", got a device tensor of " + describe(array));
 }
 
 namespace {
 
 /// A kernel that gives another shape than the artifact declares must not reach compiled code. Errors: kInvalidArtifact.
 void check_operand(const program::ValueInfo& info, const ops::Value& value, const std::string& who) {
-  const auto fits = [](const ops::Shape& shape, const std::vector<int64_t>& declared) {
-    return std::equal(shape.begin(), shape.end(), declared.begin(), declared.end(),
-                      [](int64_t have, int64_t want) { return want < 0 || have == want; });
-  };
   if (value.kind == ops::Value::Kind::kTensor &&
-      static_cast<int>(value.tensor.dtype()) == static_cast<int>(info.dtype) && fits(value.tensor.shape(), info.shape))
+      static_cast<int>(value.tensor.dtype()) == static_cast<int>(info.dtype) && fits(info, value.tensor.shape()))
     return;
   throw Error(ErrorCode::kInvalidArtifact,
               who + " was compiled for " + describe(info) + " as '" + info.name + "', got " + describe(value));
@@ -124,7 +136,17 @@ struct Executor::State {
   std::unordered_map<const void*, ops::Node> nodes;  // of kernel steps
   std::unordered_map<const void*, CpuCode::Function> functions;
   BufferPool memory;  // of compiled code
-  int64_t past = 0;   // how much of what grows there is before the run at hand
+  // Of the run at hand, in the main plan.
+  std::shared_ptr<DeviceMemory> state;              // what stays from run to run
+  std::shared_ptr<DeviceMemory> own_state;          // for runs whose pasts come from the host and go back to it
+  std::vector<uint8_t> host_state;                  // staging for it
+  std::unordered_set<int64_t> in_state;             // values that it holds
+  uint64_t append = 0;                              // number of the write to it
+  std::unordered_map<int64_t, DeviceArray> arrays;  // inputs that programs read where they are
+  std::unordered_map<int64_t, DeviceArray> kept;    // outputs that stay on the device
+  std::unordered_set<int64_t> wanted;               // outputs that shall
+  std::unordered_set<int64_t> host_reads;           // values that the host reads
+  int64_t past = 0;                                 // how much of what grows there is before the run at hand
   Report report;
   RunOptions options;
 
@@ -268,14 +290,149 @@ struct Executor::State {
     report.cpu.push_back({step.node_name, step.symbol, step.layer, seconds_since(start)});
   }
 
+  /// Brings an input of a program to its place.
+  void put(const program::DeviceTensor& d, const Frame& frame, std::span<uint8_t> staging, uint64_t arena) {
+    const bool stays = d.base == program::kStateBase;
+    if (stays && in_state.count(d.value) != 0) return;
+    const Extent e = extent(d);
+    if (const auto array = arrays.find(d.value); array != arrays.end()) {
+      device->copy(arena + e.offset, array->second.memory->address() + extent(array->second.layout).offset, e.bytes);
+      return;
+    }
+    const ops::Value& v = value(frame, d.value);
+    check_operand(artifact->values[static_cast<size_t>(d.value)], v, "a program of the NPU");
+    const std::span<uint8_t> bytes = stays ? std::span(host_state) : staging;
+    pack(v.tensor, d, bytes);
+    device->write((stays ? state->address() : arena) + e.offset, bytes.subspan(e.offset, e.bytes));
+  }
+
+  /// Fetches an output of a program, or keeps it on the device, or both.
+  void take(const program::DeviceTensor& d, Frame& frame, std::span<uint8_t> staging, uint64_t arena) {
+    const bool stays = d.base == program::kStateBase;
+    if (stays) in_state.insert(d.value);
+    const Extent e = extent(d);
+    ops::Shape shape = artifact->values[static_cast<size_t>(d.value)].shape;
+    if (d.growing_axis >= 0)
+      shape[static_cast<size_t>(d.growing_axis)] = largest_extent(d, shape) - (artifact->growth.room - past);
+    if (wanted.count(d.value) != 0) {
+      DeviceArray array{state, d, static_cast<ops::DType>(d.dtype), shape, append, {}};
+      if (!stays) {
+        array.memory = std::make_shared<DeviceMemory>(device, e.bytes);
+        array.layout.offset -= e.offset;
+        device->copy(array.memory->address(), arena + e.offset, e.bytes);
+      }
+      kept[d.value] = std::move(array);
+    }
+    if (host_reads.count(d.value) == 0) return;
+    const std::span<uint8_t> bytes = stays ? std::span(host_state) : staging;
+    device->read((stays ? state->address() : arena) + e.offset, bytes.subspan(e.offset, e.bytes));
+    frame.values[d.value] = unpack(d, shape, bytes);
+  }
+
+  /// Values that kernels and compiled code read, that programs read from the host, or that go to the host.
+  void find_host_reads(const std::vector<bool>& on_device) {
+    host_reads.clear();
+    const program::Plan& main = artifact->plans[0];
+    for (const program::Step& step : main.steps) {
+      if (const auto* kernel = std::get_if<program::KernelStep>(&step)) {
+        host_reads.insert(kernel->inputs.begin(), kernel->inputs.end());
+        for (const program::Attribute& a : kernel->attributes)
+          if (a.kind == program::Attribute::kPlan) {
+            const auto& captured = artifact->plans[static_cast<size_t>(a.plan)].captured;
+            host_reads.insert(captured.begin(), captured.end());
+          }
+      } else if (const auto* compiled = std::get_if<program::CodeStep>(&step)) {
+        host_reads.insert(compiled->inputs.begin(), compiled->inputs.end());
+      } else {
+        for (const program::DeviceTensor& d : std::get<program::NpuStep>(step).inputs)
+          if (d.base != program::kStateBase) host_reads.insert(d.value);
+      }
+    }
+    for (size_t i = 0; i < main.outputs.size(); ++i)
+      if (on_device.empty() || !on_device[i]) host_reads.insert(main.outputs[i]);
+  }
+
+  /// Whether programs alone read an input, as it lies.
+  bool read_in_place(int64_t id, const DeviceArray& array) const {
+    const program::Plan& main = artifact->plans[0];
+    bool any = false;
+    for (const program::Step& step : main.steps) {
+      if (const auto* npu = std::get_if<program::NpuStep>(&step)) {
+        for (const program::DeviceTensor& d : npu->inputs) {
+          if (d.value != id) continue;
+          if (d.base != program::kArenaBase || !same_layout(d, array.layout)) return false;
+          any = true;
+        }
+        continue;
+      }
+      const auto* kernel = std::get_if<program::KernelStep>(&step);
+      const auto& inputs = kernel ? kernel->inputs : std::get<program::CodeStep>(step).inputs;
+      if (std::find(inputs.begin(), inputs.end(), id) != inputs.end()) return false;
+      if (kernel)
+        for (const program::Attribute& a : kernel->attributes)
+          if (a.kind == program::Attribute::kPlan) return false;  // a body may read it
+    }
+    return any && std::find(main.outputs.begin(), main.outputs.end(), id) == main.outputs.end();
+  }
+
+  /// Where the program wants a past that stays; nothing for others.
+  const program::DeviceTensor* place_of_past(int64_t id) const {
+    for (const program::Step& step : artifact->plans[0].steps)
+      if (const auto* npu = std::get_if<program::NpuStep>(&step))
+        for (const program::DeviceTensor& d : npu->inputs)
+          if (d.value == id && d.base == program::kStateBase) return &d;
+    return nullptr;
+  }
+
+  /// The memory in which an earlier run left all pasts that stay, each at its place; nothing when they come from
+  /// elsewhere.
+  std::shared_ptr<DeviceMemory> memory_of_pasts(const std::vector<Bound>& inputs) const {
+    std::shared_ptr<DeviceMemory> memory;
+    for (const program::Past& past : artifact->growth.pasts) {
+      const program::DeviceTensor* d = place_of_past(artifact->plans[0].inputs[static_cast<size_t>(past.input)]);
+      if (d == nullptr) continue;
+      const auto* array = std::get_if<DeviceArray>(&inputs[static_cast<size_t>(past.input)]);
+      if (array == nullptr || (memory && memory != array->memory)) return nullptr;
+      if (array->layout.base != program::kStateBase || array->layout.offset != d->offset ||
+          strides_of(array->layout, array->shape) != strides_of(*d, array->shape) ||
+          array->memory->bytes() != std::max<uint64_t>(state_bytes(), 64))
+        return nullptr;
+      memory = array->memory;
+    }
+    return memory;
+  }
+
+  uint64_t state_bytes() const { return artifact->growth.state_bytes; }
+
+  /// Chooses the memory of what stays, before a run.
+  void choose_state(const std::vector<Bound>& inputs) {
+    if (state_bytes() == 0) return;
+    state = memory_of_pasts(inputs);
+    if (state) {
+      for (const program::Past& grown : artifact->growth.pasts) {
+        const int64_t id = artifact->plans[0].inputs[static_cast<size_t>(grown.input)];
+        if (place_of_past(id) != nullptr) in_state.insert(id);
+      }
+    } else if (wanted.empty()) {
+      if (!own_state) own_state = std::make_shared<DeviceMemory>(device, state_bytes());
+      state = own_state;
+    } else {
+      state = std::make_shared<DeviceMemory>(device, state_bytes());
+    }
+    append = state->append(past);
+  }
+
   /// The length that all pasts have. Errors: kInvalidArgument when they differ or there is no room for it.
-  int64_t length_of_past(const std::vector<ops::Value>& inputs) const {
+  int64_t length_of_past(const std::vector<Bound>& inputs) const {
     const program::Growth& growth = artifact->growth;
     int64_t length = 0;
     for (const program::Past& past : growth.pasts) {
       const program::ValueInfo& info =
           artifact->values[static_cast<size_t>(artifact->plans[0].inputs[static_cast<size_t>(past.input)])];
-      const int64_t own = inputs[static_cast<size_t>(past.input)].tensor.shape()[static_cast<size_t>(past.axis)];
+      const Bound& input = inputs[static_cast<size_t>(past.input)];
+      const auto* array = std::get_if<DeviceArray>(&input);
+      const ops::Shape& shape = array ? array->shape : std::get<ops::Value>(input).tensor.shape();
+      const int64_t own = shape[static_cast<size_t>(past.axis)];
       if (&past == &growth.pasts.front()) length = own;
       if (own != length)
         throw Error(ErrorCode::kInvalidArgument, "input '" + info.name + "' holds a past of " + std::to_string(own) +
@@ -294,19 +451,18 @@ struct Executor::State {
     const program::NpuProgram& npu = artifact->npu_programs[static_cast<size_t>(step.program)];
     const std::span<uint8_t> staging(host_arena.get(), npu.arena_bytes);
     auto start = Clock::now();
-    for (const program::DeviceTensor& d : step.inputs) {
-      const ops::Value& v = value(frame, d.value);
-      check_operand(artifact->values[static_cast<size_t>(d.value)], v, "a program of the NPU");
-      const Extent e = extent(d);
-      pack(v.tensor, d, staging);
-      device->write(loaded.arena + e.offset, staging.subspan(e.offset, e.bytes));
-    }
+    for (const program::DeviceTensor& d : step.inputs) put(d, frame, staging, loaded.arena);
     report.transfer_seconds += seconds_since(start);
     driver::RunRequest request;
     request.program_address = loaded.program;
     request.instruction_count = loaded.instructions;
     request.bases[program::kConstantsBase] = loaded.constants;
     request.bases[program::kArenaBase] = loaded.arena;
+    const uint64_t stays = state ? state->address() : 0;
+    request.bases[program::kStateBase] = stays;
+    for (size_t i = 0; i < npu.slides.size(); ++i)
+      request.bases[program::kFirstSlideBase + i] =
+          stays - static_cast<uint64_t>((artifact->growth.room - past) * npu.slides[i].pitch);
     request.check_races = options.check_races;
     request.poison = options.poison;
     request.profile = options.profile && device->can_profile();
@@ -324,14 +480,7 @@ struct Executor::State {
                                                std::to_string(result.races.size()) + " reported)");
     report.programs.push_back({step.program, std::move(result)});
     start = Clock::now();
-    for (const program::DeviceTensor& d : step.outputs) {
-      const Extent e = extent(d);
-      device->read(loaded.arena + e.offset, staging.subspan(e.offset, e.bytes));
-      ops::Shape shape = artifact->values[static_cast<size_t>(d.value)].shape;
-      if (d.growing_axis >= 0)
-        shape[static_cast<size_t>(d.growing_axis)] = largest_extent(d, shape) - (artifact->growth.room - past);
-      frame.values[d.value] = unpack(d, shape, staging);
-    }
+    for (const program::DeviceTensor& d : step.outputs) take(d, frame, staging, loaded.arena);
     report.transfer_seconds += seconds_since(start);
   }
 
@@ -376,7 +525,10 @@ struct Executor::State {
       });
     }
     std::vector<ops::Value> outputs;
-    for (int64_t id : plan.outputs) outputs.push_back(value(frame, id));
+    for (int64_t id : plan.outputs) {
+      const bool stays = !outer && kept.count(id) != 0 && host_reads.count(id) == 0;
+      outputs.push_back(stays ? ops::Value() : value(frame, id));
+    }
     return outputs;
   }
 };
@@ -410,6 +562,9 @@ Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::share
   s.host_arena.reset(static_cast<uint8_t*>(std::calloc(std::max<uint64_t>(arena, 64), 1)));
   if (!s.host_arena)
     throw Error(ErrorCode::kDoesNotFit, "the host has no memory for an arena of " + std::to_string(arena) + " bytes");
+  if (a.growth.state_bytes != 0) {
+    s.host_state.resize(a.growth.state_bytes);
+  }
   for (const program::NpuProgram& p : a.npu_programs) {
     State::Loaded loaded;
     loaded.instructions = static_cast<uint32_t>(p.instructions.size() / 64);
@@ -426,20 +581,80 @@ Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::share
 Executor::~Executor() = default;
 
 std::vector<ops::Value> Executor::run(const std::vector<ops::Value>& inputs, const RunOptions& options) {
+  std::vector<ops::Value> outputs;
+  for (Bound& output : run_bound({inputs.begin(), inputs.end()}, {}, options))
+    outputs.push_back(std::move(std::get<ops::Value>(output)));
+  return outputs;
+}
+
+std::vector<Bound> Executor::run_bound(const std::vector<Bound>& inputs, const std::vector<bool>& on_device,
+                                       const RunOptions& options) {
   State& s = *state_;
   const program::Plan& plan = s.artifact->plans[0];
   if (inputs.size() != plan.inputs.size())
     throw Error(ErrorCode::kInvalidArgument, "the model takes " + std::to_string(plan.inputs.size()) + " inputs, got " +
                                                  std::to_string(inputs.size()));
-  for (size_t i = 0; i < inputs.size(); ++i)
-    check_input(s.artifact->values[static_cast<size_t>(plan.inputs[i])], inputs[i]);
+  TESSERA_INVARIANT(on_device.empty() || on_device.size() == plan.outputs.size(), "one place for each output");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const program::ValueInfo& info = s.artifact->values[static_cast<size_t>(plan.inputs[i])];
+    if (const auto* array = std::get_if<DeviceArray>(&inputs[i])) {
+      check_input(info, *array);
+      array->check_intact();
+      if (&array->memory->device() != s.device.get())
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            "input '" + info.name + "' is bound to a tensor in the memory of another device; copy it to the host");
+    } else {
+      check_input(info, std::get<ops::Value>(inputs[i]));
+    }
+  }
   s.past = s.length_of_past(inputs);
+  s.in_state.clear();
+  s.arrays.clear();
+  s.kept.clear();
+  s.wanted.clear();
+  for (size_t i = 0; i < on_device.size(); ++i)
+    if (on_device[i]) s.wanted.insert(plan.outputs[i]);
+  s.find_host_reads(on_device);
+  std::vector<ops::Value> values;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto* array = std::get_if<DeviceArray>(&inputs[i]);
+    values.push_back(array ? ops::Value() : std::get<ops::Value>(inputs[i]));
+  }
+  s.choose_state(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto* array = std::get_if<DeviceArray>(&inputs[i]);
+    if (!array) continue;
+    const int64_t id = plan.inputs[i];
+    const bool in_place = s.in_state.count(id) != 0;
+    if (!in_place && s.read_in_place(id, *array))
+      s.arrays[id] = *array;
+    else if (!in_place || s.host_reads.count(id) != 0)
+      values[i] = array->to_host();
+  }
   s.report = {};
   s.options = options;
   const ThreadLimit limit(options.threads);
   const auto start = Clock::now();
-  auto outputs = s.run_plan(plan, inputs, nullptr);
+  std::vector<ops::Value> results = s.run_plan(plan, values, nullptr);
   s.report.seconds = seconds_since(start);
+  std::vector<Bound> outputs;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (on_device.empty() || !on_device[i]) {
+      outputs.emplace_back(std::move(results[i]));
+      continue;
+    }
+    const auto kept = s.kept.find(plan.outputs[i]);
+    const std::string& name = i < s.artifact->output_names.size()
+                                  ? s.artifact->output_names[i]
+                                  : s.artifact->values[static_cast<size_t>(plan.outputs[i])].name;
+    if (kept == s.kept.end() && results[i].kind != ops::Value::Kind::kTensor)
+      throw Error(ErrorCode::kUnsupported, "output '" + name + "' is no tensor; bind it to the host");
+    DeviceArray array = kept != s.kept.end() ? kept->second : to_device(s.device, results[i].tensor, name);
+    array.name = name;
+    outputs.emplace_back(std::move(array));
+  }
+  s.state.reset();
   return outputs;
 }
 

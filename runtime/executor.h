@@ -9,11 +9,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "driver/device.h"
 #include "isa/program/artifact.h"
 #include "ops/operator.h"
+#include "runtime/device_array.h"
 
 namespace tessera::runtime {
 
@@ -43,6 +45,9 @@ struct Report {
   double seconds = 0, transfer_seconds = 0;
 };
 
+/// What a run takes or leaves: on the host, or in the device's memory.
+using Bound = std::variant<ops::Value, DeviceArray>;
+
 /// Not thread-safe: one run at a time (Session serialises).
 class Executor {
  public:
@@ -53,6 +58,13 @@ class Executor {
   /// Inputs in the order of plans[0].inputs. Errors: kInvalidArgument (an input's shape or type, both named),
   /// kDeviceFault (with the fault record and the model's node), what kernels throw.
   std::vector<ops::Value> run(const std::vector<ops::Value>& inputs, const RunOptions& options = {});
+
+  /// The same with values that stay on the device: inputs wherever they are, and outputs, in the order of
+  /// plans[0].outputs, where `on_device` says so (empty: all on the host). An input that lies as a program of the NPU
+  /// wants it is copied inside the device; a past that an earlier run has left on the device is extended where it is.
+  /// Errors: as run, and kInvalidArgument for a device tensor that a later run has written over, or of another device.
+  std::vector<Bound> run_bound(const std::vector<Bound>& inputs, const std::vector<bool>& on_device,
+                               const RunOptions& options = {});
 
   const Report& report() const;
   const program::Artifact& artifact() const;
@@ -68,5 +80,6 @@ std::string describe(const ops::Value& value);
 
 /// Throws Error kInvalidArgument naming both sides unless the value fits the declaration.
 void check_input(const program::ValueInfo& info, const ops::Value& value);
+void check_input(const program::ValueInfo& info, const DeviceArray& array);
 
 }  // namespace tessera::runtime

@@ -14,8 +14,8 @@ namespace tessera::runtime {
 
 int64_t largest_extent(const program::DeviceTensor& device, const ops::Shape& shape) {
   const auto growing = static_cast<size_t>(device.growing_axis);
-  int64_t extent = std::array<int64_t, 4>{device.n, device.h, device.w,
-                                          device.c}[static_cast<size_t>(device.axes[growing])];
+  int64_t extent =
+      std::array<int64_t, 4>{device.n, device.h, device.w, device.c}[static_cast<size_t>(device.axes[growing])];
   for (size_t axis = 0; axis < shape.size(); ++axis)
     if (axis != growing && device.axes[axis] == device.axes[growing]) extent /= shape[axis];
   return extent;
@@ -60,8 +60,7 @@ Map make_map(const program::DeviceTensor& device, const ops::Shape& shape, int64
       table = std::move(next);
     }
     if (static_cast<int64_t>(table.size()) != extents[d] ||
-        (device.growing_axis >= 0 &&
-         shape[static_cast<size_t>(device.growing_axis)] > largest_extent(device, shape)))
+        (device.growing_axis >= 0 && shape[static_cast<size_t>(device.growing_axis)] > largest_extent(device, shape)))
       throw Error(ErrorCode::kInvalidArgument,
                   "a tensor of shape " + ops::to_string(shape) + " does not fit its place on the device");
   }
@@ -137,6 +136,20 @@ void copy(const Map& map, const program::DeviceTensor& device, auto* host, auto*
 }
 
 }  // namespace
+
+std::vector<int64_t> strides_of(const program::DeviceTensor& device, const ops::Shape& shape) {
+  const int64_t width = std::max<int64_t>(1, program::dtype_bits(device.dtype) / 8);
+  std::array<int64_t, 4> step = {device.image_pitch, device.row_pitch, device.pixel_pitch, width};
+  std::vector<int64_t> strides(shape.size(), 0);
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    const bool grows = device.growing_axis == static_cast<int64_t>(axis);
+    if (!grows && shape[axis] == 1) continue;
+    int64_t& next = step[static_cast<size_t>(device.axes[axis])];
+    strides[axis] = next;
+    next *= grows ? largest_extent(device, shape) : shape[axis];
+  }
+  return strides;
+}
 
 Extent extent(const program::DeviceTensor& device) {
   const int64_t width = std::max<int64_t>(1, program::dtype_bits(device.dtype) / 8);

@@ -21,6 +21,9 @@ ops::Tensor unpack(const program::DeviceTensor& device, const ops::Shape& shape,
 /// Places along the axis that grows, of a value of `shape` elsewhere.
 int64_t largest_extent(const program::DeviceTensor& device, const ops::Shape& shape);
 
+/// Bytes from an element to the next along each axis of a value of `shape`; 0 along axes of extent 1.
+std::vector<int64_t> strides_of(const program::DeviceTensor& device, const ops::Shape& shape);
+
 /// First byte and number of bytes that the tensor (border included) occupies in the arena.
 struct Extent {
   uint64_t offset = 0, bytes = 0;

@@ -15,6 +15,14 @@ struct tessera_session {
   std::string stats;
 };
 
+struct tessera_device_tensor {
+  tessera::DeviceTensor tensor;
+};
+
+struct tessera_binding {
+  tessera::IoBinding binding;
+};
+
 namespace {
 
 thread_local std::string last_error;
@@ -54,6 +62,43 @@ tessera_status guarded(F&& body) {
 
 void need(const void* pointer, const char* what) {
   if (!pointer) throw tessera::Error(tessera::ErrorCode::kInvalidArgument, std::string(what) + " is NULL");
+}
+
+/// A copy. Errors: kInvalidArgument when the bytes are not those of the shape.
+tessera::ops::Tensor from_c(const std::string& name, const tessera_tensor& in) {
+  using namespace tessera;
+  const auto dtype = static_cast<ops::DType>(in.dtype);
+  ops::Tensor tensor(dtype, ops::Shape(in.shape, in.shape + in.rank));
+  if (dtype == ops::DType::kString || static_cast<size_t>(tensor.bytes()) != in.bytes)
+    throw Error(ErrorCode::kInvalidArgument, "input '" + name + "': " + std::to_string(in.bytes) + " bytes given, " +
+                                                 std::string(ops::to_string(dtype)) + " " +
+                                                 ops::to_string(tensor.shape()) + " has " +
+                                                 std::to_string(tensor.bytes()));
+  if (in.bytes) std::memcpy(tensor.mutable_data(), in.data, in.bytes);
+  return tensor;
+}
+
+/// All zero for what is no tensor of numbers.
+tessera_tensor to_c(const tessera::ops::Value& v) {
+  using namespace tessera;
+  if (v.kind != ops::Value::Kind::kTensor || v.tensor.dtype() == ops::DType::kString)
+    return {0, 0, nullptr, nullptr, 0};
+  return {static_cast<int32_t>(v.tensor.dtype()), v.tensor.shape().size(), v.tensor.shape().data(), v.tensor.data(),
+          static_cast<size_t>(v.tensor.bytes())};
+}
+
+/// The index-th output of a binding. Errors: kInvalidArgument when there is none, or none at that place.
+template <typename T>
+const T& output_of(const tessera_binding* binding, size_t index, const char* other) {
+  using namespace tessera;
+  need(binding, "binding");
+  const std::vector<Bound>& outputs = binding->binding.outputs();
+  if (index >= outputs.size())
+    throw Error(ErrorCode::kInvalidArgument, "output " + std::to_string(index) + " of a binding with " +
+                                                 std::to_string(outputs.size()) + " outputs of a run");
+  if (!std::holds_alternative<T>(outputs[index]))
+    throw Error(ErrorCode::kInvalidArgument, "output '" + binding->binding.wanted()[index].name + "' " + other);
+  return std::get<T>(outputs[index]);
 }
 
 std::pair<std::string, std::string> name_and_value(const char* option) {
@@ -173,27 +218,116 @@ tessera_status tessera_run(tessera_session* session, const char* const* names, c
     NamedValues feeds;
     for (size_t i = 0; i < input_count; ++i) {
       need(names ? names[i] : nullptr, "a name");
-      const tessera_tensor& in = inputs[i];
-      const auto dtype = static_cast<ops::DType>(in.dtype);
-      ops::Tensor tensor(dtype, ops::Shape(in.shape, in.shape + in.rank));
-      if (dtype == ops::DType::kString || static_cast<size_t>(tensor.bytes()) != in.bytes)
-        throw Error(ErrorCode::kInvalidArgument, "input '" + std::string(names[i]) + "': " + std::to_string(in.bytes) +
-                                                     " bytes given, " + std::string(ops::to_string(dtype)) + " " +
-                                                     ops::to_string(tensor.shape()) + " has " +
-                                                     std::to_string(tensor.bytes()));
-      if (in.bytes) std::memcpy(tensor.mutable_data(), in.data, in.bytes);
-      feeds.emplace_back(names[i], std::move(tensor));
+      feeds.emplace_back(names[i], from_c(names[i], inputs[i]));
     }
     session->results = session->session.run(feeds);
     for (size_t i = 0; i < session->results.size(); ++i) {
-      const ops::Value& v = session->results[i];
-      if (v.kind != ops::Value::Kind::kTensor || v.tensor.dtype() == ops::DType::kString) {
-        outputs[i] = {0, 0, nullptr, nullptr, 0};
-        continue;
-      }
-      outputs[i] = {static_cast<int32_t>(v.tensor.dtype()), v.tensor.shape().size(), v.tensor.shape().data(),
-                    v.tensor.data(), static_cast<size_t>(v.tensor.bytes())};
+      outputs[i] = to_c(session->results[i]);
     }
+  });
+}
+
+tessera_status tessera_to_device(tessera_session* session, const tessera_tensor* tensor,
+                                 tessera_device_tensor** result) {
+  return guarded([&] {
+    need(session, "session");
+    need(tensor, "tensor");
+    need(result, "result");
+    *result = new tessera_device_tensor{session->session.to_device(from_c("tensor", *tensor))};
+  });
+}
+
+tessera_status tessera_device_tensor_describe(const tessera_device_tensor* tensor, tessera_tensor* description) {
+  return guarded([&] {
+    need(tensor, "tensor");
+    need(description, "description");
+    const tessera::DeviceTensor& t = tensor->tensor;
+    const auto bytes = tessera::ops::element_count(t.shape) * tessera::ops::element_bytes(t.dtype);
+    *description = {static_cast<int32_t>(t.dtype), t.shape.size(), t.shape.data(), nullptr, static_cast<size_t>(bytes)};
+  });
+}
+
+tessera_status tessera_device_tensor_copy_to_host(const tessera_device_tensor* tensor, void* data, size_t bytes) {
+  return guarded([&] {
+    need(tensor, "tensor");
+    const tessera::ops::Tensor host = tensor->tensor.to_host();
+    if (static_cast<size_t>(host.bytes()) != bytes)
+      throw tessera::Error(
+          tessera::ErrorCode::kInvalidArgument,
+          "the device tensor has " + std::to_string(host.bytes()) + " bytes, not " + std::to_string(bytes));
+    if (bytes != 0) {
+      need(data, "data");
+      std::memcpy(data, host.data(), bytes);
+    }
+  });
+}
+
+void tessera_device_tensor_release(tessera_device_tensor* tensor) { delete tensor; }
+
+tessera_status tessera_binding_create(tessera_session* session, tessera_binding** binding) {
+  return guarded([&] {
+    need(session, "session");
+    need(binding, "binding");
+    *binding = new tessera_binding{tessera::IoBinding(session->session)};
+  });
+}
+
+void tessera_binding_release(tessera_binding* binding) { delete binding; }
+
+tessera_status tessera_bind_input(tessera_binding* binding, const char* name, const tessera_tensor* tensor) {
+  return guarded([&] {
+    need(binding, "binding");
+    need(name, "name");
+    need(tensor, "tensor");
+    binding->binding.bind_input(name, tessera::ops::Value(from_c(name, *tensor)));
+  });
+}
+
+tessera_status tessera_bind_device_input(tessera_binding* binding, const char* name,
+                                         const tessera_device_tensor* tensor) {
+  return guarded([&] {
+    need(binding, "binding");
+    need(name, "name");
+    need(tensor, "tensor");
+    binding->binding.bind_input(name, tensor->tensor);
+  });
+}
+
+tessera_status tessera_bind_output(tessera_binding* binding, const char* name) {
+  return guarded([&] {
+    need(binding, "binding");
+    need(name, "name");
+    binding->binding.bind_output(name);
+  });
+}
+
+tessera_status tessera_bind_output_to_device(tessera_binding* binding, const char* name) {
+  return guarded([&] {
+    need(binding, "binding");
+    need(name, "name");
+    binding->binding.bind_output_to_device(name);
+  });
+}
+
+tessera_status tessera_run_binding(tessera_binding* binding) {
+  return guarded([&] {
+    need(binding, "binding");
+    binding->binding.run();
+  });
+}
+
+tessera_status tessera_binding_output(tessera_binding* binding, size_t index, tessera_tensor* output) {
+  return guarded([&] {
+    need(output, "output");
+    *output = to_c(output_of<tessera::ops::Value>(binding, index, "stays on the device; ask for it there"));
+  });
+}
+
+tessera_status tessera_binding_device_output(tessera_binding* binding, size_t index, tessera_device_tensor** output) {
+  return guarded([&] {
+    need(output, "output");
+    *output =
+        new tessera_device_tensor{output_of<tessera::DeviceTensor>(binding, index, "is on the host; ask for it there")};
   });
 }
 

@@ -43,6 +43,49 @@ TEST(CApi, RunsTheDigitsNetworkOnTheSimulatorAsOnTheReference) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
+TEST(CApi, BindingsKeepTensorsOnTheDevice) {
+  std::vector<float> image(64);
+  for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i % 13) / 16.0f;
+  const int64_t shape[4] = {1, 1, 8, 8};
+  const tessera_tensor input = {1, 4, shape, image.data(), image.size() * 4};
+  tessera_session* session = nullptr;
+  ASSERT_EQ(tessera_session_open(kModel, "fsim", "npu64", &session), TESSERA_OK) << tessera_last_error();
+  tessera_port in, out;
+  ASSERT_EQ(tessera_input(session, 0, &in), TESSERA_OK);
+  ASSERT_EQ(tessera_output(session, 0, &out), TESSERA_OK);
+  tessera_tensor expected;
+  ASSERT_EQ(tessera_run(session, &in.name, &input, 1, &expected), TESSERA_OK);
+  const std::vector<float> want(static_cast<const float*>(expected.data),
+                                static_cast<const float*>(expected.data) + 10);
+
+  tessera_binding* binding = nullptr;
+  ASSERT_EQ(tessera_binding_create(session, &binding), TESSERA_OK);
+  EXPECT_EQ(tessera_run_binding(binding), TESSERA_INVALID_ARGUMENT);
+  EXPECT_EQ(tessera_bind_input(binding, "none", &input), TESSERA_INVALID_ARGUMENT);
+  tessera_device_tensor* held = nullptr;
+  ASSERT_EQ(tessera_to_device(session, &input, &held), TESSERA_OK) << tessera_last_error();
+  ASSERT_EQ(tessera_bind_device_input(binding, in.name, held), TESSERA_OK) << tessera_last_error();
+  tessera_device_tensor_release(held);
+  ASSERT_EQ(tessera_bind_output_to_device(binding, out.name), TESSERA_OK);
+  ASSERT_EQ(tessera_run_binding(binding), TESSERA_OK) << tessera_last_error();
+  tessera_tensor host;
+  EXPECT_EQ(tessera_binding_output(binding, 0, &host), TESSERA_INVALID_ARGUMENT);
+  EXPECT_EQ(tessera_binding_device_output(binding, 1, &held), TESSERA_INVALID_ARGUMENT);
+  ASSERT_EQ(tessera_binding_device_output(binding, 0, &held), TESSERA_OK) << tessera_last_error();
+  tessera_binding_release(binding);
+  tessera_session_close(session);
+  // The tensor outlives both.
+  tessera_tensor description;
+  ASSERT_EQ(tessera_device_tensor_describe(held, &description), TESSERA_OK);
+  EXPECT_EQ(description.dtype, 1);
+  ASSERT_EQ(description.bytes, 40u);
+  std::vector<float> got(10);
+  EXPECT_EQ(tessera_device_tensor_copy_to_host(held, got.data(), 36), TESSERA_INVALID_ARGUMENT);
+  ASSERT_EQ(tessera_device_tensor_copy_to_host(held, got.data(), 40), TESSERA_OK) << tessera_last_error();
+  EXPECT_EQ(got, want);
+  tessera_device_tensor_release(held);
+}
+
 TEST(CApi, FailuresAreStatusesWithMessages) {
   tessera_session* session = nullptr;
   EXPECT_EQ(tessera_session_open("no/such/file.onnx", nullptr, nullptr, &session), TESSERA_IO);

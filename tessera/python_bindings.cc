@@ -99,6 +99,16 @@ class PredictedModel {
   compiler::Model model_;
 };
 
+Bound to_bound(const py::object& value) {
+  if (py::isinstance<DeviceTensor>(value)) return value.cast<DeviceTensor>();
+  return ops::value_from_python(value);
+}
+
+py::object to_python(const Bound& bound) {
+  if (const auto* tensor = std::get_if<DeviceTensor>(&bound)) return py::cast(*tensor);
+  return ops::value_to_python(std::get<ops::Value>(bound));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_tessera, m) {
@@ -112,6 +122,39 @@ PYBIND11_MODULE(_tessera, m) {
       PyErr_SetObject(error.ptr(), instance.ptr());
     }
   });
+
+  py::class_<DeviceTensor>(m, "DeviceTensor")
+      .def_property_readonly("shape", [](const DeviceTensor& t) { return py::tuple(py::cast(t.shape)); })
+      .def_property_readonly("dtype", [](const DeviceTensor& t) { return std::string(ops::to_string(t.dtype)); })
+      .def_property_readonly("name", [](const DeviceTensor& t) { return t.name; })
+      .def("copy_to_host", [](const DeviceTensor& t) {
+        ops::Tensor tensor;
+        {
+          py::gil_scoped_release release;
+          tensor = t.to_host();
+        }
+        return ops::value_to_python(ops::Value(std::move(tensor)));
+      });
+
+  py::class_<IoBinding>(m, "IoBinding")
+      .def(py::init<Session&>(), py::keep_alive<1, 2>())
+      .def("bind_input",
+           [](IoBinding& b, const std::string& name, const py::object& value) { b.bind_input(name, to_bound(value)); })
+      .def("bind_output", &IoBinding::bind_output)
+      .def("clear_inputs", &IoBinding::clear_inputs)
+      .def("clear_outputs", &IoBinding::clear_outputs)
+      .def("run", &IoBinding::run, py::call_guard<py::gil_scoped_release>())
+      .def("outputs",
+           [](const IoBinding& b) {
+             py::list out;
+             for (const Bound& bound : b.outputs()) out.append(to_python(bound));
+             return out;
+           })
+      .def("output_names", [](const IoBinding& b) {
+        py::list out;
+        for (const WantedOutput& output : b.wanted()) out.append(output.name);
+        return out;
+      });
 
   py::class_<Session>(m, "Session")
       .def(py::init([](py::object model, const std::string& device, const std::string& config,
@@ -161,6 +204,20 @@ PYBIND11_MODULE(_tessera, m) {
              py::list out;
              for (const ops::Value& result : results) out.append(ops::value_to_python(result));
              return out;
+           })
+      .def("pasts",
+           [](const Session& s) {
+             py::list out;
+             for (const program::Past& past : s.pasts())
+               out.append(py::make_tuple(s.inputs()[static_cast<size_t>(past.input)].name,
+                                         s.outputs()[static_cast<size_t>(past.output)].name, past.axis));
+             return out;
+           })
+      .def("to_device",
+           [](const Session& s, const py::object& array) {
+             const ops::Value value = ops::value_from_python(array);
+             py::gil_scoped_release release;
+             return s.to_device(value.tensor);
            })
       .def("stats_json", [](const Session& s) { return s.stats_json(); })
       .def("report_json", [](const Session& s) { return s.report_json(); })

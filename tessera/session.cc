@@ -70,6 +70,7 @@ struct Session::State {
   SessionOptions options;
   std::string path, bytes;  // of the ONNX model; `bytes` when it has no path
   std::vector<Port> inputs, outputs;
+  std::vector<program::Past> pasts;
   std::map<std::string, std::vector<size_t>> growing;  // dimensions of inputs for which one compilation serves
   isa::MachineConfig config;
   std::shared_ptr<driver::Device> device;
@@ -132,6 +133,7 @@ struct Session::State {
         if (i < loaded->output_keys.size()) port.keys = loaded->output_keys[i];
         outputs.push_back(std::move(port));
       }
+      pasts = loaded->growth.pasts;
       open_device();
       return;
     }
@@ -141,6 +143,7 @@ struct Session::State {
     auto model = std::make_unique<compiler::Model>(import({}));
     inputs = model->inputs();
     outputs = model->outputs();
+    pasts = model->pasts();
     if (options.compile.max_length > 0 && !reference()) growing = model->growing_inputs();
     const auto open = [&](const Port& port) {
       const auto axes = growing.find(port.name);
@@ -184,12 +187,21 @@ struct Session::State {
     return shape;
   }
 
-  Entry& find(const std::vector<ops::Value>& values) {
+  [[noreturn]] void refuse_device_memory() const {
+    throw Error(ErrorCode::kUnsupported,
+                "the reference device is an interpreter without memory of its own; bind to the host");
+  }
+
+  Entry& find(const std::vector<Bound>& values) {
     std::map<std::string, ops::Shape> shapes;
     if (!loaded)
-      for (size_t i = 0; i < inputs.size(); ++i)
-        if (is_dynamic(inputs[i]) || (!inputs[i].ranked && values[i].kind == ops::Value::Kind::kTensor))
-          shapes[inputs[i].name] = key_of(inputs[i], values[i].tensor.shape());
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const auto* array = std::get_if<DeviceTensor>(&values[i]);
+        const bool tensor = array || std::get<ops::Value>(values[i]).kind == ops::Value::Kind::kTensor;
+        if (is_dynamic(inputs[i]) || (!inputs[i].ranked && tensor))
+          shapes[inputs[i].name] =
+              key_of(inputs[i], array ? array->shape : std::get<ops::Value>(values[i]).tensor.shape());
+      }
     for (size_t i = 0; i < entries.size(); ++i) {
       if (entries[i]->shapes != shapes) continue;
       std::rotate(entries.begin() + static_cast<int64_t>(i), entries.begin() + static_cast<int64_t>(i) + 1,
@@ -227,50 +239,115 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 const std::vector<Port>& Session::inputs() const { return state_->inputs; }
 const std::vector<Port>& Session::outputs() const { return state_->outputs; }
+const std::vector<program::Past>& Session::pasts() const { return state_->pasts; }
+
+namespace {
+
+/// The index of a name among ports. Errors: kInvalidArgument, saying what there is.
+size_t index_of(const std::vector<Port>& ports, const std::string& name, const char* kind, const char* verb) {
+  const auto found = std::find_if(ports.begin(), ports.end(), [&](const Port& port) { return port.name == name; });
+  if (found == ports.end())
+    throw Error(ErrorCode::kInvalidArgument,
+                std::string("the model has no ") + kind + " '" + name + "'; it " + verb + " " + known_names(ports));
+  return static_cast<size_t>(found - ports.begin());
+}
+
+void check_bound(const Port& port, const Bound& value) {
+  std::visit([&](const auto& v) { runtime::check_input(to_info(port), v); }, value);
+}
+
+}  // namespace
 
 std::vector<ops::Value> Session::run(const NamedValues& feeds, const std::vector<std::string>& names) {
+  NamedBounds bounds;
+  for (const auto& [name, value] : feeds) bounds.emplace_back(name, value);
+  std::vector<WantedOutput> wanted;
+  for (const std::string& name : names) wanted.push_back({name, false});
+  if (names.empty())
+    for (const Port& port : state_->outputs) wanted.push_back({port.name, false});
+  std::vector<ops::Value> results;
+  for (Bound& bound : run_bound(bounds, wanted)) results.push_back(std::move(std::get<ops::Value>(bound)));
+  return results;
+}
+
+std::vector<Bound> Session::run_bound(const NamedBounds& feeds, const std::vector<WantedOutput>& wanted) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
-  std::vector<ops::Value> values;
+  std::vector<Bound> values;
   for (const Port& port : s.inputs) {
     const auto found =
         std::find_if(feeds.begin(), feeds.end(), [&](const auto& feed) { return feed.first == port.name; });
     if (found == feeds.end())
       throw Error(ErrorCode::kInvalidArgument,
                   "input '" + port.name + "' is missing; the model takes " + known_names(s.inputs));
-    runtime::check_input(to_info(port), found->second);
+    check_bound(port, found->second);
     values.push_back(found->second);
   }
-  for (const auto& feed : feeds)
-    if (std::none_of(s.inputs.begin(), s.inputs.end(), [&](const Port& port) { return port.name == feed.first; }))
-      throw Error(ErrorCode::kInvalidArgument,
-                  "the model has no input '" + feed.first + "'; it takes " + known_names(s.inputs));
+  for (const auto& feed : feeds) index_of(s.inputs, feed.first, "input", "takes");
   std::vector<size_t> chosen;
-  for (const std::string& name : names) {
-    const auto found =
-        std::find_if(s.outputs.begin(), s.outputs.end(), [&](const Port& port) { return port.name == name; });
-    if (found == s.outputs.end())
-      throw Error(ErrorCode::kInvalidArgument,
-                  "the model has no output '" + name + "'; it gives " + known_names(s.outputs));
-    chosen.push_back(static_cast<size_t>(found - s.outputs.begin()));
+  std::vector<bool> on_device(s.outputs.size(), false);
+  for (const WantedOutput& output : wanted) {
+    chosen.push_back(index_of(s.outputs, output.name, "output", "gives"));
+    if (output.on_device) on_device[chosen.back()] = true;
   }
   State::Entry& entry = s.find(values);
-  std::vector<ops::Value> results;
+  std::vector<Bound> results;
   if (entry.model) {
-    results = entry.model->interpret(values);
+    std::vector<ops::Value> host;
+    for (const Bound& value : values) {
+      if (!std::holds_alternative<ops::Value>(value)) s.refuse_device_memory();
+      host.push_back(std::get<ops::Value>(value));
+    }
+    if (std::find(on_device.begin(), on_device.end(), true) != on_device.end()) s.refuse_device_memory();
+    for (ops::Value& result : entry.model->interpret(host)) results.emplace_back(std::move(result));
   } else {
     runtime::RunOptions run;
     run.check_races = s.options.check_races;
     run.poison = s.options.poison;
     run.profile = s.options.profile;
     run.threads = s.options.compile.threads;
-    results = entry.executor->run(values, run);
+    results = entry.executor->run_bound(values, on_device, run);
   }
   s.last = &entry;
-  if (chosen.empty()) return results;
-  std::vector<ops::Value> out;
+  std::vector<Bound> out;
   for (size_t i : chosen) out.push_back(results[i]);
   return out;
+}
+
+DeviceTensor Session::to_device(const ops::Tensor& tensor) const {
+  if (state_->reference()) state_->refuse_device_memory();
+  return runtime::to_device(state_->device, tensor, "tensor");
+}
+
+void IoBinding::bind_input(const std::string& name, Bound value) {
+  check_bound(session_.inputs()[index_of(session_.inputs(), name, "input", "takes")], value);
+  const auto known =
+      std::find_if(inputs_.begin(), inputs_.end(), [&](const auto& input) { return input.first == name; });
+  if (known != inputs_.end())
+    known->second = std::move(value);
+  else
+    inputs_.emplace_back(name, std::move(value));
+}
+
+void IoBinding::bind_output(const std::string& name, bool on_device) {
+  index_of(session_.outputs(), name, "output", "gives");
+  const auto known =
+      std::find_if(wanted_.begin(), wanted_.end(), [&](const auto& output) { return output.name == name; });
+  if (known != wanted_.end())
+    known->on_device = on_device;
+  else
+    wanted_.push_back({name, on_device});
+}
+
+void IoBinding::clear_outputs() {
+  wanted_.clear();
+  outputs_.clear();
+}
+
+void IoBinding::run() {
+  if (wanted_.empty())
+    throw Error(ErrorCode::kInvalidArgument, "no output is bound; the model gives " + known_names(session_.outputs()));
+  outputs_ = session_.run_bound(inputs_, wanted_);
 }
 
 const program::Artifact& Session::artifact() {

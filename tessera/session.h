@@ -10,16 +10,27 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "compiler/pipeline/model.h"
 #include "isa/program/artifact.h"
 #include "ops/tensor.h"
+#include "runtime/device_array.h"
 
 namespace tessera {
 
 using Port = compiler::Port;
 using NamedValues = std::vector<std::pair<std::string, ops::Value>>;
+using DeviceTensor = runtime::DeviceArray;
+/// What is bound to an input or comes out of a run: on the host, or in the device's memory.
+using Bound = std::variant<ops::Value, DeviceTensor>;
+using NamedBounds = std::vector<std::pair<std::string, Bound>>;
+/// An output by name, and whether it stays on the device.
+struct WantedOutput {
+  std::string name;
+  bool on_device = false;
+};
 
 struct SessionOptions {
   std::string device = "fsim";     // a backend of driver/registry.h, or "reference": the interpreter
@@ -48,11 +59,19 @@ class Session {
 
   const std::vector<Port>& inputs() const;
   const std::vector<Port>& outputs() const;
+  /// The pasts of a decoder whose past is dynamic; empty for other models.
+  const std::vector<program::Past>& pasts() const;
 
   /// Results named in `outputs` (all when empty), in that order. A model with dynamic dimensions is compiled for the
   /// shapes that come and the result is kept for the next call. Errors: kInvalidArgument (unknown or missing names;
   /// shape or type, both sides named), kDeviceFault, compilation errors.
   std::vector<ops::Value> run(const NamedValues& feeds, const std::vector<std::string>& outputs = {});
+  /// The same with tensors that are, or stay, on the device (runtime/executor.h). A device tensor may be used by any
+  /// session whose device it is of, which is this one, and lives as long as anybody holds it. Errors: as run;
+  /// kUnsupported on the reference device, which has no memory.
+  std::vector<Bound> run_bound(const NamedBounds& feeds, const std::vector<WantedOutput>& outputs);
+  /// Copies a tensor to the device. Errors: kDoesNotFit, kUnsupported (strings; the reference device).
+  DeviceTensor to_device(const ops::Tensor& tensor) const;
 
   /// Statistics of the last run as JSON, with the keys of docs/profiling.md; in one line without `indent`. Errors:
   /// kInvalidArgument before the first run.
@@ -68,6 +87,33 @@ class Session {
   struct State;
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
+};
+
+/// Inputs and outputs that are bound once and serve for several runs, in the manner of ONNX Runtime. The session must
+/// outlive it.
+class IoBinding {
+ public:
+  explicit IoBinding(Session& session) : session_(session) {}
+
+  /// Errors: kInvalidArgument for an unknown name, and for a type or shape that the model does not take.
+  void bind_input(const std::string& name, Bound value);
+  /// Errors: kInvalidArgument for an unknown name.
+  void bind_output(const std::string& name, bool on_device = false);
+  void bind_output_to_device(const std::string& name) { bind_output(name, true); }
+  void clear_inputs() { inputs_.clear(); }
+  void clear_outputs();
+
+  /// Errors: those of Session::run_bound; kInvalidArgument when no output is bound.
+  void run();
+  /// Of the last run, in the order in which the outputs were bound.
+  const std::vector<WantedOutput>& wanted() const { return wanted_; }
+  const std::vector<Bound>& outputs() const { return outputs_; }
+
+ private:
+  Session& session_;
+  NamedBounds inputs_;
+  std::vector<WantedOutput> wanted_;
+  std::vector<Bound> outputs_;
 };
 
 /// True if the bytes begin like an artifact.

@@ -93,6 +93,38 @@ TESSERA_API tessera_status tessera_output(const tessera_session* session, size_t
 TESSERA_API tessera_status tessera_run(tessera_session* session, const char* const* names, const tessera_tensor* inputs,
                                        size_t input_count, tessera_tensor* outputs);
 
+/* A tensor in the memory of a session's device. It lives until it is released, also beyond its session. */
+typedef struct tessera_device_tensor tessera_device_tensor;
+/* Copies a tensor to the device of a session. */
+TESSERA_API tessera_status tessera_to_device(tessera_session* session, const tessera_tensor* tensor,
+                                             tessera_device_tensor** result);
+/* Element type and shape; data is NULL. `description` belongs to the device tensor. */
+TESSERA_API tessera_status tessera_device_tensor_describe(const tessera_device_tensor* tensor,
+                                                          tessera_tensor* description);
+/* Copies to `bytes` bytes at `data`. TESSERA_INVALID_ARGUMENT for another number of bytes, and when a later run has
+ * written over a part of the tensor: what a decoder has left of its past is extended where it is. */
+TESSERA_API tessera_status tessera_device_tensor_copy_to_host(const tessera_device_tensor* tensor, void* data,
+                                                              size_t bytes);
+TESSERA_API void tessera_device_tensor_release(tessera_device_tensor* tensor);
+
+/* Inputs and outputs that are bound once and serve for several runs. The session must outlive it. */
+typedef struct tessera_binding tessera_binding;
+TESSERA_API tessera_status tessera_binding_create(tessera_session* session, tessera_binding** binding);
+TESSERA_API void tessera_binding_release(tessera_binding* binding);
+/* The data is copied. */
+TESSERA_API tessera_status tessera_bind_input(tessera_binding* binding, const char* name, const tessera_tensor* tensor);
+/* The binding holds the tensor itself; it may be released at once. */
+TESSERA_API tessera_status tessera_bind_device_input(tessera_binding* binding, const char* name,
+                                                     const tessera_device_tensor* tensor);
+TESSERA_API tessera_status tessera_bind_output(tessera_binding* binding, const char* name);
+TESSERA_API tessera_status tessera_bind_output_to_device(tessera_binding* binding, const char* name);
+TESSERA_API tessera_status tessera_run_binding(tessera_binding* binding);
+/* An output of the last run, by the order of binding: on the host (valid until the binding's next run or its end), or
+ * on the device (to be released). TESSERA_INVALID_ARGUMENT when it is at the other place. */
+TESSERA_API tessera_status tessera_binding_output(tessera_binding* binding, size_t index, tessera_tensor* output);
+TESSERA_API tessera_status tessera_binding_device_output(tessera_binding* binding, size_t index,
+                                                         tessera_device_tensor** output);
+
 /* Statistics of the last run as JSON; valid until the session's next call. */
 TESSERA_API tessera_status tessera_stats(tessera_session* session, const char** json);
 

@@ -108,8 +108,9 @@ struct Plan {
 /// Finds the plans of a stream: dependences by bytes, less those that others imply.
 class Dependences {
  public:
-  Dependences(const isa::MachineConfig& config, size_t instructions, SynchroniseSummary& summary)
-      : config_(config), memories_(isa::kMemories), summary_(summary) {
+  Dependences(const isa::MachineConfig& config, size_t instructions, const std::vector<int64_t>& slides,
+              SynchroniseSummary& summary)
+      : config_(config), slides_(slides), memories_(isa::kMemories), summary_(summary) {
     plans_.reserve(instructions);
   }
 
@@ -139,8 +140,11 @@ class Dependences {
   Clock touched(const isa::Instruction& instruction, size_t self, uint32_t number) {
     Clock needed{};
     for (const isa::Operand& operand : isa::effects(instruction, config_).operands) {
-      memories_[static_cast<size_t>(operand.memory())].access(operand.begin, operand.end, operand.write, self, number,
-                                                              needed);
+      const int slide = operand.dram ? operand.base - kFirstSlide : -1;
+      const bool slides = slide >= 0 && static_cast<size_t>(slide) < slides_.size();
+      const int memory = slides ? isa::kSpaces + kFirstSlide - 1 : operand.memory();
+      const int64_t begin = operand.begin - (slides ? slides_[static_cast<size_t>(slide)] : 0);
+      memories_[static_cast<size_t>(memory)].access(begin, operand.end, operand.write, self, number, needed);
     }
     needed[self] = 0;
     return needed;
@@ -175,7 +179,10 @@ class Dependences {
     return clock;
   }
 
+  static constexpr int kFirstSlide = 3;
+
   const isa::MachineConfig& config_;
+  const std::vector<int64_t>& slides_;
   std::vector<Memory> memories_;
   std::vector<Plan> plans_;
   std::array<std::vector<size_t>, isa::kEngines> queue_;   // instructions of an engine
@@ -287,7 +294,7 @@ SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std:
   TESSERA_INVARIANT(options.signals_between_barriers >= 1 && options.signals_between_barriers <= 32000,
                     "barriers too far apart");
   SynchroniseSummary summary;
-  Dependences dependences(config, instructions.size(), summary);
+  Dependences dependences(config, instructions.size(), options.slides, summary);
   for (const isa::Instruction& instruction : instructions) dependences.add(instruction);
   const std::vector<Plan> plans = dependences.take();
   Writer writer(config, options.signals_between_barriers, instructions.size(), summary);

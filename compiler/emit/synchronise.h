@@ -18,6 +18,9 @@ struct SynchroniseOptions {
   // Conditions compare 16 bits: after this many signals of one engine all engines meet, so that no count is ever
   // ambiguous.
   int64_t signals_between_barriers = 16384;
+  // Base registers from 3 on name places inside what register 2 names, that lie up to so many bytes lower when the
+  // program runs.
+  std::vector<int64_t> slides;
 };
 
 struct SynchroniseSummary {

@@ -177,6 +177,8 @@ class Folder {
         tensor(from).is_unsigned != tensor(to).is_unsigned || tensor(from).element_bytes != 1)
       return false;
     if (readers(from).size() > 1 && tensor(from).c < kLongRun) return false;
+    // Where a run appends is for writing alone.
+    if (tensor(to).slide != 0 && (readers(from).size() > 1 || is_output(from))) return false;
     const auto maker = producer(from);
     if (!maker || *maker > at) return false;
     npu::Tensor view = tensor(to);

@@ -74,6 +74,8 @@ npu::TensorId LayoutAssigner::window(npu::TensorId of, int64_t row, int64_t rows
 
 npu::TensorId LayoutAssigner::packed(ValueId value, const Order& order, const Dims& dims) {
   const npu::TensorId id = fresh(name_of(value), dims, is_unsigned(value), element_bytes(value));
+  // What an earlier program has left in a cache is there already.
+  if (order == identity_order(order.size())) graph_.tensors[static_cast<size_t>(id)].cache = values_.value(value).cache;
   graph_.inputs.push_back(id);
   packed_.emplace_back(value, Device{id, Layout::dense(shape_of(value), order)});
   return id;
@@ -478,7 +480,44 @@ bool LayoutAssigner::add(const Operation& op, const Rows& what) {
   return true;
 }
 
+/// The past is the first part of the result's own memory, rows of the last axis.
+bool LayoutAssigner::append(const Operation& op, const Concat& what) {
+  const ValueId past = op.operands[0], added = op.operands[1], y = op.results[0];
+  if (produces(past) || order_of(past) || element_bytes(y) != 1) return false;
+  const Extents out = shape_of(y);
+  const Order order = identity_order(out.size());
+  const auto axis = static_cast<size_t>(what.axis);
+  const int64_t room = shape_of(past)[axis];
+  std::optional<Device> source = device_of(added);
+  if (!what.steps.empty())
+    for (const Step& step : what.steps[1])
+      if (source) source = moved(op, *source, step, name_of(added));
+  if (!source) return false;
+  const npu::TensorId whole = result(y, order, collapse(out, order));
+  graph_.tensors[static_cast<size_t>(whole)].cache = values_.value(y).cache;
+  graph_.inputs.push_back(whole);
+  const Device device = produced_.at(y);
+  Device before = device, behind = device;
+  before.layout = *slice(device.layout, axis, 0, room, 1);
+  behind.layout = *slice(device.layout, axis, room, out[axis] - room, 1);
+  packed_.emplace_back(past, before);
+  npu::Stage stage = what.stages.empty() ? npu::Stage{} : what.stages[1];
+  if (!what.tables[1].empty()) stage.table = what.tables[1];
+  stage.table_unsigned = stage.table && is_unsigned(y);
+  const size_t first = graph_.operations.size();
+  if (!copy(op, *source, behind, stage)) return false;
+  int64_t pitch = 1;
+  for (size_t i = axis + 1; i < out.size(); ++i) pitch *= out[i];
+  for (size_t i = first; i < graph_.operations.size(); ++i) {
+    const npu::TensorId written = npu::uses_of(graph_.operations[i]).written;
+    if (npu::root_of(graph_, written) == whole) graph_.tensors[static_cast<size_t>(written)].slide = pitch;
+  }
+  count_once(first);
+  return true;
+}
+
 bool LayoutAssigner::add(const Operation& op, const Concat& what) {
+  if (what.appends) return append(op, what);
   ValueId y = op.results[0];
   const Extents out = shape_of(y);
   // The order of an operand that is here, as it is after its own movements.

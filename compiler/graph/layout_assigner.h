@@ -85,6 +85,7 @@ class LayoutAssigner {
   bool add(const Operation& op, const Binary& what);
   bool add(const Operation& op, const Requantise& what);
   bool add(const Operation& op, const Concat& what);
+  bool append(const Operation& op, const Concat& what);
   bool add(const Operation& op, const Move& what);
   bool add(const Operation& op, const Rows& what);
 

@@ -124,6 +124,7 @@ void fields(IO& io, text::In<IO, Concat> c) {
   io.field("tables", c.tables);
   io.field("steps", c.steps);
   io.field("stages", c.stages);
+  io.field("appends", c.appends);
 }
 
 template <typename IO>
@@ -339,6 +340,7 @@ class Checker {
                 (what.stages.empty() || what.stages.size() == op.operands.size()),
             "tables, steps or stages are not one for each operand");
     for (size_t i = 0; i < what.steps.size(); ++i) steps(operand(op, i), what.steps[i]);
+    require(!what.appends || op.operands.size() == 2, "appends one operand to the other");
   }
   void check(const Operation& op, const Move& what) const {
     require(op.operands.size() == 1 && op.results.size() == what.steps.size(),
@@ -373,6 +375,7 @@ void print(const ValueGraph& graph, text::Printer& printer, text::Constants& con
     const Value& value = graph.values[i];
     text::FieldWriter io(constants);
     io.field("prefers", value.prefers);
+    io.field("cache", value.cache, -1);
     io.print(printer, "%" + std::to_string(i) + " = " + std::string(kElements[static_cast<size_t>(value.element)]) +
                           text::list(value.shape) + " " + text::quote(value.name));
   }
@@ -392,6 +395,7 @@ ValueGraph read_values(text::Reader& reader, const text::Constants& constants) {
     value.name = reader.string();
     text::FieldReader io(reader, constants);
     io.field("prefers", value.prefers);
+    io.field("cache", value.cache, -1);
     io.run();
   });
   graph.name = head.name;

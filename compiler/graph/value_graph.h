@@ -31,6 +31,7 @@ struct Value {
   Element element = Element::kInt8;
   Extents shape;
   Preference prefers = Preference::kChannelsLast;
+  int32_t cache = -1;  // which part of the device's memory that stays from run to run holds it; -1: none
 
   bool is_unsigned() const { return element == Element::kUint8; }
   int32_t element_bytes() const { return element == Element::kInt32 ? 4 : 1; }
@@ -153,6 +154,9 @@ struct Concat {
   std::vector<npu::Table> tables;
   std::vector<Steps> steps;        // of each operand before; empty: none
   std::vector<npu::Stage> stages;  // of operands of int32 sums: their conversion instead of a table
+  /// The first operand is the past, which stays where it is: the result is the same memory, and the second operand is
+  /// written behind what there is of the past when the program runs.
+  bool appends = false;
   bool operator==(const Concat&) const = default;
 };
 

@@ -47,10 +47,13 @@ class Checker {
       std::visit([&](const auto& op) { check(op); }, operation.what);
       const Uses uses = uses_of(operation);
       for (const TensorId id : uses.read) {
+        require(tensor(id, "operand").slide == 0, "reads the place of what is appended");
         require(written[static_cast<size_t>(root_of(graph_, id))],
                 "reads tensor '" + tensor(id, "operand").name + "' before it is written");
       }
-      require(!is_input(root_of(graph_, uses.written)), "writes a graph input");
+      const Tensor& target = tensor(root_of(graph_, uses.written), "output");
+      require(!is_input(root_of(graph_, uses.written)) || target.cache >= 0, "writes a graph input");
+      require(tensor(uses.written, "output").slide == 0 || target.cache >= 0, "appends to what does not stay");
       require(writable(tensor(uses.written, "output")), "writes a strided view whose elements overlap");
       written[static_cast<size_t>(root_of(graph_, uses.written))] = true;
     }

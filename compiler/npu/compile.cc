@@ -104,7 +104,10 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
       (k == static_cast<size_t>(Stream::kOutput) ? layer.dram_write_bytes : layer.dram_read_bytes) +=
           layer.stream_bytes[k];
   }
-  emit::synchronise(emitter.instructions, emitter.layer_of_instruction, config);
+  program.slides = plan.slides;
+  emit::SynchroniseOptions order;
+  for (const int64_t pitch : plan.slides) order.slides.push_back(pitch * options.room);
+  emit::synchronise(emitter.instructions, emitter.layer_of_instruction, config, order);
   program.instructions = std::move(emitter.instructions);
   program.layer_of_instruction = std::move(emitter.layer_of_instruction);
   program.constants = emitter.constants.take();

@@ -44,6 +44,12 @@ struct Tensor {
   int32_t element_bytes = 1;   // 1, or 4: little-endian int32
   Border border;               // graph inputs only
   Scope scope = Scope::kOpen;  // of what is no view and no reshape
+  /// Which part of the memory that stays from run to run holds it (Options::cache_offsets), or -1; of a graph input
+  /// that is no view. Operations may write parts of it.
+  int32_t cache = -1;
+  /// Of a view into a cache that is only written: bytes by which its place moves down for each element that the past is
+  /// shorter than Options::room. 0: it stays.
+  int64_t slide = 0;
 
   // A tensor may be a part of another one (concatenation, slice, split): the box of its own shape that starts at
   // (view_n, view_h, view_w, view_c) of `view_of`. Same element type. Writing the view writes the parent.
@@ -238,6 +244,8 @@ Convolution make_matmul(TensorId input, TensorId output, int32_t input_zero, int
 /// Base registers of a program.
 inline constexpr uint32_t kConstantBase = 0;
 inline constexpr uint32_t kArenaBase = 1;
+inline constexpr uint32_t kCacheBase = 2;
+inline constexpr uint32_t kFirstSlideBase = 3;  // and those behind it: one for each slide
 
 /// Where a tensor stands: bytes from base register `base`. Element (n,h,w,c) is at
 /// offset + n*image_pitch + h*row_pitch + w*pixel_pitch + c*element_bytes; border pixels have negative h, w or h >= H,
@@ -273,6 +281,7 @@ struct Program {
   uint64_t arena_bytes = 0;                    // base register 1
   uint64_t unshared_bytes = 0;                 // the arena if no two tensors shared memory
   std::vector<Placement> placements;           // one for each tensor
+  std::vector<int64_t> slides;                 // base registers from kFirstSlideBase on, by Tensor::slide
   std::vector<LayerInfo> layers;               // one for each operation
 };
 
@@ -295,6 +304,8 @@ struct Options {
   std::string judge = "replay";            // the cost model that decides among the best of them
   int64_t dram_latency_cycles = 100;       // of the memory that the program will run with: from a request to its data
   int64_t dram_bandwidth_bytes = 0;        // a cycle, reads and writes together; 0: the width of the bus
+  std::vector<int64_t> cache_offsets;      // of Tensor::cache, bytes
+  int64_t room = 0;                        // the longest past
   SearchLog* search_log = nullptr;         // receives every candidate and why the winner won (search_log.h)
   std::shared_ptr<SearchMemo> memo;        // what earlier searches found (search_memo.h); nothing: each for itself
 };

@@ -37,6 +37,8 @@ void print_tensor(const Tensor& t, TensorId id, text::Printer& printer, text::Co
   }
   io.field("border", t.border);
   io.field("scope", t.scope, Scope::kOpen);
+  io.field("cache", t.cache, -1);
+  io.field("slide", t.slide);
   // An int32 tensor of unsigned provenance: the generator ignores it, the text keeps it.
   if (t.element_bytes == 4) io.field("unsigned", t.is_unsigned);
   io.print(printer, head);
@@ -75,6 +77,8 @@ Tensor read_tensor(text::Reader& reader, const text::Constants& constants) {
   }
   io.field("border", t.border);
   io.field("scope", t.scope, Scope::kOpen);
+  io.field("cache", t.cache, -1);
+  io.field("slide", t.slide);
   if (t.element_bytes == 4) io.field("unsigned", t.is_unsigned);
   io.run();
   return t;

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "isa/effects.h"
 
 namespace tessera::npu {
 
@@ -139,6 +140,16 @@ Placement resolve(const Graph& graph, const std::vector<Placement>& placements, 
   return inside(t, resolve(graph, placements, static_cast<size_t>(parent)));
 }
 
+/// The base register of a slide; those of one pitch share it.
+uint32_t slide_base(std::vector<int64_t>& slides, int64_t pitch) {
+  const auto found = std::find(slides.begin(), slides.end(), pitch);
+  const auto number = static_cast<uint32_t>(found - slides.begin());
+  if (found == slides.end()) slides.push_back(pitch);
+  if (kFirstSlideBase + number >= isa::kBases)
+    throw Error(ErrorCode::kDoesNotFit, "the caches have more layouts than the machine has base registers");
+  return kFirstSlideBase + number;
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::vector<bool>& on_chip,
@@ -156,6 +167,14 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
   const int64_t alignment = std::max<int64_t>(options.alignment, 1);
   std::vector<Block> placed;
   for (const size_t i : order) {
+    if (const int32_t cache = graph.tensors[i].cache; cache >= 0) {
+      if (static_cast<size_t>(cache) >= options.cache_offsets.size())
+        throw Error(ErrorCode::kInvalidArgument,
+                    "tensor '" + graph.tensors[i].name + "' lies in a cache that has no place");
+      plan.placements[i] = dense_placement(graph.tensors[i], options.cache_offsets[static_cast<size_t>(cache)]);
+      plan.placements[i].base = kCacheBase;
+      continue;
+    }
     const int64_t size = (region_bytes(graph.tensors[i]) + alignment - 1) / alignment * alignment;
     plan.unshared_bytes += static_cast<uint64_t>(size);
     const Block block = take_place(placed, size, lives[i], options.reuse_memory);
@@ -165,6 +184,7 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
   for (size_t i = 0; i < count; ++i) {
     const Tensor& t = graph.tensors[i];
     if (t.view_of != kNoTensor || t.reshape_of != kNoTensor) plan.placements[i] = resolve(graph, plan.placements, i);
+    if (t.slide != 0) plan.placements[i].base = slide_base(plan.slides, t.slide);
   }
   return plan;
 }

@@ -16,6 +16,7 @@ struct MemoryPlan {
   std::vector<Placement> placements;
   uint64_t arena_bytes = 0;
   uint64_t unshared_bytes = 0;
+  std::vector<int64_t> slides;  // by base register, from kFirstSlideBase on
 };
 
 /// Greedy by size: each allocation, largest first, takes the lowest offset free during its whole life.

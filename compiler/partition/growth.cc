@@ -101,7 +101,7 @@ class Rule {
   }
 
   GrowthRule rule(const graph::Concat& what) const {
-    if (axis(op_.results[0]) == what.axis) return {};
+    if (axis(op_.results[0]) == what.axis) return {what.appends, {}};
     for (size_t i = 0; i < op_.operands.size(); ++i) {
       const auto from = axis(op_.operands[i]);
       if (!from) return {};

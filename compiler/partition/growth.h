@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the NPU may compute of values that grow with the past of a decoder. It computes them at their largest extent:
 // the first elements are right, and what stands behind them is anything. So an operation must keep each element's
-// place along the axis, and must not mix the elements of it. Enters: an operation of the value graph and the axes of its
-// values. Leaves: whether it may run on the NPU, and which value must be 0 behind its end.
+// place along the axis, and must not mix the elements of it. Enters: an operation of the value graph and the axes of
+// its values. Leaves: whether it may run on the NPU, and which value must be 0 behind its end.
 #pragma once
 
 #include <functional>

@@ -45,9 +45,7 @@ class Assembler {
     artifact_.plans[0] = std::move(plan);
     check_schedules();
     if (options_.cpu) artifact_.cpu = options_.cpu->finish();
-    const uint64_t state_bytes = artifact_.growth.state_bytes;
     artifact_.growth = options_.growth;
-    artifact_.growth.state_bytes = state_bytes;
     return std::move(artifact_);
   }
 
@@ -252,6 +250,7 @@ class Assembler {
     program::DeviceTensor d;
     d.value = value_id(selection_.values[static_cast<size_t>(binding.value)]);
     d.offset = static_cast<uint64_t>(p.offset);
+    d.base = static_cast<int32_t>(p.base);
     d.dtype = artifact_.values[static_cast<size_t>(d.value)].dtype;
     d.n = t.n, d.h = t.h, d.w = t.w, d.c = t.c, d.padded_c = t.c;
     d.image_pitch = p.image_pitch, d.row_pitch = p.row_pitch, d.pixel_pitch = p.pixel_pitch;
@@ -286,6 +285,7 @@ class Assembler {
     artifact_.device_constants.insert(artifact_.device_constants.end(), compiled.constants.begin(),
                                       compiled.constants.end());
     target.arena_bytes = compiled.arena_bytes;
+    for (const int64_t pitch : compiled.slides) target.slides.push_back({pitch});
     artifact_.totals.unshared_bytes += compiled.unshared_bytes;
     for (size_t i = 0; i < compiled.layers.size(); ++i)
       target.layers.push_back(npu_layer(compiled.layers[i], graph.operations[i].nodes));

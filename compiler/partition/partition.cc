@@ -92,10 +92,16 @@ std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module) {
   return take_graphs(selection);
 }
 
-program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& config, const Options& options) {
+program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& config, const Options& given) {
+  Options options = given;
   mlir::func::FuncOp function = main_function(module);
   Selection selection =
-      select(function.getBody().front(), options.use_npu, ability_of(config), options.growing);
+      select(function.getBody().front(), options.use_npu, ability_of(config), options.growing, options.growth.pasts);
+  options.npu.room = options.growth.room;
+  for (const int64_t bytes : selection.cache_bytes) {
+    options.npu.cache_offsets.push_back(static_cast<int64_t>(options.growth.state_bytes));
+    options.growth.state_bytes += static_cast<uint64_t>(bytes + 63) / 64 * 64;
+  }
   std::vector<graph::AnyGraph> graphs = take_graphs(selection);
   if (options.after_pass) options.after_pass(kPartitionPass, graphs);
   const graph::PassContext context{config, options.npu, schedules_in(selection, graphs, options)};

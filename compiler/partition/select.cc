@@ -52,8 +52,9 @@ graph::Preference preference_of(mlir::Value value) {
 
 class Selector {
  public:
-  Selector(mlir::Block& block, bool use_npu, const Ability& ability, const nn::GrowingAxes& growing)
-      : block_(block), ability_(ability), growing_(growing) {
+  Selector(mlir::Block& block, bool use_npu, const Ability& ability, const nn::GrowingAxes& growing,
+           const std::vector<program::Past>& pasts)
+      : block_(block), ability_(ability), growing_(growing), pasts_(pasts) {
     for (mlir::Operation& operation : block)
       if (auto op = mlir::dyn_cast<NodeOp>(operation)) {
         operations_.push_back(op);
@@ -74,6 +75,7 @@ class Selector {
       refused_.clear();
     }
     Selection selection;
+    selection.cache_bytes = number_caches();
     for (const auto& [root, claim] : claims_)
       for (mlir::Value v : claim.operands) selection.claim_reads.insert(v.getAsOpaquePointer());
     for (Slot& slot : slots_) {
@@ -115,12 +117,41 @@ class Selector {
     claims_.emplace(op.getOperation(), std::move(*found));
   }
 
+  /// Whether a Concat of bytes adds to an input of the model what its result is an output of.
+  bool extends_past(const Claim& claim, const graph::Concat& concat) const {
+    const mlir::Value whole = claim.result();
+    if (claim.operands.size() != 2 || !concat.tables[0].empty() || (!concat.steps.empty() && !concat.steps[0].empty()))
+      return false;
+    return std::any_of(pasts_.begin(), pasts_.end(), [&](const program::Past& past) {
+      return claim.operands[0] == block_.getArgument(static_cast<unsigned>(past.input)) &&
+             whole == block_.getTerminator()->getOperand(static_cast<unsigned>(past.output)) &&
+             concat.axis == past.axis && nn::dtype_of(whole) == nn::dtype_of(claim.operands[0]);
+    });
+  }
+
+  /// Gives each value that claims append to its part of the memory that stays; their bytes.
+  std::vector<int64_t> number_caches() {
+    std::vector<int64_t> bytes;
+    for (NodeOp op : operations_) {
+      const auto claim = claims_.find(op.getOperation());
+      if (claim == claims_.end()) continue;
+      const auto* concat = std::get_if<graph::Concat>(&claim->second.op.what);
+      if (concat == nullptr || !concat->appends) continue;
+      graph::Value& value = values_.values[static_cast<size_t>(claim->second.op.results[0])];
+      value.cache = static_cast<int32_t>(bytes.size());
+      bytes.push_back(graph::element_count(value.shape));
+    }
+    return bytes;
+  }
+
   /// Drops claims on values that grow which the NPU cannot compute at their largest extent, and notes what those that
   /// stay need of the host.
   void leave_what_mixes() {
     const auto axes = [&](graph::ValueId id) -> const std::vector<int64_t>& {
       return nn::axes_of(growing_, known_[static_cast<size_t>(id)]);
     };
+    for (auto& [op, claim] : claims_)
+      if (auto* concat = std::get_if<graph::Concat>(&claim.op.what)) concat->appends = extends_past(claim, *concat);
     std::map<mlir::Operation*, uint8_t> fills;
     std::erase_if(claims_, [&](const auto& item) {
       const GrowthRule rule = growth_rule(item.second.op, values_, axes);
@@ -304,6 +335,7 @@ class Selector {
   const Ability& ability_;
   std::vector<NodeOp> operations_;
   const nn::GrowingAxes& growing_;
+  const std::vector<program::Past>& pasts_;
   std::map<const void*, uint8_t> fills_;
   std::unordered_map<mlir::Operation*, Claim> claims_;
   graph::ValueGraph values_;  // of all claims; without operations
@@ -328,8 +360,9 @@ Ability ability_of(const isa::MachineConfig& config) {
   };
 }
 
-Selection select(mlir::Block& block, bool use_npu, const Ability& ability, const nn::GrowingAxes& growing) {
-  return Selector(block, use_npu, ability, growing).run();
+Selection select(mlir::Block& block, bool use_npu, const Ability& ability, const nn::GrowingAxes& growing,
+                 const std::vector<program::Past>& pasts) {
+  return Selector(block, use_npu, ability, growing, pasts).run();
 }
 
 }  // namespace tessera::partition

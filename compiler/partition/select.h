@@ -15,6 +15,7 @@
 #include "compiler/nn/bridge.h"
 #include "compiler/nn/growing_axes.h"
 #include "isa/config.h"
+#include "isa/program/artifact.h"
 #include "mlir/IR/Block.h"
 
 namespace tessera::partition {
@@ -29,7 +30,8 @@ struct Selection {
   std::vector<Turn> turns;
   std::vector<graph::ValueGraph> graphs;  // named npu0, npu1, ..; ValueGraph::numbers index `values`
   std::vector<mlir::Value> values;
-  std::set<const void*> claim_reads;  // values that claims read past the operations they stand for
+  std::set<const void*> claim_reads;     // values that claims read past the operations they stand for
+  std::vector<int64_t> cache_bytes;      // of values that stay on the device, by graph::Value::cache
   std::map<const void*, uint8_t> fills;  // of values of the host that grow: the byte behind their end
 };
 
@@ -39,7 +41,8 @@ using Ability = std::function<bool(const graph::Operation&, const graph::ValueGr
 Ability ability_of(const isa::MachineConfig& config);
 
 /// `use_npu` false: everything on the CPU. `growing`: axes whose extent is known at run time, and that the NPU computes
-/// at their largest. Errors: kInternal.
-Selection select(mlir::Block& block, bool use_npu, const Ability& ability = {}, const nn::GrowingAxes& growing = {});
+/// at their largest; `pasts`: inputs that a Concat may extend where they are. Errors: kInternal.
+Selection select(mlir::Block& block, bool use_npu, const Ability& ability = {}, const nn::GrowingAxes& growing = {},
+                 const std::vector<program::Past>& pasts = {});
 
 }  // namespace tessera::partition

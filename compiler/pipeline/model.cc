@@ -262,6 +262,13 @@ std::map<std::string, std::vector<size_t>> Model::growing_inputs() const {
   return growing;
 }
 
+std::vector<program::Past> Model::pasts() const {
+  std::vector<program::Past> pasts;
+  for (const nn::PastInput& past : nn::past_inputs(state_->main()))
+    pasts.push_back({past.input, past.output, past.axis});
+  return pasts;
+}
+
 namespace {
 
 /// The import options with each growing dimension of the pasts `past` long, and that of the others `total` (kOpen: as
@@ -328,7 +335,7 @@ static Bounded bounded(mlir::MLIRContext& context, const Model& model, mlir::fun
                                                  " leaves no past beside the " + std::to_string(made.growth.step) +
                                                  " that a run adds; give at least " +
                                                  std::to_string(made.growth.step + 2));
-  for (const nn::PastInput& past : pasts) made.growth.pasts.push_back({past.input, past.output, past.axis});
+  made.growth.pasts = model.pasts();
   made.module = with(made.growth.room, options.max_length);
   made.shorter = with(made.growth.room - 1, options.max_length - 1);
   run_passes(context, *made.module, options.snapshots, is_close(options));
@@ -339,8 +346,7 @@ static Bounded bounded(mlir::MLIRContext& context, const Model& model, mlir::fun
 
 program::Artifact Model::compile(const isa::MachineConfig& config, const CompileOptions& options) {
   check_options(options);
-  const auto growing =
-      options.max_length > 0 ? growing_inputs() : std::map<std::string, std::vector<size_t>>();
+  const auto growing = options.max_length > 0 ? growing_inputs() : std::map<std::string, std::vector<size_t>>();
   for (const Port& port : inputs()) {
     if (port.kind != program::ValueKind::kTensor || !port.ranked) continue;
     for (size_t i = 0; i < port.shape.size(); ++i) {

@@ -33,10 +33,10 @@ struct Port {
 };
 
 struct ImportOptions {
-  std::map<std::string, ops::Shape> shapes;  // of inputs by name: fixes dynamic dimensions
-  std::map<std::string, int64_t> dims;       // of symbolic dimensions by name
+  std::map<std::string, ops::Shape> shapes;    // of inputs by name: fixes dynamic dimensions
+  std::map<std::string, int64_t> dims;         // of symbolic dimensions by name
   static constexpr int64_t kOpen = INT64_MIN;  // in a shape: as the model has it
-  std::string directory;                     // of external data when the model is given as bytes
+  std::string directory;                       // of external data when the model is given as bytes
 };
 
 class Model {
@@ -62,9 +62,11 @@ class Model {
   using Observer = std::function<void(const std::string& node, const std::string& op_type,
                                       const std::vector<std::string>& names, const std::vector<ops::Value>& results)>;
   std::vector<ops::Value> interpret(const std::vector<ops::Value>& inputs, const Observer& observer = {});
-  /// Dimensions of inputs that grow with the past, by the input's name: of a decoder with past and present whose past is
-  /// dynamic. Empty for others.
+  /// Dimensions of inputs that grow with the past, by the input's name: of a decoder with past and present whose past
+  /// is dynamic. Empty for others.
   std::map<std::string, std::vector<size_t>> growing_inputs() const;
+  /// The pasts themselves.
+  std::vector<program::Past> pasts() const;
   /// With CompileOptions::max_length these may be dynamic. Errors: kUnsupported when an input has a dynamic dimension
   /// (the message says how to fix it), kDoesNotFit.
   program::Artifact compile(const isa::MachineConfig& config, const CompileOptions& options = {});

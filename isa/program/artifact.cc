@@ -118,8 +118,8 @@ class Writer {
     const auto write = [&](const DeviceTensor& t) {
       return fb::CreateDeviceTensor(b_, t.value, t.offset, static_cast<int32_t>(t.dtype), t.n, t.h, t.w, t.c,
                                     t.image_pitch, t.row_pitch, t.pixel_pitch, vector_of(b_, t.axes), t.border_top,
-                                    t.border_left, t.border_bottom, t.border_right, t.padded_c, t.border_value,
-                                    t.base, t.growing_axis, t.fill);
+                                    t.border_left, t.border_bottom, t.border_right, t.padded_c, t.border_value, t.base,
+                                    t.growing_axis, t.fill);
     };
     const auto inputs = tables_of(b_, s.inputs, write);
     const auto outputs = tables_of(b_, s.outputs, write);
@@ -177,9 +177,12 @@ class Reader {
       return plan;
     });
     out.npu_programs = tables<NpuProgram>(a.npu_programs(), [&](const fb::NpuProgram& p) {
-      NpuProgram program{vector(p.instructions()), vector(p.layer_of_instruction()),
-                         p.constant_offset(),      p.constant_bytes(),
-                         p.arena_bytes(),          layers(p.layers()),
+      NpuProgram program{vector(p.instructions()),
+                         vector(p.layer_of_instruction()),
+                         p.constant_offset(),
+                         p.constant_bytes(),
+                         p.arena_bytes(),
+                         layers(p.layers()),
                          {}};
       for (const int64_t pitch : vector(p.slide_pitches())) program.slides.push_back({pitch});
       return program;
@@ -202,8 +205,8 @@ class Reader {
       out.totals = {t->nodes_npu(), t->nodes_cpu(), t->macs_npu(), t->macs_cpu(), t->unshared_bytes()};
     if (const fb::Growth* g = a.growth()) {
       out.growth = {g->room(), g->step(), {}, g->state_bytes()};
-      out.growth.pasts = tables<Past>(
-          g->pasts(), [](const fb::Past& p) { return Past{p.input(), p.output(), p.axis()}; });
+      out.growth.pasts =
+          tables<Past>(g->pasts(), [](const fb::Past& p) { return Past{p.input(), p.output(), p.axis()}; });
     }
     return out;
   }

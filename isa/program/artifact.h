@@ -160,8 +160,8 @@ struct DeviceTensor {
   uint8_t border_value = 0;
   /// The base register that `offset` counts from: the arena, or what stays from run to run.
   int32_t base = 1;
-  /// The value's axis that grows with the past (Growth), or -1. Its extent in n, h, w, c is the largest. At run time the
-  /// value has the first of its elements alone; of inputs the runtime writes `fill` into the others.
+  /// The value's axis that grows with the past (Growth), or -1. Its extent in n, h, w, c is the largest. At run time
+  /// the value has the first of its elements alone; of inputs the runtime writes `fill` into the others.
   int64_t growing_axis = -1;
   uint8_t fill = 0;
   bool operator==(const DeviceTensor&) const = default;
@@ -251,8 +251,8 @@ struct Totals {
   bool operator==(const Totals&) const = default;
 };
 
-/// An input of the model that a run extends, and the output that it leaves: the first elements along `axis` are those of
-/// the input.
+/// An input of the model that a run extends, and the output that it leaves: the first elements along `axis` are those
+/// of the input.
 struct Past {
   int64_t input = -1, output = -1;  // indices into plans[0].inputs and outputs
   int64_t axis = 0;                 // of both

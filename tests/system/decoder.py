@@ -80,7 +80,7 @@ class Decoder:
             return x
         times = self.heads // self.groups
         apart = self.node("Unsqueeze", [x, self.constant(np.array([2]))])
-        wide = self.node("Concat", [apart] * times, axis=2)
+        wide = self.node("Expand", [apart, self.constant(np.array([1, 1, times, 1, 1]))])
         # [batch, groups, times, length, size] to [batch, heads, length, size]
         return self.node("Reshape", [wide, self.constant(np.array([0, self.heads, -1, self.size]))])
 

@@ -15,11 +15,14 @@ import os
 
 import _tessera
 
+DeviceTensor = _tessera.DeviceTensor
 Error = _tessera.Error
 backends = _tessera.backends
 __version__ = _tessera.version
 __all__ = [
+    "DeviceTensor",
     "Error",
+    "IOBinding",
     "Layer",
     "NodeArg",
     "PredictedModel",
@@ -69,6 +72,55 @@ class Stats(Layer):
         super().__init__(values)
         if "layers" in self:
             self["layers"] = [Layer(row) for row in self["layers"]]
+
+
+class IOBinding:
+    """Inputs and outputs of a session that are bound once and serve for several runs, in the shape of
+    onnxruntime.IOBinding. What is bound is an array, or a DeviceTensor: a tensor in the device's memory that an earlier
+    run left there, with `shape`, `dtype`, `name` and copy_to_host(). A device tensor may be held and used longer than
+    the binding. Errors: tessera.Error that names the input or output."""
+
+    def __init__(self, session):
+        self._binding = _tessera.IoBinding(session._session)
+
+    def bind_input(self, name, value):
+        """value: an array or a DeviceTensor of the type and shape that the model takes."""
+        self._binding.bind_input(name, value)
+
+    bind_cpu_input = bind_input
+    bind_ortvalue_input = bind_input
+
+    def bind_output(self, name, device_type="cpu"):
+        """device_type: "cpu" for an array, "device" for a DeviceTensor."""
+        if device_type not in ("cpu", "device"):
+            raise ValueError(f"an output is bound to 'cpu' or 'device', not {device_type!r}")
+        self._binding.bind_output(name, device_type == "device")
+
+    def bind_output_to_device(self, name):
+        """The output stays in the device's memory."""
+        self._binding.bind_output(name, True)
+
+    def clear_binding_inputs(self):
+        self._binding.clear_inputs()
+
+    def clear_binding_outputs(self):
+        self._binding.clear_outputs()
+
+    def run(self):
+        """Runs the session; the results are outputs()."""
+        self._binding.run()
+
+    def outputs(self):
+        """The results of the last run by name: arrays, or DeviceTensors where they were bound to the device."""
+        return dict(zip(self._binding.output_names(), self._binding.outputs(), strict=True))
+
+    def get_outputs(self):
+        """The same as a list, in the order in which the outputs were bound."""
+        return self._binding.outputs()
+
+    def copy_outputs_to_cpu(self):
+        """All of them as arrays."""
+        return [v.copy_to_host() if isinstance(v, DeviceTensor) else v for v in self._binding.outputs()]
 
 
 def compile_options():
@@ -149,6 +201,23 @@ class Session:
         names = list(output_names or [port["name"] for port in ports])
         as_maps = lambda name, rows: [dict(zip(keys[name], row)) for row in rows.tolist()]
         return [as_maps(name, result) if name in keys else result for name, result in zip(names, results)]
+
+    def pasts(self):
+        """Of a decoder with past and present whose past is dynamic: (input, output, axis) of each past. The output is
+        the input with what the run adds along the axis. Empty for other models."""
+        return self._session.pasts()
+
+    def io_binding(self):
+        """A new IOBinding of this session."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, binding, run_options=None):
+        """Runs with what is bound. run_options is accepted and not used."""
+        binding.run()
+
+    def to_device(self, array):
+        """Copies an array into the device's memory and returns the DeviceTensor."""
+        return self._session.to_device(array)
 
     def get_inputs(self):
         return [NodeArg(port) for port in self._session.inputs()]

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decoding loop: blocks of the prompt, then steps; several sequences; every token and logit equal between devices
+and equal to ONNX Runtime's."""
+
+import numpy as np
+import pytest
+from tessera.generation import Generator
+
+from tests.system.decoder import Decoder, empty_past
+from tests.system.test_decoders import as_past, runtime
+
+SMALL = {"layers": 2, "heads": 4, "groups": 2, "size": 8}
+
+
+def greedy(decoder, data, prompt, new_tokens):
+    """(tokens, logits of each) by ONNX Runtime, one token at a time."""
+    session, past, tokens, logits = runtime(data), empty_past(decoder), list(prompt), []
+    for position in range(len(prompt) + new_tokens - 1):
+        feeds = {"input_ids": np.array([[tokens[position]]]), "position_ids": np.array([[position]]), **past}
+        results = session.run(None, feeds)
+        past = as_past(decoder, results)
+        if position >= len(prompt) - 1:
+            logits.append(results[0][0, -1])
+            tokens.append(int(logits[-1].argmax()))
+    return tokens[len(prompt) :], logits
+
+
+def test_tokens_and_logits_equal_onnx_runtime():
+    decoder = Decoder(**SMALL, longest=40)
+    data, prompt = decoder.model(), [3, 17, 5]
+    want, logits = greedy(decoder, data, prompt, 20)
+    for device, count in (("fsim", 20), ("sysc", 20), ("rtl", 4)):
+        generator = Generator(data, device, "npu64", max_length=24)
+        steps = list(generator.stream([prompt], count))
+        made = [step for step in steps if step.generated]
+        assert [int(step.tokens[0]) for step in made] == want[:count], device
+        assert all(np.array_equal(step.logits[0], row) for step, row in zip(made, logits[:count], strict=True)), device
+        assert all((step.cycles is None) == (device == "fsim") for step in steps)
+
+
+def test_sequences_of_a_batch_are_independent():
+    decoder = Decoder(**SMALL, seed=3)
+    data = decoder.model("batch")
+    prompts = [[1, 2, 3, 4, 5], [30], [7, 8, 9]]
+    together = Generator(data, max_length=16).generate(prompts, 6)
+    for prompt, tokens in zip(prompts, together, strict=True):
+        assert Generator(data, max_length=16).generate([prompt], 6) == [tokens]
+        assert greedy(decoder, data, prompt, 6)[0] == tokens
+
+
+def test_blocks_of_the_prompt():
+    """The same tokens whatever the size of a block; only the first runs take several."""
+    decoder = Decoder(**SMALL, seed=5, normalise=True)
+    data, prompts = decoder.model("batch", None), [[4, 9, 2, 33, 1, 0, 12], [8, 8, 1, 2, 3, 5, 6, 7]]
+    results = []
+    for block in (1, 3, 4):
+        steps = list(Generator(data, max_length=20, block=block).stream(prompts, 5))
+        results.append([step.tokens.tolist() for step in steps[-4:]])
+        assert [step.count for step in steps[: 7 // block]] == [block] * (7 // block)
+        assert steps[-1].position + steps[-1].count == 12
+    assert results[0] == results[1] == results[2]
+
+
+def test_what_is_no_decoder_or_does_not_fit():
+    decoder = Decoder()
+    generator = Generator(decoder.model(), max_length=8)
+    with pytest.raises(ValueError, match="5 tokens of prompt and 5 behind it exceed 8"):
+        generator.generate([[1, 2, 3, 4, 5]], 5)
+    with pytest.raises(ValueError, match="at least one token"):
+        generator.generate([[]], 2)
