@@ -17,6 +17,7 @@ quantize    float networks quantised by ONNX Runtime's defaults and by `tessera 
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
 transformers  whole transformers on npu256 with row lanes, normalisations in integers (`--numerics close`): cycles, the
             bound, share of peak, what is left to the CPU; the timing model unless --device rtl; --config
+decoding    a step of decoding beside the time in which weights and cache are read once (timing model)
 products    products of few rows, as decoding has them, beside the roofline bound; --device sysc, --config
 explore     machines of a grid times networks: evaluations and seconds, the front confirmed by the timing model, workers
 scale       what a unit of work costs beside the work, on processes and on Dask, and a simulation of many workers
@@ -196,6 +197,7 @@ def main():
             "products",
             "report",
             "transformers",
+            "decoding",
         ],
     )
     parser.add_argument("networks", nargs="*", help="networks (or layers) to take; all by default")
@@ -256,6 +258,10 @@ def main():
         import transformers
 
         result = transformers.bench(options.networks, options.config, options.device or "sysc")
+    elif options.name == "decoding":
+        import decoding
+
+        result = decoding.bench(options.networks, options.config, options.device or "sysc")
     elif options.name == "cpu":
         import cpu
 

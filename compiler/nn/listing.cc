@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "compiler/nn/bridge.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace tessera::nn {
 namespace {

@@ -5,6 +5,7 @@ board's environment. Leaves: one line of JSON a result on standard output; any w
     compare CONFIG NETWORK...   outputs equal fsim's, figures equal the RTL's
     threads CONFIG THREADS RUNS each thread its own session and images; all outputs equal fsim's
     cycles CONFIG COUNT FILE    open, load, run, close; memory, descriptors and threads at the beginning and at the end
+    decode CONFIG               a decoder's cache in the board's memory; tokens, logits and cycles equal the RTL's
     endless CONFIG NETWORK      says when it begins to run, then runs for ever
 """
 
@@ -20,8 +21,10 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 import networks  # noqa: E402
+import tessera.generation  # noqa: E402
 
 import tessera  # noqa: E402
+from tests.system import decoder  # noqa: E402
 
 DIGITS = ROOT / "examples" / "digits"
 # Figures that a device without profile has, too.
@@ -65,6 +68,19 @@ def compare(config, *names):
             del session
         assert figures["xrt"] == figures["rtl"], f"{name}: xrt {figures['xrt']}, rtl {figures['rtl']}"
         say(network=name, config=config, **figures["xrt"])
+
+
+def decode(config):
+    data = decoder.Decoder(layers=2, heads=4, groups=2, size=8).model()
+    made = {}
+    for device in ("rtl", "xrt"):
+        generator = tessera.generation.Generator(data, device, config, max_length=12, profile=False)
+        made[device] = list(generator.stream([[3, 1, 4]], 3))
+        del generator
+    for a, b in zip(made["xrt"], made["rtl"], strict=True):
+        check_equal([a.tokens, a.logits], [b.tokens, b.logits], "a step on xrt")
+        assert a.cycles == b.cycles
+    say(tokens=[int(step.tokens[0]) for step in made["xrt"]])
 
 
 def threads(config, count, runs):
@@ -132,5 +148,5 @@ def endless(config, name):
 
 
 if __name__ == "__main__":
-    task = {"compare": compare, "threads": threads, "cycles": cycles, "endless": endless}[sys.argv[1]]
+    task = {"compare": compare, "threads": threads, "cycles": cycles, "decode": decode, "endless": endless}[sys.argv[1]]
     task(*sys.argv[2:])

@@ -14,10 +14,13 @@ MS = "com.microsoft"
 
 
 class Decoder:
-    def __init__(self, layers=1, heads=2, groups=None, size=16, words=40, seed=1, normalise=False, longest=64):
+    def __init__(
+        self, layers=1, heads=2, groups=None, size=16, words=40, seed=1, normalise=False, longest=64, inner=None
+    ):
         self.rng = np.random.default_rng(seed)
         self.layers, self.heads, self.groups, self.size, self.words = layers, heads, groups or heads, size, words
         self.width, self.longest, self.normalise = heads * size, longest, normalise
+        self.inner = inner or 2 * self.width
         self.nodes, self.constants = [], []
 
     def constant(self, value):
@@ -74,24 +77,17 @@ class Decoder:
         parts = [self.node("Mul", [a, b]) for a, b in ((x, tables[0]), (crossed, tables[1]))]
         return self.node("Add", parts)
 
-    def repeated(self, x):
-        """Keys or values once for each head."""
-        if self.groups == self.heads:
-            return x
-        times = self.heads // self.groups
-        apart = self.node("Unsqueeze", [x, self.constant(np.array([2]))])
-        wide = self.node("Expand", [apart, self.constant(np.array([1, 1, times, 1, 1]))])
-        # [batch, groups, times, length, size] to [batch, heads, length, size]
-        return self.node("Reshape", [wide, self.constant(np.array([0, self.heads, -1, self.size]))])
-
     def mask(self):
-        """0 where a token may look, -1e4 elsewhere, as [batch, 1, tokens, length]."""
+        """0 where a token may look, -1e4 elsewhere, as [batch, 1, heads of a group * tokens, length]."""
         at = self.node("CumSum", ["attention_mask", self.constant(np.int64(1))])
         at = self.node("Sub", [at, self.constant(np.int64(1))])
         at = self.node("Unsqueeze", [at, self.constant(np.array([1, 2]))])
         own = self.node("Unsqueeze", ["position_ids", self.constant(np.array([1, 3]))])
         seen = self.node("LessOrEqual", [at, own])
-        return self.node("Where", [seen, self.constant(np.float32(0)), self.constant(np.float32(-1e4))])
+        hidden = self.node("Where", [seen, self.constant(np.float32(0)), self.constant(np.float32(-1e4))])
+        # The queries of the heads that share a key stand below each other.
+        times = self.heads // self.groups
+        return self.node("Concat", [hidden] * times, axis=2) if times > 1 else hidden
 
     def attention(self, x, layer, tables, mask):
         q = self.heads_of(self.linear(x, self.width, self.width, 1 / 32), self.heads)
@@ -103,15 +99,17 @@ class Decoder:
         for kind, new in (("key", k), ("value", v)):
             names = f"past_key_values.{layer}.{kind}", f"present.{layer}.{kind}"
             whole = self.node("Concat", [names[0], self.quantised(new, 1 / 32)], names[1], axis=2)
-            past.append(self.repeated(self.dequantised(whole, 1 / 32)))
+            past.append(self.dequantised(whole, 1 / 32))
         turned = self.node("Transpose", [past[0]], perm=[0, 1, 3, 2])
         root = self.constant(np.float32(1 / np.sqrt(self.size)))
+        q = self.node("Reshape", [q, self.constant(np.array([0, self.groups, -1, self.size]))])
         q = self.through(self.node("Mul", [q, root]), 1 / 64)
         scores = self.through(self.node("MatMul", [q, turned]), 1 / 16)
         if mask:
             scores = self.node("Add", [scores, mask])
         shares = self.through_unsigned(self.node("Softmax", [scores], axis=-1))
         mixed = self.through(self.node("MatMul", [shares, past[1]]), 1 / 48)
+        mixed = self.node("Reshape", [mixed, self.constant(np.array([0, self.heads, -1, self.size]))])
         mixed = self.node("Transpose", [mixed], perm=[0, 2, 1, 3])
         joined = self.node("Reshape", [mixed, self.constant(np.array([0, 0, self.width]))])
         return self.linear(joined, self.width, self.width, 1 / 48)
@@ -121,7 +119,7 @@ class Decoder:
         return self.node("DequantizeLinear", [self.node("QuantizeLinear", [x, *parameters]), *parameters])
 
     def gated(self, x):
-        inner = 2 * self.width
+        inner = self.inner
         gate, up = (self.linear(x, self.width, inner, 1 / 32) for _ in range(2))
         gate = self.through(self.node("Mul", [gate, self.through_unsigned(self.node("Sigmoid", [gate]))]), 1 / 32)
         return self.linear(self.through(self.node("Mul", [gate, up]), 1 / 16), inner, self.width, 1 / 48)

@@ -128,6 +128,11 @@ def test_networks_equal_the_simulators(board, config):
     print(results)
 
 
+def test_a_cache_stays_on_the_board(board):
+    (result,) = board.work("decode", "npu64")
+    assert len(result["tokens"]) == 5
+
+
 def test_two_processes_with_four_threads_beside_faults(board):
     """Meanwhile a third process makes programs that fault, time out and are right again."""
     programs = subprocess.Popen(
