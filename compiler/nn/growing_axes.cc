@@ -30,8 +30,13 @@ std::optional<unsigned> result_of(mlir::Value value) {
   return std::nullopt;
 }
 
-/// The result and the axis along which `use` extends what it reads.
-std::optional<std::pair<mlir::Value, int64_t>> extends(mlir::OpOperand& use) {
+/// What an operator that extends its operand adds to it and leaves.
+struct Extension {
+  mlir::Value added, result;
+  int64_t added_axis = 0, axis = 0;
+};
+
+std::optional<Extension> extension(mlir::OpOperand& use) {
   auto op = mlir::dyn_cast<NodeOp>(use.getOwner());
   if (!op) return std::nullopt;
   const unsigned index = use.getOperandNumber();
@@ -39,12 +44,32 @@ std::optional<std::pair<mlir::Value, int64_t>> extends(mlir::OpOperand& use) {
   if (op.is("Concat") && op.getInputs().size() == 2 && index == 0 && shape) {
     int64_t axis = to_node(op).get_int("axis", 0);
     if (axis < 0) axis += static_cast<int64_t>(shape->size());
-    return std::pair{mlir::Value(op.getResult(0)), axis};
+    return Extension{op.getInputs()[1], op.getResult(0), axis, axis};
   }
-  if (op.is("GroupQueryAttention", "com.microsoft") && (index == 3 || index == 4) && op.getOutputs().size() > 2)
-    return std::pair{mlir::Value(op.getResult(index - 2)), int64_t{2}};
-  if (op.is("Attention") && (index == 4 || index == 5) && op.getOutputs().size() > 2)
-    return std::pair{mlir::Value(op.getResult(index - 3)), int64_t{2}};
+  // Caches are [batch, heads, length, size]; queries have the new tokens.
+  const bool grouped = op.is("GroupQueryAttention", "com.microsoft"), standard = op.is("Attention");
+  const unsigned first = grouped ? 3 : 4;
+  if ((grouped || standard) && (index == first || index == first + 1) && op.getOutputs().size() > 2) {
+    const mlir::Value query = op.getInputs()[0];
+    const auto rank = shape_of(query) ? static_cast<int64_t>(shape_of(query)->size()) : 3;
+    return Extension{query, op.getResult(index - first + 1), rank - 2, 2};
+  }
+  return std::nullopt;
+}
+
+/// The operator that extends an input of the function, and which result of it has the outcome.
+std::optional<std::pair<Extension, unsigned>> extension_of(mlir::Value input) {
+  const auto shape = shape_of(input);
+  if (!shape) return std::nullopt;
+  std::vector<mlir::Value> reached{input};
+  for (size_t k = 0; k < reached.size() && k < 16; ++k) {
+    for (mlir::OpOperand& use : reached[k].getUses()) {
+      if (const auto found = extension(use); found && found->axis < static_cast<int64_t>(shape->size()))
+        if (const auto output = result_of(found->result)) return std::pair{*found, *output};
+      auto op = mlir::dyn_cast<NodeOp>(use.getOwner());
+      if (op && passes_on(op) && use.getOperandNumber() == 0) reached.push_back(op.getResult(0));
+    }
+  }
   return std::nullopt;
 }
 
@@ -119,23 +144,19 @@ std::vector<PastInput> past_inputs(mlir::func::FuncOp function) {
   std::vector<PastInput> found;
   mlir::Block& block = function.getBody().front();
   for (unsigned i = 0; i < block.getNumArguments(); ++i) {
-    const auto shape = shape_of(block.getArgument(i));
-    if (!shape || std::find(shape->begin(), shape->end(), -1) == shape->end()) continue;
-    std::vector<mlir::Value> reached{block.getArgument(i)};
-    std::optional<PastInput> past;
-    for (size_t k = 0; k < reached.size() && k < 16 && !past; ++k) {
-      for (mlir::OpOperand& use : reached[k].getUses()) {
-        if (const auto extended = extends(use); extended && extended->second < static_cast<int64_t>(shape->size()) &&
-                                                (*shape)[static_cast<size_t>(extended->second)] < 0) {
-          if (const auto output = result_of(extended->first)) past = PastInput{i, *output, extended->second};
-        }
-        auto op = mlir::dyn_cast<NodeOp>(use.getOwner());
-        if (op && passes_on(op) && use.getOperandNumber() == 0) reached.push_back(op.getResult(0));
-      }
-    }
-    if (past) found.push_back(*past);
+    const auto extended = extension_of(block.getArgument(i));
+    if (!extended || (*shape_of(block.getArgument(i)))[static_cast<size_t>(extended->first.axis)] >= 0) continue;
+    found.push_back({i, extended->second, extended->first.axis});
   }
   return found;
+}
+
+int64_t added_to(mlir::func::FuncOp function, unsigned input) {
+  const auto extended = extension_of(function.getBody().front().getArgument(input));
+  if (!extended) return -1;
+  const auto shape = shape_of(extended->first.added);
+  const auto axis = static_cast<size_t>(extended->first.added_axis);
+  return shape && axis < shape->size() ? (*shape)[axis] : -1;
 }
 
 GrowingAxes growing_axes(mlir::func::FuncOp longer, mlir::func::FuncOp shorter) {

@@ -23,6 +23,9 @@ struct PastInput {
 /// The pasts among the inputs whose dimensions are not all known; empty: there are none.
 std::vector<PastInput> past_inputs(mlir::func::FuncOp function);
 
+/// How many elements a run adds to the past of an input; -1: not known.
+int64_t added_to(mlir::func::FuncOp function, unsigned input);
+
 /// By the value's opaque pointer; values that do not grow are absent.
 using GrowingAxes = std::map<const void*, std::vector<int64_t>>;
 

@@ -298,11 +298,6 @@ onnx::ImportOptions sized(const onnx::ImportOptions& given, const std::vector<Po
   return to;
 }
 
-std::vector<int64_t> shape_of_type(mlir::Type type) {
-  const ops::TypeInfo info = nn::to_type_info(type);
-  return info.ranked ? info.shape : std::vector<int64_t>{};
-}
-
 }  // namespace
 
 /// The model for the longest past, and for one that is shorter by one, after the same passes.
@@ -320,10 +315,7 @@ static Bounded bounded(mlir::MLIRContext& context, const Model& model, mlir::fun
   Bounded made;
   {
     auto probe = with(1, onnx::ImportOptions::kOpen);
-    const nn::PastInput& first = pasts.front();
-    const auto shape = shape_of_type(main_of(*probe).getResultTypes()[first.output]);
-    const auto axis = static_cast<size_t>(first.axis);
-    made.growth.step = axis < shape.size() && shape[axis] > 0 ? shape[axis] - 1 : 0;
+    made.growth.step = nn::added_to(main_of(*probe), pasts.front().input);
   }
   if (made.growth.step < 1)
     throw Error(ErrorCode::kUnsupported, "output '" + model.outputs()[pasts.front().output].name +

@@ -119,3 +119,54 @@ def test_what_cannot_grow_says_so():
     plain = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
     with pytest.raises(tessera.Error, match="no input of dynamic length that a Concat or an attention extends"):
         tessera.Session(plain, "fsim", "npu64", max_length=8).run(None, {"x": np.zeros((2, 4), np.float32)})
+
+
+def grouped_attention(past):
+    """com.microsoft::GroupQueryAttention of 4 heads in 2 groups with its cache as input and output."""
+    value = helper.make_tensor_value_info
+    names = ["query", "key", "value", "past_key_values.0.key", "past_key_values.0.value", "seqlens_k", "total"]
+    shapes = [[1, 1, 32], [1, 1, 16], [1, 1, 16], [1, 2, past, 8], [1, 2, past, 8]]
+    inputs = [value(name, TensorProto.FLOAT, shape) for name, shape in zip(names, shapes, strict=False)]
+    inputs += [value("seqlens_k", TensorProto.INT32, [1]), value("total", TensorProto.INT32, [])]
+    outputs = ["y", "present.0.key", "present.0.value"]
+    attention = helper.make_node(
+        "GroupQueryAttention", names, outputs, "attention", domain="com.microsoft", num_heads=4, kv_num_heads=2
+    )
+    present = past if isinstance(past, int) else "all"
+    results = [value("y", TensorProto.FLOAT, [1, 1, 32])]
+    results += [value(name, TensorProto.FLOAT, [1, 2, present, 8]) for name in outputs[1:]]
+    graph = helper.make_graph([attention], "grouped", inputs, results)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one buffer", "growing"])
+def test_grouped_query_attention(shared):
+    """With one buffer for past and present, kept on the device; and with a past that grows."""
+    data, rng = grouped_attention(6 if shared else "past"), np.random.default_rng(4)
+    expected = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    session = tessera.Session(data, "fsim", "npu64", **({} if shared else {"max_length": 6}))
+    binding = session.io_binding()
+    past = {
+        name: np.zeros((1, 2, 6 if shared else 0, 8), np.float32) for name in names_of(Decoder(), "past_key_values")
+    }
+    for name, array in past.items():
+        binding.bind_input(name, array)
+    binding.bind_output("y")
+    for name in names_of(Decoder(), "present"):
+        binding.bind_output_to_device(name)
+    for step in range(6):
+        feeds = {name: rng.standard_normal((1, 1, n)).astype(np.float32) for name, n in (("query", 32), ("key", 16))}
+        feeds["value"] = rng.standard_normal((1, 1, 16)).astype(np.float32)
+        feeds |= {"seqlens_k": np.array([step], np.int32), "total": np.array(step + 1, np.int32)}
+        for name, array in feeds.items():
+            binding.bind_input(name, array)
+        binding.run()
+        results = binding.outputs()
+        want = expected.run(None, {**feeds, **past})
+        assert np.allclose(results["y"], want[0], atol=1e-5), step
+        past = as_past(Decoder(), want)
+        for name in past:
+            kept = results[name.replace("past_key_values", "present")]
+            assert np.allclose(kept.copy_to_host()[:, :, : step + 1], past[name][:, :, : step + 1], atol=1e-6)
+            binding.bind_input(name, kept)
