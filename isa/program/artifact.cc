@@ -82,8 +82,7 @@ class Writer {
     const Totals& t = a.totals;
     const auto totals = fb::CreateTotals(b_, t.nodes_npu, t.nodes_cpu, t.macs_npu, t.macs_cpu, t.unshared_bytes);
     fb::FinishArtifactBuffer(b_, fb::CreateArtifact(b_, producer, config, values, constants, plans, programs, cpu,
-                                                    cpu_layers, output_names, totals, output_keys,
-                                                    growth(a.growth)));
+                                                    cpu_layers, output_names, totals, output_keys, growth(a.growth)));
     return {b_.GetBufferPointer(), b_.GetBufferPointer() + b_.GetSize()};
   }
 
