@@ -326,10 +326,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"program: it has no plan", [](Artifact& a) { a.plans.clear(); }},
         Broken{"program: it names some of its outputs only", [](Artifact& a) { a.output_names.emplace_back("more"); }},
         Broken{"program: it has keys of some of its outputs only", [](Artifact& a) { a.output_keys.emplace_back(); }},
-        Broken{"output 0: keys are strings and integers",
-               [](Artifact& a) {
-                 a.output_keys[0] = {{"a"}, {1}};
-               }},
+        Broken{"output 0: keys are strings and integers", [](Artifact& a) { a.output_keys[0] = {{"a"}, {1}}; }},
         Broken{"output 0: keys that are not one for each column",
                [](Artifact& a) {
                  ValueInfo& v = a.values[static_cast<size_t>(a.plans[0].outputs[0])];

@@ -256,9 +256,10 @@ class Quantization:
             self.calibrated.ranges = extremes
 
     def _choose_weights(self):
-        """Of the weights and biases as they were, as the engine made them, and as rounding.py makes them, keeps the
-        last that brings the outputs clearly nearer to the float ones, on samples that rounding.py has not seen where
-        there are enough."""
+        """Takes the weights and biases as rounding.py makes them. Those that the engine made, or those as they were,
+        take their place if they bring the outputs clearly nearer to the float ones, on samples that rounding.py has not
+        seen where there are enough: it works layer by layer, where little can go wrong, and a few samples prefer now
+        one and now another."""
         samples = self.calibrated.samples
         held = min(DISTANCE_SAMPLES, samples // 4)
         held = held if held >= FEWEST_HELD else 0
@@ -273,11 +274,11 @@ class Quantization:
             other = settle_with_compiler(plain, self.options, self.float_nodes, self.progress)
         tried.append((plain, other))
         if engine.plain is not None:
-            tried.append((engine, self.state))
+            tried.insert(0, (engine, self.state))
         model, scales = rounding.reround(other, lambda: self.data.limited(count), progress=self.progress)
         note = "rounded layer by layer, biases corrected"
         rounded = dataclasses.replace(plain, model=model, scales=scales, original=plain.model, note=note)
-        tried.append((rounded, settle_with_compiler(rounded, self.options, self.float_nodes, self.progress)))
+        tried.insert(0, (rounded, settle_with_compiler(rounded, self.options, self.float_nodes, self.progress)))
         reached = [measure.output_distance(state.model, feeds, reference) for _, state in tried]
         best = self._clearly_nearest([state.model for _, state in tried], reached, feeds, reference)
         self.calibrated, self.state = tried[best]
