@@ -7,11 +7,9 @@ an inference as an estimate; VTA's published layers beside ours, in work per loo
 The clock is an estimate, no measurement: the longest path of logic that Yosys' sta finds on 7 series, times WIRES for
 the wires. VTA's clock is estimated in the same way, so a ratio of the two does not depend on WIRES.
 
-The energy is what the operations and bytes cost by a table for 45 nm at 0.9 V (M. Horowitz, "Computing's energy
-problem", ISSCC 2014): an 8-bit product and a 32-bit sum for each multiply-accumulate issued; 8 KB of memory for each
-byte that the array reads (one weight for each product, one input for BLOCK_OUT of them) and that LOAD writes or STORE
-reads; DRAM for each byte that crosses the bus. Left out: ACC, the ALU, control, clock tree, leakage. So it compares
-schedules and machines; it is no power of a chip, and much below that of an FPGA."""
+The energy is what operations and bytes cost by the table of `tessera explore` (tessera.exploration.energy), which says
+what is counted and what is left out. So it compares schedules and machines; it is no power of a chip, and much below
+that of an FPGA."""
 
 import sys
 
@@ -22,12 +20,6 @@ sys.path.append(str(networks.ROOT / "hw" / "synth"))
 
 WIRES = 2.0  # a path takes as long in wires as in logic
 FAMILY, YOSYS = "xc7", "0.23"
-PICOJOULE = {
-    "multiply_int8": 0.2,
-    "add_int32": 0.1,
-    "sram_byte": 10 / 8,  # 8 KB, 64 bits
-    "dram_byte": 1300 / 8,  # 64 bits; the table says 1.3 to 2.6 nJ
-}
 PUBLISHED = [
     {
         "machine": "NVDLA, 256 int8 MACs, 16 nm, 1 GHz",
@@ -47,16 +39,21 @@ PUBLISHED = [
 ]
 
 
-def energy(stats, block_out):
-    """Microjoules of an inference, by where they go."""
-    macs = stats.issued_macs
-    dram = stats.dram_read_bytes + stats.dram_write_bytes
-    picojoules = {
-        "multiply_accumulate": macs * (PICOJOULE["multiply_int8"] + PICOJOULE["add_int32"]),
-        "scratchpads": (macs + macs / block_out + dram) * PICOJOULE["sram_byte"],
-        "dram": dram * PICOJOULE["dram_byte"],
-    }
-    return {name: round(value / 1e6, 2) for name, value in picojoules.items()}
+def energy(stats, parameters):
+    """Microjoules of an inference, by where they go. parameters: of the configuration."""
+    from tessera.exploration import energy
+
+    found = energy.microjoules(stats.issued_macs, stats.dram_read_bytes + stats.dram_write_bytes, parameters)
+    return {name: round(value, 2) for name, value in found.items()}
+
+
+def parameters_of(config):
+    """Of a shipped configuration or a file."""
+    import tomllib
+
+    path = networks.ROOT / "hw" / "configs" / f"{config}.toml"
+    with open(path if path.exists() else config, "rb") as file:
+        return tomllib.load(file)
 
 
 def recorded(config):
@@ -74,7 +71,7 @@ def recorded(config):
     return total["lut"] + total["lut_memory"], total["dsp"], total["bram36"], found["timing"][key]["tsr_top"]["ns"]
 
 
-def measure(name, config, block_out, device, area):
+def measure(name, config, device, area):
     """One row. Errors: SystemExit when a device gives other outputs than the oracle."""
     import numpy as np
 
@@ -89,7 +86,7 @@ def measure(name, config, block_out, device, area):
     stats = session.stats()
     luts, dsps, _, delay = area
     rate = 1e9 / (WIRES * delay * stats.cycles)
-    parts = energy(stats, block_out)
+    parts = energy(stats, parameters_of(config))
     return {
         "network": name,
         "config": config,
@@ -138,13 +135,12 @@ def against_vta(device, area):
 
 
 def bench(names, config, device):
-    import machine
+    from tessera.exploration import energy
 
     area = recorded(config)
-    block_out = machine.parameters(config)["BlockOut"]
     rows = []
     for name in names or networks.NETWORKS:
-        rows.append(measure(name, config, block_out, device, area))
+        rows.append(measure(name, config, device, area))
         print(f"{name} on {config}: done", file=sys.stderr)
     luts, dsps, brams, delay = area
     result = {
@@ -152,7 +148,7 @@ def bench(names, config, device):
         "machine": {"config": config, "lut": luts, "dsp": dsps, "bram36": brams, "logic_ns": delay},
         "estimated_megahertz": round(1000 / (WIRES * delay), 1),
         "published": PUBLISHED,
-        "energy_table_picojoules": PICOJOULE,
+        "energy_table_picojoules": energy.PICOJOULE,
     }
     # VTA is a machine of 1 x 16 x 16, and its layers are published as a whole.
     if config == layers.CONFIG and not names:

@@ -108,6 +108,7 @@ class Explorer:
         self.refused = collections.Counter()  # why machines were left out, by reason
         self.failures = {}  # {(machine's number, network): error}
         self.compiled = collections.Counter()  # by judge, in this run
+        self.places = workers_module.count_of(workers) or 4  # workers, about: the last units should be small
         self.pool = None  # from the first work on
         self.known = {}  # {number: Point}, or None where it is refused
         self.cpu_seconds = 0.0  # of the workers
@@ -214,8 +215,9 @@ class Explorer:
 
         def next_unit():
             digest = max(waiting, key=lambda name: len(waiting[name]) * self._each(spent[name]))
+            most = min(UNIT_SECONDS / self._each(spent[digest]), len(waiting[digest]) / (2 * self.places))
             keys = []
-            while waiting[digest] and len(keys) < max(1, int(UNIT_SECONDS / self._each(spent[digest]))):
+            while waiting[digest] and len(keys) < max(1, most):
                 keys.append(waiting[digest].popleft())
             return unit_of(keys) if keys else None
 
