@@ -22,7 +22,7 @@ from . import area as area_module
 from . import energy, evaluate, pareto, results
 
 UNIT_SECONDS = 2.0  # of a unit of work
-MARGIN = 0.03  # beyond the best ratio of compiled and screened that was seen
+MARGIN = 0.01  # beyond the best ratio of compiled and screened that was seen
 BATCH = 16  # screened machines that are compiled in full before the next look, at least, so that workers are busy
 FIRST_RATIO = 0.85  # before any was
 MOST_GRID = 200_000

@@ -41,6 +41,7 @@ def pair(space):
 def draw(explorer, points, front, path):
     """Errors: as check(), and io."""
     check(path)
+    import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator
@@ -127,7 +128,8 @@ def draw(explorer, points, front, path):
         listed.append(f"and {len(front) - MOST_LISTED} more")
     beside.text(0, 1, "\n".join(listed), va="top", fontsize=7.5, family="monospace", color=INK, linespacing=1.25)
     try:
-        figure.savefig(path, dpi=150)
+        with matplotlib.rc_context({"svg.hashsalt": "tessera"}):  # the same figures make the same file
+            figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else {})
     except OSError as refused:
         raise error("io", f"cannot write '{path}': {refused.strerror}") from None
 
