@@ -33,6 +33,9 @@ module tsr_bursts #(
   localparam int unsigned PageBeatBits = $clog2(tsr_isa_pkg::TimingBusPageBytes) - OffsetBits;  // 2^PageBeatBits a page
   localparam int unsigned LengthBits = $clog2(tsr_isa_pkg::TimingBusBurstBeats);
   if (AxiBytes < 4 || AxiBytes > 64 || AxiBytes != 1 << $clog2(AxiBytes)) $error("tsr_bursts: AxiBytes is a power of two, 4 to 64");
+  if (tsr_isa_pkg::TimingLoadRequestBeats != 1 << $clog2(tsr_isa_pkg::TimingLoadRequestBeats) ||
+      tsr_isa_pkg::TimingLoadRequestBeats < 2 || tsr_isa_pkg::TimingLoadRequestBeats >= 1 << LengthBits)
+    $error("tsr_bursts: TimingLoadRequestBeats is a power of two, at least 2 and below a burst's longest");
   if (LengthBits > 8 || tsr_isa_pkg::TimingBusBurstBeats != 1 << LengthBits || tsr_isa_pkg::TimingBusPageBytes > 4096 ||
       tsr_isa_pkg::TimingBusPageBytes != 1 << $clog2(tsr_isa_pkg::TimingBusPageBytes))
     $error("tsr_bursts: bursts of at most 256 beats, pages of at most 4096 bytes, both powers of two");
@@ -64,7 +67,7 @@ module tsr_bursts #(
   assign burst_addr_o = {beat_q, OffsetBits'(0)};
   assign burst_len_o = 8'(length);
   assign burst_last_o = last;
-  assign burst_grows_o = Joins && grows_q;
+  assign burst_grows_o = grows_q;
   assign busy_o = busy_q;
   assign fire = busy_q && burst_ready_i;
   assign joins = Joins && busy_q && !burst_ready_i && run_continues_i;
@@ -83,16 +86,27 @@ module tsr_bursts #(
   end
   logic [63-OffsetBits-PlaceBits:0] page_next;
   assign page_next = beat_q[63-OffsetBits:PlaceBits] + 1'b1;
-  logic [BeatBits-1:0] left;  // from the next cycle on
-  logic more;
+  // From the next cycle on. Whether few beats are left is found beside the sums, from what few low bits say, since a
+  // comparison of a sum would stand behind its carry chain.
+  localparam int unsigned FewBits = $clog2(tsr_isa_pkg::TimingLoadRequestBeats);
+  logic [BeatBits-1:0] left;
+  logic [LengthBits:0] behind;  // beats left behind a burst that is not the last one - 1, when they are so few
+  logic more, few_new, few_joined, few_behind;
   assign left = take ? (joins ? left_q : BeatBits'($signed(rest - 3'd1))) + BeatBits'(run_bytes_i[21:OffsetBits])
                      : left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one
   assign more = take ? run_more_i : more_q;
+  assign few_new = run_bytes_i[21:OffsetBits+FewBits] == '0 &&
+      (FewBits + 3)'(run_bytes_i[OffsetBits+:FewBits]) + (FewBits + 3)'(rest) < (FewBits + 3)'(tsr_isa_pkg::TimingLoadRequestBeats);
+  assign few_joined = run_bytes_i[21:OffsetBits+FewBits] == '0 && left_q[BeatBits-1:FewBits] == '0 &&
+      (FewBits + 1)'(run_bytes_i[OffsetBits+:FewBits]) + (FewBits + 1)'(left_q[FewBits-1:0]) <
+      (FewBits + 1)'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
+  assign behind = left_q[LengthBits:0] + {1'b1, ~longest};
+  assign few_behind = left_q[BeatBits-1:LengthBits+1] == '0 && behind < (LengthBits + 1)'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
   always_ff @(posedge clk_i) begin
     if (take || fire) begin
       left_q <= left;
       more_q <= more;
-      grows_q <= more && left < BeatBits'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
+      grows_q <= Joins && more && (take ? (joins ? few_joined : few_new) : few_behind);
     end
     if (take && !joins) beat_q <= run_dram_i[63:OffsetBits];
     else if (fire && !take) beat_q <= {page_next, place_next};

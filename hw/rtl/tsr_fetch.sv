@@ -129,10 +129,12 @@ module tsr_fetch #(
   // The word in the register: first it stands there, then its check is known.
   logic held_q, checked_q, stopped_q, pushed, fire, end_of_program, outside;
   logic [511:0] word_q;
-  logic [2:0] known_q, code_q, legal_code;  // known: what is wrong beside the word's own rules
+  logic [2:0] known_q;  // what is wrong beside the word's own rules
+  logic opcode_bad, opcode_bad_q;
+  logic [tsr_isa_pkg::Instructions-1:0] operand_bad, operand_bad_q;
   logic [31:0] pc_q;  // number of the word in the register, or of the one that comes
   tsr_legal #(.BlockIn(BlockIn), .BlockOut(BlockOut), .RowLanes(RowLanes)) u_legal (
-    .check_i(held_q && !checked_q), .word_i(word_q), .fault_o(legal_code)
+    .check_i(held_q && !checked_q), .word_i(word_q), .opcode_bad_o(opcode_bad), .operand_bad_o(operand_bad)
   );
 
   assign end_of_program = pc_q == end_q && !cut_q;
@@ -142,7 +144,7 @@ module tsr_fetch #(
   tsr_isa_pkg::finish_t checked;  // of any instruction: for its header
   logic fault, is_finish;
   logic [1:0] engine;
-  assign fault = checked_q && code_q != 3'(tsr_isa_pkg::FaultNone);
+  assign fault = checked_q && (known_q != 3'(tsr_isa_pkg::FaultNone) || opcode_bad_q || operand_bad_q != '0);
   assign checked = word_q;
   assign is_finish = checked.header.opcode == 6'(tsr_isa_pkg::OpcodeFinish);
   assign engine = tsr_isa_pkg::engine_of(word_q);
@@ -154,12 +156,17 @@ module tsr_fetch #(
   assign word_o = word_q;
   assign pc_o = pc_q;
   assign fault_o = fault && run_i && !stopped_q;
-  assign fault_code_o = code_q;
+  assign fault_code_o = known_q != 3'(tsr_isa_pkg::FaultNone) ? known_q :
+      operand_bad_q != '0 ? 3'(tsr_isa_pkg::FaultIllegalOperand) : 3'(tsr_isa_pkg::FaultIllegalOpcode);
   assign issue_o = fire;
   assign stall_memory_o = run_i && !checked_q;
 
   always_ff @(posedge clk_i) begin
     if (take) word_q <= word;
+    if (held_q && !checked_q) begin
+      opcode_bad_q <= opcode_bad;
+      operand_bad_q <= operand_bad;
+    end
   end
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -168,7 +175,6 @@ module tsr_fetch #(
       stopped_q <= 1'b0;
       pc_q <= '0;
       known_q <= '0;
-      code_q <= '0;
     end else begin
       checked_q <= held_q && !fire;
       if (fire) begin
@@ -176,7 +182,6 @@ module tsr_fetch #(
         pc_q <= pc_q + 32'd1;
       end
       if (finish_take_i || fault) stopped_q <= 1'b1;
-      if (held_q && !checked_q) code_q <= known_q != 3'(tsr_isa_pkg::FaultNone) ? known_q : legal_code;
       if (take) begin
         held_q <= 1'b1;
         known_q <= error_q[head_q] ? 3'(tsr_isa_pkg::FaultAxiError) : 3'(tsr_isa_pkg::FaultNone);

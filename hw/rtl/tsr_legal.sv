@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of isa/semantics.md that concern one instruction and no memory: illegal_opcode and illegal_operand. The
 // generated package knows reserved bits and enumerations; here stand the rules between fields. The package's function
-// wants an answer for every instruction, so that one without rules here does not elaborate.
+// wants an answer for every instruction, so that one without rules here does not elaborate. The answers of all
+// instructions leave side by side, since a choice among them by the opcode would stand behind the longest of them.
 //
 // Latency: combinational. Without check_i the answer means nothing, and nothing is computed.
 module tsr_legal #(
@@ -11,7 +12,8 @@ module tsr_legal #(
 ) (
   input  logic         check_i,
   input  logic [511:0] word_i,
-  output logic [2:0]   fault_o
+  output logic         opcode_bad_o,  // illegal_opcode, unless the word is an illegal_operand
+  output logic [tsr_isa_pkg::Instructions-1:0] operand_bad_o  // illegal_operand, a bit each instruction: one at most
 );
 
   localparam int unsigned MaxTaps = BlockIn == 8 ? 6 : BlockIn == 16 ? 9 : BlockIn < 8 ? BlockIn : 16;
@@ -170,14 +172,15 @@ module tsr_legal #(
   end
 
   always_comb begin
-    fault_o = 3'(tsr_isa_pkg::FaultNone);
+    opcode_bad_o = 1'b0;
+    operand_bad_o = '0;
     if (check_i) begin
+      opcode_bad_o = tsr_isa_pkg::instruction_of(load.header.opcode) == '0 ||
+          (RowLanes == 0 && (load.header.opcode == 6'(tsr_isa_pkg::OpcodeRowReduce) ||
+                             load.header.opcode == 6'(tsr_isa_pkg::OpcodeRowMap)));
       // One argument for each instruction: finish, fence, which has no rules, load, store, gemm, alu, row_reduce, row_map.
-      fault_o = tsr_isa_pkg::fault_of(word_i, finish_bad, 1'b0, load_bad, store_bad, gemm_bad, alu_bad, row_reduce_bad,
-                                      row_map_bad);
-      if (RowLanes == 0 && fault_o == 3'(tsr_isa_pkg::FaultNone) &&
-          (alu.header.opcode == 6'(tsr_isa_pkg::OpcodeRowReduce) || alu.header.opcode == 6'(tsr_isa_pkg::OpcodeRowMap)))
-        fault_o = 3'(tsr_isa_pkg::FaultIllegalOpcode);
+      operand_bad_o = tsr_isa_pkg::broken_by(word_i, finish_bad, 1'b0, load_bad, store_bad, gemm_bad, alu_bad,
+                                             row_reduce_bad, row_map_bad);
     end
   end
 

@@ -542,81 +542,51 @@ package tsr_isa_pkg;
   localparam int unsigned RowMapZeroLsb = 498;
   localparam int unsigned RowMapZeroWidth = 9;
 
-  // The code of FaultNone, FaultIllegalOpcode, or FaultIllegalOperand for non-zero reserved bits and undefined values of
-  // enumerations.
-  function automatic logic [2:0] encoding_fault(input logic [511:0] word);
-    logic [2:0] fault;
-    fault = 3'd0;
-    case (word[5:0])
-      6'd1: begin  // finish
-        if (word[511:64] != 448'd0) fault = 3'd2;
-      end
-      6'd2: begin  // fence
-        if (word[511:66] != 446'd0) fault = 3'd2;
-      end
-      6'd3: begin  // load
-        if (word[511:482] != 30'd0 ||
-            word[66:64] == 3'd6 ||
-            word[66:64] == 3'd7) fault = 3'd2;
-      end
-      6'd4: begin  // store
-        if (word[67:67] != 1'd0 ||
-            word[511:426] != 86'd0 ||
-            word[66:64] == 3'd6 ||
-            word[66:64] == 3'd7) fault = 3'd2;
-      end
-      6'd5: begin  // gemm
-        if (word[511:461] != 51'd0 ||
-            word[455:454] == 2'd2 ||
-            word[455:454] == 2'd3) fault = 3'd2;
-      end
-      6'd6: begin  // alu
-        if (word[511:507] != 5'd0 ||
-            word[454:453] == 2'd3 ||
-            word[456:455] == 2'd3) fault = 3'd2;
-      end
-      6'd7: begin  // row_reduce
-        if (word[452:413] != 40'd0 ||
-            word[456:455] != 2'd0 ||
-            word[458:458] != 1'd0 ||
-            word[493:464] != 30'd0 ||
-            word[511:507] != 5'd0 ||
-            word[454:453] == 2'd3 ||
-            word[463:462] == 2'd3) fault = 3'd2;
-      end
-      6'd8: begin  // row_map
-        if (word[452:443] != 10'd0 ||
-            word[458:458] != 1'd0 ||
-            word[493:493] != 1'd0 ||
-            word[511:507] != 5'd0 ||
-            word[454:453] == 2'd3 ||
-            word[456:455] == 2'd3 ||
-            word[463:462] == 2'd2 ||
-            word[463:462] == 2'd3) fault = 3'd2;
-      end
-      default: fault = 3'd1;
-    endcase
-    encoding_fault = fault;
+  localparam int unsigned Instructions = 8;
+
+  // Which instruction a word is, one bit each, and none for an illegal opcode:
+  // {row_map, row_reduce, alu, gemm, store, load, fence, finish}.
+  function automatic logic [7:0] instruction_of(input logic [5:0] opcode);
+    instruction_of = {opcode == 6'd8, opcode == 6'd7, opcode == 6'd6, opcode == 6'd5, opcode == 6'd4, opcode == 6'd3, opcode == 6'd2, opcode == 6'd1};
   endfunction
 
-  // encoding_fault, or FaultIllegalOperand when the rules between fields of the word's own instruction are broken. Each
-  // instruction has one argument, in the order of isa.toml.
-  function automatic logic [2:0] fault_of(input logic [511:0] word,
+  // The bit of the word's own instruction, when the word is an illegal_operand: a reserved bit that is not 0, an
+  // undefined value of an enumeration, or a broken rule between fields. The rules come from the caller.
+  function automatic logic [7:0] broken_by(input logic [511:0] word,
       input logic finish_bad, input logic fence_bad, input logic load_bad, input logic store_bad, input logic gemm_bad, input logic alu_bad, input logic row_reduce_bad, input logic row_map_bad);
-    logic [2:0] fault;
-    fault = encoding_fault(word);
-    case (word[5:0])
-      6'd1: if (fault == 3'd0 && finish_bad) fault = 3'd2;
-      6'd2: if (fault == 3'd0 && fence_bad) fault = 3'd2;
-      6'd3: if (fault == 3'd0 && load_bad) fault = 3'd2;
-      6'd4: if (fault == 3'd0 && store_bad) fault = 3'd2;
-      6'd5: if (fault == 3'd0 && gemm_bad) fault = 3'd2;
-      6'd6: if (fault == 3'd0 && alu_bad) fault = 3'd2;
-      6'd7: if (fault == 3'd0 && row_reduce_bad) fault = 3'd2;
-      6'd8: if (fault == 3'd0 && row_map_bad) fault = 3'd2;
-      default: ;  // encoding_fault has refused it
-    endcase
-    fault_of = fault;
+    logic [7:0] bad;
+    bad = {row_map_bad, row_reduce_bad, alu_bad, gemm_bad, store_bad, load_bad, fence_bad, finish_bad};
+    if (word[511:64] != 448'd0) bad[0] = 1'b1;  // finish
+    if (word[511:66] != 446'd0) bad[1] = 1'b1;  // fence
+    if (word[511:482] != 30'd0 ||
+        word[66:64] == 3'd6 ||
+        word[66:64] == 3'd7) bad[2] = 1'b1;  // load
+    if (word[67:67] != 1'd0 ||
+        word[511:426] != 86'd0 ||
+        word[66:64] == 3'd6 ||
+        word[66:64] == 3'd7) bad[3] = 1'b1;  // store
+    if (word[511:461] != 51'd0 ||
+        word[455:454] == 2'd2 ||
+        word[455:454] == 2'd3) bad[4] = 1'b1;  // gemm
+    if (word[511:507] != 5'd0 ||
+        word[454:453] == 2'd3 ||
+        word[456:455] == 2'd3) bad[5] = 1'b1;  // alu
+    if (word[452:413] != 40'd0 ||
+        word[456:455] != 2'd0 ||
+        word[458:458] != 1'd0 ||
+        word[493:464] != 30'd0 ||
+        word[511:507] != 5'd0 ||
+        word[454:453] == 2'd3 ||
+        word[463:462] == 2'd3) bad[6] = 1'b1;  // row_reduce
+    if (word[452:443] != 10'd0 ||
+        word[458:458] != 1'd0 ||
+        word[493:493] != 1'd0 ||
+        word[511:507] != 5'd0 ||
+        word[454:453] == 2'd3 ||
+        word[456:455] == 2'd3 ||
+        word[463:462] == 2'd2 ||
+        word[463:462] == 2'd3) bad[7] = 1'b1;  // row_map
+    broken_by = bad & instruction_of(word[5:0]);
   endfunction
 
   // The engine in whose queue FETCH puts a word; without meaning for illegal words and for FINISH.

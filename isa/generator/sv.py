@@ -96,61 +96,34 @@ def _constants(instruction):
 
 
 def _legality(isa):
-    """The part of decoding that concerns one word: opcode, reserved bits, enumeration values."""
-    width = isa.enums["fault"].width
-    code = {name: f"{width}'d{value}" for name, value in isa.enums["fault"].values.items()}
-    # Literals, since Yosys 0.23 does not see a package's enumeration inside the package's functions.
+    """Legality of one word, one bit for each instruction, so that a decoder finds them side by side and may keep them in
+    registers. It takes one argument for each instruction, so that an instruction whose rules between fields the caller
+    does not state is a call with too few arguments, which no tool accepts."""
+    last = len(isa.instructions) - 1
+    names = ", ".join(i.name for i in reversed(isa.instructions))
     lines = [
-        "  // The code of FaultNone, FaultIllegalOpcode, or FaultIllegalOperand for non-zero reserved bits and undefined values of",
-        "  // enumerations.",
-        f"  function automatic logic [{width - 1}:0] encoding_fault(input logic [{isa.bits - 1}:0] word);",
-        f"    logic [{width - 1}:0] fault;",
-        f"    fault = {code['none']};",
-        "    case (word[5:0])",
+        f"  localparam int unsigned Instructions = {len(isa.instructions)};\n",
+        "  // Which instruction a word is, one bit each, and none for an illegal opcode:",
+        f"  // {{{names}}}.",
+        f"  function automatic logic [{last}:0] instruction_of(input logic [5:0] opcode);",
+        "    instruction_of = {" + ", ".join(f"opcode == 6'd{i.opcode}" for i in reversed(isa.instructions)) + "};",
+        "  endfunction\n",
+        "  // The bit of the word's own instruction, when the word is an illegal_operand: a reserved bit that is not 0, an",
+        "  // undefined value of an enumeration, or a broken rule between fields. The rules come from the caller.",
+        f"  function automatic logic [{last}:0] broken_by(input logic [{isa.bits - 1}:0] word,",
+        "      " + ", ".join(f"input logic {i.name}_bad" for i in isa.instructions) + ");",
+        f"    logic [{last}:0] bad;",
+        "    bad = {" + ", ".join(f"{i.name}_bad" for i in reversed(isa.instructions)) + "};",
     ]
-    for i in isa.instructions:
+    for number, i in enumerate(isa.instructions):
         bad = [f"word[{lsb + width - 1}:{lsb}] != {width}'d0" for lsb, width in i.reserved]
         for f in i.fields:
             if f.enum:
                 missing = [v for v in range(1 << f.width) if v not in f.enum.values.values()]
                 bad += [f"word[{f.lsb + f.width - 1}:{f.lsb}] == {f.width}'d{v}" for v in missing]
-        lines.append(f"      6'd{i.opcode}: begin  // {i.name}")
         if bad:
-            lines.append("        if (" + " ||\n            ".join(bad) + ") fault = " + code["illegal_operand"] + ";")
-        lines.append("      end")
-    lines += [
-        f"      default: fault = {code['illegal_opcode']};",
-        "    endcase",
-        "    encoding_fault = fault;",
-        "  endfunction\n",
-    ]
-    return "\n".join(lines)
-
-
-def _rules(isa):
-    """Legality with the rules between fields. It takes one argument for each instruction, so that an instruction whose
-    rules the caller does not state is a call with too few arguments, which no tool accepts."""
-    width = isa.enums["fault"].width
-    arguments = [f"input logic {i.name}_bad" for i in isa.instructions]
-    lines = [
-        "  // encoding_fault, or FaultIllegalOperand when the rules between fields of the word's own instruction are broken. Each",
-        "  // instruction has one argument, in the order of isa.toml.",
-        f"  function automatic logic [{width - 1}:0] fault_of(input logic [{isa.bits - 1}:0] word,",
-        "      " + ", ".join(arguments) + ");",
-        f"    logic [{width - 1}:0] fault;",
-        "    fault = encoding_fault(word);",
-        "    case (word[5:0])",
-    ]
-    code = f"{width}'d{isa.enums['fault'].values['illegal_operand']}"
-    none = f"{width}'d{isa.enums['fault'].values['none']}"
-    for i in isa.instructions:
-        lines.append(f"      6'd{i.opcode}: if (fault == {none} && {i.name}_bad) fault = {code};")
-    lines += [
-        "      default: ;  // encoding_fault has refused it",
-        "    endcase",
-        "    fault_of = fault;",
-        "  endfunction\n",
-    ]
+            lines.append(f"    if (" + " ||\n        ".join(bad) + f") bad[{number}] = 1'b1;  // {i.name}")
+    lines += ["    broken_by = bad & instruction_of(word[5:0]);", "  endfunction\n"]
     return "\n".join(lines)
 
 
@@ -285,7 +258,7 @@ def package(isa, register_map, timing):
     for i in isa.instructions:
         out.append(_struct(f"{i.name}_t", i.doc, _parts(isa, i), isa.bits))
         out += [text for text in (_arrays(i), _constants(i)) if text]
-    out += [_legality(isa), _rules(isa), _engines(isa)]
+    out += [_legality(isa), _engines(isa)]
     out.append(_registers(register_map))
     out.append(timing)
     out.append("endpackage\n/* verilator lint_on UNUSEDSIGNAL */\n/* verilator lint_on UNUSEDPARAM */")

@@ -576,7 +576,12 @@ class SystemVerilog(unittest.TestCase):
         """Every member of every struct and the legality function, evaluated by Yosys on random and on broken words."""
         rng = random.Random(9)
         ports, body, cases = (
-            ["input logic [511:0] word_i", "output logic [2:0] fault_o", "output logic [1:0] engine_o"],
+            [
+                "input logic [511:0] word_i",
+                f"output logic [{len(tessera_isa.INSTRUCTIONS) - 1}:0] instruction_o",
+                f"output logic [{len(tessera_isa.INSTRUCTIONS) - 1}:0] broken_o",
+                "output logic [1:0] engine_o",
+            ],
             [],
             [],
         )
@@ -598,7 +603,8 @@ class SystemVerilog(unittest.TestCase):
         module = "module isa_check (" + ", ".join(ports) + ");\n" + "\n".join(body)
         # Only gemm breaks a rule between fields: a legal encoding of it is illegal_operand, of the others none.
         rules = ", ".join("1'b1" if name == "gemm" else "1'b0" for name in tessera_isa.INSTRUCTIONS)
-        module += f"\n  assign fault_o = tsr_isa_pkg::fault_of(word_i, {rules});"
+        module += f"\n  assign broken_o = tsr_isa_pkg::broken_by(word_i, {rules});"
+        module += "\n  assign instruction_o = tsr_isa_pkg::instruction_of(word_i[5:0]);"
         module += "\n  assign engine_o = tsr_isa_pkg::engine_of(word_i);"
         for engine in tessera_isa.ENUMS["engine"]:
             module += f"\n  assign {engine}_o = tsr_isa_pkg::{engine}_instruction(word_i[5:0]);"
@@ -616,7 +622,7 @@ class SystemVerilog(unittest.TestCase):
                 )
                 script.append(
                     f"eval -set word_i 512'h{int.from_bytes(word, 'little'):x} "
-                    + " ".join(f"-show {port}" for port in shown + ["fault_o"] + (engines if instruction else []))
+                    + " ".join(f"-show {port}" for port in shown + ["instruction_o", "broken_o"] + (engines if instruction else []))
                 )
             path = pathlib.Path(folder) / "check.ys"
             path.write_text("\n".join(script) + "\n")
@@ -640,7 +646,12 @@ class SystemVerilog(unittest.TestCase):
                     self.fail("a broken word decodes")
                 except tessera_isa.EncodingError as error:
                     fault = error.fault
-            self.assertEqual(next(values), ("fault_o", format(tessera_isa.ENUMS["fault"][fault], "03b")))
+            opcodes = [opcode for opcode, *_ in tessera_isa.INSTRUCTIONS.values()]
+            bits = "".join(str(int(opcode == word[0] & 63)) for opcode in reversed(opcodes))
+            none = "0" * len(bits)
+            self.assertEqual(next(values), ("instruction_o", bits))
+            self.assertEqual("illegal_opcode" == fault, bits == none)
+            self.assertEqual(next(values), ("broken_o", bits if fault == "illegal_operand" else none))
             if instruction:
                 queue = tessera_isa.INSTRUCTIONS[instruction["name"]][1]
                 queue = instruction["engine"] if queue == "field" else queue
