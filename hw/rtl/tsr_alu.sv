@@ -14,7 +14,7 @@
 // the defaults of the registers come; another choice of registers moves the last two. Throughput: one source vector a
 // cycle; two cycles a vector where source and second operand are both in OUT; Batch * BlockOut / SecondLanes cycles a
 // vector with a second operation, if that is more. All of it in closed form: isa/timing.md. Back-pressure: a refused
-// write holds the whole pipeline, a refused read the issue stage. Reset: synchronous, active low. Legal: AxiBytes a
+// write holds the whole pipeline, a refused read the issue stage. Reset: synchronous, active low. Legal: TableBytes a
 // power of two up to 64, SecondLanes a divisor of Batch * BlockOut.
 
 /* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
@@ -30,7 +30,7 @@ module tsr_alu #(
   parameter int unsigned TableCount = 1,
   parameter int unsigned SecondLanes = Batch * BlockOut,
   parameter int unsigned RowLanes   = 0,
-  parameter int unsigned AxiBytes   = 8,
+  parameter int unsigned TableBytes = 8,
   parameter logic [8:0]  RequantiseRegisters = tsr_isa_pkg::TimingRequantiseRegisters,
   parameter int unsigned RequantiseTrailing  = tsr_isa_pkg::TimingRequantiseDepth - $countones(RequantiseRegisters),
   parameter logic [12:0] SecondRegisters     = tsr_isa_pkg::TimingSecondOpRegisters,
@@ -76,11 +76,11 @@ module tsr_alu #(
   output logic                          param_req_o,
   output logic [9:0]                    param_addr_o,
   input  logic [64*BlockOut-1:0]        param_rdata_i,
-  // Writes of LOAD to the tables, one aligned group of AxiBytes.
+  // Writes of LOAD to the tables, TableBytes at a multiple of them.
   input  logic                          tbl_we_i,
-  input  logic [21-$clog2(AxiBytes):0]  tbl_waddr_i,
-  input  logic [8*AxiBytes-1:0]         tbl_wdata_i,
-  input  logic [AxiBytes-1:0]           tbl_wbe_i,
+  input  logic [21-$clog2(TableBytes):0]  tbl_waddr_i,
+  input  logic [8*TableBytes-1:0]         tbl_wdata_i,
+  input  logic [TableBytes-1:0]           tbl_wbe_i,
   // Counters.
   output logic                          issue_o,
   output logic                          stall_mem_o,
@@ -650,7 +650,7 @@ module tsr_alu #(
   always_comb begin
     for (int unsigned l = 0; l < Lanes; l++) index_a[12*l+:12] = {after_a.first.number, value_a[11*l+:8]};
   end
-  tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .AxiBytes(AxiBytes)) u_tables (
+  tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .TableBytes(TableBytes)) u_tables (
     .clk_i, .first_i(rows_look_up || (enable && valid_a && after_a.first.enable)),
     .first_index_i(rows_busy_q ? rows_index : index_a), .first_bytes_o(bytes_b_q),
     .second_i(look_c), .second_index_i(index_c), .second_plain_i(plain_d), .second_look_i(look_d), .second_bytes_o(bytes_d_q),

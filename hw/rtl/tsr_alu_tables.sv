@@ -2,17 +2,17 @@
 // The ALU's tables: reads of one byte a lane for the first and for the second lookup, writes of LOAD. Enters: table and
 // byte of each lane. Leaves: the bytes, in the next cycle; of the second lookup second_plain_i where second_look_i is not
 // set then. Method: in hardware each lane has a copy of its own, since a
-// block RAM has one read port; a word of AxiBytes is read, and the byte chosen behind it. The simulator has one memory for
+// block RAM has one read port; a word of TableBytes is read, and the byte chosen behind it. The simulator has one memory for
 // all.
 //
 // Latency: one cycle. Throughput: all reads and one write a cycle. Back-pressure: none; first_i = 0 or second_i = 0
 // leaves the bytes as they are. Reset: none, the content is data.
-// Legal: AxiBytes a power of two.
+// Legal: TableBytes a power of two.
 module tsr_alu_tables #(
   parameter int unsigned Lanes       = 16,
   parameter int unsigned SecondLanes = 4,
   parameter int unsigned TableCount  = 1,
-  parameter int unsigned AxiBytes    = 8
+  parameter int unsigned TableBytes  = 8
 ) (
   input  logic                        clk_i,
   input  logic                        first_i,
@@ -23,26 +23,26 @@ module tsr_alu_tables #(
   input  logic                        second_look_i,
   input  logic [8*SecondLanes-1:0]    second_plain_i,
   output logic [8*SecondLanes-1:0]    second_bytes_o,
-  // One aligned group of AxiBytes.
+  // One aligned group of TableBytes.
   input  logic                        we_i,
-  input  logic [21-$clog2(AxiBytes):0] waddr_i,
-  input  logic [8*AxiBytes-1:0]       wdata_i,
-  input  logic [AxiBytes-1:0]         wbe_i
+  input  logic [21-$clog2(TableBytes):0] waddr_i,
+  input  logic [8*TableBytes-1:0]       wdata_i,
+  input  logic [TableBytes-1:0]         wbe_i
 );
 
-  localparam int unsigned Words = TableCount * 256 / AxiBytes;
+  localparam int unsigned Words = TableCount * 256 / TableBytes;
   localparam int unsigned WordBits = Words > 1 ? $clog2(Words) : 1;
-  localparam int unsigned ByteBits = $clog2(AxiBytes);
+  localparam int unsigned ByteBits = $clog2(TableBytes);
 
 `ifdef VERILATOR
-  logic [8*AxiBytes-1:0] table_mem[Words]  /* verilator public_flat_rw */;
-  logic [8*AxiBytes-1:0] merged;
+  logic [8*TableBytes-1:0] table_mem[Words]  /* verilator public_flat_rw */;
+  logic [8*TableBytes-1:0] merged;
   logic [8*SecondLanes-1:0] second_q;
   always_comb begin
     merged = '0;
     if (we_i) begin
       merged = table_mem[WordBits'(waddr_i)];
-      for (int unsigned n = 0; n < AxiBytes; n++) begin
+      for (int unsigned n = 0; n < TableBytes; n++) begin
         if (wbe_i[n]) merged[8*n+:8] = wdata_i[8*n+:8];
       end
     end
@@ -74,11 +74,11 @@ module tsr_alu_tables #(
   for (genvar l = 0; l < Lanes + SecondLanes; l++) begin : gen_lane
     logic [11:0] index;
     logic [ByteBits-1:0] byte_q;
-    logic [8*AxiBytes-1:0] word;
+    logic [8*TableBytes-1:0] word;
     logic read;
     assign index = indices[12*l+:12];
     assign read = l < Lanes ? first_i : second_i;
-    tsr_ram_1r1w #(.Width(8 * AxiBytes), .Depth(Words)) u_copy (
+    tsr_ram_1r1w #(.Width(8 * TableBytes), .Depth(Words)) u_copy (
       .clk_i, .re_i(read), .raddr_i(WordBits'(index >> ByteBits)), .rdata_o(word), .we_i, .waddr_i(WordBits'(waddr_i)),
       .wdata_i, .wbe_i
     );

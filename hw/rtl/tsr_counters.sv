@@ -11,7 +11,7 @@
 //
 // Latency: an event counts from the next cycle on, bytes one or two later; value_o follows read_i by a cycle. Reset:
 // synchronous, active low; it also begins a program. Legal: read_i in one of four cycles at most. Timing: a word of the
-// LUT RAM and a carry of 15 bits; a read's carry stands behind value_o's register.
+// LUT RAM and a carry of 15 bits; the sums of a read stand behind value_o's register.
 module tsr_counters (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -73,10 +73,16 @@ module tsr_counters (
   assign number = read_i ? select_i : walk_q;
   assign walk_next = walk_q == Last ? '0 : walk_q + 6'd1;
 
-  // One more, or not, in four parts: one grows when all of the lower ones are ones.
-  function automatic logic [57:0] grown(input logic [57:0] bits, input logic more);
-    grown = {bits[57:44] + 14'(more && bits[43:0] == '1), bits[43:30] + 14'(more && bits[29:0] == '1),
-             bits[29:15] + 15'(more && bits[14:0] == '1), bits[14:0] + 15'(more)};
+  // One more, or not, in four parts: one grows when all of the lower ones are ones. `zero`: the bits count as zeros.
+  function automatic logic [3:0] growth(input logic [43:0] bits, input logic more, input logic zero);
+    logic first, second, third;
+    first = more && !zero && bits[14:0] == '1;
+    second = bits[29:15] == '1;
+    third = bits[43:30] == '1;
+    growth = {first && second && third, first && second, first, more};
+  endfunction
+  function automatic logic [57:0] grown(input logic [57:0] bits, input logic [3:0] more);
+    grown = {bits[57:44] + 14'(more[3]), bits[43:30] + 14'(more[2]), bits[29:15] + 15'(more[1]), bits[14:0] + 15'(more[0])};
   endfunction
 
   lows_t walked;
@@ -111,7 +117,7 @@ module tsr_counters (
     end
     word = mem[number];
     visited = first_q ? '0 : word;
-    high = grown(visited, visited[0] != bit_q);
+    high = grown(visited, growth(word[43:0], visited[0] != bit_q, first_q));
     fresh = first_q && select_i >= walk_q;
     passed = (word[0] && !fresh) != low[6];
   end
@@ -153,12 +159,12 @@ module tsr_counters (
     end
   end
 
-  // A read keeps the parts of the value; their sum is made behind the register.
+  // A read keeps the value and which of its parts grow; the sums are made behind the register.
   logic [63:0] value_q;
-  logic passed_q;
+  logic [3:0] growth_q;
   always_ff @(posedge clk_i) begin
     if (read_i) begin
-      passed_q <= select_i != 6'd2 && select_i != 6'd3 && passed;
+      growth_q <= growth(word[43:0], select_i != 6'd2 && select_i != 6'd3 && passed, fresh);
       case (select_i)
         6'd2: value_q <= read_q;
         6'd3: value_q <= written_q;
@@ -166,6 +172,6 @@ module tsr_counters (
       endcase
     end
   end
-  assign value_o = {grown(value_q[63:6], passed_q), value_q[5:0]};
+  assign value_o = {grown(value_q[63:6], growth_q), value_q[5:0]};
 
 endmodule

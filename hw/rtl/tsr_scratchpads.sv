@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The on-chip memories INP, WGT, ACC, OUT and PARAM and the arbiters of isa/ports.md. Engines address entries; LOAD and
 // STORE address groups of AxiBytes. A word of a memory is the least common multiple of an entry and a group, so it is an
-// entry wherever AxiBytes divides the entry. Writes of LOAD to TABLE pass through to the ALU, which keeps the tables.
+// entry wherever AxiBytes divides the entry. Writes of LOAD to TABLE pass through to the ALU, which keeps the tables,
+// TimingLoadTableBytes a cycle: a copy of the tables as wide as a wide bus would take several block RAMs.
 //
 // Latency: read data in the cycle after a granted read. Throughput: one access a port and cycle. A grant depends on the
 // requests of others only and means nothing without an own one. Reset: none, the content is data. Legal: AxiBytes a
@@ -17,6 +18,7 @@ module tsr_scratchpads #(
   parameter int unsigned ParamDepth = 16,
   parameter int unsigned AxiBytes   = 8,
   localparam int unsigned GroupBits = 22 - $clog2(AxiBytes),
+  localparam int unsigned TableBytes = tsr_isa_pkg::TimingLoadTableBytes < AxiBytes ? tsr_isa_pkg::TimingLoadTableBytes : AxiBytes,
   localparam int unsigned InpBytes = Batch * BlockIn,
   localparam int unsigned WgtBytes = BlockIn * BlockOut,
   localparam int unsigned AccBytes = 4 * Batch * BlockOut,
@@ -72,6 +74,9 @@ module tsr_scratchpads #(
   input  logic [AxiBytes-1:0]     load_wbe_i,
   output logic                    load_gnt_o,
   output logic                    table_we_o,
+  output logic [21-$clog2(TableBytes):0] table_waddr_o,  // in TableBytes
+  output logic [8*TableBytes-1:0] table_wdata_o,
+  output logic [TableBytes-1:0]   table_wbe_o,
   // STORE.
   input  logic                    store_req_i,
   input  logic                    store_acc_i,
@@ -125,7 +130,33 @@ module tsr_scratchpads #(
   assign load_param = load_we_i && load_space_i == 3'(tsr_isa_pkg::SpaceParam);
   assign table_we_o = load_we_i && load_space_i == 3'(tsr_isa_pkg::SpaceTable);
   assign load_gnt_o = !(load_inp && alu_inp_we_i) && !(load_acc && (gemm_acc_we_i || alu_acc_we_i)) &&
-      !(load_out && alu_out_we_i);
+      !(table_we_o && !table_last) && !(load_out && alu_out_we_i);
+
+  // TABLE: a group in parts, one after another.
+  logic table_last;
+  localparam int unsigned TableParts = AxiBytes / TableBytes;
+  if (TableParts > 1) begin : gen_table_parts
+    localparam int unsigned PartBits = $clog2(TableParts);
+    logic [PartBits-1:0] part_q;
+    assign table_last = part_q == '1;
+    assign table_waddr_o = {load_group_i, part_q};
+    always_ff @(posedge clk_i) part_q <= table_we_o ? part_q + 1'b1 : '0;
+    always_comb begin
+      table_wdata_o = load_wdata_i[8*TableBytes-1:0];
+      table_wbe_o = load_wbe_i[TableBytes-1:0];
+      for (int unsigned k = 1; k < TableParts; k++) begin
+        if (part_q == PartBits'(k)) begin
+          table_wdata_o = load_wdata_i[8*TableBytes*k+:8*TableBytes];
+          table_wbe_o = load_wbe_i[TableBytes*k+:TableBytes];
+        end
+      end
+    end
+  end else begin : gen_table_whole
+    assign table_last = 1'b1;
+    assign table_waddr_o = load_group_i;
+    assign table_wdata_o = load_wdata_i;
+    assign table_wbe_o = load_wbe_i;
+  end
 
   // INP: port A is GEMM's.
   logic inp_b_we, inp_b_alu_we;

@@ -228,6 +228,10 @@ module tsr_top #(
   logic [GroupBits-1:0] load_group, store_group;
   logic [8*AxiBytes-1:0] load_wdata, store_rdata;
   logic [AxiBytes-1:0] load_wbe;
+  localparam int unsigned TableBytes = tsr_isa_pkg::TimingLoadTableBytes < AxiBytes ? tsr_isa_pkg::TimingLoadTableBytes : AxiBytes;
+  logic [21-$clog2(TableBytes):0] table_waddr;
+  logic [8*TableBytes-1:0] table_wdata;
+  logic [TableBytes-1:0] table_wbe;
   logic [21:0] load_bytes, store_bytes;
   logic load_bytes_valid, store_bytes_valid;
   logic [3:0] issue, stall_memory, stall_port;
@@ -297,7 +301,7 @@ module tsr_top #(
   );
   tsr_alu #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .AccDepth(AccDepth),
-    .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .AxiBytes(AxiBytes)
+    .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .TableBytes(TableBytes)
   ) u_alu (
     .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Alu]), .instr_i(alu_word),
     .instr_pc_i(head_pc[32*Alu+:32]), .instr_ready_o(instr_ready[Alu]), .busy_o(busy[Alu]), .complete_o(complete[Alu]),
@@ -309,7 +313,7 @@ module tsr_top #(
     .out_waddr_o(alu_out_waddr), .out_wdata_o(alu_out_wdata), .inp_req_o(alu_inp_req), .inp_we_o(alu_inp_we),
     .inp_addr_o(alu_inp_addr), .inp_wdata_o(alu_inp_wdata), .inp_gnt_i(alu_inp_gnt), .inp_rdata_i(alu_inp_rdata),
     .param_req_o(alu_param_req), .param_addr_o(alu_param_addr), .param_rdata_i(alu_param_rdata),
-    .tbl_we_i(table_we), .tbl_waddr_i(load_group), .tbl_wdata_i(load_wdata), .tbl_wbe_i(load_wbe),
+    .tbl_we_i(table_we), .tbl_waddr_i(table_waddr), .tbl_wdata_i(table_wdata), .tbl_wbe_i(table_wbe),
     .issue_o(issue[2]), .stall_mem_o(stall_memory[2]), .stall_port_o(stall_port[2])
   );
   tsr_scratchpads #(
@@ -329,7 +333,7 @@ module tsr_top #(
     .alu_inp_gnt_o(alu_inp_gnt), .alu_inp_rdata_o(alu_inp_rdata), .alu_param_req_i(alu_param_req),
     .alu_param_addr_i(alu_param_addr), .alu_param_rdata_o(alu_param_rdata), .load_we_i(load_we),
     .load_space_i(load_space), .load_group_i(load_group), .load_wdata_i(load_wdata), .load_wbe_i(load_wbe),
-    .load_gnt_o(load_gnt), .table_we_o(table_we), .store_req_i(store_req), .store_acc_i(store_acc),
+    .load_gnt_o(load_gnt), .table_we_o(table_we), .table_waddr_o(table_waddr), .table_wdata_o(table_wdata), .table_wbe_o(table_wbe), .store_req_i(store_req), .store_acc_i(store_acc),
     .store_group_i(store_group), .store_gnt_o(store_gnt), .store_rdata_o(store_rdata)
   );
 

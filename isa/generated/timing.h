@@ -153,6 +153,8 @@ inline constexpr int kOffer = 1;
 namespace load {
 /// A shorter burst waits for runs that join it, where half of the reads in flight are taken. Beats.
 inline constexpr int kRequestBeats = 8;
+/// Of a group that TABLE takes in a cycle, where the bus is wider. Bytes.
+inline constexpr int kTableBytes = 8;
 /// Runs that have left and wait for the data side. Runs.
 inline constexpr int64_t runs_waiting(const MachineConfig& config) { return 4 * int64_t{config.reads_in_flight}; }
 /// From a run's departure to the first cycle in which the realigner can take it.

@@ -800,6 +800,7 @@ package tsr_isa_pkg;
   localparam int unsigned TimingTransferLeave = 11;  // From taking an instruction to the departure of its first run, when that is one step of the nest.
   localparam int unsigned TimingTransferOffer = 1;  // From a run's departure to its first burst at the arbiter.
   localparam int unsigned TimingLoadRequestBeats = 8;  // A shorter burst waits for runs that join it, where half of the reads in flight are taken.
+  localparam int unsigned TimingLoadTableBytes = 8;  // Of a group that TABLE takes in a cycle, where the bus is wider.
   // Runs that have left and wait for the data side.
   function automatic int unsigned timing_load_runs_waiting(input int unsigned reads_in_flight);
     timing_load_runs_waiting = 4 * reads_in_flight;

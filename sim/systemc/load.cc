@@ -67,6 +67,7 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
   piece.last = run.last;
   piece.port = load_port(run_item_.space);
   piece.groups = piece.none ? 0 : groups_of(run.sp, run.bytes, width);
+  piece.refused = piece.groups * refusals();
   piece.beats = piece.prime = piece.tail = 0;
   piece.taken = false;
   piece.joined = piece.moved = 0;
@@ -75,11 +76,17 @@ void Load::emitted(const Run& run, Cycle at, bool moves) {
     const uint32_t to = run.sp & (width - 1);
     piece.beats = groups_of(run.dram, run.bytes, width);
     piece.prime = from > to ? 1 : 0;
-    piece.tail = piece.prime + piece.groups - piece.beats;
+    piece.tail = piece.prime + piece.groups + piece.refused - piece.beats;
   }
   counters().busy += piece.groups;
   ++emitted_;
   drain(context_.agenda.now());
+}
+
+/// For each group the cycles in which TABLE refuses it: where the bus is wide it takes parts, one after another.
+uint32_t Load::refusals() const {
+  const auto parts = static_cast<uint32_t>(context_.config.axi_bytes / isa::timing::load::kTableBytes);
+  return run_item_.space == isa::Space::kTable && parts > 1 ? parts - 1 : 0;
 }
 
 /// It needs a cycle for each beat, like the run before it.
@@ -91,6 +98,8 @@ void Load::joined(const Run& run, Cycle at) {
   ++piece.joined;
   piece.beats += beats;
   piece.groups += beats;
+  piece.refused += beats * refusals();
+  piece.tail += beats * refusals();
   piece.last = run.last;
   counters().busy += beats;
   ++emitted_;
@@ -125,6 +134,11 @@ void Load::written(Cycle from, Cycle boundary) {
   trace.last_cycle = boundary - 1;
 }
 
+void Load::stalled(Cycle cycles) {
+  counters().stall_port += cycles;
+  instructions_.front().trace.stall_port_cycles += cycles;
+}
+
 void Load::share_inp(Port port, double share) {
   if (port != Port::kInpB || share == context_.padding_share) return;
   context_.padding_share = share;
@@ -146,7 +160,8 @@ bool Load::pad(Cycle now) {
                        (first + piece.groups <= npu_.port_free_until(piece.port) && !context_.alu_reads_inp);
     if (alone) {
       leave_queue(first - 1);
-      free_ = first + piece.groups;
+      free_ = first + piece.groups + piece.refused;
+      stalled(piece.refused);
       written(first, free_);
       return true;
     }
@@ -167,9 +182,7 @@ bool Load::pad(Cycle now) {
     if (padding_end() != kNever) wake_at(padding_end());
     return false;
   }
-  const Cycle stalled = now - padding_.from - piece.groups;
-  counters().stall_port += stalled;
-  instructions_.front().trace.stall_port_cycles += stalled;
+  stalled(now - padding_.from - piece.groups);
   padding_.active = false;
   share_inp(piece.port, 0);
   free_ = now;
@@ -222,7 +235,7 @@ BeatSide::Ready Load::ready(const Burst& burst) const {
               piece.port, groups_a_beat};
     }
     if (piece.none || free == kNever) continue;
-    free = first + piece.groups;
+    free = first + piece.groups + piece.refused;
     if (padding_.active && &piece == &pieces_.front()) free = padding_end();
   }
   return {burst.run_first ? kNever : 0, Port::kNone};
@@ -261,10 +274,9 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   const Cycle blocked = blocked_ == 0 ? 0 : static_cast<Cycle>(std::lround(blocked_));
   blocked_ = 0;
   const Cycle starved = free_ > from + work + blocked ? free_ - from - work - blocked : 0;
-  counters().stall_port += blocked;
+  stalled(blocked + piece.refused);
   counters().stall_memory += starved;
   InstructionTrace& trace = instructions_.front().trace;
-  trace.stall_port_cycles += blocked;
   trace.stall_memory_cycles += starved;
   written(begun_ + piece.prime, free_);
   pieces_.pop_front();

@@ -35,6 +35,7 @@ class Load : public Transfer {
  private:
   struct Piece {
     uint32_t groups;
+    uint32_t refused;  // cycles in which TABLE does not take them
     uint32_t beats;
     uint32_t prime;  // cycles between the first beat and the first group
     uint32_t tail;   // cycles behind the last beat
@@ -92,6 +93,8 @@ class Load : public Transfer {
   };
   bool pad(Cycle now);
   Cycle padding_end() const;
+  void stalled(Cycle cycles);
+  uint32_t refusals() const;
   void share_inp(Port port, double share);
   Padding padding_;
 };
