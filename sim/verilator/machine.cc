@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "isa/generated/registers.h"
+#include "isa/generated/timing.h"
 #include "sim/verilator/tracer.h"
 
 namespace tessera::sim {
@@ -89,7 +90,7 @@ uint32_t RtlMachine::respond(DramModel& dram, const uint8_t& response) {
 }
 
 /// Calls body(host bytes, offset, count) for pieces that are contiguous in the model. A word is the least common
-/// multiple of an entry and a beat; tables are kept in beats.
+/// multiple of an entry and a beat, of tables what they take of a beat in a cycle.
 template <typename F>
 void RtlMachine::for_each_piece(isa::Space space, size_t offset, size_t count, F&& body) {
   const auto size = static_cast<size_t>(config_.space_bytes(space));
@@ -99,8 +100,8 @@ void RtlMachine::for_each_piece(isa::Space space, size_t offset, size_t count, F
                                                  std::string(isa::to_string(space)));
   }
   const auto beat = static_cast<size_t>(config_.axi_bytes);
-  const size_t word =
-      space == isa::Space::kTable ? beat : std::lcm(static_cast<size_t>(config_.entry_bytes(space)), beat);
+  const size_t word = space == isa::Space::kTable ? std::min(beat, size_t{isa::timing::load::kTableBytes})
+                                                  : std::lcm(static_cast<size_t>(config_.entry_bytes(space)), beat);
   const TesseraRtlMemory memory = api_.memory(model_, static_cast<int>(space));
   for (size_t done = 0; done < count;) {
     const size_t at = offset + done;
