@@ -122,7 +122,7 @@ def _legality(isa):
                 missing = [v for v in range(1 << f.width) if v not in f.enum.values.values()]
                 bad += [f"word[{f.lsb + f.width - 1}:{f.lsb}] == {f.width}'d{v}" for v in missing]
         if bad:
-            lines.append(f"    if (" + " ||\n        ".join(bad) + f") bad[{number}] = 1'b1;  // {i.name}")
+            lines.append("    if (" + " ||\n        ".join(bad) + f") bad[{number}] = 1'b1;  // {i.name}")
     lines += ["    broken_by = bad & instruction_of(word[5:0]);", "  endfunction\n"]
     return "\n".join(lines)
 

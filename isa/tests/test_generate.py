@@ -622,7 +622,10 @@ class SystemVerilog(unittest.TestCase):
                 )
                 script.append(
                     f"eval -set word_i 512'h{int.from_bytes(word, 'little'):x} "
-                    + " ".join(f"-show {port}" for port in shown + ["instruction_o", "broken_o"] + (engines if instruction else []))
+                    + " ".join(
+                        f"-show {port}"
+                        for port in shown + ["instruction_o", "broken_o"] + (engines if instruction else [])
+                    )
                 )
             path = pathlib.Path(folder) / "check.ys"
             path.write_text("\n".join(script) + "\n")
@@ -650,7 +653,7 @@ class SystemVerilog(unittest.TestCase):
             bits = "".join(str(int(opcode == word[0] & 63)) for opcode in reversed(opcodes))
             none = "0" * len(bits)
             self.assertEqual(next(values), ("instruction_o", bits))
-            self.assertEqual("illegal_opcode" == fault, bits == none)
+            self.assertEqual(fault == "illegal_opcode", bits == none)
             self.assertEqual(next(values), ("broken_o", bits if fault == "illegal_operand" else none))
             if instruction:
                 queue = tessera_isa.INSTRUCTIONS[instruction["name"]][1]
