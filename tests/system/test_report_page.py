@@ -2,9 +2,11 @@
 """The page of `tessera report --html` in Debian's Chromium: every view renders, a click selects in all of them, runs
 compare, keys work, and neither the console nor axe complains. Screenshots are kept in build/screenshots."""
 
+import itertools
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -219,6 +221,43 @@ def test_comparison(page, reports, command, tmp_path):
     assert "npu256" in before and "npu64" in page.js(chips)
     assert page.js("return document.querySelector('#aside h3').textContent").startswith(name)  # the same layer
     assert page.complaints() == []
+
+
+# What the eye's missing cones leave of a colour (linear RGB): Machado, Oliveira, Fernandes, 2009, severity 1.
+VISION = {
+    "all cones": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}
+TO_XYZ = [[0.4124564, 0.3575761, 0.180437], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.950304]]
+
+
+def lab(colour, vision):
+    """CIELAB of "#rrggbb" as somebody sees it."""
+    rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    x, y, z = TO_XYZ @ np.clip(np.array(vision) @ linear, 0, 1) / [0.95047, 1, 1.08883]
+    x, y, z = (np.cbrt(v) if v > 0.008856 else 7.787 * v + 16 / 116 for v in (x, y, z))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("kind", VISION)
+def test_colours_differ_for_everybody(kind):
+    """Layers repeat eight colours, and neighbours must differ much; of causes, streams, placements and classes any two
+    must differ."""
+    text = (WEB / "src" / "look.ts").read_text()
+
+    def colours(name, ends):
+        found = re.search(rf"{name}[^=]*= \{ends[0]}(.*?)\{ends[1]}", text, re.S)
+        return [lab(colour, VISION[kind]) for colour in re.findall(r'"(#[0-9a-f]{6})"', found[1])]
+
+    layers = colours("LAYERS", "[]")
+    assert len(layers) == 8
+    assert min(np.linalg.norm(a - b) for a, b in zip(layers, layers[1:] + layers[:1])) > 25
+    for name in ("CAUSE_COLOURS", "STREAM_COLOURS", "PLACEMENT_COLOURS", "EXACTNESS_COLOURS"):
+        pairs = itertools.combinations(colours(name, "{}"), 2)
+        assert min(np.linalg.norm(a - b) for a, b in pairs) > 15, name
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

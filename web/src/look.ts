@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colours, numbers and small pieces of the page. Layers have Paul Tol's "light" colours and causes those of Okabe and
-// Ito; both are made for the colour-blind. No view tells anything by colour alone.
+// Ito; both are made for the colour-blind. Their order puts the most different ones beside each other. No view tells anything by colour alone.
 import { Cause, Stream } from "./report";
 
-const LAYERS = ["#77aadd", "#ee8866", "#eedd88", "#ffaabb", "#99ddff", "#44bb99", "#bbcc33", "#aaaa00"];
+const LAYERS = ["#77aadd", "#ee8866", "#99ddff", "#eedd88", "#44bb99", "#bbcc33", "#ffaabb", "#aaaa00"];
 export const NO_LAYER = "#c9ced6";
 export const CAUSE_COLOURS: Record<Cause, string> = {
   compute: "#009e73",
   alu: "#e69f00",
   load: "#56b4e9",
   store: "#cc79a7",
-  sync: "#999999",
+  sync: "#5b6472",
 };
 export const STREAM_COLOURS: Record<Stream, string> = {
   input: "#56b4e9",
@@ -18,7 +18,7 @@ export const STREAM_COLOURS: Record<Stream, string> = {
   params: "#009e73",
   second: "#f0e442",
   output: "#cc79a7",
-  instructions: "#999999",
+  instructions: "#5b6472",
 };
 export const PLACEMENT_COLOURS: Record<string, string> = { npu: "#44bb99", cpu: "#ee8866", compiler: "#c9ced6" };
 export const EXACTNESS_COLOURS: Record<string, string> = {

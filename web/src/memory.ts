@@ -179,17 +179,6 @@ export class MemoryView {
       const { regions } = this.memory ?? {};
       this.state.select({ layer: regions && found >= 0 ? regions.layer[found] : -1, instruction: regions?.instruction?.[found] ?? -1 });
     });
-    canvas.addEventListener("keydown", (event) => {
-      const acts: Record<string, () => void> = {
-        ArrowLeft: () => this.state.pan(-0.2),
-        ArrowRight: () => this.state.pan(0.2),
-        "+": () => this.state.zoom(0.5),
-        "-": () => this.state.zoom(2),
-        "0": () => this.state.show(0, this.state.run.end),
-      };
-      if (!acts[event.key]) return;
-      event.preventDefault();
-      acts[event.key]();
-    });
+    this.state.keys(canvas);
   }
 }

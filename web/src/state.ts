@@ -71,6 +71,24 @@ export class State {
     this.tell("run");
   }
 
+  /// Keys that move the stretch of time, and others, for a canvas.
+  keys(canvas: HTMLElement, others: Record<string, () => void> = {}): void {
+    const acts: Record<string, () => void> = {
+      ArrowLeft: () => this.pan(-0.2),
+      ArrowRight: () => this.pan(0.2),
+      "+": () => this.zoom(0.5),
+      "=": () => this.zoom(0.5),
+      "-": () => this.zoom(2),
+      "0": () => this.show(0, this.run.end),
+      ...others,
+    };
+    canvas.addEventListener("keydown", (event) => {
+      if (!acts[event.key]) return;
+      event.preventDefault();
+      acts[event.key]();
+    });
+  }
+
   tell(what: "selection" | "view" | "run" | "theme"): void {
     for (const listener of this.listeners) listener(what);
   }

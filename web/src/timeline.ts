@@ -428,34 +428,17 @@ export class Timeline {
       },
       { passive: false },
     );
-    canvas.addEventListener("keydown", (event) => {
-      const acts: Record<string, () => void> = {
-        ArrowLeft: () => this.state.pan(-0.2),
-        ArrowRight: () => this.state.pan(0.2),
-        "+": () => this.state.zoom(0.5),
-        "=": () => this.state.zoom(0.5),
-        "-": () => this.state.zoom(2),
-        "0": () => this.state.show(0, this.run.end),
-        Enter: () => this.state.showLayer(this.state.selection.layer),
-        n: () => this.step(1),
-        p: () => this.step(-1),
-      };
-      const act = acts[event.key];
-      if (!act) return;
-      event.preventDefault();
-      act();
+    this.state.keys(canvas, {
+      Enter: () => this.state.showLayer(this.state.selection.layer),
+      n: () => this.step(1),
+      p: () => this.step(-1),
     });
     this.overview.canvas.addEventListener("pointerdown", (event) => {
       const width = this.state.view[1] - this.state.view[0];
       const at = ((event.offsetX - LEFT) / (this.overview.width - LEFT - 8)) * this.run.end;
       this.state.show(at - width / 2, at + width / 2);
     });
-    this.overview.canvas.addEventListener("keydown", (event) => {
-      if (event.key === "ArrowLeft") this.state.pan(-0.5);
-      else if (event.key === "ArrowRight") this.state.pan(0.5);
-      else return;
-      event.preventDefault();
-    });
+    this.state.keys(this.overview.canvas);
   }
 
   /// The next or previous instruction of the engine, brought into sight.
