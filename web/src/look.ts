@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colours, numbers and small pieces of the page. Layers have Paul Tol's "light" colours and causes those of Okabe and
-// Ito; both are made for the colour-blind. Their order puts the most different ones beside each other. No view tells anything by colour alone.
+// Ito; both are made for the colour-blind. Layers' colours stand in the order that puts the most different ones beside
+// each other. No view tells anything by colour alone.
 import { Cause, Stream } from "./report";
 
 const LAYERS = ["#77aadd", "#ee8866", "#99ddff", "#eedd88", "#44bb99", "#bbcc33", "#ffaabb", "#aaaa00"];
