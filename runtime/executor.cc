@@ -301,7 +301,7 @@ struct Executor::State {
     }
     const ops::Value& v = value(frame, d.value);
     check_operand(artifact->values[static_cast<size_t>(d.value)], v, "a program of the NPU");
-    const std::span<uint8_t> bytes = stays ? std::span(host_state) : staging;
+    const std::span<uint8_t> bytes = stays ? state_staging() : staging;
     pack(v.tensor, d, bytes);
     device->write((stays ? state->address() : arena) + e.offset, bytes.subspan(e.offset, e.bytes));
   }
@@ -324,7 +324,7 @@ struct Executor::State {
       kept[d.value] = std::move(array);
     }
     if (host_reads.count(d.value) == 0) return;
-    const std::span<uint8_t> bytes = stays ? std::span(host_state) : staging;
+    const std::span<uint8_t> bytes = stays ? state_staging() : staging;
     device->read((stays ? state->address() : arena) + e.offset, bytes.subspan(e.offset, e.bytes));
     frame.values[d.value] = unpack(d, shape, bytes);
   }
@@ -403,6 +403,12 @@ struct Executor::State {
   }
 
   uint64_t state_bytes() const { return artifact->growth.state_bytes; }
+
+  /// Only pasts that come from the host or go there need it.
+  std::span<uint8_t> state_staging() {
+    host_state.resize(state_bytes());
+    return host_state;
+  }
 
   /// Chooses the memory of what stays, before a run.
   void choose_state(const std::vector<Bound>& inputs) {
@@ -562,9 +568,6 @@ Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::share
   s.host_arena.reset(static_cast<uint8_t*>(std::calloc(std::max<uint64_t>(arena, 64), 1)));
   if (!s.host_arena)
     throw Error(ErrorCode::kDoesNotFit, "the host has no memory for an arena of " + std::to_string(arena) + " bytes");
-  if (a.growth.state_bytes != 0) {
-    s.host_state.resize(a.growth.state_bytes);
-  }
   for (const program::NpuProgram& p : a.npu_programs) {
     State::Loaded loaded;
     loaded.instructions = static_cast<uint32_t>(p.instructions.size() / 64);

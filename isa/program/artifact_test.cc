@@ -432,6 +432,72 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"npu program 0: the offset of its constants is no multiple of 64",
                [](Artifact& a) { a.npu_programs[0].constant_offset = 1; }}));
 
+/// The sample with a past: the input "p" [2, -1, 8] lies in the state, and the program appends to it.
+Artifact growing() {
+  Artifact a = sample();
+  const auto past = static_cast<int64_t>(a.values.size());
+  a.values.push_back(tensor("p", DType::kInt8, {2, -1, 8}));
+  a.values.push_back(tensor("present", DType::kInt8, {2, -1, 8}));
+  a.plans[0].inputs.push_back(past);
+  a.plans[0].outputs.push_back(past + 1);
+  a.output_names.clear();
+  a.growth = {.room = 9, .step = 1, .pasts = {{1, 2, 1}}, .state_bytes = 192};
+  DeviceTensor before{.value = past, .offset = 0, .dtype = DType::kInt8, .n = 1, .h = 2, .w = 9, .c = 8};
+  before.axes = {1, 2, 3};
+  before.pixel_pitch = 8;
+  before.row_pitch = 80;
+  before.padded_c = 8;
+  before.base = kStateBase;
+  before.growing_axis = 1;
+  DeviceTensor after = before;
+  after.value = past + 1;
+  after.w = 10;
+  auto& npu = std::get<NpuStep>(a.plans[0].steps[1]);
+  npu.inputs.push_back(before);
+  npu.outputs.push_back(after);
+  a.npu_programs[0].slides = {{8}};
+  a.npu_programs[0].instructions = instruction_bytes(
+      isa::assemble("load space=inp base=2 length=160 signal\nalu dst=out wait=load:1 signal\n"
+                    "store space=out base=3 dram_offset=72 length=8 wait=alu:1 signal\nfinish wait=store:1"));
+  a.npu_programs[0].layer_of_instruction.clear();
+  return a;
+}
+
+TEST(Artifact, WhatGrows) {
+  const Artifact a = growing();
+  EXPECT_EQ(parse(serialize(a)), a);
+  const std::pair<const char*, std::function<void(Artifact&)>> broken[] = {
+      {"it leaves the state", [](Artifact& b) { b.growth.state_bytes = 128; }},
+      {"it leaves the state",
+       [](Artifact& b) {
+         b.npu_programs[0].instructions = instruction_bytes(isa::assemble(
+             "alu dst=out signal\nstore space=out base=3 dram_offset=64 length=8 wait=alu:1 signal\nfinish "
+             "wait=store:1"));
+       }},
+      {"it reads where a run appends",
+       [](Artifact& b) {
+         b.npu_programs[0].instructions = instruction_bytes(
+             isa::assemble("load space=inp base=3 dram_offset=72 length=8 signal\nfinish wait=load:1"));
+       }},
+      {"base register that has no meaning", [](Artifact& b) { b.npu_programs[0].slides.clear(); }},
+      {"impossible pitch", [](Artifact& b) { b.npu_programs[0].slides[0].pitch = int64_t{1} << 40; }},
+      {"a past is no input", [](Artifact& b) { b.growth.pasts[0].input = 2; }},
+      {"a past does not grow", [](Artifact& b) { b.growth.pasts[0].axis = 0; }},
+      {"its extents are not those", [](Artifact& b) { std::get<NpuStep>(b.plans[0].steps[1]).inputs[1].w = 8; }},
+      {"the axis that grows", [](Artifact& b) { std::get<NpuStep>(b.plans[0].steps[1]).inputs[1].growing_axis = 2; }},
+  };
+  for (const auto& [message, damage] : broken) {
+    Artifact b = growing();
+    damage(b);
+    try {
+      validate(b);
+      ADD_FAILURE() << "not found: " << message;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(DeviceTensors, AxesMerge) {
   // [2, 3, 5, 7, 8] with the first two axes as images: 6 images of 5 x 7 x 8.
   Artifact a = sample();

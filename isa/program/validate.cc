@@ -85,8 +85,9 @@ class Validator {
       for (const int64_t id : {a_.plans[0].inputs[static_cast<size_t>(past.input)],
                                a_.plans[0].outputs[static_cast<size_t>(past.output)]}) {
         const ValueInfo& value = a_.values[static_cast<size_t>(id)];
-        require(in(past.axis, value.shape.size()) && value.shape[static_cast<size_t>(past.axis)] == -1, "growth",
-                "a past does not grow");
+        require(value.kind == ValueKind::kTensor && in(past.axis, value.shape.size()) &&
+                    value.shape[static_cast<size_t>(past.axis)] == -1,
+                "growth", "a past does not grow");
       }
     }
   }
@@ -143,7 +144,8 @@ class Validator {
     require(p.arena_bytes <= kLargestBytes, where, "impossible size of the arena");
     require(p.slides.size() <= isa::kBases - kFirstSlideBase, where, "too many base registers");
     for (const Slide& slide : p.slides)
-      require(slide.pitch >= 0 && slide.pitch <= int64_t{1} << 40, where, "impossible pitch");
+      require(slide.pitch >= 0 && Wide{slide.pitch} * a_.growth.room <= Wide{a_.growth.state_bytes}, where,
+              "impossible pitch");
     std::vector<isa::Instruction> instructions;
     try {
       instructions = instructions_of(p);
@@ -340,7 +342,8 @@ class Validator {
     if (t.growing_axis >= 0) {
       const auto d = static_cast<size_t>(t.axes[static_cast<size_t>(t.growing_axis)]);
       const Wide whole = std::array<Wide, 4>{t.n, t.h, t.w, t.c}[d];
-      require(extent[d] > 0 && whole % extent[d] == 0, where, "its extents are not those of its value");
+      require(extent[d] > 0 && whole % extent[d] == 0 && whole / extent[d] >= a_.growth.room, where,
+              "its extents are not those of its value");
       require(t.border_top == 0 && t.border_left == 0 && t.border_bottom == 0 && t.border_right == 0, where,
               "what grows has no border");
       extent[d] = whole;
