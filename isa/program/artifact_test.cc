@@ -441,6 +441,7 @@ Artifact growing() {
   a.plans[0].inputs.push_back(past);
   a.plans[0].outputs.push_back(past + 1);
   a.output_names.clear();
+  a.output_keys.clear();
   a.growth = {.room = 9, .step = 1, .pasts = {{1, 2, 1}}, .state_bytes = 192};
   DeviceTensor before{.value = past, .offset = 0, .dtype = DType::kInt8, .n = 1, .h = 2, .w = 9, .c = 8};
   before.axes = {1, 2, 3};
