@@ -65,6 +65,8 @@ def test_whole_transformer(name, row_configs):
         left = {op for layer in session.stats().layers if layer["placement"] == "cpu" for op in layer["op"].split("+")}
         assert left <= EDGES, f"{config}: {left}"
         assert session.info()["programs"] == 1 and session.info()["macs_cpu"] == 0, config
+        # What only scales scores keeps their bytes.
+        assert not {"Mul", "Div"} & {layer["op"] for layer in session.stats().layers}, config
     assert same(tessera.Session(data, "sysc", row_configs[0], numerics="close").run(None, feeds), close)
     # Without row lanes softmax and normalisations are the CPU's: the same integers.
     without = tessera.Session(data, "fsim", "npu64", numerics="close")

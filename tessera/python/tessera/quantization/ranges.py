@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from . import attention
+from .graph import is_onnx
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,4 +96,45 @@ def choose(plan, ranges, *, power_of_two=False):
                 low, high = max(low, unit.low), min(high, unit.high)
         parameters = parameters_of(low, high, power_of_two=power_of_two)
         chosen.update(dict.fromkeys(members, parameters))
+    _scale_steps(plan, groups, makers, chosen, power_of_two)
     return chosen
+
+
+def _factor(plan, unit):
+    """The positive number that a unit multiplies its tensor by; None where it does something else."""
+    if unit.kind != "elementwise" or len(unit.outputs) != 1:
+        return None
+    factor, at = 1.0, unit.inputs[0]
+    for node in unit.nodes:
+        if not is_onnx(node, "Mul", "Div") or at not in node.input:
+            return None
+        side = list(node.input).index(at)
+        array = plan.graph.array(node.input[1 - side])
+        if array is None or (node.op_type == "Div" and side == 1):
+            return None
+        value = float(array.reshape(-1)[0])
+        if not value > 0 or not math.isfinite(value):
+            return None
+        factor, at = factor * value if node.op_type == "Mul" else factor / value, node.output[0]
+    return factor
+
+
+def _scale_steps(plan, groups, makers, chosen, power_of_two):
+    """What only multiplies a quantised tensor gets the same steps, multiplied: the bytes stay as they are, and a finer
+    grid would tell no more values apart."""
+    for unit in plan.units:
+        factor = _factor(plan, unit) if unit.quantised else None
+        if (
+            factor is None
+            or not {unit.inputs[0], unit.output} <= chosen.keys()
+            or (power_of_two and math.frexp(factor)[0] != 0.5)
+        ):
+            continue
+        members = makers[groups[unit.output]]
+        alone = all(
+            name == unit.output or (name in plan.unit_of and plan.unit_of[name].kind == "movement") for name in members
+        )
+        given = chosen[unit.inputs[0]]
+        scale = np.float32(np.float64(given.scale) * factor)
+        if alone and np.isfinite(scale) and scale > 2.0**-100:
+            chosen.update(dict.fromkeys(members, Parameters(scale, given.zero)))
