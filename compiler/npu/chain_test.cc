@@ -18,7 +18,7 @@ namespace {
 
 using test::Random;
 
-enum class Kind { kDense, kDepthwise, kPool, kMap, kRows };
+enum class Kind { kDense, kDepthwise, kPool, kMap, kRows, kProduct };
 
 struct Window {
   int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
@@ -27,7 +27,7 @@ struct Window {
 
 Window random_window(Random& random, Kind kind, int64_t h, int64_t w) {
   Window x;
-  if (kind == Kind::kMap || kind == Kind::kRows) return x;
+  if (kind == Kind::kMap || kind == Kind::kRows || kind == Kind::kProduct) return x;
   do {
     x.kh = random.one_of<int64_t>({1, 2, 3, 3, 5});
     x.kw = random.one_of<int64_t>({1, 2, 3, 3, 5});
@@ -56,7 +56,7 @@ TensorId append(Random& random, Graph& graph, TensorId input, Kind kind, const W
   out.n = in.n;
   out.h = (in.h + x.pads.top + x.pads.bottom - x.dh * (x.kh - 1) - 1) / x.sh + 1;
   out.w = (in.w + x.pads.left + x.pads.right - x.dw * (x.kw - 1) - 1) / x.sw + 1;
-  out.c = kind == Kind::kDense ? channels : in.c;
+  out.c = kind == Kind::kDense || kind == Kind::kProduct ? channels : in.c;
   out.is_unsigned = random.chance(50);
   const auto byte = [&](bool is_unsigned) {
     return static_cast<int32_t>(is_unsigned ? random.between(0, 255) : random.between(-128, 127));
@@ -83,6 +83,21 @@ TensorId append(Random& random, Graph& graph, TensorId input, Kind kind, const W
     op.kind = random.chance(60) ? Pool::Kind::kMax : Pool::Kind::kSum;
     op.pad_value = byte(in.is_unsigned);
     op.stage = test::random_stage(random, out, op.kind == Pool::Kind::kSum ? 100.0 * taps : 100.0, random.chance(40));
+    operation.what = op;
+  } else if (kind == Kind::kProduct) {
+    Product op;
+    op.transposed = random.chance(60);
+    Tensor factor = in;
+    factor.name = "factor" + std::to_string(graph.tensors.size());
+    factor.n = random.chance(20) ? 1 : in.n;
+    factor.h = random.chance(20) ? 1 : in.h;
+    factor.w = op.transposed ? channels : in.c;
+    factor.c = op.transposed ? in.c : channels;
+    op.input_zero = byte(in.is_unsigned);
+    op.factor_zero = byte(factor.is_unsigned);
+    op.factor = graph.add(factor);
+    graph.inputs.push_back(op.factor);
+    op.stage = test::random_stage(random, out, 74.0 * 74.0 * std::sqrt(static_cast<double>(in.c)), false);
     operation.what = op;
   } else if (kind == Kind::kRows) {
     operation.what = test::random_row_form(random, in, out);
@@ -176,13 +191,14 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
 }
 
 TEST(Chain, RowsAreLinks) {
-  // Rows between products, behind one, in front of one, beside maps; whole rows in each step.
+  // Rows between products (of constants and of two activations), behind one, in front of one, beside maps; whole rows
+  // in each step.
   std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),
                                               square(1, 4, 400, 400, 300, 300, 60)};
   machines[0].row_lanes = 2, machines[1].row_lanes = 4, machines[2].row_lanes = 1;
   machines[2].table_count = 9;
   const char* factor = std::getenv("TESSERA_NPU_TESTS");
-  const int count = 40 * (factor != nullptr ? std::atoi(factor) : 1);
+  const int count = 60 * (factor != nullptr ? std::atoi(factor) : 1);
   int chains = 0, cut = 0;
   for (int i = 0; i < count; ++i) {
     const uint64_t seed = 78000 + static_cast<uint64_t>(i);
@@ -200,6 +216,9 @@ TEST(Chain, RowsAreLinks) {
     const auto kinds = random.one_of<std::vector<Kind>>({{Kind::kRows, Kind::kDense},
                                                          {Kind::kDense, Kind::kRows},
                                                          {Kind::kDense, Kind::kRows, Kind::kDense},
+                                                         {Kind::kProduct, Kind::kRows},
+                                                         {Kind::kProduct, Kind::kMap},
+                                                         {Kind::kProduct, Kind::kRows, Kind::kDense},
                                                          {Kind::kMap, Kind::kRows, Kind::kDense},
                                                          {Kind::kRows, Kind::kMap}});
     for (const Kind kind : kinds)
@@ -207,8 +226,8 @@ TEST(Chain, RowsAreLinks) {
     graph.outputs = {at};
     const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, 2))];
     const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
-    const bool leading = kinds[0] == Kind::kDense;
-    const int64_t channels = graph.tensors[leading ? 1 : 0].c;
+    const int64_t channels = std::visit([&](const auto& op) { return graph.tensors[static_cast<size_t>(op.input)].c; },
+                                        graph.operations[1].what);
     schedule::ChainSchedule given;
     for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
     given.tile = {random.between(1, out.h), random.between(1, out.w),

@@ -46,7 +46,8 @@ std::string link_obstacle(const std::vector<const Nest*>& nests, size_t s, const
   const int64_t middle = middle_blocks(nests);
   const bool first = s == 0, last = s + 1 == nests.size();
   if (n.raw) return "a link with int32 results";
-  if (n.factor.present) return "a product of two activations";
+  if (n.factor.present && config.batch > 1) return "a product of two activations whose rows share an entry";
+  if (n.factor.present && !first) return "a product of two activations behind another link";
   if (n.layout.columns > 1) return "several columns in one pixel";
   if (n.input.element_bytes != 1 || n.input.broadcasts()) return "an input that is broadcast or int32";
   if (!last && n.second.present) return "a second operand before the last link";
@@ -152,7 +153,7 @@ void give_two(Layout& layout, const std::vector<const Nest*>& nests, int64_t til
     const bool first = s == 0, last = s + 1 == nests.size(), closing = last && dense(*nests[s]) && !first;
     layout.of(s, Operand::kInput) = first && dense(*nests[s]) ? tile_pair : pair;
     if (f.sums > 0) layout.of(s, Operand::kSums) = closing ? tile_pair : pair;
-    if (f.weights > 0) layout.of(s, Operand::kWeights) = chunk_pair;
+    if (f.weights > 0) layout.of(s, Operand::kWeights) = nests[s]->factor.present ? pair : chunk_pair;
     if (f.params > 0) layout.of(s, Operand::kParams) = closing || !nests[s]->per_channel ? 1 : chunk_pair;
     if (last) layout.of(s, Operand::kOutput) = closing ? tile_pair : pair;
     if (last && f.second > 0) layout.of(s, Operand::kSecond) = closing ? tile_pair : pair;

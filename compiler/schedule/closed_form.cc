@@ -29,6 +29,12 @@ bool weighted(const Nest& nest) { return dense(nest) || nest.computation == Comp
 /// Cycles in which the bus moves so many bytes.
 int64_t beats(int64_t bytes, const Machine& machine) { return ceil_div(bytes, machine.bytes_per_cycle()); }
 
+/// LOAD's for a part of the factor: short runs, as many under way at once as the machine has reads in flight.
+int64_t factor_cycles_of(const FactorTraffic& part, const Machine& machine) {
+  const int64_t wait = ceil_div(machine.dram_latency_cycles, std::max(1, machine.config.reads_in_flight));
+  return std::max(part.runs * beats(part.bytes / part.runs, machine), part.requests * wait) + part.requests;
+}
+
 /// Rows (or columns) of the input that all tiles of `out` outputs and `taps` taps fetch, padding not counted.
 int64_t positions(const Nest& nest, int64_t out, int64_t taps, bool rows) {
   const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
@@ -147,11 +153,8 @@ class NestForm {
       const int64_t count = fetches(Operand::kWeights);
       loads += count;
       if (nest_.factor.present) {
-        // Short runs: as many are under way at once as the machine has reads in flight.
         const FactorTraffic one = factor_traffic(nest_, tile_);
-        const int64_t wait = ceil_div(machine_.dram_latency_cycles, std::max(1, config.reads_in_flight));
-        factor_tile_cycles_ =
-            std::max(one.runs * (beats(one.bytes / one.runs, machine_)), one.requests * wait) + one.requests;
+        factor_tile_cycles_ = factor_cycles_of(one, machine_);
         factor_bytes = count * one.bytes;
         factor_cycles = count * factor_tile_cycles_;
       } else {
@@ -319,7 +322,15 @@ class ChainForm {
       instructions_ += times;
       return times;
     };
-    if (f.weights > 0) {
+    if (n.factor.present) {
+      // Anew for each matrix; where the channels between are cut, for each tile too.
+      const FactorTraffic traffic = factor_traffic(n, plan_.schedules[s].tile());
+      const int64_t tiles =
+          chunks_ > 1 ? plan_.steps : ceil_div(matrices(n, n.extent), matrices(n, plan_.schedules[s].tile()));
+      load_ += tiles * factor_cycles_of(traffic, machine_);
+      bytes_ += tiles * traffic.bytes;
+      instructions_ += tiles;
+    } else if (f.weights > 0) {
       const int64_t times = fetches(Operand::kWeights, chunks_);
       load_ += times * (f.weights * beats(config.wgt_entry_bytes(), machine_) + kLoadRunCycles);
       bytes_ += times * f.weights * config.wgt_entry_bytes();
