@@ -3,7 +3,8 @@
 queries with rotary positions, a gated MLP, logits. Keys and values of the past are int8 inputs, and Concat extends them
 into outputs.
 
-`tokens`: how many a run takes; None leaves it dynamic. With more than one a causal mask comes from the inputs
+`cache`: "bytes" (a Concat of int8), "dequantised" (the same between a DequantizeLinear and a QuantizeLinear), or
+"float". `tokens`: how many a run takes; None leaves it dynamic. With more than one a causal mask comes from the inputs
 `attention_mask` and `position_ids`. `normalise`: RMSNorm before each block; without it every operator is of an exact
 class, so that results equal ONNX Runtime's."""
 
@@ -15,12 +16,23 @@ MS = "com.microsoft"
 
 class Decoder:
     def __init__(
-        self, layers=1, heads=2, groups=None, size=16, words=40, seed=1, normalise=False, longest=64, inner=None
+        self,
+        layers=1,
+        heads=2,
+        groups=None,
+        size=16,
+        words=40,
+        seed=1,
+        normalise=False,
+        longest=64,
+        inner=None,
+        cache="bytes",
     ):
         self.rng = np.random.default_rng(seed)
         self.layers, self.heads, self.groups, self.size, self.words = layers, heads, groups or heads, size, words
         self.width, self.longest, self.normalise = heads * size, longest, normalise
         self.inner = inner or 2 * self.width
+        self.cache = cache
         self.nodes, self.constants = [], []
 
     def constant(self, value):
@@ -98,8 +110,16 @@ class Decoder:
         past = []
         for kind, new in (("key", k), ("value", v)):
             names = f"past_key_values.{layer}.{kind}", f"present.{layer}.{kind}"
-            whole = self.node("Concat", [names[0], self.quantised(new, 1 / 32)], names[1], axis=2)
-            past.append(self.dequantised(whole, 1 / 32))
+            if self.cache == "float":
+                whole = self.node("Concat", [names[0], self.through(new, 1 / 32)], names[1], axis=2)
+                past.append(self.through(whole, 1 / 32))
+            elif self.cache == "bytes":
+                whole = self.node("Concat", [names[0], self.quantised(new, 1 / 32)], names[1], axis=2)
+                past.append(self.dequantised(whole, 1 / 32))
+            else:
+                parts = [self.dequantised(names[0], 1 / 32), self.through(new, 1 / 32)]
+                whole = self.node("Concat", parts, axis=2)
+                past.append(self.dequantised(self.quantised(whole, 1 / 32, names[1]), 1 / 32))
         turned = self.node("Transpose", [past[0]], perm=[0, 1, 3, 2])
         root = self.constant(np.float32(1 / np.sqrt(self.size)))
         q = self.node("Reshape", [q, self.constant(np.array([0, self.groups, -1, self.size]))])
@@ -147,9 +167,10 @@ class Decoder:
         inputs = [value(name, TensorProto.INT64, [batch, tokens]) for name in ("input_ids", "position_ids")]
         if tokens != 1:
             inputs.append(value("attention_mask", TensorProto.INT64, [batch, "past_and_tokens"]))
-        inputs += [value(f"past_key_values.{kind}", TensorProto.INT8, past) for kind in kinds]
+        element = TensorProto.FLOAT if self.cache == "float" else TensorProto.INT8
+        inputs += [value(f"past_key_values.{kind}", element, past) for kind in kinds]
         outputs = [value("logits", TensorProto.FLOAT, [batch, tokens, self.words])]
-        outputs += [value(f"present.{kind}", TensorProto.INT8, present) for kind in kinds]
+        outputs += [value(f"present.{kind}", element, present) for kind in kinds]
         graph = helper.make_graph(self.nodes, "decoder", inputs, outputs, self.constants)
         opsets = [helper.make_opsetid("", 17)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
@@ -157,8 +178,9 @@ class Decoder:
 
 def empty_past(decoder, batch=1):
     """Feeds of a past of length 0."""
+    element = np.float32 if decoder.cache == "float" else np.int8
     return {
-        f"past_key_values.{layer}.{kind}": np.zeros((batch, decoder.groups, 0, decoder.size), np.int8)
+        f"past_key_values.{layer}.{kind}": np.zeros((batch, decoder.groups, 0, decoder.size), element)
         for layer in range(decoder.layers)
         for kind in ("key", "value")
     }

@@ -38,6 +38,21 @@ def test_tokens_and_logits_equal_onnx_runtime():
         assert all((step.cycles is None) == (device == "fsim") for step in steps)
 
 
+@pytest.mark.parametrize("cache", ["dequantised", "float"])
+def test_other_forms_of_a_cache(cache):
+    """Around a Concat of dequantised bytes the cache stays on the NPU; one of floats goes through the host."""
+    decoder = Decoder(**SMALL, seed=6, cache=cache)
+    data = decoder.model()
+    want, logits = greedy(decoder, data, [2, 11], 8)
+    generator = Generator(data, "fsim", "npu64", max_length=12, check_races=True)
+    steps = [step for step in generator.stream([[2, 11]], 8) if step.generated]
+    assert [int(step.tokens[0]) for step in steps] == want
+    assert all(np.array_equal(step.logits[0], row) for step, row in zip(steps, logits, strict=True))
+    joins = [layer for layer in generator.session.stats().layers if layer.op in ("Concat", "QLinearConcat")]
+    placed = {layer.placement for layer in joins}
+    assert placed == ({"npu"} if cache == "dequantised" else {"cpu"})
+
+
 def test_sequences_of_a_batch_are_independent():
     decoder = Decoder(**SMALL, seed=3)
     data = decoder.model("batch")
