@@ -376,12 +376,14 @@ def test_command_writes_table_and_json(command, tmp_path):
     assert "The best machine for digits by milliseconds is" in done.stdout and "LUT" in done.stdout
 
 
-def test_command_draws(command, tmp_path):
+def test_command_draws(tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
-    picture = tmp_path / "front.svg"
-    done = command("explore", space_file(tmp_path), "--network", DIGITS, "--picture", picture, "-q", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "<svg" in picture.read_text() and not done.stderr
+    from tessera.exploration import command as module
+
+    monkeypatch.chdir(tmp_path)
+    line = [str(space_file(tmp_path)), "--network", str(DIGITS), "-q", "--picture", "front.svg", "--picture", "a.png"]
+    assert module.main(line) == 0 and not capsys.readouterr().err
+    assert "<svg" in (tmp_path / "front.svg").read_text() and (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
 
 
 @pytest.mark.parametrize(
