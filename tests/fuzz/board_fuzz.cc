@@ -10,7 +10,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -71,7 +74,8 @@ class Connection {
   /// Nothing when the board has ended the connection.
   bool call(const void* message, size_t bytes, emu::Reply& reply) {
     if (send(socket_, message, bytes, MSG_NOSIGNAL) < 0) return false;
-    return wait(socket_) && recv(socket_, &reply, sizeof reply, 0) == sizeof reply;
+    wait(socket_);
+    return recv(socket_, &reply, sizeof reply, 0) == sizeof reply;
   }
   bool call(emu::Request request, const std::vector<uint8_t>& payload, emu::Reply& reply) {
     request.payload_bytes = static_cast<uint32_t>(payload.size());
@@ -91,7 +95,8 @@ class Connection {
   /// Waits for a completion.
   emu::Completion completion() {
     emu::Completion done;
-    check(wait(completions_) && recv(completions_, &done, sizeof done, 0) == sizeof done, "no completion");
+    wait(completions_);
+    check(recv(completions_, &done, sizeof done, 0) == sizeof done, "no completion");
     return done;
   }
   /// Takes what has come.
@@ -105,10 +110,17 @@ class Connection {
   std::vector<uint64_t> blocks;
 
  private:
-  static bool wait(int fd) {
-    pollfd one{fd, POLLIN, 0};
-    check(poll(&one, 1, kPatienceMs) == 1, "the board does not answer");
-    return true;
+  /// libFuzzer's timer interrupts a wait every few seconds: then the rest of the time is waited for.
+  static void wait(int fd) {
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + std::chrono::milliseconds(kPatienceMs);
+    for (;;) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+      pollfd one{fd, POLLIN, 0};
+      const int ready = poll(&one, 1, static_cast<int>(std::max<int64_t>(0, left)));
+      if (ready == 1) return;
+      check(ready < 0 && errno == EINTR, "the board does not answer");
+    }
   }
 
   void greet() {
