@@ -29,6 +29,7 @@
 #include "tessera/completion.h"
 #include "tessera/description.h"
 #include "tessera/doctor.h"
+#include "tessera/judges.h"
 #include "tessera/message.h"
 #include "tessera/page.h"
 #include "tessera/quantise.h"
@@ -144,6 +145,7 @@ program::Artifact artifact_of(const Arguments& a, const std::string& bytes) {
 }
 
 compiler::CompileOptions compile_options(const Arguments& a) {
+  register_device_judges();
   for (const std::string& plugin : a.plugins) compiler::load_plugin(plugin);
   compiler::CompileOptions options = a.compile;
   options.progress = progress(a);

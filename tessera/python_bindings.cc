@@ -10,8 +10,10 @@
 #include "ops/python_tensor.h"
 #include "tessera/command.h"
 #include "tessera/description.h"
+#include "tessera/judges.h"
 #include "tessera/message.h"
 #include "tessera/page.h"
+#include "tessera/python_tuning.h"
 #include "tessera/session.h"
 
 namespace py = pybind11;
@@ -112,6 +114,7 @@ py::object to_python(const Bound& bound) {
 }  // namespace
 
 PYBIND11_MODULE(_tessera, m) {
+  register_device_judges();
   static py::exception<Error> error(m, "Error", PyExc_RuntimeError);
   py::register_local_exception_translator([](std::exception_ptr p) {
     try {
@@ -260,6 +263,7 @@ PYBIND11_MODULE(_tessera, m) {
     py::gil_scoped_release release;
     return run_command_line(static_cast<int>(words.size()), arguments.data());
   });
+  bind_tuning(m);
   m.def("compile_options", [] {
     py::list rows;
     for (const compiler::OptionInfo& info : compiler::option_table()) {

@@ -42,9 +42,9 @@ PassRegistry::PassRegistry()
               {"fuse-stages", "Joins element-wise operations to their producers.", fuse_stages},
               {"fold-borders", "Puts a border around inputs whose first layer is folded.", fold_borders},
               {"mark-chains", "Says which results may stay on chip for the next operation.", mark_chains},
-              {"place-chains", "Says which tensors stay on chip, and so which operations form chains.", place_chains}},
+              {kPlaceChains, "Says which tensors stay on chip, and so which operations form chains.", place_chains}},
       pipeline_{"assign-layouts", "transpose-factors", "fold-layout", "fuse-stages",
-                "fold-layout",    "fold-borders",      "mark-chains", "place-chains"} {}
+                "fold-layout",    "fold-borders",      "mark-chains", kPlaceChains} {}
 
 PassRegistry& PassRegistry::instance() {
   static PassRegistry registry;

@@ -18,6 +18,9 @@
 
 namespace tessera::graph {
 
+/// The last of the core's passes: the one that looks for schedules of the whole graph.
+inline constexpr const char* kPlaceChains = "place-chains";
+
 /// What a pass may ask besides its graph: the machine and the options of the compilation.
 struct PassContext {
   const isa::MachineConfig& config;

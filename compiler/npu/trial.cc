@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece of work is replayed twice in a row, the second time on what the first has written: so its weights come early
-// and its input does not, as between other layers. The machine is empty only at the start, which counts less.
+// The machine is empty only at the start of a stream, which counts less.
 #include "compiler/npu/trial.h"
 
 #include "base/error.h"
@@ -32,26 +31,12 @@ schedule::Nest moved(const schedule::Nest& nest, int i, bool input, bool output)
   return result;
 }
 
-class Replay : public schedule::CostModel {
+class Replay : public StreamJudge {
  public:
   explicit Replay(const schedule::Machine& machine) : machine_(machine) {}
-  Cost cost(const schedule::Subject& subject, const schedule::Schedule& schedule) override {
-    return twice(subject, schedule);
-  }
-  Cost cost(const schedule::Subject& subject, const schedule::ChainPlan& plan) override { return twice(subject, plan); }
-  std::optional<Cost> cost(const InstructionStream& stream) override { return replay(stream, machine_); }
 
  private:
-  template <typename Plan>
-  Cost twice(const schedule::Subject& subject, const Plan& plan) const {
-    TESSERA_INVARIANT(subject.lowering != nullptr, "the replay needs instructions");
-    const Cost once = replay(subject.lowering->lower(plan, 1), machine_);
-    Cost cost = replay(subject.lowering->lower(plan, 2), machine_);
-    cost.cycles = static_cast<int64_t>((static_cast<double>(cost.cycles) - kFirst * static_cast<double>(once.cycles)) /
-                                       (2 - kFirst));
-    cost.bytes /= 2;
-    return cost;
-  }
+  Cost run(const InstructionStream& stream) override { return replay(stream, machine_); }
   const schedule::Machine machine_;
 };
 
@@ -61,6 +46,24 @@ const schedule::RegisterCostModel kReplay("replay", "the predicted cycles of the
                                           });
 
 }  // namespace
+
+template <typename Plan>
+Cost StreamJudge::twice(const schedule::Subject& subject, const Plan& plan) {
+  TESSERA_INVARIANT(subject.lowering != nullptr, "this judge needs instructions");
+  const Cost once = run(subject.lowering->lower(plan, 1));
+  Cost cost = run(subject.lowering->lower(plan, 2));
+  cost.cycles = static_cast<int64_t>((static_cast<double>(cost.cycles) - kFirst * static_cast<double>(once.cycles)) /
+                                     (2 - kFirst));
+  cost.bytes /= 2;
+  return cost;
+}
+
+Cost StreamJudge::cost(const schedule::Subject& subject, const schedule::Schedule& schedule) {
+  return twice(subject, schedule);
+}
+Cost StreamJudge::cost(const schedule::Subject& subject, const schedule::ChainPlan& plan) {
+  return twice(subject, plan);
+}
 
 schedule::Machine machine_of(const isa::MachineConfig& config, const Options& options) {
   return {config, options.dram_latency_cycles, options.dram_bandwidth_bytes};

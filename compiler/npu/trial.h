@@ -22,6 +22,22 @@ schedule::InstructionStream lower_stream(const isa::MachineConfig& config, const
 /// Its cost by the prediction.
 schedule::Cost replay(const schedule::InstructionStream& stream, const schedule::Machine& machine);
 
+/// A judge of finished instructions. A piece of work is lowered twice in a row, the second time on what the first has
+/// written: so its weights come early and its input does not, as between other layers.
+class StreamJudge : public schedule::CostModel {
+ public:
+  schedule::Cost cost(const schedule::Subject& subject, const schedule::Schedule& schedule) final;
+  schedule::Cost cost(const schedule::Subject& subject, const schedule::ChainPlan& plan) final;
+  std::optional<schedule::Cost> cost(const schedule::InstructionStream& stream) final { return run(stream); }
+
+ protected:
+  virtual schedule::Cost run(const schedule::InstructionStream& stream) = 0;
+
+ private:
+  template <typename Plan>
+  schedule::Cost twice(const schedule::Subject& subject, const Plan& plan);
+};
+
 /// Candidates of a task in one of its alternatives. All references stay in use.
 class TaskLowering : public schedule::Lowering {
  public:

@@ -92,6 +92,15 @@ std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module) {
   return take_graphs(selection);
 }
 
+std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module, const isa::MachineConfig& config) {
+  Selection selection = select(main_function(module).getBody().front(), true, ability_of(config));
+  std::vector<graph::AnyGraph> graphs = take_graphs(selection), ordered;
+  for (const Turn& turn : selection.turns) {
+    if (turn.graph) ordered.push_back(std::move(graphs[*turn.graph]));
+  }
+  return ordered;
+}
+
 program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& config, const Options& given) {
   Options options = given;
   mlir::func::FuncOp function = main_function(module);

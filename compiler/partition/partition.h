@@ -45,5 +45,7 @@ program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& con
 
 /// What of a module the NPU computes, before any pass of the graph has run.
 std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module);
+/// The same for a machine, in the order in which they run.
+std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module, const isa::MachineConfig& config);
 
 }  // namespace tessera::partition

@@ -336,9 +336,7 @@ static Bounded bounded(mlir::MLIRContext& context, const Model& model, mlir::fun
   return made;
 }
 
-program::Artifact Model::compile(const isa::MachineConfig& config, const CompileOptions& options) {
-  check_options(options);
-  const auto growing = options.max_length > 0 ? growing_inputs() : std::map<std::string, std::vector<size_t>>();
+void Model::check_static(const std::map<std::string, std::vector<size_t>>& growing) const {
   for (const Port& port : inputs()) {
     if (port.kind != program::ValueKind::kTensor || !port.ranked) continue;
     for (size_t i = 0; i < port.shape.size(); ++i) {
@@ -355,6 +353,29 @@ program::Artifact Model::compile(const isa::MachineConfig& config, const Compile
                       " is dynamic, and a program is compiled for one shape; fix it, for example with " + example);
     }
   }
+}
+
+std::vector<npu::Graph> Model::npu_graphs(const isa::MachineConfig& config, const CompileOptions& options) {
+  check_options(options);
+  check_static({});
+  optimise({}, is_close(options));
+  std::vector<graph::AnyGraph> graphs = partition::value_graphs(*state_->module, config);
+  npu::Options npu = npu_options(options);
+  npu.memo = std::make_shared<npu::SearchMemo>();
+  std::vector<std::string> passes = graph::PassRegistry::instance().pipeline();
+  std::erase(passes, graph::kPlaceChains);
+  graph::run_pipeline(passes, graphs, {config, npu});
+  std::vector<npu::Graph> result;
+  for (graph::AnyGraph& any : graphs) {
+    if (auto* graph = std::get_if<npu::Graph>(&any)) result.push_back(std::move(*graph));
+  }
+  return result;
+}
+
+program::Artifact Model::compile(const isa::MachineConfig& config, const CompileOptions& options) {
+  check_options(options);
+  const auto growing = options.max_length > 0 ? growing_inputs() : std::map<std::string, std::vector<size_t>>();
+  check_static(growing);
   if (options.progress) options.progress("graph passes", 0, 1);
   Bounded bound;
   if (options.max_length > 0)

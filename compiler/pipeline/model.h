@@ -73,11 +73,15 @@ class Model {
   /// The nodes as they stand: of the ONNX file before optimise() and compile(). Types are inferred. Errors: as
   /// optimise.
   nn::Listing listing();
+  /// What the NPU computes, as graphs of tensors after all passes but the one that chooses chains. Errors: as compile.
+  std::vector<npu::Graph> npu_graphs(const isa::MachineConfig& config, const CompileOptions& options = {});
   /// The graph as text.
   std::string print() const;
 
  private:
   struct State;
+  /// Refuses dynamic dimensions but those that grow.
+  void check_static(const std::map<std::string, std::vector<size_t>>& growing) const;
   explicit Model(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace tessera {
+
+/// Adds the class Tuning to the module.
+void bind_tuning(pybind11::module_& m);
+
+}  // namespace tessera

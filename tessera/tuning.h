@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model on the bench of a tuner, for the Python package: its layers and chains as pieces with a number, the space of
+// schedules of each, and what schedules cost by any judge. Schedules enter and leave as JSON (compiler/schedule/json).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/npu/workbench.h"
+#include "tessera/session.h"
+
+namespace tessera {
+
+class Tuning {
+ public:
+  /// One operation, or neighbours that can be a chain, of one of the model's graphs.
+  struct Piece {
+    size_t graph = 0, first = 0, count = 1;  // operations of that graph
+    std::vector<std::string> layers;         // keys, as schedules are given for them
+    std::string kind;                        // the first operation's, as ONNX calls it
+    std::string key;                         // a digest: pieces with the same one cost the same
+    std::string size;                        // points of the space, in decimal
+  };
+  using Placed = std::pair<size_t, std::string>;  // a piece by number, and its schedule
+
+  /// `model`: a path, or bytes. Errors: those of import, of the passes and of an unknown configuration.
+  Tuning(const std::string& model, bool is_path, const SessionOptions& options);
+
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  /// Digests of the model's layers in order, and of the machine and its memory.
+  const std::string& model_key() const { return model_key_; }
+  const std::string& machine_key() const { return machine_key_; }
+
+  std::vector<Placed> chosen() const;
+  std::vector<std::string> candidates(size_t piece, const std::string& searcher, size_t count) const;
+  std::string sample(size_t piece, uint64_t seed) const;
+  std::string mutate(size_t piece, const std::string& schedule, uint64_t seed) const;
+  std::string cross(size_t piece, const std::string& a, const std::string& b, uint64_t seed) const;
+  std::string obstacle(size_t piece, const std::string& schedule) const;
+  /// (cycles, DRAM bytes).
+  std::pair<int64_t, int64_t> alone(size_t piece, const std::string& schedule, const std::string& judge);
+  /// Of pieces of one graph that follow each other.
+  std::pair<int64_t, int64_t> together(const std::vector<Placed>& pieces, const std::string& judge);
+
+ private:
+  const Piece& at(size_t piece) const;
+  size_t local(size_t piece) const { return piece - begin_[at(piece).graph]; }
+  schedule::CostModel& judge(const std::string& name);
+
+  isa::MachineConfig config_;
+  std::vector<std::unique_ptr<npu::Workbench>> benches_;
+  std::vector<size_t> begin_;  // of each graph's pieces
+  std::vector<Piece> pieces_;
+  std::string model_key_, machine_key_;
+  std::map<std::string, std::unique_ptr<schedule::CostModel>> judges_;
+};
+
+}  // namespace tessera
