@@ -57,28 +57,12 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   Program program;
   Planner planner(graph, config, options);
   std::vector<Unit> units = planner.run();
-  std::vector<bool> on_chip(graph.tensors.size(), false);
-  std::vector<std::pair<int64_t, int64_t>> when;
-  for (const Unit& unit : units) {
-    for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
-      when.emplace_back(unit.first, unit.first + unit.count - 1);
-      if (i + 1 < unit.first + unit.count) on_chip[static_cast<size_t>(uses_of(graph.operations[i]).written)] = true;
-    }
-  }
-  const MemoryPlan plan = plan_memory(graph, options, on_chip, when);
+  const MemoryPlan plan = place_units(units, graph, config, options);
   program.placements = plan.placements;
   program.arena_bytes = plan.arena_bytes;
   program.unshared_bytes = plan_memory(graph, options).unshared_bytes;
   if (plan.arena_bytes > (uint64_t{1} << 36))
     throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
-
-  // Places have changed, and tasks name them.
-  for (Unit& unit : units) {
-    if (unit.chain)
-      place_chain(*unit.chain, graph, plan.placements, config, options);
-    else
-      unit.tasks = make_tasks(graph, unit.first, plan.placements, config, options);
-  }
   planner.settle(units);
 
   Emitter emitter(config, options);

@@ -54,6 +54,26 @@ void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& info
   }
 }
 
+MemoryPlan place_units(std::vector<Unit>& units, const Graph& graph, const isa::MachineConfig& config,
+                       const Options& options) {
+  std::vector<bool> on_chip(graph.tensors.size(), false);
+  std::vector<std::pair<int64_t, int64_t>> when;
+  for (const Unit& unit : units) {
+    for (size_t i = unit.first; i < unit.first + unit.count; ++i) {
+      when.emplace_back(unit.first, unit.first + unit.count - 1);
+      if (i + 1 < unit.first + unit.count) on_chip[static_cast<size_t>(uses_of(graph.operations[i]).written)] = true;
+    }
+  }
+  MemoryPlan plan = plan_memory(graph, options, on_chip, when);
+  for (Unit& unit : units) {
+    if (unit.chain)
+      place_chain(*unit.chain, graph, plan.placements, config, options);
+    else
+      unit.tasks = make_tasks(graph, unit.first, plan.placements, config, options);
+  }
+  return plan;
+}
+
 Planner::Planner(const Graph& graph, const isa::MachineConfig& config, const Options& options)
     : graph_(graph),
       config_(config),

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "compiler/npu/chain.h"
 #include "compiler/npu/graph.h"
+#include "compiler/npu/plan.h"
 #include "compiler/npu/search_log.h"
 #include "compiler/npu/search_memo.h"
 #include "compiler/npu/task.h"
@@ -38,6 +39,10 @@ struct Unit {
 
 /// Appends a unit's instructions, and what became of its operations to their infos.
 void lower_unit(const Unit& unit, Emitter& emitter, std::vector<LayerInfo>& infos);
+
+/// Places tensors, those between the links of chains nowhere, and moves the units to the places.
+MemoryPlan place_units(std::vector<Unit>& units, const Graph& graph, const isa::MachineConfig& config,
+                       const Options& options);
 
 /// Does some work for an operation; errors name it and the machine.
 template <typename Work>

@@ -17,16 +17,16 @@ namespace {
 constexpr double kFirst = 0.8;                // the part of the first time's cycles that does not count
 constexpr int64_t kApart = int64_t{1} << 32;  // bytes between the tensors of a replay
 
-/// For the i-th time: reads tensor i, writes tensor i + 1.
+/// For the i-th time: reads tensor i + 1, writes tensor i + 2. A border lies before its tensor.
 schedule::Nest moved(const schedule::Nest& nest, int i, bool input, bool output) {
   schedule::Nest result = nest;
   if (input) {
     result.input.base = kArenaBase;
-    result.input.offset = i * kApart;
+    result.input.offset = (i + 1) * kApart;
   }
   if (output) {
     result.output.base = kArenaBase;
-    result.output.offset = (i + 1) * kApart;
+    result.output.offset = (i + 2) * kApart;
   }
   return result;
 }

@@ -30,6 +30,8 @@ struct Workbench::Entry {
 
 namespace {
 
+constexpr size_t kKeptArrangements = 16;
+
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, "the schedule is illegal: " + why);
 }
@@ -190,6 +192,7 @@ Unit Workbench::unit_of(size_t piece, const LayerSchedule& schedule) const {
 std::vector<Placed> Workbench::chosen() const {
   Planner planner(graph_, config_, options_);
   std::vector<Unit> units = planner.run();
+  place_units(units, graph_, config_, options_);
   planner.settle(units);
   std::vector<Placed> result;
   for (const Unit& unit : units)
@@ -382,6 +385,30 @@ size_t Workbench::piece_of(size_t first, const LayerSchedule& schedule) const {
   return found->second;
 }
 
+void Workbench::arrange(std::vector<Unit>& units) const {
+  std::string cut;
+  for (const Unit& unit : units) cut += std::to_string(unit.count) + " ";
+  auto known = arrangements_.find(cut);
+  if (known == arrangements_.end()) {
+    if (arrangements_.size() >= kKeptArrangements) arrangements_.clear();
+    std::vector<Unit> placed = units;
+    place_units(placed, graph_, config_, options_);
+    known = arrangements_.emplace(cut, std::move(placed)).first;
+  }
+  for (size_t u = 0; u < units.size(); ++u) {
+    const Unit& placed = known->second[u];
+    if (!units[u].chain) {
+      units[u].tasks = placed.tasks;
+      continue;
+    }
+    const schedule::InputLayout layout = units[u].chain->nests[0]->layout;
+    units[u].chain->tasks = placed.chain->tasks;
+    const Nest* head = nest_of(units[u].chain->tasks[0], layout);
+    TESSERA_INVARIANT(head != nullptr, "a layout has gone with the places of tensors");
+    units[u].chain->nests = nests_of(*units[u].chain, *head);
+  }
+}
+
 Cost Workbench::together(const std::vector<Placed>& schedules, schedule::CostModel& judge) const {
   std::vector<Unit> units;
   for (const Placed& placed : schedules) {
@@ -389,6 +416,9 @@ Cost Workbench::together(const std::vector<Placed>& schedules, schedule::CostMod
       refuse("operation " + std::to_string(placed.first) + " does not follow the one before");
     units.push_back(unit_of(piece_of(placed.first, placed.schedule), placed.schedule));
   }
+  if (!units.empty() && units.front().first == 0 &&
+      units.back().first + units.back().count == graph_.operations.size())
+    arrange(units);
   std::vector<LayerInfo> infos(graph_.operations.size());
   const auto cost = judge.cost(lower_stream(config_, options_, infos.size(), [&](Emitter& emitter) {
     for (const Unit& unit : units) lower_unit(unit, emitter, infos);

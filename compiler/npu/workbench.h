@@ -56,7 +56,8 @@ class Workbench {
 
   /// Of a legal schedule, the piece alone. Errors: kInvalidArgument with the rule that is broken.
   schedule::Cost alone(size_t piece, const schedule::LayerSchedule& schedule, schedule::CostModel& judge) const;
-  /// Of neighbours one behind the other, in one stream. Errors: as alone; kInvalidArgument where they leave a gap or
+  /// Of neighbours one behind the other, in one stream; of all operations where a compilation would place their tensors.
+  /// Errors: as alone; kInvalidArgument where they leave a gap or
   /// the judge looks at no streams.
   schedule::Cost together(const std::vector<Placed>& schedules, schedule::CostModel& judge) const;
 
@@ -65,6 +66,8 @@ class Workbench {
   Entry& entry(size_t piece) const;
   size_t piece_of(size_t first, const schedule::LayerSchedule& schedule) const;
   Unit unit_of(size_t piece, const schedule::LayerSchedule& schedule) const;
+  /// Moves the units of the whole graph to the places that tensors have under their cut.
+  void arrange(std::vector<Unit>& units) const;
   const schedule::Nest& head_of(const Chain& chain, const schedule::ChainTile& tile,
                                 std::optional<schedule::ChainPlan>* plan, std::string* reason) const;
 
@@ -76,6 +79,7 @@ class Workbench {
   std::vector<Piece> pieces_;
   std::map<std::pair<size_t, size_t>, size_t> numbers_;  // of pieces, by first operation and count
   mutable std::map<size_t, std::unique_ptr<Entry>> entries_;
+  mutable std::map<std::string, std::vector<Unit>> arrangements_;  // by cut
 };
 
 }  // namespace tessera::npu
