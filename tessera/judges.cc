@@ -75,10 +75,9 @@ void register_device_judges() {
     for (const driver::BackendInfo& backend : driver::backends()) {
       const std::string& name = backend.name;
       if (name != "sysc" && name != "rtl") continue;
-      schedule::cost_models().add(name, "the cycles of the instructions on device " + name,
-                                  [name](const schedule::Machine& machine) {
-                                    return std::make_unique<DeviceJudge>(name, machine);
-                                  });
+      schedule::cost_models().add(
+          name, "the cycles of the instructions on device " + name,
+          [name](const schedule::Machine& machine) { return std::make_unique<DeviceJudge>(name, machine); });
     }
     return true;
   }();

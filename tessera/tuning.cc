@@ -45,8 +45,8 @@ std::string decimal(schedule::Index number) {
 Tuning::Tuning(const std::string& model, bool is_path, const SessionOptions& options)
     : config_(isa::find_config(options.config.empty() ? "npu256" : options.config)) {
   register_device_judges();
-  auto read = is_path ? compiler::Model::from_file(model, options.import)
-                      : compiler::Model::from_bytes(model, options.import);
+  auto read =
+      is_path ? compiler::Model::from_file(model, options.import) : compiler::Model::from_bytes(model, options.import);
   const npu::Options npu = compiler::npu_options(options.compile);
   std::string all;
   std::map<std::string, int64_t> named;
@@ -125,8 +125,8 @@ std::string Tuning::mutate(size_t piece, const std::string& schedule, uint64_t s
 
 std::string Tuning::cross(size_t piece, const std::string& a, const std::string& b, uint64_t seed) const {
   Dice dice(seed);
-  return to_json(benches_[at(piece).graph]->cross(local(piece), layer_schedule_from_json(a),
-                                                  layer_schedule_from_json(b), dice));
+  return to_json(
+      benches_[at(piece).graph]->cross(local(piece), layer_schedule_from_json(a), layer_schedule_from_json(b), dice));
 }
 
 std::string Tuning::obstacle(size_t piece, const std::string& schedule) const {

@@ -22,8 +22,8 @@ using schedule::Schedule;
 using schedule::Space;
 
 struct Workbench::Entry {
-  std::vector<Task> tasks;                                 // of a single operation, or
-  std::optional<Chain> chain;                              // the chain, without a plan
+  std::vector<Task> tasks;                                  // of a single operation, or
+  std::optional<Chain> chain;                               // the chain, without a plan
   std::vector<std::vector<std::unique_ptr<Space>>> spaces;  // by task and alternative
   std::optional<schedule::ChainSpace> chain_space;
 };
@@ -81,19 +81,17 @@ Workbench::Workbench(Graph graph, const isa::MachineConfig& config, const Option
   };
   for (size_t i = 0; i < operations; ++i) {
     std::string key;
-    for (const Task& task : guarded(graph_, config_, i, [&] {
-           return make_tasks(graph_, i, placements_, config_, options_);
-         }))
+    for (const Task& task :
+         guarded(graph_, config_, i, [&] { return make_tasks(graph_, i, placements_, config_, options_); }))
       key += search_key(task) + "\n";
     add(i, 1, std::move(key));
     for (size_t links = 2; links <= kMostLinks && i + links <= operations && feeds[i + links - 2]; ++links) {
       if (!options_.chain || !options_.virtual_threads) break;
       const auto chain = make_chain(graph_, i, links, placements_, config_, options_);
       if (!chain) continue;
-      const bool possible = std::any_of(chain->tasks[0].alternatives.begin(), chain->tasks[0].alternatives.end(),
-                                        [&](const Nest& head) {
-                                          return schedule::chain_obstacle(nests_of(*chain, head), config_).empty();
-                                        });
+      const bool possible = std::any_of(
+          chain->tasks[0].alternatives.begin(), chain->tasks[0].alternatives.end(),
+          [&](const Nest& head) { return schedule::chain_obstacle(nests_of(*chain, head), config_).empty(); });
       if (!possible) continue;
       std::string links_key = "chain\n";
       for (const Task& task : chain->tasks) links_key += search_key(task) + "\n";
@@ -196,8 +194,8 @@ std::vector<Placed> Workbench::chosen() const {
   planner.settle(units);
   std::vector<Placed> result;
   for (const Unit& unit : units)
-    result.push_back({unit.first, unit.chain ? LayerSchedule(schedule_of(*unit.chain, graph_))
-                                             : LayerSchedule(unit.schedules)});
+    result.push_back(
+        {unit.first, unit.chain ? LayerSchedule(schedule_of(*unit.chain, graph_)) : LayerSchedule(unit.schedules)});
   return result;
 }
 
@@ -287,8 +285,7 @@ Schedule sample_task(const std::vector<std::unique_ptr<Space>>& spaces, Dice& di
       number -= space->size();
     }
   }
-  throw Error(ErrorCode::kDoesNotFit,
-              "none of " + std::to_string(kTries) + " points of the space is a legal schedule");
+  throw Error(ErrorCode::kDoesNotFit, "none of " + std::to_string(kTries) + " points of the space is a legal schedule");
 }
 
 const Space& space_of(const Task& task, const std::vector<std::unique_ptr<Space>>& spaces, const Schedule& schedule) {
@@ -380,7 +377,8 @@ size_t Workbench::piece_of(size_t first, const LayerSchedule& schedule) const {
   const size_t count = chain == nullptr ? 1 : chain->links.size();
   const auto found = numbers_.find({first, count});
   if (found == numbers_.end())
-    refuse("no " + std::string(count > 1 ? "chain of " + std::to_string(count) + " operations begins" : "operation is") +
+    refuse("no " +
+           std::string(count > 1 ? "chain of " + std::to_string(count) + " operations begins" : "operation is") +
            " at operation " + std::to_string(first));
   return found->second;
 }
@@ -416,8 +414,7 @@ Cost Workbench::together(const std::vector<Placed>& schedules, schedule::CostMod
       refuse("operation " + std::to_string(placed.first) + " does not follow the one before");
     units.push_back(unit_of(piece_of(placed.first, placed.schedule), placed.schedule));
   }
-  if (!units.empty() && units.front().first == 0 &&
-      units.back().first + units.back().count == graph_.operations.size())
+  if (!units.empty() && units.front().first == 0 && units.back().first + units.back().count == graph_.operations.size())
     arrange(units);
   std::vector<LayerInfo> infos(graph_.operations.size());
   const auto cost = judge.cost(lower_stream(config_, options_, infos.size(), [&](Emitter& emitter) {

@@ -56,9 +56,8 @@ class Workbench {
 
   /// Of a legal schedule, the piece alone. Errors: kInvalidArgument with the rule that is broken.
   schedule::Cost alone(size_t piece, const schedule::LayerSchedule& schedule, schedule::CostModel& judge) const;
-  /// Of neighbours one behind the other, in one stream; of all operations where a compilation would place their tensors.
-  /// Errors: as alone; kInvalidArgument where they leave a gap or
-  /// the judge looks at no streams.
+  /// Of neighbours one behind the other, in one stream; of all operations where a compilation would place their
+  /// tensors. Errors: as alone; kInvalidArgument where they leave a gap or the judge looks at no streams.
   schedule::Cost together(const std::vector<Placed>& schedules, schedule::CostModel& judge) const;
 
  private:

@@ -254,7 +254,8 @@ std::optional<Schedule> Space::build(const Intrinsic& intrinsic, const Group& gr
       if (more > 0 || plan.attach > 0) return std::nullopt;
       continue;
     }
-    if (operand == Operand::kInput && scopes_ > 1) plan.scope = input_scopes(nest_, config_)[static_cast<size_t>(scope)];
+    if (operand == Operand::kInput && scopes_ > 1)
+      plan.scope = input_scopes(nest_, config_)[static_cast<size_t>(scope)];
     if (operand == Operand::kInput && keep) plan.halo = Halo::kKeep;
     schedule.operands.push_back(plan);
     spare.push_back(more);
@@ -288,15 +289,15 @@ void Space::refit(Schedule& schedule, Dice& dice) const {
       dims.push_back(dim);
     }
     if (!twice && !keep) {
-      const auto scope = schedule.plan(Operand::kInput) != nullptr ? schedule.plan(Operand::kInput)->scope : std::nullopt;
+      const auto scope =
+          schedule.plan(Operand::kInput) != nullptr ? schedule.plan(Operand::kInput)->scope : std::nullopt;
       Schedule made = make_schedule(nest_, config_, schedule.tile(), dims, false, 0, schedule.intrinsic);
       if (OperandPlan* input = plan_in(made, Operand::kInput); input != nullptr) input->scope = scope;
       schedule = std::move(made);
       return;
     }
   }
-  const PerOperand sizes =
-      sizes_of(footprint(nest_, *schedule.intrinsic, schedule.tile(), schedule.window_rows()));
+  const PerOperand sizes = sizes_of(footprint(nest_, *schedule.intrinsic, schedule.tile(), schedule.window_rows()));
   PerOperand copies{};
   std::vector<OperandPlan> plans;
   for (const Operand operand : operands_) {
