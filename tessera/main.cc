@@ -2,6 +2,9 @@
 // The `tessera` command: compile, run, quantize, explore, report, schedule, asm, disasm, info, keygen, sign, board,
 // doctor, completion. Every error is one line on standard error that names the node or file, the cause and the way out;
 // the exit status is then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, quantize, explore, tune, report, schedule, asm, disasm, info, keygen, sign,
+// board. Every error is one line on standard error that names the node or file, the cause and the way out; the exit
+// status is then 1 (2 for a wrong command line).
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,14 +39,15 @@
 #include "tessera/report.h"
 #include "tessera/run_report.h"
 #include "tessera/session.h"
+#include "tessera/tuned.h"
 
 namespace {
 
 using namespace tessera;
 
 // Commands that are modules of the Python package.
-constexpr std::pair<std::string_view, const char*> kInPython[] = {{"quantize", "tessera.quantization"},
-                                                                  {"explore", "tessera.exploration"}};
+constexpr std::pair<std::string_view, const char*> kInPython[] = {
+    {"quantize", "tessera.quantization"}, {"explore", "tessera.exploration"}, {"tune", "tessera.tuning"}};
 
 struct Arguments {
   std::string model, output, config, device, stats, trace, layout_default, source, wave;
@@ -162,6 +166,16 @@ compiler::ImportOptions import_options(const Arguments& a) {
   compiler::ImportOptions options;
   for (const std::string& text : a.shapes) compiler::parse_shape(text, options);
   return options;
+}
+
+/// The options of a compilation outside of a session, with what --tuned adds.
+compiler::CompileOptions tuned_options(const Arguments& a, const compiler::ImportOptions& import) {
+  SessionOptions options;
+  options.config = a.config;
+  options.import = import;
+  options.compile = compile_options(a);
+  add_tuned_schedules(options.compile, a.model, true, options);
+  return options.compile;
 }
 
 SessionOptions session_options(const Arguments& a) {
@@ -361,7 +375,7 @@ int compile_command(const Arguments& a) {
                    name.c_str(), ops::to_string(shape).c_str());
   }
   if (!batches.empty()) model = compiler::Model::from_file(a.model, import);
-  const program::Artifact artifact = model.compile(config, compile_options(a));
+  const program::Artifact artifact = model.compile(config, tuned_options(a, import));
   const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
   program::save(artifact, output);
   if (!a.quiet) std::printf("%s: %s\n", output.c_str(), description_in_short(description_json(artifact)).c_str());
@@ -482,7 +496,8 @@ int schedule_command(const Arguments& a) {
     artifact = artifact_of(a, bytes);
   } else {
     compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
-    artifact = model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a));
+    artifact =
+        model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), tuned_options(a, import_options(a)));
   }
   write_text(a.output, schedules_text(schedules_json(artifact)));
   return 0;
@@ -535,7 +550,8 @@ int info_command(const Arguments& a) {
     signer = key ? program::to_text(*key) : "";
   } else {
     compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
-    artifact = model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), compile_options(a));
+    artifact =
+        model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), tuned_options(a, import_options(a)));
   }
   const std::string description = description_json(artifact, a.as_json ? 2 : -1, signer);
   std::cout << (a.as_json ? description + "\n" : description_text(description));
@@ -679,6 +695,11 @@ int tessera::run_command_line(int argc, char** argv) {
   app.add_subcommand("explore",
                      "which machine to build: a space of machines times networks, the Pareto front; explore --help "
                      "lists its options")
+      ->prefix_command();
+
+  app.add_subcommand("tune",
+                     "schedules of a model, found by measuring, into a database for --tuned; tune --help lists its "
+                     "options")
       ->prefix_command();
 
   auto* report = app.add_subcommand("report", "where the cycles and bytes of each layer go, as a table");

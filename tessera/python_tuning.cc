@@ -12,6 +12,7 @@ namespace tessera {
 
 void bind_tuning(py::module_& m) {
   using released = py::call_guard<py::gil_scoped_release>;
+  m.def("compiler_version", &compiler_version);
   py::class_<Tuning>(m, "Tuning")
       .def(py::init([](const py::object& model, const std::string& config,
                        const std::map<std::string, ops::Shape>& shapes,

@@ -16,6 +16,7 @@
 #include "tessera/run_report.h"
 #include "tessera/statistics.h"
 #include "tessera/trace.h"
+#include "tessera/tuned.h"
 
 namespace tessera {
 
@@ -159,6 +160,14 @@ struct Session::State {
     prepare(shapes, std::move(model));
   }
 
+  compiler::CompileOptions compile_options(const std::map<std::string, ops::Shape>& shapes) const {
+    if (options.compile.tuned.empty()) return options.compile;
+    SessionOptions own = options;
+    for (const auto& [name, shape] : shapes) own.import.shapes[name] = shape;
+    add_tuned_schedules(own.compile, path.empty() ? bytes : path, !path.empty(), own);
+    return own.compile;
+  }
+
   Entry& prepare(const std::map<std::string, ops::Shape>& shapes, std::unique_ptr<compiler::Model> model) {
     if (!model) model = std::make_unique<compiler::Model>(import(shapes));
     auto entry = std::make_unique<Entry>();
@@ -167,7 +176,7 @@ struct Session::State {
       model->optimise({}, compiler::is_close(options.compile));
       entry->model = std::move(model);
     } else {
-      auto artifact = std::make_shared<program::Artifact>(model->compile(config, options.compile));
+      auto artifact = std::make_shared<program::Artifact>(model->compile(config, compile_options(shapes)));
       entry->close_candidates = model->close_candidates();
       entry->executor = std::make_unique<runtime::Executor>(std::move(artifact), device);
     }

@@ -15,6 +15,9 @@
 
 namespace tessera {
 
+/// What the cost of a schedule depends on beside layer and machine: the version of compiler and timing models.
+std::string compiler_version();
+
 class Tuning {
  public:
   /// One operation, or neighbours that can be a chain, of one of the model's graphs.

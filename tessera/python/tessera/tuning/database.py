@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tunings have found, in a file of SQLite. Enters: results of units of work by the digest of what they depend on,
+and the best schedules of models and of layers with where they come from. Leaves: the same, after any number of kills,
+to any number of processes at once.
+
+Tables: `units` (a tuning that goes on asks here before it works), `networks` (the best schedules of a whole model:
+what --tuned takes), `layers` (schedules of single layers and chains, for models that have never been tuned). All are
+written in transactions; a worse result never replaces a better one."""
+
+import contextlib
+import json
+import os
+import sqlite3
+
+from .. import errors
+
+APPLICATION = 0x54535254  # "TSRT", in the header of the file
+VERSION = 1
+
+SCHEMA = """
+CREATE TABLE units (key TEXT PRIMARY KEY, result TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE networks (
+  model TEXT, machine TEXT, compiler TEXT, judge TEXT NOT NULL, cycles INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  default_cycles INTEGER NOT NULL, schedules TEXT NOT NULL, provenance TEXT NOT NULL,
+  PRIMARY KEY (model, machine, compiler)) WITHOUT ROWID;
+CREATE TABLE layers (
+  piece TEXT, machine TEXT, compiler TEXT, judge TEXT NOT NULL, cycles INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  schedule TEXT NOT NULL, provenance TEXT NOT NULL, PRIMARY KEY (piece, machine, compiler)) WITHOUT ROWID;
+"""
+
+
+class Database:
+    """path: a file, made when missing. Errors: tessera.Error "io" for what is no such database, is damaged, stays
+    locked for a minute, or cannot be written; what was committed before stays."""
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+        with self._errors():
+            self._file = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            self._file.execute("PRAGMA synchronous=FULL")
+            self._open()
+
+    def _open(self):
+        with self._transaction():
+            application = self._one("PRAGMA application_id")
+            tables = self._one("SELECT count(*) FROM sqlite_master")
+            if application == 0 and tables == 0:
+                for statement in SCHEMA.split(";"):
+                    self._file.execute(statement)
+                self._file.execute(f"PRAGMA application_id={APPLICATION}")
+                self._file.execute(f"PRAGMA user_version={VERSION}")
+            elif application != APPLICATION:
+                raise errors.error("io", f"'{self.path}' is a database of something else; name another file")
+        version = self._one("PRAGMA user_version")
+        if version != VERSION:
+            raise errors.error(
+                "io", f"'{self.path}' is a tuning database of version {version}, and this is version {VERSION}"
+            )
+
+    def _one(self, statement, values=()):
+        row = self._file.execute(statement, values).fetchone()
+        return None if row is None else row[0]
+
+    @contextlib.contextmanager
+    def _errors(self):
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            text = str(error)
+            hint = "what was found before is kept"
+            if "not a database" in text or "malformed" in text:
+                hint = "move the file away, or restore a copy"
+            elif "locked" in text:
+                hint = "another process holds it; end that one or name another file"
+            elif "full" in text:
+                hint = "make room and run the same command again; " + hint
+            raise errors.error("io", f"tuning database '{self.path}': {text}; {hint}") from None
+
+    @contextlib.contextmanager
+    def _transaction(self):
+        self._file.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(sqlite3.DatabaseError):
+                self._file.execute("ROLLBACK")
+            raise
+        self._file.execute("COMMIT")
+
+    def close(self):
+        self._file.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def unit(self, key):
+        """The result of a unit, or None."""
+        with self._errors():
+            text = self._one("SELECT result FROM units WHERE key=?", (key,))
+        return None if text is None else json.loads(text)
+
+    def keep_unit(self, key, result):
+        """Once: a result that is there already stays."""
+        with self._errors(), self._transaction():
+            self._file.execute("INSERT OR IGNORE INTO units VALUES (?, ?)", (key, json.dumps(result)))
+
+    def network(self, model, machine, compiler):
+        """A dict of judge, cycles, bytes, default_cycles, schedules and provenance, or None."""
+        with self._errors():
+            row = self._file.execute(
+                "SELECT judge, cycles, bytes, default_cycles, schedules, provenance FROM networks"
+                " WHERE model=? AND machine=? AND compiler=?",
+                (model, machine, compiler),
+            ).fetchone()
+        if row is None:
+            return None
+        names = ("judge", "cycles", "bytes", "default_cycles", "schedules", "provenance")
+        found = dict(zip(names, row))
+        return found | {name: json.loads(found[name]) for name in ("schedules", "provenance")}
+
+    def keep_network(self, key, found):
+        """key: (model, machine, compiler). found: as network() gives it. Fewer cycles replace more."""
+        values = [
+            json.dumps(found[name]) if name in ("schedules", "provenance") else found[name]
+            for name in ("judge", "cycles", "bytes", "default_cycles", "schedules", "provenance")
+        ]
+        with self._errors(), self._transaction():
+            self._file.execute(
+                "INSERT INTO networks VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET judge=excluded.judge,"
+                " cycles=excluded.cycles, bytes=excluded.bytes, default_cycles=excluded.default_cycles,"
+                " schedules=excluded.schedules, provenance=excluded.provenance WHERE excluded.cycles < cycles",
+                (*key, *values),
+            )
+
+    def keep_layers(self, machine, compiler, judge, provenance, rows):
+        """rows: (piece, schedule as text, cycles, bytes). Fewer cycles replace more."""
+        with self._errors(), self._transaction():
+            self._file.executemany(
+                "INSERT INTO layers VALUES (?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET judge=excluded.judge,"
+                " cycles=excluded.cycles, bytes=excluded.bytes, schedule=excluded.schedule,"
+                " provenance=excluded.provenance WHERE excluded.cycles < cycles",
+                [
+                    (piece, machine, compiler, judge, cycles, moved, schedule, json.dumps(provenance))
+                    for piece, schedule, cycles, moved in rows
+                ],
+            )
+
+    def layer(self, piece, machine, compiler):
+        """(schedule as text, cycles, bytes), or None."""
+        with self._errors():
+            return self._file.execute(
+                "SELECT schedule, cycles, bytes FROM layers WHERE piece=? AND machine=? AND compiler=?",
+                (piece, machine, compiler),
+            ).fetchone()

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A unit of work: a few seconds of search around some layers of a model. Enters: the schedules of all layers, which of
+them may change, a seed. Leaves: what the judge measured of the best changes that the replay liked. Nothing else enters,
+so that a unit has the same result wherever and whenever it runs."""
+
+import hashlib
+import math
+import random
+
+import _tessera
+
+import tessera
+
+NEIGHBOURS = 2  # on each side of what changes, in the stream that is replayed
+CANDIDATES = 16
+
+_benches = {}
+
+
+def bench_of(shared, config, shapes, options):
+    """The model on the bench; made once in a process."""
+    data = shared["model"]
+    key = (hashlib.sha256(data).digest(), config, repr(shapes), repr(sorted(options.items())))
+    if key not in _benches:
+        _benches.clear()
+        _benches[key] = Bench(data, config, shapes, options)
+    return _benches[key]
+
+
+class Bench:
+    """_tessera.Tuning with what a search asks again and again."""
+
+    def __init__(self, model, config, shapes, options):
+        self.tuning = _tessera.Tuning(model, config, shapes, options)
+        self.pieces = self.tuning.pieces()
+        self.starting = {}  # (graph, operation): numbers of the pieces that begin there
+        for number, piece in enumerate(self.pieces):
+            self.starting.setdefault((piece["graph"], piece["first"]), []).append(number)
+        self._candidates = {}
+
+    def candidates(self, piece):
+        if piece not in self._candidates:
+            self._candidates[piece] = self.tuning.candidates(piece, "exhaustive", CANDIDATES)
+        return self._candidates[piece]
+
+    def end(self, piece):
+        return self.pieces[piece]["first"] + self.pieces[piece]["count"]
+
+    def recut(self, units, rng):
+        """The operations of some units cut anew, into pieces with candidates of the compiler's searcher."""
+        graph, at = self.pieces[units[0][0]]["graph"], self.pieces[units[0][0]]["first"]
+        end, result = self.end(units[-1][0]), []
+        while at < end:
+            pieces = [p for p in self.starting[graph, at] if self.end(p) <= end and self.candidates(p)]
+            if not pieces:
+                return units
+            piece = rng.choice(pieces)
+            result.append((piece, rng.choice(self.candidates(piece)[:8])))
+            at = self.end(piece)
+        return result
+
+    def change(self, units, rng):
+        """Another state of the units: another cut, or another schedule of one or a few of them."""
+        units = list(units)
+        if rng.random() < 0.2:
+            first = rng.randrange(len(units))
+            last = min(len(units), first + rng.randint(1, 3))
+            return units[:first] + self.recut(units[first:last], rng) + units[last:]
+        while True:
+            at = rng.randrange(len(units))
+            piece, schedule = units[at]
+            if rng.random() < 0.15 and self.candidates(piece):
+                schedule = rng.choice(self.candidates(piece))
+            else:
+                schedule = self.tuning.mutate(piece, schedule, rng.getrandbits(63))
+            units[at] = (piece, schedule)
+            if rng.random() < 0.7:
+                return units
+
+    def sample(self, units, rng):
+        """Some units cut anew, each schedule drawn from the whole of its space."""
+        return [(piece, self.tuning.sample(piece, rng.getrandbits(63))) for piece, _ in self.recut(units, rng)]
+
+    def cost(self, units, judge):
+        """(cycles, bytes); None where a lowering refuses what the rules allow."""
+        try:
+            return self.tuning.together(units, judge)
+        except tessera.Error as error:
+            if getattr(error, "code", "") not in ("does_not_fit", "invalid_argument", "unsupported"):
+                raise
+            return None
+
+
+def anneal(bench, units, around, payload, rng):
+    """The best states that an annealing by replay comes through, best first: [(cycles, units)]."""
+    before, behind = around
+    cost = bench.cost(before + units + behind, "replay")[0]
+    heat, at, found = 0.01 * cost, cost, {}
+    for step in range(payload["steps"]):
+        left = 1 - step / payload["steps"]
+        other = bench.change(units, rng)
+        seen = bench.cost(before + other + behind, "replay")
+        if seen is None:
+            continue
+        if seen[0] <= at or rng.random() < math.exp((at - seen[0]) / (heat * left * left + 1e-9)):
+            units, at = other, seen[0]
+            if at < cost * 1.01:
+                found.setdefault(tuple(units), at)
+    return sorted(((cycles, list(state)) for state, cycles in found.items()), key=lambda entry: entry[0])
+
+
+def draw(bench, units, around, payload, rng):
+    """The best of random states by replay, best first."""
+    before, behind = around
+    found = []
+    for _ in range(payload["steps"]):
+        other = bench.sample(units, rng)
+        seen = bench.cost(before + other + behind, "replay")
+        if seen is not None:
+            found.append((seen[0], other))
+    return sorted(found, key=lambda entry: entry[0])
+
+
+SEARCHES = {"annealing": anneal, "random": draw}
+
+
+def spread(found, count):
+    """The best, and of those that follow such that cost something else: equal cost is mostly an equal program."""
+    chosen, costs = [], set()
+    for cycles, state in found:
+        if cycles not in costs:
+            costs.add(cycles)
+            chosen.append(state)
+        if len(chosen) == count:
+            break
+    return chosen
+
+
+def run(payload, shared):
+    """{"trials": [[cycles, bytes, units]]}: what the judge measured of the whole graph with the changes in place."""
+    bench = bench_of(shared, payload["config"], payload["shapes"], payload["options"])
+    state = [tuple(unit) for unit in payload["state"]]
+    first, last = payload["focus"]
+    rng = random.Random(payload["seed"])
+    around = (state[max(0, first - NEIGHBOURS) : first], state[last : last + NEIGHBOURS])
+    found = SEARCHES[payload["search"]](bench, state[first:last], around, payload, rng)
+    trials = []
+    for units in spread(found, payload["finals"]):
+        measured = bench.cost(state[:first] + units + state[last:], payload["judge"])
+        if measured is not None:
+            trials.append([*measured, units])
+    return {"trials": trials}

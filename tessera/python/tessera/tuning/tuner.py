@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tuner of a model. Rounds: in each one, units of work search around those layers that promise most, all from the
+same state; what the judge liked is put together and measured as a whole. A round is over when all its units are, and a
+unit depends on its payload alone. So a seed finds the same schedules with any number of workers, and a tuning that was
+killed goes on from the results that the database has."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import random
+import time
+
+import _tessera
+
+import tessera
+
+from .. import errors
+from ..workers import Lost, open_pool
+from .database import Database
+from .search import SEARCHES, bench_of
+
+UNITS = 4  # of a round
+FINALS = 4  # schedules that the judge measures in a unit
+STEPS = 160  # replays of a unit
+WIDTH = 2  # neighbours that may change together
+
+
+@dataclasses.dataclass
+class Outcome:
+    """Of a tuning. cycles and bytes are the judge's, of all graphs of the model on the NPU; schedules: by layer, as
+    tessera.Session takes them."""
+
+    cycles: int
+    bytes: int
+    default_cycles: int
+    trials: int
+    units: int
+    known_units: int  # that the database had
+    seconds: float
+    judge: str
+    schedules: dict
+
+    def as_dict(self):
+        return dataclasses.asdict(self)
+
+    def in_words(self):
+        less = 100 * (1 - self.cycles / self.default_cycles) if self.default_cycles else 0
+        return (
+            f"{self.cycles} cycles by {self.judge}, {less:.1f} % fewer than the default's {self.default_cycles}; "
+            f"{self.trials} trials in {self.seconds:.0f} s"
+            + (f", {self.known_units} of {self.units} units known before" if self.known_units else "")
+        )
+
+
+class Promise:
+    """Divides units among layers by expected gain: for each operation the share of the run that its layers take, and
+    what looking there has brought of late."""
+
+    def __init__(self):
+        self.known = {}
+
+    def of(self, operation, cycles):
+        tries, gain = self.known.get(operation, (0, 0.0))
+        return gain + 0.02 * cycles / (1 + tries)
+
+    def learn(self, operations, gain):
+        for operation in operations:
+            tries, before = self.known.get(operation, (0, 0.0))
+            self.known[operation] = (tries + 1, 0.5 * before + 0.5 * gain / len(operations))
+
+
+class Tuner:
+    """One graph of a model."""
+
+    def __init__(self, bench, graph, state, settings, measure):
+        self.bench, self.graph, self.state, self.settings, self.measure = bench, graph, state, settings, measure
+        self.promise = Promise()
+        self.cycles, self.bytes = measure(state)
+        self.rng = random.Random(f"{settings['seed']} {graph}")
+
+    def operations(self, unit):
+        piece = self.bench.pieces[unit[0]]
+        return range(piece["first"], piece["first"] + piece["count"])
+
+    def share(self, unit):
+        """Cycles of a unit alone, as far as the closed form knows."""
+        return self.bench.tuning.alone(*unit, "closed-form")[0]
+
+    def round(self):
+        """Payloads of units that look at different layers."""
+        weights = [
+            sum(self.promise.of(op, self.share(unit) / len(self.operations(unit))) for op in self.operations(unit))
+            for unit in self.state
+        ]
+        payloads = []
+        for _ in range(min(UNITS, len(self.state))):
+            if not any(weights):
+                break
+            at = self.rng.choices(range(len(weights)), weights)[0]
+            first, last = at, min(len(self.state), at + self.rng.randint(1, WIDTH))
+            for taken in range(first, last):
+                weights[taken] = 0
+            payloads.append(
+                {**self.settings, "state": self.state, "focus": [first, last], "seed": self.rng.getrandbits(62)}
+            )
+        return payloads
+
+    def take(self, payloads, results):
+        """Puts together what the units of a round found."""
+        changes = []
+        for payload, result in zip(payloads, results):
+            first, last = payload["focus"]
+            best = min(result["trials"], default=None, key=lambda trial: trial[:2])
+            gain = max(0, self.cycles - best[0]) if best else 0
+            self.promise.learn([op for unit in payload["state"][first:last] for op in self.operations(unit)], gain)
+            if gain > 0:
+                changes.append((best[0], best[1], first, last, [tuple(unit) for unit in best[2]]))
+        changes.sort(key=lambda change: change[:4])
+        if not changes:
+            return 0
+        start, count = self.state, 0
+        self.cycles, self.bytes = changes[0][:2]
+        kept = [changes[0]]
+        self.state = self._with(start, kept)
+        for change in changes[1:]:
+            if any(change[2] < other[3] and other[2] < change[3] for other in kept):
+                continue
+            state = self._with(start, [*kept, change])
+            cycles, moved = self.measure(state)
+            count += 1
+            if cycles < self.cycles:
+                kept.append(change)
+                self.state, self.cycles, self.bytes = state, cycles, moved
+        return count
+
+    @staticmethod
+    def _with(state, changes):
+        for _, _, first, last, units in sorted(changes, key=lambda change: -change[2]):
+            state = state[:first] + units + state[last:]
+        return state
+
+
+def tune(
+    model,
+    config="npu256",
+    *,
+    trials=200,
+    judge="sysc",
+    search="annealing",
+    workers="1",
+    seed=1,
+    database,
+    shapes=None,
+    progress=None,
+    dram_latency=None,
+    dram_bandwidth=None,
+):
+    """Looks for schedules of a model. model: path of an ONNX file, or its bytes. trials: schedules of the whole model
+    that the judge ("replay", "sysc", "rtl") measures. search: "annealing" or "random". workers: processes, or "dask",
+    "dask:N", "dask:tcp://HOST:PORT". database: a path. progress: called with lines of text. Returns an Outcome; errors
+    are tessera.Error."""
+    say = progress or (lambda line: None)
+    start = time.monotonic()
+    if search not in SEARCHES:
+        raise errors.argument(f"there is no search '{search}'; known: {', '.join(sorted(SEARCHES))}")
+    if judge == "closed-form":
+        raise errors.argument("the closed form judges single layers alone; take replay, sysc or rtl")
+    data = model if isinstance(model, bytes) else _read(model)
+    options = {"dram_latency": dram_latency, "dram_bandwidth": dram_bandwidth}
+    options = {name: str(value) for name, value in options.items() if value is not None}
+    settings = {
+        "config": config,
+        "shapes": dict(shapes or {}),
+        "options": options,
+        "judge": judge,
+        "search": search,
+        "steps": STEPS,
+        "finals": FINALS,
+        "seed": seed,
+    }
+    with Database(database) as known:
+        return _Run(data, settings, trials, workers, known, say, start).run()
+
+
+def _read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise errors.error("io", f"cannot open '{os.fspath(path)}' for reading: {error.strerror}") from None
+
+
+class _Run:
+    def __init__(self, data, settings, trials, workers, known, say, start):
+        self.shared, self.settings, self.limit, self.workers = {"model": data}, settings, trials, workers
+        self.database, self.say, self.start = known, say, start
+        self.trials = self.units = self.known_units = 0
+        self.bench = bench_of(self.shared, settings["config"], settings["shapes"], settings["options"])
+        if not self.bench.pieces:
+            raise errors.argument("the NPU computes nothing of this model: there is nothing to tune")
+        tuning = self.bench.tuning
+        self.compiler = _tessera.compiler_version()
+        self.key = (tuning.model_key, tuning.machine_key, self.compiler)
+
+    def measure(self, state):
+        self.trials += 1
+        return self.bench.tuning.together(state, self.settings["judge"])
+
+    def run(self):
+        graphs = {}
+        for unit in self.bench.tuning.chosen():
+            graphs.setdefault(self.bench.pieces[unit[0]]["graph"], []).append(tuple(unit))
+        tuners = [Tuner(self.bench, graph, state, self.settings, self.measure) for graph, state in graphs.items()]
+        default = self.total(tuners)[0]
+        self.say(f"default: {default} cycles by {self.settings['judge']}, {len(self.bench.pieces)} layers and chains")
+        self.keep(tuners, default)
+        try:
+            pool = open_pool(self.workers, self.shared)
+        except (ValueError, ImportError, OSError) as error:
+            raise errors.argument(str(error)) from None
+        with pool:
+            number = 0
+            while self.trials < self.limit:
+                number += 1
+                # The graph with most cycles has most to gain; each has its turn.
+                tuner = tuners[number % len(tuners)] if number % 3 == 0 else max(tuners, key=lambda t: t.cycles)
+                payloads = tuner.round()
+                results = self.results(pool, payloads)
+                self.trials += sum(len(result["trials"]) for result in results)
+                before = self.total(tuners)[0]
+                tuner.take(payloads, results)
+                cycles = self.total(tuners)[0]
+                if cycles < before:
+                    self.keep(tuners, default)
+                self.say(
+                    f"round {number}: {min(self.trials, self.limit)} of {self.limit} trials, best {cycles} cycles "
+                    f"({100 * (cycles / default - 1):+.1f} %), {time.monotonic() - self.start:.0f} s"
+                )
+        self.keep_layers(tuners)
+        cycles, moved = self.total(tuners)
+        return Outcome(
+            cycles,
+            moved,
+            default,
+            self.trials,
+            self.units,
+            self.known_units,
+            round(time.monotonic() - self.start, 1),
+            self.settings["judge"],
+            self.schedules(tuners),
+        )
+
+    @staticmethod
+    def total(tuners):
+        return sum(tuner.cycles for tuner in tuners), sum(tuner.bytes for tuner in tuners)
+
+    def digest(self, payload):
+        text = json.dumps([*self.key, {**payload, "config": ""}], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def results(self, pool, payloads):
+        """In the order of the payloads; those that the database has are not run again."""
+        keys = [self.digest(payload) for payload in payloads]
+        self.units += len(keys)
+        found = {key: self.database.unit(key) for key in keys}
+        missing = [(key, payload) for key, payload in zip(keys, payloads) if found[key] is None]
+        self.known_units += len(keys) - len(missing)
+        waiting = iter(missing)
+
+        def finished(key, result):
+            if isinstance(result, Lost):
+                raise errors.error(
+                    "internal", f"a unit of the tuning ended {result.tries} workers; what was found before is kept"
+                )
+            self.database.keep_unit(key, result)
+            found[key] = result
+
+        if missing:
+            pool.run("tessera.tuning.search:run", lambda: next(waiting, None), finished)
+        return [found[key] for key in keys]
+
+    def schedules(self, tuners):
+        result = {}
+        for tuner in tuners:
+            for piece, schedule in tuner.state:
+                for layer in self.bench.pieces[piece]["layers"]:
+                    result[layer] = json.loads(schedule)
+        return result
+
+    def provenance(self):
+        return {
+            "program": f"tessera {tessera.__version__}",
+            "judge": self.settings["judge"],
+            "search": self.settings["search"],
+            "seed": self.settings["seed"],
+            "trials": self.trials,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+
+    def keep(self, tuners, default):
+        cycles, moved = self.total(tuners)
+        self.database.keep_network(
+            self.key,
+            {
+                "judge": self.settings["judge"],
+                "cycles": cycles,
+                "bytes": moved,
+                "default_cycles": default,
+                "schedules": self.schedules(tuners),
+                "provenance": self.provenance(),
+            },
+        )
+
+    def keep_layers(self, tuners):
+        rows = []
+        for tuner in tuners:
+            for piece, schedule in tuner.state:
+                cost = self.bench.tuning.alone(piece, schedule, "replay")
+                rows.append((self.bench.pieces[piece]["key"], schedule, *cost))
+        self.database.keep_layers(self.key[1], self.compiler, "replay", self.provenance(), rows)
