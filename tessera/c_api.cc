@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "tessera/message.h"
 #include "tessera/session.h"
+#include "tessera/tuned.h"
 
 struct tessera_session {
   tessera::Session session;
@@ -161,8 +162,12 @@ tessera_status tessera_compile_with(const char* onnx_path, const char* config, c
     tessera::compiler::ImportOptions import;
     for (size_t i = 0; i < shape_count; ++i) tessera::compiler::parse_shape(shapes[i], import);
     auto model = tessera::compiler::Model::from_file(onnx_path, import);
-    tessera::program::save(model.compile(tessera::isa::find_config(config ? config : "npu256"), compile),
-                           artifact_path);
+    tessera::SessionOptions session;
+    session.config = config ? config : "npu256";
+    session.import = import;
+    session.compile = compile;
+    tessera::add_tuned_schedules(compile, onnx_path, true, session);
+    tessera::program::save(model.compile(tessera::isa::find_config(session.config), compile), artifact_path);
   });
 }
 

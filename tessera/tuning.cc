@@ -47,8 +47,15 @@ std::string compiler_version() { return "0.1.0"; }
 Tuning::Tuning(const std::string& model, bool is_path, const SessionOptions& options)
     : config_(isa::find_config(options.config.empty() ? "npu256" : options.config)) {
   register_device_judges();
-  auto read =
-      is_path ? compiler::Model::from_file(model, options.import) : compiler::Model::from_bytes(model, options.import);
+  compiler::ImportOptions import = options.import;
+  const auto imported = [&] {
+    return is_path ? compiler::Model::from_file(model, import) : compiler::Model::from_bytes(model, import);
+  };
+  compiler::Model read = imported();
+  if (const auto batches = compiler::batches_of_one(read); !batches.empty()) {
+    import.shapes.insert(batches.begin(), batches.end());
+    read = imported();
+  }
   const npu::Options npu = compiler::npu_options(options.compile);
   std::string all;
   std::map<std::string, int64_t> named;

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tessera tune`: that a seed finds the same schedules with any number of workers, that what was killed goes on and
+loses nothing, that every interface takes what was found, and what is refused. The oracle of results is the same model
+without tuned schedules, of cycles the device that runs them."""
+
+import json
+import os
+import pathlib
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+import _tessera
+import numpy as np
+import pytest
+from tessera.tuning.database import Database
+
+import tessera
+from tessera import tuning
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
+SMALL = {"config": "npu64", "trials": 20, "judge": "replay"}
+
+timed = pytest.mark.skipif("sysc" not in tessera.backends(), reason="this build has no timing model")
+
+
+def session_of(device, config, **options):
+    return tessera.Session(DIGITS, device, config, shapes={"image": [1, 1, 8, 8]}, **options)
+
+
+def line(database, *more):
+    words = [sys.executable, "-m", "tessera.tuning", str(DIGITS), "--config", "npu64", "--db", str(database)]
+    return [*words, "--judge", "replay", "--json", *more]
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def units(database):
+    try:
+        with sqlite3.connect(database, timeout=10) as connection:
+            return connection.execute("SELECT COUNT(*) FROM units").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    database = tmp_path_factory.mktemp("tuned") / "tuned.db"
+    return database, tuning.tune(DIGITS, database=database, **SMALL)
+
+
+def feeds(session):
+    rng = np.random.default_rng(4)
+    return {port.name: rng.random(port.shape, np.float32) for port in session.get_inputs()}
+
+
+def test_pieces_and_their_spaces():
+    bench = _tessera.Tuning(str(DIGITS), "npu64", {}, {})
+    pieces = bench.pieces()
+    assert {piece["count"] for piece in pieces} >= {1, 2} and all(piece["size"] >= 1 for piece in pieces)
+    chosen = bench.chosen()
+    plain = session_of("fsim", "npu64").schedules()
+    for piece, schedule in chosen:
+        assert json.loads(schedule) == plain[pieces[piece]["layers"][0]]
+        assert bench.obstacle(piece, schedule) == ""
+        other = bench.mutate(piece, schedule, 5)
+        assert other == bench.mutate(piece, schedule, 5) and bench.obstacle(piece, other) == ""
+        drawn = bench.sample(piece, 6)
+        assert bench.obstacle(piece, drawn) == ""
+        assert bench.obstacle(piece, bench.cross(piece, schedule, drawn, 7)) == ""
+        assert bench.alone(piece, drawn, "closed-form")[0] > 0 and bench.alone(piece, drawn, "replay")[0] > 0
+    with pytest.raises(tessera.Error, match="closed form|no instructions"):
+        bench.together(chosen, "closed-form")
+    with pytest.raises(tessera.Error, match="does not follow"):
+        bench.together([chosen[0], chosen[0]], "replay")
+    with pytest.raises(tessera.Error, match="there is none"):
+        bench.sample(len(pieces), 1)
+
+
+@timed
+def test_the_bench_counts_what_the_device_counts():
+    """Within a per cent: the addresses of the device's memory are not those of the bench."""
+    session = session_of("sysc", "npu64")
+    session.run(None, feeds(session))
+    bench = _tessera.Tuning(str(DIGITS), "npu64", {}, {})
+    cycles, moved = bench.together(bench.chosen(), "sysc")
+    assert abs(cycles - session.stats().cycles) <= 0.01 * session.stats().cycles
+    bytes_of_run = session.stats().dram_read_bytes + session.stats().dram_write_bytes
+    assert abs(moved - bytes_of_run) <= 0.01 * bytes_of_run  # the bench does not count the last instruction
+
+
+def test_every_interface_takes_what_was_found(tuned, command, tmp_path):
+    database, found = tuned
+    assert found.cycles <= found.default_cycles
+    session = session_of("fsim", "npu64", tuned=str(database))
+    assert session.schedules() == found.schedules
+    plain = session_of("fsim", "npu64")
+    values = feeds(plain)
+    assert all(np.array_equal(a, b) for a, b in zip(session.run(None, values), plain.run(None, values)))
+    assert session.stats().predicted_cycles == found.cycles
+    for words in (["compile", DIGITS, "-o", tmp_path / "a.tsr", "-q"], ["schedule", DIGITS, "-o", tmp_path / "s.json"]):
+        done = command(*words, "--config", "npu64", "--shape", "image=1,1,8,8", "--tuned", database)
+        assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "s.json").read_text()) == found.schedules
+    session.save(tmp_path / "b.tsr")
+    assert (tmp_path / "a.tsr").read_bytes() == (tmp_path / "b.tsr").read_bytes()
+    # Another machine, another memory: nothing is known, and nothing changes.
+    for config, options in (("npu256", {}), ("npu64", {"dram_latency": 300})):
+        known = session_of("fsim", config, tuned=str(database), **options)
+        assert known.schedules() == session_of("fsim", config, **options).schedules()
+    # What the user gives comes first.
+    layer = next(iter(plain.schedules()))
+    own = {layer: plain.schedules()[layer]}
+    assert session_of("fsim", "npu64", tuned=str(database), schedules=own).schedules()[layer] == own[layer]
+
+
+def test_layers_are_known_beyond_their_model(tuned, tmp_path):
+    database, found = tuned
+    copy = tmp_path / "layers.db"
+    copy.write_bytes(database.read_bytes())
+    with sqlite3.connect(copy) as connection:
+        connection.execute("DELETE FROM networks")
+    session = session_of("fsim", "npu64", tuned=str(copy))
+    values = feeds(session)
+    session.run(None, values)
+    assert session.stats().predicted_cycles <= found.default_cycles
+
+
+def test_a_seed_decides_and_nothing_is_done_twice(tuned, tmp_path):
+    database, found = tuned
+    other = tuning.tune(DIGITS, database=tmp_path / "other.db", workers="2", **SMALL)
+    assert (other.schedules, other.trials) == (found.schedules, found.trials)
+    again = tuning.tune(DIGITS, database=tmp_path / "other.db", **SMALL)
+    assert again.schedules == found.schedules and again.known_units == again.units == units(tmp_path / "other.db")
+    different = tuning.tune(DIGITS, database=tmp_path / "third.db", seed=2, **{**SMALL, "trials": 8})
+    assert different.units > 0 and different.known_units == 0
+
+
+def test_killed_in_the_middle_goes_on(tuned, tmp_path):
+    _, found = tuned
+    database = tmp_path / "killed.db"
+    words = line(database, "--trials", "20", "--workers", "2")
+    child = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while child.poll() is None and units(database) < 2:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    kept = units(database)
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["schedules"] == found.schedules and outcome["known_units"] >= kept >= 2
+
+
+def test_a_worker_that_dies_loses_nothing(tuned, tmp_path):
+    _, found = tuned
+    killed = []
+
+    def kill():
+        mine = f"/proc/{os.getpid()}/task"
+        for _ in range(2000):
+            children = [pid for task in os.listdir(mine) for pid in read(f"{mine}/{task}/children").split()]
+            for pid in children:
+                if "tessera.workers" in read(f"/proc/{pid}/cmdline"):
+                    os.kill(int(pid), signal.SIGKILL)
+                    killed.append(pid)
+                    return
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    outcome = tuning.tune(DIGITS, database=tmp_path / "dying.db", workers="2", **SMALL)
+    thread.join()
+    assert killed and outcome.schedules == found.schedules
+    assert units(tmp_path / "dying.db") == outcome.units - outcome.known_units
+
+
+def read(path):
+    try:
+        return pathlib.Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def test_two_tuners_share_a_database(tmp_path):
+    database = tmp_path / "shared.db"
+    children = [
+        subprocess.Popen(line(database, "--trials", "8", "--seed", seed), env=environment(), stdout=subprocess.PIPE)
+        for seed in ("1", "2")
+    ]
+    outcomes = [json.loads(child.communicate()[0]) for child in children]
+    assert all(child.returncode == 0 for child in children)
+    session = session_of("fsim", "npu64", tuned=str(database))
+    session.run(None, feeds(session))
+    assert session.stats().predicted_cycles == min(outcome["cycles"] for outcome in outcomes)
+
+
+def test_bad_databases_are_told(tuned, tmp_path, command):
+    database, _ = tuned
+    noise, other, missing = tmp_path / "noise.db", tmp_path / "other.db", tmp_path / "missing.db"
+    noise.write_bytes(bytes(range(256)) * 64)
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE mine (x)")
+    for path, words in ((noise, "not a database"), (other, "something else|no tuning database")):
+        for use in (lambda p=path: Database(p), lambda p=path: session_of("fsim", "npu64", tuned=str(p))):
+            with pytest.raises(tessera.Error, match=words) as caught:
+                use()
+            assert caught.value.code == "io"
+        before = path.read_bytes()
+        done = subprocess.run(line(path), env=environment(), capture_output=True, text=True)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and path.read_bytes() == before
+    done = command("compile", DIGITS, "-o", tmp_path / "x.tsr", "--config", "npu64", "--tuned", missing)
+    assert done.returncode == 1 and "no such file" in done.stderr and not missing.exists()
+    with pytest.raises(tessera.Error, match="unable to open"):
+        Database(tmp_path / "no" / "folder.db")
+    broken = tmp_path / "broken.db"
+    content = bytearray(database.read_bytes())
+    content[4096 : len(content)] = b"\xa5" * (len(content) - 4096)
+    broken.write_bytes(bytes(content))
+    with pytest.raises(tessera.Error, match="malformed|not a database"):
+        session_of("fsim", "npu64", tuned=str(broken))
+
+
+def test_a_full_disk_is_told_and_what_was_kept_stays(tmp_path):
+    with Database(tmp_path / "kept.db") as database:
+        database.keep_unit("first", {"trials": []})
+        pages = database._one("PRAGMA page_count")
+        database._file.execute(f"PRAGMA max_page_count={pages}")  # as a disk without room
+        with pytest.raises(tessera.Error, match="full.*make room"):
+            database.keep_unit("second", {"trials": ["x" * 100000]})
+        assert database.unit("first") == {"trials": []} and database.unit("second") is None
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"search": "luck"}, "there is no search 'luck'"),
+        ({"judge": "closed-form"}, "alone"),
+        ({"judge": "jury"}, "there is no cost model 'jury'"),
+        ({"workers": "many"}, "workers 'many'"),
+        ({"config": "npu0"}, "npu0"),
+    ],
+)
+def test_what_is_refused(tmp_path, options, words):
+    with pytest.raises(tessera.Error, match=words):
+        tuning.tune(DIGITS, database=tmp_path / "t.db", **{**SMALL, **options})
+
+
+def test_a_record_that_is_illegal_is_refused_like_a_given_schedule(tuned, tmp_path):
+    database, found = tuned
+    copy = tmp_path / "wrong.db"
+    copy.write_bytes(database.read_bytes())
+    layer, schedule = next((k, v) for k, v in found.schedules.items() if "levels" in v)
+    for level in schedule["levels"]:
+        level["factor"] = 100000
+    with sqlite3.connect(copy) as connection:
+        connection.execute("UPDATE networks SET schedules=?", (json.dumps({layer: schedule}),))
+    with pytest.raises(tessera.Error, match=f"'{layer}'.*illegal"):
+        session_of("fsim", "npu64", tuned=str(copy))
