@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tuned beside default schedules: `./dev bench tune [NETWORKS]`.
+
+Whole networks by the judge, and each layer or chain of the default and of the tuned cut by closed form, replay and
+timing model, alone. A layer alone knows no neighbours, so that a tuned one may take longer there and less where it
+stands. `candidates_a_second` are calls of one process, JSON of the schedule included."""
+
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+import _tessera
+import networks
+
+import tessera
+from tessera import tuning
+
+NAMES = ["ds_cnn", "vww", "resnet8", "mobilenetv2"]
+JUDGES = ("closed-form", "replay", "sysc")
+
+
+def rates(bench, units):
+    """Calls a second of each judge, on the layers of a network in turn."""
+    result = {}
+    for judge in JUDGES:
+        start, count = time.monotonic(), 0
+        while time.monotonic() - start < 1:
+            bench.alone(*units[count % len(units)], judge)
+            count += 1
+        result[judge] = round(count / (time.monotonic() - start))
+    start, count = time.monotonic(), 0
+    while time.monotonic() - start < 1:
+        bench.mutate(*units[count % len(units)], count)
+        count += 1
+    return result | {"mutation": round(count / (time.monotonic() - start))}
+
+
+def layer_rows(bench, units, which):
+    pieces = bench.pieces()
+    return [
+        {
+            "layers": pieces[piece]["layers"],
+            "schedules": which,
+            "points": str(pieces[piece]["size"]),
+            **{judge: bench.alone(piece, schedule, judge)[0] for judge in JUDGES},
+        }
+        for piece, schedule in units
+    ]
+
+
+def measure(name, config, trials, workers):
+    data, feeds = networks.build(name)
+    with tempfile.TemporaryDirectory() as folder:
+        database = pathlib.Path(folder) / "tuned.db"
+        outcome = tuning.tune(data, config=config, trials=trials, workers=workers, database=database)
+        cycles, results = {}, {}
+        for which, options in (("default", {}), ("tuned", {"tuned": str(database)})):
+            session = tessera.Session(data, "sysc", config, **options)
+            results[which] = session.run(None, feeds)
+            cycles[which] = session.stats().cycles
+    bench = _tessera.Tuning(data, config, {}, {})
+    chosen = bench.chosen()
+    numbers = {(piece["layers"][0], piece["count"]): number for number, piece in enumerate(bench.pieces())}
+    tuned, seen = [], set()
+    for layer, schedule in outcome.schedules.items():
+        links = schedule.get("chain", [layer]) if isinstance(schedule, dict) else [layer]
+        if layer not in seen:
+            seen.update(links)
+            tuned.append((numbers[layer, len(links)], json.dumps(schedule)))
+    equal = all((a == b).all() for a, b in zip(results["default"], results["tuned"]))
+    return {
+        "network": name,
+        "config": config,
+        "default_cycles": cycles["default"],
+        "tuned_cycles": cycles["tuned"],
+        "ratio": round(cycles["tuned"] / cycles["default"], 4),
+        "trials": outcome.trials,
+        "seconds": outcome.seconds,
+        "trials_a_second": round(outcome.trials / outcome.seconds, 1),
+        "equal_results": equal,
+        "candidates_a_second": rates(bench, chosen),
+        "layers": layer_rows(bench, chosen, "default") + layer_rows(bench, tuned, "tuned"),
+    }
+
+
+def bench(names, config, trials=400, workers="2"):
+    rows = []
+    for name in names or NAMES:
+        rows.append(measure(name, config or "npu256", trials, workers))
+        print(f"{name}: {rows[-1]['default_cycles']} -> {rows[-1]['tuned_cycles']}", file=sys.stderr)
+    return {"tune": rows}
