@@ -14,8 +14,8 @@ silicon     inferences a second at the estimated clock, per thousand look-up tab
             estimate, from the recorded area and delay; work per look-up table beside VTA's
 quantize    float networks quantised by ONNX Runtime's defaults and by `tessera quantize`: accuracy or agreement with
             float, share of the products on the NPU, cycles (timing model); --config takes another machine
-tune        default beside tuned schedules: cycles of networks and of each layer by closed form, replay and timing model,
-            trials a second (docs/tuning.md)
+tune        default beside tuned schedules: cycles of networks and of each layer by closed form, replay and timing
+            model, trials a second (docs/tuning.md)
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
 transformers  whole transformers on npu256 with row lanes, normalisations in integers (`--numerics close`): cycles, the
             bound, share of peak, what is left to the CPU; the timing model unless --device rtl; --config

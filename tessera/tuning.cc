@@ -42,7 +42,7 @@ std::string decimal(schedule::Index number) {
 
 }  // namespace
 
-std::string compiler_version() { return "0.1.0"; }
+std::string compiler_version() { return TESSERA_VERSION; }
 
 Tuning::Tuning(const std::string& model, bool is_path, const SessionOptions& options)
     : config_(isa::find_config(options.config.empty() ? "npu256" : options.config)) {
