@@ -600,6 +600,7 @@ const char* example_of(const std::string& command) {
       {"run", "tessera run model.onnx --device sysc --input image.npy --output result.npz --stats stats.json"},
       {"quantize", "tessera quantize model.onnx --calibrate images.npz -o model_int8.onnx"},
       {"explore", "tessera explore space.toml --network model_int8.onnx -o front.json"},
+      {"tune", "tessera tune model_int8.onnx --config npu256 --trials 100 --db tuned.db"},
       {"report", "tessera report model.onnx --config npu64"},
       {"schedule", "tessera schedule model.onnx -o schedules.json"},
       {"asm", "tessera asm program.asm -o program.bin"},

@@ -126,6 +126,8 @@ std::map<std::string, std::string> tuned_schedules(const std::string& database, 
 void add_tuned_schedules(compiler::CompileOptions& compile, const std::string& model, bool is_path,
                          const SessionOptions& options) {
   if (compile.tuned.empty()) return;
+  if (compile.max_length > 0)
+    throw Error(ErrorCode::kUnsupported, "tuned schedules are for fixed shapes; leave --tuned or --max-length out");
   std::map<std::string, std::string> tuned = tuned_schedules(compile.tuned, model, is_path, options);
   for (const auto& [layer, schedule] : compile.schedules) {
     const auto found = tuned.find(layer);

@@ -160,25 +160,27 @@ def test_killed_in_the_middle_goes_on(tuned, tmp_path):
 
 def test_a_worker_that_dies_loses_nothing(tuned, tmp_path):
     _, found = tuned
-    killed = []
+    killed, database = [], tmp_path / "dying.db"
 
     def kill():
         mine = f"/proc/{os.getpid()}/task"
         for _ in range(2000):
+            time.sleep(0.005)
+            if units(database) == 0:
+                continue  # the workers may not have begun
             children = [pid for task in os.listdir(mine) for pid in read(f"{mine}/{task}/children").split()]
             for pid in children:
                 if "tessera.workers" in read(f"/proc/{pid}/cmdline"):
                     os.kill(int(pid), signal.SIGKILL)
                     killed.append(pid)
                     return
-            time.sleep(0.005)
 
     thread = threading.Thread(target=kill)
     thread.start()
-    outcome = tuning.tune(DIGITS, database=tmp_path / "dying.db", workers="2", **SMALL)
+    outcome = tuning.tune(DIGITS, database=database, workers="2", **SMALL)
     thread.join()
     assert killed and outcome.schedules == found.schedules
-    assert units(tmp_path / "dying.db") == outcome.units - outcome.known_units
+    assert units(database) == outcome.units - outcome.known_units
 
 
 def read(path):
