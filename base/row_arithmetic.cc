@@ -54,13 +54,31 @@ int32_t divide_row_numbers(uint32_t a, uint32_t b) {
   return std::min(static_cast<int32_t>(std::nearbyint(std::ldexp(quotient, apart))), kMost);
 }
 
-RowScalars moments(int64_t sum, int64_t squares, const MomentsForm& form) {
-  const int64_t s1 = form.centre ? low_signed(sum, 21) : 0, s2 = squares & ((int64_t{1} << 28) - 1);
+namespace {
+
+int64_t centre_sum(int64_t sum, const MomentsForm& form) { return form.centre ? low_signed(sum, 21) : 0; }
+
+/// V of semantics.md, 48 bits.
+uint64_t spread_of(int64_t sum, int64_t squares, const MomentsForm& form) {
+  const int64_t s1 = centre_sum(sum, form), s2 = squares & ((int64_t{1} << 28) - 1);
   constexpr uint64_t kMask = (uint64_t{1} << 48) - 1;
   const auto spread = static_cast<uint64_t>(form.length * s2 - s1 * s1);
-  uint64_t v = ((spread << form.shift) + form.epsilon) & kMask;
-  if (v == 0) v = 1;
-  const int leading = (std::countl_zero(v) - 16) & ~1;
+  const uint64_t v = ((spread << form.shift) + form.epsilon) & kMask;
+  return v == 0 ? 1 : v;
+}
+
+int places_of(uint64_t v) { return (std::countl_zero(v) - 16) & ~1; }
+
+}  // namespace
+
+int moment_places(int64_t sum, int64_t squares, const MomentsForm& form) {
+  return places_of(spread_of(sum, squares, form));
+}
+
+RowScalars moments(int64_t sum, int64_t squares, const MomentsForm& form) {
+  const int64_t s1 = centre_sum(sum, form);
+  const uint64_t v = spread_of(sum, squares, form);
+  const int leading = places_of(v);
   const uint64_t w = v << leading >> 22;
   const uint64_t reciprocal = std::min<uint64_t>((reciprocal_root(w) + 1) >> 1, (1 << 17) - 1);
   const int shift = std::clamp(24 - leading / 2 + form.offset, 0, 31);

@@ -6,6 +6,7 @@
 
 #include "isa/generated/operands.h"
 #include "isa/generated/timing.h"
+#include "isa/row_cycles.h"
 
 namespace tessera::emit {
 
@@ -157,6 +158,15 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
   result.engine = effects.steps + effects.pauses - effects.pauses / std::max<int64_t>(1, effects.results);
   if (effects.steps > 0) {
     result.outputs = effects.results;
+    const auto rows = [&](const auto& i) {
+      result.engine = isa::row_cycles(i, config);
+      result.alone = true;
+    };
+    if (const auto* reduce = std::get_if<isa::RowReduce>(&instruction)) rows(*reduce);
+    if (const auto* map = std::get_if<isa::RowMap>(&instruction)) {
+      rows(*map);
+      result.outputs = effects.iterations;
+    }
     return result;
   }
   Transfer t;

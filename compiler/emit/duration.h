@@ -19,6 +19,7 @@ struct Duration {
   int64_t bursts = 0;   // STORE: runs that do not continue each other; LOAD: that are not requested together
   int64_t runs = 0;     // LOAD: bursts' runs and runs of padding
   int64_t outputs = 0;  // GEMM, ALU: entries written
+  bool alone = false;   // ALU: nothing else is under way there meanwhile, and `engine` counts up to the completion
 };
 
 Duration duration(const isa::Instruction& instruction, const isa::MachineConfig& config);

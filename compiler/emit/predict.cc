@@ -37,6 +37,7 @@ struct Engine {
   std::vector<int64_t> signals;
   int64_t free = 0;              // the earliest cycle in which the next instruction may be taken
   int64_t end = 0;               // the last cycle of work of the instruction before
+  int64_t complete = 0;          // the completion of the instruction before
   std::optional<int64_t> ready;  // when the signals count that the next instruction waits for, once that is known
 };
 
@@ -231,10 +232,10 @@ class Replay {
   }
 
   int64_t compute(const isa::Effects& effects, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
-    const int64_t start = std::max(take + timing::alu::kPrepare, e.end);
+    const int64_t start = std::max(take + timing::alu::kPrepare, d.alone ? e.complete + 1 : e.end);
     e.free = start;
     e.end = start + d.engine;
-    if (effects.reads(isa::Space::kAcc)) e.end = std::max(e.end, acc_.move(start, d.engine));
+    if (effects.reads(isa::Space::kAcc) && !d.alone) e.end = std::max(e.end, acc_.move(start, d.engine));
     alu_reads_inp_ = effects.reads(isa::Space::kInp);
     if (alu_reads_inp_) e.end = std::max(e.end, load_writes_.behind(start, d.engine, alu_writes_));
     if (effects.writes(isa::Space::kInp)) {
@@ -243,7 +244,8 @@ class Replay {
       if (load.end > start) load.end = bus_.move(load.end, bus_.lose(start, e.end - start, load_writes_, alu_writes_));
     }
     worked(isa::Engine::kAlu, start + 1, e.end + 1, layer);
-    return e.end + effects.latency_cycles;
+    if (d.alone) e.free = e.end + 1;
+    return e.complete = e.end + (d.alone ? 0 : effects.latency_cycles);
   }
 
   /// Addresses go out as soon as the run is known and few enough runs wait for the data side; data come a latency later

@@ -186,13 +186,26 @@ class NestForm {
     instructions_ = loads + output_tiles_;
   }
 
+  /// Of a tile of rows: most operators reduce them twice, in groups, and map them once.
+  int64_t row_cycles() const {
+    namespace row = timing::row;
+    const isa::MachineConfig& config = machine_.config;
+    const Extents& e = nest_.extent;
+    const int64_t rows = tile_[Dim::kN] * tile_[Dim::kOh] * tile_[Dim::kOw], entries = e[Dim::kG] * e[Dim::kOc];
+    const int64_t groups = ceil_div(rows, std::max<int64_t>(1, row::group(config)));
+    const int64_t reduce = groups * (row::kCorner + entries * row::walk(config) + row::kDrain + row::capture(config)) +
+                           rows * (row::kGather + row::turns(config) + row::kReduce);
+    const int64_t map = rows * (row::kScalars + row::kSoftmax + entries * row::turns(config) + row::kMap);
+    return 2 * reduce + map;
+  }
+
   void products() {
     const Work work = schedule_.intrinsic->work(nest_, {tile_, output_tiles_, reduction_tiles_});
     gemm_ = work.gemm_cycles + work.gemm_instructions * kGemmCycles;
     alu_ = work.alu_cycles + work.alu_instructions * kAluCycles;
     instructions_ += work.gemm_instructions + work.alu_instructions;
     if (nest_.computation == Computation::kRows) {
-      alu_ += work.alu_cycles * timing::row::pause(machine_.config);
+      alu_ = output_tiles_ * row_cycles() + work.alu_instructions * kAluCycles;
       return;
     }
     if (!nest_.second.present) return;

@@ -114,9 +114,9 @@ void describe(const RowReduce& i, Builder& to) {
   if (i.operation == Reduction::kSumExp) to.entries({"tables", "table", false}, Space::kTable, i.table, NoLoop{}, 1024);
   to.vectors(to.iterations());
   to.steps(to.iterations());
+  to.latency(i.operation == Reduction::kMoments ? timing::row::kMoments : timing::row::kReduce);
   if (to.config() == nullptr) return;
   const MachineConfig& config = *to.config();
-  to.latency(i.operation == Reduction::kMoments ? timing::row::moments(config) : timing::row::reduce(config));
   to.pauses(to.iterations() * timing::row::pause(config));
 }
 
@@ -130,9 +130,9 @@ void describe(const RowMap& i, Builder& to) {
   if (i.operation == Mapping::kSoftmax) to.entries({"tables", "table", false}, Space::kTable, i.table, NoLoop{}, 1024);
   to.vectors(to.iterations());
   to.steps(to.iterations());
+  to.latency(timing::row::kMap);
   if (to.config() == nullptr) return;
   const MachineConfig& config = *to.config();
-  to.latency(timing::row::map(config));
   to.pauses(to.iterations() * timing::row::pause(config));
 }
 

@@ -253,12 +253,32 @@ namespace row {
 inline constexpr int64_t turns(const MachineConfig& config) { return (int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1); }
 /// Behind each issue of a source vector.
 inline constexpr int64_t pause(const MachineConfig& config) { return ((int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1)) - 1; }
-/// From a row's last issue to the write of its maximum or sum.
-inline constexpr int64_t reduce(const MachineConfig& config) { return (4 + ((int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1))) + 8; }
-/// The same of its moments: the root's digits.
-inline constexpr int64_t moments(const MachineConfig& config) { return ((4 + ((int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1))) + 8) + 32; }
-/// From a vector's issue to its write.
-inline constexpr int64_t map(const MachineConfig& config) { return (4 + ((int64_t{config.batch} * int64_t{config.block_out}) / std::max<int64_t>(int64_t{config.row_lanes}, 1))) + 16; }
+/// That row_reduce walks together: four of each lane. Rows.
+inline constexpr int64_t group(const MachineConfig& config) { return 4 * int64_t{config.row_lanes}; }
+/// Of a group, for each of its rows: their addresses, and sum_exp's maxima.
+inline constexpr int kGather = 1;
+/// From the last of a group's first vectors, and its turns, to the first byte at the lanes.
+inline constexpr int kCorner = 4;
+/// Of the lanes, for each entry of a group's rows.
+inline constexpr int64_t walk(const MachineConfig& config) { return (4 * int64_t{config.batch}) * int64_t{config.block_out}; }
+/// By which every second entry of a whole group, the first two not counted, comes late.
+inline constexpr int kLate = 4;
+/// From a group's last byte to the sums' last.
+inline constexpr int kDrain = 17;
+/// In which a group's sums are kept.
+inline constexpr int64_t capture(const MachineConfig& config) { return 4 * int64_t{config.row_lanes}; }
+/// In which a row's maximum or sum is finished and written.
+inline constexpr int kReduce = 4;
+/// The same of its moments, beside their shift and the places that V is moved.
+inline constexpr int kMoments = 87;
+/// From a row's scalars asked for in row_map to their use.
+inline constexpr int kScalars = 2;
+/// In which a softmax's sum is made a factor.
+inline constexpr int kSoftmax = 16;
+/// The same of a row's moments, beside their exponent's places: four at a time, then one.
+inline constexpr int kNormalise = 8;
+/// From the last vector's turns to the end of the row.
+inline constexpr int kMap = 17;
 }  // namespace row
 
 }  // namespace tessera::isa::timing

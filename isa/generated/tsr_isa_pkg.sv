@@ -872,18 +872,28 @@ package tsr_isa_pkg;
   function automatic int unsigned timing_row_pause(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
     timing_row_pause = ((batch * block_out) / (row_lanes > 1 ? row_lanes : 1)) - 1;
   endfunction
-  // From a row's last issue to the write of its maximum or sum.
-  function automatic int unsigned timing_row_reduce(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
-    timing_row_reduce = (4 + ((batch * block_out) / (row_lanes > 1 ? row_lanes : 1))) + 8;
+  // That row_reduce walks together: four of each lane.
+  function automatic int unsigned timing_row_group(input int unsigned row_lanes);
+    timing_row_group = 4 * row_lanes;
   endfunction
-  // The same of its moments: the root's digits.
-  function automatic int unsigned timing_row_moments(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
-    timing_row_moments = ((4 + ((batch * block_out) / (row_lanes > 1 ? row_lanes : 1))) + 8) + 32;
+  localparam int unsigned TimingRowGather = 1;  // Of a group, for each of its rows: their addresses, and sum_exp's maxima.
+  localparam int unsigned TimingRowCorner = 4;  // From the last of a group's first vectors, and its turns, to the first byte at the lanes.
+  // Of the lanes, for each entry of a group's rows.
+  function automatic int unsigned timing_row_walk(input int unsigned batch, input int unsigned block_out);
+    timing_row_walk = (4 * batch) * block_out;
   endfunction
-  // From a vector's issue to its write.
-  function automatic int unsigned timing_row_map(input int unsigned batch, input int unsigned block_out, input int unsigned row_lanes);
-    timing_row_map = (4 + ((batch * block_out) / (row_lanes > 1 ? row_lanes : 1))) + 16;
+  localparam int unsigned TimingRowLate = 4;  // By which every second entry of a whole group, the first two not counted, comes late.
+  localparam int unsigned TimingRowDrain = 17;  // From a group's last byte to the sums' last.
+  // In which a group's sums are kept.
+  function automatic int unsigned timing_row_capture(input int unsigned row_lanes);
+    timing_row_capture = 4 * row_lanes;
   endfunction
+  localparam int unsigned TimingRowReduce = 4;  // In which a row's maximum or sum is finished and written.
+  localparam int unsigned TimingRowMoments = 87;  // The same of its moments, beside their shift and the places that V is moved.
+  localparam int unsigned TimingRowScalars = 2;  // From a row's scalars asked for in row_map to their use.
+  localparam int unsigned TimingRowSoftmax = 16;  // In which a softmax's sum is made a factor.
+  localparam int unsigned TimingRowNormalise = 8;  // The same of a row's moments, beside their exponent's places: four at a time, then one.
+  localparam int unsigned TimingRowMap = 17;  // From the last vector's turns to the end of the row.
 
 endpackage
 /* verilator lint_on UNUSEDSIGNAL */

@@ -36,15 +36,22 @@ void Alu::reset() {
   context_.alu_reads_inp = false;
 }
 
-template <typename Instruction>
-void Alu::Job::set(const Queued& taken, Cycle now, const Instruction& instruction, const isa::MachineConfig& config) {
+void Alu::Job::set(const Queued& taken, Cycle now, const isa::Alu& alu, const isa::MachineConfig& config) {
   prepared = now + isa::timing::alu::kPrepare;
   moves = taken.item.fault == isa::Fault::kNone;
   if (!moves) return;
-  work = work_of(instruction, config);
+  work = work_of(alu, config);
   destination = write_port(work.alu.dst);
   reads_out_always = work.alu.src == isa::AluSpace::kOut;
   reads_out = reads_out_always || work.form.second;
+}
+
+/// What the functional executor has left in ACC tells how long rows take.
+template <typename Rows>
+void Alu::Job::set(const Queued& taken, Cycle now, const Rows& instruction, const Machine& machine) {
+  prepared = now + isa::timing::alu::kPrepare;
+  moves = taken.item.fault == isa::Fault::kNone;
+  if (moves) rows = row_work(instruction, machine);
 }
 
 Alu::Job Alu::describe(const Queued& taken, Cycle now) const {
@@ -55,8 +62,8 @@ Alu::Job Alu::describe(const Queued& taken, Cycle now) const {
                                job.moves = false;
                              },
                              [&](const isa::Alu& alu) { job.set(taken, now, alu, context_.config); },
-                             [&](const isa::RowReduce& reduce) { job.set(taken, now, reduce, context_.config); },
-                             [&](const isa::RowMap& map) { job.set(taken, now, map, context_.config); },
+                             [&](const isa::RowReduce& reduce) { job.set(taken, now, reduce, *context_.functional); },
+                             [&](const isa::RowMap& map) { job.set(taken, now, map, *context_.functional); },
                              [](const isa::ForeignTo<isa::Engine::kAlu> auto&) {
                                TESSERA_INVARIANT(false, "another engine's instruction in the ALU's queue");
                              }},
@@ -77,7 +84,7 @@ double Alu::load_share(Cycle now) {
 }
 
 void Alu::load_share_changed() {
-  if (active_ && begun_ && walk_.reads_inp()) wake();
+  if (active_ && !active_->rows && begun_ && walk_.reads_inp()) wake();
 }
 
 Cycle Alu::writes_from(Port port) const {
@@ -88,7 +95,7 @@ Cycle Alu::writes_from(Port port) const {
 }
 
 void Alu::gemm_taken() {
-  if (active_ && begun_ && walk_.meets_gemm()) wake();
+  if (active_ && !active_->rows && begun_ && walk_.meets_gemm()) wake();
 }
 
 /// Issues as far as they are known in this cycle, and the use of ports that follows from them.
@@ -187,9 +194,51 @@ void Alu::use_ports(Cycle now) {
   }
 }
 
+/// Ports are in use in an even share of the cycles until the instruction ends.
+void Alu::begin_rows(Cycle from) {
+  Job& job = *active_;
+  rows_.start(std::move(*job.rows), context_.config, from);
+  counters().busy += rows_.vectors();
+  const RowWork& work = rows_.work();
+  context_.alu_reads_inp = work.source == isa::AluSpace::kInp;
+  const double share = 1 / static_cast<double>(isa::timing::row::turns(context_.config));
+  if (work.map) suppose(writes_, from, write_port(work.destination), share);
+  if (work.source != isa::AluSpace::kAcc) {
+    suppose(out_reads_, from, work.source == isa::AluSpace::kOut ? Port::kOutRead : Port::kNone, share);
+  }
+  job.item.trace.first_cycle = from + 1;
+}
+
+/// Whether the instruction of rows has ended.
+bool Alu::end_rows(Cycle now) {
+  Job& job = *active_;
+  const double share = context_.alu_reads_inp ? std::min(load_share(now), 0.9) : 0;
+  rows_.advance(context_.gemm_acc.known(now), context_.gemm_acc, share / (1 - share));
+  if (!rows_.done() || rows_.at() > now) {
+    wake_at(std::max(rows_.at(), now + 1));
+    return false;
+  }
+  counters().stall_port += rows_.stalls();
+  write_free_ = now + 1;
+  issue_free_ = now + 1;
+  next_take_ = now + 1;
+  job.item.trace.last_cycle = now - 1;
+  complete(job.item, now);
+  context_.alu_reads_inp = false;
+  for (Uses* uses : {&writes_, &out_reads_}) {
+    if (!uses->uses.empty() && uses->uses.back().supposed) uses->uses.pop_back();
+  }
+  active_.reset();
+  return true;
+}
+
 void Alu::work(Cycle now) {
   for (;;) {
-    if (active_ && now >= active_from_) {
+    if (active_ && active_->rows) {
+      const bool ended = end_rows(now);
+      use_ports(now);
+      if (!ended) return;
+    } else if (active_ && now >= active_from_) {
       if (!begun_) begin(now);
       advance(now);
       use_ports(now);
@@ -204,7 +253,8 @@ void Alu::work(Cycle now) {
       if (active_) wake_at(active_from_);
     }
     if (prepared_ && !active_) {
-      const Cycle free = prepared_->moves ? (issue_free_ == 0 ? 0 : issue_free_ - 1) : write_free_;
+      const bool behind_issues = prepared_->moves && !prepared_->rows;  // else behind all writes
+      const Cycle free = behind_issues ? (issue_free_ == 0 ? 0 : issue_free_ - 1) : write_free_;
       const Cycle from = std::max(prepared_->prepared, free);
       if (from > now) {
         wake_at(from);
@@ -214,6 +264,12 @@ void Alu::work(Cycle now) {
         complete(prepared_->item, from);
         prepared_.reset();
         next_take_ = from;
+      } else if (prepared_->rows) {
+        active_ = std::move(prepared_);
+        prepared_.reset();
+        next_take_ = kNever;
+        begin_rows(from);
+        continue;
       } else {
         active_from_ = from + (isa::timing::alu::kStart - isa::timing::alu::kPrepare);
         begun_ = false;

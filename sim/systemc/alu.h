@@ -9,6 +9,7 @@
 #include "sim/systemc/alu_form.h"
 #include "sim/systemc/engine.h"
 #include "sim/systemc/ring.h"
+#include "sim/systemc/rows.h"
 
 namespace tessera::sim::systemc {
 
@@ -32,11 +33,13 @@ class Alu : public Engine {
     AluWork work;
     Cycle prepared = 0;  // its ranges are known
     bool moves = true;   // else FENCE or a fault
+    std::optional<RowWork> rows;
     Port destination = Port::kNone;
     bool reads_out = false;         // source or second operand
     bool reads_out_always = false;  // the source
-    template <typename Instruction>
-    void set(const Queued& taken, Cycle now, const Instruction& instruction, const isa::MachineConfig& config);
+    void set(const Queued& taken, Cycle now, const isa::Alu& alu, const isa::MachineConfig& config);
+    template <typename Rows>
+    void set(const Queued& taken, Cycle now, const Rows& instruction, const Machine& machine);
   };
   /// A port in a share of the cycles from `from` to before `to`.
   struct Use {
@@ -59,8 +62,11 @@ class Alu : public Engine {
   void begin(Cycle now);
   void end();
   void use_ports(Cycle now);
+  void begin_rows(Cycle from);
+  bool end_rows(Cycle now);
 
   AluWalk walk_;
+  RowWalk rows_;
   std::optional<Job> prepared_;
   std::optional<Job> active_;
   Cycle next_take_ = 0;

@@ -62,59 +62,16 @@ class Destinations {
 
 }  // namespace
 
-namespace {
-
-/// `vectors`: entries written.
-AluForm form_of(const isa::Effects& effects, int64_t vectors) {
+AluWork work_of(const isa::Alu& alu, const isa::MachineConfig& config) {
+  const isa::Effects effects = isa::effects_beside_scratchpads(alu, config);
   AluForm form;
-  form.vectors = static_cast<uint64_t>(vectors);
+  form.vectors = static_cast<uint64_t>(effects.results);
   form.issues = static_cast<uint64_t>(effects.steps + effects.pauses);
   form.pause = static_cast<uint64_t>(effects.pauses) / form.vectors;
   form.vector_issues = form.issues / form.vectors;
   form.latency = static_cast<Cycle>(effects.latency_cycles);
-  return form;
-}
-
-}  // namespace
-
-AluWork work_of(const isa::Alu& alu, const isa::MachineConfig& config) {
-  const isa::Effects effects = isa::effects_beside_scratchpads(alu, config);
-  AluForm form = form_of(effects, effects.results);
   form.second = alu.second_op != isa::SecondOp::kNone;
   form.split = form.second && alu.src == isa::AluSpace::kOut;
-  return {alu, form};
-}
-
-AluWork work_of(const isa::RowReduce& reduce, const isa::MachineConfig& config) {
-  const isa::Effects effects = isa::effects_beside_scratchpads(reduce, config);
-  AluForm form = form_of(effects, effects.results);
-  form.scalars = reduce.operation == isa::Reduction::kSumExp;
-  isa::Alu alu;
-  alu.extent = reduce.extent;
-  alu.reduce = reduce.row;
-  alu.src = reduce.src;
-  alu.src_addr = reduce.src_addr;
-  alu.src_stride = reduce.src_stride;
-  alu.dst_addr = alu.second_addr = reduce.scalar_addr;
-  alu.dst_stride = alu.second_stride = reduce.scalar_stride;
-  alu.dst = isa::AluSpace::kAcc;
-  return {alu, form};
-}
-
-AluWork work_of(const isa::RowMap& map, const isa::MachineConfig& config) {
-  const isa::Effects effects = isa::effects_beside_scratchpads(map, config);
-  AluForm form = form_of(effects, effects.iterations);
-  form.scalars = true;
-  isa::Alu alu;
-  alu.extent = map.extent;
-  alu.src = map.src;
-  alu.src_addr = map.src_addr;
-  alu.src_stride = map.src_stride;
-  alu.dst = map.dst;
-  alu.dst_addr = map.dst_addr;
-  alu.dst_stride = map.dst_stride;
-  alu.second_addr = map.scalar_addr;
-  alu.second_stride = map.scalar_stride;
   return {alu, form};
 }
 
@@ -128,7 +85,7 @@ void AluWalk::reset(const isa::MachineConfig& config, const AccUse& acc) {
   out_reads_.clear();
   next_ = last_at_ = last_acc_write_ = last_inp_write_ = port_stalls_ = occupied_ = 0;
   owed_ = 0;
-  window_ = static_cast<uint64_t>(std::max(isa::timing::alu::under_way(config), isa::timing::row::moments(config))) + 1;
+  window_ = static_cast<uint64_t>(isa::timing::alu::under_way(config)) + 1;
   turns_ = static_cast<Cycle>(isa::timing::alu::turns(config));
 }
 
@@ -155,8 +112,7 @@ void AluWalk::start(const isa::Alu& alu, const AluForm& form, Cycle from) {
   for (const Write& write : writes_) {
     meets = meets ||
             (write.space == alu.src && (src.meets({write.entry, write.entry}) || alu.src == isa::AluSpace::kInp)) ||
-            (form.second && write.space == isa::AluSpace::kOut && second.meets({write.entry, write.entry})) ||
-            (form.scalars && write.space == isa::AluSpace::kAcc && second.meets({write.entry, write.entry}));
+            (form.second && write.space == isa::AluSpace::kOut && second.meets({write.entry, write.entry}));
   }
   older_until_ = meets ? writes_.back().at : 0;
 }
@@ -322,9 +278,8 @@ void AluWalk::cycle(double load_share) {
     const Cycle written_at = written(alu_.src, static_cast<int32_t>(source_));
     if (written_at >= at) return until(written_at + 1);
   }
-  if ((end && form_.second) || form_.scalars) {
-    const isa::AluSpace space = form_.scalars ? isa::AluSpace::kAcc : isa::AluSpace::kOut;
-    const Cycle written_at = written(space, static_cast<int32_t>(other_));
+  if (end && form_.second) {
+    const Cycle written_at = written(isa::AluSpace::kOut, static_cast<int32_t>(other_));
     if (written_at >= at) return until(written_at + 1);
   }
   if (end && at + form_.latency <= last_at_) return until(last_at_ + 1 - form_.latency);

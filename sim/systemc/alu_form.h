@@ -25,8 +25,7 @@ struct AluForm {
   uint64_t pause = 0;          // of these, in front of each vector
   Cycle latency = 0;           // from a vector's end to its write
   bool second = false;
-  bool split = false;    // source and second operand share OUT
-  bool scalars = false;  // the other operand is ACC's, the scalars of a row
+  bool split = false;  // source and second operand share OUT
 };
 
 /// What the issue stage sees: a nest, a source, a destination and another operand, in the fields of an ALU instruction,
@@ -36,8 +35,6 @@ struct AluWork {
   AluForm form;
 };
 AluWork work_of(const isa::Alu& alu, const isa::MachineConfig& config);
-AluWork work_of(const isa::RowReduce& reduce, const isa::MachineConfig& config);
-AluWork work_of(const isa::RowMap& map, const isa::MachineConfig& config);
 
 /// Vectors written in one share of the cycles: [from, to).
 struct AluStretch {

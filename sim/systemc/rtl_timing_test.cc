@@ -76,9 +76,9 @@ class Bench {
 
 /// Every program that `make` gives for a random state has equal cycles on both machines, up to a share of them.
 void expect_equal(const std::function<Program(std::mt19937_64&, const isa::MachineConfig&)>& make, int programs,
-                  double share = 0, int bandwidth = 0) {
+                  double share = 0, int bandwidth = 0, const isa::MachineConfig& config = rtl_configs().front()) {
   if (const char* text = std::getenv("TESSERA_TIMING")) programs *= std::atoi(text);
-  Bench bench(rtl_configs().front());
+  Bench bench(config);
   int different = 0;
   for (int seed = 0; seed < programs; ++seed) {
     for (const int latency : {20, 100, 500}) {
@@ -285,6 +285,49 @@ TEST(SystemcMicro, Alus) {
         return program;
       },
       100, 0.01);
+}
+
+/// npu64 with row lanes.
+isa::MachineConfig machine_with_rows() {
+  isa::MachineConfig config = isa::find_config("npu64");
+  config.name = "rows";
+  config.row_lanes = 2;
+  return config;
+}
+
+/// A legal instruction of rows, of which all entries stay in range.
+isa::Instruction any_rows(std::mt19937_64& random, const isa::MachineConfig& config) {
+  testing::RandomLimits limits;
+  limits.iterations = 400;
+  testing::RandomProgramMaker maker(config, random(), limits);
+  for (;;) {
+    isa::Instruction i = pick(random, 0, 1) == 0 ? maker.make_row_reduce() : maker.make_row_map();
+    if (isa::check_operands(i, config) || isa::check_ranges(i, config)) continue;
+    std::visit([](auto& each) { each.header.signal = true; }, i);
+    return i;
+  }
+}
+
+TEST(SystemcMicro, OneOfRows) {
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) { return Program{any_rows(random, config)}; }, 60,
+      0, 0, machine_with_rows());
+}
+
+TEST(SystemcMicro, Rows) {
+  expect_equal(
+      [](std::mt19937_64& random, const isa::MachineConfig& config) {
+        Program program;
+        for (int n = pick(random, 2, 12); n > 0; --n) {
+          if (pick(random, 0, 2) == 0) {
+            program.push_back(any_alu(random, config));
+          } else {
+            program.push_back(any_rows(random, config));
+          }
+        }
+        return program;
+      },
+      60, 0.01, 0, machine_with_rows());
 }
 
 // LOAD and STORE share the bus; the model knows rates, not beats.

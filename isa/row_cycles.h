@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long instructions of rows take (isa/timing.md, "Rows"). Enters: an instruction and a configuration with row
+// lanes; of data, the places by which a row's numbers are moved. Leaves: cycles, ports taken not counted. Read by the
+// timing model and by the compiler's prediction.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "isa/config.h"
+#include "isa/generated/instructions.h"
+#include "isa/generated/timing.h"
+
+namespace tessera::isa {
+
+/// Rows of an instruction, and vectors in each.
+struct RowNest {
+  int64_t rows = 1;
+  int64_t entries = 1;
+};
+
+template <typename Rows>
+RowNest row_nest(const Rows& i) {
+  RowNest nest;
+  for (int k = 0; k < kLoops; ++k) {
+    (k < kLoops - i.row ? nest.rows : nest.entries) *= i.extent[static_cast<size_t>(k)];
+  }
+  return nest;
+}
+
+/// ROW_REDUCE: from the cycle behind a group's last address to that in which its first row's end begins.
+inline int64_t row_walk_cycles(const MachineConfig& config, int64_t rows, int64_t entries) {
+  namespace row = timing::row;
+  const bool whole = rows == row::group(config);
+  return rows * row::turns(config) + row::kCorner + entries * row::walk(config) +
+         (whole ? (entries - 1) / 2 * row::kLate : 0) + row::kDrain + row::capture(config);
+}
+
+/// ROW_REDUCE: the end of a row. `places`: by which the moments' V is moved, an even number.
+inline int64_t row_end_cycles(const RowReduce& i, int64_t places) {
+  return i.operation == Reduction::kMoments ? timing::row::kMoments + i.shift + places : timing::row::kReduce;
+}
+
+/// ROW_MAP: from a row's scalars to its first read of a vector. `exponent`: their third one.
+inline int64_t row_setup_cycles(const RowMap& i, int64_t exponent) {
+  namespace row = timing::row;
+  return row::kScalars +
+         (i.operation == Mapping::kSoftmax ? row::kSoftmax : row::kNormalise + exponent / 4 + exponent % 4);
+}
+
+/// ROW_MAP: from there to the end of the row.
+inline int64_t row_map_cycles(const MachineConfig& config, int64_t entries) {
+  return entries * timing::row::turns(config) + timing::row::kMap;
+}
+
+/// The whole instruction, where data are not known.
+inline int64_t row_cycles(const RowReduce& i, const MachineConfig& config) {
+  constexpr int64_t kPlaces = 8;  // V nearly fills its 48 bits
+  const RowNest nest = row_nest(i);
+  const int64_t group = timing::row::group(config), rest = nest.rows % group;
+  return nest.rows / group * row_walk_cycles(config, group, nest.entries) +
+         (rest > 0 ? row_walk_cycles(config, rest, nest.entries) : 0) +
+         nest.rows * (timing::row::kGather + row_end_cycles(i, kPlaces));
+}
+inline int64_t row_cycles(const RowMap& i, const MachineConfig& config) {
+  constexpr int64_t kExponent = 10;
+  const RowNest nest = row_nest(i);
+  return nest.rows * (row_setup_cycles(i, kExponent) + row_map_cycles(config, nest.entries));
+}
+
+}  // namespace tessera::isa

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// ROW_REDUCE and ROW_MAP of isa/timing.md, "Rows". Enters: an instruction whose results the functional executor has
+// left in ACC, the cycle in which it starts, GEMM's use of ACC. Leaves: the cycle in which it ends. Nothing else is
+// under way in the ALU meanwhile. Only reads and writes of ACC are steps; between them cycles are known.
+#pragma once
+
+#include <vector>
+
+#include "isa/row_cycles.h"
+#include "sim/functional/machine.h"
+#include "sim/systemc/acc_use.h"
+#include "sim/systemc/types.h"
+
+namespace tessera::sim::systemc {
+
+/// What an instruction of rows takes: of each row what depends on its data too.
+struct RowWork {
+  bool map = false;
+  bool reads_scalars = true;  // of each row from ACC
+  int64_t group = 1;          // rows walked together
+  int64_t entries = 1;        // vectors of a row
+  isa::AluSpace source = isa::AluSpace::kOut;
+  isa::AluSpace destination = isa::AluSpace::kAcc;
+  std::vector<uint32_t> row_cycles;  // ROW_REDUCE: of its end; ROW_MAP: of all of it
+};
+RowWork row_work(const isa::RowReduce& i, const Machine& machine);
+RowWork row_work(const isa::RowMap& i, const Machine& machine);
+
+class RowWalk {
+ public:
+  void start(RowWork work, const isa::MachineConfig& config, Cycle from);
+  /// What is certain before cycle `limit`, up to where GEMM's use of ACC is known. `wait`: cycles that each read of INP
+  /// waits for LOAD.
+  void advance(Cycle limit, const AccUse& acc, double wait);
+  bool done() const { return row_ == work_.row_cycles.size(); }
+  /// The next step; when done, the cycle in which the instruction ends.
+  Cycle at() const { return at_; }
+  const RowWork& work() const { return work_; }
+  /// Vectors read.
+  uint64_t vectors() const { return work_.row_cycles.size() * static_cast<uint64_t>(work_.entries); }
+  /// Cycles that ACC has cost.
+  Cycle stalls() const { return stalls_; }
+
+ private:
+  bool step(Cycle limit, const AccUse& acc, double wait);
+  size_t group_end() const;
+
+  RowWork work_;
+  const isa::MachineConfig* config_ = nullptr;
+  Cycle at_ = 0;
+  size_t row_ = 0;       // the next one to end
+  size_t gathered_ = 0;  // rows of ROW_REDUCE that have been gathered
+  Cycle stalls_ = 0;
+};
+
+}  // namespace tessera::sim::systemc
