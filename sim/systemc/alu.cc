@@ -212,8 +212,9 @@ void Alu::begin_rows(Cycle from) {
 /// Whether the instruction of rows has ended.
 bool Alu::end_rows(Cycle now) {
   Job& job = *active_;
-  const double share = context_.alu_reads_inp ? std::min(load_share(now), 0.9) : 0;
-  rows_.advance(context_.gemm_acc.known(now), context_.gemm_acc, share / (1 - share));
+  const double share = rows_.reads_inp() ? load_share(now) : 0;
+  const Cycle known = context_.gemm_acc.known(now);
+  rows_.advance(rows_.reads_inp() ? std::min(known, now + 1) : known, context_.gemm_acc, share);
   if (!rows_.done() || rows_.at() > now) {
     wake_at(std::max(rows_.at(), now + 1));
     return false;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -105,9 +104,12 @@ RowWork row_work(const isa::RowMap& i, const Machine& machine) {
 void RowWalk::start(RowWork work, const isa::MachineConfig& config, Cycle from) {
   work_ = std::move(work);
   config_ = &config;
+  phase_ = Phase::kScalars;
   at_ = from + 1;
   row_ = gathered_ = 0;
   stalls_ = 0;
+  reads_ = 0;
+  owed_ = 0;
 }
 
 /// Behind the last row of the group in hand.
@@ -116,39 +118,102 @@ size_t RowWalk::group_end() const {
   return std::min(work_.row_cycles.size(), (row_ / group + 1) * group);
 }
 
-void RowWalk::advance(Cycle limit, const AccUse& acc, double wait) {
-  while (!done() && at_ < limit && step(limit, acc, wait)) {
+void RowWalk::advance(Cycle limit, const AccUse& acc, double load_share) {
+  while (!done() && at_ < limit && !refused(limit, acc, load_share)) {
+    switch (phase_) {
+      case Phase::kScalars: scalars(); break;
+      case Phase::kReads: read(); break;
+      case Phase::kWrites: write(); break;
+    }
   }
 }
 
-/// One read or write of ACC, and what lies between it and the next. False when it must wait beyond what is known.
-bool RowWalk::step(Cycle limit, const AccUse& acc, double wait) {
+/// Waits for the port of the next step; whether it does so beyond what is known.
+bool RowWalk::refused(Cycle limit, const AccUse& acc, double load_share) {
   const Cycle from = at_;
-  const bool gathers = !work_.map && gathered_ < group_end();
-  if (work_.map || gathers) {
-    while (work_.reads_scalars && at_ < limit && acc.reads(at_)) ++at_;
-  } else {
-    while (at_ < limit && acc.writes(at_)) ++at_;
+  switch (phase_) {
+    case Phase::kScalars:
+      while (work_.reads_scalars && at_ < limit && acc.reads(at_)) ++at_;
+      break;
+    case Phase::kReads:
+      for (owed_ += load_share; at_ < limit && owed_ >= 1; owed_ += load_share) {
+        owed_ -= 1;
+        ++at_;
+      }
+      break;
+    case Phase::kWrites:
+      while (at_ < limit && acc.writes(at_)) ++at_;
+      break;
   }
   stalls_ += at_ - from;
-  if (at_ >= limit) return false;
+  return at_ >= limit;
+}
+
+/// A row's address or scalars.
+void RowWalk::scalars() {
   if (work_.map) {
-    at_ += work_.row_cycles[row_] + static_cast<Cycle>(std::lround(wait * static_cast<double>(work_.entries)));
+    if (reads_inp()) {
+      at_ += work_.row_cycles[row_] - static_cast<Cycle>(isa::row_map_cycles(*config_, work_.entries));
+      phase_ = Phase::kReads;
+      return;
+    }
+    at_ += work_.row_cycles[row_];
     if (++row_ == work_.row_cycles.size()) --at_;
-    return true;
+    return;
   }
-  if (gathers) {
-    at_ += isa::timing::row::kGather;
-    if (++gathered_ < group_end()) return true;
-    const auto rows = static_cast<int64_t>(gathered_ - row_);
-    at_ += static_cast<Cycle>(isa::row_walk_cycles(*config_, rows, work_.entries)) +
-           static_cast<Cycle>(std::lround(wait * static_cast<double>(rows))) + work_.row_cycles[row_] - 1;
-    return true;
+  at_ += isa::timing::row::kGather;
+  if (++gathered_ < group_end()) return;
+  if (reads_inp()) {
+    walk_from_ = at_;
+    phase_ = Phase::kReads;
+    return;
   }
-  // A row's write.
-  if (++row_ == work_.row_cycles.size()) return true;
+  at_ += static_cast<Cycle>(isa::row_walk_cycles(*config_, static_cast<int64_t>(gathered_ - row_), work_.entries));
+  at_ += work_.row_cycles[row_] - 1;
+  phase_ = Phase::kWrites;
+}
+
+/// A vector's read is granted.
+void RowWalk::read() {
+  const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
+  const Cycle taken = at_ + 1;
+  ++reads_;
+  at_ = taken + turns - 1;
+  if (work_.map) {
+    if (reads_ < work_.entries) return;
+    reads_ = 0;
+    phase_ = Phase::kScalars;
+    at_ = taken + turns + isa::timing::row::kMap - 1;
+    if (++row_ == work_.row_cycles.size()) --at_;
+    return;
+  }
+  const auto rows = static_cast<int64_t>(gathered_ - row_);
+  if (reads_ % rows != 0) return;
+  const int64_t entry = reads_ / rows - 1;
+  // The lanes begin with an entry in every fourth cycle, or right behind the one before.
+  const Cycle full = taken + turns + 1, free = entry == 0 ? 0 : ends_[0];
+  Cycle begin = free;
+  if (entry == 0 || full >= free) {
+    const Cycle least = std::max(full, free) + 1;
+    begin = walk_from_ + (least - walk_from_ + 3) / 4 * 4;
+  }
+  ends_[1] = free;
+  ends_[0] = begin + static_cast<Cycle>(isa::timing::row::walk(*config_));
+  if (entry + 1 < work_.entries) {
+    at_ = std::max(at_, ends_[1]);  // its place is that of the entry before the last
+    return;
+  }
+  reads_ = 0;
+  phase_ = Phase::kWrites;
+  at_ = ends_[0] + static_cast<Cycle>(isa::timing::row::kDrain + isa::timing::row::capture(*config_)) +
+        work_.row_cycles[row_] - 1;
+}
+
+/// A row's result.
+void RowWalk::write() {
+  if (++row_ == work_.row_cycles.size()) return;
   at_ += row_ == gathered_ ? 1 : work_.row_cycles[row_];
-  return true;
+  if (row_ == gathered_) phase_ = Phase::kScalars;
 }
 
 }  // namespace tessera::sim::systemc

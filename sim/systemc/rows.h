@@ -29,28 +29,39 @@ RowWork row_work(const isa::RowMap& i, const Machine& machine);
 class RowWalk {
  public:
   void start(RowWork work, const isa::MachineConfig& config, Cycle from);
-  /// What is certain before cycle `limit`, up to where GEMM's use of ACC is known. `wait`: cycles that each read of INP
-  /// waits for LOAD.
-  void advance(Cycle limit, const AccUse& acc, double wait);
+  /// What is certain before cycle `limit`, up to where GEMM's use of ACC is known, and of a source in INP LOAD's share
+  /// of that port.
+  void advance(Cycle limit, const AccUse& acc, double load_share);
   bool done() const { return row_ == work_.row_cycles.size(); }
   /// The next step; when done, the cycle in which the instruction ends.
   Cycle at() const { return at_; }
   const RowWork& work() const { return work_; }
   /// Vectors read.
   uint64_t vectors() const { return work_.row_cycles.size() * static_cast<uint64_t>(work_.entries); }
-  /// Cycles that ACC has cost.
+  bool reads_inp() const { return work_.source == isa::AluSpace::kInp; }
+  /// Cycles that ports have cost.
   Cycle stalls() const { return stalls_; }
 
  private:
-  bool step(Cycle limit, const AccUse& acc, double wait);
+  enum class Phase { kScalars, kReads, kWrites };
+  bool refused(Cycle limit, const AccUse& acc, double load_share);
+  void scalars();
+  void read();
+  void write();
   size_t group_end() const;
 
   RowWork work_;
   const isa::MachineConfig* config_ = nullptr;
+  Phase phase_ = Phase::kScalars;
   Cycle at_ = 0;
   size_t row_ = 0;       // the next one to end
   size_t gathered_ = 0;  // rows of ROW_REDUCE that have been gathered
   Cycle stalls_ = 0;
+  // Of a source in INP, whose reads are steps too.
+  int64_t reads_ = 0;       // of the group or row
+  double owed_ = 0;         // that LOAD's share has not yet cost
+  Cycle walk_from_ = 0;     // the group's first read
+  Cycle ends_[2] = {0, 0};  // boundaries of the lanes' work on the last entry and the one before
 };
 
 }  // namespace tessera::sim::systemc

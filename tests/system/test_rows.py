@@ -158,6 +158,37 @@ def test_normalisations_are_close(form, shape, row_configs):
         assert apart.max() <= 1 and (apart > 0).mean() <= 1e-3, f"{(apart > 0).mean():.5f} of the elements differ"
 
 
+ON_RTL = {
+    "attention": lambda: attention.quantised(2, 17, 3, 16),
+    "long rows": lambda: attention.quantised(1, 70, 1, 24),
+    "layer normalisation": lambda: normalised_network(1, "LayerNormalization", (50, 192), np.uint8),
+    "root mean squares": lambda: normalised_network(2, "spelled out about 0", (21, 64), np.int8),
+}
+
+
+@pytest.mark.skipif(
+    "rtl" not in tessera.backends() or "sysc" not in tessera.backends(),
+    reason="this build has no RTL or no timing model",
+)
+@pytest.mark.parametrize("name", ON_RTL)
+def test_rows_on_the_rtl(name, row_configs):
+    """RTL and timing model = functional simulator in every element; the timing model's cycles within 1 % of the
+    RTL's, the compiler's prediction within 5 %."""
+    model, feeds = ON_RTL[name]()
+    data = model.SerializeToString()
+    expected = tessera.Session(data, "fsim", row_configs[1], numerics="close").run(None, feeds)
+    stats = {}
+    for device in ("rtl", "sysc"):
+        session = tessera.Session(data, device, row_configs[1], numerics="close")
+        assert all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected)), device
+        stats[device] = session.stats()
+    rtl, sysc = stats["rtl"], stats["sysc"]
+    assert rtl.cycles > 0 and session.info().nodes_npu > 0
+    predicted = sum(layer.predicted_cycles for layer in rtl.layers if layer.placement == "npu")
+    assert abs(sysc.cycles - rtl.cycles) <= 0.01 * rtl.cycles, f"sysc {sysc.cycles}, rtl {rtl.cycles}"
+    assert abs(predicted - rtl.cycles) <= 0.05 * rtl.cycles, f"predicted {predicted}, rtl {rtl.cycles}"
+
+
 def test_report_says_what_close_would_gain(command, tmp_path):
     model, _feeds = normalised_network(1, "LayerNormalization", (4, 32), np.uint8)
     path = tmp_path / "model.onnx"
