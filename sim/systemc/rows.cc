@@ -136,9 +136,10 @@ bool RowWalk::refused(Cycle limit, const AccUse& acc, double load_share) {
       while (work_.reads_scalars && at_ < limit && acc.reads(at_)) ++at_;
       break;
     case Phase::kReads:
-      for (owed_ += load_share; at_ < limit && owed_ >= 1; owed_ += load_share) {
+      for (; at_ < limit; ++at_) {
+        owed_ += load_share;
+        if (owed_ < 1) break;
         owed_ -= 1;
-        ++at_;
       }
       break;
     case Phase::kWrites:
