@@ -21,7 +21,7 @@ SIZE = (1440, 1090)
 PICTURES = [
     ("report_timeline", "resnet8", "npu256", "sums", ["document.querySelectorAll('.slowest button')[1].click()"]),
     ("report_memory", "mobilenetv2", "npu256", "memory", []),
-    ("report_graph", "encoder", "npu256", "graph", ["document.querySelectorAll('.slowest button')[6].click()"]),
+    ("report_graph", "resnet8", "npu256", "graph", ["document.querySelectorAll('.slowest button')[4].click()"]),
 ]
 
 

@@ -124,7 +124,8 @@ function byDagre(boxes: Box[], links: [number, number][]): Layout {
   });
   const bends = links.map(([a, b]) => {
     const { points } = graph.edge(String(a), String(b)) as unknown as { points: Place[] };
-    return points.slice(1, -1).map(({ x, y }) => ({ x, y }));
+    // An edge to the next line needs no bend.
+    return points.length > 3 ? points.slice(1, -1).map(({ x, y }) => ({ x, y })) : [];
   });
   return { places, bends };
 }
