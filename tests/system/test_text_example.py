@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The decoder of examples/text: what it writes equals ONNX Runtime's, token by token and logit by logit, and the devices
+agree."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from tessera.generation import Generator
+from tests.system.conftest import ROOT
+
+FOLDER = ROOT / "examples" / "text"
+MODEL = FOLDER / "decoder.onnx"
+PROMPTS = ("In the beginning", "And it came to pass", "Blessed are", "The LORD said unto Moses", "Behold")
+
+
+def reference(prompt, count):
+    """Chosen bytes and logits of `count` steps behind the prompt, by ONNX Runtime on the growing cache."""
+    session = onnxruntime.InferenceSession(MODEL)
+    outputs = [port.name for port in session.get_outputs()]
+    past = {
+        port.name: np.zeros([1, port.shape[1], 0, port.shape[3]], np.uint8)
+        for port in session.get_inputs()
+        if port.name.startswith("past_key_values")
+    }
+    tokens, begin, chosen, logits = list(prompt.encode()), 0, [], []
+    for _ in range(count):
+        feed = {
+            "input_ids": np.array([tokens[begin:]], np.int64),
+            "position_ids": np.arange(begin, len(tokens), dtype=np.int64)[None],
+            "attention_mask": np.ones((1, len(tokens)), np.int64),
+        }
+        results = dict(zip(outputs, session.run(None, {**feed, **past})))
+        past = {name.replace("present", "past_key_values"): results[name] for name in outputs[1:]}
+        begin = len(tokens)
+        logits.append(results["logits"][0, -1])
+        tokens.append(int(logits[-1].argmax()))
+        chosen.append(tokens[-1])
+    return chosen, np.array(logits)
+
+
+def written(prompt, count, device, config="npu256"):
+    generator = Generator(MODEL, device, config, max_length=256, block=16)
+    steps = [step for step in generator.stream([list(prompt.encode())], count) if step.generated]
+    return [int(step.tokens[0]) for step in steps], np.array([step.logits[0] for step in steps])
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_every_token_and_logit_equals_onnx_runtime(prompt):
+    count = 220 if os.environ.get("TESSERA_LONG") else 12
+    expected_tokens, expected = reference(prompt, count)
+    tokens, logits = written(prompt, count, "fsim")
+    assert tokens == expected_tokens
+    np.testing.assert_array_equal(logits, expected)
+
+
+@pytest.mark.parametrize("device", ["sysc", "rtl"])
+def test_devices_write_the_same(device):
+    expected_tokens, expected = written(PROMPTS[4], 2, "fsim")
+    tokens, logits = written(PROMPTS[4], 2, device)
+    assert tokens == expected_tokens
+    np.testing.assert_array_equal(logits, expected)
+
+
+def test_the_program_tells_cycles():
+    command = [sys.executable, FOLDER / "generate.py", "In the", "--tokens", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("In the") and "cycles a token on npu256 (sysc)" in done.stderr
