@@ -228,6 +228,7 @@ def main():
     parser.add_argument("--samples", type=int, default=16, help="stretches of text to calibrate with")
     parser.add_argument("--engine", default="nncf", choices=("nncf", "onnxruntime"))
     parser.add_argument("--config", default="npu256", help="machine that decides what is quantised")
+    parser.add_argument("--numerics", default="exact", choices=("exact", "close"), help="close: normalisations too")
     args = parser.parse_args()
     with np.load(args.weights) as file:
         weights = dict(file)
@@ -242,6 +243,7 @@ def main():
         args.folder / "decoder.onnx",
         engine=args.engine,
         config=args.config,
+        numerics=args.numerics,
         bytes=["past_key_values.*", "present.*"],
     )
     print(f"share of the products on the NPU: {made.macs_npu_share:.3f}")
