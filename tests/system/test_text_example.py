@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decoder of examples/text: what it writes equals ONNX Runtime's, token by token and logit by logit, and the devices
-agree."""
+"""The decoder of examples/text: what it writes equals ONNX Runtime's, token by token and logit by logit, and the
+devices agree."""
 
 import os
 import subprocess
@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import onnxruntime
 import pytest
-
 from tessera.generation import Generator
+
 from tests.system.conftest import ROOT
 
 FOLDER = ROOT / "examples" / "text"
