@@ -192,7 +192,8 @@ def feed(shape: Shape, tokens: np.ndarray, cache: dict, past: int, dtype=np.floa
 
 
 def calibration(model: onnx.ModelProto, shape: Shape, text: bytes, count: int, seed: int):
-    """Stretches of text, each with its first half in the cache: dicts of the model's inputs."""
+    """Stretches of text, as dicts of the model's inputs. Each comes twice: its first half with an empty cache, and its
+    second half with the first one's keys and values."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model.SerializeToString())
@@ -201,8 +202,10 @@ def calibration(model: onnx.ModelProto, shape: Shape, text: bytes, count: int, s
     half = shape.context // 2
     for start in random.integers(0, len(text) - shape.context, count):
         tokens = np.frombuffer(text[start : start + shape.context], np.uint8).astype(np.int64)[None]
-        cache = dict(zip(names, session.run(None, feed(shape, tokens[:, :half], {}, 0))))
+        first = feed(shape, tokens[:, :half], {}, 0)
+        cache = dict(zip(names, session.run(None, first)))
         yield feed(shape, tokens[:, half:], cache, half)
+        yield first
 
 
 def loss(path: Path, text: bytes, pieces: int) -> float:
