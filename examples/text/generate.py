@@ -67,9 +67,9 @@ def main():
     parser.add_argument("--tokens", type=int, default=160, help="bytes to write behind the prompt; default 160")
     parser.add_argument("--megahertz", type=float, default=100, help="clock that tokens a second are stated for")
     args = parser.parse_args()
-    prompt = list(args.prompt.encode())
-    if not prompt or args.tokens < 1 or len(prompt) + args.tokens > CONTEXT:
-        parser.error(f"prompt and --tokens have at least a byte each, and together at most {CONTEXT}")
+    prompt = list(f"\n{args.prompt}".encode())  # verses begin behind the end of a line
+    if not args.prompt or args.tokens < 1 or len(prompt) + args.tokens > CONTEXT:
+        parser.error(f"prompt and --tokens have at least a byte each, and together less than {CONTEXT}")
     generator = Generator(args.model, args.device, args.config, max_length=CONTEXT, block=16)
     steps = []
     print(args.prompt, end="", flush=True)

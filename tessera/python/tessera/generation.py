@@ -86,6 +86,16 @@ class Generator:
         results = binding.outputs()
         return results[self._answer], {past: results[present] for past, present, _ in self._pasts}
 
+    def _count(self, position, prompt):
+        """Tokens of the run that begins at `position`. What `prompt` tokens are more than whole blocks comes first."""
+        if position >= prompt:
+            count = 1
+        else:
+            count = self.block if position else (prompt - 1) % self.block + 1
+        if self._fixed and count != self._fixed:
+            raise ValueError(f"the model takes {self._fixed} tokens at a time, and {prompt} are no multiple")
+        return count
+
     def stream(self, prompts, new_tokens):
         """Yields a Step for each run until each sequence has `new_tokens` behind its prompt. prompts: a list of token
         ids for each sequence of the batch, of any lengths from 1; a sequence whose prompt ends sooner answers while the
@@ -102,9 +112,7 @@ class Generator:
             row[: len(prompt)] = prompt
         pasts, position = self._empty(len(prompts)), 0
         while position < total - 1:
-            count = self.block if position + self.block <= min(lengths) else 1
-            if self._fixed and count != self._fixed:
-                raise ValueError(f"the model takes {self._fixed} tokens at a time, and {min(lengths)} are no multiple")
+            count = self._count(position, min(lengths))
             answer, pasts = self._run(text[:, position : position + count], position, pasts)
             logits = None if np.issubdtype(answer.dtype, np.integer) else answer[:, -1]
             chosen = answer[:, -1] if logits is None else logits.argmax(-1)

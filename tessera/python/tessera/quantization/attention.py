@@ -81,6 +81,9 @@ def ranges_of(plan, ranges):
         if unit.kind == "embedding":
             array = plan.graph.array(unit.node.input[0])
             found[unit.output] = (float(array.min()), float(array.max()))
+        if is_onnx(unit.nodes[-1], "Softmax"):
+            # With the scale 1/256 the integer operator gives 255 for a share of 1; with 1/255 it gives 254.
+            found[unit.output] = (0.0, 255 / 256)
         pair = masked_sum(plan, unit, ranges)
         if pair is None or pair[0] not in found:
             continue
