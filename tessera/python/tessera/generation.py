@@ -88,10 +88,8 @@ class Generator:
 
     def _count(self, position, prompt):
         """Tokens of the run that begins at `position`. What `prompt` tokens are more than whole blocks comes first."""
-        if position >= prompt:
-            count = 1
-        else:
-            count = self.block if position else (prompt - 1) % self.block + 1
+        first = (prompt - 1) % self.block + 1
+        count = 1 if position >= prompt else self.block if position else first
         if self._fixed and count != self._fixed:
             raise ValueError(f"the model takes {self._fixed} tokens at a time, and {prompt} are no multiple")
         return count
