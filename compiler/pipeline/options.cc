@@ -42,8 +42,8 @@ void for_each_option(Options& o, Visit&& visit) {
       "graph", "graph",
       "File with graphs of the NPU as --dump-dir writes them, changed by hand: in place of those that the passes make",
       o.graph, 0, 0);
-  visit("tuned", "tuned", "Database of `tessera tune`, whose schedules are taken for the layers that it knows", o.tuned, 0,
-        0);
+  visit("tuned", "tuned", "Database of `tessera tune`, whose schedules are taken for the layers that it knows", o.tuned,
+        0, 0);
   visit("numerics", "numerics",
         "exact: every quantised result is ONNX Runtime's; close: normalisations run as integers that may differ by a "
         "step",
