@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/tutorials: what a reader types there runs, in a folder that looks like a fresh clone after a build, and prints
+the lines that the page shows.
+
+A page is one session of a shell. In its blocks ```console a command stands behind `$ `, with the rest of its
+here-document, and the lines under it are all that it prints; `...` stands for lines that are left out. A comment in
+front of a block says what is different there:
+
+    <!-- not run: why -->           the block is shown only
+    <!-- figures vary: why -->      the lines are those, numbers in them may be others
+
+When figures change for a reason, `python tests/system/test_tutorials.py --update` writes the lines again, and says
+which lines have no counterpart any more and which numbers of the text are in no block.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+import pytest
+
+import tessera
+from tests.system.conftest import BUILD, ROOT
+
+FOLDER = ROOT / "docs" / "tutorials"
+PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
+BLOCK = re.compile(r"(?:<!-- (not run|figures vary): [^>]*-->\n+)?^```console\n(.*?)^```$", re.M | re.S)
+HEREDOC = re.compile(r"<<'?(\w+)'?")
+END = "\x1e"  # stands between the outputs of two commands
+SKIPPED = "..."
+
+
+def commands(block):
+    """[(command, lines shown under it)] of a block."""
+    found, lines = [], block.splitlines()
+    while lines:
+        line = lines.pop(0)
+        if not line.startswith("$ "):
+            found[-1][1].append(line)
+            continue
+        command = [line[2:]]
+        if mark := HEREDOC.search(line):
+            while command[-1] != mark[1]:
+                command.append(lines.pop(0))
+        found.append(("\n".join(command), []))
+    return found
+
+
+def script(text):
+    """What the page's reader types, and after each command a line for the test: its status."""
+    return "".join(
+        f"{command}\nprintf '{END}%d\\n{END}' $?\n"
+        for kind, block in BLOCK.findall(text)
+        if kind != "not run"
+        for command, _ in commands(block)
+    )
+
+
+def clone(folder):
+    """Makes `folder` look like a clone after `./dev build`: links to everything, a build and an environment."""
+    for entry in ROOT.iterdir():
+        if entry.name not in ("build", ".venv", ".git"):
+            (folder / entry.name).symlink_to(entry)
+    (folder / "build").mkdir()
+    (folder / "build" / "release").symlink_to(BUILD)
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    path = f"{BUILD / 'bin'}:{pathlib.Path(sys.executable).parent}"
+    (folder / ".venv" / "bin" / "activate").write_text(f'export PATH="{path}:$PATH"\n')
+
+
+def type_in(text, folder):
+    """The lines that each command prints. The first command that fails ends the test."""
+    clone(folder)
+    packages = [str(ROOT / "tessera" / "python"), str(BUILD / "lib")]
+    done = subprocess.run(
+        ["bash", "-c", script(text)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(packages)},
+        timeout=300,
+        check=False,
+    )
+    said = done.stdout.split(END)
+    for printed, status in zip(said[::2], said[1::2], strict=False):
+        assert int(status) == 0, printed
+    return [printed.splitlines() for printed in said[:-1:2]]
+
+
+def form(line):
+    """A line without its numbers and with single blanks."""
+    return " ".join(re.sub(r"[-+]?\d[\d.,]*", "#", line).split())
+
+
+def first_word(line):
+    return line.split()[0] if line.split() else ""
+
+
+def renewed(shown, printed, vary, problems):
+    """The shown lines as they were printed now."""
+    lines, at, free = [], 0, False
+    for line in shown:
+        if line == SKIPPED:
+            lines.append(line)
+            free = True
+            continue
+        reach = range(at, len(printed) if free else min(at + 1, len(printed)))
+        match = [i for i in reach if form(printed[i]) == form(line)] or [
+            i for i in reach if first_word(printed[i]) == first_word(line) and not vary
+        ]
+        if match:
+            at = match[0]
+        else:
+            problems.append(f"not printed: {line!r}; in its place: {printed[at : at + 1]}")
+        lines.append(line if vary or not match else printed[at].rstrip())
+        at, free = at + 1, False
+    if not free and at < len(printed):
+        problems.append(f"printed, but not shown: {printed[at:]}")
+    return lines
+
+
+def renewed_page(text, outputs, problems):
+    """The page with what was printed now."""
+    outputs = iter(outputs)
+
+    def block(match):
+        kind, body = match[1], match[2]
+        if kind == "not run":
+            return match[0]
+        lines = []
+        for command, shown in commands(body):
+            lines += [f"$ {command}", *renewed(shown, next(outputs), kind == "figures vary", problems)]
+        return match[0].replace(body, "\n".join(lines) + "\n")
+
+    return BLOCK.sub(block, text)
+
+
+def stale_numbers(text):
+    """Numbers of three digits or more in the text around the blocks that no block has."""
+
+    def numbers(part):
+        return {number.replace(",", "") for number in re.findall(r"(?<![\w.-])\d[\d,]*\d(?![\w.])", part)}
+
+    prose = re.sub(r"\]\([^)]*\)", "]", BLOCK.sub("", text))
+    return sorted(
+        number
+        for number in numbers(prose)
+        if len(number) > 2 and number not in numbers("\n".join(block for _, block in BLOCK.findall(text)))
+    )
+
+
+def missing(text):
+    """What this build lacks for a page, or nothing."""
+    if "tessera board" in text and not (BUILD / "lib/tessera/xrt/lib/libxrt_hwemu.so.2").exists():
+        return "the simulated board (libxrt-dev or verilator)"
+    if "--device rtl" in text and not (BUILD / "lib/tessera/rtl/npu64.so").exists():
+        return "the RTL of npu64"
+    return "" if "sysc" in tessera.backends() else "the timing model"
+
+
+def test_there_are_pages():
+    assert len(PAGES) == 4
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_reader_sees_what_the_page_shows(page, tmp_path):
+    text = (FOLDER / page).read_text()
+    if lacking := missing(text):
+        pytest.skip(f"this build has not {lacking}")
+    problems = []
+    now = renewed_page(text, type_in(text, tmp_path), problems)
+    assert problems == []
+    assert now == text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_text_s_numbers_are_those_of_the_blocks(page):
+    assert stale_numbers((FOLDER / page).read_text()) == []
+
+
+def update():
+    for page in PAGES:
+        path, problems = FOLDER / page, []
+        text = path.read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            now = renewed_page(text, type_in(text, pathlib.Path(folder)), problems)
+        path.write_text(now)
+        stale = [f"in no block: {number}" for number in stale_numbers(now)]
+        print("\n".join([f"{page}: written", *problems, *stale]))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--update"]:
+        sys.exit(f"usage: {sys.argv[0]} --update")
+    update()
