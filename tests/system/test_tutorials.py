@@ -3,8 +3,8 @@
 the lines that the page shows.
 
 A page is one session of a shell. In its blocks ```console a command stands behind `$ `, with the rest of its
-here-document, and the lines under it are all that it prints; `...` stands for lines that are left out. A comment in
-front of a block says what is different there:
+here-document, and the lines under it are all that it prints; `...` stands for lines that are left out. A command fails
+where an error of tessera is shown, and only there. A comment in front of a block says what is different there:
 
     <!-- not run: why -->           the block is shown only
     <!-- figures vary: why -->      the lines are those, numbers in them may be others
@@ -52,14 +52,9 @@ def commands(block):
     return found
 
 
-def script(text):
-    """What the page's reader types, and after each command a line for the test: its status."""
-    return "".join(
-        f"{command}\nprintf '{END}%d\\n{END}' $?\n"
-        for kind, block in BLOCK.findall(text)
-        if kind != "not run"
-        for command, _ in commands(block)
-    )
+def typed(text):
+    """[(command, lines shown under it)] of the page, in order."""
+    return [pair for kind, block in BLOCK.findall(text) if kind != "not run" for pair in commands(block)]
 
 
 def clone(folder):
@@ -75,11 +70,13 @@ def clone(folder):
 
 
 def type_in(text, folder):
-    """The lines that each command prints. The first command that fails ends the test."""
+    """The lines that each command prints. The first command that fails without being shown to ends the test."""
     clone(folder)
+    pairs = typed(text)
+    script = "".join(f"{command}\nprintf '{END}%d\\n{END}' $?\n" for command, _ in pairs)
     packages = [str(ROOT / "tessera" / "python"), str(BUILD / "lib")]
     done = subprocess.run(
-        ["bash", "-c", script(text)],
+        ["bash", "-c", script],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -90,9 +87,12 @@ def type_in(text, folder):
         check=False,
     )
     said = done.stdout.split(END)
-    for printed, status in zip(said[::2], said[1::2], strict=False):
-        assert int(status) == 0, printed
-    return [printed.splitlines() for printed in said[:-1:2]]
+    printed, statuses = said[:-1:2], said[1::2]
+    assert len(statuses) == len(pairs), done.stdout
+    for (command, shown), lines, status in zip(pairs, printed, statuses, strict=True):
+        fails = any(line.startswith("tessera: error") for line in shown)
+        assert (int(status) != 0) == fails, f"{command}\n{lines}"
+    return [lines.splitlines() for lines in printed]
 
 
 def form(line):
