@@ -34,7 +34,7 @@ def map_part(form, config, folder, options):
     """Writes the part's gates as Verilog; returns the file and the area in square micrometres."""
     constraint = folder / "cells.constr"
     constraint.write_text("set_driving_cell INVX8\nset_load 50.0 [all_outputs]\n")
-    netlist = folder / f"cells_{config}_{modules.short(form.name)}.v"
+    netlist = folder / f"cells_{machine.file_name(config)}_{modules.short(form.name)}.v"
     commands = machine.read_commands("tsr_top", machine.parameters(config)) + [
         "setattr -mod -unset top *",
         f"rename {form.name.removeprefix(chr(92))} inner",

@@ -26,6 +26,11 @@ def shipped():
     return sorted(path.stem for path in (ROOT / "hw/configs").glob("*.toml"))
 
 
+def file_name(config):
+    """A configuration, given by name or as a .toml file, as a part of the names of files."""
+    return pathlib.Path(config).stem
+
+
 def parameters(name):
     """Parameters of tsr_top of a configuration: a name under hw/configs, sim/verilator/configs or hw/synth/configs, or
     a .toml file."""

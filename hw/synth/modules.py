@@ -110,9 +110,10 @@ def parameter(text, name):
 
 def elaborate(config, folder, tool, minutes):
     """{name: Module} of a configuration, before synthesis."""
-    target = folder / f"elaborated_{config}.il"
+    called = machine.file_name(config)
+    target = folder / f"elaborated_{called}.il"
     commands = machine.read_commands("tsr_top", machine.parameters(config)) + [f"write_rtlil {target.name}"]
-    machine.yosys(commands, folder / f"elaborate_{config}.log", minutes, tool)
+    machine.yosys(commands, folder / f"elaborate_{called}.log", minutes, tool)
     found = {}
     for name, text in split(target.read_text()).items():
         depth = parameter(text, "Depth")
@@ -157,7 +158,7 @@ def synthesise(group, everything, config, number, family, options, folder, tool,
     """Synthesises the modules of `group`; all others become black boxes. The machine is read from the sources again:
     Yosys' results depend on the order in which names came to be, so a module read from RTLIL gives other numbers than
     one read from Verilog."""
-    name = f"{config}_{family}_{number}"
+    name = f"{machine.file_name(config)}_{family}_{number}"
     target = folder / f"{name}_mapped.il"
     names = {module.name for module in group}
     others = [pattern(other) for other in everything if other not in names]

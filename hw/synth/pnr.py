@@ -95,7 +95,7 @@ def parts(config, folder, minutes, tool):
 
 def synthesise(config, module, folder, minutes, tool):
     """Writes the netlist for nextpnr; returns its path, how many registers are the wrapper's, Yosys' seconds."""
-    name = f"pnr_{config}_{module or 'tsr_top'}"
+    name = f"pnr_{machine.file_name(config)}_{module or 'tsr_top'}"
     netlist = folder / f"{name}.json"
     commands = machine.read_commands("tsr_top", machine.parameters(config))
     if module:

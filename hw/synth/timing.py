@@ -102,7 +102,8 @@ def measure(config, folder, options, top_alone=False):
         config, FAMILY, flags, folder, options.minutes, options.yosys, options.jobs, options.fresh
     )
     top = modules.top(everything)
-    whole, flat = folder / f"timing_{config}.il", folder / f"timing_{config}_flat.il"
+    called = machine.file_name(config)
+    whole, flat, log = (folder / f"timing_{called}{end}" for end in (".il", "_flat.il", ".log"))
     whole.write_text("".join(module.netlist for module in everything.values()))
     shown = {short(kind) for kind in everything[top].cells if "tsr_" in kind} | {"tsr_top"}
     shown = {"tsr_top"} if top_alone else shown
@@ -120,11 +121,11 @@ def measure(config, folder, options, top_alone=False):
     listed = paths_of(everything, options.module or ["tsr_top"]) if getattr(options, "paths", 0) else []
     if listed:
         kinds = sorted({kind for module in everything.values() for kind in module.cells if "tsr_" not in kind})
-        commands += worst.commands(kinds, [modules.pattern(name) for name in listed], f"paths_{config}.json")
-    run = machine.yosys(commands, folder / f"timing_{config}.log", options.minutes, options.yosys)
+        commands += worst.commands(kinds, [modules.pattern(name) for name in listed], f"paths_{called}.json")
+    run = machine.yosys(commands, log, options.minutes, options.yosys)
     without = sorted(set(re.findall(r"Module '(\S+)' has no timing arcs!", run.log)) - {"GND", "VCC", "INV"})
     if without:
-        raise Failure(f"sta knows no delays of {', '.join(without)}; log: {folder}/timing_{config}.log")
+        raise Failure(f"sta knows no delays of {', '.join(without)}; log: {log}")
     netlist = flat.read_text()
     found = {
         name: path_of(report, "\\" * (not name.startswith("$")) + name, netlist)
@@ -139,7 +140,7 @@ def measure(config, folder, options, top_alone=False):
             into[kind] = {"module": kind, **path, "budget": budget(kind)}
     lists = {}
     if listed:
-        netlists = json.loads((folder / f"paths_{config}.json").read_text())["modules"]
+        netlists = json.loads((folder / f"paths_{called}.json").read_text())["modules"]
         for name in listed:
             lists[short(name)] = worst.Netlist(netlists, name.removeprefix("\\")).worst(options.paths)
     vta = read_table("vta.toml")["delay_ns"]

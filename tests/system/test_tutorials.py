@@ -166,8 +166,11 @@ def missing(text):
     return "" if "sysc" in tessera.backends() else "the timing model"
 
 
-def test_there_are_pages():
+def test_the_index_leads_to_every_document():
+    index = (ROOT / "docs" / "README.md").read_text()
+    documents = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} - {"README.md"}
     assert len(PAGES) == 4
+    assert [name for name in sorted(documents) if f"({name})" not in index] == []
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -5,7 +5,9 @@ wrappers. What needs Yosys is in check.py."""
 
 import pathlib
 import sys
+import tempfile
 import unittest
+from unittest import mock
 
 HERE = pathlib.Path(__file__).absolute().parent.parent
 sys.path.insert(0, str(HERE))
@@ -68,6 +70,15 @@ class Counting(unittest.TestCase):
 
 
 class Modules(unittest.TestCase):
+    def test_a_configuration_may_be_a_file_elsewhere(self):
+        def write(commands, log, *_):
+            self.assertEqual(log.name, "elaborate_npu64.log")
+            (log.parent / commands[-1].split()[1]).write_text(module("\\tsr_top", []))
+
+        config = str(HERE.parent / "configs" / "npu64.toml")
+        with tempfile.TemporaryDirectory() as folder, mock.patch("machine.yosys", write):
+            self.assertEqual(list(modules.elaborate(config, pathlib.Path(folder), "yosys", 1)), ["\\tsr_top"])
+
     def test_split_and_cells(self):
         text = "# Yosys\nautoidx 9\n" + module("\\tsr_a", [("$add", "$add$x$1")]) + module("\\tsr_b", [])
         found = modules.split(text)
