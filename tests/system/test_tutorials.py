@@ -163,6 +163,8 @@ def missing(text):
         return "the simulated board (libxrt-dev or verilator)"
     if "--device rtl" in text and not (BUILD / "lib/tessera/rtl/npu64.so").exists():
         return "the RTL of npu64"
+    if "--html" in text and not (BUILD / "web" / "page.html").exists():
+        return "the page for the browser (npm)"
     return "" if "sysc" in tessera.backends() else "the timing model"
 
 
@@ -181,7 +183,7 @@ def test_a_reader_sees_what_the_page_shows(page, tmp_path):
     problems = []
     now = renewed_page(text, type_in(text, tmp_path), problems)
     assert problems == []
-    assert now == text
+    assert now == text, "tests/system/test_tutorials.py --update writes what is printed now"
 
 
 @pytest.mark.parametrize("page", PAGES)
