@@ -14,6 +14,7 @@ def arguments(words):
     parser = argparse.ArgumentParser(
         prog="tessera tune",
         description="Looks for schedules of a model by measuring them, and keeps the best in a database for --tuned.",
+        epilog="Example: tessera tune model_int8.onnx --config npu256 --trials 200 --db tuned.db",
     )
     parser.add_argument("model", help="ONNX file")
     parser.add_argument("--config", default="npu256", help="machine: a name or a .toml file (npu256)")
