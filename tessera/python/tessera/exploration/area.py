@@ -79,8 +79,9 @@ def features(p):
     rows, second = p["row_lanes"], p["second_lanes"]
     lanes = p["batch"] * min(p["block_in"], p["block_out"])  # of the depthwise window
     extra = max(0, taps(p["block_in"]) - p["block_in"] // 2)  # multipliers of a lane that only depthwise tiles use
-    # A table is there for each lane and each of its two readers.
-    tables = (out + second) * blocks(8 * bus, math.ceil(256 * p["table_count"] / bus))
+    # A table is there for each lane and each of its two readers; its words have 8 bytes at most on any bus.
+    word = min(8, bus)
+    tables = (out + second) * blocks(8 * word, math.ceil(256 * p["table_count"] / word))
     queues = p["load_queue"] + p["gemm_queue"] + p["alu_queue"] + p["store_queue"]
     return {
         "tsr_alu": {
