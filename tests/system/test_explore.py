@@ -2,6 +2,7 @@
 """`tessera explore`: ranges and rules, the front against one found by brute force, resumption, workers that die, the
 confirmation on the timing model, and what is refused."""
 
+import concurrent.futures
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 
 import _tessera
@@ -429,6 +431,19 @@ def test_two_explorations_share_a_results_file(tmp_path):
     assert [child.returncode for child in both] == [0, 0], ends
     one, two = (json.loads(output) for output, _ in ends)
     assert one["front"] == two["front"] and kept_rows(database) == 8
+
+
+def test_a_results_file_may_be_made_by_several_at_once(tmp_path):
+    def make(path, start):
+        start.wait()
+        results.Results(path).close()
+
+    for attempt in range(20):
+        start = threading.Barrier(6)
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            made = [pool.submit(make, tmp_path / f"{attempt}.db", start) for _ in range(6)]
+            for future in made:
+                future.result()
 
 
 def test_killed_in_the_middle_goes_on(exploring, tmp_path):

@@ -41,7 +41,7 @@ class Results:
         with self._guard():
             self.connection = sqlite3.connect(self.path, timeout=WAIT_SECONDS)
             self.connection.execute("PRAGMA synchronous = NORMAL")
-            self.connection.execute("PRAGMA journal_mode = WAL")
+            self._use_write_ahead_log()
             version = self.connection.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, SCHEMA):
                 raise error(
@@ -53,6 +53,18 @@ class Results:
                     "machine TEXT NOT NULL, judge TEXT NOT NULL, result TEXT NOT NULL, made REAL NOT NULL)"
                 )
                 self.connection.execute(f"PRAGMA user_version = {SCHEMA}")
+
+    def _use_write_ahead_log(self):
+        """SQLite does not wait for another process that switches at the same time: it refuses at once."""
+        end = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as refused:
+                if "locked" not in str(refused) or time.monotonic() > end:
+                    raise
+            time.sleep(0.02)
 
     @contextlib.contextmanager
     def _guard(self):
