@@ -82,6 +82,15 @@ def train(model, images, labels, epochs):
             schedule.step()
 
 
+def without_traces(exported):
+    """The model without the exporter's notes, which hold paths of the machine that it ran on."""
+    graph = exported.graph
+    for holder in [exported, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer]:
+        del holder.metadata_props[:]
+        holder.doc_string = ""
+    return exported
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=HERE / "vit_float.onnx")
@@ -108,7 +117,7 @@ def main():
         dynamic_shapes={"image": {0: torch.export.Dim("N")}},
         opset_version=18,
     )
-    onnx.save(program.model_proto, args.output)
+    onnx.save(without_traces(program.model_proto), args.output)
 
 
 if __name__ == "__main__":
