@@ -8,6 +8,7 @@ import sys
 
 import _tessera
 
+from ..shapes import shapes_of
 from .engines import ENGINES, METHODS
 from .errors import argument
 
@@ -46,19 +47,6 @@ def parser():
     add("--part-of-run", action="store_true", help=argparse.SUPPRESS)  # of `tessera run --calibrate`
     add("-q", "--quiet", action="store_true", help="print nothing but errors")
     return made
-
-
-def shapes_of(texts):
-    shapes = {}
-    for text in texts:
-        name, _, dims = text.rpartition("=")
-        try:
-            shapes[name] = [int(d) for d in dims.split(",")]
-        except ValueError:
-            shapes[""] = None
-        if not name or "" in shapes or any(d < 1 for d in shapes[name]):
-            raise argument(f"--shape takes NAME=D0,D1,..., got '{text}'")
-    return shapes
 
 
 def show_progress(what, done, total=None):

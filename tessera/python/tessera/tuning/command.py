@@ -7,6 +7,7 @@ import sys
 
 import tessera.errors
 
+from ..shapes import shapes_of
 from .tuner import tune
 
 
@@ -35,19 +36,6 @@ def arguments(words):
     return given
 
 
-def shapes(texts):
-    result = {}
-    for text in texts:
-        name, _, sizes = text.rpartition("=")
-        try:
-            result[name] = [int(size) for size in sizes.split(",")]
-        except ValueError:
-            name = ""
-        if not name:
-            raise tessera.errors.argument(f"--shape takes NAME=D0,D1,..., got '{text}'")
-    return result
-
-
 def main(words=None):
     given = arguments(words)
 
@@ -65,7 +53,7 @@ def main(words=None):
             workers=given.workers,
             seed=given.seed,
             database=given.db,
-            shapes=shapes(given.shape),
+            shapes=shapes_of(given.shape),
             progress=progress,
             dram_latency=given.dram_latency,
             dram_bandwidth=given.dram_bandwidth,
