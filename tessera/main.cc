@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `tessera` command: compile, run, quantize, explore, report, schedule, asm, disasm, info, keygen, sign, board,
-// doctor, completion. Every error is one line on standard error that names the node or file, the cause and the way out;
-// the exit status is then 1 (2 for a wrong command line).
-// The `tessera` command: compile, run, quantize, explore, tune, report, schedule, asm, disasm, info, keygen, sign,
-// board. Every error is one line on standard error that names the node or file, the cause and the way out; the exit
-// status is then 1 (2 for a wrong command line).
+// The `tessera` command: compile, run, quantize, explore, tune, serve, report, schedule, asm, disasm, info, keygen,
+// sign, board, doctor, completion. Every error is one line on standard error that names the node or file, the cause and
+// the way out; the exit status is then 1 (2 for a wrong command line).
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,8 +43,10 @@ namespace {
 using namespace tessera;
 
 // Commands that are modules of the Python package.
-constexpr std::pair<std::string_view, const char*> kInPython[] = {
-    {"quantize", "tessera.quantization"}, {"explore", "tessera.exploration"}, {"tune", "tessera.tuning"}};
+constexpr std::pair<std::string_view, const char*> kInPython[] = {{"quantize", "tessera.quantization"},
+                                                                  {"explore", "tessera.exploration"},
+                                                                  {"tune", "tessera.tuning"},
+                                                                  {"serve", "tessera.serving"}};
 
 struct Arguments {
   std::string model, output, config, device, stats, trace, layout_default, source, wave;
@@ -601,6 +600,7 @@ const char* example_of(const std::string& command) {
       {"quantize", "tessera quantize model.onnx --calibrate images.npz -o model_int8.onnx"},
       {"explore", "tessera explore space.toml --network model_int8.onnx -o front.json"},
       {"tune", "tessera tune model_int8.onnx --config npu256 --trials 100 --db tuned.db"},
+      {"serve", "tessera serve --device sysc --listen 127.0.0.1:9190"},
       {"report", "tessera report model.onnx --config npu64"},
       {"schedule", "tessera schedule model.onnx -o schedules.json"},
       {"asm", "tessera asm program.asm -o program.bin"},
@@ -701,6 +701,9 @@ int tessera::run_command_line(int argc, char** argv) {
   app.add_subcommand("tune",
                      "schedules of a model, found by measuring, into a database for --tuned; tune --help lists its "
                      "options")
+      ->prefix_command();
+
+  app.add_subcommand("serve", "devices and models for clients across the network; serve --help lists its options")
       ->prefix_command();
 
   auto* report = app.add_subcommand("report", "where the cycles and bytes of each layer go, as a table");
