@@ -9,7 +9,6 @@ import threading
 import tessera.errors
 
 from . import devices
-from .server import Server
 
 PARTS = (devices,)
 
@@ -21,7 +20,7 @@ def arguments(words):
         epilog="Example: tessera serve --device sysc --listen 127.0.0.1:9190",
     )
     parser.add_argument("--listen", default="127.0.0.1:9190", help="HOST:PORT of gRPC; port 0 takes a free one")
-    parser.add_argument("--tls-cert", help="certificate chain (PEM); with --tls-key and --token-file others may reach it")
+    parser.add_argument("--tls-cert", help="certificate chain (PEM); needed where others can reach the address")
     parser.add_argument("--tls-key", help="private key of --tls-cert (PEM)")
     parser.add_argument("--token-file", help="bearer tokens, one a line, in a file that only its owner reads")
     parser.add_argument("--max-message", type=int, default=64, help="MiB of one message (64)")
@@ -41,6 +40,8 @@ def arguments(words):
 
 def main(words=None):
     given = arguments(words)
+    from .server import Server  # needs gRPC, --help does not
+
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())

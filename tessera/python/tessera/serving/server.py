@@ -2,7 +2,7 @@
 """One gRPC server for everything that a process serves.
 
 A part of it (devices.py) is a module with `add_arguments(parser)`, `wanted(arguments)`, the text WAY for who asked for
-nothing, and Plugin(arguments, access): `lines()` say what it serves, `grpc_handlers()`, `begin()` before the first
+nothing, and plugin(arguments, access), whose `lines()` say what it serves, `grpc_handlers()`, `begin()` before the first
 call, `drain(seconds)`, in which what runs ends and nothing new begins, and `close()`."""
 
 import concurrent.futures
@@ -32,7 +32,7 @@ class Server:
         self.access = Access(arguments.tls_cert, arguments.tls_key, arguments.token_file)
         self._host, port = split_address(arguments.listen)
         self.access.check_address(self._host)
-        self._parts = [part.Plugin(arguments, self.access) for part in parts]
+        self._parts = [part.plugin(arguments, self.access) for part in parts]
         bytes_of_message = arguments.max_message << 20
         self._server = grpc.server(
             concurrent.futures.ThreadPoolExecutor(arguments.max_clients + SPARE_THREADS, "tessera-serve"),

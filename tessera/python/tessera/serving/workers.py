@@ -5,6 +5,7 @@ They are forked from a process that has one thread and has loaded nothing but _t
 is there in milliseconds. A worker ends when its socket is closed, in the midst of whatever it does."""
 
 import array
+import contextlib
 import os
 import select
 import socket
@@ -61,10 +62,8 @@ class Worker:
 
     def end(self):
         """The worker ends; receive() on another thread gets EOFError."""
-        try:
+        with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
 
     def close(self):
         self._socket.close()
