@@ -215,7 +215,7 @@ void infer_dynamic(InferContext& context) {
 void evaluate_dynamic(EvalContext& context) {
   const Tensor& x = context.input(0);
   if (x.dtype() != DType::kFloat) context.node.fail(ErrorCode::kInvalidModel, "x must be float32");
-  const DynamicParameters parameters = dynamic_parameters(x);
+  const DynamicParameters parameters = dynamic_parameters(x.as<float>());
   Tensor y(DType::kUint8, x.shape());
   auto in = x.as<float>();
   auto out = y.as_mutable<uint8_t>();

@@ -549,7 +549,7 @@ void infer_dynamic_matmul(InferContext& context) {
 void evaluate_dynamic_matmul(EvalContext& context) {
   const Tensor& a = context.input(0);
   if (a.dtype() != DType::kFloat) context.node.fail(ErrorCode::kInvalidModel, "A must be float32");
-  const DynamicParameters p = dynamic_parameters(a);
+  const DynamicParameters p = dynamic_parameters(a.as<float>());
   std::vector<int32_t> values(static_cast<size_t>(a.size()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = quantize(a.as<float>()[i], p.scale, p.zero, {0, 255});
   float_product(context, values, a.shape(), p.scale, p.zero, context.input(1), context.input(2),

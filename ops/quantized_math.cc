@@ -193,10 +193,27 @@ float logistic(float x) {
   return std::min(std::max(y, 0.0f), 1.0f);
 }
 
-DynamicParameters dynamic_parameters(const Tensor& x) {
+float hyperbolic_tangent(float x) {
+  float v = x > -9.0f ? x : -9.0f;
+  v = v < 9.0f ? v : 9.0f;
+  const float s = v * v;
+  float p = std::fma(s, -2.76076847742355e-16f, 2.00018790482477e-13f);
+  p = std::fma(p, s, -8.60467152213735e-11f);
+  p = std::fma(p, s, 5.12229709037114e-08f);
+  p = std::fma(p, s, 1.48572235717979e-05f);
+  p = std::fma(p, s, 6.37261928875436e-04f);
+  p = std::fma(p, s, 4.89352455891786e-03f);
+  p = p * v;
+  float q = std::fma(s, 1.19825839466702e-06f, 1.18534705686654e-04f);
+  q = std::fma(q, s, 2.26843463243900e-03f);
+  q = std::fma(q, s, 4.89352518554385e-03f);
+  return p / q;
+}
+
+DynamicParameters dynamic_parameters(std::span<const float> x) {
   float low = 0.0f;
   float high = 0.0f;
-  for (float v : x.as<float>()) {
+  for (float v : x) {
     low = std::min(low, v);
     high = std::max(high, v);
   }

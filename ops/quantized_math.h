@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,13 +63,15 @@ Tensor apply_table(const Tensor& x, const std::array<uint8_t, 256>& table);
 
 /// 1 / (1 + exp(-x)) as the oracle's vector kernel computes it: a rational approximation in fma steps.
 float logistic(float x);
+/// tanh(x) likewise.
+float hyperbolic_tangent(float x);
 
 /// Parameters of dynamic quantisation to uint8 of a range that is first widened to include 0.
 struct DynamicParameters {
   float scale = 1.0f;
   int32_t zero = 0;
 };
-DynamicParameters dynamic_parameters(const Tensor& x);
+DynamicParameters dynamic_parameters(std::span<const float> x);
 
 // Inference helpers.
 /// A tensor type with the shape of `x`, as far as it is known.

@@ -153,3 +153,41 @@ def test_transformers(nn, kind, level, tmp_path):
     model.optimise()
     actual = model.run(feeds)[session.get_outputs()[0].name]
     np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-5)
+
+
+def lstm_network(direction, directions):
+    """An LSTM over a batch of three and a product behind it, in float."""
+    rng = np.random.default_rng(6)
+    hidden, size = 9, 5
+    shapes = {"W": (directions, 4 * hidden, size), "R": (directions, 4 * hidden, hidden), "B": (directions, 8 * hidden)}
+    constants = [numpy_helper.from_array(rng.normal(0, 0.4, s).astype(np.float32), n) for n, s in shapes.items()]
+    nodes = [
+        helper.make_node(
+            "LSTM", ["x", "W", "R", "B"], ["y", "h", "c"], "cell", hidden_size=hidden, direction=direction
+        ),
+        helper.make_node("Tanh", ["y"], ["z"]),
+    ]
+    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 3, size])]
+    results = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("z", "h", "c")]
+    graph = helper.make_graph(nodes, "lstm", ports, results, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("direction, directions", [("forward", 1), ("bidirectional", 2)])
+def test_dynamic_quantisation_of_an_lstm(nn, direction, directions, per_channel, tmp_path):
+    """What quantize_dynamic makes of an LSTM gives ONNX Runtime's states on one thread, to the bit."""
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    source, path = tmp_path / "float.onnx", tmp_path / "dynamic.onnx"
+    onnx.save(lstm_network(direction, directions), source)
+    quantization.quantize_dynamic(source, path, per_channel=per_channel)
+    assert "DynamicQuantizeLSTM" in {node.op_type for node in onnx.load(path).graph.node}
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    feeds = {"x": np.random.default_rng(7).normal(0, 1, (6, 3, 5)).astype(np.float32)}
+    model = nn.Model(str(path))
+    model.optimise()
+    actual = model.run(feeds)
+    for name, expected in zip(("z", "h", "c"), session.run(["z", "h", "c"], feeds)):
+        np.testing.assert_allclose(actual[name], expected, rtol=0, atol=1e-6 if name == "z" else 0)
