@@ -21,7 +21,9 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 root_doc = "docs/site/index"
 source_suffix = {".md": "markdown"}
 # Git knows which pages are the project's; an unpacked archive has all of them and nothing else.
-_listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True, text=True)
+_listed = subprocess.run(
+    ["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True, text=True
+)
 include_patterns = _listed.stdout.split() or ["**.md"]
 exclude_patterns = ["build", ".venv", "**/node_modules"]
 
