@@ -126,18 +126,27 @@ PYBIND11_MODULE(_tessera, m) {
     }
   });
 
-  py::class_<DeviceTensor>(m, "DeviceTensor")
-      .def_property_readonly("shape", [](const DeviceTensor& t) { return py::tuple(py::cast(t.shape)); })
-      .def_property_readonly("dtype", [](const DeviceTensor& t) { return std::string(ops::to_string(t.dtype)); })
-      .def_property_readonly("name", [](const DeviceTensor& t) { return t.name; })
-      .def("copy_to_host", [](const DeviceTensor& t) {
-        ops::Tensor tensor;
-        {
-          py::gil_scoped_release release;
-          tensor = t.to_host();
-        }
-        return ops::value_to_python(ops::Value(std::move(tensor)));
-      });
+  py::class_<DeviceTensor>(m, "DeviceTensor",
+                           "A tensor in the memory of a session's device, which an IOBinding left there or "
+                           "Session.to_device wrote. It lives as long as it is held, and may be bound to later runs.")
+      .def_property_readonly(
+          "shape", [](const DeviceTensor& t) { return py::tuple(py::cast(t.shape)); }, "A tuple of integers.")
+      .def_property_readonly(
+          "dtype", [](const DeviceTensor& t) { return std::string(ops::to_string(t.dtype)); },
+          "The element type, for example \"int8\".")
+      .def_property_readonly(
+          "name", [](const DeviceTensor& t) { return t.name; }, "The model's input or output that it was made for.")
+      .def(
+          "copy_to_host",
+          [](const DeviceTensor& t) {
+            ops::Tensor tensor;
+            {
+              py::gil_scoped_release release;
+              tensor = t.to_host();
+            }
+            return ops::value_to_python(ops::Value(std::move(tensor)));
+          },
+          "Its elements as an array of that shape and type.");
 
   py::class_<IoBinding>(m, "IoBinding")
       .def(py::init<Session&>(), py::keep_alive<1, 2>())
