@@ -125,11 +125,18 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
   const int64_t oh = out(input.h, op.pads.top + op.pads.bottom, op.kernel_h, op.stride_h, op.dilation_h);
   const int64_t ow = out(input.w, op.pads.left + op.pads.right, op.kernel_w, op.stride_w, op.dilation_w);
   if (oh < 1 || ow < 1) return {};
+  // Below the image for so many rows of the window.
+  const auto below = [&](int64_t rows) {
+    return std::max<int64_t>(0, (oh - 1) * op.stride_h - op.pads.top + (rows - 1) * op.dilation_h + 1 - input.h);
+  };
+  // Of a window in parts the last part may have rows too many.
+  int64_t most = op.kernel_h;
+  for (int64_t parts = 2; parts < op.kernel_h; ++parts)
+    most = std::max(most, (op.kernel_h + parts - 1) / parts * parts);
   Border border;
   border.top = op.pads.top;
   border.left = op.pads.left;
-  border.bottom =
-      std::max<int64_t>(0, (oh - 1) * op.stride_h - op.pads.top + (op.kernel_h - 1) * op.dilation_h + 1 - input.h);
+  border.bottom = below(most);
   border.right =
       std::max<int64_t>(0, (ow - 1) * op.stride_w - op.pads.left + (op.kernel_w - 1) * op.dilation_w + 1 - input.w);
   border.value = op.input_zero;
@@ -156,7 +163,9 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
   graph.outputs = {copy.output};
   check_graph(graph);
   for (const schedule::InputLayout& layout : Planner(graph, config, alone(options)).layouts(0)) {
-    if (layout.fold_kw) return border;
+    if (!layout.fold_kw) continue;
+    if (layout.rows == 0) border.bottom = below(op.kernel_h);
+    return border;
   }
   return {};
 }

@@ -21,6 +21,8 @@ namespace {
 
 /// Candidates that are replayed for each layout, and those that are tried again between the neighbours.
 constexpr size_t kTrials = 16, kFinalists = 8;
+/// Layouts of a chain's first input that are judged.
+constexpr size_t kChainLayouts = 3;
 /// Instructions that all replays of a layer may have; one replay there always is.
 constexpr int64_t kReplayed = 60000;
 
@@ -226,12 +228,15 @@ Unit Planner::single(size_t i) {
   return unit;
 }
 
-/// The plans of a chain for the layout of its first input that the model likes best, those that were judged best first.
+/// The plans of a chain for the layout of its first input that does best, those that were judged best first. Layouts
+/// differ in the first input alone; those that the model likes best are judged.
 std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const schedule::ChainTile* tile,
                                                       std::string* reason) {
-  // Layouts differ in the first input alone.
-  std::vector<const Nest*> nests;
-  std::vector<schedule::Ranked<ChainPlan>> plans;
+  struct Layout {
+    std::vector<const Nest*> nests;
+    std::vector<schedule::Ranked<ChainPlan>> plans;
+  };
+  std::vector<Layout> layouts;
   for (const Nest& head : chain.tasks[0].alternatives) {
     Subject subject{nests_of(chain, head), nullptr};
     const ChainLowering lowering(chain, subject.nests, config_, options_);
@@ -246,11 +251,21 @@ std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const 
       }
     }
     if (found.empty() && reason != nullptr) *reason = why.empty() ? "no tile fits the scratchpads" : why;
-    if (found.empty() || (!plans.empty() && plans.front().cost.cycles <= found.front().cost.cycles)) continue;
-    nests = subject.nests;
-    plans = std::move(found);
+    if (!found.empty()) layouts.push_back({subject.nests, std::move(found)});
   }
-  if (plans.empty()) return std::nullopt;
+  std::stable_sort(layouts.begin(), layouts.end(), [](const Layout& a, const Layout& b) {
+    return a.plans.front().cost.cycles < b.plans.front().cost.cycles;
+  });
+  std::optional<Found<ChainPlan>> best;
+  for (size_t i = 0; i < std::min(layouts.size(), kChainLayouts); ++i) {
+    Found<ChainPlan> judged = judge_chain(chain, layouts[i].nests, std::move(layouts[i].plans));
+    if (!best || judged.best.front().second < best->best.front().second) best = std::move(judged);
+  }
+  return best;
+}
+
+Found<ChainPlan> Planner::judge_chain(const Chain& chain, const std::vector<const Nest*>& nests,
+                                      std::vector<schedule::Ranked<ChainPlan>> plans) {
   SearchLog::Piece piece;
   const ChainLowering lowering(chain, nests, config_, options_);
   const Subject subject{nests, &lowering};
@@ -265,7 +280,7 @@ std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const 
   }
   std::stable_sort(judged.begin(), judged.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (judged.size() > kFinalists) judged.resize(kFinalists);
-  return Found<ChainPlan>{std::move(piece.candidates), std::move(judged), nests.front()->layout};
+  return {std::move(piece.candidates), std::move(judged), nests.front()->layout};
 }
 
 std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason) {

@@ -107,6 +107,8 @@ class Planner {
   Unit given_chain(size_t i, const schedule::ChainSchedule& given);
   std::optional<Found<schedule::ChainPlan>> search_chain(const Chain& chain, const schedule::ChainTile* tile,
                                                          std::string* reason);
+  Found<schedule::ChainPlan> judge_chain(const Chain& chain, const std::vector<const schedule::Nest*>& nests,
+                                         std::vector<schedule::Ranked<schedule::ChainPlan>> plans);
   /// Whether scopes, options and given schedules allow a unit of so many operations.
   bool may_chain(size_t i, size_t links) const;
   bool stays(size_t i) const { return scopes_[i] == Scope::kChip; }

@@ -242,16 +242,17 @@ bool join_columns(Nest& nest, int64_t columns) {
   return true;
 }
 
-/// The window's columns (and rows) as channels of one packed pixel, if all positions that are read exist in DRAM.
-bool fold(Nest& nest, bool rows, int64_t channels, const isa::MachineConfig& config) {
-  const int64_t kh = nest.extent[Dim::kKh], kw = nest.extent[Dim::kKw];
+/// The window's columns (and `rows` of its rows, if more than one) as channels of one packed pixel, if all positions
+/// that are read exist in DRAM. Behind the window's last row the last part of a window may read more, for weights of 0.
+bool fold(Nest& nest, int64_t rows, int64_t channels, const isa::MachineConfig& config) {
+  const int64_t kw = nest.extent[Dim::kKw], parts = ceil_div(nest.extent[Dim::kKh], rows), kh = parts * rows;
   Access& in = nest.input;
   const bool dense_window = nest.dilation_w == 1 && in.pitch_w == channels;
-  if (config.batch != 1 || (!dense_window && rows) || (rows ? kh * kw : kw) == 1) return false;
+  if (config.batch != 1 || (!dense_window && rows > 1) || rows * kw == 1) return false;
   const int64_t last_col = (nest.extent[Dim::kOw] - 1) * nest.stride_w - nest.pad_left + (kw - 1) * nest.dilation_w;
   if (-nest.pad_left < in.col_begin || last_col >= in.col_end) return false;
   const int64_t last_row = (nest.extent[Dim::kOh] - 1) * nest.stride_h - nest.pad_top + (kh - 1) * nest.dilation_h;
-  if (rows && (-nest.pad_top < in.row_begin || last_row >= in.row_end)) return false;
+  if (rows > 1 && (-nest.pad_top < in.row_begin || last_row >= in.row_end)) return false;
   // Columns: pixel `ow` starts at ow*stride - pad; its channels are kw segments, or one run when they are adjacent.
   in.offset -= nest.pad_left * in.pitch_w;
   if (dense_window) {
@@ -268,20 +269,49 @@ bool fold(Nest& nest, bool rows, int64_t channels, const isa::MachineConfig& con
   nest.stride_w = nest.dilation_w = 1;
   nest.pad_left = 0;
   int64_t packed = kw * channels;
-  if (rows) {
+  nest.layout.fold_kw = true;
+  nest.layout.fold_kh = rows > 1;
+  if (parts == 1 && rows > 1) {
     in.offset -= nest.pad_top * in.pitch_h;
     in.pitch_h *= nest.stride_h;
     in.row_begin = 0;
     in.row_end = nest.extent[Dim::kOh];
-    nest.extent[Dim::kKh] = 1;
     nest.stride_h = nest.dilation_h = 1;
     nest.pad_top = 0;
-    packed *= kh;
+  } else if (rows > 1) {
+    nest.layout.rows = rows;
+    in.row_end -= (rows - 1) * nest.dilation_h;
+    nest.dilation_h *= rows;
   }
+  nest.extent[Dim::kKh] = parts;
+  packed *= rows;
   nest.in_channels = {packed, packed, config.block_in};
-  nest.layout.fold_kw = true;
-  nest.layout.fold_kh = rows;
   return true;
+}
+
+/// How many of the window's rows a packed pixel may hold: one, all, and what is not worse both in the matrix engine's
+/// steps and in runs of the input.
+std::vector<int64_t> folded_rows(const Nest& nest, int64_t channels, const isa::MachineConfig& config) {
+  struct Choice {
+    int64_t rows, steps, runs;
+  };
+  const int64_t kh = nest.extent[Dim::kKh], width = nest.extent[Dim::kKw] * channels;
+  std::vector<Choice> choices;
+  for (int64_t rows = 1; rows <= kh; ++rows) {
+    const int64_t parts = ceil_div(kh, rows);
+    if (ceil_div(kh, parts) < rows && rows < kh) continue;  // fewer rows come to as many parts
+    const schedule::Span span =
+        schedule::input_span(0, nest.extent[Dim::kOh], 0, parts, nest.stride_h, rows * nest.dilation_h, 0);
+    choices.push_back({rows, parts * ceil_div(rows * width, config.block_in), rows * span.count});
+  }
+  std::vector<int64_t> result;
+  for (const Choice& a : choices) {
+    const bool worse = std::any_of(choices.begin(), choices.end(), [&](const Choice& b) {
+      return b.steps <= a.steps && b.runs <= a.runs && (b.steps < a.steps || b.runs < a.runs);
+    });
+    if (a.rows == 1 || a.rows == kh || !worse) result.push_back(a.rows);
+  }
+  return result;
 }
 
 template <typename Window>
@@ -317,7 +347,8 @@ int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64
     // A packed pixel counts (kh,) kw, channel.
     const int64_t width = source.kernel_w + (nest.layout.columns - 1) * nest.column_step;
     kw = i / source.ic_per_group % width;
-    if (nest.layout.fold_kh) kh = i / (source.ic_per_group * width);
+    if (nest.layout.fold_kh) kh = kh * nest.layout.rows + i / (source.ic_per_group * width);
+    if (kh >= source.kernel_h) return 0;
     i %= source.ic_per_group;
   }
   if (nest.layout.columns > 1) {
@@ -372,14 +403,17 @@ void make(const Convolution& op, const Graph& graph, const std::vector<Placement
     nest.out_channels = {output.c, source->groups_per_chunk * source->oc_per_group, config.block_out};
     task.alternatives.push_back(nest);
     if (options.fold && op.groups == 1) {
-      for (const bool rows : {false, true}) {
-        for (int64_t columns = 1; columns <= schedule::kMostColumns; ++columns) {
-          Nest folded = nest;
-          if (columns > 1 && (input.c * op.kernel_w > kShortRun || !join_columns(folded, columns))) continue;
-          if (!fold(folded, rows, input.c, config)) continue;
-          task.alternatives.push_back(folded);
+      std::vector<std::pair<int64_t, Nest>> all;  // by rows
+      for (int64_t columns = 1; columns <= schedule::kMostColumns; ++columns) {
+        Nest joined = nest;
+        if (columns > 1 && (input.c * op.kernel_w > kShortRun || !join_columns(joined, columns))) continue;
+        for (const int64_t rows : folded_rows(joined, input.c, config)) {
+          Nest folded = joined;
+          if (fold(folded, rows, input.c, config)) all.emplace_back(rows, std::move(folded));
         }
       }
+      std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+      for (auto& [rows, folded] : all) task.alternatives.push_back(std::move(folded));
     }
   }
   for (Nest& alternative : task.alternatives) finish_nest(alternative, config);

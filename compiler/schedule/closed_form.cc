@@ -29,6 +29,12 @@ bool weighted(const Nest& nest) { return dense(nest) || nest.computation == Comp
 /// Cycles in which the bus moves so many bytes.
 int64_t beats(int64_t bytes, const Machine& machine) { return ceil_div(bytes, machine.bytes_per_cycle()); }
 
+/// LOAD's for so many bytes in runs: of short ones as many are under way at once as the machine has reads in flight.
+int64_t run_cycles(int64_t bytes, int64_t runs, const Machine& machine) {
+  return std::max(beats(bytes, machine) + runs * kLoadRunCycles,
+                  runs * machine.dram_latency_cycles / std::max(1, machine.config.reads_in_flight));
+}
+
 /// LOAD's for a part of the factor: short runs, as many under way at once as the machine has reads in flight.
 int64_t factor_cycles_of(const FactorTraffic& part, const Machine& machine) {
   const int64_t wait = ceil_div(machine.dram_latency_cycles, std::max(1, machine.config.reads_in_flight));
@@ -181,7 +187,7 @@ class NestForm {
     }
     read_ = bytes + factor_bytes;
     write_ = out_bytes;
-    load_ = beats(bytes, machine_) + factor_cycles + runs * kLoadRunCycles + loads * kTransferCycles;
+    load_ = run_cycles(bytes, runs, machine_) + factor_cycles + loads * kTransferCycles;
     store_ = beats(out_bytes, machine_) + out_runs * kStoreRunCycles + output_tiles_ * kTransferCycles;
     instructions_ = loads + output_tiles_;
   }
@@ -355,14 +361,17 @@ class ChainForm {
     }
   }
 
-  int64_t moved(const ChannelMap& map, const Access& access, int64_t height, int64_t width, int64_t pixels, bool whole,
-                int64_t run_cycles) {
+  struct Moved {
+    int64_t bytes = 0, runs = 0;
+  };
+  Moved moved(const ChannelMap& map, const Access& access, int64_t height, int64_t width, int64_t pixels, bool whole) {
     const int64_t bytes = images_ * machine_.config.batch * height * width * map.total * access.element_bytes;
     const int64_t run =
         run_bytes(map, access, whole ? map.chunks() : plan_.tile.blocks, map.blocks(), pixels, machine_.config.batch);
     bytes_ += bytes;
-    return beats(bytes, machine_) + ceil_div(bytes, std::max<int64_t>(run, 1)) * run_cycles;
+    return {bytes, ceil_div(bytes, std::max<int64_t>(run, 1))};
   }
+  int64_t loaded(const Moved& part) const { return run_cycles(part.bytes, part.runs, machine_); }
 
   /// Adds what LOAD moves; returns STORE's cycles.
   int64_t transfers() {
@@ -370,12 +379,12 @@ class ChainForm {
     const bool whole_in = dense(head) || chunks_ == 1, whole_out = dense(tail) || chunks_ == 1;
     const Sweep &rows = *plan_.rows, &cols = *plan_.cols;
     const int64_t wide = cols.tiles == 1 ? cols.read * plan_.schedules[0].tile()[Dim::kOh] : cols.read / cols.tiles;
-    load_ += moved(head.in_channels, head.input, rows.read, cols.read, wide, whole_in, kLoadRunCycles);
+    load_ += loaded(moved(head.in_channels, head.input, rows.read, cols.read, wide, whole_in));
     const int64_t height = tail.extent[Dim::kOh], width = tail.extent[Dim::kOw];
     const int64_t pixels = cols.tiles == 1 ? width * plan_.tile.oh : plan_.tile.ow;
-    const int64_t store = moved(tail.out_channels, tail.output, height, width, pixels, whole_out, kStoreRunCycles);
-    if (tail.second.present)
-      load_ += moved(tail.out_channels, tail.second, height, width, pixels, whole_out, kLoadRunCycles);
+    const Moved out = moved(tail.out_channels, tail.output, height, width, pixels, whole_out);
+    const int64_t store = beats(out.bytes, machine_) + out.runs * kStoreRunCycles;
+    if (tail.second.present) load_ += loaded(moved(tail.out_channels, tail.second, height, width, pixels, whole_out));
     instructions_ +=
         (dense(head) ? tiles_ : plan_.steps) + (dense(tail) ? tiles_ : plan_.steps) * (tail.second.present ? 2 : 1);
     return store;

@@ -140,7 +140,7 @@ Schedule schedule_of(const json& root) {
     const auto parsed = layout.is_string() ? parse_input_layout(layout.get<std::string>()) : std::nullopt;
     if (!parsed)
       refuse("'input_layout' is " + layout.dump() +
-             "; known: nhwc, fold(kw), fold(kh,kw), and folds with *2, *3, *4 behind them");
+             "; known: nhwc, fold(kw), fold(kh,kw), fold(kh2,kw) and so on, and folds with *2, *3, *4 behind them");
     schedule.input_layout = *parsed;
   }
   const json& levels = member(root, "levels");

@@ -3,6 +3,7 @@
 #include "compiler/schedule/nest.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 
 #include "compiler/schedule/intrinsic.h"
@@ -11,16 +12,25 @@ namespace tessera::schedule {
 
 std::string to_string(const InputLayout& layout) {
   if (!layout.fold_kw) return "nhwc";
-  std::string text = layout.fold_kh ? "fold(kh,kw)" : "fold(kw)";
+  const std::string rows = layout.rows > 0 ? std::to_string(layout.rows) : "";
+  std::string text = layout.fold_kh ? "fold(kh" + rows + ",kw)" : "fold(kw)";
   if (layout.columns > 1) text += "*" + std::to_string(layout.columns);
   return text;
 }
 
 std::optional<InputLayout> parse_input_layout(std::string_view text) {
+  InputLayout layout;
+  constexpr std::string_view kPart = "fold(kh";
+  if (text.starts_with(kPart)) {
+    const std::string_view number = text.substr(kPart.size(), text.find(',') - kPart.size());
+    std::from_chars(number.data(), number.data() + number.size(), layout.rows);
+  }
   for (const auto& [kh, kw] : {std::pair{false, false}, std::pair{false, true}, std::pair{true, true}}) {
     for (int64_t columns = 1; columns <= (kw ? kMostColumns : 1); ++columns) {
-      const InputLayout layout{kh, kw, columns};
-      if (to_string(layout) == text) return layout;
+      layout.fold_kh = kh;
+      layout.fold_kw = kw;
+      layout.columns = columns;
+      if (to_string(layout) == text && (layout.rows == 0 || layout.rows > 1)) return layout;
     }
   }
   return std::nullopt;

@@ -101,14 +101,17 @@ inline constexpr bool reads_by_alu(Computation computation) {
 
 /// How the input's windows lie in its pixels. Plain: a pixel holds its channels. Folded: a packed pixel also holds the
 /// columns of a window (and its rows, which need the columns), and serves `columns` neighbouring columns of the output,
-/// whose results are channels of one pixel.
+/// whose results are channels of one pixel. `rows` > 0: of the window's rows a packed pixel holds so many, and kh
+/// counts such parts of the window.
 struct InputLayout {
   bool fold_kh = false, fold_kw = false;
   int64_t columns = 1;
+  int64_t rows = 0;  // 0: all of them; else from 2 on
   bool operator==(const InputLayout&) const = default;
 };
 inline constexpr int64_t kMostColumns = 4;
-/// "nhwc", "fold(kw)", "fold(kh,kw)", and folds with "*2" to "*4" behind them; and back, nothing for any other text.
+/// "nhwc", "fold(kw)", "fold(kh,kw)", "fold(kh4,kw)" with that many rows, and folds with "*2" to "*4" behind them; and
+/// back, nothing for any other text.
 std::string to_string(const InputLayout& layout);
 std::optional<InputLayout> parse_input_layout(std::string_view text);
 

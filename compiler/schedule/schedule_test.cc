@@ -172,6 +172,18 @@ TEST(Schedule, JsonRoundTrip) {
   EXPECT_TRUE(evaluate(nest, again, {npu256()}).legal);
 }
 
+TEST(Json, LayoutsAreReadAsTheyAreWritten) {
+  for (const char* text : {"nhwc", "fold(kw)", "fold(kh,kw)", "fold(kh2,kw)", "fold(kh12,kw)*3", "fold(kw)*4"}) {
+    const auto layout = parse_input_layout(text);
+    ASSERT_TRUE(layout) << text;
+    EXPECT_EQ(to_string(*layout), text);
+  }
+  for (const char* text : {"", "fold", "fold(kh", "fold(kh0,kw)", "fold(kh1,kw)", "fold(kh02,kw)", "fold(kh-2,kw)",
+                           "fold(kh99999999999999999999,kw)", "fold(kh2,kw)*5", "fold(kw)*1"}) {
+    EXPECT_FALSE(parse_input_layout(text)) << text;
+  }
+}
+
 TEST(Schedule, JsonErrorsNameTheKey) {
   const auto message = [](const std::string& text) -> std::string {
     try {
