@@ -219,6 +219,10 @@ TEST(Chain, RowsAreLinks) {
                                                          {Kind::kProduct, Kind::kRows},
                                                          {Kind::kProduct, Kind::kMap},
                                                          {Kind::kProduct, Kind::kRows, Kind::kDense},
+                                                         {Kind::kRows, Kind::kProduct},
+                                                         {Kind::kDense, Kind::kProduct},
+                                                         {Kind::kProduct, Kind::kProduct},
+                                                         {Kind::kProduct, Kind::kRows, Kind::kProduct},
                                                          {Kind::kMap, Kind::kRows, Kind::kDense},
                                                          {Kind::kRows, Kind::kMap}});
     for (const Kind kind : kinds)

@@ -75,8 +75,10 @@ void make(const Product& op, const Graph& graph, const std::vector<Placement>& p
   const Tensor &input = tensor(op.input), &factor = tensor(op.factor), &output = tensor(op.output);
   Nest nest = start_nest(graph, output, place(op.output), op.stage, placements);
   nest.input = access_of(input, place(op.input));
-  if (input.n == 1 || nest.input.pitch_n == 0) nest.input.broadcast_n = output.n > 1, nest.input.pitch_n = 0;
-  if (input.h == 1 || nest.input.pitch_h == 0) nest.input.broadcast_h = output.h > 1, nest.input.pitch_h = 0;
+  const bool placed = place(op.input).region_bytes > 0;  // a link's result on chip has no pitches
+  const auto repeated = [&](int64_t extent, int64_t pitch) { return extent == 1 || (placed && pitch == 0); };
+  if (repeated(input.n, nest.input.pitch_n)) nest.input.broadcast_n = output.n > 1, nest.input.pitch_n = 0;
+  if (repeated(input.h, nest.input.pitch_h)) nest.input.broadcast_h = output.h > 1, nest.input.pitch_h = 0;
   const Placement& at = place(op.factor);
   nest.factor.present = true;
   nest.factor.base = at.base;

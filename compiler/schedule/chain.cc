@@ -47,7 +47,6 @@ std::string link_obstacle(const std::vector<const Nest*>& nests, size_t s, const
   const bool first = s == 0, last = s + 1 == nests.size();
   if (n.raw) return "a link with int32 results";
   if (n.factor.present && config.batch > 1) return "a product of two activations whose rows share an entry";
-  if (n.factor.present && !first) return "a product of two activations behind another link";
   if (n.layout.columns > 1) return "several columns in one pixel";
   if (n.input.element_bytes != 1 || n.input.broadcasts()) return "an input that is broadcast or int32";
   if (!last && n.second.present) return "a second operand before the last link";
