@@ -53,19 +53,23 @@ inline int64_t row_map_cycles(const MachineConfig& config, int64_t entries) {
   return entries * timing::row::turns(config) + timing::row::kMap;
 }
 
-/// The whole instruction, where data are not known.
-inline int64_t row_cycles(const RowReduce& i, const MachineConfig& config) {
+/// The whole instruction on these rows, where data are not known.
+inline int64_t row_cycles(const RowReduce& i, const MachineConfig& config, const RowNest& nest) {
   constexpr int64_t kPlaces = 8;  // V nearly fills its 48 bits
-  const RowNest nest = row_nest(i);
   const int64_t group = timing::row::group(config), rest = nest.rows % group;
   return nest.rows / group * row_walk_cycles(config, group, nest.entries) +
          (rest > 0 ? row_walk_cycles(config, rest, nest.entries) : 0) +
          nest.rows * (timing::row::kGather + row_end_cycles(i, kPlaces));
 }
-inline int64_t row_cycles(const RowMap& i, const MachineConfig& config) {
+inline int64_t row_cycles(const RowMap& i, const MachineConfig& config, const RowNest& nest) {
   constexpr int64_t kExponent = 10;
-  const RowNest nest = row_nest(i);
   return nest.rows * (row_setup_cycles(i, kExponent) + row_map_cycles(config, nest.entries));
+}
+
+/// The whole instruction, where data are not known.
+template <typename Rows>
+int64_t row_cycles(const Rows& i, const MachineConfig& config) {
+  return row_cycles(i, config, row_nest(i));
 }
 
 }  // namespace tessera::isa

@@ -41,10 +41,11 @@ PassRegistry::PassRegistry()
               {"fold-layout", "Makes tensors in the order and place in which they are read.", fold_layout},
               {"fuse-stages", "Joins element-wise operations to their producers.", fuse_stages},
               {"fold-borders", "Puts a border around inputs whose first layer is folded.", fold_borders},
+              {"order-factors", "Does first what stands between a product and its input.", order_factors},
               {"mark-chains", "Says which results may stay on chip for the next operation.", mark_chains},
               {kPlaceChains, "Says which tensors stay on chip, and so which operations form chains.", place_chains}},
-      pipeline_{"assign-layouts", "transpose-factors", "fold-layout", "fuse-stages",
-                "fold-layout",    "fold-borders",      "mark-chains", kPlaceChains} {}
+      pipeline_{"assign-layouts", "transpose-factors", "fold-layout", "fuse-stages", "fold-layout",
+                "fold-borders",   "order-factors",     "mark-chains", kPlaceChains} {}
 
 PassRegistry& PassRegistry::instance() {
   static PassRegistry registry;

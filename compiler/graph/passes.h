@@ -24,6 +24,10 @@ void fuse_stages(npu::Graph& graph, const PassContext& context);
 /// window into the channels pays.
 void fold_borders(npu::Graph& graph, const PassContext& context);
 
+/// order-factors: what stands between a product and what makes its input, as the making of its factor, goes first where
+/// it may, so that the input need not leave the chip.
+void order_factors(npu::Graph& graph, const PassContext& context);
+
 /// mark-chains: says of each operation whether its result may stay on chip for the next one.
 void mark_chains(npu::Graph& graph, const PassContext& context);
 

@@ -155,12 +155,13 @@ std::optional<Chain> make_chain(const Graph& graph, size_t first, size_t count,
     if (tasks.size() != 1) return refuse("'" + graph.operations[first + chain.size()].name + "' is several tasks");
     chain.tasks.push_back(std::move(tasks.front()));
   }
-  int tables = 0;
+  int tables = 0, wide = 0;
   for (const Task& task : chain.tasks) {
     tables += (task.stage->table ? 1 : 0) + (task.stage->second_table ? 1 : 0);
-    if (task.rows != nullptr && task.rows->kind == RowForm::Kind::kSoftmax) tables += 2 * rows::kRowTables;
+    if (task.rows != nullptr && task.rows->kind == RowForm::Kind::kSoftmax) wide += 2;
   }
-  if (tables > config.table_count)
+  tables += wide * rows::kRowTables;
+  if (tables > config.table_count || wide > config.table_count / rows::kRowTables)
     return refuse("its stages need " + std::to_string(tables) + " tables at once, the machine has " +
                   std::to_string(config.table_count));
   return chain;
@@ -209,7 +210,11 @@ class ChainLowerer {
     }
     for (auto& nest : nests_) nest->place(cursor);
     emitter_.release_tables();
-    for (auto& nest : nests_) nest->load_layer_constants();
+    for (const bool wide : {true, false}) {  // single tables go where there is room between the others
+      for (size_t s = 0; s < nests_.size(); ++s) {
+        if (wide == (chain_.tasks[s].rows != nullptr)) nests_[s]->load_layer_constants();
+      }
+    }
   }
 
   /// The s-th nest's work of iteration q, whose result goes to DRAM or into a slot of the next nest.

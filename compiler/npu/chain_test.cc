@@ -194,8 +194,8 @@ TEST(Chain, RowsAreLinks) {
   // Rows between products (of constants and of two activations), behind one, in front of one, beside maps; whole rows
   // in each step.
   std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),
-                                              square(1, 4, 400, 400, 300, 300, 60)};
-  machines[0].row_lanes = 2, machines[1].row_lanes = 4, machines[2].row_lanes = 1;
+                                              square(1, 4, 400, 400, 300, 300, 60), isa::find_config("npu1024")};
+  machines[0].row_lanes = 2, machines[1].row_lanes = machines[3].row_lanes = 4, machines[2].row_lanes = 1;
   machines[2].table_count = 9;
   const char* factor = std::getenv("TESSERA_NPU_TESTS");
   const int count = 60 * (factor != nullptr ? std::atoi(factor) : 1);
@@ -228,7 +228,7 @@ TEST(Chain, RowsAreLinks) {
     for (const Kind kind : kinds)
       at = append(random, graph, at, kind, {}, random.one_of<int64_t>({1, 7, 16, 33, 48, 80}), kind == kinds.back());
     graph.outputs = {at};
-    const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, 2))];
+    const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, 3))];
     const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
     const int64_t channels = std::visit([&](const auto& op) { return graph.tensors[static_cast<size_t>(op.input)].c; },
                                         graph.operations[1].what);

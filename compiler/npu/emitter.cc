@@ -74,12 +74,14 @@ int Emitter::table(const Table& bytes) {
     for (int k = 0; k < count; ++k) pinned_.push_back(slot + k);
     return slot;
   };
-  for (int slot = 0; slot + count <= slots; ++slot) {
+  // Several at multiples of their number, so that single ones never cut the space between them.
+  for (int slot = 0; slot + count <= slots; slot += count) {
     if (holds(slot)) return pin(slot);
   }
   const auto taken = [&](int slot) {
-    return slot + count > slots || std::any_of(pinned_.begin(), pinned_.end(),
-                                               [&](int other) { return other >= slot && other < slot + count; });
+    return slot % count != 0 || slot + count > slots || std::any_of(pinned_.begin(), pinned_.end(), [&](int other) {
+             return other >= slot && other < slot + count;
+           });
   };
   for (int tried = 0; taken(next_table_); ++tried) {
     if (tried == slots) {

@@ -3,9 +3,11 @@
 // take turns. It is coarse, but it sees the three things that matter: bytes that are fetched again, lanes that idle,
 // and engines that cannot overlap. Searchers ask it for thousands of candidates.
 #include <algorithm>
+#include <array>
 
 #include "compiler/schedule/cost_model.h"
 #include "isa/generated/timing.h"
+#include "isa/row_cycles.h"
 
 namespace tessera::schedule {
 
@@ -59,6 +61,36 @@ int64_t positions(const Nest& nest, int64_t out, int64_t taps, bool rows) {
     }
   }
   return total;
+}
+
+/// What an extent is cut into: pieces of a size, and how many of them.
+struct Cut {
+  int64_t size = 1, count = 1;
+};
+std::array<Cut, 2> cuts(int64_t extent, int64_t size) { return {{{size, extent / size}, {extent % size, 1}}}; }
+
+/// The vector unit's on rows in tiles of so many images, rows and columns of pixels, out of so many.
+int64_t row_cycles(const Nest& nest, const isa::MachineConfig& config, const std::array<std::array<Cut, 2>, 3>& tiles) {
+  isa::RowReduce reduce;
+  isa::RowMap map;
+  const bool softmax = !nest.convert;
+  if (!softmax) {
+    reduce.operation = isa::Reduction::kMoments;
+    map.operation = isa::Mapping::kNormalise;
+  }
+  const int64_t entries = nest.extent[Dim::kG] * nest.extent[Dim::kOc];
+  int64_t cycles = 0;
+  for (const Cut& n : tiles[0]) {
+    for (const Cut& h : tiles[1]) {
+      for (const Cut& w : tiles[2]) {
+        const isa::RowNest rows{n.size * h.size * w.size, entries};
+        const int64_t one =
+            (softmax ? 2 : 1) * isa::row_cycles(reduce, config, rows) + isa::row_cycles(map, config, rows);
+        cycles += n.count * h.count * w.count * (rows.rows > 0 ? one : 0);
+      }
+    }
+  }
+  return cycles;
 }
 
 /// One nest under one schedule.
@@ -192,26 +224,17 @@ class NestForm {
     instructions_ = loads + output_tiles_;
   }
 
-  /// Of a tile of rows: most operators reduce them twice, in groups, and map them once.
-  int64_t row_cycles() const {
-    namespace row = timing::row;
-    const isa::MachineConfig& config = machine_.config;
-    const Extents& e = nest_.extent;
-    const int64_t rows = tile_[Dim::kN] * tile_[Dim::kOh] * tile_[Dim::kOw], entries = e[Dim::kG] * e[Dim::kOc];
-    const int64_t groups = ceil_div(rows, std::max<int64_t>(1, row::group(config)));
-    const int64_t reduce = groups * (row::kCorner + entries * row::walk(config) + row::kDrain + row::capture(config)) +
-                           rows * (row::kGather + row::turns(config) + row::kReduce);
-    const int64_t map = rows * (row::kScalars + row::kSoftmax + entries * row::turns(config) + row::kMap);
-    return 2 * reduce + map;
-  }
-
   void products() {
     const Work work = schedule_.intrinsic->work(nest_, {tile_, output_tiles_, reduction_tiles_});
     gemm_ = work.gemm_cycles + work.gemm_instructions * kGemmCycles;
     alu_ = work.alu_cycles + work.alu_instructions * kAluCycles;
     instructions_ += work.gemm_instructions + work.alu_instructions;
     if (nest_.computation == Computation::kRows) {
-      alu_ = output_tiles_ * row_cycles() + work.alu_instructions * kAluCycles;
+      const Extents& e = nest_.extent;
+      alu_ = work.alu_instructions * kAluCycles +
+             row_cycles(nest_, machine_.config,
+                        {cuts(e[Dim::kN], tile_[Dim::kN]), cuts(e[Dim::kOh], tile_[Dim::kOh]),
+                         cuts(e[Dim::kOw], tile_[Dim::kOw])});
       return;
     }
     if (!nest_.second.present) return;
@@ -328,9 +351,8 @@ class ChainForm {
     int64_t issues = vectors;
     if (n.computation == Computation::kReduce) issues *= n.extent[Dim::kKh] * n.extent[Dim::kKw];
     if (n.computation == Computation::kRows) {
-      const Schedule& schedule = plan_.schedules[s];
-      issues =
-          schedule.intrinsic->work(n, {schedule.tile(), turns, turns}).alu_cycles * (1 + timing::row::pause(config));
+      const auto swept = [&](const Sweep& sweep) { return cuts(sweep.out[s], sweep.most_out[s]); };
+      issues = row_cycles(n, config, {cuts(images_, 1), swept(*plan_.rows), swept(*plan_.cols)});
     }
     gemm_ += products_of(s) + (weighted(n) ? plan_.steps * kGemmCycles : 0);
     alu_ += issues + turns * kAluCycles;

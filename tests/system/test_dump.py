@@ -51,6 +51,7 @@ def test_each_pass_alone_makes_the_next_file(dump):
         "fuse-stages",
         "fold-layout",
         "fold-borders",
+        "order-factors",
         "mark-chains",
         "place-chains",
     ]
