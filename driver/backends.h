@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "driver/registry.h"
 
@@ -12,6 +13,9 @@ namespace tessera::driver {
 std::unique_ptr<Device> open_fsim(const isa::MachineConfig& config, const DeviceOptions& options);
 std::unique_ptr<Device> open_rtl(const isa::MachineConfig& config, const DeviceOptions& options);
 std::unique_ptr<Device> open_sysc(const isa::MachineConfig& config, const DeviceOptions& options);
+/// `address` is HOST:PORT (driver/remote/client.cc).
+std::unique_ptr<Device> open_remote(const isa::MachineConfig& config, const DeviceOptions& options,
+                                    const std::string& address);
 std::unique_ptr<Device> open_xrt(const isa::MachineConfig& config, const DeviceOptions& options);
 
 RtlInstallation inspect_rtl();

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +37,10 @@ struct RunRequest {
       false;  // an access outside a single live allocation is dram_range, not only one outside the heap
   std::optional<uint64_t> poison;  // fill the scratchpads from this seed first
   bool profile = false;            // one entry for each instruction in RunReport::profile; simulators get slower
+
+  /// Called from time to time, on the thread of run(): whether the program still waits for its turn on a device that
+  /// others use too, and how many instructions it has executed. Devices that do not know it never call it.
+  std::function<void(bool waiting, uint64_t instructions)> progress;
 };
 
 /// What one unit did. Cycles are absent (0) in reports without RunReport::cycles.
@@ -123,6 +128,10 @@ class Device {
 
   virtual const isa::MachineConfig& config() const = 0;
 
+  /// The machine that stands behind a device of another process, as its backend's name; empty when the device is what
+  /// it was opened as.
+  virtual std::string machine() const { return {}; }
+
   /// Whether run() can fill RunReport::profile.
   virtual bool can_profile() const { return false; }
 
@@ -136,6 +145,9 @@ class Device {
 
   /// Copies to device memory. The range must lie inside one allocation, else Error kInvalidArgument.
   virtual void write(uint64_t address, std::span<const uint8_t> bytes) = 0;
+
+  /// write() of bytes that stay as they are: programs and constants. A device elsewhere may have them already.
+  virtual void place(uint64_t address, std::span<const uint8_t> bytes) { write(address, bytes); }
 
   /// Copies from device memory. The range must lie inside one allocation, else Error kInvalidArgument.
   virtual void read(uint64_t address, std::span<uint8_t> bytes) = 0;

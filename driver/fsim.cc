@@ -44,8 +44,11 @@ class FunctionalDevice final : public SimulatedDevice {
     inner.bases = request.bases;
     inner.dram = regions;
     inner.check_races = request.check_races;
-    if (request.profile) {
+    uint64_t executed = 0;
+    if (request.profile || request.progress) {
       inner.observer = [&](const sim::Work& work) {
+        if (request.progress) request.progress(false, ++executed);
+        if (!request.profile) return;
         report.profile.push_back({.pc = work.pc,
                                   .unit = work.unit,
                                   .macs = work.macs,

@@ -14,8 +14,14 @@ struct Backend {
   std::unique_ptr<Device> (*open)(const isa::MachineConfig&, const DeviceOptions&);
 };
 
+std::unique_ptr<Device> refuse_remote(const isa::MachineConfig& /*config*/, const DeviceOptions& /*options*/) {
+  throw Error(ErrorCode::kInvalidArgument,
+              "device remote is named with its server: remote:HOST:PORT, for example remote:127.0.0.1:9190");
+}
+
 constexpr Backend kBackends[] = {
     {"fsim", "functional simulator: exact results and race check, no time", open_fsim},
+    {"remote", "a device that `tessera serve` serves elsewhere: remote:HOST:PORT", refuse_remote},
 #ifdef TESSERA_BACKEND_RTL
     {"rtl", "Verilated RTL: exact results, exact cycles", open_rtl},
 #endif
@@ -49,6 +55,7 @@ std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineCon
     chosen.backend["device"] = std::string(name.substr(4));
     return open_xrt(config, chosen);
   }
+  if (name.starts_with("remote:")) return open_remote(config, options, std::string(name.substr(7)));
   std::string known;
   for (const Backend& backend : kBackends) {
     if (name == backend.name) return backend.open(config, options);

@@ -31,6 +31,8 @@ class SystemcDevice final : public SimulatedDevice {
     inner.dram = {&region, 1};
     inner.timing = dram_;
     if (request.profile) inner.trace = &trace;
+    uint64_t executed = 0;
+    if (request.progress) inner.observer = [&](const sim::Work&) { request.progress(false, ++executed); };
     const sim::systemc::TimedResult result = machine_.run(inner);
     RunReport report;
     fill_timed(report, result, result.macs);

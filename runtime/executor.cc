@@ -472,6 +472,7 @@ struct Executor::State {
     request.check_races = options.check_races;
     request.poison = options.poison;
     request.profile = options.profile && device->can_profile();
+    request.progress = options.progress;
     driver::RunReport result = device->run(request);
     const auto where = [&](uint32_t pc) {
       if (pc >= npu.layer_of_instruction.size()) return std::string();
@@ -572,10 +573,10 @@ Executor::Executor(std::shared_ptr<const program::Artifact> artifact, std::share
     State::Loaded loaded;
     loaded.instructions = static_cast<uint32_t>(p.instructions.size() / 64);
     loaded.program = place(p.instructions.size());
-    s.device->write(loaded.program, p.instructions);
+    s.device->place(loaded.program, p.instructions);
     loaded.constants = place(p.constant_bytes);
     if (p.constant_bytes != 0)
-      s.device->write(loaded.constants, std::span(a.device_constants).subspan(p.constant_offset, p.constant_bytes));
+      s.device->place(loaded.constants, std::span(a.device_constants).subspan(p.constant_offset, p.constant_bytes));
     loaded.arena = shared_arena;
     s.programs.push_back(std::move(loaded));
   }

@@ -20,10 +20,11 @@
 namespace tessera::runtime {
 
 struct RunOptions {
-  bool check_races = false;        // Error kDeviceFault names the first race
-  std::optional<uint64_t> poison;  // seed for the scratchpads before each program
-  int64_t threads = 0;             // of compiled code; 0: one for each processor
-  bool profile = true;             // keep figures of each instruction
+  bool check_races = false;                                           // Error kDeviceFault names the first race
+  std::optional<uint64_t> poison;                                     // seed for the scratchpads before each program
+  int64_t threads = 0;                                                // of compiled code; 0: one for each processor
+  bool profile = true;                                                // keep figures of each instruction
+  std::function<void(bool waiting, uint64_t instructions)> progress;  // of the NPU program that runs
 };
 
 /// What one NPU program did in the last run.

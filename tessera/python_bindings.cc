@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "driver/registry.h"
+#include "driver/remote/worker.h"
 #include "isa/config.h"
 #include "ops/python_tensor.h"
 #include "tessera/command.h"
@@ -272,6 +273,8 @@ PYBIND11_MODULE(_tessera, m) {
     py::gil_scoped_release release;
     return run_command_line(static_cast<int>(words.size()), arguments.data());
   });
+  // The process behind the workers of `tessera serve`; ends with the other end of the socket.
+  m.def("run_workers", &driver::run_workers, py::call_guard<py::gil_scoped_release>(), py::arg("descriptor"));
   bind_tuning(m);
   m.def("compile_options", [] {
     py::list rows;

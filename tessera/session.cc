@@ -404,7 +404,8 @@ std::string Session::report_json() const {
   RunFacts facts;
   facts.statistics = stats_json();
   facts.model = s.path.substr(s.path.rfind('/') + 1);
-  facts.device = s.options.device;
+  const std::string machine = s.device ? s.device->machine() : "";
+  facts.device = machine.empty() ? s.options.device : machine;
   // The graph is read again: what was compiled has become another.
   std::optional<nn::Listing> graph;
   if (!s.loaded) graph = s.import(s.last->shapes).listing();

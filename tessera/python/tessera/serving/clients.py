@@ -226,6 +226,12 @@ class _Client:
                 pass
         return None
 
+    def _gone_while_waiting(self):
+        """Whether the client has gone; what its worker says meanwhile, which is that it waits, goes to the client."""
+        if self._worker.has_frame() and self._replies.empty():
+            self._put(self._worker.receive()[1])
+        return self._gone.is_set()
+
     def _listen(self):
         """Passes what the worker says on, until it or the client has ended."""
         turn_ends = None  # while the client has a turn: when it is over; infinite without a limit
@@ -240,7 +246,7 @@ class _Client:
                 elif kind == DONE:
                     self._put(None)
                 elif kind == TURN:
-                    other = self._turns.take(self, self._gone.is_set)
+                    other = self._turns.take(self, self._gone_while_waiting)
                     if other is None:
                         return
                     limit = self._plugin.run_seconds

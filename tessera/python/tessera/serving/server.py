@@ -2,8 +2,8 @@
 """One gRPC server for everything that a process serves.
 
 A part of it (devices.py) is a module with `add_arguments(parser)`, `wanted(arguments)`, the text WAY for who asked for
-nothing, and plugin(arguments, access), whose `lines()` say what it serves, `grpc_handlers()`, `begin()` before the first
-call, `drain(seconds)`, in which what runs ends and nothing new begins, and `close()`."""
+nothing, and plugin(arguments, access), whose `lines()` say what it serves, `grpc_handlers()`, `begin()` before the
+first call, `drain(seconds)`, in which what runs ends and nothing new begins, and `close()`."""
 
 import concurrent.futures
 import threading

@@ -60,6 +60,12 @@ class Worker:
         if not poll.poll(None if seconds is None else seconds * 1000):
             raise TimeoutError
 
+    def has_frame(self):
+        """Whether receive() finds something."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
+
     def end(self):
         """The worker ends; receive() on another thread gets EOFError."""
         with contextlib.suppress(OSError):
