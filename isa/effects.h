@@ -19,6 +19,9 @@ namespace tessera::isa {
 
 /// Base registers of DRAM addresses.
 inline constexpr int kBases = 16;
+/// Rows that are limited have so many elements as the lowest bits of this base register say.
+inline constexpr int kRowLimitBase = kBases - 1;
+inline constexpr uint64_t kRowLimitMask = 0xffff;
 
 /// Memories in one numbering: the scratchpads by Space, then DRAM by base register.
 inline constexpr int kMemories = kSpaces + kBases;

@@ -157,6 +157,7 @@ Result check(const RowReduce& i, const MachineConfig& config) {
     }
     return {};
   }
+  if (i.limited) return illegal("limited is for max and sum_exp");
   if (i.length == 0 || i.length > rows::kMostRowLength) return illegal("length is not in 1 to 4096");
   if (i.shift > 16) return illegal("shift exceeds 16");
   return check_zero_point("zero", i.zero, i.src_unsigned);
@@ -176,7 +177,7 @@ Result check(const RowMap& i, const MachineConfig& config) {
     }
     return {};
   }
-  if (i.table != 0) return illegal("table is for softmax");
+  if (i.table != 0 || i.limited) return illegal("table and limited are for softmax");
   return check_zero_point("zero", i.zero, i.src_unsigned);
 }
 

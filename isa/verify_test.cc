@@ -46,6 +46,14 @@ TEST(CheckOperands, Transfers) {
   EXPECT_EQ(operands("store length=1 space=out extent=0"), "extent[0] is 0");
 }
 
+TEST(CheckOperands, RowsOfARunTimeLength) {
+  EXPECT_EQ(operands("row_reduce tail=1 limited"), "ok");
+  EXPECT_EQ(operands("row_reduce operation=sum_exp tail=1 limited"), "ok");
+  EXPECT_EQ(operands("row_reduce operation=moments tail=1 length=1 limited"), "limited is for max and sum_exp");
+  EXPECT_EQ(operands("row_map limited"), "ok");
+  EXPECT_EQ(operands("row_map operation=normalise limited"), "table and limited are for softmax");
+}
+
 TEST(CheckOperands, Gemm) {
   EXPECT_EQ(operands("gemm reduce=6 inp_zero=255 inp_unsigned wgt_zero=-128"), "ok");
   EXPECT_EQ(operands("gemm reduce=7"), "reduce exceeds 6");

@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "isa/effects.h"
 #include "runtime/buffer_pool.h"
 #include "runtime/cpu_code.h"
 #include "runtime/layout.h"
@@ -469,6 +470,11 @@ struct Executor::State {
     for (size_t i = 0; i < npu.slides.size(); ++i)
       request.bases[program::kFirstSlideBase + i] =
           stays - static_cast<uint64_t>((artifact->growth.room - past) * npu.slides[i].pitch);
+    if (artifact->growth.room > 0) {
+      request.bases[program::kLengthTableBase] =
+          loaded.constants + static_cast<uint64_t>(past * program::kLengthTablePitch);
+      request.bases[isa::kRowLimitBase] = static_cast<uint64_t>(past + artifact->growth.step);
+    }
     request.check_races = options.check_races;
     request.poison = options.poison;
     request.profile = options.profile && device->can_profile();

@@ -16,6 +16,7 @@
 #include "compiler/npu/extremes.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/second.h"
+#include "isa/effects.h"
 
 namespace tessera::npu {
 
@@ -324,9 +325,13 @@ class Checker {
             "the stage of rows has bounds and a zero point, and convert where they are normalised");
     require(stage.low >= -512 && stage.high <= 511 && stage.low <= stage.high, "bounds outside -512..511 or crossed");
     require(stage.out_zero >= -256 && stage.out_zero <= 255, "zero point outside -256..255");
-    const size_t tables = normalises ? 0 : rows::kRowTables * 256;
+    require(form.shortest >= 0 && form.shortest <= input.c && (form.shortest == 0 || !normalises) &&
+                (form.shortest == 0 || input.c <= static_cast<int64_t>(isa::kRowLimitMask)),
+            "a softmax, and it alone, may have a length that is known when it runs, of 65,535 at most");
+    require(form.shortest == 0 || (form.input_scale > 0 && form.output_scale > 0), "a scale is not positive");
+    const size_t tables = normalises || form.shortest > 0 ? 0 : rows::kRowTables * 256;
     require(form.sum_tables.size() == tables && form.map_tables.size() == tables,
-            "a softmax, and it alone, has two times four tables");
+            "a softmax of a constant length, and it alone, has two times four tables");
     if (!normalises) return;
     const auto sized = [&](const std::vector<int32_t>& v) {
       return v.size() == 1 || v.size() == static_cast<size_t>(output.c);

@@ -3,13 +3,21 @@
 #include "compiler/npu/emitter.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+#include <tuple>
 
 #include "base/error.h"
+#include "base/row_arithmetic.h"
 #include "compiler/npu/legalise.h"
+#include "compiler/npu/row_tables.h"
 
 namespace tessera::npu {
 
 namespace {
+
+constexpr int64_t kTableBytes = 256, kRowTableBytes = rows::kRowTables * kTableBytes;
 
 uint64_t hash_of(const std::vector<uint8_t>& bytes) {
   uint64_t hash = 1469598103934665603ull;
@@ -61,15 +69,37 @@ int64_t Emitter::reserve(isa::Space space, int64_t total, int64_t first) {
 }
 
 int Emitter::table(const Table& bytes) {
-  const auto count = static_cast<int>(bytes.size() / 256), slots = config.table_count;
-  const auto part = [&](int k) { return Table(bytes.begin() + 256 * k, bytes.begin() + 256 * (k + 1)); };
-  tables_.resize(static_cast<size_t>(slots));
-  const auto holds = [&](int slot) {
-    for (int k = 0; k < count; ++k) {
-      if (tables_[static_cast<size_t>(slot + k)] != part(k)) return false;
-    }
-    return true;
+  std::vector<Table> parts;
+  for (auto at = bytes.begin(); at != bytes.end(); at += kTableBytes) parts.emplace_back(at, at + kTableBytes);
+  return table_slot(parts, [&] { return std::pair{kConstantBase, constants.add(bytes)}; });
+}
+
+std::pair<int, int> Emitter::softmax_tables(const RowForm& form, int32_t out_zero, int64_t longest) {
+  if (form.shortest == 0) return {table(form.sum_tables), table(form.map_tables)};
+  const auto count = static_cast<size_t>(longest - form.shortest + 1);
+  std::optional<LengthTables> made;
+  const auto slot = [&](Table LengthTables::* which, uint8_t number) {
+    // No table of bytes is as short as a key of these.
+    Table key{number, static_cast<uint8_t>(out_zero < 0)};
+    for (const float scale : {form.input_scale, form.output_scale})
+      for (const uint8_t byte : std::bit_cast<std::array<uint8_t, 4>>(scale)) key.push_back(byte);
+    std::vector<Table> keys(rows::kRowTables, key);
+    for (size_t p = 0; p < keys.size(); ++p) keys[p].push_back(static_cast<uint8_t>(p));
+    return table_slot(keys, [&] {
+      if (weights == WeightBytes::kPlacesOnly)
+        return std::pair{kLengthTableBase, constants.reserve(static_cast<int64_t>(count) * kRowTableBytes)};
+      if (!made) made = length_tables(form, out_zero, longest);
+      return std::pair{kLengthTableBase, constants.add((*made).*which)};
+    });
   };
+  const int sums = slot(&LengthTables::sums, 0);
+  return {sums, slot(&LengthTables::maps, 1)};
+}
+
+int Emitter::table_slot(const std::vector<Table>& keys, const std::function<std::pair<uint32_t, int64_t>()>& load) {
+  const auto count = static_cast<int>(keys.size()), slots = config.table_count;
+  tables_.resize(static_cast<size_t>(slots));
+  const auto holds = [&](int slot) { return std::equal(keys.begin(), keys.end(), tables_.begin() + slot); };
   const auto pin = [&](int slot) {
     for (int k = 0; k < count; ++k) pinned_.push_back(slot + k);
     return slot;
@@ -92,16 +122,15 @@ int Emitter::table(const Table& bytes) {
   }
   const int slot = pin(next_table_);
   next_table_ = (slot + count) % slots;
-  for (int k = 0; k < count; ++k) tables_[static_cast<size_t>(slot + k)] = part(k);
+  std::copy(keys.begin(), keys.end(), tables_.begin() + slot);
   Transfer transfer;
   transfer.space = isa::Space::kTable;
-  transfer.base = kConstantBase;
-  transfer.dram_offset = constants.add(bytes);
-  transfer.sp_addr = int64_t{256} * slot;
-  transfer.length = static_cast<int64_t>(bytes.size());
+  std::tie(transfer.base, transfer.dram_offset) = load();
+  transfer.sp_addr = kTableBytes * slot;
+  transfer.length = kTableBytes * count;
   std::vector<isa::Instruction> loads;
   append_transfer(transfer, loads);
-  for (const isa::Instruction& load : loads) push(load, Stream::kParams);
+  for (const isa::Instruction& instruction : loads) push(instruction, Stream::kParams);
   return slot;
 }
 

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "compiler/npu/graph.h"
@@ -79,6 +81,9 @@ class Emitter {
   /// The TABLE slot that holds a table of 256 bytes, loaded when it is not there; it stays until release_tables().
   /// Several tables stand behind each other. Errors: kDoesNotFit.
   int table(const Table& bytes);
+  /// The slots of a softmax's sums and of its maps. Rows of a run-time length have tables for each length in the
+  /// constants, of which LOAD takes those where kLengthTableBase points.
+  std::pair<int, int> softmax_tables(const RowForm& form, int32_t out_zero, int64_t longest);
   /// From here on tables may be replaced.
   void release_tables() { pinned_.clear(); }
 
@@ -93,6 +98,8 @@ class Emitter {
   std::vector<std::array<int64_t, kStreams>> stream_bytes;
 
  private:
+  /// Slots for tables of these keys, `load` when they are not there: it gives base and offset in the constants.
+  int table_slot(const std::vector<Table>& keys, const std::function<std::pair<uint32_t, int64_t>()>& load);
   std::array<int64_t, kStreams>& stream_bytes_of(uint32_t of_layer) {
     if (of_layer >= stream_bytes.size()) stream_bytes.resize(of_layer + size_t{1});
     return stream_bytes[of_layer];

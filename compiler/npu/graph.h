@@ -185,6 +185,10 @@ struct RowForm {
   bool centre = true;
   int64_t shift = 0, offset = 0, epsilon = 0;
   std::vector<int32_t> factor, addend;  // 1 element or one for each channel
+  /// A softmax whose length is known when it runs, from `shortest` to all channels; 0: it is all channels. What stands
+  /// behind the row becomes the zero point. There are no tables then but those that follow from the two scales.
+  int64_t shortest = 0;
+  float input_scale = 0, output_scale = 0;
   bool operator==(const RowForm&) const = default;
 };
 
@@ -246,6 +250,7 @@ inline constexpr uint32_t kConstantBase = 0;
 inline constexpr uint32_t kArenaBase = 1;
 inline constexpr uint32_t kCacheBase = 2;
 inline constexpr uint32_t kFirstSlideBase = 3;  // and those behind it: one for each slide
+inline constexpr uint32_t kLengthTableBase = 14;  // the constants, moved to the tables of the row length of this run
 
 /// Where a tensor stands: bytes from base register `base`. Element (n,h,w,c) is at
 /// offset + n*image_pitch + h*row_pitch + w*pixel_pitch + c*element_bytes; border pixels have negative h, w or h >= H,

@@ -139,6 +139,9 @@ void fields(IO& io, text::In<IO, RowForm> r) {
   io.field("epsilon", r.epsilon);
   io.field("factor", r.factor);
   io.field("addend", r.addend);
+  io.field("shortest", r.shortest);
+  io.field("input_scale", r.input_scale);
+  io.field("output_scale", r.output_scale);
 }
 
 template <typename IO>

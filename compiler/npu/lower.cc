@@ -266,6 +266,7 @@ std::vector<isa::RowReduce> NestLowering::Code::row_reductions() const {
   const int64_t length = lowering_.nest_.out_channels.total, lanes = lowering_.config_.block_out;
   isa::RowReduce head;
   head.tail = static_cast<uint8_t>((length - 1) % lanes + 1);
+  head.limited = form.shortest > 0;
   if (form.kind == RowForm::Kind::kSoftmax) {
     isa::RowReduce sum = head;
     sum.operation = isa::Reduction::kSumExp;
@@ -292,6 +293,7 @@ isa::RowMap NestLowering::Code::row_mapping() const {
   map.out_zero = static_cast<int16_t>(stage.out_zero);
   if (form.kind == RowForm::Kind::kSoftmax) {
     map.table = static_cast<uint8_t>(lowering_.second_table_);
+    map.limited = form.shortest > 0;
     return map;
   }
   map.operation = isa::Mapping::kNormalise;

@@ -145,7 +145,7 @@ uint32_t slide_base(std::vector<int64_t>& slides, int64_t pitch) {
   const auto found = std::find(slides.begin(), slides.end(), pitch);
   const auto number = static_cast<uint32_t>(found - slides.begin());
   if (found == slides.end()) slides.push_back(pitch);
-  if (kFirstSlideBase + number >= isa::kBases)
+  if (kFirstSlideBase + number >= kLengthTableBase)
     throw Error(ErrorCode::kDoesNotFit, "the caches have more layouts than the machine has base registers");
   return kFirstSlideBase + number;
 }

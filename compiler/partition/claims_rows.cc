@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators whose result needs a whole row: QLinearSoftmax, and the normalisations of nn-close-rows.
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "compiler/npu/row_tables.h"
 #include "compiler/partition/claims_util.h"
-#include "compiler/partition/parameters.h"
 #include "ops/operator.h"
 
 namespace tessera::partition {
 namespace {
 
-/// The bytes of 256 numbers, plane by plane.
-npu::Table byte_planes(const std::array<float, 256>& numbers) {
-  npu::Table planes(4 * numbers.size());
-  for (size_t d = 0; d < numbers.size(); ++d) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, &numbers[d], sizeof bits);
-    for (size_t p = 0; p < 4; ++p) planes[p * numbers.size() + d] = static_cast<uint8_t>(bits >> (8 * p));
-  }
-  return planes;
-}
+constexpr float kMostSteps = 1 << 30;  // of the output in 1, that still fit an integer
 
 }  // namespace
 
@@ -38,17 +27,26 @@ std::optional<Claim> claim_qlinear_softmax(NodeOp op) {
   if (rows.axis < 0 || rows.axis >= rank) return std::nullopt;
   int64_t length = 1;
   for (int64_t a = rows.axis; a < (rows.flattened ? rank : rows.axis + 1); ++a) length *= shape[static_cast<size_t>(a)];
-  const auto parameters = softmax_parameters(qx->s(), qy->s(), length);
-  if (!parameters) return std::nullopt;
+  if (!(std::floor(1.0f / qy->s()) < kMostSteps)) return std::nullopt;
+  const npu::SoftmaxNumbers numbers = npu::softmax_numbers(qx->s(), qy->s(), length);
+  if (!std::isfinite(numbers.scaled[0]) || !std::isnormal(numbers.exponentials[0])) return std::nullopt;
   rows.form.kind = npu::RowForm::Kind::kSoftmax;
-  rows.form.sum_tables = byte_planes(parameters->exponentials);
-  rows.form.map_tables = byte_planes(parameters->scaled);
+  rows.form.sum_tables = npu::byte_planes(numbers.exponentials);
+  rows.form.map_tables = npu::byte_planes(numbers.scaled);
   rows.stage.low = 0;
   rows.stage.high = 255 - qy->z();  // for int8 too, of which the low byte is kept
   rows.stage.out_zero = qy->z();
   Claim c = base_claim(op, {x});
   c.op.what = std::move(rows);
   return c;
+}
+
+void give_run_time_length(NodeOp op, npu::RowForm& form, int64_t shortest) {
+  form.shortest = shortest;
+  form.input_scale = operand_quantisation(op, 1, 2)->s();
+  form.output_scale = result_quantisation(op, 3, 4)->s();
+  form.sum_tables.clear();
+  form.map_tables.clear();
 }
 
 std::optional<Claim> claim_normalise_rows(NodeOp op) {

@@ -90,6 +90,8 @@ std::optional<Requantised> requantised(NodeOp op, mlir::Value value);
 std::optional<Claim> claim_transposed(NodeOp op);
 std::optional<Claim> claim_qlinear_softmax(NodeOp op);
 std::optional<Claim> claim_normalise_rows(NodeOp op);
+/// Makes the rows of that QLinearSoftmax rows of a length that is known when they run.
+void give_run_time_length(NodeOp op, npu::RowForm& form, int64_t shortest);
 std::optional<Claim> claim_qlinear_product(NodeOp op);
 std::optional<Claim> claim_integer_product(NodeOp op);
 std::optional<Claim> claim_gemm_product(NodeOp op);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "isa/effects.h"
+
 namespace tessera::partition {
 namespace {
 
@@ -48,8 +50,8 @@ std::optional<int64_t> moved(Extents shape, const graph::Steps& steps, int64_t a
 
 class Rule {
  public:
-  Rule(const graph::Operation& op, const graph::ValueGraph& values, const AxesOf& axes)
-      : op_(op), values_(values), axes_(axes) {}
+  Rule(const graph::Operation& op, const graph::ValueGraph& values, const AxesOf& axes, int64_t longest)
+      : op_(op), values_(values), axes_(axes), longest_(longest) {}
 
   GrowthRule run() const {
     bool any = false;
@@ -87,7 +89,8 @@ class Rule {
 
   GrowthRule rule(const graph::Rows& what) const {
     const auto grows = axis(op_.operands[0]);
-    return {grows && (what.flattened ? *grows < what.axis : *grows != what.axis), {}};
+    const bool apart = grows && (what.flattened ? *grows < what.axis : *grows != what.axis);
+    return {apart || grows_along_rows(op_, values_, axes_, longest_), {}};
   }
 
   GrowthRule rule(const graph::Move& what) const {
@@ -119,12 +122,27 @@ class Rule {
   const graph::Operation& op_;
   const graph::ValueGraph& values_;
   const AxesOf& axes_;
+  int64_t longest_;
 };
 
 }  // namespace
 
-GrowthRule growth_rule(const graph::Operation& operation, const graph::ValueGraph& values, const AxesOf& axes) {
-  return Rule(operation, values, axes).run();
+bool grows_along_rows(const graph::Operation& operation, const graph::ValueGraph& values, const AxesOf& axes,
+                      int64_t longest) {
+  const auto* rows = std::get_if<graph::Rows>(&operation.what);
+  if (rows == nullptr || rows->form.kind != npu::RowForm::Kind::kSoftmax) return false;
+  const std::vector<int64_t>& grow = axes(operation.operands[0]);
+  const Extents& shape = values.value(operation.operands[0]).shape;
+  const auto last = static_cast<int64_t>(shape.size()) - 1;
+  // A softmax of several axes has its elements mixed, unless the others have one element.
+  return grow.size() == 1 && axes(operation.results[0]) == grow && (rows->axis == last || !rows->flattened) &&
+         grow[0] == rows->axis && shape[static_cast<size_t>(rows->axis)] == longest &&
+         longest <= static_cast<int64_t>(isa::kRowLimitMask);
+}
+
+GrowthRule growth_rule(const graph::Operation& operation, const graph::ValueGraph& values, const AxesOf& axes,
+                       int64_t longest) {
+  return Rule(operation, values, axes, longest).run();
 }
 
 }  // namespace tessera::partition

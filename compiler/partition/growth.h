@@ -16,13 +16,19 @@ namespace tessera::partition {
 /// The axes of a value that grow.
 using AxesOf = std::function<const std::vector<int64_t>&(graph::ValueId)>;
 
+/// Whether the rows of this softmax lie along an axis that grows, `longest` elements at most.
+bool grows_along_rows(const graph::Operation& operation, const graph::ValueGraph& values, const AxesOf& axes,
+                      int64_t longest);
+
 struct GrowthRule {
   bool fits = false;
-  /// A product that sums along the axis: its left operand must come from the host, which writes this byte, the
-  /// operand's zero point, behind its end.
+  /// A product that sums along the axis: its left operand must hold this byte, the operand's zero point, behind its
+  /// end. The host writes it there, and so does a softmax along the axis.
   std::optional<int32_t> fill;
 };
 
-GrowthRule growth_rule(const graph::Operation& operation, const graph::ValueGraph& values, const AxesOf& axes);
+/// `longest`: the extent of the past and what a run adds.
+GrowthRule growth_rule(const graph::Operation& operation, const graph::ValueGraph& values, const AxesOf& axes,
+                       int64_t longest);
 
 }  // namespace tessera::partition

@@ -54,25 +54,4 @@ inline float mul_multiplier(float sa, float sb, float sc) {
   return product / sc;
 }
 
-/// QLinearSoftmax of rows of `length` elements: exp by distance from the maximum, scaled so far up that the sum of a
-/// row fits binary32, and the same times floor(1 / sy). Nothing where a number or a result leaves the machine's range.
-struct SoftmaxParameters {
-  std::array<float, 256> exponentials{}, scaled{};
-};
-inline std::optional<SoftmaxParameters> softmax_parameters(float sx, float sy, int64_t length) {
-  constexpr float kMostSteps = 1 << 30;
-  const float steps = std::floor(1.0f / sy);
-  if (!(steps < kMostSteps)) return std::nullopt;
-  const float room = std::log(std::numeric_limits<float>::max() / static_cast<float>(length));
-  const double scale = sx, shift = std::max(0.0, static_cast<double>(room) - 5.0) / scale;
-  SoftmaxParameters p;
-  for (size_t d = 0; d < p.exponentials.size(); ++d) {
-    const double from_lowest = 255.0 - static_cast<double>(d);
-    p.exponentials[d] = static_cast<float>(std::exp((from_lowest - 255.0 + shift) * scale));
-    p.scaled[d] = p.exponentials[d] * steps;
-  }
-  if (!std::isfinite(p.scaled[0]) || !std::isnormal(p.exponentials[0])) return std::nullopt;
-  return p;
-}
-
 }  // namespace tessera::partition

@@ -105,7 +105,7 @@ program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& con
   Options options = given;
   mlir::func::FuncOp function = main_function(module);
   Selection selection =
-      select(function.getBody().front(), options.use_npu, ability_of(config), options.growing, options.growth.pasts);
+      select(function.getBody().front(), options.use_npu, ability_of(config), options.growing, options.growth);
   options.npu.room = options.growth.room;
   for (const int64_t bytes : selection.cache_bytes) {
     options.npu.cache_offsets.push_back(static_cast<int64_t>(options.growth.state_bytes));

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "compiler/graph/layout_assigner.h"
 #include "compiler/partition/claims.h"
+#include "compiler/partition/claims_util.h"
 #include "compiler/partition/growth.h"
 #include "compiler/partition/operator_class.h"
 #include "compiler/partition/util.h"
@@ -53,8 +54,8 @@ graph::Preference preference_of(mlir::Value value) {
 class Selector {
  public:
   Selector(mlir::Block& block, bool use_npu, const Ability& ability, const nn::GrowingAxes& growing,
-           const std::vector<program::Past>& pasts)
-      : block_(block), ability_(ability), growing_(growing), pasts_(pasts) {
+           const program::Growth& growth)
+      : block_(block), ability_(ability), growing_(growing), growth_(growth) {
     for (mlir::Operation& operation : block)
       if (auto op = mlir::dyn_cast<NodeOp>(operation)) {
         operations_.push_back(op);
@@ -122,7 +123,7 @@ class Selector {
     const mlir::Value whole = claim.result();
     if (claim.operands.size() != 2 || !concat.tables[0].empty() || (!concat.steps.empty() && !concat.steps[0].empty()))
       return false;
-    return std::any_of(pasts_.begin(), pasts_.end(), [&](const program::Past& past) {
+    return std::any_of(growth_.pasts.begin(), growth_.pasts.end(), [&](const program::Past& past) {
       return claim.operands[0] == block_.getArgument(static_cast<unsigned>(past.input)) &&
              whole == block_.getTerminator()->getOperand(static_cast<unsigned>(past.output)) &&
              concat.axis == past.axis && nn::dtype_of(whole) == nn::dtype_of(claim.operands[0]);
@@ -152,19 +153,30 @@ class Selector {
     };
     for (auto& [op, claim] : claims_)
       if (auto* concat = std::get_if<graph::Concat>(&claim.op.what)) concat->appends = extends_past(claim, *concat);
+    const int64_t longest = growth_.room + growth_.step;
     std::map<mlir::Operation*, uint8_t> fills;
     std::erase_if(claims_, [&](const auto& item) {
-      const GrowthRule rule = growth_rule(item.second.op, values_, axes);
+      const GrowthRule rule = growth_rule(item.second.op, values_, axes, longest);
       if (rule.fits && rule.fill) fills[item.first] = static_cast<uint8_t>(*rule.fill);
       return !rule.fits;
     });
     for (const auto& [op, fill] : fills) {
       const mlir::Value left = claims_.at(op).operands[0];
-      if (left.getDefiningOp() && claims_.count(left.getDefiningOp()) != 0)
+      const auto made = left.getDefiningOp() ? claims_.find(left.getDefiningOp()) : claims_.end();
+      if (made != claims_.end() && !leaves_behind(made->second.op, axes, fill))
         claims_.erase(op);
       else
         fills_[left.getAsOpaquePointer()] = fill;
     }
+    for (auto& [op, claim] : claims_)
+      if (grows_along_rows(claim.op, values_, axes, longest))
+        give_run_time_length(claim.root, std::get<graph::Rows>(claim.op.what).form, growth_.step);
+  }
+
+  /// Whether an operation of the NPU leaves this byte behind the end of its result.
+  bool leaves_behind(const graph::Operation& operation, const AxesOf& axes, uint8_t byte) const {
+    return grows_along_rows(operation, values_, axes, growth_.room + growth_.step) &&
+           static_cast<uint8_t>(std::get<graph::Rows>(operation.what).stage.out_zero) == byte;
   }
 
   graph::ValueId id_of(mlir::Value v) {
@@ -335,7 +347,7 @@ class Selector {
   const Ability& ability_;
   std::vector<NodeOp> operations_;
   const nn::GrowingAxes& growing_;
-  const std::vector<program::Past>& pasts_;
+  const program::Growth& growth_;
   std::map<const void*, uint8_t> fills_;
   std::unordered_map<mlir::Operation*, Claim> claims_;
   graph::ValueGraph values_;  // of all claims; without operations
@@ -361,8 +373,8 @@ Ability ability_of(const isa::MachineConfig& config) {
 }
 
 Selection select(mlir::Block& block, bool use_npu, const Ability& ability, const nn::GrowingAxes& growing,
-                 const std::vector<program::Past>& pasts) {
-  return Selector(block, use_npu, ability, growing, pasts).run();
+                 const program::Growth& growth) {
+  return Selector(block, use_npu, ability, growing, growth).run();
 }
 
 }  // namespace tessera::partition

@@ -41,8 +41,9 @@ using Ability = std::function<bool(const graph::Operation&, const graph::ValueGr
 Ability ability_of(const isa::MachineConfig& config);
 
 /// `use_npu` false: everything on the CPU. `growing`: axes whose extent is known at run time, and that the NPU computes
-/// at their largest; `pasts`: inputs that a Concat may extend where they are. Errors: kInternal.
+/// at their largest; `growth`: of a decoder, with the inputs that a Concat may extend where they are. Errors:
+/// kInternal.
 Selection select(mlir::Block& block, bool use_npu, const Ability& ability = {}, const nn::GrowingAxes& growing = {},
-                 const std::vector<program::Past>& pasts = {});
+                 const program::Growth& growth = {});
 
 }  // namespace tessera::partition

@@ -42,6 +42,7 @@ module tsr_alu #(
   input  logic                          instr_valid_i,
   input  logic [511:0]                  instr_i,
   input  logic [31:0]                   instr_pc_i,
+  input  logic [15:0]                   row_limit_i,  // of rows that are limited
   output logic                          instr_ready_o,
   output logic                          busy_o,
   output logic                          complete_o,
@@ -791,7 +792,7 @@ module tsr_alu #(
       for (int unsigned l = 0; l < Lanes; l++) source_bytes[8*l+:8] = source[32*l+:8];
     end
     tsr_rows #(.BlockOut(BlockOut), .RowLanes(RowLanes)) u_rows (
-      .clk_i, .rst_ni, .start_i(rows_start), .word_i(prep_word_q), .done_o(rows_done), .issue_o(rows_issue),
+      .clk_i, .rst_ni, .start_i(rows_start), .word_i(prep_word_q), .limit_i(row_limit_i), .done_o(rows_done), .issue_o(rows_issue),
       .acc_req_o(rows_acc_req), .acc_addr_o(rows_acc_address), .acc_gnt_i, .acc_rdata_i(acc_rdata_i[127:0]),
       .acc_we_o(rows_acc_we), .acc_waddr_o(rows_acc_target), .acc_wdata_o(rows_scalars), .acc_wgnt_i,
       .src_req_o(rows_src_req), .src_addr_o(rows_src_address),
@@ -807,7 +808,7 @@ module tsr_alu #(
     assign {rows_acc_address, rows_acc_target, rows_src_address, rows_dst_address, rows_param_address} = '0;
     assign {rows_scalars, rows_bytes, rows_index} = '0;
     logic unused_start;
-    assign unused_start = &{1'b0, rows_start};
+    assign unused_start = &{1'b0, rows_start, row_limit_i};
   end
 
   logic unused;

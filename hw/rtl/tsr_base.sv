@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sixteen base registers of LOAD and STORE, a LUT RAM. Enters: writes of 32-bit halves by bytes. Leaves: the register
-// that each of three readers names: LOAD, STORE, and the register interface. A walk over all of them follows reset, so
+// that each of three readers names: LOAD, STORE, and the register interface; of the last register the lowest bits, beside
+// them. A walk over all of them follows reset, so
 // that they read as 0 then.
 //
 // Latency: reads are combinational; a write is read from the next cycle on. Throughput: one write a cycle. Reset:
@@ -18,7 +19,8 @@ module tsr_base (
   output logic [63:0] load_base_o,
   input  logic [3:0]  store_i,
   output logic [63:0] store_base_o,
-  output logic [63:0] half_base_o  // of half_i: both halves
+  output logic [63:0] half_base_o,  // of half_i: both halves
+  output logic [15:0] last_o        // of the last register
 );
 
   logic [63:0] mem[tsr_isa_pkg::RegBaseCount];
@@ -26,6 +28,7 @@ module tsr_base (
   logic [3:0] address;
   logic [7:0] enable;
   logic [63:0] data;
+  logic [15:0] last_q;
 
   assign ready_o = clear_q[4];
   assign address = ready_o ? half_i[4:1] : clear_q[3:0];
@@ -42,6 +45,15 @@ module tsr_base (
     if (!rst_ni) clear_q <= '0;
     else if (!ready_o) clear_q <= clear_q + 5'd1;
   end
+
+  always_ff @(posedge clk_i) begin
+    if (!ready_o) last_q <= '0;
+    else if (we_i && half_i == 5'd30) begin
+      if (be_i[0]) last_q[7:0] <= wdata_i[7:0];
+      if (be_i[1]) last_q[15:8] <= wdata_i[15:8];
+    end
+  end
+  assign last_o = last_q;
 
   assign load_base_o = mem[load_i];
   assign store_base_o = mem[store_i];

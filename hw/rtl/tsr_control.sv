@@ -60,6 +60,7 @@ module tsr_control #(
   output logic [63:0]   load_base_o,          // and what stands in it
   input  logic [3:0]    store_base_i,
   output logic [63:0]   store_base_o,
+  output logic [15:0]   row_limit_o,          // the last base register's lowest bits
   output logic [63:0]   window_first_o,
   output logic [63:0]   window_last_o,
   output logic          counter_read_o,       // one cycle: this counter is wanted
@@ -114,7 +115,7 @@ module tsr_control #(
   tsr_base u_base (
     .clk_i, .rst_ni, .ready_o(base_ready), .we_i(write_base), .half_i(write_base ? write_half : read_half),
     .be_i(s_wstrb_i), .wdata_i(s_wdata_i), .load_i(load_base_i), .load_base_o, .store_i(store_base_i), .store_base_o,
-    .half_base_o(base)
+    .half_base_o(base), .last_o(row_limit_o)
   );
 
   always_comb begin

@@ -159,13 +159,14 @@ module tsr_legal #(
         2'(tsr_isa_pkg::ReductionMax): if (!no_moments || reduce.table_ != '0) row_reduce_bad = 1'b1;
         2'(tsr_isa_pkg::ReductionSumExp): if (!no_moments) row_reduce_bad = 1'b1;
         default: begin
-          if (!typed || reduce.table_ != '0 || reduce.length == '0 || reduce.length > 13'd4096 || reduce.shift > 5'd16)
+          if (!typed || reduce.limited || reduce.table_ != '0 || reduce.length == '0 || reduce.length > 13'd4096 ||
+              reduce.shift > 5'd16)
             row_reduce_bad = 1'b1;
         end
       endcase
       if (map.operation == 2'(tsr_isa_pkg::MappingSoftmax)) begin
         if (map.param_addr != '0 || map.zero != '0 || map.param_loop != 3'd7) row_map_bad = 1'b1;
-      end else if (!typed || map.table_ != '0) begin
+      end else if (!typed || map.limited || map.table_ != '0) begin
         row_map_bad = 1'b1;
       end
     end

@@ -21,6 +21,7 @@ module tsr_rows #(
   input  logic                    rst_ni,
   input  logic                    start_i,
   input  logic [511:0]            word_i,
+  input  logic [15:0]             limit_i,      // elements of a row that is limited, in each cycle of a program
   output logic                    done_o,
   output logic                    issue_o,
   // Memories. Source and destination are in OUT or INP, as the instruction says.
@@ -172,13 +173,23 @@ module tsr_rows #(
     end
   end
 
+  // Elements of a limited row that the lanes may still take: ROW_REDUCE counts by vectors, ROW_MAP by groups.
+  logic [15:0] within_q, used;
+  assign used = reducing ? 16'(BlockOut) : 16'(RowLanes);
+  always_ff @(posedge clk_i) begin
+    if (state_q == Gather || state_q == Back) within_q <= limit_i;
+    else if (reducing ? walking_q && step_q == '1 : emitting_q && enable)
+      within_q <= within_q > used ? within_q - used : '0;
+  end
+
   // ROW_REDUCE: the lanes' bytes. step_q counts bytes of the four rows of a lane, the row in its lower two bits, as does
   // phase_q always, so that the sums' turn is known.
   logic [1:0] phase_q;
   logic [StepBits-1:0] step_q;
   logic walking_q, walk_half_q, walk_first_q, walked_all_q;
   logic byte_valid_0, byte_first_0;
-  assign byte_valid_0 = walking_q && !(final_q[walk_half_q] && 32'(step_q[StepBits-1:2]) >= 32'(reduce.tail));
+  assign byte_valid_0 = walking_q && !(final_q[walk_half_q] && 32'(step_q[StepBits-1:2]) >= 32'(reduce.tail)) &&
+      (!reduce.limited || 16'(step_q[StepBits-1:2]) < within_q);
   assign byte_first_0 = walking_q && walk_first_q && step_q[StepBits-1:2] == '0;
   always_ff @(posedge clk_i) begin
     if (!rst_ni || state_q == Gather) phase_q <= '0;  // so that the cycles follow from the instruction
@@ -319,6 +330,7 @@ module tsr_rows #(
     logic [8*RowLanes-1:0] corner[8 * Turns];
     logic [8*RowLanes-1:0] read_group;
     logic [7:0] chosen, byte_1_q;
+    logic inside_1_q, inside_2_q;  // ROW_MAP: of the row's limit
     logic [7:0] lane_maximum[4];
     always_ff @(posedge clk_i) begin
       if (emitting_q && reducing && (RowLanes == 1 || emit_row_q[LaneBits-1:0] == LaneBits'(l)))
@@ -347,9 +359,11 @@ module tsr_rows #(
     always_ff @(posedge clk_i) begin
       if (enable) begin
         byte_1_q <= chosen;
+        inside_1_q <= reducing || !map.limited || 16'(l) < within_q;
+        inside_2_q <= inside_1_q;
         offset_2_q <= wide_1 - against;
         offset_3_q <= valid_2_q ? offset_2_q : 9'd0;
-        number_3_q <= valid_2_q ? bytes_i[32*l+:31] : 31'd0;
+        number_3_q <= valid_2_q && inside_2_q ? bytes_i[32*l+:31] : 31'd0;
       end
     end
     logic unused_bit;

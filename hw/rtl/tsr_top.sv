@@ -87,6 +87,7 @@ module tsr_top #(
   logic [63:0] program_address, window_first, window_last, counter_value;
   logic [31:0] instruction_count;
   logic [63:0] load_base, store_base;
+  logic [15:0] row_limit;
   logic [3:0] load_base_number, store_base_number;
   logic counter_read, fault, fault_found;
   logic [5:0] counter_select;
@@ -106,7 +107,8 @@ module tsr_top #(
     .s_rdata_o, .s_rresp_o, .interrupt_o, .start_o(start), .run_o(run), .stop_i(stop), .fault_i(fault),
     .fault_code_i(fault_code), .fault_unit_i(fault_unit), .fault_pc_i(fault_pc), .program_address_o(program_address),
     .instruction_count_o(instruction_count), .load_base_i(load_base_number),
-    .load_base_o(load_base), .store_base_i(store_base_number), .store_base_o(store_base), .window_first_o(window_first),
+    .load_base_o(load_base), .store_base_i(store_base_number), .store_base_o(store_base), .row_limit_o(row_limit),
+    .window_first_o(window_first),
     .window_last_o(window_last), .counter_read_o(counter_read), .counter_select_o(counter_select), .counter_value_i(counter_value)
   );
 
@@ -304,7 +306,8 @@ module tsr_top #(
     .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .TableBytes(TableBytes)
   ) u_alu (
     .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Alu]), .instr_i(alu_word),
-    .instr_pc_i(head_pc[32*Alu+:32]), .instr_ready_o(instr_ready[Alu]), .busy_o(busy[Alu]), .complete_o(complete[Alu]),
+    .instr_pc_i(head_pc[32*Alu+:32]), .row_limit_i(row_limit), .instr_ready_o(instr_ready[Alu]), .busy_o(busy[Alu]),
+    .complete_o(complete[Alu]),
     .complete_signal_o(complete_signal[Alu]), .complete_fault_o(complete_fault[Alu]),
     .complete_code_o(complete_code[3*Alu+:3]), .complete_pc_o(complete_pc[32*Alu+:32]), .acc_req_o(alu_acc_req), .acc_claim_o(alu_acc_claim),
     .acc_addr_o(alu_acc_addr), .acc_gnt_i(alu_acc_gnt), .acc_rdata_i(acc_rdata), .acc_we_o(alu_acc_we),

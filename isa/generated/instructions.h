@@ -254,6 +254,7 @@ struct RowReduce {
   bool centre = false;  // moments: about the mean; else about 0.
   AluSpace src = AluSpace::kAcc;  // Source memory: out or inp.
   bool src_unsigned = false;  // Source bytes are uint8.
+  bool limited = false;  // max, sum_exp: elements from the number in the last base register on do not count.
   uint8_t row = 0;  // Number of innermost loops that walk one row, 0 to 6.
   Reduction operation = Reduction::kMax;  // What is found of a row.
   uint8_t table = 0;  // sum_exp: the first of four tables.
@@ -276,6 +277,7 @@ struct RowMap {
   AluSpace src = AluSpace::kAcc;  // Source memory: out or inp.
   AluSpace dst = AluSpace::kAcc;  // Destination memory: out or inp.
   bool src_unsigned = false;  // Source bytes are uint8.
+  bool limited = false;  // softmax: elements from the number in the last base register on have the number 0.
   uint8_t row = 0;  // Number of innermost loops that walk one row, 0 to 6.
   Mapping operation = Mapping::kSoftmax;  // What is made of an element.
   int16_t out_zero = 0;  // Zero point added after rounding.
@@ -499,7 +501,7 @@ inline constexpr std::array<BitRange, 1> kAluReserved{{
     {507, 5},
 }};
 
-inline constexpr std::array<Field, 17> kRowReduceFields{{
+inline constexpr std::array<Field, 18> kRowReduceFields{{
     {"extent", 64, 12, 6, 12, FieldKind::kUnsigned, 1, {},
      "Iterations of each loop, 0 outermost; 0 is illegal."},
     {"src_addr", 136, 14, 0, 14, FieldKind::kUnsigned, 0, {},
@@ -526,6 +528,8 @@ inline constexpr std::array<Field, 17> kRowReduceFields{{
      "Source memory: out or inp."},
     {"src_unsigned", 457, 1, 0, 1, FieldKind::kBool, 0, {},
      "Source bytes are uint8."},
+    {"limited", 458, 1, 0, 1, FieldKind::kBool, 0, {},
+     "max, sum_exp: elements from the number in the last base register on do not count."},
     {"row", 459, 3, 0, 3, FieldKind::kUnsigned, 0, {},
      "Number of innermost loops that walk one row, 0 to 6."},
     {"operation", 462, 2, 0, 2, FieldKind::kEnum, 0, kReductionNames,
@@ -536,15 +540,14 @@ inline constexpr std::array<Field, 17> kRowReduceFields{{
      "moments: zero point of the source."},
 }};
 
-inline constexpr std::array<BitRange, 5> kRowReduceReserved{{
+inline constexpr std::array<BitRange, 4> kRowReduceReserved{{
     {413, 40},
     {455, 2},
-    {458, 1},
     {464, 30},
     {507, 5},
 }};
 
-inline constexpr std::array<Field, 19> kRowMapFields{{
+inline constexpr std::array<Field, 20> kRowMapFields{{
     {"extent", 64, 12, 6, 12, FieldKind::kUnsigned, 1, {},
      "Iterations of each loop, 0 outermost; 0 is illegal."},
     {"src_addr", 136, 14, 0, 14, FieldKind::kUnsigned, 0, {},
@@ -569,6 +572,8 @@ inline constexpr std::array<Field, 19> kRowMapFields{{
      "Destination memory: out or inp."},
     {"src_unsigned", 457, 1, 0, 1, FieldKind::kBool, 0, {},
      "Source bytes are uint8."},
+    {"limited", 458, 1, 0, 1, FieldKind::kBool, 0, {},
+     "softmax: elements from the number in the last base register on have the number 0."},
     {"row", 459, 3, 0, 3, FieldKind::kUnsigned, 0, {},
      "Number of innermost loops that walk one row, 0 to 6."},
     {"operation", 462, 2, 0, 2, FieldKind::kEnum, 0, kMappingNames,
@@ -585,9 +590,8 @@ inline constexpr std::array<Field, 19> kRowMapFields{{
      "normalise: zero point of the source."},
 }};
 
-inline constexpr std::array<BitRange, 4> kRowMapReserved{{
+inline constexpr std::array<BitRange, 3> kRowMapReserved{{
     {443, 10},
-    {458, 1},
     {493, 1},
     {507, 5},
 }};
@@ -733,10 +737,11 @@ void visit_fields(Self& instruction, Visitor&& visit) {
   visit(kRowReduceFields[10], instruction.centre);
   visit(kRowReduceFields[11], instruction.src);
   visit(kRowReduceFields[12], instruction.src_unsigned);
-  visit(kRowReduceFields[13], instruction.row);
-  visit(kRowReduceFields[14], instruction.operation);
-  visit(kRowReduceFields[15], instruction.table);
-  visit(kRowReduceFields[16], instruction.zero);
+  visit(kRowReduceFields[13], instruction.limited);
+  visit(kRowReduceFields[14], instruction.row);
+  visit(kRowReduceFields[15], instruction.operation);
+  visit(kRowReduceFields[16], instruction.table);
+  visit(kRowReduceFields[17], instruction.zero);
 }
 
 template <typename Self, typename Visitor>
@@ -754,13 +759,14 @@ void visit_fields(Self& instruction, Visitor&& visit) {
   visit(kRowMapFields[9], instruction.src);
   visit(kRowMapFields[10], instruction.dst);
   visit(kRowMapFields[11], instruction.src_unsigned);
-  visit(kRowMapFields[12], instruction.row);
-  visit(kRowMapFields[13], instruction.operation);
-  visit(kRowMapFields[14], instruction.out_zero);
-  visit(kRowMapFields[15], instruction.low);
-  visit(kRowMapFields[16], instruction.high);
-  visit(kRowMapFields[17], instruction.table);
-  visit(kRowMapFields[18], instruction.zero);
+  visit(kRowMapFields[12], instruction.limited);
+  visit(kRowMapFields[13], instruction.row);
+  visit(kRowMapFields[14], instruction.operation);
+  visit(kRowMapFields[15], instruction.out_zero);
+  visit(kRowMapFields[16], instruction.low);
+  visit(kRowMapFields[17], instruction.high);
+  visit(kRowMapFields[18], instruction.table);
+  visit(kRowMapFields[19], instruction.zero);
 }
 
 /// Overloads of one name, for std::visit: an instruction without an overload does not compile.

@@ -405,7 +405,7 @@ package tsr_isa_pkg;
     logic [29:0] reserved_464;  // must be 0
     logic [1:0] operation;  // reduction_e
     logic [2:0] row;
-    logic reserved_458;  // must be 0
+    logic limited;
     logic src_unsigned;
     logic [1:0] reserved_455;  // must be 0
     logic [1:0] src;  // alu_space_e
@@ -457,6 +457,8 @@ package tsr_isa_pkg;
   localparam int unsigned RowReduceSrcWidth = 2;
   localparam int unsigned RowReduceSrcUnsignedLsb = 457;
   localparam int unsigned RowReduceSrcUnsignedWidth = 1;
+  localparam int unsigned RowReduceLimitedLsb = 458;
+  localparam int unsigned RowReduceLimitedWidth = 1;
   localparam int unsigned RowReduceRowLsb = 459;
   localparam int unsigned RowReduceRowWidth = 3;
   localparam int unsigned RowReduceOperationLsb = 462;
@@ -477,7 +479,7 @@ package tsr_isa_pkg;
     logic [8:0] out_zero;  // signed
     logic [1:0] operation;  // mapping_e
     logic [2:0] row;
-    logic reserved_458;  // must be 0
+    logic limited;
     logic src_unsigned;
     logic [1:0] dst;  // alu_space_e
     logic [1:0] src;  // alu_space_e
@@ -527,6 +529,8 @@ package tsr_isa_pkg;
   localparam int unsigned RowMapDstWidth = 2;
   localparam int unsigned RowMapSrcUnsignedLsb = 457;
   localparam int unsigned RowMapSrcUnsignedWidth = 1;
+  localparam int unsigned RowMapLimitedLsb = 458;
+  localparam int unsigned RowMapLimitedWidth = 1;
   localparam int unsigned RowMapRowLsb = 459;
   localparam int unsigned RowMapRowWidth = 3;
   localparam int unsigned RowMapOperationLsb = 462;
@@ -573,13 +577,11 @@ package tsr_isa_pkg;
         word[456:455] == 2'd3) bad[5] = 1'b1;  // alu
     if (word[452:413] != 40'd0 ||
         word[456:455] != 2'd0 ||
-        word[458:458] != 1'd0 ||
         word[493:464] != 30'd0 ||
         word[511:507] != 5'd0 ||
         word[454:453] == 2'd3 ||
         word[463:462] == 2'd3) bad[6] = 1'b1;  // row_reduce
     if (word[452:443] != 10'd0 ||
-        word[458:458] != 1'd0 ||
         word[493:493] != 1'd0 ||
         word[511:507] != 5'd0 ||
         word[454:453] == 2'd3 ||

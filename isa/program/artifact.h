@@ -216,6 +216,10 @@ inline constexpr int kConstantsBase = 0;  // base registers
 inline constexpr int kArenaBase = 1;
 inline constexpr int kStateBase = 2;       // what stays from run to run
 inline constexpr int kFirstSlideBase = 3;  // and those behind it
+/// Of programs that grow: the constants, moved by `kLengthTablePitch` for each element of the past, for LOAD alone.
+/// isa::kRowLimitBase then has the past and what a run adds.
+inline constexpr int kLengthTableBase = 14;
+inline constexpr int64_t kLengthTablePitch = 1024;
 
 /// A base register whose address follows the past: the state's minus (Growth::room - length of the past) * pitch. STORE
 /// instructions alone use it. They name the place that is right for the longest past.

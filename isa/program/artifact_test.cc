@@ -481,6 +481,16 @@ TEST(Artifact, WhatGrows) {
              isa::assemble("load space=inp base=3 dram_offset=72 length=8 signal\nfinish wait=load:1"));
        }},
       {"base register that has no meaning", [](Artifact& b) { b.npu_programs[0].slides.clear(); }},
+      {"it leaves the constants",  // at the longest past
+       [](Artifact& b) {
+         b.npu_programs[0].instructions =
+             instruction_bytes(isa::assemble("load space=table base=14 length=1 signal\nfinish wait=load:1"));
+       }},
+      {"it writes to the constants",
+       [](Artifact& b) {
+         b.npu_programs[0].instructions =
+             instruction_bytes(isa::assemble("store space=out base=14 length=1 signal\nfinish wait=store:1"));
+       }},
       {"impossible pitch", [](Artifact& b) { b.npu_programs[0].slides[0].pitch = int64_t{1} << 40; }},
       {"a past is no input", [](Artifact& b) { b.growth.pasts[0].input = 2; }},
       {"a past does not grow", [](Artifact& b) { b.growth.pasts[0].axis = 0; }},

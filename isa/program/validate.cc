@@ -142,7 +142,7 @@ class Validator {
     require(Wide{p.constant_offset} + p.constant_bytes <= a_.device_constants.size(), where,
             "its constants leave the device constants");
     require(p.arena_bytes <= kLargestBytes, where, "impossible size of the arena");
-    require(p.slides.size() <= isa::kBases - kFirstSlideBase, where, "too many base registers");
+    require(p.slides.size() <= kLengthTableBase - kFirstSlideBase, where, "too many base registers");
     for (const Slide& slide : p.slides)
       require(slide.pitch >= 0 && Wide{slide.pitch} * a_.growth.room <= Wide{a_.growth.state_bytes}, where,
               "impossible pitch");
@@ -157,6 +157,13 @@ class Validator {
       const auto range = isa::dram_range(instructions[n]);
       if (!range) continue;
       const std::string at = where + ", " + item("instruction", n);
+      if (range->base == kLengthTableBase && a_.growth.room > 0) {
+        require(!range->write, at, "it writes to the constants");
+        require(range->lowest >= 0 &&
+                    Wide{range->highest} + Wide{kLengthTablePitch} * a_.growth.room < Wide{p.constant_bytes},
+                at, "it leaves the constants");
+        continue;
+      }
       const int slide = range->base - kFirstSlideBase;
       require(range->base <= kArenaBase || (range->base == kStateBase && a_.growth.room > 0) ||
                   (slide >= 0 && in(slide, p.slides.size())),

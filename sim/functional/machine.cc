@@ -98,12 +98,12 @@ class Executor {
   }
 
   isa::Fault execute(const isa::RowReduce& reduce) {
-    run_row_reduce(reduce, machine_.config, machine_.scratchpads);
+    run_row_reduce(reduce, machine_.config, machine_.scratchpads, request_.bases[isa::kRowLimitBase]);
     return isa::Fault::kNone;
   }
 
   isa::Fault execute(const isa::RowMap& map) {
-    run_row_map(map, machine_.config, machine_.scratchpads);
+    run_row_map(map, machine_.config, machine_.scratchpads, request_.bases[isa::kRowLimitBase]);
     return isa::Fault::kNone;
   }
 

@@ -30,6 +30,7 @@ void compare(const isa::MachineConfig& config, uint64_t seed, testing::RandomLim
       }
       expected.dram = program.dram;
       for (int b = 0; b < 16; ++b) expected.bases[b] = program.bases[b] - program.dram_address;
+      expected.limit = program.bases[isa::kRowLimitBase] & isa::kRowLimitMask;
       reference::run(program.instructions, expected);
       first = false;
     }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/row_arithmetic.h"
+#include "isa/effects.h"
 #include "sim/functional/nest.h"
 
 namespace tessera::sim {
@@ -24,6 +25,9 @@ std::array<uint32_t, 256> numbers(const Scratchpads& scratchpads, size_t table) 
   }
   return all;
 }
+
+/// Elements of a row that count.
+uint64_t row_limit(bool limited, uint64_t base) { return limited ? base & isa::kRowLimitMask : UINT64_MAX; }
 
 /// Lanes of an ACC entry.
 class Scalars {
@@ -52,7 +56,8 @@ class Scalars {
 
 }  // namespace
 
-void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, Scratchpads& scratchpads) {
+void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, Scratchpads& scratchpads,
+                    uint64_t limit) {
   const auto batch = static_cast<size_t>(config.batch), lanes = static_cast<size_t>(config.block_out);
   const uint8_t* src = scratchpads.bytes(space_of(i.src)).data();
   const Scalars acc(config, scratchpads);
@@ -65,10 +70,12 @@ void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, S
 
   const auto row = [&](int32_t first, int32_t scalar, size_t b) {
     uint64_t left = entries;
+    uint64_t within = row_limit(i.limited, limit);
     const auto each = [&](auto&& visit) {
       for_each_iteration(inner, {first}, [&](const std::array<int32_t, 1>& at) {
         const uint8_t* bytes = src + (static_cast<size_t>(at[0]) * batch + b) * lanes;
-        const size_t count = --left == 0 ? i.tail : lanes;
+        const size_t count = std::min<uint64_t>(--left == 0 ? i.tail : lanes, within);
+        within -= std::min<uint64_t>(within, lanes);
         for (size_t o = 0; o < count; ++o) visit(element(bytes[o], i.src_unsigned));
       });
     };
@@ -76,7 +83,7 @@ void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, S
       case isa::Reduction::kMax: {
         int32_t most = INT32_MIN;
         each([&](int32_t x) { most = std::max(most, x); });
-        return acc.write(scalar, b, {most, 0, 0, 0});
+        return acc.write(scalar, b, {most == INT32_MIN ? 0 : most, 0, 0, 0});
       }
       case isa::Reduction::kSumExp: {
         const int32_t most = acc.read(scalar, b)[0];
@@ -100,7 +107,7 @@ void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, S
   });
 }
 
-void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads) {
+void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads, uint64_t limit) {
   const auto batch = static_cast<size_t>(config.batch), lanes = static_cast<size_t>(config.block_out);
   const uint8_t* src = scratchpads.bytes(space_of(i.src)).data();
   uint8_t* dst = scratchpads.bytes(space_of(i.dst)).data();
@@ -112,9 +119,13 @@ void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratch
   Strides param_stride{};
   if (i.param_loop < isa::kLoops) param_stride[i.param_loop] = 1;
 
+  const uint64_t end = row_limit(i.limited, limit);
+  const uint64_t entries = make_nest(isa::kLoops - i.row, i.row, i.extent, i.src_stride).iterations();
+  uint64_t entry = 0;  // of its row
+
   const auto value = [&](int32_t x, const rows::RowScalars& c, const uint8_t* words, size_t o) -> int64_t {
     if (softmax) {
-      const uint32_t a = table[static_cast<uint32_t>(c[0] - x) & 255];
+      const uint32_t a = entry * lanes + o < end ? table[static_cast<uint32_t>(c[0] - x) & 255] : 0;
       return rows::divide_row_numbers(a, static_cast<uint32_t>(c[1]) & 0x7fffffff);
     }
     int32_t addend, factor;
@@ -135,6 +146,7 @@ void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratch
         to[o] = static_cast<uint8_t>(std::clamp<int64_t>(r, i.low, i.high) + i.out_zero);
       }
     }
+    entry = entry + 1 == entries ? 0 : entry + 1;
   });
 }
 

@@ -9,7 +9,9 @@
 namespace tessera::sim {
 
 /// Runs one instruction. check_operands and check_ranges must hold.
-void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, Scratchpads& scratchpads);
-void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads);
+/// `limit`: base register 15, for instructions that are limited.
+void run_row_reduce(const isa::RowReduce& i, const isa::MachineConfig& config, Scratchpads& scratchpads,
+                    uint64_t limit);
+void run_row_map(const isa::RowMap& i, const isa::MachineConfig& config, Scratchpads& scratchpads, uint64_t limit);
 
 }  // namespace tessera::sim

@@ -47,6 +47,7 @@ class RandomProgramMaker {
     dram_address_ = program.dram_address;
     for (uint64_t& base : program.bases)
       base = program.dram_address + pick(0, static_cast<int64_t>(limits_.dram_bytes) - 1);
+    if (chance(2)) program.bases[isa::kRowLimitBase] = program.dram_address + pick(0, 4 * config_.block_out);
     bases_ = program.bases;
     program.param = make_param();
     for (int n = 0; n < limits_.instructions; ++n) program.instructions.push_back(make_instruction());
@@ -203,6 +204,7 @@ class RandomProgramMaker {
     i.tail = static_cast<uint8_t>(chance(3) ? config_.block_out : pick(1, config_.block_out));
     i.operation = static_cast<isa::Reduction>(pick(0, 2));
     if (i.operation == isa::Reduction::kSumExp) i.table = static_cast<uint8_t>(row_table());
+    i.limited = i.operation != isa::Reduction::kMoments && chance(2);
     if (i.operation == isa::Reduction::kMoments) {
       i.zero = static_cast<int16_t>(byte_zero(i.src_unsigned));
       int64_t elements = i.tail - config_.block_out;
@@ -237,6 +239,7 @@ class RandomProgramMaker {
     i.operation = static_cast<isa::Mapping>(pick(0, 1));
     if (i.operation == isa::Mapping::kSoftmax) {
       i.table = static_cast<uint8_t>(row_table());
+      i.limited = chance(2);
       return i;
     }
     i.zero = static_cast<int16_t>(byte_zero(i.src_unsigned));

@@ -55,6 +55,7 @@ struct Memories {
   std::vector<uint8_t> bytes[isa::kSpaces];
   std::vector<uint8_t> dram;  // device address 0 is dram[0]
   uint64_t bases[16] = {};
+  uint64_t limit = UINT64_MAX;  // of rows that are limited
   std::function<void(const Access&)> observe;
 };
 
@@ -373,18 +374,20 @@ inline void run(const isa::RowReduce& i, Memories& m) {
   for (const auto& outer : indices(i.extent, 0, 6 - i.row)) {
     for (int b = 0; b < B; ++b) {
       std::vector<int> row;
+      uint64_t number = 0;
       for (const auto& inner : inner_loops) {
         const int64_t at = (entry(i.src_addr, i.src_stride, outer, inner) * B + b) * O;
         const int lanes = &inner == &inner_loops.back() ? i.tail : O;
         for (int o = 0; o < O; ++o) {
           const int x = byte_value(m.read(row_space(i.src), at + o), i.src_unsigned);
-          if (o < lanes) row.push_back(x);
+          if (o < lanes && (!i.limited || number < m.limit)) row.push_back(x);
+          ++number;
         }
       }
       const int64_t to = (entry(i.scalar_addr, i.scalar_stride, outer, std::array<int, 6>{}) * B + b) * O;
       std::array<int64_t, 4> scalars{};
       if (i.operation == isa::Reduction::kMax) {
-        scalars[0] = *std::max_element(row.begin(), row.end());
+        scalars[0] = row.empty() ? 0 : *std::max_element(row.begin(), row.end());
       } else if (i.operation == isa::Reduction::kSumExp) {
         for (int o = 3; o < O; ++o) read_i32(m, Space::kAcc, (to + o) * 4);  // whole entries count as read
         for (int o = 2; o >= 0; --o) scalars[0] = read_i32(m, Space::kAcc, (to + o) * 4);
@@ -422,7 +425,10 @@ inline void run(const isa::RowMap& i, Memories& m) {
   using isa::Space;
   const int B = m.config.batch, O = m.config.block_out;
   const std::array<int, 6> none{};
+  const uint64_t entries = indices(i.extent, 6 - i.row, 6).size();
+  uint64_t walked = 0;
   for (const auto& at : indices(i.extent, 0, 6)) {
+    const uint64_t first = walked++ % entries * static_cast<uint64_t>(O);
     const int64_t param = i.param_addr + (i.param_loop == 7 ? 0 : at[i.param_loop]);
     for (int b = 0; b < B; ++b) {
       std::array<int32_t, 4> c{};
@@ -436,7 +442,8 @@ inline void run(const isa::RowMap& i, Memories& m) {
         const int x = byte_value(m.read(row_space(i.src), from), i.src_unsigned);
         int64_t r = 0;
         if (i.operation == isa::Mapping::kSoftmax) {
-          const auto a = std::bit_cast<uint32_t>(row_number(m, i.table, int64_t{c[0]} - x));
+          auto a = std::bit_cast<uint32_t>(row_number(m, i.table, int64_t{c[0]} - x));
+          if (i.limited && first + static_cast<uint64_t>(o) >= m.limit) a = 0;
           r = row_quotient(a, static_cast<uint32_t>(c[1]) & 0x7fffffff);
         } else {
           r = row_normalised(m, i, x, c, param, o);

@@ -73,6 +73,7 @@ class Reference final : public Machine {
     for (int s = 0; s < isa::kSpaces; ++s) memories.bytes[s] = initial[s];
     memories.dram = memory_of(test);
     for (int b = 0; b < 16; ++b) memories.bases[b] = test.bases[b] - test.dram_address;
+    memories.limit = test.bases[isa::kRowLimitBase] & isa::kRowLimitMask;
     sim::reference::run(test.instructions(), memories);
     Outcome outcome;
     for (int s = 0; s < isa::kSpaces; ++s) outcome.scratchpads[s] = memories.bytes[s];

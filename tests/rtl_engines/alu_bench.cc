@@ -337,6 +337,7 @@ bool run(const isa::MachineConfig& config, int batches, uint64_t seed) {
     Memories memories;
     memories.load(machine, config);
     write_tables(*model, machine);
+    model->row_limit_i = static_cast<uint16_t>(random() % 64);
     Feeder feeder(program, static_cast<uint32_t>(1000 * n), random());
     bool ok = true;
     int spent = 0;
@@ -346,7 +347,9 @@ bool run(const isa::MachineConfig& config, int batches, uint64_t seed) {
       ok = cycle(*model, memories, feeder, random, refuse, timeline) && ok;
     } while (!feeder.done() && ++spent < kWatchdogCycles);
     program.push_back(isa::Finish{});
-    const sim::RunResult expected = machine.run({.instructions = program});
+    sim::RunRequest request{.instructions = program};
+    request.bases[isa::kRowLimitBase] = model->row_limit_i;
+    const sim::RunResult expected = machine.run(request);
     program.pop_back();
     ok = feeder.check(expected.fault) && same(memories.acc, machine, isa::Space::kAcc) &&
          same(memories.out, machine, isa::Space::kOut) && same(memories.inp, machine, isa::Space::kInp) && ok;

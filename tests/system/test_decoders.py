@@ -59,11 +59,33 @@ def test_steps_equal_onnx_runtime(shape, config, odd_config):
         past = as_past(decoder, want)
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_softmax_along_the_past_on_the_npu(shape, row_configs):
+    """With row lanes: at every length from 1 on, with more than one vector in a row."""
+    options = dict(SHAPES[shape])
+    batch = options.pop("batch", 1)
+    decoder = Decoder(seed=len(shape), **options)
+    data = decoder.model(batch)
+    expected = runtime(data)
+    sessions = [tessera.Session(data, "fsim", config, max_length=35, check_races=True) for config in row_configs]
+    past = empty_past(decoder, batch)
+    for step in range(35):
+        feeds = feeds_at(decoder, step, 1, batch, past)
+        want = expected.run(None, feeds)
+        for session in sessions:
+            assert all(np.array_equal(a, b) for a, b in zip(want, session.run(None, feeds), strict=True)), step
+        past = as_past(decoder, want)
+    for session in sessions:
+        assert [layer.placement for layer in session.stats().layers if "Softmax" in layer.op] == ["npu"] * decoder.layers
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["plain", "row lanes"])
 @pytest.mark.parametrize("device", ["sysc", "rtl"])
-def test_devices_agree(device):
+def test_devices_agree(device, rows, row_configs):
     decoder = Decoder(layers=2, heads=4, groups=2, size=8)
     data = decoder.model()
-    sessions = [tessera.Session(data, name, "npu64", max_length=8) for name in ("fsim", device)]
+    config = row_configs[1] if rows else "npu64"
+    sessions = [tessera.Session(data, name, config, max_length=8) for name in ("fsim", device)]
     past = empty_past(decoder)
     for step in range(4):
         feeds = feeds_at(decoder, step, 1, 1, past)

@@ -440,7 +440,7 @@ Graph random_transposition(Random& random, int64_t most_channels) {
   return graph;
 }
 
-Rows random_row_form(Random& random, const Tensor& in, const Tensor& out) {
+Rows random_row_form(Random& random, const Tensor& in, const Tensor& out, bool run_time_length) {
   Rows op;
   RowForm& form = op.form;
   op.stage.out_zero = zero_for(random, out.is_unsigned);
@@ -458,6 +458,13 @@ Rows random_row_form(Random& random, const Tensor& in, const Tensor& out) {
     }
     op.stage.low = 0;
     op.stage.high = 255 - op.stage.out_zero;
+    if (run_time_length) {
+      form.sum_tables.clear();
+      form.map_tables.clear();
+      form.shortest = random.between(1, out.c);
+      form.input_scale = static_cast<float>(scale);
+      form.output_scale = 1.0f / 256;
+    }
     return op;
   }
   form.kind = RowForm::Kind::kNormalise;
@@ -483,7 +490,7 @@ Graph random_rows(Random& random, int64_t most_channels) {
                                 random.between(1, 40), channels(random, most_channels), random.chance(50));
   Tensor out = in;
   out.name = "out";
-  Rows op = random_row_form(random, in, out);
+  Rows op = random_row_form(random, in, out, random.chance(50));
   op.input = add_operand(random, graph, in);
   graph.inputs = {root(graph, op.input)};
   op.output = add_operand(random, graph, out);

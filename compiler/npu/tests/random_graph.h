@@ -49,7 +49,8 @@ Graph random_network(Random& random);
 Graph random_product(Random& random, int64_t most_channels);
 Graph random_transposition(Random& random, int64_t most_channels);
 /// What rows of `in` become, `out` being of the same shape; input and output unset.
-Rows random_row_form(Random& random, const Tensor& in, const Tensor& out);
+/// `run_time_length`: a softmax has a length that is known when it runs.
+Rows random_row_form(Random& random, const Tensor& in, const Tensor& out, bool run_time_length = false);
 /// A softmax or a normalisation of rows of at most `most_channels` elements.
 Graph random_rows(Random& random, int64_t most_channels);
 /// Products among convolutions: projections, heads as strided views, two products (the second factor as it lies or

@@ -6,8 +6,11 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <utility>
 
 #include "base/row_arithmetic.h"
+#include "isa/effects.h"
 #include "isa/verify.h"
 #include "sim/functional/machine.h"
 
@@ -111,7 +114,7 @@ int32_t finish(const Stage& stage, int32_t value, int64_t c, int32_t second) {
 
 class Interpreter {
  public:
-  Interpreter(const Graph& graph, Store& store) : graph_(graph), store_(store) {}
+  Interpreter(const Graph& graph, Store& store, int64_t length) : graph_(graph), store_(store), length_(length) {}
 
   void run(const Operation& operation) {
     std::visit([&](const auto& op) { run(op); }, operation.what);
@@ -207,13 +210,15 @@ class Interpreter {
   void run(const Rows& op) {
     const Tensor& out = tensor(op.output);
     const auto length = static_cast<size_t>(out.c);
+    const size_t inside = op.form.shortest > 0 ? static_cast<size_t>(length_) : length;
     for (int64_t n = 0; n < out.n; ++n) {
       for (int64_t h = 0; h < out.h; ++h) {
         for (int64_t w = 0; w < out.w; ++w) {
-          std::vector<int32_t> row(length);
-          for (size_t c = 0; c < length; ++c) row[c] = store_.at(op.input, n, h, w, static_cast<int64_t>(c));
-          const std::vector<int64_t> result =
+          std::vector<int32_t> row(inside);
+          for (size_t c = 0; c < inside; ++c) row[c] = store_.at(op.input, n, h, w, static_cast<int64_t>(c));
+          std::vector<int64_t> result =
               op.form.kind == RowForm::Kind::kSoftmax ? softmax(op, row) : normalised(op, row);
+          result.resize(length, 0);
           for (size_t c = 0; c < length; ++c) {
             const int64_t v = std::clamp<int64_t>(result[c], op.stage.low, op.stage.high) + op.stage.out_zero;
             store_.at(op.output, n, h, w, static_cast<int64_t>(c)) = wrap8(v, out.is_unsigned);
@@ -224,6 +229,7 @@ class Interpreter {
   }
 
   static std::vector<int64_t> softmax(const Rows& op, const std::vector<int32_t>& row) {
+    if (op.form.shortest > 0) return softmax_of_length(op, row);
     const auto number = [](const Table& tables, int32_t d) {
       uint32_t bits = 0;
       for (size_t p = 0; p < 4; ++p) bits |= uint32_t{tables[p * 256 + static_cast<size_t>(d)]} << (8 * p);
@@ -236,6 +242,28 @@ class Interpreter {
     for (const int32_t x : row) {
       const float quotient = number(op.form.map_tables, most - x) / sum;
       result.push_back(static_cast<int64_t>(std::nearbyint(std::min(quotient, 511.0f))));
+    }
+    return result;
+  }
+
+  /// QLinearSoftmax as ONNX Runtime computes it.
+  static std::vector<int64_t> softmax_of_length(const Rows& op, const std::vector<int32_t>& row) {
+    const float steps = std::floor(1 / op.form.output_scale), scale = op.form.input_scale;
+    const float room = std::log(std::numeric_limits<float>::max() / static_cast<float>(row.size()));
+    const double shift = std::max(0.0, double{room} - 5.0) / double{scale};
+    const auto exponential = [&](int32_t d) {
+      return static_cast<float>(std::exp((255.0 - d - 255.0 + shift) * scale));
+    };
+    const int32_t most = *std::max_element(row.begin(), row.end());
+    float sum = 0;
+    for (const int32_t x : row) sum += exponential(most - x);
+    std::vector<int64_t> result;
+    for (const int32_t x : row) {
+      const float quotient = exponential(most - x) * steps / sum;
+      if (std::isinf(quotient))
+        result.push_back(op.stage.out_zero < 0 ? 511 : 0);  // INT32_MIN and a zero point, wrapped
+      else
+        result.push_back(static_cast<int64_t>(std::nearbyint(std::min(quotient, 511.0f))));
     }
     return result;
   }
@@ -258,7 +286,19 @@ class Interpreter {
 
   const Graph& graph_;
   Store& store_;
+  int64_t length_;
 };
+
+/// The least length of the rows whose length is known when they run, and one for this run.
+std::pair<int64_t, int64_t> random_length(const Graph& graph, std::mt19937_64& random) {
+  for (const Operation& operation : graph.operations) {
+    const auto* rows = std::get_if<Rows>(&operation.what);
+    if (rows == nullptr || rows->form.shortest == 0) continue;
+    const int64_t shortest = rows->form.shortest, longest = graph.tensors[static_cast<size_t>(rows->output)].c;
+    return {shortest, shortest + static_cast<int64_t>(random() % static_cast<uint64_t>(longest - shortest + 1))};
+  }
+  return {0, 0};
+}
 
 template <typename Use>
 void for_each_element(const Tensor& t, Use&& use) {
@@ -277,7 +317,7 @@ std::string index(int64_t n, int64_t h, int64_t w, int64_t c) {
 
 }  // namespace
 
-std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inputs) {
+std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inputs, int64_t length) {
   Store store(graph);
   for (size_t i = 0; i < inputs.size(); ++i) {
     size_t at = 0;
@@ -285,7 +325,7 @@ std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inpu
         graph.tensors[static_cast<size_t>(graph.inputs[i])],
         [&](int64_t n, int64_t h, int64_t w, int64_t c) { store.at(graph.inputs[i], n, h, w, c) = inputs[i][at++]; });
   }
-  Interpreter interpreter(graph, store);
+  Interpreter interpreter(graph, store, length);
   for (const Operation& operation : graph.operations) interpreter.run(operation);
   std::vector<Values> result(graph.tensors.size());
   for (size_t i = 0; i < result.size(); ++i) {
@@ -311,7 +351,8 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
   std::vector<Values> inputs;
   for (const TensorId id : graph.inputs)
     inputs.push_back(random_values(graph.tensors[static_cast<size_t>(id)], random));
-  const std::vector<Values> expected = evaluate(graph, inputs);
+  const auto [shortest, length] = random_length(graph, random);
+  const std::vector<Values> expected = evaluate(graph, inputs, length);
   Program program = compile(graph, config, options);
   if (program_out != nullptr) *program_out = program;
   if (change) change(program.instructions);
@@ -350,6 +391,8 @@ std::string compare(const Graph& graph, const isa::MachineConfig& config, uint64
     const uint64_t constants_at = placement == 0 ? 0x1000 : 0x7fff0003, arena_at = placement == 0 ? 0x40000000 : 0x11;
     request.bases[kConstantBase] = constants_at;
     request.bases[kArenaBase] = arena_at;
+    request.bases[kLengthTableBase] = constants_at + static_cast<uint64_t>(length - shortest) * 1024;
+    request.bases[isa::kRowLimitBase] = static_cast<uint64_t>(length);
     const sim::DramRegion regions[] = {{constants_at, constants.data(), constants.size()},
                                        {arena_at, arena.data(), arena.size()}};
     request.dram = regions;

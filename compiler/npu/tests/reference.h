@@ -18,7 +18,8 @@ namespace tessera::npu::test {
 using Values = std::vector<int32_t>;
 
 /// Values of every tensor of the graph after all operations, from those of its inputs (in the order of graph.inputs).
-std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inputs);
+/// `length`: of the rows whose length is known when they run.
+std::vector<Values> evaluate(const Graph& graph, const std::vector<Values>& inputs, int64_t length = 0);
 
 /// Compiles and runs the graph, compares every graph output with evaluate(). Returns what went wrong, or "".
 /// `program`: receives the program when not null. `change`: is applied to its instructions before they run.
