@@ -47,11 +47,17 @@ TEST(CheckOperands, Transfers) {
 }
 
 TEST(CheckOperands, RowsOfARunTimeLength) {
-  EXPECT_EQ(operands("row_reduce tail=1 limited"), "ok");
-  EXPECT_EQ(operands("row_reduce operation=sum_exp tail=1 limited"), "ok");
-  EXPECT_EQ(operands("row_reduce operation=moments tail=1 length=1 limited"), "limited is for max and sum_exp");
-  EXPECT_EQ(operands("row_map limited"), "ok");
-  EXPECT_EQ(operands("row_map operation=normalise limited"), "table and limited are for softmax");
+  MachineConfig config = find_config("npu256");
+  config.row_lanes = 4;
+  const auto message = [&](const std::string& text) {
+    const auto violation = check_operands(one(text), config);
+    return violation ? violation->message : "ok";
+  };
+  EXPECT_EQ(message("row_reduce src=out tail=1 limited"), "ok");
+  EXPECT_EQ(message("row_reduce src=out operation=sum_exp tail=1 limited"), "ok");
+  EXPECT_EQ(message("row_reduce src=out operation=moments tail=1 length=1 limited"), "limited is for max and sum_exp");
+  EXPECT_EQ(message("row_map src=out dst=out limited"), "ok");
+  EXPECT_EQ(message("row_map src=out dst=out operation=normalise limited"), "table and limited are for softmax");
 }
 
 TEST(CheckOperands, Gemm) {

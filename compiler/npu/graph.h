@@ -249,7 +249,7 @@ Convolution make_matmul(TensorId input, TensorId output, int32_t input_zero, int
 inline constexpr uint32_t kConstantBase = 0;
 inline constexpr uint32_t kArenaBase = 1;
 inline constexpr uint32_t kCacheBase = 2;
-inline constexpr uint32_t kFirstSlideBase = 3;  // and those behind it: one for each slide
+inline constexpr uint32_t kFirstSlideBase = 3;    // and those behind it: one for each slide
 inline constexpr uint32_t kLengthTableBase = 14;  // the constants, moved to the tables of the row length of this run
 
 /// Where a tensor stands: bytes from base register `base`. Element (n,h,w,c) is at

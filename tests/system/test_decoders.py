@@ -76,7 +76,8 @@ def test_softmax_along_the_past_on_the_npu(shape, row_configs):
             assert all(np.array_equal(a, b) for a, b in zip(want, session.run(None, feeds), strict=True)), step
         past = as_past(decoder, want)
     for session in sessions:
-        assert [layer.placement for layer in session.stats().layers if "Softmax" in layer.op] == ["npu"] * decoder.layers
+        placed = [layer.placement for layer in session.stats().layers if "Softmax" in layer.op]
+        assert placed == ["npu"] * decoder.layers
 
 
 @pytest.mark.parametrize("rows", [False, True], ids=["plain", "row lanes"])
