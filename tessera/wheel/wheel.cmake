@@ -16,6 +16,8 @@ tessera_cold(tessera_wheel)
 install(TARGETS tessera_wheel LIBRARY DESTINATION . COMPONENT wheel EXCLUDE_FROM_ALL)
 install(DIRECTORY python/tessera DESTINATION . COMPONENT wheel EXCLUDE_FROM_ALL
         FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
+add_dependencies(tessera_wheel tessera_oip)
+install(FILES ${TESSERA_OIP} DESTINATION tessera COMPONENT wheel EXCLUDE_FROM_ALL)
 if(TARGET tessera_verilated)
   install(DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/tessera/rtl DESTINATION tessera COMPONENT wheel EXCLUDE_FROM_ALL
           FILES_MATCHING REGEX "/(npu|pynq|ultra|kv)[^/]*\\.so$")
