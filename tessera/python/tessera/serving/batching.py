@@ -26,7 +26,9 @@ class Job:
         if not self.future.set_running_or_notify_cancel():
             return False
         if self.deadline is not None and now > self.deadline:
-            self.future.set_exception(Refusal(Kind.DEADLINE, "the deadline passed while the request waited for the model"))
+            self.future.set_exception(
+                Refusal(Kind.DEADLINE, "the deadline passed while the request waited for the model")
+            )
             return False
         return True
 
@@ -56,7 +58,8 @@ class Queue:
             if len(self._jobs) >= self._batching.max_queue:
                 raise Refusal(
                     Kind.BUSY,
-                    f"{self._label} has {len(self._jobs)} requests waiting, which is its limit (batching.max_queue); try later",
+                    f"{self._label} has {len(self._jobs)} requests waiting, which is its limit (batching.max_queue); "
+                    "try later",
                 )
             self._jobs.append(job)
             self._changed.notify()

@@ -100,7 +100,8 @@ class Served:
         for port in inputs:
             if not _is_tensor(port):
                 raise model_error(
-                    f"{self.label}: input '{port['name']}' is a {port['kind']} of {port['dtype']}, which the Open Inference "
+                    f"{self.label}: input '{port['name']}' is a {port['kind']} of {port['dtype']}, which the Open "
+                    "Inference "
                     "Protocol has no form for"
                 )
         self.inputs = {port["name"]: Port(port) for port in inputs}
@@ -122,7 +123,8 @@ class Served:
         for port in (*self.inputs.values(), *self.outputs.values()):
             if not port.shape or port.shape[0] not in (-1, most):
                 raise model_error(
-                    f"{self.label}: '{port.name}' has the shape {port.shape}, whose first dimension is not open and not "
+                    f"{self.label}: '{port.name}' has the shape {port.shape}, whose first dimension is not open and "
+                    "not "
                     f"max_batch ({most}); batching needs rows there, or max_batch = 0"
                 )
             fixed.add(port.shape[0])
@@ -136,7 +138,9 @@ class Served:
         for wanted in shapes:
             missing = sorted(set(self.inputs) - set(wanted))
             if missing or set(wanted) - set(self.inputs):
-                raise error("invalid_argument", f"{self.label}: 'warm' names the inputs {sorted(wanted)}, the model has others")
+                raise error(
+                    "invalid_argument", f"{self.label}: 'warm' names the inputs {sorted(wanted)}, the model has others"
+                )
             for rows in self._sizes if self.is_batched else (None,):
                 sized = {n: [rows, *shape[1:]] if rows else shape for n, shape in wanted.items()}
                 if any(shape is None or -1 in shape for shape in sized.values()):
@@ -229,7 +233,8 @@ class Served:
             if array.ndim == 0 or len(array) != ran:
                 raise Refusal(
                     Kind.FAULT,
-                    f"{self.label}: output '{name}' has the shape {list(array.shape)} for {ran} rows, so that the model cannot "
+                    f"{self.label}: output '{name}' has the shape {list(array.shape)} for {ran} rows, so that the "
+                    "model cannot "
                     "be batched; its settings want max_batch = 0",
                 )
         results, at = [], 0

@@ -96,7 +96,8 @@ def _strings_from_bytes(name, count, data):
         at += 4 + length
     if at != len(data) or len(found) != count:
         raise invalid(
-            f"tensor '{name}' holds {len(found)} whole strings in {at} of its {len(data)} bytes, its shape takes {count}; "
+            f"tensor '{name}' holds {len(found)} whole strings in {at} of its {len(data)} bytes, its shape takes "
+            f"{count}; "
             "a string is its length in four bytes, little endian, and its bytes"
         )
     return _objects(found)
@@ -168,7 +169,9 @@ def to_json(name, array):
         try:
             return [e if isinstance(e, str) else e.decode() for e in array.ravel().tolist()]
         except UnicodeDecodeError:
-            raise invalid(f"output '{name}' holds bytes that are not UTF-8, which JSON has no form for; {way_out}") from None
+            raise invalid(
+                f"output '{name}' holds bytes that are not UTF-8, which JSON has no form for; {way_out}"
+            ) from None
     if array.dtype.kind not in "biu":
         array = array.astype(np.float64)
         if not np.isfinite(array).all():
