@@ -126,7 +126,8 @@ def from_json(name, datatype, shape, data):
     if not isinstance(data, list):
         raise invalid(f"tensor '{name}': data is a list in JSON")
     try:
-        read = np.array(data, object if datatype == "BYTES" else None)
+        # numpy has no type for integers of both halves of uint64.
+        read = np.array(data, object if datatype in ("BYTES", "UINT64") else None)
     except (ValueError, OverflowError, RecursionError):
         raise invalid(f"tensor '{name}': the rows of its data differ in length or kind") from None
     if read.size != count or (read.ndim > 1 and read.shape != tuple(shape)):
@@ -150,7 +151,8 @@ def _converted(name, datatype, read):
         return read
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
-        if read.dtype.kind not in "iu" or int(read.min()) < bounds.min or int(read.max()) > bounds.max:
+        are_integers = read.dtype.kind in "iu" or (read.dtype.kind == "O" and all(type(e) is int for e in read.ravel()))
+        if not are_integers or int(read.min()) < bounds.min or int(read.max()) > bounds.max:
             raise invalid(f"tensor '{name}': elements of {datatype} are integers from {bounds.min} to {bounds.max}")
         return read.astype(dtype)
     if read.dtype.kind not in "iuf":
@@ -190,7 +192,7 @@ def from_contents(name, datatype, shape, contents):
     values = getattr(contents, field)
     if len(values) != element_count(name, shape):
         raise invalid(f"tensor '{name}' has {len(values)} elements, which its shape {list(shape)} does not take")
-    read = _objects(list(values)) if datatype == "BYTES" else np.array(values)
+    read = _objects(list(values)) if datatype in ("BYTES", "UINT64") else np.array(values)
     return _shaped(name, _converted(name, datatype, read), shape)
 
 
