@@ -17,8 +17,7 @@ def arguments(words):
     parser = argparse.ArgumentParser(
         prog="tessera serve",
         description="Serves devices to `--device remote:HOST:PORT` of other processes and machines, and models by "
-        "the Open "
-        "Inference Protocol.",
+        "the Open Inference Protocol.",
         epilog="Example: tessera serve --device sysc --listen 127.0.0.1:9190",
     )
     parser.add_argument("--listen", default="127.0.0.1:9190", help="HOST:PORT of gRPC; port 0 takes a free one")

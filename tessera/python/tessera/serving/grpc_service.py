@@ -5,6 +5,7 @@ import concurrent.futures
 import time
 
 import grpc
+from google.protobuf.message import DecodeError
 
 import tessera
 
@@ -13,6 +14,7 @@ from .refusals import Kind, Refusal, invalid
 from .requests import Input, Output, Request, deadline_of, feeds_of, late, wanted_outputs
 from .rest import EXTENSIONS, NO_CONTROL, refuse_overrides
 from .tensors import from_bytes, from_contents, to_bytes
+from .watch import Watch
 
 _CHOICE = "parameter_choice"
 
@@ -60,26 +62,56 @@ def encode(request, served, version, arrays):
 
 
 class Service(grpc.GenericRpcHandler):
-    """controls: whether clients may load and unload models. request_seconds: most of a request."""
+    """controls: whether clients may load and unload models. limits: request_seconds of a request, read_seconds for its
+    message to arrive, write_seconds for its answer to be taken."""
 
-    def __init__(self, store, metrics, request_seconds, controls):
+    def __init__(self, store, metrics, limits, controls):
         self._store, self._metrics = store, metrics
-        self._request_seconds, self._controls = request_seconds, controls
+        self._limits, self._controls = limits, controls
+        self._watch = Watch()
         self._handlers = {
             f"/{wire.SERVICE.full_name}/{method.name}": self._handler(method) for method in wire.SERVICE.methods
         }
+
+    def close(self):
+        self._watch.close()
 
     def service(self, details):
         return self._handlers.get(details.method)
 
     def _handler(self, method):
-        make = grpc.stream_stream_rpc_method_handler if method.client_streaming else grpc.unary_unary_rpc_method_handler
-        request = wire.message(method.input_type.name)
-        respond = wire.message(method.output_type.name).SerializeToString
+        """Messages are read by the handler itself, as of a stream, so that the time this takes can be watched."""
         behaviour = getattr(self, f"_{method.name}")
-        if not method.client_streaming:
-            behaviour = _refusing(behaviour)
-        return make(behaviour, request.FromString, respond)
+        respond = wire.message(method.output_type.name).SerializeToString
+        kind = wire.message(method.input_type.name)
+
+        def messages(requests, context):
+            limits = self._limits
+            number = self._watch.begin(context, limits.read_seconds)
+            for data in requests:
+                self._watch.extend(number, limits.request_seconds + limits.write_seconds)
+                try:
+                    yield kind.FromString(data)
+                except DecodeError:
+                    raise invalid(f"the message is not a {kind.DESCRIPTOR.name}") from None
+
+        def single(requests, context):
+            try:
+                for message in messages(requests, context):
+                    return behaviour(message, context)
+                raise invalid("the call ended without a message")
+            except Refusal as refusal:
+                context.abort(refusal.kind.grpc, str(refusal))
+
+        def several(requests, context):
+            try:
+                yield from behaviour(messages(requests, context), context)
+            except Refusal as refusal:
+                context.abort(refusal.kind.grpc, str(refusal))
+
+        if method.client_streaming:
+            return grpc.stream_stream_rpc_method_handler(several, None, respond)
+        return grpc.stream_unary_rpc_method_handler(single, None, respond)
 
     # --- inference ---
 
@@ -89,7 +121,9 @@ class Service(grpc.GenericRpcHandler):
         try:
             request = parse(message)
             remaining = context.time_remaining()
-            most = self._request_seconds if remaining is None else min(remaining, self._request_seconds)
+            most = self._limits.request_seconds
+            if remaining is not None:
+                most = min(remaining, most)
             deadline = deadline_of(request, most)
             number, served, job = self._store.submit(
                 request.model, request.version, lambda there: feeds_of(request, there), deadline
@@ -159,15 +193,3 @@ class Service(grpc.GenericRpcHandler):
         if not self._controls:
             raise Refusal(Kind.FORBIDDEN, NO_CONTROL)
         refuse_overrides(message.parameters)
-
-
-def _refusing(behaviour):
-    """A refusal becomes the status of the call."""
-
-    def call(message, context):
-        try:
-            return behaviour(message, context)
-        except Refusal as refusal:
-            context.abort(refusal.kind.grpc, str(refusal))
-
-    return call

@@ -23,7 +23,7 @@ def add_arguments(parser):
     add("--model-memory", type=int, metavar="MIB", help="of all models together; who was asked longest ago makes room")
     add("--max-held", type=int, default=1024, help="most MiB of requests over HTTP at one moment (1024)")
     add("--request-seconds", type=float, default=60, help="most seconds from a request to its answer (60)")
-    add("--read-seconds", type=float, default=20, help="a request over HTTP is whole after so long, or refused (20)")
+    add("--read-seconds", type=float, default=20, help="a request is whole after so long, or refused (20)")
     add("--write-seconds", type=float, default=20, help="a client takes an answer within so long (20)")
     add("--trusted-keys", help="file or folder of public keys: refuse artifacts (.tsr) that none of them has signed")
 

@@ -24,6 +24,8 @@ class Limits:
     max_body: int
     max_held: int
     request_seconds: float
+    read_seconds: float
+    write_seconds: float
 
 
 class Plugin:
@@ -42,10 +44,11 @@ class Plugin:
         self._store = Store(repository, self._metrics, memory, arguments.trusted_keys)
         self._host, self._port = split_address(arguments.http_listen)
         access.check_address(self._host)
-        limits = Limits(arguments.max_message << 20, arguments.max_held << 20, arguments.request_seconds)
+        seconds = (arguments.request_seconds, arguments.read_seconds, arguments.write_seconds)
+        limits = Limits(arguments.max_message << 20, arguments.max_held << 20, *seconds)
         controls = arguments.model_control == "explicit"
         application = rest.application(self._store, access, self._metrics, limits, controls)
-        self._service = Service(self._store, self._metrics, arguments.request_seconds, controls)
+        self._service = Service(self._store, self._metrics, limits, controls)
         self._uvicorn = uvicorn.Server(self._http_config(application, access))
         self._ended = threading.Event()
         self._threads = []
@@ -118,3 +121,4 @@ class Plugin:
     def close(self):
         self._ended.set()
         self._uvicorn.should_exit = self._uvicorn.force_exit = True
+        self._service.close()

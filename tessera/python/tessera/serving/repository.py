@@ -13,7 +13,7 @@ from ..errors import argument
 from . import settings as settings_file
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
-_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+VERSION = re.compile(r"[1-9][0-9]{0,8}")
 _FILES = ("model.onnx", "model.tsr")
 
 
@@ -49,7 +49,7 @@ class Repository:
             raise tessera.errors.error("io", f"the repository has no model '{name}'")
         folder = self.root / name
         settings = settings_file.read(folder, self._defaults)
-        numbers = sorted(int(e.name) for e in folder.iterdir() if _VERSION.fullmatch(e.name) and e.is_dir())
+        numbers = sorted(int(e.name) for e in folder.iterdir() if VERSION.fullmatch(e.name) and e.is_dir())
         chosen = _chosen(numbers, settings.versions)
         if not chosen:
             raise argument(f"model '{name}' has no version to serve: its folder has {numbers or 'none'}")

@@ -145,6 +145,7 @@ def application(store, access, metrics, limits, controls):
     load and unload models."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
@@ -197,7 +198,7 @@ def application(store, access, metrics, limits, controls):
             outcome = refusal.kind.name.lower()
             labels = getattr(refusal, "labels", None)
             return refused(refusal, {"retry-after": "1"} if refusal.kind is Kind.BUSY else None)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ClientDisconnect):
             outcome = "vanished"
             raise
         finally:
@@ -298,6 +299,9 @@ def application(store, access, metrics, limits, controls):
     async def on_http(_request, problem):
         return JSONResponse({"error": f"{problem.detail}; /v2 begins every path"}, problem.status_code)
 
+    async def on_leaving(_request, _problem):
+        return Response(status_code=400)  # nobody takes it
+
     async def on_fault(_request, problem):
         return JSONResponse({"error": f"the server failed: {type(problem).__name__}"}, 500)
 
@@ -317,7 +321,7 @@ def application(store, access, metrics, limits, controls):
             Route(f"{of_model}/ready", model_ready),
             Route(of_model, model_metadata),
         ]
-    handlers = {Refusal: on_refusal, HTTPException: on_http, Exception: on_fault}
+    handlers = {Refusal: on_refusal, HTTPException: on_http, ClientDisconnect: on_leaving, Exception: on_fault}
     return _Guarded(Starlette(routes=routes, exception_handlers=handlers), access)
 
 

@@ -11,6 +11,7 @@ import tessera
 
 from .batching import Closed
 from .refusals import Kind, Refusal
+from .repository import VERSION
 from .served import Served
 
 
@@ -50,7 +51,7 @@ class Store:
                 raise Refusal(Kind.UNAVAILABLE if reason else Kind.NOT_FOUND, text)
             if version == "":
                 return versions[max(versions)]
-            found = versions.get(int(version)) if version.isdecimal() and len(version) < 10 else None
+            found = versions.get(int(version)) if VERSION.fullmatch(version) else None
             if found is None:
                 raise Refusal(
                     Kind.NOT_FOUND, f"model '{name}' has no version {version[:20]!r} to ask, it has {sorted(versions)}"
