@@ -58,11 +58,10 @@ isa::MachineConfig machine_of(const remote::Open& open) {
   return config;
 }
 
-bool is_part_of_installation(const isa::MachineConfig& config) {
-  const std::optional<RtlInstallation> rtl = rtl_installation();
-  if (!rtl) return false;
-  return std::any_of(rtl->machines.begin(), rtl->machines.end(), [&](const std::string& name) {
-    isa::MachineConfig one = isa::find_config(name);
+bool is_shipped(const isa::MachineConfig& config) {
+  const auto shipped = isa::shipped_configs();
+  return std::any_of(shipped.begin(), shipped.end(), [&](const isa::ShippedConfig& candidate) {
+    isa::MachineConfig one = isa::find_config(std::string(candidate.name));
     one.name = config.name;
     return one == config;
   });
@@ -268,15 +267,17 @@ class Worker {
       if (std::find(std::begin(kClientOptions), std::end(kClientOptions), name) == std::end(kClientOptions))
         refuse("option '" + name.substr(0, 40) +
                "' concerns the server's machine; `tessera serve --device-option` sets it there");
-      options.backend[name] = value;
+      // A client does not know what stands here: memory that is slow is nothing to a machine without time.
+      const bool timing = name == "latency" || name == "bandwidth";
+      if (!timing || settings_.device != "fsim") options.backend[name] = value;
     }
     for (const auto& [name, value] : settings_.options) options.backend[name] = value;
     if (open.has_heap_base()) options.heap_base = open.heap_base();
     if (open.has_poison_allocations()) options.poison_allocations = open.poison_allocations();
-    if (settings_.device == "rtl" && !settings_.builds && !is_part_of_installation(config))
+    if (settings_.device == "rtl" && !settings_.builds && !is_shipped(config))
       throw Error(ErrorCode::kUnsupported,
-                  "the server has no verilated machine '" + config.name +
-                      "' and makes none for clients; start it with --allow-builds, or take a shipped configuration");
+                  "the server makes no machine '" + config.name +
+                      "' in RTL for clients; start it with --allow-builds, or take a shipped configuration");
     uint64_t memory = open.has_memory_bytes() ? open.memory_bytes() : std::min(kDefaultMemory, settings_.memory_bytes);
     if (memory > settings_.memory_bytes || memory == 0)
       throw Error(ErrorCode::kDoesNotFit,

@@ -18,7 +18,7 @@ def add_arguments(parser):
     add("--idle-seconds", type=float, default=3600, help="a client that is silent so long is let go (3600)")
     add("--cache", help="folder of what clients have sent, kept from start to start; default: one that ends with it")
     add("--cache-size", type=int, default=1024, help="most MiB of --cache (1024)")
-    add("--allow-builds", action="store_true", help="device rtl may verilate machines for clients")
+    add("--allow-builds", action="store_true", help="device rtl verilates machines that nobody ships")
 
 
 def wanted(arguments):
