@@ -48,7 +48,7 @@ inline int64_t row_setup_cycles(const RowMap& i, int64_t exponent) {
          (i.operation == Mapping::kSoftmax ? row::kSoftmax : row::kNormalise + exponent / 4 + exponent % 4);
 }
 
-/// ROW_MAP: from there to the end of the row.
+/// ROW_MAP: from the first read of the last row to the end.
 inline int64_t row_map_cycles(const MachineConfig& config, int64_t entries) {
   return entries * timing::row::turns(config) + timing::row::kMap;
 }
@@ -63,7 +63,9 @@ inline int64_t row_cycles(const RowReduce& i, const MachineConfig& config, const
 }
 inline int64_t row_cycles(const RowMap& i, const MachineConfig& config, const RowNest& nest) {
   constexpr int64_t kExponent = 10;
-  return nest.rows * (row_setup_cycles(i, kExponent) + row_map_cycles(config, nest.entries));
+  const int64_t setup = row_setup_cycles(i, kExponent);
+  return setup + (nest.rows - 1) * std::max(nest.entries * timing::row::turns(config), timing::row::kNext + setup) +
+         row_map_cycles(config, nest.entries);
 }
 
 /// The whole instruction, where data are not known.

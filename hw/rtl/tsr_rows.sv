@@ -4,7 +4,9 @@
 // the tables. Leaves: scalars to ACC, vectors to OUT or INP. The vector engine has nothing else under way meanwhile.
 //
 // Method. A vector is read once and leaves its register in groups of RowLanes bytes. ROW_MAP: a group's bytes go to the
-// lanes side by side, one row after another; a row begins when the lanes are empty, since its scalars stand beside them.
+// lanes side by side, one row behind another. While a row is under way the next one's scalars are read and its factor is
+// made. What the lanes need of a row stands beside them once for each stage that wants it, and is taken over with the
+// row's first group.
 // ROW_REDUCE: a lane takes one byte a cycle, and four rows in turn, whose sums are the four registers of its adder. So
 // Rows = 4 * RowLanes rows are walked together: all their vectors of one iteration are written into a small memory of
 // each lane, of two halves, while the lanes take the bytes of the iteration before in the other order. Then the rows'
@@ -61,7 +63,7 @@ module tsr_rows #(
   if (4 * RowLanes > BlockOut) $error("tsr_rows: RowLanes above BlockOut / 4");
 
   localparam logic [3:0] Idle = 4'd0, Gather = 4'd1, Walk = 4'd2, Drain = 4'd3, Capture = 4'd4, Finish = 4'd5,
-      Scalars = 4'd6, Back = 4'd7, Setup = 4'd8, Run = 4'd9;
+      Scalars = 4'd6, Back = 4'd7, Setup = 4'd8, Ready = 4'd9, Taken = 4'd10;
 
   tsr_isa_pkg::row_reduce_t reduce;
   tsr_isa_pkg::row_map_t map;
@@ -123,6 +125,9 @@ module tsr_rows #(
   // A vector's read, its register, its groups of bytes. A read is taken, and the nest moved, when its data come.
   logic enable;
   logic ask, back_q, taking, hazard;
+  // ROW_MAP's row that is under way, while the nest stands at the next one.
+  logic running_q, final_row_q, fresh_row_q, next_row_begins;
+  logic [13:0] run_source_q, run_target_q;
   logic [TurnBits-1:0] pace_q, turn_q;
   logic emitting_q;
   logic [8*BlockOut-1:0] vector_q;
@@ -130,15 +135,15 @@ module tsr_rows #(
   logic half_q;  // the half that is written
   logic [1:0] full_q, final_q;  // by half: its vectors are there; they are the rows' last
   logic fetched_all_q, taking_last;
-  assign ask = (state_q == Walk && !fetched_all_q && !full_q[half_q]) || (state_q == Run && !fetched_all_q && !hazard);
+  assign ask = (state_q == Walk && !fetched_all_q && !full_q[half_q]) || (running_q && !fetched_all_q && !hazard);
   assign src_req_o = ask && enable && !back_q && pace_q == '0;
-  assign src_addr_o = source_step + (reducing ? base[fetch_row_q] : row_source);
+  assign src_addr_o = source_step + (reducing ? base[fetch_row_q] : run_source_q);
   assign taking = back_q && enable;
   assign taking_last = !reducing || fetch_row_q == rows_q;  // of an iteration
   assign next_inner = taking && taking_last;
   assign issue_o = taking;
   logic [RowBits-1:0] emit_row_q;
-  logic emit_half_q, emit_last_q;
+  logic emit_half_q, emit_last_q, emit_first_q;
   logic [RowLanes*8-1:0] group;
   always_comb begin
     group = vector_q[8*RowLanes-1:0];
@@ -170,6 +175,7 @@ module tsr_rows #(
       emit_row_q <= fetch_row_q;
       emit_half_q <= half_q;
       emit_last_q <= taking_last;
+      emit_first_q <= fresh_row_q;
     end
   end
 
@@ -229,12 +235,12 @@ module tsr_rows #(
         end
       end
     end else begin
-      if (state_q == Scalars) fetched_all_q <= 1'b0;
+      if (next_row_begins) fetched_all_q <= 1'b0;
       if (taking && last_inner) fetched_all_q <= 1'b1;
     end
   end
 
-  // ROW_MAP: the row's scalars and what is made of them.
+  // ROW_MAP: the next row's scalars and what is made of them.
   logic [6:0] wait_q;  // Setup, Drain, Capture: cycles
   logic [31:0] scalar_q;       // m or S1
   logic [30:0] sum_b_q;        // b or R
@@ -293,7 +299,33 @@ module tsr_rows #(
       end
     end
     if (is_softmax && digits_done) factor_q <= {12'd0, reciprocal};
-    if (reducing && state_q == Gather) {factor_q, addend_q, coarse_q} <= '0;
+  end
+
+  // The same of the row under way, where the lanes want it: begins_k: its first group is in stage k.
+  logic [7:0] begins_q;
+  logic begins_0;
+  logic [7:0] maximum_1_q;
+  logic [30:0] divisor_q;  // exponent in stage 3, significand in stage 6
+  logic [23:0] factor_3_q;
+  logic coarse_3_q;
+  logic [47:0] addend_4_q;
+  logic [11:0] limit_9_q;
+  logic [23:0] divisor_less;
+  assign begins_0 = emitting_q && !reducing && emit_first_q && turn_q == '0;
+  assign divisor_less = {1'b1, sum_b_q[22:0]} - 24'd1;
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) begins_q <= '0;
+    else begins_q <= {begins_q[6:0], begins_0};  // bit k: stage k + 1
+  end
+  always_ff @(posedge clk_i) begin
+    if (begins_0) maximum_1_q <= scalar_q[7:0];
+    if (reducing) {factor_3_q, coarse_3_q} <= '0;
+    else if (begins_q[1]) {factor_3_q, coarse_3_q} <= {factor_q, coarse_q};
+    if (begins_q[1]) divisor_q[30:23] <= sum_b_q[30:23];
+    if (reducing) addend_4_q <= '0;
+    else if (begins_q[2]) addend_4_q <= addend_q;
+    if (begins_q[4]) divisor_q[22:0] <= sum_b_q[22:0];
+    if (begins_q[7]) limit_9_q <= divisor_less[23:12];
   end
 
   // The lanes. Stage 0: a byte; 1: its distance and the table's index; 2: the table's answer; 3: the sum, or the map.
@@ -322,8 +354,6 @@ module tsr_rows #(
   assign high = map.high;
   assign lowest = map.low[7:0] + map.out_zero[7:0];
   assign highest = map.high[7:0] + map.out_zero[7:0];
-  logic [23:0] b_less;
-  assign b_less = {1'b1, sum_b_q[22:0]} - 24'd1;
   assign against = is_moments || is_normalise ? map.zero : 9'd0;
   for (genvar l = 0; l < RowLanes; l++) begin : gen_lane
     // The corner: groups are written as they come, bytes read as they are wanted.
@@ -352,7 +382,7 @@ module tsr_rows #(
     logic [7:0] distance_1;
     logic [30:0] number_3_q;
     assign wide_1 = {!map.src_unsigned && byte_1_q[7], byte_1_q};
-    assign distance_1 = (reducing ? lane_maximum[slot_1] : scalar_q[7:0]) - byte_1_q;
+    assign distance_1 = (reducing ? lane_maximum[slot_1] : maximum_1_q) - byte_1_q;
     for (genvar p = 0; p < 4; p++) begin : gen_plane
       assign index_o[48*l+12*p+:12] = {map.table_ + 4'(p), distance_1};
     end
@@ -415,8 +445,8 @@ module tsr_rows #(
       end
     end
     tsr_row_map #(.Registers(MapRegisters)) u_map (
-      .clk_i, .rst_ni, .enable_i(enable), .softmax_i(is_softmax), .b_i(sum_b_q), .limit_i(b_less[23:12]),
-      .factor_i(factor_q), .coarse_i(coarse_q), .addend_i(addend_q), .low_i(low), .high_i(high),
+      .clk_i, .rst_ni, .enable_i(enable), .softmax_i(is_softmax), .b_i(divisor_q), .limit_i(limit_9_q),
+      .factor_i(factor_3_q), .coarse_i(coarse_3_q), .addend_i(addend_4_q), .low_i(low), .high_i(high),
       .zero_i(map.out_zero[7:0]), .lowest_i(lowest), .highest_i(highest), .offset_i(offset_3_q), .a_i(number_3_q),
       .gain_i(gain), .bias_i(bias), .byte_o(made[8*l+:8]), .square_i(is_moments), .square_o(square_6)
     );
@@ -427,12 +457,15 @@ module tsr_rows #(
   // Beside ROW_MAP's groups: which turn they are, whose channels they want, where their vector goes.
   logic [TurnBits-1:0] turn_5, turn_6, turn_last;
   logic valid_5, valid_last;
-  logic [9:0] param_address, param_5;
+  logic [9:0] param_address, param_row, param_row_q, param_5;
   always_comb begin
-    param_address = 10'd1;
+    param_row = 10'd1;
+    param_address = param_row_q;
     for (int unsigned k = 0; k < 6; k++) begin
-      if (map.param_loop == 3'(k))
-        param_address = 4'(map.row) + 4'(k) < 4'd6 ? outer_count[12*k+:10] : inner_count[12*k+:10];
+      if (map.param_loop == 3'(k)) begin
+        if (4'(map.row) + 4'(k) < 4'd6) param_row = outer_count[12*k+:10];
+        else param_address = inner_count[12*k+:10];
+      end
     end
     param_address = param_address + map.param_addr - 10'd1;
   end
@@ -441,7 +474,7 @@ module tsr_rows #(
   always_ff @(posedge clk_i) begin
     if (taking) begin
       emit_param_q <= param_address;
-      emit_target_q <= row_target + target_step;
+      emit_target_q <= run_target_q + target_step;
     end
   end
   tsr_delay #(.Width(TurnBits + 10), .Stages(5)) u_channel (
@@ -502,7 +535,7 @@ module tsr_rows #(
   end
   always_ff @(posedge clk_i) begin
     if (taking) begin
-      way_q[0] <= row_target + target_step;
+      way_q[0] <= run_target_q + target_step;
       for (int unsigned w = 1; w < UnderWay; w++) way_q[w] <= way_q[w-1];
     end
   end
@@ -544,16 +577,18 @@ module tsr_rows #(
   end
 
   // What happens when.
-  logic row_done;
+  logic row_ready, map_done;
   logic unused;
-  assign unused = &{1'b0, acc_rdata_i, reduce, map, scalar_q, product, b_less, unused_outer_last, unused_inner_last,
+  assign unused = &{1'b0, acc_rdata_i, reduce, map, scalar_q, product, divisor_less, unused_outer_last, unused_inner_last,
                     unused_sums, outer_count, inner_count};
   assign acc_req_o = (state_q == Gather && is_sum) || state_q == Scalars;
   assign acc_addr_o = reducing ? row_target : row_scalars;
-  assign next_row = (gathered && !last_row) || (row_done && !last_row);
-  assign load_inner = (state_q == Gather && gathered && group_ends) || state_q == Back;
-  assign row_done = state_q == Run && fetched_all_q && ways_q == '0 && !emitting_q;
-  assign done_o = (row_done && last_row) || (written && row_q == rows_q && last_group_q);
+  assign next_row = (gathered || next_row_begins) && !last_row;
+  assign load_inner = (state_q == Gather && gathered && group_ends) || next_row_begins;
+  assign row_ready = setup_done || state_q == Ready;
+  assign next_row_begins = row_ready && (!running_q || fetched_all_q);
+  assign map_done = running_q && final_row_q && fetched_all_q && ways_q == '0 && !emitting_q;
+  assign done_o = map_done || (written && row_q == rows_q && last_group_q);
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
       state_q <= Idle;
@@ -572,9 +607,22 @@ module tsr_rows #(
         Finish: if (written && row_q == rows_q) state_q <= last_group_q ? Idle : Gather;
         Scalars: if (acc_gnt_i) state_q <= Back;
         Back: state_q <= Setup;
-        Setup: if (setup_done) state_q <= Run;
-        default: if (row_done) state_q <= last_row ? Idle : Scalars;
+        Setup, Ready: if (row_ready) state_q <= next_row_begins ? Taken : Ready;
+        // When the last stage takes over the row's scalars, those of the next one may come.
+        default: if (map_done) state_q <= Idle;
+                 else if (begins_q[5] && !final_row_q) state_q <= Scalars;
       endcase
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    if (!rst_ni) running_q <= 1'b0;
+    else running_q <= next_row_begins || (running_q && !map_done);
+    fresh_row_q <= next_row_begins || (fresh_row_q && !taking);
+    if (next_row_begins) begin
+      run_source_q <= row_source;
+      run_target_q <= row_target;
+      final_row_q <= last_row;
+      param_row_q <= param_row;
     end
   end
   always_ff @(posedge clk_i) begin

@@ -41,12 +41,16 @@ MEMORIES = {
 }
 # Memories that may become flip-flops, and up to how many words: below that they are cheaper than LUT RAM.
 FLIP_FLOPS = {"tsr_queue.mem": 4}
-# Pipelines written as memories: LUT RAM or flip-flops, what Yosys finds cheaper.
+# Pipelines written as memories, and what is kept of a few rows: LUT RAM or flip-flops, what Yosys finds cheaper.
 PIPELINES = {
     "tsr_delay.line": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_alu.info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_alu.constants": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_gemm.inside_info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+    **{
+        f"tsr_rows.{name}": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP")
+        for name in ("base", "target", "maximum", "lane_maximum", "corner", "kept")
+    },
 }
 LATCHES = "t:$dlatch t:$adlatch t:$dlatchsr t:$_DLATCH*"
 

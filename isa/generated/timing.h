@@ -277,7 +277,9 @@ inline constexpr int kScalars = 2;
 inline constexpr int kSoftmax = 16;
 /// The same of a row's moments, beside their exponent's places: four at a time, then one.
 inline constexpr int kNormalise = 8;
-/// From the last vector's turns to the end of the row.
+/// From a row's first read of a vector in row_map to the read of the next row's scalars.
+inline constexpr int kNext = 9;
+/// From the last vector's turns to the end of the instruction.
 inline constexpr int kMap = 17;
 }  // namespace row
 

@@ -895,7 +895,8 @@ package tsr_isa_pkg;
   localparam int unsigned TimingRowScalars = 2;  // From a row's scalars asked for in row_map to their use.
   localparam int unsigned TimingRowSoftmax = 16;  // In which a softmax's sum is made a factor.
   localparam int unsigned TimingRowNormalise = 8;  // The same of a row's moments, beside their exponent's places: four at a time, then one.
-  localparam int unsigned TimingRowMap = 17;  // From the last vector's turns to the end of the row.
+  localparam int unsigned TimingRowNext = 9;  // From a row's first read of a vector in row_map to the read of the next row's scalars.
+  localparam int unsigned TimingRowMap = 17;  // From the last vector's turns to the end of the instruction.
 
 endpackage
 /* verilator lint_on UNUSEDSIGNAL */

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 #include "base/row_arithmetic.h"
@@ -40,21 +41,6 @@ int64_t places_of(const isa::RowReduce& i, const Machine& machine, int32_t first
   return rows::moment_places(sum, squares, {i.length, i.shift, i.offset, i.epsilon, i.centre});
 }
 
-/// Cycles that reads of a row wait for results of its own which are still to be written: `steps` has source and
-/// destination of each vector.
-int64_t own_waits(const std::vector<std::array<int32_t, 2>>& steps, int64_t from, int64_t to, int64_t turns) {
-  const int64_t written = turns + isa::timing::row::kMap - 1;  // from the take of a vector to that of its result
-  std::vector<int64_t> taken(steps.size());
-  const auto under_way = static_cast<size_t>(written / turns) + 1;
-  for (size_t k = 1; k < steps.size(); ++k) {
-    taken[k] = taken[k - 1] + turns;
-    for (size_t j = k > under_way ? k - under_way : 0; j < k; ++j) {
-      if (to + steps[j][1] == from + steps[k][0]) taken[k] = std::max(taken[k], taken[j] + written);
-    }
-  }
-  return taken.back() - turns * static_cast<int64_t>(steps.size() - 1);
-}
-
 }  // namespace
 
 RowWork row_work(const isa::RowReduce& i, const Machine& machine) {
@@ -64,11 +50,16 @@ RowWork row_work(const isa::RowReduce& i, const Machine& machine) {
   work.entries = isa::row_nest(i).entries;
   work.source = i.src;
   const auto nest = make_nest(0, isa::kLoops - i.row, i.extent, i.src_stride, i.scalar_stride);
+  std::unordered_map<int32_t, int> writers;  // by entry of ACC: the last one's scalars are there
+  if (i.operation == isa::Reduction::kMoments) {
+    for_each_iteration(nest, {i.src_addr, i.scalar_addr}, [&](const auto& at) { ++writers[at[1]]; });
+  }
   for_each_iteration(nest, {i.src_addr, i.scalar_addr}, [&](const std::array<int32_t, 2>& at) {
     int64_t places = 0;
     if (i.operation == isa::Reduction::kMoments) {
       const int32_t exponent = exponent_at(machine, at[1]);  // 24 - places / 2 + offset, clamped
-      places = exponent > 0 && exponent < 31 ? 2 * (24 - (int64_t{exponent} - i.offset)) : places_of(i, machine, at[0]);
+      const bool told = writers[at[1]] == 1 && exponent > 0 && exponent < 31;
+      places = told ? 2 * (24 - (int64_t{exponent} - i.offset)) : places_of(i, machine, at[0]);
     }
     work.row_cycles.push_back(static_cast<uint32_t>(isa::row_end_cycles(i, places)));
   });
@@ -81,22 +72,16 @@ RowWork row_work(const isa::RowMap& i, const Machine& machine) {
   work.entries = isa::row_nest(i).entries;
   work.source = i.src;
   work.destination = i.dst;
-  const int64_t walk = isa::row_map_cycles(machine.config(), work.entries);
-  const int64_t turns = isa::timing::row::turns(machine.config());
-  std::vector<std::array<int32_t, 2>> steps;
-  if (i.src == i.dst) {
-    const auto inner = make_nest(isa::kLoops - i.row, i.row, i.extent, i.src_stride, i.dst_stride);
-    for_each_iteration(inner, {0, 0}, [&](const std::array<int32_t, 2>& at) { steps.push_back(at); });
+  const auto inner = make_nest(isa::kLoops - i.row, i.row, i.extent, i.src_stride, i.dst_stride);
+  const bool own = i.src == i.dst;
+  if (own) {
+    for_each_iteration(inner, {0, 0}, [&](const std::array<int32_t, 2>& at) { work.vectors.push_back(at); });
   }
   const auto nest = make_nest(0, isa::kLoops - i.row, i.extent, i.src_stride, i.dst_stride, i.scalar_stride);
   const std::array<int32_t, 3> start{i.src_addr, i.dst_addr, i.scalar_addr};
-  int32_t apart = 0;
-  int64_t waits = -1;  // of rows whose source and destination are so far apart
   for_each_iteration(nest, start, [&](const std::array<int32_t, 3>& at) {
-    if (!steps.empty() && (waits < 0 || at[1] - at[0] != apart)) waits = own_waits(steps, at[0], at[1], turns);
-    apart = at[1] - at[0];
-    const int64_t setup = isa::row_setup_cycles(i, exponent_at(machine, at[2]) & 31);
-    work.row_cycles.push_back(static_cast<uint32_t>(setup + walk + std::max<int64_t>(waits, 0)));
+    if (own) work.places.push_back({at[0], at[1]});
+    work.row_cycles.push_back(static_cast<uint32_t>(isa::row_setup_cycles(i, exponent_at(machine, at[2]) & 31)));
   });
   return work;
 }
@@ -110,6 +95,11 @@ void RowWalk::start(RowWork work, const isa::MachineConfig& config, Cycle from) 
   stalls_ = 0;
   reads_ = 0;
   owed_ = 0;
+  asked_ = 0;
+  ask_at_ = from + 1;
+  read_at_ = ready_ = kNever;
+  free_ = 0;
+  under_way_.clear();
 }
 
 /// Behind the last row of the group in hand.
@@ -119,12 +109,25 @@ size_t RowWalk::group_end() const {
 }
 
 void RowWalk::advance(Cycle limit, const AccUse& acc, double load_share) {
+  if (work_.map) {
+    advance_map(limit, acc, load_share);
+    return;
+  }
   while (!done() && at_ < limit && !refused(limit, acc, load_share)) {
     switch (phase_) {
       case Phase::kScalars: scalars(); break;
       case Phase::kReads: read(); break;
       case Phase::kWrites: write(); break;
     }
+  }
+}
+
+/// Moves a read of INP behind LOAD's writes.
+void RowWalk::wait_for_load(Cycle& at, Cycle limit, double load_share) {
+  for (; at < limit; ++at) {
+    owed_ += load_share;
+    if (owed_ < 1) break;
+    owed_ -= 1;
   }
 }
 
@@ -135,13 +138,7 @@ bool RowWalk::refused(Cycle limit, const AccUse& acc, double load_share) {
     case Phase::kScalars:
       while (work_.reads_scalars && at_ < limit && acc.reads(at_)) ++at_;
       break;
-    case Phase::kReads:
-      for (; at_ < limit; ++at_) {
-        owed_ += load_share;
-        if (owed_ < 1) break;
-        owed_ -= 1;
-      }
-      break;
+    case Phase::kReads: wait_for_load(at_, limit, load_share); break;
     case Phase::kWrites:
       while (at_ < limit && acc.writes(at_)) ++at_;
       break;
@@ -150,18 +147,8 @@ bool RowWalk::refused(Cycle limit, const AccUse& acc, double load_share) {
   return at_ >= limit;
 }
 
-/// A row's address or scalars.
+/// A row's address, and its maximum.
 void RowWalk::scalars() {
-  if (work_.map) {
-    if (reads_inp()) {
-      at_ += work_.row_cycles[row_] - static_cast<Cycle>(isa::row_map_cycles(*config_, work_.entries));
-      phase_ = Phase::kReads;
-      return;
-    }
-    at_ += work_.row_cycles[row_];
-    if (++row_ == work_.row_cycles.size()) --at_;
-    return;
-  }
   at_ += isa::timing::row::kGather;
   if (++gathered_ < group_end()) return;
   if (reads_inp()) {
@@ -180,14 +167,6 @@ void RowWalk::read() {
   const Cycle taken = at_ + 1;
   ++reads_;
   at_ = taken + turns - 1;
-  if (work_.map) {
-    if (reads_ < work_.entries) return;
-    reads_ = 0;
-    phase_ = Phase::kScalars;
-    at_ = taken + turns + isa::timing::row::kMap - 1;
-    if (++row_ == work_.row_cycles.size()) --at_;
-    return;
-  }
   const auto rows = static_cast<int64_t>(gathered_ - row_);
   if (reads_ % rows != 0) return;
   const int64_t entry = reads_ / rows - 1;
@@ -208,6 +187,75 @@ void RowWalk::read() {
   phase_ = Phase::kWrites;
   at_ = ends_[0] + static_cast<Cycle>(isa::timing::row::kDrain + isa::timing::row::capture(*config_)) +
         work_.row_cycles[row_] - 1;
+}
+
+/// ROW_MAP: while a row's vectors are read, the next row's scalars are asked for.
+void RowWalk::advance_map(Cycle limit, const AccUse& acc, double load_share) {
+  while (!done()) {
+    at_ = std::min(ask_at_, read_at_);
+    if (at_ >= limit) return;
+    const Cycle from = at_;
+    if (ask_at_ <= read_at_) {
+      while (ask_at_ < limit && acc.reads(ask_at_)) ++ask_at_;
+      stalls_ += ask_at_ - from;
+      if (ask_at_ < limit) answer();
+    } else if (read_at_ = own_free(from); read_at_ == from) {
+      wait_for_load(read_at_, limit, load_share);
+      stalls_ += read_at_ - from;
+      if (read_at_ < limit) read_vector(read_at_);
+    }
+  }
+}
+
+/// A row's scalars are read: its vectors may be when its factor is made.
+void RowWalk::answer() {
+  ready_ = ask_at_ + work_.row_cycles[asked_++];
+  ask_at_ = kNever;
+  begin_row();
+}
+
+/// The reads of the next row, if its factor has a time and those of the row before are over.
+void RowWalk::begin_row() {
+  if (ready_ == kNever || read_at_ != kNever) return;
+  read_at_ = std::max(ready_, free_);
+  ready_ = kNever;
+  if (reads_inp()) return;
+  for (int64_t k = 0; k < work_.entries; ++k) read_vector(own_free(read_at_));
+}
+
+/// When the next vector may be read, from this cycle on: behind the writing of its source, and where its own results
+/// leave the port of INP.
+Cycle RowWalk::own_free(Cycle at) {
+  if (work_.vectors.empty()) return at;
+  const Cycle written = static_cast<Cycle>(isa::timing::row::turns(*config_)) + isa::timing::row::kMap - 1;
+  const int32_t source = work_.places[row_][0] + work_.vectors[static_cast<size_t>(reads_)][0];
+  for (const auto& [entry, from] : under_way_) {
+    if (entry == source) at = std::max(at, from + written);
+  }
+  for (const auto& [entry, from] : under_way_) {
+    if (!reads_inp() || from + written - 1 != at) continue;
+    ++at;
+    ++stalls_;
+  }
+  return at;
+}
+
+/// A vector's read is granted.
+void RowWalk::read_vector(Cycle at) {
+  const auto turns = static_cast<Cycle>(isa::timing::row::turns(*config_));
+  if (!work_.vectors.empty()) {
+    if (under_way_.size() > 1 + isa::timing::row::kMap / turns) under_way_.pop_front();
+    under_way_.push_back({work_.places[row_][1] + work_.vectors[static_cast<size_t>(reads_)][1], at});
+  }
+  if (reads_ == 0 && asked_ < work_.row_cycles.size()) ask_at_ = at + isa::timing::row::kNext;
+  free_ = read_at_ = at + turns;
+  if (++reads_ < work_.entries) return;
+  reads_ = 0;
+  read_at_ = kNever;
+  if (++row_ == work_.row_cycles.size())
+    at_ = free_ + isa::timing::row::kMap - 1;
+  else
+    begin_row();
 }
 
 /// A row's result.

@@ -4,6 +4,9 @@
 // under way in the ALU meanwhile. Only reads and writes of ACC are steps; between them cycles are known.
 #pragma once
 
+#include <array>
+#include <deque>
+#include <utility>
 #include <vector>
 
 #include "isa/row_cycles.h"
@@ -21,7 +24,9 @@ struct RowWork {
   int64_t entries = 1;        // vectors of a row
   isa::AluSpace source = isa::AluSpace::kOut;
   isa::AluSpace destination = isa::AluSpace::kAcc;
-  std::vector<uint32_t> row_cycles;  // ROW_REDUCE: of its end; ROW_MAP: of all of it
+  std::vector<uint32_t> row_cycles;  // ROW_REDUCE: of its end; ROW_MAP: until its factor is made
+  // ROW_MAP whose source is where its results go: entries of them, by vector from a row's first and by row.
+  std::vector<std::array<int32_t, 2>> vectors, places;
 };
 RowWork row_work(const isa::RowReduce& i, const Machine& machine);
 RowWork row_work(const isa::RowMap& i, const Machine& machine);
@@ -44,6 +49,12 @@ class RowWalk {
 
  private:
   enum class Phase { kScalars, kReads, kWrites };
+  void wait_for_load(Cycle& at, Cycle limit, double load_share);
+  void advance_map(Cycle limit, const AccUse& acc, double load_share);
+  void answer();
+  void begin_row();
+  Cycle own_free(Cycle at);
+  void read_vector(Cycle at);
   bool refused(Cycle limit, const AccUse& acc, double load_share);
   void scalars();
   void read();
@@ -57,6 +68,12 @@ class RowWalk {
   size_t row_ = 0;       // the next one to end
   size_t gathered_ = 0;  // rows of ROW_REDUCE that have been gathered
   Cycle stalls_ = 0;
+  // Of ROW_MAP. Cycles are kNever where they are not known.
+  size_t asked_ = 0;                                 // rows whose scalars have been read
+  Cycle ask_at_ = 0, read_at_ = 0;                   // the next read of scalars, of a vector
+  Cycle ready_ = 0;                                  // when the next row may begin
+  Cycle free_ = 0;                                   // when the next vector may be read
+  std::deque<std::pair<int32_t, Cycle>> under_way_;  // destinations, and when their vectors were read
   // Of a source in INP, whose reads are steps too.
   int64_t reads_ = 0;       // of the group or row
   double owed_ = 0;         // that LOAD's share has not yet cost
