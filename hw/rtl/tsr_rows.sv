@@ -183,7 +183,7 @@ module tsr_rows #(
   logic [15:0] within_q, used;
   assign used = reducing ? 16'(BlockOut) : 16'(RowLanes);
   always_ff @(posedge clk_i) begin
-    if (state_q == Gather || state_q == Back) within_q <= limit_i;
+    if (state_q == Gather || (taking && fresh_row_q)) within_q <= limit_i;
     else if (reducing ? walking_q && step_q == '1 : emitting_q && enable)
       within_q <= within_q > used ? within_q - used : '0;
   end
