@@ -210,7 +210,7 @@ def main():
         help="of layers, networks, silicon and transformers: where cycles are measured; sysc: on the timing model "
         "alone, the default of transformers; rtl: the default of the others",
     )
-    parser.add_argument("--config", help="of networks and vthreads: the machine (npu64, npu256, npu256w, npu1024)")
+    parser.add_argument("--config", help="of networks and vthreads: the machine (npu64, npu256, npu256t, npu1024, ...)")
 
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

@@ -626,7 +626,8 @@ int tessera::run_command_line(int argc, char** argv) {
   app.set_version_flag("--version", "tessera " TESSERA_VERSION);
   Arguments a;
   const auto common = [&](CLI::App* command) {
-    command->add_option("--config", a.config, "configuration: npu64, npu256, npu256w, npu1024, or a .toml file");
+    command->add_option("--config", a.config,
+                        "configuration: npu64, npu256, npu256t, npu1024 or another of hw/configs, or a .toml file");
     command->add_flag("-q,--quiet", a.quiet, "print nothing but errors");
   };
   const auto loading = [&](CLI::App* command) {

@@ -225,7 +225,7 @@ int main(int argc, char** argv) {
   app.add_option("input", a.input, "ONNX model, module of nn operations, or graphs of the NPU; - is standard input");
   app.add_option("--pass", a.passes, "passes to run, in order")->delimiter(',');
   app.add_option("--load", a.plugins, "shared objects that register passes and matchers");
-  app.add_option("--config", a.config, "configuration: npu64, npu256, npu256w, npu1024, or a .toml file");
+  app.add_option("--config", a.config, "configuration: npu64, npu256, npu256w, npu256t, npu1024, or a .toml file");
   app.add_option("--shape", a.shapes, "NAME=D0,D1,...: shape of an input")->allow_extra_args(false);
   app.add_option("-o,--output", a.output, "file to write instead of standard output");
   app.add_option("--emit", a.emit, "what the generator makes of the graphs instead of the graphs")

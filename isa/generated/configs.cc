@@ -73,6 +73,28 @@ store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
 )toml"},
+      {"npu256t", R"toml(# SPDX-License-Identifier: Apache-2.0
+# npu256t: npu256 with row lanes: softmax and normalisations of transformers.
+name = "npu256t"
+batch = 1              # rows of a matmul or images of a batch in one entry
+block_in = 16            # input channels in one entry
+block_out = 16           # output channels in one entry
+inp_bytes = 32768
+wgt_bytes = 262144
+acc_bytes = 131072
+out_bytes = 32768
+param_bytes = 16384
+table_count = 16        # 256-byte tables
+second_lanes = 4        # lanes of the ALU's second operation
+row_lanes = 4           # lanes of the ALU's rows (row_reduce, row_map); 0: it has none
+axi_bytes = 8           # data width of the AXI master
+load_queue = 16         # instructions each engine's queue holds
+gemm_queue = 16
+alu_queue = 16
+store_queue = 16
+reads_in_flight = 32    # AXI read bursts
+writes_in_flight = 16    # AXI write bursts
+)toml"},
       {"npu256w", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256w: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI.
 name = "npu256w"

@@ -478,7 +478,7 @@ class KernelDescriptions(unittest.TestCase):
         return (ROOT / "generated" / name).read_text()
 
     def test_xml(self):
-        for config in ("npu64", "npu256", "npu256w", "npu1024", "pynq_z2", "ultra96", "kv260"):
+        for config in ("npu64", "npu256", "npu256w", "npu256t", "npu1024", "pynq_z2", "ultra96", "kv260"):
             width = str(8 * generate.load_toml(ROOT.parent / "hw" / "configs" / f"{config}.toml")["axi_bytes"])
             for name in (f"kernel_{config}.xml", f"xclbin_{config}.xml"):
                 root = ElementTree.fromstring(self.read(name).encode())

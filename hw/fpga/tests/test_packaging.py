@@ -26,7 +26,7 @@ import configure  # noqa: E402
 import machine  # noqa: E402
 import sections  # noqa: E402
 
-CONFIGS = ("npu64", "npu256", "npu256w", "npu1024", "pynq_z2", "ultra96", "kv260")
+CONFIGS = ("npu64", "npu256", "npu256w", "npu256t", "npu1024", "pynq_z2", "ultra96", "kv260")
 BOARDS = ("u250", "u50", "zcu104")
 # Boards that go from Vivado to a bitstream: configuration, the processor's IP, address of the registers.
 BITSTREAMS = {

@@ -133,7 +133,7 @@ class Session:
     """A model on a device.
 
     model: path of an ONNX file or an artifact (.tsr), or the bytes of either. device: "fsim" (functional simulator),
-    "reference" (interpreter) or another of tessera.backends(). config: npu64, npu256, npu256w, npu1024 or a .toml file;
+    "reference" (interpreter) or another of tessera.backends(). config: npu64, npu256, npu256t, npu1024, ... or a .toml file;
     default: the artifact's own, or npu256. shapes: {input: shape} for dynamic dimensions; without it a model is
     compiled for the shapes that come and kept. wave: an FST file of device "rtl". schedules: a dict from layers to
     schedules as schedules() gives it (those that are missing are chosen), or the stats() of a run. profile: keep
