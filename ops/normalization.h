@@ -26,14 +26,6 @@ Moments<T> moments(std::span<const T> values) {
   return result;
 }
 
-/// Mean of squares.
-template <typename T>
-T mean_square(std::span<const T> values) {
-  T sum = 0;
-  for (T value : values) sum += value * value;
-  return sum / static_cast<T>(values.size());
-}
-
 /// Results of a layer normalisation; mean and inverse standard deviation have one element for each row.
 struct LayerNormalized {
   Tensor y;

@@ -300,35 +300,60 @@ void softmax(Operator& o, bool logarithm) {
 // --- normalisations
 // ------------------------------------------------------------------------------------------------------------
 
-/// Mean and 1 / sqrt(variance + epsilon) of each row of x [rows, width]; the mean is absent where nothing is
-/// subtracted.
+/// Mean and 1 / sqrt(variance + epsilon) of each row of x [rows, width].
 struct Moments {
-  std::optional<Tensor> mean;
-  Tensor inverse;
+  Tensor mean, inverse;
 };
 
-Moments moments(Graph& graph, const Tensor& x, float epsilon, bool centred) {
-  Moments result;
+Moments moments(Graph& graph, const Tensor& x, float epsilon) {
   const Shape rows = {x.shape[0]}, width = {x.shape[1]};
-  const auto divided = [&](const Tensor& sum) {
-    return graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
-      const Scalar s = body.load(sum, i);
-      return s / s.same(static_cast<double>(x.shape[1]));
-    });
-  };
-  if (centred)
-    result.mean = divided(graph.reduce(
-        x.dtype, rows, width, zero(x.dtype),
-        [&](Body& body, const Indices& i, const Indices& k, Scalar s) { return s + body.load(x, {i[0], k[0]}); }));
+  const auto divided = [&](Scalar s) { return s / s.same(static_cast<double>(x.shape[1])); };
+  const Tensor sum = graph.reduce(
+      x.dtype, rows, width, zero(x.dtype),
+      [&](Body& body, const Indices& i, const Indices& k, Scalar s) { return s + body.load(x, {i[0], k[0]}); });
+  const Tensor mean =
+      graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) { return divided(body.load(sum, i)); });
   const Tensor squares =
       graph.reduce(x.dtype, rows, width, zero(x.dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
-        Scalar v = body.load(x, {i[0], k[0]});
-        if (centred) v = v - body.load(*result.mean, i);
+        const Scalar v = body.load(x, {i[0], k[0]}) - body.load(mean, i);
         return s + v * v;
       });
-  result.inverse = graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
-    const Scalar s = body.load(squares, i);
-    return s.same(1) / math("sqrt", {s / s.same(static_cast<double>(x.shape[1])) + s.same(epsilon)});
+  return {mean, graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
+            const Scalar variance = divided(body.load(squares, i));
+            return variance.same(1) / math("sqrt", {variance + variance.same(epsilon)});
+          })};
+}
+
+/// Mean and sqrt(mean of squares - mean^2 + epsilon) of each row of x [rows, width], as ONNX Runtime's layer
+/// normalisations compute them; the mean is absent where nothing is subtracted.
+struct RowSums {
+  std::optional<Tensor> mean;
+  Tensor deviation;
+};
+
+RowSums row_sums(Graph& graph, const Tensor& x, float epsilon, bool centred) {
+  RowSums result;
+  const Shape rows = {x.shape[0]}, width = {x.shape[1]};
+  const auto divided = [&](Scalar s) { return s / s.same(static_cast<double>(x.shape[1])); };
+  if (centred) {
+    const Tensor sum = graph.reduce(
+        x.dtype, rows, width, zero(x.dtype),
+        [&](Body& body, const Indices& i, const Indices& k, Scalar s) { return s + body.load(x, {i[0], k[0]}); });
+    result.mean =
+        graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) { return divided(body.load(sum, i)); });
+  }
+  const Tensor squares =
+      graph.reduce(x.dtype, rows, width, zero(x.dtype), [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+        const Scalar v = body.load(x, {i[0], k[0]});
+        return s + v * v;
+      });
+  result.deviation = graph.compute(x.dtype, rows, [&](Body& body, const Indices& i) {
+    Scalar variance = divided(body.load(squares, i));
+    if (centred) {
+      const Scalar mean = body.load(*result.mean, i);
+      variance = variance - mean * mean;
+    }
+    return math("sqrt", {variance + variance.same(epsilon)});
   });
   return result;
 }
@@ -336,7 +361,7 @@ Moments moments(Graph& graph, const Tensor& x, float epsilon, bool centred) {
 /// Layer normalisation of `given` over its axes from `axis` on, times `scale`, plus `shift`.
 struct LayerNormalized {
   Tensor y;
-  Moments moments;  // of the rows
+  RowSums sums;
 };
 
 LayerNormalized layer_normalize(Graph& graph, const Tensor& given, size_t axis, float epsilon, bool centred,
@@ -345,19 +370,19 @@ LayerNormalized layer_normalize(Graph& graph, const Tensor& given, size_t axis, 
   Shape flat = {1, 1};
   for (size_t d = 0; d < given.rank(); ++d) flat[d < axis ? 0 : 1] *= given.shape[d];
   const Tensor x = graph.reshape(given, flat);
-  const Moments m = moments(graph, x, epsilon, centred);
+  const RowSums r = row_sums(graph, x, epsilon, centred);
   const Tensor normal = graph.reshape(graph.compute(x.dtype, flat,
                                                     [&](Body& body, const Indices& i) {
                                                       Scalar v = body.load(x, i);
-                                                      if (centred) v = v - body.load(*m.mean, {i[0]});
-                                                      return v * body.load(m.inverse, {i[0]});
+                                                      if (centred) v = v - body.load(*r.mean, {i[0]});
+                                                      return v / body.load(r.deviation, {i[0]});
                                                     }),
                                       given.shape);
   const Tensor y = graph.compute(x.dtype, given.shape, [&](Body& body, const Indices& i) {
     const Scalar v = body.load(normal, i) * body.broadcast(scale, i);
     return shift ? v + body.broadcast(*shift, i) : v;
   });
-  return {y, m};
+  return {y, r};
 }
 
 void layer_norm(Operator& o, bool centred) {
@@ -367,8 +392,13 @@ void layer_norm(Operator& o, bool centred) {
   const LayerNormalized r =
       layer_normalize(o.graph, x, axis, o.node.get_float("epsilon", 1e-5f), centred, o.in(1), o.optional_in(2));
   o.yield(r.y);
-  if (o.op->getNumResults() > 1 && centred) o.yield(o.graph.reshape(*r.moments.mean, o.shape(1)));
-  if (o.op->getNumResults() > o.results.size()) o.yield(o.graph.reshape(r.moments.inverse, o.shape(o.results.size())));
+  if (o.op->getNumResults() > 1 && centred) o.yield(o.graph.reshape(*r.sums.mean, o.shape(1)));
+  if (o.op->getNumResults() <= o.results.size()) return;
+  const Tensor inverse = o.graph.compute(x.dtype, r.sums.deviation.shape, [&](Body& body, const Indices& i) {
+    const Scalar deviation = body.load(r.sums.deviation, i);
+    return deviation.same(1) / deviation;
+  });
+  o.yield(o.graph.reshape(inverse, o.shape(o.results.size())));
 }
 
 /// Layer normalisation of x (+ bias) + skip.
@@ -394,11 +424,11 @@ void group_norm(Operator& o, int64_t groups) {
                 plane = given.size() / (batch * channels);
   const Shape shape = {batch, groups, members, plane};
   const Tensor rows = o.graph.reshape(given, {batch * groups, members * plane}), x = o.graph.reshape(given, shape);
-  const Moments m = moments(o.graph, rows, o.node.get_float("epsilon", 1e-5f), true);
+  const Moments m = moments(o.graph, rows, o.node.get_float("epsilon", 1e-5f));
   const auto parameter = [&](const Tensor& p) {
     return o.graph.reshape(p, p.size() == channels ? Shape{groups, members} : Shape{groups, 1});
   };
-  const Tensor mean = o.graph.reshape(*m.mean, {batch, groups}), inverse = o.graph.reshape(m.inverse, {batch, groups});
+  const Tensor mean = o.graph.reshape(m.mean, {batch, groups}), inverse = o.graph.reshape(m.inverse, {batch, groups});
   const Tensor scale = parameter(o.in(1)), bias = parameter(o.in(2));
   const Tensor y = o.graph.compute(x.dtype, shape, [&](Body& body, const Indices& i) {
     const Indices row = {i[0], i[1]}, channel = {i[1], i[2]};

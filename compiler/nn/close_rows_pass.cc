@@ -45,17 +45,6 @@ std::optional<std::pair<mlir::Value, std::vector<float>>> with_constant(NodeOp o
   return std::nullopt;
 }
 
-/// ReduceMean over the last axis alone, extents kept.
-mlir::Value mean_of(mlir::Value value) {
-  NodeOp mean = defining_op(value, "ReduceMean");
-  if (!mean || to_node(mean).get_int("keepdims", 1) == 0) return {};
-  const auto shape = shape_of(mean.getInputs()[0]);
-  const auto axes = constant_ints(mean, 1, "axes");
-  if (!shape || !axes || axes->size() != 1) return {};
-  const auto rank = static_cast<int64_t>(shape->size());
-  return (*axes)[0] == -1 || (*axes)[0] == rank - 1 ? mean.getInputs()[0] : mlir::Value{};
-}
-
 /// What is squared.
 mlir::Value root_of_square(mlir::Value value) {
   if (NodeOp mul = defining_op(value, "Mul")) {

@@ -115,4 +115,14 @@ NodeOp replace_with(mlir::PatternRewriter& rewriter, NodeOp op, llvm::StringRef 
   return replacement;
 }
 
+mlir::Value mean_of(mlir::Value value) {
+  NodeOp mean = defining_op(value, "ReduceMean");
+  if (!mean || to_node(mean).get_int("keepdims", 1) == 0) return {};
+  const auto shape = shape_of(mean.getInputs()[0]);
+  const auto axes = constant_ints(mean, 1, "axes");
+  if (!shape || !axes || axes->size() != 1) return {};
+  const auto rank = static_cast<int64_t>(shape->size());
+  return (*axes)[0] == -1 || (*axes)[0] == rank - 1 ? mean.getInputs()[0] : mlir::Value{};
+}
+
 }  // namespace tessera::nn

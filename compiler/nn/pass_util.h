@@ -27,6 +27,9 @@ mlir::LogicalResult apply_rewrites(mlir::func::FuncOp func, const std::vector<Re
 /// True if both are ranked, static and of one shape.
 bool same_static_shape(mlir::Value a, mlir::Value b);
 /// Integers of a constant value, or of attribute `attribute` where the operator has it (older opsets); nullopt if
+/// What a ReduceMean over the last axis alone averages, extents kept; null where `value` is no such mean.
+mlir::Value mean_of(mlir::Value value);
+
 /// neither is known.
 std::optional<std::vector<int64_t>> constant_ints(NodeOp op, unsigned input, const std::string& attribute);
 /// The permutation of a Transpose of known rank, negative entries resolved, the default (reversal) written out; empty

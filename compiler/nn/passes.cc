@@ -28,6 +28,7 @@ void build_nn_pipeline(mlir::OpPassManager& manager, const PipelineOptions& opti
     functions.addPass(create_fold_constants_pass(kFoldLimitBytes));
     functions.addPass(create_remove_identities_pass());
   }
+  functions.addPass(create_fuse_norms_pass());
   if (options.fold_batch_norm) functions.addPass(create_fold_batch_norm_pass());
   functions.addPass(create_fold_padding_pass());
   functions.addPass(mlir::createCSEPass());
@@ -64,6 +65,7 @@ void register_nn_passes() {
     mlir::registerPass([] { return create_split_float_products_pass(); });
     mlir::registerPass([] { return create_qdq_folding_pass(); });
     mlir::registerPass([] { return create_close_rows_pass(); });
+    mlir::registerPass([] { return create_fuse_norms_pass(); });
     mlir::PassPipelineRegistration<>("nn-pipeline", "the passes between import and partitioning",
                                      [](mlir::OpPassManager& manager) { build_nn_pipeline(manager); });
     return true;

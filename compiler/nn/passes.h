@@ -45,6 +45,9 @@ std::unique_ptr<mlir::Pass> create_split_zero_points_pass();
 /// MatMulIntegerToFloat, DynamicQuantizeMatMul and QGemm of float results become MatMulInteger and arithmetic.
 std::unique_ptr<mlir::Pass> create_split_float_products_pass();
 
+/// nn-fuse-norms: normalisations that are spelled out become LayerNormalization and SimplifiedLayerNormalization, as
+/// ONNX Runtime's optimiser makes them. Rounding changes, to ONNX Runtime's.
+std::unique_ptr<mlir::Pass> create_fuse_norms_pass();
 /// nn-close-rows: float normalisations of rows between bytes become integer ones, which are close to them and not equal
 /// (docs/numerics.md).
 std::unique_ptr<mlir::Pass> create_close_rows_pass();
