@@ -69,6 +69,14 @@ mlir::Value deviation_of(mlir::Value value, double& epsilon) {
   return {};
 }
 
+/// Takes the mean's subtraction into a normalisation over the last axis.
+void without_mean(Normalisation& n) {
+  NodeOp sub = defining_op(n.x, "Sub");
+  if (!sub || mean_of(sub.getInputs()[1]) != sub.getInputs()[0]) return;
+  n.x = sub.getInputs()[0];
+  n.centre = true;
+}
+
 /// a divided by its deviation, in any of the forms.
 std::optional<Normalisation> spelled_out(mlir::Value value) {
   Normalisation n;
@@ -87,10 +95,7 @@ std::optional<Normalisation> spelled_out(mlir::Value value) {
   if (!a) return std::nullopt;
   n.x = a;
   n.centre = false;
-  if (NodeOp sub = defining_op(a, "Sub"); sub && mean_of(sub.getInputs()[1]) == sub.getInputs()[0]) {
-    n.x = sub.getInputs()[0];
-    n.centre = true;
-  }
+  without_mean(n);
   return n;
 }
 
@@ -112,14 +117,14 @@ std::optional<Normalisation> scaled(mlir::Value value) {
   return found;
 }
 
-std::optional<Normalisation> normalisation_of(mlir::Value value) {
+/// A normalisation that is one operator.
+std::optional<Normalisation> operator_of(mlir::Value value) {
   NodeOp op = defining_op(value);
-  if (!op || !is_static(value)) return std::nullopt;
+  if (!op) return std::nullopt;
   const bool layer = op.is("LayerNormalization");
   const bool square = op.is("RMSNormalization") || op.is("SimplifiedLayerNormalization") ||
                       op.is("SimplifiedLayerNormalization", kMicrosoftDomain);
-  if (!layer && !square) return scaled(value);
-  if (value != op.getResult(0)) return std::nullopt;
+  if ((!layer && !square) || value != op.getResult(0)) return std::nullopt;
   const ops::Node node = to_node(op);
   const ops::Shape shape = *shape_of(value);
   Normalisation n;
@@ -140,6 +145,25 @@ std::optional<Normalisation> normalisation_of(mlir::Value value) {
     n.shift = std::move(*values);
   }
   return n;
+}
+
+std::optional<Normalisation> normalisation_of(mlir::Value value) {
+  if (!is_static(value)) return std::nullopt;
+  if (auto n = operator_of(value)) {
+    if (!n->centre && n->axis == -1) without_mean(*n);
+    return n;
+  }
+  // nn-fuse-norms leaves the subtraction and the shift outside where ONNX Runtime does.
+  if (NodeOp add = defining_op(value, "Add")) {
+    const auto part = with_constant(add, shape_of(value)->empty() ? 1 : shape_of(value)->back());
+    auto n = part ? operator_of(part->first) : std::nullopt;
+    if (n && !n->centre && shape_of(n->x) == shape_of(value)) {
+      n->shift = part->second;
+      without_mean(*n);
+      return n;
+    }
+  }
+  return scaled(value);
 }
 
 /// Scale and zero point of a Q or a DQ for the whole tensor.
