@@ -1,23 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoding, one token at a time, by seeded decoders whose keys and values stay on the device. The bound of a step is
-the time in which the bus moves each weight once and each key and value once, at the maximal length for which the
-program is made. `times_bound` is cycles over it. Beside it stand the cycles by kind of layer, largest first, and
-whether the logits equal the reference interpreter's."""
+"""Decoding, one token at a time, by seeded decoders and by the trained one of examples/text, whose keys and values stay
+on the device. The bound of a step is the time in which the bus moves each weight once and each key and value once, at
+the maximal length for which the program is made. `times_bound` is cycles over it. `turns` is how often the NPU begins
+in a step: once more than it leaves for the host and comes back. Beside it stand the cycles by kind of layer, largest
+first, and whether the logits equal the reference interpreter's."""
 
 import collections
 import pathlib
+import sys
 import tomllib
 
 import numpy as np
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 # name: the decoder's shape, maximal length
 SHAPES = {
     "15 M parameters, TinyStories' shape": ({"layers": 6, "heads": 6, "size": 48, "inner": 768, "words": 32000}, 256),
     "one layer of 768": ({"layers": 1, "heads": 12, "size": 64, "inner": 3072, "words": 256}, 256),
     "grouped queries, 256 wide": ({"layers": 4, "heads": 8, "groups": 2, "size": 32, "inner": 768, "words": 256}, 256),
 }
+TRAINED = "the trained decoder"
 STEPS = 3
-CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "hw" / "configs"
+CONFIG = "npu256t"
 
 
 def bytes_of(decoder, length):
@@ -29,36 +33,75 @@ def bytes_of(decoder, length):
 
 def width_of(config):
     """Bytes that the bus of a machine moves in a cycle."""
-    path = CONFIGS / f"{config}.toml"
+    path = ROOT / "hw" / "configs" / f"{config}.toml"
     return tomllib.loads((path if path.exists() else pathlib.Path(config)).read_text())["axi_bytes"]
+
+
+def seeded(name):
+    """(model, maximal length, bytes of weights, bytes of the cache)."""
+    from tests.system.decoder import Decoder
+
+    options, length = SHAPES[name]
+    decoder = Decoder(**options, longest=length)
+    return decoder.model(), length, *bytes_of(decoder, length)
+
+
+def trained():
+    """The same of examples/text."""
+    sys.path.insert(0, str(ROOT / "examples" / "text"))
+    import generate
+    import onnx
+
+    model = onnx.load(ROOT / "examples" / "text" / "decoder.onnx")
+    length = generate.CONTEXT
+    return model.SerializeToString(), length, generate.weight_bytes(model), generate.cache_bytes(model, length)
+
+
+def equals_reference(steps, data, first, **options):
+    """Whether the interpreter gives the logits of these steps on the growing past."""
+    from tessera import Session
+
+    session = Session(data, "reference", **options)
+    ports = {port.name: port for port in session.get_inputs()}
+    outputs = [port.name for port in session.get_outputs()]
+    kinds = {"int8": np.int8, "uint8": np.uint8}
+    past = {
+        name: np.zeros([1, port.shape[1], 0, port.shape[3]], kinds[port.type[7:-1]])
+        for name, port in ports.items()
+        if name.startswith("past")
+    }
+    token, equal = first, True
+    for step in steps:
+        feeds = {
+            "input_ids": np.array([[token]]),
+            "position_ids": np.array([[step.position]]),
+            "attention_mask": np.ones((1, step.position + 1), np.int64),
+        }
+        want = dict(zip(outputs, session.run(None, {k: v for k, v in (feeds | past).items() if k in ports})))
+        equal = equal and np.array_equal(want["logits"][:, -1], step.logits)
+        past = {name: want[name.replace("past_key_values", "present")] for name in past}
+        token = int(step.tokens[0])
+    return bool(equal)
+
+
+def turns_of(layers):
+    """How often the NPU begins."""
+    placed = [layer.placement for layer in layers]
+    return sum(now == "npu" != before for before, now in zip(["cpu", *placed], placed))
 
 
 def bench(names, config, device):
     from tessera.generation import Generator
 
-    from tessera import Session
-    from tests.system.decoder import Decoder, empty_past
-
-    rows = []
-    for name in names or SHAPES:
-        if name not in SHAPES:
-            raise SystemExit(f"no decoder '{name}'; there are {', '.join(SHAPES)}")
-        options, length = SHAPES[name]
-        decoder = Decoder(**options, longest=length)
-        data = decoder.model()
-        generator = Generator(data, device or "sysc", config or "npu256", max_length=length)
-        reference, past, equal, token = Session(data, "reference"), empty_past(decoder), True, 3
-        for step in generator.stream([[3]], STEPS):
-            ids = np.array([[token]])
-            feeds = {"input_ids": ids, "position_ids": np.array([[step.position]]), **past}
-            want = reference.run(None, feeds)
-            equal = equal and np.array_equal(want[0][:, -1], step.logits)
-            kinds = [f"{i}.{kind}" for i in range(decoder.layers) for kind in ("key", "value")]
-            past = {f"past_key_values.{kind}": value for kind, value in zip(kinds, want[1:], strict=True)}
-            token = int(step.tokens[0])
+    rows, config = [], config or CONFIG
+    for name in names or [*SHAPES, TRAINED]:
+        if name not in SHAPES and name != TRAINED:
+            raise SystemExit(f"no decoder '{name}'; there are {', '.join([*SHAPES, TRAINED])}")
+        data, length, weights, cache = trained() if name == TRAINED else seeded(name)
+        generator = Generator(data, device or "sysc", config, max_length=length, numerics="close")
+        steps = list(generator.stream([[3]], STEPS))
         stats = generator.session.stats()
-        weights, cache = bytes_of(decoder, length)
-        bound = -(-(weights + cache) // width_of(config or "npu256"))
+        bound = -(-(weights + cache) // width_of(config))
         spent = collections.Counter()
         for layer in stats.layers:
             if layer.placement == "npu":
@@ -66,7 +109,7 @@ def bench(names, config, device):
         rows.append(
             {
                 "decoder": name,
-                "config": config or "npu256",
+                "config": config,
                 "cycles": stats.cycles,
                 "predicted_cycles": stats.predicted_cycles,
                 "bound_cycles": bound,
@@ -75,8 +118,9 @@ def bench(names, config, device):
                 "cache_bytes": cache,
                 "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes,
                 "nodes_cpu": stats.nodes_cpu,
+                "turns": turns_of(stats.layers),
                 "spent": dict(spent.most_common(6)),
-                "equal_to_reference": bool(equal),
+                "equal_to_reference": equals_reference(steps, data, 3, numerics="close"),
             }
         )
     return {"decoding": rows}

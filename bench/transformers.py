@@ -284,7 +284,7 @@ def bench(names, config, device):
     rows = []
     for name in names or TRANSFORMERS:
         data, feeds = build(name)
-        machine = config or with_row_lanes("npu256")
+        machine = config or "npu256t"
         expected = tessera.Session(data, "reference", numerics="close").run(None, feeds)
         session = tessera.Session(data, device, machine, profile=False, numerics="close")
         equal = all(np.array_equal(a, b) for a, b in zip(session.run(None, feeds), expected))
@@ -308,14 +308,6 @@ def bench(names, config, device):
         )
         print(f"{name}: done", file=sys.stderr)
     return {"transformers": rows}
-
-
-def with_row_lanes(config, folder=None):
-    """A file of the shipped configuration with four row lanes."""
-    text = (ROOT / "hw" / "configs" / f"{config}.toml").read_text()
-    path = (folder or CACHE) / f"{config}_rows.toml"
-    path.write_text(text.replace("row_lanes = 0 ", "row_lanes = 4 "))
-    return str(path)
 
 
 def machine_macs(config):
