@@ -90,33 +90,46 @@ module tsr_load #(
   );
 
   // Runs between the two sides.
-  localparam int unsigned ItemBits = 1 + 8 + OffsetBits + 22 + 22 + 3 + 1 + 1 + 3 + 32;
-  logic item_valid, item_ready, item_pad, item_last, item_signal, item_none;
+  localparam int unsigned CountBits = 24 - OffsetBits;
+  typedef struct packed {
+    logic none;  // no bytes
+    logic [CountBits-1:0] left;
+    logic prime;
+    logic last_free;
+    logic [OffsetBits-1:0] shift;
+    logic [OffsetBits-1:0] last_lane;
+  } shape_t;
+  shape_t run_shape, item_shape;
+  localparam int unsigned ItemBits = 1 + 8 + $bits(run_shape) + 22 + 3 + 1 + 1 + 3 + 32;
+  logic item_valid, item_ready, item_pad, item_last, item_signal;
   logic [7:0] item_pad_value;
-  logic [OffsetBits-1:0] item_from;
-  logic [21:0] item_sp, item_bytes;
+  logic [21:0] item_sp;
   logic [2:0] item_space, item_fault;
   logic [31:0] item_pc;
+  assign run_shape.none = run_none;
+  tsr_realign_shape #(.AxiBytes(AxiBytes)) u_shape (
+    .from_i(run_dram[OffsetBits-1:0]), .to_i(run_sp[OffsetBits-1:0]), .bytes_i(run_bytes), .pad_i(run_pad),
+    .left_o(run_shape.left), .prime_o(run_shape.prime), .last_free_o(run_shape.last_free), .shift_o(run_shape.shift),
+    .last_lane_o(run_shape.last_lane)
+  );
   tsr_queue #(.Width(ItemBits), .Depth(tsr_isa_pkg::timing_load_runs_waiting(ReadsInFlight))) u_items (
     .clk_i, .rst_ni, .valid_i(run_valid && (bursts_ready || !run_reads)),
-    .data_i({run_pad, run_pad_value, run_dram[OffsetBits-1:0], run_sp, run_bytes, run_space, run_last, run_signal,
-             run_fault, run_pc}),
+    .data_i({run_pad, run_pad_value, run_shape, run_sp, run_space, run_last, run_signal, run_fault, run_pc}),
     .ready_o(queue_ready), .valid_o(item_valid),
-    .data_o({item_pad, item_pad_value, item_from, item_sp, item_bytes, item_space, item_last, item_signal, item_fault,
-             item_pc}),
+    .data_o({item_pad, item_pad_value, item_shape, item_sp, item_space, item_last, item_signal, item_fault, item_pc}),
     .ready_i(item_ready)
   );
 
   logic align_ready, align_busy, align_take, group_valid, group_last, group_fire, none_take;
-  assign item_none = item_bytes == '0;
-  assign align_take = item_valid && !item_none && align_ready;
-  assign none_take = item_valid && item_none && !align_busy;
-  assign item_ready = item_none ? !align_busy : align_ready;
+  assign align_take = item_valid && !item_shape.none && align_ready;
+  assign none_take = item_valid && item_shape.none && !align_busy;
+  assign item_ready = item_shape.none ? !align_busy : align_ready;
 
   tsr_realign #(.AxiBytes(AxiBytes)) u_realign (
-    .clk_i, .rst_ni, .run_valid_i(item_valid && !item_none), .run_ready_o(align_ready), .run_from_i(item_from),
-    .run_to_i(item_sp[OffsetBits-1:0]), .run_bytes_i(item_bytes), .run_pad_i(item_pad),
-    .run_pad_value_i(item_pad_value), .beat_valid_i(r_valid_i), .beat_ready_o(r_ready_o), .beat_data_i(r_data_i),
+    .clk_i, .rst_ni, .run_valid_i(item_valid && !item_shape.none), .run_ready_o(align_ready),
+    .run_left_i(item_shape.left), .run_prime_i(item_shape.prime), .run_last_free_i(item_shape.last_free),
+    .run_shift_i(item_shape.shift), .run_last_lane_i(item_shape.last_lane), .run_to_i(item_sp[OffsetBits-1:0]),
+    .run_pad_i(item_pad), .run_pad_value_i(item_pad_value), .beat_valid_i(r_valid_i), .beat_ready_o(r_ready_o), .beat_data_i(r_data_i),
     .group_valid_o(group_valid), .group_ready_i(sp_gnt_i), .group_data_o(sp_wdata_o), .group_be_o(sp_wbe_o),
     .group_last_o(group_last), .busy_o(align_busy), .starved_o(stall_memory_o)
   );

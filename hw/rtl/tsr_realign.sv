@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves runs of bytes from one alignment to another. Enters: for each run the offset of its first byte in the first
-// source beat and in the first target group, and its bytes; the source beats in order. Leaves: target groups with byte
+// Moves runs of bytes from one alignment to another. Enters: for each run what tsr_realign_shape says of it, and the
+// offset of its first byte in the first target group; the source beats in order. Leaves: target groups with byte
 // enables. Two neighbouring beats make one group; a run whose source offset exceeds its target offset first fills the
 // register of the older beat. A padding run takes no beats and repeats one byte.
 //
 // Latency: a run taken in cycle t offers its first group in t + 1 (t + 2 when the register must be filled), provided
 // the beat is there. Throughput: one group a cycle; the next run is taken with the last group of the previous one.
 // Back-pressure: group_ready_i; beats are taken only as groups need them. Reset: synchronous, active low. Legal:
-// AxiBytes a power of two, 4 to 64. Timing: a beat's bytes chosen in two steps; a count of 20 bits.
+// AxiBytes a power of two, 4 to 64. Timing: a beat's bytes chosen in two or three steps; a count of 20 bits.
 module tsr_realign #(
   parameter int unsigned AxiBytes = 8,
   parameter bit          Pads     = 1'b1,  // there are runs of padding
-  localparam int unsigned OffsetBits = $clog2(AxiBytes)
+  localparam int unsigned OffsetBits = $clog2(AxiBytes),
+  localparam int unsigned CountBits = 24 - OffsetBits
 ) (
   input  logic                  clk_i,
   input  logic                  rst_ni,
   input  logic                  run_valid_i,
   output logic                  run_ready_o,
-  input  logic [OffsetBits-1:0] run_from_i,
-  input  logic [OffsetBits-1:0] run_to_i,
-  input  logic [21:0]           run_bytes_i,   // at least 1
+  input  logic [CountBits-1:0]  run_left_i,    // as tsr_realign_shape has it, up to run_last_lane_i
+  input  logic                  run_prime_i,
+  input  logic                  run_last_free_i,
+  input  logic [OffsetBits-1:0] run_shift_i,
+  input  logic [OffsetBits-1:0] run_last_lane_i,
+  input  logic [OffsetBits-1:0] run_to_i,      // offset of its first byte in its first group
   input  logic                  run_pad_i,
   input  logic [7:0]            run_pad_value_i,
   input  logic                  beat_valid_i,
@@ -38,7 +42,6 @@ module tsr_realign #(
 
   // Cycles of a run: one for each group, and one before them that fills the register of the older beat. Each needs a beat
   // but the last one of some runs. Counted down to -1, which its sign tells.
-  localparam int unsigned CountBits = 24 - OffsetBits;
   logic [CountBits-1:0] left_q;  // behind this one, less one
   logic busy_q, pad_q, first_q, prime_q, last_free_q;
   logic [7:0] pad_value_q;
@@ -59,18 +62,28 @@ module tsr_realign #(
   assign run_ready_o = !busy_q || (group_fire && group_last_o);
   assign take = run_valid_i && run_ready_o;
 
-  // Byte i of a group is byte i + 1 + shift of both beats: first by even distances, then by one.
+  // Byte i of a group is byte i + 1 + shift of both beats: first by multiples of eight, then by even distances, then by
+  // one, so that each step is a choice of four at most for buses of up to 32 bytes.
+  localparam int unsigned Coarse = AxiBytes > 8 ? AxiBytes / 8 : 1;
+  localparam int unsigned Evens = AxiBytes > 8 ? 4 : AxiBytes / 2;
+  localparam int unsigned NearBits = 8 * (AxiBytes + 2 * Evens - 1);
   logic [8*AxiBytes-1:0] group_data;
   logic [8*AxiBytes+7:0] even;
+  logic [NearBits-1:0] near;
   logic [16*AxiBytes-1:0] pair;
   assign pair = {beat_data_i, older_q};
   always_comb begin
+    near = '0;
     even = '0;
     group_data = '0;
     if (!tsr_isa_pkg::Simulated || group_valid_o) begin
-      even = pair[8+:8*AxiBytes+8];
-      for (int unsigned k = 1; k < AxiBytes / 2; k++) begin
-        if (shift_q[OffsetBits-1:1] == (OffsetBits - 1)'(k)) even = pair[8+16*k+:8*AxiBytes+8];
+      near = pair[8+:NearBits];
+      for (int unsigned k = 1; k < Coarse; k++) begin
+        if (32'(shift_q) / 8 == k) near = pair[8+64*k+:NearBits];
+      end
+      even = near[0+:8*AxiBytes+8];
+      for (int unsigned k = 1; k < Evens; k++) begin
+        if (32'(shift_q) % 8 / 2 == k) even = near[16*k+:8*AxiBytes+8];
       end
       group_data = shift_q[0] ? even[8+:8*AxiBytes] : even[0+:8*AxiBytes];
       if (pad_q) group_data = {AxiBytes{pad_value_q}};
@@ -79,16 +92,6 @@ module tsr_realign #(
   assign group_data_o = group_data;
   assign group_be_o = (first_q ? {AxiBytes{1'b1}} << first_lane_q : '1) &
       (group_last_o ? {AxiBytes{1'b1}} >> ~last_lane_q : '1);
-
-  // Beats and groups of a run: those of its whole ones, and of the rest with what stands before.
-  logic [1:0] beat_rest;
-  logic [OffsetBits+1:0] group_rest;
-  logic prime;
-  logic [2:0] more;
-  assign more = {1'b0, group_rest[OffsetBits+1:OffsetBits]} + {2'd0, prime};
-  assign beat_rest = 2'(({2'd0, run_bytes_i[OffsetBits-1:0]} + {2'd0, run_from_i} + (OffsetBits + 2)'(AxiBytes - 1)) >> OffsetBits);
-  assign group_rest = {2'd0, run_bytes_i[OffsetBits-1:0]} + {2'd0, run_to_i} + (OffsetBits + 2)'(AxiBytes - 1);
-  assign prime = !run_pad_i && run_from_i > run_to_i;
 
   always_ff @(posedge clk_i) begin
     if (!rst_ni) busy_q <= 1'b0;
@@ -101,12 +104,12 @@ module tsr_realign #(
       pad_q <= Pads && run_pad_i;
       pad_value_q <= Pads ? run_pad_value_i : '0;
       first_q <= 1'b1;
-      prime_q <= prime;
-      last_free_q <= {1'b0, prime} + group_rest[OffsetBits+1:OffsetBits] != beat_rest;
-      shift_q <= run_from_i - run_to_i - 1'b1;
+      prime_q <= run_prime_i;
+      last_free_q <= run_last_free_i;
+      shift_q <= run_shift_i;
       first_lane_q <= run_to_i;
-      last_lane_q <= group_rest[OffsetBits-1:0];  // (to + bytes - 1) modulo AxiBytes
-      left_q <= CountBits'(run_bytes_i[21:OffsetBits]) + CountBits'(more) - CountBits'(2);
+      last_lane_q <= run_last_lane_i;
+      left_q <= run_left_i;
     end else if (fire) begin
       if (!prime_q) first_q <= 1'b0;
       prime_q <= 1'b0;

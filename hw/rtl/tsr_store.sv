@@ -163,16 +163,30 @@ module tsr_store #(
 
   // Realignment.
   logic offsets_valid, align_ready, align_busy, align_starved_unused, align_last_unused;
-  logic [OffsetBits-1:0] align_from, align_to;
-  logic [21:0] align_bytes;
-  tsr_queue #(.Width(2 * OffsetBits + 22), .Depth(tsr_isa_pkg::TimingStoreRunsWaiting)) u_offsets (
-    .clk_i, .rst_ni, .valid_i(run_take), .data_i({run_sp[OffsetBits-1:0], run_dram[OffsetBits-1:0], run_bytes}),
-    .ready_o(offsets_ready), .valid_o(offsets_valid), .data_o({align_from, align_to, align_bytes}),
-    .ready_i(align_ready)
+  localparam int unsigned CountBits = 24 - OffsetBits;
+  typedef struct packed {
+    logic [CountBits-1:0] left;
+    logic prime;
+    logic last_free;
+    logic [OffsetBits-1:0] shift;
+    logic [OffsetBits-1:0] last_lane;
+    logic [OffsetBits-1:0] to;
+  } shape_t;
+  shape_t run_shape, align;
+  tsr_realign_shape #(.AxiBytes(AxiBytes)) u_shape (
+    .from_i(run_sp[OffsetBits-1:0]), .to_i(run_dram[OffsetBits-1:0]), .bytes_i(run_bytes), .pad_i(1'b0),
+    .left_o(run_shape.left), .prime_o(run_shape.prime), .last_free_o(run_shape.last_free), .shift_o(run_shape.shift),
+    .last_lane_o(run_shape.last_lane)
+  );
+  assign run_shape.to = run_dram[OffsetBits-1:0];
+  tsr_queue #(.Width($bits(run_shape)), .Depth(tsr_isa_pkg::TimingStoreRunsWaiting)) u_offsets (
+    .clk_i, .rst_ni, .valid_i(run_take), .data_i(run_shape), .ready_o(offsets_ready), .valid_o(offsets_valid),
+    .data_o(align), .ready_i(align_ready)
   );
   tsr_realign #(.AxiBytes(AxiBytes), .Pads(1'b0)) u_realign (
-    .clk_i, .rst_ni, .run_valid_i(offsets_valid), .run_ready_o(align_ready), .run_from_i(align_from),
-    .run_to_i(align_to), .run_bytes_i(align_bytes), .run_pad_i(1'b0), .run_pad_value_i(8'd0),
+    .clk_i, .rst_ni, .run_valid_i(offsets_valid), .run_ready_o(align_ready),
+    .run_left_i(align.left), .run_prime_i(align.prime), .run_last_free_i(align.last_free), .run_shift_i(align.shift),
+    .run_last_lane_i(align.last_lane), .run_to_i(align.to), .run_pad_i(1'b0), .run_pad_value_i(8'd0),
     .beat_valid_i(beat_valid), .beat_ready_o(beat_ready), .beat_data_i(beat_data), .group_valid_o(w_valid_o),
     .group_ready_i(w_ready_i), .group_data_o(w_data_o), .group_be_o(w_strb_o), .group_last_o(align_last_unused),
     .busy_o(align_busy), .starved_o(align_starved_unused)
