@@ -11,7 +11,8 @@
 // is found by the parity of the upper sum, which is the exclusive or of two products of single bits. Lanes 2 p and 2 p +
 // 1 share multipliers: `hi` is the even lane's in the lower half of a row's bytes and the odd lane's in the upper half.
 // So each lane has BlockIn / 2 multipliers whose `hi` is its own. In depthwise mode, where lanes share no operand, they
-// take its taps, fill is 0 and `lo` does not count. Taps beyond BlockIn / 2 have multipliers of their own. Tap u, counted from
+// take its taps, fill is 0 and `lo` does not count. Taps beyond BlockIn / 2 have multipliers of their own, in look-up
+// tables, since a DSP slice would make one product there. Tap u, counted from
 // the last, meets byte u of an even lane's row and byte (u + BlockIn / 2) modulo BlockIn of an odd one's. The offsets of
 // `hi` and `lo` and the zero point add constants times sums of operands to each dense sum: that is found once for each
 // row and subtracted at the end. Depthwise weights are signed and have no zero point.
@@ -187,16 +188,19 @@ module tsr_mac_array #(
                 localparam int unsigned Tap = Half + 2 * g + j;
                 if (Tap < Taps) begin : gen_product
                   logic [WeightBits-1:0] weight;
-                  logic signed [InputBits-1:0] operand_1_q;
-                  logic signed [WeightBits-1:0] weight_1_q;
-                  logic signed [Field-1:0] product_2_q;
+                  logic [InputBits-1:0] operand_1_q;
+                  logic [WeightBits-1:0] weight_1_q;
+                  logic [Field-1:0] product_1, product_2_q;
                   assign weight = weights_i[WeightBits*((2*p+o)*BlockIn+(Tap+o*Half)%BlockIn)+:WeightBits];
                   always_ff @(posedge clk_i) begin
                     operand_1_q <= ({InputBits{take_i[Tap]}} & window[InputBits*(Tap*Lanes+Lane)+:InputBits]) |
                         ({InputBits{one_i[Tap]}} & newest[InputBits*Lane+:InputBits]);
                     weight_1_q <= weight;
-                    product_2_q <= operand_1_q * weight_1_q;
+                    product_2_q <= product_1;
                   end
+                  tsr_lut_multiply #(.Width(InputBits), .ByWidth(WeightBits)) u_product (
+                    .value_i(operand_1_q), .by_i(weight_1_q), .product_o(product_1)
+                  );
                   assign products_2[Field*j+:Field] = product_2_q;
                 end else begin : gen_none
                   assign products_2[Field*j+:Field] = '0;

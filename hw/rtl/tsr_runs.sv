@@ -204,11 +204,16 @@ module tsr_runs #(
     inner_d = innermost(at_last_d[Loops-1:1]);
   end
 
-  // Leading padding does not advance the DRAM address.
+  // Leading padding does not advance the DRAM address. The upper half of the sum is what it was, or one more or less: the
+  // carry of the lower half only chooses.
   logic [63:0] dram_next;
-  logic dram_stays;
+  logic [31:0] dram_stride, dram_other;
+  logic dram_stays, dram_carry;
   assign dram_stays = Pads && !inner_q[1] && before_in_q[inner_q[0]];
-  assign dram_next = from.dram + (dram_stays ? '0 : 64'($signed(walk_loop.stride)));
+  assign dram_stride = dram_stays ? '0 : walk_loop.stride;
+  assign {dram_carry, dram_next[31:0]} = {1'b0, from.dram[31:0]} + {1'b0, dram_stride};
+  assign dram_other = from.dram[63:32] + {{31{dram_stride[31]}}, 1'b1};
+  assign dram_next[63:32] = dram_carry != dram_stride[31] ? dram_other : from.dram[63:32];
   always_comb begin
     begun = '0;
     if (!tsr_isa_pkg::Simulated || prep_take || step_take) begin

@@ -9,7 +9,7 @@
 - No combinational path from a ready input to a valid output or payload of the same side of a stream, in any module with
   streams; no combinational path at all through the AXI master (paths.py).
 - The block RAM templates describe the same thing to the simulator and to synthesis (a proof).
-- So do both forms of the matrix engine's multipliers, at small widths (a proof).
+- So do both forms of the matrix engine's multipliers, at small widths (a proof); its product in look-up tables is one.
 - The rounding at the end of the ALU's stages is that of binary32 (a proof).
 - The machine npu16 has the area and the longest path of logic that are documented (figures.json), within two percent.
 - Modules whose clock on ECP5 is recorded still reach it, within five percent (with TESSERA_LONG: minutes a module).
@@ -233,6 +233,7 @@ def check_forms(folder):
     names = (
         "hw/synth/no_registers.v",
         "hw/prim/tsr_sum_tree.sv",
+        "hw/prim/tsr_lut_multiply.sv",
         "hw/rtl/tsr_mac_array.sv",
         "hw/synth/equal_mac_array.sv",
     )
@@ -252,6 +253,21 @@ def check_forms(folder):
     if proofs != len(cases):
         raise Failure(f"tsr_mac_array: {proofs} of {len(cases)} proofs of equality ran, see {folder}")
     print(f"tsr_mac_array: both forms are equal ({run.seconds:.1f} s)")
+
+
+def check_multiply(folder):
+    """The product in look-up tables is one: a proof at small widths. A long test proves the widths of the machine."""
+    width, by_width = (9, 8) if os.environ.get("TESSERA_LONG") else (6, 6)
+    names = ("hw/prim/tsr_lut_multiply.sv", "hw/synth/equal_multiply.sv")
+    commands = [
+        f"read_verilog -sv {' '.join(str(machine.ROOT / name) for name in names)}",
+        f"hierarchy -check -top equal_multiply -chparam Width {width} -chparam ByWidth {by_width}",
+        *("proc", "flatten", "opt -full", "sat -verify -prove equal_o 1"),
+    ]
+    run = machine.yosys(commands, folder / "forms_tsr_lut_multiply.log")
+    if "SAT proof finished - no model found: SUCCESS!" not in run.log:
+        raise Failure(f"tsr_lut_multiply: the proof did not run, see {folder}")
+    print(f"tsr_lut_multiply: a product of {width} by {by_width} bits ({run.seconds:.1f} s)")
 
 
 def check_requantise(folder):
@@ -315,7 +331,7 @@ def main():
         folder = options.keep or pathlib.Path(scratch)
         parts = {
             "templates": lambda: check_templates(folder),
-            "forms": lambda: (check_forms(folder), check_requantise(folder)),
+            "forms": lambda: (check_forms(folder), check_multiply(folder), check_requantise(folder)),
             "rounding": lambda: check_rounding(folder),
             "elaboration": lambda: check_elaboration(folder, options.config or machine.shipped()),
             "structure": lambda: check_structure(folder, options.structure),
