@@ -44,6 +44,10 @@ struct RtlInstallation {
 /// None in a build without device rtl.
 std::optional<RtlInstallation> rtl_installation();
 
+/// Where the library is that device remote loads. Errors: kUnsupported when this installation has none, saying what to
+/// do.
+std::string remote_library();
+
 /// Opens a device. Errors: kInvalidArgument for an unknown name (the message lists the known ones), a configuration
 /// that is not valid, or a wrong option; kDoesNotFit when the host cannot provide the memory.
 std::unique_ptr<Device> open_device(std::string_view name, const isa::MachineConfig& config,

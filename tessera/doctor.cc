@@ -69,8 +69,15 @@ void cache(Rows& rows, const std::string& what, const std::string& folder) {
 
 void devices(Rows& rows) {
   rows.push_back({"devices", "reference", true, "the interpreter"});
-  for (const driver::BackendInfo& backend : driver::backends())
+  for (const driver::BackendInfo& backend : driver::backends()) {
     rows.push_back({"devices", backend.name, true, backend.description});
+    if (backend.name != "remote") continue;
+    try {
+      driver::remote_library();
+    } catch (const Error& error) {
+      rows.back() = {"devices", backend.name, false, error.what()};
+    }
+  }
 }
 
 void machines(Rows& rows) {

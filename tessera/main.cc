@@ -79,6 +79,32 @@ compiler::Progress progress(const Arguments& a) {
   };
 }
 
+/// One line on a terminal that says how far a program elsewhere is; it goes with the object.
+class RunProgress {
+ public:
+  explicit RunProgress(const Arguments& a)
+      : wanted_(!a.quiet && isatty(STDERR_FILENO) != 0 && a.device.starts_with("remote:")) {}
+  ~RunProgress() {
+    if (wanted_) std::fputs("\r\033[K", stderr);
+  }
+  RunProgress(const RunProgress&) = delete;
+  RunProgress& operator=(const RunProgress&) = delete;
+
+  std::function<void(bool, uint64_t)> observer(const Arguments& a) const {
+    if (!wanted_) return {};
+    return [device = a.device](bool waiting, uint64_t instructions) {
+      if (waiting)
+        std::fprintf(stderr, "\r\033[Ktessera: waits for its turn on %s", device.c_str());
+      else
+        std::fprintf(stderr, "\r\033[Ktessera: runs on %s, %llu instructions done", device.c_str(),
+                     static_cast<unsigned long long>(instructions));
+    };
+  }
+
+ private:
+  bool wanted_;
+};
+
 std::string read_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ErrorCode::kIo, "cannot open '" + path + "' for reading");
@@ -405,7 +431,10 @@ std::unique_ptr<QuantisedModel> quantised(const Arguments& a) {
 int run_command(const Arguments& a) {
   const std::unique_ptr<QuantisedModel> made = quantised(a);
   if (made && made->status() != 0) return made->status();
-  Session session(made ? made->path() : a.model, session_options(a));
+  SessionOptions options = session_options(a);
+  const RunProgress line(a);
+  options.progress = line.observer(a);
+  Session session(made ? made->path() : a.model, std::move(options));
   const NamedValues feeds = read_feeds(a, session.inputs());
   const auto results = session.run(feeds, a.outputs);
   runtime::NamedTensors named;

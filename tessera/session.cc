@@ -314,6 +314,7 @@ std::vector<Bound> Session::run_bound(const NamedBounds& feeds, const std::vecto
     run.check_races = s.options.check_races;
     run.poison = s.options.poison;
     run.profile = s.options.profile;
+    run.progress = s.options.progress;
     run.threads = s.options.compile.threads;
     results = entry.executor->run_bound(values, on_device, run);
   }

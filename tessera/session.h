@@ -43,6 +43,8 @@ struct SessionOptions {
   std::optional<uint64_t> heap_base;        // first address of device memory
   std::optional<std::string> trusted_keys;  // file or folder of public keys: artifacts must be signed with one of them
   bool profile = true;                      // keep figures of each instruction, for stats and trace; makes `rtl` slower
+  /// Called while a program of the NPU waits for its turn or runs (driver/device.h), on the thread of the run.
+  std::function<void(bool waiting, uint64_t instructions)> progress;
 };
 
 /// A model on a device. Thread-safe: runs of one session happen one after another.

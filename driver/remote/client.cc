@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "driver/backends.h"
+#include "driver/registry.h"
 #include "driver/remote/messages.h"
 #include "driver/remote/transport.h"
 
@@ -406,6 +407,8 @@ class RemoteDevice final : public Device {
 };
 
 }  // namespace
+
+std::string remote_library() { return find_library().string(); }
 
 std::unique_ptr<Device> open_remote(const isa::MachineConfig& config, const DeviceOptions& options,
                                     const std::string& address) {

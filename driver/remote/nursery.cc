@@ -11,6 +11,8 @@
 #include <cstring>
 #include <string>
 
+#include <google/protobuf/stubs/logging.h>
+
 #include "base/error.h"
 #include "driver/remote/worker.h"
 
@@ -59,7 +61,8 @@ int receive(int descriptor, std::string& text) {
 void run_workers(int descriptor) {
   std::signal(SIGCHLD, SIG_IGN);  // nobody waits for workers
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE})
-    std::signal(number, SIG_IGN);  // they end with their sockets
+    std::signal(number, SIG_IGN);            // they end with their sockets
+  google::protobuf::SetLogHandler(nullptr);  // what clients send wrongly is not for the server's log
   ::prctl(PR_SET_NAME, "tessera-workers");
   std::string settings;
   for (;;) {

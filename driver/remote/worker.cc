@@ -149,7 +149,10 @@ class Worker {
   void fail(ErrorCode code, const std::string& text) {
     remote::Reply message;
     message.mutable_failure()->set_code(static_cast<uint32_t>(code));
-    message.mutable_failure()->set_text(text);
+    std::string plain = text;  // a name that was cut is no UTF-8, and then nobody could read the message
+    for (char& c : plain)
+      if (static_cast<unsigned char>(c) >= 128) c = '?';
+    message.mutable_failure()->set_text(plain);
     reply(message);
   }
 

@@ -13,6 +13,10 @@ set_target_properties(tessera_wheel PROPERTIES LINK_DEPENDS ${CMAKE_CURRENT_LIST
 target_compile_definitions(tessera_wheel PRIVATE TESSERA_VERSION="${PROJECT_VERSION}")
 tessera_cold(tessera_wheel)
 
+if(TARGET tessera_grpc)
+  add_dependencies(tessera_wheel tessera_grpc)
+  install(TARGETS tessera_grpc LIBRARY DESTINATION tessera COMPONENT wheel EXCLUDE_FROM_ALL)
+endif()
 install(TARGETS tessera_wheel LIBRARY DESTINATION . COMPONENT wheel EXCLUDE_FROM_ALL)
 install(DIRECTORY python/tessera DESTINATION . COMPONENT wheel EXCLUDE_FROM_ALL
         FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)

@@ -191,6 +191,8 @@ class _Client:
     def _vanish(self):
         """The stream has ended, however: the worker ends, and who waits for it."""
         self._gone.set()
+        with contextlib.suppress(queue.Full):
+            self._replies.put_nowait(None)
         self._turns.wake()
         self._worker.end()
 
