@@ -84,7 +84,8 @@ std::string schedule_in_short(const json& schedule) {
   if (schedule.contains("chain")) {
     std::string text = "chain of " + std::to_string(schedule["chain"].size()) + " |";
     const json tile = schedule.value("tile", json::object());
-    for (const auto& [dim, extent] : tile.items()) text += " " + dim + extent.dump();
+    for (const auto& [dim, extent] : tile.items())
+      text += " " + (extent.is_string() ? extent.get<std::string>() + " " + dim : dim + extent.dump());
     return text;
   }
   std::string outer, tile, copies;

@@ -183,7 +183,8 @@ class ChainLowerer {
     for (size_t s = 0; s < chain.size(); ++s) {
       const size_t operation = chain.first + s;
       nests_.push_back(std::make_unique<NestLowering>(chain.tasks[s], *chain.nests[s], chain.plan.schedules[s], emitter,
-                                                      infos[operation], static_cast<uint32_t>(operation)));
+                                                      infos[operation], static_cast<uint32_t>(operation),
+                                                      s == 0 && chain.plan.tile.whole_input));
       source_.emplace_back(all_.size(), 0);
     }
   }

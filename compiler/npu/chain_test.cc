@@ -153,7 +153,7 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
                                                     square(1, 4, 400, 400, 300, 300, 60)};
   const char* factor = std::getenv("TESSERA_NPU_TESTS");
   const int count = 120 * (factor != nullptr ? std::atoi(factor) : 1);
-  int chains = 0;
+  int chains = 0, whole = 0;
   for (int i = 0; i < count; ++i) {
     const uint64_t seed = 77000 + static_cast<uint64_t>(i);
     Random random(seed);
@@ -166,6 +166,7 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
     given.tile.oh = random.between(1, out.h);
     given.tile.ow = random.between(1, out.w);
     given.tile.blocks = random.between(1, 3);
+    given.tile.whole_input = i % 2 == 1;
     const std::string json = schedule::to_json(given);
     Options options;
     options.schedules = {given};
@@ -173,6 +174,7 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
       ASSERT_EQ(test::compare(graph, config, seed, options), "")
           << "seed " << seed << " on " << config.name << ": " << json;
       ++chains;
+      whole += given.tile.whole_input ? 1 : 0;
     } catch (const Error& error) {
       // A tile that is too large, or a link that skips positions: refused with a reason, and the generator's choice
       // runs.
@@ -188,6 +190,7 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
     }
   }
   EXPECT_GT(chains, count / 4);
+  EXPECT_GT(whole, count / 20);
 }
 
 TEST(Chain, RowsAreLinks) {

@@ -30,6 +30,15 @@ size_t Ring::take(const Tile& key) {
   return slot;
 }
 
+schedule::Footprint NestLowering::footprint_of(const Nest& nest, const schedule::Schedule& schedule, bool whole_input) {
+  Extents tile = schedule.tile();
+  schedule::Footprint result = schedule::footprint(nest, *schedule.intrinsic, tile, schedule.window_rows());
+  if (!whole_input) return result;
+  tile[Dim::kG] = nest.extent[Dim::kG];
+  result.input = schedule::footprint(nest, *schedule.intrinsic, tile, schedule.window_rows()).input;
+  return result;
+}
+
 std::map<isa::Space, int64_t> NestLowering::demand() const {
   schedule::PerOperand copies{};
   for (size_t i = 0; i < copies.size(); ++i) copies[i] = schedule::copies_of(nest_, schedule_, static_cast<Operand>(i));
@@ -91,6 +100,10 @@ Tile NestLowering::key_of(Operand operand, const Tile& tile) const {
     if (!schedule::indexes(nest_, operand, dim)) continue;
     key.begin[dim] = tile.begin[dim];
     key.count[dim] = tile.count[dim];
+  }
+  if (operand == Operand::kInput && whole_input_) {
+    key.begin[Dim::kG] = 0;
+    key.count[Dim::kG] = nest_.extent[Dim::kG];
   }
   if (operand == Operand::kInput && keeps_rows_) {
     int64_t& begin = key.begin[Dim::kOh];

@@ -47,9 +47,10 @@ class NestLowering {
   using Span = schedule::Span;
   using Operand = schedule::Operand;
 
-  /// All references stay in use. `layer`: the index that instructions are tagged with.
+  /// All references stay in use. `layer`: the index that instructions are tagged with. `whole_input`: a slot of the
+  /// input holds all channels of a tile's positions, of which the tiles that differ in channels alone read theirs.
   NestLowering(const Task& task, const Nest& nest, const schedule::Schedule& schedule, Emitter& emitter,
-               LayerInfo& info, uint32_t layer)
+               LayerInfo& info, uint32_t layer, bool whole_input = false)
       : task_(task),
         nest_(nest),
         schedule_(schedule),
@@ -59,8 +60,9 @@ class NestLowering {
         layer_(layer),
         input_scope_(schedule::input_scope(nest, schedule)),
         keeps_rows_(schedule.keeps_rows()),
+        whole_input_(whole_input),
         window_rows_(schedule.window_rows()),
-        footprint_(schedule::footprint(nest, *schedule.intrinsic, schedule.tile(), window_rows_)) {
+        footprint_(footprint_of(nest, schedule, whole_input)) {
     find_attaches();
     set_planes();
   }
@@ -83,7 +85,8 @@ class NestLowering {
   Span rows_of(const Tile& tile) const;
   Span cols_of(const Tile& tile) const;
   int64_t input_blocks(const Tile& tile) const {
-    return nest_.input.broadcast_c ? 1 : tile.count[schedule::Dim::kG] * tile.count[schedule::Dim::kIc];
+    const int64_t chunks = whole_input_ ? nest_.extent[schedule::Dim::kG] : tile.count[schedule::Dim::kG];
+    return nest_.input.broadcast_c ? 1 : chunks * tile.count[schedule::Dim::kIc];
   }
   /// The next slot for an input that comes from a sink.
   int64_t take_input(const Tile& tile) { return input_.address(input_.take(key_of(Operand::kInput, tile))); }
@@ -100,6 +103,7 @@ class NestLowering {
   bool weighted() const {
     return nest_.computation == schedule::Computation::kDense || nest_.computation == schedule::Computation::kDepthwise;
   }
+  static schedule::Footprint footprint_of(const Nest& nest, const schedule::Schedule& schedule, bool whole_input);
   /// Whether a result takes several tiles because its window is cut.
   bool split_window() const;
   /// Whether a tile is the first of those that make a result, or the last.
@@ -242,7 +246,7 @@ class NestLowering {
   LayerInfo& info_;
   uint32_t layer_;
   const isa::Space input_scope_;
-  const bool keeps_rows_;
+  const bool keeps_rows_, whole_input_;
   const int64_t window_rows_;
   const schedule::Footprint footprint_;
   /// By operand: how many neighbouring positions of a dimension that it does not have share one fetch, because a level

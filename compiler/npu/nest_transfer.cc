@@ -353,15 +353,15 @@ int64_t NestLowering::load_input(const Tile& tile) {
     box.rows.begin += present * window.step;
     box.rows.count = before + rows.count - present;
     box.cols = cols;
-    box.g = tile.begin[Dim::kG];
-    box.chunks = tile.count[Dim::kG];
+    box.g = whole_input_ ? 0 : tile.begin[Dim::kG];
+    box.chunks = whole_input_ ? nest_.extent[Dim::kG] : tile.count[Dim::kG];
     box.b = tile.begin[Dim::kIc];
     box.blocks = tile.count[Dim::kIc];
     box.pad_value = nest_.pad_value;
     transfer(box);
     present = before + rows.count;
   }
-  return input_.address(*slot) + before * row;
+  return input_.address(*slot) + before * row + (whole_input_ ? tile.begin[Dim::kG] * tile.count[Dim::kIc] : 0);
 }
 
 size_t NestLowering::load_weights(const Tile& tile) {

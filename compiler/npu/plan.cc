@@ -189,4 +189,9 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
   return plan;
 }
 
+std::vector<Placement> places_apart(const Graph& graph, Options options) {
+  options.reuse_memory = false;
+  return plan_memory(graph, options).placements;
+}
+
 }  // namespace tessera::npu

@@ -24,6 +24,8 @@ struct MemoryPlan {
 /// index).
 MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::vector<bool>& on_chip = {},
                        const std::vector<std::pair<int64_t, int64_t>>& when = {});
+/// Places without reuse of memory: any neighbours can be replayed behind each other, however they are cut into chains.
+std::vector<Placement> places_apart(const Graph& graph, Options options);
 
 /// The tensor whose allocation holds `tensor`.
 TensorId root_of(const Graph& graph, TensorId tensor);

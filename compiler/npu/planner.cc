@@ -23,8 +23,6 @@ namespace {
 constexpr size_t kTrials = 16, kFinalists = 8;
 /// Layouts of a chain's first input that are judged.
 constexpr size_t kChainLayouts = 3;
-/// Instructions that all replays of a layer may have; one replay there always is.
-constexpr int64_t kReplayed = 60000;
 
 /// The nest that a schedule is for.
 const Nest& nest_for(const Task& task, const Schedule& schedule) {
@@ -34,7 +32,8 @@ const Nest& nest_for(const Task& task, const Schedule& schedule) {
 }
 
 std::string in_short(const schedule::ChainTile& tile) {
-  return "oh" + std::to_string(tile.oh) + " ow" + std::to_string(tile.ow) + " blocks" + std::to_string(tile.blocks);
+  return "oh" + std::to_string(tile.oh) + " ow" + std::to_string(tile.ow) + " blocks" + std::to_string(tile.blocks) +
+         (tile.whole_input ? " whole input" : "");
 }
 
 std::string rounded(double value) {
@@ -85,7 +84,7 @@ Planner::Planner(const Graph& graph, const isa::MachineConfig& config, const Opt
       searcher_(schedule::make_searcher(options.search)),
       model_(schedule::make_cost_model(options.cost_model, machine_)),
       judge_(schedule::make_cost_model(options.judge, machine_)),
-      placements_(plan_memory(graph, options).placements),
+      placements_(places_apart(graph, options)),
       feeds_(feeds_next(graph)),
       memo_(options.memo != nullptr && options.memo->serves(config, options) ? *options.memo : own_memo_),
       log_(options.search_log != nullptr ? *options.search_log : own_log_),
@@ -195,7 +194,8 @@ Schedule Planner::legal(const Task& task, const Schedule& given) const {
 Unit Planner::single(size_t i) {
   Unit unit;
   unit.first = i;
-  const std::vector<Task> tasks = make_tasks(graph_, i, placements_, config_, options_);
+  unit.tasks = make_tasks(graph_, i, placements_, config_, options_);
+  const std::vector<Task>& tasks = unit.tasks;
   const auto* schedules = given(i) == nullptr ? nullptr : std::get_if<std::vector<Schedule>>(given(i));
   if (schedules != nullptr && schedules->size() != tasks.size()) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -346,13 +346,15 @@ void Planner::offer(std::vector<Cut>& cuts, Unit unit) {
   const double total = cuts[unit.first].score + unit.score;
   offers_.push_back({unit.piece, std::max<size_t>(unit.schedules.size(), 1), unit.first, unit.count, total});
   Cut& end = cuts[unit.first + unit.count];
+  const size_t first = unit.first;
+  offered_.insert_or_assign(Place{unit.first, unit.count}, std::move(unit));
   if (end.score >= 0 && end.score <= total) {
     if (end.rival < 0 || total < end.rival) end.rival = total;
     return;
   }
   end.rival = end.score;
   end.score = total;
-  end.unit = std::move(unit);
+  end.first = first;
 }
 
 std::vector<Unit> Planner::run() {
@@ -378,8 +380,10 @@ std::vector<Unit> Planner::run() {
   }
   if (cuts[count].score < 0) refuse_scopes(cuts);
   std::vector<Unit> result;
-  for (size_t end = count; end > 0; end = result.back().first) result.push_back(std::move(cuts[end].unit));
+  for (size_t end = count; end > 0; end = result.back().first)
+    result.push_back(std::move(offered_.extract({cuts[end].first, end - cuts[end].first}).mapped()));
   std::reverse(result.begin(), result.end());
+  recut(result);
   explain(cuts, result);
   return result;
 }
@@ -424,8 +428,11 @@ void Planner::explain(const std::vector<Cut>& cuts, const std::vector<Unit>& uni
     const Cut& end = cuts[offer.first + offer.count];
     const bool chosen = used[offer.piece];
     std::string reason;
+    const bool least = end.first == offer.first;  // of those that end with it, each alone
     if (given(offer.first) != nullptr)
       reason = "given";
+    else if (chosen && !least)
+      reason = "between its neighbours it does better than the cut of least score, " + rounded(end.score);
     else if (chosen && end.rival >= 0)
       reason = "all operations up to its last one score " + rounded(end.score) + " with it, " + rounded(end.rival) +
                " by the next best cut";

@@ -24,6 +24,9 @@
 
 namespace tessera::npu {
 
+/// Instructions that all replays of one decision may have; one replay there always is.
+inline constexpr int64_t kReplayed = 60000;
+
 /// One or several operations: the tasks of a single operation with a schedule each, or a chain.
 struct Unit {
   size_t first = 0, count = 1;
@@ -81,8 +84,10 @@ class Planner {
   /// The ways to end a unit before an operation: the best one, and what the next best scores.
   struct Cut {
     double score = -1, rival = -1;  // of all units up to here; negative: there is none
-    Unit unit;
+    size_t first = 0;               // operation of that unit
   };
+  /// Where a unit begins, and its operations.
+  using Place = std::pair<size_t, size_t>;
   /// A unit that was offered.
   struct Offer {
     size_t piece = 0, pieces = 1, first = 0, count = 1;
@@ -115,6 +120,14 @@ class Planner {
   [[noreturn]] void refuse_scopes(const std::vector<Cut>& cuts) const;
   void offer(std::vector<Cut>& cuts, Unit unit);
   void explain(const std::vector<Cut>& cuts, const std::vector<Unit>& units);
+  /// Replaces a few units next to each other by others that cover the same operations and do better between their
+  /// neighbours.
+  void recut(std::vector<Unit>& units);
+  bool recut_at(std::vector<Unit>& units, size_t first, size_t count);
+  /// All other ways to cover the operations from `first` to `end` by units that were offered.
+  std::vector<std::vector<Place>> covers(size_t first, size_t end) const;
+  /// Of units behind each other; nothing where the judge looks at no streams.
+  std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units);
   /// Tries the other candidates in place of the unit's own.
   template <typename Plan>
   void pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
@@ -134,6 +147,7 @@ class Planner {
   SearchMemo own_memo_;
   SearchMemo& memo_;
   std::vector<Offer> offers_;
+  std::map<Place, Unit> offered_;  // units that are not in use
   SearchLog own_log_;
   SearchLog& log_;
   const size_t known_pieces_;  // of earlier plans

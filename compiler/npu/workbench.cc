@@ -72,7 +72,7 @@ Workbench::Workbench(Graph graph, const isa::MachineConfig& config, const Option
   check_graph(graph_);
   for (Tensor& tensor : graph_.tensors) tensor.scope = Scope::kOpen;
   if (options_.memo == nullptr) options_.memo = std::make_shared<SearchMemo>();
-  placements_ = plan_memory(graph_, options_).placements;
+  placements_ = places_apart(graph_, options_);
   const std::vector<bool> feeds = feeds_next(graph_);
   const size_t operations = graph_.operations.size();
   const auto add = [&](size_t first, size_t count, std::string key) {

@@ -19,6 +19,16 @@ int64_t middle_blocks(const std::vector<const Nest*>& nests) {
   return dense(*nests[0]) ? nests[0]->extent[Dim::kOc] : nests[0]->extent[Dim::kG];
 }
 
+bool may_hold_input(const std::vector<const Nest*>& nests, const ChainTile& tile) {
+  const Nest& head = *nests[0];
+  Extents whole;
+  whole[Dim::kG] = head.extent[Dim::kG];
+  whole[Dim::kKh] = head.extent[Dim::kKh];
+  whole[Dim::kKw] = head.extent[Dim::kKw];
+  return !dense(head) && tile.blocks < middle_blocks(nests) &&
+         core_intrinsic(head.computation).tile_obstacle(head, whole).empty();
+}
+
 std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nest*>& nests, Interval last, bool rows) {
   std::vector<Interval> result(nests.size());
   result.back() = last;
@@ -115,7 +125,8 @@ struct Layout {
   int64_t& of(size_t nest, Operand operand) { return copies[nest][static_cast<size_t>(operand)]; }
 };
 
-Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const Sweep& cols, int64_t blocks) {
+Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const Sweep& cols, const ChainTile& size) {
+  const int64_t blocks = size.blocks;
   Layout layout;
   layout.copies.resize(nests.size());
   for (size_t s = 0; s < nests.size(); ++s) {
@@ -133,6 +144,9 @@ Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const
     }
     layout.tiles.push_back(tile);
     layout.footprints.push_back(footprint(n, core_intrinsic(n.computation), tile));
+    if (s > 0 || !size.whole_input) continue;
+    tile[Dim::kG] = n.extent[Dim::kG];
+    layout.footprints[0].input = footprint(n, core_intrinsic(n.computation), tile).input;
   }
   return layout;
 }
@@ -144,13 +158,13 @@ Capacity used(const std::vector<const Nest*>& nests, const Layout& layout) {
 }
 
 /// Two of everything that two steps touch; the sums of a closing product live for a whole tile.
-void give_two(Layout& layout, const std::vector<const Nest*>& nests, int64_t tiles, int64_t chunks) {
+void give_two(Layout& layout, const std::vector<const Nest*>& nests, int64_t tiles, int64_t chunks, bool whole_input) {
   const int64_t pair = std::min<int64_t>(tiles * chunks, 2), tile_pair = std::min<int64_t>(tiles, 2),
                 chunk_pair = std::min<int64_t>(chunks, 2);
   for (size_t s = 0; s < nests.size(); ++s) {
     const Footprint& f = layout.footprints[s];
     const bool first = s == 0, last = s + 1 == nests.size(), closing = last && dense(*nests[s]) && !first;
-    layout.of(s, Operand::kInput) = first && dense(*nests[s]) ? tile_pair : pair;
+    layout.of(s, Operand::kInput) = first && (dense(*nests[s]) || whole_input) ? tile_pair : pair;
     if (f.sums > 0) layout.of(s, Operand::kSums) = closing ? tile_pair : pair;
     if (f.weights > 0) layout.of(s, Operand::kWeights) = nests[s]->factor.present ? pair : chunk_pair;
     if (f.params > 0) layout.of(s, Operand::kParams) = closing || !nests[s]->per_channel ? 1 : chunk_pair;
@@ -160,7 +174,7 @@ void give_two(Layout& layout, const std::vector<const Nest*>& nests, int64_t til
 }
 
 /// Weights and parameters stay when they are used again, else are fetched a few steps ahead, as far as they fit.
-void give_more(Layout& layout, const std::vector<const Nest*>& nests, int64_t tiles, int64_t chunks,
+void give_more(Layout& layout, const std::vector<const Nest*>& nests, int64_t tiles, int64_t chunks, bool whole_input,
                const isa::MachineConfig& config) {
   const auto grow = [&](size_t s, Operand operand, int64_t target) {
     int64_t& count = layout.of(s, operand);
@@ -181,7 +195,7 @@ void give_more(Layout& layout, const std::vector<const Nest*>& nests, int64_t ti
       for (int64_t more = 3; more <= std::min<int64_t>(chunks, 4); ++more) grow(s, operand, more);
     }
   }
-  grow(0, Operand::kInput, std::min<int64_t>(dense(*nests[0]) ? tiles : tiles * chunks, 3));
+  grow(0, Operand::kInput, std::min<int64_t>(dense(*nests[0]) || whole_input ? tiles : tiles * chunks, 3));
 }
 
 Schedule schedule_of(const Nest& nest, const Extents& tile, const Footprint& f, const PerOperand& copies) {
@@ -233,14 +247,16 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
   const int64_t chunks = ceil_div(middle, tile.blocks),
                 tiles = nests_[0]->extent[Dim::kN] * plan.rows->tiles * plan.cols->tiles;
   plan.steps = tiles * chunks;
-  Layout layout = layout_of(nests_, *plan.rows, *plan.cols, tile.blocks);
-  give_two(layout, nests_, tiles, chunks);
+  if (tile.whole_input && !may_hold_input(nests_, tile))
+    return refuse("the first link takes its input in no parts, or these are whole");
+  Layout layout = layout_of(nests_, *plan.rows, *plan.cols, tile);
+  give_two(layout, nests_, tiles, chunks, tile.whole_input);
   if (!used(nests_, layout).fits(config_)) {
     // One set of sums: the next tile's products wait for the stage.
     if (dense(tail)) layout.of(nests_.size() - 1, Operand::kSums) = 1;
     if (std::string why = used(nests_, layout).reason(config_); !why.empty()) return refuse(std::move(why));
   }
-  give_more(layout, nests_, tiles, chunks, config_);
+  give_more(layout, nests_, tiles, chunks, tile.whole_input, config_);
   for (size_t s = 0; s < nests_.size(); ++s)
     plan.schedules.push_back(schedule_of(*nests_[s], layout.tiles[s], layout.footprints[s], layout.copies[s]));
   return plan;

@@ -28,8 +28,9 @@ struct Interval {
 std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nest*>& nests, Interval last, bool rows);
 
 struct ChainTile {
-  int64_t oh = 1, ow = 1;  // of the last nest's output
-  int64_t blocks = 1;      // of middle channels in a step
+  int64_t oh = 1, ow = 1;    // of the last nest's output
+  int64_t blocks = 1;        // of middle channels in a step
+  bool whole_input = false;  // a first link that treats each channel on its own gets all channels of a tile at once
   bool operator==(const ChainTile&) const = default;
 };
 
@@ -62,6 +63,9 @@ struct ChainPlan {
 
 /// Blocks of the channels between the nests.
 int64_t middle_blocks(const std::vector<const Nest*>& nests);
+
+/// Whether the whole_input of a tile decides anything: the first link fetches its input block by block otherwise.
+bool may_hold_input(const std::vector<const Nest*>& nests, const ChainTile& tile);
 
 /// Whether nests can be links of a chain in this order, whatever the tile: "" or the reason why not.
 std::string chain_obstacle(const std::vector<const Nest*>& nests, const isa::MachineConfig& config);

@@ -398,7 +398,8 @@ class ChainForm {
   /// Adds what LOAD moves; returns STORE's cycles.
   int64_t transfers() {
     const Nest &head = *nests_.front(), &tail = *nests_.back();
-    const bool whole_in = dense(head) || chunks_ == 1, whole_out = dense(tail) || chunks_ == 1;
+    const bool whole_in = dense(head) || chunks_ == 1 || plan_.tile.whole_input,
+               whole_out = dense(tail) || chunks_ == 1;
     const Sweep &rows = *plan_.rows, &cols = *plan_.cols;
     const int64_t wide = cols.tiles == 1 ? cols.read * plan_.schedules[0].tile()[Dim::kOh] : cols.read / cols.tiles;
     load_ += loaded(moved(head.in_channels, head.input, rows.read, cols.read, wide, whole_in));
@@ -408,7 +409,7 @@ class ChainForm {
     const int64_t store = beats(out.bytes, machine_) + out.runs * kStoreRunCycles;
     if (tail.second.present) load_ += loaded(moved(tail.out_channels, tail.second, height, width, pixels, whole_out));
     instructions_ +=
-        (dense(head) ? tiles_ : plan_.steps) + (dense(tail) ? tiles_ : plan_.steps) * (tail.second.present ? 2 : 1);
+        (whole_in ? tiles_ : plan_.steps) + (dense(tail) ? tiles_ : plan_.steps) * (tail.second.present ? 2 : 1);
     return store;
   }
 

@@ -91,6 +91,7 @@ ordered_json value_of(const ChainSchedule& chain) {
   ordered_json root;
   root["chain"] = chain.links;
   root["tile"] = {{"oh", chain.tile.oh}, {"ow", chain.tile.ow}, {"blocks", chain.tile.blocks}};
+  if (chain.tile.whole_input) root["tile"]["input"] = "whole";
   return root;
 }
 
@@ -158,6 +159,11 @@ ChainSchedule chain_of(const json& root) {
     chain.links = root.at("chain").get<std::vector<std::string>>();
     const auto& tile = root.at("tile");
     chain.tile = {tile.at("oh").get<int64_t>(), tile.at("ow").get<int64_t>(), tile.at("blocks").get<int64_t>()};
+    if (tile.contains("input")) {
+      if (tile["input"] != "whole")
+        refuse("'input' of a chain's tile is \"whole\" or left out, not " + tile["input"].dump());
+      chain.tile.whole_input = true;
+    }
   } catch (const json::exception& e) {
     refuse(std::string("a chain has \"chain\", a list of names, and \"tile\" with oh, ow and blocks: ") + e.what());
   }

@@ -284,11 +284,10 @@ Schedule read_schedule(text::Reader& reader) {
 void print(const ChainSchedule& chain, text::Printer& printer) {
   std::string names;
   for (const std::string& name : chain.links) names += (names.empty() ? "" : ", ") + text::quote(name);
-  printer.line(text::Line("chain")
-                   .word("[" + names + "]")
-                   .field("oh", chain.tile.oh)
-                   .field("ow", chain.tile.ow)
-                   .field("blocks", chain.tile.blocks));
+  text::Line line("chain");
+  line.word("[" + names + "]").field("oh", chain.tile.oh).field("ow", chain.tile.ow).field("blocks", chain.tile.blocks);
+  if (chain.tile.whole_input) line.field("whole_input", 1);
+  printer.line(line);
 }
 
 ChainSchedule read_chain(text::Reader& reader) {
@@ -298,6 +297,10 @@ ChainSchedule read_chain(text::Reader& reader) {
   reader.list("[", "]", ",", [&] { chain.links.push_back(reader.string()); });
   if (chain.links.size() < 2) reader.fail_at(at, "a chain has at least two links");
   reader.fields([&](const std::string& key) {
+    if (key == "whole_input") {
+      chain.tile.whole_input = reader.integer(0, 1) == 1;
+      return true;
+    }
     int64_t* to = key == "oh"       ? &chain.tile.oh
                   : key == "ow"     ? &chain.tile.ow
                   : key == "blocks" ? &chain.tile.blocks

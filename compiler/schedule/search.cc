@@ -363,7 +363,7 @@ class Exhaustive : public Searcher {
     return result;
   }
 
-  /// At most two of the result have the same number of blocks.
+  /// At most two of the result have the same number of blocks and fetch their input alike.
   std::vector<Ranked<ChainPlan>> chains(const Subject& subject, const Machine& machine, CostModel& model,
                                         const Goal& goal, size_t count) override {
     const auto& nests = subject.nests;
@@ -379,23 +379,27 @@ class Exhaustive : public Searcher {
     };
     const auto all_columns = ascending(candidate_extents(width, 1.3, width));
     ChainPlanner planner(nests, machine.config);
-    std::map<int64_t, std::vector<Ranked<ChainPlan>>> best;  // by blocks
+    std::map<std::pair<int64_t, bool>, std::vector<Ranked<ChainPlan>>> best;  // by blocks and whole input
+    const auto look = [&](const ChainTile& tile) {
+      auto plan = planner.plan(tile);
+      if (!plan) return;
+      const Cost cost = model.cost(subject, *plan);
+      Ranked<ChainPlan> ranked{std::move(*plan), cost, goal.score(cost, machine.config)};
+      auto& kind = best[{tile.blocks, tile.whole_input}];
+      const auto at = std::upper_bound(kind.begin(), kind.end(), ranked, better);
+      kind.insert(at, std::move(ranked));
+      if (kind.size() > kCandidatesOfAKind) kind.pop_back();
+    };
     for (const int64_t oh : ascending(candidate_extents(height, 1.15, height))) {
       for (const int64_t ow : all_columns) {
         for (const int64_t blocks : candidate_extents(middle, 1.25, middle)) {
-          auto plan = planner.plan({oh, ow, blocks});
-          if (!plan) continue;
-          const Cost cost = model.cost(subject, *plan);
-          Ranked<ChainPlan> ranked{std::move(*plan), cost, goal.score(cost, machine.config)};
-          auto& kind = best[blocks];
-          const auto at = std::upper_bound(kind.begin(), kind.end(), ranked, better);
-          kind.insert(at, std::move(ranked));
-          if (kind.size() > kCandidatesOfAKind) kind.pop_back();
+          look({oh, ow, blocks});
+          if (const ChainTile whole{oh, ow, blocks, true}; may_hold_input(nests, whole)) look(whole);
         }
       }
     }
     std::vector<Ranked<ChainPlan>> all;
-    for (auto& [blocks, kind] : best) std::move(kind.begin(), kind.end(), std::back_inserter(all));
+    for (auto& [of, kind] : best) std::move(kind.begin(), kind.end(), std::back_inserter(all));
     std::stable_sort(all.begin(), all.end(), better);
     if (all.size() > count) all.resize(count);
     return all;

@@ -497,16 +497,22 @@ ChainSpace::ChainSpace(const std::vector<const Nest*>& nests) {
   const Nest& tail = *nests.back();
   values_ = {parts(tail.extent[Dim::kOh]), parts(tail.extent[Dim::kOw]), parts(middle_blocks(nests))};
   for (auto& values : values_) std::reverse(values.begin(), values.end());
+  may_hold_ = may_hold_input(nests, {});
 }
 
-Index ChainSpace::size() const { return Index{values_[0].size()} * values_[1].size() * values_[2].size(); }
+Index ChainSpace::size() const {
+  const size_t blocks = values_[2].size();
+  return Index{values_[0].size()} * values_[1].size() * (blocks + (may_hold_ ? blocks - 1 : 0));
+}
 
 ChainTile ChainSpace::at(Index number) const {
   ChainTile tile;
   tile.oh = values_[0][static_cast<size_t>(number % values_[0].size())];
   number /= values_[0].size();
   tile.ow = values_[1][static_cast<size_t>(number % values_[1].size())];
-  tile.blocks = values_[2][static_cast<size_t>(number / values_[1].size())];
+  number /= values_[1].size();
+  tile.whole_input = number >= values_[2].size();
+  tile.blocks = values_[2][static_cast<size_t>(number % values_[2].size())];
   return tile;
 }
 
@@ -519,12 +525,15 @@ ChainTile ChainSpace::mutate(ChainTile tile, Dice& dice) const {
     at += static_cast<int64_t>(dice.below(5)) - 2;
     if (dice.chance(0.2)) at = static_cast<int64_t>(dice.below(values.size()));
     *fields[which] = values[static_cast<size_t>(std::clamp<int64_t>(at, 0, static_cast<int64_t>(values.size()) - 1))];
+    if (may_hold_ && dice.chance(0.15)) tile.whole_input = !tile.whole_input;
   } while (dice.chance(0.4));
+  if (tile.blocks == values_[2].back()) tile.whole_input = false;
   return tile;
 }
 
 ChainTile ChainSpace::cross(const ChainTile& a, const ChainTile& b, Dice& dice) {
-  return {dice.chance(0.5) ? a.oh : b.oh, dice.chance(0.5) ? a.ow : b.ow, dice.chance(0.5) ? a.blocks : b.blocks};
+  const ChainTile& of = dice.chance(0.5) ? a : b;
+  return {dice.chance(0.5) ? a.oh : b.oh, dice.chance(0.5) ? a.ow : b.ow, of.blocks, of.whole_input};
 }
 
 }  // namespace tessera::schedule

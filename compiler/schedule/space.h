@@ -108,6 +108,7 @@ class ChainSpace {
 
  private:
   std::array<std::vector<int64_t>, 3> values_;  // ascending: oh, ow, blocks
+  bool may_hold_ = false;                       // with fewer blocks than all the input may come whole
 };
 
 }  // namespace tessera::schedule

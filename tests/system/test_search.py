@@ -44,7 +44,8 @@ def test_the_candidates_are_printed_with_their_costs_and_why_the_winner_won(comm
     for name, schedule in schedules.items():
         if "chain" in schedule:
             tile = schedule["tile"]
-            assert chosen[name] == f"oh{tile['oh']} ow{tile['ow']} blocks{tile['blocks']}"
+            whole = " whole input" if tile.get("input") == "whole" else ""
+            assert chosen[name] == f"oh{tile['oh']} ow{tile['ow']} blocks{tile['blocks']}{whole}"
         else:
             outer = [level for level in schedule["levels"] if level["kind"] != "hwloop"]
             assert [word.split(":")[0] for word in chosen[name].split("|")[0].split()] == [x["dim"] for x in outer]

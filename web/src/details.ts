@@ -15,7 +15,7 @@ interface Level {
 /// A schedule's loops as words, outermost first.
 function schedule(value: unknown): string {
   if (Array.isArray(value)) return value.map(schedule).join("; ");
-  const { levels, chain, tile } = (value ?? {}) as { levels?: Level[]; chain?: unknown[]; tile?: Record<string, number> };
+  const { levels, chain, tile } = (value ?? {}) as { levels?: Level[]; chain?: unknown[]; tile?: Record<string, number | string> };
   if (chain) return `chain of ${chain.length}, tile ${Object.entries(tile ?? {}).map(([d, n]) => `${d} ${n}`).join(", ")}`;
   return (levels ?? [])
     .map((level) => `${level.dim} ${level.factor}${level.kind === "vthread" ? ` × ${level.threads} threads` : level.kind === "hwloop" ? "" : " times"}`)
