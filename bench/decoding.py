@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoding, one token at a time, by seeded decoders and by the trained one of examples/text, whose keys and values stay
 on the device. The bound of a step is the time in which the bus moves each weight once and each key and value once, at
-the maximal length for which the program is made. `times_bound` is cycles over it. `turns` is how often the NPU begins
-in a step: once more than it leaves for the host and comes back. Beside it stand the cycles by kind of layer, largest
-first, and whether the logits equal the reference interpreter's."""
+the maximal length for which the program is made. `times_bound` is cycles over it. `programs` is how often the NPU
+begins in a step: once more than it leaves for the host and comes back. Beside it stand the cycles by kind of layer,
+largest first, and whether the logits equal the reference interpreter's."""
 
 import collections
 import pathlib
@@ -84,12 +84,6 @@ def equals_reference(steps, data, first, **options):
     return bool(equal)
 
 
-def turns_of(layers):
-    """How often the NPU begins."""
-    placed = [layer.placement for layer in layers]
-    return sum(now == "npu" != before for before, now in zip(["cpu", *placed], placed))
-
-
 def bench(names, config, device):
     from tessera.generation import Generator
 
@@ -118,7 +112,7 @@ def bench(names, config, device):
                 "cache_bytes": cache,
                 "dram_bytes": stats.dram_read_bytes + stats.dram_write_bytes,
                 "nodes_cpu": stats.nodes_cpu,
-                "turns": turns_of(stats.layers),
+                "programs": generator.session.info()["programs"],
                 "spent": dict(spent.most_common(6)),
                 "equal_to_reference": equals_reference(steps, data, 3, numerics="close"),
             }

@@ -63,14 +63,20 @@ def main():
     parser.add_argument("prompt", nargs="?", default="In the beginning")
     parser.add_argument("--model", type=Path, default=HERE / "decoder.onnx")
     parser.add_argument("--device", default="sysc", help="fsim, sysc, rtl, xrt:0; default sysc")
-    parser.add_argument("--config", default="npu256", help="machine; default npu256")
+    parser.add_argument("--config", default="npu256t", help="machine; default npu256t")
+    parser.add_argument(
+        "--numerics",
+        default="close",
+        choices=("exact", "close"),
+        help="normalisations in float on the CPU, or (default) close to that on a machine with row lanes",
+    )
     parser.add_argument("--tokens", type=int, default=160, help="bytes to write behind the prompt; default 160")
     parser.add_argument("--megahertz", type=float, default=100, help="clock that tokens a second are stated for")
     args = parser.parse_args()
     prompt = list(f"\n{args.prompt}".encode())  # verses begin behind the end of a line
     if not args.prompt or args.tokens < 1 or len(prompt) + args.tokens > CONTEXT:
         parser.error(f"prompt and --tokens have at least a byte each, and together less than {CONTEXT}")
-    generator = Generator(args.model, args.device, args.config, max_length=CONTEXT, block=16)
+    generator = Generator(args.model, args.device, args.config, max_length=CONTEXT, block=16, numerics=args.numerics)
     steps = []
     print(args.prompt, end="", flush=True)
     for step in generator.stream([prompt], args.tokens):
