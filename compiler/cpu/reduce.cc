@@ -86,6 +86,7 @@ struct Axes {
       if (is_reduced[d]) count *= shape[d];
     }
   }
+  bool is_reduced(size_t axis) const { return std::find(reduced.begin(), reduced.end(), axis) != reduced.end(); }
   Indices merge(const Indices& i, const Indices& k) const {
     Indices at(kept.size() + reduced.size());
     for (size_t d = 0; d < kept.size(); ++d) at[kept[d]] = i[d];
@@ -127,11 +128,12 @@ class Reduction {
     switch (kind) {
       case Kind::kMax:
       case Kind::kMin: return extreme(kind == Kind::kMax);
-      case Kind::kSum: return finish(o_, sum(self), plain);
+      case Kind::kSum: return in_lanes() ? finish(o_, sum_in_lanes(), self) : finish(o_, sum(self), plain);
       case Kind::kLogSum:
         require(real_);
         return finish(o_, sum(self), [&](Scalar s) { return plain(math("log", {s})); });
-      case Kind::kMean: return finish(o_, sum(self), [this](Scalar s) { return mean(s); });
+      case Kind::kMean:
+        return finish(o_, in_lanes() ? sum_in_lanes() : sum(self), [this](Scalar s) { return mean(s); });
       case Kind::kProd:
         return finish(o_,
                       fold(
@@ -150,6 +152,41 @@ class Reduction {
   Tensor sum(const std::function<Scalar(Scalar)>& f) {
     return fold(o_, x_, axes_, sum_type_, zero(sum_type_),
                 [&](Scalar s, Scalar v) { return s + cast(f(v), sum_type_); });
+  }
+  /// Whether the elements of a sum stand side by side, in fours. ONNX Runtime adds them in lanes of four then.
+  bool in_lanes() const {
+    size_t first = x_.rank();
+    int64_t side_by_side = 1;
+    while (first > 0 && axes_.is_reduced(first - 1)) side_by_side *= x_.shape[--first];
+    return x_.dtype == DType::kFloat && side_by_side == axes_.count && axes_.count > 0 && axes_.count % 4 == 0;
+  }
+  /// Two sums in turn of every fourth element, added, and then the four.
+  Tensor sum_in_lanes() {
+    const int64_t rows = x_.size() / axes_.count, fours = axes_.count / 4, pairs = fours / 2;
+    const Tensor x = o_.graph.reshape(x_, {rows, fours, 4});
+    const auto constant = [](const Body& body, int64_t v) { return mlir::getAffineConstantExpr(v, body.context()); };
+    std::optional<Tensor> lanes;
+    if (pairs > 0) {
+      const Tensor even = fours % 2 == 0 ? x : o_.graph.slice(x, {0, 0, 0}, {1, 1, 1}, {rows, 2 * pairs, 4});
+      const Tensor both = o_.graph.reshape(even, {rows, pairs, 8});
+      const Tensor sums = o_.graph.reduce(DType::kFloat, {rows, 8}, {pairs}, zero(DType::kFloat),
+                                          [&](Body& body, const Indices& i, const Indices& k, Scalar s) {
+                                            return s + body.load(both, {i[0], k[0], i[1]});
+                                          });
+      lanes = o_.graph.reshape(sums, {rows, 2, 4});
+    }
+    const Tensor four = o_.graph.compute(DType::kFloat, {rows, 4}, [&](Body& body, const Indices& i) {
+      const auto last = [&] { return body.load(x, {i[0], constant(body, fours - 1), i[1]}); };
+      if (!lanes) return last();
+      const Scalar s =
+          body.load(*lanes, {i[0], constant(body, 0), i[1]}) + body.load(*lanes, {i[0], constant(body, 1), i[1]});
+      return fours % 2 == 0 ? s : s + last();
+    });
+    const Tensor sum = o_.graph.compute(DType::kFloat, {rows}, [&](Body& body, const Indices& i) {
+      const auto lane = [&](int64_t n) { return body.load(four, {i[0], constant(body, n)}); };
+      return (lane(0) + lane(2)) + (lane(1) + lane(3));
+    });
+    return o_.graph.reshape(sum, axes_.kept_shape);
   }
   Tensor squares() {
     return fold(o_, x_, axes_, sum_type_, zero(sum_type_),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layer normalisations in float equal ONNX Runtime's in every bit: as operators, and spelled out, where ONNX Runtime's
-optimiser makes the operators of them."""
+optimiser makes the operators of them. So do sums and means of elements that stand side by side, in fours."""
 
 import numpy as np
 import onnxruntime
@@ -68,5 +68,22 @@ def test_normalisations_equal_onnx_runtime(form, width):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     expected = onnxruntime.InferenceSession(data, options, ["CPUExecutionProvider"]).run(None, feeds)[0]
+    for device in ("reference", "fsim"):
+        np.testing.assert_array_equal(tessera.Session(data, device).run(None, feeds)[0], expected, err_msg=device)
+
+
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceSum"])
+@pytest.mark.parametrize(
+    "shape, axes", [((1, 1, 128), [-1]), ((5, 3, 12), [2]), ((4, 4), [1]), ((2, 3, 4, 45), [2, 3])]
+)
+def test_sums_in_lanes_equal_onnx_runtime(op, shape, axes):
+    value = lambda name, dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+    by_input = op == "ReduceSum"
+    constants = [numpy_helper.from_array(np.array(axes), "axes")] if by_input else []
+    node = helper.make_node(op, ["x", "axes"] if by_input else ["x"], ["y"], **({} if by_input else {"axes": axes}))
+    graph = helper.make_graph([node], "sum", [value("x", shape)], [value("y", None)], constants)
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    feeds = {"x": np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)}
+    expected = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
     for device in ("reference", "fsim"):
         np.testing.assert_array_equal(tessera.Session(data, device).run(None, feeds)[0], expected, err_msg=device)
