@@ -469,6 +469,16 @@ bool LayoutAssigner::add(const Operation& op, const Rows& what) {
     dims = {1, 1, 1, 1};
     for (size_t a = 0; a < shape.size(); ++a) dims[a < axis ? 2 : 3] *= shape[a];
   }
+  const auto real = [&](Order axes) {  // those of extent 1 stand anywhere
+    std::erase_if(axes, [&](int64_t a) { return shape[static_cast<size_t>(a)] == 1; });
+    return axes;
+  };
+  const auto found = produced_.find(x);
+  if (!what.flattened && found != produced_.end() && real(memory) == real(order)) {
+    // With the pixels of its producer, so that both may be links of one chain.
+    const Dims whole = dims_of(found->second.tensor);
+    if (whole[3] == dims[3] && whole[0] * whole[1] * whole[2] == dims[0] * dims[1] * dims[2]) dims = whole;
+  }
   const auto source = operand(op, x, order, dims);
   if (!source) return false;
   npu::Rows rows;
