@@ -153,7 +153,7 @@ std::string sums_text(const json& stats) {
             cell(stats, "arena_bytes_without_reuse") + " without reuse of memory\n";
   if (has(stats, "close_candidates"))
     text += "float on the CPU: " + cell(stats, "close_candidates") +
-            " normalisations that --numerics close computes in integers, on the NPU where it has row lanes\n";
+            " normalisations and means that --numerics close computes in integers, on the NPU as far as it has row lanes\n";
   return text;
 }
 

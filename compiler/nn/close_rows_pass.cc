@@ -2,7 +2,7 @@
 // Float normalisations of rows between DequantizeLinear and QuantizeLinear become ai.tessera::NormaliseRows, whose
 // integers differ from ONNX Runtime's by a step now and then (docs/numerics.md, class close). Recognised are
 // LayerNormalization, RMSNormalization, SimplifiedLayerNormalization, and both forms spelled out in Sub, Pow or Mul,
-// ReduceMean, Add, Sqrt, Div or Reciprocal, Mul, Add.
+// ReduceMean, Add, Sqrt, Div or Reciprocal, Mul, Add. A ReduceMean alone becomes QLinearReduceMean.
 #include <algorithm>
 #include <cmath>
 
@@ -307,13 +307,53 @@ bool close_rows(NodeOp quantise, mlir::PatternRewriter& rewriter) {
   return true;
 }
 
+/// ReduceMean between DequantizeLinear and QuantizeLinear, whose integers are those of an average.
+struct Mean {
+  NodeOp dequantise, mean;
+  std::vector<int64_t> axes;
+};
+
+std::optional<Mean> mean_match(NodeOp quantise) {
+  if (!quantise.is("QuantizeLinear")) return std::nullopt;
+  Mean m;
+  m.mean = defining_op(quantise.getInputs()[0], "ReduceMean");
+  m.dequantise = m.mean ? defining_op(m.mean.getInputs()[0], "DequantizeLinear") : NodeOp{};
+  if (!m.dequantise || constant_value(m.dequantise.getInputs()[0]) || !is_static(m.mean.getInputs()[0]))
+    return std::nullopt;
+  const auto axes = constant_ints(m.mean, 1, "axes");
+  const auto x = bytes_of(m.dequantise, dtype_of(m.dequantise.getInputs()[0]));
+  const auto y = bytes_of(quantise, dtype_of(quantise.getResult(0)));
+  if (!axes || axes->empty() || !x || !y || x->is_unsigned != y->is_unsigned) return std::nullopt;
+  if (!input_or_null(m.dequantise, 2) || !input_or_null(quantise, 2)) return std::nullopt;
+  m.axes = *axes;
+  const ops::Shape shape = *shape_of(m.mean.getInputs()[0]);
+  int64_t count = 1;
+  for (const int64_t a : m.axes) count *= shape[static_cast<size_t>(a < 0 ? a + std::ssize(shape) : a)];
+  // Of one scale, every count-th sum would lie halfway between two integers, and fp32 sums fall to either side.
+  if (x->scale == y->scale && count % 2 == 0) return std::nullopt;
+  return m;
+}
+
+bool close_means(NodeOp quantise, mlir::PatternRewriter& rewriter) {
+  auto found = mean_match(quantise);
+  if (!found) return false;
+  NodeOp dequantise = found->dequantise;
+  NodeOp mean = create_op(rewriter, fuse_locations(quantise, {found->mean.getOperation()}), "QLinearReduceMean",
+                          kMicrosoftDomain, 1,
+                          {dequantise.getInputs()[0], dequantise.getInputs()[1], dequantise.getInputs()[2],
+                           quantise.getInputs()[1], quantise.getInputs()[2]},
+                          Attributes{{"axes", found->axes}, {"keepdims", to_node(found->mean).get_int("keepdims", 1)}});
+  rewriter.replaceOp(quantise, mean.getResult(0));
+  return true;
+}
+
 }  // namespace
 
 int64_t count_close_rows(mlir::func::FuncOp func) {
   int64_t count = 0;
   func.walk([&](NodeOp op) {
     try {
-      count += match(op) ? 1 : 0;
+      count += match(op) || mean_match(op) ? 1 : 0;
     } catch (const Error&) {  // what the operator library refuses is no match
     }
   });
@@ -323,7 +363,7 @@ int64_t count_close_rows(mlir::func::FuncOp func) {
 std::unique_ptr<mlir::Pass> create_close_rows_pass() {
   return make_function_pass("nn-close-rows",
                             "turn float normalisations between bytes into integers that are close to them",
-                            [](mlir::func::FuncOp func) { return apply_rewrites(func, {close_rows}); });
+                            [](mlir::func::FuncOp func) { return apply_rewrites(func, {close_rows, close_means}); });
 }
 
 }  // namespace tessera::nn

@@ -48,8 +48,8 @@ std::unique_ptr<mlir::Pass> create_split_float_products_pass();
 /// nn-fuse-norms: normalisations that are spelled out become LayerNormalization and SimplifiedLayerNormalization, as
 /// ONNX Runtime's optimiser makes them. Rounding changes, to ONNX Runtime's.
 std::unique_ptr<mlir::Pass> create_fuse_norms_pass();
-/// nn-close-rows: float normalisations of rows between bytes become integer ones, which are close to them and not equal
-/// (docs/numerics.md).
+/// nn-close-rows: float normalisations of rows and float means between bytes become integer ones, which are close to
+/// them and not equal (docs/numerics.md).
 std::unique_ptr<mlir::Pass> create_close_rows_pass();
 /// How many nn-close-rows would make of a function behind the pipeline.
 int64_t count_close_rows(mlir::func::FuncOp func);

@@ -158,6 +158,46 @@ def test_normalisations_are_close(form, shape, row_configs):
         assert apart.max() <= 1 and (apart > 0).mean() <= 1e-3, f"{(apart > 0).mean():.5f} of the elements differ"
 
 
+def mean_network(seed, shape, axes, keepdims, same_scale=False):
+    """(model, feeds) of a dequantised tensor, its mean over `axes`, quantised over the range that it takes."""
+    g = builders.Graph(17)
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape) + rng.normal(0, 0.5, (*shape[:-1], 1))
+    scale, zero = steps_of(values, np.uint8)
+    x = g.input(np.clip(np.round(values / scale) + int(zero), 0, 255).astype(np.uint8), "x")
+    d = g.node("DequantizeLinear", [x, g.constant(scale), g.constant(zero)], "d")
+    y = g.node("ReduceMean", [d], "mean", axes=axes, keepdims=keepdims)
+    if not same_scale:
+        scale, zero = steps_of(values.mean(tuple(axes)), np.uint8)
+    return g.finish(g.node("QuantizeLinear", [y, g.constant(scale), g.constant(zero)], "q")), g.feeds
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "keepdims"), [((1, 320, 4800), [1], 1), ((3, 21, 1500), [-2], 0), ((2, 48, 7, 600), [1, 2], 1)]
+)
+def test_means_are_close(shape, axes, keepdims):
+    model, feeds = mean_network(len(shape), shape, axes, keepdims)
+    data = model.SerializeToString()
+    expected = tessera.Session(data, "reference", numerics="close").run(None, feeds)[0]
+    session = tessera.Session(data, "fsim", "npu256", numerics="close", check_races=True, poison=3)
+    assert np.array_equal(session.run(None, feeds)[0], expected)
+    assert session.info().nodes_cpu == 0
+    wanted = [tessera.Session(data, "reference").run(None, feeds)[0]]
+    if oracle.exact_cpu():
+        wanted += oracle.run(model, feeds, intermediates=False).outputs.values()
+    for want in wanted:
+        apart = np.abs(expected.astype(int) - want)
+        assert apart.max() <= 1 and (apart > 0).mean() <= 1e-3, f"{(apart > 0).mean():.5f} of the elements differ"
+
+
+def test_a_mean_of_one_scale_stays_float():
+    """Every 48th sum would lie halfway between two integers."""
+    model, feeds = mean_network(1, (1, 48, 32), [1], 1, same_scale=True)
+    session = tessera.Session(model.SerializeToString(), "fsim", "npu256", numerics="close")
+    session.run(None, feeds)
+    assert session.info().nodes_cpu > 0
+
+
 ON_RTL = {
     "attention": lambda: attention.quantised(2, 17, 3, 16),
     "long rows": lambda: attention.quantised(1, 70, 1, 24),
@@ -194,7 +234,9 @@ def test_report_says_what_close_would_gain(command, tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
     exact = command("report", path, "--config", "npu64", "--random-inputs", "1")
-    assert "float on the CPU: 1 normalisations that --numerics close computes in integers" in exact.stdout, exact.stderr
+    assert "float on the CPU: 1 normalisations and means that --numerics close computes in integers" in exact.stdout, (
+        exact.stderr
+    )
     close = command("report", path, "--config", "npu64", "--random-inputs", "1", "--numerics", "close")
     assert close.returncode == 0 and "--numerics" not in close.stdout
 
