@@ -15,10 +15,44 @@ namespace {
 
 constexpr uint64_t kPiece = uint64_t{1} << 20;
 
-class Partition final : public Device {
+constexpr uint64_t kRoom = 4096;  // behind the client's bytes, for a program of this class
+
+/// Words of a program that fills every scratchpad with zeros.
+std::vector<uint8_t> clearing_program(const isa::MachineConfig& config) {
+  constexpr int64_t kRun = 32768;
+  std::vector<uint8_t> words;
+  const auto add = [&](const isa::Instruction& instruction) {
+    const isa::Word word = isa::encode(instruction);
+    words.insert(words.end(), word.begin(), word.end());
+  };
+  isa::Finish finish;
+  finish.header.waits[0] = {true, isa::Engine::kLoad, 0};
+  const auto fill = [&](isa::Space space, int64_t first, int64_t run, int64_t runs) {
+    isa::Load load;
+    load.space = space;
+    load.fill = true;
+    load.length = static_cast<uint16_t>(run);
+    load.sp_addr = static_cast<uint32_t>(first);
+    load.extent[3] = static_cast<uint16_t>(runs);
+    load.sp_stride[3] = static_cast<int32_t>(run);
+    load.header.signal = true;
+    add(load);
+    ++finish.header.waits[0].count;
+  };
+  for (int s = 0; s < isa::kSpaces; ++s) {
+    const auto space = static_cast<isa::Space>(s);
+    const int64_t bytes = config.space_bytes(space), whole = bytes / kRun;
+    if (whole > 0) fill(space, 0, kRun, whole);
+    if (bytes % kRun != 0) fill(space, whole * kRun, bytes % kRun, 1);
+  }
+  add(finish);
+  return words;
+}
+
+class PartOfCard final : public Partition {
  public:
-  Partition(std::unique_ptr<Device> card, uint64_t bytes)
-      : card_(std::move(card)), heap_(card_->allocate(bytes), bytes) {
+  PartOfCard(std::unique_ptr<Device> card, uint64_t bytes)
+      : card_(std::move(card)), heap_(card_->allocate(bytes + kRoom), bytes) {
     const std::vector<uint8_t> zeros(std::min(bytes, kPiece));
     for (uint64_t at = 0; at < bytes; at += kPiece)
       card_->write(heap_.base() + at, std::span(zeros).first(std::min(kPiece, bytes - at)));
@@ -49,6 +83,16 @@ class Partition final : public Device {
 
   RunReport run(const RunRequest& request) override { return card_->run(request); }
 
+  void clear_scratchpads() override {
+    const std::vector<uint8_t> words = clearing_program(config());
+    RunRequest request;
+    request.program_address = heap_.base() + heap_.size_bytes();
+    request.instruction_count = static_cast<uint32_t>(words.size() / isa::kInstructionBytes);
+    card_->write(request.program_address, words);  // again each time: the client's programs reach it, too
+    const RunReport report = card_->run(request);
+    if (!report.ok()) throw Error(ErrorCode::kInternal, "scratchpads are not cleared: " + describe(report.fault));
+  }
+
  private:
   void check(const char* what, uint64_t address, uint64_t size_bytes) {
     const std::lock_guard lock(mutex_);
@@ -65,8 +109,8 @@ class Partition final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> open_partition(std::unique_ptr<Device> card, uint64_t bytes) {
-  return std::make_unique<Partition>(std::move(card), bytes);
+std::unique_ptr<Partition> open_partition(std::unique_ptr<Device> card, uint64_t bytes) {
+  return std::make_unique<PartOfCard>(std::move(card), bytes);
 }
 
 }  // namespace tessera::driver

@@ -10,7 +10,14 @@
 
 namespace tessera::driver {
 
+class Partition : public Device {
+ public:
+  /// Clears the scratchpads, where another client's program may have left something. Errors: as run(); kInternal when
+  /// the machine does not get to the end of that.
+  virtual void clear_scratchpads() = 0;
+};
+
 /// Errors: kDoesNotFit when the card does not have so many bytes.
-std::unique_ptr<Device> open_partition(std::unique_ptr<Device> card, uint64_t bytes);
+std::unique_ptr<Partition> open_partition(std::unique_ptr<Device> card, uint64_t bytes);
 
 }  // namespace tessera::driver

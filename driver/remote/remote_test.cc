@@ -17,6 +17,7 @@
 #include "driver/remote/partition.h"
 #include "driver/remote/store.h"
 #include "driver/remote/worker.h"
+#include "driver/tests/programs.h"
 
 namespace tessera::driver {
 namespace {
@@ -124,6 +125,34 @@ TEST(Partition, IsClearedAndEnds) {
   EXPECT_THROW(part->allocate(1 << 20), Error);
   part->free(at);
   EXPECT_THROW(part->write(at, bytes), Error);
+}
+
+TEST(Partition, ClearsScratchpads) {
+  for (const char* name : {"npu64", "npu256", "npu1024"}) {
+    const isa::MachineConfig config = isa::find_config(name);
+    const std::unique_ptr<Partition> part = open_partition(open_device("fsim", config, {}), 1 << 20);
+    const std::vector<uint8_t> left(1000, 7);
+    const uint64_t words = part->allocate(512), from = part->allocate(4096), to = part->allocate(4096);
+    part->write(from + 13, left);
+    const auto run = [&](std::vector<isa::Instruction> program) {
+      part->write(words, test::words_of(program));
+      RunRequest request{.program_address = words, .instruction_count = static_cast<uint32_t>(program.size())};
+      request.bases[1] = from, request.bases[2] = to;
+      EXPECT_TRUE(part->run(request).ok());
+      std::vector<uint8_t> bytes(4096);
+      part->read(to, bytes);
+      return bytes;
+    };
+    const std::vector<isa::Instruction> whole = test::turn_around(100);
+    auto store = std::get<isa::Store>(whole[1]);
+    store.header.waits[0] = {};
+    const std::vector<uint8_t> moved = run(whole);
+    EXPECT_NE(moved, std::vector<uint8_t>(4096));
+    part->write(to, std::vector<uint8_t>(4096));
+    EXPECT_EQ(run({store, isa::Finish{}}), moved);  // what the program before has left
+    part->clear_scratchpads();
+    EXPECT_EQ(run({store, isa::Finish{}}), std::vector<uint8_t>(4096));
+  }
 }
 
 TEST(WorkerSettings, AreLines) {

@@ -292,7 +292,11 @@ class Worker {
     const bool card = settings_.device.starts_with("xrt");
     if (!card) options.heap_bytes = memory;
     device_ = open_device(settings_.device, config, options);
-    if (card) device_ = open_partition(std::move(device_), memory);
+    if (card) {
+      std::unique_ptr<Partition> part = open_partition(std::move(device_), memory);
+      part_ = part.get();
+      device_ = std::move(part);
+    }
     remote::Reply message;
     message.mutable_opened()->set_version(TESSERA_VERSION);
     message.mutable_opened()->set_device(card && std::getenv("TESSERA_BOARD") != nullptr ? "simulated_board"
@@ -371,10 +375,12 @@ class Worker {
     require_allocated("a program", request.program_address,
                       uint64_t{request.instruction_count} * isa::kInstructionBytes);
     waiting_ = true;
-    if (!ask(FrameKind::kTurn)) return;  // the connection has ended
+    bool others_ran = true;
+    if (!ask(FrameKind::kTurn, {}, &others_ran)) return;  // the connection has ended
     waiting_ = false;
     RunReport report;
     try {
+      if (part_ != nullptr && others_ran) part_->clear_scratchpads();
       report = device().run(request);
     } catch (...) {
       socket_.send(FrameKind::kEnd);
@@ -403,6 +409,7 @@ class Worker {
   std::atomic<uint64_t> instructions_ = 0;
   // Of the thread that handles requests.
   std::unique_ptr<Device> device_;
+  Partition* part_ = nullptr;            // the same, when it is a part of a card
   std::map<uint64_t, uint64_t> blocks_;  // allocations and their sizes
   std::optional<Error> late_failure_;
   std::optional<std::vector<uint8_t>> offered_;

@@ -139,6 +139,19 @@ def test_wheel_runs_the_demo_and_loads_no_library_of_the_build(installed):
         assert known or re.match(OF_THE_SYSTEM, path.name), library
 
 
+def test_wheel_reaches_a_device_elsewhere(installed, image_and_logits, tmp_path):
+    """gRPC comes with the wheel."""
+    from tests.system.remote_server import Server, needs_grpc
+
+    needs_grpc()
+    image, logits = image_and_logits
+    np.save(tmp_path / "image.npy", image)
+    with Server("--device", "fsim") as server:
+        words = ["run", MODEL, "--device", server.device, "--input", tmp_path / "image.npy"]
+        installed.done(*words, "-o", tmp_path / "out.npy")
+    assert np.array_equal(np.load(tmp_path / "out.npy"), logits)
+
+
 def test_wheel_says_what_it_lacks(installed, tmp_path):
     if "rtl" in tessera.backends():
         (tmp_path / "odd.toml").write_text(ODD)

@@ -214,6 +214,7 @@ def test_turns():
         thread.join(10)
     assert order == [0, 1, 3, 4]
     assert turns.take(4, lambda: False) is False  # nobody else since
+    assert Turns(2).take(4, lambda: False) is True
     assert turns.take("late", lambda: True) is None  # one slot, and it is taken
 
 

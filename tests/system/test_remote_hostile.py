@@ -254,8 +254,16 @@ def test_nobody_reads_what_others_had_on_a_card(tmp_path):
                 at = client.allocate(len(secret))
                 assert set(all_of(client, at, len(secret))) == {0}
                 client.send(write={"address": at, "data": secret})
+                # Scratchpads are clear for who comes new, and then hold what the client's own programs have left.
+                left = client.allocate(4096)
+                for text, want in (("store space=out base=1", bytes(4096)), ("load space=out", None),
+                                   ("store space=out base=1", secret[:4000] + bytes(96))):  # fmt: skip
+                    place = client.load(serving.assemble(f"{text} length=4000\nfinish\n", tmp_path))
+                    place["bases"] = [at, left, *[0] * 14]
+                    assert message_of(client.ask(run=place).report).fault_code == 0
+                    assert want is None or all_of(client, left, 4096) == want
                 # Below and above its part of the card's memory is nothing for its programs.
-                for base in (at - 4096, at + MIB):
+                for base in (at - 4096, at + MIB + 4096):
                     place = client.load(serving.assemble("load length=1024 signal\nfinish wait=load:1\n", tmp_path))
                     place["bases"] = [base] * 16
                     assert message_of(client.ask(run=place).report).fault_code != 0

@@ -133,12 +133,13 @@ class Session:
     """A model on a device.
 
     model: path of an ONNX file or an artifact (.tsr), or the bytes of either. device: "fsim" (functional simulator),
-    "reference" (interpreter) or another of tessera.backends(). config: npu64, npu256, npu256t, npu1024, ... or a .toml file;
-    default: the artifact's own, or npu256. shapes: {input: shape} for dynamic dimensions; without it a model is
-    compiled for the shapes that come and kept. wave: an FST file of device "rtl". schedules: a dict from layers to
-    schedules as schedules() gives it (those that are missing are chosen), or the stats() of a run. profile: keep
-    figures of each instruction, for layers' cycles and trace(); without it device "rtl" is faster. trusted_keys: file
-    or folder of public keys; an artifact that none of them has signed is refused before anything else of it is read.
+    "reference" (interpreter), another of tessera.backends(), or "remote:HOST:PORT" of a `tessera serve`. config: npu64,
+    npu256, npu256t, npu1024, ... or a .toml file; default: the artifact's own, or npu256. shapes: {input: shape} for
+    dynamic dimensions; without it a model is compiled for the shapes that come and kept. wave: an FST file of device
+    "rtl". schedules: a dict from layers to schedules as schedules() gives it (those that are missing are chosen), or
+    the stats() of a run. profile: keep figures of each instruction, for layers' cycles and trace(); without it device
+    "rtl" is faster. trusted_keys: file or folder of public keys; an artifact that none of them has signed is refused
+    before anything else of it is read.
 
     Every other keyword is an option of the compilation; help(tessera.Session) lists them below, and
     tessera.compile_options() returns them. dram_latency and dram_bandwidth hold for devices with time, too.

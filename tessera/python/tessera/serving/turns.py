@@ -11,13 +11,13 @@ class Turns:
 
     def __init__(self, slots):
         self._changed = threading.Condition()
-        self._free = slots
+        self._free = self._slots = slots
         self._waiting = collections.deque()
         self._last = None
 
     def take(self, who, gone):
         """Waits for a turn. Returns None when `gone()` becomes true before, else whether somebody else had the turn
-        before this one."""
+        before this one, or may have it beside."""
         with self._changed:
             self._waiting.append(who)
             while self._free == 0 or self._waiting[0] is not who:
@@ -28,7 +28,7 @@ class Turns:
                 self._changed.wait(1)
             self._waiting.popleft()
             self._free -= 1
-            other, self._last = self._last != id(who), id(who)
+            other, self._last = self._last != id(who) or self._slots > 1, id(who)
             self._changed.notify_all()
             return other
 
