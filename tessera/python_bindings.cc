@@ -4,6 +4,10 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
+#include <functional>
+#include <memory>
+
 #include "base/error.h"
 #include "driver/registry.h"
 #include "driver/remote/worker.h"
@@ -102,6 +106,28 @@ class PredictedModel {
   compiler::Model model_;
 };
 
+/// A function of Python as the observer of runs: called five times a second at most. What it raises is printed and goes
+/// no further, because a simulator stands below it.
+std::function<void(bool, uint64_t)> observer_of(const py::object& function) {
+  if (function.is_none()) return {};
+  const std::shared_ptr<py::object> held(new py::object(function), [](py::object* object) {
+    const py::gil_scoped_acquire lock;
+    delete object;
+  });
+  using Clock = std::chrono::steady_clock;
+  return [held, next = Clock::now()](bool waiting, uint64_t instructions) mutable {
+    const Clock::time_point now = Clock::now();
+    if (now < next) return;
+    next = now + std::chrono::milliseconds(200);
+    const py::gil_scoped_acquire lock;
+    try {
+      (*held)(waiting, instructions);
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable("progress of a session");
+    }
+  };
+}
+
 Bound to_bound(const py::object& value) {
   if (py::isinstance<DeviceTensor>(value)) return value.cast<DeviceTensor>();
   return ops::value_from_python(value);
@@ -175,8 +201,9 @@ PYBIND11_MODULE(_tessera, m) {
                        const std::map<std::string, std::string>& device_options, const std::string& schedules,
                        bool check_races, std::optional<uint64_t> poison, std::optional<uint64_t> base_address,
                        const std::map<std::string, std::string>& compile_options, bool profile,
-                       const std::optional<std::string>& trusted_keys) {
+                       const std::optional<std::string>& trusted_keys, const py::object& progress) {
              SessionOptions options;
+             options.progress = observer_of(progress);
              options.device = device;
              options.config = config;
              options.import.shapes = shapes;
@@ -199,7 +226,7 @@ PYBIND11_MODULE(_tessera, m) {
            }),
            py::arg("model"), py::arg("device"), py::arg("config"), py::arg("shapes"), py::arg("device_options"),
            py::arg("schedules"), py::arg("check_races"), py::arg("poison"), py::arg("base_address"),
-           py::arg("compile_options"), py::arg("profile"), py::arg("trusted_keys"))
+           py::arg("compile_options"), py::arg("profile"), py::arg("trusted_keys"), py::arg("progress"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
       .def("run",

@@ -367,6 +367,20 @@ def test_progress_of_a_long_program(network, tmp_path):
             assert message_of(second.reply().report).fault_code == 0
 
 
+def test_progress_of_a_session(server):
+    data, feeds = convolutions(6, extent=224)
+    for device in ("fsim", server.device):
+        seen = []
+        slow = {"serves": "sysc"} if device != "fsim" else {}
+        session = tessera.Session(
+            data, device, "npu64", device_options=slow, progress=lambda *what, seen=seen: seen.append(what)
+        )
+        until = time.monotonic() + 20
+        while not seen and time.monotonic() < until:
+            session.run(None, feeds)
+        assert seen and all(waiting in (True, False) and count >= 0 for waiting, count in seen)
+
+
 def test_an_installation_without_grpc(network, tmp_path):
     """Everything else works; remote: says what is missing."""
     copy = tmp_path / "bin"

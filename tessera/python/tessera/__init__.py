@@ -141,6 +141,9 @@ class Session:
     "rtl" is faster. trusted_keys: file or folder of public keys; an artifact that none of them has signed is refused
     before anything else of it is read.
 
+    progress: a function of (waiting, instructions), called now and then while a program runs: whether it waits for its
+    turn on a device that others use, and how many instructions it has executed.
+
     Every other keyword is an option of the compilation; help(tessera.Session) lists them below, and
     tessera.compile_options() returns them. dram_latency and dram_bandwidth hold for devices with time, too.
     """
@@ -160,6 +163,7 @@ class Session:
         wave=None,
         profile=True,
         trusted_keys=None,
+        progress=None,
         **options,
     ):
         options = {name: value for name, value in options.items() if value is not None}
@@ -189,6 +193,7 @@ class Session:
             {name: str(value) for name, value in options.items()},
             profile,
             None if trusted_keys is None else os.fspath(trusted_keys),
+            progress,
         )
 
     def run(self, output_names, input_feed, run_options=None):

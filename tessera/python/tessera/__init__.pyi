@@ -66,6 +66,7 @@ class Session:
         wave: str | None = ...,
         profile: bool = ...,
         trusted_keys: str | os.PathLike[str] | None = ...,
+        progress: Callable[[bool, int], object] | None = ...,
         **options: Any,
     ) -> None: ...
     def run(
