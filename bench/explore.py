@@ -16,7 +16,7 @@ SPACE = {
     "machine": {
         "block_in": [4, 8, 16, 32],
         "block_out": [4, 8, 16, 32],
-        "inp_bytes": "16k..64k by 2x",
+        "inp_bytes": "16k..128k by 2x",
         "wgt_bytes": "32k..128k by 2x",
         "acc_bytes": "32k..128k by 2x",
         "second_lanes": "max(1, block_out / 4)",
