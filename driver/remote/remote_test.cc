@@ -134,7 +134,7 @@ TEST(Partition, ClearsScratchpads) {
     const std::vector<uint8_t> left(1000, 7);
     const uint64_t words = part->allocate(512), from = part->allocate(4096), to = part->allocate(4096);
     part->write(from + 13, left);
-    const auto run = [&](std::vector<isa::Instruction> program) {
+    const auto run = [&](const std::vector<isa::Instruction>& program) {
       part->write(words, test::words_of(program));
       RunRequest request{.program_address = words, .instruction_count = static_cast<uint32_t>(program.size())};
       request.bases[1] = from, request.bases[2] = to;
