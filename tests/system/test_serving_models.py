@@ -358,22 +358,22 @@ def test_clients_load_and_unload(tmp_path, kind):
     serving.put(tmp_path, "adds", adds(1))
     serving.put(tmp_path, "more", adds(2))
     library = getattr(tritonclient, kind)
-    with serving.Server(tmp_path, "--model-control", "explicit", "--load-model", "adds") as server:
-        with library.InferenceServerClient(getattr(server, kind)) as client:
-            assert client.is_model_ready("adds") and not client.is_model_ready("more")
-            client.load_model("more")
-            assert client.is_model_ready("more")
-            client.unload_model("adds")
-            assert not client.is_model_ready("adds")
-            with serving.refused("there is no model 'adds' to ask: unloaded"):
-                client.get_model_metadata("adds")
-            for act in (client.load_model, client.unload_model):
-                with serving.refused("no model 'nobody'"):
-                    act("nobody")
-            with serving.refused("come from the repository alone"):
-                client.load_model("more", config=json.dumps({"backend": "python"}))
-            client.load_model("adds")
-            assert client.is_model_ready("adds")
+    words = ("--model-control", "explicit", "--load-model", "adds")
+    with serving.Server(tmp_path, *words) as server, library.InferenceServerClient(getattr(server, kind)) as client:
+        assert client.is_model_ready("adds") and not client.is_model_ready("more")
+        client.load_model("more")
+        assert client.is_model_ready("more")
+        client.unload_model("adds")
+        assert not client.is_model_ready("adds")
+        with serving.refused("there is no model 'adds' to ask: unloaded"):
+            client.get_model_metadata("adds")
+        for act in (client.load_model, client.unload_model):
+            with serving.refused("no model 'nobody'"):
+                act("nobody")
+        with serving.refused("come from the repository alone"):
+            client.load_model("more", config=json.dumps({"backend": "python"}))
+        client.load_model("adds")
+        assert client.is_model_ready("adds")
 
 
 def test_models_come_and_go_with_their_folders(tmp_path):
