@@ -102,7 +102,7 @@ void machines(Rows& rows) {
 constexpr const char* kAskVersions = R"(
 import sys, importlib.metadata as m
 print('python', '%d.%d.%d' % sys.version_info[:3])
-for n in ('numpy', 'onnx', 'onnxruntime', 'nncf', 'pillow', 'matplotlib'):
+for n in ('numpy', 'onnx', 'onnxruntime', 'nncf', 'pillow', 'matplotlib', 'grpcio', 'uvicorn', 'prometheus_client'):
     try: print(n, m.version(n))
     except Exception: print(n, '-')
 )";
@@ -116,6 +116,9 @@ constexpr Use kUses[] = {
     {"onnxruntime", "tessera quantize", "pip install onnx onnxruntime"},
     {"nncf", "tessera quantize --engine nncf, the better one", "pip install nncf"},
     {"pillow", "pictures as calibration data", "pip install pillow"},
+    {"grpcio", "tessera serve", "pip install tessera[serve]"},
+    {"uvicorn", "tessera serve --model-repository, over HTTP", "pip install tessera[serve]"},
+    {"prometheus_client", "tessera serve --model-repository, figures", "pip install tessera[serve]"},
 };
 
 void python(Rows& rows) {

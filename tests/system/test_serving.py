@@ -4,6 +4,10 @@ session in this process and ONNX Runtime give."""
 
 import concurrent.futures
 import json
+import shutil
+import ssl
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -473,6 +477,57 @@ def test_nobody_is_let_in_without_a_token(tmp_path):
             with pytest.raises(InferenceServerException, match="authorization"):
                 client.is_server_live()
             assert client.is_server_live(headers={"authorization": "Bearer " + serving.TOKEN})
+
+
+def test_tls(tmp_path):
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is missing, which makes the certificate")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    words = [
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+    ]
+    subprocess.run([openssl, *words, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    serving.put(tmp_path / "models", "echo", serving.echo(TensorProto.INT8, ["n"]))
+    with serving.Server(tmp_path / "models", "--tls-cert", cert, "--tls-key", key) as server:
+        trusted = ssl.create_default_context(cafile=cert)
+        url = f"https://localhost:{server.http.rpartition(':')[2]}/v2/health/live"
+        with urllib.request.urlopen(url, timeout=10, context=trusted) as answer:
+            assert json.loads(answer.read()) == {"live": True}
+        with pytest.raises(urllib.error.URLError):
+            urllib.request.urlopen(url, timeout=10)  # nobody trusts the certificate
+        address = f"localhost:{server.grpc.rpartition(':')[2]}"
+        with tritonclient.grpc.InferenceServerClient(address, ssl=True, root_certificates=str(cert)) as client:
+            assert client.is_model_ready("echo")
+        with pytest.raises(InferenceServerException), tritonclient.grpc.InferenceServerClient(address) as client:
+            client.is_server_live(client_timeout=5)  # in clear
+
+
+def test_addresses_that_others_reach_are_refused(tmp_path, monkeypatch, command):
+    monkeypatch.setenv("TESSERA_PYTHON", sys.executable)
+    serving.put(tmp_path, "echo", serving.echo(TensorProto.INT8, ["n"]))
+    for words in (["--listen", "0.0.0.0:0"], ["--listen", "127.0.0.1:0", "--http-listen", "0.0.0.0:0"]):
+        done = command("serve", "--model-repository", tmp_path, *words)
+        assert done.returncode == 1 and "'0.0.0.0' can be reached by others" in done.stderr
+    for words, cause in (
+        (["--model-repository", tmp_path / "none"], "is not a folder"),
+        (["--model-repository", tmp_path, "--http-listen", "9191"], "HOST:PORT"),
+        (["--model-repository", tmp_path, "--read-seconds", "0"], "--read-seconds takes a number above 0"),
+    ):
+        done = command("serve", "--listen", "127.0.0.1:0", *words)
+        assert done.returncode == 1 and cause in done.stderr and done.stderr.count("\n") == 1
+    done = command("serve", "--help")
+    assert done.returncode == 0 and "Example: tessera serve" in done.stdout and "--model-repository" in done.stdout
 
 
 def test_helper_models_are_right():

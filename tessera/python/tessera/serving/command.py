@@ -18,7 +18,7 @@ def arguments(words):
         prog="tessera serve",
         description="Serves devices to `--device remote:HOST:PORT` of other processes and machines, and models by "
         "the Open Inference Protocol.",
-        epilog="Example: tessera serve --device sysc --listen 127.0.0.1:9190",
+        epilog="Example: tessera serve --device sysc --listen 127.0.0.1:9190; tessera serve --model-repository models",
     )
     parser.add_argument("--listen", default="127.0.0.1:9190", help="HOST:PORT of gRPC; port 0 takes a free one")
     parser.add_argument("--tls-cert", help="certificate chain (PEM); needed where others can reach the address")

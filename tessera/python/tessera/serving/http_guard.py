@@ -25,7 +25,8 @@ def protocol(read_seconds, write_seconds, most_connections):
                 transport.abort()
                 return
             self._socket = transport.get_extra_info("socket")
-            transport.set_write_buffer_limits(high=0)  # pause_writing tells of every byte that stays
+            # pause_writing tells of every byte that stays; a transport of TLS pauses at the limit, others above it.
+            transport.set_write_buffer_limits(high=1 if self.scheme == "https" else 0)
             self._reading = self.loop.call_later(read_seconds, transport.abort)
 
         def connection_lost(self, exc):
