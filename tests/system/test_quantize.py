@@ -713,3 +713,21 @@ def test_mnist_keeps_its_accuracy(engine, shared_models):
     assert made.report["accuracy"]["int8"] >= made.report["accuracy"]["float"]
     if oracle.exact_cpu():
         check_exact(made.model, {"Input3": images[:1]})
+
+
+def test_small_shares_of_a_softmax_keep_their_steps():
+    """A softmax in float keeps the range that was seen; an integer one gets 256 steps or a power of two times as many,
+    as it multiplies by the whole part of one divided by the scale."""
+    from tessera.quantization import attention, engines
+
+    feeds = as_float32(float_models.feeds_of(float_models.attention(), 4))
+    model, plan = prepared_plan(float_models.attention())
+    unit = next(u for u in plan.units if u.nodes[-1].op_type == "Softmax")
+    found, _ = engines.measure_ranges(model, feeds)
+    unit.quantised = False
+    assert attention.ranges_of(plan, found)[unit.output] == found[unit.output]
+    unit.quantised = True
+    for share, steps in ((1.0, 256), (0.6, 256), (0.5, 512), (0.09, 2048), (0.0, 256 << 16)):
+        assert attention.ranges_of(plan, {**found, unit.output: (0.0, share)})[unit.output] == (0.0, 255 / steps)
+        scale = np.float32(255 / steps / 255)
+        assert np.floor(np.float32(1) / scale) == steps

@@ -6,6 +6,8 @@ A mask adds a number far below every score, so that the softmax behind it gives 
 number all scores would be the same. A hidden score needs to lie only so far below the others that its share vanishes:
 MARGIN below the lowest one."""
 
+import math
+
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -74,6 +76,13 @@ def lowest_of_mask(scores, total):
     return total[0] - scores[1]
 
 
+def _steps_of_one(share):
+    """The steps in a share of 1, for shares up to `share` of an integer softmax. It multiplies by the whole part of one
+    divided by the scale, so powers of two lose nothing: with the scale 1/256 it gives 255 for a share of 1, with 1/255
+    it gives 254. Shares of many tokens are small and get finer steps."""
+    return 256 * 2 ** int(math.floor(-math.log2(min(max(share, 2.0**-16), 1.0))))
+
+
 def ranges_of(plan, ranges):
     """`ranges` with those of masks, of sums with masks, and of embeddings as they have to be."""
     found, masks = dict(ranges), {}
@@ -81,9 +90,8 @@ def ranges_of(plan, ranges):
         if unit.kind == "embedding":
             array = plan.graph.array(unit.node.input[0])
             found[unit.output] = (float(array.min()), float(array.max()))
-        if is_onnx(unit.nodes[-1], "Softmax"):
-            # With the scale 1/256 the integer operator gives 255 for a share of 1; with 1/255 it gives 254.
-            found[unit.output] = (0.0, 255 / 256)
+        if unit.quantised and is_onnx(unit.nodes[-1], "Softmax") and unit.output in found:
+            found[unit.output] = (0.0, 255 / _steps_of_one(found[unit.output][1]))
         pair = masked_sum(plan, unit, ranges)
         if pair is None or pair[0] not in found:
             continue
