@@ -64,8 +64,7 @@ class Assembler {
       info.bytes = packed ? static_cast<uint64_t>(tensor.size() + 1) / 2 : static_cast<uint64_t>(tensor.bytes());
       artifact_.constant_blob.resize(info.offset + info.bytes);
       uint8_t* to = artifact_.constant_blob.data() + info.offset;
-      if (packed) {
-        std::memset(to, 0, info.bytes);
+      if (packed) {  // the blob grows by zeros
         for (int64_t i = 0; i < tensor.size(); ++i)
           to[i / 2] |= static_cast<uint8_t>((static_cast<uint8_t>(tensor.data()[i]) & 15) << (i % 2 * 4));
       } else if (info.bytes != 0) {
