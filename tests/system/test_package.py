@@ -164,6 +164,9 @@ def test_wheel_says_what_it_lacks(installed, tmp_path):
     assert re.search(r"yes +numpy", report)
     result = installed.run("quantize", DIGITS / "digits_float.onnx", "--calibrate", "random")
     assert result.returncode == 1 and "pip install" in result.stderr and "Traceback" not in result.stderr
+    result = installed.run("serve", "--device", "fsim")
+    assert result.returncode == 1 and "pip install tessera[serve]" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 # --- the command --------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ import sys
 
 try:
     from .command import main
+
+    status = main()
 except ModuleNotFoundError as missing:
     if (missing.name or "").startswith("tessera"):
         raise
@@ -13,4 +15,4 @@ except ModuleNotFoundError as missing:
         "requirements-serve.txt lists, or `pip install tessera[serve]`"
     )
 
-sys.exit(main())
+sys.exit(status)
