@@ -52,6 +52,7 @@ void bind_tuning(py::module_& m) {
       .def("mutate", &Tuning::mutate, released())
       .def("cross", &Tuning::cross, released())
       .def("obstacle", &Tuning::obstacle, released())
+      .def("bounds", &Tuning::bounds, released())
       .def("alone", &Tuning::alone, released())
       .def("together", &Tuning::together, released());
 }

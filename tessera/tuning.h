@@ -45,6 +45,8 @@ class Tuning {
   std::string mutate(size_t piece, const std::string& schedule, uint64_t seed) const;
   std::string cross(size_t piece, const std::string& a, const std::string& b, uint64_t seed) const;
   std::string obstacle(size_t piece, const std::string& schedule) const;
+  /// Cycles that no schedule of a single operation can be below, with how many tiles of the space have this bound.
+  std::map<int64_t, int64_t> bounds(size_t piece) const { return benches_[at(piece).graph]->bounds(local(piece)); }
   /// (cycles, DRAM bytes).
   std::pair<int64_t, int64_t> alone(size_t piece, const std::string& schedule, const std::string& judge);
   /// Of pieces of one graph that follow each other.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "compiler/npu/check.h"
 #include "compiler/npu/plan.h"
+#include "compiler/schedule/bound.h"
 #include "compiler/schedule/cost_model.h"
 
 namespace tessera::npu {
@@ -352,6 +353,26 @@ LayerSchedule Workbench::cross(size_t piece, const LayerSchedule& a, const Layer
     }
   }
   return schedules;
+}
+
+std::map<int64_t, int64_t> Workbench::bounds(size_t piece) const {
+  const Entry& from = entry(piece);
+  std::map<int64_t, int64_t> result;
+  if (from.chain) return result;
+  // Nests of one operation run behind each other: the first one's tiles, above the least of the others.
+  int64_t others = 0;
+  for (size_t t = 1; t < from.tasks.size(); ++t) {
+    int64_t least = -1;
+    for (const Nest& nest : from.tasks[t].alternatives) {
+      const auto tiles = schedule::tile_bounds(nest, machine_);
+      if (!tiles.empty() && (least < 0 || tiles.front().cycles < least)) least = tiles.front().cycles;
+    }
+    others += std::max<int64_t>(0, least - machine_.dram_latency_cycles);
+  }
+  for (const Nest& nest : from.tasks[0].alternatives) {
+    for (const schedule::TileBound& tile : schedule::tile_bounds(nest, machine_)) ++result[tile.cycles + others];
+  }
+  return result;
 }
 
 Cost Workbench::alone(size_t piece, const LayerSchedule& schedule, schedule::CostModel& judge) const {

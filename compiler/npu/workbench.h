@@ -54,6 +54,10 @@ class Workbench {
   /// Why a schedule is not legal for a piece; "" if it is.
   std::string obstacle(size_t piece, const schedule::LayerSchedule& schedule) const;
 
+  /// Cycles that no schedule of a single operation can be below, run once, by the tiles of its nests, least first: for
+  /// each number of cycles how many tiles have it. Empty for chains.
+  std::map<int64_t, int64_t> bounds(size_t piece) const;
+
   /// Of a legal schedule, the piece alone. Errors: kInvalidArgument with the rule that is broken.
   schedule::Cost alone(size_t piece, const schedule::LayerSchedule& schedule, schedule::CostModel& judge) const;
   /// Of neighbours one behind the other, in one stream; of all operations where a compilation would place their

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "compiler/schedule/bound.h"
 #include "compiler/schedule/cost_model.h"
 #include "isa/generated/timing.h"
 #include "isa/row_cycles.h"
@@ -456,6 +457,98 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const Machine& m
     return result;
   }
   return NestForm(nest, schedule, machine).evaluation();
+}
+
+namespace {
+
+/// Positions of the input that windows of `out` outputs walk over, tile by tile, padding included.
+int64_t walked(const Nest& nest, int64_t out, bool rows) {
+  const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
+  int64_t total = 0;
+  for (int64_t o = 0; o < nest.extent[out_dim]; o += out) {
+    total += input_span(o, std::min(out, nest.extent[out_dim] - o), 0, nest.extent[tap_dim],
+                        rows ? nest.stride_h : nest.stride_w, rows ? nest.dilation_h : nest.dilation_w, 0)
+                 .count;
+  }
+  return total;
+}
+
+/// Bytes that must pass the bus whatever stays on chip.
+int64_t compulsory_bytes(const Nest& nest, const Intrinsic& intrinsic, const Machine& machine) {
+  const isa::MachineConfig& config = machine.config;
+  const Extents& e = nest.extent;
+  const Access& in = nest.input;
+  const Footprint whole = footprint(nest, intrinsic, e);
+  int64_t bytes = nest.images * e[Dim::kOh] * e[Dim::kOw] * nest.out_channels.total * nest.output.element_bytes;
+  if (in.present) {
+    const int64_t rows = in.broadcast_h ? 1 : positions(nest, e[Dim::kOh], e[Dim::kKh], true);
+    const int64_t cols = in.broadcast_w ? 1 : positions(nest, e[Dim::kOw], e[Dim::kKw], false);
+    bytes += (in.broadcast_n ? 1 : nest.images) * rows * cols * (in.broadcast_c ? 1 : nest.in_channels.total) *
+             in.element_bytes;
+  }
+  // Matrices that several positions share may come once.
+  if (nest.factor.present)
+    bytes += factor_traffic(nest, e).bytes;
+  else
+    bytes += whole.weights * config.wgt_entry_bytes();
+  return bytes + whole.params * config.param_entry_bytes();
+}
+
+}  // namespace
+
+int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine) {
+  const Extents& e = nest.extent;
+  int64_t output_tiles = 1, reduction_tiles = 1;
+  for (int d = 0; d < kDims; ++d) {
+    const auto dim = static_cast<Dim>(d);
+    (is_reduction(dim) ? reduction_tiles : output_tiles) *= ceil_div(e[dim], tile[dim]);
+  }
+  const int64_t results = e[Dim::kN] * e[Dim::kOh] * e[Dim::kOw] * e[Dim::kG] * e[Dim::kOc];
+  const int64_t taps = e[Dim::kKh] * e[Dim::kKw];
+  int64_t gemm = 0;
+  if (dense(nest)) gemm = results * e[Dim::kIc] * taps * nest.planes;
+  if (nest.computation == Computation::kDepthwise) {
+    gemm = results * taps * nest.planes;
+    if (nest.dilation_h == 1 && nest.dilation_w == 1) {
+      gemm = std::min(gemm, e[Dim::kN] * e[Dim::kG] * walked(nest, tile[Dim::kOh], true) *
+                                walked(nest, tile[Dim::kOw], false) * depthwise_passes(nest, e[Dim::kKh], e[Dim::kKw]) *
+                                nest.planes);
+    }
+  }
+  // The core's intrinsics issue one step a cycle; what another one issues nobody knows here.
+  if (&intrinsic != &core_intrinsic(nest.computation)) gemm = 0;
+  const int64_t alu = nest.raw || gemm == 0 ? 0 : results;
+  const int64_t instructions = (gemm > 0 ? output_tiles * reduction_tiles : 0) + 2 * output_tiles;
+  const int64_t bus =
+      beats(compulsory_bytes(nest, intrinsic, machine) + instructions * isa::kInstructionBytes, machine);
+  // An engine waits for its instruction and then for its operands, one after the other.
+  return machine.dram_latency_cycles + std::max(machine.dram_latency_cycles + std::max(gemm, alu), bus);
+}
+
+std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine) {
+  const Space space(nest, machine.config);
+  std::vector<TileBound> result;
+  for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
+    std::array<size_t, kDims> at{};
+    for (bool more = true; more;) {
+      Extents tile;
+      for (size_t d = 0; d < kDims; ++d) tile.value[d] = space.extents(static_cast<Dim>(d))[at[d]];
+      Capacity use;
+      PerOperand ones;
+      ones.fill(1);
+      add_use(use, footprint(nest, *intrinsic, tile), ones, nest.input_space);
+      if (encodable(nest, *intrinsic, tile) && use.fits(machine.config))
+        result.push_back({tile, tile_bound(nest, *intrinsic, tile, machine)});
+      more = false;
+      for (size_t d = 0; d < kDims && !more; ++d) {
+        more = ++at[d] < space.extents(static_cast<Dim>(d)).size();
+        if (!more) at[d] = 0;
+      }
+    }
+  }
+  std::stable_sort(result.begin(), result.end(),
+                   [](const TileBound& a, const TileBound& b) { return a.cycles < b.cycles; });
+  return result;
 }
 
 Registry<MakeCostModel>& cost_models() {

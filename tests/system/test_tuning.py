@@ -95,6 +95,30 @@ def test_the_bench_counts_what_the_device_counts():
     assert abs(moved - bytes_of_run) <= 0.01 * bytes_of_run  # the bench does not count the last instruction
 
 
+@timed
+def test_no_schedule_is_below_its_bound():
+    """The oracle is the timing model: whatever is drawn from the space takes at least the cycles that are said to be
+    compulsory."""
+    bench = _tessera.Tuning(str(DIGITS), "npu64", {}, {})
+    looked = 0
+    for number, piece in enumerate(bench.pieces()):
+        bounds = bench.bounds(number)
+        assert (piece["count"] == 1) == bool(bounds)
+        if not bounds:
+            continue
+        drawn = [bench.sample(number, seed) for seed in range(8)] + bench.candidates(number, "exhaustive", 4)
+        cycles = [bench.together([(number, schedule)], "sysc")[0] for schedule in drawn]
+        assert min(bounds) <= min(cycles), piece["layers"]
+        looked += 1
+    assert looked > 2
+    proof = tuning.prove(bench, 0, seconds=0.2)
+    assert bench.obstacle(0, proof.schedule) == "" and 0 <= proof.open <= proof.tiles and 0 <= proof.gap < 1
+    assert bench.together([(0, proof.schedule)], "sysc")[0] == proof.cycles >= proof.bound == min(bench.bounds(0))
+    chain = next(number for number, piece in enumerate(bench.pieces()) if piece["count"] > 1)
+    with pytest.raises(ValueError, match="chain"):
+        tuning.prove(bench, chain)
+
+
 def test_every_interface_takes_what_was_found(tuned, command, tmp_path):
     database, found = tuned
     assert found.cycles <= found.default_cycles

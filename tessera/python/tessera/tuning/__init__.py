@@ -7,6 +7,7 @@ session = tessera.Session("model.onnx", "sysc", "npu256", tuned="tuned.db")
 """
 
 from .database import Database
+from .prove import Proof, prove
 from .tuner import Outcome, tune
 
-__all__ = ["Database", "Outcome", "tune"]
+__all__ = ["Database", "Outcome", "Proof", "prove", "tune"]

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What no schedule can do without. A nest and a machine enter; for each extent that a tile of the space may have
+// (space.h) a number of cycles leaves that every schedule with this tile takes at least, in whatever order, with
+// whatever copies: the busiest of matrix engine, vector unit and bus, behind the first answers of the memory. Tiles
+// whose bound is not below the cycles of a schedule that was measured cannot hold a better one. So a search over tiles
+// ends with a proof, or with the least bound that is left.
+#pragma once
+
+#include <vector>
+
+#include "compiler/schedule/cost_model.h"
+#include "compiler/schedule/space.h"
+
+namespace tessera::schedule {
+
+/// Of tiles with these extents, computed by this intrinsic, of one nest that runs alone.
+struct TileBound {
+  Extents tile;
+  int64_t cycles = 0;
+};
+
+/// The bound of one tile. It need not fit the scratchpads.
+int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine);
+
+/// All tiles of the nest's space that fit the scratchpads with one slot of each operand, least bound first.
+std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine);
+
+}  // namespace tessera::schedule
