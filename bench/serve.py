@@ -5,7 +5,8 @@ A row is a way to ask the digits network (functional simulator, one image a requ
 a second, and the milliseconds within which half and 99 of 100 requests were answered. The first rows are a session in
 this process, with as many threads as clients. REST and gRPC are asked by h2load of nghttp2, which sends the same
 request again and again over one connection a client and keeps the time of each. The server counts what it has answered,
-and an answer is compared before. `relative` is the requests a second over those of one client in the process."""
+and an answer is compared before. The last rows are sessions whose device stands in another process
+(serve_remote.py). `relative` is the requests a second over those of one client in the process."""
 
 import json
 import os
@@ -20,6 +21,7 @@ import time
 import urllib.request
 
 import numpy as np
+import serve_remote
 from tessera.errors import error
 
 import tessera
@@ -162,6 +164,7 @@ def bench(build, requests=6000):
                     rows.append(asked(server, way, url, words, clients, requests, folder))
         finally:
             server.close()
+    rows += serve_remote.rows(build, image, expected, CLIENTS, requests, row_of)
     for row in rows:
         row["relative"] = round(row["requests_a_second"] / rows[0]["requests_a_second"], 3)
     return {"serve": rows}
