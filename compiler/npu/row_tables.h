@@ -15,15 +15,15 @@ struct SoftmaxNumbers {
   std::array<float, 256> exponentials{}, scaled{};
 };
 
-/// Of rows of `length` elements. A number may be infinite.
-SoftmaxNumbers softmax_numbers(float input_scale, float output_scale, int64_t length);
+/// Of rows of `length` elements. Short rows have numbers that are infinite when they are scaled. By the formula their
+/// quotient is the least int32, and wraps: the result is `out_zero`, or 255 where that is negative. The numbers here
+/// are finite and have these results.
+SoftmaxNumbers softmax_numbers(float input_scale, float output_scale, int32_t out_zero, int64_t length);
 
 /// The four byte planes of numbers.
 Table byte_planes(const std::array<float, 256>& numbers);
 
-/// The planes for each length from `shortest` to `longest`, one behind the other. Short rows have numbers that are
-/// infinite when they are scaled. By the formula their quotient is the least int32, and wraps: the result is
-/// `out_zero`, or 255 where that is negative.
+/// The planes for each length from `shortest` to `longest`, one behind the other.
 struct LengthTables {
   Table sums, maps;
 };

@@ -28,8 +28,8 @@ std::optional<Claim> claim_qlinear_softmax(NodeOp op) {
   int64_t length = 1;
   for (int64_t a = rows.axis; a < (rows.flattened ? rank : rows.axis + 1); ++a) length *= shape[static_cast<size_t>(a)];
   if (!(std::floor(1.0f / qy->s()) < kMostSteps)) return std::nullopt;
-  const npu::SoftmaxNumbers numbers = npu::softmax_numbers(qx->s(), qy->s(), length);
-  if (!std::isfinite(numbers.scaled[0]) || !std::isnormal(numbers.exponentials[0])) return std::nullopt;
+  const npu::SoftmaxNumbers numbers = npu::softmax_numbers(qx->s(), qy->s(), qy->z(), length);
+  if (!std::isnormal(numbers.exponentials[0])) return std::nullopt;
   rows.form.kind = npu::RowForm::Kind::kSoftmax;
   rows.form.sum_tables = npu::byte_planes(numbers.exponentials);
   rows.form.map_tables = npu::byte_planes(numbers.scaled);
