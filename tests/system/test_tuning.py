@@ -214,6 +214,55 @@ def read(path):
         return ""
 
 
+@pytest.fixture
+def cluster(tmp_path):
+    """(address, scheduler, two workers) of Dask: processes of their own."""
+    pytest.importorskip("distributed")
+    file, quiet = tmp_path / "scheduler.json", {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    words = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    line = [sys.executable, "-m", *words, "--scheduler-file", str(file)]
+    children = [subprocess.Popen(line, env=environment(), **quiet)]
+    try:
+        for _ in range(600):
+            if file.exists() and file.stat().st_size:
+                break
+            time.sleep(0.05)
+        address = json.loads(file.read_text())["address"]
+        words = ["distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
+        for _ in range(2):
+            children.append(subprocess.Popen([sys.executable, "-m", *words], env=environment(), **quiet))
+        yield address, *children
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+@pytest.mark.parametrize("victim", ["worker", "scheduler"])
+def test_a_cluster_whose_parts_die_loses_nothing(tuned, tmp_path, cluster, monkeypatch, victim):
+    _, found = tuned
+    address, scheduler, worker, _ = cluster
+    keep, dying = Database.keep_unit, worker if victim == "worker" else scheduler
+
+    def keep_and_kill(self, key, result):
+        keep(self, key, result)
+        dying.kill()
+
+    monkeypatch.setattr(Database, "keep_unit", keep_and_kill)
+    database = tmp_path / "cluster.db"
+    if victim == "worker":
+        outcome = tuning.tune(DIGITS, database=database, workers=f"dask:{address}", **SMALL)
+        assert outcome.known_units == 0
+    else:
+        with pytest.raises(tessera.Error, match="scheduler of Dask is gone") as caught:
+            tuning.tune(DIGITS, database=database, workers=f"dask:{address}", **SMALL)
+        assert caught.value.code == "io"
+        kept = units(database)
+        outcome = tuning.tune(DIGITS, database=database, **SMALL)
+        assert outcome.known_units >= kept >= 1
+    assert outcome.schedules == found.schedules and units(database) == outcome.units
+
+
 def test_two_tuners_share_a_database(tmp_path):
     database = tmp_path / "shared.db"
     children = [

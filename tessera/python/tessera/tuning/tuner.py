@@ -276,8 +276,11 @@ class _Run:
             self.database.keep_unit(key, result)
             found[key] = result
 
-        if missing:
-            pool.run("tessera.tuning.search:run", lambda: next(waiting, None), finished)
+        try:
+            if missing:
+                pool.run("tessera.tuning.search:run", lambda: next(waiting, None), finished)
+        except ConnectionError as error:
+            raise errors.error("io", str(error)) from None
         return [found[key] for key in keys]
 
     def schedules(self, tuners):
