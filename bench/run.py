@@ -23,7 +23,7 @@ decoding    a step of decoding beside the time in which weights and cache are re
 products    products of few rows, as decoding has them, beside the roofline bound; --device sysc, --config
 explore     machines of a grid times networks: evaluations and seconds, the front confirmed by the timing model, workers
 scale       what a unit of work costs beside the work, on processes and on Dask, and a simulation of many workers
-serve       models by REST and gRPC beside the session in the process, at 1, 8 and 50 clients (docs/serving.md)
+serve       models by REST and gRPC, and remote devices, beside the session in the process, at 1, 8 and 50 clients
 report      the page of a report in Chromium: its size, the time until it can be used, the time of a frame
 cpu         float models on the host alone beside ONNX Runtime in the same run, on one thread and on all
 """
