@@ -6,7 +6,7 @@
 set -e
 cd "$(dirname "$0")"
 lint() {
-  verilator --lint-only -Wall -Wno-WIDTHCONCAT ../../isa/generated/tsr_isa_pkg.sv -y . -y ../prim --top-module tsr_top \
+  verilator --lint-only -Wall -Wno-WIDTHCONCAT ../../isa/generated/tsr_isa_pkg.sv tsr_alu_pkg.sv -y . -y ../prim --top-module tsr_top \
     "$@" tsr_top.sv
 }
 lint

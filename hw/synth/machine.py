@@ -71,11 +71,9 @@ ULTRA = {"kv260": ("u_acc", "u_out")}
 
 
 def sources():
-    return [
-        ROOT / "isa/generated/tsr_isa_pkg.sv",
-        *sorted((ROOT / "hw/prim").glob("*.sv")),
-        *sorted((ROOT / "hw/rtl").glob("*.sv")),
-    ]
+    modules = [*sorted((ROOT / "hw/prim").glob("*.sv")), *sorted((ROOT / "hw/rtl").glob("*.sv"))]
+    packages = [path for path in modules if path.stem.endswith("_pkg")]  # before their users
+    return [ROOT / "isa/generated/tsr_isa_pkg.sv", *packages, *(path for path in modules if path not in packages)]
 
 
 def read_commands(top="tsr_top", chosen=None):

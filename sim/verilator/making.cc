@@ -120,7 +120,10 @@ std::vector<fs::path> rtl_sources(const fs::path& home) {
     }
   }
   std::sort(sources.begin(), sources.end());
-  sources.insert(sources.begin(), home / "isa/generated/tsr_isa_pkg.sv");  // a package comes before its users
+  // A package comes before its users.
+  std::stable_partition(sources.begin(), sources.end(),
+                        [](const fs::path& source) { return source.stem().string().ends_with("_pkg"); });
+  sources.insert(sources.begin(), home / "isa/generated/tsr_isa_pkg.sv");
   return sources;
 }
 

@@ -180,7 +180,8 @@ def verilator_places(sources, modules):
     places = set()
     for path in modules:
         command = ["verilator", "--lint-only", "-Wall", "-Wno-WIDTHCONCAT", "-Wno-UNUSEDPARAM"]
-        command += [sources / "isa/generated/tsr_isa_pkg.sv", "-y", sources / "hw/rtl", "-y", sources / "hw/prim"]
+        command += [sources / "isa/generated/tsr_isa_pkg.sv", sources / "hw/rtl/tsr_alu_pkg.sv"]
+        command += ["-y", sources / "hw/rtl", "-y", sources / "hw/prim"]
         result = subprocess.run([*command, "--top-module", path.stem, path], capture_output=True, text=True)
         found = re.findall(r"^%(?:Error|Warning)[^:]*: (\S+?):\d+:\d+:", result.stderr, re.M)
         places |= {str(pathlib.Path(name).relative_to(sources)) for name in found if "generated" not in name}
@@ -205,7 +206,7 @@ def places_of(instructions, sources, long):
     assert done.returncode == 0, done.stdout + done.stderr
     header = sources / "isa" / "generated" / "instructions.h"
     units = [unit for unit in compile_commands(sources) if header in includes(unit, sources, set())]
-    modules = sorted((sources / "hw" / "rtl").glob("tsr_*.sv"))
+    modules = sorted(path for path in (sources / "hw" / "rtl").glob("tsr_*.sv") if not path.stem.endswith("_pkg"))
     if not long:
         listed = {sources / file for row in listed_places() for file in row}
         units = sorted(u for u in units if u in listed or u.name == "random_program_test.cc")

@@ -148,9 +148,9 @@ MUTANTS = [
     ),
     (
         "tsr_alu",
-        "assign out_waddr_o = rows_busy_q ? rows_dst_address : write_address;",
-        "write_address",
-        "(write_address | 14'h2000)",
+        "assign write_address = rows_busy ? rows_dst_address : 14'(write_entry);",
+        "14'(write_entry)",
+        "(14'(write_entry) | 14'h2000)",
         "ALU writes behind OUT",
     ),
     ("tsr_load", "assign sp_group_o = group_q;", "group_q", "~group_q", "LOAD writes behind"),

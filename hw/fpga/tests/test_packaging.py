@@ -161,6 +161,7 @@ class Wrapper(unittest.TestCase):
                 "-Wno-WIDTHCONCAT",
                 "-Wno-SYMRSVDWORD",
                 ROOT / "isa/generated/tsr_isa_pkg.sv",
+                ROOT / "hw/rtl/tsr_alu_pkg.sv",
                 "-y",
                 ROOT / "hw/rtl",
                 "-y",
