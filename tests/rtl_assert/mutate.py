@@ -180,6 +180,62 @@ MUTANTS = [
         "none_take || complete_q",
         "an engine completed what it did not take",
     ),
+    (
+        "tsr_rows",
+        "assign look_up_o = enable && valid_1_q && (is_sum || is_softmax);",
+        "is_softmax",
+        "is_softmax || is_normalise",
+        "rows read tables that they have not",
+    ),
+    (
+        "tsr_rows",
+        "assign param_req_o = enable && is_normalise && valid_5",
+        "is_normalise",
+        "!reducing",
+        "rows read channels that they have not",
+    ),
+    (
+        "tsr_rows",
+        "way_q[w] == src_addr_o && map.src == map.dst) hazard = 1'b1;",
+        "1'b1;",
+        "1'b0;",
+        "rows read what they have not written yet",
+    ),
+    (
+        "tsr_rows",
+        "emit_target_q <= row_target + target_step;",
+        "target_step",
+        "source_step",
+        "rows write a vector to another one's place",
+    ),
+    (
+        "tsr_rows",
+        "assign src_addr_o = source_step + (reducing ? base[fetch_row_q] : row_source);",
+        "row_source",
+        "row_target",
+        "rows read out of order",
+    ),
+    (
+        "tsr_rows",
+        "assign done_o = (row_done && last_row) ||",
+        "last_row",
+        "1'b1",
+        "rows ended with vectors not read",
+    ),
+    (
+        "tsr_rows",
+        "(written && row_q == rows_q && last_group_q);",
+        "row_q == rows_q",
+        "1'b1",
+        "rows ended with scalars not written",
+    ),
+    (
+        "tsr_rows",
+        "assign acc_waddr_o = target[row_q];",
+        "row_q",
+        "row_q ^ RowBits'(acc_wgnt_i)",
+        "a row's scalars changed before they were written",
+    ),
 ]
 
 
