@@ -132,8 +132,8 @@ module tsr_alu #(
     .clk_i, .rst_ni, .enable_i(enable), .loads_i(prep_loads), .goes_i(prep_goes), .drop_i(prep_drop), .nest_i(prep_nest),
     .instruction_i(prep), .slot_i(prep_slot), .move_o(prep_move), .running_o(running), .instruction_o(alu), .slot_o(slot),
     .acc_req_o(acc_want), .acc_claim_o(acc_claim), .acc_gnt_i, .out_req_o(out_want), .out_claim_o(out_claim),
-    .out_addr_o(out_address), .out_gnt_i, .inp_req_o(inp_want), .inp_gnt_i(inp_gnt_i && !inp_we_o),
-    .src_addr_o(src_address), .issue_o(issue), .push_o(push), .last_o(issue_last), .dst_address_o(dst_address),
+    .out_addr_o(out_address), .out_gnt_i, .inp_req_o(inp_want), .inp_gnt_i,
+    .inp_busy_i(inp_we_o), .src_addr_o(src_address), .issue_o(issue), .push_o(push), .last_o(issue_last), .dst_address_o(dst_address),
     .read_o(read), .stall_o(stall), .step_o(step), .next_src_o(next_src), .next_src_space_o(next_src_space),
     .next_src_address_o(next_src_address), .next_second_o(next_second), .next_second_address_o(next_second_address),
     .hazard_i(hazard), .early_i(early), .param_busy_i(param_busy)

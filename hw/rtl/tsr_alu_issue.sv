@@ -35,6 +35,7 @@ module tsr_alu_issue #(
   input  logic                                   out_gnt_i,
   output logic                                   inp_req_o,
   input  logic                                   inp_gnt_i,
+  input  logic                                   inp_busy_i,  // a write of ours has the port
   output logic [13:0]                            src_addr_o,
   // The issue. push_o: it ends a vector, which is under way from now on.
   output logic                                   issue_o,
@@ -100,7 +101,7 @@ module tsr_alu_issue #(
     .sum_first_o(sum_first), .sum_last_o(sum_last), .last_o(nest_last)
   );
   assign move_o = goes_i && (!running_q || (issue && issue_q.last));
-  assign step = move_o || (issue && !issue_q.last);
+  assign step = (goes_i && !running_q) || (issue && (goes_i || !issue_q.last));
   assign advance = step && (completing || !sum_last);
   assign ahead_load = loads_i && !(ahead_valid_q && ahead_first_q) && (!ahead_valid_q || (advance && nest_last));
   always_ff @(posedge clk_i) begin
@@ -171,7 +172,8 @@ module tsr_alu_issue #(
   assign has_second = instruction_q.after.second_op != 2'(tsr_isa_pkg::SecondOpNone);
 
   // The issue.
-  logic asks, granted, pausing, from_acc, from_out, from_inp;
+  // Grants come last in their cycle: whatever they decide is ready but for them.
+  logic asks, wants, refused, pausing, from_acc, from_out, from_inp;
   logic [TurnBits-1:0] occupied_q;  // cycles for which the second operation cannot take another vector's end
   assign from_acc = issue_q.take_src && instruction_q.src == SpaceAcc;
   assign from_out = issue_q.take_second || (issue_q.take_src && instruction_q.src == SpaceOut);
@@ -179,9 +181,10 @@ module tsr_alu_issue #(
   assign pausing = has_second && issue_q.take_src && issue_q.sum_first &&
       occupied_q > TurnBits'(instruction_q.src == SpaceOut);
   assign asks = running_q && !pausing && !(issue_q.completing && early_i);
-  assign want = asks && enable_i && !hazard_i && !(issue_q.completing && instruction_q.bounds.convert && param_busy_i);
-  assign granted = (!from_acc || acc_gnt_i) && (!from_out || out_gnt_i) && (!from_inp || inp_gnt_i);
-  assign issue = want && granted;
+  assign wants = asks && enable_i && !hazard_i && !(issue_q.completing && instruction_q.bounds.convert && param_busy_i);
+  assign want = wants && !(from_inp && inp_busy_i);
+  assign refused = (from_acc && !acc_gnt_i) || (from_out && !out_gnt_i) || (from_inp && !inp_gnt_i);
+  assign issue = want && !refused;
   assign acc_req_o = want && from_acc;
   assign acc_claim_o = asks && from_acc;
   assign out_req_o = want && from_out;
@@ -193,7 +196,7 @@ module tsr_alu_issue #(
   assign push_o = issue && issue_q.completing;
   assign last_o = issue_q.last;
   assign dst_address_o = issue_q.dst_address;
-  assign stall_o = want && !granted;
+  assign stall_o = wants && !issue;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) occupied_q <= '0;
     else if (push_o && has_second) occupied_q <= TurnBits'(Turns - 1);

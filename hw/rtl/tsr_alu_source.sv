@@ -90,15 +90,6 @@ module tsr_alu_source #(
     if (issue_i) read_1_q <= read;
   end
 
-  logic [Lanes-1:0] signs;
-  if (!tsr_isa_pkg::Simulated) begin : gen_signs
-    tsr_alu_signs #(.Lanes(Lanes)) u_signs (
-      .signed_i(!read_1_q.src_unsigned), .from_out_i(from_1_q == SpaceOut), .out_i(out_rdata_i), .inp_i(inp_rdata_i),
-      .sign_o(signs)
-    );
-  end else begin : gen_no_signs
-    assign signs = '0;
-  end
   always_comb begin
     logic [7:0] entry;
     if (!tsr_isa_pkg::Simulated) source = 'x;
@@ -111,7 +102,7 @@ module tsr_alu_source #(
       end else begin
         for (int unsigned l = 0; l < Lanes; l++) begin
           entry = from_1_q == SpaceOut ? out_rdata_i[8*l+:8] : inp_rdata_i[8*l+:8];
-          source[32*l+:32] = {{24{tsr_isa_pkg::Simulated ? !read_1_q.src_unsigned && entry[7] : signs[l]}}, entry};
+          source[32*l+:32] = {{24{!read_1_q.src_unsigned && entry[7]}}, entry};
         end
       end
     end

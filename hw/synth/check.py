@@ -44,7 +44,9 @@ FLIP_FLOPS = {"tsr_queue.mem": 4}
 # Pipelines written as memories, and what is kept of a few rows: LUT RAM or flip-flops, what Yosys finds cheaper.
 PIPELINES = {
     "tsr_delay.line": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+    "tsr_alu.info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),  # of tsr_alu_under_way, synthesised inside
     "tsr_alu_under_way.info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
+    "tsr_alu.constants": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),  # of tsr_alu_prepare
     "tsr_alu_prepare.constants": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     "tsr_gemm.inside_info": ("LUTRAM_SDP", "LUTRAM_DP", "LUTRAM_QP"),
     **{

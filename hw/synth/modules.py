@@ -26,15 +26,30 @@ from machine import Failure
 CACHE = pathlib.Path(os.environ.get("TESSERA_SYNTH_CACHE", machine.ROOT / "build" / "synth"))
 FORMAT = 2  # of what is kept; other formats are made again
 
+# Modules that are synthesised as a part of the one that holds them: borders inside of one pipeline, across which grants
+# and addresses are decided in one cycle. Yosys maps a module for the least depth as if all its inputs came together, so
+# apart they would be slower and larger.
+PARTS = {
+    "tsr_alu": (
+        "tsr_alu_prepare",
+        "tsr_alu_issue",
+        "tsr_alu_under_way",
+        "tsr_alu_source",
+        "tsr_alu_lanes",
+        "tsr_alu_write",
+    )
+}
+
 
 @dataclasses.dataclass
 class Module:
     """One module of an elaborated machine."""
 
     name: str  # as Yosys writes it, with parameters
-    text: str  # RTLIL
+    text: str  # RTLIL, of its parts too
     depth: int | None  # parameter Depth of a memory template
     style: str = ""  # ram_style instead of what the source says
+    parts: list = dataclasses.field(default_factory=list)  # names of modules that are synthesised inside of it
     key: str = ""
     cells: dict = dataclasses.field(default_factory=dict)  # {kind: number} of its netlist
     memories: list = dataclasses.field(default_factory=list)  # Yosys' lines about its memories
@@ -121,6 +136,9 @@ def elaborate(config, folder, tool, minutes):
             depth = -(-depth // 16)  # as check.depths counts
         found[name] = Module(name, text, depth)
     target.unlink()
+    for module in list(found.values()):
+        module.parts = [name for name in found if short(name) in PARTS.get(short(module.name), ())]
+        module.text += "".join(found.pop(name).text for name in module.parts)
     for instance in machine.ULTRA.get(config, ()):
         pads = next(one for name, one in found.items() if short(name) == "tsr_scratchpads")
         kind = re.search(rf"^  cell (\S+) \\{instance}$", pads.text, re.M)
@@ -154,6 +172,19 @@ def pattern(name):
     return name.removeprefix("\\").replace("\\", "?")
 
 
+def inline(group):
+    """Yosys commands that put the parts of modules into them."""
+    commands = []
+    for module in group:
+        if module.parts:
+            parts, mine = " ".join(pattern(part) for part in module.parts), pattern(module.name)
+            rest = " ".join(pattern(other.name) for other in group if other is not module)
+            commands += [f"setattr -mod -set keep_hierarchy 1 {rest}"] if rest else []
+            commands += [f"proc {mine} {parts}", f"flatten {mine}", f"delete {parts}"]
+            commands += [f"setattr -mod -unset keep_hierarchy {rest}"] if rest else []
+    return commands
+
+
 def synthesise(group, everything, config, number, family, options, folder, tool, minutes):
     """Synthesises the modules of `group`; all others become black boxes. The machine is read from the sources again:
     Yosys' results depend on the order in which names came to be, so a module read from RTLIL gives other numbers than
@@ -169,6 +200,9 @@ def synthesise(group, everything, config, number, family, options, folder, tool,
     # Without a top Yosys keeps modules that no other one holds. Black boxes are not selected by the star.
     commands += ["setattr -mod -unset top *"]
     commands += [f"blackbox {other}" for other in others]
+    commands += inline(group)
+    hidden = [pattern(part) for other in everything.values() if other.name not in names for part in other.parts]
+    commands += [f"delete {part}" for part in hidden]
     commands += libraries() + flow(family, options) + [f"write_rtlil {target.name}"]
     run = machine.yosys(commands, folder / f"{name}.log", minutes, tool)
     mapped = split(target.read_text())

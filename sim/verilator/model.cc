@@ -79,7 +79,7 @@ class Model {
       case 2: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_acc__DOT__mem);
       case 3: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_out__DOT__mem);
       case 4: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_param__DOT__mem);
-      default: return whole(root->tsr_top__DOT__u_alu__DOT__u_tables__DOT__table_mem);
+      default: return whole(root->tsr_top__DOT__u_alu__DOT__u_lanes__DOT__u_tables__DOT__table_mem);
     }
   }
 

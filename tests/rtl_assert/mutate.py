@@ -197,8 +197,8 @@ MUTANTS = [
     (
         "tsr_rows",
         "way_q[w] == src_addr_o && map.src == map.dst) hazard = 1'b1;",
-        "1'b1;",
-        "1'b0;",
+        "1'b1",
+        "1'b0",
         "rows read what they have not written yet",
     ),
     (
@@ -215,13 +215,7 @@ MUTANTS = [
         "row_target",
         "rows read out of order",
     ),
-    (
-        "tsr_rows",
-        "assign done_o = (row_done && last_row) ||",
-        "last_row",
-        "1'b1",
-        "rows ended with vectors not read",
-    ),
+    ("tsr_rows", "assign done_o = (row_done && last_row) ||", "last_row", "1'b1", "rows ended with vectors not read"),
     (
         "tsr_rows",
         "(written && row_q == rows_q && last_group_q);",
