@@ -250,6 +250,76 @@ TEST_F(RaceTest, AluOperands) {
   EXPECT_FALSE(touches(fill(Space::kAcc, 32, 1)));
 }
 
+TEST_F(RaceTest, RowOperands) {
+  config = testing::row_config(8, 8, 64, 4);  // entries as those of npu64
+  isa::RowReduce reduce;                      // two rows of three vectors
+  reduce.operation = isa::Reduction::kSumExp;
+  reduce.row = 1;
+  reduce.extent[4] = 2;
+  reduce.extent[5] = 3;
+  reduce.src = isa::AluSpace::kOut;
+  reduce.src_addr = 4;
+  reduce.src_stride[4] = 3;
+  reduce.src_stride[5] = 1;
+  reduce.scalar_addr = 10;
+  reduce.scalar_stride[4] = 1;
+  reduce.tail = 5;
+  reduce.table = 2;
+  isa::RowMap map;
+  map.operation = isa::Mapping::kSoftmax;
+  map.row = 1;
+  map.extent = reduce.extent;
+  map.src = isa::AluSpace::kOut;
+  map.src_addr = 4;
+  map.src_stride = reduce.src_stride;
+  map.dst = isa::AluSpace::kInp;
+  map.dst_addr = 20;
+  map.dst_stride = reduce.src_stride;
+  map.scalar_addr = 10;
+  map.scalar_stride = reduce.scalar_stride;
+  map.low = -128;
+  map.high = 127;
+  map.table = 2;
+  const auto both = [&](Space space, uint32_t at, uint16_t length, bool expected) {
+    EXPECT_EQ(!races({fill(space, at, length), reduce}).empty(), expected) << "row_reduce " << at;
+    EXPECT_EQ(!races({fill(space, at, length), map}).empty(), expected) << "row_map " << at;
+  };
+  both(Space::kOut, 4 * 8, 1, true);
+  both(Space::kOut, 9 * 8 + 7, 1, true);  // of the last vector all, however much belongs to the row
+  both(Space::kOut, 0, 4 * 8, false);
+  both(Space::kOut, 10 * 8, 8, false);
+  both(Space::kAcc, 11 * 32 + 31, 1, true);  // scalars, an entry a row
+  both(Space::kAcc, 0, 10 * 32, false);
+  both(Space::kAcc, 12 * 32, 32, false);
+  both(Space::kTable, 2 * 256, 1, true);  // four tables
+  both(Space::kTable, 5 * 256 + 255, 1, true);
+  both(Space::kTable, 0, 2 * 256, false);
+  both(Space::kTable, 6 * 256, 256, false);
+  both(Space::kParam, 0, 64 * 64, false);
+
+  // ROW_REDUCE writes its scalars, ROW_MAP only reads them and writes its destination.
+  EXPECT_EQ(races({store(Space::kAcc, 10 * 32, 64, 4096), reduce}).size(), 1u);
+  expect_none({store(Space::kAcc, 10 * 32, 64, 4096), map});
+  EXPECT_EQ(races({fill(Space::kAcc, 10 * 32, 64), reduce}).size(), 2u);  // the maximum is read
+  EXPECT_EQ(races({fill(Space::kInp, 25 * 8, 1), map}).size(), 1u);
+  expect_none({fill(Space::kInp, 26 * 8, 8), map});
+  expect_none({with(load(Space::kOut, 0, 128), {}), with(reduce, {after(Engine::kLoad, 1)}), with(map, {}),
+               with(store(Space::kOut, 0, 128, 4096), {})});  // one engine, and two readers
+
+  // Without a softmax's numbers no tables; channels of PARAM by their loop.
+  reduce.operation = isa::Reduction::kMax;
+  reduce.table = 0;
+  expect_none({fill(Space::kTable, 0, 9 * 256), reduce});
+  EXPECT_EQ(races({fill(Space::kAcc, 10 * 32, 64), reduce}).size(), 1u);
+  map.operation = isa::Mapping::kNormalise;
+  map.table = 0;
+  map.param_addr = 3;
+  map.param_loop = 5;
+  expect_none({fill(Space::kTable, 0, 9 * 256), map});
+  EXPECT_EQ(races({fill(Space::kParam, 5 * 64 + 63, 1), map}).size(), 1u);
+  expect_none({fill(Space::kParam, 0, 3 * 64), fill(Space::kParam, 6 * 64, 64), map});
+}
+
 TEST_F(RaceTest, Dram) {
   // STORE writes what a LOAD has read, and a later LOAD reads what it wrote.
   isa::Load first = load(Space::kInp, 0, 100);

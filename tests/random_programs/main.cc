@@ -26,6 +26,7 @@ struct Options {
   int fault_percent = 20;
   bool shrink = true;
   bool coverage = false;
+  bool long_only = false;
 };
 
 isa::MachineConfig config_of(const std::string& name) {
@@ -134,7 +135,12 @@ int run(int argc, char** argv) {
   app.add_option("--folder", options.folder, "where a failing program is saved");
   app.add_flag("!--no-shrink", options.shrink, "save a failing program as it is");
   app.add_flag("--coverage", options.coverage, "print all coverage bins");
+  app.add_flag("--long-only", options.long_only, "do nothing unless the long tests are wanted (TESSERA_LONG)");
   CLI11_PARSE(app, argc, argv);
+  if (options.long_only && std::getenv("TESSERA_LONG") == nullptr) {
+    std::cout << "left out: a part of the long tests (TESSERA_LONG)" << std::endl;
+    return 0;
+  }
   if (!options.replay.empty()) return replay(options);
   if (const char* count = std::getenv("TESSERA_RANDOM")) options.count = std::strtoull(count, nullptr, 10);
   if (const char* seed = std::getenv("TESSERA_SEED")) options.seed = std::strtoull(seed, nullptr, 10);
