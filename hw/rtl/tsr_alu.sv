@@ -115,7 +115,8 @@ module tsr_alu #(
   ) u_prepare (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .valid_o(prep_valid), .loads_o(prep_loads),
     .goes_o(prep_goes), .rows_go_o(prep_rows), .drops_o(prep_drops), .fence_o(prep_fence), .move_i(prep_move),
-    .drop_i(prep_drop), .rows_done_i(rows_done), .nest_o(prep_nest), .instruction_o(prep), .word_o(prep_word),
+    .drop_i(prep_drop), .rows_done_i(rows_done), .running_i(running), .last_i(issue_last), .issue_i(issue),
+    .nest_o(prep_nest), .instruction_o(prep), .word_o(prep_word),
     .constant_want_o(constant_want), .constant_address_o(constant_address), .constant_read_i(constant_read),
     .constant_i(param_rdata_i[209:0]), .slot_o(prep_slot), .slot_i(lanes_slot), .constants_o(lanes_constants)
   );

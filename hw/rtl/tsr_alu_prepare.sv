@@ -34,6 +34,10 @@ module tsr_alu_prepare #(
   input  logic                                   move_i,
   input  logic                                   drop_i,
   input  logic                                   rows_done_i,
+  // The instruction in front of it: whether there is one, its last issue stands, and is made.
+  input  logic                                   running_i,
+  input  logic                                   last_i,
+  input  logic                                   issue_i,
   output logic [tsr_alu_pkg::NestBits-1:0]        nest_o,
   output logic [tsr_alu_pkg::InstructionBits-1:0] instruction_o,
   output logic [511:0]                           word_o,  // of rows
@@ -63,7 +67,11 @@ module tsr_alu_prepare #(
   logic unused_taken_alu, taken_reduce, taken_map, taken_fence;
   assign taken = instr_i;
   assign {taken_map, taken_reduce, unused_taken_alu, taken_fence} = tsr_isa_pkg::alu_instruction(taken.header.opcode);
-  assign instr_ready_o = !valid_q || move_i || (drop_i && fence_q);
+  // move_i in two parts, because an issue is known last.
+  logic ready, ready_with_issue;
+  assign ready = !valid_q || (goes_o && !running_i) || (drop_i && fence_q);
+  assign ready_with_issue = goes_o && last_i;
+  assign instr_ready_o = ready || (ready_with_issue && issue_i);
   assign take = instr_valid_i && instr_ready_o;
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
