@@ -66,7 +66,8 @@ module tsr_alu_under_way #(
   logic [TargetBits*Long-1:0] targets_q;
   logic [LatencyBits-1:0] slack_q, latency;  // slack_q: cycles until the newest one is written
   logic [Long-1:0] meets, meets_q;  // the destinations that the next issue reads, and those that this one reads
-  logic meets_push, compare_src, compare_second, hazard_q;
+  logic [Long-1:0] meets_src, meets_second;
+  logic meets_push, meets_later, compare_src, compare_second, hazard_q;
 
   assign latency = raw_i ? RawLatency : second_i ? LongLatency : FirstLatency;
   assign early_o = latency <= slack_q;
@@ -79,14 +80,18 @@ module tsr_alu_under_way #(
   assign src_target = {next_src_space_i, next_src_entry_i};
   assign second_target = {SpaceOut, next_second_entry_i};
 
+  // What is read next is known later than where: it decides last.
   always_comb begin
-    meets = '0;
+    meets_src = '0;
+    meets_second = '0;
     if (compare_src) begin
-      for (int unsigned e = 0; e < Long; e++) meets[e] = targets_q[TargetBits*e+:TargetBits] == src_target;
+      for (int unsigned e = 0; e < Long; e++) meets_src[e] = targets_q[TargetBits*e+:TargetBits] == src_target;
     end
     if (compare_second) begin
-      for (int unsigned e = 0; e < Long; e++) meets[e] = meets[e] | (targets_q[TargetBits*e+:TargetBits] == second_target);
+      for (int unsigned e = 0; e < Long; e++) meets_second[e] = targets_q[TargetBits*e+:TargetBits] == second_target;
     end
+    meets = (meets_src & {Long{next_src_i}}) | (meets_second & {Long{next_second_i}});
+    meets_later = (next_src_i && meets_src[Long-1:1] != '0) || (next_second_i && meets_second[Long-1:1] != '0);
     meets_push = (next_src_i && push_target == src_target) || (next_second_i && push_target == second_target);
   end
   always_ff @(posedge clk_i) begin
@@ -94,7 +99,7 @@ module tsr_alu_under_way #(
     if (push_i && latency == RawLatency) meets_q[Raw-1] <= meets_push;
     if (push_i && latency == FirstLatency) meets_q[First-1] <= meets_push;
     if (push_i && latency == LongLatency) meets_q[Long-1] <= meets_push;
-    if (step_i) hazard_q <= (push_i && meets_push) || (!enable_i && meets[0]) || meets[Long-1:1] != '0;
+    if (step_i) hazard_q <= (push_i && meets_push) || (!enable_i && meets[0]) || meets_later;
     else if (enable_i) hazard_q <= meets_q[Long-1:1] != '0;
   end
 
@@ -149,8 +154,8 @@ module tsr_alu_under_way #(
     assign compare_src = step_i && next_src_i && under_way_q[UnderWayBits*next_src_space_i+:UnderWayBits] != '0;
     assign compare_second = step_i && next_second_i && under_way_q[UnderWayBits*SpaceOut+:UnderWayBits] != '0;
   end else begin : gen_compared
-    assign compare_src = next_src_i;
-    assign compare_second = next_second_i;
+    assign compare_src = 1'b1;
+    assign compare_second = 1'b1;
   end
 
 endmodule

@@ -304,7 +304,7 @@ TEST_F(RaceTest, RowOperands) {
   EXPECT_EQ(races({fill(Space::kInp, 25 * 8, 1), map}).size(), 1u);
   expect_none({fill(Space::kInp, 26 * 8, 8), map});
   expect_none({with(load(Space::kOut, 0, 128), {}), with(reduce, {after(Engine::kLoad, 1)}), with(map, {}),
-               with(store(Space::kOut, 0, 128, 4096), {})});  // one engine, and two readers
+               with(store(Space::kOut, 0, 128, 4096), {after(Engine::kAlu, 1)})});  // one engine, and two readers
 
   // Without a softmax's numbers no tables; channels of PARAM by their loop.
   reduce.operation = isa::Reduction::kMax;
