@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "isa/assembler.h"
+#include "isa/effects.h"
 #include "isa/random_instruction.h"
 #include "isa/verify.h"
 #include "sim/functional/machine.h"
@@ -67,6 +68,7 @@ void run(const std::vector<isa::Instruction>& program) {
   if (!result.ok() || !result.races.empty()) return;
   plain.dram = before;
   for (size_t b = 0; b < request.bases.size(); ++b) plain.bases[b] = request.bases[b];
+  plain.limit = request.bases[isa::kRowLimitBase] & isa::kRowLimitMask;
   for (const isa::Instruction& instruction : program) {
     std::visit([&](const auto& i) { sim::reference::run(i, plain); }, instruction);
   }
