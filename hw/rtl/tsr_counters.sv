@@ -66,11 +66,11 @@ module tsr_counters (
   logic [57:0] mem[Last+1];
   logic [5:0] walk_q, walk_next, number;
   logic first_q;  // walk
-  logic [57:0] word, visited, high;
+  logic [57:0] word, ahead_q, visited, high;
   logic fresh, passed;  // of a read: the walk has not come there yet; a multiple of 64 has passed since the last visit
   logic [6:0] low;
   logic bit_q;  // bit 6 of the walk's counter, as it was when the walk came to it
-  assign number = read_i ? select_i : walk_q;
+  assign number = read_i ? select_i : walk_next;  // the walk reads one counter ahead
   assign walk_next = walk_q == Last ? '0 : walk_q + 6'd1;
 
   // One more, or not, in four parts: one grows when all of the lower ones are ones. `zero`: the bits count as zeros.
@@ -116,14 +116,17 @@ module tsr_counters (
       if (select_i[2:0] == 3'(k)) low = unit.counter[k][6:0];
     end
     word = mem[number];
-    visited = first_q ? '0 : word;
-    high = grown(visited, growth(word[43:0], visited[0] != bit_q, first_q));
+    visited = first_q ? '0 : ahead_q;
+    high = grown(visited, growth(ahead_q[43:0], visited[0] != bit_q, first_q));
     fresh = first_q && select_i >= walk_q;
     passed = (word[0] && !fresh) != low[6];
   end
 
   always_ff @(posedge clk_i) begin
-    if (run_i && !read_i) mem[walk_q] <= high;
+    if (run_i && !read_i) begin
+      mem[walk_q] <= high;
+      ahead_q <= word;
+    end
   end
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin

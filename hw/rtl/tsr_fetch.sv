@@ -56,12 +56,12 @@ module tsr_fetch #(
   // The end of the words that may be requested: of the program, or of the window within it.
   logic [63:0] span, span_q;  // bytes behind the program's first one
   logic behind, outside_q;    // the program begins behind the window, or in front of it
-  logic [58:0] words;
+  logic [32:0] words;
   logic [31:0] end_q;
   logic cut, cut_q;  // the window ends first
   assign {behind, span} = {1'b0, window_last_i} - {1'b0, program_address_i};
-  assign words = {1'b0, span_q[63:6]} + 59'(span_q[5:0] == 6'd63);
-  assign cut = outside_q || words < {27'd0, instruction_count_i};
+  assign words = {1'b0, span_q[37:6]} + 33'(span_q[5:0] == 6'd63);  // more of them are more than any count
+  assign cut = outside_q || (span_q[63:38] == '0 && words < {1'b0, instruction_count_i});
   always_ff @(posedge clk_i) begin
     if (!run_i) begin
       span_q <= span;

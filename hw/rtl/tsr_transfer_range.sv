@@ -12,7 +12,7 @@
 //
 // Latency: start_i in cycle t, done_o and the rest from t + TimingTransferPrepare on, until the next start. The
 // instruction must stay until then. loop_o leave in t + 2 to t + 5, the innermost one first. Reset: synchronous, active
-// low. Timing: a product between two registers, or a sum of 64 bits.
+// low. Timing: a product between two registers, or a sum of 49 bits.
 module tsr_transfer_range #(
   parameter bit          Pads       = 1'b1,  // LOAD, whose loops 0 and 1 have padding without DRAM addresses
   parameter int unsigned InpBytes   = 64,
@@ -130,20 +130,29 @@ module tsr_transfer_range #(
   assign again = phase_q == Compare;
   assign products = phase_q >= First && phase_q < Compare;
 
-  logic negative, carry, wrapped_q;
-  logic [63:0] low_q, high_q, from, add, sum;
-  assign negative = products && product_q[Products-2][48];
+  // What is added has 49 bits with its sign: above them a sum is what it was, or one more or less. Whether it passes an
+  // end of all addresses there is found in the next cycle.
+  localparam int unsigned AddBits = 49;
+  logic negative, carry, carry_q, negative_q, edge_q, counts_q, wraps, wrapped_q;
+  logic [63:0] low_q, high_q, from, sum;
+  logic [AddBits-1:0] add;
+  logic [63:AddBits] other;
+  assign negative = products && product_q[Products-2][AddBits-1];
   always_comb begin
     from = '0;
     add = '0;
     sum = '0;
+    other = '0;
     carry = 1'b0;
     if (!tsr_isa_pkg::Simulated || active) begin
       from = begins || again ? base_i : negative ? low_q : high_q;
-      add = begins || again ? {28'd0, instr.dram_offset} : ends ? {48'd0, length_q} : 64'(product_q[Products-2]);
-      {carry, sum} = {1'b0, from} + {1'b0, add};
+      add = begins || again ? {13'd0, instr.dram_offset} : ends ? {33'd0, length_q} : product_q[Products-2];
+      other = from[63:AddBits] + {{(63 - AddBits) {negative}}, 1'b1};
+      {carry, sum[AddBits-1:0]} = {1'b0, from[AddBits-1:0]} + {1'b0, add};
+      sum[63:AddBits] = carry != negative ? other : from[63:AddBits];
     end
   end
+  assign wraps = counts_q && carry_q != negative_q && edge_q;
 
   logic sp_negative, sp_far_q, empty_q;
   logic signed [25:0] sp_low_q, sp_high_q, sp_from, sp_add, sp_sum;
@@ -162,7 +171,11 @@ module tsr_transfer_range #(
 
   always_ff @(posedge clk_i) if (!tsr_isa_pkg::Simulated || active) begin
     if (begins) wrapped_q <= 1'b0;
-    else if ((ends || products) && carry != negative) wrapped_q <= 1'b1;
+    else if (wraps) wrapped_q <= 1'b1;
+    carry_q <= carry;
+    negative_q <= negative;
+    edge_q <= from[63:AddBits] == {(64 - AddBits) {!negative}};
+    counts_q <= ends || products;
     if (begins || negative || again) low_q <= sum;
     if (begins || ends || (products && !negative)) high_q <= sum;
     if (begins || sp_negative) sp_low_q <= sp_sum;
@@ -190,7 +203,7 @@ module tsr_transfer_range #(
   always_ff @(posedge clk_i) begin
     if (phase_q == Compare) begin
       sp_bad_q <= sp_far_q || sp_low_q < 0 || sp_high_q > limit;
-      dram_bad_q <= !empty_q && (low_q < window_first_i || high_q > window_last_i || wrapped_q);
+      dram_bad_q <= !empty_q && (low_q < window_first_i || high_q > window_last_i || wrapped_q || wraps);
     end
   end
 
