@@ -76,7 +76,7 @@ module tsr_axi_read #(
   assign load_r_valid_o = beat_valid && !owner_fetch;
   assign beat_ready = owner_fetch ? fetch_r_ready_i : load_r_ready_i;
 
-  tsr_queue #(.Width(1), .Depth(ReadsInFlight)) u_owners (
+  tsr_queue #(.Width(1), .Depth(ReadsInFlight), .HeadBits(1)) u_owners (
     .clk_i, .rst_ni, .valid_i(fire), .data_i(fetch_ar_valid_i), .ready_o(owners_ready), .valid_o(owner_valid),
     .data_o(owner_fetch), .ready_i(done)
   );
