@@ -302,6 +302,49 @@ def test_bad_databases_are_told(tuned, tmp_path, command):
         session_of("fsim", "npu64", tuned=str(broken))
 
 
+def as_another_build_wrote_it(database, path, **changes):
+    """A copy without units, whose cycles no build of today measures."""
+    path.write_bytes(database.read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM units")
+        for table in ("networks", "layers"):
+            connection.execute(f"UPDATE {table} SET cycles=1, provenance=json_remove(provenance, '$.build')")
+        for name, value in changes.items():
+            connection.execute(f"UPDATE networks SET {name}=?", (value,))
+
+
+@pytest.mark.parametrize("changes", [{}, {"compiler": "0.0.1"}])
+def test_what_another_build_found_is_judged_again(tuned, tmp_path, changes):
+    database, found = tuned
+    path, lines = tmp_path / "old.db", []
+    as_another_build_wrote_it(database, path, **changes)
+    if not changes:
+        assert session_of("fsim", "npu64", tuned=str(path)).schedules() == found.schedules
+    few = {**SMALL, "trials": 6, "database": path}
+    outcome = tuning.tune(DIGITS, progress=lines.append, **few)
+    assert any(f"judged again: {found.cycles} cycles by replay" in text for text in lines), lines
+    assert 1 < outcome.cycles <= found.cycles and outcome.default_cycles == found.default_cycles
+    with Database(path) as written:
+        bench = _tessera.Tuning(str(DIGITS), "npu64", {}, {})
+        key = (bench.model_key, bench.machine_key, _tessera.compiler_version())
+        assert written.network(*key)["cycles"] == outcome.cycles
+        assert written.network(*key)["provenance"]["build"]
+        assert written.layer(bench.pieces()[0]["key"], *key[1:])[1] > 1
+    again = tuning.tune(DIGITS, **few)  # as one that was killed: it begins where the first one began
+    assert (again.schedules, again.known_units) == (outcome.schedules, outcome.units)
+
+
+def test_what_another_build_found_may_be_illegal_now(tuned, tmp_path):
+    database, found = tuned
+    path, lines = tmp_path / "old.db", []
+    schedules = json.loads(json.dumps(found.schedules))
+    for level in next(schedule for schedule in schedules.values() if "levels" in schedule)["levels"]:
+        level["factor"] = 100000
+    as_another_build_wrote_it(database, path, schedules=json.dumps(schedules))
+    outcome = tuning.tune(DIGITS, progress=lines.append, **{**SMALL, "trials": 2}, database=path)
+    assert any("not legal now" in text for text in lines) and outcome.cycles <= outcome.default_cycles
+
+
 def test_a_full_disk_is_told_and_what_was_kept_stays(tmp_path):
     with Database(tmp_path / "kept.db") as database:
         database.keep_unit("first", {"trials": []})

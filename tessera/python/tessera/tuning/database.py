@@ -5,7 +5,11 @@ to any number of processes at once.
 
 Tables: `units` (a tuning that goes on asks here before it works), `networks` (the best schedules of a whole model:
 what --tuned takes), `layers` (schedules of single layers and chains, for models that have never been tuned). All are
-written in transactions; a worse result never replaces a better one."""
+written in transactions; a worse result of the same build never replaces a better one.
+
+A record is found by the version of the compiler, so that its schedules serve every build of that version. Its cycles
+are those of one build: `provenance["build"]` is the digest of the compiler that measured them, and what another build
+measured is not compared with them. Records that older programs wrote lack it; they are as of another build."""
 
 import contextlib
 import json
@@ -27,6 +31,12 @@ CREATE TABLE layers (
   piece TEXT, machine TEXT, compiler TEXT, judge TEXT NOT NULL, cycles INTEGER NOT NULL, bytes INTEGER NOT NULL,
   schedule TEXT NOT NULL, provenance TEXT NOT NULL, PRIMARY KEY (piece, machine, compiler)) WITHOUT ROWID;
 """
+
+# Fewer cycles replace more, and what this build measured replaces what another one did.
+BETTER = (
+    "excluded.cycles < cycles"
+    " OR json_extract(excluded.provenance, '$.build') IS NOT json_extract(provenance, '$.build')"
+)
 
 
 class Database:
@@ -121,8 +131,18 @@ class Database:
         found = dict(zip(names, row))
         return found | {name: json.loads(found[name]) for name in ("schedules", "provenance")}
 
+    def last_network(self, model, machine):
+        """What network() gives, of the version of the compiler that wrote last; or None."""
+        with self._errors():
+            compiler = self._one(
+                "SELECT compiler FROM networks WHERE model=? AND machine=?"
+                " ORDER BY json_extract(provenance, '$.time') DESC, compiler DESC",
+                (model, machine),
+            )
+        return None if compiler is None else self.network(model, machine, compiler)
+
     def keep_network(self, key, found):
-        """key: (model, machine, compiler). found: as network() gives it. Fewer cycles replace more."""
+        """key: (model, machine, compiler). found: as network() gives it. BETTER says what it replaces."""
         values = [
             json.dumps(found[name]) if name in ("schedules", "provenance") else found[name]
             for name in ("judge", "cycles", "bytes", "default_cycles", "schedules", "provenance")
@@ -131,17 +151,17 @@ class Database:
             self._file.execute(
                 "INSERT INTO networks VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET judge=excluded.judge,"
                 " cycles=excluded.cycles, bytes=excluded.bytes, default_cycles=excluded.default_cycles,"
-                " schedules=excluded.schedules, provenance=excluded.provenance WHERE excluded.cycles < cycles",
+                f" schedules=excluded.schedules, provenance=excluded.provenance WHERE {BETTER}",
                 (*key, *values),
             )
 
     def keep_layers(self, machine, compiler, judge, provenance, rows):
-        """rows: (piece, schedule as text, cycles, bytes). Fewer cycles replace more."""
+        """rows: (piece, schedule as text, cycles, bytes). BETTER says what they replace."""
         with self._errors(), self._transaction():
             self._file.executemany(
                 "INSERT INTO layers VALUES (?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET judge=excluded.judge,"
                 " cycles=excluded.cycles, bytes=excluded.bytes, schedule=excluded.schedule,"
-                " provenance=excluded.provenance WHERE excluded.cycles < cycles",
+                f" provenance=excluded.provenance WHERE {BETTER}",
                 [
                     (piece, machine, compiler, judge, cycles, moved, schedule, json.dumps(provenance))
                     for piece, schedule, cycles, moved in rows

@@ -4,6 +4,7 @@ them may change, a seed. Leaves: what the judge measured of the best changes tha
 so that a unit has the same result wherever and whenever it runs."""
 
 import hashlib
+import json
 import math
 import random
 
@@ -45,6 +46,32 @@ class Bench:
 
     def end(self, piece):
         return self.pieces[piece]["first"] + self.pieces[piece]["count"]
+
+    def placed(self, graph, schedules):
+        """The state of a graph under schedules by layer (as JSON values), or None if they are not legal for all of
+        it."""
+        numbers = {(piece["layers"][0], piece["count"]): n for n, piece in enumerate(self.pieces)}
+        at, end = 0, max(self.end(n) for n, piece in enumerate(self.pieces) if piece["graph"] == graph)
+        state = []
+        while at < end:
+            layer = self.pieces[self.starting[graph, at][0]]["layers"][0]
+            schedule = schedules.get(layer)
+            links = schedule.get("chain", [layer]) if isinstance(schedule, dict) else []
+            piece = numbers.get((layer, len(links)))
+            if piece is None or self.pieces[piece]["layers"] != links:
+                return None
+            text = json.dumps(schedule, separators=(",", ":"))
+            if self.obstacle(piece, text):
+                return None
+            state.append((piece, text))
+            at = self.end(piece)
+        return state
+
+    def obstacle(self, piece, schedule):
+        try:
+            return self.tuning.obstacle(piece, schedule)
+        except tessera.Error as error:
+            return str(error)
 
     def recut(self, units, rng):
         """The operations of some units cut anew, into pieces with candidates of the compiler's searcher."""

@@ -16,6 +16,7 @@ import _tessera
 import tessera
 
 from .. import errors
+from ..exploration.results import compiler_digest
 from ..workers import Lost, open_pool
 from .database import Database
 from .search import SEARCHES, bench_of
@@ -24,6 +25,7 @@ UNITS = 4  # of a round
 FINALS = 4  # schedules that the judge measures in a unit
 STEPS = 160  # replays of a unit
 WIDTH = 2  # neighbours that may change together
+BUILD = compiler_digest()  # of this process, whatever is built meanwhile
 
 
 @dataclasses.dataclass
@@ -78,6 +80,12 @@ class Tuner:
         self.promise = Promise()
         self.cycles, self.bytes = measure(state)
         self.rng = random.Random(f"{settings['seed']} {graph}")
+
+    def begin_with(self, state):
+        """In place of the compiler's choice, if the judge likes it better."""
+        measured = self.bench.cost(state, self.settings["judge"])
+        if measured is not None and measured[0] < self.cycles:
+            self.state, (self.cycles, self.bytes) = state, measured
 
     def operations(self, unit):
         piece = self.bench.pieces[unit[0]]
@@ -214,6 +222,7 @@ class _Run:
         tuners = [Tuner(self.bench, graph, state, self.settings, self.measure) for graph, state in graphs.items()]
         default = self.total(tuners)[0]
         self.say(f"default: {default} cycles by {self.settings['judge']}, {len(self.bench.pieces)} layers and chains")
+        self.begin_with_known(tuners)
         self.keep(tuners, default)
         try:
             pool = open_pool(self.workers, self.shared)
@@ -251,12 +260,36 @@ class _Run:
             self.schedules(tuners),
         )
 
+    def begin_with_known(self, tuners):
+        """What another build of the compiler found is where the search begins: its schedules are measured anew. They
+        are kept as a unit of this build, so that a tuning that was killed begins again where it began."""
+        key = self.digest({"begin": True})
+        kept = self.database.unit(key)
+        if kept is None:
+            record = self.database.last_network(*self.key[:2])
+            if record is None or record["provenance"].get("build") == BUILD:
+                return
+            kept = record["schedules"]
+            self.database.keep_unit(key, kept)
+        count = 0
+        for tuner in tuners:
+            state = self.bench.placed(tuner.graph, kept)
+            if state is None:
+                self.say("another build of the compiler found schedules that are not legal now; they are left out")
+            elif state != tuner.state:
+                tuner.begin_with(state)
+                self.trials += 1
+                count += 1
+        if count:
+            cycles, judge = self.total(tuners)[0], self.settings["judge"]
+            self.say(f"schedules found by another build of the compiler are judged again: {cycles} cycles by {judge}")
+
     @staticmethod
     def total(tuners):
         return sum(tuner.cycles for tuner in tuners), sum(tuner.bytes for tuner in tuners)
 
     def digest(self, payload):
-        text = json.dumps([*self.key, {**payload, "config": ""}], sort_keys=True)
+        text = json.dumps([*self.key, BUILD, {**payload, "config": ""}], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def results(self, pool, payloads):
@@ -294,6 +327,7 @@ class _Run:
     def provenance(self):
         return {
             "program": f"tessera {tessera.__version__}",
+            "build": BUILD,
             "judge": self.settings["judge"],
             "search": self.settings["search"],
             "seed": self.settings["seed"],
