@@ -39,7 +39,8 @@ struct RunRequest {
   bool profile = false;            // one entry for each instruction in RunReport::profile; simulators get slower
 
   /// Called from time to time, on the thread of run(): whether the program still waits for its turn on a device that
-  /// others use too, and how many instructions it has executed. Devices that do not know it never call it. It must not throw.
+  /// others use too, and how many instructions it has executed. Devices that do not know it never call it. It must not
+  /// throw.
   std::function<void(bool waiting, uint64_t instructions)> progress;
 };
 

@@ -238,7 +238,7 @@ class Bench {
 std::vector<std::string> simulators() {
   std::vector<std::string> names;
   for (const BackendInfo& backend : backends()) {
-    if (backend.name != "xrt") names.push_back(backend.name);
+    if (backend.name != "xrt" && backend.name != "remote") names.push_back(backend.name);
   }
   return names;
 }

@@ -152,8 +152,9 @@ std::string sums_text(const json& stats) {
     text += "activations: " + cell(stats, "arena_bytes") + " bytes at most, " +
             cell(stats, "arena_bytes_without_reuse") + " without reuse of memory\n";
   if (has(stats, "close_candidates"))
-    text += "float on the CPU: " + cell(stats, "close_candidates") +
-            " normalisations and means that --numerics close computes in integers, on the NPU as far as it has row lanes\n";
+    text +=
+        "float on the CPU: " + cell(stats, "close_candidates") +
+        " normalisations and means that --numerics close computes in integers, on the NPU as far as it has row lanes\n";
   return text;
 }
 
