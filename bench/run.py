@@ -16,6 +16,8 @@ quantize    float networks quantised by ONNX Runtime's defaults and by `tessera 
             float, share of the products on the NPU, cycles (timing model); --config takes another machine
 tune        default beside tuned schedules: cycles of networks and of each layer by closed form, replay and timing
             model, trials a second (docs/tuning.md)
+learned     the learned cost model beside the closed form and chance, on layers and machines that it has not seen
+            (docs/tuning.md; needs requirements-tune.txt)
 chains      cycles, bytes and memory with tensors that stay on chip between layers and without (timing model)
 transformers  whole transformers on npu256 with row lanes, normalisations in integers (`--numerics close`): cycles, the
             bound, share of peak, what is left to the CPU; the timing model unless --device rtl; --config
@@ -192,6 +194,7 @@ def main():
             "quantize",
             "systemc",
             "tune",
+            "learned",
             "vthreads",
             "chains",
             "silicon",
@@ -233,6 +236,10 @@ def main():
         import tune
 
         result = tune.bench(options.networks, options.config)
+    elif options.name == "learned":
+        import learned
+
+        result = learned.bench(options.networks, options.config)
     elif options.name == "quantize":
         import quantize
 

@@ -19,7 +19,7 @@ import pytest
 from tessera.tuning.database import Database
 
 import tessera
-from tessera import tuning
+from tessera import tuning, workers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
@@ -205,6 +205,21 @@ def test_a_worker_that_dies_loses_nothing(tuned, tmp_path):
     thread.join()
     assert killed and outcome.schedules == found.schedules
     assert units(database) == outcome.units - outcome.known_units
+
+
+def test_a_worker_that_is_killed_while_it_starts_loses_nothing(tuned, tmp_path, monkeypatch):
+    _, found = tuned
+    start, killed = workers.Worker.__init__, []
+
+    def start_and_kill(self, shared):
+        start(self, shared)
+        if not killed:
+            self.process.kill()
+            killed.append(self.process)
+
+    monkeypatch.setattr(workers.Worker, "__init__", start_and_kill)
+    outcome = tuning.tune(DIGITS, database=tmp_path / "starting.db", workers="2", **SMALL)
+    assert killed and outcome.schedules == found.schedules
 
 
 def read(path):

@@ -104,6 +104,12 @@ class Worker:
         with contextlib.suppress(OSError):
             self.pipe.send_bytes(pickle.dumps((function, payload)))
 
+    def killed(self):
+        """By a signal, and not by what it met when it started."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(timeout=5) < 0
+        return False
+
     def end(self):
         self.pipe.close()
         self.process.terminate()
@@ -150,7 +156,7 @@ class LocalPool(Pool):
             worker.unit = None
             fine, result = message
         except (EOFError, OSError, pickle.UnpicklingError):
-            if not worker.ready:
+            if not worker.ready and not worker.killed():
                 raise Failure("a worker process cannot start; what it said stands above") from None
             self.workers.remove(worker)
             worker.end()
@@ -196,6 +202,13 @@ class DaskPool(Pool):
         return self.client.scatter([self.shared], broadcast=True, hash=False)[0]
 
     def run(self, function, next_unit, on_result):
+        try:
+            self._run(function, next_unit, on_result)
+        except OSError:  # of a connection that broke in the middle of a question, among others
+            self._look_for_scheduler()
+            raise
+
+    def _run(self, function, next_unit, on_result):
         self.client.wait_for_workers(1, timeout=60)
         self.scattered = self._scatter()
         waiting = self.distributed.as_completed(loop=self.client.loop)

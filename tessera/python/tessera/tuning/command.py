@@ -21,7 +21,17 @@ def arguments(words):
     parser.add_argument("--config", default="npu256", help="machine: a name or a .toml file (npu256)")
     parser.add_argument("--trials", type=int, default=200, help="schedules of the model that the judge measures (200)")
     parser.add_argument("--judge", default="sysc", help="who measures: replay, sysc or rtl (sysc)")
-    parser.add_argument("--search", default="annealing", help="annealing or random (annealing)")
+    parser.add_argument(
+        "--search",
+        default="annealing",
+        help="annealing, evolutionary, random, or optuna, which needs requirements-tune.txt (annealing)",
+    )
+    parser.add_argument(
+        "--cost-model",
+        default="closed-form",
+        help="who chooses what an evolution replays: closed-form, or learned, which needs requirements-tune.txt "
+        "(closed-form)",
+    )
     parser.add_argument("--workers", default="1", help="processes, dask, dask:N or dask:tcp://HOST:PORT (1)")
     parser.add_argument("--seed", type=int, default=1, help="the same seed finds the same schedules (1)")
     parser.add_argument("--db", required=True, help="database, made when missing; tunings that were ended go on")
@@ -50,6 +60,7 @@ def main(words=None):
             trials=given.trials,
             judge=given.judge,
             search=given.search,
+            cost_model=given.cost_model,
             workers=given.workers,
             seed=given.seed,
             database=given.db,

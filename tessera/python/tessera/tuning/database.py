@@ -117,6 +117,16 @@ class Database:
         with self._errors(), self._transaction():
             self._file.execute("INSERT OR IGNORE INTO units VALUES (?, ?)", (key, json.dumps(result)))
 
+    def units_with_samples(self, build, features, count):
+        """Keys of units of a build that have samples for the learned cost model, of the features of this version."""
+        with self._errors():
+            rows = self._file.execute(
+                "SELECT key FROM units WHERE json_extract(result, '$.build')=? AND json_extract(result, '$.features')=?"
+                " ORDER BY key LIMIT ?",
+                (build, features, count),
+            )
+            return [key for (key,) in rows]
+
     def network(self, model, machine, compiler):
         """A dict of judge, cycles, bytes, default_cycles, schedules and provenance, or None."""
         with self._errors():

@@ -12,8 +12,14 @@ import _tessera
 
 import tessera
 
+from . import sampled
+from .learned import COST_MODELS
+from .learned import VERSION as FEATURES
+
 NEIGHBOURS = 2  # on each side of what changes, in the stream that is replayed
 CANDIDATES = 16
+PARENTS, CHILDREN, GENERATION = 16, 128, 16  # of an evolution: who has children, how many, how many are replayed
+CHANCES = 4  # of a generation, taken without asking the cost model
 
 _benches = {}
 
@@ -148,7 +154,48 @@ def draw(bench, units, around, payload, rng):
     return sorted(found, key=lambda entry: entry[0])
 
 
-SEARCHES = {"annealing": anneal, "random": draw}
+def descend(bench, parents, rng):
+    """A child of two states: a unit that both cut alike is crossed, mostly, and then one is changed."""
+    units, other = list(rng.choice(parents)), dict(rng.choice(parents))
+    shared = [at for at, (piece, _) in enumerate(units) if piece in other]
+    if shared and rng.random() < 0.5:
+        at = rng.choice(shared)
+        piece, schedule = units[at]
+        units[at] = (piece, bench.tuning.cross(piece, schedule, other[piece], rng.getrandbits(63)))
+    return bench.change(units, rng) if rng.random() < 0.8 else units
+
+
+def evolve(bench, units, around, payload, rng):
+    """The best states of an evolution, best first. Each generation has many children; a cost model chooses those that
+    are replayed, and some are taken by chance, from which it learns most."""
+    before, behind = around
+    guide = COST_MODELS[payload["cost_model"]](bench, payload)
+    first = bench.cost(before + units + behind, "replay")[0]
+    alone = sum(bench.tuning.alone(*unit, "replay")[0] for unit in units)
+    found, tried, left = {tuple(units): first}, {tuple(units)}, payload["steps"]
+    guide.learn([tuple(units)], [alone])
+    while left > 0:
+        parents = sorted(found, key=found.get)[:PARENTS]
+        children = {tuple(descend(bench, parents, rng)) for _ in range(CHILDREN)} - tried
+        children = sorted(children)  # a set has no order of its own
+        if not children:
+            break
+        costs = guide.costs(children)
+        ranked = [child for _, child in sorted(zip(costs, children))]
+        chosen = ranked[: GENERATION - CHANCES]
+        rest = ranked[len(chosen) :]
+        chosen = [*chosen, *rng.sample(rest, min(CHANCES, len(rest)))][:left]
+        left -= len(chosen)
+        tried.update(chosen)
+        measured = [(child, bench.cost(before + list(child) + behind, "replay")) for child in chosen]
+        measured = [(child, cost[0]) for child, cost in measured if cost is not None]
+        found.update(measured)
+        guide.learn([child for child, _ in measured], [max(1, cycles - first + alone) for _, cycles in measured])
+    payload["samples"] = list(guide.samples)
+    return sorted(((cycles, list(state)) for state, cycles in found.items()), key=lambda entry: entry[0])
+
+
+SEARCHES = {"annealing": anneal, "evolutionary": evolve, "optuna": sampled.suggest, "random": draw}
 
 
 def spread(found, count):
@@ -164,7 +211,9 @@ def spread(found, count):
 
 
 def run(payload, shared):
-    """{"trials": [[cycles, bytes, units]]}: what the judge measured of the whole graph with the changes in place."""
+    """{"trials": [[cycles, bytes, units]]}: what the judge measured of the whole graph with the changes in place; and
+    "samples" for the learned cost model, where it guided the search."""
+    payload = dict(payload)
     bench = bench_of(shared, payload["config"], payload["shapes"], payload["options"])
     state = [tuple(unit) for unit in payload["state"]]
     first, last = payload["focus"]
@@ -176,4 +225,5 @@ def run(payload, shared):
         measured = bench.cost(state[:first] + units + state[last:], payload["judge"])
         if measured is not None:
             trials.append([*measured, units])
-    return {"trials": trials}
+    taught = {"samples": payload["samples"], "features": FEATURES} if payload.get("samples") else {}
+    return {"trials": trials} | taught

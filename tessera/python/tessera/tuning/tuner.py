@@ -18,13 +18,18 @@ import tessera
 from .. import errors
 from ..exploration.results import compiler_digest
 from ..workers import Lost, open_pool
+from . import sampled
 from .database import Database
+from .learned import COST_MODELS, Trees, lightgbm
+from .learned import VERSION as FEATURES
 from .search import SEARCHES, bench_of
 
 UNITS = 4  # of a round
 FINALS = 4  # schedules that the judge measures in a unit
 STEPS = 160  # replays of a unit
 WIDTH = 2  # neighbours that may change together
+TEACHERS = 25  # units of the database that the learned cost model begins with at most
+TAUGHT = 4000  # samples, the last ones, that it learns from
 BUILD = compiler_digest()  # of this process, whatever is built meanwhile
 
 
@@ -156,6 +161,7 @@ def tune(
     trials=200,
     judge="sysc",
     search="annealing",
+    cost_model="closed-form",
     workers="1",
     seed=1,
     database,
@@ -165,13 +171,22 @@ def tune(
     dram_bandwidth=None,
 ):
     """Looks for schedules of a model. model: path of an ONNX file, or its bytes. trials: schedules of the whole model
-    that the judge ("replay", "sysc", "rtl") measures. search: "annealing" or "random". workers: processes, or "dask",
+    that the judge ("replay", "sysc", "rtl") measures. search: "annealing", "evolutionary", "optuna" or "random".
+    cost_model: who chooses what an evolution replays, "closed-form" or "learned". workers: processes, or "dask",
     "dask:N", "dask:tcp://HOST:PORT". database: a path. progress: called with lines of text. Returns an Outcome; errors
     are tessera.Error."""
     say = progress or (lambda line: None)
     start = time.monotonic()
     if search not in SEARCHES:
         raise errors.argument(f"there is no search '{search}'; known: {', '.join(sorted(SEARCHES))}")
+    if cost_model not in COST_MODELS:
+        raise errors.argument(f"there is no cost model '{cost_model}' of a search; known: {', '.join(COST_MODELS)}")
+    if cost_model == "learned":
+        if search != "evolutionary":
+            raise errors.argument(f"the search '{search}' asks no cost model; take evolutionary")
+        lightgbm()
+    if search == "optuna":
+        sampled.optuna()
     if judge == "closed-form":
         raise errors.argument("the closed form judges single layers alone; take replay, sysc or rtl")
     data = model if isinstance(model, bytes) else _read(model)
@@ -187,6 +202,8 @@ def tune(
         "finals": FINALS,
         "seed": seed,
     }
+    if search == "evolutionary":
+        settings["cost_model"] = cost_model
     with Database(database) as known:
         return _Run(data, settings, trials, workers, known, say, start).run()
 
@@ -204,6 +221,8 @@ class _Run:
         self.shared, self.settings, self.limit, self.workers = {"model": data}, settings, trials, workers
         self.database, self.say, self.start = known, say, start
         self.trials = self.units = self.known_units = 0
+        self.samples, self.learns = [], settings.get("cost_model") == "learned"
+        self._taught = (None, {})  # by how many samples; what a unit's payload has of it
         self.bench = bench_of(self.shared, settings["config"], settings["shapes"], settings["options"])
         if not self.bench.pieces:
             raise errors.argument("the NPU computes nothing of this model: there is nothing to tune")
@@ -223,6 +242,8 @@ class _Run:
         default = self.total(tuners)[0]
         self.say(f"default: {default} cycles by {self.settings['judge']}, {len(self.bench.pieces)} layers and chains")
         self.begin_with_known(tuners)
+        if self.learns:
+            self.samples = self.known_samples()
         self.keep(tuners, default)
         try:
             pool = open_pool(self.workers, self.shared)
@@ -234,8 +255,9 @@ class _Run:
                 number += 1
                 # The graph with most cycles has most to gain; each has its turn.
                 tuner = tuners[number % len(tuners)] if number % 3 == 0 else max(tuners, key=lambda t: t.cycles)
-                payloads = tuner.round()
+                payloads = [{**payload, **self.taught()} for payload in tuner.round()]
                 results = self.results(pool, payloads)
+                self.samples += [sample for result in results for sample in result.get("samples", [])]
                 self.trials += sum(len(result["trials"]) for result in results)
                 before = self.total(tuners)[0]
                 tuner.take(payloads, results)
@@ -284,6 +306,28 @@ class _Run:
             cycles, judge = self.total(tuners)[0], self.settings["judge"]
             self.say(f"schedules found by another build of the compiler are judged again: {cycles} cycles by {judge}")
 
+    def known_samples(self):
+        """Those that tunings of any model have left in the database before this one began. Which ones they are is kept,
+        so that a tuning that was killed learns from the same ones."""
+        key = self.digest({**self.settings, "taught_by": True})
+        kept = self.database.unit(key)
+        if kept is None:
+            kept = self.database.units_with_samples(BUILD, FEATURES, TEACHERS)
+            self.database.keep_unit(key, kept)
+        samples = [sample for unit in kept for sample in self.database.unit(unit)["samples"]]
+        if samples:
+            self.say(f"the cost model begins with {len(samples)} samples of the database")
+        return samples
+
+    def taught(self):
+        """What rounds before have taught the learned cost model, for the payload of a unit."""
+        if not self.learns:
+            return {}
+        if len(self.samples) != self._taught[0]:
+            model = Trees(self.samples[-TAUGHT:], self.settings["seed"]).text
+            self._taught = (len(self.samples), {"model": model, "lightgbm": lightgbm().__version__})
+        return self._taught[1]
+
     @staticmethod
     def total(tuners):
         return sum(tuner.cycles for tuner in tuners), sum(tuner.bytes for tuner in tuners)
@@ -306,6 +350,8 @@ class _Run:
                 raise errors.error(
                     "internal", f"a unit of the tuning ended {result.tries} workers; what was found before is kept"
                 )
+            if "samples" in result:
+                result = {**result, "build": BUILD}
             self.database.keep_unit(key, result)
             found[key] = result
 
@@ -330,6 +376,7 @@ class _Run:
             "build": BUILD,
             "judge": self.settings["judge"],
             "search": self.settings["search"],
+            **({"cost_model": self.settings["cost_model"]} if "cost_model" in self.settings else {}),
             "seed": self.settings["seed"],
             "trials": self.trials,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
