@@ -2,7 +2,7 @@
 """Trains the byte-level decoder of this example on the King James Bible, and writes its weights.
 
     apt-get install bible-kjv                       # the text; its copyright has expired
-    pip install torch numpy                         # only this script needs PyTorch
+    pip install -r requirements-train.txt           # only this script needs PyTorch
     python examples/text/train.py -o weights.npz    # about an hour on four cores
     python examples/text/export.py weights.npz      # quantises it and writes the .onnx files
 

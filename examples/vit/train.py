@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small vision transformer on the handwritten digits inside scikit-learn, and exports it as PyTorch does.
 
-    pip install torch onnxscript scikit-learn       # only this script needs PyTorch
+    pip install -r requirements-train.txt           # only this script needs PyTorch
     python examples/vit/train.py                    # two minutes on one core; writes vit_float.onnx beside this script
     tessera quantize examples/vit/vit_float.onnx --calibrate examples/digits/digits_calibration.npz -o vit.onnx
 
