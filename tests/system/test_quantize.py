@@ -612,6 +612,16 @@ def test_without_nncf_the_other_engine_is_offered(monkeypatch):
     assert refused("requirements-quantize.txt.*--engine onnxruntime", float_models.relu6(), "random", engine="nncf")
 
 
+def test_samples_that_the_model_does_not_take_are_named():
+    w = onnx.numpy_helper.from_array(np.ones((8, 4), np.float32), "w")
+    shape = onnx.numpy_helper.from_array(np.array([-1, 8]), "s")
+    nodes = [onnx.helper.make_node("Reshape", ["x", "s"], ["y"]), onnx.helper.make_node("MatMul", ["y", "w"], ["z"])]
+    ports = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, ["n", "m"]) for n in "xz"]
+    graph = onnx.helper.make_graph(nodes, "g", ports[:1], ports[1:], [shape, w])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    assert refused(r"sample 0 of the calibration data \(x \[1, 1\]\).*--shape", model, "random", engine="onnxruntime")
+
+
 # --- the guide
 # ---------------------------------------------------------------------------------------------------------
 

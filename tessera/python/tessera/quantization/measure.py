@@ -7,6 +7,7 @@ Distances are signal to noise ratios in dB: 10 log10(sum of float^2 / sum of (fl
 import copy
 import math
 import os
+import re
 import tempfile
 
 import numpy as np
@@ -106,9 +107,23 @@ def layer_distances(model, quantised, plan, parameters, feeds):
 
 
 def float_outputs(model, feeds):
-    """Outputs of the float model for each feed, kept as the reference of several candidates."""
-    run = session(model)
-    return [run.run(None, feed) for feed in feeds]
+    """Outputs of the float model for each feed, kept as the reference of several candidates. Errors: tessera.Error
+    where the model does not run on a feed."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as runtime
+
+    run, outputs = session(model), []
+    for number, feed in enumerate(feeds):
+        try:
+            outputs.append(run.run(None, feed))
+        except (runtime.Fail, runtime.InvalidArgument, runtime.RuntimeException, runtime.NotImplemented) as e:
+            shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in feed.items())
+            # ONNX Runtime puts the file and line of its own source in front.
+            cause = re.sub(r"^/\S+:\d+ ", "", str(e).split("Status Message: ")[-1].strip().splitlines()[0])
+            raise argument(
+                f"the float model does not run on sample {number} of the calibration data ({shapes}): {cause}; give "
+                "samples of the shapes that it takes, or --shape with --calibrate random"
+            ) from e
+    return outputs
 
 
 def output_distance(quantised, feeds, reference):
