@@ -54,6 +54,16 @@ def until(condition, seconds=15):
         time.sleep(0.02)
 
 
+def settled(server):
+    """The number of workers, once those of earlier clients have ended: it has not changed for a second."""
+    counts = [len(server.workers())]
+    while len(counts) < 11 or len(set(counts[-11:])) > 1:
+        time.sleep(0.1)
+        counts.append(len(server.workers()))
+        assert len(counts) < 150, "workers come and go"
+    return counts[-1]
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """(certificate, key, tokens) of a server, and a certificate of somebody else."""
@@ -288,19 +298,20 @@ def test_who_reads_slowly_holds_nobody_up(server, others, network, tmp_path):
 
 def test_who_vanishes_leaves_nothing(server, others, network, tmp_path):
     words = serving.assemble(ENDLESS, tmp_path)
-    before = len(server.workers())
+    before = settled(server)
     for way in ("cancel", "kill"):
-        client = serving.Client(server.address)
-        if way == "kill":
-            line = serving.Line(server.address)
-            client = serving.Client(line.address)
-        client.open()
-        client.send(run=client.load(words))
-        time.sleep(0.2)
-        assert len(server.workers()) == before + 1
-        if way == "kill":
+        line = serving.Line(server.address)
+        client = serving.Client(line.address if way == "kill" else server.address)
+        try:
+            client.open()
+            client.send(run=client.load(words))
+            until(lambda: len(server.workers()) == before + 1)
+            time.sleep(0.2)  # it computes
+            if way == "kill":
+                line.__exit__()
+        finally:
+            client.close()  # else its program would have the turn for ever
             line.__exit__()
-        client.close()
         until(lambda: len(server.workers()) == before)
         data, feeds, want = network
         assert np.array_equal(tessera.Session(data, server.device, "npu64").run(None, feeds)[0], want)
