@@ -297,10 +297,10 @@ def test_a_lost_server(network):
 
 
 def test_deadlines(tmp_path):
-    data, feeds = convolutions(6, extent=96)
-    passed = r"the deadline of 0\.05 seconds has passed; the device option"
+    data, feeds = convolutions(6, extent=192)
+    passed = r"the deadline of 0\.005 seconds has passed; the device option"
     with serving.Server("--device", "sysc") as server, pytest.raises(tessera.Error, match=passed) as caught:
-        session = tessera.Session(data, server.device, "npu64", device_options={"deadline": "0.05"})
+        session = tessera.Session(data, server.device, "npu64", device_options={"deadline": "0.005"})
         for _ in range(50):
             session.run(None, feeds)
     assert caught.value.code == "io"
