@@ -11,7 +11,15 @@
 
 namespace tessera::graph {
 
+Order LayoutAssigner::cache_order(ValueId value) const {
+  Order order = identity_order(shape_of(value).size());
+  if (const int64_t fastest = values_.value(value).cache_axis; fastest >= 0)
+    std::rotate(order.begin() + fastest, order.begin() + fastest + 1, order.end());
+  return order;
+}
+
 Order LayoutAssigner::packing_order(ValueId value) const {
+  if (values_.value(value).cache >= 0) return cache_order(value);
   const size_t rank = shape_of(value).size();
   return values_.value(value).prefers == Preference::kRows ? identity_order(rank) : channels_last_order(rank);
 }
@@ -75,7 +83,7 @@ npu::TensorId LayoutAssigner::window(npu::TensorId of, int64_t row, int64_t rows
 npu::TensorId LayoutAssigner::packed(ValueId value, const Order& order, const Dims& dims) {
   const npu::TensorId id = fresh(name_of(value), dims, is_unsigned(value), element_bytes(value));
   // What an earlier program has left in a cache is there already.
-  if (order == identity_order(order.size())) graph_.tensors[static_cast<size_t>(id)].cache = values_.value(value).cache;
+  if (order == cache_order(value)) graph_.tensors[static_cast<size_t>(id)].cache = values_.value(value).cache;
   graph_.inputs.push_back(id);
   packed_.emplace_back(value, Device{id, Layout::dense(shape_of(value), order)});
   return id;
@@ -490,12 +498,12 @@ bool LayoutAssigner::add(const Operation& op, const Rows& what) {
   return true;
 }
 
-/// The past is the first part of the result's own memory, rows of the last axis.
+/// The past is the first part of the result's own memory.
 bool LayoutAssigner::append(const Operation& op, const Concat& what) {
   const ValueId past = op.operands[0], added = op.operands[1], y = op.results[0];
   if (produces(past) || order_of(past) || element_bytes(y) != 1) return false;
   const Extents out = shape_of(y);
-  const Order order = identity_order(out.size());
+  const Order order = cache_order(y);
   const auto axis = static_cast<size_t>(what.axis);
   const int64_t room = shape_of(past)[axis];
   std::optional<Device> source = device_of(added);
@@ -517,7 +525,7 @@ bool LayoutAssigner::append(const Operation& op, const Concat& what) {
   const size_t first = graph_.operations.size();
   if (!copy(op, *source, behind, stage)) return false;
   int64_t pitch = 1;
-  for (size_t i = axis + 1; i < out.size(); ++i) pitch *= out[i];
+  for (size_t i = order.size(); order[--i] != what.axis;) pitch *= out[static_cast<size_t>(order[i])];
   for (size_t i = first; i < graph_.operations.size(); ++i) {
     const npu::TensorId written = npu::uses_of(graph_.operations[i]).written;
     if (npu::root_of(graph_, written) == whole) graph_.tensors[static_cast<size_t>(written)].slide = pitch;

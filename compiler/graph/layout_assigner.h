@@ -49,6 +49,8 @@ class LayoutAssigner {
   const std::string& name_of(ValueId value) const { return values_.value(value).name; }
   bool is_unsigned(ValueId value) const { return values_.value(value).is_unsigned(); }
   int32_t element_bytes(ValueId value) const { return values_.value(value).element_bytes(); }
+  /// The order of a value in the memory that stays, which all programs have to agree on.
+  Order cache_order(ValueId value) const;
   /// The order of a value where neither its producer nor its first reader cares.
   Order packing_order(ValueId value) const;
   Dims dims_of(npu::TensorId id) const;

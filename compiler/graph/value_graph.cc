@@ -170,6 +170,8 @@ class Checker {
       where_ = "value '" + value.name + "'";
       require(std::all_of(value.shape.begin(), value.shape.end(), [](int64_t d) { return d >= 1; }),
               "extents must be positive, not " + shown(value.shape));
+      require(value.cache_axis < static_cast<int64_t>(value.shape.size()),
+              "has no axis " + std::to_string(value.cache_axis));
     }
     where_ = "graph @" + graph_.name;
     require(graph_.numbers.empty() || graph_.numbers.size() == graph_.values.size(),
@@ -376,6 +378,7 @@ void print(const ValueGraph& graph, text::Printer& printer, text::Constants& con
     text::FieldWriter io(constants);
     io.field("prefers", value.prefers);
     io.field("cache", value.cache, -1);
+    io.field("cache_axis", value.cache_axis, -1);
     io.print(printer, "%" + std::to_string(i) + " = " + std::string(kElements[static_cast<size_t>(value.element)]) +
                           text::list(value.shape) + " " + text::quote(value.name));
   }
@@ -396,6 +399,7 @@ ValueGraph read_values(text::Reader& reader, const text::Constants& constants) {
     text::FieldReader io(reader, constants);
     io.field("prefers", value.prefers);
     io.field("cache", value.cache, -1);
+    io.field("cache_axis", value.cache_axis, -1);
     io.run();
   });
   graph.name = head.name;

@@ -31,7 +31,8 @@ struct Value {
   Element element = Element::kInt8;
   Extents shape;
   Preference prefers = Preference::kChannelsLast;
-  int32_t cache = -1;  // which part of the device's memory that stays from run to run holds it; -1: none
+  int32_t cache = -1;       // which part of the device's memory that stays from run to run holds it; -1: none
+  int64_t cache_axis = -1;  // of a cache: the axis that is fastest there, the others in order; -1: the last one
 
   bool is_unsigned() const { return element == Element::kUint8; }
   int32_t element_bytes() const { return element == Element::kInt32 ? 4 : 1; }

@@ -68,6 +68,7 @@ class Selector {
     drop_idle_moves();
     for (bool again = true; again;) {
       again = false;
+      cache_bytes_ = number_caches();
       place_all();
       for (mlir::Operation* op : refused_) {
         // Its layout fits nowhere, or it is an alias of a host value: the CPU does it, and what is needed changes.
@@ -76,7 +77,7 @@ class Selector {
       refused_.clear();
     }
     Selection selection;
-    selection.cache_bytes = number_caches();
+    selection.cache_bytes = std::move(cache_bytes_);
     for (const auto& [root, claim] : claims_)
       for (mlir::Value v : claim.operands) selection.claim_reads.insert(v.getAsOpaquePointer());
     for (Slot& slot : slots_) {
@@ -133,6 +134,7 @@ class Selector {
   /// Gives each value that claims append to its part of the memory that stays; their bytes.
   std::vector<int64_t> number_caches() {
     std::vector<int64_t> bytes;
+    for (graph::Value& value : values_.values) value.cache = value.cache_axis = -1;
     for (NodeOp op : operations_) {
       const auto claim = claims_.find(op.getOperation());
       if (claim == claims_.end()) continue;
@@ -140,6 +142,7 @@ class Selector {
       if (concat == nullptr || !concat->appends) continue;
       graph::Value& value = values_.values[static_cast<size_t>(claim->second.op.results[0])];
       value.cache = static_cast<int32_t>(bytes.size());
+      value.cache_axis = summed_.contains(op.getOperation()) ? concat->axis : -1;
       bytes.push_back(graph::element_count(value.shape));
     }
     return bytes;
@@ -160,6 +163,8 @@ class Selector {
       if (rule.fits && rule.fill) fills[item.first] = static_cast<uint8_t>(*rule.fill);
       return !rule.fits;
     });
+    for (const auto& [op, fill] : fills)
+      for (mlir::Value operand : claims_.at(op).operands) note_sum(operand);
     for (const auto& [op, fill] : fills) {
       const mlir::Value left = claims_.at(op).operands[0];
       const auto made = left.getDefiningOp() ? claims_.find(left.getDefiningOp()) : claims_.end();
@@ -171,6 +176,19 @@ class Selector {
     for (auto& [op, claim] : claims_)
       if (grows_along_rows(claim.op, values_, axes, longest))
         give_run_time_length(claim.root, std::get<graph::Rows>(claim.op.what).form, growth_.step);
+  }
+
+  /// Notes the Concat that appends to `summed`, directly or in front of movements: a product sums along the axis that
+  /// grows, and wants it contiguous.
+  void note_sum(mlir::Value summed) {
+    for (mlir::Operation* op = summed.getDefiningOp(); op != nullptr;) {
+      const auto made = claims_.find(op);
+      if (made == claims_.end()) return;
+      const auto* concat = std::get_if<graph::Concat>(&made->second.op.what);
+      if (concat != nullptr && concat->appends) summed_.insert(op);
+      if (!graph::only_moves(made->second.op)) return;
+      op = made->second.operands[0].getDefiningOp();
+    }
   }
 
   /// Whether an operation of the NPU leaves this byte behind the end of its result.
@@ -349,6 +367,8 @@ class Selector {
   const nn::GrowingAxes& growing_;
   const program::Growth& growth_;
   std::map<const void*, uint8_t> fills_;
+  std::set<mlir::Operation*> summed_;  // Concats that append along an axis along which a product sums
+  std::vector<int64_t> cache_bytes_;
   std::unordered_map<mlir::Operation*, Claim> claims_;
   graph::ValueGraph values_;  // of all claims; without operations
   std::vector<mlir::Value> known_;
