@@ -11,10 +11,11 @@
 
 namespace tessera {
 
-/// The schedules that a tuning of this very model on this machine has found; for a model that was never tuned those of
-/// layers and chains that are the same in models that were, as far as the replay likes them better where they stand;
-/// nothing where neither is known. Errors: kIo for a file that is missing, damaged or no tuning database; those of
-/// Tuning.
+/// The schedules that a tuning of this very model on this machine has found, by the strictest judge that has measured
+/// it. Those that another build of the compiler may have found are replayed beside the compiler's choice, and taken
+/// where they are better. For a model that was never tuned those of layers and chains that are the same in models that
+/// were, as far as the replay likes them better where they stand. Nothing where none of them is. Errors: kIo for a file
+/// that is missing, damaged or no tuning database; those of Tuning.
 std::map<std::string, std::string> tuned_schedules(const std::string& database, const std::string& model, bool is_path,
                                                    const SessionOptions& options);
 

@@ -16,7 +16,7 @@ import time
 import _tessera
 import numpy as np
 import pytest
-from tessera.tuning.database import Database
+from tessera.tuning.database import NETWORKS, Database
 
 import tessera
 from tessera import tuning, workers
@@ -278,6 +278,28 @@ def test_a_cluster_whose_parts_die_loses_nothing(tuned, tmp_path, cluster, monke
     assert outcome.schedules == found.schedules and units(database) == outcome.units
 
 
+def test_a_client_of_a_cluster_that_is_killed_loses_nothing(tuned, tmp_path, cluster):
+    """The client, and then the cluster that it left in the middle of its units; another cluster is not needed."""
+    _, found = tuned
+    address, *parts = cluster
+    database = tmp_path / "client.db"
+    words = [*line(database, "--trials", "20"), "--workers", f"dask:{address}"]
+    child = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while child.poll() is None and units(database) < 2:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    kept = units(database)
+    assert kept >= 2 and all(part.poll() is None for part in parts)
+    on_the_cluster = tuning.tune(DIGITS, database=database, workers=f"dask:{address}", **{**SMALL, "trials": 14})
+    assert on_the_cluster.known_units >= kept
+    for part in parts:
+        part.kill()
+    outcome = tuning.tune(DIGITS, database=database, **SMALL)
+    assert outcome.schedules == found.schedules and outcome.known_units >= on_the_cluster.units
+    assert units(database) == outcome.units
+
+
 def test_two_tuners_share_a_database(tmp_path):
     database = tmp_path / "shared.db"
     children = [
@@ -323,7 +345,8 @@ def as_another_build_wrote_it(database, path, **changes):
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM units")
         for table in ("networks", "layers"):
-            connection.execute(f"UPDATE {table} SET cycles=1, provenance=json_remove(provenance, '$.build')")
+            forgotten = "json_remove(provenance, '$.build', '$.replay')"
+            connection.execute(f"UPDATE {table} SET cycles=1, provenance={forgotten}")
         for name, value in changes.items():
             connection.execute(f"UPDATE networks SET {name}=?", (value,))
 
@@ -347,6 +370,64 @@ def test_what_another_build_found_is_judged_again(tuned, tmp_path, changes):
         assert written.layer(bench.pieces()[0]["key"], *key[1:])[1] > 1
     again = tuning.tune(DIGITS, **few)  # as one that was killed: it begins where the first one began
     assert (again.schedules, again.known_units) == (outcome.schedules, outcome.units)
+
+
+def test_records_of_other_judges_stand_beside_each_other(tuned, tmp_path):
+    path, key = tmp_path / "judges.db", ("model", "machine", "compiler")
+    tuned_by = {"bytes": 1, "default_cycles": 9, "schedules": {}, "provenance": {"build": "one"}}
+    with Database(path) as database:
+        for judge, cycles in (("replay", 5), ("sysc", 7), ("mine", 2), ("replay", 3), ("sysc", 8), ("replay", 4)):
+            database.keep_network(key, {**tuned_by, "judge": judge, "cycles": cycles})
+        found = [(record["judge"], record["cycles"]) for record in database.networks(*key)]
+        assert found == [("sysc", 7), ("replay", 3), ("mine", 2)] and database.network(*key)["cycles"] == 7
+        database.keep_network(key, {**tuned_by, "judge": "sysc", "cycles": 8, "provenance": {"build": "two"}})
+        assert database.network(*key)["cycles"] == 8 and database.networks(*key)[1]["cycles"] == 3
+
+
+def test_a_database_of_the_form_before_is_read_and_written(tuned, tmp_path):
+    database, found = tuned
+    path = tmp_path / "before.db"
+    path.write_bytes(database.read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE networks RENAME TO later")
+        connection.execute(NETWORKS.replace(", judge))", "))"))
+        connection.execute("INSERT INTO networks SELECT * FROM later")
+        connection.execute("DROP TABLE later")
+        connection.execute("PRAGMA user_version=1")
+    assert session_of("fsim", "npu64", tuned=str(path)).schedules() == found.schedules
+    again = tuning.tune(DIGITS, database=path, **SMALL)
+    assert again.schedules == found.schedules and again.known_units == again.units
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+def test_what_another_build_found_is_judged_before_it_is_taken(tuned, tmp_path):
+    """A record is worse than the compiler's choice: it is taken while it tells of this build, and else left out. A
+    better one is taken in any case."""
+    database, found = tuned
+    bench = _tessera.Tuning(str(DIGITS), "npu64", {}, {})
+    chosen = bench.chosen()
+    default = bench.together(chosen, "replay")[0]
+    worse = max(
+        ([(piece, bench.sample(piece, seed)) for piece, _ in chosen] for seed in range(8)),
+        key=lambda state: bench.together(state, "replay")[0],
+    )
+    cycles = bench.together(worse, "replay")[0]
+    assert cycles > default
+    schedules = {layer: json.loads(text) for piece, text in worse for layer in bench.pieces()[piece]["layers"]}
+    path, plain = tmp_path / "worse.db", session_of("fsim", "npu64").schedules()
+
+    def taken(replay, default_replay):
+        as_another_build_wrote_it(database, path, schedules=json.dumps(schedules))
+        told = json.dumps({"replay": replay, "default_replay": default_replay})
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE networks SET provenance=?", (told,))
+        return session_of("fsim", "npu64", tuned=str(path)).schedules()
+
+    assert taken(cycles, default) == schedules
+    assert taken(cycles - 1, default) == taken(cycles, default + 1) == taken(None, None) == plain
+    schedules = found.schedules
+    assert taken(None, None) == found.schedules
 
 
 def test_what_another_build_found_may_be_illegal_now(tuned, tmp_path):

@@ -5,11 +5,14 @@ to any number of processes at once.
 
 Tables: `units` (a tuning that goes on asks here before it works), `networks` (the best schedules of a whole model:
 what --tuned takes), `layers` (schedules of single layers and chains, for models that have never been tuned). All are
-written in transactions; a worse result of the same build never replaces a better one.
+written in transactions; a worse result of the same build and judge never replaces a better one.
 
 A record is found by the version of the compiler, so that its schedules serve every build of that version. Its cycles
 are those of one build: `provenance["build"]` is the digest of the compiler that measured them, and what another build
-measured is not compared with them. Records that older programs wrote lack it; they are as of another build."""
+measured is not compared with them. Records that older programs wrote lack it; they are as of another build.
+
+Each judge has a record of its own for a model: cycles of different judges do not compare. Whoever takes schedules takes
+those of the strictest judge (STRICT)."""
 
 import contextlib
 import json
@@ -19,17 +22,28 @@ import sqlite3
 from .. import errors
 
 APPLICATION = 0x54535254  # "TSRT", in the header of the file
-VERSION = 1
+VERSION = 2  # 1: a model had one record, whoever judged it
+STRICT = ("rtl", "sysc", "replay")  # judges, the strictest first; others follow by name
 
-SCHEMA = """
-CREATE TABLE units (key TEXT PRIMARY KEY, result TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE networks (
+NETWORKS = """CREATE TABLE networks (
   model TEXT, machine TEXT, compiler TEXT, judge TEXT NOT NULL, cycles INTEGER NOT NULL, bytes INTEGER NOT NULL,
   default_cycles INTEGER NOT NULL, schedules TEXT NOT NULL, provenance TEXT NOT NULL,
-  PRIMARY KEY (model, machine, compiler)) WITHOUT ROWID;
+  PRIMARY KEY (model, machine, compiler, judge)) WITHOUT ROWID;
+"""
+SCHEMA = f"""
+CREATE TABLE units (key TEXT PRIMARY KEY, result TEXT NOT NULL) WITHOUT ROWID;
+{NETWORKS}
 CREATE TABLE layers (
   piece TEXT, machine TEXT, compiler TEXT, judge TEXT NOT NULL, cycles INTEGER NOT NULL, bytes INTEGER NOT NULL,
   schedule TEXT NOT NULL, provenance TEXT NOT NULL, PRIMARY KEY (piece, machine, compiler)) WITHOUT ROWID;
+"""
+
+# From the form before this one.
+UPGRADE = f"""
+ALTER TABLE networks RENAME TO before;
+{NETWORKS}
+INSERT INTO networks SELECT * FROM before;
+DROP TABLE before
 """
 
 # Fewer cycles replace more, and what this build measured replaces what another one did.
@@ -55,17 +69,22 @@ class Database:
             application = self._one("PRAGMA application_id")
             tables = self._one("SELECT count(*) FROM sqlite_master")
             if application == 0 and tables == 0:
-                for statement in SCHEMA.split(";"):
-                    self._file.execute(statement)
+                self._make(SCHEMA)
                 self._file.execute(f"PRAGMA application_id={APPLICATION}")
-                self._file.execute(f"PRAGMA user_version={VERSION}")
             elif application != APPLICATION:
                 raise errors.error("io", f"'{self.path}' is a database of something else; name another file")
+            elif self._one("PRAGMA user_version") == 1:
+                self._make(UPGRADE)
         version = self._one("PRAGMA user_version")
         if version != VERSION:
             raise errors.error(
                 "io", f"'{self.path}' is a tuning database of version {version}, and this is version {VERSION}"
             )
+
+    def _make(self, statements):
+        for statement in statements.split(";"):
+            self._file.execute(statement)
+        self._file.execute(f"PRAGMA user_version={VERSION}")
 
     def _one(self, statement, values=()):
         row = self._file.execute(statement, values).fetchone()
@@ -127,39 +146,42 @@ class Database:
             )
             return [key for (key,) in rows]
 
-    def network(self, model, machine, compiler):
-        """A dict of judge, cycles, bytes, default_cycles, schedules and provenance, or None."""
-        with self._errors():
-            row = self._file.execute(
-                "SELECT judge, cycles, bytes, default_cycles, schedules, provenance FROM networks"
-                " WHERE model=? AND machine=? AND compiler=?",
-                (model, machine, compiler),
-            ).fetchone()
-        if row is None:
-            return None
+    def networks(self, model, machine, compiler):
+        """[{judge, cycles, bytes, default_cycles, schedules, provenance}], one of each judge, the strictest first."""
         names = ("judge", "cycles", "bytes", "default_cycles", "schedules", "provenance")
-        found = dict(zip(names, row))
-        return found | {name: json.loads(found[name]) for name in ("schedules", "provenance")}
+        with self._errors():
+            rows = self._file.execute(
+                f"SELECT {', '.join(names)} FROM networks WHERE model=? AND machine=? AND compiler=? ORDER BY judge",
+                (model, machine, compiler),
+            ).fetchall()
+        found = [dict(zip(names, row)) for row in rows]
+        found.sort(key=lambda record: STRICT.index(record["judge"]) if record["judge"] in STRICT else len(STRICT))
+        return [record | {name: json.loads(record[name]) for name in ("schedules", "provenance")} for record in found]
+
+    def network(self, model, machine, compiler):
+        """The strictest judge's of networks(), or None."""
+        return next(iter(self.networks(model, machine, compiler)), None)
 
     def last_network(self, model, machine):
-        """What network() gives, of the version of the compiler that wrote last; or None."""
+        """The record that was written last, of any version and judge, as one of networks(); or None."""
         with self._errors():
-            compiler = self._one(
-                "SELECT compiler FROM networks WHERE model=? AND machine=?"
-                " ORDER BY json_extract(provenance, '$.time') DESC, compiler DESC",
+            row = self._file.execute(
+                "SELECT compiler, judge FROM networks WHERE model=? AND machine=?"
+                " ORDER BY json_extract(provenance, '$.time') DESC, compiler DESC, judge DESC",
                 (model, machine),
-            )
-        return None if compiler is None else self.network(model, machine, compiler)
+            ).fetchone()
+        found = [] if row is None else self.networks(model, machine, row[0])
+        return next((record for record in found if record["judge"] == row[1]), None)
 
     def keep_network(self, key, found):
-        """key: (model, machine, compiler). found: as network() gives it. BETTER says what it replaces."""
+        """key: (model, machine, compiler). found: as one of networks(). BETTER says what it replaces of its judge's."""
         values = [
             json.dumps(found[name]) if name in ("schedules", "provenance") else found[name]
             for name in ("judge", "cycles", "bytes", "default_cycles", "schedules", "provenance")
         ]
         with self._errors(), self._transaction():
             self._file.execute(
-                "INSERT INTO networks VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET judge=excluded.judge,"
+                "INSERT INTO networks VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET"
                 " cycles=excluded.cycles, bytes=excluded.bytes, default_cycles=excluded.default_cycles,"
                 f" schedules=excluded.schedules, provenance=excluded.provenance WHERE {BETTER}",
                 (*key, *values),

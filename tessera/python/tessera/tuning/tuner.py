@@ -220,7 +220,7 @@ class _Run:
     def __init__(self, data, settings, trials, workers, known, say, start):
         self.shared, self.settings, self.limit, self.workers = {"model": data}, settings, trials, workers
         self.database, self.say, self.start = known, say, start
-        self.trials = self.units = self.known_units = 0
+        self.trials = self.units = self.known_units = self.default_replay = 0
         self.samples, self.learns = [], settings.get("cost_model") == "learned"
         self._taught = (None, {})  # by how many samples; what a unit's payload has of it
         self.bench = bench_of(self.shared, settings["config"], settings["shapes"], settings["options"])
@@ -240,6 +240,7 @@ class _Run:
             graphs.setdefault(self.bench.pieces[unit[0]]["graph"], []).append(tuple(unit))
         tuners = [Tuner(self.bench, graph, state, self.settings, self.measure) for graph, state in graphs.items()]
         default = self.total(tuners)[0]
+        self.default_replay = self.replayed(graphs.values())
         self.say(f"default: {default} cycles by {self.settings['judge']}, {len(self.bench.pieces)} layers and chains")
         self.begin_with_known(tuners)
         if self.learns:
@@ -370,7 +371,11 @@ class _Run:
                     result[layer] = json.loads(schedule)
         return result
 
-    def provenance(self):
+    def replayed(self, states):
+        return sum(self.bench.tuning.together(state, "replay")[0] for state in states)
+
+    def provenance(self, tuners):
+        """`replay` and `default_replay`: by these the compiler sees whether another build has measured the record."""
         return {
             "program": f"tessera {tessera.__version__}",
             "build": BUILD,
@@ -379,6 +384,8 @@ class _Run:
             **({"cost_model": self.settings["cost_model"]} if "cost_model" in self.settings else {}),
             "seed": self.settings["seed"],
             "trials": self.trials,
+            "replay": self.replayed(tuner.state for tuner in tuners),
+            "default_replay": self.default_replay,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
 
@@ -392,7 +399,7 @@ class _Run:
                 "bytes": moved,
                 "default_cycles": default,
                 "schedules": self.schedules(tuners),
-                "provenance": self.provenance(),
+                "provenance": self.provenance(tuners),
             },
         )
 
@@ -402,4 +409,4 @@ class _Run:
             for piece, schedule in tuner.state:
                 cost = self.bench.tuning.alone(piece, schedule, "replay")
                 rows.append((self.bench.pieces[piece]["key"], schedule, *cost))
-        self.database.keep_layers(self.key[1], self.compiler, "replay", self.provenance(), rows)
+        self.database.keep_layers(self.key[1], self.compiler, "replay", self.provenance(tuners), rows)
