@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands that take a model: compile, run, report, schedule, info.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "driver/registry.h"
+#include "isa/program/signature.h"
+#include "runtime/npy.h"
+#include "tessera/commands.h"
+#include "tessera/description.h"
+#include "tessera/feeds.h"
+#include "tessera/message.h"
+#include "tessera/page.h"
+#include "tessera/quantise.h"
+#include "tessera/report.h"
+#include "tessera/run_report.h"
+
+namespace tessera {
+namespace {
+
+/// One line on a terminal that says how far a program elsewhere is; it goes with the object.
+class RunProgress {
+ public:
+  explicit RunProgress(const Arguments& a)
+      : wanted_(!a.quiet && isatty(STDERR_FILENO) != 0 && a.device.starts_with("remote:")) {}
+  ~RunProgress() {
+    if (wanted_) std::fputs("\r\033[K", stderr);
+  }
+  RunProgress(const RunProgress&) = delete;
+  RunProgress& operator=(const RunProgress&) = delete;
+
+  std::function<void(bool, uint64_t)> observer(const Arguments& a) const {
+    if (!wanted_) return {};
+    return [device = a.device](bool waiting, uint64_t instructions) {
+      if (waiting)
+        std::fprintf(stderr, "\r\033[Ktessera: waits for its turn on %s", device.c_str());
+      else
+        std::fprintf(stderr, "\r\033[Ktessera: runs on %s, %llu instructions done", device.c_str(),
+                     static_cast<unsigned long long>(instructions));
+    };
+  }
+
+ private:
+  bool wanted_;
+};
+
+/// The float model of the command line, quantised; null without --calibrate.
+std::unique_ptr<QuantisedModel> quantised(const Arguments& a) {
+  if (a.calibrate.empty()) {
+    if (!a.engine.empty() || !a.preprocess.empty())
+      refuse("--engine and --preprocess say how a model is quantised; add --calibrate DATA");
+    return nullptr;
+  }
+  if (is_artifact(read_text(a.model)))
+    refuse("'" + a.model + "' is compiled already; --calibrate takes a float ONNX model");
+  std::vector<std::string> words = {"--calibrate", a.calibrate, "--part-of-run"};
+  const auto add = [&](const char* flag, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {flag, value});
+  };
+  add("--engine", a.engine);
+  add("--preprocess", a.preprocess);
+  add("--config", a.config);
+  for (const std::string& shape : a.shapes) add("--shape", shape);
+  if (a.quiet) words.emplace_back("--quiet");
+  return std::make_unique<QuantisedModel>(a.model, words);
+}
+
+/// What a session gives for the model, or the content of a file that a run has written.
+std::string statistics_or_report(Arguments& a, bool versioned) {
+  std::string text = read_text(a.model);
+  if (!text.empty() && text[0] == '{') return text;
+  if (a.device.empty()) {
+    a.device = "fsim";
+    for (const auto& backend : driver::backends())
+      if (backend.name == "sysc") a.device = "sysc";
+  }
+  if (a.random_seed < 0) a.random_seed = 1;
+  SessionOptions options = session_options(a);
+  options.profile = true;
+  Session session(a.model, std::move(options));
+  session.run(read_feeds(a, session.inputs()));
+  return versioned ? session.report_json() : session.stats_json();
+}
+
+}  // namespace
+
+int compile_command(const Arguments& a) {
+  const auto config = isa::find_config(a.config.empty() ? "npu256" : a.config);
+  compiler::ImportOptions import = import_options(a);
+  compiler::Model model = compiler::Model::from_file(a.model, import);
+  if (a.print_ir) {
+    model.optimise({}, compiler::is_close(a.compile));
+    write_text(a.output, model.print());
+    return 0;
+  }
+  // A dynamic batch is 1 unless said otherwise; any other dynamic dimension must be given.
+  const auto batches = compiler::batches_of_one(model);
+  for (const auto& [name, shape] : batches) {
+    import.shapes[name] = shape;
+    if (!a.quiet)
+      std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n",
+                   name.c_str(), ops::to_string(shape).c_str());
+  }
+  if (!batches.empty()) model = compiler::Model::from_file(a.model, import);
+  const program::Artifact artifact = model.compile(config, tuned_options(a, import));
+  const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
+  program::save(artifact, output);
+  if (!a.quiet) std::printf("%s: %s\n", output.c_str(), description_in_short(description_json(artifact)).c_str());
+  return 0;
+}
+
+int run_command(const Arguments& a) {
+  const std::unique_ptr<QuantisedModel> made = quantised(a);
+  if (made && made->status() != 0) return made->status();
+  SessionOptions options = session_options(a);
+  const RunProgress line(a);
+  options.progress = line.observer(a);
+  Session session(made ? made->path() : a.model, std::move(options));
+  const NamedValues feeds = read_feeds(a, session.inputs());
+  const auto results = session.run(feeds, a.outputs);
+  runtime::NamedTensors named;
+  std::vector<std::string> names = a.outputs;
+  if (names.empty())
+    for (const Port& port : session.outputs()) names.push_back(port.name);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].kind == ops::Value::Kind::kTensor) {
+      named.emplace_back(names[i], results[i].tensor);
+    } else if (results[i].kind == ops::Value::Kind::kSequence) {
+      for (size_t k = 0; k < results[i].sequence.size(); ++k)
+        named.emplace_back(names[i] + "." + std::to_string(k), results[i].sequence[k].tensor);
+    }
+  }
+  if (!a.output.empty()) {
+    if (a.output.ends_with(".npy")) {
+      if (named.size() != 1)
+        refuse("the model gives " + std::to_string(named.size()) +
+               " tensors; write them to an .npz file or choose one with --outputs");
+      runtime::save_npy(a.output, named[0].second);
+    } else {
+      runtime::save_npz(a.output, named);
+    }
+  }
+  if (!a.stats.empty()) write_text(a.stats, session.stats_json(2) + "\n");
+  if (!a.trace.empty()) write_text(a.trace, session.trace_json() + "\n");
+  if (!a.quiet) {
+    for (const auto& [name, tensor] : named)
+      std::printf("%s: %s %s\n", name.c_str(), std::string(ops::to_string(tensor.dtype())).c_str(),
+                  ops::to_string(tensor.shape()).c_str());
+    const std::string sums = run_text(session.stats_json());
+    if (!sums.empty()) std::printf("%s\n", sums.c_str());
+    const std::string note = float_note(session.stats_json(), a.model);
+    if (!note.empty()) std::fprintf(stderr, "tessera: %s\n", note.c_str());
+  }
+  return 0;
+}
+
+int report_command(Arguments a) {
+  const bool files = !a.html.empty() || !a.model_explorer.empty();
+  if (a.model.empty() && a.compare.empty() && a.explore.empty())
+    refuse("give a model, or the reports of runs with --compare");
+  if ((!a.compare.empty() || !a.explore.empty()) && a.html.empty())
+    refuse("--compare and --explore show on a page what was found before; give --html FILE too");
+  std::vector<NamedReport> runs;
+  std::string text;
+  const std::string from = "'" + a.model + "'";
+  if (!a.model.empty()) text = statistics_or_report(a, files || a.as_json);
+  if (files && !a.model.empty()) runs.push_back({name_of_report(text, from), text});
+  for (const std::string& file : a.compare) {
+    const std::string saved = read_text(file);
+    check_report(saved, "'" + file + "'");
+    runs.push_back({std::filesystem::path(file).stem().string(), saved});
+  }
+  if (!a.html.empty()) write_text(a.html, page_html(runs, a.explore.empty() ? "" : read_text(a.explore)));
+  if (!a.model_explorer.empty()) {
+    if (runs.empty()) refuse("--model-explorer needs the model or its report");
+    write_text(a.model_explorer, model_explorer_json(runs[0].json, from));
+  }
+  if (a.model.empty() || (files && !a.as_json && a.output.empty())) return 0;
+  const std::string table = report_text(text, !a.brief, from);  // refuses what is no report
+  write_text(a.output, a.as_json ? text : table);
+  return 0;
+}
+
+int schedule_command(const Arguments& a) {
+  program::Artifact artifact;
+  const std::string bytes = read_text(a.model);
+  if (holds_artifact(a, bytes)) {
+    artifact = artifact_of(a, bytes);
+  } else {
+    compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
+    artifact =
+        model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), tuned_options(a, import_options(a)));
+  }
+  write_text(a.output, schedules_text(schedules_json(artifact)));
+  return 0;
+}
+
+int info_command(const Arguments& a) {
+  program::Artifact artifact;
+  std::optional<std::string> signer;
+  const std::string bytes = read_text(a.model);
+  if (holds_artifact(a, bytes)) {
+    artifact = artifact_of(a, bytes);
+    const auto key = on_file(a, bytes, program::signer);
+    signer = key ? program::to_text(*key) : "";
+  } else {
+    compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
+    artifact =
+        model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), tuned_options(a, import_options(a)));
+  }
+  const std::string description = description_json(artifact, a.as_json ? 2 : -1, signer);
+  std::cout << (a.as_json ? description + "\n" : description_text(description));
+  return 0;
+}
+
+}  // namespace tessera
