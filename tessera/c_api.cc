@@ -209,6 +209,13 @@ tessera_status tessera_input(const tessera_session* session, size_t index, tesse
   if (!session) return guarded([&] { need(session, "session"); });
   return port_at(session->session.inputs(), index, port);
 }
+size_t tessera_overridable_count(const tessera_session* session) {
+  return session ? session->session.overridable().size() : 0;
+}
+tessera_status tessera_overridable(const tessera_session* session, size_t index, tessera_port* port) {
+  if (!session) return guarded([&] { need(session, "session"); });
+  return port_at(session->session.overridable(), index, port);
+}
 tessera_status tessera_output(const tessera_session* session, size_t index, tessera_port* port) {
   if (!session) return guarded([&] { need(session, "session"); });
   return port_at(session->session.outputs(), index, port);

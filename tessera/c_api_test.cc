@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/tessera.h"
@@ -102,6 +104,50 @@ TEST(CApi, FailuresAreStatusesWithMessages) {
   EXPECT_EQ(tessera_run(session, &name, &input, 1, &output), TESSERA_INVALID_ARGUMENT);
   EXPECT_NE(std::string(tessera_last_error()).find("[1,8,8]"), std::string::npos) << tessera_last_error();
   EXPECT_EQ(tessera_input(nullptr, 0, nullptr), TESSERA_INVALID_ARGUMENT);
+  tessera_session_close(session);
+}
+
+/// A field of a protobuf message, of wire type 2.
+std::string field(int number, const std::string& content) {
+  std::string bytes(1, static_cast<char>(number << 3 | 2));
+  bytes += static_cast<char>(content.size());
+  return bytes + content;
+}
+std::string number(int field, int value) { return {static_cast<char>(field << 3), static_cast<char>(value)}; }
+
+/// y = x + w of one element, where w has the value 2.5 unless a run gives it.
+std::string model_with_default() {
+  const std::string shape = field(2, field(1, number(1, 1)));
+  const auto port = [&](const std::string& name) { return field(1, name) + field(2, field(1, number(1, 1) + shape)); };
+  const float value = 2.5F;
+  const std::string raw(reinterpret_cast<const char*>(&value), sizeof value);
+  const std::string tensor = number(1, 1) + number(2, 1) + field(8, "w") + field(9, raw);
+  const std::string node = field(1, "x") + field(1, "w") + field(2, "y") + field(4, "Add");
+  const std::string graph = field(1, node) + field(2, "g") + field(5, tensor) + field(11, port("x")) +
+                            field(11, port("w")) + field(12, port("y"));
+  return number(1, 8) + field(7, graph) + field(8, number(2, 13));
+}
+
+TEST(CApi, InitializersMayBeGiven) {
+  const std::string path = ::testing::TempDir() + "/with_default.onnx";
+  std::ofstream(path, std::ios::binary) << model_with_default();
+  tessera_session* session = nullptr;
+  ASSERT_EQ(tessera_session_open(path.c_str(), "fsim", "npu64", &session), TESSERA_OK) << tessera_last_error();
+  EXPECT_EQ(tessera_input_count(session), 1u);
+  ASSERT_EQ(tessera_overridable_count(session), 1u);
+  tessera_port port;
+  ASSERT_EQ(tessera_overridable(session, 0, &port), TESSERA_OK);
+  EXPECT_STREQ(port.name, "w");
+  EXPECT_EQ(tessera_overridable(session, 1, &port), TESSERA_INVALID_ARGUMENT);
+  const int64_t shape[1] = {1};
+  const float x = 1, w = 7;
+  const tessera_tensor inputs[2] = {{1, 1, shape, &x, 4}, {1, 1, shape, &w, 4}};
+  const char* names[2] = {"x", "w"};
+  for (const auto& [given, expected] : {std::pair<size_t, float>{1, 3.5F}, {2, 8}, {1, 3.5F}}) {
+    tessera_tensor output;
+    ASSERT_EQ(tessera_run(session, names, inputs, given, &output), TESSERA_OK) << tessera_last_error();
+    EXPECT_EQ(*static_cast<const float*>(output.data), expected);
+  }
   tessera_session_close(session);
 }
 

@@ -229,6 +229,7 @@ PYBIND11_MODULE(_tessera, m) {
            py::arg("compile_options"), py::arg("profile"), py::arg("trusted_keys"), py::arg("progress"))
       .def("inputs", [](const Session& s) { return to_python(s.inputs()); })
       .def("outputs", [](const Session& s) { return to_python(s.outputs()); })
+      .def("overridable", [](const Session& s) { return to_python(s.overridable()); })
       .def("run",
            [](Session& s, const py::list& wanted, const py::dict& feeds) {
              std::vector<std::string> outputs;

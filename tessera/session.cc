@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <set>
 
 #include "base/error.h"
 #include "driver/registry.h"
@@ -70,14 +71,24 @@ bool is_artifact(std::string_view bytes) { return bytes.substr(0, 4) == "TSR\x9a
 struct Session::State {
   SessionOptions options;
   std::string path, bytes;  // of the ONNX model; `bytes` when it has no path
-  std::vector<Port> inputs, outputs;
+  std::vector<Port> inputs, outputs, overridable;
   std::vector<program::Past> pasts;
   std::map<std::string, std::vector<size_t>> growing;  // dimensions of inputs for which one compilation serves
   isa::MachineConfig config;
   std::shared_ptr<driver::Device> device;
   std::shared_ptr<const program::Artifact> loaded;  // when opened from an artifact
-  struct Entry {
+  /// What a program is made for: shapes of dynamic inputs, and the initializers that are inputs.
+  struct Given {
     std::map<std::string, ops::Shape> shapes;
+    std::set<std::string> overrides;
+    bool operator==(const Given&) const = default;
+    void add_to(compiler::ImportOptions& import) const {
+      for (const auto& [name, shape] : shapes) import.shapes[name] = shape;
+      import.overrides.insert(overrides.begin(), overrides.end());
+    }
+  };
+  struct Entry {
+    Given given;
     std::unique_ptr<compiler::Model> model;  // reference device
     std::unique_ptr<runtime::Executor> executor;
     int64_t close_candidates = 0;
@@ -89,9 +100,9 @@ struct Session::State {
 
   bool reference() const { return options.device == "reference"; }
 
-  compiler::Model import(const std::map<std::string, ops::Shape>& shapes) const {
+  compiler::Model import(const Given& given) const {
     compiler::ImportOptions import = options.import;
-    for (const auto& [name, shape] : shapes) import.shapes[name] = shape;
+    given.add_to(import);
     return path.empty() ? compiler::Model::from_bytes(bytes, import) : compiler::Model::from_file(path, import);
   }
 
@@ -144,6 +155,7 @@ struct Session::State {
     auto model = std::make_unique<compiler::Model>(import({}));
     inputs = model->inputs();
     outputs = model->outputs();
+    overridable = model->overridable();
     pasts = model->pasts();
     if (options.compile.max_length > 0 && !reference()) growing = model->growing_inputs();
     const auto open = [&](const Port& port) {
@@ -154,29 +166,29 @@ struct Session::State {
                  growing_axes;
     };
     if (std::any_of(inputs.begin(), inputs.end(), open)) return;
-    std::map<std::string, ops::Shape> shapes;
+    Given given;
     for (const Port& port : inputs)
-      if (is_dynamic(port)) shapes[port.name] = key_of(port, port.shape);
-    prepare(shapes, std::move(model));
+      if (is_dynamic(port)) given.shapes[port.name] = key_of(port, port.shape);
+    prepare(given, std::move(model));
   }
 
-  compiler::CompileOptions compile_options(const std::map<std::string, ops::Shape>& shapes) const {
+  compiler::CompileOptions compile_options(const Given& given) const {
     if (options.compile.tuned.empty()) return options.compile;
     SessionOptions own = options;
-    for (const auto& [name, shape] : shapes) own.import.shapes[name] = shape;
+    given.add_to(own.import);
     add_tuned_schedules(own.compile, path.empty() ? bytes : path, !path.empty(), own);
     return own.compile;
   }
 
-  Entry& prepare(const std::map<std::string, ops::Shape>& shapes, std::unique_ptr<compiler::Model> model) {
-    if (!model) model = std::make_unique<compiler::Model>(import(shapes));
+  Entry& prepare(const Given& given, std::unique_ptr<compiler::Model> model) {
+    if (!model) model = std::make_unique<compiler::Model>(import(given));
     auto entry = std::make_unique<Entry>();
-    entry->shapes = shapes;
+    entry->given = given;
     if (reference()) {
       model->optimise({}, compiler::is_close(options.compile));
       entry->model = std::move(model);
     } else {
-      auto artifact = std::make_shared<program::Artifact>(model->compile(config, compile_options(shapes)));
+      auto artifact = std::make_shared<program::Artifact>(model->compile(config, compile_options(given)));
       entry->close_candidates = model->close_candidates();
       entry->executor = std::make_unique<runtime::Executor>(std::move(artifact), device);
     }
@@ -201,18 +213,20 @@ struct Session::State {
                 "the reference device is an interpreter without memory of its own; bind to the host");
   }
 
-  Entry& find(const std::vector<Bound>& values) {
-    std::map<std::string, ops::Shape> shapes;
+  /// `ports`: the inputs and behind them the initializers that are given, one for each value.
+  Entry& find(const std::vector<const Port*>& ports, const std::vector<Bound>& values) {
+    Given given;
+    for (size_t i = inputs.size(); i < ports.size(); ++i) given.overrides.insert(ports[i]->name);
     if (!loaded)
-      for (size_t i = 0; i < inputs.size(); ++i) {
+      for (size_t i = 0; i < ports.size(); ++i) {
+        const Port& port = *ports[i];
         const auto* array = std::get_if<DeviceTensor>(&values[i]);
         const bool tensor = array || std::get<ops::Value>(values[i]).kind == ops::Value::Kind::kTensor;
-        if (is_dynamic(inputs[i]) || (!inputs[i].ranked && tensor))
-          shapes[inputs[i].name] =
-              key_of(inputs[i], array ? array->shape : std::get<ops::Value>(values[i]).tensor.shape());
+        if (is_dynamic(port) || (!port.ranked && tensor))
+          given.shapes[port.name] = key_of(port, array ? array->shape : std::get<ops::Value>(values[i]).tensor.shape());
       }
     for (size_t i = 0; i < entries.size(); ++i) {
-      if (entries[i]->shapes != shapes) continue;
+      if (entries[i]->given != given) continue;
       std::rotate(entries.begin() + static_cast<int64_t>(i), entries.begin() + static_cast<int64_t>(i) + 1,
                   entries.end());
       return *entries.back();
@@ -223,7 +237,7 @@ struct Session::State {
       entries.push_back(std::move(entry));
       return *entries.back();
     }
-    return prepare(shapes, nullptr);
+    return prepare(given, nullptr);
   }
 };
 
@@ -248,6 +262,7 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 const std::vector<Port>& Session::inputs() const { return state_->inputs; }
 const std::vector<Port>& Session::outputs() const { return state_->outputs; }
+const std::vector<Port>& Session::overridable() const { return state_->overridable; }
 const std::vector<program::Past>& Session::pasts() const { return state_->pasts; }
 
 namespace {
@@ -259,6 +274,13 @@ size_t index_of(const std::vector<Port>& ports, const std::string& name, const c
     throw Error(ErrorCode::kInvalidArgument,
                 std::string("the model has no ") + kind + " '" + name + "'; it " + verb + " " + known_names(ports));
   return static_cast<size_t>(found - ports.begin());
+}
+
+/// The input of a name, or the initializer that may be given in its place. Errors: as index_of.
+const Port& input_port(const Session& session, const std::string& name) {
+  for (const Port& port : session.overridable())
+    if (port.name == name) return port;
+  return session.inputs()[index_of(session.inputs(), name, "input", "takes")];
 }
 
 void check_bound(const Port& port, const Bound& value) {
@@ -282,24 +304,30 @@ std::vector<ops::Value> Session::run(const NamedValues& feeds, const std::vector
 std::vector<Bound> Session::run_bound(const NamedBounds& feeds, const std::vector<WantedOutput>& wanted) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
+  std::vector<const Port*> ports;
   std::vector<Bound> values;
-  for (const Port& port : s.inputs) {
+  const auto take = [&](const Port& port) {
     const auto found =
         std::find_if(feeds.begin(), feeds.end(), [&](const auto& feed) { return feed.first == port.name; });
-    if (found == feeds.end())
+    if (found == feeds.end()) return false;
+    check_bound(port, found->second);
+    ports.push_back(&port);
+    values.push_back(found->second);
+    return true;
+  };
+  for (const Port& port : s.inputs)
+    if (!take(port))
       throw Error(ErrorCode::kInvalidArgument,
                   "input '" + port.name + "' is missing; the model takes " + known_names(s.inputs));
-    check_bound(port, found->second);
-    values.push_back(found->second);
-  }
-  for (const auto& feed : feeds) index_of(s.inputs, feed.first, "input", "takes");
+  for (const Port& port : s.overridable) take(port);
+  for (const auto& feed : feeds) input_port(*this, feed.first);
   std::vector<size_t> chosen;
   std::vector<bool> on_device(s.outputs.size(), false);
   for (const WantedOutput& output : wanted) {
     chosen.push_back(index_of(s.outputs, output.name, "output", "gives"));
     if (output.on_device) on_device[chosen.back()] = true;
   }
-  State::Entry& entry = s.find(values);
+  State::Entry& entry = s.find(ports, values);
   std::vector<Bound> results;
   if (entry.model) {
     std::vector<ops::Value> host;
@@ -330,7 +358,7 @@ DeviceTensor Session::to_device(const ops::Tensor& tensor) const {
 }
 
 void IoBinding::bind_input(const std::string& name, Bound value) {
-  check_bound(session_.inputs()[index_of(session_.inputs(), name, "input", "takes")], value);
+  check_bound(input_port(session_, name), value);
   const auto known =
       std::find_if(inputs_.begin(), inputs_.end(), [&](const auto& input) { return input.first == name; });
   if (known != inputs_.end())
@@ -409,7 +437,7 @@ std::string Session::report_json() const {
   facts.device = machine.empty() ? s.options.device : machine;
   // The graph is read again: what was compiled has become another.
   std::optional<nn::Listing> graph;
-  if (!s.loaded) graph = s.import(s.last->shapes).listing();
+  if (!s.loaded) graph = s.import(s.last->given).listing();
   if (graph) facts.graph = &*graph;
   if (s.last->executor) {
     facts.artifact = &s.last->executor->artifact();

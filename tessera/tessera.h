@@ -86,6 +86,9 @@ TESSERA_API void tessera_session_close(tessera_session* session);
 TESSERA_API size_t tessera_input_count(const tessera_session* session);
 TESSERA_API size_t tessera_output_count(const tessera_session* session);
 TESSERA_API tessera_status tessera_input(const tessera_session* session, size_t index, tessera_port* port);
+/* Initializers that a run may give by name as inputs, and that keep their value where it does not. */
+TESSERA_API size_t tessera_overridable_count(const tessera_session* session);
+TESSERA_API tessera_status tessera_overridable(const tessera_session* session, size_t index, tessera_port* port);
 TESSERA_API tessera_status tessera_output(const tessera_session* session, size_t index, tessera_port* port);
 
 /* Runs. `names` and `inputs` have `input_count` entries in any order. `outputs` receives tessera_output_count() tensors

@@ -32,6 +32,7 @@ using onnx_proto::TypeProto;
 constexpr const char* kNchwcDomain = "com.microsoft.nchwc";
 constexpr int kOldestOpset = 1;
 constexpr int kNewestOpset = 24;
+constexpr int kOverridableIr = 4;
 /// Nesting of subgraphs and functions; beyond it a model is refused before the stack is.
 constexpr int kMaxDepth = 64;
 
@@ -227,6 +228,9 @@ class Importer {
   mlir::Value find(const Scope& scope, const std::string& name) const;
   mlir::Value require(const Scope& scope, const std::string& name, const std::string& user) const;
   void import_initializers(GraphProto& graph, Scope& scope, const std::string& where);
+  void choose_overrides(const onnx_proto::ModelProto& model);
+  llvm::SmallVector<mlir::DictionaryAttr> import_inputs(GraphProto& graph, mlir::func::FuncOp func, Scope& scope);
+  mlir::DictionaryAttr describe_value(const std::string& name, llvm::ArrayRef<mlir::Attribute> dim_names);
   void import_nodes(RepeatedPtrField<NodeProto>& nodes, Scope& scope, const std::string& where);
   void import_node(NodeProto& node, Scope& scope);
   static void resolve_references(NodeProto& node, const Scope& scope, const std::string& what);
@@ -250,6 +254,7 @@ class Importer {
   std::unordered_map<std::string, mlir::ArrayAttr> map_keys_;  // of outputs of ZipMap, by ONNX name
   std::map<std::pair<std::string, std::string>, const FunctionProto*> functions_;
   std::vector<const FunctionProto*> call_stack_;
+  std::set<std::string> overridden_, overridable_;  // initializers of the main graph that are, and may be, inputs
 };
 
 std::map<std::string, int> Importer::read_opsets(const RepeatedPtrField<onnx_proto::OperatorSetIdProto>& imports,
@@ -455,6 +460,7 @@ void Importer::import_initializers(GraphProto& graph, Scope& scope, const std::s
   for (auto& tensor : *graph.mutable_initializer()) {
     std::string what = "initializer '" + tensor.name() + "'";
     if (tensor.name().empty()) fail("an initializer of " + where + " has no name");
+    if (scope.depth == 0 && overridden_.count(tensor.name())) continue;
     define(scope, tensor.name(), constant(decode_tensor(tensor, file_.directory, what), tensor.name()), what);
   }
   for (auto& tensor : *graph.mutable_sparse_initializer()) {
@@ -810,6 +816,66 @@ void expand_all(mlir::func::FuncOp func, nn::TypeInference& inference) {
   }
 }
 
+mlir::DictionaryAttr Importer::describe_value(const std::string& name, llvm::ArrayRef<mlir::Attribute> dim_names) {
+  llvm::SmallVector<mlir::NamedAttribute> named{builder_.getNamedAttr(nn::kNameAttr, builder_.getStringAttr(name))};
+  bool any = llvm::any_of(dim_names,
+                          [](mlir::Attribute dim) { return !llvm::cast<mlir::StringAttr>(dim).getValue().empty(); });
+  if (any) named.push_back(builder_.getNamedAttr(nn::kDimNamesAttr, builder_.getArrayAttr(dim_names)));
+  return builder_.getDictionaryAttr(named);
+}
+
+/// An initializer that is listed as an input is a default value since IR version 4, and a constant before.
+void Importer::choose_overrides(const onnx_proto::ModelProto& model) {
+  std::map<std::string, int> initializers;
+  if (model.ir_version() >= kOverridableIr)
+    for (const auto& tensor : model.graph().initializer()) initializers[tensor.name()] = tensor.data_type();
+  for (const auto& input : model.graph().input()) {
+    const auto found = initializers.find(input.name());
+    if (found != initializers.end() && input.type().has_tensor_type() &&
+        input.type().tensor_type().elem_type() == found->second)
+      overridable_.insert(input.name());
+  }
+  for (const std::string& name : options_.overrides) {
+    if (overridable_.erase(name) == 0)
+      throw Error(ErrorCode::kInvalidArgument,
+                  "'" + name + "' is no initializer that can be given as an input; that takes IR version " +
+                      std::to_string(kOverridableIr) + " or later and an input of the graph with its name");
+    overridden_.insert(name);
+  }
+}
+
+/// Makes arguments of the inputs: first those that have no initializer, then those whose initializer is overridden.
+/// Returns their attributes.
+llvm::SmallVector<mlir::DictionaryAttr> Importer::import_inputs(GraphProto& graph, mlir::func::FuncOp func,
+                                                                Scope& scope) {
+  std::set<std::string> inputs;
+  llvm::SmallVector<mlir::DictionaryAttr> attributes;
+  llvm::SmallVector<mlir::Attribute> overridable;
+  auto add = [&](const onnx_proto::ValueInfoProto& input) {
+    llvm::SmallVector<mlir::Attribute> dim_names;
+    mlir::Type type = argument_type(input, dim_names);
+    const mlir::Location location = nn::make_location(&context_, input.name(), {input.name()});
+    define(scope, input.name(), func.getBody().front().addArgument(type, location), "input");
+    attributes.push_back(describe_value(input.name(), dim_names));
+  };
+  for (const auto& input : graph.input()) {
+    if (input.name().empty()) fail("an input of the graph has no name");
+    if (!inputs.insert(input.name()).second) fail("input '" + input.name() + "' is declared twice");
+    if (options_.list_overridable && overridable_.count(input.name())) {
+      llvm::SmallVector<mlir::Attribute> dim_names;
+      const mlir::Type type = argument_type(input, dim_names);
+      mlir::NamedAttrList named(describe_value(input.name(), dim_names));
+      named.set(kOverridableType, mlir::TypeAttr::get(type));
+      overridable.push_back(named.getDictionary(&context_));
+    }
+    if (!scope.values.count(input.name()) && !overridden_.count(input.name())) add(input);
+  }
+  for (const auto& input : graph.input())
+    if (overridden_.count(input.name())) add(input);
+  if (!overridable.empty()) func->setAttr(kOverridableAttr, builder_.getArrayAttr(overridable));
+  return attributes;
+}
+
 mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
   onnx_proto::ModelProto& model = *file_.proto;
   GraphProto& graph = *model.mutable_graph();
@@ -833,33 +899,14 @@ mlir::OwningOpRef<mlir::ModuleOp> Importer::run() {
   Scope scope;
   scope.opsets = &opsets;
   std::string where = "the graph";
+  choose_overrides(model);
   import_initializers(graph, scope, where);
-  std::set<std::string> inputs;
-  llvm::SmallVector<mlir::DictionaryAttr> argument_attributes;
-  auto describe_value = [&](const std::string& name, llvm::ArrayRef<mlir::Attribute> dim_names) {
-    llvm::SmallVector<mlir::NamedAttribute> named{builder_.getNamedAttr(nn::kNameAttr, builder_.getStringAttr(name))};
-    bool any = llvm::any_of(dim_names,
-                            [](mlir::Attribute dim) { return !llvm::cast<mlir::StringAttr>(dim).getValue().empty(); });
-    if (any) named.push_back(builder_.getNamedAttr(nn::kDimNamesAttr, builder_.getArrayAttr(dim_names)));
-    return builder_.getDictionaryAttr(named);
-  };
-  for (const auto& input : graph.input()) {
-    if (input.name().empty()) fail("an input of the graph has no name");
-    if (!inputs.insert(input.name()).second) fail("input '" + input.name() + "' is declared twice");
-    if (scope.values.count(input.name())) continue;  // an initializer that is listed as an input: a constant
-    llvm::SmallVector<mlir::Attribute> dim_names;
-    mlir::Type type = argument_type(input, dim_names);
-    define(scope, input.name(), block->addArgument(type, nn::make_location(&context_, input.name(), {input.name()})),
-           "input");
-    argument_attributes.push_back(describe_value(input.name(), dim_names));
-  }
+  const llvm::SmallVector<mlir::DictionaryAttr> argument_attributes = import_inputs(graph, func, scope);
   import_nodes(*graph.mutable_node(), scope, where);
 
   llvm::SmallVector<mlir::Value> results;
   llvm::SmallVector<mlir::DictionaryAttr> result_attributes;
-  std::set<std::string> outputs;
-  for (const auto& output : graph.output()) {
-    if (!outputs.insert(output.name()).second) fail("output '" + output.name() + "' is declared twice");
+  for (const auto& output : graph.output()) {  // one may be declared twice, and is then given twice
     results.push_back(require(scope, output.name(), "graph output"));
     llvm::SmallVector<mlir::Attribute> dim_names;
     if (output.type().has_tensor_type()) {

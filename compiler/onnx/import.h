@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,12 +24,21 @@ struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> shapes;
   /// Values of symbolic dimensions ("batch", "height") by name.
   std::map<std::string, int64_t> dims;
+  /// Initializers that become inputs, behind the others. Since IR version 4 those that are listed as inputs can.
+  std::set<std::string> overrides;
+  /// Whether kOverridableAttr is set.
+  bool list_overridable = false;
   /// Where external data lies when a model is given as bytes; "" refuses external data.
   std::string directory;
 };
 
+/// Attribute of @main: the initializers that ImportOptions::overrides may name and does not, each as a dictionary with
+/// kOverridableType and the attributes of an argument (nn::kNameAttr, nn::kDimNamesAttr).
+inline constexpr const char* kOverridableAttr = "onnx.overridable";
+inline constexpr const char* kOverridableType = "type";
+
 /// Errors (tessera::Error): kIo, kInvalidModel, kUnsupported, each naming the node or tensor and the cause;
-/// kInvalidArgument for an override of an input or dimension that the model does not have.
+/// kInvalidArgument for an override of an input, a dimension or an initializer that the model does not have.
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx_file(mlir::MLIRContext& context, const std::string& path,
                                                    const ImportOptions& options = {});
 mlir::OwningOpRef<mlir::ModuleOp> import_onnx_bytes(mlir::MLIRContext& context, std::string_view bytes,

@@ -36,32 +36,48 @@
 namespace tessera::compiler {
 namespace {
 
+/// What the attributes and the type of an argument or a result say; `named`: from the name of an attribute to it.
+Port port_of(mlir::Type type, const auto& named) {
+  Port port;
+  if (auto name = mlir::dyn_cast_or_null<mlir::StringAttr>(named(nn::kNameAttr))) port.name = name.str();
+  const ops::TypeInfo info = nn::to_type_info(type);
+  port.dtype = info.dtype;
+  port.ranked = info.ranked;
+  port.shape = info.shape;
+  if (info.kind == ops::TypeInfo::Kind::kSequence) port.kind = program::ValueKind::kSequence;
+  if (info.kind == ops::TypeInfo::Kind::kOptional) port.kind = program::ValueKind::kOptional;
+  if (auto names = mlir::dyn_cast_or_null<mlir::ArrayAttr>(named(nn::kDimNamesAttr)))
+    for (mlir::Attribute name : names) port.dim_names.push_back(mlir::cast<mlir::StringAttr>(name).str());
+  if (auto keys = mlir::dyn_cast_or_null<mlir::ArrayAttr>(named(nn::kMapKeysAttr))) {
+    for (mlir::Attribute key : keys) {
+      if (auto text = mlir::dyn_cast<mlir::StringAttr>(key))
+        port.keys.strings.push_back(text.str());
+      else
+        port.keys.ints.push_back(mlir::cast<mlir::IntegerAttr>(key).getInt());
+    }
+  }
+  return port;
+}
+
 std::vector<Port> ports(mlir::func::FuncOp function, bool inputs) {
   std::vector<Port> out;
   const auto types = inputs ? function.getArgumentTypes() : function.getResultTypes();
   for (unsigned i = 0; i < types.size(); ++i) {
-    Port port;
-    const auto attribute = [&](llvm::StringRef name) {
+    out.push_back(port_of(types[i], [&](llvm::StringRef name) {
       return inputs ? function.getArgAttr(i, name) : function.getResultAttr(i, name);
-    };
-    if (auto name = mlir::dyn_cast_or_null<mlir::StringAttr>(attribute(nn::kNameAttr))) port.name = name.str();
-    const ops::TypeInfo info = nn::to_type_info(types[i]);
-    port.dtype = info.dtype;
-    port.ranked = info.ranked;
-    port.shape = info.shape;
-    if (info.kind == ops::TypeInfo::Kind::kSequence) port.kind = program::ValueKind::kSequence;
-    if (info.kind == ops::TypeInfo::Kind::kOptional) port.kind = program::ValueKind::kOptional;
-    if (auto names = mlir::dyn_cast_or_null<mlir::ArrayAttr>(attribute(nn::kDimNamesAttr)))
-      for (mlir::Attribute name : names) port.dim_names.push_back(mlir::cast<mlir::StringAttr>(name).str());
-    if (auto keys = mlir::dyn_cast_or_null<mlir::ArrayAttr>(attribute(nn::kMapKeysAttr))) {
-      for (mlir::Attribute key : keys) {
-        if (auto text = mlir::dyn_cast<mlir::StringAttr>(key))
-          port.keys.strings.push_back(text.str());
-        else
-          port.keys.ints.push_back(mlir::cast<mlir::IntegerAttr>(key).getInt());
-      }
+    }));
+  }
+  return out;
+}
+
+/// Takes the list of overridable initializers off the function.
+std::vector<Port> take_overridable(mlir::func::FuncOp function) {
+  std::vector<Port> out;
+  if (auto listed = mlir::dyn_cast_or_null<mlir::ArrayAttr>(function->removeAttr(onnx::kOverridableAttr))) {
+    for (const auto described : listed.getAsRange<mlir::DictionaryAttr>()) {
+      const auto type = described.getAs<mlir::TypeAttr>(onnx::kOverridableType).getValue();
+      out.push_back(port_of(type, [&](llvm::StringRef name) { return described.get(name); }));
     }
-    out.push_back(std::move(port));
   }
   return out;
 }
@@ -70,6 +86,8 @@ onnx::ImportOptions to_import(const ImportOptions& options) {
   onnx::ImportOptions out;
   for (const auto& [name, shape] : options.shapes) out.shapes[name] = shape;
   out.dims = options.dims;
+  out.overrides = options.overrides;
+  out.list_overridable = true;
   out.directory = options.directory;
   return out;
 }
@@ -126,7 +144,7 @@ void show_program(const SnapshotObserver& observer, const npu::Graph& graph, con
 struct Model::State {
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  std::vector<Port> inputs, outputs;
+  std::vector<Port> inputs, outputs, overridable;
   bool optimised = false;
   // The model again, for another length of the past.
   std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext&, const onnx::ImportOptions&)> import;
@@ -141,6 +159,7 @@ struct Model::State {
   void read_ports() {
     inputs = ports(main(), true);
     outputs = ports(main(), false);
+    overridable = take_overridable(main());
   }
   bool is_dynamic() const {
     return std::any_of(inputs.begin(), inputs.end(), [](const Port& port) {
@@ -214,6 +233,7 @@ Model Model::from_bytes(std::string_view bytes, const ImportOptions& options) {
 
 const std::vector<Port>& Model::inputs() const { return state_->inputs; }
 const std::vector<Port>& Model::outputs() const { return state_->outputs; }
+const std::vector<Port>& Model::overridable() const { return state_->overridable; }
 
 void Model::optimise(const SnapshotObserver& snapshots, bool close) {
   if (state_->optimised) return;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,7 @@ struct ImportOptions {
   std::map<std::string, ops::Shape> shapes;    // of inputs by name: fixes dynamic dimensions
   std::map<std::string, int64_t> dims;         // of symbolic dimensions by name
   static constexpr int64_t kOpen = INT64_MIN;  // in a shape: as the model has it
+  std::set<std::string> overrides;             // initializers, of Model::overridable(), that become inputs
   std::string directory;                       // of external data when the model is given as bytes
 };
 
@@ -50,6 +52,9 @@ class Model {
 
   const std::vector<Port>& inputs() const;
   const std::vector<Port>& outputs() const;
+  /// Initializers that the model lists as inputs too (since IR version 4): default values of inputs. ImportOptions
+  /// turns them into inputs, which stand behind the others.
+  const std::vector<Port>& overridable() const;
 
   /// Runs the graph passes once; what follows uses the result. Errors: kInvalidModel, kUnsupported with the node's
   /// name.

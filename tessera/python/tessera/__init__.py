@@ -231,6 +231,11 @@ class Session:
     def get_outputs(self):
         return [NodeArg(port) for port in self._session.outputs()]
 
+    def get_overridable_initializers(self):
+        """Initializers that run() may be given as inputs. Without that they keep their value. The model is compiled
+        again for each set of them that comes. An artifact has none."""
+        return [NodeArg(port) for port in self._session.overridable()]
+
     def stats(self):
         """Statistics of the last run."""
         return Stats(json.loads(self._session.stats_json()))
