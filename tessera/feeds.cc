@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "runtime/npy.h"
+#include "tessera/random_values.h"
 
 namespace tessera {
 namespace {
@@ -34,48 +35,6 @@ std::string port_list(const std::vector<Port>& ports) {
   std::string text;
   for (const Port& port : ports) text += (text.empty() ? "'" : ", '") + port.name + "'";
   return text;
-}
-
-ops::Tensor random_tensor(const Port& port, uint64_t seed) {
-  ops::Shape shape = port.shape;
-  for (int64_t& dim : shape)
-    if (dim < 0) dim = 1;
-  ops::Tensor tensor(port.dtype, shape);
-  uint64_t state = seed * 0x9e3779b97f4a7c15ULL + 1;
-  const auto next = [&] {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return state;
-  };
-  const int64_t width = ops::element_bytes(port.dtype);
-  for (int64_t i = 0; i < tensor.size(); ++i) {
-    const uint64_t r = next() >> 20;
-    switch (port.dtype) {
-      case ops::DType::kFloat:
-        tensor.as_mutable<float>()[static_cast<size_t>(i)] = static_cast<float>(r % 65536) / 32768.0f - 1.0f;
-        break;
-      case ops::DType::kDouble:
-        tensor.as_mutable<double>()[static_cast<size_t>(i)] = static_cast<double>(r % 65536) / 32768.0 - 1.0;
-        break;
-      case ops::DType::kFloat16:
-        tensor.as_mutable<uint16_t>()[static_cast<size_t>(i)] =
-            ops::float_to_half(static_cast<float>(r % 65536) / 32768.0f - 1.0f);
-        break;
-      case ops::DType::kBool: tensor.as_mutable<uint8_t>()[static_cast<size_t>(i)] = r & 1; break;
-      case ops::DType::kUint8:
-      case ops::DType::kInt8: tensor.as_mutable<uint8_t>()[static_cast<size_t>(i)] = static_cast<uint8_t>(r); break;
-      case ops::DType::kInt32:
-        tensor.as_mutable<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>(r % 8);
-        break;
-      case ops::DType::kInt64:
-        tensor.as_mutable<int64_t>()[static_cast<size_t>(i)] = static_cast<int64_t>(r % 8);
-        break;
-      default:
-        refuse("input '" + port.name + "': --random-inputs has no values of type " +
-               std::string(ops::to_string(port.dtype)) + "; give a file");
-    }
-  }
-  (void)width;
-  return tensor;
 }
 
 /// What --input-layout says of an input: of its own name, or else of all.
@@ -116,9 +75,10 @@ ops::Tensor one_array(runtime::NamedTensors arrays, const std::string& file, con
   refuse("'" + file + "' holds several arrays and none is named '" + name + "'");
 }
 
-/// The arrays of one --input, by input.
-runtime::NamedTensors read_input(const std::string& text, const std::vector<Port>& ports) {
-  const auto [name, file] = name_and_file(text, ports);
+/// The arrays of one --input, by input. `known`: the inputs (`ports`), and what may be given beside them.
+runtime::NamedTensors read_input(const std::string& text, const std::vector<Port>& ports,
+                                 const std::vector<Port>& known) {
+  const auto [name, file] = name_and_file(text, known);
   runtime::NamedTensors found;
   if (!file.ends_with(".npz")) {
     if (name.empty() && ports.size() != 1)
@@ -127,12 +87,12 @@ runtime::NamedTensors read_input(const std::string& text, const std::vector<Port
     return found;
   }
   auto arrays = runtime::load_npz(file);
-  if (!name.empty() || (arrays.size() == 1 && ports.size() == 1)) {
+  if (!name.empty() || (arrays.size() == 1 && ports.size() == 1 && !is_port(known, arrays[0].first))) {
     found.emplace_back(name.empty() ? ports[0].name : name, one_array(std::move(arrays), file, name));
     return found;
   }
   for (auto& [array, tensor] : arrays) {
-    if (is_port(ports, array)) found.emplace_back(array, std::move(tensor));
+    if (is_port(known, array)) found.emplace_back(array, std::move(tensor));
   }
   if (found.empty()) refuse("'" + file + "' has no array named like an input; the model takes " + port_list(ports));
   return found;
@@ -140,19 +100,37 @@ runtime::NamedTensors read_input(const std::string& text, const std::vector<Port
 
 }  // namespace
 
-NamedValues read_feeds(const Arguments& a, const std::vector<Port>& ports) {
+NamedValues read_feeds(const Arguments& a, const Session& session, const std::string& path) {
+  std::vector<Port> known = session.inputs();
+  known.insert(known.end(), session.overridable().begin(), session.overridable().end());
   NamedValues feeds;
   for (const std::string& text : a.inputs) {
-    for (auto& [name, tensor] : read_input(text, ports)) {
+    for (auto& [name, tensor] : read_input(text, session.inputs(), known)) {
       if (layout_of(a, name) == "NHWC") tensor = to_channels_first(tensor, name);
       feeds.emplace_back(name, std::move(tensor));
     }
   }
   if (a.random_seed < 0) return feeds;
-  uint64_t seed = static_cast<uint64_t>(a.random_seed);
-  for (const Port& port : ports) {
+  compiler::ImportOptions import = import_options(a);
+  for (const auto& [name, value] : feeds) {
+    if (value.kind == ops::Value::Kind::kTensor && is_port(session.inputs(), name))
+      import.shapes[name] = value.tensor.shape();
+  }
+  std::vector<Port> missing;
+  for (const Port& port : session.inputs()) {
     if (std::none_of(feeds.begin(), feeds.end(), [&](const auto& feed) { return feed.first == port.name; }))
-      feeds.emplace_back(port.name, random_tensor(port, ++seed));
+      missing.push_back(port);
+  }
+  const auto shapes = session.loads_artifact() ? decltype(import.shapes)() : shapes_that_fit(path, import, missing);
+  uint64_t seed = static_cast<uint64_t>(a.random_seed);
+  for (Port& port : missing) {
+    if (const auto shape = shapes.find(port.name); shape != shapes.end()) {
+      port.shape = shape->second;
+      if (!a.quiet)
+        std::fprintf(stderr, "tessera: input '%s': random values of shape %s; use --shape to choose another\n",
+                     port.name.c_str(), ops::to_string(port.shape).c_str());
+    }
+    feeds.emplace_back(port.name, random_value(port, ++seed));
   }
   return feeds;
 }

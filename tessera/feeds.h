@@ -10,7 +10,8 @@
 namespace tessera {
 
 /// The values of --input (.npy, .npz; NHWC turned into NCHW by --input-layout), and of --random-inputs for the inputs
-/// without a file. An input with neither is not in the result. Throws kInvalidArgument, and kIo for a file.
-NamedValues read_feeds(const Arguments& a, const std::vector<Port>& ports);
+/// without a file (random_values.h). An input with neither is not in the result. `path`: of the session's model. Throws
+/// kInvalidArgument, and kIo for a file.
+NamedValues read_feeds(const Arguments& a, const Session& session, const std::string& path);
 
 }  // namespace tessera

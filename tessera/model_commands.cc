@@ -82,7 +82,7 @@ std::string statistics_or_report(Arguments& a, bool versioned) {
   SessionOptions options = session_options(a);
   options.profile = true;
   Session session(a.model, std::move(options));
-  session.run(read_feeds(a, session.inputs()));
+  session.run(read_feeds(a, session, a.model));
   return versioned ? session.report_json() : session.stats_json();
 }
 
@@ -120,13 +120,16 @@ int run_command(const Arguments& a) {
   const RunProgress line(a);
   options.progress = line.observer(a);
   Session session(made ? made->path() : a.model, std::move(options));
-  const NamedValues feeds = read_feeds(a, session.inputs());
+  const NamedValues feeds = read_feeds(a, session, made ? made->path() : a.model);
   const auto results = session.run(feeds, a.outputs);
   runtime::NamedTensors named;
   std::vector<std::string> names = a.outputs;
   if (names.empty())
     for (const Port& port : session.outputs()) names.push_back(port.name);
   for (size_t i = 0; i < results.size(); ++i) {
+    if (std::find(names.begin(), names.begin() + static_cast<int64_t>(i), names[i]) !=
+        names.begin() + static_cast<int64_t>(i))
+      continue;  // declared twice
     if (results[i].kind == ops::Value::Kind::kTensor) {
       named.emplace_back(names[i], results[i].tensor);
     } else if (results[i].kind == ops::Value::Kind::kSequence) {

@@ -263,6 +263,7 @@ Session& Session::operator=(Session&&) noexcept = default;
 const std::vector<Port>& Session::inputs() const { return state_->inputs; }
 const std::vector<Port>& Session::outputs() const { return state_->outputs; }
 const std::vector<Port>& Session::overridable() const { return state_->overridable; }
+bool Session::loads_artifact() const { return state_->loaded != nullptr; }
 const std::vector<program::Past>& Session::pasts() const { return state_->pasts; }
 
 namespace {

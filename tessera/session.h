@@ -64,6 +64,8 @@ class Session {
   /// Initializers that a run may give as inputs, and that keep their value where it does not. The model is compiled
   /// again for each set of them that comes. None of an artifact.
   const std::vector<Port>& overridable() const;
+  /// Whether it was opened from an artifact.
+  bool loads_artifact() const;
   /// The pasts of a decoder whose past is dynamic; empty for other models.
   const std::vector<program::Past>& pasts() const;
 

@@ -14,6 +14,7 @@
 #include "mlir/Pass/PassManager.h"
 
 #include "compiler/nn/growing_axes.h"
+#include "compiler/nn/id_bounds.h"
 #include "compiler/nn/inference.h"
 #include "compiler/nn/interpreter.h"
 #include "compiler/nn/module_text.h"
@@ -158,6 +159,8 @@ struct Model::State {
   }
   void read_ports() {
     inputs = ports(main(), true);
+    const std::vector<int64_t> bounds = nn::id_bounds(main());
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i].rows = bounds[i];
     outputs = ports(main(), false);
     overridable = take_overridable(main());
   }

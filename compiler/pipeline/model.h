@@ -30,6 +30,7 @@ struct Port {
   bool ranked = false;
   ops::Shape shape;
   std::vector<std::string> dim_names;
+  int64_t rows = 0;       // of an input whose elements index rows: how many there are, 0 where that is not known
   program::MapKeys keys;  // of an output that is a sequence of maps: one for each column of its matrix
 };
 

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tessera run --random-inputs`: values of every type and shape that a model can ask for, never a refusal."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+TYPES = sorted(
+    set(TensorProto.DataType.values())
+    - {TensorProto.UNDEFINED, TensorProto.COMPLEX64, TensorProto.COMPLEX128}
+    - {getattr(TensorProto, name, 0) for name in ("UINT2", "INT2")}
+)
+
+
+def run(command, folder, nodes, inputs, outputs, initializers=(), opset=23, extra=()):
+    """Runs a model of these nodes; its results by name, and what stood on standard error."""
+    value = lambda v: v if isinstance(v, onnx.ValueInfoProto) else helper.make_tensor_value_info(*v)
+    graph = helper.make_graph(nodes, "g", [value(v) for v in inputs], [value(v) for v in outputs], list(initializers))
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
+    path = folder / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=11), path)
+    out = folder / "out.npz"
+    done = command("run", path, "--random-inputs", 3, "-o", out, "--device", "reference", *extra)
+    assert done.returncode == 0, done.stderr
+    return np.load(out, allow_pickle=False), done.stderr
+
+
+@pytest.mark.parametrize("element", TYPES, ids=lambda t: TensorProto.DataType.Name(t).lower())
+def test_every_element_type(command, tmp_path, element):
+    kind = helper.make_tensor_value_info
+    nodes = [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Shape", ["y"], ["shape"])]
+    out, _ = run(
+        command, tmp_path, nodes, [kind("x", element, [3, 5])], [kind("shape", TensorProto.INT64, [2])], opset=23
+    )
+    assert out["shape"].tolist() == [3, 5]
+
+
+@pytest.mark.parametrize("element", [TensorProto.INT32, TensorProto.INT64])
+def test_indices_lie_among_the_rows(command, tmp_path, element):
+    """The rows of an embedding are few, and many; the indices come through operators that move them."""
+    for rows in (3, 5000):
+        table = numpy_helper.from_array(np.arange(rows, dtype=np.float32).reshape(rows, 1), "table")
+        axes = numpy_helper.from_array(np.array([0], np.int64), "axes")
+        nodes = [
+            helper.make_node("Unsqueeze", ["ids", "axes"], ["more"]),
+            helper.make_node("Cast", ["more"], ["wide"], to=TensorProto.INT64),
+            helper.make_node("Gather", ["table", "wide"], ["y"]),
+        ]
+        ids = ("ids", element, [64])
+        out, _ = run(command, tmp_path, nodes, [ids], [("y", TensorProto.FLOAT, [1, 64, 1])], [table, axes])
+        assert (out["y"].max() > 8) == (rows == 5000)
+
+
+def test_sequences_and_optionals(command, tmp_path):
+    sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2, "n"])
+    element = helper.make_tensor_type_proto(TensorProto.FLOAT, [2, 2])
+    optional = helper.make_value_info("o", helper.make_optional_type_proto(element))
+    nodes = [
+        helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=0),
+        helper.make_node("OptionalGetElement", ["o"], ["z"]),
+    ]
+    floats = TensorProto.FLOAT
+    out, _ = run(command, tmp_path, nodes, [sequence, optional], [("y", floats, None), ("z", floats, [2, 2])])
+    assert out["y"].shape == (6, 1) and out["z"].shape == (2, 2)
+
+
+def test_open_dimensions_become_large_enough(command, tmp_path):
+    weights = numpy_helper.from_array(np.ones((2, 3, 5, 5), np.float32), "w")
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], strides=[2, 2])]
+    floats = TensorProto.FLOAT
+    shape, output = ["batch", 3, "height", "width"], [("y", floats, None)]
+    out, told = run(command, tmp_path, nodes, [("x", floats, shape)], output, [weights])
+    assert out["y"].shape == (1, 2, 2, 2) and "[1,3,8,8]; use --shape" in told
+    out, told = run(command, tmp_path, nodes, [("x", floats, shape)], output, [weights], extra=("--shape", "x=1,3,5,7"))
+    assert out["y"].shape == (1, 2, 1, 2) and "use --shape" not in told
+    out, told = run(command, tmp_path, nodes, [("x", floats, None)], output, [weights])
+    assert out["y"].shape == (1, 2, 2, 2)
+
+
+def test_initializers_are_given_as_files(command, tmp_path):
+    """An initializer that is an input keeps its value unless a file is named for it."""
+    bias = numpy_helper.from_array(np.array([10, 20], np.float32), "bias")
+    nodes = [helper.make_node("Sub", ["bias", "x"], ["d"]), helper.make_node("Add", ["d", "x"], ["y"])]
+    floats = TensorProto.FLOAT
+    inputs = [("x", floats, [2]), ("bias", floats, [2])]
+    out, _ = run(command, tmp_path, nodes, inputs, [("y", floats, [2])] * 2, [bias])
+    np.testing.assert_allclose(out["y"], [10, 20], rtol=1e-6)
+    np.save(tmp_path / "bias.npy", np.array([1, 2], np.float32))
+    extra = ("--input", f"bias={tmp_path / 'bias.npy'}")
+    out, _ = run(command, tmp_path, nodes, inputs, [("y", floats, [2])], [bias], extra=extra)
+    np.testing.assert_allclose(out["y"], [1, 2], rtol=1e-6)
