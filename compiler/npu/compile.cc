@@ -80,7 +80,13 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
                                                            : schedule::LayerSchedule(unit.schedules);
     }
   }
-  emitter.assemble(options.prefetch_weights && options.virtual_threads);
+  emit::SynchroniseOptions order;
+  for (const int64_t pitch : plan.slides) order.slides.push_back(pitch * options.room);
+  const auto judge = [&](std::vector<isa::Instruction> stream, std::vector<uint32_t> tags, size_t count) {
+    emit::synchronise(stream, tags, config, order);
+    return emit::predict(stream, tags, count, config, {options.dram_latency_cycles, options.dram_bandwidth_bytes});
+  };
+  emitter.assemble(options.prefetch_weights && options.virtual_threads, judge);
   for (size_t i = 0; i < emitter.stream_bytes.size(); ++i) {
     LayerInfo& layer = program.layers[i];
     layer.stream_bytes = emitter.stream_bytes[i];
@@ -89,8 +95,6 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
           layer.stream_bytes[k];
   }
   program.slides = plan.slides;
-  emit::SynchroniseOptions order;
-  for (const int64_t pitch : plan.slides) order.slides.push_back(pitch * options.room);
   emit::synchronise(emitter.instructions, emitter.layer_of_instruction, config, order);
   program.instructions = std::move(emitter.instructions);
   program.layer_of_instruction = std::move(emitter.layer_of_instruction);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/emit/predict.h"
 #include "compiler/npu/graph.h"
 #include "isa/effects.h"
 
@@ -74,9 +75,14 @@ class Emitter {
   /// Entries of the space that are in use until the end of what has been pushed so far.
   void set_in_use(isa::Space space, int64_t begin, int64_t end) { in_use_[space] = {begin, end}; }
 
+  /// What a stream takes: its cycles, and those of each tag. Instructions in order of execution and their tags, as many
+  /// as the last number says.
+  using Judge = std::function<emit::Prediction(std::vector<isa::Instruction>, std::vector<uint32_t>, size_t)>;
   /// The whole stream, in order of execution one at a time. Weights are fetched in pieces as soon as their place is
-  /// free and the bus has time beside the steps before (`prefetch`), or else in their own step. Ends the collection.
-  void assemble(bool prefetch);
+  /// free and the bus has time beside the steps before (`prefetch`), or else in their own step. What time the bus has
+  /// is estimated of each step alone; with a judge also taken from the stream without fetches, and the better stream
+  /// wins. Ends the collection.
+  void assemble(bool prefetch, const Judge& judge = nullptr);
 
   /// The TABLE slot that holds a table of 256 bytes, loaded when it is not there; it stays until release_tables().
   /// Several tables stand behind each other. Errors: kDoesNotFit.
@@ -113,8 +119,18 @@ class Emitter {
     std::vector<uint32_t> layers;
     std::vector<WeightFetch> weights;
   };
-  void place_weights(std::vector<std::vector<WeightFetch>>& before,
-                     std::vector<std::vector<WeightFetch>>& behind) const;
+  /// Pieces of weights in front of each step and behind it.
+  struct Fetches {
+    std::vector<std::vector<WeightFetch>> before, behind;
+  };
+  struct Profile;
+  struct Pieces;
+  struct Timeline;
+  Profile profile_of(const std::vector<isa::Instruction>& step) const;
+  Fetches place_weights(std::vector<Profile> profiles, const Pieces& pieces) const;
+  Fetches best_fetches(const Judge& judge) const;
+  Timeline joined(const Fetches& fetches) const;
+  std::vector<isa::Instruction> loads_of(const WeightFetch& fetch) const;
   void append_fetch(const WeightFetch& fetch);
 
   std::vector<Step> steps_;

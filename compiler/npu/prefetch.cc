@@ -15,14 +15,21 @@ namespace tessera::npu {
 
 namespace {
 
-constexpr int64_t kPieceCycles = 768;     // a piece keeps the bus busy at least so long: it costs an instruction
-constexpr int64_t kSmallestCycles = 640;  // shorter fetches stay where they are
-constexpr double kShare = 0.9;            // of the spare time that is given away
-constexpr size_t kRunAhead = 2;           // steps by which LOAD is ahead of the engine that frees a place
+constexpr size_t kRunAhead = 2;  // steps by which LOAD is ahead of the engine that frees a place
+
+}  // namespace
+
+/// How small fetches may become: a piece costs an instruction.
+struct Emitter::Pieces {
+  int64_t cycles = 768;    // a piece keeps the bus busy at least so long
+  int64_t smallest = 640;  // shorter fetches stay where they are
+  double share = 0.9;      // of the spare time that is given away
+};
 
 /// What a step does to the bus and to WGT.
-struct Profile {
-  int64_t spare = 0;  // cycles of its computation that its own transfers leave; negative: it is bound by them
+struct Emitter::Profile {
+  int64_t bus = 0;    // cycles of its own transfers
+  int64_t spare = 0;  // cycles of its computation that they leave; negative: it is bound by them
   std::vector<std::pair<int64_t, int64_t>>
       used;  // intervals of WGT entries that products read or that run-time factors are fetched into
 
@@ -30,27 +37,33 @@ struct Profile {
     return std::any_of(used.begin(), used.end(),
                        [&](const auto& r) { return r.first < entry + entries && entry < r.second; });
   }
+
+  /// Whether one of the steps up to `step` uses a place: not right behind the last reader, where LOAD would wait for it
+  /// while the next inputs wait for LOAD.
+  static bool busy_around(const std::vector<Profile>& profiles, size_t step, int64_t entry, int64_t entries) {
+    for (size_t ahead = 0; ahead <= std::min(kRunAhead, step); ++ahead) {
+      if (profiles[step - ahead].uses(entry, entries)) return true;
+    }
+    return false;
+  }
 };
 
-/// Not right behind the last reader, where LOAD would wait for it while the next inputs wait for LOAD.
-bool busy_around(const std::vector<Profile>& profiles, size_t step, int64_t entry, int64_t entries) {
-  for (size_t ahead = 0; ahead <= std::min(kRunAhead, step); ++ahead) {
-    if (profiles[step - ahead].uses(entry, entries)) return true;
-  }
-  return false;
-}
+/// A stream with the layer and the step of each instruction.
+struct Emitter::Timeline {
+  std::vector<isa::Instruction> instructions;
+  std::vector<uint32_t> layers, steps;
+};
 
-Profile profile_of(const std::vector<isa::Instruction>& instructions, const isa::MachineConfig& config,
-                   int64_t bus_bytes) {
+Emitter::Profile Emitter::profile_of(const std::vector<isa::Instruction>& step) const {
   const int64_t entry_bytes = config.wgt_entry_bytes();
   Profile profile;
-  int64_t gemm = 0, alu = 0, bus = 0;
-  for (const isa::Instruction& instruction : instructions) {
+  int64_t gemm = 0, alu = 0;
+  for (const isa::Instruction& instruction : step) {
     const isa::Effects effects = isa::effects(instruction, config);
     const emit::Duration d = emit::duration(instruction, effects, config);
     const auto engine = isa::engine_of(instruction);
     const int64_t beats = d.beats * config.axi_bytes / bus_bytes;
-    bus += std::max(beats, engine == isa::Engine::kLoad ? d.engine : 0) + isa::kInstructionBytes / bus_bytes;
+    profile.bus += std::max(beats, engine == isa::Engine::kLoad ? d.engine : 0) + isa::kInstructionBytes / bus_bytes;
     if (engine == isa::Engine::kGemm) gemm += d.engine;
     if (engine == isa::Engine::kAlu) alu += d.engine;
     for (const isa::Operand& operand : effects.operands) {
@@ -58,13 +71,11 @@ Profile profile_of(const std::vector<isa::Instruction>& instructions, const isa:
         profile.used.emplace_back(operand.begin / entry_bytes, (operand.end + entry_bytes - 1) / entry_bytes);
     }
   }
-  profile.spare = std::max(gemm, alu) - bus;
+  profile.spare = std::max(gemm, alu) - profile.bus;
   return profile;
 }
 
-}  // namespace
-
-void Emitter::append_fetch(const WeightFetch& fetch) {
+std::vector<isa::Instruction> Emitter::loads_of(const WeightFetch& fetch) const {
   Transfer t;
   t.space = isa::Space::kWgt;
   t.base = kConstantBase;
@@ -74,63 +85,119 @@ void Emitter::append_fetch(const WeightFetch& fetch) {
   t.loops.push_back({fetch.entries, t.length, t.length});
   std::vector<isa::Instruction> loads;
   append_transfer(t, loads);
-  for (const isa::Instruction& load : loads) {
+  return loads;
+}
+
+void Emitter::append_fetch(const WeightFetch& fetch) {
+  for (const isa::Instruction& load : loads_of(fetch)) {
     stream_bytes_of(fetch.layer)[static_cast<size_t>(Stream::kWeights)] += isa::dram_bytes(load);
     instructions.push_back(load);
     layer_of_instruction.push_back(fetch.layer);
   }
 }
 
-void Emitter::place_weights(std::vector<std::vector<WeightFetch>>& before,
-                            std::vector<std::vector<WeightFetch>>& behind) const {
+Emitter::Fetches Emitter::place_weights(std::vector<Profile> profiles, const Pieces& pieces) const {
   const int64_t entry_bytes = config.wgt_entry_bytes(), entry_cycles = std::max<int64_t>(1, entry_bytes / bus_bytes);
-  std::vector<Profile> profiles;
-  profiles.reserve(steps_.size());
-  for (const Step& step : steps_) profiles.push_back(profile_of(step.instructions, config, bus_bytes));
+  Fetches fetches;
+  fetches.before.resize(steps_.size());
+  fetches.behind.resize(steps_.size());
   /// Puts pieces behind steps before `step`; returns the entries that are left.
   const auto spread = [&](const WeightFetch& fetch, size_t step) {
     int64_t left = fetch.entries,
             budget = 0;  // negative: steps bound by the bus that earlier ones must make up for
     for (size_t behind_it = step; behind_it > 0 && left > 0; --behind_it) {
       const size_t s = behind_it - 1;
-      if (busy_around(profiles, s, fetch.entry, fetch.entries)) break;
+      if (Profile::busy_around(profiles, s, fetch.entry, fetch.entries)) break;
       const int64_t spare = profiles[s].spare;
-      budget += spare > 0 ? static_cast<int64_t>(kShare * static_cast<double>(spare)) : spare;
+      budget += spare > 0 ? static_cast<int64_t>(pieces.share * static_cast<double>(spare)) : spare;
       const int64_t entries = std::min(left, budget / entry_cycles);
-      if (entries <= 0 || (entries * entry_cycles < kPieceCycles && entries < left)) continue;
+      if (entries <= 0 || (entries * entry_cycles < pieces.cycles && entries < left)) continue;
       left -= entries;
       budget -= entries * entry_cycles;
       profiles[s].spare -= entries * entry_cycles;
-      behind[s].push_back({fetch.entry + left, entries, fetch.constant_offset + left * entry_bytes, fetch.layer});
+      fetches.behind[s].push_back(
+          {fetch.entry + left, entries, fetch.constant_offset + left * entry_bytes, fetch.layer});
     }
     return left;
   };
   for (size_t i = 0; i < steps_.size(); ++i) {
     for (const WeightFetch& fetch : steps_[i].weights) {
-      if (fetch.entries * entry_cycles < kSmallestCycles) {
-        before[i].push_back(fetch);
+      if (fetch.entries * entry_cycles < pieces.smallest) {
+        fetches.before[i].push_back(fetch);
         profiles[i].spare -= fetch.entries * entry_cycles;
         continue;
       }
       const int64_t left = spread(fetch, i);
-      if (left > 0) before[i].push_back({fetch.entry, left, fetch.constant_offset, fetch.layer});
+      if (left > 0) fetches.before[i].push_back({fetch.entry, left, fetch.constant_offset, fetch.layer});
     }
   }
+  return fetches;
 }
 
-void Emitter::assemble(bool prefetch) {
-  std::vector<std::vector<WeightFetch>> before(steps_.size()), behind(steps_.size());
+Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
+  Timeline line;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const auto fetch = [&](const std::vector<std::vector<WeightFetch>>& pieces) {
+      if (pieces.empty()) return;
+      for (const WeightFetch& piece : pieces[i]) {
+        for (const isa::Instruction& load : loads_of(piece)) {
+          line.instructions.push_back(load);
+          line.layers.push_back(piece.layer);
+        }
+      }
+    };
+    fetch(fetches.before);
+    const Step& step = steps_[i];
+    line.instructions.insert(line.instructions.end(), step.instructions.begin(), step.instructions.end());
+    line.layers.insert(line.layers.end(), step.layers.begin(), step.layers.end());
+    fetch(fetches.behind);
+    line.steps.resize(line.instructions.size(), static_cast<uint32_t>(i));
+  }
+  return line;
+}
+
+/// A step may take longer than its engines work, as one of a few instructions that wait for each other: then the bus
+/// has more time than the step's own profile says. The stream without fetches tells how much.
+Emitter::Fetches Emitter::best_fetches(const Judge& judge) const {
+  std::vector<Profile> profiles;
+  profiles.reserve(steps_.size());
+  for (const Step& step : steps_) profiles.push_back(profile_of(step.instructions));
+  Fetches best = place_weights(profiles, {});
+  const bool fetches =
+      std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.weights.empty(); });
+  if (!judge || !fetches) return best;
+  const auto cycles = [&](const Fetches& of) {
+    Timeline line = joined(of);
+    return judge(std::move(line.instructions), std::move(line.layers), stream_bytes.size()).cycles;
+  };
+  int64_t least = cycles(best);
+  Timeline bare = joined({});
+  const emit::Prediction timed = judge(std::move(bare.instructions), std::move(bare.steps), steps_.size());
+  for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
+  for (const Pieces& pieces : {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}}) {
+    Fetches other = place_weights(profiles, pieces);
+    const int64_t takes = cycles(other);
+    if (takes >= least) continue;
+    least = takes;
+    best = std::move(other);
+  }
+  return best;
+}
+
+void Emitter::assemble(bool prefetch, const Judge& judge) {
+  Fetches fetches;
   if (prefetch) {
-    place_weights(before, behind);
+    fetches = best_fetches(judge);
   } else {
-    for (size_t i = 0; i < steps_.size(); ++i) before[i] = steps_[i].weights;
+    fetches.behind.resize(steps_.size());
+    for (const Step& step : steps_) fetches.before.push_back(step.weights);
   }
   for (size_t i = 0; i < steps_.size(); ++i) {
-    for (const WeightFetch& fetch : before[i]) append_fetch(fetch);
+    for (const WeightFetch& fetch : fetches.before[i]) append_fetch(fetch);
     instructions.insert(instructions.end(), std::make_move_iterator(steps_[i].instructions.begin()),
                         std::make_move_iterator(steps_[i].instructions.end()));
     layer_of_instruction.insert(layer_of_instruction.end(), steps_[i].layers.begin(), steps_[i].layers.end());
-    for (const WeightFetch& fetch : behind[i]) append_fetch(fetch);
+    for (const WeightFetch& fetch : fetches.behind[i]) append_fetch(fetch);
   }
   steps_.clear();
 }
