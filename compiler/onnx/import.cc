@@ -461,13 +461,13 @@ void Importer::import_initializers(GraphProto& graph, Scope& scope, const std::s
     std::string what = "initializer '" + tensor.name() + "'";
     if (tensor.name().empty()) fail("an initializer of " + where + " has no name");
     if (scope.depth == 0 && overridden_.count(tensor.name())) continue;
-    define(scope, tensor.name(), constant(decode_tensor(tensor, file_.directory, what), tensor.name()), what);
+    define(scope, tensor.name(), constant(decode_tensor(tensor, file_.folders, what), tensor.name()), what);
   }
   for (auto& tensor : *graph.mutable_sparse_initializer()) {
     std::string name = tensor.values().name();
     if (name.empty()) fail("a sparse initializer of " + where + " has no name");
     std::string what = "sparse initializer '" + name + "'";
-    define(scope, name, constant(decode_sparse_tensor(tensor, file_.directory, what), name), what);
+    define(scope, name, constant(decode_sparse_tensor(tensor, file_.folders, what), name), what);
   }
 }
 
@@ -501,10 +501,10 @@ ops::Attribute Importer::convert_attribute(AttributeProto& attribute, const std:
     case AttributeProto::STRING: return attribute.s();
     case AttributeProto::TENSOR:
       need(attribute.has_t());
-      return decode_tensor(*attribute.mutable_t(), file_.directory, what);
+      return decode_tensor(*attribute.mutable_t(), file_.folders, what);
     case AttributeProto::SPARSE_TENSOR:
       need(attribute.has_sparse_tensor());
-      return decode_sparse_tensor(*attribute.mutable_sparse_tensor(), file_.directory, what);
+      return decode_sparse_tensor(*attribute.mutable_sparse_tensor(), file_.folders, what);
     case AttributeProto::FLOATS: return std::vector<float>(attribute.floats().begin(), attribute.floats().end());
     case AttributeProto::INTS: return std::vector<int64_t>(attribute.ints().begin(), attribute.ints().end());
     case AttributeProto::STRINGS:

@@ -40,7 +40,7 @@ ModelFile parse_model(std::string_view bytes, const std::string& directory) {
                 "the model exceeds 2 GiB, the limit of protobuf; store its tensors as external data");
   }
   ModelFile file;
-  file.directory = directory;
+  file.folders.opened = directory;
   file.proto = std::make_unique<onnx_proto::ModelProto>();
   google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));
   google::protobuf::io::CodedInputStream stream(&array);
@@ -58,33 +58,37 @@ ModelFile parse_model(std::string_view bytes, const std::string& directory) {
 
 ModelFile load_model(const std::string& path) {
   std::string bytes = read_file(path);
-  std::string directory = fs::path(path).parent_path().string();
+  const std::string directory = fs::path(path).parent_path().string();
   try {
-    return parse_model(bytes, directory.empty() ? "." : directory);
+    ModelFile file = parse_model(bytes, directory.empty() ? "." : directory);
+    std::error_code code;
+    const fs::path resolved = fs::canonical(path, code);
+    if (!code) file.folders.resolved = resolved.parent_path().string();
+    return file;
   } catch (const Error& error) {
     throw Error(error.code(), "'" + path + "': " + error.what());
   }
 }
 
-std::vector<std::byte> read_external(const std::string& directory, const std::string& location, int64_t offset,
+std::vector<std::byte> read_external(const DataFolders& folders, const std::string& location, int64_t offset,
                                      int64_t length, const std::string& what) {
   auto fail = [&](const std::string& cause) {
     throw Error(ErrorCode::kInvalidModel, what + ": external data '" + location + "' " + cause);
   };
-  if (directory.empty()) fail("cannot be read because the model was given as bytes; load it from its file");
+  if (folders.opened.empty()) fail("cannot be read because the model was given as bytes; load it from its file");
   if (location.empty() || location.find('\0') != std::string::npos) fail("is no file name");
-  fs::path relative(location);
-  if (relative.is_absolute()) fail("is an absolute path; only files in the model's folder are read");
-  for (const fs::path& part : relative) {
-    if (part == "..") fail("leaves the model's folder; only files inside it are read");
-  }
   std::error_code code;
-  fs::path root = fs::canonical(directory, code);
+  const fs::path root = fs::canonical(folders.opened, code);
   if (code) fail("cannot be read: the model's folder does not exist");
-  fs::path file = fs::canonical(root / relative, code);
+  const auto inside = [](const fs::path& folder, const fs::path& file) {
+    return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+  };
+  const fs::path written = (root / location).lexically_normal();
+  if (!inside(root, written)) fail("leaves the model's folder; only files inside it are read");
+  const fs::path file = fs::canonical(written, code);
   if (code) fail("does not exist");
-  auto [root_end, file_at] = std::mismatch(root.begin(), root.end(), file.begin(), file.end());
-  if (root_end != root.end()) fail("leaves the model's folder through a symbolic link; only files inside it are read");
+  if (!inside(root, file) && (folders.resolved.empty() || !inside(folders.resolved, file)))
+    fail("leaves the model's folder through a symbolic link; only files inside it are read");
   if (!fs::is_regular_file(file, code)) fail("is no regular file");
   int64_t size = static_cast<int64_t>(fs::file_size(file, code));
   if (code) fail("has no size");

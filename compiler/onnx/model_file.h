@@ -13,9 +13,15 @@
 
 namespace tessera::onnx {
 
+/// Where external data may lie: the folder in which the model was opened, and the folder of the file itself where a
+/// symbolic link was opened (a cache of downloads links model and data to files elsewhere). "": none.
+struct DataFolders {
+  std::string opened, resolved;
+};
+
 struct ModelFile {
   std::unique_ptr<onnx_proto::ModelProto> proto;
-  std::string directory;  // where external data may lie; "" when the model came from memory without one
+  DataFolders folders;  // none when the model came from memory without one
 };
 
 /// Errors: kIo if the file cannot be read, kInvalidModel if its content is no ONNX model.
@@ -23,9 +29,10 @@ ModelFile load_model(const std::string& path);
 /// The same for bytes in memory; `directory` "" refuses external data.
 ModelFile parse_model(std::string_view bytes, const std::string& directory);
 
-/// Reads `length` bytes (-1: to the end) at `offset` of a file inside `directory`. The location must be relative,
-/// without ".." and, symbolic links resolved, inside the directory. Errors: kInvalidModel naming `what`.
-std::vector<std::byte> read_external(const std::string& directory, const std::string& location, int64_t offset,
+/// Reads `length` bytes (-1: to the end) at `offset` of a file. The location, relative to the folder in which the model
+/// was opened, must lie inside it as it is written, and symbolic links resolved inside one of the folders. Errors:
+/// kInvalidModel naming `what`.
+std::vector<std::byte> read_external(const DataFolders& folders, const std::string& location, int64_t offset,
                                      int64_t length, const std::string& what);
 
 }  // namespace tessera::onnx

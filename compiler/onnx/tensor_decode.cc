@@ -175,7 +175,7 @@ int64_t parse_number(const std::string& text, const std::string& key, const std:
   fail(what, "external data " + key + " '" + text + "' is no number");
 }
 
-ops::Tensor from_external(const TensorProto& proto, DType dtype, const ops::Shape& shape, const std::string& directory,
+ops::Tensor from_external(const TensorProto& proto, DType dtype, const ops::Shape& shape, const DataFolders& folders,
                           const std::string& what) {
   std::string location;
   int64_t offset = 0, length = -1;
@@ -186,11 +186,11 @@ ops::Tensor from_external(const TensorProto& proto, DType dtype, const ops::Shap
   }
   if (dtype == DType::kString) fail(what, "strings cannot be external data");
   int64_t needed = packed_bytes(dtype, ops::element_count(shape));
-  if (length >= 0 && length != needed) {
+  if (length > 0 && length != needed) {  // 0 says as little as none
     fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " +
                    std::to_string(needed) + " bytes, but external data gives " + std::to_string(length));
   }
-  auto bytes = std::make_shared<std::vector<std::byte>>(read_external(directory, location, offset, needed, what));
+  auto bytes = std::make_shared<std::vector<std::byte>>(read_external(folders, location, offset, needed, what));
   const std::byte* data = bytes->data();
   return from_packed(dtype, shape, bytes, data, bytes->size(), what);
 }
@@ -205,12 +205,12 @@ ops::DType to_dtype(int32_t data_type, const std::string& what) {
   return static_cast<DType>(data_type);
 }
 
-ops::Tensor decode_tensor(TensorProto& proto, const std::string& directory, const std::string& what) {
+ops::Tensor decode_tensor(TensorProto& proto, const DataFolders& folders, const std::string& what) {
   DType dtype = to_dtype(proto.data_type(), what);
   if (proto.has_segment())
     throw Error(ErrorCode::kUnsupported, what + ": is stored in segments, which no ONNX tool writes");
   ops::Shape shape = decode_dims(proto.dims(), dtype, what);
-  if (proto.data_location() == TensorProto::EXTERNAL) return from_external(proto, dtype, shape, directory, what);
+  if (proto.data_location() == TensorProto::EXTERNAL) return from_external(proto, dtype, shape, folders, what);
   if (dtype == DType::kString) {
     int64_t count = ops::element_count(shape);
     if (proto.string_data_size() != count) {
@@ -231,11 +231,11 @@ ops::Tensor decode_tensor(TensorProto& proto, const std::string& directory, cons
   return from_typed(proto, dtype, shape, what);
 }
 
-ops::Tensor decode_sparse_tensor(onnx_proto::SparseTensorProto& proto, const std::string& directory,
+ops::Tensor decode_sparse_tensor(onnx_proto::SparseTensorProto& proto, const DataFolders& folders,
                                  const std::string& what) {
   if (!proto.has_values() || !proto.has_indices()) fail(what, "a sparse tensor without values or indices");
-  ops::Tensor values = decode_tensor(*proto.mutable_values(), directory, what + " (values)");
-  ops::Tensor indices = decode_tensor(*proto.mutable_indices(), directory, what + " (indices)");
+  ops::Tensor values = decode_tensor(*proto.mutable_values(), folders, what + " (values)");
+  ops::Tensor indices = decode_tensor(*proto.mutable_indices(), folders, what + " (indices)");
   ops::Shape shape = decode_dims(proto.dims(), values.dtype(), what);
   int64_t count = ops::element_count(shape);
   int64_t rank = static_cast<int64_t>(shape.size());

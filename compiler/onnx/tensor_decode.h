@@ -13,12 +13,12 @@ namespace tessera::onnx {
 /// The library's element type for a TensorProto.DataType; throws Error naming `what` for one it does not have.
 ops::DType to_dtype(int32_t data_type, const std::string& what);
 
-/// Decodes `tensor`; raw bytes are moved out of the message, not copied. `directory` is where external data may lie;
+/// Decodes `tensor`; raw bytes are moved out of the message, not copied. `folders`: where external data may lie;
 /// `what` names the tensor in errors. Errors: kInvalidModel when type, dimensions and content do not agree.
-ops::Tensor decode_tensor(onnx_proto::TensorProto& tensor, const std::string& directory, const std::string& what);
+ops::Tensor decode_tensor(onnx_proto::TensorProto& tensor, const DataFolders& folders, const std::string& what);
 
 /// The dense form of a sparse tensor, zeros (or empty strings) elsewhere.
-ops::Tensor decode_sparse_tensor(onnx_proto::SparseTensorProto& tensor, const std::string& directory,
+ops::Tensor decode_sparse_tensor(onnx_proto::SparseTensorProto& tensor, const DataFolders& folders,
                                  const std::string& what);
 
 }  // namespace tessera::onnx

@@ -624,7 +624,7 @@ def external_model(path, **entries):
 EXTERNAL_CASES = {
     "parent": (dict(location="../secret.bin"), "leaves the model's folder"),
     "parent_inside": (dict(location="sub/../../secret.bin"), "leaves the model's folder"),
-    "absolute": (dict(location="/etc/passwd"), "absolute"),
+    "absolute": (dict(location="/etc/passwd"), "leaves the model's folder"),
     "link": (dict(location="link.bin"), "symbolic link"),
     "linked_folder": (dict(location="linked/secret.bin"), "symbolic link"),
     "absent": (dict(location="absent.bin"), "does not exist"),

@@ -184,6 +184,37 @@ def test_external_data(nn, tmp_path, offset):
     same(nn.Model(model.SerializeToString(), {}, str(tmp_path)).run({})["w"], array)
 
 
+def external_model(path, location, **entries):
+    tensor = TensorProto(name="w", data_type=FLOAT, dims=[6], data_location=TensorProto.EXTERNAL)
+    for key, text in {"location": str(location), **entries}.items():
+        tensor.external_data.add(key=key, value=text)
+    path.write_bytes(model_of([], [], [value("w", [6])], [tensor]).SerializeToString())
+    return str(path)
+
+
+def test_ways_to_write_the_place_of_external_data(nn, tmp_path):
+    """Every spelling of a place inside the model's folder; a length of 0 says nothing."""
+    folder = tmp_path / "model"
+    (folder / "sub").mkdir(parents=True)
+    array = np.arange(6, dtype=np.float32)
+    (folder / "w.bin").write_bytes(array.tobytes())
+    for location in ("w.bin", "./w.bin", "sub/../w.bin", "../model/w.bin", folder / "w.bin"):
+        same(nn.Model(external_model(folder / "m.onnx", location)).run({})["w"], array)
+    same(nn.Model(external_model(folder / "m.onnx", "w.bin", offset="0", length="0")).run({})["w"], array)
+
+
+def test_links_of_a_cache_of_downloads(nn, tmp_path):
+    """Model and data are links to files of another folder, as download caches keep them."""
+    for name in ("blobs", "snapshot"):
+        (tmp_path / name).mkdir()
+    array = np.arange(6, dtype=np.float32)
+    (tmp_path / "blobs" / "6f3a").write_bytes(array.tobytes())
+    external_model(tmp_path / "blobs" / "91c0", "w.bin")
+    for link, blob in (("m.onnx", "91c0"), ("w.bin", "6f3a")):
+        (tmp_path / "snapshot" / link).symlink_to(f"../blobs/{blob}")
+    same(nn.Model(str(tmp_path / "snapshot" / "m.onnx")).run({})["w"], array)
+
+
 def test_sparse_tensors(nn):
     values = helper.make_tensor("w", FLOAT, [2], [5.0, -1.0])
     linear = helper.make_sparse_tensor(values, helper.make_tensor("i", INT64, [2], [1, 5]), [2, 3])
