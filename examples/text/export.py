@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 from corpus import bible, split
 from onnx import TensorProto, helper, numpy_helper
+from perplexity import feed, loss, runtime
 from shape import Shape
 
 import tessera
@@ -176,21 +177,6 @@ def interface(shape: Shape, cache_type: int):
     return inputs, outputs
 
 
-def feed(shape: Shape, tokens: np.ndarray, cache: dict, past: int, dtype=np.float32) -> dict:
-    """Inputs for `tokens` (batch, sequence) behind `past` cached positions."""
-    batch, length = tokens.shape
-    inputs = {
-        "input_ids": tokens,
-        "position_ids": np.broadcast_to(np.arange(past, past + length), (batch, length)).astype(np.int64),
-        "attention_mask": np.ones((batch, past + length), np.int64),
-    }
-    for layer in range(shape.layers):
-        for name in ("key", "value"):
-            empty = np.zeros((batch, shape.kv_heads, 0, shape.head), dtype)
-            inputs[f"past_key_values.{layer}.{name}"] = cache.get(f"present.{layer}.{name}", empty)
-    return inputs
-
-
 def calibration(model: onnx.ModelProto, shape: Shape, text: bytes, count: int, seed: int):
     """Stretches of text, as dicts of the model's inputs. Each comes twice: its first half with an empty cache, and its
     second half with the first one's keys and values."""
@@ -206,22 +192,6 @@ def calibration(model: onnx.ModelProto, shape: Shape, text: bytes, count: int, s
         cache = dict(zip(names, session.run(None, first)))
         yield feed(shape, tokens[:, half:], cache, half)
         yield first
-
-
-def loss(path: Path, text: bytes, pieces: int) -> float:
-    """Mean loss in nats a byte of the model at `path` over stretches of `text`, by ONNX Runtime."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path)
-    kinds = {value.name: value.type for value in session.get_inputs()}
-    dtype = np.uint8 if "uint8" in kinds["past_key_values.0.key"] else np.float32
-    shape, total = Shape(), 0.0
-    for start in np.linspace(0, len(text) - shape.context - 1, pieces).astype(int):
-        tokens = np.frombuffer(text[start : start + shape.context + 1], np.uint8).astype(np.int64)[None]
-        logits = session.run(["logits"], feed(shape, tokens[:, :-1], {}, 0, dtype))[0][0].astype(np.float64)
-        logits -= logits.max(-1, keepdims=True)
-        total += (np.log(np.exp(logits).sum(-1)) - logits[np.arange(shape.context), tokens[0, 1:]]).mean()
-    return total / pieces
 
 
 def main():
@@ -251,7 +221,7 @@ def main():
     )
     print(f"share of the products on the NPU: {made.macs_npu_share:.3f}")
     for name in ("decoder_float.onnx", "decoder.onnx"):
-        nats = loss(args.folder / name, held, pieces=32)
+        nats = loss(runtime(args.folder / name), held, pieces=32)
         print(f"{name}: {nats:.4f} nats a byte on text held back, perplexity {np.exp(nats):.3f}")
 
 

@@ -3,6 +3,7 @@
 devices agree."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -82,3 +83,15 @@ def test_the_program_tells_cycles():
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("In the") and "cycles a token on npu256t (sysc)" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bible") is None, reason="the text is that of Debian's bible-kjv")
+def test_perplexity_by_device():
+    """Exact numerics lose nothing beside ONNX Runtime, close ones at most two per cent."""
+    found = []
+    for options in ([], ["--device", "fsim"], ["--device", "fsim", "--numerics", "close"]):
+        command = [sys.executable, FOLDER / "perplexity.py", "--pieces", "4", *options]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+        assert done.returncode == 0, done.stderr
+        found.append(float(done.stdout.rsplit(" ", 1)[1]))
+    assert found[1] == found[0] and found[2] < 1.02 * found[0]
