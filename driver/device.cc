@@ -19,7 +19,8 @@ std::string describe(const RaceReport& race) {
 std::string describe(const isa::FaultRecord& fault) {
   if (fault.code == isa::Fault::kNone) return "none";
   return std::string(isa::to_string(fault.code)) + " at instruction " + std::to_string(fault.pc) + " (" +
-         std::string(isa::to_string(fault.unit)) + ")";
+         std::string(isa::to_string(fault.unit)) + ")" +
+         (fault.code == isa::Fault::kMemoryParity ? ", a bit of an on-chip memory has turned over: run it again" : "");
 }
 
 void Device::copy(uint64_t to, uint64_t from, uint64_t size_bytes) {

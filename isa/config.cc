@@ -36,9 +36,12 @@ constexpr ConfigKey kKeys[] = {
     {"store_queue", &M::store_queue, nullptr},
     {"reads_in_flight", &M::reads_in_flight, nullptr},
     {"writes_in_flight", &M::writes_in_flight, nullptr},
+    {"memory_parity", &M::memory_parity, nullptr},
 };
 // What a file may leave out, and then is 0: units that a machine need not have.
-constexpr std::string_view kMayBeAbsent[] = {"row_lanes"};
+constexpr std::string_view kMayBeAbsent[] = {"row_lanes", "memory_parity"};
+// What to_toml leaves out at 0: no program depends on it, and the text of a machine without it stays what it was.
+constexpr std::string_view kSilentAtZero[] = {"memory_parity"};
 
 [[noreturn]] void fail(const std::string& message) { throw Error(ErrorCode::kInvalidArgument, message); }
 
@@ -135,6 +138,7 @@ void validate(const MachineConfig& config) {
   in_range("store_queue", config.store_queue, 1, 256);
   in_range("reads_in_flight", config.reads_in_flight, 1, 256);
   in_range("writes_in_flight", config.writes_in_flight, 1, 256);
+  in_range("memory_parity", config.memory_parity, 0, 1);
   for (Space space : {Space::kInp, Space::kWgt, Space::kAcc, Space::kOut, Space::kParam}) {
     const std::string name = std::string(to_string(space)) + "_bytes";
     const int64_t bytes = config.space_bytes(space);
@@ -208,7 +212,11 @@ std::string to_toml(const MachineConfig& config) {
   toml::table name{{"name", config.name}};
   std::ostringstream out;
   out << name << "\n";
-  for (const ConfigKey& key : kKeys) out << key.name << " = " << key.get(config) << "\n";
+  for (const ConfigKey& key : kKeys) {
+    const int64_t value = key.get(config);
+    if (value == 0 && std::ranges::find(kSilentAtZero, key.name) != std::end(kSilentAtZero)) continue;
+    out << key.name << " = " << value << "\n";
+  }
   return out.str();
 }
 

@@ -34,6 +34,7 @@ struct MachineConfig {
   int store_queue = 0;
   int reads_in_flight = 0;
   int writes_in_flight = 0;
+  int memory_parity = 0;
 
   bool operator==(const MachineConfig&) const = default;
 
@@ -97,7 +98,7 @@ std::span<const ShippedConfig> shipped_configs();
 /// Checks the limits below. Throws Error kInvalidArgument naming the parameter.
 /// BATCH 1..64; BLOCK_IN, BLOCK_OUT powers of two, 4..128; memories hold a whole number of entries, at least one, at
 /// most 2^14 (PARAM: 2^10) and at most 2^22 bytes; table_count 1..16; axi_bytes a power of two, 4..64; queues and
-/// bursts 1..256.
+/// bursts 1..256; memory_parity 0..1.
 void validate(const MachineConfig& config);
 
 /// Parses TOML text; `source` names it in errors. Throws Error kInvalidArgument.

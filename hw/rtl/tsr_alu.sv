@@ -27,6 +27,7 @@ module tsr_alu #(
   parameter int unsigned SecondLanes = Batch * BlockOut,
   parameter int unsigned RowLanes   = 0,
   parameter int unsigned TableBytes = 8,
+  parameter int unsigned MemoryParity = 0,
   parameter logic [8:0]  RequantiseRegisters = tsr_isa_pkg::TimingRequantiseRegisters,
   parameter int unsigned RequantiseTrailing  = tsr_isa_pkg::TimingRequantiseDepth - $countones(RequantiseRegisters),
   parameter logic [12:0] SecondRegisters     = tsr_isa_pkg::TimingSecondOpRegisters,
@@ -78,6 +79,7 @@ module tsr_alu #(
   input  logic [21-$clog2(TableBytes):0]  tbl_waddr_i,
   input  logic [8*TableBytes-1:0]         tbl_wdata_i,
   input  logic [TableBytes-1:0]           tbl_wbe_i,
+  output logic                          parity_error_o,  // a lookup's word of two cycles ago is wrong
   // Counters.
   output logic                          issue_o,
   output logic                          stall_mem_o,
@@ -182,7 +184,7 @@ module tsr_alu #(
   logic [8*Lanes-1:0] last_bytes, rows_table;
   tsr_alu_lanes #(
     .Batch(Batch), .BlockOut(BlockOut), .SecondLanes(SecondLanes), .TableCount(TableCount), .TableBytes(TableBytes),
-    .RowLanes(RowLanes), .SlotBits(SlotBits), .RequantiseRegisters(RequantiseRegisters),
+    .RowLanes(RowLanes), .MemoryParity(MemoryParity), .SlotBits(SlotBits), .RequantiseRegisters(RequantiseRegisters),
     .RequantiseTrailing(RequantiseTrailing), .SecondRegisters(SecondRegisters), .SecondTrailing(SecondTrailing)
   ) u_lanes (
     .clk_i, .rst_ni, .enable_i(enable), .push_i(push), .after_i(alu.after), .slot_i(slot), .slot_o(lanes_slot),
@@ -190,7 +192,8 @@ module tsr_alu #(
     .valid_i(reduced_valid && !reduced_raw), .bounds_i(bounds), .value_i(reduced), .param_i(param_rdata_i),
     .first_valid_o(first_valid), .first_value_o(first_value), .write_valid_i(early_valid), .write_bytes_i(early_bytes),
     .second_valid_o(last_valid), .second_bytes_o(last_bytes), .rows_i(rows_busy), .rows_look_up_i(rows_look_up),
-    .rows_index_i(rows_index), .rows_bytes_o(rows_table), .tbl_we_i, .tbl_waddr_i, .tbl_wdata_i, .tbl_wbe_i
+    .rows_index_i(rows_index), .rows_bytes_o(rows_table), .tbl_we_i, .tbl_waddr_i, .tbl_wdata_i, .tbl_wbe_i,
+    .parity_error_o
   );
 
   // The write.

@@ -15,6 +15,7 @@ module tsr_alu_lanes #(
   parameter int unsigned TableCount  = 1,
   parameter int unsigned TableBytes  = 8,
   parameter int unsigned RowLanes    = 0,
+  parameter int unsigned MemoryParity = 0,
   parameter int unsigned SlotBits    = 5,
   parameter logic [8:0]  RequantiseRegisters = 9'h1ff,
   parameter int unsigned RequantiseTrailing  = 0,
@@ -56,7 +57,8 @@ module tsr_alu_lanes #(
   input  logic                               tbl_we_i,
   input  logic [21-$clog2(TableBytes):0]     tbl_waddr_i,
   input  logic [8*TableBytes-1:0]            tbl_wdata_i,
-  input  logic [TableBytes-1:0]              tbl_wbe_i
+  input  logic [TableBytes-1:0]              tbl_wbe_i,
+  output logic                               parity_error_o  // of a read two cycles ago
 );
 
   localparam bit Rows = RowLanes != 0;
@@ -97,11 +99,12 @@ module tsr_alu_lanes #(
   always_comb begin
     for (int unsigned l = 0; l < Lanes; l++) index_a[12*l+:12] = {after_a.first.number, value_a[11*l+:8]};
   end
-  tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .TableBytes(TableBytes)) u_tables (
+  tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .TableBytes(TableBytes), .Parity(MemoryParity)) u_tables (
     .clk_i, .first_i((Rows && rows_look_up_i) || (enable_i && valid_a && after_a.first.enable)),
     .first_index_i(Rows && rows_i ? rows_index_i : index_a), .first_bytes_o(bytes_b_q), .second_i(look_c),
     .second_index_i(index_c), .second_plain_i(plain_d), .second_look_i(look_d), .second_bytes_o(bytes_d_q),
-    .we_i(tbl_we_i), .waddr_i(tbl_waddr_i), .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i)
+    .we_i(tbl_we_i), .waddr_i(tbl_waddr_i), .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i),
+    .error_o(parity_error_o)
   );
   assign rows_bytes_o = bytes_b_q;
 

@@ -7,12 +7,13 @@
 //
 // Latency: one cycle. Throughput: all reads and one write a cycle. Back-pressure: none; first_i = 0 or second_i = 0
 // leaves the bytes as they are. Reset: none, the content is data.
-// Legal: TableBytes a power of two.
+// Legal: TableBytes a power of two. Parity, error_o: as in tsr_ram_1r1w, of all reads.
 module tsr_alu_tables #(
   parameter int unsigned Lanes       = 16,
   parameter int unsigned SecondLanes = 4,
   parameter int unsigned TableCount  = 1,
-  parameter int unsigned TableBytes  = 8
+  parameter int unsigned TableBytes  = 8,
+  parameter int unsigned Parity      = 0
 ) (
   input  logic                        clk_i,
   input  logic                        first_i,
@@ -27,7 +28,8 @@ module tsr_alu_tables #(
   input  logic                        we_i,
   input  logic [21-$clog2(TableBytes):0] waddr_i,
   input  logic [8*TableBytes-1:0]       wdata_i,
-  input  logic [TableBytes-1:0]         wbe_i
+  input  logic [TableBytes-1:0]         wbe_i,
+  output logic                          error_o
 );
 
   localparam int unsigned Words = TableCount * 256 / TableBytes;
@@ -36,6 +38,8 @@ module tsr_alu_tables #(
 
 `ifdef VERILATOR
   logic [8*TableBytes-1:0] table_mem[Words]  /* verilator public_flat_rw */;
+  // What stands beside it in hardware, a bit a byte.
+  logic [Parity != 0 ? TableBytes-1 : 0 : 0] parity_mem[Parity != 0 ? Words : 1]  /* verilator public_flat_rw */;
   logic [8*TableBytes-1:0] merged;
   logic [8*SecondLanes-1:0] second_q;
   always_comb begin
@@ -65,7 +69,43 @@ module tsr_alu_tables #(
     end
   end
   assign second_bytes_o = second_look_i ? second_q : second_plain_i;
+
+  if (Parity != 0) begin : gen_parity
+    logic wrong, wrong_q, error_q;
+    logic [TableBytes-1:0] written;
+    always_comb begin
+      written = '0;
+      for (int unsigned n = 0; n < TableBytes; n++) if (we_i) written[n] = ^wdata_i[8*n+:8];
+    end
+    always_comb begin
+      logic [WordBits-1:0] at;
+      at = '0;
+      wrong = 1'b0;
+      if (first_i) begin
+        for (int unsigned l = 0; l < Lanes; l++) begin
+          at = WordBits'(first_index_i[12*l+:12] >> ByteBits);
+          for (int unsigned n = 0; n < TableBytes; n++) wrong |= ^{table_mem[at][8*n+:8], parity_mem[at][n]};
+        end
+      end
+      if (second_i) begin
+        for (int unsigned l = 0; l < SecondLanes; l++) begin
+          at = WordBits'(second_index_i[12*l+:12] >> ByteBits);
+          for (int unsigned n = 0; n < TableBytes; n++) wrong |= ^{table_mem[at][8*n+:8], parity_mem[at][n]};
+        end
+      end
+    end
+    always_ff @(posedge clk_i) begin
+      if (we_i) parity_mem[WordBits'(waddr_i)] <= (parity_mem[WordBits'(waddr_i)] & ~wbe_i) | (written & wbe_i);
+      wrong_q <= wrong;
+      error_q <= wrong_q;
+    end
+    assign error_o = error_q;
+  end else begin : gen_no_parity
+    assign error_o = 1'b0;
+  end
 `else
+  logic [Lanes+SecondLanes-1:0] errors;
+  assign error_o = errors != '0;
   logic [12*(Lanes+SecondLanes)-1:0] indices;
   logic [8*(Lanes+SecondLanes)-1:0] bytes;
   assign indices = {second_index_i, first_index_i};
@@ -78,9 +118,9 @@ module tsr_alu_tables #(
     logic read;
     assign index = indices[12*l+:12];
     assign read = l < Lanes ? first_i : second_i;
-    tsr_ram_1r1w #(.Width(8 * TableBytes), .Depth(Words)) u_copy (
-      .clk_i, .re_i(read), .raddr_i(WordBits'(index >> ByteBits)), .rdata_o(word), .we_i, .waddr_i(WordBits'(waddr_i)),
-      .wdata_i, .wbe_i
+    tsr_ram_1r1w #(.Width(8 * TableBytes), .Depth(Words), .Parity(Parity)) u_copy (
+      .clk_i, .re_i(read), .raddr_i(WordBits'(index >> ByteBits)), .rdata_o(word), .error_o(errors[l]), .we_i,
+      .waddr_i(WordBits'(waddr_i)), .wdata_i, .wbe_i
     );
     always_ff @(posedge clk_i) begin
       if (read) byte_q <= index[ByteBits-1:0];

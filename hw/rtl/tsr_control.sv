@@ -25,7 +25,8 @@ module tsr_control #(
   parameter int unsigned AluQueue       = 2,
   parameter int unsigned StoreQueue     = 2,
   parameter int unsigned ReadsInFlight  = 16,
-  parameter int unsigned WritesInFlight = 8
+  parameter int unsigned WritesInFlight = 8,
+  parameter int unsigned MemoryParity   = 0
 ) (
   input  logic          clk_i,
   input  logic          rst_ni,
@@ -51,7 +52,7 @@ module tsr_control #(
   output logic          run_o,                // from the cycle after start_o until stop_i
   input  logic          stop_i,
   input  logic          fault_i,
-  input  logic [2:0]    fault_code_i,
+  input  logic [2:0]    fault_code_i,         // 0: memory_parity
   input  logic [2:0]    fault_unit_i,
   input  logic [31:0]   fault_pc_i,
   output logic [63:0]   program_address_o,
@@ -74,6 +75,7 @@ module tsr_control #(
     $error("tsr_base has sixteen registers of eight bytes");
   if (tsr_isa_pkg::RegCycles % 512 != 0 || tsr_isa_pkg::RegBusy != tsr_isa_pkg::RegCycles + 64)
     $error("tsr_counters numbers its counters by bits 8 to 3 of their addresses");
+  if (tsr_isa_pkg::FaultMemoryParity != 8) $error("a code of three bits that is 0 becomes memory_parity");
 
   logic start_q, run_q, done_q, ready_q, restart_q, gie_q;
   logic [1:0] ier_q, isr_q;
@@ -133,7 +135,7 @@ module tsr_control #(
         tsr_isa_pkg::RegWindowFirst + 12'd4: rdata = window_first_q[63:32];
         tsr_isa_pkg::RegWindowLast: rdata = window_last_q[31:0];
         tsr_isa_pkg::RegWindowLast + 12'd4: rdata = window_last_q[63:32];
-        tsr_isa_pkg::RegFault: if (fault_i) rdata = {21'd0, fault_unit_i, 5'd0, fault_code_i};
+        tsr_isa_pkg::RegFault: if (fault_i) rdata = {21'd0, fault_unit_i, 4'd0, MemoryParity != 0 && fault_code_i == '0, fault_code_i};
         tsr_isa_pkg::RegFaultPc: if (fault_i) rdata = fault_pc_i;
         tsr_isa_pkg::RegMagic: rdata = tsr_isa_pkg::RegMagicReset;
         tsr_isa_pkg::RegIsaVersion: rdata = 32'(tsr_isa_pkg::IsaVersion);
@@ -156,6 +158,7 @@ module tsr_control #(
         tsr_isa_pkg::RegConfigReadsInFlight: rdata = 32'(ReadsInFlight);
         tsr_isa_pkg::RegConfigWritesInFlight: rdata = 32'(WritesInFlight);
         default: begin
+          if (MemoryParity != 0 && raddr == tsr_isa_pkg::RegConfigMemoryParity) rdata = 32'(MemoryParity);
           if (raddr >= tsr_isa_pkg::RegBase && raddr < LastBase) rdata = raddr[2] ? base[63:32] : base[31:0];
           if (raddr[11:9] == tsr_isa_pkg::RegCycles[11:9]) rdata = raddr[2] ? counter_value_i[63:32] : counter_value_i[31:0];
         end

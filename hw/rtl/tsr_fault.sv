@@ -14,7 +14,7 @@
 // nothing is late.
 //
 // Latency: an engine's fault bars from the next cycle on and is the record one to four cycles later. Reset: synchronous,
-// active low; it also begins a program. Timing: one comparison of 32 bits between two registers.
+// active low; it also begins a program. A code has three bits; memory_parity, which is 8, is a fault of code 0. Timing: one comparison of 32 bits between two registers.
 module tsr_fault #(
   parameter int unsigned IdleCycles = 64
 ) (

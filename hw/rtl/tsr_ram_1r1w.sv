@@ -4,29 +4,38 @@
 //
 // Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A read of the word that is
 // written in the same cycle returns the old word. Reset: none, the content is data. Legal: Width a multiple of 8.
+// With Parity each byte has a ninth bit, which a block RAM has anyway, and a read checks the whole word: error_o two
+// cycles after re_i. Memory that was never written must be zero then.
 module tsr_ram_1r1w #(
   parameter int unsigned Width = 64,
   parameter int unsigned Depth = 16,
+  parameter int unsigned Parity = 0,
   localparam int unsigned AddressBits = Depth > 1 ? $clog2(Depth) : 1
 ) (
   input  logic                   clk_i,
   input  logic                   re_i,
   input  logic [AddressBits-1:0] raddr_i,
   output logic [Width-1:0]       rdata_o,
+  output logic                   error_o,
   input  logic                   we_i,
   input  logic [AddressBits-1:0] waddr_i,
   input  logic [Width-1:0]       wdata_i,
   input  logic [Width/8-1:0]     wbe_i
 );
 
-  (* ram_style = "block" *) logic [Width-1:0] mem[Depth]  /* verilator public_flat_rw */;
+  localparam int unsigned Bytes = Width / 8;
+
+`ifdef VERILATOR
+  logic [Width-1:0] mem[Depth]  /* verilator public_flat_rw */;
   logic [Width-1:0] rdata_q;
+  // What stands beside it in hardware, a bit a byte.
+  logic [Parity != 0 ? Bytes-1 : 0 : 0] parity_mem[Parity != 0 ? Depth : 1]  /* verilator public_flat_rw */;
 
   always_ff @(posedge clk_i) begin
     if (re_i) rdata_q <= mem[raddr_i];
   end
+  assign rdata_o = rdata_q;
 
-`ifdef VERILATOR
   logic [Width-1:0] merged;  // read by nothing but the statement after it
   /* verilator lint_off BLKSEQ */
   always_ff @(posedge clk_i) begin
@@ -39,16 +48,49 @@ module tsr_ram_1r1w #(
     end
   end
   /* verilator lint_on BLKSEQ */
+
+  if (Parity != 0) begin : gen_parity
+    logic [Bytes-1:0] written, parity_q;
+    always_comb begin
+      written = '0;
+      for (int unsigned b = 0; b < Bytes; b++) if (we_i) written[b] = ^wdata_i[8*b+:8];
+    end
+    always_ff @(posedge clk_i) begin
+      if (re_i) parity_q <= parity_mem[raddr_i];
+      if (we_i) parity_mem[waddr_i] <= (parity_mem[waddr_i] & ~wbe_i) | (written & wbe_i);
+    end
+    tsr_ram_check #(.Bytes(Bytes)) u_check (.clk_i, .read_i(re_i), .word_i(rdata_q), .parity_i(parity_q), .error_o);
+  end else begin : gen_no_parity
+    assign error_o = 1'b0;
+  end
 `else
+  localparam int unsigned ByteBits = Parity != 0 ? 9 : 8;
+  (* ram_style = "block" *) logic [ByteBits*Bytes-1:0] mem[Depth];
+  logic [ByteBits*Bytes-1:0] rdata_q;
+
+  always_ff @(posedge clk_i) begin
+    if (re_i) rdata_q <= mem[raddr_i];
+  end
   always_ff @(posedge clk_i) begin
     if (we_i) begin
-      for (int unsigned b = 0; b < Width / 8; b++) begin
-        if (wbe_i[b]) mem[waddr_i][8*b+:8] <= wdata_i[8*b+:8];
+      for (int unsigned b = 0; b < Bytes; b++) begin
+        if (wbe_i[b]) mem[waddr_i][ByteBits*b+:ByteBits] <= ByteBits'({^wdata_i[8*b+:8], wdata_i[8*b+:8]});
       end
     end
   end
-`endif
+  always_comb begin
+    for (int unsigned b = 0; b < Bytes; b++) rdata_o[8*b+:8] = rdata_q[ByteBits*b+:8];
+  end
 
-  assign rdata_o = rdata_q;
+  if (Parity != 0) begin : gen_parity
+    logic [Bytes-1:0] parity;
+    always_comb begin
+      for (int unsigned b = 0; b < Bytes; b++) parity[b] = rdata_q[ByteBits*b+ByteBits-1];
+    end
+    tsr_ram_check #(.Bytes(Bytes)) u_check (.clk_i, .read_i(re_i), .word_i(rdata_o), .parity_i(parity), .error_o);
+  end else begin : gen_no_parity
+    assign error_o = 1'b0;
+  end
+`endif
 
 endmodule

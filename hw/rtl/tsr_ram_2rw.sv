@@ -5,26 +5,35 @@
 // Latency: a_rdata_o and b_rdata_o in the cycle after a read. Throughput: one access a port and cycle. A read through A
 // of the word that B writes in the same cycle returns the old word, and so does B itself: that is block RAM's read-first
 // mode, the only one in which the other port's read is defined. Reset: none, the content is data. Legal: Width a
-// multiple of 8.
+// multiple of 8. With Parity each byte has a ninth bit, which a block RAM has anyway, and a read checks the whole word:
+// a_error_o and b_error_o two cycles after it. Memory that was never written must be zero then.
 module tsr_ram_2rw #(
   parameter int unsigned Width = 64,
   parameter int unsigned Depth = 16,
+  parameter int unsigned Parity = 0,
   localparam int unsigned AddressBits = Depth > 1 ? $clog2(Depth) : 1
 ) (
   input  logic                   clk_i,
   input  logic                   a_req_i,
   input  logic [AddressBits-1:0] a_addr_i,
   output logic [Width-1:0]       a_rdata_o,
+  output logic                   a_error_o,
   input  logic                   b_req_i,
   input  logic                   b_we_i,
   input  logic [AddressBits-1:0] b_addr_i,
   input  logic [Width-1:0]       b_wdata_i,
   input  logic [Width/8-1:0]     b_wbe_i,
-  output logic [Width-1:0]       b_rdata_o
+  output logic [Width-1:0]       b_rdata_o,
+  output logic                   b_error_o
 );
 
-  (* ram_style = "block" *) logic [Width-1:0] mem[Depth]  /* verilator public_flat_rw */;
+  localparam int unsigned Bytes = Width / 8;
+
+`ifdef VERILATOR
+  logic [Width-1:0] mem[Depth]  /* verilator public_flat_rw */;
   logic [Width-1:0] a_rdata_q, b_rdata_q;
+  // What stands beside it in hardware, a bit a byte.
+  logic [Parity != 0 ? Bytes-1 : 0 : 0] parity_mem[Parity != 0 ? Depth : 1]  /* verilator public_flat_rw */;
 
   always_ff @(posedge clk_i) begin
     if (a_req_i) a_rdata_q <= mem[a_addr_i];
@@ -33,8 +42,9 @@ module tsr_ram_2rw #(
   always_ff @(posedge clk_i) begin
     if (b_req_i) b_rdata_q <= mem[b_addr_i];
   end
+  assign a_rdata_o = a_rdata_q;
+  assign b_rdata_o = b_rdata_q;
 
-`ifdef VERILATOR
   logic [Width-1:0] merged;  // read by nothing but the statement after it
   /* verilator lint_off BLKSEQ */
   always_ff @(posedge clk_i) begin
@@ -47,17 +57,69 @@ module tsr_ram_2rw #(
     end
   end
   /* verilator lint_on BLKSEQ */
+
+  if (Parity != 0) begin : gen_parity
+    logic [Bytes-1:0] written, a_parity_q, b_parity_q;
+    always_comb begin
+      written = '0;
+      for (int unsigned b = 0; b < Bytes; b++) if (b_we_i) written[b] = ^b_wdata_i[8*b+:8];
+    end
+    always_ff @(posedge clk_i) begin
+      if (a_req_i) a_parity_q <= parity_mem[a_addr_i];
+      if (b_req_i) b_parity_q <= parity_mem[b_addr_i];
+      if (b_req_i && b_we_i) parity_mem[b_addr_i] <= (parity_mem[b_addr_i] & ~b_wbe_i) | (written & b_wbe_i);
+    end
+    tsr_ram_check #(.Bytes(Bytes)) u_a (
+      .clk_i, .read_i(a_req_i), .word_i(a_rdata_q), .parity_i(a_parity_q), .error_o(a_error_o)
+    );
+    tsr_ram_check #(.Bytes(Bytes)) u_b (
+      .clk_i, .read_i(b_req_i && !b_we_i), .word_i(b_rdata_q), .parity_i(b_parity_q), .error_o(b_error_o)
+    );
+  end else begin : gen_no_parity
+    assign {a_error_o, b_error_o} = 2'b00;
+  end
 `else
+  localparam int unsigned ByteBits = Parity != 0 ? 9 : 8;
+  (* ram_style = "block" *) logic [ByteBits*Bytes-1:0] mem[Depth];
+  logic [ByteBits*Bytes-1:0] a_rdata_q, b_rdata_q;
+
+  always_ff @(posedge clk_i) begin
+    if (a_req_i) a_rdata_q <= mem[a_addr_i];
+  end
+  always_ff @(posedge clk_i) begin
+    if (b_req_i) b_rdata_q <= mem[b_addr_i];
+  end
   always_ff @(posedge clk_i) begin
     if (b_req_i && b_we_i) begin
-      for (int unsigned b = 0; b < Width / 8; b++) begin
-        if (b_wbe_i[b]) mem[b_addr_i][8*b+:8] <= b_wdata_i[8*b+:8];
+      for (int unsigned b = 0; b < Bytes; b++) begin
+        if (b_wbe_i[b]) mem[b_addr_i][ByteBits*b+:ByteBits] <= ByteBits'({^b_wdata_i[8*b+:8], b_wdata_i[8*b+:8]});
       end
     end
   end
-`endif
+  always_comb begin
+    for (int unsigned b = 0; b < Bytes; b++) begin
+      a_rdata_o[8*b+:8] = a_rdata_q[ByteBits*b+:8];
+      b_rdata_o[8*b+:8] = b_rdata_q[ByteBits*b+:8];
+    end
+  end
 
-  assign a_rdata_o = a_rdata_q;
-  assign b_rdata_o = b_rdata_q;
+  if (Parity != 0) begin : gen_parity
+    logic [Bytes-1:0] a_parity, b_parity;
+    always_comb begin
+      for (int unsigned b = 0; b < Bytes; b++) begin
+        a_parity[b] = a_rdata_q[ByteBits*b+ByteBits-1];
+        b_parity[b] = b_rdata_q[ByteBits*b+ByteBits-1];
+      end
+    end
+    tsr_ram_check #(.Bytes(Bytes)) u_a (
+      .clk_i, .read_i(a_req_i), .word_i(a_rdata_o), .parity_i(a_parity), .error_o(a_error_o)
+    );
+    tsr_ram_check #(.Bytes(Bytes)) u_b (
+      .clk_i, .read_i(b_req_i && !b_we_i), .word_i(b_rdata_o), .parity_i(b_parity), .error_o(b_error_o)
+    );
+  end else begin : gen_no_parity
+    assign {a_error_o, b_error_o} = 2'b00;
+  end
+`endif
 
 endmodule

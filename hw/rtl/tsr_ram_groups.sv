@@ -4,16 +4,19 @@
 //
 // Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A read of the word that is
 // written in the same cycle returns the old word. Reset: none, the content is data. Legal: Group a multiple of 8.
+// Parity, error_o: as in tsr_ram_1r1w.
 module tsr_ram_groups #(
   parameter int unsigned Group  = 64,
   parameter int unsigned Groups = 1,
   parameter int unsigned Depth  = 16,
+  parameter int unsigned Parity = 0,
   localparam int unsigned AddressBits = Depth > 1 ? $clog2(Depth) : 1
 ) (
   input  logic                    clk_i,
   input  logic                    re_i,
   input  logic [AddressBits-1:0]  raddr_i,
   output logic [Group*Groups-1:0] rdata_o,
+  output logic                    error_o,
   input  logic                    we_i,
   input  logic [AddressBits-1:0]  waddr_i,
   input  logic [15:0]             wgroup_i,
@@ -24,6 +27,9 @@ module tsr_ram_groups #(
 `ifdef VERILATOR
   logic [Group*Groups-1:0] mem[Depth]  /* verilator public_flat_rw */;
   logic [Group*Groups-1:0] rdata_q;
+  localparam int unsigned Bytes = Group * Groups / 8;
+  // What stands beside it in hardware, a bit a byte.
+  logic [Parity != 0 ? Bytes-1 : 0 : 0] parity_mem[Parity != 0 ? Depth : 1]  /* verilator public_flat_rw */;
   logic [Group*Groups-1:0] merged;  // read by nothing but the statement after it
 
   always_ff @(posedge clk_i) begin
@@ -47,11 +53,34 @@ module tsr_ram_groups #(
   /* verilator lint_on BLKSEQ */
 
   assign rdata_o = rdata_q;
+
+  if (Parity != 0) begin : gen_parity
+    logic [Bytes-1:0] written, enable, parity_q;
+    always_comb begin
+      written = '0;
+      enable = '0;
+      for (int unsigned g = 0; g < Groups; g++) begin
+        if (we_i && wgroup_i == 16'(g)) begin
+          for (int unsigned b = 0; b < Group / 8; b++) written[Group/8*g+b] = ^wdata_i[8*b+:8];
+          enable[Group/8*g+:Group/8] = wbe_i;
+        end
+      end
+    end
+    always_ff @(posedge clk_i) begin
+      if (re_i) parity_q <= parity_mem[raddr_i];
+      if (we_i) parity_mem[waddr_i] <= (parity_mem[waddr_i] & ~enable) | (written & enable);
+    end
+    tsr_ram_check #(.Bytes(Bytes)) u_check (.clk_i, .read_i(re_i), .word_i(rdata_q), .parity_i(parity_q), .error_o);
+  end else begin : gen_no_parity
+    assign error_o = 1'b0;
+  end
 `else
+  logic [Groups-1:0] errors;
+  assign error_o = errors != '0;
   for (genvar g = 0; g < Groups; g++) begin : gen_group
-    tsr_ram_1r1w #(.Width(Group), .Depth(Depth)) u_group (
-      .clk_i, .re_i, .raddr_i, .rdata_o(rdata_o[Group*g+:Group]), .we_i(we_i && wgroup_i == 16'(g)), .waddr_i, .wdata_i,
-      .wbe_i
+    tsr_ram_1r1w #(.Width(Group), .Depth(Depth), .Parity(Parity)) u_group (
+      .clk_i, .re_i, .raddr_i, .rdata_o(rdata_o[Group*g+:Group]), .error_o(errors[g]),
+      .we_i(we_i && wgroup_i == 16'(g)), .waddr_i, .wdata_i, .wbe_i
     );
   end
 `endif

@@ -17,6 +17,7 @@ module tsr_scratchpads #(
   parameter int unsigned OutDepth   = 16,
   parameter int unsigned ParamDepth = 16,
   parameter int unsigned AxiBytes   = 8,
+  parameter int unsigned MemoryParity = 0,
   localparam int unsigned GroupBits = 22 - $clog2(AxiBytes),
   localparam int unsigned TableBytes = tsr_isa_pkg::TimingLoadTableBytes < AxiBytes ? tsr_isa_pkg::TimingLoadTableBytes : AxiBytes,
   localparam int unsigned InpBytes = Batch * BlockIn,
@@ -82,7 +83,8 @@ module tsr_scratchpads #(
   input  logic                    store_acc_i,
   input  logic [GroupBits-1:0]    store_group_i,
   output logic                    store_gnt_o,
-  output logic [8*AxiBytes-1:0]   store_rdata_o
+  output logic [8*AxiBytes-1:0]   store_rdata_o,
+  output logic [3:0]              parity_error_o  // by engine: a word that it read two cycles ago is wrong
 );
 
   // For each memory: the bytes that an entry and a group share, groups and entries in a word, words.
@@ -179,10 +181,12 @@ module tsr_scratchpads #(
       inp_b_wbe = InpWordBytes'(load_wbe_i) << (AxiBytes * (32'(load_group_i) % InpGroups));
     end
   end
-  tsr_ram_2rw #(.Width(8 * InpWordBytes), .Depth(InpWords)) u_inp (
+  logic inp_a_error, inp_b_error, wgt_error, acc_error, out_error, param_error;
+  tsr_ram_2rw #(.Width(8 * InpWordBytes), .Depth(InpWords), .Parity(MemoryParity)) u_inp (
     .clk_i, .a_req_i(gemm_inp_req_i), .a_addr_i(InpBits'(32'(gemm_inp_addr_i) / InpEntries)),
-    .a_rdata_o(gemm_inp_word), .b_req_i(inp_b_we || alu_inp_req_i), .b_we_i(inp_b_we), .b_addr_i(inp_b_addr),
-    .b_wdata_i(inp_b_wdata), .b_wbe_i(inp_b_wbe), .b_rdata_o(alu_inp_word)
+    .a_rdata_o(gemm_inp_word), .a_error_o(inp_a_error), .b_req_i(inp_b_we || alu_inp_req_i), .b_we_i(inp_b_we),
+    .b_addr_i(inp_b_addr), .b_wdata_i(inp_b_wdata), .b_wbe_i(inp_b_wbe), .b_rdata_o(alu_inp_word),
+    .b_error_o(inp_b_error)
   );
   tsr_entry #(.Width(8 * InpBytes), .Entries(InpEntries)) u_gemm_inp (
     .clk_i, .req_i(gemm_inp_req_i), .entry_i(gemm_inp_addr_i), .word_i(gemm_inp_word), .entry_o(gemm_inp_rdata_o)
@@ -194,9 +198,9 @@ module tsr_scratchpads #(
 
   // WGT.
   logic [8*WgtWordBytes-1:0] wgt_word;
-  tsr_ram_groups #(.Group(8 * AxiBytes), .Groups(WgtGroups), .Depth(WgtWords)) u_wgt (
+  tsr_ram_groups #(.Group(8 * AxiBytes), .Groups(WgtGroups), .Depth(WgtWords), .Parity(MemoryParity)) u_wgt (
     .clk_i, .re_i(gemm_wgt_req_i), .raddr_i(WgtBits'(32'(gemm_wgt_addr_i) / WgtEntries)), .rdata_o(wgt_word),
-    .we_i(load_wgt), .waddr_i(WgtBits'(32'(load_group_i) / WgtGroups)), .wgroup_i(16'(32'(load_group_i) % WgtGroups)),
+    .error_o(wgt_error), .we_i(load_wgt), .waddr_i(WgtBits'(32'(load_group_i) / WgtGroups)), .wgroup_i(16'(32'(load_group_i) % WgtGroups)),
     .wdata_i(load_wdata_i), .wbe_i(load_wbe_i)
   );
   tsr_entry #(.Width(8 * WgtBytes), .Entries(WgtEntries)) u_gemm_wgt (
@@ -233,8 +237,8 @@ module tsr_scratchpads #(
       acc_wbe = AccWordBytes'(load_wbe_i) << (AxiBytes * (32'(load_group_i) % AccGroups));
     end
   end
-  tsr_ram_1r1w #(.Width(8 * AccWordBytes), .Depth(AccWords)) u_acc (
-    .clk_i, .re_i(gemm_acc_req_i || alu_acc_req_i || store_acc_gnt), .raddr_i(acc_raddr), .rdata_o(acc_word),
+  tsr_ram_1r1w #(.Width(8 * AccWordBytes), .Depth(AccWords), .Parity(MemoryParity)) u_acc (
+    .clk_i, .re_i(gemm_acc_req_i || alu_acc_req_i || store_acc_gnt), .raddr_i(acc_raddr), .rdata_o(acc_word), .error_o(acc_error),
     .we_i(gemm_acc_we_i || alu_acc_we_i || load_acc), .waddr_i(acc_waddr), .wdata_i(acc_wdata), .wbe_i(acc_wbe)
   );
   tsr_entry #(.Width(8 * AccBytes), .Entries(AccEntries)) u_acc_entry (
@@ -264,8 +268,8 @@ module tsr_scratchpads #(
       out_wbe = OutWordBytes'(load_wbe_i) << (AxiBytes * (32'(load_group_i) % OutGroups));
     end
   end
-  tsr_ram_1r1w #(.Width(8 * OutWordBytes), .Depth(OutWords)) u_out (
-    .clk_i, .re_i(alu_out_req_i || store_out_gnt), .raddr_i(out_raddr), .rdata_o(out_word),
+  tsr_ram_1r1w #(.Width(8 * OutWordBytes), .Depth(OutWords), .Parity(MemoryParity)) u_out (
+    .clk_i, .re_i(alu_out_req_i || store_out_gnt), .raddr_i(out_raddr), .rdata_o(out_word), .error_o(out_error),
     .we_i(alu_out_we_i || load_out), .waddr_i(out_waddr), .wdata_i(out_wdata), .wbe_i(out_wbe)
   );
   tsr_entry #(.Width(8 * OutBytes), .Entries(OutEntries)) u_out_entry (
@@ -274,9 +278,9 @@ module tsr_scratchpads #(
 
   // PARAM.
   logic [8*ParamWordBytes-1:0] param_word;
-  tsr_ram_groups #(.Group(8 * AxiBytes), .Groups(ParamGroups), .Depth(ParamWords)) u_param (
+  tsr_ram_groups #(.Group(8 * AxiBytes), .Groups(ParamGroups), .Depth(ParamWords), .Parity(MemoryParity)) u_param (
     .clk_i, .re_i(alu_param_req_i), .raddr_i(ParamBits'(32'(alu_param_addr_i) / ParamEntries)), .rdata_o(param_word),
-    .we_i(load_param), .waddr_i(ParamBits'(32'(load_group_i) / ParamGroups)),
+    .error_o(param_error), .we_i(load_param), .waddr_i(ParamBits'(32'(load_group_i) / ParamGroups)),
     .wgroup_i(16'(32'(load_group_i) % ParamGroups)), .wdata_i(load_wdata_i), .wbe_i(load_wbe_i)
   );
   tsr_entry #(.Width(8 * ParamBytes), .Entries(ParamEntries), .AddressBits(10)) u_param_entry (
@@ -301,6 +305,26 @@ module tsr_scratchpads #(
     for (int unsigned g = 0; g < OutGroups; g++) begin
       if (!store_acc_q && store_lane_q == 16'(g)) store_rdata_o = out_word[8*AxiBytes*g+:8*AxiBytes];
     end
+  end
+
+  // Parity errors belong to who read two cycles ago.
+  assign parity_error_o[tsr_isa_pkg::EngineLoad] = 1'b0;
+  if (MemoryParity != 0) begin : gen_parity
+    logic [1:0] acc_gemm_q, acc_alu_q, out_alu_q;
+    always_ff @(posedge clk_i) begin
+      acc_gemm_q <= {acc_gemm_q[0], gemm_acc_req_i};
+      acc_alu_q <= {acc_alu_q[0], !gemm_acc_req_i && alu_acc_req_i};
+      out_alu_q <= {out_alu_q[0], alu_out_req_i};
+    end
+    assign parity_error_o[tsr_isa_pkg::EngineGemm] = inp_a_error || wgt_error || (acc_error && acc_gemm_q[1]);
+    assign parity_error_o[tsr_isa_pkg::EngineAlu] = inp_b_error || param_error || (acc_error && acc_alu_q[1]) ||
+        (out_error && out_alu_q[1]);
+    assign parity_error_o[tsr_isa_pkg::EngineStore] = (acc_error && !acc_gemm_q[1] && !acc_alu_q[1]) ||
+        (out_error && !out_alu_q[1]);
+  end else begin : gen_no_parity
+    assign parity_error_o[3:1] = '0;
+    logic unused_parity;
+    assign unused_parity = &{1'b0, inp_a_error, inp_b_error, wgt_error, acc_error, out_error, param_error};
   end
 
   // Range checks keep addresses below the depths; the bits above them are not needed.

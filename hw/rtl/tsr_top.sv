@@ -23,7 +23,8 @@ module tsr_top #(
   parameter int unsigned AluQueue       = 16,
   parameter int unsigned StoreQueue     = 16,
   parameter int unsigned ReadsInFlight  = 16,
-  parameter int unsigned WritesInFlight = 8
+  parameter int unsigned WritesInFlight = 8,
+  parameter int unsigned MemoryParity   = 0
 ) (
   input  logic                  clk_i,
   input  logic                  rst_ni,
@@ -100,7 +101,7 @@ module tsr_top #(
     .WgtBytes(WgtEntry * WgtDepth), .AccBytes(AccEntry * AccDepth), .OutBytes(OutEntry * OutDepth),
     .ParamBytes(ParamEntry * ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .AxiBytes(AxiBytes), .LoadQueue(LoadQueue),
     .GemmQueue(GemmQueue), .AluQueue(AluQueue), .StoreQueue(StoreQueue), .ReadsInFlight(ReadsInFlight),
-    .WritesInFlight(WritesInFlight)
+    .WritesInFlight(WritesInFlight), .MemoryParity(MemoryParity)
   ) u_control (
     .clk_i, .rst_ni, .s_awvalid_i, .s_awready_o, .s_awaddr_i, .s_wvalid_i, .s_wready_o, .s_wdata_i, .s_wstrb_i,
     .s_bvalid_o, .s_bready_i, .s_bresp_o, .s_arvalid_i, .s_arready_o, .s_araddr_i, .s_rvalid_o, .s_rready_i,
@@ -176,8 +177,8 @@ module tsr_top #(
 
   // Completion and conditions.
   logic [3:0] busy, complete, complete_signal, complete_fault, counted;
-  logic [11:0] complete_code;
-  logic [127:0] complete_pc;
+  logic [11:0] complete_code, fault_engine_code;
+  logic [127:0] complete_pc, fault_engine_pc;
   logic [4:0] holds;
   logic [19:0] waiting_on;
   logic any_busy;
@@ -190,10 +191,26 @@ module tsr_top #(
     .holds_o(holds), .waiting_on_o(waiting_on)
   );
 
-  assign any_busy = busy != '0 || read_busy;  // an engine is busy in the cycle in which it completes, too
+  // Parity errors of the memories, by engine.
+  logic [3:0] pads_parity, parity_fault;
+  logic alu_parity, parity_found;
+  if (MemoryParity != 0) begin : gen_parity
+    tsr_memory_fault u_memory_fault (
+      .clk_i, .rst_ni(program_rst_n), .error_i(pads_parity | (4'(alu_parity) << Alu)), .busy_i(busy), .complete_i(complete),
+      .complete_pc_i(complete_pc), .found_o(parity_found), .fault_o(parity_fault), .pc_o(fault_engine_pc)
+    );
+    assign fault_engine_code = complete_code & ~{{3{parity_fault[3]}}, {3{parity_fault[2]}}, {3{parity_fault[1]}}, {3{parity_fault[0]}}};
+  end else begin : gen_no_parity
+    assign parity_found = 1'b0;
+    assign parity_fault = '0;
+    assign fault_engine_pc = complete_pc;
+    assign fault_engine_code = complete_code;
+  end
+
+  assign any_busy = busy != '0 || read_busy || parity_found;  // an engine is busy in the cycle in which it completes, too
   tsr_fault u_fault (
-    .clk_i, .rst_ni(program_rst_n), .run_i(run), .engine_fault_i(complete & complete_fault),
-    .engine_code_i(complete_code), .complete_i(complete), .signal_i(complete & complete_signal), .engine_pc_i(complete_pc), .fetch_fault_i(fetch_fault), .fetch_code_i(fetch_code),
+    .clk_i, .rst_ni(program_rst_n), .run_i(run), .engine_fault_i((complete & complete_fault) | parity_fault),
+    .engine_code_i(fault_engine_code), .complete_i(complete), .signal_i(complete & complete_signal), .engine_pc_i(fault_engine_pc), .fetch_fault_i(fetch_fault), .fetch_code_i(fetch_code),
     .fetch_pc_i(fetch_pc), .fetch_held_i(fetch_held), .head_valid_i(head_valid), .head_pc_i(head_pc),
     .head_holds_i(holds[3:0]), .busy_i(any_busy), .moving_i(fetch_issue), .finish_i(fetch_finish),
     .finish_holds_i(holds[4]), .start_o(instr_valid), .counted_o(counted), .finish_take_o(finish_take), .stop_o(stop), .found_o(fault_found),
@@ -303,7 +320,7 @@ module tsr_top #(
   );
   tsr_alu #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .AccDepth(AccDepth),
-    .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .TableBytes(TableBytes)
+    .OutDepth(OutDepth), .ParamDepth(ParamDepth), .TableCount(TableCount), .SecondLanes(SecondLanes), .RowLanes(RowLanes), .TableBytes(TableBytes), .MemoryParity(MemoryParity)
   ) u_alu (
     .clk_i, .rst_ni(program_rst_n), .instr_valid_i(instr_valid[Alu]), .instr_i(alu_word),
     .instr_pc_i(head_pc[32*Alu+:32]), .row_limit_i(row_limit), .instr_ready_o(instr_ready[Alu]), .busy_o(busy[Alu]),
@@ -316,12 +333,12 @@ module tsr_top #(
     .out_waddr_o(alu_out_waddr), .out_wdata_o(alu_out_wdata), .inp_req_o(alu_inp_req), .inp_we_o(alu_inp_we),
     .inp_addr_o(alu_inp_addr), .inp_wdata_o(alu_inp_wdata), .inp_gnt_i(alu_inp_gnt), .inp_rdata_i(alu_inp_rdata),
     .param_req_o(alu_param_req), .param_addr_o(alu_param_addr), .param_rdata_i(alu_param_rdata),
-    .tbl_we_i(table_we), .tbl_waddr_i(table_waddr), .tbl_wdata_i(table_wdata), .tbl_wbe_i(table_wbe),
+    .tbl_we_i(table_we), .tbl_waddr_i(table_waddr), .tbl_wdata_i(table_wdata), .tbl_wbe_i(table_wbe), .parity_error_o(alu_parity),
     .issue_o(issue[2]), .stall_mem_o(stall_memory[2]), .stall_port_o(stall_port[2])
   );
   tsr_scratchpads #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
-    .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .AxiBytes(AxiBytes)
+    .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .AxiBytes(AxiBytes), .MemoryParity(MemoryParity)
   ) u_scratchpads (
     .clk_i, .gemm_inp_req_i(gemm_inp_req), .gemm_inp_addr_i(gemm_inp_addr), .gemm_inp_rdata_o(gemm_inp_rdata),
     .gemm_wgt_req_i(gemm_wgt_req), .gemm_wgt_addr_i(gemm_wgt_addr), .gemm_wgt_rdata_o(gemm_wgt_rdata),
@@ -337,7 +354,7 @@ module tsr_top #(
     .alu_param_addr_i(alu_param_addr), .alu_param_rdata_o(alu_param_rdata), .load_we_i(load_we),
     .load_space_i(load_space), .load_group_i(load_group), .load_wdata_i(load_wdata), .load_wbe_i(load_wbe),
     .load_gnt_o(load_gnt), .table_we_o(table_we), .table_waddr_o(table_waddr), .table_wdata_o(table_wdata), .table_wbe_o(table_wbe), .store_req_i(store_req), .store_acc_i(store_acc),
-    .store_group_i(store_group), .store_gnt_o(store_gnt), .store_rdata_o(store_rdata)
+    .store_group_i(store_group), .store_gnt_o(store_gnt), .store_rdata_o(store_rdata), .parity_error_o(pads_parity)
   );
 
   // The bus. Reads drain before a program ends, so that its reset may be the program's.
@@ -362,14 +379,14 @@ module tsr_top #(
     .load_bytes_valid_i(load_bytes_valid), .load_bytes_i(load_bytes),
     .fetch_word_i(fetch_issue), .store_bytes_valid_i(store_bytes_valid), .store_bytes_i(store_bytes), .busy_i({fetch_issue, issue}),
     .waiting_on_i(waiting_on), .stall_memory_i({fetch_stall, stall_memory}), .stall_port_i({1'b0, stall_port}),
-    .executed_i({finish_take, complete & ~complete_fault}), .read_i(counter_read), .select_i(counter_select), .value_o(counter_value)
+    .executed_i({finish_take, complete & ~complete_fault & ~parity_fault}), .read_i(counter_read), .select_i(counter_select), .value_o(counter_value)
   );
 
   assign probe_run = run;
   assign probe_queued = push_valid & push_ready;
   assign probe_issued = head_pop;
   assign probe_completed = complete;
-  assign probe_faulted = complete & complete_fault;
+  assign probe_faulted = complete & (complete_fault | parity_fault);
   assign probe_busy = {fetch_issue, issue};
   assign probe_waiting = waiting_on;
   assign probe_stall_memory = {fetch_stall, stall_memory};
@@ -387,6 +404,7 @@ module tsr_top #(
   assign unused = &{1'b0, probe_queued, probe_issued, probe_completed, probe_faulted, probe_busy, probe_waiting,
                     probe_stall_memory, probe_stall_port, probe_finished, probe_read_granted, probe_read_fetch,
                     probe_store_granted, probe_store_length, probe_store_pc, probe_queued_pc, probe_head_pc,
-                    probe_completed_pc, probe_run, head_word, fault_found, fetch_word};
+                    probe_completed_pc, probe_run, head_word, fault_found, fetch_word, pads_parity,
+                    alu_parity};
 
 endmodule

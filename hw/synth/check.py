@@ -54,6 +54,8 @@ PIPELINES = {
         for name in ("base", "target", "maximum", "lane_maximum", "corner", "kept")
     },
 }
+# A machine whose memories have parity.
+PARITY = "odd2x4x8"
 LATCHES = "t:$dlatch t:$adlatch t:$dlatchsr t:$_DLATCH*"
 
 
@@ -138,12 +140,17 @@ def check_structure(folder, config):
 def check_templates(folder):
     """The simulator's form of each block RAM (macro VERILATOR) and the one for synthesis are equal: a proof over all
     inputs of five cycles, which is more than a word needs to be written twice and read."""
-    files = " ".join(str(path) for path in sorted((machine.ROOT / "hw/rtl").glob("tsr_ram_*.sv")))
+    sources = [machine.ROOT / "isa/generated/tsr_isa_pkg.sv", *sorted((machine.ROOT / "hw/rtl").glob("tsr_ram_*.sv"))]
+    files = " ".join(str(path) for path in sources)
     for module, chosen in (
         ("tsr_ram_1r1w", "-chparam Width 16 -chparam Depth 2"),
         ("tsr_ram_2rw", "-chparam Width 16 -chparam Depth 2"),
         ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2"),
+        ("tsr_ram_1r1w", "-chparam Width 16 -chparam Depth 2 -chparam Parity 1"),
+        ("tsr_ram_2rw", "-chparam Width 16 -chparam Depth 2 -chparam Parity 1"),
+        ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2 -chparam Parity 1"),
     ):
+        name = module + (" with parity" if "Parity" in chosen else "")
         commands = []
         for form, macro in (("simulated", "-DVERILATOR"), ("made", "")):
             commands += [
@@ -166,10 +173,10 @@ def check_templates(folder):
             "opt_clean",
             "sat -verify -seq 5 -prove trigger 0 -set-init-zero miter",
         ]
-        run = machine.yosys(commands, folder / f"template_{module}.log")
+        run = machine.yosys(commands, folder / f"template_{name.replace(' ', '_')}.log")
         if "SAT proof finished - no model found: SUCCESS!" not in run.log:
-            raise Failure(f"{module}: the proof of equality did not run, see {folder}")
-        print(f"{module}: both forms are equal ({run.seconds:.1f} s)")
+            raise Failure(f"{name}: the proof of equality did not run, see {folder}")
+        print(f"{name}: both forms are equal ({run.seconds:.1f} s)")
 
 
 def check_figures(folder, config="npu16", share=0.02):
@@ -335,7 +342,7 @@ def main():
             "templates": lambda: check_templates(folder),
             "forms": lambda: (check_forms(folder), check_multiply(folder), check_requantise(folder)),
             "rounding": lambda: check_rounding(folder),
-            "elaboration": lambda: check_elaboration(folder, options.config or machine.shipped()),
+            "elaboration": lambda: check_elaboration(folder, options.config or [*machine.shipped(), PARITY]),
             "structure": lambda: check_structure(folder, options.structure),
             "paths": lambda: paths.check(folder, options.structure),
             "figures": lambda: check_figures(folder),

@@ -62,6 +62,7 @@ def parameters(name):
         "StoreQueue": c["store_queue"],
         "ReadsInFlight": c["reads_in_flight"],
         "WritesInFlight": c["writes_in_flight"],
+        "MemoryParity": c.get("memory_parity", 0),
     }
 
 

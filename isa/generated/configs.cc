@@ -28,6 +28,7 @@ alu_queue = 16
 store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 )toml"},
       {"npu1024", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu1024: 1 x 32 x 32 multiply-accumulates a cycle, 256-bit AXI.
@@ -50,6 +51,7 @@ alu_queue = 16
 store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 )toml"},
       {"npu256", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI.
@@ -72,6 +74,7 @@ alu_queue = 16
 store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 )toml"},
       {"npu256t", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256t: npu256 with row lanes: softmax and normalisations of transformers.
@@ -94,6 +97,7 @@ alu_queue = 16
 store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 )toml"},
       {"npu256w", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu256w: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI.
@@ -116,6 +120,7 @@ alu_queue = 16
 store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 )toml"},
       {"npu64", R"toml(# SPDX-License-Identifier: Apache-2.0
 # npu64: 1 x 8 x 8 multiply-accumulates a cycle, 64-bit AXI.
@@ -138,6 +143,7 @@ alu_queue = 16
 store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 )toml"},
       {"pynq_z2", R"toml(# SPDX-License-Identifier: Apache-2.0
 # pynq_z2: 1 x 16 x 16 multiply-accumulates a cycle, 64-bit AXI, in the block RAM of a Zynq-7020 (Pynq-Z2).
@@ -160,6 +166,7 @@ alu_queue = 16
 store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 )toml"},
       {"ultra96", R"toml(# SPDX-License-Identifier: Apache-2.0
 # ultra96: 1 x 16 x 16 multiply-accumulates a cycle, 128-bit AXI, for the ZU3EG of an Ultra96.
@@ -182,6 +189,7 @@ alu_queue = 16
 store_queue = 16
 reads_in_flight = 32    # AXI read bursts
 writes_in_flight = 16    # AXI write bursts
+memory_parity = 0       # 1: reads of the memories check a parity bit for each byte
 )toml"},
   };
   return kConfigs;

@@ -103,12 +103,12 @@ inline constexpr std::string_view to_string(Mapping value) {
 }
 
 /// Codes of the fault record.
-enum class Fault : uint8_t { kNone = 0, kIllegalOpcode = 1, kIllegalOperand = 2, kScratchpadRange = 3, kDramRange = 4, kAxiError = 5, kNoProgress = 6, kMissingFinish = 7 };
-inline constexpr std::string_view kFaultNameTable[] = {"none", "illegal_opcode", "illegal_operand", "scratchpad_range", "dram_range", "axi_error", "no_progress", "missing_finish"};
+enum class Fault : uint8_t { kNone = 0, kIllegalOpcode = 1, kIllegalOperand = 2, kScratchpadRange = 3, kDramRange = 4, kAxiError = 5, kNoProgress = 6, kMissingFinish = 7, kMemoryParity = 8 };
+inline constexpr std::string_view kFaultNameTable[] = {"none", "illegal_opcode", "illegal_operand", "scratchpad_range", "dram_range", "axi_error", "no_progress", "missing_finish", "memory_parity"};
 inline constexpr std::span<const std::string_view> kFaultNames{kFaultNameTable};
 inline constexpr std::string_view to_string(Fault value) {
   const auto index = static_cast<size_t>(value);
-  return index < 8 ? kFaultNameTable[index] : std::string_view("?");
+  return index < 9 ? kFaultNameTable[index] : std::string_view("?");
 }
 
 /// The memory of that name.

@@ -24,7 +24,8 @@ ENUMS = {'engine': {'load': 0, 'gemm': 1, 'alu': 2, 'store': 3},
            'dram_range': 4,
            'axi_error': 5,
            'no_progress': 6,
-           'missing_finish': 7}}
+           'missing_finish': 7,
+           'memory_parity': 8}}
 
 # name -> (lsb, width, elements or 0, stride in bits, kind, default)
 HEADER = {'opcode': (0, 6, 0, 6, 'unsigned', 0),
@@ -193,6 +194,7 @@ REGISTERS = {'ap_ctrl': (0,
  'config_writes_in_flight': (324, 32, 'ro', 0, 4, 'writes_in_flight', {}),
  'config_second_lanes': (328, 32, 'ro', 0, 4, 'second_lanes', {}),
  'config_row_lanes': (332, 32, 'ro', 0, 4, 'row_lanes', {}),
+ 'config_memory_parity': (336, 32, 'ro', 0, 4, 'memory_parity', {}),
  'cycles': (512, 64, 'ro', 0, 8, '', {}),
  'instructions': (520, 64, 'ro', 0, 8, '', {}),
  'bytes_read': (528, 64, 'ro', 0, 8, '', {}),

@@ -100,15 +100,16 @@ package tsr_isa_pkg;
   } mapping_e;
 
   // Codes of the fault record.
-  typedef enum logic [2:0] {
-    FaultNone = 3'd0,
-    FaultIllegalOpcode = 3'd1,
-    FaultIllegalOperand = 3'd2,
-    FaultScratchpadRange = 3'd3,
-    FaultDramRange = 3'd4,
-    FaultAxiError = 3'd5,
-    FaultNoProgress = 3'd6,
-    FaultMissingFinish = 3'd7
+  typedef enum logic [3:0] {
+    FaultNone = 4'd0,
+    FaultIllegalOpcode = 4'd1,
+    FaultIllegalOperand = 4'd2,
+    FaultScratchpadRange = 4'd3,
+    FaultDramRange = 4'd4,
+    FaultAxiError = 4'd5,
+    FaultNoProgress = 4'd6,
+    FaultMissingFinish = 4'd7,
+    FaultMemoryParity = 4'd8
   } fault_e;
 
   // One wait condition.
@@ -689,6 +690,7 @@ package tsr_isa_pkg;
   localparam logic [11:0] RegConfigWritesInFlight = 12'h144;  // AXI write bursts in flight.
   localparam logic [11:0] RegConfigSecondLanes = 12'h148;  // Lanes of the ALU's second operation.
   localparam logic [11:0] RegConfigRowLanes = 12'h14c;  // Lanes of the ALU's rows; 0: it has no row_reduce and no row_map.
+  localparam logic [11:0] RegConfigMemoryParity = 12'h150;  // 1: reads of the scratchpads check a parity bit for each byte.
   localparam logic [11:0] RegCycles = 12'h200;  // Clock cycles from start to done. All counters are cleared by ap_start and stable once done.
   localparam logic [11:0] RegInstructions = 12'h208;  // Instructions dispatched or executed by FETCH.
   localparam logic [11:0] RegBytesRead = 12'h210;  // Bytes of DRAM read, instructions included.

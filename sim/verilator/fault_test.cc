@@ -227,5 +227,109 @@ TEST_F(RtlFault, AxiErrors) {
             (isa::FaultRecord{isa::Fault::kAxiError, isa::Unit::kLoad, 0}));
 }
 
+/// Memories with parity: a bit that turns over is a fault of the engine that reads it, and of nobody else.
+class RtlParity : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const isa::MachineConfig& config : rtl_configs()) {
+      if (config.memory_parity != 0) bench = std::make_unique<Bench>(config);
+    }
+    if (!bench) GTEST_SKIP() << "no machine with parity among those of this build";
+    fill();
+  }
+
+  void fill() {
+    std::mt19937_64 random(5);
+    for (int s = 0; s < isa::kSpaces; ++s) {
+      const auto space = static_cast<isa::Space>(s);
+      std::vector<uint8_t> bytes(static_cast<size_t>(bench->config.space_bytes(space)));
+      for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+      bench->rtl->write_scratchpad(space, 0, bytes);
+    }
+  }
+
+  RtlResult run(const Program& program) {
+    const auto words = Bench::words_of(program);
+    dram.assign(kDramBytes, 0x5a);
+    std::copy(words.begin(), words.end(), dram.begin() + kProgram);
+    return bench->run_rtl(static_cast<uint32_t>(program.size()), kProgram, dram, nullptr);
+  }
+
+  /// One instruction, whose engine reads `offset` of `space`, with others around it.
+  void check(isa::Space space, size_t offset, isa::Engine engine, const isa::Instruction& reader) {
+    isa::Instruction second = reader;
+    std::visit([](auto& i) { i.header.signal = true; }, second);
+    const Program program{reader, second, after(store(0, 0, 64), engine, 1), isa::Finish{}};
+    EXPECT_EQ(run(program).fault, isa::FaultRecord{});
+    for (int bit = 0; bit < 9; ++bit) {
+      bench->rtl->flip_bit(space, offset, bit);
+      const RtlResult result = run(program);
+      EXPECT_EQ(result.fault, (isa::FaultRecord{isa::Fault::kMemoryParity, static_cast<isa::Unit>(engine), 0}))
+          << to_string(space) << " bit " << bit << ": " << to_string(result.fault.code) << " at " << result.fault.pc;
+      EXPECT_LE(result.units[static_cast<size_t>(engine)].executed, 1U);  // the second may have been inside already
+      if (engine != isa::Engine::kStore) {
+        EXPECT_EQ(dram[0], 0x5a) << "what is younger has run";
+      }
+      EXPECT_EQ(run({isa::Finish{}}).fault, isa::FaultRecord{}) << "a fault stays";
+      fill();
+    }
+    // Whoever does not read it does not find it, and who writes it mends it.
+    bench->rtl->flip_bit(space, offset, 3);
+    isa::Load heal = load(0x1000, 0, 1);
+    heal.space = space;
+    EXPECT_EQ(run({heal, isa::Finish{}}).fault, isa::FaultRecord{});
+    heal.length = static_cast<uint16_t>(offset + 1);
+    Program healed = program;
+    healed.insert(healed.begin(), isa::Instruction{heal});
+    std::visit([](auto& i) { i.header.waits[0] = {true, isa::Engine::kLoad, 1}; }, healed[1]);
+    EXPECT_EQ(run(healed).fault, isa::FaultRecord{});
+  }
+
+  std::unique_ptr<Bench> bench;
+  std::vector<uint8_t> dram;
+};
+
+TEST_F(RtlParity, Store) {
+  check(isa::Space::kOut, 37, isa::Engine::kStore, store(64, 0, 64));
+  isa::Store sums = store(64, 0, 64);
+  sums.space = isa::Space::kAcc;
+  check(isa::Space::kAcc, 1, isa::Engine::kStore, sums);
+}
+
+TEST_F(RtlParity, Gemm) {
+  isa::Gemm gemm;
+  gemm.acc_addr = 1;
+  check(isa::Space::kInp, 3, isa::Engine::kGemm, gemm);
+  check(isa::Space::kWgt, 31, isa::Engine::kGemm, gemm);
+  gemm.accumulate = true;
+  check(isa::Space::kAcc, static_cast<size_t>(bench->config.acc_entry_bytes()) + 5, isa::Engine::kGemm, gemm);
+}
+
+TEST_F(RtlParity, Alu) {
+  isa::Alu alu;
+  alu.dst_addr = 1;
+  check(isa::Space::kAcc, 9, isa::Engine::kAlu, alu);
+  alu.dst = isa::AluSpace::kOut;
+  alu.low = -128;
+  alu.high = 127;
+  for (const auto& [space, source] :
+       {std::pair(isa::Space::kAcc, isa::AluSpace::kAcc), std::pair(isa::Space::kOut, isa::AluSpace::kOut),
+        std::pair(isa::Space::kInp, isa::AluSpace::kInp)}) {
+    if (source == isa::AluSpace::kInp && bench->config.block_in != bench->config.block_out) continue;  // illegal
+    alu.src = source;
+    check(space, 2, isa::Engine::kAlu, alu);
+  }
+  alu.src = isa::AluSpace::kAcc;
+  alu.second_op = isa::SecondOp::kMax;
+  check(isa::Space::kOut, 7, isa::Engine::kAlu, alu);
+  alu.second_op = isa::SecondOp::kNone;
+  alu.convert = true;
+  check(isa::Space::kParam, 20, isa::Engine::kAlu, alu);
+  alu.table_enable = true;
+  alu.table = 1;
+  alu.low = alu.high = 0;  // all lanes look byte 0 up
+  check(isa::Space::kTable, 256, isa::Engine::kAlu, alu);
+}
+
 }  // namespace
 }  // namespace tessera::sim

@@ -3,8 +3,10 @@
 #include "sim/verilator/machine.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "isa/generated/registers.h"
@@ -89,8 +91,17 @@ uint32_t RtlMachine::respond(DramModel& dram, const uint8_t& response) {
   return value;
 }
 
-/// Calls body(host bytes, offset, count) for pieces that are contiguous in the model. A word is the least common
-/// multiple of an entry and a beat, of tables what they take of a beat in a cycle.
+TesseraRtlMemory RtlMachine::memory(isa::Space space) { return api_.memory(model_, static_cast<int>(space)); }
+
+/// The least common multiple of an entry and a beat; of tables what they take of a beat in a cycle.
+size_t RtlMachine::word_bytes(isa::Space space) const {
+  const auto beat = static_cast<size_t>(config_.axi_bytes);
+  if (space == isa::Space::kTable) return std::min(beat, size_t{isa::timing::load::kTableBytes});
+  return std::lcm(static_cast<size_t>(config_.entry_bytes(space)), beat);
+}
+
+/// Calls body(place, offset, count) for pieces that are contiguous in the model; place is the word's number and the
+/// byte within it.
 template <typename F>
 void RtlMachine::for_each_piece(isa::Space space, size_t offset, size_t count, F&& body) {
   const auto size = static_cast<size_t>(config_.space_bytes(space));
@@ -99,28 +110,51 @@ void RtlMachine::for_each_piece(isa::Space space, size_t offset, size_t count, F
                                                  std::to_string(offset) + " leaves " +
                                                  std::string(isa::to_string(space)));
   }
-  const auto beat = static_cast<size_t>(config_.axi_bytes);
-  const size_t word = space == isa::Space::kTable ? std::min(beat, size_t{isa::timing::load::kTableBytes})
-                                                  : std::lcm(static_cast<size_t>(config_.entry_bytes(space)), beat);
-  const TesseraRtlMemory memory = api_.memory(model_, static_cast<int>(space));
+  const size_t word = word_bytes(space);
   for (size_t done = 0; done < count;) {
     const size_t at = offset + done;
     const size_t piece = std::min(count - done, word - at % word);
-    body(memory.data + at / word * memory.stride_bytes + at % word, done, piece);
+    body(std::pair(at / word, at % word), done, piece);
     done += piece;
   }
 }
 
 std::vector<uint8_t> RtlMachine::scratchpad(isa::Space space) {
   std::vector<uint8_t> bytes(static_cast<size_t>(config_.space_bytes(space)));
-  for_each_piece(space, 0, bytes.size(),
-                 [&](const uint8_t* from, size_t at, size_t count) { std::memcpy(&bytes[at], from, count); });
+  const TesseraRtlMemory from = memory(space);
+  for_each_piece(space, 0, bytes.size(), [&](auto place, size_t at, size_t count) {
+    std::memcpy(&bytes[at], from.data + place.first * from.stride_bytes + place.second, count);
+  });
   return bytes;
 }
 
 void RtlMachine::write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes) {
-  for_each_piece(space, offset, bytes.size(),
-                 [&](uint8_t* to, size_t at, size_t count) { std::memcpy(to, &bytes[at], count); });
+  const TesseraRtlMemory to = memory(space);
+  for_each_piece(space, offset, bytes.size(), [&](auto place, size_t at, size_t count) {
+    std::memcpy(to.data + place.first * to.stride_bytes + place.second, &bytes[at], count);
+    if (config_.memory_parity == 0) return;
+    for (size_t n = 0; n < count; ++n) {
+      const size_t bit = place.second + n;
+      uint8_t& bits = to.parity[place.first * to.parity_stride_bytes + bit / 8];
+      const int odd = std::popcount(bytes[at + n]) % 2;
+      bits = static_cast<uint8_t>((bits & ~(1 << bit % 8)) | odd << bit % 8);
+    }
+  });
+}
+
+void RtlMachine::flip_bit(isa::Space space, size_t offset, int bit) {
+  if (bit < 0 || bit >= 8 + config_.memory_parity) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "bit " + std::to_string(bit) + " is none of a byte of " + std::string(isa::to_string(space)));
+  }
+  const TesseraRtlMemory in = memory(space);
+  for_each_piece(space, offset, 1, [&](auto place, size_t, size_t) {
+    const auto [word, byte] = place;
+    if (bit < 8)
+      in.data[word * in.stride_bytes + byte] ^= static_cast<uint8_t>(1 << bit);
+    else
+      in.parity[word * in.parity_stride_bytes + byte / 8] ^= static_cast<uint8_t>(1 << byte % 8);
+  });
 }
 
 void RtlMachine::open_waves(const std::string& path) {

@@ -96,12 +96,18 @@ class RtlMachine {
   std::vector<uint8_t> scratchpad(isa::Space space);
   void write_scratchpad(isa::Space space, size_t offset, std::span<const uint8_t> bytes);
 
+  /// Turns one bit of a scratchpad over, as radiation would: a machine with parity finds it when it reads the byte's
+  /// word. `bit` 8 is the byte's parity bit. Errors: kInvalidArgument for a byte or bit that the machine does not have.
+  void flip_bit(isa::Space space, size_t offset, int bit);
+
   /// Waveforms from here on. Errors: kUnsupported when the model has none.
   void open_waves(const std::string& path);
 
  private:
   void clock(DramModel& dram, TesseraRtlProbe* probe = nullptr);
   uint32_t respond(DramModel& dram, const uint8_t& response);
+  TesseraRtlMemory memory(isa::Space space);
+  size_t word_bytes(isa::Space space) const;
   template <typename F>
   void for_each_piece(isa::Space space, size_t offset, size_t count, F&& body);
 

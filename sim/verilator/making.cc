@@ -46,6 +46,7 @@ Command verilator_flags(const Model& model) {
   set("StoreQueue", c.store_queue);
   set("ReadsInFlight", c.reads_in_flight);
   set("WritesInFlight", c.writes_in_flight);
+  set("MemoryParity", c.memory_parity);
   return flags;
 }
 

@@ -74,12 +74,24 @@ class Model {
   TesseraRtlMemory memory(int space) {
     auto* root = model_->rootp;
     switch (space) {
-      case 0: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_inp__DOT__mem);
-      case 1: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_wgt__DOT__mem);
-      case 2: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_acc__DOT__mem);
-      case 3: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_out__DOT__mem);
-      case 4: return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_param__DOT__mem);
-      default: return whole(root->tsr_top__DOT__u_alu__DOT__u_lanes__DOT__u_tables__DOT__table_mem);
+      case 0:
+        return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_inp__DOT__mem,
+                     root->tsr_top__DOT__u_scratchpads__DOT__u_inp__DOT__parity_mem);
+      case 1:
+        return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_wgt__DOT__mem,
+                     root->tsr_top__DOT__u_scratchpads__DOT__u_wgt__DOT__parity_mem);
+      case 2:
+        return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_acc__DOT__mem,
+                     root->tsr_top__DOT__u_scratchpads__DOT__u_acc__DOT__parity_mem);
+      case 3:
+        return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_out__DOT__mem,
+                     root->tsr_top__DOT__u_scratchpads__DOT__u_out__DOT__parity_mem);
+      case 4:
+        return whole(root->tsr_top__DOT__u_scratchpads__DOT__u_param__DOT__mem,
+                     root->tsr_top__DOT__u_scratchpads__DOT__u_param__DOT__parity_mem);
+      default:
+        return whole(root->tsr_top__DOT__u_alu__DOT__u_lanes__DOT__u_tables__DOT__table_mem,
+                     root->tsr_top__DOT__u_alu__DOT__u_lanes__DOT__u_tables__DOT__parity_mem);
     }
   }
 
@@ -178,9 +190,10 @@ class Model {
     probe.store_pc = root.tsr_top__DOT__probe_store_pc;
   }
 
-  template <typename Words>
-  static TesseraRtlMemory whole(Words& words) {
-    return {reinterpret_cast<uint8_t*>(&words[0]), sizeof(words[0]), sizeof(words) / sizeof(words[0])};
+  template <typename Words, typename Bits>
+  static TesseraRtlMemory whole(Words& words, Bits& parity) {
+    return {reinterpret_cast<uint8_t*>(&words[0]), sizeof(words[0]), sizeof(words) / sizeof(words[0]),
+            reinterpret_cast<uint8_t*>(&parity[0]), sizeof(parity[0])};
   }
 
   VerilatedContext context_;

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 /// Counts up whenever a structure or the meaning of a member changes.
-inline constexpr uint32_t kTesseraRtlApiVersion = 2;
+inline constexpr uint32_t kTesseraRtlApiVersion = 3;
 
 extern "C" {
 
@@ -53,11 +53,14 @@ struct TesseraRtlProbe {
   uint32_t store_pc;
 };
 
-/// Where the model keeps a memory: word n begins at data + n * stride_bytes.
+/// Where the model keeps a memory: word n begins at data + n * stride_bytes. Bit b of the word at parity + n *
+/// parity_stride_bytes belongs to byte b, in a machine with parity; in others there is nothing.
 struct TesseraRtlMemory {
   uint8_t* data;
   size_t stride_bytes;
   size_t words;
+  uint8_t* parity;
+  size_t parity_stride_bytes;
 };
 
 struct TesseraRtlApi {
