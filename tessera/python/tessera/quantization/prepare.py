@@ -2,7 +2,7 @@
 """From any float ONNX model to the form that quantisation works on. In: a path, bytes or a ModelProto of opsets 1 to
 24. Out: a float32 model of opset 13 or later with constants folded, batch norms gone, shapes inferred, and a name for
 each node. Method: ONNX's version converter, ONNX Runtime's basic optimiser (which folds constants, batch norms, scales
-and pads into convolutions), and here what those leave: half precision, old attributes, batch norms alone, factors of
+and pads into convolutions), and here what those leave: other precisions, old attributes, batch norms, factors of
 Gemm."""
 
 import copy
@@ -12,6 +12,7 @@ import tempfile
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
 from .attention import masks_to_sums
@@ -19,6 +20,7 @@ from .errors import argument, error, model_error
 from .graph import Graph, attribute, is_onnx, opset_of
 
 LEAST_OPSET = 13  # of scales for each channel
+MOST_OPSET = 22  # beyond it ONNX Runtime has no kernel of QuantizeLinear
 QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
 
 
@@ -46,6 +48,11 @@ def load(model):
     return loaded
 
 
+def inlined(model):
+    """The model without functions of its own: their bodies stand where they were called."""
+    return onnx.inliner.inline_local_functions(model) if model.functions else model
+
+
 def refuse_unfit(model, products):
     """Errors for what cannot be quantised: a model that is quantised already, one without products."""
     for node in model.graph.node:
@@ -60,37 +67,37 @@ def refuse_unfit(model, products):
         )
 
 
-# --- half precision
-# -----------------------------------------------------------------------------------------------------
+# --- other precisions
+# ---------------------------------------------------------------------------------------------------
 
 
-def _widen(tensor):
+def _as_single(tensor):
     name = tensor.name
     tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), name))
 
 
-def widen_half(model):
-    """float16 and bfloat16 become float32 everywhere. Inputs and outputs change their type too; Casts of the model to
-    half precision become Casts to float32."""
-    half = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+def single_precision(model):
+    """float16, bfloat16 and float64 become float32 everywhere. Inputs and outputs change their type too; Casts of the
+    model to these types become Casts to float32."""
+    others = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
-    def widen_graph(graph):
+    def change_graph(graph):
         for tensor in graph.initializer:
-            if tensor.data_type in half:
-                _widen(tensor)
+            if tensor.data_type in others:
+                _as_single(tensor)
         for value in [*graph.input, *graph.output, *graph.value_info]:
-            if value.type.tensor_type.elem_type in half:
+            if value.type.tensor_type.elem_type in others:
                 value.type.tensor_type.elem_type = TensorProto.FLOAT
         for node in graph.node:
             for entry in node.attribute:
-                if node.op_type == "Cast" and entry.name == "to" and entry.i in half:
+                if node.op_type == "Cast" and entry.name == "to" and entry.i in others:
                     entry.i = TensorProto.FLOAT
-                if entry.HasField("t") and entry.t.data_type in half:
-                    _widen(entry.t)
+                if entry.HasField("t") and entry.t.data_type in others:
+                    _as_single(entry.t)
                 for body in [entry.g] if entry.HasField("g") else list(entry.graphs):
-                    widen_graph(body)
+                    change_graph(body)
 
-    widen_graph(model.graph)
+    change_graph(model.graph)
 
 
 # --- opsets
@@ -127,6 +134,8 @@ def mend_old(model):
         if is_onnx(node, "BatchNormalization"):
             kept = [e for e in kept if e.name != "spatial"]
             del node.output[1:]
+        if is_onnx(node, "Gemm"):
+            kept = [e for e in kept if e.name != "broadcast"]  # its bias spreads now as it did
         if is_onnx(node, "Dropout"):
             kept = []
             node.op_type = "Identity"
@@ -262,6 +271,36 @@ def convert_opset(model):
     return converted
 
 
+def lower_opset(model):
+    """The model in an opset for which ONNX Runtime has QuantizeLinear: what later ones changed in operators that exist
+    here too is only what types they take."""
+    if opset_of(model) <= MOST_OPSET:
+        return model
+    for node in model.graph.node:
+        known = node.domain not in ("", "ai.onnx") or onnx.defs.has(node.op_type, MOST_OPSET, "")
+        attributes = onnx.defs.get_schema(node.op_type, MOST_OPSET, "").attributes if known and not node.domain else ()
+        fresh = [entry.name for entry in node.attribute if not node.domain and entry.name not in attributes]
+        if not known or fresh:
+            raise error(
+                "unsupported",
+                f"node '{node.name or node.output[0]}' ({node.op_type}): this form is of opset {opset_of(model)}, "
+                f"beside which ONNX Runtime cannot quantise; export the model with opset {MOST_OPSET} or below",
+            )
+    for entry in model.opset_import:
+        if entry.domain in ("", "ai.onnx"):
+            entry.version = MOST_OPSET
+    return model
+
+
+def without_repeated_outputs(model):
+    """An output that is declared twice is one."""
+    outputs = {value.name: value for value in reversed(model.graph.output)}
+    kept = [outputs.pop(value.name) for value in model.graph.output if value.name in outputs]
+    del model.graph.output[:]
+    model.graph.output.extend(copy.deepcopy(kept))
+    return model
+
+
 def with_initialized_inputs(model):
     model = copy.deepcopy(model)
     present = {value.name for value in model.graph.input}
@@ -318,10 +357,33 @@ def rename_made_constants(model, known):
             node.input[index] = renamed.get(name, name)
 
 
+def _into_convolution(model, graph, node, factor, offset):
+    """Takes a batch norm into the convolution in front of it: true if there is one with constant operands that nothing
+    else reads."""
+    source = node.input[0]
+    made = graph.producer.get(source)
+    if made is None or not is_onnx(made, "Conv") or source in graph.held or len(graph.readers[source]) != 1:
+        return False
+    weights = graph.array(made.input[1])
+    biased = len(made.input) > 2 and made.input[2]
+    bias = graph.array(made.input[2]) if biased else np.zeros(len(factor))
+    if weights is None or bias is None or len(weights) != len(factor):
+        return False
+    scaled = weights * factor.reshape((-1,) + (1,) * (weights.ndim - 1))
+    operands = [("folded_weights", scaled), ("folded_bias", bias * factor + offset)]
+    names = [_constant(model.graph, f"{node.output[0]}/{n}", v.astype(np.float32)) for n, v in operands]
+    del made.input[1:]
+    made.input.extend(names)
+    made.output[0] = node.output[0]
+    return True
+
+
 def batch_norms_to_convolutions(model):
-    """A batch norm that stands alone becomes a depthwise 1x1 convolution, whose products the NPU computes exactly.
+    """A batch norm goes into the convolution in front of it where ONNX Runtime has left it (it knows the newest opsets
+    late). One that stands alone becomes a depthwise 1x1 convolution, whose products the NPU computes exactly.
     Only where the rank is known to be 3 or 4."""
     graph = Graph(model)
+    taken = []
     for node in model.graph.node:
         if not is_onnx(node, "BatchNormalization") or len(node.output) > 1:
             continue
@@ -333,6 +395,9 @@ def batch_norms_to_convolutions(model):
         factor = scale / np.sqrt(variance + attribute(node, "epsilon", 1e-5))
         weights = factor.astype(np.float32).reshape((-1, 1) + (1,) * (len(shape) - 2))
         offset = (bias - mean * factor).astype(np.float32)
+        if _into_convolution(model, graph, node, factor, offset):
+            taken.append(node)
+            continue
         name = node.output[0]
         del node.input[1:], node.attribute[:]
         node.op_type = "Conv"
@@ -340,6 +405,8 @@ def batch_norms_to_convolutions(model):
             [_constant(model.graph, f"{name}/weights", weights), _constant(model.graph, f"{name}/bias", offset)]
         )
         node.attribute.append(helper.make_attribute("group", len(scale)))
+    for node in taken:
+        model.graph.node.remove(node)
 
 
 def plain_gemms(model):
@@ -406,10 +473,10 @@ def name_nodes(model):
 
 def prepare(model, products):
     """See the module's text. products: names of the operators whose products the NPU computes."""
-    model = load(model)
+    model = without_repeated_outputs(inlined(load(model)))
     refuse_unfit(model, products)
-    widen_half(model)
-    model = fold(convert_opset(model))
+    single_precision(model)
+    model = fold(lower_opset(convert_opset(model)))
     sums_to_adds(model)
     plain_gemms(model)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)

@@ -100,7 +100,7 @@ def settle_with_compiler(calibrated, options, float_nodes, progress=None):
             break
         for unit in refused:
             float_nodes[unit.name] = "the compiler leaves it to the CPU"
-    onnx.checker.check_model(state.model)
+    write.check(state.model)
     return state
 
 

@@ -34,7 +34,7 @@ def channel_axis(node, rank):
     if is_onnx(node, "Gemm"):
         return 0 if attribute(node, "transB", 0) else 1
     if is_onnx(node, "MatMul"):
-        return rank - 1 if rank >= 2 else None
+        return 1 if rank == 2 else None  # ONNX Runtime's QLinearMatMul takes a vector of scales for matrices alone
     return None
 
 
@@ -261,7 +261,16 @@ class Writer:
         node.input[index] = result
 
 
+def check(model):
+    """onnx.checker on the model, which need not know the shapes of its outputs."""
+    copied = copy.deepcopy(model)
+    for value in copied.graph.output:
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            value.type.tensor_type.shape.SetInParent()
+    onnx.checker.check_model(copied)
+
+
 def write(plan, parameters, **options):
     model = Writer(plan, parameters, **options).write()
-    onnx.checker.check_model(model)
+    check(model)
     return model

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantisation of float models in forms that exporters write: functions, new and old opsets, double precision, outputs
+without shapes or declared twice, products with several matrices. All products run on the NPU, results are ONNX
+Runtime's, and stay near the float model's."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tessera
+from tests.oracle import oracle
+
+FLOAT = TensorProto.FLOAT
+NODE, VALUE = helper.make_node, helper.make_tensor_value_info
+LEAST_DECIBELS = 30
+
+
+def weights(name, *shape, dtype=np.float32):
+    values = np.random.default_rng(len(name)).standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+    return numpy_helper.from_array(values.astype(dtype), name)
+
+
+def network(nodes, initializers, *, shape=(1, 3, 8, 8), dtype=FLOAT, opset=17, outputs=("y",), functions=()):
+    ports = [VALUE(name, dtype, None) for name in outputs]
+    graph = helper.make_graph(nodes, "g", [VALUE("x", dtype, shape)], ports, initializers)
+    imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid("own", 1)] * bool(functions)
+    return helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=10)
+
+
+def norm(name, channels):
+    rng = np.random.default_rng(7)
+    names = [f"{name}/{part}" for part in ("scale", "bias", "mean", "variance")]
+    tensors = [numpy_helper.from_array(rng.uniform(0.5, 1.5, channels).astype(np.float32), n) for n in names]
+    return names, tensors
+
+
+def with_functions():
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    inner = [NODE("Conv", ["a", "k"], ["c"], pads=[1, 1, 1, 1]), NODE("Relu", ["c"], ["r"])]
+    block = helper.make_function("own", "Block", ["a", "k"], ["r"], inner, imports)
+    outer = [NODE("Block", ["a", "k"], ["t"], domain="own"), NODE("Block", ["t", "k"], ["r"], domain="own")]
+    twice = helper.make_function("own", "Twice", ["a", "k"], ["r"], outer, imports)
+    return network(
+        [NODE("Twice", ["x", "w"], ["y"], domain="own")], [weights("w", 3, 3, 3, 3)], functions=[block, twice]
+    )
+
+
+def newest_opset():
+    """ONNX Runtime leaves this batch norm where it is, and has no QuantizeLinear of the opset."""
+    names, tensors = norm("bn", 4)
+    nodes = [NODE("Conv", ["x", "w"], ["c"]), NODE("BatchNormalization", ["c", *names], ["y"])]
+    return network(nodes, [weights("w", 4, 3, 3, 3), *tensors], opset=23)
+
+
+def norm_in_front():
+    names, tensors = norm("bn", 3)
+    nodes = [
+        NODE("Relu", ["x"], ["r"]),
+        NODE("BatchNormalization", ["r", *names], ["n"]),
+        NODE("Conv", ["n", "w"], ["y"]),
+    ]
+    return network(nodes, [weights("w", 4, 3, 3, 3), *tensors], opset=23)
+
+
+def norm_of_two_readers():
+    names, tensors = norm("bn", 4)
+    nodes = [
+        NODE("Conv", ["x", "w"], ["c"]),
+        NODE("BatchNormalization", ["c", *names], ["n"]),
+        NODE("Add", ["n", "c"], ["y"]),
+    ]
+    return network(nodes, [weights("w", 4, 3, 3, 3), *tensors], opset=23)
+
+
+def loop():
+    """Its output has no shape that anybody could infer."""
+    ports = [VALUE("i", TensorProto.INT64, []), VALUE("go", TensorProto.BOOL, []), VALUE("s", FLOAT, None)]
+    results = [VALUE("go_on", TensorProto.BOOL, []), VALUE("t", FLOAT, None)]
+    body = helper.make_graph([NODE("Relu", ["s"], ["t"]), NODE("Identity", ["go"], ["go_on"])], "body", ports, results)
+    nodes = [NODE("Conv", ["x", "w"], ["c"]), NODE("Loop", ["m", "", "c"], ["y"], body=body)]
+    return network(nodes, [weights("w", 4, 3, 3, 3), numpy_helper.from_array(np.array(2, np.int64), "m")])
+
+
+MODELS = {
+    "functions": with_functions,
+    "newest_opset": newest_opset,
+    "norm_in_front": norm_in_front,
+    "norm_of_two_readers": norm_of_two_readers,
+    "loop": loop,
+    "output_twice": lambda: network([NODE("Conv", ["x", "w"], ["y"])], [weights("w", 4, 3, 3, 3)], outputs=("y", "y")),
+    "double": lambda: network(
+        [NODE("MatMul", ["x", "w"], ["y"])],
+        [weights("w", 8, 4, dtype=np.float64)],
+        shape=(3, 8),
+        dtype=TensorProto.DOUBLE,
+    ),
+    "several_matrices": lambda: network([NODE("MatMul", ["x", "w"], ["y"])], [weights("w", 3, 8, 4)], shape=(3, 5, 8)),
+    "gemm_of_opset_6": lambda: network(
+        [NODE("Gemm", ["x", "w", "b"], ["y"], broadcast=1)],
+        [weights("w", 8, 4), weights("b", 4)],
+        shape=(3, 8),
+        opset=6,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_forms(name):
+    made = tessera.quantize(MODELS[name](), "random", engine="onnxruntime", samples=6, report=True)
+    assert made.macs_npu_share == 1 and made.report["output_snr_db"] > LEAST_DECIBELS
+    port = made.model.graph.input[0]
+    shape = [d.dim_value for d in port.type.tensor_type.shape.dim]
+    feed = {port.name: np.random.default_rng(1).random(shape, np.float32)}
+    got = tessera.Session(made.model.SerializeToString()).run(None, feed)
+    expected = oracle.run(made.model, feed, intermediates=False).outputs
+    for value, result in zip(made.model.graph.output, got, strict=True):
+        np.testing.assert_array_equal(result, expected[value.name])
+
+
+def test_operators_of_the_newest_opsets_are_named():
+    nodes = [NODE("MatMul", ["x", "w"], ["m"]), NODE("RMSNormalization", ["m", "s"], ["y"], name="the_norm")]
+    model = network(nodes, [weights("w", 8, 4), weights("s", 4, 1)], shape=(3, 8), opset=23)
+    with pytest.raises(tessera.Error, match=r"the_norm.*opset 22") as caught:
+        tessera.quantize(model, "random", engine="onnxruntime")
+    assert caught.value.code == "unsupported"
+
+
+def test_the_float_model_stays_as_it_was():
+    model = MODELS["output_twice"]()
+    before = model.SerializeToString()
+    tessera.quantize(model, "random", engine="onnxruntime", samples=2)
+    assert model.SerializeToString() == before
+    assert onnx.load_model_from_string(before).graph.output[1].name == "y"
