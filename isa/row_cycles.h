@@ -38,7 +38,7 @@ inline int64_t row_walk_cycles(const MachineConfig& config, int64_t rows, int64_
 
 /// ROW_REDUCE: the end of a row. `places`: by which the moments' V is moved, an even number.
 inline int64_t row_end_cycles(const RowReduce& i, int64_t places) {
-  return i.operation == Reduction::kMoments ? timing::row::kMoments + i.shift + places : timing::row::kReduce;
+  return i.operation == Reduction::kMoments ? timing::row::kMoments + places : timing::row::kReduce;
 }
 
 /// ROW_MAP: from a row's scalars to its first read of a vector. `exponent`: their third one.

@@ -76,25 +76,27 @@ module tsr_row_map #(
     .clk_i, .rst_ni, .enable_i, .valid_i(1'b1), .data_i(a_i[22:0]), .data_o(fraction_4)
   );
   logic [47:0] sum_3;
+  logic [24:0] factor;
+  always_comb begin
+    factor = {1'b0, factor_i};
+    if (square_i) factor[16:0] = {{8{offset_i[8]}}, offset_i};  // what of the square leaves 17 bits is not read
+  end
   tsr_multiply_add #(.Registers(Registers[2:0])) u_first (
-    .clk_i, .enable_i, .x_i(square_i ? {{16{offset_i[8]}}, offset_i} : {1'b0, factor_i}), .y_i(first), .addend_i(addend_i), .sum_o(sum_3)
+    .clk_i, .enable_i, .x_i(factor), .y_i(first), .addend_i(addend_i), .sum_o(sum_3)
   );
 
   assign square_o = sum_3[16:0];
 
-  // Stage 3: the second factors: h and mb, or gain and value. floor: t0.
-  logic [12:0] quotient, kept, half;
+  // Stage 3: the second factors: h and mb, or gain and value, where there is no place. floor: t0.
+  logic [12:0] quotient;
   logic [17:0] second;
   logic [9:0] floor_3, floor_4, floor_6;
   assign quotient = sum_3[28:16];
   always_comb begin
+    second = gain_i & {18{!softmax_i}};
     for (int unsigned k = 0; k < 13; k++) begin
-      kept[k] = softmax_i && 32'(place_3) < k;
-      half[k] = softmax_i && 32'(place_3) == k;
+      second[k] = place_3 == NoPlace ? gain_i[k] : 32'(place_3) == k || (quotient[k] && 32'(place_3) < k);
     end
-    second = gain_i;
-    second[12:0] = (quotient & kept) | half | (softmax_i ? 13'd0 : gain_i[12:0]);
-    if (softmax_i) second[17:13] = 5'd0;
     floor_3 = 10'(quotient >> (5'(place_3) + 5'd1));
     if (none_3) floor_3 = 10'd0;
     if (all_3) floor_3 = '1;
@@ -112,9 +114,16 @@ module tsr_row_map #(
   // Stage 4: what is added to the second product: the bias, or -ma - 1 in its place.
   logic [31:0] bias_4;
   logic [47:0] addend_4, sum_6;
-  tsr_pipe #(.Width(32), .Enabled(32'(Registers[3]))) u_bias (
-    .clk_i, .enable_i, .data_i(bias_i | {32{softmax_i}}), .data_o(bias_4)
-  );
+  if (Registers[3]) begin : gen_bias
+    always_ff @(posedge clk_i) begin
+      if (enable_i) begin
+        if (softmax_i) bias_4 <= '1;  // a set of the register
+        else bias_4 <= bias_i;
+      end
+    end
+  end else begin : gen_bias_wire
+    assign bias_4 = softmax_i ? '1 : bias_i;
+  end
   assign addend_4 = {{8{bias_4[31]}}, bias_4, {8{softmax_i}}} ^ {12'd0, {1'b1, fraction_4} & {24{softmax_i}}, 12'd0};
   tsr_multiply_add #(.Registers(Registers[5:3])) u_second (
     .clk_i, .enable_i, .x_i(softmax_i ? {2'b01, b_i[22:0]} : sum_3[32:8]), .y_i(second),
@@ -123,12 +132,13 @@ module tsr_row_map #(
 
   // Stage 6: which way to round. Of a softmax the sum is -rho - 1.
   logic negative, near, tie, lost, up_6, up_7, beyond_6, beyond_7, beyond_8, below_7, below_8;
-  logic [11:0] margin, limit;
+  logic [11:0] limit;
   logic [10:0] whole_6, whole_7;
   assign negative = sum_6[43];
   assign limit = upper_6 ? limit_i : {1'b0, limit_i[11:1]};  // |rho| at most
-  assign margin = sum_6[11:0] ^ {12{negative}};
-  assign near = {margin, 1'b0} < {limit, negative};
+  // Of a negative sum its complement is at most the limit, of another one itself is below: the complement of the limit
+  // instead leaves the sum's bits as they are.
+  assign near = (sum_6[11:0] >= (limit ^ {12{negative}})) == negative;
   assign tie = sum_6[37:12] == {26{negative}} && near;
   assign lost = sum_6[26:0] != 27'd0;
   assign whole_6 = softmax_i ? {1'b0, floor_6} : sum_6[38:28];

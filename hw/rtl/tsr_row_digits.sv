@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of a row takes digit after digit (isa/semantics.md): root and exponent of its moments, the reciprocal of its sum's
 // significand. Enters: S1 and S2 with the instruction's length, shift, epsilon and offset; or a significand. Leaves: R
-// and q; or floor((2^35 - 1) / significand). Method: one accumulator makes length * S2 - S1 * S1 by shifted additions,
-// from the upper digit on, then the shift, epsilon, and V's place. H = floor(sqrt(floor(2^60 / W))): each two digits of
+// and q; or floor((2^35 - 1) / significand). Method: one accumulator takes the 48 digits of V = ((length * S2 - S1 * S1) <<
+// shift) + epsilon from the highest on: it doubles in each cycle, takes epsilon's digit behind its last place, and adds S2,
+// -S1 or both where the digits of length and S1 say so, `shift` cycles late. S1's sign counts in all digits above its own,
+// as in 48 bits of two's complement. Then V finds its place. H = floor(sqrt(floor(2^60 / W))): each two digits of
 // the quotient are the square root's next two, so that no quotient is kept.
 //
-// start_i with its operands, which hold until done_o, whose results hold until the next start. Latency: 42 cycles for
-// the products, shift + 3, one for each place that V is moved, 41 for the root; 15 for a reciprocal. Reset:
-// synchronous, active low, to idle.
+// start_i with its operands, which hold until done_o, whose results hold until the next start. Latency: 48 cycles for
+// V, 2, one for each place that V is moved, 41 for the root; 14 for a reciprocal. Reset: synchronous, active low, to idle.
 module tsr_row_digits (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -26,30 +27,34 @@ module tsr_row_digits (
   output logic [11:0] reciprocal_o
 );
 
-  localparam logic [2:0] Idle = 3'd0, Multiply = 3'd1, Shift = 3'd2, Add = 3'd3, Place = 3'd4, Divide = 3'd5, Last = 3'd6;
+  localparam logic [2:0] Idle = 3'd0, Multiply = 3'd1, Place = 3'd2, Divide = 3'd3, Last = 3'd4;
   logic [2:0] state_q;
   logic [5:0] count_q;
-  logic squaring_q, inverting_q, pair_q, upper_q;
+  logic inverting_q, pair_q, upper_q;
   logic [5:0] places_q;  // 2 * k, and 1 between two places
   logic [47:0] total_q;  // later the divisor: its upper 26 bits
 
-  // The accumulator: itself or twice itself, and one of four addends or none. Of a negative S1 the upper digit counts
-  // negative, as in two's complement. The digits of both factors stand in shift registers.
+  // The accumulator. index_q: that of the digits of length and S1.
+  logic signed [6:0] index_q;
+  logic signed [28:0] difference_q;  // S2 - S1
+  logic [31:0] sum_digits, length_digits;
+  logic length_digit, sum_digit, digit_0, placed, start, unused_carry;
   logic [47:0] addend, doubled;
-  logic [20:0] sum_digits_q;
-  logic [12:0] length_digits_q;
-  logic doubles, minus, adds, placed, start;
   assign start = moments_i || reciprocal_i;
-  assign doubles = (state_q == Multiply && !squaring_q) || state_q == Shift || state_q == Place;
-  assign minus = state_q == Multiply && squaring_q && count_q != 6'd20;
-  assign doubled = doubles ? {total_q[46:0], 1'b0} : total_q;
-  assign adds = state_q == Add || (state_q == Multiply && (squaring_q ? sum_digits_q[20] : length_digits_q[12]));
+  assign sum_digits = {{11{sum_i[20]}}, sum_i};
+  assign length_digits = {19'd0, length_i};
+  assign length_digit = state_q == Multiply && index_q[6:5] == 2'd0 && length_digits[index_q[4:0]];
+  assign sum_digit = state_q == Multiply && !index_q[6] && (index_q[5] ? sum_i[20] : sum_digits[index_q[4:0]]);
+  assign digit_0 = state_q == Multiply && epsilon_i[count_q];
   always_comb begin
-    addend = {20'd0, squares_i};
-    if (squaring_q) addend = {{27{sum_i[20]}}, sum_i};
-    if (state_q == Add) addend = inverting_q ? {2'd0, significand_i, 22'd0} : epsilon_i;
-    if (!adds) addend = 48'd0;
+    case ({length_digit, sum_digit})
+      2'd0: addend = '0;
+      2'd1: addend = ~{{27{sum_i[20]}}, sum_i};
+      2'd2: addend = {20'd0, squares_i};
+      default: addend = 48'(difference_q);
+    endcase
   end
+  assign {doubled, unused_carry} = {total_q[46:0], digit_0, 1'b1} + {addend, sum_digit && !length_digit};
   assign placed = total_q[47:46] != 2'd0 || places_q == 6'd2;
 
   // A digit of the quotient.
@@ -57,7 +62,7 @@ module tsr_row_digits (
   logic [26:0] rest, less;
   logic digit;
   assign rest = {rest_q, inverting_q};
-  assign less = rest - {1'b0, total_q[47:22]};
+  assign less = rest - (inverting_q ? {3'd0, significand_i} : {1'b0, total_q[47:22]});
   assign digit = !less[26];
 
   // A digit of the square root behind each two.
@@ -79,10 +84,8 @@ module tsr_row_digits (
       done_o <= state_q == Last && !take_q;
       take_q <= state_q == Divide && pair_q && !inverting_q;
       case (state_q)
-        Idle: if (start) state_q <= reciprocal_i ? Add : Multiply;
-        Multiply: if (squaring_q && count_q == 6'd0) state_q <= shift_i == 5'd0 ? Add : Shift;
-        Shift: if (count_q == 6'd1) state_q <= Add;
-        Add: state_q <= inverting_q ? Divide : Place;
+        Idle: if (start) state_q <= reciprocal_i ? Divide : Multiply;
+        Multiply: if (count_q == 6'd0) state_q <= Place;
         Place: if (placed && !places_q[0]) state_q <= Divide;
         Divide: if (count_q == 6'd0) state_q <= Last;
         default: if (!take_q) state_q <= Idle;
@@ -91,35 +94,21 @@ module tsr_row_digits (
   end
 
   always_ff @(posedge clk_i) begin
-    if (state_q == Idle && start) total_q <= '0;
-    else if ((doubles && !(state_q == Place && placed && !places_q[0])) || state_q == Multiply || state_q == Add)
-      total_q <= minus ? doubled - addend : doubled + addend;
+    if (state_q == Idle) total_q <= '0;
+    else if (state_q == Multiply || (state_q == Place && !(placed && !places_q[0]))) total_q <= doubled;
     if (state_q == Place && places_q == 6'd2 && total_q[47:46] == 2'd0) total_q[46] <= 1'b1;  // V = 0 counts as 1
   end
   always_ff @(posedge clk_i) begin
+    difference_q <= 29'({1'b0, squares_i}) - 29'($signed(sum_i));
+    index_q <= state_q == Idle ? 7'sd47 - 7'(shift_i) : index_q - 7'sd1;
     case (state_q)
-      Idle: if (start) begin
+      Idle: begin
         rest_q <= reciprocal_i ? 26'h7fffff : 26'h800000;
-        count_q <= 6'd20;
+        count_q <= reciprocal_i ? 6'd11 : 6'd47;
         inverting_q <= reciprocal_i;
-        squaring_q <= 1'b0;
-        places_q <= 6'd48;
-        sum_digits_q <= sum_i;
-        length_digits_q <= '0;
+        if (start) places_q <= 6'd48;
       end
-      Multiply: begin
-        squaring_q <= !squaring_q;
-        if (squaring_q) begin
-          count_q <= count_q == 6'd0 ? {1'b0, shift_i} : count_q - 6'd1;
-          sum_digits_q <= {sum_digits_q[19:0], 1'b0};
-          length_digits_q <= count_q == 6'd13 ? length_i : {length_digits_q[11:0], 1'b0};
-        end
-      end
-      Shift: count_q <= count_q - 6'd1;
-      Add: begin
-        squaring_q <= 1'b0;
-        count_q <= 6'd11;
-      end
+      Multiply: count_q <= count_q - 6'd1;
       Place: begin
         if (!placed || places_q[0]) places_q <= places_q - 6'd1;
         count_q <= 6'd36;
@@ -139,7 +128,7 @@ module tsr_row_digits (
     end else begin
       pair_q <= !pair_q;
     end
-    if (state_q == Add) begin
+    if (start) begin
       root_q <= '0;
       remainder_q <= '0;
     end else if (state_q == Divide && inverting_q) begin

@@ -77,31 +77,19 @@ module tsr_rows #(
   assign is_softmax = !reducing && map.operation == 2'(tsr_isa_pkg::MappingSoftmax);
   assign is_normalise = !reducing && map.operation != 2'(tsr_isa_pkg::MappingSoftmax);
 
-  // Two nests: over the rows, and inside a row.
+  // The loops over the rows, and inside a row.
   logic [3:0] state_q;
-  logic [71:0] outer_extent, inner_extent, outer_count, inner_count;
+  logic [71:0] count;
   logic [13:0] row_source, row_target, row_scalars, source_step, target_step;
   logic next_row, load_inner, next_inner, last_row, last_inner;
-  always_comb begin
-    for (int unsigned k = 0; k < 6; k++) begin
-      outer_extent[12*k+:12] = 4'(map.row) + 4'(k) < 4'd6 ? map.extent[k] : 12'd1;
-      inner_extent[12*k+:12] = 4'(map.row) + 4'(k) < 4'd6 ? 12'd1 : map.extent[k];
-    end
-  end
-  logic [5:0] unused_outer_last, unused_inner_last;
-  logic [3:0] unused_sums;
-  tsr_nest #(.Operands(3)) u_rows (
-    .clk_i, .idle_i(state_q == Idle), .load_i(start_i), .advance_i(next_row),
-    .addr_i({map.scalar_addr, map.dst_addr, map.src_addr}), .extent_i(outer_extent),
-    .stride_i({map.scalar_stride, map.dst_stride, map.src_stride}), .reduce_i(3'd0),
-    .addr_o({row_scalars, row_target, row_source}), .count_o(outer_count), .inner_last_o(unused_outer_last),
-    .sum_first_o(unused_sums[0]), .sum_last_o(unused_sums[1]), .last_o(last_row)
-  );
-  tsr_nest #(.Operands(2)) u_inner (
-    .clk_i, .idle_i(load_inner), .load_i(load_inner), .advance_i(next_inner), .addr_i(28'd0), .extent_i(inner_extent),
-    .stride_i({map.dst_stride, map.src_stride}), .reduce_i(3'd0), .addr_o({target_step, source_step}),
-    .count_o(inner_count), .inner_last_o(unused_inner_last), .sum_first_o(unused_sums[2]),
-    .sum_last_o(unused_sums[3]), .last_o(last_inner)
+  tsr_row_nest u_nest (
+    .clk_i, .idle_i(state_q == Idle), .load_i(start_i && state_q == Idle),
+    .outer_i(reducing ? state_q == Gather : !running_q || fetched_all_q), .next_row_i(next_row),
+    .next_entry_i(next_inner), .load_entries_i(load_inner), .row_i(map.row), .extent_i(map.extent),
+    .addr_i({map.scalar_addr, map.dst_addr, map.src_addr}),
+    .stride_i({map.scalar_stride, map.dst_stride, map.src_stride}),
+    .row_addr_o({row_scalars, row_target, row_source}), .entry_addr_o({target_step, source_step}), .count_o(count),
+    .last_row_o(last_row), .last_entry_o(last_inner)
   );
 
   // The rows of a group: where they begin, where their scalars are.
@@ -402,7 +390,7 @@ module tsr_rows #(
     // Four sums in turn: of a softmax in the adder's registers, of S1 and S2, and four maxima.
     logic [30:0] sum_3;
     tsr_row_add #(.Registers(4'b1111)) u_add (
-      .clk_i, .enable_i(1'b1), .clear_i(first_3_q), .x_i(sum_3), .y_i(number_3_q), .sum_o(sum_3)
+      .clk_i, .enable_i(1'b1), .clear_i(first_2_q), .x_i(sum_3), .y_i(number_3_q), .sum_o(sum_3)
     );
     logic [16:0] square_6, square_7_q;
     logic [20:0] first_sum_3;
@@ -418,8 +406,9 @@ module tsr_rows #(
     assign keeps = !first_3_q && (!valid_3_q || $signed(largest_3) > $signed(offset_3_q));
     always_ff @(posedge clk_i) begin
       square_7_q <= square_6;
-      first_ring_q[0] <= (first_sum_3 & {21{!first_3_q}}) + {{12{offset_3_q[8]}}, offset_3_q};
-      squares_ring_q[0] <= (squares_7 & {28{!first_7_q}}) + {11'd0, square_7_q};
+      // The operand of an adder that is only a register costs no look-up table as the first one.
+      first_ring_q[0] <= {{12{offset_3_q[8]}}, offset_3_q} + (first_sum_3 & {21{!first_3_q}});
+      squares_ring_q[0] <= {11'd0, square_7_q} + (squares_7 & {28{!first_7_q}});
       largest_ring_q[0] <= keeps ? largest_3 : offset_3_q;
       for (int unsigned k = 1; k < 4; k++) begin
         first_ring_q[k] <= first_ring_q[k-1];
@@ -427,10 +416,6 @@ module tsr_rows #(
         largest_ring_q[k] <= largest_ring_q[k-1];
       end
     end
-    logic [48:0] lane_result;
-    assign lane_result = is_sum ? {18'd0, sum_3} : is_max ? {{40{largest_3[8]}}, largest_3} :
-        {squares_7, first_sum_3 & {21{reduce.centre}}};
-
     // The map. Its channels come with stage 3.
     logic [17:0] gain;
     logic [31:0] bias;
@@ -457,17 +442,15 @@ module tsr_rows #(
   // Beside ROW_MAP's groups: which turn they are, whose channels they want, where their vector goes.
   logic [TurnBits-1:0] turn_5, turn_6, turn_last;
   logic valid_5, valid_last;
-  logic [9:0] param_address, param_row, param_row_q, param_5;
+  logic [9:0] param_address, param_count, param_row_q, param_5;
+  logic param_outer;  // the channels are those of the row
+  assign param_outer = 4'(map.row) + 4'(map.param_loop) < 4'd6;
   always_comb begin
-    param_row = 10'd1;
-    param_address = param_row_q;
+    param_count = 10'd1;
     for (int unsigned k = 0; k < 6; k++) begin
-      if (map.param_loop == 3'(k)) begin
-        if (4'(map.row) + 4'(k) < 4'd6) param_row = outer_count[12*k+:10];
-        else param_address = inner_count[12*k+:10];
-      end
+      if (map.param_loop == 3'(k)) param_count = count[12*k+:10];
     end
-    param_address = param_address + map.param_addr - 10'd1;
+    param_address = (param_outer ? param_row_q : param_count) + map.param_addr - 10'd1;
   end
   logic [9:0] emit_param_q;
   logic [13:0] emit_target_q, target_last;
@@ -546,14 +529,15 @@ module tsr_rows #(
   logic fresh_q, started_q, finished, written;
   logic [LaneBits-1:0] lane;
   assign lane = LaneBits'(wait_q >> 2);  // in Capture
-  always_comb begin
-    captured = '0;
-    for (int unsigned n = 0; n < RowLanes; n++) if (32'(lane) == n) captured = lane_results[49*n+:49];
-  end
-  logic [49*RowLanes-1:0] lane_results;
+  logic [30:0] sums[RowLanes];
+  logic [48:0] moments[RowLanes];
+  logic [8:0] maxima[RowLanes];
   for (genvar l = 0; l < RowLanes; l++) begin : gen_result
-    assign lane_results[49*l+:49] = gen_lane[l].lane_result;
+    assign sums[l] = gen_lane[l].sum_3;
+    assign moments[l] = {gen_lane[l].squares_7, gen_lane[l].first_sum_3 & {21{reduce.centre}}};
+    assign maxima[l] = gen_lane[l].largest_3;
   end
+  assign captured = is_sum ? {18'd0, sums[lane]} : is_max ? {{40{maxima[lane][8]}}, maxima[lane]} : moments[lane];
   logic [1:0] capture_slot;
   assign capture_slot = phase_q - 2'd3;
   assign capture_row = RowLanes == 1 ? RowBits'(capture_slot) : RowBits'({capture_slot, lane});
@@ -579,8 +563,7 @@ module tsr_rows #(
   // What happens when.
   logic row_ready, map_done;
   logic unused;
-  assign unused = &{1'b0, acc_rdata_i, reduce, map, scalar_q, product, divisor_less, unused_outer_last, unused_inner_last,
-                    unused_sums, outer_count, inner_count};
+  assign unused = &{1'b0, acc_rdata_i, reduce, map, scalar_q, product, divisor_less, count};
   assign acc_req_o = (state_q == Gather && is_sum) || state_q == Scalars;
   assign acc_addr_o = reducing ? row_target : row_scalars;
   assign next_row = (gathered || next_row_begins) && !last_row;
@@ -622,7 +605,7 @@ module tsr_rows #(
       run_source_q <= row_source;
       run_target_q <= row_target;
       final_row_q <= last_row;
-      param_row_q <= param_row;
+      param_row_q <= param_count;
     end
   end
   always_ff @(posedge clk_i) begin

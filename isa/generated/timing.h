@@ -269,12 +269,12 @@ inline constexpr int kDrain = 17;
 inline constexpr int64_t capture(const MachineConfig& config) { return 4 * int64_t{config.row_lanes}; }
 /// In which a row's maximum or sum is finished and written.
 inline constexpr int kReduce = 4;
-/// The same of its moments, beside their shift and the places that V is moved.
-inline constexpr int kMoments = 87;
+/// The same of its moments, beside the places that V is moved.
+inline constexpr int kMoments = 92;
 /// From a row's scalars asked for in row_map to their use.
 inline constexpr int kScalars = 2;
 /// In which a softmax's sum is made a factor.
-inline constexpr int kSoftmax = 16;
+inline constexpr int kSoftmax = 15;
 /// The same of a row's moments, beside their exponent's places: four at a time, then one.
 inline constexpr int kNormalise = 8;
 /// From a row's first read of a vector in row_map to the read of the next row's scalars.

@@ -893,9 +893,9 @@ package tsr_isa_pkg;
     timing_row_capture = 4 * row_lanes;
   endfunction
   localparam int unsigned TimingRowReduce = 4;  // In which a row's maximum or sum is finished and written.
-  localparam int unsigned TimingRowMoments = 87;  // The same of its moments, beside their shift and the places that V is moved.
+  localparam int unsigned TimingRowMoments = 92;  // The same of its moments, beside the places that V is moved.
   localparam int unsigned TimingRowScalars = 2;  // From a row's scalars asked for in row_map to their use.
-  localparam int unsigned TimingRowSoftmax = 16;  // In which a softmax's sum is made a factor.
+  localparam int unsigned TimingRowSoftmax = 15;  // In which a softmax's sum is made a factor.
   localparam int unsigned TimingRowNormalise = 8;  // The same of a row's moments, beside their exponent's places: four at a time, then one.
   localparam int unsigned TimingRowNext = 9;  // From a row's first read of a vector in row_map to the read of the next row's scalars.
   localparam int unsigned TimingRowMap = 17;  // From the last vector's turns to the end of the instruction.

@@ -113,7 +113,7 @@ module alu_arithmetic_tb #(
     assign row_bounds_high = row_softmax ? d[31:16] : e[31:16];
     assign row_zero = row_softmax ? e[8:0] : f[8:0];
     tsr_row_add #(.Registers(Registers[3:0]), .Rounding(Rounding)) u_row_add (
-      .clk_i, .enable_i, .clear_i(c[0]), .x_i(a[30:0]), .y_i(b[30:0]), .sum_o(result_9)
+      .clk_i, .enable_i, .clear_i(1'b0), .x_i(a[30:0] & {31{!c[0]}}), .y_i(b[30:0]), .sum_o(result_9)
     );
     tsr_delay_valid #(.Stages($countones(Registers[3:0]))) u_row_add_valid (
       .clk_i, .rst_ni, .enable_i, .valid_i(valid_i && unit_i == 4'd9), .valid_o(valid_9)
