@@ -55,21 +55,22 @@ module tsr_row_map #(
 
   localparam int unsigned ToSecond = 32'(Registers[0]) + 32'(Registers[1]) + 32'(Registers[2]);
   localparam int unsigned ToRound = 32'(Registers[4]) + 32'(Registers[5]);
-  localparam logic [3:0] NoPlace = 4'd15;
+  localparam logic [3:0] NoPlace = 4'd15, Below = 4'd14;
 
-  // Stage 0: the first factors. place: that of 1/2 in the quotient's 13 bits, 2 to 12.
+  // Stage 0: the first factors. place: that of 1/2 in the upper 11 of the quotient's 13 bits, 0 to 10; or Below, where
+  // nothing is left of the quotient. all: it is beyond what a clamp leaves.
   logic [17:0] first;
   logic [9:0] difference;
   logic [3:0] place_0, place_3;
-  logic none_0, all_0, none_3, all_3;
+  logic none_0, all_0, all_3;
   assign first = softmax_i ? {2'b01, a_i[22:7]} :
       coarse_i ? {offset_i[8], offset_i, 8'd0} : {{9{offset_i[8]}}, offset_i};
   assign difference = {2'd0, a_i[30:23]} - {2'd0, b_i[30:23]};
   assign all_0 = b_i[30:23] == 8'd0 || (!difference[9] && difference[8:0] > 9'd9);
   assign none_0 = !all_0 && (a_i[30:23] == 8'd0 || (difference[9] && difference != 10'h3ff));
-  assign place_0 = softmax_i ? 4'd11 - difference[3:0] : NoPlace;
-  tsr_delay #(.Width(6), .Stages(ToSecond)) u_place (
-    .clk_i, .rst_ni, .enable_i, .valid_i(1'b1), .data_i({all_0, none_0, place_0}), .data_o({all_3, none_3, place_3})
+  assign place_0 = !softmax_i ? NoPlace : none_0 ? Below : 4'd9 - difference[3:0];
+  tsr_delay #(.Width(5), .Stages(ToSecond)) u_place (
+    .clk_i, .rst_ni, .enable_i, .valid_i(1'b1), .data_i({all_0 && softmax_i, place_0}), .data_o({all_3, place_3})
   );
   logic [22:0] fraction_4;
   tsr_delay #(.Width(23), .Stages(ToSecond + 32'(Registers[3]))) u_fraction (
@@ -95,20 +96,18 @@ module tsr_row_map #(
   always_comb begin
     second = gain_i & {18{!softmax_i}};
     for (int unsigned k = 0; k < 13; k++) begin
-      second[k] = place_3 == NoPlace ? gain_i[k] : 32'(place_3) == k || (quotient[k] && 32'(place_3) < k);
+      second[k] = place_3 == NoPlace ? gain_i[k] : 32'(place_3) + 2 == k || (quotient[k] && 32'(place_3) + 2 < k);
     end
-    floor_3 = 10'(quotient >> (5'(place_3) + 5'd1));
-    if (none_3) floor_3 = 10'd0;
-    if (all_3) floor_3 = '1;
+    floor_3 = quotient[12:3] >> place_3;
   end
-  logic exact_3, upper_4, exact_4, upper_6, exact_6;
-  assign exact_3 = none_3 || all_3;  // no step up
-  tsr_pipe #(.Width(12), .Enabled(32'(Registers[3]))) u_floor_3 (
-    .clk_i, .enable_i, .data_i({floor_3, exact_3, second[12]}), .data_o({floor_4, exact_4, upper_4})
+  logic exact_3, exact_4, exact_6, upper_4, upper_6, all_4, all_6;
+  assign exact_3 = place_3 == Below;  // no step up
+  tsr_pipe #(.Width(13), .Enabled(32'(Registers[3]))) u_floor_3 (
+    .clk_i, .enable_i, .data_i({floor_3, all_3, exact_3, second[12]}), .data_o({floor_4, all_4, exact_4, upper_4})
   );
-  tsr_delay #(.Width(12), .Stages(ToRound)) u_floor (
-    .clk_i, .rst_ni, .enable_i, .valid_i(1'b1), .data_i({floor_4, exact_4, upper_4}),
-    .data_o({floor_6, exact_6, upper_6})
+  tsr_delay #(.Width(13), .Stages(ToRound)) u_floor (
+    .clk_i, .rst_ni, .enable_i, .valid_i(1'b1), .data_i({floor_4, all_4, exact_4, upper_4}),
+    .data_o({floor_6, all_6, exact_6, upper_6})
   );
 
   // Stage 4: what is added to the second product: the bias, or -ma - 1 in its place.
@@ -138,18 +137,18 @@ module tsr_row_map #(
   assign limit = upper_6 ? limit_i : {1'b0, limit_i[11:1]};  // |rho| at most
   // Of a negative sum its complement is at most the limit, of another one itself is below: the complement of the limit
   // instead leaves the sum's bits as they are.
-  assign near = (sum_6[11:0] >= (limit ^ {12{negative}})) == negative;
+  assign near = (sum_6[11:0] < (limit ^ {12{negative}})) != negative;
   assign tie = sum_6[37:12] == {26{negative}} && near;
   assign lost = sum_6[26:0] != 27'd0;
   assign whole_6 = softmax_i ? {1'b0, floor_6} : sum_6[38:28];
-  assign beyond_6 = !softmax_i && sum_6[43:39] != {5{sum_6[38]}};
+  assign beyond_6 = softmax_i ? all_6 : sum_6[43:39] != {5{sum_6[38]}};
   always_comb begin
     up_6 = sum_6[27] && (Rounding == 2 || lost || sum_6[28]);
     if (softmax_i) up_6 = !exact_6 && (tie ? Rounding == 2 || floor_6[0] : negative);
     if (Rounding == 1) up_6 = 1'b0;
   end
   tsr_pipe #(.Width(14), .Enabled(32'(Registers[6]))) u_stage_6 (
-    .clk_i, .enable_i, .data_i({beyond_6, negative, up_6, whole_6}), .data_o({beyond_7, below_7, up_7, whole_7})
+    .clk_i, .enable_i, .data_i({beyond_6, negative && !softmax_i, up_6, whole_6}), .data_o({beyond_7, below_7, up_7, whole_7})
   );
 
   // Stages 7 to 9: the integer, its bounds, the zero point.

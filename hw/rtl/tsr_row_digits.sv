@@ -34,27 +34,36 @@ module tsr_row_digits (
   logic [5:0] places_q;  // 2 * k, and 1 between two places
   logic [47:0] total_q;  // later the divisor: its upper 26 bits
 
-  // The accumulator. index_q: that of the digits of length and S1.
+  // The accumulator. The digits stand in registers, a cycle after they are chosen; count_q and index_q are those of the
+  // next ones. The first digit of length is 0, as the shift is at most 16, and the first one of S1 is its sign.
   logic signed [6:0] index_q;
-  logic signed [28:0] difference_q;  // S2 - S1
+  logic signed [29:0] difference_q;  // S2 - S1
   logic [31:0] sum_digits, length_digits;
-  logic length_digit, sum_digit, digit_0, placed, start, unused_carry;
+  logic length_digit_q, sum_digit_q, epsilon_digit_q, placed, start, unused_carry;
   logic [47:0] addend, doubled;
   assign start = moments_i || reciprocal_i;
   assign sum_digits = {{11{sum_i[20]}}, sum_i};
   assign length_digits = {19'd0, length_i};
-  assign length_digit = state_q == Multiply && index_q[6:5] == 2'd0 && length_digits[index_q[4:0]];
-  assign sum_digit = state_q == Multiply && !index_q[6] && (index_q[5] ? sum_i[20] : sum_digits[index_q[4:0]]);
-  assign digit_0 = state_q == Multiply && epsilon_i[count_q];
+  always_ff @(posedge clk_i) begin
+    if (state_q == Multiply && count_q != '1) begin
+      length_digit_q <= index_q[6:5] == 2'd0 && length_digits[index_q[4:0]];
+      sum_digit_q <= !index_q[6] && (index_q[5] ? sum_i[20] : sum_digits[index_q[4:0]]);
+      epsilon_digit_q <= epsilon_i[count_q];
+    end else begin
+      length_digit_q <= 1'b0;
+      sum_digit_q <= state_q == Idle && sum_i[20];
+      epsilon_digit_q <= state_q == Idle && epsilon_i[47];
+    end
+  end
   always_comb begin
-    case ({length_digit, sum_digit})
+    case ({length_digit_q, sum_digit_q})
       2'd0: addend = '0;
       2'd1: addend = ~{{27{sum_i[20]}}, sum_i};
       2'd2: addend = {20'd0, squares_i};
       default: addend = 48'(difference_q);
     endcase
   end
-  assign {doubled, unused_carry} = {total_q[46:0], digit_0, 1'b1} + {addend, sum_digit && !length_digit};
+  assign {doubled, unused_carry} = {total_q[46:0], epsilon_digit_q, 1'b1} + {addend, sum_digit_q && !length_digit_q};
   assign placed = total_q[47:46] != 2'd0 || places_q == 6'd2;
 
   // A digit of the quotient.
@@ -85,7 +94,7 @@ module tsr_row_digits (
       take_q <= state_q == Divide && pair_q && !inverting_q;
       case (state_q)
         Idle: if (start) state_q <= reciprocal_i ? Divide : Multiply;
-        Multiply: if (count_q == 6'd0) state_q <= Place;
+        Multiply: if (count_q == '1) state_q <= Place;
         Place: if (placed && !places_q[0]) state_q <= Divide;
         Divide: if (count_q == 6'd0) state_q <= Last;
         default: if (!take_q) state_q <= Idle;
@@ -99,12 +108,12 @@ module tsr_row_digits (
     if (state_q == Place && places_q == 6'd2 && total_q[47:46] == 2'd0) total_q[46] <= 1'b1;  // V = 0 counts as 1
   end
   always_ff @(posedge clk_i) begin
-    difference_q <= 29'({1'b0, squares_i}) - 29'($signed(sum_i));
-    index_q <= state_q == Idle ? 7'sd47 - 7'(shift_i) : index_q - 7'sd1;
+    difference_q <= 30'({1'b0, squares_i}) - 30'($signed(sum_i));
+    index_q <= state_q == Idle ? 7'sd46 - 7'(shift_i) : index_q - 7'sd1;
     case (state_q)
       Idle: begin
         rest_q <= reciprocal_i ? 26'h7fffff : 26'h800000;
-        count_q <= reciprocal_i ? 6'd11 : 6'd47;
+        count_q <= reciprocal_i ? 6'd11 : 6'd46;
         inverting_q <= reciprocal_i;
         if (start) places_q <= 6'd48;
       end

@@ -168,12 +168,13 @@ module tsr_rows #(
   end
 
   // Elements of a limited row that the lanes may still take: ROW_REDUCE counts by vectors, ROW_MAP by groups.
-  logic [15:0] within_q, used;
-  assign used = reducing ? 16'(BlockOut) : 16'(RowLanes);
+  logic [15:0] within_q;
+  logic [16:0] left;  // below 0 none
+  assign left = {1'b0, within_q} - (reducing ? 17'(BlockOut) : 17'(RowLanes));
   always_ff @(posedge clk_i) begin
     if (state_q == Gather || (taking && fresh_row_q)) within_q <= limit_i;
     else if (reducing ? walking_q && step_q == '1 : emitting_q && enable)
-      within_q <= within_q > used ? within_q - used : '0;
+      within_q <= left[16] ? '0 : left[15:0];
   end
 
   // ROW_REDUCE: the lanes' bytes. step_q counts bytes of the four rows of a lane, the row in its lower two bits, as does
@@ -236,7 +237,7 @@ module tsr_rows #(
   logic [12:0] length_q;
   logic [23:0] factor_q;
   logic coarse_q;
-  logic [52:0] centre_q;       // S1 * R * 2^14, shifted
+  logic [52:0] centre_q;       // the complement of S1 * R * 2^14, shifted
   logic [43:0] scale_q;        // n * R * 2^14, shifted
   logic [47:0] product, addend_q;
   tsr_multiply_add #(.Registers(3'b111)) u_scale (
@@ -262,11 +263,9 @@ module tsr_rows #(
     if (state_q == Back) begin
       {length_q, exponent_q, sum_b_q, scalar_q} <= {acc_rdata_i[108:96], acc_rdata_i[68:64], acc_rdata_i[62:32],
                                                     acc_rdata_i[31:0]};
-      addend_q <= '0;
-      coarse_q <= 1'b0;
     end
     if (state_q == Setup && is_normalise) begin
-      if (wait_q == 7'd3) centre_q <= {product[38:0], 14'd0};
+      if (wait_q == 7'd3) centre_q <= ~{product[38:0], 14'd0};
       if (wait_q == 7'd4) scale_q <= {product[29:0], 14'd0};
       // One place or four at a time.
       if (wait_q == 7'd5 && exponent_q != '0) begin
@@ -283,7 +282,7 @@ module tsr_rows #(
       if (wait_q == 7'd6) begin
         coarse_q <= scale_q[43:24] != '0;
         factor_q <= scale_q[43:24] != '0 ? scale_q[31:8] : scale_q[23:0];
-        addend_q <= -centre_q[47:0];
+        addend_q <= centre_q[47:0] + 48'd1;
       end
     end
     if (is_softmax && digits_done) factor_q <= {12'd0, reciprocal};
@@ -298,9 +297,9 @@ module tsr_rows #(
   logic coarse_3_q;
   logic [47:0] addend_4_q;
   logic [11:0] limit_9_q;
-  logic [23:0] divisor_less;
+  logic [11:0] divisor_less;  // the upper half of the significand less 1
   assign begins_0 = emitting_q && !reducing && emit_first_q && turn_q == '0;
-  assign divisor_less = {1'b1, sum_b_q[22:0]} - 24'd1;
+  assign divisor_less = {1'b1, sum_b_q[22:12]} + {12{sum_b_q[11:0] == '0}};
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begins_q <= '0;
     else begins_q <= {begins_q[6:0], begins_0};  // bit k: stage k + 1
@@ -308,12 +307,12 @@ module tsr_rows #(
   always_ff @(posedge clk_i) begin
     if (begins_0) maximum_1_q <= scalar_q[7:0];
     if (reducing) {factor_3_q, coarse_3_q} <= '0;
-    else if (begins_q[1]) {factor_3_q, coarse_3_q} <= {factor_q, coarse_q};
+    else if (begins_q[1]) {factor_3_q, coarse_3_q} <= {factor_q, coarse_q && is_normalise};
     if (begins_q[1]) divisor_q[30:23] <= sum_b_q[30:23];
-    if (reducing) addend_4_q <= '0;
+    if (reducing || is_softmax) addend_4_q <= '0;
     else if (begins_q[2]) addend_4_q <= addend_q;
     if (begins_q[4]) divisor_q[22:0] <= sum_b_q[22:0];
-    if (begins_q[7]) limit_9_q <= divisor_less[23:12];
+    if (begins_q[7]) limit_9_q <= divisor_less;
   end
 
   // The lanes. Stage 0: a byte; 1: its distance and the table's index; 2: the table's answer; 3: the sum, or the map.
@@ -347,7 +346,7 @@ module tsr_rows #(
     // The corner: groups are written as they come, bytes read as they are wanted.
     logic [8*RowLanes-1:0] corner[8 * Turns];
     logic [8*RowLanes-1:0] read_group;
-    logic [7:0] chosen, byte_1_q;
+    logic [7:0] chosen, inverse_1_q;  // the byte's complement: operands that are registers cost adders less
     logic inside_1_q, inside_2_q;  // ROW_MAP: of the row's limit
     logic [7:0] lane_maximum[4];
     always_ff @(posedge clk_i) begin
@@ -369,17 +368,17 @@ module tsr_rows #(
     logic [8:0] wide_1, offset_2_q, offset_3_q;
     logic [7:0] distance_1;
     logic [30:0] number_3_q;
-    assign wide_1 = {!map.src_unsigned && byte_1_q[7], byte_1_q};
-    assign distance_1 = (reducing ? lane_maximum[slot_1] : maximum_1_q) - byte_1_q;
+    assign wide_1 = {!map.src_unsigned && !inverse_1_q[7], ~inverse_1_q};
+    assign distance_1 = inverse_1_q - ~(reducing ? lane_maximum[slot_1] : maximum_1_q);
     for (genvar p = 0; p < 4; p++) begin : gen_plane
       assign index_o[48*l+12*p+:12] = {map.table_ + 4'(p), distance_1};
     end
     always_ff @(posedge clk_i) begin
       if (enable) begin
-        byte_1_q <= chosen;
+        inverse_1_q <= ~chosen;
         inside_1_q <= reducing || !map.limited || 16'(l) < within_q;
         inside_2_q <= inside_1_q;
-        offset_2_q <= wide_1 - against;
+        offset_2_q <= ~against - ~wide_1;
         offset_3_q <= valid_2_q ? offset_2_q : 9'd0;
         number_3_q <= valid_2_q && inside_2_q ? bytes_i[32*l+:31] : 31'd0;
       end
@@ -446,10 +445,9 @@ module tsr_rows #(
   logic param_outer;  // the channels are those of the row
   assign param_outer = 4'(map.row) + 4'(map.param_loop) < 4'd6;
   always_comb begin
-    param_count = 10'd1;
-    for (int unsigned k = 0; k < 6; k++) begin
-      if (map.param_loop == 3'(k)) param_count = count[12*k+:10];
-    end
+    param_count = map.param_loop[2] ? (map.param_loop[1] ? 10'd1 : map.param_loop[0] ? count[60+:10] : count[48+:10])
+                                    : map.param_loop[1] ? (map.param_loop[0] ? count[36+:10] : count[24+:10])
+                                                        : (map.param_loop[0] ? count[12+:10] : count[0+:10]);
     param_address = (param_outer ? param_row_q : param_count) + map.param_addr - 10'd1;
   end
   logic [9:0] emit_param_q;
@@ -529,21 +527,29 @@ module tsr_rows #(
   logic fresh_q, started_q, finished, written;
   logic [LaneBits-1:0] lane;
   assign lane = LaneBits'(wait_q >> 2);  // in Capture
-  logic [30:0] sums[RowLanes];
-  logic [48:0] moments[RowLanes];
-  logic [8:0] maxima[RowLanes];
-  for (genvar l = 0; l < RowLanes; l++) begin : gen_result
-    assign sums[l] = gen_lane[l].sum_3;
-    assign moments[l] = {gen_lane[l].squares_7, gen_lane[l].first_sum_3 & {21{reduce.centre}}};
-    assign maxima[l] = gen_lane[l].largest_3;
+  // Sums and moments side by side, from which one choice takes; only the moments reach beyond 31 bits.
+  localparam int unsigned Slots = 1 << LaneBits;
+  logic [30:0] sums[2 * Slots];
+  logic [48:31] squares[Slots];
+  logic [8:0] maxima[Slots];
+  for (genvar l = 0; l < Slots; l++) begin : gen_result
+    assign sums[l] = gen_lane[l % RowLanes].sum_3;
+    assign {squares[l], sums[Slots+l]} = {gen_lane[l % RowLanes].squares_7, gen_lane[l % RowLanes].first_sum_3};
+    assign maxima[l] = gen_lane[l % RowLanes].largest_3;
   end
-  assign captured = is_sum ? {18'd0, sums[lane]} : is_max ? {{40{maxima[lane][8]}}, maxima[lane]} : moments[lane];
+  always_comb begin
+    captured = {squares[lane], sums[{!is_sum, lane}]};
+    if (is_max) captured[8:0] = maxima[lane];
+  end
   logic [1:0] capture_slot;
   assign capture_slot = phase_q - 2'd3;
   assign capture_row = RowLanes == 1 ? RowBits'(capture_slot) : RowBits'({capture_slot, lane});
   always_ff @(posedge clk_i) begin
     if (state_q == Capture) kept[capture_row] <= captured;
-    if (state_q == Finish && fresh_q) result_q <= kept[row_q];
+    if (state_q == Finish && fresh_q) begin
+      result_q <= kept[row_q];
+      if (is_moments && !reduce.centre) result_q[20:0] <= '0;
+    end
   end
   assign start_moments = state_q == Finish && is_moments && started_q;
   assign finished = state_q == Finish && !fresh_q && (is_moments ? digits_done || waiting_q : !started_q);
@@ -553,7 +559,7 @@ module tsr_rows #(
   assign acc_waddr_o = target[row_q];
   assign written = acc_we_o && acc_wgnt_i;
   always_comb begin
-    acc_wdata_o = {96'd0, result_q[31:0]};
+    acc_wdata_o = {96'd0, {23{result_q[8]}}, result_q[8:0]};
     if (is_sum) acc_wdata_o = {64'd0, 1'b0, result_q[30:0], maximum[row_q]};
     if (is_moments) begin
       acc_wdata_o = {19'd0, reduce.length, 27'd0, root_exponent, 15'd0, root, {11{result_q[20]}}, result_q[20:0]};
@@ -563,7 +569,7 @@ module tsr_rows #(
   // What happens when.
   logic row_ready, map_done;
   logic unused;
-  assign unused = &{1'b0, acc_rdata_i, reduce, map, scalar_q, product, divisor_less, count};
+  assign unused = &{1'b0, acc_rdata_i, reduce, map, scalar_q, product, count};
   assign acc_req_o = (state_q == Gather && is_sum) || state_q == Scalars;
   assign acc_addr_o = reducing ? row_target : row_scalars;
   assign next_row = (gathered || next_row_begins) && !last_row;
