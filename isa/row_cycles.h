@@ -31,9 +31,8 @@ RowNest row_nest(const Rows& i) {
 /// ROW_REDUCE: from the cycle behind a group's last address to that in which its first row's end begins.
 inline int64_t row_walk_cycles(const MachineConfig& config, int64_t rows, int64_t entries) {
   namespace row = timing::row;
-  const bool whole = rows == row::group(config);
-  return rows * row::turns(config) + row::kCorner + entries * row::walk(config) +
-         (whole ? (entries - 1) / 2 * row::kLate : 0) + row::kDrain + row::capture(config);
+  return (rows - 1) * row::turns(config) + row::kCorner + entries * row::walk(config) + row::kDrain +
+         row::capture(config);
 }
 
 /// ROW_REDUCE: the end of a row. `places`: by which the moments' V is moved, an even number.

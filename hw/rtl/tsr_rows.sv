@@ -210,7 +210,8 @@ module tsr_rows #(
           if (last_inner) fetched_all_q <= 1'b1;
         end
       end
-      if (emit_ends && emit_last_q) full_q[emit_half_q] <= 1'b1;
+      // The lanes want no group of the last row before it is there.
+      if (emitting_q && turn_q == '0 && emit_last_q) full_q[emit_half_q] <= 1'b1;
       if (!walking_q) begin
         if (full_q[walk_half_q] && phase_q == 2'd3 && !walked_all_q) walking_q <= 1'b1;
       end else begin

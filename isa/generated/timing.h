@@ -257,12 +257,10 @@ inline constexpr int64_t pause(const MachineConfig& config) { return ((int64_t{c
 inline constexpr int64_t group(const MachineConfig& config) { return 4 * int64_t{config.row_lanes}; }
 /// Of a group, for each of its rows: their addresses, and sum_exp's maxima.
 inline constexpr int kGather = 1;
-/// From the last of a group's first vectors, and its turns, to the first byte at the lanes.
+/// From the read of the last of a group's first vectors to the first byte at the lanes.
 inline constexpr int kCorner = 4;
 /// Of the lanes, for each entry of a group's rows.
 inline constexpr int64_t walk(const MachineConfig& config) { return (4 * int64_t{config.batch}) * int64_t{config.block_out}; }
-/// By which every second entry of a whole group, the first two not counted, comes late.
-inline constexpr int kLate = 4;
 /// From a group's last byte to the sums' last.
 inline constexpr int kDrain = 17;
 /// In which a group's sums are kept.

@@ -881,12 +881,11 @@ package tsr_isa_pkg;
     timing_row_group = 4 * row_lanes;
   endfunction
   localparam int unsigned TimingRowGather = 1;  // Of a group, for each of its rows: their addresses, and sum_exp's maxima.
-  localparam int unsigned TimingRowCorner = 4;  // From the last of a group's first vectors, and its turns, to the first byte at the lanes.
+  localparam int unsigned TimingRowCorner = 4;  // From the read of the last of a group's first vectors to the first byte at the lanes.
   // Of the lanes, for each entry of a group's rows.
   function automatic int unsigned timing_row_walk(input int unsigned batch, input int unsigned block_out);
     timing_row_walk = (4 * batch) * block_out;
   endfunction
-  localparam int unsigned TimingRowLate = 4;  // By which every second entry of a whole group, the first two not counted, comes late.
   localparam int unsigned TimingRowDrain = 17;  // From a group's last byte to the sums' last.
   // In which a group's sums are kept.
   function automatic int unsigned timing_row_capture(input int unsigned row_lanes);
