@@ -125,7 +125,7 @@ module tsr_rows #(
   logic fetched_all_q, taking_last;
   assign ask = (state_q == Walk && !fetched_all_q && !full_q[half_q]) || (running_q && !fetched_all_q && !hazard);
   assign src_req_o = ask && enable && !back_q && pace_q == '0;
-  assign src_addr_o = source_step + (reducing ? base[fetch_row_q] : run_source_q);
+  assign src_addr_o = source_step + run_source_q;
   assign taking = back_q && enable;
   assign taking_last = !reducing || fetch_row_q == rows_q;  // of an iteration
   assign next_inner = taking && taking_last;
@@ -608,8 +608,10 @@ module tsr_rows #(
     if (!rst_ni) running_q <= 1'b0;
     else running_q <= next_row_begins || (running_q && !map_done);
     fresh_row_q <= next_row_begins || (fresh_row_q && !taking);
+    // ROW_REDUCE: that of the vector to be asked for; a read leaves it two cycles to follow.
+    if (next_row_begins || (gathered && row_q == '0)) run_source_q <= row_source;
+    else if (state_q == Walk) run_source_q <= base[fetch_row_q];
     if (next_row_begins) begin
-      run_source_q <= row_source;
       run_target_q <= row_target;
       final_row_q <= last_row;
       param_row_q <= param_count;

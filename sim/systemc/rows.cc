@@ -170,8 +170,9 @@ void RowWalk::read() {
   const auto rows = static_cast<int64_t>(gathered_ - row_);
   if (reads_ % rows != 0) return;
   const int64_t entry = reads_ / rows - 1;
-  // The lanes begin with an entry in every fourth cycle, or right behind the one before.
-  const Cycle full = taken + turns + 1, free = entry == 0 ? 0 : ends_[0];
+  // The lanes begin with an entry in every fourth cycle, or right behind the one before. They need the first bytes of
+  // its last row.
+  const Cycle full = taken + 2, free = entry == 0 ? 0 : ends_[0];
   Cycle begin = free;
   if (entry == 0 || full >= free) {
     const Cycle least = std::max(full, free) + 1;

@@ -210,7 +210,7 @@ MUTANTS = [
     ),
     (
         "tsr_rows",
-        "assign src_addr_o = source_step + (reducing ? base[fetch_row_q] : run_source_q);",
+        "assign src_addr_o = source_step + run_source_q;",
         "run_source_q",
         "run_target_q",
         "rows read out of order",
