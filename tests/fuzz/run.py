@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./dev fuzz`: runs the fuzzers of the build folder on libFuzzer for some minutes and counts.
+"""`./dev fuzz`: runs the fuzzers of the build folder on libFuzzer, for some minutes or a number of inputs, and counts.
 
-Each target gets the same share of the time, in processes of its own. Its corpus stays in the build folder, so that the
-next run begins where this one ended. A finding is kept with its report below `findings`, and the target goes on with
-another seed. The last lines say inputs, findings and coverage by target; exit status 1 when there is a finding."""
+Each target gets the same share of the time, or the number of inputs, in processes of its own. Its corpus stays in the
+build folder, so that the next run begins where this one ended. A finding is kept with its report below `findings`, and
+the target goes on with another seed. The last lines say inputs, findings and coverage by target; exit status 1 when
+there is a finding."""
 
 import argparse
 import concurrent.futures
@@ -25,6 +26,7 @@ TARGETS = ("onnx", "artifact", "schedule", "assembler", "container", "board")
 SECONDS, MEGABYTES = 25, 2560
 LARGEST = {"board": 2048, "assembler": 16384, "schedule": 16384}
 MOST_FINDINGS = 20
+LONGEST_MINUTES = 7 * 24 * 60  # of a run that a number of inputs ends
 SANITIZERS = {
     # LLVM's libraries are not instrumented, and vectors cross the border.
     "ASAN_OPTIONS": "detect_container_overflow=0:detect_leaks=0:allocator_may_return_null=1:handle_abort=1",
@@ -33,8 +35,10 @@ SANITIZERS = {
 
 
 class Target:
-    def __init__(self, name, build, seconds, first_seed):
-        self.name, self.build, self.seconds, self.seed = name, build, seconds, first_seed
+    """One fuzzer, for `seconds`, and at most `wanted` inputs where that is not 0."""
+
+    def __init__(self, name, build, seconds, wanted, first_seed):
+        self.name, self.build, self.seconds, self.wanted, self.seed = name, build, seconds, wanted, first_seed
         folder = build / "fuzz"
         self.seeds, self.corpus = folder / "seeds" / name, folder / "corpus" / name
         self.findings = folder / "findings"
@@ -48,6 +52,7 @@ class Target:
         command = [
             self.build / "bin" / f"fuzz_{self.name}",
             f"-max_total_time={max(1, int(seconds))}",
+            f"-runs={self.wanted - self.inputs if self.wanted else -1}",
             f"-seed={seed}",
             f"-timeout={SECONDS}",
             f"-rss_limit_mb={MEGABYTES}",
@@ -75,6 +80,8 @@ class Target:
     def run(self):
         end = time.monotonic() + self.seconds
         while (left := end - time.monotonic()) > 1 and len(self.found) < MOST_FINDINGS:
+            if self.wanted and self.inputs >= self.wanted:
+                break
             text, status = self.once(left, self.seed)
             self.seed += 1000
             self.count(text)
@@ -113,7 +120,10 @@ def add_to_total(path, targets):
 def main():
     parser = argparse.ArgumentParser(prog="./dev fuzz")
     parser.add_argument("--build", default="build/fuzz", type=pathlib.Path)
-    parser.add_argument("--minutes", type=float, default=10, help="of all targets together, on one processor")
+    parser.add_argument(
+        "--minutes", type=float, help="of all targets together, on one processor (10, or without a limit with --inputs)"
+    )
+    parser.add_argument("--inputs", type=int, default=0, help="of each target, at most")
     parser.add_argument("--target", action="append", choices=TARGETS, help="this one alone; may be repeated")
     parser.add_argument(
         "--jobs", type=int, default=1, help="targets at the same time; each gets its minutes all the same"
@@ -123,8 +133,9 @@ def main():
     build = options.build.resolve()
     seeds.make(build / "fuzz" / "seeds", build / "bin" / "tessera")
     names = [n for n in options.target or TARGETS if (build / "bin" / f"fuzz_{n}").exists()]
-    seconds = options.minutes * 60 / max(1, len(names))
-    targets = [Target(name, build, seconds, options.seed) for name in names]
+    minutes = options.minutes or (LONGEST_MINUTES if options.inputs else 10)
+    seconds = minutes * 60 / max(1, len(names))
+    targets = [Target(name, build, seconds, options.inputs, options.seed) for name in names]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(Target.run, targets))
     total = add_to_total(build / "fuzz" / "counts.json", targets)
