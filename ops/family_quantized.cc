@@ -244,6 +244,7 @@ void register_quantized(Registry& registry) {
                   .max_inputs = 3,
                   .infer = infer_quantize,
                   .evaluate = evaluate_quantize,
+                  .work_bytes = 4,
                   .attributes = attributes});
     registry.add({.domain = domain,
                   .name = "DequantizeLinear",
@@ -252,6 +253,7 @@ void register_quantized(Registry& registry) {
                   .max_inputs = 3,
                   .infer = infer_dequantize,
                   .evaluate = evaluate_dequantize,
+                  .work_bytes = 4,
                   .attributes = attributes});
   };
   for (const auto& [version, attributes] : versions) add("", version, attributes);
@@ -264,7 +266,8 @@ void register_quantized(Registry& registry) {
                 .min_outputs = 1,
                 .max_outputs = 3,
                 .infer = infer_dynamic,
-                .evaluate = evaluate_dynamic});
+                .evaluate = evaluate_dynamic,
+                .work_bytes = 4});
 }
 
 }  // namespace tessera::ops

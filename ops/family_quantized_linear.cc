@@ -43,6 +43,15 @@ void expect_channels(const InferContext& context, size_t i, int64_t count, const
                                                   " is possible");
 }
 
+/// A bias is not repeated: it has an element for each output channel.
+void expect_bias(const InferContext& context, size_t i, int64_t count) {
+  if (!context.has(i) || !context.input(i).is_static() || count < 0) return;
+  if (element_count(context.input(i).shape) == count) return;
+  context.node.fail(ErrorCode::kInvalidModel, "B has shape " + to_string(context.input(i).shape) +
+                                                  "; it must hold one int32 for each of the " + std::to_string(count) +
+                                                  " output channels");
+}
+
 // --- QLinearConv
 // ---------------------------------------------------------------------------------------------------------------
 
@@ -90,8 +99,8 @@ void infer_conv(InferContext& context) {
                                               std::to_string(w.shape[1]) + " in each of " + std::to_string(group) +
                                               " groups");
     }
-    for (size_t i : {4u, 5u, 8u})
-      expect_channels(context, i, w.shape[0], "a scale, zero point or bias of the output channels");
+    for (size_t i : {4u, 5u}) expect_channels(context, i, w.shape[0], "a scale or zero point of the output channels");
+    expect_bias(context, 8, w.shape[0]);
     const std::vector<int64_t> kernel = conv_kernel(node, w.shape);
     if (x.ranked && std::all_of(kernel.begin(), kernel.end(), [](int64_t k) { return k >= 0; })) {
       Window window(node, kernel);
@@ -586,6 +595,7 @@ void register_quantized_linear(Registry& registry) {
                 .max_inputs = 9,
                 .infer = infer_conv,
                 .evaluate = evaluate_conv,
+                .work_bytes = 4,
                 .attributes = conv});
   registry.add({.domain = "",
                 .name = "QLinearMatMul",
@@ -593,7 +603,8 @@ void register_quantized_linear(Registry& registry) {
                 .min_inputs = 8,
                 .max_inputs = 8,
                 .infer = infer_qlinear_matmul,
-                .evaluate = evaluate_qlinear_matmul});
+                .evaluate = evaluate_qlinear_matmul,
+                .work_bytes = 4});
   registry.add({.domain = ms,
                 .name = "QGemm",
                 .since_version = 1,
@@ -601,6 +612,7 @@ void register_quantized_linear(Registry& registry) {
                 .max_inputs = 9,
                 .infer = infer_gemm,
                 .evaluate = evaluate_gemm,
+                .work_bytes = 4,
                 .attributes = {"alpha", "transA", "transB"}});
   registry.add({.domain = ms,
                 .name = "MatMulIntegerToFloat",
@@ -608,14 +620,16 @@ void register_quantized_linear(Registry& registry) {
                 .min_inputs = 4,
                 .max_inputs = 7,
                 .infer = infer_integer_to_float,
-                .evaluate = evaluate_integer_to_float});
+                .evaluate = evaluate_integer_to_float,
+                .work_bytes = 4});
   registry.add({.domain = ms,
                 .name = "DynamicQuantizeMatMul",
                 .since_version = 1,
                 .min_inputs = 3,
                 .max_inputs = 5,
                 .infer = infer_dynamic_matmul,
-                .evaluate = evaluate_dynamic_matmul});
+                .evaluate = evaluate_dynamic_matmul,
+                .work_bytes = 4});
 }
 
 }  // namespace tessera::ops

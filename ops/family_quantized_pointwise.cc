@@ -375,14 +375,16 @@ void register_quantized_pointwise(Registry& registry) {
                 .min_inputs = 7,
                 .max_inputs = 8,
                 .infer = infer_binary,
-                .evaluate = evaluate_add});
+                .evaluate = evaluate_add,
+                .work_bytes = 4});
   registry.add({.domain = ms,
                 .name = "QLinearMul",
                 .since_version = 1,
                 .min_inputs = 7,
                 .max_inputs = 8,
                 .infer = infer_binary,
-                .evaluate = evaluate_mul});
+                .evaluate = evaluate_mul,
+                .work_bytes = 4});
   registry.add({.domain = ms,
                 .name = "QLinearLeakyRelu",
                 .since_version = 1,
@@ -390,6 +392,7 @@ void register_quantized_pointwise(Registry& registry) {
                 .max_inputs = 5,
                 .infer = infer_unary,
                 .evaluate = evaluate_leaky_relu,
+                .work_bytes = 4,
                 .attributes = {"alpha"}});
   registry.add({.domain = ms,
                 .name = "QLinearSigmoid",
@@ -397,7 +400,8 @@ void register_quantized_pointwise(Registry& registry) {
                 .min_inputs = 4,
                 .max_inputs = 5,
                 .infer = infer_unary,
-                .evaluate = evaluate_sigmoid});
+                .evaluate = evaluate_sigmoid,
+                .work_bytes = 4});
   registry.add({.domain = ms,
                 .name = "QLinearSoftmax",
                 .since_version = 1,
@@ -405,6 +409,7 @@ void register_quantized_pointwise(Registry& registry) {
                 .max_inputs = 5,
                 .infer = infer_softmax,
                 .evaluate = evaluate_softmax,
+                .work_bytes = 4,
                 .attributes = {"axis", "opset"}});
   registry.add({.domain = ms,
                 .name = "QLinearConcat",
@@ -413,6 +418,7 @@ void register_quantized_pointwise(Registry& registry) {
                 .max_inputs = -1,
                 .infer = infer_concat,
                 .evaluate = evaluate_concat,
+                .work_bytes = 4,
                 .attributes = {"axis"}});
   registry.add({.domain = ms,
                 .name = "QLinearWhere",
@@ -420,7 +426,8 @@ void register_quantized_pointwise(Registry& registry) {
                 .min_inputs = 9,
                 .max_inputs = 9,
                 .infer = infer_where,
-                .evaluate = evaluate_where});
+                .evaluate = evaluate_where,
+                .work_bytes = 4});
 }
 
 }  // namespace tessera::ops

@@ -238,6 +238,7 @@ void register_quantized_pool(Registry& registry) {
                 .max_inputs = 5,
                 .infer = infer_global,
                 .evaluate = evaluate_global,
+                .work_bytes = 4,
                 .attributes = {"channels_last"},
                 .expand = expand_channels_last});
   registry.add({.domain = ms,
@@ -247,6 +248,7 @@ void register_quantized_pool(Registry& registry) {
                 .max_inputs = 5,
                 .infer = infer_average,
                 .evaluate = evaluate_average,
+                .work_bytes = 4,
                 .attributes = {"auto_pad", "ceil_mode", "channels_last", "count_include_pad", "kernel_shape", "pads",
                                "strides", "dilations"},
                 .expand = expand_channels_last});
@@ -257,6 +259,7 @@ void register_quantized_pool(Registry& registry) {
                 .max_inputs = 5,
                 .infer = infer_reduce_mean,
                 .evaluate = evaluate_reduce_mean,
+                .work_bytes = 4,
                 .attributes = {"axes", "keepdims"}});
 }
 

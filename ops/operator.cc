@@ -37,10 +37,11 @@ void check_results(const Node& node, const OperatorDef& def, size_t filled) {
 }
 
 /// Before a kernel makes room for what it computes.
-void check_sizes(const Node& node, const std::vector<TypeInfo>& results) {
+void check_sizes(const Node& node, const OperatorDef& def, const std::vector<TypeInfo>& results) {
   for (const TypeInfo& result : results) {
     if (!result.present || result.kind != TypeInfo::Kind::kTensor || !result.is_static()) continue;
-    const int64_t width = result.dtype == DType::kUndefined ? 1 : std::max<int64_t>(1, element_bytes(result.dtype));
+    const int64_t left = result.dtype == DType::kUndefined ? 1 : element_bytes(result.dtype);
+    const int64_t width = std::max<int64_t>(left, def.work_bytes);
     if (element_count(result.shape) > memory_limit_bytes() / width)
       node.fail(ErrorCode::kDoesNotFit, "a result of shape " + to_string(result.shape) +
                                             " needs more memory than the " + std::to_string(memory_limit_bytes()) +
@@ -209,7 +210,7 @@ std::vector<Value> evaluate(const Node& node, const std::vector<Value>& inputs) 
       for (const Value& input : inputs) types.push_back(type_of(input));
       InferContext checks{node, types, results};
       def.infer(checks);
-      check_sizes(node, results);
+      check_sizes(node, def, results);
     }
     def.evaluate(context);
   });

@@ -109,6 +109,7 @@ struct OperatorDef {
   bool deterministic = true;             // false: random generators; never folded or merged
   InferFunction infer;
   EvalFunction evaluate;
+  int work_bytes = 1;  // at least so many for each element of a result, where evaluate computes wider than it leaves
   std::set<std::string> attributes = {};  // known attribute names; empty: not checked
   bool checks_itself = false;             // evaluate runs infer on its operands; otherwise the library does so first
   ExpandFunction expand = {};             // set for operators that are defined by others (expansion.h)

@@ -680,6 +680,7 @@ TEST(Schedule, DoesNotFitSaysWhat) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDoesNotFit);
     EXPECT_NE(std::string(error.what()).find("param needs 2 entries of 1"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("--no-npu"), std::string::npos) << error.what();
   }
 }
 

@@ -266,7 +266,8 @@ class NestSearch {
       const Extents one;
       throw Error(ErrorCode::kDoesNotFit,
                   "no tile fits the scratchpads: " +
-                      used(nest_, footprint(nest_, *intrinsics_.front(), one), one_of_each()).reason(machine_.config));
+                      used(nest_, footprint(nest_, *intrinsics_.front(), one), one_of_each()).reason(machine_.config) +
+                      "; give the configuration more of it, or compile with --no-npu");
     }
     return best_.take();
   }

@@ -261,6 +261,9 @@ def test_refusals():
         library().infer_node("QLinearConv", "", 10, {"group": 2}, [x, s, z, w, s, zw, s, z])
     with pytest.raises(error, match="does not fit"):
         library().infer_node("QLinearConv", "", 10, {"dilations": [4, 4]}, [x, s, z, w, s, zw, s, z])
+    for shape in ((), (1,), (3,)):  # a bias does not repeat over the four channels
+        with pytest.raises(error, match="each of the 4 output channels"):
+            library().infer_node("QLinearConv", "", 10, {}, [x, s, z, w, s, zw, s, z, np.zeros(shape, np.int32)])
     with pytest.raises(error, match="inner extents"):
         library().infer_node(
             "QLinearMatMul", "", 10, {}, [np.zeros((2, 3), np.uint8), s, z, np.zeros((4, 5), np.int8), s, zw, s, z]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/systemc/load.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <utility>
@@ -156,7 +157,7 @@ bool Load::pad(Cycle now) {
   const Piece& piece = pieces_.front();
   if (!padding_.active) {
     const Cycle first = std::max(piece.emitted + kStart, free_);
-    const bool alone = piece.port == Port::kNone ||
+    const bool alone = overdue_ || piece.port == Port::kNone ||
                        (first + piece.groups <= npu_.port_free_until(piece.port) && !context_.alu_reads_inp);
     if (alone) {
       leave_queue(first - 1);
@@ -182,7 +183,7 @@ bool Load::pad(Cycle now) {
     if (padding_end() != kNever) wake_at(padding_end());
     return false;
   }
-  stalled(now - padding_.from - piece.groups);
+  stalled(std::max(now - padding_.from, Cycle{piece.groups}) - piece.groups);
   padding_.active = false;
   share_inp(piece.port, 0);
   free_ = now;
@@ -260,7 +261,9 @@ void Load::moved(Burst& burst, bool error, Cycle at) {
   if (pieces_.front().pad) drain(at);
   if (pieces_.front().pad) {  // held up after the beats had been let through
     padding_.left = 0;
+    overdue_ = true;
     drain(at);
+    overdue_ = false;
   }
   const Piece piece = pieces_.front();
   moving_ = {};

@@ -97,6 +97,7 @@ class Load : public Transfer {
   uint32_t refusals() const;
   void share_inp(Port port, double share);
   Padding padding_;
+  bool overdue_ = false;  // padding is written at once: beats behind it have come
 };
 
 Port load_port(isa::Space space);

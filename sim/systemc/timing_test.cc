@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "isa/assembler.h"
 #include "sim/systemc/machine.h"
 #include "sim/systemc/walk.h"
 #include "sim/tests/configs.h"
@@ -68,7 +69,7 @@ class Comparison {
  public:
   explicit Comparison(const isa::MachineConfig& config) : config_(config), timed_(config), functional_(config) {}
 
-  TimedResult run(const testing::RandomProgram& program, uint64_t seed, int latency) {
+  TimedResult run(const testing::RandomProgram& program, uint64_t seed, int latency, int bandwidth = 0) {
     SCOPED_TRACE("config " + config_.name + ", seed " + std::to_string(seed));
     for (Machine* machine : {&functional_, &timed_.functional()}) {
       machine->poison(seed);
@@ -97,7 +98,7 @@ class Comparison {
     request.window_first = program.dram_address;
     request.window_last = program.dram_address + dram.size() - 1;
     request.dram = {&other_region, 1};
-    request.timing = {.beat_bytes = config_.axi_bytes, .latency_cycles = latency};
+    request.timing = {.beat_bytes = config_.axi_bytes, .latency_cycles = latency, .bandwidth_bytes = bandwidth};
     request.trace = &trace;
     const TimedResult actual = timed_.run(request);
     EXPECT_EQ(actual.fault, wanted.fault);
@@ -220,6 +221,29 @@ TEST(SystemcProgram, CyclesGrowWithLatency) {
   const uint64_t near = comparison.run(program, 5, 20).cycles;
   EXPECT_EQ(comparison.run(program, 5, 20).cycles, near);
   EXPECT_GT(comparison.run(program, 5, 500).cycles, near + 480);
+}
+
+/// Two maximum poolings, tile by tile, each with its border. The second tile's border is columns, each a run of a byte,
+/// and is written beside the ALU's reads; the narrow memory lets its beats begin while the padding is held up.
+TEST(SystemcProgram, PaddingThatBeatsOvertake) {
+  const std::string tile = R"(
+load base=1 length=1 extent=9,15 dram_stride=13,1 sp_stride=120,8 pad_before=2 pad_after=0,2 signal
+alu extent=1,1,3,5,3,3 src_stride=0,0,45,3,15,1 dst_stride=0,0,5,1 src=inp dst=out src_unsigned reduce=2 reduce_op=max high=255 wait=load:1
+load base=1 dram_offset=91 length=1 sp_addr=1080 extent=15,1,1,6 dram_stride=1,0,0,13 sp_stride=8,0,0,120 pad_after=2 signal
+alu extent=1,1,2,5,3,3 src_addr=135 dst_addr=15 src_stride=0,0,45,3,15,1 dst_stride=0,0,5,1 src=inp dst=out src_unsigned reduce=2 reduce_op=max high=255 wait=load:2
+finish
+)";
+  testing::RandomProgram program;
+  program.instructions = isa::assemble(tile);
+  program.dram_address = 1 << 20;
+  program.dram.assign(1 << 12, 7);
+  program.bases.fill(program.dram_address);
+  for (const std::string name : {"npu64", "npu256"}) {
+    Comparison comparison(isa::find_config(name));
+    for (const int latency : {1, 10, 100}) {
+      for (const int bandwidth : {1, 2, 4, 8}) comparison.run(program, 1, latency, bandwidth);
+    }
+  }
 }
 
 /// Random words: mostly illegal, and mostly out of range. The first fault in program order is the record.
