@@ -223,26 +223,32 @@ TEST(SystemcProgram, CyclesGrowWithLatency) {
   EXPECT_GT(comparison.run(program, 5, 500).cycles, near + 480);
 }
 
-/// Two maximum poolings, tile by tile, each with its border. The second tile's border is columns, each a run of a byte,
-/// and is written beside the ALU's reads; the narrow memory lets its beats begin while the padding is held up.
+/// A maximum pooling, tile by tile, each with its border. The second tile's border is columns, each a run of a byte, and
+/// is written beside the ALU's reads; the narrow memory lets its beats begin while the padding is held up.
 TEST(SystemcProgram, PaddingThatBeatsOvertake) {
-  const std::string tile = R"(
+  const std::string text = R"(
 load base=1 length=1 extent=9,15 dram_stride=13,1 sp_stride=120,8 pad_before=2 pad_after=0,2 signal
-alu extent=1,1,3,5,3,3 src_stride=0,0,45,3,15,1 dst_stride=0,0,5,1 src=inp dst=out src_unsigned reduce=2 reduce_op=max high=255 wait=load:1
+alu extent=1,1,3,5,3,3 src_stride=0,0,45,3,15,1 dst_stride=0,0,5,1 src=inp dst=out src_unsigned reduce=2 reduce_op=max high=255 wait=load:1 signal
+store space=out base=1 dram_offset=512 length=1 extent=1,1,1,15 dram_stride=0,0,0,1 sp_stride=0,0,0,8 wait=alu:1 signal
 load base=1 dram_offset=91 length=1 sp_addr=1080 extent=15,1,1,6 dram_stride=1,0,0,13 sp_stride=8,0,0,120 pad_after=2 signal
-alu extent=1,1,2,5,3,3 src_addr=135 dst_addr=15 src_stride=0,0,45,3,15,1 dst_stride=0,0,5,1 src=inp dst=out src_unsigned reduce=2 reduce_op=max high=255 wait=load:2
+alu extent=1,1,2,5,3,3 src_addr=135 dst_addr=15 src_stride=0,0,45,3,15,1 dst_stride=0,0,5,1 src=inp dst=out src_unsigned reduce=2 reduce_op=max high=255 wait=load:2 signal
+store space=out base=1 dram_offset=527 length=1 sp_addr=120 extent=1,1,1,10 dram_stride=0,0,0,1 sp_stride=0,0,0,8 wait=alu:2 signal
+load base=1 dram_offset=169 length=1 sp_addr=2160 extent=9,15 dram_stride=13,1 sp_stride=120,8 pad_before=2 pad_after=0,2 signal
+alu extent=1,1,3,5,3,3 src_addr=270 dst_addr=30 src_stride=0,0,45,3,15,1 dst_stride=0,0,5,1 src=inp dst=out src_unsigned reduce=2 reduce_op=max high=255 wait=load:3 signal
+store space=out base=1 dram_offset=537 length=1 sp_addr=240 extent=1,1,1,15 dram_stride=0,0,0,1 sp_stride=0,0,0,8 wait=alu:3
+load base=1 dram_offset=260 length=1 sp_addr=3240 extent=15,1,1,6 dram_stride=1,0,0,13 sp_stride=8,0,0,120 pad_after=2 signal
+alu extent=1,1,2,5,3,3 src_addr=405 dst_addr=45 src_stride=0,0,45,3,15,1 dst_stride=0,0,5,1 src=inp dst=out src_unsigned reduce=2 reduce_op=max high=255 wait=load:4 signal
+store space=out base=1 dram_offset=552 length=1 sp_addr=360 extent=1,1,1,10 dram_stride=0,0,0,1 sp_stride=0,0,0,8 wait=alu:4
 finish
 )";
   testing::RandomProgram program;
-  program.instructions = isa::assemble(tile);
+  program.instructions = isa::assemble(text);
   program.dram_address = 1 << 20;
   program.dram.assign(1 << 12, 7);
   program.bases.fill(program.dram_address);
-  for (const std::string name : {"npu64", "npu256"}) {
-    Comparison comparison(isa::find_config(name));
-    for (const int latency : {1, 10, 100}) {
-      for (const int bandwidth : {1, 2, 4, 8}) comparison.run(program, 1, latency, bandwidth);
-    }
+  Comparison comparison(isa::find_config("npu64"));
+  for (const int latency : {1, 10, 100}) {
+    for (const int bandwidth : {1, 2, 4, 8}) comparison.run(program, 1, latency, bandwidth);
   }
 }
 
