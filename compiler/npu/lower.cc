@@ -188,9 +188,13 @@ void NestLowering::lower_tile(const Tile& tile, std::optional<int64_t> source, c
     view.weights = weights_.address(load_weights(tile));
     if (first && nest_.bias_preload) preload_bias(tile);
   }
-  Code code(*this, tile);
-  schedule_.intrinsic->accumulate(view, code);
-  if (last) finish(tile, input);
+  if (last) begin_finish(tile);
+  for (const Strip& strip : strips_of(tile, last && !sink)) {
+    const Tile part = tile_of(tile, strip);
+    Code code(*this, part);
+    schedule_.intrinsic->accumulate(view_of(view, strip), code);
+    if (last) finish(tile, input, strip);
+  }
 }
 
 Span NestLowering::window_of(const Tile& tile) const {
@@ -389,11 +393,13 @@ ComputeNest NestLowering::stage_nest(const Tile& tile, const std::array<int64_t,
     nest.address[1] = nest_.raw ? sums_.address(sums_slot_) : output_.address(output_slot_);
   }
   nest.address[2] = nest_.second.present ? second_address_ : 0;
+  for (const size_t operand : {1, 2})
+    nest.address[operand] += strip_.begin * nest.outer[strip_.dim == Dim::kOh ? 1 : 2].stride[operand];
   nest.address[3] = nest_.convert ? params_.address(params_slot_) : 0;
   return nest;
 }
 
-void NestLowering::finish(const Tile& tile, int64_t input) {
+void NestLowering::begin_finish(const Tile& tile) {
   if (!nest_.raw && !sink_) output_slot_ = output_.take(tile);
   if (nest_.convert) {
     const Tile key = key_of(Operand::kParams, tile);
@@ -405,7 +411,11 @@ void NestLowering::finish(const Tile& tile, int64_t input) {
     }
   }
   if (nest_.second.present) load_second(tile);
-  Box box = result_box(nest_.output, tile, 0, Stream::kOutput);
+}
+
+void NestLowering::finish(const Tile& tile, int64_t input, const Strip& strip) {
+  const Tile part = tile_of(tile, strip);
+  Box box = result_box(nest_.output, part, 0, Stream::kOutput);
   box.store = true;
   if (nest_.raw) {
     box.space = isa::Space::kAcc;
@@ -418,8 +428,11 @@ void NestLowering::finish(const Tile& tile, int64_t input) {
   } else if (!sink_) {
     box.slot = output_.address(output_slot_);
   }
-  Code code(*this, tile);
-  schedule_.intrinsic->finish(view_of(tile, input), code);
+  strip_ = strip;
+  const schedule::TileView view = view_of(tile, input);
+  Code code(*this, part);
+  schedule_.intrinsic->finish(view_of(view, strip), code);
+  box.slot += strip.begin * view.result_strides()[strip.dim == Dim::kOh ? 1 : 2];
   if (!sink_) transfer(box);
 }
 

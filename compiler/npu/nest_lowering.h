@@ -114,6 +114,21 @@ class NestLowering {
   /// A tile as the intrinsic sees it, without its weights.
   schedule::TileView view_of(const Tile& tile, int64_t input) const;
 
+  // ---- the borders of the nest (borders.cc)
+
+  /// A strip of a tile: of its rows, or of its columns where it is one row.
+  struct Strip {
+    schedule::Dim dim = schedule::Dim::kOh;
+    int64_t begin = 0, count = 0;
+    bool operator==(const Strip&) const = default;
+  };
+  /// The nest's first tile, in order of execution, and its last one are computed strip by strip: what the nest before
+  /// stores last is fetched, and what the next one fetches first is stored, while the engines are at the other strips.
+  std::vector<Strip> strips_of(const Tile& tile, bool stored) const;
+  /// A strip of a tile, in the tile's slots.
+  schedule::TileView view_of(const schedule::TileView& tile, const Strip& strip) const;
+  Tile tile_of(const Tile& tile, const Strip& strip) const;
+
   /// What the intrinsic writes of a tile.
   class Code : public schedule::TileCode {
    public:
@@ -169,6 +184,8 @@ class NestLowering {
   };
 
   void transfer(const Box& box);
+  /// The input of the nest's first tile, in strips.
+  void load_strips(Box box, const Tile& tile);
 
   /// A blob in the constants, packed when a tile first asks for it.
   struct Blob {
@@ -233,8 +250,10 @@ class NestLowering {
   /// The nest from a source with the given strides through the stage; addresses but the source's are set.
   ComputeNest stage_nest(const Tile& tile, const std::array<int64_t, 4>& source) const;
 
-  /// Loads what the stage needs, runs it and stores the tile or leaves it in the sink.
-  void finish(const Tile& tile, int64_t input);
+  /// Loads what the stage needs.
+  void begin_finish(const Tile& tile);
+  /// Runs the stage on a strip of the tile, and stores it or leaves it in the sink.
+  void finish(const Tile& tile, int64_t input, const Strip& strip);
 
   void load_second(const Tile& tile);
 
@@ -257,6 +276,7 @@ class NestLowering {
   int64_t constants_entry_ = 0, second_address_ = 0;
   size_t sums_slot_ = 0, output_slot_ = 0, params_slot_ = 0;
   std::optional<Sink> sink_;  // of the tile in hand
+  Strip strip_;               // of it
   int table_ = -1, second_table_ = -1;
   std::map<Extents, Blob> weight_blobs_;
   std::map<std::array<int64_t, 4>, Blob> param_blobs_;  // by chunks and blocks; one where all channels have the same

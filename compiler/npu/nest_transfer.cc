@@ -358,7 +358,7 @@ int64_t NestLowering::load_input(const Tile& tile) {
     box.b = tile.begin[Dim::kIc];
     box.blocks = tile.count[Dim::kIc];
     box.pad_value = nest_.pad_value;
-    transfer(box);
+    load_strips(box, tile);
     present = before + rows.count;
   }
   return input_.address(*slot) + before * row + (whole_input_ ? tile.begin[Dim::kG] * tile.count[Dim::kIc] : 0);
