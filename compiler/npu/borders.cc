@@ -15,13 +15,12 @@ using schedule::Span;
 namespace {
 
 constexpr int64_t kMostStrips = 8;
-constexpr int64_t kLeastEntries = 64;  // of a strip: each costs an instruction of every engine
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Strips of equal size, or one.
-int64_t strip_size(int64_t positions, int64_t entries_each) {
-  const int64_t least = ceil_div(kLeastEntries, std::max<int64_t>(entries_each, 1));
+/// Positions of a strip, of so many entries each, that has at least so many entries.
+int64_t strip_size(int64_t positions, int64_t entries_each, int64_t entries) {
+  const int64_t least = ceil_div(entries, std::max<int64_t>(entries_each, 1));
   return std::max(ceil_div(positions, kMostStrips), std::min(least, positions));
 }
 
@@ -43,11 +42,10 @@ std::vector<NestLowering::Strip> NestLowering::strips_of(const Tile& tile, bool 
     return true;
   };
   const bool cut = begins(tile) || (stored && ended());
-  const bool able = c[Dim::kN] == 1 && !nest_.raw && !nest_.factor.present &&
-                    nest_.computation != schedule::Computation::kRows && !split_window();
+  const bool able = schedule_.strips > 0 && may_strip(nest_) && c[Dim::kN] == 1 && !split_window();
   if (!cut || !able) return {{dim, 0, c[dim]}};
   const int64_t others = c[Dim::kG] * c[Dim::kOc] * (dim == Dim::kOh ? c[Dim::kOw] : 1);
-  const int64_t size = strip_size(c[dim], others);
+  const int64_t size = strip_size(c[dim], others, schedule_.strips);
   std::vector<Strip> strips;
   for (int64_t begin = 0; begin < c[dim]; begin += size) strips.push_back({dim, begin, std::min(size, c[dim] - begin)});
   return strips;
@@ -73,8 +71,8 @@ void NestLowering::load_strips(Box box, const Tile& tile) {
   Span& along = box.rows.count > 1 ? box.rows : box.cols;
   const int64_t count = along.count, entry = box.access->broadcast_c ? 1 : box.chunks * box.blocks,
                 each = &along == &box.rows ? box.cols.count * entry : entry;
-  if (!begins(tile) || box.groups > 1) return transfer(box);
-  const int64_t size = strip_size(count, each), first = along.begin, slot = box.slot;
+  if (schedule_.strips == 0 || !begins(tile) || box.groups > 1) return transfer(box);
+  const int64_t size = strip_size(count, each, schedule_.strips), first = along.begin, slot = box.slot;
   for (int64_t begin = 0; begin < count; begin += size) {
     along.begin = first + begin * along.step;
     along.count = std::min(size, count - begin);

@@ -21,6 +21,7 @@ namespace {
 
 /// Candidates that are replayed for each layout, and those that are tried again between the neighbours.
 constexpr size_t kTrials = 16, kFinalists = 8;
+constexpr size_t kChainTrials = 24;  // tiles of a chain cost little to plan, and the estimate tells less of them
 /// Layouts of a chain's first input that are judged.
 constexpr size_t kChainLayouts = 3;
 
@@ -243,7 +244,7 @@ std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const 
     subject.lowering = &lowering;
     std::string why = schedule::chain_obstacle(subject.nests, config_);
     std::vector<schedule::Ranked<ChainPlan>> found;
-    if (why.empty() && tile == nullptr) found = searcher_->chains(subject, machine_, *model_, goal_, kTrials);
+    if (why.empty() && tile == nullptr) found = searcher_->chains(subject, machine_, *model_, goal_, kChainTrials);
     if (why.empty() && tile != nullptr) {
       if (auto plan = schedule::ChainPlanner(subject.nests, config_).plan(*tile, &why)) {
         const Cost cost = model_->cost(subject, *plan);
@@ -482,6 +483,36 @@ void Planner::pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
   piece.reason += "; the winner scores " + rounded(best) + " between its neighbours";
 }
 
+void Planner::choose_strips(Unit& unit, const std::function<std::optional<Cost>()>& cost) {
+  const auto set = [&](int64_t strips) {
+    if (unit.chain) {
+      unit.chain->plan.tile.strips = strips;
+      for (schedule::Schedule* end : {&unit.chain->plan.schedules.front(), &unit.chain->plan.schedules.back()})
+        end->strips = strips;
+    }
+    for (size_t t = 0; t < unit.schedules.size(); ++t) {
+      const Task& task = unit.tasks[t];
+      unit.schedules[t].strips = strips;
+      unit.schedules[t] = schedule::canonical(nest_for(task, unit.schedules[t]), config_, std::move(unit.schedules[t]));
+    }
+  };
+  const int64_t before = unit.chain ? unit.chain->plan.tile.strips : unit.schedules.front().strips;
+  if (before == 0 || given(unit.first) != nullptr) return;
+  std::optional<Cost> known = cost();
+  if (!known) return;
+  int64_t best = before;
+  double least = goal_.score(*known, config_);
+  for (const int64_t strips : schedule::kStrips) {
+    if (strips == before) continue;
+    set(strips);
+    const double score = goal_.score(cost().value(), config_);
+    if (score >= least) continue;
+    least = score;
+    best = strips;
+  }
+  set(best);
+}
+
 void Planner::settle(std::vector<Unit>& units) {
   const size_t layers = graph_.operations.size();
   std::vector<LayerInfo> infos(layers);
@@ -497,6 +528,7 @@ void Planner::settle(std::vector<Unit>& units) {
       pick(unit, unit.chain->plan, unit.plans, cost);
     else if (unit.tasks.size() == 1)
       pick(unit, unit.schedules.front(), unit.others, cost);
+    choose_strips(unit, cost);
   }
 }
 

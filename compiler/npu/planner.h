@@ -126,6 +126,8 @@ class Planner {
   bool recut_at(std::vector<Unit>& units, size_t first, size_t count);
   /// All other ways to cover the operations from `first` to `end` by units that were offered.
   std::vector<std::vector<Place>> covers(size_t first, size_t end) const;
+  /// Takes the strips that do best between the neighbours.
+  void choose_strips(Unit& unit, const std::function<std::optional<schedule::Cost>()>& cost);
   /// Of units behind each other; nothing where the judge looks at no streams.
   std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units);
   /// Tries the other candidates in place of the unit's own.

@@ -259,6 +259,8 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
   give_more(layout, nests_, tiles, chunks, tile.whole_input, config_);
   for (size_t s = 0; s < nests_.size(); ++s)
     plan.schedules.push_back(schedule_of(*nests_[s], layout.tiles[s], layout.footprints[s], layout.copies[s]));
+  for (const size_t s : {size_t{0}, nests_.size() - 1})
+    plan.schedules[s].strips = may_strip(*nests_[s]) ? tile.strips : 0;
   return plan;
 }
 

@@ -31,6 +31,7 @@ struct ChainTile {
   int64_t oh = 1, ow = 1;    // of the last nest's output
   int64_t blocks = 1;        // of middle channels in a step
   bool whole_input = false;  // a first link that treats each channel on its own gets all channels of a tile at once
+  int64_t strips = 0;        // as of a schedule: the first link's first tile and the last one's last
   bool operator==(const ChainTile&) const = default;
 };
 

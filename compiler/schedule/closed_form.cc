@@ -317,7 +317,7 @@ class ChainForm {
     if (dense(tail) && tiles_ > 1 && copies(last, Operand::kSums) == 1)
       busiest += images_ * plan_.rows->out[last] * plan_.cols->out[last] * tail.extent[Dim::kOc];
     Cost cost;
-    cost.cycles = busiest + static_cast<int64_t>(nests_.size()) * std::max(gemm_, alu_) / plan_.steps +
+    cost.cycles = busiest + static_cast<int64_t>(nests_.size() - 1) * std::min(gemm_, alu_) / plan_.steps +
                   load_ / tiles_ / 2 + 2 * machine_.dram_latency_cycles;
     cost.bytes = bytes_ + instructions_ * isa::kInstructionBytes;
     return cost;

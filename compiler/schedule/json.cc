@@ -65,6 +65,7 @@ ordered_json value_of(const Schedule& schedule) {
   ordered_json root;
   root["intrinsic"] = schedule.intrinsic->name();
   root["input_layout"] = to_string(schedule.input_layout);
+  if (schedule.strips > 0) root["strips"] = schedule.strips;
   root["levels"] = ordered_json::array();
   for (const Level& level : schedule.levels) {
     ordered_json entry;
@@ -92,6 +93,7 @@ ordered_json value_of(const ChainSchedule& chain) {
   root["chain"] = chain.links;
   root["tile"] = {{"oh", chain.tile.oh}, {"ow", chain.tile.ow}, {"blocks", chain.tile.blocks}};
   if (chain.tile.whole_input) root["tile"]["input"] = "whole";
+  if (chain.tile.strips > 0) root["tile"]["strips"] = chain.tile.strips;
   return root;
 }
 
@@ -133,7 +135,7 @@ const Intrinsic& intrinsic_of(const json& name) {
 
 Schedule schedule_of(const json& root) {
   if (!root.is_object()) refuse("the top is not an object");
-  check_keys(root, {"intrinsic", "input_layout", "levels", "operands"}, "a schedule");
+  check_keys(root, {"intrinsic", "input_layout", "strips", "levels", "operands"}, "a schedule");
   Schedule schedule;
   schedule.intrinsic = &intrinsic_of(member(root, "intrinsic"));
   if (root.contains("input_layout")) {
@@ -144,6 +146,7 @@ Schedule schedule_of(const json& root) {
              "; known: nhwc, fold(kw), fold(kh,kw), fold(kh2,kw) and so on, and folds with *2, *3, *4 behind them");
     schedule.input_layout = *parsed;
   }
+  if (root.contains("strips")) schedule.strips = number(root, "strips", 0);
   const json& levels = member(root, "levels");
   if (!levels.is_array()) refuse("'levels' is no list");
   for (const json& entry : levels) schedule.levels.push_back(level_of(entry));
@@ -164,6 +167,7 @@ ChainSchedule chain_of(const json& root) {
         refuse("'input' of a chain's tile is \"whole\" or left out, not " + tile["input"].dump());
       chain.tile.whole_input = true;
     }
+    if (tile.contains("strips")) chain.tile.strips = number(tile, "strips", 0);
   } catch (const json::exception& e) {
     refuse(std::string("a chain has \"chain\", a list of names, and \"tile\" with oh, ow and blocks: ") + e.what());
   }

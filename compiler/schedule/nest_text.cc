@@ -214,6 +214,7 @@ void print(const Schedule& schedule, text::Printer& printer) {
   text::Line head("schedule");
   head.word(schedule.intrinsic->name());
   if (schedule.input_layout != InputLayout{}) head.field("layout", text::quote(to_string(schedule.input_layout)));
+  if (schedule.strips > 0) head.field("strips", schedule.strips);
   printer.open(head);
   for (const Level& level : schedule.levels) {
     if (!level.outer()) continue;
@@ -244,6 +245,10 @@ Schedule read_schedule(text::Reader& reader) {
     reader.fail_at(named, error.what());
   }
   reader.fields([&](const std::string& key) {
+    if (key == "strips") {
+      schedule.strips = reader.integer(0, INT32_MAX);
+      return true;
+    }
     if (key != "layout") return false;
     const text::Token at = reader.token();
     const auto layout = parse_input_layout(reader.string());
@@ -287,6 +292,7 @@ void print(const ChainSchedule& chain, text::Printer& printer) {
   text::Line line("chain");
   line.word("[" + names + "]").field("oh", chain.tile.oh).field("ow", chain.tile.ow).field("blocks", chain.tile.blocks);
   if (chain.tile.whole_input) line.field("whole_input", 1);
+  if (chain.tile.strips > 0) line.field("strips", chain.tile.strips);
   printer.line(line);
 }
 
@@ -299,6 +305,10 @@ ChainSchedule read_chain(text::Reader& reader) {
   reader.fields([&](const std::string& key) {
     if (key == "whole_input") {
       chain.tile.whole_input = reader.integer(0, 1) == 1;
+      return true;
+    }
+    if (key == "strips") {
+      chain.tile.strips = reader.integer(0, INT32_MAX);
       return true;
     }
     int64_t* to = key == "oh"       ? &chain.tile.oh

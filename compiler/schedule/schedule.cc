@@ -191,7 +191,10 @@ int64_t copies_of(const Nest& nest, const Schedule& schedule, Operand operand) {
   return derived_copies(nest, schedule, operand, attach_of(nest, schedule, operand));
 }
 
+bool may_strip(const Nest& nest) { return !nest.raw && !nest.factor.present && nest.computation != Computation::kRows; }
+
 Schedule canonical(const Nest& nest, const isa::MachineConfig& config, Schedule schedule) {
+  if (!may_strip(nest)) schedule.strips = 0;
   const bool choice = input_scopes(nest, config).size() > 1;
   const isa::Space scope = input_scope(nest, schedule);
   PerOperand attach{}, copies{};

@@ -66,6 +66,9 @@ struct Schedule {
   InputLayout input_layout;              // which of the layouts of the input it is for (first-layer folding)
   std::vector<Level> levels;             // outermost first: temporal and vthread, then hwloop
   std::vector<OperandPlan> operands;     // those the nest has; nothing is derived for one that is missing
+  /// The first and the last tile are fetched, computed and stored in strips of at least so many entries of the result,
+  /// so that neighbouring nests overlap; 0: these tiles are whole, too.
+  int64_t strips = 0;
 
   /// Extents of one tile: products of the hwloop factors.
   Extents tile() const;
@@ -105,8 +108,13 @@ int64_t derived_copies(const Nest& nest, const Schedule& schedule, Operand opera
 /// Slots of its ring: the given number, or what follows. 0 when the schedule has no such operand.
 int64_t copies_of(const Nest& nest, const Schedule& schedule, Operand operand);
 
-/// The same schedule in its one canonical form: attach of what is fetched as a number, copies only where they do not
-/// follow, a scope only where there is a choice.
+/// Strips that a searcher chooses from; the makers of schedules take the first.
+inline constexpr std::array<int64_t, 4> kStrips = {64, 0, 128, 32};
+/// Whether the tiles of a nest can be cut into strips.
+bool may_strip(const Nest& nest);
+
+/// The same schedule in its one canonical form: no strips where there can be none, attach of what is fetched as a
+/// number, copies only where they do not follow, a scope only where there is a choice.
 Schedule canonical(const Nest& nest, const isa::MachineConfig& config, Schedule schedule);
 
 /// Entries of each scratchpad.

@@ -16,7 +16,7 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-constexpr size_t kCandidatesOfAKind = 2;
+constexpr size_t kCandidatesOfAKind = 2, kChainsOfAKind = 4;
 constexpr int kMostCopies = 4;   // of an operand that does not become resident
 constexpr int64_t kThreads = 2;  // of the innermost loop
 
@@ -159,6 +159,7 @@ void build(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfi
            const Footprint& f, const Order& order, bool single, Schedule& schedule) {
   schedule.intrinsic = &intrinsic;
   schedule.input_layout = nest.layout;
+  schedule.strips = single || !may_strip(nest) ? 0 : kStrips[0];
   schedule.levels.clear();
   schedule.operands.clear();
   for (const Loop& loop : order.loops) schedule.levels.push_back({loop.dim, loop.factor, LevelKind::kTemporal});
@@ -364,7 +365,7 @@ class Exhaustive : public Searcher {
     return result;
   }
 
-  /// At most two of the result have the same number of blocks and fetch their input alike.
+  /// At most kChainsOfAKind of the result have the same number of blocks and fetch their input alike.
   std::vector<Ranked<ChainPlan>> chains(const Subject& subject, const Machine& machine, CostModel& model,
                                         const Goal& goal, size_t count) override {
     const auto& nests = subject.nests;
@@ -389,13 +390,13 @@ class Exhaustive : public Searcher {
       auto& kind = best[{tile.blocks, tile.whole_input}];
       const auto at = std::upper_bound(kind.begin(), kind.end(), ranked, better);
       kind.insert(at, std::move(ranked));
-      if (kind.size() > kCandidatesOfAKind) kind.pop_back();
+      if (kind.size() > kChainsOfAKind) kind.pop_back();
     };
     for (const int64_t oh : ascending(candidate_extents(height, 1.15, height))) {
       for (const int64_t ow : all_columns) {
         for (const int64_t blocks : candidate_extents(middle, 1.25, middle)) {
-          look({oh, ow, blocks});
-          if (const ChainTile whole{oh, ow, blocks, true}; may_hold_input(nests, whole)) look(whole);
+          look({oh, ow, blocks, false, kStrips[0]});
+          if (const ChainTile whole{oh, ow, blocks, true, kStrips[0]}; may_hold_input(nests, whole)) look(whole);
         }
       }
     }

@@ -97,7 +97,11 @@ Index Dice::below_index(Index bound) {
 }
 
 Space::Space(const Nest& nest, const isa::MachineConfig& config)
-    : nest_(nest), config_(config), intrinsics_(intrinsics_for(nest)), scopes_(input_scopes(nest, config).size()) {
+    : nest_(nest),
+      config_(config),
+      intrinsics_(intrinsics_for(nest)),
+      scopes_(input_scopes(nest, config).size()),
+      strips_(may_strip(nest) ? kStrips.size() : 1) {
   for (int d = 0; d < kDims; ++d) {
     const int64_t extent = nest.extent[static_cast<Dim>(d)];
     extents_[static_cast<size_t>(d)] = parts(extent);
@@ -121,7 +125,7 @@ Space::Space(const Nest& nest, const isa::MachineConfig& config)
   for (uint32_t mask = 0; mask <= cut; ++mask) {
     if ((mask & ~cut) == 0) add_group(mask);
   }
-  size_ *= intrinsics_.size();
+  size_ *= intrinsics_.size() * strips_;
 }
 
 std::vector<int> Space::attachments(const std::vector<Dim>& loops, Operand operand) const {
@@ -186,7 +190,9 @@ std::optional<Schedule> Space::legal(Schedule schedule) const {
 
 std::optional<Schedule> Space::at(Index number) const {
   TESSERA_INVARIANT(number < size_, "no point of the space");
-  const Index each = size_ / intrinsics_.size();
+  const int64_t strips = may_strip(nest_) ? kStrips[static_cast<size_t>(number % strips_)] : 0;
+  number /= strips_;
+  const Index each = size_ / strips_ / intrinsics_.size();
   const Intrinsic& intrinsic = *intrinsics_[static_cast<size_t>(number / each)];
   number %= each;
   for (const Group& group : groups_) {
@@ -197,7 +203,11 @@ std::optional<Schedule> Space::at(Index number) const {
     const Index tile = number % group.tiles;
     number /= group.tiles;
     for (const Sketch& sketch : group.sketches) {
-      if (number < sketch.annotations) return build(intrinsic, group, sketch, tile, number);
+      if (number < sketch.annotations) {
+        auto made = build(intrinsic, group, sketch, tile, number);
+        if (made) made->strips = strips;
+        return made;
+      }
       number -= sketch.annotations;
     }
   }
@@ -442,11 +452,12 @@ Schedule Space::mutate(const Schedule& schedule, Dice& dice) const {
     Schedule next = canonical(nest_, config_, schedule);
     if (intrinsics_.size() > 1 && dice.chance(0.1)) next.intrinsic = intrinsics_[dice.below(intrinsics_.size())];
     do {
-      switch (dice.below(6)) {
+      switch (dice.below(may_strip(nest_) ? 7 : 6)) {
         case 0:
         case 1: change_tile(next, dice); break;
         case 2: change_loops(next, dice); break;
         case 3: change_threads(next, dice); break;
+        case 6: next.strips = kStrips[dice.below(kStrips.size())]; break;
         default: change_operand(next, dice); break;
       }
     } while (dice.chance(0.3));
@@ -464,6 +475,7 @@ Schedule Space::cross(const Schedule& a, const Schedule& b, Dice& dice) const {
     Schedule next;
     next.intrinsic = dice.chance(0.5) ? a.intrinsic : b.intrinsic;
     next.input_layout = a.input_layout;
+    next.strips = copies.strips;
     uint32_t placed = 0;
     const auto place = [&](const Level& level) {
       const auto bit = 1u << static_cast<uint32_t>(level.dim);
@@ -502,11 +514,13 @@ ChainSpace::ChainSpace(const std::vector<const Nest*>& nests) {
 
 Index ChainSpace::size() const {
   const size_t blocks = values_[2].size();
-  return Index{values_[0].size()} * values_[1].size() * (blocks + (may_hold_ ? blocks - 1 : 0));
+  return Index{values_[0].size()} * values_[1].size() * (blocks + (may_hold_ ? blocks - 1 : 0)) * kStrips.size();
 }
 
 ChainTile ChainSpace::at(Index number) const {
   ChainTile tile;
+  tile.strips = kStrips[static_cast<size_t>(number % kStrips.size())];
+  number /= kStrips.size();
   tile.oh = values_[0][static_cast<size_t>(number % values_[0].size())];
   number /= values_[0].size();
   tile.ow = values_[1][static_cast<size_t>(number % values_[1].size())];
@@ -526,6 +540,7 @@ ChainTile ChainSpace::mutate(ChainTile tile, Dice& dice) const {
     if (dice.chance(0.2)) at = static_cast<int64_t>(dice.below(values.size()));
     *fields[which] = values[static_cast<size_t>(std::clamp<int64_t>(at, 0, static_cast<int64_t>(values.size()) - 1))];
     if (may_hold_ && dice.chance(0.15)) tile.whole_input = !tile.whole_input;
+    if (dice.chance(0.2)) tile.strips = kStrips[dice.below(kStrips.size())];
   } while (dice.chance(0.4));
   if (tile.blocks == values_[2].back()) tile.whole_input = false;
   return tile;
@@ -533,7 +548,8 @@ ChainTile ChainSpace::mutate(ChainTile tile, Dice& dice) const {
 
 ChainTile ChainSpace::cross(const ChainTile& a, const ChainTile& b, Dice& dice) {
   const ChainTile& of = dice.chance(0.5) ? a : b;
-  return {dice.chance(0.5) ? a.oh : b.oh, dice.chance(0.5) ? a.ow : b.ow, of.blocks, of.whole_input};
+  return {dice.chance(0.5) ? a.oh : b.oh, dice.chance(0.5) ? a.ow : b.ow, of.blocks, of.whole_input,
+          dice.chance(0.5) ? a.strips : b.strips};
 }
 
 }  // namespace tessera::schedule

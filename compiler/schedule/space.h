@@ -90,7 +90,7 @@ class Space {
   std::vector<const Intrinsic*> intrinsics_;
   std::array<std::vector<int64_t>, kDims> extents_;
   std::vector<Operand> operands_;  // that a schedule may have
-  size_t scopes_ = 1;
+  size_t scopes_ = 1, strips_ = 1;
   bool may_keep_ = false;
   std::vector<Group> groups_;
   Index size_ = 0;
