@@ -11,18 +11,9 @@ namespace tessera::npu {
 using schedule::Dim;
 using schedule::Extents;
 using schedule::Span;
+using schedule::strip_size;
 
 namespace {
-
-constexpr int64_t kMostStrips = 8;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-/// Positions of a strip, of so many entries each, that has at least so many entries.
-int64_t strip_size(int64_t positions, int64_t entries_each, int64_t entries) {
-  const int64_t least = ceil_div(entries, std::max<int64_t>(entries_each, 1));
-  return std::max(ceil_div(positions, kMostStrips), std::min(least, positions));
-}
 
 bool begins(const Tile& tile) {
   return std::all_of(tile.begin.value.begin(), tile.begin.value.end(), [](int64_t at) { return at == 0; });

@@ -516,14 +516,15 @@ void Planner::choose_strips(Unit& unit, const std::function<std::optional<Cost>(
 void Planner::settle(std::vector<Unit>& units) {
   const size_t layers = graph_.operations.size();
   std::vector<LayerInfo> infos(layers);
+  const auto in_place = [&](size_t u) {
+    return judge_->cost(lower_stream(config_, options_, layers, [&](Emitter& emitter) {
+      for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k)
+        lower_unit(units[k], emitter, infos);
+    }));
+  };
   for (size_t u = 0; u < units.size(); ++u) {
     Unit& unit = units[u];
-    const auto cost = [&] {
-      return judge_->cost(lower_stream(config_, options_, layers, [&](Emitter& emitter) {
-        for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k)
-          lower_unit(units[k], emitter, infos);
-      }));
-    };
+    const auto cost = [&] { return in_place(u); };
     if (unit.chain)
       pick(unit, unit.chain->plan, unit.plans, cost);
     else if (unit.tasks.size() == 1)

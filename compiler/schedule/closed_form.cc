@@ -494,6 +494,65 @@ int64_t compulsory_bytes(const Nest& nest, const Intrinsic& intrinsic, const Mac
   return bytes + whole.params * config.param_entry_bytes();
 }
 
+/// What no order and no copies hide: an instruction is taken when all it waits for is complete.
+struct Ends {
+  int64_t first = 0;  // the bus's until the first computation has its operands
+  int64_t stage = 0;  // the vector unit's behind the last products
+  int64_t store = 0;  // the bus's for what is stored last
+};
+
+/// With the strips that make them least.
+Ends ends_of(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine) {
+  const isa::MachineConfig& config = machine.config;
+  if (nest.factor.present || nest.layout != InputLayout{} || nest.images > 1 || config.batch > 1) return {};
+  Extents last = tile;  // extents of the tile that is computed last
+  for (int d = 0; d < kDims; ++d) {
+    const auto dim = static_cast<Dim>(d);
+    last[dim] = nest.extent[dim] - (ceil_div(nest.extent[dim], tile[dim]) - 1) * tile[dim];
+  }
+  Ends least;
+  bool found = false;
+  for (const int64_t strips : kStrips) {
+    const auto strip = [&](const Extents& of, bool at_end) {
+      Extents part = of;
+      const Dim dim = of[Dim::kOh] > 1 ? Dim::kOh : Dim::kOw;
+      if (strips == 0 || !may_strip(nest)) return part;
+      const int64_t others = of[Dim::kG] * of[Dim::kOc] * (dim == Dim::kOh ? of[Dim::kOw] : 1);
+      const int64_t size = strip_size(of[dim], others, strips);
+      part[dim] = at_end ? of[dim] - (ceil_div(of[dim], size) - 1) * size : std::min(size, of[dim]);
+      return part;
+    };
+    const Extents begin = strip(tile, false), end = strip(last, true);
+    Ends ends;
+    int64_t bytes = 0;
+    if (nest.input.present && !nest.input.broadcasts()) {
+      const auto inside = [&](Dim out, Dim tap, int64_t stride, int64_t dilation, int64_t pad, int64_t low,
+                              int64_t high) {
+        const Span span = input_span(0, begin[out], 0, begin[tap], stride, dilation, pad);
+        const int64_t from = std::max<int64_t>(0, ceil_div(low - span.begin, span.step));
+        const int64_t to = span.begin < high ? std::min(span.count, ceil_div(high - span.begin, span.step)) : 0;
+        return std::max<int64_t>(0, to - from);
+      };
+      const int64_t channels =
+          std::min(begin[Dim::kG] * begin[Dim::kIc] * nest.in_channels.lanes, nest.in_channels.total);
+      bytes += inside(Dim::kOh, Dim::kKh, nest.stride_h, nest.dilation_h, nest.pad_top, nest.input.row_begin,
+                      nest.input.row_end) *
+               inside(Dim::kOw, Dim::kKw, nest.stride_w, nest.dilation_w, nest.pad_left, nest.input.col_begin,
+                      nest.input.col_end) *
+               channels * nest.input.element_bytes;
+      if (nest.in_channels.chunk % nest.in_channels.lanes != 0) bytes = 0;  // a block may have fewer
+    }
+    if (dense(nest)) bytes += intrinsic.demand(nest, tile).weights / nest.planes * config.wgt_entry_bytes();
+    ends.first = beats(bytes, machine);
+    const int64_t entries = end[Dim::kN] * end[Dim::kOh] * end[Dim::kOw] * end[Dim::kG] * end[Dim::kOc];
+    ends.stage = nest.raw ? 0 : entries;
+    ends.store = beats(end[Dim::kOh] * end[Dim::kOw] * nest.output.element_bytes, machine);  // a channel at least
+    if (!found || ends.first + ends.stage + ends.store < least.first + least.stage + least.store) least = ends;
+    found = true;
+  }
+  return least;
+}
+
 }  // namespace
 
 int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine) {
@@ -516,13 +575,18 @@ int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& 
     }
   }
   // The core's intrinsics issue one step a cycle; what another one issues nobody knows here.
-  if (&intrinsic != &core_intrinsic(nest.computation)) gemm = 0;
+  const bool core = &intrinsic == &core_intrinsic(nest.computation);
+  if (!core) gemm = 0;
   const int64_t alu = nest.raw || gemm == 0 ? 0 : results;
   const int64_t instructions = (gemm > 0 ? output_tiles * reduction_tiles : 0) + 2 * output_tiles;
+  const int64_t data = compulsory_bytes(nest, intrinsic, machine);
+  const int64_t latency = machine.dram_latency_cycles;
   const int64_t bus =
-      beats(compulsory_bytes(nest, intrinsic, machine) + instructions * isa::kInstructionBytes, machine);
-  // An engine waits for its instruction and then for its operands, one after the other.
-  return machine.dram_latency_cycles + std::max(machine.dram_latency_cycles + std::max(gemm, alu), bus);
+      std::max(beats(data + instructions * isa::kInstructionBytes, machine), latency + beats(data, machine));
+  const Ends ends = core ? ends_of(nest, intrinsic, tile, machine) : Ends{};
+  // The first engine waits for its instruction and then for its operands, one after the other. What is stored last is
+  // answered.
+  return latency + std::max(latency + ends.first + std::max(gemm + ends.stage, alu) + ends.store, bus) + latency;
 }
 
 std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine) {

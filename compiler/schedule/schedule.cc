@@ -191,6 +191,13 @@ int64_t copies_of(const Nest& nest, const Schedule& schedule, Operand operand) {
   return derived_copies(nest, schedule, operand, attach_of(nest, schedule, operand));
 }
 
+int64_t strip_size(int64_t positions, int64_t entries_each, int64_t entries) {
+  constexpr int64_t kMost = 8;  // strips; each costs an instruction of every engine
+  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t least = ceil_div(entries, std::max<int64_t>(entries_each, 1));
+  return std::max(ceil_div(positions, kMost), std::min(least, positions));
+}
+
 bool may_strip(const Nest& nest) { return !nest.raw && !nest.factor.present && nest.computation != Computation::kRows; }
 
 Schedule canonical(const Nest& nest, const isa::MachineConfig& config, Schedule schedule) {

@@ -110,6 +110,8 @@ int64_t copies_of(const Nest& nest, const Schedule& schedule, Operand operand);
 
 /// Strips that a searcher chooses from; the makers of schedules take the first.
 inline constexpr std::array<int64_t, 4> kStrips = {64, 0, 128, 32};
+/// Of so many positions, of so many entries each, those that a strip of at least so many entries has.
+int64_t strip_size(int64_t positions, int64_t entries_each, int64_t entries);
 /// Whether the tiles of a nest can be cut into strips.
 bool may_strip(const Nest& nest);
 

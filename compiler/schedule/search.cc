@@ -17,8 +17,9 @@ namespace {
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 constexpr size_t kCandidatesOfAKind = 2, kChainsOfAKind = 4;
-constexpr int kMostCopies = 4;   // of an operand that does not become resident
-constexpr int64_t kThreads = 2;  // of the innermost loop
+constexpr int64_t kFirstStrips = 128;  // until the neighbours are known
+constexpr int kMostCopies = 4;         // of an operand that does not become resident
+constexpr int64_t kThreads = 2;        // of the innermost loop
 
 /// Loops around a tile, outermost first.
 struct Order {
@@ -159,7 +160,7 @@ void build(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfi
            const Footprint& f, const Order& order, bool single, Schedule& schedule) {
   schedule.intrinsic = &intrinsic;
   schedule.input_layout = nest.layout;
-  schedule.strips = single || !may_strip(nest) ? 0 : kStrips[0];
+  schedule.strips = single || !may_strip(nest) ? 0 : kFirstStrips;
   schedule.levels.clear();
   schedule.operands.clear();
   for (const Loop& loop : order.loops) schedule.levels.push_back({loop.dim, loop.factor, LevelKind::kTemporal});
@@ -395,8 +396,8 @@ class Exhaustive : public Searcher {
     for (const int64_t oh : ascending(candidate_extents(height, 1.15, height))) {
       for (const int64_t ow : all_columns) {
         for (const int64_t blocks : candidate_extents(middle, 1.25, middle)) {
-          look({oh, ow, blocks, false, kStrips[0]});
-          if (const ChainTile whole{oh, ow, blocks, true, kStrips[0]}; may_hold_input(nests, whole)) look(whole);
+          look({oh, ow, blocks, false, kFirstStrips});
+          if (const ChainTile whole{oh, ow, blocks, true, kFirstStrips}; may_hold_input(nests, whole)) look(whole);
         }
       }
     }

@@ -119,6 +119,25 @@ def test_no_schedule_is_below_its_bound():
         tuning.prove(bench, chain)
 
 
+@timed
+def test_strips_change_cycles_and_no_result():
+    """Of every layer and chain of the compiler's choice; the oracle is the same model with whole tiles."""
+    session = session_of("sysc", "npu64")
+    values, cycles = feeds(session), {}
+    for strips in (0, 8, 64):
+        schedules = json.loads(json.dumps(session.schedules()))
+        for schedule in schedules.values():
+            for part in schedule if isinstance(schedule, list) else [schedule.get("tile", schedule)]:
+                part["strips"] = strips
+        other = session_of("sysc", "npu64", schedules=schedules)
+        results = other.run(None, values)
+        cycles[strips] = other.stats().cycles
+        if strips == 0:
+            expected = results
+        assert all(np.array_equal(a, b) for a, b in zip(results, expected))
+    assert cycles[8] != cycles[0]
+
+
 def test_every_interface_takes_what_was_found(tuned, command, tmp_path):
     database, found = tuned
     assert found.cycles <= found.default_cycles
