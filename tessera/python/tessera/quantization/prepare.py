@@ -9,6 +9,7 @@ import copy
 import os
 import pathlib
 import tempfile
+import warnings
 
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
 from .attention import masks_to_sums
+from .contrib import spell_out, weights_to_float
 from .errors import argument, error, model_error
 from .graph import Graph, attribute, is_onnx, opset_of
 
@@ -474,9 +476,13 @@ def name_nodes(model):
 def prepare(model, products):
     """See the module's text. products: names of the operators whose products the NPU computes."""
     model = without_repeated_outputs(inlined(load(model)))
+    weights_to_float(model)
     refuse_unfit(model, products)
     single_precision(model)
-    model = fold(lower_opset(convert_opset(model)))
+    model = lower_opset(convert_opset(model))
+    for sentence in spell_out(model):
+        warnings.warn(sentence, stacklevel=2)
+    model = fold(model)
     sums_to_adds(model)
     plain_gemms(model)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
