@@ -109,7 +109,11 @@ int compile_command(const Arguments& a) {
   const program::Artifact artifact = model.compile(config, tuned_options(a, import));
   const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
   program::save(artifact, output);
-  if (!a.quiet) std::printf("%s: %s\n", output.c_str(), description_in_short(description_json(artifact)).c_str());
+  if (a.quiet) return 0;
+  const std::string description = description_json(artifact);
+  std::printf("%s: %s\n", output.c_str(), description_in_short(description).c_str());
+  const std::string note = float_note(description, a.model);
+  if (!note.empty()) std::fprintf(stderr, "tessera: %s\n", note.c_str());
   return 0;
 }
 

@@ -120,6 +120,37 @@ constexpr const char* kStreams[] = {"input", "weights", "params", "second", "out
 
 double cycles_of(const json& row, const char* cause) { return value_of(row, (std::string("cycles_") + cause).c_str()); }
 
+/// What a model computes in float on the CPU although the NPU has operators for it.
+struct FloatWork {
+  double npu = 0, cpu = 0;    // multiply-accumulates of products
+  size_t attentions = 0;      // operators
+  std::string product, kind;  // the largest product's node; the first attention's operator
+
+  explicit FloatWork(const json& stats)
+      : npu(value_of(stats, has(stats, "macs") ? "macs" : "macs_npu")), cpu(value_of(stats, "macs_cpu")) {
+    double most = 0;
+    for (const json& row : stats.value("layers", json::array())) {
+      if (row.value("placement", "") != "cpu") continue;
+      const std::string op = row.value("op", "");
+      if (op.ends_with("Attention") && attentions++ == 0) kind = op;
+      if (value_of(row, "macs") > most) most = value_of(row, "macs"), product = row.value("name", "");
+    }
+  }
+
+  /// Products beside others on the NPU, or an attention.
+  bool some() const { return attentions > 0 || (npu > 0 && 100 * cpu >= npu + cpu); }
+
+  std::string sentence() const {
+    std::string what;
+    if (cpu > 0)
+      what = percent(cpu, npu + cpu) + " % of the multiply-accumulates" +
+             (product.empty() ? "" : " (most in node '" + product + "')");
+    if (attentions > 0) what += (what.empty() ? "" : " and ") + std::to_string(attentions) + " " + kind;
+    return what +
+           " are computed in float on the CPU; `tessera quantize` of the float model makes int8 products of the NPU";
+  }
+};
+
 /// The lines before the tables.
 std::string sums_text(const json& stats) {
   std::string text = cell(stats, "config") + " on " + cell(stats, "device") + ": ";
@@ -155,6 +186,7 @@ std::string sums_text(const json& stats) {
     text +=
         "float on the CPU: " + cell(stats, "close_candidates") +
         " normalisations and means that --numerics close computes in integers, on the NPU as far as it has row lanes\n";
+  if (const FloatWork work(stats); work.some()) text += work.sentence() + "\n";
   return text;
 }
 
@@ -220,7 +252,10 @@ std::string report_text(const std::string& text, bool with_schedules, const std:
 
 std::string float_note(const std::string& text, const std::string& model) {
   const json stats = json::parse(text, nullptr, false);
-  if (!stats.is_object() || value_of(stats, "macs") > 0 || value_of(stats, "macs_cpu") == 0) return "";
+  if (!stats.is_object()) return "";
+  const FloatWork work(stats);
+  if (work.some()) return work.sentence();
+  if (work.npu > 0 || work.cpu == 0) return "";
   return "none of the " + cell(stats, "macs_cpu") +
          " multiply-accumulates ran on the NPU, which computes quantised models; `tessera quantize " + model +
          " --calibrate DATA` makes one, and `tessera run --calibrate DATA` does both";

@@ -13,8 +13,9 @@ namespace tessera {
 std::string report_text(const std::string& stats, bool with_schedules = true,
                         const std::string& from = "the statistics");
 
-/// One sentence for a model of which every product ran in float on the CPU, and what to do; empty for others.
-/// Statistics as a session gives them; `model`: its file.
+/// One sentence for a model whose products, a hundredth of them at least, or whose attention is computed in float on
+/// the CPU: which, and what to do; empty for others. Statistics as a session gives them, or a description; `model`: its
+/// file.
 std::string float_note(const std::string& statistics, const std::string& model);
 
 /// The sums of a run in one line; nothing where no artifact ran.

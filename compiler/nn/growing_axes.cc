@@ -118,8 +118,14 @@ class Comparison {
                        std::memcmp(x->data(), y->data(), static_cast<size_t>(x->bytes())) == 0);
     if (same) return;
     std::string reader = "a node";
-    for (mlir::Operation* user : a->getUsers()) reader = where(user);
-    refuse(reader + " computes with the length of the past, which is known only at run time");
+    bool attends = false;
+    for (mlir::Operation* user : a->getUsers()) {
+      reader = where(user);
+      auto node = mlir::dyn_cast<NodeOp>(user);
+      attends = node && node.getOpType() == "GroupQueryAttention";
+    }
+    refuse(reader + " computes with the length of the past, which is known only at run time" +
+           (attends ? " (`tessera quantize` spells it out in operators that do not)" : ""));
   }
 
   void value(mlir::Value a, mlir::Value b, const std::string& who) {

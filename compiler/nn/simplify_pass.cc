@@ -7,6 +7,7 @@
 
 #include "compiler/nn/pass_util.h"
 #include "compiler/nn/passes.h"
+#include "compiler/nn/reshape_target.h"
 
 namespace tessera::nn {
 namespace {
@@ -116,7 +117,9 @@ bool compose_reshapes(NodeOp op, mlir::PatternRewriter& rewriter) {
   auto shape = shape_of(op->getResult(0));
   if (!is_reshaping(inner) || !shape || !is_static(op->getResult(0))) return false;
   if (std::find(shape->begin(), shape->end(), 0) != shape->end()) return false;  // 0 means "copy" to Reshape
-  mlir::Value target = create_constant(rewriter, op.getLoc(), ops::Tensor::vector_i64(*shape));
+  const auto extents = reshape_target(op, shape_of(inner->getOperand(0)).value_or(ops::Shape{}), *shape);
+  if (!extents) return false;
+  mlir::Value target = create_constant(rewriter, op.getLoc(), ops::Tensor::vector_i64(*extents));
   replace_with(rewriter, op, "Reshape", {inner->getOperand(0), target});
   return true;
 }

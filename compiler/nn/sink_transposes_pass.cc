@@ -9,6 +9,7 @@
 
 #include "compiler/nn/pass_util.h"
 #include "compiler/nn/passes.h"
+#include "compiler/nn/reshape_target.h"
 
 namespace tessera::nn {
 namespace {
@@ -287,7 +288,9 @@ bool transpose_to_reshape(NodeOp op, mlir::PatternRewriter& rewriter) {
     if ((*input)[static_cast<size_t>(p)] == 0 || p < last) return false;
     last = p;
   }
-  mlir::Value shape = create_constant(rewriter, op.getLoc(), ops::Tensor::vector_i64(*output));
+  const auto target = reshape_target(op, *input, *output);
+  if (!target) return false;
+  mlir::Value shape = create_constant(rewriter, op.getLoc(), ops::Tensor::vector_i64(*target));
   replace_with(rewriter, op, "Reshape", {op->getOperand(0), shape});
   return true;
 }

@@ -19,6 +19,7 @@
 #include "compiler/nn/interpreter.h"
 #include "compiler/nn/module_text.h"
 #include "compiler/nn/passes.h"
+#include "compiler/nn/reshape_target.h"
 #include "compiler/npu/chain.h"
 #include "compiler/npu/schedule_text.h"
 #include "compiler/npu/search_log.h"
@@ -353,6 +354,8 @@ static Bounded bounded(mlir::MLIRContext& context, const Model& model, mlir::fun
   made.growth.pasts = model.pasts();
   made.module = with(made.growth.room, options.max_length);
   made.shorter = with(made.growth.room - 1, options.max_length - 1);
+  for (auto* of : {&made.module, &made.shorter})
+    main_of(**of)->setAttr(nn::kPastGrowsAttr, mlir::UnitAttr::get(&context));
   run_passes(context, *made.module, options.snapshots, is_close(options));
   run_passes(context, *made.shorter, {}, is_close(options));
   made.axes = nn::growing_axes(main_of(*made.module), main_of(*made.shorter));

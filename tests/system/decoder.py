@@ -4,8 +4,9 @@ queries with rotary positions, a gated MLP, logits. Keys and values of the past 
 into outputs.
 
 `cache`: "bytes" (a Concat of int8), "dequantised" (the same between a DequantizeLinear and a QuantizeLinear), or
-"float". `tokens`: how many a run takes; None leaves it dynamic. With more than one a causal mask comes from the inputs
-`attention_mask` and `position_ids`. `normalise`: RMSNorm before each block; without it every operator is of an exact
+"float". `tokens_first`: a cache is [batch, length, groups, size], not [batch, groups, length, size]. `tokens`: how many
+a run takes; None leaves it dynamic. With more than one a causal mask comes from the inputs `attention_mask` and
+`position_ids`. `normalise`: RMSNorm before each block; without it every operator is of an exact
 class, so that results equal ONNX Runtime's."""
 
 import numpy as np
@@ -27,12 +28,13 @@ class Decoder:
         longest=64,
         inner=None,
         cache="bytes",
+        tokens_first=False,
     ):
         self.rng = np.random.default_rng(seed)
         self.layers, self.heads, self.groups, self.size, self.words = layers, heads, groups or heads, size, words
         self.width, self.longest, self.normalise = heads * size, longest, normalise
         self.inner = inner or 2 * self.width
-        self.cache = cache
+        self.cache, self.tokens_first = cache, tokens_first
         self.nodes, self.constants = [], []
 
     def constant(self, value):
@@ -101,6 +103,23 @@ class Decoder:
         times = self.heads // self.groups
         return self.node("Concat", [hidden] * times, axis=2) if times > 1 else hidden
 
+    def by_heads(self, x):
+        """From the order of heads to that of the cache, or back."""
+        return self.node("Transpose", [x], perm=[0, 2, 1, 3]) if self.tokens_first else x
+
+    def extended(self, names, new):
+        """The past of the first name with the new tokens, which is the output of the second; dequantised."""
+        axis = 1 if self.tokens_first else 2
+        if self.cache == "float":
+            whole = self.node("Concat", [names[0], self.through(new, 1 / 32)], names[1], axis=axis)
+            return self.through(whole, 1 / 32)
+        if self.cache == "bytes":
+            whole = self.node("Concat", [names[0], self.quantised(new, 1 / 32)], names[1], axis=axis)
+            return self.dequantised(whole, 1 / 32)
+        parts = [self.dequantised(names[0], 1 / 32), self.through(new, 1 / 32)]
+        whole = self.node("Concat", parts, axis=axis)
+        return self.dequantised(self.quantised(whole, 1 / 32, names[1]), 1 / 32)
+
     def attention(self, x, layer, tables, mask):
         q = self.heads_of(self.linear(x, self.width, self.width, 1 / 32), self.heads)
         narrow = self.groups * self.size
@@ -110,16 +129,7 @@ class Decoder:
         past = []
         for kind, new in (("key", k), ("value", v)):
             names = f"past_key_values.{layer}.{kind}", f"present.{layer}.{kind}"
-            if self.cache == "float":
-                whole = self.node("Concat", [names[0], self.through(new, 1 / 32)], names[1], axis=2)
-                past.append(self.through(whole, 1 / 32))
-            elif self.cache == "bytes":
-                whole = self.node("Concat", [names[0], self.quantised(new, 1 / 32)], names[1], axis=2)
-                past.append(self.dequantised(whole, 1 / 32))
-            else:
-                parts = [self.dequantised(names[0], 1 / 32), self.through(new, 1 / 32)]
-                whole = self.node("Concat", parts, axis=2)
-                past.append(self.dequantised(self.quantised(whole, 1 / 32, names[1]), 1 / 32))
+            past.append(self.by_heads(self.extended(names, self.by_heads(new))))
         turned = self.node("Transpose", [past[0]], perm=[0, 1, 3, 2])
         root = self.constant(np.float32(1 / np.sqrt(self.size)))
         q = self.node("Reshape", [q, self.constant(np.array([0, self.groups, -1, self.size]))])
@@ -159,10 +169,14 @@ class Decoder:
         self.nodes[-1].output[0] = "logits"
         return self.finish(batch, tokens if tokens is not None else "tokens")
 
+    def cache_shape(self, batch, length):
+        if self.tokens_first:
+            return [batch, length, self.groups, self.size]
+        return [batch, self.groups, length, self.size]
+
     def finish(self, batch, tokens):
         value = helper.make_tensor_value_info
-        past = [batch, self.groups, "past", self.size]
-        present = [batch, self.groups, "past_and_tokens", self.size]
+        past, present = (self.cache_shape(batch, length) for length in ("past", "past_and_tokens"))
         kinds = [f"{layer}.{kind}" for layer in range(self.layers) for kind in ("key", "value")]
         inputs = [value(name, TensorProto.INT64, [batch, tokens]) for name in ("input_ids", "position_ids")]
         if tokens != 1:
@@ -180,7 +194,7 @@ def empty_past(decoder, batch=1):
     """Feeds of a past of length 0."""
     element = np.float32 if decoder.cache == "float" else np.int8
     return {
-        f"past_key_values.{layer}.{kind}": np.zeros((batch, decoder.groups, 0, decoder.size), element)
+        f"past_key_values.{layer}.{kind}": np.zeros(decoder.cache_shape(batch, 0), element)
         for layer in range(decoder.layers)
         for kind in ("key", "value")
     }

@@ -37,6 +37,7 @@ SHAPES = {
     "one head's width": {"heads": 2, "size": 16},
     "grouped queries, batch 3": {"layers": 2, "heads": 4, "groups": 2, "size": 8, "batch": 3},
     "heads of 24": {"heads": 3, "size": 24},
+    "one key for all, tokens first": {"heads": 3, "groups": 1, "size": 12, "tokens_first": True},
 }
 
 

@@ -2,6 +2,8 @@
 """Decoders with GroupQueryAttention and weights in blocks: quantisation spells them out, and the int8 model runs on the
 NPU, step by step equal to ONNX Runtime."""
 
+import subprocess
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -11,6 +13,7 @@ from tessera.generation import Generator
 from tessera.quantization.prepare import prepare
 
 import tessera
+from tests.system.conftest import BUILD
 from tests.system.exported_decoder import ExportedDecoder
 
 PRODUCTS = {"MatMul", "Gemm", "Conv"}
@@ -186,3 +189,16 @@ def test_what_is_not_spelled_out_says_so():
             value.type.tensor_type.shape.dim[2].dim_value = 32
     with pytest.warns(UserWarning, match="stays in float: its cache has a fixed length.*a past that grows"):
         prepare(model, PRODUCTS)
+
+
+def test_the_command_says_what_stays_in_float(tmp_path):
+    path = tmp_path / "exported.onnx"
+    path.write_bytes(ExportedDecoder(do_rotary=1).model())
+    shapes = [word for name in ("batch=1", "tokens=1", "past=3", "total=4") for word in ("--shape", name)]
+    command = [BUILD / "bin" / "tessera", "compile", path, *shapes, "-o", tmp_path / "exported.tsr"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "and 2 GroupQueryAttention are computed in float on the CPU; `tessera quantize`" in done.stderr
+    command = [BUILD / "bin" / "tessera", "compile", path, "--max-length", "8", *shapes[:4], "-o", tmp_path / "x.tsr"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "`tessera quantize` spells it out in operators that do not" in done.stderr

@@ -5,6 +5,7 @@ table to standard output, and an error is one line, as the other commands write 
 import argparse
 import json
 import sys
+import warnings
 
 import _tessera
 
@@ -127,7 +128,11 @@ def run(arguments):
         raise argument(f"--samples takes a number above 0, got {arguments.samples}")
     output = arguments.output or arguments.model.removesuffix(".onnx") + "_int8.onnx"
     draws = sys.stderr.isatty() and not arguments.quiet
-    engine = choose_engine(arguments.engine)
+    engine, shown = choose_engine(arguments.engine), warnings.showwarning
+    if not arguments.quiet:
+        warnings.showwarning = lambda message, category, *place: (
+            note(str(message)) if category is UserWarning else shown(message, category, *place)
+        )
     result = quantize(
         arguments.model,
         arguments.calibrate,
