@@ -69,6 +69,22 @@ std::unique_ptr<QuantisedModel> quantised(const Arguments& a) {
   return std::make_unique<QuantisedModel>(a.model, words);
 }
 
+/// The artifact of a model. A dynamic batch is 1 unless said otherwise; any other dynamic dimension must be given.
+program::Artifact compiled(const Arguments& a) {
+  const auto config = isa::find_config(a.config.empty() ? "npu256" : a.config);
+  compiler::ImportOptions import = import_options(a);
+  compiler::Model model = compiler::Model::from_file(a.model, import);
+  const auto batches = compiler::batches_of_one(model);
+  for (const auto& [name, shape] : batches) {
+    import.shapes[name] = shape;
+    if (!a.quiet)
+      std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n",
+                   name.c_str(), ops::to_string(shape).c_str());
+  }
+  if (!batches.empty()) model = compiler::Model::from_file(a.model, import);
+  return model.compile(config, tuned_options(a, import));
+}
+
 /// What a session gives for the model, or the content of a file that a run has written.
 std::string statistics_or_report(Arguments& a, bool versioned) {
   std::string text = read_text(a.model);
@@ -89,24 +105,13 @@ std::string statistics_or_report(Arguments& a, bool versioned) {
 }  // namespace
 
 int compile_command(const Arguments& a) {
-  const auto config = isa::find_config(a.config.empty() ? "npu256" : a.config);
-  compiler::ImportOptions import = import_options(a);
-  compiler::Model model = compiler::Model::from_file(a.model, import);
   if (a.print_ir) {
+    compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
     model.optimise({}, compiler::is_close(a.compile));
     write_text(a.output, model.print());
     return 0;
   }
-  // A dynamic batch is 1 unless said otherwise; any other dynamic dimension must be given.
-  const auto batches = compiler::batches_of_one(model);
-  for (const auto& [name, shape] : batches) {
-    import.shapes[name] = shape;
-    if (!a.quiet)
-      std::fprintf(stderr, "tessera: input '%s': compiling for batch 1 (%s); use --shape to choose another\n",
-                   name.c_str(), ops::to_string(shape).c_str());
-  }
-  if (!batches.empty()) model = compiler::Model::from_file(a.model, import);
-  const program::Artifact artifact = model.compile(config, tuned_options(a, import));
+  const program::Artifact artifact = compiled(a);
   const std::string output = a.output.empty() ? a.model.substr(0, a.model.rfind('.')) + ".tsr" : a.output;
   program::save(artifact, output);
   if (a.quiet) return 0;
@@ -198,9 +203,7 @@ int schedule_command(const Arguments& a) {
   if (holds_artifact(a, bytes)) {
     artifact = artifact_of(a, bytes);
   } else {
-    compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
-    artifact =
-        model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), tuned_options(a, import_options(a)));
+    artifact = compiled(a);
   }
   write_text(a.output, schedules_text(schedules_json(artifact)));
   return 0;
@@ -215,9 +218,7 @@ int info_command(const Arguments& a) {
     const auto key = on_file(a, bytes, program::signer);
     signer = key ? program::to_text(*key) : "";
   } else {
-    compiler::Model model = compiler::Model::from_file(a.model, import_options(a));
-    artifact =
-        model.compile(isa::find_config(a.config.empty() ? "npu256" : a.config), tuned_options(a, import_options(a)));
+    artifact = compiled(a);
   }
   const std::string description = description_json(artifact, a.as_json ? 2 : -1, signer);
   std::cout << (a.as_json ? description + "\n" : description_text(description));

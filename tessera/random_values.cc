@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kSmall = 8;            // integers without a known meaning lie below
 constexpr size_t kSequenceElements = 3;  // of a sequence
+constexpr int64_t kChannels = 3;         // of an image
 constexpr size_t kMostRank = 4;
 constexpr int64_t kExtents[] = {8, 32, 64, 128, 224, 256, 512};
 
@@ -85,8 +86,7 @@ ops::Tensor random_tensor(const Port& port, ops::Shape shape, Numbers& numbers) 
     case DType::kUint64:
     case DType::kInt64: fill<uint64_t>(tensor, below(rows)); break;
     case DType::kString:
-      for (std::string& text : tensor.mutable_strings())
-        text = std::string(1, static_cast<char>('a' + numbers.next() % 8));
+      for (std::string& text : tensor.mutable_strings()) text = std::to_string(numbers.next() % kSmall);
       break;
     case DType::kUndefined: break;
   }
@@ -108,8 +108,13 @@ ops::Shape of_rank(size_t rank, int64_t extent) {
   return shape;
 }
 
-/// The open dimensions as `extent`, and those of the first axis, and of the same name as one there, as 1.
-std::map<std::string, ops::Shape> with_extent(const std::vector<Port>& ports, int64_t extent, size_t rank) {
+/// How the open dimensions of an image are read: all alike, or one of them as channels.
+enum class Layout { kPlain, kChannelsFirst, kChannelsLast };
+
+/// The open dimensions as `extent`, but those of the first axis, and of the same name as one there, as 1, and the
+/// channels of an image as 3.
+std::map<std::string, ops::Shape> with_extent(const std::vector<Port>& ports, int64_t extent, size_t rank,
+                                              Layout layout) {
   const auto name_of = [](const Port& port, size_t axis) {
     return axis < port.dim_names.size() ? port.dim_names[axis] : std::string();
   };
@@ -121,10 +126,13 @@ std::map<std::string, ops::Shape> with_extent(const std::vector<Port>& ports, in
     if (is_unranked(port)) shapes[port.name] = of_rank(rank, extent);
     if (!is_open(port)) continue;
     ops::Shape& shape = shapes[port.name] = port.shape;
+    const size_t channels = layout == Layout::kPlain || shape.size() != 4 ? 0
+                            : layout == Layout::kChannelsFirst            ? 1
+                                                                          : 3;
     for (size_t axis = 0; axis < shape.size(); ++axis) {
       if (shape[axis] >= 0) continue;
       const bool batch = axis == 0 || std::count(batches.begin(), batches.end(), name_of(port, axis)) != 0;
-      shape[axis] = batch ? 1 : extent;
+      shape[axis] = batch ? 1 : axis == channels ? kChannels : extent;
     }
   }
   return shapes;
@@ -158,11 +166,13 @@ std::map<std::string, ops::Shape> shapes_that_fit(const std::string& path, const
       return false;
     }
   };
-  if (fits(with_extent(ports, 1, 0))) return {};
+  if (fits(with_extent(ports, 1, 0, Layout::kPlain))) return {};
   for (size_t rank = unranked ? 1 : kMostRank; rank <= kMostRank; ++rank) {
     for (const int64_t extent : kExtents) {
-      auto shapes = with_extent(ports, extent, rank);
-      if (fits(shapes)) return shapes;
+      for (const Layout layout : {Layout::kPlain, Layout::kChannelsFirst, Layout::kChannelsLast}) {
+        auto shapes = with_extent(ports, extent, rank, layout);
+        if (fits(shapes)) return shapes;
+      }
     }
   }
   return {};

@@ -9,8 +9,9 @@
 namespace tessera {
 
 /// Floats lie in [-1, 1); 8-bit integers anywhere; wider ones from 0 to 7, or, where they index rows of a known number
-/// (Port::rows), among those. A sequence has three elements, an optional has its value. Open dimensions are 1.
-/// An input of unknown rank is a scalar, and the elements of a sequence of unknown rank are vectors.
+/// (Port::rows), among those. Strings are the digits 0 to 7, which also read as numbers. A sequence has three elements,
+/// an optional has its value. Open dimensions are 1. An input of unknown rank is a scalar, and the elements of a
+/// sequence of unknown rank are vectors.
 ops::Value random_value(const Port& port, uint64_t seed);
 
 /// Shapes for the inputs among `ports` whose shape is open, with which the model can be read: 1 for each open

@@ -6,6 +6,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.system.conftest import ROOT
+
 TYPES = sorted(
     set(TensorProto.DataType.values())
     - {TensorProto.UNDEFINED, TensorProto.COMPLEX64, TensorProto.COMPLEX128}
@@ -74,6 +76,8 @@ def test_open_dimensions_become_large_enough(command, tmp_path):
     assert out["y"].shape == (1, 2, 2, 2) and "[1,3,8,8]; use --shape" in told
     out, told = run(command, tmp_path, nodes, [("x", floats, shape)], output, [weights], extra=("--shape", "x=1,3,5,7"))
     assert out["y"].shape == (1, 2, 1, 2) and "use --shape" not in told
+    out, told = run(command, tmp_path, nodes, [("x", floats, [None] * 4)], output, [weights])
+    assert out["y"].shape == (1, 2, 2, 2) and "[1,3,8,8]" in told
     out, told = run(command, tmp_path, nodes, [("x", floats, None)], output, [weights])
     assert out["y"].shape == (1, 2, 2, 2)
 
@@ -90,3 +94,16 @@ def test_initializers_are_given_as_files(command, tmp_path):
     extra = ("--input", f"bias={tmp_path / 'bias.npy'}")
     out, _ = run(command, tmp_path, nodes, inputs, [("y", floats, [2])], [bias], extra=extra)
     np.testing.assert_allclose(out["y"], [1, 2], rtol=1e-6)
+
+
+def test_strings_read_as_numbers(command, tmp_path):
+    nodes = [helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT)]
+    out, _ = run(command, tmp_path, nodes, [("s", TensorProto.STRING, [9])], [("y", TensorProto.FLOAT, [9])])
+    assert set(out["y"].tolist()) <= set(range(8))
+
+
+@pytest.mark.parametrize("verb", ["info", "schedule", "run", "report", "compile"])
+def test_a_dynamic_batch_is_one_for_every_command(command, tmp_path, verb):
+    arguments = {"run": ["--random-inputs", 1], "compile": ["-o", tmp_path / "d.tsr"]}.get(verb, [])
+    done = command(verb, ROOT / "examples" / "digits" / "digits.onnx", "--config", "npu64", *arguments)
+    assert done.returncode == 0, done.stderr
