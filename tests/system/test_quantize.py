@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from tessera.quantization import measure, place
+from tessera.quantization import measure, place, rounding
 from tessera.quantization.data import Data
 from tessera.quantization.quantise import METADATA, Quantization
 
@@ -290,6 +290,30 @@ def test_weights_are_changed_for_a_clear_gain_alone(monkeypatch, samples, expect
     monkeypatch.setattr(measure, "output_distance", lambda model, feeds, reference: samples[model][feeds[0]])
     means = [sum(s) / len(s) for s in samples]
     assert Quantization._clearly_nearest(range(len(samples)), means, [0, 1, 2], [None] * 3) == expected
+
+
+def test_samples_that_have_judged_are_rounded_for_too(monkeypatch):
+    """Five of 20 samples judge. The rounded weights stay, and are those of all 20."""
+    seen, real = [], rounding.reround
+    made = []
+
+    def counted(state, data, **options):
+        seen.append(len(list(data())))
+        made.append(real(state, data, **options))
+        return made[-1]
+
+    monkeypatch.setattr(rounding, "reround", counted)
+    result = tessera.quantize(float_models.MODELS["relu6"](), "random", engine="onnxruntime", samples=20)
+    assert seen == [15, 20]
+    assert "rounded layer by layer" in str(result.model.metadata_props)
+    weights = [t for t in made[-1][0].graph.initializer if t.name.endswith("/rounded")]
+    scales = made[-1][1]
+    quantised = [numpy_helper.to_array(t) for t in result.model.graph.initializer if t.data_type == 3]
+    for tensor in weights:
+        scale = scales[tensor.name.removesuffix("/rounded")]
+        array = numpy_helper.to_array(tensor)
+        steps = np.rint(array / scale.reshape((-1,) + (1,) * (array.ndim - 1)))
+        assert any(q.shape == steps.shape and np.array_equal(q, steps) for q in quantised)
 
 
 def test_samples_behind_others():

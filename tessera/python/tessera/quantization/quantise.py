@@ -259,7 +259,7 @@ class Quantization:
         """Takes the weights and biases as rounding.py makes them. Those that the engine made, or those as they were,
         take their place if they bring the outputs clearly nearer to the float ones, on samples that rounding.py has not
         seen where there are enough: it works layer by layer, where little can go wrong, and a few samples prefer now
-        one and now another."""
+        one and now another. Where its weights stay, they are made once more, with the samples that have judged."""
         samples = self.calibrated.samples
         held = min(DISTANCE_SAMPLES, samples // 4)
         held = held if held >= FEWEST_HELD else 0
@@ -275,15 +275,21 @@ class Quantization:
         tried.append((plain, other))
         if engine.plain is not None:
             tried.insert(0, (engine, self.state))
-        model, scales = rounding.reround(other, lambda: self.data.limited(count), progress=self.progress)
-        note = "rounded layer by layer, biases corrected"
-        rounded = dataclasses.replace(plain, model=model, scales=scales, original=plain.model, note=note)
-        tried.insert(0, (rounded, settle_with_compiler(rounded, self.options, self.float_nodes, self.progress)))
+        tried.insert(0, self._rounded(plain, other, count))
         reached = [measure.output_distance(state.model, feeds, reference) for _, state in tried]
         best = self._clearly_nearest([state.model for _, state in tried], reached, feeds, reference)
         self.calibrated, self.state = tried[best]
+        if best == 0 and count < min(samples, rounding.ROUND_SAMPLES):  # what has judged may teach now
+            self.calibrated, self.state = self._rounded(plain, other, min(samples, rounding.ROUND_SAMPLES))
         told = [f"{made.note}: {distance:.1f} dB" for (made, _), distance in zip(tried, reached)]
         self.calibrated.note = "; ".join([told[best], *(f"not {text}" for text in told if text != told[best])])
+
+    def _rounded(self, plain, state, count):
+        """What rounding.py makes of the weights with the first `count` samples, and the candidate of that."""
+        model, scales = rounding.reround(state, lambda: self.data.limited(count), progress=self.progress)
+        note = "rounded layer by layer, biases corrected"
+        made = dataclasses.replace(plain, model=model, scales=scales, original=plain.model, note=note)
+        return made, settle_with_compiler(made, self.options, self.float_nodes, self.progress)
 
     @staticmethod
     def _clearly_nearest(models, reached, feeds, reference):
