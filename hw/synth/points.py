@@ -30,7 +30,13 @@ def machines():
     """{name: every parameter of its configuration}."""
     base = tomllib.loads((machine.ROOT / "hw/configs/npu256.toml").read_text())
     own = tomllib.loads((HERE / "points.toml").read_text())["machine"]
-    return {name: {**base, **changes, "name": name} for name, changes in own.items()}
+    return {name: {**base, **changes, **of_file(name), "name": name} for name, changes in own.items()}
+
+
+def of_file(name):
+    """What the file of a shipped configuration says, which is what is synthesised; nothing for other names."""
+    path = machine.ROOT / ("hw/synth/configs" if name == "npu16" else "hw/configs") / f"{name}.toml"
+    return tomllib.loads(path.read_text()) if path.exists() else {}
 
 
 def sources_digest():
@@ -63,7 +69,7 @@ def record(name, entry):
 
 def measure(name, parameters, folder, options):
     """One record. Errors: machine.Failure as of synth.area and timing.measure."""
-    shipped = name in ("npu16", *machine.shipped())
+    shipped = bool(of_file(name))
     if not shipped:
         pathlib.Path(f"{name}.toml").write_text(
             "".join(f"{key} = {json.dumps(value)}\n" for key, value in parameters.items())

@@ -3,6 +3,7 @@
 confirmation on the timing model, and what is refused."""
 
 import concurrent.futures
+import copy
 import itertools
 import json
 import os
@@ -151,6 +152,16 @@ def test_area_of_synthesised_machines_is_what_synthesis_says():
     for key in ("lut", "ff", "dsp", "bram36"):
         # The points are of an RTL that had 16 more multipliers in the depthwise taps.
         assert abs(getattr(found, key) - figures[key]) <= (0.1 if key == "dsp" else 0.05) * figures[key]
+
+
+def test_area_of_a_parameter_that_older_records_do_not_have():
+    records = copy.deepcopy(area.data()["machines"])
+    for record in list(records.values())[1:]:
+        record["parameters"].pop("memory_parity", None)
+    next(iter(records.values()))["parameters"]["memory_parity"] = 0
+    model, parameters = area.Model(records), space.Space({"base": "npu64"}).machine(0)[0].parameters
+    assert model.predict({**parameters, "memory_parity": 0}).outside == ()
+    assert model.predict({**parameters, "memory_parity": 1}).outside == ("memory_parity",)
 
 
 def test_the_models_parts_are_those_of_synthesis():

@@ -172,7 +172,10 @@ class Model:
                 matrix = np.array([of(row[part], key) for row in found], float).reshape(len(found), -1)
                 self.coefficients[part, key] = fitted(matrix, counts, weight[key])
         parameters = [record["parameters"] for record in records.values()]
-        self.ranges = {key: (min(p[key] for p in parameters), max(p[key] for p in parameters)) for key in parameters[0]}
+        self.ranges = {}
+        for key in dict.fromkeys(key for p in parameters for key in p):  # a parameter of later machines was 0 before
+            values = [p.get(key, 0) for p in parameters]
+            self.ranges[key] = min(values), max(values)
         paths = np.array([record["ns"] for record in records.values()])
         self.path = fitted(np.array([clock_features(p) for p in parameters]), paths, 1 / paths)
 
@@ -182,7 +185,7 @@ class Model:
         for (part, key), coefficients in self.coefficients.items():
             counts[key] += max(0.0, float(np.dot(coefficients, [1.0, *of(found[part], key)])))
         counts = {key: round(2 * value) / 2 if key == "bram36" else round(value) for key, value in counts.items()}
-        outside = tuple(key for key, (low, high) in self.ranges.items() if not low <= parameters[key] <= high)
+        outside = tuple(key for key, (low, high) in self.ranges.items() if not low <= parameters.get(key, 0) <= high)
         ns = float(self.path @ [1.0, *clock_features(parameters)])
         return Area(**counts, ns=round(ns, 3), outside=outside)
 
