@@ -27,7 +27,7 @@ module tsr_nest #(
   output logic [71:0]            count_o,
   output logic [5:0]             inner_last_o,
   output logic                   sum_first_o,
-  output logic                   sum_last_o,
+  output logic                   sum_last_o  /* verilator isolate_assignments */,  // advance_i may depend on it
   output logic                   last_o
 );
 

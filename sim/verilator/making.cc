@@ -17,13 +17,30 @@ constexpr const char* kClass = "Vtessera_npu";
 constexpr const char* kWriteProfile = "tessera_rtl_write_profile";
 
 /// Parameters of tsr_top; the linter's rules are a matter of the sources and not of a user's configuration. -fno-split:
-/// blocks stay whole, since their parts would ask for the same conditions again (9 % of the time).
+/// blocks stay whole, since their parts would ask for the same conditions again (9 % of the time). -fno-table: small
+/// functions are computed, not looked up.
 Command verilator_flags(const Model& model) {
   const isa::MachineConfig& c = model.config;
-  Command flags = {"--cc",           "--top-module", "tsr_top",          "--prefix", kClass,
-                   "-Wno-fatal",     "-Wno-lint",    "-Wno-WIDTHCONCAT", "-O3",      "-fno-split",
-                   "--x-assign",     "fast",         "--x-initial",      "fast",     "--noassert",
-                   "--unroll-stmts", "10000000",     "--unroll-count",   "4096"};
+  Command flags = {"--cc",
+                   "--top-module",
+                   "tsr_top",
+                   "--prefix",
+                   kClass,
+                   "-Wno-fatal",
+                   "-Wno-lint",
+                   "-Wno-WIDTHCONCAT",
+                   "-O3",
+                   "-fno-split",
+                   "-fno-table",
+                   "--x-assign",
+                   "fast",
+                   "--x-initial",
+                   "fast",
+                   "--noassert",
+                   "--unroll-stmts",
+                   "10000000",
+                   "--unroll-count",
+                   "4096"};
   if (model.waves) flags.insert(flags.end(), {"--trace-fst", "--trace-max-width", "1024"});
   const auto set = [&](const char* parameter, int64_t value) {
     flags.push_back("-G" + std::string(parameter) + "=" + std::to_string(value));

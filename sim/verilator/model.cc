@@ -9,6 +9,8 @@
 #define TESSERA_CONCAT(a, b) TESSERA_CONCAT_(a, b)
 #define TESSERA_RTL_ROOT TESSERA_CONCAT(TESSERA_RTL_MODEL, ___024root)
 #define TESSERA_RTL_EVAL TESSERA_CONCAT(TESSERA_RTL_ROOT, ___eval)
+#define TESSERA_RTL_EVAL_INPUTS TESSERA_CONCAT(TESSERA_RTL_ROOT, ___eval_ico)
+#define TESSERA_RTL_EVAL_EDGE TESSERA_CONCAT(TESSERA_RTL_ROOT, ___eval_nba)
 
 #include TESSERA_STRING(TESSERA_RTL_MODEL.h)
 #include TESSERA_STRING(TESSERA_RTL_ROOT.h)
@@ -24,6 +26,9 @@
 
 /// What eval() calls; around it there is only bookkeeping for threads, of which this machine has none.
 void TESSERA_RTL_EVAL(TESSERA_RTL_ROOT*);
+/// Its parts: logic behind inputs that have changed; registers at a clock edge and the logic behind them.
+void TESSERA_RTL_EVAL_INPUTS(TESSERA_RTL_ROOT*);
+void TESSERA_RTL_EVAL_EDGE(TESSERA_RTL_ROOT*);
 
 namespace {
 
@@ -107,6 +112,14 @@ class Model {
 
  private:
   void drive(const TesseraRtlPins& pins) {
+    // Responses and register accesses bring data, and end in the cycle after them; the rest are single bits.
+    static_assert(offsetof(TesseraRtlPins, b_valid) == offsetof(TesseraRtlPins, reset) + 7);
+    uint64_t bits = 0;
+    std::memcpy(&bits, &pins.reset, sizeof(bits));
+    const bool data = (pins.r_valid | pins.b_valid | pins.s_address | pins.s_data | pins.s_read | pins.s_hold) != 0;
+    changed_ = data || data_ || bits != bits_;
+    data_ = data;
+    bits_ = bits;
     auto& m = *model_;
     m.rst_ni = !pins.reset;
     m.m_arready_i = pins.ar_ready;
@@ -139,12 +152,28 @@ class Model {
     }
 #endif
     model_->clk_i = 1;
-    model_->rootp->__Vtrigrprev__TOP__clk_i = 0;
-    TESSERA_RTL_EVAL(model_->rootp);
+    step(*model_->rootp);
 #ifdef TESSERA_RTL_WAVES
     if (waves_) waves_->dump(2 * now_ + 1);
     ++now_;
 #endif
+  }
+
+  /// A rising edge. Where the clock is all that triggers anything, it is known what eval() would find in its loops; and
+  /// what stands behind inputs that have not changed is right since the last edge.
+  template <typename Root>
+  void step(Root& root) {
+    if constexpr (sizeof(root.__VnbaTriggered) == sizeof(bool)) {
+      if (changed_) {
+        root.__VicoTriggered.at(0) = true;
+        TESSERA_RTL_EVAL_INPUTS(&root);
+      }
+      root.__VnbaTriggered.at(0) = true;
+      TESSERA_RTL_EVAL_EDGE(&root);
+    } else {
+      root.__Vtrigrprev__TOP__clk_i = 0;
+      TESSERA_RTL_EVAL(&root);
+    }
   }
 
   void sample(TesseraRtlPins& pins) {
@@ -198,6 +227,9 @@ class Model {
 
   VerilatedContext context_;
   std::unique_ptr<TESSERA_RTL_MODEL> model_;
+  uint64_t bits_ = 0;  // of the last cycle
+  bool data_ = true;
+  bool changed_ = true;
 #ifdef TESSERA_RTL_WAVES
   std::unique_ptr<VerilatedFstC> waves_;
   uint64_t now_ = 0;
