@@ -31,7 +31,8 @@ module tsr_alu #(
   parameter logic [8:0]  RequantiseRegisters = tsr_isa_pkg::TimingRequantiseRegisters,
   parameter int unsigned RequantiseTrailing  = tsr_isa_pkg::TimingRequantiseDepth - $countones(RequantiseRegisters),
   parameter logic [12:0] SecondRegisters     = tsr_isa_pkg::TimingSecondOpRegisters,
-  parameter int unsigned SecondTrailing      = tsr_isa_pkg::TimingSecondOpDepth - $countones(SecondRegisters)
+  parameter int unsigned SecondTrailing      = tsr_isa_pkg::TimingSecondOpDepth - $countones(SecondRegisters),
+  localparam int unsigned TableParts = (TableBytes + 2) / 3
 ) (
   input  logic                          clk_i,
   input  logic                          rst_ni,
@@ -64,13 +65,14 @@ module tsr_alu #(
   input  logic [8*Batch*BlockOut-1:0]   out_rdata_i,
   output logic                          out_we_o,
   output logic [13:0]                   out_waddr_o,
-  output logic [8*Batch*BlockOut-1:0]   out_wdata_o,
   output logic                          inp_req_o,
   output logic                          inp_we_o,
   output logic [13:0]                   inp_addr_o,
-  output logic [8*Batch*BlockIn-1:0]    inp_wdata_o,
   input  logic                          inp_gnt_i,  // of reads; a write is always granted
   input  logic [8*Batch*BlockIn-1:0]    inp_rdata_i,
+  // What is written to OUT or INP; its last SecondLanes bytes are joined with each of the parts (tsr_alu_tables).
+  output logic [8*Batch*BlockOut-1:0]   bytes_o,
+  output logic [8*SecondLanes*TableParts-1:0] table_parts_o,
   output logic                          param_req_o,
   output logic [9:0]                    param_addr_o,
   input  logic [64*BlockOut-1:0]        param_rdata_i,
@@ -191,18 +193,17 @@ module tsr_alu #(
     .constants_i(lanes_constants), .second_valid_i(second_valid), .second_i(second),
     .valid_i(reduced_valid && !reduced_raw), .bounds_i(bounds), .value_i(reduced), .param_i(param_rdata_i),
     .first_valid_o(first_valid), .first_value_o(first_value), .write_valid_i(early_valid), .write_bytes_i(early_bytes),
-    .second_valid_o(last_valid), .second_bytes_o(last_bytes), .rows_i(rows_busy), .rows_look_up_i(rows_look_up),
+    .second_valid_o(last_valid), .second_bytes_o(last_bytes), .table_parts_o, .rows_i(rows_busy), .rows_look_up_i(rows_look_up),
     .rows_index_i(rows_index), .rows_bytes_o(rows_table), .tbl_we_i, .tbl_waddr_i, .tbl_wdata_i, .tbl_wbe_i,
     .parity_error_o
   );
 
   // The write.
-  logic [8*Lanes-1:0] write_bytes;
   tsr_alu_write #(.Lanes(Lanes), .SecondLanes(SecondLanes), .RowLanes(RowLanes)) u_write (
     .clk_i, .rst_ni, .enable_i(enable), .raw_valid_i(reduced_valid && reduced_raw), .raw_i(reduced),
     .first_valid_i(first_valid), .first_i(first_value), .early_valid_o(early_valid), .early_bytes_o(early_bytes),
     .second_valid_i(last_valid), .second_bytes_i(last_bytes), .rows_i(rows_busy), .rows_scalars_i(rows_scalars),
-    .rows_bytes_i(rows_bytes), .valid_o(write), .words_o(acc_wdata_o), .bytes_o(write_bytes)
+    .rows_bytes_i(rows_bytes), .valid_o(write), .words_o(acc_wdata_o), .bytes_o
   );
 
   // Ports: those of the pipeline, or of rows.
@@ -218,11 +219,9 @@ module tsr_alu #(
   assign out_addr_o = rows_busy ? rows_src_address : out_address;
   assign out_we_o = (rows_dst_we && prep.dst == SpaceOut) || (write && write_space == SpaceOut);
   assign out_waddr_o = write_address;
-  assign out_wdata_o = write_bytes;
   assign inp_we_o = (rows_dst_we && prep.dst == SpaceInp) || (write && write_space == SpaceInp);
   assign inp_req_o = inp_we_o || (rows_src_req && prep.src == SpaceInp) || inp_want;
   assign inp_addr_o = inp_we_o ? write_address : rows_busy ? rows_src_address : src_address;
-  assign inp_wdata_o = (8 * Batch * BlockIn)'(write_bytes);
   assign param_req_o = constant_read || param_fetch || rows_param_req;
   assign param_addr_o = rows_busy ? rows_param_address : param_vector ? param_address : constant_address;
   assign enable = !(acc_we_o && !acc_wgnt_i);

@@ -21,7 +21,8 @@ module tsr_alu_lanes #(
   parameter int unsigned RequantiseTrailing  = 0,
   parameter logic [12:0] SecondRegisters     = 13'h1fff,
   parameter int unsigned SecondTrailing      = 0,
-  localparam int unsigned Lanes = Batch * BlockOut
+  localparam int unsigned Lanes = Batch * BlockOut,
+  localparam int unsigned Parts = (TableBytes + 2) / 3
 ) (
   input  logic                               clk_i,
   input  logic                               rst_ni,
@@ -45,9 +46,10 @@ module tsr_alu_lanes #(
   // Bytes of the vector that is written next without a second operation: of lanes that also come from the second table.
   input  logic                               write_valid_i,
   input  logic [8*SecondLanes-1:0]           write_bytes_i,
-  // Behind the second operation; the bytes a cycle later.
+  // Behind the second operation; the bytes a cycle later, in the last lanes joined with the second table's.
   output logic                               second_valid_o,
   output logic [8*Lanes-1:0]                 second_bytes_o,
+  output logic [8*SecondLanes*Parts-1:0]     table_parts_o,
   // Rows read the first lookup's tables.
   input  logic                               rows_i,
   input  logic                               rows_look_up_i,
@@ -92,8 +94,8 @@ module tsr_alu_lanes #(
 
   // Tables: the first one is read here, the second one behind the second operation.
   logic [8*Lanes-1:0] bytes_b_q;
-  logic [8*SecondLanes-1:0] bytes_d_q, plain_d;
-  logic look_c, look_d;
+  logic [8*SecondLanes-1:0] table_bytes;
+  logic look_c, none_c;
   logic [12*Lanes-1:0] index_a;
   logic [12*SecondLanes-1:0] index_c;
   always_comb begin
@@ -102,7 +104,7 @@ module tsr_alu_lanes #(
   tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .TableBytes(TableBytes), .Parity(MemoryParity)) u_tables (
     .clk_i, .first_i((Rows && rows_look_up_i) || (enable_i && valid_a && after_a.first.enable)),
     .first_index_i(Rows && rows_i ? rows_index_i : index_a), .first_bytes_o(bytes_b_q), .second_i(look_c),
-    .second_index_i(index_c), .second_plain_i(plain_d), .second_look_i(look_d), .second_bytes_o(bytes_d_q),
+    .second_none_i(none_c || (Rows && rows_i)), .second_index_i(index_c), .second_parts_o(table_parts_o),
     .we_i(tbl_we_i), .waddr_i(tbl_waddr_i), .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i),
     .error_o(parity_error_o)
   );
@@ -137,6 +139,10 @@ module tsr_alu_lanes #(
   end
 
   // The second operation and the second table.
+  always_comb begin
+    table_bytes = '0;
+    for (int unsigned p = 0; p < Parts; p++) table_bytes |= table_parts_o[8*SecondLanes*p+:8*SecondLanes];
+  end
   assign second_on_b = valid_b_q && after_b_q.second_op != 2'(tsr_isa_pkg::SecondOpNone);
   assign first_valid_o = valid_b_q && !second_on_b;
   assign first_value_o = value_b;
@@ -147,7 +153,7 @@ module tsr_alu_lanes #(
     .operation_i(after_b_q.second_op), .unsigned_i(after_b_q.second_unsigned), .swap_i(after_b_q.second_swap),
     .table_enable_i(after_b_q.second.enable), .table_i(after_b_q.second.number), .constants_i,
     .first_valid_i(write_valid_i), .first_bytes_i(write_bytes_i), .valid_o(second_valid_o), .bytes_o(second_bytes_o),
-    .look_up_o(look_c), .index_o(index_c), .plain_o(plain_d), .look_o(look_d), .bytes_i(bytes_d_q)
+    .look_up_o(look_c), .look_none_o(none_c), .index_o(index_c), .bytes_i(table_bytes)
   );
 
   logic unused;

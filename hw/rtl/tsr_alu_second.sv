@@ -7,8 +7,9 @@
 // valid_i: a vector, at least Turns enabled cycles after the one before; the ALU's issue sees to that. Latency: from
 // valid_i to valid_o, in enabled cycles, alu.turn + Turns - 1 + the registers of tsr_second_op; bytes_o comes one
 // later. So do in the last SecondLanes lanes of bytes_o the bytes of a vector without a second operation, which find this
-// module empty: then one choice is left behind the table's late answer. Throughput: a vector in Turns cycles. Back-pressure: enable_i = 0 holds every register. Reset: synchronous,
-// clears the valid bits. Legal: SecondLanes a divisor of Lanes.
+// module empty. The memories join those lanes with the second table's late answer: one of the two is 0. Throughput: a
+// vector in Turns cycles. Back-pressure: enable_i = 0 holds every register. Reset: synchronous, clears the valid bits.
+// Legal: SecondLanes a divisor of Lanes.
 
 /* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
 
@@ -36,11 +37,10 @@ module tsr_alu_second #(
   output logic [8*Lanes-1:0]                bytes_o,
   input  logic                              first_valid_i,
   input  logic [8*SecondLanes-1:0]          first_bytes_i,
-  // The second table (tsr_alu_tables): table and byte of each lane, and a cycle later the bytes, or plain_o.
+  // The second table (tsr_alu_tables): table and byte of each lane, or that there is none; a cycle later the bytes, or 0.
   output logic                              look_up_o,
+  output logic                              look_none_o,
   output logic [12*SecondLanes-1:0]         index_o,
-  output logic                              look_o,
-  output logic [8*SecondLanes-1:0]          plain_o,
   input  logic [8*SecondLanes-1:0]          bytes_i
 );
 
@@ -144,28 +144,23 @@ module tsr_alu_second #(
   );
   assign valid_o = valid_c && last_c;
 
-  // The second table's answer, in the cycle behind the value.
-  logic look_q;
+  // Beside the second table's answer, in the cycle behind the value: what it is where no table is asked, else 0.
   logic [8*SecondLanes-1:0] plain_q;
   assign look_up_o = enable_i && valid_c && table_c.enable;
+  assign look_none_o = enable_i && (valid_c ? !table_c.enable : first_valid_i);
   always_comb begin
     for (int unsigned l = 0; l < SecondLanes; l++) index_o[12*l+:12] = {table_c.number, result[11*l+:8]};
   end
   always_ff @(posedge clk_i) begin
     if (enable_i && valid_c) begin
-      look_q <= table_c.enable;
-      for (int unsigned l = 0; l < SecondLanes; l++) plain_q[8*l+:8] <= result[11*l+:8];
+      for (int unsigned l = 0; l < SecondLanes; l++) plain_q[8*l+:8] <= table_c.enable ? '0 : result[11*l+:8];
     end else if (enable_i && first_valid_i) begin
-      look_q <= 1'b0;
       plain_q <= first_bytes_i;
     end
   end
-  assign look_o = look_q;
-  assign plain_o = plain_q;
-
   // The bytes of all turns.
   if (Turns == 1) begin : gen_whole
-    assign bytes_o = bytes_i;
+    assign bytes_o = plain_q;
   end else begin : gen_collect
     localparam int unsigned Others = 8 * (Lanes - SecondLanes);
     logic [Others-1:0] collected_q;
@@ -175,13 +170,13 @@ module tsr_alu_second #(
       else if (enable_i) valid_d_q <= valid_c;
     end
     always_ff @(posedge clk_i) begin
-      if (enable_i && valid_d_q) collected_q <= Others'({bytes_i, collected_q} >> (8 * SecondLanes));
+      if (enable_i && valid_d_q) collected_q <= Others'({bytes_i | plain_q, collected_q} >> (8 * SecondLanes));
     end
-    assign bytes_o = {bytes_i, collected_q};
+    assign bytes_o = {plain_q, collected_q};
   end
 
   logic unused;
-  assign unused = &{1'b0, result};
+  assign unused = &{1'b0, result, bytes_i};
 
 endmodule
 /* verilator lint_on LATCH */

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ALU's tables: reads of one byte a lane for the first and for the second lookup, writes of LOAD. Enters: table and
-// byte of each lane. Leaves: the bytes, in the next cycle; of the second lookup second_plain_i where second_look_i is not
-// set then. Method: in hardware each lane has a copy of its own, since a
-// block RAM has one read port; a word of TableBytes is read, and the byte chosen behind it. The simulator has one memory for
-// all.
+// byte of each lane. Leaves: the bytes, in the next cycle; those of the second lookup as Parts values of which at most one
+// is not 0, and all are 0 behind second_none_i. Method: in hardware each lane has a copy of its own, since a block RAM has
+// one read port; a word of TableBytes is read, and the byte chosen behind it. The second lookup's bytes are written in the
+// same cycle: three bytes and their selects are one look-up table, and the memories join the parts with what else they
+// may be given. The simulator has one memory for all.
 //
-// Latency: one cycle. Throughput: all reads and one write a cycle. Back-pressure: none; first_i = 0 or second_i = 0
-// leaves the bytes as they are. Reset: none, the content is data.
+// Latency: one cycle. Throughput: all reads and one write a cycle. Back-pressure: none; first_i = 0, or second_i = 0 and
+// second_none_i = 0, leaves the bytes as they are. Reset: none, the content is data.
 // Legal: TableBytes a power of two. Parity, error_o: as in tsr_ram_1r1w, of all reads.
 module tsr_alu_tables #(
   parameter int unsigned Lanes       = 16,
   parameter int unsigned SecondLanes = 4,
   parameter int unsigned TableCount  = 1,
   parameter int unsigned TableBytes  = 8,
-  parameter int unsigned Parity      = 0
+  parameter int unsigned Parity      = 0,
+  localparam int unsigned Parts = (TableBytes + 2) / 3
 ) (
   input  logic                        clk_i,
   input  logic                        first_i,
@@ -21,9 +23,8 @@ module tsr_alu_tables #(
   output logic [8*Lanes-1:0]          first_bytes_o,
   input  logic                        second_i,
   input  logic [12*SecondLanes-1:0]   second_index_i,
-  input  logic                        second_look_i,
-  input  logic [8*SecondLanes-1:0]    second_plain_i,
-  output logic [8*SecondLanes-1:0]    second_bytes_o,
+  input  logic                        second_none_i,  // not with second_i
+  output logic [8*SecondLanes*Parts-1:0] second_parts_o,
   // One aligned group of TableBytes.
   input  logic                        we_i,
   input  logic [21-$clog2(TableBytes):0] waddr_i,
@@ -66,9 +67,11 @@ module tsr_alu_tables #(
         second_q[8*l+:8] <= 8'(table_mem[WordBits'(second_index_i[12*l+:12] >> ByteBits)] >>
                                      {second_index_i[12*l+:ByteBits], 3'd0});
       end
+    end else if (second_none_i) begin
+      second_q <= '0;
     end
   end
-  assign second_bytes_o = second_look_i ? second_q : second_plain_i;
+  assign second_parts_o = (8 * SecondLanes * Parts)'(second_q);
 
   if (Parity != 0) begin : gen_parity
     logic wrong, wrong_q, error_q;
@@ -107,13 +110,9 @@ module tsr_alu_tables #(
   logic [Lanes+SecondLanes-1:0] errors;
   assign error_o = errors != '0;
   logic [12*(Lanes+SecondLanes)-1:0] indices;
-  logic [8*(Lanes+SecondLanes)-1:0] bytes;
   assign indices = {second_index_i, first_index_i};
-  assign first_bytes_o = bytes[8*Lanes-1:0];
-  assign second_bytes_o = second_look_i ? bytes[8*Lanes+:8*SecondLanes] : second_plain_i;
   for (genvar l = 0; l < Lanes + SecondLanes; l++) begin : gen_lane
     logic [11:0] index;
-    logic [ByteBits-1:0] byte_q;
     logic [8*TableBytes-1:0] word;
     logic read;
     assign index = indices[12*l+:12];
@@ -122,10 +121,27 @@ module tsr_alu_tables #(
       .clk_i, .re_i(read), .raddr_i(WordBits'(index >> ByteBits)), .rdata_o(word), .error_o(errors[l]), .we_i,
       .waddr_i(WordBits'(waddr_i)), .wdata_i, .wbe_i
     );
-    always_ff @(posedge clk_i) begin
-      if (read) byte_q <= index[ByteBits-1:0];
+    if (l < Lanes) begin : gen_first
+      logic [ByteBits-1:0] byte_q;
+      always_ff @(posedge clk_i) begin
+        if (read) byte_q <= index[ByteBits-1:0];
+      end
+      assign first_bytes_o[8*l+:8] = 8'(word >> {byte_q, 3'd0});
+    end else begin : gen_second
+      logic [TableBytes-1:0] chosen_q;
+      logic [24*Parts-1:0] gated;
+      always_ff @(posedge clk_i) begin
+        if (read) chosen_q <= TableBytes'(1) << index[ByteBits-1:0];
+        else if (second_none_i) chosen_q <= '0;
+      end
+      always_comb begin
+        gated = '0;
+        for (int unsigned n = 0; n < TableBytes; n++) gated[8*n+:8] = word[8*n+:8] & {8{chosen_q[n]}};
+      end
+      for (genvar p = 0; p < Parts; p++) begin : gen_part
+        assign second_parts_o[8*(SecondLanes*p+l-Lanes)+:8] = gated[24*p+:8] | gated[24*p+8+:8] | gated[24*p+16+:8];
+      end
     end
-    assign bytes[8*l+:8] = 8'(word >> {byte_q, 3'd0});
   end
 `endif
 

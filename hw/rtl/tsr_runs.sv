@@ -176,6 +176,7 @@ module tsr_runs #(
   endfunction
 
   logic step_last, step_pad, step_take;
+  logic begins;  // whether a step, if there is one, is the first of the prepared instruction: prep_take without what comes late
   logic [15:0] left;
   assign step_last = walk_none_q || at_last_q == '1;
   assign step_pad = Pads && (padded_q || before_in_q != '0 || after_in_q != '0);
@@ -219,8 +220,8 @@ module tsr_runs #(
     if (!tsr_isa_pkg::Simulated || prep_take || step_take) begin
       begun.two = left == 16'd2;
       begun.left = left - 16'd1;
-      begun.dram = prep_take ? range_dram : dram_next;
-      begun.sp = prep_take ? instr.sp_addr : from.sp + walk_loop.sp_stride;
+      begun.dram = begins ? range_dram : dram_next;
+      begun.sp = begins ? instr.sp_addr : from.sp + walk_loop.sp_stride;
     end
   end
 
@@ -246,17 +247,18 @@ module tsr_runs #(
   assign run_valid_o = held_q && (held_last_q || (walk_q && !joins));
   assign emit = run_valid_o && run_ready_i;
   assign step_take = walk_q && (!held_q || joins || emit);
-  assign prep_take = prep_done && (!walk_q || (step_take && step_last));
+  assign begins = prep_done && (!walk_q || step_last);
+  assign prep_take = begins && (!walk_q || step_take);
 
   always_ff @(posedge clk_i) if (prep_take || step_take) begin
-    iterations[prep_take ? 2'd0 : inner_q] <= begun;
+    iterations[begins ? 2'd0 : inner_q] <= begun;
     dram_q <= begun.dram;
     sp_q <= begun.sp;
-    at_last_q <= prep_take ? prep_once_q : at_last_d;
-    fresh_q <= prep_take ? '1 : fresh_d;
-    inner_q <= prep_take ? innermost(prep_once_q[Loops-1:1]) : inner_d;
-    begin_q <= prep_take ? '0 : beginning(inner_d, fresh_d[Loops-1:1]);
-    inner_fresh_q <= prep_take || fresh_d[inner_d];
+    at_last_q <= begins ? prep_once_q : at_last_d;
+    fresh_q <= begins ? '1 : fresh_d;
+    inner_q <= begins ? innermost(prep_once_q[Loops-1:1]) : inner_d;
+    begin_q <= begins ? '0 : beginning(inner_d, fresh_d[Loops-1:1]);
+    inner_fresh_q <= begins || fresh_d[inner_d];
     for (int unsigned k = 0; k < 2; k++) begin
       if (2'(k) > inner_q) begin
         before_in_q[k] <= before_any_q[k];
@@ -266,7 +268,7 @@ module tsr_runs #(
         if (left == {4'd0, walk_loop.after}) after_in_q[k] <= 1'b1;
       end
     end
-    if (prep_take) begin
+    if (begins) begin
       before_any_q <= prep_before_any_q;
       before_in_q <= prep_before_any_q;
       after_in_q <= '0;

@@ -16,10 +16,12 @@ module tsr_scratchpads #(
   parameter int unsigned AccDepth   = 16,
   parameter int unsigned OutDepth   = 16,
   parameter int unsigned ParamDepth = 16,
+  parameter int unsigned SecondLanes = 8,
   parameter int unsigned AxiBytes   = 8,
   parameter int unsigned MemoryParity = 0,
   localparam int unsigned GroupBits = 22 - $clog2(AxiBytes),
   localparam int unsigned TableBytes = tsr_isa_pkg::TimingLoadTableBytes < AxiBytes ? tsr_isa_pkg::TimingLoadTableBytes : AxiBytes,
+  localparam int unsigned TableParts = (TableBytes + 2) / 3,
   localparam int unsigned InpBytes = Batch * BlockIn,
   localparam int unsigned WgtBytes = BlockIn * BlockOut,
   localparam int unsigned AccBytes = 4 * Batch * BlockOut,
@@ -57,13 +59,14 @@ module tsr_scratchpads #(
   output logic [8*OutBytes-1:0]   out_rdata_o,
   input  logic                    alu_out_we_i,
   input  logic [13:0]             alu_out_waddr_i,
-  input  logic [8*OutBytes-1:0]   alu_out_wdata_i,
   input  logic                    alu_inp_req_i,
   input  logic                    alu_inp_we_i,
   input  logic [13:0]             alu_inp_addr_i,
-  input  logic [8*InpBytes-1:0]   alu_inp_wdata_i,
   output logic                    alu_inp_gnt_o,
   output logic [8*InpBytes-1:0]   alu_inp_rdata_o,
+  // Written to OUT or INP; the last SecondLanes bytes are joined with each of the parts, which are late.
+  input  logic [8*OutBytes-1:0]   alu_bytes_i,
+  input  logic [8*SecondLanes*TableParts-1:0] alu_table_parts_i,
   input  logic                    alu_param_req_i,
   input  logic [9:0]              alu_param_addr_i,
   output logic [8*ParamBytes-1:0] alu_param_rdata_o,
@@ -136,9 +139,9 @@ module tsr_scratchpads #(
 
   // TABLE: a group in parts, one after another.
   logic table_last;
-  localparam int unsigned TableParts = AxiBytes / TableBytes;
-  if (TableParts > 1) begin : gen_table_parts
-    localparam int unsigned PartBits = $clog2(TableParts);
+  localparam int unsigned TableTurns = AxiBytes / TableBytes;
+  if (TableTurns > 1) begin : gen_table_parts
+    localparam int unsigned PartBits = $clog2(TableTurns);
     logic [PartBits-1:0] part_q;
     assign table_last = part_q == '1;
     assign table_waddr_o = {load_group_i, part_q};
@@ -146,7 +149,7 @@ module tsr_scratchpads #(
     always_comb begin
       table_wdata_o = load_wdata_i[8*TableBytes-1:0];
       table_wbe_o = load_wbe_i[TableBytes-1:0];
-      for (int unsigned k = 1; k < TableParts; k++) begin
+      for (int unsigned k = 1; k < TableTurns; k++) begin
         if (part_q == PartBits'(k)) begin
           table_wdata_o = load_wdata_i[8*TableBytes*k+:8*TableBytes];
           table_wbe_o = load_wbe_i[TableBytes*k+:TableBytes];
@@ -160,6 +163,14 @@ module tsr_scratchpads #(
     assign table_wbe_o = load_wbe_i;
   end
 
+  logic [8*OutBytes-1:0] alu_bytes;
+  always_comb begin
+    alu_bytes = alu_bytes_i;
+    for (int unsigned p = 0; p < TableParts; p++) begin
+      alu_bytes[8*(OutBytes-SecondLanes)+:8*SecondLanes] |= alu_table_parts_i[8*SecondLanes*p+:8*SecondLanes];
+    end
+  end
+
   // INP: port A is GEMM's.
   logic inp_b_we, inp_b_alu_we;
   logic [InpBits-1:0] inp_b_addr;
@@ -170,14 +181,13 @@ module tsr_scratchpads #(
   assign inp_b_we = inp_b_alu_we || load_inp;
   always_comb begin
     inp_b_addr = InpBits'(32'(alu_inp_addr_i) / InpEntries);
-    inp_b_wdata = '0;
+    inp_b_wdata = {InpGroups{load_wdata_i}};  // not chosen by LOAD's request: the ALU's late bytes pass one look-up table
     inp_b_wbe = '0;
     if (inp_b_alu_we) begin
-      inp_b_wdata = {InpEntries{alu_inp_wdata_i}};
+      inp_b_wdata = {InpEntries{(8 * InpBytes)'(alu_bytes)}};
       inp_b_wbe = InpWordBytes'({InpBytes{1'b1}}) << (InpBytes * (32'(alu_inp_addr_i) % InpEntries));
     end else if (load_inp) begin
       inp_b_addr = InpBits'(32'(load_group_i) / InpGroups);
-      inp_b_wdata = {InpGroups{load_wdata_i}};
       inp_b_wbe = InpWordBytes'(load_wbe_i) << (AxiBytes * (32'(load_group_i) % InpGroups));
     end
   end
@@ -256,15 +266,14 @@ module tsr_scratchpads #(
     out_raddr = OutBits'(32'(alu_out_addr_i) / OutEntries);
     if (!alu_out_claim_i) out_raddr = OutBits'(32'(store_group_i) / OutGroups);
     out_waddr = '0;
-    out_wdata = '0;
+    out_wdata = {OutGroups{load_wdata_i}};
     out_wbe = '0;
     if (alu_out_we_i) begin
       out_waddr = OutBits'(32'(alu_out_waddr_i) / OutEntries);
-      out_wdata = {OutEntries{alu_out_wdata_i}};
+      out_wdata = {OutEntries{alu_bytes}};
       out_wbe = OutWordBytes'({OutBytes{1'b1}}) << (OutBytes * (32'(alu_out_waddr_i) % OutEntries));
     end else if (load_out) begin
       out_waddr = OutBits'(32'(load_group_i) / OutGroups);
-      out_wdata = {OutGroups{load_wdata_i}};
       out_wbe = OutWordBytes'(load_wbe_i) << (AxiBytes * (32'(load_group_i) % OutGroups));
     end
   end

@@ -251,6 +251,7 @@ module tsr_top #(
   logic [21-$clog2(TableBytes):0] table_waddr;
   logic [8*TableBytes-1:0] table_wdata;
   logic [TableBytes-1:0] table_wbe;
+  logic [8*SecondLanes*((TableBytes+2)/3)-1:0] alu_table_parts;
   logic [21:0] load_bytes, store_bytes;
   logic load_bytes_valid, store_bytes_valid;
   logic [3:0] issue, stall_memory, stall_port;
@@ -294,7 +295,7 @@ module tsr_top #(
 
   logic gemm_inp_req, gemm_wgt_req, gemm_acc_req, gemm_acc_we;
   logic [13:0] gemm_inp_addr, gemm_wgt_addr, gemm_acc_addr, gemm_acc_waddr;
-  logic [8*InpEntry-1:0] gemm_inp_rdata, alu_inp_rdata, alu_inp_wdata;
+  logic [8*InpEntry-1:0] gemm_inp_rdata, alu_inp_rdata;
   logic [8*WgtEntry-1:0] gemm_wgt_rdata;
   logic [8*AccEntry-1:0] acc_rdata, gemm_acc_wdata, alu_acc_wdata;
   logic [AccEntry-1:0] gemm_acc_wbe;
@@ -302,7 +303,7 @@ module tsr_top #(
   logic alu_inp_req, alu_inp_we, alu_inp_gnt, alu_param_req;
   logic [13:0] alu_acc_addr, alu_acc_waddr, alu_out_addr, alu_out_waddr, alu_inp_addr;
   logic [9:0] alu_param_addr;
-  logic [8*OutEntry-1:0] out_rdata, alu_out_wdata;
+  logic [8*OutEntry-1:0] out_rdata, alu_bytes;
   logic [8*ParamEntry-1:0] alu_param_rdata;
   assign stall_memory[1] = 1'b0;
   tsr_gemm #(
@@ -330,15 +331,17 @@ module tsr_top #(
     .acc_addr_o(alu_acc_addr), .acc_gnt_i(alu_acc_gnt), .acc_rdata_i(acc_rdata), .acc_we_o(alu_acc_we),
     .acc_waddr_o(alu_acc_waddr), .acc_wdata_o(alu_acc_wdata), .acc_wgnt_i(alu_acc_wgnt), .out_req_o(alu_out_req), .out_claim_o(alu_out_claim),
     .out_addr_o(alu_out_addr), .out_gnt_i(alu_out_gnt), .out_rdata_i(out_rdata), .out_we_o(alu_out_we),
-    .out_waddr_o(alu_out_waddr), .out_wdata_o(alu_out_wdata), .inp_req_o(alu_inp_req), .inp_we_o(alu_inp_we),
-    .inp_addr_o(alu_inp_addr), .inp_wdata_o(alu_inp_wdata), .inp_gnt_i(alu_inp_gnt), .inp_rdata_i(alu_inp_rdata),
+    .out_waddr_o(alu_out_waddr), .inp_req_o(alu_inp_req), .inp_we_o(alu_inp_we),
+    .inp_addr_o(alu_inp_addr), .inp_gnt_i(alu_inp_gnt), .inp_rdata_i(alu_inp_rdata),
+    .bytes_o(alu_bytes), .table_parts_o(alu_table_parts),
     .param_req_o(alu_param_req), .param_addr_o(alu_param_addr), .param_rdata_i(alu_param_rdata),
     .tbl_we_i(table_we), .tbl_waddr_i(table_waddr), .tbl_wdata_i(table_wdata), .tbl_wbe_i(table_wbe), .parity_error_o(alu_parity),
     .issue_o(issue[2]), .stall_mem_o(stall_memory[2]), .stall_port_o(stall_port[2])
   );
   tsr_scratchpads #(
     .Batch(Batch), .BlockIn(BlockIn), .BlockOut(BlockOut), .InpDepth(InpDepth), .WgtDepth(WgtDepth),
-    .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .AxiBytes(AxiBytes), .MemoryParity(MemoryParity)
+    .AccDepth(AccDepth), .OutDepth(OutDepth), .ParamDepth(ParamDepth), .SecondLanes(SecondLanes), .AxiBytes(AxiBytes),
+    .MemoryParity(MemoryParity)
   ) u_scratchpads (
     .clk_i, .gemm_inp_req_i(gemm_inp_req), .gemm_inp_addr_i(gemm_inp_addr), .gemm_inp_rdata_o(gemm_inp_rdata),
     .gemm_wgt_req_i(gemm_wgt_req), .gemm_wgt_addr_i(gemm_wgt_addr), .gemm_wgt_rdata_o(gemm_wgt_rdata),
@@ -348,9 +351,10 @@ module tsr_top #(
     .alu_acc_we_i(alu_acc_we), .alu_acc_waddr_i(alu_acc_waddr), .alu_acc_wdata_i(alu_acc_wdata),
     .alu_acc_wgnt_o(alu_acc_wgnt), .alu_out_req_i(alu_out_req), .alu_out_claim_i(alu_out_claim), .alu_out_addr_i(alu_out_addr),
     .alu_out_gnt_o(alu_out_gnt), .out_rdata_o(out_rdata), .alu_out_we_i(alu_out_we),
-    .alu_out_waddr_i(alu_out_waddr), .alu_out_wdata_i(alu_out_wdata), .alu_inp_req_i(alu_inp_req),
-    .alu_inp_we_i(alu_inp_we), .alu_inp_addr_i(alu_inp_addr), .alu_inp_wdata_i(alu_inp_wdata),
-    .alu_inp_gnt_o(alu_inp_gnt), .alu_inp_rdata_o(alu_inp_rdata), .alu_param_req_i(alu_param_req),
+    .alu_out_waddr_i(alu_out_waddr), .alu_inp_req_i(alu_inp_req),
+    .alu_inp_we_i(alu_inp_we), .alu_inp_addr_i(alu_inp_addr),
+    .alu_inp_gnt_o(alu_inp_gnt), .alu_inp_rdata_o(alu_inp_rdata), .alu_bytes_i(alu_bytes),
+    .alu_table_parts_i(alu_table_parts), .alu_param_req_i(alu_param_req),
     .alu_param_addr_i(alu_param_addr), .alu_param_rdata_o(alu_param_rdata), .load_we_i(load_we),
     .load_space_i(load_space), .load_group_i(load_group), .load_wdata_i(load_wdata), .load_wbe_i(load_wbe),
     .load_gnt_o(load_gnt), .table_we_o(table_we), .table_waddr_o(table_waddr), .table_wdata_o(table_wdata), .table_wbe_o(table_wbe), .store_req_i(store_req), .store_acc_i(store_acc),

@@ -32,15 +32,18 @@ namespace timing = isa::timing::alu;
 
 constexpr int kEntries = 64;
 constexpr size_t kAxiBytes = 4;
+constexpr size_t kTableParts = 2;  // of tables of 4 bytes
 
 struct Memories {
   Memory acc, out, inp, param;
+  size_t second_lanes = 0;
 
   void load(const sim::Machine& machine, const isa::MachineConfig& config) {
     acc.load(machine, isa::Space::kAcc, config.acc_entry_bytes());
     out.load(machine, isa::Space::kOut, config.out_entry_bytes());
     inp.load(machine, isa::Space::kInp, config.inp_entry_bytes());
     param.load(machine, isa::Space::kParam, config.param_entry_bytes());
+    second_lanes = config.second_lanes;
   }
 };
 
@@ -207,6 +210,16 @@ bool same_times(const Timeline& timeline, const Prediction& expected) {
 }
 
 /// One cycle with grants refused one time in `refuse` (0: never).
+/// What the scratchpads would write to OUT and INP, as long as the larger entry of the two.
+template <typename Model>
+std::vector<uint8_t> written_bytes(const Model& model, const Memories& m) {
+  std::vector<uint8_t> bytes(std::max(m.out.entry, m.inp.entry)), parts(kTableParts * m.second_lanes);
+  std::memcpy(bytes.data(), &model.bytes_o, m.out.entry);
+  std::memcpy(parts.data(), &model.table_parts_o, parts.size());
+  for (size_t k = 0; k < parts.size(); ++k) bytes[m.out.entry - m.second_lanes + k % m.second_lanes] |= parts[k];
+  return bytes;
+}
+
 template <typename Model>
 bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, unsigned refuse, Timeline& timeline) {
   feeder.drive(model);
@@ -236,8 +249,9 @@ bool cycle(Model& model, Memories& m, Feeder& feeder, std::mt19937_64& random, u
   if (inp) ok = m.inp.read(inp_addr, inp_data.data()) && ok;
   if (param) ok = m.param.read(param_addr, param_data.data()) && ok;
   if (p->acc_we_o && p->acc_wgnt_i) ok = m.acc.write(p->acc_waddr_o, &p->acc_wdata_o) && ok;
-  if (p->out_we_o) ok = m.out.write(p->out_waddr_o, &p->out_wdata_o) && ok;
-  if (p->inp_req_o && p->inp_we_o) ok = m.inp.write(p->inp_addr_o, &p->inp_wdata_o) && ok;
+  const std::vector<uint8_t> bytes = written_bytes(model, m);
+  if (p->out_we_o) ok = m.out.write(p->out_waddr_o, bytes.data()) && ok;
+  if (p->inp_req_o && p->inp_we_o) ok = m.inp.write(p->inp_addr_o, bytes.data()) && ok;
   model.clk_i = 1;
   model.eval();
   scribble(&model.acc_rdata_i, m.acc.entry, random);
