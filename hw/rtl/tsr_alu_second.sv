@@ -152,12 +152,14 @@ module tsr_alu_second #(
     for (int unsigned l = 0; l < SecondLanes; l++) index_o[12*l+:12] = {table_c.number, result[11*l+:8]};
   end
   always_ff @(posedge clk_i) begin
-    if (enable_i && valid_c) begin
-      for (int unsigned l = 0; l < SecondLanes; l++) plain_q[8*l+:8] <= table_c.enable ? '0 : result[11*l+:8];
-    end else if (enable_i && first_valid_i) begin
-      plain_q <= first_bytes_i;
+    // A sum of products, not a choice: the first table's answer is late, too.
+    if (enable_i && (valid_c || first_valid_i)) begin
+      for (int unsigned l = 0; l < SecondLanes; l++) begin
+        plain_q[8*l+:8] <= (result[11*l+:8] & {8{valid_c && !table_c.enable}}) | (first_bytes_i[8*l+:8] & {8{!valid_c}});
+      end
     end
   end
+
   // The bytes of all turns.
   if (Turns == 1) begin : gen_whole
     assign bytes_o = plain_q;

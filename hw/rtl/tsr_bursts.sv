@@ -92,9 +92,10 @@ module tsr_bursts #(
   logic [BeatBits-1:0] left;
   logic [LengthBits:0] behind;  // beats left behind a burst that is not the last one - 1, when they are so few
   logic more, few_new, few_joined, few_behind;
-  assign left = take ? (joins ? left_q : BeatBits'($signed(rest - 3'd1))) + BeatBits'(run_bytes_i[21:OffsetBits])
+  // What comes last, whether there is a run, chooses nothing: a burst that ends without one leaves what nobody reads.
+  assign left = run_ready_o ? (joins ? left_q : BeatBits'($signed(rest - 3'd1))) + BeatBits'(run_bytes_i[21:OffsetBits])
                      : left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one
-  assign more = take ? run_more_i : more_q;
+  assign more = run_ready_o ? run_more_i : more_q;
   assign few_new = run_bytes_i[21:OffsetBits+FewBits] == '0 &&
       (FewBits + 3)'(run_bytes_i[OffsetBits+:FewBits]) + (FewBits + 3)'(rest) < (FewBits + 3)'(tsr_isa_pkg::TimingLoadRequestBeats);
   assign few_joined = run_bytes_i[21:OffsetBits+FewBits] == '0 && left_q[BeatBits-1:FewBits] == '0 &&
@@ -106,10 +107,9 @@ module tsr_bursts #(
     if (take || fire) begin
       left_q <= left;
       more_q <= more;
-      grows_q <= Joins && more && (take ? (joins ? few_joined : few_new) : few_behind);
+      grows_q <= Joins && more && (run_ready_o ? (joins ? few_joined : few_new) : few_behind);
     end
-    if (take && !joins) beat_q <= run_dram_i[63:OffsetBits];
-    else if (fire && !take) beat_q <= {page_next, place_next};
+    if ((take && !joins) || fire) beat_q <= run_ready_o ? run_dram_i[63:OffsetBits] : {page_next, place_next};
   end
 
 endmodule

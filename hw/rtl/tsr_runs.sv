@@ -40,6 +40,7 @@ module tsr_runs #(
   input  logic [63:0]   window_first_i,
   input  logic [63:0]   window_last_i,
   output logic          run_valid_o,
+  output logic          run_ends_o,      // run_valid_o of a run with `last`, which waits for no comparison
   input  logic          run_ready_i,
   output logic [63:0]   run_dram_o,
   output logic [21:0]   run_sp_o,
@@ -244,7 +245,8 @@ module tsr_runs #(
   assign continues = Pads && held_q && !held_last_q && !held_pad_q && !step_pad && dram_continues && aligned;
   assign joins = held_q && !held_last_q && walk_q && !walk_none_q && held_pad_q == step_pad && held_sp_end_q == sp_q &&
       (step_pad || dram_continues) && !held_full;
-  assign run_valid_o = held_q && (held_last_q || (walk_q && !joins));
+  assign run_ends_o = held_q && held_last_q;
+  assign run_valid_o = run_ends_o || (held_q && walk_q && !joins);
   assign emit = run_valid_o && run_ready_i;
   assign step_take = walk_q && (!held_q || joins || emit);
   assign begins = prep_done && (!walk_q || step_last);

@@ -55,7 +55,7 @@ module tsr_store #(
   output logic [21:0]           bytes_o          // with these bytes
 );
 
-  logic runs_busy, run_valid, run_ready, run_pad_unused, run_last, run_signal, run_none, run_continues_unused, run_more_unused;
+  logic runs_busy, run_valid, run_ends, run_ready, run_pad_unused, run_last, run_signal, run_none, run_continues_unused, run_more_unused;
   logic [63:0] run_dram;
   logic [21:0] run_sp, run_bytes;
   logic [2:0] run_space, run_fault;
@@ -67,7 +67,7 @@ module tsr_store #(
     .OutBytes(OutBytes)
   ) u_runs (
     .clk_i, .rst_ni, .instr_valid_i, .instr_i, .instr_pc_i, .instr_ready_o, .busy_o(runs_busy), .base_o, .base_i,
-    .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ready_i(run_ready), .run_dram_o(run_dram),
+    .window_first_i, .window_last_i, .run_valid_o(run_valid), .run_ends_o(run_ends), .run_ready_i(run_ready), .run_dram_o(run_dram),
     .run_sp_o(run_sp), .run_bytes_o(run_bytes), .run_continues_o(run_continues_unused), .run_more_o(run_more_unused), .run_space_o(run_space),
     .run_pad_o(run_pad_unused),
     .run_pad_value_o(run_pad_value_unused), .run_last_o(run_last), .run_signal_o(run_signal),
@@ -78,7 +78,7 @@ module tsr_store #(
   logic bursts_ready, bursts_busy, bursts_valid, burst_last, burst_grows_unused, reads_ready, offsets_ready, expect_ready, run_take;
   logic none_take;
   assign run_none = run_bytes == '0;
-  assign none_take = run_valid && run_none && !bursts_busy && expect_ready;
+  assign none_take = run_ends && run_none && !bursts_busy && expect_ready;
   assign run_take = run_valid && !run_none && bursts_ready && reads_ready && offsets_ready;
   assign run_ready = run_none ? !bursts_busy && expect_ready : bursts_ready && reads_ready && offsets_ready;
   assign bytes_valid_o = run_take;

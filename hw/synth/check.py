@@ -138,9 +138,11 @@ def check_structure(folder, config):
 
 
 def check_templates(folder):
-    """The simulator's form of each block RAM (macro VERILATOR) and the one for synthesis are equal: a proof over all
-    inputs of five cycles, which is more than a word needs to be written twice and read."""
-    sources = [machine.ROOT / "isa/generated/tsr_isa_pkg.sv", *sorted((machine.ROOT / "hw/rtl").glob("tsr_ram_*.sv"))]
+    """The simulator's form of each block RAM and of the ALU's tables (macro VERILATOR) and the one for synthesis are
+    equal: a proof over all inputs of five cycles, which is more than a word needs to be written twice and read."""
+    rtl = machine.ROOT / "hw/rtl"
+    sources = [machine.ROOT / "isa/generated/tsr_isa_pkg.sv", *sorted(rtl.glob("tsr_ram_*.sv"))]
+    sources += [rtl / "tsr_alu_tables.sv", machine.ROOT / "hw/synth/equal_tables.sv"]
     files = " ".join(str(path) for path in sources)
     for module, chosen in (
         ("tsr_ram_1r1w", "-chparam Width 16 -chparam Depth 2"),
@@ -149,6 +151,8 @@ def check_templates(folder):
         ("tsr_ram_1r1w", "-chparam Width 16 -chparam Depth 2 -chparam Parity 1"),
         ("tsr_ram_2rw", "-chparam Width 16 -chparam Depth 2 -chparam Parity 1"),
         ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2 -chparam Parity 1"),
+        ("equal_tables", "-chparam TableBytes 4 -chparam Lanes 2"),
+        ("equal_tables", "-chparam TableBytes 8 -chparam Lanes 1"),
     ):
         name = module + (" with parity" if "Parity" in chosen else "")
         commands = []
