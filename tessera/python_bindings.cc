@@ -7,8 +7,10 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "base/error.h"
+#include "compiler/npu/replay_memo.h"
 #include "driver/registry.h"
 #include "driver/remote/worker.h"
 #include "isa/config.h"
@@ -90,12 +92,17 @@ class PredictedModel {
 
   /// The description of what would run on the machine. Machine code of the CPU is not made: no cycle depends on it.
   std::string predict(const std::string& toml, const std::map<std::string, std::string>& options) {
+    const std::lock_guard lock(mutex_);
     compiler::CompileOptions compile;
     for (const auto& [name, value] : options) compiler::set_option(compile, name, value);
     compile.cpu_codegen = false;
+    compile.replays = replays_;
     const isa::MachineConfig config = isa::parse_config(toml, "machine");
     return description_json(model_.compile(config, compile));
   }
+
+  /// How often the cost of some instructions was known from another machine, and how often they were replayed.
+  std::pair<int64_t, int64_t> replays() const { return {replays_->found(), replays_->missed()}; }
 
  private:
   static compiler::ImportOptions given(const std::map<std::string, ops::Shape>& shapes) {
@@ -104,6 +111,8 @@ class PredictedModel {
     return import;
   }
   compiler::Model model_;
+  std::mutex mutex_;
+  const std::shared_ptr<npu::ReplayMemo> replays_ = std::make_shared<npu::ReplayMemo>();
 };
 
 /// A function of Python as the observer of runs: called five times a second at most. What it raises is printed and goes
@@ -284,7 +293,8 @@ PYBIND11_MODULE(_tessera, m) {
             py::gil_scoped_release release;
             return self.predict(toml, options);
           },
-          py::arg("config"), py::arg("options"));
+          py::arg("config"), py::arg("options"))
+      .def_property_readonly("replays", &PredictedModel::replays);
   m.def("shipped_configs", [] {
     std::map<std::string, std::string> texts;
     for (const isa::ShippedConfig& config : isa::shipped_configs())

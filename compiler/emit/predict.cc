@@ -13,7 +13,6 @@
 #include "compiler/emit/duration.h"
 #include "compiler/emit/ledger.h"
 #include "isa/charging.h"
-#include "isa/effects.h"
 #include "isa/generated/timing.h"
 
 namespace tessera::emit {
@@ -53,10 +52,11 @@ struct Moved {
 
 class Replay {
  public:
-  Replay(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, size_t layers,
-         const isa::MachineConfig& config, const Dram& dram)
+  Replay(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, std::span<const Work> works,
+         size_t layers, const isa::MachineConfig& config, const Dram& dram)
       : instructions_(instructions),
         tags_(tags),
+        works_(works),
         layers_(layers),
         config_(config),
         latency_(dram.latency_cycles),
@@ -113,7 +113,7 @@ class Replay {
         auto& number = waits_[i][static_cast<size_t>(wait.engine)];
         number = std::max(number, count - static_cast<uint16_t>(count - wait.count));
       }
-      const auto target = isa::engine_of(instructions_[i]);
+      const auto target = works_[i].engine;
       if (!target) continue;
       engine(*target).program.push_back(i);
       if (header.signal) ++signals[static_cast<size_t>(*target)];
@@ -136,7 +136,7 @@ class Replay {
   /// Whether the next instruction's queue is known to have room.
   bool dispatchable() const {
     if (fetched_ == instructions_.size()) return false;
-    const auto target = isa::engine_of(instructions_[fetched_]);
+    const auto target = works_[fetched_].engine;
     if (!target) {
       return std::all_of(engines_.begin(), engines_.end(), [](const Engine& e) { return e.taken == e.dispatched; });
     }
@@ -162,7 +162,7 @@ class Replay {
 
   /// Dispatches the next instruction where its queue has room. FETCH then requests one more word.
   void dispatch() {
-    const auto target = isa::engine_of(instructions_[fetched_]);
+    const auto target = works_[fetched_].engine;
     const int64_t in_register = std::max(words_[fetched_].end, dispatched_);
     request_word(in_register + 1);
     dispatched_ = in_register + timing::fetch::kCheck;
@@ -200,57 +200,55 @@ class Replay {
     const size_t i = e.program[e.taken++];
     e.ready.reset();
     e.takes.push_back(turn.take);
-    const int64_t complete = work(static_cast<isa::Engine>(turn.engine), instructions_[i], turn.take, tags_[i]);
+    const int64_t complete = work(static_cast<isa::Engine>(turn.engine), works_[i], turn.take, tags_[i]);
     if (isa::header_of(instructions_[i]).signal) e.signals.push_back(complete);
     last_ = std::max(last_, complete);
   }
 
   /// What an instruction does that its engine takes in cycle `take`; the cycle of its completion. What engines do
   /// depends on the operands and steps of isa.toml alone; what has none of either is a FENCE.
-  int64_t work(isa::Engine which, const isa::Instruction& instruction, int64_t take, uint32_t layer) {
+  int64_t work(isa::Engine which, const Work& work, int64_t take, uint32_t layer) {
     Engine& e = engine(which);
-    const isa::Effects effects = isa::effects(instruction, config_);
-    if (effects.operands.empty()) return e.free = std::max(take + 1, e.end);
-    const Duration d = duration(instruction, effects, config_);
+    if (work.touches.empty()) return e.free = std::max(take + 1, e.end);
     switch (which) {
-      case isa::Engine::kGemm: return multiply(effects, e, take, d, layer);
-      case isa::Engine::kAlu: return compute(effects, e, take, d, layer);
-      case isa::Engine::kLoad: return load(effects, e, take, d, layer);
-      case isa::Engine::kStore: return store(e, take, d, layer);
+      case isa::Engine::kGemm: return multiply(work, e, take, work.duration, layer);
+      case isa::Engine::kAlu: return compute(work, e, take, work.duration, layer);
+      case isa::Engine::kLoad: return load(work, e, take, work.duration, layer);
+      case isa::Engine::kStore: return store(e, take, work.duration, layer);
     }
     TESSERA_INVARIANT(false, "an engine that the replay does not know");
     return take;
   }
 
-  int64_t multiply(const isa::Effects& effects, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
+  int64_t multiply(const Work& work, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t first = std::max(take + timing::gemm::kStart, e.end + 1);
     e.free = std::max(take + timing::gemm::kPrepare, e.end);
     e.end = first + d.engine - 1;
     worked(isa::Engine::kGemm, first, e.end + 1, layer);
-    if (effects.reads(isa::Space::kAcc)) acc_.book(first, d.engine, d.outputs);
-    return e.end + effects.latency_cycles;
+    if (work.reads_acc) acc_.book(first, d.engine, d.outputs);
+    return e.end + work.latency_cycles;
   }
 
-  int64_t compute(const isa::Effects& effects, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
+  int64_t compute(const Work& work, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t start = std::max(take + timing::alu::kPrepare, d.alone ? e.complete + 1 : e.end);
     e.free = start;
     e.end = start + d.engine;
-    if (effects.reads(isa::Space::kAcc) && !d.alone) e.end = std::max(e.end, acc_.move(start, d.engine));
-    alu_reads_inp_ = effects.reads(isa::Space::kInp);
+    if (work.reads_acc && !d.alone) e.end = std::max(e.end, acc_.move(start, d.engine));
+    alu_reads_inp_ = work.reads_inp;
     if (alu_reads_inp_) e.end = std::max(e.end, load_writes_.behind(start, d.engine, alu_writes_));
-    if (effects.writes(isa::Space::kInp)) {
+    if (work.writes_inp) {
       alu_writes_.book(start, e.end - start, d.outputs);
       Engine& load = engine(isa::Engine::kLoad);
       if (load.end > start) load.end = bus_.move(load.end, bus_.lose(start, e.end - start, load_writes_, alu_writes_));
     }
     worked(isa::Engine::kAlu, start + 1, e.end + 1, layer);
     if (d.alone) e.free = e.end + 1;
-    return e.complete = e.end + (d.alone ? 0 : effects.latency_cycles);
+    return e.complete = e.end + (d.alone ? 0 : work.latency_cycles);
   }
 
   /// Addresses go out as soon as the run is known and few enough runs wait for the data side; data come a latency later
   /// and behind older data.
-  int64_t load(const isa::Effects& effects, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
+  int64_t load(const Work& work, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t leave = run_leaves(take + timing::transfer::kLeave);
     const int64_t ready = leave + (d.beats > 0 ? timing::load::kFirstBeat + latency_ : timing::load::kStart);
     const int64_t begin =
@@ -258,7 +256,7 @@ class Replay {
     // As many bursts may be outstanding, as many runs may wait.
     const int64_t window = std::max(d.bursts * (latency_ + kReadBurst) / in_flight_,
                                     d.runs * (latency_ + kReadBurst) / timing::load::runs_waiting(config_));
-    const bool inp = effects.writes(isa::Space::kInp);
+    const bool inp = work.writes_inp;
     e.end =
         std::max({bus_.move(begin, slots(d.beats), inp ? &alu_writes_ : nullptr), begin + d.engine, begin + window});
     if (inp) {
@@ -320,6 +318,7 @@ class Replay {
 
   std::span<const isa::Instruction> instructions_;
   std::span<const uint32_t> tags_;
+  std::span<const Work> works_;
   size_t layers_;
   const isa::MachineConfig& config_;
   int64_t latency_, bandwidth_;  // of DRAM
@@ -343,7 +342,13 @@ class Replay {
 
 Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, size_t layers,
                    const isa::MachineConfig& config, const Dram& dram) {
-  return Replay(instructions, tags, layers, config, dram).run();
+  const std::vector<Work> works = works_of(instructions, config);
+  return predict(instructions, tags, works, layers, config, dram);
+}
+
+Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags,
+                   std::span<const Work> works, size_t layers, const isa::MachineConfig& config, const Dram& dram) {
+  return Replay(instructions, tags, works, layers, config, dram).run();
 }
 
 }  // namespace tessera::emit

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "compiler/emit/work.h"
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 
@@ -28,5 +29,8 @@ struct Dram {
 /// `tags`: the layer of each instruction, below `layers`; others count to nobody.
 Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, size_t layers,
                    const isa::MachineConfig& config, const Dram& dram = {});
+/// The same for instructions whose work is known.
+Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags,
+                   std::span<const Work> works, size_t layers, const isa::MachineConfig& config, const Dram& dram = {});
 
 }  // namespace tessera::emit

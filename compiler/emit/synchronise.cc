@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -37,64 +36,66 @@ class Memory {
 
  private:
   struct Segment {
-    int64_t end = 0;
+    int64_t begin = 0, end = 0;
     Clock writes{}, reads{};  // the last write has one engine; a later write has waited for it
   };
-  using Segments = std::map<int64_t, Segment>;
-  using Iterator = Segments::iterator;
 
   void write(int64_t begin, int64_t end, size_t engine, uint32_t number, Clock& needed) {
-    const Iterator first = first_from(begin);
-    Iterator behind = first;
-    for (; behind != segments_.end() && behind->first < end; ++behind) {
+    const size_t first = first_from(begin);
+    size_t behind = first;
+    for (; behind < segments_.size() && segments_[behind].begin < end; ++behind) {
       cut(behind, end);
-      merge(needed, behind->second.writes);
-      merge(needed, behind->second.reads);
+      merge(needed, segments_[behind].writes);
+      merge(needed, segments_[behind].reads);
     }
     Segment segment;
+    segment.begin = begin;
     segment.end = end;
     segment.writes[engine] = number;
-    if (first != behind && first->first == begin) {
-      first->second = segment;
-      segments_.erase(std::next(first), behind);
-    } else {
-      segments_.erase(first, behind);
-      segments_.emplace_hint(behind, begin, segment);
+    if (first == behind) {
+      segments_.insert(at(first), segment);
+      return;
     }
+    segments_[first] = segment;
+    segments_.erase(at(first + 1), at(behind));
   }
 
   void read(int64_t begin, int64_t end, size_t engine, uint32_t number, Clock& needed) {
-    Iterator it = first_from(begin);
-    for (int64_t at = begin; at < end; at = it->second.end, ++it) {
-      if (it == segments_.end() || it->first > at) {
+    size_t k = first_from(begin);
+    for (int64_t from = begin; from < end; from = segments_[k++].end) {
+      if (k == segments_.size() || segments_[k].begin > from) {
         Segment gap;
-        gap.end = it == segments_.end() ? end : std::min(end, it->first);
-        it = segments_.emplace_hint(it, at, gap);
+        gap.begin = from;
+        gap.end = k == segments_.size() ? end : std::min(end, segments_[k].begin);
+        segments_.insert(at(k), gap);
       }
-      cut(it, end);
-      merge(needed, it->second.writes);
-      it->second.reads[engine] = number;
+      cut(k, end);
+      merge(needed, segments_[k].writes);
+      segments_[k].reads[engine] = number;
     }
   }
 
   /// The first segment that begins there or later; one that reaches further is cut there.
-  Iterator first_from(int64_t at) {
-    const Iterator behind = segments_.lower_bound(at);
-    if (behind == segments_.begin() || (behind != segments_.end() && behind->first == at)) return behind;
-    const Iterator before = std::prev(behind);
-    return cut(before, at) ? std::next(before) : behind;
+  size_t first_from(int64_t begin) {
+    const auto found = std::lower_bound(segments_.begin(), segments_.end(), begin,
+                                        [](const Segment& segment, int64_t value) { return segment.begin < value; });
+    const auto behind = static_cast<size_t>(found - segments_.begin());
+    if (behind > 0 && (behind == segments_.size() || found->begin != begin)) cut(behind - 1, begin);
+    return behind;
   }
 
-  /// Cuts a segment in two if it reaches beyond `at`.
-  bool cut(Iterator segment, int64_t at) {
-    if (segment->second.end <= at) return false;
-    Segment tail = segment->second;
-    segment->second.end = at;
-    segments_.emplace_hint(std::next(segment), at, tail);
-    return true;
+  /// Cuts a segment in two if it reaches beyond `where`.
+  void cut(size_t k, int64_t where) {
+    if (segments_[k].end <= where) return;
+    Segment tail = segments_[k];
+    tail.begin = where;
+    segments_[k].end = where;
+    segments_.insert(at(k + 1), tail);
   }
 
-  Segments segments_;
+  std::vector<Segment>::iterator at(size_t k) { return segments_.begin() + static_cast<std::ptrdiff_t>(k); }
+
+  std::vector<Segment> segments_;  // in order and disjoint; there are few, so that moving them costs less than nodes
 };
 
 /// What an instruction waits for and whether others wait for it.
@@ -108,22 +109,20 @@ struct Plan {
 /// Finds the plans of a stream: dependences by bytes, less those that others imply.
 class Dependences {
  public:
-  Dependences(const isa::MachineConfig& config, size_t instructions, const std::vector<int64_t>& slides,
-              SynchroniseSummary& summary)
-      : config_(config), slides_(slides), memories_(isa::kMemories), summary_(summary) {
+  Dependences(size_t instructions, const std::vector<int64_t>& slides, SynchroniseSummary& summary)
+      : slides_(slides), memories_(isa::kMemories), summary_(summary) {
     plans_.reserve(instructions);
   }
 
-  void add(const isa::Instruction& instruction) {
+  void add(const Work& work) {
     Plan& plan = plans_.emplace_back();
-    const auto engine = isa::engine_of(instruction);
-    if (!engine) return;
-    const auto self = static_cast<size_t>(*engine);
+    if (!work.engine) return;
+    const auto self = static_cast<size_t>(*work.engine);
     plan.engine = static_cast<int>(self);
     plan.number = static_cast<uint32_t>(queue_[self].size()) + 1;
     Clock known = started_[self].empty() ? Clock{} : started_[self].back();
     known[self] = plan.number - 1;
-    const Clock candidates = unknown(touched(instruction, self, plan.number), known);
+    const Clock candidates = unknown(touched(work, self, plan.number), known);
     plan.wait = without_implied(candidates);
     for (size_t e = 0; e < candidates.size(); ++e) {
       if (candidates[e] != 0) merge(known, once_complete(e, candidates[e]));
@@ -137,14 +136,14 @@ class Dependences {
 
  private:
   /// By engine: the last instruction that must be complete before this one touches what it touches; 0: none.
-  Clock touched(const isa::Instruction& instruction, size_t self, uint32_t number) {
+  Clock touched(const Work& work, size_t self, uint32_t number) {
     Clock needed{};
-    for (const isa::Operand& operand : isa::effects(instruction, config_).operands) {
-      const int slide = operand.dram ? operand.base - kFirstSlide : -1;
+    for (const Touch& touch : work.touches) {
+      const int slide = touch.memory - isa::kSpaces - kFirstSlide;
       const bool slides = slide >= 0 && static_cast<size_t>(slide) < slides_.size();
-      const int memory = slides ? isa::kSpaces + kFirstSlide - 1 : operand.memory();
-      const int64_t begin = operand.begin - (slides ? slides_[static_cast<size_t>(slide)] : 0);
-      memories_[static_cast<size_t>(memory)].access(begin, operand.end, operand.write, self, number, needed);
+      const int memory = slides ? isa::kSpaces + kFirstSlide - 1 : touch.memory;
+      const int64_t begin = touch.begin - (slides ? slides_[static_cast<size_t>(slide)] : 0);
+      memories_[static_cast<size_t>(memory)].access(begin, touch.end, touch.write, self, number, needed);
     }
     needed[self] = 0;
     return needed;
@@ -181,7 +180,6 @@ class Dependences {
 
   static constexpr int kFirstSlide = 3;
 
-  const isa::MachineConfig& config_;
   const std::vector<int64_t>& slides_;
   std::vector<Memory> memories_;
   std::vector<Plan> plans_;
@@ -205,9 +203,11 @@ class Writer {
       : config_(config), between_(static_cast<uint64_t>(signals_between_barriers)), summary_(summary) {
     result_.reserve(instructions + 8);
     tags_.reserve(instructions + 8);
+    works_.reserve(instructions + 8);
   }
 
-  void add(isa::Instruction instruction, uint32_t tag, const Plan& plan) {
+  void add(const isa::Instruction& given, uint32_t tag, const Work& work, const Plan& plan) {
+    isa::Instruction instruction = given;
     if (barrier_due()) barrier(tags_.empty() ? tag : tags_.back());
     if (plan.engine >= 0) {
       isa::Header& header = isa::header_of(instruction);
@@ -221,19 +221,24 @@ class Writer {
       if (plan.signal) ++signals_[self];
       count_[self].push_back(signals_[self]);
     }
-    push(std::move(instruction), tag);
+    push(instruction, tag, work);
   }
 
-  void finish(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags) {
+  void finish(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags, std::vector<Work>& works) {
     push(isa::Finish{}, tags_.empty() ? 0 : tags_.back());
     instructions = std::move(result_);
     tags = std::move(tags_);
+    works = std::move(works_);
   }
 
  private:
-  void push(isa::Instruction instruction, uint32_t tag) {
-    result_.push_back(std::move(instruction));
+  void push(const isa::Instruction& instruction, uint32_t tag) {
+    push(instruction, tag, work_of(instruction, config_));
+  }
+  void push(const isa::Instruction& instruction, uint32_t tag, const Work& work) {
+    result_.push_back(instruction);
     tags_.push_back(tag);
+    works_.push_back(work);
   }
 
   void wait_on(isa::Header& header, size_t engine, uint64_t signals) {
@@ -280,6 +285,7 @@ class Writer {
   const uint64_t between_;  // signals of an engine from one barrier to the next, at most
   std::vector<isa::Instruction> result_;
   std::vector<uint32_t> tags_;
+  std::vector<Work> works_;
   std::array<uint64_t, isa::kEngines> signals_{}, at_barrier_{};
   Clock passed_{};                                          // instructions of each engine before the last barrier
   std::array<std::vector<uint64_t>, isa::kEngines> count_;  // timeline once the instruction has signalled
@@ -290,16 +296,24 @@ class Writer {
 
 SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
                                const isa::MachineConfig& config, const SynchroniseOptions& options) {
-  TESSERA_INVARIANT(tags.size() == instructions.size(), "one tag for each instruction");
+  std::vector<Work> works = works_of(instructions, config);
+  return synchronise(instructions, tags, works, config, options);
+}
+
+SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
+                               std::vector<Work>& works, const isa::MachineConfig& config,
+                               const SynchroniseOptions& options) {
+  TESSERA_INVARIANT(tags.size() == instructions.size() && works.size() == instructions.size(),
+                    "one tag and one work for each instruction");
   TESSERA_INVARIANT(options.signals_between_barriers >= 1 && options.signals_between_barriers <= 32000,
                     "barriers too far apart");
   SynchroniseSummary summary;
-  Dependences dependences(config, instructions.size(), options.slides, summary);
-  for (const isa::Instruction& instruction : instructions) dependences.add(instruction);
+  Dependences dependences(instructions.size(), options.slides, summary);
+  for (const Work& work : works) dependences.add(work);
   const std::vector<Plan> plans = dependences.take();
   Writer writer(config, options.signals_between_barriers, instructions.size(), summary);
-  for (size_t i = 0; i < instructions.size(); ++i) writer.add(std::move(instructions[i]), tags[i], plans[i]);
-  writer.finish(instructions, tags);
+  for (size_t i = 0; i < instructions.size(); ++i) writer.add(instructions[i], tags[i], works[i], plans[i]);
+  writer.finish(instructions, tags, works);
   return summary;
 }
 

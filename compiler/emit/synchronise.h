@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "compiler/emit/work.h"
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 
@@ -33,5 +34,9 @@ struct SynchroniseSummary {
 /// in step: a barrier and FINISH take the tag of the instruction before.
 SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
                                const isa::MachineConfig& config, const SynchroniseOptions& options = {});
+/// The same for instructions whose work is known; `works` is kept in step, too.
+SynchroniseSummary synchronise(std::vector<isa::Instruction>& instructions, std::vector<uint32_t>& tags,
+                               std::vector<Work>& works, const isa::MachineConfig& config,
+                               const SynchroniseOptions& options = {});
 
 }  // namespace tessera::emit

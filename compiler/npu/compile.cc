@@ -82,9 +82,11 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   }
   emit::SynchroniseOptions order;
   for (const int64_t pitch : plan.slides) order.slides.push_back(pitch * options.room);
-  const auto judge = [&](std::vector<isa::Instruction> stream, std::vector<uint32_t> tags, size_t count) {
-    emit::synchronise(stream, tags, config, order);
-    return emit::predict(stream, tags, count, config, {options.dram_latency_cycles, options.dram_bandwidth_bytes});
+  const auto judge = [&](std::vector<isa::Instruction> stream, std::vector<uint32_t> tags,
+                         std::vector<emit::Work> works, size_t count) {
+    emit::synchronise(stream, tags, works, config, order);
+    return emit::predict(stream, tags, works, count, config,
+                         {options.dram_latency_cycles, options.dram_bandwidth_bytes});
   };
   emitter.assemble(options.prefetch_weights && options.virtual_threads, judge);
   for (size_t i = 0; i < emitter.stream_bytes.size(); ++i) {
@@ -95,7 +97,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
           layer.stream_bytes[k];
   }
   program.slides = plan.slides;
-  emit::synchronise(emitter.instructions, emitter.layer_of_instruction, config, order);
+  emit::synchronise(emitter.instructions, emitter.layer_of_instruction, emitter.works, config, order);
   program.instructions = std::move(emitter.instructions);
   program.layer_of_instruction = std::move(emitter.layer_of_instruction);
   program.constants = emitter.constants.take();
@@ -106,7 +108,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     layer.padded_macs += isa::effects(program.instructions[i], config).macs;
   }
   const emit::Prediction prediction =
-      emit::predict(program.instructions, program.layer_of_instruction, program.layers.size(), config,
+      emit::predict(program.instructions, program.layer_of_instruction, emitter.works, program.layers.size(), config,
                     {options.dram_latency_cycles, options.dram_bandwidth_bytes});
   for (size_t i = 0; i < program.layers.size(); ++i) program.layers[i].estimated_cycles = prediction.layer_cycles[i];
   isa::check_program(program.instructions, config);

@@ -49,25 +49,6 @@ int64_t ConstantPool::reserve(int64_t bytes) {
   return kReserved + reserved_;
 }
 
-int64_t Emitter::reserve(isa::Space space, int64_t total, int64_t first) {
-  const int64_t depth = config.depth(space);
-  TESSERA_INVARIANT(total <= depth, "a schedule reserves more than a scratchpad");
-  const auto [begin, end] = in_use_[space];
-  int64_t best = 0, best_overlap = -1;
-  for (const int64_t base : {end, int64_t{0}, begin - total, depth - total}) {
-    if (base < 0 || base + total > depth) continue;
-    const auto overlap = [&](int64_t size) {
-      return std::max<int64_t>(0, std::min(base + size, end) - std::max(base, begin));
-    };
-    const int64_t cost = overlap(first) * (depth + 1) + overlap(total);
-    if (best_overlap >= 0 && cost >= best_overlap) continue;
-    best = base;
-    best_overlap = cost;
-  }
-  in_use_[space] = {best, best + total};
-  return best;
-}
-
 int Emitter::table(const Table& bytes) {
   std::vector<Table> parts;
   for (auto at = bytes.begin(); at != bytes.end(); at += kTableBytes) parts.emplace_back(at, at + kTableBytes);

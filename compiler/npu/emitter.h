@@ -14,6 +14,7 @@
 
 #include "compiler/emit/predict.h"
 #include "compiler/npu/graph.h"
+#include "compiler/npu/slots.h"
 #include "isa/effects.h"
 
 namespace tessera::npu {
@@ -55,12 +56,13 @@ class Emitter {
   void push(const isa::Instruction& instruction) {
     if (steps_.empty()) begin_step();
     steps_.back().instructions.push_back(instruction);
+    steps_.back().works.push_back(emit::work_of(instruction, config));
     steps_.back().layers.push_back(layer);
   }
   /// A transfer, and what it is for.
   void push(const isa::Instruction& instruction, Stream stream) {
-    stream_bytes_of(layer)[static_cast<size_t>(stream)] += isa::dram_bytes(instruction);
     push(instruction);
+    stream_bytes_of(layer)[static_cast<size_t>(stream)] += steps_.back().works.back().dram_bytes;
   }
 
   /// Entries of WGT that this step needs from the constants; they may be fetched in earlier steps.
@@ -71,13 +73,17 @@ class Emitter {
 
   /// Reserves `total` entries of a space for a nest, behind those still in use, so that its first fetches need not
   /// wait; from 0 or up to the end where that is not possible. `first`: entries that are needed first.
-  int64_t reserve(isa::Space space, int64_t total, int64_t first = 0);
+  int64_t reserve(isa::Space space, int64_t total, int64_t first = 0) {
+    return slots_.reserve(space, config.depth(space), total, first);
+  }
   /// Entries of the space that are in use until the end of what has been pushed so far.
-  void set_in_use(isa::Space space, int64_t begin, int64_t end) { in_use_[space] = {begin, end}; }
+  void set_in_use(isa::Space space, int64_t begin, int64_t end) { slots_.set_in_use(space, begin, end); }
+  const SlotLog& slots() const { return slots_.log(); }
 
-  /// What a stream takes: its cycles, and those of each tag. Instructions in order of execution and their tags, as many
-  /// as the last number says.
-  using Judge = std::function<emit::Prediction(std::vector<isa::Instruction>, std::vector<uint32_t>, size_t)>;
+  /// What a stream takes: its cycles, and those of each tag. Instructions in order of execution, their tags (as many
+  /// as the last number says) and their work.
+  using Judge = std::function<emit::Prediction(std::vector<isa::Instruction>, std::vector<uint32_t>,
+                                               std::vector<emit::Work>, size_t)>;
   /// The whole stream, in order of execution one at a time. Weights are fetched in pieces as soon as their place is
   /// free and the bus has time beside the steps before (`prefetch`), or else in their own step. What time the bus has
   /// is estimated of each step alone; with a judge also taken from the stream without fetches, and the better stream
@@ -99,6 +105,7 @@ class Emitter {
   ConstantPool constants;
   std::vector<isa::Instruction> instructions;
   std::vector<uint32_t> layer_of_instruction;
+  std::vector<emit::Work> works;  // of the instructions
   uint32_t layer = 0;
   /// DRAM bytes by layer and Stream, the fetch of instructions not counted.
   std::vector<std::array<int64_t, kStreams>> stream_bytes;
@@ -116,6 +123,7 @@ class Emitter {
   };
   struct Step {
     std::vector<isa::Instruction> instructions;
+    std::vector<emit::Work> works;
     std::vector<uint32_t> layers;
     std::vector<WeightFetch> weights;
   };
@@ -126,7 +134,7 @@ class Emitter {
   struct Profile;
   struct Pieces;
   struct Timeline;
-  Profile profile_of(const std::vector<isa::Instruction>& step) const;
+  Profile profile_of(const std::vector<emit::Work>& step) const;
   Fetches place_weights(std::vector<Profile> profiles, const Pieces& pieces) const;
   Fetches best_fetches(const Judge& judge) const;
   Timeline joined(const Fetches& fetches) const;
@@ -134,7 +142,7 @@ class Emitter {
   void append_fetch(const WeightFetch& fetch);
 
   std::vector<Step> steps_;
-  std::map<isa::Space, std::pair<int64_t, int64_t>> in_use_;
+  Slots slots_;
   std::vector<std::vector<uint8_t>> tables_;
   std::vector<int> pinned_;
   int next_table_ = 0;

@@ -291,6 +291,7 @@ struct Program {
 };
 
 struct SearchLog;
+class ReplayMemo;
 class SearchMemo;
 
 struct Options {
@@ -313,6 +314,7 @@ struct Options {
   int64_t room = 0;                        // the longest past
   SearchLog* search_log = nullptr;         // receives every candidate and why the winner won (search_log.h)
   std::shared_ptr<SearchMemo> memo;        // what earlier searches found (search_memo.h); nothing: each for itself
+  std::shared_ptr<ReplayMemo> replays;     // what replays have cost on this and on other machines (replay_memo.h)
 };
 
 /// Compiles a graph for a machine. The program is legal (isa::check_program), free of races and ends with FINISH.

@@ -8,6 +8,7 @@
 
 #include "compiler/npu/lower.h"
 #include "compiler/npu/plan.h"
+#include "compiler/schedule/nest_text.h"
 
 namespace tessera::npu {
 
@@ -35,6 +36,14 @@ const Nest& nest_for(const Task& task, const Schedule& schedule) {
 std::string in_short(const schedule::ChainTile& tile) {
   return "oh" + std::to_string(tile.oh) + " ow" + std::to_string(tile.ow) + " blocks" + std::to_string(tile.blocks) +
          (tile.whole_input ? " whole input" : "");
+}
+
+std::string plan_key(const Schedule& schedule) { return schedule::to_text(schedule); }
+std::string plan_key(const ChainPlan& plan) {
+  text::Printer printer;
+  schedule::print(schedule::ChainSchedule{{}, plan.tile}, printer);
+  for (const Schedule& schedule : plan.schedules) schedule::print(schedule, printer);
+  return printer.take();
 }
 
 std::string rounded(double value) {
@@ -88,6 +97,8 @@ Planner::Planner(const Graph& graph, const isa::MachineConfig& config, const Opt
       placements_(places_apart(graph, options)),
       feeds_(feeds_next(graph)),
       memo_(options.memo != nullptr && options.memo->serves(config, options) ? *options.memo : own_memo_),
+      replays_(options.judge == kReplayJudge ? options.replays : nullptr),
+      machine_text_(replays_ != nullptr ? replayed_on(config, options) : ""),
       log_(options.search_log != nullptr ? *options.search_log : own_log_),
       known_pieces_(log_.pieces.size()) {
   log_.searcher = options.search;
@@ -125,9 +136,29 @@ size_t Planner::note(SearchLog::Piece& piece, std::string text, const Cost& esti
   return piece.candidates.size() - 1;
 }
 
+std::optional<uint32_t> Planner::known_as(const std::string& text) {
+  if (replays_ == nullptr) return std::nullopt;
+  return replays_->subject(machine_text_ + "\n" + text);
+}
+
+template <typename Replay>
+std::optional<Cost> Planner::remembered(std::optional<uint32_t> subject, const std::string& plan, Replay&& replay) {
+  SlotLog slots;
+  if (!subject) return replay(slots);
+  if (const auto known = replays_->find(*subject, plan, config_)) return known;
+  const std::optional<Cost> cost = replay(slots);
+  if (cost) replays_->keep(*subject, plan, std::move(slots), *cost);
+  return cost;
+}
+
 template <typename Plan>
-double Planner::judge(SearchLog::Candidate& candidate, const Subject& subject, const Plan& plan) {
-  candidate.replayed = judge_->cost(subject, plan);
+double Planner::judge(SearchLog::Candidate& candidate, const Subject& subject, const Plan& plan,
+                      std::optional<uint32_t> known) {
+  candidate.replayed = remembered(known, known ? plan_key(plan) : "", [&](SlotLog& slots) {
+    const Cost cost = judge_->cost(subject, plan);
+    if (known) slots = static_cast<const LoggedLowering*>(subject.lowering)->slots();
+    return std::optional(cost);
+  });
   candidate.score = goal_.score(*candidate.replayed, config_);
   return candidate.score;
 }
@@ -135,13 +166,14 @@ double Planner::judge(SearchLog::Candidate& candidate, const Subject& subject, c
 std::vector<Planner::Ranked> Planner::choose(const Task& task, SearchLog::Piece& piece) {
   const std::string key = search_key(task);
   auto known = memo_.tasks.find(key);
-  if (known == memo_.tasks.end()) known = memo_.tasks.emplace(key, search(task)).first;
+  if (known == memo_.tasks.end()) known = memo_.tasks.emplace(key, search(task, key)).first;
   piece.candidates = known->second.candidates;
   return known->second.best;
 }
 
 /// Of the searcher's schedules for each layout those whose stream does best, best first.
-Found<Schedule> Planner::search(const Task& task) {
+Found<Schedule> Planner::search(const Task& task, const std::string& key) {
+  const std::optional<uint32_t> number = known_as(key);
   SearchLog::Piece piece;
   std::vector<Ranked> all;
   std::string reason;
@@ -162,7 +194,7 @@ Found<Schedule> Planner::search(const Task& task) {
       TESSERA_INVARIANT(why.empty(), "searcher '" + options_.search + "' made an illegal schedule: " + why);
       const size_t candidate = note(piece, schedule::in_short(schedule), cost);
       if (replayed > kReplayed) continue;
-      const double replay = judge(piece.candidates[candidate], subject, schedule);
+      const double replay = judge(piece.candidates[candidate], subject, schedule, number);
       replayed += piece.candidates[candidate].replayed->instructions;
       all.push_back({{std::move(schedule), candidate}, replay});
     }
@@ -232,7 +264,7 @@ Unit Planner::single(size_t i) {
 /// The plans of a chain for the layout of its first input that does best, those that were judged best first. Layouts
 /// differ in the first input alone; those that the model likes best are judged.
 std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const schedule::ChainTile* tile,
-                                                      std::string* reason) {
+                                                      const std::string& key, std::string* reason) {
   struct Layout {
     std::vector<const Nest*> nests;
     std::vector<schedule::Ranked<ChainPlan>> plans;
@@ -257,16 +289,17 @@ std::optional<Found<ChainPlan>> Planner::search_chain(const Chain& chain, const 
   std::stable_sort(layouts.begin(), layouts.end(), [](const Layout& a, const Layout& b) {
     return a.plans.front().cost.cycles < b.plans.front().cost.cycles;
   });
+  const std::optional<uint32_t> number = tile == nullptr ? known_as(key) : std::nullopt;
   std::optional<Found<ChainPlan>> best;
   for (size_t i = 0; i < std::min(layouts.size(), kChainLayouts); ++i) {
-    Found<ChainPlan> judged = judge_chain(chain, layouts[i].nests, std::move(layouts[i].plans));
+    Found<ChainPlan> judged = judge_chain(chain, layouts[i].nests, std::move(layouts[i].plans), number);
     if (!best || judged.best.front().second < best->best.front().second) best = std::move(judged);
   }
   return best;
 }
 
 Found<ChainPlan> Planner::judge_chain(const Chain& chain, const std::vector<const Nest*>& nests,
-                                      std::vector<schedule::Ranked<ChainPlan>> plans) {
+                                      std::vector<schedule::Ranked<ChainPlan>> plans, std::optional<uint32_t> known) {
   SearchLog::Piece piece;
   const ChainLowering lowering(chain, nests, config_, options_);
   const Subject subject{nests, &lowering};
@@ -275,7 +308,7 @@ Found<ChainPlan> Planner::judge_chain(const Chain& chain, const std::vector<cons
   for (auto& [plan, cost, score] : plans) {
     const size_t candidate = note(piece, in_short(plan.tile), cost);
     if (replayed > kReplayed) continue;
-    const double replay = judge(piece.candidates[candidate], subject, plan);
+    const double replay = judge(piece.candidates[candidate], subject, plan, known);
     replayed += piece.candidates[candidate].replayed->instructions;
     judged.push_back({{std::move(plan), candidate}, replay});
   }
@@ -289,12 +322,13 @@ std::optional<Unit> Planner::chained(size_t i, size_t links, const schedule::Cha
   if (!chain) return std::nullopt;
   std::optional<Found<ChainPlan>> found;
   if (tile != nullptr) {
-    found = search_chain(*chain, tile, reason);
+    found = search_chain(*chain, tile, "", reason);
   } else {
     std::string key;
     for (const Task& task : chain->tasks) key += search_key(task) + "\n";
     auto known = memo_.chains.find(key);
-    if (known == memo_.chains.end()) known = memo_.chains.emplace(key, search_chain(*chain, nullptr, reason)).first;
+    if (known == memo_.chains.end())
+      known = memo_.chains.emplace(key, search_chain(*chain, nullptr, key, reason)).first;
     found = known->second;
     if (!found && reason != nullptr && reason->empty()) *reason = "no tile fits the scratchpads";
   }
@@ -514,23 +548,29 @@ void Planner::choose_strips(Unit& unit, const std::function<std::optional<Cost>(
 }
 
 void Planner::settle(std::vector<Unit>& units) {
-  const size_t layers = graph_.operations.size();
-  std::vector<LayerInfo> infos(layers);
-  const auto in_place = [&](size_t u) {
-    return judge_->cost(lower_stream(config_, options_, layers, [&](Emitter& emitter) {
-      for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k)
-        lower_unit(units[k], emitter, infos);
-    }));
-  };
   for (size_t u = 0; u < units.size(); ++u) {
     Unit& unit = units[u];
-    const auto cost = [&] { return in_place(u); };
+    std::vector<const Unit*> around;
+    for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k) around.push_back(&units[k]);
+    const auto cost = [&] { return cost_of(around); };
     if (unit.chain)
       pick(unit, unit.chain->plan, unit.plans, cost);
     else if (unit.tasks.size() == 1)
       pick(unit, unit.schedules.front(), unit.others, cost);
     choose_strips(unit, cost);
   }
+}
+
+std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
+  std::string key;
+  for (const Unit* unit : units) key += replays_ != nullptr ? unit_key(*unit) : "";
+  return remembered(known_as(""), key, [&](SlotLog& slots) {
+    std::vector<LayerInfo> infos(graph_.operations.size());
+    const auto append = [&](Emitter& emitter) {
+      for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
+    };
+    return judge_->cost(lower_stream(config_, options_, infos.size(), append, &slots));
+  });
 }
 
 }  // namespace tessera::npu

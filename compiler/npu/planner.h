@@ -16,6 +16,7 @@
 #include "compiler/npu/chain.h"
 #include "compiler/npu/graph.h"
 #include "compiler/npu/plan.h"
+#include "compiler/npu/replay_memo.h"
 #include "compiler/npu/search_log.h"
 #include "compiler/npu/search_memo.h"
 #include "compiler/npu/task.h"
@@ -101,19 +102,26 @@ class Planner {
   size_t note(SearchLog::Piece& piece, std::string text, const schedule::Cost& estimated) const;
   /// Replays the noted candidate; its score.
   template <typename Plan>
-  double judge(SearchLog::Candidate& candidate, const schedule::Subject& subject, const Plan& plan);
+  double judge(SearchLog::Candidate& candidate, const schedule::Subject& subject, const Plan& plan,
+               std::optional<uint32_t> known = {});
+  /// The memo's number for what the text says on this machine; nothing where there is no memo.
+  std::optional<uint32_t> known_as(const std::string& text);
+  /// Calls cost(slots) where the memo does not know the answer.
+  template <typename Replay>
+  std::optional<schedule::Cost> remembered(std::optional<uint32_t> subject, const std::string& plan, Replay&& replay);
 
   std::vector<Ranked> choose(const Task& task, SearchLog::Piece& piece);
-  Found<schedule::Schedule> search(const Task& task);
+  Found<schedule::Schedule> search(const Task& task, const std::string& key);
   schedule::Schedule legal(const Task& task, const schedule::Schedule& given) const;
   Unit single(size_t i);
   /// The chain of so many links under its best plan, or under the given tile; nothing when there is none.
   std::optional<Unit> chained(size_t i, size_t links, const schedule::ChainTile* tile, std::string* reason);
   Unit given_chain(size_t i, const schedule::ChainSchedule& given);
   std::optional<Found<schedule::ChainPlan>> search_chain(const Chain& chain, const schedule::ChainTile* tile,
-                                                         std::string* reason);
+                                                         const std::string& key, std::string* reason);
   Found<schedule::ChainPlan> judge_chain(const Chain& chain, const std::vector<const schedule::Nest*>& nests,
-                                         std::vector<schedule::Ranked<schedule::ChainPlan>> plans);
+                                         std::vector<schedule::Ranked<schedule::ChainPlan>> plans,
+                                         std::optional<uint32_t> known);
   /// Whether scopes, options and given schedules allow a unit of so many operations.
   bool may_chain(size_t i, size_t links) const;
   bool stays(size_t i) const { return scopes_[i] == Scope::kChip; }
@@ -148,6 +156,8 @@ class Planner {
   std::map<size_t, std::string> reasons_;  // by operation: why no chain that begins with it can be
   SearchMemo own_memo_;
   SearchMemo& memo_;
+  const std::shared_ptr<ReplayMemo> replays_;  // nothing: the judge is none whose answers are kept
+  const std::string machine_text_;             // for its keys
   std::vector<Offer> offers_;
   std::map<Place, Unit> offered_;  // units that are not in use
   SearchLog own_log_;

@@ -48,27 +48,27 @@ struct Emitter::Profile {
   }
 };
 
-/// A stream with the layer and the step of each instruction.
+/// A stream with the work, the layer and the step of each instruction.
 struct Emitter::Timeline {
   std::vector<isa::Instruction> instructions;
+  std::vector<emit::Work> works;
   std::vector<uint32_t> layers, steps;
 };
 
-Emitter::Profile Emitter::profile_of(const std::vector<isa::Instruction>& step) const {
+Emitter::Profile Emitter::profile_of(const std::vector<emit::Work>& step) const {
   const int64_t entry_bytes = config.wgt_entry_bytes();
   Profile profile;
   int64_t gemm = 0, alu = 0;
-  for (const isa::Instruction& instruction : step) {
-    const isa::Effects effects = isa::effects(instruction, config);
-    const emit::Duration d = emit::duration(instruction, effects, config);
-    const auto engine = isa::engine_of(instruction);
+  for (const emit::Work& work : step) {
+    const emit::Duration& d = work.duration;
+    const auto engine = work.engine;
     const int64_t beats = d.beats * config.axi_bytes / bus_bytes;
     profile.bus += std::max(beats, engine == isa::Engine::kLoad ? d.engine : 0) + isa::kInstructionBytes / bus_bytes;
     if (engine == isa::Engine::kGemm) gemm += d.engine;
     if (engine == isa::Engine::kAlu) alu += d.engine;
-    for (const isa::Operand& operand : effects.operands) {
-      if (operand.memory() == static_cast<int>(isa::Space::kWgt))
-        profile.used.emplace_back(operand.begin / entry_bytes, (operand.end + entry_bytes - 1) / entry_bytes);
+    for (const emit::Touch& touch : work.touches) {
+      if (touch.memory == static_cast<int>(isa::Space::kWgt))
+        profile.used.emplace_back(touch.begin / entry_bytes, (touch.end + entry_bytes - 1) / entry_bytes);
     }
   }
   profile.spare = std::max(gemm, alu) - profile.bus;
@@ -90,7 +90,8 @@ std::vector<isa::Instruction> Emitter::loads_of(const WeightFetch& fetch) const 
 
 void Emitter::append_fetch(const WeightFetch& fetch) {
   for (const isa::Instruction& load : loads_of(fetch)) {
-    stream_bytes_of(fetch.layer)[static_cast<size_t>(Stream::kWeights)] += isa::dram_bytes(load);
+    works.push_back(emit::work_of(load, config));
+    stream_bytes_of(fetch.layer)[static_cast<size_t>(Stream::kWeights)] += works.back().dram_bytes;
     instructions.push_back(load);
     layer_of_instruction.push_back(fetch.layer);
   }
@@ -142,6 +143,7 @@ Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
       for (const WeightFetch& piece : pieces[i]) {
         for (const isa::Instruction& load : loads_of(piece)) {
           line.instructions.push_back(load);
+          line.works.push_back(emit::work_of(load, config));
           line.layers.push_back(piece.layer);
         }
       }
@@ -149,6 +151,7 @@ Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
     fetch(fetches.before);
     const Step& step = steps_[i];
     line.instructions.insert(line.instructions.end(), step.instructions.begin(), step.instructions.end());
+    line.works.insert(line.works.end(), step.works.begin(), step.works.end());
     line.layers.insert(line.layers.end(), step.layers.begin(), step.layers.end());
     fetch(fetches.behind);
     line.steps.resize(line.instructions.size(), static_cast<uint32_t>(i));
@@ -161,18 +164,20 @@ Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
 Emitter::Fetches Emitter::best_fetches(const Judge& judge) const {
   std::vector<Profile> profiles;
   profiles.reserve(steps_.size());
-  for (const Step& step : steps_) profiles.push_back(profile_of(step.instructions));
+  for (const Step& step : steps_) profiles.push_back(profile_of(step.works));
   Fetches best = place_weights(profiles, {});
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.weights.empty(); });
   if (!judge || !fetches) return best;
   const auto cycles = [&](const Fetches& of) {
     Timeline line = joined(of);
-    return judge(std::move(line.instructions), std::move(line.layers), stream_bytes.size()).cycles;
+    return judge(std::move(line.instructions), std::move(line.layers), std::move(line.works), stream_bytes.size())
+        .cycles;
   };
   int64_t least = cycles(best);
   Timeline bare = joined({});
-  const emit::Prediction timed = judge(std::move(bare.instructions), std::move(bare.steps), steps_.size());
+  const emit::Prediction timed =
+      judge(std::move(bare.instructions), std::move(bare.steps), std::move(bare.works), steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
   for (const Pieces& pieces : {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}}) {
     Fetches other = place_weights(profiles, pieces);
@@ -196,6 +201,7 @@ void Emitter::assemble(bool prefetch, const Judge& judge) {
     for (const WeightFetch& fetch : fetches.before[i]) append_fetch(fetch);
     instructions.insert(instructions.end(), std::make_move_iterator(steps_[i].instructions.begin()),
                         std::make_move_iterator(steps_[i].instructions.end()));
+    works.insert(works.end(), steps_[i].works.begin(), steps_[i].works.end());
     layer_of_instruction.insert(layer_of_instruction.end(), steps_[i].layers.begin(), steps_[i].layers.end());
     for (const WeightFetch& fetch : fetches.behind[i]) append_fetch(fetch);
   }

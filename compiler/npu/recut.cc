@@ -33,13 +33,6 @@ std::vector<std::vector<Planner::Place>> Planner::covers(size_t first, size_t en
   return result;
 }
 
-std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
-  std::vector<LayerInfo> infos(graph_.operations.size());
-  return judge_->cost(lower_stream(config_, options_, infos.size(), [&](Emitter& emitter) {
-    for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
-  }));
-}
-
 bool Planner::recut_at(std::vector<Unit>& units, size_t first, size_t count) {
   const auto begin = units.begin() + static_cast<std::ptrdiff_t>(first),
              end = begin + static_cast<std::ptrdiff_t>(count);

@@ -16,6 +16,8 @@
 
 namespace tessera::npu {
 
+struct Unit;
+
 /// Something that may be chosen, and where the log describes it.
 template <typename Plan>
 struct Choice {
@@ -46,5 +48,8 @@ class SearchMemo {
 
 /// What the search for a task depends on, as text.
 std::string search_key(const Task& task);
+
+/// What the instructions of a unit depend on beside the machine, the places of its tensors included.
+std::string unit_key(const Unit& unit);
 
 }  // namespace tessera::npu

@@ -9,6 +9,7 @@
 #include "compiler/npu/graph.h"
 #include "compiler/npu/graph_text.h"
 #include "compiler/npu/planner.h"
+#include "compiler/npu/replay_memo.h"
 #include "compiler/npu/search_log.h"
 #include "compiler/npu/search_memo.h"
 #include "compiler/npu/tests/random_graph.h"
@@ -246,6 +247,47 @@ TEST(Search, AnIntrinsicFromOutsideComputesTheSame) {
   EXPECT_THROW(schedule::find_intrinsic("none"), Error);
   schedule::RegisterIntrinsic("two words", "", std::make_unique<TapsFirst>());
   EXPECT_NE(schedule::take_registration_errors().find("not 'two words'"), std::string::npos);
+}
+
+TEST(Search, RememberedReplaysMakeTheSameProgram) {
+  const auto replays = std::make_shared<ReplayMemo>();
+  for (const uint64_t seed : {3u, 8u, 21u}) {
+    const Graph graph = network(seed);
+    for (const int64_t scale : {1, 2, 4}) {  // scratchpads of several sizes, two memories each
+      isa::MachineConfig config = isa::find_config("npu64");
+      config.inp_bytes = config.inp_bytes * scale / 2;
+      config.wgt_bytes = config.wgt_bytes / scale;
+      for (const int64_t latency : {40, 100}) {
+        Options options;
+        options.dram_latency_cycles = latency;
+        const Program usual = compile(graph, config, options);
+        options.replays = replays;
+        const Program remembered = compile(graph, config, options);
+        EXPECT_EQ(remembered.instructions, usual.instructions) << seed << " " << scale << " " << latency;
+        const int64_t missed = replays->missed();
+        EXPECT_EQ(compile(graph, config, options).instructions, usual.instructions) << seed;
+        EXPECT_EQ(replays->missed(), missed) << "nothing is replayed twice";
+      }
+    }
+  }
+  EXPECT_GT(replays->found(), replays->missed());
+}
+
+TEST(Search, SlotsMoveWithTheSizeOfAScratchpad) {
+  const isa::MachineConfig config = isa::find_config("npu64");
+  const int64_t depth = config.inp_depth();
+  Slots slots;
+  EXPECT_EQ(slots.reserve(isa::Space::kInp, depth, depth / 2, 0), 0);
+  slots.set_in_use(isa::Space::kInp, 0, depth / 2);
+  EXPECT_EQ(slots.reserve(isa::Space::kInp, depth, depth / 2 - 1, 0), depth / 2);
+  EXPECT_TRUE(same_slots(slots.log(), config));
+  isa::MachineConfig other = config;
+  other.inp_bytes *= 2;
+  EXPECT_TRUE(same_slots(slots.log(), other));  // what fits behind the other stays there
+  other.inp_bytes = config.inp_bytes / 4 * 3;
+  EXPECT_FALSE(same_slots(slots.log(), other));
+  other.inp_bytes = config.inp_bytes / 4;
+  EXPECT_FALSE(same_slots(slots.log(), other));
 }
 
 TEST(Search, PlacesWrittenIntoTheGraphMakeTheSameProgram) {

@@ -40,7 +40,7 @@ class Replay : public StreamJudge {
   const schedule::Machine machine_;
 };
 
-const schedule::RegisterCostModel kReplay("replay", "the predicted cycles of the instructions",
+const schedule::RegisterCostModel kReplay(std::string(kReplayJudge), "the predicted cycles of the instructions",
                                           [](const schedule::Machine& machine) {
                                             return std::make_unique<Replay>(machine);
                                           });
@@ -70,32 +70,35 @@ schedule::Machine machine_of(const isa::MachineConfig& config, const Options& op
 }
 
 InstructionStream lower_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
-                               const std::function<void(Emitter&)>& append) {
+                               const std::function<void(Emitter&)>& append, SlotLog* slots) {
   Emitter emitter(config, options, WeightBytes::kPlacesOnly);
   append(emitter);
+  if (slots != nullptr) *slots = emitter.slots();
   emitter.assemble(options.prefetch_weights && options.virtual_threads);
   InstructionStream stream;
   stream.layers = layers;
-  for (const isa::Instruction& instruction : emitter.instructions)
-    stream.dram_bytes += isa::dram_bytes(instruction) + isa::kInstructionBytes;
+  for (const emit::Work& work : emitter.works) stream.dram_bytes += work.dram_bytes + isa::kInstructionBytes;
   stream.computed = static_cast<int64_t>(emitter.instructions.size());
-  emit::synchronise(emitter.instructions, emitter.layer_of_instruction, config);
+  emit::synchronise(emitter.instructions, emitter.layer_of_instruction, emitter.works, config);
   stream.instructions = std::move(emitter.instructions);
   stream.tags = std::move(emitter.layer_of_instruction);
+  stream.works = std::make_shared<const std::vector<emit::Work>>(std::move(emitter.works));
   return stream;
 }
 
 Cost replay(const InstructionStream& stream, const schedule::Machine& machine) {
-  const emit::Prediction prediction = emit::predict(stream.instructions, stream.tags, stream.layers, machine.config,
-                                                    {machine.dram_latency_cycles, machine.dram_bandwidth_bytes});
+  const emit::Dram dram{machine.dram_latency_cycles, machine.dram_bandwidth_bytes};
+  const emit::Prediction prediction =
+      emit::predict(stream.instructions, stream.tags, *stream.works, stream.layers, machine.config, dram);
   return {prediction.cycles, stream.dram_bytes, stream.computed};
 }
 
 InstructionStream TaskLowering::lower(const schedule::Schedule& schedule, int times) const {
-  return lower_stream(config_, options_, 1, [&](Emitter& emitter) {
+  const auto append = [&](Emitter& emitter) {
     LayerInfo info;
     for (int i = 0; i < times; ++i) npu::lower(task_, moved(nest_, i, true, true), schedule, emitter, info);
-  });
+  };
+  return lower_stream(config_, options_, 1, append, &slots_);
 }
 
 InstructionStream TaskLowering::lower(const schedule::ChainPlan&, int) const {
@@ -108,7 +111,7 @@ InstructionStream ChainLowering::lower(const schedule::Schedule&, int) const {
 
 InstructionStream ChainLowering::lower(const schedule::ChainPlan& plan, int times) const {
   std::vector<LayerInfo> infos(chain_.first + chain_.size());
-  return lower_stream(config_, options_, infos.size(), [&](Emitter& emitter) {
+  const auto append = [&](Emitter& emitter) {
     for (int i = 0; i < times; ++i) {
       const schedule::Nest head = moved(*nests_.front(), i, true, false), tail = moved(*nests_.back(), i, false, true);
       Chain here;
@@ -120,7 +123,8 @@ InstructionStream ChainLowering::lower(const schedule::ChainPlan& plan, int time
       here.plan = plan;
       lower_chain(here, emitter, infos);
     }
-  });
+  };
+  return lower_stream(config_, options_, infos.size(), append, &slots_);
 }
 
 }  // namespace tessera::npu

@@ -12,12 +12,15 @@
 
 namespace tessera::npu {
 
+/// The name of the judge that is a replay.
+inline constexpr std::string_view kReplayJudge = "replay";
+
 /// Whom a program is for, by the configuration and the options.
 schedule::Machine machine_of(const isa::MachineConfig& config, const Options& options);
 
-/// Some work as it stands, synchronised. `layers`: more than any tag.
+/// Some work as it stands, synchronised. `layers`: more than any tag. `slots`: receives where slots begin.
 schedule::InstructionStream lower_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
-                                         const std::function<void(Emitter&)>& append);
+                                         const std::function<void(Emitter&)>& append, SlotLog* slots = nullptr);
 
 /// Its cost by the prediction.
 schedule::Cost replay(const schedule::InstructionStream& stream, const schedule::Machine& machine);
@@ -38,8 +41,17 @@ class StreamJudge : public schedule::CostModel {
   schedule::Cost twice(const schedule::Subject& subject, const Plan& plan);
 };
 
+/// A lowering that tells where slots began in the stream that it made last.
+class LoggedLowering : public schedule::Lowering {
+ public:
+  const SlotLog& slots() const { return slots_; }
+
+ protected:
+  mutable SlotLog slots_;
+};
+
 /// Candidates of a task in one of its alternatives. All references stay in use.
-class TaskLowering : public schedule::Lowering {
+class TaskLowering : public LoggedLowering {
  public:
   TaskLowering(const Task& task, const schedule::Nest& nest, const isa::MachineConfig& config, const Options& options)
       : task_(task), nest_(nest), config_(config), options_(options) {}
@@ -54,7 +66,7 @@ class TaskLowering : public schedule::Lowering {
 };
 
 /// Plans of a chain with chosen nests. All references stay in use.
-class ChainLowering : public schedule::Lowering {
+class ChainLowering : public LoggedLowering {
  public:
   ChainLowering(const Chain& chain, std::vector<const schedule::Nest*> nests, const isa::MachineConfig& config,
                 const Options& options)

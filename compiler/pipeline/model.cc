@@ -491,6 +491,7 @@ npu::Options npu_options(const CompileOptions& options) {
   to.search = options.search;
   to.cost_model = options.cost_model;
   to.judge = options.judge;
+  to.replays = options.replays;
   return to;
 }
 

@@ -6,9 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace tessera::npu {
+class ReplayMemo;
+}
 
 namespace tessera::compiler {
 
@@ -48,6 +53,7 @@ struct CompileOptions {
   Progress progress;
   SnapshotObserver snapshots;
   std::function<void(const std::string& text)> search_log;  // the candidates and why the winners won
+  std::shared_ptr<npu::ReplayMemo> replays;                 // for compilations of one model for many machines
 };
 
 enum class OptionKind : uint8_t { kBool, kInteger, kNumber, kWord };

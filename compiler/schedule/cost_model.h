@@ -22,6 +22,10 @@
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 
+namespace tessera::emit {
+struct Work;
+}
+
 namespace tessera::schedule {
 
 /// Whom a program is for: the machine and the memory behind its port.
@@ -41,8 +45,9 @@ struct InstructionStream {
   std::vector<isa::Instruction> instructions;
   std::vector<uint32_t> tags;
   size_t layers = 0;
-  int64_t dram_bytes = 0;  // of LOAD, STORE and the fetch of instructions
-  int64_t computed = 0;    // instructions without those of synchronisation
+  int64_t dram_bytes = 0;                                // of LOAD, STORE and the fetch of instructions
+  int64_t computed = 0;                                  // instructions without those of synchronisation
+  std::shared_ptr<const std::vector<emit::Work>> works;  // of the instructions, compiler/emit/work.h
 };
 
 /// How the candidates of a subject become instructions, for models that look at them. Weights' bytes are not there.

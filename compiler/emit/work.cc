@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The effects that isa.toml declares, as far as they are asked for.
+#include "compiler/emit/work.h"
+
+namespace tessera::emit {
+
+Work work_of(const isa::Instruction& instruction, const isa::MachineConfig& config) {
+  Work work;
+  work.engine = isa::engine_of(instruction);
+  if (!work.engine) return work;
+  const isa::Effects effects = isa::effects(instruction, config);
+  if (effects.operands.empty()) return work;
+  for (const isa::Operand& operand : effects.operands) {
+    work.touches.push_back({operand.begin, operand.end, static_cast<int16_t>(operand.memory()), operand.write});
+    if (operand.dram) continue;
+    work.reads_inp = work.reads_inp || (!operand.write && operand.space == isa::Space::kInp);
+    work.reads_acc = work.reads_acc || (!operand.write && operand.space == isa::Space::kAcc);
+    work.writes_inp = work.writes_inp || (operand.write && operand.space == isa::Space::kInp);
+  }
+  work.duration = duration(instruction, effects, config);
+  work.dram_bytes = effects.dram_read_bytes + effects.dram_write_bytes;
+  work.latency_cycles = effects.latency_cycles;
+  return work;
+}
+
+std::vector<Work> works_of(std::span<const isa::Instruction> instructions, const isa::MachineConfig& config) {
+  std::vector<Work> works;
+  works.reserve(instructions.size());
+  for (const isa::Instruction& instruction : instructions) works.push_back(work_of(instruction, config));
+  return works;
+}
+
+}  // namespace tessera::emit
