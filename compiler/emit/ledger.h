@@ -94,7 +94,7 @@ class Ledger {
   static constexpr int64_t kBucket = 64, kGaps = 7;
   int32_t& used(int64_t bucket) {
     const auto index = static_cast<size_t>(bucket);
-    if (index >= used_.size()) used_.resize(index + index / 4 + 64, 0);
+    if (index >= used_.size()) used_.resize(2 * index + 64, 0);
     return used_[index];
   }
   int32_t& held(int64_t bucket) {

@@ -301,6 +301,7 @@ class Replay {
   }
 
   void worked(isa::Engine which, int64_t begin, int64_t end, uint32_t layer) {
+    if (layers_ == 0) return;
     work_[static_cast<size_t>(isa::cause_of(which))].push_back(
         {static_cast<uint64_t>(begin), static_cast<uint64_t>(end), layer < layers_ ? layer : isa::kNoLayer});
   }

@@ -26,7 +26,7 @@ struct Dram {
   int64_t bandwidth_bytes = 0;   // a cycle, reads and writes together; 0: the width of the bus
 };
 
-/// `tags`: the layer of each instruction, below `layers`; others count to nobody.
+/// `tags`: the layer of each instruction, below `layers`; others count to nobody. No layers: `cycles` alone are found.
 Prediction predict(std::span<const isa::Instruction> instructions, std::span<const uint32_t> tags, size_t layers,
                    const isa::MachineConfig& config, const Dram& dram = {});
 /// The same for instructions whose work is known.

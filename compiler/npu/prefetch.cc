@@ -171,8 +171,7 @@ Emitter::Fetches Emitter::best_fetches(const Judge& judge) const {
   if (!judge || !fetches) return best;
   const auto cycles = [&](const Fetches& of) {
     Timeline line = joined(of);
-    return judge(std::move(line.instructions), std::move(line.layers), std::move(line.works), stream_bytes.size())
-        .cycles;
+    return judge(std::move(line.instructions), std::move(line.layers), std::move(line.works), 0).cycles;
   };
   int64_t least = cycles(best);
   Timeline bare = joined({});

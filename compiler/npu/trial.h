@@ -4,6 +4,7 @@
 // the neighbours of an operation it decides.
 #pragma once
 
+#include <array>
 #include <functional>
 
 #include "compiler/npu/chain.h"
@@ -53,12 +54,15 @@ class LoggedLowering : public schedule::Lowering {
 /// Candidates of a task in one of its alternatives. All references stay in use.
 class TaskLowering : public LoggedLowering {
  public:
+  using LoggedLowering::once_and_twice;
   TaskLowering(const Task& task, const schedule::Nest& nest, const isa::MachineConfig& config, const Options& options)
       : task_(task), nest_(nest), config_(config), options_(options) {}
   schedule::InstructionStream lower(const schedule::Schedule& schedule, int times) const override;
   schedule::InstructionStream lower(const schedule::ChainPlan& plan, int times) const override;
+  std::array<schedule::InstructionStream, 2> once_and_twice(const schedule::Schedule& schedule) const override;
 
  private:
+  void append(const schedule::Schedule& schedule, int i, Emitter& emitter) const;
   const Task& task_;
   const schedule::Nest& nest_;
   const isa::MachineConfig& config_;
@@ -68,13 +72,16 @@ class TaskLowering : public LoggedLowering {
 /// Plans of a chain with chosen nests. All references stay in use.
 class ChainLowering : public LoggedLowering {
  public:
+  using LoggedLowering::once_and_twice;
   ChainLowering(const Chain& chain, std::vector<const schedule::Nest*> nests, const isa::MachineConfig& config,
                 const Options& options)
       : chain_(chain), nests_(std::move(nests)), config_(config), options_(options) {}
   schedule::InstructionStream lower(const schedule::Schedule& schedule, int times) const override;
   schedule::InstructionStream lower(const schedule::ChainPlan& plan, int times) const override;
+  std::array<schedule::InstructionStream, 2> once_and_twice(const schedule::ChainPlan& plan) const override;
 
  private:
+  void append(const schedule::ChainPlan& plan, int i, Emitter& emitter) const;
   const Chain& chain_;
   const std::vector<const schedule::Nest*> nests_;
   const isa::MachineConfig& config_;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -57,6 +58,13 @@ class Lowering {
   /// The subject run `times` in a row, each time on what the time before has written.
   virtual InstructionStream lower(const Schedule& schedule, int times) const = 0;
   virtual InstructionStream lower(const ChainPlan& plan, int times) const = 0;
+  /// Run once, and twice.
+  virtual std::array<InstructionStream, 2> once_and_twice(const Schedule& schedule) const {
+    return {lower(schedule, 1), lower(schedule, 2)};
+  }
+  virtual std::array<InstructionStream, 2> once_and_twice(const ChainPlan& plan) const {
+    return {lower(plan, 1), lower(plan, 2)};
+  }
 };
 
 /// What is to be scheduled. The nests outlive it.

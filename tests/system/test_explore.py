@@ -425,12 +425,13 @@ def test_broken_results_file_is_told(command, tmp_path):
 
 def test_full_disk_is_told_and_what_was_kept_stays(tmp_path):
     kept = results.Results(tmp_path / "kept.db")
-    kept.add([("first", "n", "m", "predict", {"cycles": 1})])
+    counts = {"cycles": 1, "bytes": 2, "issued_macs": 3}
+    kept.add([("first", "n", "m", "predict", counts)])
     pages = kept.connection.execute("PRAGMA page_count").fetchone()[0]
     kept.connection.execute(f"PRAGMA max_page_count = {pages}")  # as a disk without room
     with pytest.raises(_tessera.Error, match="full.*make room"):
         kept.add([(str(number), "n", "m" * 1000, "predict", {}) for number in range(100)])
-    assert kept.find(["first"]) == {"first": {"cycles": 1}}
+    assert kept.find(["first"]) == {"first": counts}
 
 
 def test_two_explorations_share_a_results_file(tmp_path):

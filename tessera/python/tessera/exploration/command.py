@@ -3,6 +3,7 @@
 and the reasons to standard output, and an error is one line, as the other commands write it."""
 
 import argparse
+import contextlib
 import json
 import pathlib
 import sys
@@ -93,9 +94,18 @@ def nothing(found):
 
 
 def write(path, text):
+    """A file that stands there keeps its content until the new one is written as a whole."""
+    path = pathlib.Path(path)
+    part = path.with_name(f"{path.name}.part")
     try:
-        pathlib.Path(path).write_text(text)
+        if path.exists() and not path.is_file():
+            path.write_text(text)
+            return
+        part.write_text(text)
+        part.replace(path)
     except OSError as refused:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
         raise error("io", f"cannot write '{path}': {refused.strerror}") from None
 
 

@@ -355,7 +355,7 @@ class Explorer:
         generator = np.random.default_rng(seed)
         points, seen = [], set()
         for _ in range(100 * count):
-            number = int(generator.integers(self.space.size))
+            number = self.space.number([generator.integers(len(values)) for values in self.space.axes.values()])
             if number not in seen:
                 seen.add(number)
                 point = self.point(number)

@@ -15,7 +15,17 @@ import _tessera
 from ..errors import error
 
 SCHEMA = 1
+COUNTS = ("cycles", "bytes", "issued_macs")  # of each result that is no error
 WAIT_SECONDS = 60.0  # for another process that writes
+ROOM = "nothing that was kept is lost: make room and give the command again"
+WAYS = {  # {part of SQLite's message: what to do}
+    "full": ROOM,
+    "disk I/O error": ROOM,
+    "locked": f"another process has kept it for {WAIT_SECONDS:.0f} s: wait for that one, or choose another file with --db",
+    "unable to open": "its folder must be there and writable; or choose another file with --db",
+    "readonly": "make it writable, or choose another file with --db",
+    "": "delete it or choose another file with --db",
+}
 
 
 def digest(*parts):
@@ -71,13 +81,8 @@ class Results:
         try:
             yield
         except sqlite3.Error as refused:
-            way = "; delete it or choose another file with --db" if "not a database" in str(refused) else ""
-            way = (
-                "; nothing that was kept is lost: make room and give the command again"
-                if "full" in str(refused)
-                else way
-            )
-            raise error("io", f"results file '{self.path}': {refused}{way}") from None
+            way = next((way for sign, way in WAYS.items() if sign in str(refused)), WAYS[""])
+            raise error("io", f"results file '{self.path}': {refused}; {way}") from None
 
     def find(self, keys):
         """{key: result} of those that are there."""
@@ -89,8 +94,17 @@ class Results:
                 for key, result in self.connection.execute(
                     f"SELECT key, result FROM evaluations WHERE key IN ({marks})", some
                 ):
-                    found[key] = json.loads(result)
+                    found[key] = self._counts(result)
         return found
+
+    def _counts(self, text):
+        try:
+            counts = json.loads(text)
+        except (TypeError, ValueError):
+            counts = None
+        if not isinstance(counts, dict) or not ("error" in counts or all(type(counts.get(k)) is int for k in COUNTS)):
+            raise error("io", f"results file '{self.path}': a result is no result: {str(text)[:60]!r}; {WAYS['']}")
+        return counts
 
     def add(self, rows):
         """rows: (key, network, machine, judge, result). What is there stays."""

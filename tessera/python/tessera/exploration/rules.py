@@ -3,12 +3,14 @@
 before), "4..16 by 4" (each 4 more). A rule is an expression over parameters: "block_out / 4", "wgt_bytes >= 64k"."""
 
 import ast
+import math
 import operator
 import re
 
 from ..errors import argument
 
 MOST_VALUES = 10000  # of one range
+MOST = 1 << 53  # of a number: up to here each whole one has a float
 SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20}
 NUMBER = r"(\d+(?:\.\d+)?)([kKmM]?)"
 
@@ -34,6 +36,8 @@ def number(text, where):
     if not found:
         raise argument(f"{where}: '{text.strip()}' is no number; write 4096, 4k or 1M")
     value = float(found[1]) * SUFFIXES[found[2].lower()]
+    if value > MOST:
+        raise argument(f"{where}: '{text.strip()[:40]}' is too large; numbers go up to 2^53")
     return int(value) if value == int(value) else value
 
 
@@ -62,15 +66,25 @@ class Rule:
         plain = re.sub(r"\b(\d+)([kKmM])\b", lambda m: str(int(m[1]) * SUFFIXES[m[2].lower()]), text)
         try:
             self.tree = ast.parse(plain, mode="eval").body
-        except SyntaxError:
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise argument(f"{where}: '{text}' is no expression; write for example \"block_out / 4\"") from None
         self.names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)} - set(FUNCTIONS)
 
     def __call__(self, values):
         try:
-            return self._value(self.tree, values)
+            found = self._value(self.tree, values)
         except ZeroDivisionError:
             raise argument(f"{self.where}: '{self.text}' divides by zero") from None
+        except RecursionError:
+            raise argument(f"{self.where}: '{self.text[:40]}...' is too deep; cut it into several rules") from None
+        except OverflowError:
+            found = math.inf
+        if not -MOST <= found <= MOST:
+            raise argument(f"{self.where}: '{self.text}' is beyond 2^53 for {self._given(values)}")
+        return found
+
+    def _given(self, values):
+        return ", ".join(f"{name} = {values[name]}" for name in sorted(self.names)) or "any machine"
 
     def _value(self, node, values):
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
@@ -81,7 +95,7 @@ class Rule:
             left, right = self._value(node.left, values), self._value(node.right, values)
             if isinstance(node.op, ast.Div):
                 quotient = left / right
-                return int(quotient) if quotient == int(quotient) else quotient
+                return int(quotient) if math.isfinite(quotient) and quotient == int(quotient) else quotient
             if type(node.op) in OPERATORS:
                 return OPERATORS[type(node.op)](left, right)
         if isinstance(node, ast.Compare):
@@ -100,6 +114,8 @@ class Rule:
             value = self._value(node.operand, values)
             return not value if isinstance(node.op, ast.Not) else -value
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+            if len(node.args) < 2 or node.keywords:
+                raise argument(f"{self.where}: '{self.text}': {node.func.id} takes two values or more")
             return FUNCTIONS[node.func.id](*(self._value(value, values) for value in node.args))
         what = f"name '{node.id}'" if isinstance(node, ast.Name) else f"'{ast.unparse(node)}'"
         raise argument(
@@ -107,18 +123,23 @@ class Rule:
         )
 
 
+def is_number(value):
+    """Of a space file: finite, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST
+
+
 def values_of(given, where):
     """A list of values, or a Rule. given: list, number or text of a space file. Errors: invalid_argument."""
-    if isinstance(given, bool) or not isinstance(given, list | int | float | str):
-        raise argument(f"{where} takes a number, a list, a range or a rule, not {given!r}")
     if isinstance(given, list):
         if not given:
             raise argument(f"{where} is an empty list")
         found = [number(value, where) if isinstance(value, str) else value for value in given]
-        if any(isinstance(value, bool) or not isinstance(value, int | float) for value in found):
+        if not all(is_number(value) for value in found):
             raise argument(f"{where} takes numbers, not {given!r}")
         return list(dict.fromkeys(found))
     if not isinstance(given, str):
+        if not is_number(given):
+            raise argument(f"{where} takes a number, a list, a range or a rule, not {given!r}")
         return [given]
     if ".." in given:
         return span(given, where)

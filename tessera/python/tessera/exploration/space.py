@@ -30,7 +30,7 @@ import tomllib
 import _tessera
 
 from ..errors import argument, error
-from .rules import Rule, values_of
+from .rules import Rule, is_number, values_of
 
 SECTIONS = ("name", "base", "machine", "memory", "clock", "rules", "constraints", "objectives")
 MEMORY = {"latency": 100, "bandwidth": 0}
@@ -76,11 +76,17 @@ class Machine:
 
 
 def base_of(given):
+    if not isinstance(given, str):
+        raise argument(f"base = {given!r}: write the name of a shipped configuration ({', '.join(SHIPPED)}) or a file's")
     if given in SHIPPED:
         return tomllib.loads(SHIPPED[given])
     try:
-        return tomllib.loads(pathlib.Path(given).read_text())
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as refused:
+        found = tomllib.loads(pathlib.Path(given).read_text())
+        for key in PARAMETERS:
+            if key in found and not is_number(found[key]):
+                raise argument(f"base = '{given}': {key} = {found[key]!r} is no number")
+        return found
+    except (OSError, tomllib.TOMLDecodeError, ValueError) as refused:
         raise argument(
             f"base = '{given}' is no shipped configuration ({', '.join(SHIPPED)}) and no file to be read: {refused}"
         ) from None
@@ -154,20 +160,20 @@ class Space:
         for key, value in given.items():
             if key in ("fits", "spare"):
                 continue
-            if key not in OBJECTIVES or isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            if key not in OBJECTIVES or not is_number(value) or value <= 0:
                 raise argument(
                     f"[constraints] {key} = {value!r}: write fits = PART, spare = SHARE, or the most that one of "
                     f"{', '.join(OBJECTIVES)} may be"
                 )
         spare = given.get("spare", 0)
-        if isinstance(spare, bool) or not isinstance(spare, int | float) or not 0 <= spare < 1:
+        if not is_number(spare) or not 0 <= spare < 1:
             raise argument(f"[constraints] spare = {spare!r}: the share of the part that stays free, from 0 to below 1")
         return dict(given)
 
     @staticmethod
     def _objectives(given):
         chosen = given.get("minimise", ["milliseconds", "lut"])
-        if not isinstance(chosen, list) or not chosen or any(key not in OBJECTIVES for key in chosen):
+        if not isinstance(chosen, list) or not chosen or any(key not in list(OBJECTIVES) for key in chosen):
             raise argument(f"[objectives] minimise = {chosen!r}: a list of {', '.join(OBJECTIVES)}")
         return list(dict.fromkeys(chosen))
 
@@ -217,7 +223,7 @@ def load(path):
         content = tomllib.loads(pathlib.Path(path).read_text())
     except OSError as refused:
         raise error("io", f"cannot read the space '{path}': {refused.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as refused:
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as refused:
         raise argument(f"{path}: {refused}") from None
     try:
         return Space(content)
