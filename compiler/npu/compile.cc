@@ -88,8 +88,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     return emit::predict(stream, tags, works, count, config,
                          {options.dram_latency_cycles, options.dram_bandwidth_bytes});
   };
-  const bool judged = options.judge != options.cost_model;  // who asks for no judge wants an answer soon
-  emitter.assemble(options.prefetch_weights && options.virtual_threads, judged ? Emitter::Judge(judge) : nullptr);
+  emitter.assemble(options.prefetch_weights && options.virtual_threads, judge);
   for (size_t i = 0; i < emitter.stream_bytes.size(); ++i) {
     LayerInfo& layer = program.layers[i];
     layer.stream_bytes = emitter.stream_bytes[i];

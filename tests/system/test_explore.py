@@ -4,6 +4,7 @@ confirmation on the timing model, and what is refused."""
 
 import concurrent.futures
 import copy
+import errno
 import itertools
 import json
 import os
@@ -19,6 +20,7 @@ import _tessera
 import numpy as np
 import pytest
 from tessera.exploration import area, energy, explorer, pareto, report, results, rules, space
+from tessera.exploration import command as command_module
 
 from tessera import workers
 
@@ -120,11 +122,32 @@ def test_illegal_machines_say_why():
         ({"objectives": {"minimise": ["beauty"]}}, "beauty"),
         ({"base": "npu7"}, "npu7"),
         ({"rules": {"require": "block_in"}}, "require"),
+        ({"base": ["npu64"]}, "shipped configuration"),
+        ({"machine": {"block_in": float("nan")}}, "block_in"),
+        ({"machine": {"block_in": [1 << 1100]}}, "block_in"),
+        ({"machine": {"block_in": "9" * 40}}, "too large"),
+        ({"machine": {"block_in": "(" * 300}}, "expression"),
+        ({"machine": {"block_in": "block_out" + " + 1" * 3000}}, "expression|too deep"),
+        ({"constraints": {"lut": float("inf")}}, "lut"),
+        ({"objectives": {"minimise": [["lut"]]}}, "minimise"),
     ],
 )
 def test_bad_spaces_are_refused(exploring, content, names):
     with pytest.raises(_tessera.Error, match=names):
         exploring(space.Space(content))
+
+
+@pytest.mark.parametrize(
+    "content, names",
+    [
+        ({"rules": {"require": ["min(3) > 2"]}}, "two values"),
+        ({"machine": {"block_in": "block_out * 1e300 * 1e300"}}, "block_out = 16"),
+        ({"machine": {"block_in": "block_out // (block_out - 16)"}}, "divides by zero"),
+    ],
+)
+def test_rules_without_a_value_are_refused(content, names):
+    with pytest.raises(_tessera.Error, match=names):
+        space.Space({"base": "npu256", **content}).machine(0)
 
 
 # --- area, energy, dominance
@@ -421,6 +444,29 @@ def test_broken_results_file_is_told(command, tmp_path):
     kept.write_bytes(b"this is no database" * 100)
     done = command("explore", space_file(tmp_path), "--network", DIGITS, "--db", kept)
     assert done.returncode == 1 and str(kept) in done.stderr and "delete it" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"cycles": "many", "bytes": 2, "issued_macs": 3}', None])
+def test_result_that_is_none_is_told(tmp_path, text):
+    kept = results.Results(tmp_path / "kept.db")
+    kept.add([("first", "n", "m", "predict", {"cycles": 1, "bytes": 2, "issued_macs": 3})])
+    kept.connection.execute("PRAGMA ignore_check_constraints = 1")
+    kept.connection.execute("UPDATE evaluations SET result = ?", (text if text is not None else b"\xff\xfe",))
+    with pytest.raises(_tessera.Error, match="kept.db.*is no result.*--db"):
+        kept.find(["first"])
+
+
+def test_output_that_cannot_be_written_leaves_what_stood_there(tmp_path, monkeypatch):
+    path = tmp_path / "front.json"
+    path.write_text("before")
+
+    def full(self, text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pathlib.Path, "write_text", full)
+    with pytest.raises(_tessera.Error, match="front.json.*No space"):
+        command_module.write(path, "after")
+    assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
 
 
 def test_full_disk_is_told_and_what_was_kept_stays(tmp_path):

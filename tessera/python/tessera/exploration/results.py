@@ -21,7 +21,7 @@ ROOM = "nothing that was kept is lost: make room and give the command again"
 WAYS = {  # {part of SQLite's message: what to do}
     "full": ROOM,
     "disk I/O error": ROOM,
-    "locked": f"another process has kept it for {WAIT_SECONDS:.0f} s: wait for that one, or choose another file with --db",
+    "locked": f"another process has kept it for {WAIT_SECONDS:.0f} s: wait for it, or choose another file with --db",
     "unable to open": "its folder must be there and writable; or choose another file with --db",
     "readonly": "make it writable, or choose another file with --db",
     "": "delete it or choose another file with --db",

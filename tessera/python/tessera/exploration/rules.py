@@ -67,7 +67,7 @@ class Rule:
         try:
             self.tree = ast.parse(plain, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise argument(f"{where}: '{text}' is no expression; write for example \"block_out / 4\"") from None
+            raise argument(f"{where}: '{text[:60]}' is no expression; write for example \"block_out / 4\"") from None
         self.names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)} - set(FUNCTIONS)
 
     def __call__(self, values):

@@ -77,7 +77,9 @@ class Machine:
 
 def base_of(given):
     if not isinstance(given, str):
-        raise argument(f"base = {given!r}: write the name of a shipped configuration ({', '.join(SHIPPED)}) or a file's")
+        raise argument(
+            f"base = {given!r}: write the name of a shipped configuration ({', '.join(SHIPPED)}) or a file's"
+        )
     if given in SHIPPED:
         return tomllib.loads(SHIPPED[given])
     try:
@@ -87,8 +89,9 @@ def base_of(given):
                 raise argument(f"base = '{given}': {key} = {found[key]!r} is no number")
         return found
     except (OSError, tomllib.TOMLDecodeError, ValueError) as refused:
+        why = refused.strerror if isinstance(refused, OSError) else refused
         raise argument(
-            f"base = '{given}' is no shipped configuration ({', '.join(SHIPPED)}) and no file to be read: {refused}"
+            f"base = '{given[:200]}' is no shipped configuration ({', '.join(SHIPPED)}) and no file to be read: {why}"
         ) from None
 
 
