@@ -223,8 +223,8 @@ TEST(SystemcProgram, CyclesGrowWithLatency) {
   EXPECT_GT(comparison.run(program, 5, 500).cycles, near + 480);
 }
 
-/// A maximum pooling, tile by tile, each with its border. The second tile's border is columns, each a run of a byte, and
-/// is written beside the ALU's reads; the narrow memory lets its beats begin while the padding is held up.
+/// A maximum pooling, tile by tile, each with its border. The second tile's border is columns, each a run of a byte,
+/// and is written beside the ALU's reads; the narrow memory lets its beats begin while the padding is held up.
 TEST(SystemcProgram, PaddingThatBeatsOvertake) {
   const std::string text = R"(
 load base=1 length=1 extent=9,15 dram_stride=13,1 sp_stride=120,8 pad_before=2 pad_after=0,2 signal
