@@ -41,6 +41,8 @@ void infer_grid_sample(InferContext& c) {
   if (x.ranked && x.shape.size() < 3)
     c.node.fail(ErrorCode::kInvalidModel, "X needs a spatial dimension, has shape " + to_string(x.shape));
   if (x.ranked) require_rank(c.node, grid, static_cast<int64_t>(x.shape.size()), "grid");
+  if (grid.ranked && grid.shape.size() < 3)
+    c.node.fail(ErrorCode::kInvalidModel, "grid needs a spatial dimension, has shape " + to_string(grid.shape));
   if (!x.ranked && !grid.ranked) {
     c.outputs[0] = TypeInfo::unranked(x.dtype);
     return;

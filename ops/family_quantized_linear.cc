@@ -259,25 +259,27 @@ TypeInfo matmul_type(const Node& node, DType dtype, const TypeInfo& a, const Typ
   return result;
 }
 
-/// A scale or zero point of a matrix operand: one element, a vector along the operand's outer matrix axis, or the
-/// operand's shape with extent 1 along the summed axis. Looks values up by flat batch index (in the operand) and row or
-/// column.
+/// A scale or zero point of a matrix operand has one element, or is a vector along the operand's outer matrix axis, or
+/// has the operand's shape with extent 1 along the summed axis; whether it is the last.
+bool varies_by_batch(const Node& node, const Shape& parameter, const Shape& matrix, bool columns, const char* what) {
+  const int64_t outer = columns ? matrix.back() : matrix[matrix.size() - 2];
+  if (element_count(parameter) == 1) return false;
+  Shape wanted = matrix;
+  wanted[matrix.size() - (columns ? 2 : 1)] = 1;
+  if (parameter == wanted) return true;
+  if (parameter.size() == 1 && parameter[0] == outer) return false;
+  node.fail(ErrorCode::kInvalidModel, std::string(what) + " has shape " + to_string(parameter) + "; for an operand " +
+                                          to_string(matrix) + " one element, " + std::to_string(outer) +
+                                          " elements or " + to_string(wanted) + " are possible");
+}
+
+/// Looks values of such a parameter up by flat batch index (in the operand) and row or column.
 class MatrixParameter {
  public:
   MatrixParameter(const Node& node, const Tensor& parameter, const Shape& matrix, bool columns, const char* what) {
-    const int64_t outer = columns ? matrix.back() : matrix[matrix.size() - 2];
     if (parameter.size() == 1) return;
-    Shape wanted = matrix;
-    wanted[matrix.size() - (columns ? 2 : 1)] = 1;
-    if (parameter.shape() == wanted) {
-      per_batch_ = true;
-    } else if (parameter.rank() != 1 || parameter.size() != outer) {
-      node.fail(ErrorCode::kInvalidModel, std::string(what) + " has shape " + to_string(parameter.shape()) +
-                                              "; for an operand " + to_string(matrix) + " one element, " +
-                                              std::to_string(outer) + " elements or " + to_string(wanted) +
-                                              " are possible");
-    }
-    outer_ = outer;
+    per_batch_ = varies_by_batch(node, parameter.shape(), matrix, columns, what);
+    outer_ = columns ? matrix.back() : matrix[matrix.size() - 2];
   }
   size_t operator()(int64_t batch, int64_t index) const {
     return static_cast<size_t>(outer_ == 0 ? 0 : per_batch_ ? batch * outer_ + index : index);
@@ -329,7 +331,17 @@ void infer_qlinear_matmul(InferContext& context) {
   expect_dtype(context, 2, same_as(context, 0), "a_zero_point");
   expect_dtype(context, 5, same_as(context, 3), "b_zero_point");
   expect_dtype(context, 7, kBytes, "y_zero_point");
-  context.outputs[0] = matmul_type(context.node, context.input(7).dtype, context.input(0), context.input(3));
+  const TypeInfo &a = context.input(0), &b = context.input(3);
+  context.outputs[0] = matmul_type(context.node, context.input(7).dtype, a, b);
+  if (!a.is_static() || !b.is_static()) return;
+  const MatmulShape shape(context.node, a.shape, b.shape);
+  const auto expect = [&](size_t i, const Shape& matrix, bool columns, const char* what) {
+    const TypeInfo& parameter = context.input(i);
+    if (parameter.is_static()) varies_by_batch(context.node, parameter.shape, matrix, columns, what);
+  };
+  expect(1, shape.a, false, "a_scale"), expect(2, shape.a, false, "a_zero_point");
+  expect(4, shape.b, true, "b_scale"), expect(5, shape.b, true, "b_zero_point");
+  expect(6, shape.full, false, "y_scale"), expect(7, shape.full, false, "y_zero_point");
 }
 
 void check_zero(const Node& node, const Tensor& zero, const Tensor& of, const char* what) {

@@ -53,6 +53,9 @@ def test_grid_sample_defaults_and_types():
     )
     check_rejected("GridSample", [x, grid[..., :1]], opset=16, match="last dimension")
     check_rejected("GridSample", [x, grid], opset=16, attributes={"mode": "linear"}, match="linear")
+    for shape in ([], [2], [2, 1]):  # refused beside an X of unknown rank too
+        with pytest.raises(Exception, match="grid needs a spatial dimension"):
+            infer("GridSample", [("float32", None), ("float32", shape)], opset=16)
     assert infer("GridSample", [("float32", [-1, 3, 4, 5]), ("float32", [2, 6, -1, 2])], opset=16)[0][1] == [
         2,
         3,

@@ -268,6 +268,10 @@ def test_refusals():
         library().infer_node(
             "QLinearMatMul", "", 10, {}, [np.zeros((2, 3), np.uint8), s, z, np.zeros((4, 5), np.int8), s, zw, s, z]
         )
+    for wrong in (np.zeros((5, 1), np.int8), np.zeros(3, np.int8)):  # zero points of five columns
+        operands = [np.zeros((2, 3), np.uint8), s, z, np.zeros((3, 5), np.int8), s, wrong, s, z]
+        with pytest.raises(error, match="5 elements or"):
+            library().infer_node("QLinearMatMul", "", 10, {}, operands)
     # C broadcasts to the result, and not beside it.
     a, b = np.zeros((2, 3), np.uint8), np.zeros((3, 4), np.int8)
     for shape in ((4,), (1, 4), (2, 1), (2, 4), (1, 1), ()):

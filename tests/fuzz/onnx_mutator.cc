@@ -84,8 +84,7 @@ int64_t width_of(int32_t data_type) {
 
 void fill(Random& random, TensorProto& tensor) {
   int64_t count = 1;
-  for (const int64_t d : tensor.dims()) count *= std::clamp<int64_t>(d, 0, 4096);
-  count = std::min<int64_t>(count, 4096);
+  for (const int64_t d : tensor.dims()) count = std::min<int64_t>(count * std::clamp<int64_t>(d, 0, 4096), 4096);
   const auto dtype = static_cast<ops::DType>(tensor.data_type());
   const int64_t width = width_of(tensor.data_type());
   std::string bytes(static_cast<size_t>(count * width), '\0');
