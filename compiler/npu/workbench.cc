@@ -2,6 +2,7 @@
 #include "compiler/npu/workbench.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "compiler/npu/check.h"
@@ -359,18 +360,15 @@ std::map<int64_t, int64_t> Workbench::bounds(size_t piece) const {
   const Entry& from = entry(piece);
   std::map<int64_t, int64_t> result;
   if (from.chain) return result;
-  // Nests of one operation run behind each other: the first one's tiles, above the least of the others.
+  // Nests of one operation overlap, but share the bus: the first one's tiles, with the bytes of the others.
   int64_t others = 0;
   for (size_t t = 1; t < from.tasks.size(); ++t) {
-    int64_t least = -1;
-    for (const Nest& nest : from.tasks[t].alternatives) {
-      const auto tiles = schedule::tile_bounds(nest, machine_);
-      if (!tiles.empty() && (least < 0 || tiles.front().cycles < least)) least = tiles.front().cycles;
-    }
-    others += std::max<int64_t>(0, least - machine_.dram_latency_cycles);
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const Nest& nest : from.tasks[t].alternatives) least = std::min(least, schedule::least_bytes(nest, machine_));
+    others += least;
   }
   for (const Nest& nest : from.tasks[0].alternatives) {
-    for (const schedule::TileBound& tile : schedule::tile_bounds(nest, machine_)) ++result[tile.cycles + others];
+    for (const schedule::TileBound& tile : schedule::tile_bounds(nest, machine_, others)) ++result[tile.cycles];
   }
   return result;
 }

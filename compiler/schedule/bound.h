@@ -19,10 +19,15 @@ struct TileBound {
   int64_t cycles = 0;
 };
 
-/// The bound of one tile. It need not fit the scratchpads.
-int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine);
+/// Bytes that must pass the bus for a nest, whatever stays on chip.
+int64_t least_bytes(const Nest& nest, const Machine& machine);
+
+/// The bound of one tile. It need not fit the scratchpads. `other_bytes`: what must pass the bus beside the nest's own,
+/// for nests that run with it.
+int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine,
+                   int64_t other_bytes = 0);
 
 /// All tiles of the nest's space that fit the scratchpads with one slot of each operand, least bound first.
-std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine);
+std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, int64_t other_bytes = 0);
 
 }  // namespace tessera::schedule

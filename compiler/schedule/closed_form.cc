@@ -4,6 +4,7 @@
 // and engines that cannot overlap. Searchers ask it for thousands of candidates.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "compiler/schedule/bound.h"
 #include "compiler/schedule/cost_model.h"
@@ -461,16 +462,42 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const Machine& m
 
 namespace {
 
-/// Positions of the input that windows of `out` outputs walk over, tile by tile, padding included.
-int64_t walked(const Nest& nest, int64_t out, bool rows) {
+/// Steps of GEMM along one dimension in all passes over the window, tile by tile: of a pass with several taps the
+/// positions of its raster where outputs are one or two taps apart, else one step for each tap (isa/raster.h).
+int64_t depthwise_steps(const Nest& nest, const Extents& tile, bool rows) {
   const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
+  const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
+  const int64_t outs = nest.extent[out_dim], taps = nest.extent[tap_dim], pass = rows ? nest.tap_h : nest.tap_w;
+  const bool raster = stride == dilation || stride == 2 * dilation;
+  const auto steps = [&](int64_t out, int64_t tap) {
+    return tap > 1 && raster ? (out - 1) * (stride / dilation) + tap : out * tap;
+  };
   int64_t total = 0;
-  for (int64_t o = 0; o < nest.extent[out_dim]; o += out) {
-    total += input_span(o, std::min(out, nest.extent[out_dim] - o), 0, nest.extent[tap_dim],
-                        rows ? nest.stride_h : nest.stride_w, rows ? nest.dilation_h : nest.dilation_w, 0)
-                 .count;
+  for (int64_t k = 0; k < taps; k += tile[tap_dim]) {
+    const int64_t part = std::min(tile[tap_dim], taps - k);
+    for (int64_t begin = 0; begin < part; begin += pass) {
+      for (const Cut& cut : cuts(outs, tile[out_dim])) {
+        if (cut.size > 0) total += cut.count * steps(cut.size, std::min(pass, part - begin));
+      }
+    }
   }
   return total;
+}
+
+/// Rows (or columns) of the input that any window reads, each once, padding not counted.
+int64_t touched(const Nest& nest, bool rows) {
+  const int64_t outs = nest.extent[rows ? Dim::kOh : Dim::kOw], taps = nest.extent[rows ? Dim::kKh : Dim::kKw];
+  const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
+  const int64_t low = rows ? nest.input.row_begin : nest.input.col_begin,
+                high = rows ? nest.input.row_end : nest.input.col_end, pad = rows ? nest.pad_top : nest.pad_left;
+  std::vector<bool> seen(static_cast<size_t>(std::max<int64_t>(0, high - low)));
+  for (int64_t o = 0; o < outs; ++o) {
+    for (int64_t k = 0; k < taps; ++k) {
+      const int64_t at = o * stride - pad + k * dilation;
+      if (at >= low && at < high) seen[static_cast<size_t>(at - low)] = true;
+    }
+  }
+  return std::count(seen.begin(), seen.end(), true);
 }
 
 /// Bytes that must pass the bus whatever stays on chip.
@@ -481,8 +508,8 @@ int64_t compulsory_bytes(const Nest& nest, const Intrinsic& intrinsic, const Mac
   const Footprint whole = footprint(nest, intrinsic, e);
   int64_t bytes = nest.images * e[Dim::kOh] * e[Dim::kOw] * nest.out_channels.total * nest.output.element_bytes;
   if (in.present) {
-    const int64_t rows = in.broadcast_h ? 1 : positions(nest, e[Dim::kOh], e[Dim::kKh], true);
-    const int64_t cols = in.broadcast_w ? 1 : positions(nest, e[Dim::kOw], e[Dim::kKw], false);
+    const int64_t rows = in.broadcast_h ? 1 : touched(nest, true);
+    const int64_t cols = in.broadcast_w ? 1 : touched(nest, false);
     bytes += (in.broadcast_n ? 1 : nest.images) * rows * cols * (in.broadcast_c ? 1 : nest.in_channels.total) *
              in.element_bytes;
   }
@@ -501,61 +528,82 @@ struct Ends {
   int64_t store = 0;  // the bus's for what is stored last
 };
 
-/// With the strips that make them least.
-Ends ends_of(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine) {
+/// Whether GEMM and the stage work on a tile in one instruction each, plane by plane or pass by pass: else the first
+/// one waits for less than the tile's operands, and the last one leaves less to the stage.
+bool one_instruction(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile) {
+  constexpr int64_t kMostIterations = 4095, kMostStride = 8191;
+  const Footprint f = footprint(nest, intrinsic, tile);
+  if (f.sums > kMostIterations || std::max(f.input, f.weights) > kMostStride) return false;
+  int loops = 0;
+  for (const int64_t extent : tile.value) {
+    if (extent > kMostIterations) return false;
+    loops += extent > 1 ? 1 : 0;
+  }
+  return !dense(nest) || loops <= isa::kLoops;
+}
+
+/// With the first and the last tile in strips of so many entries.
+Ends ends_of(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, int64_t strips,
+             const Machine& machine) {
   const isa::MachineConfig& config = machine.config;
-  if (nest.factor.present || nest.layout != InputLayout{} || nest.images > 1 || config.batch > 1) return {};
   Extents last = tile;  // extents of the tile that is computed last
   for (int d = 0; d < kDims; ++d) {
     const auto dim = static_cast<Dim>(d);
     last[dim] = nest.extent[dim] - (ceil_div(nest.extent[dim], tile[dim]) - 1) * tile[dim];
   }
-  Ends least;
-  bool found = false;
-  for (const int64_t strips : kStrips) {
-    const auto strip = [&](const Extents& of, bool at_end) {
-      Extents part = of;
-      const Dim dim = of[Dim::kOh] > 1 ? Dim::kOh : Dim::kOw;
-      if (strips == 0 || !may_strip(nest)) return part;
-      const int64_t others = of[Dim::kG] * of[Dim::kOc] * (dim == Dim::kOh ? of[Dim::kOw] : 1);
-      const int64_t size = strip_size(of[dim], others, strips);
-      part[dim] = at_end ? of[dim] - (ceil_div(of[dim], size) - 1) * size : std::min(size, of[dim]);
-      return part;
-    };
-    const Extents begin = strip(tile, false), end = strip(last, true);
-    Ends ends;
-    int64_t bytes = 0;
-    if (nest.input.present && !nest.input.broadcasts()) {
-      const auto inside = [&](Dim out, Dim tap, int64_t stride, int64_t dilation, int64_t pad, int64_t low,
-                              int64_t high) {
-        const Span span = input_span(0, begin[out], 0, begin[tap], stride, dilation, pad);
-        const int64_t from = std::max<int64_t>(0, ceil_div(low - span.begin, span.step));
-        const int64_t to = span.begin < high ? std::min(span.count, ceil_div(high - span.begin, span.step)) : 0;
-        return std::max<int64_t>(0, to - from);
-      };
-      const int64_t channels =
-          std::min(begin[Dim::kG] * begin[Dim::kIc] * nest.in_channels.lanes, nest.in_channels.total);
-      bytes += inside(Dim::kOh, Dim::kKh, nest.stride_h, nest.dilation_h, nest.pad_top, nest.input.row_begin,
-                      nest.input.row_end) *
-               inside(Dim::kOw, Dim::kKw, nest.stride_w, nest.dilation_w, nest.pad_left, nest.input.col_begin,
-                      nest.input.col_end) *
-               channels * nest.input.element_bytes;
-      if (nest.in_channels.chunk % nest.in_channels.lanes != 0) bytes = 0;  // a block may have fewer
-    }
-    if (dense(nest)) bytes += intrinsic.demand(nest, tile).weights / nest.planes * config.wgt_entry_bytes();
-    ends.first = beats(bytes, machine);
-    const int64_t entries = end[Dim::kN] * end[Dim::kOh] * end[Dim::kOw] * end[Dim::kG] * end[Dim::kOc];
-    ends.stage = nest.raw ? 0 : entries;
-    ends.store = beats(end[Dim::kOh] * end[Dim::kOw] * nest.output.element_bytes, machine);  // a channel at least
-    if (!found || ends.first + ends.stage + ends.store < least.first + least.stage + least.store) least = ends;
-    found = true;
+  const auto strip = [&](const Extents& of, bool at_end) {
+    Extents part = of;
+    const Dim dim = of[Dim::kOh] > 1 ? Dim::kOh : Dim::kOw;
+    if (strips == 0 || !may_strip(nest)) return part;
+    const int64_t others = of[Dim::kG] * of[Dim::kOc] * (dim == Dim::kOh ? of[Dim::kOw] : 1);
+    const int64_t size = strip_size(of[dim], others, strips);
+    part[dim] = at_end ? of[dim] - (ceil_div(of[dim], size) - 1) * size : std::min(size, of[dim]);
+    return part;
+  };
+  Extents begin = strip(tile, false);
+  const Extents end = strip(last, true);
+  if (nest.computation == Computation::kDepthwise) {  // the first pass waits for its own taps alone
+    begin[Dim::kKh] = std::min(begin[Dim::kKh], nest.tap_h);
+    begin[Dim::kKw] = std::min(begin[Dim::kKw], nest.tap_w);
   }
-  return least;
+  Ends ends;
+  int64_t bytes = 0;
+  // A block of a chunk that does not fill its blocks may have fewer channels.
+  if (nest.input.present && !nest.input.broadcasts() && nest.in_channels.chunk % nest.in_channels.lanes == 0) {
+    const auto inside = [&](Dim out, Dim tap, int64_t stride, int64_t dilation, int64_t pad, int64_t low,
+                            int64_t high) {
+      const Span span = input_span(0, begin[out], 0, begin[tap], stride, dilation, pad);
+      const int64_t from = std::max<int64_t>(0, ceil_div(low - span.begin, span.step));
+      const int64_t to = span.begin < high ? std::min(span.count, ceil_div(high - span.begin, span.step)) : 0;
+      return std::max<int64_t>(0, to - from);
+    };
+    const int64_t channels =
+        std::min(begin[Dim::kG] * begin[Dim::kIc] * nest.in_channels.lanes, nest.in_channels.total);
+    bytes += inside(Dim::kOh, Dim::kKh, nest.stride_h, nest.dilation_h, nest.pad_top, nest.input.row_begin,
+                    nest.input.row_end) *
+             inside(Dim::kOw, Dim::kKw, nest.stride_w, nest.dilation_w, nest.pad_left, nest.input.col_begin,
+                    nest.input.col_end) *
+             channels * nest.input.element_bytes;
+  }
+  if (dense(nest)) bytes += intrinsic.demand(nest, tile).weights / nest.planes * config.wgt_entry_bytes();
+  ends.first = beats(bytes, machine);
+  const int64_t entries = end[Dim::kN] * end[Dim::kOh] * end[Dim::kOw] * end[Dim::kG] * end[Dim::kOc];
+  ends.stage = nest.raw ? 0 : entries;
+  ends.store = beats(end[Dim::kOh] * end[Dim::kOw] * nest.output.element_bytes, machine);  // a channel at least
+  return ends;
 }
 
 }  // namespace
 
-int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine) {
+int64_t least_bytes(const Nest& nest, const Machine& machine) {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const Intrinsic* intrinsic : intrinsics_for(nest))
+    least = std::min(least, compulsory_bytes(nest, *intrinsic, machine));
+  return least;
+}
+
+int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine,
+                   int64_t other_bytes) {
   const Extents& e = nest.extent;
   int64_t output_tiles = 1, reduction_tiles = 1;
   for (int d = 0; d < kDims; ++d) {
@@ -563,33 +611,37 @@ int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& 
     (is_reduction(dim) ? reduction_tiles : output_tiles) *= ceil_div(e[dim], tile[dim]);
   }
   const int64_t results = e[Dim::kN] * e[Dim::kOh] * e[Dim::kOw] * e[Dim::kG] * e[Dim::kOc];
-  const int64_t taps = e[Dim::kKh] * e[Dim::kKw];
   int64_t gemm = 0;
-  if (dense(nest)) gemm = results * e[Dim::kIc] * taps * nest.planes;
+  if (dense(nest)) gemm = results * e[Dim::kIc] * e[Dim::kKh] * e[Dim::kKw] * nest.planes;
   if (nest.computation == Computation::kDepthwise) {
-    gemm = results * taps * nest.planes;
-    if (nest.dilation_h == 1 && nest.dilation_w == 1) {
-      gemm = std::min(gemm, e[Dim::kN] * e[Dim::kG] * walked(nest, tile[Dim::kOh], true) *
-                                walked(nest, tile[Dim::kOw], false) * depthwise_passes(nest, e[Dim::kKh], e[Dim::kKw]) *
-                                nest.planes);
-    }
+    gemm =
+        e[Dim::kN] * e[Dim::kG] * depthwise_steps(nest, tile, true) * depthwise_steps(nest, tile, false) * nest.planes;
   }
   // The core's intrinsics issue one step a cycle; what another one issues nobody knows here.
   const bool core = &intrinsic == &core_intrinsic(nest.computation);
   if (!core) gemm = 0;
   const int64_t alu = nest.raw || gemm == 0 ? 0 : results;
-  const int64_t instructions = (gemm > 0 ? output_tiles * reduction_tiles : 0) + 2 * output_tiles;
-  const int64_t data = compulsory_bytes(nest, intrinsic, machine);
+  // GEMM for each tile, the stage of a result unless it is raw, STORE.
+  const int64_t instructions =
+      (gemm > 0 ? output_tiles * reduction_tiles : 0) + (gemm > 0 && nest.raw ? 1 : 2) * output_tiles;
+  const int64_t data = compulsory_bytes(nest, intrinsic, machine) + other_bytes;
   const int64_t latency = machine.dram_latency_cycles;
   const int64_t bus =
       std::max(beats(data + instructions * isa::kInstructionBytes, machine), latency + beats(data, machine));
-  const Ends ends = core ? ends_of(nest, intrinsic, tile, machine) : Ends{};
+  const auto engines = [&](const Ends& ends) { return ends.first + std::max(gemm + ends.stage, alu) + ends.store; };
+  int64_t work = engines({});
+  if (core && !nest.factor.present && nest.layout == InputLayout{} && nest.images == 1 && machine.config.batch == 1 &&
+      one_instruction(nest, intrinsic, tile)) {
+    work = std::numeric_limits<int64_t>::max();
+    for (const int64_t strips : kStrips)
+      work = std::min(work, engines(ends_of(nest, intrinsic, tile, strips, machine)));
+  }
   // The first engine waits for its instruction and then for its operands, one after the other. What is stored last is
   // answered.
-  return latency + std::max(latency + ends.first + std::max(gemm + ends.stage, alu) + ends.store, bus) + latency;
+  return latency + std::max(latency + work, bus) + latency;
 }
 
-std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine) {
+std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, int64_t other_bytes) {
   const Space space(nest, machine.config);
   std::vector<TileBound> result;
   for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
@@ -602,7 +654,7 @@ std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine) {
       ones.fill(1);
       add_use(use, footprint(nest, *intrinsic, tile), ones, nest.input_space);
       if (encodable(nest, *intrinsic, tile) && use.fits(machine.config))
-        result.push_back({tile, tile_bound(nest, *intrinsic, tile, machine)});
+        result.push_back({tile, tile_bound(nest, *intrinsic, tile, machine, other_bytes)});
       more = false;
       for (size_t d = 0; d < kDims && !more; ++d) {
         more = ++at[d] < space.extents(static_cast<Dim>(d)).size();
