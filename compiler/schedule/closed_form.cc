@@ -500,19 +500,23 @@ int64_t touched(const Nest& nest, bool rows) {
   return std::count(seen.begin(), seen.end(), true);
 }
 
+/// Bytes of the input that any window reads, each once.
+int64_t input_bytes(const Nest& nest) {
+  const Access& in = nest.input;
+  if (!in.present) return 0;
+  const int64_t rows = in.broadcast_h ? 1 : touched(nest, true);
+  const int64_t cols = in.broadcast_w ? 1 : touched(nest, false);
+  return (in.broadcast_n ? 1 : nest.images) * rows * cols * (in.broadcast_c ? 1 : nest.in_channels.total) *
+         in.element_bytes;
+}
+
 /// Bytes that must pass the bus whatever stays on chip.
 int64_t compulsory_bytes(const Nest& nest, const Intrinsic& intrinsic, const Machine& machine) {
   const isa::MachineConfig& config = machine.config;
   const Extents& e = nest.extent;
-  const Access& in = nest.input;
   const Footprint whole = footprint(nest, intrinsic, e);
-  int64_t bytes = nest.images * e[Dim::kOh] * e[Dim::kOw] * nest.out_channels.total * nest.output.element_bytes;
-  if (in.present) {
-    const int64_t rows = in.broadcast_h ? 1 : touched(nest, true);
-    const int64_t cols = in.broadcast_w ? 1 : touched(nest, false);
-    bytes += (in.broadcast_n ? 1 : nest.images) * rows * cols * (in.broadcast_c ? 1 : nest.in_channels.total) *
-             in.element_bytes;
-  }
+  int64_t bytes =
+      nest.images * e[Dim::kOh] * e[Dim::kOw] * nest.out_channels.total * nest.output.element_bytes + input_bytes(nest);
   // Matrices that several positions share may come once.
   if (nest.factor.present)
     bytes += factor_traffic(nest, e).bytes;
@@ -626,8 +630,10 @@ int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& 
       (gemm > 0 ? output_tiles * reduction_tiles : 0) + (gemm > 0 && nest.raw ? 1 : 2) * output_tiles;
   const int64_t data = compulsory_bytes(nest, intrinsic, machine) + other_bytes;
   const int64_t latency = machine.dram_latency_cycles;
+  // Of windows that lie in the padding alone nothing is fetched.
+  const int64_t fetched = weighted(nest) || input_bytes(nest) > 0 ? latency : 0;
   const int64_t bus =
-      std::max(beats(data + instructions * isa::kInstructionBytes, machine), latency + beats(data, machine));
+      std::max(beats(data + instructions * isa::kInstructionBytes, machine), fetched + beats(data, machine));
   const auto engines = [&](const Ends& ends) { return ends.first + std::max(gemm + ends.stage, alu) + ends.store; };
   int64_t work = engines({});
   if (core && !nest.factor.present && nest.layout == InputLayout{} && nest.images == 1 && machine.config.batch == 1 &&
@@ -638,7 +644,7 @@ int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& 
   }
   // The first engine waits for its instruction and then for its operands, one after the other. What is stored last is
   // answered.
-  return latency + std::max(latency + work, bus) + latency;
+  return latency + std::max(fetched + work, bus) + latency;
 }
 
 std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, int64_t other_bytes) {
