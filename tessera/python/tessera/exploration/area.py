@@ -117,8 +117,8 @@ def of(part, key):
 
 def clock_features(p):
     """What the longest path of logic goes with: synthesis makes machines slower whose blocks differ, those with wider
-    inputs most."""
-    return [float(p["block_in"] > p["block_out"]), float(p["block_in"] < p["block_out"])]
+    inputs most, and machines with rows."""
+    return [float(p["block_in"] > p["block_out"]), float(p["block_in"] < p["block_out"]), float(p["row_lanes"] > 0)]
 
 
 @dataclasses.dataclass(frozen=True)
