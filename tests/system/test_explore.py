@@ -154,8 +154,8 @@ def test_rules_without_a_value_are_refused(content, names):
 
 
 def test_area_of_machines_that_were_not_fitted():
-    """Each machine from the others; a machine beyond them in a parameter may be further off. The longest path moves with
-    what Yosys' mapper makes of a module, and one machine has its longest path where no other has."""
+    """Each machine from the others; a machine beyond them in a parameter may be further off. The longest path moves
+    with what Yosys' mapper makes of a module, and one machine has its longest path where no other has."""
     records = area.data()["machines"]
     assert len(records) >= 7
     for name, row in area.leave_one_out(records).items():
