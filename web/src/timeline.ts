@@ -340,7 +340,7 @@ export class Timeline {
     return found;
   }
 
-  /// The layer whose bar in the uppermost lane is under the pointer.
+  /// The layer whose bar in the uppermost lane is under the pointer; where bars overlap, the one that was painted last.
   private layerUnder(event: MouseEvent): number {
     const box = this.surface.canvas.getBoundingClientRect();
     const y = event.clientY - box.top;
@@ -348,10 +348,12 @@ export class Timeline {
     const cycle = this.cycleAt(event.clientX - box.left);
     const line = Math.floor((y - AXIS) / 12);
     let turn = 0;
-    return this.run.layers.findIndex((layer) => {
-      if (layer.begin_cycle === undefined || layer.end_cycle === undefined) return false;
-      return turn++ % 2 === line && layer.begin_cycle <= cycle && cycle < layer.end_cycle;
+    let found = -1;
+    this.run.layers.forEach((layer, i) => {
+      if (layer.begin_cycle === undefined || layer.end_cycle === undefined) return;
+      if (turn++ % 2 === line && layer.begin_cycle <= cycle && cycle < layer.end_cycle) found = i;
     });
+    return found;
   }
 
   private describe(i: number): HTMLElement {
