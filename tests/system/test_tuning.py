@@ -208,16 +208,21 @@ def test_a_seed_decides_and_nothing_is_done_twice(tuned, tmp_path):
     assert different.units > 0 and different.known_units == 0
 
 
-def test_killed_in_the_middle_goes_on(tuned, tmp_path):
-    _, found = tuned
-    database = tmp_path / "killed.db"
-    words = line(database, "--trials", "20", "--workers", "2")
+def killed_after_two_units(words, database):
+    """Starts a tuning and kills it when its database has two units; the number of units that it then has."""
     child = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while child.poll() is None and units(database) < 2:
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    kept = units(database)
+    return units(database)
+
+
+def test_killed_in_the_middle_goes_on(tuned, tmp_path):
+    _, found = tuned
+    database = tmp_path / "killed.db"
+    words = line(database, "--trials", "20", "--workers", "2")
+    kept = killed_after_two_units(words, database)
     done = subprocess.run(words, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
@@ -326,12 +331,7 @@ def test_a_client_of_a_cluster_that_is_killed_loses_nothing(tuned, tmp_path, clu
     address, *parts = cluster
     database = tmp_path / "client.db"
     words = [*line(database, "--trials", "20"), "--workers", f"dask:{address}"]
-    child = subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while child.poll() is None and units(database) < 2:
-        time.sleep(0.01)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    kept = units(database)
+    kept = killed_after_two_units(words, database)
     assert kept >= 2 and all(part.poll() is None for part in parts)
     on_the_cluster = tuning.tune(DIGITS, database=database, workers=f"dask:{address}", **{**SMALL, "trials": 14})
     assert on_the_cluster.known_units >= kept

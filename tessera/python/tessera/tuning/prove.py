@@ -31,11 +31,12 @@ class Proof:
 
     @property
     def proven(self):
-        return self.open == 0
+        """Whether no other schedule can be better. A bound above what was measured is wrong, and proves nothing."""
+        return self.open == 0 and self.bound <= self.cycles
 
     @property
     def gap(self):
-        """The share of the cycles that another schedule may save at most."""
+        """The share of the cycles that another schedule may save at most; below 0 where the bound is wrong."""
         return 1 - self.bound / self.cycles
 
 
@@ -67,7 +68,7 @@ def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1):
     return Proof(
         cycles=cycles,
         schedule=best,
-        bound=least if least < cycles else cycles,
+        bound=least,
         tiles=sum(bounds.values()),
         open=sum(count for bound, count in bounds.items() if bound < cycles),
         trials=trials,
