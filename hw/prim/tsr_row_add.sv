@@ -34,7 +34,7 @@ module tsr_row_add #(
   logic [9:0] x_less_y, y_less_x;
   logic [7:0] exponent_0, exponent_1, exponent_2, exponent_3;
   logic [23:0] large_0, large_1, small_0;
-  logic [4:0] shift_0, places_0;
+  logic [4:0] shift_0;
   logic [Reach:0] power_0;
   logic lost_0, lost_1, lost_2, lost_3;
   assign x_normal = x_i[30:23] != 8'd0;
@@ -44,15 +44,11 @@ module tsr_row_add #(
   assign swap = x_less_y[9];
   assign beyond = swap ? y_less_x[8:6] != 3'd0 : x_less_y[8:6] != 3'd0;
   assign shift_0 = swap ? y_less_x[5:1] : x_less_y[5:1];
-  assign far = beyond || 32'(shift_0) > Reach;
   assign exponent_0 = swap ? y_i[30:23] : x_i[30:23];
   assign large_0 = swap ? {y_normal, y_i[22:0]} : {x_normal, x_i[22:0]};
   assign small_0 = swap ? {x_normal, x_i[22:0]} : {y_normal, y_i[22:0]};
   assign lost_0 = far && (swap ? x_i[Low-1:0] != '0 : y_i[Low-1:0] != '0);
-  assign places_0 = beyond || 32'(shift_0) > Reach + Low ? 5'(Reach) : far ? shift_0 - 5'(Low) : shift_0;
-  always_comb begin
-    for (int unsigned k = 0; k <= Reach; k++) power_0[k] = 32'(places_0) + k == Reach;
-  end
+  tsr_row_places #(.Reach(Reach), .Low(Low)) u_places (.beyond_i(beyond), .shift_i(shift_0), .far_o(far), .power_o(power_0));
   tsr_pipe #(.Width(33), .Enabled(32'(Registers[0]))) u_stage_0 (
     .clk_i, .enable_i, .data_i({exponent_0, large_0, lost_0}), .data_o({exponent_1, large_1, lost_1})
   );

@@ -58,11 +58,20 @@ module tsr_second_op #(
 
   // valid[k]: a vector is in stage k. What enters stage k is registered by bit k - 1.
   logic [10:0] valid;
-  assign valid[0] = valid_i;
-  for (genvar k = 0; k < 10; k++) begin : gen_valid
-    tsr_pipe_valid #(.Enabled(32'(Registers[k]))) u_valid (
-      .clk_i, .rst_ni, .enable_i, .valid_i(valid[k]), .valid_o(valid[k+1])
-    );
+  if (Registers[9:0] == '1) begin : gen_line
+    logic [9:0] line_q;
+    always_ff @(posedge clk_i) begin
+      if (!rst_ni) line_q <= '0;
+      else if (enable_i) line_q <= valid[9:0];
+    end
+    assign valid = {line_q, valid_i};
+  end else begin : gen_stages
+    assign valid[0] = valid_i;
+    for (genvar k = 0; k < 10; k++) begin : gen_valid
+      tsr_pipe_valid #(.Enabled(32'(Registers[k]))) u_valid (
+        .clk_i, .rst_ni, .enable_i, .valid_i(valid[k]), .valid_o(valid[k+1])
+      );
+    end
   end
 
   // The constants, each where it is needed.
@@ -144,7 +153,7 @@ module tsr_second_op #(
   // Stages 2 to 4: times the inner factor, plus the inner addend.
   logic [48*Lanes-1:0] inner_5, inner_6, whole_6, whole_7;
   tsr_fixed_fma #(.Lanes(Lanes), .Registers(Registers[4:2])) u_inner (
-    .clk_i, .enable_i, .valid_i(valid[4:2]), .operand_i(pair_2), .lower_i(inner_factor_2[16:0]),
+    .clk_i, .enable_i, .valid_i(valid[5:2]), .operand_i(pair_2), .lower_i(inner_factor_2[16:0]),
     .upper_i(inner_upper_3), .addend_i({Lanes{inner_addend_3}}), .sum_o(inner_5)
   );
 
@@ -206,10 +215,13 @@ module tsr_second_op #(
   logic [18*Lanes-1:0] outer_operand_6;
   logic [48*Lanes-1:0] sum_9;
   always_comb begin
-    for (int unsigned l = 0; l < Lanes; l++) outer_operand_6[18*l+:18] = 18'($signed(outer_6[11*l+:11]));
+    if (!tsr_isa_pkg::Simulated) outer_operand_6 = 'x;
+    if (!tsr_isa_pkg::Simulated || valid[6]) begin
+      for (int unsigned l = 0; l < Lanes; l++) outer_operand_6[18*l+:18] = 18'($signed(outer_6[11*l+:11]));
+    end
   end
   tsr_fixed_fma #(.Lanes(Lanes), .Registers(Registers[8:6])) u_outer_product (
-    .clk_i, .enable_i, .valid_i(valid[8:6]), .operand_i(outer_operand_6), .lower_i(outer_factor_6[16:0]),
+    .clk_i, .enable_i, .valid_i(valid[9:6]), .operand_i(outer_operand_6), .lower_i(outer_factor_6[16:0]),
     .upper_i(outer_upper_7), .addend_i(whole_7), .sum_o(sum_9)
   );
 

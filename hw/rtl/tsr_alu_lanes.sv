@@ -50,6 +50,7 @@ module tsr_alu_lanes #(
   output logic                               second_valid_o,
   output logic [8*Lanes-1:0]                 second_bytes_o,
   output logic [8*SecondLanes*Parts-1:0]     table_parts_o,
+  output logic [SecondLanes*Parts-1:0]       table_parity_o,
   // Rows read the first lookup's tables.
   input  logic                               rows_i,
   input  logic                               rows_look_up_i,
@@ -99,12 +100,16 @@ module tsr_alu_lanes #(
   logic [12*Lanes-1:0] index_a;
   logic [12*SecondLanes-1:0] index_c;
   always_comb begin
-    for (int unsigned l = 0; l < Lanes; l++) index_a[12*l+:12] = {after_a.first.number, value_a[11*l+:8]};
+    if (!tsr_isa_pkg::Simulated) index_a = 'x;
+    if (!tsr_isa_pkg::Simulated || (valid_a && after_a.first.enable)) begin
+      for (int unsigned l = 0; l < Lanes; l++) index_a[12*l+:12] = {after_a.first.number, value_a[11*l+:8]};
+    end
   end
   tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(SecondLanes), .TableCount(TableCount), .TableBytes(TableBytes), .Parity(MemoryParity)) u_tables (
     .clk_i, .first_i((Rows && rows_look_up_i) || (enable_i && valid_a && after_a.first.enable)),
     .first_index_i(Rows && rows_i ? rows_index_i : index_a), .first_bytes_o(bytes_b_q), .second_i(look_c),
     .second_none_i(none_c || (Rows && rows_i)), .second_index_i(index_c), .second_parts_o(table_parts_o),
+    .second_parity_o(table_parity_o),
     .we_i(tbl_we_i), .waddr_i(tbl_waddr_i), .wdata_i(tbl_wdata_i), .wbe_i(tbl_wbe_i),
     .error_o(parity_error_o)
   );

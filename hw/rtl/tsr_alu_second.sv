@@ -149,7 +149,10 @@ module tsr_alu_second #(
   assign look_up_o = enable_i && valid_c && table_c.enable;
   assign look_none_o = enable_i && (valid_c ? !table_c.enable : first_valid_i);
   always_comb begin
-    for (int unsigned l = 0; l < SecondLanes; l++) index_o[12*l+:12] = {table_c.number, result[11*l+:8]};
+    if (!tsr_isa_pkg::Simulated) index_o = 'x;
+    if (!tsr_isa_pkg::Simulated || (valid_c && table_c.enable)) begin
+      for (int unsigned l = 0; l < SecondLanes; l++) index_o[12*l+:12] = {table_c.number, result[11*l+:8]};
+    end
   end
   always_ff @(posedge clk_i) begin
     // A sum of products, not a choice: the first table's answer is late, too.

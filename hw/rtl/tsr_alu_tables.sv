@@ -4,7 +4,7 @@
 // is not 0, and all are 0 behind second_none_i. Method: in hardware each lane has a copy of its own, since a block RAM has
 // one read port; a word of TableBytes is read, and the byte chosen behind it. The second lookup's bytes are written in the
 // same cycle: three bytes and their selects are one look-up table, and the memories join the parts with what else they
-// may be given. The simulator has one memory for all.
+// may be given; with Parity each of them with the bit that the table has of its byte. The simulator has one memory for all.
 //
 // Latency: one cycle. Throughput: all reads and one write a cycle. Back-pressure: none; first_i = 0, or second_i = 0 and
 // second_none_i = 0, leaves the bytes as they are. Reset: none, the content is data.
@@ -25,6 +25,7 @@ module tsr_alu_tables #(
   input  logic [12*SecondLanes-1:0]   second_index_i,
   input  logic                        second_none_i,  // not with second_i
   output logic [8*SecondLanes*Parts-1:0] second_parts_o,
+  output logic [SecondLanes*Parts-1:0] second_parity_o,  // without Parity 0
   // One aligned group of TableBytes.
   input  logic                        we_i,
   input  logic [21-$clog2(TableBytes):0] waddr_i,
@@ -36,6 +37,8 @@ module tsr_alu_tables #(
   localparam int unsigned Words = TableCount * 256 / TableBytes;
   localparam int unsigned WordBits = Words > 1 ? $clog2(Words) : 1;
   localparam int unsigned ByteBits = $clog2(TableBytes);
+  logic [TableBytes-1:0] wparity;
+  tsr_ram_parity #(.Bytes(TableBytes), .Parity(Parity)) u_written (.word_i(wdata_i), .parity_o(wparity));
 
 `ifdef VERILATOR
   logic [8*TableBytes-1:0] table_mem[Words]  /* verilator public_flat_rw */;
@@ -75,11 +78,7 @@ module tsr_alu_tables #(
 
   if (Parity != 0) begin : gen_parity
     logic wrong, wrong_q, error_q;
-    logic [TableBytes-1:0] written;
-    always_comb begin
-      written = '0;
-      for (int unsigned n = 0; n < TableBytes; n++) if (we_i) written[n] = ^wdata_i[8*n+:8];
-    end
+    logic [SecondLanes-1:0] second_parity_q;
     always_comb begin
       logic [WordBits-1:0] at;
       at = '0;
@@ -98,13 +97,23 @@ module tsr_alu_tables #(
       end
     end
     always_ff @(posedge clk_i) begin
-      if (we_i) parity_mem[WordBits'(waddr_i)] <= (parity_mem[WordBits'(waddr_i)] & ~wbe_i) | (written & wbe_i);
+      if (we_i) parity_mem[WordBits'(waddr_i)] <= (parity_mem[WordBits'(waddr_i)] & ~wbe_i) | (wparity & wbe_i);
       wrong_q <= wrong;
       error_q <= wrong_q;
+      if (second_i) begin
+        for (int unsigned l = 0; l < SecondLanes; l++)
+          second_parity_q[l] <= parity_mem[WordBits'(second_index_i[12*l+:12] >> ByteBits)][second_index_i[12*l+:ByteBits]];
+      end else if (second_none_i) begin
+        second_parity_q <= '0;
+      end
     end
     assign error_o = error_q;
+    assign second_parity_o = (SecondLanes * Parts)'(second_parity_q);
   end else begin : gen_no_parity
+    logic unused_parity;
+    assign unused_parity = &{1'b0, wparity};
     assign error_o = 1'b0;
+    assign second_parity_o = '0;
   end
 `else
   logic [Lanes+SecondLanes-1:0] errors;
@@ -114,12 +123,13 @@ module tsr_alu_tables #(
   for (genvar l = 0; l < Lanes + SecondLanes; l++) begin : gen_lane
     logic [11:0] index;
     logic [8*TableBytes-1:0] word;
+    logic [TableBytes-1:0] parity;
     logic read;
     assign index = indices[12*l+:12];
     assign read = l < Lanes ? first_i : second_i;
     tsr_ram_1r1w #(.Width(8 * TableBytes), .Depth(Words), .Parity(Parity)) u_copy (
-      .clk_i, .re_i(read), .raddr_i(WordBits'(index >> ByteBits)), .rdata_o(word), .error_o(errors[l]), .we_i,
-      .waddr_i(WordBits'(waddr_i)), .wdata_i, .wbe_i
+      .clk_i, .re_i(read), .raddr_i(WordBits'(index >> ByteBits)), .rdata_o(word), .rparity_o(parity), .error_o(errors[l]), .we_i,
+      .waddr_i(WordBits'(waddr_i)), .wdata_i, .wparity_i(wparity), .wbe_i
     );
     if (l < Lanes) begin : gen_first
       logic [ByteBits-1:0] byte_q;
@@ -127,9 +137,12 @@ module tsr_alu_tables #(
         if (read) byte_q <= index[ByteBits-1:0];
       end
       assign first_bytes_o[8*l+:8] = 8'(word >> {byte_q, 3'd0});
+      logic unused_parity;
+      assign unused_parity = &{1'b0, parity};
     end else begin : gen_second
       logic [TableBytes-1:0] chosen_q;
       logic [24*Parts-1:0] gated;
+      logic [3*Parts-1:0] gated_parity;
       always_ff @(posedge clk_i) begin
         if (read) chosen_q <= TableBytes'(1) << index[ByteBits-1:0];
         else if (second_none_i) chosen_q <= '0;
@@ -138,8 +151,10 @@ module tsr_alu_tables #(
         gated = '0;
         for (int unsigned n = 0; n < TableBytes; n++) gated[8*n+:8] = word[8*n+:8] & {8{chosen_q[n]}};
       end
+      assign gated_parity = (3 * Parts)'(parity & chosen_q);
       for (genvar p = 0; p < Parts; p++) begin : gen_part
         assign second_parts_o[8*(SecondLanes*p+l-Lanes)+:8] = gated[24*p+:8] | gated[24*p+8+:8] | gated[24*p+16+:8];
+        assign second_parity_o[SecondLanes*p+l-Lanes] = |gated_parity[3*p+:3];
       end
     end
   end

@@ -7,6 +7,8 @@
 // run is taken with the last burst of the previous one, or joins it. Back-pressure: burst_ready_i. Reset: synchronous, active low.
 // Legal: AxiBytes a power of two, 4 to 64; a run is of 1 to 2^22 - 1 bytes; bursts of 256 beats at most. Timing: a
 // count of beats, or the next place of a page, between two registers.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_bursts #(
   parameter int unsigned AxiBytes = 8,
   parameter bit          Joins    = 1'b1  // runs may join; without, the two inputs that say so are not looked at
@@ -60,8 +62,13 @@ module tsr_bursts #(
     assign longest = LengthBits'({(LengthBits + 1 - PageBeatBits)'(0), ~place});
   end
   assign place_next = ends_page ? '0 : place;
-  assign last = left_q[BeatBits-1:LengthBits] == '0 && left_q[LengthBits-1:0] <= longest;
-  assign length = last ? left_q[LengthBits-1:0] : longest;
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) {last, length} = 'x;
+    if (!tsr_isa_pkg::Simulated || busy_q) begin
+      last = left_q[BeatBits-1:LengthBits] == '0 && left_q[LengthBits-1:0] <= longest;
+      length = last ? left_q[LengthBits-1:0] : longest;
+    end
+  end
 
   assign burst_valid_o = busy_q;
   assign burst_addr_o = {beat_q, OffsetBits'(0)};
@@ -93,16 +100,23 @@ module tsr_bursts #(
   logic [LengthBits:0] behind;  // beats left behind a burst that is not the last one - 1, when they are so few
   logic more, few_new, few_joined, few_behind;
   // What comes last, whether there is a run, chooses nothing: a burst that ends without one leaves what nobody reads.
-  assign left = run_ready_o ? (joins ? left_q : BeatBits'($signed(rest - 3'd1))) + BeatBits'(run_bytes_i[21:OffsetBits])
-                     : left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one
-  assign more = run_ready_o ? run_more_i : more_q;
-  assign few_new = run_bytes_i[21:OffsetBits+FewBits] == '0 &&
-      (FewBits + 3)'(run_bytes_i[OffsetBits+:FewBits]) + (FewBits + 3)'(rest) < (FewBits + 3)'(tsr_isa_pkg::TimingLoadRequestBeats);
-  assign few_joined = run_bytes_i[21:OffsetBits+FewBits] == '0 && left_q[BeatBits-1:FewBits] == '0 &&
-      (FewBits + 1)'(run_bytes_i[OffsetBits+:FewBits]) + (FewBits + 1)'(left_q[FewBits-1:0]) <
-      (FewBits + 1)'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
-  assign behind = left_q[LengthBits:0] + {1'b1, ~longest};
-  assign few_behind = left_q[BeatBits-1:LengthBits+1] == '0 && behind < (LengthBits + 1)'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) {left, more, few_new, few_joined, behind, few_behind} = 'x;
+    if (!tsr_isa_pkg::Simulated || take || fire) begin
+      left = run_ready_o ? (joins ? left_q : BeatBits'($signed(rest - 3'd1))) + BeatBits'(run_bytes_i[21:OffsetBits])
+                         : left_q + {{(BeatBits - LengthBits) {1'b1}}, ~longest};  // less the longest, less one
+      more = run_ready_o ? run_more_i : more_q;
+      few_new = run_bytes_i[21:OffsetBits+FewBits] == '0 &&
+          (FewBits + 3)'(run_bytes_i[OffsetBits+:FewBits]) + (FewBits + 3)'(rest) <
+          (FewBits + 3)'(tsr_isa_pkg::TimingLoadRequestBeats);
+      few_joined = run_bytes_i[21:OffsetBits+FewBits] == '0 && left_q[BeatBits-1:FewBits] == '0 &&
+          (FewBits + 1)'(run_bytes_i[OffsetBits+:FewBits]) + (FewBits + 1)'(left_q[FewBits-1:0]) <
+          (FewBits + 1)'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
+      behind = left_q[LengthBits:0] + {1'b1, ~longest};
+      few_behind = left_q[BeatBits-1:LengthBits+1] == '0 &&
+          behind < (LengthBits + 1)'(tsr_isa_pkg::TimingLoadRequestBeats - 1);
+    end
+  end
   always_ff @(posedge clk_i) begin
     if (take || fire) begin
       left_q <= left;
@@ -113,3 +127,4 @@ module tsr_bursts #(
   end
 
 endmodule
+/* verilator lint_on LATCH */

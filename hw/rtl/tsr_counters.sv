@@ -12,6 +12,8 @@
 // Latency: an event counts from the next cycle on, bytes one or two later; value_o follows read_i by a cycle. Reset:
 // synchronous, active low; it also begins a program. Legal: read_i in one of four cycles at most. Timing: a word of the
 // LUT RAM and a carry of 15 bits; the sums of a read stand behind value_o's register.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_counters (
   input  logic        clk_i,
   input  logic        rst_ni,
@@ -39,9 +41,12 @@ module tsr_counters (
   typedef struct packed { logic [7:0][7:0] counter; } lows_t;
   lows_t machine_q, load_q, gemm_q, alu_q, store_q, fetch_q, unit;
 
-  function automatic logic [63:0] counted(input logic [63:0] low, input logic [7:0] events);
-    counted = LowBits & (low + {7'd0, events[7], 7'd0, events[6], 7'd0, events[5], 7'd0, events[4], 7'd0, events[3], 7'd0,
-                                events[2], 7'd0, events[1], 7'd0, events[0]});
+  // The four waits are spread by copies of them, each a place further from its byte than the one before.
+  function automatic logic [63:0] counted(input logic [63:0] low, input logic busy, input logic [3:0] waiting,
+                                          input logic memory, input logic port, input logic executed);
+    logic [31:0] waits;
+    waits = {7'd0, waiting, 3'd0, waiting, 3'd0, waiting, 3'd0, waiting} & {4{8'd1}};
+    counted = LowBits & (low + {7'd0, executed, 7'd0, port, 7'd0, memory, waits, 7'd0, busy});
   endfunction
 
   always_ff @(posedge clk_i) begin
@@ -53,12 +58,12 @@ module tsr_counters (
       store_q <= '0;
       fetch_q <= '0;
     end else if (run_i) begin
-      machine_q <= counted(machine_q, {6'd0, instruction_i, 1'b1});
-      load_q <= counted(load_q, {executed_i[0], stall_port_i[0], stall_memory_i[0], waiting_on_i[3:0], busy_i[0]});
-      gemm_q <= counted(gemm_q, {executed_i[1], stall_port_i[1], stall_memory_i[1], waiting_on_i[7:4], busy_i[1]});
-      alu_q <= counted(alu_q, {executed_i[2], stall_port_i[2], stall_memory_i[2], waiting_on_i[11:8], busy_i[2]});
-      store_q <= counted(store_q, {executed_i[3], stall_port_i[3], stall_memory_i[3], waiting_on_i[15:12], busy_i[3]});
-      fetch_q <= counted(fetch_q, {executed_i[4], stall_port_i[4], stall_memory_i[4], waiting_on_i[19:16], busy_i[4]});
+      machine_q <= counted(machine_q, 1'b1, {3'd0, instruction_i}, 1'b0, 1'b0, 1'b0);
+      load_q <= counted(load_q, busy_i[0], waiting_on_i[3:0], stall_memory_i[0], stall_port_i[0], executed_i[0]);
+      gemm_q <= counted(gemm_q, busy_i[1], waiting_on_i[7:4], stall_memory_i[1], stall_port_i[1], executed_i[1]);
+      alu_q <= counted(alu_q, busy_i[2], waiting_on_i[11:8], stall_memory_i[2], stall_port_i[2], executed_i[2]);
+      store_q <= counted(store_q, busy_i[3], waiting_on_i[15:12], stall_memory_i[3], stall_port_i[3], executed_i[3]);
+      fetch_q <= counted(fetch_q, busy_i[4], waiting_on_i[19:16], stall_memory_i[4], stall_port_i[4], executed_i[4]);
     end
   end
 
@@ -70,19 +75,20 @@ module tsr_counters (
   logic fresh, passed;  // of a read: the walk has not come there yet; a multiple of 64 has passed since the last visit
   logic [6:0] low;
   logic bit_q;  // bit 6 of the walk's counter, as it was when the walk came to it
+  logic more, changes, asked_q;  // the walk's counter grows, its word changes; there was a read
   assign number = read_i ? select_i : walk_next;  // the walk reads one counter ahead
   assign walk_next = walk_q == Last ? '0 : walk_q + 6'd1;
 
   // One more, or not, in four parts: one grows when all of the lower ones are ones. `zero`: the bits count as zeros.
-  function automatic logic [3:0] growth(input logic [43:0] bits, input logic more, input logic zero);
+  function automatic logic [3:0] growth(input logic [43:0] bits, input logic one, input logic zero);
     logic first, second, third;
-    first = more && !zero && bits[14:0] == '1;
+    first = one && !zero && bits[14:0] == '1;
     second = bits[29:15] == '1;
     third = bits[43:30] == '1;
-    growth = {first && second && third, first && second, first, more};
+    growth = {first && second && third, first && second, first, one};
   endfunction
-  function automatic logic [57:0] grown(input logic [57:0] bits, input logic [3:0] more);
-    grown = {bits[57:44] + 14'(more[3]), bits[43:30] + 14'(more[2]), bits[29:15] + 15'(more[1]), bits[14:0] + 15'(more[0])};
+  function automatic logic [57:0] grown(input logic [57:0] bits, input logic [3:0] ones);
+    grown = {bits[57:44] + 14'(ones[3]), bits[43:30] + 14'(ones[2]), bits[29:15] + 15'(ones[1]), bits[14:0] + 15'(ones[0])};
   endfunction
 
   lows_t walked;
@@ -103,28 +109,38 @@ module tsr_counters (
   end
 
   always_comb begin
-    case (select_i[5:3])
-      3'd0: unit = machine_q;
-      3'd1: unit = load_q;
-      3'd2: unit = gemm_q;
-      3'd3: unit = alu_q;
-      3'd4: unit = store_q;
-      default: unit = fetch_q;
-    endcase
+    unit = '0;
     low = '0;
-    for (int unsigned k = 0; k < 8; k++) begin
-      if (select_i[2:0] == 3'(k)) low = unit.counter[k][6:0];
+    fresh = 1'b0;
+    passed = 1'b0;
+    if (!tsr_isa_pkg::Simulated || read_i) begin
+      case (select_i[5:3])
+        3'd0: unit = machine_q;
+        3'd1: unit = load_q;
+        3'd2: unit = gemm_q;
+        3'd3: unit = alu_q;
+        3'd4: unit = store_q;
+        default: unit = fetch_q;
+      endcase
+      for (int unsigned k = 0; k < 8; k++) begin
+        if (select_i[2:0] == 3'(k)) low = unit.counter[k][6:0];
+      end
+      fresh = first_q && select_i >= walk_q;
+      passed = (word[0] && !fresh) != low[6];
     end
-    word = mem[number];
+  end
+  assign word = mem[number];
+  assign more = (!first_q && ahead_q[0]) != bit_q;
+  assign changes = first_q || more;
+  always_comb begin
     visited = first_q ? '0 : ahead_q;
-    high = grown(visited, growth(ahead_q[43:0], visited[0] != bit_q, first_q));
-    fresh = first_q && select_i >= walk_q;
-    passed = (word[0] && !fresh) != low[6];
+    high = '0;
+    if (!tsr_isa_pkg::Simulated || changes) high = grown(visited, growth(ahead_q[43:0], more, first_q));
   end
 
   always_ff @(posedge clk_i) begin
     if (run_i && !read_i) begin
-      mem[walk_q] <= high;
+      if (changes) mem[walk_q] <= high;
       ahead_q <= word;
     end
   end
@@ -175,6 +191,14 @@ module tsr_counters (
       endcase
     end
   end
-  assign value_o = {grown(value_q[63:6], growth_q), value_q[5:0]};
+  always_ff @(posedge clk_i) asked_q <= read_i;
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) value_o = 'x;
+    if (!tsr_isa_pkg::Simulated || asked_q) value_o = {grown(value_q[63:6], growth_q), value_q[5:0]};
+  end
+
+  logic unused;
+  assign unused = asked_q;
 
 endmodule
+/* verilator lint_on LATCH */

@@ -9,6 +9,8 @@
 // synchronous, active low; it also begins a program, so that reads of an older one must have drained, and address,
 // length and window must stand three cycles before. Legal: AxiBytes a power of two, 4 to 64; WordsAhead >= 1. Timing: the
 // rules of a word between two registers.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_fetch #(
   parameter int unsigned AxiBytes   = 8,
   parameter int unsigned BlockIn    = 8,
@@ -59,9 +61,14 @@ module tsr_fetch #(
   logic [32:0] words;
   logic [31:0] end_q;
   logic cut, cut_q;  // the window ends first
-  assign {behind, span} = {1'b0, window_last_i} - {1'b0, program_address_i};
-  assign words = {1'b0, span_q[37:6]} + 33'(span_q[5:0] == 6'd63);  // more of them are more than any count
-  assign cut = outside_q || (span_q[63:38] == '0 && words < {1'b0, instruction_count_i});
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) {behind, span, words, cut} = 'x;
+    if (!tsr_isa_pkg::Simulated || !run_i) begin
+      {behind, span} = {1'b0, window_last_i} - {1'b0, program_address_i};
+      words = {1'b0, span_q[37:6]} + 33'(span_q[5:0] == 6'd63);  // more of them are more than any count
+      cut = outside_q || (span_q[63:38] == '0 && words < {1'b0, instruction_count_i});
+    end
+  end
   always_ff @(posedge clk_i) begin
     if (!run_i) begin
       span_q <= span;
@@ -100,8 +107,10 @@ module tsr_fetch #(
     else more_q <= (request && ar_ready_i ? request_q + 32'd1 : request_q) != end_q;
   end
   always_ff @(posedge clk_i) begin
-    for (int unsigned b = 0; b < WordBeats; b++) begin
-      if (r_valid_i && beat_q == BeatBits'(b)) mem[tail_q][8*AxiBytes*b+:8*AxiBytes] <= r_data_i;
+    if (r_valid_i) begin
+      for (int unsigned b = 0; b < WordBeats; b++) begin
+        if (beat_q == BeatBits'(b)) mem[tail_q][8*AxiBytes*b+:8*AxiBytes] <= r_data_i;
+      end
     end
   end
   always_ff @(posedge clk_i) begin
@@ -196,3 +205,4 @@ module tsr_fetch #(
   assign unused = &{1'b0, checked};
 
 endmodule
+/* verilator lint_on LATCH */

@@ -274,13 +274,16 @@ module tsr_gemm #(
   logic valid_1_q, valid_2_q, valid_3_q, write_q;
 
   always_comb begin
-    tile_0.first = raster_q || sum_first;
-    tile_0.last = raster_q || sum_last;
-    tile_0.finish = last;
-    tile_0.accumulate = gemm.accumulate;
-    tile_0.depthwise = gemm.mode == 2'(tsr_isa_pkg::GemmModeDepthwise);
-    tile_0.lane = gemm.lane;
-    tile_0.acc = raster_q ? acc_col : acc_address;
+    if (!tsr_isa_pkg::Simulated) tile_0 = 'x;
+    if (!tsr_isa_pkg::Simulated || active_q) begin
+      tile_0.first = raster_q || sum_first;
+      tile_0.last = raster_q || sum_last;
+      tile_0.finish = last;
+      tile_0.accumulate = gemm.accumulate;
+      tile_0.depthwise = gemm.mode == 2'(tsr_isa_pkg::GemmModeDepthwise);
+      tile_0.lane = gemm.lane;
+      tile_0.acc = raster_q ? acc_col : acc_address;
+    end
   end
 
   // Stage 1: the operands; WGT is asked. In the raster a vector need not make a result, and the weights stay.

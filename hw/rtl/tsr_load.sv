@@ -7,6 +7,8 @@
 // entered the machine; complete_o in the cycle after the last write. Throughput: one group of AxiBytes a cycle, padding
 // included. Back-pressure: port grants, absent beats. Reset: synchronous, active low; bursts in flight must have
 // drained. Legal: AxiBytes a power of two, 4 to 64. Timing: the slowest of the modules inside.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_load #(
   parameter int unsigned AxiBytes      = 8,
   parameter int unsigned ReadsInFlight = 16,
@@ -112,9 +114,16 @@ module tsr_load #(
     .left_o(run_shape.left), .prime_o(run_shape.prime), .last_free_o(run_shape.last_free), .shift_o(run_shape.shift),
     .last_lane_o(run_shape.last_lane)
   );
+  logic run_goes;
+  logic [ItemBits-1:0] run_item;
+  assign run_goes = run_valid && (bursts_ready || !run_reads);
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) run_item = 'x;
+    if (!tsr_isa_pkg::Simulated || run_goes)
+      run_item = {run_pad, run_pad_value, run_shape, run_sp, run_space, run_last, run_signal, run_fault, run_pc};
+  end
   tsr_queue #(.Width(ItemBits), .Depth(tsr_isa_pkg::timing_load_runs_waiting(ReadsInFlight))) u_items (
-    .clk_i, .rst_ni, .valid_i(run_valid && (bursts_ready || !run_reads)),
-    .data_i({run_pad, run_pad_value, run_shape, run_sp, run_space, run_last, run_signal, run_fault, run_pc}),
+    .clk_i, .rst_ni, .valid_i(run_goes), .data_i(run_item),
     .ready_o(queue_ready), .valid_o(item_valid),
     .data_o({item_pad, item_pad_value, item_shape, item_sp, item_space, item_last, item_signal, item_fault, item_pc}),
     .ready_i(item_ready)
@@ -193,3 +202,4 @@ module tsr_load #(
   assign unused = burst_last_unused;
 
 endmodule
+/* verilator lint_on LATCH */

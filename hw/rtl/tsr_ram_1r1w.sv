@@ -4,8 +4,8 @@
 //
 // Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A read of the word that is
 // written in the same cycle returns the old word. Reset: none, the content is data. Legal: Width a multiple of 8.
-// With Parity each byte has a ninth bit, which a block RAM has anyway, and a read checks the whole word: error_o two
-// cycles after re_i. Memory that was never written must be zero then.
+// With Parity each byte has a ninth bit, which a block RAM has anyway; the writer gives it (tsr_ram_parity). A read checks
+// the whole word: error_o two cycles after re_i. Memory that was never written must be zero then.
 module tsr_ram_1r1w #(
   parameter int unsigned Width = 64,
   parameter int unsigned Depth = 16,
@@ -16,10 +16,12 @@ module tsr_ram_1r1w #(
   input  logic                   re_i,
   input  logic [AddressBits-1:0] raddr_i,
   output logic [Width-1:0]       rdata_o,
+  output logic [Width/8-1:0]     rparity_o,  // as it was written; without Parity 0
   output logic                   error_o,
   input  logic                   we_i,
   input  logic [AddressBits-1:0] waddr_i,
   input  logic [Width-1:0]       wdata_i,
+  input  logic [Width/8-1:0]     wparity_i,
   input  logic [Width/8-1:0]     wbe_i
 );
 
@@ -49,19 +51,13 @@ module tsr_ram_1r1w #(
   end
   /* verilator lint_on BLKSEQ */
 
-  if (Parity != 0) begin : gen_parity
-    logic [Bytes-1:0] written, parity_q;
-    always_comb begin
-      written = '0;
-      for (int unsigned b = 0; b < Bytes; b++) if (we_i) written[b] = ^wdata_i[8*b+:8];
-    end
+  if (Parity != 0) begin : gen_parity_mem
     always_ff @(posedge clk_i) begin
-      if (re_i) parity_q <= parity_mem[raddr_i];
-      if (we_i) parity_mem[waddr_i] <= (parity_mem[waddr_i] & ~wbe_i) | (written & wbe_i);
+      if (re_i) rparity_o <= parity_mem[raddr_i];
+      if (we_i) parity_mem[waddr_i] <= (parity_mem[waddr_i] & ~wbe_i) | (wparity_i & wbe_i);
     end
-    tsr_ram_check #(.Bytes(Bytes)) u_check (.clk_i, .read_i(re_i), .word_i(rdata_q), .parity_i(parity_q), .error_o);
-  end else begin : gen_no_parity
-    assign error_o = 1'b0;
+  end else begin : gen_no_parity_mem
+    assign rparity_o = '0;
   end
 `else
   localparam int unsigned ByteBits = Parity != 0 ? 9 : 8;
@@ -74,23 +70,24 @@ module tsr_ram_1r1w #(
   always_ff @(posedge clk_i) begin
     if (we_i) begin
       for (int unsigned b = 0; b < Bytes; b++) begin
-        if (wbe_i[b]) mem[waddr_i][ByteBits*b+:ByteBits] <= ByteBits'({^wdata_i[8*b+:8], wdata_i[8*b+:8]});
+        if (wbe_i[b]) mem[waddr_i][ByteBits*b+:ByteBits] <= ByteBits'({wparity_i[b], wdata_i[8*b+:8]});
       end
     end
   end
   always_comb begin
-    for (int unsigned b = 0; b < Bytes; b++) rdata_o[8*b+:8] = rdata_q[ByteBits*b+:8];
-  end
-
-  if (Parity != 0) begin : gen_parity
-    logic [Bytes-1:0] parity;
-    always_comb begin
-      for (int unsigned b = 0; b < Bytes; b++) parity[b] = rdata_q[ByteBits*b+ByteBits-1];
+    for (int unsigned b = 0; b < Bytes; b++) begin
+      rdata_o[8*b+:8] = rdata_q[ByteBits*b+:8];
+      rparity_o[b] = Parity != 0 && rdata_q[ByteBits*b+ByteBits-1];
     end
-    tsr_ram_check #(.Bytes(Bytes)) u_check (.clk_i, .read_i(re_i), .word_i(rdata_o), .parity_i(parity), .error_o);
-  end else begin : gen_no_parity
-    assign error_o = 1'b0;
   end
 `endif
+
+  if (Parity != 0) begin : gen_parity
+    tsr_ram_check #(.Bytes(Bytes)) u_check (.clk_i, .read_i(re_i), .word_i(rdata_o), .parity_i(rparity_o), .error_o);
+  end else begin : gen_no_parity
+    logic unused;
+    assign unused = &{1'b0, wparity_i};
+    assign error_o = 1'b0;
+  end
 
 endmodule

@@ -5,8 +5,9 @@
 // Latency: a_rdata_o and b_rdata_o in the cycle after a read. Throughput: one access a port and cycle. A read through A
 // of the word that B writes in the same cycle returns the old word, and so does B itself: that is block RAM's read-first
 // mode, the only one in which the other port's read is defined. Reset: none, the content is data. Legal: Width a
-// multiple of 8. With Parity each byte has a ninth bit, which a block RAM has anyway, and a read checks the whole word:
-// a_error_o and b_error_o two cycles after it. Memory that was never written must be zero then.
+// multiple of 8. With Parity each byte has a ninth bit, which a block RAM has anyway; the writer gives it
+// (tsr_ram_parity). A read checks the whole word: a_error_o and b_error_o two cycles after it. Memory that was never
+// written must be zero then.
 module tsr_ram_2rw #(
   parameter int unsigned Width = 64,
   parameter int unsigned Depth = 16,
@@ -22,12 +23,14 @@ module tsr_ram_2rw #(
   input  logic                   b_we_i,
   input  logic [AddressBits-1:0] b_addr_i,
   input  logic [Width-1:0]       b_wdata_i,
+  input  logic [Width/8-1:0]     b_wparity_i,
   input  logic [Width/8-1:0]     b_wbe_i,
   output logic [Width-1:0]       b_rdata_o,
   output logic                   b_error_o
 );
 
   localparam int unsigned Bytes = Width / 8;
+  logic [Bytes-1:0] a_parity, b_parity;  // of what was read
 
 `ifdef VERILATOR
   logic [Width-1:0] mem[Depth]  /* verilator public_flat_rw */;
@@ -58,25 +61,14 @@ module tsr_ram_2rw #(
   end
   /* verilator lint_on BLKSEQ */
 
-  if (Parity != 0) begin : gen_parity
-    logic [Bytes-1:0] written, a_parity_q, b_parity_q;
-    always_comb begin
-      written = '0;
-      for (int unsigned b = 0; b < Bytes; b++) if (b_we_i) written[b] = ^b_wdata_i[8*b+:8];
-    end
+  if (Parity != 0) begin : gen_parity_mem
     always_ff @(posedge clk_i) begin
-      if (a_req_i) a_parity_q <= parity_mem[a_addr_i];
-      if (b_req_i) b_parity_q <= parity_mem[b_addr_i];
-      if (b_req_i && b_we_i) parity_mem[b_addr_i] <= (parity_mem[b_addr_i] & ~b_wbe_i) | (written & b_wbe_i);
+      if (a_req_i) a_parity <= parity_mem[a_addr_i];
+      if (b_req_i) b_parity <= parity_mem[b_addr_i];
+      if (b_req_i && b_we_i) parity_mem[b_addr_i] <= (parity_mem[b_addr_i] & ~b_wbe_i) | (b_wparity_i & b_wbe_i);
     end
-    tsr_ram_check #(.Bytes(Bytes)) u_a (
-      .clk_i, .read_i(a_req_i), .word_i(a_rdata_q), .parity_i(a_parity_q), .error_o(a_error_o)
-    );
-    tsr_ram_check #(.Bytes(Bytes)) u_b (
-      .clk_i, .read_i(b_req_i && !b_we_i), .word_i(b_rdata_q), .parity_i(b_parity_q), .error_o(b_error_o)
-    );
-  end else begin : gen_no_parity
-    assign {a_error_o, b_error_o} = 2'b00;
+  end else begin : gen_no_parity_mem
+    assign {a_parity, b_parity} = '0;
   end
 `else
   localparam int unsigned ByteBits = Parity != 0 ? 9 : 8;
@@ -92,7 +84,7 @@ module tsr_ram_2rw #(
   always_ff @(posedge clk_i) begin
     if (b_req_i && b_we_i) begin
       for (int unsigned b = 0; b < Bytes; b++) begin
-        if (b_wbe_i[b]) mem[b_addr_i][ByteBits*b+:ByteBits] <= ByteBits'({^b_wdata_i[8*b+:8], b_wdata_i[8*b+:8]});
+        if (b_wbe_i[b]) mem[b_addr_i][ByteBits*b+:ByteBits] <= ByteBits'({b_wparity_i[b], b_wdata_i[8*b+:8]});
       end
     end
   end
@@ -100,17 +92,13 @@ module tsr_ram_2rw #(
     for (int unsigned b = 0; b < Bytes; b++) begin
       a_rdata_o[8*b+:8] = a_rdata_q[ByteBits*b+:8];
       b_rdata_o[8*b+:8] = b_rdata_q[ByteBits*b+:8];
+      a_parity[b] = a_rdata_q[ByteBits*b+ByteBits-1];
+      b_parity[b] = b_rdata_q[ByteBits*b+ByteBits-1];
     end
   end
+`endif
 
   if (Parity != 0) begin : gen_parity
-    logic [Bytes-1:0] a_parity, b_parity;
-    always_comb begin
-      for (int unsigned b = 0; b < Bytes; b++) begin
-        a_parity[b] = a_rdata_q[ByteBits*b+ByteBits-1];
-        b_parity[b] = b_rdata_q[ByteBits*b+ByteBits-1];
-      end
-    end
     tsr_ram_check #(.Bytes(Bytes)) u_a (
       .clk_i, .read_i(a_req_i), .word_i(a_rdata_o), .parity_i(a_parity), .error_o(a_error_o)
     );
@@ -118,8 +106,9 @@ module tsr_ram_2rw #(
       .clk_i, .read_i(b_req_i && !b_we_i), .word_i(b_rdata_o), .parity_i(b_parity), .error_o(b_error_o)
     );
   end else begin : gen_no_parity
+    logic unused;
+    assign unused = &{1'b0, b_wparity_i, a_parity, b_parity};
     assign {a_error_o, b_error_o} = 2'b00;
   end
-`endif
 
 endmodule

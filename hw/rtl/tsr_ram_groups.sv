@@ -4,7 +4,7 @@
 //
 // Latency: rdata_o in the cycle after re_i. Throughput: one read and one write a cycle. A read of the word that is
 // written in the same cycle returns the old word. Reset: none, the content is data. Legal: Group a multiple of 8.
-// Parity, error_o: as in tsr_ram_1r1w.
+// Parity, wparity_i, error_o: as in tsr_ram_1r1w.
 module tsr_ram_groups #(
   parameter int unsigned Group  = 64,
   parameter int unsigned Groups = 1,
@@ -21,6 +21,7 @@ module tsr_ram_groups #(
   input  logic [AddressBits-1:0]  waddr_i,
   input  logic [15:0]             wgroup_i,
   input  logic [Group-1:0]        wdata_i,
+  input  logic [Group/8-1:0]      wparity_i,
   input  logic [Group/8-1:0]      wbe_i
 );
 
@@ -61,7 +62,7 @@ module tsr_ram_groups #(
       enable = '0;
       for (int unsigned g = 0; g < Groups; g++) begin
         if (we_i && wgroup_i == 16'(g)) begin
-          for (int unsigned b = 0; b < Group / 8; b++) written[Group/8*g+b] = ^wdata_i[8*b+:8];
+          written[Group/8*g+:Group/8] = wparity_i;
           enable[Group/8*g+:Group/8] = wbe_i;
         end
       end
@@ -72,15 +73,21 @@ module tsr_ram_groups #(
     end
     tsr_ram_check #(.Bytes(Bytes)) u_check (.clk_i, .read_i(re_i), .word_i(rdata_q), .parity_i(parity_q), .error_o);
   end else begin : gen_no_parity
+    logic unused;
+    assign unused = &{1'b0, wparity_i};
     assign error_o = 1'b0;
   end
 `else
   logic [Groups-1:0] errors;
+  logic [Group*Groups/8-1:0] parity;
+  logic unused;
+  assign unused = &{1'b0, parity};
   assign error_o = errors != '0;
   for (genvar g = 0; g < Groups; g++) begin : gen_group
     tsr_ram_1r1w #(.Width(Group), .Depth(Depth), .Parity(Parity)) u_group (
-      .clk_i, .re_i, .raddr_i, .rdata_o(rdata_o[Group*g+:Group]), .error_o(errors[g]),
-      .we_i(we_i && wgroup_i == 16'(g)), .waddr_i, .wdata_i, .wbe_i
+      .clk_i, .re_i, .raddr_i, .rdata_o(rdata_o[Group*g+:Group]), .rparity_o(parity[Group/8*g+:Group/8]),
+      .error_o(errors[g]),
+      .we_i(we_i && wgroup_i == 16'(g)), .waddr_i, .wdata_i, .wparity_i, .wbe_i
     );
   end
 `endif

@@ -51,15 +51,15 @@ module tsr_row_nest (
   assign last_row_o = (through_q | entrywise) == '1;
   assign last_entry_o = (through_q | ~entrywise) == '1;
 
-  // The address and the stride of the loop that steps. The first row is a step from loop
-  // 0's, which is 0 then.
+  // The address and the stride of the loop that steps. The first row is a step from loop 4's, which is 0 then: as the
+  // loop that First selects without a look at its middle bit, which saves a look-up table a bit.
   logic [Width-1:0] from, by, next;
   logic steps;
   assign steps = load_i || next_row_i || next_entry_i;
   always_comb begin
     if (!tsr_isa_pkg::Simulated) {from, by, next} = 'x;
     if (!tsr_isa_pkg::Simulated || steps) begin
-      from = step[2] ? (step[1] ? gen_loop[0].address_q : step[0] ? gen_loop[5].address_q : gen_loop[4].address_q)
+      from = step[2] ? (step[0] ? gen_loop[5].address_q : gen_loop[4].address_q)
                      : step[1] ? (step[0] ? gen_loop[3].address_q : gen_loop[2].address_q)
                                : (step[0] ? gen_loop[1].address_q : gen_loop[0].address_q);
       by = step[2] ? (step[1] ? addr_i : step[0] ? gen_loop[5].stride : gen_loop[4].stride)
@@ -72,7 +72,7 @@ module tsr_row_nest (
   end
   always_ff @(posedge clk_i) begin
     if (load_i || next_row_i) row_addr_o <= next;
-    if (load_entries_i) entry_addr_o <= '0;
+    if (load_i || (next_entry_i && last_entry_o)) entry_addr_o <= '0;
     else if (next_entry_i) entry_addr_o <= next[2*AddressBits-1:0];
   end
 
@@ -94,7 +94,7 @@ module tsr_row_nest (
       if (first || moving) through_q[k] <= first || through_q[k] ? single : count == extent;
       if (first || (moving && through_q[k])) count_q <= ExtentBits'(1);
       else if (moving) count_q <= count;
-      if ((load_entries_i && entrywise[k]) || (k == 0 && idle_i && !load_i)) address_q <= '0;
+      if ((load_entries_i && entrywise[k]) || (k == 4 && idle_i && !load_i)) address_q <= '0;
       else if (load_i || moving) address_q <= next;
     end
     assign count_o[ExtentBits*k+:ExtentBits] = count_q;

@@ -495,18 +495,23 @@ module tsr_rows #(
   assign dst_addr_o = write_address_q;
   assign dst_wdata_o = made_q;
 
-  // Destinations under way, which a source may be: oldest first.
+  // Destinations under way, which a source may be: newest first. They are compared with the next read's address a cycle
+  // ahead: both stand two cycles or more before the read.
   localparam int unsigned UnderWay = (Behind + 2 + Turns) / Turns + 1;
   localparam int unsigned WayBits = $clog2(UnderWay + 1);
   logic [13:0] way_q[UnderWay];
+  logic [UnderWay-1:0] meets_q;
   logic [WayBits-1:0] ways_q;
   logic arrives;
   assign arrives = write_q && enable;
   always_comb begin
     hazard = ways_q == WayBits'(UnderWay);
     for (int unsigned w = 0; w < UnderWay; w++) begin
-      if (WayBits'(w) < ways_q && way_q[w] == src_addr_o && map.src == map.dst) hazard = 1'b1;
+      if (WayBits'(w) < ways_q && meets_q[w] && map.src == map.dst) hazard = 1'b1;
     end
+  end
+  always_ff @(posedge clk_i) begin
+    for (int unsigned w = 0; w < UnderWay; w++) meets_q[w] <= way_q[w] == src_addr_o;
   end
   always_ff @(posedge clk_i) begin
     if (!rst_ni) begin
@@ -608,9 +613,10 @@ module tsr_rows #(
     if (!rst_ni) running_q <= 1'b0;
     else running_q <= next_row_begins || (running_q && !map_done);
     fresh_row_q <= next_row_begins || (fresh_row_q && !taking);
-    // ROW_REDUCE: that of the vector to be asked for; a read leaves it two cycles to follow.
-    if (next_row_begins || (gathered && row_q == '0)) run_source_q <= row_source;
-    else if (state_q == Walk) run_source_q <= base[fetch_row_q];
+    // ROW_REDUCE: that of the vector to be asked for; a read leaves it two cycles to follow. ROW_MAP: behind a row's last
+    // read the next one's, before it begins.
+    if (state_q == Walk) run_source_q <= base[fetch_row_q];
+    else if (reducing ? row_q == '0 : !running_q || fetched_all_q || (taking && last_inner)) run_source_q <= row_source;
     if (next_row_begins) begin
       run_target_q <= row_target;
       final_row_q <= last_row;

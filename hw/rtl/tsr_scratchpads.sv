@@ -67,6 +67,7 @@ module tsr_scratchpads #(
   // Written to OUT or INP; the last SecondLanes bytes are joined with each of the parts, which are late.
   input  logic [8*OutBytes-1:0]   alu_bytes_i,
   input  logic [8*SecondLanes*TableParts-1:0] alu_table_parts_i,
+  input  logic [SecondLanes*TableParts-1:0] alu_table_parity_i,  // of the parts' bytes, as TABLE has it
   input  logic                    alu_param_req_i,
   input  logic [9:0]              alu_param_addr_i,
   output logic [8*ParamBytes-1:0] alu_param_rdata_o,
@@ -171,20 +172,36 @@ module tsr_scratchpads #(
     end
   end
 
+  // Parity of what is written. That of late bytes comes with them: of those that are joined all but one are 0.
+  logic [AxiBytes-1:0] load_parity;
+  logic [OutBytes-1:0] alu_plain_parity, alu_parity;
+  tsr_ram_parity #(.Bytes(AxiBytes), .Parity(MemoryParity)) u_load_parity (.word_i(load_wdata_i), .parity_o(load_parity));
+  tsr_ram_parity #(.Bytes(OutBytes), .Parity(MemoryParity)) u_alu_parity (
+    .word_i(alu_bytes_i), .parity_o(alu_plain_parity)
+  );
+  always_comb begin
+    alu_parity = alu_plain_parity;
+    for (int unsigned p = 0; p < TableParts; p++) begin
+      alu_parity[OutBytes-SecondLanes+:SecondLanes] |= alu_table_parity_i[SecondLanes*p+:SecondLanes];
+    end
+  end
+
   // INP: port A is GEMM's.
   logic inp_b_we, inp_b_alu_we;
   logic [InpBits-1:0] inp_b_addr;
   logic [8*InpWordBytes-1:0] inp_b_wdata, gemm_inp_word, alu_inp_word;
-  logic [InpWordBytes-1:0] inp_b_wbe;
+  logic [InpWordBytes-1:0] inp_b_wbe, inp_b_wparity;
   assign inp_b_alu_we = alu_inp_we_i;  // never without a request
   assign alu_inp_gnt_o = alu_inp_we_i || !load_inp;
   assign inp_b_we = inp_b_alu_we || load_inp;
   always_comb begin
     inp_b_addr = InpBits'(32'(alu_inp_addr_i) / InpEntries);
     inp_b_wdata = {InpGroups{load_wdata_i}};  // not chosen by LOAD's request: the ALU's late bytes pass one look-up table
+    inp_b_wparity = {InpGroups{load_parity}};
     inp_b_wbe = '0;
     if (inp_b_alu_we) begin
       inp_b_wdata = {InpEntries{(8 * InpBytes)'(alu_bytes)}};
+      inp_b_wparity = {InpEntries{InpBytes'(alu_parity)}};
       inp_b_wbe = InpWordBytes'({InpBytes{1'b1}}) << (InpBytes * (32'(alu_inp_addr_i) % InpEntries));
     end else if (load_inp) begin
       inp_b_addr = InpBits'(32'(load_group_i) / InpGroups);
@@ -195,7 +212,7 @@ module tsr_scratchpads #(
   tsr_ram_2rw #(.Width(8 * InpWordBytes), .Depth(InpWords), .Parity(MemoryParity)) u_inp (
     .clk_i, .a_req_i(gemm_inp_req_i), .a_addr_i(InpBits'(32'(gemm_inp_addr_i) / InpEntries)),
     .a_rdata_o(gemm_inp_word), .a_error_o(inp_a_error), .b_req_i(inp_b_we || alu_inp_req_i), .b_we_i(inp_b_we),
-    .b_addr_i(inp_b_addr), .b_wdata_i(inp_b_wdata), .b_wbe_i(inp_b_wbe), .b_rdata_o(alu_inp_word),
+    .b_addr_i(inp_b_addr), .b_wdata_i(inp_b_wdata), .b_wparity_i(inp_b_wparity), .b_wbe_i(inp_b_wbe), .b_rdata_o(alu_inp_word),
     .b_error_o(inp_b_error)
   );
   tsr_entry #(.Width(8 * InpBytes), .Entries(InpEntries)) u_gemm_inp (
@@ -211,7 +228,7 @@ module tsr_scratchpads #(
   tsr_ram_groups #(.Group(8 * AxiBytes), .Groups(WgtGroups), .Depth(WgtWords), .Parity(MemoryParity)) u_wgt (
     .clk_i, .re_i(gemm_wgt_req_i), .raddr_i(WgtBits'(32'(gemm_wgt_addr_i) / WgtEntries)), .rdata_o(wgt_word),
     .error_o(wgt_error), .we_i(load_wgt), .waddr_i(WgtBits'(32'(load_group_i) / WgtGroups)), .wgroup_i(16'(32'(load_group_i) % WgtGroups)),
-    .wdata_i(load_wdata_i), .wbe_i(load_wbe_i)
+    .wdata_i(load_wdata_i), .wparity_i(load_parity), .wbe_i(load_wbe_i)
   );
   tsr_entry #(.Width(8 * WgtBytes), .Entries(WgtEntries)) u_gemm_wgt (
     .clk_i, .req_i(gemm_wgt_req_i), .entry_i(gemm_wgt_addr_i), .word_i(wgt_word), .entry_o(gemm_wgt_rdata_o)
@@ -247,9 +264,12 @@ module tsr_scratchpads #(
       acc_wbe = AccWordBytes'(load_wbe_i) << (AxiBytes * (32'(load_group_i) % AccGroups));
     end
   end
+  logic [AccWordBytes-1:0] acc_wparity, acc_rparity;
+  tsr_ram_parity #(.Bytes(AccWordBytes), .Parity(MemoryParity)) u_acc_parity (.word_i(acc_wdata), .parity_o(acc_wparity));
   tsr_ram_1r1w #(.Width(8 * AccWordBytes), .Depth(AccWords), .Parity(MemoryParity)) u_acc (
-    .clk_i, .re_i(gemm_acc_req_i || alu_acc_req_i || store_acc_gnt), .raddr_i(acc_raddr), .rdata_o(acc_word), .error_o(acc_error),
-    .we_i(gemm_acc_we_i || alu_acc_we_i || load_acc), .waddr_i(acc_waddr), .wdata_i(acc_wdata), .wbe_i(acc_wbe)
+    .clk_i, .re_i(gemm_acc_req_i || alu_acc_req_i || store_acc_gnt), .raddr_i(acc_raddr), .rdata_o(acc_word), .rparity_o(acc_rparity),
+    .error_o(acc_error),
+    .we_i(gemm_acc_we_i || alu_acc_we_i || load_acc), .waddr_i(acc_waddr), .wdata_i(acc_wdata), .wparity_i(acc_wparity), .wbe_i(acc_wbe)
   );
   tsr_entry #(.Width(8 * AccBytes), .Entries(AccEntries)) u_acc_entry (
     .clk_i, .req_i(gemm_acc_req_i || alu_acc_req_i), .entry_i(acc_entry), .word_i(acc_word), .entry_o(acc_rdata_o)
@@ -258,7 +278,7 @@ module tsr_scratchpads #(
   // OUT.
   logic [OutBits-1:0] out_raddr, out_waddr;
   logic [8*OutWordBytes-1:0] out_wdata, out_word;
-  logic [OutWordBytes-1:0] out_wbe;
+  logic [OutWordBytes-1:0] out_wbe, out_wparity, out_rparity;
   logic store_out_gnt;
   assign alu_out_gnt_o = 1'b1;
   assign store_out_gnt = store_req_i && !store_acc_i && !alu_out_claim_i;
@@ -267,10 +287,12 @@ module tsr_scratchpads #(
     if (!alu_out_claim_i) out_raddr = OutBits'(32'(store_group_i) / OutGroups);
     out_waddr = '0;
     out_wdata = {OutGroups{load_wdata_i}};
+    out_wparity = {OutGroups{load_parity}};
     out_wbe = '0;
     if (alu_out_we_i) begin
       out_waddr = OutBits'(32'(alu_out_waddr_i) / OutEntries);
       out_wdata = {OutEntries{alu_bytes}};
+      out_wparity = {OutEntries{alu_parity}};
       out_wbe = OutWordBytes'({OutBytes{1'b1}}) << (OutBytes * (32'(alu_out_waddr_i) % OutEntries));
     end else if (load_out) begin
       out_waddr = OutBits'(32'(load_group_i) / OutGroups);
@@ -278,8 +300,9 @@ module tsr_scratchpads #(
     end
   end
   tsr_ram_1r1w #(.Width(8 * OutWordBytes), .Depth(OutWords), .Parity(MemoryParity)) u_out (
-    .clk_i, .re_i(alu_out_req_i || store_out_gnt), .raddr_i(out_raddr), .rdata_o(out_word), .error_o(out_error),
-    .we_i(alu_out_we_i || load_out), .waddr_i(out_waddr), .wdata_i(out_wdata), .wbe_i(out_wbe)
+    .clk_i, .re_i(alu_out_req_i || store_out_gnt), .raddr_i(out_raddr), .rdata_o(out_word), .rparity_o(out_rparity),
+    .error_o(out_error),
+    .we_i(alu_out_we_i || load_out), .waddr_i(out_waddr), .wdata_i(out_wdata), .wparity_i(out_wparity), .wbe_i(out_wbe)
   );
   tsr_entry #(.Width(8 * OutBytes), .Entries(OutEntries)) u_out_entry (
     .clk_i, .req_i(alu_out_req_i), .entry_i(alu_out_addr_i), .word_i(out_word), .entry_o(out_rdata_o)
@@ -290,7 +313,8 @@ module tsr_scratchpads #(
   tsr_ram_groups #(.Group(8 * AxiBytes), .Groups(ParamGroups), .Depth(ParamWords), .Parity(MemoryParity)) u_param (
     .clk_i, .re_i(alu_param_req_i), .raddr_i(ParamBits'(32'(alu_param_addr_i) / ParamEntries)), .rdata_o(param_word),
     .error_o(param_error), .we_i(load_param), .waddr_i(ParamBits'(32'(load_group_i) / ParamGroups)),
-    .wgroup_i(16'(32'(load_group_i) % ParamGroups)), .wdata_i(load_wdata_i), .wbe_i(load_wbe_i)
+    .wgroup_i(16'(32'(load_group_i) % ParamGroups)), .wdata_i(load_wdata_i), .wparity_i(load_parity),
+    .wbe_i(load_wbe_i)
   );
   tsr_entry #(.Width(8 * ParamBytes), .Entries(ParamEntries), .AddressBits(10)) u_param_entry (
     .clk_i, .req_i(alu_param_req_i), .entry_i(alu_param_addr_i), .word_i(param_word), .entry_o(alu_param_rdata_o)
@@ -338,7 +362,7 @@ module tsr_scratchpads #(
 
   // Range checks keep addresses below the depths; the bits above them are not needed.
   logic unused;
-  assign unused = &{1'b0, gemm_inp_addr_i, gemm_wgt_addr_i, acc_entry, gemm_acc_waddr_i, alu_acc_waddr_i,
+  assign unused = &{1'b0, acc_rparity, out_rparity, gemm_inp_addr_i, gemm_wgt_addr_i, acc_entry, gemm_acc_waddr_i, alu_acc_waddr_i,
                     alu_out_addr_i, alu_out_waddr_i, alu_inp_addr_i, alu_param_addr_i, load_group_i, store_group_i};
 
 endmodule

@@ -7,6 +7,8 @@
 // cycle after the last response. Throughput: one beat a cycle. Back-pressure: port grants, the bus, WritesInFlight.
 // Reset: synchronous, active low; bursts in flight must have drained. Legal: AxiBytes a power of two, 4 to 64.
 // Timing: the slowest of the modules inside.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_store #(
   parameter int unsigned AxiBytes       = 8,
   parameter int unsigned WritesInFlight = 8,
@@ -132,9 +134,15 @@ module tsr_store #(
   assign reads_rest = 2'(({2'd0, run_bytes[OffsetBits-1:0]} + {2'd0, run_sp[OffsetBits-1:0]} +
                           (OffsetBits + 2)'(AxiBytes - 1)) >> OffsetBits);
   assign run_groups = (GroupBits + 1)'(run_bytes[21:OffsetBits]) + (GroupBits + 1)'(reads_rest);
+  logic [ReadBits-1:0] run_read;
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) run_read = 'x;
+    if (!tsr_isa_pkg::Simulated || run_valid)
+      run_read = {run_space == 3'(tsr_isa_pkg::SpaceAcc), run_sp[21:OffsetBits] - GroupBits'(1), run_groups};
+  end
   tsr_queue #(.Width(ReadBits), .Depth(tsr_isa_pkg::TimingStoreRunsWaiting + 1), .HeadBits(ReadBits)) u_reads (
     .clk_i, .rst_ni, .valid_i(run_take),
-    .data_i({run_space == 3'(tsr_isa_pkg::SpaceAcc), run_sp[21:OffsetBits] - GroupBits'(1), run_groups}),
+    .data_i(run_read),
     .ready_o(reads_ready), .valid_o(reads_valid), .data_o({reads_acc, reads_group, reads_count}),
     .ready_i(read_fire && read_last)
   );
@@ -179,8 +187,13 @@ module tsr_store #(
     .last_lane_o(run_shape.last_lane)
   );
   assign run_shape.to = run_dram[OffsetBits-1:0];
+  logic [$bits(run_shape)-1:0] run_offsets;
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) run_offsets = 'x;
+    if (!tsr_isa_pkg::Simulated || run_valid) run_offsets = run_shape;
+  end
   tsr_queue #(.Width($bits(run_shape)), .Depth(tsr_isa_pkg::TimingStoreRunsWaiting)) u_offsets (
-    .clk_i, .rst_ni, .valid_i(run_take), .data_i(run_shape), .ready_o(offsets_ready), .valid_o(offsets_valid),
+    .clk_i, .rst_ni, .valid_i(run_take), .data_i(run_offsets), .ready_o(offsets_ready), .valid_o(offsets_valid),
     .data_o(align), .ready_i(align_ready)
   );
   tsr_realign #(.AxiBytes(AxiBytes), .Pads(1'b0)) u_realign (
@@ -230,3 +243,4 @@ module tsr_store #(
                     align_last_unused};
 
 endmodule
+/* verilator lint_on LATCH */

@@ -65,8 +65,7 @@ module tsr_timeline (
           condition = waits[tsr_isa_pkg::WaitBits*k+:tsr_isa_pkg::WaitBits];
           enable[k] = condition.enable;
         end
-        holds_o[h] = !valid_i[h] || look == 2'd3 ||
-            !(enable[2] || (look != 2'd2 && enable[1]) || (look == 2'd0 && enable[0]));
+        holds_o[h] = !valid_i[h] || (enable >> look) == '0;
         if (!tsr_isa_pkg::Simulated || !holds_o[h]) begin
           condition = waits[2*tsr_isa_pkg::WaitBits+:tsr_isa_pkg::WaitBits];
           for (int unsigned k = 0; k < 2; k++) begin
@@ -85,8 +84,8 @@ module tsr_timeline (
   end
 
   always_ff @(posedge clk_i) begin
+    fresh_q <= {5{!rst_ni}} | ~valid_i | {1'b0, leave_i};
     for (int unsigned h = 0; h < 5; h++) begin
-      fresh_q[h] <= !rst_ni || !valid_i[h] || (h < 4 && leave_i[h[1:0]]);
       if (passed[h] && !holds_o[h]) look_q[2*h+:2] <= (fresh_q[h] ? '0 : look_q[2*h+:2]) + 2'd1;
       else if (fresh_q[h]) look_q[2*h+:2] <= '0;
     end

@@ -5,6 +5,8 @@
 // Latency and throughput: those of the modules inside; every output of the master depends on state only. Reset:
 // synchronous, active low, held until bursts in flight have drained. Legal: AxiBytes a power of two, 4 to 64; depths
 // and queues at least 1.
+/* verilator lint_off LATCH */  // see Simulated in tsr_isa_pkg
+
 module tsr_top #(
   parameter int unsigned Batch          = 1,
   parameter int unsigned BlockIn        = 8,
@@ -140,36 +142,45 @@ module tsr_top #(
   logic [511:0] load_word, gemm_word, alu_word, store_word;
   logic [4*512-1:0] head_word;  // the four, for assertions
   assign head_word = {store_word, alu_word, gemm_word, load_word};
+  logic [31+tsr_isa_pkg::LoadQueueBits:0] load_data;
+  logic [31+tsr_isa_pkg::GemmQueueBits:0] gemm_data;
+  logic [31+tsr_isa_pkg::AluQueueBits:0] alu_data;
+  logic [31+tsr_isa_pkg::StoreQueueBits:0] store_data;
+  always_comb begin
+    if (!tsr_isa_pkg::Simulated) {load_data, gemm_data, alu_data, store_data} = 'x;
+    if (!tsr_isa_pkg::Simulated || push_valid != '0) begin
+      load_data = {fetch_word[tsr_isa_pkg::LoadQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
+      gemm_data = {fetch_word[tsr_isa_pkg::GemmQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
+      alu_data = {fetch_word[tsr_isa_pkg::AluQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
+      store_data = {fetch_word[tsr_isa_pkg::StoreQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]};
+    end
+  end
   logic [127:0] head_pc;
   assign load_word[511:tsr_isa_pkg::LoadQueueBits] = '0;
   tsr_queue #(.Width(32 + tsr_isa_pkg::LoadQueueBits), .Depth(LoadQueue), .HeadBits(HeaderBits), .ShownBits(32), .Held(1'b1)) u_load_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Load]), .ready_o(push_ready[Load]),
-    .data_i({fetch_word[tsr_isa_pkg::LoadQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]}),
-    .valid_o(head_valid[Load]),
+    .data_i(load_data), .valid_o(head_valid[Load]),
     .data_o({load_word[tsr_isa_pkg::LoadQueueBits-1:HeaderBits], head_pc[32*Load+:32], load_word[HeaderBits-1:0]}),
     .ready_i(head_pop[Load])
   );
   assign gemm_word[511:tsr_isa_pkg::GemmQueueBits] = '0;
   tsr_queue #(.Width(32 + tsr_isa_pkg::GemmQueueBits), .Depth(GemmQueue), .HeadBits(HeaderBits), .ShownBits(32)) u_gemm_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Gemm]), .ready_o(push_ready[Gemm]),
-    .data_i({fetch_word[tsr_isa_pkg::GemmQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]}),
-    .valid_o(head_valid[Gemm]),
+    .data_i(gemm_data), .valid_o(head_valid[Gemm]),
     .data_o({gemm_word[tsr_isa_pkg::GemmQueueBits-1:HeaderBits], head_pc[32*Gemm+:32], gemm_word[HeaderBits-1:0]}),
     .ready_i(head_pop[Gemm])
   );
   assign alu_word[511:tsr_isa_pkg::AluQueueBits] = '0;
   tsr_queue #(.Width(32 + tsr_isa_pkg::AluQueueBits), .Depth(AluQueue), .HeadBits(HeaderBits), .ShownBits(32)) u_alu_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Alu]), .ready_o(push_ready[Alu]),
-    .data_i({fetch_word[tsr_isa_pkg::AluQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]}),
-    .valid_o(head_valid[Alu]),
+    .data_i(alu_data), .valid_o(head_valid[Alu]),
     .data_o({alu_word[tsr_isa_pkg::AluQueueBits-1:HeaderBits], head_pc[32*Alu+:32], alu_word[HeaderBits-1:0]}),
     .ready_i(head_pop[Alu])
   );
   assign store_word[511:tsr_isa_pkg::StoreQueueBits] = '0;
   tsr_queue #(.Width(32 + tsr_isa_pkg::StoreQueueBits), .Depth(StoreQueue), .HeadBits(HeaderBits), .ShownBits(32), .Held(1'b1)) u_store_queue (
     .clk_i, .rst_ni(program_rst_n), .valid_i(push_valid[Store]), .ready_o(push_ready[Store]),
-    .data_i({fetch_word[tsr_isa_pkg::StoreQueueBits-1:HeaderBits], fetch_pc, fetch_word[HeaderBits-1:0]}),
-    .valid_o(head_valid[Store]),
+    .data_i(store_data), .valid_o(head_valid[Store]),
     .data_o({store_word[tsr_isa_pkg::StoreQueueBits-1:HeaderBits], head_pc[32*Store+:32], store_word[HeaderBits-1:0]}),
     .ready_i(head_pop[Store])
   );
@@ -252,6 +263,7 @@ module tsr_top #(
   logic [8*TableBytes-1:0] table_wdata;
   logic [TableBytes-1:0] table_wbe;
   logic [8*SecondLanes*((TableBytes+2)/3)-1:0] alu_table_parts;
+  logic [SecondLanes*((TableBytes+2)/3)-1:0] alu_table_parity;
   logic [21:0] load_bytes, store_bytes;
   logic load_bytes_valid, store_bytes_valid;
   logic [3:0] issue, stall_memory, stall_port;
@@ -333,7 +345,7 @@ module tsr_top #(
     .out_addr_o(alu_out_addr), .out_gnt_i(alu_out_gnt), .out_rdata_i(out_rdata), .out_we_o(alu_out_we),
     .out_waddr_o(alu_out_waddr), .inp_req_o(alu_inp_req), .inp_we_o(alu_inp_we),
     .inp_addr_o(alu_inp_addr), .inp_gnt_i(alu_inp_gnt), .inp_rdata_i(alu_inp_rdata),
-    .bytes_o(alu_bytes), .table_parts_o(alu_table_parts),
+    .bytes_o(alu_bytes), .table_parts_o(alu_table_parts), .table_parity_o(alu_table_parity),
     .param_req_o(alu_param_req), .param_addr_o(alu_param_addr), .param_rdata_i(alu_param_rdata),
     .tbl_we_i(table_we), .tbl_waddr_i(table_waddr), .tbl_wdata_i(table_wdata), .tbl_wbe_i(table_wbe), .parity_error_o(alu_parity),
     .issue_o(issue[2]), .stall_mem_o(stall_memory[2]), .stall_port_o(stall_port[2])
@@ -354,7 +366,8 @@ module tsr_top #(
     .alu_out_waddr_i(alu_out_waddr), .alu_inp_req_i(alu_inp_req),
     .alu_inp_we_i(alu_inp_we), .alu_inp_addr_i(alu_inp_addr),
     .alu_inp_gnt_o(alu_inp_gnt), .alu_inp_rdata_o(alu_inp_rdata), .alu_bytes_i(alu_bytes),
-    .alu_table_parts_i(alu_table_parts), .alu_param_req_i(alu_param_req),
+    .alu_table_parts_i(alu_table_parts), .alu_table_parity_i(alu_table_parity),
+    .alu_param_req_i(alu_param_req),
     .alu_param_addr_i(alu_param_addr), .alu_param_rdata_o(alu_param_rdata), .load_we_i(load_we),
     .load_space_i(load_space), .load_group_i(load_group), .load_wdata_i(load_wdata), .load_wbe_i(load_wbe),
     .load_gnt_o(load_gnt), .table_we_o(table_we), .table_waddr_o(table_waddr), .table_wdata_o(table_wdata), .table_wbe_o(table_wbe), .store_req_i(store_req), .store_acc_i(store_acc),
@@ -412,3 +425,4 @@ module tsr_top #(
                     alu_parity};
 
 endmodule
+/* verilator lint_on LATCH */

@@ -28,7 +28,7 @@ module tsr_window #(
   input  logic                                    step_i,
   input  logic                                    depthwise_i,
   input  logic                                    write_i,    // keep the vector for the next rows
-  input  logic [4:0]                              lane_i,
+  input  logic [4:0]                              lane_i,     // the group, 0 in dense mode
   input  logic [8*Batch*BlockIn-1:0]              vector_i,
   input  logic                                    unsigned_i,
   input  logic [8:0]                              zero_i,
@@ -43,22 +43,33 @@ module tsr_window #(
   if (OperandBits < 9) $error("tsr_window: an operand has nine bits");
   if (Taps < 2) $error("tsr_window: there are fewer than two taps");
 
-  // Signed inputs are offset by 128: with the top bit flipped all bytes are unsigned and 128 joins the zero point.
-  logic [OperandBits-1:0] flip, zero;
+  // Signed inputs are offset by 128: with the top bit flipped all bytes are unsigned and 128 joins the zero point. A group
+  // of lanes is chosen in front of the subtraction, as its second operand, which enters a carry chain through look-up
+  // tables anyway.
+  localparam int unsigned Groups = BlockIn / Lanes;
+  localparam int unsigned GroupBits = Groups > 1 ? $clog2(Groups) : 1;
+  logic [OperandBits-1:0] flip, kept;
+  logic [8*Batch*BlockIn-1:0] chosen;
   logic [OperandBits*Batch*BlockIn-1:0] vector, newest_q;
   logic [Width-1:0] lanes;
   always_comb begin
-    if (!tsr_isa_pkg::Simulated) {flip, zero, vector, lanes} = 'x;
+    if (!tsr_isa_pkg::Simulated) {flip, kept, chosen, vector, lanes} = 'x;
     if (!tsr_isa_pkg::Simulated || step_i) begin
       flip = OperandBits'({!unsigned_i, 7'd0});
-      zero = OperandBits'(zero_i[7:0]) ^ flip;
+      kept = ~(OperandBits'(zero_i[7:0]) ^ flip);
+      chosen = vector_i;
+      for (int unsigned b = 0; b < Batch; b++) begin
+        for (int unsigned g = 1; g < Groups; g++) begin
+          if (GroupBits'(lane_i) == GroupBits'(g))
+            chosen[8*BlockIn*b+:8*Lanes] = vector_i[8*(BlockIn*b+Lanes*g)+:8*Lanes];
+        end
+      end
       for (int unsigned n = 0; n < Batch * BlockIn; n++) begin
-        vector[OperandBits*n+:OperandBits] = (OperandBits'(vector_i[8*n+:8]) ^ flip) - zero;
+        vector[OperandBits*n+:OperandBits] = kept - ~(OperandBits'(chosen[8*n+:8]) ^ flip);
       end
       if (!tsr_isa_pkg::Simulated || depthwise_i) begin
         for (int unsigned b = 0; b < Batch; b++) begin
-          lanes[OperandBits*b*Lanes+:OperandBits*Lanes] = (OperandBits * Lanes)'(
-              vector[OperandBits*b*BlockIn+:OperandBits*BlockIn] >> (BlockIn > BlockOut ? OperandBits * Lanes * 32'(lane_i) : 0));
+          lanes[OperandBits*b*Lanes+:OperandBits*Lanes] = vector[OperandBits*b*BlockIn+:OperandBits*Lanes];
         end
       end
     end
@@ -77,14 +88,7 @@ module tsr_window #(
   end
 
   always_ff @(posedge clk_i) begin
-    if (step_i) begin
-      newest_q <= vector;
-      if (depthwise_i && BlockIn > BlockOut) begin
-        for (int unsigned b = 0; b < Batch; b++) begin
-          newest_q[OperandBits*b*BlockIn+:OperandBits*Lanes] <= lanes[OperandBits*b*Lanes+:OperandBits*Lanes];
-        end
-      end
-    end
+    if (step_i) newest_q <= vector;
   end
   assign newest_o = newest_q;
 

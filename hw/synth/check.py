@@ -12,6 +12,8 @@
 - So do both forms of the matrix engine's multipliers, at small widths (a proof); its product in look-up tables is one.
 - The rounding at the end of the ALU's stages is that of binary32 (a proof).
 - The machine npu16 has the area and the longest path of logic that are documented (figures.json), within two percent.
+- A machine with what npu16 lacks (rows, parity, the narrowest bus, blocks wider on the input's side) keeps the timing
+  budget (budget.toml); so does npu256t (with TESSERA_LONG: minutes a machine).
 - Modules whose clock on ECP5 is recorded still reach it, within five percent (with TESSERA_LONG: minutes a module).
 
 Without Yosys the script says so and succeeds.
@@ -152,6 +154,7 @@ def check_templates(folder):
         ("tsr_ram_2rw", "-chparam Width 16 -chparam Depth 2 -chparam Parity 1"),
         ("tsr_ram_groups", "-chparam Group 8 -chparam Groups 2 -chparam Depth 2 -chparam Parity 1"),
         ("equal_tables", "-chparam TableBytes 4 -chparam Lanes 2"),
+        ("equal_tables", "-chparam TableBytes 4 -chparam Lanes 1 -chparam Parity 1"),
         ("equal_tables", "-chparam TableBytes 8 -chparam Lanes 1"),
     ):
         name = module + (" with parity" if "Parity" in chosen else "")
@@ -208,6 +211,30 @@ def check_figures(folder, config="npu16", share=0.02):
     if moved:
         raise Failure(f"{config} has other figures than are documented: {', '.join(moved)}; {again}")
     print(f"{config}: {', '.join(f'{name} {now[name]:g}' for name in then)}, as documented within {share:.0%}")
+
+
+def check_budget(folder):
+    """Machines with what npu16 lacks are within the timing budget, each module and the whole. Only in long tests."""
+    import synth
+    import timing
+
+    if not os.environ.get("TESSERA_LONG"):
+        print("the budgets of npu32 and npu256t are measured in long tests: skipped")
+        return
+    for config in ("npu32", "npu256t"):
+        options = synth.arguments(["--config", config, "--jobs", "1"])
+        rows = timing.measure(config, folder, options)["parts"]
+        broken = [
+            f"{row['module']} {row['ns']:.2f} ns, {row['levels']} look-up tables, from {row['start']} to {row['end']}"
+            for row in rows
+            if timing.over(row)
+        ]
+        if broken:
+            raise Failure(
+                f"{config} is over its timing budget (hw/synth/budget.toml): {'; '.join(broken)}; "
+                f"./dev synth --timing --config {config} --paths 20 lists the paths"
+            )
+        print(f"{config}: {rows[0]['ns']:.2f} ns of logic, all {len(rows)} parts within their budget")
 
 
 def check_routed(folder, share=0.05):
@@ -331,7 +358,7 @@ def main():
         "parts",
         nargs="*",
         metavar="PART",
-        help="templates, forms, rounding, elaboration, structure, paths, figures, routed (default: all)",
+        help="templates, forms, rounding, elaboration, structure, paths, figures, budget, routed (default: all)",
     )
     parser.add_argument("--config", action="append", help="configurations to elaborate (default: all shipped ones)")
     parser.add_argument("--structure", default="npu16", help="configuration whose structure is checked")
@@ -350,6 +377,7 @@ def main():
             "structure": lambda: check_structure(folder, options.structure),
             "paths": lambda: paths.check(folder, options.structure),
             "figures": lambda: check_figures(folder),
+            "budget": lambda: check_budget(folder),
             "routed": lambda: check_routed(folder),
         }
         for part in options.parts or parts:

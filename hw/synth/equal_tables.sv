@@ -4,6 +4,7 @@
 module equal_tables #(
   parameter int unsigned TableBytes = 4,
   parameter int unsigned Lanes      = 2,
+  parameter int unsigned Parity     = 0,
   localparam int unsigned Parts     = (TableBytes + 2) / 3
 ) (
   input  logic                    clk_i,
@@ -14,6 +15,8 @@ module equal_tables #(
   input  logic                    second_none_i,
   input  logic [4*Lanes-1:0]      second_index_i,
   output logic [8*Lanes-1:0]      second_bytes_o,
+  output logic [Lanes-1:0]        second_parity_o,
+  output logic                    error_o,
   input  logic                    we_i,
   input  logic [3:0]              waddr_i,
   input  logic [8*TableBytes-1:0] wdata_i,
@@ -22,6 +25,7 @@ module equal_tables #(
 
   logic [12*Lanes-1:0] first_index, second_index;
   logic [8*Lanes*Parts-1:0] parts;
+  logic [Lanes*Parts-1:0] parity;
   always_comb begin
     first_index = '0;
     second_index = '0;
@@ -30,12 +34,16 @@ module equal_tables #(
       second_index[12*l+:4] = second_index_i[4*l+:4];
     end
     second_bytes_o = '0;
-    for (int unsigned p = 0; p < Parts; p++) second_bytes_o |= parts[8*Lanes*p+:8*Lanes];
+    second_parity_o = '0;
+    for (int unsigned p = 0; p < Parts; p++) begin
+      second_bytes_o |= parts[8*Lanes*p+:8*Lanes];
+      second_parity_o |= parity[Lanes*p+:Lanes];
+    end
   end
-  tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(Lanes), .TableCount(1), .TableBytes(TableBytes)) u_tables (
+  tsr_alu_tables #(.Lanes(Lanes), .SecondLanes(Lanes), .TableCount(1), .TableBytes(TableBytes), .Parity(Parity)) u_tables (
     .clk_i, .first_i, .first_index_i(first_index), .first_bytes_o, .second_i, .second_none_i,
-    .second_index_i(second_index), .second_parts_o(parts), .we_i, .waddr_i((22 - $clog2(TableBytes))'(waddr_i) & 3),
-    .wdata_i, .wbe_i, .error_o()
+    .second_index_i(second_index), .second_parts_o(parts), .second_parity_o(parity), .we_i, .waddr_i((22 - $clog2(TableBytes))'(waddr_i) & 3),
+    .wdata_i, .wbe_i, .error_o
   );
 
 endmodule

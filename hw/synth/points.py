@@ -53,8 +53,9 @@ def load():
 
 def record(name, entry):
     """Puts one record into the file; others may do so at the same time."""
-    with open(RECORDS.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = os.open(RECORDS.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
         found = {**load(), name: entry}
         partial = RECORDS.with_suffix(".partial")
         content = {
@@ -65,6 +66,8 @@ def record(name, entry):
         }
         partial.write_text(json.dumps(content, indent=1) + "\n")
         partial.replace(RECORDS)
+    finally:
+        os.close(folder)  # and the lock
 
 
 def measure(name, parameters, folder, options):

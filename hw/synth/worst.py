@@ -30,10 +30,13 @@ class Model:
 
     def __init__(self, module):
         self.arcs, self.launches, self.setups = {}, {}, {}
+        # Yosys derives the models of block RAMs with all conditions false, and sta counts their arcs all the same.
+        unmet = {}
         at = places(module)
         for cell in module["cells"].values():
             kind, nets = cell["type"], cell["connections"]
-            if kind not in ("$specify2", "$specify3", "$specrule") or nets.get("EN", ["1"]) == ["0"]:
+            off = nets.get("EN", ["1"]) == ["0"]
+            if kind not in ("$specify2", "$specify3", "$specrule") or (off and kind != "$specify3"):
                 continue
             sources = [at[net] for net in nets["SRC"] if net in at]
             targets = [at[net] for net in nets["DST"] if net in at]
@@ -42,14 +45,16 @@ class Model:
                     for source in sources:
                         self.setups[source] = max(self.setups.get(source, 0), delay(cell, "T_LIMIT_MAX"))
             elif kind == "$specify3":
+                known = unmet if off else self.launches
                 for target in targets:
-                    self.launches[target] = max(self.launches.get(target, 0), delay(cell, "T_RISE_MAX"))
+                    known[target] = max(known.get(target, 0), delay(cell, "T_RISE_MAX"))
             else:
                 full = int(str(cell["parameters"]["FULL"]), 2)
                 pairs = [(s, t) for s in sources for t in targets] if full else zip(sources, targets, strict=False)
                 for source, target in pairs:
                     known = self.arcs.setdefault(source, {})
                     known[target] = max(known.get(target, 0), delay(cell, "T_RISE_MAX"))
+        self.launches = {**unmet, **self.launches}
 
 
 def commands(kinds, chosen, target):

@@ -120,6 +120,7 @@ class Model {
     changed_ = data || data_ || bits != bits_;
     data_ = data;
     bits_ = bits;
+    if (!changed_) return;
     auto& m = *model_;
     m.rst_ni = !pins.reset;
     m.m_arready_i = pins.ar_ready;

@@ -196,7 +196,7 @@ MUTANTS = [
     ),
     (
         "tsr_rows",
-        "way_q[w] == src_addr_o && map.src == map.dst) hazard = 1'b1;",
+        "meets_q[w] && map.src == map.dst) hazard = 1'b1;",
         "1'b1",
         "1'b0",
         "rows read what they have not written yet",
