@@ -264,6 +264,30 @@ std::optional<Expansion> expand_multi_head(const Node& node, const Types& inputs
 
 // ------------------------------------------------------------------------------------------------------- MatMulNBits
 
+/// The block whose scale and zero point each of the K columns has: its own, or what g_idx says. Nothing where g_idx is
+/// known at run time only.
+std::optional<std::vector<int64_t>> blocks_of_columns(const Node& node, const Types& inputs, int64_t depth,
+                                                      int64_t block) {
+  const int64_t blocks = (depth + block - 1) / block;
+  std::vector<int64_t> groups;
+  if (!is_present(inputs, 4)) {
+    for (int64_t k = 0; k < depth; ++k) groups.push_back(k / block);
+    return groups;
+  }
+  if (!inputs[4].constant) return std::nullopt;
+  const Tensor& given = *inputs[4].constant;
+  if (given.dtype() != DType::kInt32 || (given.size() != depth && given.size() != blocks * block))
+    node.fail(ErrorCode::kInvalidModel,
+              "g_idx " + to_string(given.shape()) + " is not int32 with a group for each of K");
+  for (int64_t k = 0; k < depth; ++k) {
+    groups.push_back(given.at_int64(k));
+    if (groups.back() < 0 || groups.back() >= blocks)
+      node.fail(ErrorCode::kInvalidModel,
+                "g_idx names group " + std::to_string(groups.back()) + " of " + std::to_string(blocks));
+  }
+  return groups;
+}
+
 /// Weights [N,K] in blocks along K, packed from the low bits of each byte, as float32 [K,N].
 std::optional<Tensor> unpacked_weights(const Node& node, const Types& inputs) {
   const int64_t bits = node.get_int("bits", 4), block = node.get_int("block_size", 0);
@@ -292,14 +316,17 @@ std::optional<Tensor> unpacked_weights(const Node& node, const Types& inputs) {
             small ? static_cast<double>((given.at_int64(n * zero_bytes + b / per_byte) >> (b % per_byte * bits)) & mask)
                   : given.at_double(n * blocks + b));
   }
+  const auto groups = blocks_of_columns(node, inputs, depth, block);
+  if (!groups) return std::nullopt;
   Tensor weights(DType::kFloat, {depth, rows});
   auto out = weights.as_mutable<float>();
   const auto in = packed.as<uint8_t>();
   for (int64_t n = 0; n < rows; ++n)
     for (int64_t k = 0; k < depth; ++k) {
-      const int64_t at = n * blocks + k / block, inside = k % block;
-      const int64_t value =
-          (in[static_cast<size_t>(at * bytes + inside / per_byte)] >> (inside % per_byte * bits)) & mask;
+      const int64_t at = n * blocks + (*groups)[static_cast<size_t>(k)], inside = k % block;
+      const int64_t value = (in[static_cast<size_t>((n * blocks + k / block) * bytes + inside / per_byte)] >>
+                             (inside % per_byte * bits)) &
+                            mask;
       const double zero =
           zeros.empty() ? static_cast<double>(int64_t{1} << (bits - 1)) : zeros[static_cast<size_t>(at)];
       out[static_cast<size_t>(k * rows + n)] =
@@ -312,7 +339,6 @@ std::optional<Tensor> unpacked_weights(const Node& node, const Types& inputs) {
 std::optional<Expansion> expand_matmul_bits(const Node& node, const Types& inputs) {
   for (size_t i = 0; i < 3; ++i)
     if (!is_present(inputs, i)) node.fail(ErrorCode::kInvalidModel, "input " + std::to_string(i) + " is missing");
-  if (is_present(inputs, 4)) node.fail(ErrorCode::kUnsupported, "g_idx is not served");
   if (inputs[0].dtype != DType::kFloat && inputs[0].dtype != DType::kFloat16)
     node.fail(ErrorCode::kInvalidModel, "A must be float32 or float16");
   const std::optional<Tensor> weights = unpacked_weights(node, inputs);

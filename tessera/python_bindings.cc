@@ -97,8 +97,18 @@ class PredictedModel {
     for (const auto& [name, value] : options) compiler::set_option(compile, name, value);
     compile.cpu_codegen = false;
     compile.replays = replays_;
+    compile.blank_weights = true;
     const isa::MachineConfig config = isa::parse_config(toml, "machine");
     return description_json(model_.compile(config, compile));
+  }
+
+  /// {"cycles", "bytes", "issued_macs"} that no program for the machine is below.
+  std::map<std::string, int64_t> bound(const std::string& toml, const std::map<std::string, std::string>& options) {
+    const std::lock_guard lock(mutex_);
+    compiler::CompileOptions compile;
+    for (const auto& [name, value] : options) compiler::set_option(compile, name, value);
+    const npu::GraphBound least = model_.bound(isa::parse_config(toml, "machine"), compile);
+    return {{"cycles", least.cycles}, {"bytes", least.bytes}, {"issued_macs", least.macs}};
   }
 
   /// How often the cost of some instructions was known from another machine, and how often they were replayed.
@@ -292,6 +302,13 @@ PYBIND11_MODULE(_tessera, m) {
           [](PredictedModel& self, const std::string& toml, const std::map<std::string, std::string>& options) {
             py::gil_scoped_release release;
             return self.predict(toml, options);
+          },
+          py::arg("config"), py::arg("options"))
+      .def(
+          "bound",
+          [](PredictedModel& self, const std::string& toml, const std::map<std::string, std::string>& options) {
+            py::gil_scoped_release release;
+            return self.bound(toml, options);
           },
           py::arg("config"), py::arg("options"))
       .def_property_readonly("replays", &PredictedModel::replays);

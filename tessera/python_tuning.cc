@@ -53,6 +53,7 @@ void bind_tuning(py::module_& m) {
       .def("cross", &Tuning::cross, released())
       .def("obstacle", &Tuning::obstacle, released())
       .def("bounds", &Tuning::bounds, released())
+      .def("of_tile", &Tuning::of_tile, released())
       .def("alone", &Tuning::alone, released())
       .def("together", &Tuning::together, released());
 }

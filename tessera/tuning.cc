@@ -122,6 +122,13 @@ std::vector<std::string> Tuning::candidates(size_t piece, const std::string& sea
   return result;
 }
 
+std::pair<int64_t, std::vector<std::string>> Tuning::of_tile(size_t piece, size_t number) const {
+  const auto [bound, schedules] = benches_[at(piece).graph]->of_tile(local(piece), number);
+  std::vector<std::string> texts;
+  for (const auto& schedule : schedules) texts.push_back(to_json(schedule));
+  return {bound, std::move(texts)};
+}
+
 std::string Tuning::sample(size_t piece, uint64_t seed) const {
   Dice dice(seed);
   return to_json(benches_[at(piece).graph]->sample(local(piece), dice));

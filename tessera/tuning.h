@@ -47,6 +47,8 @@ class Tuning {
   std::string obstacle(size_t piece, const std::string& schedule) const;
   /// Cycles that no schedule of a single operation can be below, with how many tiles of the space have this bound.
   std::map<int64_t, int64_t> bounds(size_t piece) const { return benches_[at(piece).graph]->bounds(local(piece)); }
+  /// Of the tile whose bound is the least but `number`: this bound, and schedules of it; (0, none): there is none.
+  std::pair<int64_t, std::vector<std::string>> of_tile(size_t piece, size_t number) const;
   /// (cycles, DRAM bytes).
   std::pair<int64_t, int64_t> alone(size_t piece, const std::string& schedule, const std::string& judge);
   /// Of pieces of one graph that follow each other.

@@ -30,7 +30,9 @@ struct Frame {
 };
 
 struct Iteration {
-  std::vector<Tile> tiles;  // one for each nest
+  std::vector<Tile> tiles;    // one for each nest
+  std::vector<int64_t> kept;  // rows in front of each that are kept from earlier tiles
+  size_t column = 0;          // tiles of one column follow each other and may keep rows
 };
 
 /// The nests' tiles of one image, one interval of rows and one of columns, and some blocks of the middle channels.
@@ -51,6 +53,7 @@ Iteration iteration(const std::vector<const Nest*>& nests, int64_t image, const 
     set(Dim::kOw, cols[s]);
     set(nest.computation != Computation::kDense ? Dim::kG : s == 0 ? Dim::kOc : Dim::kIc, middle);
     result.tiles.push_back(tile);
+    result.kept.push_back(cols[s].count > 0 ? rows[s].kept : 0);
   }
   return result;
 }
@@ -68,14 +71,29 @@ std::vector<Iteration> iterations(const Chain& chain) {
   const schedule::ChainTile& size = chain.plan.tile;
   const auto middle = intervals(schedule::middle_blocks(nests), size.blocks);
   std::vector<Iteration> result;
+  const auto heights = intervals(tail.extent[Dim::kOh], size.oh), widths = intervals(tail.extent[Dim::kOw], size.ow);
+  std::vector<int64_t> made;
+  size_t column = 0;
+  const auto add = [&](int64_t n, const Interval& oh, const Interval& ow) {
+    const auto rows = schedule::chain_intervals(nests, oh, true, size.keeps_rows ? &made : nullptr);
+    const auto cols = schedule::chain_intervals(nests, ow, false);
+    TESSERA_INVARIANT(rows && cols, "a chain was planned with a tile that skips positions");
+    for (const Interval& blocks : middle) {
+      result.push_back(iteration(nests, n, *rows, *cols, blocks));
+      result.back().column = column;
+    }
+  };
   for (int64_t n = 0; n < tail.extent[Dim::kN]; ++n) {
-    for (const Interval& oh : intervals(tail.extent[Dim::kOh], size.oh)) {
-      const auto rows = schedule::chain_intervals(nests, oh, true);
-      for (const Interval& ow : intervals(tail.extent[Dim::kOw], size.ow)) {
-        const auto cols = schedule::chain_intervals(nests, ow, false);
-        TESSERA_INVARIANT(rows && cols, "a chain was planned with a tile that skips positions");
-        for (const Interval& blocks : middle) result.push_back(iteration(nests, n, *rows, *cols, blocks));
+    if (!size.keeps_rows) {
+      for (const Interval& oh : heights) {
+        for (const Interval& ow : widths) add(n, oh, ow);
       }
+      continue;
+    }
+    for (const Interval& ow : widths) {
+      made.assign(nests.size(), 0);
+      for (const Interval& oh : heights) add(n, oh, ow);
+      ++column;
     }
   }
   return result;
@@ -206,10 +224,15 @@ class ChainLowerer {
     for (const auto& nest : nests_) {
       for (const auto& [space, entries] : nest->demand()) total[space] += entries;
     }
+    for (const int64_t entries : chain_.plan.kept) total[isa::Space::kOut] += entries;
     for (const auto& [space, entries] : total) {
       if (entries > 0) cursor[space] = emitter_.reserve(space, entries);
     }
     for (auto& nest : nests_) nest->place(cursor);
+    for (const int64_t entries : chain_.plan.kept) {
+      kept_.push_back(cursor[isa::Space::kOut]);
+      cursor[isa::Space::kOut] += entries;
+    }
     emitter_.release_tables();
     for (const bool wide : {true, false}) {  // single tables go where there is room between the others
       for (size_t s = 0; s < nests_.size(); ++s) {
@@ -233,18 +256,47 @@ class ChainLowerer {
     const int64_t slot = consumer.take_input(next), blocks = consumer.input_blocks(next);
     source_[s + 1][q] = slot;
     const bool empty = tile.count[Dim::kOh] == 0 || tile.count[Dim::kOw] == 0;
+    const int64_t kept = all_[q].kept[s];
     Frame frame{rows.count, cols.count, blocks, rows.count, 0, 0, 0};
-    if (!empty) {
-      frame.top = tile.begin[Dim::kOh] - rows.begin;
+    if (!empty || kept > 0) {
+      frame.top = tile.begin[Dim::kOh] - kept - rows.begin;
       frame.left = tile.begin[Dim::kOw] - cols.begin;
-      frame.inner_rows = tile.count[Dim::kOh];
+      frame.inner_rows = kept + tile.count[Dim::kOh];
       frame.inner_cols = tile.count[Dim::kOw];
     }
     if (Frame& known = frames_[s + 1][slot]; known != frame) {
       pad(s, slot, frame);
       known = frame;
     }
-    if (!empty) nests_[s]->lower_tile(tile, from, sink(s, slot, frame, frame.top, frame.left));
+    // What other tiles have computed, with the padding beside it.
+    const Sink top = sink(s, slot, frame, frame.top, 0);
+    const int64_t row = frame.cols * frame.blocks, aside = kept_[s] + place_of_kept(s, q, frame);
+    nests_[s]->move(isa::AluSpace::kOut, aside, top.space, top.address, kept * row);
+    if (!empty) nests_[s]->lower_tile(tile, from, sink(s, slot, frame, frame.top + kept, frame.left));
+    // What the next tile that reads any of it wants.
+    const int64_t end = tile.begin[Dim::kOh] + tile.count[Dim::kOh];
+    if (const Iteration* later = next_reader(s, q)) {
+      const int64_t wanted = later->kept[s], first = end - wanted - (tile.begin[Dim::kOh] - kept);
+      TESSERA_INVARIANT(first >= 0, "rows that are kept stand in the slot of an earlier tile");
+      nests_[s]->move(top.space, top.address + first * row, isa::AluSpace::kOut, aside, wanted * row);
+    }
+  }
+
+  /// Where the rows that iteration q keeps of its block begin among all that are kept between nests s and s + 1.
+  int64_t place_of_kept(size_t s, size_t q, const Frame& frame) const {
+    const Tile& tile = all_[q].tiles[s + 1];
+    const Dim dim = chain_.nests[s + 1]->computation == Computation::kDense ? Dim::kIc : Dim::kG;
+    return tile.begin[dim] * chain_.plan.rows->most_kept[s] * frame.cols;
+  }
+
+  /// The next iteration of the same column and block whose nest s + 1 has work.
+  const Iteration* next_reader(size_t s, size_t q) const {
+    if (chain_.plan.kept[s] == 0) return nullptr;
+    const auto chunks = static_cast<size_t>(chain_.plan.chunks);
+    for (size_t later = q + chunks; later < all_.size() && all_[later].column == all_[q].column; later += chunks) {
+      if (all_[later].tiles[s + 1].count[Dim::kOh] > 0) return &all_[later];
+    }
+    return nullptr;
   }
 
   /// A place in the slot of the nest behind nest s.
@@ -277,6 +329,7 @@ class ChainLowerer {
   std::vector<std::unique_ptr<NestLowering>> nests_;
   std::vector<std::vector<int64_t>> source_;      // by nest and iteration: the entry of its input
   std::vector<std::map<int64_t, Frame>> frames_;  // by nest and slot of its input
+  std::vector<int64_t> kept_;                     // by nest: the first entry of OUT with kept rows of its output
 };
 
 }  // namespace

@@ -194,6 +194,51 @@ TEST(Chain, RandomOnesEqualPlainLoops) {
   EXPECT_GT(whole, count / 40);
 }
 
+TEST(Chain, KeptRowsAreComputedOnce) {
+  const std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),
+                                                    isa::find_config("npu1024"), square(2, 16, 600, 300, 600, 400, 40),
+                                                    square(1, 4, 400, 400, 300, 300, 60)};
+  const char* factor = std::getenv("TESSERA_NPU_TESTS");
+  const int count = 300 * (factor != nullptr ? std::atoi(factor) : 1);
+  int kept = 0, fewer = 0;
+  for (int i = 0; i < count; ++i) {
+    const uint64_t seed = 79000 + static_cast<uint64_t>(i);
+    Random random(seed);
+    const Graph graph = random_chain(random);
+    const isa::MachineConfig& config =
+        machines[static_cast<size_t>(random.between(0, static_cast<int64_t>(machines.size()) - 1))];
+    const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
+    schedule::ChainSchedule given;
+    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
+    given.tile = {random.between(1, std::max<int64_t>(1, out.h / 2)), random.between(1, out.w), random.between(1, 3)};
+    given.tile.keeps_rows = true;
+    const auto* first = std::get_if<Convolution>(&graph.operations[0].what);
+    given.tile.whole_input = random.chance(20) && (first == nullptr || first->groups > 1);
+    const auto work = [&](bool keeps) {
+      given.tile.keeps_rows = keeps;
+      Options options;
+      options.schedules = {given};
+      int64_t sum = 0;
+      for (const LayerInfo& layer : compile(graph, config, options).layers) sum += layer.padded_macs;
+      return sum;
+    };
+    Options options;
+    options.schedules = {given};
+    try {
+      ASSERT_EQ(test::compare(graph, config, seed, options), "")
+          << "seed " << seed << " on " << config.name << ": " << schedule::to_json(given);
+      ++kept;
+      const int64_t once = work(true), again = work(false);
+      EXPECT_LE(once, again) << "seed " << seed;
+      fewer += once < again ? 1 : 0;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();  // no rows are shared, or it does not fit
+    }
+  }
+  EXPECT_GT(kept, count / 12);
+  EXPECT_GT(fewer, count / 24);
+}
+
 TEST(Chain, RowsAreLinks) {
   // Rows between products (of constants and of two activations), behind one, in front of one, beside maps; whole rows
   // in each step.
@@ -366,6 +411,43 @@ TEST(Prefetch, WeightsOfTheNextLayerComeBesideThisOne) {
   EXPECT_GT(early(true), 128 * 64 * 9 / 2);
 }
 
+TEST(Prefetch, FactorsThatAreReadyComeBesideTheLayerBefore) {
+  // Keys, queries, and their product: the keys can be fetched while the queries are made.
+  Random random(11);
+  Graph graph;
+  Tensor in;
+  in.name = "in";
+  in.w = 64;
+  in.c = 192;
+  const TensorId x = graph.add(in);
+  graph.inputs = {x};
+  const TensorId keys = append(random, graph, x, Kind::kDense, {}, 192, false),
+                 queries = append(random, graph, x, Kind::kDense, {}, 192, false),
+                 scores = append(random, graph, queries, Kind::kDense, {}, 64, false);
+  Product product;
+  product.input = queries, product.factor = keys, product.output = scores;
+  product.input_zero = product.factor_zero = 3;
+  product.stage = test::random_stage(random, graph.tensors[static_cast<size_t>(scores)], 1e5, false);
+  graph.operations.back().what = product;
+  graph.outputs = {scores};
+  const auto early = [&](bool prefetch) {
+    Program program;
+    const Options options{.chain = false, .prefetch_weights = prefetch};
+    EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 3, options, &program), "");
+    int64_t waiting = 0, found = 0;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const auto* load = std::get_if<isa::Load>(&program.instructions[i]);
+      const bool factor = load != nullptr && load->space == isa::Space::kWgt && program.layer_of_instruction[i] == 2;
+      waiting += factor ? 1 : 0;
+      if (program.layer_of_instruction[i] == 1 && std::holds_alternative<isa::Gemm>(program.instructions[i]))
+        found = waiting;
+    }
+    return found;
+  };
+  EXPECT_EQ(early(false), 0);
+  EXPECT_GT(early(true), 0);
+}
+
 TEST(Chain, ResultsThatOthersReadAreStored) {
   Graph graph = inverted_residual(7, 32, 6);
   graph.outputs.push_back(std::get<Convolution>(graph.operations[0].what).output);
@@ -388,6 +470,9 @@ TEST(Chain, RefusalsNameTheRule) {
   const Graph graph = inverted_residual(28, 32, 6);
   const schedule::ChainTile tile{28, 28, 12};
   EXPECT_NE(refusal(graph, config, {{"op0", "op1", "op2"}, tile}).find("inp needs"), std::string::npos);
+  EXPECT_NE(refusal(graph, config, {{"op0", "op1", "op2"}, {28, 7, 1, false, 0, true}}).find("no two tiles share rows"),
+            std::string::npos);
+  EXPECT_EQ(refusal(graph, config, {{"op0", "op1", "op2"}, {7, 28, 1, false, 0, true}}), "");
   EXPECT_NE(refusal(graph, config, {{"op0", "other"}, tile}).find("'other' does not stand at place 1"),
             std::string::npos);
   EXPECT_NE(refusal(graph, square(1, 8, 500, 500, 500, 500, 60), {{"op0"}, tile}).find("1 links"), std::string::npos);

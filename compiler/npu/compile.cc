@@ -29,6 +29,40 @@ int64_t model_macs(const Graph& graph, const Operation& operation) {
          op->kernel_w;
 }
 
+/// Where the outputs of a graph lie in the arena.
+ArenaBytes results_of(const Graph& graph, const std::vector<Placement>& placements) {
+  ArenaBytes results;
+  for (const TensorId output : graph.outputs) {
+    const Placement& place = placements[static_cast<size_t>(root_of(graph, output))];
+    if (place.base == kArenaBase) results.emplace_back(place.region_offset, place.region_offset + place.region_bytes);
+  }
+  return results;
+}
+
+constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
+
+/// The stream out of steps: with what is fetched again kept on the chip, if it takes fewer cycles so.
+Emitter assembled(Emitter lowered, const ArenaBytes& results, const Options& options, const Emitter::Judge& judge) {
+  const bool prefetch = options.prefetch_weights && options.virtual_threads;
+  if (options.forward == Forward::kNever || !judge) {
+    lowered.assemble(prefetch, judge);
+    return lowered;
+  }
+  Emitter forwarded = lowered;
+  const int64_t gone = forwarded.forward(results);
+  if (options.forward == Forward::kIfFaster && gone * kWorthAsking < lowered.pushed()) {
+    lowered.assemble(prefetch, judge);
+    return lowered;
+  }
+  forwarded.assemble(prefetch, judge);
+  if (options.forward == Forward::kAlways) return forwarded;
+  lowered.assemble(prefetch, judge);
+  const auto cycles = [&](const Emitter& of) {
+    return judge(of.instructions, of.layer_of_instruction, of.works, 0).cycles;
+  };
+  return cycles(forwarded) < cycles(lowered) ? std::move(forwarded) : std::move(lowered);
+}
+
 }  // namespace
 
 Convolution make_matmul(TensorId input, TensorId output, int32_t input_zero, int64_t k, int64_t n,
@@ -65,7 +99,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
   planner.settle(units);
 
-  Emitter emitter(config, options);
+  Emitter lowered(config, options, options.blank_weights ? WeightBytes::kBlank : WeightBytes::kPacked);
   for (const Operation& operation : graph.operations) {
     LayerInfo info;
     info.name = operation.name;
@@ -74,7 +108,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     program.layers.push_back(std::move(info));
   }
   for (const Unit& unit : units) {
-    guarded(graph, config, unit.first, [&] { lower_unit(unit, emitter, program.layers); });
+    guarded(graph, config, unit.first, [&] { lower_unit(unit, lowered, program.layers); });
     for (size_t s = 0; s < unit.count; ++s) {
       program.layers[unit.first + s].schedule = unit.chain ? schedule::LayerSchedule(schedule_of(*unit.chain, graph))
                                                            : schedule::LayerSchedule(unit.schedules);
@@ -88,7 +122,8 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
     return emit::predict(stream, tags, works, count, config,
                          {options.dram_latency_cycles, options.dram_bandwidth_bytes});
   };
-  emitter.assemble(options.prefetch_weights && options.virtual_threads, judge);
+  Emitter emitter = assembled(std::move(lowered), results_of(graph, program.placements), options,
+                              planner.replays() ? Emitter::Judge(judge) : Emitter::Judge());
   for (size_t i = 0; i < emitter.stream_bytes.size(); ++i) {
     LayerInfo& layer = program.layers[i];
     layer.stream_bytes = emitter.stream_bytes[i];

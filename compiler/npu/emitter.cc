@@ -43,6 +43,12 @@ int64_t ConstantPool::add(std::vector<uint8_t> bytes) {
   return offset;
 }
 
+int64_t ConstantPool::add_blank(int64_t bytes) {
+  const int64_t offset = (static_cast<int64_t>(bytes_.size()) + alignment_ - 1) / alignment_ * alignment_;
+  bytes_.resize(static_cast<size_t>(offset + bytes), 0);
+  return offset;
+}
+
 int64_t ConstantPool::reserve(int64_t bytes) {
   // Beyond whatever add() will fill: nothing is kept there.
   reserved_ += (bytes + alignment_ - 1) / alignment_ * alignment_;
@@ -113,6 +119,37 @@ int Emitter::table_slot(const std::vector<Table>& keys, const std::function<std:
   append_transfer(transfer, loads);
   for (const isa::Instruction& instruction : loads) push(instruction, Stream::kParams);
   return slot;
+}
+
+int64_t Emitter::pushed() const {
+  int64_t all = 0;
+  for (const Step& step : steps_) all += static_cast<int64_t>(step.instructions.size());
+  return all;
+}
+
+int64_t Emitter::forward(const ArenaBytes& results) {
+  std::vector<Streamed> stream;
+  for (const Step& step : steps_) {
+    for (size_t i = 0; i < step.instructions.size(); ++i) stream.push_back({step.instructions[i], step.works[i], true});
+  }
+  if (!npu::forward(stream, results, config)) return 0;
+  const int64_t before = pushed();
+  auto next = stream.begin();
+  for (Step& step : steps_) {
+    Step rest;
+    rest.weights = std::move(step.weights);
+    for (size_t i = 0; i < step.instructions.size(); ++i, ++next) {
+      stream_bytes_of(step.layers[i])[static_cast<size_t>(step.streams[i])] -= step.works[i].dram_bytes;
+      if (!next->kept) continue;
+      stream_bytes_of(step.layers[i])[static_cast<size_t>(step.streams[i])] += next->work.dram_bytes;
+      rest.instructions.push_back(std::move(next->instruction));
+      rest.works.push_back(std::move(next->work));
+      rest.layers.push_back(step.layers[i]);
+      rest.streams.push_back(step.streams[i]);
+    }
+    step = std::move(rest);
+  }
+  return before - pushed();
 }
 
 }  // namespace tessera::npu

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/emit/predict.h"
+#include "compiler/npu/forward.h"
 #include "compiler/npu/graph.h"
 #include "compiler/npu/slots.h"
 #include "isa/effects.h"
@@ -27,6 +28,8 @@ class ConstantPool {
   int64_t add(std::vector<uint8_t> bytes);
   /// A place for so many bytes, which are never written.
   int64_t reserve(int64_t bytes);
+  /// So many zeros, of their own.
+  int64_t add_blank(int64_t bytes);
   std::vector<uint8_t> take() { return std::move(bytes_); }
 
  private:
@@ -36,8 +39,9 @@ class ConstantPool {
   std::multimap<uint64_t, std::pair<int64_t, int64_t>> known_;  // hash -> offset, size
 };
 
-/// Whether the constants receive the bytes of weights, or only places of their size, as trials need.
-enum class WeightBytes { kPacked, kPlacesOnly };
+/// Whether the constants receive the bytes of weights, zeros in their place, where a program only tells its cycles, or
+/// only places of their size, as trials need.
+enum class WeightBytes { kPacked, kBlank, kPlacesOnly };
 
 /// What operations hand on to each other while code is generated.
 class Emitter {
@@ -58,10 +62,12 @@ class Emitter {
     steps_.back().instructions.push_back(instruction);
     steps_.back().works.push_back(emit::work_of(instruction, config));
     steps_.back().layers.push_back(layer);
+    steps_.back().streams.push_back(Stream::kInstructions);
   }
   /// A transfer, and what it is for.
   void push(const isa::Instruction& instruction, Stream stream) {
     push(instruction);
+    steps_.back().streams.back() = stream;
     stream_bytes_of(layer)[static_cast<size_t>(stream)] += steps_.back().works.back().dram_bytes;
   }
 
@@ -79,6 +85,12 @@ class Emitter {
   /// Entries of the space that are in use until the end of what has been pushed so far.
   void set_in_use(isa::Space space, int64_t begin, int64_t end) { slots_.set_in_use(space, begin, end); }
   const SlotLog& slots() const { return slots_.log(); }
+
+  /// Keeps what is fetched again on the chip (npu/forward.h), in all that has been pushed. `results`: bytes of the
+  /// arena that are read after the program. How many instructions less there are.
+  int64_t forward(const ArenaBytes& results);
+  /// Instructions that have been pushed, without the fetches of weights.
+  int64_t pushed() const;
 
   /// What a stream takes: its cycles, and those of each tag. Instructions in order of execution, their tags (as many
   /// as the last number says) and their work.
@@ -125,7 +137,11 @@ class Emitter {
     std::vector<isa::Instruction> instructions;
     std::vector<emit::Work> works;
     std::vector<uint32_t> layers;
+    std::vector<Stream> streams;  // what each transfer is for
     std::vector<WeightFetch> weights;
+
+    /// Moves the k-th instruction of another step to the end of this one.
+    void take(Step& other, size_t k);
   };
   /// Pieces of weights in front of each step and behind it.
   struct Fetches {
@@ -136,7 +152,12 @@ class Emitter {
   struct Timeline;
   Profile profile_of(const std::vector<emit::Work>& step) const;
   Fetches place_weights(std::vector<Profile> profiles, const Pieces& pieces) const;
-  Fetches best_fetches(const Judge& judge) const;
+  /// With a judge also the cycles of the whole stream.
+  std::pair<Fetches, int64_t> best_fetches(const Judge& judge) const;
+  /// Cycles of the bus that an instruction with its own word takes.
+  int64_t bus_cycles(const emit::Work& work) const;
+  /// Run-time factors move to earlier steps in which the bus has time; says whether any has.
+  bool hoist_factors();
   Timeline joined(const Fetches& fetches) const;
   std::vector<isa::Instruction> loads_of(const WeightFetch& fetch) const;
   void append_fetch(const WeightFetch& fetch);

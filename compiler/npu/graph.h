@@ -290,6 +290,10 @@ struct Program {
   std::vector<LayerInfo> layers;               // one for each operation
 };
 
+/// Whether what is fetched again while it still stands on the chip stays there (npu/forward.h): where the predictor
+/// says that it takes fewer cycles, and enough instructions go that asking pays.
+enum class Forward : uint8_t { kNever, kIfFaster, kAlways };
+
 struct SearchLog;
 class ReplayMemo;
 class SearchMemo;
@@ -299,10 +303,12 @@ struct Options {
   bool collapse_pixels = true;   // pointwise operations work on one long row of pixels
   bool chain = true;             // tensors that only the next operation reads may stay on chip
   bool prefetch_weights = true;  // fetched while earlier tiles compute
-  bool reuse_memory = true;      // tensors whose lives do not overlap share DRAM
-  bool virtual_threads = true;   // false: one copy of each operand of a nest, so that its engines take turns
-  double traffic_weight = 0.2;   // what a cycle of the bus counts beside a cycle of time when schedules are chosen
-  int64_t alignment = 64;        // of tensors and constants in DRAM, bytes
+  Forward forward = Forward::kIfFaster;
+  bool reuse_memory = true;     // tensors whose lives do not overlap share DRAM
+  bool blank_weights = false;   // zeros in place of the weights' bytes: the program only tells its cycles
+  bool virtual_threads = true;  // false: one copy of each operand of a nest, so that its engines take turns
+  double traffic_weight = 0.2;  // what a cycle of the bus counts beside a cycle of time when schedules are chosen
+  int64_t alignment = 64;       // of tensors and constants in DRAM, bytes
   // By operation index; nothing or missing: the generator's choice. A chain stands at its first operation.
   std::vector<std::optional<schedule::LayerSchedule>> schedules;
   std::string search = "exhaustive";       // who looks for schedules (schedule/searcher.h)

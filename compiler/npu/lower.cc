@@ -460,6 +460,20 @@ void NestLowering::fill(const Sink& at, int64_t rows, int64_t cols, int64_t bloc
   emit_alu(alu, nest);
 }
 
+void NestLowering::move(isa::AluSpace from, int64_t source, isa::AluSpace to, int64_t destination, int64_t entries) {
+  if (entries < 1) return;
+  emitter_.layer = layer_;
+  isa::Alu alu;
+  alu.src = from;
+  alu.dst = to;
+  alu.low = -128;  // bytes keep their bits, whatever they mean
+  alu.high = 127;
+  ComputeNest nest;
+  nest.address = {source, destination, 0, 0};
+  nest.outer.push_back({entries, {1, 1, 0, 0}});
+  emit_alu(alu, nest);
+}
+
 void lower(const Task& task, const Nest& nest, const schedule::Schedule& schedule, Emitter& emitter, LayerInfo& info) {
   NestLowering lowering(task, nest, schedule, emitter, info, emitter.layer);
   std::map<isa::Space, int64_t> cursor;

@@ -92,6 +92,8 @@ class NestLowering {
   int64_t take_input(const Tile& tile) { return input_.address(input_.take(key_of(Operand::kInput, tile))); }
   /// Writes `value` into a rectangle of entries by the ALU; `readable`: an entry that holds something.
   void fill(const Sink& at, int64_t rows, int64_t cols, int64_t blocks, int64_t readable, uint8_t value);
+  /// Moves so many entries of bytes by the ALU, from one place of INP or OUT to another.
+  void move(isa::AluSpace from, int64_t source, isa::AluSpace to, int64_t destination, int64_t entries);
   const Nest& nest() const { return nest_; }
   isa::Space input_scope() const { return input_scope_; }
   /// Entries of WGT that a tile of weights takes.

@@ -380,10 +380,12 @@ size_t NestLowering::load_weights(const Tile& tile) {
   auto blob = weight_blobs_.find(part);
   if (blob == weight_blobs_.end()) {
     const int64_t bytes = schedule_.intrinsic->demand(nest_, tile.count).weights * config_.wgt_entry_bytes();
-    const bool packed = emitter_.weights == WeightBytes::kPacked;
-    blob = weight_blobs_
-               .emplace(part, packed ? add_blob(pack_weights(tile)) : Blob{emitter_.constants.reserve(bytes), bytes})
-               .first;
+    const auto place = [&] {
+      if (emitter_.weights == WeightBytes::kPacked) return add_blob(pack_weights(tile));
+      const bool blank = emitter_.weights == WeightBytes::kBlank;
+      return Blob{blank ? emitter_.constants.add_blank(bytes) : emitter_.constants.reserve(bytes), bytes};
+    };
+    blob = weight_blobs_.emplace(part, place()).first;
     TESSERA_INVARIANT(blob->second.bytes == bytes, "a tile of weights is packed into its footprint");
   }
   emitter_.fetch_weights(weights_.address(slot), blob->second.bytes / config_.wgt_entry_bytes(), blob->second.offset);

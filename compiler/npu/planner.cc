@@ -35,7 +35,7 @@ const Nest& nest_for(const Task& task, const Schedule& schedule) {
 
 std::string in_short(const schedule::ChainTile& tile) {
   return "oh" + std::to_string(tile.oh) + " ow" + std::to_string(tile.ow) + " blocks" + std::to_string(tile.blocks) +
-         (tile.whole_input ? " whole input" : "");
+         (tile.whole_input ? " whole input" : "") + (tile.keeps_rows ? " keeps rows" : "");
 }
 
 std::string plan_key(const Schedule& schedule) { return schedule::to_text(schedule); }
@@ -562,6 +562,7 @@ void Planner::settle(std::vector<Unit>& units) {
 }
 
 std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
+  if (!judge_->reads_streams()) return std::nullopt;
   std::string key;
   for (const Unit* unit : units) key += replays_ != nullptr ? unit_key(*unit) : "";
   return remembered(known_as(""), key, [&](SlotLog& slots) {

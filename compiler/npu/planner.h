@@ -79,6 +79,9 @@ class Planner {
   /// for.
   void settle(std::vector<Unit>& units);
 
+  /// Whether the judge looks at finished instructions.
+  bool replays() const { return judge_->reads_streams(); }
+
  private:
   using Ranked = std::pair<Choice<schedule::Schedule>, double>;  // with the replay's score
 

@@ -4,48 +4,21 @@
 // Each fetch is therefore cut into pieces that fill the time the bus has to spare beside the steps before: from the
 // step that needs them backward, as far as their place in WGT is free, past the borders of layers.
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 #include "compiler/emit/duration.h"
-#include "compiler/npu/emitter.h"
 #include "compiler/npu/legalise.h"
+#include "compiler/npu/steps.h"
 #include "isa/effects.h"
 
 namespace tessera::npu {
-
-namespace {
-
-constexpr size_t kRunAhead = 2;  // steps by which LOAD is ahead of the engine that frees a place
-
-}  // namespace
 
 /// How small fetches may become: a piece costs an instruction.
 struct Emitter::Pieces {
   int64_t cycles = 768;    // a piece keeps the bus busy at least so long
   int64_t smallest = 640;  // shorter fetches stay where they are
   double share = 0.9;      // of the spare time that is given away
-};
-
-/// What a step does to the bus and to WGT.
-struct Emitter::Profile {
-  int64_t bus = 0;    // cycles of its own transfers
-  int64_t spare = 0;  // cycles of its computation that they leave; negative: it is bound by them
-  std::vector<std::pair<int64_t, int64_t>>
-      used;  // intervals of WGT entries that products read or that run-time factors are fetched into
-
-  bool uses(int64_t entry, int64_t entries) const {
-    return std::any_of(used.begin(), used.end(),
-                       [&](const auto& r) { return r.first < entry + entries && entry < r.second; });
-  }
-
-  /// Whether one of the steps up to `step` uses a place: not right behind the last reader, where LOAD would wait for it
-  /// while the next inputs wait for LOAD.
-  static bool busy_around(const std::vector<Profile>& profiles, size_t step, int64_t entry, int64_t entries) {
-    for (size_t ahead = 0; ahead <= std::min(kRunAhead, step); ++ahead) {
-      if (profiles[step - ahead].uses(entry, entries)) return true;
-    }
-    return false;
-  }
 };
 
 /// A stream with the work, the layer and the step of each instruction.
@@ -55,6 +28,12 @@ struct Emitter::Timeline {
   std::vector<uint32_t> layers, steps;
 };
 
+int64_t Emitter::bus_cycles(const emit::Work& work) const {
+  const emit::Duration& d = work.duration;
+  const int64_t beats = d.beats * config.axi_bytes / bus_bytes;
+  return std::max(beats, work.engine == isa::Engine::kLoad ? d.engine : 0) + isa::kInstructionBytes / bus_bytes;
+}
+
 Emitter::Profile Emitter::profile_of(const std::vector<emit::Work>& step) const {
   const int64_t entry_bytes = config.wgt_entry_bytes();
   Profile profile;
@@ -62,8 +41,7 @@ Emitter::Profile Emitter::profile_of(const std::vector<emit::Work>& step) const 
   for (const emit::Work& work : step) {
     const emit::Duration& d = work.duration;
     const auto engine = work.engine;
-    const int64_t beats = d.beats * config.axi_bytes / bus_bytes;
-    profile.bus += std::max(beats, engine == isa::Engine::kLoad ? d.engine : 0) + isa::kInstructionBytes / bus_bytes;
+    profile.bus += bus_cycles(work);
     if (engine == isa::Engine::kGemm) gemm += d.engine;
     if (engine == isa::Engine::kAlu) alu += d.engine;
     for (const emit::Touch& touch : work.touches) {
@@ -161,19 +139,20 @@ Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
 
 /// A step may take longer than its engines work, as one of a few instructions that wait for each other: then the bus
 /// has more time than the step's own profile says. The stream without fetches tells how much.
-Emitter::Fetches Emitter::best_fetches(const Judge& judge) const {
+std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) const {
   std::vector<Profile> profiles;
   profiles.reserve(steps_.size());
   for (const Step& step : steps_) profiles.push_back(profile_of(step.works));
   Fetches best = place_weights(profiles, {});
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.weights.empty(); });
-  if (!judge || !fetches) return best;
+  if (!judge) return {std::move(best), 0};
   const auto cycles = [&](const Fetches& of) {
     Timeline line = joined(of);
     return judge(std::move(line.instructions), std::move(line.layers), std::move(line.works), 0).cycles;
   };
   int64_t least = cycles(best);
+  if (!fetches) return {std::move(best), least};
   Timeline bare = joined({});
   const emit::Prediction timed =
       judge(std::move(bare.instructions), std::move(bare.steps), std::move(bare.works), steps_.size());
@@ -185,13 +164,22 @@ Emitter::Fetches Emitter::best_fetches(const Judge& judge) const {
     least = takes;
     best = std::move(other);
   }
-  return best;
+  return {std::move(best), least};
 }
 
 void Emitter::assemble(bool prefetch, const Judge& judge) {
   Fetches fetches;
   if (prefetch) {
-    fetches = best_fetches(judge);
+    int64_t least = 0;
+    std::tie(fetches, least) = best_fetches(judge);
+    std::vector<Step> apart = judge ? steps_ : std::vector<Step>();
+    if (judge && hoist_factors()) {
+      auto [other, takes] = best_fetches(judge);
+      if (takes < least)
+        fetches = std::move(other);
+      else
+        steps_ = std::move(apart);
+    }
   } else {
     fetches.behind.resize(steps_.size());
     for (const Step& step : steps_) fetches.before.push_back(step.weights);

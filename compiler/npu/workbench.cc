@@ -28,6 +28,7 @@ struct Workbench::Entry {
   std::optional<Chain> chain;                               // the chain, without a plan
   std::vector<std::vector<std::unique_ptr<Space>>> spaces;  // by task and alternative
   std::optional<schedule::ChainSpace> chain_space;
+  std::vector<std::pair<const Nest*, schedule::TileBound>> tiles;  // of the first task, least bound first
 };
 
 namespace {
@@ -356,21 +357,40 @@ LayerSchedule Workbench::cross(size_t piece, const LayerSchedule& a, const Layer
   return schedules;
 }
 
-std::map<int64_t, int64_t> Workbench::bounds(size_t piece) const {
-  const Entry& from = entry(piece);
-  std::map<int64_t, int64_t> result;
-  if (from.chain) return result;
+void Workbench::find_tiles(Entry& of) const {
+  if (of.chain || !of.tiles.empty()) return;
   // Nests of one operation overlap, but share the bus: the first one's tiles, with the bytes of the others.
   int64_t others = 0;
-  for (size_t t = 1; t < from.tasks.size(); ++t) {
+  for (size_t t = 1; t < of.tasks.size(); ++t) {
     int64_t least = std::numeric_limits<int64_t>::max();
-    for (const Nest& nest : from.tasks[t].alternatives) least = std::min(least, schedule::least_bytes(nest, machine_));
+    for (const Nest& nest : of.tasks[t].alternatives) least = std::min(least, schedule::least_bytes(nest, machine_));
     others += least;
   }
-  for (const Nest& nest : from.tasks[0].alternatives) {
-    for (const schedule::TileBound& tile : schedule::tile_bounds(nest, machine_, others)) ++result[tile.cycles];
+  for (const Nest& nest : of.tasks[0].alternatives) {
+    for (const schedule::TileBound& tile : schedule::tile_bounds(nest, machine_, others))
+      of.tiles.emplace_back(&nest, tile);
   }
+  std::stable_sort(of.tiles.begin(), of.tiles.end(),
+                   [](const auto& a, const auto& b) { return a.second.cycles < b.second.cycles; });
+}
+
+std::map<int64_t, int64_t> Workbench::bounds(size_t piece) const {
+  Entry& from = entry(piece);
+  find_tiles(from);
+  std::map<int64_t, int64_t> result;
+  for (const auto& [nest, tile] : from.tiles) ++result[tile.cycles];
   return result;
+}
+
+std::pair<int64_t, std::vector<LayerSchedule>> Workbench::of_tile(size_t piece, size_t number) const {
+  Entry& from = entry(piece);
+  find_tiles(from);
+  if (number >= from.tiles.size() || from.tasks.size() > 1) return {};
+  const auto& [nest, tile] = from.tiles[number];
+  std::vector<LayerSchedule> result;
+  for (Schedule& schedule : schedule::tile_schedules(*nest, config_, *tile.intrinsic, tile.tile))
+    result.push_back(std::vector<Schedule>{std::move(schedule)});
+  return {tile.cycles, std::move(result)};
 }
 
 Cost Workbench::alone(size_t piece, const LayerSchedule& schedule, schedule::CostModel& judge) const {

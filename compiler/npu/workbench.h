@@ -58,6 +58,10 @@ class Workbench {
   /// each number of cycles how many tiles have it. Empty for chains.
   std::map<int64_t, int64_t> bounds(size_t piece) const;
 
+  /// Of a single operation of one nest: schedules of the tile whose bound is the least but `number`, and this bound.
+  /// None where there is no such tile.
+  std::pair<int64_t, std::vector<schedule::LayerSchedule>> of_tile(size_t piece, size_t number) const;
+
   /// Of a legal schedule, the piece alone. Errors: kInvalidArgument with the rule that is broken.
   schedule::Cost alone(size_t piece, const schedule::LayerSchedule& schedule, schedule::CostModel& judge) const;
   /// Of neighbours one behind the other, in one stream; of all operations where a compilation would place their
@@ -67,6 +71,7 @@ class Workbench {
  private:
   struct Entry;  // of a piece: its tasks or its chain, and its spaces, made when first asked for
   Entry& entry(size_t piece) const;
+  void find_tiles(Entry& of) const;
   size_t piece_of(size_t first, const schedule::LayerSchedule& schedule) const;
   Unit unit_of(size_t piece, const schedule::LayerSchedule& schedule) const;
   /// Moves the units of the whole graph to the places that tensors have under their cut.

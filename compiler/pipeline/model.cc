@@ -398,6 +398,23 @@ std::vector<npu::Graph> Model::npu_graphs(const isa::MachineConfig& config, cons
   return result;
 }
 
+npu::GraphBound Model::bound(const isa::MachineConfig& config, const CompileOptions& options) {
+  check_options(options);
+  check_static({});
+  optimise({}, is_close(options));
+  std::vector<graph::AnyGraph> graphs = partition::value_graphs(*state_->module, config);
+  const npu::Options npu = npu_options(options);
+  std::vector<std::string> passes = graph::PassRegistry::instance().pipeline();
+  for (const char* searches : {"transpose-factors", "fold-borders", graph::kPlaceChains}) std::erase(passes, searches);
+  graph::run_pipeline(passes, graphs, {config, npu});
+  npu::GraphBound all;
+  for (const graph::AnyGraph& any : graphs) {
+    const npu::GraphBound one = npu::graph_bound(std::get<npu::Graph>(any), config, npu);
+    all = {all.cycles + one.cycles, all.bytes + one.bytes, all.macs + one.macs};
+  }
+  return all;
+}
+
 program::Artifact Model::compile(const isa::MachineConfig& config, const CompileOptions& options) {
   check_options(options);
   const auto growing = options.max_length > 0 ? growing_inputs() : std::map<std::string, std::vector<size_t>>();
@@ -492,6 +509,7 @@ npu::Options npu_options(const CompileOptions& options) {
   to.cost_model = options.cost_model;
   to.judge = options.judge;
   to.replays = options.replays;
+  to.blank_weights = options.blank_weights;
   return to;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compiler/nn/listing.h"
+#include "compiler/npu/bound.h"
 #include "compiler/npu/graph.h"
 #include "compiler/pipeline/options.h"
 #include "isa/config.h"
@@ -81,6 +82,9 @@ class Model {
   nn::Listing listing();
   /// What the NPU computes, as graphs of tensors after all passes but the one that chooses chains. Errors: as compile.
   std::vector<npu::Graph> npu_graphs(const isa::MachineConfig& config, const CompileOptions& options = {});
+  /// The least that a program for the machine takes on the NPU, in an instant: no schedule is looked for. Sums over
+  /// the graphs. Errors: as compile.
+  npu::GraphBound bound(const isa::MachineConfig& config, const CompileOptions& options = {});
   /// The graph as text.
   std::string print() const;
 

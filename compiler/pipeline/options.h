@@ -53,6 +53,7 @@ struct CompileOptions {
   Progress progress;
   SnapshotObserver snapshots;
   std::function<void(const std::string& text)> search_log;  // the candidates and why the winners won
+  bool blank_weights = false;                               // zeros for weights: a program that only tells its cycles
   std::shared_ptr<npu::ReplayMemo> replays;                 // for compilations of one model for many machines
 };
 

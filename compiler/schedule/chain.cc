@@ -29,7 +29,14 @@ bool may_hold_input(const std::vector<const Nest*>& nests, const ChainTile& tile
          core_intrinsic(head.computation).tile_obstacle(head, whole).empty();
 }
 
-std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nest*>& nests, Interval last, bool rows) {
+bool may_keep_rows(const std::vector<const Nest*>& nests) {
+  return std::any_of(nests.begin() + 1, nests.end(), [](const Nest* nest) {
+    return (nest->extent[Dim::kKh] - 1) * nest->dilation_h >= nest->stride_h && nest->extent[Dim::kOh] > 1;
+  });
+}
+
+std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nest*>& nests, Interval last, bool rows,
+                                                     std::vector<int64_t>* made) {
   std::vector<Interval> result(nests.size());
   result.back() = last;
   for (size_t s = nests.size() - 1; s > 0; --s) {
@@ -43,7 +50,14 @@ std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nes
     const int64_t extent = nests[s - 1]->extent[rows ? Dim::kOh : Dim::kOw];
     const int64_t begin = std::clamp<int64_t>(span.begin, 0, extent),
                   end = std::clamp<int64_t>(span.begin + span.count, 0, extent);
-    result[s - 1] = {begin, std::max<int64_t>(0, end - begin)};
+    Interval& before = result[s - 1];
+    before = {begin, std::max<int64_t>(0, end - begin)};
+    if (made == nullptr || before.count == 0) continue;
+    int64_t& known = (*made)[s - 1];
+    before.kept = std::clamp<int64_t>(known - begin, 0, before.count);
+    before.begin += before.kept;
+    before.count -= before.kept;
+    known = std::max(known, end);
   }
   return result;
 }
@@ -82,15 +96,19 @@ std::string chain_obstacle(const std::vector<const Nest*>& nests, const isa::Mac
 
 namespace {
 
-Sweep sweep(const std::vector<const Nest*>& nests, int64_t size, bool rows) {
+Sweep sweep(const std::vector<const Nest*>& nests, int64_t size, bool rows, bool keeps) {
   const size_t count = nests.size();
   Sweep result;
   result.out.assign(count, 0);
   result.most_out.assign(count, 1);
   result.span.assign(count, 0);
+  result.kept.assign(count, 0);
+  result.most_kept.assign(count, 0);
+  std::vector<int64_t> made(count, 0);
   const int64_t extent = nests.back()->extent[rows ? Dim::kOh : Dim::kOw];
   for (int64_t begin = 0; begin < extent; begin += size) {
-    const auto intervals = chain_intervals(nests, {begin, std::min(size, extent - begin)}, rows);
+    const auto intervals =
+        chain_intervals(nests, {begin, std::min(size, extent - begin)}, rows, keeps ? &made : nullptr);
     if (!intervals) {
       result.possible = false;
       return result;
@@ -98,8 +116,10 @@ Sweep sweep(const std::vector<const Nest*>& nests, int64_t size, bool rows) {
     ++result.tiles;
     for (size_t s = 0; s < count; ++s) {
       const Nest& n = *nests[s];
-      const auto [at, positions] = (*intervals)[s];
+      const auto [at, positions, kept] = (*intervals)[s];
       result.out[s] += positions;
+      result.kept[s] += kept;
+      result.most_kept[s] = std::max(result.most_kept[s], kept);
       result.most_out[s] = std::max(result.most_out[s], positions);
       if (positions == 0) continue;
       const Span span = rows ? input_span(at, positions, 0, n.extent[Dim::kKh], n.stride_h, n.dilation_h, n.pad_top)
@@ -121,6 +141,7 @@ struct Layout {
   std::vector<Extents> tiles;
   std::vector<Footprint> footprints;
   std::vector<PerOperand> copies;
+  std::vector<int64_t> kept;  // by nest: entries of OUT
 
   int64_t& of(size_t nest, Operand operand) { return copies[nest][static_cast<size_t>(operand)]; }
 };
@@ -144,16 +165,26 @@ Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const
     }
     layout.tiles.push_back(tile);
     layout.footprints.push_back(footprint(n, core_intrinsic(n.computation), tile));
-    if (s > 0 || !size.whole_input) continue;
-    tile[Dim::kG] = n.extent[Dim::kG];
-    layout.footprints[0].input = footprint(n, core_intrinsic(n.computation), tile).input;
+    if (s == 0 && size.whole_input) {
+      tile[Dim::kG] = n.extent[Dim::kG];
+      layout.footprints[0].input = footprint(n, core_intrinsic(n.computation), tile).input;
+    }
+    const auto width = [](const Nest& next, int64_t columns) {
+      return input_span(0, columns, 0, next.extent[Dim::kKw], next.stride_w, next.dilation_w, 0).count;
+    };
+    const bool last = s + 1 == nests.size();
+    layout.kept.push_back(last ? 0
+                               : rows.most_kept[s] * width(*nests[s + 1], cols.most_out[s + 1]) * middle_blocks(nests));
   }
   return layout;
 }
 
 Capacity used(const std::vector<const Nest*>& nests, const Layout& layout) {
   Capacity use;
-  for (size_t s = 0; s < nests.size(); ++s) add_use(use, layout.footprints[s], layout.copies[s], nests[s]->input_space);
+  for (size_t s = 0; s < nests.size(); ++s) {
+    add_use(use, layout.footprints[s], layout.copies[s], nests[s]->input_space);
+    use.entries[static_cast<size_t>(isa::Space::kOut)] += layout.kept[s];
+  }
   return use;
 }
 
@@ -220,9 +251,9 @@ Schedule schedule_of(const Nest& nest, const Extents& tile, const Footprint& f, 
 
 }  // namespace
 
-std::shared_ptr<const Sweep> ChainPlanner::sweep_of(int64_t size, bool rows) {
-  std::shared_ptr<const Sweep>& known = (rows ? rows_ : cols_)[size];
-  if (!known) known = std::make_shared<const Sweep>(sweep(nests_, size, rows));
+std::shared_ptr<const Sweep> ChainPlanner::sweep_of(int64_t size, bool rows, bool keeps) {
+  std::shared_ptr<const Sweep>& known = (keeps ? kept_rows_ : rows ? rows_ : cols_)[size];
+  if (!known) known = std::make_shared<const Sweep>(sweep(nests_, size, rows, keeps));
   return known;
 }
 
@@ -241,14 +272,18 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
     return refuse("a link needs rows whole: all channels between");
   ChainPlan plan;
   plan.tile = tile;
-  plan.rows = sweep_of(tile.oh, true);
-  plan.cols = sweep_of(tile.ow, false);
+  plan.rows = sweep_of(tile.oh, true, tile.keeps_rows);
+  plan.cols = sweep_of(tile.ow, false, false);
   if (!plan.rows->possible || !plan.cols->possible) return refuse("a link skips positions of its input");
   const int64_t chunks = ceil_div(middle, tile.blocks),
                 tiles = nests_[0]->extent[Dim::kN] * plan.rows->tiles * plan.cols->tiles;
   plan.steps = tiles * chunks;
+  plan.chunks = chunks;
   if (tile.whole_input && !may_hold_input(nests_, tile))
     return refuse("the first link takes its input in no parts, or these are whole");
+  const auto& shared = plan.rows->most_kept;
+  if (tile.keeps_rows && std::all_of(shared.begin(), shared.end(), [](int64_t rows) { return rows == 0; }))
+    return refuse("no two tiles share rows that could be kept");
   Layout layout = layout_of(nests_, *plan.rows, *plan.cols, tile);
   give_two(layout, nests_, tiles, chunks, tile.whole_input);
   if (!used(nests_, layout).fits(config_)) {
@@ -259,6 +294,7 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
   give_more(layout, nests_, tiles, chunks, tile.whole_input, config_);
   for (size_t s = 0; s < nests_.size(); ++s)
     plan.schedules.push_back(schedule_of(*nests_[s], layout.tiles[s], layout.footprints[s], layout.copies[s]));
+  plan.kept = std::move(layout.kept);
   for (const size_t s : {size_t{0}, nests_.size() - 1})
     plan.schedules[s].strips = may_strip(*nests_[s]) ? tile.strips : 0;
   return plan;

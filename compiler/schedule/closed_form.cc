@@ -6,16 +6,14 @@
 #include <array>
 #include <limits>
 
-#include "compiler/schedule/bound.h"
 #include "compiler/schedule/cost_model.h"
+#include "compiler/schedule/counts.h"
 #include "isa/generated/timing.h"
 #include "isa/row_cycles.h"
 
 namespace tessera::schedule {
 
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 namespace timing = isa::timing;
 
@@ -26,12 +24,6 @@ constexpr int64_t kAluCycles = timing::alu::kFirstWrite + timing::queue::kSignal
 constexpr int64_t kTransferCycles = timing::transfer::kPrepare;  // of LOAD and STORE; a chain's are prepared ahead
 constexpr int64_t kLoadRunCycles = timing::load::kStart;         // from a run's departure to its first group
 constexpr int64_t kStoreRunCycles = timing::store::kRealign;     // from the read of a group to its realigner
-
-bool dense(const Nest& nest) { return nest.computation == Computation::kDense; }
-bool weighted(const Nest& nest) { return dense(nest) || nest.computation == Computation::kDepthwise; }
-
-/// Cycles in which the bus moves so many bytes.
-int64_t beats(int64_t bytes, const Machine& machine) { return ceil_div(bytes, machine.bytes_per_cycle()); }
 
 /// LOAD's for so many bytes in runs: of short ones as many are under way at once as the machine has reads in flight.
 int64_t run_cycles(int64_t bytes, int64_t runs, const Machine& machine) {
@@ -44,32 +36,6 @@ int64_t factor_cycles_of(const FactorTraffic& part, const Machine& machine) {
   const int64_t wait = ceil_div(machine.dram_latency_cycles, std::max(1, machine.config.reads_in_flight));
   return std::max(part.runs * beats(part.bytes / part.runs, machine), part.requests * wait) + part.requests;
 }
-
-/// Rows (or columns) of the input that all tiles of `out` outputs and `taps` taps fetch, padding not counted.
-int64_t positions(const Nest& nest, int64_t out, int64_t taps, bool rows) {
-  const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
-  const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
-  const int64_t low = rows ? nest.input.row_begin : nest.input.col_begin,
-                high = rows ? nest.input.row_end : nest.input.col_end;
-  int64_t total = 0;
-  for (int64_t k = 0; k < nest.extent[tap_dim]; k += taps) {
-    for (int64_t o = 0; o < nest.extent[out_dim]; o += out) {
-      const Span span =
-          input_span(o, std::min(out, nest.extent[out_dim] - o), k, std::min(taps, nest.extent[tap_dim] - k), stride,
-                     dilation, rows ? nest.pad_top : nest.pad_left);
-      const int64_t first = std::max<int64_t>(0, ceil_div(low - span.begin, span.step));
-      const int64_t end = span.begin < high ? std::min(span.count, ceil_div(high - span.begin, span.step)) : 0;
-      total += std::max<int64_t>(0, end - first);
-    }
-  }
-  return total;
-}
-
-/// What an extent is cut into: pieces of a size, and how many of them.
-struct Cut {
-  int64_t size = 1, count = 1;
-};
-std::array<Cut, 2> cuts(int64_t extent, int64_t size) { return {{{size, extent / size}, {extent % size, 1}}}; }
 
 /// The vector unit's on rows in tiles of so many images, rows and columns of pixels, out of so many.
 int64_t row_cycles(const Nest& nest, const isa::MachineConfig& config, const std::array<std::array<Cut, 2>, 3>& tiles) {
@@ -170,8 +136,8 @@ class NestForm {
     const Access& a = nest_.input;
     const Span cols = input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, 0);
     const int64_t rows = schedule_.window_rows();
-    const int64_t row_total = a.broadcast_h ? 1 : positions(nest_, rows, tile_[Dim::kKh], true);
-    const int64_t col_total = a.broadcast_w ? 1 : positions(nest_, tile_[Dim::kOw], tile_[Dim::kKw], false);
+    const int64_t row_total = positions(nest_, rows, tile_[Dim::kKh], true).read;
+    const int64_t col_total = positions(nest_, tile_[Dim::kOw], tile_[Dim::kKw], false).read;
     const int64_t sweep = (a.broadcast_n ? 1 : nest_.images) * row_total * col_total *
                           (a.broadcast_c ? 1 : nest_.in_channels.total) * a.element_bytes;
     const double again =
@@ -356,6 +322,10 @@ class ChainForm {
       const auto swept = [&](const Sweep& sweep) { return cuts(sweep.out[s], sweep.most_out[s]); };
       issues = row_cycles(n, config, {cuts(images_, 1), swept(*plan_.rows), swept(*plan_.cols)});
     }
+    if (s + 1 < nests_.size() && plan_.rows->kept[s] > 0) {  // moved aside and back
+      alu_ += 2 * (images_ * plan_.rows->kept[s] * plan_.cols->span[s + 1] * middle_ + plan_.steps * kAluCycles);
+      instructions_ += 2 * plan_.steps;
+    }
     gemm_ += products_of(s) + (weighted(n) ? plan_.steps * kGemmCycles : 0);
     alu_ += issues + turns * kAluCycles;
     if (n.second.present) alu_ += vectors * timing::alu::pause(config);
@@ -433,6 +403,7 @@ class ClosedForm : public CostModel {
   Cost cost(const Subject& subject, const ChainPlan& plan) override {
     return ChainForm(subject.nests, plan, machine_).cost();
   }
+  bool reads_streams() const override { return false; }
 
  private:
   const Machine machine_;
@@ -458,219 +429,6 @@ Evaluation evaluate(const Nest& nest, const Schedule& schedule, const Machine& m
     return result;
   }
   return NestForm(nest, schedule, machine).evaluation();
-}
-
-namespace {
-
-/// Steps of GEMM along one dimension in all passes over the window, tile by tile: of a pass with several taps the
-/// positions of its raster where outputs are one or two taps apart, else one step for each tap (isa/raster.h).
-int64_t depthwise_steps(const Nest& nest, const Extents& tile, bool rows) {
-  const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
-  const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
-  const int64_t outs = nest.extent[out_dim], taps = nest.extent[tap_dim], pass = rows ? nest.tap_h : nest.tap_w;
-  const bool raster = stride == dilation || stride == 2 * dilation;
-  const auto steps = [&](int64_t out, int64_t tap) {
-    return tap > 1 && raster ? (out - 1) * (stride / dilation) + tap : out * tap;
-  };
-  int64_t total = 0;
-  for (int64_t k = 0; k < taps; k += tile[tap_dim]) {
-    const int64_t part = std::min(tile[tap_dim], taps - k);
-    for (int64_t begin = 0; begin < part; begin += pass) {
-      for (const Cut& cut : cuts(outs, tile[out_dim])) {
-        if (cut.size > 0) total += cut.count * steps(cut.size, std::min(pass, part - begin));
-      }
-    }
-  }
-  return total;
-}
-
-/// Rows (or columns) of the input that any window reads, each once, padding not counted.
-int64_t touched(const Nest& nest, bool rows) {
-  const int64_t outs = nest.extent[rows ? Dim::kOh : Dim::kOw], taps = nest.extent[rows ? Dim::kKh : Dim::kKw];
-  const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
-  const int64_t low = rows ? nest.input.row_begin : nest.input.col_begin,
-                high = rows ? nest.input.row_end : nest.input.col_end, pad = rows ? nest.pad_top : nest.pad_left;
-  std::vector<bool> seen(static_cast<size_t>(std::max<int64_t>(0, high - low)));
-  for (int64_t o = 0; o < outs; ++o) {
-    for (int64_t k = 0; k < taps; ++k) {
-      const int64_t at = o * stride - pad + k * dilation;
-      if (at >= low && at < high) seen[static_cast<size_t>(at - low)] = true;
-    }
-  }
-  return std::count(seen.begin(), seen.end(), true);
-}
-
-/// Bytes of the input that any window reads, each once.
-int64_t input_bytes(const Nest& nest) {
-  const Access& in = nest.input;
-  if (!in.present) return 0;
-  const int64_t rows = in.broadcast_h ? 1 : touched(nest, true);
-  const int64_t cols = in.broadcast_w ? 1 : touched(nest, false);
-  return (in.broadcast_n ? 1 : nest.images) * rows * cols * (in.broadcast_c ? 1 : nest.in_channels.total) *
-         in.element_bytes;
-}
-
-/// Bytes that must pass the bus whatever stays on chip.
-int64_t compulsory_bytes(const Nest& nest, const Intrinsic& intrinsic, const Machine& machine) {
-  const isa::MachineConfig& config = machine.config;
-  const Extents& e = nest.extent;
-  const Footprint whole = footprint(nest, intrinsic, e);
-  int64_t bytes =
-      nest.images * e[Dim::kOh] * e[Dim::kOw] * nest.out_channels.total * nest.output.element_bytes + input_bytes(nest);
-  // Matrices that several positions share may come once.
-  if (nest.factor.present)
-    bytes += factor_traffic(nest, e).bytes;
-  else
-    bytes += whole.weights * config.wgt_entry_bytes();
-  return bytes + whole.params * config.param_entry_bytes();
-}
-
-/// What no order and no copies hide: an instruction is taken when all it waits for is complete.
-struct Ends {
-  int64_t first = 0;  // the bus's until the first computation has its operands
-  int64_t stage = 0;  // the vector unit's behind the last products
-  int64_t store = 0;  // the bus's for what is stored last
-};
-
-/// Whether GEMM and the stage work on a tile in one instruction each, plane by plane or pass by pass: else the first
-/// one waits for less than the tile's operands, and the last one leaves less to the stage.
-bool one_instruction(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile) {
-  constexpr int64_t kMostIterations = 4095, kMostStride = 8191;
-  const Footprint f = footprint(nest, intrinsic, tile);
-  if (f.sums > kMostIterations || std::max(f.input, f.weights) > kMostStride) return false;
-  int loops = 0;
-  for (const int64_t extent : tile.value) {
-    if (extent > kMostIterations) return false;
-    loops += extent > 1 ? 1 : 0;
-  }
-  return !dense(nest) || loops <= isa::kLoops;
-}
-
-/// With the first and the last tile in strips of so many entries.
-Ends ends_of(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, int64_t strips,
-             const Machine& machine) {
-  const isa::MachineConfig& config = machine.config;
-  Extents last = tile;  // extents of the tile that is computed last
-  for (int d = 0; d < kDims; ++d) {
-    const auto dim = static_cast<Dim>(d);
-    last[dim] = nest.extent[dim] - (ceil_div(nest.extent[dim], tile[dim]) - 1) * tile[dim];
-  }
-  const auto strip = [&](const Extents& of, bool at_end) {
-    Extents part = of;
-    const Dim dim = of[Dim::kOh] > 1 ? Dim::kOh : Dim::kOw;
-    if (strips == 0 || !may_strip(nest)) return part;
-    const int64_t others = of[Dim::kG] * of[Dim::kOc] * (dim == Dim::kOh ? of[Dim::kOw] : 1);
-    const int64_t size = strip_size(of[dim], others, strips);
-    part[dim] = at_end ? of[dim] - (ceil_div(of[dim], size) - 1) * size : std::min(size, of[dim]);
-    return part;
-  };
-  Extents begin = strip(tile, false);
-  const Extents end = strip(last, true);
-  if (nest.computation == Computation::kDepthwise) {  // the first pass waits for its own taps alone
-    begin[Dim::kKh] = std::min(begin[Dim::kKh], nest.tap_h);
-    begin[Dim::kKw] = std::min(begin[Dim::kKw], nest.tap_w);
-  }
-  Ends ends;
-  int64_t bytes = 0;
-  // A block of a chunk that does not fill its blocks may have fewer channels.
-  if (nest.input.present && !nest.input.broadcasts() && nest.in_channels.chunk % nest.in_channels.lanes == 0) {
-    const auto inside = [&](Dim out, Dim tap, int64_t stride, int64_t dilation, int64_t pad, int64_t low,
-                            int64_t high) {
-      const Span span = input_span(0, begin[out], 0, begin[tap], stride, dilation, pad);
-      const int64_t from = std::max<int64_t>(0, ceil_div(low - span.begin, span.step));
-      const int64_t to = span.begin < high ? std::min(span.count, ceil_div(high - span.begin, span.step)) : 0;
-      return std::max<int64_t>(0, to - from);
-    };
-    const int64_t channels =
-        std::min(begin[Dim::kG] * begin[Dim::kIc] * nest.in_channels.lanes, nest.in_channels.total);
-    bytes += inside(Dim::kOh, Dim::kKh, nest.stride_h, nest.dilation_h, nest.pad_top, nest.input.row_begin,
-                    nest.input.row_end) *
-             inside(Dim::kOw, Dim::kKw, nest.stride_w, nest.dilation_w, nest.pad_left, nest.input.col_begin,
-                    nest.input.col_end) *
-             channels * nest.input.element_bytes;
-  }
-  if (dense(nest)) bytes += intrinsic.demand(nest, tile).weights / nest.planes * config.wgt_entry_bytes();
-  ends.first = beats(bytes, machine);
-  const int64_t entries = end[Dim::kN] * end[Dim::kOh] * end[Dim::kOw] * end[Dim::kG] * end[Dim::kOc];
-  ends.stage = nest.raw ? 0 : entries;
-  ends.store = beats(end[Dim::kOh] * end[Dim::kOw] * nest.output.element_bytes, machine);  // a channel at least
-  return ends;
-}
-
-}  // namespace
-
-int64_t least_bytes(const Nest& nest, const Machine& machine) {
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const Intrinsic* intrinsic : intrinsics_for(nest))
-    least = std::min(least, compulsory_bytes(nest, *intrinsic, machine));
-  return least;
-}
-
-int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine,
-                   int64_t other_bytes) {
-  const Extents& e = nest.extent;
-  int64_t output_tiles = 1, reduction_tiles = 1;
-  for (int d = 0; d < kDims; ++d) {
-    const auto dim = static_cast<Dim>(d);
-    (is_reduction(dim) ? reduction_tiles : output_tiles) *= ceil_div(e[dim], tile[dim]);
-  }
-  const int64_t results = e[Dim::kN] * e[Dim::kOh] * e[Dim::kOw] * e[Dim::kG] * e[Dim::kOc];
-  int64_t gemm = 0;
-  if (dense(nest)) gemm = results * e[Dim::kIc] * e[Dim::kKh] * e[Dim::kKw] * nest.planes;
-  if (nest.computation == Computation::kDepthwise) {
-    gemm =
-        e[Dim::kN] * e[Dim::kG] * depthwise_steps(nest, tile, true) * depthwise_steps(nest, tile, false) * nest.planes;
-  }
-  // The core's intrinsics issue one step a cycle; what another one issues nobody knows here.
-  const bool core = &intrinsic == &core_intrinsic(nest.computation);
-  if (!core) gemm = 0;
-  const int64_t alu = nest.raw || gemm == 0 ? 0 : results;
-  // GEMM for each tile, the stage of a result unless it is raw, STORE.
-  const int64_t instructions =
-      (gemm > 0 ? output_tiles * reduction_tiles : 0) + (gemm > 0 && nest.raw ? 1 : 2) * output_tiles;
-  const int64_t data = compulsory_bytes(nest, intrinsic, machine) + other_bytes;
-  const int64_t latency = machine.dram_latency_cycles;
-  // Of windows that lie in the padding alone nothing is fetched.
-  const int64_t fetched = weighted(nest) || input_bytes(nest) > 0 ? latency : 0;
-  const int64_t bus =
-      std::max(beats(data + instructions * isa::kInstructionBytes, machine), fetched + beats(data, machine));
-  const auto engines = [&](const Ends& ends) { return ends.first + std::max(gemm + ends.stage, alu) + ends.store; };
-  int64_t work = engines({});
-  if (core && !nest.factor.present && nest.layout == InputLayout{} && nest.images == 1 && machine.config.batch == 1 &&
-      one_instruction(nest, intrinsic, tile)) {
-    work = std::numeric_limits<int64_t>::max();
-    for (const int64_t strips : kStrips)
-      work = std::min(work, engines(ends_of(nest, intrinsic, tile, strips, machine)));
-  }
-  // The first engine waits for its instruction and then for its operands, one after the other. What is stored last is
-  // answered.
-  return latency + std::max(fetched + work, bus) + latency;
-}
-
-std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, int64_t other_bytes) {
-  const Space space(nest, machine.config);
-  std::vector<TileBound> result;
-  for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
-    std::array<size_t, kDims> at{};
-    for (bool more = true; more;) {
-      Extents tile;
-      for (size_t d = 0; d < kDims; ++d) tile.value[d] = space.extents(static_cast<Dim>(d))[at[d]];
-      Capacity use;
-      PerOperand ones;
-      ones.fill(1);
-      add_use(use, footprint(nest, *intrinsic, tile), ones, nest.input_space);
-      if (encodable(nest, *intrinsic, tile) && use.fits(machine.config))
-        result.push_back({tile, tile_bound(nest, *intrinsic, tile, machine, other_bytes)});
-      more = false;
-      for (size_t d = 0; d < kDims && !more; ++d) {
-        more = ++at[d] < space.extents(static_cast<Dim>(d)).size();
-        if (!more) at[d] = 0;
-      }
-    }
-  }
-  std::stable_sort(result.begin(), result.end(),
-                   [](const TileBound& a, const TileBound& b) { return a.cycles < b.cycles; });
-  return result;
 }
 
 Registry<MakeCostModel>& cost_models() {

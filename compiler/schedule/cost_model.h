@@ -89,6 +89,9 @@ class CostModel {
   /// Of finished instructions, of several operations in a row. Nothing: it does not look at instructions, and as judge
   /// it does not choose between neighbours.
   virtual std::optional<Cost> cost(const InstructionStream&) { return std::nullopt; }
+  /// Whether it may look at finished instructions. A judge that does not is never given any, and the program is made
+  /// without replays.
+  virtual bool reads_streams() const { return true; }
 };
 
 using MakeCostModel = std::function<std::unique_ptr<CostModel>(const Machine&)>;

@@ -93,6 +93,7 @@ ordered_json value_of(const ChainSchedule& chain) {
   root["chain"] = chain.links;
   root["tile"] = {{"oh", chain.tile.oh}, {"ow", chain.tile.ow}, {"blocks", chain.tile.blocks}};
   if (chain.tile.whole_input) root["tile"]["input"] = "whole";
+  if (chain.tile.keeps_rows) root["tile"]["halo"] = kHaloNames[static_cast<size_t>(Halo::kKeep)];
   if (chain.tile.strips > 0) root["tile"]["strips"] = chain.tile.strips;
   return root;
 }
@@ -167,6 +168,8 @@ ChainSchedule chain_of(const json& root) {
         refuse("'input' of a chain's tile is \"whole\" or left out, not " + tile["input"].dump());
       chain.tile.whole_input = true;
     }
+    if (tile.contains("halo"))
+      chain.tile.keeps_rows = static_cast<Halo>(index_of(kHaloNames, tile["halo"], "halo")) == Halo::kKeep;
     if (tile.contains("strips")) chain.tile.strips = number(tile, "strips", 0);
   } catch (const json::exception& e) {
     refuse(std::string("a chain has \"chain\", a list of names, and \"tile\" with oh, ow and blocks: ") + e.what());

@@ -48,6 +48,33 @@ Span input_span(int64_t out_begin, int64_t out_count, int64_t tap_begin, int64_t
   return span;
 }
 
+Positions positions(const Nest& nest, int64_t out, int64_t taps, bool rows) {
+  const Access& in = nest.input;
+  if (rows ? in.broadcast_h : in.broadcast_w) return {1, 1, 1, 1};
+  const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
+  const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
+  const int64_t low = rows ? in.row_begin : in.col_begin, high = rows ? in.row_end : in.col_end;
+  const auto steps = [](const Span& span, int64_t to) { return (to - span.begin + span.step - 1) / span.step; };
+  Positions total;
+  bool fresh = true;
+  for (int64_t k = 0; k < nest.extent[tap_dim]; k += taps) {
+    for (int64_t o = 0; o < nest.extent[out_dim]; o += out) {
+      const Span span =
+          input_span(o, std::min(out, nest.extent[out_dim] - o), k, std::min(taps, nest.extent[tap_dim] - k), stride,
+                     dilation, rows ? nest.pad_top : nest.pad_left);
+      const int64_t first = span.begin < low ? steps(span, low) : 0;
+      const int64_t end = span.begin < high ? std::min(span.count, steps(span, high)) : 0;
+      const int64_t read = std::max<int64_t>(0, end - first);
+      total.all += span.count;
+      total.read += read;
+      total.least_all = fresh ? span.count : std::min(total.least_all, span.count);
+      total.least_read = fresh ? read : std::min(total.least_read, read);
+      fresh = false;
+    }
+  }
+  return total;
+}
+
 int64_t matrices(const Nest& nest, const Extents& tile) {
   int64_t count = 1;
   for (const Dim dim : {Dim::kN, Dim::kOh, Dim::kOw}) {

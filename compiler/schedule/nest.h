@@ -150,6 +150,14 @@ struct Span {
 Span input_span(int64_t out_begin, int64_t out_count, int64_t tap_begin, int64_t tap_count, int64_t stride,
                 int64_t dilation, int64_t pad);
 
+/// Rows (or columns) of the input that tiles fetch.
+struct Positions {
+  int64_t all = 0, read = 0;              // of all tiles, with padding and without
+  int64_t least_all = 0, least_read = 0;  // of the smallest tile
+};
+/// Of tiles of `out` outputs and `taps` taps; `rows`: else columns. A dimension that is broadcast has one position.
+Positions positions(const Nest& nest, int64_t out, int64_t taps, bool rows);
+
 /// Entries a tile of the given extents occupies.
 struct Footprint {
   int64_t input = 0;      // in nest.input_space

@@ -292,6 +292,7 @@ void print(const ChainSchedule& chain, text::Printer& printer) {
   text::Line line("chain");
   line.word("[" + names + "]").field("oh", chain.tile.oh).field("ow", chain.tile.ow).field("blocks", chain.tile.blocks);
   if (chain.tile.whole_input) line.field("whole_input", 1);
+  if (chain.tile.keeps_rows) line.field("keeps_rows", 1);
   if (chain.tile.strips > 0) line.field("strips", chain.tile.strips);
   printer.line(line);
 }
@@ -305,6 +306,10 @@ ChainSchedule read_chain(text::Reader& reader) {
   reader.fields([&](const std::string& key) {
     if (key == "whole_input") {
       chain.tile.whole_input = reader.integer(0, 1) == 1;
+      return true;
+    }
+    if (key == "keeps_rows") {
+      chain.tile.keeps_rows = reader.integer(0, 1) == 1;
       return true;
     }
     if (key == "strips") {

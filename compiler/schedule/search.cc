@@ -366,7 +366,8 @@ class Exhaustive : public Searcher {
     return result;
   }
 
-  /// At most kChainsOfAKind of the result have the same number of blocks and fetch their input alike.
+  /// At most kChainsOfAKind of the result have the same number of blocks, fetch their input alike and keep rows or do
+  /// not.
   std::vector<Ranked<ChainPlan>> chains(const Subject& subject, const Machine& machine, CostModel& model,
                                         const Goal& goal, size_t count) override {
     const auto& nests = subject.nests;
@@ -382,13 +383,15 @@ class Exhaustive : public Searcher {
     };
     const auto all_columns = ascending(candidate_extents(width, 1.3, width));
     ChainPlanner planner(nests, machine.config);
-    std::map<std::pair<int64_t, bool>, std::vector<Ranked<ChainPlan>>> best;  // by blocks and whole input
+    // By blocks, whole input and kept rows.
+    std::map<std::tuple<int64_t, bool, bool>, std::vector<Ranked<ChainPlan>>> best;
+    const bool keepable = may_keep_rows(nests);
     const auto look = [&](const ChainTile& tile) {
       auto plan = planner.plan(tile);
       if (!plan) return;
       const Cost cost = model.cost(subject, *plan);
       Ranked<ChainPlan> ranked{std::move(*plan), cost, goal.score(cost, machine.config)};
-      auto& kind = best[{tile.blocks, tile.whole_input}];
+      auto& kind = best[{tile.blocks, tile.whole_input, tile.keeps_rows}];
       const auto at = std::upper_bound(kind.begin(), kind.end(), ranked, better);
       kind.insert(at, std::move(ranked));
       if (kind.size() > kChainsOfAKind) kind.pop_back();
@@ -396,8 +399,12 @@ class Exhaustive : public Searcher {
     for (const int64_t oh : ascending(candidate_extents(height, 1.15, height))) {
       for (const int64_t ow : all_columns) {
         for (const int64_t blocks : candidate_extents(middle, 1.25, middle)) {
-          look({oh, ow, blocks, false, kFirstStrips});
-          if (const ChainTile whole{oh, ow, blocks, true, kFirstStrips}; may_hold_input(nests, whole)) look(whole);
+          for (const bool keeps : {false, true}) {
+            if (keeps && (!keepable || oh == height)) continue;
+            look({oh, ow, blocks, false, kFirstStrips, keeps});
+            if (const ChainTile whole{oh, ow, blocks, true, kFirstStrips, keeps}; may_hold_input(nests, whole))
+              look(whole);
+          }
         }
       }
     }
@@ -446,6 +453,76 @@ Schedule make_schedule(const Nest& nest, const isa::MachineConfig& config, const
   Schedule schedule;
   build(nest, intrinsic, config, tile, f, order, single, schedule);
   return canonical(nest, config, std::move(schedule));
+}
+
+namespace {
+
+/// All orders of the loops around a tile, reductions inside.
+std::vector<Order> all_orders(const Nest& nest, const Extents& tile) {
+  std::vector<Dim> outer, inner;
+  for (int d = 0; d < kDims; ++d) {
+    const auto dim = static_cast<Dim>(d);
+    if (tile[dim] < nest.extent[dim]) (is_reduction(dim) ? inner : outer).push_back(dim);
+  }
+  std::vector<Order> orders;
+  do {
+    do {
+      Order& order = orders.emplace_back();
+      for (const auto* dims : {&outer, &inner}) {
+        for (const Dim dim : *dims) order.loops.push_back({dim, ceil_div(nest.extent[dim], tile[dim])});
+      }
+    } while (std::next_permutation(inner.begin(), inner.end()));
+  } while (std::next_permutation(outer.begin(), outer.end()));
+  return orders;
+}
+
+/// The schedule as it is, and with two or three virtual threads on each of its loops instead.
+std::vector<Schedule> with_threads(const Schedule& schedule) {
+  std::vector<Schedule> result = {schedule};
+  for (int i = 0; i < schedule.outer_levels(); ++i) {
+    for (const int64_t threads : {2, 3}) {
+      Schedule other = schedule;
+      for (int k = 0; k < other.outer_levels(); ++k) {
+        Level& level = other.levels[static_cast<size_t>(k)];
+        level.kind = k == i ? LevelKind::kVthread : LevelKind::kTemporal;
+        level.threads = k == i ? threads : 1;
+      }
+      if (threads <= other.levels[static_cast<size_t>(i)].factor) result.push_back(std::move(other));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Schedule> tile_schedules(const Nest& nest, const isa::MachineConfig& config, const Intrinsic& intrinsic,
+                                     const Extents& tile) {
+  std::vector<Schedule> result;
+  const auto offer = [&](const Order& order, int64_t kept) {
+    const Footprint f = footprint(nest, intrinsic, tile, kept * tile[Dim::kOh]);
+    if (!used(nest, f, one_of_each()).fits(config)) return;
+    for (const bool single : {false, true}) {
+      Schedule made;
+      build(nest, intrinsic, config, tile, f, order, single, made);
+      for (Schedule& schedule : single ? std::vector<Schedule>{made} : with_threads(made)) {
+        for (const int64_t strips : kStrips) {
+          schedule.strips = strips;
+          Schedule known = canonical(nest, config, schedule);
+          if (obstacle(nest, known, config).empty() && std::find(result.begin(), result.end(), known) == result.end())
+            result.push_back(std::move(known));
+        }
+      }
+    }
+  };
+  for (const Order& order : all_orders(nest, tile)) {
+    offer(order, 0);
+    const int level = keepable(nest, tile, order);
+    if (level < 0) continue;
+    const int64_t tiles = order.loops[static_cast<size_t>(level)].factor;
+    for (int64_t kept = tiles; kept >= 2; kept = kept > 2 ? ceil_div(kept, 2) : 1)
+      offer(with_windows(order, level, kept), kept);
+  }
+  return result;
 }
 
 Registry<MakeSearcher>& searchers() {

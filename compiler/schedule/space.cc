@@ -510,17 +510,23 @@ ChainSpace::ChainSpace(const std::vector<const Nest*>& nests) {
   values_ = {parts(tail.extent[Dim::kOh]), parts(tail.extent[Dim::kOw]), parts(middle_blocks(nests))};
   for (auto& values : values_) std::reverse(values.begin(), values.end());
   may_hold_ = may_hold_input(nests, {});
+  may_keep_ = may_keep_rows(nests);
 }
 
 Index ChainSpace::size() const {
   const size_t blocks = values_[2].size();
-  return Index{values_[0].size()} * values_[1].size() * (blocks + (may_hold_ ? blocks - 1 : 0)) * kStrips.size();
+  return Index{values_[0].size()} * values_[1].size() * (blocks + (may_hold_ ? blocks - 1 : 0)) * kStrips.size() *
+         (may_keep_ ? 2 : 1);
 }
 
 ChainTile ChainSpace::at(Index number) const {
   ChainTile tile;
   tile.strips = kStrips[static_cast<size_t>(number % kStrips.size())];
   number /= kStrips.size();
+  if (may_keep_) {
+    tile.keeps_rows = number % 2 == 1;
+    number /= 2;
+  }
   tile.oh = values_[0][static_cast<size_t>(number % values_[0].size())];
   number /= values_[0].size();
   tile.ow = values_[1][static_cast<size_t>(number % values_[1].size())];
@@ -540,16 +546,22 @@ ChainTile ChainSpace::mutate(ChainTile tile, Dice& dice) const {
     if (dice.chance(0.2)) at = static_cast<int64_t>(dice.below(values.size()));
     *fields[which] = values[static_cast<size_t>(std::clamp<int64_t>(at, 0, static_cast<int64_t>(values.size()) - 1))];
     if (may_hold_ && dice.chance(0.15)) tile.whole_input = !tile.whole_input;
+    if (may_keep_ && dice.chance(0.2)) tile.keeps_rows = !tile.keeps_rows;
     if (dice.chance(0.2)) tile.strips = kStrips[dice.below(kStrips.size())];
   } while (dice.chance(0.4));
   if (tile.blocks == values_[2].back()) tile.whole_input = false;
+  if (tile.oh == values_[0].back()) tile.keeps_rows = false;
   return tile;
 }
 
 ChainTile ChainSpace::cross(const ChainTile& a, const ChainTile& b, Dice& dice) {
   const ChainTile& of = dice.chance(0.5) ? a : b;
-  return {dice.chance(0.5) ? a.oh : b.oh, dice.chance(0.5) ? a.ow : b.ow, of.blocks, of.whole_input,
-          dice.chance(0.5) ? a.strips : b.strips};
+  return {dice.chance(0.5) ? a.oh : b.oh,
+          dice.chance(0.5) ? a.ow : b.ow,
+          of.blocks,
+          of.whole_input,
+          dice.chance(0.5) ? a.strips : b.strips,
+          dice.chance(0.5) ? a.keeps_rows : b.keeps_rows};
 }
 
 }  // namespace tessera::schedule

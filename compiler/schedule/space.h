@@ -109,6 +109,7 @@ class ChainSpace {
  private:
   std::array<std::vector<int64_t>, 3> values_;  // ascending: oh, ow, blocks
   bool may_hold_ = false;                       // with fewer blocks than all the input may come whole
+  bool may_keep_ = false;                       // tiles may share rows
 };
 
 }  // namespace tessera::schedule

@@ -116,10 +116,16 @@ TEST(ChainSpace, NumbersAreTiles) {
     EXPECT_LE(tile.oh, 14);
     EXPECT_LE(tile.blocks, 6);
     seen.insert(std::to_string(tile.oh) + " " + std::to_string(tile.ow) + " " + std::to_string(tile.blocks) + " " +
-                std::to_string(tile.strips));
+                std::to_string(tile.strips) + (tile.keeps_rows ? " keeps" : ""));
     EXPECT_FALSE(tile.whole_input);
   }
   EXPECT_EQ(Index{seen.size()}, space.size());
+  // Windows of the last link share no rows; where they do each tile stands twice.
+  Nest wide = tail;
+  wide.extent[Dim::kKh] = 3;
+  EXPECT_EQ(ChainSpace({&head, &wide}).size(), 2 * space.size());
+  wide.stride_h = 3;
+  EXPECT_EQ(ChainSpace({&head, &wide}).size(), space.size());
 }
 
 }  // namespace

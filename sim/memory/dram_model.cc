@@ -28,10 +28,6 @@ DramModel::DramModel(const DramOptions& options, uint64_t address, uint8_t* data
   bandwidth_ = options.bandwidth_bytes == 0 ? bytes : options.bandwidth_bytes;
 }
 
-bool DramModel::refused() {
-  return options_.pressure_percent > 0 && static_cast<int>(random_() % 100) < options_.pressure_percent;
-}
-
 uint8_t* DramModel::host(uint64_t address) const {
   const uint64_t offset = address - address_;
   const auto bytes = static_cast<uint64_t>(options_.beat_bytes);

@@ -91,7 +91,9 @@ class DramModel {
     uint64_t ready_cycle;
     bool error;
   };
-  bool refused();
+  bool refused() {
+    return options_.pressure_percent > 0 && static_cast<int>(random_() % 100) < options_.pressure_percent;
+  }
   bool fails(const std::vector<Range>& errors, uint64_t address) const;
   uint8_t* host(uint64_t address) const;
 

@@ -33,6 +33,12 @@ def resnet8():
     return data, feeds, session.run(None, feeds), session
 
 
+@pytest.fixture(scope="module")
+def apart(resnet8):
+    """The same network with a schedule of its own for each layer."""
+    return tessera.Session(resnet8[0], "fsim", "npu256", chains=False)
+
+
 @pytest.mark.parametrize("config", ["npu64", "npu256", "npu1024"])
 def test_schedules_of_a_run_give_the_same_program(config, tmp_path):
     for name in ("resnet8", "ds_cnn"):
@@ -72,9 +78,10 @@ def test_files_of_the_command_give_the_same_program(command, resnet8, tmp_path):
     ]  # in order of execution
 
 
-def test_an_edited_schedule_changes_the_program_and_not_the_results(resnet8, tmp_path):
+def test_an_edited_schedule_changes_the_program_and_not_the_results(resnet8, apart, tmp_path):
     """The example of docs/schedules.md: conv2 (3x3, 16 channels, 32 x 32) in strips of two rows."""
-    data, feeds, expected, session = resnet8
+    data, feeds, expected, _ = resnet8
+    session = apart
     text = (ROOT / "docs" / "schedules.md").read_text()
     example, _ = json.JSONDecoder().raw_decode(text[text.index('{"conv2"') :])
     edited = tessera.Session(data, "fsim", "npu256", schedules={**session.schedules(), **example}, check_races=True)
@@ -165,16 +172,16 @@ def operand(schedule, name):
         (lambda s: s.pop("levels"), "'levels' is missing"),
     ],
 )
-def test_illegal_schedules_are_refused_by_node_and_rule(resnet8, change, rule):
-    data, _, _, session = resnet8
+def test_illegal_schedules_are_refused_by_node_and_rule(resnet8, apart, change, rule):
+    data = resnet8[0]
     with pytest.raises(tessera.Error, match=rf"node 'conv2'( \(QLinearConv\) on npu256)?: .*{rule}") as error:
-        tessera.Session(data, "fsim", "npu256", schedules={"conv2": changed(session.schedules()["conv2"], change)})
+        tessera.Session(data, "fsim", "npu256", schedules={"conv2": changed(apart.schedules()["conv2"], change)})
     assert error.value.code == "invalid_argument"
 
 
-def test_schedules_of_what_is_no_layer_are_refused(command, resnet8, tmp_path):
+def test_schedules_of_what_is_no_layer_are_refused(command, resnet8, apart, tmp_path):
     data, _, _, session = resnet8
-    schedule = session.schedules()["conv2"]
+    schedule = apart.schedules()["conv2"]
     fused = next(layer for layer in session.stats().layers if layer.placement == "npu" and len(layer.nodes) > 1)
     inner = next(node for node in fused.nodes if node != fused.name)
     on_cpu = next(layer for layer in session.stats().layers if layer.placement == "cpu")

@@ -87,3 +87,25 @@ func.func @repetition(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
   %3 = nn.op "Neg"(%2) opset 13 {} : (tensor<2xf32>) -> tensor<2xf32>
   return %1, %3 : tensor<2xf32>, tensor<2xf32>
 }
+
+// -----
+
+// Where a past grows no constant holds an extent along it: one that stays is 0, one that is joined is -1. Two that are
+// not known stay with the Reshape that had them.
+// CHECK-LABEL: func.func @past_grows
+// CHECK: %[[S:.*]] = nn.constant dense<[0, -1, 1]>
+// CHECK: nn.op "Reshape"(%arg0, %[[S]]) {{.*}} -> tensor<2x60x1xf32>
+// CHECK: %[[R:.*]] = nn.op "Reshape"(%arg0, %{{.*}}) {{.*}} -> tensor<10x12xf32>
+// CHECK: nn.op "Reshape"(%[[R]], %{{.*}}) {{.*}} -> tensor<2x5x3x4xf32>
+func.func @past_grows(%x: tensor<2x5x12xf32>) -> (tensor<2x60x1xf32>, tensor<2x5x3x4xf32>)
+    attributes {nn.past_grows} {
+  %joined = nn.constant dense<[2, -1]> : tensor<2xi64> -> tensor<2xi64>
+  %last = nn.constant dense<[0, -1, 1]> : tensor<3xi64> -> tensor<3xi64>
+  %rows = nn.constant dense<[-1, 12]> : tensor<2xi64> -> tensor<2xi64>
+  %heads = nn.constant dense<[2, -1, 3, 4]> : tensor<4xi64> -> tensor<4xi64>
+  %0 = nn.op "Reshape"(%x, %joined) opset 13 {} : (tensor<2x5x12xf32>, tensor<2xi64>) -> tensor<2x60xf32>
+  %1 = nn.op "Reshape"(%0, %last) opset 13 {} : (tensor<2x60xf32>, tensor<3xi64>) -> tensor<2x60x1xf32>
+  %2 = nn.op "Reshape"(%x, %rows) opset 13 {} : (tensor<2x5x12xf32>, tensor<2xi64>) -> tensor<10x12xf32>
+  %3 = nn.op "Reshape"(%2, %heads) opset 13 {} : (tensor<10x12xf32>, tensor<4xi64>) -> tensor<2x5x3x4xf32>
+  return %1, %3 : tensor<2x60x1xf32>, tensor<2x5x3x4xf32>
+}

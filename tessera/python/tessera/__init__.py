@@ -286,10 +286,16 @@ class PredictedModel:
         self._model = _tessera.PredictedModel(model, dict(shapes or {}))
 
     def predict(self, config, **options):
-        """What would run on the machine, as Session.info() gives it: `layers` have predicted_cycles and bytes. config:
+        """What would run on the machine, as Session.info() gives it: `layers` have predicted_cycles and bytes. Equal
+        blocks of weights count as often as they stand there, where a program keeps them once. config:
         text of a configuration file. options: of the compilation. Errors: Error when the model does not compile for
         the machine."""
         return Layer(json.loads(self._model.predict(config, {name: str(value) for name, value in options.items()})))
+
+    def bound(self, config, **options):
+        """{cycles, bytes, issued_macs} that no program for the machine is below, whatever its schedules and whatever
+        the sizes of the scratchpads. It takes an instant. Errors: as predict."""
+        return self._model.bound(config, {name: str(value) for name, value in options.items()})
 
 
 def compile(model, output, config="npu256", *, shapes=None, **options):

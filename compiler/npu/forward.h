@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a STORE has written and a LOAD fetches again stays on the chip where it still stands. A stream that is right
+// when it runs one instruction at a time enters, of all operations; the same leaves with readers pointed at the first
+// place that still holds their bytes, with LOADs replaced by copies of the vector unit where GEMM wants them in INP,
+// and without LOADs, STOREs and copies whose bytes nobody reads. Each result that is read keeps its bytes.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "compiler/emit/work.h"
+#include "isa/config.h"
+#include "isa/generated/instructions.h"
+
+namespace tessera::npu {
+
+struct Streamed {
+  isa::Instruction instruction;
+  emit::Work work;
+  bool kept = true;  // false: it is no longer part of the stream
+};
+
+/// Intervals of bytes behind kArenaBase.
+using ArenaBytes = std::vector<std::pair<int64_t, int64_t>>;
+
+/// Whether anything has changed. `results`: what is read after the program. Entries of several images (BATCH > 1) and
+/// machines whose INP and OUT entries differ in size keep their streams.
+bool forward(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config);
+
+}  // namespace tessera::npu

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run-time factors of products, fetched in earlier steps. Such a factor is an activation: it can be fetched once its
+// producer has stored it, which may be a whole layer before its product, and its place in WGT is free. Where the bus is
+// idle then and busy at the product, as in attention whose keys are made before its queries, the fetch moves.
+#include <algorithm>
+
+#include "compiler/npu/steps.h"
+
+namespace tessera::npu {
+
+namespace {
+
+/// What a fetch reads of DRAM and writes on chip.
+struct Places {
+  emit::Touch source, place;
+};
+
+std::optional<Places> run_time_factor(const emit::Work& work) {
+  if (work.engine != isa::Engine::kLoad) return std::nullopt;
+  Places found;
+  bool reads = false, writes = false;
+  for (const emit::Touch& touch : work.touches) {
+    if (touch.memory >= isa::kSpaces) {
+      found.source = touch;
+      reads = !touch.write;
+    } else if (touch.memory == static_cast<int>(isa::Space::kWgt)) {
+      found.place = touch;
+      writes = touch.write;
+    }
+  }
+  return reads && writes ? std::optional(found) : std::nullopt;
+}
+
+bool overlap(const emit::Touch& a, const emit::Touch& b) { return a.begin < b.end && b.begin < a.end; }
+
+/// Whether the fetch may not stand in front of this work. Bytes behind another base register may be the same ones.
+bool holds_back(const emit::Work& work, const Places& fetch) {
+  return std::any_of(work.touches.begin(), work.touches.end(), [&](const emit::Touch& touch) {
+    if (touch.memory >= isa::kSpaces)
+      return touch.write && (touch.memory != fetch.source.memory || overlap(touch, fetch.source));
+    return touch.memory == fetch.place.memory && overlap(touch, fetch.place);
+  });
+}
+
+bool holds_back(const std::vector<emit::Work>& works, size_t end, const Places& fetch) {
+  return std::any_of(works.begin(), works.begin() + static_cast<std::ptrdiff_t>(end),
+                     [&](const emit::Work& work) { return holds_back(work, fetch); });
+}
+
+}  // namespace
+
+void Emitter::Step::take(Step& other, size_t k) {
+  const auto at = static_cast<std::ptrdiff_t>(k);
+  instructions.push_back(other.instructions[k]);
+  works.push_back(other.works[k]);
+  layers.push_back(other.layers[k]);
+  streams.push_back(other.streams[k]);
+  other.instructions.erase(other.instructions.begin() + at);
+  other.works.erase(other.works.begin() + at);
+  other.layers.erase(other.layers.begin() + at);
+  other.streams.erase(other.streams.begin() + at);
+}
+
+bool Emitter::hoist_factors() {
+  std::vector<Profile> profiles;
+  profiles.reserve(steps_.size());
+  for (const Step& step : steps_) profiles.push_back(profile_of(step.works));
+  /// The step behind which there is time for the fetch.
+  const auto step_for = [&](size_t from, const Places& fetch, int64_t cycles) -> std::optional<size_t> {
+    int64_t budget = 0;
+    for (size_t s = from; s-- > 0;) {
+      for (size_t ahead = 0; ahead <= std::min(kRunAhead, s); ++ahead) {
+        if (holds_back(steps_[s - ahead].works, steps_[s - ahead].works.size(), fetch)) return std::nullopt;
+      }
+      budget += profiles[s].spare;
+      if (budget >= cycles) return s;
+    }
+    return std::nullopt;
+  };
+  bool moved = false;
+  for (size_t i = 1; i < steps_.size(); ++i) {
+    for (size_t k = 0; k < steps_[i].works.size();) {
+      const emit::Work work = steps_[i].works[k];
+      const auto fetch = run_time_factor(work);
+      const int64_t cycles = fetch ? bus_cycles(work) : 0;
+      const auto to = fetch && !holds_back(steps_[i].works, k, *fetch) ? step_for(i, *fetch, cycles) : std::nullopt;
+      if (!to) {
+        ++k;
+        continue;
+      }
+      steps_[*to].take(steps_[i], k);
+      profiles[*to].spare -= cycles;
+      profiles[i].spare += cycles;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+}  // namespace tessera::npu

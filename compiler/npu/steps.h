@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What prefetch and hoisting know of the steps of a stream.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "compiler/npu/emitter.h"
+
+namespace tessera::npu {
+
+inline constexpr size_t kRunAhead = 2;  // steps by which LOAD is ahead of the engine that frees a place
+
+/// What a step does to the bus and to WGT.
+struct Emitter::Profile {
+  int64_t bus = 0;    // cycles of its own transfers
+  int64_t spare = 0;  // cycles of its computation that they leave; negative: it is bound by them
+  std::vector<std::pair<int64_t, int64_t>>
+      used;  // intervals of WGT entries that products read or that run-time factors are fetched into
+
+  bool uses(int64_t entry, int64_t entries) const {
+    return std::any_of(used.begin(), used.end(),
+                       [&](const auto& r) { return r.first < entry + entries && entry < r.second; });
+  }
+
+  /// Whether one of the steps up to `step` uses a place: not right behind the last reader, where LOAD would wait for it
+  /// while the next inputs wait for LOAD.
+  static bool busy_around(const std::vector<Profile>& profiles, size_t step, int64_t entry, int64_t entries) {
+    for (size_t ahead = 0; ahead <= std::min(kRunAhead, step); ++ahead) {
+      if (profiles[step - ahead].uses(entry, entries)) return true;
+    }
+    return false;
+  }
+};
+
+}  // namespace tessera::npu

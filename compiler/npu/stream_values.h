@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which bytes of INP, OUT and the arena are equal, instruction by instruction of a stream that runs one at a time. An
+// instruction enters; afterwards the places of any byte can be asked for, oldest first. Bytes have numbers: that of an
+// entry times its lanes, plus the lane in which the byte was made.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/emit/work.h"
+#include "compiler/npu/graph.h"
+#include "isa/config.h"
+#include "isa/generated/instructions.h"
+
+namespace tessera::npu {
+
+inline constexpr int kArenaMemory = isa::kSpaces + static_cast<int>(kArenaBase);
+
+/// The addresses of one operand over a nest, outermost loop first.
+struct Walk {
+  std::array<int64_t, 6> extent{1, 1, 1, 1, 1, 1};
+  std::array<int64_t, 6> stride{};
+  int64_t first = 0;
+
+  int64_t size() const;
+  /// Calls visit(address) in order.
+  template <typename Visit>
+  void each(Visit&& visit) const {
+    for (int64_t flat = 0, count = size(); flat < count; ++flat) {
+      int64_t rest = flat, at = first;
+      for (size_t k = extent.size(); k-- > 0; rest /= extent[k]) at += rest % extent[k] * stride[k];
+      visit(at);
+    }
+  }
+};
+
+/// Where a walk may read instead. A loop whose entries stand in two rows of steps becomes two loops.
+struct Elsewhere {
+  struct Part {
+    int64_t extent = 1, stride = 0;
+  };
+  isa::Space space = isa::Space::kInp;
+  int64_t first = 0;
+  std::array<std::vector<Part>, 6> parts;  // of each loop that moves, outer first
+};
+
+/// A transfer between DRAM and INP or OUT: runs of bytes.
+struct Runs {
+  isa::Space space = isa::Space::kInp;
+  Walk dram, scratchpad;  // bytes
+  int64_t length = 0;
+  uint32_t base = 0;
+};
+
+/// Nothing where a transfer is none of these, pads, fills, or is longer than what is looked at byte by byte.
+std::optional<Runs> runs_of(const isa::Instruction& instruction);
+/// The same of the arena alone.
+std::optional<Runs> arena_runs(const isa::Instruction& instruction);
+
+/// What an instruction writes without a gap, each byte once.
+std::vector<emit::Touch> written_by(const isa::Instruction& instruction, const emit::Work& work,
+                                    const isa::MachineConfig& config);
+
+/// Whether the vector unit moves bytes as they are.
+bool copies(const isa::Alu& alu);
+
+class StreamValues {
+ public:
+  explicit StreamValues(const isa::MachineConfig& config);
+
+  void run(const isa::Instruction& instruction, const emit::Work& work);
+
+  /// Where the entries of a walk through `space` stand longest, if that is elsewhere. `spaces`: whether INP and whether
+  /// OUT will do.
+  std::optional<Elsewhere> elsewhere(isa::Space space, const Walk& walk, std::array<bool, 2> spaces);
+  /// The same of the bytes of a STORE, in OUT; in bytes.
+  std::optional<Elsewhere> elsewhere(const Runs& store);
+  /// Where a LOAD of whole entries finds its bytes on the chip; `walk`: its entries.
+  std::optional<Elsewhere> on_chip(const Runs& load, Walk& walk);
+
+ private:
+  using Number = uint32_t;
+  static constexpr Number kUnknown = 0;
+
+  struct Entry {
+    std::vector<Number> lanes;
+    bool mixed = false;  // parts of it come from several transfers
+  };
+  struct Place {
+    isa::Space space;
+    int64_t entry;
+  };
+  struct Run {
+    int64_t end = 0;
+    Number first = kUnknown;
+  };
+
+  std::vector<Entry>& entries(isa::Space space) { return space == isa::Space::kInp ? inp_ : out_; }
+  Entry& entry_at(isa::Space space, int64_t entry) { return entries(space)[static_cast<size_t>(entry)]; }
+  Number& byte_at(isa::Space space, int64_t byte) {
+    return entry_at(space, byte / lanes_).lanes[static_cast<size_t>(byte % lanes_)];
+  }
+  Number fresh() { return ++last_ * static_cast<Number>(lanes_); }
+  void note(isa::Space space, int64_t entry);
+  /// Gives an entry of which nothing is known a number.
+  void name(isa::Space space, int64_t entry);
+  const std::vector<Place>& places(Number number);
+  bool holds(const Place& place, Number number) {
+    return byte_at(place.space, place.entry * lanes_ + number % lanes_) == number;
+  }
+
+  Number number_in_dram(int64_t byte) const;
+  void forget_dram(int64_t begin, int64_t end);
+  void forget(const emit::Work& work, bool transfer, bool all);
+  void load(const Runs& runs);
+  void store(const Runs& runs);
+  void copy(const isa::Alu& alu);
+
+  /// What a walk is to find: for each step the numbers of `width` bytes; kUnknown: any byte will do.
+  struct Wanted {
+    std::vector<Number> numbers;
+    int64_t width = 1;
+    int64_t scale = 1;  // bytes of a unit of addresses
+    const Number* step(int64_t flat) const { return numbers.data() + flat * width; }
+  };
+  std::optional<Elsewhere> find(const Walk& walk, const Wanted& wanted, std::array<bool, 2> spaces, bool from_here,
+                                isa::Space here);
+  std::optional<Elsewhere> fit(const Walk& walk, const Wanted& wanted, const Place& first);
+  std::optional<int64_t> address_of(const Wanted& wanted, int64_t flat, isa::Space space);
+  bool verify(const Walk& walk, const Wanted& wanted, const Elsewhere& found);
+
+  const isa::MachineConfig& config_;
+  const int64_t lanes_;
+  std::vector<Entry> inp_, out_;
+  std::unordered_map<Number, std::vector<Place>> places_;  // by entry's number
+  std::map<int64_t, Run> dram_;                            // by the first byte behind kArenaBase
+  Number last_ = 0;
+};
+
+}  // namespace tessera::npu

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: bounds of tiles beside what schedules of random layers take by any judge.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "compiler/npu/tests/random_graph.h"
+
+namespace tessera::npu::test {
+
+/// A convolution of one channel a group: windows of one pass to many, strides and dilations beyond the raster's.
+Graph random_depthwise(Random& random);
+
+/// Measures `count` schedules of each single layer of a graph on machines of several shapes, each layer alone and run
+/// once: the searcher's best, draws, orders of the tiles with the least bounds, and changes of the fastest. Returns the
+/// first one that takes fewer cycles than the bound of its own tile; "" where there is none.
+std::string broken_bound(const std::string& judge, uint64_t seed, int count, const std::function<Graph(Random&)>& make);
+
+}  // namespace tessera::npu::test

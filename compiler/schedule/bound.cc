@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bounds of tiles. What is counted here holds for every order, every number of copies and every residence: each number
+// is a minimum over all of them, or is left out.
+#include "compiler/schedule/bound.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+
+#include "compiler/schedule/counts.h"
+#include "isa/generated/timing.h"
+
+namespace tessera::schedule {
+
+namespace {
+
+namespace timing = isa::timing;
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+// From a completion to the take of what waits for it.
+constexpr int64_t kWait = timing::queue::kSignal + timing::queue::kCondition;
+// From the last beat's response, which comes a latency behind the beat, to the end of the program, both included.
+constexpr int64_t kEnd = timing::store::kComplete + 2;
+
+int64_t product(const Extents& extents, std::initializer_list<Dim> dims) {
+  int64_t result = 1;
+  for (const Dim dim : dims) result *= extents[dim];
+  return result;
+}
+int64_t entries_of(const Extents& e) { return product(e, {Dim::kN, Dim::kOh, Dim::kOw, Dim::kG, Dim::kOc}); }
+int64_t taps_of(const Extents& e) { return product(e, {Dim::kKh, Dim::kKw}); }
+
+/// Steps of GEMM along one dimension in all passes over the window, tile by tile: of a pass with several taps the
+/// positions of its raster where outputs are one or two taps apart, else one step for each tap (isa/raster.h).
+int64_t depthwise_steps(const Nest& nest, const Extents& whole, const Extents& tile, bool rows) {
+  const Dim out_dim = rows ? Dim::kOh : Dim::kOw, tap_dim = rows ? Dim::kKh : Dim::kKw;
+  const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
+  const int64_t taps = whole[tap_dim], pass = rows ? nest.tap_h : nest.tap_w;
+  const bool raster = stride == dilation || stride == 2 * dilation;
+  const auto steps = [&](int64_t out, int64_t tap) {
+    return tap > 1 && raster ? (out - 1) * (stride / dilation) + tap : out * tap;
+  };
+  int64_t total = 0;
+  for (int64_t k = 0; k < taps; k += tile[tap_dim]) {
+    const int64_t part = std::min(tile[tap_dim], taps - k);
+    for (int64_t begin = 0; begin < part; begin += pass) {
+      for (const Cut& cut : cuts(whole[out_dim], tile[out_dim])) {
+        if (cut.size > 0) total += cut.count * steps(cut.size, std::min(pass, part - begin));
+      }
+    }
+  }
+  return total;
+}
+
+/// Steps of GEMM for a part of the nest in tiles.
+int64_t gemm_steps(const Nest& nest, const Extents& part, const Extents& tile) {
+  if (dense(nest)) return entries_of(part) * part[Dim::kIc] * taps_of(part) * nest.planes;
+  if (nest.computation != Computation::kDepthwise) return 0;
+  return product(part, {Dim::kN, Dim::kG}) * depthwise_steps(nest, part, tile, true) *
+         depthwise_steps(nest, part, tile, false) * nest.planes;
+}
+
+/// Issues of the vector unit for a part of the nest in so many pieces of its window.
+int64_t alu_issues(const Nest& nest, const isa::MachineConfig& config, const Extents& part, int64_t pieces) {
+  const int64_t entries = entries_of(part);
+  if (nest.computation == Computation::kRows) return (nest.convert ? 2 : 3) * entries;
+  const int64_t each = nest.second.present ? timing::alu::turns(config) : 1;
+  if (nest.computation == Computation::kReduce)
+    return entries * std::max(taps_of(part) + 2 * (pieces - 1), each);  // a part of a window joins those before
+  return nest.raw && weighted(nest) ? 0 : entries * each;
+}
+
+/// Rows (or columns) of the input that any window reads, each once, padding not counted.
+int64_t touched(const Nest& nest, bool rows) {
+  const int64_t outs = nest.extent[rows ? Dim::kOh : Dim::kOw], taps = nest.extent[rows ? Dim::kKh : Dim::kKw];
+  const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
+  const int64_t low = rows ? nest.input.row_begin : nest.input.col_begin,
+                high = rows ? nest.input.row_end : nest.input.col_end, pad = rows ? nest.pad_top : nest.pad_left;
+  if (rows ? nest.input.broadcast_h : nest.input.broadcast_w) return 1;
+  std::vector<bool> seen(static_cast<size_t>(std::max<int64_t>(0, high - low)));
+  for (int64_t o = 0; o < outs; ++o) {
+    for (int64_t k = 0; k < taps; ++k) {
+      const int64_t at = o * stride - pad + k * dilation;
+      if (at >= low && at < high) seen[static_cast<size_t>(at - low)] = true;
+    }
+  }
+  return std::count(seen.begin(), seen.end(), true);
+}
+
+/// Bytes of the input that any window reads, each once.
+int64_t input_bytes(const Nest& nest) {
+  const Access& in = nest.input;
+  if (!in.present) return 0;
+  return (in.broadcast_n ? 1 : nest.images) * touched(nest, true) * touched(nest, false) *
+         (in.broadcast_c ? 1 : nest.in_channels.total) * in.element_bytes;
+}
+
+/// Bytes of the groups that a pixel's channels take in a scratchpad: runs do not share groups where entries are not
+/// full, or where segments lie apart.
+int64_t pixel_bytes(const ChannelMap& map, const Access& access, int64_t width, int64_t batch) {
+  if (access.broadcast_c) return access.element_bytes;
+  const auto whole = [&](int64_t channels) { return ceil_div(channels * access.element_bytes, width) * width; };
+  if (batch > 1) return map.total * access.element_bytes;
+  if (access.segment_channels > 0 && access.segment_channels < map.total)
+    return map.total / access.segment_channels * whole(access.segment_channels) +
+           whole(map.total % access.segment_channels);
+  if (map.chunk % map.lanes == 0) return map.total * access.element_bytes;
+  return map.total / map.chunk * whole(map.chunk) + whole(map.total % map.chunk);
+}
+
+/// Bytes of something that is moved: of the groups in the scratchpad, and of the beats on the bus.
+struct Moved {
+  int64_t groups = 0, bus = 0;
+  Moved operator+(const Moved& other) const { return {groups + other.groups, bus + other.bus}; }
+};
+Moved both(int64_t bytes) { return {bytes, bytes}; }
+
+/// What an operand beside the input takes, fetched or stored once.
+Moved out_once(const Nest& nest, const Access& access, const isa::MachineConfig& config) {
+  if (!access.present) return {};
+  const int64_t pixels = (access.broadcast_n ? 1 : nest.images) * (access.broadcast_h ? 1 : nest.extent[Dim::kOh]) *
+                         (access.broadcast_w ? 1 : nest.extent[Dim::kOw]);
+  return both(pixels * pixel_bytes(nest.out_channels, access, config.axi_bytes, config.batch));
+}
+
+Moved weights_once(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config) {
+  if (!weighted(nest)) return {};
+  if (!nest.factor.present) return both(footprint(nest, intrinsic, nest.extent).weights * config.wgt_entry_bytes());
+  const FactorTraffic whole = factor_traffic(nest, nest.extent);  // matrices that several positions share come once
+  return both(std::max(whole.bytes, whole.runs * config.axi_bytes));
+}
+
+Moved params_once(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config) {
+  const Footprint whole = footprint(nest, intrinsic, nest.extent);
+  return both((whole.params + whole.constants) * config.param_entry_bytes());
+}
+
+/// The nest in tiles of one size, whatever its order, its copies and its residence.
+class TileForm {
+ public:
+  TileForm(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine,
+           int64_t other_bytes)
+      : nest_(nest), intrinsic_(intrinsic), tile_(tile), machine_(machine), config_(machine.config) {
+    for (int d = 0; d < kDims; ++d) {
+      const auto dim = static_cast<Dim>(d);
+      trips_[dim] = ceil_div(nest.extent[dim], tile[dim]);
+      last_[dim] = nest.extent[dim] - (trips_[dim] - 1) * tile[dim];
+    }
+    output_tiles_ = entries_of(trips_);
+    reduction_tiles_ = trips_[Dim::kIc] * taps_of(trips_);
+    // The core's intrinsics issue what is counted here; what another one issues nobody knows.
+    core_ = &intrinsic == &core_intrinsic(nest.computation);
+    if (core_) {
+      gemm_ = gemm_steps(nest, nest.extent, tile);
+      const bool copied = nest.raw && intrinsic.demand(nest, tile).sums == 0;  // stands in ACC as it came
+      alu_ = copied ? 0 : alu_issues(nest, config_, nest.extent, reduction_tiles_);
+    }
+    weights_ = weights_once(nest, intrinsic, config_);
+    late_ = params_once(nest, intrinsic, config_) + out_once(nest, nest.second, config_);
+    out_ = out_once(nest, nest.output, config_);
+    load_input();
+    reads_ = input_ + weights_ + late_;
+    data_ = reads_.bus + out_.bus + other_bytes;
+  }
+
+  int64_t cycles() const {
+    const bool simple = core_ && !nest_.factor.present && nest_.layout == InputLayout{} && nest_.images == 1 &&
+                        config_.batch == 1 && one_instruction();
+    int64_t least = kMost;
+    for (const int64_t strips : kStrips)
+      least = std::min(least, cycles(simple ? ends_of(strips) : Ends{.ahead = padding_ahead()}));
+    return least;
+  }
+
+ private:
+  /// What no order and no copies hide: an instruction is taken when all it waits for is complete. Cycles.
+  struct Ends {
+    int64_t first_load = 0;   // LOAD's until the first computation has its operands
+    int64_t ahead = 0;        // LOAD's before its first data: padding in front of them
+    int64_t first_tile = 0;   // LOAD's until the first stage has its parameters, which come behind a tile's input
+    int64_t first_gemm = 0;   // GEMM's for the results that are stored first
+    int64_t first_stage = 0;  // the vector unit's for them
+    int64_t last_gemm = 0;    // GEMM's behind the last operand
+    int64_t stage = 0;        // the vector unit's behind the last products
+    int64_t store = 0;        // the bus's for what is stored last
+  };
+
+  int64_t groups(int64_t bytes) const { return ceil_div(bytes, config_.axi_bytes); }
+  int64_t tiles_of(Operand operand) const {
+    int64_t tiles = 1;
+    for (int d = 0; d < kDims; ++d) {
+      const auto dim = static_cast<Dim>(d);
+      if (indexes(nest_, operand, dim)) tiles *= trips_[dim];
+    }
+    return tiles;
+  }
+
+  /// Rows of the input that are fetched at least: neighbouring tiles fetch those they share, or a window keeps them.
+  Positions rows() const {
+    Positions least = positions(nest_, tile_[Dim::kOh], tile_[Dim::kKh], true);
+    const int64_t depth = input_depth();
+    for (int64_t tiles = 2; tiles <= trips_[Dim::kOh]; ++tiles) {
+      const int64_t window = std::min(tiles * tile_[Dim::kOh], nest_.extent[Dim::kOh]);
+      if (footprint(nest_, intrinsic_, tile_, window).input > depth) break;
+      const Positions kept = positions(nest_, tiles * tile_[Dim::kOh], tile_[Dim::kKh], true);
+      least.all = std::min(least.all, kept.all);
+      least.read = std::min(least.read, kept.read);
+    }
+    return least;
+  }
+
+  int64_t input_depth() const {
+    int64_t depth = 0;
+    for (const isa::Space space : input_scopes(nest_, config_)) depth = std::max<int64_t>(depth, config_.depth(space));
+    return depth;
+  }
+
+  void load_input() {
+    const Access& in = nest_.input;
+    if (!in.present) return;
+    const Positions rows = this->rows(), cols = positions(nest_, tile_[Dim::kOw], tile_[Dim::kKw], false);
+    const int64_t images = in.broadcast_n ? 1 : nest_.images;
+    const int64_t bytes = in.broadcast_c ? in.element_bytes : nest_.in_channels.total * in.element_bytes;
+    const int64_t pixel =
+        in.broadcasts() ? bytes : pixel_bytes(nest_.in_channels, in, config_.axi_bytes, config_.batch);
+    const int64_t read = images * rows.read * cols.read, all = images * rows.all * cols.all;
+    input_ = {read * pixel + std::max<int64_t>(0, all - read) * bytes, read * pixel};
+    if (in.broadcasts()) input_ = both(read * bytes);
+    if (all > read) padded_lines_ = images * rows.all * trips_[Dim::kOw] * trips_[Dim::kG] * trips_[Dim::kIc];
+    requests_ = short_requests(rows, cols, images);
+    if (!weighted(nest_) || nest_.factor.present || in.broadcasts()) return;
+    fetch_again(rows, cols, bytes);
+  }
+
+  /// Adds what must be fetched again. A product needs a tile of the input and one of the weights on chip; whichever
+  /// came later meets at most as many of the other as fit. So so many products need so many fetches.
+  void fetch_again(const Positions& rows, const Positions& cols, int64_t channel_bytes) {
+    const int64_t inputs = tiles_of(Operand::kInput), weights = tiles_of(Operand::kWeights);
+    const int64_t columns = trips_[Dim::kOc], places = product(trips_, {Dim::kN, Dim::kOh, Dim::kOw});
+    const int64_t entries = footprint(nest_, intrinsic_, tile_).weights;
+    const Span span = input_span(0, tile_[Dim::kOh], 0, tile_[Dim::kKh], nest_.stride_h, nest_.dilation_h, 0);
+    const Span wide = input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, 0);
+    // Tiles that keep rows take those places alone that are new.
+    const int64_t fresh = std::max<int64_t>(1, std::min(span.count, tile_[Dim::kOh] * span.stride)) * wide.count *
+                          product(tile_, {Dim::kN, Dim::kG, Dim::kIc});
+    const int64_t inputs_fit = std::clamp<int64_t>(input_depth() / fresh, 1, places),
+                  weights_fit =
+                      std::clamp<int64_t>(config_.depth(isa::Space::kWgt) / std::max<int64_t>(entries, 1), 1, columns);
+    const int64_t products = inputs * columns;
+    const int64_t missing = products - inputs * weights_fit - weights * inputs_fit;
+    if (missing <= 0) return;
+    const int64_t weights_more = ceil_div(missing, inputs_fit), inputs_more = ceil_div(missing, weights_fit);
+    const int64_t weights_least = footprint(nest_, intrinsic_, last_).weights * config_.wgt_entry_bytes();
+    const int64_t channels_least = channel_bytes - (trips_[Dim::kG] * trips_[Dim::kIc] - 1) *
+                                                       std::min(product(tile_, {Dim::kG, Dim::kIc}) *
+                                                                    nest_.in_channels.lanes * nest_.input.element_bytes,
+                                                                channel_bytes);
+    const int64_t each = std::max<int64_t>(0, channels_least);
+    const auto again = [&](int64_t input_bytes) {
+      return std::min(weights_more * weights_least, inputs_more * input_bytes);
+    };
+    weights_.groups += again(rows.least_all * cols.least_all * each);
+    weights_.bus += again(rows.least_read * cols.least_read * each);
+  }
+
+  /// Bursts of reads so short that the reads in flight bound them: pixels that are fetched one by one.
+  struct Requests {
+    int64_t count = 0, beats = 0, longest = 0;
+  };
+  Requests short_requests(const Positions& rows, const Positions& cols, int64_t images) const {
+    const Access& in = nest_.input;
+    if (in.broadcasts() || config_.batch > 1) return {};
+    const Span span = input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, 0);
+    const int64_t tiles = trips_[Dim::kG] * trips_[Dim::kIc], total = nest_.in_channels.total;
+    const bool segments = in.segment_channels > 0 && in.segment_channels < total;
+    const int64_t segment = in.segment_channels * in.element_bytes;
+    if (segments && (in.segment_pitch == segment || in.pitch_w == segment)) return {};  // they may continue each other
+    const int64_t apart = segments ? std::max(tiles, ceil_div(total, in.segment_channels)) : tiles;
+    if (apart == 1 && span.step == 1 && in.pitch_w == total * in.element_bytes) return {};
+    const int64_t most = product(tile_, {Dim::kG, Dim::kIc}) * nest_.in_channels.lanes;
+    const int64_t channels = std::min(most, segments ? in.segment_channels : total);
+    Requests requests;
+    requests.count = images * rows.read * cols.read * apart;
+    requests.longest = groups(channels * in.element_bytes) + 1;
+    requests.beats = images * rows.read * cols.read * total * in.element_bytes / config_.axi_bytes;
+    return requests;
+  }
+
+  /// Cycles from the first to the last of bursts of which so many may be under way, each for its beats and so long.
+  static int64_t window(int64_t count, int64_t beats, int64_t longest, int64_t held, int64_t places) {
+    if (count <= places) return 0;
+    return ((count - places) * held + std::max<int64_t>(0, beats - places * longest)) / places;
+  }
+
+  int64_t load_window() const {
+    return window(requests_.count, requests_.beats, requests_.longest, machine_.dram_latency_cycles,
+                  std::max(1, config_.reads_in_flight));
+  }
+
+  int64_t store_window() const {
+    const Access& out = nest_.output;
+    const bool rows_join = out.pitch_h == nest_.extent[Dim::kOw] * out.pitch_w && trips_[Dim::kOw] == 1;
+    const int64_t pixels = tile_[Dim::kOw] * (rows_join ? product(tile_, {Dim::kOh, Dim::kN}) : 1);
+    const int64_t run = run_bytes(nest_.out_channels, out, tile_[Dim::kG], tile_[Dim::kOc], pixels, config_.batch);
+    const int64_t bytes =
+        nest_.images * product(nest_.extent, {Dim::kOh, Dim::kOw}) * nest_.out_channels.total * out.element_bytes;
+    if (run >= timing::transfer::kJoinBeats * config_.axi_bytes) return 0;
+    return window(ceil_div(bytes, run), bytes / config_.axi_bytes, groups(run) + 1,
+                  machine_.dram_latency_cycles + timing::bus::kWriteData, std::max(1, config_.writes_in_flight));
+  }
+
+  /// Whether GEMM and the stage work on a tile in one instruction each, plane by plane or pass by pass: else the first
+  /// one waits for less than the tile's operands, and the last one leaves less to the stage.
+  bool one_instruction() const {
+    constexpr int64_t kMostIterations = 4095, kMostStride = 8191;
+    const Footprint f = footprint(nest_, intrinsic_, tile_);
+    if (f.sums > kMostIterations || std::max(f.input, f.weights) > kMostStride) return false;
+    int loops = 0;
+    for (const int64_t extent : tile_.value) {
+      if (extent > kMostIterations) return false;
+      loops += extent > 1 ? 1 : 0;
+    }
+    return !dense(nest_) || loops <= isa::kLoops;
+  }
+
+  /// The first or the last strip of a tile, in strips of so many entries.
+  Extents strip(const Extents& of, int64_t strips, bool at_end) const {
+    Extents part = of;
+    const Dim dim = of[Dim::kOh] > 1 ? Dim::kOh : Dim::kOw;
+    if (strips == 0 || !may_strip(nest_)) return part;
+    const int64_t others = product(of, {Dim::kG, Dim::kOc}) * (dim == Dim::kOh ? of[Dim::kOw] : 1);
+    const int64_t size = strip_size(of[dim], others, strips);
+    part[dim] = at_end ? of[dim] - (ceil_div(of[dim], size) - 1) * size : std::min(size, of[dim]);
+    return part;
+  }
+
+  /// Of the channels of a map those in the first, or in the last tile.
+  static int64_t channels_of(const ChannelMap& map, int64_t chunks, int64_t blocks, int64_t first_chunk,
+                             int64_t first_block) {
+    const int64_t begin = first_chunk * map.chunk;
+    if (blocks >= map.blocks()) return std::clamp<int64_t>(map.total - begin, 0, chunks * map.chunk);
+    const int64_t from = begin + first_block * map.lanes;
+    return std::clamp<int64_t>(std::min(map.total, begin + map.chunk) - from, 0, blocks * map.lanes);
+  }
+
+  /// Groups of padding in front of the first pixel, which LOAD writes before the memory answers. Constant weights are
+  /// fetched before the input; then there is none.
+  int64_t padding_ahead() const {
+    const Access& in = nest_.input;
+    if (!in.present || in.broadcasts() || (weighted(nest_) && !nest_.factor.present)) return 0;
+    const auto before = [](const Span& span, int64_t low) {
+      return std::min(span.count, ceil_div(std::max<int64_t>(0, low - span.begin), span.step));
+    };
+    const Span rows =
+                   input_span(0, tile_[Dim::kOh], 0, tile_[Dim::kKh], nest_.stride_h, nest_.dilation_h, nest_.pad_top),
+               cols =
+                   input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, nest_.pad_left);
+    const int64_t pixels = before(rows, in.row_begin) * cols.count + before(cols, in.col_begin);
+    return groups(pixels * nest_.in_channels.total * in.element_bytes);
+  }
+
+  Ends ends_of(int64_t strips) const {
+    const Extents begin = strip(tile_, strips, false), end = strip(last_, strips, true);
+    Extents taken = begin;                               // by the first instruction
+    if (nest_.computation == Computation::kDepthwise) {  // the first pass waits for its own taps alone
+      taken[Dim::kKh] = std::min(taken[Dim::kKh], nest_.tap_h);
+      taken[Dim::kKw] = std::min(taken[Dim::kKw], nest_.tap_w);
+    }
+    const auto input = [&](const Extents& of) {
+      if (!nest_.input.present || nest_.input.broadcasts()) return int64_t{0};
+      const int64_t rows = input_span(0, of[Dim::kOh], 0, of[Dim::kKh], nest_.stride_h, nest_.dilation_h, 0).count;
+      const int64_t cols = input_span(0, of[Dim::kOw], 0, of[Dim::kKw], nest_.stride_w, nest_.dilation_w, 0).count;
+      return rows * cols * channels_of(nest_.in_channels, of[Dim::kG], of[Dim::kIc], 0, 0) * nest_.input.element_bytes;
+    };
+    const int64_t passes =
+        nest_.computation == Computation::kDepthwise ? depthwise_passes(nest_, tile_[Dim::kKh], tile_[Dim::kKw]) : 1;
+    const int64_t parts = passes * nest_.planes;  // of weights, each with instructions of its own
+    const Footprint f = footprint(nest_, intrinsic_, tile_);
+    const int64_t weights = f.weights * config_.wgt_entry_bytes();
+    Ends ends;
+    ends.ahead = padding_ahead();
+    // The timing model may be a cycle early where padding ends.
+    const auto lines = [&](const Extents& of) {
+      return padded_lines_ == 0
+                 ? 0
+                 : input_span(0, of[Dim::kOh], 0, of[Dim::kKh], nest_.stride_h, nest_.dilation_h, 0).count;
+    };
+    ends.first_load = std::max<int64_t>(0, groups(input(taken) + weights / parts) - lines(taken));
+    if (nest_.convert)
+      ends.first_tile = groups(input(tile_) + weights + f.params * config_.param_entry_bytes()) - lines(tile_);
+    // Results of several tiles wait for all of them, and for one strip of the last.
+    ends.first_gemm = gemm_steps(nest_, begin, begin);
+    ends.first_stage = nest_.raw ? 0 : entries_of(begin);
+    if (!weighted(nest_)) ends.first_stage = reduction_tiles_ > 1 ? 0 : alu_issues(nest_, config_, begin, 1);
+    const Extents& behind = output_tiles_ * reduction_tiles_ > 1 ? last_ : end;
+    ends.last_gemm = passes > 1 ? entries_of(behind) : gemm_steps(nest_, behind, behind) / nest_.planes;
+    ends.stage = nest_.raw ? 0 : entries_of(end);
+    const int64_t chunk = (trips_[Dim::kG] - 1) * tile_[Dim::kG], block = (trips_[Dim::kOc] - 1) * tile_[Dim::kOc];
+    ends.store = beats(product(end, {Dim::kOh, Dim::kOw}) * nest_.output.element_bytes *
+                           channels_of(nest_.out_channels, end[Dim::kG], end[Dim::kOc], chunk, block),
+                       machine_);
+    return ends;
+  }
+
+  /// Instructions that every schedule has: LOAD of each tile of each operand, GEMM of each tile, the stage of a result,
+  /// STORE, FINISH.
+  int64_t instructions() const {
+    int64_t count = 1 + output_tiles_ + (nest_.input.present ? tiles_of(Operand::kInput) : 0);
+    if (weighted(nest_)) count += tiles_of(Operand::kWeights);
+    if (nest_.convert) count += tiles_of(Operand::kParams);
+    if (nest_.second.present) count += 1 + (nest_.second.broadcasts() ? 1 : output_tiles_);
+    if (gemm_ > 0) count += output_tiles_ * reduction_tiles_;
+    const bool staged = gemm_ > 0 ? !nest_.raw : !nest_.raw || intrinsic_.demand(nest_, tile_).sums > 0;
+    return count + (core_ && staged ? output_tiles_ : 0);
+  }
+
+  int64_t cycles(const Ends& ends) const {
+    const int64_t latency = machine_.dram_latency_cycles;
+    const bool products = gemm_ > 0, staged = core_ && alu_ > 0;
+    // The first instruction at the head of its queue, and its first data at LOAD.
+    const int64_t word = latency + timing::bus::kAddress + timing::bus::kSeen,
+                  take =
+                      word + beats(isa::kInstructionBytes, machine_) + timing::fetch::kCheck + timing::queue::kVisible;
+    const int64_t data = take + (reads_.bus > 0 ? timing::load::kAlone + latency : 0);
+    // Completions of GEMM, the vector unit and STORE that wait for a completion and work so long.
+    const auto gemm = [&](int64_t at, int64_t steps) {
+      return products ? at + kWait + timing::gemm::kStart + steps - 1 + timing::gemm::kWrite : at;
+    };
+    const int64_t out = nest_.raw ? timing::alu::kRaw : timing::alu::kLeast;
+    const auto alu = [&](int64_t at, int64_t issues) {
+      return staged ? at + kWait + timing::alu::kStart + std::max<int64_t>(issues, 1) - 1 + out : at;
+    };
+    const auto store = [&](int64_t at, int64_t moved) {
+      return at + kWait + timing::transfer::kLeave + timing::store::kFirstBeat + std::max<int64_t>(moved, 1) - 1 +
+             latency + kEnd;
+    };
+    const int64_t begin = data - std::min(ends.ahead, latency + timing::load::kFirstBeat),
+                  operands = begin + ends.first_load;
+    const int64_t moved = std::max(beats(out_.bus, machine_), store_window());
+    const int64_t loads = std::max(groups(reads_.groups) - padded_lines_, load_window());
+    int64_t least = store(alu(gemm(operands, std::max<int64_t>(gemm_, 1)), ends.stage), ends.store);
+    const int64_t first = gemm(operands, std::max<int64_t>(ends.first_gemm, 1));
+    least = std::max(least, store(alu(first, alu_), ends.store));
+    least = std::max(least, store(alu(first, ends.first_stage), moved));
+    const int64_t parameters = begin + ends.first_tile;
+    least = std::max(least, store(alu(parameters, alu_), ends.store));
+    least = std::max(least, store(alu(parameters, ends.first_stage), moved));
+    // The last operand of GEMM, and the last of all: parameters and second operands may come behind.
+    least = std::max(least, store(alu(begin + loads, ends.stage), ends.store));
+    if (products) {
+      const int64_t early = loads - groups(late_.groups);
+      least = std::max(least,
+                       store(alu(gemm(begin + early, std::max<int64_t>(ends.last_gemm, 1)), ends.stage), ends.store));
+    }
+    const int64_t bus = std::max(word - 1 + beats(data_ + instructions() * isa::kInstructionBytes, machine_),
+                                 data - 1 + beats(data_, machine_));
+    least = std::max(least, bus - 1 + latency + kEnd);
+    // Where the memory is slower than the bus an idle bus saves a part of a beat.
+    return machine_.bytes_per_cycle() < config_.axi_bytes ? least - 4 : least;
+  }
+
+  const Nest& nest_;
+  const Intrinsic& intrinsic_;
+  const Extents& tile_;
+  const Machine& machine_;
+  const isa::MachineConfig& config_;
+  Extents trips_, last_;  // tiles in each dimension, and extents of the last one
+  int64_t output_tiles_ = 1, reduction_tiles_ = 1;
+  bool core_ = true;
+  int64_t gemm_ = 0, alu_ = 0;
+  Moved input_, weights_, late_, out_, reads_;  // late: what GEMM does not wait for
+  Requests requests_;
+  int64_t padded_lines_ = 0;  // of the input, in all its tiles
+  int64_t data_ = 0;          // bytes on the bus, without instructions
+};
+
+}  // namespace
+
+int64_t least_bytes(const Nest& nest, const Machine& machine) {
+  int64_t least = kMost;
+  for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
+    const Moved rest = weights_once(nest, *intrinsic, machine.config) + params_once(nest, *intrinsic, machine.config) +
+                       out_once(nest, nest.second, machine.config) + out_once(nest, nest.output, machine.config);
+    least = std::min(least, rest.bus + input_bytes(nest));
+  }
+  return least;
+}
+
+LeastWork least_work(const Nest& nest, const Machine& machine) {
+  const Extents& e = nest.extent;
+  const isa::MachineConfig& config = machine.config;
+  LeastWork work;
+  work.input = input_bytes(nest);
+  work.output = nest.images * product(e, {Dim::kOh, Dim::kOw}) * nest.out_channels.total * nest.output.element_bytes;
+  work.constants = kMost;
+  bool core = true;  // what other intrinsics issue nobody knows here
+  for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
+    core = core && intrinsic == &core_intrinsic(nest.computation);
+    const Footprint whole = footprint(nest, *intrinsic, e);
+    const int64_t weights = nest.factor.present ? 0 : whole.weights * config.wgt_entry_bytes();
+    work.constants = std::min(work.constants, weights + whole.params * config.param_entry_bytes());
+  }
+  if (!core) return work;
+  work.gemm = gemm_steps(nest, e, e);
+  if (dense(nest)) work.macs = work.gemm * config.peak_macs();
+  if (work.gemm > 0 && !nest.raw) work.alu = entries_of(e);
+  return work;
+}
+
+int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine,
+                   int64_t other_bytes) {
+  return TileForm(nest, intrinsic, tile, machine, other_bytes).cycles();
+}
+
+std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, int64_t other_bytes) {
+  const Space space(nest, machine.config);
+  std::vector<TileBound> result;
+  for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
+    std::array<size_t, kDims> at{};
+    for (bool more = true; more;) {
+      Extents tile;
+      for (size_t d = 0; d < kDims; ++d) tile.value[d] = space.extents(static_cast<Dim>(d))[at[d]];
+      Capacity use;
+      PerOperand ones;
+      ones.fill(1);
+      add_use(use, footprint(nest, *intrinsic, tile), ones, nest.input_space);
+      if (encodable(nest, *intrinsic, tile) && use.fits(machine.config))
+        result.push_back({intrinsic, tile, tile_bound(nest, *intrinsic, tile, machine, other_bytes)});
+      more = false;
+      for (size_t d = 0; d < kDims && !more; ++d) {
+        more = ++at[d] < space.extents(static_cast<Dim>(d)).size();
+        if (!more) at[d] = 0;
+      }
+    }
+  }
+  std::stable_sort(result.begin(), result.end(),
+                   [](const TileBound& a, const TileBound& b) { return a.cycles < b.cycles; });
+  return result;
+}
+
+}  // namespace tessera::schedule
