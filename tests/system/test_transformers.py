@@ -117,6 +117,8 @@ def masked_scores(form, hidden):
     elif form == "at run time":
         seen = g.node("Cast", [g.input(seen.astype(np.uint8), "seen")], "condition", to=TensorProto.BOOL)
         scores = g.node("Where", [seen, scores, lowest], "masked")
+    elif form == "turned":
+        scores = g.node("Where", [g.constant(~seen), lowest, scores], "masked")
     else:
         mask = g.constant(np.where(seen, np.float32(0), np.float32(hidden)))
         scores = g.node("Add", [mask, scores], "masked")
@@ -126,7 +128,7 @@ def masked_scores(form, hidden):
 
 
 @pytest.mark.parametrize("hidden", [-1e4, float(np.finfo(np.float32).min), -np.inf])
-@pytest.mark.parametrize("form", ["constant", "at run time", "sum"])
+@pytest.mark.parametrize("form", ["constant", "at run time", "turned", "sum"])
 def test_masks_keep_the_scores_steps(form, hidden, row_configs):
     if hidden == -np.inf and form == "sum":
         pytest.skip("a row of which all is hidden is no number in the float model")

@@ -29,25 +29,39 @@ def _softmax_behind(graph, name):
     return reader is not None and is_onnx(reader, "Softmax")
 
 
+def _hiding(graph, node):
+    """(scores, number, whether the condition says what is seen) of a Where that hides scores; else None."""
+    if not is_onnx(node, "Where") or not _softmax_behind(graph, node.output[0]):
+        return None
+    for scores, hidden, seen in ((1, 2, True), (2, 1, False)):
+        array = graph.array(node.input[hidden])
+        low = array is not None and array.size == 1 and float(array.reshape(-1)[0]) <= HIDDEN
+        if low and node.input[scores] not in graph.constants:
+            return node.input[scores], array.reshape(-1)[0], seen
+    return None
+
+
 def masks_to_sums(model, graph, add_constant):
     """Where(seen, scores, number) in front of a softmax becomes scores + Where(seen, 0, number): the softmax of both is
-    the same, as the number hides everything. add_constant: of (name, array), returns the name."""
+    the same, as the number hides everything. Where(hidden, number, scores) likewise. add_constant: of (name, array),
+    returns the name."""
     nodes = []
     for node in model.graph.node:
-        hidden = graph.array(node.input[2]) if is_onnx(node, "Where") else None
-        seen = hidden is not None and hidden.size == 1 and float(hidden.reshape(-1)[0]) <= HIDDEN
-        if not seen or node.input[1] in graph.constants or not _softmax_behind(graph, node.output[0]):
+        hiding = _hiding(graph, node)
+        if hiding is None:
             nodes.append(node)
             continue
+        scores, hidden, seen = hiding
         condition = graph.array(node.input[0])
-        lowest = np.float32(np.maximum(hidden.reshape(-1)[0], np.finfo(np.float32).min))
+        lowest = np.float32(np.maximum(hidden, np.finfo(np.float32).min))
         mask = f"{node.output[0]}/mask"
         if condition is not None:
-            add_constant(mask, np.where(condition, np.float32(0), lowest))
+            add_constant(mask, np.where(condition == seen, np.float32(0), lowest))
         else:
             operands = [add_constant(f"{mask}/seen", np.float32(0)), add_constant(f"{mask}/hidden", lowest)]
-            nodes.append(helper.make_node("Where", [node.input[0], *operands], [mask], f"{node.name}/mask"))
-        nodes.append(helper.make_node("Add", [node.input[1], mask], list(node.output), node.name))
+            inputs = [node.input[0], *(operands if seen else operands[::-1])]
+            nodes.append(helper.make_node("Where", inputs, [mask], f"{node.name}/mask"))
+        nodes.append(helper.make_node("Add", [scores, mask], list(node.output), node.name))
     del model.graph.node[:]
     model.graph.node.extend(nodes)
 

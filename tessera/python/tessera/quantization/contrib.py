@@ -75,11 +75,11 @@ def _unpacked(bytes_, bits):
 
 
 def weights_of_bits(node, graph):
-    """The float weights [K, N] of a MatMulNBits; None where they are no constants or in an order of their own."""
+    """The float weights [K, N] of a MatMulNBits; None where they are no constants, or of a form that nothing serves."""
     bits, block = attribute(node, "bits", 4), attribute(node, "block_size", 0)
     rows, depth = attribute(node, "N", 0), attribute(node, "K", 0)
     operands = [graph.array(name) if name else None for name in node.input]
-    if len(operands) < 3 or any(a is None for a in operands[1:3]) or (len(node.input) > 4 and node.input[4]):
+    if len(operands) < 3 or any(a is None for a in operands[1:3]):
         return None
     if bits not in (2, 4, 8) or min(block, rows, depth) < 1 or operands[1].dtype != np.uint8:
         return None
@@ -93,8 +93,13 @@ def weights_of_bits(node, graph):
             zeros = _unpacked(operands[3].reshape(rows, -1), bits)[:, :blocks].reshape(-1).astype(np.float32)
         else:
             zeros = operands[3].reshape(-1).astype(np.float32)
-    scales = operands[2].reshape(-1).astype(np.float32)
-    weights = ((numbers - zeros[:, None]) * scales[:, None]).reshape(rows, blocks * block)[:, :depth]
+    group = np.arange(depth) // block  # of each column: the block whose scale and zero point it has
+    if len(node.input) > 4 and node.input[4]:
+        group = None if operands[4] is None else operands[4].reshape(-1)[:depth]
+        if group is None or group.size != depth or group.min() < 0 or group.max() >= blocks:
+            return None
+    scales = operands[2].reshape(rows, blocks).astype(np.float32)[:, group]
+    weights = (numbers.reshape(rows, blocks * block)[:, :depth] - zeros.reshape(rows, blocks)[:, group]) * scales
     return np.ascontiguousarray(weights.T).astype(operands[2].dtype)
 
 

@@ -202,8 +202,13 @@ class Plan:
         is quantised must stand on each side, and behind it one that computes (or else values of different sizes that
         leave the graph together would share a scale). A movement or a concatenation may also read the graph's input,
         and a movement of quantised values may write its output. So may a normalisation, whose values are of one
-        size. Nothing stands before an embedding."""
+        size; it may read the graph's input where a sum is quantised that reads it too. Nothing stands before an
+        embedding."""
         readers = {unit: self.readers_of(unit) for unit in self.units}
+
+        def read_beside(unit, name):
+            beside = (u for u in self.units if u.quantised and u.kind == "binary")
+            return name in self.graph.inputs and any(name in u.inputs for u in beside)
 
         def computes(unit):
             if unit.kind in ("movement", "concat"):
@@ -222,6 +227,7 @@ class Plan:
                     for name in unit.inputs
                 )
                 before |= unit.kind == "embedding"
+                before |= unit.kind == "normalisation" and read_beside(unit, unit.inputs[0])
                 behind = any(computes(reader) for reader in readers[unit])
                 behind |= unit.kind == "normalisation" and unit.output in self.graph.outputs
                 if unit.kind == "movement" and all(name in self.unit_of for name in unit.inputs):

@@ -20,6 +20,7 @@ from .attention import masks_to_sums
 from .contrib import spell_out, weights_to_float
 from .errors import argument, error, model_error
 from .graph import Graph, attribute, is_onnx, opset_of
+from .spellings import einsums_to_products, lengths_to_normalisations, without_guards
 
 LEAST_OPSET = 13  # of scales for each channel
 MOST_OPSET = 22  # beyond it ONNX Runtime has no kernel of QuantizeLinear
@@ -487,6 +488,9 @@ def prepare(model, products):
     plain_gemms(model)
     model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     batch_norms_to_convolutions(model)
+    einsums_to_products(model)
+    lengths_to_normalisations(model)
+    without_guards(model)
     masks_to_sums(model, Graph(model), lambda name, array: _constant(model.graph, name, array))
     drop_unused(model)
     name_nodes(model)

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 
 from . import attention
 from .graph import attribute, is_onnx
+from .ranges import parameters_of
 
 
 def weight_scales(array, axis, *, least=None, power_of_two=False):
@@ -174,8 +175,6 @@ class Writer:
 
     def _constant_operand(self, unit, node):
         """A vector beside a tensor in a sum or product becomes uint8 with one scale."""
-        from .ranges import parameters_of
-
         masked = attention.masked_sum(self.plan, unit, {})
         for index, name in enumerate(node.input):
             array = self.plan.graph.array(name)
@@ -186,6 +185,13 @@ class Writer:
                 array = np.maximum(array, attention.lowest_of_mask((scores.low, scores.high), (total.low, total.high)))
             given = parameters_of(array.min(), array.max(), power_of_two=self.power_of_two)
             node.input[index] = self._constant_bytes(name, array, given)
+
+    def _constant_left(self, node):
+        """A constant in front of a product, such as learned queries, is an activation like others: one scale."""
+        array = self.plan.graph.array(node.input[0])
+        if array is not None:
+            given = parameters_of(array.min(), array.max(), power_of_two=self.power_of_two)
+            node.input[0] = self._constant_bytes(node.input[0], array, given)
 
     def _constant_parts(self, unit, node):
         """Constants that are joined with tensors, or whose rows are chosen, become uint8 with the result's scale."""
@@ -218,6 +224,7 @@ class Writer:
         name = unit.node.input[1]
         array = self.plan.graph.array(name)
         if array is None:
+            self._constant_left(product)
             return
         axis = channel_axis(node, array.ndim) if self.per_channel else None
         step = np.float64(self.parameters[unit.inputs[0]].scale)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other spellings of what the NPU computes. In: a float model with inferred shapes. Out: Einsum of two operands as a
+MatMul between movements, the division of rows by their length as a normalisation by their root mean square, and no
+guard against rows of a softmax that hide everything."""
+
+import math
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from .graph import Graph, attribute, is_onnx, opset_of, outer_reads
+
+
+class _Rewriter:
+    """Collects the nodes and constants of a new graph."""
+
+    def __init__(self, model):
+        self.graph, self.model, self.nodes = Graph(model), model, []
+        self.taken = set(self.graph.producer) | set(self.graph.inputs) | set(self.graph.constants)
+
+    def name(self, wanted):
+        unique, k = wanted, 1
+        while unique in self.taken:
+            k += 1
+            unique = f"{wanted}.{k}"
+        self.taken.add(unique)
+        return unique
+
+    def constant(self, name, array):
+        name = self.name(name)
+        self.model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def node(self, op, inputs, name, output=None, **attributes):
+        output = output or self.name(name)
+        self.nodes.append(helper.make_node(op, inputs, [output], self.name(f"{name}/{op}"), **attributes))
+        return output
+
+    def finish(self):
+        """Puts the nodes in the model; those that nobody reads any more go."""
+        read, kept = set(self.graph.outputs), []
+        for node in reversed(self.nodes):
+            if any(name in read for name in node.output):
+                kept.append(node)
+                read |= set(node.input) | outer_reads(node)
+        del self.model.graph.node[:]
+        self.model.graph.node.extend(reversed(kept))
+
+
+# --- Einsum
+# -------------------------------------------------------------------------------------------------------------
+
+
+class _Labels:
+    """Of an equation of two operands: `batch` in both and the result, `inner` summed over, `rows` of the left and
+    `columns` of the right operand alone. A left operand may have further axes in front (`more`), along which the right
+    one is the same."""
+
+    def __init__(self, equation):
+        text = equation.decode().replace(" ", "")
+        terms, _, self.result = text.partition("->")
+        self.left, self.right = terms.split(",") if terms.count(",") == 1 else ("", "")
+        once = all(len(set(term)) == len(term) for term in (self.left, self.right, self.result))
+        self.ok = bool(self.left) and "->" in text and "." not in text and once
+        both = [c for c in self.left if c in self.right]
+        self.batch = [c for c in self.result if c in both]
+        self.inner = [c for c in both if c not in self.result]
+        own = [c for c in self.left if c not in self.right]
+        self.columns = [c for c in self.right if c not in self.left]
+        self.more, self.rows = own[:-1], own[-1:]
+        self.ok &= bool(self.inner) and set(own + self.columns + self.batch) == set(self.result)
+
+
+def _ordered(out, operand, labels, wanted, shape, name):
+    """The operand with its axes in the wanted order and each group of several labels, or none, as one axis."""
+    order = [labels.index(c) for group in wanted for c in group]
+    extents = [math.prod(shape[labels.index(c)] for c in group) for group in wanted]
+    array = out.graph.array(operand)
+    if array is not None:
+        return out.constant(f"{name}/constant", array.transpose(order).reshape(extents))
+    if order != sorted(order):
+        operand = out.node("Transpose", [operand], f"{name}/turned", perm=order)
+    if any(len(group) != 1 for group in wanted):
+        operand = out.node("Reshape", [operand, out.constant(f"{name}/extents", np.int64(extents))], f"{name}/shaped")
+    return operand
+
+
+def _einsum(out, node):
+    """Whether the node has been written as a MatMul."""
+    known = _Labels(attribute(node, "equation", b"")) if len(node.input) == 2 else None
+    if known is None or not known.ok:
+        return False
+    shapes = [out.graph.shapes.get(name) for name in node.input]
+    if any(shape is None or None in shape for shape in shapes):
+        return False
+    result = node.output[0]
+    extent = dict(zip(known.left + known.right, shapes[0] + shapes[1]))
+    batch = [[c] for c in known.batch]
+    left = [[c] for c in known.more] + batch + [known.rows, known.inner]
+    a = _ordered(out, node.input[0], known.left, left, shapes[0], f"{result}/left")
+    b = _ordered(out, node.input[1], known.right, [*batch, known.inner, known.columns], shapes[1], f"{result}/right")
+    made = known.more + known.batch + known.rows + known.columns
+    order = [made.index(c) for c in known.result]
+    reshaped = len(known.rows) != 1 or len(known.columns) != 1
+    turned = order != sorted(order)
+    product = out.node("MatMul", [a, b], result, None if reshaped or turned else result)
+    if reshaped:
+        extents = out.constant(f"{result}/extents", np.int64([extent[c] for c in made]))
+        product = out.node("Reshape", [product, extents], f"{result}/shaped", None if turned else result)
+    if turned:
+        out.node("Transpose", [product], result, result, perm=order)
+    return True
+
+
+def einsums_to_products(model):
+    """Einsum of two operands, in which no label repeats and none is summed in one operand alone, as MatMul."""
+    out = _Rewriter(model)
+    for node in out.graph.nodes:
+        if not (is_onnx(node, "Einsum") and out.graph.is_float(node.output[0]) and _einsum(out, node)):
+            out.nodes.append(node)
+    out.finish()
+
+
+# --- rows of length 1
+# ----------------------------------------------------------------------------------------------------
+
+
+def _divided_by_lengths(graph, node):
+    """Whether a Div divides its first operand by the lengths of that operand's rows, through a least length, copies and
+    a Transpose of both."""
+    x, made, order = node.input[0], graph.producer.get(node.input[1]), None
+    while made is not None and is_onnx(made, "Expand", "Clip", "Max", "Transpose"):
+        if is_onnx(made, "Transpose"):
+            before = graph.producer.get(x)
+            if order is not None or before is None or not is_onnx(before, "Transpose"):
+                return False
+            order, x = attribute(made, "perm"), before.input[0]
+            if order is None or attribute(before, "perm") != order:
+                return False
+        if is_onnx(made, "Clip", "Max"):
+            least = [graph.array(name) for name in made.input[1:] if name]
+            if len(least) != 1 or least[0] is None or least[0].size != 1 or not 0 <= least[0].reshape(-1)[0] <= 1e-6:
+                return False
+        made = graph.producer.get(made.input[0])
+    if made is None or not is_onnx(made, "ReduceL2") or not attribute(made, "keepdims", 1) or made.input[0] != x:
+        return False
+    axes = attribute(made, "axes")
+    if axes is None and len(made.input) > 1 and graph.array(made.input[1]) is not None:
+        axes = graph.array(made.input[1]).reshape(-1).tolist()
+    rank = len(graph.shapes.get(x) or [])
+    last = rank - 1 if order is None else order[-1]
+    return bool(rank and axes) and [a % rank for a in axes] == [last]
+
+
+def _mean(out, x, name, opset):
+    if opset < 18:
+        return out.node("ReduceMean", [x], name, axes=[-1], keepdims=1)
+    return out.node("ReduceMean", [x, out.constant(f"{name}/axes", np.int64([-1]))], name, keepdims=1)
+
+
+def lengths_to_normalisations(model):
+    """x over the length of its rows is x over their root mean square, divided by the root of their extent. The least
+    length keeps rows of zeros from a division by 0, which epsilon does here."""
+    out = _Rewriter(model)
+    for node in out.graph.nodes:
+        shape = out.graph.shapes.get(node.output[0]) if is_onnx(node, "Div", "LpNormalization") else None
+        if is_onnx(node, "LpNormalization"):
+            last = shape is not None and attribute(node, "axis", -1) % len(shape) == len(shape) - 1
+            x = node.input[0] if last and attribute(node, "p", 2) == 2 else None
+        else:
+            x = node.input[0] if shape is not None and _divided_by_lengths(out.graph, node) else None
+        if x is None or not shape or not shape[-1]:
+            out.nodes.append(node)
+            continue
+        result = node.output[0]
+        square = out.node("Mul", [x, x], f"{result}/square")
+        mean = _mean(out, square, f"{result}/mean", opset_of(model))
+        least = out.constant(f"{result}/epsilon", np.float32(1e-24))
+        root = out.node("Sqrt", [out.node("Add", [mean, least], f"{result}/above")], f"{result}/root")
+        shares = out.constant(f"{result}/shares", np.full(shape[-1], 1 / math.sqrt(shape[-1]), np.float32))
+        out.node("Mul", [out.node("Div", [x, root], f"{result}/unit"), shares], result, result)
+    out.finish()
+
+
+# --- rows that hide everything
+# -------------------------------------------------------------------------------------------
+
+
+def _softmax_of_guard(graph, node):
+    """Of Where(IsNaN(p), number, p): the node of the softmax p."""
+    if not is_onnx(node, "Where"):
+        return None
+    test, made = graph.producer.get(node.input[0]), graph.producer.get(node.input[2])
+    if test is None or made is None or not is_onnx(test, "IsNaN") or not is_onnx(made, "Softmax"):
+        return None
+    return made if test.input[0] == node.input[2] else None
+
+
+def without_guards(model):
+    """A softmax of a row that hides everything is 0 / 0, which a guard behind it replaces. Masks are finite behind
+    quantisation, so such a row has equal shares and the guard never acts."""
+    out, removed = _Rewriter(model), set()
+    for node in out.graph.nodes:
+        softmax = _softmax_of_guard(out.graph, node)
+        test = out.graph.producer[node.input[0]] if softmax is not None else None
+        if softmax is None or not (_only_in(out.graph, softmax, 2) and _only_in(out.graph, test, 1)):
+            out.nodes.append(node)
+            continue
+        removed.add(id(test))
+        softmax.output[0] = node.output[0]
+    out.nodes = [node for node in out.nodes if id(node) not in removed]
+    out.finish()
+    if removed:
+        _finite_masks(model)
+
+
+def _only_in(graph, node, count):
+    """Whether the node's result is read as often and does not leave the graph."""
+    name = node.output[0]
+    return name not in graph.held and len(graph.readers[name]) == count
+
+
+def _finite_masks(model):
+    """Constants that sums and choices take have the lowest number in the place of minus infinity."""
+    read = {name for node in model.graph.node if is_onnx(node, "Where", "Add") for name in node.input}
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.FLOAT and tensor.name in read:
+            array = numpy_helper.to_array(tensor)
+            if np.isneginf(array).any():
+                tensor.CopyFrom(numpy_helper.from_array(np.maximum(array, np.finfo(np.float32).min), tensor.name))
