@@ -78,6 +78,7 @@ def bench(names, workers="2"):
             "combinations": found.space.size,
             "machines": len(found.known) - sum(found.refused.values()),
             "kept": len(points),
+            "spared": found.spared,
             "evaluations": dict(found.compiled),
             "workers": workers,
             "seconds": round(seconds, 1),

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import pathlib
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -25,6 +26,9 @@ from tessera.exploration import command as command_module
 from tessera import workers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import networks  # noqa: E402
+
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 
 SMALL = {
@@ -253,6 +257,58 @@ def test_screened_grid_has_the_front_of_the_full_one(exploring):
     assert screened.compiled["predict"] == 0  # all of it was in the file
 
 
+VARIED = {
+    **SMALL,
+    "machine": {
+        "block_in": [4, 8, 16],
+        "block_out": [4, 8, 16, 32],
+        "inp_bytes": 16384,
+        "axi_bytes": [8, 16],
+        "second_lanes": "max(1, block_out / 4)",
+    },
+}
+
+
+def test_machines_that_are_spared_change_no_front(exploring, monkeypatch):
+    """The front where all machines are compiled in full, and where some are spared even the screen."""
+    monkeypatch.setattr(explorer, "FIRST_SCREENED", 6)
+    monkeypatch.setattr(explorer, "BATCH", 2)
+    networks.build("ds_cnn")
+    path = networks.CACHE / "ds_cnn.onnx"
+    first = exploring(space.Space(VARIED), [path])
+    first.grid(screen=True)
+    assert first.spared > 4 and first.compiled["screen"] + first.spared == 24 > first.compiled["predict"]
+    full = {point.number: point.figures for point in exploring(space.Space(VARIED), [path]).grid(screen=False)}
+    middle = sorted(figures["milliseconds"] for figures in full.values())[len(full) // 2]
+    for changes in (
+        {},
+        {"objectives": {"minimise": ["bytes", "lut"]}},
+        {"objectives": {"minimise": ["milliseconds", "microjoules", "dsp"]}, "constraints": {"milliseconds": middle}},
+    ):
+        content = space.Space({**VARIED, **changes})
+        some, every = exploring(content, [path]), exploring(content, [path])
+        front, expected = some.front(some.grid(screen=True)), every.front(every.grid(screen=False))
+        assert front and [point.figures for point in front] == [point.figures for point in expected]
+        spared = [point for point in some.known.values() if point.judge == "bound"]
+        assert len(spared) == some.spared
+        for point in spared:
+            assert all(least <= full[point.number][key] for key, least in point.figures.items())
+
+
+def test_bounds_of_machines_that_share_them(exploring):
+    """What bound_key leaves out changes no bound."""
+    import tessera
+
+    model = tessera.PredictedModel(DIGITS.read_bytes())
+    base = {**space.base_of("npu256"), "row_lanes": 0}
+    base = {key: base[key] for key in space.PARAMETERS if key in base}
+    expected = model.bound(space.Machine(base).toml())
+    assert expected["cycles"] > 0
+    for key in explorer.SIZES + explorer.QUEUES:
+        other = space.Machine({**base, key: 2 * base[key]})
+        assert model.bound(other.toml()) == expected, key
+
+
 def test_constraints_leave_machines_out(exploring):
     found = exploring()
     points = found.grid(screen=False)
@@ -460,13 +516,43 @@ def test_output_that_cannot_be_written_leaves_what_stood_there(tmp_path, monkeyp
     path = tmp_path / "front.json"
     path.write_text("before")
 
-    def full(self, text):
+    def full(self, content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(pathlib.Path, "write_text", full)
+    monkeypatch.setattr(pathlib.Path, "write_bytes", full)
     with pytest.raises(_tessera.Error, match="front.json.*No space"):
         command_module.write(path, "after")
     assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
+
+
+def test_full_disk_takes_no_picture_away_and_hides_no_table(tmp_path, capsys, monkeypatch):
+    """Files of at most 40 KB, as a disk with so much room: the results fit, and the picture does not."""
+    pytest.importorskip("matplotlib")
+    line = [str(space_file(tmp_path)), "--network", str(DIGITS), "-q", "--db", str(tmp_path / "kept.db")]
+    assert command_module.main(line) == 0
+    table = capsys.readouterr().out
+    drawn = tmp_path / "front.png"
+    drawn.write_bytes(b"before")
+    line = ["-m", "tessera.exploration", *line, "--picture", str(drawn)]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40960, 40960))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, *line], capture_output=True, text=True, preexec_fn=limit, env=environment, timeout=120
+    )
+    assert done.returncode == 1 and done.stdout == table
+    assert "cannot write" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert drawn.read_bytes() == b"before" and not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_standard_output_that_takes_nothing_is_told(tmp_path):
+    line = ["-m", "tessera.exploration", str(space_file(tmp_path)), "--network", str(DIGITS), "-q"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, *line], stdout=full, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
+        )
+    assert done.returncode != 0 and done.stderr.startswith("tessera: error (io): cannot write to the standard output")
 
 
 def test_full_disk_is_told_and_what_was_kept_stays(tmp_path):

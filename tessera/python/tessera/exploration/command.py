@@ -93,20 +93,30 @@ def nothing(found):
     return argument(f"no machine of the space is left: {why}; widen ranges, constraints or rules")
 
 
-def write(path, text):
-    """A file that stands there keeps its content until the new one is written as a whole."""
+def write(path, content):
+    """A file that stands there keeps its content until the new one, text or bytes, is written as a whole. Errors:
+    io."""
     path = pathlib.Path(path)
     part = path.with_name(f"{path.name}.part")
+    content = content.encode() if isinstance(content, str) else content
     try:
         if path.exists() and not path.is_file():
-            path.write_text(text)
+            path.write_bytes(content)
             return
-        part.write_text(text)
+        part.write_bytes(content)
         part.replace(path)
     except OSError as refused:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         raise error("io", f"cannot write '{path}': {refused.strerror}") from None
+
+
+def say(text):
+    """To standard output, before any file, so that a full disk hides nothing. Errors: io."""
+    try:
+        print(text, flush=True)
+    except OSError as refused:
+        raise error("io", f"cannot write to the standard output: {refused.strerror}") from None
 
 
 def run(given):
@@ -123,15 +133,14 @@ def run(given):
         shown = found.distinct(front, given.tolerance)[: given.most]
         confirmed = found.confirm(shown, given.confirm) if given.confirm else None
     content = report.as_json(found, points, front, shown, confirmed, given.confirm or "")
+    if given.json:
+        say(json.dumps(content))
+    else:
+        say(report.table(report.rows(found, shown, confirmed)) + "\n\n" + "\n".join(report.reasons(found, shown)))
     if given.output:
         write(given.output, json.dumps(content, indent=1) + "\n")
     for path in given.picture:
-        picture.draw(found, points, shown, path)
-    if given.json:
-        print(json.dumps(content))
-    else:
-        print(report.table(report.rows(found, shown, confirmed)))
-        print("\n" + "\n".join(report.reasons(found, shown)))
+        write(path, picture.drawn(found, points, shown, path))
     if not given.quiet:
         for line in report.notes(found, points):
             print(f"tessera: {line}", file=sys.stderr)

@@ -2,10 +2,12 @@
 """The exploration: machines of a space times networks. Enters: a Space, networks, a results file, a pool of workers.
 Leaves: points with their figures, the front, what was refused and why.
 
-Two steps save time on many machines. The screen chooses schedules by the closed form alone; its cycles are those of a
-program that would run, some percent more than the compiler's own. A screened machine's figures times the least ratio
-that compiled machines have shown, less a margin, are what it may reach at best. The machines that are on the front even
-so are compiled in full, and this goes on until only compiled machines are left on it."""
+Two steps save time on many machines. A machine whose figures are beaten by a compiled one even where each network takes
+the least that any program can (judge "bound") is spared all else, which changes no front. For the others the screen
+chooses schedules by the closed form alone; its cycles are those of a program that would run, some percent more than the
+compiler's own. A screened machine's figures times the least ratio that compiled machines of its kind have shown, less a
+margin, are what it may reach at best. The machines that are on the front even so are compiled in full, and this goes on
+until only compiled machines are left on it."""
 
 import collections
 import dataclasses
@@ -22,9 +24,14 @@ from . import area as area_module
 from . import energy, evaluate, pareto, results
 
 UNIT_SECONDS = 2.0  # of a unit of work
-MARGIN = 0.01  # beyond the best ratio of compiled and screened that was seen
-BATCH = 16  # screened machines that are compiled in full before the next look, at least, so that workers are busy
+MARGIN = 0.005  # beyond the best ratio of compiled and screened that was seen
+BATCH = 8  # screened machines that are compiled in full before the next look, at least, so that workers are busy
 FIRST_RATIO = 0.85  # before any was
+ALIKE = 3  # compiled machines of a kind, before whose ratios those of all count
+FIRST_SCREENED = 64  # machines, the strongest; each time twice as many follow, less those that are spared by then
+COMPILED = ("cycles", "milliseconds", "bytes", "microjoules")  # figures that come from compiling
+SIZES = ("inp_bytes", "wgt_bytes", "acc_bytes", "out_bytes", "param_bytes")  # of a kind's machines
+QUEUES = ("load_queue", "gemm_queue", "alu_queue", "store_queue", "reads_in_flight", "writes_in_flight")
 MOST_GRID = 200_000
 
 
@@ -83,6 +90,43 @@ class Point:
         """What its cycles depend on."""
         return self.machine.toml(), tuple(sorted(self.machine.options().items()))
 
+    def without(self, names):
+        """The same less some parameters."""
+        kept = tuple((key, value) for key, value in self.machine.parameters.items() if key not in names)
+        return kept, self.key()[1]
+
+    def kind(self):
+        """Of machines whose replays are alike."""
+        return self.without(SIZES)
+
+    def bound_key(self):
+        """Of machines of one bound. How long a row may be depends on sizes."""
+        return self.without(QUEUES if self.machine.parameters.get("row_lanes", 0) else SIZES + QUEUES)
+
+    def memory(self):
+        """Bytes of its scratchpads."""
+        return sum(self.machine.parameters.get(key, 0) for key in SIZES)
+
+
+class Ratios:
+    """What compiling in full makes of screened figures."""
+
+    def __init__(self):
+        self.of_kind = collections.defaultdict(list)
+        self.all = dict.fromkeys(COMPILED, FIRST_RATIO)
+
+    def add(self, point, screened):
+        ratios = {key: point.figures[key] / screened[key] for key in COMPILED}
+        self.of_kind[point.kind()].append(ratios)
+        self.all = {key: min(self.all[key], ratios[key]) for key in COMPILED}
+
+    def least(self, point):
+        """{figure: factor} that the point may reach."""
+        alike = self.of_kind.get(point.kind(), [])
+        if len(alike) < ALIKE:
+            return {key: ratio - MARGIN for key, ratio in self.all.items()}
+        return {key: min(ratios[key] for ratios in alike) - MARGIN for key in COMPILED}
+
 
 class Progress:
     """One line on standard error, written again."""
@@ -108,6 +152,7 @@ class Explorer:
         self.refused = collections.Counter()  # why machines were left out, by reason
         self.failures = {}  # {(machine's number, network): error}
         self.compiled = collections.Counter()  # by judge, in this run
+        self.spared = 0  # machines that are beaten even at their bounds
         self.places = workers_module.count_of(workers) or 4  # workers, about: the last units should be small
         self.pool = None  # from the first work on
         self.known = {}  # {number: Point}, or None where it is refused
@@ -151,14 +196,15 @@ class Explorer:
             return None
         return point
 
-    def refusal(self, point, scale=None):
-        """The constraint that the point's figures break, or None. scale: {objective: factor} for what is not final."""
+    def refusal(self, point, figures=None):
+        """The constraint that the point's figures break, or None. figures: others in their place."""
         if self.part is not None and not point.judge:
             why = area_module.obstacle(point.area, self.part, self.space.constraints.get("spare", 0))
             if why:
                 return f"does not fit {self.part['name']}: {why.split(': ')[1].split(' ')[0]}"
+        figures = figures or point.figures
         for key, most in self.space.constraints.items():
-            if key in point.figures and point.figures[key] * (scale or {}).get(key, 1) > most:
+            if key in figures and figures[key] > most:
                 return f"more than {most:g} {key}"
         return None
 
@@ -181,17 +227,22 @@ class Explorer:
             "microjoules": sum(sum(parts.values()) for parts in power),
         }
 
-    def evaluate(self, points, judge):
-        """Gives the points their figures. Returns those that have some: the others do not compile."""
-        wanted = {}  # {(network's digest, key of the machine): {result's key, points}}
-        for point in points:
+    def counts(self, points, judge):
+        """[{network: counts or an error}] of points."""
+        keys = [{network.name: self.result_key(point, network, judge) for network in self.networks} for point in points]
+        wanted = {}  # {result's key: (network, point)}
+        # Machines of a kind behind each other: a worker then knows replays of the one from the other.
+        for at in sorted(range(len(points)), key=lambda at: points[at].kind()):
             for network in self.networks:
-                wanted.setdefault(self.result_key(point, network, judge), (network, point))
+                wanted.setdefault(keys[at][network.name], (network, points[at]))
         found = self.kept.find(wanted)
         self._work({key: pair for key, pair in wanted.items() if key not in found}, judge, found)
+        return [{name: found[key] for name, key in of.items()} for of in keys]
+
+    def evaluate(self, points, judge):
+        """Gives the points their figures. Returns those that have some: the others do not compile."""
         done = []
-        for point in points:
-            counts = {network.name: found[self.result_key(point, network, judge)] for network in self.networks}
+        for point, counts in zip(points, self.counts(points, judge)):
             wrong = {name: counted for name, counted in counts.items() if "error" in counted}
             for name, counted in wrong.items():
                 self.failures[point.number, name] = counted["error"]
@@ -281,18 +332,18 @@ class Explorer:
 
     # --- searches
 
-    def vectors(self, points, scale=None):
-        """[points, objectives]."""
-        factors = [(scale or {}).get(key, 1) for key in self.space.objectives]
-        return np.array(
-            [[point.figures[key] * factor for key, factor in zip(self.space.objectives, factors)] for point in points]
-        ).reshape(len(points), len(self.space.objectives))
+    def vectors(self, points, figures=None):
+        """[points, objectives]. figures: of each, in place of the points' own."""
+        rows = figures if figures is not None else [point.figures for point in points]
+        return np.array([[row[key] for key in self.space.objectives] for row in rows], float).reshape(
+            len(points), len(self.space.objectives)
+        )
 
-    def allowed(self, points, scale=None):
-        """Those that break no constraint; the others are counted."""
+    def allowed(self, points, figures=None):
+        """Those that break no constraint; the others are counted. figures: {number: figures} in place of their own."""
         fine = []
         for point in points:
-            why = self.refusal(point, scale)
+            why = self.refusal(point, figures and figures[point.number])
             if why is None:
                 fine.append(point)
             else:
@@ -315,40 +366,87 @@ class Explorer:
         return self.some(points, screen)
 
     def some(self, points, screen):
-        if not screen:
-            return self.allowed(self.evaluate(points, "predict"))
-        return self.refine(self.evaluate(points, "screen"))
+        return self.refine(points) if screen else self.allowed(self.evaluate(points, "predict"))
 
-    def refine(self, screened):
-        """Compiles in full whatever may be on the front. Returns all points, those of the screen as they are."""
-        before = {point.number: dict(point.figures) for point in screened}
-        waiting, compiled, ratios = {point.number: point for point in screened}, [], {}
-        while waiting:
-            scale = {key: ratios.get(key, FIRST_RATIO) - MARGIN for key in ("cycles", "milliseconds")}
-            scale |= {key: ratios.get(key, FIRST_RATIO) - MARGIN for key in ("bytes", "microjoules")}
-            fine = [point for point in waiting.values() if self.refusal(point, scale) is None]
-            legal = [point for point in compiled if self.refusal(point) is None]
-            best = self.vectors(legal)
-            hopeful = [
-                point
-                for point, hopeless in zip(fine, pareto.dominated(self.vectors(fine, scale), best[pareto.front(best)]))
-                if not hopeless
-            ]
-            if not hopeful:
-                break
-            chosen = []
-            while hopeful and len(chosen) < BATCH:
-                best = set(pareto.front(self.vectors(hopeful)))
-                chosen += [point for at, point in enumerate(hopeful) if at in best]
-                hopeful = [point for at, point in enumerate(hopeful) if at not in best]
-            for point in chosen:
-                del waiting[point.number]
-            for point in self.evaluate(chosen, "predict"):
-                compiled.append(point)
-                for key in ("cycles", "milliseconds", "bytes", "microjoules"):
-                    ratio = point.figures[key] / before[point.number][key]
-                    ratios[key] = min(ratios.get(key, 1.0), ratio)
-        return self.allowed(compiled) + self.allowed(list(waiting.values()))
+    def least(self, points):
+        """{number: figures} that no program is below. Machines of one array share what is found."""
+        first = {}
+        for point in points:
+            first.setdefault(point.bound_key(), point)
+        nothing = {"cycles": 0, "bytes": 0, "issued_macs": 0}  # where a network does not compile, which is found out
+        found = {
+            key: {name: nothing if "error" in counted else counted for name, counted in counts.items()}
+            for key, counts in zip(first, self.counts(list(first.values()), "bound"))
+        }
+        return {point.number: self.figures_of(point, found[point.bound_key()]) for point in points}
+
+    def refine(self, points):
+        """Compiles in full whatever may be on the front. Returns all points but those that were spared: those of the
+        screen as they are."""
+        least = self.least(points)
+        remaining = self._strongest_first(self.allowed(points, least), least)
+        waiting, screened, compiled, ratios, most = {}, {}, [], Ratios(), FIRST_SCREENED
+        while remaining:
+            beaten = self._beaten(remaining, [least[point.number] for point in remaining], compiled)
+            for point, spared in zip(remaining, beaten):
+                if spared:
+                    self.spared += 1
+                    point.judge, point.figures = "bound", least[point.number]
+            remaining = [point for point, spared in zip(remaining, beaten) if not spared]
+            for point in self.evaluate(remaining[:most], "screen"):
+                waiting[point.number] = point
+                screened[point.number] = dict(point.figures)
+            remaining, most = remaining[most:], 2 * most
+            while chosen := self._hopeful(waiting.values(), compiled, ratios, least):
+                for point in chosen:
+                    del waiting[point.number]
+                for point in self.evaluate(chosen, "predict"):
+                    compiled.append(point)
+                    ratios.add(point, screened[point.number])
+                if remaining:
+                    break  # what may beat the rest is known
+        return sorted(self.allowed(compiled) + self.allowed(waiting.values()), key=lambda point: point.number)
+
+    def _strongest_first(self, points, least):
+        """By layers of the front of bounds; of machines with equal bounds one at a time, most memory first."""
+        alike = collections.defaultdict(list)
+        for point, row in zip(points, self.vectors(points, [least[point.number] for point in points])):
+            alike[tuple(row)].append(point)
+        rows = np.array(list(alike))
+        groups = [sorted(group, key=lambda point: -point.memory()) for group in alike.values()]
+        turns = []  # (how many of the group came before, layer, point)
+        left, layer = list(range(len(groups))), 0
+        while left:
+            best = {left[at] for at in pareto.front(rows[left])}
+            for at in sorted(best):
+                turns += [(before, layer, point) for before, point in enumerate(groups[at])]
+            left, layer = [at for at in left if at not in best], layer + 1
+        return [point for _, _, point in sorted(turns, key=lambda turn: turn[:2])]
+
+    def _beaten(self, points, figures, compiled):
+        """Whether a compiled machine is as good in everything, and better in something, than each point's figures."""
+        legal = [point for point in compiled if self.refusal(point) is None]
+        best = self.vectors(legal)
+        return pareto.dominated(self.vectors(points, figures), best[pareto.front(best)])
+
+    def _hopeful(self, waiting, compiled, ratios, least):
+        """Screened points, some at a time, that may be on the front."""
+        points, figures = [], []
+        for point in waiting:
+            factors = ratios.least(point)
+            may = {key: value * factors.get(key, 1) for key, value in point.figures.items()}
+            may = {key: max(value, least[point.number][key]) for key, value in may.items()}
+            if self.refusal(point, may) is None:
+                points.append(point)
+                figures.append(may)
+        beaten = self._beaten(points, figures, compiled)
+        vectors = self.vectors(points, figures)
+        hopeful, chosen = [at for at in range(len(points)) if not beaten[at]], []
+        while hopeful and len(chosen) < BATCH:
+            best = {hopeful[at] for at in pareto.front(vectors[hopeful])}
+            chosen += sorted(best)
+            hopeful = [at for at in hopeful if at not in best]
+        return [points[at] for at in chosen]
 
     def random(self, count, seed, screen):
         """`count` different machines of the space, uniformly."""
@@ -377,13 +475,4 @@ class Explorer:
 
     def confirm(self, points, device):
         """[{network: counts on the device}] of points."""
-        seen = []
-        wanted = {}
-        for point in points:
-            for network in self.networks:
-                wanted[self.result_key(point, network, device)] = (network, point)
-        found = self.kept.find(wanted)
-        self._work({key: pair for key, pair in wanted.items() if key not in found}, device, found)
-        for point in points:
-            seen.append({n.name: found[self.result_key(point, n, device)] for n in self.networks})
-        return seen
+        return self.counts(points, device)

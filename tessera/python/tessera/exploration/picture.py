@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A picture of an exploration by matplotlib: all points grey, the front as a line, its machines with numbers that the
-list beside explains. Enters: an Explorer, points, front. Leaves: a PNG or SVG file."""
+list beside explains. Enters: an Explorer, points, front. Leaves: the bytes of a PNG or SVG file."""
+
+import io
 
 from ..errors import argument, error
 from . import report
@@ -38,8 +40,8 @@ def pair(space):
     return (others[0] if others else "lut" if vertical != "lut" else "milliseconds"), vertical
 
 
-def draw(explorer, points, front, path):
-    """Errors: as check(), and io."""
+def drawn(explorer, points, front, path):
+    """The file's bytes; its name tells their form. Errors: as check()."""
     check(path)
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -127,11 +129,10 @@ def draw(explorer, points, front, path):
     if len(front) > MOST_LISTED:
         listed.append(f"and {len(front) - MOST_LISTED} more")
     beside.text(0, 1, "\n".join(listed), va="top", fontsize=7.5, family="monospace", color=INK, linespacing=1.25)
-    try:
-        with matplotlib.rc_context({"svg.hashsalt": "tessera"}):  # the same figures make the same file
-            figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else {})
-    except OSError as refused:
-        raise error("io", f"cannot write '{path}': {refused.strerror}") from None
+    made, form = io.BytesIO(), str(path)[-3:]
+    with matplotlib.rc_context({"svg.hashsalt": "tessera"}):  # the same figures make the same file
+        figure.savefig(made, format=form, dpi=150, metadata={"Date": None} if form == "svg" else {})
+    return made.getvalue()
 
 
 def wrapped(text, width=52):

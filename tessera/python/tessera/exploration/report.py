@@ -131,7 +131,8 @@ def reasons(explorer, front):
             lines.append(f"{what} there is no such machine: {other}.")
             continue
         ratio = other.figures[first] / best.figures[first] - 1
-        change = f"{first} would be {100 * ratio:+.1f} %" + (" (screened)" if other.judge == "screen" else "")
+        change = f"{first} would be {'at least ' if other.judge == 'bound' else ''}{100 * ratio:+.1f} %"
+        change += " (screened)" if other.judge == "screen" else ""
         area = other.figures["lut"] / best.figures["lut"] - 1
         broken = explorer.refusal(other)
         lines.append(
@@ -147,6 +148,8 @@ def notes(explorer, points):
         f"{explorer.space.size:,} combinations; {len(explorer.known):,} looked at, {len(points):,} kept: "
         f"{judged.count('predict')} compiled in full, {judged.count('screen')} screened."
     ]
+    if explorer.spared:
+        lines.append(f"{explorer.spared:,} spared: a compiled machine beats the least that they can take.")
     lines += [f"{count:,} left out: {why}" for why, count in explorer.refused.most_common(8)]
     for (number, name), why in list(explorer.failures.items())[:3]:
         lines.append(f"{name} does not run on machine {number}: {why}")
@@ -157,6 +160,11 @@ def notes(explorer, points):
         lines.append(f"The area of some machines is extrapolated: no measured machine has such {', '.join(outside)}.")
     lines.append("Area is a model fitted to synthesis, the clock and the energy are estimates (docs/explore.md).")
     return lines
+
+
+def counted(networks):
+    """Counts less what they cost: the same exploration makes the same object."""
+    return {name: {key: of[key] for key in of if key != "cpu_seconds"} for name, of in networks.items()}
 
 
 def as_json(explorer, points, front, shown, confirmed=None, device=""):
@@ -178,7 +186,7 @@ def as_json(explorer, points, front, shown, confirmed=None, device=""):
                 "megahertz": round(point.megahertz, 3),
                 "judge": point.judge,
                 "figures": point.figures,
-                "networks": point.per_network,
+                "networks": counted(point.per_network),
                 "extrapolated": list(point.area.outside),
             }
             for point in points
@@ -187,6 +195,7 @@ def as_json(explorer, points, front, shown, confirmed=None, device=""):
         "shown": [point.number for point in shown],
         "reasons": reasons(explorer, front),
         "left_out": dict(explorer.refused),
+        "spared": explorer.spared,
         "failures": [
             {"number": number, "network": name, "error": why} for (number, name), why in explorer.failures.items()
         ],
@@ -199,7 +208,7 @@ def as_json(explorer, points, front, shown, confirmed=None, device=""):
                     "number": point.number,
                     "cycles": cycles_of(counts),
                     "predicted_cycles": point.figures["cycles"],
-                    "networks": counts,
+                    "networks": counted(counts),
                 }
                 for point, counts in zip(shown, confirmed)
             ],

@@ -57,6 +57,8 @@ class Results:
                 raise error(
                     "io", f"'{self.path}' has results of another form ({version}, not {SCHEMA}); choose another file"
                 )
+            if version == SCHEMA:
+                return  # nothing is written where all is there: the disk may be full
             with self.connection:
                 self.connection.execute(
                     "CREATE TABLE IF NOT EXISTS evaluations (key TEXT PRIMARY KEY, network TEXT NOT NULL, "

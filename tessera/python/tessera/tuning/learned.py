@@ -135,7 +135,7 @@ class Features:
         tile = made["tile"]
         row = [0.0, len(made["chain"])]
         row += [math.log2(1 + tile.get(name, 0)) for name in ("oh", "ow", "blocks")]
-        row.append(float(tile.get("input") == "whole"))
+        row += [float(tile.get("input") == "whole"), float(tile.get("halo") == "keep")]
         return row + [0.0] * (SINGLE - len(row))
 
 
