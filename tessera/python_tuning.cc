@@ -55,7 +55,8 @@ void bind_tuning(py::module_& m) {
       .def("bounds", &Tuning::bounds, released())
       .def("of_tile", &Tuning::of_tile, released())
       .def("alone", &Tuning::alone, released())
-      .def("together", &Tuning::together, released());
+      .def("together", &Tuning::together, released())
+      .def("whole", &Tuning::whole, released());
 }
 
 }  // namespace tessera

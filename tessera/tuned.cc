@@ -162,7 +162,7 @@ int64_t replay_of(Tuning& tuning, const std::vector<Tuning::Placed>& state) {
     const size_t graph = tuning.pieces()[begin->first].graph;
     const auto end = std::find_if(
         begin, state.end(), [&](const Tuning::Placed& unit) { return tuning.pieces()[unit.first].graph != graph; });
-    cycles += tuning.together({begin, end}, "replay").first;
+    cycles += tuning.whole({begin, end}, "replay").first;
     begin = end;
   }
   return cycles;

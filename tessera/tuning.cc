@@ -155,7 +155,7 @@ std::pair<int64_t, int64_t> Tuning::alone(size_t piece, const std::string& sched
   return {cost.cycles, cost.bytes};
 }
 
-std::pair<int64_t, int64_t> Tuning::together(const std::vector<Placed>& pieces, const std::string& name) {
+std::pair<const npu::Workbench*, std::vector<npu::Placed>> Tuning::on_bench(const std::vector<Placed>& pieces) const {
   if (pieces.empty()) throw Error(ErrorCode::kInvalidArgument, "no pieces are given to be judged together");
   const size_t graph = at(pieces[0].first).graph;
   std::vector<npu::Placed> placed;
@@ -164,7 +164,18 @@ std::pair<int64_t, int64_t> Tuning::together(const std::vector<Placed>& pieces, 
       throw Error(ErrorCode::kInvalidArgument, "pieces of different graphs are given to be judged together");
     placed.push_back({pieces_[piece].first, layer_schedule_from_json(schedule)});
   }
-  const schedule::Cost cost = benches_[graph]->together(placed, judge(name));
+  return {benches_[graph].get(), std::move(placed)};
+}
+
+std::pair<int64_t, int64_t> Tuning::together(const std::vector<Placed>& pieces, const std::string& name) {
+  const auto [bench, placed] = on_bench(pieces);
+  const schedule::Cost cost = bench->together(placed, judge(name));
+  return {cost.cycles, cost.bytes};
+}
+
+std::pair<int64_t, int64_t> Tuning::whole(const std::vector<Placed>& pieces, const std::string& name) {
+  const auto [bench, placed] = on_bench(pieces);
+  const schedule::Cost cost = bench->whole(placed, judge(name));
   return {cost.cycles, cost.bytes};
 }
 

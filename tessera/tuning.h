@@ -53,9 +53,13 @@ class Tuning {
   std::pair<int64_t, int64_t> alone(size_t piece, const std::string& schedule, const std::string& judge);
   /// Of pieces of one graph that follow each other.
   std::pair<int64_t, int64_t> together(const std::vector<Placed>& pieces, const std::string& judge);
+  /// Of pieces that are a whole graph, as it would be compiled.
+  std::pair<int64_t, int64_t> whole(const std::vector<Placed>& pieces, const std::string& judge);
 
  private:
   const Piece& at(size_t piece) const;
+  /// The pieces on their graph's bench.
+  std::pair<const npu::Workbench*, std::vector<npu::Placed>> on_bench(const std::vector<Placed>& pieces) const;
   size_t local(size_t piece) const { return piece - begin_[at(piece).graph]; }
   schedule::CostModel& judge(const std::string& name);
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "compiler/emit/predict.h"
 #include "compiler/emit/synchronise.h"
+#include "compiler/npu/assemble.h"
 #include "compiler/npu/check.h"
 #include "compiler/npu/graph.h"
 #include "compiler/npu/plan.h"
@@ -27,40 +28,6 @@ int64_t model_macs(const Graph& graph, const Operation& operation) {
   const Tensor& input = graph.tensors[static_cast<size_t>(op->input)];
   return graph.tensors[static_cast<size_t>(op->output)].elements() * (input.c / op->groups) * op->kernel_h *
          op->kernel_w;
-}
-
-/// Where the outputs of a graph lie in the arena.
-ArenaBytes results_of(const Graph& graph, const std::vector<Placement>& placements) {
-  ArenaBytes results;
-  for (const TensorId output : graph.outputs) {
-    const Placement& place = placements[static_cast<size_t>(root_of(graph, output))];
-    if (place.base == kArenaBase) results.emplace_back(place.region_offset, place.region_offset + place.region_bytes);
-  }
-  return results;
-}
-
-constexpr int64_t kWorthAsking = 500;  // instructions of which one has to go
-
-/// The stream out of steps: with what is fetched again kept on the chip, if it takes fewer cycles so.
-Emitter assembled(Emitter lowered, const ArenaBytes& results, const Options& options, const Emitter::Judge& judge) {
-  const bool prefetch = options.prefetch_weights && options.virtual_threads;
-  if (options.forward == Forward::kNever || !judge) {
-    lowered.assemble(prefetch, judge);
-    return lowered;
-  }
-  Emitter forwarded = lowered;
-  const int64_t gone = forwarded.forward(results);
-  if (options.forward == Forward::kIfFaster && gone * kWorthAsking < lowered.pushed()) {
-    lowered.assemble(prefetch, judge);
-    return lowered;
-  }
-  forwarded.assemble(prefetch, judge);
-  if (options.forward == Forward::kAlways) return forwarded;
-  lowered.assemble(prefetch, judge);
-  const auto cycles = [&](const Emitter& of) {
-    return judge(of.instructions, of.layer_of_instruction, of.works, 0).cycles;
-  };
-  return cycles(forwarded) < cycles(lowered) ? std::move(forwarded) : std::move(lowered);
 }
 
 }  // namespace
@@ -114,16 +81,9 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
                                                            : schedule::LayerSchedule(unit.schedules);
     }
   }
-  emit::SynchroniseOptions order;
-  for (const int64_t pitch : plan.slides) order.slides.push_back(pitch * options.room);
-  const auto judge = [&](std::vector<isa::Instruction> stream, std::vector<uint32_t> tags,
-                         std::vector<emit::Work> works, size_t count) {
-    emit::synchronise(stream, tags, works, config, order);
-    return emit::predict(stream, tags, works, count, config,
-                         {options.dram_latency_cycles, options.dram_bandwidth_bytes});
-  };
-  Emitter emitter = assembled(std::move(lowered), results_of(graph, program.placements), options,
-                              planner.replays() ? Emitter::Judge(judge) : Emitter::Judge());
+  const emit::SynchroniseOptions order = order_of(plan, options);
+  Emitter emitter =
+      assembled(std::move(lowered), results_of(graph, plan.placements), order, options, planner.replays());
   for (size_t i = 0; i < emitter.stream_bytes.size(); ++i) {
     LayerInfo& layer = program.layers[i];
     layer.stream_bytes = emitter.stream_bytes[i];

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "compiler/emit/predict.h"
-#include "compiler/emit/synchronise.h"
 #include "compiler/npu/lower.h"
 
 namespace tessera::npu {
@@ -72,20 +71,25 @@ schedule::Machine machine_of(const isa::MachineConfig& config, const Options& op
   return {config, options.dram_latency_cycles, options.dram_bandwidth_bytes};
 }
 
+InstructionStream synchronised(Emitter&& emitter, const isa::MachineConfig& config, size_t layers,
+                               const emit::SynchroniseOptions& order) {
+  InstructionStream stream;
+  stream.layers = layers;
+  for (const emit::Work& work : emitter.works) stream.dram_bytes += work.dram_bytes + isa::kInstructionBytes;
+  stream.computed = static_cast<int64_t>(emitter.instructions.size());
+  emit::synchronise(emitter.instructions, emitter.layer_of_instruction, emitter.works, config, order);
+  stream.instructions = std::move(emitter.instructions);
+  stream.tags = std::move(emitter.layer_of_instruction);
+  stream.works = std::make_shared<const std::vector<emit::Work>>(std::move(emitter.works));
+  return stream;
+}
+
 namespace {
 
 InstructionStream stream_of(Emitter&& emitter, const isa::MachineConfig& config, const Options& options,
                             size_t layers) {
   emitter.assemble(options.prefetch_weights && options.virtual_threads);
-  InstructionStream stream;
-  stream.layers = layers;
-  for (const emit::Work& work : emitter.works) stream.dram_bytes += work.dram_bytes + isa::kInstructionBytes;
-  stream.computed = static_cast<int64_t>(emitter.instructions.size());
-  emit::synchronise(emitter.instructions, emitter.layer_of_instruction, emitter.works, config);
-  stream.instructions = std::move(emitter.instructions);
-  stream.tags = std::move(emitter.layer_of_instruction);
-  stream.works = std::make_shared<const std::vector<emit::Work>>(std::move(emitter.works));
-  return stream;
+  return synchronised(std::move(emitter), config, layers);
 }
 
 /// The streams of append(0), and of append(0) and append(1), which is lowered once.

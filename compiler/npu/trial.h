@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 
+#include "compiler/emit/synchronise.h"
 #include "compiler/npu/chain.h"
 #include "compiler/npu/task.h"
 #include "compiler/schedule/cost_model.h"
@@ -22,6 +23,10 @@ schedule::Machine machine_of(const isa::MachineConfig& config, const Options& op
 /// Some work as it stands, synchronised. `layers`: more than any tag. `slots`: receives where slots begin.
 schedule::InstructionStream lower_stream(const isa::MachineConfig& config, const Options& options, size_t layers,
                                          const std::function<void(Emitter&)>& append, SlotLog* slots = nullptr);
+
+/// The same of steps that are a stream already.
+schedule::InstructionStream synchronised(Emitter&& assembled, const isa::MachineConfig& config, size_t layers,
+                                         const emit::SynchroniseOptions& order = {});
 
 /// Its cost by the prediction.
 schedule::Cost replay(const schedule::InstructionStream& stream, const schedule::Machine& machine);

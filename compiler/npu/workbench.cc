@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "compiler/npu/assemble.h"
 #include "compiler/npu/check.h"
 #include "compiler/npu/plan.h"
 #include "compiler/schedule/bound.h"
@@ -37,6 +38,12 @@ constexpr size_t kKeptArrangements = 16;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, "the schedule is illegal: " + why);
+}
+
+Cost judged(schedule::CostModel& judge, const schedule::InstructionStream& stream) {
+  if (const std::optional<Cost> cost = judge.cost(stream)) return *cost;
+  throw Error(ErrorCode::kInvalidArgument,
+              "this judge looks at no instructions: it cannot judge layers together; take replay, sysc or rtl");
 }
 
 const std::vector<Schedule>& schedules_of(const LayerSchedule& schedule, size_t tasks) {
@@ -422,18 +429,18 @@ size_t Workbench::piece_of(size_t first, const LayerSchedule& schedule) const {
   return found->second;
 }
 
-void Workbench::arrange(std::vector<Unit>& units) const {
+const MemoryPlan& Workbench::arrange(std::vector<Unit>& units) const {
   std::string cut;
   for (const Unit& unit : units) cut += std::to_string(unit.count) + " ";
   auto known = arrangements_.find(cut);
   if (known == arrangements_.end()) {
     if (arrangements_.size() >= kKeptArrangements) arrangements_.clear();
-    std::vector<Unit> placed = units;
-    place_units(placed, graph_, config_, options_);
-    known = arrangements_.emplace(cut, std::move(placed)).first;
+    Arrangement made{units, {}};
+    made.plan = place_units(made.units, graph_, config_, options_);
+    known = arrangements_.emplace(cut, std::move(made)).first;
   }
   for (size_t u = 0; u < units.size(); ++u) {
-    const Unit& placed = known->second[u];
+    const Unit& placed = known->second.units[u];
     if (!units[u].chain) {
       units[u].tasks = placed.tasks;
       continue;
@@ -444,25 +451,42 @@ void Workbench::arrange(std::vector<Unit>& units) const {
     TESSERA_INVARIANT(head != nullptr, "a layout has gone with the places of tensors");
     units[u].chain->nests = nests_of(*units[u].chain, *head);
   }
+  return known->second.plan;
 }
 
-Cost Workbench::together(const std::vector<Placed>& schedules, schedule::CostModel& judge) const {
+std::vector<Unit> Workbench::units_of(const std::vector<Placed>& schedules) const {
   std::vector<Unit> units;
   for (const Placed& placed : schedules) {
     if (!units.empty() && units.back().first + units.back().count != placed.first)
       refuse("operation " + std::to_string(placed.first) + " does not follow the one before");
     units.push_back(unit_of(piece_of(placed.first, placed.schedule), placed.schedule));
   }
-  if (!units.empty() && units.front().first == 0 && units.back().first + units.back().count == graph_.operations.size())
-    arrange(units);
+  return units;
+}
+
+void Workbench::append(const std::vector<Unit>& units, Emitter& emitter) const {
   std::vector<LayerInfo> infos(graph_.operations.size());
-  const auto cost = judge.cost(lower_stream(config_, options_, infos.size(), [&](Emitter& emitter) {
-    for (const Unit& unit : units) lower_unit(unit, emitter, infos);
-  }));
-  if (!cost)
+  for (const Unit& unit : units) lower_unit(unit, emitter, infos);
+}
+
+Cost Workbench::together(const std::vector<Placed>& schedules, schedule::CostModel& judge) const {
+  const std::vector<Unit> units = units_of(schedules);
+  return judged(judge, lower_stream(config_, options_, graph_.operations.size(),
+                                    [&](Emitter& emitter) { append(units, emitter); }));
+}
+
+Cost Workbench::whole(const std::vector<Placed>& schedules, schedule::CostModel& judge) const {
+  std::vector<Unit> units = units_of(schedules);
+  if (units.empty() || units.front().first != 0 || units.back().first + units.back().count != graph_.operations.size())
     throw Error(ErrorCode::kInvalidArgument,
-                "this judge looks at no instructions: it cannot judge layers together; take replay, sysc or rtl");
-  return *cost;
+                "schedules of a whole graph begin with its first operation and end with "
+                "its last one");
+  const MemoryPlan& plan = arrange(units);
+  const emit::SynchroniseOptions order = order_of(plan, options_);
+  Emitter lowered(config_, options_, WeightBytes::kPlacesOnly);
+  append(units, lowered);
+  Emitter finished = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options_, true);
+  return judged(judge, synchronised(std::move(finished), config_, graph_.operations.size(), order));
 }
 
 }  // namespace tessera::npu

@@ -64,9 +64,12 @@ class Workbench {
 
   /// Of a legal schedule, the piece alone. Errors: kInvalidArgument with the rule that is broken.
   schedule::Cost alone(size_t piece, const schedule::LayerSchedule& schedule, schedule::CostModel& judge) const;
-  /// Of neighbours one behind the other, in one stream; of all operations where a compilation would place their
-  /// tensors. Errors: as alone; kInvalidArgument where they leave a gap or the judge looks at no streams.
+  /// Of neighbours one behind the other, in one stream. Errors: as alone; kInvalidArgument where they leave a gap or
+  /// the judge looks at no streams.
   schedule::Cost together(const std::vector<Placed>& schedules, schedule::CostModel& judge) const;
+  /// Of all operations as a compilation places their tensors, keeps values on the chip and fetches weights. Errors: as
+  /// together; kInvalidArgument where an operation is left out.
+  schedule::Cost whole(const std::vector<Placed>& schedules, schedule::CostModel& judge) const;
 
  private:
   struct Entry;  // of a piece: its tasks or its chain, and its spaces, made when first asked for
@@ -74,8 +77,15 @@ class Workbench {
   void find_tiles(Entry& of) const;
   size_t piece_of(size_t first, const schedule::LayerSchedule& schedule) const;
   Unit unit_of(size_t piece, const schedule::LayerSchedule& schedule) const;
+  /// One behind the other. Errors: kInvalidArgument.
+  std::vector<Unit> units_of(const std::vector<Placed>& schedules) const;
+  void append(const std::vector<Unit>& units, Emitter& emitter) const;
+  struct Arrangement {  // of the whole graph
+    std::vector<Unit> units;
+    MemoryPlan plan;
+  };
   /// Moves the units of the whole graph to the places that tensors have under their cut.
-  void arrange(std::vector<Unit>& units) const;
+  const MemoryPlan& arrange(std::vector<Unit>& units) const;
   const schedule::Nest& head_of(const Chain& chain, const schedule::ChainTile& tile,
                                 std::optional<schedule::ChainPlan>* plan, std::string* reason) const;
 
@@ -87,7 +97,7 @@ class Workbench {
   std::vector<Piece> pieces_;
   std::map<std::pair<size_t, size_t>, size_t> numbers_;  // of pieces, by first operation and count
   mutable std::map<size_t, std::unique_ptr<Entry>> entries_;
-  mutable std::map<std::string, std::vector<Unit>> arrangements_;  // by cut
+  mutable std::map<std::string, Arrangement> arrangements_;  // by cut
 };
 
 }  // namespace tessera::npu

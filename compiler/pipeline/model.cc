@@ -502,6 +502,7 @@ npu::Options npu_options(const CompileOptions& options) {
   npu::Options to;
   to.virtual_threads = options.virtual_threads;
   to.chain = options.chains;
+  to.forward = options.forward ? npu::Forward::kIfFaster : npu::Forward::kNever;
   to.traffic_weight = options.traffic_weight;
   to.dram_latency_cycles = options.dram_latency;
   to.dram_bandwidth_bytes = options.dram_bandwidth;

@@ -22,8 +22,11 @@ void for_each_option(Options& o, Visit&& visit) {
   visit("cpu_cache", "cpu-cache",
         "False: machine code of the CPU is made anew, not taken from the user's cache or kept", o.cpu_cache, 0, 1);
   visit("threads", "threads", "Threads that compute on the CPU; 0: one for each processor", o.threads, 0, 256);
-  visit("chains", "chains", "False: every layer writes its result to DRAM, nothing stays on chip between layers",
+  visit("chains", "chains", "False: every layer has a schedule of its own and ends before the next one begins",
         o.chains, 0, 1);
+  visit("forward", "forward",
+        "False: a layer fetches from DRAM what the layer before has written, even where it still stands on the chip",
+        o.forward, 0, 1);
   visit("virtual_threads", "vthreads",
         "False: one copy of each operand, so that fetching does not hide behind computing inside a layer",
         o.virtual_threads, 0, 1);

@@ -35,6 +35,7 @@ struct CompileOptions {
   bool cpu_cache = true;
   int64_t threads = 0;
   bool chains = true;
+  bool forward = true;
   bool virtual_threads = true;
   double traffic_weight = 0.2;
   int64_t dram_latency = 100;

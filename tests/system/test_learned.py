@@ -51,11 +51,11 @@ def a_seed_decides(tmp_path, cost_model, **more):
 
 
 def test_an_evolution_by_closed_form(tmp_path):
-    a_seed_decides(tmp_path, "closed-form")
+    a_seed_decides(tmp_path, "closed-form", trials=32)
 
 
 def test_an_evolution_by_the_learned_model(tmp_path, lightgbm):
-    a_seed_decides(tmp_path, "learned")
+    a_seed_decides(tmp_path, "learned", trials=32)
     lines = []
     tuned(tmp_path / "a.db", "learned", seed=2, trials=8, progress=lines.append)
     assert any("samples of the database" in line for line in lines)

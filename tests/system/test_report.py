@@ -94,7 +94,7 @@ def test_sums_hold(name, config, options):
 @timed
 def test_figures_counted_by_hand():
     data, feeds = residual()
-    session, _ = run(data, feeds)
+    session, _ = run(data, feeds, forward=False)
     stats = session.stats()
     first, second = [layer for layer in stats.layers if layer.placement == "npu"]
     assert first.op == "QLinearConv" and second.op == "QLinearConv+QLinearAdd"
@@ -109,6 +109,19 @@ def test_figures_counted_by_hand():
     assert stats.arena_bytes_without_reuse == 3 * 8192
     assert first.cycles_compute == second.cycles_compute == 256 * 2 * 2
     assert first.nodes == ["a_QLinearConv"] and second.nodes == ["b_QLinearConv", "y_QLinearAdd"]
+
+
+@timed
+def test_forwarded_bytes_cross_the_bus_once():
+    """What the second layer takes from the chip is neither fetched by it nor, where nobody else reads it, stored."""
+    data, feeds = residual()
+    apart, expected = run(data, feeds, forward=False)
+    session, outputs = run(data, feeds)
+    assert all(np.array_equal(a, b) for a, b in zip(outputs, expected, strict=True))
+    assert session.stats().cycles < apart.stats().cycles
+    first, second = [layer for layer in session.stats().layers if layer.placement == "npu"]
+    assert first.bytes["input"] == 8192 and second.bytes["output"] == 8192
+    assert first.bytes["output"] < 8192 and second.bytes["input"] + second.bytes["second"] < 2 * 8192
 
 
 def test_memory_of_a_chain():

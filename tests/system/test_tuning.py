@@ -84,6 +84,8 @@ def test_pieces_and_their_spaces():
         bench.together(chosen, "closed-form")
     with pytest.raises(tessera.Error, match="does not follow"):
         bench.together([chosen[0], chosen[0]], "replay")
+    with pytest.raises(tessera.Error, match="begin with its first operation"):
+        bench.whole(chosen[1:], "replay")
     with pytest.raises(tessera.Error, match="there is none"):
         bench.sample(len(pieces), 1)
 
@@ -94,7 +96,7 @@ def test_the_bench_counts_what_the_device_counts():
     session = session_of("sysc", "npu64")
     session.run(None, feeds(session))
     bench = _tessera.Tuning(str(DIGITS), "npu64", {}, {})
-    cycles, moved = bench.together(bench.chosen(), "sysc")
+    cycles, moved = bench.whole(bench.chosen(), "sysc")
     assert abs(cycles - session.stats().cycles) <= 0.01 * session.stats().cycles
     bytes_of_run = session.stats().dram_read_bytes + session.stats().dram_write_bytes
     assert abs(moved - bytes_of_run) <= 0.01 * bytes_of_run  # the bench does not count the last instruction
@@ -449,12 +451,12 @@ def test_what_another_build_found_is_judged_before_it_is_taken(tuned, tmp_path):
     database, found = tuned
     bench = _tessera.Tuning(str(DIGITS), "npu64", {}, {})
     chosen = bench.chosen()
-    default = bench.together(chosen, "replay")[0]
+    default = bench.whole(chosen, "replay")[0]
     worse = max(
         ([(piece, bench.sample(piece, seed)) for piece, _ in chosen] for seed in range(8)),
-        key=lambda state: bench.together(state, "replay")[0],
+        key=lambda state: bench.whole(state, "replay")[0],
     )
-    cycles = bench.together(worse, "replay")[0]
+    cycles = bench.whole(worse, "replay")[0]
     assert cycles > default
     schedules = {layer: json.loads(text) for piece, text in worse for layer in bench.pieces()[piece]["layers"]}
     path, plain = tmp_path / "worse.db", session_of("fsim", "npu64").schedules()

@@ -115,9 +115,17 @@ class Bench:
         return [(piece, self.tuning.sample(piece, rng.getrandbits(63))) for piece, _ in self.recut(units, rng)]
 
     def cost(self, units, judge):
-        """(cycles, bytes); None where a lowering refuses what the rules allow."""
+        """Of neighbours: (cycles, bytes); None where a lowering refuses what the rules allow."""
+        return self._judged(self.tuning.together, units, judge)
+
+    def cost_of_graph(self, units, judge):
+        """As cost, of a whole graph as it is compiled: with values that stay on the chip between its layers."""
+        return self._judged(self.tuning.whole, units, judge)
+
+    @staticmethod
+    def _judged(of, units, judge):
         try:
-            return self.tuning.together(units, judge)
+            return of(units, judge)
         except tessera.Error as error:
             if getattr(error, "code", "") not in ("does_not_fit", "invalid_argument", "unsupported"):
                 raise
@@ -222,7 +230,7 @@ def run(payload, shared):
     found = SEARCHES[payload["search"]](bench, state[first:last], around, payload, rng)
     trials = []
     for units in spread(found, payload["finals"]):
-        measured = bench.cost(state[:first] + units + state[last:], payload["judge"])
+        measured = bench.cost_of_graph(state[:first] + units + state[last:], payload["judge"])
         if measured is not None:
             trials.append([*measured, units])
     taught = {"samples": payload["samples"], "features": FEATURES} if payload.get("samples") else {}

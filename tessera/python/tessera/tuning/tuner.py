@@ -88,7 +88,7 @@ class Tuner:
 
     def begin_with(self, state):
         """In place of the compiler's choice, if the judge likes it better."""
-        measured = self.bench.cost(state, self.settings["judge"])
+        measured = self.bench.cost_of_graph(state, self.settings["judge"])
         if measured is not None and measured[0] < self.cycles:
             self.state, (self.cycles, self.bytes) = state, measured
 
@@ -232,7 +232,7 @@ class _Run:
 
     def measure(self, state):
         self.trials += 1
-        return self.bench.tuning.together(state, self.settings["judge"])
+        return self.bench.tuning.whole(state, self.settings["judge"])
 
     def run(self):
         graphs = {}
@@ -372,7 +372,7 @@ class _Run:
         return result
 
     def replayed(self, states):
-        return sum(self.bench.tuning.together(state, "replay")[0] for state in states)
+        return sum(self.bench.tuning.whole(state, "replay")[0] for state in states)
 
     def provenance(self, tuners):
         """`replay` and `default_replay`: by these the compiler sees whether another build has measured the record."""
