@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the operations of what every nest of theirs needs, and the cheapest cut into chains.
+// Sums over the operations of what every nest of theirs needs for the results that somebody reads, and the cheapest cut
+// into chains.
 #include "compiler/npu/bound.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <vector>
 
 #include "compiler/npu/chain.h"
 #include "compiler/npu/check.h"
+#include "compiler/npu/needs.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/planner.h"
 #include "compiler/npu/task.h"
@@ -21,22 +24,47 @@ namespace {
 /// The replay may tell up to a tenth less of the bus where reads and writes share it all the time (predict.cc).
 constexpr int64_t kTold = 9, kOf = 10;
 
-schedule::LeastWork least_of(const Task& task, const schedule::Machine& machine) {
-  schedule::LeastWork least = schedule::least_work(task.alternatives.front(), machine);
-  for (const schedule::Nest& nest : task.alternatives) {
-    const schedule::LeastWork other = schedule::least_work(nest, machine);
-    least = {std::min(least.gemm, other.gemm),   std::min(least.alu, other.alu),
-             std::min(least.macs, other.macs),   std::min(least.constants, other.constants),
-             std::min(least.input, other.input), std::min(least.output, other.output)};
-  }
+using schedule::Dim;
+using schedule::LeastWork;
+using schedule::Lines;
+using schedule::Nest;
+
+LeastWork lesser(const LeastWork& a, const LeastWork& b) {
+  return {std::min(a.gemm, b.gemm),           std::min(a.alu, b.alu),     std::min(a.macs, b.macs),
+          std::min(a.constants, b.constants), std::min(a.input, b.input), std::min(a.output, b.output)};
+}
+
+LeastWork least_of(const Task& task, const std::function<LeastWork(const Nest&)>& work) {
+  LeastWork least = work(task.alternatives.front());
+  for (const Nest& nest : task.alternatives) least = lesser(least, work(nest));
   return least;
 }
 
+/// The same lines as a layout counts them whose pixels hold neighbouring columns.
+Lines joined(const Lines& lines, const Nest& nest) {
+  Lines all{lines.rows, std::vector<bool>(static_cast<size_t>(nest.extent[Dim::kOw]), false)};
+  const auto columns = static_cast<size_t>(nest.layout.columns);
+  for (size_t i = 0; i < lines.cols.size() && i / columns < all.cols.size(); ++i)
+    all.cols[i / columns] = all.cols[i / columns] || lines.cols[i];
+  return all;
+}
+
+/// Of those results of an operation at least; nothing where its nests do not tell.
+LeastWork least_of_part(const std::vector<Task>& tasks, const Lines& results, const schedule::Machine& machine) {
+  if (tasks.size() != 1) return {};
+  return least_of(tasks.front(), [&](const Nest& nest) {
+    const Lines lines = joined(results, nest);
+    return static_cast<int64_t>(lines.rows.size()) == nest.extent[Dim::kOh] ? schedule::least_work(nest, machine, lines)
+                                                                            : LeastWork{};
+  });
+}
+
 /// A first layer may become one of packed pixels, whose blocks are full at best.
-void allow_folding(const Convolution& op, const Graph& graph, const isa::MachineConfig& config,
-                   schedule::LeastWork& work) {
+void allow_folding(const Convolution& op, const Graph& graph, const isa::MachineConfig& config, int64_t pixels,
+                   LeastWork& work) {
   if (op.groups != 1 || std::find(graph.inputs.begin(), graph.inputs.end(), op.input) == graph.inputs.end()) return;
-  const int64_t results = graph.tensors[static_cast<size_t>(op.output)].elements();
+  const Tensor& output = graph.tensors[static_cast<size_t>(op.output)];
+  const int64_t results = output.n * pixels * output.c;
   const int64_t macs = results * graph.tensors[static_cast<size_t>(op.input)].c * op.kernel_h * op.kernel_w;
   work.gemm = std::min(work.gemm, macs / config.peak_macs());
   work.macs = std::min(work.macs, macs);
@@ -75,6 +103,43 @@ std::vector<bool> stored(const Graph& graph) {
   return all;
 }
 
+std::vector<Task> tasks_of(const Graph& graph, size_t operation, const std::vector<Placement>& placements,
+                           const isa::MachineConfig& config, const Options& options) {
+  return guarded(graph, config, operation, [&] { return make_tasks(graph, operation, placements, config, options); });
+}
+
+/// As links of chains have them, pixels are not joined into rows.
+Options pixels_apart(Options options) {
+  options.collapse_pixels = false;
+  return options;
+}
+
+std::vector<Needed> needed_in(const Graph& graph, const std::vector<Placement>& placements,
+                              const isa::MachineConfig& config, const Options& options, bool chains, bool forwards) {
+  std::vector<std::vector<Task>> tasks;
+  for (size_t i = 0; i < graph.operations.size(); ++i)
+    tasks.push_back(tasks_of(graph, i, placements, config, pixels_apart(options)));
+  return needed_results(graph, tasks, chains, forwards);
+}
+
+LeastWork least_of_operation(const Graph& graph, size_t i, const std::vector<Placement>& placements,
+                             const isa::MachineConfig& config, const Options& options, const Needed& needed) {
+  const schedule::Machine machine = machine_of(config, options);
+  LeastWork work;
+  for (const Task& task : tasks_of(graph, i, placements, config, options)) {
+    const LeastWork nest = least_of(task, [&](const Nest& of) { return schedule::least_work(of, machine); });
+    work = {work.gemm + nest.gemm,           work.alu + nest.alu,     work.macs + nest.macs,
+            work.constants + nest.constants, work.input + nest.input, work.output + nest.output};
+  }
+  if (!needed.all) {
+    const auto tasks = tasks_of(graph, i, placements, config, pixels_apart(options));
+    work = lesser(work, least_of_part(tasks, needed.computed, machine));
+  }
+  if (const auto* op = std::get_if<Convolution>(&graph.operations[i].what))
+    allow_folding(*op, graph, config, pixels(needed.computed), work);
+  return work;
+}
+
 }  // namespace
 
 GraphBound graph_bound(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
@@ -83,17 +148,14 @@ GraphBound graph_bound(const Graph& graph, const isa::MachineConfig& config, con
   const schedule::Machine machine = machine_of(config, options);
   const std::vector<Placement> placements = places_apart(graph, options);
   const size_t count = graph.operations.size();
-  std::vector<schedule::LeastWork> works(count);
-  schedule::LeastWork all;
+  const bool chains = options.virtual_threads;
+  const int64_t kept = most_kept(config, options);
+  const std::vector<Needed> needed = needed_in(graph, placements, config, options, chains, kept > 0);
+  std::vector<LeastWork> works(count);
+  LeastWork all;
   for (size_t i = 0; i < count; ++i) {
-    schedule::LeastWork& work = works[i];
-    for (const Task& task :
-         guarded(graph, config, i, [&] { return make_tasks(graph, i, placements, config, options); })) {
-      const schedule::LeastWork nest = least_of(task, machine);
-      work = {work.gemm + nest.gemm,           work.alu + nest.alu,     work.macs + nest.macs,
-              work.constants + nest.constants, work.input + nest.input, work.output + nest.output};
-    }
-    if (const auto* op = std::get_if<Convolution>(&graph.operations[i].what)) allow_folding(*op, graph, config, work);
+    LeastWork& work = works[i];
+    work = least_of_operation(graph, i, placements, config, options, needed[i]);
     all.gemm += work.gemm;
     all.alu += work.alu;
     all.macs += work.macs;
@@ -101,13 +163,14 @@ GraphBound graph_bound(const Graph& graph, const isa::MachineConfig& config, con
   }
   // The least bytes of tensors for all operations up to one at which a unit ends.
   const std::vector<bool> feeds = feeds_next(graph);
-  const bool chains = options.virtual_threads;
-  const int64_t kept = most_kept(config, options);
   const std::vector<int64_t> spared = left_on_chip(graph, kept);
   const std::vector<bool> results = stored(graph);
   const auto output_of = [&](size_t i) {
-    const auto root = static_cast<size_t>(root_of(graph, uses_of(graph.operations[i]).written));
-    return std::max<int64_t>(0, works[i].output - (results[root] ? 0 : kept));
+    const TensorId id = uses_of(graph.operations[i]).written;
+    if (results[static_cast<size_t>(root_of(graph, id))]) return works[i].output;
+    const Tensor& tensor = graph.tensors[static_cast<size_t>(id)];
+    const int64_t read = tensor.n * pixels(needed[i].read) * tensor.c * tensor.element_bytes;
+    return kept > 0 ? std::max<int64_t>(0, std::min(works[i].output, read) - kept) : works[i].output;
   };
   std::vector<int64_t> moved(count + 1, std::numeric_limits<int64_t>::max());
   moved[0] = 0;

@@ -71,29 +71,36 @@ int64_t alu_issues(const Nest& nest, const isa::MachineConfig& config, const Ext
   return nest.raw && weighted(nest) ? 0 : entries * each;
 }
 
-/// Rows (or columns) of the input that any window reads, each once, padding not counted.
-int64_t touched(const Nest& nest, bool rows) {
-  const int64_t outs = nest.extent[rows ? Dim::kOh : Dim::kOw], taps = nest.extent[rows ? Dim::kKh : Dim::kKw];
+/// Rows (or columns) of the input that windows of those results read, padding not counted.
+std::vector<bool> touched(const Nest& nest, bool rows, const std::vector<bool>& results) {
+  const int64_t taps = nest.extent[rows ? Dim::kKh : Dim::kKw];
   const int64_t stride = rows ? nest.stride_h : nest.stride_w, dilation = rows ? nest.dilation_h : nest.dilation_w;
   const int64_t low = rows ? nest.input.row_begin : nest.input.col_begin,
                 high = rows ? nest.input.row_end : nest.input.col_end, pad = rows ? nest.pad_top : nest.pad_left;
-  if (rows ? nest.input.broadcast_h : nest.input.broadcast_w) return 1;
   std::vector<bool> seen(static_cast<size_t>(std::max<int64_t>(0, high - low)));
-  for (int64_t o = 0; o < outs; ++o) {
-    for (int64_t k = 0; k < taps; ++k) {
-      const int64_t at = o * stride - pad + k * dilation;
+  for (size_t o = 0; o < results.size(); ++o) {
+    for (int64_t k = 0; results[o] && k < taps; ++k) {
+      const int64_t at = static_cast<int64_t>(o) * stride - pad + k * dilation;
       if (at >= low && at < high) seen[static_cast<size_t>(at - low)] = true;
     }
   }
-  return std::count(seen.begin(), seen.end(), true);
+  return seen;
 }
 
-/// Bytes of the input that any window reads, each once.
-int64_t input_bytes(const Nest& nest) {
+int64_t number(const std::vector<bool>& lines) { return std::count(lines.begin(), lines.end(), true); }
+
+Lines all_results(const Nest& nest) {
+  const auto every = [&](Dim dim) { return std::vector<bool>(static_cast<size_t>(nest.extent[dim]), true); };
+  return {every(Dim::kOh), every(Dim::kOw)};
+}
+
+/// Bytes of the input that windows of those results read, each once.
+int64_t input_bytes(const Nest& nest, const Lines& results) {
   const Access& in = nest.input;
   if (!in.present) return 0;
-  return (in.broadcast_n ? 1 : nest.images) * touched(nest, true) * touched(nest, false) *
-         (in.broadcast_c ? 1 : nest.in_channels.total) * in.element_bytes;
+  const Lines read = lines_read(nest, results);
+  return (in.broadcast_n ? 1 : nest.images) * (in.broadcast_h ? 1 : number(read.rows)) *
+         (in.broadcast_w ? 1 : number(read.cols)) * (in.broadcast_c ? 1 : nest.in_channels.total) * in.element_bytes;
 }
 
 /// Bytes of the groups that a pixel's channels take in a scratchpad: runs do not share groups where entries are not
@@ -482,22 +489,32 @@ int64_t least_bytes(const Nest& nest, const Machine& machine) {
   for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
     const Moved rest = weights_once(nest, *intrinsic, machine.config) + params_once(nest, *intrinsic, machine.config) +
                        out_once(nest, nest.second, machine.config) + out_once(nest, nest.output, machine.config);
-    least = std::min(least, rest.bus + input_bytes(nest));
+    least = std::min(least, rest.bus + input_bytes(nest, all_results(nest)));
   }
   return least;
 }
 
-LeastWork least_work(const Nest& nest, const Machine& machine) {
-  const Extents& e = nest.extent;
-  const isa::MachineConfig& config = machine.config;
+Lines lines_read(const Nest& nest, const Lines& results) {
+  return {touched(nest, true, results.rows), touched(nest, false, results.cols)};
+}
+
+LeastWork least_work(const Nest& nest, const Machine& machine) { return least_work(nest, machine, all_results(nest)); }
+
+LeastWork least_work(const Nest& nest, const Machine& machine, const Lines& results) {
+  // Results that stand side by side take no more steps than those that lie apart.
+  Extents e = nest.extent;
+  e[Dim::kOh] = number(results.rows);
+  e[Dim::kOw] = number(results.cols);
   LeastWork work;
-  work.input = input_bytes(nest);
+  if (entries_of(e) == 0) return work;
+  const isa::MachineConfig& config = machine.config;
+  work.input = input_bytes(nest, results);
   work.output = nest.images * product(e, {Dim::kOh, Dim::kOw}) * nest.out_channels.total * nest.output.element_bytes;
   work.constants = kMost;
   bool core = true;  // what other intrinsics issue nobody knows here
   for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
     core = core && intrinsic == &core_intrinsic(nest.computation);
-    const Footprint whole = footprint(nest, *intrinsic, e);
+    const Footprint whole = footprint(nest, *intrinsic, nest.extent);
     const int64_t weights = nest.factor.present ? 0 : whole.weights * config.wgt_entry_bytes();
     work.constants = std::min(work.constants, weights + whole.params * config.param_entry_bytes());
   }

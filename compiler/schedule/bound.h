@@ -30,6 +30,15 @@ struct LeastWork {
 };
 LeastWork least_work(const Nest& nest, const Machine& machine);
 
+/// Rows and columns of a tensor, by whether they are needed.
+struct Lines {
+  std::vector<bool> rows, cols;
+};
+/// What every schedule needs that computes those results of the nest at least.
+LeastWork least_work(const Nest& nest, const Machine& machine, const Lines& results);
+/// What of the input those results read.
+Lines lines_read(const Nest& nest, const Lines& results);
+
 /// Bytes that must pass the bus for a nest, whatever stays on chip.
 int64_t least_bytes(const Nest& nest, const Machine& machine);
 
