@@ -71,7 +71,7 @@ class Statistics {
       const program::Layer& layer = npu.layers[i];
       json row = planned(layer, work[i]);
       row["key"] = keys_[static_cast<size_t>(report.program)][i];
-      if (!where.empty()) measured(layer, where[i], begin, row);
+      if (!where.empty()) measured(layer, where[i], std::min(layer.macs, work[i].macs), begin, row);
       if (json schedule = json::parse(layer.schedule_json, nullptr, false); !schedule.is_discarded())
         row["schedule"] = std::move(schedule);
       row["nodes"] = layer.nodes;
@@ -106,7 +106,8 @@ class Statistics {
     out["macs"] = macs_;
     out["issued_macs"] = issued_;
     out["macs_cpu"] = artifact_.totals.macs_cpu;
-    out["utilization"] = timed && cycles_ ? json(utilization(macs_, cycles_)) : json(nullptr);
+    const uint64_t useful = attributed_ ? useful_ : std::min(macs_, issued_);
+    out["utilization"] = timed && cycles_ ? json(utilization(useful, cycles_)) : json(nullptr);
     out["roofline_cycles"] = bound_;
     out["predicted_cycles"] = predicted_;
     for (size_t k = 0; k < streams_.size(); ++k) out["bytes"][std::string(program::kStreamNames[k])] = streams_[k];
@@ -162,14 +163,17 @@ class Statistics {
     return row;
   }
 
-  /// Cycles of a layer and their causes; `begin`: cycles of the programs before.
-  void measured(const program::Layer& layer, const runtime::LayerCycles& where, uint64_t begin, json& row) {
+  /// Cycles of a layer and their causes; `useful`: products of the model that were computed, which are not all where
+  /// nobody reads the others' results; `begin`: cycles of the programs before.
+  void measured(const program::Layer& layer, const runtime::LayerCycles& where, uint64_t useful, uint64_t begin,
+                json& row) {
     uint64_t bytes = 0;
     for (size_t k = 0; k < layer.stream_bytes.size() && k < streams_.size(); ++k) bytes += layer.stream_bytes[k];
     const uint64_t dram_cycles = (bytes + dram_bytes_per_cycle_ - 1) / dram_bytes_per_cycle_;
     const std::string_view limit = runtime::limit_of(where, dram_cycles);
     row["cycles"] = where.cycles;
-    row["utilization"] = utilization(layer.macs, where.cycles);
+    row["utilization"] = utilization(useful, where.cycles);
+    useful_ += useful;
     if (!limit.empty()) row["bound"] = limit;
     row["begin_cycle"] = begin + where.begin_cycle;
     row["end_cycle"] = begin + where.end_cycle;
@@ -185,7 +189,8 @@ class Statistics {
   const std::vector<std::vector<std::string>> keys_;
   const double peak_;
   const uint64_t dram_bytes_per_cycle_;
-  uint64_t cycles_ = 0, macs_ = 0, instructions_ = 0, read_ = 0, written_ = 0, bound_ = 0, issued_ = 0, predicted_ = 0;
+  uint64_t cycles_ = 0, macs_ = 0, useful_ = 0, instructions_ = 0, read_ = 0, written_ = 0, bound_ = 0, issued_ = 0,
+           predicted_ = 0;
   std::vector<uint64_t> streams_ = std::vector<uint64_t>(program::kStreamNames.size());
   bool timed_ = true;
   Causes causes_{};

@@ -124,6 +124,23 @@ def test_forwarded_bytes_cross_the_bus_once():
     assert first.bytes["output"] < 8192 and second.bytes["input"] + second.bytes["second"] < 2 * 8192
 
 
+@timed
+def test_products_that_nobody_reads_are_no_use():
+    """A 1x1 convolution of stride 4 reads one of 16 results of the layer before, and a chain computes that one alone."""
+    graph = Graph()
+    x = graph.input(np.random.default_rng(2).integers(0, 256, (1, 16, 64, 64)).astype(np.uint8), "x")
+    y = convolution(graph, convolution(graph, x, 16, 16, "a", kernel=3), 16, 16, "b")
+    graph.nodes[-1].attribute.append(onnx.helper.make_attribute("strides", [4, 4]))
+    data = graph.finish(y).SerializeToString()
+    session, _ = run(data, graph.feeds, config="npu64")
+    stats = session.stats()
+    first, second = [layer for layer in stats.layers if layer.placement == "npu"]
+    assert first.issued_macs < first.macs and second.issued_macs == second.macs
+    assert 0 < first.utilization <= 1 and 0 < stats.utilization <= 1
+    assert first.utilization == pytest.approx(first.issued_macs / first.cycles / 64)
+    assert stats.roofline_cycles == first.bound_cycles + second.bound_cycles <= stats.cycles
+
+
 def test_memory_of_a_chain():
     graph = Graph()
     x = graph.input(np.zeros((1, 16, 20, 20), np.uint8), "x")
