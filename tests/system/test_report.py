@@ -126,7 +126,7 @@ def test_forwarded_bytes_cross_the_bus_once():
 
 @timed
 def test_products_that_nobody_reads_are_no_use():
-    """A 1x1 convolution of stride 4 reads one of 16 results of the layer before, and a chain computes that one alone."""
+    """A 1x1 convolution of stride 4 reads one of 16 results of the layer before; a chain computes that one alone."""
     graph = Graph()
     x = graph.input(np.random.default_rng(2).integers(0, 256, (1, 16, 64, 64)).astype(np.uint8), "x")
     y = convolution(graph, convolution(graph, x, 16, 16, "a", kernel=3), 16, 16, "b")
