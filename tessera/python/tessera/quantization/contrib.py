@@ -18,11 +18,11 @@ DOMAIN = "com.microsoft"
 HIDDEN = -10000.0  # what is added to the score of a position that is not to be seen
 
 
-def _is(node, *types):
+def is_contrib(node, *types):
     return node.domain == DOMAIN and node.op_type in types
 
 
-class _Writer:
+class Writer:
     """Collects the nodes that stand for one node; constants go to the graph at once."""
 
     def __init__(self, model):
@@ -128,7 +128,7 @@ def weights_to_float(model):
     graph = Graph(model)
     if any(node.op_type == "QuantizeLinear" or node.op_type.startswith("QLinear") for node in graph.nodes):
         return
-    write = _Writer(model)
+    write = Writer(model)
 
     def step(node):
         if is_onnx(node, "DequantizeLinear"):
@@ -136,7 +136,7 @@ def weights_to_float(model):
             if value is not None and node.output[0] not in graph.outputs:
                 model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), node.output[0]))
                 return []
-        if not _is(node, "MatMulNBits"):
+        if not is_contrib(node, "MatMulNBits"):
             return None
         weights = weights_of_bits(node, graph)
         if weights is None:
@@ -195,7 +195,7 @@ def _operand(node, index):
     return node.input[index] if len(node.input) > index else ""
 
 
-class _GroupQueryAttention:
+class GroupQueryAttention:
     """Queries of the heads that share a key stand below each other, so that a product reads each key once."""
 
     def __init__(self, model, graph, write, rotary):
@@ -203,8 +203,20 @@ class _GroupQueryAttention:
         self.masks, self.positions = {}, {}
         self.ports = {value.name: value for value in model.graph.input}
 
+    def fixed_length(self, node):
+        """Of the cache that is one buffer for past and present; None where it grows or is not there."""
+        shape = self.graph.shapes.get(_operand(node, 3))
+        return shape[2] if shape else None
+
     def obstacle(self, node):
         """Why a node is not expanded; None where it is."""
+        past = _operand(node, 3)
+        if past and (past not in self.graph.shapes or self.fixed_length(node) is not None):
+            return "its cache has a fixed length: one buffer for past and present; export it with a past that grows"
+        return self.other_obstacle(node)
+
+    def other_obstacle(self, node):
+        """Like `obstacle`, whatever the length of its cache."""
         for index, name in ((10, "attention_bias"), (11, "head_sink")):
             if _operand(node, index):
                 return f"its input {name} is not served"
@@ -214,10 +226,6 @@ class _GroupQueryAttention:
             return "its result output_qk is not served"
         if self.size(node) is None:
             return "the width of its queries is not known"
-        past = _operand(node, 3)
-        shape = self.graph.shapes.get(past)
-        if past and (shape is None or shape[2] is not None):
-            return "its cache has a fixed length: one buffer for past and present; export it with a past that grows"
         if attribute(node, "do_rotary", 0) and any(self.graph.array(_operand(node, k)) is None for k in (7, 8)):
             return "its tables of rotary positions are no constants"
         tokens = (self.graph.shapes.get(node.input[0]) or [None] * 3)[1]
@@ -422,18 +430,18 @@ def spell_out(model):
 
 
 def _spell_out_known(model, graph):
-    write = _Writer(model)
+    write = Writer(model)
     rotary = _Rotary(write, graph)
-    attention = _GroupQueryAttention(model, graph, write, rotary)
+    attention = GroupQueryAttention(model, graph, write, rotary)
     unserved = []
 
     def step(node):
         simplified = is_onnx(node, "SimplifiedLayerNormalization")
-        if simplified or _is(node, "SkipSimplifiedLayerNormalization", "SkipLayerNormalization"):
+        if simplified or is_contrib(node, "SkipSimplifiedLayerNormalization", "SkipLayerNormalization"):
             return _norm(node, write, opset_of(model))
-        if _is(node, "RotaryEmbedding"):
+        if is_contrib(node, "RotaryEmbedding"):
             return _rotary_alone(node, graph, write, rotary)
-        if not _is(node, "GroupQueryAttention"):
+        if not is_contrib(node, "GroupQueryAttention"):
             return None
         obstacle = attention.obstacle(node)
         if obstacle:

@@ -474,13 +474,18 @@ def name_nodes(model):
         node.name = unique
 
 
-def prepare(model, products):
-    """See the module's text. products: names of the operators whose products the NPU computes."""
+def standard(model, products):
+    """The model in float32, without functions of its own, of an opset that the rest works on. products: names of the
+    operators whose products the NPU computes."""
     model = without_repeated_outputs(inlined(load(model)))
     weights_to_float(model)
     refuse_unfit(model, products)
     single_precision(model)
-    model = lower_opset(convert_opset(model))
+    return lower_opset(convert_opset(model))
+
+
+def spelled(model, products):
+    """The rest of `prepare`, of a model that is `standard`. Changes it."""
     for sentence in spell_out(model):
         warnings.warn(sentence, stacklevel=2)
     model = fold(model)
@@ -496,3 +501,8 @@ def prepare(model, products):
     name_nodes(model)
     refuse_unfit(model, products)
     return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
+def prepare(model, products):
+    """See the module's text."""
+    return spelled(standard(model, products), products)

@@ -8,19 +8,21 @@ import dataclasses
 import json
 import math
 import os
+import warnings
 
 import _tessera
 import numpy as np
 import onnx
 
-from . import byte_io, engines, equalise, measure, place, ranges, rounding, split, tables, write
+from . import byte_io, caches, engines, equalise, measure, place, ranges, rounding, split, tables, write
 from .data import open_data, ports_of
 from .errors import argument
 from .plan import Plan
-from .prepare import prepare
+from .prepare import spelled, standard
 
 METADATA = "tessera.quantization"
 MOVES = ("movement", "embedding")  # units that cost little wherever they run
+SHAPE_SAMPLES = 8
 SENSITIVITY_SAMPLES = 8
 DISTANCE_SAMPLES = 16
 SPLIT_SAMPLES = 6
@@ -160,12 +162,44 @@ class Quantization:
 
     def __init__(self, model, calibrate, options, *, preprocess="", seed=0, samples=300, progress=None):
         self.options, self.progress, self.seed = options, progress, seed
-        self.model = fix_shapes(prepare(model, set(_tessera.operator_names()["products"])), options.shapes)
-        self.ports = ports_of(self.model)
-        self.data = open_data(calibrate, self.ports, preprocess=preprocess, seed=seed, samples=samples)
-        first = self.data.first()
-        self.options.shapes = {name: list(value.shape) for name, value in first.items()}
+        self.preprocess, self.caches = preprocess, None
+        products = set(_tessera.operator_names()["products"])
+        model = standard(model, products)
+        if not self._open_caches(model, calibrate, products, samples):
+            self.model = fix_shapes(spelled(model, products), options.shapes)
+            self.data = self.open(calibrate, samples)
+        # Shapes that the compiler is asked with: of a past that holds something, where a sample has one.
+        feeds = take(self.data, SHAPE_SAMPLES)
+        shown = next((feed for feed in feeds if all(value.size for value in feed.values())), feeds[0])
+        self.options.shapes = {name: list(value.shape) for name, value in shown.items()}
         self.float_nodes = {}
+
+    def _open_caches(self, model, calibrate, products, samples):
+        """Whether the model has caches of a fixed length that may grow; then it is taken with pasts that do."""
+        fixed = fix_shapes(copy.deepcopy(model), self.options.shapes)
+        self.caches = caches.find(fixed)
+        if self.caches is None:
+            return False
+        opened = self.caches.opened(fixed)
+        self.model = spelled(copy.deepcopy(opened), products)
+        self.data = self.open(calibrate, samples)
+        read = self._read(calibrate, self.caches.ports(ports_of(self.model)), samples)
+        first = self.caches.filled(read.first()) if read.synthetic else read.first()
+        why = self.caches.obstacle(fixed, opened, first)
+        warnings.warn(self.caches.notice(why), stacklevel=4)
+        if why is not None:
+            self.caches = None
+        return why is None
+
+    def _read(self, source, ports, samples):
+        return open_data(source, ports, preprocess=self.preprocess, seed=self.seed, samples=samples)
+
+    def open(self, source, samples):
+        """The samples of a source for the model."""
+        ports = ports_of(self.model)
+        if self.caches is None:
+            return self._read(source, ports, samples)
+        return self.caches.cut_data(self._read(source, self.caches.ports(ports), samples))
 
     def run(self, keep_float=()):
         layers = [name for name in keep_float if not str(name).isdigit()]
@@ -496,7 +530,7 @@ def quantize(
         shapes=dict(shapes or {}),
     )
     work = Quantization(model, calibrate, options, preprocess=preprocess, seed=seed, samples=samples, progress=progress)
-    score, known, count = _scorer(work, labels, test, metric, preprocess, seed)
+    score, known, count = _scorer(work, labels, test, metric)
     if max_drop is not None and score is None:
         raise argument("--max-drop needs --labels (or a metric), to know what is lost")
     work.run(keep)
@@ -518,13 +552,13 @@ def quantize(
     return result
 
 
-def _scorer(work, labels, test, metric, preprocess, seed):
+def _scorer(work, labels, test, metric):
     """A function from a model to its score, the data's text, and how many samples there are."""
     if metric is not None:
         return metric, "the caller's metric", None
     if labels is None and test is None:
         return None, "", 0
-    data = work.data if test is None else open_data(test, work.ports, preprocess=preprocess, seed=seed, samples=10**9)
+    data = work.data if test is None else work.open(test, 10**9)
     known = measure.load_labels(labels) if labels is not None else data.labels
     if known is None:
         raise argument(f"{data.text} has no labels; give --labels a file with one integer for each sample")
