@@ -76,6 +76,18 @@ class Ledger {
     return lost;
   }
 
+  /// How long one is kept waiting between `begin` and `end` who seldom wants to move, where a beat waits for its
+  /// holder. A bucket does not tell whether it wants to move just then: half of these cycles count.
+  int64_t kept_waiting(int64_t begin, int64_t end) {
+    int64_t twice = 0;
+    for (int64_t at = begin; at < end;) {
+      const int64_t bucket = at / kBucket, next = std::min(end, (bucket + 1) * kBucket);
+      twice += int64_t{held(bucket)} * (next - at) / kBucket;
+      at = next;
+    }
+    return twice / 2;
+  }
+
   /// The cycle in which `uses` from `begin` on are done where `other` goes first.
   int64_t behind(int64_t begin, int64_t uses, Ledger& other) {
     int64_t at = begin;

@@ -239,7 +239,9 @@ class Replay {
     if (work.writes_inp) {
       alu_writes_.book(start, e.end - start, d.outputs);
       Engine& load = engine(isa::Engine::kLoad);
+      const int64_t waited = store_waits(start);
       if (load.end > start) load.end = bus_.move(load.end, bus_.lose(start, e.end - start, load_writes_, alu_writes_));
+      delay_store(store_waits(start) - waited);
     }
     worked(isa::Engine::kAlu, start + 1, e.end + 1, layer);
     if (d.alone) e.free = e.end + 1;
@@ -257,8 +259,10 @@ class Replay {
     const int64_t window = std::max(d.bursts * (latency_ + kReadBurst) / in_flight_,
                                     d.runs * (latency_ + kReadBurst) / timing::load::runs_waiting(config_));
     const bool inp = work.writes_inp;
+    const int64_t waited = store_waits(begin);
     e.end =
         std::max({bus_.move(begin, slots(d.beats), inp ? &alu_writes_ : nullptr), begin + d.engine, begin + window});
+    delay_store(store_waits(begin) - waited);
     if (inp) {
       load_writes_.book(begin, e.end - begin, d.engine);
       // Each write takes a read of the vector unit its cycle, also of an instruction that was taken before.
@@ -292,12 +296,26 @@ class Replay {
     // Where reads want the bus too, reads and writes take turns.
     Engine& load = engine(isa::Engine::kLoad);
     const auto [end, pushed] = bus_.take_turns(begin, slots(d.beats));
+    short_runs_ = begin + window > end;
     e.end = std::max(end, begin + window);
+    if (short_runs_) e.end += bus_.kept_waiting(begin, e.end);
     if (load.end > begin) load.end = bus_.move(load.end, pushed);
     e.free = std::max(take + 1, e.end - kStoreOverlap);
     const int64_t complete = e.end + latency_ + kStoreResponse;
     worked(isa::Engine::kStore, take, complete + 1, layer);
     return complete;
+  }
+
+  /// Cycles from `begin` on that STORE loses because LOAD holds the bus, where it waits for answers to its short runs:
+  /// the next ones leave later then. Where it waits for the bus itself, beats that take turns tell.
+  int64_t store_waits(int64_t begin) {
+    return short_runs_ ? bus_.kept_waiting(begin, engine(isa::Engine::kStore).end) : 0;
+  }
+
+  void delay_store(int64_t cycles) {
+    Engine& store = engine(isa::Engine::kStore);
+    store.end += cycles;
+    store.free += cycles;
   }
 
   void worked(isa::Engine which, int64_t begin, int64_t end, uint32_t layer) {
@@ -331,6 +349,7 @@ class Replay {
   Ledger bus_, acc_;                 // ACC: its port of reads
   Ledger alu_writes_, load_writes_;  // of INP's second port
   std::deque<Moved> moved_;          // of LOAD, newest first
+  bool short_runs_ = false;          // what STORE works on waits for answers
   bool alu_reads_inp_ = false;       // what the vector unit works on
   size_t fetched_ = 0;
   std::vector<Word> words_;  // that have been requested

@@ -115,6 +115,31 @@ TEST(Predict, LoadAndStoreShareTheBus) {
   EXPECT_NEAR(static_cast<double>(both.cycles), 2 * 4096, 500);
 }
 
+// LOAD holds the bus while the vector unit writes INP in its place, and no answer to a run of STORE comes meanwhile.
+TEST(Predict, ShortRunsOfStoreWaitWhereLoadHoldsTheBus) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  isa::Store store;
+  for (auto& e : store.extent) e = 1;
+  store.extent[isa::kTransferLoops - 1] = 200;
+  store.length = 8;
+  store.dram_stride[isa::kTransferLoops - 1] = 64;
+  store.sp_stride[isa::kTransferLoops - 1] = 16;
+  store.space = isa::Space::kOut;
+  isa::Alu stage;
+  for (auto& e : stage.extent) e = 1;
+  stage.extent[5] = 1500;
+  stage.dst_stride[5] = 1;
+  stage.convert = true;
+  const auto cycles = [&](isa::AluSpace written) {
+    stage.dst = written;
+    const std::vector<isa::Instruction> program = {stage, load(0, 1 << 20, 2048, 1, 0, 0), store, store, isa::Finish{}};
+    return predict(program, std::vector<uint32_t>(5, 0), 1, config).cycles;
+  };
+  const int64_t beside = cycles(isa::AluSpace::kOut), held = cycles(isa::AluSpace::kInp);
+  EXPECT_GT(held, beside + 300);
+  EXPECT_LT(held, beside + 1500);
+}
+
 // The shares of a lone instruction that stages of the machine have.
 TEST(Predict, DepthsAreThoseOfTheMachinesTable) {
   const isa::MachineConfig config = isa::find_config("npu64");

@@ -33,7 +33,8 @@ std::vector<NestLowering::Strip> NestLowering::strips_of(const Tile& tile, bool 
     return true;
   };
   const bool cut = begins(tile) || (stored && ended());
-  const bool able = schedule_.strips > 0 && may_strip(nest_) && c[Dim::kN] == 1 && !split_window();
+  const bool able = schedule_.strips > 0 && may_strip(nest_) && c[Dim::kN] == 1 && !split_window() &&
+                    (dim == Dim::kOh || !nest_.columns_inside);
   if (!cut || !able) return {{dim, 0, c[dim]}};
   const int64_t others = c[Dim::kG] * c[Dim::kOc] * (dim == Dim::kOh ? c[Dim::kOw] : 1);
   const int64_t size = strip_size(c[dim], others, schedule_.strips);

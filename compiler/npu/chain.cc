@@ -30,15 +30,17 @@ struct Frame {
 };
 
 struct Iteration {
-  std::vector<Tile> tiles;    // one for each nest
-  std::vector<int64_t> kept;  // rows in front of each that are kept from earlier tiles
-  size_t column = 0;          // tiles of one column follow each other and may keep rows
+  std::vector<Tile> tiles;     // one for each nest
+  std::vector<int64_t> kept;   // rows in front of each that are kept from earlier tiles
+  std::vector<Interval> cols;  // of each, where a pixel of the first may hold several
+  size_t column = 0;           // tiles of one column follow each other and may keep rows
 };
 
 /// The nests' tiles of one image, one interval of rows and one of columns, and some blocks of the middle channels.
 Iteration iteration(const std::vector<const Nest*>& nests, int64_t image, const std::vector<Interval>& rows,
                     const std::vector<Interval>& cols, Interval middle) {
   Iteration result;
+  result.cols = cols;
   for (size_t s = 0; s < nests.size(); ++s) {
     const Nest& nest = *nests[s];
     Tile tile;
@@ -50,8 +52,12 @@ Iteration iteration(const std::vector<const Nest*>& nests, int64_t image, const 
     };
     set(Dim::kN, {image, 1});
     set(Dim::kOh, rows[s]);
-    set(Dim::kOw, cols[s]);
-    set(nest.computation != Computation::kDense ? Dim::kG : s == 0 ? Dim::kOc : Dim::kIc, middle);
+    set(Dim::kOw, schedule::pixels_of(nest, cols[s]));
+    const int64_t columns = nest.layout.columns;
+    set(nest.computation != Computation::kDense ? Dim::kG
+        : s == 0                                ? Dim::kOc
+                                                : Dim::kIc,
+        {middle.begin * columns, middle.count * columns});
     result.tiles.push_back(tile);
     result.kept.push_back(cols[s].count > 0 ? rows[s].kept : 0);
   }
@@ -133,12 +139,19 @@ std::vector<std::vector<Task>> chain_tasks(const Graph& graph, size_t first, siz
                                            const Options& options) {
   Options apart = options;
   apart.collapse_pixels = false;
+  // Between the links tensors have no place in DRAM, but nests ask how their pixels follow each other.
+  std::vector<Placement> places = placements;
+  for (size_t i = first; i + 1 < first + count; ++i) {
+    const auto id = static_cast<size_t>(uses_of(graph.operations[i]).written);
+    places[id] = dense_placement(graph.tensors[id], 0);
+  }
   std::vector<std::vector<Task>> result;
   for (size_t i = first; i < first + count; ++i) {
-    result.push_back(make_tasks(graph, i, placements, config, apart));
-    if (i == first) continue;
+    result.push_back(make_tasks(graph, i, places, config, apart));
     for (Task& task : result.back()) {
       for (Nest& nest : task.alternatives) {
+        nest.columns_inside = nest.layout.columns > 1;  // the slots of the next link are those of single columns
+        if (i == first) continue;
         // The vector unit reads what it wrote in OUT, where no other engine is in its way; the matrix engine reads INP.
         if (schedule::reads_by_alu(nest.computation)) nest.input_space = isa::Space::kOut;
       }
@@ -260,9 +273,9 @@ class ChainLowerer {
     Frame frame{rows.count, cols.count, blocks, rows.count, 0, 0, 0};
     if (!empty || kept > 0) {
       frame.top = tile.begin[Dim::kOh] - kept - rows.begin;
-      frame.left = tile.begin[Dim::kOw] - cols.begin;
+      frame.left = all_[q].cols[s].begin - cols.begin;
       frame.inner_rows = kept + tile.count[Dim::kOh];
-      frame.inner_cols = tile.count[Dim::kOw];
+      frame.inner_cols = all_[q].cols[s].count;
     }
     if (Frame& known = frames_[s + 1][slot]; known != frame) {
       pad(s, slot, frame);
@@ -272,7 +285,12 @@ class ChainLowerer {
     const Sink top = sink(s, slot, frame, frame.top, 0);
     const int64_t row = frame.cols * frame.blocks, aside = kept_[s] + place_of_kept(s, q, frame);
     nests_[s]->move(isa::AluSpace::kOut, aside, top.space, top.address, kept * row);
-    if (!empty) nests_[s]->lower_tile(tile, from, sink(s, slot, frame, frame.top + kept, frame.left));
+    if (!empty) {
+      Sink rest = sink(s, slot, frame, frame.top + kept, frame.left);
+      rest.first_column = all_[q].cols[s].begin - tile.begin[Dim::kOw] * nests_[s]->nest().layout.columns;
+      rest.columns = frame.inner_cols;
+      nests_[s]->lower_tile(tile, from, rest);
+    }
     // What the next tile that reads any of it wants.
     const int64_t end = tile.begin[Dim::kOh] + tile.count[Dim::kOh];
     if (const Iteration* later = next_reader(s, q)) {

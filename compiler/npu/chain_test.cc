@@ -239,6 +239,74 @@ TEST(Chain, KeptRowsAreComputedOnce) {
   EXPECT_GT(fewer, count / 24);
 }
 
+TEST(Chain, ColumnsInOnePixelGoOnAlone) {
+  // A first product of few channels, whose packed pixels may serve several columns; the next links see single ones.
+  const std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),
+                                                    square(1, 4, 400, 400, 300, 300, 60)};
+  const char* factor = std::getenv("TESSERA_NPU_TESTS");
+  const int count = 100 * (factor != nullptr ? std::atoi(factor) : 1);
+  int chains = 0, joined = 0;
+  for (int i = 0; i < count; ++i) {
+    const uint64_t seed = 81000 + static_cast<uint64_t>(i);
+    Random random(seed);
+    const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, 2))];
+    Graph graph;
+    Tensor in;
+    in.name = "in";
+    in.n = random.one_of<int64_t>({1, 1, 2});
+    in.c = random.one_of<int64_t>({1, 1, 2, 3});
+    in.is_unsigned = random.chance(50);
+    Window window;
+    window.kh = random.between(1, 3), window.kw = random.between(1, 4);
+    window.sh = random.between(1, 2), window.sw = random.between(1, 3);
+    window.pads = {random.between(0, window.kh - 1), random.between(0, window.kw - 1), random.between(0, window.kh - 1),
+                   random.between(0, window.kw - 1)};
+    const int64_t columns = random.one_of<int64_t>({2, 3, 4}) * random.between(1, 5);
+    in.h = random.between(window.kh, 14);
+    in.w = std::max((columns - 1) * window.sw + window.kw - window.pads.left - window.pads.right, int64_t{1});
+    TensorId at = graph.add(in);
+    graph.inputs = {at};
+    at = append(random, graph, at, Kind::kDense, window, config.block_out * random.between(1, 3), false);
+    const auto& first = std::get<Convolution>(graph.operations[0].what);
+    const Padding& pads = window.pads;
+    graph.tensors[static_cast<size_t>(first.input)].border = {pads.top, pads.left, pads.bottom, pads.right,
+                                                              first.input_zero};
+    for (int64_t more = random.between(1, 2); more > 0; --more) {
+      const Kind kind = random.one_of({Kind::kDepthwise, Kind::kDepthwise, Kind::kPool, Kind::kMap});
+      const Tensor& t = graph.tensors[static_cast<size_t>(at)];
+      at = append(random, graph, at, kind, random_window(random, kind, t.h, t.w), 0, false);
+    }
+    if (random.chance(60)) {
+      const Tensor& t = graph.tensors[static_cast<size_t>(at)];
+      at = append(random, graph, at, Kind::kDense, random_window(random, Kind::kDense, t.h, t.w), 24, true);
+    }
+    graph.outputs = {at};
+    const Tensor& out = graph.tensors[static_cast<size_t>(at)];
+    schedule::ChainSchedule given;
+    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
+    given.tile = {random.between(1, out.h), random.between(1, out.w), 1};
+    given.tile.keeps_rows = random.chance(40);
+    given.tile.strips = random.one_of<int64_t>({0, 32});
+    Options options;
+    options.schedules = {given};
+    try {
+      Program program;
+      ASSERT_EQ(test::compare(graph, config, seed, options, &program), "")
+          << "seed " << seed << " on " << config.name << ": " << schedule::to_json(given);
+      ++chains;
+      const bool wide = std::any_of(program.instructions.begin(), program.instructions.end(), [&](const auto& one) {
+        const auto* load = std::get_if<isa::Load>(&one);
+        return load != nullptr && load->space == isa::Space::kInp && load->length > window.kw * in.c;
+      });
+      joined += wide ? 1 : 0;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+    }
+  }
+  EXPECT_GT(chains, count / 4);
+  EXPECT_GT(joined, count / 20);
+}
+
 TEST(Chain, RowsAreLinks) {
   // Rows between products (of constants and of two activations), behind one, in front of one, beside maps; whole rows
   // in each step.

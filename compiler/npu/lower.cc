@@ -386,6 +386,10 @@ ComputeNest NestLowering::stage_nest(const Tile& tile, const std::array<int64_t,
                 {c[Dim::kOh], {source[1], c[Dim::kOw] * blocks, second[1], 0}},
                 {c[Dim::kOw], {source[2], blocks, second[2], 0}},
                 {blocks, {source[3], 1, second[3], params}}};
+  if (nest_.columns_inside) {  // one block of channels, so that columns follow each other
+    nest.outer[2] = {sink_->columns, {1, 0, 0, 0}};
+    nest.outer[3] = {1, {}};
+  }
   if (sink_) {
     nest.address[1] = sink_->address;
     for (size_t k = 0; k < sink_->stride.size(); ++k) nest.outer[k].stride[1] = sink_->stride[k];
@@ -429,7 +433,8 @@ void NestLowering::finish(const Tile& tile, int64_t input, const Strip& strip) {
     box.slot = output_.address(output_slot_);
   }
   strip_ = strip;
-  const schedule::TileView view = view_of(tile, input);
+  schedule::TileView view = view_of(tile, input);
+  if (nest_.columns_inside) view.sums += sink_->first_column;
   Code code(*this, part);
   schedule_.intrinsic->finish(view_of(view, strip), code);
   box.slot += strip.begin * view.result_strides()[strip.dim == Dim::kOh ? 1 : 2];

@@ -38,6 +38,7 @@ struct Sink {
   isa::AluSpace space = isa::AluSpace::kInp;
   int64_t address = 0;
   std::array<int64_t, 4> stride{};
+  int64_t first_column = 0, columns = 0;  // of a tile whose pixels hold several columns: those that go there
 };
 
 class NestLowering {

@@ -44,7 +44,7 @@ void NestLowering::for_each_result_lane(const Tile& tile, Use&& use) const {
     for (int64_t b = tile.begin[Dim::kOc]; b < tile.begin[Dim::kOc] + tile.count[Dim::kOc]; ++b) {
       for (int64_t lane = 0; lane < config_.block_out; ++lane) {
         const int64_t inside = b * map.lanes + lane, channel = g * map.chunk + inside;
-        use(lane, inside < map.chunk && channel < map.total ? channel % (map.total / nest_.layout.columns) : -1);
+        use(lane, inside < map.chunk && channel < map.total ? schedule::column_channel(nest_, channel).channel : -1);
       }
     }
   }

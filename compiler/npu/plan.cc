@@ -24,6 +24,8 @@ int64_t region_bytes(const Tensor& t) {
   return t.n * (t.h + t.border.top + t.border.bottom) * (t.w + t.border.left + t.border.right) * t.c * t.element_bytes;
 }
 
+}  // namespace
+
 Placement dense_placement(const Tensor& t, int64_t region_offset) {
   Placement place;
   place.pixel_pitch = t.c * t.element_bytes;
@@ -34,8 +36,6 @@ Placement dense_placement(const Tensor& t, int64_t region_offset) {
   place.offset = region_offset + t.border.top * place.row_pitch + t.border.left * place.pixel_pitch;
   return place;
 }
-
-}  // namespace
 
 TensorId root_of(const Graph& graph, TensorId tensor) {
   for (size_t steps = 0; steps <= graph.tensors.size(); ++steps) {

@@ -26,6 +26,8 @@ MemoryPlan plan_memory(const Graph& graph, const Options& options, const std::ve
                        const std::vector<std::pair<int64_t, int64_t>>& when = {});
 /// Places without reuse of memory: any neighbours can be replayed behind each other, however they are cut into chains.
 std::vector<Placement> places_apart(const Graph& graph, Options options);
+/// Where a tensor stands whose pixels follow each other, its border included, from a byte of the arena on.
+Placement dense_placement(const Tensor& t, int64_t region_offset);
 
 /// The tensor whose allocation holds `tensor`.
 TensorId root_of(const Graph& graph, TensorId tensor);

@@ -352,8 +352,9 @@ int32_t weight_at(const WeightSource& source, const Nest& nest, int64_t g, int64
     i %= source.ic_per_group;
   }
   if (nest.layout.columns > 1) {
-    kw -= o / source.oc_per_group * nest.column_step;
-    o %= source.oc_per_group;
+    const schedule::ColumnChannel of = schedule::column_channel(nest, o);
+    kw -= of.column * nest.column_step;
+    o = of.channel;
     if (kw < 0 || kw >= source.kernel_w) return 0;
   }
   const int64_t group = g * source.groups_per_chunk + o / source.oc_per_group;

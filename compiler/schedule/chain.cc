@@ -16,7 +16,7 @@ bool dense(const Nest& nest) { return nest.computation == Computation::kDense; }
 }  // namespace
 
 int64_t middle_blocks(const std::vector<const Nest*>& nests) {
-  return dense(*nests[0]) ? nests[0]->extent[Dim::kOc] : nests[0]->extent[Dim::kG];
+  return dense(*nests[0]) ? nests[0]->extent[Dim::kOc] / nests[0]->layout.columns : nests[0]->extent[Dim::kG];
 }
 
 bool may_hold_input(const std::vector<const Nest*>& nests, const ChainTile& tile) {
@@ -35,6 +35,13 @@ bool may_keep_rows(const std::vector<const Nest*>& nests) {
   });
 }
 
+Interval pixels_of(const Nest& nest, const Interval& columns) {
+  const int64_t each = nest.layout.columns;
+  if (each == 1 || columns.count == 0) return columns;
+  const int64_t begin = columns.begin / each;
+  return {begin, ceil_div(columns.begin + columns.count, each) - begin};
+}
+
 std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nest*>& nests, Interval last, bool rows,
                                                      std::vector<int64_t>* made) {
   std::vector<Interval> result(nests.size());
@@ -47,7 +54,7 @@ std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nes
             ? input_span(result[s].begin, result[s].count, 0, n.extent[Dim::kKh], n.stride_h, n.dilation_h, n.pad_top)
             : input_span(result[s].begin, result[s].count, 0, n.extent[Dim::kKw], n.stride_w, n.dilation_w, n.pad_left);
     if (span.step != 1) return std::nullopt;
-    const int64_t extent = nests[s - 1]->extent[rows ? Dim::kOh : Dim::kOw];
+    const int64_t extent = rows ? nests[s - 1]->extent[Dim::kOh] : width_of(*nests[s - 1]);
     const int64_t begin = std::clamp<int64_t>(span.begin, 0, extent),
                   end = std::clamp<int64_t>(span.begin + span.count, 0, extent);
     Interval& before = result[s - 1];
@@ -71,7 +78,9 @@ std::string link_obstacle(const std::vector<const Nest*>& nests, size_t s, const
   const bool first = s == 0, last = s + 1 == nests.size();
   if (n.raw) return "a link with int32 results";
   if (n.factor.present && config.batch > 1) return "a product of two activations whose rows share an entry";
-  if (n.layout.columns > 1) return "several columns in one pixel";
+  if (n.layout.columns > 1 &&
+      (!first || !n.columns_inside || n.out_channels.total % (n.layout.columns * n.out_channels.lanes) != 0))
+    return "several columns in one pixel";
   if (n.input.element_bytes != 1 || n.input.broadcasts()) return "an input that is broadcast or int32";
   if (!last && n.second.present) return "a second operand before the last link";
   if (n.images != nests[0]->images) return "another number of images";
@@ -80,7 +89,7 @@ std::string link_obstacle(const std::vector<const Nest*>& nests, size_t s, const
   if (!first && !last) return "a product in the middle";
   if (n.extent[Dim::kG] != 1) return "a product of groups";
   if (!first && n.layout != InputLayout{}) return "a folded input in the middle";
-  return (first ? n.extent[Dim::kOc] : n.extent[Dim::kIc]) == middle ? "" : apart;
+  return first || n.extent[Dim::kIc] == middle ? "" : apart;
 }
 
 }  // namespace
@@ -116,7 +125,7 @@ Sweep sweep(const std::vector<const Nest*>& nests, int64_t size, bool rows, bool
     ++result.tiles;
     for (size_t s = 0; s < count; ++s) {
       const Nest& n = *nests[s];
-      const auto [at, positions, kept] = (*intervals)[s];
+      const auto [at, positions, kept] = rows ? (*intervals)[s] : pixels_of(n, (*intervals)[s]);
       result.out[s] += positions;
       result.kept[s] += kept;
       result.most_kept[s] = std::max(result.most_kept[s], kept);
@@ -158,7 +167,7 @@ Layout layout_of(const std::vector<const Nest*>& nests, const Sweep& rows, const
     tile[Dim::kKh] = n.extent[Dim::kKh];
     tile[Dim::kKw] = n.extent[Dim::kKw];
     if (dense(n)) {
-      tile[Dim::kOc] = s == 0 ? blocks : n.extent[Dim::kOc];
+      tile[Dim::kOc] = s == 0 ? blocks * n.layout.columns : n.extent[Dim::kOc];
       tile[Dim::kIc] = s == 0 ? n.extent[Dim::kIc] : blocks;
     } else {
       tile[Dim::kG] = blocks;
@@ -270,6 +279,8 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
   const auto walks_rows = [](const Nest* nest) { return nest->computation == Computation::kRows; };
   if (tile.blocks < middle && std::any_of(nests_.begin(), nests_.end(), walks_rows))
     return refuse("a link needs rows whole: all channels between");
+  if (tile.blocks > 1 && nests_[0]->layout.columns > 1)
+    return refuse("the first link has several columns in one pixel, whose results leave it block by block");
   ChainPlan plan;
   plan.tile = tile;
   plan.rows = sweep_of(tile.oh, true, tile.keeps_rows);

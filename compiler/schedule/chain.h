@@ -32,6 +32,9 @@ struct Interval {
 std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nest*>& nests, Interval last, bool rows,
                                                      std::vector<int64_t>* made = nullptr);
 
+/// The pixels of a nest's output that hold these columns.
+Interval pixels_of(const Nest& nest, const Interval& columns);
+
 struct ChainTile {
   int64_t oh = 1, ow = 1;    // of the last nest's output
   int64_t blocks = 1;        // of middle channels in a step

@@ -92,6 +92,17 @@ FactorTraffic factor_traffic(const Nest& nest, const Extents& tile) {
   return {count * columns * k, count * columns * pieces, count * columns * (together ? 1 : pieces)};
 }
 
+ColumnChannel column_channel(const Nest& nest, int64_t channel) {
+  const int64_t columns = nest.layout.columns, lanes = nest.out_channels.lanes;
+  if (columns == 1) return {0, channel};
+  if (!nest.columns_inside) {
+    const int64_t each = nest.out_channels.total / columns;
+    return {channel / each, channel % each};
+  }
+  const int64_t block = channel / lanes;
+  return {block % columns, block / columns * lanes + channel % lanes};
+}
+
 int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw) {
   return ((kh + nest.tap_h - 1) / nest.tap_h) * ((kw + nest.tap_w - 1) / nest.tap_w);
 }

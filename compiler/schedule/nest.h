@@ -133,6 +133,7 @@ struct Nest {
   bool bias_preload = false;     // raw output with bias: ACC starts from it
   InputLayout layout;            // with several columns an output channel is column * (total / columns) + c
   int64_t column_step = 0;       // positions of the input between neighbouring columns of the output
+  bool columns_inside = false;   // or, by blocks of lanes: (block * columns + column) * lanes + lane
   bool operator==(const Nest&) const = default;
 };
 
@@ -181,6 +182,15 @@ struct FactorTraffic {
   int64_t requests = 0;  // runs, those as one that LOAD requests together
 };
 FactorTraffic factor_traffic(const Nest& nest, const Extents& tile);
+
+/// Columns of a row of the output, those in one pixel counted one by one.
+inline int64_t width_of(const Nest& nest) { return nest.extent[Dim::kOw] * nest.layout.columns; }
+
+/// Which column of its pixel an output channel belongs to, and its number there.
+struct ColumnChannel {
+  int64_t column = 0, channel = 0;
+};
+ColumnChannel column_channel(const Nest& nest, int64_t channel);
 
 /// Instructions' worth of depthwise taps: passes over a window of kh x kw.
 int64_t depthwise_passes(const Nest& nest, int64_t kh, int64_t kw);

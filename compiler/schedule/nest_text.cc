@@ -87,6 +87,7 @@ void nest_fields(IO& io, auto& n) {
   io.field("per_channel", n.per_channel);
   io.field("bias_preload", n.bias_preload);
   io.field("column_step", n.column_step);
+  io.field("columns_inside", n.columns_inside);
 }
 
 template <typename T>
