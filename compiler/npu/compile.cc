@@ -64,7 +64,7 @@ Program compile(const Graph& graph, const isa::MachineConfig& config, const Opti
   program.unshared_bytes = plan_memory(graph, options).unshared_bytes;
   if (plan.arena_bytes > (uint64_t{1} << 36))
     throw Error(ErrorCode::kDoesNotFit, "the tensors need more than the 64 GiB an offset reaches");
-  planner.settle(units);
+  planner.settle(units, plan);
 
   Emitter lowered(config, options, options.blank_weights ? WeightBytes::kBlank : WeightBytes::kPacked);
   for (const Operation& operation : graph.operations) {

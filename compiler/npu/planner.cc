@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 
+#include "compiler/npu/assemble.h"
 #include "compiler/npu/lower.h"
 #include "compiler/npu/plan.h"
 #include "compiler/schedule/nest_text.h"
@@ -23,6 +24,9 @@ namespace {
 /// Candidates that are replayed for each layout, and those that are tried again between the neighbours.
 constexpr size_t kTrials = 16, kFinalists = 8;
 constexpr size_t kChainTrials = 24;  // tiles of a chain cost little to plan, and the estimate tells less of them
+/// Instructions up to which a whole stream is judged as it is compiled, with what stays on the chip and the times of
+/// its fetches: several replays, which decide the more the smaller results are.
+constexpr int64_t kAsCompiled = 1500;
 /// Layouts of a chain's first input that are judged.
 constexpr size_t kChainLayouts = 3;
 
@@ -497,6 +501,7 @@ void Planner::pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
   };
   const std::optional<Cost> own = cost();
   if (!own) return;  // the judge looks at no streams
+  for (SearchLog::Candidate& candidate : piece.candidates) candidate.score_in_place.reset();
   double best = score(unit.candidate, *own);
   int64_t replayed = own->instructions;
   for (auto& [plan, candidate] : others) {
@@ -514,7 +519,6 @@ void Planner::pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
       std::swap(current, plan);
     }
   }
-  piece.reason += "; the winner scores " + rounded(best) + " between its neighbours";
 }
 
 void Planner::choose_strips(Unit& unit, const std::function<std::optional<Cost>()>& cost) {
@@ -547,18 +551,85 @@ void Planner::choose_strips(Unit& unit, const std::function<std::optional<Cost>(
   set(best);
 }
 
-void Planner::settle(std::vector<Unit>& units) {
+namespace {
+
+/// What was chosen for a unit, and how its candidates did.
+struct Choices {
+  std::vector<Schedule> schedules;
+  std::optional<ChainPlan> plan;
+  size_t candidate = 0;
+  std::vector<SearchLog::Candidate> candidates;
+};
+
+std::string choice_key(const Unit& unit) {
+  std::string key = unit.chain ? plan_key(unit.chain->plan) : "";
+  for (const Schedule& schedule : unit.schedules) key += plan_key(schedule);
+  return key;
+}
+
+std::vector<const Unit*> between(const std::vector<Unit>& units, size_t first, size_t end) {
+  std::vector<const Unit*> result;
+  for (size_t u = first; u < std::min(units.size(), end); ++u) result.push_back(&units[u]);
+  return result;
+}
+
+}  // namespace
+
+void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
+  std::vector<bool> changed(units.size() + 1, false);
+  for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u);
+  look_again(units, plan, changed);
+  for (const Unit& unit : units) {
+    SearchLog::Piece& piece = log_.pieces[unit.piece];
+    if (const auto score = piece.candidates[unit.candidate].score_in_place)
+      piece.reason += "; the winner scores " + rounded(*score) + " between its neighbours";
+  }
+}
+
+bool Planner::settle_at(std::vector<Unit>& units, size_t u) {
+  Unit& unit = units[u];
+  const std::string before = choice_key(unit);
+  const std::vector<const Unit*> around = between(units, u - std::min<size_t>(u, 1), u + 2);
+  const auto cost = [&] { return cost_of(around); };
+  if (unit.chain)
+    pick(unit, unit.chain->plan, unit.plans, cost);
+  else if (unit.tasks.size() == 1)
+    pick(unit, unit.schedules.front(), unit.others, cost);
+  choose_strips(unit, cost);
+  return choice_key(unit) != before;
+}
+
+void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::vector<bool> changed) {
+  const bool any = std::count(changed.begin(), changed.end(), true) > 0;
+  const std::optional<Cost> known = any ? whole(units, plan) : std::nullopt;
+  if (!known) return;
+  std::vector<Choices> first;
+  for (const Unit& unit : units) {
+    first.push_back({unit.schedules, std::nullopt, unit.candidate, log_.pieces[unit.piece].candidates});
+    if (unit.chain) first.back().plan = unit.chain->plan;
+  }
+  for (size_t u = 0; u < units.size(); ++u)
+    changed[u] = (changed[u + 1] || (u > 0 && changed[u - 1])) && settle_at(units, u);
+  const Cost now = whole(units, plan).value();
+  if (now.cycles <= known->cycles && goal_.score(now, config_) < goal_.score(*known, config_)) return;
   for (size_t u = 0; u < units.size(); ++u) {
     Unit& unit = units[u];
-    std::vector<const Unit*> around;
-    for (size_t k = u - std::min<size_t>(u, 1); k < std::min(units.size(), u + 2); ++k) around.push_back(&units[k]);
-    const auto cost = [&] { return cost_of(around); };
-    if (unit.chain)
-      pick(unit, unit.chain->plan, unit.plans, cost);
-    else if (unit.tasks.size() == 1)
-      pick(unit, unit.schedules.front(), unit.others, cost);
-    choose_strips(unit, cost);
+    unit.schedules = std::move(first[u].schedules);
+    if (first[u].plan) unit.chain->plan = std::move(*first[u].plan);
+    unit.candidate = first[u].candidate;
+    log_.pieces[unit.piece].candidates = std::move(first[u].candidates);
   }
+}
+
+std::optional<Cost> Planner::whole(const std::vector<Unit>& units, const MemoryPlan& plan) {
+  if (!judge_->reads_streams()) return std::nullopt;
+  std::vector<LayerInfo> infos(graph_.operations.size());
+  Emitter lowered(config_, options_, WeightBytes::kPlacesOnly);
+  for (const Unit& unit : units) lower_unit(unit, lowered, infos);
+  if (lowered.pushed() > kAsCompiled) return cost_of(between(units, 0, units.size()));
+  const emit::SynchroniseOptions order = order_of(plan, options_);
+  Emitter finished = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options_, replays());
+  return judge_->cost(synchronised(std::move(finished), config_, infos.size(), order));
 }
 
 std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {

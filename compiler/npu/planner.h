@@ -76,8 +76,8 @@ class Planner {
 
   /// Takes for each unit in turn the candidate that does best between its neighbours, where tensors stand at their
   /// places: a replay by itself cannot see what the layer before leaves in the queues, nor what the next one must wait
-  /// for.
-  void settle(std::vector<Unit>& units);
+  /// for. Then those are looked at again whose neighbours have changed since.
+  void settle(std::vector<Unit>& units, const MemoryPlan& plan);
 
   /// Whether the judge looks at finished instructions.
   bool replays() const { return judge_->reads_streams(); }
@@ -139,6 +139,12 @@ class Planner {
   std::vector<std::vector<Place>> covers(size_t first, size_t end) const;
   /// Takes the strips that do best between the neighbours.
   void choose_strips(Unit& unit, const std::function<std::optional<schedule::Cost>()>& cost);
+  /// Settles one unit; whether another choice was made.
+  bool settle_at(std::vector<Unit>& units, size_t u);
+  /// Settles again the neighbours of those that have changed, and keeps that if the whole stream does better with it.
+  void look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::vector<bool> changed);
+  /// Of the whole stream, a short one as it is compiled; nothing where the judge looks at no streams.
+  std::optional<schedule::Cost> whole(const std::vector<Unit>& units, const MemoryPlan& plan);
   /// Of units behind each other; nothing where the judge looks at no streams.
   std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units);
   /// Tries the other candidates in place of the unit's own.

@@ -200,8 +200,8 @@ Unit Workbench::unit_of(size_t piece, const LayerSchedule& schedule) const {
 std::vector<Placed> Workbench::chosen() const {
   Planner planner(graph_, config_, options_);
   std::vector<Unit> units = planner.run();
-  place_units(units, graph_, config_, options_);
-  planner.settle(units);
+  const MemoryPlan plan = place_units(units, graph_, config_, options_);
+  planner.settle(units, plan);
   std::vector<Placed> result;
   for (const Unit& unit : units)
     result.push_back(
