@@ -26,7 +26,14 @@ SPACE = {
     "constraints": {"fits": "zynq7020"},
     "objectives": {"minimise": ["milliseconds", "lut"]},
 }
-PART = {"block_in": [8, 16], "block_out": [8, 16], "inp_bytes": "16k..64k by 2x", "wgt_bytes": "32k..64k by 2x"}
+PART = {
+    "block_in": [8, 16],
+    "block_out": [8, 16],
+    "inp_bytes": "16k..128k by 2x",
+    "wgt_bytes": "32k..128k by 2x",
+    "acc_bytes": ["32k", "64k"],
+    "axi_bytes": [4, 8],
+}
 
 
 def explored(content, names, workers, folder):

@@ -101,13 +101,13 @@ module tsr_alu_second #(
     end
   end
 
-  // The lanes whose turn it is.
+  // The lanes whose turn it is, by a tree: each bit of the turn chooses half. A list of choices becomes a chain.
   logic [11*SecondLanes-1:0] x, y, result;
   logic valid_c;
   always_comb begin
     logic [10:0] value, second;
-    logic [11*SecondLanes-1:0] values;
-    logic [8*SecondLanes-1:0] seconds;
+    logic [11*Lanes-1:0] values;
+    logic [8*Lanes-1:0] seconds;
     if (!tsr_isa_pkg::Simulated) x = 'x;
     if (!tsr_isa_pkg::Simulated) y = 'x;
     value = 'x;
@@ -115,10 +115,12 @@ module tsr_alu_second #(
     values = 'x;
     seconds = 'x;
     if (turning_q) begin
-      for (int unsigned t = 0; t < Turns; t++) begin
-        if (turn_q == TurnBits'(t)) begin
-          values = value_q[11*SecondLanes*t+:11*SecondLanes];
-          seconds = second_q[8*SecondLanes*t+:8*SecondLanes];
+      values = value_q;
+      seconds = second_q;
+      for (int unsigned b = TurnBits; b > 0; b--) begin
+        if (turn_q[b-1]) begin
+          values = values >> ((11 * SecondLanes) << (b - 1));
+          seconds = seconds >> ((8 * SecondLanes) << (b - 1));
         end
       end
       for (int unsigned l = 0; l < SecondLanes; l++) begin
