@@ -3,6 +3,7 @@
 #include "compiler/graph/layout.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace tessera::graph {
@@ -105,9 +106,11 @@ Order Layout::order() const {
   const Order last = channels_last_order(axes.size()), own = identity_order(axes.size());
   if (sorted(last)) return last;
   if (sorted(own)) return own;
+  // An axis of one element stands in front, so that the fastest axis is one that has a run.
   const auto largest = [&](int64_t axis) {
-    int64_t stride = 0;
-    for (const Part& p : axes[static_cast<size_t>(axis)]) stride = std::max(stride, p.stride);
+    const auto& parts = axes[static_cast<size_t>(axis)];
+    int64_t stride = parts.empty() ? std::numeric_limits<int64_t>::max() : 0;
+    for (const Part& p : parts) stride = std::max(stride, p.stride);
     return stride;
   };
   Order order = own;

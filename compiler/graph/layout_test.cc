@@ -163,6 +163,14 @@ TEST_P(Chains, AgreeWithArrays) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Chains, testing::Range(0, 400));
 
+/// Heads in the model's order over tokens in memory: the axis of one element is not the fastest.
+TEST(Layout, FastestAxisHasARun) {
+  const Layout heads = transpose(Layout::dense({1, 64, 6, 48}, identity_order(4)), {0, 2, 1, 3});
+  EXPECT_EQ(heads.order(), (Order{0, 2, 1, 3}));
+  EXPECT_EQ(slice(heads, 3, 24, 24, 1)->order(), (Order{0, 2, 1, 3}));
+  EXPECT_EQ(Layout::dense({1, 8, 5, 1}, {0, 2, 1, 3}).order(), (Order{0, 2, 3, 1}));
+}
+
 TEST(Layout, BoxesNeedOneStrideForEachDimension) {
   const Layout layout = Layout::dense({2, 8, 3, 5}, channels_last_order(4));
   const auto box = as_box(layout, channels_last_order(4), {2, 1, 15, 8});

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/npu/assemble.h"
 
+#include <algorithm>
+#include <set>
+#include <vector>
+
 #include "compiler/emit/predict.h"
 
 namespace tessera::npu {
@@ -40,19 +44,26 @@ Emitter assembled(Emitter lowered, const ArenaBytes& results, const emit::Synchr
     lowered.assemble(prefetch, judged ? judge : Emitter::Judge());
     return lowered;
   }
-  Emitter forwarded = lowered;
-  const int64_t gone = forwarded.forward(results);
-  if (options.forward == Forward::kIfFaster && gone * kWorthAsking < lowered.pushed()) {
-    lowered.assemble(prefetch, judge);
-    return lowered;
-  }
-  forwarded.assemble(prefetch, judge);
-  if (options.forward == Forward::kAlways) return forwarded;
-  lowered.assemble(prefetch, judge);
-  const auto cycles = [&](const Emitter& of) {
-    return judge(of.instructions, of.layer_of_instruction, of.works, 0).cycles;
+  std::vector<Emitter> ways;
+  const auto add = [&](const std::set<size_t>& loads) {
+    Emitter way = lowered;
+    std::set<size_t> copies = way.forward(results, loads).copies;
+    const bool worth = (lowered.pushed() - way.pushed()) * kWorthAsking >= lowered.pushed();
+    if (worth || options.forward != Forward::kIfFaster) ways.push_back(std::move(way));
+    return copies;
   };
-  return cycles(forwarded) < cycles(lowered) ? std::move(forwarded) : std::move(lowered);
+  const std::set<size_t> copies = add({});
+  if (!ways.empty() && !copies.empty() && options.forward != Forward::kAlways) add(copies);
+  if (options.forward != Forward::kIfFaster) {
+    ways.back().assemble(prefetch, judge);
+    return std::move(ways.back());
+  }
+  ways.push_back(std::move(lowered));
+  std::vector<int64_t> cycles;
+  for (Emitter& way : ways) cycles.push_back(way.assemble(prefetch, judge));
+  // Of equal ones the last, which is the least changed.
+  const auto best = std::min_element(cycles.rbegin(), cycles.rend());
+  return std::move(ways[static_cast<size_t>(cycles.rend() - best) - 1]);
 }
 
 }  // namespace tessera::npu

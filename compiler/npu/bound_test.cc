@@ -139,7 +139,7 @@ TEST(Bounds, OfGraphsWithResultsThatNobodyReads) {
                                              test::odd_machine("batch2", 2, 16, 16, 512, 256, 512, 256, 32)}) {
       Options options;
       options.chain = random.chance(60);
-      options.forward = random.one_of({Forward::kNever, Forward::kIfFaster, Forward::kAlways, Forward::kAlways});
+      options.forward = random.one_of({Forward::kNever, Forward::kIfFaster, Forward::kAlways, Forward::kWithoutCopies});
       options.dram_bandwidth_bytes = random.one_of<int64_t>({0, 1});
       expect_bounded(graph, config, options, seed);
     }

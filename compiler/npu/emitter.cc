@@ -55,6 +55,17 @@ int64_t ConstantPool::reserve(int64_t bytes) {
   return kReserved + reserved_;
 }
 
+bool Emitter::unbiased(int64_t entry, int64_t entries) const {
+  const auto known = static_cast<int64_t>(unbiased_.size());
+  return entry + entries <= known &&
+         std::all_of(unbiased_.begin() + entry, unbiased_.begin() + entry + entries, [](bool zero) { return zero; });
+}
+
+void Emitter::set_unbiased(int64_t entry, int64_t entries, bool zero) {
+  unbiased_.resize(static_cast<size_t>(config.depth(isa::Space::kParam)));
+  std::fill(unbiased_.begin() + entry, unbiased_.begin() + entry + entries, zero);
+}
+
 int Emitter::table(const Table& bytes) {
   std::vector<Table> parts;
   for (auto at = bytes.begin(); at != bytes.end(); at += kTableBytes) parts.emplace_back(at, at + kTableBytes);
@@ -127,13 +138,13 @@ int64_t Emitter::pushed() const {
   return all;
 }
 
-int64_t Emitter::forward(const ArenaBytes& results) {
+Forwarded Emitter::forward(const ArenaBytes& results, const std::set<size_t>& loads) {
   std::vector<Streamed> stream;
   for (const Step& step : steps_) {
     for (size_t i = 0; i < step.instructions.size(); ++i) stream.push_back({step.instructions[i], step.works[i], true});
   }
-  if (!npu::forward(stream, results, config)) return 0;
-  const int64_t before = pushed();
+  const Forwarded done = npu::forward(stream, results, config, loads);
+  if (!done.changed) return done;
   auto next = stream.begin();
   for (Step& step : steps_) {
     Step rest;
@@ -149,7 +160,7 @@ int64_t Emitter::forward(const ArenaBytes& results) {
     }
     step = std::move(rest);
   }
-  return before - pushed();
+  return done;
 }
 
 }  // namespace tessera::npu

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -86,9 +87,15 @@ class Emitter {
   void set_in_use(isa::Space space, int64_t begin, int64_t end) { slots_.set_in_use(space, begin, end); }
   const SlotLog& slots() const { return slots_.log(); }
 
+  /// Whether the biases in so many entries of PARAM are known to be zero.
+  bool unbiased(int64_t entry, int64_t entries) const;
+  /// What has been loaded into entries of PARAM: biases that are all zero, or something else.
+  void set_unbiased(int64_t entry, int64_t entries, bool zero);
+
   /// Keeps what is fetched again on the chip (npu/forward.h), in all that has been pushed. `results`: bytes of the
-  /// arena that are read after the program. How many instructions less there are.
-  int64_t forward(const ArenaBytes& results);
+  /// arena that are read after the program. `loads`: instructions, counted over all that have been pushed, that no copy
+  /// replaces.
+  Forwarded forward(const ArenaBytes& results, const std::set<size_t>& loads);
   /// Instructions that have been pushed, without the fetches of weights.
   int64_t pushed() const;
 
@@ -99,8 +106,8 @@ class Emitter {
   /// The whole stream, in order of execution one at a time. Weights are fetched in pieces as soon as their place is
   /// free and the bus has time beside the steps before (`prefetch`), or else in their own step. What time the bus has
   /// is estimated of each step alone; with a judge also taken from the stream without fetches, and the better stream
-  /// wins. Ends the collection.
-  void assemble(bool prefetch, const Judge& judge = nullptr);
+  /// wins. Ends the collection. Returns the cycles of the stream; nothing without a judge.
+  int64_t assemble(bool prefetch, const Judge& judge = nullptr);
 
   /// The TABLE slot that holds a table of 256 bytes, loaded when it is not there; it stays until release_tables().
   /// Several tables stand behind each other. Errors: kDoesNotFit.
@@ -159,11 +166,14 @@ class Emitter {
   /// Run-time factors move to earlier steps in which the bus has time; says whether any has.
   bool hoist_factors();
   Timeline joined(const Fetches& fetches) const;
+  /// Cycles of the whole stream.
+  int64_t predicted(const Fetches& fetches, const Judge& judge) const;
   std::vector<isa::Instruction> loads_of(const WeightFetch& fetch) const;
   void append_fetch(const WeightFetch& fetch);
 
   std::vector<Step> steps_;
   Slots slots_;
+  std::vector<bool> unbiased_;  // entries of PARAM
   std::vector<std::vector<uint8_t>> tables_;
   std::vector<int> pinned_;
   int next_table_ = 0;

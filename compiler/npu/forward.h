@@ -5,7 +5,9 @@
 // and without LOADs, STOREs and copies whose bytes nobody reads. Each result that is read keeps its bytes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -24,8 +26,14 @@ struct Streamed {
 /// Intervals of bytes behind kArenaBase.
 using ArenaBytes = std::vector<std::pair<int64_t, int64_t>>;
 
-/// Whether anything has changed. `results`: what is read after the program. Entries of several images (BATCH > 1) and
-/// machines whose INP and OUT entries differ in size keep their streams.
-bool forward(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config);
+struct Forwarded {
+  bool changed = false;
+  std::set<size_t> copies;  // which of the stream's LOADs are copies now, which keep the vector unit busy
+};
+
+/// `results`: what is read after the program. `loads`: LOADs that no copy replaces. Entries of several images
+/// (BATCH > 1) and machines whose INP and OUT entries differ in size keep their streams.
+Forwarded forward(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config,
+                  const std::set<size_t>& loads = {});
 
 }  // namespace tessera::npu

@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
+#include "compiler/npu/schedule_text.h"
 #include "compiler/npu/stream_values.h"
 #include "compiler/npu/tests/random_graph.h"
 #include "compiler/npu/tests/reference.h"
+#include "compiler/npu/walk.h"
 #include "isa/config.h"
 
 namespace tessera::npu {
@@ -34,10 +37,23 @@ std::pair<int64_t, int64_t> transfers(const Program& program) {
   return {loads, stores};
 }
 
+int64_t copies_in(const Program& program) {
+  return std::count_if(program.instructions.begin(), program.instructions.end(), [](const auto& instruction) {
+    const auto* alu = std::get_if<isa::Alu>(&instruction);
+    return alu != nullptr && copies(*alu);
+  });
+}
+
+int64_t cycles_of(const Program& program) {
+  int64_t cycles = 0;
+  for (const LayerInfo& layer : program.layers) cycles += layer.estimated_cycles;
+  return cycles;
+}
+
 TEST(Forward, RandomGraphs) {
   const char* factor = std::getenv("TESSERA_NPU_TESTS");
   const uint64_t count = 10 * (factor == nullptr ? 1 : std::strtoull(factor, nullptr, 10));
-  int64_t gone = 0;
+  int64_t gone = 0, copied = 0, copied_without = 0, not_worse = 0, graphs = 0;
   for (const isa::MachineConfig& config :
        {isa::find_config("npu64"), isa::find_config("npu256"), isa::find_config("npu256t"),
         test::odd_machine("tight", 1, 16, 16, 48, 20, 24, 32, 16),
@@ -53,15 +69,28 @@ TEST(Forward, RandomGraphs) {
       options.reuse_memory = seed % 5 != 0;
       Program program;
       ASSERT_EQ(test::compare(graph, config, seed, options, &program), "") << config.name << ", seed " << seed;
-      options.forward = Forward::kNever;
       const auto [loads, stores] = transfers(program);
-      const auto [all_loads, all_stores] = transfers(compile(graph, config, options));
+      options.forward = Forward::kWithoutCopies;
+      Program without;
+      ASSERT_EQ(test::compare(graph, config, seed, options, &without), "") << config.name << ", seed " << seed;
+      copied += copies_in(program);
+      copied_without += copies_in(without);
+      options.forward = Forward::kNever;
+      const Program never = compile(graph, config, options);
+      const auto [all_loads, all_stores] = transfers(never);
+      options.forward = Forward::kIfFaster;
+      const Program fastest = compile(graph, config, options);
+      EXPECT_LE(cycles_of(fastest), cycles_of(never)) << config.name << ", seed " << seed;
+      not_worse += cycles_of(fastest) <= std::min(cycles_of(program), cycles_of(without));
+      ++graphs;
       EXPECT_LE(loads, all_loads);
       EXPECT_LE(stores, all_stores);
       gone += all_loads + all_stores - loads - stores;
     }
   }
   EXPECT_GT(gone, 100);
+  EXPECT_LT(copied_without, copied);
+  EXPECT_GT(not_worse, graphs * 9 / 10);  // of the others so few instructions go that nobody asks
 }
 
 /// Layers of one row: `channels` of them.
@@ -122,6 +151,77 @@ TEST(Forward, OutputsAreStored) {
   EXPECT_EQ(transfers(program), std::pair(int64_t{1}, int64_t{2}));
 }
 
+/// Attention's products and the projection of their heads, in whole blocks of channels.
+Graph heads_of(int64_t heads, int64_t tokens, int64_t width) {
+  Graph graph;
+  const int64_t channels = heads * width;
+  const auto tensor = [&](int64_t h, int64_t w, int64_t c) {
+    Tensor t;
+    t.h = h, t.w = w, t.c = c;
+    return graph.add(t);
+  };
+  const auto in_heads = [&](TensorId whole) {
+    Tensor view;
+    view.h = heads, view.w = tokens, view.c = width;
+    view.view_of = whole;
+    view.strided = true;
+    view.step_h = width, view.step_w = channels;
+    return graph.add(view);
+  };
+  Stage stage;
+  stage.convert = true;
+  stage.multiplier = {0.002f};
+  stage.low = -128;
+  stage.high = 127;
+  const TensorId shares = tensor(heads, tokens, tokens), values = tensor(heads, width, tokens),
+                 context = tensor(1, tokens, channels), result = tensor(1, tokens, channels);
+  Product product;
+  product.input = shares;
+  product.factor = values;
+  product.output = in_heads(context);
+  product.stage = stage;
+  std::vector<int16_t> weights(static_cast<size_t>(channels * channels));
+  for (size_t w = 0; w < weights.size(); ++w) weights[w] = static_cast<int16_t>(w * 37 % 255) - 127;
+  graph.operations.push_back({"context", "context", 0, product});
+  graph.operations.push_back(
+      {"projection", "projection", 0, make_matmul(context, result, 3, channels, channels, weights, {}, stage)});
+  graph.inputs = {shares, values};
+  graph.outputs = {result};
+  return graph;
+}
+
+/// A head after the other; rows of all heads.
+std::string schedules_of(int64_t heads, int64_t width) {
+  const std::string copies = std::to_string(heads), blocks = std::to_string(width / 16),
+                    all = std::to_string(heads * width / 16);
+  return "npu.schedules @npu0 {\n  layer \"context\"\n  schedule dense {\n    temporal oh " + copies +
+         "\n    vthread ic 2 x2\n    tile oc=" + blocks +
+         " ow=64 ic=2\n    input attach=1 copies=4\n    weights attach=1 copies=4\n    sums copies=" + copies +
+         "\n    output copies=" + copies + "\n    params attach=0\n  }\n  layer \"projection\"\n  schedule dense {\n" +
+         "    temporal oc " + copies + "\n    vthread ow 4 x2\n    tile oc=" + blocks + " ow=16 ic=" + all +
+         "\n    input attach=0\n    weights attach=0\n    sums copies=4\n    output copies=4\n    params attach=0\n  "
+         "}\n}\n";
+}
+
+/// Heads are results of their own; the vector unit writes each where rows of all heads are read, so that nothing is
+/// stored, fetched or copied between the products and the projection.
+TEST(Forward, HeadsStayOnTheChip) {
+  for (const auto& [heads, width] : {std::pair<int64_t, int64_t>{3, 64}, {2, 48}}) {
+    const Graph graph = heads_of(heads, 64, width);
+    Options options = always();
+    options.chain = false;
+    options.schedules = schedules_from_text(schedules_of(heads, width), graph, "test");
+    Program program;
+    ASSERT_EQ(test::compare(graph, isa::find_config("npu256"), 1, options, &program), "");
+    EXPECT_EQ(program.layers[0].dram_write_bytes, 0) << heads;
+    EXPECT_EQ(program.layers[1].stream_bytes[static_cast<size_t>(Stream::kInput)], 0) << heads;
+    for (const isa::Instruction& instruction : program.instructions) {
+      const auto* alu = std::get_if<isa::Alu>(&instruction);
+      EXPECT_FALSE(alu != nullptr && copies(*alu)) << heads;
+    }
+  }
+}
+
 /// Two rows of steps of one loop: an operand that lies in two places becomes two loops.
 TEST(StreamValues, FindsPlaces) {
   const isa::MachineConfig config = isa::find_config("npu256");
@@ -147,7 +247,7 @@ TEST(StreamValues, FindsPlaces) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->space, isa::Space::kOut);
   EXPECT_EQ(found->first, 100);
-  ASSERT_EQ(found->parts[5].size(), 2u);
+  ASSERT_EQ(found->parts[5].size(), 2U);
   EXPECT_EQ(found->parts[5][0].stride, -93);
   EXPECT_EQ(found->parts[5][1].stride, 1);
   // INP alone has it nowhere else, and what is overwritten in DRAM is another value.
@@ -155,6 +255,41 @@ TEST(StreamValues, FindsPlaces) {
   store(16, 50);
   run(load);
   EXPECT_FALSE(values.elsewhere(isa::Space::kInp, walk, {true, true}));
+}
+
+TEST(EvenParts, Loops) {
+  const auto parts = [](const std::vector<int64_t>& offsets) {
+    std::vector<std::pair<int64_t, int64_t>> result;
+    const auto found = even_parts(static_cast<int64_t>(offsets.size()),
+                                  [&](int64_t i) { return std::optional(offsets[static_cast<size_t>(i)]); });
+    if (found) {
+      for (const LoopPart& part : *found) result.emplace_back(part.extent, part.stride);
+    }
+    return result;
+  };
+  using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(parts({0, 1, 2, 3}), (Pairs{{4, 1}}));
+  EXPECT_EQ(parts({0, 1, 8, 9}), (Pairs{{2, 8}, {2, 1}}));
+  EXPECT_EQ(parts({0, 1, 8, 9, 4, 5, 12, 13}), (Pairs{{2, 4}, {2, 8}, {2, 1}}));
+  EXPECT_EQ(parts({0, 1, 8, 9, 10}), Pairs{});  // a loop of two does not fit in five
+  EXPECT_FALSE(even_parts(3, [](int64_t i) { return i < 2 ? std::optional(i) : std::nullopt; }));
+}
+
+/// A result goes to three rows of steps: its loop becomes three, for all operands of the instruction.
+TEST(SetLoops, SplitsALoop) {
+  isa::Alu alu;
+  alu.extent = {1, 1, 1, 1, 1, 12};
+  alu.src_stride = {0, 0, 0, 0, 0, 1};
+  alu.dst_stride = {0, 0, 0, 0, 0, 1};
+  NestParts parts;
+  parts[5] = {{2, 40}, {3, 4}, {2, 1}};
+  ASSERT_TRUE(set_loops(loops_of(alu, alu.dst_stride), parts));
+  EXPECT_EQ(alu.extent, (std::array<uint16_t, 6>{1, 1, 1, 2, 3, 2}));
+  EXPECT_EQ(alu.dst_stride, (Strides{0, 0, 0, 40, 4, 1}));
+  EXPECT_EQ(alu.src_stride, (Strides{0, 0, 0, 6, 2, 1}));
+  // No loop of one iteration is left to make room.
+  alu.extent = {2, 2, 2, 2, 2, 12};
+  EXPECT_FALSE(set_loops(loops_of(alu, alu.dst_stride), parts));
 }
 
 }  // namespace

@@ -411,7 +411,7 @@ void NestLowering::begin_finish(const Tile& tile) {
       params_slot_ = *slot;
     } else {
       params_slot_ = params_.take(key);
-      load_blob(isa::Space::kParam, params_.address(params_slot_), params_of(tile), Stream::kParams);
+      load_params(params_.address(params_slot_), params_of(tile));
     }
   }
   if (nest_.second.present) load_second(tile);

@@ -194,6 +194,11 @@ class NestLowering {
   struct Blob {
     int64_t offset = 0, bytes = 0;
   };
+  /// Bias and scale of a tile's channels. Without biases the scales are also there by themselves.
+  struct Params {
+    Blob both;
+    std::optional<Blob> scales;
+  };
   Blob add_blob(std::vector<uint8_t> bytes);
 
   void load_blob(isa::Space space, int64_t entry_address, const Blob& blob, Stream stream);
@@ -209,7 +214,9 @@ class NestLowering {
   void for_each_result_lane(const Tile& tile, Use&& use) const;
 
   /// Bias and scale of a tile's channels, packed when a tile first asks for them.
-  const Blob& params_of(const Tile& tile);
+  const Params& params_of(const Tile& tile);
+  /// Biases of zero stay in PARAM, where the entries hold them already.
+  void load_params(int64_t entry, const Params& params);
   std::vector<uint8_t> pack_params(const Tile& tile) const;
 
   std::vector<uint8_t> pack_weights(const Tile& tile) const;
@@ -282,7 +289,7 @@ class NestLowering {
   Strip strip_;               // of it
   int table_ = -1, second_table_ = -1;
   std::map<Extents, Blob> weight_blobs_;
-  std::map<std::array<int64_t, 4>, Blob> param_blobs_;  // by chunks and blocks; one where all channels have the same
+  std::map<std::array<int64_t, 4>, Params> param_blobs_;  // by chunks and blocks; one where all channels have the same
   std::map<size_t, std::array<int64_t, 4>> factor_frames_;  // by slot of WGT: which lanes hold the factor's zero point
   std::vector<isa::Gemm> planes_;
   std::vector<isa::Instruction> scratch_;

@@ -222,16 +222,49 @@ void NestLowering::load_layer_constants() {
   const auto constants = isa::encode_second(second_constants(*stage.second, {}, {}).value());
   std::vector<uint8_t> bytes(constants.begin(), constants.end());
   bytes.resize(static_cast<size_t>(config_.param_entry_bytes()), 0);
-  load_blob(isa::Space::kParam, constants_entry_, add_blob(std::move(bytes)), Stream::kParams);
+  Transfer t;
+  t.space = isa::Space::kParam;
+  t.base = kConstantBase;
+  t.dram_offset = add_blob(std::move(bytes)).offset;
+  t.length = static_cast<int64_t>(constants.size());  // what the machine reads of the entry
+  t.sp_addr = constants_entry_ * config_.param_entry_bytes();
+  emit(t, Stream::kParams);
+  emitter_.set_unbiased(constants_entry_, 1, false);
 }
 
-const NestLowering::Blob& NestLowering::params_of(const Tile& tile) {
+const NestLowering::Params& NestLowering::params_of(const Tile& tile) {
   std::array<int64_t, 4> channels{};
   if (nest_.per_channel)
     channels = {tile.begin[Dim::kG], tile.count[Dim::kG], tile.begin[Dim::kOc], tile.count[Dim::kOc]};
-  const auto [blob, fresh] = param_blobs_.try_emplace(channels);
-  if (fresh) blob->second = add_blob(pack_params(tile));
-  return blob->second;
+  const auto [known, fresh] = param_blobs_.try_emplace(channels);
+  if (!fresh) return known->second;
+  std::vector<uint8_t> bytes = pack_params(tile), scales;
+  const auto half = config_.param_entry_bytes() / 2;
+  bool zero = true;
+  for (auto entry = bytes.begin(); entry != bytes.end(); entry += 2 * half) {
+    zero = zero && std::all_of(entry, entry + half, [](uint8_t byte) { return byte == 0; });
+    scales.insert(scales.end(), entry + half, entry + 2 * half);
+  }
+  known->second.both = add_blob(std::move(bytes));
+  if (zero && half % config_.axi_bytes == 0) known->second.scales = add_blob(std::move(scales));
+  return known->second;
+}
+
+void NestLowering::load_params(int64_t entry, const Params& params) {
+  const int64_t bytes = config_.param_entry_bytes(), half = bytes / 2, entries = params.both.bytes / bytes;
+  if (!params.scales || !emitter_.unbiased(entry, entries)) {
+    load_blob(isa::Space::kParam, entry, params.both, Stream::kParams);
+    emitter_.set_unbiased(entry, entries, params.scales.has_value());
+    return;
+  }
+  Transfer t;
+  t.space = isa::Space::kParam;
+  t.base = kConstantBase;
+  t.dram_offset = params.scales->offset;
+  t.sp_addr = entry * bytes + half;
+  t.length = half;
+  t.loops.push_back({entries, half, bytes});
+  emit(t, Stream::kParams);
 }
 
 std::vector<uint8_t> NestLowering::pack_params(const Tile& tile) const {

@@ -137,6 +137,11 @@ Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
   return line;
 }
 
+int64_t Emitter::predicted(const Fetches& fetches, const Judge& judge) const {
+  Timeline line = joined(fetches);
+  return judge(std::move(line.instructions), std::move(line.layers), std::move(line.works), 0).cycles;
+}
+
 /// A step may take longer than its engines work, as one of a few instructions that wait for each other: then the bus
 /// has more time than the step's own profile says. The stream without fetches tells how much.
 std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) const {
@@ -147,11 +152,7 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) c
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.weights.empty(); });
   if (!judge) return {std::move(best), 0};
-  const auto cycles = [&](const Fetches& of) {
-    Timeline line = joined(of);
-    return judge(std::move(line.instructions), std::move(line.layers), std::move(line.works), 0).cycles;
-  };
-  int64_t least = cycles(best);
+  int64_t least = predicted(best, judge);
   if (!fetches) return {std::move(best), least};
   Timeline bare = joined({});
   const emit::Prediction timed =
@@ -159,7 +160,7 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) c
   for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
   for (const Pieces& pieces : {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}}) {
     Fetches other = place_weights(profiles, pieces);
-    const int64_t takes = cycles(other);
+    const int64_t takes = predicted(other, judge);
     if (takes >= least) continue;
     least = takes;
     best = std::move(other);
@@ -167,22 +168,25 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) c
   return {std::move(best), least};
 }
 
-void Emitter::assemble(bool prefetch, const Judge& judge) {
+int64_t Emitter::assemble(bool prefetch, const Judge& judge) {
   Fetches fetches;
+  int64_t least = 0;
   if (prefetch) {
-    int64_t least = 0;
     std::tie(fetches, least) = best_fetches(judge);
     std::vector<Step> apart = judge ? steps_ : std::vector<Step>();
     if (judge && hoist_factors()) {
       auto [other, takes] = best_fetches(judge);
-      if (takes < least)
+      if (takes < least) {
         fetches = std::move(other);
-      else
+        least = takes;
+      } else {
         steps_ = std::move(apart);
+      }
     }
   } else {
     fetches.behind.resize(steps_.size());
     for (const Step& step : steps_) fetches.before.push_back(step.weights);
+    if (judge) least = predicted(fetches, judge);
   }
   for (size_t i = 0; i < steps_.size(); ++i) {
     for (const WeightFetch& fetch : fetches.before[i]) append_fetch(fetch);
@@ -193,6 +197,7 @@ void Emitter::assemble(bool prefetch, const Judge& judge) {
     for (const WeightFetch& fetch : fetches.behind[i]) append_fetch(fetch);
   }
   steps_.clear();
+  return least;
 }
 
 }  // namespace tessera::npu

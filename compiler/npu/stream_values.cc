@@ -53,14 +53,6 @@ bool dense(const Extent& extent, const Stride& stride, size_t outer) {
   return true;
 }
 
-Walk walk_of(const isa::Alu& alu, const std::array<int16_t, 6>& stride, int64_t first) {
-  Walk walk;
-  std::copy(alu.extent.begin(), alu.extent.end(), walk.extent.begin());
-  std::copy(stride.begin(), stride.end(), walk.stride.begin());
-  walk.first = first;
-  return walk;
-}
-
 std::vector<int64_t> addresses_of(const Walk& walk) {
   std::vector<int64_t> all;
   walk.each([&](int64_t at) { all.push_back(at); });
@@ -68,12 +60,6 @@ std::vector<int64_t> addresses_of(const Walk& walk) {
 }
 
 }  // namespace
-
-int64_t Walk::size() const {
-  int64_t all = 1;
-  for (const int64_t n : extent) all *= n;
-  return all;
-}
 
 std::optional<Runs> runs_of(const isa::Instruction& instruction) {
   if (const auto* store = std::get_if<isa::Store>(&instruction)) return transfer_runs(*store);
@@ -162,10 +148,16 @@ const std::vector<StreamValues::Place>& StreamValues::places(Number number) {
   return all;
 }
 
-StreamValues::Number StreamValues::number_in_dram(int64_t byte) const {
-  auto run = dram_.upper_bound(byte);
-  if (run == dram_.begin() || (--run)->second.end <= byte) return kUnknown;
-  return run->second.first + static_cast<Number>(byte - run->first);
+void StreamValues::numbers_in_dram(int64_t begin, int64_t count, Number* numbers) const {
+  std::fill_n(numbers, count, kUnknown);
+  const int64_t end = begin + count;
+  auto run = dram_.upper_bound(begin);
+  if (run != dram_.begin() && std::prev(run)->second.end > begin) --run;
+  for (; run != dram_.end() && run->first < end; ++run) {
+    const int64_t from = std::max(begin, run->first), to = std::min(end, run->second.end);
+    std::iota(numbers + (from - begin), numbers + (to - begin),
+              run->second.first + static_cast<Number>(from - run->first));
+  }
 }
 
 void StreamValues::forget_dram(int64_t begin, int64_t end) {
@@ -202,17 +194,15 @@ void StreamValues::load(const Runs& runs) {
       if (count == lanes_) entry.mixed = false;
       if (lane != 0) entry.mixed = true;
       if (lane == 0 && !entry.mixed) std::fill(entry.lanes.begin(), entry.lanes.end(), kUnknown);
-      for (int64_t k = 0; k < count; ++k) {
-        const int64_t byte = from[i] + done + k;
-        Number number = number_in_dram(byte);
-        if (number == kUnknown) {
-          // All that follow in this entry and are unknown, too.
-          int64_t end = k + 1;
-          while (end < count && number_in_dram(from[i] + done + end) == kUnknown) ++end;
-          number = fresh() + static_cast<Number>(lane + k);
-          dram_[byte] = {byte + end - k, number};
-        }
-        entry.lanes[static_cast<size_t>(lane + k)] = number;
+      const auto lanes = entry.lanes.begin() + lane;
+      numbers_in_dram(from[i] + done, count, &*lanes);
+      for (int64_t k = 0, end = 0; k < count; k = end) {
+        end = k + 1;
+        if (lanes[k] != kUnknown) continue;
+        while (end < count && lanes[end] == kUnknown) ++end;
+        const Number number = fresh() + static_cast<Number>(lane + k);
+        std::iota(lanes + k, lanes + end, number);
+        dram_[from[i] + done + k] = {from[i] + done + end, number};
       }
       note(runs.space, at / lanes_);
       done += count;
@@ -245,7 +235,8 @@ void StreamValues::store(const Runs& runs) {
 
 void StreamValues::copy(const isa::Alu& alu) {
   const auto space = [](isa::AluSpace s) { return s == isa::AluSpace::kInp ? Space::kInp : Space::kOut; };
-  const Walk from = walk_of(alu, alu.src_stride, alu.src_addr), to = walk_of(alu, alu.dst_stride, alu.dst_addr);
+  const Walk from = walk_of(alu.extent, alu.src_stride, alu.src_addr),
+             to = walk_of(alu.extent, alu.dst_stride, alu.dst_addr);
   const std::vector<int64_t> sources = addresses_of(from), results = addresses_of(to);
   for (size_t i = 0; i < sources.size(); ++i) {
     name(space(alu.src), sources[i]);
@@ -301,19 +292,18 @@ std::optional<Elsewhere> StreamValues::on_chip(const Runs& load, Walk& walk) {
   walk.extent[5] = (load.length + lanes_ - 1) / lanes_;
   walk.stride[5] = 1;
   Wanted wanted{{}, lanes_, lanes_};
-  bool known = true;
   const std::vector<int64_t> from = addresses_of(dram), to = addresses_of(load.scratchpad);
   for (size_t i = 0; i < from.size(); ++i) {
     for (int64_t done = 0; done < load.length; done += lanes_) {
       const int64_t count = std::min(lanes_, load.length - done);
       if (count < lanes_ && entry_at(load.space, (to[i] + done) / lanes_).mixed) return {};
-      for (int64_t k = 0; k < lanes_; ++k) {
-        wanted.numbers.push_back(k < count ? number_in_dram(from[i] + done + k) : kUnknown);
-        known = known && (k >= count || wanted.numbers.back() != kUnknown);
-      }
+      const size_t step = wanted.numbers.size();
+      wanted.numbers.resize(step + static_cast<size_t>(lanes_), kUnknown);
+      Number* const numbers = wanted.numbers.data() + step;
+      numbers_in_dram(from[i] + done, count, numbers);
+      if (std::find(numbers, numbers + count, kUnknown) != numbers + count) return {};
     }
   }
-  if (!known) return {};
   return find(walk, wanted, {true, true}, false, load.space);
 }
 
@@ -346,24 +336,13 @@ std::optional<Elsewhere> StreamValues::fit(const Walk& walk, const Wanted& wante
   result.first = (first.entry * lanes_ + number % lanes_) / wanted.scale;
   int64_t flat = 1;
   for (size_t k = walk.extent.size(); k-- > 0; flat *= walk.extent[k]) {
-    const int64_t extent = walk.extent[k];
-    if (extent == 1) continue;
-    const auto next = address_of(wanted, flat, first.space);
-    if (!next) return {};
-    const int64_t step = *next - result.first;
-    int64_t even = 2;
-    int64_t jump = 0;
-    for (; even < extent; ++even) {
-      const auto at = address_of(wanted, flat * even, first.space);
-      if (!at) return {};
-      jump = *at - result.first;
-      if (jump != step * even) break;
-    }
-    if (extent % even != 0) return {};
-    if (even < extent)
-      result.parts[k] = {{extent / even, jump}, {even, step}};
-    else
-      result.parts[k] = {{extent, step}};
+    if (walk.extent[k] == 1) continue;
+    auto parts = even_parts(walk.extent[k], [&](int64_t i) -> std::optional<int64_t> {
+      const auto at = address_of(wanted, flat * i, first.space);
+      return at ? std::optional(*at - result.first) : std::nullopt;
+    });
+    if (!parts) return {};
+    result.parts[k] = std::move(*parts);
   }
   if (!verify(walk, wanted, result)) return {};
   return result;
@@ -371,21 +350,16 @@ std::optional<Elsewhere> StreamValues::fit(const Walk& walk, const Wanted& wante
 
 bool StreamValues::verify(const Walk& walk, const Wanted& wanted, const Elsewhere& found) {
   const int64_t limit = static_cast<int64_t>(entries(found.space).size()) * lanes_;
-  for (int64_t flat = 0, count = walk.size(); flat < count; ++flat) {
-    int64_t rest = flat, at = found.first;
-    for (size_t k = walk.extent.size(); k-- > 0; rest /= walk.extent[k]) {
-      int64_t index = rest % walk.extent[k];
-      for (auto part = found.parts[k].rbegin(); part != found.parts[k].rend(); index /= part->extent, ++part)
-        at += index % part->extent * part->stride;
-    }
+  int64_t flat = 0;
+  bool equal = true;
+  each_of_parts(walk, found.first, found.parts, [&](int64_t at) {
+    const Number* numbers = wanted.step(flat++);
     const int64_t byte = at * wanted.scale;
-    if (byte < 0 || byte + wanted.width > limit) return false;
-    for (int64_t k = 0; k < wanted.width; ++k) {
-      const Number number = wanted.step(flat)[k];
-      if (number != kUnknown && byte_at(found.space, byte + k) != number) return false;
-    }
-  }
-  return true;
+    equal = equal && byte >= 0 && byte + wanted.width <= limit;
+    for (int64_t k = 0; equal && k < wanted.width; ++k)
+      equal = numbers[k] == kUnknown || byte_at(found.space, byte + k) == numbers[k];
+  });
+  return equal;
 }
 
 }  // namespace tessera::npu

@@ -13,6 +13,7 @@
 
 #include "compiler/emit/work.h"
 #include "compiler/npu/graph.h"
+#include "compiler/npu/walk.h"
 #include "isa/config.h"
 #include "isa/generated/instructions.h"
 
@@ -20,32 +21,11 @@ namespace tessera::npu {
 
 inline constexpr int kArenaMemory = isa::kSpaces + static_cast<int>(kArenaBase);
 
-/// The addresses of one operand over a nest, outermost loop first.
-struct Walk {
-  std::array<int64_t, 6> extent{1, 1, 1, 1, 1, 1};
-  std::array<int64_t, 6> stride{};
-  int64_t first = 0;
-
-  int64_t size() const;
-  /// Calls visit(address) in order.
-  template <typename Visit>
-  void each(Visit&& visit) const {
-    for (int64_t flat = 0, count = size(); flat < count; ++flat) {
-      int64_t rest = flat, at = first;
-      for (size_t k = extent.size(); k-- > 0; rest /= extent[k]) at += rest % extent[k] * stride[k];
-      visit(at);
-    }
-  }
-};
-
-/// Where a walk may read instead. A loop whose entries stand in two rows of steps becomes two loops.
+/// Where a walk may read instead. A loop whose entries stand in several rows of steps becomes several loops.
 struct Elsewhere {
-  struct Part {
-    int64_t extent = 1, stride = 0;
-  };
   isa::Space space = isa::Space::kInp;
   int64_t first = 0;
-  std::array<std::vector<Part>, 6> parts;  // of each loop that moves, outer first
+  NestParts parts;
 };
 
 /// A transfer between DRAM and INP or OUT: runs of bytes.
@@ -113,7 +93,8 @@ class StreamValues {
     return byte_at(place.space, place.entry * lanes_ + number % lanes_) == number;
   }
 
-  Number number_in_dram(int64_t byte) const;
+  /// Of `count` bytes from one on.
+  void numbers_in_dram(int64_t begin, int64_t count, Number* numbers) const;
   void forget_dram(int64_t begin, int64_t end);
   void forget(const emit::Work& work, bool transfer, bool all);
   void load(const Runs& runs);

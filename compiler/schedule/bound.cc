@@ -10,6 +10,7 @@
 
 #include "compiler/schedule/counts.h"
 #include "isa/generated/timing.h"
+#include "isa/second_operation.h"
 
 namespace tessera::schedule {
 
@@ -138,9 +139,14 @@ Moved weights_once(const Nest& nest, const Intrinsic& intrinsic, const isa::Mach
   return both(std::max(whole.bytes, whole.runs * config.axi_bytes));
 }
 
+/// Biases of zero that stand in PARAM are not fetched: of an entry the scales alone are certain.
+int64_t param_bytes(const Footprint& of, const isa::MachineConfig& config) {
+  return of.params * (config.param_entry_bytes() / 2);
+}
+
 Moved params_once(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config) {
   const Footprint whole = footprint(nest, intrinsic, nest.extent);
-  return both((whole.params + whole.constants) * config.param_entry_bytes());
+  return both(param_bytes(whole, config) + whole.constants * static_cast<int64_t>(isa::kSecondConstantsBytes));
 }
 
 /// The nest in tiles of one size, whatever its order, its copies and its residence.
@@ -394,8 +400,7 @@ class TileForm {
                  : input_span(0, of[Dim::kOh], 0, of[Dim::kKh], nest_.stride_h, nest_.dilation_h, 0).count;
     };
     ends.first_load = std::max<int64_t>(0, groups(input(taken) + weights / parts) - lines(taken));
-    if (nest_.convert)
-      ends.first_tile = groups(input(tile_) + weights + f.params * config_.param_entry_bytes()) - lines(tile_);
+    if (nest_.convert) ends.first_tile = groups(input(tile_) + weights + param_bytes(f, config_)) - lines(tile_);
     // Results of several tiles wait for all of them, and for one strip of the last.
     ends.first_gemm = gemm_steps(nest_, begin, begin);
     ends.first_stage = nest_.raw ? 0 : entries_of(begin);
@@ -516,7 +521,7 @@ LeastWork least_work(const Nest& nest, const Machine& machine, const Lines& resu
     core = core && intrinsic == &core_intrinsic(nest.computation);
     const Footprint whole = footprint(nest, *intrinsic, nest.extent);
     const int64_t weights = nest.factor.present ? 0 : whole.weights * config.wgt_entry_bytes();
-    work.constants = std::min(work.constants, weights + whole.params * config.param_entry_bytes());
+    work.constants = std::min(work.constants, weights + param_bytes(whole, config));
   }
   if (!core) return work;
   work.gemm = gemm_steps(nest, e, e);

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The addresses of an operand over its loops, and instructions of the vector unit of which one operand moves elsewhere:
+// a loop that needs several steps there becomes several loops, for all operands.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "isa/generated/instructions.h"
+
+namespace tessera::npu {
+
+/// The addresses of one operand over a nest, outermost loop first.
+struct Walk {
+  std::array<int64_t, 6> extent{1, 1, 1, 1, 1, 1};
+  std::array<int64_t, 6> stride{};
+  int64_t first = 0;
+
+  int64_t size() const;
+  /// Calls visit(address) in order.
+  template <typename Visit>
+  void each(Visit&& visit) const {
+    for (int64_t flat = 0, count = size(); flat < count; ++flat) {
+      int64_t rest = flat, at = first;
+      for (size_t k = extent.size(); k-- > 0; rest /= extent[k]) at += rest % extent[k] * stride[k];
+      visit(at);
+    }
+  }
+};
+
+template <typename Extent, typename Stride>
+Walk walk_of(const Extent& extent, const Stride& stride, int64_t first) {
+  Walk walk;
+  std::copy(extent.begin(), extent.end(), walk.extent.begin());
+  std::copy(stride.begin(), stride.end(), walk.stride.begin());
+  walk.first = first;
+  return walk;
+}
+
+/// A loop as loops of even steps, the outer one first.
+struct LoopPart {
+  int64_t extent = 1, stride = 0;
+};
+using LoopParts = std::vector<LoopPart>;
+/// Of each loop that moves; nothing of one that does not.
+using NestParts = std::array<LoopParts, 6>;
+
+/// The loops that take iteration i to `offset(i)`, as far as the iterations that are looked at tell; nothing where no
+/// loops do, or an offset is unknown.
+std::optional<LoopParts> even_parts(int64_t extent, const std::function<std::optional<int64_t>(int64_t)>& offset);
+
+/// Calls visit(address) in the order of the walk's loops, which are in parts.
+void each_of_parts(const Walk& walk, int64_t first, const NestParts& parts, const std::function<void(int64_t)>& visit);
+
+using Strides = std::array<int16_t, 6>;
+
+/// The loops of an instruction of the vector unit.
+struct Loops {
+  std::array<uint16_t, 6>* extent;
+  std::vector<Strides*> strides;  // of all operands, that which moves first
+  uint8_t* inner;                 // how many innermost loops form a row or a reduction
+  uint8_t* param;                 // nothing: no loop counts parameters
+};
+
+/// `moves`: the strides of the operand that moves, a member of the instruction.
+Loops loops_of(isa::Alu& alu, Strides& moves);
+Loops loops_of(isa::RowReduce& reduce, Strides& moves);
+Loops loops_of(isa::RowMap& map, Strides& moves);
+
+/// Gives the operand that moves its new strides. A loop in parts becomes as many loops, for which loops of one
+/// iteration make room. False: there is none.
+bool set_loops(const Loops& loops, const NestParts& parts);
+
+}  // namespace tessera::npu
