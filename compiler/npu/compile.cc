@@ -159,6 +159,7 @@ Border folding_border(const Tensor& input, const Convolution& convolution, int64
   copy.input = graph.add(in);
   copy.output = graph.add(result);
   copy.stage.second.reset();
+  copy.stage.second_table.reset();
   graph.operations.push_back(std::move(operation));
   graph.inputs = {copy.input};
   graph.outputs = {copy.output};

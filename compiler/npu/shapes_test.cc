@@ -225,6 +225,21 @@ TEST(Folding, FirstLayerPacksItsWindow) {
   EXPECT_LT(folded.layers[0].padded_macs * 4, plain.layers[0].padded_macs);
 }
 
+TEST(Folding, AResidualAddWithItsTableStaysOut) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  Graph graph =
+      convolution({.h = 56, .w = 60, .ic = 3, .oc = 64, .kh = 7, .kw = 7, .sh = 2, .sw = 2, .pads = {3, 3, 3, 3}});
+  Convolution& op = std::get<Convolution>(graph.operations[0].what);
+  const Tensor& input = graph.tensors[static_cast<size_t>(op.input)];
+  const Border alone = folding_border(input, op, 64, config);
+  op.stage.second = SecondOperation{};
+  op.stage.second->tensor = op.output;
+  op.stage.second_table = Table(256);
+  const Border border = folding_border(input, op, 64, config);
+  EXPECT_EQ(border.bottom, alone.bottom);
+  EXPECT_EQ(border.right, alone.right);
+}
+
 TEST(Folding, ColumnsOfTheOutputShareARun) {
   // Every layout on several machines: channels that end inside an entry, and windows whose columns overlap or leave
   // gaps.
