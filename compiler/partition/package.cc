@@ -279,6 +279,7 @@ class Assembler {
     program::NpuProgram target;
     target.instructions = program::instruction_bytes(compiled.instructions);
     target.layer_of_instruction = compiled.layer_of_instruction;
+    if (compiled.layers.empty()) target.layer_of_instruction.assign(compiled.instructions.size(), program::kNoLayer);
     target.constant_offset = align64(artifact_.device_constants.size());
     target.constant_bytes = compiled.constants.size();
     artifact_.device_constants.resize(target.constant_offset);

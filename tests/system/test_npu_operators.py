@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 import tessera
 from tests.oracle import oracle
@@ -723,3 +723,44 @@ def test_products_with_float_results(op_type, configs):
     model = g.last(op_type, [x, w], **({} if op_type == "MatMul" else {"transB": 1}))
     npu, _ = check(model, g.feeds, op_type, configs)
     assert npu > 0 and tessera.Session(model.SerializeToString(), "fsim", configs[-1]).info().macs_npu_share == 1.0
+
+
+@pytest.mark.parametrize(
+    "shape, perm, seen", [([1, 8, 80], [0, 2, 1], [1, 4, 2, 80]), ([1, 80, 8], [0, 1, 2], [1, 8, 80])]
+)
+def test_movements_alone_may_make_a_program(shape, perm, seen, configs):
+    """Between the CPU and the NPU some movements are no work at all: their program has no layer."""
+    value = helper.make_tensor_value_info
+    constants = {
+        "scale": np.float32(0.05),
+        "zero": np.uint8(128),
+        "axis": np.int64(1),
+        "seen": np.array(seen, np.int64),
+    }
+
+    def sums(source, result):
+        """An operator of the CPU in float."""
+        parts = [f"{result}/float", f"{result}/sums"]
+        return [
+            helper.make_node("DequantizeLinear", [source, "scale", "zero"], [parts[0]]),
+            helper.make_node("CumSum", [parts[0], "axis"], [parts[1]]),
+            helper.make_node("QuantizeLinear", [parts[1], "scale", "zero"], [result]),
+        ]
+
+    nodes = sums("x", "a")
+    nodes.append(helper.make_node("Transpose", ["a"], ["b"], perm=perm))
+    nodes.append(helper.make_node("Reshape", ["b", "seen"], ["c"]))
+    nodes += sums("c", "d")
+    both = ["d", "scale", "zero", "c", "scale", "zero", "scale", "zero"]
+    nodes.append(helper.make_node("QLinearAdd", both, ["y"], domain=MS))
+    graph = helper.make_graph(
+        nodes,
+        "movements",
+        [value("x", TensorProto.UINT8, shape)],
+        [value("y", TensorProto.UINT8, seen)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    feeds = {"x": np.random.default_rng(1).integers(120, 137, shape).astype(np.uint8)}
+    check(model, feeds, str(shape), configs)
