@@ -129,9 +129,10 @@ module tsr_alu_prepare #(
     .done_o(range_done), .outside_o(outside)
   );
 
-  // What the fields alone decide is found in the first cycle of the range check.
-  logic [12:0] param_highest;
-  logic field_fault, field_fault_q;
+  // What the fields alone decide is found in the first two cycles of the range check: the highest parameter, and then
+  // what is out of range.
+  logic [12:0] param_highest, param_highest_q;
+  logic field_fault, field_fault_q, highest_stands_q;
   logic rows_look;  // an instruction of rows reads tables; its operation stands where an ALU's other bits are
   assign rows_look = {word.convert, word.reduce_op} ==
       (map_q ? 2'(tsr_isa_pkg::MappingSoftmax) : 2'(tsr_isa_pkg::ReductionSumExp));
@@ -143,17 +144,24 @@ module tsr_alu_prepare #(
       for (int unsigned k = 0; k < 6; k++) begin
         if (word.param_loop == 3'(k)) param_highest = 13'(word.param_addr) + 13'(word.extent[k]) - 13'd1;
       end
+    end
+    if (!tsr_isa_pkg::Simulated || highest_stands_q) begin
       field_fault = (second && 32'(word.constant_addr) >= ParamDepth) ||
-          (word.convert && 32'(param_highest) >= ParamDepth) ||
+          (word.convert && 32'(param_highest_q) >= ParamDepth) ||
           (word.table_enable && 32'(word.table_) >= TableCount) ||
           (word.second_table_enable && 32'(word.second_table) >= TableCount);
       if (rows_q) begin
-        field_fault = rows_look ? 32'(word.table_) + 32'd4 > TableCount : map_q && 32'(param_highest) >= ParamDepth;
+        field_fault = rows_look ? 32'(word.table_) + 32'd4 > TableCount : map_q && 32'(param_highest_q) >= ParamDepth;
       end
     end
   end
   always_ff @(posedge clk_i) begin
-    if (start_q) field_fault_q <= field_fault;
+    if (!rst_ni) highest_stands_q <= 1'b0;
+    else highest_stands_q <= start_q;
+  end
+  always_ff @(posedge clk_i) begin
+    if (start_q) param_highest_q <= param_highest;
+    if (highest_stands_q) field_fault_q <= field_fault;
   end
   assign fault = field_fault_q || outside[1:0] != '0 || ((second || map_q) && outside[2]);
   assign done = valid_q && !fence_q && !start_q && range_done && !want_q && !back_q;
