@@ -101,14 +101,21 @@ TEST(Predict, EnginesOverlapUnlessTheyWait) {
   EXPECT_EQ(behind.layer_cycles[0] + behind.layer_cycles[1], behind.cycles);
 }
 
-TEST(Predict, LoadAndStoreShareTheBus) {
-  const isa::MachineConfig config = isa::find_config("npu256");
+isa::Store runs_of_out(int runs, int length, int dram_stride, int sp_stride) {
   isa::Store store;
   for (auto& e : store.extent) e = 1;
-  store.extent[isa::kTransferLoops - 1] = 4;
-  store.length = 8192;
-  store.dram_stride[isa::kTransferLoops - 1] = store.sp_stride[isa::kTransferLoops - 1] = 8192;
+  constexpr size_t kInner = isa::kTransferLoops - 1;
+  store.extent[kInner] = static_cast<uint16_t>(runs);
+  store.length = static_cast<uint16_t>(length);
+  store.dram_stride[kInner] = dram_stride;
+  store.sp_stride[kInner] = sp_stride;
   store.space = isa::Space::kOut;
+  return store;
+}
+
+TEST(Predict, LoadAndStoreShareTheBus) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  const isa::Store store = runs_of_out(4, 8192, 8192, 8192);
   const isa::Load whole = load(0, 1 << 20, 8192, 4, 8192, 8192);
   const Prediction both =
       predict(std::vector<isa::Instruction>{whole, store, isa::Finish{}}, std::vector<uint32_t>{0, 0, 0}, 1, config);
@@ -118,13 +125,7 @@ TEST(Predict, LoadAndStoreShareTheBus) {
 // LOAD holds the bus while the vector unit writes INP in its place, and no answer to a run of STORE comes meanwhile.
 TEST(Predict, ShortRunsOfStoreWaitWhereLoadHoldsTheBus) {
   const isa::MachineConfig config = isa::find_config("npu256");
-  isa::Store store;
-  for (auto& e : store.extent) e = 1;
-  store.extent[isa::kTransferLoops - 1] = 200;
-  store.length = 8;
-  store.dram_stride[isa::kTransferLoops - 1] = 64;
-  store.sp_stride[isa::kTransferLoops - 1] = 16;
-  store.space = isa::Space::kOut;
+  const isa::Store store = runs_of_out(200, 8, 64, 16);
   isa::Alu stage;
   for (auto& e : stage.extent) e = 1;
   stage.extent[5] = 1500;

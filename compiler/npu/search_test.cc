@@ -106,6 +106,24 @@ Graph network(uint64_t seed = 3) {
   return test::random_network(random);
 }
 
+/// A convolution of odd kernel that keeps the extents; its result.
+TensorId append_convolution(Random& random, Graph& graph, TensorId input, int64_t kernel, int64_t channels,
+                            std::string name) {
+  const Tensor in = graph.tensors[static_cast<size_t>(input)];
+  Tensor out = in;
+  out.c = channels;
+  Convolution op;
+  op.kernel_h = op.kernel_w = kernel;
+  op.pads = {kernel / 2, kernel / 2, kernel / 2, kernel / 2};
+  op.weights.resize(static_cast<size_t>(in.c * out.c * kernel * kernel));
+  for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
+  op.stage = test::random_stage(random, out, 60000, false);
+  op.input = input;
+  op.output = graph.add(out);
+  graph.operations.push_back({std::move(name), "QLinearConv", 0, op});
+  return op.output;
+}
+
 /// Two convolutions, 3x3 and 1x1, of 20 x 20 pixels and 32 channels.
 Graph two_convolutions() {
   Random random(11);
@@ -116,19 +134,7 @@ Graph two_convolutions() {
   TensorId at = graph.add(image);
   graph.inputs = {at};
   for (const int64_t kernel : {3, 1}) {
-    Convolution op;
-    op.kernel_h = op.kernel_w = kernel;
-    op.pads = {kernel / 2, kernel / 2, kernel / 2, kernel / 2};
-    op.weights.resize(static_cast<size_t>(32 * 32 * kernel * kernel));
-    for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
-    op.stage = test::random_stage(random, image, 60000, false);
-    op.input = at;
-    op.output = at = graph.add(image);
-    Operation operation;
-    operation.name = "conv" + std::to_string(kernel);
-    operation.kind = "QLinearConv";
-    operation.what = op;
-    graph.operations.push_back(std::move(operation));
+    at = append_convolution(random, graph, at, kernel, 32, "conv" + std::to_string(kernel));
   }
   graph.outputs = {at};
   return graph;
@@ -406,22 +412,8 @@ Graph many_convolutions(uint64_t seed) {
   TensorId at = graph.add(image);
   graph.inputs = {at};
   for (int i = 0; i < 18; ++i) {
-    const Tensor in = graph.tensors[static_cast<size_t>(at)];
-    Convolution op;
-    op.kernel_h = op.kernel_w = random.one_of<int64_t>({1, 3, 3});
-    op.pads = {op.kernel_h / 2, op.kernel_h / 2, op.kernel_h / 2, op.kernel_h / 2};
-    Tensor out = in;
-    out.c = 16 * random.between(1, 6);
-    op.weights.resize(static_cast<size_t>(in.c * out.c * op.kernel_h * op.kernel_w));
-    for (int16_t& w : op.weights) w = static_cast<int16_t>(random.between(-128, 127));
-    op.stage = test::random_stage(random, out, 60000, false);
-    op.input = at;
-    op.output = at = graph.add(out);
-    Operation operation;
-    operation.name = "conv" + std::to_string(i);
-    operation.kind = "QLinearConv";
-    operation.what = op;
-    graph.operations.push_back(std::move(operation));
+    const auto kernel = random.one_of<int64_t>({1, 3, 3});
+    at = append_convolution(random, graph, at, kernel, 16 * random.between(1, 6), "conv" + std::to_string(i));
   }
   graph.outputs = {at};
   return graph;

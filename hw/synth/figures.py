@@ -56,11 +56,24 @@ def order(key):
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", key)]
 
 
+def json_of(value, indent=""):
+    """JSON as people read it: an object or a list that holds nothing but numbers and words stands in one line."""
+    items = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(value, (dict, list)) or not any(isinstance(item, (dict, list)) for item in items):
+        return json.dumps(value)
+    texts = [json_of(item, indent + " ") for item in items]
+    if isinstance(value, dict):
+        texts = [f"{json.dumps(key)}: {text}" for key, text in zip(value, texts)]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    lines = ",\n".join(f"{indent} {text}" for text in texts)
+    return f"{opening}\n{lines}\n{indent}{closing}"
+
+
 def save(figures):
     for table in figures.values():
         for key in sorted(table, key=order):
             table[key] = table.pop(key)
-    FILE.write_text(json.dumps(figures, indent=1) + "\n")
+    FILE.write_text(json_of(figures) + "\n")
     PAGE.write_text(page(PAGE.read_text(), figures))
 
 

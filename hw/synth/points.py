@@ -16,6 +16,7 @@ import sys
 import tempfile
 import tomllib
 
+import figures
 import machine
 import synth
 import timing
@@ -64,7 +65,7 @@ def record(name, entry):
             "parts": timing.read_table("parts.toml")["part"],
             "machines": dict(sorted(found.items())),
         }
-        partial.write_text(json.dumps(content, indent=1) + "\n")
+        partial.write_text(figures.json_of(content) + "\n")
         partial.replace(RECORDS)
     finally:
         os.close(folder)  # and the lock

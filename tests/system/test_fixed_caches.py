@@ -239,3 +239,42 @@ def test_greedy_tokens_of_a_batch():
         want.append(ids[:, 0].tolist())
     generator = Generator(model, "fsim", "npu256t", max_length=LENGTH)
     assert generator.generate([[3], [17]], 6) == [list(row) for row in zip(*want)]
+
+
+def test_an_iterator_is_read_once():
+    decoder = ExportedDecoder(do_rotary=1, layers=1)
+    data = with_buffers(decoder, 4)
+    with pytest.warns(UserWarning, match="fixed length of 16"):
+        made = quantised(data, sequences(decoder, data, 4))
+    assert made.macs_npu_share == 1.0
+
+
+def test_a_model_that_needs_its_buffers_keeps_them():
+    """Its second output has as many elements as the mask, which would be fewer."""
+    decoder = ExportedDecoder(do_rotary=1, layers=1)
+    model = onnx.load_model_from_string(with_buffers(decoder, 4))
+    model.graph.node.append(helper.make_node("Neg", ["attention_mask"], ["places"]))
+    model.graph.output.append(helper.make_tensor_value_info("places", TensorProto.INT64, [1, LENGTH]))
+    data = model.SerializeToString()
+    plain = with_buffers(ExportedDecoder(do_rotary=1, layers=1), 4)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        made = quantised(data, sequences(decoder, plain, 4))
+    assert any(
+        "keep their fixed length, and stay in float: with a past that grows 'places'" in str(t.message) for t in told
+    )
+    assert shapes(made.model)["past_key_values.0.key"] == [1, decoder.groups, LENGTH, decoder.size]
+
+
+def test_a_growing_past_of_a_given_length_is_no_buffer():
+    decoder = ExportedDecoder(do_rotary=1, layers=1)
+    data, rng = decoder.model(), np.random.default_rng(3)
+    first = run_by_name(runtime(data), decoder.feeds(rng.integers(0, decoder.words, (1, 8))))
+    feeds = [decoder.feeds(rng.integers(0, decoder.words, (1, 4)), first) for _ in range(4)]
+    past = [1, decoder.groups, 8, decoder.size]
+    given = {f"past_key_values.0.{kind}": past for kind in ("key", "value")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        made = quantised(data, feeds, shapes={"input_ids": [1, 4], "attention_mask": [1, 12], **given})
+    assert made.macs_npu_share == 1.0
+    assert shapes(made.model)["past_key_values.0.key"] == past

@@ -82,7 +82,15 @@ def loop():
     return network(nodes, [weights("w", 4, 3, 3, 3), numpy_helper.from_array(np.array(2, np.int64), "m")])
 
 
+def constant_output():
+    """One that the optimiser finds to be constant: the extents of an input."""
+    model = network([NODE("Conv", ["x", "w"], ["y"]), NODE("Shape", ["x"], ["extents"])], [weights("w", 4, 3, 3, 3)])
+    model.graph.output.append(VALUE("extents", TensorProto.INT64, [4]))
+    return model
+
+
 MODELS = {
+    "constant_output": constant_output,
     "functions": with_functions,
     "newest_opset": newest_opset,
     "norm_in_front": norm_in_front,

@@ -3,6 +3,7 @@
 """Checks of the scripts of synthesis without Yosys: tables of the documents, counts, keys of modules, reports of sta,
 wrappers. What needs Yosys is in check.py."""
 
+import json
 import pathlib
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import cells  # noqa: E402
 import figures  # noqa: E402
 import modules  # noqa: E402
 import pnr  # noqa: E402
+import points  # noqa: E402
 import synth  # noqa: E402
 import timing  # noqa: E402
 import worst  # noqa: E402
@@ -202,6 +204,13 @@ class Worst(unittest.TestCase):
             [(0.36, 1, "a_q", "b_q"), (0.35, 0, "a_q", "a_q")],
         )
         self.assertEqual(paths[0]["through"], ["a_q", "b_d"])
+
+    def test_records_have_a_line_for_each_object_of_numbers(self):
+        for value in ({}, [], {"a": 1, "b": [1, 2], "c": {"d": None, "e": {"f": "x"}}}, [[1], {}, "{"], 1.5):
+            self.assertEqual(json.loads(figures.json_of(value)), value)
+        self.assertEqual(figures.json_of({"a": {"b": 1, "c": 2}, "d": [3]}), '{\n "a": {"b": 1, "c": 2},\n "d": [3]\n}')
+        for path in (figures.FILE, points.RECORDS):
+            self.assertEqual(path.read_text(), figures.json_of(json.loads(path.read_text())) + "\n")
 
 
 if __name__ == "__main__":

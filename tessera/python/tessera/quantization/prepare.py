@@ -352,7 +352,8 @@ def fold(model):
 def rename_made_constants(model, known):
     """Constants of ONNX Runtime's own get other names: some of its fusions give each the same one, and then refuse a
     model that holds it already."""
-    renamed = {t.name: f"{t.name}/folded" for t in model.graph.initializer if t.name not in known}
+    kept = {*known, *(value.name for value in model.graph.output)}  # an output may be a constant
+    renamed = {t.name: f"{t.name}/folded" for t in model.graph.initializer if t.name not in kept}
     for tensor in model.graph.initializer:
         tensor.name = renamed.get(tensor.name, tensor.name)
     for node in model.graph.node:

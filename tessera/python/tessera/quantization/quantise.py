@@ -163,33 +163,32 @@ class Quantization:
     def __init__(self, model, calibrate, options, *, preprocess="", seed=0, samples=300, progress=None):
         self.options, self.progress, self.seed = options, progress, seed
         self.preprocess, self.caches = preprocess, None
-        products = set(_tessera.operator_names()["products"])
-        model = standard(model, products)
-        if not self._open_caches(model, calibrate, products, samples):
-            self.model = fix_shapes(spelled(model, products), options.shapes)
-            self.data = self.open(calibrate, samples)
+        self._take_model(model, calibrate, set(_tessera.operator_names()["products"]), samples)
         # Shapes that the compiler is asked with: of a past that holds something, where a sample has one.
         feeds = take(self.data, SHAPE_SAMPLES)
         shown = next((feed for feed in feeds if all(value.size for value in feed.values())), feeds[0])
         self.options.shapes = {name: list(value.shape) for name, value in shown.items()}
         self.float_nodes = {}
 
-    def _open_caches(self, model, calibrate, products, samples):
-        """Whether the model has caches of a fixed length that may grow; then it is taken with pasts that do."""
-        fixed = fix_shapes(copy.deepcopy(model), self.options.shapes)
-        self.caches = caches.find(fixed)
-        if self.caches is None:
-            return False
-        opened = self.caches.opened(fixed)
-        self.model = spelled(copy.deepcopy(opened), products)
-        self.data = self.open(calibrate, samples)
-        read = self._read(calibrate, self.caches.ports(ports_of(self.model)), samples)
-        first = self.caches.filled(read.first()) if read.synthetic else read.first()
-        why = self.caches.obstacle(fixed, opened, first)
-        warnings.warn(self.caches.notice(why), stacklevel=4)
-        if why is not None:
-            self.caches = None
-        return why is None
+    def _take_model(self, model, calibrate, products, samples):
+        """The model to work on, and its samples. Caches of a fixed length become pasts that grow, if they may."""
+        model, shapes = standard(model, products), self.options.shapes
+        found = caches.find(model)
+        if found is None:
+            self.model = fix_shapes(spelled(model, products), shapes)
+            self.data = self.open(calibrate, samples)
+            return
+        opened = found.opened(model)
+        others = {name: shape for name, shape in shapes.items() if name not in [*found.pasts, found.mask]}
+        grown = fix_shapes(spelled(copy.deepcopy(opened), products), others)
+        data = self._read(calibrate, found.ports(ports_of(grown)), samples)
+        first = found.filled(data.first()) if data.synthetic else data.first()
+        why = found.obstacle(model, opened, first)
+        warnings.warn(found.notice(why), stacklevel=5)
+        if why is None:
+            self.caches, self.model, self.data = found, grown, found.cut_data(data)
+        else:
+            self.model, self.data = fix_shapes(spelled(model, products), shapes), data
 
     def _read(self, source, ports, samples):
         return open_data(source, ports, preprocess=self.preprocess, seed=self.seed, samples=samples)
