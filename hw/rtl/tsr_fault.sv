@@ -10,11 +10,13 @@
 //
 // Behind a fault no cycle counts any more. So one comparison with the record serves causes and the four heads in turn,
 // and ends in registers: a head may start once it is known to be older than the record, a completion that is older counts
-// a cycle later, and the program ends once nothing moves and no head is older. Without a record nothing is compared and
-// nothing is late.
+// a cycle later, and the program ends once nothing moves and no head is older. A head's number is taken into a register
+// in its turn and compared in the next cycle, because it comes from a queue's memory. Without a record nothing is
+// compared and nothing is late.
 //
 // Latency: an engine's fault bars from the next cycle on and is the record one to four cycles later. Reset: synchronous,
-// active low; it also begins a program. A code has three bits; memory_parity, which is 8, is a fault of code 0. Timing: one comparison of 32 bits between two registers.
+// active low; it also begins a program. A code has three bits; memory_parity, which is 8, is a fault of code 0. Timing: one
+// comparison of 32 bits between two registers.
 module tsr_fault #(
   parameter int unsigned IdleCycles = 64
 ) (
@@ -62,7 +64,10 @@ module tsr_fault #(
   logic [2:0] code_q, unit_q;
   logic [31:0] pc_q;
   logic [3:0] cause_q, known_q, head_older_q, late_q, older;  // known: a head has been compared with the record
-  logic [1:0] turn_q;                                         // the head that is compared
+  logic [1:0] turn_q;                                         // the head that is taken in this cycle
+  logic taken_q;                                              // one was taken in the cycle before: its engine and number
+  logic [1:0] taken_engine_q;
+  logic [31:0] taken_pc_q;
   logic [IdleBits-1:0] idle_q;
 
   always_comb begin
@@ -82,20 +87,29 @@ module tsr_fault #(
                                     idle_q != '0 && idle);
   assign stuck = idle_q == IdleBits'(IdleCycles);
 
-  // The candidate: a cause, else the head whose turn it is.
+  // Heads are taken in turn once there is something to compare them with, or one of them is to become the record.
+  always_ff @(posedge clk_i) begin
+    taken_q <= rst_ni && (fault_q || stuck) && head_valid_i[turn_q] && !start_o[turn_q];
+    if (!tsr_isa_pkg::Simulated || fault_q || stuck) begin
+      taken_engine_q <= turn_q;
+      taken_pc_q <= head_pc.engine[turn_q];
+    end
+  end
+
+  // The candidate: a cause, else the head that was taken.
   logic [1:0] chosen, cause_number;
   logic causes, candidate, candidate_older;
   logic [31:0] candidate_pc;
   logic [2:0] candidate_code;
   assign causes = cause_q != '0;
   assign cause_number = cause_q[0] ? 2'd0 : cause_q[1] ? 2'd1 : cause_q[2] ? 2'd2 : 2'd3;
-  assign chosen = causes ? cause_number : turn_q;
-  assign candidate = causes || (stuck && head_valid_i[turn_q] && !changed_q);
+  assign chosen = causes ? cause_number : taken_engine_q;
+  assign candidate = causes || (stuck && taken_q && !changed_q);
   always_comb begin
     candidate_pc = '0;
     candidate_code = '0;
     if (!tsr_isa_pkg::Simulated || causes || fault_q || stuck) begin
-      candidate_pc = causes ? cause_pc_q.engine[cause_number] : head_pc.engine[turn_q];
+      candidate_pc = causes ? cause_pc_q.engine[cause_number] : taken_pc_q;
       candidate_code = causes ? cause_code_q.engine[cause_number] : 3'(tsr_isa_pkg::FaultNoProgress);
     end
   end
@@ -105,8 +119,8 @@ module tsr_fault #(
   always_ff @(posedge clk_i) begin
     for (int unsigned e = 0; e < 4; e++) begin
       if (!rst_ni || causes || changed_q || start_o[e] || !head_valid_i[e]) known_q[e] <= 1'b0;
-      else if (turn_q == 2'(e) && fault_q) known_q[e] <= 1'b1;
-      if (turn_q == 2'(e)) head_older_q[e] <= candidate_older;
+      else if (taken_q && taken_engine_q == 2'(e) && fault_q) known_q[e] <= 1'b1;
+      if (taken_engine_q == 2'(e)) head_older_q[e] <= candidate_older;
     end
   end
 
