@@ -22,7 +22,7 @@ namespace {
 namespace timing = isa::timing;
 
 // Estimates of what single bursts and beats would tell, which this replay does not follow; no facts of the machine.
-constexpr int64_t kReadBurst = 20;     // that a read burst holds its place beside DRAM's latency
+constexpr int64_t kReadBurst = 8;      // that a read burst holds its place beside DRAM's latency and its beats
 constexpr int64_t kWriteBurst = 8;     // the same of a write burst
 constexpr int64_t kStoreOverlap = 8;   // that the next STORE is taken before the beats of this one have moved
 constexpr int64_t kStoreResponse = 2;  // from the last beat to the completion, beside DRAM's latency
@@ -255,9 +255,10 @@ class Replay {
     const int64_t ready = leave + (d.beats > 0 ? timing::load::kFirstBeat + latency_ : timing::load::kStart);
     const int64_t begin =
         std::max({ready, e.end, d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0}});
-    // As many bursts may be outstanding, as many runs may wait.
-    const int64_t window = std::max(d.bursts * (latency_ + kReadBurst) / in_flight_,
-                                    d.runs * (latency_ + kReadBurst) / timing::load::runs_waiting(config_));
+    // As many bursts may be outstanding, words of the program among them; as many runs may wait.
+    const int64_t window =
+        std::max(((d.bursts + words_before(e)) * (latency_ + kReadBurst) + slots(d.beats)) / in_flight_,
+                 d.runs * (latency_ + kReadBurst) / timing::load::runs_waiting(config_));
     const bool inp = work.writes_inp;
     const int64_t waited = store_waits(begin);
     e.end =
@@ -275,6 +276,12 @@ class Replay {
     moved_.push_front({begin, e.end, d.runs});
     if (moved_.size() > static_cast<size_t>(timing::load::runs_waiting(config_))) moved_.pop_back();
     return e.end;
+  }
+
+  /// Words of the program from the instruction before on, for the one that the engine has just taken: its own included.
+  static int64_t words_before(const Engine& e) {
+    const auto own = static_cast<int64_t>(e.program[e.taken - 1]);
+    return e.taken > 1 ? own - static_cast<int64_t>(e.program[e.taken - 2]) : own + 1;
   }
 
   /// When a run of LOAD that is ready to leave finds room behind the older ones.

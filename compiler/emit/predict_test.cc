@@ -101,6 +101,37 @@ TEST(Predict, EnginesOverlapUnlessTheyWait) {
   EXPECT_EQ(behind.layer_cycles[0] + behind.layer_cycles[1], behind.cycles);
 }
 
+// 200 runs of 16 bytes: each holds its place from the address to its last beat. The timing model
+// takes the cycles that are named.
+TEST(Predict, ShortRunsOfLoadWaitForPlaces) {
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.axi_bytes = 4;
+  const auto cycles = [&](int places) {
+    config.reads_in_flight = places;
+    const std::vector<isa::Instruction> program = {load(0, 1 << 16, 16, 200, 24, 0), isa::Finish{}};
+    return static_cast<double>(predict(program, std::vector<uint32_t>{0, 0}, 1, config).cycles);
+  };
+  EXPECT_NEAR(cycles(2), 10739, 0.1 * 10739);
+  EXPECT_NEAR(cycles(8), 2813, 0.1 * 2813);
+  EXPECT_NEAR(cycles(32), 1037, 0.1 * 1037);
+}
+
+// What FETCH reads takes places of LOAD's bursts: a place for 110 cycles each.
+TEST(Predict, WordsOfTheProgramTakePlaces) {
+  isa::MachineConfig config = isa::find_config("npu256");
+  config.reads_in_flight = 4;
+  const auto cycles = [&](int products) {
+    std::vector<isa::Instruction> program(1, load(0, 1 << 16, 8, 40, 24, 0));
+    for (int n = 0; n < 20; ++n) {
+      for (int k = 0; k < products; ++k) program.emplace_back(gemm({1, 1, 1, 1, 1, 1}, 1));
+      program.push_back(program.front());
+    }
+    program.emplace_back(isa::Finish{});
+    return predict(program, std::vector<uint32_t>(program.size(), 0), 1, config).cycles;
+  };
+  EXPECT_NEAR(static_cast<double>(cycles(20) - cycles(0)), 20 * 20 * 110 / 4.0, 2000);
+}
+
 isa::Store runs_of_out(int runs, int length, int dram_stride, int sp_stride) {
   isa::Store store;
   for (auto& e : store.extent) e = 1;
