@@ -101,6 +101,18 @@ TEST(Predict, EnginesOverlapUnlessTheyWait) {
   EXPECT_EQ(behind.layer_cycles[0] + behind.layer_cycles[1], behind.cycles);
 }
 
+isa::Store runs_of_out(int runs, int length, int dram_stride, int sp_stride) {
+  isa::Store store;
+  for (auto& e : store.extent) e = 1;
+  constexpr size_t kInner = isa::kTransferLoops - 1;
+  store.extent[kInner] = static_cast<uint16_t>(runs);
+  store.length = static_cast<uint16_t>(length);
+  store.dram_stride[kInner] = dram_stride;
+  store.sp_stride[kInner] = sp_stride;
+  store.space = isa::Space::kOut;
+  return store;
+}
+
 // 200 runs of 16 bytes: each holds its place from the address to its last beat. The timing model
 // takes the cycles that are named.
 TEST(Predict, ShortRunsOfLoadWaitForPlaces) {
@@ -114,6 +126,21 @@ TEST(Predict, ShortRunsOfLoadWaitForPlaces) {
   EXPECT_NEAR(cycles(2), 10739, 0.1 * 10739);
   EXPECT_NEAR(cycles(8), 2813, 0.1 * 2813);
   EXPECT_NEAR(cycles(32), 1037, 0.1 * 1037);
+}
+
+TEST(Predict, ShortRunsOfStoreWaitForAnswers) {
+  isa::MachineConfig config = isa::find_config("npu256");
+  const auto cycles = [&](int places, int latency) {
+    config.writes_in_flight = places;
+    const std::vector<isa::Instruction> program = {runs_of_out(200, 16, 24, 0), isa::Finish{}};
+    Dram dram;
+    dram.latency_cycles = latency;
+    return static_cast<double>(predict(program, std::vector<uint32_t>{0, 0}, 1, config, dram).cycles);
+  };
+  EXPECT_NEAR(cycles(1, 2), 1230, 0.1 * 1230);
+  EXPECT_NEAR(cycles(1, 100), 20928, 0.1 * 20928);
+  EXPECT_NEAR(cycles(4, 10), 744, 0.1 * 744);
+  EXPECT_NEAR(cycles(16, 100), 1494, 0.1 * 1494);
 }
 
 // What FETCH reads takes places of LOAD's bursts: a place for 110 cycles each.
@@ -130,18 +157,6 @@ TEST(Predict, WordsOfTheProgramTakePlaces) {
     return predict(program, std::vector<uint32_t>(program.size(), 0), 1, config).cycles;
   };
   EXPECT_NEAR(static_cast<double>(cycles(20) - cycles(0)), 20 * 20 * 110 / 4.0, 2000);
-}
-
-isa::Store runs_of_out(int runs, int length, int dram_stride, int sp_stride) {
-  isa::Store store;
-  for (auto& e : store.extent) e = 1;
-  constexpr size_t kInner = isa::kTransferLoops - 1;
-  store.extent[kInner] = static_cast<uint16_t>(runs);
-  store.length = static_cast<uint16_t>(length);
-  store.dram_stride[kInner] = dram_stride;
-  store.sp_stride[kInner] = sp_stride;
-  store.space = isa::Space::kOut;
-  return store;
 }
 
 TEST(Predict, LoadAndStoreShareTheBus) {
