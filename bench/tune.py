@@ -53,22 +53,39 @@ def layer_rows(bench, units, which):
     ]
 
 
-def proofs(bench, chosen, seconds):
+def alike(bench, piece, found):
+    """The schedules that were found for layers of the same shape and are legal for this one."""
+    return [schedule for schedule in found if not bench.obstacle(piece, schedule)]
+
+
+def proofs(data, config, seconds):
     """[{layers, count, kind, default, best, bound, gap, proven, tiles, open, and the best by each judge}] of single
-    layers, each once; `count`: how often the network has it. Layers run alone, once, on the judge."""
-    pieces, groups = bench.pieces(), {}
+    layers, each once; `count`: how often the network has it; `default`: what the compiler chooses without chains.
+    Layers run alone, once, on the judge. Layers that differ in their constants alone have the same space of schedules:
+    each search begins with what those before have found, and in the end each is measured under the best of all."""
+    bench = _tessera.Tuning(data, config, {}, {"chains": "false"})
+    pieces, groups, found = bench.pieces(), {}, {}
     for number, piece in enumerate(pieces):
         if piece["count"] == 1:
             groups.setdefault(piece["key"], []).append(number)
-    default, rows = dict(chosen), []
-    for numbers in groups.values():
+    default, proved = dict(bench.chosen()), []
+    for index, numbers in enumerate(groups.values()):
         first = next((number for number in numbers if number in default), numbers[0])
         before = default.get(first) or bench.candidates(first, "exhaustive", 1)[0]
-        proof = tuning.prove(bench, first, "sysc", seconds / len(groups), known=[before])
+        same = found.setdefault((pieces[first]["kind"], tuple(sorted(bench.bounds(first).items()))), [])
+        known = alike(bench, first, same)
+        proof = tuning.prove(
+            bench, first, "sysc", seconds / len(groups), seed=1 + index, known=[before, *known], swept=bool(known)
+        )
+        same.append(proof.schedule)
+        proved.append((first, len(numbers), before, proof, same))
+    rows = []
+    for first, count, before, proof, same in proved:
+        proof = proof.with_known(bench, first, "sysc", alike(bench, first, same))
         rows.append(
             {
                 "layers": pieces[first]["layers"],
-                "count": len(numbers),
+                "count": count,
                 "kind": pieces[first]["kind"],
                 "default": bench.together([(first, before)], "sysc")[0],
                 "best": proof.cycles,
@@ -123,7 +140,7 @@ def measure(name, config, trials, workers):
         "equal_results": equal,
         "candidates_a_second": rates(bench, chosen),
         "layers": layer_rows(bench, chosen, "default") + layer_rows(bench, tuned, "tuned"),
-        "proofs": proofs(bench, chosen, PROVED),
+        "proofs": proofs(data, config, PROVED),
     }
 
 

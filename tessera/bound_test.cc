@@ -14,15 +14,18 @@ namespace {
 namespace test = npu::test;
 using test::Random;
 
-/// TESSERA_LONG multiplies the number of layers.
+/// TESSERA_NPU_TESTS multiplies the number of layers, as does TESSERA_LONG; TESSERA_NPU_SEED replaces the first seed.
 void repeat(int count, uint64_t first, const std::function<npu::Graph(Random&)>& make) {
   register_device_judges();
+  if (const char* factor = std::getenv("TESSERA_NPU_TESTS")) count *= std::atoi(factor);
   if (std::getenv("TESSERA_LONG") != nullptr) count *= 20;
+  if (const char* start = std::getenv("TESSERA_NPU_SEED")) first = std::strtoull(start, nullptr, 10);
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed)
-    ASSERT_EQ(test::broken_bound("sysc", seed, 20, make), "") << seed;
+    ASSERT_EQ(test::broken_bound("sysc", seed, 20, make), "") << "TESSERA_NPU_SEED=" << seed;
 }
 
 TEST(Bounds, OfDepthwiseLayers) { repeat(8, 1, test::random_depthwise); }
+TEST(Bounds, OfFirstLayers) { repeat(4, 7000, test::random_first_layer); }
 TEST(Bounds, OfConvolutions) {
   repeat(8, 1000, [](Random& random) { return test::random_convolution(random, 200, 1000); });
 }

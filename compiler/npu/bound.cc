@@ -142,6 +142,27 @@ LeastWork least_of_operation(const Graph& graph, size_t i, const std::vector<Pla
 
 }  // namespace
 
+int64_t biased_entries(const Task& task, const schedule::Nest& nest) {
+  if (!nest.convert || (task.rows == nullptr && task.stage == nullptr)) return 0;
+  const std::vector<int32_t>& bias = task.rows != nullptr ? task.rows->addend : task.stage->bias;
+  const auto biased = [&](int64_t channel) {
+    return !bias.empty() && bias[bias.size() == 1 ? 0 : static_cast<size_t>(channel)] != 0;
+  };
+  if (!nest.per_channel) return biased(0) ? 1 : 0;
+  const schedule::ChannelMap& map = nest.out_channels;
+  int64_t entries = 0;
+  for (int64_t chunk = 0; chunk < map.total; chunk += map.chunk) {
+    const int64_t end = std::min(chunk + map.chunk, map.total);
+    for (int64_t block = chunk; block < end; block += map.lanes) {
+      bool any = false;
+      for (int64_t c = block; c < std::min(block + map.lanes, end); ++c)
+        any = any || biased(schedule::column_channel(nest, c).channel);
+      entries += any ? 1 : 0;
+    }
+  }
+  return entries;
+}
+
 GraphBound graph_bound(const Graph& graph, const isa::MachineConfig& config, const Options& options) {
   isa::validate(config);
   check_graph(graph);

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "compiler/npu/graph.h"
+#include "compiler/npu/task.h"
 #include "isa/config.h"
 
 namespace tessera::npu {
@@ -21,5 +22,9 @@ struct GraphBound {
 /// engine, vector unit and bus over the whole graph. The border of a folded first layer need not be there yet, and
 /// factors need not be transposed.
 GraphBound graph_bound(const Graph& graph, const isa::MachineConfig& config, const Options& options);
+
+/// Entries of PARAM that have biases other than zero, which are fetched with their scales: a nest's channels at least
+/// once each.
+int64_t biased_entries(const Task& task, const schedule::Nest& nest);
 
 }  // namespace tessera::npu

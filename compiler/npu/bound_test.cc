@@ -26,6 +26,7 @@ void repeat(int count, uint64_t first, const std::function<Graph(Random&)>& make
 }
 
 TEST(Bounds, OfDepthwiseLayers) { repeat(30, 1, test::random_depthwise); }
+TEST(Bounds, OfFirstLayers) { repeat(15, 7000, test::random_first_layer); }
 TEST(Bounds, OfConvolutions) {
   repeat(30, 1000, [](Random& random) { return test::random_convolution(random, 257, 2000); });
 }

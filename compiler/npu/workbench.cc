@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "compiler/npu/assemble.h"
+#include "compiler/npu/bound.h"
 #include "compiler/npu/check.h"
 #include "compiler/npu/plan.h"
 #include "compiler/schedule/bound.h"
@@ -374,7 +375,8 @@ void Workbench::find_tiles(Entry& of) const {
     others += least;
   }
   for (const Nest& nest : of.tasks[0].alternatives) {
-    for (const schedule::TileBound& tile : schedule::tile_bounds(nest, machine_, others))
+    for (const schedule::TileBound& tile :
+         schedule::tile_bounds(nest, machine_, {others, biased_entries(of.tasks[0], nest)}))
       of.tiles.emplace_back(&nest, tile);
   }
   std::stable_sort(of.tiles.begin(), of.tiles.end(),

@@ -153,7 +153,7 @@ Moved params_once(const Nest& nest, const Intrinsic& intrinsic, const isa::Machi
 class TileForm {
  public:
   TileForm(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine,
-           int64_t other_bytes)
+           const Besides& besides)
       : nest_(nest), intrinsic_(intrinsic), tile_(tile), machine_(machine), config_(machine.config) {
     for (int d = 0; d < kDims; ++d) {
       const auto dim = static_cast<Dim>(d);
@@ -170,19 +170,20 @@ class TileForm {
       alu_ = copied ? 0 : alu_issues(nest, config_, nest.extent, reduction_tiles_);
     }
     weights_ = weights_once(nest, intrinsic, config_);
-    late_ = params_once(nest, intrinsic, config_) + out_once(nest, nest.second, config_);
+    late_ = params_once(nest, intrinsic, config_) + both(besides.biases * (config_.param_entry_bytes() / 2)) +
+            out_once(nest, nest.second, config_);
     out_ = out_once(nest, nest.output, config_);
     load_input();
     reads_ = input_ + weights_ + late_;
-    data_ = reads_.bus + out_.bus + other_bytes;
+    data_ = reads_.bus + out_.bus + besides.other_bytes;
   }
 
   int64_t cycles() const {
-    const bool simple = core_ && !nest_.factor.present && nest_.layout == InputLayout{} && nest_.images == 1 &&
-                        config_.batch == 1 && one_instruction();
+    const bool simple = core_ && config_.batch == 1 && one_instruction();
+    const Passage passage = this->passage();
     int64_t least = kMost;
     for (const int64_t strips : kStrips)
-      least = std::min(least, cycles(simple ? ends_of(strips) : Ends{.ahead = padding_ahead()}));
+      least = std::min(least, cycles(simple ? ends_of(strips) : Ends{.ahead = padding_ahead()}, passage));
     return least;
   }
 
@@ -238,12 +239,82 @@ class TileForm {
     const int64_t pixel =
         in.broadcasts() ? bytes : pixel_bytes(nest_.in_channels, in, config_.axi_bytes, config_.batch);
     const int64_t read = images * rows.read * cols.read, all = images * rows.all * cols.all;
+    read_ = read;
     input_ = {read * pixel + std::max<int64_t>(0, all - read) * bytes, read * pixel};
     if (in.broadcasts()) input_ = both(read * bytes);
     if (all > read) padded_lines_ = images * rows.all * trips_[Dim::kOw] * trips_[Dim::kG] * trips_[Dim::kIc];
+    if (const Moved line = apart_in_line(); line.bus > 0) {
+      input_.groups += std::max<int64_t>(0, images * rows.read * line.groups - read * pixel);
+      input_.bus = std::max(input_.bus, images * rows.read * line.bus);
+    }
     requests_ = short_requests(rows, cols, images);
     if (!weighted(nest_) || nest_.factor.present || in.broadcasts()) return;
     fetch_again(rows, cols, bytes);
+  }
+
+  /// A stretch of a pixel that is contiguous in DRAM, and where its first byte lies in the scratchpad.
+  struct Run {
+    int64_t dram = 0, bytes = 0, place = 0;
+  };
+
+  /// The runs of a pixel where none joins another: where packed or partly filled entries leave a gap behind each pixel.
+  /// Else nothing.
+  std::vector<Run> runs_apart() const {
+    const Access& in = nest_.input;
+    const ChannelMap& map = nest_.in_channels;
+    const bool whole = trips_[Dim::kG] * trips_[Dim::kIc] == 1 && map.chunks() == 1 && config_.batch == 1;
+    if (!whole || in.broadcasts() || map.total % map.lanes == 0) return {};
+    if (map.lanes * in.element_bytes % config_.axi_bytes != 0) return {};  // entries begin inside a group
+    const int64_t size = in.segment_channels > 0 ? std::min(in.segment_channels, map.total) : map.total;
+    const int64_t bytes = size * in.element_bytes;
+    if (size < map.total && (in.segment_pitch == bytes || in.pitch_w == bytes)) return {};  // segments may join
+    std::vector<Run> runs;
+    for (int64_t c = 0; c < map.total; c += size)
+      runs.push_back(
+          {c / size * in.segment_pitch, std::min(size, map.total - c) * in.element_bytes, c * in.element_bytes});
+    return runs;
+  }
+
+  /// Beats, and cycles of LOAD, for the runs of a row that begins so many bytes inside a beat.
+  Moved line_from(int64_t begin, const std::vector<Run>& runs) const {
+    const Access& in = nest_.input;
+    const int64_t width = config_.axi_bytes;
+    Moved line;
+    for (int64_t o = 0; o < nest_.extent[Dim::kOw]; o += tile_[Dim::kOw]) {
+      const int64_t out = std::min(tile_[Dim::kOw], nest_.extent[Dim::kOw] - o);
+      const Span span = input_span(o, out, 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, nest_.pad_left);
+      for (int64_t i = 0; i < span.count; ++i) {
+        const int64_t col = span.begin + i * span.step;
+        if (col < in.col_begin || col >= in.col_end) continue;
+        for (const Run& run : runs) {
+          const int64_t from = modulo(begin + col * in.pitch_w + run.dram, width), to = run.place % width;
+          line.bus += ceil_div(from + run.bytes, width);
+          line.groups += ceil_div(to + run.bytes, width) + (from > to ? 1 : 0);
+        }
+      }
+    }
+    return line;
+  }
+  static int64_t modulo(int64_t value, int64_t width) { return (value % width + width) % width; }
+
+  /// What the runs of a row of the input take in all tiles of its columns, where they begin at any byte: beats of the
+  /// bus, and cycles of LOAD, which takes one more where a run begins further inside its beat than inside its group.
+  /// The least of all rows, as bytes of whole beats.
+  Moved apart_in_line() const {
+    const Access& in = nest_.input;
+    const std::vector<Run> runs = runs_apart();
+    const int64_t width = config_.axi_bytes;
+    if (runs.empty()) return {};
+    std::vector<bool> seen(static_cast<size_t>(width), false);
+    Moved least{kMost, kMost};
+    for (int64_t row = in.row_begin; row < in.row_end; ++row) {
+      const int64_t rest = modulo(in.offset + row * in.pitch_h, width);
+      if (seen[static_cast<size_t>(rest)]) continue;
+      seen[static_cast<size_t>(rest)] = true;
+      const Moved line = line_from(rest, runs);
+      least = {std::min(least.groups, line.groups), std::min(least.bus, line.bus)};
+    }
+    return least.bus == kMost ? Moved{} : Moved{least.groups * width, least.bus * width};
   }
 
   /// Adds what must be fetched again. A product needs a tile of the input and one of the weights on chip; whichever
@@ -369,7 +440,9 @@ class TileForm {
                    input_span(0, tile_[Dim::kOh], 0, tile_[Dim::kKh], nest_.stride_h, nest_.dilation_h, nest_.pad_top),
                cols =
                    input_span(0, tile_[Dim::kOw], 0, tile_[Dim::kKw], nest_.stride_w, nest_.dilation_w, nest_.pad_left);
-    const int64_t pixels = before(rows, in.row_begin) * cols.count + before(cols, in.col_begin);
+    const int64_t over = before(rows, in.row_begin), beside = before(cols, in.col_begin);
+    if (over == rows.count || beside == cols.count) return kMost;  // whole tiles come before the first pixel
+    const int64_t pixels = over * cols.count + beside;
     return groups(pixels * nest_.in_channels.total * in.element_bytes);
   }
 
@@ -390,7 +463,8 @@ class TileForm {
         nest_.computation == Computation::kDepthwise ? depthwise_passes(nest_, tile_[Dim::kKh], tile_[Dim::kKw]) : 1;
     const int64_t parts = passes * nest_.planes;  // of weights, each with instructions of its own
     const Footprint f = footprint(nest_, intrinsic_, tile_);
-    const int64_t weights = f.weights * config_.wgt_entry_bytes();
+    const bool factor = nest_.factor.present;
+    const int64_t weights = factor ? factor_traffic(nest_, taken).bytes : f.weights * config_.wgt_entry_bytes();
     Ends ends;
     ends.ahead = padding_ahead();
     // The timing model may be a cycle early where padding ends.
@@ -400,7 +474,10 @@ class TileForm {
                  : input_span(0, of[Dim::kOh], 0, of[Dim::kKh], nest_.stride_h, nest_.dilation_h, 0).count;
     };
     ends.first_load = std::max<int64_t>(0, groups(input(taken) + weights / parts) - lines(taken));
-    if (nest_.convert) ends.first_tile = groups(input(tile_) + weights + param_bytes(f, config_)) - lines(tile_);
+    // The parts of a cut window wait for their input alone.
+    const bool cut = !weighted(nest_) && reduction_tiles_ > 1;
+    if (nest_.convert && !factor)
+      ends.first_tile = groups(input(tile_) + weights + (cut ? 0 : param_bytes(f, config_))) - lines(tile_);
     // Results of several tiles wait for all of them, and for one strip of the last.
     ends.first_gemm = gemm_steps(nest_, begin, begin);
     ends.first_stage = nest_.raw ? 0 : entries_of(begin);
@@ -409,10 +486,156 @@ class TileForm {
     ends.last_gemm = passes > 1 ? entries_of(behind) : gemm_steps(nest_, behind, behind) / nest_.planes;
     ends.stage = nest_.raw ? 0 : entries_of(end);
     const int64_t chunk = (trips_[Dim::kG] - 1) * tile_[Dim::kG], block = (trips_[Dim::kOc] - 1) * tile_[Dim::kOc];
+    // The last pixel of a row may have fewer columns.
+    if (nest_.layout.columns > 1) return ends;
     ends.store = beats(product(end, {Dim::kOh, Dim::kOw}) * nest_.output.element_bytes *
                            channels_of(nest_.out_channels, end[Dim::kG], end[Dim::kOc], chunk, block),
                        machine_);
     return ends;
+  }
+
+  /// How long entries of the scratchpads are taken, summed over all entries: from the take of the instruction that
+  /// writes one to the take of the one that may write it next. Divided by a scratchpad's depth these are cycles in
+  /// which all of it can pass through.
+  struct Stay {
+    int64_t input = 0, weights = 0, sums = 0, output = 0;
+    void add(const Stay& other, int64_t times) {
+      input += times * other.input;
+      weights += times * other.weights;
+      sums += times * other.sums;
+      output += times * other.output;
+    }
+  };
+
+  // An instruction's cycles beside its steps, from its take to that of what waits for it.
+  static constexpr int64_t kGemm = timing::gemm::kStart + timing::gemm::kWrite - 1 + kWait,
+                           kStage = timing::alu::kStart + timing::alu::kLeast - 1 + kWait,
+                           kStored =
+                               timing::transfer::kLeave + timing::store::kFirstBeat + timing::store::kComplete + kWait;
+
+  /// Of the tiles with these extents: of one product and its stage, and, with `fetch`, of its operands' fetch.
+  Stay stay_of(const Extents& part, bool fetch) const {
+    const Footprint f = footprint(nest_, intrinsic_, part);
+    const int64_t steps = gemm_steps(nest_, part, part), wait = kGemm + timing::load::kAlone;
+    // Tiles that keep rows fetch those that are new.
+    const Span rows = input_span(0, part[Dim::kOh], 0, part[Dim::kKh], nest_.stride_h, nest_.dilation_h, 0);
+    const int64_t fresh = std::max<int64_t>(1, std::min(rows.count, part[Dim::kOh] * rows.stride));
+    const int64_t input = nest_.input.broadcasts() ? 0 : f.input / rows.count * fresh;
+    Stay stay;
+    stay.input = input * (steps + (fetch ? kGemm : 0));
+    stay.weights = f.weights * (steps / nest_.planes + (fetch ? wait + machine_.dram_latency_cycles : 0));
+    return stay;
+  }
+
+  /// Of a tile's sums and results: the stage and STORE have an instruction for them.
+  Stay stay_of_results(const Extents& part) const {
+    const Footprint f = footprint(nest_, intrinsic_, part);
+    Stay stay;
+    if (nest_.raw) return stay;
+    stay.sums = f.sums * (kGemm + reduction_tiles_ * gemm_steps(nest_, part, part) + kStage + f.output);
+    const int64_t moved = one_transfer(nest_.out_channels) ? groups(f.output * config_.out_entry_bytes()) : 0;
+    stay.output = f.output * (kStage + f.output + kStored + moved + machine_.dram_latency_cycles);
+    return stay;
+  }
+
+  /// Whether all entries of a tile are full, so that it is one transfer of whole beats.
+  bool one_transfer(const ChannelMap& map) const {
+    const bool full = map.total % map.lanes == 0 && map.chunk % map.lanes == 0;
+    return full && tile_[Dim::kN] == 1 && nest_.layout == InputLayout{};
+  }
+
+  /// Of what the memory brings of the input.
+  int64_t stay_of_fetches() const {
+    if (!nest_.input.present || nest_.input.broadcasts()) return 0;
+    const int64_t wait = timing::load::kAlone + machine_.dram_latency_cycles;
+    const int64_t entries = read_ * product(nest_.extent, {Dim::kG, Dim::kIc}),
+                  one = footprint(nest_, intrinsic_, tile_).input;
+    const int64_t stay = std::max<int64_t>(0, entries - 2 * one) * wait;
+    const bool segments = nest_.input.segment_channels < nest_.in_channels.total;
+    if (!one_transfer(nest_.in_channels) || segments) return stay;
+    // The cycles of all transfers are shared evenly at best.
+    const int64_t entry = groups(config_.inp_entry_bytes());
+    return stay + entries * (entries * entry / tiles_of(Operand::kInput)) - 2 * one * one * entry;
+  }
+
+  /// Of all tiles but the first and the last, which may be cut into strips that leave earlier.
+  Stay stay() const {
+    const bool passes =
+        nest_.computation == Computation::kDepthwise && depthwise_passes(nest_, tile_[Dim::kKh], tile_[Dim::kKw]) > 1;
+    if (!core_ || gemm_ == 0 || config_.batch > 1 || passes || !one_instruction()) return {};
+    Stay stay;
+    std::array<std::array<Cut, 2>, kDims> parts;
+    for (size_t d = 0; d < kDims; ++d) parts[d] = cuts(nest_.extent.value[d], tile_.value[d]);
+    for (uint32_t choice = 0; choice < 1U << kDims; ++choice) {
+      Extents part;
+      std::array<int64_t, kDims> counts{};
+      int64_t count = 1;
+      for (size_t d = 0; d < kDims && count > 0; ++d) {
+        const Cut& cut = parts[d][choice >> d & 1U];
+        part.value[d] = cut.size;
+        counts[d] = cut.size > 0 ? cut.count : 0;
+        count *= counts[d];
+      }
+      if (count == 0) continue;
+      add_stay(part, counts, count, stay);
+    }
+    stay.input += stay_of_fetches();
+    Stay strips = stay_of(tile_, true);
+    strips.add(stay_of_results(tile_), 1);
+    stay.add(strips, -2);
+    return stay;
+  }
+
+  /// Each operand is fetched once at least, whatever the dimensions that it does not have.
+  void add_stay(const Extents& part, const std::array<int64_t, kDims>& counts, int64_t count, Stay& stay) const {
+    const Stay product = stay_of(part, false), fetched = stay_of(part, true);
+    stay.add(product, count);
+    const auto distinct = [&](Operand operand) {
+      int64_t tiles = 1;
+      for (size_t d = 0; d < kDims; ++d) {
+        const auto dim = static_cast<Dim>(d);
+        if (indexes(nest_, operand, dim))
+          tiles *= counts[d];
+        else if (part[dim] != tile_[dim])
+          return int64_t{0};
+      }
+      return tiles;
+    };
+    stay.input += distinct(Operand::kInput) * (fetched.input - product.input);
+    stay.weights += distinct(Operand::kWeights) * (fetched.weights - product.weights);
+    stay.add(stay_of_results(part), distinct(Operand::kSums));
+  }
+
+  /// Cycles in which everything passes the scratchpads. Slots are of a tile each; those of weights and those that keep
+  /// rows have any size.
+  struct Passage {
+    int64_t operands = 0, sums = 0, output = 0;
+  };
+  Passage passage() const {
+    const Stay stay = this->stay();
+    const Footprint f = footprint(nest_, intrinsic_, tile_);
+    const auto pass = [&](int64_t cycles, isa::Space space, int64_t slot) {
+      const int64_t depth = config_.depth(space), used = slot > 0 ? depth / slot * slot : depth;
+      return std::max<int64_t>(0, cycles / std::max<int64_t>(used, 1) - kWait);
+    };
+    const Span rows = input_span(0, tile_[Dim::kOh], 0, tile_[Dim::kKh], nest_.stride_h, nest_.dilation_h, 0);
+    const bool apart = trips_[Dim::kOh] == 1 || tile_[Dim::kOh] * rows.stride >= rows.count;
+    return {std::max(pass(stay.input, isa::Space::kInp, apart ? f.input : 0), pass(stay.weights, isa::Space::kWgt, 0)),
+            pass(stay.sums, isa::Space::kAcc, f.sums), pass(stay.output, isa::Space::kOut, f.output)};
+  }
+
+  /// Cycles of the port that the vector unit reads the input by: its own reads, and what STORE reads of OUT or LOAD
+  /// writes to INP.
+  int64_t port() const {
+    if (!core_ || weighted(nest_) || nest_.computation == Computation::kRows || config_.batch > 1) return 0;
+    if (!nest_.input.present || nest_.input.broadcasts() || nest_.raw) return 0;
+    const int64_t reads = entries_of(nest_.extent) * taps_of(nest_.extent);
+    int64_t least = kMost;
+    for (const isa::Space space : input_scopes(nest_, config_))
+      least = std::min(
+          least, reads + (space == isa::Space::kOut ? groups(out_.groups)
+                                                    : std::max<int64_t>(0, groups(input_.groups) - padded_lines_)));
+    return least == kMost ? 0 : least;
   }
 
   /// Instructions that every schedule has: LOAD of each tile of each operand, GEMM of each tile, the stage of a result,
@@ -427,7 +650,7 @@ class TileForm {
     return count + (core_ && staged ? output_tiles_ : 0);
   }
 
-  int64_t cycles(const Ends& ends) const {
+  int64_t cycles(const Ends& ends, const Passage& passage) const {
     const int64_t latency = machine_.dram_latency_cycles;
     const bool products = gemm_ > 0, staged = core_ && alu_ > 0;
     // The first instruction at the head of its queue, and its first data at LOAD.
@@ -461,10 +684,14 @@ class TileForm {
     // The last operand of GEMM, and the last of all: parameters and second operands may come behind.
     least = std::max(least, store(alu(begin + loads, ends.stage), ends.store));
     if (products) {
-      const int64_t early = loads - groups(late_.groups);
+      const int64_t early = std::max(groups(reads_.groups) - groups(late_.groups) - padded_lines_, load_window());
       least = std::max(least,
                        store(alu(gemm(begin + early, std::max<int64_t>(ends.last_gemm, 1)), ends.stage), ends.store));
     }
+    least = std::max(least, begin + port() + latency + kEnd);
+    if (passage.operands > 0) least = std::max(least, store(alu(take + passage.operands, ends.stage), ends.store));
+    if (passage.sums > 0) least = std::max(least, store(operands + passage.sums, ends.store));
+    if (passage.output > 0) least = std::max(least, first + passage.output);
     const int64_t bus = std::max(word - 1 + beats(data_ + instructions() * isa::kInstructionBytes, machine_),
                                  data - 1 + beats(data_, machine_));
     least = std::max(least, bus - 1 + latency + kEnd);
@@ -484,6 +711,7 @@ class TileForm {
   Moved input_, weights_, late_, out_, reads_;  // late: what GEMM does not wait for
   Requests requests_;
   int64_t padded_lines_ = 0;  // of the input, in all its tiles
+  int64_t read_ = 0;          // pixels of the input that are fetched
   int64_t data_ = 0;          // bytes on the bus, without instructions
 };
 
@@ -531,11 +759,11 @@ LeastWork least_work(const Nest& nest, const Machine& machine, const Lines& resu
 }
 
 int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine,
-                   int64_t other_bytes) {
-  return TileForm(nest, intrinsic, tile, machine, other_bytes).cycles();
+                   const Besides& besides) {
+  return TileForm(nest, intrinsic, tile, machine, besides).cycles();
 }
 
-std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, int64_t other_bytes) {
+std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, const Besides& besides) {
   const Space space(nest, machine.config);
   std::vector<TileBound> result;
   for (const Intrinsic* intrinsic : intrinsics_for(nest)) {
@@ -548,7 +776,7 @@ std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, int
       ones.fill(1);
       add_use(use, footprint(nest, *intrinsic, tile), ones, nest.input_space);
       if (encodable(nest, *intrinsic, tile) && use.fits(machine.config))
-        result.push_back({intrinsic, tile, tile_bound(nest, *intrinsic, tile, machine, other_bytes)});
+        result.push_back({intrinsic, tile, tile_bound(nest, *intrinsic, tile, machine, besides)});
       more = false;
       for (size_t d = 0; d < kDims && !more; ++d) {
         more = ++at[d] < space.extents(static_cast<Dim>(d)).size();

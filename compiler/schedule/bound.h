@@ -42,12 +42,17 @@ Lines lines_read(const Nest& nest, const Lines& results);
 /// Bytes that must pass the bus for a nest, whatever stays on chip.
 int64_t least_bytes(const Nest& nest, const Machine& machine);
 
-/// The bound of one tile. It need not fit the scratchpads. `other_bytes`: what must pass the bus beside the nest's own,
-/// for nests that run with it.
+/// What a nest does not tell of its fetches. `other_bytes`: what must pass the bus beside the nest's own, for nests
+/// that run with it. `biases`: entries of PARAM that have biases other than zero.
+struct Besides {
+  int64_t other_bytes = 0, biases = 0;
+};
+
+/// The bound of one tile. It need not fit the scratchpads.
 int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const Machine& machine,
-                   int64_t other_bytes = 0);
+                   const Besides& besides = {});
 
 /// All tiles of the nest's space that fit the scratchpads with one slot of each operand, least bound first.
-std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, int64_t other_bytes = 0);
+std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, const Besides& besides = {});
 
 }  // namespace tessera::schedule

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/npu/tests/bounded_layers.h"
 
+#include "compiler/npu/bound.h"
 #include "compiler/npu/plan.h"
 #include "compiler/npu/trial.h"
 #include "compiler/npu/workbench.h"
@@ -37,7 +38,8 @@ class Layers {
         make_tasks(bench_.graph(), bench_.pieces()[piece].first, placements_, config_, options_);
     const schedule::Nest* nest = nest_of(tasks[0], schedules[0].input_layout);
     if (nest == nullptr) nest = &tasks[0].alternatives.back();
-    return schedule::tile_bound(*nest, *schedules[0].intrinsic, schedules[0].tile(), bench_.machine());
+    return schedule::tile_bound(*nest, *schedules[0].intrinsic, schedules[0].tile(), bench_.machine(),
+                                {0, biased_entries(tasks[0], *nest)});
   }
 
   std::string broken(size_t piece, int count, uint64_t seed) const {
@@ -85,14 +87,18 @@ isa::MachineConfig narrow(int axi_bytes, int reads, int writes) {
 
 }  // namespace
 
-Graph random_depthwise(Random& random) {
+namespace {
+
+/// A convolution with so many channels and groups.
+Graph random_window(Random& random, const std::string& name, int64_t inputs, int64_t outputs, int64_t groups) {
   Graph graph;
   Convolution op;
   Tensor in, out;
   in.name = "in";
   out.name = "out";
   in.is_unsigned = out.is_unsigned = true;
-  in.c = out.c = random.between(2, 70);
+  in.c = inputs;
+  out.c = outputs;
   in.h = random.between(1, 30);
   in.w = random.between(1, 30);
   do {
@@ -109,17 +115,29 @@ Graph random_depthwise(Random& random) {
     out.w = (in.w + 2 * op.pads.left - op.dilation_w * (op.kernel_w - 1) - 1) / op.stride_w + 1;
   } while (in.h + 2 * op.pads.top <= op.dilation_h * (op.kernel_h - 1) ||
            in.w + 2 * op.pads.left <= op.dilation_w * (op.kernel_w - 1));
-  op.groups = in.c;
+  op.groups = groups;
   op.input_zero = 128;
-  op.weights.resize(static_cast<size_t>(in.c * op.kernel_h * op.kernel_w));
+  op.weights.resize(static_cast<size_t>(in.c / groups * out.c * op.kernel_h * op.kernel_w));
   for (int16_t& weight : op.weights) weight = static_cast<int16_t>(random.between(-128, 127));
   op.stage = random_stage(random, out, 5000.0, true);
   op.input = graph.add(in);
   op.output = graph.add(out);
   graph.inputs = {op.input};
   graph.outputs = {op.output};
-  graph.operations.push_back({"depthwise", "QLinearConv", 0, op});
+  graph.operations.push_back({name, "QLinearConv", 0, op});
   return graph;
+}
+
+}  // namespace
+
+Graph random_depthwise(Random& random) {
+  const int64_t channels = random.between(2, 70);
+  return random_window(random, "depthwise", channels, channels, channels);
+}
+
+Graph random_first_layer(Random& random) {
+  const int64_t inputs = random.between(1, 5);
+  return random_window(random, "first", inputs, random.between(1, 70), 1);
 }
 
 std::string broken_bound(const std::string& judge, uint64_t seed, int count,

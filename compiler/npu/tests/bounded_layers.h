@@ -11,6 +11,8 @@ namespace tessera::npu::test {
 
 /// A convolution of one channel a group: windows of one pass to many, strides and dilations beyond the raster's.
 Graph random_depthwise(Random& random);
+/// A convolution of few channels, whose windows may be folded into packed pixels.
+Graph random_first_layer(Random& random);
 
 /// Measures `count` schedules of each single layer of a graph on machines of several shapes, each layer alone and run
 /// once: the searcher's best, draws, orders of the tiles with the least bounds, and changes of the fastest. Returns the

@@ -19,17 +19,29 @@ SWEEP, REPLAY = 0.3, 0.6  # shares of the time at which the tiles' schedules and
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """cycles, schedule: the best that the judge measured. bound: cycles that no schedule of the space is below.
-    tiles: of the space, those that fit; open: those whose bound is below the best. trials: replays and measurements.
-    seconds: taken."""
+    """cycles, schedule: the best that the judge measured. bounds: how many tiles of the space have which bound. trials:
+    replays and measurements. seconds: taken."""
 
     cycles: int
     schedule: str
-    bound: int
-    tiles: int
-    open: int
+    bounds: dict[int, int]
     trials: int
     seconds: float
+
+    @property
+    def bound(self):
+        """Cycles that no schedule of the space is below."""
+        return min(self.bounds)
+
+    @property
+    def tiles(self):
+        """Tiles of the space, those that fit."""
+        return sum(self.bounds.values())
+
+    @property
+    def open(self):
+        """Tiles whose bound is below the best."""
+        return sum(count for bound, count in self.bounds.items() if bound < self.cycles)
 
     @property
     def proven(self):
@@ -40,6 +52,16 @@ class Proof:
     def gap(self):
         """The share of the cycles that another schedule may save at most; below 0 where the bound is wrong."""
         return 1 - self.bound / self.cycles
+
+
+    def with_known(self, tuning, piece, judge, known):
+        """The same proof where one of these schedules is better."""
+        best, new = self, [schedule for schedule in known if schedule != self.schedule]
+        for schedule in new:
+            cycles = tuning.together([(piece, schedule)], judge)[0]
+            if cycles < best.cycles:
+                best = dataclasses.replace(best, cycles=cycles, schedule=schedule)
+        return dataclasses.replace(best, trials=self.trials + len(new))
 
 
 class _Search:
@@ -85,9 +107,9 @@ class _Search:
                 best, least = other, self.seen[other]
 
 
-def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1, known=()):
-    """tuning: _tessera.Tuning. piece: the number of a single layer. known: schedules to begin with. Errors: ValueError
-    for a chain."""
+def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1, known=(), swept=False):
+    """tuning: _tessera.Tuning. piece: the number of a single layer. known: schedules to begin with; swept: they come
+    from a search among the tiles of the same space, which is left out. Errors: ValueError for a chain."""
     bounds = tuning.bounds(piece)
     if not bounds:
         raise ValueError(f"piece {piece} is a chain; bounds are for single layers")
@@ -95,20 +117,18 @@ def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1, known=()):
     replayed = _Search(tuning, piece, "replay", least, rng)
     for schedule in [*known, *tuning.candidates(piece, "exhaustive", 16)]:
         replayed.look(schedule)
-    replayed.sweep(start + SWEEP * seconds)
+    if not swept:
+        replayed.sweep(start + SWEEP * seconds)
     replayed.anneal(start + REPLAY * seconds)
     measured = _Search(tuning, piece, judge, least, rng)
     for schedule in [*known, *replayed.best(FINALS)]:
         measured.look(schedule)
     measured.anneal(start + seconds)
     best = measured.best()[0]
-    cycles = measured.seen[best]
     return Proof(
-        cycles=cycles,
+        cycles=measured.seen[best],
         schedule=best,
-        bound=least,
-        tiles=sum(bounds.values()),
-        open=sum(count for bound, count in bounds.items() if bound < cycles),
+        bounds=bounds,
         trials=len(replayed.seen) + len(measured.seen),
         seconds=round(time.monotonic() - start, 2),
     )
