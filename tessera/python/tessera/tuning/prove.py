@@ -53,7 +53,6 @@ class Proof:
         """The share of the cycles that another schedule may save at most; below 0 where the bound is wrong."""
         return 1 - self.bound / self.cycles
 
-
     def with_known(self, tuning, piece, judge, known):
         """The same proof where one of these schedules is better."""
         best, new = self, [schedule for schedule in known if schedule != self.schedule]
