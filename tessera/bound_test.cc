@@ -32,10 +32,18 @@ TEST(Bounds, OfConvolutions) {
 TEST(Bounds, OfProducts) {
   repeat(6, 2000, [](Random& random) { return test::random_product(random, 100); });
 }
-TEST(Bounds, OfTheVectorUnit) {
-  repeat(12, 3000, [](Random& random) {
-    return random.chance(50) ? test::random_pool(random, 100, 1000) : test::random_elementwise(random, 100, 1000);
-  });
+npu::Graph random_vector_layer(Random& random) {
+  return random.chance(50) ? test::random_pool(random, 100, 1000) : test::random_elementwise(random, 100, 1000);
+}
+TEST(Bounds, OfTheVectorUnit) { repeat(12, 3000, random_vector_layer); }
+
+/// A cut window whose first tiles are padding, and rows of pixels that are one run in memory.
+TEST(Bounds, OfUnusualInputs) {
+  register_device_judges();
+  EXPECT_EQ(test::broken_bound("sysc", 3216, 20, random_vector_layer), "");
+  EXPECT_EQ(test::broken_bound("sysc", 1400126, 20,
+                               [](Random& random) { return test::random_convolution(random, 200, 1000); }),
+            "");
 }
 
 }  // namespace

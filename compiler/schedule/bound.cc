@@ -110,7 +110,8 @@ int64_t pixel_bytes(const ChannelMap& map, const Access& access, int64_t width, 
   if (access.broadcast_c) return access.element_bytes;
   const auto whole = [&](int64_t channels) { return ceil_div(channels * access.element_bytes, width) * width; };
   if (batch > 1) return map.total * access.element_bytes;
-  if (access.segment_channels > 0 && access.segment_channels < map.total)
+  const bool apart = access.segment_pitch != access.segment_channels * access.element_bytes;
+  if (apart && access.segment_channels > 0 && access.segment_channels < map.total)
     return map.total / access.segment_channels * whole(access.segment_channels) +
            whole(map.total % access.segment_channels);
   if (map.chunk % map.lanes == 0) return map.total * access.element_bytes;
