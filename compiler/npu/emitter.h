@@ -156,9 +156,14 @@ class Emitter {
   };
   struct Profile;
   struct Pieces;
+  struct Part;
+  class Placing;
   struct Timeline;
   Profile profile_of(const std::vector<emit::Work>& step) const;
-  Fetches place_weights(std::vector<Profile> profiles, const Pieces& pieces) const;
+  /// Each fetch by itself, in the order of the steps, as late as the bus has time.
+  Fetches place_apart(std::vector<Profile> profiles, const Pieces& pieces) const;
+  /// All fetches at once (fetches.cc).
+  Fetches place_together(std::vector<Profile> profiles, const Pieces& pieces) const;
   /// With a judge also the cycles of the whole stream.
   std::pair<Fetches, int64_t> best_fetches(const Judge& judge) const;
   /// Cycles of the bus that an instruction with its own word takes.

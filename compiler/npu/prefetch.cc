@@ -14,13 +14,6 @@
 
 namespace tessera::npu {
 
-/// How small fetches may become: a piece costs an instruction.
-struct Emitter::Pieces {
-  int64_t cycles = 768;    // a piece keeps the bus busy at least so long
-  int64_t smallest = 640;  // shorter fetches stay where they are
-  double share = 0.9;      // of the spare time that is given away
-};
-
 /// A stream with the work, the layer and the step of each instruction.
 struct Emitter::Timeline {
   std::vector<isa::Instruction> instructions;
@@ -75,7 +68,7 @@ void Emitter::append_fetch(const WeightFetch& fetch) {
   }
 }
 
-Emitter::Fetches Emitter::place_weights(std::vector<Profile> profiles, const Pieces& pieces) const {
+Emitter::Fetches Emitter::place_apart(std::vector<Profile> profiles, const Pieces& pieces) const {
   const int64_t entry_bytes = config.wgt_entry_bytes(), entry_cycles = std::max<int64_t>(1, entry_bytes / bus_bytes);
   Fetches fetches;
   fetches.before.resize(steps_.size());
@@ -142,29 +135,34 @@ int64_t Emitter::predicted(const Fetches& fetches, const Judge& judge) const {
   return judge(std::move(line.instructions), std::move(line.layers), std::move(line.works), 0).cycles;
 }
 
-/// A step may take longer than its engines work, as one of a few instructions that wait for each other: then the bus
-/// has more time than the step's own profile says. The stream without fetches tells how much.
+/// The stream of least cycles by the judge. First of both ways to place fetches, by the profiles of single steps. A
+/// step may take longer than its engines work, as one of a few instructions that wait for each other: then the bus has
+/// more time than the step's own profile says. The stream without fetches tells how much, and the better way is tried
+/// again.
 std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) const {
   std::vector<Profile> profiles;
   profiles.reserve(steps_.size());
   for (const Step& step : steps_) profiles.push_back(profile_of(step.works));
-  Fetches best = place_weights(profiles, {});
+  Fetches best = place_apart(profiles, {});
   const bool fetches =
       std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.weights.empty(); });
   if (!judge) return {std::move(best), 0};
   int64_t least = predicted(best, judge);
   if (!fetches) return {std::move(best), least};
+  const auto better = [&](Fetches other) {
+    const int64_t takes = predicted(other, judge);
+    if (takes >= least) return false;
+    least = takes;
+    best = std::move(other);
+    return true;
+  };
+  const auto place = better(place_together(profiles, {})) ? &Emitter::place_together : &Emitter::place_apart;
   Timeline bare = joined({});
   const emit::Prediction timed =
       judge(std::move(bare.instructions), std::move(bare.steps), std::move(bare.works), steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) profiles[i].spare = timed.layer_cycles[i] - profiles[i].bus;
-  for (const Pieces& pieces : {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}}) {
-    Fetches other = place_weights(profiles, pieces);
-    const int64_t takes = predicted(other, judge);
-    if (takes >= least) continue;
-    least = takes;
-    best = std::move(other);
-  }
+  for (const Pieces& pieces : {Pieces{}, Pieces{192, 128, 0.9}, Pieces{192, 128, 0.7}})
+    better((this->*place)(profiles, pieces));
   return {std::move(best), least};
 }
 

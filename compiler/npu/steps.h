@@ -34,4 +34,11 @@ struct Emitter::Profile {
   }
 };
 
+/// How small fetches may become: a piece costs an instruction.
+struct Emitter::Pieces {
+  int64_t cycles = 768;    // a piece keeps the bus busy at least so long
+  int64_t smallest = 640;  // shorter fetches stay where they are
+  double share = 0.9;      // of the spare time that is given away
+};
+
 }  // namespace tessera::npu
