@@ -764,6 +764,23 @@ int64_t tile_bound(const Nest& nest, const Intrinsic& intrinsic, const Extents& 
   return TileForm(nest, intrinsic, tile, machine, besides).cycles();
 }
 
+namespace {
+
+/// With one slot of each operand, wherever the input stands.
+bool fits(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile, const isa::MachineConfig& config) {
+  const std::vector<isa::Space> scopes = input_scopes(nest, config);
+  const Footprint f = footprint(nest, intrinsic, tile);
+  return std::any_of(scopes.begin(), scopes.end(), [&](isa::Space scope) {
+    Capacity use;
+    PerOperand ones;
+    ones.fill(1);
+    add_use(use, f, ones, scope);
+    return use.fits(config);
+  });
+}
+
+}  // namespace
+
 std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, const Besides& besides) {
   const Space space(nest, machine.config);
   std::vector<TileBound> result;
@@ -772,11 +789,7 @@ std::vector<TileBound> tile_bounds(const Nest& nest, const Machine& machine, con
     for (bool more = true; more;) {
       Extents tile;
       for (size_t d = 0; d < kDims; ++d) tile.value[d] = space.extents(static_cast<Dim>(d))[at[d]];
-      Capacity use;
-      PerOperand ones;
-      ones.fill(1);
-      add_use(use, footprint(nest, *intrinsic, tile), ones, nest.input_space);
-      if (encodable(nest, *intrinsic, tile) && use.fits(machine.config))
+      if (encodable(nest, *intrinsic, tile) && fits(nest, *intrinsic, tile, machine.config))
         result.push_back({intrinsic, tile, tile_bound(nest, *intrinsic, tile, machine, besides)});
       more = false;
       for (size_t d = 0; d < kDims && !more; ++d) {

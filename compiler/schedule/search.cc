@@ -154,6 +154,13 @@ Order with_windows(const Order& order, int loop, int64_t kept) {
   return result;
 }
 
+/// The nest with its input in each place where it may stand, the usual one first.
+std::vector<Nest> in_all_scopes(const Nest& nest, const isa::MachineConfig& config) {
+  std::vector<Nest> result;
+  for (const isa::Space scope : input_scopes(nest, config)) result.emplace_back(nest).input_space = scope;
+  return result;
+}
+
 /// The schedule of a tile in an order, with copies that fit. Virtual threads run on the innermost loop if any operand
 /// has a copy to fetch ahead.
 void build(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfig& config, const Extents& tile,
@@ -177,6 +184,7 @@ void build(const Nest& nest, const Intrinsic& intrinsic, const isa::MachineConfi
     plan.operand = static_cast<Operand>(i);
     plan.copies = static_cast<int>(copies[i]);
     if (plan.operand == Operand::kInput && order.kept >= 0) plan.halo = Halo::kKeep;
+    if (plan.operand == Operand::kInput && input_scopes(nest, config).size() > 1) plan.scope = nest.input_space;
     schedule.operands.push_back(plan);
   }
   for (OperandPlan& plan : schedule.operands) {
@@ -498,12 +506,13 @@ std::vector<Schedule> with_threads(const Schedule& schedule) {
 std::vector<Schedule> tile_schedules(const Nest& nest, const isa::MachineConfig& config, const Intrinsic& intrinsic,
                                      const Extents& tile) {
   std::vector<Schedule> result;
-  const auto offer = [&](const Order& order, int64_t kept) {
-    const Footprint f = footprint(nest, intrinsic, tile, kept * tile[Dim::kOh]);
-    if (!used(nest, f, one_of_each()).fits(config)) return;
+  const std::vector<Nest> placed = in_all_scopes(nest, config);
+  const auto offer_in = [&](const Nest& place, const Order& order, int64_t kept) {
+    const Footprint f = footprint(place, intrinsic, tile, kept * tile[Dim::kOh]);
+    if (!used(place, f, one_of_each()).fits(config)) return;
     for (const bool single : {false, true}) {
       Schedule made;
-      build(nest, intrinsic, config, tile, f, order, single, made);
+      build(place, intrinsic, config, tile, f, order, single, made);
       for (Schedule& schedule : single ? std::vector<Schedule>{made} : with_threads(made)) {
         for (const int64_t strips : kStrips) {
           schedule.strips = strips;
@@ -513,6 +522,9 @@ std::vector<Schedule> tile_schedules(const Nest& nest, const isa::MachineConfig&
         }
       }
     }
+  };
+  const auto offer = [&](const Order& order, int64_t kept) {
+    for (const Nest& place : placed) offer_in(place, order, kept);
   };
   for (const Order& order : all_orders(nest, tile)) {
     offer(order, 0);
