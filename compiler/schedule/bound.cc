@@ -365,6 +365,7 @@ class TileForm {
     if (apart == 1 && span.step == 1 && in.pitch_w == total * in.element_bytes) return {};
     const int64_t most = product(tile_, {Dim::kG, Dim::kIc}) * nest_.in_channels.lanes;
     const int64_t channels = std::min(most, segments ? in.segment_channels : total);
+    if (channels * in.element_bytes == in.pitch_w) return {};  // packed pixels overlap: runs join
     Requests requests;
     requests.count = images * rows.read * cols.read * apart;
     requests.longest = groups(channels * in.element_bytes) + 1;
