@@ -23,7 +23,8 @@ namespace timing = isa::timing;
 
 // Estimates of what single bursts and beats would tell, which this replay does not follow; no facts of the machine.
 constexpr int64_t kBurst = 2;          // that a burst holds its place beside DRAM's latency and its beats
-constexpr int64_t kBusy = 16;          // of DRAM's latency: the share that it waits for the bus beside others
+constexpr int64_t kReadBusy = 16;      // of DRAM's latency: the share that a read waits for the bus beside others
+constexpr int64_t kWriteBusy = 24;     // the same of a write
 constexpr int64_t kStoreOverlap = 8;   // that the next STORE is taken before the beats of this one have moved
 constexpr int64_t kStoreResponse = 2;  // from the last beat to the completion, beside DRAM's latency
 constexpr int64_t kEnd = 4;            // from the last completion to the end of the program
@@ -60,7 +61,8 @@ class Replay {
         layers_(layers),
         config_(config),
         latency_(dram.latency_cycles),
-        answered_(latency_ + latency_ / kBusy + kBurst),
+        read_(latency_ + latency_ / kReadBusy + kBurst),
+        written_(latency_ + latency_ / kWriteBusy + kBurst),
         bandwidth_(dram.bandwidth_bytes > 0 ? std::min<int64_t>(dram.bandwidth_bytes, config.axi_bytes)
                                             : config.axi_bytes),
         in_flight_(std::max(1, config.reads_in_flight)),
@@ -257,8 +259,8 @@ class Replay {
     const int64_t begin =
         std::max({ready, e.end, d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0}});
     // As many bursts may be outstanding, words of the program among them; as many runs may wait.
-    const int64_t window = std::max(((d.bursts + words_before(e)) * answered_ + slots(d.beats)) / in_flight_,
-                                    d.runs * answered_ / timing::load::runs_waiting(config_));
+    const int64_t window = std::max(((d.bursts + words_before(e)) * read_ + slots(d.beats)) / in_flight_,
+                                    d.runs * read_ / timing::load::runs_waiting(config_));
     const bool inp = work.writes_inp;
     const int64_t waited = store_waits(begin);
     e.end =
@@ -299,7 +301,7 @@ class Replay {
 
   int64_t store(Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t begin = std::max(take + timing::transfer::kLeave + timing::store::kFirstBeat, e.end);
-    const int64_t window = (d.bursts * answered_ + slots(d.beats)) / writes_in_flight_;
+    const int64_t window = (d.bursts * written_ + slots(d.beats)) / writes_in_flight_;
     // Where reads want the bus too, reads and writes take turns.
     Engine& load = engine(isa::Engine::kLoad);
     const auto [end, pushed] = bus_.take_turns(begin, slots(d.beats));
@@ -347,9 +349,9 @@ class Replay {
   std::span<const Work> works_;
   size_t layers_;
   const isa::MachineConfig& config_;
-  int64_t latency_;    // of DRAM
-  int64_t answered_;   // how long a burst without beats holds its place
-  int64_t bandwidth_;  // of DRAM
+  int64_t latency_;         // of DRAM
+  int64_t read_, written_;  // how long a burst without beats holds its place
+  int64_t bandwidth_;       // of DRAM
   int64_t in_flight_, writes_in_flight_;
 
   std::array<Engine, isa::kEngines> engines_;
