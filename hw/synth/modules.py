@@ -87,9 +87,9 @@ def cells_of(text):
 
 
 def ports(text):
-    """{port: (direction, bits)} of a module, in the order of its ports."""
+    """{port: (direction, bits)} of the first module of a text, in the order of its ports."""
     found = []
-    for line in text.splitlines():
+    for line in text.split("\nend\n")[0].splitlines():
         wire = re.match(r"  wire (.*)\b(input|output) (\d+) (?:signed )?\\(\S+)$", line)
         if wire:
             width = re.search(r"width (\d+)", wire[1])

@@ -103,6 +103,8 @@ class Modules(unittest.TestCase):
         )
         ports = modules.ports(text)
         self.assertEqual(ports, {"clk_i": ("input", 1), "a_i": ("input", 16), "y_o": ("output", 8)})
+        part = "module \\part\n  wire input 1 \\b_i\nend\n"  # of a module that is synthesised inside of it
+        self.assertEqual(modules.ports(text + part), ports)
         wrapped = pnr.wrapper(ports)
         self.assertIn("inner u_inner (.clk_i(clk_i), .a_i(in_q[0+:16]), .y_o(out_d[0+:8]));", wrapped)
 
