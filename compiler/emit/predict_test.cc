@@ -113,36 +113,6 @@ isa::Store runs_of_out(int runs, int length, int dram_stride, int sp_stride) {
   return store;
 }
 
-// 200 runs of 16 bytes: each holds its place from the address to its last beat. The timing model
-// takes the cycles that are named.
-TEST(Predict, ShortRunsOfLoadWaitForPlaces) {
-  isa::MachineConfig config = isa::find_config("npu256");
-  config.axi_bytes = 4;
-  const auto cycles = [&](int places) {
-    config.reads_in_flight = places;
-    const std::vector<isa::Instruction> program = {load(0, 1 << 16, 16, 200, 24, 0), isa::Finish{}};
-    return static_cast<double>(predict(program, std::vector<uint32_t>{0, 0}, 1, config).cycles);
-  };
-  EXPECT_NEAR(cycles(2), 10739, 0.1 * 10739);
-  EXPECT_NEAR(cycles(8), 2813, 0.1 * 2813);
-  EXPECT_NEAR(cycles(32), 1037, 0.1 * 1037);
-}
-
-TEST(Predict, ShortRunsOfStoreWaitForAnswers) {
-  isa::MachineConfig config = isa::find_config("npu256");
-  const auto cycles = [&](int places, int latency) {
-    config.writes_in_flight = places;
-    const std::vector<isa::Instruction> program = {runs_of_out(200, 16, 24, 0), isa::Finish{}};
-    Dram dram;
-    dram.latency_cycles = latency;
-    return static_cast<double>(predict(program, std::vector<uint32_t>{0, 0}, 1, config, dram).cycles);
-  };
-  EXPECT_NEAR(cycles(1, 2), 1230, 0.1 * 1230);
-  EXPECT_NEAR(cycles(1, 100), 20928, 0.1 * 20928);
-  EXPECT_NEAR(cycles(4, 10), 744, 0.1 * 744);
-  EXPECT_NEAR(cycles(16, 100), 1494, 0.1 * 1494);
-}
-
 // What FETCH reads takes places of LOAD's bursts: a place for 110 cycles each.
 TEST(Predict, WordsOfTheProgramTakePlaces) {
   isa::MachineConfig config = isa::find_config("npu256");
