@@ -12,7 +12,7 @@
 #include "isa/config.h"
 #include "sim/systemc/machine.h"
 
-namespace tessera {
+namespace tessera::emit {
 namespace {
 
 constexpr uint64_t kMemory = uint64_t{1} << 20, kData = uint64_t{1} << 16;
@@ -55,10 +55,10 @@ int64_t simulated(const std::vector<isa::Instruction>& program, const isa::Machi
 /// Beside other engines a burst waits for the bus, for which the replay adds up to a sixteenth of the latency: the
 /// share that it may be above the timing model. Below it, the beats of the last bursts.
 void compare(const std::vector<isa::Instruction>& program, const isa::MachineConfig& config, int latency) {
-  emit::Dram dram;
+  Dram dram;
   dram.latency_cycles = latency;
   const std::vector<uint32_t> tags(program.size(), 0);
-  const auto predicted = static_cast<double>(emit::predict(program, tags, 1, config, dram).cycles),
+  const auto predicted = static_cast<double>(predict(program, tags, 1, config, dram).cycles),
              wanted = static_cast<double>(simulated(program, config, latency));
   EXPECT_LT(predicted, 1.1 * wanted + 20);
   EXPECT_GT(predicted, 0.93 * wanted - 20);
@@ -95,4 +95,4 @@ TEST(Replay, ShortRunsOfStore) {
 }
 
 }  // namespace
-}  // namespace tessera
+}  // namespace tessera::emit
