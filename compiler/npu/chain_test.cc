@@ -239,6 +239,54 @@ TEST(Chain, KeptRowsAreComputedOnce) {
   EXPECT_GT(fewer, count / 24);
 }
 
+TEST(Chain, WeightsHaveAnyNumberOfCopies) {
+  // Results are the same; a number that is taken changes the program, one that would not is refused.
+  const std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),
+                                                    square(1, 4, 400, 400, 300, 300, 60)};
+  const char* factor = std::getenv("TESSERA_NPU_TESTS");
+  const int count = 200 * (factor != nullptr ? std::atoi(factor) : 1);
+  int taken = 0, refused = 0;
+  for (int i = 0; i < count; ++i) {
+    const uint64_t seed = 83000 + static_cast<uint64_t>(i);
+    Random random(seed);
+    const Graph graph = random_chain(random);
+    const isa::MachineConfig& config = machines[static_cast<size_t>(random.between(0, 2))];
+    const Tensor& out = graph.tensors[static_cast<size_t>(graph.outputs[0])];
+    schedule::ChainSchedule given;
+    for (const Operation& operation : graph.operations) given.links.push_back(operation.name);
+    given.tile = {random.between(1, out.h), random.between(1, out.w), 1};
+    const auto made = [&](int64_t copies, Program& program) {
+      given.tile.copies = copies;
+      Options options;
+      options.schedules = {given};
+      return test::compare(graph, config, seed, options, &program);
+    };
+    Program usual;
+    try {
+      ASSERT_EQ(made(schedule::kWeightCopies, usual), "") << "seed " << seed;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();  // no chain, or it does not fit
+      continue;
+    }
+    for (const int64_t copies : {2, 3, 5, 6, 8, 100}) {
+      Program other;
+      try {
+        ASSERT_EQ(made(copies, other), "") << "seed " << seed << " on " << config.name << ", " << copies << " copies";
+        EXPECT_FALSE(other.instructions == usual.instructions)
+            << "seed " << seed << " on " << config.name << ", " << copies << " copies";
+        ++taken;
+      } catch (const Error& error) {
+        ASSERT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
+        const std::string why = error.what();  // an input has several layouts, of which the last one may not fit
+        refused += why.find("copies of weights are the same as") != std::string::npos ? 1 : 0;
+      }
+    }
+    EXPECT_THROW(made(1, usual), Error);
+  }
+  EXPECT_GT(taken, count / 8);
+  EXPECT_GT(refused, count / 4);
+}
+
 TEST(Chain, ColumnsInOnePixelGoOnAlone) {
   // A first product of few channels, whose packed pixels may serve several columns; the next links see single ones.
   const std::vector<isa::MachineConfig> machines = {isa::find_config("npu64"), isa::find_config("npu256"),

@@ -148,7 +148,7 @@ Forwarded Emitter::forward(const ArenaBytes& results, const std::set<size_t>& lo
   auto next = stream.begin();
   for (Step& step : steps_) {
     Step rest;
-    rest.weights = std::move(step.weights);
+    rest.fetches = std::move(step.fetches);
     for (size_t i = 0; i < step.instructions.size(); ++i, ++next) {
       stream_bytes_of(step.layers[i])[static_cast<size_t>(step.streams[i])] -= step.works[i].dram_bytes;
       if (!next->kept) continue;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -75,7 +76,7 @@ class Emitter {
   /// Entries of WGT that this step needs from the constants; they may be fetched in earlier steps.
   void fetch_weights(int64_t entry, int64_t entries, int64_t constant_offset) {
     if (steps_.empty()) begin_step();
-    steps_.back().weights.push_back({entry, entries, constant_offset, layer});
+    steps_.back().fetches.push_back({isa::Space::kWgt, entry, entries, constant_offset, layer});
   }
 
   /// Reserves `total` entries of a space for a nest, behind those still in use, so that its first fetches need not
@@ -136,23 +137,27 @@ class Emitter {
     if (of_layer >= stream_bytes.size()) stream_bytes.resize(of_layer + size_t{1});
     return stream_bytes[of_layer];
   }
-  struct WeightFetch {
+  /// Entries of WGT or PARAM that a step needs from the constants. scales: PARAM's second halves alone.
+  struct ConstantFetch {
+    isa::Space space = isa::Space::kWgt;
     int64_t entry = 0, entries = 0, constant_offset = 0;
     uint32_t layer = 0;
+    bool scales = false;
   };
   struct Step {
     std::vector<isa::Instruction> instructions;
     std::vector<emit::Work> works;
     std::vector<uint32_t> layers;
     std::vector<Stream> streams;  // what each transfer is for
-    std::vector<WeightFetch> weights;
+    std::vector<ConstantFetch> fetches;
 
+    void copy(const Step& other, size_t k);
     /// Moves the k-th instruction of another step to the end of this one.
     void take(Step& other, size_t k);
   };
-  /// Pieces of weights in front of each step and behind it.
+  /// Pieces of fetches in front of each step and behind it.
   struct Fetches {
-    std::vector<std::vector<WeightFetch>> before, behind;
+    std::vector<std::vector<ConstantFetch>> before, behind;
   };
   struct Profile;
   struct Pieces;
@@ -170,11 +175,23 @@ class Emitter {
   int64_t bus_cycles(const emit::Work& work) const;
   /// Run-time factors move to earlier steps in which the bus has time; says whether any has.
   bool hoist_factors();
+  /// Large parameters become fetches that may come in earlier steps, as weights do; says whether any has.
+  bool free_parameters();
+  std::optional<ConstantFetch> parameters_of(const isa::Instruction& instruction, uint32_t of_layer) const;
+  /// Bytes of DRAM that an entry takes, and cycles of the bus.
+  int64_t entry_bytes(const ConstantFetch& fetch) const {
+    return config.entry_bytes(fetch.space) / (fetch.scales ? 2 : 1);
+  }
+  int64_t entry_cycles(const ConstantFetch& fetch) const {
+    return std::max<int64_t>(1, entry_bytes(fetch) / bus_bytes);
+  }
   Timeline joined(const Fetches& fetches) const;
   /// Cycles of the whole stream.
   int64_t predicted(const Fetches& fetches, const Judge& judge) const;
-  std::vector<isa::Instruction> loads_of(const WeightFetch& fetch) const;
-  void append_fetch(const WeightFetch& fetch);
+  /// Entries of a fetch from its `first` on.
+  ConstantFetch part_of(const ConstantFetch& fetch, int64_t first, int64_t entries) const;
+  std::vector<isa::Instruction> loads_of(const ConstantFetch& fetch) const;
+  void append_fetch(const ConstantFetch& fetch);
 
   std::vector<Step> steps_;
   Slots slots_;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fetches of weights, placed together. By themselves, in the order of the steps, they take the latest steps in which
-// the bus has time. Where several want the same steps, as before a classifier, the earlier fetch may take what only the
-// later one could have used: a place that is free for long can be filled at any time, one that is read until shortly
-// before only then. Here all are placed at once, from the end of the stream to its beginning, and the time of a step
-// goes first to places that are free last. So a fetch moves further ahead when others need the steps behind, and only
-// then. Entries of one fetch that become free at different times are fetched apart.
+// Fetches of weights and of large parameters, placed together. By themselves, in the order of the steps, they take the
+// latest steps in which the bus has time. Where several want the same steps, as before a classifier, the earlier fetch
+// may take what only the later one could have used: a place that is free for long can be filled at any time, one that
+// is read until shortly before only then. Here all are placed at once, from the end of the stream to its beginning, and
+// the time of a step goes first to places that are free last. So a fetch moves further ahead when others need the steps
+// behind, and only then. Entries of one fetch that become free at different times are fetched apart.
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "compiler/npu/steps.h"
@@ -14,7 +15,7 @@ namespace tessera::npu {
 
 /// Entries of a fetch that follow each other and have the same last reader.
 struct Emitter::Part {
-  WeightFetch what;
+  ConstantFetch what;
   size_t step = 0;      // that wants them
   int64_t reader = -1;  // the last step before that reads what their place holds; -1: there is none
 };
@@ -23,10 +24,7 @@ struct Emitter::Part {
 class Emitter::Placing {
  public:
   Placing(const Emitter& emitter, std::vector<Profile> profiles, const Pieces& pieces)
-      : emitter_(emitter),
-        profiles_(std::move(profiles)),
-        pieces_(pieces),
-        entry_cycles_(std::max<int64_t>(1, emitter.config.wgt_entry_bytes() / emitter.bus_bytes)) {
+      : emitter_(emitter), profiles_(std::move(profiles)), pieces_(pieces) {
     fetches_.before.resize(emitter_.steps_.size());
     fetches_.behind.resize(emitter_.steps_.size());
     for (const Profile& profile : profiles_) begins_.push_back(begins_.back() + profile.spare + profile.bus);
@@ -50,24 +48,24 @@ class Emitter::Placing {
  private:
   /// What each step wants, in parts.
   std::vector<std::vector<Part>> parts() const {
-    const int64_t entry_bytes = emitter_.config.wgt_entry_bytes();
     std::vector<std::vector<Part>> result(emitter_.steps_.size());
-    std::vector<int64_t> readers(static_cast<size_t>(emitter_.config.wgt_depth()), -1);  // by entry
+    std::array<std::vector<int64_t>, isa::kSpaces> all;  // by space and entry
+    for (const isa::Space space : {isa::Space::kWgt, isa::Space::kParam})
+      all[static_cast<size_t>(space)].assign(static_cast<size_t>(emitter_.config.depth(space)), -1);
     for (size_t step = 0; step < result.size(); ++step) {
-      for (const WeightFetch& fetch : emitter_.steps_[step].weights) {
+      for (const ConstantFetch& fetch : emitter_.steps_[step].fetches) {
+        auto& readers = all[static_cast<size_t>(fetch.space)];
         const auto first = readers.begin() + fetch.entry, end = first + fetch.entries;
         for (auto at = first; at != end;) {
           const auto next = std::find_if(at, end, [&](int64_t reader) { return reader != *at; });
-          const int64_t skipped = at - first;
-          result[step].push_back(
-              {{fetch.entry + skipped, next - at, fetch.constant_offset + skipped * entry_bytes, fetch.layer},
-               step,
-               *at});
+          result[step].push_back({emitter_.part_of(fetch, at - first, next - at), step, *at});
           at = next;
         }
       }
-      for (const auto& [begin, end] : profiles_[step].used)
-        std::fill(readers.begin() + begin, readers.begin() + end, static_cast<int64_t>(step));
+      for (const auto& [space, begin, end] : profiles_[step].used) {
+        const auto readers = all[static_cast<size_t>(space)].begin();
+        std::fill(readers + begin, readers + end, static_cast<int64_t>(step));
+      }
     }
     return result;
   }
@@ -75,7 +73,7 @@ class Emitter::Placing {
   /// Short parts stay at their step; the others may come earlier.
   void take(const std::vector<Part>& parts) {
     for (const Part& part : parts) {
-      const int64_t cycles = part.what.entries * entry_cycles_;
+      const int64_t cycles = cycles_of(part.what);
       if (cycles < pieces_.smallest / kPartsOfFetch) {
         fetches_.before[part.step].push_back(part.what);
         profiles_[part.step].spare -= cycles;
@@ -88,16 +86,15 @@ class Emitter::Placing {
 
   /// Gives the time behind a step away.
   void fill(size_t step, int64_t& budget) {
-    std::vector<WeightFetch>& behind = fetches_.behind[step];
+    std::vector<ConstantFetch>& behind = fetches_.behind[step];
     for (Part& part : open_) {
-      WeightFetch& what = part.what;
-      const int64_t time = std::min(budget, room(step, part.reader)),
-                    entries = std::min(what.entries, time / entry_cycles_);
-      if (entries <= 0 || (entries * entry_cycles_ < pieces_.cycles && entries < what.entries)) continue;
+      ConstantFetch& what = part.what;
+      const int64_t cycles = emitter_.entry_cycles(what), time = std::min(budget, room(step, part.reader)),
+                    entries = std::min(what.entries, time / cycles);
+      if (entries <= 0 || (entries * cycles < pieces_.cycles && entries < what.entries)) continue;
       what.entries -= entries;
-      budget -= entries * entry_cycles_;
-      behind.push_back({what.entry + what.entries, entries,
-                        what.constant_offset + what.entries * emitter_.config.wgt_entry_bytes(), what.layer});
+      budget -= entries * cycles;
+      behind.push_back(emitter_.part_of(what, what.entries, entries));
     }
     std::reverse(behind.begin(), behind.end());  // what is free first comes first
     std::erase_if(open_, [](const Part& part) { return part.what.entries == 0; });
@@ -116,16 +113,17 @@ class Emitter::Placing {
     if (reader + static_cast<int64_t>(kRunAhead) < static_cast<int64_t>(step))
       return std::numeric_limits<int64_t>::max();
     int64_t cycles = begins_[step + 1] - begins_[static_cast<size_t>(reader + 1)] - profiles_[step + 1].bus;
-    for (const WeightFetch& piece : fetches_.behind[step]) cycles -= piece.entries * entry_cycles_;
+    for (const ConstantFetch& piece : fetches_.behind[step]) cycles -= cycles_of(piece);
     return cycles;
   }
+
+  int64_t cycles_of(const ConstantFetch& fetch) const { return fetch.entries * emitter_.entry_cycles(fetch); }
 
   static constexpr int64_t kPartsOfFetch = 4;  // a part that moves may be so much shorter than a fetch
 
   const Emitter& emitter_;
   std::vector<Profile> profiles_;
   const Pieces pieces_;
-  const int64_t entry_cycles_;
   std::vector<int64_t> begins_{0};  // of the steps
   std::vector<Part> open_;          // what later steps want, places that are free last in front
   Fetches fetches_;

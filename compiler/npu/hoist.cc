@@ -2,6 +2,8 @@
 // Run-time factors of products, fetched in earlier steps. Such a factor is an activation: it can be fetched once its
 // producer has stored it, which may be a whole layer before its product, and its place in WGT is free. Where the bus is
 // idle then and busy at the product, as in attention whose keys are made before its queries, the fetch moves.
+// Parameters that are many, as a classifier's, become fetches that are placed as those of weights are (fetches.cc):
+// where all steps before are bound by their weights they come before these.
 #include <algorithm>
 
 #include "compiler/npu/steps.h"
@@ -49,12 +51,16 @@ bool holds_back(const std::vector<emit::Work>& works, size_t end, const Places& 
 
 }  // namespace
 
-void Emitter::Step::take(Step& other, size_t k) {
-  const auto at = static_cast<std::ptrdiff_t>(k);
+void Emitter::Step::copy(const Step& other, size_t k) {
   instructions.push_back(other.instructions[k]);
   works.push_back(other.works[k]);
   layers.push_back(other.layers[k]);
   streams.push_back(other.streams[k]);
+}
+
+void Emitter::Step::take(Step& other, size_t k) {
+  const auto at = static_cast<std::ptrdiff_t>(k);
+  copy(other, k);
   other.instructions.erase(other.instructions.begin() + at);
   other.works.erase(other.works.begin() + at);
   other.layers.erase(other.layers.begin() + at);
@@ -95,6 +101,45 @@ bool Emitter::hoist_factors() {
     }
   }
   return moved;
+}
+
+std::optional<Emitter::ConstantFetch> Emitter::parameters_of(const isa::Instruction& instruction,
+                                                             uint32_t of_layer) const {
+  const auto* load = std::get_if<isa::Load>(&instruction);
+  if (load == nullptr || load->space != isa::Space::kParam || load->fill || load->base != kConstantBase)
+    return std::nullopt;
+  const int64_t entry = config.param_entry_bytes();
+  int64_t bytes = load->length;
+  for (const uint16_t extent : load->extent) bytes *= extent;
+  for (const bool scales : {false, true}) {
+    ConstantFetch fetch{
+        isa::Space::kParam, load->sp_addr / entry, 0, static_cast<int64_t>(load->dram_offset), of_layer, scales};
+    fetch.entries = bytes / entry_bytes(fetch);
+    if (fetch.entries > 0 && loads_of(fetch) == std::vector<isa::Instruction>{instruction}) return fetch;
+  }
+  return std::nullopt;
+}
+
+bool Emitter::free_parameters() {
+  constexpr int64_t kLeast = 128;  // cycles: shorter ones stay where they are in any case
+  bool any = false;
+  for (Step& step : steps_) {
+    Step kept;
+    kept.fetches = std::move(step.fetches);
+    for (size_t k = 0; k < step.works.size(); ++k) {
+      const auto fetch = parameters_of(step.instructions[k], step.layers[k]);
+      const auto touches = [&](const emit::Work& work) { return profile_of({work}).uses(*fetch); };
+      const auto before = step.works.begin(), at = before + static_cast<std::ptrdiff_t>(k);
+      if (!fetch || fetch->entries * entry_cycles(*fetch) < kLeast || std::any_of(before, at, touches)) {
+        kept.copy(step, k);
+      } else {
+        kept.fetches.push_back(*fetch);
+        any = true;
+      }
+    }
+    step = std::move(kept);
+  }
+  return any;
 }
 
 }  // namespace tessera::npu

@@ -39,7 +39,8 @@ const Nest& nest_for(const Task& task, const Schedule& schedule) {
 
 std::string in_short(const schedule::ChainTile& tile) {
   return "oh" + std::to_string(tile.oh) + " ow" + std::to_string(tile.ow) + " blocks" + std::to_string(tile.blocks) +
-         (tile.whole_input ? " whole input" : "") + (tile.keeps_rows ? " keeps rows" : "");
+         (tile.whole_input ? " whole input" : "") + (tile.keeps_rows ? " keeps rows" : "") +
+         (tile.copies != schedule::kWeightCopies ? " copies" + std::to_string(tile.copies) : "");
 }
 
 std::string plan_key(const Schedule& schedule) { return schedule::to_text(schedule); }

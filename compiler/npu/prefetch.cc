@@ -28,7 +28,6 @@ int64_t Emitter::bus_cycles(const emit::Work& work) const {
 }
 
 Emitter::Profile Emitter::profile_of(const std::vector<emit::Work>& step) const {
-  const int64_t entry_bytes = config.wgt_entry_bytes();
   Profile profile;
   int64_t gemm = 0, alu = 0;
   for (const emit::Work& work : step) {
@@ -38,69 +37,82 @@ Emitter::Profile Emitter::profile_of(const std::vector<emit::Work>& step) const 
     if (engine == isa::Engine::kGemm) gemm += d.engine;
     if (engine == isa::Engine::kAlu) alu += d.engine;
     for (const emit::Touch& touch : work.touches) {
-      if (touch.memory == static_cast<int>(isa::Space::kWgt))
-        profile.used.emplace_back(touch.begin / entry_bytes, (touch.end + entry_bytes - 1) / entry_bytes);
+      for (const isa::Space space : {isa::Space::kWgt, isa::Space::kParam}) {
+        if (touch.memory != static_cast<int>(space)) continue;
+        const int64_t bytes = config.entry_bytes(space);
+        profile.used.push_back({space, touch.begin / bytes, (touch.end + bytes - 1) / bytes});
+      }
     }
   }
   profile.spare = std::max(gemm, alu) - profile.bus;
   return profile;
 }
 
-std::vector<isa::Instruction> Emitter::loads_of(const WeightFetch& fetch) const {
+std::vector<isa::Instruction> Emitter::loads_of(const ConstantFetch& fetch) const {
   Transfer t;
-  t.space = isa::Space::kWgt;
+  const int64_t entry = config.entry_bytes(fetch.space);
+  t.space = fetch.space;
   t.base = kConstantBase;
   t.dram_offset = fetch.constant_offset;
-  t.length = config.wgt_entry_bytes();
-  t.sp_addr = fetch.entry * t.length;
-  t.loops.push_back({fetch.entries, t.length, t.length});
+  t.length = entry_bytes(fetch);
+  t.sp_addr = (fetch.entry + 1) * entry - t.length;
+  t.loops.push_back({fetch.entries, t.length, entry});
   std::vector<isa::Instruction> loads;
   append_transfer(t, loads);
   return loads;
 }
 
-void Emitter::append_fetch(const WeightFetch& fetch) {
+Emitter::ConstantFetch Emitter::part_of(const ConstantFetch& fetch, int64_t first, int64_t entries) const {
+  ConstantFetch part = fetch;
+  part.entry += first;
+  part.entries = entries;
+  part.constant_offset += first * entry_bytes(fetch);
+  return part;
+}
+
+void Emitter::append_fetch(const ConstantFetch& fetch) {
   for (const isa::Instruction& load : loads_of(fetch)) {
     works.push_back(emit::work_of(load, config));
-    stream_bytes_of(fetch.layer)[static_cast<size_t>(Stream::kWeights)] += works.back().dram_bytes;
+    if (fetch.space == isa::Space::kWgt)  // parameters are counted where they are pushed
+      stream_bytes_of(fetch.layer)[static_cast<size_t>(Stream::kWeights)] += works.back().dram_bytes;
     instructions.push_back(load);
     layer_of_instruction.push_back(fetch.layer);
   }
 }
 
 Emitter::Fetches Emitter::place_apart(std::vector<Profile> profiles, const Pieces& pieces) const {
-  const int64_t entry_bytes = config.wgt_entry_bytes(), entry_cycles = std::max<int64_t>(1, entry_bytes / bus_bytes);
   Fetches fetches;
   fetches.before.resize(steps_.size());
   fetches.behind.resize(steps_.size());
   /// Puts pieces behind steps before `step`; returns the entries that are left.
-  const auto spread = [&](const WeightFetch& fetch, size_t step) {
+  const auto spread = [&](const ConstantFetch& fetch, size_t step) {
+    const int64_t cycles = entry_cycles(fetch);
     int64_t left = fetch.entries,
             budget = 0;  // negative: steps bound by the bus that earlier ones must make up for
     for (size_t behind_it = step; behind_it > 0 && left > 0; --behind_it) {
       const size_t s = behind_it - 1;
-      if (Profile::busy_around(profiles, s, fetch.entry, fetch.entries)) break;
+      if (Profile::busy_around(profiles, s, fetch)) break;
       const int64_t spare = profiles[s].spare;
       budget += spare > 0 ? static_cast<int64_t>(pieces.share * static_cast<double>(spare)) : spare;
-      const int64_t entries = std::min(left, budget / entry_cycles);
-      if (entries <= 0 || (entries * entry_cycles < pieces.cycles && entries < left)) continue;
+      const int64_t entries = std::min(left, budget / cycles);
+      if (entries <= 0 || (entries * cycles < pieces.cycles && entries < left)) continue;
       left -= entries;
-      budget -= entries * entry_cycles;
-      profiles[s].spare -= entries * entry_cycles;
-      fetches.behind[s].push_back(
-          {fetch.entry + left, entries, fetch.constant_offset + left * entry_bytes, fetch.layer});
+      budget -= entries * cycles;
+      profiles[s].spare -= entries * cycles;
+      fetches.behind[s].push_back(part_of(fetch, left, entries));
     }
     return left;
   };
   for (size_t i = 0; i < steps_.size(); ++i) {
-    for (const WeightFetch& fetch : steps_[i].weights) {
-      if (fetch.entries * entry_cycles < pieces.smallest) {
+    for (const ConstantFetch& fetch : steps_[i].fetches) {
+      const int64_t cycles = fetch.entries * entry_cycles(fetch);
+      if (cycles < pieces.smallest) {
         fetches.before[i].push_back(fetch);
-        profiles[i].spare -= fetch.entries * entry_cycles;
+        profiles[i].spare -= cycles;
         continue;
       }
       const int64_t left = spread(fetch, i);
-      if (left > 0) fetches.before[i].push_back({fetch.entry, left, fetch.constant_offset, fetch.layer});
+      if (left > 0) fetches.before[i].push_back(part_of(fetch, 0, left));
     }
   }
   return fetches;
@@ -109,9 +121,9 @@ Emitter::Fetches Emitter::place_apart(std::vector<Profile> profiles, const Piece
 Emitter::Timeline Emitter::joined(const Fetches& fetches) const {
   Timeline line;
   for (size_t i = 0; i < steps_.size(); ++i) {
-    const auto fetch = [&](const std::vector<std::vector<WeightFetch>>& pieces) {
+    const auto fetch = [&](const std::vector<std::vector<ConstantFetch>>& pieces) {
       if (pieces.empty()) return;
-      for (const WeightFetch& piece : pieces[i]) {
+      for (const ConstantFetch& piece : pieces[i]) {
         for (const isa::Instruction& load : loads_of(piece)) {
           line.instructions.push_back(load);
           line.works.push_back(emit::work_of(load, config));
@@ -145,7 +157,7 @@ std::pair<Emitter::Fetches, int64_t> Emitter::best_fetches(const Judge& judge) c
   for (const Step& step : steps_) profiles.push_back(profile_of(step.works));
   Fetches best = place_apart(profiles, {});
   const bool fetches =
-      std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.weights.empty(); });
+      std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return !step.fetches.empty(); });
   if (!judge) return {std::move(best), 0};
   int64_t least = predicted(best, judge);
   if (!fetches) return {std::move(best), least};
@@ -171,28 +183,33 @@ int64_t Emitter::assemble(bool prefetch, const Judge& judge) {
   int64_t least = 0;
   if (prefetch) {
     std::tie(fetches, least) = best_fetches(judge);
-    std::vector<Step> apart = judge ? steps_ : std::vector<Step>();
-    if (judge && hoist_factors()) {
+    const auto attempt = [&](auto change) {
+      std::vector<Step> before = steps_;
+      if (!(this->*change)()) return;
       auto [other, takes] = best_fetches(judge);
       if (takes < least) {
         fetches = std::move(other);
         least = takes;
       } else {
-        steps_ = std::move(apart);
+        steps_ = std::move(before);
       }
+    };
+    if (judge) {
+      attempt(&Emitter::hoist_factors);
+      attempt(&Emitter::free_parameters);
     }
   } else {
     fetches.behind.resize(steps_.size());
-    for (const Step& step : steps_) fetches.before.push_back(step.weights);
+    for (const Step& step : steps_) fetches.before.push_back(step.fetches);
     if (judge) least = predicted(fetches, judge);
   }
   for (size_t i = 0; i < steps_.size(); ++i) {
-    for (const WeightFetch& fetch : fetches.before[i]) append_fetch(fetch);
+    for (const ConstantFetch& fetch : fetches.before[i]) append_fetch(fetch);
     instructions.insert(instructions.end(), std::make_move_iterator(steps_[i].instructions.begin()),
                         std::make_move_iterator(steps_[i].instructions.end()));
     works.insert(works.end(), steps_[i].works.begin(), steps_[i].works.end());
     layer_of_instruction.insert(layer_of_instruction.end(), steps_[i].layers.begin(), steps_[i].layers.end());
-    for (const WeightFetch& fetch : fetches.behind[i]) append_fetch(fetch);
+    for (const ConstantFetch& fetch : fetches.behind[i]) append_fetch(fetch);
   }
   steps_.clear();
   return least;

@@ -12,23 +12,27 @@ namespace tessera::npu {
 
 inline constexpr size_t kRunAhead = 2;  // steps by which LOAD is ahead of the engine that frees a place
 
-/// What a step does to the bus and to WGT.
+/// What a step does to the bus, to WGT and to PARAM.
 struct Emitter::Profile {
   int64_t bus = 0;    // cycles of its own transfers
   int64_t spare = 0;  // cycles of its computation that they leave; negative: it is bound by them
-  std::vector<std::pair<int64_t, int64_t>>
-      used;  // intervals of WGT entries that products read or that run-time factors are fetched into
+  struct Used {
+    isa::Space space;
+    int64_t begin, end;
+  };
+  std::vector<Used> used;  // entries that the step's instructions read, or that its own LOADs write
 
-  bool uses(int64_t entry, int64_t entries) const {
-    return std::any_of(used.begin(), used.end(),
-                       [&](const auto& r) { return r.first < entry + entries && entry < r.second; });
+  bool uses(const ConstantFetch& fetch) const {
+    return std::any_of(used.begin(), used.end(), [&](const Used& u) {
+      return u.space == fetch.space && u.begin < fetch.entry + fetch.entries && fetch.entry < u.end;
+    });
   }
 
   /// Whether one of the steps up to `step` uses a place: not right behind the last reader, where LOAD would wait for it
   /// while the next inputs wait for LOAD.
-  static bool busy_around(const std::vector<Profile>& profiles, size_t step, int64_t entry, int64_t entries) {
+  static bool busy_around(const std::vector<Profile>& profiles, size_t step, const ConstantFetch& fetch) {
     for (size_t ahead = 0; ahead <= std::min(kRunAhead, step); ++ahead) {
-      if (profiles[step - ahead].uses(entry, entries)) return true;
+      if (profiles[step - ahead].uses(fetch)) return true;
     }
     return false;
   }

@@ -215,7 +215,7 @@ void give_two(Layout& layout, const std::vector<const Nest*>& nests, int64_t til
 
 /// Weights and parameters stay when they are used again, else are fetched a few steps ahead, as far as they fit.
 void give_more(Layout& layout, const std::vector<const Nest*>& nests, int64_t tiles, int64_t chunks, bool whole_input,
-               const isa::MachineConfig& config) {
+               int64_t weight_copies, const isa::MachineConfig& config) {
   const auto grow = [&](size_t s, Operand operand, int64_t target) {
     int64_t& count = layout.of(s, operand);
     const int64_t before = count;
@@ -232,10 +232,17 @@ void give_more(Layout& layout, const std::vector<const Nest*>& nests, int64_t ti
       const bool single = operand == Operand::kParams && (!nests[s]->per_channel || closing);
       if ((operand == Operand::kWeights ? f.weights : f.params) == 0 || single) continue;
       if (tiles > 1 && grow(s, operand, chunks)) continue;
-      for (int64_t more = 3; more <= std::min<int64_t>(chunks, 4); ++more) grow(s, operand, more);
+      const int64_t most = operand == Operand::kWeights ? weight_copies : kWeightCopies;
+      for (int64_t more = 3; more <= std::min(chunks, most); ++more) grow(s, operand, more);
     }
   }
   grow(0, Operand::kInput, std::min<int64_t>(dense(*nests[0]) || whole_input ? tiles : tiles * chunks, 3));
+}
+
+/// The next number of copies that is offered, towards the compiler's.
+int64_t nearer_copies(int64_t copies) {
+  if (copies < kWeightCopies) return copies + 1;
+  return *std::prev(std::lower_bound(kChainCopies.begin(), kChainCopies.end(), copies));
 }
 
 Schedule schedule_of(const Nest& nest, const Extents& tile, const Footprint& f, const PerOperand& copies) {
@@ -276,6 +283,7 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
   if (tile.oh < 1 || tile.ow < 1 || tile.blocks < 1 || tile.oh > tail.extent[Dim::kOh] ||
       tile.ow > tail.extent[Dim::kOw] || tile.blocks > middle)
     return refuse("the tile exceeds the output or the channels between");
+  if (tile.copies < kLeastWeightCopies) return refuse("weights have two copies at least");
   const auto walks_rows = [](const Nest* nest) { return nest->computation == Computation::kRows; };
   if (tile.blocks < middle && std::any_of(nests_.begin(), nests_.end(), walks_rows))
     return refuse("a link needs rows whole: all channels between");
@@ -302,7 +310,19 @@ std::optional<ChainPlan> ChainPlanner::plan(const ChainTile& tile, std::string* 
     if (dense(tail)) layout.of(nests_.size() - 1, Operand::kSums) = 1;
     if (std::string why = used(nests_, layout).reason(config_); !why.empty()) return refuse(std::move(why));
   }
-  give_more(layout, nests_, tiles, chunks, tile.whole_input, config_);
+  const auto filled = [&](int64_t copies) {
+    Layout full = layout;
+    give_more(full, nests_, tiles, chunks, tile.whole_input, copies, config_);
+    return full;
+  };
+  Layout full = filled(tile.copies);
+  if (tile.copies != kWeightCopies) {
+    const int64_t other = nearer_copies(tile.copies);
+    if (filled(other).copies == full.copies)
+      return refuse(std::to_string(tile.copies) + " copies of weights are the same as " + std::to_string(other) +
+                    ": no link needs and holds " + std::to_string(std::min(other, tile.copies) + 1));
+  }
+  layout = std::move(full);
   for (size_t s = 0; s < nests_.size(); ++s)
     plan.schedules.push_back(schedule_of(*nests_[s], layout.tiles[s], layout.footprints[s], layout.copies[s]));
   plan.kept = std::move(layout.kept);

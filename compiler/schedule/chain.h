@@ -8,6 +8,7 @@
 // go down the columns, and the vector unit moves the rows that the next tile needs again aside and back.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,12 +36,17 @@ std::optional<std::vector<Interval>> chain_intervals(const std::vector<const Nes
 /// The pixels of a nest's output that hold these columns.
 Interval pixels_of(const Nest& nest, const Interval& columns);
 
+/// Slots that a link's weights have at most where not all of them stay: the compiler's choice, and what a space offers.
+inline constexpr int64_t kWeightCopies = 4, kLeastWeightCopies = 2;
+inline constexpr std::array<int64_t, 6> kChainCopies = {kLeastWeightCopies, 3, kWeightCopies, 6, 8, 12};
+
 struct ChainTile {
   int64_t oh = 1, ow = 1;    // of the last nest's output
   int64_t blocks = 1;        // of middle channels in a step
   bool whole_input = false;  // a first link that treats each channel on its own gets all channels of a tile at once
   int64_t strips = 0;        // as of a schedule: the first link's first tile and the last one's last
   bool keeps_rows = false;   // rows that two tiles of a link share are computed once
+  int64_t copies = kWeightCopies;  // slots that a link's weights have at most, where not all of them stay
   bool operator==(const ChainTile&) const = default;
 };
 

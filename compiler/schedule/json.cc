@@ -95,6 +95,7 @@ ordered_json value_of(const ChainSchedule& chain) {
   if (chain.tile.whole_input) root["tile"]["input"] = "whole";
   if (chain.tile.keeps_rows) root["tile"]["halo"] = kHaloNames[static_cast<size_t>(Halo::kKeep)];
   if (chain.tile.strips > 0) root["tile"]["strips"] = chain.tile.strips;
+  if (chain.tile.copies != kWeightCopies) root["tile"]["copies"] = chain.tile.copies;
   return root;
 }
 
@@ -159,10 +160,13 @@ Schedule schedule_of(const json& root) {
 
 ChainSchedule chain_of(const json& root) {
   ChainSchedule chain;
+  check_keys(root, {"chain", "tile"}, "a chain");
   try {
     chain.links = root.at("chain").get<std::vector<std::string>>();
     const auto& tile = root.at("tile");
-    chain.tile = {tile.at("oh").get<int64_t>(), tile.at("ow").get<int64_t>(), tile.at("blocks").get<int64_t>()};
+    for (const char* extent : {"oh", "ow", "blocks"}) tile.at(extent);
+    check_keys(tile, {"oh", "ow", "blocks", "input", "halo", "strips", "copies"}, "a chain's tile");
+    chain.tile = {number(tile, "oh", 1), number(tile, "ow", 1), number(tile, "blocks", 1)};
     if (tile.contains("input")) {
       if (tile["input"] != "whole")
         refuse("'input' of a chain's tile is \"whole\" or left out, not " + tile["input"].dump());
@@ -171,6 +175,7 @@ ChainSchedule chain_of(const json& root) {
     if (tile.contains("halo"))
       chain.tile.keeps_rows = static_cast<Halo>(index_of(kHaloNames, tile["halo"], "halo")) == Halo::kKeep;
     if (tile.contains("strips")) chain.tile.strips = number(tile, "strips", 0);
+    if (tile.contains("copies")) chain.tile.copies = number(tile, "copies", kLeastWeightCopies);
   } catch (const json::exception& e) {
     refuse(std::string("a chain has \"chain\", a list of names, and \"tile\" with oh, ow and blocks: ") + e.what());
   }

@@ -295,6 +295,7 @@ void print(const ChainSchedule& chain, text::Printer& printer) {
   if (chain.tile.whole_input) line.field("whole_input", 1);
   if (chain.tile.keeps_rows) line.field("keeps_rows", 1);
   if (chain.tile.strips > 0) line.field("strips", chain.tile.strips);
+  if (chain.tile.copies != kWeightCopies) line.field("copies", chain.tile.copies);
   printer.line(line);
 }
 
@@ -315,6 +316,10 @@ ChainSchedule read_chain(text::Reader& reader) {
     }
     if (key == "strips") {
       chain.tile.strips = reader.integer(0, INT32_MAX);
+      return true;
+    }
+    if (key == "copies") {
+      chain.tile.copies = reader.integer(kLeastWeightCopies, INT32_MAX);
       return true;
     }
     int64_t* to = key == "oh"       ? &chain.tile.oh

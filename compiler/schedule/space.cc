@@ -516,13 +516,15 @@ ChainSpace::ChainSpace(const std::vector<const Nest*>& nests) {
 Index ChainSpace::size() const {
   const size_t blocks = values_[2].size();
   return Index{values_[0].size()} * values_[1].size() * (blocks + (may_hold_ ? blocks - 1 : 0)) * kStrips.size() *
-         (may_keep_ ? 2 : 1);
+         kChainCopies.size() * (may_keep_ ? 2 : 1);
 }
 
 ChainTile ChainSpace::at(Index number) const {
   ChainTile tile;
   tile.strips = kStrips[static_cast<size_t>(number % kStrips.size())];
   number /= kStrips.size();
+  tile.copies = kChainCopies[static_cast<size_t>(number % kChainCopies.size())];
+  number /= kChainCopies.size();
   if (may_keep_) {
     tile.keeps_rows = number % 2 == 1;
     number /= 2;
@@ -548,6 +550,7 @@ ChainTile ChainSpace::mutate(ChainTile tile, Dice& dice) const {
     if (may_hold_ && dice.chance(0.15)) tile.whole_input = !tile.whole_input;
     if (may_keep_ && dice.chance(0.2)) tile.keeps_rows = !tile.keeps_rows;
     if (dice.chance(0.2)) tile.strips = kStrips[dice.below(kStrips.size())];
+    if (dice.chance(0.2)) tile.copies = kChainCopies[dice.below(kChainCopies.size())];
   } while (dice.chance(0.4));
   if (tile.blocks == values_[2].back()) tile.whole_input = false;
   if (tile.oh == values_[0].back()) tile.keeps_rows = false;
@@ -561,7 +564,8 @@ ChainTile ChainSpace::cross(const ChainTile& a, const ChainTile& b, Dice& dice) 
           of.blocks,
           of.whole_input,
           dice.chance(0.5) ? a.strips : b.strips,
-          dice.chance(0.5) ? a.keeps_rows : b.keeps_rows};
+          dice.chance(0.5) ? a.keeps_rows : b.keeps_rows,
+          dice.chance(0.5) ? a.copies : b.copies};
 }
 
 }  // namespace tessera::schedule

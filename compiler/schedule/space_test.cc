@@ -116,7 +116,7 @@ TEST(ChainSpace, NumbersAreTiles) {
     EXPECT_LE(tile.oh, 14);
     EXPECT_LE(tile.blocks, 6);
     seen.insert(std::to_string(tile.oh) + " " + std::to_string(tile.ow) + " " + std::to_string(tile.blocks) + " " +
-                std::to_string(tile.strips) + (tile.keeps_rows ? " keeps" : ""));
+                std::to_string(tile.strips) + " " + std::to_string(tile.copies) + (tile.keeps_rows ? " keeps" : ""));
     EXPECT_FALSE(tile.whole_input);
   }
   EXPECT_EQ(Index{seen.size()}, space.size());

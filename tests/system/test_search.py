@@ -46,6 +46,7 @@ def test_the_candidates_are_printed_with_their_costs_and_why_the_winner_won(comm
             tile = schedule["tile"]
             whole = " whole input" if tile.get("input") == "whole" else ""
             whole += " keeps rows" if tile.get("halo") == "keep" else ""
+            whole += f" copies{tile['copies']}" if "copies" in tile else ""
             assert chosen[name] == f"oh{tile['oh']} ow{tile['ow']} blocks{tile['blocks']}{whole}"
         else:
             outer = [level for level in schedule["levels"] if level["kind"] != "hwloop"]
