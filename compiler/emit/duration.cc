@@ -28,8 +28,9 @@ struct Transfer {
   Nest extent, inside;  // inside: without padding
   Nest sp_stride{}, dram_stride{};
   int64_t sp = 0, dram_first = 0, length = 0;
-  bool present = false;  // the instruction is a transfer
-  bool in_dram = false;  // and not a fill
+  std::array<int64_t, 2> before{}, after{};  // padding of the outermost loops
+  bool present = false;                      // the instruction is a transfer
+  bool in_dram = false;                      // and not a fill
   bool to_dram = false;
 
   Transfer() {
@@ -45,7 +46,12 @@ struct Transfer {
   void nest(const std::array<Extent, N>& loops, size_t reduce, const std::array<Padding, P>& before,
             const std::array<Padding, P>& after) {
     nest(loops, reduce);
-    for (size_t k = 0; k < P; ++k) inside[k] = std::max<int64_t>(0, inside[k] - before[k] - after[k]);
+    static_assert(P <= 2);
+    for (size_t k = 0; k < P; ++k) {
+      this->before[k] = before[k];
+      this->after[k] = after[k];
+      inside[k] = std::max<int64_t>(0, inside[k] - before[k] - after[k]);
+    }
   }
   template <typename Where>
   void bytes(const isa::generated::OperandName&, isa::Space, int64_t address, const Where& where, int64_t bytes) {
@@ -146,6 +152,25 @@ int64_t requested_together(const Transfer& t, int64_t w) {
   return runs;
 }
 
+/// Padding around the rows of the outermost loop. A step of the nest takes so many groups, of data and of padding.
+Border border_of(const Transfer& t, double groups, double padding) {
+  const auto scaled = [](int64_t steps, double each) {
+    return static_cast<int64_t>(static_cast<double>(steps) * each);
+  };
+  int64_t step = 1;  // of the second loop
+  for (size_t k = 2; k < kLoops; ++k) step *= t.extent[k];
+  const int64_t row = t.extent[1] * step, aside = (t.before[1] + t.after[1]) * step;
+  Border border;
+  border.ahead_steps = t.before[0] * row + t.before[1] * step;
+  border.ahead = scaled(border.ahead_steps, padding);
+  border.behind = scaled(t.after[0] * row + t.after[1] * step, padding);
+  border.between = scaled(aside, padding);
+  border.gaps = aside > 0 ? t.inside[0] - 1 : 0;
+  border.row_steps = row;
+  border.row_groups = scaled(row - aside, groups) + border.between;
+  return border;
+}
+
 }  // namespace
 
 Duration duration(const isa::Instruction& instruction, const isa::MachineConfig& config) {
@@ -190,6 +215,16 @@ Duration duration(const isa::Instruction& instruction, const isa::Effects& effec
                          : scaled(run.groups + run.turns) + padded * ceil_div(t.length, w);
   result.runs =
       joined ? ceil_div((runs + padded) * t.length, join_bytes) + (padded > 0 && runs > 0 ? 1 : 0) : runs + padded;
+  if (runs == 0) return result;  // nothing waits for an answer
+  result.waiting = result.runs;
+  if (padded == 0) return result;
+  const double each = static_cast<double>(t.length) / static_cast<double>(w);
+  result.border = joined ? border_of(t, each, each)
+                         : border_of(t, run.groups + run.turns, static_cast<double>(ceil_div(t.length, w)));
+  if (joined) return result;
+  // Long padding in front of the first data and behind the last is written before the next data come.
+  const int64_t between = result.border.gaps * result.border.between / ceil_div(t.length, w);
+  result.waiting = runs + between + std::min(padded - between, isa::timing::load::runs_waiting(config) / 2);
   return result;
 }
 

@@ -23,77 +23,84 @@ class Ledger {
     }
   }
 
-  /// Moves `beats` from cycle `begin` on where there is room; returns the cycle after the last.
-  /// `holder`: uses of a port that a beat waits for, and while it waits nobody else moves either.
-  int64_t move(int64_t begin, int64_t beats, Ledger* holder = nullptr) {
-    int64_t at = begin;
+  /// Moves `beats` from cycle `begin` on where there is room, in `span` cycles or more; returns the cycle after the
+  /// last. `holder`: uses of a port that a beat waits for, and while it waits nobody else moves either. Beats that
+  /// wait for answers, and so have more cycles than they need, come later then.
+  int64_t move(int64_t begin, int64_t beats, int64_t span = 0, Ledger* holder = nullptr) {
+    int64_t all = beats, at = begin;
     while (beats > 0) {
       const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket;
       if (holder != nullptr) {
         // All of them where beats fill the bucket.
-        const int64_t waiting = std::max<int64_t>(0, int64_t{holder->used(bucket)} - held(bucket)), span = end - at;
-        const int64_t lost = waiting * std::min(beats, span) / kBucket;
+        const int64_t waiting = std::max<int64_t>(0, int64_t{holder->used(bucket)} - held(bucket)), cycles = end - at;
+        const int64_t lost = waiting * (span > all ? kept(cycles) : std::min(beats, cycles)) / kBucket;
         held(bucket) += static_cast<int32_t>(lost);
         beats += lost;
+        all += lost;
+        span += lost;
       }
+      const int64_t due = due_by(end, beats, all, begin, span);
       // Owners that follow each other on the bus leave gaps.
       const int64_t limit = used(bucket) > 0 ? kBucket - kGaps : kBucket;
       const int64_t room = std::min(limit - int64_t{used(bucket)}, end - at);
-      const int64_t now = std::clamp<int64_t>(room, 0, beats);
+      const int64_t now = std::clamp<int64_t>(room, 0, due);
       used(bucket) += static_cast<int32_t>(now);
       beats -= now;
       at = beats > 0 ? end : at + now;
     }
-    return at;
+    return std::max(at, begin + span);
   }
 
-  /// Moves `beats` where others have booked too: every second cycle belongs to them at most. Returns the cycle after
-  /// the last, and how many uses of the others lose their place.
-  std::pair<int64_t, int64_t> take_turns(int64_t begin, int64_t beats) {
+  /// Moves `beats` in `span` cycles or more where others have booked too: every second cycle belongs to them at most.
+  /// Returns the cycle after the last, and how many uses of the others lose their place.
+  std::pair<int64_t, int64_t> take_turns(int64_t begin, int64_t beats, int64_t span) {
+    const int64_t all = beats;
     int64_t at = begin, pushed = 0;
     while (beats > 0) {
-      const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket, span = end - at;
-      const int64_t room = std::max(std::min(kBucket - int64_t{used(bucket)}, span), span / 2),
-                    now = std::clamp<int64_t>(room, 0, beats);
+      const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket, cycles = end - at;
+      const int64_t due = due_by(end, beats, all, begin, span);
+      const int64_t room = std::max(std::min(kBucket - int64_t{used(bucket)}, cycles), cycles / 2),
+                    now = std::clamp<int64_t>(room, 0, due);
       const int64_t over = std::max<int64_t>(0, used(bucket) + now - kBucket);
       used(bucket) += static_cast<int32_t>(now - over);
       pushed += over;
       beats -= now;
-      at = beats > 0 ? end : at + (room > 0 ? span * now / room : 0);
+      at = beats > 0 ? end : at + (room > 0 ? cycles * now / room : 0);
     }
     return {at, pushed};
   }
 
-  /// Beats' time that is lost in `cycles` from `begin` on because `others` wait for `holder`.
-  int64_t lose(int64_t begin, int64_t cycles, Ledger& others, Ledger& holder) {
+  /// Beats' time that is lost in `cycles` from `begin` on because `others` wait for `holder`. `paced`: they wait for
+  /// answers, so that each cycle delays them.
+  int64_t lose(int64_t begin, int64_t cycles, Ledger& others, Ledger& holder, bool paced) {
     int64_t lost = 0;
     for (int64_t bucket = begin / kBucket; bucket <= (begin + std::max<int64_t>(cycles, 1) - 1) / kBucket; ++bucket) {
       const int64_t waiting = std::max<int64_t>(0, int64_t{holder.used(bucket)} - held(bucket)),
-                    now = std::min<int64_t>(waiting, others.used(bucket));
+                    now = paced ? kept(waiting) : std::min<int64_t>(waiting, others.used(bucket));
       held(bucket) += static_cast<int32_t>(now);
       lost += now;
     }
     return lost;
   }
 
-  /// How long one is kept waiting between `begin` and `end` who seldom wants to move, where a beat waits for its
-  /// holder. A bucket does not tell whether it wants to move just then: half of these cycles count.
+  /// How long one is kept waiting between `begin` and `end` whose next use waits for the one before, where a beat waits
+  /// for its holder.
   int64_t kept_waiting(int64_t begin, int64_t end) {
-    int64_t twice = 0;
+    int64_t cycles = 0;
     for (int64_t at = begin; at < end;) {
       const int64_t bucket = at / kBucket, next = std::min(end, (bucket + 1) * kBucket);
-      twice += int64_t{held(bucket)} * (next - at) / kBucket;
+      cycles += int64_t{held(bucket)} * (next - at) / kBucket;
       at = next;
     }
-    return twice / 2;
+    return cycles;
   }
 
-  /// The cycle in which `uses` from `begin` on are done where `other` goes first.
-  int64_t behind(int64_t begin, int64_t uses, Ledger& other) {
+  /// The cycle in which `uses` from `begin` on are done where those of two others go first.
+  int64_t behind(int64_t begin, int64_t uses, Ledger& one, Ledger& other) {
     int64_t at = begin;
     while (uses > 0) {
       const int64_t bucket = at / kBucket, end = (bucket + 1) * kBucket;
-      const int64_t room = std::min(kBucket - int64_t{used(bucket)} - other.used(bucket), end - at),
+      const int64_t room = std::min(kBucket - int64_t{used(bucket)} - one.used(bucket) - other.used(bucket), end - at),
                     now = std::clamp<int64_t>(room, 0, uses);
       used(bucket) += static_cast<int32_t>(now);
       uses -= now;
@@ -104,6 +111,15 @@ class Ledger {
 
  private:
   static constexpr int64_t kBucket = 64, kGaps = 7;
+
+  /// Of the cycles in which beats are held those that delay answers behind them: while few of them pass nothing is
+  /// lost, as more are under way.
+  static int64_t kept(int64_t cycles) { return (cycles * 3 + 3) / 4; }
+
+  /// Of `beats` that are left those that are due by cycle `end`, where `all` of them take `span` cycles evenly.
+  static int64_t due_by(int64_t end, int64_t beats, int64_t all, int64_t begin, int64_t span) {
+    return end >= begin + span ? beats : std::max<int64_t>(0, beats - all * (begin + span - end) / span);
+  }
   int32_t& used(int64_t bucket) {
     const auto index = static_cast<size_t>(bucket);
     if (index >= used_.size()) used_.resize(2 * index + 64, 0);

@@ -238,12 +238,17 @@ class Replay {
     e.end = start + d.engine;
     if (work.reads_acc && !d.alone) e.end = std::max(e.end, acc_.move(start, d.engine));
     alu_reads_inp_ = work.reads_inp;
-    if (alu_reads_inp_) e.end = std::max(e.end, load_writes_.behind(start, d.engine, alu_writes_));
+    if (alu_reads_inp_) {
+      // Its own writes go first, from the first one on.
+      const int64_t own = work.writes_inp && !d.alone ? std::max<int64_t>(0, d.outputs - work.latency_cycles) : 0;
+      e.end = std::max(e.end, alu_reads_.behind(start, d.engine + own, load_writes_, alu_writes_));
+    }
     if (work.writes_inp) {
-      alu_writes_.book(start, e.end - start, d.outputs);
+      alu_writes_.book(start + work.latency_cycles, e.end - start, d.outputs);
       Engine& load = engine(isa::Engine::kLoad);
       const int64_t waited = store_waits(start);
-      if (load.end > start) load.end = bus_.move(load.end, bus_.lose(start, e.end - start, load_writes_, alu_writes_));
+      if (load.end > start)
+        load.end = bus_.move(load.end, bus_.lose(start, e.end - start, load_writes_, alu_writes_, paced_));
       delay_store(store_waits(start) - waited);
     }
     worked(isa::Engine::kAlu, start + 1, e.end + 1, layer);
@@ -252,32 +257,51 @@ class Replay {
   }
 
   /// Addresses go out as soon as the run is known and few enough runs wait for the data side; data come a latency later
-  /// and behind older data.
+  /// and behind older data. Padding in front of them is written meanwhile.
   int64_t load(const Work& work, Engine& e, int64_t take, const Duration& d, uint32_t layer) {
     const int64_t leave = run_leaves(take + timing::transfer::kLeave);
     const int64_t ready = leave + (d.beats > 0 ? timing::load::kFirstBeat + latency_ : timing::load::kStart);
-    const int64_t begin =
-        std::max({ready, e.end, d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0}});
+    const int64_t came = std::max(ready + d.border.ahead_steps,
+                                  d.beats > 0 ? behind_words(leave + timing::transfer::kOffer) : int64_t{0});
+    const int64_t begin = std::max(came, std::max(leave + timing::load::kStart, e.end) + d.border.ahead);
     // As many bursts may be outstanding, words of the program among them; as many runs may wait.
     const int64_t window = std::max(((d.bursts + words_before(e)) * read_ + slots(d.beats)) / in_flight_,
-                                    d.runs * read_ / timing::load::runs_waiting(config_));
+                                    d.waiting * read_ / timing::load::runs_waiting(config_));
+    const int64_t busy = d.engine - d.border.ahead;
     const bool inp = work.writes_inp;
     const int64_t waited = store_waits(begin);
-    e.end =
-        std::max({bus_.move(begin, slots(d.beats), inp ? &alu_writes_ : nullptr), begin + d.engine, begin + window});
+    // Padding holds the bus where the data behind it have come.
+    hold(std::max(came, e.end - behind_), begin);
+    const int64_t between = window < busy ? held_between(d.border, begin - came) : 0;
+    const int64_t span = std::max(busy, window);
+    e.end = bus_.move(begin, slots(d.beats) + between, span, inp ? &alu_writes_ : nullptr);
+    paced_ = inp && window > busy;
+    behind_ = d.border.behind + (d.beats > 0 ? 0 : behind_ + d.engine);
     delay_store(store_waits(begin) - waited);
     if (inp) {
-      load_writes_.book(begin, e.end - begin, d.engine);
+      load_writes_.book(begin, e.end - begin, busy);
       // Each write takes a read of the vector unit its cycle, also of an instruction that was taken before.
       Engine& alu = engine(isa::Engine::kAlu);
       const int64_t together = std::min(e.end, alu.end) - begin;
-      if (alu_reads_inp_ && together > 0) alu.end += d.engine * together / std::max<int64_t>(e.end - begin, 1);
+      if (alu_reads_inp_ && together > 0) alu.end += busy * together / std::max<int64_t>(e.end - begin, 1);
     }
     e.free = std::max(take + 1, leave);
     worked(isa::Engine::kLoad, take, e.end + 1, layer);
     moved_.push_front({begin, e.end, d.runs});
     if (moved_.size() > static_cast<size_t>(timing::load::runs_waiting(config_))) moved_.pop_back();
     return e.end;
+  }
+
+  /// The bus is held while data that came in cycle `came` wait for padding that is written until `begin`.
+  void hold(int64_t came, int64_t begin) {
+    const int64_t cycles = begin - came - timing::bus::kBeatsWaiting;
+    if (cycles > 0) bus_.book(came, cycles, cycles);
+  }
+
+  /// Cycles in which padding between rows holds the bus, where the first data have waited for so long.
+  static int64_t held_between(const Border& border, int64_t waited) {
+    const int64_t each = std::min(border.between, waited + border.row_groups - border.row_steps);
+    return border.gaps * std::max<int64_t>(0, each - timing::bus::kBeatsWaiting);
   }
 
   /// Words of the program from the instruction before on, for the one that the engine has just taken: its own included.
@@ -304,8 +328,8 @@ class Replay {
     const int64_t window = (d.bursts * written_ + slots(d.beats)) / writes_in_flight_;
     // Where reads want the bus too, reads and writes take turns.
     Engine& load = engine(isa::Engine::kLoad);
-    const auto [end, pushed] = bus_.take_turns(begin, slots(d.beats));
-    short_runs_ = begin + window > end;
+    const auto [end, pushed] = bus_.take_turns(begin, slots(d.beats), window);
+    short_runs_ = window > slots(d.beats);
     e.end = std::max(end, begin + window);
     if (short_runs_) e.end += bus_.kept_waiting(begin, e.end);
     if (load.end > begin) load.end = bus_.move(load.end, pushed);
@@ -356,12 +380,14 @@ class Replay {
 
   std::array<Engine, isa::kEngines> engines_;
   std::vector<std::array<int64_t, isa::kEngines>> waits_;
-  std::vector<int64_t> conditions_;  // how many an instruction has
-  Ledger bus_, acc_;                 // ACC: its port of reads
-  Ledger alu_writes_, load_writes_;  // of INP's second port
-  std::deque<Moved> moved_;          // of LOAD, newest first
-  bool short_runs_ = false;          // what STORE works on waits for answers
-  bool alu_reads_inp_ = false;       // what the vector unit works on
+  std::vector<int64_t> conditions_;              // how many an instruction has
+  Ledger bus_, acc_;                             // ACC: its port of reads
+  Ledger alu_writes_, load_writes_, alu_reads_;  // of INP's second port
+  std::deque<Moved> moved_;                      // of LOAD, newest first
+  int64_t behind_ = 0;                           // groups of padding behind its last data
+  bool paced_ = false;                           // what LOAD works on waits for answers, and then for a port
+  bool short_runs_ = false;                      // what STORE works on waits for answers
+  bool alu_reads_inp_ = false;                   // what the vector unit works on
   size_t fetched_ = 0;
   std::vector<Word> words_;  // that have been requested
   int64_t dispatched_ = 0;   // the cycle of the last dispatch

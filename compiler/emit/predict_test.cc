@@ -38,6 +38,30 @@ isa::Header waits(isa::Engine engine, uint16_t count, bool signal) {
   return header;
 }
 
+TEST(Duration, PaddingOfALoad) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  isa::Load l = load(0, 0, 16, 1, 0, 0);  // entries of two groups
+  l.extent = {9, 8, 1, 1};                // seven rows of six pixels
+  l.pad_before = {1, 1};
+  l.pad_after = {1, 1};
+  l.dram_stride = {600, 96, 0, 0};
+  l.sp_stride = {8 * 16, 16, 0, 0};
+  const Duration d = duration(l, config);
+  EXPECT_EQ(d.beats, 7 * 6 * 2);
+  EXPECT_EQ(d.engine, 9 * 8 * 2);
+  EXPECT_EQ(d.border.ahead, (8 + 1) * 2);
+  EXPECT_EQ(d.border.ahead_steps, 8 + 1);
+  EXPECT_EQ(d.border.behind, (8 + 1) * 2);
+  EXPECT_EQ(d.border.between, 2 * 2);
+  EXPECT_EQ(d.border.gaps, 6);
+  EXPECT_EQ(d.border.row_steps, 8);
+  EXPECT_EQ(d.border.row_groups, 8 * 2);
+  l.fill = true;  // nothing but padding
+  l.pad_before = l.pad_after = {0, 0};
+  EXPECT_EQ(duration(l, config).border.ahead, 0);
+  EXPECT_EQ(duration(l, config).waiting, 0);
+}
+
 TEST(Duration, DenseProductsAreOneCycleEach) {
   const isa::MachineConfig config = isa::find_config("npu256");
   const Duration d = duration(gemm({2, 3, 4, 5, 3, 3}, 3), config);
