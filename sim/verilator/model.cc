@@ -58,7 +58,11 @@ class Model {
 #ifdef TESSERA_RTL_WAVES
     if (waves_) waves_->close();
 #endif
+    // The library takes a model's scopes out of the thread's context, which is that of the last model made here.
+    Verilated::threadContextp(&context_);
     model_->final();
+    model_.reset();
+    Verilated::threadContextp(Verilated::defaultContextp());
   }
 
   void cycle(TesseraRtlPins& pins) {

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <sstream>
+#include <thread>
 
 #include "sim/functional/machine.h"
 #include "sim/tests/random_program.h"
@@ -195,6 +196,23 @@ TEST(RtlProgram, ResetInTheMiddle) {
     comparison.interrupt(make_program(config, seed, limits, every), seed, 20 + 97 * seed);
     comparison.run(make_program(config, seed + 1, limits, every), seed + 1, 0);
   }
+}
+
+TEST(RtlProgram, MachinesEndInAnyOrder) {
+  // Each outlives one that was made after it, on this thread and on another.
+  const isa::MachineConfig config = rtl_configs().front();
+  testing::RandomLimits limits;
+  limits.instructions = 8;
+  auto first = std::make_unique<Comparison>(config), last = std::make_unique<Comparison>(config);
+  const auto every = [](const isa::Instruction&) { return true; };
+  last.reset();
+  first->run(make_program(config, 1, limits, every), 1, 0);
+  first.reset();
+  std::thread([&] { first = std::make_unique<Comparison>(config); }).join();
+  last = std::make_unique<Comparison>(config);
+  std::thread([&] { last.reset(); }).join();
+  first->run(make_program(config, 2, limits, every), 2, 0);
+  first.reset();
 }
 
 }  // namespace
