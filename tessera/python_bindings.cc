@@ -312,6 +312,17 @@ PYBIND11_MODULE(_tessera, m) {
           },
           py::arg("config"), py::arg("options"))
       .def_property_readonly("replays", &PredictedModel::replays);
+  m.def(
+      "model_bytes",
+      [](const std::string& path) {
+        std::string bytes;
+        {
+          const py::gil_scoped_release release;
+          bytes = compiler::self_contained(path);
+        }
+        return py::bytes(bytes);
+      },
+      py::arg("path"));
   m.def("shipped_configs", [] {
     std::map<std::string, std::string> texts;
     for (const isa::ShippedConfig& config : isa::shipped_configs())

@@ -56,7 +56,7 @@ ModelFile parse_model(std::string_view bytes, const std::string& directory) {
   return file;
 }
 
-ModelFile load_model(const std::string& path) {
+ModelFile load_model(const std::string& path, std::string* content) {
   std::string bytes = read_file(path);
   const std::string directory = fs::path(path).parent_path().string();
   try {
@@ -64,6 +64,7 @@ ModelFile load_model(const std::string& path) {
     std::error_code code;
     const fs::path resolved = fs::canonical(path, code);
     if (!code) file.folders.resolved = resolved.parent_path().string();
+    if (content != nullptr) *content = std::move(bytes);
     return file;
   } catch (const Error& error) {
     throw Error(error.code(), "'" + path + "': " + error.what());

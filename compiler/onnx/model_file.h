@@ -24,8 +24,9 @@ struct ModelFile {
   DataFolders folders;  // none when the model came from memory without one
 };
 
-/// Errors: kIo if the file cannot be read, kInvalidModel if its content is no ONNX model.
-ModelFile load_model(const std::string& path);
+/// `content`, if given, takes the file's bytes. Errors: kIo if the file cannot be read, kInvalidModel if its content is
+/// no ONNX model.
+ModelFile load_model(const std::string& path, std::string* content = nullptr);
 /// The same for bytes in memory; `directory` "" refuses external data.
 ModelFile parse_model(std::string_view bytes, const std::string& directory);
 

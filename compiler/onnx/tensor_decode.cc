@@ -175,8 +175,8 @@ int64_t parse_number(const std::string& text, const std::string& key, const std:
   fail(what, "external data " + key + " '" + text + "' is no number");
 }
 
-ops::Tensor from_external(const TensorProto& proto, DType dtype, const ops::Shape& shape, const DataFolders& folders,
-                          const std::string& what) {
+std::vector<std::byte> external_bytes(const TensorProto& proto, DType dtype, const ops::Shape& shape,
+                                      const DataFolders& folders, const std::string& what) {
   std::string location;
   int64_t offset = 0, length = -1;
   for (const auto& entry : proto.external_data()) {
@@ -190,7 +190,12 @@ ops::Tensor from_external(const TensorProto& proto, DType dtype, const ops::Shap
     fail(what, "type " + std::string(ops::to_string(dtype)) + " and shape " + ops::to_string(shape) + " need " +
                    std::to_string(needed) + " bytes, but external data gives " + std::to_string(length));
   }
-  auto bytes = std::make_shared<std::vector<std::byte>>(read_external(folders, location, offset, needed, what));
+  return read_external(folders, location, offset, needed, what);
+}
+
+ops::Tensor from_external(const TensorProto& proto, DType dtype, const ops::Shape& shape, const DataFolders& folders,
+                          const std::string& what) {
+  auto bytes = std::make_shared<std::vector<std::byte>>(external_bytes(proto, dtype, shape, folders, what));
   const std::byte* data = bytes->data();
   return from_packed(dtype, shape, bytes, data, bytes->size(), what);
 }
@@ -229,6 +234,17 @@ ops::Tensor decode_tensor(TensorProto& proto, const DataFolders& folders, const 
     return from_packed(dtype, shape, raw, data, size, what);
   }
   return from_typed(proto, dtype, shape, what);
+}
+
+bool embed(TensorProto& proto, const DataFolders& folders, const std::string& what) {
+  if (proto.data_location() != TensorProto::EXTERNAL) return false;
+  const DType dtype = to_dtype(proto.data_type(), what);
+  const std::vector<std::byte> bytes =
+      external_bytes(proto, dtype, decode_dims(proto.dims(), dtype, what), folders, what);
+  proto.set_raw_data(bytes.data(), bytes.size());
+  proto.clear_external_data();
+  proto.clear_data_location();
+  return true;
 }
 
 ops::Tensor decode_sparse_tensor(onnx_proto::SparseTensorProto& proto, const DataFolders& folders,

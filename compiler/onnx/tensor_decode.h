@@ -17,6 +17,9 @@ ops::DType to_dtype(int32_t data_type, const std::string& what);
 /// `what` names the tensor in errors. Errors: kInvalidModel when type, dimensions and content do not agree.
 ops::Tensor decode_tensor(onnx_proto::TensorProto& tensor, const DataFolders& folders, const std::string& what);
 
+/// Puts external data into the message; whether the tensor had any. Errors: as decode_tensor.
+bool embed(onnx_proto::TensorProto& tensor, const DataFolders& folders, const std::string& what);
+
 /// The dense form of a sparse tensor, zeros (or empty strings) elsewhere.
 ops::Tensor decode_sparse_tensor(onnx_proto::SparseTensorProto& tensor, const DataFolders& folders,
                                  const std::string& what);

@@ -26,6 +26,7 @@
 #include "compiler/npu/search_memo.h"
 #include "compiler/npu/task_text.h"
 #include "compiler/onnx/import.h"
+#include "compiler/onnx/self_contained.h"
 #include "compiler/partition/operator_class.h"
 #include "compiler/partition/partition.h"
 #include "compiler/schedule/json.h"
@@ -211,6 +212,8 @@ Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
+
+std::string self_contained(const std::string& path) { return onnx::self_contained(path); }
 
 Model Model::from_file(const std::string& path, const ImportOptions& options) {
   auto state = std::make_unique<State>();

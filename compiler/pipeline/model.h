@@ -43,6 +43,10 @@ struct ImportOptions {
   std::string directory;                       // of external data when the model is given as bytes
 };
 
+/// The bytes of an ONNX file with its external data inside, as from_bytes() takes them anywhere. Errors: as from_file;
+/// kUnsupported beyond 2 GiB.
+std::string self_contained(const std::string& path);
+
 class Model {
  public:
   /// Errors: kIo, kInvalidModel, kUnsupported, kInvalidArgument (an override the model has no use for).

@@ -281,8 +281,7 @@ class PredictedModel:
 
     def __init__(self, model, shapes=None):
         if not isinstance(model, bytes):
-            with open(model, "rb") as file:
-                model = file.read()
+            model = _tessera.model_bytes(os.fspath(model))
         self._model = _tessera.PredictedModel(model, dict(shapes or {}))
 
     def predict(self, config, **options):
