@@ -39,6 +39,7 @@ void bind_tuning(py::module_& m) {
                row["first"] = piece.first;
                row["count"] = piece.count;
                row["layers"] = piece.layers;
+               row["links"] = piece.links;
                row["kind"] = piece.kind;
                row["key"] = piece.key;
                row["size"] = py::int_(py::str(piece.size));
@@ -52,6 +53,8 @@ void bind_tuning(py::module_& m) {
       .def("mutate", &Tuning::mutate, released())
       .def("cross", &Tuning::cross, released())
       .def("obstacle", &Tuning::obstacle, released())
+      .def("named", &Tuning::named, released())
+      .def("renamed", &Tuning::renamed, released())
       .def("bounds", &Tuning::bounds, released())
       .def("of_tile", &Tuning::of_tile, released())
       .def("alone", &Tuning::alone, released())

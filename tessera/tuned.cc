@@ -97,11 +97,11 @@ std::vector<Tuning::Placed> with_known_layers(const Reader& reader, Tuning& tuni
     if (begin != state.begin() && tuning.pieces()[(begin - 1)->first].graph == to.graph) --begin;
     if (end != state.end() && tuning.pieces()[end->first].graph == to.graph) ++end;
     std::vector<Tuning::Placed> before(begin, end), after(begin, first);
-    after.emplace_back(piece, schedule);
+    after.emplace_back(piece, tuning.named(piece, schedule));
     after.insert(after.end(), last, end);
     if (tuning.together(after, "replay").first >= tuning.together(before, "replay").first) continue;
     const auto place = state.erase(first, last);
-    state.insert(place, {piece, schedule});
+    state.insert(place, {piece, tuning.named(piece, schedule)});
     changed = true;
   }
   return changed ? state : std::vector<Tuning::Placed>{};
@@ -124,9 +124,9 @@ std::vector<Record> records_of(const Reader& reader, const Tuning& tuning, const
             std::to_string(records.size()),
         {tuning.model_key(), tuning.machine_key(), compiler_version()});
     if (!text) return records;
-    const json found = json::parse(*text);
+    const nlohmann::ordered_json found = nlohmann::ordered_json::parse(*text);
     Record record;
-    record.schedules = schedules_from(found["schedules"].dump(), from);
+    record.schedules = schedules_from(tuning.renamed(found["schedules"].dump()), from);
     if (found["replay"].is_number_integer()) record.replay = found["replay"];
     if (found["default"].is_number_integer()) record.default_replay = found["default"];
     records.push_back(std::move(record));
@@ -146,7 +146,7 @@ std::optional<std::vector<Tuning::Placed>> placed(const Tuning& tuning,
     if (inside || schedule == schedules.end()) continue;
     const json form = json::parse(schedule->second, nullptr, false);
     const bool chain = form.is_object() && form.contains("chain");
-    if ((chain ? form["chain"] : json::array({pieces[p].layers[0]})) != json(pieces[p].layers)) continue;
+    if ((chain ? form["chain"] : json::array({pieces[p].links[0]})) != json(pieces[p].links)) continue;
     state.emplace_back(p, schedule->second);
     end = {pieces[p].graph, pieces[p].first + pieces[p].count};
   }
@@ -215,12 +215,11 @@ void add_tuned_schedules(compiler::CompileOptions& compile, const std::string& m
   for (const auto& [layer, schedule] : compile.schedules) {
     const auto found = tuned.find(layer);
     if (found == tuned.end()) continue;
-    const json chain = json::parse(found->second, nullptr, false);
+    const std::string text = found->second;
     tuned.erase(found);
+    const json chain = json::parse(text, nullptr, false);
     if (!chain.is_object() || !chain.contains("chain")) continue;
-    for (const json& link : chain["chain"]) {
-      if (link.is_string()) tuned.erase(link.get<std::string>());
-    }
+    std::erase_if(tuned, [&](const auto& other) { return other.second == text; });  // the other links
   }
   compile.schedules.merge(tuned);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "compiler/schedule/json.h"
@@ -14,6 +15,7 @@ namespace tessera {
 
 namespace {
 
+using nlohmann::ordered_json;
 using schedule::Dice;
 using schedule::layer_schedule_from_json;
 using schedule::to_json;
@@ -60,9 +62,11 @@ Tuning::Tuning(const std::string& model, bool is_path, const SessionOptions& opt
   std::string all;
   std::map<std::string, int64_t> named;
   for (npu::Graph& graph : read.npu_graphs(config_, options.compile)) {
-    std::vector<std::string> layers;
-    for (const npu::Operation& operation : graph.operations)
+    std::vector<std::string> layers, links;
+    for (const npu::Operation& operation : graph.operations) {
       layers.push_back(program::layer_key(operation.name, named));
+      links.push_back(operation.name);
+    }
     const auto& bench = benches_.emplace_back(std::make_unique<npu::Workbench>(std::move(graph), config_, npu));
     begin_.push_back(pieces_.size());
     for (size_t i = 0; i < bench->pieces().size(); ++i) {
@@ -73,6 +77,8 @@ Tuning::Tuning(const std::string& model, bool is_path, const SessionOptions& opt
       piece.count = from.count;
       piece.layers.assign(layers.begin() + static_cast<int64_t>(from.first),
                           layers.begin() + static_cast<int64_t>(from.first + from.count));
+      piece.links.assign(links.begin() + static_cast<int64_t>(from.first),
+                         links.begin() + static_cast<int64_t>(from.first + from.count));
       piece.kind = bench->graph().operations[from.first].kind;
       piece.key = digest(from.key);
       piece.size = decimal(bench->size(i));
@@ -147,6 +153,40 @@ std::string Tuning::cross(size_t piece, const std::string& a, const std::string&
 
 std::string Tuning::obstacle(size_t piece, const std::string& schedule) const {
   return benches_[at(piece).graph]->obstacle(local(piece), layer_schedule_from_json(schedule));
+}
+
+std::string Tuning::named(size_t piece, const std::string& schedule) const {
+  ordered_json form = ordered_json::parse(schedule, nullptr, false);
+  if (!form.is_object() || !form.contains("chain")) return schedule;
+  form["chain"] = at(piece).links;
+  return form.dump();
+}
+
+std::string Tuning::renamed(const std::string& schedules) const {
+  const ordered_json given = ordered_json::parse(schedules, nullptr, false);
+  std::vector<const Piece*> layers;
+  for (const Piece& piece : pieces_) {
+    if (piece.count == 1) layers.push_back(&piece);
+  }
+  if (!given.is_object() || given.size() != layers.size()) return schedules;
+  if (std::ranges::all_of(layers, [&](const Piece* layer) { return given.contains(layer->layers[0]); }))
+    return schedules;
+  ordered_json result = ordered_json::object();
+  size_t next = 0, inside = 0;  // a layer, and how many links are left of what it stands in
+  ordered_json form;
+  for (const auto& [name, schedule] : given.items()) {
+    if (inside == 0) {
+      form = schedule;
+      const bool chain = form.is_object() && form.contains("chain") && form["chain"].is_array();
+      inside = chain ? std::max<size_t>(1, form["chain"].size()) : 1;
+      if (inside > layers.size() - next) return schedules;
+      for (size_t link = 0; chain && link < form["chain"].size(); ++link)
+        form["chain"][link] = layers[next + link]->links[0];
+    }
+    result[layers[next++]->layers[0]] = form;
+    --inside;
+  }
+  return result.dump();
 }
 
 std::pair<int64_t, int64_t> Tuning::alone(size_t piece, const std::string& schedule, const std::string& name) {

@@ -24,6 +24,7 @@ class Tuning {
   struct Piece {
     size_t graph = 0, first = 0, count = 1;  // operations of that graph
     std::vector<std::string> layers;         // keys, as schedules are given for them
+    std::vector<std::string> links;          // their names, as a chain's schedule has them
     std::string kind;                        // the first operation's, as ONNX calls it
     std::string key;                         // a digest: pieces with the same one cost the same
     std::string size;                        // points of the space, in decimal
@@ -49,6 +50,11 @@ class Tuning {
   std::map<int64_t, int64_t> bounds(size_t piece) const { return benches_[at(piece).graph]->bounds(local(piece)); }
   /// Of the tile whose bound is the least but `number`: this bound, and schedules of it; (0, none): there is none.
   std::pair<int64_t, std::vector<std::string>> of_tile(size_t piece, size_t number) const;
+  /// A piece's schedule, perhaps of another model, with the names of this one.
+  std::string named(size_t piece, const std::string& schedule) const;
+  /// Schedules by layer, as JSON, of a model with this one's layers in this order, under this one's names. What has
+  /// other layers stays as it is.
+  std::string renamed(const std::string& schedules) const;
   /// (cycles, DRAM bytes).
   std::pair<int64_t, int64_t> alone(size_t piece, const std::string& schedule, const std::string& judge);
   /// Of pieces of one graph that follow each other.

@@ -203,10 +203,12 @@ class Assembler {
       };
       std::string why = "no layer on the NPU has this name", known;
       size_t count = 0;
+      std::map<std::string, int64_t> seen;
       for (const program::NpuProgram& npu : artifact_.npu_programs)
         for (const program::Layer& layer : npu.layers) {
           if (covers(layer)) why = "it is part of layer '" + layer.name + "'";
-          if (count++ < 8) known += (known.empty() ? "'" : ", '") + layer.name + "'";
+          const std::string key = program::layer_key(layer.name, seen);
+          if (count++ < 8) known += (known.empty() ? "'" : ", '") + key + "'";
         }
       for (const program::Layer& layer : artifact_.cpu_layers)
         if (layer.name == name || covers(layer)) why = "it runs on the CPU";

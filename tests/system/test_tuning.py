@@ -15,7 +15,9 @@ import time
 
 import _tessera
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 from tessera.tuning.database import NETWORKS, Database
 
 import tessera
@@ -186,6 +188,117 @@ def test_every_interface_takes_what_was_found(tuned, command, tmp_path):
     layer = next(iter(plain.schedules()))
     own = {layer: plain.schedules()[layer]}
     assert session_of("fsim", "npu64", tuned=str(database), schedules=own).schedules()[layer] == own[layer]
+
+
+@pytest.mark.parametrize("names", ["other{}", "same", ""])
+def test_a_model_whose_layers_have_other_names_takes_what_was_found(tuned, tmp_path, names):
+    """The same network as another exporter writes it: chains name their layers, and a record has them by name."""
+    database, found = tuned
+    copy, path = tmp_path / "names.db", tmp_path / "named.onnx"
+    copy.write_bytes(database.read_bytes())
+    model = onnx.load(DIGITS)
+    for number, node in enumerate(model.graph.node):
+        node.name = names.format(number)
+    onnx.save(model, path)
+    shapes = {"image": [1, 1, 8, 8]}
+    plain, values = tessera.Session(path, "fsim", "npu64", shapes=shapes), feeds(session_of("fsim", "npu64"))
+    expected = plain.run(None, values)
+
+    def cycles():
+        session = tessera.Session(path, "fsim", "npu64", shapes=shapes, tuned=str(copy))
+        assert all(np.array_equal(a, b) for a, b in zip(session.run(None, values), expected))
+        return session.stats().predicted_cycles
+
+    assert any("chain" in schedule for schedule in found.schedules.values())
+    assert cycles() == found.cycles
+    outcome = tuning.tune(path, database=copy, **{**SMALL, "trials": 60})
+    assert cycles() == outcome.cycles <= found.default_cycles
+    with sqlite3.connect(copy) as connection:
+        connection.execute("DELETE FROM networks")
+    assert cycles() <= found.default_cycles
+    again = tuning.tune(path, database=copy, **SMALL)
+    assert set(again.schedules) == set(plain.schedules()) and again.cycles == found.cycles
+    assert tessera.Session(path, "fsim", "npu64", shapes=shapes, schedules=again.schedules).schedules()
+
+
+def test_what_another_build_found_for_other_names_is_judged_again(tuned, tmp_path):
+    database, found = tuned
+    path, lines = tmp_path / "old.db", []
+    schedules = {f"old {number}": schedule for number, schedule in enumerate(found.schedules.values())}
+    as_another_build_wrote_it(database, path, schedules=json.dumps(schedules))
+    tuning.tune(DIGITS, progress=lines.append, **{**SMALL, "trials": 2}, database=path)
+    assert any(f"judged again: {found.cycles} cycles by replay" in text for text in lines), lines
+
+
+def test_a_model_with_external_data(tuned, tmp_path):
+    _, found = tuned
+    path = tmp_path / "external.onnx"
+    onnx.save_model(
+        onnx.load(DIGITS), path, save_as_external_data=True, location="w.bin", size_threshold=0, convert_attribute=True
+    )
+    read = onnx.load_model_from_string(_tessera.model_bytes(str(path)))
+    given, whole = onnx.load(DIGITS), {tensor.name: numpy_helper.to_array(tensor) for tensor in read.graph.initializer}
+    assert given.graph.initializer and len(whole) == len(given.graph.initializer)
+    for tensor in given.graph.initializer:
+        assert np.array_equal(whole[tensor.name], numpy_helper.to_array(tensor))
+    assert _tessera.model_bytes(str(DIGITS)) == DIGITS.read_bytes()
+    outcome = tuning.tune(path, database=tmp_path / "t.db", workers="2", **SMALL)
+    assert outcome.schedules == found.schedules
+    (tmp_path / "w.bin").write_bytes(b"few")
+    with pytest.raises(tessera.Error, match="external.onnx.*initializer.*'w.bin' has 3 bytes"):
+        _tessera.model_bytes(str(path))
+
+
+def test_external_data_in_subgraphs_and_attributes(tmp_path):
+    """Of an If: an initializer of one branch, and the value of a Constant in the other."""
+    values = {name: np.arange(3, dtype=np.float32) + at for at, name in enumerate(("first", "second"))}
+    result = [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [3])]
+    first = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["first"], ["y"])], "a", [], result,
+        [numpy_helper.from_array(values["first"], "first")],
+    )  # fmt: skip
+    constant = onnx.helper.make_node("Constant", [], ["y"], value=numpy_helper.from_array(values["second"], "second"))
+    second = onnx.helper.make_graph([constant], "b", [], result)
+    chosen = onnx.helper.make_node("If", ["c"], ["y"], then_branch=first, else_branch=second)
+    condition = onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, [])
+    model = onnx.helper.make_model(onnx.helper.make_graph([chosen], "g", [condition], result))
+    path = tmp_path / "if.onnx"
+    onnx.save(model, path)
+    for tensor in (first.initializer[0], constant.attribute[0].t):
+        (tmp_path / f"{tensor.name}.bin").write_bytes(tensor.raw_data)
+    outside = onnx.load(path)
+    branches = [attribute.g for attribute in outside.graph.node[0].attribute]
+    for graph in branches:
+        for tensor in [*graph.initializer, *(a.t for node in graph.node for a in node.attribute)]:
+            tensor.ClearField("raw_data")
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value=f"{tensor.name}.bin")
+    onnx.save(outside, path)
+    whole = onnx.load_model_from_string(_tessera.model_bytes(str(path)))
+    assert whole == model
+    for condition in (True, False):
+        feed = {"c": np.array(condition)}
+        (got,) = tessera.Session(whole.SerializeToString(), "fsim", "npu64").run(None, feed)
+        assert np.array_equal(got, values["first" if condition else "second"])
+
+
+def test_a_machine_that_is_a_file_comes_as_its_text(tmp_path, monkeypatch, odd_config):
+    """Workers need not find the file: it has gone before they are started."""
+    path = tmp_path / "machine.toml"
+    path.write_bytes(pathlib.Path(odd_config).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    few = {**SMALL, "trials": 6}
+    gone = tuning.tune(
+        DIGITS,
+        database=tmp_path / "a.db",
+        progress=lambda _: path.unlink(missing_ok=True),
+        **{**few, "config": "machine.toml"},
+    )
+    kept = tuning.tune(DIGITS, database=tmp_path / "b.db", **{**few, "config": odd_config})
+    assert gone.schedules == kept.schedules and not path.exists()
+    path.write_text("batch = 1")
+    with pytest.raises(tessera.Error, match="^machine.toml: .*missing"):
+        tuning.tune(DIGITS, database=tmp_path / "a.db", **{**few, "config": "machine.toml"})
 
 
 def test_layers_are_known_beyond_their_model(tuned, tmp_path):
@@ -373,14 +486,72 @@ def test_bad_databases_are_told(tuned, tmp_path, command):
         assert done.returncode == 1 and done.stderr.count("\n") == 1 and path.read_bytes() == before
     done = command("compile", DIGITS, "-o", tmp_path / "x.tsr", "--config", "npu64", "--tuned", missing)
     assert done.returncode == 1 and "no such file" in done.stderr and not missing.exists()
-    with pytest.raises(tessera.Error, match="unable to open"):
+    with pytest.raises(tessera.Error, match="unable to open.*its folder"):
         Database(tmp_path / "no" / "folder.db")
+    with pytest.raises(tessera.Error, match="needs a name"):
+        Database("")
     broken = tmp_path / "broken.db"
     content = bytearray(database.read_bytes())
     content[4096 : len(content)] = b"\xa5" * (len(content) - 4096)
     broken.write_bytes(bytes(content))
     with pytest.raises(tessera.Error, match="malformed|not a database"):
         session_of("fsim", "npu64", tuned=str(broken))
+
+
+@pytest.mark.parametrize(
+    "statement, words",
+    [
+        ("UPDATE units SET result='{'", "a unit of work is damaged: '{'"),
+        ("UPDATE units SET result='[]'", "a unit of work is damaged"),
+        ("UPDATE units SET result='{\"trials\": 3}'", "a unit of work is damaged"),
+        ('UPDATE units SET result=\'{"trials": [[1, 2, [["a", 3]]]]}\'', "a unit of work is damaged"),
+        ("UPDATE units SET result=x'fffe'", "a unit of work is damaged"),
+        ("UPDATE networks SET schedules='[]'", "a record's schedules is damaged"),
+        ("UPDATE networks SET schedules='{'", "a record's schedules is damaged"),
+        ("UPDATE networks SET provenance='7'", "a record's provenance is damaged"),
+        ("UPDATE networks SET provenance='{'", "malformed"),
+        ("DROP TABLE units", "no such table"),
+    ],
+)
+def test_a_damaged_row_is_told(tuned, tmp_path, statement, words):
+    path = tmp_path / "damaged.db"
+    path.write_bytes(tuned[0].read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement)
+    with pytest.raises(tessera.Error, match=f"damaged.db': {words}.*move the file away") as caught:
+        tuning.tune(DIGITS, database=path, **SMALL)
+    assert caught.value.code == "io"
+
+
+def test_a_database_that_takes_nothing_is_told(tmp_path):
+    with Database(tmp_path / "kept.db") as database:
+        database._file.execute("PRAGMA query_only=1")  # as a file that may only be read
+        with pytest.raises(tessera.Error, match="readonly.*make it writable"):
+            database.keep_unit("first", {"trials": []})
+
+
+def test_a_worker_of_another_build_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("tessera.tuning.tuner.BUILD", "another")
+    with pytest.raises(tessera.Error, match="another build of Tessera") as caught:
+        tuning.tune(DIGITS, database=tmp_path / "t.db", **SMALL)
+    assert caught.value.code == "unsupported" and units(tmp_path / "t.db") == 0
+
+
+def test_workers_that_cannot_start_end_the_tuning(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(tessera.Error, match="a worker failed: .*cannot start"):
+        tuning.tune(DIGITS, database=tmp_path / "t.db", **SMALL)
+
+
+def test_a_scheduler_without_workers_is_told(tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(workers.DaskPool, "START_SECONDS", 0.2)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        pytest.raises(tessera.Error, match="no worker of Dask came") as caught,
+    ):
+        tuning.tune(DIGITS, database=tmp_path / "t.db", workers=f"dask:{cluster.scheduler_address}", **SMALL)
+    assert caught.value.code == "io"
 
 
 def as_another_build_wrote_it(database, path, **changes):
@@ -502,6 +673,7 @@ def test_a_full_disk_is_told_and_what_was_kept_stays(tmp_path):
         ({"judge": "closed-form"}, "alone"),
         ({"judge": "jury"}, "there is no cost model 'jury'"),
         ({"workers": "many"}, "workers 'many'"),
+        ({"workers": "dask:0"}, "workers 'dask:0'"),
         ({"config": "npu0"}, "npu0"),
     ],
 )

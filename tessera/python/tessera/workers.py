@@ -20,6 +20,7 @@ import importlib
 import multiprocessing.connection
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ import time
 import traceback
 
 TRIES = 3
+MOST = 1024  # processes of this machine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,21 +48,30 @@ def function_of(name):
 
 
 def count_of(workers):
-    """The number of processes that --workers asks for; 0 for "dask:ADDRESS", None for what is neither. "dask" and
-    "dask:N" are a cluster of processes on this machine."""
+    """The number of processes that --workers asks for; 0 for Dask, None for what is neither. "dask" and "dask:N" are a
+    cluster of processes on this machine, "dask:ADDRESS:PORT" is one that runs."""
     text = str(workers)
-    if text.isdigit() and 1 <= int(text) <= 1024:
-        return int(text)
-    return 0 if text == "dask" or text.startswith("dask:") else None
+    cluster = text == "dask" or text.startswith("dask:")
+    number = text[5:] if cluster else text
+    if re.fullmatch("[0-9]{1,4}", number):
+        return (0 if cluster else int(number)) if 1 <= int(number) <= MOST else None
+    return 0 if cluster and (text == "dask" or re.fullmatch(r"\S+:[0-9]+", number)) else None
+
+
+def obstacle(workers):
+    """What is wrong with a text for --workers, or None."""
+    if count_of(workers) is not None:
+        return None
+    return f"--workers '{workers}': a number from 1 to {MOST}, dask, dask:N or dask:tcp://HOST:PORT"
 
 
 def open_pool(workers, shared=None):
     """workers: a number of processes, "dask" or "dask:N" (a cluster of N processes here), or "dask:tcp://HOST:PORT".
     Errors: ValueError for other text, ImportError without the package dask.distributed, OSError when no scheduler
     answers."""
+    if wrong := obstacle(workers):
+        raise ValueError(wrong)
     count = count_of(workers)
-    if count is None:
-        raise ValueError(f"workers '{workers}': a number from 1 on, dask, dask:N or dask:tcp://HOST:PORT")
     return LocalPool(count, shared or {}) if count else DaskPool(str(workers)[5:], shared or {})
 
 
@@ -181,6 +192,7 @@ class DaskPool(Pool):
 
     AHEAD = 2  # units for each worker, so that none waits
     LOOK_SECONDS = 2.0  # between two looks at how many workers there are
+    START_SECONDS = 60.0  # for the first worker to come
 
     def __init__(self, where, shared):
         try:
@@ -209,7 +221,13 @@ class DaskPool(Pool):
             raise
 
     def _run(self, function, next_unit, on_result):
-        self.client.wait_for_workers(1, timeout=60)
+        try:
+            self.client.wait_for_workers(1, timeout=self.START_SECONDS)
+        except TimeoutError:
+            raise ConnectionError(
+                f"no worker of Dask came within {self.START_SECONDS:.0f} s; start some for this scheduler, with "
+                "`dask worker ADDRESS`"
+            ) from None
         self.scattered = self._scatter()
         waiting = self.distributed.as_completed(loop=self.client.loop)
         flying, tries, names = {}, collections.Counter(), {}  # key: (future, payload); Dask's name: key

@@ -52,6 +52,43 @@ BETTER = (
     " OR json_extract(excluded.provenance, '$.build') IS NOT json_extract(provenance, '$.build')"
 )
 
+KEPT = "what was found before is kept"
+MEND = "move the file away, or restore a copy"
+WAYS = {  # {part of SQLite's message: what to do}
+    "not a database": MEND,
+    "malformed": MEND,
+    "no such table": MEND,
+    "no such column": MEND,
+    "locked": "another process holds it; end that one or name another file",
+    "full": f"make room and run the same command again; {KEPT}",
+    "disk I/O": f"make room and run the same command again; {KEPT}",
+    "unable to open": "its folder must be there and writable; or name another file",
+    "readonly": "make it writable, or name another file",
+    "": KEPT,
+}
+
+
+def is_result(value):
+    """Of a unit of work: {"trials": [[cycles, bytes, [[piece, schedule], ...]], ...]}, and samples perhaps."""
+    trials = value.get("trials") if isinstance(value, dict) else None
+    return isinstance(trials, list) and all(map(is_trial, trials)) and isinstance(value.get("samples", []), list)
+
+
+def is_trial(value):
+    return (
+        isinstance(value, list)
+        and [type(part) for part in value] == [int, int, list]
+        and all(isinstance(unit, list) and [type(part) for part in unit] == [int, str] for unit in value[2])
+    )
+
+
+def is_object(value):
+    return isinstance(value, dict)
+
+
+def is_keys(value):
+    return isinstance(value, list) and all(isinstance(key, str) for key in value)
+
 
 class Database:
     """path: a file, made when missing. Errors: tessera.Error "io" for what is no such database, is damaged, stays
@@ -59,6 +96,8 @@ class Database:
 
     def __init__(self, path):
         self.path = os.fspath(path)
+        if not self.path:
+            raise errors.argument("a tuning database needs a name; SQLite forgets one without a name")
         with self._errors():
             self._file = sqlite3.connect(self.path, timeout=60, isolation_level=None)
             self._file.execute("PRAGMA synchronous=FULL")
@@ -96,13 +135,7 @@ class Database:
             yield
         except sqlite3.DatabaseError as error:
             text = str(error)
-            hint = "what was found before is kept"
-            if "not a database" in text or "malformed" in text:
-                hint = "move the file away, or restore a copy"
-            elif "locked" in text:
-                hint = "another process holds it; end that one or name another file"
-            elif "full" in text:
-                hint = "make room and run the same command again; " + hint
+            hint = next(way for sign, way in WAYS.items() if sign in text)
             raise errors.error("io", f"tuning database '{self.path}': {text}; {hint}") from None
 
     @contextlib.contextmanager
@@ -125,11 +158,21 @@ class Database:
     def __exit__(self, *_):
         self.close()
 
-    def unit(self, key):
-        """The result of a unit, or None."""
+    def _value(self, text, fine, what):
+        """The value of a row's JSON. Errors: io where it is none, or is not `fine`."""
+        try:
+            value = json.loads(text)
+        except (TypeError, ValueError):
+            value = None
+        if not fine(value):
+            raise errors.error("io", f"tuning database '{self.path}': {what} is damaged: {str(text)[:60]!r}; {MEND}")
+        return value
+
+    def unit(self, key, fine=is_result):
+        """The result of a unit, or None. fine: whether a value can be one."""
         with self._errors():
             text = self._one("SELECT result FROM units WHERE key=?", (key,))
-        return None if text is None else json.loads(text)
+        return None if text is None else self._value(text, fine, "a unit of work")
 
     def keep_unit(self, key, result):
         """Once: a result that is there already stays."""
@@ -156,7 +199,10 @@ class Database:
             ).fetchall()
         found = [dict(zip(names, row)) for row in rows]
         found.sort(key=lambda record: STRICT.index(record["judge"]) if record["judge"] in STRICT else len(STRICT))
-        return [record | {name: json.loads(record[name]) for name in ("schedules", "provenance")} for record in found]
+        for record in found:
+            for name in ("schedules", "provenance"):
+                record[name] = self._value(record[name], is_object, f"a record's {name}")
+        return found
 
     def network(self, model, machine, compiler):
         """The strictest judge's of networks(), or None."""

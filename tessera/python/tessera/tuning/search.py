@@ -6,12 +6,16 @@ so that a unit has the same result wherever and whenever it runs."""
 import hashlib
 import json
 import math
+import os
 import random
+import tempfile
 
 import _tessera
 
 import tessera
 
+from .. import errors
+from ..exploration.results import compiler_digest
 from . import sampled
 from .learned import COST_MODELS
 from .learned import VERSION as FEATURES
@@ -20,12 +24,32 @@ NEIGHBOURS = 2  # on each side of what changes, in the stream that is replayed
 CANDIDATES = 16
 PARENTS, CHILDREN, GENERATION = 16, 128, 16  # of an evolution: who has children, how many, how many are replayed
 CHANCES = 4  # of a generation, taken without asking the cost model
+BUILD = compiler_digest()  # of this process, whatever is built meanwhile
+OTHER_BUILD = {"other_build": True}  # in place of a result
 
 _benches = {}
 
 
+def text_of(config):
+    """A configuration as workers take it wherever they are: the name of a shipped one, or the text of a file. Errors:
+    io, and those of names that nobody has."""
+    if config in _tessera.shipped_configs() or not (str(config).endswith(".toml") or os.path.sep in str(config)):
+        return config
+    try:
+        with open(config, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise errors.error("io", f"cannot read the configuration '{config}': {why}") from None
+    try:
+        _tessera.check_config(text)
+    except tessera.Error as error:
+        raise errors.error(error.code, f"{config}: {str(error).removeprefix('machine: ')}") from None
+    return text + "\n"
+
+
 def bench_of(shared, config, shapes, options):
-    """The model on the bench; made once in a process."""
+    """The model on the bench; made once in a process. config: as of text_of."""
     data = shared["model"]
     key = (hashlib.sha256(data).digest(), config, repr(shapes), repr(sorted(options.items())))
     if key not in _benches:
@@ -38,7 +62,13 @@ class Bench:
     """_tessera.Tuning with what a search asks again and again."""
 
     def __init__(self, model, config, shapes, options):
-        self.tuning = _tessera.Tuning(model, config, shapes, options)
+        with tempfile.TemporaryDirectory() as folder:
+            if "\n" in config:
+                path = os.path.join(folder, "machine.toml")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(config)
+                config = path
+            self.tuning = _tessera.Tuning(model, config, shapes, options)
         self.pieces = self.tuning.pieces()
         self.starting = {}  # (graph, operation): numbers of the pieces that begin there
         for number, piece in enumerate(self.pieces):
@@ -62,9 +92,10 @@ class Bench:
         while at < end:
             layer = self.pieces[self.starting[graph, at][0]]["layers"][0]
             schedule = schedules.get(layer)
-            links = schedule.get("chain", [layer]) if isinstance(schedule, dict) else []
+            single = self.pieces[self.starting[graph, at][0]]["links"][:1]
+            links = schedule.get("chain", single) if isinstance(schedule, dict) else single
             piece = numbers.get((layer, len(links)))
-            if piece is None or self.pieces[piece]["layers"] != links:
+            if piece is None or self.pieces[piece]["links"] != links:
                 return None
             text = json.dumps(schedule, separators=(",", ":"))
             if self.obstacle(piece, text):
@@ -221,6 +252,8 @@ def spread(found, count):
 def run(payload, shared):
     """{"trials": [[cycles, bytes, units]]}: what the judge measured of the whole graph with the changes in place; and
     "samples" for the learned cost model, where it guided the search."""
+    if payload.get("build") != BUILD:
+        return OTHER_BUILD
     payload = dict(payload)
     bench = bench_of(shared, payload["config"], payload["shapes"], payload["options"])
     state = [tuple(unit) for unit in payload["state"]]

@@ -16,13 +16,12 @@ import _tessera
 import tessera
 
 from .. import errors
-from ..exploration.results import compiler_digest
-from ..workers import Lost, open_pool
+from ..workers import Failure, Lost, obstacle, open_pool
 from . import sampled
-from .database import Database
+from .database import Database, is_keys, is_object
 from .learned import COST_MODELS, Trees, lightgbm
 from .learned import VERSION as FEATURES
-from .search import SEARCHES, bench_of
+from .search import BUILD, OTHER_BUILD, SEARCHES, bench_of, text_of
 
 UNITS = 4  # of a round
 FINALS = 4  # schedules that the judge measures in a unit
@@ -30,7 +29,6 @@ STEPS = 160  # replays of a unit
 WIDTH = 2  # neighbours that may change together
 TEACHERS = 25  # units of the database that the learned cost model begins with at most
 TAUGHT = 4000  # samples, the last ones, that it learns from
-BUILD = compiler_digest()  # of this process, whatever is built meanwhile
 
 
 @dataclasses.dataclass
@@ -189,11 +187,13 @@ def tune(
         sampled.optuna()
     if judge == "closed-form":
         raise errors.argument("the closed form judges single layers alone; take replay, sysc or rtl")
-    data = model if isinstance(model, bytes) else _read(model)
+    if wrong := obstacle(workers):
+        raise errors.argument(wrong)
+    data = model if isinstance(model, bytes) else _tessera.model_bytes(os.fspath(model))
     options = {"dram_latency": dram_latency, "dram_bandwidth": dram_bandwidth}
     options = {name: str(value) for name, value in options.items() if value is not None}
     settings = {
-        "config": config,
+        "config": text_of(config),
         "shapes": dict(shapes or {}),
         "options": options,
         "judge": judge,
@@ -201,19 +201,12 @@ def tune(
         "steps": STEPS,
         "finals": FINALS,
         "seed": seed,
+        "build": BUILD,
     }
     if search == "evolutionary":
         settings["cost_model"] = cost_model
     with Database(database) as known:
         return _Run(data, settings, trials, workers, known, say, start).run()
-
-
-def _read(path):
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise errors.error("io", f"cannot open '{os.fspath(path)}' for reading: {error.strerror}") from None
 
 
 class _Run:
@@ -225,7 +218,10 @@ class _Run:
         self._taught = (None, {})  # by how many samples; what a unit's payload has of it
         self.bench = bench_of(self.shared, settings["config"], settings["shapes"], settings["options"])
         if not self.bench.pieces:
-            raise errors.argument("the NPU computes nothing of this model: there is nothing to tune")
+            raise errors.argument(
+                "the NPU computes nothing of this model: there is nothing to tune; `tessera info` says why, and "
+                "`tessera quantize` quantises a float model"
+            )
         tuning = self.bench.tuning
         self.compiler = _tessera.compiler_version()
         self.key = (tuning.model_key, tuning.machine_key, self.compiler)
@@ -287,7 +283,7 @@ class _Run:
         """What another build of the compiler found is where the search begins: its schedules are measured anew. They
         are kept as a unit of this build, so that a tuning that was killed begins again where it began."""
         key = self.digest({"begin": True})
-        kept = self.database.unit(key)
+        kept = self.database.unit(key, is_object)
         if kept is None:
             record = self.database.last_network(*self.key[:2])
             if record is None or record["provenance"].get("build") == BUILD:
@@ -296,7 +292,7 @@ class _Run:
             self.database.keep_unit(key, kept)
         count = 0
         for tuner in tuners:
-            state = self.bench.placed(tuner.graph, kept)
+            state = self.bench.placed(tuner.graph, json.loads(self.bench.tuning.renamed(json.dumps(kept))))
             if state is None:
                 self.say("another build of the compiler found schedules that are not legal now; they are left out")
             elif state != tuner.state:
@@ -311,11 +307,12 @@ class _Run:
         """Those that tunings of any model have left in the database before this one began. Which ones they are is kept,
         so that a tuning that was killed learns from the same ones."""
         key = self.digest({**self.settings, "taught_by": True})
-        kept = self.database.unit(key)
+        kept = self.database.unit(key, is_keys)
         if kept is None:
             kept = self.database.units_with_samples(BUILD, FEATURES, TEACHERS)
             self.database.keep_unit(key, kept)
-        samples = [sample for unit in kept for sample in self.database.unit(unit)["samples"]]
+        units = [self.database.unit(unit) for unit in kept]
+        samples = [sample for unit in units if unit is not None for sample in unit.get("samples", [])]
         if samples:
             self.say(f"the cost model begins with {len(samples)} samples of the database")
         return samples
@@ -351,6 +348,12 @@ class _Run:
                 raise errors.error(
                     "internal", f"a unit of the tuning ended {result.tries} workers; what was found before is kept"
                 )
+            if result == OTHER_BUILD:
+                raise errors.error(
+                    "unsupported",
+                    "a worker has another build of Tessera than this command; give all the same one (or it was built "
+                    "again meanwhile: give the command again)",
+                )
             if "samples" in result:
                 result = {**result, "build": BUILD}
             self.database.keep_unit(key, result)
@@ -359,16 +362,20 @@ class _Run:
         try:
             if missing:
                 pool.run("tessera.tuning.search:run", lambda: next(waiting, None), finished)
-        except ConnectionError as error:
-            raise errors.error("io", str(error)) from None
+        except OSError as error:
+            raise errors.error("io", f"workers: {error}") from None
+        except Failure as broken:
+            raise errors.error("internal", f"a worker failed: {str(broken).strip().splitlines()[-1]}") from None
         return [found[key] for key in keys]
 
     def schedules(self, tuners):
         result = {}
         for tuner in tuners:
             for piece, schedule in tuner.state:
+                # A unit may have been found for a model whose layers have other names.
+                own = self.bench.tuning.named(piece, schedule)
                 for layer in self.bench.pieces[piece]["layers"]:
-                    result[layer] = json.loads(schedule)
+                    result[layer] = json.loads(own)
         return result
 
     def replayed(self, states):
