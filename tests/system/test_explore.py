@@ -4,6 +4,7 @@ confirmation on the timing model, and what is refused."""
 
 import concurrent.futures
 import copy
+import datetime
 import errno
 import itertools
 import json
@@ -16,9 +17,11 @@ import subprocess
 import sys
 import threading
 import time
+import xml.dom.minidom
 
 import _tessera
 import numpy as np
+import onnx
 import pytest
 from tessera.exploration import area, energy, explorer, pareto, report, results, rules, space
 from tessera.exploration import command as command_module
@@ -82,7 +85,16 @@ def test_bad_ranges_are_refused(text):
 
 @pytest.mark.parametrize(
     "text, value",
-    [("a / 2", 8), ("a * b - 1", 47), ("min(a, b) >= 3 and not a < b", True), ("b <= a <= 4k", True), ("a // 5", 3)],
+    [
+        ("a / 2", 8),
+        ("a * b - 1", 47),
+        ("min(a, b) >= 3 and not a < b", True),
+        ("b <= a <= 4k", True),
+        ("a // 5", 3),
+        ("  a - b\n", 13),
+        ("b == 3 or a / (b - 3) > 1", True),
+        ("b != 3 and a / (b - 3) > 1", False),
+    ],
 )
 def test_rules(text, value):
     assert rules.Rule(text, "here")({"a": 16, "b": 3}) == value
@@ -152,6 +164,41 @@ def test_bad_spaces_are_refused(exploring, content, names):
 def test_rules_without_a_value_are_refused(content, names):
     with pytest.raises(_tessera.Error, match=names):
         space.Space({"base": "npu256", **content}).machine(0)
+
+
+def test_a_base_may_leave_out_what_a_configuration_may(tmp_path):
+    text = space.SHIPPED["npu64"]
+    kept = [line for line in text.splitlines() if not line.startswith(("row_lanes", "memory_parity"))]
+    path = tmp_path / "few.toml"
+    path.write_text("\n".join(kept))
+    assert len(kept) < len(text.splitlines())
+    few, full = (space.Space({"base": base}).machine(0)[0] for base in (str(path), "npu64"))
+    assert few.parameters == full.parameters
+
+
+def test_a_name_that_toml_takes_for_a_date(exploring):
+    found = exploring(space.Space({"name": datetime.date(1979, 5, 27), "base": "npu64"}))
+    points = found.grid(screen=False)
+    content = report.as_json(found, points, points, points)
+    assert json.loads(json.dumps(content))["space"]["name"] == "1979-05-27"
+
+
+@pytest.mark.parametrize(
+    "texts, given",
+    [
+        (["x=1,2"], {"a": {"x": [1, 2]}, "a:b": {"x": [1, 2]}}),
+        (["a:x=1", "a:b:x:0=2"], {"a": {"x": [1]}, "a:b": {"x:0": [2]}}),
+        (["x:0=3"], {"a": {"x:0": [3]}, "a:b": {"x:0": [3]}}),
+    ],
+)
+def test_shapes_of_networks_and_of_inputs_with_colons(texts, given):
+    assert explorer.shapes_of(texts, ["a", "a:b"]) == given
+
+
+@pytest.mark.parametrize("text", ["x", "x=", "=1", "x=\u00b2", "x=0", "x=1,,2", "a:=1"])
+def test_bad_shapes_are_refused(text):
+    with pytest.raises(_tessera.Error, match="INPUT=D0"):
+        explorer.shapes_of([text], ["a"])
 
 
 # --- area, energy, dominance
@@ -341,11 +388,38 @@ def test_front_is_confirmed_by_the_timing_model(exploring):
         assert abs(report.cycles_of(counts) / point.figures["cycles"] - 1) < 0.05
 
 
-def test_network_that_does_not_compile_is_told(exploring, tmp_path):
+def test_network_that_no_machine_takes_is_told_at_once(exploring, tmp_path):
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
-    found = exploring(paths=[DIGITS, broken])
+    with pytest.raises(_tessera.Error, match="network 'broken'.*not an ONNX model") as caught:
+        explorer.networks_of([DIGITS, broken])
+    assert caught.value.code == "invalid_model"
+    with pytest.raises(_tessera.Error, match="network 'digits'.*no input.*'picture'; inputs: image"):
+        explorer.networks_of([DIGITS], ["picture=1,1,8,8"])
+
+
+def test_network_that_does_not_run_is_told(exploring, tmp_path):
+    """A float network: nothing of it is for the NPU."""
+    path = tmp_path / "floats.onnx"
+    path.write_bytes(networks.NETWORKS["autoencoder"]().SerializeToString())
+    found = exploring(paths=[DIGITS, path])
     assert found.grid(screen=False) == [] and len(found.failures) == 8
+
+
+def test_network_with_external_data(exploring, tmp_path):
+    model = onnx.load(DIGITS)
+    path = tmp_path / "digits.onnx"
+    onnx.save_model(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    found, expected = exploring(paths=[path]), exploring()
+    figures = [[point.figures for point in one.grid(screen=False)] for one in (found, expected)]
+    assert figures[0] == figures[1] and len(figures[0]) == 8
+
+
+def test_nsga2_of_one_machine(exploring):
+    pytest.importorskip("pymoo")
+    from tessera.exploration import nsga2
+
+    assert len(nsga2.search(exploring(space.Space({"base": "npu64"})), 40, seed=1)) == 1
 
 
 def test_nsga2_finds_the_front_of_a_small_space(exploring):
@@ -417,6 +491,17 @@ def test_killed_scheduler_loses_no_result(exploring, tmp_path):
             child.wait()
 
 
+def test_a_scheduler_without_workers_is_told(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(workers.DaskPool, "START_SECONDS", 0.2)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        workers.open_pool(f"dask:{cluster.scheduler_address}") as pool,
+        pytest.raises(ConnectionError, match="no worker of Dask came"),
+    ):
+        pool.run("tests.system.explore_worker:raises", units([1]), lambda *_: None)
+
+
 def test_a_unit_that_kills_every_worker_is_lost_and_no_other(tmp_path):
     seen = {}
     with workers.open_pool("2", {}) as pool:
@@ -436,7 +521,9 @@ def test_workers_that_cannot_start_end_the_run(monkeypatch):
         pool.run("tests.system.explore_worker:raises", units([1, 2]), lambda *_: None)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "many", "dask2"])
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "many", "dask2", "\u00b2", "9" * 5000, "dask:0", "dask:\u00b2", "dask:host"]
+)
 def test_bad_workers_are_refused(text):
     with pytest.raises(ValueError, match="dask"):
         workers.open_pool(text)
@@ -479,12 +566,34 @@ def test_command_draws(tmp_path, capsys, monkeypatch):
     assert "<svg" in (tmp_path / "front.svg").read_text() and (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
 
 
+def test_names_in_pictures_are_text(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    path = space_file(tmp_path, name="$\\frac$ \x01 <&> \u6f22 " + "long " * 40)
+    line = [str(path), "--network", str(DIGITS), "-q", "--picture", "front.svg", "--picture", "a.png"]
+    assert command_module.main(line) == 0 and not capsys.readouterr().err
+    assert xml.dom.minidom.parse("front.svg").documentElement.tagName == "svg"
+    assert (tmp_path / "a.png").read_bytes()[1:4] == b"PNG"
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_database_of_something_else_is_left_as_it_is(tmp_path, version):
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE mine (x)")
+        connection.execute(f"PRAGMA user_version={version}")
+    before = path.read_bytes()
+    with pytest.raises(_tessera.Error, match="something else"):
+        results.Results(path)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize(
     "changes, arguments, says",
     [
         ({"constraints": {"lut": 10}}, [], "no machine of the space is left: 8 more than 10 lut"),
         ({"machine": {"block_in": [7]}}, [], "block_in = 7"),
-        ({}, ["--network", "missing.onnx"], "cannot read the network 'missing.onnx'"),
+        ({}, ["--network", "missing.onnx"], "network 'missing': cannot read 'missing.onnx'"),
         ({}, ["--workers", "none"], "--workers 'none'"),
         ({}, ["-o", "no/such/folder/x.json"], "there is no such folder"),
         ({}, ["--picture", "x.gif"], ".png or .svg"),

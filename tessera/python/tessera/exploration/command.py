@@ -65,8 +65,8 @@ def checked(given):
     """Refuses what would fail late. Errors: invalid_argument, io, unsupported."""
     if given.evaluations < 1 or given.most < 1 or not 0 <= given.tolerance < 1:
         raise argument("--evaluations and --most take numbers from 1 on, --tolerance one from 0 to below 1")
-    if workers.count_of(given.workers) is None:
-        raise argument(f"--workers '{given.workers}': a number, dask, dask:N or dask:tcp://HOST:PORT")
+    if wrong := workers.obstacle(given.workers):
+        raise argument(wrong)
     for path in given.picture:
         picture.check(path)
     for path in [given.output, *given.picture]:

@@ -12,12 +12,17 @@ until only compiled machines are left on it."""
 import collections
 import dataclasses
 import json
+import os
 import pathlib
 import sys
 import time
 
+import _tessera
 import numpy as np
 
+import tessera
+
+from .. import shapes
 from .. import workers as workers_module
 from ..errors import argument, error
 from . import area as area_module
@@ -48,26 +53,33 @@ def shapes_of(texts, names):
     invalid_argument."""
     found = {name: {} for name in names}
     for text in texts:
-        where, _, dims = text.rpartition("=")
-        network, _, name = where.rpartition(":")
-        if not name or not all(d.isdigit() and int(d) > 0 for d in dims.split(",")) or network not in ("", *names):
-            raise argument(f"--shape takes [NETWORK:]INPUT=D0,D1,..., got '{text}'; networks are {', '.join(names)}")
-        for each in [network] if network else names:
-            found[each][name] = [int(d) for d in dims.split(",")]
+        where = text.rpartition("=")[0]
+        # Names of inputs may have colons, too.
+        network = max((name for name in names if where.startswith(f"{name}:")), key=len, default=None)
+        try:
+            given = shapes.shapes_of([text if network is None else text[len(network) + 1 :]])
+        except _tessera.Error:
+            raise argument(
+                f"--shape takes [NETWORK:]INPUT=D0,D1,..., got '{text}'; networks are {', '.join(names)}"
+            ) from None
+        for each in names if network is None else [network]:
+            found[each].update(given)
     return found
 
 
-def networks_of(paths, shapes=()):
-    """paths: of ONNX files. shapes: as of shapes_of. Errors: io, invalid_argument for two networks of one name."""
-    found, given = {}, shapes_of(shapes, [pathlib.Path(path).stem for path in paths])
+def networks_of(paths, given_shapes=()):
+    """paths: of ONNX files. given_shapes: as of shapes_of. Errors: io, invalid_argument for two networks of one name,
+    and whatever is wrong with a network on any machine."""
+    found, given = {}, shapes_of(given_shapes, [pathlib.Path(path).stem for path in paths])
     for path in paths:
-        try:
-            data = pathlib.Path(path).read_bytes()
-        except OSError as refused:
-            raise error("io", f"cannot read the network '{path}': {refused.strerror}") from None
         name = pathlib.Path(path).stem
         if name in found:
             raise argument(f"two networks are called '{name}'; rename a file")
+        try:
+            data = _tessera.model_bytes(os.fspath(path))
+            tessera.PredictedModel(data, given[name])
+        except _tessera.Error as refused:
+            raise error(refused.code, f"network '{name}': {refused}") from None
         found[name] = Network(name, data, results.digest(data, json.dumps(given[name])), given[name])
     return list(found.values())
 

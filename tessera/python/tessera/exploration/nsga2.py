@@ -28,6 +28,8 @@ def search(explorer, evaluations, seed, population=40):
     space = explorer.space
     last = np.array([len(values) - 1 for values in space.axes.values()])
     free = np.flatnonzero(last)  # axes with a choice
+    if len(free) == 0:
+        return explorer.grid(False)  # the only machine
     problem = Problem(n_var=len(free), n_obj=len(space.objectives), n_ieq_constr=1, xl=0, xu=last[free], vtype=int)
     repair = RoundingRepair()
     algorithm = NSGA2(

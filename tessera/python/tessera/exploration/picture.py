@@ -3,6 +3,7 @@
 list beside explains. Enters: an Explorer, points, front. Leaves: the bytes of a PNG or SVG file."""
 
 import io
+import warnings
 
 from ..errors import argument, error
 from . import report
@@ -44,6 +45,17 @@ def drawn(explorer, points, front, path):
     """The file's bytes; its name tells their form. Errors: as check()."""
     check(path)
     import matplotlib
+
+    made, form = io.BytesIO(), str(path)[-3:]
+    # The same figures make the same file, and names are text, whatever dollars are in them.
+    with matplotlib.rc_context({"svg.hashsalt": "tessera", "text.parse_math": False}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # of a name in letters that the font does not have
+        metadata = {"Date": None} if form == "svg" else {}
+        figure_of(explorer, points, front).savefig(made, format=form, dpi=150, metadata=metadata)
+    return made.getvalue()
+
+
+def figure_of(explorer, points, front):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator
@@ -112,9 +124,8 @@ def drawn(explorer, points, front, path):
         )
     axes.set_xlabel(AXES[across])
     axes.set_ylabel(AXES[up])
-    axes.set_title(
-        f"{explorer.space.name}: {', '.join(network.name for network in explorer.networks)}", loc="right", color=INK
-    )
+    title = f"{explorer.space.name}: {', '.join(network.name for network in explorer.networks)}"
+    axes.set_title(printable(title), loc="right", color=INK)
     axes.grid(True, which="major", color="#e6eaee", linewidth=0.8)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
@@ -129,10 +140,13 @@ def drawn(explorer, points, front, path):
     if len(front) > MOST_LISTED:
         listed.append(f"and {len(front) - MOST_LISTED} more")
     beside.text(0, 1, "\n".join(listed), va="top", fontsize=7.5, family="monospace", color=INK, linespacing=1.25)
-    made, form = io.BytesIO(), str(path)[-3:]
-    with matplotlib.rc_context({"svg.hashsalt": "tessera"}):  # the same figures make the same file
-        figure.savefig(made, format=form, dpi=150, metadata={"Date": None} if form == "svg" else {})
-    return made.getvalue()
+    return figure
+
+
+def printable(text, most=80):
+    """What XML and the space above the axes take."""
+    text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def wrapped(text, width=52):

@@ -51,12 +51,8 @@ class Results:
         with self._guard():
             self.connection = sqlite3.connect(self.path, timeout=WAIT_SECONDS)
             self.connection.execute("PRAGMA synchronous = NORMAL")
+            version = self._version()
             self._use_write_ahead_log()
-            version = self.connection.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, SCHEMA):
-                raise error(
-                    "io", f"'{self.path}' has results of another form ({version}, not {SCHEMA}); choose another file"
-                )
             if version == SCHEMA:
                 return  # nothing is written where all is there: the disk may be full
             with self.connection:
@@ -65,6 +61,18 @@ class Results:
                     "machine TEXT NOT NULL, judge TEXT NOT NULL, result TEXT NOT NULL, made REAL NOT NULL)"
                 )
                 self.connection.execute(f"PRAGMA user_version = {SCHEMA}")
+
+    def _version(self):
+        """SCHEMA, or 0 of what is not made yet. A file of something else is left as it is. Errors: io."""
+        version = self.connection.execute("PRAGMA user_version").fetchone()[0]
+        tables = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables - {"evaluations"} or (version == SCHEMA and not tables):
+            raise error("io", f"'{self.path}' is a database of something else; choose another file with --db")
+        if version not in (0, SCHEMA):
+            raise error(
+                "io", f"'{self.path}' has results of another form ({version}, not {SCHEMA}); choose another file"
+            )
+        return version
 
     def _use_write_ahead_log(self):
         """SQLite does not wait for another process that switches at the same time: it refuses at once."""

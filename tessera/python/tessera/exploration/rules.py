@@ -65,7 +65,7 @@ class Rule:
         self.text, self.where = text, where
         plain = re.sub(r"\b(\d+)([kKmM])\b", lambda m: str(int(m[1]) * SUFFIXES[m[2].lower()]), text)
         try:
-            self.tree = ast.parse(plain, mode="eval").body
+            self.tree = ast.parse(plain.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise argument(f"{where}: '{text[:60]}' is no expression; write for example \"block_out / 4\"") from None
         self.names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)} - set(FUNCTIONS)
@@ -108,7 +108,8 @@ class Rule:
             else:
                 return holds
         if isinstance(node, ast.BoolOp):
-            found = [self._value(value, values) for value in node.values]
+            # What follows counts only where it decides: "b == 0 or a % b == 0" divides by no zero.
+            found = (self._value(value, values) for value in node.values)
             return all(found) if isinstance(node.op, ast.And) else any(found)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
             value = self._value(node.operand, values)

@@ -36,6 +36,7 @@ SECTIONS = ("name", "base", "machine", "memory", "clock", "rules", "constraints"
 MEMORY = {"latency": 100, "bandwidth": 0}
 SHIPPED = _tessera.shipped_configs()  # {name: text}
 PARAMETERS = tuple(key for key in tomllib.loads(SHIPPED["npu256"]) if key != "name")
+ABSENT = {"row_lanes": 0, "memory_parity": 0}  # what a configuration may leave out
 OBJECTIVES = {
     "milliseconds": "time of the networks at the clock",
     "cycles": "cycles of the networks",
@@ -114,9 +115,9 @@ class Space:
         for key in content:
             if key not in SECTIONS:
                 raise argument(f"a space has no '{key}'; it has {', '.join(SECTIONS)}")
-        self.content = content
         self.name = str(content.get("name", "space"))
-        base = base_of(content.get("base", "npu256"))
+        self.content = {**content, "name": self.name} if "name" in content else content  # JSON has no dates
+        base = {**ABSENT, **base_of(content.get("base", "npu256"))}
         machine = table(content, "machine", PARAMETERS)
         memory = table(content, "memory", MEMORY)
         clock = table(content, "clock", ("megahertz",))
