@@ -30,12 +30,21 @@ PUBLIC = (
 TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
 
+FOLDER = ROOT.parent / "shared" / "models"
+
+
+def known():
+    """Names that sources() takes."""
+    import networks
+
+    return sorted(path.stem for path in FOLDER.glob("*.onnx")) if FOLDER.exists() else list(networks.NETWORKS)
+
+
 def sources(names):
     """(name, bytes of the model) of each."""
-    folder = ROOT.parent / "shared" / "models"
-    if folder.exists():
+    if FOLDER.exists():
         for name in names or PUBLIC:
-            yield name, (folder / f"{name}.onnx").read_bytes()
+            yield name, (FOLDER / f"{name}.onnx").read_bytes()
         return
     import networks
 

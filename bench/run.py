@@ -180,6 +180,57 @@ def table(rows):
     return "\n".join(lines + ["  ".join(str(r.get(k, "")).rjust(w) for k, w in zip(keys, widths)) for r in rows])
 
 
+def known_names(benchmark):
+    """What a benchmark may be asked for by name; None of one that knows beginnings of names."""
+    import networks
+
+    if benchmark in ("functional", "scale", "serve"):
+        return []
+    if benchmark == "layers":
+        return None
+    if benchmark == "decoding":
+        import decoding
+
+        return [*decoding.SHAPES, decoding.TRAINED]
+    if benchmark == "products":
+        import products
+
+        return list(products.SHAPES)
+    if benchmark == "quantize":
+        import quantize
+
+        return list(quantize.networks())
+    if benchmark == "cpu":
+        import cpu
+
+        return cpu.known()
+    if benchmark in ("transformers", "tune"):
+        import transformers
+
+        return [*(networks.NETWORKS if benchmark == "tune" else ()), *transformers.TRANSFORMERS]
+    return [*networks.NETWORKS, *{"systemc": ["digits"], "report": ["large graph"]}.get(benchmark, ())]
+
+
+def check_words(options):
+    """Ends with one line where a name or a machine is not known, before a benchmark has run for an hour."""
+    import _tessera
+
+    known = known_names(options.name)
+    for name in options.networks if known is not None else ():
+        if name not in known:
+            takes = "it takes " + ", ".join(f"'{one}'" for one in known) if known else "it takes no names"
+            file = "; --json prints, and takes no file" if options.json else ""
+            raise SystemExit(f"bench {options.name}: there is no '{name}'; {takes}{file}")
+    if options.name == "silicon":
+        return  # which has machines of its own: those whose area is recorded
+    shipped = _tessera.shipped_configs()
+    if options.config and options.config not in shipped and not pathlib.Path(options.config).is_file():
+        raise SystemExit(
+            f"bench {options.name}: there is no machine '{options.config}'; shipped are {', '.join(shipped)}, or give "
+            "a .toml file"
+        )
+
+
 def main():
     parser = argparse.ArgumentParser(
         prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -224,6 +275,7 @@ def main():
     device = options.device or "rtl"
     for path in (ROOT, ROOT / "bench", ROOT / "tessera" / "python", build / "lib"):
         sys.path.insert(0, str(path))
+    check_words(options)
     if options.name == "functional":
         result = functional(build)
     elif options.name == "compile":

@@ -2,6 +2,7 @@
 """The benchmarks' own figures: the keys that readers rely on, and a layer whose traffic is counted by hand."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -22,6 +23,22 @@ def bench(*arguments):
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["explore", "front.json"], "there is no 'front.json'; it takes 'resnet18', .*; --json prints"),
+        (["decoding", "vww"], "there is no 'vww'; it takes '15 M parameters, TinyStories' shape', "),
+        (["functional", "resnet8"], "it takes no names"),
+        (["networks", "--config", "npu7"], "no machine 'npu7'; shipped are kv260, "),
+    ],
+)
+def test_names_that_are_not_known(arguments, says):
+    line = [sys.executable, ROOT / "bench" / "run.py", "--build", BUILD, "--json", *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1 and done.stdout == ""
+    assert re.search(says, done.stderr) and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_quantize():
