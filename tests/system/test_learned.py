@@ -11,11 +11,14 @@ import sqlite3
 import sys
 
 import _tessera
+import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from tessera.tuning import learned
 
 import tessera
 from tessera import tuning
+from tests.oracle import oracle
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
@@ -123,6 +126,38 @@ def test_what_is_refused(tmp_path, options, words):
         tuning.tune(DIGITS, database=tmp_path / "t.db", **{**SMALL, **options})
 
 
+def test_a_layer_of_several_nests_has_features():
+    """What turns pixels with channels inside into a row for a product is one nest for each part."""
+    rng = np.random.default_rng(1)
+    shapes = {"kernel": (12, 4, 3, 3), "matrix": (432, 10), "bias": (10,)}
+    model = helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node("Conv", ["x", "kernel"], ["c"], "conv", pads=[1, 1, 1, 1]),
+                helper.make_node("Flatten", ["c"], ["f"], "flat"),
+                helper.make_node("Gemm", ["f", "matrix", "bias"], ["y"], "product"),
+            ],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 6, 6])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10])],
+            [numpy_helper.from_array(rng.standard_normal(shapes[n]).astype(np.float32), n) for n in shapes],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    calibration = [{"x": rng.random((1, 4, 6, 6), np.float32)} for _ in range(2)]
+    data = oracle.quantize(model, calibration, per_channel=True).SerializeToString()
+    bench = _tessera.Tuning(data, "npu64", {}, {})
+    features = learned.Features(bench, "npu64", {})
+    chosen = [(piece, schedule) for piece, schedule in bench.chosen() if schedule.startswith("[")]
+    assert chosen
+    for piece, schedule in chosen:
+        alone = bench.alone(piece, schedule, "closed-form")[0]
+        cycles, row = features.of(piece, schedule)
+        assert cycles == alone and len(row) == len(features.of(*bench.chosen()[0])[1])
+        bench.mutate(piece, schedule, 1)
+
+
 def test_a_machine_from_a_file_has_the_same_features(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(_tessera.shipped_configs()["npu64"])
@@ -130,5 +165,6 @@ def test_a_machine_from_a_file_has_the_same_features(tmp_path):
     piece, schedule = bench.chosen()[0]
     rows = [learned.Features(bench, config, {}).of(piece, schedule) for config in (str(path), "npu64")]
     assert rows[0] == rows[1] and json.dumps(rows[0])
+    assert learned.Features(bench, path.read_text(), {}).of(piece, schedule) == rows[0]
     slow = learned.Features(bench, "npu64", {"dram_latency": "300"}).of(piece, schedule)
     assert slow[1] != rows[0][1]

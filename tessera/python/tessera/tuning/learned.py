@@ -50,8 +50,8 @@ def lightgbm():
 
 
 def machine_values(config):
-    """The parameters of a machine, by the name of a shipped one or by a .toml file."""
-    text = _tessera.shipped_configs().get(config)
+    """The parameters of a machine: the name of a shipped one, the text of a configuration or a .toml file."""
+    text = config if "\n" in config else _tessera.shipped_configs().get(config)
     return tomllib.loads(text if text is not None else pathlib.Path(config).read_text())
 
 
@@ -83,9 +83,14 @@ class Features:
             moved / self.bandwidth / cycles,
             self.least(piece) / cycles,
             self.latency / cycles,
-            *(self._chain(made) if "chain" in made else self._single(made, cycles)),
+            *self._shape(made, cycles),
         ]
         return cycles, [round(value, 5) for value in row]
+
+    def _shape(self, made, cycles):
+        if isinstance(made, list):  # a layer of several nests has the means of theirs
+            return np.mean([self._single(nest, cycles) for nest in made], axis=0).tolist()
+        return self._chain(made) if "chain" in made else self._single(made, cycles)
 
     def _single(self, made, cycles):
         extent, inner, place, threads = (dict.fromkeys(DIMS, value) for value in (1, 1, -1, 1))
