@@ -42,12 +42,17 @@ std::string decimal(schedule::Index number) {
   return text;
 }
 
+isa::MachineConfig machine_of(const std::string& config) {
+  if (config.find('\n') != std::string::npos) return isa::parse_config(config, "machine");
+  return isa::find_config(config.empty() ? "npu256" : config);
+}
+
 }  // namespace
 
 std::string compiler_version() { return TESSERA_VERSION; }
 
 Tuning::Tuning(const std::string& model, bool is_path, const SessionOptions& options)
-    : config_(isa::find_config(options.config.empty() ? "npu256" : options.config)) {
+    : config_(machine_of(options.config)) {
   register_device_judges();
   compiler::ImportOptions import = options.import;
   const auto imported = [&] {

@@ -595,6 +595,8 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path, version):
         ({"machine": {"block_in": [7]}}, [], "block_in = 7"),
         ({}, ["--network", "missing.onnx"], "network 'missing': cannot read 'missing.onnx'"),
         ({}, ["--workers", "none"], "--workers 'none'"),
+        ({}, ["--method", "random", "--seed", "-1"], "--seed takes a number from 0 on, not -1"),
+        ({}, ["--method", "nsga2", "--screen", "yes"], "leave --screen out"),
         ({}, ["-o", "no/such/folder/x.json"], "there is no such folder"),
         ({}, ["--picture", "x.gif"], ".png or .svg"),
     ],

@@ -65,6 +65,10 @@ def checked(given):
     """Refuses what would fail late. Errors: invalid_argument, io, unsupported."""
     if given.evaluations < 1 or given.most < 1 or not 0 <= given.tolerance < 1:
         raise argument("--evaluations and --most take numbers from 1 on, --tolerance one from 0 to below 1")
+    if given.seed < 0:
+        raise argument(f"--seed takes a number from 0 on, not {given.seed}")
+    if given.method == "nsga2" and given.screen == "yes":
+        raise argument("--method nsga2 compiles in full whatever it looks at; leave --screen out")
     if wrong := workers.obstacle(given.workers):
         raise argument(wrong)
     for path in given.picture:

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import random
-import tempfile
 
 import _tessera
 
@@ -62,13 +61,7 @@ class Bench:
     """_tessera.Tuning with what a search asks again and again."""
 
     def __init__(self, model, config, shapes, options):
-        with tempfile.TemporaryDirectory() as folder:
-            if "\n" in config:
-                path = os.path.join(folder, "machine.toml")
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(config)
-                config = path
-            self.tuning = _tessera.Tuning(model, config, shapes, options)
+        self.tuning = _tessera.Tuning(model, config, shapes, options)
         self.pieces = self.tuning.pieces()
         self.starting = {}  # (graph, operation): numbers of the pieces that begin there
         for number, piece in enumerate(self.pieces):
