@@ -21,6 +21,8 @@ from tessera import tuning
 
 NAMES = ["resnet18", "resnet50", "mobilenetv2", "vww", "ds_cnn", "deit_tiny"]
 PROVED = 60.0  # seconds for the proofs of one network
+GOAL = 0.01  # of the cycles: a gap that ends a proof at first
+NEAR = 0.9  # share of the time at which proofs to the cycle begin
 JUDGES = ("closed-form", "replay", "sysc")
 
 
@@ -59,10 +61,13 @@ def alike(bench, piece, found):
 
 
 def proofs(data, config, seconds):
-    """[{layers, count, kind, default, best, bound, gap, proven, tiles, open, and the best by each judge}] of single
-    layers, each once; `count`: how often the network has it; `default`: what the compiler chooses without chains.
-    Layers run alone, once, on the judge. Layers that differ in their constants alone have the same space of schedules:
-    each search begins with what those before have found, and in the end each is measured under the best of all."""
+    """[{layers, count, kind, default, best, bound, gap, proven, tiles, closed, open, programs, seconds, and the best by
+    each judge}] of single layers, each once; `count`: how often the network has it; `default`: what the compiler chooses
+    without chains. Layers run alone, once, on the judge. Layers that differ in their constants alone have the same space
+    of schedules: each search begins with what those before have found, and in the end each is measured under the best of
+    all. Time that a layer leaves is for the others: first for those beyond the goal, the nearest first, then for proofs
+    to the cycle."""
+    start = time.monotonic()
     bench = _tessera.Tuning(data, config, {}, {"chains": "false"})
     pieces, groups, found = bench.pieces(), {}, {}
     for number, piece in enumerate(pieces):
@@ -73,15 +78,33 @@ def proofs(data, config, seconds):
         first = next((number for number in numbers if number in default), numbers[0])
         before = default.get(first) or bench.candidates(first, "exhaustive", 1)[0]
         same = found.setdefault((pieces[first]["kind"], tuple(sorted(bench.bounds(first).items()))), [])
-        known = alike(bench, first, same)
+        known, left = alike(bench, first, same), start + seconds - time.monotonic()
         proof = tuning.prove(
-            bench, first, "sysc", seconds / len(groups), seed=1 + index, known=[before, *known], swept=bool(known)
+            bench,
+            first,
+            "sysc",
+            max(left, 0.2) / (len(groups) - index),
+            seed=1 + index,
+            known=[before, *known],
+            swept=bool(known),
+            goal=GOAL,
+            exact=False,
         )
         same.append(proof.schedule)
-        proved.append((first, len(numbers), before, proof, same))
+        proved.append([first, len(numbers), before, proof, same])
+    for row in proved:
+        row[3] = row[3].with_known(bench, row[0], "sysc", alike(bench, row[0], row[4]))
+    for share, end in ((1 - GOAL, start + NEAR * seconds), (1, start + seconds)):
+        waiting = sorted(
+            (row for row in proved if not row[3].proven and row[3].bound < share * row[3].cycles),
+            key=lambda row: row[3].gap * len(row[3].bounds),
+        )
+        for index, row in enumerate(waiting):
+            now = time.monotonic()
+            until = now + max(0, end - now) / (len(waiting) - index)
+            row[3] = row[3].closer(bench, row[0], "sysc", share, until)
     rows = []
-    for first, count, before, proof, same in proved:
-        proof = proof.with_known(bench, first, "sysc", alike(bench, first, same))
+    for first, count, before, proof, _ in proved:
         rows.append(
             {
                 "layers": pieces[first]["layers"],
@@ -93,8 +116,13 @@ def proofs(data, config, seconds):
                 "gap": round(proof.gap, 4),
                 "proven": proof.proven,
                 "tiles": proof.tiles,
+                "closed": proof.closed,
                 "open": proof.open,
                 "trials": proof.trials,
+                "programs": proof.programs,
+                "seconds": proof.seconds,
+                "tile_bound": min(proof.bounds),
+                "schedule": proof.schedule,
                 **{f"best_by_{judge}": bench.alone(first, proof.schedule, judge)[0] for judge in JUDGES},
             }
         )

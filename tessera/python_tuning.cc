@@ -57,6 +57,24 @@ void bind_tuning(py::module_& m) {
       .def("renamed", &Tuning::renamed, released())
       .def("bounds", &Tuning::bounds, released())
       .def("of_tile", &Tuning::of_tile, released())
+      .def("close",
+           [](Tuning& t, size_t piece, const std::string& judge, int64_t known, double share, double seconds) {
+             const std::optional<Tuning::Closing> closing = [&] {
+               py::gil_scoped_release release;
+               return t.close(piece, judge, known, share, seconds);
+             }();
+             if (!closing) return std::optional<py::dict>();
+             std::optional<py::dict> row(std::in_place);
+             (*row)["done"] = closing->done;
+             (*row)["broken"] = closing->broken;
+             (*row)["tiles"] = closing->tiles;
+             (*row)["schedules"] = closing->schedules;
+             (*row)["programs"] = closing->programs;
+             (*row)["cycles"] = closing->cycles;
+             (*row)["cut"] = closing->cut;
+             (*row)["schedule"] = closing->schedule;
+             return row;
+           })
       .def("alone", &Tuning::alone, released())
       .def("together", &Tuning::together, released())
       .def("whole", &Tuning::whole, released());

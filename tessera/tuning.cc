@@ -140,6 +140,25 @@ std::pair<int64_t, std::vector<std::string>> Tuning::of_tile(size_t piece, size_
   return {bound, std::move(texts)};
 }
 
+std::optional<Tuning::Closing> Tuning::close(size_t piece, const std::string& judge, int64_t known, double share,
+                                             double seconds) {
+  const npu::Workbench& bench = *benches_[at(piece).graph];
+  npu::Exhaustion* exhaustion = bench.exhaustion(local(piece), this->judge(judge));
+  if (exhaustion == nullptr) return std::nullopt;
+  Closing closing;
+  closing.done = exhaustion->go_on(known, share, seconds);
+  const npu::Exhaustion::Standing& standing = exhaustion->standing();
+  closing.broken = standing.broken;
+  closing.tiles = standing.closed;
+  closing.schedules = standing.schedules;
+  closing.programs = standing.programs;
+  closing.cycles = standing.cycles;
+  closing.cut = standing.cut == npu::Exhaustion::kNothing ? 0 : standing.cut;
+  if (standing.best)
+    closing.schedule = to_json(schedule::LayerSchedule(std::vector<schedule::Schedule>{*standing.best}));
+  return closing;
+}
+
 std::string Tuning::sample(size_t piece, uint64_t seed) const {
   Dice dice(seed);
   return to_json(benches_[at(piece).graph]->sample(local(piece), dice));

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,17 @@ class Tuning {
   /// Schedules by layer, as JSON, of a model with this one's layers in this order, under this one's names. What has
   /// other layers stays as it is.
   std::string renamed(const std::string& schedules) const;
+  /// What closing the tiles of a single operation has come to (npu/exhaust.h). `tiles`: that are closed, those of the
+  /// least bounds. `schedule`: "" where none was measured. `cut`: the least bound of a program that was not measured, 0
+  /// where all were. `broken`: a bound is wrong.
+  struct Closing {
+    bool done = false, broken = false;
+    size_t tiles = 0;
+    int64_t schedules = 0, programs = 0, cycles = 0, cut = 0;
+    std::string schedule;
+  };
+  /// Nothing for chains and operations of several nests.
+  std::optional<Closing> close(size_t piece, const std::string& judge, int64_t known, double share, double seconds);
   /// (cycles, DRAM bytes).
   std::pair<int64_t, int64_t> alone(size_t piece, const std::string& schedule, const std::string& judge);
   /// Of pieces of one graph that follow each other.

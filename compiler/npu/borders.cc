@@ -59,18 +59,39 @@ schedule::TileView NestLowering::view_of(const schedule::TileView& tile, const S
   return part;
 }
 
+int64_t NestLowering::loaded_strip(int64_t positions, int64_t each, const Tile& tile) const {
+  return schedule_.strips == 0 || !begins(tile) ? 0 : strip_size(positions, each, schedule_.strips);
+}
+
 void NestLowering::load_strips(Box box, const Tile& tile) {
   Span& along = box.rows.count > 1 ? box.rows : box.cols;
   const int64_t count = along.count, entry = box.access->broadcast_c ? 1 : box.chunks * box.blocks,
                 each = &along == &box.rows ? box.cols.count * entry : entry;
-  if (schedule_.strips == 0 || !begins(tile) || box.groups > 1) return transfer(box);
-  const int64_t size = strip_size(count, each, schedule_.strips), first = along.begin, slot = box.slot;
+  const int64_t size = box.groups > 1 ? 0 : loaded_strip(count, each, tile);
+  if (size == 0) return transfer(box);
+  const int64_t first = along.begin, slot = box.slot;
   for (int64_t begin = 0; begin < count; begin += size) {
     along.begin = first + begin * along.step;
     along.count = std::min(size, count - begin);
     box.slot = slot + begin * each;
     transfer(box);
   }
+}
+
+std::vector<int64_t> NestLowering::strip_sizes() const {
+  Tile first, last;
+  first.begin.value.fill(0);
+  const Extents size = schedule_.tile();
+  for (int d = 0; d < schedule::kDims; ++d) {
+    const auto dim = static_cast<Dim>(d);
+    const int64_t extent = nest_.extent[dim];
+    first.count[dim] = std::min(size[dim], extent);
+    last.begin[dim] = (extent - 1) / size[dim] * size[dim];
+    last.count[dim] = extent - last.begin[dim];
+  }
+  const int64_t rows = rows_of(first).count, cols = cols_of(first).count, entry = input_blocks(first);
+  return {strips_of(first, ends(first)).front().count, strips_of(last, true).front().count,
+          rows > 1 ? loaded_strip(rows, cols * entry, first) : loaded_strip(cols, entry, first)};
 }
 
 }  // namespace tessera::npu

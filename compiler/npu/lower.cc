@@ -113,13 +113,31 @@ Tile NestLowering::key_of(Operand operand, const Tile& tile) const {
   return key;
 }
 
-void NestLowering::run() {
-  Extents begin;
+namespace {
+
+schedule::Extents origin() {
+  schedule::Extents begin;
   begin.value.fill(0);
-  iterate(0, {begin});
+  return begin;
 }
 
-void NestLowering::iterate(size_t depth, const std::vector<Extents>& threads) {
+}  // namespace
+
+void NestLowering::run() {
+  iterate(0, {origin()}, [&](const Tile& tile) {
+    emitter_.begin_step();
+    lower_tile(tile);
+  });
+}
+
+std::vector<Tile> NestLowering::tiles() const {
+  std::vector<Tile> result;
+  iterate(0, {origin()}, [&](const Tile& tile) { result.push_back(tile); });
+  return result;
+}
+
+template <typename Visit>
+void NestLowering::iterate(size_t depth, const std::vector<Extents>& threads, Visit&& visit) const {
   const auto& levels = schedule_.levels;
   if (depth == levels.size() || !levels[depth].outer()) {
     const Extents size = schedule_.tile();
@@ -130,8 +148,7 @@ void NestLowering::iterate(size_t depth, const std::vector<Extents>& threads) {
         const auto dim = static_cast<Dim>(d);
         tile.count[dim] = std::min(size[dim], nest_.extent[dim] - begin[dim]);
       }
-      emitter_.begin_step();
-      lower_tile(tile);
+      visit(tile);
     }
     return;
   }
@@ -152,7 +169,7 @@ void NestLowering::iterate(size_t depth, const std::vector<Extents>& threads) {
       }
     }
     if (at.empty()) break;
-    iterate(depth + 1, at);
+    iterate(depth + 1, at, visit);
   }
 }
 

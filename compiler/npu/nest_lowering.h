@@ -77,6 +77,17 @@ class NestLowering {
 
   /// All tiles in the schedule's order.
   void run();
+  std::vector<Tile> tiles() const;
+
+  /// What an operand's ring is asked for while the tiles run, one after the other: a part of the operand, by number,
+  /// which is found in its slot or takes the next one. `fresh`: it takes the next one wherever it may stand.
+  struct Request {
+    int32_t part = 0;
+    bool fresh = false;
+  };
+  std::vector<Request> requests(Operand operand, const std::vector<Tile>& tiles) const;
+  /// What the schedule's strips make of the first and of the last tile: sizes of strips.
+  std::vector<int64_t> strip_sizes() const;
 
   /// One tile. `source`: the entry where its input stands; nothing: it is fetched. `sink`: nothing: the result is
   /// stored to DRAM.
@@ -189,6 +200,8 @@ class NestLowering {
   void transfer(const Box& box);
   /// The input of the nest's first tile, in strips.
   void load_strips(Box box, const Tile& tile);
+  /// Positions of such a strip; 0: there are none. `each`: entries of a position.
+  int64_t loaded_strip(int64_t positions, int64_t each, const Tile& tile) const;
 
   /// A blob in the constants, packed when a tile first asks for it.
   struct Blob {
@@ -228,7 +241,8 @@ class NestLowering {
   // ---- the tile loop
 
   /// Iterations of a level further out, of which virtual threads take the steps further in by turns.
-  void iterate(size_t depth, const std::vector<Extents>& threads);
+  template <typename Visit>
+  void iterate(size_t depth, const std::vector<Extents>& threads, Visit&& visit) const;
 
   /// The entry where the tile's input begins, fetched as far as it is not there.
   int64_t load_input(const Tile& tile);

@@ -30,7 +30,9 @@ struct Workbench::Entry {
   std::optional<Chain> chain;                               // the chain, without a plan
   std::vector<std::vector<std::unique_ptr<Space>>> spaces;  // by task and alternative
   std::optional<schedule::ChainSpace> chain_space;
-  std::vector<std::pair<const Nest*, schedule::TileBound>> tiles;  // of the first task, least bound first
+  std::vector<NestTile> tiles;                 // of the first task, least bound first
+  std::unique_ptr<Exhaustion> exhaustion;      // of these tiles
+  const schedule::CostModel* judge = nullptr;  // that measured them
 };
 
 namespace {
@@ -377,10 +379,10 @@ void Workbench::find_tiles(Entry& of) const {
   for (const Nest& nest : of.tasks[0].alternatives) {
     for (const schedule::TileBound& tile :
          schedule::tile_bounds(nest, machine_, {others, biased_entries(of.tasks[0], nest)}))
-      of.tiles.emplace_back(&nest, tile);
+      of.tiles.push_back({&nest, tile});
   }
   std::stable_sort(of.tiles.begin(), of.tiles.end(),
-                   [](const auto& a, const auto& b) { return a.second.cycles < b.second.cycles; });
+                   [](const NestTile& a, const NestTile& b) { return a.of.cycles < b.of.cycles; });
 }
 
 std::map<int64_t, int64_t> Workbench::bounds(size_t piece) const {
@@ -400,6 +402,32 @@ std::pair<int64_t, std::vector<LayerSchedule>> Workbench::of_tile(size_t piece, 
   for (Schedule& schedule : schedule::tile_schedules(*nest, config_, *tile.intrinsic, tile.tile))
     result.push_back(std::vector<Schedule>{std::move(schedule)});
   return {tile.cycles, std::move(result)};
+}
+
+Exhaustion Workbench::plain_exhaustion(size_t piece, Exhaustion::Judge judge) const {
+  Entry& from = entry(piece);
+  find_tiles(from);
+  TESSERA_INVARIANT(!from.chain && from.tasks.size() == 1, "tiles of one nest are closed");
+  Unit unit;
+  unit.first = pieces_[piece].first;
+  unit.tasks = from.tasks;
+  unit.schedules.resize(1);
+  const auto lowered = [this, unit](const Schedule& schedule, const isa::MachineConfig& config) mutable {
+    unit.schedules[0] = schedule;
+    std::vector<LayerInfo> infos(graph_.operations.size());
+    return lower_stream(config, options_, infos.size(), [&](Emitter& emitter) { lower_unit(unit, emitter, infos); });
+  };
+  return {from.tasks[0], from.tiles, machine_, options_, lowered, std::move(judge)};
+}
+
+Exhaustion* Workbench::exhaustion(size_t piece, schedule::CostModel& judge) const {
+  Entry& from = entry(piece);
+  if (from.chain || from.tasks.size() > 1) return nullptr;
+  if (from.exhaustion && from.judge == &judge) return from.exhaustion.get();
+  from.judge = &judge;
+  from.exhaustion = std::make_unique<Exhaustion>(plain_exhaustion(
+      piece, [&judge](const schedule::InstructionStream& stream) { return judged(judge, stream).cycles; }));
+  return from.exhaustion.get();
 }
 
 Cost Workbench::alone(size_t piece, const LayerSchedule& schedule, schedule::CostModel& judge) const {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/npu/exhaust.h"
 #include "compiler/npu/planner.h"
 #include "compiler/schedule/space.h"
 
@@ -61,6 +62,12 @@ class Workbench {
   /// Of a single operation of one nest: schedules of the tile whose bound is the least but `number`, and this bound.
   /// None where there is no such tile.
   std::pair<int64_t, std::vector<schedule::LayerSchedule>> of_tile(size_t piece, size_t number) const;
+
+  /// Of a single operation of one nest: what looks at all schedules of its tiles by this judge, as the call before has
+  /// left it. Null for other pieces.
+  Exhaustion* exhaustion(size_t piece, schedule::CostModel& judge) const;
+  /// The same from the beginning, of a single operation of one nest, by any judge.
+  Exhaustion plain_exhaustion(size_t piece, Exhaustion::Judge judge) const;
 
   /// Of a legal schedule, the piece alone. Errors: kInvalidArgument with the rule that is broken.
   schedule::Cost alone(size_t piece, const schedule::LayerSchedule& schedule, schedule::CostModel& judge) const;

@@ -153,6 +153,13 @@ std::string intrinsic_obstacle(const Nest& nest, const Schedule& schedule) {
 
 }  // namespace
 
+std::string plan_obstacle(const Nest& nest, const Schedule& schedule, const OperandPlan& plan,
+                          const isa::MachineConfig& config) {
+  if (std::string why = place_obstacle(nest, schedule, plan, config); !why.empty()) return why;
+  if (std::string why = window_obstacle(nest, schedule); !why.empty()) return why;
+  return copies_obstacle(nest, schedule, plan);
+}
+
 std::string obstacle(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config) {
   if (std::string why = intrinsic_obstacle(nest, schedule); !why.empty()) return why;
   if (schedule.input_layout != nest.layout)

@@ -133,6 +133,10 @@ void add_use(Capacity& use, const Footprint& footprint, const PerOperand& copies
 /// Rules of tiles that no split of an instruction can mend.
 bool encodable(const Nest& nest, const Intrinsic& intrinsic, const Extents& tile);
 
+/// Why the plan of one operand, which stands in the schedule, breaks a rule, whatever the plans of others.
+std::string plan_obstacle(const Nest& nest, const Schedule& schedule, const OperandPlan& plan,
+                          const isa::MachineConfig& config);
+
 /// Why a schedule breaks a rule or exceeds a scratchpad; nothing for a legal one.
 std::string obstacle(const Nest& nest, const Schedule& schedule, const isa::MachineConfig& config);
 

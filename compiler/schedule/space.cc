@@ -11,10 +11,7 @@ namespace tessera::schedule {
 
 namespace {
 
-constexpr int64_t kMostThreads = 4;  // of a level
-constexpr int64_t kSpare = 4;        // copies beyond those that stay: 0 to 3
-constexpr int64_t kCuts = 8;         // ways to cut the dimension that has two loops: into 2 to 9
-constexpr int kTries = 64;           // of a mutation
+constexpr int kTries = 64;  // of a mutation
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -49,15 +46,6 @@ void set_threads(std::vector<Level>& levels, size_t outer, Index number) {
   }
 }
 
-std::vector<Level> hardware_loops(const Extents& tile) {
-  std::vector<Level> levels;
-  for (int d = 0; d < kDims; ++d) {
-    const auto dim = static_cast<Dim>(d);
-    if (tile[dim] > 1) levels.push_back({dim, tile[dim], LevelKind::kHwloop, 1});
-  }
-  return levels;
-}
-
 PerOperand sizes_of(const Footprint& f) { return {f.input, f.weights, f.sums, f.second, f.output, f.params}; }
 
 /// Distinct values ceil(extent / k), largest first.
@@ -77,6 +65,19 @@ OperandPlan* plan_in(Schedule& schedule, Operand operand) {
 }
 
 }  // namespace
+
+std::vector<Level> hardware_loops(const Extents& tile) {
+  std::vector<Level> levels;
+  for (int d = 0; d < kDims; ++d) {
+    const auto dim = static_cast<Dim>(d);
+    if (tile[dim] > 1) levels.push_back({dim, tile[dim], LevelKind::kHwloop, 1});
+  }
+  return levels;
+}
+
+bool shares_rows(const Nest& nest) {
+  return nest.extent[Dim::kKh] > 1 && (nest.extent[Dim::kKh] - 1) * nest.dilation_h >= nest.stride_h;
+}
 
 uint64_t Dice::next() {
   uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
@@ -106,7 +107,7 @@ Space::Space(const Nest& nest, const isa::MachineConfig& config)
     const int64_t extent = nest.extent[static_cast<Dim>(d)];
     extents_[static_cast<size_t>(d)] = parts(extent);
   }
-  may_keep_ = nest.extent[Dim::kKh] > 1 && (nest.extent[Dim::kKh] - 1) * nest.dilation_h >= nest.stride_h;
+  may_keep_ = shares_rows(nest);
   // An operand may be there in small tiles alone, or in large ones.
   std::array<bool, kOperands> there{};
   Extents split = nest.extent;

@@ -23,6 +23,15 @@ namespace tessera::schedule {
 /// Numbers of points exceed 64 bits.
 __extension__ using Index = unsigned __int128;
 
+inline constexpr int64_t kMostThreads = 4;  // of a level
+inline constexpr int64_t kSpare = 4;        // copies beyond those that stay: 0 to 3
+inline constexpr int64_t kCuts = 8;         // ways to cut the dimension that has two loops: into 2 to 9
+
+/// The loops of a tile, which stand inside an instruction.
+std::vector<Level> hardware_loops(const Extents& tile);
+/// Whether tiles of the nest may share rows of the input.
+bool shares_rows(const Nest& nest);
+
 /// A generator of numbers whose sequence depends on the seed alone, on every host (splitmix64).
 class Dice {
  public:

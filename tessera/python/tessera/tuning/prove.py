@@ -3,10 +3,12 @@
 Leaves: the best schedule that was met, the least cycles that any schedule must take, and what lies between.
 
 The search branches on tiles. The bound of a tile is what every schedule with it needs, in whatever order and with
-whatever copies (compiler/schedule/bound.h). Tiles whose bound is not below the best measured schedule are cut off. When
-none is left the best schedule is proven; else the least bound that is left is the gap. Schedules of the tiles that are
-left come from the compiler's searcher, from all orders and threads of the tiles with the least bounds, and from
-annealing, first by replay and then by the judge. Each is measured alone and once."""
+whatever copies (compiler/schedule/bound.h). Tiles whose bound is not below the best measured schedule are cut off. The
+others are closed, least bound first: each of their schedules is measured, or its program cannot take less than the best
+one (compiler/npu/exhaust.h). When none is left the best schedule is proven; else the least bound that is left is the
+gap. At first schedules come from the compiler's searcher, from all orders and threads of the tiles with the least
+bounds, and from annealing, first by replay and then by the judge, so that there is a good one to compare with. Each is
+measured alone and once."""
 
 import dataclasses
 import math
@@ -14,24 +16,42 @@ import random
 import time
 
 FINALS = 12  # schedules of the replay that the judge measures
-SWEEP, REPLAY = 0.3, 0.6  # shares of the time at which the tiles' schedules and the annealing by replay end
+SWEEP, REPLAY, SEARCH = 0.1, 0.2, 0.3  # shares of the time at which the tiles' schedules and both annealings end
+SLICE = 0.5  # seconds that the compiler closes tiles before Python may be interrupted
 
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """cycles, schedule: the best that the judge measured. bounds: how many tiles of the space have which bound. trials:
-    replays and measurements. seconds: taken."""
+    """cycles, schedule: the best that the judge measured. bounds: how many tiles of the space have which bound. closed:
+    tiles of the least bounds that were looked at as a whole; cut: the least bound of a program in them that was not
+    measured, 0 where all were; programs: that were measured for it; broken: one of them took less than a bound. trials:
+    replays and measurements beside these. seconds: taken."""
 
     cycles: int
     schedule: str
     bounds: dict[int, int]
     trials: int
     seconds: float
+    closed: int = 0
+    cut: int = 0
+    programs: int = 0
+    broken: bool = False
+
+    @property
+    def _left(self):
+        """Bounds of the tiles that are not closed, and how many have each."""
+        left, closed = {}, self.closed
+        for bound, count in sorted(self.bounds.items()):
+            if count > closed:
+                left[bound] = count - closed
+            closed = max(0, closed - count)
+        return left
 
     @property
     def bound(self):
         """Cycles that no schedule of the space is below."""
-        return min(self.bounds)
+        known = [self.cycles, self.cut] if self.cut else [self.cycles]
+        return min([*self._left, *known]) if self.closed else min(self.bounds)
 
     @property
     def tiles(self):
@@ -40,18 +60,19 @@ class Proof:
 
     @property
     def open(self):
-        """Tiles whose bound is below the best."""
-        return sum(count for bound, count in self.bounds.items() if bound < self.cycles)
+        """Tiles whose bound is below the best, and that are not closed."""
+        return sum(count for bound, count in self._left.items() if bound < self.cycles)
 
     @property
     def proven(self):
         """Whether no other schedule can be better. A bound above what was measured is wrong, and proves nothing."""
-        return self.open == 0 and self.bound <= self.cycles
+        wrong = self.broken or min(self.bounds) > self.cycles
+        return not wrong and self.open == 0 and not 0 < self.cut < self.cycles
 
     @property
     def gap(self):
-        """The share of the cycles that another schedule may save at most; below 0 where the bound is wrong."""
-        return 1 - self.bound / self.cycles
+        """The share of the cycles that another schedule may save at most; below 0 where a bound is wrong."""
+        return -1.0 if self.broken else 1 - self.bound / self.cycles
 
     def with_known(self, tuning, piece, judge, known):
         """The same proof where one of these schedules is better."""
@@ -61,6 +82,24 @@ class Proof:
             if cycles < best.cycles:
                 best = dataclasses.replace(best, cycles=cycles, schedule=schedule)
         return dataclasses.replace(best, trials=self.trials + len(new))
+
+    def closer(self, tuning, piece, judge, share, until):
+        """The same proof with tiles closed until a time, as far as they may have schedules that take less than `share` of
+        the best. Goes on where this piece's tiles were left before."""
+        start, best = time.monotonic(), self
+        while (left := until - time.monotonic()) > 0:
+            closing = tuning.close(piece, judge, best.cycles, share, min(SLICE, left))
+            if closing is None:  # several nests
+                break
+            best = dataclasses.replace(best, programs=closing["programs"], broken=closing["broken"])
+            if closing["schedule"] and closing["cycles"] < best.cycles:
+                best = dataclasses.replace(best, cycles=closing["cycles"], schedule=closing["schedule"])
+            # Tiles that are closed anew for a larger share may say less at first.
+            further = dataclasses.replace(best, closed=closing["tiles"], cut=closing["cut"])
+            best = further if further.bound >= best.bound else best
+            if closing["done"]:
+                break
+        return dataclasses.replace(best, seconds=round(self.seconds + time.monotonic() - start, 2))
 
 
 class _Search:
@@ -106,9 +145,11 @@ class _Search:
                 best, least = other, self.seen[other]
 
 
-def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1, known=(), swept=False):
+def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1, known=(), swept=False, goal=0.01, exact=True):
     """tuning: _tessera.Tuning. piece: the number of a single layer. known: schedules to begin with; swept: they come
-    from a search among the tiles of the same space, which is left out. Errors: ValueError for a chain."""
+    from a search among the tiles of the same space, which is left out. Ends when the best schedule is within `goal` of
+    what no schedule is below; `exact`: goes on from there until it is proven to the cycle or the time is over. Errors:
+    ValueError for a chain."""
     bounds = tuning.bounds(piece)
     if not bounds:
         raise ValueError(f"piece {piece} is a chain; bounds are for single layers")
@@ -122,12 +163,15 @@ def prove(tuning, piece, judge="sysc", seconds=2.0, seed=1, known=(), swept=Fals
     measured = _Search(tuning, piece, judge, least, rng)
     for schedule in [*known, *replayed.best(FINALS)]:
         measured.look(schedule)
-    measured.anneal(start + seconds)
+    measured.anneal(start + SEARCH * seconds)
     best = measured.best()[0]
-    return Proof(
+    proof = Proof(
         cycles=measured.seen[best],
         schedule=best,
         bounds=bounds,
         trials=len(replayed.seen) + len(measured.seen),
         seconds=round(time.monotonic() - start, 2),
     )
+    for share in [1 - goal, 1][: 2 if exact else 1]:
+        proof = proof.closer(tuning, piece, judge, share, start + seconds)
+    return proof
