@@ -61,12 +61,14 @@ def alike(bench, piece, found):
 
 
 def proofs(data, config, seconds):
-    """[{layers, count, kind, default, best, bound, gap, proven, tiles, closed, open, programs, seconds, and the best by
-    each judge}] of single layers, each once; `count`: how often the network has it; `default`: what the compiler chooses
-    without chains. Layers run alone, once, on the judge. Layers that differ in their constants alone have the same space
-    of schedules: each search begins with what those before have found, and in the end each is measured under the best of
-    all. Time that a layer leaves is for the others: first for those beyond the goal, the nearest first, then for proofs
-    to the cycle."""
+    """[{layers, count, kind, default, best, bound, gap, proven, tiles, closed, open, trials, programs, seconds,
+    tile_bound, schedule, and the best by each judge}] of single layers, each once.
+
+    `count`: how often the network has it; `default`: what the compiler chooses without chains; `tile_bound`: the least
+    bound of a tile. Layers run alone, once, on the judge. Layers that differ in their constants alone have the same
+    space of schedules: each search begins with what those before have found, and in the end each is measured under the
+    best of all. Time that a layer leaves is for the others: first for those beyond the goal, those with few tiles and a
+    small gap first, then for proofs to the cycle."""
     start = time.monotonic()
     bench = _tessera.Tuning(data, config, {}, {"chains": "false"})
     pieces, groups, found = bench.pieces(), {}, {}

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include "isa/generated/timing.h"
@@ -19,36 +20,109 @@ constexpr int64_t kWait = timing::queue::kSignal + timing::queue::kCondition;
 // From the last completion to the end of the program, both included.
 constexpr int64_t kEnd = 2;
 
-/// What the walk of a transfer takes at least: cycles of its engine, beats, and bursts that do not join.
+/// What the walk of a transfer takes at least: cycles of its engine, beats, and bursts.
 struct Moved {
   int64_t groups = 0, beats = 0, bursts = 0;
 };
 
-template <typename Transfer>
-Moved moved(const Transfer& i, const Duration& d, int64_t width) {
-  int64_t all = 1, inside = 1, innermost = 1;
-  bool padded = false;
-  for (size_t k = 0; k < i.extent.size(); ++k) {
-    all *= i.extent[k];
-    int64_t within = i.extent[k];
-    if constexpr (requires { i.pad_before; }) {
-      if (k < i.pad_before.size()) within -= i.pad_before[k] + i.pad_after[k];
+int64_t within(int64_t value, int64_t width) { return (value % width + width) % width; }
+
+/// Runs of steps that continue each other in DRAM and in the scratchpad, and the loops around them, outermost first.
+struct Runs {
+  int64_t length = 0, from = 0, to = 0;
+  struct Loop {
+    int64_t count = 1, dram = 0, sp = 0;
+  };
+  std::vector<Loop> loops;
+
+  /// Beats and groups. Runs of the innermost loop lie apart; where it begins anew a run may continue the one before.
+  Moved moved(int64_t width) const {
+    constexpr int64_t kMostRuns = 4096;
+    int64_t count = 1, inner = loops.empty() ? 1 : loops.back().count;
+    for (const Loop& loop : loops) count *= loop.count;
+    Moved sum;
+    sum.bursts = count - (count / inner - 1);  // STORE's
+    if (count > kMostRuns) {
+      sum.beats = sum.groups = count * length / width;
+      return sum;
     }
-    padded = padded || within < i.extent[k];
-    inside *= std::max<int64_t>(0, within);
-    if (i.extent[k] > 1) innermost = i.extent[k];
+    std::vector<int64_t> at(loops.size(), 0);
+    for (int64_t dram = from, sp = to;;) {
+      const int64_t begin = within(dram, width), place = within(sp, width);
+      sum.beats += (begin + length + width - 1) / width;
+      sum.groups += (place + length + width - 1) / width + (begin > place ? 1 : 0);
+      size_t k = loops.size();
+      for (; k > 0; --k) {
+        const Loop& loop = loops[k - 1];
+        dram += loop.dram;
+        sp += loop.sp;
+        if (++at[k - 1] < loop.count) break;
+        dram -= loop.count * loop.dram;
+        sp -= loop.count * loop.sp;
+        at[k - 1] = 0;
+      }
+      if (k == 0) break;
+    }
+    sum.beats = std::max(sum.beats - (count / inner - 1), count * length / width);
+    sum.groups = std::max(sum.groups - 2 * (count / inner - 1), count * length / width);
+    return sum;
   }
-  Moved result;
-  const int64_t length = i.length;
+};
+
+/// Bursts of LOAD at least: runs that continue each other in DRAM may be requested together.
+int64_t requests(const isa::Load& i) {
+  int64_t length = i.length, apart = 1, innermost = 0;
+  bool padded_between = false;
+  for (size_t k = i.extent.size(); k-- > 0;) {
+    const int64_t padded = k < i.pad_before.size() ? i.pad_before[k] + i.pad_after[k] : 0;
+    const int64_t without = i.extent[k] - padded;
+    if (without <= 0) return 0;
+    if (innermost == 0 && (without == 1 || i.dram_stride[k] == length)) {
+      length *= without;
+      if (padded == 0) continue;
+      innermost = 1;
+      padded_between = true;
+      continue;
+    }
+    innermost = innermost == 0 ? without : innermost;
+    apart *= without;
+  }
+  if (innermost == 0 || padded_between) return apart;
+  return std::max<int64_t>(1, apart - (apart / innermost - 1));
+}
+
+template <typename Transfer>
+Moved moved(const Transfer& i, int64_t width) {
+  int64_t all = 1, inside = 1;
+  bool joins = true;
+  Runs runs{i.length, static_cast<int64_t>(i.dram_offset), static_cast<int64_t>(i.sp_addr), {}};
+  for (size_t k = i.extent.size(); k-- > 0;) {
+    const int64_t extent = i.extent[k];
+    int64_t without = extent;
+    if constexpr (requires { i.pad_before; }) {
+      if (k < i.pad_before.size()) {
+        without = std::max<int64_t>(0, extent - i.pad_before[k] - i.pad_after[k]);
+        runs.to += i.pad_before[k] * int64_t{i.sp_stride[k]};
+      }
+    }
+    all *= extent;
+    inside *= without;
+    joins = joins && (extent == 1 || (i.dram_stride[k] == runs.length && i.sp_stride[k] == runs.length));
+    if (joins)
+      runs.length *= without;
+    else if (without != 1)
+      runs.loops.insert(runs.loops.begin(), {without, i.dram_stride[k], i.sp_stride[k]});
+    joins = joins && without == extent;
+  }
   if constexpr (requires { i.fill; }) {
-    if (i.fill) return {all * length / width, 0, 0};
+    if (i.fill) return {all * i.length / width, 0, 0};
   }
-  result.beats = inside > 0 ? std::max<int64_t>(1, inside * length / width) : 0;
+  const int64_t padding = (all - inside) * i.length;
+  if (inside == 0) return {padding / width, 0, 0};
+  Moved result = runs.moved(width);
+  if constexpr (requires { i.fill; }) result.bursts = requests(i);
   // The timing model may be a cycle early where padding ends.
-  result.groups = std::max(result.beats, all * length / width - (padded ? i.extent[0] + 1 : 0));
-  // Where the innermost runs do not continue each other, those at its borders may.
-  const bool apart = d.bursts == inside && innermost > 1;
-  result.bursts = apart ? inside - inside / innermost - 1 : 0;
+  if (padding > 0) result.groups = std::max(result.groups, result.groups + padding / width - (i.extent[0] + 1));
   return result;
 }
 
@@ -93,6 +167,8 @@ class Least {
     std::vector<size_t> signals;
     std::vector<size_t> program;
     int64_t free = 0;
+    int64_t bursts = 0;                                 // that it has asked for
+    std::vector<std::pair<int64_t, int64_t>> answered;  // of so many the last one ends no earlier
   };
 
   int64_t slots(int64_t beats) const { return beats * config_.axi_bytes / bandwidth_; }
@@ -164,30 +240,49 @@ class Least {
     }
     engine.free = step.take + timing::transfer::kPrepare + timing::transfer::kFree;
     if (const auto* load = std::get_if<isa::Load>(&instructions_[i]))
-      this->load(step, moved(*load, d, config_.axi_bytes), before);
+      this->load(step, moved(*load, config_.axi_bytes), before, engine);
     if (const auto* store = std::get_if<isa::Store>(&instructions_[i]))
-      this->store(step, moved(*store, d, config_.axi_bytes), before);
+      this->store(step, moved(*store, config_.axi_bytes), before, engine);
   }
 
-  void load(Step& step, const Moved& moved, int64_t before) const {
+  /// The end of the last of so many bursts more, of which so many may be outstanding, each for so long; the times when
+  /// some before have been answered are known. At first `from`: the earliest end of the first one.
+  static int64_t last_burst(Engine& engine, int64_t bursts, int64_t places, int64_t held, int64_t from) {
+    const int64_t before = engine.bursts;
+    engine.bursts += bursts;
+    int64_t end = from + (bursts - 1) / places * held;
+    constexpr size_t kLooks = 16;
+    for (size_t k = engine.answered.size(), looked = 0; k > 0 && looked < kLooks; --k, ++looked) {
+      const auto& [count, at] = engine.answered[k - 1];
+      end = std::max(end, at + (before + bursts - count) / places * held);
+    }
+    engine.answered.emplace_back(engine.bursts, end);
+    return end;
+  }
+
+  void load(Step& step, const Moved& moved, int64_t before, Engine& engine) const {
     const int64_t data = timing::transfer::kLeave + timing::load::kFirstBeat + latency_;
-    const int64_t window = moved.bursts > 0 ? (moved.bursts - 1) / std::max(1, config_.reads_in_flight) * latency_ : 0;
     step.beats = slots(moved.beats);
     step.work = std::max(moved.groups, step.beats);
     step.lead = timing::transfer::kLeave + timing::load::kStart + step.work;
-    if (moved.beats > 0) step.lead = std::max(step.lead, data + std::max(step.beats, window));
     step.first = step.take + data - timing::bus::kSeen;
-    step.end = std::max(step.take + step.lead, before + step.work);
     step.completes = 0;
+    if (moved.beats > 0) step.lead = std::max(step.lead, data + step.beats);
+    step.end = std::max(step.take + step.lead, before + step.work);
+    if (moved.beats > 0)
+      step.end = std::max(step.end, last_burst(engine, moved.bursts, std::max(1, config_.reads_in_flight),
+                                               latency_ + timing::bus::kAddress, step.take + data + 1));
   }
 
-  void store(Step& step, const Moved& moved, int64_t before) const {
-    const int64_t window = moved.bursts > 0 ? (moved.bursts - 1) / std::max(1, config_.writes_in_flight) * latency_ : 0;
+  void store(Step& step, const Moved& moved, int64_t before, Engine& engine) const {
     step.beats = slots(moved.beats);
     step.work = step.beats;
-    step.lead = timing::transfer::kLeave + timing::store::kFirstBeat + std::max(step.beats, window);
-    step.first = step.take + timing::transfer::kLeave + timing::store::kFirstBeat;
+    const int64_t data = timing::transfer::kLeave + timing::store::kFirstBeat;
+    step.lead = data + step.beats;
+    step.first = step.take + data;
     step.end = std::max(step.take + step.lead, before + step.work);
+    step.end = std::max(step.end, last_burst(engine, moved.bursts, std::max(1, config_.writes_in_flight),
+                                             latency_ + timing::bus::kWriteData, step.take + data + 1));
     step.completes = latency_ - 1 + timing::store::kComplete;
   }
 

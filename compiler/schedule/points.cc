@@ -121,10 +121,13 @@ std::vector<OperandPlan> TilePoints::plans(const Schedule& loops, Operand operan
         plan.attach = attach;
         const int64_t kept = attach == kDerived ? 1 : kept_tiles(nest_, made, operand, attach);
         if (kept > INT32_MAX - kSpare) continue;
-        for (int64_t spare = 0; spare < kSpare; ++spare) {
-          plan.copies = static_cast<int>(kept + spare);
+        const auto add = [&](int64_t copies) {
+          plan.copies = static_cast<int>(copies);
           if (plan_obstacle(nest_, made, plan, config_).empty()) result.push_back(plan);
-        }
+        };
+        for (int64_t spare = 0; spare < kSpare; ++spare) add(kept + spare);
+        const int64_t threads = derived_copies(nest_, made, operand, attach_of(nest_, made, operand));
+        if (threads >= kept + kSpare && threads <= INT32_MAX) add(threads);
       }
     }
   }

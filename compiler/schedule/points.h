@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All schedules of one tile of a nest's space (space.h), as choices that do not depend on each other: the loops around
 // the tile with their virtual threads, a plan for each operand that these loops allow, and strips. A nest, a machine
-// and a tile enter; the choices leave. A schedule of the space with this tile is one of each, if all slots fit.
+// and a tile enter; the choices leave. A schedule of the space with this tile is one of each, if all slots fit. Beside
+// the space's numbers of copies there are those that follow from the threads.
 #pragma once
 
 #include <functional>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "compiler/emit/least.h"
 #include "compiler/npu/bound.h"
@@ -17,6 +18,35 @@ namespace tessera::npu::test {
 namespace {
 
 using schedule::LayerSchedule;
+using schedule::Schedule;
+
+/// Whether a schedule is a point of the space (space.h), or would be but for copies that follow from its threads.
+bool in_space(const schedule::Nest& nest, const schedule::Schedule& schedule) {
+  int threads = 0, doubled = 0;
+  const schedule::Extents tile = schedule.tile();
+  const auto outer = static_cast<size_t>(schedule.outer_levels());
+  for (size_t i = 0; i < outer; ++i) {
+    const schedule::Level& level = schedule.levels[i];
+    threads += level.threads > 1 ? 1 : 0;
+    for (size_t k = i + 1; k < outer; ++k) {
+      const schedule::Level& inner = schedule.levels[k];
+      if (inner.dim != level.dim) continue;
+      ++doubled;
+      const int64_t trips = (nest.extent[level.dim] + tile[level.dim] - 1) / tile[level.dim];
+      if (level.factor > 9 || inner.factor != (trips + level.factor - 1) / level.factor ||
+          level.factor != (trips + inner.factor - 1) / inner.factor)
+        return false;
+    }
+  }
+  if (threads > 2 || doubled > 1) return false;
+  return std::all_of(schedule.operands.begin(), schedule.operands.end(), [&](const schedule::OperandPlan& plan) {
+    if (plan.copies == schedule::kDerived) return true;
+    const int attach = schedule::attach_of(nest, schedule, plan.operand);
+    const int64_t kept =
+        schedule::fetched(nest, plan.operand) ? schedule::kept_tiles(nest, schedule, plan.operand, attach) : 1;
+    return plan.copies >= kept && plan.copies < kept + 4;
+  });
+}
 
 /// A judge that finds out whether what it is asked for takes fewer cycles than its program can.
 class Beside final : public schedule::CostModel {
@@ -64,12 +94,10 @@ class Layers {
   int64_t bound(size_t piece, const LayerSchedule& schedule) const {
     const auto& schedules = std::get<std::vector<schedule::Schedule>>(schedule);
     if (schedules.size() > 1) return bench_.bounds(piece).begin()->first;
-    const std::vector<Task> tasks =
-        make_tasks(bench_.graph(), bench_.pieces()[piece].first, placements_, config_, options_);
-    const schedule::Nest* nest = nest_of(tasks[0], schedules[0].input_layout);
-    if (nest == nullptr) nest = &tasks[0].alternatives.back();
-    return schedule::tile_bound(*nest, *schedules[0].intrinsic, schedules[0].tile(), bench_.machine(),
-                                {0, biased_entries(tasks[0], *nest)});
+    const Task& task = tasks_of(piece)[0];
+    const schedule::Nest& nest = nest_for(task, schedules[0]);
+    return schedule::tile_bound(nest, *schedules[0].intrinsic, schedules[0].tile(), bench_.machine(),
+                                {0, biased_entries(task, nest)});
   }
 
   std::string broken(size_t piece, int count, uint64_t seed) const {
@@ -116,7 +144,8 @@ class Layers {
     LayerSchedule at = bench_.of_tile(piece, 0).second.at(0);
     for (int i = 0; i < count; ++i) {
       const LayerSchedule next = bench_.mutate(piece, at, dice);
-      if (bound(piece, next) >= open) continue;
+      const Schedule& schedule = std::get<std::vector<Schedule>>(next)[0];
+      if (bound(piece, next) >= open || !in_space(nest_for(tasks_of(piece)[0], schedule), schedule)) continue;
       at = next;
       if (const int64_t taken = cycles(piece, at); taken < least)
         return "closed: " + described(piece, at, taken, least);
@@ -125,6 +154,16 @@ class Layers {
   }
 
  private:
+  const std::vector<Task>& tasks_of(size_t piece) const {
+    std::vector<Task>& tasks = tasks_[piece];
+    if (tasks.empty()) tasks = make_tasks(bench_.graph(), bench_.pieces()[piece].first, placements_, config_, options_);
+    return tasks;
+  }
+  static const schedule::Nest& nest_for(const Task& task, const schedule::Schedule& schedule) {
+    const schedule::Nest* nest = nest_of(task, schedule.input_layout);
+    return nest != nullptr ? *nest : task.alternatives.back();
+  }
+
   std::string described(size_t piece, const LayerSchedule& at, int64_t taken, int64_t bound) const {
     return config_.name + ", latency " + std::to_string(bench_.machine().dram_latency_cycles) + ": " +
            std::to_string(taken) + " cycles, bound " + std::to_string(bound) + ", " + schedule::to_json(at) + "\n" +
@@ -137,6 +176,7 @@ class Layers {
   const std::vector<Placement> placements_;
   const bool exact_;  // the judge is what bounds are of
   const std::unique_ptr<Beside> judge_;
+  mutable std::map<size_t, std::vector<Task>> tasks_;
 };
 
 /// npu256 with a bus of so many bytes, and so many bursts in flight.

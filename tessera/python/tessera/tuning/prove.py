@@ -84,8 +84,8 @@ class Proof:
         return dataclasses.replace(best, trials=self.trials + len(new))
 
     def closer(self, tuning, piece, judge, share, until):
-        """The same proof with tiles closed until a time, as far as they may have schedules that take less than `share` of
-        the best. Goes on where this piece's tiles were left before."""
+        """The same proof with tiles closed until a time, as far as they may have schedules that take less than `share`
+        of the best. Goes on where this piece's tiles were left before."""
         start, best = time.monotonic(), self
         while (left := until - time.monotonic()) > 0:
             closing = tuning.close(piece, judge, best.cycles, share, min(SLICE, left))
