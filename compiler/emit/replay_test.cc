@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The replay of LOAD, STORE and copies of the vector unit takes the cycles of the timing model, which follows single
 // bursts and beats: short runs alone, whatever the places in flight, the bus and DRAM's latency; padding beside stores;
-// copies within INP. The least that they can take is
-// not above it.
+// copies within INP. The least that they can take is not above it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -31,24 +31,60 @@ void Digest::add(const Digest& other) {
 std::vector<NestLowering::Request> NestLowering::requests(Operand operand, const std::vector<Tile>& tiles) const {
   std::vector<Request> result;
   std::map<std::array<schedule::Extents, 2>, int32_t> parts;
+  std::map<int32_t, int64_t> rows_there;  // by part, once it has been fetched
   for (const Tile& tile : tiles) {
     const bool with_result = operand != Operand::kInput && operand != Operand::kWeights && operand != Operand::kSums;
     if (with_result && !ends(tile)) continue;
     const Tile key = operand == Operand::kOutput ? tile : key_of(operand, tile);
     const auto [part, fresh] = parts.try_emplace({key.begin, key.count}, static_cast<int32_t>(parts.size()));
-    result.push_back({part->second, operand == Operand::kOutput || (operand == Operand::kSums && starts(tile))});
+    Request request{part->second, operand == Operand::kOutput || (operand == Operand::kSums && starts(tile)), 0, 0};
+    if (operand == Operand::kWeights && !nest_.factor.present)
+      request.taken = schedule_.intrinsic->demand(nest_, tile.count).weights * config_.wgt_entry_bytes();
+    if (operand == Operand::kInput) {
+      const Span rows = rows_of(tile);
+      Span window = window_of(tile);
+      const int64_t end = (rows.begin - window.begin) / window.step + rows.count;
+      int64_t& present = rows_there[part->second];
+      window.count = end;
+      request.taken = fetched_bytes(tile, window);
+      window.begin += present * window.step;
+      window.count = std::max<int64_t>(0, end - present);
+      request.added = fetched_bytes(tile, window);
+      present = std::max(present, end);
+    }
+    result.push_back(request);
   }
   return result;
 }
 
+int64_t NestLowering::fetched_bytes(const Tile& tile, Span rows) const {
+  const schedule::Access& in = nest_.input;
+  const schedule::ChannelMap& map = nest_.in_channels;
+  if (!in.present || task_.unit_input || in.broadcasts() || in.pitch_w < map.total * in.element_bytes) return 0;
+  const auto inside = [](const Span& span, int64_t low, int64_t high) {
+    const int64_t first = std::max<int64_t>(0, (low - span.begin + span.step - 1) / span.step),
+                  last = std::min(span.count - 1, (high - 1 - span.begin) / span.step);
+    return high - 1 < span.begin ? 0 : std::max<int64_t>(0, last - first + 1);
+  };
+  const int64_t begin = tile.begin[Dim::kG] * map.chunk, blocks = tile.count[Dim::kIc];
+  const int64_t from = begin + tile.begin[Dim::kIc] * map.lanes;
+  const int64_t channels =
+      blocks >= map.blocks()
+          ? std::clamp<int64_t>(map.total - begin, 0, tile.count[Dim::kG] * map.chunk)
+          : std::clamp<int64_t>(std::min(map.total, begin + map.chunk) - from, 0, blocks * map.lanes);
+  return tile.count[Dim::kN] * inside(rows, in.row_begin, in.row_end) *
+         inside(cols_of(tile), in.col_begin, in.col_end) * channels * in.element_bytes;
+}
+
 namespace {
 
-/// The slots that a ring of so many gives, one after the other, and which of them are taken anew; the latter alone.
-std::pair<Digest, Digest> slots(const std::vector<NestLowering::Request>& requests, int64_t copies) {
+/// What a ring of so many slots gives, one after the other: slots and which of them are taken anew; the latter alone.
+PlanChoice ring(const std::vector<NestLowering::Request>& requests, const OperandPlan& plan) {
+  const int64_t copies = plan.copies;
   std::vector<int64_t> slot_of, part_in(static_cast<size_t>(copies), -1);
   int64_t next = 0;
-  Digest taken, fetches;
-  for (const auto& [part, fresh] : requests) {
+  PlanChoice made{plan, {}, {}, 0};
+  for (const auto& [part, fresh, taken, added] : requests) {
     if (static_cast<size_t>(part) >= slot_of.size()) slot_of.resize(static_cast<size_t>(part) + 1, -1);
     int64_t& slot = slot_of[static_cast<size_t>(part)];
     const bool there = !fresh && slot >= 0 && part_in[static_cast<size_t>(slot)] == part;
@@ -57,10 +93,11 @@ std::pair<Digest, Digest> slots(const std::vector<NestLowering::Request>& reques
       next = next + 1 == copies ? 0 : next + 1;
       part_in[static_cast<size_t>(slot)] = part;
     }
-    taken.add(static_cast<uint64_t>(slot) << 1 | (there ? 0U : 1U));
-    fetches.add(there ? 0 : 1);
+    made.digest.add(static_cast<uint64_t>(slot) << 1 | (there ? 0U : 1U));
+    made.fetches.add(there ? 0 : 1);
+    made.bytes += there ? added : taken;
   }
-  return {taken, fetches};
+  return made;
 }
 
 Digest digest_of(const std::vector<Tile>& tiles) {
@@ -96,12 +133,26 @@ Digest CourseGroup::digest_with(const std::vector<size_t>& chosen) const {
   return all;
 }
 
+Digest CourseGroup::digest_of_all() const {
+  // With equal slots in turn a ring may still have slots that nothing takes.
+  Digest all = digest;
+  for (const OperandPlan& plan : frame.operands) all.add(static_cast<uint64_t>(plan.copies));
+  for (const Free& of : free) {
+    all.add(of.choices.size());
+    for (const PlanChoice& choice : of.choices) {
+      all.add(choice.digest);
+      all.add(static_cast<uint64_t>(choice.plan.copies));
+    }
+  }
+  return all;
+}
+
 std::vector<PlanChoice> Courses::choices(const Schedule& loops, Operand operand) const {
   Emitter nothing(config_, options_, WeightBytes::kPlacesOnly);
   LayerInfo info;
   const std::vector<Tile> tiles = NestLowering(task_, nest_, loops, nothing, info, 0).tiles();
   std::vector<PlanChoice> result;
-  std::set<Digest> seen;
+  std::map<Digest, size_t> seen;
   Schedule made = loops;
   made.operands.resize(1);
   std::vector<NestLowering::Request> requests;
@@ -112,12 +163,16 @@ std::vector<PlanChoice> Courses::choices(const Schedule& loops, Operand operand)
     if (before == nullptr || before->attach != plan.attach || before->halo != plan.halo)
       requests = NestLowering(task_, nest_, made, nothing, info, 0).requests(operand, tiles);
     before = &plan;
-    auto [digest, fetches] = slots(requests, plan.copies);
-    for (Digest* of : {&digest, &fetches}) {
+    PlanChoice choice = ring(requests, plan);
+    for (Digest* of : {&choice.digest, &choice.fetches}) {
       of->add(plan.scope ? 1 + static_cast<uint64_t>(*plan.scope) : 0);
       of->add(plan.halo == schedule::Halo::kKeep ? static_cast<uint64_t>(made.window_rows()) : 0);
     }
-    if (seen.insert(digest).second) result.push_back({plan, digest, fetches});
+    const auto [known, fresh] = seen.emplace(choice.digest, result.size());
+    if (fresh)
+      result.push_back(choice);
+    else if (choice.plan.copies < result[known->second].plan.copies)
+      result[known->second] = choice;
   }
   return result;
 }
@@ -164,7 +219,7 @@ std::vector<std::vector<PlanChoice>> classes(const std::vector<PlanChoice>& choi
 
 }  // namespace
 
-std::vector<CourseGroup> Courses::of_order(size_t order) const {
+std::vector<CourseGroup> Courses::of_order(size_t order, const std::function<bool(int64_t)>& worth) const {
   const Schedule& loops = loops_[order];
   Emitter nothing(config_, options_, WeightBytes::kPlacesOnly);
   LayerInfo info;
@@ -184,7 +239,8 @@ std::vector<CourseGroup> Courses::of_order(size_t order) const {
     schedule::add_use(use, footprint, copies, schedule::input_scope(nest_, made.frame));
     return use.fits(config_);
   };
-  const std::function<void(size_t, const Digest&)> choose = [&](size_t k, const Digest& digest) {
+  const std::function<void(size_t, const Digest&, int64_t)> choose = [&](size_t k, const Digest& digest,
+                                                                         int64_t bytes) {
     if (k == choices.size()) {
       for (const auto& [size, sizes] : strips) {
         result.push_back(made);
@@ -197,6 +253,8 @@ std::vector<CourseGroup> Courses::of_order(size_t order) const {
     OperandPlan& plan = made.frame.operands[k];
     int64_t& used = copies[static_cast<size_t>(plan.operand)];
     for (std::vector<PlanChoice> of : choices[k]) {
+      const int64_t fetched = bytes + of.front().bytes;  // what fetches the same brings the same
+      if (of.front().bytes > 0 && !worth(fetched)) continue;
       plan = of.front().plan;
       used = plan.copies;
       if (k == 0) {  // the input, where there is one, decides the rows of a window
@@ -217,12 +275,12 @@ std::vector<CourseGroup> Courses::of_order(size_t order) const {
       } else {
         made.free.push_back({k, of});
       }
-      choose(k + 1, next);
+      choose(k + 1, next, fetched);
       if (of.size() > 1) made.free.pop_back();
     }
     used = 0;
   };
-  choose(0, digest_of(NestLowering(task_, nest_, loops, nothing, info, 0).tiles()));
+  choose(0, digest_of(NestLowering(task_, nest_, loops, nothing, info, 0).tiles()), 0);
   return result;
 }
 

@@ -8,6 +8,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -24,10 +25,12 @@ struct Digest {
   auto operator<=>(const Digest&) const = default;
 };
 
-/// A plan of an operand. `digest`: of the slots that its tiles take; `fetches`: of which of them are fetched.
+/// A plan of an operand. `digest`: of the slots that its tiles take; `fetches`: of which of them are fetched; `bytes`:
+/// that this brings at least.
 struct PlanChoice {
   schedule::OperandPlan plan;
   Digest digest, fetches;
+  int64_t bytes = 0;
 };
 
 /// Schedules with the same order, the same fetches and strips. Each of the `free` operands has any of some rings,
@@ -45,6 +48,8 @@ struct CourseGroup {
   schedule::Schedule with(const std::vector<size_t>& chosen) const;
   /// Of one in which all are chosen.
   Digest digest_with(const std::vector<size_t>& chosen) const;
+  /// Of all its schedules.
+  Digest digest_of_all() const;
 };
 
 /// The schedules of one tile, in an order that is always the same.
@@ -56,8 +61,9 @@ class Courses {
 
   /// How many orders of loops there are; schedules come by these.
   size_t orders() const { return loops_.size(); }
-  /// All schedules of that order, legal and not, of those with equal digests one with the fewest slots.
-  std::vector<CourseGroup> of_order(size_t order) const;
+  /// All schedules of that order, legal and not, of those with equal digests one with the fewest slots. Those are left
+  /// out of which `worth` says no: it is asked for bytes that are fetched at least.
+  std::vector<CourseGroup> of_order(size_t order, const std::function<bool(int64_t)>& worth) const;
 
  private:
   std::vector<PlanChoice> choices(const schedule::Schedule& loops, schedule::Operand operand) const;

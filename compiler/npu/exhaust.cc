@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "compiler/emit/least.h"
+#include "compiler/schedule/compulsory.h"
 #include "isa/generated/instructions.h"
 
 namespace tessera::npu {
@@ -179,15 +180,19 @@ void Exhaustion::leave_tile() {
   order_ = group_ = 0;
   groups_.clear();
   waiting_.clear();
+  groups_seen_.clear();
   seen_.clear();
   measured_.clear();
 }
 
 bool Exhaustion::close(const std::function<bool()>& over) {
   const NestTile& tile = tiles_[standing_.closed];
-  if (!courses_) courses_.emplace(task_, *tile.nest, machine_.config, options_, *tile.of.intrinsic, tile.of.tile);
+  if (!courses_) {
+    courses_.emplace(task_, *tile.nest, machine_.config, options_, *tile.of.intrinsic, tile.of.tile);
+    other_bytes_ = schedule::compulsory::out_once(*tile.nest, tile.nest->output, machine_.config).bus;
+  }
   for (; order_ < courses_->orders(); ++order_) {
-    if (groups_.empty()) groups_ = courses_->of_order(order_);
+    if (groups_.empty()) groups_ = courses_->of_order(order_, [&](int64_t bytes) { return !cut(least(bytes)); });
     if (!close_order(over)) return false;
     groups_.clear();
     group_ = 0;
@@ -199,7 +204,7 @@ bool Exhaustion::close(const std::function<bool()>& over) {
 
 bool Exhaustion::close_order(const std::function<bool()>& over) {
   for (; group_ < groups_.size(); ++group_) {
-    if (waiting_.empty()) waiting_.emplace_back();
+    if (waiting_.empty() && groups_seen_.insert(groups_[group_].digest_of_all()).second) waiting_.emplace_back();
     while (!waiting_.empty()) {
       if (over()) return false;
       const std::vector<size_t> chosen = std::move(waiting_.back());
@@ -231,6 +236,12 @@ void Exhaustion::look(const CourseGroup& group, const std::vector<size_t>& chose
 int64_t Exhaustion::least(const schedule::InstructionStream& stream) const {
   return emit::least_cycles(stream.instructions, *stream.works, machine_.config,
                             {machine_.dram_latency_cycles, machine_.dram_bandwidth_bytes});
+}
+
+int64_t Exhaustion::least(int64_t bytes) const {
+  // The first instruction and the first data come a latency after they were asked for, and the last write is answered.
+  const int64_t saved = 4;  // where the memory is slower than the bus
+  return 3 * machine_.dram_latency_cycles + (bytes + other_bytes_) / machine_.bytes_per_cycle() - saved;
 }
 
 bool Exhaustion::cut(int64_t least) {

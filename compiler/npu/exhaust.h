@@ -66,6 +66,8 @@ class Exhaustion {
   void measure(const schedule::Schedule& schedule);
   /// What no program with at least these waits is below.
   int64_t least(const schedule::InstructionStream& stream) const;
+  /// What no program with the open tile is below that fetches so many bytes of the input and of weights.
+  int64_t least(int64_t bytes) const;
   /// Whether that is enough to leave these programs out.
   bool cut(int64_t least);
   int64_t best() const { return standing_.best ? std::min(known_, standing_.cycles) : known_; }
@@ -88,7 +90,8 @@ class Exhaustion {
   size_t order_ = 0, group_ = 0;
   std::vector<CourseGroup> groups_;           // of the order
   std::vector<std::vector<size_t>> waiting_;  // choices in the group that are to be looked at, the next one last
-  std::set<Digest> seen_, measured_;
+  std::set<Digest> groups_seen_, seen_, measured_;
+  int64_t other_bytes_ = 0;  // of DRAM, that every schedule of its nest moves
 };
 
 }  // namespace tessera::npu

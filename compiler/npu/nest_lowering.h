@@ -80,12 +80,16 @@ class NestLowering {
   std::vector<Tile> tiles() const;
 
   /// What an operand's ring is asked for while the tiles run, one after the other: a part of the operand, by number,
-  /// which is found in its slot or takes the next one. `fresh`: it takes the next one wherever it may stand.
+  /// which is found in its slot or takes the next one. `fresh`: it takes the next one wherever it may stand. Bytes of
+  /// the input and of constant weights that are fetched at least, with a slot or, rows that are new, in one.
   struct Request {
     int32_t part = 0;
     bool fresh = false;
+    int64_t taken = 0, added = 0;
   };
   std::vector<Request> requests(Operand operand, const std::vector<Tile>& tiles) const;
+  /// Bytes of the input in those of its rows.
+  int64_t fetched_bytes(const Tile& tile, Span rows) const;
   /// What the schedule's strips make of the first and of the last tile: sizes of strips.
   std::vector<int64_t> strip_sizes() const;
 
