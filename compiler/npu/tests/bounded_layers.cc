@@ -137,7 +137,8 @@ class Layers {
     int64_t closed = static_cast<int64_t>(standing.closed), open = 0;
     for (const auto& [bound, tiles] : bench_.bounds(piece)) {
       open = bound;
-      if ((closed -= tiles) < 0) break;
+      closed -= tiles;
+      if (closed < 0) break;
       open = std::numeric_limits<int64_t>::max();
     }
     if (standing.closed == 0) return "";
