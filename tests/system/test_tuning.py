@@ -147,13 +147,14 @@ def test_no_layer_of_a_network_is_below_its_bound(name):
 
 @timed
 def test_a_proof_ends_and_goes_on_where_it_was_interrupted():
-    """The digits' layers on npu64. The oracle of a proof is every schedule that searches meet."""
+    """The digits' layers on npu64, the first that is proven, in the long form all. The oracle of a proof is every
+    schedule that searches meet."""
     bench, proven = _tessera.Tuning(str(DIGITS), "npu64", {}, {}), 0
     singles = [number for number, piece in enumerate(bench.pieces()) if piece["count"] == 1]
     for number in singles:
         proof = tuning.prove(bench, number, seconds=0.4, exact=False)
         before = proof
-        proof = proof.closer(bench, number, "sysc", 1, time.monotonic() + (20 if LONG else 2))
+        proof = proof.closer(bench, number, "sysc", 1, time.monotonic() + (20 if LONG else 1))
         assert proof.cycles <= before.cycles and proof.bound >= before.bound
         assert proof.closed + proof.open <= proof.tiles and proof.gap <= before.gap
         if not proof.proven:
@@ -167,6 +168,8 @@ def test_a_proof_ends_and_goes_on_where_it_was_interrupted():
         # Another run comes to the same, whatever it has met before.
         again = tuning.prove(_tessera.Tuning(str(DIGITS), "npu64", {}, {}), number, seconds=60, seed=7)
         assert again.proven and again.cycles == proof.cycles
+        if not LONG:
+            break
     assert proven > 0
 
 
