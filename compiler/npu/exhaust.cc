@@ -207,15 +207,16 @@ bool Exhaustion::close_order(const std::function<bool()>& over) {
     if (waiting_.empty() && groups_seen_.insert(groups_[group_].digest_of_all()).second) waiting_.emplace_back();
     while (!waiting_.empty()) {
       if (over()) return false;
-      const std::vector<size_t> chosen = std::move(waiting_.back());
+      const Waiting at = std::move(waiting_.back());
       waiting_.pop_back();
-      look(groups_[group_], chosen);
+      look(groups_[group_], at);
     }
   }
   return true;
 }
 
-void Exhaustion::look(const CourseGroup& group, const std::vector<size_t>& chosen) {
+void Exhaustion::look(const CourseGroup& group, const Waiting& at) {
+  const std::vector<size_t>& chosen = at.chosen;
   const Schedule schedule = group.with(chosen);
   const Nest& nest = *tiles_[standing_.closed].nest;
   if (chosen.size() == group.free.size()) {
@@ -225,11 +226,12 @@ void Exhaustion::look(const CourseGroup& group, const std::vector<size_t>& chose
     measure(schedule::canonical(nest, machine_.config, schedule));
     return;
   }
-  if (cut(least(lower_(schedule, roomy_)))) return;
+  if (!at.bounded && cut(least(lower_(schedule, roomy_)))) return;
+  // With the most slots of the next operand, too, it is the same program.
   const size_t choices = group.free[chosen.size()].choices.size();
   for (size_t k = choices; k-- > 0;) {
-    waiting_.push_back(chosen);
-    waiting_.back().push_back(k);
+    waiting_.push_back({chosen, k == choices - 1});
+    waiting_.back().chosen.push_back(k);
   }
 }
 

@@ -61,8 +61,9 @@ class Exhaustion {
   bool close(const std::function<bool()>& over);
   /// The groups of one order, from `group_` on; whether they are through.
   bool close_order(const std::function<bool()>& over);
+  struct Waiting;
   /// Looks at the group's schedules with these choices: at what all of them cannot be below, or at the only one.
-  void look(const CourseGroup& group, const std::vector<size_t>& chosen);
+  void look(const CourseGroup& group, const Waiting& at);
   void measure(const schedule::Schedule& schedule);
   /// What no program with at least these waits is below.
   int64_t least(const schedule::InstructionStream& stream) const;
@@ -88,8 +89,13 @@ class Exhaustion {
   // Of the first open tile.
   std::optional<Courses> courses_;
   size_t order_ = 0, group_ = 0;
-  std::vector<CourseGroup> groups_;           // of the order
-  std::vector<std::vector<size_t>> waiting_;  // choices in the group that are to be looked at, the next one last
+  std::vector<CourseGroup> groups_;  // of the order
+  /// Choices in the group that are to be looked at, the next one last.
+  struct Waiting {
+    std::vector<size_t> chosen;
+    bool bounded = false;  // what they cannot be below is known, and is below the limit
+  };
+  std::vector<Waiting> waiting_;
   std::set<Digest> groups_seen_, seen_, measured_;
   int64_t other_bytes_ = 0;  // of DRAM, that every schedule of its nest moves
 };
