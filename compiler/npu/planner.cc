@@ -27,6 +27,7 @@ constexpr size_t kChainTrials = 24;  // tiles of a chain cost little to plan, an
 /// Instructions up to which a whole stream is judged as it is compiled, with what stays on the chip and the times of
 /// its fetches: several replays, which decide the more the smaller results are.
 constexpr int64_t kAsCompiled = 1500;
+static const int64_t kPolished = getenv("KPO") ? atoi(getenv("KPO")) : 20000;
 /// Layouts of a chain's first input that are judged.
 constexpr size_t kChainLayouts = 3;
 
@@ -423,6 +424,7 @@ std::vector<Unit> Planner::run() {
   for (size_t end = count; end > 0; end = result.back().first)
     result.push_back(std::move(offered_.extract({cuts[end].first, end - cuts[end].first}).mapped()));
   std::reverse(result.begin(), result.end());
+  short_ = pushed(result) <= kAsCompiled;
   recut(result);
   explain(cuts, result);
   return result;
@@ -577,9 +579,11 @@ std::vector<const Unit*> between(const std::vector<Unit>& units, size_t first, s
 }  // namespace
 
 void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
+  placed_ = &plan.placements;
   std::vector<bool> changed(units.size() + 1, false);
   for (size_t u = 0; u < units.size(); ++u) changed[u] = settle_at(units, u);
   look_again(units, plan, changed);
+  polish(units, plan);
   for (const Unit& unit : units) {
     SearchLog::Piece& piece = log_.pieces[unit.piece];
     if (const auto score = piece.candidates[unit.candidate].score_in_place)
@@ -588,10 +592,12 @@ void Planner::settle(std::vector<Unit>& units, const MemoryPlan& plan) {
 }
 
 bool Planner::settle_at(std::vector<Unit>& units, size_t u) {
-  Unit& unit = units[u];
-  const std::string before = choice_key(unit);
   const std::vector<const Unit*> around = between(units, u - std::min<size_t>(u, 1), u + 2);
-  const auto cost = [&] { return cost_of(around); };
+  return settle_by(units[u], [&] { return cost_of(around); });
+}
+
+bool Planner::settle_by(Unit& unit, const std::function<std::optional<Cost>()>& cost) {
+  const std::string before = choice_key(unit);
   if (unit.chain)
     pick(unit, unit.chain->plan, unit.plans, cost);
   else if (unit.tasks.size() == 1)
@@ -602,7 +608,7 @@ bool Planner::settle_at(std::vector<Unit>& units, size_t u) {
 
 void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::vector<bool> changed) {
   const bool any = std::count(changed.begin(), changed.end(), true) > 0;
-  const std::optional<Cost> known = any ? whole(units, plan) : std::nullopt;
+  const std::optional<Cost> known = any ? whole(units, plan, kAsCompiled) : std::nullopt;
   if (!known) return;
   std::vector<Choices> first;
   for (const Unit& unit : units) {
@@ -611,7 +617,7 @@ void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::
   }
   for (size_t u = 0; u < units.size(); ++u)
     changed[u] = (changed[u + 1] || (u > 0 && changed[u - 1])) && settle_at(units, u);
-  const Cost now = whole(units, plan).value();
+  const Cost now = whole(units, plan, kAsCompiled).value();
   if (now.cycles <= known->cycles && goal_.score(now, config_) < goal_.score(*known, config_)) return;
   for (size_t u = 0; u < units.size(); ++u) {
     Unit& unit = units[u];
@@ -622,12 +628,32 @@ void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::
   }
 }
 
-std::optional<Cost> Planner::whole(const std::vector<Unit>& units, const MemoryPlan& plan) {
+void Planner::polish(std::vector<Unit>& units, const MemoryPlan& plan) {
+  if (!judge_->reads_streams() || getenv("NOPOL")) return;
+  for (Unit& unit : units) {
+    if (bound_by_bus(unit)) settle_by(unit, [&] { return whole(units, plan, kPolished); });
+  }
+}
+
+bool Planner::bound_by_bus(const Unit& unit) const {
+  std::vector<LayerInfo> infos(graph_.operations.size());
+  Emitter emitter(config_, options_, WeightBytes::kPlacesOnly);
+  lower_unit(unit, emitter, infos);
+  emitter.assemble(false);
+  int64_t beats = 0, products = 0;
+  for (const emit::Work& work : emitter.works) {
+    beats += work.duration.beats;
+    if (work.engine == isa::Engine::kGemm) products += work.duration.engine;
+  }
+  return products > 0 && beats * config_.axi_bytes > products * emitter.bus_bytes;
+}
+
+std::optional<Cost> Planner::whole(const std::vector<Unit>& units, const MemoryPlan& plan, int64_t most) {
   if (!judge_->reads_streams()) return std::nullopt;
   std::vector<LayerInfo> infos(graph_.operations.size());
   Emitter lowered(config_, options_, WeightBytes::kPlacesOnly);
   for (const Unit& unit : units) lower_unit(unit, lowered, infos);
-  if (lowered.pushed() > kAsCompiled) return cost_of(between(units, 0, units.size()));
+  if (lowered.pushed() > most) return cost_of(between(units, 0, units.size()));
   const emit::SynchroniseOptions order = order_of(plan, options_);
   Emitter finished = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options_, replays());
   return judge_->cost(synchronised(std::move(finished), config_, infos.size(), order));
@@ -635,15 +661,68 @@ std::optional<Cost> Planner::whole(const std::vector<Unit>& units, const MemoryP
 
 std::optional<Cost> Planner::cost_of(const std::vector<const Unit*>& units) {
   if (!judge_->reads_streams()) return std::nullopt;
+  const bool forwards = short_ && options_.forward != Forward::kNever;
   std::string key;
   for (const Unit* unit : units) key += replays_ != nullptr ? unit_key(*unit) : "";
+  if (forwards && replays_ != nullptr) key += places_of(units);
   return remembered(known_as(""), key, [&](SlotLog& slots) {
     std::vector<LayerInfo> infos(graph_.operations.size());
-    const auto append = [&](Emitter& emitter) {
-      for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
+    const auto cost = [&](bool forwarded) {
+      const auto append = [&](Emitter& emitter) {
+        for (const Unit* unit : units) lower_unit(*unit, emitter, infos);
+        if (forwarded) emitter.forward(read_elsewhere(units), {});
+      };
+      return judge_->cost(lower_stream(config_, options_, infos.size(), append, &slots));
     };
-    return judge_->cost(lower_stream(config_, options_, infos.size(), append, &slots));
+    std::optional<Cost> best = cost(false);
+    if (!forwards || !best) return best;
+    const std::optional<Cost> other = cost(true);
+    return other->cycles < best->cycles ? other : best;
   });
+}
+
+int64_t Planner::pushed(const std::vector<Unit>& units) const {
+  std::vector<LayerInfo> infos(graph_.operations.size());
+  Emitter emitter(config_, options_, WeightBytes::kPlacesOnly);
+  for (const Unit& unit : units) lower_unit(unit, emitter, infos);
+  return emitter.pushed();
+}
+
+ArenaBytes Planner::read_elsewhere(const std::vector<const Unit*>& units) const {
+  std::vector<bool> inside(graph_.operations.size(), false), wanted(graph_.tensors.size(), false);
+  for (const Unit* unit : units) {
+    for (size_t i = unit->first; i < unit->first + unit->count; ++i) inside[i] = true;
+  }
+  const auto want = [&](TensorId id) { wanted[static_cast<size_t>(root_of(graph_, id))] = true; };
+  for (const TensorId output : graph_.outputs) want(output);
+  for (size_t i = 0; i < inside.size(); ++i) {
+    if (inside[i]) continue;
+    for (const TensorId read : uses_of(graph_.operations[i]).read) want(read);
+  }
+  ArenaBytes bytes;
+  for (size_t t = 0; t < wanted.size(); ++t) {
+    const Placement& place = (*placed_)[t];
+    if (wanted[t] && place.base == kArenaBase)
+      bytes.emplace_back(place.region_offset, place.region_offset + place.region_bytes);
+  }
+  return bytes;
+}
+
+std::string Planner::places_of(const std::vector<const Unit*>& units) const {
+  std::string text;
+  const auto add = [&](TensorId id) {
+    const Placement& place = (*placed_)[static_cast<size_t>(id)];
+    text += std::to_string(place.base) + "+" + std::to_string(place.offset) + " ";
+  };
+  for (const Unit* unit : units) {
+    for (size_t i = unit->first; i < unit->first + unit->count; ++i) {
+      const Uses uses = uses_of(graph_.operations[i]);
+      for (const TensorId read : uses.read) add(read);
+      add(uses.written);
+    }
+  }
+  for (const auto& [begin, end] : read_elsewhere(units)) text += std::to_string(begin) + "-" + std::to_string(end) + " ";
+  return text;
 }
 
 }  // namespace tessera::npu

@@ -141,12 +141,24 @@ class Planner {
   void choose_strips(Unit& unit, const std::function<std::optional<schedule::Cost>()>& cost);
   /// Settles one unit; whether another choice was made.
   bool settle_at(std::vector<Unit>& units, size_t u);
+  bool settle_by(Unit& unit, const std::function<std::optional<schedule::Cost>()>& cost);
+  /// Settles those that the bus bounds by the whole stream: when their fetches come is decided far before them.
+  void polish(std::vector<Unit>& units, const MemoryPlan& plan);
+  /// Whether a unit's transfers take longer than its products.
+  bool bound_by_bus(const Unit& unit) const;
   /// Settles again the neighbours of those that have changed, and keeps that if the whole stream does better with it.
   void look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::vector<bool> changed);
   /// Of the whole stream, a short one as it is compiled; nothing where the judge looks at no streams.
-  std::optional<schedule::Cost> whole(const std::vector<Unit>& units, const MemoryPlan& plan);
-  /// Of units behind each other; nothing where the judge looks at no streams.
+  std::optional<schedule::Cost> whole(const std::vector<Unit>& units, const MemoryPlan& plan, int64_t most);
+  /// Of units behind each other, those of a short stream with what stays on the chip; nothing where the judge looks at
+  /// no streams.
   std::optional<schedule::Cost> cost_of(const std::vector<const Unit*>& units);
+  /// Of what the units write that which others read, or the user.
+  ArenaBytes read_elsewhere(const std::vector<const Unit*>& units) const;
+  /// Where the tensors stand that the units read and write.
+  std::string places_of(const std::vector<const Unit*>& units) const;
+  /// Instructions of all units.
+  int64_t pushed(const std::vector<Unit>& units) const;
   /// Tries the other candidates in place of the unit's own.
   template <typename Plan>
   void pick(Unit& unit, Plan& current, std::vector<Choice<Plan>>& others,
@@ -160,6 +172,8 @@ class Planner {
   const std::unique_ptr<schedule::Searcher> searcher_;
   const std::unique_ptr<schedule::CostModel> model_, judge_;
   const std::vector<Placement> placements_;
+  const std::vector<Placement>* placed_ = &placements_;  // where tensors stand now
+  bool short_ = false;                                   // the stream has few instructions (kAsCompiled)
   const std::vector<bool> feeds_;
   std::vector<Scope> scopes_;              // by operation: of its result
   std::map<size_t, std::string> reasons_;  // by operation: why no chain that begins with it can be

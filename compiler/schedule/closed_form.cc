@@ -275,17 +275,25 @@ class ChainForm {
   }
 
   Cost cost() {
-    for (size_t s = 0; s < nests_.size(); ++s) link(s);
-    const int64_t store = transfers();
+    for (size_t s = 0; s < nests_.size(); ++s) {
+      const int64_t gemm = gemm_, alu = alu_;
+      link(s);
+      const int64_t turns = closing(s) ? tiles_ : plan_.steps;
+      first_gemm_ += (gemm_ - gemm) / turns;
+      first_alu_ += (alu_ - alu) / turns / strips(s);
+    }
+    const int64_t constants = load_, store = transfers();
     const Nest& tail = *nests_.back();
     const int64_t bus = load_ + store + instructions_ * beats(isa::kInstructionBytes, machine_);
     int64_t busiest = std::max({gemm_, alu_, bus});
     const size_t last = nests_.size() - 1;
     if (dense(tail) && tiles_ > 1 && copies(last, Operand::kSums) == 1)
       busiest += images_ * plan_.rows->out[last] * plan_.cols->out[last] * tail.extent[Dim::kOc];
+    // Of the steps at both ends one engine's work is not hidden, and half of the first fetches.
     Cost cost;
-    cost.cycles = busiest + static_cast<int64_t>(nests_.size() - 1) * std::min(gemm_, alu_) / plan_.steps +
-                  load_ / tiles_ / 2 + 2 * machine_.dram_latency_cycles;
+    cost.cycles = busiest + std::min(first_gemm_, first_alu_) +
+                  (constants / chunks_ + (load_ - constants) / tiles_ / strips(0)) / 2 +
+                  2 * machine_.dram_latency_cycles;
     cost.bytes = bytes_ + instructions_ * isa::kInstructionBytes;
     return cost;
   }
@@ -296,6 +304,14 @@ class ChainForm {
     return plan == nullptr ? 0 : plan->copies;
   }
   bool closing(size_t s) const { return s + 1 == nests_.size() && s > 0 && dense(*nests_[s]); }
+
+  /// Into how many the first link's first tile is cut, or the last one's last.
+  int64_t strips(size_t s) const {
+    const Schedule& schedule = plan_.schedules[s];
+    if (schedule.strips == 0) return 1;
+    const Footprint f = footprint(*nests_[s], *schedule.intrinsic, schedule.tile());
+    return std::max<int64_t>(1, std::max(f.sums, f.output) / schedule.strips);
+  }
 
   int64_t products_of(size_t s) const {
     const Nest& n = *nests_[s];
@@ -391,6 +407,7 @@ class ChainForm {
   const int64_t images_;
   int64_t middle_ = 1, chunks_ = 1, tiles_ = 1;
   int64_t gemm_ = 0, alu_ = 0, load_ = 0, instructions_ = 0, bytes_ = 0;
+  int64_t first_gemm_ = 0, first_alu_ = 0;  // of one step, or of a tile where that is what a link works on
 };
 
 class ClosedForm : public CostModel {
