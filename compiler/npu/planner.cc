@@ -27,7 +27,8 @@ constexpr size_t kChainTrials = 24;  // tiles of a chain cost little to plan, an
 /// Instructions up to which a whole stream is judged as it is compiled, with what stays on the chip and the times of
 /// its fetches: several replays, which decide the more the smaller results are.
 constexpr int64_t kAsCompiled = 1500;
-static const int64_t kPolished = getenv("KPO") ? atoi(getenv("KPO")) : 20000;
+/// Instructions up to which the last unit that the bus bounds is judged by the whole stream.
+constexpr int64_t kPolished = 30000;
 /// Layouts of a chain's first input that are judged.
 constexpr size_t kChainLayouts = 3;
 
@@ -629,10 +630,9 @@ void Planner::look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::
 }
 
 void Planner::polish(std::vector<Unit>& units, const MemoryPlan& plan) {
-  if (!judge_->reads_streams() || getenv("NOPOL")) return;
-  for (Unit& unit : units) {
-    if (bound_by_bus(unit)) settle_by(unit, [&] { return whole(units, plan, kPolished); });
-  }
+  if (!judge_->reads_streams()) return;
+  const auto last = std::find_if(units.rbegin(), units.rend(), [&](const Unit& unit) { return bound_by_bus(unit); });
+  if (last != units.rend()) settle_by(*last, [&] { return whole(units, plan, kPolished); });
 }
 
 bool Planner::bound_by_bus(const Unit& unit) const {
@@ -655,7 +655,9 @@ std::optional<Cost> Planner::whole(const std::vector<Unit>& units, const MemoryP
   for (const Unit& unit : units) lower_unit(unit, lowered, infos);
   if (lowered.pushed() > most) return cost_of(between(units, 0, units.size()));
   const emit::SynchroniseOptions order = order_of(plan, options_);
-  Emitter finished = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options_, replays());
+  Options options = options_;
+  if (lowered.pushed() > kAsCompiled) options.forward = Forward::kNever;
+  Emitter finished = assembled(std::move(lowered), results_of(graph_, plan.placements), order, options, replays());
   return judge_->cost(synchronised(std::move(finished), config_, infos.size(), order));
 }
 
@@ -721,7 +723,8 @@ std::string Planner::places_of(const std::vector<const Unit*>& units) const {
       add(uses.written);
     }
   }
-  for (const auto& [begin, end] : read_elsewhere(units)) text += std::to_string(begin) + "-" + std::to_string(end) + " ";
+  for (const auto& [begin, end] : read_elsewhere(units))
+    text += std::to_string(begin) + "-" + std::to_string(end) + " ";
   return text;
 }
 

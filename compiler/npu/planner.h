@@ -142,13 +142,15 @@ class Planner {
   /// Settles one unit; whether another choice was made.
   bool settle_at(std::vector<Unit>& units, size_t u);
   bool settle_by(Unit& unit, const std::function<std::optional<schedule::Cost>()>& cost);
-  /// Settles those that the bus bounds by the whole stream: when their fetches come is decided far before them.
+  /// Settles the last unit that the bus bounds by the whole stream: when its fetches come is decided far before it, and
+  /// nothing behind it hides them.
   void polish(std::vector<Unit>& units, const MemoryPlan& plan);
   /// Whether a unit's transfers take longer than its products.
   bool bound_by_bus(const Unit& unit) const;
   /// Settles again the neighbours of those that have changed, and keeps that if the whole stream does better with it.
   void look_again(std::vector<Unit>& units, const MemoryPlan& plan, std::vector<bool> changed);
-  /// Of the whole stream, a short one as it is compiled; nothing where the judge looks at no streams.
+  /// Of the whole stream; one of `most` instructions or fewer with the times of its fetches, a short one as it is
+  /// compiled; nothing where the judge looks at no streams.
   std::optional<schedule::Cost> whole(const std::vector<Unit>& units, const MemoryPlan& plan, int64_t most);
   /// Of units behind each other, those of a short stream with what stays on the chip; nothing where the judge looks at
   /// no streams.

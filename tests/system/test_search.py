@@ -55,6 +55,20 @@ def test_the_candidates_are_printed_with_their_costs_and_why_the_winner_won(comm
     assert (tmp_path / "plain.tsr").read_bytes() == (tmp_path / "looked.tsr").read_bytes()  # looking changes nothing
 
 
+@pytest.mark.parametrize("name", ["ds_cnn", "vww"])
+def test_what_stays_on_the_chip_decides_how_a_short_stream_is_cut(name):
+    """The oracle is the timing model: under schedules that were chosen as if every result were fetched again, with the
+    same results kept on the chip, a network takes longer."""
+    data, feeds = networks.build(name)
+    apart = tessera.Session(data, "fsim", "npu256", forward=False).schedules()
+    cycles = []
+    for options in ({}, {"schedules": apart}):
+        session = tessera.Session(data, "sysc", "npu256", **options)
+        session.run(None, feeds)
+        cycles.append(session.stats().cycles)
+    assert cycles[0] < cycles[1]
+
+
 def test_models_and_searchers_come_by_name(command, tmp_path):
     data, feeds = networks.build("ds_cnn")
     expected = tessera.Session(data, "fsim", "npu256").run(None, feeds)
