@@ -548,7 +548,7 @@ TEST(Prefetch, FactorsThatAreReadyComeBesideTheLayerBefore) {
   graph.outputs = {scores};
   const auto early = [&](bool prefetch) {
     Program program;
-    const Options options{.chain = false, .prefetch_weights = prefetch};
+    const Options options{.chain = false, .prefetch_weights = prefetch, .forward = Forward::kNever};
     EXPECT_EQ(test::compare(graph, isa::find_config("npu256"), 3, options, &program), "");
     int64_t waiting = 0, found = 0;
     for (size_t i = 0; i < program.instructions.size(); ++i) {

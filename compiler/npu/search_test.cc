@@ -422,7 +422,7 @@ Graph many_convolutions(uint64_t seed) {
 TEST(Search, ASecondLookIsKeptWhereTheWholeStreamDoesBetter) {
   const isa::MachineConfig config = isa::find_config("npu256");
   int looked = 0, kept = 0;
-  for (const uint64_t seed : {1u, 2u}) {
+  for (const uint64_t seed : {1u, 3u}) {
     const Graph graph = many_convolutions(seed);
     const auto program = [&](Whole::Second second) {
       Whole::second = second;
@@ -434,8 +434,7 @@ TEST(Search, ASecondLookIsKeptWhereTheWholeStreamDoesBetter) {
     };
     const auto first = program(Whole::Second::kWorse), again = program(Whole::Second::kBetter),
                usual = program(Whole::Second::kReplayed);
-    if (Whole::seen.size() < 2) continue;  // no choice has changed between the neighbours
-    ASSERT_EQ(Whole::seen.size(), 2U);
+    ASSERT_GE(Whole::seen.size(), 2U);  // the last unit that the bus bounds is judged by the whole stream afterwards
     ++looked;
     const schedule::Goal goal;
     const auto score = [&](size_t which) { return goal.score(Whole::seen[which], config); };
