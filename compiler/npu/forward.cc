@@ -320,9 +320,25 @@ class Forwarding {
 
 }  // namespace
 
+namespace {
+
+/// Whether all that a stream touches on the chip is there. An intrinsic of a plugin may read past the end in a
+/// candidate; what is chosen is checked when it is finished.
+bool within(const std::vector<Streamed>& stream, const isa::MachineConfig& config) {
+  const auto inside = [&](const emit::Touch& touch) {
+    if (touch.memory >= isa::kSpaces) return true;
+    return touch.begin >= 0 && touch.end <= config.space_bytes(static_cast<Space>(touch.memory));
+  };
+  return std::all_of(stream.begin(), stream.end(), [&](const Streamed& streamed) {
+    return std::all_of(streamed.work.touches.begin(), streamed.work.touches.end(), inside);
+  });
+}
+
+}  // namespace
+
 Forwarded forward(std::vector<Streamed>& stream, const ArenaBytes& results, const isa::MachineConfig& config,
                   const std::set<size_t>& loads) {
-  if (config.batch != 1 || config.block_in != config.block_out) return {};
+  if (config.batch != 1 || config.block_in != config.block_out || !within(stream, config)) return {};
   return Forwarding(stream, results, loads, config).run();
 }
 

@@ -61,6 +61,23 @@ std::vector<std::optional<schedule::LayerSchedule>> schedules_of(const Program& 
   return schedules;
 }
 
+TEST(Forward, StreamsThatLeaveAScratchpadStayAsTheyAre) {
+  const isa::MachineConfig config = isa::find_config("npu256");
+  isa::Alu past;
+  past.src = isa::AluSpace::kInp;
+  past.dst = isa::AluSpace::kOut;
+  past.src_addr = static_cast<uint16_t>(config.inp_depth() - 1);
+  past.extent[5] = 4;
+  past.src_stride[5] = past.dst_stride[5] = 1;
+  std::vector<Streamed> stream = {{past, emit::work_of(past, config), true}};
+  EXPECT_FALSE(forward(stream, {}, config, {}).changed);
+  EXPECT_TRUE(stream[0].kept);
+  past.src_addr = 0;
+  stream[0] = {past, emit::work_of(past, config), true};
+  forward(stream, {}, config, {});
+  EXPECT_FALSE(stream[0].kept);  // nobody reads what it writes
+}
+
 TEST(Forward, RandomGraphs) {
   const char* factor = std::getenv("TESSERA_NPU_TESTS");
   const uint64_t count = 10 * (factor == nullptr ? 1 : std::strtoull(factor, nullptr, 10));

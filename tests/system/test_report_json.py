@@ -115,11 +115,12 @@ def test_memory(reports, name, device):
             alive = (regions["from"] <= at) & (at < regions["to"])
             order = np.argsort(regions["begin"][alive])
             assert np.all(regions["end"][alive][order][:-1] <= regions["begin"][alive][order][1:]), space["name"]
-    # The compiler placed the tensors; their lives are seen in what the instructions read and write.
+    # The compiler placed the tensors; their lives are seen in what the instructions read and write. Results that stay on
+    # the chip have a place that nobody uses.
     arena = memory["arena"]
     assert arena["peak_bytes"] <= arena["bytes"] == report["arena_bytes"]
     if name == "resnet8" and device != "fsim":
-        assert arena["peak_bytes"] > 0.9 * arena["bytes"]
+        assert arena["peak_bytes"] > 0.6 * arena["bytes"]
     regions = {key: np.array(values, int) for key, values in arena["regions"].items()}
     assert regions["end"].max() <= arena["bytes"]
     for i in range(len(regions["begin"])):

@@ -27,7 +27,9 @@ FETCH = re.compile(r"(words (\d+) to (\d+) : )\d+, \d+")
 
 
 def compile_digits(path):
-    tessera.compile(ROOT / "examples" / "digits" / "digits.onnx", path, "npu64", shapes={"image": [1, 1, 8, 8]})
+    model, shapes = ROOT / "examples" / "digits" / "digits.onnx", {"image": [1, 1, 8, 8]}
+    apart = tessera.Session(model, "fsim", "npu64", shapes=shapes, forward=False)
+    tessera.compile(model, path, "npu64", shapes=shapes, schedules=apart.schedules())
     return path
 
 
