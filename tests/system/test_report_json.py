@@ -115,8 +115,8 @@ def test_memory(reports, name, device):
             alive = (regions["from"] <= at) & (at < regions["to"])
             order = np.argsort(regions["begin"][alive])
             assert np.all(regions["end"][alive][order][:-1] <= regions["begin"][alive][order][1:]), space["name"]
-    # The compiler placed the tensors; their lives are seen in what the instructions read and write. Results that stay on
-    # the chip have a place that nobody uses.
+    # The compiler placed the tensors; their lives are seen in what the instructions read and write. Results that stay
+    # on the chip have a place that nobody uses.
     arena = memory["arena"]
     assert arena["peak_bytes"] <= arena["bytes"] == report["arena_bytes"]
     if name == "resnet8" and device != "fsim":
