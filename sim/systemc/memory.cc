@@ -14,6 +14,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kSmall = 1e-6;
 constexpr Cycle kBuffered = isa::timing::bus::kBeatsWaiting;  // before the bus is held
+constexpr double kReadAhead = isa::timing::store::kGroupsWaiting;
 
 /// The most frequent quotient by far needs no division.
 double inverse(double value) { return value == 1 ? 1 : 1 / value; }
@@ -120,15 +121,37 @@ void Memory::grant(Cycle now) {
   }
 }
 
+/// Beats of the writes that STORE has offered, as far as its queue of groups can hold them.
+double Memory::writes_waiting() const {
+  double beats = write_.active ? write_.left : 0;
+  for (size_t k = write_.active ? 1 : 0; k < writes_.size() && beats < kReadAhead; ++k) beats += writes_[k]->beats;
+  return offers_[2] != nullptr ? beats + offers_[2]->beats : beats;
+}
+
+/// What STORE has read and the bus has not taken.
+void Memory::read_ahead(Cycle now) {
+  const double waiting = std::min(writes_waiting(), kReadAhead);
+  Cycle from = write_.since;
+  if (!write_.active && !writes_.empty()) {
+    from = std::max(from, std::max(writes_.front()->side->ready(*writes_.front()).first_beat, write_.free));
+  }
+  const double cycles = now > from ? static_cast<double>(now - from) : 0;
+  const double leave = write_.active ? write_.rate : 0;
+  write_.queued = std::clamp(write_.queued + cycles * (write_.fills - leave), 0.0, std::max(0.0, waiting));
+}
+
 void Memory::settle(Cycle now) {
   for (Server* server : {&read_, &write_}) {
     if (server->active) {
       const double cycles = static_cast<double>(now - server->since);
       Burst& burst = *(server == &read_ ? reads_ : writes_).front();
       server->left -= cycles * server->rate;
-      server->queued = std::clamp(server->queued + cycles * (server->rate - server->port), 0.0, double{kBuffered});
+      if (server == &read_) {
+        server->queued = std::clamp(server->queued + cycles * (server->rate - server->port), 0.0, double{kBuffered});
+      }
       burst.blocked += cycles * (1 - std::min(1.0, server->port));
     }
+    if (server == &write_) read_ahead(now);
     server->since = now;
   }
 }
@@ -237,8 +260,10 @@ void Memory::share_bus(bool held) {
     read_cycles = std::max(slot_, read_.delay + (filling_ ? 1 : port));
   }
   if (write_.active) {
-    const double port = cycles_per_beat(write_, PortShares::kStore);
+    const double all = cycles_per_beat(write_, PortShares::kStore);
+    const double port = write_.queued > kSmall ? 1 : all;
     write_.port = inverse(port);
+    write_.fills = inverse(all);
     write_cycles = std::max(slot_, port);
   }
   if (read_.active && write_.active) {
@@ -258,6 +283,7 @@ void Memory::plan(Cycle now) {
   Cycle next = kNever;
   const bool held = !read_.active && !reads_.empty() && !begin_read(now, next);
   if (!write_.active && !writes_.empty()) begin_write(now, next);
+  if (!write_.active) write_.fills = inverse(cycles_per_beat(write_, PortShares::kStore));
   share_bus(held);
   const double share = read_.active && read_.through == Port::kInpB ? read_demand() : 0;
   if (share != context_.ports.get(Port::kInpB, PortShares::kLoad)) {
@@ -269,6 +295,9 @@ void Memory::plan(Cycle now) {
   }
   if (read_.active && filling_ && read_.rate > read_.port) {
     next = std::min(next, now + std::max(Cycle{1}, cycles_of(kBuffered - read_.queued, read_.rate - read_.port)));
+  }
+  if (write_.active && write_.queued > kSmall && write_.rate > write_.fills) {
+    next = std::min(next, now + std::max(Cycle{1}, cycles_of(write_.queued, write_.rate - write_.fills)));
   }
   planned_ = held ? 0 : next;
   planned_read_ = !reads_.empty();
@@ -308,7 +337,9 @@ void Memory::step() {
 }
 
 void Memory::port_changed(Port port) {
-  const auto moves = [&](const Server& server) { return server.active && server.through == port; };
+  const auto moves = [&](const Server& server) {
+    return (server.active || (&server == &write_ && !writes_.empty())) && server.through == port;
+  };
   if (stepping_ || (!moves(read_) && !moves(write_))) return;  // engines poke() when they can go on
   const Cycle now = context_.agenda.now();
   stepping_ = true;

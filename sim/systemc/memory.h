@@ -104,7 +104,8 @@ class Memory : public sc_core::sc_module, public Process {
     double port = 1;      // share of cycles in which the engine's port is free
     Port through = Port::kNone;
     double moves = 1;   // of the port for each beat
-    double queued = 0;  // beats that the bus has moved and the port has not
+    double queued = 0;  // beats that the bus has moved and the port has not; of writes, the port and not the bus
+    double fills = 1;   // of writes: beats a cycle that the port can move ahead of the bus
 
     /// A burst begins.
     void begin(double beats, Cycle now, Port its_port, double its_moves) {
@@ -122,6 +123,7 @@ class Memory : public sc_core::sc_module, public Process {
   void grant(Cycle now);
   Cycle uncrowded() const;
   void settle(Cycle now);
+  void read_ahead(Cycle now);
   void plan(Cycle now);
   bool begin_read(Cycle now, Cycle& next);
   void begin_write(Cycle now, Cycle& next);
@@ -134,6 +136,7 @@ class Memory : public sc_core::sc_module, public Process {
   bool plan_holds(Cycle now) const;
   double idle_beats(Cycle now) const;
   double read_demand() const;
+  double writes_waiting() const;
   /// Whether a side that moves wants at least every second turn of the bus.
   bool takes_turns(const Server& server) const { return 2 * slot_ * server.rate > 1 - 1e-6; }
 
