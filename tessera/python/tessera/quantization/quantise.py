@@ -407,6 +407,8 @@ class Quantization:
             "samples": self.calibrated.samples,
             "seed": self.seed,
             "scales": "powers of two" if self.options.power_of_two else "any",
+            "config": self.options.config,
+            "numerics": self.options.numerics,
         }
 
     def report(self, *, sensitivity=True):
@@ -439,7 +441,6 @@ class Quantization:
         info = state.placement.info
         return {
             **self.origin(),
-            "config": self.options.config,
             "macs": info["macs_npu"] + info["macs_cpu"],
             "macs_npu_share": info["macs_npu_share"],
             "predicted_cycles": sum(layer.get("predicted_cycles") or 0 for layer in info.get("layers", [])),
