@@ -215,9 +215,7 @@ class Data:
         raise argument(f"{self.text} holds no sample")
 
     def limited(self, limit):
-        return Data(
-            self._feeds, self.text, synthetic=self.synthetic, labels=self.labels, limit=limit, size=self.size
-        )
+        return Data(self._feeds, self.text, synthetic=self.synthetic, labels=self.labels, limit=limit, size=self.size)
 
     def behind(self, count):
         """The samples behind the first `count`, without their labels."""

@@ -170,7 +170,14 @@ def with_nncf(model, data, options, ranges, count):
     adapted = onnx.shape_inference.infer_shapes(adapted, data_prop=True)
     restore(adapted, model, set(options.float_nodes))
     known = {**ranges, **own}
-    return Calibrated(adapted, completed(adapted, data, {**known, **ranges}), count, f"nncf {nncf.__version__}", plain=model, note=note)
+    return Calibrated(
+        adapted,
+        completed(adapted, data, {**known, **ranges}),
+        count,
+        f"nncf {nncf.__version__}",
+        plain=model,
+        note=note,
+    )
 
 
 def completed(model, data, ranges):

@@ -50,6 +50,4 @@ def describe(model, config="npu256", shapes=None, numerics="exact"):
     from .. import Session
 
     fixed = static_shapes(model, shapes)
-    return Session(
-        model.SerializeToString(), "fsim", config, shapes=fixed, numerics=numerics, cpu_codegen=False
-    ).info()
+    return Session(model.SerializeToString(), "fsim", config, shapes=fixed, numerics=numerics, cpu_codegen=False).info()

@@ -310,7 +310,7 @@ class Quantization:
             reached.append(self._distance(trial.model, feeds))
         if not reached[1] >= reached[0] + MARGIN_DECIBELS:
             return self.model, self.statistics
-        self.equalised = len({name.split("/equalised")[0] for name in factors})
+        self.equalised = len(equalise.tensors_of(self.model, _tessera.operator_names()))
         return other, scaled
 
     def _split(self, model, statistics):
