@@ -102,6 +102,14 @@ class PredictedModel {
     return description_json(model_.compile(config, compile));
   }
 
+  /// Which nodes would run where, and their products.
+  compiler::Model::Placement placement(const std::string& config, const std::map<std::string, std::string>& options) {
+    const std::lock_guard lock(mutex_);
+    compiler::CompileOptions compile;
+    for (const auto& [name, value] : options) compiler::set_option(compile, name, value);
+    return model_.placement(isa::find_config(config), compile);
+  }
+
   /// {"cycles", "bytes", "issued_macs"} that no program for the machine is below.
   std::map<std::string, int64_t> bound(const std::string& toml, const std::map<std::string, std::string>& options) {
     const std::lock_guard lock(mutex_);
@@ -309,6 +317,25 @@ PYBIND11_MODULE(_tessera, m) {
           [](PredictedModel& self, const std::string& toml, const std::map<std::string, std::string>& options) {
             py::gil_scoped_release release;
             return self.bound(toml, options);
+          },
+          py::arg("config"), py::arg("options"))
+      .def(
+          "placement",
+          [](PredictedModel& self, const std::string& config, const std::map<std::string, std::string>& options) {
+            compiler::Model::Placement found;
+            {
+              const py::gil_scoped_release release;
+              found = self.placement(config, options);
+            }
+            const auto names = [](const std::set<std::string>& from) {
+              py::set to;
+              for (const std::string& name : from) to.add(to_python(name));
+              return to;
+            };
+            py::dict out;
+            out["npu"] = names(found.npu), out["cpu"] = names(found.cpu);
+            out["macs_npu"] = found.macs_npu, out["macs_cpu"] = found.macs_cpu;
+            return out;
           },
           py::arg("config"), py::arg("options"))
       .def_property_readonly("replays", &PredictedModel::replays);

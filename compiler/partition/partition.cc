@@ -7,8 +7,10 @@
 
 #include "base/error.h"
 #include "compiler/graph/passes.h"
+#include "compiler/partition/operator_class.h"
 #include "compiler/partition/package.h"
 #include "compiler/partition/select.h"
+#include "compiler/partition/util.h"
 
 namespace tessera::partition {
 namespace {
@@ -99,6 +101,27 @@ std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module, const isa::Mach
     if (turn.graph) ordered.push_back(std::move(graphs[*turn.graph]));
   }
   return ordered;
+}
+
+Placement placement(mlir::ModuleOp module, const isa::MachineConfig& config) {
+  const Selection selection = select(main_function(module).getBody().front(), true, ability_of(config));
+  Placement placement;
+  for (const graph::ValueGraph& graph : selection.graphs) {
+    for (const graph::Operation& operation : graph.operations) {
+      placement.npu.insert(operation.nodes.begin(), operation.nodes.end());
+      placement.macs_npu += operation.macs;
+    }
+  }
+  for (const Turn& turn : selection.turns) {
+    for (nn::NodeOp op : turn.cpu) {
+      op->walk([&](nn::NodeOp inner) {  // the bodies of control flow too
+        for (std::string& name : covered_nodes({inner.getOperation()}))
+          if (!placement.npu.contains(name)) placement.cpu.insert(std::move(name));
+        placement.macs_cpu += model_macs(inner);
+      });
+    }
+  }
+  return placement;
 }
 
 program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& config, const Options& given) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,14 @@ struct Options {
 /// Errors: kDoesNotFit and kInvalidArgument of the NPU code generator, naming the node; kInvalidArgument for a schedule
 /// of what is no layer on the NPU; kUnsupported.
 program::Artifact partition(mlir::ModuleOp module, const isa::MachineConfig& config, const Options& options = {});
+
+/// Nodes of the model by where they run, and their products.
+struct Placement {
+  std::set<std::string> npu, cpu;  // a node of which the NPU computes a part stands in `npu` alone
+  int64_t macs_npu = 0, macs_cpu = 0;
+};
+/// What partition() would place where, without looking for schedules.
+Placement placement(mlir::ModuleOp module, const isa::MachineConfig& config);
 
 /// What of a module the NPU computes, before any pass of the graph has run.
 std::vector<graph::AnyGraph> value_graphs(mlir::ModuleOp module);

@@ -418,6 +418,14 @@ npu::GraphBound Model::bound(const isa::MachineConfig& config, const CompileOpti
   return all;
 }
 
+Model::Placement Model::placement(const isa::MachineConfig& config, const CompileOptions& options) {
+  check_options(options);
+  check_static({});
+  optimise({}, is_close(options));
+  partition::Placement found = partition::placement(*state_->module, config);
+  return {std::move(found.npu), std::move(found.cpu), found.macs_npu, found.macs_cpu};
+}
+
 program::Artifact Model::compile(const isa::MachineConfig& config, const CompileOptions& options) {
   check_options(options);
   const auto growing = options.max_length > 0 ? growing_inputs() : std::map<std::string, std::vector<size_t>>();

@@ -89,6 +89,13 @@ class Model {
   /// The least that a program for the machine takes on the NPU, in an instant: no schedule is looked for. Sums over
   /// the graphs. Errors: as compile.
   npu::GraphBound bound(const isa::MachineConfig& config, const CompileOptions& options = {});
+  /// Which nodes would run on the NPU and which on the CPU, without looking for schedules.
+  struct Placement {
+    std::set<std::string> npu, cpu;
+    int64_t macs_npu = 0, macs_cpu = 0;
+  };
+  /// Errors: as optimise; kUnsupported when an input has a dynamic dimension.
+  Placement placement(const isa::MachineConfig& config, const CompileOptions& options = {});
   /// The graph as text.
   std::string print() const;
 

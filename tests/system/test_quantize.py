@@ -144,13 +144,16 @@ def uneven():
 
 def test_channels_of_different_sizes_are_made_equal():
     import _tessera
-    from tessera.quantization.equalise import equalise
+    from tessera.quantization.equalise import equalise, tensors_of
     from tessera.quantization.prepare import prepare
 
     feeds = float_models.feeds_of(uneven(), 8)
     prepared = prepare(uneven(), {"Conv"})
-    equal, changed = equalise(prepared, _tessera.operator_names(), feeds)
-    assert changed == 2  # the tensor behind the Clip stays
+    names = _tessera.operator_names()
+    wanted = tensors_of(prepared, names)
+    assert len(wanted) == 2  # the tensor behind the Clip stays
+    equal, changed = equalise(prepared, names, measure.Statistics(prepared, wanted, feeds, wanted))
+    assert wanted <= changed.keys()
     reference = measure.float_outputs(prepared, feeds)
     assert measure.output_distance(equal, feeds, reference) > 80
     made = tessera.quantize(uneven(), feeds, engine="onnxruntime", report=True)
@@ -193,7 +196,8 @@ def test_a_convolution_is_split_where_its_channels_differ():
 
     feeds = as_float32(float_models.feeds_of(float_models.silu_uneven(), 8))
     model, plan = prepared_plan(float_models.silu_uneven())
-    places = split.proposals(model, _tessera.operator_names(), feeds)
+    wanted = split.tensors_of(model, _tessera.operator_names())
+    places = split.proposals(model, _tessera.operator_names(), measure.Statistics(model, wanted, feeds, wanted))
     first = plan.units[0].name
     assert [place.product.name for place in places] == [first]
     assert sorted(np.concatenate(places[0].parts)) == list(range(24))
@@ -286,23 +290,20 @@ def test_rounding_of_columns_lowers_the_error_of_sums():
         ([[10, 10, 10], [8, 8, 8], [12, 12, 9.9]], 2),
     ],
 )
-def test_weights_are_changed_for_a_clear_gain_alone(monkeypatch, samples, expected):
-    monkeypatch.setattr(measure, "output_distance", lambda model, feeds, reference: samples[model][feeds[0]])
-    means = [sum(s) / len(s) for s in samples]
-    assert Quantization._clearly_nearest(range(len(samples)), means, [0, 1, 2], [None] * 3) == expected
+def test_weights_are_changed_for_a_clear_gain_alone(samples, expected):
+    assert Quantization._clearly_nearest([sum(s) / len(s) for s in samples], samples) == expected
 
 
 def test_samples_that_have_judged_are_rounded_for_too(monkeypatch):
     """Five of 20 samples judge. The rounded weights stay, and are those of all 20."""
-    seen, real = [], rounding.reround
-    made = []
+    seen, made, real = [], [], rounding.Rounding.round
 
-    def counted(state, data, **options):
-        seen.append(len(list(data())))
-        made.append(real(state, data, **options))
+    def counted(self, data, count, progress=None):
+        made.append(real(self, data, count, progress))
+        seen.append(count)
         return made[-1]
 
-    monkeypatch.setattr(rounding, "reround", counted)
+    monkeypatch.setattr(rounding.Rounding, "round", counted)
     result = tessera.quantize(float_models.MODELS["relu6"](), "random", engine="onnxruntime", samples=20)
     assert seen == [15, 20]
     assert "rounded layer by layer" in str(result.model.metadata_props)

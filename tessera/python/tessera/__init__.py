@@ -291,6 +291,12 @@ class PredictedModel:
         the machine."""
         return Layer(json.loads(self._model.predict(config, {name: str(value) for name, value in options.items()})))
 
+    def placement(self, config, **options):
+        """{npu, cpu, macs_npu, macs_cpu}: the names of the nodes that would run on each, and their products. No
+        schedule is looked for, so it takes an instant. config: name or path of a configuration. Errors: Error when the
+        model is not valid."""
+        return self._model.placement(config, {name: str(value) for name, value in options.items()})
+
     def bound(self, config, **options):
         """{cycles, bytes, issued_macs} that no program for the machine is below, whatever its schedules and whatever
         the sizes of the scratchpads. It takes an instant. Errors: as predict."""

@@ -50,9 +50,10 @@ def parser():
     return made
 
 
-def show_progress(what, done, total=None):
-    of = f" of {total}" if total else ""
-    sys.stderr.write(f"\r\033[Ktessera: {what} ({done}{of})")
+def show_progress(what, share, left):
+    """A line that is drawn over the one before: what is done, the share of the whole, and the time that is left."""
+    time = "" if left is None else f", {left / 60:.0f} min left" if left > 90 else f", {left:.0f} s left"
+    sys.stderr.write(f"\r\033[Ktessera: {what} ({100 * share:.0f} %{time})")
     sys.stderr.flush()
 
 

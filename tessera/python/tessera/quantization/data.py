@@ -199,10 +199,12 @@ def _arrangements(array, rank):
 
 
 class Data:
-    """feeds: a function that gives a new iterator of feeds. text: what it is, for people. synthetic: made up."""
+    """feeds: a function that gives a new iterator of feeds. text: what it is, for people. synthetic: made up. size: how
+    many samples there are, where that is known without reading them."""
 
-    def __init__(self, feeds, text, *, synthetic=False, labels=None, limit=None):
+    def __init__(self, feeds, text, *, synthetic=False, labels=None, limit=None, size=None):
         self._feeds, self.text, self.synthetic, self.labels, self.limit = feeds, text, synthetic, labels, limit
+        self.size = size
 
     def __iter__(self):
         return itertools.islice(self._feeds(), self.limit)
@@ -213,7 +215,7 @@ class Data:
         raise argument(f"{self.text} holds no sample")
 
     def limited(self, limit):
-        return Data(self._feeds, self.text, synthetic=self.synthetic, labels=self.labels, limit=limit)
+        return Data(self._feeds, self.text, synthetic=self.synthetic, labels=self.labels, limit=limit, size=self.size)
 
     def behind(self, count):
         """The samples behind the first `count`, without their labels."""
@@ -291,7 +293,7 @@ def from_npz(path, ports, preprocess=None):
     if labels:
         with np.load(path) as arrays:
             known = arrays[labels]
-    return Data(feeds, f"'{path}'", labels=known)
+    return Data(feeds, f"'{path}'", labels=known, size=counts.pop())
 
 
 def from_pictures(folder, ports, preprocess):
@@ -304,6 +306,7 @@ def from_pictures(folder, ports, preprocess):
     return Data(
         lambda: ({ports[0].name: preprocess.picture(path, ports[0]).astype(ports[0].dtype)} for path in files),
         f"{len(files)} pictures of '{folder}'",
+        size=len(files),
     )
 
 
@@ -335,6 +338,7 @@ def from_tensors(folder, ports):
     return Data(
         lambda: ({port.name: load(path, port) for port, path in zip(ports, sample)} for sample in samples),
         f"{len(samples)} samples of '{folder}'",
+        size=len(samples),
     )
 
 
@@ -351,7 +355,7 @@ def from_random(ports, seed, samples):
                 feed[port.name] = (rng.integers(0, 2, shape) if integers else rng.random(shape)).astype(port.dtype)
             yield feed
 
-    return Data(feeds, f"random values (seed {seed})", synthetic=True)
+    return Data(feeds, f"random values (seed {seed})", synthetic=True, size=samples)
 
 
 def from_python(source, ports, samples):
@@ -381,7 +385,8 @@ def from_python(source, ports, samples):
         again = lambda: iter(kept)
     else:
         again = lambda: iter(source)
-    return Data(lambda: (feed_of(sample, k) for k, sample in enumerate(again())), "the caller's data")
+    size = len(source) if hasattr(source, "__len__") and not isinstance(source, dict) else None
+    return Data(lambda: (feed_of(sample, k) for k, sample in enumerate(again())), "the caller's data", size=size)
 
 
 def open_data(source, ports, *, preprocess="", seed=0, samples=300):

@@ -3,7 +3,7 @@
 library wants them, and a range for every float tensor. Scales and QDQ pairs are written by write.py in either case, so
 that the same groups reach the NPU.
 
-onnxruntime: ONNX Runtime's calibrators (min-max, entropy, percentile); weights stay as they are.
+onnxruntime: extremes as ONNX Runtime gives them, or its calibrators (entropy, percentile); weights stay as they are.
 nncf: NNCF's post-training quantisation: biases corrected for the mean error of the quantised weights, activations of
 transformers smoothed into weights (SmoothQuant). The ranges are the same extremes. Whether its changes bring the
 network's outputs nearer is measured, and they are left out where they do not (quantise.py)."""
@@ -12,10 +12,12 @@ import contextlib
 import copy
 import dataclasses
 import io
+import itertools
 import logging
 import os
 import sys
 import tempfile
+import warnings
 
 import numpy as np
 import onnx
@@ -23,6 +25,7 @@ from onnx import numpy_helper
 
 from .errors import argument, error
 from .graph import Graph, is_onnx
+from .measure import Statistics
 
 ENGINES = ("nncf", "onnxruntime")
 METHODS = ("minmax", "mse", "entropy", "percentile")
@@ -52,53 +55,53 @@ class _Reader:
         return next(self.feeds, None)
 
 
-def _chunks(data, size):
-    chunk = []
-    for feed in data:
-        chunk.append(feed)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+def float_tensors(model):
+    """Float tensors of the graph that are no constants."""
+    graph = Graph(model)
+    made = [name for node in graph.nodes for name in node.output if name]
+    return [name for name in [*graph.inputs, *made] if graph.is_float(name)]
 
 
-def measure_ranges(model, data, method="minmax", progress=None):
-    """Ranges of all float tensors by one of ONNX Runtime's calibrators, a few samples at a time; and how many there
-    were."""
+def measure_ranges(model, data, progress=None):
+    """The least and the largest value of every float tensor, and how many samples there were."""
+    found = Statistics(model, float_tensors(model), data, progress=progress)
+    return found.ranges, found.samples
+
+
+def calibrators_ranges(model, data, method):
+    """Ranges of all float tensors by one of ONNX Runtime's calibrators, a few samples at a time."""
     from onnxruntime.quantization import CalibrationMethod
     from onnxruntime.quantization.calibrate import create_calibrator
 
-    methods = {
-        "minmax": CalibrationMethod.MinMax,
-        "mse": CalibrationMethod.MinMax,  # narrowed later (tables.py)
-        "entropy": CalibrationMethod.Entropy,
-        "percentile": CalibrationMethod.Percentile,
-    }
-    with tempfile.TemporaryDirectory() as folder:
+    methods = {"entropy": CalibrationMethod.Entropy, "percentile": CalibrationMethod.Percentile}
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         source, augmented = os.path.join(folder, "model.onnx"), os.path.join(folder, "augmented.onnx")
         onnx.save(model, source)
         calibrator = create_calibrator(source, [], augmented, calibrate_method=methods[method])
-        count = 0
         for chunk in _chunks(data, CHUNK):
-            with contextlib.redirect_stdout(io.StringIO()):  # the histograms announce themselves
-                calibrator.collect_data(_Reader(chunk))
-            count += len(chunk)
-            if progress:
-                progress("calibrating", count)
-        with contextlib.redirect_stdout(io.StringIO()):
-            found = calibrator.compute_data()
-        ranges = {
-            name: tuple(float(np.min(v)) if k == 0 else float(np.max(v)) for k, v in enumerate(value.range_value))
-            for name, value in found.items()
-        }
-    return ranges, count
+            calibrator.collect_data(_Reader(chunk))  # the histograms announce themselves
+        found = calibrator.compute_data()
+    return {
+        name: tuple(float(np.min(v)) if k == 0 else float(np.max(v)) for k, v in enumerate(value.range_value))
+        for name, value in found.items()
+    }
 
 
-def with_onnxruntime(model, data, options, progress=None):
+def _chunks(data, size):
+    feeds = iter(data)
+    while chunk := list(itertools.islice(feeds, size)):
+        yield chunk
+
+
+def with_onnxruntime(model, data, options, ranges, count):
     import onnxruntime
 
-    ranges, count = measure_ranges(model, data, options.method, progress)
+    if options.method in ("entropy", "percentile"):
+        try:
+            ranges = {**ranges, **calibrators_ranges(model, data, options.method)}
+        except (ValueError, ArithmeticError, IndexError) as e:  # as of a tensor that is constant
+            cause = str(e).splitlines()[0] if str(e) else type(e).__name__
+            warnings.warn(f"--method {options.method} failed ({cause}); the observed extremes are taken", stacklevel=2)
     return Calibrated(model, ranges, count, f"onnxruntime {onnxruntime.__version__}")
 
 
@@ -124,12 +127,11 @@ def import_nncf():
     return nncf
 
 
-def with_nncf(model, data, options, progress=None):
+def with_nncf(model, data, options, ranges, count):
     nncf = import_nncf()
     from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters, OverflowFix
     from nncf.quantization.range_estimator import RangeEstimatorParametersSet
 
-    ranges, count = measure_ranges(model, data, "minmax", progress)
     attention = any(is_onnx(n, "MatMul") and n.input[1] not in Graph(model).constants for n in model.graph.node)
     ignored = sorted(set(options.float_nodes) & {n.name for n in model.graph.node})
 
@@ -151,25 +153,37 @@ def with_nncf(model, data, options, progress=None):
                 ),
             )
 
-    if progress:
-        progress("correcting biases", min(count, BIAS_SAMPLES))
     note = "accurate bias correction" if options.accurate_bias else "fast bias correction"
-    try:
-        quantised = run(not options.accurate_bias)
-    except Exception as e:
-        if not options.accurate_bias:
-            raise error("unsupported", f"NNCF does not take the model ({e}); use --engine onnxruntime") from None
+    quantised = None
+    for fast in (False, True) if options.accurate_bias else (True,):
         # The accurate correction cuts the graph behind each layer, and fails at some residual networks.
-        note = "fast bias correction, as the accurate one failed"
-        quantised = run(True)
+        try:
+            quantised = run(fast)
+            break
+        except Exception as e:  # of NNCF and what it stands on, whose kinds are not documented
+            cause = (str(e).splitlines() or [type(e).__name__])[0]
+            note = "fast bias correction, as the accurate one failed"
+    if quantised is None:
+        warnings.warn(f"NNCF does not take the model ({cause}); ONNX Runtime calibrates", stacklevel=2)
+        return with_onnxruntime(model, data, options, ranges, count)
     adapted, own = strip(quantised)
     adapted = onnx.shape_inference.infer_shapes(adapted, data_prop=True)
     restore(adapted, model, set(options.float_nodes))
     known = {**ranges, **own}
-    missing = [n for n in Graph(adapted).producer if Graph(adapted).is_float(n) and n not in known]
-    if missing:
-        known = {**measure_ranges(adapted, data, "minmax")[0], **known}
-    return Calibrated(adapted, {**known, **ranges}, count, f"nncf {nncf.__version__}", plain=model, note=note)
+    return Calibrated(
+        adapted,
+        completed(adapted, data, {**known, **ranges}),
+        count,
+        f"nncf {nncf.__version__}",
+        plain=model,
+        note=note,
+    )
+
+
+def completed(model, data, ranges):
+    """`ranges` with those of tensors that are not among them."""
+    missing = [name for name in float_tensors(model) if name not in ranges]
+    return {**Statistics(model, missing, data).ranges, **ranges} if missing else ranges
 
 
 def strip(quantised):
@@ -257,12 +271,17 @@ def restore(adapted, model, float_nodes):
                 node.input[index] = name
 
 
-def calibrate(engine, model, data, options, progress=None):
-    """Runs the engine. options: `method`, `accurate_bias`, `float_nodes` (names that stay float)."""
+def check(engine, method):
+    """Errors: tessera.Error (invalid_argument) for an engine or a method that there is not."""
     if engine not in ENGINES:
         raise argument(f"--engine takes {' or '.join(ENGINES)}, not '{engine}'")
-    if options.method not in METHODS:
-        raise argument(f"--method takes {', '.join(METHODS)}, not '{options.method}'")
-    if engine == "nncf" and options.method in ("entropy", "percentile"):
-        raise argument(f"--method {options.method} is one of the engine onnxruntime; add --engine onnxruntime")
-    return (with_nncf if engine == "nncf" else with_onnxruntime)(model, data, options, progress)
+    if method not in METHODS:
+        raise argument(f"--method takes {', '.join(METHODS)}, not '{method}'")
+    if engine == "nncf" and method in ("entropy", "percentile"):
+        raise argument(f"--method {method} is one of the engine onnxruntime; add --engine onnxruntime")
+
+
+def calibrate(engine, model, data, options, ranges, count):
+    """Runs the engine. options: `method`, `accurate_bias`, `float_nodes` (names that stay float). ranges: the observed
+    extremes of the model's tensors over `count` samples."""
+    return (with_nncf if engine == "nncf" else with_onnxruntime)(model, data, options, ranges, count)

@@ -36,22 +36,6 @@ def pairs_of(plan):
             yield unit, name, readers
 
 
-def largest_values(model, names, data):
-    """tensor -> the largest magnitude of each channel (axis 1) over the data."""
-    from .measure import session
-
-    model = copy.deepcopy(model)
-    for name in names:
-        model.graph.output.append(onnx.ValueInfoProto(name=name))
-    run = session(model)
-    found = {}
-    for feed in data:
-        for name, value in zip(names, run.run(names, feed)):
-            most = np.abs(value).max(axis=tuple(a for a in range(value.ndim) if a != 1))
-            found[name] = np.maximum(found.get(name, 0), most)
-    return found
-
-
 def factors(largest):
     """s for each channel: 1 for the largest one and for channels without values."""
     top = largest.max()
@@ -60,18 +44,23 @@ def factors(largest):
     return np.clip(np.sqrt(np.where(largest > 0, largest / top, 1)), LEAST_FACTOR, 1).astype(np.float32)
 
 
-def equalise(model, names, data):
-    """The equalised model, and how many tensors changed. names: the compiler's operators."""
+def tensors_of(model, names):
+    """Tensors whose channels' statistics `equalise` asks for."""
+    return {name for _, name, _ in pairs_of(Plan(model, names))}
+
+
+def equalise(model, names, statistics):
+    """The equalised model, and for each tensor that changed what its channels are multiplied by. names: the compiler's
+    operators; statistics: of the tensors of `tensors_of`."""
     model = copy.deepcopy(model)
     plan = Plan(model, names)
-    pairs = list(pairs_of(plan))
-    if not pairs:
-        return model, 0
-    largest = largest_values(model, [name for _, name, _ in pairs], data)
-    weights = _Weights(model)
-    for unit, name, readers in pairs:
+    weights, changed = _Weights(model), {}
+    for unit, name, readers in pairs_of(plan):
+        if name not in statistics.low:
+            continue
         # A tensor's producer and its readers are scaled along different axes, so their factors do not meet.
-        scale = factors(largest[name])
+        scale = factors(statistics.largest(name))
+        changed.update({made: 1 / scale for node in unit.nodes for made in node.output})
         weights.multiply(unit.node, 1, 1 / scale, 0)
         if len(unit.node.input) > 2 and unit.node.input[2]:
             weights.multiply(unit.node, 2, 1 / scale, 0)
@@ -82,7 +71,7 @@ def equalise(model, names, data):
             else:
                 weights.multiply_groups(node, scale, groups)
     weights.store()
-    return model, len(pairs)
+    return model, changed
 
 
 class _Weights:

@@ -14,8 +14,14 @@ import numpy as np
 import onnx
 
 from .errors import argument
+from .graph import Graph
 
-CONFIG = {"session.x64quantprecision": "1", "session.qdqisint8allowed": "1", "session.disable_double_qdq_remover": "1"}
+CONFIG = {
+    "session.x64quantprecision": "1",
+    "session.qdqisint8allowed": "1",
+    "session.disable_double_qdq_remover": "1",
+    "session.intra_op.allow_spinning": "0",  # threads that wait leave the processor to others
+}
 
 
 def _options(optimise, path=None):
@@ -66,12 +72,115 @@ def decibels(signal, noise):
     return math.inf if noise <= 0 else 10 * math.log10(signal / noise)
 
 
+HELD_BYTES = 1 << 28  # of tensors that one run gives
+
+
+def observed_runs(model, names, data, progress=None):
+    """The named tensors of the model for each feed, as dicts. Of large models a run gives a part of them, and there are
+    several runs for each feed, so that memory does not grow with the network. Yields (feed's number, dict). progress: a
+    function of (part, parts, number)."""
+    graph = Graph(model)
+    batches, held = [[]], 0
+    for name in names:
+        size = 4 * math.prod(d or 1 for d in graph.shapes.get(name, []))
+        if batches[-1] and held + size > HELD_BYTES:
+            batches.append([])
+            held = 0
+        batches[-1].append(name)
+        held += size
+    for part, batch in enumerate(batches):
+        run, outputs = observed(model, batch)
+        wanted = [name for name in outputs if name in set(batch)]
+        given = [name for name in batch if name in graph.inputs]
+        for number, feed in enumerate(data):
+            found = dict(zip(wanted, run.run(wanted, feed))) if wanted else {}
+            yield number, {**found, **{name: feed[name] for name in given}}
+            if progress:
+                progress(part, len(batches), number)
+
+
+class Statistics:
+    """Least and largest values of tensors over the data, as floats (`ranges`), and for tensors in `channels` also those
+    of each place along axis 1 (`low`, `high`: arrays) with the means of values and squares. Values that are not finite
+    are left out, and their tensors named in `broken`."""
+
+    def __init__(self, model, names, data, channels=(), progress=None):
+        self.ranges, self.low, self.high, self.sums, self.squares, self.sizes = {}, {}, {}, {}, {}, {}
+        self.broken, self.samples, channels = set(), 0, set(channels)
+        for number, values in observed_runs(model, names, data, progress):
+            self.samples = max(self.samples, number + 1)
+            for name, value in values.items():
+                if value.dtype != np.float32 or not value.size:
+                    continue
+                if name in channels and value.ndim >= 2:
+                    low, high = self._add_channels(name, value)
+                else:
+                    low, high = float(value.min()), float(value.max())
+                if not (math.isfinite(low) and math.isfinite(high)):
+                    self.broken.add(name)
+                    finite = value[np.isfinite(value)]
+                    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+                known = self.ranges.get(name, (low, high))
+                self.ranges[name] = min(known[0], low), max(known[1], high)
+
+    def _add_channels(self, name, value):
+        """Adds to what is known of each channel; the least and the largest value of all."""
+        axes = tuple(a for a in range(value.ndim) if a != 1)
+        low, high = value.min(axes), value.max(axes)
+        ends = float(low.min()), float(high.max())
+        if not np.all(np.isfinite(ends)):
+            value = np.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0)
+            low, high = value.min(axes), value.max(axes)
+        sums = value.sum(axes, dtype=np.float64)
+        letters = "abcdefgh"[: value.ndim]
+        squares = np.einsum(f"{letters},{letters}->b", value, value, dtype=np.float32).astype(np.float64)
+        if name not in self.low:
+            self.low[name], self.high[name], self.sums[name] = low, high, sums
+            self.squares[name], self.sizes[name] = squares, 0
+        else:
+            self.low[name], self.high[name] = np.minimum(self.low[name], low), np.maximum(self.high[name], high)
+            self.sums[name] += sums
+            self.squares[name] += squares
+        self.sizes[name] += value.size // value.shape[1]
+        return ends
+
+    def scaled(self, factors):
+        """The statistics of a model whose tensors' channels are multiplied. factors: tensor -> positive vector."""
+        made = copy.copy(self)
+        made.ranges, made.low, made.high = dict(self.ranges), dict(self.low), dict(self.high)
+        made.sums, made.squares = dict(self.sums), dict(self.squares)
+        for name, factor in factors.items():
+            if name in self.low:
+                made.low[name], made.high[name] = self.low[name] * factor, self.high[name] * factor
+                made.sums[name], made.squares[name] = self.sums[name] * factor, self.squares[name] * factor**2
+                made.ranges[name] = float(made.low[name].min()), float(made.high[name].max())
+        return made
+
+    def largest(self, name):
+        """The largest magnitude of each channel."""
+        return np.maximum(np.abs(self.low[name]), np.abs(self.high[name]))
+
+    def range_of(self, name):
+        """From the least (at most 0) to the largest value (at least 0) of each channel."""
+        return np.maximum(self.high[name], 0) - np.minimum(self.low[name], 0)
+
+    def variance(self, name):
+        mean = self.sums[name] / self.sizes[name]
+        return np.maximum(self.squares[name] / self.sizes[name] - mean**2, 0)
+
+    def square(self, name):
+        return self.squares[name] / self.sizes[name]
+
+
 class Distance:
     """Sums of the float values' and the differences' squares."""
 
     def __init__(self):
         self.signal = self.noise = 0.0
         self.count = self.clipped = 0
+
+    def merge(self, other):
+        self.signal, self.noise = self.signal + other.signal, self.noise + other.noise
 
     def add(self, real, other, parameters=None):
         real = np.asarray(real, np.float64)
@@ -128,15 +237,25 @@ def float_outputs(model, feeds):
 
 def output_distance(quantised, feeds, reference):
     """SNR of all outputs together: noise of each output is weighed by its own signal."""
-    run = session(quantised)
-    sums = None
+    return output_distances(quantised, feeds, reference)[0]
+
+
+def output_distances(quantised, feeds, reference):
+    """The SNR over all feeds, and that of each feed alone."""
+    run, sums, alone = session(quantised), None, []
     for feed, expected in zip(feeds, reference):
         results = run.run(None, feed)
-        sums = sums or [Distance() for _ in results]
-        for distance, real, other in zip(sums, expected, results):
+        sums, single = sums or [Distance() for _ in results], [Distance() for _ in results]
+        for k, (real, other) in enumerate(zip(expected, results)):
             if np.asarray(real).dtype.kind == "f":
-                distance.add(real, other)
-    shares = [d.noise / d.signal for d in sums if d.signal > 0]
+                single[k].add(real, other)
+                sums[k].merge(single[k])
+        alone.append(_together(single))
+    return _together(sums or []), alone
+
+
+def _together(distances):
+    shares = [d.noise / d.signal for d in distances if d.signal > 0]
     return decibels(1.0, float(np.mean(shares))) if shares else math.inf
 
 

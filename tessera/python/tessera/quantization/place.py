@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks the compiler where a quantised model runs. In: a quantised model. Out: the names of the nodes on the NPU and on
-the CPU, and predicted cycles by layer."""
+the CPU, which is an instant's work as no schedule is looked for; or predicted cycles by layer, which is a whole
+compilation."""
 
 import dataclasses
 
@@ -9,11 +10,13 @@ import dataclasses
 class Placement:
     npu: set
     cpu: set
-    info: dict
+    macs_npu: int
+    macs_cpu: int
 
     @property
     def macs_share(self):
-        return self.info["macs_npu_share"]
+        total = self.macs_npu + self.macs_cpu
+        return self.macs_npu / total if total else 1.0
 
 
 def static_shapes(model, fixed=None):
@@ -34,11 +37,17 @@ def static_shapes(model, fixed=None):
 
 
 def place(model, config="npu256", shapes=None, numerics="exact"):
+    """Errors: tessera.Error where the model is not valid."""
+    from .. import PredictedModel
+
+    asked = PredictedModel(model.SerializeToString(), static_shapes(model, shapes))
+    found = asked.placement(config, numerics=numerics)
+    return Placement(found["npu"], found["cpu"], found["macs_npu"], found["macs_cpu"])
+
+
+def describe(model, config="npu256", shapes=None, numerics="exact"):
+    """What the compiler makes of the model, as Session.info() tells it: the layers with their predicted cycles."""
     from .. import Session
 
     fixed = static_shapes(model, shapes)
-    info = Session(model.SerializeToString(), "fsim", config, shapes=fixed, numerics=numerics).info()
-    nodes = {"npu": set(), "cpu": set()}
-    for layer in info.get("layers", []):
-        nodes[layer["placement"]] |= set(layer["nodes"])
-    return Placement(nodes["npu"], nodes["cpu"] - nodes["npu"], info)
+    return Session(model.SerializeToString(), "fsim", config, shapes=fixed, numerics=numerics, cpu_codegen=False).info()

@@ -50,6 +50,7 @@ class Plan:
             if id(node) not in self.taken:
                 self._place(node)
         self._close_elementwise()
+        self._owner = {id(node): unit for unit in self.units for node in unit.nodes}
 
     # --- forming units
 
@@ -194,8 +195,8 @@ class Plan:
 
     def readers_of(self, unit):
         """The units that read what the unit makes."""
-        nodes = {id(node) for name in unit.outputs for node, _ in self.graph.readers.get(name, [])}
-        return [u for u in self.units if u is not unit and any(id(n) in nodes for n in u.nodes)]
+        nodes = [node for name in unit.outputs for node, _ in self.graph.readers.get(name, [])]
+        return [u for u in dict.fromkeys(self._owner[id(n)] for n in nodes if id(n) in self._owner) if u is not unit]
 
     def settle(self):
         """Takes quantisation away, until nothing changes, from units that are no products and stand alone: a unit that

@@ -17,6 +17,8 @@ import onnx
 from . import byte_io, caches, engines, equalise, measure, place, ranges, rounding, split, tables, write
 from .data import open_data, ports_of
 from .errors import argument
+from .graph import Graph
+from .meter import Meter
 from .plan import Plan
 from .prepare import spelled, standard
 
@@ -26,6 +28,9 @@ SHAPE_SAMPLES = 8
 SENSITIVITY_SAMPLES = 8
 DISTANCE_SAMPLES = 16
 SPLIT_SAMPLES = 6
+ROUND_SAMPLES = 64
+ELEMENTS = 1 << 31  # of float tensors, over the samples that judge
+TURNS = 64  # of asking the compiler
 FEWEST_HELD = 4  # samples that can judge; where fewer are left over, all judge and all are fitted to
 SPLIT_TRIALS = 3  # in a row without success, then the search for splits ends
 MARGIN_DECIBELS = 1.0  # by which a change must bring the outputs nearer to be kept: less says nothing of other data
@@ -83,12 +88,11 @@ def candidate(calibrated, options, float_nodes):
     return State(plan, parameters, model, writer)
 
 
-def settle_with_compiler(calibrated, options, float_nodes, progress=None):
-    """The candidate of which all quantised units run on the NPU, those that only move bytes aside."""
+def settle_with_compiler(calibrated, options, float_nodes):
+    """The candidate of which all quantised units run on the NPU, those that only move bytes aside. Its `left` tells what
+    is float, and why."""
     float_nodes = dict(float_nodes)
-    for turn in range(64):
-        if progress:
-            progress("asking the compiler", turn + 1)
+    for _ in range(TURNS):
         state = candidate(calibrated, options, float_nodes)
         if not any(unit.quantised for unit in state.plan.units):
             raise argument("nothing of the model can be quantised: every product is kept float; run it as it is")
@@ -102,6 +106,7 @@ def settle_with_compiler(calibrated, options, float_nodes, progress=None):
             break
         for unit in refused:
             float_nodes[unit.name] = "the compiler leaves it to the CPU"
+    state.left = float_nodes
     write.check(state.model)
     return state
 
@@ -201,79 +206,151 @@ class Quantization:
         return self.caches.cut_data(self._read(source, self.caches.ports(ports), samples))
 
     def run(self, keep_float=()):
+        options = self.options
+        engines.check(options.engine, options.method)
         layers = [name for name in keep_float if not str(name).isdigit()]
         most = sum(int(name) for name in keep_float if str(name).isdigit())
         self.float_nodes = resolve_layers(self.model, layers)
-        self.options.float_nodes = tuple(self.float_nodes)
-        feeds = take(self.data, DISTANCE_SAMPLES)
+        options.float_nodes = tuple(self.float_nodes)
+        self._size()
+        self.meter.begin("running in float")
+        feeds = take(self.data, self.judges)
         self.reference = measure.float_outputs(self.model, feeds)
-        self.same = self._split(self._equalised(feeds))
-        self.calibrated = engines.calibrate(self.options.engine, self.same, self.data, self.options, self.progress)
+        self._observe()
+        self.same, found = self._split(*self._equalised(feeds))
+        self.meter.begin("calibrating")
+        found = engines.completed(self.same, self.data, found)
+        self.calibrated = engines.calibrate(
+            options.engine, self.same, self.data, options, found, self.statistics.samples
+        )
         self._narrow(feeds)
-        self.state = settle_with_compiler(self.calibrated, self.options, self.float_nodes, self.progress)
+        self.meter.begin("asking the compiler")
+        self.state = settle_with_compiler(self.calibrated, options, self.float_nodes)
         self._choose_weights()
         if most:
             for name, _ in self.ranking()[:most]:
                 self.float_nodes[name] = "kept float: among the most sensitive"
-            self.state = settle_with_compiler(self.calibrated, self.options, self.float_nodes, self.progress)
+            self._settle()
+        self._tell_what_is_left()
         return self.state
+
+    def _settle(self):
+        self.state = settle_with_compiler(self.calibrated, self.options, {**self.state.left, **self.float_nodes})
+
+    def _size(self):
+        """How many samples judge and are rounded for: fewer of a network with large tensors, where each place of a
+        tensor counts as a sample; and how long the steps take beside each other."""
+        graph = Graph(self.model)
+        elements = sum(math.prod(d or 1 for d in graph.shapes.get(n, [])) for n in engines.float_tensors(self.model))
+        afford = lambda fewest, most: int(np.clip(ELEMENTS // max(1, elements), fewest, most))
+        self.judges, self.taught = afford(FEWEST_HELD, DISTANCE_SAMPLES), afford(DISTANCE_SAMPLES, ROUND_SAMPLES)
+        known = min(n for n in (self.data.size, self.data.limit, 10**6) if n is not None)
+        samples = min(known, self.taught)
+        self.meter = Meter(
+            self.progress,
+            {
+                "running in float": min(known, self.judges),
+                "observing tensors": 3 * known,
+                "equalising": 4 * self.judges,
+                "splitting": 4 * SPLIT_TRIALS * SPLIT_SAMPLES,
+                "calibrating": 40 * samples if self.options.engine == "nncf" else 0,
+                "narrowing ranges": 6 * self.judges,
+                "asking the compiler": 8 * self.judges,
+                "rounding weights": 4 * samples + 4 * self.judges,
+                "comparing weights": 6 * self.judges,
+            },
+        )
+
+    def _observe(self):
+        """Extremes of all tensors, and more of those that are looked at channel by channel."""
+        self.meter.begin("observing tensors")
+        names, channels = _tessera.operator_names(), set()
+        if self._may_change():
+            channels = equalise.tensors_of(self.model, names) | split.tensors_of(self.model, names)
+        whole = self.meter.steps["observing tensors"] / 3
+        self.statistics = measure.Statistics(
+            self.model,
+            engines.float_tensors(self.model),
+            self.data,
+            channels,
+            lambda part, parts, number: self.meter.at(part * whole + number, parts * whole),
+        )
+
+    def _may_change(self):
+        return self.options.equalise and not self.options.float_nodes
+
+    def _tell_what_is_left(self):
+        """One line for each kind of thing that a step could not do."""
+        for what, names in (
+            ("values that are not finite were left out of the ranges of", sorted(self.statistics.broken)),
+            ("weights were rounded one by one, as nothing better could be had, of", sorted(self.not_rounded)),
+        ):
+            if names:
+                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+                warnings.warn(f"{what} {', '.join(repr(n) for n in names[:3])}{more}", stacklevel=5)
 
     def _distance(self, model, feeds):
         return measure.output_distance(model, feeds, self.reference)
 
     def _equalised(self, feeds):
-        """The float model with channels of similar ranges, if its outputs in int8 come nearer by that."""
-        other, changed = equalise.equalise(self.model, _tessera.operator_names(), self.data)
+        """The float model with channels of similar ranges, if its outputs in int8 come nearer by that; and its
+        statistics."""
         self.equalised = 0
-        if not changed or self.options.float_nodes or not self.options.equalise:
-            return self.model
-        reached = []
-        for model in (self.model, other):
-            found, count = engines.measure_ranges(model, self.data.limited(DISTANCE_SAMPLES))
-            trial = candidate(engines.Calibrated(model, found, count, ""), self.options, self.float_nodes)
+        if not self._may_change():
+            return self.model, self.statistics
+        other, factors = equalise.equalise(self.model, _tessera.operator_names(), self.statistics)
+        if not factors:
+            return self.model, self.statistics
+        self.meter.begin("equalising")
+        reached, scaled = [], self.statistics.scaled(factors)
+        for model, found in ((self.model, self.statistics), (other, scaled)):
+            trial = candidate(
+                engines.Calibrated(model, found.ranges, found.samples, ""), self.options, self.float_nodes
+            )
             reached.append(self._distance(trial.model, feeds))
-        if reached[1] < reached[0] + MARGIN_DECIBELS:
-            return self.model
-        self.equalised = changed
-        return other
+        if not reached[1] >= reached[0] + MARGIN_DECIBELS:
+            return self.model, self.statistics
+        self.equalised = len(equalise.tensors_of(self.model, _tessera.operator_names()))
+        return other, scaled
 
-    def _split(self, model):
-        """The float model with convolutions in parts, as far as each split brings the outputs nearer."""
-        self.splits = []
-        if self.options.float_nodes or not self.options.equalise:
-            return model
-        names, feeds = _tessera.operator_names(), take(self.data, SPLIT_SAMPLES)
-        places = split.proposals(model, names, feeds)
+    def _split(self, model, statistics):
+        """The float model with convolutions in parts, as far as each split brings the outputs nearer; and the ranges of
+        its tensors."""
+        self.splits, found, names = [], statistics.ranges, _tessera.operator_names()
+        places = split.proposals(model, names, statistics) if self._may_change() else []
         if not places:
-            return model
-        found, count = engines.measure_ranges(model, feeds)
-        reached, found = self._split_distance(model, found, count, feeds, found)
+            return model, found
+        self.meter.begin("splitting")
+        feeds = take(self.data, min(SPLIT_SAMPLES, self.judges))
+        # What a trial narrows is narrowed for good by _narrow, with more samples.
+        reached, narrowed = self._split_distance(model, found, feeds, found)
         failures = 0
         for k, proposal in enumerate(places):
-            if self.progress:
-                self.progress("splitting", k + 1, len(places))
+            self.meter.at(k, len(places))
             other = split.split(model, names, proposal)
             own = split.ranges_of(proposal)
-            distance, ranges_found = self._split_distance(other, {**found, **own}, count, feeds, own)
+            distance, trial = self._split_distance(other, {**narrowed, **own}, feeds, own)
             if distance > reached + MARGIN_DECIBELS:
-                model, reached, found, failures = other, distance, ranges_found, 0
+                model, reached, narrowed, failures = other, distance, trial, 0
+                found = {**found, **own}
                 self.splits.append(proposal.product.name)
             else:
                 failures += 1
             if failures == SPLIT_TRIALS:
                 break
-        return model
+        return model, found
 
-    def _split_distance(self, model, found, count, feeds, fresh):
+    def _split_distance(self, model, found, feeds, fresh):
         """The distance of a trial, and its ranges with those of the tensors `fresh` cut."""
-        plan = candidate(engines.Calibrated(model, found, count, ""), self.options, self.float_nodes).plan
+        plan = candidate(engines.Calibrated(model, found, 0, ""), self.options, self.float_nodes).plan
         found = tables.narrow(plan, found, feeds, only=fresh, power_of_two=self.options.power_of_two)
-        trial = candidate(engines.Calibrated(model, found, count, ""), self.options, self.float_nodes)
+        trial = candidate(engines.Calibrated(model, found, 0, ""), self.options, self.float_nodes)
         return measure.output_distance(trial.model, feeds, self.reference[: len(feeds)]), found
 
     def _narrow(self, feeds):
         """Cuts off what functions behind a product map to nearly one value, if that brings the outputs nearer; with the
         method mse every range is the one of the least squared error."""
+        self.meter.begin("narrowing ranges")
         everywhere = self.options.method == "mse"
         options = {"everywhere": everywhere, "power_of_two": self.options.power_of_two}
         before = candidate(self.calibrated, self.options, self.float_nodes)
@@ -294,62 +371,63 @@ class Quantization:
         seen where there are enough: it works layer by layer, where little can go wrong, and a few samples prefer now
         one and now another. Where its weights stay, they are made once more, with the samples that have judged."""
         samples = self.calibrated.samples
-        held = min(DISTANCE_SAMPLES, samples // 4)
+        held = min(self.judges, samples // 4)
         held = held if held >= FEWEST_HELD else 0
-        count = min(samples - held, rounding.ROUND_SAMPLES)
-        feeds = take(self.data.behind(count), held) if held else take(self.data, DISTANCE_SAMPLES)
-        reference = measure.float_outputs(self.model, feeds)
-        engine, tried = self.calibrated, []
+        count, most = min(samples - held, self.taught), min(samples, self.taught)
+        feeds = take(self.data.behind(count), held) if held else take(self.data, self.judges)
+        reference = measure.float_outputs(self.model, feeds) if held else self.reference
+        engine, tried, left = self.calibrated, [], {**self.state.left, **self.float_nodes}
         plain = dataclasses.replace(engine, note="as they were")
         other = self.state
         if engine.plain is not None:
             plain = dataclasses.replace(plain, model=engine.plain, plain=None)
-            other = settle_with_compiler(plain, self.options, self.float_nodes, self.progress)
-        tried.append((plain, other))
-        if engine.plain is not None:
-            tried.insert(0, (engine, self.state))
-        tried.insert(0, self._rounded(plain, other, count))
-        reached = [measure.output_distance(state.model, feeds, reference) for _, state in tried]
-        best = self._clearly_nearest([state.model for _, state in tried], reached, feeds, reference)
-        self.calibrated, self.state = tried[best]
-        if best == 0 and count < min(samples, rounding.ROUND_SAMPLES):  # what has judged may teach now
-            self.calibrated, self.state = self._rounded(plain, other, min(samples, rounding.ROUND_SAMPLES))
+            other = candidate(plain, self.options, left)
+        self.meter.begin("rounding weights")
+        work = rounding.Rounding(other)
+        rounded = lambda count: self._rounded(plain, left, work.round(self.data, count, self.meter.at))
+        tried = [rounded(count)] + [(engine, self.state)] * (engine.plain is not None) + [(plain, other)]
+        self.meter.begin("comparing weights")
+        found = [measure.output_distances(state.model, feeds, reference) for _, state in tried]
+        reached = [whole for whole, _ in found]
+        best = self._clearly_nearest(reached, [alone for _, alone in found])
+        self.calibrated, _ = tried[best]
+        if best == 0 and count < most:  # what has judged may teach now
+            self.calibrated, _ = rounded(most)
+        self.not_rounded = work.left if best == 0 else {}
+        self._settle()
         told = [f"{made.note}: {distance:.1f} dB" for (made, _), distance in zip(tried, reached)]
         self.calibrated.note = "; ".join([told[best], *(f"not {text}" for text in told if text != told[best])])
 
-    def _rounded(self, plain, state, count):
-        """What rounding.py makes of the weights with the first `count` samples, and the candidate of that."""
-        model, scales = rounding.reround(state, lambda: self.data.limited(count), progress=self.progress)
+    def _rounded(self, plain, left, made):
+        """The weights that rounding.py has made as what an engine gives, and the candidate of that."""
+        model, scales = made
         note = "rounded layer by layer, biases corrected"
-        made = dataclasses.replace(plain, model=model, scales=scales, original=plain.model, note=note)
-        return made, settle_with_compiler(made, self.options, self.float_nodes, self.progress)
+        calibrated = dataclasses.replace(plain, model=model, scales=scales, original=plain.model, note=note)
+        return calibrated, candidate(calibrated, self.options, left)
 
     @staticmethod
-    def _clearly_nearest(models, reached, feeds, reference):
-        """The index of the last model that is nearer than the one kept before it by the margin over all samples, and
-        nearer on most of them: a mean alone may come from one sample."""
-        alone = lambda k: [measure.output_distance(models[k], [f], [r]) for f, r in zip(feeds, reference)]
-        best, kept = 0, alone(0)
-        for k in range(1, len(models)):
-            if reached[k] < reached[best] + MARGIN_DECIBELS:
-                continue
-            single = alone(k)
-            if 2 * sum(a > b for a, b in zip(single, kept)) > len(feeds):
-                best, kept = k, single
+    def _clearly_nearest(reached, single):
+        """The index of the last model that is nearer than the one kept before it by the margin over all samples
+        (`reached`), and nearer on most of them (`single`): a mean alone may come from one sample."""
+        best = 0
+        for k in range(1, len(reached)):
+            nearer = sum(a > b for a, b in zip(single[k], single[best]))
+            if reached[k] >= reached[best] + MARGIN_DECIBELS and 2 * nearer > len(single[k]):
+                best = k
         return best
 
     # --- sensitivity
 
     def sensitivities(self):
         """Product's name -> what the SNR of the network's outputs gains, in dB, when this layer alone stays float."""
-        feeds = take(self.data, SENSITIVITY_SAMPLES)
+        feeds = take(self.data, min(SENSITIVITY_SAMPLES, self.judges))
         base = self._distance(self.state.model, feeds)
         left = {unit.name: unit.why for unit in self.state.plan.units if not unit.quantised and unit.why}
         gains = {}
+        self.meter.add("measuring sensitivity", 2 * len(feeds) * len(self.state.plan.units))
         products = [unit for unit in self.state.plan.units if unit.kind == "product" and unit.quantised]
         for k, unit in enumerate(products):
-            if self.progress:
-                self.progress("measuring sensitivity", k + 1, len(products))
+            self.meter.at(k, len(products))
             try:
                 variant = candidate(self.calibrated, self.options, {**left, unit.name: "alone"})
             except ValueError:
@@ -383,7 +461,7 @@ class Quantization:
                     f"--max-drop {most}: not reached with all but the last of {len(ranking)} layers in float; check "
                     "the calibration data and the labels"
                 )
-            self.state = settle_with_compiler(self.calibrated, self.options, self.float_nodes, self.progress)
+            self._settle()
         return kept
 
     # --- the result
@@ -402,20 +480,25 @@ class Quantization:
             "equalised_tensors": self.equalised,
             "split_layers": self.splits,
             "ranges": self.how_ranged,
+            "not_rounded": self.not_rounded,
+            "not_finite": sorted(self.statistics.broken),
             "calibration": self.data.text,
             "synthetic": self.data.synthetic,
             "samples": self.calibrated.samples,
             "seed": self.seed,
             "scales": "powers of two" if self.options.power_of_two else "any",
+            "config": self.options.config,
+            "numerics": self.options.numerics,
         }
 
     def report(self, *, sensitivity=True):
         """A dict: origin, totals, and a row for each unit. See docs/quantize.md."""
         state = self.state
-        feeds = take(self.data, DISTANCE_SAMPLES)
+        feeds = take(self.data, self.judges)
         distances = measure.layer_distances(self.same, state.model, state.plan, state.parameters, feeds)
         gains = (getattr(self, "gains", None) or self.sensitivities()) if sensitivity else {}
-        cycles = self._cycles()
+        told = self._description()
+        cycles = self._cycles(told)
         rows = []
         for unit in state.plan.units:
             name = unit.output
@@ -436,22 +519,30 @@ class Quantization:
                     "predicted_cycles": cycles.get(unit.name),
                 }
             )
-        info = state.placement.info
         return {
             **self.origin(),
-            "config": self.options.config,
-            "macs": info["macs_npu"] + info["macs_cpu"],
-            "macs_npu_share": info["macs_npu_share"],
-            "predicted_cycles": sum(layer.get("predicted_cycles") or 0 for layer in info.get("layers", [])),
+            "macs": state.placement.macs_npu + state.placement.macs_cpu,
+            "macs_npu_share": state.placement.macs_share,
+            "predicted_cycles": sum(layer.get("predicted_cycles") or 0 for layer in told),
             "output_snr_db": _finite(self._distance(state.model, feeds)),
             "layers": rows,
         }
 
-    def _cycles(self):
+    def _description(self):
+        """The layers that the compiler makes of the model; none, with a line, where it makes no program of it."""
+        options = self.options
+        try:
+            told = place.describe(self.state.model, options.config, options.shapes, options.numerics)
+        except _tessera.Error as e:
+            warnings.warn(f"no cycles are predicted, as the quantised model does not compile: {e}", stacklevel=5)
+            return []
+        return told.get("layers", [])
+
+    def _cycles(self, layers):
         """Unit's name -> predicted cycles; a layer of the NPU counts for the first of its nodes that names a unit."""
         unit_of = {node.name: unit.name for unit in self.state.plan.units for node in unit.nodes}
         cycles = {}
-        for layer in self.state.placement.info.get("layers", []):
+        for layer in layers:
             if layer["placement"] != "npu":
                 continue
             found = [unit_of[n] for n in [layer["name"], *layer["nodes"]] if n in unit_of]

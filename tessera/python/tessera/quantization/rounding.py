@@ -3,13 +3,15 @@
 candidate and calibration data. Out: the float model with weights that lie on the grid of int8 and biases that take up
 the rest of the mean error, and the scales of that grid.
 
-The columns of a layer's weights are rounded one after the other, and the error of each is spread over those still to
-come, as far as the layer's inputs move together (their covariance): Frantar et al., GPTQ (2022), after Hassibi and
-Stork, Optimal Brain Surgeon (1993). Inputs are those that the quantised candidate gives the layer. Means and
-covariances are sums over the data, so memory does not grow with it; of a large tensor some places are drawn."""
+The columns of a layer's weights are rounded one after the other, and each takes up what the errors of those before it
+have done to the sums, as far as the layer's inputs move together (their covariance): Frantar et al., GPTQ (2022), after
+Hassibi and Stork, Optimal Brain Surgeon (1993), in the form of Chee et al., QuIP (2023), which factors the covariance
+itself and inverts nothing. Inputs are those of the float model. Means and covariances are sums over the data, so memory
+does not grow with it; of a large tensor some places are drawn."""
 
 import copy
 import dataclasses
+import math
 
 import numpy as np
 from onnx import numpy_helper
@@ -18,11 +20,13 @@ from . import measure
 from .graph import attribute, is_onnx
 from .write import channel_axis
 
-ROUND_SAMPLES = 64
-DRAWN = 512  # places of one tensor and sample
+DRAWN = 512  # places of one tensor and sample, at most
+ROWS = 8  # places of all samples together, for each column of the covariance
+LEAST_ROWS = 2048
 MOST_COLUMNS = 1536  # of a covariance; layers with more keep their rounding and have their bias corrected
-MOST_VALUES = 1 << 26  # of all covariances held at a time
-DAMPING = 0.01  # of the mean variance, added to each
+MOST_VALUES = 1 << 27  # of all covariances held at a time
+DAMPINGS = (0.01, 0.1, 1.0)  # of the mean variance, added to each; the first with which the covariance can be factored
+BLOCK = 64  # columns between two products with those to come
 
 
 @dataclasses.dataclass
@@ -33,9 +37,28 @@ class Layer:
     source: str  # tensor of the operand
     groups: int
     columns: int
-    sums: np.ndarray = None  # [groups, columns]
+    middle: np.ndarray = None  # [groups, columns]: near the mean, so that sums of squares lose no digits
+    sums: np.ndarray = None  # of the differences from it: [groups, columns]
     squares: np.ndarray = None  # [groups, columns, columns]
     count: int = 0
+
+    @property
+    def weights(self):
+        """Values of its covariance; 0 where it has none."""
+        return self.groups * self.columns**2 if self.columns <= MOST_COLUMNS else 0
+
+    def add(self, found):
+        """found: float32 [groups, places, columns]."""
+        if self.middle is None:
+            self.middle = found.mean(1)
+            self.sums = np.zeros((self.groups, self.columns))
+            if self.weights:
+                self.squares = np.zeros((self.groups, self.columns, self.columns), np.float32)
+        found = found - self.middle[:, None, :]
+        self.sums += found.sum(1, dtype=np.float64)
+        self.count += found.shape[1]
+        if self.squares is not None:
+            self.squares += found.transpose(0, 2, 1) @ found
 
 
 def layers_of(state):
@@ -57,12 +80,12 @@ def layers_of(state):
 # --- statistics
 
 
-def columns_of(node, value, weights, rng):
-    """Operands of the layer's sums at some places: [places, groups, columns]."""
+def columns_of(node, value, weights, rng, most=DRAWN):
+    """Operands of the layer's sums at some places, at most `most`: [places, groups, columns]."""
     if not is_onnx(node, "Conv"):
         rows = value.reshape(-1, value.shape[-1])
-        if len(rows) > DRAWN:
-            rows = rows[rng.choice(len(rows), DRAWN, replace=False)]
+        if len(rows) > most:
+            rows = rows[rng.choice(len(rows), most, replace=False)]
         return rows[:, None, :]
     kernel, groups = weights.shape[2:], attribute(node, "group", 1)
     rank = len(kernel)
@@ -75,7 +98,7 @@ def columns_of(node, value, weights, rng):
         for size, taps, stride, dilation in zip(padded.shape[2:], kernel, strides, dilations)
     ]
     total = len(value) * int(np.prod(extents))
-    drawn = rng.choice(total, DRAWN, replace=False) if total > DRAWN else np.arange(total)
+    drawn = rng.choice(total, most, replace=False) if total > most else np.arange(total)
     batch, *places = np.unravel_index(drawn, (len(value), *extents))
     taps = np.indices(kernel).reshape(rank, -1)
     where = tuple(
@@ -101,50 +124,64 @@ def pads_of(node, sizes, kernel, strides, dilations):
     return fronts + ends
 
 
-def collect(state, layers, feeds, seed=0):
-    """Fills in sums and products of the layers' operands."""
+def collect(state, layers, feeds, count, seed=0):
+    """Adds what the feeds say of the layers' operands. count: of the samples that there will be in all."""
     rng = np.random.default_rng(seed)
-    pairs = {layer.source: state.writer.pairs[layer.source][0] for layer in layers}
-    session, outputs = measure.observed(state.model, pairs.values())
+    graph, readers = state.plan.graph, {}
     for layer in layers:
-        layer.sums = np.zeros((layer.groups, layer.columns))
-        if layer.columns <= MOST_COLUMNS:
-            layer.squares = np.zeros((layer.groups, layer.columns, layer.columns), np.float32)
-    wanted = list(dict.fromkeys(pairs.values()))
-    for feed in feeds:
-        integers = dict(zip(wanted, session.run(wanted, feed)))
-        for layer in layers:
-            given = state.parameters[layer.source]
-            value = (integers[pairs[layer.source]].astype(np.float32) - np.float32(given.zero)) * given.scale
-            weights = state.plan.graph.array(layer.unit.node.input[1])
-            found = columns_of(layer.unit.node, value, weights, rng).transpose(1, 0, 2)
-            layer.sums += found.sum(1, dtype=np.float64)
-            layer.count += found.shape[1]
-            if layer.squares is not None:
-                layer.squares += found.transpose(0, 2, 1) @ found
+        readers.setdefault(layer.source, []).append(layer)
+    weights = {layer.unit.name: graph.array(layer.unit.node.input[1]) for layer in layers}
+    for _, values in measure.observed_runs(graph.model, list(readers), feeds):
+        for name, value in values.items():
+            for layer in readers[name]:
+                most = min(DRAWN, math.ceil(max(LEAST_ROWS, ROWS * layer.columns) / max(1, count)))
+                found = columns_of(layer.unit.node, value, weights[layer.unit.name], rng, most)
+                if len(found):
+                    layer.add(np.ascontiguousarray(found.transpose(1, 0, 2)))
 
 
 # --- rounding
 
 
+def factored(covariance):
+    """Upper triangles U with U U^T = the covariances [groups, columns, columns] (float64) and a little on their
+    diagonals; None where that cannot be had, as of values that are not finite."""
+    if not np.all(np.isfinite(covariance)):
+        return None
+    eye = np.eye(covariance.shape[1])
+    each = np.diagonal(covariance, axis1=1, axis2=2).mean(1)
+    for damping in DAMPINGS:
+        try:
+            lower = np.linalg.cholesky((covariance + (damping * each + 1e-12)[:, None, None] * eye)[:, ::-1, ::-1])
+            return lower[:, ::-1, ::-1]
+        except np.linalg.LinAlgError:
+            continue
+    return None
+
+
 def round_columns(weights, scales, covariance):
     """weights [groups, outputs, columns] in steps of scales [groups, outputs]; covariance [groups, columns, columns].
-    Returns integers from -127 to 127, of the same shape."""
-    rest = weights.astype(np.float64) / scales[..., None]
-    covariance = covariance.astype(np.float64)
+    Returns integers from -127 to 127, of the same shape; None where the covariance allows no such rounding."""
+    real = (weights / scales[..., None]).astype(np.float32)
     each = np.diagonal(covariance, axis1=1, axis2=2)
-    damping = DAMPING * each.mean(1) + 1e-12
     order = np.argsort(-each, axis=1, kind="stable")
     index = np.arange(len(order))[:, None]
-    ordered = covariance[index[:, :, None], order[:, :, None], order[:, None, :]]
-    ordered += damping[:, None, None] * np.eye(order.shape[1])
-    spread = np.linalg.cholesky(np.linalg.inv(ordered)).transpose(0, 2, 1)  # upper: of a column over the later ones
-    rest = np.take_along_axis(rest, order[:, None, :], 2)
-    result = np.empty_like(rest)
-    for k in range(rest.shape[2]):
-        result[..., k] = np.clip(np.rint(rest[..., k]), -127, 127)
-        error = (rest[..., k] - result[..., k]) / spread[:, k, k][:, None]
-        rest[..., k + 1 :] -= error[..., None] * spread[:, None, k, k + 1 :]
+    ordered = covariance.astype(np.float64)[index[:, :, None], order[:, :, None], order[:, None, :]]
+    upper = factored(ordered)
+    if upper is None or not np.all(np.isfinite(real)):
+        return None
+    # What an error of one in a column makes up for in a later one.
+    spread = (upper / np.diagonal(upper, axis1=1, axis2=2)[:, None, :]).astype(np.float32)
+    real = np.take_along_axis(real, order[:, None, :], 2)
+    wanted, result, columns = real.copy(), np.empty_like(real), real.shape[2]
+    for start in range(0, columns, BLOCK):
+        end = min(start + BLOCK, columns)
+        for k in range(start, end):
+            result[..., k] = np.clip(np.rint(wanted[..., k]), -127, 127)
+            error = real[..., k] - result[..., k]
+            wanted[..., k + 1 : end] += error[..., None] * spread[:, None, k, k + 1 : end]
+        errors = real[..., start:end] - result[..., start:end]
+        wanted[..., end:] += errors @ spread[:, start:end, end:]
     back = np.argsort(order, axis=1)
     return np.take_along_axis(result, back[:, None, :], 2)
 
@@ -159,21 +196,29 @@ def as_matrices(node, array, groups):
 
 
 def round_layer(layer, array, scale, centred):
-    """New weights on the grid, and the change of the bias that keeps the mean: [outputs]."""
-    node, mean = layer.unit.node, layer.sums / layer.count
+    """New weights on the grid, the change of the bias that keeps the mean ([outputs]), and why the weights were rounded
+    one by one ("" if they were not)."""
+    node, why = layer.unit.node, ""
     weights, back = as_matrices(node, array, layer.groups)
     scales = np.broadcast_to(np.asarray(scale, np.float64), (weights.shape[0] * weights.shape[1],))
     scales = scales.reshape(weights.shape[:2])
-    if layer.squares is None:
-        rounded = np.clip(np.rint(weights / scales[..., None]), -127, 127)
+    rounded, mean = None, np.zeros((layer.groups, layer.columns))
+    if not layer.count:
+        why = "no value of its operand was seen"
     else:
-        covariance = layer.squares / layer.count
-        if centred:
-            covariance = covariance - mean[:, :, None] * mean[:, None, :]
-        rounded = round_columns(weights, scales, covariance)
+        offset = layer.sums / layer.count
+        mean = np.nan_to_num(layer.middle + offset, nan=0.0, posinf=0.0, neginf=0.0)
+        if layer.squares is not None:
+            covariance = layer.squares / layer.count - offset[:, :, None] * offset[:, None, :]
+            if not centred:
+                covariance = covariance + mean[:, :, None] * mean[:, None, :]
+            rounded = round_columns(weights, scales, covariance)
+            why = "" if rounded is not None else "the covariance of its operand has no factors"
+    if rounded is None:
+        rounded = np.clip(np.rint(weights / scales[..., None]), -127, 127)
     made = rounded * scales[..., None]
     shift = np.einsum("gok,gk->go", weights - made, mean).reshape(-1)
-    return back(made).astype(np.float32), shift.astype(np.float32)
+    return back(made).astype(np.float32), shift.astype(np.float32), why
 
 
 def bias_operand(unit, graph):
@@ -193,54 +238,71 @@ def batches(layers):
     """Layers whose covariances fit into memory together."""
     batch, held = [], 0
     for layer in layers:
-        size = layer.groups * layer.columns**2 if layer.columns <= MOST_COLUMNS else 0
-        if batch and held + size > MOST_VALUES:
+        if batch and held + layer.weights > MOST_VALUES:
             yield batch
             batch, held = [], 0
         batch.append(layer)
-        held += size
+        held += layer.weights
     if batch:
         yield batch
 
 
-def reround(state, data, *, progress=None):
-    """The candidate's float model with rounded weights, and for each layer's name the scales of them. data: a function
-    that gives an iterator of feeds."""
-    layers = list(layers_of(state))
-    model = copy.deepcopy(state.plan.graph.model)
-    nodes = {node.name: node for node in model.graph.node}
-    scales = {}
-    for batch in batches(layers):
-        collect(state, batch, data())
-        for layer in batch:
-            if progress:
-                progress("rounding weights", len(scales) + 1, len(layers))
-            scales[layer.unit.name] = _replace(model, state, layer, nodes)
-            layer.squares = None
-    read = {name for node in model.graph.node for name in node.input} | state.plan.graph.held
-    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-    return model, scales
+class Rounding:
+    """Weights of a candidate, rounded for samples. With more samples they may be rounded once more, and those that have
+    been seen are not run again, as far as all covariances fit into memory."""
 
+    def __init__(self, state):
+        self.state, self.seen = state, 0
+        self.batches = list(batches(list(layers_of(state))))
+        self.left = {}  # layer -> why its weights were rounded one by one
 
-def _replace(model, state, layer, nodes):
-    """Writes a layer's new weights and bias into the model; its scales."""
-    unit, graph = layer.unit, state.plan.graph
-    array = graph.array(unit.node.input[1])
-    scale = state.writer.weights[unit.name]
-    biased = bias_operand(unit, graph)
-    made, shift = round_layer(layer, array, scale, biased is not None)
-    nodes[unit.name].input[1] = _store(model, f"{unit.name}/rounded", made)
-    if biased is not None:
-        node, index = nodes[biased[0].name], biased[1]
-        old = graph.array(node.input[index]) if len(node.input) > index and node.input[index] else None
-        name = _store(model, f"{unit.name}/shifted", shift if old is None else old.reshape(-1) + shift)
-        if len(node.input) > index:
-            node.input[index] = name
-        else:
-            node.input.append(name)
-    return scale
+    def round(self, data, count, progress=None):
+        """The candidate's float model with weights rounded for the first `count` samples of the data, and for each
+        layer's name the scales of them."""
+        model = copy.deepcopy(self.state.plan.graph.model)
+        nodes = {node.name: node for node in model.graph.node}
+        scales, total = {}, sum(map(len, self.batches))
+        self.left = {}
+        for batch in self.batches:
+            alone = len(self.batches) == 1
+            if not alone:
+                for layer in batch:
+                    layer.middle = layer.sums = layer.squares = None
+                    layer.count = 0
+            fresh = data.limited(count)
+            collect(self.state, batch, fresh.behind(self.seen) if alone and self.seen else fresh, count, self.seen)
+            for layer in batch:
+                scales[layer.unit.name] = self._replace(model, layer, nodes)
+                if not alone:
+                    layer.squares = None
+                if progress:
+                    progress(len(scales), total)
+        self.seen = count
+        read = {name for node in model.graph.node for name in node.input} | self.state.plan.graph.held
+        kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
+        del model.graph.initializer[:]
+        model.graph.initializer.extend(kept)
+        return model, scales
+
+    def _replace(self, model, layer, nodes):
+        """Writes a layer's new weights and bias into the model; its scales."""
+        unit, graph = layer.unit, self.state.plan.graph
+        array = graph.array(unit.node.input[1])
+        scale = self.state.writer.weights[unit.name]
+        biased = bias_operand(unit, graph)
+        made, shift, why = round_layer(layer, array, scale, biased is not None)
+        if why:
+            self.left[unit.name] = why
+        nodes[unit.name].input[1] = _store(model, f"{unit.name}/rounded", made)
+        if biased is not None:
+            node, index = nodes[biased[0].name], biased[1]
+            old = graph.array(node.input[index]) if len(node.input) > index and node.input[index] else None
+            name = _store(model, f"{unit.name}/shifted", shift if old is None else old.reshape(-1) + shift)
+            if len(node.input) > index:
+                node.input[index] = name
+            else:
+                node.input.append(name)
+        return scale
 
 
 def _store(model, name, array):

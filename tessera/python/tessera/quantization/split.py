@@ -20,7 +20,6 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from . import measure
 from .graph import attribute, is_onnx
 from .plan import Plan
 
@@ -133,42 +132,6 @@ def _through_function(graph, node, known, elementwise):
 # --- choosing
 
 
-class Statistics:
-    """Per channel, over the data: least and largest value, and mean square without the mean's (variance)."""
-
-    def __init__(self, model, names, data):
-        session, outputs = measure.observed(model, names)
-        names = set(names)
-        self.low, self.high, self.sums, self.squares, self.count = {}, {}, {}, {}, {}
-        for feed in data:
-            for name, value in zip(outputs, session.run(None, feed)):
-                if name in names and value.ndim >= 2:
-                    self._add(name, value)
-
-    def _add(self, name, value):
-        axes = tuple(a for a in range(value.ndim) if a != 1)
-        low, high = value.min(axes), value.max(axes)
-        sums, squares = value.sum(axes, dtype=np.float64), np.square(value, dtype=np.float64).sum(axes)
-        if name not in self.low:
-            self.low[name], self.high[name], self.count[name] = low, high, 0
-            self.sums[name], self.squares[name] = np.zeros_like(sums), np.zeros_like(squares)
-        self.low[name], self.high[name] = np.minimum(self.low[name], low), np.maximum(self.high[name], high)
-        self.sums[name] += sums
-        self.squares[name] += squares
-        self.count[name] += value.size // value.shape[1]
-
-    def range_of(self, name):
-        """From the least (at most 0) to the largest value (at least 0) of each channel."""
-        return np.maximum(self.high[name], 0) - np.minimum(self.low[name], 0)
-
-    def variance(self, name):
-        mean = self.sums[name] / self.count[name]
-        return np.maximum(self.squares[name] / self.count[name] - mean**2, 0)
-
-    def square(self, name):
-        return self.squares[name] / self.count[name]
-
-
 def places_of(model, names):
     """Convolutions of one group with a function behind them that readers let be split: the plan, the Place, and the
     readers with their operand marked (`origins`)."""
@@ -279,17 +242,20 @@ def _noise(graph, node, moved, factor, size, squares):
     return float((np.square(own).sum((0, *range(2, array.ndim))) * (size / 255 / factor) ** 2).sum() + weights)
 
 
-def proposals(model, names, data):
-    """Places where a split is predicted to lower the noise, those with the most noise first."""
+def tensors_of(model, names):
+    """Tensors whose channels' statistics `proposals` asks for."""
     found = list(places_of(model, names))
-    if not found:
-        return []
-    tensors = {node.output[0] for _, _, edits in found for node, _ in edits}
-    for _, place, _ in found:
-        tensors |= {place.chain.inputs[0], place.chain.output}
-    statistics = Statistics(model, tensors, data)
+    readers = {node.output[0] for _, _, edits in found for node, _ in edits}
+    return readers | {name for _, place, _ in found for name in (place.chain.inputs[0], place.chain.output)}
+
+
+def proposals(model, names, statistics):
+    """Places where a split is predicted to lower the noise, those with the most noise first. statistics: of the tensors
+    of `tensors_of`."""
     chosen = []
-    for plan, place, readers in found:
+    for plan, place, readers in places_of(model, names):
+        if not all(name in statistics.low for name in (place.chain.inputs[0], place.chain.output)):
+            continue
         sizes = statistics.range_of(place.chain.output)
         weight = importances(plan.graph, statistics, readers, len(sizes))
         if choose_parts(place, sizes, weight):

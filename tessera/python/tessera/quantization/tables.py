@@ -60,13 +60,11 @@ def function_of(plan, unit):
 
 def histograms(model, ranges, names, feeds):
     """tensor -> counts of its values in BINS equal parts of its range."""
-    session, outputs = measure.observed(model, names)
+    names = [name for name in names if ranges[name][0] < ranges[name][1]]  # a constant has no shares
     counts = {name: np.zeros(BINS) for name in names}
-    for feed in feeds:
-        values = dict(zip(outputs, session.run(None, feed)))
-        for name in names:
-            low, high = ranges[name]
-            counts[name] += np.histogram(values[name], BINS, (low, max(high, low + 1e-12)))[0]
+    for _, values in measure.observed_runs(model, names, feeds):
+        for name, value in values.items():
+            counts[name] += np.histogram(value, BINS, ranges[name])[0]
     return counts
 
 
@@ -98,7 +96,6 @@ def narrow(plan, ranges, feeds, *, everywhere=False, only=None, power_of_two=Fal
     found = dict(ranges)
     for name, count in counts.items():
         low, high = ranges[name]
-        if low < high:
-            highs = HIGH_SHARES if everywhere else (1,)
-            found[name] = best_range(functions[name], low, high, count, highs=highs, power_of_two=power_of_two)
+        highs = HIGH_SHARES if everywhere else (1,)
+        found[name] = best_range(functions[name], low, high, count, highs=highs, power_of_two=power_of_two)
     return found
